@@ -1,0 +1,157 @@
+//! What can go wrong while a control plane is built, started or used, each as a sentence with its remedy.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// Result of the testbed.
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+/// A failure of the testbed.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// A tool of the host is missing.
+    #[error("{tool} is missing: {remedy}")]
+    MissingTool {
+        /// The program that was called.
+        tool: &'static str,
+        /// What to install.
+        remedy: &'static str,
+    },
+    /// Go is there but too old to build the parts.
+    #[error("{found} is too old to build the control plane: install Go {wanted} or newer, or set GOTOOLCHAIN=auto")]
+    OldGo {
+        /// What `go version` said.
+        found: String,
+        /// The oldest version that will do.
+        wanted: String,
+    },
+    /// `go build` or `go list` failed.
+    #[error("building {part} failed; remedy: {remedy}\n{log}")]
+    Build {
+        /// The part.
+        part: &'static str,
+        /// What the output suggests.
+        remedy: &'static str,
+        /// End of the output.
+        log: String,
+    },
+    /// A file or folder could not be read or written.
+    #[error("{action} {path}: {source}; remedy: {remedy}", path = path.display())]
+    Io {
+        /// What was tried.
+        action: &'static str,
+        /// On what.
+        path: PathBuf,
+        /// What to do.
+        remedy: &'static str,
+        /// The cause.
+        source: std::io::Error,
+    },
+    /// No free ports.
+    #[error("no {wanted} free ports in a row between {low} and {high} on 127.0.0.1: stop what listens there")]
+    NoPorts {
+        /// How many are needed.
+        wanted: u16,
+        /// First port tried.
+        low: u16,
+        /// Last port tried.
+        high: u16,
+    },
+    /// A program could not be started at all.
+    #[error("{part} could not be started from {program}: {source}", program = program.display())]
+    Spawn {
+        /// The part.
+        part: String,
+        /// Its binary.
+        program: PathBuf,
+        /// The cause.
+        source: std::io::Error,
+    },
+    /// A part ended by itself.
+    #[error("{part} ended by itself ({status}); remedy: {remedy}; the end of its log {log_file}:\n{log}", log_file = log_file.display())]
+    Died {
+        /// The part.
+        part: String,
+        /// Its exit status.
+        status: String,
+        /// What the log suggests.
+        remedy: &'static str,
+        /// Where the whole log is.
+        log_file: PathBuf,
+        /// Its end.
+        log: String,
+    },
+    /// A part was addressed that does not run in this testbed.
+    #[error("{0} does not run in this testbed: ask for it in the options")]
+    NotRunning(String),
+    /// A wait came to its deadline.
+    #[error("waited {waited:.1?} for {what}, in vain; last seen: {last}")]
+    Deadline {
+        /// What was waited for.
+        what: String,
+        /// How long.
+        waited: Duration,
+        /// The last state.
+        last: String,
+    },
+    /// The API server refused or failed a call.
+    #[error("{action}: {source}")]
+    Api {
+        /// What was tried.
+        action: String,
+        /// The cause.
+        source: Box<kube::Error>,
+    },
+    /// Keys, certificates or kubeconfigs could not be made.
+    #[error("making the testbed's certificates failed: {0}")]
+    Pki(#[from] rcgen::Error),
+    /// A kubeconfig could not be used.
+    #[error("reading the kubeconfig failed: {0}")]
+    Kubeconfig(#[from] kube::config::KubeconfigError),
+    /// A manifest is not what the testbed expects.
+    #[error("manifest {file}: {problem}", file = file.display())]
+    Manifest {
+        /// The file.
+        file: PathBuf,
+        /// What is wrong with it.
+        problem: String,
+    },
+}
+
+impl Error {
+    /// For `map_err` on an API call.
+    pub fn api(action: impl Into<String>) -> impl FnOnce(kube::Error) -> Self {
+        let action = action.into();
+        move |source| Self::Api { action, source: Box::new(source) }
+    }
+
+    /// For `map_err` on a file operation.
+    pub(crate) fn io(action: &'static str, path: impl Into<PathBuf>) -> impl FnOnce(std::io::Error) -> Self {
+        let path = path.into();
+        move |source| Self::Io { action, path, remedy: io_remedy(&source), source }
+    }
+}
+
+fn io_remedy(error: &std::io::Error) -> &'static str {
+    use std::io::ErrorKind::{NotFound, PermissionDenied, ReadOnlyFilesystem, StorageFull};
+    match error.kind() {
+        StorageFull => "free some disk space (the cache takes about 2 GB), or point POD_AFFINITY_TESTBED_CACHE and TMPDIR elsewhere",
+        PermissionDenied | ReadOnlyFilesystem => {
+            "make it writable, or point POD_AFFINITY_TESTBED_CACHE (binaries) or TMPDIR (state) to a folder that is"
+        }
+        NotFound => "look whether it was removed meanwhile, and start again",
+        _ => "see the cause",
+    }
+}
+
+/// What the end of a log suggests to do.
+pub(crate) fn log_remedy(log: &str) -> &'static str {
+    const KNOWN: [(&str, &str); 4] = [
+        ("address already in use", "another program took the port meanwhile; start again"),
+        ("no space left on device", "free some disk space, or point TMPDIR elsewhere"),
+        ("permission denied", "make the folders that the log names writable"),
+        ("too many open files", "raise the limit of open files (ulimit -n 8192)"),
+    ];
+    let log = log.to_lowercase();
+    KNOWN.iter().find(|(sign, _)| log.contains(sign)).map_or("see the log", |(_, remedy)| remedy)
+}

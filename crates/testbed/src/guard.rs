@@ -1,0 +1,98 @@
+//! The guard: a tiny shell that leads the process group of a testbed and outlives its maker by a moment.
+//!
+//! A value's `Drop` runs neither on Ctrl-C nor on `kill -9` nor for a static in a test binary. The guard
+//! waits on a pipe whose other end its maker holds: when that end closes without a word, for whatever
+//! reason, the guard ends every process of its group and removes the state folder.
+
+use crate::error::{Error, Result};
+use std::io::Write;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+
+// "done" is the word of an orderly end; anything else, the end of the pipe included, means: clean up.
+const SCRIPT: &str = r#"
+trap '' TERM INT HUP
+read -r word
+[ "$word" = done ] && exit 0
+kill -TERM 0
+sleep 1
+[ -n "$1" ] && rm -rf -- "$1"
+kill -KILL 0
+"#;
+
+/// A running guard.
+#[derive(Debug)]
+pub(crate) struct Guard {
+    shell: Child,
+}
+
+impl Guard {
+    /// Starts a guard for the processes that join its group; `folder` goes with them unless it is to be kept.
+    pub(crate) fn start(folder: &Path, keep_folder: bool) -> Result<Self> {
+        let shell = Command::new("sh")
+            .args(["-c", SCRIPT, "testbed-guard"])
+            .arg(if keep_folder { Path::new("") } else { folder })
+            .stdin(Stdio::piped())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .process_group(0)
+            .spawn()
+            .map_err(|source| Error::Spawn { part: "guard".into(), program: PathBuf::from("sh"), source })?;
+        Ok(Self { shell })
+    }
+
+    /// The process group that the parts join.
+    pub(crate) fn group(&self) -> i32 {
+        self.shell.id().cast_signed()
+    }
+
+    /// Ends the guard after an orderly end: nothing is left for it to do.
+    pub(crate) fn dismiss(&mut self) {
+        if let Some(mut word) = self.shell.stdin.take() {
+            // A guard that is gone already needs no word.
+            let _ = word.write_all(b"done\n");
+        }
+        let _ = self.shell.wait();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rustix::process::{Pid, test_kill_process_group};
+    use std::time::{Duration, Instant};
+
+    fn member_of(guard: &Guard) -> Child {
+        Command::new("sleep").arg("600").process_group(guard.group()).spawn().unwrap()
+    }
+
+    #[test]
+    fn a_maker_that_vanishes_takes_its_processes_and_its_folder_along() {
+        let folder = tempfile::tempdir().unwrap().keep();
+        let mut guard = Guard::start(&folder, false).unwrap();
+        let mut member = member_of(&guard);
+        drop(guard.shell.stdin.take());
+        let status = member.wait().unwrap();
+        assert!(!status.success(), "the member was ended by a signal");
+        guard.shell.wait().unwrap();
+        assert!(!folder.exists());
+    }
+
+    #[test]
+    fn a_dismissed_guard_ends_nobody() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut guard = Guard::start(folder.path(), false).unwrap();
+        let group = guard.group();
+        let mut member = member_of(&guard);
+        guard.dismiss();
+        assert!(member.try_wait().unwrap().is_none());
+        member.kill().unwrap();
+        member.wait().unwrap();
+        let deadline = Instant::now() + Duration::from_secs(5);
+        while test_kill_process_group(Pid::from_raw(group).unwrap()).is_ok() {
+            assert!(Instant::now() < deadline, "the group is still there");
+        }
+        assert!(folder.path().exists());
+    }
+}

@@ -1,0 +1,179 @@
+//! KWOK: nodes that do not exist, and pods on them that behave as their annotations say.
+
+use crate::binaries::Built;
+use crate::control_plane::write;
+use crate::error::{Error, Result};
+use crate::part::{Launch, Part};
+use crate::stages;
+use crate::testbed::{READY, Testbed};
+use futures::{StreamExt, TryStreamExt, stream};
+use k8s_openapi::api::core::v1::{Node, Taint};
+use kube::Client;
+use kube::api::{Api, DeleteParams, ListParams, PostParams};
+use serde_json::{Value, json};
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+/// Annotation of a PipelineRun (or of one task): how long its pods run, such as `3s`.
+pub const DURATION: &str = "testbed.pod-affinity.tekton.dev/duration";
+/// Annotation of a PipelineRun (or of one task): `succeed`, `fail`, `fail-once` (first try) or `hang`.
+pub const OUTCOME: &str = "testbed.pod-affinity.tekton.dev/outcome";
+/// The annotation by which KWOK knows its nodes.
+pub const MANAGED: (&str, &str) = ("kwok.x-k8s.io/node", "fake");
+/// In-place resize is refused on nodes whose version does not look like a real one.
+const KUBELET_VERSION: &str = "v1.36.3";
+/// Nodes made at the same time.
+const CONCURRENCY: usize = 16;
+
+/// Nodes to add.
+#[derive(Clone, Debug)]
+pub struct Nodes {
+    /// Start of their names; a number follows.
+    pub prefix: String,
+    /// How many.
+    pub count: usize,
+    /// CPU, as a quantity.
+    pub cpu: String,
+    /// Memory, as a quantity.
+    pub memory: String,
+    /// Zone, if any.
+    pub zone: Option<String>,
+    /// More labels.
+    pub labels: BTreeMap<String, String>,
+    /// Taints.
+    pub taints: Vec<Taint>,
+}
+
+impl Nodes {
+    /// `count` nodes of 8 CPU and 32 GiB.
+    pub fn new(prefix: &str, count: usize) -> Self {
+        Self {
+            prefix: prefix.into(),
+            count,
+            cpu: "8".into(),
+            memory: "32Gi".into(),
+            zone: None,
+            labels: BTreeMap::new(),
+            taints: Vec::new(),
+        }
+    }
+
+    /// With another size.
+    #[must_use]
+    pub fn size(self, cpu: &str, memory: &str) -> Self {
+        Self { cpu: cpu.into(), memory: memory.into(), ..self }
+    }
+
+    /// In a zone.
+    #[must_use]
+    pub fn zone(self, zone: &str) -> Self {
+        Self { zone: Some(zone.into()), ..self }
+    }
+
+    /// With one more label.
+    #[must_use]
+    pub fn label(mut self, key: &str, value: &str) -> Self {
+        self.labels.insert(key.into(), value.into());
+        self
+    }
+
+    fn names(&self) -> impl Iterator<Item = String> + '_ {
+        (0..self.count).map(|index| format!("{}-{index}", self.prefix))
+    }
+
+    /// The node of this name as KWOK and the autoscaler's templates take it.
+    pub(crate) fn manifest(&self, name: &str) -> Value {
+        let mut labels = self.labels.clone();
+        labels.insert("kubernetes.io/os".into(), "linux".into());
+        labels.insert("kubernetes.io/arch".into(), "amd64".into());
+        if let Some(zone) = &self.zone {
+            labels.insert("topology.kubernetes.io/zone".into(), zone.clone());
+        }
+        let room = json!({"cpu": self.cpu, "memory": self.memory, "pods": "110"});
+        let (key, value) = MANAGED;
+        json!({
+            "apiVersion": "v1",
+            "kind": "Node",
+            "metadata": {"name": name, "labels": labels, "annotations": {key: value}},
+            "spec": {"taints": self.taints},
+            "status": {
+                "capacity": room,
+                "allocatable": room,
+                "nodeInfo": {
+                    "architecture": "amd64", "bootID": "", "containerRuntimeVersion": "", "kernelVersion": "",
+                    "kubeProxyVersion": "", "kubeletVersion": KUBELET_VERSION, "machineID": "",
+                    "operatingSystem": "linux", "osImage": "", "systemUUID": "",
+                },
+            },
+        })
+    }
+}
+
+pub(crate) async fn start(bed: &Testbed, built: &Built) -> Result<()> {
+    let config = bed.folder.join("kwok.yaml");
+    write(&config, &stages::render(built)?)?;
+    let port = bed.port()?;
+    let (key, value) = MANAGED;
+    let launch = Launch::of(built.program("kwok"))
+        .path("--kubeconfig", bed.kubeconfig())
+        .path("--config", &config)
+        .arg("--manage-all-nodes=false")
+        .arg(format!("--manage-nodes-with-annotation-selector={key}={value}"))
+        .arg("--node-lease-duration-seconds=40")
+        .arg("--enable-crds=")
+        .arg(format!("--server-address=127.0.0.1:{port}"));
+    bed.launch(Part::Kwok, launch)?;
+    bed.listens(Part::Kwok, port).await
+}
+
+impl Testbed {
+    /// Adds nodes, and returns their names once all are Ready and have lost the taint of new nodes.
+    pub async fn add_nodes(&self, nodes: &Nodes) -> Result<Vec<String>> {
+        let client = self.client().await?;
+        let api: Api<Node> = Api::all(client.clone());
+        stream::iter(nodes.names().map(|name| create(&api, nodes, name)))
+            .buffer_unordered(CONCURRENCY)
+            .try_collect::<Vec<_>>()
+            .await?;
+        let names: Vec<_> = nodes.names().collect();
+        self.nodes_are_ready(&client, &names).await?;
+        Ok(names)
+    }
+
+    async fn nodes_are_ready(&self, client: &Client, names: &[String]) -> Result<()> {
+        let api: Api<Node> = Api::all(client.clone());
+        self.until(format!("{} new nodes to be Ready", names.len()), READY, async || {
+            let listed = api.list(&ListParams::default()).await.map_err(|error| error.to_string())?;
+            let ready = listed.items.iter().filter(|node| is_ready(node));
+            let ready = ready.filter(|node| node.metadata.name.as_ref().is_some_and(|name| names.contains(name)));
+            let count = ready.count();
+            if count == names.len() { Ok(()) } else { Err(format!("{count} are")) }
+        })
+        .await
+    }
+
+    /// Removes nodes, as a cloud does that takes them back.
+    pub async fn remove_nodes(&self, names: &[String]) -> Result<()> {
+        let api: Api<Node> = Api::all(self.client().await?);
+        for name in names {
+            let what = format!("deleting node {name}");
+            api.delete(name, &DeleteParams::default()).await.map_err(Error::api(what))?;
+        }
+        Ok(())
+    }
+}
+
+async fn create(api: &Api<Node>, nodes: &Nodes, name: String) -> Result<()> {
+    let node: Node = serde_json::from_value(nodes.manifest(&name))
+        .map_err(|error| Error::Manifest { file: PathBuf::from(&name), problem: error.to_string() })?;
+    let what = format!("creating node {name}");
+    api.create(&PostParams::default(), &node).await.map_err(Error::api(what)).map(drop)
+}
+
+/// Ready, and without the taints that new nodes carry.
+pub fn is_ready(node: &Node) -> bool {
+    let conditions = node.status.iter().flat_map(|status| status.conditions.iter().flatten());
+    let ready = conditions.into_iter().any(|condition| condition.type_ == "Ready" && condition.status == "True");
+    let mut taints = node.spec.iter().flat_map(|spec| spec.taints.iter().flatten());
+    ready && !taints.any(|taint| taint.key.starts_with("node.kubernetes.io/"))
+}

@@ -1,0 +1,29 @@
+//! A real control plane on one machine, for tests and demonstrations: etcd, kube-apiserver,
+//! kube-controller-manager, kube-scheduler, KWOK nodes, Tekton, and on request the cluster autoscaler and an
+//! OCI registry.
+//!
+//! Everything listens on 127.0.0.1, keeps its state in one temporary folder, and ends with the value that
+//! started it or with its process, however that ends. There is no kubelet: no container ever runs.
+
+pub mod apply;
+mod binaries;
+mod control_plane;
+mod error;
+mod guard;
+mod kubeconfig;
+pub mod kwok;
+mod part;
+mod pki;
+mod ports;
+pub mod probe;
+mod progress;
+mod recipe;
+mod stages;
+pub mod tekton;
+mod testbed;
+pub mod wait;
+
+pub use error::{Error, Result};
+pub use kwok::Nodes;
+pub use part::Part;
+pub use testbed::{Options, Testbed};

@@ -1,0 +1,258 @@
+//! The parts as processes: started with a log of their own, looked after, stopped, started again.
+
+use crate::binaries::tail;
+use crate::error::{Error, Result, log_remedy};
+use rustix::process::{Pid, Signal, kill_process};
+use std::collections::BTreeMap;
+use std::fmt;
+use std::fs::{self, File, OpenOptions};
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+/// A part of the control plane, or a process of ours.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Part {
+    /// etcd.
+    Etcd,
+    /// kube-apiserver.
+    ApiServer,
+    /// kube-controller-manager.
+    ControllerManager,
+    /// kube-scheduler.
+    Scheduler,
+    /// KWOK.
+    Kwok,
+    /// Tekton's controller.
+    TektonController,
+    /// Tekton's webhook.
+    TektonWebhook,
+    /// The cluster autoscaler.
+    ClusterAutoscaler,
+    /// The OCI registry.
+    Registry,
+    /// A replica of pod-affinity's webhook.
+    Webhook(u8),
+    /// A replica of pod-affinity's controller.
+    Controller(u8),
+}
+
+impl fmt::Display for Part {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Etcd => f.write_str("etcd"),
+            Self::ApiServer => f.write_str("kube-apiserver"),
+            Self::ControllerManager => f.write_str("kube-controller-manager"),
+            Self::Scheduler => f.write_str("kube-scheduler"),
+            Self::Kwok => f.write_str("kwok"),
+            Self::TektonController => f.write_str("tekton-controller"),
+            Self::TektonWebhook => f.write_str("tekton-webhook"),
+            Self::ClusterAutoscaler => f.write_str("cluster-autoscaler"),
+            Self::Registry => f.write_str("registry"),
+            Self::Webhook(replica) => write!(f, "pod-affinity-webhook-{replica}"),
+            Self::Controller(replica) => write!(f, "pod-affinity-controller-{replica}"),
+        }
+    }
+}
+
+/// How a part is started.
+#[derive(Clone, Debug)]
+pub(crate) struct Launch {
+    program: PathBuf,
+    args: Vec<String>,
+    env: Vec<(String, String)>,
+}
+
+impl Launch {
+    pub(crate) fn of(program: impl Into<PathBuf>) -> Self {
+        Self { program: program.into(), args: Vec::new(), env: Vec::new() }
+    }
+
+    pub(crate) fn arg(mut self, arg: impl Into<String>) -> Self {
+        self.args.push(arg.into());
+        self
+    }
+
+    pub(crate) fn path(self, flag: &str, path: &Path) -> Self {
+        self.arg(format!("{flag}={}", path.display()))
+    }
+
+    pub(crate) fn env(mut self, name: &str, value: impl Into<String>) -> Self {
+        self.env.push((name.into(), value.into()));
+        self
+    }
+}
+
+#[derive(Debug)]
+struct Running {
+    launch: Launch,
+    // None: stopped on purpose.
+    child: Option<Child>,
+}
+
+/// All parts of one testbed.
+#[derive(Debug)]
+pub(crate) struct Parts {
+    group: i32,
+    logs: PathBuf,
+    running: Mutex<BTreeMap<Part, Running>>,
+}
+
+impl Parts {
+    pub(crate) fn new(group: i32, logs: PathBuf) -> Result<Self> {
+        fs::create_dir_all(&logs).map_err(Error::io("creating", &logs))?;
+        Ok(Self { group, logs, running: Mutex::default() })
+    }
+
+    // A panic elsewhere leaves the map whole: each change to it is one insert or one take.
+    fn running(&self) -> MutexGuard<'_, BTreeMap<Part, Running>> {
+        self.running.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn start(&self, part: Part, launch: Launch) -> Result<()> {
+        let child = self.spawn(part, &launch)?;
+        self.running().insert(part, Running { launch, child: Some(child) });
+        Ok(())
+    }
+
+    fn spawn(&self, part: Part, launch: &Launch) -> Result<Child> {
+        let path = self.log_file(part);
+        let log = || -> Result<File> {
+            OpenOptions::new().create(true).append(true).open(&path).map_err(Error::io("opening", &path))
+        };
+        Command::new(&launch.program)
+            .args(&launch.args)
+            .envs(launch.env.iter().map(|(name, value)| (name, value)))
+            // Tools that look for a cluster of the user's must not find one.
+            .env_remove("KUBERNETES_SERVICE_HOST")
+            .stdin(Stdio::null())
+            .stdout(log()?)
+            .stderr(log()?)
+            .process_group(self.group)
+            .spawn()
+            .map_err(|source| Error::Spawn { part: part.to_string(), program: launch.program.clone(), source })
+    }
+
+    pub(crate) fn log_file(&self, part: Part) -> PathBuf {
+        self.logs.join(format!("{part}.log"))
+    }
+
+    /// An error with the end of its log if a part ended by itself.
+    pub(crate) fn check(&self) -> Result<()> {
+        for (part, running) in self.running().iter_mut() {
+            let Some(child) = running.child.as_mut() else { continue };
+            if let Ok(Some(status)) = child.try_wait() {
+                running.child = None;
+                return Err(self.died(*part, &status.to_string()));
+            }
+        }
+        Ok(())
+    }
+
+    fn died(&self, part: Part, status: &str) -> Error {
+        let log_file = self.log_file(part);
+        let log = tail(&String::from_utf8_lossy(&fs::read(&log_file).unwrap_or_default()), 15);
+        Error::Died { part: part.to_string(), status: status.into(), remedy: log_remedy(&log), log_file, log }
+    }
+
+    /// Sends a signal to a running part.
+    pub(crate) fn signal(&self, part: Part, signal: Signal) -> Result<()> {
+        let running = self.running();
+        let child = running.get(&part).and_then(|running| running.child.as_ref());
+        let pid = child.and_then(|child| Pid::from_raw(child.id().cast_signed()));
+        let pid = pid.ok_or_else(|| Error::NotRunning(part.to_string()))?;
+        // A process that ended since is what most signals are for.
+        let _ = kill_process(pid, signal);
+        Ok(())
+    }
+
+    /// Ends a part with a signal and waits for its end.
+    pub(crate) fn stop(&self, part: Part, signal: Signal) -> Result<()> {
+        self.signal(part, signal)?;
+        let child = self.running().get_mut(&part).and_then(|running| running.child.take());
+        if let Some(mut child) = child {
+            child.wait().map_err(Error::io("waiting for", self.log_file(part)))?;
+        }
+        Ok(())
+    }
+
+    /// Starts a stopped part as it was started before.
+    pub(crate) fn again(&self, part: Part) -> Result<()> {
+        let launch = self.running().get(&part).map(|running| running.launch.clone());
+        self.start(part, launch.ok_or_else(|| Error::NotRunning(part.to_string()))?)
+    }
+
+    pub(crate) fn pid(&self, part: Part) -> Option<u32> {
+        self.running().get(&part)?.child.as_ref().map(Child::id)
+    }
+
+    /// Ends all parts at once; what they hold is thrown away with the testbed.
+    pub(crate) fn end(&self) {
+        let mut running = self.running();
+        let mut children: Vec<_> = running.values_mut().filter_map(|running| running.child.take()).collect();
+        for child in &mut children {
+            // Gone already is as good.
+            let _ = child.kill();
+        }
+        for child in &mut children {
+            let _ = child.wait();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::guard::Guard;
+
+    fn parts(folder: &Path) -> (Guard, Parts) {
+        let guard = Guard::start(folder, true).unwrap();
+        let parts = Parts::new(guard.group(), folder.join("logs")).unwrap();
+        (guard, parts)
+    }
+
+    fn wait_for_death(parts: &Parts) -> Error {
+        let deadline = std::time::Instant::now() + std::time::Duration::from_secs(10);
+        loop {
+            if let Err(error) = parts.check() {
+                return error;
+            }
+            assert!(std::time::Instant::now() < deadline, "the part should have ended");
+            std::thread::yield_now();
+        }
+    }
+
+    #[test]
+    fn a_part_that_dies_is_told_with_the_end_of_its_log_and_a_remedy() {
+        let folder = tempfile::tempdir().unwrap();
+        let (_guard, parts) = parts(folder.path());
+        let script = "echo 'listen tcp 127.0.0.1:1: bind: address already in use' >&2; exit 3";
+        parts.start(Part::Etcd, Launch::of("sh").arg("-c").arg(script)).unwrap();
+        let message = wait_for_death(&parts).to_string();
+        assert!(message.contains("etcd") && message.contains("exit status: 3"), "{message}");
+        assert!(message.contains("another program took the port"), "{message}");
+    }
+
+    #[test]
+    fn a_part_that_is_stopped_on_purpose_is_not_missed_and_starts_again() {
+        let folder = tempfile::tempdir().unwrap();
+        let (_guard, parts) = parts(folder.path());
+        parts.start(Part::Kwok, Launch::of("sleep").arg("600")).unwrap();
+        let first = parts.pid(Part::Kwok);
+        parts.stop(Part::Kwok, Signal::KILL).unwrap();
+        parts.check().unwrap();
+        assert_eq!(parts.pid(Part::Kwok), None);
+        parts.again(Part::Kwok).unwrap();
+        assert_ne!(parts.pid(Part::Kwok), first);
+        parts.end();
+    }
+
+    #[test]
+    fn a_part_that_does_not_run_is_named() {
+        let folder = tempfile::tempdir().unwrap();
+        let (_guard, parts) = parts(folder.path());
+        let error = parts.stop(Part::Registry, Signal::KILL).unwrap_err();
+        assert!(error.to_string().starts_with("registry does not run"), "{error}");
+    }
+}

@@ -1,0 +1,111 @@
+//! KWOK stages: what a fake node and the pods on it do next, and when.
+//!
+//! That a node becomes Ready, a pod Running, a pod is deleted comes from KWOK's own module; what Tekton's
+//! pods do is the testbed's.
+
+use crate::apply;
+use crate::binaries::Built;
+use crate::error::{Error, Result};
+use crate::kwok::{DURATION, OUTCOME};
+use serde_json::{Value, json};
+use std::path::PathBuf;
+
+/// How long a task's pod runs when nothing names another time.
+const DEFAULT_MILLISECONDS: u64 = 1000;
+const HOSTNAME: &str = r#".metadata.labels["kubernetes.io/hostname"]"#;
+
+/// All stages, as one file of documents.
+pub(crate) fn render(built: &Built) -> Result<String> {
+    let own = [node_hostname(), task_ends("succeed", 0, "Completed", "Succeeded"), task_ends("fail", 1, "Error", "Failed")];
+    let stages = own.into_iter().chain(from_module(built)?);
+    Ok(stages.map(|stage| format!("---\n{stage:#}\n")).collect())
+}
+
+fn from_module(built: &Built) -> Result<Vec<Value>> {
+    let stage = |file: &str| apply::documents(&built.asset("kustomize/stage").join(file));
+    let mut ready = stage("node/fast/node-initialize.yaml")?;
+    // A node without its hostname label must not become Ready: a pod could land there outside every domain.
+    let expressions = ready.first_mut().and_then(|stage| stage.pointer_mut("/spec/selector/matchExpressions"));
+    let expressions = expressions.and_then(Value::as_array_mut).ok_or_else(unexpected)?;
+    expressions.push(json!({"key": HOSTNAME, "operator": "Exists"}));
+    ready.extend(stage("node/heartbeat-with-lease/node-heartbeat-with-lease.yaml")?);
+    ready.extend(stage("pod/fast/pod-ready.yaml")?);
+    ready.extend(stage("pod/fast/pod-delete.yaml")?);
+    Ok(ready)
+}
+
+fn unexpected() -> Error {
+    Error::Manifest { file: PathBuf::from("node-initialize.yaml"), problem: "it has no matchExpressions".into() }
+}
+
+/// Nodes that the cluster autoscaler makes share their template's labels; a hostname among them would make
+/// one domain of all. So no template has the label, and every node gets its own here.
+fn node_hostname() -> Value {
+    let template = "labels:\n  kubernetes.io/hostname: {{ .metadata.name }}\n";
+    stage(
+        "node-hostname",
+        "Node",
+        &json!([{"key": HOSTNAME, "operator": "DoesNotExist"}]),
+        &json!({"patches": [{"root": "metadata", "type": "merge", "template": template}]}),
+    )
+}
+
+/// Tekton copies a run's annotations down to its pods, so these decide for each pod, or for one task's.
+fn task_ends(outcome: &str, exit_code: u8, reason: &str, phase: &str) -> Value {
+    let selector = json!([
+        {"key": ".metadata.deletionTimestamp", "operator": "DoesNotExist"},
+        {"key": ".status.phase", "operator": "In", "values": ["Running"]},
+        {"key": ".metadata.ownerReferences.[].kind", "operator": "In", "values": ["TaskRun"]},
+        {"key": outcome_expression(), "operator": "In", "values": [outcome]},
+    ]);
+    let next = json!({"statusTemplate": terminated(exit_code, reason, phase)});
+    let mut stage = stage(&format!("task-{outcome}s"), "Pod", &selector, &next);
+    stage["spec"]["delay"] = json!({
+        "durationMilliseconds": DEFAULT_MILLISECONDS,
+        "durationFrom": {"jq": {"expression": format!(".metadata.annotations[{DURATION:?}]")}},
+    });
+    stage
+}
+
+/// The pod of a retry has `-retry` and a number at the end of its name.
+fn outcome_expression() -> String {
+    format!(
+        "(.metadata.annotations[{OUTCOME:?}] // \"succeed\") as $o | if $o != \"fail-once\" then $o \
+         elif (.metadata.name | test(\"-retry[0-9]+$\")) then \"succeed\" else \"fail\" end"
+    )
+}
+
+fn terminated(exit_code: u8, reason: &str, phase: &str) -> String {
+    format!(
+        "{{{{ $now := Now }}}}
+containerStatuses:
+{{{{ range .spec.containers }}}}
+- name: {{{{ .name | Quote }}}}
+  image: {{{{ .image | Quote }}}}
+  ready: false
+  started: false
+  restartCount: 0
+  state:
+    terminated:
+      exitCode: {exit_code}
+      reason: {reason}
+      startedAt: {{{{ $now | Quote }}}}
+      finishedAt: {{{{ $now | Quote }}}}
+{{{{ end }}}}
+phase: {phase}
+"
+    )
+}
+
+fn stage(name: &str, kind: &str, expressions: &Value, next: &Value) -> Value {
+    json!({
+        "apiVersion": "kwok.x-k8s.io/v1alpha1",
+        "kind": "Stage",
+        "metadata": {"name": name},
+        "spec": {
+            "resourceRef": {"apiGroup": "v1", "kind": kind},
+            "selector": {"matchExpressions": expressions},
+            "next": next,
+        },
+    })
+}

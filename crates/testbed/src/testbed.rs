@@ -1,0 +1,228 @@
+//! One running control plane: start, use, disturb, stop.
+
+use crate::binaries::{self, Built};
+use crate::control_plane::ControlPlane;
+use crate::error::{Error, Result};
+use crate::guard::Guard;
+use crate::part::{Launch, Part, Parts};
+use crate::ports::Ports;
+use crate::{kubeconfig, kwok, recipe, tekton, wait};
+use k8s_openapi::api::authentication::v1::{TokenRequest, TokenRequestSpec};
+use k8s_openapi::api::core::v1::ServiceAccount;
+use kube::api::{Api, PostParams};
+use kube::config::{KubeConfigOptions, Kubeconfig};
+use kube::{Client, Config};
+use rustix::process::Signal;
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+/// Longest wait for one part to become ready; a warm start of everything takes a few seconds.
+pub(crate) const READY: Duration = Duration::from_secs(90);
+
+/// What a testbed consists of.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// Start Tekton's controller and webhook.
+    pub tekton: bool,
+    /// Keep the state folder, logs included, when the testbed ends.
+    pub keep: bool,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self { tekton: true, keep: std::env::var_os("POD_AFFINITY_TESTBED_KEEP").is_some() }
+    }
+}
+
+/// A running control plane. Everything ends when the value is dropped, or when its process ends.
+#[derive(Debug)]
+pub struct Testbed {
+    pub(crate) folder: PathBuf,
+    pub(crate) parts: Parts,
+    pub(crate) plane: ControlPlane,
+    ports: Mutex<Ports>,
+    guard: Guard,
+    options: Options,
+    startup: Duration,
+}
+
+impl Testbed {
+    /// Builds what is missing, then starts everything and returns once it answers.
+    pub async fn start(options: Options) -> Result<Self> {
+        let [etcd, kubernetes, kwok, tekton] = build(&options).await?;
+        let begun = Instant::now();
+        let folder = state_folder()?;
+        let guard = Guard::start(&folder, options.keep)?;
+        let parts = Parts::new(guard.group(), folder.join("logs"))?;
+        let mut ports = Ports::reserve()?;
+        let plane = ControlPlane::prepare(&folder, &mut ports)?;
+        let ports = Mutex::new(ports);
+        let mut testbed = Self { folder, parts, plane, ports, guard, options, startup: Duration::ZERO };
+        testbed.bring_up(&etcd, &kubernetes, &kwok, &tekton).await?;
+        testbed.startup = begun.elapsed();
+        Ok(testbed)
+    }
+
+    async fn bring_up(&self, etcd: &Built, kubernetes: &Built, kwok: &Built, tekton: &Built) -> Result<()> {
+        self.start_control_plane(etcd, kubernetes).await?;
+        kwok::start(self, kwok).await?;
+        if self.options.tekton {
+            tekton::start(self, tekton).await?;
+        }
+        Ok(())
+    }
+
+    /// How long the start took, builds not counted.
+    pub fn startup(&self) -> Duration {
+        self.startup
+    }
+
+    /// Where state and logs are.
+    pub fn folder(&self) -> &Path {
+        &self.folder
+    }
+
+    /// The log of a part.
+    pub fn log_file(&self, part: Part) -> PathBuf {
+        self.parts.log_file(part)
+    }
+
+    /// The administrator's kubeconfig, for kubectl.
+    pub fn kubeconfig(&self) -> &Path {
+        &self.plane.admin
+    }
+
+    /// A client with the administrator's rights, for the runtime that it is made on.
+    pub async fn client(&self) -> Result<Client> {
+        client(&self.plane.admin).await
+    }
+
+    /// A client with the rights of a ServiceAccount, by a real token.
+    pub async fn client_of(&self, namespace: &str, account: &str) -> Result<Client> {
+        client(&self.kubeconfig_of(namespace, account).await?).await
+    }
+
+    /// A kubeconfig with a real token of a ServiceAccount.
+    pub async fn kubeconfig_of(&self, namespace: &str, account: &str) -> Result<PathBuf> {
+        let accounts: Api<ServiceAccount> = Api::namespaced(self.client().await?, namespace);
+        let spec = TokenRequestSpec { expiration_seconds: Some(24 * 3600), ..TokenRequestSpec::default() };
+        let request = TokenRequest { spec, ..TokenRequest::default() };
+        let what = format!("asking for a token of {namespace}/{account}");
+        let answer = accounts
+            .create_token_request(account, &PostParams::default(), &request)
+            .await
+            .map_err(Error::api(what))?;
+        let token = answer.status.map(|status| status.token).unwrap_or_default();
+        let path = self.folder.join(format!("{namespace}-{account}.kubeconfig"));
+        kubeconfig::write(&path, self.plane.api_port, &self.plane.authority, &kubeconfig::Proof::Token(&token))
+    }
+
+    /// Waits as [`wait::until`] does, and ends early with its log if a part died meanwhile.
+    pub async fn until<T, S: std::fmt::Debug>(
+        &self,
+        what: impl Into<String>,
+        deadline: Duration,
+        look: impl AsyncFnMut() -> std::result::Result<T, S>,
+    ) -> Result<T> {
+        tokio::select! {
+            found = wait::until(what, deadline, look) => found,
+            death = self.first_death() => Err(death),
+        }
+    }
+
+    async fn first_death(&self) -> Error {
+        loop {
+            if let Err(death) = self.parts.check() {
+                return death;
+            }
+            tokio::time::sleep(Duration::from_millis(200)).await;
+        }
+    }
+
+    /// An error if a part has ended by itself.
+    pub fn check(&self) -> Result<()> {
+        self.parts.check()
+    }
+
+    /// Process id of a running part.
+    pub fn pid(&self, part: Part) -> Option<u32> {
+        self.parts.pid(part)
+    }
+
+    /// Ends a part as a crash would.
+    pub fn kill(&self, part: Part) -> Result<()> {
+        self.parts.stop(part, Signal::KILL)
+    }
+
+    /// Ends a part as an orderly stop would, and waits for its end.
+    pub fn stop(&self, part: Part) -> Result<()> {
+        self.parts.stop(part, Signal::TERM)
+    }
+
+    /// Stops a part's clock: it keeps its connections and does nothing.
+    pub fn pause(&self, part: Part) -> Result<()> {
+        self.parts.signal(part, Signal::STOP)
+    }
+
+    /// Lets a paused part go on.
+    pub fn resume(&self, part: Part) -> Result<()> {
+        self.parts.signal(part, Signal::CONT)
+    }
+
+    /// Starts a part that was killed or stopped, with the same settings, and waits until it answers.
+    pub async fn start_again(&self, part: Part) -> Result<()> {
+        self.parts.again(part)?;
+        self.answers(part).await
+    }
+
+    pub(crate) fn launch(&self, part: Part, launch: Launch) -> Result<()> {
+        self.parts.start(part, launch)
+    }
+
+    pub(crate) fn port(&self) -> Result<u16> {
+        self.ports.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
+}
+
+impl Drop for Testbed {
+    fn drop(&mut self) {
+        self.parts.end();
+        self.guard.dismiss();
+        if !self.options.keep {
+            // The folder lies under the system's temporary folder; what cannot be removed goes with that.
+            let _ = std::fs::remove_dir_all(&self.folder);
+        }
+    }
+}
+
+async fn build(options: &Options) -> Result<[Built; 4]> {
+    let tekton = options.tekton;
+    built(move || {
+        let [etcd, kubernetes, kwok] = binaries::ensure([&recipe::ETCD, &recipe::KUBERNETES, &recipe::KWOK])?;
+        let tekton = if tekton { binaries::ensure([&recipe::TEKTON])?.into_iter().next() } else { None };
+        Ok([etcd.clone(), kubernetes, kwok, tekton.unwrap_or(etcd)])
+    })
+    .await
+}
+
+/// Runs a build where it may block.
+pub(crate) async fn built<T: Send + 'static>(build: impl FnOnce() -> Result<T> + Send + 'static) -> Result<T> {
+    tokio::task::spawn_blocking(build).await.map_err(|_| Error::Build {
+        part: "the control plane",
+        remedy: "see the panic above",
+        log: String::new(),
+    })?
+}
+
+fn state_folder() -> Result<PathBuf> {
+    let parent = std::env::temp_dir();
+    let folder = tempfile::Builder::new().prefix("pod-affinity-testbed-").tempdir_in(&parent);
+    Ok(folder.map_err(Error::io("creating a folder in", parent))?.keep())
+}
+
+async fn client(kubeconfig: &Path) -> Result<Client> {
+    let options = KubeConfigOptions::default();
+    let config = Config::from_custom_kubeconfig(Kubeconfig::read_from(kubeconfig)?, &options).await?;
+    Client::try_from(config).map_err(Error::api("making a client"))
+}

@@ -13,17 +13,21 @@ pub fn documents(path: &Path) -> Result<Vec<Value>> {
     let mut documents = Vec::new();
     for file in yaml_files(path)? {
         let text = std::fs::read_to_string(&file).map_err(Error::io("reading", &file))?;
-        documents.extend(parse(&text).map_err(|problem| Error::Manifest { file: file.clone(), problem })?);
+        documents.extend(parse(&text).map_err(|problem| Error::Manifest {
+            file: file.clone(),
+            problem,
+        })?);
     }
     Ok(documents)
 }
 
 fn parse(text: &str) -> std::result::Result<Vec<Value>, String> {
-    let documents = serde_yaml::Deserializer::from_str(text).map(|document| {
-        Value::deserialize(document).map_err(|error| format!("it is no YAML: {error}"))
-    });
+    let documents = serde_yaml::Deserializer::from_str(text)
+        .map(|document| Value::deserialize(document).map_err(|error| format!("it is no YAML: {error}")));
     // A file that ends with a separator, or is all comments, has an empty document.
-    documents.filter(|document| !matches!(document, Ok(Value::Null))).collect()
+    documents
+        .filter(|document| !matches!(document, Ok(Value::Null)))
+        .collect()
 }
 
 fn yaml_files(path: &Path) -> Result<Vec<PathBuf>> {
@@ -42,7 +46,9 @@ fn yaml_files(path: &Path) -> Result<Vec<PathBuf>> {
 /// The dynamic API of an object, by its own words.
 pub fn api_of(client: &Client, object: &Value) -> Option<(Api<DynamicObject>, String)> {
     let text = |pointer: &str| object.pointer(pointer).and_then(Value::as_str);
-    let (group, version) = text("/apiVersion")?.rsplit_once('/').unwrap_or(("", text("/apiVersion")?));
+    let (group, version) = text("/apiVersion")?
+        .rsplit_once('/')
+        .unwrap_or(("", text("/apiVersion")?));
     let resource = ApiResource::from_gvk(&GroupVersionKind::gvk(group, version, text("/kind")?));
     let api = match text("/metadata/namespace") {
         Some(namespace) => Api::namespaced_with(client.clone(), namespace, &resource),
@@ -59,7 +65,10 @@ pub async fn apply(client: &Client, object: &Value) -> Result<DynamicObject> {
     })?;
     let what = format!("applying {} {name}", object["kind"].as_str().unwrap_or_default());
     let params = PatchParams::apply("testbed").force();
-    let applied = api.patch(&name, &params, &Patch::Apply(object)).await.map_err(Error::api(what))?;
+    let applied = api
+        .patch(&name, &params, &Patch::Apply(object))
+        .await
+        .map_err(Error::api(what))?;
     tracing::debug!(kind = %object["kind"], name = %applied.name_any(), "applied");
     Ok(applied)
 }
@@ -85,6 +94,9 @@ mod tests {
     #[test]
     fn a_file_that_is_no_yaml_is_refused_with_the_place() {
         let problem = parse("kind: [").unwrap_err();
-        assert!(problem.contains("no YAML") && problem.contains("line"), "{problem}");
+        assert!(
+            problem.contains("no YAML") && problem.contains("line"),
+            "{problem}"
+        );
     }
 }

@@ -3,7 +3,7 @@
 
 use crate::error::{Error, Result};
 use crate::progress::Progress;
-use crate::recipe::{Recipe, required_version};
+use crate::recipe::{ALL, Recipe, required_version};
 use sha2::{Digest, Sha256};
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
@@ -33,14 +33,25 @@ impl Built {
 
 /// Builds what the cache lacks of `recipes`, telling the progress, and hands out all of them.
 pub(crate) fn ensure<const N: usize>(recipes: [&Recipe; N]) -> Result<[Built; N]> {
-    let jobs = recipes.iter().map(|recipe| Job::of(recipe)).collect::<Result<Vec<_>>>()?;
+    let jobs = recipes
+        .iter()
+        .map(|recipe| Job::of(recipe))
+        .collect::<Result<Vec<_>>>()?;
     if jobs.iter().any(|job| !job.is_built()) {
         build_missing(&jobs)?;
     }
     let mut jobs = jobs.into_iter();
-    recipes.iter().map(|_| jobs.next().map(|job| Built { folder: job.folder })).collect::<Option<Vec<_>>>()
+    recipes
+        .iter()
+        .map(|_| jobs.next().map(|job| Built { folder: job.folder }))
+        .collect::<Option<Vec<_>>>()
         .and_then(|built| built.try_into().ok())
         .ok_or_else(|| Error::NotRunning("a recipe without a job".into()))
+}
+
+/// Builds whatever any testbed may want.
+pub fn build_all() -> Result<()> {
+    ensure(ALL).map(drop)
 }
 
 fn build_missing(jobs: &[Job<'_>]) -> Result<()> {
@@ -51,7 +62,13 @@ fn build_missing(jobs: &[Job<'_>]) -> Result<()> {
     let _one_builder = lock(&cache)?;
     let missing: Vec<_> = jobs.iter().filter(|job| !job.is_built()).collect();
     for (index, job) in missing.iter().enumerate() {
-        let label = format!("building {} {} ({} of {})", job.recipe.name, job.version, index + 1, missing.len());
+        let label = format!(
+            "building {} {} ({} of {})",
+            job.recipe.name,
+            job.version,
+            index + 1,
+            missing.len()
+        );
         let progress = Progress::start(label);
         job.build()?;
         progress.done();
@@ -71,11 +88,18 @@ fn lock(cache: &Path) -> Result<File> {
 }
 
 fn cache_folder() -> Result<PathBuf> {
-    let from = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
+    let from = |name: &str| {
+        std::env::var_os(name)
+            .filter(|value| !value.is_empty())
+            .map(PathBuf::from)
+    };
     from(CACHE_VARIABLE)
         .or_else(|| from("XDG_CACHE_HOME").map(|cache| cache.join("pod-affinity-testbed")))
         .or_else(|| from("HOME").map(|home| home.join(".cache/pod-affinity-testbed")))
-        .ok_or(Error::MissingTool { tool: "a home folder", remedy: "set HOME or POD_AFFINITY_TESTBED_CACHE" })
+        .ok_or(Error::MissingTool {
+            tool: "a home folder",
+            remedy: "set HOME or POD_AFFINITY_TESTBED_CACHE",
+        })
 }
 
 /// hack/ of the checkout that this was compiled from.
@@ -104,7 +128,12 @@ impl<'a> Job<'a> {
             .to_owned();
         let key = key(&[&go_mod, &go_sum, &format!("{recipe:?}")]);
         let folder = cache_folder()?.join(format!("{}-{version}-{key}", recipe.name));
-        Ok(Self { recipe, module_folder, version, folder })
+        Ok(Self {
+            recipe,
+            module_folder,
+            version,
+            folder,
+        })
     }
 
     // The folder appears by one rename, so that it is either whole or not there.
@@ -113,7 +142,9 @@ impl<'a> Job<'a> {
     }
 
     fn build(&self) -> Result<()> {
-        let draft = self.folder.with_extension(format!("draft-{}", std::process::id()));
+        let draft = self
+            .folder
+            .with_extension(format!("draft-{}", std::process::id()));
         let bin = draft.join("bin");
         fs::create_dir_all(&bin).map_err(Error::io("creating", &bin))?;
         let outcome = self.build_into(&draft);
@@ -142,9 +173,14 @@ impl<'a> Job<'a> {
         if self.recipe.assets.is_empty() {
             return Ok(());
         }
-        let folder = self.go(&["list", "-m", "-f", "{{.Dir}}", self.recipe.module]).run(self.recipe.name)?;
+        let folder = self
+            .go(&["list", "-m", "-f", "{{.Dir}}", self.recipe.module])
+            .run(self.recipe.name)?;
         for asset in self.recipe.assets {
-            copy_folder(&Path::new(folder.trim()).join(asset), &draft.join("assets").join(asset))?;
+            copy_folder(
+                &Path::new(folder.trim()).join(asset),
+                &draft.join("assets").join(asset),
+            )?;
         }
         Ok(())
     }
@@ -152,7 +188,11 @@ impl<'a> Job<'a> {
     fn go(&self, args: &[&str]) -> Go {
         let mut command = Command::new("go");
         // Static binaries: they run wherever they were built, and no C compiler is asked.
-        command.args(args).current_dir(&self.module_folder).env("CGO_ENABLED", "0").env("GOFLAGS", "-mod=readonly");
+        command
+            .args(args)
+            .current_dir(&self.module_folder)
+            .env("CGO_ENABLED", "0")
+            .env("GOFLAGS", "-mod=readonly");
         Go(command)
     }
 }
@@ -171,7 +211,11 @@ impl Go {
             return Ok(String::from_utf8_lossy(&output.stdout).into_owned());
         }
         let log = tail(&String::from_utf8_lossy(&output.stderr), 20);
-        Err(Error::Build { part, remedy: build_remedy(&log), log })
+        Err(Error::Build {
+            part,
+            remedy: build_remedy(&log),
+            log,
+        })
     }
 }
 
@@ -191,25 +235,40 @@ fn build_remedy(log: &str) -> &'static str {
 }
 
 fn require_go() -> Result<()> {
-    let output = Command::new("go").arg("version").output().map_err(|_| MISSING_GO)?;
+    let output = Command::new("go")
+        .arg("version")
+        .output()
+        .map_err(|_| MISSING_GO)?;
     let found = String::from_utf8_lossy(&output.stdout).trim().to_owned();
     match go_version(&found) {
         Some(version) if version >= OLDEST_GO => Ok(()),
-        _ => Err(Error::OldGo { found, wanted: format!("{}.{}", OLDEST_GO.0, OLDEST_GO.1) }),
+        _ => Err(Error::OldGo {
+            found,
+            wanted: format!("{}.{}", OLDEST_GO.0, OLDEST_GO.1),
+        }),
     }
 }
 
 /// Major and minor of what `go version` prints.
 fn go_version(printed: &str) -> Option<(u32, u32)> {
-    let word = printed.split_whitespace().find_map(|word| word.strip_prefix("go1."))?;
+    let word = printed
+        .split_whitespace()
+        .find_map(|word| word.strip_prefix("go1."))?;
     let minor = word.split(|c: char| !c.is_ascii_digit()).next()?;
     Some((1, minor.parse().ok()?))
 }
 
 fn key(inputs: &[&str]) -> String {
     let mut digest = Sha256::new();
-    inputs.iter().for_each(|input| digest.update(input.as_bytes()));
-    digest.finalize().iter().take(4).map(|byte| format!("{byte:02x}")).collect()
+    for input in inputs {
+        digest.update(input.as_bytes());
+    }
+    digest
+        .finalize()
+        .iter()
+        .take(4)
+        .map(|byte| format!("{byte:02x}"))
+        .collect()
 }
 
 fn read(path: &Path) -> Result<String> {
@@ -241,7 +300,6 @@ pub(crate) fn tail(text: &str, lines: usize) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::recipe::ALL;
 
     #[test]
     fn every_recipe_has_a_committed_module_with_its_version() {

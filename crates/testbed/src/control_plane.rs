@@ -36,7 +36,12 @@ impl ControlPlane {
         let config = |file: &str, user: &str, group: Option<&str>| {
             let identity = authority.client(file, user, group)?;
             let path = folder.join(format!("{file}.kubeconfig"));
-            kubeconfig::write(&path, api_port, &authority.certificate(), &Proof::Certificate(&identity))
+            kubeconfig::write(
+                &path,
+                api_port,
+                &authority.certificate(),
+                &Proof::Certificate(&identity),
+            )
         };
         Ok(Self {
             admin: config("admin", "testbed-admin", Some("system:masters"))?,
@@ -88,18 +93,28 @@ impl ControlPlane {
     }
 
     fn manager(&self, built: &Built, folder: &Path) -> Launch {
-        component(&built.program("kube-controller-manager"), &self.manager, self.manager_port, folder)
-            .path("--service-account-private-key-file", &self.tokens.private)
-            .path("--root-ca-file", &self.authority)
-            .arg("--use-service-account-credentials=true")
-            // No cloud and no pod network here: the controllers for these would only complain.
-            .arg("--controllers=*,-nodeipam,-cloud-node-lifecycle-controller")
-            .arg("--kube-api-qps=300")
-            .arg("--kube-api-burst=600")
+        component(
+            &built.program("kube-controller-manager"),
+            &self.manager,
+            self.manager_port,
+            folder,
+        )
+        .path("--service-account-private-key-file", &self.tokens.private)
+        .path("--root-ca-file", &self.authority)
+        .arg("--use-service-account-credentials=true")
+        // No cloud and no pod network here: the controllers for these would only complain.
+        .arg("--controllers=*,-nodeipam,-cloud-node-lifecycle-controller")
+        .arg("--kube-api-qps=300")
+        .arg("--kube-api-burst=600")
     }
 
     fn scheduler(&self, built: &Built, folder: &Path) -> Launch {
-        component(&built.program("kube-scheduler"), &self.scheduler, self.scheduler_port, folder)
+        component(
+            &built.program("kube-scheduler"),
+            &self.scheduler,
+            self.scheduler_port,
+            folder,
+        )
     }
 }
 
@@ -144,15 +159,23 @@ impl Testbed {
     }
 
     pub(crate) async fn listens(&self, part: Part, port: u16) -> Result<()> {
-        self.until(format!("{part} to listen on port {port}"), READY, async || probe::connect(port).await).await
+        self.until(format!("{part} to listen on port {port}"), READY, async || {
+            probe::connect(port).await
+        })
+        .await
     }
 
     async fn api_server_answers(&self) -> Result<()> {
         self.listens(Part::ApiServer, self.plane.api_port).await?;
         let client = self.client().await?;
         self.until("kube-apiserver to be ready", READY, async || {
-            let request = http::Request::get("/readyz").body(Vec::new()).map_err(|error| error.to_string())?;
-            client.request_text(request).await.map_err(|error| error.to_string())
+            let request = http::Request::get("/readyz")
+                .body(Vec::new())
+                .map_err(|error| error.to_string())?;
+            client
+                .request_text(request)
+                .await
+                .map_err(|error| error.to_string())
         })
         .await
         .map(drop)
@@ -161,9 +184,11 @@ impl Testbed {
     // The default ServiceAccount is made by the controller manager, and no pod is admitted without it.
     async fn controllers_work(&self) -> Result<()> {
         let accounts: Api<ServiceAccount> = Api::namespaced(self.client().await?, "default");
-        self.until("kube-controller-manager to make the default ServiceAccount", READY, async || {
-            accounts.get("default").await.map_err(|error| error.to_string())
-        })
+        self.until(
+            "kube-controller-manager to make the default ServiceAccount",
+            READY,
+            async || accounts.get("default").await.map_err(|error| error.to_string()),
+        )
         .await
         .map(drop)
     }

@@ -18,7 +18,9 @@ pub enum Error {
         remedy: &'static str,
     },
     /// Go is there but too old to build the parts.
-    #[error("{found} is too old to build the control plane: install Go {wanted} or newer, or set GOTOOLCHAIN=auto")]
+    #[error(
+        "{found} is too old to build the control plane: install Go {wanted} or newer, or set GOTOOLCHAIN=auto"
+    )]
     OldGo {
         /// What `go version` said.
         found: String,
@@ -122,20 +124,30 @@ impl Error {
     /// For `map_err` on an API call.
     pub fn api(action: impl Into<String>) -> impl FnOnce(kube::Error) -> Self {
         let action = action.into();
-        move |source| Self::Api { action, source: Box::new(source) }
+        move |source| Self::Api {
+            action,
+            source: Box::new(source),
+        }
     }
 
     /// For `map_err` on a file operation.
     pub(crate) fn io(action: &'static str, path: impl Into<PathBuf>) -> impl FnOnce(std::io::Error) -> Self {
         let path = path.into();
-        move |source| Self::Io { action, path, remedy: io_remedy(&source), source }
+        move |source| Self::Io {
+            action,
+            path,
+            remedy: io_remedy(&source),
+            source,
+        }
     }
 }
 
 fn io_remedy(error: &std::io::Error) -> &'static str {
     use std::io::ErrorKind::{NotFound, PermissionDenied, ReadOnlyFilesystem, StorageFull};
     match error.kind() {
-        StorageFull => "free some disk space (the cache takes about 2 GB), or point POD_AFFINITY_TESTBED_CACHE and TMPDIR elsewhere",
+        StorageFull => {
+            "free some disk space (the cache takes about 2 GB), or point POD_AFFINITY_TESTBED_CACHE and TMPDIR elsewhere"
+        }
         PermissionDenied | ReadOnlyFilesystem => {
             "make it writable, or point POD_AFFINITY_TESTBED_CACHE (binaries) or TMPDIR (state) to a folder that is"
         }
@@ -147,11 +159,26 @@ fn io_remedy(error: &std::io::Error) -> &'static str {
 /// What the end of a log suggests to do.
 pub(crate) fn log_remedy(log: &str) -> &'static str {
     const KNOWN: [(&str, &str); 4] = [
-        ("address already in use", "another program took the port meanwhile; start again"),
-        ("no space left on device", "free some disk space, or point TMPDIR elsewhere"),
-        ("permission denied", "make the folders that the log names writable"),
-        ("too many open files", "raise the limit of open files (ulimit -n 8192)"),
+        (
+            "address already in use",
+            "another program took the port meanwhile; start again",
+        ),
+        (
+            "no space left on device",
+            "free some disk space, or point TMPDIR elsewhere",
+        ),
+        (
+            "permission denied",
+            "make the folders that the log names writable",
+        ),
+        (
+            "too many open files",
+            "raise the limit of open files (ulimit -n 8192)",
+        ),
     ];
     let log = log.to_lowercase();
-    KNOWN.iter().find(|(sign, _)| log.contains(sign)).map_or("see the log", |(_, remedy)| remedy)
+    KNOWN
+        .iter()
+        .find(|(sign, _)| log.contains(sign))
+        .map_or("see the log", |(_, remedy)| remedy)
 }

@@ -38,7 +38,11 @@ impl Guard {
             .stderr(Stdio::null())
             .process_group(0)
             .spawn()
-            .map_err(|source| Error::Spawn { part: "guard".into(), program: PathBuf::from("sh"), source })?;
+            .map_err(|source| Error::Spawn {
+                part: "guard".into(),
+                program: PathBuf::from("sh"),
+                source,
+            })?;
         Ok(Self { shell })
     }
 
@@ -64,7 +68,11 @@ mod tests {
     use std::time::{Duration, Instant};
 
     fn member_of(guard: &Guard) -> Child {
-        Command::new("sleep").arg("600").process_group(guard.group()).spawn().unwrap()
+        Command::new("sleep")
+            .arg("600")
+            .process_group(guard.group())
+            .spawn()
+            .unwrap()
     }
 
     #[test]

@@ -21,7 +21,7 @@ pub const OUTCOME: &str = "testbed.pod-affinity.tekton.dev/outcome";
 /// The annotation by which KWOK knows its nodes.
 pub const MANAGED: (&str, &str) = ("kwok.x-k8s.io/node", "fake");
 /// In-place resize is refused on nodes whose version does not look like a real one.
-const KUBELET_VERSION: &str = "v1.36.3";
+pub(crate) const KUBELET_VERSION: &str = "v1.36.3";
 /// Nodes made at the same time.
 const CONCURRENCY: usize = 16;
 
@@ -61,13 +61,20 @@ impl Nodes {
     /// With another size.
     #[must_use]
     pub fn size(self, cpu: &str, memory: &str) -> Self {
-        Self { cpu: cpu.into(), memory: memory.into(), ..self }
+        Self {
+            cpu: cpu.into(),
+            memory: memory.into(),
+            ..self
+        }
     }
 
     /// In a zone.
     #[must_use]
     pub fn zone(self, zone: &str) -> Self {
-        Self { zone: Some(zone.into()), ..self }
+        Self {
+            zone: Some(zone.into()),
+            ..self
+        }
     }
 
     /// With one more label.
@@ -142,13 +149,29 @@ impl Testbed {
 
     async fn nodes_are_ready(&self, client: &Client, names: &[String]) -> Result<()> {
         let api: Api<Node> = Api::all(client.clone());
-        self.until(format!("{} new nodes to be Ready", names.len()), READY, async || {
-            let listed = api.list(&ListParams::default()).await.map_err(|error| error.to_string())?;
-            let ready = listed.items.iter().filter(|node| is_ready(node));
-            let ready = ready.filter(|node| node.metadata.name.as_ref().is_some_and(|name| names.contains(name)));
-            let count = ready.count();
-            if count == names.len() { Ok(()) } else { Err(format!("{count} are")) }
-        })
+        self.until(
+            format!("{} new nodes to be Ready", names.len()),
+            READY,
+            async || {
+                let listed = api
+                    .list(&ListParams::default())
+                    .await
+                    .map_err(|error| error.to_string())?;
+                let ready = listed.items.iter().filter(|node| is_ready(node));
+                let ready = ready.filter(|node| {
+                    node.metadata
+                        .name
+                        .as_ref()
+                        .is_some_and(|name| names.contains(name))
+                });
+                let count = ready.count();
+                if count == names.len() {
+                    Ok(())
+                } else {
+                    Err(format!("{count} are"))
+                }
+            },
+        )
         .await
     }
 
@@ -157,23 +180,35 @@ impl Testbed {
         let api: Api<Node> = Api::all(self.client().await?);
         for name in names {
             let what = format!("deleting node {name}");
-            api.delete(name, &DeleteParams::default()).await.map_err(Error::api(what))?;
+            api.delete(name, &DeleteParams::default())
+                .await
+                .map_err(Error::api(what))?;
         }
         Ok(())
     }
 }
 
 async fn create(api: &Api<Node>, nodes: &Nodes, name: String) -> Result<()> {
-    let node: Node = serde_json::from_value(nodes.manifest(&name))
-        .map_err(|error| Error::Manifest { file: PathBuf::from(&name), problem: error.to_string() })?;
+    let node: Node = serde_json::from_value(nodes.manifest(&name)).map_err(|error| Error::Manifest {
+        file: PathBuf::from(&name),
+        problem: error.to_string(),
+    })?;
     let what = format!("creating node {name}");
-    api.create(&PostParams::default(), &node).await.map_err(Error::api(what)).map(drop)
+    api.create(&PostParams::default(), &node)
+        .await
+        .map_err(Error::api(what))
+        .map(drop)
 }
 
 /// Ready, and without the taints that new nodes carry.
 pub fn is_ready(node: &Node) -> bool {
-    let conditions = node.status.iter().flat_map(|status| status.conditions.iter().flatten());
-    let ready = conditions.into_iter().any(|condition| condition.type_ == "Ready" && condition.status == "True");
+    let conditions = node
+        .status
+        .iter()
+        .flat_map(|status| status.conditions.iter().flatten());
+    let ready = conditions
+        .into_iter()
+        .any(|condition| condition.type_ == "Ready" && condition.status == "True");
     let mut taints = node.spec.iter().flat_map(|spec| spec.taints.iter().flatten());
     ready && !taints.any(|taint| taint.key.starts_with("node.kubernetes.io/"))
 }

@@ -6,6 +6,7 @@
 //! started it or with its process, however that ends. There is no kubelet: no container ever runs.
 
 pub mod apply;
+pub mod autoscaler;
 mod binaries;
 mod control_plane;
 mod error;
@@ -16,14 +17,19 @@ mod part;
 mod pki;
 mod ports;
 pub mod probe;
+pub mod product;
 mod progress;
 mod recipe;
+mod registry;
+pub mod runs;
 mod stages;
 pub mod tekton;
 mod testbed;
 pub mod wait;
 
+pub use autoscaler::NodeGroup;
+pub use binaries::build_all;
 pub use error::{Error, Result};
 pub use kwok::Nodes;
 pub use part::Part;
-pub use testbed::{Options, Testbed};
+pub use testbed::{Options, Testbed, interrupted};

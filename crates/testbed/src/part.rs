@@ -66,7 +66,11 @@ pub(crate) struct Launch {
 
 impl Launch {
     pub(crate) fn of(program: impl Into<PathBuf>) -> Self {
-        Self { program: program.into(), args: Vec::new(), env: Vec::new() }
+        Self {
+            program: program.into(),
+            args: Vec::new(),
+            env: Vec::new(),
+        }
     }
 
     pub(crate) fn arg(mut self, arg: impl Into<String>) -> Self {
@@ -102,7 +106,11 @@ pub(crate) struct Parts {
 impl Parts {
     pub(crate) fn new(group: i32, logs: PathBuf) -> Result<Self> {
         fs::create_dir_all(&logs).map_err(Error::io("creating", &logs))?;
-        Ok(Self { group, logs, running: Mutex::default() })
+        Ok(Self {
+            group,
+            logs,
+            running: Mutex::default(),
+        })
     }
 
     // A panic elsewhere leaves the map whole: each change to it is one insert or one take.
@@ -112,14 +120,24 @@ impl Parts {
 
     pub(crate) fn start(&self, part: Part, launch: Launch) -> Result<()> {
         let child = self.spawn(part, &launch)?;
-        self.running().insert(part, Running { launch, child: Some(child) });
+        self.running().insert(
+            part,
+            Running {
+                launch,
+                child: Some(child),
+            },
+        );
         Ok(())
     }
 
     fn spawn(&self, part: Part, launch: &Launch) -> Result<Child> {
         let path = self.log_file(part);
         let log = || -> Result<File> {
-            OpenOptions::new().create(true).append(true).open(&path).map_err(Error::io("opening", &path))
+            OpenOptions::new()
+                .create(true)
+                .append(true)
+                .open(&path)
+                .map_err(Error::io("opening", &path))
         };
         Command::new(&launch.program)
             .args(&launch.args)
@@ -131,7 +149,11 @@ impl Parts {
             .stderr(log()?)
             .process_group(self.group)
             .spawn()
-            .map_err(|source| Error::Spawn { part: part.to_string(), program: launch.program.clone(), source })
+            .map_err(|source| Error::Spawn {
+                part: part.to_string(),
+                program: launch.program.clone(),
+                source,
+            })
     }
 
     pub(crate) fn log_file(&self, part: Part) -> PathBuf {
@@ -141,7 +163,9 @@ impl Parts {
     /// An error with the end of its log if a part ended by itself.
     pub(crate) fn check(&self) -> Result<()> {
         for (part, running) in self.running().iter_mut() {
-            let Some(child) = running.child.as_mut() else { continue };
+            let Some(child) = running.child.as_mut() else {
+                continue;
+            };
             if let Ok(Some(status)) = child.try_wait() {
                 running.child = None;
                 return Err(self.died(*part, &status.to_string()));
@@ -152,8 +176,17 @@ impl Parts {
 
     fn died(&self, part: Part, status: &str) -> Error {
         let log_file = self.log_file(part);
-        let log = tail(&String::from_utf8_lossy(&fs::read(&log_file).unwrap_or_default()), 15);
-        Error::Died { part: part.to_string(), status: status.into(), remedy: log_remedy(&log), log_file, log }
+        let log = tail(
+            &String::from_utf8_lossy(&fs::read(&log_file).unwrap_or_default()),
+            15,
+        );
+        Error::Died {
+            part: part.to_string(),
+            status: status.into(),
+            remedy: log_remedy(&log),
+            log_file,
+            log,
+        }
     }
 
     /// Sends a signal to a running part.
@@ -170,9 +203,14 @@ impl Parts {
     /// Ends a part with a signal and waits for its end.
     pub(crate) fn stop(&self, part: Part, signal: Signal) -> Result<()> {
         self.signal(part, signal)?;
-        let child = self.running().get_mut(&part).and_then(|running| running.child.take());
+        let child = self
+            .running()
+            .get_mut(&part)
+            .and_then(|running| running.child.take());
         if let Some(mut child) = child {
-            child.wait().map_err(Error::io("waiting for", self.log_file(part)))?;
+            child
+                .wait()
+                .map_err(Error::io("waiting for", self.log_file(part)))?;
         }
         Ok(())
     }
@@ -190,7 +228,10 @@ impl Parts {
     /// Ends all parts at once; what they hold is thrown away with the testbed.
     pub(crate) fn end(&self) {
         let mut running = self.running();
-        let mut children: Vec<_> = running.values_mut().filter_map(|running| running.child.take()).collect();
+        let mut children: Vec<_> = running
+            .values_mut()
+            .filter_map(|running| running.child.take())
+            .collect();
         for child in &mut children {
             // Gone already is as good.
             let _ = child.kill();
@@ -228,9 +269,14 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let (_guard, parts) = parts(folder.path());
         let script = "echo 'listen tcp 127.0.0.1:1: bind: address already in use' >&2; exit 3";
-        parts.start(Part::Etcd, Launch::of("sh").arg("-c").arg(script)).unwrap();
+        parts
+            .start(Part::Etcd, Launch::of("sh").arg("-c").arg(script))
+            .unwrap();
         let message = wait_for_death(&parts).to_string();
-        assert!(message.contains("etcd") && message.contains("exit status: 3"), "{message}");
+        assert!(
+            message.contains("etcd") && message.contains("exit status: 3"),
+            "{message}"
+        );
         assert!(message.contains("another program took the port"), "{message}");
     }
 

@@ -2,8 +2,8 @@
 
 use crate::error::{Error, Result};
 use rcgen::{
-    BasicConstraints, CertificateParams, CertifiedIssuer, DistinguishedName, DnType, ExtendedKeyUsagePurpose, IsCa,
-    KeyPair, KeyUsagePurpose,
+    BasicConstraints, CertificateParams, CertifiedIssuer, DistinguishedName, DnType, ExtendedKeyUsagePurpose,
+    IsCa, KeyPair, KeyUsagePurpose,
 };
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -30,7 +30,10 @@ impl Authority {
         params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
         params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign];
         let issuer = CertifiedIssuer::self_signed(params, KeyPair::generate()?)?;
-        let authority = Self { issuer, folder: folder.to_owned() };
+        let authority = Self {
+            issuer,
+            folder: folder.to_owned(),
+        };
         write(&authority.certificate(), &authority.issuer.pem())?;
         Ok(authority)
     }
@@ -42,7 +45,14 @@ impl Authority {
 
     /// A certificate for a server on loopback.
     pub(crate) fn server(&self, file: &str) -> Result<Identity> {
-        let names = ["127.0.0.1", "localhost", "kubernetes", "kubernetes.default", "kubernetes.default.svc", "10.96.0.1"];
+        let names = [
+            "127.0.0.1",
+            "localhost",
+            "kubernetes",
+            "kubernetes.default",
+            "kubernetes.default.svc",
+            "10.96.0.1",
+        ];
         let mut params = CertificateParams::new(names.map(String::from))?;
         params.distinguished_name = name("kube-apiserver", None);
         params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
@@ -80,7 +90,10 @@ pub(crate) struct TokenKeys {
 
 pub(crate) fn token_keys(folder: &Path) -> Result<TokenKeys> {
     let pair = KeyPair::generate()?;
-    let keys = TokenKeys { private: folder.join("tokens.key"), public: folder.join("tokens.pub") };
+    let keys = TokenKeys {
+        private: folder.join("tokens.key"),
+        public: folder.join("tokens.pub"),
+    };
     write(&keys.private, &pair.serialize_pem())?;
     write(&keys.public, &pair.public_key_pem())?;
     Ok(keys)

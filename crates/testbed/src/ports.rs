@@ -29,17 +29,29 @@ impl Ports {
         std::fs::create_dir_all(&locks).map_err(Error::io("creating", &locks))?;
         for base in (LOW..HIGH).step_by(usize::from(BLOCK)) {
             if let Some(lock) = try_block(&locks, base)? {
-                return Ok(Self { next: base, end: base + BLOCK, _lock: lock });
+                return Ok(Self {
+                    next: base,
+                    end: base + BLOCK,
+                    _lock: lock,
+                });
             }
         }
-        Err(Error::NoPorts { wanted: BLOCK, low: LOW, high: HIGH })
+        Err(Error::NoPorts {
+            wanted: BLOCK,
+            low: LOW,
+            high: HIGH,
+        })
     }
 
     /// Hands out one port.
     pub(crate) fn take(&mut self) -> Result<u16> {
         let port = self.next;
         if port == self.end {
-            return Err(Error::NoPorts { wanted: 1, low: self.end - BLOCK, high: self.end });
+            return Err(Error::NoPorts {
+                wanted: 1,
+                low: self.end - BLOCK,
+                high: self.end,
+            });
         }
         self.next += 1;
         Ok(port)

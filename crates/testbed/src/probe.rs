@@ -6,7 +6,10 @@ use tokio::net::TcpStream;
 
 /// Whether somebody listens.
 pub(crate) async fn connect(port: u16) -> Result<(), String> {
-    TcpStream::connect((Ipv4Addr::LOCALHOST, port)).await.map(drop).map_err(|error| error.to_string())
+    TcpStream::connect((Ipv4Addr::LOCALHOST, port))
+        .await
+        .map(drop)
+        .map_err(|error| error.to_string())
 }
 
 /// The body of a plain HTTP answer, if its status is 200; else what came instead.
@@ -23,7 +26,9 @@ pub async fn get(port: u16, path: &str) -> Result<String, String> {
 async fn exchange(port: u16, path: &str) -> std::io::Result<String> {
     let mut stream = TcpStream::connect((Ipv4Addr::LOCALHOST, port)).await?;
     // HTTP/1.0: the server closes after the answer, and sends it in one piece.
-    stream.write_all(format!("GET {path} HTTP/1.0\r\nHost: localhost\r\n\r\n").as_bytes()).await?;
+    stream
+        .write_all(format!("GET {path} HTTP/1.0\r\nHost: localhost\r\n\r\n").as_bytes())
+        .await?;
     let mut answer = Vec::new();
     stream.read_to_end(&mut answer).await?;
     Ok(String::from_utf8_lossy(&answer).into_owned())

@@ -27,14 +27,23 @@ impl Progress {
                 show(&text, start, terminal);
             }
         });
-        Self { label, start, stop: Some(stop), ticker: Some(ticker) }
+        Self {
+            label,
+            start,
+            stop: Some(stop),
+            ticker: Some(ticker),
+        }
     }
 
     /// Ends with a line that stays.
     pub(crate) fn done(mut self) {
         self.halt();
         let clear = if stderr().is_terminal() { "\r\x1b[K" } else { "" };
-        eprintln!("{clear}testbed: {}: done in {}", self.label, clock(self.start.elapsed()));
+        eprintln!(
+            "{clear}testbed: {}: done in {}",
+            self.label,
+            clock(self.start.elapsed())
+        );
     }
 
     fn halt(&mut self) {
@@ -54,14 +63,21 @@ impl Drop for Progress {
 
 fn show(label: &str, start: Instant, terminal: bool) {
     let (before, after) = if terminal { ("\r\x1b[K", "") } else { ("", "\n") };
-    eprint!("{before}testbed: {label}, {} so far{after}", clock(start.elapsed()));
+    eprint!(
+        "{before}testbed: {label}, {} so far{after}",
+        clock(start.elapsed())
+    );
     // Progress that cannot be shown is no reason to stop the work.
     let _ = stderr().flush();
 }
 
 fn clock(time: Duration) -> String {
     let seconds = time.as_secs();
-    if seconds < 60 { format!("{seconds} s") } else { format!("{} min {:02} s", seconds / 60, seconds % 60) }
+    if seconds < 60 {
+        format!("{seconds} s")
+    } else {
+        format!("{} min {:02} s", seconds / 60, seconds % 60)
+    }
 }
 
 #[cfg(test)]

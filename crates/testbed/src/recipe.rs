@@ -33,7 +33,10 @@ pub(crate) static KUBERNETES: Recipe = Recipe {
     module: "k8s.io/kubernetes",
     programs: &[
         ("k8s.io/kubernetes/cmd/kube-apiserver", "kube-apiserver"),
-        ("k8s.io/kubernetes/cmd/kube-controller-manager", "kube-controller-manager"),
+        (
+            "k8s.io/kubernetes/cmd/kube-controller-manager",
+            "kube-controller-manager",
+        ),
         ("k8s.io/kubernetes/cmd/kube-scheduler", "kube-scheduler"),
     ],
     tags: "",
@@ -84,7 +87,7 @@ pub(crate) static REGISTRY: Recipe = Recipe {
     assets: &[],
 };
 
-/// All recipes, in the order in which they are built.
+/// All recipes.
 pub(crate) static ALL: [&Recipe; 6] = [&ETCD, &KUBERNETES, &KWOK, &TEKTON, &CLUSTER_AUTOSCALER, &REGISTRY];
 
 impl Recipe {
@@ -104,7 +107,10 @@ impl Recipe {
 pub(crate) fn required_version<'a>(go_mod: &'a str, module: &str) -> Option<&'a str> {
     go_mod.lines().find_map(|line| {
         let mut words = line.trim().trim_start_matches("require ").split_whitespace();
-        (words.next() == Some(module)).then(|| words.next()).flatten().filter(|word| word.starts_with('v'))
+        (words.next() == Some(module))
+            .then(|| words.next())
+            .flatten()
+            .filter(|word| word.starts_with('v'))
     })
 }
 
@@ -114,19 +120,32 @@ mod tests {
 
     #[test]
     fn a_version_is_found_in_a_single_line_and_in_a_block() {
-        assert_eq!(required_version("require a.b/c v1.2.3\n", "a.b/c"), Some("v1.2.3"));
-        assert_eq!(required_version("require (\n\ta.b/c v1.2.3\n\td v2.0.0 // indirect\n)", "d"), Some("v2.0.0"));
+        assert_eq!(
+            required_version("require a.b/c v1.2.3\n", "a.b/c"),
+            Some("v1.2.3")
+        );
+        assert_eq!(
+            required_version("require (\n\ta.b/c v1.2.3\n\td v2.0.0 // indirect\n)", "d"),
+            Some("v2.0.0")
+        );
     }
 
     #[test]
     fn a_replacement_is_no_requirement() {
-        assert_eq!(required_version("replace (\n\ta.b/c => a.b/c v1.2.3\n)", "a.b/c"), None);
+        assert_eq!(
+            required_version("replace (\n\ta.b/c => a.b/c v1.2.3\n)", "a.b/c"),
+            None
+        );
     }
 
     #[test]
     fn the_kubernetes_version_is_linked_in() {
         let flags = KUBERNETES.link_flags("v1.36.3");
-        assert!(flags.contains("gitVersion=v1.36.3") && flags.contains("gitMajor=1") && flags.contains("gitMinor=36"));
+        assert!(
+            flags.contains("gitVersion=v1.36.3")
+                && flags.contains("gitMajor=1")
+                && flags.contains("gitMinor=36")
+        );
         assert_eq!(ETCD.link_flags("v3.6.8"), "-s -w");
     }
 }

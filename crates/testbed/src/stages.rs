@@ -6,7 +6,7 @@
 use crate::apply;
 use crate::binaries::Built;
 use crate::error::{Error, Result};
-use crate::kwok::{DURATION, OUTCOME};
+use crate::kwok::{DURATION, KUBELET_VERSION, OUTCOME};
 use serde_json::{Value, json};
 use std::path::PathBuf;
 
@@ -16,16 +16,24 @@ const HOSTNAME: &str = r#".metadata.labels["kubernetes.io/hostname"]"#;
 
 /// All stages, as one file of documents.
 pub(crate) fn render(built: &Built) -> Result<String> {
-    let own = [node_hostname(), task_ends("succeed", 0, "Completed", "Succeeded"), task_ends("fail", 1, "Error", "Failed")];
+    let own = [
+        node_hostname(),
+        task_ends("succeed", 0, "Completed", "Succeeded"),
+        task_ends("fail", 1, "Error", "Failed"),
+    ];
     let stages = own.into_iter().chain(from_module(built)?);
-    Ok(stages.map(|stage| format!("---\n{stage:#}\n")).collect())
+    let text: String = stages.map(|stage| format!("---\n{stage:#}\n")).collect();
+    // The autoscaler's nodes come with a version that is none, and in-place resize is refused on such.
+    Ok(text.replace("{{ or $nodeInfo.kubeletVersion $kwokVersion }}", KUBELET_VERSION))
 }
 
 fn from_module(built: &Built) -> Result<Vec<Value>> {
     let stage = |file: &str| apply::documents(&built.asset("kustomize/stage").join(file));
     let mut ready = stage("node/fast/node-initialize.yaml")?;
     // A node without its hostname label must not become Ready: a pod could land there outside every domain.
-    let expressions = ready.first_mut().and_then(|stage| stage.pointer_mut("/spec/selector/matchExpressions"));
+    let expressions = ready
+        .first_mut()
+        .and_then(|stage| stage.pointer_mut("/spec/selector/matchExpressions"));
     let expressions = expressions.and_then(Value::as_array_mut).ok_or_else(unexpected)?;
     expressions.push(json!({"key": HOSTNAME, "operator": "Exists"}));
     ready.extend(stage("node/heartbeat-with-lease/node-heartbeat-with-lease.yaml")?);
@@ -35,7 +43,10 @@ fn from_module(built: &Built) -> Result<Vec<Value>> {
 }
 
 fn unexpected() -> Error {
-    Error::Manifest { file: PathBuf::from("node-initialize.yaml"), problem: "it has no matchExpressions".into() }
+    Error::Manifest {
+        file: PathBuf::from("node-initialize.yaml"),
+        problem: "it has no matchExpressions".into(),
+    }
 }
 
 /// Nodes that the cluster autoscaler makes share their template's labels; a hostname among them would make

@@ -1,32 +1,36 @@
 //! Tekton Pipelines: its own manifests from its module, its two processes on the host with their own
 //! ServiceAccounts' tokens.
 //!
-//! The webhook stays behind an unchanged `clientConfig.service`: the Service becomes an ExternalName of
+//! The webhook stays behind an unchanged `clientConfig.service`: the Service becomes an `ExternalName` of
 //! localhost, and only the port is added, so the API server still checks the certificate for the Service.
 
 use crate::apply;
 use crate::binaries::Built;
 use crate::error::{Error, Result};
 use crate::part::{Launch, Part};
-use crate::probe;
 use crate::testbed::{READY, Testbed};
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::api::{Api, DynamicObject, Patch, PatchParams, PostParams};
 use serde_json::{Value, json};
-use std::time::Duration;
 
 const NAMESPACE: &str = "tekton-pipelines";
 const WEBHOOK_SERVICE: &str = "tekton-pipelines-webhook";
 /// Not applied: the testbed runs the processes itself.
-const WORKLOADS: [&str; 4] = ["Deployment", "HorizontalPodAutoscaler", "PodDisruptionBudget", "Pod"];
+const WORKLOADS: [&str; 4] = [
+    "Deployment",
+    "HorizontalPodAutoscaler",
+    "PodDisruptionBudget",
+    "Pod",
+];
 
 pub(crate) async fn start(bed: &Testbed, built: &Built) -> Result<()> {
     let client = bed.client().await?;
     let webhook_port = bed.port()?;
     let manifests = manifests(built, webhook_port)?;
     // Definitions last are definitions not yet served when the processes start.
-    let (definitions, others): (Vec<_>, Vec<_>) =
-        manifests.into_iter().partition(|object| object["kind"] == "CustomResourceDefinition");
+    let (definitions, others): (Vec<_>, Vec<_>) = manifests
+        .into_iter()
+        .partition(|object| object["kind"] == "CustomResourceDefinition");
     apply::apply_all(&client, &definitions).await?;
     apply::apply_all(&client, &others).await?;
     start_webhook(bed, built, webhook_port).await?;
@@ -51,7 +55,10 @@ pub(crate) fn redirect(object: &mut Value, port: u16) {
     match object["kind"].as_str() {
         Some("Service") => object["spec"] = json!({"type": "ExternalName", "externalName": "localhost"}),
         Some("CustomResourceDefinition") => {
-            set_port(object.pointer_mut("/spec/conversion/webhook/clientConfig/service"), port);
+            set_port(
+                object.pointer_mut("/spec/conversion/webhook/clientConfig/service"),
+                port,
+            );
         }
         Some("MutatingWebhookConfiguration" | "ValidatingWebhookConfiguration") => {
             for webhook in object["webhooks"].as_array_mut().into_iter().flatten() {
@@ -91,17 +98,32 @@ async fn start_controller(bed: &Testbed, built: &Built) -> Result<()> {
         .arg("-kube-api-qps=300")
         .arg("-kube-api-burst=600")
         .arg("-threads-per-controller=32");
-    for image in ["entrypoint", "nop", "sidecarlogresults", "workingdirinit", "shell", "shell-image-win"] {
-        let flag = if image.contains('-') { image.to_owned() } else { format!("{image}-image") };
+    for image in [
+        "entrypoint",
+        "nop",
+        "sidecarlogresults",
+        "workingdirinit",
+        "shell",
+        "shell-image-win",
+    ] {
+        let flag = if image.contains('-') {
+            image.to_owned()
+        } else {
+            format!("{image}-image")
+        };
         // No node pulls anything; Tekton only wants the names.
-        launch = launch.arg(format!("-{flag}")).arg(format!("testbed.invalid/{image}"));
+        launch = launch
+            .arg(format!("-{flag}"))
+            .arg(format!("testbed.invalid/{image}"));
     }
     bed.launch(Part::TektonController, launch)?;
     bed.listens(Part::TektonController, probes).await
 }
 
 async fn common(bed: &Testbed, built: &Built, program: &str, probes: u16) -> Result<Launch> {
-    let kubeconfig = bed.kubeconfig_of(NAMESPACE, &format!("tekton-pipelines-{program}")).await?;
+    let kubeconfig = bed
+        .kubeconfig_of(NAMESPACE, &format!("tekton-pipelines-{program}"))
+        .await?;
     Ok(Launch::of(built.program(program))
         .arg("-disable-ha")
         .env("KUBECONFIG", kubeconfig.display().to_string())
@@ -125,51 +147,52 @@ pub(crate) async fn answers(bed: &Testbed) -> Result<()> {
         "spec": {"pipelineRef": {"name": "none"}},
     });
     let (runs, _) = apply::api_of(&client, &run).ok_or_else(|| Error::NotRunning("tekton".into()))?;
-    let run: DynamicObject = serde_json::from_value(run)
-        .map_err(|error| Error::Manifest { file: "(readiness run)".into(), problem: error.to_string() })?;
-    let dry_run = PostParams { dry_run: true, ..PostParams::default() };
+    let run: DynamicObject = serde_json::from_value(run).map_err(|error| Error::Manifest {
+        file: "(readiness run)".into(),
+        problem: error.to_string(),
+    })?;
+    let dry_run = PostParams {
+        dry_run: true,
+        ..PostParams::default()
+    };
     bed.until("Tekton to accept a run (dry run)", READY, async || {
-        let accepted = runs.create(&dry_run, &run).await.map_err(|error| error.to_string())?;
+        let accepted = runs
+            .create(&dry_run, &run)
+            .await
+            .map_err(|error| error.to_string())?;
         // Tekton's webhook sets this; without it the call went past the webhook.
-        accepted.data.pointer("/spec/timeouts").map(drop).ok_or_else(|| "not defaulted".to_owned())
+        accepted
+            .data
+            .pointer("/spec/timeouts")
+            .map(drop)
+            .ok_or_else(|| "not defaulted".to_owned())
     })
     .await
 }
 
 impl Testbed {
-    /// Sets feature flags of Tekton, such as `coschedule`, and waits a moment that its controller tells.
+    /// Sets feature flags of Tekton, such as `coschedule`.
     pub async fn feature_flags(&self, flags: &[(&str, &str)]) -> Result<()> {
         self.tekton_config("feature-flags", flags).await
     }
 
-    /// Sets keys of one of Tekton's ConfigMaps.
+    /// Sets keys of one of Tekton's ConfigMaps, and starts Tekton again so that they are surely in force: it
+    /// would take them over by itself, but says nowhere when.
     pub async fn tekton_config(&self, name: &str, data: &[(&str, &str)]) -> Result<()> {
         let maps: Api<ConfigMap> = Api::namespaced(self.client().await?, NAMESPACE);
-        let data: serde_json::Map<_, _> = data.iter().map(|(key, value)| ((*key).into(), json!(value))).collect();
+        let data: serde_json::Map<_, _> = data
+            .iter()
+            .map(|(key, value)| ((*key).into(), json!(value)))
+            .collect();
         let patch = Patch::Merge(json!({"data": data}));
         let what = format!("setting {name}");
-        let before = self.log_length(Part::TektonController);
-        maps.patch(name, &PatchParams::default(), &patch).await.map_err(Error::api(what))?;
-        self.tekton_has_read(name, before).await
+        maps.patch(name, &PatchParams::default(), &patch)
+            .await
+            .map_err(Error::api(what))?;
+        for part in [Part::TektonController, Part::TektonWebhook] {
+            self.kill(part)?;
+            self.start_again(part).await?;
+        }
+        Ok(())
     }
-
-    fn log_length(&self, part: Part) -> usize {
-        std::fs::read(self.log_file(part)).map_or(0, |log| log.len())
-    }
-
-    // Tekton logs each configuration that it takes over; an unchanged one it does not take over.
-    async fn tekton_has_read(&self, name: &str, from: usize) -> Result<()> {
-        let log = self.log_file(Part::TektonController);
-        let read = self.until(format!("Tekton to read {name}"), Duration::from_secs(10), async || {
-            let text = std::fs::read(&log).unwrap_or_default();
-            let fresh = String::from_utf8_lossy(text.get(from..).unwrap_or_default()).into_owned();
-            if fresh.contains(name) { Ok(()) } else { Err("nothing in its log") }
-        });
-        read.await
-    }
-}
-
-/// The readiness of a process of Tekton's kind, for tests that restart it.
-pub async fn is_healthy(port: u16) -> bool {
-    probe::get(port, "/readiness").await.is_ok()
 }

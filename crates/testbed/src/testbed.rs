@@ -31,7 +31,10 @@ pub struct Options {
 
 impl Default for Options {
     fn default() -> Self {
-        Self { tekton: true, keep: std::env::var_os("POD_AFFINITY_TESTBED_KEEP").is_some() }
+        Self {
+            tekton: true,
+            keep: std::env::var_os("POD_AFFINITY_TESTBED_KEEP").is_some(),
+        }
     }
 }
 
@@ -58,7 +61,15 @@ impl Testbed {
         let mut ports = Ports::reserve()?;
         let plane = ControlPlane::prepare(&folder, &mut ports)?;
         let ports = Mutex::new(ports);
-        let mut testbed = Self { folder, parts, plane, ports, guard, options, startup: Duration::ZERO };
+        let mut testbed = Self {
+            folder,
+            parts,
+            plane,
+            ports,
+            guard,
+            options,
+            startup: Duration::ZERO,
+        };
         testbed.bring_up(&etcd, &kubernetes, &kwok, &tekton).await?;
         testbed.startup = begun.elapsed();
         Ok(testbed)
@@ -106,8 +117,14 @@ impl Testbed {
     /// A kubeconfig with a real token of a ServiceAccount.
     pub async fn kubeconfig_of(&self, namespace: &str, account: &str) -> Result<PathBuf> {
         let accounts: Api<ServiceAccount> = Api::namespaced(self.client().await?, namespace);
-        let spec = TokenRequestSpec { expiration_seconds: Some(24 * 3600), ..TokenRequestSpec::default() };
-        let request = TokenRequest { spec, ..TokenRequest::default() };
+        let spec = TokenRequestSpec {
+            expiration_seconds: Some(24 * 3600),
+            ..TokenRequestSpec::default()
+        };
+        let request = TokenRequest {
+            spec,
+            ..TokenRequest::default()
+        };
         let what = format!("asking for a token of {namespace}/{account}");
         let answer = accounts
             .create_token_request(account, &PostParams::default(), &request)
@@ -115,7 +132,12 @@ impl Testbed {
             .map_err(Error::api(what))?;
         let token = answer.status.map(|status| status.token).unwrap_or_default();
         let path = self.folder.join(format!("{namespace}-{account}.kubeconfig"));
-        kubeconfig::write(&path, self.plane.api_port, &self.plane.authority, &kubeconfig::Proof::Token(&token))
+        kubeconfig::write(
+            &path,
+            self.plane.api_port,
+            &self.plane.authority,
+            &kubeconfig::Proof::Token(&token),
+        )
     }
 
     /// Waits as [`wait::until`] does, and ends early with its log if a part died meanwhile.
@@ -138,6 +160,11 @@ impl Testbed {
             }
             tokio::time::sleep(Duration::from_millis(200)).await;
         }
+    }
+
+    /// Returns, with its log, once a part ends by itself.
+    pub async fn until_a_part_dies(&self) -> Result<()> {
+        Err(self.first_death().await)
     }
 
     /// An error if a part has ended by itself.
@@ -196,28 +223,49 @@ impl Drop for Testbed {
     }
 }
 
+/// Returns on Ctrl-C and on a request to end, so that what is running can be dropped in order.
+pub async fn interrupted() {
+    let Ok(mut terminate) = tokio::signal::unix::signal(tokio::signal::unix::SignalKind::terminate()) else {
+        return std::future::pending().await;
+    };
+    tokio::select! {
+        _ = tokio::signal::ctrl_c() => {}
+        _ = terminate.recv() => {}
+    }
+}
+
 async fn build(options: &Options) -> Result<[Built; 4]> {
     let tekton = options.tekton;
     built(move || {
         let [etcd, kubernetes, kwok] = binaries::ensure([&recipe::ETCD, &recipe::KUBERNETES, &recipe::KWOK])?;
-        let tekton = if tekton { binaries::ensure([&recipe::TEKTON])?.into_iter().next() } else { None };
+        let tekton = if tekton {
+            binaries::ensure([&recipe::TEKTON])?.into_iter().next()
+        } else {
+            None
+        };
         Ok([etcd.clone(), kubernetes, kwok, tekton.unwrap_or(etcd)])
     })
     .await
 }
 
 /// Runs a build where it may block.
-pub(crate) async fn built<T: Send + 'static>(build: impl FnOnce() -> Result<T> + Send + 'static) -> Result<T> {
-    tokio::task::spawn_blocking(build).await.map_err(|_| Error::Build {
-        part: "the control plane",
-        remedy: "see the panic above",
-        log: String::new(),
-    })?
+pub(crate) async fn built<T: Send + 'static>(
+    build: impl FnOnce() -> Result<T> + Send + 'static,
+) -> Result<T> {
+    tokio::task::spawn_blocking(build)
+        .await
+        .map_err(|_| Error::Build {
+            part: "the control plane",
+            remedy: "see the panic above",
+            log: String::new(),
+        })?
 }
 
 fn state_folder() -> Result<PathBuf> {
     let parent = std::env::temp_dir();
-    let folder = tempfile::Builder::new().prefix("pod-affinity-testbed-").tempdir_in(&parent);
+    let folder = tempfile::Builder::new()
+        .prefix("pod-affinity-testbed-")
+        .tempdir_in(&parent);
     Ok(folder.map_err(Error::io("creating a folder in", parent))?.keep())
 }
 

@@ -20,7 +20,11 @@ pub async fn until<T, S: Debug>(
             Err(seen) => seen,
         };
         if start.elapsed() >= deadline {
-            return Err(Error::Deadline { what: what.into(), waited: start.elapsed(), last: format!("{seen:?}") });
+            return Err(Error::Deadline {
+                what: what.into(),
+                waited: start.elapsed(),
+                last: format!("{seen:?}"),
+            });
         }
         tokio::time::sleep(PAUSE).await;
     }

@@ -1,13 +1,106 @@
-//! `cargo testbed up`: keeps a control plane running in the foreground.
+//! `cargo testbed`: builds the parts, or keeps a control plane running in the foreground.
 
-use testbed::{Nodes, Options, Testbed};
+use clap::{Args, Parser, Subcommand};
+use std::process::ExitCode;
+use testbed::{Error, NodeGroup, Nodes, Options, Testbed};
+
+/// A real Kubernetes control plane with Tekton on this machine: no container, nothing but loopback.
+#[derive(Debug, Parser)]
+#[command(name = "cargo testbed", bin_name = "cargo testbed")]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Build every part that is not in the cache yet, and end.
+    Build,
+    /// Start a control plane and keep it until Ctrl-C.
+    Up(Up),
+}
+
+#[derive(Debug, Args)]
+struct Up {
+    /// Nodes to start with (fake ones, 8 CPU and 32 GiB each).
+    #[arg(long, default_value_t = 2)]
+    nodes: usize,
+    /// Run the cluster autoscaler; it may add up to this many nodes.
+    #[arg(long, value_name = "MAX")]
+    autoscaler: Option<usize>,
+    /// Run an OCI registry.
+    #[arg(long)]
+    registry: bool,
+    /// Leave Tekton out.
+    #[arg(long, conflicts_with = "pod_affinity")]
+    no_tekton: bool,
+    /// Install pod-affinity from this checkout.
+    #[arg(long)]
+    pod_affinity: bool,
+}
 
 #[tokio::main]
-async fn main() -> anyhow::Result<()> {
-    let bed = Testbed::start(Options::default()).await?;
-    println!("started in {:.1?}: {}", bed.startup(), bed.folder().display());
-    bed.add_nodes(&Nodes::new("node", 3)).await?;
-    println!("export KUBECONFIG={}", bed.kubeconfig().display());
-    tokio::signal::ctrl_c().await?;
-    Ok(())
+async fn main() -> ExitCode {
+    let outcome = match Cli::parse().command {
+        Command::Build => tokio::task::block_in_place(testbed::build_all),
+        Command::Up(up) => run(&up).await,
+    };
+    match outcome {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("testbed: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+async fn run(up: &Up) -> Result<(), Error> {
+    tokio::select! {
+        outcome = serve(up) => outcome,
+        () = testbed::interrupted() => {
+            eprintln!("testbed: stopped");
+            Ok(())
+        }
+    }
+}
+
+async fn serve(up: &Up) -> Result<(), Error> {
+    let bed = Testbed::start(Options {
+        tekton: !up.no_tekton,
+        ..Options::default()
+    })
+    .await?;
+    println!("started in {:.1} s", bed.startup().as_secs_f32());
+    bed.add_nodes(&Nodes::new("node", up.nodes)).await?;
+    if let Some(max) = up.autoscaler {
+        bed.start_autoscaler(&[NodeGroup::new("pool", 0, max)]).await?;
+    }
+    if up.registry {
+        println!("registry: {}", bed.start_registry().await?);
+    }
+    if up.pod_affinity {
+        bed.install_pod_affinity().await?;
+        println!(
+            "pod-affinity is installed: label a PipelineRun {}=true",
+            testbed::runs::OPT_IN
+        );
+    }
+    tell(&bed);
+    bed.until_a_part_dies().await
+}
+
+fn tell(bed: &Testbed) {
+    println!("state and logs: {}", bed.folder().display());
+    println!("\nIn another terminal:\n");
+    println!("  export KUBECONFIG={}", bed.kubeconfig().display());
+    println!("  kubectl get nodes\n  kubectl create -f examples/\n  kubectl get pipelineruns,pods -o wide\n");
+    println!(
+        "Pods do not really run: a task ends well after 1 s, unless annotations of its run say otherwise:"
+    );
+    println!("  {}: 30s", testbed::kwok::DURATION);
+    println!(
+        "  {}: succeed | fail | fail-once | hang\n",
+        testbed::kwok::OUTCOME
+    );
+    println!("Ctrl-C ends it all.");
 }

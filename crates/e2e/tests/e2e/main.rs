@@ -1,0 +1,11 @@
+//! End-to-end tests: each file one behaviour, all on real control planes.
+//!
+//! One binary, so that tests can share a running testbed: a start costs about ten seconds, a run a few.
+
+mod beds;
+
+mod testbed_autoscales;
+mod testbed_coschedules;
+mod testbed_keeps_data;
+mod testbed_leaves_nothing;
+mod testbed_plays_outcomes;

@@ -1,0 +1,33 @@
+//! What Tekton does by itself: pods spread without a word, and meet in its own isolating mode. Without the
+//! first, tests of pod-affinity could not fail.
+
+use crate::beds::{SOON, plain};
+use std::collections::BTreeSet;
+use testbed::runs::{self, RunSpec};
+use testbed::{Nodes, Options, Testbed};
+
+async fn nodes_of(bed: &Testbed, spec: &RunSpec) -> BTreeSet<String> {
+    let client = bed.client().await.unwrap();
+    spec.create(&client).await.unwrap();
+    bed.until_succeeded(spec, SOON).await.unwrap();
+    runs::nodes(&runs::pods(&client, spec.namespace(), spec.name()).await.unwrap())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_pods_of_an_unlabelled_run_spread_over_nodes() {
+    let bed = plain().await;
+    let namespace = bed.namespace("spread").await.unwrap();
+    let nodes = nodes_of(bed, &RunSpec::diamond(&namespace, "run").lasting("2s")).await;
+    assert!(nodes.len() > 1, "all pods met on {nodes:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn tektons_own_isolating_mode_puts_them_on_one() {
+    let bed = Testbed::start(Options::default()).await.unwrap();
+    bed.add_nodes(&Nodes::new("node", 4)).await.unwrap();
+    bed.feature_flags(&[("coschedule", "isolate-pipelinerun")])
+        .await
+        .unwrap();
+    let nodes = nodes_of(&bed, &RunSpec::diamond("default", "run").lasting("2s")).await;
+    assert_eq!(nodes.len(), 1, "the pods are on {nodes:?}");
+}

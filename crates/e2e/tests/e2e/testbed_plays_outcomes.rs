@@ -1,0 +1,64 @@
+//! Task pods do as the annotations of their run say.
+
+use crate::beds::{SOON, plain};
+use serde_json::json;
+use std::time::Duration;
+use testbed::runs::{self, RunSpec, State};
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_task_lasts_as_long_as_the_annotation_says() {
+    let bed = plain().await;
+    let namespace = bed.namespace("lasting").await.unwrap();
+    let run = RunSpec::new(&namespace, "run").task("only", &[]).lasting("4s");
+    run.create(&bed.client().await.unwrap()).await.unwrap();
+    let done = bed.until_succeeded(&run, SOON).await.unwrap();
+    let time =
+        |field: &str| -> jiff::Timestamp { done.data["status"][field].as_str().unwrap().parse().unwrap() };
+    let seconds = (time("completionTime") - time("startTime"))
+        .total(jiff::Unit::Second)
+        .unwrap();
+    assert!((4.0..20.0).contains(&seconds), "{seconds} s");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_failing_task_fails_its_run_and_a_retry_saves_it() {
+    let bed = plain().await;
+    let client = bed.client().await.unwrap();
+    let namespace = bed.namespace("failing").await.unwrap();
+    let fails = RunSpec::new(&namespace, "fails").task("only", &[]).ending("fail");
+    let retried = RunSpec::new(&namespace, "retried")
+        .task("only", &[])
+        .ending("fail-once");
+    let retried = retried.task_field("retries", json!(2));
+    fails.create(&client).await.unwrap();
+    retried.create(&client).await.unwrap();
+    let failed = bed.until_run(&fails, "to fail", SOON, |run| {
+        matches!(runs::state(run), State::Failed(_))
+    });
+    assert_eq!(
+        runs::state(&failed.await.unwrap()),
+        State::Failed("Failed".into())
+    );
+    bed.until_succeeded(&retried, SOON).await.unwrap();
+    assert_eq!(
+        runs::pods(&client, &namespace, "retried").await.unwrap().len(),
+        2,
+        "the first try and one more"
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_hanging_task_ends_by_its_timeout_only() {
+    let bed = plain().await;
+    let namespace = bed.namespace("hanging").await.unwrap();
+    let run = RunSpec::new(&namespace, "run").task("only", &[]).ending("hang");
+    let run = run.spec("timeouts", json!({"pipeline": "5s"}));
+    run.create(&bed.client().await.unwrap()).await.unwrap();
+    let done = bed.until_run(&run, "to time out", Duration::from_secs(60), |run| {
+        !matches!(runs::state(run), State::Running | State::Pending)
+    });
+    assert_eq!(
+        runs::state(&done.await.unwrap()),
+        State::Failed("PipelineRunTimeout".into())
+    );
+}

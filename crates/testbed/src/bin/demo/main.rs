@@ -1,0 +1,83 @@
+//! `cargo demo`: the product at work on a real control plane, beside the same runs without it.
+
+mod scene;
+mod screen;
+
+use scene::Placements;
+use screen::Screen;
+use std::process::ExitCode;
+use testbed::{Error, NodeGroup, Options, Testbed};
+
+/// Nodes at the start; one run more than these makes the autoscaler add one.
+const NODES: usize = 2;
+const RUNS: usize = NODES + 1;
+const GROUP: &str = "pool";
+
+#[tokio::main]
+async fn main() -> ExitCode {
+    tokio::select! {
+        outcome = demo() => match outcome {
+            Ok(true) => ExitCode::SUCCESS,
+            Ok(false) => ExitCode::FAILURE,
+            Err(error) => {
+                eprintln!("demo: {error}");
+                ExitCode::FAILURE
+            }
+        },
+        () = testbed::interrupted() => ExitCode::from(130),
+    }
+}
+
+async fn demo() -> Result<bool, Error> {
+    let mut screen = Screen::new();
+    screen.title("A control plane: API server, scheduler, Tekton, cluster autoscaler");
+    let bed = Testbed::start(Options::default()).await?;
+    bed.start_autoscaler(&[NodeGroup::new(GROUP, NODES, NODES + 4)])
+        .await?;
+    println!("started in {:.1} s, {NODES} nodes", bed.startup().as_secs_f32());
+
+    screen.title(&format!("{RUNS} runs without pod-affinity"));
+    let without = scene::play(&bed, &mut screen, "plain", None).await?;
+
+    screen.title(&format!(
+        "The same {RUNS} runs, labelled {}: \"true\"",
+        testbed::runs::OPT_IN
+    ));
+    bed.install_pod_affinity().await?;
+    let with = scene::play(&bed, &mut screen, "labelled", Some("true")).await?;
+
+    screen.title("The nodes go back");
+    scene::until_nodes_are_back(&bed, &mut screen).await?;
+
+    screen.title("Which run was on which node(s)");
+    table(&without, &with);
+    Ok(verdict(&screen, &with))
+}
+
+fn table(without: &Placements, with: &Placements) {
+    println!("{:<8} {:<36} with pod-affinity", "run", "without pod-affinity");
+    for (index, (before, after)) in without.iter().zip(with).enumerate() {
+        println!("{:<8} {:<36} {}", index + 1, nodes(before), nodes(after));
+    }
+}
+
+fn nodes(of: &std::collections::BTreeSet<String>) -> String {
+    of.iter().map(String::as_str).collect::<Vec<_>>().join(" ")
+}
+
+/// True only if every labelled run had exactly one node, and no two had the same.
+fn verdict(screen: &Screen, with: &Placements) -> bool {
+    let one_each = with.iter().all(|nodes| nodes.len() == 1);
+    let distinct: std::collections::BTreeSet<_> = with.iter().flatten().collect();
+    let good = one_each && distinct.len() == RUNS;
+    println!();
+    screen.verdict(
+        good,
+        if good {
+            "every labelled run had one node of its own"
+        } else {
+            "a labelled run had more than one node, or shared its node"
+        },
+    );
+    good
+}

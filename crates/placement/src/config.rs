@@ -1,0 +1,306 @@
+//! The ConfigMap's keys as one typed value; a bad key or value is an error that names the remedy.
+
+use crate::reserve::{self, BadReserve};
+use crate::strategy::{Isolation, Strategy, UnknownName, unknown};
+use jiff::SignedDuration;
+use std::collections::BTreeMap;
+use std::str::FromStr;
+use std::time::Duration;
+use thiserror::Error;
+
+/// When a held run may start.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ReleaseWhen {
+    /// Once the placeholder has a node.
+    Scheduled,
+    /// Once the placeholder exists.
+    Created,
+}
+
+/// The configuration in force.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Config {
+    /// `default-strategy`: what the label values `true` and empty mean.
+    pub default_strategy: Strategy,
+    /// `isolation-scope` and `isolate-from`.
+    pub isolation: Isolation,
+    /// `placeholder-cpu`.
+    pub placeholder_cpu: String,
+    /// `placeholder-memory`.
+    pub placeholder_memory: String,
+    /// `release-when`.
+    pub release_when: ReleaseWhen,
+    /// `hold-deadline`.
+    pub hold_deadline: Duration,
+    /// `let-go-after`.
+    pub let_go_after: Duration,
+    /// `default-reserve`, as resource name to quantity; empty: none.
+    pub default_reserve: BTreeMap<String, String>,
+}
+
+/// A mistake in the ConfigMap.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum ConfigError {
+    /// No such key.
+    #[error("{0}: unknown key; valid keys are {keys}", keys = Config::KEYS.join(", "))]
+    UnknownKey(String),
+    /// Not one of the key's values.
+    #[error("{key}: {cause}")]
+    UnknownName {
+        /// The key.
+        key: &'static str,
+        /// What is wrong.
+        cause: UnknownName,
+    },
+    /// Not an amount that can be asked for.
+    #[error("{key}: {cause}")]
+    Resource {
+        /// The key.
+        key: &'static str,
+        /// What is wrong.
+        cause: BadReserve,
+    },
+    /// Not a time span.
+    #[error("{key}: {value:?} is not a duration longer than zero, such as 90s, 10m or 1h30m")]
+    Duration {
+        /// The key.
+        key: &'static str,
+        /// The value.
+        value: String,
+    },
+}
+
+/// All mistakes in the ConfigMap, so that they can be mended in one go.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[error("{}", sentences(.0))]
+pub struct ConfigErrors(pub Vec<ConfigError>);
+
+impl Default for Config {
+    fn default() -> Self {
+        Self {
+            default_strategy: Strategy::default(),
+            isolation: Isolation::default(),
+            placeholder_cpu: "50m".to_owned(),
+            placeholder_memory: "100Mi".to_owned(),
+            release_when: ReleaseWhen::Scheduled,
+            hold_deadline: Duration::from_mins(10),
+            let_go_after: Duration::from_secs(10),
+            default_reserve: BTreeMap::new(),
+        }
+    }
+}
+
+impl Config {
+    /// Every key that the ConfigMap may have.
+    pub const KEYS: &'static [&'static str] = &[
+        "default-strategy",
+        "isolation-scope",
+        "isolate-from",
+        "placeholder-cpu",
+        "placeholder-memory",
+        "release-when",
+        "hold-deadline",
+        "let-go-after",
+        "default-reserve",
+    ];
+
+    /// Reads the data of the ConfigMap; a key that is not there has its default.
+    ///
+    /// Keys that begin with an underscore are documentation, as `_example` is in Tekton's own ConfigMaps.
+    pub fn parse(data: &BTreeMap<String, String>) -> Result<Self, ConfigErrors> {
+        let mut config = Self::default();
+        let errors: Vec<_> = data
+            .iter()
+            .filter(|(key, _)| !key.starts_with('_'))
+            .filter_map(|(key, value)| config.set(key, value.trim()).err())
+            .collect();
+        if errors.is_empty() {
+            Ok(config)
+        } else {
+            Err(ConfigErrors(errors))
+        }
+    }
+
+    fn set(&mut self, key: &str, value: &str) -> Result<(), ConfigError> {
+        match key {
+            "default-strategy" => self.default_strategy = name("default-strategy", value)?,
+            "isolation-scope" => self.isolation.scope = name("isolation-scope", value)?,
+            "isolate-from" => self.isolation.from = name("isolate-from", value)?,
+            "placeholder-cpu" => self.placeholder_cpu = amount("placeholder-cpu", "cpu", value)?,
+            "placeholder-memory" => self.placeholder_memory = amount("placeholder-memory", "memory", value)?,
+            "release-when" => self.release_when = name("release-when", value)?,
+            "hold-deadline" => self.hold_deadline = duration("hold-deadline", value)?,
+            "let-go-after" => self.let_go_after = duration("let-go-after", value)?,
+            "default-reserve" => self.default_reserve = reserve("default-reserve", value)?,
+            _ => return Err(ConfigError::UnknownKey(key.to_owned())),
+        }
+        Ok(())
+    }
+}
+
+impl FromStr for ReleaseWhen {
+    type Err = UnknownName;
+
+    fn from_str(value: &str) -> Result<Self, UnknownName> {
+        match value {
+            "scheduled" => Ok(Self::Scheduled),
+            "created" => Ok(Self::Created),
+            _ => Err(unknown("moment of release", value, &["scheduled", "created"])),
+        }
+    }
+}
+
+fn name<T: FromStr<Err = UnknownName>>(key: &'static str, value: &str) -> Result<T, ConfigError> {
+    value
+        .parse()
+        .map_err(|cause| ConfigError::UnknownName { key, cause })
+}
+
+fn amount(key: &'static str, resource: &str, value: &str) -> Result<String, ConfigError> {
+    reserve::check(resource, value).map_err(|cause| ConfigError::Resource { key, cause })?;
+    Ok(value.to_owned())
+}
+
+fn reserve(key: &'static str, value: &str) -> Result<BTreeMap<String, String>, ConfigError> {
+    reserve::parse(value).map_err(|cause| ConfigError::Resource { key, cause })
+}
+
+fn duration(key: &'static str, value: &str) -> Result<Duration, ConfigError> {
+    value
+        .parse::<SignedDuration>()
+        .ok()
+        .and_then(|duration| Duration::try_from(duration).ok())
+        .filter(|duration| !duration.is_zero())
+        .ok_or_else(|| ConfigError::Duration {
+            key,
+            value: value.to_owned(),
+        })
+}
+
+fn sentences(errors: &[ConfigError]) -> String {
+    errors
+        .iter()
+        .map(ToString::to_string)
+        .collect::<Vec<_>>()
+        .join(". ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::strategy::{IsolateFrom, Scope};
+
+    fn parse(data: &[(&str, &str)]) -> Result<Config, ConfigErrors> {
+        Config::parse(
+            &data
+                .iter()
+                .map(|(key, value)| ((*key).to_owned(), (*value).to_owned()))
+                .collect(),
+        )
+    }
+
+    fn messages(data: &[(&str, &str)]) -> Vec<String> {
+        parse(data)
+            .unwrap_err()
+            .0
+            .iter()
+            .map(ToString::to_string)
+            .collect()
+    }
+
+    #[test]
+    fn an_empty_config_map_means_the_defaults() {
+        assert_eq!(parse(&[]), Ok(Config::default()));
+    }
+
+    #[test]
+    fn every_key_sets_its_field() {
+        let config = parse(&[
+            ("default-strategy", "isolateAlways"),
+            ("isolation-scope", "namespace"),
+            ("isolate-from", "enrolled"),
+            ("placeholder-cpu", "100m"),
+            ("placeholder-memory", "64Mi"),
+            ("release-when", "created"),
+            ("hold-deadline", "1h30m"),
+            ("let-go-after", "90s"),
+            ("default-reserve", "cpu=4,memory=8Gi"),
+        ]);
+        let expected = Config {
+            default_strategy: Strategy::IsolateAlways,
+            isolation: Isolation {
+                scope: Scope::Namespace,
+                from: IsolateFrom::Enrolled,
+            },
+            placeholder_cpu: "100m".to_owned(),
+            placeholder_memory: "64Mi".to_owned(),
+            release_when: ReleaseWhen::Created,
+            hold_deadline: Duration::from_mins(90),
+            let_go_after: Duration::from_secs(90),
+            default_reserve: reserve::parse("cpu=4,memory=8Gi").unwrap(),
+        };
+        assert_eq!(config, Ok(expected));
+    }
+
+    #[test]
+    fn the_list_of_keys_is_the_list_that_is_accepted() {
+        for key in Config::KEYS {
+            let unknown = ConfigError::UnknownKey((*key).to_owned());
+            assert_ne!(Config::default().set(key, ""), Err(unknown), "{key}");
+        }
+    }
+
+    #[test]
+    fn documentation_keys_and_white_space_around_values_are_ignored() {
+        let config = parse(&[
+            ("_example", "default-strategy: nonsense"),
+            ("hold-deadline", "10m\n"),
+        ]);
+        assert_eq!(config, Ok(Config::default()));
+    }
+
+    #[test]
+    fn each_mistake_is_told_in_one_sentence_that_names_key_value_and_remedy() {
+        let mistakes = messages(&[
+            ("default-reserve", "memory=8"),
+            ("default-strategy", "always"),
+            ("hold-deadline", "-5m"),
+            ("hold-dedline", "5m"),
+            ("isolate-from", ""),
+            ("isolation-scope", "node"),
+            ("let-go-after", "10"),
+            ("placeholder-cpu", "0"),
+            ("placeholder-memory", "100MB"),
+            ("release-when", "now"),
+        ]);
+        insta::assert_snapshot!(mistakes.join("\n"));
+    }
+
+    #[test]
+    fn all_mistakes_together_are_one_text() {
+        let text = parse(&[("isolation-scope", "node"), ("release-when", "now")])
+            .unwrap_err()
+            .to_string();
+        assert!(
+            text.contains("isolation-scope: ") && text.contains(". release-when: "),
+            "{text}"
+        );
+    }
+
+    #[test]
+    fn durations_are_written_as_in_go() {
+        for (text, seconds) in [
+            ("90s", 90),
+            ("10m", 600),
+            ("1h30m", 5400),
+            ("1.5h", 5400),
+            ("1h0m1s", 3601),
+        ] {
+            let config = parse(&[("hold-deadline", text)]).unwrap();
+            assert_eq!(config.hold_deadline, Duration::from_secs(seconds), "{text}");
+        }
+        for text in ["", "10", "0s", "-1s", "1 fortnight", "s", "10m ago"] {
+            assert!(parse(&[("hold-deadline", text)]).is_err(), "{text}");
+        }
+    }
+}

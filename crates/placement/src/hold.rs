@@ -1,0 +1,269 @@
+//! The verdict of the PipelineRun webhook: hold an opted-in run until it has its node.
+//!
+//! Works on the raw JSON of v1 and v1beta1 alike, since a typed round trip would add and lose fields. The patch
+//! touches `/spec/status` and our own metadata keys, nothing else. The UID is not known yet at this point, so the
+//! run is not enrolled here but by the controller.
+
+use crate::keys;
+use crate::opt_in::{OptIn, UnknownValue};
+use crate::raw::{self, Odd};
+use crate::reserve::{self, BadReserve};
+use crate::run::{SpecStatus, is_controlled_by_run, is_managed_elsewhere};
+use json_patch::{Patch, PatchOperation};
+use serde_json::{Map, Value, json};
+use thiserror::Error;
+
+/// Value of the hold annotation; only its presence has a meaning.
+const HELD: &str = "true";
+
+/// What to answer.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Verdict {
+    /// Let the run in, patched.
+    Allow {
+        /// Minimal patch of the document as it came.
+        patch: Patch,
+        /// What was decided.
+        outcome: Outcome,
+    },
+    /// Refuse the run.
+    Deny(Refusal),
+}
+
+/// What was decided about a run that is let in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Outcome {
+    /// It waits for its node, by our hold.
+    Held,
+    /// Its `spec.status` was set already, or Kueue queues it: it waits for somebody else.
+    LeftHeldByOther,
+    /// The opt-in label is `false`.
+    Declined,
+    /// There is no opt-in label.
+    NotOptedIn,
+    /// A nested run follows its root.
+    Child,
+    /// `spec.managedBy` is somebody else.
+    ManagedElsewhere,
+    /// A member that a patch would need has the wrong type: left as it is for Tekton's validation to refuse.
+    Odd,
+}
+
+/// Why a run is refused, in a sentence for whoever created it.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum Refusal {
+    /// The opt-in label has a value that means nothing.
+    #[error("PipelineRun {run}: {cause}; correct the label and create the run again")]
+    OptIn {
+        /// The run, as far as it has a name.
+        run: String,
+        /// What is wrong.
+        cause: UnknownValue,
+    },
+    /// The reserve annotation cannot be honoured.
+    #[error(
+        "PipelineRun {run}: annotation {} has the bad value {value:?}: {cause}; correct the annotation and create \
+         the run again",
+        keys::RESERVE
+    )]
+    Reserve {
+        /// The run, as far as it has a name.
+        run: String,
+        /// The value of the annotation.
+        value: String,
+        /// What is wrong with it.
+        cause: Box<BadReserve>,
+    },
+}
+
+impl Outcome {
+    /// The outcome as metric label.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Held => "held",
+            Self::LeftHeldByOther => "left_held_by_other",
+            Self::Declined => "declined",
+            Self::NotOptedIn => "not_opted_in",
+            Self::Child => "child",
+            Self::ManagedElsewhere => "managed_elsewhere",
+            Self::Odd => "odd",
+        }
+    }
+}
+
+impl Refusal {
+    /// The kind of refusal as metric label.
+    pub fn as_str(&self) -> &'static str {
+        match self {
+            Self::OptIn { .. } => "unknown_opt_in_value",
+            Self::Reserve { .. } => "bad_reserve",
+        }
+    }
+}
+
+/// Decides about the creation of a PipelineRun.
+pub fn admit(object: &Value) -> Verdict {
+    match Creation::read(object) {
+        Ok(creation) => creation.verdict(),
+        Err(Odd) => Verdict::Allow {
+            patch: Patch::default(),
+            outcome: Outcome::Odd,
+        },
+    }
+}
+
+/// A run that is being created, as far as it matters here. `None` stands for absent members and for null.
+struct Creation<'a> {
+    metadata: &'a Map<String, Value>,
+    labels: Option<&'a Map<String, Value>>,
+    annotations: Option<&'a Map<String, Value>>,
+    owners: &'a [Value],
+    opt_in: Option<&'a str>,
+    reserve: Option<&'a str>,
+    managed_by: Option<&'a str>,
+    status: SpecStatus,
+}
+
+impl<'a> Creation<'a> {
+    fn read(object: &'a Value) -> Result<Self, Odd> {
+        let object = object.as_object().ok_or(Odd)?;
+        let metadata = raw::object(object, "metadata")?.ok_or(Odd)?;
+        let spec = raw::object(object, "spec")?.ok_or(Odd)?;
+        let labels = raw::object(metadata, "labels")?;
+        let annotations = raw::object(metadata, "annotations")?;
+        Ok(Self {
+            metadata,
+            labels,
+            annotations,
+            owners: raw::list(metadata, "ownerReferences")?.unwrap_or_default(),
+            opt_in: entry(labels, keys::OPT_IN)?,
+            reserve: entry(annotations, keys::RESERVE)?,
+            managed_by: raw::text(spec, "managedBy")?,
+            status: SpecStatus::of(raw::text(spec, "status")?),
+        })
+    }
+
+    fn verdict(&self) -> Verdict {
+        match self.outcome() {
+            Ok(outcome) => Verdict::Allow {
+                patch: self.patch(outcome),
+                outcome,
+            },
+            Err(refusal) => Verdict::Deny(refusal),
+        }
+    }
+
+    fn outcome(&self) -> Result<Outcome, Refusal> {
+        if self.owners.iter().any(is_controller_run) {
+            return Ok(Outcome::Child);
+        }
+        if is_managed_elsewhere(self.managed_by) {
+            return Ok(Outcome::ManagedElsewhere);
+        }
+        match self.opt_in()? {
+            OptIn::Absent => Ok(Outcome::NotOptedIn),
+            OptIn::Declined => Ok(Outcome::Declined),
+            OptIn::Default | OptIn::Chosen(_) => {
+                self.check_reserve()?;
+                Ok(self.holder())
+            }
+        }
+    }
+
+    fn opt_in(&self) -> Result<OptIn, Refusal> {
+        let refused = |cause| Refusal::OptIn {
+            run: self.name(),
+            cause,
+        };
+        OptIn::parse(self.opt_in).map_err(refused)
+    }
+
+    fn check_reserve(&self) -> Result<(), Refusal> {
+        let value = self.reserve.unwrap_or_default();
+        let refused = |cause| Refusal::Reserve {
+            run: self.name(),
+            value: value.to_owned(),
+            cause: Box::new(cause),
+        };
+        reserve::parse(value).map(drop).map_err(refused)
+    }
+
+    /// Pending together with our annotation is our own hold, from an earlier pass over this object or copied while
+    /// it lasted; without the annotation nobody would ever release it. Kueue sets Pending itself: were it absent,
+    /// nobody would release a hold of ours, because the controller leaves queued runs to Kueue.
+    fn holder(&self) -> Outcome {
+        match self.status {
+            SpecStatus::Pending if has(self.annotations, keys::HOLD) => Outcome::Held,
+            SpecStatus::Unset if !has(self.labels, keys::KUEUE_QUEUE_NAME) => Outcome::Held,
+            SpecStatus::Unset | SpecStatus::Pending | SpecStatus::Other(_) => Outcome::LeftHeldByOther,
+        }
+    }
+
+    fn patch(&self, outcome: Outcome) -> Patch {
+        Patch(match outcome {
+            Outcome::Child | Outcome::Odd => Vec::new(),
+            Outcome::Held => [self.strip(&[keys::NODE]), self.hold()].concat(),
+            Outcome::LeftHeldByOther
+            | Outcome::Declined
+            | Outcome::NotOptedIn
+            | Outcome::ManagedElsewhere => self.strip(&[keys::NODE, keys::HOLD]),
+        })
+    }
+
+    /// A copied manifest must not join the group of the run it was copied from.
+    fn strip(&self, annotations: &[&str]) -> Vec<PatchOperation> {
+        let labels = [keys::GROUP, keys::STRATEGY, keys::ISOLATION];
+        let labels = labels.iter().filter(|key| has(self.labels, key));
+        let annotations = annotations.iter().filter(|key| has(self.annotations, key));
+        labels
+            .map(|key| raw::remove(&["metadata", "labels", key]))
+            .chain(annotations.map(|key| raw::remove(&["metadata", "annotations", key])))
+            .collect()
+    }
+
+    fn hold(&self) -> Vec<PatchOperation> {
+        let pending =
+            (self.status != SpecStatus::Pending).then(|| raw::add(&["spec", "status"], keys::PENDING));
+        pending.into_iter().chain(self.mark()).collect()
+    }
+
+    fn mark(&self) -> Option<PatchOperation> {
+        match self.annotations {
+            None => Some(raw::add(
+                &["metadata", "annotations"],
+                json!({ keys::HOLD: HELD }),
+            )),
+            Some(annotations) if annotations.get(keys::HOLD).is_some_and(|value| value == HELD) => None,
+            Some(_) => Some(raw::add(&["metadata", "annotations", keys::HOLD], HELD)),
+        }
+    }
+
+    fn name(&self) -> String {
+        let text = |key| self.metadata.get(key)?.as_str().filter(|text| !text.is_empty());
+        let name = match (text("name"), text("generateName")) {
+            (Some(name), _) => name.to_owned(),
+            (None, Some(prefix)) => format!("{prefix}*"),
+            (None, None) => "without a name".to_owned(),
+        };
+        match text("namespace") {
+            Some(namespace) => format!("{namespace}/{name}"),
+            None => name,
+        }
+    }
+}
+
+fn entry<'a>(map: Option<&'a Map<String, Value>>, key: &str) -> raw::Member<&'a str> {
+    map.map_or(Ok(None), |map| raw::text(map, key))
+}
+
+fn has(map: Option<&Map<String, Value>>, key: &str) -> bool {
+    map.is_some_and(|map| map.contains_key(key))
+}
+
+fn is_controller_run(owner: &Value) -> bool {
+    let text = |key: &str| owner[key].as_str().unwrap_or_default();
+    is_controlled_by_run(text("apiVersion"), text("kind"), owner["controller"].as_bool())
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,89 @@
+//! What holds for the verdict on any document at all.
+
+use super::*;
+use crate::arbitrary::{document, list, object, one_of, text};
+use proptest::strategy::BoxedStrategy;
+use proptest::test_runner::Config as Cases;
+use proptest::{prop_assert, prop_assert_eq, proptest};
+
+fn any_run() -> BoxedStrategy<Value> {
+    let owner = object(vec![
+        ("apiVersion", text(&["tekton.dev/v1", "batch/v1", "v1"])),
+        ("kind", text(&["PipelineRun", "Job", "ConfigMap"])),
+        ("controller", one_of(vec![json!(true), json!(false)])),
+    ]);
+    let labels = object(vec![
+        (
+            keys::OPT_IN,
+            text(&["true", "", "isolateAlways", "false", "nonsense"]),
+        ),
+        (keys::GROUP, text(&["old-uid"])),
+        (keys::STRATEGY, text(&["isolateAlways"])),
+        (keys::ISOLATION, text(&["cluster-all"])),
+        ("team", text(&["blue"])),
+    ]);
+    let annotations = object(vec![
+        (keys::HOLD, text(&["true", "x"])),
+        (keys::NODE, text(&["n"])),
+        (keys::RESERVE, text(&["cpu=1", "cpu=1,memory=1Gi"])),
+        ("team", text(&["blue"])),
+    ]);
+    let metadata = object(vec![
+        ("labels", labels),
+        ("annotations", annotations),
+        ("ownerReferences", list(owner)),
+    ]);
+    let spec = object(vec![
+        ("status", text(&["", "PipelineRunPending", "Cancelled"])),
+        (
+            "managedBy",
+            text(&["tekton.dev/pipeline", "tekton.dev/pipeline", "other"]),
+        ),
+    ]);
+    document(vec![("metadata", metadata), ("spec", spec)])
+}
+
+/// Takes out of a document all that a patch may touch.
+fn untouchable(mut document: Value) -> Value {
+    for map in ["labels", "annotations"] {
+        if let Some(Value::Object(entries)) = document.pointer_mut(&format!("/metadata/{map}")) {
+            entries.retain(|key, _| !key.starts_with(keys::OWN_PREFIX) || key == keys::RESERVE);
+        }
+        let emptied = document
+            .pointer(&format!("/metadata/{map}"))
+            .is_some_and(|map| *map == json!({}) || map.is_null());
+        if let (true, Some(Value::Object(metadata))) = (emptied, document.get_mut("metadata")) {
+            metadata.remove(map);
+        }
+    }
+    if let Some(Value::Object(spec)) = document.get_mut("spec") {
+        spec.remove("status");
+    }
+    document
+}
+
+proptest! {
+    #![proptest_config(Cases::with_cases(2000))]
+
+    #[test]
+    fn any_patch_applies_touches_only_what_is_ours_and_leaves_nothing_for_a_second_pass(document in any_run()) {
+        let Verdict::Allow { patch, outcome } = admit(&document) else { return Ok(()) };
+        let mut patched = document.clone();
+        prop_assert!(json_patch::patch(&mut patched, &patch).is_ok(), "{patch} does not apply");
+        prop_assert_eq!(untouchable(document.clone()), untouchable(patched.clone()));
+        prop_assert_eq!(admit(&patched), Verdict::Allow { patch: Patch::default(), outcome });
+        if outcome != Outcome::Held {
+            prop_assert_eq!(document.pointer("/spec/status"), patched.pointer("/spec/status"));
+        }
+    }
+
+    #[test]
+    fn a_held_run_is_pending_and_marked_and_in_no_group(document in any_run()) {
+        let Verdict::Allow { patch, outcome: Outcome::Held } = admit(&document) else { return Ok(()) };
+        let mut patched = document;
+        json_patch::patch(&mut patched, &patch).unwrap();
+        prop_assert_eq!(&patched["spec"]["status"], keys::PENDING);
+        prop_assert_eq!(&patched["metadata"]["annotations"][keys::HOLD], HELD);
+        prop_assert_eq!(patched["metadata"]["labels"].get(keys::GROUP), None);
+    }
+}

@@ -1,0 +1,336 @@
+//! The PipelineRun webhook's rules, one test a sentence; what holds for any document is in `properties`.
+
+use super::*;
+
+#[path = "properties.rs"]
+mod properties;
+
+/// A run as a user writes it, opted in, and changed by the methods below.
+struct Doc(Value);
+
+fn run() -> Doc {
+    Doc(json!({
+        "apiVersion": "tekton.dev/v1",
+        "kind": "PipelineRun",
+        "metadata": {"namespace": "ns", "generateName": "build-", "labels": {keys::OPT_IN: "true"}},
+        "spec": {"pipelineRef": {"name": "build"}}
+    }))
+}
+
+impl Doc {
+    fn set(mut self, path: &[&str], value: impl Into<Value>) -> Self {
+        let leaf = path.iter().fold(&mut self.0, |at, key| &mut at[*key]);
+        *leaf = value.into();
+        self
+    }
+
+    fn opt_in(self, value: &str) -> Self {
+        self.label(keys::OPT_IN, value)
+    }
+
+    fn label(self, key: &str, value: &str) -> Self {
+        self.set(&["metadata", "labels", key], value)
+    }
+
+    fn annotation(self, key: &str, value: &str) -> Self {
+        self.set(&["metadata", "annotations", key], value)
+    }
+
+    fn status(self, value: &str) -> Self {
+        self.set(&["spec", "status"], value)
+    }
+
+    fn owned_by(self, api_version: &str, kind: &str, controller: bool) -> Self {
+        let owner = json!({"apiVersion": api_version, "kind": kind, "name": "o", "uid": "u", "controller": controller});
+        self.set(&["metadata", "ownerReferences"], json!([owner]))
+    }
+
+    fn copied_from_an_enrolled_run(self) -> Self {
+        self.label(keys::GROUP, "old-uid")
+            .label(keys::STRATEGY, "isolateAlways")
+            .label(keys::ISOLATION, "cluster-all")
+            .annotation(keys::NODE, "old-node")
+    }
+
+    fn outcome(&self) -> Outcome {
+        allowed(&self.0).1
+    }
+
+    fn patch(&self) -> Value {
+        serde_json::to_value(allowed(&self.0).0).unwrap()
+    }
+
+    fn admitted(mut self) -> Value {
+        let (patch, _) = allowed(&self.0);
+        json_patch::patch(&mut self.0, &patch).unwrap();
+        self.0
+    }
+
+    fn refusal(&self) -> String {
+        match admit(&self.0) {
+            Verdict::Deny(refusal) => refusal.to_string(),
+            Verdict::Allow { outcome, .. } => panic!("{outcome:?}"),
+        }
+    }
+}
+
+fn allowed(object: &Value) -> (Patch, Outcome) {
+    match admit(object) {
+        Verdict::Allow { patch, outcome } => (patch, outcome),
+        Verdict::Deny(refusal) => panic!("{refusal}"),
+    }
+}
+
+#[test]
+fn an_opted_in_run_is_held_and_marked_as_held_by_us() {
+    assert_eq!(run().outcome(), Outcome::Held);
+    insta::assert_json_snapshot!("held", run().patch());
+}
+
+#[test]
+fn every_valid_choice_is_held_alike() {
+    for value in ["true", "", "colocateAlways", "colocateCompleted", "isolateAlways"] {
+        assert_eq!(run().opt_in(value).patch(), run().patch(), "{value}");
+    }
+}
+
+#[test]
+fn a_run_with_annotations_gets_one_more_and_keeps_its_own() {
+    let doc = run().annotation("team", "blue");
+    insta::assert_json_snapshot!("held_beside_other_annotations", doc.patch());
+    assert_eq!(
+        doc.admitted()["metadata"]["annotations"],
+        json!({"team": "blue", keys::HOLD: "true"})
+    );
+}
+
+#[test]
+fn an_empty_status_or_a_null_one_is_held_like_an_absent_one() {
+    assert_eq!(run().status("").admitted(), run().admitted());
+    assert_eq!(
+        run().set(&["spec", "status"], Value::Null).admitted(),
+        run().admitted()
+    );
+}
+
+#[test]
+fn null_annotations_are_replaced() {
+    let doc = run().set(&["metadata", "annotations"], Value::Null);
+    assert_eq!(doc.admitted(), run().admitted());
+}
+
+#[test]
+fn v1beta1_is_held_alike() {
+    let old = run()
+        .set(&["apiVersion"], "tekton.dev/v1beta1")
+        .set(&["spec", "podTemplate"], json!({"nodeSelector": {"disk": "ssd"}}))
+        .set(&["spec", "serviceAccountName"], "builder");
+    assert_eq!(old.patch(), run().patch());
+}
+
+#[test]
+fn a_run_that_the_user_set_pending_stays_as_it_is() {
+    let doc = run().status("PipelineRunPending");
+    assert_eq!(doc.outcome(), Outcome::LeftHeldByOther);
+    assert_eq!(doc.patch(), json!([]));
+}
+
+#[test]
+fn no_other_status_is_touched() {
+    for status in [
+        "Cancelled",
+        "CancelledRunFinally",
+        "StoppedRunFinally",
+        "Whatever",
+    ] {
+        assert_eq!(run().status(status).outcome(), Outcome::LeftHeldByOther);
+        assert_eq!(run().status(status).patch(), json!([]), "{status}");
+    }
+}
+
+#[test]
+fn a_run_that_kueue_queues_is_left_for_kueue_to_hold() {
+    let doc = run().label(keys::KUEUE_QUEUE_NAME, "team-a");
+    assert_eq!(doc.outcome(), Outcome::LeftHeldByOther);
+    assert_eq!(doc.patch(), json!([]));
+}
+
+#[test]
+fn a_run_copied_from_an_enrolled_one_joins_no_group() {
+    let doc = run().copied_from_an_enrolled_run();
+    insta::assert_json_snapshot!("copied", doc.patch());
+    let admitted = doc.admitted();
+    assert_eq!(admitted["metadata"]["labels"], json!({keys::OPT_IN: "true"}));
+    assert_eq!(admitted["metadata"]["annotations"], json!({keys::HOLD: "true"}));
+}
+
+#[test]
+fn our_keys_are_stripped_from_runs_that_are_not_held_too() {
+    let not_held = [
+        run().status("Cancelled"),
+        run().opt_in("false"),
+        run().label(keys::KUEUE_QUEUE_NAME, "team-a"),
+        run().set(&["spec", "managedBy"], "kueue.x-k8s.io/multikueue"),
+    ];
+    for doc in not_held {
+        let original = doc.0.clone();
+        let copy = doc
+            .copied_from_an_enrolled_run()
+            .annotation(keys::HOLD, "true")
+            .admitted();
+        assert_eq!(copy["metadata"]["labels"], original["metadata"]["labels"]);
+        assert_eq!(copy["metadata"]["annotations"], json!({}));
+        assert_eq!(copy["spec"], original["spec"]);
+    }
+}
+
+#[test]
+fn a_copy_made_while_the_original_was_held_is_held_by_us_and_not_left_for_nobody() {
+    let doc = run()
+        .status("PipelineRunPending")
+        .annotation(keys::HOLD, "true")
+        .annotation(keys::NODE, "n");
+    assert_eq!(doc.outcome(), Outcome::Held);
+    let admitted = doc.admitted();
+    assert_eq!(admitted["spec"]["status"], "PipelineRunPending");
+    assert_eq!(admitted["metadata"]["annotations"], json!({keys::HOLD: "true"}));
+}
+
+#[test]
+fn a_mark_of_ours_without_pending_is_a_leftover_and_the_run_is_held_anew() {
+    let doc = run().annotation(keys::HOLD, "true");
+    assert_eq!(
+        doc.patch(),
+        json!([{"op": "add", "path": "/spec/status", "value": "PipelineRunPending"}])
+    );
+}
+
+#[test]
+fn a_nested_run_keeps_the_group_of_its_root_and_is_not_held() {
+    for version in ["tekton.dev/v1", "tekton.dev/v1beta1"] {
+        let doc = run()
+            .copied_from_an_enrolled_run()
+            .owned_by(version, "PipelineRun", true);
+        assert_eq!(doc.outcome(), Outcome::Child);
+        assert_eq!(doc.patch(), json!([]));
+    }
+}
+
+#[test]
+fn only_a_controller_owner_of_kind_pipeline_run_makes_a_nested_run() {
+    let others = [
+        run().owned_by("tekton.dev/v1", "PipelineRun", false),
+        run().owned_by("example.com/v1", "PipelineRun", true),
+        run().owned_by("tekton.dev/v1", "TaskRun", true),
+        run().set(&["metadata", "ownerReferences"], json!([1, null, {}])),
+    ];
+    for doc in others {
+        assert_eq!(doc.outcome(), Outcome::Held);
+    }
+}
+
+#[test]
+fn a_run_managed_by_tekton_is_held_and_any_other_is_left_alone() {
+    let managed_by = |manager: &str| run().set(&["spec", "managedBy"], manager);
+    assert_eq!(managed_by("tekton.dev/pipeline").outcome(), Outcome::Held);
+    assert_eq!(
+        managed_by("kueue.x-k8s.io/multikueue").outcome(),
+        Outcome::ManagedElsewhere
+    );
+    assert_eq!(
+        managed_by("kueue.x-k8s.io/multikueue").opt_in("nonsense").patch(),
+        json!([])
+    );
+}
+
+#[test]
+fn a_run_that_is_not_opted_in_is_left_alone() {
+    assert_eq!(run().opt_in("false").outcome(), Outcome::Declined);
+    assert_eq!(run().opt_in("false").patch(), json!([]));
+    let unlabelled = run().set(&["metadata", "labels"], json!({}));
+    assert_eq!(unlabelled.outcome(), Outcome::NotOptedIn);
+    assert_eq!(unlabelled.patch(), json!([]));
+}
+
+#[test]
+fn an_unknown_opt_in_value_is_refused_with_the_run_the_value_and_the_remedy() {
+    insta::assert_snapshot!("unknown_opt_in_value", run().opt_in("isolate").refusal());
+}
+
+#[test]
+fn a_bad_reserve_is_refused_with_the_run_the_value_and_the_remedy() {
+    let doc = run()
+        .set(&["metadata", "name"], "build-7")
+        .annotation(keys::RESERVE, "cpu=4,memory=8");
+    insta::assert_snapshot!("bad_reserve", doc.refusal());
+}
+
+#[test]
+fn a_good_reserve_is_kept() {
+    let doc = run().annotation(keys::RESERVE, "cpu=4,memory=8Gi,nvidia.com/gpu=1");
+    assert_eq!(doc.outcome(), Outcome::Held);
+    assert_eq!(
+        doc.admitted()["metadata"]["annotations"][keys::RESERVE],
+        "cpu=4,memory=8Gi,nvidia.com/gpu=1"
+    );
+}
+
+#[test]
+fn a_reserve_is_nobodys_business_on_a_run_that_is_not_ours() {
+    let bad = || run().annotation(keys::RESERVE, "nonsense");
+    assert_eq!(bad().opt_in("false").outcome(), Outcome::Declined);
+    assert_eq!(
+        bad().set(&["spec", "managedBy"], "other").outcome(),
+        Outcome::ManagedElsewhere
+    );
+    assert_eq!(
+        bad().owned_by("tekton.dev/v1", "PipelineRun", true).outcome(),
+        Outcome::Child
+    );
+}
+
+#[test]
+fn a_run_without_any_name_is_still_refused_in_a_readable_sentence() {
+    let doc = run().set(&["metadata"], json!({"labels": {keys::OPT_IN: "x"}}));
+    assert!(
+        doc.refusal().starts_with("PipelineRun without a name: label "),
+        "{}",
+        doc.refusal()
+    );
+}
+
+#[test]
+fn a_document_that_no_patch_can_mend_is_let_through_to_tektons_validation() {
+    let odd = [
+        json!(null),
+        json!([]),
+        json!("run"),
+        json!({}),
+        json!({"metadata": null, "spec": {}}),
+        run().set(&["spec"], Value::Null).0,
+        run().set(&["spec"], json!([])).0,
+        run().set(&["spec", "status"], 7).0,
+        run().set(&["spec", "managedBy"], json!({})).0,
+        run().set(&["metadata", "labels"], json!(["a"])).0,
+        run().set(&["metadata", "annotations"], "a").0,
+        run().set(&["metadata", "labels", keys::OPT_IN], true).0,
+    ];
+    for object in odd {
+        assert_eq!(allowed(&object), (Patch::default(), Outcome::Odd), "{object}");
+    }
+}
+
+#[test]
+fn outcomes_have_distinct_labels() {
+    let outcomes = [
+        Outcome::Held,
+        Outcome::LeftHeldByOther,
+        Outcome::Declined,
+        Outcome::NotOptedIn,
+        Outcome::Child,
+        Outcome::ManagedElsewhere,
+        Outcome::Odd,
+    ];
+    let labels: std::collections::BTreeSet<_> = outcomes.iter().map(|outcome| outcome.as_str()).collect();
+    assert_eq!(labels.len(), outcomes.len());
+}

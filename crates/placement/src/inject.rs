@@ -1,0 +1,162 @@
+//! The pod webhook's mutation: add the group's terms to a pod of an enrolled run.
+//!
+//! A pure function of the pod: group, strategy and isolation are labels that Tekton copied down from the run. What
+//! the user or other injectors put there stays; terms that are there already are not added again.
+
+use crate::keys;
+use crate::names::Group;
+use crate::opt_in::OptIn;
+use crate::raw::{self, Odd};
+use crate::terms::{Terms, terms};
+use json_patch::{Patch, PatchOperation};
+use k8s_openapi::api::core::v1::PodAffinityTerm;
+use serde::Deserialize;
+use serde_json::{Map, Value};
+use std::str::FromStr;
+
+const REQUIRED: &str = "requiredDuringSchedulingIgnoredDuringExecution";
+
+/// What to do with a pod.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Injection {
+    /// Minimal patch of the pod as it came.
+    pub patch: Patch,
+    /// What was decided.
+    pub outcome: Outcome,
+}
+
+/// What was decided about a pod.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Outcome {
+    /// Terms were added.
+    Injected,
+    /// All terms were there.
+    AlreadyThere,
+    /// The pod belongs to no group.
+    NotEnrolled,
+    /// The pod's task opted out.
+    Declined,
+    /// A member that the patch would need has the wrong type: left for the API server's validation to refuse.
+    Odd,
+}
+
+impl Outcome {
+    /// The outcome as metric label.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Injected => "injected",
+            Self::AlreadyThere => "already_there",
+            Self::NotEnrolled => "not_enrolled",
+            Self::Declined => "declined",
+            Self::Odd => "odd",
+        }
+    }
+}
+
+/// Decides about the creation of a pod.
+pub fn admit(pod: &Value) -> Injection {
+    match pod.as_object().ok_or(Odd).and_then(decide) {
+        Ok(injection) => injection,
+        Err(Odd) => nothing(Outcome::Odd),
+    }
+}
+
+fn decide(pod: &Map<String, Value>) -> Result<Injection, Odd> {
+    let metadata = raw::object(pod, "metadata")?;
+    let labels = metadata.map_or(Ok(None), |metadata| raw::object(metadata, "labels"))?;
+    let label = |key| labels?.get(key)?.as_str().filter(|value| !value.is_empty());
+    let Some(group) = label(keys::GROUP) else {
+        return Ok(nothing(Outcome::NotEnrolled));
+    };
+    if OptIn::parse(label(keys::OPT_IN)) == Ok(OptIn::Declined) {
+        return Ok(nothing(Outcome::Declined));
+    }
+    let (strategy, isolation) = (resolved(label(keys::STRATEGY)), resolved(label(keys::ISOLATION)));
+    operations(pod, &terms(&Group::of(group), strategy, isolation)).map(injection)
+}
+
+/// A pod that lacks the strategy or isolation label, or has one that means nothing, is isolated from every run in
+/// the cluster, as an untouched configuration has it: one node too many is a smaller harm than a shared one.
+fn resolved<T: FromStr + Default>(label: Option<&str>) -> T {
+    label.and_then(|value| value.parse().ok()).unwrap_or_default()
+}
+
+fn nothing(outcome: Outcome) -> Injection {
+    Injection {
+        patch: Patch::default(),
+        outcome,
+    }
+}
+
+fn injection(operations: Vec<PatchOperation>) -> Injection {
+    let outcome = if operations.is_empty() {
+        Outcome::AlreadyThere
+    } else {
+        Outcome::Injected
+    };
+    Injection {
+        patch: Patch(operations),
+        outcome,
+    }
+}
+
+fn operations(pod: &Map<String, Value>, terms: &Terms) -> Result<Vec<PatchOperation>, Odd> {
+    let spec = raw::object(pod, "spec")?.ok_or(Odd)?;
+    let wanted = [
+        ("podAffinity", Some(&terms.affinity)),
+        ("podAntiAffinity", terms.anti_affinity.as_ref()),
+    ];
+    let wanted = wanted.into_iter().filter_map(|(kind, term)| Some((kind, term?)));
+    match raw::object(spec, "affinity")? {
+        None => Ok(vec![raw::add(&["spec", "affinity"], affinity(wanted)?)]),
+        Some(affinity) => wanted
+            .filter_map(|(kind, term)| completion(affinity, kind, term).transpose())
+            .collect(),
+    }
+}
+
+fn affinity<'a>(wanted: impl Iterator<Item = (&'static str, &'a PodAffinityTerm)>) -> Result<Value, Odd> {
+    let kinds: Result<Map<_, _>, _> = wanted
+        .map(|(kind, term)| Ok((kind.to_owned(), requirement(term)?)))
+        .collect();
+    kinds.map(Value::Object)
+}
+
+/// What is missing of this term in an affinity that is there, at the deepest parent that is there.
+fn completion(
+    affinity: &Map<String, Value>,
+    kind: &str,
+    term: &PodAffinityTerm,
+) -> raw::Member<PatchOperation> {
+    let Some(present) = raw::object(affinity, kind)? else {
+        return Ok(Some(raw::add(&["spec", "affinity", kind], requirement(term)?)));
+    };
+    Ok(match raw::list(present, REQUIRED)? {
+        None => Some(raw::add(
+            &["spec", "affinity", kind, REQUIRED],
+            vec![value(term)?],
+        )),
+        Some(list) if list.iter().any(|other| is_same(other, term)) => None,
+        Some(_) => Some(raw::add(&["spec", "affinity", kind, REQUIRED, "-"], value(term)?)),
+    })
+}
+
+fn requirement(term: &PodAffinityTerm) -> Result<Value, Odd> {
+    let list = Value::Array(vec![value(term)?]);
+    Ok(Value::Object(Map::from_iter([(REQUIRED.to_owned(), list)])))
+}
+
+/// The whole term counts: others also use the hostname as topology key. That key is compared first because it is
+/// cheap and tells most strangers apart.
+fn is_same(other: &Value, term: &PodAffinityTerm) -> bool {
+    other["topologyKey"] == term.topology_key
+        && PodAffinityTerm::deserialize(other).is_ok_and(|other| other == *term)
+}
+
+/// A term always serialises; were it not so, the pod would be left alone.
+fn value(term: &PodAffinityTerm) -> Result<Value, Odd> {
+    serde_json::to_value(term).map_err(|_| Odd)
+}
+
+#[cfg(test)]
+mod tests;

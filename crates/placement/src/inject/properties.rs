@@ -1,0 +1,118 @@
+//! What holds for the injection into any document at all.
+
+use super::*;
+use crate::arbitrary::{document, list, object, odd, one_of, text};
+use proptest::strategy::BoxedStrategy;
+use proptest::test_runner::Config as Cases;
+use proptest::{prop_assert, prop_assert_eq, proptest};
+
+fn any_pod() -> BoxedStrategy<Value> {
+    let labels = object(vec![
+        (keys::GROUP, text(&["u1", "u1", "u1", "u2", "u2", ""])),
+        (keys::OPT_IN, text(&["true", "colocateAlways", "false"])),
+        (
+            keys::STRATEGY,
+            text(&["colocateAlways", "colocateCompleted", "isolateAlways", "x"]),
+        ),
+        (
+            keys::ISOLATION,
+            text(&[
+                "cluster-all",
+                "cluster-enrolled",
+                "namespace-all",
+                "namespace-enrolled",
+            ]),
+        ),
+    ]);
+    let [affinity, anti_affinity] = own_terms();
+    let term = one_of(vec![
+        affinity,
+        anti_affinity,
+        users_term(),
+        json!({"topologyKey": "zone"}),
+    ]);
+    let pod_affinity = object(vec![
+        (REQUIRED, list(term)),
+        ("preferredDuringSchedulingIgnoredDuringExecution", list(odd())),
+    ]);
+    let affinity = object(vec![
+        ("podAffinity", pod_affinity.clone()),
+        ("podAntiAffinity", pod_affinity),
+        ("nodeAffinity", odd()),
+    ]);
+    let metadata = object(vec![("labels", labels)]);
+    let spec = object(vec![("affinity", affinity)]);
+    document(vec![("metadata", metadata), ("spec", spec)])
+}
+
+/// Takes our terms out again, and with them whatever had to be made to hold them.
+fn without_own_terms(mut pod: Value, terms: &[Value]) -> Value {
+    for list in [AFFINITY, ANTI_AFFINITY] {
+        if let Some(Value::Array(items)) = pod.pointer_mut(list) {
+            items.retain(|item| !terms.contains(item));
+        }
+    }
+    let steps = ["spec", "affinity", "podAffinity", "podAntiAffinity", REQUIRED];
+    for depth in (1..steps.len()).rev() {
+        drop_empty(&mut pod, depth, &steps);
+    }
+    pod
+}
+
+fn drop_empty(at: &mut Value, depth: usize, steps: &[&str]) {
+    let Value::Object(members) = at else { return };
+    for value in members
+        .iter_mut()
+        .filter(|(key, _)| depth > 0 && steps.contains(&key.as_str()))
+    {
+        drop_empty(value.1, depth - 1, steps);
+    }
+    let empty = [json!({}), json!([]), Value::Null];
+    members.retain(|key, value| !steps.contains(&key.as_str()) || !empty.contains(value));
+}
+
+fn terms_of(pod: &Value) -> Vec<Value> {
+    let label = |key: &str| {
+        pod["metadata"]["labels"][key]
+            .as_str()
+            .unwrap_or_default()
+            .to_owned()
+    };
+    let strategy = label(keys::STRATEGY).parse().unwrap_or_default();
+    let isolation = label(keys::ISOLATION).parse().unwrap_or_default();
+    let terms = terms(&Group::of(label(keys::GROUP)), strategy, isolation);
+    let terms = [Some(terms.affinity), terms.anti_affinity];
+    terms
+        .into_iter()
+        .flatten()
+        .map(|term| serde_json::to_value(term).unwrap())
+        .collect()
+}
+
+proptest! {
+    #![proptest_config(Cases::with_cases(2000))]
+
+    #[test]
+    fn any_patch_applies_adds_only_our_terms_and_leaves_nothing_for_a_second_pass(document in any_pod()) {
+        let Injection { patch, outcome } = admit(&document);
+        let mut patched = document.clone();
+        prop_assert!(json_patch::patch(&mut patched, &patch).is_ok(), "{patch} does not apply");
+        prop_assert_eq!(outcome == Outcome::Injected, !patch.is_empty());
+        prop_assert!(admit(&patched).patch.is_empty());
+        let terms = terms_of(&document);
+        prop_assert_eq!(without_own_terms(document, &terms), without_own_terms(patched, &terms));
+    }
+
+    #[test]
+    fn an_injected_pod_has_each_of_its_terms_once(document in any_pod()) {
+        let Injection { patch, outcome: Outcome::Injected } = admit(&document) else { return Ok(()) };
+        let mut patched = document.clone();
+        json_patch::patch(&mut patched, &patch).unwrap();
+        let wanted = terms_of(&document);
+        for (list, term) in [AFFINITY, ANTI_AFFINITY].iter().zip(&wanted) {
+            let before = Doc(document.clone()).terms(list).iter().filter(|other| *other == term).count();
+            let after = Doc(patched.clone()).terms(list).iter().filter(|other| *other == term).count();
+            prop_assert_eq!(after, before.max(1));
+        }
+    }
+}

@@ -1,0 +1,291 @@
+//! The pod webhook's rules, one test a sentence; what holds for any document is in `properties`.
+
+use super::*;
+use crate::strategy::{Isolation, Strategy};
+use serde_json::json;
+
+#[path = "properties.rs"]
+mod properties;
+
+const AFFINITY: &str = "/spec/affinity/podAffinity/requiredDuringSchedulingIgnoredDuringExecution";
+const ANTI_AFFINITY: &str = "/spec/affinity/podAntiAffinity/requiredDuringSchedulingIgnoredDuringExecution";
+
+/// A task pod of an enrolled run, changed by the methods below.
+struct Doc(Value);
+
+fn pod() -> Doc {
+    Doc(json!({
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": "build-pod", "labels": {
+            keys::TEKTON_PIPELINE_RUN: "build",
+            keys::OPT_IN: "true",
+            keys::GROUP: "u1",
+            keys::STRATEGY: "colocateCompleted",
+            keys::ISOLATION: "cluster-all"
+        }},
+        "spec": {"containers": [{"name": "step"}]}
+    }))
+}
+
+impl Doc {
+    fn set(mut self, path: &[&str], value: impl Into<Value>) -> Self {
+        let leaf = path.iter().fold(&mut self.0, |at, key| &mut at[*key]);
+        *leaf = value.into();
+        self
+    }
+
+    fn label(self, key: &str, value: impl Into<Value>) -> Self {
+        self.set(&["metadata", "labels", key], value)
+    }
+
+    fn without_label(mut self, key: &str) -> Self {
+        self.0["metadata"]["labels"].as_object_mut().unwrap().remove(key);
+        self
+    }
+
+    fn affinity(self, value: Value) -> Self {
+        self.set(&["spec", "affinity"], value)
+    }
+
+    fn outcome(&self) -> Outcome {
+        admit(&self.0).outcome
+    }
+
+    fn patch(&self) -> Value {
+        serde_json::to_value(admit(&self.0).patch).unwrap()
+    }
+
+    fn paths(&self) -> Vec<String> {
+        admit(&self.0)
+            .patch
+            .iter()
+            .map(|operation| operation.path().to_string())
+            .collect()
+    }
+
+    fn injected(mut self) -> Self {
+        let patch = admit(&self.0).patch;
+        json_patch::patch(&mut self.0, &patch).unwrap();
+        self
+    }
+
+    fn terms(&self, list: &str) -> Vec<Value> {
+        self.0
+            .pointer(list)
+            .and_then(Value::as_array)
+            .cloned()
+            .unwrap_or_default()
+    }
+}
+
+fn own_terms() -> [Value; 2] {
+    let terms = terms(
+        &Group::of("u1"),
+        Strategy::ColocateCompleted,
+        Isolation::default(),
+    );
+    [terms.affinity, terms.anti_affinity.unwrap()].map(|term| serde_json::to_value(term).unwrap())
+}
+
+/// Keyed by the hostname like ours: what a too simple comparison takes for ours.
+fn users_term() -> Value {
+    json!({"topologyKey": keys::HOSTNAME, "labelSelector": {"matchLabels": {"app": "cache"}}})
+}
+
+#[test]
+fn a_pod_without_affinity_gets_all_of_it_in_one_operation() {
+    assert_eq!(pod().outcome(), Outcome::Injected);
+    insta::assert_json_snapshot!("bare_pod", pod().patch());
+}
+
+#[test]
+fn a_pod_that_may_share_its_node_gets_the_affinity_only() {
+    insta::assert_json_snapshot!(
+        "colocate_always",
+        pod().label(keys::STRATEGY, "colocateAlways").patch()
+    );
+}
+
+#[test]
+fn the_terms_follow_the_pods_isolation_label() {
+    for isolation in Isolation::NAMES {
+        let terms = pod()
+            .label(keys::ISOLATION, *isolation)
+            .injected()
+            .terms(ANTI_AFFINITY);
+        let everywhere = terms[0].get("namespaceSelector").is_some();
+        let first = &terms[0]["labelSelector"]["matchExpressions"][0]["key"];
+        assert_eq!(everywhere, isolation.starts_with("cluster"), "{isolation}");
+        assert_eq!(
+            first == keys::GROUP,
+            isolation.ends_with("enrolled"),
+            "{isolation}"
+        );
+    }
+}
+
+#[test]
+fn a_missing_or_meaningless_strategy_or_isolation_label_means_a_node_of_its_own_in_the_cluster() {
+    for (key, meaningless) in [(keys::STRATEGY, "isolate"), (keys::ISOLATION, "everywhere")] {
+        assert_eq!(pod().without_label(key).patch(), pod().patch());
+        assert_eq!(pod().label(key, meaningless).patch(), pod().patch());
+    }
+}
+
+#[test]
+fn a_pod_without_a_group_is_left_alone() {
+    let strangers = [
+        pod().without_label(keys::GROUP),
+        pod().label(keys::GROUP, ""),
+        pod().label(keys::GROUP, 7),
+        pod().set(&["metadata", "labels"], Value::Null),
+        pod().set(&["metadata"], Value::Null),
+    ];
+    for doc in strangers {
+        assert_eq!(doc.outcome(), Outcome::NotEnrolled, "{}", doc.0);
+        assert_eq!(doc.patch(), json!([]));
+    }
+}
+
+#[test]
+fn a_task_that_opted_out_is_left_alone_although_it_has_the_group() {
+    let doc = pod().label(keys::OPT_IN, "false");
+    assert_eq!(doc.outcome(), Outcome::Declined);
+    assert_eq!(doc.patch(), json!([]));
+}
+
+#[test]
+fn the_group_counts_and_not_what_the_opt_in_label_says_otherwise() {
+    assert_eq!(pod().without_label(keys::OPT_IN).patch(), pod().patch());
+    assert_eq!(pod().label(keys::OPT_IN, "nonsense").patch(), pod().patch());
+}
+
+#[test]
+fn only_missing_parents_are_created() {
+    let required = |kind: &str, list: Value| json!({ kind: { REQUIRED: list } });
+    let table = [
+        (json!(null), vec!["/spec/affinity"]),
+        (
+            json!({}),
+            vec!["/spec/affinity/podAffinity", "/spec/affinity/podAntiAffinity"],
+        ),
+        (
+            json!({"nodeAffinity": {}}),
+            vec!["/spec/affinity/podAffinity", "/spec/affinity/podAntiAffinity"],
+        ),
+        (
+            json!({"podAffinity": {}}),
+            vec![AFFINITY, "/spec/affinity/podAntiAffinity"],
+        ),
+        (
+            json!({"podAffinity": null, "podAntiAffinity": {}}),
+            vec!["/spec/affinity/podAffinity", ANTI_AFFINITY],
+        ),
+        (
+            required("podAffinity", json!(null)),
+            vec![AFFINITY, "/spec/affinity/podAntiAffinity"],
+        ),
+    ];
+    for (affinity, paths) in table {
+        let doc = pod().affinity(affinity);
+        assert_eq!(doc.paths(), paths, "{}", doc.0);
+        let doc = doc.injected();
+        assert_eq!(
+            [doc.terms(AFFINITY), doc.terms(ANTI_AFFINITY)].concat(),
+            own_terms()
+        );
+    }
+}
+
+#[test]
+fn terms_of_others_are_kept_and_ours_come_after_them() {
+    let doc = pod().affinity(json!({
+        "nodeAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": []},
+        "podAffinity": {REQUIRED: [users_term()], "preferredDuringSchedulingIgnoredDuringExecution": [{"weight": 1}]},
+        "podAntiAffinity": {REQUIRED: []}
+    }));
+    insta::assert_json_snapshot!("beside_others", doc.patch());
+    let [affinity, anti_affinity] = own_terms();
+    let doc = doc.injected();
+    assert_eq!(doc.terms(AFFINITY), [users_term(), affinity]);
+    assert_eq!(doc.terms(ANTI_AFFINITY), [anti_affinity]);
+}
+
+#[test]
+fn only_the_term_that_is_missing_is_added() {
+    let [affinity, anti_affinity] = own_terms();
+    let doc = pod().affinity(json!({"podAffinity": {REQUIRED: [affinity]}}));
+    assert_eq!(doc.paths(), ["/spec/affinity/podAntiAffinity"]);
+    let doc = pod().affinity(json!({"podAntiAffinity": {REQUIRED: [users_term(), anti_affinity]}}));
+    assert_eq!(doc.paths(), ["/spec/affinity/podAffinity"]);
+}
+
+#[test]
+fn a_second_pass_finds_nothing_to_do() {
+    let doc = pod().injected();
+    assert_eq!(doc.outcome(), Outcome::AlreadyThere);
+    assert_eq!(doc.patch(), json!([]));
+}
+
+#[test]
+fn a_term_of_another_group_does_not_pass_for_ours() {
+    let doc = pod().injected().label(keys::GROUP, "u2");
+    assert_eq!(
+        doc.paths(),
+        [format!("{AFFINITY}/-"), format!("{ANTI_AFFINITY}/-")]
+    );
+}
+
+#[test]
+fn the_order_of_a_terms_fields_does_not_matter() {
+    let [affinity, _] = own_terms();
+    let reordered: Value = serde_json::from_str(&format!(
+        r#"{{"topologyKey": {}, "labelSelector": {}}}"#,
+        affinity["topologyKey"], affinity["labelSelector"]
+    ))
+    .unwrap();
+    let doc = pod()
+        .label(keys::STRATEGY, "colocateAlways")
+        .affinity(json!({"podAffinity": {REQUIRED: [reordered]}}));
+    assert_eq!(doc.outcome(), Outcome::AlreadyThere);
+}
+
+#[test]
+fn a_pod_that_no_patch_can_mend_is_left_for_the_api_server_to_refuse() {
+    let odd = [
+        Doc(json!(null)),
+        Doc(json!("pod")),
+        pod().set(&["metadata"], 1),
+        pod().set(&["metadata", "labels"], json!(["a"])),
+        pod().set(&["spec"], Value::Null),
+        pod().set(&["spec"], json!([])),
+        pod().affinity(json!("a")),
+        pod().affinity(json!({"podAffinity": 1})),
+        pod().affinity(json!({"podAntiAffinity": {REQUIRED: {}}})),
+    ];
+    for doc in odd {
+        assert_eq!(
+            admit(&doc.0),
+            Injection {
+                patch: Patch::default(),
+                outcome: Outcome::Odd
+            },
+            "{}",
+            doc.0
+        );
+    }
+}
+
+#[test]
+fn outcomes_have_distinct_labels() {
+    let outcomes = [
+        Outcome::Injected,
+        Outcome::AlreadyThere,
+        Outcome::NotEnrolled,
+        Outcome::Declined,
+        Outcome::Odd,
+    ];
+    let labels: std::collections::BTreeSet<_> = outcomes.iter().map(|outcome| outcome.as_str()).collect();
+    assert_eq!(labels.len(), outcomes.len());
+}

@@ -1,0 +1,66 @@
+//! Every label, annotation and object name that pod-affinity writes or reads: their one home.
+
+/// Opt-in label on a PipelineRun; with the value `false` on a TaskRun or pod, the opt-out of one task.
+pub const OPT_IN: &str = "tekton.dev/custom-pod-affinity";
+
+/// Prefix of the keys that only pod-affinity writes.
+pub const OWN_PREFIX: &str = "pod-affinity.tekton.dev/";
+/// Label: UID of the run whose node this object belongs to. On the run, its TaskRuns, pods and placeholder.
+pub const GROUP: &str = "pod-affinity.tekton.dev/group";
+/// Label: the resolved strategy of an enrolled run.
+pub const STRATEGY: &str = "pod-affinity.tekton.dev/strategy";
+/// Label: whom an enrolled run keeps away from, so that its pods tell it without a look at any configuration.
+pub const ISOLATION: &str = "pod-affinity.tekton.dev/isolation";
+/// Annotation: the Pending of this run is ours, so we may clear it.
+pub const HOLD: &str = "pod-affinity.tekton.dev/hold";
+/// Annotation: the node where the run is.
+pub const NODE: &str = "pod-affinity.tekton.dev/node";
+/// Annotation, written by the user: what the run's node must have room for when it is chosen.
+pub const RESERVE: &str = "pod-affinity.tekton.dev/reserve";
+
+/// Label that Tekton puts on every pod of a run; the value is the run's name.
+pub const TEKTON_PIPELINE_RUN: &str = "tekton.dev/pipelineRun";
+/// Label of a run that Kueue queues: its hold is Kueue's to clear.
+pub const KUEUE_QUEUE_NAME: &str = "kueue.x-k8s.io/queue-name";
+/// `spec.managedBy` of a run that Tekton itself runs.
+pub const TEKTON_MANAGER: &str = "tekton.dev/pipeline";
+/// `spec.status` of a run that waits.
+pub const PENDING: &str = "PipelineRunPending";
+
+/// Topology key of both terms.
+pub const HOSTNAME: &str = "kubernetes.io/hostname";
+/// Well-known label that tells a placeholder from its run's other pods.
+pub const COMPONENT: &str = "app.kubernetes.io/component";
+/// Value of [`COMPONENT`] on placeholders.
+pub const PLACEHOLDER: &str = "placeholder";
+/// Well-known label that names the application.
+pub const APP: &str = "app.kubernetes.io/name";
+/// Value of [`APP`] on everything of ours.
+pub const APP_NAME: &str = "pod-affinity";
+/// Well-known label that names who manages an object; also our field manager.
+pub const MANAGED_BY: &str = "app.kubernetes.io/managed-by";
+/// Annotation that keeps the cluster autoscaler from draining a pod.
+pub const SAFE_TO_EVICT: &str = "cluster-autoscaler.kubernetes.io/safe-to-evict";
+/// Annotation that keeps Karpenter from disrupting a pod's node.
+pub const DO_NOT_DISRUPT: &str = "karpenter.sh/do-not-disrupt";
+
+/// Field manager of every write.
+pub const FIELD_MANAGER: &str = "pod-affinity";
+/// Namespace of the installation.
+pub const NAMESPACE: &str = "tekton-pod-affinity";
+/// Name of the ConfigMap.
+pub const CONFIG_MAP: &str = "config-pod-affinity";
+/// Name of the PipelineRun webhook and its configuration.
+pub const PIPELINE_RUN_WEBHOOK: &str = "pipelinerun.mutation.webhook.pod-affinity.tekton.dev";
+/// Name of the pod webhook and its configuration.
+pub const POD_WEBHOOK: &str = "pod.mutation.webhook.pod-affinity.tekton.dev";
+/// Path that serves the PipelineRun webhook.
+pub const PIPELINE_RUN_PATH: &str = "/mutate/pipelineruns";
+/// Path that serves the pod webhook.
+pub const POD_PATH: &str = "/mutate/pods";
+/// Service in front of the webhook replicas.
+pub const WEBHOOK_SERVICE: &str = "pod-affinity-webhook";
+/// Secret with the CA and the webhook's serving certificate.
+pub const CERTIFICATE_SECRET: &str = "pod-affinity-webhook-certs";
+/// Lease of the controller's leader.
+pub const CONTROLLER_LEASE: &str = "pod-affinity-controller";

@@ -1,0 +1,21 @@
+//! The rules of pod-affinity, pure: what to do with a PipelineRun, a pod, a placeholder.
+//!
+//! Nothing in here reads a clock, an environment or an API server; a decision takes all it needs, the time
+//! included, and returns a value.
+
+#[cfg(test)]
+mod arbitrary;
+pub mod config;
+pub mod hold;
+pub mod inject;
+pub mod keys;
+pub mod names;
+pub mod opt_in;
+pub mod placeholder;
+pub mod plan;
+pub mod quantity;
+mod raw;
+pub mod reserve;
+pub mod run;
+pub mod strategy;
+pub mod terms;

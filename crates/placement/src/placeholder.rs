@@ -1,0 +1,238 @@
+//! The placeholder: a StatefulSet of one pod that finds a run its node and keeps it.
+//!
+//! It is a member of the run's group like any task pod, so a recreated one returns to where the run is. Its labels
+//! are a short list of our own: others react to labels of the run (Kueue would queue it, injectors would add
+//! sidecars).
+
+use crate::config::Config;
+use crate::keys;
+use crate::names::RunKey;
+use crate::plan::Enrolment;
+use crate::run::{PodTemplate, Run};
+use crate::terms::terms;
+use k8s_openapi::api::apps::v1::{StatefulSet, StatefulSetSpec};
+use k8s_openapi::api::core::v1::{
+    Affinity, Capabilities, Container, NodeAffinity, PersistentVolumeClaimVolumeSource, PodAffinity,
+    PodAntiAffinity, PodSecurityContext, PodSpec, PodTemplateSpec, ResourceRequirements, SeccompProfile,
+    SecurityContext, Volume, VolumeMount,
+};
+use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, ObjectMeta, OwnerReference};
+use std::collections::BTreeMap;
+
+/// Numeric, so that the kubelet can tell that it is not root without a look into the image.
+const USER: i64 = 65_532;
+
+type Strings = BTreeMap<String, String>;
+
+/// The run's placeholder, ready for server-side apply.
+///
+/// Fields that the API server defaults are left out: an apply owns only what the design demands.
+pub fn stateful_set(run: &Run, enrolment: Enrolment, config: &Config, image: &str) -> StatefulSet {
+    let labels = labels(run, enrolment);
+    StatefulSet {
+        metadata: ObjectMeta {
+            name: Some(run.key.placeholder().as_str().to_owned()),
+            namespace: Some(run.key.namespace.clone()),
+            labels: Some(labels.clone()),
+            owner_references: Some(vec![owner(&run.key)]),
+            ..ObjectMeta::default()
+        },
+        spec: Some(StatefulSetSpec {
+            replicas: Some(1),
+            pod_management_policy: Some("Parallel".to_owned()),
+            selector: LabelSelector {
+                match_labels: Some(selector(&run.key)),
+                match_expressions: None,
+            },
+            template: PodTemplateSpec {
+                metadata: Some(pod_metadata(labels)),
+                spec: Some(pod_spec(run, enrolment, config, image)),
+            },
+            ..StatefulSetSpec::default()
+        }),
+        status: None,
+    }
+}
+
+/// A selector can never be changed, so it holds only what the name is made from.
+fn selector(key: &RunKey) -> Strings {
+    strings([
+        (keys::GROUP, key.uid.as_str()),
+        (keys::COMPONENT, keys::PLACEHOLDER),
+    ])
+}
+
+fn labels(run: &Run, enrolment: Enrolment) -> Strings {
+    let mut labels = selector(&run.key);
+    labels.extend(strings([
+        (keys::APP, keys::APP_NAME),
+        (keys::MANAGED_BY, keys::FIELD_MANAGER),
+        (keys::STRATEGY, enrolment.strategy.as_str()),
+        (keys::ISOLATION, enrolment.isolation.as_str()),
+        (keys::TEKTON_PIPELINE_RUN, run.key.name.as_str()),
+    ]));
+    labels
+}
+
+/// Garbage collection follows the run; `blockOwnerDeletion` is left out since it would need a right on finalizers.
+fn owner(key: &RunKey) -> OwnerReference {
+    OwnerReference {
+        api_version: "tekton.dev/v1".to_owned(),
+        kind: "PipelineRun".to_owned(),
+        name: key.name.clone(),
+        uid: key.uid.clone(),
+        controller: Some(true),
+        block_owner_deletion: None,
+    }
+}
+
+/// While the run lives, no autoscaler may take its node away.
+fn pod_metadata(labels: Strings) -> ObjectMeta {
+    ObjectMeta {
+        labels: Some(labels),
+        annotations: Some(strings([
+            (keys::SAFE_TO_EVICT, "false"),
+            (keys::DO_NOT_DISRUPT, "true"),
+        ])),
+        ..ObjectMeta::default()
+    }
+}
+
+fn pod_spec(run: &Run, enrolment: Enrolment, config: &Config, image: &str) -> PodSpec {
+    let template = &run.template;
+    PodSpec {
+        affinity: Some(affinity(run, enrolment)),
+        containers: vec![container(run, config, image)],
+        volumes: some(volumes(&run.claims)),
+        node_selector: (!template.node_selector.is_empty()).then(|| template.node_selector.clone()),
+        tolerations: some(template.tolerations.clone()),
+        scheduler_name: template.scheduler_name.clone(),
+        priority_class_name: template.priority_class_name.clone(),
+        runtime_class_name: template.runtime_class_name.clone(),
+        image_pull_secrets: some(template.image_pull_secrets.clone()),
+        security_context: Some(pod_security()),
+        automount_service_account_token: Some(false),
+        enable_service_links: Some(false),
+        termination_grace_period_seconds: Some(0),
+        ..PodSpec::default()
+    }
+}
+
+fn affinity(run: &Run, enrolment: Enrolment) -> Affinity {
+    let terms = terms(&run.key.group(), enrolment.strategy, enrolment.isolation);
+    Affinity {
+        node_affinity: required_node_affinity(&run.template),
+        pod_affinity: Some(PodAffinity {
+            required_during_scheduling_ignored_during_execution: Some(vec![terms.affinity]),
+            preferred_during_scheduling_ignored_during_execution: None,
+        }),
+        pod_anti_affinity: terms.anti_affinity.map(|term| PodAntiAffinity {
+            required_during_scheduling_ignored_during_execution: Some(vec![term]),
+            preferred_during_scheduling_ignored_during_execution: None,
+        }),
+    }
+}
+
+/// Preferences are left to the task pods: by the time they come there is only one node to prefer.
+fn required_node_affinity(template: &PodTemplate) -> Option<NodeAffinity> {
+    let node_affinity = template.affinity.as_ref()?.node_affinity.as_ref()?;
+    let required = node_affinity
+        .required_during_scheduling_ignored_during_execution
+        .clone()?;
+    Some(NodeAffinity {
+        required_during_scheduling_ignored_during_execution: Some(required),
+        preferred_during_scheduling_ignored_during_execution: None,
+    })
+}
+
+fn container(run: &Run, config: &Config, image: &str) -> Container {
+    Container {
+        name: keys::PLACEHOLDER.to_owned(),
+        image: Some(image.to_owned()),
+        args: Some(vec![keys::PLACEHOLDER.to_owned()]),
+        resources: Some(resources(config)),
+        security_context: Some(container_security()),
+        volume_mounts: some(mounts(run.claims.len())),
+        ..Container::default()
+    }
+}
+
+/// Requests equal to limits make the pod Guaranteed: the last that a kubelet short of memory evicts.
+fn resources(config: &Config) -> ResourceRequirements {
+    let amounts = BTreeMap::from([
+        ("cpu".to_owned(), Quantity(config.placeholder_cpu.clone())),
+        ("memory".to_owned(), Quantity(config.placeholder_memory.clone())),
+    ]);
+    ResourceRequirements {
+        requests: Some(amounts.clone()),
+        limits: Some(amounts),
+        claims: None,
+    }
+}
+
+fn pod_security() -> PodSecurityContext {
+    PodSecurityContext {
+        run_as_non_root: Some(true),
+        run_as_user: Some(USER),
+        seccomp_profile: Some(SeccompProfile {
+            type_: "RuntimeDefault".to_owned(),
+            localhost_profile: None,
+        }),
+        ..PodSecurityContext::default()
+    }
+}
+
+fn container_security() -> SecurityContext {
+    SecurityContext {
+        allow_privilege_escalation: Some(false),
+        read_only_root_filesystem: Some(true),
+        capabilities: Some(Capabilities {
+            drop: Some(vec!["ALL".to_owned()]),
+            add: None,
+        }),
+        ..SecurityContext::default()
+    }
+}
+
+/// The claims are there for the scheduler: a volume that is bound to a zone decides the zone of the run.
+fn volumes(claims: &[String]) -> Vec<Volume> {
+    let volume = |(index, claim): (usize, &String)| Volume {
+        name: volume_name(index),
+        persistent_volume_claim: Some(PersistentVolumeClaimVolumeSource {
+            claim_name: claim.clone(),
+            read_only: None,
+        }),
+        ..Volume::default()
+    };
+    claims.iter().enumerate().map(volume).collect()
+}
+
+/// Read-only on the mount and not on the volume: the latter may attach it in another mode than the tasks need.
+fn mounts(count: usize) -> Vec<VolumeMount> {
+    let mount = |index| VolumeMount {
+        name: volume_name(index),
+        mount_path: format!("/workspace/{index}"),
+        read_only: Some(true),
+        ..VolumeMount::default()
+    };
+    (0..count).map(mount).collect()
+}
+
+fn volume_name(index: usize) -> String {
+    format!("workspace-{index}")
+}
+
+fn some<T>(list: Vec<T>) -> Option<Vec<T>> {
+    (!list.is_empty()).then_some(list)
+}
+
+fn strings<const N: usize>(pairs: [(&str, &str); N]) -> Strings {
+    pairs
+        .into_iter()
+        .map(|(key, value)| (key.to_owned(), value.to_owned()))
+        .collect()
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,214 @@
+//! What the placeholder is made of, and what it must never take over from its run.
+
+use super::*;
+use crate::inject;
+use crate::strategy::{Isolation, Strategy};
+use k8s_openapi::api::core::v1::{LocalObjectReference, Toleration};
+use serde_json::{Value, json};
+
+fn run() -> Run {
+    Run {
+        key: RunKey {
+            namespace: "ns".to_owned(),
+            name: "build".to_owned(),
+            uid: "u1".to_owned(),
+        },
+        created: None,
+        deleting: false,
+        done: false,
+        status: crate::run::SpecStatus::Pending,
+        started: false,
+        has_children: false,
+        managed_elsewhere: false,
+        child: false,
+        queued_by_kueue: false,
+        opt_in: Some("true".to_owned()),
+        group: None,
+        strategy: None,
+        isolation: None,
+        hold: true,
+        node: None,
+        reserve: None,
+        template: PodTemplate::default(),
+        claims: Vec::new(),
+    }
+}
+
+/// A run whose pod template says everything that a placeholder follows, and something that it does not.
+fn demanding_run() -> Run {
+    let affinity = json!({
+        "nodeAffinity": {
+            "requiredDuringSchedulingIgnoredDuringExecution": {
+                "nodeSelectorTerms": [{"matchExpressions": [{"key": "gpu", "operator": "Exists"}]}]
+            },
+            "preferredDuringSchedulingIgnoredDuringExecution": [{"weight": 1, "preference": {}}]
+        },
+        "podAffinity": {
+            "requiredDuringSchedulingIgnoredDuringExecution": [{"topologyKey": "zone"}]
+        }
+    });
+    let template = PodTemplate {
+        node_selector: strings([("disk", "ssd")]),
+        tolerations: vec![Toleration {
+            key: Some("ci".to_owned()),
+            operator: Some("Exists".to_owned()),
+            ..Toleration::default()
+        }],
+        affinity: Some(serde_json::from_value(affinity).unwrap()),
+        scheduler_name: Some("other-scheduler".to_owned()),
+        priority_class_name: Some("urgent".to_owned()),
+        runtime_class_name: Some("gvisor".to_owned()),
+        image_pull_secrets: vec![LocalObjectReference {
+            name: "registry".to_owned(),
+        }],
+    };
+    Run {
+        template,
+        claims: vec!["source".to_owned(), "cache".to_owned()],
+        ..run()
+    }
+}
+
+fn enrolment(strategy: Strategy) -> Enrolment {
+    Enrolment {
+        strategy,
+        isolation: Isolation::default(),
+    }
+}
+
+fn placeholder(run: &Run, strategy: Strategy) -> StatefulSet {
+    stateful_set(
+        run,
+        enrolment(strategy),
+        &Config::default(),
+        "registry/pod-affinity:1",
+    )
+}
+
+fn template_of(set: &StatefulSet) -> Value {
+    serde_json::to_value(&set.spec.as_ref().unwrap().template).unwrap()
+}
+
+fn pod_of(run: &Run, strategy: Strategy) -> Value {
+    template_of(&placeholder(run, strategy))
+}
+
+#[test]
+fn a_plain_run_gets_a_small_restricted_pod_and_nothing_else() {
+    insta::assert_yaml_snapshot!("plain", placeholder(&run(), Strategy::ColocateCompleted));
+}
+
+#[test]
+fn a_demanding_run_has_its_demands_on_the_node_followed_and_its_claims_mounted() {
+    insta::assert_yaml_snapshot!(
+        "demanding",
+        placeholder(&demanding_run(), Strategy::IsolateAlways)
+    );
+}
+
+#[test]
+fn the_pod_is_a_member_of_the_group_to_which_the_webhook_has_nothing_to_add() {
+    for name in Strategy::NAMES {
+        for isolation in Isolation::NAMES {
+            let enrolment = Enrolment {
+                strategy: name.parse().unwrap(),
+                isolation: isolation.parse().unwrap(),
+            };
+            let set = stateful_set(&demanding_run(), enrolment, &Config::default(), "i");
+            let injection = inject::admit(&template_of(&set));
+            assert_eq!(
+                injection.outcome,
+                inject::Outcome::AlreadyThere,
+                "{name} {isolation}"
+            );
+        }
+    }
+}
+
+#[test]
+fn a_placeholder_that_may_share_its_node_keeps_nobody_away() {
+    let pod = pod_of(&run(), Strategy::ColocateAlways);
+    assert!(pod["spec"]["affinity"].get("podAntiAffinity").is_none());
+    assert!(pod["spec"]["affinity"].get("podAffinity").is_some());
+}
+
+#[test]
+fn the_selector_matches_the_pod_and_depends_on_the_run_alone() {
+    let selector = |strategy| {
+        let set = placeholder(&run(), strategy);
+        set.spec.unwrap().selector.match_labels.unwrap()
+    };
+    let labels = pod_of(&run(), Strategy::ColocateCompleted)["metadata"]["labels"].clone();
+    for (key, value) in selector(Strategy::ColocateCompleted) {
+        assert_eq!(labels[&key], value);
+    }
+    assert_eq!(
+        selector(Strategy::ColocateCompleted),
+        selector(Strategy::IsolateAlways)
+    );
+}
+
+#[test]
+fn set_and_pod_have_the_same_labels_and_all_of_them_are_known() {
+    let set = placeholder(&demanding_run(), Strategy::ColocateCompleted);
+    let labels = set.metadata.labels.clone().unwrap();
+    assert_eq!(
+        serde_json::to_value(&labels).unwrap(),
+        template_of(&set)["metadata"]["labels"]
+    );
+    let known = [
+        keys::COMPONENT,
+        keys::MANAGED_BY,
+        keys::APP,
+        keys::GROUP,
+        keys::ISOLATION,
+        keys::STRATEGY,
+        keys::TEKTON_PIPELINE_RUN,
+    ];
+    assert_eq!(labels.keys().map(String::as_str).collect::<Vec<_>>(), known);
+}
+
+#[test]
+fn the_configured_size_is_both_requested_and_the_limit() {
+    let config = Config {
+        placeholder_cpu: "10m".to_owned(),
+        placeholder_memory: "32Mi".to_owned(),
+        ..Config::default()
+    };
+    let set = stateful_set(&run(), enrolment(Strategy::default()), &config, "i");
+    let resources = template_of(&set)["spec"]["containers"][0]["resources"].clone();
+    let size = json!({"cpu": "10m", "memory": "32Mi"});
+    assert_eq!(resources, json!({"requests": size, "limits": size}));
+}
+
+#[test]
+fn a_run_with_preferences_only_leaves_no_node_affinity_behind() {
+    let mut run = demanding_run();
+    let affinity = run.template.affinity.as_mut().unwrap();
+    let node_affinity = affinity.node_affinity.as_mut().unwrap();
+    node_affinity.required_during_scheduling_ignored_during_execution = None;
+    let pod = pod_of(&run, Strategy::ColocateCompleted);
+    assert!(pod["spec"]["affinity"].get("nodeAffinity").is_none());
+}
+
+#[test]
+fn an_apply_of_it_owns_no_empty_field() {
+    let set = serde_json::to_value(placeholder(&run(), Strategy::ColocateCompleted)).unwrap();
+    assert!(
+        has_no_empty_field(&set["spec"]) && has_no_empty_field(&set["metadata"]),
+        "{set}"
+    );
+    assert!(set.get("status").is_none());
+}
+
+/// `namespaceSelector: {}` is the one empty value with a meaning.
+fn has_no_empty_field(value: &Value) -> bool {
+    match value {
+        Value::Null => false,
+        Value::Array(items) => !items.is_empty() && items.iter().all(has_no_empty_field),
+        Value::Object(fields) => fields.iter().all(|(key, field)| {
+            key == "namespaceSelector" || *field != json!({}) && has_no_empty_field(field)
+        }),
+        Value::Bool(_) | Value::Number(_) | Value::String(_) => true,
+    }
+}

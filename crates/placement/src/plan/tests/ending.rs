@@ -1,0 +1,143 @@
+//! Runs that are not ours, not any more, done or being deleted.
+
+use super::*;
+
+#[test]
+fn nested_runs_and_runs_of_other_managers_are_left_alone() {
+    let child = held().change(|scene| scene.run.child = true);
+    assert_eq!(child.action(), Action::Leave(Why::Child));
+    let managed = held().change(|scene| scene.run.managed_elsewhere = true);
+    assert_eq!(managed.action(), Action::Leave(Why::ManagedElsewhere));
+}
+
+const NOT_OPTED_IN: [Option<&str>; 3] = [None, Some("false"), Some("nonsense")];
+
+#[test]
+fn a_run_that_is_not_opted_in_is_left_alone() {
+    for value in NOT_OPTED_IN {
+        assert_eq!(
+            fresh().opt_in(value).action(),
+            Action::Leave(Why::NotOptedIn),
+            "{value:?}"
+        );
+    }
+}
+
+#[test]
+fn a_held_run_that_opted_out_is_released_at_once_and_in_no_group() {
+    let action = Action::Release {
+        cause: ReleaseCause::OptedOut,
+        enrolment: None,
+        node: None,
+    };
+    for value in NOT_OPTED_IN {
+        assert_eq!(held().on(NODE).opt_in(value).action(), action, "{value:?}");
+    }
+}
+
+#[test]
+fn a_running_run_that_opted_out_loses_its_placeholder() {
+    for value in NOT_OPTED_IN {
+        assert_eq!(
+            enrolled().on(NODE).opt_in(value).action(),
+            deletion(Some(SET), None),
+            "{value:?}"
+        );
+        let gone = enrolled().set_deleting().opt_in(value);
+        assert_eq!(gone.action(), Action::Leave(Why::NotOptedIn), "{value:?}");
+    }
+}
+
+#[test]
+fn a_run_held_by_another_that_opted_out_is_not_released_by_us() {
+    let kueue = held()
+        .opt_in(Some("false"))
+        .change(|scene| scene.run.queued_by_kueue = true);
+    assert_eq!(kueue.action(), Action::Leave(Why::NotOptedIn));
+}
+
+#[test]
+fn a_done_run_frees_its_node_by_either_colocating_strategy() {
+    for strategy in [Strategy::ColocateAlways, Strategy::ColocateCompleted] {
+        assert_eq!(done(strategy).action(), deletion(Some(SET), None));
+        assert_eq!(done(strategy).set_deleting().action(), Action::Leave(Why::Done));
+        assert_eq!(done(strategy).without_set().action(), Action::Leave(Why::Done));
+    }
+}
+
+#[test]
+fn a_done_isolated_run_adopts_its_pod_then_orphans_it_then_rests() {
+    let scene = done(Strategy::IsolateAlways);
+    assert_eq!(scene.action(), Action::AdoptPod { pod: POD.to_owned() });
+    let scene = scene.adopted();
+    assert_eq!(scene.action(), Action::OrphanPlaceholder { set: SET.to_owned() });
+    assert_eq!(scene.clone().set_deleting().action(), Action::Leave(Why::Done));
+    assert_eq!(scene.without_set().action(), Action::Leave(Why::Done));
+}
+
+#[test]
+fn a_done_isolated_run_that_has_no_node_to_keep_is_cleaned_up() {
+    let scene = || done(Strategy::IsolateAlways);
+    let without_node = [
+        scene().change(|scene| scene.pod = None),
+        scene().pod_ending(),
+        scene().change(|scene| scene.pod.as_mut().unwrap().node = None),
+        scene().change(|scene| scene.run.group = None),
+    ];
+    for scene in without_node {
+        assert_eq!(scene.action(), deletion(Some(SET), None));
+    }
+}
+
+#[test]
+fn a_run_that_was_cancelled_while_held_is_cleaned_up() {
+    let scene = held().with_pod().change(|scene| {
+        scene.run.done = true;
+        scene.run.status = SpecStatus::Other("Cancelled".to_owned());
+    });
+    assert_eq!(scene.action(), deletion(Some(SET), None));
+}
+
+#[test]
+fn the_end_is_the_same_for_a_run_that_opted_out() {
+    for value in NOT_OPTED_IN {
+        assert_eq!(
+            done(Strategy::ColocateCompleted).opt_in(value).action(),
+            deletion(Some(SET), None)
+        );
+        let isolated = done(Strategy::IsolateAlways).opt_in(value);
+        assert_eq!(isolated.action(), Action::AdoptPod { pod: POD.to_owned() });
+    }
+}
+
+#[test]
+fn a_run_that_is_being_deleted_keeps_nothing() {
+    let delete = |scene: Scene| scene.change(|scene| scene.run.deleting = true).action();
+    assert_eq!(delete(held().on(NODE)), deletion(Some(SET), None));
+    assert_eq!(delete(enrolled().on(NODE)), deletion(Some(SET), None));
+    let isolated = done(Strategy::IsolateAlways).adopted();
+    assert_eq!(delete(isolated.clone()), deletion(Some(SET), Some(POD)));
+    assert_eq!(delete(isolated.clone().without_set()), deletion(None, Some(POD)));
+    assert_eq!(
+        delete(isolated.without_set().pod_ending()),
+        Action::Leave(Why::Done)
+    );
+    assert_eq!(delete(held()), Action::Leave(Why::Done));
+}
+
+#[test]
+fn a_set_of_the_same_name_that_the_run_does_not_own_is_never_touched() {
+    let delete = |scene: Scene| scene.change(|scene| scene.run.deleting = true);
+    let foreign = || enrolled().on(NODE).foreign_set();
+    assert_eq!(foreign().action(), Action::Steady);
+    assert_eq!(foreign().opt_in(None).action(), Action::Leave(Why::NotOptedIn));
+    assert_eq!(delete(foreign()).action(), Action::Leave(Why::Done));
+    assert_eq!(
+        done(Strategy::ColocateCompleted).foreign_set().action(),
+        Action::Leave(Why::Done)
+    );
+    assert_eq!(
+        held().on(NODE).foreign_set().action(),
+        Action::AwaitNode { unschedulable: None }
+    );
+}

@@ -1,0 +1,155 @@
+//! Runs that wait: by our hold, or by somebody else's.
+
+use super::*;
+
+#[test]
+fn a_held_run_without_placeholder_gets_one() {
+    assert_eq!(held().action(), Action::CreatePlaceholder(default_enrolment()));
+}
+
+#[test]
+fn a_held_run_whose_placeholder_has_no_pod_yet_has_it_nudged_and_is_looked_at_soon() {
+    let plan = held().with_set().plan();
+    assert_eq!(
+        plan,
+        Plan {
+            action: Action::NudgePlaceholder,
+            again: Some(SOON)
+        }
+    );
+}
+
+#[test]
+fn a_held_run_waits_for_its_node_until_the_deadline() {
+    let plan = held().with_pod().created_ago(60).plan();
+    let action = Action::AwaitNode { unschedulable: None };
+    assert_eq!(
+        plan,
+        Plan {
+            action,
+            again: Some(Duration::from_mins(9))
+        }
+    );
+}
+
+#[test]
+fn the_schedulers_own_message_tells_why_there_is_no_node() {
+    let reason = Some("0/3 nodes are available".to_owned());
+    let scene = held()
+        .with_pod()
+        .change(|scene| scene.pod.as_mut().unwrap().unschedulable.clone_from(&reason));
+    assert_eq!(
+        scene.action(),
+        Action::AwaitNode {
+            unschedulable: reason
+        }
+    );
+}
+
+#[test]
+fn a_held_run_whose_placeholder_is_bound_is_released_enrolled_and_told_its_node() {
+    assert_eq!(
+        held().on(NODE).action(),
+        released(ReleaseCause::NodeFound, Some(NODE))
+    );
+}
+
+#[test]
+fn a_node_counts_only_while_the_placeholder_pod_lives_there() {
+    assert_eq!(held().on(NODE).pod_ending().action(), Action::NudgePlaceholder);
+}
+
+#[test]
+fn release_when_created_waits_for_no_node() {
+    let created = |scene: Scene| {
+        scene
+            .change(|scene| scene.config.release_when = ReleaseWhen::Created)
+            .action()
+    };
+    assert_eq!(created(held()), Action::CreatePlaceholder(default_enrolment()));
+    assert_eq!(
+        created(held().with_set()),
+        released(ReleaseCause::PlaceholderCreated, None)
+    );
+    assert_eq!(
+        created(held().on(NODE)),
+        released(ReleaseCause::NodeFound, Some(NODE))
+    );
+}
+
+#[test]
+fn a_hold_as_old_as_the_deadline_ends_whatever_there_is_of_a_placeholder() {
+    for scene in [
+        held(),
+        held().with_set(),
+        held().with_pod(),
+        held().set_deleting(),
+        held().foreign_set(),
+    ] {
+        assert_eq!(
+            scene.created_ago(600).action(),
+            released(ReleaseCause::Deadline, None)
+        );
+    }
+}
+
+#[test]
+fn a_node_that_is_found_in_the_last_moment_is_still_the_cause() {
+    assert_eq!(
+        held().on(NODE).created_ago(9999).action(),
+        released(ReleaseCause::NodeFound, Some(NODE))
+    );
+}
+
+#[test]
+fn no_look_is_planned_for_later_than_the_deadline() {
+    let late = |scene: Scene| scene.created_ago(598).plan().again;
+    for scene in [held().with_set(), held().with_pod(), held().set_deleting()] {
+        assert_eq!(late(scene), Some(Duration::from_secs(2)));
+    }
+}
+
+#[test]
+fn a_run_without_or_with_a_future_creation_time_counts_as_new() {
+    let again = |scene: Scene| scene.with_pod().plan().again;
+    let deadline = Some(Duration::from_mins(10));
+    assert_eq!(again(held().change(|scene| scene.run.created = None)), deadline);
+    assert_eq!(again(held().created_ago(-3600)), deadline);
+}
+
+#[test]
+fn a_placeholder_on_its_way_out_is_waited_for_and_not_made_anew_over_it() {
+    let plan = held().set_deleting().on(NODE).set_deleting().plan();
+    assert_eq!(
+        plan,
+        Plan {
+            action: Action::AwaitNode { unschedulable: None },
+            again: Some(SOON)
+        }
+    );
+}
+
+#[test]
+fn a_held_run_with_a_foreign_group_is_released_into_its_own() {
+    assert_eq!(
+        held().in_group("old-uid").on(NODE).action(),
+        released(ReleaseCause::NodeFound, Some(NODE))
+    );
+}
+
+#[test]
+fn a_run_held_by_another_is_enrolled_and_then_left_to_them_without_placeholder() {
+    let pending = fresh().change(|scene| scene.run.status = SpecStatus::Pending);
+    let kueue = held().change(|scene| scene.run.queued_by_kueue = true);
+    for scene in [pending, kueue] {
+        let scene = scene.created_ago(9999);
+        assert_eq!(scene.action(), Action::Enrol(default_enrolment()));
+        assert_eq!(scene.in_group(UID).action(), Action::Leave(Why::HeldElsewhere));
+    }
+}
+
+#[test]
+fn a_run_that_kueue_let_go_is_running_like_any_other() {
+    let scene = enrolled().change(|scene| scene.run.queued_by_kueue = true);
+    assert_eq!(scene.action(), Action::CreatePlaceholder(default_enrolment()));
+}

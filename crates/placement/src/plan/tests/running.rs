@@ -1,0 +1,162 @@
+//! Runs that run, and which strategy they run by.
+
+use super::*;
+
+#[test]
+fn a_running_run_without_tasks_yet_is_enrolled_first() {
+    assert_eq!(fresh().action(), Action::Enrol(default_enrolment()));
+    assert_eq!(
+        fresh().in_group("old-uid").action(),
+        Action::Enrol(default_enrolment())
+    );
+}
+
+#[test]
+fn a_running_run_with_tasks_was_labelled_too_late() {
+    let scene = fresh().change(|scene| scene.run.has_children = true);
+    assert_eq!(scene.action(), Action::LabelledTooLate);
+}
+
+#[test]
+fn a_running_run_with_a_placeholder_that_lost_its_group_gets_it_back() {
+    let scene = fresh().on(NODE).change(|scene| scene.run.has_children = true);
+    assert_eq!(scene.action(), Action::Enrol(default_enrolment()));
+}
+
+#[test]
+fn an_enrolled_run_without_placeholder_gets_one_back() {
+    let scene = enrolled().change(|scene| scene.run.has_children = true);
+    assert_eq!(scene.action(), Action::CreatePlaceholder(default_enrolment()));
+}
+
+#[test]
+fn an_enrolled_run_whose_node_is_written_down_is_steady() {
+    let scene = enrolled()
+        .on(NODE)
+        .change(|scene| scene.run.node = Some(NODE.to_owned()));
+    assert_eq!(
+        scene.plan(),
+        Plan {
+            action: Action::Steady,
+            again: None
+        }
+    );
+}
+
+#[test]
+fn a_node_that_is_new_or_not_yet_known_is_written_down() {
+    let record = Action::RecordNode {
+        node: NODE.to_owned(),
+    };
+    assert_eq!(enrolled().on(NODE).action(), record);
+    let moved = enrolled()
+        .on(NODE)
+        .change(|scene| scene.run.node = Some("node-0".to_owned()));
+    assert_eq!(moved.action(), record);
+}
+
+#[test]
+fn a_placeholder_that_is_between_two_pods_leaves_the_node_as_it_is() {
+    let scene = enrolled()
+        .on(NODE)
+        .change(|scene| scene.run.node = Some("node-0".to_owned()));
+    assert_eq!(scene.clone().pod_ending().action(), Action::Steady);
+    assert_eq!(scene.change(|scene| scene.pod = None).action(), Action::Steady);
+}
+
+#[test]
+fn a_running_run_waits_for_a_placeholder_on_its_way_out() {
+    assert_eq!(
+        enrolled().set_deleting().plan(),
+        Plan {
+            action: Action::Steady,
+            again: None
+        }
+    );
+}
+
+#[test]
+fn a_run_that_is_being_cancelled_keeps_its_placeholder_until_it_is_done() {
+    for status in ["Cancelled", "CancelledRunFinally", "StoppedRunFinally"] {
+        let cancel = |scene: Scene| {
+            scene
+                .change(|scene| scene.run.status = SpecStatus::Other(status.to_owned()))
+                .action()
+        };
+        assert_eq!(cancel(held()), Action::Enrol(default_enrolment()), "{status}");
+        assert_eq!(
+            cancel(enrolled()),
+            Action::CreatePlaceholder(default_enrolment()),
+            "{status}"
+        );
+        assert_eq!(cancel(enrolled().with_pod()), Action::Steady, "{status}");
+    }
+}
+
+#[test]
+fn the_opt_in_label_chooses_and_the_configuration_fills_in() {
+    let config = |scene: &mut Scene| {
+        scene.config.default_strategy = Strategy::IsolateAlways;
+        scene.config.isolation = Isolation {
+            scope: Scope::Namespace,
+            from: IsolateFrom::Enrolled,
+        };
+    };
+    let default = enrolment_of(&held().change(config).action()).unwrap();
+    assert_eq!(default.strategy, Strategy::IsolateAlways);
+    assert_eq!(default.isolation.as_str(), "namespace-enrolled");
+    let chosen = held().opt_in(Some("colocateAlways")).change(config).action();
+    assert_eq!(enrolment_of(&chosen).unwrap().strategy, Strategy::ColocateAlways);
+}
+
+#[test]
+fn what_was_resolved_once_outlives_a_change_of_the_configuration_and_of_the_label() {
+    let later = |scene: Scene| {
+        scene.opt_in(Some("isolateAlways")).change(|scene| {
+            scene.config.isolation = Isolation {
+                scope: Scope::Namespace,
+                from: IsolateFrom::Enrolled,
+            };
+        })
+    };
+    for scene in [
+        later(held().on(NODE)),
+        later(fresh().with_set()),
+        later(enrolled()),
+    ] {
+        assert_eq!(
+            enrolment_of(&scene.action()),
+            Some(default_enrolment()),
+            "{scene:?}"
+        );
+    }
+}
+
+#[test]
+fn the_placeholders_labels_come_before_the_runs_own() {
+    let scene = held().in_group(UID).on(NODE).change(|scene| {
+        scene.set.as_mut().unwrap().strategy = Some(Strategy::ColocateAlways);
+    });
+    assert_eq!(
+        enrolment_of(&scene.action()).unwrap().strategy,
+        Strategy::ColocateAlways
+    );
+}
+
+#[test]
+fn labels_that_came_with_a_foreign_group_are_not_believed() {
+    let scene = fresh().in_group("old-uid").opt_in(Some("isolateAlways"));
+    assert_eq!(
+        enrolment_of(&scene.action()).unwrap().strategy,
+        Strategy::IsolateAlways
+    );
+}
+
+#[test]
+fn labels_that_mean_nothing_are_resolved_anew() {
+    let scene = enrolled().change(|scene| {
+        scene.run.strategy = Some("nonsense".to_owned());
+        scene.run.isolation = None;
+    });
+    assert_eq!(scene.action(), Action::CreatePlaceholder(default_enrolment()));
+}

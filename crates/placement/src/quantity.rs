@@ -1,0 +1,265 @@
+//! Kubernetes quantities as numbers that can be compared.
+//!
+//! Parsing only: what is written to the API server is the text that the user gave.
+
+use std::str::FromStr;
+use thiserror::Error;
+
+/// Digits behind the unit that Kubernetes keeps; what is finer is rounded up, as there.
+const NANO: i32 = 9;
+const NANOS: i128 = 1_000_000_000;
+/// The largest quantity that Kubernetes counts.
+const MOST: i128 = i64::MAX as i128 * NANOS;
+
+/// An amount, in billionths of its unit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Quantity(i128);
+
+/// A text that is no quantity.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum BadQuantity {
+    /// It cannot be read.
+    #[error("{0:?} is not a quantity such as 500m, 2, 1.5 or 8Gi")]
+    Malformed(String),
+    /// It is beyond what Kubernetes counts.
+    #[error("{0:?} is larger than Kubernetes can count")]
+    TooLarge(String),
+}
+
+impl Quantity {
+    /// That many thousandths of the unit.
+    pub const fn of_milli(milli: i64) -> Self {
+        Self(milli as i128 * (NANOS / 1_000))
+    }
+
+    /// That many units.
+    pub const fn of(units: i64) -> Self {
+        Self(units as i128 * NANOS)
+    }
+
+    /// Whether it is more than nothing.
+    pub fn is_positive(self) -> bool {
+        self.0 > 0
+    }
+
+    /// Whether it has no fraction of a unit.
+    pub fn is_whole(self) -> bool {
+        self.0 % NANOS == 0
+    }
+}
+
+impl FromStr for Quantity {
+    type Err = BadQuantity;
+
+    fn from_str(text: &str) -> Result<Self, BadQuantity> {
+        let parts = Parts::of(text).ok_or_else(|| BadQuantity::Malformed(text.to_owned()))?;
+        parts
+            .nanos()
+            .filter(|nanos| *nanos <= MOST)
+            .map(|nanos| Self(if parts.negative { -nanos } else { nanos }))
+            .ok_or_else(|| BadQuantity::TooLarge(text.to_owned()))
+    }
+}
+
+/// A quantity taken apart: the digits before and behind the point, and what they are counted in.
+struct Parts<'a> {
+    negative: bool,
+    whole: &'a str,
+    fraction: &'a str,
+    scale: Scale,
+}
+
+#[derive(Clone, Copy)]
+enum Scale {
+    /// Powers of ten.
+    Decimal(i32),
+    /// Powers of 1024.
+    Binary(u32),
+}
+
+impl<'a> Parts<'a> {
+    fn of(text: &'a str) -> Option<Self> {
+        let (negative, unsigned) = split_sign(text);
+        let end = unsigned
+            .find(|c: char| !c.is_ascii_digit() && c != '.')
+            .unwrap_or(unsigned.len());
+        let (number, suffix) = unsigned.split_at(end);
+        let (whole, fraction) = number.split_once('.').unwrap_or((number, ""));
+        if fraction.contains('.') || (whole.is_empty() && fraction.is_empty()) {
+            return None;
+        }
+        Some(Self {
+            negative,
+            whole,
+            fraction: fraction.trim_end_matches('0'),
+            scale: Scale::of(suffix)?,
+        })
+    }
+
+    /// `None`: too large.
+    fn nanos(&self) -> Option<i128> {
+        let digits = self.digits()?;
+        let behind = i32::try_from(self.fraction.len()).ok()?;
+        match self.scale {
+            Scale::Decimal(power) => shift(digits, power.checked_add(NANO)?.checked_sub(behind)?),
+            Scale::Binary(power) => shift(digits.checked_mul(1024_i128.checked_pow(power)?)?, NANO - behind),
+        }
+    }
+
+    fn digits(&self) -> Option<i128> {
+        let digits = [self.whole, self.fraction].concat();
+        if digits.is_empty() {
+            Some(0)
+        } else {
+            digits.parse().ok()
+        }
+    }
+}
+
+impl Scale {
+    fn of(suffix: &str) -> Option<Self> {
+        Some(match suffix {
+            "n" => Self::Decimal(-9),
+            "u" => Self::Decimal(-6),
+            "m" => Self::Decimal(-3),
+            "" => Self::Decimal(0),
+            "k" => Self::Decimal(3),
+            "M" => Self::Decimal(6),
+            "G" => Self::Decimal(9),
+            "T" => Self::Decimal(12),
+            "P" => Self::Decimal(15),
+            "E" => Self::Decimal(18),
+            "Ki" => Self::Binary(1),
+            "Mi" => Self::Binary(2),
+            "Gi" => Self::Binary(3),
+            "Ti" => Self::Binary(4),
+            "Pi" => Self::Binary(5),
+            "Ei" => Self::Binary(6),
+            exponent => Self::Decimal(exponent.strip_prefix(['e', 'E'])?.parse().ok()?),
+        })
+    }
+}
+
+fn split_sign(text: &str) -> (bool, &str) {
+    match text.strip_prefix('-') {
+        Some(rest) => (true, rest),
+        None => (false, text.strip_prefix('+').unwrap_or(text)),
+    }
+}
+
+/// Times ten to the power, rounded up.
+fn shift(digits: i128, power: i32) -> Option<i128> {
+    let factor = 10_i128.checked_pow(power.unsigned_abs());
+    match factor {
+        _ if digits == 0 => Some(0),
+        Some(factor) if power >= 0 => digits.checked_mul(factor),
+        Some(factor) => Some(digits / factor + i128::from(digits % factor != 0)),
+        None if power >= 0 => None,
+        None => Some(1),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn quantity(text: &str) -> Quantity {
+        text.parse().unwrap_or_else(|error| panic!("{error}"))
+    }
+
+    #[test]
+    fn different_spellings_of_one_amount_are_equal() {
+        let table = [
+            ("1", "1000m"),
+            ("1.5", "1500m"),
+            ("0.1", "100m"),
+            (".5", "500m"),
+            ("5.", "5"),
+            ("+2", "2"),
+            ("1e3", "1k"),
+            ("1E3", "1000"),
+            ("12e-3", "12m"),
+            ("1E", "1000P"),
+            ("1Gi", "1024Mi"),
+            ("0.5Gi", "512Mi"),
+            ("1.500Ki", "1536"),
+            ("2M", "2000k"),
+            ("3u", "3000n"),
+            ("0", "0Gi"),
+            ("-1", "-1000m"),
+            ("0e99999", "0"),
+        ];
+        for (left, right) in table {
+            assert_eq!(quantity(left), quantity(right), "{left} and {right}");
+        }
+    }
+
+    #[test]
+    fn amounts_are_ordered_by_size_and_not_by_spelling() {
+        let ascending = [
+            "-1", "0", "1n", "1m", "900m", "1", "1k", "1Ki", "1G", "1Gi", "1E", "1Ei",
+        ];
+        assert!(ascending.map(quantity).is_sorted());
+    }
+
+    #[test]
+    fn what_is_finer_than_a_billionth_is_rounded_up() {
+        for text in ["0.1n", "1e-400", "0.0000000001", "1e-2147483648"] {
+            assert_eq!(quantity(text), quantity("1n"), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_text_that_is_no_quantity_is_refused() {
+        for text in [
+            "", "-", ".", "abc", "1 Gi", "1gi", "1K", "1.2.3", "1e", "1e+", "Gi", "--1", "1Mi ", "½", "1e1.5",
+        ] {
+            assert_eq!(
+                text.parse::<Quantity>(),
+                Err(BadQuantity::Malformed(text.to_owned())),
+                "{text}"
+            );
+        }
+    }
+
+    #[test]
+    fn an_amount_beyond_what_kubernetes_counts_is_refused() {
+        for text in [
+            "10E",
+            "8Ei",
+            "1e19",
+            "1e400",
+            "1e2147483647",
+            "9223372036854775808",
+            &"9".repeat(60),
+        ] {
+            assert_eq!(
+                text.parse::<Quantity>(),
+                Err(BadQuantity::TooLarge(text.to_owned())),
+                "{text}"
+            );
+        }
+        assert_eq!(quantity("9223372036854775807"), Quantity::of(i64::MAX));
+    }
+
+    #[test]
+    fn an_amount_tells_whether_it_is_positive_and_whole() {
+        assert!(quantity("1m").is_positive() && !quantity("1m").is_whole());
+        assert!(quantity("2k").is_positive() && quantity("2k").is_whole());
+        assert!(!quantity("0").is_positive() && !quantity("-1").is_positive());
+        assert_eq!(Quantity::of_milli(1500), quantity("1.5"));
+    }
+
+    proptest! {
+        #[test]
+        fn no_text_makes_the_parser_fail_otherwise_than_with_an_error(text in r"[-+]?[0-9.]{0,60}[a-zA-Z]{0,2}[-+]?[0-9]{0,12}|.*") {
+            let _ = text.parse::<Quantity>();
+        }
+
+        #[test]
+        fn whole_numbers_of_milli_are_read_exactly(milli in 0..=i64::MAX) {
+            prop_assert_eq!(quantity(&format!("{milli}m")), Quantity::of_milli(milli));
+        }
+    }
+}

@@ -1,0 +1,349 @@
+//! The reserve: what a run's node must have room for when it is chosen, as `cpu=4,memory=8Gi`.
+//!
+//! It is checked when the run is created, so that a typing mistake is told at once and never becomes a placeholder
+//! that no node can hold.
+
+use crate::quantity::{BadQuantity, Quantity};
+use std::collections::BTreeMap;
+use thiserror::Error;
+
+/// Resources by name, as they will be written into the placeholder.
+pub type Reserve = BTreeMap<String, String>;
+
+/// A mistake in a reserve.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum BadReserve {
+    /// An entry is no pair.
+    #[error("{0:?} is not of the form name=quantity, such as cpu=4 or memory=8Gi")]
+    Entry(String),
+    /// A resource is there twice.
+    #[error("{0} is there more than once")]
+    Duplicate(String),
+    /// No such resource.
+    #[error(
+        "{0:?} is not a resource that can be reserved; use cpu, memory, ephemeral-storage or the full name of \
+         an extended resource, such as nvidia.com/gpu"
+    )]
+    UnknownResource(String),
+    /// The amount cannot be read.
+    #[error("{name}: {cause}")]
+    Quantity {
+        /// The resource.
+        name: String,
+        /// What is wrong with the amount.
+        cause: BadQuantity,
+    },
+    /// Nothing, or less.
+    #[error("{name}={quantity} is not more than zero")]
+    NotPositive {
+        /// The resource.
+        name: String,
+        /// The amount.
+        quantity: String,
+    },
+    /// A part of something that nodes offer only as a whole.
+    #[error("{name}={quantity} is not a whole number, and extended resources cannot be divided")]
+    NotWhole {
+        /// The resource.
+        name: String,
+        /// The amount.
+        quantity: String,
+    },
+    /// No node is like that; most likely the unit is missing or wrong.
+    #[error("{name}={quantity} is outside of {least} to {most} (check the unit)")]
+    OutOfRange {
+        /// The resource.
+        name: String,
+        /// The amount.
+        quantity: String,
+        /// The smallest amount that makes sense.
+        least: &'static str,
+        /// The largest amount that makes sense.
+        most: &'static str,
+    },
+}
+
+/// Reads `name=quantity` pairs, separated by commas; a blank text reserves nothing.
+pub fn parse(text: &str) -> Result<Reserve, BadReserve> {
+    let mut reserve = Reserve::new();
+    if text.trim().is_empty() {
+        return Ok(reserve);
+    }
+    for entry in text.split(',') {
+        let (name, quantity) = pair(entry.trim())?;
+        if reserve.insert(name.to_owned(), quantity.to_owned()).is_some() {
+            return Err(BadReserve::Duplicate(name.to_owned()));
+        }
+    }
+    Ok(reserve)
+}
+
+/// Whether this much of this resource can be asked for.
+pub fn check(name: &str, quantity: &str) -> Result<(), BadReserve> {
+    let kind = Kind::of(name).ok_or_else(|| BadReserve::UnknownResource(name.to_owned()))?;
+    let amount: Quantity = quantity.parse().map_err(|cause| BadReserve::Quantity {
+        name: name.to_owned(),
+        cause,
+    })?;
+    let (name, quantity) = (name.to_owned(), quantity.to_owned());
+    match kind {
+        _ if !amount.is_positive() => Err(BadReserve::NotPositive { name, quantity }),
+        Kind::Extended if !amount.is_whole() => Err(BadReserve::NotWhole { name, quantity }),
+        Kind::Bounded(Bounds { least, most, .. }) if !kind.allows(amount) => Err(BadReserve::OutOfRange {
+            name,
+            quantity,
+            least,
+            most,
+        }),
+        Kind::Bounded(_) | Kind::Extended => Ok(()),
+    }
+}
+
+fn pair(entry: &str) -> Result<(&str, &str), BadReserve> {
+    let (name, quantity) = entry
+        .split_once('=')
+        .ok_or_else(|| BadReserve::Entry(entry.to_owned()))?;
+    let (name, quantity) = (name.trim(), quantity.trim());
+    check(name, quantity)?;
+    Ok((name, quantity))
+}
+
+#[derive(Clone, Copy)]
+enum Kind {
+    Bounded(Bounds),
+    /// Counted by a device plugin, or by whoever else patched the node: any number may make sense.
+    Extended,
+}
+
+/// What a node may plausibly have. `memory=8`, which is eight bytes, and `cpu=4Gi` are what this is to catch.
+#[derive(Clone, Copy)]
+struct Bounds {
+    at_least: Quantity,
+    at_most: Quantity,
+    least: &'static str,
+    most: &'static str,
+}
+
+const CPU: Bounds = Bounds {
+    at_least: Quantity::of_milli(1),
+    at_most: Quantity::of(10_000),
+    least: "1m",
+    most: "10k",
+};
+const BYTES: Bounds = Bounds {
+    at_least: Quantity::of(1 << 20),
+    at_most: Quantity::of(1 << 50),
+    least: "1Mi",
+    most: "1Pi",
+};
+
+impl Kind {
+    fn of(name: &str) -> Option<Self> {
+        match name {
+            "cpu" => Some(Self::Bounded(CPU)),
+            "memory" | "ephemeral-storage" => Some(Self::Bounded(BYTES)),
+            _ => is_extended_resource(name).then_some(Self::Extended),
+        }
+    }
+
+    fn allows(self, amount: Quantity) -> bool {
+        match self {
+            Self::Bounded(Bounds {
+                at_least, at_most, ..
+            }) => (at_least..=at_most).contains(&amount),
+            Self::Extended => true,
+        }
+    }
+}
+
+/// Kubernetes keeps `kubernetes.io/` and `requests.` for itself, and puts the latter before names in quotas,
+/// which is why it limits the domain to nine characters less than any other.
+fn is_extended_resource(name: &str) -> bool {
+    const LONGEST_DOMAIN: usize = 253 - "requests.".len();
+    name.split_once('/').is_some_and(|(domain, rest)| {
+        domain.len() <= LONGEST_DOMAIN
+            && domain.split('.').all(is_dns_label)
+            && !domain.ends_with("kubernetes.io")
+            && !domain.starts_with("requests.")
+            && is_name(rest)
+    })
+}
+
+fn is_dns_label(text: &str) -> bool {
+    let allowed = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit();
+    (1..=63).contains(&text.len())
+        && text.starts_with(allowed)
+        && text.ends_with(allowed)
+        && text.chars().all(|c| allowed(c) || c == '-')
+}
+
+fn is_name(text: &str) -> bool {
+    let end = |c: char| c.is_ascii_alphanumeric();
+    (1..=63).contains(&text.len())
+        && text.starts_with(end)
+        && text.ends_with(end)
+        && text.chars().all(|c| end(c) || "-_.".contains(c))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn message(text: &str) -> String {
+        parse(text).expect_err(text).to_string()
+    }
+
+    #[test]
+    fn pairs_are_kept_as_they_were_written() {
+        let reserve = parse("cpu=4, memory = 8Gi,nvidia.com/gpu=1 , ephemeral-storage=0.5Ti").unwrap();
+        let pairs: Vec<_> = reserve
+            .iter()
+            .map(|(name, quantity)| (name.as_str(), quantity.as_str()))
+            .collect();
+        assert_eq!(
+            pairs,
+            [
+                ("cpu", "4"),
+                ("ephemeral-storage", "0.5Ti"),
+                ("memory", "8Gi"),
+                ("nvidia.com/gpu", "1")
+            ]
+        );
+    }
+
+    #[test]
+    fn a_blank_text_reserves_nothing() {
+        assert_eq!(parse(""), Ok(Reserve::new()));
+        assert_eq!(parse("  \n"), Ok(Reserve::new()));
+    }
+
+    #[test]
+    fn an_entry_that_is_no_pair_is_refused() {
+        for text in ["cpu", "cpu=1,", ",", "cpu:4", "cpu=1 memory", "=4"] {
+            assert!(parse(text).is_err(), "{text}");
+        }
+        assert_eq!(
+            message("cpu"),
+            r#""cpu" is not of the form name=quantity, such as cpu=4 or memory=8Gi"#
+        );
+    }
+
+    #[test]
+    fn a_resource_may_be_there_only_once() {
+        assert_eq!(message("cpu=1,memory=1Gi,cpu=2"), "cpu is there more than once");
+    }
+
+    #[test]
+    fn only_the_three_native_resources_and_extended_ones_can_be_reserved() {
+        let unknown = [
+            "cpus",
+            "CPU",
+            "mem",
+            "pods",
+            "gpu",
+            "hugepages-2Mi",
+            "storage",
+            "",
+            "nvidia.com/",
+            "/gpu",
+            "a/b/c",
+            "Nvidia.com/gpu",
+            "nvidia..com/gpu",
+            "-a.com/gpu",
+            "kubernetes.io/gpu",
+            "x.kubernetes.io/gpu",
+            "requests.nvidia.com/gpu",
+            "nvidia.com/g u",
+            "nvidia.com/-gpu",
+        ];
+        for name in unknown {
+            assert_eq!(
+                check(name, "1"),
+                Err(BadReserve::UnknownResource(name.to_owned())),
+                "{name}"
+            );
+        }
+        for name in [
+            "nvidia.com/gpu",
+            "example.com/A_b.c-1",
+            "single/device",
+            "aws.amazon.com/neuroncore",
+        ] {
+            assert_eq!(check(name, "1"), Ok(()), "{name}");
+        }
+    }
+
+    #[test]
+    fn names_longer_than_kubernetes_takes_are_refused() {
+        let long = |length: usize| "a".repeat(length);
+        assert!(check(&format!("a.com/{}", long(63)), "1").is_ok());
+        assert!(check(&format!("a.com/{}", long(64)), "1").is_err());
+        assert!(
+            check(
+                &format!("{}/gpu", [long(60), long(60), long(60), long(60)].join(".")),
+                "1"
+            )
+            .is_ok()
+        );
+        assert!(
+            check(
+                &format!("{}/gpu", [long(60), long(60), long(60), long(63)].join(".")),
+                "1"
+            )
+            .is_err()
+        );
+    }
+
+    #[test]
+    fn nothing_and_less_than_nothing_are_refused() {
+        for text in [
+            "cpu=0",
+            "cpu=-1",
+            "memory=0Gi",
+            "nvidia.com/gpu=0",
+            "nvidia.com/gpu=-2",
+        ] {
+            assert_eq!(message(text), format!("{text} is not more than zero"));
+        }
+    }
+
+    #[test]
+    fn extended_resources_are_counted_in_whole_units() {
+        assert!(message("nvidia.com/gpu=500m").contains("is not a whole number"));
+        assert_eq!(check("nvidia.com/gpu", "2k"), Ok(()));
+    }
+
+    #[test]
+    fn amounts_that_no_node_has_are_refused_with_the_range() {
+        assert_eq!(
+            message("memory=8"),
+            "memory=8 is outside of 1Mi to 1Pi (check the unit)"
+        );
+        for text in [
+            "cpu=4Gi",
+            "cpu=100u",
+            "memory=512m",
+            "memory=1Ei",
+            "ephemeral-storage=20",
+            "cpu=10001",
+        ] {
+            assert!(message(text).contains("is outside of"), "{text}");
+        }
+        for text in ["cpu=1m", "cpu=10k", "memory=1Mi", "memory=1Pi"] {
+            assert!(parse(text).is_ok(), "{text}");
+        }
+    }
+
+    #[test]
+    fn an_amount_that_cannot_be_read_is_told_with_its_resource() {
+        assert_eq!(
+            message("memory=8GB"),
+            r#"memory: "8GB" is not a quantity such as 500m, 2, 1.5 or 8Gi"#
+        );
+        assert_eq!(
+            message("memory=90Ei"),
+            r#"memory: "90Ei" is larger than Kubernetes can count"#
+        );
+        assert!(message("cpu=").starts_with("cpu: "));
+    }
+}

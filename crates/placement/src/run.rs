@@ -1,0 +1,105 @@
+//! What the rules know of a PipelineRun: the few facts they read, already told apart.
+
+use crate::keys;
+use crate::names::RunKey;
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1::{Affinity, LocalObjectReference, Toleration};
+use std::collections::BTreeMap;
+
+/// What `spec.status` says.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum SpecStatus {
+    /// Nothing: the run may start.
+    Unset,
+    /// Pending: somebody holds the run.
+    Pending,
+    /// Cancelled, stopped or anything else that is not ours to touch.
+    Other(String),
+}
+
+impl SpecStatus {
+    /// Reads the value of `spec.status`; absent and empty are the same to Tekton.
+    pub fn of(value: Option<&str>) -> Self {
+        match value {
+            None | Some("") => Self::Unset,
+            Some(keys::PENDING) => Self::Pending,
+            Some(other) => Self::Other(other.to_owned()),
+        }
+    }
+}
+
+/// Whether `spec.managedBy` hands the run to somebody other than Tekton.
+pub fn is_managed_elsewhere(managed_by: Option<&str>) -> bool {
+    managed_by.is_some_and(|manager| manager != keys::TEKTON_MANAGER)
+}
+
+/// Whether an owner reference makes a PipelineRun the controller: the mark of a nested run.
+pub fn is_controlled_by_run(api_version: &str, kind: &str, controller: Option<bool>) -> bool {
+    controller == Some(true) && kind == "PipelineRun" && api_version.starts_with("tekton.dev/")
+}
+
+/// A PipelineRun as far as the rules care.
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "facts that vary one by one; the stages they make up are the plan's to tell"
+)]
+#[derive(Clone, Debug)]
+pub struct Run {
+    /// Which run.
+    pub key: RunKey,
+    /// When it was created.
+    pub created: Option<Timestamp>,
+    /// It is being deleted.
+    pub deleting: bool,
+    /// Condition Succeeded is True or False.
+    pub done: bool,
+    /// `spec.status`.
+    pub status: SpecStatus,
+    /// `status.startTime` is set.
+    pub started: bool,
+    /// Tekton has made at least one child (TaskRun, CustomRun, nested run).
+    pub has_children: bool,
+    /// `spec.managedBy` names somebody other than Tekton.
+    pub managed_elsewhere: bool,
+    /// The controller owner is a PipelineRun.
+    pub child: bool,
+    /// The queue-name label of Kueue is there.
+    pub queued_by_kueue: bool,
+    /// Raw value of the opt-in label.
+    pub opt_in: Option<String>,
+    /// Raw value of the group label.
+    pub group: Option<String>,
+    /// Raw value of the strategy label.
+    pub strategy: Option<String>,
+    /// Raw value of the isolation label.
+    pub isolation: Option<String>,
+    /// Our hold annotation is there.
+    pub hold: bool,
+    /// Raw value of the node annotation.
+    pub node: Option<String>,
+    /// Raw value of the reserve annotation.
+    pub reserve: Option<String>,
+    /// The PR-level pod template.
+    pub template: PodTemplate,
+    /// Names of the claims that the run's workspaces name, in order, without duplicates.
+    pub claims: Vec<String>,
+}
+
+/// The part of a run's PR-level pod template that decides where its pods may run.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct PodTemplate {
+    /// Node selector.
+    pub node_selector: BTreeMap<String, String>,
+    /// Tolerations.
+    pub tolerations: Vec<Toleration>,
+    /// Affinity; of it the placeholder takes the required node affinity.
+    pub affinity: Option<Affinity>,
+    /// Scheduler.
+    pub scheduler_name: Option<String>,
+    /// Priority class.
+    pub priority_class_name: Option<String>,
+    /// Runtime class.
+    pub runtime_class_name: Option<String>,
+    /// Pull secrets.
+    pub image_pull_secrets: Vec<LocalObjectReference>,
+}

@@ -1,0 +1,248 @@
+//! How a run shares its node: the three strategies, and whom an isolated run keeps away from.
+
+use std::fmt;
+use std::str::FromStr;
+use thiserror::Error;
+
+/// How a run shares its node with other runs.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Strategy {
+    /// All pods on one node; other runs may be there too.
+    ColocateAlways,
+    /// All pods on one node of their own, free again when the run is done.
+    #[default]
+    ColocateCompleted,
+    /// All pods on one node of their own, reserved until the run is deleted.
+    IsolateAlways,
+}
+
+/// How far isolation reaches (`isolation-scope`).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Scope {
+    /// Runs in every namespace.
+    #[default]
+    Cluster,
+    /// Runs in the same namespace only.
+    Namespace,
+}
+
+/// Whom an isolated run keeps away from (`isolate-from`).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum IsolateFrom {
+    /// Every other run's pods, enrolled or not.
+    #[default]
+    All,
+    /// Other enrolled runs' pods only.
+    Enrolled,
+}
+
+/// Scope and counterpart of isolation together: the value of the isolation label
+/// (`cluster-all`, `cluster-enrolled`, `namespace-all`, `namespace-enrolled`).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Isolation {
+    /// How far it reaches.
+    pub scope: Scope,
+    /// Whom it is from.
+    pub from: IsolateFrom,
+}
+
+/// A text that is none of a closed set of values.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[error("unknown {what} {value:?}; valid values are {}", valid.join(", "))]
+pub struct UnknownName {
+    what: &'static str,
+    value: String,
+    valid: &'static [&'static str],
+}
+
+impl Strategy {
+    /// The values of the strategy label, which are also those that a user chooses by the opt-in label.
+    pub const NAMES: &'static [&'static str] = &["colocateAlways", "colocateCompleted", "isolateAlways"];
+
+    /// The strategy as label value.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::ColocateAlways => "colocateAlways",
+            Self::ColocateCompleted => "colocateCompleted",
+            Self::IsolateAlways => "isolateAlways",
+        }
+    }
+
+    /// Whether the run keeps other runs off its node.
+    pub fn isolates(self) -> bool {
+        match self {
+            Self::ColocateAlways => false,
+            Self::ColocateCompleted | Self::IsolateAlways => true,
+        }
+    }
+}
+
+impl Scope {
+    /// The values of `isolation-scope`.
+    pub const NAMES: &'static [&'static str] = &["cluster", "namespace"];
+
+    /// The scope as configuration value.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Cluster => "cluster",
+            Self::Namespace => "namespace",
+        }
+    }
+}
+
+impl IsolateFrom {
+    /// The values of `isolate-from`.
+    pub const NAMES: &'static [&'static str] = &["all", "enrolled"];
+
+    /// The counterpart as configuration value.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::All => "all",
+            Self::Enrolled => "enrolled",
+        }
+    }
+}
+
+impl Isolation {
+    /// The values of the isolation label.
+    pub const NAMES: &'static [&'static str] = &[
+        "cluster-all",
+        "cluster-enrolled",
+        "namespace-all",
+        "namespace-enrolled",
+    ];
+
+    /// The isolation as label value.
+    pub fn as_str(self) -> &'static str {
+        match (self.scope, self.from) {
+            (Scope::Cluster, IsolateFrom::All) => "cluster-all",
+            (Scope::Cluster, IsolateFrom::Enrolled) => "cluster-enrolled",
+            (Scope::Namespace, IsolateFrom::All) => "namespace-all",
+            (Scope::Namespace, IsolateFrom::Enrolled) => "namespace-enrolled",
+        }
+    }
+}
+
+impl FromStr for Strategy {
+    type Err = UnknownName;
+
+    fn from_str(value: &str) -> Result<Self, UnknownName> {
+        match value {
+            "colocateAlways" => Ok(Self::ColocateAlways),
+            "colocateCompleted" => Ok(Self::ColocateCompleted),
+            "isolateAlways" => Ok(Self::IsolateAlways),
+            _ => Err(unknown("strategy", value, Self::NAMES)),
+        }
+    }
+}
+
+impl FromStr for Scope {
+    type Err = UnknownName;
+
+    fn from_str(value: &str) -> Result<Self, UnknownName> {
+        match value {
+            "cluster" => Ok(Self::Cluster),
+            "namespace" => Ok(Self::Namespace),
+            _ => Err(unknown("isolation scope", value, Self::NAMES)),
+        }
+    }
+}
+
+impl FromStr for IsolateFrom {
+    type Err = UnknownName;
+
+    fn from_str(value: &str) -> Result<Self, UnknownName> {
+        match value {
+            "all" => Ok(Self::All),
+            "enrolled" => Ok(Self::Enrolled),
+            _ => Err(unknown("isolation counterpart", value, Self::NAMES)),
+        }
+    }
+}
+
+impl FromStr for Isolation {
+    type Err = UnknownName;
+
+    fn from_str(value: &str) -> Result<Self, UnknownName> {
+        let (scope, from) = match value {
+            "cluster-all" => (Scope::Cluster, IsolateFrom::All),
+            "cluster-enrolled" => (Scope::Cluster, IsolateFrom::Enrolled),
+            "namespace-all" => (Scope::Namespace, IsolateFrom::All),
+            "namespace-enrolled" => (Scope::Namespace, IsolateFrom::Enrolled),
+            _ => return Err(unknown("isolation", value, Self::NAMES)),
+        };
+        Ok(Self { scope, from })
+    }
+}
+
+pub(crate) fn unknown(what: &'static str, value: &str, valid: &'static [&'static str]) -> UnknownName {
+    UnknownName {
+        what,
+        value: value.to_owned(),
+        valid,
+    }
+}
+
+macro_rules! display_as_str {
+    ($($name:ident),+) => {$(
+        impl fmt::Display for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str(self.as_str())
+            }
+        }
+    )+};
+}
+
+display_as_str!(Strategy, Scope, IsolateFrom, Isolation);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fmt::{Debug, Display};
+
+    fn round_trips<T: FromStr<Err = UnknownName> + Display + Debug>(names: &[&str]) {
+        for name in names {
+            assert_eq!(&name.parse::<T>().unwrap().to_string(), name);
+        }
+    }
+
+    #[test]
+    fn every_listed_name_parses_and_is_written_as_it_was_read() {
+        round_trips::<Strategy>(Strategy::NAMES);
+        round_trips::<Scope>(Scope::NAMES);
+        round_trips::<IsolateFrom>(IsolateFrom::NAMES);
+        round_trips::<Isolation>(Isolation::NAMES);
+    }
+
+    #[test]
+    fn an_unknown_name_is_answered_with_the_valid_ones() {
+        let error = "isolate".parse::<Strategy>().unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            r#"unknown strategy "isolate"; valid values are colocateAlways, colocateCompleted, isolateAlways"#
+        );
+    }
+
+    #[test]
+    fn names_are_matched_exactly() {
+        for odd in ["", "ColocateAlways", " colocateAlways", "cluster", "all"] {
+            assert!(odd.parse::<Strategy>().is_err(), "{odd}");
+            assert!(odd.parse::<Isolation>().is_err(), "{odd}");
+        }
+    }
+
+    #[test]
+    fn only_colocate_always_shares_its_node() {
+        let isolating: Vec<_> = Strategy::NAMES
+            .iter()
+            .filter(|name| name.parse::<Strategy>().unwrap().isolates())
+            .collect();
+        assert_eq!(isolating, [&"colocateCompleted", &"isolateAlways"]);
+    }
+
+    #[test]
+    fn the_defaults_are_a_node_of_its_own_in_the_whole_cluster_until_completion() {
+        assert_eq!(Strategy::default().as_str(), "colocateCompleted");
+        assert_eq!(Isolation::default().as_str(), "cluster-all");
+    }
+}

@@ -1,0 +1,147 @@
+//! The two terms that make group affinity: be where my group is, and keep away from every other group.
+
+use crate::keys;
+use crate::names::Group;
+use crate::strategy::{IsolateFrom, Isolation, Scope, Strategy};
+use k8s_openapi::api::core::v1::PodAffinityTerm;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, LabelSelectorRequirement};
+
+/// The required terms of every pod of a group, its placeholder included.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Terms {
+    /// Be where my group is. The first pod of a group matches its own term, so it may choose freely.
+    pub affinity: PodAffinityTerm,
+    /// Keep away from other runs, unless the strategy shares the node.
+    pub anti_affinity: Option<PodAffinityTerm>,
+}
+
+/// The terms of a member of this group.
+pub fn terms(group: &Group, strategy: Strategy, isolation: Isolation) -> Terms {
+    Terms {
+        affinity: same_node(vec![value(keys::GROUP, "In", group)], None),
+        anti_affinity: strategy.isolates().then(|| keep_away(group, isolation)),
+    }
+}
+
+/// `NotIn` also matches pods without the key: with `isolate-from: all` it covers runs that are not enrolled.
+fn keep_away(group: &Group, isolation: Isolation) -> PodAffinityTerm {
+    let others = exists(match isolation.from {
+        IsolateFrom::All => keys::TEKTON_PIPELINE_RUN,
+        IsolateFrom::Enrolled => keys::GROUP,
+    });
+    same_node(
+        vec![others, value(keys::GROUP, "NotIn", group)],
+        namespaces(isolation.scope),
+    )
+}
+
+/// An empty selector means every namespace; no selector means the pod's own.
+fn namespaces(scope: Scope) -> Option<LabelSelector> {
+    match scope {
+        Scope::Cluster => Some(LabelSelector::default()),
+        Scope::Namespace => None,
+    }
+}
+
+fn same_node(pods: Vec<LabelSelectorRequirement>, namespaces: Option<LabelSelector>) -> PodAffinityTerm {
+    PodAffinityTerm {
+        label_selector: Some(LabelSelector {
+            match_expressions: Some(pods),
+            match_labels: None,
+        }),
+        namespace_selector: namespaces,
+        topology_key: keys::HOSTNAME.to_owned(),
+        ..PodAffinityTerm::default()
+    }
+}
+
+fn value(key: &str, operator: &str, group: &Group) -> LabelSelectorRequirement {
+    LabelSelectorRequirement {
+        key: key.to_owned(),
+        operator: operator.to_owned(),
+        values: Some(vec![group.as_str().to_owned()]),
+    }
+}
+
+fn exists(key: &str) -> LabelSelectorRequirement {
+    LabelSelectorRequirement {
+        key: key.to_owned(),
+        operator: "Exists".to_owned(),
+        values: None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::{Value, json, to_value};
+
+    fn anti_affinity(strategy: Strategy, isolation: &str) -> Option<Value> {
+        let terms = terms(&Group::of("u1"), strategy, isolation.parse().unwrap());
+        terms.anti_affinity.map(|term| to_value(term).unwrap())
+    }
+
+    fn kept_away_from(isolation: &str) -> Value {
+        anti_affinity(Strategy::ColocateCompleted, isolation).unwrap()
+    }
+
+    #[test]
+    fn every_member_is_drawn_to_its_group_in_its_own_namespace_whatever_the_strategy() {
+        for name in Strategy::NAMES {
+            let terms = terms(&Group::of("u1"), name.parse().unwrap(), Isolation::default());
+            assert_eq!(
+                to_value(terms.affinity).unwrap(),
+                json!({
+                    "topologyKey": "kubernetes.io/hostname",
+                    "labelSelector": {"matchExpressions": [
+                        {"key": "pod-affinity.tekton.dev/group", "operator": "In", "values": ["u1"]}
+                    ]}
+                })
+            );
+        }
+    }
+
+    #[test]
+    fn colocate_always_keeps_nobody_away() {
+        assert_eq!(anti_affinity(Strategy::ColocateAlways, "cluster-all"), None);
+    }
+
+    #[test]
+    fn both_isolating_strategies_keep_the_same_others_away() {
+        let completed = anti_affinity(Strategy::ColocateCompleted, "cluster-all");
+        assert!(completed.is_some());
+        assert_eq!(completed, anti_affinity(Strategy::IsolateAlways, "cluster-all"));
+    }
+
+    #[test]
+    fn isolation_from_all_in_the_cluster_names_every_pod_of_any_other_run() {
+        assert_eq!(
+            kept_away_from("cluster-all"),
+            json!({
+                "topologyKey": "kubernetes.io/hostname",
+                "namespaceSelector": {},
+                "labelSelector": {"matchExpressions": [
+                    {"key": "tekton.dev/pipelineRun", "operator": "Exists"},
+                    {"key": "pod-affinity.tekton.dev/group", "operator": "NotIn", "values": ["u1"]}
+                ]}
+            })
+        );
+    }
+
+    #[test]
+    fn isolation_from_enrolled_runs_asks_for_the_group_label() {
+        let term = kept_away_from("cluster-enrolled");
+        let first = &term["labelSelector"]["matchExpressions"][0];
+        assert_eq!(
+            first,
+            &json!({"key": "pod-affinity.tekton.dev/group", "operator": "Exists"})
+        );
+    }
+
+    #[test]
+    fn isolation_within_the_namespace_has_no_namespace_selector_at_all() {
+        for isolation in ["namespace-all", "namespace-enrolled"] {
+            assert_eq!(kept_away_from(isolation).get("namespaceSelector"), None);
+        }
+    }
+}

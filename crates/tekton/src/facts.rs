@@ -1,0 +1,120 @@
+//! Decoders that reduce fields to facts, and never fail on a field of the wrong shape.
+//!
+//! One undecodable object would take the whole list with it, so whatever Tekton let in must decode here.
+
+use k8s_openapi::api::core::v1::{Affinity, NodeAffinity};
+use placement::run::PodTemplate;
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Deserializer};
+use serde_json::Value;
+
+pub(crate) fn lenient<'de, D, T>(from: D) -> Result<T, D::Error>
+where
+    D: Deserializer<'de>,
+    T: DeserializeOwned + Default,
+{
+    Ok(T::deserialize(Value::deserialize(from)?).unwrap_or_default())
+}
+
+/// Something is there: neither null, nor empty.
+pub(crate) fn non_empty<'de, D: Deserializer<'de>>(from: D) -> Result<bool, D::Error> {
+    Ok(match Value::deserialize(from)? {
+        Value::Null => false,
+        Value::String(text) => !text.is_empty(),
+        Value::Array(items) => !items.is_empty(),
+        Value::Bool(_) | Value::Number(_) | Value::Object(_) => true,
+    })
+}
+
+/// Reasons are many and change; the status of the one condition is what Tekton itself goes by.
+pub(crate) fn done<'de, D: Deserializer<'de>>(from: D) -> Result<bool, D::Error> {
+    let conditions = Value::deserialize(from)?;
+    Ok(items(&conditions).iter().any(is_verdict))
+}
+
+fn is_verdict(condition: &Value) -> bool {
+    condition["type"] == "Succeeded" && (condition["status"] == "True" || condition["status"] == "False")
+}
+
+pub(crate) fn claims<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<String>, D::Error> {
+    let workspaces = Value::deserialize(from)?;
+    let mut claims = Vec::new();
+    for name in items(&workspaces).iter().filter_map(claim) {
+        if !claims.iter().any(|known| known == name) {
+            claims.push(name.to_owned());
+        }
+    }
+    Ok(claims)
+}
+
+fn claim(workspace: &Value) -> Option<&str> {
+    let name = &workspace["persistentVolumeClaim"]["claimName"];
+    name.as_str().filter(|text| !text.is_empty() && is_known(name))
+}
+
+/// Takes the whole `taskRunTemplate` and keeps what decides where pods may run.
+pub(crate) fn pod_template<'de, D>(from: D) -> Result<Option<Box<PodTemplate>>, D::Error>
+where
+    D: Deserializer<'de>,
+{
+    let template = placing_part(&Value::deserialize(from)?["podTemplate"]);
+    Ok((template != PodTemplate::default()).then(|| Box::new(template)))
+}
+
+fn placing_part(template: &Value) -> PodTemplate {
+    PodTemplate {
+        node_selector: field(template, "nodeSelector"),
+        tolerations: field(template, "tolerations"),
+        affinity: node_affinity(template),
+        scheduler_name: field(template, "schedulerName"),
+        priority_class_name: field(template, "priorityClassName"),
+        runtime_class_name: field(template, "runtimeClassName"),
+        image_pull_secrets: field(template, "imagePullSecrets"),
+    }
+}
+
+/// The required node affinity; the rest of an affinity is about pods, and the placeholder is none of the user's.
+fn node_affinity(template: &Value) -> Option<Affinity> {
+    let node_affinity: NodeAffinity = field(&template["affinity"], "nodeAffinity");
+    let required = node_affinity.required_during_scheduling_ignored_during_execution?;
+    Some(Affinity {
+        node_affinity: Some(NodeAffinity {
+            required_during_scheduling_ignored_during_execution: Some(required),
+            preferred_during_scheduling_ignored_during_execution: None,
+        }),
+        ..Affinity::default()
+    })
+}
+
+fn field<T: DeserializeOwned + Default>(of: &Value, name: &str) -> T {
+    of.get(name)
+        .and_then(|value| T::deserialize(known_part(value)).ok())
+        .unwrap_or_default()
+}
+
+/// Leaves out entries with variables: Tekton fills them in when it makes a pod, and a placeholder that had them
+/// as they are would be refused. An entry goes as a whole, since half a toleration would tolerate everything.
+fn known_part(value: &Value) -> Value {
+    match value {
+        Value::Array(items) => items.iter().filter(|item| is_known(item)).cloned().collect(),
+        Value::Object(entries) => {
+            let known = entries.iter().filter(|(_, entry)| is_known(entry));
+            Value::Object(known.map(|(key, entry)| (key.clone(), entry.clone())).collect())
+        }
+        scalar if is_known(scalar) => scalar.clone(),
+        _ => Value::Null,
+    }
+}
+
+fn is_known(value: &Value) -> bool {
+    match value {
+        Value::String(text) => !text.contains("$("),
+        Value::Array(items) => items.iter().all(is_known),
+        Value::Object(entries) => entries.values().all(is_known),
+        Value::Null | Value::Bool(_) | Value::Number(_) => true,
+    }
+}
+
+fn items(value: &Value) -> &[Value] {
+    value.as_array().map(Vec::as_slice).unwrap_or_default()
+}

@@ -1,0 +1,11 @@
+//! Read-only views of Tekton's PipelineRun: the few fields that the rules read.
+//!
+//! Nothing in here talks to an API server, and nothing can be written back: the views keep only what the rules
+//! need, so a round trip would erase the rest of the object. They cannot be serialised, which makes
+//! `Api::create` and `Api::replace` refuse to compile; every write is a JSON patch of named fields.
+
+mod facts;
+mod pipeline_run;
+mod tolerant;
+
+pub use pipeline_run::{PipelineRun, PipelineRunSpec, PipelineRunStatus};

@@ -1,0 +1,192 @@
+//! The view of a PipelineRun of `tekton.dev/v1`, and what the rules make of it.
+//!
+//! Only v1 is read: the API server converts what was created as v1beta1. Only what placement needs is kept, and
+//! it is reduced to facts while it is decoded, so that the pages of a long list are small at once.
+
+use crate::{facts, tolerant};
+use k8s_openapi::NamespaceResourceScope;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
+use kube::Resource;
+use placement::keys;
+use placement::names::RunKey;
+use placement::run::{PodTemplate, Run, SpecStatus, is_controlled_by_run, is_managed_elsewhere};
+use serde::Deserialize;
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+
+/// A PipelineRun as it is watched: a read view, never written back.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+#[serde(default)]
+pub struct PipelineRun {
+    /// Object metadata.
+    pub metadata: ObjectMeta,
+    /// What the user asks for.
+    #[serde(deserialize_with = "tolerant::object")]
+    pub spec: PipelineRunSpec,
+    /// What Tekton reports.
+    #[serde(deserialize_with = "tolerant::object")]
+    pub status: PipelineRunStatus,
+}
+
+/// The part of a run's spec that the rules read; a malformed field counts as absent.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub struct PipelineRunSpec {
+    /// `status`.
+    #[serde(deserialize_with = "facts::lenient")]
+    pub status: Option<String>,
+    /// `managedBy`.
+    #[serde(deserialize_with = "facts::lenient")]
+    pub managed_by: Option<String>,
+    /// `taskRunTemplate.podTemplate`; boxed because few runs have one.
+    #[serde(rename = "taskRunTemplate", deserialize_with = "facts::pod_template")]
+    pub pod_template: Option<Box<PodTemplate>>,
+    /// Claims that `workspaces` name, in order, without duplicates.
+    #[serde(rename = "workspaces", deserialize_with = "facts::claims")]
+    pub claims: Vec<String>,
+}
+
+/// The part of a run's status that the rules read.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(default)]
+pub struct PipelineRunStatus {
+    /// Condition Succeeded is True or False.
+    #[serde(rename = "conditions", deserialize_with = "facts::done")]
+    pub done: bool,
+    /// `startTime` is set.
+    #[serde(rename = "startTime", deserialize_with = "facts::non_empty")]
+    pub started: bool,
+    /// `childReferences` names at least one child.
+    #[serde(rename = "childReferences", deserialize_with = "facts::non_empty")]
+    pub has_children: bool,
+}
+
+impl PipelineRun {
+    /// Which run this is; `None` without namespace, name or UID, which no object read from an API server lacks.
+    pub fn key(&self) -> Option<RunKey> {
+        Some(RunKey {
+            namespace: self.metadata.namespace.clone()?,
+            name: self.metadata.name.clone()?,
+            uid: self.metadata.uid.clone()?,
+        })
+    }
+
+    /// The run as the rules see it.
+    pub fn run(&self) -> Option<Run> {
+        Some(Run {
+            key: self.key()?,
+            created: self.metadata.creation_timestamp.as_ref().map(|time| time.0),
+            deleting: self.metadata.deletion_timestamp.is_some(),
+            done: self.status.done,
+            status: SpecStatus::of(self.spec.status.as_deref()),
+            started: self.status.started,
+            has_children: self.status.has_children,
+            managed_elsewhere: is_managed_elsewhere(self.spec.managed_by.as_deref()),
+            child: self.owners().iter().any(is_controller_run),
+            queued_by_kueue: self.label(keys::KUEUE_QUEUE_NAME).is_some(),
+            opt_in: self.label(keys::OPT_IN),
+            group: self.label(keys::GROUP),
+            strategy: self.label(keys::STRATEGY),
+            isolation: self.label(keys::ISOLATION),
+            hold: self.annotation(keys::HOLD).is_some(),
+            node: self.annotation(keys::NODE),
+            reserve: self.annotation(keys::RESERVE),
+            template: self.spec.pod_template.as_deref().cloned().unwrap_or_default(),
+            claims: self.spec.claims.clone(),
+        })
+    }
+
+    /// Drops what the rules never read, so that ten thousand runs fit in little memory.
+    ///
+    /// A done run is only ever cleaned up, which takes its metadata and nothing of its spec.
+    pub fn prune(&mut self) {
+        self.prune_metadata();
+        if self.status.done {
+            self.spec = PipelineRunSpec::default();
+        }
+    }
+
+    fn prune_metadata(&mut self) {
+        let meta = &mut self.metadata;
+        meta.managed_fields = None;
+        meta.finalizers = None;
+        meta.generate_name = None;
+        retain(&mut meta.labels, is_read_label);
+        retain(&mut meta.annotations, is_own);
+        meta.owner_references = meta.owner_references.take().and_then(controller_only);
+    }
+
+    fn owners(&self) -> &[OwnerReference] {
+        self.metadata.owner_references.as_deref().unwrap_or_default()
+    }
+
+    fn label(&self, key: &str) -> Option<String> {
+        self.metadata.labels.as_ref()?.get(key).cloned()
+    }
+
+    fn annotation(&self, key: &str) -> Option<String> {
+        self.metadata.annotations.as_ref()?.get(key).cloned()
+    }
+}
+
+fn is_controller_run(owner: &OwnerReference) -> bool {
+    is_controlled_by_run(&owner.api_version, &owner.kind, owner.controller)
+}
+
+fn is_read_label(key: &str) -> bool {
+    is_own(key) || key == keys::OPT_IN || key == keys::KUEUE_QUEUE_NAME
+}
+
+fn is_own(key: &str) -> bool {
+    key.starts_with(keys::OWN_PREFIX)
+}
+
+/// Keeps the entries with such a key; an empty map is dropped, and rebuilt ones hold no spare room.
+fn retain(map: &mut Option<BTreeMap<String, String>>, keep: fn(&str) -> bool) {
+    let kept: BTreeMap<_, _> = map
+        .take()
+        .into_iter()
+        .flatten()
+        .filter(|(key, _)| keep(key))
+        .collect();
+    *map = (!kept.is_empty()).then_some(kept);
+}
+
+fn controller_only(mut owners: Vec<OwnerReference>) -> Option<Vec<OwnerReference>> {
+    owners.retain(|owner| owner.controller == Some(true));
+    owners.shrink_to_fit();
+    (!owners.is_empty()).then_some(owners)
+}
+
+// Not derived: kube's derive demands `spec` on decoding and `Serialize` on the type, and a view must have neither.
+impl Resource for PipelineRun {
+    type DynamicType = ();
+    type Scope = NamespaceResourceScope;
+
+    fn kind((): &()) -> Cow<'_, str> {
+        "PipelineRun".into()
+    }
+
+    fn group((): &()) -> Cow<'_, str> {
+        "tekton.dev".into()
+    }
+
+    fn version((): &()) -> Cow<'_, str> {
+        "v1".into()
+    }
+
+    fn plural((): &()) -> Cow<'_, str> {
+        "pipelineruns".into()
+    }
+
+    fn meta(&self) -> &ObjectMeta {
+        &self.metadata
+    }
+
+    fn meta_mut(&mut self) -> &mut ObjectMeta {
+        &mut self.metadata
+    }
+}
+
+#[cfg(test)]
+mod tests;

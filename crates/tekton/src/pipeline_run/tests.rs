@@ -1,0 +1,329 @@
+//! What the view keeps of a PipelineRun, what it makes of it, and that nothing Tekton let in fails to decode.
+
+use super::*;
+use k8s_openapi::api::core::v1::Toleration;
+use kube::core::ObjectList;
+use serde_json::{Value, json};
+
+mod pruning;
+
+fn metadata() -> Value {
+    json!({
+        "name": "build",
+        "namespace": "ns",
+        "uid": "u1",
+        "resourceVersion": "7",
+        "creationTimestamp": "2026-01-02T03:04:05Z"
+    })
+}
+
+fn document() -> Value {
+    json!({"apiVersion": "tekton.dev/v1", "kind": "PipelineRun", "metadata": metadata(), "spec": {}})
+}
+
+/// The view of a document that differs from the plain one in one place.
+fn with(path: &[&str], value: impl Into<Value>) -> PipelineRun {
+    let mut document = document();
+    *path.iter().fold(&mut document, |at, key| &mut at[*key]) = value.into();
+    serde_json::from_value(document).unwrap()
+}
+
+fn run_with(path: &[&str], value: impl Into<Value>) -> Run {
+    with(path, value).run().unwrap()
+}
+
+fn plain() -> Run {
+    serde_json::from_value::<PipelineRun>(document())
+        .unwrap()
+        .run()
+        .unwrap()
+}
+
+const POD_TEMPLATE: [&str; 3] = ["spec", "taskRunTemplate", "podTemplate"];
+
+fn template(value: impl Into<Value>) -> PodTemplate {
+    run_with(&POD_TEMPLATE, value).template
+}
+
+#[test]
+fn a_fresh_run_is_neither_started_nor_held_nor_ours() {
+    let run = plain();
+    assert_eq!(
+        run.key,
+        RunKey {
+            namespace: "ns".into(),
+            name: "build".into(),
+            uid: "u1".into()
+        }
+    );
+    assert_eq!(run.created, Some("2026-01-02T03:04:05Z".parse().unwrap()));
+    assert_eq!(run.status, SpecStatus::Unset);
+    let facts = [
+        run.deleting,
+        run.done,
+        run.started,
+        run.has_children,
+        run.managed_elsewhere,
+        run.child,
+        run.hold,
+    ];
+    assert_eq!(facts, [false; 7]);
+    let labels = [
+        run.opt_in,
+        run.group,
+        run.strategy,
+        run.isolation,
+        run.node,
+        run.reserve,
+    ];
+    assert_eq!(labels, [const { None }; 6]);
+    assert_eq!((run.template, run.claims), (PodTemplate::default(), Vec::new()));
+}
+
+#[test]
+fn a_run_without_an_identity_is_no_run() {
+    for key in ["namespace", "name", "uid"] {
+        assert!(with(&["metadata", key], Value::Null).run().is_none(), "{key}");
+    }
+}
+
+#[test]
+fn the_spec_status_is_read_as_tekton_reads_it() {
+    let table = [
+        (json!(null), SpecStatus::Unset),
+        (json!(""), SpecStatus::Unset),
+        (json!("PipelineRunPending"), SpecStatus::Pending),
+        (
+            json!("StoppedRunFinally"),
+            SpecStatus::Other("StoppedRunFinally".into()),
+        ),
+    ];
+    for (value, status) in table {
+        assert_eq!(run_with(&["spec", "status"], value).status, status);
+    }
+}
+
+#[test]
+fn our_labels_and_annotations_are_read_raw() {
+    let label = |key: &str| run_with(&["metadata", "labels", key], "x");
+    let annotation = |key: &str| run_with(&["metadata", "annotations", key], "x");
+    let x = Some("x".to_owned());
+    assert_eq!(label(keys::OPT_IN).opt_in, x);
+    assert_eq!(label(keys::GROUP).group, x);
+    assert_eq!(label(keys::STRATEGY).strategy, x);
+    assert_eq!(label(keys::ISOLATION).isolation, x);
+    assert_eq!(annotation(keys::NODE).node, x);
+    assert_eq!(annotation(keys::RESERVE).reserve, x);
+    assert!(annotation(keys::HOLD).hold);
+    assert!(label(keys::KUEUE_QUEUE_NAME).queued_by_kueue);
+}
+
+#[test]
+fn a_run_is_done_when_its_condition_succeeded_is_not_unknown() {
+    let done = |kind: &str, status: &str| {
+        run_with(
+            &["status", "conditions"],
+            json!([{"type": kind, "status": status, "reason": "Any"}]),
+        )
+        .done
+    };
+    assert!(done("Succeeded", "True"));
+    assert!(done("Succeeded", "False"));
+    assert!(!done("Succeeded", "Unknown"));
+    assert!(!done("Ready", "True"));
+    assert!(!run_with(&["status", "conditions"], json!([])).done);
+}
+
+#[test]
+fn a_run_has_children_once_tekton_lists_one() {
+    let children = |list: Value| run_with(&["status", "childReferences"], list).has_children;
+    assert!(children(json!([{"kind": "TaskRun", "name": "build-compile"}])));
+    assert!(!children(json!([])));
+    assert!(!children(json!(null)));
+}
+
+#[test]
+fn a_run_is_started_once_it_has_a_start_time() {
+    assert!(run_with(&["status", "startTime"], "2026-01-02T03:04:06Z").started);
+    assert!(!run_with(&["status", "startTime"], Value::Null).started);
+}
+
+#[test]
+fn a_run_that_is_being_deleted_says_so() {
+    assert!(run_with(&["metadata", "deletionTimestamp"], "2026-01-02T03:05:00Z").deleting);
+}
+
+#[test]
+fn only_a_manager_other_than_tekton_makes_a_run_managed_elsewhere() {
+    assert!(!run_with(&["spec", "managedBy"], "tekton.dev/pipeline").managed_elsewhere);
+    assert!(run_with(&["spec", "managedBy"], "kueue.x-k8s.io/multikueue").managed_elsewhere);
+}
+
+#[test]
+fn a_run_whose_controller_is_a_pipeline_run_is_a_child() {
+    let child = |version: &str, kind: &str, controller: bool| {
+        let owner =
+            json!({"apiVersion": version, "kind": kind, "name": "o", "uid": "o1", "controller": controller});
+        run_with(&["metadata", "ownerReferences"], json!([owner])).child
+    };
+    assert!(child("tekton.dev/v1", "PipelineRun", true));
+    assert!(child("tekton.dev/v1beta1", "PipelineRun", true));
+    assert!(!child("tekton.dev/v1", "PipelineRun", false));
+    assert!(!child("example.com/v1", "PipelineRun", true));
+    assert!(!child("triggers.tekton.dev/v1", "EventListener", true));
+}
+
+#[test]
+fn claims_of_workspaces_are_read_once_each_and_in_order() {
+    let workspaces = json!([
+        {"name": "source", "persistentVolumeClaim": {"claimName": "b"}},
+        {"name": "scratch", "emptyDir": {}},
+        {"name": "cache", "persistentVolumeClaim": {"claimName": "a"}, "subPath": "x"},
+        {"name": "again", "persistentVolumeClaim": {"claimName": "b"}},
+        {"name": "made", "volumeClaimTemplate": {"spec": {}}},
+        {"name": "later", "persistentVolumeClaim": {"claimName": "$(params.claim)"}},
+        {"name": "odd", "persistentVolumeClaim": "c"},
+        7
+    ]);
+    assert_eq!(run_with(&["spec", "workspaces"], workspaces).claims, ["b", "a"]);
+}
+
+#[test]
+fn the_placing_part_of_the_pod_template_is_read() {
+    let read = template(json!({
+        "nodeSelector": {"disk": "ssd"},
+        "tolerations": [{"key": "ci", "operator": "Exists"}],
+        "schedulerName": "other",
+        "priorityClassName": "urgent",
+        "runtimeClassName": "gvisor",
+        "imagePullSecrets": [{"name": "registry"}],
+        "env": [{"name": "A", "value": "b"}],
+        "securityContext": {"runAsUser": 1}
+    }));
+    assert_eq!(
+        read.node_selector,
+        BTreeMap::from([("disk".to_owned(), "ssd".to_owned())])
+    );
+    let toleration = Toleration {
+        key: Some("ci".into()),
+        operator: Some("Exists".into()),
+        ..Toleration::default()
+    };
+    assert_eq!(read.tolerations, [toleration]);
+    assert_eq!(read.scheduler_name.as_deref(), Some("other"));
+    assert_eq!(read.priority_class_name.as_deref(), Some("urgent"));
+    assert_eq!(read.runtime_class_name.as_deref(), Some("gvisor"));
+    assert_eq!(read.image_pull_secrets[0].name, "registry");
+}
+
+#[test]
+fn of_an_affinity_only_what_is_required_of_nodes_is_kept() {
+    let terms = json!({"nodeSelectorTerms": [{"matchExpressions": [{"key": "gpu", "operator": "Exists"}]}]});
+    let affinity = |required: Value| {
+        template(json!({"affinity": {
+            "nodeAffinity": {
+                "requiredDuringSchedulingIgnoredDuringExecution": required,
+                "preferredDuringSchedulingIgnoredDuringExecution": [{"weight": 1, "preference": {}}]
+            },
+            "podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [{"topologyKey": "zone"}]}
+        }}))
+        .affinity
+    };
+    let expected = json!({"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": terms}});
+    assert_eq!(serde_json::to_value(affinity(terms).unwrap()).unwrap(), expected);
+    assert_eq!(affinity(Value::Null), None);
+}
+
+#[test]
+fn entries_with_variables_are_left_out_as_a_whole() {
+    let read = template(json!({
+        "nodeSelector": {"disk": "ssd", "arch": "$(params.arch)"},
+        "tolerations": [{"key": "$(params.taint)", "operator": "Exists"}, {"key": "ci", "operator": "Exists"}],
+        "affinity": {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {
+            "nodeSelectorTerms": [{"matchExpressions": [{"key": "a", "operator": "In", "values": ["$(params.a)"]}]}]
+        }}},
+        "schedulerName": "$(params.scheduler)"
+    }));
+    assert_eq!(
+        read.node_selector,
+        BTreeMap::from([("disk".to_owned(), "ssd".to_owned())])
+    );
+    assert_eq!(read.tolerations.len(), 1);
+    assert_eq!((read.affinity, read.scheduler_name), (None, None));
+}
+
+#[test]
+fn a_malformed_field_of_the_pod_template_takes_no_other_with_it() {
+    let read = template(json!({
+        "nodeSelector": ["disk"],
+        "tolerations": {"key": "ci"},
+        "affinity": {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": 7}},
+        "imagePullSecrets": "registry",
+        "priorityClassName": 7,
+        "schedulerName": "other"
+    }));
+    let expected = PodTemplate {
+        scheduler_name: Some("other".to_owned()),
+        ..PodTemplate::default()
+    };
+    assert_eq!(read, expected);
+}
+
+#[test]
+fn a_field_of_the_wrong_shape_counts_as_absent() {
+    let fields = [
+        "/spec",
+        "/spec/status",
+        "/spec/managedBy",
+        "/spec/workspaces",
+        "/spec/taskRunTemplate",
+        "/spec/taskRunTemplate/podTemplate",
+        "/status",
+        "/status/conditions",
+    ];
+    for field in fields {
+        let path: Vec<_> = field.split('/').skip(1).collect();
+        for odd in [
+            json!(null),
+            json!(7),
+            json!("odd"),
+            json!(["odd"]),
+            json!({"odd": [1]}),
+        ] {
+            let run = run_with(&path, odd.clone());
+            assert!(
+                !run.done && run.claims.is_empty() && run.template == PodTemplate::default(),
+                "{field} {odd}"
+            );
+        }
+    }
+}
+
+#[test]
+fn a_run_without_spec_and_status_decodes() {
+    let bare: PipelineRun = serde_json::from_value(json!({"metadata": metadata()})).unwrap();
+    assert_eq!(bare.run().unwrap().status, SpecStatus::Unset);
+}
+
+#[test]
+fn one_malformed_run_does_not_spoil_a_list() {
+    let mut odd = document();
+    odd["spec"] = json!({"taskRunTemplate": {"podTemplate": {"tolerations": 7}}, "workspaces": "none"});
+    odd["status"] = json!({"conditions": {}, "childReferences": 7});
+    let list = json!({
+        "apiVersion": "tekton.dev/v1", "kind": "PipelineRunList", "metadata": {}, "items": [document(), odd]
+    });
+    let list: ObjectList<PipelineRun> = serde_json::from_value(list).unwrap();
+    assert_eq!(list.items.len(), 2);
+}
+
+#[test]
+fn the_view_is_of_tektons_own_resource() {
+    assert_eq!(
+        PipelineRun::url_path(&(), Some("ns")),
+        "/apis/tekton.dev/v1/namespaces/ns/pipelineruns"
+    );
+    let reference = with(&["spec", "status"], "").object_ref(&());
+    assert_eq!(reference.kind.as_deref(), Some("PipelineRun"));
+    assert_eq!(reference.uid.as_deref(), Some("u1"));
+}

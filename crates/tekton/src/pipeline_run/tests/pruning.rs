@@ -1,0 +1,84 @@
+//! What pruning drops, and what it must not touch.
+
+use super::*;
+
+/// A run with everything that is read and much that is not.
+fn loaded(done: &str) -> PipelineRun {
+    let mut document = document();
+    document["metadata"]["managedFields"] = json!([{"manager": "m", "fieldsV1": {}}]);
+    document["metadata"]["finalizers"] = json!(["chains.tekton.dev/pipelinerun"]);
+    document["metadata"]["labels"] =
+        json!({keys::OPT_IN: "true", keys::GROUP: "u1", keys::KUEUE_QUEUE_NAME: "q", "team": "blue"});
+    document["metadata"]["annotations"] =
+        json!({keys::HOLD: "true", keys::NODE: "n", "results.tekton.dev/log": "l"});
+    document["metadata"]["ownerReferences"] = json!([
+        {"apiVersion": "v1", "kind": "ConfigMap", "name": "c", "uid": "c1"},
+        {"apiVersion": "tekton.dev/v1", "kind": "PipelineRun", "name": "o", "uid": "o1", "controller": true}
+    ]);
+    document["spec"] = json!({
+        "status": "PipelineRunPending",
+        "taskRunTemplate": {"podTemplate": {"nodeSelector": {"disk": "ssd"}}},
+        "workspaces": [{"persistentVolumeClaim": {"claimName": "a"}}]
+    });
+    document["status"] = json!({"conditions": [{"type": "Succeeded", "status": done}]});
+    serde_json::from_value(document).unwrap()
+}
+
+fn facts(run: &PipelineRun) -> String {
+    format!("{:?}", run.run().unwrap())
+}
+
+#[test]
+fn pruning_changes_no_fact_of_a_live_run() {
+    let full = loaded("Unknown");
+    let mut pruned = full.clone();
+    pruned.prune();
+    assert_eq!(facts(&pruned), facts(&full));
+}
+
+#[test]
+fn pruning_drops_what_is_never_read() {
+    let mut run = loaded("Unknown");
+    run.prune();
+    let meta = &run.metadata;
+    assert!(meta.managed_fields.is_none() && meta.finalizers.is_none());
+    assert_eq!(meta.owner_references.as_ref().unwrap().len(), 1);
+    let keys =
+        |map: &Option<BTreeMap<String, String>>| map.as_ref().unwrap().keys().cloned().collect::<Vec<_>>();
+    assert_eq!(
+        keys(&meta.labels),
+        [keys::KUEUE_QUEUE_NAME, keys::GROUP, keys::OPT_IN]
+    );
+    assert_eq!(keys(&meta.annotations), [keys::HOLD, keys::NODE]);
+}
+
+#[test]
+fn pruning_keeps_what_caches_and_watches_go_by() {
+    let mut run = loaded("True");
+    run.prune();
+    let meta = &run.metadata;
+    assert_eq!(
+        (
+            meta.name.as_deref(),
+            meta.namespace.as_deref(),
+            meta.uid.as_deref()
+        ),
+        (Some("build"), Some("ns"), Some("u1"))
+    );
+    assert_eq!(meta.resource_version.as_deref(), Some("7"));
+}
+
+#[test]
+fn pruning_a_done_run_drops_its_spec_and_keeps_it_done() {
+    let mut run = loaded("True");
+    run.prune();
+    assert_eq!(run.spec, PipelineRunSpec::default());
+    assert!(run.run().unwrap().done);
+}
+
+#[test]
+fn pruning_leaves_no_empty_map_behind() {
+    let mut run = with(&["metadata", "labels", "team"], "blue");
+    run.prune();
+    assert_eq!((run.metadata.labels, run.metadata.annotations), (None, None));
+}

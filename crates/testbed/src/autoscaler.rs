@@ -139,6 +139,11 @@ impl Testbed {
         .await
     }
 
+    /// Where the autoscaler serves its metrics, once it was started.
+    pub fn autoscaler_port(&self) -> Option<u16> {
+        self.autoscaler_port.get().copied()
+    }
+
     /// Names of a group's nodes that are Ready.
     pub async fn ready_nodes_of(&self, group: &str) -> Result<Vec<String>> {
         let api: Api<Node> = Api::all(self.client().await?);

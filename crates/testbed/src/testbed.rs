@@ -14,7 +14,7 @@ use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Client, Config};
 use rustix::process::Signal;
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 /// Longest wait for one part to become ready; a warm start of everything takes a few seconds.
@@ -44,6 +44,7 @@ pub struct Testbed {
     pub(crate) folder: PathBuf,
     pub(crate) parts: Parts,
     pub(crate) plane: ControlPlane,
+    pub(crate) autoscaler_port: OnceLock<u16>,
     ports: Mutex<Ports>,
     guard: Guard,
     options: Options,
@@ -65,6 +66,7 @@ impl Testbed {
             folder,
             parts,
             plane,
+            autoscaler_port: OnceLock::new(),
             ports,
             guard,
             options,

@@ -1,19 +1,167 @@
 //! The testbeds that tests share, and words that many of them use.
 
+use k8s_openapi::api::apps::v1::StatefulSet;
+use k8s_openapi::api::core::v1::Pod;
+use kube::api::{Api, DynamicObject, ListParams};
+use kube::{Client, ResourceExt};
+use placement::keys;
+use placement::names::PlaceholderName;
+use std::collections::BTreeSet;
 use std::time::Duration;
+use testbed::runs::{self, RunSpec};
 use testbed::{Nodes, Options, Testbed};
 use tokio::sync::OnceCell;
 
 /// Longest wait for anything that should take seconds; only a failing test takes this long.
 pub(crate) const SOON: Duration = Duration::from_secs(90);
+/// Enough nodes that two pods hardly ever meet by chance, and that no test waits for another's.
+const PLENTY: usize = 60;
+/// Where those nodes are, in equal parts.
+pub(crate) const ZONES: [&str; 2] = ["east", "west"];
 
-/// Tekton and nodes, without pod-affinity and without other tests' flags.
+/// Tekton and nodes, without pod-affinity.
 pub(crate) async fn plain() -> &'static Testbed {
     static BED: OnceCell<Testbed> = OnceCell::const_new();
     BED.get_or_init(|| async {
         let bed = Testbed::start(Options::default()).await.expect("a testbed");
-        bed.add_nodes(&Nodes::new("plain", 4)).await.expect("nodes");
+        add_plenty(&bed).await;
         bed
     })
     .await
+}
+
+/// Tekton, nodes and pod-affinity with its default configuration.
+pub(crate) async fn installed() -> &'static Testbed {
+    static BED: OnceCell<Testbed> = OnceCell::const_new();
+    BED.get_or_init(|| async {
+        let bed = fresh(0).await;
+        add_plenty(&bed).await;
+        bed
+    })
+    .await
+}
+
+async fn add_plenty(bed: &Testbed) {
+    for zone in ZONES {
+        bed.add_nodes(&Nodes::new(zone, PLENTY / ZONES.len()).zone(zone))
+            .await
+            .expect("nodes");
+    }
+}
+
+/// As `installed`, for a test that disturbs others.
+pub(crate) async fn fresh(nodes: usize) -> Testbed {
+    let bed = Testbed::start(Options::default()).await.expect("a testbed");
+    bed.add_nodes(&Nodes::new("node", nodes)).await.expect("nodes");
+    bed.install_pod_affinity().await.expect("pod-affinity");
+    bed
+}
+
+/// Creates a run as the administrator.
+pub(crate) async fn create(bed: &Testbed, spec: &RunSpec) -> DynamicObject {
+    spec.create(&bed.client().await.unwrap()).await.unwrap()
+}
+
+/// The nodes of the pods that a run's tasks had.
+pub(crate) async fn nodes_of(bed: &Testbed, spec: &RunSpec) -> BTreeSet<String> {
+    runs::nodes(
+        &runs::pods(&bed.client().await.unwrap(), spec.namespace(), spec.name())
+            .await
+            .unwrap(),
+    )
+}
+
+/// Creates a run, waits until it has succeeded, and tells the nodes of its pods.
+pub(crate) async fn nodes_after(bed: &Testbed, spec: &RunSpec) -> BTreeSet<String> {
+    create(bed, spec).await;
+    bed.until_succeeded(spec, SOON).await.unwrap();
+    nodes_of(bed, spec).await
+}
+
+pub(crate) fn placeholder_name(run: &DynamicObject) -> PlaceholderName {
+    PlaceholderName::of_uid(&run.uid().unwrap())
+}
+
+pub(crate) fn sets(client: &Client, namespace: &str) -> Api<StatefulSet> {
+    Api::namespaced(client.clone(), namespace)
+}
+
+pub(crate) fn pods(client: &Client, namespace: &str) -> Api<Pod> {
+    Api::namespaced(client.clone(), namespace)
+}
+
+/// The placeholder pod of a run, once it is bound.
+pub(crate) async fn bound_placeholder(bed: &Testbed, run: &DynamicObject) -> Pod {
+    let api = pods(&bed.client().await.unwrap(), &run.namespace().unwrap());
+    let name = placeholder_name(run).pod();
+    bed.until(format!("placeholder {name} to be bound"), SOON, async || {
+        let pod = api.get(&name).await.map_err(|error| error.to_string())?;
+        if runs::node(&pod).is_some() {
+            Ok(pod)
+        } else {
+            Err(format!("{:?}", pod.status))
+        }
+    })
+    .await
+    .unwrap()
+}
+
+/// Waits until a namespace holds no placeholder, neither set nor pod.
+pub(crate) async fn until_no_placeholder(bed: &Testbed, namespace: &str) {
+    let client = bed.client().await.unwrap();
+    let (sets, pods) = (sets(&client, namespace), pods(&client, namespace));
+    let selector = ListParams::default().labels(&format!("{}={}", keys::COMPONENT, keys::PLACEHOLDER));
+    bed.until(
+        format!("no placeholder to be left in {namespace}"),
+        SOON,
+        async || {
+            let sets = sets
+                .list(&selector)
+                .await
+                .map_err(|error| error.to_string())?
+                .items;
+            let pods = pods
+                .list(&selector)
+                .await
+                .map_err(|error| error.to_string())?
+                .items;
+            if sets.is_empty() && pods.is_empty() {
+                Ok(())
+            } else {
+                Err(format!("{} sets and {} pods", sets.len(), pods.len()))
+            }
+        },
+    )
+    .await
+    .unwrap();
+}
+
+/// Notes of the events on a run, whatever their reason.
+pub(crate) async fn notes(client: &Client, run: &RunSpec) -> Vec<(String, String)> {
+    let events: Api<k8s_openapi::api::events::v1::Event> = Api::namespaced(client.clone(), run.namespace());
+    let listed = events.list(&ListParams::default()).await.unwrap();
+    let of_run = listed.items.into_iter().filter(|event| {
+        event
+            .regarding
+            .as_ref()
+            .is_some_and(|object| object.name.as_deref() == Some(run.name()))
+    });
+    of_run
+        .map(|event| (event.reason.unwrap_or_default(), event.note.unwrap_or_default()))
+        .collect()
+}
+
+/// Waits for an event with this reason on a run, and returns its note.
+pub(crate) async fn until_told(bed: &Testbed, run: &RunSpec, reason: &str) -> String {
+    let client = bed.client().await.unwrap();
+    bed.until(format!("an event {reason} on {}", run.name()), SOON, async || {
+        let notes = notes(&client, run).await;
+        notes
+            .iter()
+            .find(|(found, _)| found == reason)
+            .map(|(_, note)| note.clone())
+            .ok_or(notes)
+    })
+    .await
+    .unwrap()
 }

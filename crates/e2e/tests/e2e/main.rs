@@ -2,8 +2,20 @@
 //!
 //! One binary, so that tests can share a running testbed: a start costs about ten seconds, a run a few.
 
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    reason = "all of this is tests"
+)]
+
 mod beds;
 
+mod endings;
+mod heals;
+mod holds;
+mod one_node_per_run;
+mod strategies;
 mod testbed_autoscales;
 mod testbed_coschedules;
 mod testbed_keeps_data;

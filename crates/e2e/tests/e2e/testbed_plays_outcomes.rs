@@ -2,7 +2,6 @@
 
 use crate::beds::{SOON, plain};
 use serde_json::json;
-use std::time::Duration;
 use testbed::runs::{self, RunSpec, State};
 
 #[tokio::test(flavor = "multi_thread")]
@@ -54,7 +53,7 @@ async fn a_hanging_task_ends_by_its_timeout_only() {
     let run = RunSpec::new(&namespace, "run").task("only", &[]).ending("hang");
     let run = run.spec("timeouts", json!({"pipeline": "5s"}));
     run.create(&bed.client().await.unwrap()).await.unwrap();
-    let done = bed.until_run(&run, "to time out", Duration::from_secs(60), |run| {
+    let done = bed.until_run(&run, "to time out", SOON, |run| {
         !matches!(runs::state(run), State::Running | State::Pending)
     });
     assert_eq!(

@@ -1,0 +1,61 @@
+//! The admission webhook as an axum router: AdmissionReview in, AdmissionReview out.
+//!
+//! Every pod of an enrolled run passes through here while the API server waits, so a request is answered from
+//! its own body alone: no client, no socket, no cache, no lock held across an await. TLS, listening and
+//! draining belong to the `process` crate; what to do with an object belongs to `placement`.
+
+mod body;
+mod decide;
+mod fault;
+mod metrics;
+mod review;
+mod webhook;
+
+pub use metrics::Metrics;
+
+use axum::Router;
+use axum::extract::{DefaultBodyLimit, Request, State};
+use axum::response::{IntoResponse, Response};
+use axum::routing::post;
+use decide::Decision;
+use fault::Fault;
+use placement::keys;
+use std::time::Instant;
+use webhook::Webhook;
+
+/// What one route needs.
+#[derive(Clone)]
+struct Gate {
+    webhook: Webhook,
+    metrics: Metrics,
+}
+
+/// The two webhooks at [`keys::PIPELINE_RUN_PATH`] and [`keys::POD_PATH`]; any other path is a JSON 404.
+pub fn router(metrics: Metrics) -> Router {
+    Router::new()
+        .merge(route(
+            keys::PIPELINE_RUN_PATH,
+            Webhook::PipelineRun,
+            metrics.clone(),
+        ))
+        .merge(route(keys::POD_PATH, Webhook::Pod, metrics))
+        .fallback(|| async { Fault::UnknownPath })
+        .layer(DefaultBodyLimit::max(body::LIMIT))
+}
+
+fn route(path: &str, webhook: Webhook, metrics: Metrics) -> Router {
+    let methods = post(serve).fallback(|| async { Fault::WrongMethod });
+    Router::new()
+        .route(path, methods)
+        .with_state(Gate { webhook, metrics })
+}
+
+async fn serve(State(gate): State<Gate>, request: Request) -> Response {
+    let started = Instant::now();
+    let decision = match body::read(request).await {
+        Ok(bytes) => decide::decide(gate.webhook, &bytes),
+        Err(fault) => Decision::of(fault),
+    };
+    gate.metrics.observe(gate.webhook, &decision, started.elapsed());
+    decision.into_response()
+}

@@ -1,0 +1,10 @@
+//! The router as the API server sees it, by `oneshot` and without a socket.
+
+#[cfg(test)]
+mod any_input;
+#[cfg(test)]
+mod edge;
+#[cfg(test)]
+mod requests;
+#[cfg(test)]
+mod reviews;

@@ -1,0 +1,160 @@
+//! Whoever sends a review gets a well-formed one back, with the uid that was sent.
+
+use crate::edge::{PODS, RUNS, ask, review};
+use serde_json::{Value, json};
+
+fn held(label: &str) -> Value {
+    json!({
+        "apiVersion": "tekton.dev/v1",
+        "kind": "PipelineRun",
+        "metadata": {"generateName": "build-", "namespace": "ns", "labels": {placement::keys::OPT_IN: label}},
+        "spec": {"pipelineRef": {"name": "build"}},
+    })
+}
+
+fn unpatched() -> Value {
+    json!({"uid": "6b1f", "allowed": true})
+}
+
+fn patch(response: &Value) -> json_patch::Patch {
+    assert_eq!(response["patchType"], "JSONPatch", "{response}");
+    let bytes: k8s_openapi::ByteString = serde_json::from_value(response["patch"].clone()).unwrap();
+    serde_json::from_slice(&bytes.0).unwrap()
+}
+
+#[tokio::test]
+async fn a_labelled_run_is_held() {
+    let mut run = held("true");
+    let response = ask(RUNS, &review("tekton.dev", "PipelineRun", &run)).await;
+    assert_eq!(response["allowed"], true);
+    json_patch::patch(&mut run, &patch(&response)).unwrap();
+    assert_eq!(run["spec"]["status"], placement::keys::PENDING);
+    assert!(
+        run["metadata"]["annotations"]
+            .get(placement::keys::HOLD)
+            .is_some(),
+        "{run}"
+    );
+}
+
+#[tokio::test]
+async fn an_unknown_label_value_is_denied_with_a_sentence_and_the_uid() {
+    let response = ask(RUNS, &review("tekton.dev", "PipelineRun", &held("sometimes"))).await;
+    assert_eq!(response["uid"], "6b1f");
+    assert_eq!(response["allowed"], false);
+    assert_eq!(response["status"]["code"], 400);
+    let message = response["status"]["message"].as_str().unwrap();
+    assert!(
+        message.contains("sometimes") && message.contains("isolateAlways"),
+        "{message}"
+    );
+}
+
+#[tokio::test]
+async fn a_pod_of_an_enrolled_run_gets_terms() {
+    let labels = json!({
+        placement::keys::GROUP: "9c2e", placement::keys::STRATEGY: "colocateCompleted",
+        placement::keys::ISOLATION: "cluster-all", "tekton.dev/pipelineRun": "build-x",
+    });
+    let mut pod = json!({"metadata": {"name": "p", "labels": labels}, "spec": {"containers": []}});
+    let response = ask(PODS, &review("", "Pod", &pod)).await;
+    json_patch::patch(&mut pod, &patch(&response)).unwrap();
+    assert!(pod["spec"]["affinity"]["podAffinity"].is_object(), "{pod}");
+    assert!(pod["spec"]["affinity"]["podAntiAffinity"].is_object(), "{pod}");
+}
+
+#[tokio::test]
+async fn other_operations_are_let_through_unpatched() {
+    for operation in ["UPDATE", "DELETE", "CONNECT", "FROBNICATE", ""] {
+        let mut review = review("tekton.dev", "PipelineRun", &held("true"));
+        review["request"]["operation"] = operation.into();
+        assert_eq!(ask(RUNS, &review).await, unpatched(), "{operation}");
+    }
+}
+
+#[tokio::test]
+async fn other_kinds_and_subresources_are_let_through_unpatched() {
+    assert_eq!(ask(RUNS, &review("", "Pod", &held("true"))).await, unpatched());
+    assert_eq!(
+        ask(PODS, &review("tekton.dev", "PipelineRun", &held("true"))).await,
+        unpatched()
+    );
+    assert_eq!(
+        ask(RUNS, &review("other.dev", "PipelineRun", &held("true"))).await,
+        unpatched()
+    );
+    let mut status = review("tekton.dev", "PipelineRun", &held("true"));
+    status["request"]["subResource"] = "status".into();
+    assert_eq!(ask(RUNS, &status).await, unpatched());
+}
+
+#[tokio::test]
+async fn a_creation_without_an_object_is_denied_with_the_uid() {
+    for absent in [true, false] {
+        let mut review = review("", "Pod", &Value::Null);
+        if absent {
+            review["request"].as_object_mut().unwrap().remove("object");
+        }
+        let response = ask(PODS, &review).await;
+        assert_eq!(
+            (response["uid"].as_str(), response["allowed"].as_bool()),
+            (Some("6b1f"), Some(false))
+        );
+        assert!(
+            response["status"]["message"]
+                .as_str()
+                .unwrap()
+                .contains("no object"),
+            "{response}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn an_object_nested_too_deep_is_denied_with_the_uid() {
+    let deep = format!("{}{}", "[".repeat(100_000), "]".repeat(100_000));
+    let text = review("", "Pod", &json!("OBJECT"))
+        .to_string()
+        .replace("\"OBJECT\"", &deep);
+    let (_, answer) = crate::edge::send(crate::edge::post(PODS, text)).await;
+    assert_eq!(answer["response"]["uid"], "6b1f");
+    assert_eq!(answer["response"]["allowed"], false);
+    let message = answer["response"]["status"]["message"].as_str().unwrap();
+    assert!(message.contains("recursion limit"), "{message}");
+}
+
+#[tokio::test]
+async fn nesting_outside_the_object_is_skipped_without_harm() {
+    let deep = format!("{}{}", "[".repeat(100_000), "]".repeat(100_000));
+    let text = review("", "Node", &json!({})).to_string().replace("null", &deep);
+    let (_, answer) = crate::edge::send(crate::edge::post(PODS, text)).await;
+    assert_eq!(answer["response"], unpatched());
+}
+
+#[tokio::test]
+async fn a_uid_comes_back_as_it_was_sent_whatever_is_in_it() {
+    for uid in ["", "\u{1f98a}\"\\\n\u{0}", &"u".repeat(4000)] {
+        let mut review = review("", "Pod", &json!({}));
+        review["request"]["uid"] = uid.into();
+        assert_eq!(ask(PODS, &review).await["uid"], uid);
+    }
+}
+
+#[tokio::test]
+async fn objects_of_any_odd_shape_are_answered() {
+    for object in [
+        json!([]),
+        json!(1),
+        json!("x"),
+        json!({"metadata": []}),
+        json!({"metadata": {"labels": 3}}),
+    ] {
+        for (path, group, kind) in [(RUNS, "tekton.dev", "PipelineRun"), (PODS, "", "Pod")] {
+            assert_eq!(
+                ask(path, &review(group, kind, &object)).await["uid"],
+                "6b1f",
+                "{object}"
+            );
+        }
+    }
+}

@@ -1,0 +1,381 @@
+use super::*;
+use crate::fixture::{Call, Server, at, enrolment, placeholder, run};
+use crate::refusal::Cause;
+use placement::config::Config;
+use placement::plan::{Placeholder, ReleaseCause, Why};
+use serde_json::json;
+use std::sync::Arc;
+
+const SETS: &str = "/apis/apps/v1/namespaces/ns/statefulsets";
+const RUN: &str = "/apis/tekton.dev/v1/namespaces/ns/pipelineruns/build";
+
+fn seen() -> Seen {
+    let set = Placeholder {
+        uid: "s1".into(),
+        owned: true,
+        deleting: false,
+        replicas: 1,
+        strategy: None,
+        isolation: None,
+    };
+    Seen {
+        now: at(0),
+        config: Arc::new(Config::default()),
+        set: Some(set),
+        pod: None,
+    }
+}
+
+async fn act(server: &Server, run: &Run, action: Action) -> Result<Effect, Refused> {
+    Door::new(server.client(), "image".into())
+        .act(run, &seen(), &action)
+        .await
+}
+
+fn release() -> Action {
+    Action::Release {
+        cause: ReleaseCause::NodeFound,
+        enrolment: Some(enrolment()),
+        node: Some("n1".into()),
+    }
+}
+
+fn only(server: &Server) -> Call {
+    let mut calls = server.calls();
+    assert_eq!(calls.len(), 1, "{calls:?}");
+    calls.remove(0)
+}
+
+#[tokio::test]
+async fn a_placeholder_is_made_by_server_side_apply_under_its_own_name() {
+    let mut server = Server::start();
+    server.answer(201, json!({"metadata": {}}));
+    let effect = act(&server, &run(), Action::CreatePlaceholder(enrolment()))
+        .await
+        .unwrap();
+    let call = only(&server);
+    assert_eq!(effect, Effect::Written);
+    assert_eq!(
+        call.line,
+        format!(
+            "PATCH {SETS}/{}?&force=true&fieldManager=pod-affinity",
+            placeholder()
+        )
+    );
+    assert_eq!(call.content_type, "application/apply-patch+yaml");
+    assert_eq!(
+        (&call.body["apiVersion"], &call.body["kind"]),
+        (&json!("apps/v1"), &json!("StatefulSet"))
+    );
+    assert_eq!(call.body["metadata"]["ownerReferences"][0]["uid"], "u1");
+}
+
+#[tokio::test]
+async fn a_placeholder_mounts_only_claims_that_do_no_harm() {
+    let mut server = Server::start();
+    let claim = |mode: &str| json!({"metadata": {}, "spec": {"accessModes": [mode]}});
+    server.answer(200, claim("ReadWriteOnce"));
+    server.answer(200, claim("ReadWriteOncePod"));
+    server.refuse(404, "NotFound", "persistentvolumeclaims \"later\" not found");
+    server.answer(201, json!({"metadata": {}}));
+    let run = Run {
+        claims: vec!["source".into(), "alone".into(), "later".into()],
+        ..run()
+    };
+    act(&server, &run, Action::CreatePlaceholder(enrolment()))
+        .await
+        .unwrap();
+    let calls = server.calls();
+    assert_eq!(
+        calls[0].line,
+        "GET /api/v1/namespaces/ns/persistentvolumeclaims/source"
+    );
+    let volumes = calls[3].body["spec"]["template"]["spec"]["volumes"]
+        .as_array()
+        .unwrap();
+    let names: Vec<_> = volumes
+        .iter()
+        .map(|it| &it["persistentVolumeClaim"]["claimName"])
+        .collect();
+    assert_eq!(names, ["source"]);
+}
+
+#[tokio::test]
+async fn claims_that_cannot_be_read_make_no_placeholder() {
+    let mut server = Server::start();
+    server.refuse(403, "Forbidden", "persistentvolumeclaims is forbidden");
+    let run = Run {
+        claims: vec!["source".into()],
+        ..run()
+    };
+    let refused = act(&server, &run, Action::CreatePlaceholder(enrolment()))
+        .await
+        .unwrap_err();
+    assert_eq!((refused.step, refused.cause()), (Step::Claims, Cause::Forbidden));
+    only(&server);
+}
+
+#[tokio::test]
+async fn a_release_is_one_guarded_json_patch() {
+    let mut server = Server::start();
+    server.answer(200, json!({"metadata": {}}));
+    assert_eq!(act(&server, &run(), release()).await.unwrap(), Effect::Written);
+    let call = only(&server);
+    assert_eq!(call.line, format!("PATCH {RUN}?&fieldManager=pod-affinity"));
+    assert_eq!(call.content_type, "application/json-patch+json");
+    let expected = json!([
+        {"op": "test", "path": "/metadata/uid", "value": "u1"},
+        {"op": "test", "path": "/spec/status", "value": "PipelineRunPending"},
+        {"op": "remove", "path": "/spec/status"},
+        {"op": "test", "path": "/metadata/labels/tekton.dev~1custom-pod-affinity", "value": "true"},
+        {"op": "add", "path": "/metadata/labels/pod-affinity.tekton.dev~1group", "value": "u1"},
+        {"op": "add", "path": "/metadata/labels/pod-affinity.tekton.dev~1strategy", "value": "colocateCompleted"},
+        {"op": "add", "path": "/metadata/labels/pod-affinity.tekton.dev~1isolation", "value": "cluster-all"},
+        {"op": "add", "path": "/metadata/annotations/pod-affinity.tekton.dev~1node", "value": "n1"},
+        {"op": "remove", "path": "/metadata/annotations/pod-affinity.tekton.dev~1hold"},
+    ]);
+    assert_eq!(call.body, expected);
+}
+
+#[tokio::test]
+async fn a_release_that_comes_too_late_is_overtaken_and_no_error() {
+    for (code, reason, message) in [
+        (
+            422,
+            "Invalid",
+            "the server rejected our request due to an error in our request",
+        ),
+        (404, "NotFound", "pipelineruns.tekton.dev \"build\" not found"),
+    ] {
+        let mut server = Server::start();
+        server.refuse(code, reason, message);
+        assert_eq!(
+            act(&server, &run(), release()).await.unwrap(),
+            Effect::Overtaken,
+            "{message}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn a_release_that_tekton_refuses_is_an_error_with_its_cause() {
+    for (code, message, cause) in [
+        (
+            400,
+            "admission webhook \"validation.webhook.pipeline.tekton.dev\" denied the request: no",
+            Cause::Denied,
+        ),
+        (
+            500,
+            "Internal error occurred: failed calling webhook \"webhook.pipeline.tekton.dev\"",
+            Cause::WebhookDown,
+        ),
+    ] {
+        let mut server = Server::start();
+        server.refuse(code, "", message);
+        let refused = act(&server, &run(), release()).await.unwrap_err();
+        assert_eq!((refused.step, refused.cause()), (Step::Release, cause));
+        assert!(refused.to_string().contains(message), "{refused}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_call_that_is_never_answered_ends_as_an_error() {
+    let mut server = Server::start();
+    server.hang();
+    let refused = act(&server, &run(), release()).await.unwrap_err();
+    assert_eq!(refused.cause(), Cause::Unavailable);
+    assert!(refused.to_string().contains("no answer"), "{refused}");
+}
+
+#[tokio::test]
+async fn labels_and_the_node_are_merged_into_this_very_run() {
+    let labels = json!({
+        "pod-affinity.tekton.dev/group": "u1",
+        "pod-affinity.tekton.dev/strategy": "colocateCompleted",
+        "pod-affinity.tekton.dev/isolation": "cluster-all",
+    });
+    for (action, expected) in [
+        (Action::Enrol(enrolment()), json!({"uid": "u1", "labels": labels})),
+        (
+            Action::RecordNode { node: "n2".into() },
+            json!({"uid": "u1", "annotations": {"pod-affinity.tekton.dev/node": "n2"}}),
+        ),
+    ] {
+        let mut server = Server::start();
+        server.answer(200, json!({"metadata": {}}));
+        assert_eq!(act(&server, &run(), action).await.unwrap(), Effect::Written);
+        let call = only(&server);
+        assert_eq!(call.line, format!("PATCH {RUN}?&fieldManager=pod-affinity"));
+        assert_eq!(call.content_type, "application/merge-patch+json");
+        assert_eq!(call.body, json!({"metadata": expected}));
+    }
+}
+
+#[tokio::test]
+async fn enrolling_a_run_that_was_made_anew_changes_nothing() {
+    let mut server = Server::start();
+    server.refuse(
+        409,
+        "Conflict",
+        "Precondition failed: UID in precondition: u1, UID in object meta: u2",
+    );
+    assert_eq!(
+        act(&server, &run(), Action::Enrol(enrolment())).await.unwrap(),
+        Effect::Overtaken
+    );
+}
+
+#[tokio::test]
+async fn a_placeholder_and_an_adopted_pod_are_deleted_by_uid() {
+    let mut server = Server::start();
+    server.answer(200, json!({"kind": "Status", "status": "Success"}));
+    server.answer(200, json!({"kind": "Status", "status": "Success"}));
+    let action = Action::DeletePlaceholder {
+        set: Some("s1".into()),
+        pod: Some("p1".into()),
+    };
+    assert_eq!(act(&server, &run(), action).await.unwrap(), Effect::Written);
+    let calls = server.calls();
+    assert_eq!(calls[0].line, format!("DELETE {SETS}/{}?", placeholder()));
+    assert_eq!(
+        calls[0].body,
+        json!({"propagationPolicy": "Background", "preconditions": {"uid": "s1"}})
+    );
+    assert_eq!(
+        calls[1].line,
+        format!("DELETE /api/v1/namespaces/ns/pods/{}-0?", placeholder())
+    );
+    assert_eq!(calls[1].body, json!({"preconditions": {"uid": "p1"}}));
+}
+
+#[tokio::test]
+async fn deleting_what_is_gone_or_another_by_now_is_success() {
+    for (code, reason) in [(404, "NotFound"), (409, "Conflict")] {
+        let mut server = Server::start();
+        server.refuse(code, reason, "the UID in the precondition does not match");
+        let action = Action::DeletePlaceholder {
+            set: Some("s1".into()),
+            pod: None,
+        };
+        assert_eq!(
+            act(&server, &run(), action).await.unwrap(),
+            Effect::Written,
+            "{reason}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn a_delete_that_is_refused_is_an_error() {
+    let mut server = Server::start();
+    server.refuse(403, "Forbidden", "statefulsets.apps is forbidden");
+    let action = Action::DeletePlaceholder {
+        set: Some("s1".into()),
+        pod: None,
+    };
+    let refused = act(&server, &run(), action).await.unwrap_err();
+    assert_eq!((refused.step, refused.cause()), (Step::CleanUp, Cause::Forbidden));
+}
+
+#[tokio::test]
+async fn orphaning_deletes_the_set_and_leaves_its_pod() {
+    let mut server = Server::start();
+    server.answer(200, json!({"kind": "Status", "status": "Success"}));
+    act(&server, &run(), Action::OrphanPlaceholder { set: "s1".into() })
+        .await
+        .unwrap();
+    let body = only(&server).body;
+    assert_eq!(
+        body,
+        json!({"propagationPolicy": "Orphan", "preconditions": {"uid": "s1"}})
+    );
+}
+
+#[tokio::test]
+async fn adoption_adds_an_owner_and_lets_autoscalers_have_the_pod() {
+    let mut server = Server::start();
+    server.answer(200, json!({"metadata": {}}));
+    act(&server, &run(), Action::AdoptPod { pod: "p1".into() })
+        .await
+        .unwrap();
+    let call = only(&server);
+    assert_eq!(call.content_type, "application/strategic-merge-patch+json");
+    let annotations = json!({
+        "cluster-autoscaler.kubernetes.io/safe-to-evict": "true", "karpenter.sh/do-not-disrupt": null,
+    });
+    assert_eq!(call.body["metadata"]["annotations"], annotations);
+    assert_eq!(call.body["metadata"]["ownerReferences"][0]["uid"], "u1");
+}
+
+#[tokio::test]
+async fn a_nudge_asks_for_the_latest_complaint_and_touches_the_set() {
+    let mut server = Server::start();
+    let event = |second: i64, message: &str| {
+        json!({
+            "metadata": {}, "involvedObject": {}, "lastTimestamp": at(second).to_string(), "message": message,
+        })
+    };
+    server.answer(
+        200,
+        json!({"metadata": {}, "items": [event(2, "exceeded quota"), event(1, "older")]}),
+    );
+    server.answer(200, json!({"metadata": {}}));
+    let effect = act(&server, &run(), Action::NudgePlaceholder).await.unwrap();
+    assert_eq!(
+        effect,
+        Effect::Nudged {
+            complaint: Some("exceeded quota".into())
+        }
+    );
+    let calls = server.calls();
+    let selector = "involvedObject.uid%3Ds1%2Creason%3DFailedCreate";
+    assert_eq!(
+        calls[0].line,
+        format!("GET /api/v1/namespaces/ns/events?&fieldSelector={selector}")
+    );
+    assert_eq!(calls[1].content_type, "application/merge-patch+json");
+    let annotations = json!({"pod-affinity.tekton.dev/nudged": at(0).to_string()});
+    assert_eq!(
+        calls[1].body,
+        json!({"metadata": {"uid": "s1", "annotations": annotations}})
+    );
+}
+
+#[tokio::test]
+async fn a_nudge_happens_even_if_events_cannot_be_read() {
+    let mut server = Server::start();
+    server.refuse(403, "Forbidden", "events is forbidden");
+    server.answer(200, json!({"metadata": {}}));
+    let effect = act(&server, &run(), Action::NudgePlaceholder).await.unwrap();
+    assert_eq!(effect, Effect::Nudged { complaint: None });
+}
+
+#[tokio::test]
+async fn what_asks_for_no_write_makes_no_call() {
+    let server = Server::start();
+    for action in [
+        Action::Leave(Why::Done),
+        Action::Steady,
+        Action::LabelledTooLate,
+        Action::AwaitNode { unschedulable: None },
+    ] {
+        assert_eq!(act(&server, &run(), action).await.unwrap(), Effect::Nothing);
+    }
+    assert!(server.calls().is_empty());
+}
+
+#[tokio::test]
+async fn a_run_is_found_only_in_its_own_life() {
+    let found = |uid: &str| json!({"metadata": {"name": "build", "namespace": "ns", "uid": uid}});
+    let mut server = Server::start();
+    server.answer(200, found("u1"));
+    server.answer(200, found("u2"));
+    server.refuse(404, "NotFound", "not found");
+    let door = Door::new(server.client(), "image".into());
+    let mut lives = Vec::new();
+    for _ in 0..3 {
+        lives.push(door.find(&run().key).await.unwrap().is_some());
+    }
+    assert_eq!(lives, [true, false, false]);
+}

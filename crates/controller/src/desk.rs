@@ -1,0 +1,140 @@
+//! One look at one run: observe, plan, act, report.
+
+use crate::act::{Door, Effect};
+use crate::memory::Memory;
+use crate::observe::{Seen, Stores};
+use crate::refusal::Refused;
+use crate::report::{Report, Step};
+use jiff::Timestamp;
+use placement::config::Config;
+use placement::names::RunKey;
+use placement::plan::{Action, Plan, Why, plan};
+use placement::run::Run;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use tokio::sync::watch;
+
+/// All that a look takes.
+pub(crate) struct Desk {
+    pub(crate) stores: Stores,
+    pub(crate) config: watch::Receiver<Arc<Config>>,
+    pub(crate) door: Door,
+    pub(crate) memory: Memory,
+    pub(crate) report: Report,
+}
+
+/// How a look ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Settled {
+    /// There is nothing left to do until something changes.
+    pub(crate) at_rest: bool,
+    /// When to look again if nothing changes.
+    pub(crate) again: Option<Duration>,
+}
+
+impl Desk {
+    /// Takes the next step for a run.
+    pub(crate) async fn settle(&self, run: &Run) -> Result<Settled, Refused> {
+        let started = Instant::now();
+        let settled = self.step(run).await;
+        self.report
+            .looked(&run.key, started.elapsed(), settled.as_ref().err());
+        settled
+    }
+
+    /// When to look again at a run whose last look failed.
+    pub(crate) fn retry_after(&self, uid: &str) -> Duration {
+        self.memory.with(uid, |known| known.retry_after())
+    }
+
+    /// Drops what is remembered of a run that is gone.
+    pub(crate) fn vanished(&self, key: &RunKey) {
+        self.report
+            .vanished(key, self.memory.forget(&key.uid), Timestamp::now());
+    }
+
+    async fn step(&self, run: &Run) -> Result<Settled, Refused> {
+        let uid = run.key.uid.as_str();
+        let seen = self.stores.observe(run, &self.config).await;
+        let seen = seen.inspect_err(|_| self.memory.with(uid, |known| known.stumbled(uid)))?;
+        let plan = plan(&seen.of(run), seen.now);
+        if let Action::Leave(why) = plan.action {
+            return Ok(self.leave(run, &seen, why));
+        }
+        if let Some(pause) = self.memory.with(uid, |known| known.pause(&plan.action, seen.now)) {
+            return Ok(Settled {
+                at_rest: false,
+                again: sooner(plan.again, Some(pause)),
+            });
+        }
+        self.take(run, &seen, plan).await
+    }
+
+    async fn take(&self, run: &Run, seen: &Seen, Plan { action, again }: Plan) -> Result<Settled, Refused> {
+        let result = self.door.act(run, seen, &action).await;
+        self.report.step(
+            &self.memory,
+            &Step {
+                run,
+                seen,
+                action: &action,
+                result: &result,
+            },
+        );
+        let pause = self.remember(&run.key.uid, &action, &result, seen.now);
+        result?;
+        let again = sooner(again, pause);
+        Ok(Settled {
+            at_rest: action == Action::Steady,
+            again,
+        })
+    }
+
+    /// A guarded write that was overtaken waits like a failure: the next look must come after the cache has moved.
+    fn remember(
+        &self,
+        uid: &str,
+        action: &Action,
+        result: &Result<Effect, Refused>,
+        now: Timestamp,
+    ) -> Option<Duration> {
+        self.memory.with(uid, |known| match result {
+            Ok(Effect::Nothing) => None,
+            Ok(Effect::Written | Effect::Nudged { .. }) => {
+                known.took(action, now);
+                known
+                    .pause(action, now)
+                    .filter(|_| *action == Action::NudgePlaceholder)
+            }
+            Ok(Effect::Overtaken) | Err(_) => Some(known.failed(uid, action, now)),
+        })
+    }
+
+    fn leave(&self, run: &Run, seen: &Seen, why: Why) -> Settled {
+        let known = match why {
+            // It will be ours again.
+            Why::HeldElsewhere => None,
+            Why::Child | Why::ManagedElsewhere | Why::NotOptedIn | Why::Done => {
+                self.memory.forget(&run.key.uid)
+            }
+        };
+        if let Some(known) = known {
+            self.report.settled(run, known, seen.now);
+        }
+        Settled {
+            at_rest: true,
+            again: None,
+        }
+    }
+}
+
+fn sooner(one: Option<Duration>, other: Option<Duration>) -> Option<Duration> {
+    match (one, other) {
+        (Some(one), Some(other)) => Some(one.min(other)),
+        (one, other) => one.or(other),
+    }
+}
+
+#[cfg(test)]
+#[path = "desk_tests.rs"]
+mod tests;

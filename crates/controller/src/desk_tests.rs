@@ -1,0 +1,196 @@
+use super::*;
+use crate::fixture::{Caches, Server, desk, exposition, run};
+use placement::run::SpecStatus;
+use serde_json::json;
+
+/// Held by us, a moment ago.
+fn held() -> Run {
+    Run {
+        created: Some(Timestamp::now()),
+        ..run()
+    }
+}
+
+fn written() -> serde_json::Value {
+    json!({"metadata": {}})
+}
+
+#[tokio::test]
+async fn a_held_run_gets_its_placeholder_and_is_told_so() {
+    let mut server = Server::start();
+    server.answer(201, written());
+    let (desk, mut courier, _) = desk(&Caches::ready(), &server);
+    let settled = desk.settle(&held()).await.unwrap();
+    assert!(!settled.at_rest);
+    assert_eq!(courier.reasons(), ["Held", "PlaceholderCreated"]);
+}
+
+#[tokio::test]
+async fn a_write_is_not_repeated_while_its_echo_is_on_the_way() {
+    let mut server = Server::start();
+    server.answer(201, written());
+    let (desk, ..) = desk(&Caches::ready(), &server);
+    let held = held();
+    desk.settle(&held).await.unwrap();
+    let again = desk.settle(&held).await.unwrap().again.unwrap();
+    assert!(again <= Duration::from_secs(1), "{again:?}");
+    assert_eq!(server.calls().len(), 1);
+}
+
+#[tokio::test]
+async fn a_run_whose_placeholder_has_a_node_is_released_in_one_call() {
+    let mut server = Server::start();
+    server.answer(200, written());
+    let mut caches = Caches::ready();
+    caches.add_set(&run(), "s1");
+    caches.add_pod(&run(), "p1", Some("n1"));
+    let (desk, mut courier, registry) = desk(&caches, &server);
+    desk.settle(&held()).await.unwrap();
+    assert_eq!(courier.reasons(), ["NodeAssigned", "Released"]);
+    assert_eq!(server.calls().len(), 1);
+    let text = exposition(&registry);
+    assert!(text.contains("releases_total{cause=\"node_found\"} 1"), "{text}");
+    assert!(text.contains("reconcile_seconds_count 1"), "{text}");
+}
+
+#[tokio::test]
+async fn a_refused_step_is_told_counted_and_retried() {
+    let mut server = Server::start();
+    server.refuse(
+        403,
+        "Forbidden",
+        "statefulsets \"x\" is forbidden: exceeded quota: q",
+    );
+    let (desk, mut courier, registry) = desk(&Caches::ready(), &server);
+    desk.settle(&held()).await.unwrap_err();
+    let retry = desk.retry_after("u1").as_millis();
+    assert!((200..=400).contains(&retry), "{retry}");
+    assert_eq!(courier.reasons(), ["Held", "PlaceholderRefused"]);
+    let text = exposition(&registry);
+    assert!(
+        text.contains("reconcile_errors_total{step=\"placeholder\",reason=\"quota\"} 1"),
+        "{text}"
+    );
+}
+
+#[tokio::test]
+async fn a_refused_step_waits_though_something_wakes_its_run() {
+    let mut server = Server::start();
+    server.refuse(403, "Forbidden", "exceeded quota: q");
+    let (desk, ..) = desk(&Caches::ready(), &server);
+    let held = held();
+    desk.settle(&held).await.unwrap_err();
+    let again = desk.settle(&held).await.unwrap().again.unwrap();
+    assert!(again <= desk.retry_after("u1"), "{again:?}");
+    assert_eq!(server.calls().len(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_look_before_the_first_lists_is_retried() {
+    let server = Server::start();
+    let (desk, ..) = desk(&Caches::empty(), &server);
+    desk.settle(&held()).await.unwrap_err();
+    assert!(!desk.retry_after("u1").is_zero());
+    assert!(server.calls().is_empty());
+}
+
+#[tokio::test]
+async fn an_overtaken_release_is_looked_at_again_soon_and_is_no_error() {
+    let mut server = Server::start();
+    server.refuse(
+        422,
+        "Invalid",
+        "the server rejected our request due to an error in our request",
+    );
+    let mut caches = Caches::ready();
+    caches.add_set(&run(), "s1");
+    caches.add_pod(&run(), "p1", Some("n1"));
+    let (desk, mut courier, registry) = desk(&caches, &server);
+    let again = desk.settle(&held()).await.unwrap().again.unwrap();
+    assert!(again < Duration::from_secs(1), "{again:?}");
+    assert_eq!(courier.reasons(), [""; 0]);
+    assert!(exposition(&registry).contains("overtaken_total 1"));
+}
+
+#[tokio::test]
+async fn a_run_that_waits_for_a_node_is_told_once_why() {
+    let server = Server::start();
+    let mut caches = Caches::ready();
+    caches.add_set(&run(), "s1");
+    caches.add_unschedulable_pod(&run(), "p1", "0/3 nodes are available.");
+    let (desk, mut courier, _) = desk(&caches, &server);
+    let held = held();
+    for _ in 0..3 {
+        desk.settle(&held).await.unwrap();
+    }
+    assert_eq!(courier.reasons(), ["WaitingForNode"]);
+    assert!(server.calls().is_empty());
+}
+
+#[tokio::test]
+async fn a_new_placeholder_is_given_a_moment_to_make_its_pod() {
+    let server = Server::start();
+    let mut caches = Caches::ready();
+    caches.add_set(&run(), "s1");
+    let (desk, ..) = desk(&caches, &server);
+    let again = desk.settle(&held()).await.unwrap().again.unwrap();
+    assert!(again <= Duration::from_secs(2), "{again:?}");
+    assert!(server.calls().is_empty());
+}
+
+#[tokio::test]
+async fn a_run_cancelled_while_held_is_counted_and_forgotten() {
+    let mut server = Server::start();
+    server.answer(201, written());
+    let (desk, _, registry) = desk(&Caches::ready(), &server);
+    let held = held();
+    desk.settle(&held).await.unwrap();
+    let cancelled = Run {
+        done: true,
+        status: SpecStatus::Other("Cancelled".into()),
+        ..held
+    };
+    let settled = desk.settle(&cancelled).await.unwrap();
+    assert_eq!(
+        settled,
+        Settled {
+            at_rest: true,
+            again: None
+        }
+    );
+    assert!(exposition(&registry).contains("hold_seconds_count{outcome=\"cancelled\"} 1"));
+    assert!(desk.memory.forget("u1").is_none());
+}
+
+#[tokio::test]
+async fn done_runs_cost_no_call_and_no_memory() {
+    let server = Server::start();
+    let (desk, mut courier, _) = desk(&Caches::ready(), &server);
+    let done = Run {
+        done: true,
+        status: SpecStatus::Unset,
+        hold: false,
+        ..run()
+    };
+    assert!(desk.settle(&done).await.unwrap().at_rest);
+    assert!(server.calls().is_empty());
+    assert_eq!(courier.reasons(), [""; 0]);
+    assert!(desk.memory.forget("u1").is_none());
+}
+
+#[tokio::test]
+async fn a_label_that_came_too_late_is_told_once() {
+    let server = Server::start();
+    let (desk, mut courier, _) = desk(&Caches::ready(), &server);
+    let running = Run {
+        status: SpecStatus::Unset,
+        hold: false,
+        started: true,
+        has_children: true,
+        ..run()
+    };
+    for _ in 0..3 {
+        desk.settle(&running).await.unwrap();
+    }
+    assert_eq!(courier.reasons(), ["LabelledTooLate"]);
+}

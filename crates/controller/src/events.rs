@@ -1,0 +1,289 @@
+//! Sends notes as events.k8s.io/v1 Events on the PipelineRun, apart from the decisions: no run waits for its events.
+//!
+//! kube's own recorder is not used: it merges notes of one reason into the words of the first, while the words are
+//! what the user is to see here, and it keeps every event for minutes, which is memory times runs. Instead an
+//! event's name is made from what it says, so that a repeat, also one by the next leader, finds the event that is
+//! there and only counts it up.
+
+use crate::metrics::{EventEnd, Metrics};
+use crate::notes::{Note, Reason};
+use futures::{StreamExt, stream};
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1::ObjectReference;
+use k8s_openapi::api::events::v1::{Event, EventSeries};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{MicroTime, ObjectMeta};
+use kube::Client;
+use kube::api::{Api, Patch, PatchParams, PostParams};
+use kube::runtime::events::EventType;
+use placement::keys;
+use placement::names::RunKey;
+use serde_json::json;
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::time::Duration;
+use tokio::sync::mpsc;
+use tracing::debug;
+
+/// Events that may wait: some for each of a thousand runs that come at once. Beyond that they are dropped.
+const WAITING: usize = 4096;
+/// Sent at a time: enough to keep up, few enough to leave the API server to the releases.
+const AT_ONCE: usize = 4;
+/// The longest note that the API server takes.
+const LONGEST: usize = 1024;
+const LIMIT: Duration = Duration::from_secs(10);
+
+/// A note on its way to its run.
+#[derive(Clone, Debug)]
+pub(crate) struct Notice {
+    pub(crate) key: RunKey,
+    pub(crate) note: Note,
+    /// The how manieth time it is told.
+    pub(crate) count: i32,
+    pub(crate) at: Timestamp,
+}
+
+/// Where notes are dropped in without waiting.
+#[derive(Clone)]
+pub(crate) struct Outbox {
+    queue: mpsc::Sender<Notice>,
+    metrics: Metrics,
+}
+
+/// The other end, which sends them.
+pub(crate) struct Courier {
+    queue: mpsc::Receiver<Notice>,
+    client: Client,
+    instance: String,
+    metrics: Metrics,
+}
+
+/// An outbox and its courier.
+pub(crate) fn post(client: Client, instance: String, metrics: Metrics) -> (Outbox, Courier) {
+    let (sender, queue) = mpsc::channel(WAITING);
+    let outbox = Outbox {
+        queue: sender,
+        metrics: metrics.clone(),
+    };
+    (
+        outbox,
+        Courier {
+            queue,
+            client,
+            instance,
+            metrics,
+        },
+    )
+}
+
+impl Outbox {
+    /// Takes a notice along, unless too many wait.
+    pub(crate) fn put(&self, notice: Notice) {
+        if self.queue.try_send(notice).is_err() {
+            self.metrics.event(EventEnd::Dropped);
+        }
+    }
+}
+
+impl Courier {
+    /// Sends until every outbox is gone and the queue is empty.
+    pub(crate) async fn run(mut self) {
+        let (client, instance, metrics) = (self.client, self.instance, self.metrics);
+        let notices = stream::poll_fn(|context| self.queue.poll_recv(context));
+        let send = |notice: Notice| deliver(&client, &instance, &metrics, notice);
+        notices.for_each_concurrent(AT_ONCE, send).await;
+    }
+}
+
+#[cfg(test)]
+impl Courier {
+    /// The reasons of the notices that wait, in order.
+    pub(crate) fn reasons(&mut self) -> Vec<&'static str> {
+        std::iter::from_fn(|| self.queue.try_recv().ok())
+            .map(|notice| notice.note.reason.as_str())
+            .collect()
+    }
+}
+
+async fn deliver(client: &Client, instance: &str, metrics: &Metrics, notice: Notice) {
+    let events: Api<Event> = Api::namespaced(client.clone(), &notice.key.namespace);
+    let sent = tokio::time::timeout(LIMIT, send(&events, instance, &notice)).await;
+    metrics.event(if matches!(sent, Ok(Ok(()))) {
+        EventEnd::Sent
+    } else {
+        EventEnd::Failed
+    });
+    if let Ok(Err(error)) = sent {
+        debug!(run = %notice.key, reason = notice.note.reason.as_str(), %error, "an event was not taken");
+    }
+}
+
+async fn send(events: &Api<Event>, instance: &str, notice: &Notice) -> kube::Result<()> {
+    let event = event(instance, notice);
+    match events.create(&PostParams::default(), &event).await {
+        Err(kube::Error::Api(status)) if status.is_already_exists() => count_up(events, notice).await,
+        other => other.map(drop),
+    }
+}
+
+async fn count_up(events: &Api<Event>, notice: &Notice) -> kube::Result<()> {
+    // A series starts at 2: the event that is there was the first.
+    let series = EventSeries {
+        count: notice.count.max(2),
+        last_observed_time: MicroTime(notice.at),
+    };
+    let patch = Patch::Merge(json!({"series": series}));
+    events
+        .patch(&name(notice), &PatchParams::default(), &patch)
+        .await
+        .map(drop)
+}
+
+fn event(instance: &str, notice: &Notice) -> Event {
+    let reason = notice.note.reason;
+    Event {
+        metadata: ObjectMeta {
+            name: Some(name(notice)),
+            namespace: Some(notice.key.namespace.clone()),
+            ..ObjectMeta::default()
+        },
+        event_time: Some(MicroTime(notice.at)),
+        reporting_controller: Some(format!("{}controller", keys::OWN_PREFIX)),
+        reporting_instance: Some(instance.to_owned()),
+        action: Some(action(reason).to_owned()),
+        reason: Some(reason.as_str().to_owned()),
+        note: Some(shortened(&notice.note.text)),
+        regarding: Some(reference(&notice.key)),
+        type_: Some(type_(reason).to_owned()),
+        ..Event::default()
+    }
+}
+
+fn reference(key: &RunKey) -> ObjectReference {
+    ObjectReference {
+        api_version: Some("tekton.dev/v1".to_owned()),
+        kind: Some("PipelineRun".to_owned()),
+        namespace: Some(key.namespace.clone()),
+        name: Some(key.name.clone()),
+        uid: Some(key.uid.clone()),
+        ..ObjectReference::default()
+    }
+}
+
+fn name(notice: &Notice) -> String {
+    let mut hasher = DefaultHasher::new();
+    (&notice.key.uid, &notice.note).hash(&mut hasher);
+    format!("{}.{:016x}", notice.key.name, hasher.finish())
+}
+
+fn type_(reason: Reason) -> &'static str {
+    match reason.kind() {
+        EventType::Normal => "Normal",
+        EventType::Warning => "Warning",
+    }
+}
+
+fn action(reason: Reason) -> &'static str {
+    match reason {
+        Reason::Held | Reason::WaitingForNode | Reason::HoldDeadlineExceeded => "Hold",
+        Reason::Enrolled | Reason::EnrolRefused | Reason::LabelledTooLate => "Enrol",
+        Reason::PlaceholderCreated | Reason::PlaceholderRefused | Reason::PlaceholderReturned => {
+            "CreatePlaceholder"
+        }
+        Reason::NodeAssigned => "AssignNode",
+        Reason::Released | Reason::ReleaseRefused => "Release",
+        Reason::CleanedUp | Reason::CleanUpRefused => "CleanUp",
+    }
+}
+
+fn shortened(text: &str) -> String {
+    if text.len() <= LONGEST {
+        return text.to_owned();
+    }
+    let end = text.floor_char_boundary(LONGEST - '…'.len_utf8());
+    format!("{}…", &text[..end])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fixture::{Server, at, exposition, run};
+    use prometheus_client::registry::Registry;
+
+    fn notice(text: &str, count: i32) -> Notice {
+        let note = Note {
+            reason: Reason::WaitingForNode,
+            text: text.to_owned(),
+        };
+        Notice {
+            key: run().key,
+            note,
+            count,
+            at: at(0),
+        }
+    }
+
+    async fn courier(server: &mut Server, notices: Vec<Notice>) {
+        let (outbox, courier) = post(
+            server.client(),
+            "pod-1".to_owned(),
+            Metrics::register(&mut Registry::default()),
+        );
+        for notice in notices {
+            outbox.put(notice);
+        }
+        drop(outbox);
+        courier.run().await;
+    }
+
+    #[tokio::test]
+    async fn a_note_becomes_an_event_on_the_run() {
+        let mut server = Server::start();
+        server.answer(201, json!({"metadata": {}}));
+        courier(&mut server, vec![notice("0/3 nodes", 1)]).await;
+        let call = server.calls().remove(0);
+        assert_eq!(call.line, "POST /apis/events.k8s.io/v1/namespaces/ns/events?");
+        assert_eq!(call.body["regarding"]["uid"], "u1");
+        assert_eq!(call.body["reason"], "WaitingForNode");
+        assert_eq!(call.body["note"], "0/3 nodes");
+        assert_eq!(call.body["type"], "Normal");
+    }
+
+    #[tokio::test]
+    async fn a_note_that_is_there_already_is_counted_up() {
+        let mut server = Server::start();
+        server.refuse(409, "AlreadyExists", "events \"x\" already exists");
+        server.answer(200, json!({"metadata": {}}));
+        courier(&mut server, vec![notice("0/3 nodes", 3)]).await;
+        let call = server.calls().remove(1);
+        assert!(
+            call.line
+                .starts_with("PATCH /apis/events.k8s.io/v1/namespaces/ns/events/build."),
+            "{}",
+            call.line
+        );
+        assert_eq!(call.body["series"]["count"], 3);
+    }
+
+    #[test]
+    fn different_words_are_different_events_and_the_same_words_are_one() {
+        assert_eq!(name(&notice("a", 1)), name(&notice("a", 2)));
+        assert_ne!(name(&notice("a", 1)), name(&notice("b", 1)));
+    }
+
+    #[test]
+    fn a_note_is_cut_at_a_character_where_the_api_server_would_refuse_it() {
+        let long = shortened(&"ä".repeat(2000));
+        assert!(long.len() <= LONGEST && long.ends_with('…'), "{}", long.len());
+        assert_eq!(shortened("short"), "short");
+    }
+
+    #[test]
+    fn a_full_outbox_drops_and_never_waits() {
+        let mut registry = Registry::default();
+        let metrics = Metrics::register(&mut registry);
+        let (queue, _unread) = mpsc::channel(1);
+        let outbox = Outbox { queue, metrics };
+        (0..3).for_each(|_| outbox.put(notice("x", 1)));
+        let text = exposition(&registry);
+        assert!(text.contains("events_total{outcome=\"dropped\"} 2"), "{text}");
+    }
+}

@@ -1,0 +1,276 @@
+//! What the tests share: a run, caches that are filled by hand, and an API server that follows a script.
+
+use crate::act::Door;
+use crate::desk::Desk;
+use crate::events::{self, Courier};
+use crate::memory::Memory;
+use crate::metrics::Metrics;
+use crate::observe::Stores;
+use crate::report::Report;
+use crate::view::PlaceholderPod;
+use crate::watches::{self, Feeds};
+use jiff::Timestamp;
+use kube::Client;
+use kube::client::Body;
+use kube::runtime::watcher::Event;
+use placement::config::Config;
+use placement::keys;
+use placement::names::RunKey;
+use placement::plan::Enrolment;
+use placement::run::{PodTemplate, Run, SpecStatus};
+use placement::strategy::{Isolation, Strategy};
+use prometheus_client::registry::Registry;
+use serde::de::DeserializeOwned;
+use serde_json::{Value, json};
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex};
+use tekton::PipelineRun;
+use tokio::sync::watch;
+use tower_test::mock::{self, Handle};
+
+/// A run that is held by us and has nothing yet.
+pub(crate) fn run() -> Run {
+    Run {
+        key: RunKey {
+            namespace: "ns".into(),
+            name: "build".into(),
+            uid: "u1".into(),
+        },
+        created: Some(at(0)),
+        deleting: false,
+        done: false,
+        status: SpecStatus::Pending,
+        started: false,
+        has_children: false,
+        managed_elsewhere: false,
+        child: false,
+        queued_by_kueue: false,
+        opt_in: Some("true".into()),
+        group: None,
+        strategy: None,
+        isolation: None,
+        hold: true,
+        node: None,
+        reserve: None,
+        template: PodTemplate::default(),
+        claims: Vec::new(),
+    }
+}
+
+pub(crate) fn enrolment() -> Enrolment {
+    Enrolment {
+        strategy: Strategy::ColocateCompleted,
+        isolation: Isolation::default(),
+    }
+}
+
+/// Seconds after the tests' epoch.
+pub(crate) fn at(second: i64) -> Timestamp {
+    Timestamp::from_second(1_800_000_000 + second).unwrap()
+}
+
+/// The name of the run's placeholder.
+pub(crate) fn placeholder() -> String {
+    run().key.placeholder().as_str().to_owned()
+}
+
+/// A held run as the watch brings it.
+pub(crate) fn view(name: &str, uid: &str, changes: &Value) -> PipelineRun {
+    let mut run = json!({
+        "metadata": {
+            "name": name, "namespace": "ns", "uid": uid, "creationTimestamp": Timestamp::now().to_string(),
+            "labels": {keys::OPT_IN: "true"}, "annotations": {keys::HOLD: "true"},
+        },
+        "spec": {"status": keys::PENDING},
+        "status": {},
+    });
+    json_patch::merge(&mut run, changes);
+    serde_json::from_value(run).unwrap()
+}
+
+/// Conditions of a run that is done.
+pub(crate) fn done() -> Value {
+    json!({"status": {"conditions": [{"type": "Succeeded", "status": "True"}]}})
+}
+
+/// Caches filled by hand.
+pub(crate) struct Caches {
+    pub(crate) stores: Stores,
+    pub(crate) config: watch::Receiver<Arc<Config>>,
+    feeds: Feeds,
+    sender: watch::Sender<Arc<Config>>,
+}
+
+impl Caches {
+    /// Before the first lists.
+    pub(crate) fn empty() -> Self {
+        let (stores, feeds) = watches::stores();
+        let (sender, config) = watch::channel(Arc::new(Config::default()));
+        Self {
+            stores,
+            config,
+            feeds,
+            sender,
+        }
+    }
+
+    /// After first lists without any object.
+    pub(crate) fn ready() -> Self {
+        let mut caches = Self::empty();
+        caches.feeds.runs.take(&Event::InitDone);
+        caches.feeds.sets.take(&Event::InitDone);
+        caches.feeds.pods.take(&Event::InitDone);
+        caches
+    }
+
+    pub(crate) fn add_held_run(&mut self, name: &str, uid: &str) {
+        self.feeds.runs.take(&Event::Apply(view(name, uid, &json!({}))));
+    }
+
+    pub(crate) fn add_set(&mut self, run: &Run, uid: &str) {
+        let name = run.key.placeholder();
+        let set = member(run, name.as_str(), uid, &json!({"replicas": 1}));
+        self.feeds.sets.take(&Event::Apply(set));
+    }
+
+    pub(crate) fn add_pod(&mut self, run: &Run, uid: &str, node: Option<&str>) {
+        let pod = member(run, &run.key.placeholder().pod(), uid, &json!({"nodeName": node}));
+        self.feeds.pods.take(&Event::Apply(pod));
+    }
+
+    pub(crate) fn add_unschedulable_pod(&mut self, run: &Run, uid: &str, message: &str) {
+        let condition = json!({"type": "PodScheduled", "status": "False", "message": message});
+        let mut pod: PlaceholderPod = member(run, &run.key.placeholder().pod(), uid, &json!({}));
+        pod.status = serde_json::from_value(json!({"conditions": [condition]})).unwrap();
+        self.feeds.pods.take(&Event::Apply(pod));
+    }
+
+    pub(crate) fn set_config(&self, config: Config) {
+        self.sender.send_replace(Arc::new(config));
+    }
+}
+
+fn member<K: DeserializeOwned>(run: &Run, name: &str, uid: &str, spec: &Value) -> K {
+    let key = &run.key;
+    let owner =
+        json!({"apiVersion": "tekton.dev/v1", "kind": "PipelineRun", "name": key.name, "uid": key.uid});
+    let labels = json!({keys::GROUP: key.uid, keys::TEKTON_PIPELINE_RUN: key.name});
+    let metadata = json!({
+        "name": name, "namespace": key.namespace, "uid": uid, "labels": labels, "ownerReferences": [owner],
+    });
+    serde_json::from_value(json!({"metadata": metadata, "spec": spec})).unwrap()
+}
+
+/// A desk at this server, and what it tells.
+pub(crate) fn desk(caches: &Caches, server: &Server) -> (Desk, Courier, Registry) {
+    let mut registry = Registry::default();
+    let metrics = Metrics::register(&mut registry);
+    let (outbox, courier) = events::post(server.client(), "pod-1".into(), metrics.clone());
+    let desk = Desk {
+        stores: caches.stores.clone(),
+        config: caches.config.clone(),
+        door: Door::new(server.client(), "image".into()),
+        memory: Memory::default(),
+        report: Report::new(outbox, metrics),
+    };
+    (desk, courier, registry)
+}
+
+/// Everything in the text format.
+pub(crate) fn exposition(registry: &Registry) -> String {
+    let mut text = String::new();
+    prometheus_client::encoding::text::encode(&mut text, registry).unwrap();
+    text
+}
+
+/// One call that the API server got.
+#[derive(Clone, Debug)]
+pub(crate) struct Call {
+    /// Method and path with query.
+    pub(crate) line: String,
+    pub(crate) content_type: String,
+    pub(crate) body: Value,
+}
+
+/// An API server that answers from a script and remembers what it was asked.
+pub(crate) struct Server {
+    client: Client,
+    script: Arc<Mutex<VecDeque<(u16, Value)>>>,
+    calls: Arc<Mutex<Vec<Call>>>,
+}
+
+impl Server {
+    pub(crate) fn start() -> Self {
+        let (service, handle) = mock::pair();
+        let server = Self {
+            client: Client::new(service, "default"),
+            script: Arc::default(),
+            calls: Arc::default(),
+        };
+        tokio::spawn(serve(handle, server.script.clone(), server.calls.clone()));
+        server
+    }
+
+    pub(crate) fn client(&self) -> Client {
+        self.client.clone()
+    }
+
+    pub(crate) fn answer(&mut self, status: u16, body: Value) {
+        self.script.lock().unwrap().push_back((status, body));
+    }
+
+    /// Takes the next call and never answers it.
+    pub(crate) fn hang(&mut self) {
+        self.answer(0, Value::Null);
+    }
+
+    pub(crate) fn refuse(&mut self, code: u16, reason: &str, message: &str) {
+        let status = json!({
+            "kind": "Status", "apiVersion": "v1", "status": "Failure",
+            "code": code, "reason": reason, "message": message,
+        });
+        self.answer(code, status);
+    }
+
+    pub(crate) fn calls(&self) -> Vec<Call> {
+        self.calls.lock().unwrap().clone()
+    }
+}
+
+type Script = Arc<Mutex<VecDeque<(u16, Value)>>>;
+
+async fn serve(
+    mut handle: Handle<http::Request<Body>, http::Response<Body>>,
+    script: Script,
+    calls: Arc<Mutex<Vec<Call>>>,
+) {
+    let mut unanswered = Vec::new();
+    while let Some((request, reply)) = handle.next_request().await {
+        let call = read(request).await;
+        calls.lock().unwrap().push(call);
+        let unexpected = (
+            500,
+            json!({"kind": "Status", "code": 500, "message": "a call that is not in the script"}),
+        );
+        let (status, body) = script.lock().unwrap().pop_front().unwrap_or(unexpected);
+        if status == 0 {
+            unanswered.push(reply);
+            continue;
+        }
+        let response = http::Response::builder().status(status);
+        reply.send_response(response.body(Body::from(body.to_string().into_bytes())).unwrap());
+    }
+}
+
+async fn read(request: http::Request<Body>) -> Call {
+    let (parts, body) = request.into_parts();
+    let content_type = parts.headers.get(http::header::CONTENT_TYPE);
+    let bytes = body.collect_bytes().await.unwrap();
+    Call {
+        line: format!("{} {}", parts.method, parts.uri),
+        content_type: content_type
+            .map(|it| it.to_str().unwrap().to_owned())
+            .unwrap_or_default(),
+        body: serde_json::from_slice(&bytes).unwrap_or_default(),
+    }
+}

@@ -1,0 +1,328 @@
+//! What an operator sees of the controller. Every label value comes from a closed set; never a run's name.
+
+use crate::observe::Stores;
+use crate::refusal::Refused;
+use placement::keys;
+use placement::plan::ReleaseCause;
+use prometheus_client::collector::Collector;
+use prometheus_client::encoding::{DescriptorEncoder, EncodeLabelSet, EncodeMetric};
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::gauge::ConstGauge;
+use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
+use prometheus_client::registry::{Metric, Registry};
+use std::fmt;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+use tekton::PipelineRun;
+
+/// Counts and times what the controller does; clones share their values.
+#[derive(Clone, Debug)]
+pub struct Metrics {
+    hold_seconds: Family<ByOutcome, Histogram, fn() -> Histogram>,
+    schedule_seconds: Histogram,
+    releases: Family<ByCause, Counter>,
+    reconcile_seconds: Histogram,
+    reconcile_errors: Family<ByStepAndReason, Counter>,
+    overtaken: Counter,
+    events: Family<ByOutcome, Counter>,
+    watch_errors: Family<ByResource, Counter>,
+    census: Census,
+}
+
+/// How a hold ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum HoldEnd {
+    Released(ReleaseCause),
+    /// Somebody else released the run.
+    Foreign,
+    /// The run was done without ever being released.
+    Cancelled,
+    /// The run was deleted.
+    Deleted,
+}
+
+/// What became of an event.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum EventEnd {
+    Sent,
+    Failed,
+    /// Too many were waiting.
+    Dropped,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct ByOutcome {
+    outcome: &'static str,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct ByCause {
+    cause: &'static str,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct ByStepAndReason {
+    step: &'static str,
+    reason: &'static str,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct ByResource {
+    resource: &'static str,
+}
+
+/// Counted from the caches when asked, so that no gauge can drift. Empty while this process does not lead.
+#[derive(Clone, Debug, Default)]
+struct Census(Arc<Mutex<Option<Stores>>>);
+
+impl Metrics {
+    /// Registers all of them; the prefix is the registry's.
+    pub fn register(registry: &mut Registry) -> Self {
+        let metrics = Self::new();
+        let Self {
+            hold_seconds,
+            schedule_seconds,
+            releases,
+            reconcile_seconds,
+            reconcile_errors,
+            overtaken,
+            events,
+            watch_errors,
+            census,
+        } = metrics.clone();
+        add(
+            registry,
+            "hold_seconds",
+            "Time from a run's creation to the end of its hold",
+            hold_seconds,
+        );
+        add(
+            registry,
+            "placeholder_schedule_seconds",
+            "Time from asking for a placeholder to seeing it on a node",
+            schedule_seconds,
+        );
+        add(registry, "releases", "Runs released, by cause", releases);
+        add(
+            registry,
+            "reconcile_seconds",
+            "Time of one look at one run, its write included",
+            reconcile_seconds,
+        );
+        add(
+            registry,
+            "reconcile_errors",
+            "Steps that failed and are retried",
+            reconcile_errors,
+        );
+        add(
+            registry,
+            "overtaken",
+            "Guarded writes that found the run changed, and changed nothing",
+            overtaken,
+        );
+        add(
+            registry,
+            "events",
+            "Events told on runs, by what became of them",
+            events,
+        );
+        add(
+            registry,
+            "watch_errors",
+            "Watches that broke and were taken up again",
+            watch_errors,
+        );
+        registry.register_collector(Box::new(census));
+        metrics
+    }
+
+    fn new() -> Self {
+        Self {
+            // 0.1 s to 27 min: hold-deadline is 10 min unless it was changed.
+            hold_seconds: Family::new_with_constructor(|| Histogram::new(exponential_buckets(0.1, 2.0, 15))),
+            schedule_seconds: Histogram::new(exponential_buckets(0.025, 2.0, 16)),
+            releases: Family::default(),
+            reconcile_seconds: Histogram::new(exponential_buckets(0.000_1, 4.0, 10)),
+            reconcile_errors: Family::default(),
+            overtaken: Counter::default(),
+            events: Family::default(),
+            watch_errors: Family::default(),
+            census: Census::default(),
+        }
+    }
+
+    pub(crate) fn hold_ended(&self, end: HoldEnd, after: Duration) {
+        let labels = ByOutcome {
+            outcome: end.as_str(),
+        };
+        self.hold_seconds
+            .get_or_create(&labels)
+            .observe(after.as_secs_f64());
+        if let HoldEnd::Released(_) = end {
+            self.releases
+                .get_or_create(&ByCause { cause: end.as_str() })
+                .inc();
+        }
+    }
+
+    pub(crate) fn scheduled(&self, after: Duration) {
+        self.schedule_seconds.observe(after.as_secs_f64());
+    }
+
+    pub(crate) fn reconciled(&self, took: Duration) {
+        self.reconcile_seconds.observe(took.as_secs_f64());
+    }
+
+    pub(crate) fn refused(&self, refused: &Refused) {
+        let labels = ByStepAndReason {
+            step: refused.step.as_str(),
+            reason: refused.cause().as_str(),
+        };
+        self.reconcile_errors.get_or_create(&labels).inc();
+    }
+
+    pub(crate) fn overtaken(&self) {
+        self.overtaken.inc();
+    }
+
+    pub(crate) fn event(&self, end: EventEnd) {
+        self.events
+            .get_or_create(&ByOutcome {
+                outcome: end.as_str(),
+            })
+            .inc();
+    }
+
+    pub(crate) fn watch_error(&self, resource: &'static str) {
+        self.watch_errors.get_or_create(&ByResource { resource }).inc();
+    }
+
+    pub(crate) fn count_in(&self, stores: Option<Stores>) {
+        *self.census.0.lock().unwrap_or_else(PoisonError::into_inner) = stores;
+    }
+}
+
+impl HoldEnd {
+    fn as_str(self) -> &'static str {
+        match self {
+            Self::Released(ReleaseCause::NodeFound) => "node_found",
+            Self::Released(ReleaseCause::PlaceholderCreated) => "placeholder_created",
+            Self::Released(ReleaseCause::Deadline) => "deadline",
+            Self::Released(ReleaseCause::OptedOut) => "opted_out",
+            Self::Foreign => "foreign",
+            Self::Cancelled => "cancelled",
+            Self::Deleted => "deleted",
+        }
+    }
+}
+
+impl EventEnd {
+    fn as_str(self) -> &'static str {
+        match self {
+            Self::Sent => "sent",
+            Self::Failed => "failed",
+            Self::Dropped => "dropped",
+        }
+    }
+}
+
+impl Collector for Census {
+    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), fmt::Error> {
+        let stores = self.0.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let count = |of: fn(&Stores) -> usize| stores.as_ref().map_or(0, of);
+        gauge(
+            &mut encoder,
+            "runs",
+            "Runs that carry the opt-in label",
+            count(|it| it.runs.store.len()),
+        )?;
+        gauge(
+            &mut encoder,
+            "holds",
+            "Runs that are held by us now",
+            count(holds),
+        )?;
+        gauge(
+            &mut encoder,
+            "placeholders",
+            "Placeholder pods that exist now",
+            count(|it| it.pods.store.len()),
+        )
+    }
+}
+
+fn holds(stores: &Stores) -> usize {
+    stores.runs.store.state_filter(is_held).len()
+}
+
+fn is_held(run: &PipelineRun) -> bool {
+    let marked = run
+        .metadata
+        .annotations
+        .as_ref()
+        .is_some_and(|it| it.contains_key(keys::HOLD));
+    marked && !run.status.done && run.spec.status.as_deref() == Some(keys::PENDING)
+}
+
+fn gauge(
+    encoder: &mut DescriptorEncoder<'_>,
+    name: &str,
+    help: &str,
+    value: usize,
+) -> Result<(), fmt::Error> {
+    let gauge = ConstGauge::new(i64::try_from(value).unwrap_or(i64::MAX));
+    gauge.encode(encoder.encode_descriptor(name, help, None, gauge.metric_type())?)
+}
+
+fn add(registry: &mut Registry, name: &str, help: &str, metric: impl Metric) {
+    registry.register(name, help, metric);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fixture::{Caches, run};
+
+    fn exposition(registry: &Registry) -> String {
+        let mut text = String::new();
+        prometheus_client::encoding::text::encode(&mut text, registry).unwrap();
+        text
+    }
+
+    #[test]
+    fn a_release_is_counted_by_cause_and_timed_by_outcome() {
+        let mut registry = Registry::default();
+        let metrics = Metrics::register(&mut registry);
+        metrics.hold_ended(HoldEnd::Released(ReleaseCause::NodeFound), Duration::from_secs(1));
+        metrics.hold_ended(HoldEnd::Foreign, Duration::from_secs(1));
+        let text = exposition(&registry);
+        assert!(
+            text.contains("releases_total{cause=\"node_found\"} 1\n"),
+            "{text}"
+        );
+        assert!(
+            text.contains("hold_seconds_count{outcome=\"foreign\"} 1\n"),
+            "{text}"
+        );
+        assert!(!text.contains("releases_total{cause=\"foreign\"}"), "{text}");
+    }
+
+    #[test]
+    fn holds_and_placeholders_are_counted_while_this_process_leads() {
+        let mut registry = Registry::default();
+        let metrics = Metrics::register(&mut registry);
+        let mut caches = Caches::ready();
+        caches.add_held_run("build", "u1");
+        caches.add_pod(&run(), "p1", None);
+        metrics.count_in(Some(caches.stores.clone()));
+        let text = exposition(&registry);
+        assert!(
+            text.contains("\nholds 1\n") && text.contains("\nplaceholders 1\n"),
+            "{text}"
+        );
+        metrics.count_in(None);
+        assert!(exposition(&registry).contains("\nholds 0\n"));
+    }
+}

@@ -1,0 +1,221 @@
+use super::*;
+use crate::fixture::{at, enrolment, run};
+use crate::refusal::Fault;
+use kube::core::Status;
+use placement::config::Config;
+use placement::plan::{PlaceholderPod, Why};
+use placement::strategy::Isolation;
+use std::sync::Arc;
+
+fn seen() -> Seen {
+    let pod = PlaceholderPod {
+        uid: "p1".into(),
+        node: None,
+        ending: false,
+        unschedulable: Some("0/3 nodes are available.".into()),
+        adopted: false,
+    };
+    Seen {
+        now: at(0),
+        config: Arc::new(Config::default()),
+        set: None,
+        pod: Some(pod),
+    }
+}
+
+fn told(run: &Run, action: &Action, result: &Result<Effect, Refused>) -> Vec<Note> {
+    notes(run, &seen(), action, result)
+}
+
+fn written(run: &Run, action: &Action) -> Vec<Note> {
+    told(run, action, &Ok(Effect::Written))
+}
+
+fn reasons(notes: &[Note]) -> Vec<&'static str> {
+    notes.iter().map(|note| note.reason.as_str()).collect()
+}
+
+fn refused(step: Step, code: u16, message: &str) -> Result<Effect, Refused> {
+    let error = kube::Error::Api(Status::failure(message, "").with_code(code).boxed());
+    Err(Refused {
+        step,
+        fault: Fault::Api(Box::new(error)),
+    })
+}
+
+fn release(cause: ReleaseCause) -> Action {
+    Action::Release {
+        cause,
+        enrolment: Some(enrolment()),
+        node: Some("n1".into()),
+    }
+}
+
+#[test]
+fn a_placeholder_that_comes_back_is_told_from_a_first_one() {
+    let running = Run {
+        node: Some("n1".into()),
+        hold: false,
+        status: SpecStatus::Unset,
+        ..run()
+    };
+    let create = Action::CreatePlaceholder(enrolment());
+    assert_eq!(reasons(&written(&run(), &create)), ["Held", "PlaceholderCreated"]);
+    assert_eq!(reasons(&written(&running, &create)), ["PlaceholderReturned"]);
+}
+
+#[test]
+fn a_held_run_is_told_so_even_if_its_placeholder_is_refused() {
+    let quota = refused(Step::Placeholder, 403, "exceeded quota: builds");
+    let notes = told(&run(), &Action::CreatePlaceholder(enrolment()), &quota);
+    assert_eq!(reasons(&notes), ["Held", "PlaceholderRefused"]);
+    assert!(notes[1].text.contains("exceeded quota: builds") && notes[1].text.contains("ResourceQuota"));
+}
+
+#[test]
+fn waiting_is_told_in_the_schedulers_own_words() {
+    let waiting = Action::AwaitNode {
+        unschedulable: Some("0/3 nodes are available: taint.".into()),
+    };
+    let notes = told(&run(), &waiting, &Ok(Effect::Nothing));
+    assert_eq!(reasons(&notes), ["WaitingForNode"]);
+    assert!(notes[0].text.contains("0/3 nodes are available: taint."));
+    let silent = Action::AwaitNode { unschedulable: None };
+    assert!(told(&run(), &silent, &Ok(Effect::Nothing)).is_empty());
+}
+
+#[test]
+fn a_missing_pod_is_told_with_the_complaint_of_its_controller() {
+    let complaint = Some("create Pod failed: exceeded quota".to_owned());
+    let notes = told(
+        &run(),
+        &Action::NudgePlaceholder,
+        &Ok(Effect::Nudged { complaint }),
+    );
+    assert_eq!(reasons(&notes), ["PlaceholderRefused"]);
+    assert!(
+        told(
+            &run(),
+            &Action::NudgePlaceholder,
+            &Ok(Effect::Nudged { complaint: None })
+        )
+        .is_empty()
+    );
+}
+
+#[test]
+fn the_node_is_told_with_who_else_may_use_it() {
+    let text = |strategy, isolation| {
+        let enrolment = Some(Enrolment { strategy, isolation });
+        assigned("n1", enrolment).text
+    };
+    let everywhere = Isolation::default();
+    let narrow = Isolation {
+        scope: Scope::Namespace,
+        from: IsolateFrom::Enrolled,
+    };
+    assert!(text(Strategy::ColocateAlways, everywhere).contains("may share"));
+    assert!(text(Strategy::ColocateCompleted, everywhere).contains("until it is done"));
+    assert!(text(Strategy::IsolateAlways, everywhere).contains("until it is deleted"));
+    assert!(text(Strategy::IsolateAlways, narrow).contains("enrolled PipelineRun's pods of this namespace"));
+}
+
+#[test]
+fn a_deadline_is_told_with_the_reason_why_there_is_no_node() {
+    let action = Action::Release {
+        cause: ReleaseCause::Deadline,
+        enrolment: None,
+        node: None,
+    };
+    let notes = written(&run(), &action);
+    assert_eq!(reasons(&notes), ["HoldDeadlineExceeded", "Released"]);
+    assert!(
+        notes[0].text.contains("0/3 nodes are available.") && notes[0].text.contains("10m"),
+        "{}",
+        notes[0].text
+    );
+}
+
+#[test]
+fn a_refused_release_names_its_cause_and_a_remedy() {
+    let denied = refused(
+        Step::Release,
+        400,
+        "admission webhook \"v\" denied the request: only status updates",
+    );
+    let notes = told(&run(), &release(ReleaseCause::NodeFound), &denied);
+    assert_eq!(reasons(&notes), ["ReleaseRefused"]);
+    assert!(notes[0].text.contains("only status updates") && notes[0].text.contains("Create the run anew"));
+    let down = refused(Step::Release, 500, "failed calling webhook \"w\"");
+    let notes = told(&run(), &release(ReleaseCause::NodeFound), &down);
+    assert!(notes[0].text.contains("reachable"), "{}", notes[0].text);
+}
+
+#[test]
+fn an_enrolled_run_is_told_whose_hold_it_waits_for() {
+    let held = written(&run(), &Action::Enrol(enrolment()));
+    assert!(held[0].text.contains("somebody other"), "{}", held[0].text);
+    let running = Run {
+        status: SpecStatus::Unset,
+        ..run()
+    };
+    assert!(
+        written(&running, &Action::Enrol(enrolment()))[0]
+            .text
+            .contains("already released")
+    );
+}
+
+#[test]
+fn cleaning_up_is_told_unless_the_run_itself_goes() {
+    let delete = Action::DeletePlaceholder {
+        set: Some("s1".into()),
+        pod: None,
+    };
+    assert_eq!(reasons(&written(&run(), &delete)), ["CleanedUp"]);
+    assert!(
+        written(
+            &Run {
+                deleting: true,
+                ..run()
+            },
+            &delete
+        )
+        .is_empty()
+    );
+    let orphan = Action::OrphanPlaceholder { set: "s1".into() };
+    assert!(written(&run(), &orphan)[0].text.contains("stays reserved"));
+    assert!(written(&run(), &Action::AdoptPod { pod: "p1".into() }).is_empty());
+}
+
+#[test]
+fn a_move_is_told_with_both_nodes() {
+    let run = Run {
+        node: Some("old".into()),
+        ..run()
+    };
+    let notes = written(&run, &Action::RecordNode { node: "new".into() });
+    assert!(
+        notes[0].text.contains("node new (before: old)"),
+        "{}",
+        notes[0].text
+    );
+}
+
+#[test]
+fn what_needs_no_words_gets_none() {
+    for action in [Action::Leave(Why::Done), Action::Steady, Action::NudgePlaceholder] {
+        assert!(
+            told(&run(), &action, &Ok(Effect::Nothing)).is_empty(),
+            "{action:?}"
+        );
+    }
+    assert!(told(&run(), &release(ReleaseCause::NodeFound), &Ok(Effect::Overtaken)).is_empty());
+}
+
+#[test]
+fn durations_read_as_people_write_them() {
+    assert_eq!(seconds(Duration::from_mins(10)), "10m");
+    assert_eq!(seconds(Duration::from_secs(90)), "90s");
+    assert_eq!(seconds(Duration::ZERO), "0s");
+}

@@ -1,0 +1,268 @@
+//! Why a write did not succeed: one closed set of causes, for metrics, and the words for the run's events.
+
+use kube::core::Status;
+use std::time::Duration;
+use thiserror::Error;
+
+/// What was tried.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Step {
+    Sync,
+    Enrol,
+    Claims,
+    Placeholder,
+    Release,
+    RecordNode,
+    CleanUp,
+    Lookup,
+}
+
+/// A step that did not succeed, and will be tried again.
+#[derive(Debug, Error)]
+#[error("{step} failed: {fault}")]
+pub(crate) struct Refused {
+    pub(crate) step: Step,
+    #[source]
+    pub(crate) fault: Fault,
+}
+
+/// What went wrong.
+#[derive(Debug, Error)]
+pub(crate) enum Fault {
+    #[error("{}", words(.0))]
+    Api(Box<kube::Error>),
+    #[error("no answer from the API server within {} s", .0.as_secs())]
+    Late(Duration),
+    #[error("the watches have not delivered their first list yet")]
+    NotSynced,
+}
+
+/// Why, as one of a closed set.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Cause {
+    /// An admission webhook or policy said no.
+    Denied,
+    /// An admission webhook could not be asked.
+    WebhookDown,
+    /// A ResourceQuota is used up.
+    Quota,
+    /// The API server does not let us.
+    Forbidden,
+    /// The API server finds the object wrong.
+    Invalid,
+    /// Somebody else was faster.
+    Conflict,
+    /// The object, its namespace or its kind is not there.
+    NotFound,
+    /// The API server asks for patience.
+    Throttled,
+    /// The API server is away or in trouble.
+    Unavailable,
+    /// Our caches are not filled yet.
+    NotSynced,
+}
+
+impl Step {
+    /// The step as metric label and in sentences.
+    pub(crate) fn as_str(self) -> &'static str {
+        match self {
+            Self::Sync => "sync",
+            Self::Enrol => "enrol",
+            Self::Claims => "claims",
+            Self::Placeholder => "placeholder",
+            Self::Release => "release",
+            Self::RecordNode => "record_node",
+            Self::CleanUp => "clean_up",
+            Self::Lookup => "lookup",
+        }
+    }
+}
+
+impl std::fmt::Display for Step {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+impl Refused {
+    /// Why, as one of a closed set.
+    pub(crate) fn cause(&self) -> Cause {
+        match &self.fault {
+            Fault::Api(error) => cause(error),
+            Fault::Late(_) => Cause::Unavailable,
+            Fault::NotSynced => Cause::NotSynced,
+        }
+    }
+}
+
+impl Cause {
+    /// The cause as metric label.
+    pub(crate) fn as_str(self) -> &'static str {
+        match self {
+            Self::Denied => "denied",
+            Self::WebhookDown => "webhook_down",
+            Self::Quota => "quota",
+            Self::Forbidden => "forbidden",
+            Self::Invalid => "invalid",
+            Self::Conflict => "conflict",
+            Self::NotFound => "not_found",
+            Self::Throttled => "throttled",
+            Self::Unavailable => "unavailable",
+            Self::NotSynced => "not_synced",
+        }
+    }
+}
+
+/// Why the API server, or the way to it, failed.
+pub(crate) fn cause(error: &kube::Error) -> Cause {
+    match error {
+        kube::Error::Api(status) => cause_of_status(status),
+        _ => Cause::Unavailable,
+    }
+}
+
+fn cause_of_status(status: &Status) -> Cause {
+    let message = status.message.as_str();
+    match status.code {
+        500 if message.contains("failed calling webhook") => Cause::WebhookDown,
+        _ if is_denial(message) => Cause::Denied,
+        403 if message.contains("exceeded quota") => Cause::Quota,
+        401 | 403 => Cause::Forbidden,
+        404 => Cause::NotFound,
+        409 => Cause::Conflict,
+        429 => Cause::Throttled,
+        400..500 => Cause::Invalid,
+        _ => Cause::Unavailable,
+    }
+}
+
+fn is_denial(message: &str) -> bool {
+    message.contains("denied the request") || message.contains("denied request")
+}
+
+/// Whether a guarded patch failed because the object is gone, is another one by now, or has moved on: nothing is
+/// wrong then, only our cache is behind.
+///
+/// A failed `test` or `remove` of a JSON patch comes back as 422 with words so general that no webhook's or
+/// validation's message can be taken for them; a foreign UID in a merge patch as 409, or as 422 on that field.
+pub(crate) fn is_overtaken(error: &kube::Error) -> bool {
+    let kube::Error::Api(status) = error else {
+        return false;
+    };
+    match status.code {
+        404 | 409 => true,
+        422 => is_guard(&status.message),
+        _ => false,
+    }
+}
+
+fn is_guard(message: &str) -> bool {
+    message.starts_with("the server rejected our request due to an error in our request")
+        || message.contains("metadata.uid")
+}
+
+/// Whether a delete found nothing left of the very object that it meant.
+pub(crate) fn is_gone(error: &kube::Error) -> bool {
+    matches!(error, kube::Error::Api(status) if matches!(status.code, 404 | 409))
+}
+
+fn words(error: &kube::Error) -> String {
+    match error {
+        kube::Error::Api(status) if !status.message.is_empty() => status.message.clone(),
+        other => other.to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn error(code: u16, message: &str) -> kube::Error {
+        kube::Error::Api(Status::failure(message, "").with_code(code).boxed())
+    }
+
+    #[test]
+    fn each_failure_has_one_cause() {
+        let table = [
+            (
+                400,
+                "admission webhook \"validation.webhook.pipeline.tekton.dev\" denied the request: no",
+                Cause::Denied,
+            ),
+            (
+                422,
+                "sets \"x\" is forbidden: ValidatingAdmissionPolicy 'p' with binding 'b' denied request: no",
+                Cause::Denied,
+            ),
+            (
+                500,
+                "Internal error occurred: failed calling webhook \"w\": connection refused",
+                Cause::WebhookDown,
+            ),
+            (
+                403,
+                "pods \"x\" is forbidden: exceeded quota: q, requested: pods=1",
+                Cause::Quota,
+            ),
+            (
+                403,
+                "statefulsets.apps is forbidden: User \"u\" cannot patch",
+                Cause::Forbidden,
+            ),
+            (404, "pipelineruns.tekton.dev \"x\" not found", Cause::NotFound),
+            (409, "the object has been modified", Cause::Conflict),
+            (422, "StatefulSet \"x\" is invalid", Cause::Invalid),
+            (429, "too many requests", Cause::Throttled),
+            (500, "etcdserver: request timed out", Cause::Unavailable),
+            (503, "", Cause::Unavailable),
+        ];
+        for (code, message, expected) in table {
+            assert_eq!(cause(&error(code, message)), expected, "{code} {message}");
+        }
+        assert_eq!(cause(&kube::Error::TlsRequired), Cause::Unavailable);
+    }
+
+    #[test]
+    fn a_failed_guard_is_told_from_a_refusal() {
+        for (code, message) in [
+            (404, "not found"),
+            (
+                409,
+                "Precondition failed: UID in precondition: a, UID in object meta: b",
+            ),
+            (
+                422,
+                "the server rejected our request due to an error in our request",
+            ),
+            (
+                422,
+                "PipelineRun \"x\" is invalid: metadata.uid: Invalid value: \"a\": field is immutable",
+            ),
+        ] {
+            assert!(is_overtaken(&error(code, message)), "{message}");
+        }
+        for (code, message) in [
+            (
+                400,
+                "admission webhook \"validation.webhook.pipeline.tekton.dev\" denied the request: no",
+            ),
+            (
+                422,
+                "PipelineRun \"x\" is invalid: metadata.labels: Invalid value",
+            ),
+            (500, "failed calling webhook"),
+        ] {
+            assert!(!is_overtaken(&error(code, message)), "{message}");
+        }
+    }
+
+    #[test]
+    fn a_refusal_is_told_in_the_servers_own_words() {
+        let refused = Refused {
+            step: Step::Release,
+            fault: Fault::Api(Box::new(error(400, "no spec changes"))),
+        };
+        assert_eq!(refused.to_string(), "release failed: no spec changes");
+        assert_eq!(refused.cause(), Cause::Invalid);
+    }
+}

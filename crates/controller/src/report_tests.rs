@@ -1,0 +1,157 @@
+use super::*;
+use crate::fixture::{Caches, Server, at, desk, enrolment, exposition, run};
+use crate::refusal::{Fault, Step as Tried};
+use placement::config::Config;
+use placement::plan::{PlaceholderPod, ReleaseCause};
+use prometheus_client::registry::Registry;
+use std::sync::Arc;
+
+/// Tells of steps, one after the other, and returns what the metrics say.
+fn told(steps: Vec<(Run, i64, Action, Result<Effect, Refused>)>) -> (Vec<&'static str>, String) {
+    let server = Server::start();
+    let (desk, mut courier, registry): (_, _, Registry) = desk(&Caches::ready(), &server);
+    for (run, second, action, result) in steps {
+        let seen = seen(second, &action);
+        let step = Step {
+            run: &run,
+            seen: &seen,
+            action: &action,
+            result: &result,
+        };
+        desk.report.step(&desk.memory, &step);
+    }
+    (courier.reasons(), exposition(&registry))
+}
+
+/// Once a run is released for its node, its placeholder has one.
+fn seen(second: i64, action: &Action) -> Seen {
+    let node = matches!(action, Action::Release { node: Some(_), .. }).then(|| "n1".to_owned());
+    let pod = PlaceholderPod {
+        uid: "p1".into(),
+        node,
+        ending: false,
+        unschedulable: None,
+        adopted: false,
+    };
+    Seen {
+        now: at(second),
+        config: Arc::new(Config::default()),
+        set: None,
+        pod: Some(pod),
+    }
+}
+
+fn release(cause: ReleaseCause) -> Action {
+    let node = (cause == ReleaseCause::NodeFound).then(|| "n1".to_owned());
+    Action::Release {
+        cause,
+        enrolment: Some(enrolment()),
+        node,
+    }
+}
+
+fn create() -> Action {
+    Action::CreatePlaceholder(enrolment())
+}
+
+#[tokio::test]
+async fn the_usual_way_is_told_in_order_and_timed() {
+    let (reasons, text) = told(vec![
+        (run(), 1, create(), Ok(Effect::Written)),
+        (
+            run(),
+            2,
+            Action::AwaitNode {
+                unschedulable: Some("0/3".into()),
+            },
+            Ok(Effect::Nothing),
+        ),
+        (run(), 4, release(ReleaseCause::NodeFound), Ok(Effect::Written)),
+    ]);
+    assert_eq!(
+        reasons,
+        [
+            "Held",
+            "PlaceholderCreated",
+            "WaitingForNode",
+            "NodeAssigned",
+            "Released"
+        ]
+    );
+    assert!(
+        text.contains("hold_seconds_sum{outcome=\"node_found\"} 4.0"),
+        "{text}"
+    );
+    assert!(text.contains("placeholder_schedule_seconds_sum 3.0"), "{text}");
+}
+
+#[tokio::test]
+async fn a_release_at_the_deadline_warns_and_is_counted_apart() {
+    let (reasons, text) = told(vec![(
+        run(),
+        600,
+        release(ReleaseCause::Deadline),
+        Ok(Effect::Written),
+    )]);
+    assert_eq!(reasons, ["HoldDeadlineExceeded", "Released"]);
+    assert!(text.contains("releases_total{cause=\"deadline\"} 1"), "{text}");
+}
+
+#[tokio::test]
+async fn a_run_released_by_somebody_else_is_no_release_of_ours() {
+    let released = Run {
+        status: SpecStatus::Unset,
+        ..run()
+    };
+    let (_, text) = told(vec![
+        (run(), 1, create(), Ok(Effect::Written)),
+        (
+            released.clone(),
+            3,
+            Action::Enrol(enrolment()),
+            Ok(Effect::Written),
+        ),
+        (released, 4, Action::Steady, Ok(Effect::Nothing)),
+    ]);
+    assert!(
+        text.contains("hold_seconds_count{outcome=\"foreign\"} 1"),
+        "{text}"
+    );
+    assert!(!text.contains("releases_total{"), "{text}");
+}
+
+#[tokio::test]
+async fn our_own_release_is_not_counted_again_when_it_comes_back() {
+    let back = Run {
+        status: SpecStatus::Unset,
+        hold: false,
+        ..run()
+    };
+    let (_, text) = told(vec![
+        (run(), 1, release(ReleaseCause::NodeFound), Ok(Effect::Written)),
+        (run(), 1, Action::Steady, Ok(Effect::Nothing)),
+        (back, 2, Action::Steady, Ok(Effect::Nothing)),
+    ]);
+    assert!(
+        text.contains("hold_seconds_count{outcome=\"node_found\"} 1"),
+        "{text}"
+    );
+    assert!(!text.contains("outcome=\"foreign\""), "{text}");
+}
+
+#[tokio::test]
+async fn the_same_refusal_is_told_again_only_after_minutes() {
+    let refused = || {
+        Err(Refused {
+            step: Tried::Release,
+            fault: Fault::NotSynced,
+        })
+    };
+    let node = || release(ReleaseCause::NodeFound);
+    let (reasons, _) = told(vec![
+        (run(), 0, node(), refused()),
+        (run(), 5, node(), refused()),
+        (run(), 400, node(), refused()),
+    ]);
+    assert_eq!(reasons, ["ReleaseRefused", "ReleaseRefused"]);
+}

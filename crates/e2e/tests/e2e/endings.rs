@@ -1,0 +1,123 @@
+//! However a run ends, nothing of ours is left behind, and a status that is not ours is never overwritten.
+
+use crate::beds::{SOON, bound_placeholder, create, fresh, installed, until_no_placeholder, until_told};
+use kube::api::{DeleteParams, DynamicObject, Patch, PatchParams};
+use serde_json::json;
+use testbed::Testbed;
+use testbed::runs::{self, RunSpec, State};
+
+async fn set_status(bed: &Testbed, run: &RunSpec, status: &str) {
+    let api = runs::runs(&bed.client().await.unwrap(), run.namespace());
+    let patch = Patch::Merge(json!({"spec": {"status": status}}));
+    api.patch(run.name(), &PatchParams::default(), &patch)
+        .await
+        .unwrap();
+}
+
+async fn delete(bed: &Testbed, run: &RunSpec) {
+    let api = runs::runs(&bed.client().await.unwrap(), run.namespace());
+    api.delete(run.name(), &DeleteParams::default()).await.unwrap();
+}
+
+fn failed(run: &DynamicObject) -> bool {
+    matches!(runs::state(run), State::Failed(_))
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn nothing_is_left_after_success_and_after_failure() {
+    let bed = installed().await;
+    let namespace = bed.namespace("ended").await.unwrap();
+    let good = RunSpec::diamond(&namespace, "good").opted_in("true");
+    let bad = RunSpec::diamond(&namespace, "bad")
+        .opted_in("true")
+        .ending("fail");
+    create(bed, &good).await;
+    create(bed, &bad).await;
+    bed.until_succeeded(&good, SOON).await.unwrap();
+    bed.until_run(&bad, "to fail", SOON, failed).await.unwrap();
+    until_no_placeholder(bed, &namespace).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_run_cancelled_while_held_stays_cancelled() {
+    let bed = fresh(0).await;
+    let spec = RunSpec::diamond("default", "run").opted_in("true");
+    create(&bed, &spec).await;
+    until_told(&bed, &spec, "WaitingForNode").await;
+    set_status(&bed, &spec, "Cancelled").await;
+    let run = bed
+        .until_run(&spec, "to be cancelled", SOON, failed)
+        .await
+        .unwrap();
+    assert_eq!(run.data["spec"]["status"], "Cancelled");
+    until_no_placeholder(&bed, "default").await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_run_stopped_while_held_still_runs_its_finally_tasks_on_one_node() {
+    let bed = fresh(0).await;
+    let spec = RunSpec::diamond("default", "run")
+        .finally("report")
+        .finally("tidy")
+        .opted_in("true")
+        .lasting("2s");
+    create(&bed, &spec).await;
+    until_told(&bed, &spec, "WaitingForNode").await;
+    set_status(&bed, &spec, "CancelledRunFinally").await;
+    bed.add_nodes(&testbed::Nodes::new("late", 5)).await.unwrap();
+    bed.until_run(&spec, "to be cancelled", SOON, failed)
+        .await
+        .unwrap();
+    let nodes = crate::beds::nodes_of(&bed, &spec).await;
+    assert_eq!(nodes.len(), 1, "{nodes:?}");
+    until_no_placeholder(&bed, "default").await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_run_cancelled_while_running_leaves_nothing() {
+    let bed = installed().await;
+    let namespace = bed.namespace("cancelled").await.unwrap();
+    let spec = RunSpec::diamond(&namespace, "run")
+        .opted_in("true")
+        .ending("hang");
+    let run = create(bed, &spec).await;
+    bound_placeholder(bed, &run).await;
+    bed.until_run(&spec, "to have a task", SOON, |run| {
+        run.data.pointer("/status/childReferences/0").is_some()
+    })
+    .await
+    .unwrap();
+    set_status(bed, &spec, "Cancelled").await;
+    bed.until_run(&spec, "to be cancelled", SOON, failed)
+        .await
+        .unwrap();
+    until_no_placeholder(bed, &namespace).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_run_deleted_while_held_leaves_nothing() {
+    let bed = fresh(0).await;
+    let spec = RunSpec::diamond("default", "run").opted_in("true");
+    create(&bed, &spec).await;
+    until_told(&bed, &spec, "WaitingForNode").await;
+    delete(&bed, &spec).await;
+    until_no_placeholder(&bed, "default").await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_run_deleted_while_running_leaves_nothing_and_its_name_can_be_used_again() {
+    let bed = installed().await;
+    let namespace = bed.namespace("deleted").await.unwrap();
+    for strategy in ["true", "isolateAlways"] {
+        let spec = RunSpec::diamond(&namespace, "run")
+            .opted_in(strategy)
+            .ending("hang");
+        let run = create(bed, &spec).await;
+        bound_placeholder(bed, &run).await;
+        delete(bed, &spec).await;
+        until_no_placeholder(bed, &namespace).await;
+    }
+    let again = RunSpec::diamond(&namespace, "run").opted_in("true");
+    create(bed, &again).await;
+    bed.until_succeeded(&again, SOON).await.unwrap();
+}

@@ -1,0 +1,252 @@
+//! What is lost comes back, what is refused is told and tried again, and no run fails by our trouble.
+
+use crate::beds::{
+    SOON, bound_placeholder, create, fresh, installed, nodes_of, placeholder_name, pods, sets, until_told,
+};
+use k8s_openapi::api::core::v1::{Node, PersistentVolume, PersistentVolumeClaim, ResourceQuota};
+use kube::ResourceExt;
+use kube::api::{Api, DeleteParams, ListParams, Patch, PatchParams, PostParams};
+use serde_json::json;
+use testbed::Nodes;
+use testbed::runs::{self, RunSpec};
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_placeholder_deleted_while_tasks_run_returns_to_the_same_node() {
+    let bed = installed().await;
+    let namespace = bed.namespace("returns").await.unwrap();
+    let client = bed.client().await.unwrap();
+    let spec = RunSpec::diamond(&namespace, "run").opted_in("true").lasting("8s");
+    let run = create(bed, &spec).await;
+    let first = bound_placeholder(bed, &run).await;
+    bed.until("a task to run beside it", SOON, async || {
+        let pods = runs::pods(&client, &namespace, "run")
+            .await
+            .map_err(|error| error.to_string())?;
+        if runs::nodes(&pods).is_empty() {
+            Err("none yet".to_owned())
+        } else {
+            Ok(())
+        }
+    })
+    .await
+    .unwrap();
+
+    sets(&client, &namespace)
+        .delete(&placeholder_name(&run).to_string(), &DeleteParams::default())
+        .await
+        .unwrap();
+    let api = pods(&client, &namespace);
+    let second = bed
+        .until("another placeholder to be bound", SOON, async || {
+            let pod = api
+                .get_opt(&placeholder_name(&run).pod())
+                .await
+                .map_err(|error| error.to_string())?;
+            let pod = pod.filter(|pod| pod.uid() != first.uid());
+            pod.filter(|pod| runs::node(pod).is_some())
+                .ok_or_else(|| "not yet".to_owned())
+        })
+        .await
+        .unwrap();
+    assert_eq!(runs::node(&first), runs::node(&second));
+    bed.until_succeeded(&spec, SOON).await.unwrap();
+    assert_eq!(nodes_of(bed, &spec).await.len(), 1);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_placeholder_that_a_quota_refuses_is_told_and_made_once_there_is_room() {
+    let bed = installed().await;
+    let namespace = bed.namespace("quota").await.unwrap();
+    let quotas: Api<ResourceQuota> = Api::namespaced(bed.client().await.unwrap(), &namespace);
+    let quota = json!({"metadata": {"name": "tight"}, "spec": {"hard": {"pods": "0"}}});
+    quotas
+        .create(&PostParams::default(), &serde_json::from_value(quota).unwrap())
+        .await
+        .unwrap();
+    bed.until("the quota to be in force", SOON, async || {
+        let quota = quotas.get("tight").await.map_err(|error| error.to_string())?;
+        quota
+            .status
+            .and_then(|status| status.hard)
+            .ok_or_else(|| "no status".to_owned())
+    })
+    .await
+    .unwrap();
+    let spec = RunSpec::diamond(&namespace, "run").opted_in("true");
+    create(bed, &spec).await;
+    let told = until_told(bed, &spec, "PlaceholderRefused").await;
+    assert!(told.contains("exceeded quota: tight"), "{told}");
+    let roomy = Patch::Merge(json!({"spec": {"hard": {"pods": "20"}}}));
+    quotas
+        .patch("tight", &PatchParams::default(), &roomy)
+        .await
+        .unwrap();
+    bed.until_succeeded(&spec, SOON).await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_changed_configuration_is_for_new_runs_and_splits_no_running_one() {
+    let bed = fresh(6).await;
+    let before = RunSpec::diamond("default", "before")
+        .opted_in("true")
+        .lasting("4s");
+    create(&bed, &before).await;
+    bed.until_run(&before, "to be released", SOON, |run| {
+        run.data["spec"].get("status").is_none()
+    })
+    .await
+    .unwrap();
+    bed.configure(&[("default-strategy", Some("colocateAlways"))])
+        .await
+        .unwrap();
+    let strategy = async |name: &str| {
+        let spec = RunSpec::diamond("default", name).opted_in("true");
+        create(&bed, &spec).await;
+        let run = bed.until_succeeded(&spec, SOON).await.unwrap();
+        run.labels()[placement::keys::STRATEGY].clone()
+    };
+    let mut tries = 0;
+    while strategy(&format!("after-{tries}")).await != "colocateAlways" {
+        tries += 1;
+        assert!(tries < 5, "the new default is not taken over");
+    }
+    let old = bed.until_succeeded(&before, SOON).await.unwrap();
+    assert_eq!(old.labels()[placement::keys::STRATEGY], "colocateCompleted");
+    assert_eq!(nodes_of(&bed, &before).await.len(), 1);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_bad_configuration_is_told_and_the_last_good_one_stays() {
+    let bed = fresh(3).await;
+    bed.configure(&[("default-strategy", Some("colocateSometimes"))])
+        .await
+        .unwrap();
+    let spec = RunSpec::diamond("default", "run").opted_in("true");
+    create(&bed, &spec).await;
+    let run = bed.until_succeeded(&spec, SOON).await.unwrap();
+    assert_eq!(run.labels()[placement::keys::STRATEGY], "colocateCompleted");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn in_tektons_default_mode_its_own_assistant_meets_the_run() {
+    let bed = fresh(12).await;
+    claim(&bed, "cache", None).await;
+    let workspace = json!([{"name": "source", "persistentVolumeClaim": {"claimName": "cache"}}]);
+    let mut spec = RunSpec::diamond("default", "run")
+        .opted_in("true")
+        .lasting("2s")
+        .spec("workspaces", workspace);
+    spec.manifest["spec"]["pipelineSpec"]["workspaces"] = json!([{"name": "source"}]);
+    for task in spec
+        .manifest
+        .pointer_mut("/spec/pipelineSpec/tasks")
+        .unwrap()
+        .as_array_mut()
+        .unwrap()
+    {
+        task["workspaces"] = json!([{"name": "source"}]);
+        task["taskSpec"]["workspaces"] = json!([{"name": "source"}]);
+    }
+    create(&bed, &spec).await;
+    let client = bed.client().await.unwrap();
+    let assistants = ListParams::default().labels("app.kubernetes.io/component=affinity-assistant");
+    let assistant = bed
+        .until("Tekton's assistant to be bound", SOON, async || {
+            let found = pods(&client, "default")
+                .list(&assistants)
+                .await
+                .map_err(|error| error.to_string())?;
+            found
+                .items
+                .iter()
+                .find_map(runs::node)
+                .map(String::from)
+                .ok_or_else(|| "not yet".to_owned())
+        })
+        .await
+        .unwrap();
+    bed.until_succeeded(&spec, SOON).await.unwrap();
+    assert_eq!(nodes_of(&bed, &spec).await, [assistant].into());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_claim_that_is_bound_to_a_zone_decides_the_zone() {
+    let bed = fresh(8).await;
+    bed.add_nodes(&Nodes::new("west", 1).zone("west")).await.unwrap();
+    claim(&bed, "zonal", Some("west")).await;
+    let workspace = json!([{"name": "source", "persistentVolumeClaim": {"claimName": "zonal"}}]);
+    let mut spec = RunSpec::new("default", "run")
+        .task("plain", &[])
+        .task("mounts", &["plain"])
+        .opted_in("true");
+    spec = spec
+        .task_field("workspaces", json!([{"name": "source"}]))
+        .spec("workspaces", workspace);
+    spec.manifest["spec"]["pipelineSpec"]["workspaces"] = json!([{"name": "source"}]);
+    let mounts = spec
+        .manifest
+        .pointer_mut("/spec/pipelineSpec/tasks/1/taskSpec")
+        .unwrap();
+    mounts["workspaces"] = json!([{"name": "source"}]);
+    create(&bed, &spec).await;
+    bed.until_succeeded(&spec, SOON).await.unwrap();
+    assert_eq!(nodes_of(&bed, &spec).await, ["west-0".to_owned()].into());
+}
+
+/// A claim in the default namespace that is bound to a volume, in a zone or anywhere.
+pub(crate) async fn claim(bed: &testbed::Testbed, name: &str, zone: Option<&str>) {
+    let client = bed.client().await.unwrap();
+    let (volumes, claims): (Api<PersistentVolume>, Api<PersistentVolumeClaim>) = (
+        Api::all(client.clone()),
+        Api::namespaced(client.clone(), "default"),
+    );
+    let mut volume = json!({
+        "metadata": {"name": name},
+        "spec": {
+            "capacity": {"storage": "1Gi"},
+            "accessModes": ["ReadWriteOnce"],
+            "hostPath": {"path": "/tmp"},
+            "claimRef": {"namespace": "default", "name": name},
+        },
+    });
+    if let Some(zone) = zone {
+        let here = json!({"key": "topology.kubernetes.io/zone", "operator": "In", "values": [zone]});
+        volume["spec"]["nodeAffinity"] =
+            json!({"required": {"nodeSelectorTerms": [{"matchExpressions": [here]}]}});
+    }
+    let request = json!({
+        "metadata": {"name": name},
+        "spec": {
+            "accessModes": ["ReadWriteOnce"],
+            "storageClassName": "",
+            "volumeName": name,
+            "resources": {"requests": {"storage": "1Gi"}},
+        },
+    });
+    volumes
+        .create(&PostParams::default(), &serde_json::from_value(volume).unwrap())
+        .await
+        .unwrap();
+    claims
+        .create(&PostParams::default(), &serde_json::from_value(request).unwrap())
+        .await
+        .unwrap();
+    bed.until(format!("claim {name} to be bound"), SOON, async || {
+        let claim = claims.get(name).await.map_err(|error| error.to_string())?;
+        let phase = claim.status.and_then(|status| status.phase);
+        if phase.as_deref() == Some("Bound") {
+            Ok(())
+        } else {
+            Err(format!("{phase:?}"))
+        }
+    })
+    .await
+    .unwrap();
+}
+
+/// Cordons a node as `kubectl cordon` does.
+pub(crate) async fn cordon(bed: &testbed::Testbed, node: &str) {
+    let nodes: Api<Node> = Api::all(bed.client().await.unwrap());
+    let patch = Patch::Merge(json!({"spec": {"unschedulable": true}}));
+    nodes.patch(node, &PatchParams::default(), &patch).await.unwrap();
+}

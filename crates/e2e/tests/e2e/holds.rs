@@ -1,0 +1,286 @@
+//! Who holds a run, and who may let it go.
+
+use crate::beds::{
+    SOON, bound_placeholder, create, fresh, installed, nodes_of, placeholder_name, sets, until_told,
+};
+use kube::ResourceExt;
+use kube::api::{DynamicObject, Patch, PatchParams};
+use placement::keys;
+use serde_json::json;
+use std::time::Duration;
+use testbed::runs::{self, RunSpec, State};
+use testbed::{Part, Testbed};
+
+fn released(run: &DynamicObject) -> bool {
+    run.data["spec"].get("status").is_none()
+}
+
+async fn patch(bed: &Testbed, run: &RunSpec, patch: serde_json::Value) -> DynamicObject {
+    let api = runs::runs(&bed.client().await.unwrap(), run.namespace());
+    api.patch(run.name(), &PatchParams::default(), &Patch::Merge(patch))
+        .await
+        .unwrap()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_labelled_run_is_held_until_its_placeholder_has_a_node_and_says_where_it_is() {
+    let bed = installed().await;
+    let namespace = bed.namespace("held").await.unwrap();
+    let spec = RunSpec::diamond(&namespace, "run").opted_in("true");
+    let held = create(bed, &spec).await;
+    assert_eq!(runs::state(&held), State::Pending);
+    assert!(held.annotations().contains_key(keys::HOLD));
+    let placeholder = bound_placeholder(bed, &held).await;
+    let run = bed
+        .until_run(&spec, "to be released", SOON, released)
+        .await
+        .unwrap();
+    assert_eq!(run.labels()[keys::GROUP], held.uid().unwrap());
+    assert_eq!(run.labels()[keys::STRATEGY], "colocateCompleted");
+    assert_eq!(
+        Some(run.annotations()[keys::NODE].as_str()),
+        runs::node(&placeholder)
+    );
+    assert!(!run.annotations().contains_key(keys::HOLD));
+    bed.until_succeeded(&spec, SOON).await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_run_that_its_user_holds_stays_held_until_the_user_lets_it_go() {
+    let bed = installed().await;
+    let namespace = bed.namespace("users-hold").await.unwrap();
+    let spec = RunSpec::diamond(&namespace, "run")
+        .opted_in("true")
+        .spec("status", json!("PipelineRunPending"));
+    let held = create(bed, &spec).await;
+    assert!(
+        !held.annotations().contains_key(keys::HOLD),
+        "this hold is not ours"
+    );
+    let enrolled = bed.until_run(&spec, "to be enrolled", SOON, |run| {
+        run.labels().contains_key(keys::GROUP)
+    });
+    let enrolled = enrolled.await.unwrap();
+    assert_eq!(runs::state(&enrolled), State::Pending);
+    let set = sets(&bed.client().await.unwrap(), &namespace)
+        .get_opt(&placeholder_name(&held).to_string())
+        .await;
+    assert!(set.unwrap().is_none(), "a queued run occupies no node");
+    bed.until_run(&spec, "to be released by us", Duration::from_secs(4), released)
+        .await
+        .expect_err("it is not ours");
+
+    patch(bed, &spec, json!({"spec": {"status": null}})).await;
+    bound_placeholder(bed, &held).await;
+    bed.until_succeeded(&spec, SOON).await.unwrap();
+    assert_eq!(nodes_of(bed, &spec).await.len(), 1);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_run_in_kueues_queue_is_never_released_by_us() {
+    let bed = installed().await;
+    let namespace = bed.namespace("queued").await.unwrap();
+    let spec = RunSpec::diamond(&namespace, "run")
+        .opted_in("true")
+        .label(keys::KUEUE_QUEUE_NAME, "main")
+        .spec("status", json!("PipelineRunPending"));
+    create(bed, &spec).await;
+    bed.until_run(&spec, "to be enrolled", SOON, |run| {
+        run.labels().contains_key(keys::GROUP)
+    })
+    .await
+    .unwrap();
+    bed.until_run(&spec, "to be released by us", Duration::from_secs(4), released)
+        .await
+        .expect_err("it is Kueue's");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_copied_manifest_with_our_keys_in_it_joins_nobody() {
+    let bed = installed().await;
+    let namespace = bed.namespace("copied").await.unwrap();
+    let original = RunSpec::diamond(&namespace, "original")
+        .opted_in("true")
+        .lasting("3s");
+    let first = create(bed, &original).await;
+    let first = bed
+        .until_run(&original, "to be released", SOON, released)
+        .await
+        .map(|_| first)
+        .unwrap();
+    let copy = RunSpec::diamond(&namespace, "copy")
+        .opted_in("true")
+        .label(keys::GROUP, &first.uid().unwrap())
+        .label(keys::STRATEGY, "colocateAlways")
+        .annotation(keys::HOLD, "true")
+        .annotation(keys::NODE, "east-0")
+        .lasting("3s");
+    let made = create(bed, &copy).await;
+    assert!(!made.labels().contains_key(keys::GROUP));
+    assert!(!made.annotations().contains_key(keys::NODE));
+    let run = bed.until_succeeded(&copy, SOON).await.unwrap();
+    assert_eq!(run.labels()[keys::GROUP], made.uid().unwrap());
+    assert_eq!(run.labels()[keys::STRATEGY], "colocateCompleted");
+    assert!(
+        nodes_of(bed, &copy)
+            .await
+            .is_disjoint(&nodes_of(bed, &original).await)
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_declined_run_is_not_touched() {
+    let bed = installed().await;
+    let namespace = bed.namespace("declined").await.unwrap();
+    let spec = RunSpec::diamond(&namespace, "run").opted_in("false");
+    let made = create(bed, &spec).await;
+    assert_eq!(runs::state(&made), State::Running);
+    let done = bed.until_succeeded(&spec, SOON).await.unwrap();
+    assert!(!done.labels().contains_key(keys::GROUP));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_run_of_another_manager_is_left_alone() {
+    let bed = installed().await;
+    let namespace = bed.namespace("managed").await.unwrap();
+    let spec = RunSpec::diamond(&namespace, "run")
+        .opted_in("true")
+        .spec("managedBy", json!("example.com/other"));
+    let made = create(bed, &spec).await;
+    assert!(made.data["spec"].get("status").is_none());
+    // A run that is ours, made after it, shows that the controller has had its chance.
+    let later = RunSpec::new(&namespace, "later")
+        .task("only", &[])
+        .opted_in("true");
+    create(bed, &later).await;
+    bed.until_succeeded(&later, SOON).await.unwrap();
+    let run = runs::runs(&bed.client().await.unwrap(), &namespace)
+        .get("run")
+        .await
+        .unwrap();
+    assert!(!run.labels().contains_key(keys::GROUP));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_label_that_comes_after_the_first_task_is_told_and_nothing_else() {
+    let bed = installed().await;
+    let namespace = bed.namespace("too-late").await.unwrap();
+    let spec = RunSpec::diamond(&namespace, "run").lasting("6s");
+    create(bed, &spec).await;
+    bed.until_run(&spec, "to have a task", SOON, |run| {
+        run.data.pointer("/status/childReferences/0").is_some()
+    })
+    .await
+    .unwrap();
+    patch(
+        bed,
+        &spec,
+        json!({"metadata": {"labels": {keys::OPT_IN: "true"}}}),
+    )
+    .await;
+    until_told(bed, &spec, "LabelledTooLate").await;
+    let done = bed.until_succeeded(&spec, SOON).await.unwrap();
+    assert!(!done.labels().contains_key(keys::GROUP));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_run_whose_label_is_taken_back_while_it_is_held_starts_without_us() {
+    let bed = fresh(0).await;
+    for (name, value) in [
+        ("removed", json!(null)),
+        ("declined", json!("false")),
+        ("misspelt", json!("perhaps")),
+    ] {
+        let spec = RunSpec::new("default", name).task("only", &[]).opted_in("true");
+        create(&bed, &spec).await;
+        patch(
+            &bed,
+            &spec,
+            json!({"metadata": {"labels": {keys::OPT_IN: value}}}),
+        )
+        .await;
+        let run = bed
+            .until_run(&spec, "to be released", SOON, released)
+            .await
+            .unwrap();
+        assert!(!run.labels().contains_key(keys::GROUP), "{name}");
+    }
+    crate::beds::until_no_placeholder(&bed, "default").await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_hold_ends_at_its_deadline_even_without_a_node() {
+    let bed = fresh(0).await;
+    bed.configure(&[("hold-deadline", Some("6s"))]).await.unwrap();
+    let spec = RunSpec::new("default", "run").task("only", &[]).opted_in("true");
+    create(&bed, &spec).await;
+    let told = until_told(&bed, &spec, "WaitingForNode").await;
+    assert!(
+        told.contains("no nodes available"),
+        "the scheduler's own words: {told}"
+    );
+    bed.until_run(&spec, "to be released", SOON, released)
+        .await
+        .unwrap();
+    until_told(&bed, &spec, "HoldDeadlineExceeded").await;
+    bed.add_nodes(&testbed::Nodes::new("late", 1)).await.unwrap();
+    bed.until_succeeded(&spec, SOON).await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn release_when_created_does_not_wait_for_a_node() {
+    let bed = fresh(0).await;
+    bed.configure(&[("release-when", Some("created"))]).await.unwrap();
+    let spec = RunSpec::new("default", "run").task("only", &[]).opted_in("true");
+    create(&bed, &spec).await;
+    bed.until_run(&spec, "to be released", SOON, released)
+        .await
+        .unwrap();
+    bed.add_nodes(&testbed::Nodes::new("late", 3)).await.unwrap();
+    bed.until_succeeded(&spec, SOON).await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_release_that_tekton_cannot_take_is_told_and_made_later() {
+    let bed = fresh(0).await;
+    let spec = RunSpec::new("default", "run").task("only", &[]).opted_in("true");
+    create(&bed, &spec).await;
+    until_told(&bed, &spec, "WaitingForNode").await;
+    bed.kill(Part::TektonWebhook).unwrap();
+    bed.add_nodes(&testbed::Nodes::new("node", 1)).await.unwrap();
+    let told = until_told(&bed, &spec, "ReleaseRefused").await;
+    assert!(told.contains("webhook"), "the cause is told: {told}");
+    bed.start_again(Part::TektonWebhook).await.unwrap();
+    bed.until_succeeded(&spec, SOON).await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_nested_run_follows_its_root() {
+    let bed = fresh(5).await;
+    bed.feature_flags(&[("enable-api-fields", "alpha")])
+        .await
+        .unwrap();
+    let step = json!({"name": "step", "image": "testbed.invalid/step", "script": "true"});
+    let inner = json!([
+        {"name": "left", "taskSpec": {"steps": [step]}},
+        {"name": "right", "taskSpec": {"steps": [step]}},
+    ]);
+    let spec = RunSpec::new("default", "root")
+        .task("outer", &[])
+        .task("nested", &["outer"])
+        .task_field("taskSpec", json!(null))
+        .task_field("pipelineSpec", json!({"tasks": inner}))
+        .opted_in("true")
+        .lasting("2s");
+    let root = create(&bed, &spec).await;
+    bed.until_succeeded(&spec, SOON).await.unwrap();
+    let pods = crate::beds::pods(&bed.client().await.unwrap(), "default");
+    let group = format!("{}={},tekton.dev/pipelineTask", keys::GROUP, root.uid().unwrap());
+    let pods = pods
+        .list(&kube::api::ListParams::default().labels(&group))
+        .await
+        .unwrap()
+        .items;
+    assert_eq!(pods.len(), 3, "the outer task and the nested run's two");
+    assert_eq!(runs::nodes(&pods).len(), 1);
+}

@@ -1,0 +1,243 @@
+//! The promise: all pods of a labelled run on one node, whatever the shape of the run, and no other run there.
+
+use crate::beds::{SOON, ZONES, create, fresh, installed, nodes_after, nodes_of, plain};
+use k8s_openapi::api::core::v1::Pod;
+use kube::api::{Api, ListParams, PostParams};
+use serde_json::json;
+use std::collections::BTreeSet;
+use testbed::runs::RunSpec;
+use testbed::{NodeGroup, Options, Testbed};
+
+/// Runs the same shape without the label first: where it does not spread, the test would prove nothing.
+async fn meets_only_when_labelled(name: &str, shape: impl Fn(&str) -> RunSpec) {
+    let (without, with) = (plain().await, installed().await);
+    let unlabelled = shape(&without.namespace(name).await.unwrap());
+    let labelled = shape(&with.namespace(name).await.unwrap()).opted_in("true");
+    let (spread, met) = tokio::join!(nodes_after(without, &unlabelled), nodes_after(with, &labelled));
+    assert!(
+        spread.len() > 1,
+        "without the label all pods met by chance on {spread:?}"
+    );
+    assert_eq!(met.len(), 1, "with the label the pods are on {met:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn parallel_tasks_meet() {
+    meets_only_when_labelled("parallel", |namespace| {
+        ["a", "b", "c", "d"]
+            .iter()
+            .fold(RunSpec::new(namespace, "run"), |run, task| run.task(task, &[]))
+            .lasting("2s")
+    })
+    .await;
+}
+
+/// Tasks that would rather be in different zones: one after the other on an empty cluster they would often
+/// meet by chance.
+fn torn(run: RunSpec, tasks: &[&str]) -> RunSpec {
+    let preferring = tasks.iter().zip(ZONES.iter().cycle()).map(|(task, zone)| {
+        let zone = json!({"key": "topology.kubernetes.io/zone", "operator": "In", "values": [zone]});
+        let term = json!({"weight": 100, "preference": {"matchExpressions": [zone]}});
+        let affinity = json!({"nodeAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": [term]}});
+        json!({"pipelineTaskName": task, "podTemplate": {"affinity": affinity}})
+    });
+    let preferring: Vec<_> = preferring.collect();
+    run.spec("taskRunSpecs", json!(preferring))
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn sequential_tasks_meet() {
+    meets_only_when_labelled("sequence", |namespace| {
+        let run = RunSpec::new(namespace, "run")
+            .task("a", &[])
+            .task("b", &["a"])
+            .task("c", &["b"]);
+        torn(run, &["a", "b", "c"])
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn finally_tasks_meet_the_others() {
+    meets_only_when_labelled("finally", |namespace| {
+        RunSpec::diamond(namespace, "run")
+            .finally("report")
+            .finally("tidy")
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_retry_meets_its_first_try() {
+    meets_only_when_labelled("retry", |namespace| {
+        let run = RunSpec::new(namespace, "run")
+            .task("a", &[])
+            .task_field("retries", json!(1));
+        let run = run
+            .task("b", &["a"])
+            .task_field("retries", json!(1))
+            .ending("fail-once");
+        torn(run, &["a", "b"])
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_tasks_of_a_matrix_meet() {
+    meets_only_when_labelled("matrix", |namespace| {
+        let params = json!([{"name": "platform", "value": ["linux", "mac", "windows", "plan9"]}]);
+        RunSpec::new(namespace, "run")
+            .task("build", &[])
+            .task_field("matrix", json!({"params": params}))
+            .lasting("2s")
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_run_made_through_v1beta1_meets_too() {
+    let bed = installed().await;
+    let namespace = bed.namespace("v1beta1").await.unwrap();
+    let mut run = RunSpec::new(&namespace, "run").opted_in("true");
+    let step = json!({"name": "step", "image": "testbed.invalid/step", "script": "true"});
+    let task = |name: &str| json!({"name": name, "taskSpec": {"steps": [step]}});
+    run.manifest["apiVersion"] = json!("tekton.dev/v1beta1");
+    run.manifest["spec"]["pipelineSpec"]["tasks"] = json!([task("a"), task("b"), task("c")]);
+    let client = bed.client().await.unwrap();
+    let (runs, _) = testbed::apply::api_of(&client, &run.manifest).unwrap();
+    let object = serde_json::from_value(run.manifest.clone()).unwrap();
+    let held = runs.create(&PostParams::default(), &object).await.unwrap();
+    assert_eq!(held.data["spec"]["status"], "PipelineRunPending");
+    bed.until_succeeded(&run, SOON).await.unwrap();
+    assert_eq!(nodes_of(bed, &run).await.len(), 1);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn one_task_may_opt_out() {
+    let bed = installed().await;
+    let namespace = bed.namespace("opt-out").await.unwrap();
+    let elsewhere = json!([{
+        "pipelineTaskName": "elsewhere",
+        "metadata": {"labels": {placement::keys::OPT_IN: "false"}},
+    }]);
+    let run = RunSpec::diamond(&namespace, "run")
+        .task("elsewhere", &[])
+        .opted_in("true")
+        .spec("taskRunSpecs", elsewhere)
+        .lasting("2s");
+    create(bed, &run).await;
+    bed.until_succeeded(&run, SOON).await.unwrap();
+    let pods: Api<Pod> = Api::namespaced(bed.client().await.unwrap(), &namespace);
+    let terms = |pod: &Pod| pod.spec.as_ref().unwrap().affinity.is_some();
+    let of = |task: &str| ListParams::default().labels(&format!("tekton.dev/pipelineTask={task}"));
+    assert!(
+        !terms(&pods.list(&of("elsewhere")).await.unwrap().items[0]),
+        "the opted-out task is left alone"
+    );
+    assert!(
+        terms(&pods.list(&of("build")).await.unwrap().items[0]),
+        "the others are not"
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn runs_of_two_namespaces_get_a_node_each_and_the_autoscaler_adds_exactly_what_is_missing() {
+    const NODES: usize = 2;
+    let bed = Testbed::start(Options::default()).await.unwrap();
+    bed.start_autoscaler(&[NodeGroup::new("pool", NODES, 10)])
+        .await
+        .unwrap();
+    bed.install_pod_affinity().await.unwrap();
+    let (red, blue) = (
+        bed.namespace("red").await.unwrap(),
+        bed.namespace("blue").await.unwrap(),
+    );
+    let runs: Vec<_> = [
+        (&red, "one"),
+        (&blue, "two"),
+        (&red, "three"),
+        (&blue, "four"),
+        (&red, "five"),
+    ]
+    .map(|(namespace, name)| RunSpec::diamond(namespace, name).opted_in("true").lasting("3s"))
+    .into();
+    for run in &runs {
+        create(&bed, run).await;
+    }
+    let mut used = BTreeSet::new();
+    for run in &runs {
+        bed.until_succeeded(run, SOON * 2).await.unwrap();
+        let nodes = nodes_of(&bed, run).await;
+        assert_eq!(nodes.len(), 1, "{} is on {nodes:?}", run.name());
+        assert!(used.is_disjoint(&nodes), "{} shares {nodes:?}", run.name());
+        used.extend(nodes);
+    }
+    assert_eq!(used.len(), runs.len());
+    assert_eq!(
+        added_nodes(&bed).await,
+        runs.len() - NODES,
+        "the autoscaler adds what is missing, no more"
+    );
+    bed.until("the added nodes to go", SOON, async || {
+        let nodes = bed
+            .ready_nodes_of("pool")
+            .await
+            .map_err(|error| error.to_string())?;
+        if nodes.len() == NODES {
+            Ok(())
+        } else {
+            Err(nodes.join(" "))
+        }
+    })
+    .await
+    .unwrap();
+}
+
+/// How many nodes the autoscaler has added since it started, by its own count.
+async fn added_nodes(bed: &Testbed) -> usize {
+    let metrics = testbed::probe::get(bed.autoscaler_port().unwrap(), "/metrics")
+        .await
+        .unwrap();
+    let line = metrics
+        .lines()
+        .find(|line| line.starts_with("cluster_autoscaler_scaled_up_nodes_total "));
+    let count: f64 = line
+        .and_then(|line| line.rsplit(' ').next())
+        .unwrap()
+        .parse()
+        .unwrap();
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "a small count of nodes"
+    )]
+    let count = count as usize;
+    count
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn runs_wait_for_a_node_when_there_is_none_to_add() {
+    let bed = fresh(1).await;
+    let first = RunSpec::diamond("default", "first")
+        .opted_in("true")
+        .lasting("3s");
+    let second = RunSpec::diamond("default", "second")
+        .opted_in("true")
+        .lasting("1s");
+    create(&bed, &first).await;
+    bed.until_run(&first, "to be released", SOON, |run| {
+        run.data["spec"].get("status").is_none()
+    })
+    .await
+    .unwrap();
+    create(&bed, &second).await;
+    let first_done = bed.until_succeeded(&first, SOON).await.unwrap();
+    let second_done = bed.until_succeeded(&second, SOON).await.unwrap();
+    let time = |run: &kube::api::DynamicObject, field: &str| -> jiff::Timestamp {
+        run.data["status"][field].as_str().unwrap().parse().unwrap()
+    };
+    assert!(
+        time(&second_done, "startTime") >= time(&first_done, "completionTime"),
+        "one after the other"
+    );
+}

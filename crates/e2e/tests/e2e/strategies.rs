@@ -1,0 +1,152 @@
+//! The three strategies, against each other and against runs that are not labelled.
+
+use crate::beds::{
+    SOON, bound_placeholder, create, fresh, nodes_of, placeholder_name, pods, sets, until_no_placeholder,
+};
+use kube::api::DeleteParams;
+use std::time::Duration;
+use testbed::runs::{self, RunSpec};
+
+/// Long enough to be there while others are placed, short enough to wait for.
+const WHILE: &str = "4s";
+
+#[tokio::test(flavor = "multi_thread")]
+async fn colocate_always_runs_may_share_a_node() {
+    let bed = fresh(1).await;
+    let one = RunSpec::diamond("default", "one")
+        .opted_in("colocateAlways")
+        .lasting(WHILE);
+    let two = RunSpec::diamond("default", "two")
+        .opted_in("colocateAlways")
+        .lasting(WHILE);
+    create(&bed, &one).await;
+    create(&bed, &two).await;
+    bed.until_succeeded(&one, SOON).await.unwrap();
+    bed.until_succeeded(&two, SOON).await.unwrap();
+    assert_eq!(nodes_of(&bed, &one).await, nodes_of(&bed, &two).await);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_isolated_run_keeps_unlabelled_runs_away_and_stays_away_from_theirs() {
+    let bed = fresh(2).await;
+    let isolated = RunSpec::diamond("default", "isolated")
+        .opted_in("colocateCompleted")
+        .lasting(WHILE);
+    let before = RunSpec::new("default", "before").task("only", &[]).lasting("10s");
+    create(&bed, &before).await;
+    bed.until_run(&before, "to have a node", SOON, |_| true)
+        .await
+        .unwrap();
+    let client = bed.client().await.unwrap();
+    bed.until("the unlabelled run's pod to be bound", SOON, async || {
+        let nodes = runs::nodes(&runs::pods(&client, "default", "before").await.unwrap());
+        if nodes.is_empty() { Err("none") } else { Ok(()) }
+    })
+    .await
+    .unwrap();
+    create(&bed, &isolated).await;
+    bed.until_run(&isolated, "to be released", SOON, |run| {
+        run.data["spec"].get("status").is_none()
+    })
+    .await
+    .unwrap();
+    // Three more unlabelled runs while the isolated one is there: all must go to the other node.
+    let after: Vec<_> = ["x", "y", "z"]
+        .map(|name| RunSpec::new("default", name).task("only", &[]).lasting("1s"))
+        .into();
+    for run in &after {
+        create(&bed, run).await;
+    }
+    for run in after.iter().chain([&before, &isolated]) {
+        bed.until_succeeded(run, SOON).await.unwrap();
+    }
+    let own = nodes_of(&bed, &isolated).await;
+    assert_eq!(own.len(), 1);
+    for run in after.iter().chain([&before]) {
+        assert!(
+            own.is_disjoint(&nodes_of(&bed, run).await),
+            "{} was on the isolated run's node",
+            run.name()
+        );
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn colocate_completed_frees_its_node_when_the_run_is_done() {
+    let bed = fresh(1).await;
+    let one = RunSpec::diamond("default", "one").opted_in("true").lasting("1s");
+    create(&bed, &one).await;
+    bed.until_succeeded(&one, SOON).await.unwrap();
+    until_no_placeholder(&bed, "default").await;
+    let two = RunSpec::diamond("default", "two").opted_in("true").lasting("1s");
+    create(&bed, &two).await;
+    bed.until_succeeded(&two, SOON).await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn isolate_always_reserves_its_node_until_the_run_is_deleted() {
+    let bed = fresh(1).await;
+    let client = bed.client().await.unwrap();
+    let one = RunSpec::diamond("default", "one")
+        .opted_in("isolateAlways")
+        .lasting("1s");
+    let run = create(&bed, &one).await;
+    bed.until_succeeded(&one, SOON).await.unwrap();
+    let (set, pod) = (placeholder_name(&run).to_string(), placeholder_name(&run).pod());
+    let sets = sets(&client, "default");
+    bed.until("the StatefulSet to be gone", SOON, async || {
+        if sets.get_opt(&set).await.unwrap().is_none() {
+            Ok(())
+        } else {
+            Err("it is there")
+        }
+    })
+    .await
+    .unwrap();
+    let kept = bound_placeholder(&bed, &run).await;
+    let owners = kept.metadata.owner_references.unwrap();
+    assert!(
+        owners.iter().all(|owner| owner.kind == "PipelineRun"),
+        "{owners:?}"
+    );
+    let annotations = kept.metadata.annotations.unwrap();
+    assert_eq!(annotations[placement::keys::SAFE_TO_EVICT], "true");
+    assert!(!annotations.contains_key(placement::keys::DO_NOT_DISRUPT));
+
+    let two = RunSpec::diamond("default", "two").opted_in("true").lasting("1s");
+    create(&bed, &two).await;
+    let waits = bed.until_run(
+        &two,
+        "to start although the node is reserved",
+        Duration::from_secs(5),
+        |run| run.data["spec"].get("status").is_none(),
+    );
+    waits.await.expect_err("the node is reserved");
+    runs::runs(&client, "default")
+        .delete("one", &DeleteParams::default())
+        .await
+        .unwrap();
+    bed.until_succeeded(&two, SOON).await.unwrap();
+    assert!(pods(&client, "default").get_opt(&pod).await.unwrap().is_none());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_unknown_strategy_is_refused_with_the_list_of_valid_ones() {
+    let bed = crate::beds::installed().await;
+    let run = RunSpec::diamond("default", "misspelt").opted_in("colocateSometimes");
+    let refused = run
+        .create(&bed.client().await.unwrap())
+        .await
+        .unwrap_err()
+        .to_string();
+    for word in [
+        "colocateSometimes",
+        "true",
+        "false",
+        "colocateAlways",
+        "colocateCompleted",
+        "isolateAlways",
+    ] {
+        assert!(refused.contains(word), "{word} is missing in: {refused}");
+    }
+}

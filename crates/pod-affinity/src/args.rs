@@ -1,0 +1,243 @@
+//! The command line and the environment; nothing else in the workspace reads either.
+
+use clap::{Parser, Subcommand, ValueEnum, builder::NonEmptyStringValueParser};
+use jiff::SignedDuration;
+use placement::keys;
+use process::{log::Format, tls::sources::Files};
+use std::{net::SocketAddr, path::PathBuf, time::Duration};
+
+const AFTER: &str = "The variable RUST_LOG filters the logs, for example RUST_LOG=info,controller=debug. The API server \
+is found by KUBECONFIG, or by the pod's service account.";
+
+/// Runs all pods of a labelled Tekton PipelineRun on one node that no other run uses.
+#[derive(Debug, Parser)]
+#[command(name = "pod-affinity", version, arg_required_else_help = true, after_help = AFTER)]
+pub(crate) struct Args {
+    /// How log lines look on standard error: auto (text on a terminal, JSON otherwise), json or text.
+    #[arg(
+        long,
+        global = true,
+        env = "POD_AFFINITY_LOG_FORMAT",
+        default_value = "auto",
+        value_name = "FORMAT"
+    )]
+    pub(crate) log_format: Format,
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Answer the API server's admission requests for PipelineRuns and pods. Run two or more.
+    Webhook(WebhookArgs),
+    /// Make placeholders, release held runs and look after the certificates. Run two; one leads.
+    Controller(ControllerArgs),
+    /// Hold a run's place on its node: do nothing until SIGTERM or SIGINT. Must be the first argument.
+    Placeholder,
+}
+
+/// Of `webhook`.
+#[derive(Debug, clap::Args)]
+pub(crate) struct WebhookArgs {
+    /// Where to answer admission requests, over TLS. With port 0 the chosen address is printed on standard output.
+    #[arg(
+        long,
+        env = "POD_AFFINITY_LISTEN",
+        default_value = "0.0.0.0:8443",
+        value_name = "ADDRESS"
+    )]
+    pub(crate) listen: SocketAddr,
+    #[command(flatten)]
+    pub(crate) admin: AdminArgs,
+    /// How long to serve on after SIGTERM, not ready, while the Service's endpoints change.
+    #[arg(long, env = "POD_AFFINITY_DRAIN_DELAY", default_value = "5s", value_parser = duration, value_name = "DURATION")]
+    pub(crate) drain_delay: Duration,
+    /// How long requests under way may take after that. With the delay, less than terminationGracePeriodSeconds.
+    #[arg(long, env = "POD_AFFINITY_DRAIN_DEADLINE", default_value = "15s", value_parser = duration, value_name = "DURATION")]
+    pub(crate) drain_deadline: Duration,
+    #[command(flatten)]
+    pub(crate) files: Option<FileArgs>,
+    #[command(flatten)]
+    pub(crate) namespace: NamespaceArgs,
+}
+
+/// A mounted certificate, both parts or neither.
+#[derive(Debug, clap::Args)]
+pub(crate) struct FileArgs {
+    /// PEM file with the serving certificate and its chain, read again when it changes. Without it, the certificate is
+    /// read from the Secret that the controller's leader keeps.
+    #[arg(
+        long,
+        env = "POD_AFFINITY_TLS_CERT_FILE",
+        requires = "tls_key_file",
+        value_name = "FILE",
+        required = false
+    )]
+    tls_cert_file: PathBuf,
+    /// PEM file with the private key of --tls-cert-file.
+    #[arg(
+        long,
+        env = "POD_AFFINITY_TLS_KEY_FILE",
+        requires = "tls_cert_file",
+        value_name = "FILE",
+        required = false
+    )]
+    tls_key_file: PathBuf,
+}
+
+/// Of `controller`.
+#[derive(Debug, clap::Args)]
+pub(crate) struct ControllerArgs {
+    #[command(flatten)]
+    pub(crate) admin: AdminArgs,
+    /// Image of the placeholder pods: the one that this process runs from.
+    #[arg(long, env = "POD_AFFINITY_IMAGE", value_parser = image, value_name = "IMAGE")]
+    pub(crate) placeholder_image: String,
+    #[command(flatten)]
+    pub(crate) namespace: NamespaceArgs,
+    /// Name of this process in the Lease and in events; no two may share one. Default: the host's (pod's) name and a
+    /// random number.
+    #[arg(long, env = "POD_AFFINITY_IDENTITY", value_parser = NonEmptyStringValueParser::new(), value_name = "NAME")]
+    pub(crate) identity: Option<String>,
+    /// Who makes the webhook's certificate and tells the API server of its authority.
+    #[arg(long, env = "POD_AFFINITY_CERTIFICATES", value_enum, default_value_t = Certificates::Managed)]
+    pub(crate) certificates: Certificates,
+}
+
+/// The second port.
+#[derive(Debug, clap::Args)]
+pub(crate) struct AdminArgs {
+    /// Where to answer probes and serve metrics, over plain HTTP. With port 0 the chosen address is printed on standard
+    /// output.
+    #[arg(
+        long,
+        env = "POD_AFFINITY_ADMIN_LISTEN",
+        default_value = "0.0.0.0:8080",
+        value_name = "ADDRESS"
+    )]
+    pub(crate) admin_listen: SocketAddr,
+}
+
+/// The installation.
+#[derive(Debug, clap::Args)]
+pub(crate) struct NamespaceArgs {
+    /// Namespace of the installation: its Secret, ConfigMap, Lease and Service.
+    #[arg(long, env = "POD_NAMESPACE", default_value = keys::NAMESPACE, value_parser = NonEmptyStringValueParser::new())]
+    pub(crate) namespace: String,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Certificates {
+    /// The leader makes and renews them.
+    Managed,
+    /// Somebody else does, such as cert-manager.
+    External,
+}
+
+impl From<FileArgs> for Files {
+    fn from(args: FileArgs) -> Self {
+        let FileArgs {
+            tls_cert_file,
+            tls_key_file,
+        } = args;
+        Self {
+            certificate: tls_cert_file,
+            key: tls_key_file,
+        }
+    }
+}
+
+fn duration(text: &str) -> Result<Duration, String> {
+    let wrong = || format!("'{text}' is not a duration; write 5s, 500ms or 1m");
+    let signed: SignedDuration = text.parse().map_err(|_| wrong())?;
+    Duration::try_from(signed).map_err(|_| wrong())
+}
+
+/// A reference that was never resolved would give pods that can never start.
+fn image(text: &str) -> Result<String, String> {
+    match text {
+        "" => Err("the image is empty".to_owned()),
+        unresolved if unresolved.starts_with("ko://") => Err(
+            "the manifests were applied without building an image; use `cargo ship apply` or a release"
+                .to_owned(),
+        ),
+        image => Ok(image.to_owned()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::{CommandFactory, error::ErrorKind};
+
+    fn parsed(line: &str) -> Result<Command, clap::Error> {
+        Args::try_parse_from(line.split(' ')).map(|args| args.command)
+    }
+
+    fn refusal(line: &str) -> String {
+        parsed(line).unwrap_err().to_string()
+    }
+
+    #[test]
+    fn the_definition_is_sound() {
+        Args::command().debug_assert();
+    }
+
+    #[test]
+    fn the_webhook_needs_no_flag() {
+        let Ok(Command::Webhook(args)) = parsed("pod-affinity webhook") else {
+            panic!()
+        };
+        assert_eq!(args.listen.to_string(), "0.0.0.0:8443");
+        assert_eq!(args.admin.admin_listen.to_string(), "0.0.0.0:8080");
+        assert_eq!(
+            (args.drain_delay.as_secs(), args.namespace.namespace.as_str()),
+            (5, keys::NAMESPACE)
+        );
+        assert!(args.files.is_none());
+    }
+
+    #[test]
+    fn certificate_and_key_file_come_together() {
+        let Ok(Command::Webhook(args)) = parsed("pod-affinity webhook --tls-cert-file c --tls-key-file k")
+        else {
+            panic!()
+        };
+        assert_eq!(
+            args.files.map(Files::from),
+            Some(Files {
+                certificate: "c".into(),
+                key: "k".into()
+            })
+        );
+        assert!(refusal("pod-affinity webhook --tls-cert-file c").contains("--tls-key-file"));
+        assert!(refusal("pod-affinity webhook --tls-key-file k").contains("--tls-cert-file"));
+    }
+
+    #[test]
+    fn the_controller_needs_an_image_that_can_be_pulled() {
+        assert!(refusal("pod-affinity controller").contains("--placeholder-image <IMAGE>"));
+        assert!(refusal("pod-affinity controller --placeholder-image=").contains("the image is empty"));
+        assert!(refusal("pod-affinity controller --placeholder-image ko://x").contains("cargo ship apply"));
+        let Ok(Command::Controller(args)) =
+            parsed("pod-affinity controller --placeholder-image a/b@sha256:c")
+        else {
+            panic!()
+        };
+        assert_eq!(args.certificates, Certificates::Managed);
+        assert_eq!(args.placeholder_image, "a/b@sha256:c");
+    }
+
+    #[test]
+    fn durations_are_written_with_a_unit() {
+        assert_eq!(duration("500ms"), Ok(Duration::from_millis(500)));
+        assert_eq!(duration("0s"), Ok(Duration::ZERO));
+        assert!(duration("5").is_err() && duration("-5s").is_err());
+    }
+
+    #[test]
+    fn without_a_subcommand_the_help_is_shown() {
+        let error = parsed("pod-affinity").unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand);
+    }
+}

@@ -1,0 +1,43 @@
+//! pod-affinity: one node for all pods of a PipelineRun. One binary, three processes.
+
+mod args;
+mod controller;
+mod identity;
+#[cfg(test)]
+mod manifests;
+mod placeholder;
+mod rejections;
+mod webhook;
+
+use args::{Args, Command};
+use clap::Parser;
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    // Placeholders are many: no argument parser, no logs, no runtime, no crypto for them.
+    if placeholder::is_asked_for() {
+        return placeholder::stay();
+    }
+    let args = Args::parse();
+    if let Err(error) = process::log::init(args.log_format) {
+        eprintln!("{error}");
+        return ExitCode::FAILURE;
+    }
+    match run(args.command) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            tracing::error!(%error, "the process ends");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(command: Command) -> anyhow::Result<()> {
+    // Refused only if somebody was first, and nobody was; the client would choose the same by itself.
+    let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
+    match command {
+        Command::Webhook(args) => webhook::run(args),
+        Command::Controller(args) => controller::run(args),
+        Command::Placeholder => anyhow::bail!("`placeholder` must be the first argument"),
+    }
+}

@@ -1,0 +1,399 @@
+//! The manifests in config/ against the code: names and paths that both must agree on, rights without wildcards, and
+//! pods that pass Pod Security `restricted`. Reads files only.
+
+use crate::args::{Args, Command};
+use clap::Parser;
+use placement::{config::Config, keys};
+use serde::Deserialize;
+use serde_json::{Value, json};
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::path::Path;
+
+const LABELS: [&str; 3] = [
+    "app.kubernetes.io/name",
+    "app.kubernetes.io/instance",
+    "app.kubernetes.io/part-of",
+];
+const IMAGE: &str = "ko://pod-affinity";
+const CLUSTER_WIDE: [&str; 4] = [
+    "Namespace",
+    "ClusterRole",
+    "ClusterRoleBinding",
+    "MutatingWebhookConfiguration",
+];
+
+/// Every document of config/, in the order in which kubectl would apply them.
+fn manifests() -> Vec<Value> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../config");
+    let mut files: Vec<_> = fs::read_dir(folder)
+        .unwrap()
+        .map(|entry| entry.unwrap().path())
+        .collect();
+    files.retain(|file| file.extension().is_some_and(|extension| extension == "yaml"));
+    files.sort();
+    files
+        .iter()
+        .flat_map(|file| documents(&fs::read_to_string(file).unwrap()))
+        .collect()
+}
+
+fn documents(text: &str) -> Vec<Value> {
+    serde_yaml::Deserializer::from_str(text)
+        .map(|document| Value::deserialize(document).unwrap())
+        .collect()
+}
+
+fn of_kind(kind: &str) -> Vec<Value> {
+    manifests()
+        .into_iter()
+        .filter(|one| one["kind"] == kind)
+        .collect()
+}
+
+fn named(kind: &str, name: &str) -> Value {
+    let found = of_kind(kind)
+        .into_iter()
+        .find(|one| one["metadata"]["name"] == name);
+    found.unwrap_or_else(|| panic!("config/ has no {kind} {name}"))
+}
+
+fn rules(object: &Value) -> Vec<Value> {
+    object["rules"].as_array().unwrap().clone()
+}
+
+fn all_rules() -> Vec<Value> {
+    let roles = of_kind("ClusterRole").into_iter().chain(of_kind("Role"));
+    roles.flat_map(|role| rules(&role)).collect()
+}
+
+/// The one webhook of a configuration.
+fn webhook(name: &str) -> Value {
+    let configuration = named("MutatingWebhookConfiguration", name);
+    let webhooks = configuration["webhooks"].as_array().unwrap();
+    assert_eq!(webhooks.len(), 1);
+    webhooks[0].clone()
+}
+
+fn container(deployment: &Value) -> Value {
+    let containers = deployment["spec"]["template"]["spec"]["containers"]
+        .as_array()
+        .unwrap();
+    assert_eq!(containers.len(), 1);
+    containers[0].clone()
+}
+
+fn command_of(deployment: &str) -> Command {
+    let container = container(&named("Deployment", deployment));
+    let args = container["args"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|arg| arg.as_str().unwrap().to_owned());
+    let image = ["--placeholder-image=x".to_owned()];
+    let rest = if deployment.ends_with("controller") {
+        image.as_slice()
+    } else {
+        &[]
+    };
+    Args::parse_from(
+        ["pod-affinity".to_owned()]
+            .into_iter()
+            .chain(args)
+            .chain(rest.iter().cloned()),
+    )
+    .command
+}
+
+fn port(deployment: &str, name: &str) -> Value {
+    let container = container(&named("Deployment", deployment));
+    let ports = container["ports"].as_array().unwrap();
+    ports.iter().find(|port| port["name"] == name).unwrap()["containerPort"].clone()
+}
+
+#[test]
+fn every_object_bears_the_usual_labels_and_lives_in_our_namespace() {
+    for object in manifests() {
+        let metadata = &object["metadata"];
+        for label in LABELS {
+            assert!(
+                metadata["labels"][label].is_string(),
+                "{label} is missing on {metadata}"
+            );
+        }
+        assert_eq!(metadata["labels"][keys::APP], keys::APP_NAME);
+        let cluster_wide = CLUSTER_WIDE.contains(&object["kind"].as_str().unwrap());
+        let namespace = if cluster_wide {
+            Value::Null
+        } else {
+            json!(keys::NAMESPACE)
+        };
+        assert_eq!(metadata["namespace"], namespace, "{metadata}");
+    }
+}
+
+#[test]
+fn names_are_those_that_the_code_knows() {
+    let known = [
+        ("Namespace", keys::NAMESPACE),
+        ("ConfigMap", keys::CONFIG_MAP),
+        ("Secret", keys::CERTIFICATE_SECRET),
+        ("Service", keys::WEBHOOK_SERVICE),
+    ];
+    for (kind, name) in known {
+        named(kind, name);
+    }
+    let configurations = of_kind("MutatingWebhookConfiguration");
+    let names: Vec<_> = configurations
+        .iter()
+        .map(|one| one["metadata"]["name"].as_str().unwrap())
+        .collect();
+    assert_eq!(names, [keys::PIPELINE_RUN_WEBHOOK, keys::POD_WEBHOOK]);
+}
+
+#[test]
+fn both_webhooks_are_called_at_the_paths_that_are_served_and_trust_is_left_to_the_leader() {
+    for (name, path) in [
+        (keys::PIPELINE_RUN_WEBHOOK, keys::PIPELINE_RUN_PATH),
+        (keys::POD_WEBHOOK, keys::POD_PATH),
+    ] {
+        let webhook = webhook(name);
+        assert_eq!(webhook["name"], name);
+        let service =
+            json!({"name": keys::WEBHOOK_SERVICE, "namespace": keys::NAMESPACE, "path": path, "port": 443});
+        assert_eq!(webhook["clientConfig"], json!({"service": service}));
+    }
+}
+
+#[test]
+fn both_webhooks_fail_closed_quickly_and_never_for_system_namespaces() {
+    for name in [keys::PIPELINE_RUN_WEBHOOK, keys::POD_WEBHOOK] {
+        let webhook = webhook(name);
+        assert_eq!(webhook["failurePolicy"], "Fail");
+        assert_eq!(webhook["timeoutSeconds"], 3);
+        assert_eq!(webhook["sideEffects"], "None");
+        assert_eq!(webhook["matchPolicy"], "Equivalent");
+        let expected = json!([{"key": "kubernetes.io/metadata.name", "operator": "NotIn", "values": ["kube-system", keys::NAMESPACE]}]);
+        assert_eq!(webhook["namespaceSelector"]["matchExpressions"], expected);
+    }
+}
+
+#[test]
+fn the_pipeline_run_webhook_sees_created_runs_that_opted_in() {
+    let webhook = webhook(keys::PIPELINE_RUN_WEBHOOK);
+    let rule = json!([{"apiGroups": ["tekton.dev"], "apiVersions": ["v1"], "resources": ["pipelineruns"], "operations": ["CREATE"], "scope": "Namespaced"}]);
+    assert_eq!(webhook["rules"], rule);
+    assert_eq!(
+        webhook["objectSelector"],
+        json!({"matchExpressions": [{"key": keys::OPT_IN, "operator": "Exists"}]})
+    );
+    assert_eq!(webhook["reinvocationPolicy"], "Never");
+}
+
+#[test]
+fn the_pod_webhook_sees_created_pods_of_enrolled_runs_but_not_those_of_tasks_that_opted_out() {
+    let webhook = webhook(keys::POD_WEBHOOK);
+    let rule = json!([{"apiGroups": [""], "apiVersions": ["v1"], "resources": ["pods"], "operations": ["CREATE"], "scope": "Namespaced"}]);
+    assert_eq!(webhook["rules"], rule);
+    let selector = json!([
+        {"key": keys::GROUP, "operator": "Exists"},
+        {"key": keys::OPT_IN, "operator": "NotIn", "values": ["false"]},
+    ]);
+    assert_eq!(webhook["objectSelector"]["matchExpressions"], selector);
+    assert_eq!(webhook["reinvocationPolicy"], "IfNeeded");
+}
+
+#[test]
+fn no_right_is_a_wildcard() {
+    for rule in all_rules() {
+        assert!(!rule.to_string().contains('*'), "{rule}");
+        assert!(rule["nonResourceURLs"].is_null(), "{rule}");
+    }
+}
+
+#[test]
+fn secrets_configurations_and_the_lease_are_reached_by_name_only() {
+    let expected = BTreeMap::from([
+        ("secrets", json!([keys::CERTIFICATE_SECRET])),
+        ("configmaps", json!([keys::CONFIG_MAP])),
+        (
+            "mutatingwebhookconfigurations",
+            json!([keys::PIPELINE_RUN_WEBHOOK, keys::POD_WEBHOOK]),
+        ),
+        ("leases", json!([keys::CONTROLLER_LEASE])),
+    ]);
+    for rule in all_rules() {
+        let resource = rule["resources"][0].as_str().unwrap();
+        let only_create = rule["verbs"] == json!(["create"]);
+        if let Some(names) = expected.get(resource).filter(|_| !only_create) {
+            assert_eq!(rule["resourceNames"], *names, "{rule}");
+            assert_eq!(rule["resources"].as_array().unwrap().len(), 1, "{rule}");
+        }
+    }
+}
+
+#[test]
+fn the_webhook_may_read_its_certificate_and_nothing_else() {
+    assert!(
+        of_kind("ClusterRoleBinding")
+            .iter()
+            .all(|binding| binding["subjects"][0]["name"] != "pod-affinity-webhook")
+    );
+    let rules = rules(&named("Role", "pod-affinity-webhook"));
+    assert_eq!(rules.len(), 1);
+    assert_eq!(
+        (&rules[0]["resources"], &rules[0]["verbs"]),
+        (&json!(["secrets"]), &json!(["get", "list", "watch"]))
+    );
+}
+
+#[test]
+fn every_binding_joins_a_role_and_an_account_that_exist() {
+    for binding in of_kind("RoleBinding")
+        .into_iter()
+        .chain(of_kind("ClusterRoleBinding"))
+    {
+        let role = &binding["roleRef"];
+        named(role["kind"].as_str().unwrap(), role["name"].as_str().unwrap());
+        let subjects = binding["subjects"].as_array().unwrap();
+        assert_eq!(subjects.len(), 1);
+        assert_eq!(subjects[0]["namespace"], keys::NAMESPACE);
+        named("ServiceAccount", subjects[0]["name"].as_str().unwrap());
+    }
+}
+
+#[test]
+fn the_commands_start_with_the_ports_that_are_declared() {
+    let Command::Webhook(webhook) = command_of("pod-affinity-webhook") else {
+        panic!()
+    };
+    assert_eq!(
+        port("pod-affinity-webhook", "https-webhook"),
+        webhook.listen.port()
+    );
+    assert_eq!(
+        port("pod-affinity-webhook", "http-metrics"),
+        webhook.admin.admin_listen.port()
+    );
+    let Command::Controller(controller) = command_of("pod-affinity-controller") else {
+        panic!()
+    };
+    assert_eq!(
+        port("pod-affinity-controller", "http-metrics"),
+        controller.admin.admin_listen.port()
+    );
+}
+
+#[test]
+fn services_select_the_pods_and_ports_of_their_deployments() {
+    for service in of_kind("Service") {
+        let deployment = named("Deployment", service["metadata"]["name"].as_str().unwrap());
+        let selector = &service["spec"]["selector"];
+        assert_eq!(selector, &deployment["spec"]["selector"]["matchLabels"]);
+        let labels = &deployment["spec"]["template"]["metadata"]["labels"];
+        assert!(
+            selector
+                .as_object()
+                .unwrap()
+                .iter()
+                .all(|(key, value)| labels[key] == *value)
+        );
+        for port_of_service in service["spec"]["ports"].as_array().unwrap() {
+            port(
+                deployment["metadata"]["name"].as_str().unwrap(),
+                port_of_service["targetPort"].as_str().unwrap(),
+            );
+        }
+    }
+}
+
+#[test]
+fn pods_are_restricted_and_drain_within_their_grace_period() {
+    for deployment in of_kind("Deployment") {
+        let pod = &deployment["spec"]["template"]["spec"];
+        let container = container(&deployment);
+        assert_eq!(pod["securityContext"]["runAsNonRoot"], true);
+        assert!(pod["securityContext"]["runAsUser"].as_u64().unwrap() > 0);
+        assert_eq!(pod["securityContext"]["seccompProfile"]["type"], "RuntimeDefault");
+        let expected = json!({"allowPrivilegeEscalation": false, "readOnlyRootFilesystem": true, "capabilities": {"drop": ["ALL"]}});
+        assert_eq!(container["securityContext"], expected);
+        assert!(
+            container["resources"]["requests"]["cpu"].is_string()
+                && container["resources"]["requests"]["memory"].is_string()
+        );
+        assert!(
+            container["resources"]["limits"]["cpu"].is_null(),
+            "a CPU limit slows admission down"
+        );
+        assert_eq!(pod["terminationGracePeriodSeconds"], 30);
+    }
+    let Command::Webhook(webhook) = command_of("pod-affinity-webhook") else {
+        panic!()
+    };
+    assert!((webhook.drain_delay + webhook.drain_deadline).as_secs() < 30);
+}
+
+#[test]
+fn probes_ask_the_paths_that_are_served() {
+    for deployment in of_kind("Deployment") {
+        let container = container(&deployment);
+        let asked = |probe: &str| container[probe]["httpGet"].clone();
+        assert_eq!(
+            asked("readinessProbe"),
+            json!({"path": "/readyz", "port": "http-metrics"})
+        );
+        assert_eq!(
+            asked("livenessProbe"),
+            json!({"path": "/livez", "port": "http-metrics"})
+        );
+    }
+}
+
+#[test]
+fn one_image_serves_all_three_processes() {
+    let deployments = of_kind("Deployment");
+    assert!(
+        deployments
+            .iter()
+            .all(|deployment| container(deployment)["image"] == IMAGE)
+    );
+    let controller = container(&named("Deployment", "pod-affinity-controller"));
+    let environment = controller["env"].as_array().unwrap();
+    let image = environment
+        .iter()
+        .find(|variable| variable["name"] == "POD_AFFINITY_IMAGE")
+        .unwrap();
+    assert_eq!(image["value"], IMAGE);
+}
+
+#[test]
+fn no_rolling_update_takes_a_webhook_replica_away_before_the_next_is_ready() {
+    let deployment = named("Deployment", "pod-affinity-webhook");
+    assert_eq!(
+        deployment["spec"]["strategy"]["rollingUpdate"],
+        json!({"maxUnavailable": 0, "maxSurge": 1})
+    );
+    assert!(deployment["spec"]["replicas"].as_u64().unwrap() >= 2);
+    let budget = named("PodDisruptionBudget", "pod-affinity-webhook");
+    assert_eq!(budget["spec"]["selector"], deployment["spec"]["selector"]);
+}
+
+#[test]
+fn the_secret_ships_empty() {
+    let secret = named("Secret", keys::CERTIFICATE_SECRET);
+    assert_eq!(secret["type"], "Opaque");
+    assert!(secret["data"].is_null() && secret["stringData"].is_null());
+}
+
+#[test]
+fn the_example_in_the_config_map_shows_every_key_with_its_default() {
+    let data = named("ConfigMap", keys::CONFIG_MAP)["data"].clone();
+    let shipped: BTreeMap<String, String> = serde_json::from_value(data).unwrap();
+    assert_eq!(Config::parse(&shipped), Ok(Config::default()));
+    let example: BTreeMap<String, String> = serde_yaml::from_str(&shipped["_example"]).unwrap();
+    assert_eq!(
+        example.keys().map(String::as_str).collect::<BTreeSet<_>>(),
+        Config::KEYS.iter().copied().collect()
+    );
+    assert_eq!(Config::parse(&example), Ok(Config::default()));
+}

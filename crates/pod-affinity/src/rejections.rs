@@ -1,0 +1,76 @@
+//! Tells of a refused ConfigMap where its author looks: as an event on it. The leader alone does.
+
+use kube::{
+    Client,
+    runtime::events::{Event, EventType, Recorder, Reporter},
+};
+use placement::keys;
+use process::{config_watch::Rejection, words};
+use tokio::sync::watch;
+
+/// Longer notes are refused by the API server.
+const NOTE_AT_MOST: usize = 1024;
+
+/// Publishes each rejection, the one that stands at the start included; never ends.
+pub(crate) async fn tell(
+    client: Client,
+    instance: String,
+    mut rejections: watch::Receiver<Option<Rejection>>,
+) {
+    let reporter = Reporter {
+        controller: keys::FIELD_MANAGER.to_owned(),
+        instance: Some(instance),
+    };
+    let recorder = Recorder::new(client, reporter);
+    loop {
+        let latest = rejections.borrow_and_update().clone();
+        if let Some(rejection) = latest {
+            publish(&recorder, &rejection).await;
+        }
+        if rejections.changed().await.is_err() {
+            std::future::pending::<()>().await;
+        }
+    }
+}
+
+async fn publish(recorder: &Recorder, rejection: &Rejection) {
+    if let Err(error) = recorder
+        .publish(&event(&rejection.message), &rejection.config_map)
+        .await
+    {
+        tracing::warn!(
+            error = words::of(&error),
+            "the event about the refused ConfigMap could not be written"
+        );
+    }
+}
+
+fn event(message: &str) -> Event {
+    Event {
+        type_: EventType::Warning,
+        reason: "ConfigurationRefused".to_owned(),
+        note: Some(shortened(&format!(
+            "The last good configuration stays in force: {message}"
+        ))),
+        action: "Configure".to_owned(),
+        secondary: None,
+    }
+}
+
+fn shortened(text: &str) -> String {
+    text[..text.floor_char_boundary(NOTE_AT_MOST)].to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_long_message_is_cut_between_characters() {
+        let note = event(&"\u{e9}".repeat(2000)).note.unwrap();
+        assert!(
+            note.len() <= NOTE_AT_MOST
+                && note.starts_with("The last good configuration stays in force: \u{e9}")
+        );
+    }
+}

@@ -1,0 +1,148 @@
+//! The second, plain HTTP port: `/livez`, `/readyz` and `/metrics`. It answers until the process is gone, so that the
+//! kubelet sees a draining process as not ready rather than as unreachable.
+
+use crate::{http_limits, metrics::Registry, readiness::Readiness};
+use axum::{
+    Router,
+    extract::State,
+    http::{StatusCode, header},
+    response::{IntoResponse, Response},
+    routing::get,
+};
+use axum_server::Server;
+use std::{io, net::SocketAddr, sync::Arc};
+use thiserror::Error;
+use tokio::net::TcpListener;
+
+const OPEN_METRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+
+/// The port cannot be had.
+#[derive(Debug, Error)]
+pub enum Error {
+    /// Binding failed.
+    #[error("cannot listen on {address} for probes and metrics: {source}; choose another --admin-listen")]
+    Bind {
+        /// What was asked for.
+        address: SocketAddr,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// Serving failed.
+    #[error("the server for probes and metrics ended: {0}")]
+    Serve(#[source] io::Error),
+}
+
+/// A bound port that does not serve yet.
+#[derive(Debug)]
+pub struct Admin {
+    listener: TcpListener,
+    address: SocketAddr,
+}
+
+impl Admin {
+    /// Binds the port; port 0 takes any that is free.
+    pub async fn bind(address: SocketAddr) -> Result<Self, Error> {
+        let failed = |source| Error::Bind { address, source };
+        let listener = TcpListener::bind(address).await.map_err(failed)?;
+        let address = listener.local_addr().map_err(failed)?;
+        Ok(Self { listener, address })
+    }
+
+    /// Where it listens.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Serves until it is dropped.
+    pub async fn serve(self, readiness: Readiness, registry: Registry) -> Result<(), Error> {
+        let mut server = Server::<SocketAddr>::from_listener(self.listener);
+        http_limits::apply(server.http_builder());
+        let router = router(readiness, registry);
+        server
+            .serve(router.into_make_service())
+            .await
+            .map_err(Error::Serve)
+    }
+}
+
+/// The three routes.
+pub fn router(readiness: Readiness, registry: Registry) -> Router {
+    Router::new()
+        .route("/livez", get(|| async { "ok\n" }))
+        .route("/readyz", get(readyz))
+        .with_state(readiness)
+        .merge(
+            Router::new()
+                .route("/metrics", get(metrics))
+                .with_state(Arc::new(registry)),
+        )
+}
+
+async fn readyz(State(readiness): State<Readiness>) -> (StatusCode, String) {
+    let status = if readiness.is_ready() {
+        StatusCode::OK
+    } else {
+        StatusCode::SERVICE_UNAVAILABLE
+    };
+    (status, readiness.to_string())
+}
+
+async fn metrics(State(registry): State<Arc<Registry>>) -> Response {
+    match registry.encode() {
+        Ok(text) => ([(header::CONTENT_TYPE, OPEN_METRICS)], text).into_response(),
+        Err(error) => (StatusCode::INTERNAL_SERVER_ERROR, error.to_string()).into_response(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use axum::body::{self, Body};
+    use axum::http::Request;
+    use tower::ServiceExt;
+
+    async fn ask(readiness: &Readiness, path: &str) -> (StatusCode, String) {
+        let request = Request::get(path).body(Body::empty()).unwrap();
+        let response = router(readiness.clone(), Registry::new("test"))
+            .oneshot(request)
+            .await
+            .unwrap();
+        let status = response.status();
+        let bytes = body::to_bytes(response.into_body(), 1 << 20).await.unwrap();
+        (status, String::from_utf8(bytes.to_vec()).unwrap())
+    }
+
+    #[tokio::test]
+    async fn a_process_that_is_not_ready_is_alive_and_says_what_it_waits_for() {
+        let readiness = Readiness::default();
+        readiness.condition("certificate", "the Secret is empty");
+        let (status, text) = ask(&readiness, "/readyz").await;
+        assert_eq!(status, StatusCode::SERVICE_UNAVAILABLE);
+        assert_eq!(text, "[-] certificate: the Secret is empty\n");
+        assert_eq!(ask(&readiness, "/livez").await.0, StatusCode::OK);
+    }
+
+    #[tokio::test]
+    async fn a_ready_process_says_so() {
+        let readiness = Readiness::default();
+        readiness.condition("certificate", "none").met();
+        assert_eq!(
+            ask(&readiness, "/readyz").await,
+            (StatusCode::OK, "[+] certificate\n".to_owned())
+        );
+    }
+
+    #[tokio::test]
+    async fn metrics_are_served() {
+        let (status, text) = ask(&Readiness::default(), "/metrics").await;
+        assert_eq!(status, StatusCode::OK);
+        assert!(text.contains("pod_affinity_build_info"), "{text}");
+    }
+
+    #[tokio::test]
+    async fn a_taken_port_is_told_with_its_remedy() {
+        let first = Admin::bind(SocketAddr::from(([127, 0, 0, 1], 0))).await.unwrap();
+        let error = Admin::bind(first.address()).await.unwrap_err().to_string();
+        assert!(error.contains("choose another --admin-listen"), "{error}");
+    }
+}

@@ -1,0 +1,96 @@
+//! Makes authorities and serving certificates. Decides nothing: lives and names are the caller's.
+
+use super::{AUTHORITY_LIFE, BACK_DATED, LEAF_LIFE, x509::Facts};
+use jiff::{SignedDuration, Timestamp};
+use rcgen::{
+    BasicConstraints, CertificateParams, DistinguishedName, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer,
+    KeyPair, KeyUsagePurpose, PKCS_ECDSA_P256_SHA256,
+};
+use thiserror::Error;
+use time::OffsetDateTime;
+
+/// Why a certificate could not be made.
+#[derive(Debug, Error)]
+pub enum Error {
+    /// The crypto library refused.
+    #[error("cannot make a certificate: {0}; this is a fault in pod-affinity, please report it")]
+    Crypto(#[from] rcgen::Error),
+    /// The clock is beyond what a certificate can say.
+    #[error("cannot make a certificate for the time {0}: set this machine's clock right")]
+    Clock(Timestamp),
+}
+
+/// A certificate and its private key, both PEM.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Issued {
+    /// The certificate.
+    pub certificate: String,
+    /// Its private key.
+    pub key: String,
+}
+
+/// A new self-signed authority.
+pub fn authority(now: Timestamp) -> Result<Issued, Error> {
+    let key = new_key()?;
+    let mut params = lasting(now, after(now, AUTHORITY_LIFE)?)?;
+    params.distinguished_name = authority_name(now);
+    params.is_ca = IsCa::Ca(BasicConstraints::Constrained(0));
+    params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::DigitalSignature];
+    let certificate = params.self_signed(&key)?.pem();
+    Ok(Issued {
+        certificate,
+        key: key.serialize_pem(),
+    })
+}
+
+/// A new serving certificate, signed by an authority; never outlives it.
+pub fn leaf(authority: &Issued, names: &[String], now: Timestamp) -> Result<Issued, Error> {
+    let signer = Issuer::from_ca_cert_pem(&authority.certificate, KeyPair::from_pem(&authority.key)?)?;
+    let key = new_key()?;
+    let mut params = lasting(now, leaf_end(authority, now)?)?;
+    params.subject_alt_names = CertificateParams::new(names)?.subject_alt_names;
+    params.distinguished_name = common_name(names.first().map_or("webhook", String::as_str));
+    params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
+    params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
+    params.use_authority_key_identifier_extension = true;
+    let certificate = params.signed_by(&key, &signer)?.pem();
+    Ok(Issued {
+        certificate,
+        key: key.serialize_pem(),
+    })
+}
+
+fn new_key() -> Result<KeyPair, Error> {
+    Ok(KeyPair::generate_for(&PKCS_ECDSA_P256_SHA256)?)
+}
+
+fn leaf_end(authority: &Issued, now: Timestamp) -> Result<Timestamp, Error> {
+    let wanted = after(now, LEAF_LIFE)?;
+    Ok(Facts::first(&authority.certificate).map_or(wanted, |facts| facts.not_after.min(wanted)))
+}
+
+fn lasting(now: Timestamp, until: Timestamp) -> Result<CertificateParams, Error> {
+    let mut params = CertificateParams::default();
+    params.not_before = date(after(now, -BACK_DATED)?)?;
+    params.not_after = date(until)?;
+    Ok(params)
+}
+
+/// A name of its own for each authority, so that a verifier which holds two of them never tries the wrong key.
+fn authority_name(now: Timestamp) -> DistinguishedName {
+    common_name(&format!("pod-affinity webhook authority {}", now.as_second()))
+}
+
+fn common_name(name: &str) -> DistinguishedName {
+    let mut distinguished = DistinguishedName::new();
+    distinguished.push(DnType::CommonName, name);
+    distinguished
+}
+
+fn after(now: Timestamp, span: SignedDuration) -> Result<Timestamp, Error> {
+    now.checked_add(span).map_err(|_| Error::Clock(now))
+}
+
+fn date(time: Timestamp) -> Result<OffsetDateTime, Error> {
+    OffsetDateTime::from_unix_timestamp(time.as_second()).map_err(|_| Error::Clock(time))
+}

@@ -1,0 +1,330 @@
+//! Keeps the stored certificates in order and the API server's trust ahead of them. The leader alone runs this; should two
+//! run it at once, the Secret's resourceVersion lets only one of them write.
+//!
+//! The order that makes a rotation lossless: a new authority is stored beside the old one, both configurations trust
+//! both, the API servers get a moment to hear of it, and only then a leaf signed by the new one is stored.
+
+use super::{
+    decide::{Decision, Why, decide, wanted_bundle},
+    issue::{self, Issued},
+    publish::{self, CONFIGURATIONS, Configurations},
+    service_names,
+    stored::Stored,
+};
+use crate::metrics::{Leading, Part};
+use crate::words;
+use futures::{Stream, StreamExt, stream};
+use jiff::Timestamp;
+use k8s_openapi::api::{admissionregistration::v1::MutatingWebhookConfiguration, core::v1::Secret};
+use kube::{
+    Api, Client,
+    api::{ObjectMeta, PostParams},
+    runtime::{WatchStreamExt, watcher},
+};
+use placement::keys::{self, CERTIFICATE_SECRET};
+use std::{pin::pin, sync::Arc, time::Duration};
+use thiserror::Error;
+use tokio::time::{Instant, sleep, timeout};
+
+/// Looked at this often without any event, so that a jump of the clock is noticed.
+const CHECK_EVERY: Duration = Duration::from_mins(1);
+/// How long API servers may take to act on a changed `caBundle`.
+const SETTLE: Duration = Duration::from_secs(10);
+/// Between two looks, so that a quarrel with another writer stays cheap.
+const PAUSE: Duration = Duration::from_millis(500);
+/// After an error.
+const RETRY: Duration = Duration::from_secs(5);
+/// For all requests of one look: an API server that went silent must not stop the looking for good.
+const PASS_DEADLINE: Duration = Duration::from_secs(30);
+/// Events that are answered by one look.
+const BURST: usize = 16;
+/// Authority, bundle, leaf and the last look: no healthy pass takes more steps.
+const STEPS_AT_MOST: usize = 5;
+
+/// Tells the time; a parameter, so that tests can let years pass.
+pub type Clock = Arc<dyn Fn() -> Timestamp + Send + Sync>;
+
+/// Why the certificates are not in order.
+#[derive(Debug, Error)]
+pub enum Error {
+    /// The Secret is not readable.
+    #[error("cannot read Secret {CERTIFICATE_SECRET}: {}; check the controller's Role", words::of(.0))]
+    Read(#[source] Box<kube::Error>),
+    /// The Secret does not exist and could not be made.
+    #[error(
+        "Secret {CERTIFICATE_SECRET} does not exist and cannot be created: {}; apply config/400-secret.yaml",
+        words::of(.0)
+    )]
+    Create(#[source] Box<kube::Error>),
+    /// The Secret is not writable.
+    #[error("cannot write Secret {CERTIFICATE_SECRET}: {}; check the controller's Role", words::of(.0))]
+    Write(#[source] Box<kube::Error>),
+    /// The API server cannot be told of the authority.
+    #[error(transparent)]
+    Publish(#[from] publish::Error),
+    /// No certificate could be made.
+    #[error(transparent)]
+    Issue(#[from] issue::Error),
+    /// The API server went silent.
+    #[error("the API server did not answer within {PASS_DEADLINE:?}")]
+    Unanswered,
+    /// The decisions never came to rest.
+    #[error(
+        "the certificates in Secret {CERTIFICATE_SECRET} do not come to rest; is somebody else writing it?"
+    )]
+    Restless,
+}
+
+/// The one who cares for the certificates.
+pub struct Keeper {
+    client: Client,
+    namespace: String,
+    names: Vec<String>,
+    clock: Clock,
+    metrics: Leading,
+    trust_changed: Option<Instant>,
+    leaves_alone: bool,
+}
+
+impl Keeper {
+    /// A keeper of the Secret in this namespace.
+    pub fn new(client: Client, namespace: &str, clock: Clock, metrics: Leading) -> Self {
+        let names = service_names(namespace);
+        let namespace = namespace.to_owned();
+        Self {
+            client,
+            namespace,
+            names,
+            clock,
+            metrics,
+            trust_changed: None,
+            leaves_alone: false,
+        }
+    }
+
+    /// Keeps on until it is dropped.
+    pub async fn run(mut self) {
+        let mut changes = pin!(changes(&self.client, &self.namespace).ready_chunks(BURST));
+        loop {
+            let done = timeout(PASS_DEADLINE, self.pass())
+                .await
+                .unwrap_or(Err(Error::Unanswered));
+            let next = done.unwrap_or_else(|error| self.failed(&error));
+            sleep(PAUSE).await;
+            // Either outcome means the same: look again.
+            let _ = timeout(next, changes.next()).await;
+        }
+    }
+
+    /// One look and all that follows from it; returns when to look again at the latest.
+    pub async fn pass(&mut self) -> Result<Duration, Error> {
+        let mut trust = Configurations::read(self.client.clone()).await?;
+        if self.is_anothers_business(&trust) {
+            return Ok(CHECK_EVERY);
+        }
+        let mut secret = self.secret().await?;
+        for _ in 0..STEPS_AT_MOST {
+            match self.step(&Stored::of(&secret), &mut trust).await? {
+                Step::Rest(next) => return Ok(next),
+                Step::Store(changed) => secret = self.store(secret, changed).await?,
+            }
+        }
+        Err(Error::Restless)
+    }
+
+    async fn step(&mut self, stored: &Stored, trust: &mut Configurations) -> Result<Step, Error> {
+        let now = (self.clock)();
+        match decide(stored, &self.names, now) {
+            Decision::RenewCa(why) => self.renewed_authority(stored, trust, why, now),
+            Decision::MendBundle => Ok(self.mended_bundle(stored, now)),
+            Decision::RenewLeaf(why) => {
+                self.publish(stored, trust).await?;
+                self.renewed_leaf(stored, why, now)
+            }
+            Decision::Keep => self
+                .publish(stored, trust)
+                .await
+                .map(|()| Step::Rest(CHECK_EVERY)),
+        }
+    }
+
+    fn renewed_authority(
+        &self,
+        stored: &Stored,
+        trust: &Configurations,
+        why: Why,
+        now: Timestamp,
+    ) -> Result<Step, Error> {
+        tracing::info!(%why, "the webhook's authority {why}: making a new one");
+        let Issued { certificate, key } = issue::authority(now)?;
+        self.metrics.renewal(Part::Authority);
+        // What the API server trusts now may be all that is left of a lost Secret, while replicas still serve from memory.
+        let bundle =
+            super::bundle::bundle(&certificate, &[&stored.ca, &stored.bundle, &trust.trusted()], now);
+        Ok(Step::Store(Stored {
+            ca: certificate,
+            ca_key: key,
+            bundle,
+            ..stored.clone()
+        }))
+    }
+
+    fn mended_bundle(&self, stored: &Stored, now: Timestamp) -> Step {
+        self.metrics.renewal(Part::Bundle);
+        Step::Store(Stored {
+            bundle: wanted_bundle(stored, now),
+            ..stored.clone()
+        })
+    }
+
+    fn renewed_leaf(&self, stored: &Stored, why: Why, now: Timestamp) -> Result<Step, Error> {
+        if let Some(rest) = self.unsettled() {
+            return Ok(Step::Rest(rest));
+        }
+        tracing::info!(%why, "the webhook's serving certificate {why}: making a new one");
+        let authority = Issued {
+            certificate: stored.ca.clone(),
+            key: stored.ca_key.clone(),
+        };
+        let Issued { certificate, key } = issue::leaf(&authority, &self.names, now)?;
+        self.metrics.renewal(Part::Leaf);
+        Ok(Step::Store(Stored {
+            leaf: certificate,
+            leaf_key: key,
+            ..stored.clone()
+        }))
+    }
+
+    /// On a first installation nobody trusted anything before, and nobody needs time to change his mind.
+    async fn publish(&mut self, stored: &Stored, trust: &mut Configurations) -> Result<(), Error> {
+        let first = trust.trusted().is_empty();
+        if trust.publish(&stored.bundle).await? && !first {
+            self.trust_changed = Some(Instant::now());
+        }
+        Ok(())
+    }
+
+    fn unsettled(&self) -> Option<Duration> {
+        let since = self.trust_changed?.elapsed();
+        SETTLE.checked_sub(since).filter(|rest| !rest.is_zero())
+    }
+
+    fn is_anothers_business(&mut self, trust: &Configurations) -> bool {
+        let injector = trust.injector();
+        let noted = std::mem::replace(&mut self.leaves_alone, injector.is_some());
+        if let Some(annotation) = injector.filter(|_| !noted) {
+            tracing::info!(
+                annotation,
+                "certificates are left alone: a webhook configuration says that another injects them"
+            );
+        }
+        injector.is_some()
+    }
+
+    async fn secret(&self) -> Result<Secret, Error> {
+        let failed = |error| Error::Read(Box::new(error));
+        match self.secrets().get_opt(CERTIFICATE_SECRET).await.map_err(failed)? {
+            Some(secret) => Ok(secret),
+            None => self.created().await,
+        }
+    }
+
+    async fn created(&self) -> Result<Secret, Error> {
+        let labels = [
+            (keys::APP, keys::APP_NAME),
+            ("app.kubernetes.io/part-of", keys::APP_NAME),
+        ];
+        let metadata = ObjectMeta {
+            name: Some(CERTIFICATE_SECRET.to_owned()),
+            labels: Some(
+                labels
+                    .map(|(key, value)| (key.to_owned(), value.to_owned()))
+                    .into(),
+            ),
+            ..ObjectMeta::default()
+        };
+        let secret = Secret {
+            metadata,
+            type_: Some("Opaque".to_owned()),
+            ..Secret::default()
+        };
+        let created = self.secrets().create(&params(), &secret).await;
+        created.map_err(|error| Error::Create(Box::new(error)))
+    }
+
+    /// The object goes back with the resourceVersion it was read with, so a concurrent change is never overwritten.
+    async fn store(&self, secret: Secret, stored: Stored) -> Result<Secret, Error> {
+        let changed = Secret {
+            data: Some(stored.into_data()),
+            ..secret
+        };
+        let written = self
+            .secrets()
+            .replace(CERTIFICATE_SECRET, &params(), &changed)
+            .await;
+        written.map_err(|error| Error::Write(Box::new(error)))
+    }
+
+    fn secrets(&self) -> Api<Secret> {
+        Api::namespaced(self.client.clone(), &self.namespace)
+    }
+
+    fn failed(&self, error: &Error) -> Duration {
+        if error.is_conflict() {
+            return Duration::ZERO;
+        }
+        self.metrics.certificate_errors.inc();
+        tracing::error!(%error, "the webhook's certificates could not be looked after; trying again");
+        RETRY
+    }
+}
+
+impl Error {
+    fn is_conflict(&self) -> bool {
+        matches!(self, Self::Write(source) | Self::Create(source)
+            if matches!(source.as_ref(), kube::Error::Api(status) if status.is_conflict() || status.is_already_exists()))
+    }
+}
+
+enum Step {
+    Rest(Duration),
+    Store(Stored),
+}
+
+fn params() -> PostParams {
+    PostParams {
+        field_manager: Some(keys::FIELD_MANAGER.to_owned()),
+        ..PostParams::default()
+    }
+}
+
+/// Something of what the keeper looks after has changed. What changed does not matter: every pass looks at all.
+fn changes(client: &Client, namespace: &str) -> impl Stream<Item = ()> + use<> {
+    let secrets = Api::<Secret>::namespaced(client.clone(), namespace);
+    let secret = watcher::watch_object(secrets, CERTIFICATE_SECRET)
+        .default_backoff()
+        .map(noted)
+        .boxed();
+    let configuration = |name| {
+        let api = Api::<MutatingWebhookConfiguration>::all(client.clone());
+        watcher::watch_object(api, name)
+            .default_backoff()
+            .map(noted)
+            .boxed()
+    };
+    stream::select_all([secret].into_iter().chain(CONFIGURATIONS.map(configuration)))
+}
+
+fn noted<K>(event: Result<Option<K>, watcher::Error>) {
+    if let Err(error) = event {
+        let error = words::of_watch(&error);
+        tracing::warn!(
+            error,
+            "a watch of the certificates or webhook configurations failed; it is being restarted"
+        );
+    }
+}
+
+#[cfg(test)]
+#[path = "keeper_tests.rs"]
+mod tests;

@@ -1,0 +1,306 @@
+//! The keeper against an API server in memory. Two clocks: years pass on the one that certificates go by, and tokio's
+//! paused one measures how long API servers are given to learn of a new authority.
+
+use super::*;
+use crate::certs::{AUTHORITY_LIFE, LEAF_LIFE, decide::serves, x509::Facts};
+use crate::fake_api::{FakeApi, Mood, SECRETS, WEBHOOKS};
+use jiff::SignedDuration;
+use k8s_openapi::ByteString;
+use serde_json::{Value, json};
+use std::sync::atomic::{AtomicI64, Ordering};
+
+const START: i64 = 1_800_000_000;
+const DAY: SignedDuration = SignedDuration::from_hours(24);
+
+struct Scene {
+    api: FakeApi,
+    seconds: Arc<AtomicI64>,
+    keeper: Keeper,
+}
+
+impl Scene {
+    fn new() -> Self {
+        let api = FakeApi::new();
+        for name in CONFIGURATIONS {
+            install(&api, name, &json!({}));
+        }
+        let seconds = Arc::new(AtomicI64::new(START));
+        let told = seconds.clone();
+        let clock: Clock = Arc::new(move || Timestamp::from_second(told.load(Ordering::Relaxed)).unwrap());
+        let keeper = Keeper::new(api.client(), "ns", clock, Leading::default());
+        Self { api, seconds, keeper }
+    }
+
+    /// An installation that has been running, with nothing left to do.
+    async fn installed() -> Self {
+        let mut scene = Self::new();
+        scene.pass().await;
+        scene.api.take_writes();
+        scene
+    }
+
+    async fn pass(&mut self) -> Duration {
+        self.keeper.pass().await.unwrap()
+    }
+
+    /// Passes and waits as the running keeper does, until there is nothing more to do.
+    async fn rest(&mut self) {
+        loop {
+            let next = self.pass().await;
+            if next == CHECK_EVERY {
+                return;
+            }
+            sleep(next).await;
+        }
+    }
+
+    fn later(&self, span: SignedDuration) {
+        self.seconds.fetch_add(span.as_secs(), Ordering::Relaxed);
+    }
+
+    fn now(&self) -> Timestamp {
+        (self.keeper.clock)()
+    }
+
+    fn stored(&self) -> Stored {
+        Stored::of(&serde_json::from_value(self.api.get(&secret_path()).unwrap()).unwrap())
+    }
+
+    fn write(&self, stored: Stored) {
+        let data: Value = json!(stored.into_data());
+        self.api
+            .put(&secret_path(), json!({"metadata": {}, "data": data}));
+    }
+
+    fn trusted_by(&self, name: &str) -> String {
+        let bundle =
+            self.api.get(&format!("{WEBHOOKS}/{name}")).unwrap()["webhooks"][0]["clientConfig"]["caBundle"]
+                .clone();
+        String::from_utf8(serde_json::from_value::<ByteString>(bundle).unwrap().0).unwrap()
+    }
+
+    /// What matters: at this very moment every API server trusts what the replicas serve.
+    fn assert_trusted(&self) {
+        let stored = self.stored();
+        for name in CONFIGURATIONS {
+            let seen = Stored {
+                bundle: self.trusted_by(name),
+                ca: String::new(),
+                ..stored.clone()
+            };
+            assert_eq!(serves(&seen, &service_names("ns"), self.now()), Ok(()), "{name}");
+        }
+    }
+}
+
+fn secret_path() -> String {
+    format!("{SECRETS}/{CERTIFICATE_SECRET}")
+}
+
+fn install(api: &FakeApi, name: &str, annotations: &Value) {
+    let webhook =
+        json!({"name": name, "admissionReviewVersions": ["v1"], "sideEffects": "None", "clientConfig": {}});
+    api.put(
+        &format!("{WEBHOOKS}/{name}"),
+        json!({"metadata": {"annotations": annotations}, "webhooks": [webhook]}),
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_first_installation_publishes_the_authority_before_the_leaf_and_waits_for_nothing() {
+    let mut scene = Scene::new();
+    assert_eq!(scene.pass().await, CHECK_EVERY);
+    let [secret, [first, second]] = [[CERTIFICATE_SECRET; 2], CONFIGURATIONS];
+    let expected = [
+        format!("POST {}", secret[0]),
+        format!("PUT {}", secret[0]),
+        format!("PATCH {first}"),
+        format!("PATCH {second}"),
+        format!("PUT {}", secret[1]),
+    ];
+    assert_eq!(scene.api.take_writes(), expected);
+    scene.assert_trusted();
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_empty_secret_of_the_manifests_is_filled_and_keeps_its_labels() {
+    let mut scene = Scene::new();
+    scene.api.put(
+        &secret_path(),
+        json!({"metadata": {"labels": {"theirs": "kept"}}}),
+    );
+    scene.rest().await;
+    scene.assert_trusted();
+    assert_eq!(
+        scene.api.get(&secret_path()).unwrap()["metadata"]["labels"]["theirs"],
+        "kept"
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_second_look_writes_nothing() {
+    let mut scene = Scene::installed().await;
+    assert_eq!(scene.pass().await, CHECK_EVERY);
+    assert_eq!(scene.api.take_writes(), Vec::<String>::new());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_leaf_that_is_due_is_renewed_by_the_same_authority() {
+    let mut scene = Scene::installed().await;
+    let before = scene.stored();
+    scene.later(LEAF_LIFE * 2 / 3 + DAY);
+    scene.rest().await;
+    let after = scene.stored();
+    assert_eq!((&after.ca, &after.bundle), (&before.ca, &before.bundle));
+    assert_ne!(after.leaf, before.leaf);
+    scene.assert_trusted();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_new_authority_is_trusted_for_a_while_before_it_signs() {
+    let mut scene = Scene::installed().await;
+    scene.later(AUTHORITY_LIFE * 2 / 3 - LEAF_LIFE / 3);
+    scene.rest().await;
+    let before = scene.stored();
+    scene.later(LEAF_LIFE / 2);
+    let wait = scene.pass().await;
+    let during = scene.stored();
+    assert!(wait > Duration::from_secs(9) && wait <= SETTLE, "{wait:?}");
+    assert_ne!(during.ca, before.ca);
+    assert_eq!(during.leaf, before.leaf);
+    assert_eq!(Facts::all(&scene.trusted_by(keys::POD_WEBHOOK)).len(), 2);
+    scene.assert_trusted();
+    sleep(wait).await;
+    scene.rest().await;
+    assert_ne!(scene.stored().leaf, before.leaf);
+    scene.assert_trusted();
+}
+
+/// Two years, a day at a time: the trust is never behind what is served.
+#[tokio::test(start_paused = true)]
+async fn no_day_of_two_years_finds_a_leaf_that_is_not_trusted() {
+    let mut scene = Scene::installed().await;
+    for _ in 0..(2 * 365) {
+        scene.later(DAY);
+        scene.pass().await;
+        scene.assert_trusted();
+        scene.rest().await;
+        scene.assert_trusted();
+    }
+    assert!(Facts::all(&scene.stored().bundle).len() <= 2);
+}
+
+/// Replicas go on serving the lost leaf from memory, so its authority must stay trusted.
+#[tokio::test(start_paused = true)]
+async fn a_lost_secret_is_made_anew_without_breaking_replicas_that_still_serve_the_old_leaf() {
+    let mut scene = Scene::installed().await;
+    let in_memory = scene.stored();
+    scene.api.delete(&secret_path());
+    scene.pass().await;
+    assert_eq!(scene.stored().leaf, "");
+    let seen = Stored {
+        ca: String::new(),
+        bundle: scene.trusted_by(keys::POD_WEBHOOK),
+        ..in_memory
+    };
+    assert_eq!(serves(&seen, &service_names("ns"), scene.now()), Ok(()));
+    scene.rest().await;
+    scene.assert_trusted();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_corrupt_secret_recovers() {
+    type Damage = fn(Stored) -> Stored;
+    let damages: [Damage; 4] = [
+        |stored| Stored {
+            ca: "rubbish".into(),
+            ..stored
+        },
+        |stored| Stored {
+            ca_key: String::new(),
+            ..stored
+        },
+        |stored| Stored {
+            bundle: String::new(),
+            ..stored
+        },
+        |stored| Stored {
+            leaf_key: stored.ca_key.clone(),
+            ..stored
+        },
+    ];
+    for damage in damages {
+        let mut scene = Scene::installed().await;
+        scene.write(damage(scene.stored()));
+        scene.rest().await;
+        scene.assert_trusted();
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_clock_that_jumps_a_year_ahead_and_back_ends_with_trusted_certificates() {
+    let mut scene = Scene::installed().await;
+    for jump in [AUTHORITY_LIFE + DAY, -AUTHORITY_LIFE - DAY] {
+        scene.later(jump);
+        scene.rest().await;
+        scene.assert_trusted();
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_bundle_that_somebody_removed_is_put_back() {
+    let mut scene = Scene::installed().await;
+    install(&scene.api, keys::POD_WEBHOOK, &json!({}));
+    scene.rest().await;
+    assert_eq!(scene.api.take_writes(), [format!("PATCH {}", keys::POD_WEBHOOK)]);
+    scene.assert_trusted();
+}
+
+#[tokio::test(start_paused = true)]
+async fn certificates_that_cert_manager_injects_are_left_alone() {
+    let mut scene = Scene::new();
+    install(
+        &scene.api,
+        keys::POD_WEBHOOK,
+        &json!({"cert-manager.io/inject-ca-from": "ns/cert"}),
+    );
+    assert_eq!(scene.pass().await, CHECK_EVERY);
+    assert_eq!(scene.api.take_writes(), Vec::<String>::new());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_refusal_names_the_object_and_the_remedy() {
+    let mut scene = Scene::new();
+    scene.api.set_mood(Mood::Forbidding);
+    let error = scene.keeper.pass().await.unwrap_err().to_string();
+    assert!(
+        error.contains(keys::PIPELINE_RUN_WEBHOOK) && error.contains("check the controller's ClusterRole"),
+        "{error}"
+    );
+}
+
+/// Events, the timer and the waiting: the keeper as it runs, from an empty cluster over damage to order again.
+#[tokio::test(start_paused = true)]
+async fn a_running_keeper_notices_damage_by_itself() {
+    let Scene { api, seconds, keeper } = Scene::new();
+    let watching = Keeper::new(api.client(), "ns", keeper.clock.clone(), Leading::default());
+    let scene = Scene {
+        api,
+        seconds,
+        keeper: watching,
+    };
+    let running = tokio::spawn(keeper.run());
+    sleep(Duration::from_secs(5)).await;
+    scene.assert_trusted();
+    scene.write(Stored {
+        leaf: String::new(),
+        ..scene.stored()
+    });
+    sleep(Duration::from_secs(5)).await;
+    scene.assert_trusted();
+    scene.later(LEAF_LIFE * 2 / 3 + DAY);
+    let before = scene.stored().leaf;
+    sleep(CHECK_EVERY + PAUSE * 2).await;
+    assert_ne!(scene.stored().leaf, before);
+    running.abort();
+}

@@ -1,0 +1,100 @@
+//! The few facts about an X.509 certificate that the decisions need. Reads PEM, judges nothing.
+
+use jiff::Timestamp;
+use pem::{EncodeConfig, LineEnding, Pem};
+use rcgen::{KeyPair, PublicKeyData};
+use rustls::pki_types::{CertificateDer, pem::PemObject};
+use x509_parser::{certificate::X509Certificate, extensions::GeneralName, prelude::FromDer};
+
+/// One parsed certificate.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Facts {
+    der: Vec<u8>,
+    /// First moment of its validity.
+    pub not_before: Timestamp,
+    /// Last moment of its validity.
+    pub not_after: Timestamp,
+    /// Whether it may sign others.
+    pub is_authority: bool,
+    /// DNS names it is good for.
+    pub names: Vec<String>,
+    public_key: Vec<u8>,
+}
+
+impl Facts {
+    /// The first certificate of a PEM text; `None` when there is none or it cannot be read.
+    pub fn first(pem: &str) -> Option<Self> {
+        let der = CertificateDer::pem_slice_iter(pem.as_bytes()).next()?.ok()?;
+        Self::read(&der)
+    }
+
+    /// Every certificate of a PEM text that can be read; what cannot is left out.
+    pub fn all(pem: &str) -> Vec<Self> {
+        CertificateDer::pem_slice_iter(pem.as_bytes())
+            .filter_map(|der| Self::read(&der.ok()?))
+            .collect()
+    }
+
+    /// Whether its validity is over at `now`.
+    pub fn has_expired_at(&self, now: Timestamp) -> bool {
+        now >= self.not_after
+    }
+
+    /// The moment when two thirds of its life are over.
+    pub fn renewal(&self) -> Timestamp {
+        let life = self.not_after.duration_since(self.not_before);
+        self.not_after.checked_sub(life / 3).unwrap_or(self.not_after)
+    }
+
+    /// Whether this private key, as PEM, belongs to it.
+    pub fn has_key(&self, key_pem: &str) -> bool {
+        KeyPair::from_pem(key_pem).is_ok_and(|key| key.subject_public_key_info() == self.public_key)
+    }
+
+    /// Whether `authority` signed it.
+    pub fn is_signed_by(&self, authority: &Facts) -> bool {
+        signature_holds(&self.der, &authority.der).unwrap_or(false)
+    }
+
+    /// Whether it is good for every one of these DNS names.
+    pub fn covers(&self, names: &[String]) -> bool {
+        names.iter().all(|name| self.names.contains(name))
+    }
+
+    /// The certificate as PEM.
+    pub fn pem(&self) -> String {
+        let unix = EncodeConfig::new().set_line_ending(LineEnding::LF);
+        pem::encode_config(&Pem::new("CERTIFICATE", self.der.as_slice()), unix)
+    }
+
+    fn read(der: &[u8]) -> Option<Self> {
+        let (_, certificate) = X509Certificate::from_der(der).ok()?;
+        let validity = certificate.validity();
+        Some(Self {
+            der: der.to_vec(),
+            not_before: Timestamp::from_second(validity.not_before.timestamp()).ok()?,
+            not_after: Timestamp::from_second(validity.not_after.timestamp()).ok()?,
+            is_authority: certificate.is_ca(),
+            names: dns_names(&certificate),
+            public_key: certificate.public_key().raw.to_vec(),
+        })
+    }
+}
+
+fn dns_names(certificate: &X509Certificate<'_>) -> Vec<String> {
+    let Ok(Some(alternative)) = certificate.subject_alternative_name() else {
+        return Vec::new();
+    };
+    let dns = |name: &GeneralName<'_>| match name {
+        GeneralName::DNSName(name) => Some((*name).to_owned()),
+        _ => None,
+    };
+    alternative.value.general_names.iter().filter_map(dns).collect()
+}
+
+fn signature_holds(leaf: &[u8], authority: &[u8]) -> Option<bool> {
+    let (_, leaf) = X509Certificate::from_der(leaf).ok()?;
+    let (_, authority) = X509Certificate::from_der(authority).ok()?;
+    let named = leaf.issuer() == authority.subject();
+    Some(named && leaf.verify_signature(Some(authority.public_key())).is_ok())
+}

@@ -1,0 +1,132 @@
+//! ConfigMap versions in, configurations in force out, through a watch of an API server in memory.
+
+use super::*;
+use crate::fake_api::{CONFIG_MAPS, FakeApi, Mood};
+use crate::readiness::Readiness;
+use placement::config::ReleaseWhen;
+use serde_json::{Value, json};
+use std::time::Duration;
+use tokio::time::sleep;
+
+struct Scene {
+    api: FakeApi,
+    readiness: Readiness,
+    watch: ConfigWatch,
+}
+
+impl Scene {
+    fn begin(config_map: Option<Value>) -> Self {
+        let api = FakeApi::new();
+        if let Some(data) = config_map {
+            put(&api, &data);
+        }
+        Self::against(api)
+    }
+
+    fn against(api: FakeApi) -> Self {
+        let readiness = Readiness::default();
+        let condition = readiness.condition(CONDITION, "not read yet");
+        let watch = ConfigWatch::start(api.client(), "ns", condition, Leading::default());
+        Self {
+            api,
+            readiness,
+            watch,
+        }
+    }
+
+    /// Time is paused, so this runs as soon as nothing else can.
+    async fn settle(&self) {
+        sleep(Duration::from_mins(1)).await;
+    }
+}
+
+fn put(api: &FakeApi, data: &Value) {
+    api.put(
+        &format!("{CONFIG_MAPS}/{}", keys::CONFIG_MAP),
+        json!({"metadata": {"uid": "u1"}, "data": data}),
+    );
+}
+
+fn bad() -> Value {
+    json!({"release-when": "never"})
+}
+
+#[tokio::test(start_paused = true)]
+async fn without_a_config_map_the_defaults_are_in_force() {
+    let mut scene = Scene::begin(None);
+    let config = scene.watch.in_force().await;
+    assert_eq!(**config.borrow(), Config::default());
+    assert!(scene.readiness.is_ready());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_change_comes_into_force_and_a_deletion_brings_the_defaults_back() {
+    let mut scene = Scene::begin(Some(
+        json!({"release-when": "created", "_example": "anything: at all"}),
+    ));
+    let mut config = scene.watch.in_force().await;
+    assert_eq!(config.borrow_and_update().release_when, ReleaseWhen::Created);
+    put(&scene.api, &json!({"placeholder-cpu": "75m"}));
+    config.changed().await.unwrap();
+    assert_eq!(config.borrow_and_update().placeholder_cpu, "75m");
+    scene.api.delete(&format!("{CONFIG_MAPS}/{}", keys::CONFIG_MAP));
+    config.changed().await.unwrap();
+    assert_eq!(**config.borrow(), Config::default());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_bad_one_at_the_start_keeps_the_process_not_ready_until_it_is_mended() {
+    let mut scene = Scene::begin(Some(bad()));
+    scene.settle().await;
+    let why = scene.readiness.to_string();
+    assert!(
+        why.starts_with("[-] configuration: ConfigMap config-pod-affinity is refused: release-when"),
+        "{why}"
+    );
+    put(&scene.api, &json!({"release-when": "created"}));
+    let config = scene.watch.in_force().await;
+    assert_eq!(config.borrow().release_when, ReleaseWhen::Created);
+    assert!(scene.readiness.is_ready());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_bad_one_later_is_told_and_the_last_good_one_stays() {
+    let mut scene = Scene::begin(Some(json!({"release-when": "created"})));
+    let config = scene.watch.in_force().await;
+    let mut rejections = scene.watch.rejections();
+    put(&scene.api, &bad());
+    rejections.changed().await.unwrap();
+    let rejection = rejections.borrow_and_update().clone().unwrap();
+    assert!(rejection.message.contains("never"), "{}", rejection.message);
+    assert_eq!(rejection.config_map.uid.as_deref(), Some("u1"));
+    assert_eq!(config.borrow().release_when, ReleaseWhen::Created);
+    assert!(scene.readiness.is_ready());
+    put(&scene.api, &json!({"release-when": "created"}));
+    rejections.changed().await.unwrap();
+    assert_eq!(*rejections.borrow(), None);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_api_server_that_is_away_is_waited_for_and_named() {
+    let api = FakeApi::new();
+    api.set_mood(Mood::Forbidding);
+    let mut scene = Scene::against(api);
+    scene.settle().await;
+    let why = scene.readiness.to_string();
+    assert!(
+        why.contains("cannot be read") && why.contains("Forbidden"),
+        "{why}"
+    );
+    scene.api.set_mood(Mood::Well);
+    scene.watch.in_force().await;
+    assert!(scene.readiness.is_ready());
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_same_content_again_wakes_nobody() {
+    let mut scene = Scene::begin(Some(json!({"placeholder-cpu": "75m"})));
+    let config = scene.watch.in_force().await;
+    put(&scene.api, &json!({"placeholder-cpu": "75m"}));
+    scene.settle().await;
+    assert!(!config.has_changed().unwrap());
+}

@@ -1,0 +1,305 @@
+//! Reads and writes the Lease. Every write carries the resourceVersion that the decision was made on, so of two candidates
+//! one gets a conflict.
+
+use super::{
+    Terms,
+    decide::{Decision, Observation, acquired, decide, released, renewed},
+    leadership::{Leadership, Standing},
+};
+use crate::{metrics::Leading, words};
+use jiff::Timestamp;
+use k8s_openapi::api::coordination::v1::{Lease, LeaseSpec};
+use kube::{
+    Api, Client,
+    api::{ObjectMeta, PostParams},
+};
+use placement::keys;
+use std::time::Duration;
+use thiserror::Error;
+use tokio::sync::watch;
+use tokio::task::JoinHandle;
+use tokio::time::{Instant, sleep, timeout};
+use tokio_util::sync::CancellationToken;
+
+/// Who runs for which Lease.
+#[derive(Clone, Debug)]
+pub struct Candidate {
+    /// Namespace of the Lease.
+    pub namespace: String,
+    /// Its name.
+    pub lease: &'static str,
+    /// Our own name in it; no two processes may share one.
+    pub identity: String,
+    /// How we behave.
+    pub terms: Terms,
+}
+
+/// Why an attempt failed.
+#[derive(Debug, Error)]
+pub enum Error {
+    /// The API server refused or could not be reached.
+    #[error("the request for Lease {name} failed: {}", words::of(source))]
+    Api {
+        /// The Lease.
+        name: &'static str,
+        /// What was said.
+        source: Box<kube::Error>,
+    },
+    /// The API server went silent.
+    #[error("the API server did not answer the request for Lease {0} in time")]
+    Unanswered(&'static str),
+}
+
+/// A running candidate.
+#[derive(Debug)]
+pub struct Election {
+    leadership: Leadership,
+    resign: CancellationToken,
+    ended: JoinHandle<()>,
+}
+
+impl Election {
+    /// Runs for the Lease, and holds it once it has it.
+    pub fn start(client: Client, candidate: Candidate, metrics: Leading) -> Self {
+        let (standing, seen) = watch::channel(Standing::Unknown);
+        let resign = CancellationToken::new();
+        let api = Api::namespaced(client, &candidate.namespace);
+        let elector = Elector {
+            api,
+            candidate,
+            metrics,
+            standing,
+            seen: None,
+        };
+        let ended = tokio::spawn(elector.run(resign.clone().cancelled_owned()));
+        Self {
+            leadership: Leadership::new(seen),
+            resign,
+            ended,
+        }
+    }
+
+    /// Where we stand.
+    pub fn leadership(&self) -> Leadership {
+        self.leadership.clone()
+    }
+
+    /// Gives the Lease up, so that the next one need not wait for it to run out. To be called when the last write is done.
+    pub async fn resign(self) {
+        self.resign.cancel();
+        // Should it have panicked, the Lease runs out by itself.
+        let _ = self.ended.await;
+    }
+}
+
+struct Elector {
+    api: Api<Lease>,
+    candidate: Candidate,
+    metrics: Leading,
+    standing: watch::Sender<Standing>,
+    seen: Option<(Lease, Observation)>,
+}
+
+enum Attempt {
+    Held,
+    Waiting,
+}
+
+impl Elector {
+    async fn run(mut self, resigned: impl Future<Output = ()>) {
+        tokio::select! {
+            () = self.campaign() => {}
+            () = resigned => self.release().await,
+        }
+        self.metrics.leading.set(0);
+        self.standing.send_replace(Standing::Over);
+    }
+
+    /// Ends only when a claim that was held is lost.
+    async fn campaign(&mut self) {
+        loop {
+            let started = Instant::now();
+            let outcome = self.timed_attempt().await;
+            self.note(&outcome, started);
+            if self.is_lost(&outcome) {
+                return;
+            }
+            sleep(self.candidate.terms.retry).await;
+        }
+    }
+
+    async fn timed_attempt(&mut self) -> Result<Attempt, Error> {
+        let lease = self.candidate.lease;
+        match timeout(self.patience(), self.attempt()).await {
+            Ok(outcome) => outcome,
+            Err(_) => Err(Error::Unanswered(lease)),
+        }
+    }
+
+    /// Half of the deadline, so that a request which got lost leaves time for a second one; and never beyond it.
+    fn patience(&self) -> Duration {
+        let half = self.candidate.terms.renew_deadline / 2;
+        match *self.standing.borrow() {
+            Standing::Leading(until) => until.saturating_duration_since(Instant::now()).min(half),
+            Standing::Unknown | Standing::Standby | Standing::Over => half,
+        }
+    }
+
+    fn note(&self, outcome: &Result<Attempt, Error>, started: Instant) {
+        match outcome {
+            Ok(Attempt::Held) => self.held_since(started),
+            Ok(Attempt::Waiting) => self.waiting(),
+            Err(error) => {
+                self.metrics.lease_errors.inc();
+                tracing::warn!(%error, "the lease could not be looked after; trying again");
+            }
+        }
+    }
+
+    /// Counted from before the request, since the others may count from the moment it was carried out.
+    fn held_since(&self, started: Instant) {
+        let before = self
+            .standing
+            .send_replace(Standing::Leading(started + self.candidate.terms.renew_deadline));
+        if !matches!(before, Standing::Leading(_)) {
+            self.metrics.leading.set(1);
+            tracing::info!(identity = self.candidate.identity, "this process leads now");
+        }
+    }
+
+    fn waiting(&self) {
+        if *self.standing.borrow() == Standing::Unknown {
+            self.standing.send_replace(Standing::Standby);
+            tracing::info!(
+                identity = self.candidate.identity,
+                "another process leads; standing by"
+            );
+        }
+    }
+
+    fn is_lost(&self, outcome: &Result<Attempt, Error>) -> bool {
+        let Standing::Leading(until) = *self.standing.borrow() else {
+            return false;
+        };
+        matches!(outcome, Ok(Attempt::Waiting)) || Instant::now() >= until
+    }
+
+    async fn attempt(&mut self) -> Result<Attempt, Error> {
+        let (lease, seen) = self.observed().await?;
+        let spec = lease.spec.clone().unwrap_or_default();
+        match decide(&seen, &self.candidate.identity, Instant::now()) {
+            Decision::Wait(_) => Ok(Attempt::Waiting),
+            Decision::Renew => self.write(lease, renewed(&spec, Timestamp::now())).await,
+            Decision::Acquire => self.write(lease, self.taken(&spec)).await,
+        }
+    }
+
+    /// The leader goes by what it wrote last; all others, and a leader that met a conflict, look.
+    async fn observed(&mut self) -> Result<(Lease, Observation), Error> {
+        if !matches!(*self.standing.borrow(), Standing::Leading(_)) || self.seen.is_none() {
+            let found = self
+                .api
+                .get_opt(self.candidate.lease)
+                .await
+                .map_err(|error| self.failed(error))?;
+            self.see(found.unwrap_or_else(|| self.missing()));
+        }
+        let blank = || {
+            (
+                self.missing(),
+                Observation::update(None, LeaseSpec::default(), Instant::now()),
+            )
+        };
+        Ok(self.seen.clone().unwrap_or_else(blank))
+    }
+
+    fn see(&mut self, lease: Lease) {
+        let before = self.seen.take().map(|(_, observation)| observation);
+        let spec = lease.spec.clone().unwrap_or_default();
+        self.seen = Some((lease, Observation::update(before, spec, Instant::now())));
+    }
+
+    async fn write(&mut self, lease: Lease, spec: LeaseSpec) -> Result<Attempt, Error> {
+        let exists = lease.metadata.resource_version.is_some();
+        let wanted = Lease {
+            spec: Some(spec),
+            ..lease
+        };
+        let params = params();
+        let written = if exists {
+            self.api.replace(self.candidate.lease, &params, &wanted).await
+        } else {
+            self.api.create(&params, &wanted).await
+        };
+        self.written(written)
+    }
+
+    fn written(&mut self, written: kube::Result<Lease>) -> Result<Attempt, Error> {
+        match written {
+            Ok(lease) => {
+                self.see(lease);
+                Ok(Attempt::Held)
+            }
+            Err(error) => {
+                self.forget_version();
+                Err(self.failed(error))
+            }
+        }
+    }
+
+    /// What we believed about the object may be wrong; when we first saw its record may not be.
+    fn forget_version(&mut self) {
+        if matches!(*self.standing.borrow(), Standing::Leading(_)) {
+            self.seen = None;
+        }
+    }
+
+    async fn release(&mut self) {
+        let held = matches!(*self.standing.borrow(), Standing::Leading(_));
+        let Some((lease, _)) = self.seen.take().filter(|_| held) else {
+            return;
+        };
+        let spec = released(&lease.spec.clone().unwrap_or_default(), Timestamp::now());
+        let patience = self.candidate.terms.retry;
+        match timeout(patience, self.write(lease, spec)).await {
+            Ok(Ok(_)) => tracing::info!("the lease is given up"),
+            Ok(Err(error)) => tracing::warn!(%error, "the lease could not be given up; it will run out"),
+            Err(_) => tracing::warn!("the lease could not be given up in time; it will run out"),
+        }
+    }
+
+    fn taken(&self, before: &LeaseSpec) -> LeaseSpec {
+        acquired(
+            before,
+            &self.candidate.identity,
+            &self.candidate.terms,
+            Timestamp::now(),
+        )
+    }
+
+    fn missing(&self) -> Lease {
+        let metadata = ObjectMeta {
+            name: Some(self.candidate.lease.to_owned()),
+            ..ObjectMeta::default()
+        };
+        Lease { metadata, spec: None }
+    }
+
+    fn failed(&self, error: kube::Error) -> Error {
+        Error::Api {
+            name: self.candidate.lease,
+            source: Box::new(error),
+        }
+    }
+}
+
+fn params() -> PostParams {
+    PostParams {
+        field_manager: Some(keys::FIELD_MANAGER.to_owned()),
+        ..PostParams::default()
+    }
+}
+
+#[cfg(test)]
+#[path = "elector_tests.rs"]
+mod tests;

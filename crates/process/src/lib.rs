@@ -1,0 +1,18 @@
+//! What every process of pod-affinity needs around its own work: logs, metrics, probes, shutdown, TLS with hot reload,
+//! certificates, a lease, and the configuration in force. Knows nothing of PipelineRuns.
+
+pub mod admin;
+pub mod certs;
+pub mod config_watch;
+mod http_limits;
+pub mod lease;
+pub mod log;
+pub mod metrics;
+pub mod readiness;
+pub mod shutdown;
+pub mod tls;
+mod usage;
+pub mod words;
+
+#[cfg(test)]
+mod fake_api;

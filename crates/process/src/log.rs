@@ -1,0 +1,119 @@
+//! Logs on standard error: JSON for machines, readable lines on a terminal. `RUST_LOG` filters.
+
+use std::env;
+use std::io::{self, IsTerminal};
+use std::str::FromStr;
+use thiserror::Error;
+use tracing_subscriber::{EnvFilter, filter::LevelFilter};
+
+/// Used when `RUST_LOG` says nothing. The client logs each failed request that we also log, with its consequence.
+const FILTER: &str = "info,kube_client::client::builder=off";
+
+/// How a log line looks.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Format {
+    /// Readable on a terminal, JSON otherwise.
+    #[default]
+    Auto,
+    /// One JSON object a line.
+    Json,
+    /// For people.
+    Text,
+}
+
+/// A value of `--log-format` that is none.
+#[derive(Debug, Error, PartialEq, Eq)]
+#[error("'{0}' is no log format: use auto, json or text")]
+pub struct UnknownFormat(String);
+
+/// Logging could not be set up.
+#[derive(Debug, Error)]
+pub enum Error {
+    /// `RUST_LOG` cannot be read.
+    #[error("RUST_LOG is not a filter: {0}; an example that is one: info,controller=debug")]
+    Filter(#[from] tracing_subscriber::filter::ParseError),
+    /// Somebody was first.
+    #[error("logging is already set up in this process: {0}")]
+    Taken(#[source] Box<dyn std::error::Error + Send + Sync>),
+}
+
+impl FromStr for Format {
+    type Err = UnknownFormat;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        match text {
+            "auto" => Ok(Self::Auto),
+            "json" => Ok(Self::Json),
+            "text" => Ok(Self::Text),
+            other => Err(UnknownFormat(other.to_owned())),
+        }
+    }
+}
+
+/// Sets up logging for the whole process; to be called once, first of all.
+pub fn init(format: Format) -> Result<(), Error> {
+    let filter = filter(env::var(EnvFilter::DEFAULT_ENV).ok().as_deref())?;
+    let builder = tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_writer(io::stderr);
+    let done = if is_json(format, io::stderr().is_terminal()) {
+        builder
+            .json()
+            .flatten_event(true)
+            .with_current_span(false)
+            .try_init()
+    } else {
+        builder.with_ansi(io::stderr().is_terminal()).try_init()
+    };
+    done.map_err(Error::Taken)
+}
+
+fn filter(wanted: Option<&str>) -> Result<EnvFilter, Error> {
+    let text = wanted.filter(|text| !text.is_empty()).unwrap_or(FILTER);
+    Ok(EnvFilter::builder()
+        .with_default_directive(LevelFilter::INFO.into())
+        .parse(text)?)
+}
+
+fn is_json(format: Format, terminal: bool) -> bool {
+    match format {
+        Format::Auto => !terminal,
+        Format::Json => true,
+        Format::Text => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_terminal_gets_text_and_a_pipe_json_unless_told() {
+        assert!(!is_json(Format::Auto, true));
+        assert!(is_json(Format::Auto, false));
+        assert!(is_json(Format::Json, true));
+        assert!(!is_json(Format::Text, false));
+    }
+
+    #[test]
+    fn a_filter_that_is_none_is_refused_and_none_at_all_means_our_own() {
+        assert_eq!(
+            filter(None).unwrap().to_string(),
+            filter(Some("")).unwrap().to_string()
+        );
+        assert_eq!(filter(Some("debug")).unwrap().to_string(), "debug");
+        assert!(
+            filter(Some("a=b=c"))
+                .unwrap_err()
+                .to_string()
+                .starts_with("RUST_LOG is not a filter")
+        );
+    }
+
+    #[test]
+    fn an_unknown_format_is_refused_with_those_that_exist() {
+        assert_eq!("json".parse(), Ok(Format::Json));
+        let refusal = "yaml".parse::<Format>().unwrap_err().to_string();
+        assert_eq!(refusal, "'yaml' is no log format: use auto, json or text");
+    }
+}

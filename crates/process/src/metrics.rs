@@ -1,0 +1,252 @@
+//! The registry behind `/metrics`, and what this crate itself counts. Other crates register into the prefixed part.
+
+use crate::usage::Usage;
+use prometheus_client::{
+    encoding::{EncodeLabelSet, text},
+    metrics::{counter::Counter, family::Family, gauge::Gauge, info::Info},
+    registry,
+};
+use std::fmt;
+
+/// Prefix of every metric that is ours.
+pub const PREFIX: &str = "pod_affinity";
+
+/// Owner of all metrics of one process.
+pub struct Registry(registry::Registry);
+
+impl Registry {
+    /// A registry that knows the process's version, memory and open files.
+    pub fn new(version: &str) -> Self {
+        let mut root = registry::Registry::default();
+        root.register_collector(Box::new(Usage));
+        let build = Info::new([("version".to_owned(), version.to_owned())]);
+        root.sub_registry_with_prefix(PREFIX)
+            .register("build", "The version that runs", build);
+        Self(root)
+    }
+
+    /// Where metrics of ours are registered; their names get [`PREFIX`].
+    pub fn prefixed(&mut self) -> &mut registry::Registry {
+        self.0.sub_registry_with_prefix(PREFIX)
+    }
+
+    /// Everything in the `OpenMetrics` text format.
+    pub fn encode(&self) -> Result<String, fmt::Error> {
+        let mut out = String::new();
+        text::encode(&mut out, &self.0)?;
+        Ok(out)
+    }
+}
+
+/// How an attempt to take something into force ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// It is in force.
+    Accepted,
+    /// It was refused; what was in force before still is.
+    Refused,
+}
+
+/// A part of the stored certificates.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Part {
+    /// The authority.
+    Authority,
+    /// The bundle of authorities.
+    Bundle,
+    /// The serving certificate.
+    Leaf,
+}
+
+/// Label `outcome`.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+pub struct ByOutcome {
+    outcome: &'static str,
+}
+
+/// Label `part`.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+pub struct ByPart {
+    part: &'static str,
+}
+
+impl From<Outcome> for ByOutcome {
+    fn from(outcome: Outcome) -> Self {
+        let outcome = match outcome {
+            Outcome::Accepted => "accepted",
+            Outcome::Refused => "refused",
+        };
+        Self { outcome }
+    }
+}
+
+impl From<Part> for ByPart {
+    fn from(part: Part) -> Self {
+        let part = match part {
+            Part::Authority => "authority",
+            Part::Bundle => "bundle",
+            Part::Leaf => "leaf",
+        };
+        Self { part }
+    }
+}
+
+/// What a process that serves admission counts; clones share their values.
+#[derive(Clone, Debug, Default)]
+pub struct Serving {
+    certificate_loads: Family<ByOutcome, Counter>,
+    /// Unix time at which the served certificate expires; 0 while there is none.
+    pub certificate_expiry: Gauge,
+    /// Connections turned away because there were too many.
+    pub connections_refused: Counter,
+}
+
+/// What a process that stands for election counts; clones share their values.
+#[derive(Clone, Debug, Default)]
+pub struct Leading {
+    configuration_loads: Family<ByOutcome, Counter>,
+    renewals: Family<ByPart, Counter>,
+    /// Looks at the certificates that ended in an error.
+    pub certificate_errors: Counter,
+    /// 1 while this process leads.
+    pub leading: Gauge,
+    /// Attempts to take or renew the lease that failed.
+    pub lease_errors: Counter,
+}
+
+impl Serving {
+    /// Registers all of them.
+    pub fn register(registry: &mut registry::Registry) -> Self {
+        let Self {
+            certificate_loads,
+            certificate_expiry,
+            connections_refused,
+        } = Self::default();
+        let expiry_help = "When the served certificate expires; 0 while there is none";
+        Self {
+            certificate_loads: added(
+                registry,
+                "certificate_loads",
+                "Serving certificates read",
+                certificate_loads,
+            ),
+            certificate_expiry: added(
+                registry,
+                "certificate_expiry_timestamp_seconds",
+                expiry_help,
+                certificate_expiry,
+            ),
+            connections_refused: added(
+                registry,
+                "connections_refused",
+                "Connections over the limit",
+                connections_refused,
+            ),
+        }
+    }
+
+    /// Counts a certificate that was read.
+    pub fn certificate_load(&self, outcome: Outcome) {
+        self.certificate_loads
+            .get_or_create(&ByOutcome::from(outcome))
+            .inc();
+    }
+
+    /// How many certificates were read with this outcome.
+    #[cfg(test)]
+    pub(crate) fn certificate_loads(&self, outcome: Outcome) -> u64 {
+        self.certificate_loads
+            .get_or_create(&ByOutcome::from(outcome))
+            .get()
+    }
+}
+
+impl Leading {
+    /// Registers all of them.
+    pub fn register(registry: &mut registry::Registry) -> Self {
+        let Self {
+            configuration_loads,
+            renewals,
+            certificate_errors,
+            leading,
+            lease_errors,
+        } = Self::default();
+        let error_help = "Looks at the certificates that ended in an error";
+        let lease_help = "Failed attempts to take or renew the lease";
+        Self {
+            configuration_loads: added(
+                registry,
+                "configuration_loads",
+                "ConfigMap versions read",
+                configuration_loads,
+            ),
+            renewals: added(
+                registry,
+                "certificate_renewals",
+                "Certificates made by this process",
+                renewals,
+            ),
+            certificate_errors: added(registry, "certificate_errors", error_help, certificate_errors),
+            leading: added(registry, "leading", "1 while this process is the leader", leading),
+            lease_errors: added(registry, "lease_errors", lease_help, lease_errors),
+        }
+    }
+
+    /// Counts a ConfigMap version that was read.
+    pub fn configuration_load(&self, outcome: Outcome) {
+        self.configuration_loads
+            .get_or_create(&ByOutcome::from(outcome))
+            .inc();
+    }
+
+    /// Counts a certificate that was made.
+    pub fn renewal(&self, part: Part) {
+        self.renewals.get_or_create(&ByPart::from(part)).inc();
+    }
+}
+
+fn added<M: registry::Metric + Clone>(
+    registry: &mut registry::Registry,
+    name: &str,
+    help: &str,
+    metric: M,
+) -> M {
+    registry.register(name, help, metric.clone());
+    metric
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn exposition() -> String {
+        let mut registry = Registry::new("1.2.3");
+        Serving::register(registry.prefixed()).certificate_load(Outcome::Refused);
+        Leading::register(registry.prefixed()).renewal(Part::Leaf);
+        registry.encode().unwrap()
+    }
+
+    #[test]
+    fn our_metrics_bear_the_prefix_and_the_version() {
+        let text = exposition();
+        assert!(
+            text.contains("pod_affinity_build_info{version=\"1.2.3\"} 1"),
+            "{text}"
+        );
+        assert!(
+            text.contains("pod_affinity_certificate_loads_total{outcome=\"refused\"} 1"),
+            "{text}"
+        );
+        assert!(
+            text.contains("pod_affinity_certificate_renewals_total{part=\"leaf\"} 1"),
+            "{text}"
+        );
+    }
+
+    #[test]
+    fn the_process_tells_its_memory_under_the_usual_name() {
+        let text = exposition();
+        assert!(text.contains("\nprocess_resident_memory_bytes "), "{text}");
+        assert!(text.ends_with("# EOF\n"), "{text}");
+    }
+}

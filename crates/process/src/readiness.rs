@@ -1,0 +1,117 @@
+//! Readiness as a list of named conditions, each owned by the part of the process that can tell. A process is ready when
+//! none is unmet; what is unmet says why, so that `kubectl describe pod` shows more than a number.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::Arc;
+use tokio::sync::watch;
+
+type Conditions = BTreeMap<&'static str, Option<String>>;
+
+/// All conditions of a process; clones share them.
+#[derive(Clone, Debug)]
+pub struct Readiness(Arc<watch::Sender<Conditions>>);
+
+/// One condition, in the hands of its owner.
+#[derive(Clone, Debug)]
+pub struct Condition {
+    name: &'static str,
+    readiness: Readiness,
+}
+
+impl Default for Readiness {
+    fn default() -> Self {
+        Self(Arc::new(watch::Sender::new(Conditions::new())))
+    }
+}
+
+impl Readiness {
+    /// Adds a condition that is unmet until its owner says otherwise.
+    pub fn condition(&self, name: &'static str, unmet: impl Into<String>) -> Condition {
+        let condition = Condition {
+            name,
+            readiness: self.clone(),
+        };
+        condition.unmet(unmet);
+        condition
+    }
+
+    /// Whether every condition is met.
+    pub fn is_ready(&self) -> bool {
+        self.0.borrow().values().all(Option::is_none)
+    }
+
+    /// Resolves once every condition is met.
+    pub async fn ready(&self) {
+        let all_met = |conditions: &Conditions| conditions.values().all(Option::is_none);
+        // The sender lives in `self`, so the wait cannot fail.
+        let _ = self.0.subscribe().wait_for(all_met).await;
+    }
+
+    fn set(&self, name: &'static str, state: Option<String>) {
+        self.0
+            .send_if_modified(|conditions| conditions.insert(name, state.clone()) != Some(state));
+    }
+}
+
+impl Condition {
+    /// The condition is met.
+    pub fn met(&self) {
+        self.readiness.set(self.name, None);
+    }
+
+    /// The condition is not met, for this reason.
+    pub fn unmet(&self, why: impl Into<String>) {
+        self.readiness.set(self.name, Some(why.into()));
+    }
+}
+
+/// One line a condition, `[+]` when met and `[-]` with the reason when not.
+impl fmt::Display for Readiness {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (name, state) in self.0.borrow().iter() {
+            match state {
+                None => writeln!(f, "[+] {name}")?,
+                Some(why) => writeln!(f, "[-] {name}: {why}")?,
+            }
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_process_is_ready_when_no_condition_is_unmet() {
+        let readiness = Readiness::default();
+        let certificate = readiness.condition("certificate", "none yet");
+        readiness.condition("configuration", "not read yet").met();
+        assert!(!readiness.is_ready());
+        certificate.met();
+        assert!(readiness.is_ready());
+        certificate.unmet("gone");
+        assert!(!readiness.is_ready());
+    }
+
+    #[test]
+    fn the_text_names_what_is_missing_and_why() {
+        let readiness = Readiness::default();
+        readiness.condition("configuration", "").met();
+        readiness.condition("certificate", "the Secret is empty");
+        assert_eq!(
+            readiness.to_string(),
+            "[-] certificate: the Secret is empty\n[+] configuration\n"
+        );
+    }
+
+    #[tokio::test]
+    async fn one_can_wait_for_the_last_condition() {
+        let readiness = Readiness::default();
+        let certificate = readiness.condition("certificate", "none yet");
+        let waiting = readiness.ready();
+        certificate.met();
+        waiting.await;
+    }
+}

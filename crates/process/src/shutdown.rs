@@ -1,0 +1,90 @@
+//! Turns SIGTERM and SIGINT into a value that every part of a process can wait for. The first signal asks for an orderly
+//! end; the second one is for people who cannot wait.
+
+use futures::{Stream, StreamExt, stream};
+use std::io;
+use thiserror::Error;
+use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio_util::sync::CancellationToken;
+
+/// The operating system gave us no signals.
+#[derive(Debug, Error)]
+#[error("cannot listen for SIGTERM and SIGINT: {0}; the process would not be able to end in order")]
+pub struct Error(#[from] io::Error);
+
+/// Whether this process is to end; clones see the same.
+#[derive(Clone, Debug, Default)]
+pub struct Shutdown {
+    asked: CancellationToken,
+    forced: CancellationToken,
+}
+
+impl Shutdown {
+    /// Asked for by the process's own signals. Needs a tokio runtime.
+    pub fn on_signals() -> Result<Self, Error> {
+        let terminate = named("SIGTERM", signal(SignalKind::terminate())?);
+        let interrupt = named("SIGINT", signal(SignalKind::interrupt())?);
+        let shutdown = Self::default();
+        tokio::spawn(shutdown.clone().heed(stream::select(terminate, interrupt)));
+        Ok(shutdown)
+    }
+
+    /// Asks for the orderly end.
+    pub fn ask(&self) {
+        self.asked.cancel();
+    }
+
+    /// Whether the end was asked for.
+    pub fn is_asked(&self) -> bool {
+        self.asked.is_cancelled()
+    }
+
+    /// Resolves once the end is asked for.
+    pub fn asked(&self) -> impl Future<Output = ()> + Send + 'static {
+        self.asked.clone().cancelled_owned()
+    }
+
+    /// Resolves once the end must not be waited for any longer.
+    pub fn forced(&self) -> impl Future<Output = ()> + Send + 'static {
+        self.forced.clone().cancelled_owned()
+    }
+
+    async fn heed(self, mut signals: impl Stream<Item = &'static str> + Unpin) {
+        if let Some(signal) = signals.next().await {
+            tracing::info!(signal, "shutting down in order; a second signal ends at once");
+            self.asked.cancel();
+        }
+        if let Some(signal) = signals.next().await {
+            tracing::warn!(signal, "ending at once");
+            self.forced.cancel();
+        }
+    }
+}
+
+fn named(name: &'static str, signal: Signal) -> impl Stream<Item = &'static str> + Unpin + Send {
+    Box::pin(stream::unfold(signal, move |mut signal| async move {
+        signal.recv().await.map(|()| (name, signal))
+    }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn the_first_signal_asks_and_the_second_forces() {
+        let shutdown = Shutdown::default();
+        shutdown.clone().heed(stream::iter(["SIGTERM"])).await;
+        assert!(shutdown.is_asked() && !shutdown.forced.is_cancelled());
+        shutdown.clone().heed(stream::iter(["SIGTERM", "SIGINT"])).await;
+        shutdown.forced().await;
+    }
+
+    #[tokio::test]
+    async fn every_clone_hears_of_it() {
+        let shutdown = Shutdown::default();
+        let heard = shutdown.clone().asked();
+        shutdown.ask();
+        heard.await;
+    }
+}

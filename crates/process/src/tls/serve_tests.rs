@@ -1,0 +1,313 @@
+//! The server over real loopback sockets, with a client that trusts one authority. Nothing here waits by the clock.
+
+use super::*;
+use crate::certs::issue::{self, Issued};
+use crate::tls::{pair::Pair, store::Store};
+use axum::routing::get;
+use jiff::Timestamp;
+use rustls::pki_types::{CertificateDer, ServerName, pem::PemObject};
+use rustls::{ClientConfig, RootCertStore, crypto::aws_lc_rs::default_provider};
+use std::future::pending;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+use tokio::sync::mpsc;
+use tokio::task::JoinHandle;
+use tokio_rustls::{TlsConnector, client::TlsStream};
+
+const NAME: &str = "hook.ns.svc";
+const LONG: Duration = Duration::from_hours(1);
+
+/// A server whose route `/slow` tells when it is called and answers when it is told.
+struct Scene {
+    address: SocketAddr,
+    authority: Issued,
+    store: Store,
+    shutdown: Shutdown,
+    readiness: Readiness,
+    called: mpsc::Receiver<()>,
+    answer: mpsc::Sender<()>,
+    served: JoinHandle<Result<(), Error>>,
+}
+
+impl Scene {
+    async fn begin(drain: Drain) -> Self {
+        let readiness = Readiness::default();
+        let store = Store::new(readiness.condition("certificate", "none yet"), Serving::default());
+        let shutdown = Shutdown::default();
+        let (router, called, answer) = routes();
+        let listening = Listening::bind(SocketAddr::from(([127, 0, 0, 1], 0)))
+            .await
+            .unwrap();
+        let address = listening.address();
+        let service = Service {
+            router,
+            tls: store.server_config().unwrap(),
+            drain,
+            shutdown: shutdown.clone(),
+            readiness: readiness.clone(),
+            metrics: Serving::default(),
+        };
+        let served = tokio::spawn(listening.serve(service));
+        let authority = issue::authority(Timestamp::now()).unwrap();
+        Self {
+            address,
+            authority,
+            store,
+            shutdown,
+            readiness,
+            called,
+            answer,
+            served,
+        }
+    }
+
+    async fn serving(drain: Drain) -> Self {
+        let mut scene = Self::begin(drain).await;
+        let pair = scene.new_pair();
+        scene.offer(pair);
+        scene.readiness.ready().await;
+        scene
+    }
+
+    fn new_pair(&self) -> Pair {
+        let leaf = issue::leaf(&self.authority, &[NAME.to_owned()], Timestamp::now()).unwrap();
+        Pair {
+            chain: leaf.certificate,
+            key: leaf.key,
+        }
+    }
+
+    fn offer(&mut self, pair: Pair) {
+        self.store.offer(pair, Timestamp::now());
+    }
+
+    async fn connect(&self, protocol: &str) -> io::Result<TlsStream<TcpStream>> {
+        let mut roots = RootCertStore::empty();
+        roots.add(der(&self.authority.certificate)).unwrap();
+        let builder = ClientConfig::builder_with_provider(Arc::new(default_provider()));
+        let builder = builder.with_safe_default_protocol_versions().unwrap();
+        let mut config = builder.with_root_certificates(roots).with_no_client_auth();
+        config.alpn_protocols = vec![protocol.as_bytes().to_vec()];
+        let stream = TcpStream::connect(self.address).await?;
+        TlsConnector::from(Arc::new(config))
+            .connect(ServerName::try_from(NAME).unwrap(), stream)
+            .await
+    }
+
+    async fn client(&self) -> TlsStream<TcpStream> {
+        self.connect("http/1.1").await.unwrap()
+    }
+
+    async fn asked_to_end(&self) {
+        self.shutdown.ask();
+        while self.readiness.is_ready() {
+            tokio::task::yield_now().await;
+        }
+    }
+}
+
+fn at_once() -> Drain {
+    Drain {
+        delay: Duration::ZERO,
+        deadline: LONG,
+    }
+}
+
+fn routes() -> (Router, mpsc::Receiver<()>, mpsc::Sender<()>) {
+    let (calling, called) = mpsc::channel(1);
+    let (answer, told) = mpsc::channel::<()>(1);
+    let told = Arc::new(tokio::sync::Mutex::new(told));
+    let slow = move || async move {
+        calling.send(()).await.unwrap();
+        told.lock().await.recv().await;
+        "late"
+    };
+    (
+        Router::new()
+            .route("/", get(|| async { "hello" }))
+            .route("/slow", get(slow)),
+        called,
+        answer,
+    )
+}
+
+fn der(pem: &str) -> CertificateDer<'static> {
+    CertificateDer::from_pem_slice(pem.as_bytes()).unwrap()
+}
+
+fn presented(client: &TlsStream<TcpStream>) -> CertificateDer<'static> {
+    client.get_ref().1.peer_certificates().unwrap()[0]
+        .clone()
+        .into_owned()
+}
+
+async fn send(client: &mut TlsStream<TcpStream>, path: &str) {
+    client
+        .write_all(format!("GET {path} HTTP/1.1\r\nhost: {NAME}\r\n\r\n").as_bytes())
+        .await
+        .unwrap();
+}
+
+/// One response; the routes' bodies are what ends it.
+async fn receive(client: &mut TlsStream<TcpStream>) -> String {
+    let mut text = String::new();
+    while !text.ends_with("hello") && !text.ends_with("late") {
+        let mut buffer = [0; 1024];
+        let read = client.read(&mut buffer).await.unwrap();
+        assert_ne!(read, 0, "the connection ended after {text:?}");
+        text.push_str(std::str::from_utf8(&buffer[..read]).unwrap());
+    }
+    text
+}
+
+async fn ask(client: &mut TlsStream<TcpStream>, path: &str) -> String {
+    send(client, path).await;
+    receive(client).await
+}
+
+async fn is_closed(client: &mut TlsStream<TcpStream>) -> bool {
+    matches!(client.read(&mut [0; 1]).await, Ok(0) | Err(_))
+}
+
+#[tokio::test]
+async fn before_the_first_certificate_there_is_no_handshake_and_no_readiness() {
+    let mut scene = Scene::begin(at_once()).await;
+    assert!(scene.connect("http/1.1").await.is_err());
+    assert!(!scene.readiness.is_ready());
+    let pair = scene.new_pair();
+    scene.offer(pair);
+    scene.readiness.ready().await;
+    assert!(
+        ask(&mut scene.client().await, "/")
+            .await
+            .starts_with("HTTP/1.1 200")
+    );
+}
+
+#[tokio::test]
+async fn a_new_certificate_is_served_to_new_connections_and_disturbs_no_old_one() {
+    let mut scene = Scene::serving(at_once()).await;
+    let mut old = scene.client().await;
+    let renewed = scene.new_pair();
+    scene.offer(renewed.clone());
+    let new = scene.client().await;
+    assert_eq!(presented(&new), der(&renewed.chain));
+    assert_ne!(presented(&old), presented(&new));
+    assert!(ask(&mut old, "/").await.ends_with("hello"));
+}
+
+#[tokio::test]
+async fn a_bad_certificate_is_refused_and_the_last_good_one_stays() {
+    let mut scene = Scene::serving(at_once()).await;
+    let before = presented(&scene.client().await);
+    let mismatch = Pair {
+        key: scene.new_pair().key,
+        ..scene.new_pair()
+    };
+    let rubbish = Pair {
+        chain: "rubbish".into(),
+        key: "rubbish".into(),
+    };
+    for bad in [mismatch, rubbish] {
+        scene.offer(bad);
+        assert_eq!(presented(&scene.client().await), before);
+        assert!(scene.readiness.is_ready());
+    }
+}
+
+#[tokio::test]
+async fn a_kept_alive_connection_is_used_again_and_http_2_is_spoken_when_asked_for() {
+    let scene = Scene::serving(at_once()).await;
+    let mut client = scene.client().await;
+    for _ in 0..3 {
+        let response = ask(&mut client, "/").await;
+        assert!(!response.contains("connection: close"), "{response}");
+    }
+    let http_2 = scene.connect("h2").await.unwrap();
+    assert_eq!(http_2.get_ref().1.alpn_protocol(), Some(b"h2".as_slice()));
+}
+
+#[tokio::test]
+async fn plain_http_and_rubbish_on_the_port_disturb_nobody() {
+    let scene = Scene::serving(at_once()).await;
+    for noise in ["GET / HTTP/1.1\r\nhost: x\r\n\r\n", "\0\0\0\0rubbish"] {
+        let mut plain = TcpStream::connect(scene.address).await.unwrap();
+        plain.write_all(noise.as_bytes()).await.unwrap();
+        let _half_open = TcpStream::connect(scene.address).await.unwrap();
+        assert!(ask(&mut scene.client().await, "/").await.ends_with("hello"));
+    }
+}
+
+#[tokio::test]
+async fn during_the_delay_calls_are_served_and_connections_are_bidden_farewell() {
+    let scene = Scene::serving(Drain {
+        delay: LONG,
+        deadline: LONG,
+    })
+    .await;
+    let mut client = scene.client().await;
+    assert!(!ask(&mut client, "/").await.contains("connection: close"));
+    scene.asked_to_end().await;
+    assert_eq!(
+        scene.readiness.to_string(),
+        "[+] certificate\n[-] listener: the process is shutting down\n"
+    );
+    assert!(ask(&mut client, "/").await.contains("connection: close"));
+    assert!(is_closed(&mut client).await);
+    assert!(
+        ask(&mut scene.client().await, "/")
+            .await
+            .contains("connection: close")
+    );
+}
+
+#[tokio::test]
+async fn a_call_under_way_is_finished_an_idle_connection_closed_and_no_new_one_accepted() {
+    let mut scene = Scene::serving(at_once()).await;
+    let mut idle = scene.client().await;
+    ask(&mut idle, "/").await;
+    let mut busy = scene.client().await;
+    send(&mut busy, "/slow").await;
+    scene.called.recv().await.unwrap();
+    scene.asked_to_end().await;
+    assert!(is_closed(&mut idle).await);
+    assert!(!scene.served.is_finished());
+    scene.answer.send(()).await.unwrap();
+    let response = receive(&mut busy).await;
+    assert!(
+        response.ends_with("late") && response.contains("connection: close"),
+        "{response}"
+    );
+    scene.served.await.unwrap().unwrap();
+    assert!(TcpStream::connect(scene.address).await.is_err());
+}
+
+#[tokio::test]
+async fn a_call_that_never_ends_does_not_outlast_the_deadline() {
+    let mut scene = Scene::serving(Drain {
+        delay: Duration::ZERO,
+        deadline: Duration::ZERO,
+    })
+    .await;
+    let mut busy = scene.client().await;
+    send(&mut busy, "/slow").await;
+    scene.called.recv().await.unwrap();
+    scene.asked_to_end().await;
+    scene.served.await.unwrap().unwrap();
+    assert!(is_closed(&mut busy).await);
+}
+
+#[tokio::test]
+async fn a_server_that_fails_is_not_waited_for() {
+    let failed = async { Err(Error::Serve(io::Error::other("gone"))) };
+    assert!(until_drained(failed, pending()).await.is_err());
+}
+
+#[tokio::test]
+async fn a_taken_port_is_told_with_its_remedy() {
+    let first = Listening::bind(SocketAddr::from(([127, 0, 0, 1], 0)))
+        .await
+        .unwrap();
+    let error = Listening::bind(first.address()).await.unwrap_err().to_string();
+    assert!(error.contains("choose another --listen"), "{error}");
+}

@@ -1,0 +1,114 @@
+//! Where the serving certificate comes from: our Secret, watched, or two files, compared every few seconds (the kubelet
+//! exchanges mounted Secrets by a link swap, which file notifications miss). Judges nothing; the store does.
+
+use super::{pair::Pair, store::Store};
+use crate::certs::{decide, service_names, stored::Stored};
+use crate::words;
+use futures::StreamExt;
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1::Secret;
+use kube::{
+    Api, Client,
+    runtime::{WatchStreamExt, watcher},
+};
+use placement::keys;
+use std::{fs, io, path::PathBuf, pin::pin, time::Duration};
+use tokio::time::{MissedTickBehavior, interval, timeout};
+
+/// Between two looks at the files.
+const POLL: Duration = Duration::from_secs(10);
+/// Between two looks at a Secret that does not change.
+const RECHECK: Duration = Duration::from_mins(1);
+
+/// The files of `--tls-cert-file` and `--tls-key-file`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Files {
+    /// The chain, PEM.
+    pub certificate: PathBuf,
+    /// The private key, PEM.
+    pub key: PathBuf,
+}
+
+/// Offers every version of the Secret to the store, and the latest one again now and then, should this machine's clock
+/// have stood in its way; never ends.
+pub async fn follow_secret(client: Client, namespace: &str, mut store: Store) {
+    let names = service_names(namespace);
+    let secrets = Api::<Secret>::namespaced(client, namespace);
+    let mut versions = pin!(watcher::watch_object(secrets, keys::CERTIFICATE_SECRET).default_backoff());
+    let mut latest = Err("the Secret with the certificate has not been read yet".to_owned());
+    loop {
+        if let Ok(Some(version)) = timeout(RECHECK, versions.next()).await {
+            latest = version.map_err(|error| unreadable(&error));
+        }
+        let now = Timestamp::now();
+        match latest
+            .as_ref()
+            .map_err(Clone::clone)
+            .and_then(|secret| pair(secret.as_ref(), &names, now))
+        {
+            Ok(pair) => store.offer(pair, now),
+            Err(why) => store.lack(&why),
+        }
+    }
+}
+
+/// Offers every version of the files to the store; never ends.
+pub async fn follow_files(files: &Files, mut store: Store) {
+    let mut ticks = interval(POLL);
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    loop {
+        ticks.tick().await;
+        // Two small local files: not worth a thread.
+        match read(files) {
+            Ok(pair) => store.offer(pair, Timestamp::now()),
+            Err(error) => store.lack(&format!(
+                "a file of the serving certificate cannot be read: {error}"
+            )),
+        }
+    }
+}
+
+/// What a Secret offers. One that its own authorities do not vouch for would be refused by the API server anyway.
+fn pair(secret: Option<&Secret>, names: &[String], now: Timestamp) -> Result<Pair, String> {
+    let name = keys::CERTIFICATE_SECRET;
+    let secret =
+        secret.ok_or_else(|| format!("Secret {name} does not exist; the controller's leader makes it"))?;
+    let stored = Stored::of(secret);
+    if stored.leaf.is_empty() {
+        return Err(format!(
+            "Secret {name} holds no certificate yet; the controller's leader issues it"
+        ));
+    }
+    match decide::serves(&stored, names, now) {
+        Ok(()) => Ok(Pair {
+            chain: stored.leaf,
+            key: stored.leaf_key,
+        }),
+        Err(why) => Err(format!(
+            "the certificate in Secret {name} {why}; the controller's leader renews it"
+        )),
+    }
+}
+
+fn unreadable(error: &watcher::Error) -> String {
+    let said = words::of_watch(error);
+    format!(
+        "Secret {} cannot be read: {said}; check the webhook's Role",
+        keys::CERTIFICATE_SECRET
+    )
+}
+
+fn read(files: &Files) -> io::Result<Pair> {
+    let text = |path: &PathBuf| {
+        fs::read_to_string(path)
+            .map_err(|error| io::Error::new(error.kind(), format!("{}: {error}", path.display())))
+    };
+    Ok(Pair {
+        chain: text(&files.certificate)?,
+        key: text(&files.key)?,
+    })
+}
+
+#[cfg(test)]
+#[path = "sources_tests.rs"]
+mod tests;

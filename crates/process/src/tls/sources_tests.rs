@@ -1,0 +1,160 @@
+//! Certificates on their way from a Secret or from files into the store.
+
+use super::*;
+use crate::certs::bundle::bundle;
+use crate::certs::issue::{self, Issued};
+use crate::fake_api::{FakeApi, Mood, SECRETS};
+use crate::metrics::Serving;
+use crate::readiness::Readiness;
+use serde_json::json;
+use tempfile::TempDir;
+use tokio::task::JoinHandle;
+use tokio::time::sleep;
+
+fn stored() -> Stored {
+    let now = Timestamp::now();
+    let authority = issue::authority(now).unwrap();
+    let Issued {
+        certificate: leaf,
+        key: leaf_key,
+    } = issue::leaf(&authority, &service_names("ns"), now).unwrap();
+    let bundle = bundle(&authority.certificate, &[], now);
+    Stored {
+        ca: authority.certificate,
+        ca_key: authority.key,
+        bundle,
+        leaf,
+        leaf_key,
+    }
+}
+
+fn put(api: &FakeApi, stored: Stored) {
+    api.put(
+        &format!("{SECRETS}/{}", keys::CERTIFICATE_SECRET),
+        json!({"metadata": {}, "data": stored.into_data()}),
+    );
+}
+
+fn store() -> (Store, Readiness, Serving) {
+    let (readiness, metrics) = (Readiness::default(), Serving::default());
+    (
+        Store::new(readiness.condition("certificate", "none yet"), metrics.clone()),
+        readiness,
+        metrics,
+    )
+}
+
+/// Time is paused, so this ends when all that can happen has happened.
+async fn settle() {
+    sleep(Duration::from_mins(1)).await;
+}
+
+fn follow(api: &FakeApi) -> (Readiness, Serving, JoinHandle<()>) {
+    let (store, readiness, metrics) = store();
+    let client = api.client();
+    let task = tokio::spawn(async move { follow_secret(client, "ns", store).await });
+    (readiness, metrics, task)
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_secret_that_is_missing_or_empty_is_waited_for_and_named() {
+    let api = FakeApi::new();
+    let (readiness, _, _task) = follow(&api);
+    settle().await;
+    assert!(
+        readiness
+            .to_string()
+            .contains("Secret pod-affinity-webhook-certs does not exist"),
+        "{readiness}"
+    );
+    put(&api, Stored::default());
+    settle().await;
+    assert!(
+        readiness.to_string().contains("holds no certificate yet"),
+        "{readiness}"
+    );
+    put(&api, stored());
+    settle().await;
+    assert!(readiness.is_ready());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_secret_that_may_not_be_read_says_whose_rights_are_missing() {
+    let api = FakeApi::new();
+    api.set_mood(Mood::Forbidding);
+    let (readiness, _, _task) = follow(&api);
+    settle().await;
+    assert!(
+        readiness.to_string().contains("check the webhook's Role"),
+        "{readiness}"
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_leaf_that_no_stored_authority_signed_is_not_taken() {
+    let api = FakeApi::new();
+    let (good, foreign) = (stored(), stored());
+    let mixed = Stored {
+        leaf: foreign.leaf,
+        leaf_key: foreign.leaf_key,
+        ..good.clone()
+    };
+    put(&api, mixed.clone());
+    let (readiness, metrics, _task) = follow(&api);
+    settle().await;
+    assert!(
+        readiness
+            .to_string()
+            .contains("was not signed by any stored authority"),
+        "{readiness}"
+    );
+    put(&api, good);
+    settle().await;
+    let expiry = metrics.certificate_expiry.get();
+    put(&api, mixed);
+    settle().await;
+    assert!(readiness.is_ready());
+    assert_eq!(metrics.certificate_expiry.get(), expiry);
+}
+
+/// A kubelet writes both at once, other tools one after the other.
+#[tokio::test(start_paused = true)]
+async fn files_that_do_not_go_together_yet_change_nothing() {
+    let folder = TempDir::new().unwrap();
+    let files = Files {
+        certificate: folder.path().join("tls.crt"),
+        key: folder.path().join("tls.key"),
+    };
+    let (store, readiness, metrics) = store();
+    let followed = files.clone();
+    let _task = tokio::spawn(async move { follow_files(&followed, store).await });
+    settle().await;
+    assert!(
+        readiness.to_string().contains("tls.crt: No such file"),
+        "{readiness}"
+    );
+    let (first, second) = (stored(), stored());
+    write(&files, &first.leaf, &first.leaf_key);
+    settle().await;
+    assert!(readiness.is_ready());
+    write(&files, &second.leaf, &first.leaf_key);
+    settle().await;
+    assert_eq!(loads(&metrics), (1, 1));
+    write(&files, &second.leaf, &second.leaf_key);
+    settle().await;
+    assert_eq!(loads(&metrics), (2, 1));
+}
+
+fn write(files: &Files, certificate: &str, key: &str) {
+    fs::write(&files.certificate, certificate).unwrap();
+    fs::write(&files.key, key).unwrap();
+}
+
+/// Accepted and refused.
+fn loads(metrics: &Serving) -> (u64, u64) {
+    use crate::metrics::Outcome::{Accepted, Refused};
+    (
+        metrics.certificate_loads(Accepted),
+        metrics.certificate_loads(Refused),
+    )
+}

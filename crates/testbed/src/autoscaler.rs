@@ -74,6 +74,8 @@ impl Testbed {
             self.first_nodes(group).await?;
         }
         let port = self.port()?;
+        // Set once: a testbed has one autoscaler.
+        let port = *self.autoscaler_port.get_or_init(|| port);
         self.launch(
             Part::ClusterAutoscaler,
             self.autoscaler(built.program("cluster-autoscaler"), port),

@@ -152,6 +152,7 @@ impl Testbed {
             Part::TektonController | Part::TektonWebhook => crate::tekton::answers(self).await,
             Part::Kwok
             | Part::ClusterAutoscaler
+            | Part::Karpenter
             | Part::Registry
             | Part::Webhook(_)
             | Part::Controller(_) => self.check(),

@@ -11,6 +11,7 @@ mod binaries;
 mod control_plane;
 mod error;
 mod guard;
+pub mod karpenter;
 mod kubeconfig;
 pub mod kwok;
 mod part;

@@ -30,6 +30,8 @@ pub enum Part {
     TektonWebhook,
     /// The cluster autoscaler.
     ClusterAutoscaler,
+    /// Karpenter.
+    Karpenter,
     /// The OCI registry.
     Registry,
     /// A replica of pod-affinity's webhook.
@@ -49,6 +51,7 @@ impl fmt::Display for Part {
             Self::TektonController => f.write_str("tekton-controller"),
             Self::TektonWebhook => f.write_str("tekton-webhook"),
             Self::ClusterAutoscaler => f.write_str("cluster-autoscaler"),
+            Self::Karpenter => f.write_str("karpenter"),
             Self::Registry => f.write_str("registry"),
             Self::Webhook(replica) => write!(f, "pod-affinity-webhook-{replica}"),
             Self::Controller(replica) => write!(f, "pod-affinity-controller-{replica}"),

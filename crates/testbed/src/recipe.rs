@@ -77,6 +77,16 @@ pub(crate) static CLUSTER_AUTOSCALER: Recipe = Recipe {
     assets: &[],
 };
 
+/// Karpenter with its kwok provider.
+pub(crate) static KARPENTER: Recipe = Recipe {
+    name: "karpenter",
+    module: "sigs.k8s.io/karpenter",
+    programs: &[("sigs.k8s.io/karpenter/kwok", "karpenter")],
+    tags: "",
+    link_kubernetes_version: false,
+    assets: &["pkg/apis/crds", "kwok/apis/crds"],
+};
+
 /// An OCI registry.
 pub(crate) static REGISTRY: Recipe = Recipe {
     name: "registry",
@@ -88,7 +98,15 @@ pub(crate) static REGISTRY: Recipe = Recipe {
 };
 
 /// All recipes.
-pub(crate) static ALL: [&Recipe; 6] = [&ETCD, &KUBERNETES, &KWOK, &TEKTON, &CLUSTER_AUTOSCALER, &REGISTRY];
+pub(crate) static ALL: [&Recipe; 7] = [
+    &ETCD,
+    &KUBERNETES,
+    &KWOK,
+    &TEKTON,
+    &CLUSTER_AUTOSCALER,
+    &KARPENTER,
+    &REGISTRY,
+];
 
 impl Recipe {
     /// Linker flags for a version such as `v1.36.3`.

@@ -28,6 +28,9 @@ struct Up {
     /// Run the cluster autoscaler; it may add up to this many nodes.
     #[arg(long, value_name = "MAX")]
     autoscaler: Option<usize>,
+    /// Run Karpenter.
+    #[arg(long, conflicts_with = "autoscaler")]
+    karpenter: bool,
     /// Run an OCI registry.
     #[arg(long)]
     registry: bool,
@@ -74,6 +77,9 @@ async fn serve(up: &Up) -> Result<(), Error> {
     bed.add_nodes(&Nodes::new("node", up.nodes)).await?;
     if let Some(max) = up.autoscaler {
         bed.start_autoscaler(&[NodeGroup::new("pool", 0, max)]).await?;
+    }
+    if up.karpenter {
+        bed.start_karpenter().await?;
     }
     if up.registry {
         println!("registry: {}", bed.start_registry().await?);

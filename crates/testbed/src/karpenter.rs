@@ -1,0 +1,96 @@
+//! Karpenter with its kwok provider: it picks sizes of nodes from a list of its own, from 1 CPU up.
+
+use crate::apply;
+use crate::binaries::{self, Built};
+use crate::error::{Error, Result};
+use crate::kwok;
+use crate::part::{Launch, Part};
+use crate::probe;
+use crate::recipe::KARPENTER;
+use crate::testbed::{READY, Testbed, built};
+use k8s_openapi::api::core::v1::Node;
+use kube::ResourceExt;
+use kube::api::{Api, ListParams};
+use serde_json::{Value, json};
+
+/// Label of every node that Karpenter makes.
+pub const NODE_POOL: &str = "karpenter.sh/nodepool";
+const NAMESPACE: &str = "kube-system";
+
+impl Testbed {
+    /// Starts Karpenter with one pool that takes every size, and removes nodes soon after they are empty.
+    pub async fn start_karpenter(&self) -> Result<()> {
+        let [built] = built(|| binaries::ensure([&KARPENTER])).await?;
+        let client = self.client().await?;
+        for folder in ["pkg/apis/crds", "kwok/apis/crds"] {
+            apply::apply_all(&client, &apply::documents(&built.asset(folder))?).await?;
+        }
+        self.until("Karpenter's kinds to be served", READY, async || {
+            apply::apply_all(&client, &pool())
+                .await
+                .map_err(|error| error.to_string())
+        })
+        .await?;
+        let health = self.port()?;
+        self.launch(Part::Karpenter, self.karpenter(&built, health)?)?;
+        self.until("Karpenter to be ready", READY, async || {
+            probe::get(health, "/readyz").await
+        })
+        .await
+        .map(drop)
+    }
+
+    fn karpenter(&self, built: &Built, health: u16) -> Result<Launch> {
+        Ok(Launch::of(built.program("karpenter"))
+            .env("KUBECONFIG", self.kubeconfig().display().to_string())
+            .env("KUBERNETES_MIN_VERSION", "v1.28.0")
+            .env("SYSTEM_NAMESPACE", NAMESPACE)
+            .env("KARPENTER_SERVICE", "karpenter")
+            .env("METRICS_PORT", self.port()?.to_string())
+            .env("HEALTH_PROBE_PORT", health.to_string())
+            .env("DISABLE_LEADER_ELECTION", "true"))
+    }
+
+    /// Nodes that Karpenter has made and that are Ready, with their CPU.
+    pub async fn karpenter_nodes(&self) -> Result<Vec<(String, String)>> {
+        let api: Api<Node> = Api::all(self.client().await?);
+        let made = ListParams::default().labels(NODE_POOL);
+        let nodes = api
+            .list(&made)
+            .await
+            .map_err(Error::api("listing Karpenter's nodes"))?
+            .items;
+        Ok(nodes
+            .iter()
+            .filter(|node| kwok::is_ready(node))
+            .map(|node| (node.name_any(), cpu(node)))
+            .collect())
+    }
+}
+
+fn cpu(node: &Node) -> String {
+    let capacity = node.status.as_ref().and_then(|status| status.capacity.as_ref());
+    capacity
+        .and_then(|capacity| capacity.get("cpu"))
+        .map(|cpu| cpu.0.clone())
+        .unwrap_or_default()
+}
+
+fn pool() -> [Value; 2] {
+    let class = json!({"apiVersion": "karpenter.kwok.sh/v1alpha1", "kind": "KWOKNodeClass", "metadata": {"name": "default"}});
+    let spot = json!({"key": "karpenter.sh/capacity-type", "operator": "In", "values": ["spot"]});
+    let pool = json!({
+        "apiVersion": "karpenter.sh/v1",
+        "kind": "NodePool",
+        "metadata": {"name": "default"},
+        "spec": {
+            "template": {"spec": {
+                "requirements": [spot],
+                "nodeClassRef": {"group": "karpenter.kwok.sh", "kind": "KWOKNodeClass", "name": "default"},
+                "expireAfter": "Never",
+            }},
+            "disruption": {"consolidationPolicy": "WhenEmpty", "consolidateAfter": "5s", "budgets": [{"nodes": "100%"}]},
+        },
+    });
+    [class, pool]
+}

@@ -67,12 +67,17 @@ fn all_rules() -> Vec<Value> {
     roles.flat_map(|role| rules(&role)).collect()
 }
 
-/// The one webhook of a configuration.
+fn webhooks(configuration: &str) -> Vec<Value> {
+    let configuration = named("MutatingWebhookConfiguration", configuration);
+    configuration["webhooks"].as_array().unwrap().clone()
+}
+
+/// The webhook that a configuration is named after.
 fn webhook(name: &str) -> Value {
-    let configuration = named("MutatingWebhookConfiguration", name);
-    let webhooks = configuration["webhooks"].as_array().unwrap();
-    assert_eq!(webhooks.len(), 1);
-    webhooks[0].clone()
+    webhooks(name)
+        .into_iter()
+        .find(|webhook| webhook["name"] == name)
+        .unwrap()
 }
 
 fn container(deployment: &Value) -> Value {
@@ -188,6 +193,22 @@ fn the_pipeline_run_webhook_sees_created_runs_that_opted_in() {
         json!({"matchExpressions": [{"key": keys::OPT_IN, "operator": "Exists"}]})
     );
     assert_eq!(webhook["reinvocationPolicy"], "Never");
+}
+
+#[test]
+fn a_stray_run_that_lost_only_the_opt_in_label_is_seen_too_and_otherwise_treated_alike() {
+    let all = webhooks(keys::PIPELINE_RUN_WEBHOOK);
+    assert_eq!(all.len(), 2);
+    let mut stray = all[1].clone();
+    let selector = json!({"matchExpressions": [
+        {"key": keys::GROUP, "operator": "Exists"},
+        {"key": keys::OPT_IN, "operator": "DoesNotExist"},
+    ]});
+    assert_eq!(stray["objectSelector"], selector);
+    for key in ["name", "objectSelector"] {
+        stray[key] = all[0][key].clone();
+    }
+    assert_eq!(stray, all[0]);
 }
 
 #[test]

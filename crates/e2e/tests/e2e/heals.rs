@@ -3,7 +3,7 @@
 use crate::beds::{
     SOON, bound_placeholder, create, fresh, installed, nodes_of, placeholder_name, pods, sets, until_told,
 };
-use k8s_openapi::api::core::v1::{Node, PersistentVolume, PersistentVolumeClaim, ResourceQuota};
+use k8s_openapi::api::core::v1::{PersistentVolume, PersistentVolumeClaim, ResourceQuota};
 use kube::ResourceExt;
 use kube::api::{Api, DeleteParams, ListParams, Patch, PatchParams, PostParams};
 use serde_json::json;
@@ -242,11 +242,4 @@ pub(crate) async fn claim(bed: &testbed::Testbed, name: &str, zone: Option<&str>
     })
     .await
     .unwrap();
-}
-
-/// Cordons a node as `kubectl cordon` does.
-pub(crate) async fn cordon(bed: &testbed::Testbed, node: &str) {
-    let nodes: Api<Node> = Api::all(bed.client().await.unwrap());
-    let patch = Patch::Merge(json!({"spec": {"unschedulable": true}}));
-    nodes.patch(node, &PatchParams::default(), &patch).await.unwrap();
 }

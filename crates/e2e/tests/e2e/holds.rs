@@ -129,6 +129,18 @@ async fn a_copied_manifest_with_our_keys_in_it_joins_nobody() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_copy_that_lost_only_the_opt_in_label_joins_nobody_either() {
+    let bed = installed().await;
+    let namespace = bed.namespace("stray").await.unwrap();
+    let copy = RunSpec::new(&namespace, "copy")
+        .task("only", &[])
+        .label(keys::GROUP, "another-runs-uid");
+    let made = create(bed, &copy).await;
+    assert!(!made.labels().contains_key(keys::GROUP));
+    bed.until_succeeded(&copy, SOON).await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_declined_run_is_not_touched() {
     let bed = installed().await;
     let namespace = bed.namespace("declined").await.unwrap();

@@ -1,0 +1,156 @@
+//! What is pushed is what is pulled, and what is pulled runs.
+
+use crate::pulled::{Pulled, pull, sha256};
+use crate::world::{World, printed, workspace, world};
+use rustix::process::{Pid, Signal, kill_process};
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+const LIMIT: usize = 12_000_000;
+
+fn built(world: &World) -> String {
+    world.ship(&["build", "--sbom=none"]).prints().trim().to_owned()
+}
+
+/// THE REAL RELEASE BUILD: minutes when nothing is compiled yet.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_real_release_build_gives_the_same_digest_again_and_in_every_output() {
+    let world = world().await;
+    let layout = world.folder("layout");
+    let outputs = ["--sbom=none", "--oci-layout", layout.to_str().unwrap()];
+    let build = || world.ship(&[&["build"], &outputs[..]].concat()).without("POD_AFFINITY_SHIP_BINARY").prints();
+    let reference = build();
+    assert_eq!(build(), reference);
+    let (_, digest) = reference.trim().rsplit_once(':').unwrap();
+    assert!(reference.starts_with(&format!("{}/pod-affinity@sha256:", world.registry)), "{reference}");
+    let manifest = std::fs::read(layout.join("blobs/sha256").join(digest)).unwrap();
+    assert_eq!(sha256(&manifest), digest);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_pulled_image_is_one_static_binary_for_nobody_with_its_source_on_it() {
+    let world = world().await;
+    let image = pull(&built(world));
+    assert!(image.layer.len() < LIMIT, "{} bytes", image.layer.len());
+    assert_eq!(image.config["rootfs"]["diff_ids"][0], format!("sha256:{}", sha256(&image.archive())));
+    assert_eq!(image.config["config"]["Entrypoint"], serde_json::json!(["/pod-affinity"]));
+    assert_eq!(image.config["config"]["User"], "65532:65532");
+    let revision = image.manifest["annotations"]["org.opencontainers.image.revision"].as_str().unwrap();
+    assert!(revision.starts_with(&head()), "{revision}");
+
+    let root = image.unpacked(&world.folder("one-binary"));
+    let files: Vec<_> = std::fs::read_dir(&root).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+    assert_eq!(files, ["pod-affinity"]);
+    assert_eq!(loaded_by(&root.join("pod-affinity")), Vec::<String>::new());
+    assert_eq!(paths_of_this_machine(&root.join("pod-affinity")), Vec::<String>::new());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_pulled_binary_runs_and_a_placeholder_goes_at_once_when_told() {
+    let world = world().await;
+    let root = pull(&built(world)).unpacked(&world.folder("runs"));
+    let binary = root.join("pod-affinity");
+    let version = Command::new(&binary).arg("--version").env_clear().output().unwrap();
+    assert_eq!(printed(&version), format!("pod-affinity {}\n", env!("CARGO_PKG_VERSION")));
+
+    let mut placeholder = Command::new(&binary).arg("placeholder").env_clear().spawn().unwrap();
+    let pid = Pid::from_child(&placeholder);
+    until("the placeholder to catch signals", || catches_sigterm(placeholder.id()));
+    assert!(placeholder.try_wait().unwrap().is_none());
+    let told = Instant::now();
+    kill_process(pid, Signal::TERM).unwrap();
+    assert!(placeholder.wait().unwrap().success());
+    assert!(told.elapsed() < Duration::from_secs(1), "{:?}", told.elapsed());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn skopeo_finds_the_image_whole_in_registry_archive_and_layout() {
+    if Command::new("skopeo").arg("--version").stdout(Stdio::null()).status().is_err() {
+        eprintln!("skipped: skopeo is not on the PATH; the other tests pull with requests of their own");
+        return;
+    }
+    let world = world().await;
+    let folder = world.folder("skopeo");
+    let (layout, archive) = (folder.join("layout"), folder.join("image.tar"));
+    let (layout, archive) = (layout.to_str().unwrap(), archive.to_str().unwrap());
+    let arguments = ["build", "--sbom=none", "--tag=v1", "--oci-layout", layout, "--tarball", archive];
+    let reference = world.ship(&arguments).prints();
+    for (from, to) in [
+        (format!("docker://{}", reference.trim()), "registry"),
+        (format!("docker://{}/pod-affinity:v1", world.registry), "tag"),
+        (format!("oci:{layout}"), "oci"),
+        (format!("oci-archive:{archive}"), "oci-archive"),
+        (format!("docker-archive:{archive}"), "docker-archive"),
+    ] {
+        let copied = format!("dir:{}", folder.join(to).display());
+        let copy = Command::new("skopeo").args(["copy", "--quiet", "--src-tls-verify=false", &from, &copied]).output();
+        printed(&copy.unwrap());
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_second_push_sends_nothing_that_is_there_already() {
+    let world = world().await;
+    built(world);
+    let again = world.ship(&["build", "--sbom=none", "--tag=again"]).output();
+    let said = String::from_utf8_lossy(&again.stderr).into_owned();
+    assert_eq!(said.matches("is there already").count(), 2, "{said}");
+    assert!(!said.contains("pushing"), "{said}");
+}
+
+fn head() -> String {
+    let head = Command::new("git").args(["rev-parse", "HEAD"]).current_dir(workspace()).output().unwrap();
+    printed(&head).trim().to_owned()
+}
+
+/// The interpreter and libraries that an ELF file asks for, read by hand: neither may be in a static one.
+fn loaded_by(binary: &Path) -> Vec<String> {
+    let bytes = std::fs::read(binary).unwrap();
+    let number = |at: usize, length: usize| {
+        let mut word = [0; 8];
+        word[..length].copy_from_slice(&bytes[at..at + length]);
+        usize::try_from(u64::from_le_bytes(word)).unwrap()
+    };
+    let (table, entry, count) = (number(32, 8), number(54, 2), number(56, 2));
+    let segments = (0..count).map(|index| table + index * entry);
+    let asked = segments.filter_map(|at| {
+        let (offset, length) = (number(at + 8, 8), number(at + 32, 8));
+        match number(at, 4) {
+            3 => Some("an interpreter".to_owned()),
+            2 if (offset..offset + length).step_by(16).any(|at| number(at, 8) == 1) => Some("a library".to_owned()),
+            _ => None,
+        }
+    });
+    asked.collect()
+}
+
+/// A binary that holds them would differ from one that was built elsewhere.
+fn paths_of_this_machine(binary: &Path) -> Vec<String> {
+    let bytes = std::fs::read(binary).unwrap();
+    let home = std::env::home_dir().unwrap().join(".cargo");
+    let paths = [workspace(), home].map(|path| path.into_os_string().into_string().unwrap());
+    let found = |path: &String| bytes.windows(path.len()).any(|window| window == path.as_bytes());
+    paths.into_iter().filter(found).collect()
+}
+
+fn catches_sigterm(pid: u32) -> bool {
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
+    let caught = status.lines().find_map(|line| line.strip_prefix("SigCgt:\t")).unwrap();
+    u64::from_str_radix(caught, 16).unwrap() & (1 << (Signal::TERM.as_raw() - 1)) != 0
+}
+
+fn until(what: &str, mut reached: impl FnMut() -> bool) {
+    let begun = Instant::now();
+    while !reached() {
+        assert!(begun.elapsed() < Duration::from_secs(20), "waited for {what}, in vain");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}
+
+impl Pulled {
+    /// For other tests of this binary.
+    pub(crate) fn of(world: &World) -> Self {
+        pull(&built(world))
+    }
+}

@@ -1,0 +1,114 @@
+//! The program, a registry, an API server: shared by all tests of this binary.
+
+use std::ffi::OsStr;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+use std::sync::OnceLock;
+use testbed::{Options, Testbed};
+use tokio::sync::OnceCell;
+
+/// What the tests share.
+pub(crate) struct World {
+    pub(crate) bed: Testbed,
+    /// Such as `127.0.0.1:20012`.
+    pub(crate) registry: String,
+}
+
+/// An API server and a registry, without Tekton.
+pub(crate) async fn world() -> &'static World {
+    static WORLD: OnceCell<World> = OnceCell::const_new();
+    WORLD
+        .get_or_init(|| async {
+            let options = Options {
+                tekton: false,
+                ..Options::default()
+            };
+            let bed = Testbed::start(options).await.expect("a testbed");
+            let registry = bed.start_registry().await.expect("a registry");
+            World { bed, registry }
+        })
+        .await
+}
+
+impl World {
+    /// A folder for a test, which goes with the testbed.
+    pub(crate) fn folder(&self, name: &str) -> PathBuf {
+        let folder = self.bed.folder().join(name);
+        std::fs::create_dir_all(&folder).unwrap();
+        folder
+    }
+
+    /// A call that knows this registry and this cluster and nobody's credentials.
+    pub(crate) fn ship(&self, arguments: &[&str]) -> Ship {
+        let mut command = Command::new(program());
+        command
+            .args(arguments)
+            .current_dir(workspace())
+            .env("KO_DOCKER_REPO", &self.registry)
+            .env("KUBECONFIG", self.bed.kubeconfig())
+            .env("DOCKER_CONFIG", self.folder("docker"))
+            .stdin(Stdio::null())
+            .stderr(Stdio::piped());
+        Ship(command)
+    }
+}
+
+/// A call of the program.
+pub(crate) struct Ship(Command);
+
+impl Ship {
+    pub(crate) fn env(mut self, name: &str, value: impl AsRef<OsStr>) -> Self {
+        self.0.env(name, value);
+        self
+    }
+
+    pub(crate) fn without(mut self, name: &str) -> Self {
+        self.0.env_remove(name);
+        self
+    }
+
+    pub(crate) fn output(mut self) -> Output {
+        self.0.output().unwrap()
+    }
+
+    /// What it prints, if it succeeds.
+    pub(crate) fn prints(self) -> String {
+        printed(&self.output())
+    }
+
+    /// What it says last, if it fails, and it prints nothing then.
+    pub(crate) fn refuses(self) -> String {
+        let output = self.output();
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(!output.status.success() && output.stdout.is_empty(), "{output:?}");
+        said.lines().last().unwrap().to_owned()
+    }
+}
+
+/// Standard output of something that must have succeeded.
+pub(crate) fn printed(output: &Output) -> String {
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8(output.stdout.clone()).unwrap()
+}
+
+pub(crate) fn workspace() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().unwrap()
+}
+
+/// Built as `cargo ship` builds it.
+fn program() -> &'static Path {
+    static PROGRAM: OnceLock<PathBuf> = OnceLock::new();
+    PROGRAM.get_or_init(|| {
+        let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+        let output = Command::new(cargo)
+            .args(["build", "--quiet", "--package=ship", "--message-format=json-render-diagnostics"])
+            .current_dir(workspace())
+            .stderr(Stdio::inherit())
+            .output()
+            .unwrap();
+        let messages = printed(&output);
+        let artifacts = messages.lines().filter_map(|line| serde_json::from_str::<serde_json::Value>(line).ok());
+        let executables = artifacts.filter_map(|artifact| artifact["executable"].as_str().map(PathBuf::from));
+        executables.last().expect("cargo to name the executable")
+    })
+}

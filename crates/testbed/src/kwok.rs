@@ -1,5 +1,6 @@
 //! KWOK: nodes that do not exist, and pods on them that behave as their annotations say.
 
+use crate::apply;
 use crate::binaries::Built;
 use crate::control_plane::write;
 use crate::error::{Error, Result};
@@ -9,7 +10,7 @@ use crate::testbed::{READY, Testbed};
 use futures::{StreamExt, TryStreamExt, stream};
 use k8s_openapi::api::core::v1::{Node, Taint};
 use kube::Client;
-use kube::api::{Api, DeleteParams, ListParams, PostParams};
+use kube::api::{Api, DeleteParams, ListParams, Patch, PatchParams, PostParams};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -130,7 +131,10 @@ pub(crate) async fn start(bed: &Testbed, built: &Built) -> Result<()> {
         .arg("--enable-crds=")
         .arg(format!("--server-address=127.0.0.1:{port}"));
     bed.launch(Part::Kwok, launch)?;
-    bed.listens(Part::Kwok, port).await
+    bed.listens(Part::Kwok, port).await?;
+    // Claims without a class of their own get a volume at once, as on most clusters.
+    let class = apply::documents(&built.asset("kustomize/stage/volume/fast/storage-class.yaml"))?;
+    apply::apply_all(&bed.client().await?, &class).await
 }
 
 impl Testbed {
@@ -185,6 +189,26 @@ impl Testbed {
                 .map_err(Error::api(what))?;
         }
         Ok(())
+    }
+}
+
+impl Testbed {
+    /// Makes a node fall silent: KWOK looks after it no longer, its lease runs out, and the control plane
+    /// takes it for dead when it says so here.
+    pub async fn silence(&self, node: &str) -> Result<()> {
+        let api: Api<Node> = Api::all(self.client().await?);
+        let what = || format!("silencing node {node}");
+        let unmanaged = json!({"metadata": {"annotations": {MANAGED.0: null}}});
+        let params = PatchParams::default();
+        api.patch(node, &params, &Patch::Merge(unmanaged))
+            .await
+            .map_err(Error::api(what()))?;
+        let condition = json!({"type": "Ready", "status": "False", "reason": "Silenced"});
+        let status = Patch::Strategic(json!({"status": {"conditions": [condition]}}));
+        api.patch_status(node, &params, &status)
+            .await
+            .map(drop)
+            .map_err(Error::api(what()))
     }
 }
 

@@ -12,6 +12,16 @@ use std::path::PathBuf;
 
 /// How long a task's pod runs when nothing names another time.
 const DEFAULT_MILLISECONDS: u64 = 1000;
+/// What is taken as it is.
+const FROM_MODULE: [&str; 7] = [
+    "node/heartbeat-with-lease/node-heartbeat-with-lease.yaml",
+    "pod/fast/pod-ready.yaml",
+    "pod/fast/pod-delete.yaml",
+    "volume/fast/pvc-provision.yaml",
+    "volume/fast/pvc-delete.yaml",
+    "volume/fast/pv-bind.yaml",
+    "volume/fast/pv-delete.yaml",
+];
 const HOSTNAME: &str = r#".metadata.labels["kubernetes.io/hostname"]"#;
 
 /// All stages, as one file of documents.
@@ -36,9 +46,9 @@ fn from_module(built: &Built) -> Result<Vec<Value>> {
         .and_then(|stage| stage.pointer_mut("/spec/selector/matchExpressions"));
     let expressions = expressions.and_then(Value::as_array_mut).ok_or_else(unexpected)?;
     expressions.push(json!({"key": HOSTNAME, "operator": "Exists"}));
-    ready.extend(stage("node/heartbeat-with-lease/node-heartbeat-with-lease.yaml")?);
-    ready.extend(stage("pod/fast/pod-ready.yaml")?);
-    ready.extend(stage("pod/fast/pod-delete.yaml")?);
+    for file in FROM_MODULE {
+        ready.extend(stage(file)?);
+    }
     Ok(ready)
 }
 

@@ -12,6 +12,7 @@
 mod beds;
 
 mod endings;
+mod examples;
 mod heals;
 mod holds;
 mod moves;

@@ -1,0 +1,88 @@
+//! Every file in examples/ is accepted as it is, runs to its end, and does what the label says.
+
+use crate::beds::{SOON, fresh, installed};
+use k8s_openapi::api::core::v1::Pod;
+use kube::api::{Api, DeleteParams, DynamicObject, ListParams, PostParams};
+use kube::{Client, ResourceExt};
+use placement::keys;
+use serde_json::Value;
+use std::path::{Path, PathBuf};
+use testbed::Testbed;
+use testbed::runs::{self, State};
+
+/// Tekton refuses two claims in one task in its default mode; the file says so.
+const NEEDS_DISABLED: &str = "several-workspaces.yaml";
+
+fn folder() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples")
+}
+
+fn files() -> Vec<PathBuf> {
+    let entries = std::fs::read_dir(folder())
+        .unwrap()
+        .map(|entry| entry.unwrap().path());
+    entries
+        .filter(|path| path.extension().is_some_and(|ending| ending == "yaml"))
+        .collect()
+}
+
+async fn create(client: &Client, namespace: &str, mut manifest: Value) -> DynamicObject {
+    manifest["metadata"]["namespace"] = namespace.into();
+    // The untyped API goes by the name, and these have none before they are made.
+    manifest["metadata"]["name"] = manifest["metadata"]["generateName"]
+        .as_str()
+        .unwrap()
+        .trim_end_matches('-')
+        .into();
+    let (api, _) = testbed::apply::api_of(client, &manifest).unwrap();
+    api.create(&PostParams::default(), &serde_json::from_value(manifest).unwrap())
+        .await
+        .unwrap()
+}
+
+async fn ends_on_one_node(bed: &Testbed, namespace: &str, file: &Path) {
+    let client = bed.client().await.unwrap();
+    let [manifest] = testbed::apply::documents(file).unwrap().try_into().unwrap();
+    let run = create(&client, namespace, manifest).await;
+    let name = run.name_any();
+    let api = runs::runs(&client, namespace);
+    bed.until(format!("{} to end", file.display()), SOON * 2, async || {
+        let run = api.get(&name).await.map_err(|error| error.to_string())?;
+        match runs::state(&run) {
+            State::Succeeded | State::Failed(_) => Ok(()),
+            state @ (State::Pending | State::Running) => Err(format!("{state:?}")),
+        }
+    })
+    .await
+    .unwrap();
+    let pods: Api<Pod> = Api::namespaced(client.clone(), namespace);
+    let followers = format!(
+        "{}={name},{}!=false,tekton.dev/pipelineTask",
+        runs::RUN_LABEL,
+        keys::OPT_IN
+    );
+    let pods = pods
+        .list(&ListParams::default().labels(&followers))
+        .await
+        .unwrap()
+        .items;
+    assert!(pods.len() > 1, "{} has {} pods", file.display(), pods.len());
+    assert_eq!(runs::nodes(&pods).len(), 1, "{}", file.display());
+    api.delete(&name, &DeleteParams::default()).await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn every_example_ends_with_its_pods_on_one_node() {
+    let bed = installed().await;
+    let namespace = bed.namespace("examples").await.unwrap();
+    for file in files().iter().filter(|file| !file.ends_with(NEEDS_DISABLED)) {
+        ends_on_one_node(bed, &namespace, file).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn one_task_with_two_claims_runs_with_coschedule_disabled() {
+    let bed = fresh(4).await;
+    bed.feature_flags(&[("coschedule", "disabled")]).await.unwrap();
+    ends_on_one_node(&bed, "default", &folder().join(NEEDS_DISABLED)).await;
+}

@@ -10,6 +10,7 @@ pub mod autoscaler;
 mod binaries;
 mod control_plane;
 mod error;
+mod front;
 mod guard;
 pub mod karpenter;
 mod kubeconfig;

@@ -3,6 +3,7 @@
 
 use crate::apply;
 use crate::error::{Error, Result};
+use crate::front::{Front, Replica};
 use crate::part::{Launch, Part};
 use crate::probe;
 use crate::runs::{RunSpec, runs};
@@ -22,54 +23,69 @@ const IMAGE: &str = "testbed.invalid/pod-affinity";
 /// Not applied: the testbed runs the processes itself.
 const WORKLOADS: [&str; 2] = ["Deployment", "PodDisruptionBudget"];
 
+/// Replicas of each process, as in config/.
+const REPLICAS: u8 = 2;
+
 /// An installation, by the ports of its processes.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct Installed {
-    /// Port of the webhook.
+    /// Where the webhook's Service leads: before both replicas.
     pub webhook: u16,
-    /// Port of the webhook's probes and metrics.
-    pub webhook_admin: u16,
-    /// Port of the controller's probes and metrics.
-    pub controller_admin: u16,
+    /// Ports of each webhook replica's probes and metrics.
+    pub webhook_admin: Vec<u16>,
+    /// Ports of each controller replica's probes and metrics.
+    pub controller_admin: Vec<u16>,
 }
 
 impl Testbed {
-    /// Builds and installs pod-affinity from this checkout, and returns once a labelled run is held.
+    /// Builds and installs pod-affinity from this checkout, two replicas of each process, and returns once a
+    /// labelled run is held.
     pub async fn install_pod_affinity(&self) -> Result<Installed> {
         let binary = built(binary).await?;
-        let installed = Installed {
-            webhook: self.port()?,
-            webhook_admin: self.port()?,
-            controller_admin: self.port()?,
-        };
-        apply::apply_all(&self.client().await?, &manifests(installed.webhook)?).await?;
-        self.start_controller(&binary, 0, installed.controller_admin)
-            .await?;
-        self.start_webhook(&binary, 0, installed.webhook, installed.webhook_admin)
-            .await?;
-        self.ready(Part::Controller(0), installed.controller_admin)
-            .await?;
-        self.ready(Part::Webhook(0), installed.webhook_admin).await?;
+        let service = self.port()?;
+        apply::apply_all(&self.client().await?, &manifests(service)?).await?;
+        let (mut replicas, mut controllers) = (Vec::new(), Vec::new());
+        for number in 0..REPLICAS {
+            controllers.push(self.start_controller(&binary, number).await?);
+            replicas.push(self.start_webhook(&binary, number).await?);
+        }
+        self.fronts().push(Front::start(service, replicas.clone())?);
+        for (number, (replica, admin)) in (0..).zip(replicas.iter().zip(&controllers)) {
+            self.ready(Part::Controller(number), *admin).await?;
+            self.ready(Part::Webhook(number), replica.admin).await?;
+        }
         self.holds_runs().await?;
-        Ok(installed)
+        let webhook_admin = replicas.iter().map(|replica| replica.admin).collect();
+        Ok(Installed {
+            webhook: service,
+            webhook_admin,
+            controller_admin: controllers,
+        })
     }
 
-    async fn start_controller(&self, binary: &Path, replica: u8, admin: u16) -> Result<()> {
+    async fn start_controller(&self, binary: &Path, number: u8) -> Result<u16> {
+        let admin = self.port()?;
         let launch = self
             .process(binary, "controller")
             .await?
             .arg(format!("--admin-listen=127.0.0.1:{admin}"))
             .arg(format!("--placeholder-image={IMAGE}"));
-        self.launch(Part::Controller(replica), launch)
+        self.launch(Part::Controller(number), launch)?;
+        Ok(admin)
     }
 
-    async fn start_webhook(&self, binary: &Path, replica: u8, port: u16, admin: u16) -> Result<()> {
+    async fn start_webhook(&self, binary: &Path, number: u8) -> Result<Replica> {
+        let replica = Replica {
+            port: self.port()?,
+            admin: self.port()?,
+        };
         let launch = self
             .process(binary, "webhook")
             .await?
-            .arg(format!("--listen=127.0.0.1:{port}"))
-            .arg(format!("--admin-listen=127.0.0.1:{admin}"));
-        self.launch(Part::Webhook(replica), launch)
+            .arg(format!("--listen=127.0.0.1:{}", replica.port))
+            .arg(format!("--admin-listen=127.0.0.1:{}", replica.admin));
+        self.launch(Part::Webhook(number), launch)?;
+        Ok(replica)
     }
 
     async fn process(&self, binary: &Path, process: &str) -> Result<Launch> {

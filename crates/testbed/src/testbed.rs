@@ -3,6 +3,7 @@
 use crate::binaries::{self, Built};
 use crate::control_plane::ControlPlane;
 use crate::error::{Error, Result};
+use crate::front::Front;
 use crate::guard::Guard;
 use crate::part::{Launch, Part, Parts};
 use crate::ports::Ports;
@@ -14,7 +15,7 @@ use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Client, Config};
 use rustix::process::Signal;
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, OnceLock, PoisonError};
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 /// Longest wait for one part to become ready; a warm start of everything takes a few seconds.
@@ -45,6 +46,7 @@ pub struct Testbed {
     pub(crate) parts: Parts,
     pub(crate) plane: ControlPlane,
     pub(crate) autoscaler_port: OnceLock<u16>,
+    fronts: Mutex<Vec<Front>>,
     ports: Mutex<Ports>,
     guard: Guard,
     options: Options,
@@ -67,6 +69,7 @@ impl Testbed {
             parts,
             plane,
             autoscaler_port: OnceLock::new(),
+            fronts: Mutex::default(),
             ports,
             guard,
             options,
@@ -207,6 +210,11 @@ impl Testbed {
 
     pub(crate) fn launch(&self, part: Part, launch: Launch) -> Result<()> {
         self.parts.start(part, launch)
+    }
+
+    /// What lives in this process on the testbed's behalf.
+    pub(crate) fn fronts(&self) -> MutexGuard<'_, Vec<Front>> {
+        self.fronts.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     pub(crate) fn port(&self) -> Result<u16> {

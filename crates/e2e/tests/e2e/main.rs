@@ -16,6 +16,7 @@ mod examples;
 mod heals;
 mod holds;
 mod moves;
+mod nothing_lost;
 mod one_node_per_run;
 mod strategies;
 mod testbed_autoscales;

@@ -21,6 +21,7 @@ enum Command {
 }
 
 #[derive(Debug, Args)]
+#[allow(clippy::struct_excessive_bools, reason = "each is a flag of the command line")]
 struct Up {
     /// Nodes to start with (fake ones, 8 CPU and 32 GiB each).
     #[arg(long, default_value_t = 2)]

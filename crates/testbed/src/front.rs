@@ -1,0 +1,180 @@
+//! One address before several replicas, as a Service is: each new connection goes to the next replica that
+//! says it is ready; connections that are open stay where they are.
+//!
+//! Like the endpoints of a Service it learns of readiness a moment late, and like kube-proxy it does not look into
+//! what it carries. What it leaves out: it runs in the process that made the testbed, so there is no node to lose.
+
+use crate::error::{Error, Result};
+use crate::probe;
+use std::io;
+use std::net::{Ipv4Addr, Shutdown, TcpListener, TcpStream};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread;
+use std::time::Duration;
+
+/// How often readiness is looked at.
+const LOOK: Duration = Duration::from_millis(200);
+
+/// A replica: where it serves, and where it tells whether it is ready.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Replica {
+    pub(crate) port: u16,
+    pub(crate) admin: u16,
+}
+
+/// A running front.
+#[derive(Debug)]
+pub(crate) struct Front {
+    port: u16,
+    stop: Arc<AtomicBool>,
+}
+
+#[derive(Debug, Default)]
+struct Ready {
+    ports: Mutex<Vec<u16>>,
+    next: AtomicUsize,
+}
+
+impl Front {
+    pub(crate) fn start(port: u16, replicas: Vec<Replica>) -> Result<Self> {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, port)).map_err(Error::io(
+            "listening for the webhook's Service on a port of",
+            "127.0.0.1",
+        ))?;
+        let (stop, ready) = (Arc::new(AtomicBool::new(false)), Arc::new(Ready::default()));
+        let (stop_looking, known) = (stop.clone(), ready.clone());
+        thread::spawn(move || look(&replicas, &known, &stop_looking));
+        let stop_serving = stop.clone();
+        thread::spawn(move || serve(&listener, &ready, &stop_serving));
+        Ok(Self { port, stop })
+    }
+}
+
+impl Drop for Front {
+    fn drop(&mut self) {
+        self.stop.store(true, Ordering::Relaxed);
+        // Wakes the accepting thread, which then sees that it is over.
+        drop(TcpStream::connect((Ipv4Addr::LOCALHOST, self.port)));
+    }
+}
+
+fn look(replicas: &[Replica], ready: &Ready, stop: &AtomicBool) {
+    while !stop.load(Ordering::Relaxed) {
+        let now: Vec<_> = replicas
+            .iter()
+            .filter(|replica| is_ready(replica.admin))
+            .map(|it| it.port)
+            .collect();
+        *ready.ports.lock().unwrap_or_else(PoisonError::into_inner) = now;
+        thread::sleep(LOOK);
+    }
+}
+
+fn is_ready(admin: u16) -> bool {
+    probe::get_blocking(admin, "/readyz").is_ok()
+}
+
+fn serve(listener: &TcpListener, ready: &Arc<Ready>, stop: &AtomicBool) {
+    for client in listener.incoming().flatten() {
+        if stop.load(Ordering::Relaxed) {
+            return;
+        }
+        let ready = ready.clone();
+        // A client that finds no replica sees its connection closed, as one to a Service without endpoints does.
+        thread::spawn(move || ready.pick().and_then(|port| carry(&client, port).ok()));
+    }
+}
+
+impl Ready {
+    fn pick(&self) -> Option<u16> {
+        let ports = self.ports.lock().unwrap_or_else(PoisonError::into_inner);
+        let turn = self.next.fetch_add(1, Ordering::Relaxed);
+        ports.get(turn.checked_rem(ports.len())?).copied()
+    }
+}
+
+fn carry(client: &TcpStream, port: u16) -> io::Result<()> {
+    let server = TcpStream::connect((Ipv4Addr::LOCALHOST, port))?;
+    let (from, to) = (server.try_clone()?, client.try_clone()?);
+    let back = thread::spawn(move || pour(&from, &to));
+    pour(client, &server);
+    // A thread that panicked carries nothing any more.
+    let _ = back.join();
+    Ok(())
+}
+
+/// Copies until one side ends, and tells the other.
+fn pour(mut from: &TcpStream, mut to: &TcpStream) {
+    // Either end may be reset at any time; the other learns it by the shutdown.
+    let _ = io::copy(&mut from, &mut to);
+    let _ = to.shutdown(Shutdown::Write);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::{Read, Write};
+
+    /// A replica that says its name to whoever connects, and is ready or not.
+    fn replica(name: &'static str, ready: bool) -> Replica {
+        let answer = if ready {
+            "HTTP/1.0 200 OK\r\n\r\n"
+        } else {
+            "HTTP/1.0 503 No\r\n\r\n"
+        };
+        Replica {
+            port: say(name),
+            admin: say(answer),
+        }
+    }
+
+    fn say(text: &'static str) -> u16 {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+        let port = listener.local_addr().unwrap().port();
+        thread::spawn(move || {
+            for mut client in listener.incoming().flatten() {
+                client.write_all(text.as_bytes()).unwrap();
+                client.shutdown(Shutdown::Write).unwrap();
+                // What is left unread would reset the connection, and with it the answer.
+                let _ = io::copy(&mut client, &mut io::sink());
+            }
+        });
+        port
+    }
+
+    fn ask(port: u16) -> String {
+        let mut text = String::new();
+        TcpStream::connect((Ipv4Addr::LOCALHOST, port))
+            .unwrap()
+            .read_to_string(&mut text)
+            .unwrap();
+        text
+    }
+
+    fn free_port() -> u16 {
+        TcpListener::bind((Ipv4Addr::LOCALHOST, 0))
+            .unwrap()
+            .local_addr()
+            .unwrap()
+            .port()
+    }
+
+    #[test]
+    fn connections_go_in_turn_to_the_replicas_that_are_ready() {
+        let port = free_port();
+        let replicas = vec![
+            replica("one", true),
+            replica("two", false),
+            replica("three", true),
+        ];
+        let _front = Front::start(port, replicas).unwrap();
+        let deadline = std::time::Instant::now() + Duration::from_secs(10);
+        while ask(port).is_empty() {
+            assert!(std::time::Instant::now() < deadline, "no replica became ready");
+        }
+        let mut answers: Vec<_> = (0..4).map(|_| ask(port)).collect();
+        answers.sort();
+        assert_eq!(answers, ["one", "one", "three", "three"]);
+    }
+}

@@ -22,8 +22,9 @@ use std::time::Duration;
 use tekton::PipelineRun;
 use tracing::debug;
 
-/// Longer than an API server waits for the slowest webhook, so that its own answer is seen first.
-const LIMIT: Duration = Duration::from_secs(40);
+/// Longer than two slow webhooks take, so that the API server is heard first; with the longest backoff still under a
+/// minute, so that a call that hangs holds its run no longer than that.
+const LIMIT: Duration = Duration::from_secs(25);
 
 /// What a step came to.
 #[derive(Clone, Debug, PartialEq, Eq)]

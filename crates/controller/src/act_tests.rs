@@ -22,6 +22,7 @@ fn seen() -> Seen {
         now: at(0),
         config: Arc::new(Config::default()),
         set: Some(set),
+        taken_up: true,
         pod: None,
     }
 }

@@ -50,6 +50,11 @@ impl<K> Cache<K>
 where
     K: Resource<DynamicType = ()> + Clone + 'static,
 {
+    /// Whether the first list is in.
+    pub(crate) fn is_filled_now(&self) -> bool {
+        *self.listed.borrow()
+    }
+
     /// Waits for the first list; `false` if there will be none, since the watch has ended.
     pub(crate) async fn is_filled(&self) -> bool {
         self.listed.clone().wait_for(|listed| *listed).await.is_ok()

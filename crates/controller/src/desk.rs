@@ -61,13 +61,21 @@ impl Desk {
         if let Action::Leave(why) = plan.action {
             return Ok(self.leave(run, &seen, why));
         }
-        if let Some(pause) = self.memory.with(uid, |known| known.pause(&plan.action, seen.now)) {
+        if let Some(pause) = self.pause(uid, &plan.action, &seen) {
             return Ok(Settled {
                 at_rest: false,
                 again: sooner(plan.again, Some(pause)),
             });
         }
         self.take(run, &seen, plan).await
+    }
+
+    fn pause(&self, uid: &str, action: &Action, seen: &Seen) -> Option<Duration> {
+        if *action == Action::NudgePlaceholder && !seen.taken_up {
+            // No longer than the plan says; most often the StatefulSet's change of status comes first.
+            return Some(Duration::MAX);
+        }
+        self.memory.with(uid, |known| known.pause(action, seen.now))
     }
 
     async fn take(&self, run: &Run, seen: &Seen, Plan { action, again }: Plan) -> Result<Settled, Refused> {

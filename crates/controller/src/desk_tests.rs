@@ -128,10 +128,21 @@ async fn a_run_that_waits_for_a_node_is_told_once_why() {
 }
 
 #[tokio::test]
-async fn a_new_placeholder_is_given_a_moment_to_make_its_pod() {
+async fn a_placeholder_whose_controller_is_busy_is_not_nudged() {
     let server = Server::start();
     let mut caches = Caches::ready();
     caches.add_set(&run(), "s1");
+    let (desk, ..) = desk(&caches, &server);
+    let settled = desk.settle(&held()).await.unwrap();
+    assert!(!settled.at_rest && settled.again.is_some());
+    assert!(desk.memory.forget("u1").is_none());
+}
+
+#[tokio::test]
+async fn a_new_placeholder_is_given_a_moment_to_make_its_pod() {
+    let server = Server::start();
+    let mut caches = Caches::ready();
+    caches.add_taken_up_set(&run(), "s1");
     let (desk, ..) = desk(&caches, &server);
     let again = desk.settle(&held()).await.unwrap().again.unwrap();
     assert!(again <= Duration::from_secs(2), "{again:?}");

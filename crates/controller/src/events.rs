@@ -6,7 +6,8 @@
 //! there and only counts it up.
 
 use crate::metrics::{EventEnd, Metrics};
-use crate::notes::{Note, Reason};
+use crate::notes::Note;
+use crate::reason::Reason;
 use futures::{StreamExt, stream};
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::ObjectReference;

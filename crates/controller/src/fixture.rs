@@ -7,7 +7,7 @@ use crate::memory::Memory;
 use crate::metrics::Metrics;
 use crate::observe::Stores;
 use crate::report::Report;
-use crate::view::PlaceholderPod;
+use crate::view::{PlaceholderPod, PlaceholderSet};
 use crate::watches::{self, Feeds};
 use jiff::Timestamp;
 use kube::Client;
@@ -74,18 +74,39 @@ pub(crate) fn placeholder() -> String {
     run().key.placeholder().as_str().to_owned()
 }
 
-/// A held run as the watch brings it.
-pub(crate) fn view(name: &str, uid: &str, changes: &Value) -> PipelineRun {
-    let mut run = json!({
+/// A held run as the API server sends it.
+pub(crate) fn view_json(name: &str, uid: &str) -> Value {
+    json!({
         "metadata": {
-            "name": name, "namespace": "ns", "uid": uid, "creationTimestamp": Timestamp::now().to_string(),
+            "name": name, "namespace": "ns", "uid": uid, "resourceVersion": "1",
+            "creationTimestamp": Timestamp::now().to_string(),
             "labels": {keys::OPT_IN: "true"}, "annotations": {keys::HOLD: "true"},
         },
         "spec": {"status": keys::PENDING},
         "status": {},
-    });
+    })
+}
+
+/// A held run as the watch brings it.
+pub(crate) fn view(name: &str, uid: &str, changes: &Value) -> PipelineRun {
+    let mut run = view_json(name, uid);
     json_patch::merge(&mut run, changes);
     serde_json::from_value(run).unwrap()
+}
+
+/// The run's placeholder as the API server sends it.
+pub(crate) fn placeholder_set(run: &Run) -> Value {
+    member(run, run.key.placeholder().as_str(), "s1", &json!({"replicas": 1}))
+}
+
+/// The placeholder's pod on its node, likewise.
+pub(crate) fn bound_pod(run: &Run) -> Value {
+    member(
+        run,
+        &run.key.placeholder().pod(),
+        "p1",
+        &json!({"nodeName": "n1"}),
+    )
 }
 
 /// Conditions of a run that is done.
@@ -133,6 +154,12 @@ impl Caches {
         self.feeds.sets.take(&Event::Apply(set));
     }
 
+    pub(crate) fn add_taken_up_set(&mut self, run: &Run, uid: &str) {
+        let mut set: PlaceholderSet = member(run, run.key.placeholder().as_str(), uid, &json!({}));
+        set.status = serde_json::from_value(json!({"observedGeneration": 1})).unwrap();
+        self.feeds.sets.take(&Event::Apply(set));
+    }
+
     pub(crate) fn add_pod(&mut self, run: &Run, uid: &str, node: Option<&str>) {
         let pod = member(run, &run.key.placeholder().pod(), uid, &json!({"nodeName": node}));
         self.feeds.pods.take(&Event::Apply(pod));
@@ -156,7 +183,7 @@ fn member<K: DeserializeOwned>(run: &Run, name: &str, uid: &str, spec: &Value) -
         json!({"apiVersion": "tekton.dev/v1", "kind": "PipelineRun", "name": key.name, "uid": key.uid});
     let labels = json!({keys::GROUP: key.uid, keys::TEKTON_PIPELINE_RUN: key.name});
     let metadata = json!({
-        "name": name, "namespace": key.namespace, "uid": uid, "labels": labels, "ownerReferences": [owner],
+        "resourceVersion": "2", "name": name, "namespace": key.namespace, "uid": uid, "labels": labels, "ownerReferences": [owner],
     });
     serde_json::from_value(json!({"metadata": metadata, "spec": spec})).unwrap()
 }

@@ -1,7 +1,7 @@
 //! The controller: observe, plan, act, report, one run at a time.
 //!
-//! A run is settled in four steps, each a file. [`observe`] reads three caches that the watches keep, and makes no
-//! API call; `placement::plan` decides, purely; [`act`] is the one door through which writes leave; [`report`] is
+//! A run is settled in four steps, each a file. `observe` reads three caches that the watches keep, and makes no
+//! API call; `placement::plan` decides, purely; `act` is the one door through which writes leave; `report` is
 //! the one place that turns what happened into logs, events and metrics. Whatever is written is safe when it was
 //! decided from a stale cache or by a second leader: names are deterministic, and every patch and delete carries
 //! the UID, and what else it relies on, as a precondition.
@@ -23,6 +23,7 @@ mod metrics;
 mod notes;
 mod observe;
 mod patches;
+mod reason;
 mod refusal;
 mod report;
 mod run;

@@ -4,7 +4,8 @@
 //! so that thousands of done ones weigh nothing.
 
 use crate::backoff;
-use crate::notes::{Note, Repeat};
+use crate::notes::Note;
+use crate::reason::Repeat;
 use jiff::Timestamp;
 use placement::plan::Action;
 use std::collections::HashMap;
@@ -175,7 +176,7 @@ fn until(then: Timestamp, now: Timestamp) -> Option<Duration> {
 mod tests {
     use super::*;
     use crate::fixture::{at, enrolment};
-    use crate::notes::Reason;
+    use crate::reason::Reason;
 
     fn create() -> Action {
         Action::CreatePlaceholder(enrolment())

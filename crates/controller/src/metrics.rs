@@ -10,7 +10,7 @@ use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::ConstGauge;
 use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
-use prometheus_client::registry::{Metric, Registry};
+use prometheus_client::registry::Registry;
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -80,62 +80,37 @@ impl Metrics {
     /// Registers all of them; the prefix is the registry's.
     pub fn register(registry: &mut Registry) -> Self {
         let metrics = Self::new();
-        let Self {
-            hold_seconds,
-            schedule_seconds,
-            releases,
-            reconcile_seconds,
-            reconcile_errors,
-            overtaken,
-            events,
-            watch_errors,
-            census,
-        } = metrics.clone();
-        add(
-            registry,
-            "hold_seconds",
-            "Time from a run's creation to the end of its hold",
-            hold_seconds,
-        );
-        add(
-            registry,
-            "placeholder_schedule_seconds",
-            "Time from asking for a placeholder to seeing it on a node",
-            schedule_seconds,
-        );
-        add(registry, "releases", "Runs released, by cause", releases);
-        add(
-            registry,
-            "reconcile_seconds",
-            "Time of one look at one run, its write included",
-            reconcile_seconds,
-        );
-        add(
-            registry,
-            "reconcile_errors",
-            "Steps that failed and are retried",
-            reconcile_errors,
-        );
-        add(
-            registry,
-            "overtaken",
-            "Guarded writes that found the run changed, and changed nothing",
-            overtaken,
-        );
-        add(
-            registry,
-            "events",
-            "Events told on runs, by what became of them",
-            events,
-        );
-        add(
-            registry,
-            "watch_errors",
-            "Watches that broke and were taken up again",
-            watch_errors,
-        );
-        registry.register_collector(Box::new(census));
+        metrics.register_runs(registry);
+        metrics.register_work(registry);
+        registry.register_collector(Box::new(metrics.census.clone()));
         metrics
+    }
+
+    /// What happens to runs.
+    fn register_runs(&self, registry: &mut Registry) {
+        let help = "Time from a run's creation to the end of its hold";
+        registry.register("hold_seconds", help, self.hold_seconds.clone());
+        let help = "Time from asking for a placeholder to seeing it on a node";
+        registry.register(
+            "placeholder_schedule_seconds",
+            help,
+            self.schedule_seconds.clone(),
+        );
+        registry.register("releases", "Runs released, by cause", self.releases.clone());
+        let help = "Events told on runs, by what became of them";
+        registry.register("events", help, self.events.clone());
+    }
+
+    /// What it takes.
+    fn register_work(&self, registry: &mut Registry) {
+        let help = "Time of one look at one run, its write included";
+        registry.register("reconcile_seconds", help, self.reconcile_seconds.clone());
+        let help = "Steps that failed and are retried, by step and reason";
+        registry.register("reconcile_errors", help, self.reconcile_errors.clone());
+        let help = "Guarded writes that found the object changed, and changed nothing";
+        registry.register("overtaken", help, self.overtaken.clone());
+        let help = "Watches that broke and were taken up again";
+        registry.register("watch_errors", help, self.watch_errors.clone());
     }
 
     fn new() -> Self {
@@ -274,10 +249,6 @@ fn gauge(
 ) -> Result<(), fmt::Error> {
     let gauge = ConstGauge::new(i64::try_from(value).unwrap_or(i64::MAX));
     gauge.encode(encoder.encode_descriptor(name, help, None, gauge.metric_type())?)
-}
-
-fn add(registry: &mut Registry, name: &str, help: &str, metric: impl Metric) {
-    registry.register(name, help, metric);
 }
 
 #[cfg(test)]

@@ -2,8 +2,8 @@
 
 use crate::act::Effect;
 use crate::observe::Seen;
+use crate::reason::Reason;
 use crate::refusal::{Cause, Refused, Step};
-use kube::runtime::events::EventType;
 use placement::keys;
 use placement::plan::{Action, Enrolment, ReleaseCause};
 use placement::run::{Run, SpecStatus};
@@ -15,97 +15,6 @@ use std::time::Duration;
 pub(crate) struct Note {
     pub(crate) reason: Reason,
     pub(crate) text: String,
-}
-
-/// The reason of an event: stable names that users filter by.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) enum Reason {
-    Held,
-    Enrolled,
-    EnrolRefused,
-    PlaceholderCreated,
-    PlaceholderRefused,
-    PlaceholderReturned,
-    WaitingForNode,
-    NodeAssigned,
-    Released,
-    ReleaseRefused,
-    HoldDeadlineExceeded,
-    LabelledTooLate,
-    CleanedUp,
-    CleanUpRefused,
-}
-
-/// How often the same note may be told of one run.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Repeat {
-    /// It tells of a write, which happened as often as it is told.
-    Always,
-    /// It tells of a state that lasts.
-    Every(Duration),
-    /// Once is enough.
-    Never,
-}
-
-impl Reason {
-    /// The reason as it appears in the event.
-    pub(crate) fn as_str(self) -> &'static str {
-        match self {
-            Self::Held => "Held",
-            Self::Enrolled => "Enrolled",
-            Self::EnrolRefused => "EnrolRefused",
-            Self::PlaceholderCreated => "PlaceholderCreated",
-            Self::PlaceholderRefused => "PlaceholderRefused",
-            Self::PlaceholderReturned => "PlaceholderReturned",
-            Self::WaitingForNode => "WaitingForNode",
-            Self::NodeAssigned => "NodeAssigned",
-            Self::Released => "Released",
-            Self::ReleaseRefused => "ReleaseRefused",
-            Self::HoldDeadlineExceeded => "HoldDeadlineExceeded",
-            Self::LabelledTooLate => "LabelledTooLate",
-            Self::CleanedUp => "CleanedUp",
-            Self::CleanUpRefused => "CleanUpRefused",
-        }
-    }
-
-    /// Normal, or something that a user may want to look at.
-    pub(crate) fn kind(self) -> EventType {
-        match self {
-            Self::Held
-            | Self::Enrolled
-            | Self::PlaceholderCreated
-            | Self::PlaceholderReturned
-            | Self::WaitingForNode
-            | Self::NodeAssigned
-            | Self::Released
-            | Self::CleanedUp => EventType::Normal,
-            Self::EnrolRefused
-            | Self::PlaceholderRefused
-            | Self::ReleaseRefused
-            | Self::HoldDeadlineExceeded
-            | Self::LabelledTooLate
-            | Self::CleanUpRefused => EventType::Warning,
-        }
-    }
-
-    /// How often the same words may be told.
-    pub(crate) fn repeat(self) -> Repeat {
-        match self {
-            Self::Held | Self::LabelledTooLate => Repeat::Never,
-            Self::EnrolRefused
-            | Self::PlaceholderRefused
-            | Self::ReleaseRefused
-            | Self::CleanUpRefused
-            | Self::WaitingForNode => Repeat::Every(Duration::from_mins(5)),
-            Self::Enrolled
-            | Self::PlaceholderCreated
-            | Self::PlaceholderReturned
-            | Self::NodeAssigned
-            | Self::Released
-            | Self::HoldDeadlineExceeded
-            | Self::CleanedUp => Repeat::Always,
-        }
-    }
 }
 
 /// What there is to tell after a step.

@@ -19,6 +19,7 @@ fn seen() -> Seen {
         now: at(0),
         config: Arc::new(Config::default()),
         set: None,
+        taken_up: true,
         pod: Some(pod),
     }
 }

@@ -32,6 +32,8 @@ pub(crate) struct Seen {
     pub(crate) now: Timestamp,
     pub(crate) config: Arc<Config>,
     pub(crate) set: Option<plan::Placeholder>,
+    /// The StatefulSet's controller has tried to make the pod.
+    pub(crate) taken_up: bool,
     pub(crate) pod: Option<plan::PlaceholderPod>,
 }
 
@@ -70,6 +72,7 @@ impl Stores {
         Seen {
             now,
             config,
+            taken_up: set.as_ref().is_some_and(|set| set.is_taken_up()),
             set: set.and_then(|set| set.facts(&run.key.uid)),
             pod: pod.and_then(|pod| pod.facts(&run.key.uid)),
         }

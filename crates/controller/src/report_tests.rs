@@ -37,6 +37,7 @@ fn seen(second: i64, action: &Action) -> Seen {
         now: at(second),
         config: Arc::new(Config::default()),
         set: None,
+        taken_up: true,
         pod: Some(pod),
     }
 }

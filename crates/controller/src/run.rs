@@ -1,6 +1,7 @@
 //! Puts the parts together. Called in the leader only, until it is told to stop.
 
 use crate::act::Door;
+use crate::cache::Cache;
 use crate::departed::{self, Departures};
 use crate::desk::Desk;
 use crate::events::{self, Courier};
@@ -78,7 +79,10 @@ pub async fn run(context: Context, shutdown: impl Future<Output = ()> + Send + '
     helpers.spawn(departed::see_off(desk.clone(), departed));
     helpers.spawn(find_strays(stores.clone(), gone.clone()));
     last.spawn(courier.run());
-    looks(&context, stores, feeds, gone, desk, stop.clone()).await;
+    tokio::select! {
+        () = stopped_early(stop.clone(), stores.runs.clone()) => {}
+        () = looks(&context, stores, feeds, gone, desk, stop.clone()) => {}
+    }
 
     context.metrics.count_in(None);
     // A helper holds the desk and with it the outbox, and the courier goes on for as long as there is one.
@@ -151,6 +155,14 @@ async fn looked(looked: Looked) {
     }
 }
 
+/// kube's controller, told to stop before its first list is in, waits for that list for ever (5.0).
+async fn stopped_early(stop: Stop, runs: Cache<PipelineRun>) {
+    stop.await;
+    if runs.is_filled_now() {
+        future::pending::<()>().await;
+    }
+}
+
 async fn find_strays(stores: Stores, gone: mpsc::UnboundedSender<RunKey>) {
     let ready = future::join(stores.runs.is_filled(), stores.sets.is_filled()).await;
     if ready == (true, true) {
@@ -160,3 +172,7 @@ async fn find_strays(stores: Stores, gone: mpsc::UnboundedSender<RunKey>) {
         }
     }
 }
+
+#[cfg(test)]
+#[path = "run_tests.rs"]
+mod tests;

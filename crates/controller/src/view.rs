@@ -19,12 +19,19 @@ use tekton::PipelineRun;
 pub(crate) struct PlaceholderSet {
     pub(crate) metadata: ObjectMeta,
     pub(crate) spec: SetSpec,
+    pub(crate) status: SetStatus,
 }
 
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
 pub(crate) struct SetSpec {
     replicas: Option<i32>,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub(crate) struct SetStatus {
+    observed_generation: Option<i64>,
 }
 
 /// A placeholder pod as it is watched.
@@ -63,6 +70,14 @@ impl PlaceholderSet {
     /// Drops what the plan never reads.
     pub(crate) fn prune(&mut self) {
         prune(&mut self.metadata);
+    }
+
+    /// Its controller has tried to make the pod at least once. A controller that is busy, as one with the usual
+    /// client limits is for a minute when hundreds of runs come at once, has not, and is not helped by more work.
+    pub(crate) fn is_taken_up(&self) -> bool {
+        self.status
+            .observed_generation
+            .is_some_and(|generation| generation > 0)
     }
 
     /// The placeholder as the plan sees it; `None` without a UID, which no object of an API server lacks.
@@ -213,6 +228,13 @@ mod tests {
             .unwrap();
         assert!(!odd.owned);
         assert_eq!((odd.strategy, odd.replicas), (None, 1));
+    }
+
+    #[test]
+    fn a_placeholder_is_taken_up_once_its_controller_has_tried() {
+        assert!(!set(&json!({})).is_taken_up());
+        assert!(!set(&json!({"status": {"observedGeneration": 0}})).is_taken_up());
+        assert!(set(&json!({"status": {"observedGeneration": 1}})).is_taken_up());
     }
 
     #[test]

@@ -32,8 +32,8 @@ pub struct Config {
     pub release_when: ReleaseWhen,
     /// `hold-deadline`.
     pub hold_deadline: Duration,
-    /// `let-go-after`.
-    pub let_go_after: Duration,
+    /// `let-go-after`; `None`: never.
+    pub let_go_after: Option<Duration>,
     /// `default-reserve`, as resource name to quantity; empty: none.
     pub default_reserve: BTreeMap<String, String>,
 }
@@ -68,7 +68,20 @@ pub enum ConfigError {
         /// The value.
         value: String,
     },
+    /// Neither a time span nor the word for none.
+    #[error(
+        "{key}: {value:?} is neither a duration longer than zero, such as 90s, 10m or 1h30m, nor {NEVER:?}"
+    )]
+    DurationOrNever {
+        /// The key.
+        key: &'static str,
+        /// The value.
+        value: String,
+    },
 }
+
+/// The value that switches off what would happen after some time.
+const NEVER: &str = "never";
 
 /// All mistakes in the ConfigMap, so that they can be mended in one go.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
@@ -84,13 +97,16 @@ impl Default for Config {
             placeholder_memory: "100Mi".to_owned(),
             release_when: ReleaseWhen::Scheduled,
             hold_deadline: Duration::from_mins(10),
-            let_go_after: Duration::from_secs(10),
+            let_go_after: Some(Self::LET_GO_AFTER),
             default_reserve: BTreeMap::new(),
         }
     }
 }
 
 impl Config {
+    /// `let-go-after`, unless it is set.
+    pub const LET_GO_AFTER: Duration = Duration::from_secs(10);
+
     /// Every key that the ConfigMap may have.
     pub const KEYS: &'static [&'static str] = &[
         "default-strategy",
@@ -130,7 +146,7 @@ impl Config {
             "placeholder-memory" => self.placeholder_memory = amount("placeholder-memory", "memory", value)?,
             "release-when" => self.release_when = name("release-when", value)?,
             "hold-deadline" => self.hold_deadline = duration("hold-deadline", value)?,
-            "let-go-after" => self.let_go_after = duration("let-go-after", value)?,
+            "let-go-after" => self.let_go_after = duration_or_never("let-go-after", value)?,
             "default-reserve" => self.default_reserve = reserve("default-reserve", value)?,
             _ => return Err(ConfigError::UnknownKey(key.to_owned())),
         }
@@ -166,15 +182,25 @@ fn reserve(key: &'static str, value: &str) -> Result<BTreeMap<String, String>, C
 }
 
 fn duration(key: &'static str, value: &str) -> Result<Duration, ConfigError> {
-    value
-        .parse::<SignedDuration>()
-        .ok()
-        .and_then(|duration| Duration::try_from(duration).ok())
-        .filter(|duration| !duration.is_zero())
-        .ok_or_else(|| ConfigError::Duration {
+    span(value).ok_or_else(|| ConfigError::Duration {
+        key,
+        value: value.to_owned(),
+    })
+}
+
+fn duration_or_never(key: &'static str, value: &str) -> Result<Option<Duration>, ConfigError> {
+    match span(value) {
+        None if value != NEVER => Err(ConfigError::DurationOrNever {
             key,
             value: value.to_owned(),
-        })
+        }),
+        span => Ok(span),
+    }
+}
+
+fn span(value: &str) -> Option<Duration> {
+    let duration = Duration::try_from(value.parse::<SignedDuration>().ok()?).ok()?;
+    (!duration.is_zero()).then_some(duration)
 }
 
 fn sentences(errors: &[ConfigError]) -> String {
@@ -236,7 +262,7 @@ mod tests {
             placeholder_memory: "64Mi".to_owned(),
             release_when: ReleaseWhen::Created,
             hold_deadline: Duration::from_mins(90),
-            let_go_after: Duration::from_secs(90),
+            let_go_after: Some(Duration::from_secs(90)),
             default_reserve: reserve::parse("cpu=4,memory=8Gi").unwrap(),
         };
         assert_eq!(config, Ok(expected));
@@ -285,6 +311,12 @@ mod tests {
             text.contains("isolation-scope: ") && text.contains(". release-when: "),
             "{text}"
         );
+    }
+
+    #[test]
+    fn letting_go_can_be_switched_off_and_holding_cannot() {
+        assert_eq!(parse(&[("let-go-after", "never")]).unwrap().let_go_after, None);
+        assert!(parse(&[("hold-deadline", "never")]).is_err());
     }
 
     #[test]

@@ -15,8 +15,12 @@ pub const ISOLATION: &str = "pod-affinity.tekton.dev/isolation";
 pub const HOLD: &str = "pod-affinity.tekton.dev/hold";
 /// Annotation: the node where the run is.
 pub const NODE: &str = "pod-affinity.tekton.dev/node";
-/// Annotation, written by the user: what the run's node must have room for when it is chosen.
+/// Annotation, written by the user on a run: what its node must have room for when it is chosen. On a placeholder's
+/// pod, written by us: it was made that big.
 pub const RESERVE: &str = "pod-affinity.tekton.dev/reserve";
+/// Annotation on a placeholder's pod, and in its StatefulSet's template: the node that it is bound to come back to;
+/// empty: none.
+pub const PINNED: &str = "pod-affinity.tekton.dev/pinned";
 
 /// Label that Tekton puts on every pod of a run; the value is the run's name.
 pub const TEKTON_PIPELINE_RUN: &str = "tekton.dev/pipelineRun";

@@ -10,12 +10,20 @@ pub mod hold;
 pub mod inject;
 pub mod keys;
 pub mod names;
+pub mod node;
 pub mod opt_in;
 pub mod placeholder;
+/// The plan in full, until it takes the place of the one in `plan`.
+#[path = "."]
+pub mod next {
+    pub mod plan;
+}
+#[path = "plan_today.rs"]
 pub mod plan;
 pub mod quantity;
 mod raw;
 pub mod reserve;
+pub mod resources;
 pub mod run;
 pub mod strategy;
 pub mod terms;

@@ -4,6 +4,9 @@ use crate::keys;
 use crate::strategy::Strategy;
 use thiserror::Error;
 
+/// The value that opts a run, or one task of it, out.
+pub const DECLINED: &str = "false";
+
 /// What the opt-in label says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OptIn {
@@ -35,7 +38,7 @@ impl OptIn {
     pub fn parse(value: Option<&str>) -> Result<Self, UnknownValue> {
         match value {
             None => Ok(Self::Absent),
-            Some("false") => Ok(Self::Declined),
+            Some(DECLINED) => Ok(Self::Declined),
             Some("" | "true") => Ok(Self::Default),
             Some(name) => name.parse().map(Self::Chosen).map_err(|_| UnknownValue {
                 value: name.to_owned(),

@@ -3,6 +3,9 @@
 //! It is a member of the run's group like any task pod, so a recreated one returns to where the run is. Its labels
 //! are a short list of our own: others react to labels of the run (Kueue would queue it, injectors would add
 //! sidecars).
+//!
+//! While its run is held it asks for the run's reserve, so that the node it finds has room for the tasks; then it is
+//! made small: in place, or where that is not to be had by a small pod in its place ([`patches`]).
 
 use crate::config::Config;
 use crate::keys;
@@ -10,15 +13,17 @@ use crate::names::RunKey;
 use crate::plan::Enrolment;
 use crate::run::{PodTemplate, Run};
 use crate::terms::terms;
-use k8s_openapi::api::apps::v1::{StatefulSet, StatefulSetSpec};
+use k8s_openapi::api::apps::v1::{StatefulSet, StatefulSetSpec, StatefulSetUpdateStrategy};
 use k8s_openapi::api::core::v1::{
     Affinity, Capabilities, Container, NodeAffinity, PersistentVolumeClaimVolumeSource, PodAffinity,
-    PodAntiAffinity, PodSecurityContext, PodSpec, PodTemplateSpec, ResourceRequirements, SeccompProfile,
-    SecurityContext, Volume, VolumeMount,
+    PodAntiAffinity, PodSecurityContext, PodSpec, PodTemplateSpec, SeccompProfile, SecurityContext, Volume,
+    VolumeMount,
 };
-use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, ObjectMeta, OwnerReference};
 use std::collections::BTreeMap;
+
+pub mod patches;
+pub mod size;
 
 /// Numeric, so that the kubelet can tell that it is not root without a look into the image.
 const USER: i64 = 65_532;
@@ -30,6 +35,7 @@ type Strings = BTreeMap<String, String>;
 /// Fields that the API server defaults are left out: an apply owns only what the design demands.
 pub fn stateful_set(run: &Run, enrolment: Enrolment, config: &Config, image: &str) -> StatefulSet {
     let labels = labels(run, enrolment);
+    let size = size::of_new(run, config);
     StatefulSet {
         metadata: ObjectMeta {
             name: Some(run.key.placeholder().as_str().to_owned()),
@@ -41,17 +47,26 @@ pub fn stateful_set(run: &Run, enrolment: Enrolment, config: &Config, image: &st
         spec: Some(StatefulSetSpec {
             replicas: Some(1),
             pod_management_policy: Some("Parallel".to_owned()),
+            update_strategy: Some(on_delete()),
             selector: LabelSelector {
                 match_labels: Some(selector(&run.key)),
                 match_expressions: None,
             },
             template: PodTemplateSpec {
-                metadata: Some(pod_metadata(labels)),
-                spec: Some(pod_spec(run, enrolment, config, image)),
+                metadata: Some(pod_metadata(labels, &size)),
+                spec: Some(pod_spec(run, enrolment, &size, image)),
             },
             ..StatefulSetSpec::default()
         }),
         status: None,
+    }
+}
+
+/// A template that is made smaller, or pinned, must not restart the pod by itself: that would give up its node.
+fn on_delete() -> StatefulSetUpdateStrategy {
+    StatefulSetUpdateStrategy {
+        type_: Some("OnDelete".to_owned()),
+        rolling_update: None,
     }
 }
 
@@ -88,22 +103,21 @@ fn owner(key: &RunKey) -> OwnerReference {
 }
 
 /// While the run lives, no autoscaler may take its node away.
-fn pod_metadata(labels: Strings) -> ObjectMeta {
+fn pod_metadata(labels: Strings, size: &size::Size) -> ObjectMeta {
+    let mut annotations = strings([(keys::SAFE_TO_EVICT, "false"), (keys::DO_NOT_DISRUPT, "true")]);
+    annotations.extend(size.mark().map(|mark| (keys::RESERVE.to_owned(), mark)));
     ObjectMeta {
         labels: Some(labels),
-        annotations: Some(strings([
-            (keys::SAFE_TO_EVICT, "false"),
-            (keys::DO_NOT_DISRUPT, "true"),
-        ])),
+        annotations: Some(annotations),
         ..ObjectMeta::default()
     }
 }
 
-fn pod_spec(run: &Run, enrolment: Enrolment, config: &Config, image: &str) -> PodSpec {
+fn pod_spec(run: &Run, enrolment: Enrolment, size: &size::Size, image: &str) -> PodSpec {
     let template = &run.template;
     PodSpec {
         affinity: Some(affinity(run, enrolment)),
-        containers: vec![container(run, config, image)],
+        containers: vec![container(run, size, image)],
         volumes: some(volumes(&run.claims)),
         node_selector: (!template.node_selector.is_empty()).then(|| template.node_selector.clone()),
         tolerations: some(template.tolerations.clone()),
@@ -146,28 +160,15 @@ fn required_node_affinity(template: &PodTemplate) -> Option<NodeAffinity> {
     })
 }
 
-fn container(run: &Run, config: &Config, image: &str) -> Container {
+fn container(run: &Run, size: &size::Size, image: &str) -> Container {
     Container {
         name: keys::PLACEHOLDER.to_owned(),
         image: Some(image.to_owned()),
         args: Some(vec![keys::PLACEHOLDER.to_owned()]),
-        resources: Some(resources(config)),
+        resources: Some(size.resources()),
         security_context: Some(container_security()),
         volume_mounts: some(mounts(run.claims.len())),
         ..Container::default()
-    }
-}
-
-/// Requests equal to limits make the pod Guaranteed: the last that a kubelet short of memory evicts.
-fn resources(config: &Config) -> ResourceRequirements {
-    let amounts = BTreeMap::from([
-        ("cpu".to_owned(), Quantity(config.placeholder_cpu.clone())),
-        ("memory".to_owned(), Quantity(config.placeholder_memory.clone())),
-    ]);
-    ResourceRequirements {
-        requests: Some(amounts.clone()),
-        limits: Some(amounts),
-        claims: None,
     }
 }
 

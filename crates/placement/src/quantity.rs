@@ -1,18 +1,21 @@
 //! Kubernetes quantities as numbers that can be compared.
 //!
-//! Parsing only: what is written to the API server is the text that the user gave.
+//! What is written to the API server is the text that the user gave; the text made here is for people to read.
 
+use std::fmt;
+use std::ops::Add;
 use std::str::FromStr;
 use thiserror::Error;
 
 /// Digits behind the unit that Kubernetes keeps; what is finer is rounded up, as there.
 const NANO: i32 = 9;
 const NANOS: i128 = 1_000_000_000;
+const MILLI: i128 = NANOS / 1_000;
 /// The largest quantity that Kubernetes counts.
 const MOST: i128 = i64::MAX as i128 * NANOS;
 
 /// An amount, in billionths of its unit.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Quantity(i128);
 
 /// A text that is no quantity.
@@ -29,7 +32,7 @@ pub enum BadQuantity {
 impl Quantity {
     /// That many thousandths of the unit.
     pub const fn of_milli(milli: i64) -> Self {
-        Self(milli as i128 * (NANOS / 1_000))
+        Self(milli as i128 * MILLI)
     }
 
     /// That many units.
@@ -45,6 +48,29 @@ impl Quantity {
     /// Whether it has no fraction of a unit.
     pub fn is_whole(self) -> bool {
         self.0 % NANOS == 0
+    }
+}
+
+impl Add for Quantity {
+    type Output = Self;
+
+    fn add(self, other: Self) -> Self {
+        Self(self.0.saturating_add(other.0))
+    }
+}
+
+impl fmt::Display for Quantity {
+    /// Exactly, in the largest unit that leaves no fraction; powers of 1024 only where bytes are meant.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let whole = self.0 / NANOS;
+        match self.0 {
+            nanos if nanos % MILLI != 0 => write!(f, "{nanos}n"),
+            nanos if nanos % NANOS != 0 => write!(f, "{}m", nanos / MILLI),
+            _ if whole.abs() < 1 << 20 || whole % (1 << 10) != 0 => write!(f, "{whole}"),
+            _ if whole % (1 << 20) != 0 => write!(f, "{}Ki", whole >> 10),
+            _ if whole % (1 << 30) != 0 => write!(f, "{}Mi", whole >> 20),
+            _ => write!(f, "{}Gi", whole >> 30),
+        }
     }
 }
 
@@ -251,7 +277,40 @@ mod tests {
         assert_eq!(Quantity::of_milli(1500), quantity("1.5"));
     }
 
+    #[test]
+    fn an_amount_is_written_as_people_write_it() {
+        for text in [
+            "0",
+            "12",
+            "500m",
+            "1500m",
+            "-2",
+            "8Gi",
+            "1536Mi",
+            "3882348Ki",
+            "10k",
+            "7n",
+        ] {
+            let written = quantity(text).to_string();
+            assert_eq!(written, text.replace("10k", "10000"), "{text}");
+        }
+    }
+
+    #[test]
+    fn amounts_are_summed_up_and_stay_countable() {
+        assert_eq!(quantity("500m") + quantity("1.5"), quantity("2"));
+        let most = (0..1_000).fold(Quantity(i128::MAX), |sum, _| sum + quantity("1"));
+        assert_eq!(most, Quantity(i128::MAX));
+    }
+
     proptest! {
+        #[test]
+        fn what_is_written_is_read_as_the_same_amount(nanos in -MOST..=MOST) {
+            for amount in [Quantity(nanos), Quantity(nanos / NANOS * NANOS), Quantity(nanos >> 40 << 40)] {
+                prop_assert_eq!(quantity(&amount.to_string()), amount);
+            }
+        }
+
         #[test]
         fn no_text_makes_the_parser_fail_otherwise_than_with_an_error(text in r"[-+]?[0-9.]{0,60}[a-zA-Z]{0,2}[-+]?[0-9]{0,12}|.*") {
             let _ = text.parse::<Quantity>();

@@ -5,7 +5,7 @@
 //! were seen to be there.
 
 use json_patch::jsonptr::PointerBuf;
-use json_patch::{AddOperation, PatchOperation, RemoveOperation};
+use json_patch::{AddOperation, PatchOperation, RemoveOperation, ReplaceOperation, TestOperation};
 use serde_json::{Map, Value};
 
 /// A member of the wrong type: nothing below it can be patched.
@@ -47,6 +47,20 @@ pub(crate) fn add(path: &[&str], value: impl Into<Value>) -> PatchOperation {
 
 pub(crate) fn remove(path: &[&str]) -> PatchOperation {
     PatchOperation::Remove(RemoveOperation { path: pointer(path) })
+}
+
+pub(crate) fn replace(path: &[&str], value: impl Into<Value>) -> PatchOperation {
+    PatchOperation::Replace(ReplaceOperation {
+        path: pointer(path),
+        value: value.into(),
+    })
+}
+
+pub(crate) fn test(path: &[&str], value: impl Into<Value>) -> PatchOperation {
+    PatchOperation::Test(TestOperation {
+        path: pointer(path),
+        value: value.into(),
+    })
 }
 
 fn pointer(path: &[&str]) -> PointerBuf {

@@ -85,6 +85,14 @@ pub struct Run {
     pub claims: Vec<String>,
 }
 
+impl Run {
+    /// It waits by our hold. A run that Kueue queues is Kueue's to release, also where our webhook came first and
+    /// left its mark.
+    pub fn is_held_by_us(&self) -> bool {
+        self.status == SpecStatus::Pending && self.hold && !self.queued_by_kueue
+    }
+}
+
 /// The part of a run's PR-level pod template that decides where its pods may run.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct PodTemplate {

@@ -2,6 +2,7 @@
 
 use crate::keys;
 use crate::names::Group;
+use crate::opt_in::DECLINED;
 use crate::strategy::{IsolateFrom, Isolation, Scope, Strategy};
 use k8s_openapi::api::core::v1::PodAffinityTerm;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, LabelSelectorRequirement};
@@ -18,9 +19,17 @@ pub struct Terms {
 /// The terms of a member of this group.
 pub fn terms(group: &Group, strategy: Strategy, isolation: Isolation) -> Terms {
     Terms {
-        affinity: same_node(vec![value(keys::GROUP, "In", group)], None),
+        affinity: same_node(members(group), None),
         anti_affinity: strategy.isolates().then(|| keep_away(group, isolation)),
     }
+}
+
+/// The pod of a task that opted out bears the group's label too, but nobody follows it to where it is.
+fn members(group: &Group) -> Vec<LabelSelectorRequirement> {
+    vec![
+        requirement(keys::GROUP, "In", group.as_str()),
+        requirement(keys::OPT_IN, "NotIn", DECLINED),
+    ]
 }
 
 /// `NotIn` also matches pods without the key: with `isolate-from: all` it covers runs that are not enrolled.
@@ -30,7 +39,7 @@ fn keep_away(group: &Group, isolation: Isolation) -> PodAffinityTerm {
         IsolateFrom::Enrolled => keys::GROUP,
     });
     same_node(
-        vec![others, value(keys::GROUP, "NotIn", group)],
+        vec![others, requirement(keys::GROUP, "NotIn", group.as_str())],
         namespaces(isolation.scope),
     )
 }
@@ -55,11 +64,11 @@ fn same_node(pods: Vec<LabelSelectorRequirement>, namespaces: Option<LabelSelect
     }
 }
 
-fn value(key: &str, operator: &str, group: &Group) -> LabelSelectorRequirement {
+fn requirement(key: &str, operator: &str, value: &str) -> LabelSelectorRequirement {
     LabelSelectorRequirement {
         key: key.to_owned(),
         operator: operator.to_owned(),
-        values: Some(vec![group.as_str().to_owned()]),
+        values: Some(vec![value.to_owned()]),
     }
 }
 
@@ -94,7 +103,8 @@ mod tests {
                 json!({
                     "topologyKey": "kubernetes.io/hostname",
                     "labelSelector": {"matchExpressions": [
-                        {"key": "pod-affinity.tekton.dev/group", "operator": "In", "values": ["u1"]}
+                        {"key": "pod-affinity.tekton.dev/group", "operator": "In", "values": ["u1"]},
+                        {"key": "tekton.dev/custom-pod-affinity", "operator": "NotIn", "values": ["false"]}
                     ]}
                 })
             );

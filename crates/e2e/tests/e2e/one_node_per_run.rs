@@ -6,7 +6,7 @@ use kube::api::{Api, ListParams, PostParams};
 use serde_json::json;
 use std::collections::BTreeSet;
 use testbed::runs::RunSpec;
-use testbed::{NodeGroup, Options, Testbed};
+use testbed::{NodeGroup, Nodes, Options, Testbed};
 
 /// Runs the same shape without the label first: where it does not spread, the test would prove nothing.
 async fn meets_only_when_labelled(name: &str, shape: impl Fn(&str) -> RunSpec) {
@@ -138,6 +138,40 @@ async fn one_task_may_opt_out() {
         terms(&pods.list(&of("build")).await.unwrap().items[0]),
         "the others are not"
     );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn nobody_follows_a_task_that_opted_out() {
+    let bed = fresh(1).await;
+    let specs = json!([{
+        "pipelineTaskName": "elsewhere",
+        "metadata": {"labels": {placement::keys::OPT_IN: "false"}, "annotations": {testbed::kwok::DURATION: "12s"}},
+        "podTemplate": {"nodeSelector": {"topology.kubernetes.io/zone": "west"}},
+    }]);
+    // Two that do not fit together: the second is free to go wherever the group is.
+    let most = json!({"cpu": "6"});
+    let run = RunSpec::new("default", "run")
+        .task("elsewhere", &[])
+        .sized_task("left", &[], &most)
+        .sized_task("right", &[], &most)
+        .opted_in("true")
+        .lasting("6s")
+        .spec("taskRunSpecs", specs);
+    create(&bed, &run).await;
+    bed.until_run(&run, "to be released", SOON, |run| {
+        run.data["spec"].get("status").is_none()
+    })
+    .await
+    .unwrap();
+    // Only now is there a node for the opted-out task, with room for another.
+    bed.add_nodes(&Nodes::new("west", 1).zone("west")).await.unwrap();
+    bed.until_succeeded(&run, SOON).await.unwrap();
+    let pods: Api<Pod> = Api::namespaced(bed.client().await.unwrap(), "default");
+    let selector = |task: &str| ListParams::default().labels(&format!("tekton.dev/pipelineTask={task}"));
+    for (task, node) in [("elsewhere", "west-0"), ("left", "node-0"), ("right", "node-0")] {
+        let pods = pods.list(&selector(task)).await.unwrap().items;
+        assert_eq!(testbed::runs::nodes(&pods), [node.to_owned()].into(), "{task}");
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -6,6 +6,8 @@ use crate::strategy::{Isolation, Strategy};
 use k8s_openapi::api::core::v1::{LocalObjectReference, Toleration};
 use serde_json::{Value, json};
 
+mod size;
+
 fn run() -> Run {
     Run {
         key: RunKey {

@@ -1,8 +1,14 @@
 //! Scenes for the tests of `plan`: a run and its placeholder, changed step by step.
 
-use super::{Action, Enrolment, Observed, Placeholder, PlaceholderPod, Plan, plan};
+use super::{
+    Action, Census, Enrolment, LetGos, Make, Observed, Placeholder, PlaceholderPod, Plan, Surroundings,
+    Unschedulable, WaitingPod, plan,
+};
 use crate::config::Config;
 use crate::names::RunKey;
+use crate::node::{NodeFacts, NodeState};
+use crate::placeholder::size;
+use crate::resources::Resources;
 use crate::run::{PodTemplate, Run, SpecStatus};
 use crate::strategy::{Isolation, Strategy};
 use jiff::{SignedDuration, Timestamp};
@@ -11,6 +17,8 @@ pub(super) const UID: &str = "run-uid";
 pub(super) const SET: &str = "set-uid";
 pub(super) const POD: &str = "pod-uid";
 pub(super) const NODE: &str = "node-1";
+/// What the scheduler says of a pod that fits nowhere.
+pub(super) const NO_NODE: &str = "0/3 nodes are available";
 
 #[derive(Clone, Debug)]
 pub(super) struct Scene {
@@ -18,6 +26,11 @@ pub(super) struct Scene {
     pub(super) set: Option<Placeholder>,
     pub(super) pod: Option<PlaceholderPod>,
     pub(super) config: Config,
+    pub(super) node: NodeState,
+    pub(super) waiting: Vec<WaitingPod>,
+    pub(super) census: Option<Census>,
+    pub(super) let_gos: LetGos,
+    pub(super) nodes: Vec<NodeFacts>,
 }
 
 /// An opted-in run, created now; nothing holds it and nothing has happened yet.
@@ -27,6 +40,11 @@ pub(super) fn fresh() -> Scene {
         set: None,
         pod: None,
         config: Config::default(),
+        node: NodeState::Unknown,
+        waiting: Vec::new(),
+        census: None,
+        let_gos: LetGos::default(),
+        nodes: Vec::new(),
     }
 }
 
@@ -49,6 +67,13 @@ pub(super) fn done(strategy: Strategy) -> Scene {
         .resolved(strategy)
         .on(NODE)
         .change(|scene| scene.run.done = true)
+}
+
+/// Running on this node, which is written down.
+pub(super) fn settled() -> Scene {
+    enrolled()
+        .on(NODE)
+        .change(|scene| scene.run.node = Some(NODE.to_owned()))
 }
 
 pub(super) fn default_enrolment() -> Enrolment {
@@ -93,7 +118,7 @@ impl Scene {
     }
 
     pub(super) fn created_ago(self, seconds: i64) -> Self {
-        self.change(|scene| scene.run.created = Some(now() - SignedDuration::from_secs(seconds)))
+        self.change(|scene| scene.run.created = Some(ago(seconds)))
     }
 
     pub(super) fn with_set(self) -> Self {
@@ -131,6 +156,94 @@ impl Scene {
             .change(|scene| scene.set.as_mut().unwrap().owned = false)
     }
 
+    /// The placeholder pod has found no node for so many seconds.
+    pub(super) fn stranded(self, seconds: i64) -> Self {
+        self.with_pod()
+            .change(|scene| scene.pod.as_mut().unwrap().unschedulable = Some(unschedulable(seconds)))
+    }
+
+    /// The StatefulSet is at no replicas and its pod is gone.
+    pub(super) fn let_go(self) -> Self {
+        self.change(|scene| {
+            scene.set.get_or_insert_with(set).replicas = 0;
+            scene.pod = None;
+        })
+    }
+
+    /// A task's pod is not bound, and nothing is wrong with it yet.
+    pub(super) fn task_starts(self, name: &str) -> Self {
+        self.change(|scene| scene.waiting.push(waiting_pod(name, None)))
+    }
+
+    /// A task's pod has found no node for so many seconds.
+    pub(super) fn task_waits(self, name: &str, seconds: i64) -> Self {
+        let pod = waiting_pod(name, Some(unschedulable(seconds)));
+        self.change(|scene| scene.waiting.push(pod))
+    }
+
+    /// So many tasks live; if none, for longer than anybody knows.
+    pub(super) fn counted(self, live: usize) -> Self {
+        self.change(|scene| {
+            scene.census = Some(Census {
+                live,
+                quiet_since: None,
+            });
+        })
+    }
+
+    /// The last task ended so many seconds ago.
+    pub(super) fn quiet_for(self, seconds: i64) -> Self {
+        self.change(|scene| {
+            scene.census = Some(Census {
+                live: 0,
+                quiet_since: Some(ago(seconds)),
+            });
+        })
+    }
+
+    pub(super) fn node_is(self, state: NodeState) -> Self {
+        self.change(|scene| scene.node = state)
+    }
+
+    pub(super) fn let_go_before(self, count: u32, seconds: i64) -> Self {
+        self.change(|scene| {
+            scene.let_gos = LetGos {
+                count,
+                last: Some(ago(seconds)),
+            };
+        })
+    }
+
+    /// The run asks for a reserve, and its placeholder, if it is there, has it.
+    pub(super) fn reserving(self, reserve: &str) -> Self {
+        self.change(|scene| {
+            scene.run.reserve = Some(reserve.to_owned());
+            let requests = size::reserved(&scene.run, &scene.config).requests();
+            scene.made(|make| {
+                make.reserves = true;
+                make.requests = requests;
+            });
+        })
+    }
+
+    /// The placeholder pod has the usual size again.
+    pub(super) fn shrunk(self) -> Self {
+        self.change(|scene| {
+            let requests = size::usual(&scene.config).requests();
+            scene.made(|make| make.requests = requests);
+        })
+    }
+
+    pub(super) fn make(self, change: impl FnOnce(&mut Make)) -> Self {
+        self.change(|scene| scene.made(change))
+    }
+
+    fn made(&mut self, change: impl FnOnce(&mut Make)) {
+        if let Some(pod) = &mut self.pod {
+            change(&mut pod.make);
+        }
+    }
+
     pub(super) fn without_set(self) -> Self {
         self.change(|scene| scene.set = None)
     }
@@ -141,6 +254,13 @@ impl Scene {
             placeholder: self.set.as_ref(),
             pod: self.pod.as_ref(),
             config: &self.config,
+            around: Surroundings {
+                node: self.node,
+                waiting: &self.waiting,
+                census: self.census,
+                let_gos: self.let_gos,
+                nodes: &self.nodes,
+            },
         };
         plan(&observed, now())
     }
@@ -152,6 +272,38 @@ impl Scene {
 
 pub(super) fn now() -> Timestamp {
     Timestamp::UNIX_EPOCH + SignedDuration::from_hours(500_000)
+}
+
+pub(super) fn ago(seconds: i64) -> Timestamp {
+    now() - SignedDuration::from_secs(seconds)
+}
+
+pub(super) fn amounts(text: &str) -> Resources {
+    Resources::of(&crate::reserve::parse(text).unwrap())
+}
+
+pub(super) fn node(name: &str, allocatable: &str) -> NodeFacts {
+    NodeFacts {
+        name: name.to_owned(),
+        ready: true,
+        allocatable: amounts(allocatable),
+        ..NodeFacts::default()
+    }
+}
+
+fn unschedulable(seconds: i64) -> Unschedulable {
+    Unschedulable {
+        message: NO_NODE.to_owned(),
+        since: ago(seconds),
+    }
+}
+
+fn waiting_pod(name: &str, unschedulable: Option<Unschedulable>) -> WaitingPod {
+    WaitingPod {
+        name: name.to_owned(),
+        requests: amounts("cpu=12"),
+        unschedulable,
+    }
 }
 
 fn run() -> Run {
@@ -190,6 +342,7 @@ fn set() -> Placeholder {
         replicas: 1,
         strategy: Some(Strategy::default()),
         isolation: Some(Isolation::default()),
+        pinned: false,
     }
 }
 
@@ -200,5 +353,6 @@ fn pod() -> PlaceholderPod {
         ending: false,
         unschedulable: None,
         adopted: false,
+        make: Make::default(),
     }
 }

@@ -1,14 +1,23 @@
 //! The controller's table, one test a row or a decision; what must hold whatever is observed is in `properties`.
 
-use super::fixtures::{NODE, POD, SET, Scene, UID, default_enrolment, deletion, done, enrolled, fresh, held};
+use super::fixtures::{
+    NO_NODE, NODE, POD, SET, Scene, UID, ago, amounts, default_enrolment, deletion, done, enrolled, fresh,
+    held, node, now, settled,
+};
 use super::*;
+use crate::config::ReleaseWhen;
+use crate::node::{Cause, NodeState};
 use crate::run::SpecStatus;
-use crate::strategy::{IsolateFrom, Scope};
+use crate::strategy::{IsolateFrom, Isolation, Scope, Strategy};
 
 mod ending;
 mod held;
 mod properties;
+mod relocation;
+mod reserve;
 mod running;
+mod simulation;
+mod stuck;
 
 fn enrolment_of(action: &Action) -> Option<Enrolment> {
     match action {
@@ -24,4 +33,29 @@ fn released(cause: ReleaseCause, node: Option<&str>) -> Action {
         enrolment: Some(default_enrolment()),
         node: node.map(str::to_owned),
     }
+}
+
+fn await_node() -> Action {
+    Action::AwaitNode {
+        unschedulable: None,
+        largest: None,
+    }
+}
+
+fn in_seconds(action: Action, seconds: u64) -> Plan {
+    again(action, Duration::from_secs(seconds))
+}
+
+const CAUSES: [Cause; 4] = [Cause::Cordoned, Cause::Tainted, Cause::NotReady, Cause::Gone];
+
+fn letting_go(cause: LetGoCause, pod: Option<&str>) -> Action {
+    Action::LetGo {
+        set: SET.to_owned(),
+        cause,
+        pod: pod.map(str::to_owned),
+    }
+}
+
+fn follow() -> Action {
+    Action::Follow { set: SET.to_owned() }
 }

@@ -1,9 +1,14 @@
 //! What `plan` makes of an observation before it decides: the stage of the run, and what there is of ours.
 
-use super::{Enrolment, Observed, Placeholder, PlaceholderPod, Why};
+use super::action::{Enrolment, Why};
+use super::observed::{Observed, Placeholder, PlaceholderPod, Unschedulable, WaitingPod};
+use crate::config::Config;
 use crate::opt_in::OptIn;
+use crate::placeholder::size;
 use crate::run::{Run, SpecStatus};
 use crate::strategy::Strategy;
+use jiff::Timestamp;
+use std::time::Duration;
 
 /// Where a run is in its life, as far as placement goes; with the strategy that an opted-in user asks for.
 pub(super) enum Stage {
@@ -26,7 +31,7 @@ impl Stage {
             _ if run.child => Self::Foreign(Why::Child),
             _ if run.managed_elsewhere => Self::Foreign(Why::ManagedElsewhere),
             None => Self::OptedOut,
-            Some(asked) if is_held_by_us(run) => Self::HeldByUs(asked),
+            Some(asked) if run.is_held_by_us() => Self::HeldByUs(asked),
             Some(asked) if run.status == SpecStatus::Pending => Self::HeldElsewhere(asked),
             Some(asked) => Self::Running(asked),
         }
@@ -37,11 +42,6 @@ impl Stage {
 pub(super) fn asked(observed: &Observed<'_>) -> Option<Strategy> {
     let opt_in = OptIn::parse(observed.run.opt_in.as_deref()).ok()?;
     opt_in.strategy(observed.config.default_strategy)
-}
-
-/// A run that Kueue queues is Kueue's to release, also where our webhook came first and left its mark.
-pub(super) fn is_held_by_us(run: &Run) -> bool {
-    run.status == SpecStatus::Pending && run.hold && !run.queued_by_kueue
 }
 
 pub(super) fn is_enrolled(run: &Run) -> bool {
@@ -67,10 +67,12 @@ pub(super) fn enrolment(observed: &Observed<'_>, asked: Strategy) -> Enrolment {
     }
 }
 
-/// The placeholder as far as we may touch it.
-pub(super) struct Ours<'a> {
+/// An observation at a moment, with the placeholder as far as we may touch it.
+pub(super) struct Look<'a> {
+    pub(super) observed: &'a Observed<'a>,
     pub(super) set: Set<'a>,
     pub(super) pod: Option<&'a PlaceholderPod>,
+    pub(super) now: Timestamp,
 }
 
 #[derive(Clone, Copy)]
@@ -83,24 +85,76 @@ pub(super) enum Set<'a> {
     Usable(&'a Placeholder),
 }
 
-impl<'a> Ours<'a> {
+impl<'a> Look<'a> {
     /// A pod beside a set that is not ours is that set's, unless the run itself owns it.
-    pub(super) fn of(observed: &Observed<'a>) -> Self {
+    pub(super) fn at(observed: &'a Observed<'a>, now: Timestamp) -> Self {
         let foreign = observed.placeholder.is_some_and(|placeholder| !placeholder.owned);
         Self {
+            observed,
             set: Set::of(observed.placeholder),
             pod: observed
                 .pod
                 .filter(|pod| !pod.ending && (!foreign || pod.adopted)),
+            now,
         }
+    }
+
+    pub(super) fn run(&self) -> &'a Run {
+        self.observed.run
+    }
+
+    pub(super) fn config(&self) -> &'a Config {
+        self.observed.config
+    }
+
+    pub(super) fn waiting(&self) -> &'a [WaitingPod] {
+        self.observed.around.waiting
     }
 
     pub(super) fn node(&self) -> Option<&'a str> {
         self.pod?.node.as_deref()
     }
 
-    pub(super) fn unschedulable(&self) -> Option<String> {
-        self.pod?.unschedulable.clone()
+    /// Our StatefulSet is at no replicas: the run let go of its node, and its pod is gone or going.
+    pub(super) fn has_let_go(&self) -> bool {
+        self.set.usable().is_some_and(|set| set.replicas <= 0)
+    }
+
+    /// The run's placeholder is made bigger than usual.
+    pub(super) fn has_reserve(&self) -> bool {
+        size::reserved(self.run(), self.config()).reserves()
+    }
+
+    /// How long something may be wrong before anything is done about it.
+    pub(super) fn patience(&self) -> Duration {
+        self.config().let_go_after.unwrap_or(Config::LET_GO_AFTER)
+    }
+
+    /// What is left of a time span that began then.
+    pub(super) fn left(&self, since: Timestamp, span: Duration) -> Duration {
+        let passed = Duration::try_from(self.now.duration_since(since)).unwrap_or_default();
+        span.saturating_sub(passed)
+    }
+
+    /// How long to keep from letting go again.
+    pub(super) fn pause(&self) -> Duration {
+        let let_gos = self.observed.around.let_gos;
+        let_gos
+            .last
+            .map_or(Duration::ZERO, |last| self.left(last, let_gos.pause()))
+    }
+
+    /// The pod that waits longest of those for which there is no node.
+    pub(super) fn misfit(&self) -> Option<(&'a WaitingPod, &'a Unschedulable)> {
+        let unschedulable = |pod: &'a WaitingPod| Some((pod, pod.unschedulable.as_ref()?));
+        let misfits = self.waiting().iter().filter_map(unschedulable);
+        misfits.min_by_key(|(pod, it)| (it.since, &pod.name))
+    }
+
+    /// The name of that pod, or of one that waits for another reason.
+    pub(super) fn waits(&self) -> Option<String> {
+        let first = self.misfit().map(|(pod, _)| pod).or(self.waiting().first());
+        first.map(|pod| pod.name.clone())
     }
 }
 
@@ -113,10 +167,14 @@ impl<'a> Set<'a> {
         }
     }
 
-    pub(super) fn uid(self) -> Option<String> {
+    pub(super) fn usable(self) -> Option<&'a Placeholder> {
         match self {
             Self::Missing | Self::Unusable => None,
-            Self::Usable(placeholder) => Some(placeholder.uid.clone()),
+            Self::Usable(placeholder) => Some(placeholder),
         }
+    }
+
+    pub(super) fn uid(self) -> Option<String> {
+        self.usable().map(|placeholder| placeholder.uid.clone())
     }
 }

@@ -90,6 +90,30 @@ fn a_done_isolated_run_that_has_no_node_to_keep_is_cleaned_up() {
 }
 
 #[test]
+fn a_done_isolated_run_that_had_just_let_go_leaves_no_reservation() {
+    let scene = || done(Strategy::IsolateAlways).let_go();
+    for scene in [
+        scene(),
+        scene().on(NODE),
+        scene().on(NODE).adopted(),
+        scene().on(NODE).pod_ending(),
+    ] {
+        assert_eq!(scene.action(), deletion(Some(SET), None), "{scene:?}");
+    }
+}
+
+#[test]
+fn a_run_that_had_let_go_is_cleaned_up_like_any_other() {
+    for strategy in [Strategy::ColocateAlways, Strategy::ColocateCompleted] {
+        assert_eq!(done(strategy).let_go().action(), deletion(Some(SET), None));
+    }
+    let opted_out = enrolled().let_go().opt_in(None);
+    assert_eq!(opted_out.action(), deletion(Some(SET), None));
+    let deleted = enrolled().let_go().change(|scene| scene.run.deleting = true);
+    assert_eq!(deleted.action(), deletion(Some(SET), None));
+}
+
+#[test]
 fn a_run_that_was_cancelled_while_held_is_cleaned_up() {
     let scene = held().with_pod().change(|scene| {
         scene.run.done = true;
@@ -136,8 +160,5 @@ fn a_set_of_the_same_name_that_the_run_does_not_own_is_never_touched() {
         done(Strategy::ColocateCompleted).foreign_set().action(),
         Action::Leave(Why::Done)
     );
-    assert_eq!(
-        held().on(NODE).foreign_set().action(),
-        Action::AwaitNode { unschedulable: None }
-    );
+    assert_eq!(held().on(NODE).foreign_set().action(), await_node());
 }

@@ -9,41 +9,22 @@ fn a_held_run_without_placeholder_gets_one() {
 
 #[test]
 fn a_held_run_whose_placeholder_has_no_pod_yet_has_it_nudged_and_is_looked_at_soon() {
-    let plan = held().with_set().plan();
-    assert_eq!(
-        plan,
-        Plan {
-            action: Action::NudgePlaceholder,
-            again: Some(SOON)
-        }
-    );
+    assert_eq!(held().with_set().plan(), again(Action::NudgePlaceholder, SOON));
 }
 
 #[test]
 fn a_held_run_waits_for_its_node_until_the_deadline() {
     let plan = held().with_pod().created_ago(60).plan();
-    let action = Action::AwaitNode { unschedulable: None };
-    assert_eq!(
-        plan,
-        Plan {
-            action,
-            again: Some(Duration::from_mins(9))
-        }
-    );
+    assert_eq!(plan, in_seconds(await_node(), 9 * 60));
 }
 
 #[test]
 fn the_schedulers_own_message_tells_why_there_is_no_node() {
-    let reason = Some("0/3 nodes are available".to_owned());
-    let scene = held()
-        .with_pod()
-        .change(|scene| scene.pod.as_mut().unwrap().unschedulable.clone_from(&reason));
-    assert_eq!(
-        scene.action(),
-        Action::AwaitNode {
-            unschedulable: reason
-        }
-    );
+    let told = Action::AwaitNode {
+        unschedulable: Some(NO_NODE.to_owned()),
+        largest: None,
+    };
+    assert_eq!(held().stranded(1).action(), told);
 }
 
 #[test]
@@ -120,13 +101,7 @@ fn a_run_without_or_with_a_future_creation_time_counts_as_new() {
 #[test]
 fn a_placeholder_on_its_way_out_is_waited_for_and_not_made_anew_over_it() {
     let plan = held().set_deleting().on(NODE).set_deleting().plan();
-    assert_eq!(
-        plan,
-        Plan {
-            action: Action::AwaitNode { unschedulable: None },
-            again: Some(SOON)
-        }
-    );
+    assert_eq!(plan, again(await_node(), SOON));
 }
 
 #[test]

@@ -1,8 +1,7 @@
 //! What holds for `plan` whatever is observed.
 
-use super::super::fixtures::{NODE, Scene, UID, fresh};
 use super::*;
-use proptest::prelude::{Just, any};
+use proptest::prelude::any;
 use proptest::sample::select;
 use proptest::strategy::{BoxedStrategy, Strategy as Arbitrary};
 use proptest::test_runner::Config as Cases;
@@ -41,13 +40,69 @@ const CHANGES: &[Change] = &[
     |scene| *scene = scene.clone().without_set(),
     |scene| scene.config.release_when = ReleaseWhen::Created,
     |scene| scene.config.hold_deadline = Duration::MAX,
+    |scene| scene.config.let_go_after = None,
+    |scene| scene.config.let_go_after = Some(Duration::MAX),
+    |scene| *scene = scene.clone().let_go(),
+    |scene| *scene = scene.clone().stranded(60),
+    |scene| *scene = scene.clone().task_starts("new"),
+    |scene| *scene = scene.clone().task_waits("big", 60),
+    |scene| *scene = scene.clone().task_waits("late", 3),
+    |scene| *scene = scene.clone().reserving("cpu=4"),
+    |scene| *scene = scene.clone().reserving("nvidia.com/gpu=1"),
+    |scene| *scene = scene.clone().make(|make| make.resize = Resize::Refused),
+    |scene| *scene = scene.clone().make(|make| make.pinned = true),
+    |scene| scene.set.iter_mut().for_each(|set| set.pinned = true),
+    |scene| scene.node = NodeState::Fit,
+    |scene| scene.node = NodeState::Unfit(Cause::Cordoned),
+    |scene| scene.node = NodeState::Unfit(Cause::Gone),
+    |scene| *scene = scene.clone().counted(0),
+    |scene| *scene = scene.clone().quiet_for(3),
+    |scene| *scene = scene.clone().counted(2),
+    |scene| *scene = scene.clone().let_go_before(2, 5),
+    |scene| *scene = scene.clone().let_go_before(u32::MAX, -9999),
+    |scene| scene.waiting.iter_mut().for_each(wait_for_ever),
+    |scene| *scene = scene.clone().quiet_for(-9999),
+    |scene| scene.let_gos.last = Some(Timestamp::MIN),
+];
+
+fn wait_for_ever(pod: &mut WaitingPod) {
+    let since = |unschedulable: &mut Unschedulable| unschedulable.since = Timestamp::MIN;
+    pod.unschedulable.iter_mut().for_each(since);
+}
+
+/// Such a run has a placeholder that is there to be moved.
+const LIVELY: &[fn() -> Scene] = &[
+    fresh,
+    settled,
+    || held().on(NODE),
+    || enrolled().let_go(),
+    || held().let_go(),
 ];
 
 fn any_scene() -> BoxedStrategy<Scene> {
     let changes = proptest::collection::vec(select(CHANGES), 0..12);
-    (Just(fresh()), changes)
-        .prop_map(|(scene, changes)| changes.into_iter().fold(scene, Scene::change))
+    (select(LIVELY), changes)
+        .prop_map(|(scene, changes)| changes.into_iter().fold(scene(), Scene::change))
         .boxed()
+}
+
+/// What is planned for this scene with each outcome of a count.
+fn counted(scene: &Scene) -> [Action; 3] {
+    let with = |census| scene.clone().change(|scene| scene.census = census).action();
+    let census = |live| {
+        Some(Census {
+            live,
+            quiet_since: None,
+        })
+    };
+    [with(None), with(census(0)), with(census(1))]
+}
+
+fn is_alive(scene: &Scene) -> bool {
+    let run = &scene.run;
+    let ours = run.is_held_by_us() || run.status != SpecStatus::Pending && run.group.as_deref() == Some(UID);
+    let opted_in = !matches!(run.opt_in.as_deref(), None | Some("false"));
+    ours && opted_in && !run.child && !run.managed_elsewhere && !run.done && !run.deleting
 }
 
 fn usable_set(scene: &Scene) -> Option<&Placeholder> {
@@ -120,5 +175,80 @@ proptest! {
             );
             prop_assert!(cleaning, "{action:?}");
         }
+    }
+
+    #[test]
+    fn no_node_is_let_go_while_anything_of_the_run_lives_or_before_that_was_counted(scene in any_scene()) {
+        if let Action::LetGo { set, .. } = scene.action() {
+            prop_assert_eq!(scene.census.map(|census| census.live), Some(0));
+            prop_assert!(is_alive(&scene) && scene.config.let_go_after.is_some());
+            let seen = usable_set(&scene).unwrap();
+            prop_assert!(seen.uid == set && seen.replicas > 0);
+        }
+    }
+
+    #[test]
+    fn no_count_makes_both_scalings_possible_and_none_asks_for_another_count(scene in any_scene()) {
+        let actions = counted(&scene);
+        let lets_go = actions.iter().any(|action| matches!(action, Action::LetGo { .. }));
+        let follows = actions.iter().any(|action| matches!(action, Action::Follow { .. }));
+        prop_assert!(!(lets_go && follows), "{actions:?}");
+        prop_assert!(!actions[1..].contains(&Action::CountPods), "{actions:?}");
+    }
+
+    #[test]
+    fn at_no_replicas_with_nobody_waiting_and_the_old_pod_gone_the_placeholder_always_comes_back(scene in any_scene()) {
+        let away = usable_set(&scene).is_some_and(|set| set.replicas == 0);
+        let free = scene.waiting.is_empty() && scene.pod.as_ref().is_none_or(|pod| pod.ending);
+        let overdue = scene.run.is_held_by_us() && matches!(scene.action(), Action::Release { .. });
+        if away && free && is_alive(&scene) && !overdue {
+            let expected = Action::Follow { set: SET.to_owned() };
+            prop_assert_eq!(scene.action(), expected);
+        }
+    }
+
+    #[test]
+    fn the_placeholder_comes_back_only_from_no_replicas_and_while_nobody_waits(scene in any_scene()) {
+        if let Action::Follow { .. } = scene.action() {
+            prop_assert!(scene.waiting.is_empty() && is_alive(&scene));
+            prop_assert!(usable_set(&scene).is_some_and(|set| set.replicas <= 0));
+        }
+    }
+
+    #[test]
+    fn no_run_is_released_to_a_node_known_to_be_unfit_before_its_deadline(scene in any_scene()) {
+        let unfit = matches!(scene.node, NodeState::Unfit(_)) && scene.config.let_go_after.is_some();
+        let free = scene.census.is_none_or(|census| census.live == 0);
+        if let (Action::Release { cause, node: Some(_), .. }, true) = (scene.action(), unfit && free) {
+            prop_assert_eq!(cause, ReleaseCause::Deadline);
+        }
+    }
+
+    #[test]
+    fn a_run_with_a_reserve_is_released_for_its_node_only_once_the_placeholder_is_small_and_free(scene in any_scene()) {
+        if let Action::Release { cause: ReleaseCause::NodeFound, .. } = scene.action() {
+            let usual = crate::placeholder::size::usual(&scene.config).requests();
+            let make = &scene.pod.as_ref().unwrap().make;
+            prop_assert!(!make.reserves || make.requests.beyond(&usual).next().is_none());
+            prop_assert!(!usable_set(&scene).unwrap().pinned);
+        }
+    }
+
+    #[test]
+    fn only_a_held_run_starts_over_and_only_a_pod_that_is_there_is_made_small(scene in any_scene()) {
+        let is_pod = |uid: &String| scene.pod.as_ref().is_some_and(|pod| pod.uid == *uid && !pod.ending);
+        match scene.action() {
+            Action::StartOver { .. } => prop_assert!(scene.run.is_held_by_us()),
+            Action::Shrink { pod, .. } => prop_assert!(is_pod(&pod)),
+            Action::RecreateSmall { pod, node, .. } => {
+                prop_assert!(is_pod(&pod) && node == scene.pod.as_ref().unwrap().node);
+            }
+            _ => {}
+        }
+    }
+
+    #[test]
+    fn a_plan_never_asks_to_be_looked_at_again_at_once(scene in any_scene()) {
+        prop_assert!(scene.plan().again.is_none_or(|again| !again.is_zero()));
     }
 }

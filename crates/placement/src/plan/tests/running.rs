@@ -34,13 +34,7 @@ fn an_enrolled_run_whose_node_is_written_down_is_steady() {
     let scene = enrolled()
         .on(NODE)
         .change(|scene| scene.run.node = Some(NODE.to_owned()));
-    assert_eq!(
-        scene.plan(),
-        Plan {
-            action: Action::Steady,
-            again: None
-        }
-    );
+    assert_eq!(scene.plan(), at_once(Action::Steady));
 }
 
 #[test]
@@ -66,13 +60,7 @@ fn a_placeholder_that_is_between_two_pods_leaves_the_node_as_it_is() {
 
 #[test]
 fn a_running_run_waits_for_a_placeholder_on_its_way_out() {
-    assert_eq!(
-        enrolled().set_deleting().plan(),
-        Plan {
-            action: Action::Steady,
-            again: None
-        }
-    );
+    assert_eq!(enrolled().set_deleting().plan(), at_once(Action::Steady));
 }
 
 #[test]

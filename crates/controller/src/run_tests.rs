@@ -1,0 +1,163 @@
+use super::*;
+use crate::fixture::{bound_pod, placeholder_set, run as held_run, view_json};
+use kube::client::Body;
+use placement::keys;
+use prometheus_client::registry::Registry;
+use serde_json::{Value, json};
+use std::collections::HashMap;
+use std::sync::Mutex;
+use tokio::sync::oneshot;
+use tower_test::mock::{self, SendResponse};
+
+type Reply = SendResponse<http::Response<Body>>;
+
+/// As much of a cluster as one run takes: lists are short, a watch is answered when there is something to see.
+struct Cluster {
+    watches: HashMap<&'static str, Reply>,
+    pending: HashMap<&'static str, Value>,
+    lines: Arc<Mutex<Vec<String>>>,
+    released: Option<oneshot::Sender<()>>,
+}
+
+impl Cluster {
+    fn take(&mut self, request: &http::Request<Body>, reply: Reply) {
+        let line = format!("{} {}", request.method(), request.uri());
+        let resource = resource(&line);
+        self.lines.lock().unwrap().push(line.clone());
+        match (request.method().as_str(), line.contains("watch=true")) {
+            ("GET", true) => self.watch(resource, reply),
+            ("GET", false) => answer(reply, &list(resource)),
+            ("PATCH", _) => self.write(resource, reply),
+            _ => answer(reply, &json!({"metadata": {}})),
+        }
+    }
+
+    fn watch(&mut self, resource: &'static str, reply: Reply) {
+        match self.pending.remove(resource) {
+            Some(event) => answer(reply, &event),
+            None => drop(self.watches.insert(resource, reply)),
+        }
+    }
+
+    /// The placeholder is bound at once; a released run ends the test.
+    fn write(&mut self, resource: &'static str, reply: Reply) {
+        answer(reply, &json!({"metadata": {}}));
+        if resource == "pipelineruns" {
+            self.released
+                .take()
+                .into_iter()
+                .for_each(|it| it.send(()).unwrap());
+            return;
+        }
+        self.show("statefulsets", &placeholder_set(&held_run()));
+        self.show("pods", &bound_pod(&held_run()));
+    }
+
+    fn show(&mut self, resource: &'static str, object: &Value) {
+        let event = json!({"type": "ADDED", "object": object});
+        match self.watches.remove(resource) {
+            Some(reply) => answer(reply, &event),
+            None => drop(self.pending.insert(resource, event)),
+        }
+    }
+}
+
+fn resource(line: &str) -> &'static str {
+    let known = ["pipelineruns", "statefulsets", "pods", "events"];
+    known
+        .into_iter()
+        .find(|name| line.contains(&format!("/{name}")))
+        .unwrap()
+}
+
+fn list(resource: &str) -> Value {
+    let items = if resource == "pipelineruns" {
+        vec![view_json("build", "u1")]
+    } else {
+        Vec::new()
+    };
+    json!({"metadata": {"resourceVersion": "1"}, "items": items})
+}
+
+fn answer(reply: Reply, body: &Value) {
+    reply.send_response(http::Response::new(Body::from(format!("{body}\n").into_bytes())));
+}
+
+fn cluster() -> (Client, Arc<Mutex<Vec<String>>>, oneshot::Receiver<()>) {
+    let (service, mut handle) = mock::pair::<http::Request<Body>, http::Response<Body>>();
+    let (sender, released) = oneshot::channel();
+    let lines = Arc::<Mutex<Vec<String>>>::default();
+    let (watches, pending) = (HashMap::new(), HashMap::new());
+    let mut cluster = Cluster {
+        watches,
+        pending,
+        lines: lines.clone(),
+        released: Some(sender),
+    };
+    tokio::spawn(async move {
+        while let Some((request, reply)) = handle.next_request().await {
+            cluster.take(&request, reply);
+        }
+    });
+    (Client::new(service, "default"), lines, released)
+}
+
+fn context(client: Client, config: watch::Receiver<Arc<Config>>) -> Context {
+    Context {
+        client,
+        config,
+        image: "image".into(),
+        metrics: Metrics::register(&mut Registry::default()),
+        namespace: keys::NAMESPACE.into(),
+        instance: "pod-1".into(),
+    }
+}
+
+#[tokio::test]
+async fn a_held_run_is_released_once_its_placeholder_is_bound_and_then_the_controller_stops_in_order() {
+    let (client, lines, released) = cluster();
+    let (_sender, config) = watch::channel(Arc::new(Config::default()));
+    let stop = async { released.await.unwrap() };
+    run(context(client, config), stop).await.unwrap();
+    let lines = lines.lock().unwrap().clone();
+    let writes: Vec<_> = lines
+        .iter()
+        .filter(|line| line.starts_with("PATCH"))
+        .map(|line| resource(line))
+        .collect();
+    assert_eq!(writes, ["statefulsets", "pipelineruns"]);
+    let told = lines.iter().filter(|line| line.starts_with("POST")).count();
+    assert_eq!(
+        told, 4,
+        "held, created, assigned, released are told before the end"
+    );
+}
+
+#[tokio::test]
+async fn only_labelled_runs_and_placeholders_are_watched_and_runs_in_small_pages() {
+    let (client, lines, released) = cluster();
+    let (_sender, config) = watch::channel(Arc::new(Config::default()));
+    run(context(client, config), async { released.await.unwrap() })
+        .await
+        .unwrap();
+    let lines = lines.lock().unwrap().clone();
+    let lists: Vec<_> = lines
+        .iter()
+        .filter(|line| line.starts_with("GET") && !line.contains("watch=true"))
+        .collect();
+    assert_eq!(lists.len(), 3, "{lists:?}");
+    for line in lists {
+        let expected = match resource(line) {
+            "pipelineruns" => "labelSelector=tekton.dev%2Fcustom-pod-affinity&limit=100",
+            _ => "component%3Dplaceholder%2Capp.kubernetes.io%2Fname%3Dpod-affinity",
+        };
+        assert!(line.contains(expected), "{line}");
+    }
+}
+
+#[tokio::test]
+async fn a_controller_that_is_told_to_stop_at_once_does() {
+    let (client, _, _released) = cluster();
+    let (_sender, config) = watch::channel(Arc::new(Config::default()));
+    run(context(client, config), async {}).await.unwrap();
+}

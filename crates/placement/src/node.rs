@@ -1,0 +1,232 @@
+//! Nodes as far as placement goes: can the next pod of a run start there, and which one comes nearest to what it
+//! asks for.
+//!
+//! The measure is the scheduler's: a node is unfit when a pod with the run's tolerations would not be placed there.
+
+use crate::quantity::Quantity;
+use crate::resources::Resources;
+use k8s_openapi::api::core::v1::{Node, Taint, Toleration};
+use std::cmp::Reverse;
+use std::fmt;
+
+const CORDON: &str = "node.kubernetes.io/unschedulable";
+const NOT_READY: &str = "node.kubernetes.io/not-ready";
+const UNREACHABLE: &str = "node.kubernetes.io/unreachable";
+const NO_SCHEDULE: &str = "NoSchedule";
+
+/// What is read of a node.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct NodeFacts {
+    /// Name.
+    pub name: String,
+    /// `spec.unschedulable`.
+    pub unschedulable: bool,
+    /// Taints.
+    pub taints: Vec<Taint>,
+    /// Condition Ready is True.
+    pub ready: bool,
+    /// What it has for pods.
+    pub allocatable: Resources,
+}
+
+/// Whether the next pod of a run can start on a node.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum NodeState {
+    /// Nobody looked.
+    #[default]
+    Unknown,
+    /// As far as the node itself goes, yes.
+    Fit,
+    /// No.
+    Unfit(Cause),
+}
+
+/// Why no pod can start on a node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Cause {
+    /// Somebody marked it unschedulable.
+    Cordoned,
+    /// It has a taint that the run does not tolerate.
+    Tainted,
+    /// Its kubelet does not answer, or says that it is not ready.
+    NotReady,
+    /// It is not there any more.
+    Gone,
+}
+
+/// How a node compares with what is asked of it.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct NodeOffer {
+    /// Name of the node.
+    pub node: String,
+    /// Each resource that is asked for, by name.
+    pub amounts: Vec<Amount>,
+}
+
+/// One resource, asked for and offered.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Amount {
+    /// Name of the resource.
+    pub resource: String,
+    /// As much is asked for.
+    pub asked: Quantity,
+    /// As much has the node for all pods together.
+    pub offered: Quantity,
+}
+
+impl NodeFacts {
+    /// Reads a node; `None` without a name, which no node of an API server lacks.
+    pub fn of(node: &Node) -> Option<Self> {
+        let spec = node.spec.as_ref();
+        let status = node.status.as_ref();
+        let conditions = status.and_then(|status| status.conditions.as_deref());
+        let allocatable = status.and_then(|status| status.allocatable.as_ref());
+        Some(Self {
+            name: node.metadata.name.clone()?,
+            unschedulable: spec.and_then(|spec| spec.unschedulable).unwrap_or_default(),
+            taints: spec.and_then(|spec| spec.taints.clone()).unwrap_or_default(),
+            ready: conditions
+                .unwrap_or_default()
+                .iter()
+                .any(|condition| condition.type_ == "Ready" && condition.status == "True"),
+            allocatable: allocatable.map(Resources::read).unwrap_or_default(),
+        })
+    }
+}
+
+/// Judges a node that was looked for; `None`: it is not there.
+pub fn state(node: Option<&NodeFacts>, tolerations: &[Toleration]) -> NodeState {
+    match node.map(|node| obstacle(node, tolerations)) {
+        None => NodeState::Unfit(Cause::Gone),
+        Some(Some(cause)) => NodeState::Unfit(cause),
+        Some(None) => NodeState::Fit,
+    }
+}
+
+/// The worst comes first: a node that is dead and cordoned is told as dead. Taints that Kubernetes itself derives
+/// from a condition or from the cordon come a moment after it, so that either counts.
+fn obstacle(node: &NodeFacts, tolerations: &[Toleration]) -> Option<Cause> {
+    let derived = [(!node.ready, NOT_READY), (node.unschedulable, CORDON)];
+    let derived = derived
+        .iter()
+        .filter(|(holds, _)| *holds)
+        .map(|(_, key)| no_schedule(key));
+    derived
+        .chain(node.taints.iter().cloned())
+        .filter(keeps_out)
+        .filter(|taint| !tolerations.iter().any(|toleration| tolerates(toleration, taint)))
+        .map(|taint| cause(&taint.key))
+        .min_by_key(|cause| gravity(*cause))
+}
+
+fn no_schedule(key: &str) -> Taint {
+    Taint {
+        key: key.to_owned(),
+        effect: NO_SCHEDULE.to_owned(),
+        ..Taint::default()
+    }
+}
+
+fn keeps_out(taint: &Taint) -> bool {
+    matches!(taint.effect.as_str(), NO_SCHEDULE | "NoExecute")
+}
+
+fn cause(key: &str) -> Cause {
+    match key {
+        NOT_READY | UNREACHABLE => Cause::NotReady,
+        CORDON => Cause::Cordoned,
+        _ => Cause::Tainted,
+    }
+}
+
+fn gravity(cause: Cause) -> u8 {
+    match cause {
+        Cause::Gone => 0,
+        Cause::NotReady => 1,
+        Cause::Cordoned => 2,
+        Cause::Tainted => 3,
+    }
+}
+
+/// As the scheduler does it. An operator that is not known here tolerates nothing.
+fn tolerates(toleration: &Toleration, taint: &Taint) -> bool {
+    let is = |own: Option<&str>, other: &str| own.is_none_or(|own| own.is_empty() || own == other);
+    let value = toleration.value.as_deref().unwrap_or_default();
+    let key = toleration.key.as_deref();
+    let has_key = key.is_some_and(|key| !key.is_empty());
+    is(toleration.effect.as_deref(), &taint.effect)
+        && is(key, &taint.key)
+        && match toleration.operator.as_deref().unwrap_or_default() {
+            "Exists" => true,
+            "" | "Equal" => has_key && value == taint.value.as_deref().unwrap_or_default(),
+            _ => false,
+        }
+}
+
+/// Of the nodes where the run may start, the one that comes nearest: fewest resources short, then the most of each.
+pub fn largest(nodes: &[NodeFacts], tolerations: &[Toleration], asked: &Resources) -> Option<NodeOffer> {
+    let offers = nodes
+        .iter()
+        .filter(|node| state(Some(node), tolerations) == NodeState::Fit)
+        .map(|node| offer(node, asked));
+    offers.min_by_key(|offer| {
+        let offered: Vec<_> = offer
+            .amounts
+            .iter()
+            .map(|amount| Reverse(amount.offered))
+            .collect();
+        (offer.short().count(), offered, offer.node.clone())
+    })
+}
+
+fn offer(node: &NodeFacts, asked: &Resources) -> NodeOffer {
+    let amount = |(name, asked): (&str, Quantity)| Amount {
+        resource: name.to_owned(),
+        asked,
+        offered: node.allocatable.get(name),
+    };
+    NodeOffer {
+        node: node.name.clone(),
+        amounts: asked.iter().map(amount).collect(),
+    }
+}
+
+impl NodeOffer {
+    /// The resources of which the node has less than is asked for, were it empty.
+    pub fn short(&self) -> impl Iterator<Item = &Amount> {
+        self.amounts.iter().filter(|amount| amount.asked > amount.offered)
+    }
+
+    /// Whether the node is large enough, were it empty.
+    pub fn fits(&self) -> bool {
+        self.short().next().is_none()
+    }
+}
+
+impl fmt::Display for NodeOffer {
+    /// What is short, or that nothing is: `node-1 has cpu 4 of 12`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let amount = |it: &Amount| format!("{} {} of {}", it.resource, it.offered, it.asked);
+        let short: Vec<_> = self.short().map(amount).collect();
+        if short.is_empty() {
+            write!(f, "{} is large enough", self.node)
+        } else {
+            write!(f, "{} has {}", self.node, short.join(", "))
+        }
+    }
+}
+
+impl Cause {
+    /// The cause as metric label.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Cordoned => "cordoned",
+            Self::Tainted => "tainted",
+            Self::NotReady => "not_ready",
+            Self::Gone => "gone",
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,185 @@
+//! Which node is fit, and which comes nearest.
+
+use super::*;
+use serde_json::{Value, json};
+
+fn node(changes: &Value) -> NodeFacts {
+    let mut node = json!({
+        "metadata": {"name": "n1"},
+        "spec": {},
+        "status": {"conditions": [
+            {"type": "MemoryPressure", "status": "False"},
+            {"type": "Ready", "status": "True"},
+        ]},
+    });
+    json_patch::merge(&mut node, changes);
+    NodeFacts::of(&serde_json::from_value(node).unwrap()).unwrap()
+}
+
+fn tainted(key: &str, effect: &str) -> Value {
+    json!({"spec": {"taints": [{"key": key, "value": "v", "effect": effect}]}})
+}
+
+fn not_ready(status: &str) -> Value {
+    json!({"status": {"conditions": [{"type": "Ready", "status": status}]}})
+}
+
+fn toleration(fields: Value) -> Toleration {
+    serde_json::from_value(fields).unwrap()
+}
+
+fn judged(changes: &Value) -> NodeState {
+    state(Some(&node(changes)), &[])
+}
+
+#[test]
+fn a_ready_node_without_marks_is_fit() {
+    assert_eq!(judged(&json!({})), NodeState::Fit);
+}
+
+#[test]
+fn a_cordoned_node_is_unfit_with_its_taint_or_before_it() {
+    let cordoned = NodeState::Unfit(Cause::Cordoned);
+    assert_eq!(judged(&json!({"spec": {"unschedulable": true}})), cordoned);
+    assert_eq!(judged(&tainted(CORDON, NO_SCHEDULE)), cordoned);
+}
+
+#[test]
+fn a_node_whose_kubelet_says_no_or_nothing_is_not_ready() {
+    for status in ["False", "Unknown"] {
+        assert_eq!(
+            judged(&not_ready(status)),
+            NodeState::Unfit(Cause::NotReady),
+            "{status}"
+        );
+    }
+    assert_eq!(
+        judged(&json!({"status": null})),
+        NodeState::Unfit(Cause::NotReady)
+    );
+    for (key, effect) in [(NOT_READY, "NoExecute"), (UNREACHABLE, NO_SCHEDULE)] {
+        assert_eq!(
+            judged(&tainted(key, effect)),
+            NodeState::Unfit(Cause::NotReady),
+            "{key}"
+        );
+    }
+}
+
+#[test]
+fn only_taints_that_keep_pods_out_count() {
+    let table = [
+        (NO_SCHEDULE, NodeState::Unfit(Cause::Tainted)),
+        ("NoExecute", NodeState::Unfit(Cause::Tainted)),
+        ("PreferNoSchedule", NodeState::Fit),
+    ];
+    for (effect, expected) in table {
+        assert_eq!(judged(&tainted("ci", effect)), expected, "{effect}");
+    }
+}
+
+#[test]
+fn a_node_that_is_not_there_is_gone() {
+    assert_eq!(state(None, &[]), NodeState::Unfit(Cause::Gone));
+}
+
+#[test]
+fn of_several_causes_the_worst_is_told() {
+    let mut all = tainted("ci", NO_SCHEDULE);
+    all["spec"]["unschedulable"] = json!(true);
+    assert_eq!(judged(&all), NodeState::Unfit(Cause::Cordoned));
+    json_patch::merge(&mut all, &not_ready("Unknown"));
+    assert_eq!(judged(&all), NodeState::Unfit(Cause::NotReady));
+}
+
+#[test]
+fn a_taint_that_the_run_tolerates_does_not_count() {
+    let fit = |fields: Value| {
+        state(Some(&node(&tainted("ci", NO_SCHEDULE))), &[toleration(fields)]) == NodeState::Fit
+    };
+    let tolerating = [
+        json!({"operator": "Exists"}),
+        json!({"key": "ci", "operator": "Exists"}),
+        json!({"key": "ci", "value": "v"}),
+        json!({"key": "ci", "operator": "Equal", "value": "v", "effect": "NoSchedule"}),
+        json!({"key": "ci", "operator": "Exists", "effect": ""}),
+    ];
+    for fields in tolerating {
+        assert!(fit(fields.clone()), "{fields}");
+    }
+    let others = [
+        json!({"key": "other", "operator": "Exists"}),
+        json!({"key": "ci", "value": "w"}),
+        json!({"key": "ci"}),
+        json!({"value": "v"}),
+        json!({"key": "ci", "operator": "Exists", "effect": "NoExecute"}),
+        json!({"key": "ci", "operator": "Gt", "value": "v"}),
+        json!({}),
+    ];
+    for fields in others {
+        assert!(!fit(fields.clone()), "{fields}");
+    }
+}
+
+#[test]
+fn a_run_that_tolerates_everything_can_start_on_any_node_that_is_there() {
+    let everything = [toleration(json!({"operator": "Exists"}))];
+    for changes in [json!({"spec": {"unschedulable": true}}), not_ready("Unknown")] {
+        assert_eq!(state(Some(&node(&changes)), &everything), NodeState::Fit);
+    }
+    assert_eq!(state(None, &everything), NodeState::Unfit(Cause::Gone));
+}
+
+fn sized(name: &str, cpu: &str, memory: &str) -> NodeFacts {
+    node(&json!({
+        "metadata": {"name": name},
+        "status": {"allocatable": {"cpu": cpu, "memory": memory}},
+    }))
+}
+
+fn asked(pairs: Value) -> Resources {
+    Resources::read(&serde_json::from_value(pairs).unwrap())
+}
+
+fn nearest(nodes: &[NodeFacts], asks: Value) -> String {
+    largest(nodes, &[], &asked(asks))
+        .map(|offer| offer.to_string())
+        .unwrap_or_default()
+}
+
+#[test]
+fn the_node_that_comes_nearest_is_named_with_what_it_is_short_of() {
+    let nodes = [
+        sized("small", "2", "64Gi"),
+        sized("large", "8", "16Gi"),
+        sized("lean", "8", "1Gi"),
+    ];
+    assert_eq!(
+        nearest(&nodes, json!({"cpu": "12", "memory": "4Gi"})),
+        "large has cpu 8 of 12"
+    );
+    assert_eq!(
+        nearest(&nodes, json!({"cpu": "1", "memory": "32Gi"})),
+        "small is large enough"
+    );
+    assert_eq!(
+        nearest(&nodes, json!({"nvidia.com/gpu": "1"})),
+        "large has nvidia.com/gpu 0 of 1"
+    );
+}
+
+#[test]
+fn a_node_where_the_run_may_not_start_offers_nothing() {
+    let mut cordoned = sized("cordoned", "64", "64Gi");
+    cordoned.unschedulable = true;
+    assert_eq!(nearest(&[cordoned.clone()], json!({"cpu": "1"})), "");
+    let nodes = [cordoned, sized("small", "500m", "1Gi")];
+    assert_eq!(nearest(&nodes, json!({"cpu": "1"})), "small has cpu 500m of 1");
+}
+
+#[test]
+fn an_offer_tells_whether_it_fits() {
+    let offer = |cpu: &str| largest(&[sized("n", "2", "1Gi")], &[], &asked(json!({"cpu": cpu}))).unwrap();
+    assert!(offer("2000m").fits() && !offer("2001m").fits());
+    assert_eq!(offer("3").short().count(), 1);
+}

@@ -1,0 +1,222 @@
+//! How big a placeholder is made, and how it is made small again.
+
+use super::*;
+use crate::placeholder::patches::{recreate, resize, scale, shrink, unpin};
+use crate::placeholder::size::{can_resize, ignored, reserved, usual};
+use crate::plan::Enrolment;
+use crate::reserve;
+use crate::resources::Resources;
+use json_patch::Patch;
+
+const SET: &str = "set-uid";
+
+fn reserving(reserve: &str) -> Run {
+    Run {
+        reserve: Some(reserve.to_owned()),
+        ..run()
+    }
+}
+
+fn default_reserve(reserve: &str) -> Config {
+    Config {
+        default_reserve: reserve::parse(reserve).unwrap(),
+        ..Config::default()
+    }
+}
+
+fn made(run: &Run, config: &Config) -> Value {
+    let enrolment: Enrolment = enrolment(Strategy::ColocateCompleted);
+    let mut set = serde_json::to_value(stateful_set(run, enrolment, config, "i")).unwrap();
+    set["metadata"]["uid"] = json!(SET);
+    set
+}
+
+fn requests(set: &Value) -> Value {
+    let resources = &set["spec"]["template"]["spec"]["containers"][0]["resources"];
+    assert_eq!(resources["requests"], resources["limits"]);
+    resources["requests"].clone()
+}
+
+fn annotations(set: &Value) -> Value {
+    set["spec"]["template"]["metadata"]["annotations"].clone()
+}
+
+fn patched(mut set: Value, patch: &Patch) -> Value {
+    json_patch::patch(&mut set, patch).unwrap();
+    let _: StatefulSet = serde_json::from_value(set.clone()).unwrap();
+    set
+}
+
+#[test]
+fn a_held_runs_placeholder_asks_for_the_reserve_and_never_for_less_than_usual() {
+    let table = [
+        ("cpu=4,memory=8Gi", json!({"cpu": "4", "memory": "8Gi"})),
+        ("memory=8Gi", json!({"cpu": "50m", "memory": "8Gi"})),
+        ("cpu=10m,memory=1Gi", json!({"cpu": "50m", "memory": "1Gi"})),
+        (
+            "nvidia.com/gpu=1",
+            json!({"cpu": "50m", "memory": "100Mi", "nvidia.com/gpu": "1"}),
+        ),
+    ];
+    for (reserve, expected) in table {
+        let set = made(&reserving(reserve), &Config::default());
+        assert_eq!(requests(&set), expected, "{reserve}");
+        assert!(annotations(&set).get(keys::RESERVE).is_some(), "{reserve}");
+    }
+}
+
+#[test]
+fn a_reserve_that_is_no_more_than_usual_makes_a_usual_placeholder() {
+    for reserve in ["", "cpu=50m", "cpu=1m,memory=100Mi"] {
+        assert_eq!(
+            made(&reserving(reserve), &Config::default()),
+            made(&run(), &Config::default()),
+            "{reserve}"
+        );
+        assert!(!reserved(&reserving(reserve), &Config::default()).reserves());
+    }
+}
+
+#[test]
+fn a_placeholder_that_is_made_for_a_run_we_do_not_hold_has_the_usual_size() {
+    let usual = json!({"cpu": "50m", "memory": "100Mi"});
+    let mut running = reserving("cpu=4");
+    running.status = crate::run::SpecStatus::Unset;
+    let mut queued = reserving("cpu=4");
+    queued.queued_by_kueue = true;
+    for run in [running, queued] {
+        assert_eq!(requests(&made(&run, &Config::default())), usual);
+    }
+}
+
+#[test]
+fn the_default_reserve_counts_unless_the_run_has_one_of_its_own_that_can_be_read() {
+    let cpu = |run: &Run| requests(&made(run, &default_reserve("cpu=2")))["cpu"].clone();
+    assert_eq!(cpu(&run()), "2");
+    assert_eq!(cpu(&reserving("cpu=1")), "1");
+    assert_eq!(cpu(&reserving("")), "50m");
+    assert_eq!(cpu(&reserving("cpu=lots")), "2");
+}
+
+#[test]
+fn only_an_annotation_that_cannot_be_honoured_is_told() {
+    assert!(ignored(&reserving("cpu=lots")).is_some());
+    assert!(ignored(&reserving("cpu=0")).is_some());
+    assert_eq!(ignored(&reserving("cpu=4")), None);
+    assert_eq!(ignored(&run()), None);
+}
+
+#[test]
+fn cpu_and_memory_can_be_resized_and_nothing_else() {
+    let usual = usual(&Config::default()).requests();
+    let amounts = |text: &str| Resources::of(&reserve::parse(text).unwrap());
+    assert!(can_resize(&amounts("cpu=4,memory=8Gi"), &usual));
+    assert!(!can_resize(&amounts("cpu=4,nvidia.com/gpu=1"), &usual));
+    assert!(!can_resize(&amounts("ephemeral-storage=1Gi"), &usual));
+}
+
+#[test]
+fn a_scaling_touches_the_replicas_only_and_only_if_they_are_as_they_were_seen() {
+    let set = made(&run(), &Config::default());
+    let down = patched(set.clone(), &scale(SET, 1, 0));
+    let mut expected = set.clone();
+    expected["spec"]["replicas"] = json!(0);
+    assert_eq!(down, expected);
+    assert_eq!(patched(down.clone(), &scale(SET, 0, 1)), set);
+    for patch in [scale(SET, 1, 0), scale("other", 0, 1)] {
+        assert!(json_patch::patch(&mut down.clone(), &patch).is_err(), "{patch:?}");
+    }
+}
+
+#[test]
+fn a_shrunk_template_asks_for_the_usual_and_is_otherwise_as_it_was() {
+    let big = made(&reserving("cpu=4,nvidia.com/gpu=1"), &Config::default());
+    let small = patched(big.clone(), &shrink(SET, &Config::default()));
+    assert_eq!(requests(&small), json!({"cpu": "50m", "memory": "100Mi"}));
+    let mut expected = big;
+    expected["spec"]["template"]["spec"]["containers"] =
+        small["spec"]["template"]["spec"]["containers"].clone();
+    assert_eq!(small, expected);
+    assert_eq!(patched(small.clone(), &shrink(SET, &Config::default())), small);
+}
+
+#[test]
+fn a_resize_names_the_pod_and_our_own_container_and_keeps_requests_equal_to_limits() {
+    let size = json!({"cpu": "50m", "memory": "100Mi"});
+    assert_eq!(
+        resize("pod-uid", &Config::default()),
+        json!({
+            "metadata": {"uid": "pod-uid"},
+            "spec": {"containers": [
+                {"name": "placeholder", "resources": {"requests": size, "limits": size}},
+            ]},
+        })
+    );
+}
+
+fn node_affinity(set: &Value) -> Value {
+    set["spec"]["template"]["spec"]["affinity"]["nodeAffinity"].clone()
+}
+
+#[test]
+fn a_pinned_template_is_small_and_for_one_node_and_loses_that_again_when_it_is_unpinned() {
+    let set = made(&reserving("cpu=4"), &Config::default());
+    let pinned = patched(
+        set.clone(),
+        &recreate(SET, &run(), Some("n1"), &Config::default()),
+    );
+    assert_eq!(requests(&pinned)["cpu"], "50m");
+    assert_eq!(annotations(&pinned)[keys::PINNED], "n1");
+    assert_eq!(
+        node_affinity(&pinned),
+        json!({"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [
+            {"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["n1"]}]},
+        ]}})
+    );
+    let group = |set: &Value| set["spec"]["template"]["spec"]["affinity"]["podAffinity"].clone();
+    assert_eq!(group(&pinned), group(&set));
+    for patch in [
+        unpin(SET, &run()),
+        recreate(SET, &run(), None, &Config::default()),
+    ] {
+        let free = patched(pinned.clone(), &patch);
+        assert_eq!(
+            (node_affinity(&free), &annotations(&free)[keys::PINNED]),
+            (json!({}), &json!(""))
+        );
+        assert_eq!(requests(&free)["cpu"], "50m");
+        assert_eq!(
+            patched(free.clone(), &patch),
+            free,
+            "a second time changes nothing"
+        );
+    }
+}
+
+#[test]
+fn a_pin_comes_on_top_of_each_alternative_that_the_run_itself_demands() {
+    let run = demanding_run();
+    let set = made(&run, &Config::default());
+    let pinned = patched(set.clone(), &recreate(SET, &run, Some("n1"), &Config::default()));
+    let term =
+        &node_affinity(&pinned)["requiredDuringSchedulingIgnoredDuringExecution"]["nodeSelectorTerms"][0];
+    assert_eq!(term["matchExpressions"][0]["key"], "gpu");
+    assert_eq!(term["matchFields"][0]["values"], json!(["n1"]));
+    let free = patched(pinned, &unpin(SET, &run));
+    assert_eq!(node_affinity(&free), node_affinity(&set));
+}
+
+#[test]
+fn every_patch_fails_as_a_whole_on_another_set_of_the_same_name() {
+    let config = Config::default();
+    let patches = [
+        scale("other", 1, 0),
+        shrink("other", &config),
+        recreate("other", &run(), Some("n1"), &config),
+        unpin("other", &run()),
+    ];
+    for patch in patches {
+        let mut set = made(&run(), &config);
+        assert!(json_patch::patch(&mut set, &patch).is_err(), "{patch:?}");
+    }
+}

@@ -1,0 +1,194 @@
+//! What a decision about a run takes: the run, what there is of ours, and what is around it.
+
+use crate::config::Config;
+use crate::keys;
+use crate::node::{NodeFacts, NodeState};
+use crate::resources::Resources;
+use crate::run::Run;
+use crate::strategy::{Isolation, Strategy};
+use jiff::Timestamp;
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+/// All that a decision about one run takes.
+#[derive(Clone, Debug)]
+pub struct Observed<'a> {
+    /// The run.
+    pub run: &'a Run,
+    /// Its placeholder StatefulSet.
+    pub placeholder: Option<&'a Placeholder>,
+    /// Its placeholder pod.
+    pub pod: Option<&'a PlaceholderPod>,
+    /// Configuration in force.
+    pub config: &'a Config,
+    /// What is around it; nothing of it, which is the default, means that nobody looked.
+    pub around: Surroundings<'a>,
+}
+
+/// A run's placeholder StatefulSet, as observed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Placeholder {
+    /// UID, the precondition of a delete.
+    pub uid: String,
+    /// The run of this very UID owns it.
+    pub owned: bool,
+    /// It is being deleted.
+    pub deleting: bool,
+    /// `spec.replicas`.
+    pub replicas: i32,
+    /// Strategy label, as it was resolved when the placeholder was made.
+    pub strategy: Option<Strategy>,
+    /// Isolation label, likewise.
+    pub isolation: Option<Isolation>,
+    /// The annotation `pinned` of its template is there and not empty.
+    pub pinned: bool,
+}
+
+/// The placeholder's pod, as observed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PlaceholderPod {
+    /// UID, the precondition of a write.
+    pub uid: String,
+    /// The node it is bound to.
+    pub node: Option<String>,
+    /// It is being deleted, or its phase is Succeeded or Failed.
+    pub ending: bool,
+    /// Set while the scheduler finds no node.
+    pub unschedulable: Option<Unschedulable>,
+    /// The run itself owns the pod (isolateAlways, after completion).
+    pub adopted: bool,
+    /// How it was made.
+    pub make: Make,
+}
+
+/// How a placeholder pod was made, and what became of its size; the default is a pod of the usual size.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Make {
+    /// `spec`: what our own container, `placeholder`, asks for.
+    pub requests: Resources,
+    /// It has the annotation `reserve`: it was made bigger than usual.
+    pub reserves: bool,
+    /// It has the annotation `pinned`, not empty: it can be on that node only.
+    pub pinned: bool,
+    /// Whether its size can be changed in place, as far as was tried.
+    pub resize: Resize,
+}
+
+/// Condition `PodScheduled` is False, with reason Unschedulable.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Unschedulable {
+    /// The scheduler's own words.
+    pub message: String,
+    /// When the condition became so.
+    pub since: Timestamp,
+}
+
+/// Whether a pod can be resized in place.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Resize {
+    /// Nothing speaks against it.
+    #[default]
+    Possible,
+    /// The server refused it for this very pod, or its kubelet calls it infeasible.
+    Refused,
+}
+
+/// What is around a run.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Surroundings<'a> {
+    /// The node that the placeholder pod is bound to. Beside a [`Census`] it was read as late as that.
+    pub node: NodeState,
+    /// The group's task pods that are not bound yet.
+    pub waiting: &'a [WaitingPod],
+    /// The group's task pods that live; `None` until they are asked for by `CountPods`.
+    pub census: Option<Census>,
+    /// When, and how often, the run let go of its node.
+    pub let_gos: LetGos,
+    /// All nodes: beside a census, and while the placeholder is unschedulable. None means that nobody looked.
+    pub nodes: &'a [NodeFacts],
+}
+
+/// A task pod of the group that is Pending and not bound.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct WaitingPod {
+    /// Name.
+    pub name: String,
+    /// What it asks for.
+    pub requests: Resources,
+    /// Set while the scheduler finds no node. A pod that is new, or waits for a claim to be bound, is not that.
+    pub unschedulable: Option<Unschedulable>,
+}
+
+/// A group's live task pods, counted at the API server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Census {
+    /// Pods of the group but the placeholder that are bound and neither Succeeded nor Failed. One that is being
+    /// deleted counts, as it does for the scheduler.
+    pub live: usize,
+    /// Since when there is none, if it is known.
+    pub quiet_since: Option<Timestamp>,
+}
+
+/// What the controller remembers of a run's let-gos.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct LetGos {
+    /// How many there were.
+    pub count: u32,
+    /// When the last one was.
+    pub last: Option<Timestamp>,
+}
+
+impl Make {
+    /// Reads the marks that a pod bears.
+    pub fn read(annotations: &BTreeMap<String, String>, requests: Resources, resize: Resize) -> Self {
+        Self {
+            requests,
+            reserves: annotations.contains_key(keys::RESERVE),
+            pinned: is_pinned(annotations),
+            resize,
+        }
+    }
+}
+
+/// Whether these annotations, of a placeholder's pod or of its StatefulSet's template, pin it to a node.
+pub fn is_pinned(annotations: &BTreeMap<String, String>) -> bool {
+    annotations.get(keys::PINNED).is_some_and(|node| !node.is_empty())
+}
+
+impl Census {
+    /// The outcome of a count, after the one before it if there was one. `ended` is when the last pod of the group
+    /// ended, if one that did is still there to tell.
+    pub fn after(before: Option<Self>, live: usize, ended: Option<Timestamp>, now: Timestamp) -> Self {
+        let quiet_since = match before {
+            _ if live > 0 => None,
+            Some(before) if before.live > 0 => Some(now),
+            Some(before) => before.quiet_since.max(ended),
+            None => ended,
+        };
+        Self { live, quiet_since }
+    }
+}
+
+impl LetGos {
+    const FIRST_PAUSE: Duration = Duration::from_secs(10);
+    const LAST_PAUSE: Duration = Duration::from_mins(5);
+
+    /// With one more.
+    #[must_use]
+    pub fn and_one(self, now: Timestamp) -> Self {
+        Self {
+            count: self.count.saturating_add(1),
+            last: Some(now),
+        }
+    }
+
+    /// How long to keep from the next one after the last: ten seconds, twice as long each time, up to five minutes.
+    pub(super) fn pause(self) -> Duration {
+        match self.count {
+            0 => Duration::ZERO,
+            count => Self::FIRST_PAUSE
+                .saturating_mul(1 << (count - 1).min(8))
+                .min(Self::LAST_PAUSE),
+        }
+    }
+}

@@ -1,0 +1,168 @@
+//! Whole lives of a few runs in a tiny model of a cluster, stepped with nothing but the plan's own actions.
+//!
+//! The model's scheduler knows sizes, cordons, pins and group affinity: the first of a group is free, the others
+//! follow, nobody shares a node with another group.
+
+use super::*;
+use life::Job;
+use proptest::collection::vec;
+use proptest::prelude::{Just, any, prop_oneof};
+use proptest::strategy::{BoxedStrategy, Strategy as Arbitrary};
+use proptest::test_runner::Config as Cases;
+use proptest::{prop_assert, prop_assert_eq, proptest};
+use world::{Trouble, World};
+
+mod control;
+mod life;
+mod world;
+
+/// Every big node has as much; no job and no reserve asks for more.
+const BIG: i64 = 8_000;
+/// Ten seconds of patience, at most five minutes of pause between let-gos, and the other tasks' time.
+const LONGEST_WAIT: usize = 400;
+/// Long enough for every job of every run to wait that long.
+const LONGEST_LIFE: usize = 12 * LONGEST_WAIT;
+
+fn job(sizes: impl Arbitrary<Value = i64> + 'static) -> BoxedStrategy<Job> {
+    (sizes, 1..25_u32)
+        .prop_map(|(cpu, seconds)| Job { cpu, seconds })
+        .boxed()
+}
+
+/// What a run does: steps one after the other, of one or two tasks at the same time.
+fn steps(sizes: fn() -> BoxedStrategy<i64>) -> BoxedStrategy<Vec<Vec<Job>>> {
+    vec(vec(job(sizes()), 1..3), 1..5).boxed()
+}
+
+fn any_size() -> BoxedStrategy<i64> {
+    prop_oneof![100..1_500_i64, 1_500..BIG, Just(BIG)].boxed()
+}
+
+/// Any two of these fit on a big node one after the other, and not always together.
+fn fitting_size() -> BoxedStrategy<i64> {
+    (1_000..=BIG - 50).boxed()
+}
+
+fn reserve() -> BoxedStrategy<Option<String>> {
+    let cpu = (100..=BIG).prop_map(|cpu| Some(format!("cpu={cpu}m")));
+    prop_oneof![2 => Just(None), 2 => cpu, 1 => Just(Some("cpu=2,nvidia.com/gpu=1".to_owned()))].boxed()
+}
+
+fn troubles() -> BoxedStrategy<Vec<(usize, Trouble)>> {
+    let trouble = prop_oneof![Just(Trouble::Cordon), Just(Trouble::Remove), Just(Trouble::Evict)];
+    vec((0..200_usize, trouble), 0..6).boxed()
+}
+
+/// Small nodes and as many big ones as there are runs: whatever the others take, one that fits is left.
+fn cluster(runs: usize, seed: u64) -> World {
+    let mut world = World::new(seed);
+    for cpu in [1_000, 2_000, 4_000] {
+        world.add_node(cpu);
+    }
+    (0..runs).for_each(|_| world.add_node(BIG));
+    world
+}
+
+proptest! {
+    #![proptest_config(Cases::with_cases(300))]
+
+    #[test]
+    fn every_run_comes_to_its_end_whatever_its_tasks_ask_for_and_whatever_happens_to_its_nodes(
+        runs in vec((steps(any_size), reserve()), 1..4),
+        troubles in troubles(),
+        resize in any::<bool>(),
+        seed in any::<u64>(),
+    ) {
+        let mut world = cluster(runs.len(), seed);
+        world.can_resize = resize;
+        let count = runs.len();
+        for (steps, reserve) in runs {
+            world.add_run(steps, reserve);
+        }
+        for second in 0..LONGEST_LIFE {
+            let due = troubles.iter().filter(|(at, _)| *at == second);
+            due.for_each(|(_, trouble)| world.befall(*trouble, count, BIG));
+            world.tick();
+            prop_assert_eq!(world.broken_rule(), None);
+            prop_assert!(world.longest_wait() <= LONGEST_WAIT, "{world:?}");
+            if world.is_over() {
+                return Ok(());
+            }
+        }
+        prop_assert!(false, "not over: {world:?}");
+    }
+
+    #[test]
+    fn where_every_task_fits_on_every_node_no_run_ever_moves(
+        runs in vec(steps(fitting_size), 1..4),
+        seed in any::<u64>(),
+    ) {
+        let mut world = World::new(seed);
+        (0..runs.len()).for_each(|_| world.add_node(BIG));
+        for steps in runs {
+            world.add_run(steps, None);
+        }
+        world.live(LONGEST_LIFE);
+        prop_assert!(world.is_over() && world.let_gos() == 0, "{world:?}");
+    }
+
+    #[test]
+    fn a_run_with_a_reserve_for_its_largest_task_never_moves(steps in steps(any_size), seed in any::<u64>(), resize in any::<bool>()) {
+        let largest = steps.iter().flatten().map(|job| job.cpu).max().unwrap_or_default();
+        let mut world = cluster(1, seed);
+        world.nodes.iter_mut().for_each(|node| node.cpu += 50);
+        world.can_resize = resize;
+        world.add_run(steps, Some(format!("cpu={}m", largest + 50)));
+        world.live(LONGEST_LIFE);
+        prop_assert!(world.is_over() && world.let_gos() == 0, "{world:?}");
+    }
+}
+
+/// The run finds the small node first and the second task fits on the big one only.
+fn too_small_at_first() -> World {
+    let mut world = World::new(1);
+    world.add_node(1_000);
+    world.add_run(
+        vec![
+            vec![Job { cpu: 500, seconds: 3 }],
+            vec![Job {
+                cpu: 6_000,
+                seconds: 3,
+            }],
+        ],
+        None,
+    );
+    world.live(3);
+    world.add_node(BIG);
+    world
+}
+
+#[test]
+fn a_task_too_big_for_its_node_waits_in_vain_with_the_feature_off_and_moves_with_it_on() {
+    let mut off = too_small_at_first();
+    off.config.let_go_after = None;
+    off.live(LONGEST_LIFE);
+    assert!(!off.is_over() && off.let_gos() == 0, "{off:?}");
+
+    let mut on = too_small_at_first();
+    on.live(40);
+    assert!(on.is_over() && on.let_gos() == 1, "{on:?}");
+}
+
+#[test]
+fn a_task_that_fits_nowhere_makes_its_run_let_go_once_and_stay_so_until_a_node_comes() {
+    let mut world = World::new(1);
+    world.add_node(1_000);
+    world.add_run(
+        vec![vec![Job {
+            cpu: 6_000,
+            seconds: 3,
+        }]],
+        None,
+    );
+    world.live(2_000);
+    assert!(!world.is_over() && world.let_gos() == 1, "{world:?}");
+    world.add_node(BIG);
+    world.live(40);
+    assert!(world.is_over() && world.let_gos() == 1, "{world:?}");
+}

@@ -1,0 +1,180 @@
+//! The model's controller: observes as the real one does, plans, and carries the step out with the real patches.
+
+use super::super::super::{
+    Action, Make, Observed, Placeholder, PlaceholderPod, Surroundings, WaitingPod, is_pinned, plan,
+};
+use super::life::Life;
+use super::world::{Node, World};
+use super::{Census, Resize};
+use crate::config::Config;
+use crate::node::{NodeFacts, NodeState, state};
+use crate::placeholder::patches::{recreate, resize, scale, shrink, unpin};
+use crate::placeholder::stateful_set;
+use crate::plan::Enrolment;
+use crate::run::SpecStatus;
+use crate::strategy::Strategy;
+use serde_json::json;
+
+const SET: &str = "set";
+
+impl World {
+    /// Step by step until there is nothing to do but wait.
+    pub(super) fn settle(&mut self, index: usize) {
+        for _ in 0..20 {
+            let mut action = self.plan(index, None);
+            if action == Action::CountPods {
+                let census = self.count(index);
+                action = self.plan(index, Some(census));
+            }
+            if !self.act(index, action) {
+                return;
+            }
+        }
+        panic!("a run is never at rest: {:?}", self.lives[index]);
+    }
+
+    fn count(&mut self, index: usize) -> Census {
+        let life = &mut self.lives[index];
+        let live = life.tasks.iter().filter(|task| task.node.is_some()).count();
+        let census = Census::after(life.census, live, life.ended, self.now);
+        life.census = Some(census);
+        census
+    }
+
+    fn plan(&self, index: usize, census: Option<Census>) -> Action {
+        let life = &self.lives[index];
+        let waiting = life.waiting();
+        let nodes: Vec<_> = self.nodes.iter().filter(|node| !node.gone).map(facts).collect();
+        let (set, pod) = (life.placeholder(), life.placeholder_pod());
+        let observed = Observed {
+            run: &life.run,
+            placeholder: set.as_ref(),
+            pod: pod.as_ref(),
+            config: &self.config,
+            around: Surroundings {
+                node: node_of(life, &nodes),
+                waiting: &waiting,
+                census,
+                let_gos: life.let_gos,
+                nodes: &nodes,
+            },
+        };
+        plan(&observed, self.now).action
+    }
+
+    /// Whether anything was written.
+    fn act(&mut self, index: usize, action: Action) -> bool {
+        let (now, config, can_resize) = (self.now, self.config.clone(), self.can_resize);
+        let life = &mut self.lives[index];
+        let replicas = life.replicas().unwrap_or_default();
+        match action {
+            Action::CreatePlaceholder(enrolment) => life.create(enrolment, &config),
+            Action::Release { node, .. } => life.release(node),
+            Action::RecordNode { node } => life.run.node = Some(node),
+            Action::LetGo { set, .. } => {
+                life.patch_set(&scale(&set, replicas, 0));
+                life.let_gos = life.let_gos.and_one(now);
+            }
+            Action::Follow { set } => life.patch_set(&scale(&set, replicas, 1)),
+            Action::Shrink { set, .. } => {
+                life.patch_set(&shrink(&set, &config));
+                let container = resize("", &config)["spec"]["containers"][0].clone();
+                let pod = life.pod.as_mut().unwrap();
+                if can_resize {
+                    pod.set_size(&container);
+                } else {
+                    pod.resize = Resize::Refused;
+                }
+            }
+            Action::RecreateSmall { set, node, .. } => {
+                let patch = recreate(&set, &life.run, node.as_deref(), &config);
+                life.patch_set(&patch);
+                life.pod = None;
+            }
+            Action::Unpin { set } => {
+                let patch = unpin(&set, &life.run);
+                life.patch_set(&patch);
+            }
+            Action::StartOver { .. } => (life.set, life.pod) = (None, None),
+            Action::Steady
+            | Action::NudgePlaceholder
+            | Action::AwaitNode { .. }
+            | Action::AwaitTasks { .. }
+            | Action::AwaitFit { .. } => return false,
+            Action::Leave(_)
+            | Action::LabelledTooLate
+            | Action::Enrol(_)
+            | Action::CountPods
+            | Action::DeletePlaceholder { .. }
+            | Action::AdoptPod { .. }
+            | Action::OrphanPlaceholder { .. } => panic!("{action:?}: {life:?}"),
+        }
+        true
+    }
+}
+
+fn node_of(life: &Life, nodes: &[NodeFacts]) -> NodeState {
+    let node = life.pod.as_ref().and_then(|pod| pod.node.as_ref());
+    let find = |name: &String| nodes.iter().find(|node| node.name == *name);
+    node.map_or(NodeState::Unknown, |name| state(find(name), &[]))
+}
+
+fn facts(node: &Node) -> NodeFacts {
+    NodeFacts {
+        name: node.name.clone(),
+        unschedulable: node.cordoned,
+        ready: true,
+        ..NodeFacts::default()
+    }
+}
+
+impl Life {
+    fn create(&mut self, enrolment: Enrolment, config: &Config) {
+        let mut set = serde_json::to_value(stateful_set(&self.run, enrolment, config, "image")).unwrap();
+        set["metadata"]["uid"] = json!(SET);
+        self.set = Some(set);
+    }
+
+    fn release(&mut self, node: Option<String>) {
+        self.run.status = SpecStatus::Unset;
+        self.run.hold = false;
+        self.run.group = Some(self.run.key.uid.clone());
+        self.run.started = true;
+        self.run.node = node;
+    }
+
+    fn waiting(&self) -> Vec<WaitingPod> {
+        let unbound = self.tasks.iter().filter(|task| task.node.is_none());
+        unbound
+            .map(|task| WaitingPod {
+                name: task.name.clone(),
+                requests: task.requests.clone(),
+                unschedulable: task.unschedulable.clone(),
+            })
+            .collect()
+    }
+
+    fn placeholder(&self) -> Option<Placeholder> {
+        Some(Placeholder {
+            uid: SET.to_owned(),
+            owned: true,
+            deleting: false,
+            replicas: self.replicas()?,
+            strategy: Some(Strategy::ColocateCompleted),
+            isolation: Some(Self::enrolment().isolation),
+            pinned: is_pinned(&self.annotations()),
+        })
+    }
+
+    fn placeholder_pod(&self) -> Option<PlaceholderPod> {
+        let pod = self.pod.as_ref()?;
+        Some(PlaceholderPod {
+            uid: pod.name.clone(),
+            node: pod.node.clone(),
+            ending: false,
+            unschedulable: pod.unschedulable.clone(),
+            adopted: false,
+            make: Make::read(&pod.annotations, pod.requests.clone(), pod.resize),
+        })
+    }
+}

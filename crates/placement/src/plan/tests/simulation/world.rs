@@ -1,0 +1,312 @@
+//! The model: nodes, pods, a scheduler, a StatefulSet controller, a pipeline controller.
+
+use super::super::super::fixtures::{held, now};
+use super::life::{Job, Life, Pod};
+use super::{LetGos, Unschedulable};
+use crate::config::Config;
+use crate::keys;
+use crate::run::SpecStatus;
+use jiff::{SignedDuration, Timestamp};
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+/// What happens to a node, or to the placeholder on it.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Trouble {
+    Cordon,
+    Remove,
+    Evict,
+}
+
+#[derive(Debug)]
+pub(super) struct Node {
+    pub(super) name: String,
+    pub(super) cpu: i64,
+    pub(super) cordoned: bool,
+    pub(super) gone: bool,
+}
+
+#[derive(Debug)]
+pub(super) struct World {
+    pub(super) now: Timestamp,
+    pub(super) config: Config,
+    pub(super) nodes: Vec<Node>,
+    pub(super) lives: Vec<Life>,
+    pub(super) can_resize: bool,
+    serial: u32,
+    seed: u64,
+}
+
+impl World {
+    pub(super) fn new(seed: u64) -> Self {
+        Self {
+            now: now(),
+            config: Config {
+                hold_deadline: Duration::MAX,
+                ..Config::default()
+            },
+            nodes: Vec::new(),
+            lives: Vec::new(),
+            can_resize: true,
+            serial: 0,
+            seed,
+        }
+    }
+
+    pub(super) fn add_node(&mut self, cpu: i64) {
+        let name = self.name("node");
+        self.nodes.push(Node {
+            name,
+            cpu,
+            cordoned: false,
+            gone: false,
+        });
+    }
+
+    pub(super) fn add_run(&mut self, steps: Vec<Vec<Job>>, reserve: Option<String>) {
+        let mut run = held().run;
+        run.key.uid = self.name("run");
+        run.reserve = reserve;
+        self.lives.push(Life {
+            run,
+            set: None,
+            pod: None,
+            tasks: Vec::new(),
+            steps: steps.into(),
+            let_gos: LetGos::default(),
+            census: None,
+            ended: None,
+        });
+    }
+
+    /// Trouble for some node or placeholder; then an autoscaler sees to it that enough big nodes are left.
+    pub(super) fn befall(&mut self, trouble: Trouble, enough: usize, big: i64) {
+        let node = self.roll(self.nodes.len());
+        let life = self.roll(self.lives.len());
+        match trouble {
+            Trouble::Cordon => self.nodes[node].cordoned = true,
+            Trouble::Remove => self.nodes[node].gone = true,
+            Trouble::Evict => self.lives[life].pod = None,
+        }
+        let left = |world: &Self| {
+            let fit = |node: &&Node| !node.cordoned && !node.gone && node.cpu >= big;
+            world.nodes.iter().filter(fit).count()
+        };
+        while left(self) < enough {
+            self.add_node(big);
+        }
+    }
+
+    /// One second.
+    pub(super) fn tick(&mut self) {
+        self.now += SignedDuration::from_secs(1);
+        self.tend_sets();
+        self.collect_garbage();
+        self.schedule();
+        self.work();
+        self.start_tasks();
+        (0..self.lives.len()).for_each(|index| self.settle(index));
+    }
+
+    /// So many seconds, or until all is over.
+    pub(super) fn live(&mut self, seconds: usize) {
+        for _ in 0..seconds {
+            if !self.is_over() {
+                self.tick();
+            }
+        }
+    }
+
+    pub(super) fn is_over(&self) -> bool {
+        self.lives
+            .iter()
+            .all(|life| life.steps.is_empty() && life.tasks.is_empty())
+    }
+
+    pub(super) fn let_gos(&self) -> u32 {
+        self.lives.iter().map(|life| life.let_gos.count).sum()
+    }
+
+    /// In seconds, of tasks that are not bound yet, and of runs that are held.
+    pub(super) fn longest_wait(&self) -> usize {
+        let waiting = self.lives.iter().flat_map(|life| {
+            let tasks = life.tasks.iter().filter(|task| task.node.is_none());
+            let held = life.run.is_held_by_us().then_some(now());
+            tasks.map(|task| task.created).chain(held)
+        });
+        let longest = waiting
+            .map(|since| self.now.duration_since(since).as_secs())
+            .max();
+        longest.unwrap_or_default().try_into().unwrap()
+    }
+
+    /// Two groups on one node, or one group on two.
+    pub(super) fn broken_rule(&self) -> Option<String> {
+        let shared = self
+            .nodes
+            .iter()
+            .filter(|node| !node.gone)
+            .find(|node| self.groups_on(&node.name).len() > 1);
+        let split = (0..self.lives.len()).find(|index| self.nodes_of(*index).len() > 1);
+        let shared = shared.map(|node| format!("{} is shared: {self:?}", node.name));
+        shared.or_else(|| split.map(|index| format!("{index} is split: {self:?}")))
+    }
+
+    fn groups_on(&self, name: &str) -> BTreeSet<usize> {
+        let on = |index: &usize| {
+            self.lives[*index]
+                .bound()
+                .any(|pod| pod.node.as_deref() == Some(name))
+        };
+        (0..self.lives.len()).filter(on).collect()
+    }
+
+    /// As the scheduler counts them: pods on nodes that are gone are not there.
+    fn nodes_of(&self, index: usize) -> BTreeSet<&str> {
+        let there = |name: &&str| self.nodes.iter().any(|node| node.name == *name && !node.gone);
+        let nodes = self.lives[index].bound().filter_map(|pod| pod.node.as_deref());
+        nodes.filter(there).collect()
+    }
+
+    fn tend_sets(&mut self) {
+        for index in 0..self.lives.len() {
+            if self.roll(8) == 0 {
+                continue;
+            }
+            let name = self.name("placeholder");
+            let now = self.now;
+            let life = &mut self.lives[index];
+            match life.replicas() {
+                None | Some(0) => life.pod = None,
+                Some(_) if life.pod.is_none() => life.pod = life.template(name, now),
+                Some(_) => {}
+            }
+        }
+    }
+
+    /// Pods of nodes that are gone are deleted after a while; Tekton retries their tasks.
+    fn collect_garbage(&mut self) {
+        if self.roll(8) != 0 {
+            return;
+        }
+        let gone: Vec<_> = self
+            .nodes
+            .iter()
+            .filter(|node| node.gone)
+            .map(|node| node.name.clone())
+            .collect();
+        let lost = |pod: &Pod| pod.node.as_ref().is_some_and(|node| gone.contains(node));
+        for life in &mut self.lives {
+            life.pod.take_if(|pod| lost(pod));
+            let (dead, alive) = std::mem::take(&mut life.tasks).into_iter().partition(lost);
+            life.tasks = alive;
+            let retries: Vec<_> = Vec::<Pod>::into_iter(dead).filter_map(|pod| pod.job).collect();
+            if !retries.is_empty() {
+                life.steps.push_front(retries);
+            }
+        }
+    }
+
+    /// In any order, and not always at once.
+    fn schedule(&mut self) {
+        let pods = |life: &Life| life.tasks.len() + 1;
+        let mut queue: Vec<_> = (0..self.lives.len())
+            .flat_map(|index| (0..pods(&self.lives[index])).map(move |pod| (index, pod)))
+            .collect();
+        while !queue.is_empty() {
+            let (index, pod) = queue.swap_remove(self.roll(queue.len()));
+            if self.roll(8) != 0 {
+                self.place(index, pod);
+            }
+        }
+    }
+
+    fn place(&mut self, index: usize, pod: usize) {
+        let Some(found) = self.lives[index].pods().nth(pod).filter(|pod| pod.node.is_none()) else {
+            return;
+        };
+        let fitting: Vec<_> = self
+            .nodes
+            .iter()
+            .filter(|node| self.takes(node, index, found))
+            .collect();
+        let names: Vec<_> = fitting.iter().map(|node| node.name.clone()).collect();
+        let chosen = (!names.is_empty()).then(|| names[self.roll(names.len())].clone());
+        let since = self.now;
+        let Some(pod) = self.lives[index].pods_mut().nth(pod) else {
+            return;
+        };
+        pod.node = chosen;
+        if pod.node.is_some() {
+            pod.unschedulable = None;
+        } else {
+            pod.unschedulable.get_or_insert_with(|| Unschedulable {
+                message: "no node".to_owned(),
+                since,
+            });
+        }
+    }
+
+    fn takes(&self, node: &Node, index: usize, pod: &Pod) -> bool {
+        let members = self.nodes_of(index);
+        let on_node = self.lives.iter().flat_map(Life::bound);
+        let used: i64 = on_node
+            .filter(|pod| pod.node.as_ref() == Some(&node.name))
+            .map(|pod| pod.cpu)
+            .sum();
+        let pin = pod.annotations.get(keys::PINNED).filter(|pin| !pin.is_empty());
+        !node.cordoned
+            && !node.gone
+            && used + pod.cpu <= node.cpu
+            && pin.is_none_or(|pin| *pin == node.name)
+            && (members.is_empty() || members.contains(node.name.as_str()))
+            && self.groups_on(&node.name).iter().all(|group| *group == index)
+    }
+
+    fn work(&mut self) {
+        let now = self.now;
+        for life in &mut self.lives {
+            let before = life.tasks.len();
+            for task in life.tasks.iter_mut().filter(|task| task.node.is_some()) {
+                task.job = task.job.map(|job| Job {
+                    seconds: job.seconds.saturating_sub(1),
+                    ..job
+                });
+            }
+            life.tasks
+                .retain(|task| task.job.is_some_and(|job| job.seconds > 0));
+            if life.tasks.len() < before {
+                life.ended = Some(now);
+            }
+        }
+    }
+
+    fn start_tasks(&mut self) {
+        for index in 0..self.lives.len() {
+            let life = &mut self.lives[index];
+            if life.run.status == SpecStatus::Pending || !life.tasks.is_empty() {
+                continue;
+            }
+            for job in life.steps.pop_front().unwrap_or_default() {
+                let name = self.name("task");
+                let pod = Pod::task(name, job, self.now);
+                self.lives[index].tasks.push(pod);
+            }
+        }
+    }
+
+    pub(super) fn name(&mut self, kind: &str) -> String {
+        self.serial += 1;
+        format!("{kind}-{}", self.serial)
+    }
+
+    /// Less than so many, at random.
+    fn roll(&mut self, sides: usize) -> usize {
+        self.seed = self
+            .seed
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1_442_695_040_888_963_407);
+        let sides = u64::try_from(sides).unwrap();
+        usize::try_from((self.seed >> 33) % sides).unwrap()
+    }
+}

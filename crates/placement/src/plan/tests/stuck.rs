@@ -1,0 +1,332 @@
+//! Let go and follow: every condition of 'Never stuck' that is not about the reserve.
+
+use super::*;
+
+fn awaiting_tasks(cause: LetGoCause, pod: Option<&str>, live: usize) -> Action {
+    Action::AwaitTasks {
+        cause,
+        pod: pod.map(str::to_owned),
+        live,
+    }
+}
+
+fn steady() -> Plan {
+    at_once(Action::Steady)
+}
+
+const MISFIT: LetGoCause = LetGoCause::TaskDoesNotFit;
+const STRANDED: LetGoCause = LetGoCause::PlaceholderDoesNotFit;
+
+#[test]
+fn a_task_that_does_not_fit_is_given_the_configured_time() {
+    let waits = |seconds| settled().task_waits("big", seconds).plan();
+    assert_eq!(waits(0), in_seconds(Action::Steady, 10));
+    assert_eq!(waits(7), in_seconds(Action::Steady, 3));
+    assert_eq!(waits(10), at_once(Action::CountPods));
+    let patient = settled()
+        .task_waits("big", 10)
+        .change(|scene| scene.config.let_go_after = Some(Duration::from_mins(1)));
+    assert_eq!(patient.plan(), in_seconds(Action::Steady, 50));
+}
+
+#[test]
+fn the_node_is_let_go_once_nothing_of_the_run_is_found_to_live() {
+    let scene = settled().task_waits("big", 10);
+    assert_eq!(
+        scene.clone().counted(0).plan(),
+        at_once(letting_go(MISFIT, Some("big")))
+    );
+    let busy = in_seconds(awaiting_tasks(MISFIT, Some("big"), 2), 30);
+    assert_eq!(scene.counted(2).plan(), busy);
+}
+
+#[test]
+fn of_two_tasks_that_do_not_fit_together_the_second_gets_the_place_of_the_first_and_nothing_moves() {
+    let second = || settled().task_waits("second", 300);
+    assert_eq!(
+        second().counted(1).action(),
+        awaiting_tasks(MISFIT, Some("second"), 1)
+    );
+    assert_eq!(second().quiet_for(0).plan(), in_seconds(Action::Steady, 10));
+    assert_eq!(second().quiet_for(9).plan(), in_seconds(Action::Steady, 1));
+    assert_eq!(
+        second().quiet_for(10).action(),
+        letting_go(MISFIT, Some("second"))
+    );
+}
+
+#[test]
+fn a_pod_that_is_new_or_waits_for_its_claim_is_no_reason_to_let_go() {
+    assert_eq!(settled().task_starts("new").counted(0).plan(), steady());
+    let with_another = settled().task_starts("new").task_waits("big", 10).counted(0);
+    assert_eq!(with_another.action(), letting_go(MISFIT, Some("big")));
+}
+
+#[test]
+fn the_pod_that_waits_longest_is_the_one_that_is_told() {
+    let scene = settled()
+        .task_waits("late", 11)
+        .task_waits("first", 60)
+        .counted(0);
+    assert_eq!(scene.action(), letting_go(MISFIT, Some("first")));
+}
+
+#[test]
+fn a_node_where_no_pod_can_start_is_let_go_at_once_whether_a_task_waits_or_not() {
+    for cause in CAUSES {
+        let scene = settled().node_is(NodeState::Unfit(cause));
+        let cause = LetGoCause::Node(cause);
+        assert_eq!(scene.plan(), at_once(Action::CountPods), "{cause:?}");
+        assert_eq!(
+            scene.clone().counted(0).action(),
+            letting_go(cause, None),
+            "{cause:?}"
+        );
+        assert_eq!(
+            scene.clone().quiet_for(0).action(),
+            letting_go(cause, None),
+            "{cause:?}"
+        );
+        let waiting = scene.task_waits("next", 0).quiet_for(0);
+        assert_eq!(waiting.action(), letting_go(cause, Some("next")), "{cause:?}");
+    }
+}
+
+#[test]
+fn tasks_that_still_live_on_an_unfit_node_are_waited_for() {
+    for cause in CAUSES {
+        let scene = settled().node_is(NodeState::Unfit(cause)).counted(1);
+        let cause = LetGoCause::Node(cause);
+        assert_eq!(scene.plan(), at_once(awaiting_tasks(cause, None, 1)), "{cause:?}");
+        let waiting = scene.task_waits("next", 99).plan();
+        assert_eq!(
+            waiting,
+            in_seconds(awaiting_tasks(cause, Some("next"), 1), 30),
+            "{cause:?}"
+        );
+    }
+}
+
+#[test]
+fn a_fit_node_and_one_that_nobody_looked_at_are_kept() {
+    for state in [NodeState::Fit, NodeState::Unknown] {
+        assert_eq!(settled().node_is(state).counted(0).plan(), steady(), "{state:?}");
+    }
+}
+
+#[test]
+fn with_letting_go_switched_off_a_stuck_run_stays_stuck() {
+    let off = |scene: Scene| {
+        scene
+            .counted(0)
+            .change(|scene| scene.config.let_go_after = None)
+            .plan()
+    };
+    assert_eq!(off(settled().task_waits("big", 9999)), steady());
+    assert_eq!(off(settled().node_is(NodeState::Unfit(Cause::Gone))), steady());
+    assert_eq!(off(enrolled().stranded(9999).task_waits("big", 9999)), steady());
+}
+
+#[test]
+fn each_let_go_keeps_longer_from_the_next_one_up_to_five_minutes() {
+    let pauses: Vec<_> = (0..8)
+        .map(|count| {
+            let scene = settled().task_waits("big", 9999).counted(0);
+            scene
+                .let_go_before(count, 0)
+                .plan()
+                .again
+                .unwrap_or_default()
+                .as_secs()
+        })
+        .collect();
+    assert_eq!(pauses, [0, 10, 20, 40, 80, 160, 300, 300]);
+    let many = settled()
+        .task_waits("big", 9999)
+        .let_go_before(u32::MAX, 0)
+        .plan();
+    assert_eq!(many, in_seconds(Action::Steady, 300));
+}
+
+#[test]
+fn the_pause_counts_from_the_last_let_go_and_holds_for_unfit_nodes_too() {
+    let unfit = || settled().node_is(NodeState::Unfit(Cause::Cordoned)).counted(0);
+    assert_eq!(unfit().let_go_before(2, 13).plan(), in_seconds(Action::Steady, 7));
+    let cause = LetGoCause::Node(Cause::Cordoned);
+    assert_eq!(unfit().let_go_before(2, 20).action(), letting_go(cause, None));
+    let slower = settled().task_waits("big", 1).let_go_before(1, 9).plan();
+    assert_eq!(slower, in_seconds(Action::Steady, 9));
+}
+
+#[test]
+fn let_gos_are_counted_with_the_time_of_the_last() {
+    let twice = LetGos::default().and_one(ago(60)).and_one(now());
+    assert_eq!((twice.count, twice.last), (2, Some(now())));
+}
+
+#[test]
+fn a_placeholder_that_finds_no_node_itself_is_let_go_while_a_task_waits() {
+    let scene = enrolled().stranded(10).task_starts("task");
+    assert_eq!(scene.plan(), at_once(Action::CountPods));
+    assert_eq!(
+        scene.clone().counted(0).action(),
+        letting_go(STRANDED, Some("task"))
+    );
+    assert_eq!(
+        enrolled().stranded(4).task_starts("task").plan(),
+        in_seconds(Action::Steady, 6)
+    );
+    let earlier = enrolled().stranded(20).task_waits("task", 10).counted(0);
+    assert_eq!(earlier.action(), letting_go(STRANDED, Some("task")));
+    let later = enrolled().stranded(10).task_waits("task", 20).counted(0);
+    assert_eq!(later.action(), letting_go(MISFIT, Some("task")));
+}
+
+#[test]
+fn a_placeholder_without_a_node_waits_when_nobody_else_does() {
+    assert_eq!(enrolled().stranded(9999).counted(0).plan(), steady());
+    assert_eq!(
+        enrolled().with_pod().task_starts("task").counted(0).plan(),
+        steady()
+    );
+}
+
+#[test]
+fn an_evicted_placeholder_waits_while_its_group_lives_on_the_cordoned_node() {
+    let evicted = enrolled()
+        .stranded(9999)
+        .node_is(NodeState::Unfit(Cause::Cordoned));
+    assert_eq!(evicted.clone().counted(1).plan(), steady());
+    let waiting = evicted.task_waits("next", 10).counted(1).action();
+    assert_eq!(waiting, awaiting_tasks(STRANDED, Some("next"), 1));
+}
+
+#[test]
+fn a_placeholder_between_two_pods_is_left_to_its_stateful_set() {
+    let scene = settled().node_is(NodeState::Unfit(Cause::Gone)).counted(0);
+    assert_eq!(scene.clone().pod_ending().plan(), steady());
+    assert_eq!(scene.change(|scene| scene.pod = None).plan(), steady());
+}
+
+#[test]
+fn after_a_let_go_the_placeholder_follows_when_no_task_waits_any_more() {
+    assert_eq!(enrolled().let_go().plan(), at_once(follow()));
+    assert_eq!(
+        enrolled().let_go().counted(3).let_go_before(5, 0).plan(),
+        at_once(follow())
+    );
+    let off = enrolled()
+        .let_go()
+        .change(|scene| scene.config.let_go_after = None);
+    assert_eq!(off.plan(), at_once(follow()));
+}
+
+#[test]
+fn the_old_placeholder_pod_is_gone_or_going_before_the_next_one_is_asked_for() {
+    let there = || enrolled().let_go().on(NODE);
+    assert_eq!(there().plan(), steady());
+    assert_eq!(there().pod_ending().plan(), at_once(follow()));
+    let unfit = there().node_is(NodeState::Unfit(Cause::Gone)).counted(0);
+    assert_eq!(unfit.plan(), steady());
+}
+
+#[test]
+fn as_long_as_a_task_waits_unbound_the_placeholder_stays_away() {
+    let away = || enrolled().let_go();
+    assert_eq!(away().task_starts("new").plan(), steady());
+    let quiet = away().task_waits("big", 20).let_go_before(1, 4);
+    assert_eq!(quiet.plan(), in_seconds(Action::Steady, 6));
+    assert_eq!(
+        away().task_waits("big", 20).let_go_before(1, 10).action(),
+        Action::CountPods
+    );
+    let beside = away().task_waits("big", 20).counted(1).plan();
+    assert_eq!(beside, at_once(awaiting_tasks(MISFIT, Some("big"), 1)));
+}
+
+#[test]
+fn a_task_that_fits_no_node_is_told_with_what_it_asks_for_and_the_largest_node() {
+    let scene = enrolled()
+        .let_go()
+        .task_waits("big", 60)
+        .counted(0)
+        .change(|scene| {
+            scene.nodes = vec![node("small", "cpu=2"), node("large", "cpu=8")];
+        });
+    let plan = scene.plan();
+    let Action::AwaitFit {
+        pod,
+        asks,
+        message,
+        largest,
+    } = &plan.action
+    else {
+        panic!("{plan:?}");
+    };
+    assert_eq!(
+        (pod.as_str(), asks, message.as_str()),
+        ("big", &amounts("cpu=12"), NO_NODE)
+    );
+    assert_eq!(largest.as_ref().unwrap().to_string(), "large has cpu 8 of 12");
+    assert_eq!(plan.again, None);
+}
+
+#[test]
+fn a_placeholder_that_somebody_scaled_down_comes_back() {
+    let scaled = settled().let_go();
+    assert_eq!(scaled.action(), follow());
+    let oddly = scaled.change(|scene| scene.set.as_mut().unwrap().replicas = -1);
+    assert_eq!(oddly.action(), follow());
+}
+
+#[test]
+fn the_new_node_is_written_down_once_the_placeholder_is_there() {
+    let moved = settled().on("node-2");
+    let record = Action::RecordNode {
+        node: "node-2".to_owned(),
+    };
+    assert_eq!(moved.action(), record);
+    let waiting = moved.clone().task_waits("big", 4).plan();
+    assert_eq!(waiting, in_seconds(record.clone(), 6));
+    assert_eq!(moved.clone().task_waits("big", 10).counted(1).action(), record);
+    assert_eq!(
+        moved.task_waits("big", 10).counted(0).action(),
+        letting_go(MISFIT, Some("big"))
+    );
+}
+
+#[test]
+fn a_run_that_is_not_enrolled_or_has_no_usable_placeholder_lets_nothing_go() {
+    let stuck = |scene: Scene| scene.task_waits("big", 99).counted(0).action();
+    assert_eq!(stuck(fresh().on(NODE)), Action::Enrol(default_enrolment()));
+    assert_eq!(stuck(enrolled()), Action::CreatePlaceholder(default_enrolment()));
+    assert_eq!(stuck(enrolled().on(NODE).set_deleting()), Action::Steady);
+    assert_eq!(stuck(enrolled().on(NODE).foreign_set()), Action::Steady);
+}
+
+#[test]
+fn a_count_tells_since_when_it_is_quiet() {
+    let census = |live, quiet_since| Census { live, quiet_since };
+    let table = [
+        (None, 1, Some(ago(5)), census(1, None)),
+        (None, 0, Some(ago(5)), census(0, Some(ago(5)))),
+        (None, 0, None, census(0, None)),
+        (Some(census(2, None)), 0, Some(ago(5)), census(0, Some(now()))),
+        (Some(census(2, None)), 0, None, census(0, Some(now()))),
+        (Some(census(0, Some(ago(30)))), 0, None, census(0, Some(ago(30)))),
+        (
+            Some(census(0, Some(ago(30)))),
+            0,
+            Some(ago(5)),
+            census(0, Some(ago(5))),
+        ),
+        (Some(census(0, Some(ago(30)))), 1, Some(ago(5)), census(1, None)),
+    ];
+    for (before, live, ended, expected) in table {
+        assert_eq!(
+            Census::after(before, live, ended, now()),
+            expected,
+            "{before:?} {live} {ended:?}"
+        );
+    }
+}

@@ -1,0 +1,186 @@
+//! Amounts of resources by name, to be compared and told: what a pod asks for, what a node offers.
+
+use crate::quantity::Quantity;
+use k8s_openapi::api::core::v1::{Container, PodSpec, ResourceRequirements};
+use k8s_openapi::apimachinery::pkg::api::resource::Quantity as Text;
+use std::collections::BTreeMap;
+use std::fmt;
+
+/// Amounts by resource; what is not there is none.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Resources(BTreeMap<String, Quantity>);
+
+impl Resources {
+    /// Reads amounts as an object of the API server has them; one that cannot be read counts as none.
+    pub fn read(amounts: &BTreeMap<String, Text>) -> Self {
+        Self::of(amounts.iter().map(|(name, amount)| (name, &amount.0)))
+    }
+
+    /// Reads amounts as they are configured; one that cannot be read counts as none.
+    pub fn of<'a>(amounts: impl IntoIterator<Item = (&'a String, &'a String)>) -> Self {
+        let readable = |(name, amount): (&String, &String)| Some((name.clone(), amount.parse().ok()?));
+        Self(amounts.into_iter().filter_map(readable).collect())
+    }
+
+    /// What a pod asks a scheduler for: its containers together, or the most that its start takes.
+    pub fn of_pod(spec: &PodSpec) -> Self {
+        let containers = spec
+            .containers
+            .iter()
+            .map(of_container)
+            .fold(Self::default(), plus);
+        let (sidecars, start) = start(spec.init_containers.as_deref().unwrap_or_default());
+        let mut pod = plus(containers, sidecars).or_more(start);
+        pod.0.extend(requests(spec.resources.as_ref()).0);
+        plus(pod, spec.overhead.as_ref().map(Self::read).unwrap_or_default())
+    }
+
+    /// The amount of one resource.
+    pub fn get(&self, name: &str) -> Quantity {
+        self.0.get(name).copied().unwrap_or_default()
+    }
+
+    /// Names and amounts, by name.
+    pub fn iter(&self) -> impl Iterator<Item = (&str, Quantity)> {
+        self.0.iter().map(|(name, amount)| (name.as_str(), *amount))
+    }
+
+    /// The names of which there is more here than there.
+    pub fn beyond<'a>(&'a self, other: &'a Self) -> impl Iterator<Item = &'a str> {
+        self.iter()
+            .filter(|(name, amount)| *amount > other.get(name))
+            .map(|(name, _)| name)
+    }
+
+    fn or_more(mut self, other: Self) -> Self {
+        for (name, amount) in other.0 {
+            let own = self.0.entry(name).or_default();
+            *own = amount.max(*own);
+        }
+        self
+    }
+}
+
+impl fmt::Display for Resources {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let pairs: Vec<_> = self
+            .iter()
+            .map(|(name, amount)| format!("{name}={amount}"))
+            .collect();
+        f.write_str(&pairs.join(", "))
+    }
+}
+
+/// What the sidecars ask for together, and the most that is asked for while init containers run one by one, each
+/// beside the sidecars before it.
+fn start(containers: &[Container]) -> (Resources, Resources) {
+    let mut sidecars = Resources::default();
+    let mut most = Resources::default();
+    for container in containers {
+        let beside = plus(sidecars.clone(), of_container(container));
+        most = most.or_more(beside.clone());
+        if container.restart_policy.as_deref() == Some("Always") {
+            sidecars = beside;
+        }
+    }
+    (sidecars, most)
+}
+
+fn of_container(container: &Container) -> Resources {
+    requests(container.resources.as_ref())
+}
+
+fn requests(resources: Option<&ResourceRequirements>) -> Resources {
+    let requests = resources.and_then(|resources| resources.requests.as_ref());
+    requests.map(Resources::read).unwrap_or_default()
+}
+
+fn plus(mut sum: Resources, more: Resources) -> Resources {
+    for (name, amount) in more.0 {
+        let own = sum.0.entry(name).or_default();
+        *own = *own + amount;
+    }
+    sum
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::{Value, json};
+
+    fn asks(spec: Value) -> String {
+        Resources::of_pod(&serde_json::from_value(spec).unwrap()).to_string()
+    }
+
+    fn container(requests: &Value) -> Value {
+        json!({"name": "c", "resources": {"requests": requests}})
+    }
+
+    fn amounts(pairs: &[(&str, &str)]) -> Resources {
+        let pairs: BTreeMap<_, _> = pairs
+            .iter()
+            .map(|(name, amount)| ((*name).to_owned(), (*amount).to_owned()))
+            .collect();
+        Resources::of(&pairs)
+    }
+
+    #[test]
+    fn a_pod_asks_for_the_sum_of_its_containers() {
+        let pod = json!({"containers": [
+            container(&json!({"cpu": "500m", "memory": "1Gi"})),
+            container(&json!({"cpu": "1.5", "nvidia.com/gpu": 1.to_string()})),
+            {"name": "plain"},
+        ]});
+        assert_eq!(asks(pod), "cpu=2, memory=1Gi, nvidia.com/gpu=1");
+    }
+
+    #[test]
+    fn an_init_container_counts_where_it_asks_for_more_than_all_others_together() {
+        let pod = json!({
+            "containers": [container(&json!({"cpu": "1", "memory": "1Gi"}))],
+            "initContainers": [container(&json!({"cpu": "3"})), container(&json!({"memory": "2Gi"}))],
+        });
+        assert_eq!(asks(pod), "cpu=3, memory=2Gi");
+    }
+
+    #[test]
+    fn a_sidecar_counts_beside_the_containers_and_the_init_containers_after_it() {
+        let mut sidecar = container(&json!({"cpu": "1"}));
+        sidecar["restartPolicy"] = json!("Always");
+        let pod = |last: &str| {
+            json!({
+                "containers": [container(&json!({"cpu": "2"}))],
+                "initContainers": [sidecar, container(&json!({"cpu": last}))],
+            })
+        };
+        assert_eq!((asks(pod("1")), asks(pod("4"))), ("cpu=3".into(), "cpu=5".into()));
+    }
+
+    #[test]
+    fn an_amount_for_the_whole_pod_replaces_the_sum_and_overhead_comes_on_top() {
+        let pod = json!({
+            "containers": [container(&json!({"cpu": "2", "memory": "1Gi"}))],
+            "resources": {"requests": {"cpu": "3"}},
+            "overhead": {"cpu": "250m"},
+        });
+        assert_eq!(asks(pod), "cpu=3250m, memory=1Gi");
+    }
+
+    #[test]
+    fn amounts_are_compared_by_size_resource_by_resource() {
+        let big = amounts(&[("cpu", "1"), ("memory", "1Gi"), ("nvidia.com/gpu", "1")]);
+        let small = amounts(&[("cpu", "1000m"), ("memory", "1000Mi"), ("disk", "1")]);
+        assert_eq!(
+            big.beyond(&small).collect::<Vec<_>>(),
+            ["memory", "nvidia.com/gpu"]
+        );
+        assert_eq!(small.beyond(&big).collect::<Vec<_>>(), ["disk"]);
+    }
+
+    #[test]
+    fn an_amount_that_cannot_be_read_counts_as_none() {
+        let odd = amounts(&[("cpu", "much"), ("memory", "1Gi")]);
+        assert_eq!(odd, amounts(&[("memory", "1Gi")]));
+        assert_eq!(odd.get("cpu"), Quantity::of(0));
+    }
+}

@@ -1,7 +1,7 @@
 //! The manifests of this checkout, by way of `cargo ship`, on a real API server; and the pulled binary, alone in its
 //! image's file system, at work there.
 
-use crate::pulled::Pulled;
+use crate::pulled::pull;
 use crate::world::{World, printed, world};
 use k8s_openapi::api::coordination::v1::Lease;
 use kube::api::Api;
@@ -11,43 +11,135 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
-const SOON: Duration = Duration::from_secs(60);
+const SOON: Duration = Duration::from_mins(1);
 
 fn kubectl(world: &World, arguments: &[&str]) -> String {
-    let output = Command::new("kubectl").args(arguments).env("KUBECONFIG", world.bed.kubeconfig()).output();
+    let output = Command::new("kubectl")
+        .args(arguments)
+        .env("KUBECONFIG", world.bed.kubeconfig())
+        .output();
     printed(&output.unwrap())
 }
 
 fn apply(world: &World, more: &[&str]) -> String {
-    world.ship(&[&["apply", "--sbom=none", "-f", "config", "--"], more].concat()).prints()
+    world
+        .ship(&[&["apply", "--sbom=none", "-f", "config", "--"], more].concat())
+        .prints()
+}
+
+/// How often the content of each object was changed.
+fn generations(world: &World) -> String {
+    let each =
+        "--output=jsonpath={range .items[*]}{.kind}/{.metadata.name} {.metadata.generation}{\"\\n\"}{end}";
+    let kinds = "deployments,poddisruptionbudgets,mutatingwebhookconfigurations";
+    kubectl(world, &["get", kinds, "--all-namespaces", each])
 }
 
 /// One test, since there is one cluster and each step needs the one before.
 #[tokio::test(flavor = "multi_thread")]
-async fn the_manifests_are_resolved_applied_without_change_the_second_time_and_deleted() {
+async fn the_manifests_are_resolved_applied_twice_and_deleted_and_so_is_a_release() {
     let world = world().await;
+    resolving_names_the_pushed_digest(world);
+    a_dry_run_on_the_server_finds_no_fault(world);
+    applying_twice_changes_nothing(world);
+    the_image_alone_reaches_the_api_server(world).await;
+    deleting_leaves_nothing(world);
+    a_release_needs_kubectl_only(world);
+}
+
+fn resolving_names_the_pushed_digest(world: &World) {
     let pushed = world.ship(&["build", "--sbom=none"]).prints();
     let resolved = world.ship(&["resolve", "--sbom=none", "-f", "config"]).prints();
-    assert!(resolved.contains(pushed.trim()) && !resolved.contains(": ko://"), "{resolved}");
+    assert!(
+        resolved.contains(&format!("image: {pushed}")) && !resolved.contains(": ko://"),
+        "{resolved}"
+    );
+}
 
+fn a_dry_run_on_the_server_finds_no_fault(world: &World) {
+    // Nothing can be tried in a namespace that is not there.
     world.ship(&["apply", "-f", "config/100-namespace.yaml"]).prints();
     let tried = apply(world, &["--dry-run=server"]);
-    assert!(tried.lines().count() > 10 && tried.contains("deployment.apps/"), "{tried}");
+    assert!(
+        tried.lines().count() > 10 && tried.contains("deployment.apps/"),
+        "{tried}"
+    );
+}
 
+fn applying_twice_changes_nothing(world: &World) {
     apply(world, &[]);
-    let image = kubectl(world, &["get", "deployments", "--all-namespaces", "--output=jsonpath={..image}"]);
-    assert!(!image.is_empty() && image.split(' ').all(|image| image == pushed.trim()), "{image}");
+    let images = kubectl(
+        world,
+        &[
+            "get",
+            "deployments",
+            "--all-namespaces",
+            "--output=jsonpath={..image}",
+        ],
+    );
+    assert!(!images.is_empty() && images.split(' ').all(is_pinned), "{images}");
+    let before = generations(world);
     let again = apply(world, &[]);
-    assert!(again.lines().all(|line| line.ends_with(" unchanged")), "{again}");
+    // kubectl replaces a budget's selector as a whole, calls that a change, and changes nothing.
+    let unchanged =
+        |line: &str| line.ends_with(" unchanged") || line.starts_with("poddisruptionbudget.policy/");
+    assert!(again.lines().all(unchanged), "{again}");
+    assert_eq!(generations(world), before);
+}
 
-    the_image_alone_reaches_the_api_server(world).await;
+fn is_pinned(image: &str) -> bool {
+    image.contains("/pod-affinity@sha256:")
+}
 
+fn deleting_leaves_nothing(world: &World) {
     world.ship(&["delete", "-f", "config"]).prints();
-    let left = "--selector=app.kubernetes.io/part-of=pod-affinity";
-    let kinds = "namespaces,clusterroles,clusterrolebindings,mutatingwebhookconfigurations,validatingwebhookconfigurations";
-    assert_eq!(kubectl(world, &["get", kinds, left, "--output=name"]), "");
+    nothing_is_left(world);
     let twice = world.ship(&["delete", "-f", "config"]).prints();
     assert_eq!(twice, "");
+}
+
+fn nothing_is_left(world: &World) {
+    let ours = "--selector=app.kubernetes.io/part-of=pod-affinity";
+    let kinds = "namespaces,clusterroles,clusterrolebindings,mutatingwebhookconfigurations,validatingwebhookconfigurations";
+    assert_eq!(kubectl(world, &["get", kinds, ours, "--output=name"]), "");
+}
+
+fn a_release_needs_kubectl_only(world: &World) {
+    let folder = world.folder("release");
+    let release = [
+        "release",
+        "v9.8.7",
+        "--allow-dirty",
+        "--out",
+        folder.to_str().unwrap(),
+    ];
+    let reference = world.ship(&release).prints();
+    let check = Command::new("sha256sum")
+        .args(["--check", "--strict", "checksums.txt"])
+        .current_dir(&folder)
+        .output();
+    assert_eq!(printed(&check.unwrap()).lines().count(), 3);
+    assert_eq!(
+        std::fs::read_to_string(folder.join("image.txt")).unwrap(),
+        reference
+    );
+    let file = folder.join("release.yaml");
+    let file = file.to_str().unwrap();
+
+    let applied = kubectl(world, &["apply", "-f", file]);
+    assert!(
+        applied.lines().all(|line| line.ends_with(" created")),
+        "{applied}"
+    );
+    let version = "--output=jsonpath={.items[*].metadata.labels.app\\.kubernetes\\.io/version}";
+    let versions = kubectl(world, &["get", "-f", file, version]);
+    assert_eq!(versions.split(' ').count(), applied.lines().count());
+    assert!(
+        versions.split(' ').all(|version| version == "v9.8.7"),
+        "{versions}"
+    );
+    kubectl(world, &["delete", "-f", file]);
+    nothing_is_left(world);
 }
 
 /// As in a pod: nothing but the binary and the mounted service account, as nobody, the API server by the addresses in the
@@ -57,29 +149,50 @@ async fn the_image_alone_reaches_the_api_server(world: &World) {
         eprintln!("skipped: only root may change the root folder of a process");
         return;
     }
-    let root = Pulled::of(world).unpacked(&world.folder("alone"));
+    let root = pull(&world.reference).unpacked(&world.folder("alone"));
     mount_service_account(world, &root);
     let controller = Stopped(controller(world, &root));
     let leases: Api<Lease> = Api::namespaced(world.bed.client().await.unwrap(), keys::NAMESPACE);
-    let reached = world.bed.until("the image's controller to hold its Lease", SOON, async || {
-        match leases.get_opt(keys::CONTROLLER_LEASE).await {
-            Ok(Some(lease)) => lease.spec.and_then(|spec| spec.holder_identity).ok_or("no holder".to_owned()),
+    let reached = world.bed.until(
+        "the image's controller to hold its Lease",
+        SOON,
+        async || match leases.get_opt(keys::CONTROLLER_LEASE).await {
+            Ok(Some(lease)) => lease
+                .spec
+                .and_then(|spec| spec.holder_identity)
+                .ok_or("no holder".to_owned()),
             other => Err(format!("{other:?}")),
-        }
-    });
+        },
+    );
     let log = world.folder("alone").join("log");
     let held = reached.await;
     drop(controller);
-    assert!(held.is_ok(), "{held:?}: {}", std::fs::read_to_string(log).unwrap());
+    assert!(
+        held.is_ok(),
+        "{held:?}: {}",
+        std::fs::read_to_string(log).unwrap()
+    );
 }
 
 fn controller(world: &World, root: &Path) -> Child {
     let log = std::fs::File::create(world.folder("alone").join("log")).unwrap();
-    let port = kubectl(world, &["config", "view", "--output=jsonpath={.clusters[0].cluster.server}"]);
+    let port = kubectl(
+        world,
+        &[
+            "config",
+            "view",
+            "--output=jsonpath={.clusters[0].cluster.server}",
+        ],
+    );
     Command::new("chroot")
         .args(["--userspec=65532:65532", "--groups="])
         .arg(root)
-        .args(["/pod-affinity", "controller", "--admin-listen=127.0.0.1:0", "--placeholder-image=x"])
+        .args([
+            "/pod-affinity",
+            "controller",
+            "--admin-listen=127.0.0.1:0",
+            "--placeholder-image=x",
+        ])
         .env_clear()
         .env("PATH", std::env::var_os("PATH").unwrap())
         .env("KUBERNETES_SERVICE_HOST", "127.0.0.1")
@@ -94,13 +207,23 @@ fn controller(world: &World, root: &Path) -> Child {
 fn mount_service_account(world: &World, root: &Path) {
     let folder = root.join("var/run/secrets/kubernetes.io/serviceaccount");
     std::fs::create_dir_all(&folder).unwrap();
-    let token = kubectl(world, &["create", "token", "--namespace", keys::NAMESPACE, "pod-affinity-controller"]);
-    let authority = ["config", "view", "--raw", "--output=jsonpath={.clusters[0].cluster.certificate-authority-data}"];
-    let decode = Command::new("base64").arg("--decode").stdin(Stdio::piped()).stdout(Stdio::piped()).spawn();
-    let mut decode = decode.unwrap();
-    std::io::Write::write_all(&mut decode.stdin.take().unwrap(), kubectl(world, &authority).as_bytes()).unwrap();
-    let authority = printed(&decode.wait_with_output().unwrap());
-    for (name, content) in [("token", token.trim()), ("ca.crt", &authority), ("namespace", keys::NAMESPACE)] {
+    let token = kubectl(
+        world,
+        &[
+            "create",
+            "token",
+            "--namespace",
+            keys::NAMESPACE,
+            "pod-affinity-controller",
+        ],
+    );
+    let authority = "--output=jsonpath={.clusters[0].cluster.certificate-authority}";
+    let authority = std::fs::read_to_string(kubectl(world, &["config", "view", authority])).unwrap();
+    for (name, content) in [
+        ("token", token.trim()),
+        ("ca.crt", &authority),
+        ("namespace", keys::NAMESPACE),
+    ] {
         let file = folder.join(name);
         std::fs::write(&file, content).unwrap();
         std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o644)).unwrap();

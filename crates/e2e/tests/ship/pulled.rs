@@ -38,19 +38,32 @@ impl Pulled {
     pub(crate) fn unpacked(&self, folder: &Path) -> PathBuf {
         let root = folder.join("root");
         std::fs::create_dir_all(&root).unwrap();
-        filter(Command::new("tar").args(["--extract", "--gzip", "--no-same-owner", "--directory"]).arg(&root), &self.layer);
+        filter(
+            Command::new("tar")
+                .args(["--extract", "--gzip", "--no-same-owner", "--directory"])
+                .arg(&root),
+            &self.layer,
+        );
         root
     }
 
     /// The layer's archive, uncompressed.
     pub(crate) fn archive(&self) -> Vec<u8> {
-        filter(Command::new("gzip").args(["--decompress", "--stdout"]), &self.layer)
+        filter(
+            Command::new("gzip").args(["--decompress", "--stdout"]),
+            &self.layer,
+        )
     }
 }
 
 pub(crate) fn sha256(bytes: &[u8]) -> String {
     let answer = filter(&mut Command::new("sha256sum"), bytes);
-    String::from_utf8(answer).unwrap().split(' ').next().unwrap().to_owned()
+    String::from_utf8(answer)
+        .unwrap()
+        .split(' ')
+        .next()
+        .unwrap()
+        .to_owned()
 }
 
 fn json(bytes: &[u8]) -> Value {
@@ -61,10 +74,17 @@ fn get(registry: &str, path: &str) -> Vec<u8> {
     let mut stream = TcpStream::connect(registry).unwrap();
     let accept = "application/vnd.oci.image.manifest.v1+json";
     // HTTP/1.0: the server closes after the answer, and sends it in one piece.
-    write!(stream, "GET {path} HTTP/1.0\r\nHost: {registry}\r\nAccept: {accept}, */*\r\n\r\n").unwrap();
+    write!(
+        stream,
+        "GET {path} HTTP/1.0\r\nHost: {registry}\r\nAccept: {accept}, */*\r\n\r\n"
+    )
+    .unwrap();
     let mut answer = Vec::new();
     stream.read_to_end(&mut answer).unwrap();
-    let end = answer.windows(4).position(|window| window == b"\r\n\r\n").unwrap();
+    let end = answer
+        .windows(4)
+        .position(|window| window == b"\r\n\r\n")
+        .unwrap();
     let head = String::from_utf8_lossy(&answer[..end]).into_owned();
     assert!(head.lines().next().unwrap().contains(" 200 "), "{path}: {head}");
     answer.split_off(end + 4)
@@ -72,7 +92,11 @@ fn get(registry: &str, path: &str) -> Vec<u8> {
 
 /// Runs a program from its standard input to its standard output.
 fn filter(command: &mut Command, input: &[u8]) -> Vec<u8> {
-    let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+    let mut child = command
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
     let mut pipe = child.stdin.take().unwrap();
     let input = input.to_owned();
     let writer = std::thread::spawn(move || pipe.write_all(&input).unwrap());

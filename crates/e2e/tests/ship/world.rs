@@ -1,5 +1,6 @@
 //! The program, a registry, an API server: shared by all tests of this binary.
 
+use crate::pulled::pull;
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
@@ -7,27 +8,48 @@ use std::sync::OnceLock;
 use testbed::{Options, Testbed};
 use tokio::sync::OnceCell;
 
+/// Names a binary to ship instead of one that is built.
+pub(crate) const BINARY: &str = "POD_AFFINITY_SHIP_BINARY";
+
 /// What the tests share.
 pub(crate) struct World {
     pub(crate) bed: Testbed,
     /// Such as `127.0.0.1:20012`.
     pub(crate) registry: String,
+    /// What was built and pushed first: by the real release build, unless a binary was given.
+    pub(crate) reference: String,
+    binary: PathBuf,
 }
 
-/// An API server and a registry, without Tekton.
+/// An API server and a registry with the image in it, without Tekton.
 pub(crate) async fn world() -> &'static World {
     static WORLD: OnceCell<World> = OnceCell::const_new();
-    WORLD
-        .get_or_init(|| async {
-            let options = Options {
-                tekton: false,
-                ..Options::default()
-            };
-            let bed = Testbed::start(options).await.expect("a testbed");
-            let registry = bed.start_registry().await.expect("a registry");
-            World { bed, registry }
-        })
-        .await
+    WORLD.get_or_init(start).await
+}
+
+async fn start() -> World {
+    let options = Options {
+        tekton: false,
+        ..Options::default()
+    };
+    let bed = Testbed::start(options).await.expect("a testbed");
+    let registry = bed.start_registry().await.expect("a registry");
+    let mut world = World {
+        bed,
+        registry,
+        reference: String::new(),
+        binary: PathBuf::new(),
+    };
+    let build = world.ship(&["build", "--sbom=none"]);
+    let build = match std::env::var_os(BINARY) {
+        Some(given) => build.env(BINARY, given),
+        None => build.without(BINARY),
+    };
+    build.prints().trim().clone_into(&mut world.reference);
+    world.binary = pull(&world.reference)
+        .unpacked(&world.folder("first"))
+        .join("pod-affinity");
+    world
 }
 
 impl World {
@@ -38,7 +60,7 @@ impl World {
         folder
     }
 
-    /// A call that knows this registry and this cluster and nobody's credentials.
+    /// A call that knows this registry, this cluster and the binary that was built first, and nobody's credentials.
     pub(crate) fn ship(&self, arguments: &[&str]) -> Ship {
         let mut command = Command::new(program());
         command
@@ -47,6 +69,7 @@ impl World {
             .env("KO_DOCKER_REPO", &self.registry)
             .env("KUBECONFIG", self.bed.kubeconfig())
             .env("DOCKER_CONFIG", self.folder("docker"))
+            .env(BINARY, &self.binary)
             .stdin(Stdio::null())
             .stderr(Stdio::piped());
         Ship(command)
@@ -64,6 +87,11 @@ impl Ship {
 
     pub(crate) fn without(mut self, name: &str) -> Self {
         self.0.env_remove(name);
+        self
+    }
+
+    pub(crate) fn within(mut self, folder: &Path) -> Self {
+        self.0.current_dir(folder);
         self
     }
 
@@ -87,12 +115,19 @@ impl Ship {
 
 /// Standard output of something that must have succeeded.
 pub(crate) fn printed(output: &Output) -> String {
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    assert!(
+        output.status.success(),
+        "{}",
+        String::from_utf8_lossy(&output.stderr)
+    );
     String::from_utf8(output.stdout.clone()).unwrap()
 }
 
 pub(crate) fn workspace() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().unwrap()
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("../..")
+        .canonicalize()
+        .unwrap()
 }
 
 /// Built as `cargo ship` builds it.
@@ -101,14 +136,22 @@ fn program() -> &'static Path {
     PROGRAM.get_or_init(|| {
         let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
         let output = Command::new(cargo)
-            .args(["build", "--quiet", "--package=ship", "--message-format=json-render-diagnostics"])
+            .args([
+                "build",
+                "--quiet",
+                "--package=ship",
+                "--message-format=json-render-diagnostics",
+            ])
             .current_dir(workspace())
             .stderr(Stdio::inherit())
             .output()
             .unwrap();
         let messages = printed(&output);
-        let artifacts = messages.lines().filter_map(|line| serde_json::from_str::<serde_json::Value>(line).ok());
-        let executables = artifacts.filter_map(|artifact| artifact["executable"].as_str().map(PathBuf::from));
-        executables.last().expect("cargo to name the executable")
+        let artifacts = messages
+            .lines()
+            .filter_map(|line| serde_json::from_str::<serde_json::Value>(line).ok());
+        let mut executables =
+            artifacts.filter_map(|artifact| artifact["executable"].as_str().map(PathBuf::from));
+        executables.next_back().expect("cargo to name the executable")
     })
 }

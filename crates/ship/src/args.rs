@@ -1,0 +1,289 @@
+//! The command line and the environment; nothing else here reads either.
+
+use crate::destination;
+use crate::manifest::Selection;
+use crate::platform::{Libc, Platform, Processor};
+use crate::registry::Access;
+use crate::release::Version;
+use clap::{ArgAction, Parser, Subcommand, ValueEnum};
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+/// Builds pod-affinity's image without a container daemon, pushes it, and puts its digest into manifests: what ko does
+/// for Go.
+#[derive(Debug, Parser)]
+#[command(name = "cargo ship", bin_name = "cargo ship", arg_required_else_help = true)]
+pub(crate) struct Args {
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Build and push the image, and print its reference by digest, nothing else, on standard output.
+    Build(ImageArgs),
+    /// Build and push what manifests refer to as `ko://pod-affinity`, and print them with digests in its place.
+    Resolve {
+        #[command(flatten)]
+        manifests: ManifestArgs,
+        #[command(flatten)]
+        image: ImageArgs,
+    },
+    /// As resolve, and hand the result to `kubectl apply`.
+    Apply {
+        #[command(flatten)]
+        manifests: ManifestArgs,
+        #[command(flatten)]
+        image: ImageArgs,
+        /// For kubectl, such as `-- --context staging`.
+        #[arg(last = true, value_name = "KUBECTL ARGUMENTS")]
+        kubectl: Vec<OsString>,
+    },
+    /// Hand the manifests to `kubectl delete`. Nothing is built: what is deleted goes by its name.
+    Delete {
+        #[command(flatten)]
+        manifests: ManifestArgs,
+        /// For kubectl, such as `-- --context staging`.
+        #[arg(last = true, value_name = "KUBECTL ARGUMENTS")]
+        kubectl: Vec<OsString>,
+    },
+    /// Write what a release consists of: resolved manifests, the image's digest, bill of materials, checksums.
+    Release(ReleaseArgs),
+}
+
+/// Of everything that reads manifests.
+#[derive(Debug, clap::Args)]
+pub(crate) struct ManifestArgs {
+    /// File or folder with manifests, or - for standard input. May be given more than once.
+    #[arg(short, long = "filename", value_name = "PATH", required = true)]
+    filename: Vec<PathBuf>,
+    /// Look into folders of folders, too.
+    #[arg(short = 'R', long)]
+    recursive: bool,
+}
+
+/// Of everything that builds.
+#[derive(Debug, clap::Args)]
+pub(crate) struct ImageArgs {
+    /// Repository below which the image goes, such as ghcr.io/me or localhost:5000.
+    #[arg(long, env = "KO_DOCKER_REPO", value_name = "REPOSITORY")]
+    pub(crate) repo: Option<String>,
+    /// Tag of the image; may be given more than once. Default: latest. A release has its version as a tag in any case.
+    #[arg(short, long = "tag", value_name = "TAG", value_parser = destination::tag)]
+    tags: Vec<String>,
+    /// Whether to push at all.
+    #[arg(long, value_name = "BOOL", default_value_t = true, action = ArgAction::Set, num_args = 0..=1, require_equals = true, default_missing_value = "true")]
+    pub(crate) push: bool,
+    /// Speak plain HTTP to the registry. Never needed for one on this machine.
+    #[arg(long)]
+    insecure_registry: bool,
+    /// What the image is for: linux/amd64 or linux/arm64.
+    #[arg(long, value_name = "PLATFORM", default_value_t = Processor::Amd64)]
+    platform: Processor,
+    /// C library to link in.
+    #[arg(long, value_enum, default_value_t = Libc::Gnu)]
+    libc: Libc,
+    /// Also write the image into this folder, as an OCI layout.
+    #[arg(long, value_name = "FOLDER")]
+    pub(crate) oci_layout: Option<PathBuf>,
+    /// Also write the image into this file, for `ctr images import`, `kind load image-archive` or `docker load`.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) tarball: Option<PathBuf>,
+    /// Bill of materials.
+    #[arg(long, value_enum, default_value_t = Sbom::Spdx)]
+    pub(crate) sbom: Sbom,
+    /// Where to write the bill of materials. Default: ship/sbom.spdx.json in the target folder.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) sbom_out: Option<PathBuf>,
+    /// Take this binary instead of building one.
+    #[arg(long, value_name = "FILE", env = "POD_AFFINITY_SHIP_BINARY", hide = true)]
+    pub(crate) binary: Option<PathBuf>,
+    /// Folder of Docker's config.json.
+    #[arg(long, value_name = "FOLDER", env = "DOCKER_CONFIG", hide = true)]
+    docker_config: Option<PathBuf>,
+    /// Folder of cargo's registry.
+    #[arg(long, value_name = "FOLDER", env = "CARGO_HOME", hide = true)]
+    cargo_home: Option<PathBuf>,
+    /// The time, in seconds, that everything is dated by. Default: the commit's.
+    #[arg(long, value_name = "SECONDS", env = "SOURCE_DATE_EPOCH")]
+    pub(crate) source_date_epoch: Option<i64>,
+}
+
+/// Of `release`.
+#[derive(Debug, clap::Args)]
+pub(crate) struct ReleaseArgs {
+    /// Version, such as v1.2.3.
+    #[arg(value_parser = Version::parse)]
+    pub(crate) version: Version,
+    /// Folder for the files of the release. Default: release-VERSION in the target folder.
+    #[arg(long, value_name = "FOLDER")]
+    pub(crate) out: Option<PathBuf>,
+    /// Files and folders with the manifests. Default: config, in the workspace.
+    #[arg(short, long = "filename", value_name = "PATH")]
+    filename: Vec<PathBuf>,
+    /// Release although files differ from the commit.
+    #[arg(long)]
+    pub(crate) allow_dirty: bool,
+    #[command(flatten)]
+    pub(crate) image: ImageArgs,
+}
+
+/// A form of the bill of materials.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Sbom {
+    /// SPDX 2.3, in JSON.
+    Spdx,
+    /// None at all.
+    None,
+}
+
+impl ManifestArgs {
+    pub(crate) fn selection(&self) -> Selection {
+        Selection {
+            files: self.filename.clone(),
+            recursive: self.recursive,
+        }
+    }
+}
+
+impl ImageArgs {
+    pub(crate) fn platform(&self) -> Platform {
+        Platform {
+            processor: self.platform,
+            libc: self.libc,
+        }
+    }
+
+    /// The tags that were asked for, or the usual one.
+    pub(crate) fn tags(&self) -> Vec<String> {
+        if self.tags.is_empty() {
+            vec!["latest".to_owned()]
+        } else {
+            self.tags.clone()
+        }
+    }
+
+    pub(crate) fn access(&self) -> Access {
+        let folder = self.docker_config.clone().unwrap_or_else(|| home(".docker"));
+        Access {
+            docker_config: folder.join("config.json"),
+            insecure: self.insecure_registry,
+        }
+    }
+
+    pub(crate) fn cargo_home(&self) -> PathBuf {
+        self.cargo_home.clone().unwrap_or_else(|| home(".cargo"))
+    }
+}
+
+impl ReleaseArgs {
+    /// The version, and what else was asked for.
+    pub(crate) fn tags(&self) -> Vec<String> {
+        let version = self.version.as_str().to_owned();
+        [version].into_iter().chain(self.image.tags.clone()).collect()
+    }
+
+    /// What was asked for, or the manifests of this checkout.
+    pub(crate) fn selection(&self, config: PathBuf) -> Selection {
+        let files = if self.filename.is_empty() {
+            vec![config]
+        } else {
+            self.filename.clone()
+        };
+        Selection {
+            files,
+            recursive: false,
+        }
+    }
+}
+
+fn home(folder: &str) -> PathBuf {
+    std::env::home_dir().unwrap_or_default().join(folder)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+
+    fn parsed(line: &str) -> Result<Command, String> {
+        let parsed = Args::try_parse_from(line.split(' '));
+        parsed.map(|args| args.command).map_err(|error| error.to_string())
+    }
+
+    fn image(line: &str) -> ImageArgs {
+        match parsed(line).unwrap() {
+            Command::Build(image) => image,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn the_definition_is_sound() {
+        Args::command().debug_assert();
+    }
+
+    #[test]
+    fn an_image_is_for_amd64_and_pushed_as_latest_unless_said_otherwise() {
+        let image = image("ship build");
+        assert_eq!(
+            (image.platform().target().as_str(), image.push),
+            ("x86_64-unknown-linux-gnu", true)
+        );
+        assert_eq!(image.tags(), ["latest"]);
+    }
+
+    #[test]
+    fn tags_add_up() {
+        assert_eq!(image("ship build --tag v1 -t stable").tags(), ["v1", "stable"]);
+    }
+
+    #[test]
+    fn pushing_is_switched_as_in_ko() {
+        for (flag, push) in [("--push", true), ("--push=true", true), ("--push=false", false)] {
+            assert_eq!(image(&format!("ship build {flag}")).push, push);
+        }
+    }
+
+    #[test]
+    fn what_stands_after_the_dashes_is_kubectls() {
+        let Command::Apply {
+            kubectl, manifests, ..
+        } = parsed("ship apply -f config -f - -- --context x --server-side").unwrap()
+        else {
+            panic!()
+        };
+        assert_eq!(kubectl, ["--context", "x", "--server-side"]);
+        assert_eq!(manifests.selection().files.len(), 2);
+    }
+
+    #[test]
+    fn manifests_must_be_named() {
+        for line in ["ship resolve", "ship apply", "ship delete"] {
+            assert!(parsed(line).unwrap_err().contains("--filename <PATH>"), "{line}");
+        }
+    }
+
+    #[test]
+    fn a_release_is_of_the_checkouts_manifests_and_of_a_version() {
+        let Command::Release(release) = parsed("ship release v1.2.3 --tag latest").unwrap() else {
+            panic!()
+        };
+        assert_eq!(release.tags(), ["v1.2.3", "latest"]);
+        assert_eq!(
+            release.selection("config".into()).files,
+            [PathBuf::from("config")]
+        );
+        assert!(
+            parsed("ship release 1.2")
+                .unwrap_err()
+                .contains("write it as v1.2.3")
+        );
+    }
+
+    #[test]
+    fn docker_is_asked_where_docker_keeps_it() {
+        let access = image("ship build --docker-config /x").access();
+        assert_eq!(access.docker_config, PathBuf::from("/x/config.json"));
+    }
+}

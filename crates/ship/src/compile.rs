@@ -1,0 +1,180 @@
+//! Has cargo build the binary, so that the same commit gives the same bytes in whatever folder it lies.
+
+use crate::platform::Platform;
+use crate::toolchain::Rustc;
+use crate::workspace::PRODUCT;
+use cargo_metadata::Message;
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitStatus, Stdio};
+
+/// What to build, with what.
+#[derive(Clone, Debug)]
+pub(crate) struct Recipe<'a> {
+    pub(crate) root: &'a Path,
+    pub(crate) target_directory: &'a Path,
+    pub(crate) cargo_home: &'a Path,
+    pub(crate) rustc: &'a Rustc,
+    pub(crate) platform: Platform,
+    pub(crate) linker: &'a str,
+}
+
+/// There is no binary.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum Error {
+    #[error("cargo does not run ({0}): install Rust with rustup")]
+    Cargo(std::io::Error),
+    #[error(
+        "cargo build of {PRODUCT} failed ({0}); its own words are above. If it says that Cargo.lock needs to be updated, \
+         run `cargo check` and commit the change"
+    )]
+    Failed(ExitStatus),
+    #[error("cargo built {PRODUCT} but named no executable; this is a fault of `cargo ship`")]
+    Nameless,
+}
+
+/// Builds, with cargo's progress on standard error, and returns the executable.
+pub(crate) fn compile(recipe: &Recipe<'_>) -> Result<PathBuf, Error> {
+    let output = recipe.command().output().map_err(Error::Cargo)?;
+    if !output.status.success() {
+        return Err(Error::Failed(output.status));
+    }
+    executable(&output.stdout).ok_or(Error::Nameless)
+}
+
+impl Recipe<'_> {
+    fn command(&self) -> Command {
+        let target = self.platform.target();
+        let mut command = Command::new(cargo());
+        command
+            .args([
+                "build",
+                "--release",
+                "--locked",
+                "--message-format=json-render-diagnostics",
+            ])
+            .args(["--package", PRODUCT, "--bin", PRODUCT, "--target", &target])
+            .current_dir(self.root)
+            .env("CARGO_ENCODED_RUSTFLAGS", self.flags())
+            .env(variable("CC", &target), self.linker)
+            .env(linker_variable(&target), self.linker)
+            .stdin(Stdio::null())
+            .stderr(Stdio::inherit());
+        command
+    }
+
+    /// Flags without any of the user's own: those would change the bytes.
+    fn flags(&self) -> OsString {
+        let mut flags = OsString::from("-Ctarget-feature=+crt-static");
+        for (from, to) in self.remapped() {
+            flags.push("\u{1f}--remap-path-prefix=");
+            flags.push(from);
+            flags.push("=");
+            flags.push(to);
+        }
+        flags
+    }
+
+    // Panic messages hold paths of source files. Of the prefixes that match, rustc takes the last one.
+    fn remapped(&self) -> Vec<(PathBuf, String)> {
+        let commit = self.rustc.commit.as_deref().unwrap_or("unknown");
+        vec![
+            (self.cargo_home.to_owned(), "/cargo".to_owned()),
+            (
+                self.rustc.sysroot.join("lib/rustlib/src/rust"),
+                format!("/rustc/{commit}"),
+            ),
+            (self.root.to_owned(), format!("/{PRODUCT}")),
+            (self.target_directory.to_owned(), "/target".to_owned()),
+        ]
+    }
+}
+
+/// The one that called us, so that a toolchain chosen on the command line stays chosen.
+pub(crate) fn cargo() -> OsString {
+    std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into())
+}
+
+fn variable(name: &str, target: &str) -> String {
+    format!("{name}_{}", target.replace('-', "_"))
+}
+
+fn linker_variable(target: &str) -> String {
+    format!("CARGO_TARGET_{}_LINKER", target.replace('-', "_").to_uppercase())
+}
+
+fn executable(messages: &[u8]) -> Option<PathBuf> {
+    let artifacts = Message::parse_stream(messages).filter_map(|message| match message {
+        Ok(Message::CompilerArtifact(artifact)) => artifact.executable,
+        _ => None,
+    });
+    artifacts.last().map(Into::into)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::platform::{Libc, Processor};
+
+    fn rustc() -> Rustc {
+        Rustc {
+            release: "1.95.0".into(),
+            host: "x86_64-unknown-linux-gnu".into(),
+            commit: Some("5980".into()),
+            sysroot: "/rust".into(),
+        }
+    }
+
+    fn flags() -> Vec<String> {
+        let rustc = rustc();
+        let recipe = Recipe {
+            root: Path::new("/home/me/my checkout"),
+            target_directory: Path::new("/home/me/my checkout/target"),
+            cargo_home: Path::new("/home/me/.cargo"),
+            rustc: &rustc,
+            platform: Platform {
+                processor: Processor::Amd64,
+                libc: Libc::Gnu,
+            },
+            linker: "cc",
+        };
+        let flags = recipe.flags().into_string().unwrap();
+        flags.split('\u{1f}').map(str::to_owned).collect()
+    }
+
+    #[test]
+    fn the_c_library_is_linked_in() {
+        assert_eq!(flags()[0], "-Ctarget-feature=+crt-static");
+    }
+
+    #[test]
+    fn no_folder_of_this_machine_is_left_in_the_binary() {
+        assert_eq!(
+            flags()[1..],
+            [
+                "--remap-path-prefix=/home/me/.cargo=/cargo",
+                "--remap-path-prefix=/rust/lib/rustlib/src/rust=/rustc/5980",
+                "--remap-path-prefix=/home/me/my checkout=/pod-affinity",
+                "--remap-path-prefix=/home/me/my checkout/target=/target",
+            ]
+        );
+    }
+
+    #[test]
+    fn cargo_and_the_cc_crate_are_told_of_the_linker_in_their_own_ways() {
+        let target = "aarch64-unknown-linux-gnu";
+        assert_eq!(variable("CC", target), "CC_aarch64_unknown_linux_gnu");
+        assert_eq!(
+            linker_variable(target),
+            "CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_LINKER"
+        );
+    }
+
+    #[test]
+    fn what_is_no_message_names_no_executable() {
+        assert_eq!(
+            executable(b"{\"reason\":\"build-finished\",\"success\":true}\nhello\n"),
+            None
+        );
+    }
+}

@@ -1,0 +1,204 @@
+//! Where an image goes: `KO_DOCKER_REPO`, read as ko's users write it, and the references below it.
+
+use crate::workspace::PRODUCT;
+use oci_client::{ParseError, Reference};
+use std::net::IpAddr;
+
+/// Named when nothing is pushed and nobody said where; ko's users know it.
+const LOCAL: &str = "ko.local";
+/// ko hands images to a daemon for these; here is none.
+const DAEMONS: [&str; 2] = [LOCAL, "kind.local"];
+
+/// A repository in a registry.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Destination(Reference);
+
+/// Nowhere to go.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum Error {
+    #[error(
+        "KO_DOCKER_REPO is not set: say where the image goes, as in `export KO_DOCKER_REPO=ghcr.io/me` or \
+         `KO_DOCKER_REPO=localhost:5000`, or push nothing with `--push=false`"
+    )]
+    Unset,
+    #[error(
+        "KO_DOCKER_REPO={0} asks for a container daemon, which `cargo ship` does without: write an archive with `--push=false \
+         --tarball image.tar` and load it with `kind load image-archive image.tar`, `ctr images import` or `docker load`"
+    )]
+    Daemon(String),
+    #[error("KO_DOCKER_REPO={0} begins with a scheme: leave it out, as in `localhost:5000/team`")]
+    Scheme(String),
+    #[error("KO_DOCKER_REPO={0} names a tag or a digest: give the repository alone and the tag by --tag")]
+    Tagged(String),
+    #[error(
+        "KO_DOCKER_REPO={repository} is no repository ({problem}): write HOST[:PORT][/PATH] in lower case"
+    )]
+    Malformed { repository: String, problem: ParseError },
+}
+
+impl Destination {
+    /// Below the repository that was asked for.
+    pub(crate) fn parse(repository: Option<&str>) -> Result<Self, Error> {
+        let given = repository
+            .map(|text| text.trim().trim_end_matches('/'))
+            .unwrap_or_default();
+        match given {
+            "" => Err(Error::Unset),
+            daemon if DAEMONS.contains(&daemon) => Err(Error::Daemon(daemon.to_owned())),
+            scheme if scheme.contains("://") => Err(Error::Scheme(scheme.to_owned())),
+            repository => Self::below(repository),
+        }
+    }
+
+    /// For an image that stays here.
+    pub(crate) fn local(repository: Option<&str>) -> Result<Self, Error> {
+        match Self::parse(repository) {
+            Err(Error::Unset | Error::Daemon(_)) => Self::below(LOCAL),
+            parsed => parsed,
+        }
+    }
+
+    fn below(repository: &str) -> Result<Self, Error> {
+        let host_with_port = repository.split('/').next().unwrap_or_default();
+        if repository.contains('@') || repository[host_with_port.len()..].contains(':') {
+            return Err(Error::Tagged(repository.to_owned()));
+        }
+        let reference = format!("{repository}/{PRODUCT}").parse();
+        reference.map(Self).map_err(|problem| Error::Malformed {
+            repository: repository.to_owned(),
+            problem,
+        })
+    }
+
+    /// Host and port.
+    pub(crate) fn registry(&self) -> &str {
+        self.0.registry()
+    }
+
+    /// The image under a tag.
+    pub(crate) fn tagged(&self, tag: &str) -> Reference {
+        let (registry, repository) = self.owned();
+        Reference::with_tag(registry, repository, tag.to_owned())
+    }
+
+    /// The image under its digest, which means these bytes for ever.
+    pub(crate) fn pinned(&self, digest: &str) -> Reference {
+        let (registry, repository) = self.owned();
+        Reference::with_digest(registry, repository, digest.to_owned())
+    }
+
+    /// Whether the registry is on this machine, where nobody sets up TLS.
+    pub(crate) fn is_loopback(&self) -> bool {
+        let host = self
+            .registry()
+            .rsplit_once(':')
+            .map_or(self.registry(), |(host, _)| host);
+        let loopback = |address: IpAddr| address.is_loopback();
+        host == "localhost" || host.ends_with(".localhost") || host.parse().is_ok_and(loopback)
+    }
+
+    fn owned(&self) -> (String, String) {
+        (self.0.registry().to_owned(), self.0.repository().to_owned())
+    }
+}
+
+/// A tag, as the command line takes it.
+pub(crate) fn tag(text: &str) -> Result<String, String> {
+    let first = |c: char| c.is_ascii_alphanumeric() || c == '_';
+    let allowed = |c: char| first(c) || ".-".contains(c);
+    if text.starts_with(first) && text.chars().all(allowed) && text.len() <= 128 {
+        Ok(text.to_owned())
+    } else {
+        Err(format!(
+            "'{text}' is no tag: use up to 128 letters, digits, '_', '.' and '-', beginning with one of the first three"
+        ))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(repository: &str) -> Destination {
+        Destination::parse(Some(repository)).unwrap()
+    }
+
+    fn refusal(repository: &str) -> String {
+        Destination::parse(Some(repository)).unwrap_err().to_string()
+    }
+
+    #[test]
+    fn the_image_lies_below_the_repository_under_its_plain_name() {
+        let digest = format!("sha256:{}", "a".repeat(64));
+        for (repository, image) in [
+            ("localhost:5000", "localhost:5000/pod-affinity"),
+            ("ghcr.io/me/tools/", "ghcr.io/me/tools/pod-affinity"),
+            ("me", "docker.io/me/pod-affinity"),
+        ] {
+            assert_eq!(at(repository).tagged("v1").whole(), format!("{image}:v1"));
+            assert_eq!(
+                at(repository).pinned(&digest).whole(),
+                format!("{image}@{digest}")
+            );
+        }
+    }
+
+    #[test]
+    fn only_this_machine_is_spoken_to_without_tls() {
+        for here in [
+            "localhost",
+            "localhost:5000/x",
+            "127.0.0.1:20012",
+            "registry.localhost:80",
+        ] {
+            assert!(at(here).is_loopback(), "{here}");
+        }
+        for away in ["ghcr.io/me", "localhost.example.com", "10.0.0.1:5000", "me"] {
+            assert!(!at(away).is_loopback(), "{away}");
+        }
+    }
+
+    #[test]
+    fn an_unset_or_empty_repository_is_told_what_to_set() {
+        for nothing in [None, Some(""), Some(" ")] {
+            let refusal = Destination::parse(nothing).unwrap_err();
+            assert_eq!(refusal, Error::Unset);
+            assert!(
+                refusal.to_string().contains("export KO_DOCKER_REPO="),
+                "{refusal}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_daemon_is_refused_with_the_way_around_it() {
+        assert!(refusal("kind.local").contains("kind load image-archive"));
+    }
+
+    #[test]
+    fn what_is_no_repository_is_refused_for_what_it_is() {
+        assert!(refusal("http://localhost:5000").contains("begins with a scheme"));
+        assert!(refusal("ghcr.io/me/x:v1").contains("--tag"));
+        assert!(refusal("ghcr.io/me@sha256:ab").contains("--tag"));
+        assert!(refusal("ghcr.io/Me").contains("lower case"));
+    }
+
+    #[test]
+    fn what_stays_here_needs_no_repository() {
+        for nothing in [None, Some("kind.local")] {
+            let local = Destination::local(nothing).unwrap();
+            assert_eq!(local.tagged("x").whole(), "ko.local/pod-affinity:x");
+        }
+        assert_eq!(Destination::local(Some("ghcr.io/me")).unwrap(), at("ghcr.io/me"));
+    }
+
+    #[test]
+    fn tags_are_what_registries_take() {
+        for good in ["latest", "v1.2.3", "_x"] {
+            assert_eq!(tag(good).as_deref(), Ok(good));
+        }
+        for bad in ["", ".x", "-x", "a b", "a:b", &"x".repeat(129)] {
+            assert!(tag(bad).is_err(), "{bad}");
+        }
+    }
+}

@@ -1,0 +1,121 @@
+//! The one layer: one file. Fixed order, times, owners and compression, or no two builds would agree.
+
+use super::blob::{self, Blob};
+use flate2::{Compression, GzBuilder};
+use jiff::Timestamp;
+use oci_spec::image::MediaType;
+use std::io::{self, Write};
+
+/// A compressed layer.
+#[derive(Clone, Debug)]
+pub(crate) struct Layer {
+    pub(crate) blob: Blob,
+    /// Digest of the tar archive before it was compressed.
+    pub(crate) diff_id: String,
+}
+
+/// Packs one executable file that belongs to root and that everybody may run.
+pub(crate) fn pack(path: &str, content: &[u8], time: Timestamp) -> io::Result<Layer> {
+    let archive = archive(path, content, time)?;
+    let compressed = compress(&archive)?;
+    Ok(Layer {
+        diff_id: blob::digest(&archive),
+        blob: Blob::new(MediaType::ImageLayerGzip, compressed),
+    })
+}
+
+fn archive(path: &str, content: &[u8], time: Timestamp) -> io::Result<Vec<u8>> {
+    let mut header = tar::Header::new_ustar();
+    header.set_mode(0o755);
+    header.set_uid(0);
+    header.set_gid(0);
+    header.set_mtime(seconds(time));
+    header.set_size(content.len() as u64);
+    let mut archive = tar::Builder::new(Vec::new());
+    archive.append_data(&mut header, path.trim_start_matches('/'), content)?;
+    archive.into_inner()
+}
+
+/// Tar knows no time before 1970.
+pub(crate) fn seconds(time: Timestamp) -> u64 {
+    u64::try_from(time.as_second()).unwrap_or_default()
+}
+
+// Neither a time nor a file name nor the writer's system in the header.
+fn compress(archive: &[u8]) -> io::Result<Vec<u8>> {
+    const UNKNOWN_SYSTEM: u8 = 255;
+    let builder = GzBuilder::new().mtime(0).operating_system(UNKNOWN_SYSTEM);
+    let mut encoder = builder.write(Vec::new(), Compression::best());
+    encoder.write_all(archive)?;
+    encoder.finish()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use flate2::read::GzDecoder;
+    use std::io::Read;
+
+    fn packed() -> Layer {
+        pack(
+            "/pod-affinity",
+            b"content",
+            Timestamp::from_second(1_700_000_000).unwrap(),
+        )
+        .unwrap()
+    }
+
+    #[test]
+    fn the_layer_holds_one_file_that_everybody_may_run_and_nobody_but_root_may_change() {
+        let layer = packed();
+        let mut archive = tar::Archive::new(GzDecoder::new(layer.blob.bytes.as_slice()));
+        let mut entries = archive.entries().unwrap();
+        let mut file = entries.next().unwrap().unwrap();
+        let header = file.header().clone();
+        assert_eq!(file.path().unwrap().to_str(), Some("pod-affinity"));
+        assert_eq!(
+            (
+                header.mode().unwrap(),
+                header.uid().unwrap(),
+                header.gid().unwrap()
+            ),
+            (0o755, 0, 0)
+        );
+        assert_eq!(header.mtime().unwrap(), 1_700_000_000);
+        let mut content = String::new();
+        file.read_to_string(&mut content).unwrap();
+        assert_eq!(content, "content");
+        drop(file);
+        assert!(entries.next().is_none());
+    }
+
+    #[test]
+    fn nobody_is_named_in_the_archive() {
+        let archive = archive("/x", b"", Timestamp::UNIX_EPOCH).unwrap();
+        let header = tar::Header::from_byte_slice(&archive[..512]);
+        assert_eq!(
+            (header.username().unwrap(), header.groupname().unwrap()),
+            (Some(""), Some(""))
+        );
+    }
+
+    #[test]
+    fn the_compressed_layer_names_neither_time_nor_system() {
+        assert_eq!(packed().blob.bytes[4..10], [0, 0, 0, 0, 2, 255]);
+    }
+
+    #[test]
+    fn the_diff_id_is_the_digest_of_the_archive_itself() {
+        let layer = packed();
+        let mut archive = Vec::new();
+        GzDecoder::new(layer.blob.bytes.as_slice())
+            .read_to_end(&mut archive)
+            .unwrap();
+        assert_eq!(blob::digest(&archive), layer.diff_id);
+    }
+
+    #[test]
+    fn a_time_before_tars_beginning_is_its_beginning() {
+        assert_eq!(seconds(Timestamp::from_second(-5).unwrap()), 0);
+    }
+}

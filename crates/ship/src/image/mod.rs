@@ -1,0 +1,263 @@
+//! An image, put together in memory: a pure function of the binary and a few words about it, so the same input gives the
+//! same digest on every machine.
+
+mod blob;
+mod layer;
+
+pub(crate) use blob::{Blob, hex};
+
+use crate::platform::Processor;
+use jiff::Timestamp;
+use oci_spec::image::{
+    Config, ConfigBuilder, Descriptor, History, HistoryBuilder, ImageConfiguration,
+    ImageConfigurationBuilder, ImageManifest, ImageManifestBuilder, MediaType, RootFsBuilder,
+};
+use std::collections::{BTreeMap, HashMap};
+
+/// Where the binary is in the image.
+pub(crate) const ENTRYPOINT: &str = "/pod-affinity";
+/// Numeric, so that the kubelet can see that it is not root. No file of the image belongs to it.
+pub(crate) const USER: &str = "65532:65532";
+/// The heaviest layer that is let through: every node with a placeholder pulls it.
+pub(crate) const LIMIT: usize = 12_000_000;
+
+/// What is known of an image before it is made.
+#[derive(Clone, Debug)]
+pub(crate) struct Content<'a> {
+    pub(crate) binary: &'a [u8],
+    pub(crate) processor: Processor,
+    pub(crate) time: Timestamp,
+    /// By OCI key; they become labels and annotations both.
+    pub(crate) labels: BTreeMap<String, String>,
+}
+
+/// A finished image.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Image {
+    pub(crate) layer: Blob,
+    pub(crate) config: Blob,
+    pub(crate) manifest: Blob,
+    /// Size of the binary in it.
+    pub(crate) unpacked: usize,
+}
+
+/// The image cannot be made.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum Error {
+    #[error("the layer cannot be written: {0}")]
+    Layer(#[from] std::io::Error),
+    #[error("the image's description is not what OCI asks for: {0}")]
+    Spec(#[from] oci_spec::OciSpecError),
+    #[error("the image's description cannot be written: {0}")]
+    Json(#[from] serde_json::Error),
+    #[error(
+        "the image is {:.1} MB compressed, more than the {:.0} MB that it may be: look with `cargo bloat` or `cargo tree` what \
+         came in",
+        megabytes(*.0),
+        megabytes(LIMIT)
+    )]
+    TooLarge(usize),
+}
+
+/// Puts an image together.
+pub(crate) fn assemble(content: &Content<'_>) -> Result<Image, Error> {
+    let layer = layer::pack(ENTRYPOINT, content.binary, content.time)?;
+    if layer.blob.size() > LIMIT {
+        return Err(Error::TooLarge(layer.blob.size()));
+    }
+    let config = configuration(content, &layer.diff_id)?;
+    let config = Blob::json(MediaType::ImageConfig, &config)?;
+    let manifest = manifest(content, config.descriptor()?, layer.blob.descriptor()?)?;
+    Ok(Image {
+        manifest: Blob::json(MediaType::ImageManifest, &manifest)?,
+        config,
+        layer: layer.blob,
+        unpacked: content.binary.len(),
+    })
+}
+
+impl Image {
+    /// What the image is referred to by.
+    pub(crate) fn digest(&self) -> &str {
+        &self.manifest.digest
+    }
+
+    /// Everything that a registry or a layout must hold, in the order in which it may arrive.
+    pub(crate) fn blobs(&self) -> [&Blob; 3] {
+        let Self {
+            layer,
+            config,
+            manifest,
+            unpacked: _,
+        } = self;
+        [layer, config, manifest]
+    }
+}
+
+/// In the unit that registries and `docker images` use.
+#[allow(clippy::cast_precision_loss, reason = "a size in megabytes with one decimal")]
+pub(crate) fn megabytes(bytes: usize) -> f64 {
+    bytes as f64 / 1e6
+}
+
+fn configuration(content: &Content<'_>, diff_id: &str) -> Result<ImageConfiguration, Error> {
+    let rootfs = RootFsBuilder::default()
+        .typ("layers")
+        .diff_ids([diff_id.to_owned()])
+        .build()?;
+    let configuration = ImageConfigurationBuilder::default()
+        .created(content.time.to_string())
+        .architecture(content.processor.oci())
+        .os("linux")
+        .config(process(content)?)
+        .rootfs(rootfs)
+        .history([history(content.time)?])
+        .build()?;
+    Ok(configuration)
+}
+
+fn process(content: &Content<'_>) -> Result<Config, Error> {
+    let config = ConfigBuilder::default()
+        .user(USER)
+        .entrypoint([ENTRYPOINT.to_owned()])
+        .working_dir("/")
+        .labels(labels(content))
+        .build()?;
+    Ok(config)
+}
+
+fn history(time: Timestamp) -> Result<History, Error> {
+    let history = HistoryBuilder::default()
+        .created(time.to_string())
+        .created_by("cargo ship")
+        .comment(format!("{ENTRYPOINT}, statically linked"))
+        .build()?;
+    Ok(history)
+}
+
+fn manifest(content: &Content<'_>, config: Descriptor, layer: Descriptor) -> Result<ImageManifest, Error> {
+    let manifest = ImageManifestBuilder::default()
+        .schema_version(2_u32)
+        .media_type(MediaType::ImageManifest)
+        .config(config)
+        .layers([layer])
+        .annotations(labels(content))
+        .build()?;
+    Ok(manifest)
+}
+
+fn labels(content: &Content<'_>) -> HashMap<String, String> {
+    content.labels.clone().into_iter().collect()
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+    use serde_json::Value;
+
+    pub(crate) fn content(binary: &[u8]) -> Content<'_> {
+        let labels = ["title", "version", "revision", "licenses", "created"];
+        let label = |name: &&str| (format!("org.opencontainers.image.{name}"), format!("the {name}"));
+        Content {
+            binary,
+            processor: Processor::Amd64,
+            time: Timestamp::from_second(1_700_000_000).unwrap(),
+            labels: labels.iter().map(label).collect(),
+        }
+    }
+
+    pub(crate) fn image() -> Image {
+        assemble(&content(b"the binary")).unwrap()
+    }
+
+    fn json(blob: &Blob) -> Value {
+        serde_json::from_slice(&blob.bytes).unwrap()
+    }
+
+    #[test]
+    fn the_same_content_gives_the_same_digest_every_time() {
+        let first = image();
+        for _ in 0..20 {
+            assert_eq!(image(), first);
+        }
+    }
+
+    #[test]
+    fn the_digest_is_the_one_that_it_has_always_been() {
+        // Changes when a library writes other bytes: then every digest of every old commit changes, and CHANGELOG.md
+        // should say so.
+        assert_eq!(image().config.digest, json(&image().manifest)["config"]["digest"]);
+        assert_eq!(
+            image().digest(),
+            "sha256:9097dc569f4c2375b58861204e47eeed412c36663c19b6c768128c6921a0318a"
+        );
+    }
+
+    #[test]
+    fn another_binary_time_or_label_gives_another_digest() {
+        let other_time = Content {
+            time: Timestamp::UNIX_EPOCH,
+            ..content(b"the binary")
+        };
+        let mut other_label = content(b"the binary");
+        other_label.labels.insert("a".into(), "b".into());
+        let others = [content(b"another"), other_time, other_label];
+        for other in others {
+            assert_ne!(assemble(&other).unwrap().digest(), image().digest());
+        }
+    }
+
+    #[test]
+    fn the_process_is_the_binary_as_nobody() {
+        let config = json(&image().config);
+        assert_eq!(
+            config["config"]["Entrypoint"],
+            serde_json::json!(["/pod-affinity"])
+        );
+        assert_eq!(config["config"]["User"], "65532:65532");
+        assert_eq!(
+            (config["os"].as_str(), config["architecture"].as_str()),
+            (Some("linux"), Some("amd64"))
+        );
+        assert_eq!(config["created"], "2023-11-14T22:13:20Z");
+    }
+
+    #[test]
+    fn labels_stand_in_the_configuration_and_on_the_manifest() {
+        let key = "org.opencontainers.image.revision";
+        assert_eq!(json(&image().config)["config"]["Labels"][key], "the revision");
+        assert_eq!(json(&image().manifest)["annotations"][key], "the revision");
+    }
+
+    #[test]
+    fn the_manifest_names_every_blob_by_digest_and_size() {
+        let (image, manifest) = (image(), json(&image().manifest));
+        for (named, blob) in [
+            (&manifest["config"], &image.config),
+            (&manifest["layers"][0], &image.layer),
+        ] {
+            assert_eq!(named["digest"], blob.digest);
+            assert_eq!(named["size"], blob.size());
+        }
+        assert_eq!(
+            manifest["mediaType"],
+            "application/vnd.oci.image.manifest.v1+json"
+        );
+    }
+
+    #[test]
+    fn a_layer_above_the_limit_is_refused_with_its_size() {
+        // A generator's numbers, since nothing that repeats itself stays large.
+        let mut state = 1_u64;
+        let mut next = || {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            state.to_le_bytes()[7]
+        };
+        let noise: Vec<u8> = (0..LIMIT + 100_000).map(|_| next()).collect();
+        let refusal = assemble(&content(&noise)).unwrap_err().to_string();
+        assert!(
+            refusal.contains("12.1 MB compressed, more than the 12 MB"),
+            "{refusal}"
+        );
+    }
+}

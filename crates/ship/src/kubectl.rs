@@ -1,0 +1,96 @@
+//! Hands manifests to kubectl. Nothing is started before everything is ready to be handed over.
+
+use std::ffi::OsString;
+use std::io::{self, Write};
+use std::os::unix::process::ExitStatusExt;
+use std::process::{Child, Command, ExitStatus, Stdio};
+
+/// What kubectl is to do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Verb {
+    Apply,
+    Delete,
+}
+
+/// kubectl was not heard.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum Error {
+    #[error(
+        "kubectl does not run ({0}): install it and put it on the PATH, or hand the output of `cargo ship resolve` to what you \
+         have"
+    )]
+    Missing(io::Error),
+    #[error("the manifests could not be handed to kubectl: {0}")]
+    Pipe(io::Error),
+}
+
+impl Verb {
+    fn arguments(self) -> &'static [&'static str] {
+        match self {
+            Self::Apply => &["apply", "-f", "-"],
+            Self::Delete => &["delete", "--ignore-not-found", "-f", "-"],
+        }
+    }
+}
+
+/// Makes sure that kubectl is there, before anything is built for it.
+pub(crate) fn look_for() -> Result<(), Error> {
+    let asked = kubectl(&["version", "--client"])
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .status();
+    asked.map(drop).map_err(Error::Missing)
+}
+
+/// Lets kubectl work, and returns its exit code.
+pub(crate) fn run(verb: Verb, manifests: &str, arguments: &[OsString]) -> Result<u8, Error> {
+    let mut command = kubectl(verb.arguments());
+    let mut child = command
+        .args(arguments)
+        .stdin(Stdio::piped())
+        .spawn()
+        .map_err(Error::Missing)?;
+    hand_over(&mut child, manifests).map_err(Error::Pipe)?;
+    Ok(code(child.wait().map_err(Error::Pipe)?))
+}
+
+fn kubectl(arguments: &[&str]) -> Command {
+    let mut command = Command::new("kubectl");
+    command.args(arguments).stdin(Stdio::null());
+    command
+}
+
+/// One that ends without listening has said why, and its exit code tells.
+fn hand_over(child: &mut Child, manifests: &str) -> io::Result<()> {
+    let Some(mut pipe) = child.stdin.take() else {
+        return Ok(());
+    };
+    match pipe.write_all(manifests.as_bytes()) {
+        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => Err(error),
+        _ => Ok(()),
+    }
+}
+
+/// As shells tell it.
+fn code(status: ExitStatus) -> u8 {
+    let by_signal = || status.signal().map(|signal| 128 + signal);
+    let code = status.code().or_else(by_signal).unwrap_or(1);
+    u8::try_from(code).unwrap_or(u8::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_end_by_signal_is_told_as_shells_tell_it() {
+        const KILLED: i32 = 9;
+        assert_eq!(code(ExitStatus::from_raw(KILLED)), 137);
+        assert_eq!(code(ExitStatus::from_raw(3 << 8)), 3);
+    }
+
+    #[test]
+    fn deleting_what_is_not_there_is_no_failure() {
+        assert!(Verb::Delete.arguments().contains(&"--ignore-not-found"));
+    }
+}

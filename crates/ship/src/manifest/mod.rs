@@ -1,0 +1,141 @@
+//! Manifests: found, read, checked, and changed in as few places as possible, so that comments and order stay.
+//!
+//! Only [`files`] touches the disk; the rest works on text. A text is parsed for the places of its values and then edited
+//! as text: a YAML library that writes what it read would lose the comments.
+
+mod edit;
+pub(crate) mod files;
+mod release;
+mod rewrite;
+mod tree;
+
+pub(crate) use files::{Selection, Text};
+
+use std::collections::BTreeSet;
+
+/// A manifest that cannot be used.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum Error {
+    #[error("{file} is no YAML (line {line}: {problem}): give manifests only, or mend it")]
+    NoYaml {
+        file: String,
+        line: usize,
+        problem: String,
+    },
+    #[error(
+        "{file} holds something else than Kubernetes objects (line {line} begins {what}): each document must have apiVersion \
+         and kind"
+    )]
+    NoObject {
+        file: String,
+        line: usize,
+        what: &'static str,
+    },
+    #[error("{file}: nothing here builds ko://{name}; known is {known}")]
+    UnknownImage {
+        file: String,
+        name: String,
+        known: String,
+    },
+    #[error(
+        "{file}: ko://{name} is written with escapes or anchors, where it cannot be replaced: write it plainly"
+    )]
+    Unreplaceable { file: String, name: String },
+}
+
+/// Manifests that were checked.
+#[derive(Clone, Debug)]
+pub(crate) struct Manifests(Vec<Text>);
+
+impl Manifests {
+    /// Checks that every document is a Kubernetes object.
+    pub(crate) fn checked(texts: Vec<Text>) -> Result<Self, Error> {
+        for text in &texts {
+            tree::objects(text)?;
+        }
+        Ok(Self(texts))
+    }
+
+    /// Names behind `ko://`, all of them known.
+    pub(crate) fn images(&self, known: &[&str]) -> Result<BTreeSet<String>, Error> {
+        let mut images = BTreeSet::new();
+        for text in &self.0 {
+            images.extend(rewrite::images(text, known)?);
+        }
+        Ok(images)
+    }
+
+    /// With this reference in the place of every `ko://` name.
+    pub(crate) fn resolved(&self, name: &str, reference: &str) -> Result<Self, Error> {
+        let rewritten = self.0.iter().map(|text| rewrite::replaced(text, name, reference));
+        rewritten.collect::<Result<_, _>>().map(Self)
+    }
+
+    /// With the version as a label of every object and pod template.
+    pub(crate) fn versioned(&self, version: &str) -> Result<Self, Error> {
+        let labelled = self.0.iter().map(|text| release::labelled(text, version));
+        labelled.collect::<Result<_, _>>().map(Self)
+    }
+
+    /// All as one stream of documents.
+    pub(crate) fn joined(&self) -> String {
+        let mut joined = String::new();
+        for Text { name: _, content } in &self.0 {
+            if !joined.is_empty() && !content.starts_with("---") {
+                joined.push_str("---\n");
+            }
+            joined.push_str(content);
+            if !content.ends_with('\n') {
+                joined.push('\n');
+            }
+        }
+        joined
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn text(content: &str) -> Text {
+        Text {
+            name: "x.yaml".into(),
+            content: content.into(),
+        }
+    }
+
+    #[test]
+    fn texts_are_joined_as_documents() {
+        let manifests = Manifests(vec![text("a: 1"), text("---\nb: 2\n"), text("{\"c\": 3}")]);
+        assert_eq!(manifests.joined(), "a: 1\n---\nb: 2\n---\n{\"c\": 3}\n");
+    }
+
+    #[test]
+    fn one_bad_file_spoils_the_lot() {
+        let good = "apiVersion: v1\nkind: Namespace\n";
+        assert!(Manifests::checked(vec![text(good)]).is_ok());
+        assert!(Manifests::checked(vec![text(good), text("{")]).is_err());
+    }
+
+    #[test]
+    fn this_checkouts_own_manifests_resolve_and_keep_all_else() {
+        let config = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../config");
+        let selection = Selection {
+            files: vec![config.into_os_string().into()],
+            recursive: false,
+        };
+        let manifests = Manifests::checked(files::read(&selection).unwrap()).unwrap();
+        assert_eq!(manifests.images(&["pod-affinity"]).unwrap().len(), 1);
+        let resolved = manifests
+            .resolved("pod-affinity", "registry/pod-affinity@sha256:0")
+            .unwrap();
+        let differing = |after: &str| {
+            let before = manifests.joined();
+            before.lines().zip(after.lines()).filter(|(a, b)| a != b).count()
+        };
+        let references = manifests.joined().matches("ko://pod-affinity").count();
+        assert!(references > 0);
+        assert_eq!(differing(&resolved.joined()), references);
+        Manifests::checked(resolved.versioned("v1.2.3").unwrap().0).unwrap();
+    }
+}

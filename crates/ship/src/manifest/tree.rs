@@ -1,0 +1,177 @@
+//! A text as a tree of values that know their places, and the little that is asked of it.
+
+use super::Error;
+use super::files::Text;
+use saphyr::{LoadableYamlNode, MarkedYaml, Scalar, YamlData};
+use std::ops::Range;
+
+/// A value and its place.
+pub(super) type Node = MarkedYaml<'static>;
+
+/// The Kubernetes objects of a text, those of a List one by one; empty documents are passed over.
+pub(super) fn objects(text: &Text) -> Result<Vec<Node>, Error> {
+    let documents = documents(text)?;
+    let mut objects = Vec::new();
+    for document in documents {
+        if !is_empty(&document) {
+            checked(text, &document)?;
+            objects.push(document);
+        }
+    }
+    Ok(objects)
+}
+
+/// All documents of a text.
+pub(super) fn documents(text: &Text) -> Result<Vec<Node>, Error> {
+    MarkedYaml::load_from_iter(text.content.chars()).map_err(|error| Error::NoYaml {
+        file: text.name.clone(),
+        line: error.marker().line(),
+        problem: error.info().to_owned(),
+    })
+}
+
+fn is_empty(document: &Node) -> bool {
+    matches!(&document.data, YamlData::BadValue | YamlData::Value(Scalar::Null))
+}
+
+fn checked(text: &Text, document: &Node) -> Result<(), Error> {
+    let what = match &document.data {
+        YamlData::Mapping(_) if is_object(document) => return Ok(()),
+        YamlData::Mapping(_) => "a mapping without them",
+        YamlData::Sequence(_) => "a list",
+        _ => "plain text",
+    };
+    Err(Error::NoObject {
+        file: text.name.clone(),
+        line: document.span.start.line(),
+        what,
+    })
+}
+
+fn is_object(document: &Node) -> bool {
+    ["apiVersion", "kind"]
+        .iter()
+        .all(|key| get(document, key).and_then(string).is_some())
+}
+
+/// A value of a mapping.
+pub(super) fn get<'n>(node: &'n Node, key: &str) -> Option<&'n Node> {
+    entry(node, key).map(|(_, value)| value)
+}
+
+/// A key and a value of a mapping.
+pub(super) fn entry<'n>(node: &'n Node, key: &str) -> Option<(&'n Node, &'n Node)> {
+    entries(node).find(|(name, _)| string(name) == Some(key))
+}
+
+/// The keys and values of a mapping, in their order.
+pub(super) fn entries(node: &Node) -> impl Iterator<Item = (&Node, &Node)> {
+    let mapping = match &node.data {
+        YamlData::Mapping(mapping) => Some(mapping),
+        _ => None,
+    };
+    mapping.into_iter().flat_map(|mapping| mapping.iter())
+}
+
+/// The items of a sequence.
+pub(super) fn items(node: &Node) -> &[Node] {
+    match &node.data {
+        YamlData::Sequence(items) => items,
+        _ => &[],
+    }
+}
+
+/// A text, if the value is one.
+pub(super) fn string(node: &Node) -> Option<&str> {
+    match &node.data {
+        YamlData::Value(Scalar::String(text)) => Some(text),
+        _ => None,
+    }
+}
+
+/// Calls for every text in a value, keys included.
+pub(super) fn strings<'n>(node: &'n Node, visit: &mut dyn FnMut(&'n Node, &'n str)) {
+    match &node.data {
+        YamlData::Value(Scalar::String(text)) => visit(node, text),
+        YamlData::Sequence(items) => items.iter().for_each(|item| strings(item, visit)),
+        YamlData::Mapping(_) => entries(node).for_each(|(key, value)| {
+            strings(key, visit);
+            strings(value, visit);
+        }),
+        YamlData::Tagged(_, inner) => strings(inner, visit),
+        YamlData::Value(_) | YamlData::Representation(..) | YamlData::Alias(_) | YamlData::BadValue => {}
+    }
+}
+
+/// Turns places that count characters into places that count bytes.
+pub(super) struct Places(Vec<usize>);
+
+impl Places {
+    pub(super) fn of(text: &Text) -> Self {
+        let starts = text.content.char_indices().map(|(place, _)| place);
+        Self(starts.chain([text.content.len()]).collect())
+    }
+
+    pub(super) fn range(&self, node: &Node) -> Range<usize> {
+        self.place(node.span.start.index())..self.place(node.span.end.index())
+    }
+
+    fn place(&self, index: usize) -> usize {
+        let end = self.0.last().copied().unwrap_or_default();
+        self.0.get(index).copied().unwrap_or(end)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn text(content: &str) -> Text {
+        Text {
+            name: "x.yaml".into(),
+            content: content.into(),
+        }
+    }
+
+    fn refusal(content: &str) -> String {
+        objects(&text(content)).unwrap_err().to_string()
+    }
+
+    #[test]
+    fn documents_without_content_are_passed_over() {
+        let content = "# only words\n---\n---\napiVersion: v1\nkind: Namespace\n---\n# the end\n";
+        assert_eq!(objects(&text(content)).unwrap().len(), 1);
+        assert!(objects(&text("")).unwrap().is_empty());
+    }
+
+    #[test]
+    fn what_is_no_yaml_is_refused_with_its_line() {
+        let refusal = refusal("apiVersion: v1\nkind: [\n");
+        assert!(refusal.starts_with("x.yaml is no YAML (line "), "{refusal}");
+    }
+
+    #[test]
+    fn a_key_that_stands_twice_is_no_yaml() {
+        assert!(refusal("apiVersion: v1\nkind: A\nkind: B\n").contains("duplicated key"));
+    }
+
+    #[test]
+    fn yaml_that_is_no_object_is_refused_for_what_it_is() {
+        for (content, what) in [
+            ("# Title\n\nSome words.\n", "line 3 begins plain text"),
+            ("- a\n- b\n", "a list"),
+            ("a: 1\n", "a mapping without them"),
+            ("apiVersion: 1\nkind: x\n", "a mapping without them"),
+        ] {
+            assert!(refusal(content).contains(what), "{}", refusal(content));
+        }
+    }
+
+    #[test]
+    fn places_are_told_in_bytes() {
+        let text = text("\u{e9}\u{e9}: \u{e9}x\n");
+        let documents = documents(&text).unwrap();
+        let (_, value) = entries(&documents[0]).next().unwrap();
+        assert_eq!(&text.content[Places::of(&text).range(value)], "\u{e9}x");
+    }
+}

@@ -1,0 +1,143 @@
+//! What an image can be made for, and what rustc, OCI and C compilers call it. Whether this machine can build it is
+//! [`crate::toolchain`]'s question.
+
+use clap::ValueEnum;
+use std::fmt;
+use std::str::FromStr;
+
+/// A processor, always below Linux.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Processor {
+    Amd64,
+    Arm64,
+}
+
+/// The C library that is linked in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Libc {
+    /// glibc: what a usual Rust installation has.
+    Gnu,
+    /// musl: needs the Rust target and a musl C compiler.
+    Musl,
+}
+
+/// What an image is made for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Platform {
+    pub(crate) processor: Processor,
+    pub(crate) libc: Libc,
+}
+
+impl Processor {
+    /// As OCI writes it, and as `--platform` does after the slash.
+    pub(crate) fn oci(self) -> &'static str {
+        match self {
+            Self::Amd64 => "amd64",
+            Self::Arm64 => "arm64",
+        }
+    }
+
+    /// As rustc and GNU write it.
+    fn gnu(self) -> &'static str {
+        match self {
+            Self::Amd64 => "x86_64",
+            Self::Arm64 => "aarch64",
+        }
+    }
+}
+
+impl Platform {
+    /// The Rust target.
+    pub(crate) fn target(self) -> String {
+        format!("{}-unknown-linux-{}", self.processor.gnu(), self.libc)
+    }
+
+    /// Programs that compile and link C for it, the best one first.
+    pub(crate) fn compilers(self, host: &str) -> Vec<String> {
+        let prefixed = format!("{}-linux-{}-gcc", self.processor.gnu(), self.libc);
+        let own_processor = host.starts_with(self.processor.gnu());
+        match self.libc {
+            Libc::Gnu if own_processor => vec!["cc".to_owned()],
+            Libc::Musl if own_processor => vec![prefixed, "musl-gcc".to_owned()],
+            Libc::Gnu | Libc::Musl => vec![prefixed],
+        }
+    }
+}
+
+impl fmt::Display for Libc {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Gnu => "gnu",
+            Self::Musl => "musl",
+        })
+    }
+}
+
+impl fmt::Display for Processor {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "linux/{}", self.oci())
+    }
+}
+
+impl FromStr for Processor {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        match text {
+            "linux/amd64" => Ok(Self::Amd64),
+            "linux/arm64" => Ok(Self::Arm64),
+            _ => Err(format!(
+                "'{text}' is no platform that an image can be made for; there are linux/amd64 and linux/arm64, one at a time"
+            )),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const HOST: &str = "x86_64-unknown-linux-gnu";
+
+    fn platform(processor: Processor, libc: Libc) -> Platform {
+        Platform { processor, libc }
+    }
+
+    #[test]
+    fn a_platform_is_written_as_it_is_read() {
+        for text in ["linux/amd64", "linux/arm64"] {
+            assert_eq!(text.parse::<Processor>().unwrap().to_string(), text);
+        }
+    }
+
+    #[test]
+    fn another_system_is_refused_with_what_there_is() {
+        let refusal = "windows/amd64".parse::<Processor>().unwrap_err();
+        assert!(
+            refusal.contains("'windows/amd64'") && refusal.contains("linux/arm64"),
+            "{refusal}"
+        );
+    }
+
+    #[test]
+    fn targets_are_named_as_rustc_names_them() {
+        assert_eq!(platform(Processor::Amd64, Libc::Gnu).target(), HOST);
+        assert_eq!(
+            platform(Processor::Arm64, Libc::Musl).target(),
+            "aarch64-unknown-linux-musl"
+        );
+    }
+
+    #[test]
+    fn only_the_hosts_own_platform_is_linked_by_its_own_compiler() {
+        assert_eq!(platform(Processor::Amd64, Libc::Gnu).compilers(HOST), ["cc"]);
+        assert_eq!(
+            platform(Processor::Arm64, Libc::Gnu).compilers(HOST),
+            ["aarch64-linux-gnu-gcc"]
+        );
+        assert_eq!(
+            platform(Processor::Amd64, Libc::Musl).compilers(HOST),
+            ["x86_64-linux-musl-gcc", "musl-gcc"]
+        );
+    }
+}

@@ -1,0 +1,286 @@
+//! From source to a reference by digest, step by step. Whatever can be refused is asked for before the long build.
+
+use crate::args::{ImageArgs, Sbom};
+use crate::compile::{self, Recipe};
+use crate::destination::{self, Destination};
+use crate::image::{self, Content, Image, megabytes};
+use crate::platform::{Libc, Platform};
+use crate::provenance::Provenance;
+use crate::registry::{self, Registry};
+use crate::say::say;
+use crate::sbom::{self, Subject};
+use crate::toolchain::{self, Rustc};
+use crate::workspace::{PRODUCT, Workspace};
+use crate::{archive, elf};
+use std::collections::BTreeMap;
+use std::io;
+use std::path::{Path, PathBuf};
+
+/// For whoever finds the image in a registry.
+const DESCRIPTION: &str =
+    "Runs all pods of a labelled Tekton PipelineRun on one node that no other run uses.";
+
+/// What is shipped from.
+#[derive(Clone, Debug)]
+pub(crate) struct Source {
+    pub(crate) workspace: Workspace,
+    pub(crate) provenance: Provenance,
+    /// Without a leading letter.
+    pub(crate) version: String,
+}
+
+/// What was shipped.
+#[derive(Clone, Debug)]
+pub(crate) struct Shipped {
+    /// By digest.
+    pub(crate) reference: String,
+    pub(crate) sbom: Option<Vec<u8>>,
+}
+
+/// Nothing was shipped.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum Error {
+    #[error(transparent)]
+    Destination(#[from] destination::Error),
+    #[error(transparent)]
+    Registry(#[from] registry::Error),
+    #[error(transparent)]
+    Toolchain(#[from] toolchain::Error),
+    #[error(transparent)]
+    Compile(#[from] compile::Error),
+    #[error("the binary {} cannot be read: {source}", path.display())]
+    Binary { path: PathBuf, source: io::Error },
+    #[error(transparent)]
+    Elf(#[from] elf::Error),
+    #[error(transparent)]
+    Image(#[from] image::Error),
+    #[error(transparent)]
+    Sbom(#[from] sbom::Error),
+    #[error(transparent)]
+    Archive(#[from] archive::Error),
+}
+
+/// Builds, writes what was asked for, and pushes.
+pub(crate) fn ship(args: &ImageArgs, source: &Source, tags: &[String]) -> Result<Shipped, Error> {
+    let platform = args.platform();
+    let rustc = toolchain::rustc()?;
+    let (destination, registry) = destination(args)?;
+    let binary = binary(args, source, &rustc)?;
+    let linkage = elf::check(&binary, platform.processor)?;
+    let image = image::assemble(&content(source, platform, &binary))?;
+    tell(&image, platform, linkage);
+    let sbom = match args.sbom {
+        Sbom::Spdx => Some(bill(source, &image, platform, &rustc, &binary)?),
+        Sbom::None => None,
+    };
+    write(args, source, &image, sbom.as_deref(), &names(&destination, tags))?;
+    if let Some(registry) = registry {
+        registry.push(&image, &destination, tags)?;
+    }
+    let reference = destination.pinned(image.digest()).whole();
+    Ok(Shipped { reference, sbom })
+}
+
+/// With the registry, if anything is to be pushed: it has answered and knows us.
+fn destination(args: &ImageArgs) -> Result<(Destination, Option<Registry>), Error> {
+    if !args.push {
+        return Ok((Destination::local(args.repo.as_deref())?, None));
+    }
+    let destination = Destination::parse(args.repo.as_deref())?;
+    let registry = Registry::reach(&destination, args.access())?;
+    Ok((destination, Some(registry)))
+}
+
+fn binary(args: &ImageArgs, source: &Source, rustc: &Rustc) -> Result<Vec<u8>, Error> {
+    let path = match &args.binary {
+        Some(given) => {
+            say!("note: {} is taken instead of building", given.display());
+            given.clone()
+        }
+        None => built(args, source, rustc)?,
+    };
+    std::fs::read(&path).map_err(|source| Error::Binary { path, source })
+}
+
+fn built(args: &ImageArgs, source: &Source, rustc: &Rustc) -> Result<PathBuf, Error> {
+    let platform = args.platform();
+    let linker = toolchain::linker(rustc, platform)?;
+    say!(
+        "building {PRODUCT} for {}; from scratch that takes some minutes",
+        platform.target()
+    );
+    let recipe = Recipe {
+        root: &source.workspace.root,
+        target_directory: &source.workspace.target_directory,
+        cargo_home: &args.cargo_home(),
+        rustc,
+        platform,
+        linker: &linker,
+    };
+    Ok(compile::compile(&recipe)?)
+}
+
+fn content<'a>(source: &Source, platform: Platform, binary: &'a [u8]) -> Content<'a> {
+    Content {
+        binary,
+        processor: platform.processor,
+        time: source.provenance.time,
+        labels: labels(source),
+    }
+}
+
+fn labels(source: &Source) -> BTreeMap<String, String> {
+    let Source {
+        workspace,
+        provenance,
+        version,
+    } = source;
+    let known = [
+        ("title", Some(PRODUCT.to_owned())),
+        ("description", Some(DESCRIPTION.to_owned())),
+        ("version", Some(version.clone())),
+        ("revision", provenance.revision.clone()),
+        ("created", Some(provenance.time.to_string())),
+        ("licenses", workspace.license.clone()),
+        ("source", workspace.repository.clone()),
+    ];
+    let label =
+        |(key, value): (&str, Option<String>)| Some((format!("org.opencontainers.image.{key}"), value?));
+    known.into_iter().filter_map(label).collect()
+}
+
+fn tell(image: &Image, platform: Platform, linkage: elf::Linkage) {
+    let how = match linkage {
+        elf::Linkage::Fixed => "static",
+        elf::Linkage::PositionIndependent => "static, position-independent",
+    };
+    say!(
+        "the image is {:.1} MB, for {}, from scratch, user {}; in it is:",
+        megabytes(image.layer.size()),
+        platform.processor,
+        image::USER
+    );
+    say!(
+        "  {} ({:.1} MB, {how}, {})",
+        image::ENTRYPOINT,
+        megabytes(image.unpacked),
+        platform.libc
+    );
+}
+
+fn bill(
+    source: &Source,
+    image: &Image,
+    platform: Platform,
+    rustc: &Rustc,
+    binary: &[u8],
+) -> Result<Vec<u8>, Error> {
+    let libc = match platform.libc {
+        Libc::Gnu => format!("glibc {}", elf::glibc(binary).unwrap_or_default()),
+        Libc::Musl => "musl ".to_owned(),
+    };
+    let subject = Subject {
+        version: &source.version,
+        digest: image.digest(),
+        license: source.workspace.license.as_deref(),
+        time: source.provenance.time,
+        rust: &rustc.release,
+        libc: &libc,
+    };
+    Ok(sbom::spdx(&source.workspace.root, &platform.target(), &subject)?)
+}
+
+fn write(
+    args: &ImageArgs,
+    source: &Source,
+    image: &Image,
+    sbom: Option<&[u8]>,
+    names: &[String],
+) -> Result<(), Error> {
+    if let Some(folder) = &args.oci_layout {
+        archive::write_layout(folder, image, names)?;
+        told(folder, "the image as an OCI layout");
+    }
+    if let Some(file) = &args.tarball {
+        archive::write_tarball(file, image, names)?;
+        told(file, "the image as an archive");
+    }
+    if let Some(sbom) = sbom {
+        let default = || source.workspace.target_directory.join("ship/sbom.spdx.json");
+        let file = args.sbom_out.clone().unwrap_or_else(default);
+        archive::write(&file, sbom)?;
+        told(&file, "the bill of materials");
+    }
+    Ok(())
+}
+
+fn told(path: &Path, what: &str) {
+    say!("{what} is in {}", path.display());
+}
+
+fn names(destination: &Destination, tags: &[String]) -> Vec<String> {
+    tags.iter().map(|tag| destination.tagged(tag).whole()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use jiff::Timestamp;
+
+    fn source(revision: Option<&str>) -> Source {
+        Source {
+            workspace: Workspace {
+                root: "/work".into(),
+                target_directory: "/work/target".into(),
+                version: "0.1.0".into(),
+                license: Some("Apache-2.0".into()),
+                repository: None,
+            },
+            provenance: Provenance {
+                revision: revision.map(str::to_owned),
+                dirty: false,
+                time: Timestamp::UNIX_EPOCH,
+            },
+            version: "1.2.3".into(),
+        }
+    }
+
+    #[test]
+    fn labels_say_what_it_is_and_whence_it_came() {
+        let labels = labels(&source(Some("abc")));
+        let label = |key: &str| {
+            labels
+                .get(&format!("org.opencontainers.image.{key}"))
+                .map(String::as_str)
+        };
+        assert_eq!(label("title"), Some("pod-affinity"));
+        assert_eq!(
+            (label("version"), label("revision")),
+            (Some("1.2.3"), Some("abc"))
+        );
+        assert_eq!(
+            (label("licenses"), label("created")),
+            (Some("Apache-2.0"), Some("1970-01-01T00:00:00Z"))
+        );
+    }
+
+    #[test]
+    fn what_is_not_known_is_not_made_up() {
+        let labels = labels(&source(None));
+        assert!(!labels.contains_key("org.opencontainers.image.revision"));
+        assert!(!labels.contains_key("org.opencontainers.image.source"));
+    }
+
+    #[test]
+    fn an_archive_names_the_image_once_for_each_tag() {
+        let destination = Destination::parse(Some("localhost:5000")).unwrap();
+        let tags = ["v1".to_owned(), "latest".to_owned()];
+        assert_eq!(
+            names(&destination, &tags),
+            [
+                "localhost:5000/pod-affinity:v1",
+                "localhost:5000/pod-affinity:latest"
+            ]
+        );
+    }
+}

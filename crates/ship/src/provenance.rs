@@ -1,0 +1,92 @@
+//! Which source an image is made of, and the one time that stands in everything made of it: `SOURCE_DATE_EPOCH`, or the
+//! time of the commit. Never the clock, or the same commit would give another digest each time.
+
+use jiff::Timestamp;
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+/// The source.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Provenance {
+    /// The commit; `-dirty` is appended if files differ from it. Absent without git.
+    pub(crate) revision: Option<String>,
+    pub(crate) dirty: bool,
+    pub(crate) time: Timestamp,
+}
+
+/// Asks git.
+pub(crate) fn of(root: &Path, epoch: Option<i64>) -> Provenance {
+    let git = |arguments: &[&str]| git(root, arguments);
+    derived(
+        git(&["rev-parse", "HEAD"]).as_deref(),
+        git(&["status", "--porcelain"]).as_deref(),
+        git(&["log", "-1", "--format=%ct"]).as_deref(),
+        epoch,
+    )
+}
+
+/// None if there is no git, no repository, or none that this user may read.
+fn git(root: &Path, arguments: &[&str]) -> Option<String> {
+    let output = Command::new("git")
+        .args(arguments)
+        .current_dir(root)
+        .stdin(Stdio::null())
+        .output()
+        .ok()?;
+    let answer = String::from_utf8(output.stdout).ok()?;
+    output.status.success().then(|| answer.trim().to_owned())
+}
+
+fn derived(
+    head: Option<&str>,
+    status: Option<&str>,
+    committed: Option<&str>,
+    epoch: Option<i64>,
+) -> Provenance {
+    let dirty = status.is_some_and(|changes| !changes.is_empty());
+    let seconds = epoch.or_else(|| committed?.parse().ok()).unwrap_or_default();
+    let suffix = if dirty { "-dirty" } else { "" };
+    Provenance {
+        revision: head.map(|head| format!("{head}{suffix}")),
+        dirty,
+        time: Timestamp::from_second(seconds).unwrap_or_default(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_clean_checkout_is_its_commit_at_the_time_of_the_commit() {
+        let clean = derived(Some("abc"), Some(""), Some("1700000000"), None);
+        assert_eq!((clean.revision.as_deref(), clean.dirty), (Some("abc"), false));
+        assert_eq!(clean.time.to_string(), "2023-11-14T22:13:20Z");
+    }
+
+    #[test]
+    fn changed_files_are_admitted() {
+        let dirty = derived(Some("abc"), Some(" M Cargo.toml"), Some("1"), None);
+        assert_eq!(
+            (dirty.revision.as_deref(), dirty.dirty),
+            (Some("abc-dirty"), true)
+        );
+    }
+
+    #[test]
+    fn source_date_epoch_goes_before_the_commit() {
+        assert_eq!(derived(None, None, Some("5"), Some(7)).time.as_second(), 7);
+    }
+
+    #[test]
+    fn without_git_there_is_no_revision_and_the_beginning_of_time() {
+        let unknown = derived(None, None, None, None);
+        assert_eq!((unknown.revision, unknown.time.as_second()), (None, 0));
+    }
+
+    #[test]
+    fn a_folder_that_is_no_repository_has_no_revision() {
+        let folder = tempfile::tempdir().unwrap();
+        assert_eq!(of(folder.path(), None).revision, None);
+    }
+}

@@ -1,0 +1,253 @@
+//! Why a registry did not take the image, in a sentence that says what to do. Pure: it turns one error into another.
+
+use oci_client::errors::{OciDistributionError, OciErrorCode};
+use std::path::PathBuf;
+
+/// What was asked of whom.
+#[derive(Clone, Debug)]
+pub(crate) struct Asked {
+    pub(crate) registry: String,
+    /// By plain HTTP.
+    pub(crate) plain: bool,
+    pub(crate) docker_config: PathBuf,
+    /// Without credentials.
+    pub(crate) anonymous: bool,
+}
+
+/// A push that came to nothing.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum Error {
+    #[error(
+        "the registry {registry} cannot be reached ({cause}): see whether KO_DOCKER_REPO is right and the registry is up{hint}"
+    )]
+    Unreachable {
+        registry: String,
+        cause: String,
+        hint: &'static str,
+    },
+    #[error(
+        "the registry {registry} asks who you are, and {} says nothing of it: run `docker login {registry}`, or set \
+         DOCKER_CONFIG to the folder of the config.json that knows",
+        docker_config.display()
+    )]
+    CredentialsMissing {
+        registry: String,
+        docker_config: PathBuf,
+    },
+    #[error(
+        "the registry {registry} does not accept the credentials in {} ({cause}): run `docker login {registry}` again",
+        docker_config.display()
+    )]
+    CredentialsRefused {
+        registry: String,
+        docker_config: PathBuf,
+        cause: String,
+    },
+    #[error(
+        "the registry {registry} knows you but does not let you push there ({cause}): ask for the right to write to the \
+         repository, or set KO_DOCKER_REPO to one of your own"
+    )]
+    Denied { registry: String, cause: String },
+    #[error(
+        "the registry {registry} takes no pushes at all ({cause}): it may be read-only or a mirror; set KO_DOCKER_REPO to \
+         another one"
+    )]
+    ReadOnly { registry: String, cause: String },
+    #[error(
+        "the registry {registry} does not know the repository ({cause}): some registries want it created first; or \
+         KO_DOCKER_REPO is misspelt, or no registry"
+    )]
+    Unknown { registry: String, cause: String },
+    #[error("the registry {registry} has had enough for now ({cause}): try again in a while")]
+    TooMany { registry: String, cause: String },
+    #[error(
+        "the registry {registry} failed ({cause}): try again, and look into its log if that does not help"
+    )]
+    Broken { registry: String, cause: String },
+    #[error("the push to {registry} failed: {cause}")]
+    Other { registry: String, cause: String },
+}
+
+/// Turns the client's error into a sentence with its remedy.
+pub(crate) fn explain(error: OciDistributionError, asked: Asked) -> Error {
+    match error {
+        OciDistributionError::ServerError { code, message, .. } => {
+            by_code(code, cause(code, &message), asked)
+        }
+        OciDistributionError::UnauthorizedError { .. } => by_code(401, "401".to_owned(), asked),
+        OciDistributionError::AuthenticationFailure(reason) => by_code(401, cause(401, &reason), asked),
+        OciDistributionError::RegistryError { envelope, .. } => {
+            let code = envelope.errors.first().map_or(0, |error| code(&error.code));
+            by_code(code, envelope.to_string(), asked)
+        }
+        OciDistributionError::RequestError(error) => match error.status() {
+            Some(status) => by_code(status.as_u16(), status.to_string(), asked),
+            None => unreachable(innermost(&error), asked),
+        },
+        other => Error::Other {
+            registry: asked.registry,
+            cause: other.to_string(),
+        },
+    }
+}
+
+fn by_code(code: u16, cause: String, asked: Asked) -> Error {
+    let Asked {
+        registry,
+        plain: _,
+        docker_config,
+        anonymous,
+    } = asked;
+    match code {
+        // Some registries do not tell a stranger from somebody without rights.
+        401 | 403 if anonymous => Error::CredentialsMissing {
+            registry,
+            docker_config,
+        },
+        401 => Error::CredentialsRefused {
+            registry,
+            docker_config,
+            cause,
+        },
+        403 => Error::Denied { registry, cause },
+        405 => Error::ReadOnly { registry, cause },
+        404 => Error::Unknown { registry, cause },
+        429 => Error::TooMany { registry, cause },
+        500..600 => Error::Broken { registry, cause },
+        _ => Error::Other { registry, cause },
+    }
+}
+
+fn code(code: &OciErrorCode) -> u16 {
+    match code {
+        OciErrorCode::Unauthorized => 401,
+        OciErrorCode::Denied => 403,
+        OciErrorCode::Unsupported => 405,
+        OciErrorCode::NameUnknown | OciErrorCode::NotFound => 404,
+        OciErrorCode::Toomanyrequests => 429,
+        _ => 0,
+    }
+}
+
+fn unreachable(cause: String, asked: Asked) -> Error {
+    let hint = if asked.plain {
+        "; it was spoken to by plain HTTP"
+    } else {
+        "; if it speaks plain HTTP, add --insecure-registry; if an authority of your own vouches for it, name the file of \
+         that authority by SSL_CERT_FILE"
+    };
+    Error::Unreachable {
+        registry: asked.registry,
+        cause,
+        hint,
+    }
+}
+
+/// The code, and the beginning of what the registry says, on one line.
+fn cause(code: u16, message: &str) -> String {
+    const AT_MOST: usize = 200;
+    let words = message.split_whitespace().collect::<Vec<_>>().join(" ");
+    let words = &words[..words.floor_char_boundary(AT_MOST)];
+    if words.is_empty() {
+        code.to_string()
+    } else {
+        format!("{code}: {words}")
+    }
+}
+
+/// The last of the causes is the one that a reader can do something about.
+fn innermost(error: &dyn std::error::Error) -> String {
+    let mut error = error;
+    while let Some(source) = error.source() {
+        error = source;
+    }
+    error.to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn asked(anonymous: bool) -> Asked {
+        Asked {
+            registry: "ghcr.io".into(),
+            plain: false,
+            docker_config: "/home/me/.docker/config.json".into(),
+            anonymous,
+        }
+    }
+
+    fn answered(code: u16, message: &str, anonymous: bool) -> Error {
+        let error = OciDistributionError::ServerError {
+            code,
+            url: "https://ghcr.io/v2/".into(),
+            message: message.into(),
+        };
+        explain(error, asked(anonymous))
+    }
+
+    #[test]
+    fn a_stranger_is_sent_to_docker_login() {
+        let refusal = answered(401, "", true).to_string();
+        assert!(refusal.contains("run `docker login ghcr.io`"), "{refusal}");
+        assert!(
+            refusal.contains("/home/me/.docker/config.json says nothing"),
+            "{refusal}"
+        );
+        assert_eq!(answered(403, "", true), answered(401, "", true));
+    }
+
+    #[test]
+    fn a_wrong_password_is_told_from_none() {
+        let refusal = answered(401, "authentication\n required", false);
+        assert!(
+            matches!(&refusal, Error::CredentialsRefused { cause, .. } if cause == "401: authentication required")
+        );
+        let by_token = explain(
+            OciDistributionError::AuthenticationFailure("bad".into()),
+            asked(false),
+        );
+        assert!(matches!(by_token, Error::CredentialsRefused { .. }));
+    }
+
+    #[test]
+    fn refusals_differ_in_their_remedies() {
+        for (code, remedy) in [
+            (403, "ask for the right to write"),
+            (405, "read-only or a mirror"),
+            (404, "created first"),
+            (429, "try again in a while"),
+            (503, "look into its log"),
+            (418, "the push to ghcr.io failed: 418: words"),
+        ] {
+            let refusal = answered(code, "words", false).to_string();
+            assert!(refusal.contains(remedy), "{code}: {refusal}");
+        }
+    }
+
+    #[test]
+    fn an_answer_in_the_registrys_own_form_is_understood() {
+        let envelope = serde_json::from_str(r#"{"errors": [{"code": "DENIED", "message": "no"}]}"#).unwrap();
+        let url = String::new();
+        let refusal = explain(
+            OciDistributionError::RegistryError { envelope, url },
+            asked(false),
+        );
+        assert!(matches!(refusal, Error::Denied { .. }), "{refusal}");
+    }
+
+    #[test]
+    fn a_long_answer_is_cut_between_characters() {
+        let said = cause(500, &"\u{e9}".repeat(1000));
+        assert!(said.len() <= 205 && said.starts_with("500: \u{e9}"));
+    }
+
+    #[test]
+    fn a_registry_in_the_dark_is_asked_for_its_scheme() {
+        assert!(
+            unreachable("refused".into(), asked(true))
+                .to_string()
+                .contains("--insecure-registry")
+        );
+    }
+}

@@ -1,0 +1,149 @@
+//! Brings an image to a registry: what is missing there, then the manifest under each tag. A push that fails leaves blobs
+//! that no tag names, never a tag without its blobs.
+
+use crate::credentials;
+use crate::destination::Destination;
+use crate::image::{Blob, Image, megabytes};
+use crate::refusal::{self, Asked};
+use crate::say::say;
+use oci_client::client::{ClientConfig, ClientProtocol};
+use oci_client::errors::OciDistributionError;
+use oci_client::secrets::RegistryAuth;
+use oci_client::{Client, Reference, RegistryOperation};
+use std::path::PathBuf;
+use std::time::Duration;
+use tokio::runtime::{Builder, Runtime};
+
+const CONNECTING: Duration = Duration::from_secs(10);
+/// Between two signs of life.
+const SILENCE: Duration = Duration::from_mins(1);
+
+/// How to reach registries.
+#[derive(Clone, Debug)]
+pub(crate) struct Access {
+    /// Where `docker login` writes.
+    pub(crate) docker_config: PathBuf,
+    /// Plain HTTP also to a registry on another machine.
+    pub(crate) insecure: bool,
+}
+
+/// The image is not in the registry.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum Error {
+    #[error(transparent)]
+    Credentials(#[from] credentials::Error),
+    #[error(transparent)]
+    Refusal(#[from] refusal::Error),
+    #[error("no runtime for the push: {0}")]
+    Runtime(#[from] std::io::Error),
+}
+
+/// A registry that has answered, and accepted us as far as it can be told before a push.
+pub(crate) struct Registry {
+    runtime: Runtime,
+    client: Client,
+    asked: Asked,
+}
+
+impl Registry {
+    /// Connects and authenticates.
+    pub(crate) fn reach(destination: &Destination, access: Access) -> Result<Self, Error> {
+        let auth = credentials::look_up(&access.docker_config, destination.registry())?;
+        let scheme = scheme(destination, &access);
+        let asked = Asked {
+            registry: destination.registry().to_owned(),
+            plain: scheme == ClientProtocol::Http,
+            docker_config: access.docker_config,
+            anonymous: auth == RegistryAuth::Anonymous,
+        };
+        let runtime = Builder::new_current_thread().enable_all().build()?;
+        let reached = runtime.block_on(authenticated(scheme, destination, &auth));
+        let client = reached.map_err(|error| refusal::explain(error, asked.clone()))?;
+        Ok(Self {
+            runtime,
+            client,
+            asked,
+        })
+    }
+
+    /// Pushes, and waits for it.
+    pub(crate) fn push(&self, image: &Image, to: &Destination, tags: &[String]) -> Result<(), Error> {
+        let pushed = self.runtime.block_on(upload(&self.client, image, to, tags));
+        pushed.map_err(|error| refusal::explain(error, self.asked.clone()).into())
+    }
+}
+
+fn scheme(to: &Destination, access: &Access) -> ClientProtocol {
+    if to.is_loopback() || access.insecure {
+        ClientProtocol::Http
+    } else {
+        ClientProtocol::Https
+    }
+}
+
+async fn authenticated(
+    scheme: ClientProtocol,
+    destination: &Destination,
+    auth: &RegistryAuth,
+) -> Result<Client, OciDistributionError> {
+    let client = client(scheme)?;
+    let image = destination.tagged("latest");
+    client.auth(&image, auth, RegistryOperation::Push).await?;
+    Ok(client)
+}
+
+fn client(protocol: ClientProtocol) -> Result<Client, OciDistributionError> {
+    Client::try_from(ClientConfig {
+        protocol,
+        connect_timeout: Some(CONNECTING),
+        read_timeout: Some(SILENCE),
+        user_agent: concat!("cargo-ship/", env!("CARGO_PKG_VERSION")),
+        ..ClientConfig::default()
+    })
+}
+
+async fn upload(
+    client: &Client,
+    image: &Image,
+    to: &Destination,
+    tags: &[String],
+) -> Result<(), OciDistributionError> {
+    let pinned = to.pinned(image.digest());
+    let [layer, config, manifest] = image.blobs();
+    for blob in [layer, config] {
+        upload_blob(client, &pinned, blob).await?;
+    }
+    for tag in tags {
+        upload_manifest(client, &to.tagged(tag), manifest).await?;
+    }
+    Ok(())
+}
+
+async fn upload_blob(client: &Client, to: &Reference, blob: &Blob) -> Result<(), OciDistributionError> {
+    // A registry that will not tell gets the blob once more.
+    if client.blob_exists(to, &blob.digest).await.unwrap_or_default() {
+        say!("{} is there already", blob.digest);
+        return Ok(());
+    }
+    say!("pushing {} ({:.1} MB)", blob.digest, megabytes(blob.size()));
+    client
+        .push_blob(to, blob.bytes.clone(), &blob.digest)
+        .await
+        .map(drop)
+}
+
+async fn upload_manifest(
+    client: &Client,
+    to: &Reference,
+    manifest: &Blob,
+) -> Result<(), OciDistributionError> {
+    let media_type = manifest.media_type.to_string();
+    let media_type = media_type
+        .parse()
+        .map_err(|_| OciDistributionError::UnsupportedMediaTypeError(media_type))?;
+    client
+        .push_manifest_raw(to, manifest.bytes.clone(), media_type)
+        .await?;
+    say!("pushed {to}");
+    Ok(())
+}

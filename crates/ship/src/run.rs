@@ -1,0 +1,141 @@
+//! What each command does, as a list of steps.
+
+use crate::args::{Args, Command, ImageArgs, ManifestArgs, ReleaseArgs};
+use crate::kubectl::{self, Verb};
+use crate::manifest::{self, Manifests, Selection, files};
+use crate::product::{self, Source};
+use crate::provenance;
+use crate::release::{self, Contents};
+use crate::say::say;
+use crate::workspace::{self, PRODUCT};
+use std::ffi::OsString;
+use std::io::{self, Write};
+
+/// A command that came to nothing.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum Error {
+    #[error(transparent)]
+    Files(#[from] files::Error),
+    #[error(transparent)]
+    Manifest(#[from] manifest::Error),
+    #[error(transparent)]
+    Workspace(#[from] workspace::Error),
+    #[error(transparent)]
+    Product(#[from] product::Error),
+    #[error(transparent)]
+    Kubectl(#[from] kubectl::Error),
+    #[error(transparent)]
+    Release(#[from] release::Error),
+    #[error("standard output cannot be written: {0}")]
+    Output(io::Error),
+}
+
+/// Does what was asked, and returns the exit code.
+pub(crate) fn run(args: Args) -> Result<u8, Error> {
+    match args.command {
+        Command::Build(image) => build(&image),
+        Command::Resolve { manifests, image } => resolve(&manifests, &image),
+        Command::Apply {
+            manifests,
+            image,
+            kubectl,
+        } => apply(&manifests, &image, &kubectl),
+        Command::Delete { manifests, kubectl } => delete(&manifests, &kubectl),
+        Command::Release(args) => release(&args),
+    }
+}
+
+fn build(image: &ImageArgs) -> Result<u8, Error> {
+    let shipped = product::ship(image, &source(image)?, &image.tags())?;
+    put(&format!("{}\n", shipped.reference))
+}
+
+fn resolve(manifests: &ManifestArgs, image: &ImageArgs) -> Result<u8, Error> {
+    put(&resolved(&manifests.selection(), image)?.joined())
+}
+
+fn apply(manifests: &ManifestArgs, image: &ImageArgs, arguments: &[OsString]) -> Result<u8, Error> {
+    kubectl::look_for()?;
+    let resolved = resolved(&manifests.selection(), image)?;
+    Ok(kubectl::run(Verb::Apply, &resolved.joined(), arguments)?)
+}
+
+fn delete(manifests: &ManifestArgs, arguments: &[OsString]) -> Result<u8, Error> {
+    let manifests = Manifests::checked(files::read(&manifests.selection())?)?;
+    Ok(kubectl::run(Verb::Delete, &manifests.joined(), arguments)?)
+}
+
+fn release(args: &ReleaseArgs) -> Result<u8, Error> {
+    let version = &args.version;
+    let source = Source {
+        version: version.plain().to_owned(),
+        ..source(&args.image)?
+    };
+    if source.provenance.dirty && !args.allow_dirty {
+        return Err(release::Error::Dirty.into());
+    }
+    if source.version != source.workspace.version {
+        say!(
+            "note: the binary of {} calls itself {}",
+            version.as_str(),
+            source.workspace.version
+        );
+    }
+    let manifests =
+        parsed(&args.selection(source.workspace.root.join("config")))?.versioned(version.as_str())?;
+    let shipped = product::ship(&args.image, &source, &args.tags())?;
+    let contents = Contents {
+        manifests: manifests.resolved(PRODUCT, &shipped.reference)?.joined(),
+        image: shipped.reference.clone(),
+        sbom: shipped.sbom,
+    };
+    let named = || {
+        source
+            .workspace
+            .target_directory
+            .join(format!("release-{}", version.as_str()))
+    };
+    let folder = args.out.clone().unwrap_or_else(named);
+    release::write(&folder, &release::files(contents))?;
+    say!("{} is in {}", version.as_str(), folder.display());
+    put(&format!("{}\n", shipped.reference))
+}
+
+/// Without an image to resolve, none is built.
+fn resolved(selection: &Selection, image: &ImageArgs) -> Result<Manifests, Error> {
+    let manifests = Manifests::checked(files::read(selection)?)?;
+    if manifests.images(&[PRODUCT])?.is_empty() {
+        say!("nothing here refers to ko://{PRODUCT}, so nothing is built");
+        return Ok(manifests);
+    }
+    let shipped = product::ship(image, &source(image)?, &image.tags())?;
+    Ok(manifests.resolved(PRODUCT, &shipped.reference)?)
+}
+
+fn parsed(selection: &Selection) -> Result<Manifests, Error> {
+    let manifests = Manifests::checked(files::read(selection)?)?;
+    manifests.images(&[PRODUCT])?;
+    Ok(manifests)
+}
+
+fn source(image: &ImageArgs) -> Result<Source, Error> {
+    let workspace = workspace::find()?;
+    let provenance = provenance::of(&workspace.root, image.source_date_epoch);
+    if provenance.dirty {
+        say!("note: files differ from the commit; the image says so");
+    }
+    Ok(Source {
+        version: workspace.version.clone(),
+        workspace,
+        provenance,
+    })
+}
+
+/// A reader that has seen enough is no failure.
+fn put(text: &str) -> Result<u8, Error> {
+    let mut output = io::stdout().lock();
+    match output.write_all(text.as_bytes()).and_then(|()| output.flush()) {
+        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => Err(Error::Output(error)),
+        _ => Ok(0),
+    }
+}

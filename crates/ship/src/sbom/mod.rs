@@ -1,0 +1,81 @@
+//! What is in the binary: a bill of materials in SPDX, from what cargo says of the dependency tree. What runs only while
+//! compiling (build scripts, procedural macros) is not in it and not listed.
+
+mod lock;
+mod spdx;
+mod tree;
+
+use crate::compile::cargo;
+use crate::workspace::PRODUCT;
+use jiff::Timestamp;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+/// What the bill is of.
+#[derive(Clone, Debug)]
+pub(crate) struct Subject<'a> {
+    pub(crate) version: &'a str,
+    /// The image's, with its algorithm.
+    pub(crate) digest: &'a str,
+    pub(crate) license: Option<&'a str>,
+    pub(crate) time: Timestamp,
+    /// Rust's release, whose standard library is linked in.
+    pub(crate) rust: &'a str,
+    /// Such as `glibc 2.36`, also linked in.
+    pub(crate) libc: &'a str,
+}
+
+/// There is no bill.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum Error {
+    #[error(
+        "cargo tree does not run ({0}): install Rust with rustup, or leave the bill of materials out with `--sbom none`"
+    )]
+    Cargo(std::io::Error),
+    #[error("cargo tree failed: {0}")]
+    Tree(String),
+    #[error(
+        "cargo tree says '{0}', which is not understood; leave the bill of materials out with `--sbom none`"
+    )]
+    Line(String),
+    #[error("{} cannot be read ({source})", path.display())]
+    Lock { path: PathBuf, source: std::io::Error },
+    #[error("Cargo.lock is not understood: {0}")]
+    LockFormat(#[from] toml::de::Error),
+    #[error("the bill of materials cannot be written as JSON: {0}")]
+    Json(#[from] serde_json::Error),
+}
+
+/// Writes the bill, for a target.
+pub(crate) fn spdx(root: &Path, target: &str, subject: &Subject<'_>) -> Result<Vec<u8>, Error> {
+    let packages = tree::parse(&cargo_tree(root, target)?)?;
+    let path = root.join("Cargo.lock");
+    let lock = std::fs::read_to_string(&path).map_err(|source| Error::Lock { path, source })?;
+    let document = spdx::document(subject, &packages, &lock::checksums(&lock)?);
+    let mut json = serde_json::to_vec_pretty(&document)?;
+    json.push(b'\n');
+    Ok(json)
+}
+
+fn cargo_tree(root: &Path, target: &str) -> Result<String, Error> {
+    let output = Command::new(cargo())
+        .args(["tree", "--locked", "--package", PRODUCT, "--target", target])
+        .args([
+            "--edges",
+            "normal,no-proc-macro",
+            "--prefix",
+            "depth",
+            "--format",
+            tree::FORMAT,
+        ])
+        .current_dir(root)
+        .stdin(Stdio::null())
+        .output()
+        .map_err(Error::Cargo)?;
+    if !output.status.success() {
+        return Err(Error::Tree(
+            String::from_utf8_lossy(&output.stderr).trim().to_owned(),
+        ));
+    }
+    Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+}

@@ -1,0 +1,245 @@
+//! The bill as an SPDX 2.3 document. Pure: the same image gives the same bytes.
+
+use super::Subject;
+use super::tree::{Id, Package, Packages};
+use crate::workspace::PRODUCT;
+use serde_json::{Value, json};
+use std::collections::BTreeMap;
+
+const IMAGE: &str = "SPDXRef-Image";
+const UNKNOWN: &str = "NOASSERTION";
+
+/// The document.
+pub(super) fn document(
+    subject: &Subject<'_>,
+    packages: &Packages,
+    checksums: &BTreeMap<Id, String>,
+) -> Value {
+    let Subject {
+        version,
+        digest,
+        time,
+        ..
+    } = subject;
+    let short = digest.trim_start_matches("sha256:");
+    json!({
+        "spdxVersion": "SPDX-2.3",
+        "dataLicense": "CC0-1.0",
+        "SPDXID": "SPDXRef-DOCUMENT",
+        "name": format!("{PRODUCT}-{version}"),
+        "documentNamespace": format!("https://spdx.org/spdxdocs/{PRODUCT}-{version}-{short}"),
+        "creationInfo": {
+            "created": time.to_string(),
+            "creators": [concat!("Tool: cargo-ship-", env!("CARGO_PKG_VERSION"))],
+        },
+        "packages": described(subject, packages, checksums),
+        "relationships": relationships(subject, packages),
+    })
+}
+
+fn described(subject: &Subject<'_>, packages: &Packages, checksums: &BTreeMap<Id, String>) -> Vec<Value> {
+    let mut described = vec![image(subject)];
+    described.extend(
+        linked(subject)
+            .iter()
+            .map(|(id, license)| package(id, Some(license), None)),
+    );
+    let crates = packages.all.iter().map(|(id, package)| {
+        let Package {
+            license,
+            depends_on: _,
+        } = package;
+        from_cargo(id, license.as_deref(), checksums.get(id))
+    });
+    described.extend(crates);
+    described
+}
+
+fn image(subject: &Subject<'_>) -> Value {
+    let id = Id {
+        name: format!("{PRODUCT} (image)"),
+        version: subject.version.to_owned(),
+    };
+    let mut image = package(
+        &id,
+        subject.license,
+        Some(subject.digest.trim_start_matches("sha256:")),
+    );
+    image["SPDXID"] = json!(IMAGE);
+    image["primaryPackagePurpose"] = json!("CONTAINER");
+    image["externalRefs"] = json!([purl(&format!(
+        "pkg:oci/{PRODUCT}@{}",
+        subject.digest.replace(':', "%3A")
+    ))]);
+    image
+}
+
+/// What is linked in without being a crate.
+fn linked(subject: &Subject<'_>) -> [(Id, &'static str); 2] {
+    let (name, version) = subject.libc.split_once(' ').unwrap_or((subject.libc, ""));
+    let id = |name: &str, version: &str| Id {
+        name: name.to_owned(),
+        version: version.to_owned(),
+    };
+    let license = if name == "musl" {
+        "MIT"
+    } else {
+        "LGPL-2.1-or-later"
+    };
+    [
+        (id("rust-std", subject.rust), "MIT OR Apache-2.0"),
+        (id(name, version), license),
+    ]
+}
+
+fn from_cargo(id: &Id, license: Option<&str>, checksum: Option<&String>) -> Value {
+    let mut package = package(id, license, checksum.map(String::as_str));
+    package["externalRefs"] = json!([purl(&format!("pkg:cargo/{}@{}", id.name, id.version))]);
+    package
+}
+
+fn package(id: &Id, license: Option<&str>, sha256: Option<&str>) -> Value {
+    let license = license.unwrap_or(UNKNOWN);
+    let mut package = json!({
+        "SPDXID": reference(id),
+        "name": id.name,
+        "downloadLocation": UNKNOWN,
+        "filesAnalyzed": false,
+        "licenseConcluded": UNKNOWN,
+        "licenseDeclared": license,
+        "copyrightText": UNKNOWN,
+    });
+    if !id.version.is_empty() {
+        package["versionInfo"] = json!(id.version);
+    }
+    if let Some(sha256) = sha256 {
+        package["checksums"] = json!([{"algorithm": "SHA256", "checksumValue": sha256}]);
+    }
+    package
+}
+
+fn purl(locator: &str) -> Value {
+    json!({
+        "referenceCategory": "PACKAGE-MANAGER",
+        "referenceType": "purl",
+        "referenceLocator": locator,
+    })
+}
+
+fn relationships(subject: &Subject<'_>, packages: &Packages) -> Vec<Value> {
+    let related = |from: &str, how: &str, to: &str| json!({"spdxElementId": from, "relationshipType": how, "relatedSpdxElement": to});
+    let mut relationships = vec![
+        related("SPDXRef-DOCUMENT", "DESCRIBES", IMAGE),
+        related(IMAGE, "CONTAINS", &reference(&packages.root)),
+    ];
+    let linked =
+        linked(subject).map(|(id, _)| related(&reference(&packages.root), "STATIC_LINK", &reference(&id)));
+    relationships.extend(linked);
+    for (id, package) in &packages.all {
+        let depends = package
+            .depends_on
+            .iter()
+            .map(|other| related(&reference(id), "DEPENDS_ON", &reference(other)));
+        relationships.extend(depends);
+    }
+    relationships
+}
+
+/// SPDX allows letters, digits, '.' and '-'.
+fn reference(id: &Id) -> String {
+    let allowed = |c: char| {
+        if c.is_ascii_alphanumeric() || c == '.' {
+            c
+        } else {
+            '-'
+        }
+    };
+    let name = format!("{}-{}", id.name, id.version);
+    format!("SPDXRef-{}", name.chars().map(allowed).collect::<String>())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sbom::tree::{
+        self,
+        tests::{OUTPUT, id},
+    };
+    use jiff::Timestamp;
+    use std::collections::BTreeSet;
+
+    fn bill() -> Value {
+        let subject = Subject {
+            version: "1.2.3",
+            digest: "sha256:abc",
+            license: Some("Apache-2.0"),
+            time: Timestamp::UNIX_EPOCH,
+            rust: "1.95.0",
+            libc: "glibc 2.36",
+        };
+        let checksums = [(id("anyhow", "1.0.104"), "5e".to_owned())].into();
+        document(&subject, &tree::parse(OUTPUT).unwrap(), &checksums)
+    }
+
+    fn package(name: &str) -> Value {
+        let bill = bill();
+        let mut packages = bill["packages"].as_array().unwrap().iter();
+        packages.find(|package| package["name"] == name).cloned().unwrap()
+    }
+
+    #[test]
+    fn the_bill_is_of_the_image_by_its_digest() {
+        assert_eq!(bill()["relationships"][0]["relatedSpdxElement"], IMAGE);
+        let image = package("pod-affinity (image)");
+        assert_eq!(image["checksums"][0]["checksumValue"], "abc");
+        assert_eq!(
+            image["externalRefs"][0]["referenceLocator"],
+            "pkg:oci/pod-affinity@sha256%3Aabc"
+        );
+    }
+
+    #[test]
+    fn a_crate_has_version_license_checksum_and_locator() {
+        let anyhow = package("anyhow");
+        assert_eq!(anyhow["versionInfo"], "1.0.104");
+        assert_eq!(anyhow["licenseDeclared"], "MIT OR Apache-2.0");
+        assert_eq!(anyhow["checksums"][0]["checksumValue"], "5e");
+        assert_eq!(
+            anyhow["externalRefs"][0]["referenceLocator"],
+            "pkg:cargo/anyhow@1.0.104"
+        );
+        assert_eq!(package("unlicensed")["licenseDeclared"], UNKNOWN);
+    }
+
+    #[test]
+    fn what_is_linked_in_without_being_a_crate_is_listed_too() {
+        assert_eq!(package("rust-std")["versionInfo"], "1.95.0");
+        assert_eq!(package("glibc")["licenseDeclared"], "LGPL-2.1-or-later");
+    }
+
+    #[test]
+    fn every_relationship_is_between_things_that_are_listed() {
+        let bill = bill();
+        let listed: BTreeSet<&str> = bill["packages"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|package| package["SPDXID"].as_str().unwrap())
+            .chain(["SPDXRef-DOCUMENT"])
+            .collect();
+        assert_eq!(listed.len(), bill["packages"].as_array().unwrap().len() + 1);
+        for relationship in bill["relationships"].as_array().unwrap() {
+            for end in ["spdxElementId", "relatedSpdxElement"] {
+                assert!(
+                    listed.contains(relationship[end].as_str().unwrap()),
+                    "{relationship}"
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn names_are_written_with_what_spdx_allows() {
+        assert_eq!(reference(&id("a_b+c", "1.0.0+x")), "SPDXRef-a-b-c-1.0.0-x");
+    }
+}

@@ -1,0 +1,82 @@
+//! What kubectl hears, and when it hears nothing.
+
+use crate::fixture::{Home, MANIFEST, nobody};
+
+fn call(home: &Home, verb: &str, files: &[&str], more: &[&str]) -> crate::fixture::Ship {
+    let paths: Vec<_> = files
+        .iter()
+        .map(|file| home.path(file).into_os_string().into_string().unwrap())
+        .collect();
+    let files: Vec<_> = paths.iter().flat_map(|path| ["-f", path.as_str()]).collect();
+    home.ship(&[&[verb], &files[..], more].concat())
+}
+
+#[test]
+fn apply_hands_over_the_resolved_manifests_and_the_arguments() {
+    let home = Home::new().with_kubectl(0);
+    let apply = call(
+        &home,
+        "apply",
+        &["pod.yaml"],
+        &["--push=false", "--sbom=none", "--", "--context", "a b"],
+    );
+    assert!(apply.output().status.success());
+    let heard = home.kubectl_heard().unwrap();
+    let (arguments, manifests) = heard.split_once('\n').unwrap();
+    assert_eq!(arguments, "apply -f - --context a b");
+    assert!(
+        manifests.contains("image: ko.local/pod-affinity@sha256:"),
+        "{manifests}"
+    );
+}
+
+#[test]
+fn delete_needs_no_build_and_no_registry() {
+    let home = Home::new().with_kubectl(0);
+    let delete = call(&home, "delete", &["pod.yaml"], &["--", "--wait=false"])
+        .env("POD_AFFINITY_SHIP_BINARY", "/nowhere");
+    assert!(delete.output().status.success());
+    assert_eq!(
+        home.kubectl_heard().unwrap(),
+        format!("delete --ignore-not-found -f - --wait=false\n{MANIFEST}")
+    );
+}
+
+#[test]
+fn kubectls_exit_code_is_passed_on() {
+    let home = Home::new().with_kubectl(7);
+    let apply = call(&home, "apply", &["pod.yaml"], &["--push=false", "--sbom=none"]);
+    assert_eq!(apply.output().status.code(), Some(7));
+}
+
+#[test]
+fn one_bad_file_and_kubectl_hears_nothing() {
+    let home = Home::new().with_kubectl(0);
+    home.write("bad.yaml", b"kind: [\n");
+    for verb in ["apply", "delete"] {
+        let said = call(&home, verb, &["pod.yaml", "bad.yaml"], &[]).refuses();
+        assert!(said.contains("is no YAML"), "{said}");
+    }
+    assert_eq!(home.kubectl_heard(), None);
+}
+
+#[test]
+fn a_push_that_fails_and_kubectl_hears_nothing() {
+    let home = Home::new().with_kubectl(0);
+    let said = call(&home, "apply", &["pod.yaml"], &[])
+        .env("KO_DOCKER_REPO", nobody())
+        .refuses();
+    assert!(said.contains("cannot be reached"), "{said}");
+    assert_eq!(home.kubectl_heard(), None);
+}
+
+#[test]
+fn a_missing_kubectl_is_told_before_anything_is_built() {
+    let home = Home::new();
+    let apply = call(&home, "apply", &["pod.yaml"], &[]).env("PATH", home.path("empty"));
+    let said = apply.refuses();
+    assert!(
+        said.contains("kubectl does not run") && said.contains("cargo ship resolve"),
+        "{said}"
+    );
+}

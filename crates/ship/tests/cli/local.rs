@@ -1,0 +1,133 @@
+//! What works without any registry.
+
+use crate::fixture::{Home, names};
+
+const STAY: [&str; 2] = ["--push=false", "--sbom=none"];
+
+fn build(home: &Home, more: &[&str]) -> String {
+    home.ship(&[&["build"], &STAY[..], more].concat()).prints()
+}
+
+#[test]
+fn a_build_prints_the_reference_by_digest_and_nothing_else() {
+    let printed = build(&Home::new(), &[]);
+    let digest = printed
+        .strip_prefix("ko.local/pod-affinity@sha256:")
+        .unwrap()
+        .strip_suffix('\n')
+        .unwrap();
+    assert!(
+        digest.len() == 64 && digest.chars().all(|c| c.is_ascii_hexdigit()),
+        "{printed}"
+    );
+}
+
+#[test]
+fn two_builds_of_the_same_source_agree_to_the_byte() {
+    let (one, two) = (Home::new(), Home::new());
+    let archive = |home: &Home| {
+        let path = home.path("image.tar");
+        let printed = build(home, &["--tarball", path.to_str().unwrap()]);
+        (printed, std::fs::read(path).unwrap())
+    };
+    assert_eq!(archive(&one), archive(&two));
+}
+
+#[test]
+fn the_digest_is_the_one_of_the_layouts_manifest() {
+    let home = Home::new();
+    let printed = build(&home, &["--oci-layout", home.path("layout").to_str().unwrap()]);
+    let (_, digest) = printed.trim().rsplit_once(':').unwrap();
+    let manifest = home.text(&format!("layout/blobs/sha256/{digest}"));
+    let manifest: serde_json::Value = serde_json::from_str(&manifest).unwrap();
+    assert_eq!(manifest["layers"].as_array().unwrap().len(), 1);
+    assert_eq!(names(&home.path("layout/blobs/sha256")).len(), 3);
+}
+
+#[test]
+fn resolving_replaces_the_reference_and_keeps_the_comments() {
+    let home = Home::new();
+    let manifest = home.path("pod.yaml");
+    let arguments = [&["resolve", "-f", manifest.to_str().unwrap()], &STAY[..]].concat();
+    let expected = home
+        .text("pod.yaml")
+        .replacen("ko://pod-affinity", build(&home, &[]).trim(), 1);
+    assert_eq!(home.ship(&arguments).prints(), expected);
+}
+
+#[test]
+fn what_refers_to_no_image_is_printed_without_a_build() {
+    let home = Home::new();
+    let plain = "apiVersion: v1\nkind: Namespace\nmetadata: {name: x}\n";
+    home.write("plain.yaml", plain.as_bytes());
+    let manifest = home.path("plain.yaml");
+    let resolve = home
+        .ship(&["resolve", "-f", manifest.to_str().unwrap()])
+        .env("POD_AFFINITY_SHIP_BINARY", "/nowhere");
+    assert_eq!(resolve.prints(), plain);
+}
+
+#[test]
+fn a_bill_of_materials_lists_what_is_linked_in_and_not_what_tests_use() {
+    let home = Home::new();
+    let path = home.path("sbom.json");
+    home.ship(&["build", "--push=false", "--sbom-out", path.to_str().unwrap()])
+        .prints();
+    let bill: serde_json::Value = serde_json::from_str(&home.text("sbom.json")).unwrap();
+    let names: Vec<_> = bill["packages"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|package| package["name"].as_str().unwrap())
+        .collect();
+    for linked in [
+        "pod-affinity",
+        "placement",
+        "kube",
+        "aws-lc-sys",
+        "rust-std",
+        "glibc",
+    ] {
+        assert!(names.contains(&linked), "{linked} in {names:?}");
+    }
+    for not_linked in ["oci-client", "proptest", "testbed", "serde_derive", "cc"] {
+        assert!(!names.contains(&not_linked), "{not_linked} in {names:?}");
+    }
+}
+
+#[test]
+fn a_release_is_complete_and_the_same_each_time() {
+    let (one, two) = (Home::new(), Home::new());
+    for home in [&one, &two] {
+        let (out, manifest) = (home.path("out"), home.path("pod.yaml"));
+        let arguments = [
+            "release",
+            "v1.2.3",
+            "--allow-dirty",
+            "--push=false",
+            "--repo=ghcr.io/me",
+            "--out",
+            out.to_str().unwrap(),
+            "-f",
+        ];
+        home.ship(&[&arguments[..], &[manifest.to_str().unwrap()]].concat())
+            .prints();
+    }
+    assert_eq!(
+        names(&one.path("out")),
+        ["checksums.txt", "image.txt", "release.yaml", "sbom.spdx.json"]
+    );
+    for file in names(&one.path("out")) {
+        let file = format!("out/{file}");
+        assert_eq!(one.text(&file), two.text(&file), "{file}");
+    }
+    let (manifests, image) = (one.text("out/release.yaml"), one.text("out/image.txt"));
+    assert!(
+        manifests.contains(&format!("image: {} #", image.trim())),
+        "{manifests}"
+    );
+    assert!(
+        manifests.contains("\"app.kubernetes.io/version\": \"v1.2.3\"")
+            && manifests.contains("name: x # named")
+    );
+}

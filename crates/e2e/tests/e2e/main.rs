@@ -11,6 +11,12 @@
 
 mod beds;
 
+mod autoscalers;
+mod cli_doctor;
+mod cli_explain;
+mod cli_list;
+mod cli_states;
+mod cli_tool;
 mod endings;
 mod examples;
 mod heals;
@@ -18,6 +24,7 @@ mod holds;
 mod moves;
 mod nothing_lost;
 mod one_node_per_run;
+mod reserve;
 mod strategies;
 mod testbed_autoscales;
 mod testbed_coschedules;

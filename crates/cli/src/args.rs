@@ -1,0 +1,192 @@
+//! The command line. Flags mean what they mean to kubectl.
+
+use clap::{Command, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
+use clap_complete::Shell;
+use placement::keys;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// Tells where PipelineRuns with the label tekton.dev/custom-pod-affinity are, and why.
+#[derive(Debug, Parser)]
+#[command(version, disable_help_subcommand = true, after_help = EXIT_CODES)]
+pub(crate) struct Args {
+    #[command(flatten)]
+    pub(crate) cluster: ClusterArgs,
+    #[command(subcommand)]
+    pub(crate) command: Verb,
+}
+
+const EXIT_CODES: &str = "Exit codes: 0 answered; 1 doctor found something bad, or there is no such run; 2 wrong usage; \
+3 the API server could not be asked.";
+
+const CLUSTER: &str = "Cluster";
+
+/// Which cluster, and how.
+#[derive(Debug, clap::Args)]
+pub(crate) struct ClusterArgs {
+    /// Path to the kubeconfig file. Default: what KUBECONFIG names, or ~/.kube/config.
+    #[arg(long, global = true, help_heading = CLUSTER, value_name = "FILE")]
+    pub(crate) kubeconfig: Option<PathBuf>,
+    /// Context of the kubeconfig to use.
+    #[arg(long, global = true, help_heading = CLUSTER, value_name = "NAME")]
+    pub(crate) context: Option<String>,
+    /// Namespace. Default: that of the context.
+    #[arg(short, long, global = true, help_heading = CLUSTER, value_name = "NAME")]
+    pub(crate) namespace: Option<String>,
+    /// How long to wait for one answer of the API server: 5s, 1m. 0 waits for ever.
+    #[arg(long, global = true, help_heading = CLUSTER, default_value = "15s", value_parser = timeout, value_name = "DURATION")]
+    pub(crate) request_timeout: Limit,
+}
+
+/// The longest wait for one answer; `None` is for ever. A type of its own, since clap takes an `Option` for an
+/// argument that may be missing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Limit(pub(crate) Option<Duration>);
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Verb {
+    /// List labelled runs: strategy, state, node.
+    #[command(visible_alias = "ls")]
+    List(ListArgs),
+    /// Tell the story of one run: why it is where it is, or why it waits.
+    Explain(ExplainArgs),
+    /// List nodes with the runs that are on them.
+    Nodes(NodesArgs),
+    /// Examine the installation. Ends with exit code 1 if anything is bad.
+    Doctor(DoctorArgs),
+    /// Print a completion script for a shell.
+    Completion {
+        /// The shell.
+        shell: Shell,
+    },
+}
+
+/// Of `list`.
+#[derive(Debug, clap::Args)]
+pub(crate) struct ListArgs {
+    /// Of all namespaces.
+    #[arg(short = 'A', long, conflicts_with = "namespace")]
+    pub(crate) all_namespaces: bool,
+    /// Go on, and print a row whenever it changes.
+    #[arg(short, long)]
+    pub(crate) watch: bool,
+    /// How to print.
+    #[arg(short, long, value_enum, default_value_t = Output::Table, value_name = "FORMAT")]
+    pub(crate) output: Output,
+}
+
+/// Of `explain`.
+#[derive(Debug, clap::Args)]
+pub(crate) struct ExplainArgs {
+    /// Name of the PipelineRun, or `namespace/name`.
+    pub(crate) run: String,
+    /// How to print.
+    #[arg(short, long, value_enum, default_value_t = Prose::Text, value_name = "FORMAT")]
+    pub(crate) output: Prose,
+}
+
+/// Of `nodes`.
+#[derive(Debug, clap::Args)]
+pub(crate) struct NodesArgs {
+    /// How to print.
+    #[arg(short, long, value_enum, default_value_t = Output::Table, value_name = "FORMAT")]
+    pub(crate) output: Output,
+}
+
+/// Of `doctor`.
+#[derive(Debug, clap::Args)]
+pub(crate) struct DoctorArgs {
+    /// How to print.
+    #[arg(short, long, value_enum, default_value_t = Prose::Text, value_name = "FORMAT")]
+    pub(crate) output: Prose,
+    /// Namespace of the installation.
+    #[arg(long, default_value = keys::NAMESPACE, value_name = "NAME")]
+    pub(crate) install_namespace: String,
+    /// Namespace of Tekton Pipelines.
+    #[arg(long, default_value = "tekton-pipelines", value_name = "NAME")]
+    pub(crate) tekton_namespace: String,
+}
+
+/// How rows are printed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Output {
+    Table,
+    Wide,
+    Json,
+    Yaml,
+    Name,
+}
+
+/// How sentences are printed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Prose {
+    Text,
+    Json,
+    Yaml,
+}
+
+/// As whom this program was called: the name of its file, and the words by which it is called.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Caller {
+    pub(crate) file: &'static str,
+    pub(crate) words: &'static str,
+}
+
+impl Caller {
+    /// By the path of this program.
+    pub(crate) fn of(program: &str) -> Self {
+        let file = Path::new(program).file_stem().and_then(|name| name.to_str());
+        if file.is_some_and(|name| name.starts_with("tkn-")) {
+            Self {
+                file: "tkn-pod-affinity",
+                words: "tkn pod-affinity",
+            }
+        } else {
+            Self {
+                file: "kubectl-pod_affinity",
+                words: "kubectl pod-affinity",
+            }
+        }
+    }
+}
+
+/// The command line, with usage in the caller's words.
+pub(crate) fn command(caller: Caller) -> Command {
+    Args::command().name(caller.words).bin_name(caller.words)
+}
+
+/// Parses the command line of this process.
+pub(crate) fn parse(
+    caller: Caller,
+    words: impl IntoIterator<Item = std::ffi::OsString>,
+) -> Result<Args, clap::Error> {
+    let mut command = command(caller);
+    let matches = command.try_get_matches_from_mut(words)?;
+    Args::from_arg_matches(&matches).map_err(|error| error.format(&mut command))
+}
+
+fn timeout(text: &str) -> Result<Limit, String> {
+    let wrong = || format!("'{text}' is not a duration; write 5s, 1m or 0");
+    if text == "0" {
+        return Ok(Limit(None));
+    }
+    // kubectl takes bare numbers for seconds.
+    let text = if text.bytes().all(|byte| byte.is_ascii_digit()) {
+        format!("{text}s")
+    } else {
+        text.to_owned()
+    };
+    let signed: jiff::SignedDuration = text.parse().map_err(|_| wrong())?;
+    let duration = Duration::try_from(signed).map_err(|_| wrong())?;
+    Ok(Limit((!duration.is_zero()).then_some(duration)))
+}
+
+/// The completion script of a shell, for the file name by which the program is installed.
+pub(crate) fn completion(caller: Caller, shell: Shell) -> Vec<u8> {
+    let mut script = Vec::new();
+    clap_complete::generate(shell, &mut command(caller), caller.file, &mut script);
+    script
+}
+
+#[cfg(test)]
+mod tests;

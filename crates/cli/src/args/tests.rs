@@ -1,0 +1,74 @@
+//! The command line, under both names.
+
+use super::*;
+use std::ffi::OsString;
+
+const KUBECTL: &str = "/usr/local/bin/kubectl-pod_affinity";
+const TKN: &str = "/home/u/.config/tkn/plugins/tkn-pod-affinity";
+
+fn parsed(line: &str) -> Result<Args, clap::Error> {
+    let words = line.split(' ').map(OsString::from);
+    parse(Caller::of(KUBECTL), std::iter::once(KUBECTL.into()).chain(words))
+}
+
+#[test]
+fn the_definition_is_sound() {
+    command(Caller::of(KUBECTL)).debug_assert();
+}
+
+#[test]
+fn the_usage_has_the_name_by_which_the_program_was_called() {
+    let usage = |program: &str| command(Caller::of(program)).render_usage().to_string();
+    assert!(
+        usage(KUBECTL).contains("kubectl pod-affinity [OPTIONS]"),
+        "{}",
+        usage(KUBECTL)
+    );
+    assert!(usage(TKN).contains("tkn pod-affinity [OPTIONS]"));
+    assert!(usage("").contains("kubectl pod-affinity"));
+    let help = parsed("list -h").unwrap_err().to_string();
+    assert!(help.contains("kubectl pod-affinity list [OPTIONS]"), "{help}");
+}
+
+#[test]
+fn flags_are_those_of_kubectl() {
+    let args = parsed("list -n ci --context prod --kubeconfig=f --request-timeout=1m -o wide -w").unwrap();
+    assert_eq!(args.cluster.namespace.as_deref(), Some("ci"));
+    assert_eq!(args.cluster.context.as_deref(), Some("prod"));
+    assert_eq!(args.cluster.request_timeout, Limit(Some(Duration::from_mins(1))));
+    let Verb::List(list) = args.command else { panic!() };
+    assert!(list.watch && list.output == Output::Wide && !list.all_namespaces);
+    assert!(parsed("list -A -n ci").is_err());
+    assert!(parsed("-n ci explain build").is_ok());
+}
+
+#[test]
+fn a_timeout_is_a_duration_or_seconds_and_zero_is_for_ever() {
+    assert_eq!(timeout("0"), Ok(Limit(None)));
+    assert_eq!(timeout("0s"), Ok(Limit(None)));
+    assert_eq!(timeout("7"), Ok(Limit(Some(Duration::from_secs(7)))));
+    assert!(timeout("soon").is_err() && timeout("").is_err() && timeout("-1s").is_err());
+}
+
+#[test]
+fn there_is_a_completion_script_for_every_shell_and_name() {
+    for shell in Shell::value_variants() {
+        for program in [KUBECTL, TKN] {
+            let caller = Caller::of(program);
+            let script = String::from_utf8(completion(caller, *shell)).unwrap();
+            assert!(
+                script.contains(caller.file) && script.contains("explain"),
+                "{shell} {program}"
+            );
+        }
+    }
+}
+
+#[test]
+fn the_help_of_each_verb_is_as_documented() {
+    let mut texts = vec![parsed("-h").unwrap_err().to_string()];
+    for verb in ["list", "explain", "nodes", "doctor", "completion"] {
+        texts.push(parsed(&format!("{verb} -h")).unwrap_err().to_string());
+    }
+    insta::assert_snapshot!(texts.join("\n========\n"));
+}

@@ -1,0 +1,334 @@
+//! Asks the API server, each time with a deadline, and makes a sentence of what went wrong. The one place with IO.
+//!
+//! A question that gets no answer is a [`Gap`]: the rest of the answer is still given, and the gap says which right
+//! is missing, or what was waited for.
+
+use jiff::Timestamp;
+use k8s_openapi::{ClusterResourceScope, NamespaceResourceScope};
+use kube::api::{Api, ListParams, PostParams};
+use kube::{Client, Error, Resource};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use std::fmt::{self, Debug};
+use std::time::Duration;
+
+/// Objects a page.
+const PAGE: u32 = 500;
+
+/// What was seen, or why nothing was.
+pub(crate) type Seen<T> = Result<T, Gap>;
+
+/// What is asked, in the words of RBAC.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Question {
+    pub(crate) verb: &'static str,
+    /// Plural, and the group behind a dot unless it is the core group's.
+    pub(crate) resource: String,
+    pub(crate) name: Option<String>,
+    /// `None`: all namespaces, or no namespace at all.
+    pub(crate) namespace: Option<String>,
+    pub(crate) namespaced: bool,
+}
+
+/// Why something was not seen.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Gap {
+    /// The user may not.
+    Forbidden(Question),
+    /// The cluster has no such kind.
+    NotServed(Question),
+    /// No answer in time.
+    Late(Question, Duration),
+    /// Anything else, in the server's own words.
+    Failed(Question, String),
+    /// It is there, but cannot be understood.
+    Unreadable(String),
+}
+
+impl fmt::Display for Question {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {}", self.verb, self.resource)?;
+        if let Some(name) = &self.name {
+            write!(f, " {name}")?;
+        }
+        match &self.namespace {
+            Some(namespace) => write!(f, " in namespace {namespace}"),
+            None if self.namespaced => f.write_str(" in all namespaces"),
+            None => Ok(()),
+        }
+    }
+}
+
+impl fmt::Display for Gap {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Forbidden(question) => write!(f, "you lack the right to {question}"),
+            Self::NotServed(question) => write!(f, "this cluster does not know {}", question.resource),
+            Self::Late(question, limit) => {
+                write!(f, "no answer within {}s to: {question}", limit.as_secs())
+            }
+            Self::Failed(question, cause) => write!(f, "could not {question}: {cause}"),
+            Self::Unreadable(what) => f.write_str(what),
+        }
+    }
+}
+
+/// The API server, and how long one answer may take.
+#[derive(Clone)]
+pub(crate) struct Server {
+    pub(crate) client: Client,
+    pub(crate) limit: Option<Duration>,
+}
+
+/// A kind of objects in a namespace, or everywhere.
+pub(crate) struct Place<K> {
+    api: Api<K>,
+    limit: Option<Duration>,
+    question: Question,
+}
+
+impl Server {
+    /// Objects of one namespace.
+    pub(crate) fn within<K>(&self, namespace: &str) -> Place<K>
+    where
+        K: Resource<Scope = NamespaceResourceScope, DynamicType = ()>,
+    {
+        let api = Api::namespaced(self.client.clone(), namespace);
+        self.place::<K>(api, Some(namespace), true)
+    }
+
+    /// Objects of one namespace, or of all.
+    pub(crate) fn reach<K>(&self, namespace: Option<&str>) -> Place<K>
+    where
+        K: Resource<Scope = NamespaceResourceScope, DynamicType = ()>,
+    {
+        match namespace {
+            Some(namespace) => self.within(namespace),
+            None => self.place::<K>(Api::all(self.client.clone()), None, true),
+        }
+    }
+
+    /// Objects that no namespace has.
+    pub(crate) fn cluster<K>(&self) -> Place<K>
+    where
+        K: Resource<Scope = ClusterResourceScope, DynamicType = ()>,
+    {
+        self.place::<K>(Api::all(self.client.clone()), None, false)
+    }
+
+    fn place<K: Resource<DynamicType = ()>>(
+        &self,
+        api: Api<K>,
+        namespace: Option<&str>,
+        namespaced: bool,
+    ) -> Place<K> {
+        Place {
+            api,
+            limit: self.limit,
+            question: Question {
+                verb: "get",
+                resource: resource::<K>(),
+                name: None,
+                namespace: namespace.map(str::to_owned),
+                namespaced,
+            },
+        }
+    }
+
+    /// The API server's clock, which the times of all objects go by; ours if it does not tell.
+    pub(crate) async fn clock(&self) -> Seen<Timestamp> {
+        let question = Question {
+            verb: "get",
+            resource: "/version".to_owned(),
+            name: None,
+            namespace: None,
+            namespaced: false,
+        };
+        let request = http::Request::get("/version").body(kube::client::Body::empty());
+        let request = request.map_err(|error| Gap::Failed(question.clone(), error.to_string()))?;
+        let response = answer(self.limit, question, self.client.send(request)).await?;
+        let date = response.headers().get(http::header::DATE);
+        let date = date.and_then(|date| jiff::fmt::rfc2822::parse(date.to_str().ok()?).ok());
+        Ok(date.map_or_else(Timestamp::now, |date| date.timestamp()))
+    }
+
+    /// Any other call, with the deadline.
+    pub(crate) async fn answer<T>(
+        &self,
+        question: Question,
+        call: impl Future<Output = Result<T, Error>>,
+    ) -> Seen<T> {
+        answer(self.limit, question, call).await
+    }
+}
+
+impl<K> Place<K>
+where
+    K: Clone + DeserializeOwned + Debug,
+{
+    /// One object, if it is there.
+    pub(crate) async fn get(&self, name: &str) -> Seen<Option<K>> {
+        let question = self.question("get", Some(name));
+        answer(self.limit, question, self.api.get_opt(name)).await
+    }
+
+    /// All that match, page by page.
+    pub(crate) async fn list(&self, matching: ListParams) -> Seen<Vec<K>> {
+        let mut found = Vec::new();
+        let mut params = matching.limit(PAGE);
+        loop {
+            let question = self.question("list", None);
+            let page = answer(self.limit, question, self.api.list(&params)).await?;
+            found.extend(page.items);
+            match page.metadata.continue_.filter(|token| !token.is_empty()) {
+                Some(token) => params.continue_token = Some(token),
+                None => return Ok(found),
+            }
+        }
+    }
+
+    /// Creates without creating.
+    pub(crate) async fn dry_create(&self, object: &K) -> Seen<K>
+    where
+        K: Serialize,
+    {
+        let params = PostParams {
+            dry_run: true,
+            ..PostParams::default()
+        };
+        let question = self.question("create", None);
+        answer(self.limit, question, self.api.create(&params, object)).await
+    }
+
+    /// What a question about this place reads like.
+    pub(crate) fn question(&self, verb: &'static str, name: Option<&str>) -> Question {
+        Question {
+            verb,
+            name: name.map(str::to_owned),
+            ..self.question.clone()
+        }
+    }
+
+    /// For watches.
+    pub(crate) fn api(self) -> Api<K> {
+        self.api
+    }
+}
+
+fn resource<K: Resource<DynamicType = ()>>() -> String {
+    match K::group(&()) {
+        group if group.is_empty() => K::plural(&()).into_owned(),
+        group => format!("{}.{group}", K::plural(&())),
+    }
+}
+
+async fn answer<T>(
+    limit: Option<Duration>,
+    question: Question,
+    call: impl Future<Output = Result<T, Error>>,
+) -> Seen<T> {
+    let answered = match limit {
+        Some(limit) => tokio::time::timeout(limit, call)
+            .await
+            .map_err(|_| Gap::Late(question.clone(), limit))?,
+        None => call.await,
+    };
+    answered.map_err(|error| gap(question, &error))
+}
+
+/// What an error of a call leaves unseen.
+pub(crate) fn gap(question: Question, error: &Error) -> Gap {
+    match error {
+        Error::Api(status) if status.code == 403 => forbidden(question, &status.message),
+        Error::Api(status) if status.code == 404 && question.verb == "list" => Gap::NotServed(question),
+        Error::Api(status) => Gap::Failed(question, status.message.clone()),
+        other => Gap::Failed(question, chain(other)),
+    }
+}
+
+/// Admission says 403 as well; only the authorizer speaks of a user who cannot.
+fn forbidden(question: Question, message: &str) -> Gap {
+    if message.contains("User \"") && message.contains("cannot ") {
+        Gap::Forbidden(question)
+    } else {
+        Gap::Failed(question, message.to_owned())
+    }
+}
+
+/// The innermost cause is what a user can act on: refused, unknown host, expired certificate.
+pub(crate) fn chain(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(inner) = cause {
+        let words = inner.to_string();
+        if !text.contains(&words) {
+            text = format!("{text}: {words}");
+        }
+        cause = inner.source();
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use kube::core::Status;
+
+    fn question(verb: &'static str) -> Question {
+        Question {
+            verb,
+            resource: "statefulsets.apps".into(),
+            name: None,
+            namespace: Some("ci".into()),
+            namespaced: true,
+        }
+    }
+
+    fn said(code: u16, message: &str) -> String {
+        let error = Error::Api(Status::failure(message, "").with_code(code).boxed());
+        gap(question("list"), &error).to_string()
+    }
+
+    #[test]
+    fn a_missing_right_is_named_by_verb_resource_and_scope() {
+        let message = r#"pods is forbidden: User "u" cannot list resource "pods" in API group """#;
+        assert_eq!(
+            said(403, message),
+            "you lack the right to list statefulsets.apps in namespace ci"
+        );
+        let everywhere = Question {
+            namespace: None,
+            ..question("watch")
+        };
+        assert_eq!(
+            everywhere.to_string(),
+            "watch statefulsets.apps in all namespaces"
+        );
+    }
+
+    #[test]
+    fn a_refusal_by_admission_is_no_missing_right() {
+        assert_eq!(
+            said(403, "pods \"x\" is forbidden: exceeded quota"),
+            "could not list statefulsets.apps in namespace ci: pods \"x\" is forbidden: exceeded quota"
+        );
+    }
+
+    #[test]
+    fn a_kind_that_is_not_there_is_told_as_that() {
+        assert_eq!(
+            said(404, "page not found"),
+            "this cluster does not know statefulsets.apps"
+        );
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_call_without_answer_ends_with_what_was_waited_for() {
+        let limit = Some(Duration::from_secs(3));
+        let late = answer::<()>(limit, question("get"), std::future::pending()).await;
+        assert_eq!(
+            late.unwrap_err().to_string(),
+            "no answer within 3s to: get statefulsets.apps in namespace ci"
+        );
+    }
+}

@@ -1,0 +1,5 @@
+//! `kubectl pod-affinity`.
+
+fn main() -> std::process::ExitCode {
+    cli::main()
+}

@@ -1,0 +1,5 @@
+//! `tkn pod-affinity`.
+
+fn main() -> std::process::ExitCode {
+    cli::main()
+}

@@ -1,0 +1,130 @@
+//! Completion as kubectl asks for it: a program called `kubectl_complete-pod_affinity`, with the words so far as
+//! arguments, prints what the last one may become, and a number that says how to take it.
+
+use crate::args::{Args, Caller, Limit, Verb, command, parse};
+use crate::client::cluster;
+use crate::view::PipelineRun;
+use clap::{Arg, Command};
+use kube::ResourceExt;
+use kube::api::ListParams;
+use placement::keys;
+use std::ffi::OsString;
+use std::time::Duration;
+
+/// Nothing else is to be offered, file names in particular.
+const NOTHING_ELSE: &str = ":4";
+/// Somebody waits with a finger on the key.
+const PATIENCE: Duration = Duration::from_secs(2);
+
+/// Whether this is how the program was called.
+pub(crate) fn is_asked_for(program: &str) -> bool {
+    let file = program.rsplit(['/', '\\']).next().unwrap_or_default();
+    file.starts_with("kubectl_complete-")
+}
+
+/// What the last word may become, a line each.
+pub(crate) async fn answer(caller: Caller, words: &[String]) -> String {
+    let (last, before) = words
+        .split_last()
+        .map_or(("", words), |(last, before)| (last.as_str(), before));
+    let mut found = candidates(&command(caller), before, last);
+    if found.is_empty() && !last.starts_with('-') {
+        found = runs(caller, before).await.unwrap_or_default();
+    }
+    found.retain(|word| word.starts_with(last));
+    found.iter().map(|word| format!("{word}\n")).collect::<String>() + NOTHING_ELSE + "\n"
+}
+
+/// Flags, their values, verbs: what the definition of the command line knows.
+fn candidates(root: &Command, before: &[String], last: &str) -> Vec<String> {
+    let verb = before.iter().find_map(|word| root.find_subcommand(word));
+    let flags: Vec<&Arg> = root
+        .get_arguments()
+        .chain(verb.into_iter().flat_map(Command::get_arguments))
+        .collect();
+    let before = before.last().map(String::as_str).unwrap_or_default();
+    let asked = flags.iter().find(|flag| is_called(flag, before));
+    match (asked, verb) {
+        (Some(flag), _) if flag.get_action().takes_values() => values(flag),
+        (_, _) if last.starts_with('-') => flags
+            .iter()
+            .filter_map(|flag| flag.get_long())
+            .map(long)
+            .collect(),
+        (_, None) => root
+            .get_subcommands()
+            .map(|verb| verb.get_name().to_owned())
+            .collect(),
+        (_, Some(verb)) => verb.get_positionals().flat_map(values).collect(),
+    }
+}
+
+fn is_called(flag: &Arg, word: &str) -> bool {
+    let short = flag.get_short().map(|letter| format!("-{letter}"));
+    short.as_deref() == Some(word) || flag.get_long().map(long).as_deref() == Some(word)
+}
+
+fn long(name: &str) -> String {
+    format!("--{name}")
+}
+
+fn values(argument: &Arg) -> Vec<String> {
+    let values = argument.get_possible_values();
+    values.iter().map(|value| value.get_name().to_owned()).collect()
+}
+
+/// The names of labelled runs, where one is asked for.
+async fn runs(caller: Caller, before: &[String]) -> Option<Vec<String>> {
+    let program = OsString::from(caller.file);
+    let words = before.iter().map(OsString::from).chain(["x".into()]);
+    let Args { mut cluster, command } = parse(caller, std::iter::once(program).chain(words)).ok()?;
+    let Verb::Explain(_) = command else { return None };
+    cluster.request_timeout = Limit(Some(PATIENCE));
+    let found = self::cluster(&cluster).await.ok()?;
+    let place = found.server.within::<PipelineRun>(&found.namespace);
+    let runs = place
+        .list(ListParams::default().labels(keys::OPT_IN))
+        .await
+        .ok()?;
+    Some(runs.iter().map(ResourceExt::name_any).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    async fn offered(line: &str) -> String {
+        let words: Vec<_> = line.split(' ').map(String::from).collect();
+        let text = answer(Caller::of("kubectl-pod_affinity"), &words).await;
+        text.trim_end_matches(":4\n").trim_end().replace('\n', " ")
+    }
+
+    #[test]
+    fn the_program_knows_by_its_name_that_it_is_asked_to_complete() {
+        assert!(is_asked_for("/usr/bin/kubectl_complete-pod_affinity"));
+        assert!(!is_asked_for("/usr/bin/kubectl-pod_affinity"));
+    }
+
+    #[tokio::test]
+    async fn verbs_flags_and_values_are_offered() {
+        let table = [
+            ("", "list explain nodes doctor completion"),
+            ("ex", "explain"),
+            ("-n ci d", "doctor"),
+            ("list --w", "--watch"),
+            ("list -o ", "table wide json yaml name"),
+            ("doctor --output j", "json"),
+            ("completion z", "zsh"),
+            ("list -n ", ""),
+            ("nodes ", ""),
+        ];
+        for (line, expected) in table {
+            assert_eq!(offered(line).await, expected, "{line:?}");
+        }
+    }
+
+    #[tokio::test]
+    async fn what_cannot_be_asked_for_is_not_offered() {
+        assert_eq!(offered("--kubeconfig=/none explain x").await, "");
+    }
+}

@@ -1,0 +1,146 @@
+//! Is the webhook's certificate valid, for the right names, and trusted by the API server?
+
+use super::{Exam, Finding};
+use crate::words::{age, between, span};
+use jiff::SignedDuration;
+use k8s_openapi::api::admissionregistration::v1::MutatingWebhookConfiguration;
+use placement::keys;
+use process::certs::service_names;
+use process::certs::stored::Stored;
+use process::certs::x509::Facts;
+
+const CHECK: &str = "certificate";
+/// The leader renews within minutes, and a cert-manager within an hour; a day is long overdue.
+const GRACE: SignedDuration = SignedDuration::from_hours(24);
+
+pub(super) fn findings(exam: &Exam) -> Vec<Finding> {
+    let leaf = match &exam.secret {
+        Err(gap) => {
+            return vec![Finding::unseen(CHECK, gap)]
+                .into_iter()
+                .chain(bundles(exam, None))
+                .collect();
+        }
+        Ok(secret) => secret.as_ref().map(Stored::of),
+    };
+    let Some(stored) = leaf.filter(|stored| !stored.leaf.is_empty()) else {
+        return vec![missing(exam)];
+    };
+    let Some(leaf) = Facts::first(&stored.leaf) else {
+        return vec![Finding::bad(
+            CHECK,
+            format!(
+                "The certificate in Secret {} cannot be read.",
+                keys::CERTIFICATE_SECRET
+            ),
+            renew(exam),
+        )];
+    };
+    let own = own(exam, &stored, &leaf);
+    std::iter::once(own).chain(bundles(exam, Some(&leaf))).collect()
+}
+
+fn missing(exam: &Exam) -> Finding {
+    Finding::bad(
+        CHECK,
+        format!(
+            "Secret {} holds no certificate: the webhook cannot serve.",
+            keys::CERTIFICATE_SECRET
+        ),
+        format!(
+            "The controller's leader makes it within seconds; if it does not, see `kubectl logs -n {} \
+             deployment/pod-affinity-controller --all-pods`.",
+            exam.scope.namespace
+        ),
+    )
+}
+
+fn renew(exam: &Exam) -> String {
+    format!(
+        "A working controller renews it by itself; to have all made anew: `kubectl patch secret -n {} {} --type=json \
+         -p '[{{\"op\":\"remove\",\"path\":\"/data\"}}]'`.",
+        exam.scope.namespace,
+        keys::CERTIFICATE_SECRET
+    )
+}
+
+/// The certificate for itself.
+fn own(exam: &Exam, stored: &Stored, leaf: &Facts) -> Finding {
+    let bad = |sentence: String| Finding::bad(CHECK, sentence, renew(exam));
+    let names = service_names(&exam.scope.namespace);
+    match () {
+        () if leaf.has_expired_at(exam.now) => bad(format!(
+            "The webhook's certificate expired {} ago.",
+            age(leaf.not_after, exam.now)
+        )),
+        () if exam.now < leaf.not_before => bad(format!(
+            "The webhook's certificate is valid only in {}.",
+            span(between(exam.now, leaf.not_before))
+        )),
+        () if !leaf.has_key(&stored.leaf_key) => {
+            bad("The webhook's certificate does not belong to the private key beside it.".to_owned())
+        }
+        () if !names.iter().take(1).all(|name| leaf.names.contains(name)) => bad(format!(
+            "The webhook's certificate is not for the Service's name {}.",
+            names[0]
+        )),
+        () => valid(exam, leaf),
+    }
+}
+
+fn valid(exam: &Exam, leaf: &Facts) -> Finding {
+    let left = span(between(exam.now, leaf.not_after));
+    let sentence = format!("The webhook's certificate is valid for another {left}");
+    let overdue = leaf.renewal().checked_add(GRACE).is_ok_and(|due| due < exam.now);
+    if overdue {
+        let sentence = format!(
+            "{sentence}, but should have been renewed {} ago.",
+            age(leaf.renewal(), exam.now)
+        );
+        return Finding::warning(CHECK, sentence, renew(exam));
+    }
+    Finding::ok(CHECK, format!("{sentence} and for the Service's name."))
+}
+
+/// What each configuration makes the API server trust.
+fn bundles(exam: &Exam, leaf: Option<&Facts>) -> Vec<Finding> {
+    let seen = exam
+        .webhooks
+        .iter()
+        .filter_map(|(name, seen)| Some((*name, seen.as_ref().ok()?.as_ref()?)));
+    seen.filter_map(|(name, found)| distrust(exam, name, found, leaf))
+        .collect()
+}
+
+fn distrust(
+    exam: &Exam,
+    name: &str,
+    found: &MutatingWebhookConfiguration,
+    leaf: Option<&Facts>,
+) -> Option<Finding> {
+    let trusted = trusted(found);
+    let signs = |leaf: &&Facts| trusted.iter().any(|authority| leaf.is_signed_by(authority));
+    let is_dead = !trusted.is_empty() && trusted.iter().all(|it| it.has_expired_at(exam.now));
+    let what = match leaf {
+        _ if trusted.is_empty() => "has no caBundle, so the API server trusts no certificate of the webhook",
+        _ if is_dead => "has a caBundle that has expired",
+        Some(leaf) if !signs(&leaf) => "has a caBundle that did not sign the webhook's certificate",
+        Some(_) | None => return None,
+    };
+    Some(Finding::bad(
+        CHECK,
+        format!("{name} {what}."),
+        "The controller's leader writes it within seconds; see the findings on the leader and on rights.",
+    ))
+}
+
+fn trusted(found: &MutatingWebhookConfiguration) -> Vec<Facts> {
+    let bundles = found
+        .webhooks
+        .iter()
+        .flatten()
+        .filter_map(|it| it.client_config.ca_bundle.as_ref());
+    bundles
+        .flat_map(|bundle| Facts::all(&String::from_utf8_lossy(&bundle.0)))
+        .collect()
+}

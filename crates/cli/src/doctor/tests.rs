@@ -1,0 +1,324 @@
+//! What each fault is called, from an installation in which nothing else is wrong.
+
+use super::*;
+use crate::fixture::{at, forbidden, merged, object, placeholder, run, unschedulable};
+use k8s_openapi::ByteString;
+use process::certs::issue;
+use process::certs::service_names;
+use process::certs::stored::Stored;
+use serde_json::{Value, json};
+
+const OURS: &str = "tekton-pod-affinity";
+
+#[expect(clippy::unnecessary_wraps, reason = "what was seen is always a Result")]
+fn map(data: &Value) -> Seen<Option<ConfigMap>> {
+    Ok(Some(object(
+        json!({"metadata": {"name": "m"}, "data": data}),
+        &json!({}),
+    )))
+}
+
+fn deployment(name: &str, wanted: i32, available: i32) -> Deployment {
+    object(
+        json!({
+            "metadata": {"name": name},
+            "spec": {"replicas": wanted, "selector": {}, "template": {}},
+            "status": {"availableReplicas": available},
+        }),
+        &json!({}),
+    )
+}
+
+#[expect(clippy::unnecessary_wraps, reason = "what was seen is always a Result")]
+fn lease(changes: &Value) -> Seen<Option<Lease>> {
+    let base = json!({"metadata": {"name": "l"}, "spec": {
+        "holderIdentity": "controller-1",
+        "acquireTime": "2027-01-15T07:00:00.000000Z",
+        "renewTime": "2027-01-15T08:01:58.000000Z",
+        "leaseDurationSeconds": 15,
+    }});
+    Ok(Some(object(base, changes)))
+}
+
+fn certificates() -> Stored {
+    issued_at(at(0))
+}
+
+fn issued_at(when: Timestamp) -> Stored {
+    let authority = issue::authority(when).unwrap();
+    let leaf = issue::leaf(&authority, &service_names(OURS), when).unwrap();
+    Stored {
+        bundle: authority.certificate.clone(),
+        ca: authority.certificate,
+        ca_key: authority.key,
+        leaf: leaf.certificate,
+        leaf_key: leaf.key,
+    }
+}
+
+fn with_certificates(exam: Exam, stored: &Stored, bundle: &str) -> Exam {
+    let secret = Secret {
+        data: Some(stored.clone().into_data()),
+        ..Secret::default()
+    };
+    let mut webhooks = manifests::webhooks();
+    for one in webhooks
+        .iter_mut()
+        .flat_map(|it| it.webhooks.iter_mut().flatten())
+    {
+        one.client_config.ca_bundle =
+            Some(ByteString(bundle.as_bytes().to_vec())).filter(|it| !it.0.is_empty());
+    }
+    let names = process::certs::publish::CONFIGURATIONS;
+    Exam {
+        secret: Ok(Some(secret)),
+        webhooks: names
+            .into_iter()
+            .zip(webhooks.into_iter().map(|it| Ok(Some(it))))
+            .collect(),
+        ..exam
+    }
+}
+
+fn healthy() -> Exam {
+    let stored = certificates();
+    let bundle = stored.bundle.clone();
+    with_certificates(bare(), &stored, &bundle)
+}
+
+fn bare() -> Exam {
+    let held = json!({"spec": {"status": "PipelineRunPending"}});
+    Exam {
+        now: at(120),
+        scope: Scope {
+            namespace: OURS.into(),
+            tekton: "tekton-pipelines".into(),
+            trial: "default".into(),
+        },
+        kubernetes: Ok("v1.36.3".into()),
+        tekton: map(&json!({"version": "v1.15.0"})),
+        flags: map(&json!({"coschedule": "workspaces", "enable-wait-exponential-backoff": "true"})),
+        namespace: Ok(Some(Namespace::default())),
+        deployments: Ok(vec![
+            deployment("pod-affinity-webhook", 2, 2),
+            deployment("pod-affinity-controller", 2, 2),
+        ]),
+        lease: lease(&json!({})),
+        renewed: false,
+        webhooks: Vec::new(),
+        secret: Ok(None),
+        config: map(&json!({"_example": "x"})),
+        trial_run: Ok(run(&held)),
+        trial_pod: Ok(with_terms()),
+        rights: Ok(manifests::rights()
+            .into_iter()
+            .map(|right| rights::Answer { right, allowed: true })
+            .collect()),
+        runs: Ok(vec![]),
+        sets: Ok(vec![]),
+        pods: Ok(vec![]),
+        waiting: Ok(vec![]),
+    }
+}
+
+fn answer(verb: &str, group: &str, resource: &str, name: Option<&str>) -> rights::Answer {
+    let right = manifests::Right {
+        account: "pod-affinity-controller".into(),
+        verb: verb.into(),
+        group: group.into(),
+        resource: resource.into(),
+        name: name.map(String::from),
+        namespaced: name.is_some(),
+    };
+    rights::Answer {
+        right,
+        allowed: false,
+    }
+}
+
+fn with_terms() -> Pod {
+    use placement::{names::Group, strategy::Isolation, strategy::Strategy, terms::terms};
+    let terms = terms(
+        &Group::of("pod-affinity-doctor"),
+        Strategy::default(),
+        Isolation::default(),
+    );
+    let list = |term: Value| json!({"requiredDuringSchedulingIgnoredDuringExecution": [term]});
+    let affinity = json!({
+        "podAffinity": list(serde_json::to_value(terms.affinity).unwrap()),
+        "podAntiAffinity": list(serde_json::to_value(terms.anti_affinity).unwrap()),
+    });
+    object(
+        json!({"spec": {"containers": [], "affinity": affinity}}),
+        &json!({}),
+    )
+}
+
+/// What is not ok, as it is printed.
+fn ill(exam: &Exam) -> String {
+    let found: Vec<_> = findings(exam)
+        .into_iter()
+        .filter(|it| it.level != Level::Ok)
+        .collect();
+    text(&found, |_, label| label.to_owned())
+}
+
+fn failed(words: &str) -> Gap {
+    let Gap::Forbidden(question) = forbidden("create", "pods") else {
+        unreachable!()
+    };
+    Gap::Failed(question, words.to_owned())
+}
+
+macro_rules! ills {
+    ($($name:ident: $change:expr;)+) => {$(
+        #[test]
+        fn $name() {
+            let mut exam = healthy();
+            let change: fn(&mut Exam) = $change;
+            change(&mut exam);
+            insta::assert_snapshot!(ill(&exam));
+        }
+    )+};
+}
+
+#[test]
+fn a_healthy_installation_has_nothing_but_good_findings() {
+    let findings = findings(&healthy());
+    assert!(!is_bad(&findings));
+    insta::assert_snapshot!(text(&findings, |_, label| label.to_owned()));
+}
+
+ills! {
+    versions_that_are_too_old: |exam| {
+        exam.kubernetes = Ok("v1.27.9-gke.1".into());
+        exam.tekton = map(&json!({"version": "v0.70.0"}));
+    };
+    versions_that_nobody_knows: |exam| {
+        exam.kubernetes = Ok("odd".into());
+        exam.tekton = map(&json!({"version": "v2.0.0"}));
+    };
+    tekton_is_not_there: |exam| {
+        let Gap::Forbidden(question) = forbidden("list", "pipelineruns.tekton.dev") else { unreachable!() };
+        exam.runs = Err(Gap::NotServed(question));
+    };
+    nothing_is_installed: |exam| {
+        exam.namespace = Ok(None);
+        exam.deployments = Ok(vec![]);
+        exam.lease = Ok(None);
+        exam.secret = Ok(None);
+        exam.webhooks.iter_mut().for_each(|(_, seen)| *seen = Ok(None));
+    };
+    deployments_that_are_missing_down_or_weak: |exam| {
+        exam.deployments = Ok(vec![deployment("pod-affinity-webhook", 2, 1), deployment("pod-affinity-controller", 2, 0)]);
+    };
+    a_leader_that_went_silent: |exam| exam.lease = lease(&json!({"spec": {"renewTime": "2027-01-15T08:01:00.000000Z"}}));
+    a_leader_whose_clock_is_behind: |exam| {
+        exam.lease = lease(&json!({"spec": {"renewTime": "2027-01-15T08:01:00.000000Z"}}));
+        exam.renewed = true;
+    };
+    a_lease_that_was_given_up: |exam| exam.lease = lease(&json!({"spec": {"holderIdentity": ""}}));
+    a_certificate_that_expired: |exam| {
+        let old = issued_at(at(-86_400 * 31));
+        *exam = with_certificates(exam.clone(), &old, &old.bundle);
+    };
+    a_certificate_that_should_have_been_renewed: |exam| {
+        let old = issued_at(at(-86_400 * 25));
+        *exam = with_certificates(exam.clone(), &old, &old.bundle);
+    };
+    a_certificate_for_another_name: |exam| {
+        exam.scope.namespace = "elsewhere".into();
+    };
+    a_certificate_of_another_authority: |exam| {
+        let (own, other) = (certificates(), certificates());
+        *exam = with_certificates(exam.clone(), &own, &other.bundle);
+    };
+    a_certificate_without_its_key: |exam| {
+        let own = certificates();
+        let odd = Stored { leaf_key: certificates().leaf_key, ..own.clone() };
+        *exam = with_certificates(exam.clone(), &odd, &own.bundle);
+    };
+    bundles_that_are_empty: |exam| *exam = with_certificates(exam.clone(), &certificates(), "");
+    webhooks_that_do_not_answer: |exam| {
+        let down = |name: &str| failed(&format!("Internal error occurred: failed calling webhook \"{name}\": connection refused"));
+        exam.trial_run = Err(down(placement::keys::PIPELINE_RUN_WEBHOOK));
+        exam.trial_pod = Err(down(placement::keys::POD_WEBHOOK));
+    };
+    webhooks_that_are_not_asked: |exam| {
+        exam.trial_run = Ok(run(&json!({"spec": {"status": null}})));
+        exam.trial_pod = Ok(Pod::default());
+    };
+    a_dry_run_that_somebody_else_refuses: |exam| exam.trial_pod = Err(failed("exceeded quota: tight"));
+    webhook_configurations_that_were_changed: |exam| {
+        for (_, seen) in &mut exam.webhooks {
+            let Ok(Some(found)) = seen else { continue };
+            let first = &mut found.webhooks.as_mut().unwrap()[0];
+            if first.reinvocation_policy.as_deref() == Some("Never") {
+                first.object_selector = None;
+                first.rules = None;
+            } else {
+                first.failure_policy = Some("Ignore".into());
+            }
+        }
+    };
+    rights_that_are_missing: |exam| {
+        exam.rights = Ok(vec![
+            answer("get", "apps", "statefulsets", None),
+            answer("patch", "apps", "statefulsets", None),
+            answer("update", "", "secrets", Some("pod-affinity-webhook-certs")),
+        ]);
+    };
+    a_coschedule_mode_that_gets_in_the_way: |exam| exam.flags = map(&json!({"coschedule": "pipelineruns"}));
+    runs_that_wait_for_too_long: |exam| {
+        exam.now = at(400);
+        exam.lease = lease(&json!({"spec": {"renewTime": "2027-01-15T08:06:38.000000Z"}}));
+        let waits = json!({"metadata": {"name": "waits", "uid": "w1"}});
+        exam.runs = Ok(vec![run(&json!({})), run(&waits)]);
+        exam.pods = Ok(vec![placeholder("waits", "w1", None, &unschedulable("no node"))]);
+        let task = json!({"metadata": {"namespace": "web", "name": "t-pod", "creationTimestamp": at(0).to_string(),
+            "labels": {"tekton.dev/pipelineRun": "t"}}});
+        exam.waiting = Ok(vec![object(merged(task, &unschedulable("too big")), &json!({}))]);
+    };
+    a_run_that_nobody_releases: |exam| {
+        exam.now = at(700);
+        exam.lease = lease(&json!({"spec": {"renewTime": "2027-01-15T08:11:38.000000Z"}}));
+        exam.runs = Ok(vec![run(&json!({}))]);
+    };
+    a_user_without_rights: |exam| {
+        exam.secret = Err(forbidden("get", "secrets"));
+        exam.lease = Err(forbidden("get", "leases.coordination.k8s.io"));
+        exam.rights = Err(forbidden("create", "subjectaccessreviews.authorization.k8s.io"));
+        exam.trial_run = Err(forbidden("create", "pipelineruns.tekton.dev"));
+        exam.config = Err(forbidden("get", "configmaps"));
+        exam.flags = Err(forbidden("get", "configmaps"));
+        exam.deployments = Err(forbidden("list", "deployments.apps"));
+    };
+}
+
+#[test]
+fn each_mistake_in_the_configuration_is_a_finding() {
+    let mut exam = healthy();
+    exam.config = map(&json!({"release-when": "now", "hold-dedline": "5m"}));
+    let found: Vec<_> = findings(&exam)
+        .into_iter()
+        .filter(|it| it.level == Level::Bad)
+        .collect();
+    assert_eq!(found.len(), 2);
+    assert!(
+        found[0].sentence.contains("hold-dedline: unknown key"),
+        "{found:#?}"
+    );
+    assert!(
+        found[1].sentence.contains("release-when: unknown moment"),
+        "{found:#?}"
+    );
+}
+
+#[test]
+fn a_hint_is_no_warning() {
+    let mut exam = healthy();
+    exam.flags = map(&json!({}));
+    let findings = findings(&exam);
+    assert!(findings.iter().all(|finding| finding.level == Level::Ok));
+    assert!(findings.iter().any(|finding| finding.remedy.is_some()));
+}

@@ -1,0 +1,86 @@
+//! Are Kubernetes and Tekton of versions that pod-affinity was made for?
+
+use super::{Exam, Finding};
+use crate::ask::{Gap, Seen};
+use k8s_openapi::api::core::v1::ConfigMap;
+
+/// Tekton 1.x itself asks for this one.
+const OLDEST_MINOR: u32 = 28;
+
+pub(super) fn findings(exam: &Exam) -> Vec<Finding> {
+    vec![kubernetes(&exam.kubernetes), tekton(exam)]
+}
+
+fn kubernetes(version: &Seen<String>) -> Finding {
+    const CHECK: &str = "kubernetes";
+    match version.as_ref().map(|version| (version, numbers(version))) {
+        Err(gap) => Finding::unseen(CHECK, gap),
+        Ok((version, Some((1, minor)))) if minor < OLDEST_MINOR => Finding::bad(
+            CHECK,
+            format!("Kubernetes {version} is older than 1.{OLDEST_MINOR}."),
+            format!("Upgrade the cluster to 1.{OLDEST_MINOR} or newer."),
+        ),
+        Ok((version, Some(_))) => Finding::ok(CHECK, format!("Kubernetes {version} is supported.")),
+        Ok((version, None)) => Finding::warning(
+            CHECK,
+            format!("The version {version:?} cannot be read."),
+            format!("Make sure that it is 1.{OLDEST_MINOR} or newer."),
+        ),
+    }
+}
+
+fn tekton(exam: &Exam) -> Finding {
+    const CHECK: &str = "tekton";
+    if let Err(Gap::NotServed(_)) = exam.runs {
+        return Finding::bad(
+            CHECK,
+            "This cluster does not know PipelineRuns of tekton.dev/v1: Tekton Pipelines is not installed.",
+            "Install Tekton Pipelines v1.0 or newer.",
+        );
+    }
+    match exam.tekton.as_ref().map(|info| info.as_ref().and_then(version)) {
+        Err(gap) => Finding::unseen(CHECK, gap),
+        Ok(None) => Finding::warning(
+            CHECK,
+            format!(
+                "The version of Tekton is not told in namespace {}.",
+                exam.scope.tekton
+            ),
+            "Name the namespace of Tekton with --tekton-namespace.",
+        ),
+        Ok(Some(version)) => judged(version),
+    }
+}
+
+fn version(info: &ConfigMap) -> Option<&str> {
+    info.data.as_ref()?.get("version").map(String::as_str)
+}
+
+fn judged(version: &str) -> Finding {
+    const CHECK: &str = "tekton";
+    match numbers(version) {
+        Some((0, _)) => Finding::bad(
+            CHECK,
+            format!("Tekton {version} is older than v1.0."),
+            "Upgrade Tekton Pipelines to v1.0 or newer.",
+        ),
+        Some((1, _)) => Finding::ok(CHECK, format!("Tekton {version} is supported.")),
+        Some(_) => Finding::warning(
+            CHECK,
+            format!("Tekton {version} is newer than what this release was tried with (v1.x)."),
+            "Look for a newer release of pod-affinity.",
+        ),
+        None => Finding::ok(CHECK, format!("Tekton is a build of its developers ({version}).")),
+    }
+}
+
+/// Major and minor: of `v1.36.3`, and of `v1.28.3-gke.100`.
+fn numbers(version: &str) -> Option<(u32, u32)> {
+    let mut parts = version.trim_start_matches('v').split('.');
+    let mut next = || {
+        let part = parts.next()?;
+        let end = part.find(|c: char| !c.is_ascii_digit()).unwrap_or(part.len());
+        part[..end].parse().ok()
+    };
+    Some((next()?, next()?))
+}

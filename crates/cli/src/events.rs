@@ -1,0 +1,72 @@
+//! Events, reduced to who said what and when. Pure.
+
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1::Event;
+use kube::ResourceExt;
+
+/// Reasons by which autoscalers answer a pod that waits.
+const SCALERS: [&str; 4] = [
+    "TriggeredScaleUp",
+    "NotTriggerScaleUp",
+    "Nominated",
+    "NoCompatibleInstanceTypes",
+];
+
+/// One event.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Told {
+    /// When it was said last.
+    pub(crate) at: Timestamp,
+    /// UID of the object that it is about.
+    pub(crate) about: String,
+    pub(crate) by: String,
+    pub(crate) reason: String,
+    pub(crate) text: String,
+    pub(crate) warning: bool,
+}
+
+impl Told {
+    /// Reads an event, in whichever of the two API groups it was written.
+    pub(crate) fn of(event: &Event) -> Option<Self> {
+        let by = event.reporting_component.clone().filter(|name| !name.is_empty());
+        let source = || event.source.as_ref().and_then(|source| source.component.clone());
+        Some(Self {
+            at: last(event)?,
+            about: event.involved_object.uid.clone()?,
+            by: by.or_else(source).unwrap_or_default(),
+            reason: event.reason.clone().unwrap_or_default(),
+            text: event.message.clone().unwrap_or_default(),
+            warning: event.type_.as_deref() == Some("Warning"),
+        })
+    }
+
+    /// It is what an autoscaler has to say.
+    pub(crate) fn is_of_autoscaler(&self) -> bool {
+        SCALERS.contains(&self.reason.as_str())
+            || (self.by.contains("karpenter") && self.reason == "FailedScheduling")
+    }
+
+    /// It is ours.
+    pub(crate) fn is_ours(&self) -> bool {
+        self.by.starts_with(placement::keys::OWN_PREFIX)
+    }
+}
+
+fn last(event: &Event) -> Option<Timestamp> {
+    let series = event
+        .series
+        .as_ref()
+        .and_then(|series| series.last_observed_time.as_ref());
+    let micro = series.or(event.event_time.as_ref()).map(|time| time.0);
+    let whole = event.last_timestamp.as_ref().map(|time| time.0);
+    micro
+        .max(whole)
+        .or_else(|| event.creation_timestamp().map(|time| time.0))
+}
+
+/// The last event with this reason about an object.
+pub(crate) fn latest<'a>(told: &'a [Told], about: &str, reason: &str) -> Option<&'a Told> {
+    told.iter()
+        .filter(|event| event.about == about && event.reason == reason)
+        .max_by_key(|event| event.at)
+}

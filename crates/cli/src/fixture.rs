@@ -1,0 +1,207 @@
+//! Objects for tests, and the facts of a run that waits, each changed by a few fields of JSON.
+
+use crate::ask::{Gap, Question};
+use crate::events::Told;
+use crate::facts::{Around, Facts, Partial};
+use crate::view::{PipelineRun, RunView};
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1::{Node, Pod};
+use placement::config::Config;
+use placement::keys;
+use placement::names::PlaceholderName;
+use serde::de::DeserializeOwned;
+use serde_json::{Value, json};
+
+/// UID of the run that the facts are about.
+pub(crate) const UID: &str = "u1";
+
+/// So many seconds after the run was created.
+pub(crate) fn at(second: i64) -> Timestamp {
+    Timestamp::from_second(1_800_000_000 + second).unwrap()
+}
+
+/// With changes; null takes a field away.
+pub(crate) fn merged(mut base: Value, changes: &Value) -> Value {
+    json_patch::merge(&mut base, changes);
+    base
+}
+
+pub(crate) fn object<K: DeserializeOwned>(base: Value, changes: &Value) -> K {
+    serde_json::from_value(merged(base, changes)).unwrap()
+}
+
+/// A run with the label, held by us, two minutes old when it is looked at.
+pub(crate) fn run(changes: &Value) -> PipelineRun {
+    let base = json!({
+        "apiVersion": "tekton.dev/v1", "kind": "PipelineRun",
+        "metadata": {
+            "namespace": "ci", "name": "build", "uid": UID, "creationTimestamp": at(0).to_string(),
+            "labels": {keys::OPT_IN: "true"},
+            "annotations": {keys::HOLD: "true"},
+        },
+        "spec": {"status": "PipelineRunPending"},
+        "status": {},
+    });
+    object(base, changes)
+}
+
+/// What makes that run one that was released and is at work.
+pub(crate) fn released() -> Value {
+    json!({
+        "metadata": {
+            "labels": {keys::GROUP: UID, keys::STRATEGY: "colocateCompleted", keys::ISOLATION: "cluster-all"},
+            "annotations": {keys::HOLD: null, keys::NODE: "node-1"},
+        },
+        "spec": {"status": null},
+        "status": {"startTime": at(20).to_string(), "childReferences": [{"name": "x"}]},
+    })
+}
+
+/// And what makes it done.
+pub(crate) fn done() -> Value {
+    let verdict = json!({
+        "status": {
+            "completionTime": at(60).to_string(),
+            "conditions": [{"type": "Succeeded", "status": "True", "reason": "Succeeded"}],
+        },
+    });
+    merged(released(), &verdict)
+}
+
+fn terms(uid: &str) -> Value {
+    let here =
+        |label: Value| json!([{"topologyKey": keys::HOSTNAME, "labelSelector": {"matchExpressions": label}}]);
+    let mut apart = here(json!([
+        {"key": keys::TEKTON_PIPELINE_RUN, "operator": "Exists"},
+        {"key": keys::GROUP, "operator": "NotIn", "values": [uid]},
+    ]));
+    apart[0]["namespaceSelector"] = json!({});
+    let together = here(json!([{"key": keys::GROUP, "operator": "In", "values": [uid]}]));
+    json!({
+        "podAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": together},
+        "podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": apart},
+    })
+}
+
+fn member(run: &str, uid: &str, name: &str, node: Option<&str>) -> Value {
+    json!({
+        "metadata": {
+            "namespace": "ci", "name": name, "uid": format!("uid-of-{name}"), "creationTimestamp": at(1).to_string(),
+            "labels": {
+                keys::GROUP: uid, keys::STRATEGY: "colocateCompleted", keys::TEKTON_PIPELINE_RUN: run,
+            },
+        },
+        "spec": {
+            "nodeName": node,
+            "affinity": terms(uid),
+            "containers": [{"name": "c", "resources": {"requests": {"cpu": "50m", "memory": "100Mi"}}}],
+        },
+        "status": {"phase": if node.is_some() { "Running" } else { "Pending" }},
+    })
+}
+
+/// The placeholder's pod of a run.
+pub(crate) fn placeholder(run: &str, uid: &str, node: Option<&str>, changes: &Value) -> Pod {
+    let name = PlaceholderName::of_uid(uid).pod();
+    let ours = json!({
+        "metadata": {
+            "labels": {keys::COMPONENT: keys::PLACEHOLDER, keys::APP: keys::APP_NAME},
+            "ownerReferences": [{"apiVersion": "apps/v1", "kind": "StatefulSet", "name": "s", "uid": "s1"}],
+        },
+    });
+    let base = merged(member(run, uid, &name, node), &ours);
+    object(base, changes)
+}
+
+/// A pod of a task of the run.
+pub(crate) fn task(name: &str, node: Option<&str>, changes: &Value) -> Pod {
+    let base = member("build", UID, &format!("build-{name}-pod"), node);
+    let task = json!({"metadata": {"labels": {"tekton.dev/pipelineTask": name}}});
+    object(merged(base, &task), changes)
+}
+
+/// A pod of a run that is not labelled.
+pub(crate) fn stranger(run: &str, node: &str) -> Pod {
+    let base = member(run, "none", &format!("{run}-only-pod"), Some(node));
+    let plain = json!({
+        "metadata": {"labels": {keys::GROUP: null, keys::STRATEGY: null}},
+        "spec": {"affinity": null},
+    });
+    object(base, &plain)
+}
+
+/// The condition of a pod that finds no node.
+pub(crate) fn unschedulable(message: &str) -> Value {
+    let condition =
+        json!({"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": message});
+    json!({"status": {"phase": "Pending", "conditions": [condition]}})
+}
+
+/// A Ready node of 8 CPU.
+pub(crate) fn node(name: &str, changes: &Value) -> Node {
+    let base = json!({
+        "metadata": {"name": name, "labels": {keys::HOSTNAME: name}},
+        "spec": {},
+        "status": {
+            "allocatable": {"cpu": "8", "memory": "32Gi", "pods": "110"},
+            "conditions": [{"type": "Ready", "status": "True"}],
+        },
+    });
+    object(base, changes)
+}
+
+/// The scheduler's words while nothing fits.
+pub(crate) const NOWHERE: &str = "0/1 nodes are available: 1 node(s) did not fit.";
+
+/// A run whose placeholder finds no node, in a cluster of these nodes and pods.
+pub(crate) fn waiting(nodes: Vec<Node>, pods: Vec<Pod>) -> Facts {
+    let own = placeholder("build", UID, None, &unschedulable(NOWHERE));
+    Facts {
+        around: Some(Around {
+            nodes: Ok(nodes),
+            pods: Partial {
+                pods,
+                gaps: Vec::new(),
+            },
+            volumes: Ok(Vec::new()),
+        }),
+        set: Ok(Some(object(json!({"metadata": {"name": "s"}}), &json!({})))),
+        ..facts(&json!({}), vec![own])
+    }
+}
+
+/// A run with these pods and nothing else around it.
+pub(crate) fn facts(changes: &Value, pods: Vec<Pod>) -> Facts {
+    Facts {
+        now: at(120),
+        config: Ok(Config::default()),
+        view: RunView::of(&run(changes)).unwrap(),
+        set: Ok(None),
+        pods: Ok(pods),
+        told: Ok(Vec::new()),
+        around: None,
+    }
+}
+
+/// An event of ours on the run.
+pub(crate) fn told(second: i64, reason: &str, text: &str) -> Told {
+    Told {
+        at: at(second),
+        about: UID.to_owned(),
+        by: format!("{}controller", keys::OWN_PREFIX),
+        reason: reason.to_owned(),
+        text: text.to_owned(),
+        warning: false,
+    }
+}
+
+/// A right that is missing.
+pub(crate) fn forbidden(verb: &'static str, resource: &str) -> Gap {
+    Gap::Forbidden(Question {
+        verb,
+        resource: resource.to_owned(),
+        name: None,
+        namespace: None,
+        namespaced: resource == "pods",
+    })
+}

@@ -1,0 +1,156 @@
+//! `list`: one row a labelled run. Pure.
+
+use crate::state::State;
+use crate::table;
+use crate::view::{PipelineRun, RunView, Seat, full_name};
+use crate::words::age;
+use jiff::Timestamp;
+use k8s_openapi::api::apps::v1::StatefulSet;
+use k8s_openapi::api::core::v1::Pod;
+use kube::ResourceExt;
+use placement::opt_in::OptIn;
+use placement::run::SpecStatus;
+use placement::strategy::Strategy;
+use serde::Serialize;
+use std::collections::HashMap;
+
+/// What there is to say of a run in one line.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct Row {
+    pub(crate) namespace: String,
+    pub(crate) name: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) strategy: Option<String>,
+    pub(crate) state: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) node: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) since: Option<Timestamp>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) placeholder: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) group: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) held_by: Option<&'static str>,
+}
+
+/// How rows are shown as a table.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Layout {
+    pub(crate) namespaces: bool,
+    pub(crate) wide: bool,
+}
+
+/// Placeholders by namespace and name.
+#[derive(Debug, Default)]
+pub(crate) struct Seats<'a> {
+    sets: HashMap<String, &'a StatefulSet>,
+    pods: HashMap<String, &'a Pod>,
+}
+
+impl<'a> Seats<'a> {
+    pub(crate) fn of(sets: &'a [StatefulSet], pods: &'a [Pod]) -> Self {
+        Self {
+            sets: sets.iter().map(|set| (full_name(&set.metadata), set)).collect(),
+            pods: pods.iter().map(|pod| (full_name(&pod.metadata), pod)).collect(),
+        }
+    }
+
+    pub(crate) fn of_run(&self, view: &RunView) -> Seat<'a> {
+        let (namespace, name) = (&view.run.key.namespace, view.run.key.placeholder());
+        Seat {
+            set: self.sets.get(&format!("{namespace}/{name}")).copied(),
+            pod: self.pods.get(&format!("{namespace}/{}", name.pod())).copied(),
+        }
+    }
+}
+
+/// The rows of these runs, by namespace and name. `default` is the strategy of the configuration, if it is known.
+pub(crate) fn rows(runs: &[PipelineRun], seats: &Seats<'_>, default: Option<Strategy>) -> Vec<Row> {
+    let mut rows: Vec<_> = runs
+        .iter()
+        .filter_map(RunView::of)
+        .map(|view| row(&view, &seats.of_run(&view), default))
+        .collect();
+    rows.sort_by(|one, other| (&one.namespace, &one.name).cmp(&(&other.namespace, &other.name)));
+    rows
+}
+
+/// The row of one run.
+pub(crate) fn row(view: &RunView, seat: &Seat<'_>, default: Option<Strategy>) -> Row {
+    let state = State::of(view, seat);
+    let run = &view.run;
+    Row {
+        namespace: run.key.namespace.clone(),
+        name: run.key.name.clone(),
+        strategy: strategy(view, default),
+        state: state.to_string(),
+        node: seat.node().map(str::to_owned).or_else(|| run.node.clone()),
+        since: state.since(view, seat),
+        placeholder: seat.set.map(ResourceExt::name_any),
+        group: run.group.clone(),
+        held_by: held_by(view),
+    }
+}
+
+fn strategy(view: &RunView, default: Option<Strategy>) -> Option<String> {
+    let enrolled = view.run.strategy.clone().filter(|_| view.is_enrolled());
+    enrolled.or_else(|| match OptIn::parse(view.run.opt_in.as_deref()) {
+        Ok(OptIn::Chosen(strategy)) => Some(strategy.to_string()),
+        Ok(OptIn::Default) => Some(default.map_or("(default)".to_owned(), |it| it.to_string())),
+        Ok(OptIn::Absent | OptIn::Declined) | Err(_) => None,
+    })
+}
+
+fn held_by(view: &RunView) -> Option<&'static str> {
+    let run = &view.run;
+    match run.status {
+        _ if run.done => None,
+        _ if run.is_held_by_us() => Some("pod-affinity"),
+        SpecStatus::Pending if run.queued_by_kueue => Some("Kueue"),
+        SpecStatus::Pending => Some("somebody else"),
+        SpecStatus::Unset | SpecStatus::Other(_) => None,
+    }
+}
+
+impl Layout {
+    /// The heads of the columns.
+    pub(crate) fn heads(self) -> Vec<&'static str> {
+        let namespace = self.namespaces.then_some("NAMESPACE");
+        let wide = ["PLACEHOLDER", "GROUP", "HELD-BY"]
+            .into_iter()
+            .filter(|_| self.wide);
+        namespace
+            .into_iter()
+            .chain(["NAME", "STRATEGY", "STATE", "NODE", "SINCE"])
+            .chain(wide)
+            .collect()
+    }
+
+    /// The cells of one row.
+    pub(crate) fn cells(self, row: &Row, now: Timestamp) -> Vec<String> {
+        let or_dash = |text: Option<&str>| text.unwrap_or("-").to_owned();
+        let since = row.since.map(|since| age(since, now));
+        let plain = [
+            row.name.clone(),
+            or_dash(row.strategy.as_deref()),
+            row.state.clone(),
+            or_dash(row.node.as_deref()),
+            or_dash(since.as_deref()),
+        ];
+        let wide = [row.placeholder.as_deref(), row.group.as_deref(), row.held_by];
+        let wide = wide.into_iter().filter(|_| self.wide).map(or_dash);
+        let namespace = self.namespaces.then(|| row.namespace.clone());
+        namespace.into_iter().chain(plain).chain(wide).collect()
+    }
+
+    /// All rows as a table.
+    pub(crate) fn table(self, rows: &[Row], now: Timestamp) -> String {
+        let cells: Vec<_> = rows.iter().map(|row| self.cells(row, now)).collect();
+        table::table(&self.heads(), &cells)
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,97 @@
+//! Each state in one line, and the rows as each format shows them.
+
+use super::*;
+use crate::fixture::{UID, at, done, merged, object, placeholder, released, run, unschedulable};
+use placement::keys;
+use serde_json::{Value, json};
+
+fn set(replicas: i32) -> StatefulSet {
+    let name = placement::names::PlaceholderName::of_uid(UID);
+    let base = json!({"metadata": {"namespace": "ci", "name": name.as_str()}, "spec": {
+        "replicas": replicas, "selector": {}, "template": {}, "serviceName": "",
+    }});
+    object(base, &json!({}))
+}
+
+fn one(changes: &Value, sets: &[StatefulSet], pods: &[Pod]) -> Row {
+    let default = Some(Strategy::ColocateCompleted);
+    rows(&[run(changes)], &Seats::of(sets, pods), default).remove(0)
+}
+
+fn all() -> Vec<Row> {
+    let waits = placeholder("build", UID, None, &unschedulable("no node"));
+    let home = placeholder("build", UID, Some("node-1"), &json!({}));
+    let adopted = json!({"metadata": {"ownerReferences": [
+        {"apiVersion": "tekton.dev/v1", "kind": "PipelineRun", "name": "build", "uid": UID},
+    ]}});
+    let kept = placeholder("build", UID, Some("node-1"), &adopted);
+    let free = |fields: Value| {
+        merged(
+            json!({"metadata": {"annotations": null}, "spec": {"status": null}}),
+            &fields,
+        )
+    };
+    let label = |value: &str| json!({"metadata": {"labels": {keys::OPT_IN: value}}});
+    let late = json!({"status": {"startTime": at(5).to_string(), "childReferences": [{"name": "x"}]}});
+    vec![
+        one(&json!({}), &[], &[]),
+        one(&json!({}), &[set(1)], &[waits]),
+        one(&json!({"metadata": {"annotations": null}}), &[], &[]),
+        one(
+            &json!({"metadata": {"labels": {keys::KUEUE_QUEUE_NAME: "q"}}}),
+            &[],
+            &[],
+        ),
+        one(&released(), &[set(1)], &[home]),
+        one(&released(), &[set(0)], &[]),
+        one(&done(), &[], &[]),
+        one(&done(), &[], &[kept]),
+        one(&free(label("false")), &[], &[]),
+        one(&free(late), &[], &[]),
+        one(&free(label("perhaps")), &[], &[]),
+        one(&free(label("isolateAlways")), &[], &[]),
+        one(&json!({"spec": {"managedBy": "x.com/y"}}), &[], &[]),
+        one(
+            &json!({"metadata": {"deletionTimestamp": at(9).to_string()}}),
+            &[],
+            &[],
+        ),
+    ]
+}
+
+#[test]
+fn every_state_is_a_line_of_the_table() {
+    let layout = Layout {
+        namespaces: false,
+        wide: false,
+    };
+    insta::assert_snapshot!(layout.table(&all(), at(120)));
+}
+
+#[test]
+fn a_wide_table_of_all_namespaces_has_all_columns() {
+    let layout = Layout {
+        namespaces: true,
+        wide: true,
+    };
+    insta::assert_snapshot!(layout.table(&all()[..5], at(120)));
+}
+
+#[test]
+fn a_row_is_data_too() {
+    insta::assert_json_snapshot!(&all()[4..5]);
+}
+
+#[test]
+fn rows_are_sorted_by_namespace_and_name() {
+    let named =
+        |namespace: &str, name: &str| run(&json!({"metadata": {"namespace": namespace, "name": name}}));
+    let runs = [named("b", "x"), named("a", "z"), named("a", "y")];
+    let sorted = rows(&runs, &Seats::default(), None);
+    let names: Vec<_> = sorted
+        .iter()
+        .map(|row| format!("{}/{}", row.namespace, row.name))
+        .collect();
+    assert_eq!(names, ["a/y", "a/z", "b/x"]);
+    assert_eq!(sorted[0].strategy.as_deref(), Some("(default)"));
+}

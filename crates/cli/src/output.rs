@@ -1,0 +1,58 @@
+//! What goes to standard output and standard error. Colours are stripped where there is no terminal, or `NO_COLOR`.
+
+use crate::args::Prose;
+use crate::doctor::Level;
+use anstyle::{AnsiColor, Style};
+use serde::Serialize;
+use std::io::{self, Write};
+
+const BOLD: Style = Style::new().bold();
+
+/// Writes to standard output.
+pub(crate) fn print(text: &str) -> io::Result<()> {
+    let mut out = anstream::stdout();
+    out.write_all(text.as_bytes())?;
+    out.flush()
+}
+
+/// Says something beside the answer.
+pub(crate) fn note(text: &str) {
+    // Without a standard error there is nobody to tell.
+    let _ = writeln!(anstream::stderr(), "{text}");
+}
+
+/// An answer as JSON or YAML.
+pub(crate) fn data(value: &impl Serialize, yaml: bool) -> String {
+    if yaml {
+        serde_yaml::to_string(value).unwrap_or_default()
+    } else {
+        serde_json::to_string_pretty(value)
+            .map(|text| format!("{text}\n"))
+            .unwrap_or_default()
+    }
+}
+
+/// An answer in sentences, or as data.
+pub(crate) fn prose(format: Prose, value: &impl Serialize, text: impl FnOnce() -> String) -> String {
+    match format {
+        Prose::Text => text(),
+        Prose::Json => data(value, false),
+        Prose::Yaml => data(value, true),
+    }
+}
+
+/// Bold where there is a terminal.
+pub(crate) fn bold(text: &str) -> String {
+    format!("{BOLD}{text}{BOLD:#}")
+}
+
+/// In the colour of the level.
+pub(crate) fn mark(level: Level, text: &str) -> String {
+    let colour = match level {
+        Level::Ok => AnsiColor::Green,
+        Level::Warning => AnsiColor::Yellow,
+        Level::Bad => AnsiColor::Red,
+    };
+    let style = Style::new().bold().fg_color(Some(colour.into()));
+    format!("{style}{text}{style:#}")
+}

@@ -1,0 +1,107 @@
+//! Labelled how, and what that came to.
+
+use crate::facts::Facts;
+use crate::report::Chapter;
+use crate::state::State;
+use placement::keys;
+use placement::opt_in::OptIn;
+use placement::strategy::{IsolateFrom, Isolation, Scope, Strategy};
+
+pub(super) fn chapter(facts: &Facts) -> Chapter {
+    Chapter::new("Label", text(facts))
+}
+
+fn text(facts: &Facts) -> String {
+    let value = facts.view.run.opt_in.as_deref();
+    match (facts.state(), OptIn::parse(value)) {
+        (State::Nested, _) => nested(),
+        (State::ManagedElsewhere, _) => managed_elsewhere(),
+        (_, Err(unknown)) => format!("{unknown}. pod-affinity leaves this run alone."),
+        (_, Ok(OptIn::Absent)) => absent(),
+        (_, Ok(OptIn::Declined)) => declined(),
+        (State::TooLate, Ok(OptIn::Default | OptIn::Chosen(_))) => too_late(value),
+        (_, Ok(OptIn::Default)) => meaning(facts, &by_default(value, facts)),
+        (_, Ok(OptIn::Chosen(strategy))) => meaning(facts, &format!("{} says {strategy}", keys::OPT_IN)),
+    }
+}
+
+fn nested() -> String {
+    "it belongs to a PipelineRun that started this one, and follows that run to its node: it is neither held nor given \
+     a placeholder of its own. Explain that run instead."
+        .to_owned()
+}
+
+fn managed_elsewhere() -> String {
+    "spec.managedBy names somebody other than Tekton, so pod-affinity leaves this run alone.".to_owned()
+}
+
+fn absent() -> String {
+    format!(
+        "none ({} is not there): pod-affinity leaves this run alone, and its pods go wherever the scheduler puts them.",
+        keys::OPT_IN
+    )
+}
+
+fn declined() -> String {
+    format!(
+        "{} says \"false\": pod-affinity leaves this run alone.",
+        keys::OPT_IN
+    )
+}
+
+fn too_late(value: Option<&str>) -> String {
+    format!(
+        "{} says {:?}, but came after the first task had started. Pods of this run may already be on several nodes, so \
+         nothing is changed.",
+        keys::OPT_IN,
+        value.unwrap_or_default()
+    )
+}
+
+fn by_default(value: Option<&str>, facts: &Facts) -> String {
+    let origin = match (facts.view.is_enrolled(), &facts.config) {
+        (true, _) => "the default strategy; when the run was labelled, that was",
+        (false, Ok(_)) => "the default strategy, which is",
+        (false, Err(_)) => "the default strategy; unless the configuration says otherwise, that is",
+    };
+    let strategy = facts.strategy();
+    format!(
+        "{} says {:?}, {origin} {strategy}",
+        keys::OPT_IN,
+        value.unwrap_or_default()
+    )
+}
+
+fn meaning(facts: &Facts, said: &str) -> String {
+    let (strategy, isolation) = (facts.strategy(), facts.isolation());
+    let reserve = facts.view.run.reserve.as_deref();
+    let reserve = reserve
+        .map(|reserve| {
+            format!(
+                " Its node must have {reserve} free when it is chosen ({}).",
+                keys::RESERVE
+            )
+        })
+        .unwrap_or_default();
+    format!("{said}: {}.{reserve}", company(strategy, isolation))
+}
+
+fn company(strategy: Strategy, isolation: Isolation) -> String {
+    let whom = match isolation.from {
+        IsolateFrom::All => "no other run",
+        IsolateFrom::Enrolled => "no other labelled run",
+    };
+    let whence = match isolation.scope {
+        Scope::Cluster => "",
+        Scope::Namespace => " of this namespace",
+    };
+    match strategy {
+        Strategy::ColocateAlways => "all pods on one node, which other runs may share".to_owned(),
+        Strategy::ColocateCompleted => {
+            format!("all pods on one node, which {whom}{whence} uses until this one is done")
+        }
+        Strategy::IsolateAlways => {
+            format!("all pods on one node, which {whom}{whence} uses until this PipelineRun is deleted")
+        }
+    }
+}

@@ -1,0 +1,103 @@
+//! The story of one run, told from what was seen of it: each chapter a file. Pure.
+
+mod help;
+mod hold;
+mod label;
+mod place;
+mod tasks;
+
+use crate::events::Told;
+use crate::facts::Facts;
+use crate::report::{Chapter, Story};
+use crate::words::{age, quoted};
+
+/// Reasons of our events that have a chapter of their own, or say nothing that another chapter does not.
+const TOLD_ELSEWHERE: [&str; 9] = [
+    "Held",
+    "Enrolled",
+    "PlaceholderCreated",
+    "WaitingForNode",
+    "NodeAssigned",
+    "Released",
+    "LabelledTooLate",
+    "CleanedUp",
+    "HoldDeadlineExceeded",
+];
+
+/// Tells the story.
+pub(crate) fn story(facts: &Facts) -> Story {
+    let chapters = [
+        Some(label::chapter(facts)),
+        hold::chapter(facts),
+        place::placeholder(facts),
+        place::node(facts),
+        place::autoscaler(facts),
+        hold::released(facts),
+        tasks::chapter(facts),
+        outcome(facts),
+        trouble(facts),
+        unseen(facts),
+    ];
+    Story {
+        run: facts.view.run.key.to_string(),
+        state: facts.state().to_string(),
+        chapters: chapters.into_iter().flatten().collect(),
+        help: help::help(facts),
+    }
+}
+
+fn outcome(facts: &Facts) -> Option<Chapter> {
+    let (well, reason) = facts.view.verdict.as_ref()?;
+    let when = facts
+        .view
+        .ended
+        .map(|ended| format!(" {} ago", age(ended, facts.now)))
+        .unwrap_or_default();
+    let text = match (well, reason.as_str()) {
+        (true, _) => format!("succeeded{when}."),
+        (false, "") => format!("failed{when}."),
+        (false, reason) => format!("did not succeed{when}: {reason}."),
+    };
+    Some(Chapter::new("Outcome", text))
+}
+
+/// What pod-affinity tried in vain, and moves, each in its last words.
+fn trouble(facts: &Facts) -> Option<Chapter> {
+    let told = facts.told.as_deref().unwrap_or_default();
+    let ours = told
+        .iter()
+        .filter(|event| event.about == facts.uid() && event.is_ours());
+    let mut last: Vec<&Told> = Vec::new();
+    for event in ours.filter(|event| !TOLD_ELSEWHERE.contains(&event.reason.as_str())) {
+        last.retain(|earlier| earlier.reason != event.reason || earlier.at > event.at);
+        if !last.iter().any(|it| it.reason == event.reason) {
+            last.push(event);
+        }
+    }
+    last.sort_by_key(|event| event.at);
+    let details = last.iter().map(|event| {
+        format!(
+            "{} ago, {}: {}",
+            age(event.at, facts.now),
+            event.reason,
+            event.text
+        )
+    });
+    let details: Vec<_> = details.collect();
+    (!details.is_empty())
+        .then(|| Chapter::new("Told so far", "on the run, by pod-affinity:").details(details))
+}
+
+fn unseen(facts: &Facts) -> Option<Chapter> {
+    let gaps: Vec<_> = facts.gaps().iter().map(ToString::to_string).collect();
+    (!gaps.is_empty())
+        .then(|| Chapter::new("Not seen", "what follows from these is missing above:").details(gaps))
+}
+
+/// `Somebody says: "..."`.
+fn says(who: &str, text: &str) -> String {
+    format!("{who} says: {}.", quoted(text))
+}
+
+#[cfg(test)]
+mod tests;

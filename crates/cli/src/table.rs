@@ -1,0 +1,48 @@
+//! Aligned columns, as kubectl prints them. Pure.
+
+/// Between two columns.
+const GAP: usize = 3;
+
+/// Rows below their heads; the last column is not padded.
+pub(crate) fn table(heads: &[&str], rows: &[Vec<String>]) -> String {
+    let widths = widths(heads, rows);
+    let head: Vec<String> = heads.iter().map(|head| (*head).to_owned()).collect();
+    std::iter::once(&head)
+        .chain(rows)
+        .map(|row| line(row, &widths))
+        .collect()
+}
+
+/// The width of each column.
+pub(crate) fn widths(heads: &[&str], rows: &[Vec<String>]) -> Vec<usize> {
+    let mut widths: Vec<usize> = heads.iter().map(|head| head.len()).collect();
+    for row in rows {
+        for (width, cell) in widths.iter_mut().zip(row) {
+            *width = (*width).max(cell.chars().count());
+        }
+    }
+    widths
+}
+
+/// One row.
+pub(crate) fn line(row: &[String], widths: &[usize]) -> String {
+    let cells = row.iter().zip(widths).map(|(cell, width)| {
+        let pad = width.saturating_sub(cell.chars().count()) + GAP;
+        format!("{cell}{}", " ".repeat(pad))
+    });
+    format!("{}\n", cells.collect::<String>().trim_end())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn columns_are_as_wide_as_their_widest_cell() {
+        let rows = [vec!["a".into(), "bb".into()], vec!["long one".into(), "c".into()]];
+        assert_eq!(
+            table(&["NAME", "X"], &rows),
+            "NAME       X\na          bb\nlong one   c\n"
+        );
+    }
+}

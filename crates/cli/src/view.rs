@@ -1,0 +1,155 @@
+//! What is read of a PipelineRun and of pods, as this tool needs it.
+
+use jiff::Timestamp;
+use k8s_openapi::api::apps::v1::StatefulSet;
+use k8s_openapi::api::core::v1::{Pod, PodCondition};
+use kube::api::ObjectMeta;
+use placement::keys;
+use placement::run::Run;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+/// A PipelineRun as it is; never written.
+#[derive(kube::Resource, Clone, Debug, Default, Serialize, Deserialize)]
+#[resource(inherit = tekton::PipelineRun)]
+#[serde(default, rename_all = "camelCase")]
+pub(crate) struct PipelineRun {
+    pub(crate) api_version: String,
+    pub(crate) kind: String,
+    pub(crate) metadata: ObjectMeta,
+    pub(crate) spec: Value,
+    pub(crate) status: Value,
+}
+
+/// A run as the rules see it, and when and how it went.
+#[derive(Clone, Debug)]
+pub(crate) struct RunView {
+    pub(crate) run: Run,
+    pub(crate) queue: Option<String>,
+    pub(crate) started: Option<Timestamp>,
+    pub(crate) ended: Option<Timestamp>,
+    /// Status and reason of the condition, once it is a verdict.
+    pub(crate) verdict: Option<(bool, String)>,
+}
+
+impl RunView {
+    /// Reads a run; `None` without name or UID, which no object of an API server lacks.
+    pub(crate) fn of(object: &PipelineRun) -> Option<Self> {
+        let typed: tekton::PipelineRun = serde_json::to_value(object)
+            .and_then(serde_json::from_value)
+            .ok()?;
+        let labels = object.metadata.labels.as_ref();
+        Some(Self {
+            run: typed.run()?,
+            queue: labels
+                .and_then(|labels| labels.get(keys::KUEUE_QUEUE_NAME))
+                .cloned(),
+            started: time(&object.status, "startTime"),
+            ended: time(&object.status, "completionTime"),
+            verdict: verdict(&object.status),
+        })
+    }
+
+    /// Its labels make it a group.
+    pub(crate) fn is_enrolled(&self) -> bool {
+        self.run.group.as_deref() == Some(self.run.key.uid.as_str())
+    }
+}
+
+fn time(status: &Value, field: &str) -> Option<Timestamp> {
+    status[field].as_str()?.parse().ok()
+}
+
+fn verdict(status: &Value) -> Option<(bool, String)> {
+    let conditions = status["conditions"].as_array()?;
+    let condition = conditions.iter().find(|it| it["type"] == "Succeeded")?;
+    let reason = condition["reason"].as_str().unwrap_or_default().to_owned();
+    match condition["status"].as_str() {
+        Some("True") => Some((true, reason)),
+        Some("False") => Some((false, reason)),
+        _ => None,
+    }
+}
+
+/// A run's placeholder, as far as there is one.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Seat<'a> {
+    pub(crate) set: Option<&'a StatefulSet>,
+    pub(crate) pod: Option<&'a Pod>,
+}
+
+impl<'a> Seat<'a> {
+    /// The node of the placeholder's pod.
+    pub(crate) fn node(&self) -> Option<&'a str> {
+        self.pod.and_then(node)
+    }
+
+    /// The run was let go: its placeholder waits for the next pod to find a node.
+    pub(crate) fn is_vacant(&self) -> bool {
+        let replicas = self
+            .set
+            .and_then(|set| set.spec.as_ref())
+            .and_then(|spec| spec.replicas);
+        replicas == Some(0)
+    }
+}
+
+/// A label of an object.
+pub(crate) fn label<'a>(meta: &'a ObjectMeta, key: &str) -> Option<&'a str> {
+    meta.labels.as_ref()?.get(key).map(String::as_str)
+}
+
+/// When an object was created.
+pub(crate) fn created(meta: &ObjectMeta) -> Option<Timestamp> {
+    meta.creation_timestamp.as_ref().map(|time| time.0)
+}
+
+/// `namespace/name`.
+pub(crate) fn full_name(meta: &ObjectMeta) -> String {
+    format!(
+        "{}/{}",
+        meta.namespace.as_deref().unwrap_or_default(),
+        meta.name.as_deref().unwrap_or_default()
+    )
+}
+
+/// The node that a pod is bound to.
+pub(crate) fn node(pod: &Pod) -> Option<&str> {
+    pod.spec
+        .as_ref()?
+        .node_name
+        .as_deref()
+        .filter(|name| !name.is_empty())
+}
+
+/// It takes up room on its node.
+pub(crate) fn is_live(pod: &Pod) -> bool {
+    !matches!(phase(pod), "Succeeded" | "Failed")
+}
+
+/// Its phase, as the API server has it.
+pub(crate) fn phase(pod: &Pod) -> &str {
+    let status = pod.status.as_ref();
+    status
+        .and_then(|status| status.phase.as_deref())
+        .unwrap_or("Pending")
+}
+
+/// The scheduler's own message, while it finds no node.
+pub(crate) fn unschedulable(pod: &Pod) -> Option<&str> {
+    let conditions = pod.status.as_ref()?.conditions.as_deref()?;
+    let is_it = |it: &&PodCondition| it.type_ == "PodScheduled" && it.status == "False";
+    conditions.iter().find(is_it)?.message.as_deref()
+}
+
+/// It keeps a run's place.
+pub(crate) fn is_placeholder(pod: &Pod) -> bool {
+    label(&pod.metadata, keys::COMPONENT) == Some(keys::PLACEHOLDER)
+        && label(&pod.metadata, keys::APP) == Some(keys::APP_NAME)
+}
+
+/// What is left of a done run with isolateAlways: its placeholder's pod, and the run itself as owner.
+pub(crate) fn is_reservation(pod: &Pod) -> bool {
+    let owners = pod.metadata.owner_references.as_deref().unwrap_or_default();
+    is_placeholder(pod) && owners.iter().any(|owner| owner.kind == "PipelineRun")
+}

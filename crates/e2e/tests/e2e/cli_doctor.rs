@@ -1,0 +1,307 @@
+//! `doctor` finds each of ten faults that are planted one after another, and nothing on a healthy installation.
+
+use crate::beds::{SOON, create, fresh};
+use crate::cli_tool::{Said, plain, tool};
+use kube::api::{Api, DeleteParams, DynamicObject, Patch, PatchParams, PostParams};
+use kube::{Client, ResourceExt};
+use placement::keys;
+use serde_json::{Value, json};
+use std::path::Path;
+use testbed::apply::{api_of, apply_all, documents};
+use testbed::runs::RunSpec;
+use testbed::{Part, Testbed};
+
+const OURS: &str = "tekton-pod-affinity";
+const CONTROLLERS: [Part; 2] = [Part::Controller(0), Part::Controller(1)];
+const WEBHOOKS: [Part; 2] = [Part::Webhook(0), Part::Webhook(1)];
+
+/// A certificate for the Service's names that expired in 2020.
+const EXPIRED: &str = include_str!("cli_expired.pem");
+
+/// An object that a test spoils.
+struct Victim {
+    api: Api<DynamicObject>,
+    before: DynamicObject,
+}
+
+impl Victim {
+    async fn of(client: &Client, api_version: &str, kind: &str, namespace: Option<&str>, name: &str) -> Self {
+        let object = json!({
+            "apiVersion": api_version, "kind": kind, "metadata": {"name": name, "namespace": namespace},
+        });
+        let (api, name) = api_of(client, &object).unwrap();
+        let before = api.get(&name).await.unwrap();
+        Self { api, before }
+    }
+
+    async fn patch(&self, patch: &Value) {
+        let patch = Patch::Merge(patch);
+        self.api
+            .patch(&self.before.name_any(), &PatchParams::default(), &patch)
+            .await
+            .unwrap();
+    }
+
+    async fn delete(&self) {
+        self.api
+            .delete(&self.before.name_any(), &DeleteParams::default())
+            .await
+            .unwrap();
+    }
+
+    /// Makes it as it was.
+    async fn mend(self) {
+        let mut object = self.before;
+        object.metadata.resource_version = None;
+        object.metadata.uid = None;
+        object.metadata.managed_fields = None;
+        let name = object.name_any();
+        let done = match self.api.get_opt(&name).await.unwrap() {
+            Some(spoilt) => {
+                object.metadata.resource_version = spoilt.metadata.resource_version;
+                self.api.replace(&name, &PostParams::default(), &object).await
+            }
+            None => self.api.create(&PostParams::default(), &object).await,
+        };
+        done.unwrap();
+    }
+}
+
+async fn examined(bed: &Testbed) -> (Said, String) {
+    let said = tool(bed, "doctor").await;
+    let text = plain(&said.out);
+    (said, text)
+}
+
+/// Waits until the doctor finds something bad with these words, and returns everything that is bad.
+async fn until_found(bed: &Testbed, words: &str) -> Vec<String> {
+    bed.until(format!("doctor to find {words:?}"), SOON, async || {
+        let (said, text) = examined(bed).await;
+        let bad: Vec<_> = text
+            .lines()
+            .filter(|line| line.starts_with("BAD"))
+            .map(String::from)
+            .collect();
+        if bad.iter().any(|line| line.contains(words)) {
+            assert_eq!(said.code, Some(1), "{text}");
+            Ok(bad)
+        } else {
+            Err(text)
+        }
+    })
+    .await
+    .unwrap()
+}
+
+async fn until_well(bed: &Testbed) {
+    bed.until("doctor to find nothing", SOON, async || {
+        let (said, text) = examined(bed).await;
+        if said.code == Some(0) && text.ends_with("All is well.\n") {
+            Ok(())
+        } else {
+            Err(text)
+        }
+    })
+    .await
+    .unwrap();
+}
+
+/// The testbed runs our processes itself; here the Deployments are there as well, and KWOK plays their pods.
+async fn deploy(bed: &Testbed) {
+    let config = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../config");
+    for file in ["700-webhook.yaml", "701-controller.yaml"] {
+        let mut objects = documents(&config.join(file)).unwrap();
+        for object in &mut objects {
+            *object = serde_json::from_str(&object.to_string().replace("ko://", "testbed.invalid/")).unwrap();
+        }
+        apply_all(&bed.client().await.unwrap(), &objects).await.unwrap();
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn doctor_finds_each_planted_fault_and_nothing_on_a_healthy_installation() {
+    let bed = fresh(3).await;
+    deploy(&bed).await;
+    until_well(&bed).await;
+    let data: Value = serde_json::from_str(&tool(&bed, "doctor -o json").await.out).unwrap();
+    assert!(
+        data["items"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .all(|finding| finding["level"] == "ok"),
+        "{data:#}"
+    );
+
+    the_webhook_is_killed(&bed).await;
+    a_key_of_the_configuration_is_wrong(&bed).await;
+    a_right_is_missing(&bed).await;
+    a_webhook_configuration_is_deleted(&bed).await;
+    an_object_selector_was_changed(&bed).await;
+    a_flag_of_tekton_is_in_the_way(&bed).await;
+    a_deployment_is_scaled_to_nothing(&bed).await;
+    until_well(&bed).await;
+
+    // Whatever a living controller would mend at once comes last.
+    kill(&bed, &CONTROLLERS);
+    a_bundle_is_empty(&bed).await;
+    a_certificate_has_expired(&bed).await;
+    nobody_leads_and_a_run_is_stuck(&bed).await;
+    start_again(&bed, &CONTROLLERS).await;
+    bed.configure(&[("hold-deadline", None)]).await.unwrap();
+    until_well(&bed).await;
+}
+
+fn kill(bed: &Testbed, parts: &[Part]) {
+    for part in parts {
+        bed.kill(*part).unwrap();
+    }
+}
+
+async fn start_again(bed: &Testbed, parts: &[Part]) {
+    for part in parts {
+        bed.start_again(*part).await.unwrap();
+    }
+}
+
+async fn the_webhook_is_killed(bed: &Testbed) {
+    kill(bed, &WEBHOOKS);
+    let bad = until_found(bed, "The API server cannot use the webhook: ").await;
+    assert_eq!(bad.len(), 2, "for runs and for pods: {bad:#?}");
+    start_again(bed, &WEBHOOKS).await;
+    until_well(bed).await;
+}
+
+async fn a_key_of_the_configuration_is_wrong(bed: &Testbed) {
+    bed.configure(&[("hold-dedline", Some("5m"))]).await.unwrap();
+    let bad = until_found(bed, "hold-dedline: unknown key").await;
+    assert_eq!(bad.len(), 1, "{bad:#?}");
+    bed.configure(&[("hold-dedline", None)]).await.unwrap();
+}
+
+async fn a_right_is_missing(bed: &Testbed) {
+    let client = bed.client().await.unwrap();
+    let role = Victim::of(
+        &client,
+        "rbac.authorization.k8s.io/v1",
+        "ClusterRole",
+        None,
+        "pod-affinity-controller",
+    )
+    .await;
+    let mut rules = role.before.data["rules"].clone();
+    for rule in rules.as_array_mut().unwrap() {
+        if rule["resources"] == json!(["statefulsets"]) {
+            rule["verbs"]
+                .as_array_mut()
+                .unwrap()
+                .retain(|verb| verb != "delete");
+        }
+    }
+    role.patch(&json!({"rules": rules})).await;
+    let bad = until_found(bed, "ServiceAccount pod-affinity-controller").await;
+    assert!(bad[0].contains("may not delete statefulsets.apps."), "{bad:#?}");
+    role.mend().await;
+}
+
+async fn a_webhook_configuration_is_deleted(bed: &Testbed) {
+    let client = bed.client().await.unwrap();
+    let webhook = configuration(&client, keys::POD_WEBHOOK).await;
+    webhook.delete().await;
+    let bad = until_found(bed, "A pod of a labelled run gets no affinity").await;
+    let gone = format!("{} is not there", keys::POD_WEBHOOK);
+    assert!(bad.iter().any(|line| line.contains(&gone)), "{bad:#?}");
+    webhook.mend().await;
+}
+
+async fn configuration(client: &Client, name: &str) -> Victim {
+    Victim::of(
+        client,
+        "admissionregistration.k8s.io/v1",
+        "MutatingWebhookConfiguration",
+        None,
+        name,
+    )
+    .await
+}
+
+async fn an_object_selector_was_changed(bed: &Testbed) {
+    let client = bed.client().await.unwrap();
+    let webhook = configuration(&client, keys::PIPELINE_RUN_WEBHOOK).await;
+    let mut webhooks = webhook.before.data["webhooks"].clone();
+    webhooks[0]["objectSelector"] = json!({"matchLabels": {"other": "label"}});
+    webhook.patch(&json!({"webhooks": webhooks})).await;
+    let bad = until_found(bed, "A labelled PipelineRun is not held").await;
+    let changed = "was changed (objectSelector)";
+    assert!(bad.iter().any(|line| line.contains(changed)), "{bad:#?}");
+    webhook.mend().await;
+}
+
+async fn a_flag_of_tekton_is_in_the_way(bed: &Testbed) {
+    let client = bed.client().await.unwrap();
+    let flags = Victim::of(
+        &client,
+        "v1",
+        "ConfigMap",
+        Some("tekton-pipelines"),
+        "feature-flags",
+    )
+    .await;
+    flags
+        .patch(&json!({"data": {"coschedule": "isolate-pipelinerun"}}))
+        .await;
+    let bad = until_found(bed, "coschedule is isolate-pipelinerun").await;
+    assert_eq!(bad.len(), 1, "{bad:#?}");
+    flags.mend().await;
+}
+
+async fn a_deployment_is_scaled_to_nothing(bed: &Testbed) {
+    let client = bed.client().await.unwrap();
+    let webhook = Victim::of(
+        &client,
+        "apps/v1",
+        "Deployment",
+        Some(OURS),
+        "pod-affinity-webhook",
+    )
+    .await;
+    webhook.patch(&json!({"spec": {"replicas": 0}})).await;
+    until_found(bed, "Deployment pod-affinity-webhook is scaled to 0").await;
+    webhook.patch(&json!({"spec": {"replicas": 2}})).await;
+}
+
+async fn a_bundle_is_empty(bed: &Testbed) {
+    let client = bed.client().await.unwrap();
+    let webhook = configuration(&client, keys::POD_WEBHOOK).await;
+    let mut webhooks = webhook.before.data["webhooks"].clone();
+    webhooks[0]["clientConfig"]["caBundle"] = json!(null);
+    webhook.patch(&json!({"webhooks": webhooks})).await;
+    let bad = until_found(bed, "has no caBundle").await;
+    assert!(
+        bad.iter().any(|line| line.contains(keys::POD_WEBHOOK)),
+        "{bad:#?}"
+    );
+    webhook.mend().await;
+}
+
+async fn a_certificate_has_expired(bed: &Testbed) {
+    let client = bed.client().await.unwrap();
+    let secret = Victim::of(&client, "v1", "Secret", Some(OURS), keys::CERTIFICATE_SECRET).await;
+    secret.patch(&json!({"stringData": {"tls.crt": EXPIRED}})).await;
+    until_found(bed, "The webhook's certificate expired").await;
+    secret.mend().await;
+}
+
+async fn nobody_leads_and_a_run_is_stuck(bed: &Testbed) {
+    bed.configure(&[("hold-deadline", Some("1s"))]).await.unwrap();
+    create(
+        bed,
+        &RunSpec::new("default", "stuck")
+            .task("only", &[])
+            .opted_in("true"),
+    )
+    .await;
+    until_found(bed, "was the last to lead").await;
+    let bad = until_found(bed, "Held for longer than hold-deadline").await;
+    assert!(bad.iter().any(|line| line.contains("default/stuck")), "{bad:#?}");
+}

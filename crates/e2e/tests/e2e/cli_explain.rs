@@ -1,0 +1,254 @@
+//! `explain` and `nodes` on runs that wait: each reason that keeps a run from a node, and rights that are missing.
+
+use crate::beds::{create, fresh, placeholder_name, sets, until_no_placeholder};
+use crate::cli_tool::{LONG, chapter, delete, explained, only, plain, tool, tool_as};
+use crate::heals::claim;
+use k8s_openapi::api::core::v1::{Node, Taint};
+use kube::api::{Api, Patch, PatchParams};
+use serde_json::json;
+use testbed::runs;
+use testbed::{Nodes, Part, Testbed};
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_run_that_waits_is_explained_by_each_reason_against_each_node() {
+    let bed = fresh(0).await;
+    create(&bed, &only("early").opted_in("true")).await;
+    let text = explained(&bed, "early", "The scheduler says").await;
+    assert_eq!(
+        text,
+        "\
+PipelineRun default/early: waiting for a node
+
+Label        tekton.dev/custom-pod-affinity says \"true\", the default strategy, which is colocateCompleted: all pods on one node, which no other run uses until this one is done.
+
+Held         by pod-affinity for <age>, until its placeholder has a node; at the latest in <age> (hold-deadline 10m).
+
+Placeholder  pod custom-pod-affinity-<hash>-0, made <age> ago, not on any node yet.
+
+Node         none yet. The scheduler says: \"<words>\".
+             - the cluster has no nodes
+
+Autoscaler   none has answered the placeholder so far.
+
+Released     not yet.
+
+Tasks        no pod so far.
+
+What would help
+  * Add a node, or let an autoscaler do it.
+"
+    );
+    delete(&bed, "early").await;
+    until_no_placeholder(&bed, "default").await;
+    occupied_and_unfit(&bed).await;
+    picky(&bed).await;
+    zonal(&bed).await;
+    with_few_rights(&bed).await;
+    moving(&bed).await;
+}
+
+/// A run is let go by scaling its placeholder to 0; here by hand, so that nobody scales it up again at once.
+async fn moving(bed: &Testbed) {
+    for part in [Part::Controller(0), Part::Controller(1)] {
+        bed.kill(part).unwrap();
+    }
+    let client = bed.client().await.unwrap();
+    let run = runs::runs(&client, "default").get("other").await.unwrap();
+    let none = Patch::Merge(json!({"spec": {"replicas": 0}}));
+    let set = placeholder_name(&run).to_string();
+    sets(&client, "default")
+        .patch(&set, &PatchParams::default(), &none)
+        .await
+        .unwrap();
+    let text = explained(bed, "other", "scaled to 0").await;
+    assert!(text.starts_with("PipelineRun default/other: moving\n"), "{text}");
+    assert_eq!(
+        chapter(&text, "Node"),
+        "Node         none at the moment: the run was let go, and takes the node that its next pod finds. It was on taken-0 \
+         before."
+    );
+}
+
+async fn occupied_and_unfit(bed: &Testbed) {
+    bed.add_nodes(&Nodes::new("taken", 1)).await.unwrap();
+    create(bed, &only("other").opted_in("true").lasting(LONG)).await;
+    let text = explained(bed, "other", "only: running").await;
+    assert_eq!(
+        text,
+        "\
+PipelineRun default/other: running
+
+Label        tekton.dev/custom-pod-affinity says \"true\", the default strategy; when the run was labelled, that was colocateCompleted: all pods on one node, which no other run uses until this one is done.
+
+Held         by pod-affinity for <age>.
+
+Placeholder  pod custom-pod-affinity-<hash>-0, made <age> ago, on node taken-0.
+
+Node         taken-0, its own until it is done.
+
+Released     <age> ago. The node is there, and Tekton may start the tasks.
+
+Tasks        1 pod, on node taken-0.
+             - only: running on taken-0
+"
+    );
+    bed.add_nodes(&Nodes::new("small", 1).size("20m", "1Gi"))
+        .await
+        .unwrap();
+    let mut tainted = Nodes::new("tainted", 1);
+    tainted.taints = vec![Taint {
+        key: "gpu".into(),
+        value: Some("yes".into()),
+        effect: "NoSchedule".into(),
+        ..Taint::default()
+    }];
+    bed.add_nodes(&tainted).await.unwrap();
+    bed.add_nodes(&Nodes::new("cordoned", 1)).await.unwrap();
+    cordon(bed, "cordoned-0").await;
+    create(bed, &only("build").opted_in("true")).await;
+    let text = explained(bed, "build", "The scheduler says").await;
+    assert_eq!(
+        chapter(&text, "Node"),
+        "\
+Node         none yet. The scheduler says: \"<words>\".
+             - cordoned-0: is cordoned
+             - small-0: has not enough cpu: 20m is free, 50m is asked for
+             - tainted-0: has the taint gpu=yes:NoSchedule, which the run does not tolerate
+             - taken-0: is occupied by run other of namespace default (colocateCompleted)
+What would help
+  * Let pods onto cordoned-0 again: `kubectl uncordon cordoned-0`.
+  * Tolerate the taint gpu=yes:NoSchedule in the run's spec.taskRunTemplate.podTemplate.tolerations, if the run may use such nodes."
+    );
+    let nodes = tool(bed, "nodes").await;
+    assert_eq!(
+        nodes.out,
+        "\
+NODE         STATE            RUN             TASK-PODS   FREE-CPU   FREE-MEMORY
+cordoned-0   free, cordoned   -               0           8          32Gi
+small-0      free             -               0           20m        1Gi
+tainted-0    free             -               0           8          32Gi
+taken-0      taken            default/other   1           7950m      32668Mi
+"
+    );
+    delete(bed, "build").await;
+}
+
+async fn cordon(bed: &Testbed, node: &str) {
+    let nodes: Api<Node> = Api::all(bed.client().await.unwrap());
+    let patch = Patch::Merge(json!({"spec": {"unschedulable": true}}));
+    nodes.patch(node, &PatchParams::default(), &patch).await.unwrap();
+}
+
+async fn picky(bed: &Testbed) {
+    let template = json!({"podTemplate": {
+        "nodeSelector": {"disk": "ssd"},
+        "tolerations": [{"key": "gpu", "operator": "Exists"}],
+    }});
+    create(
+        bed,
+        &only("picky").opted_in("true").spec("taskRunTemplate", template),
+    )
+    .await;
+    let text = explained(bed, "picky", "The scheduler says").await;
+    let text = chapter(&text, "Node");
+    assert!(
+        text.contains("- tainted-0: lacks the label disk=ssd (nodeSelector)\n"),
+        "{text}"
+    );
+    assert!(
+        text.contains("- taken-0: lacks the label disk=ssd (nodeSelector) and is occupied by run other"),
+        "{text}"
+    );
+    assert!(
+        text.contains("Add a node with the labels that the run's podTemplate asks for"),
+        "{text}"
+    );
+    delete(bed, "picky").await;
+}
+
+async fn zonal(bed: &Testbed) {
+    claim(bed, "cache", Some("west")).await;
+    bed.add_nodes(&Nodes::new("east", 1).zone("east")).await.unwrap();
+    let workspace = json!([{"name": "source", "persistentVolumeClaim": {"claimName": "cache"}}]);
+    let mut spec = only("zonal")
+        .opted_in("true")
+        .task_field("workspaces", json!([{"name": "source"}]))
+        .spec("workspaces", workspace);
+    spec.manifest["spec"]["pipelineSpec"]["workspaces"] = json!([{"name": "source"}]);
+    spec.manifest["spec"]["pipelineSpec"]["tasks"][0]["taskSpec"]["workspaces"] = json!([{"name": "source"}]);
+    create(bed, &spec).await;
+    let text = explained(bed, "zonal", "The scheduler says").await;
+    let text = chapter(&text, "Node");
+    let reason =
+        "- east-0: is out of reach of the volume of claim cache (topology.kubernetes.io/zone in west)";
+    assert!(text.contains(reason), "{text}");
+    assert!(
+        text.contains("* Add a node that can reach the volume of claim cache"),
+        "{text}"
+    );
+}
+
+/// A user who may read runs and pods of his namespace, and nothing of the cluster.
+async fn with_few_rights(bed: &Testbed) {
+    let client = bed.client().await.unwrap();
+    let rule = json!([
+        {"apiGroups": ["tekton.dev"], "resources": ["pipelineruns"], "verbs": ["get", "list"]},
+        {"apiGroups": [""], "resources": ["pods", "events", "persistentvolumeclaims"], "verbs": ["get", "list"]},
+        {"apiGroups": ["apps"], "resources": ["statefulsets"], "verbs": ["get"]},
+    ]);
+    let meta = json!({"name": "reader", "namespace": "default"});
+    let objects = [
+        json!({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": meta}),
+        json!({"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "Role", "metadata": meta, "rules": rule}),
+        json!({
+            "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "RoleBinding", "metadata": meta,
+            "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": "reader"},
+            "subjects": [{"kind": "ServiceAccount", "name": "reader", "namespace": "default"}],
+        }),
+    ];
+    testbed::apply::apply_all(&client, &objects).await.unwrap();
+    let reader = bed.kubeconfig_of("default", "reader").await.unwrap();
+    let said = tool_as(&reader, "explain zonal").await;
+    assert_eq!(said.code, Some(0), "{said:?}");
+    assert_eq!(
+        chapter(&plain(&said.out), "Not seen")
+            .lines()
+            .take(5)
+            .collect::<Vec<_>>(),
+        [
+            "Not seen     what follows from these is missing above:",
+            "             - you lack the right to get configmaps config-pod-affinity in namespace tekton-pod-affinity",
+            "             - you lack the right to list nodes",
+            "             - you lack the right to get persistentvolumes cache",
+            "             - you lack the right to list pods in all namespaces",
+        ]
+    );
+    let listed = tool_as(&reader, "list").await;
+    assert!(
+        listed.out.contains("other") && listed.code == Some(0),
+        "{listed:?}"
+    );
+    assert_eq!(
+        listed.err,
+        "note: you lack the right to list statefulsets.apps in namespace default\n"
+    );
+    let nodes = tool_as(&reader, "nodes").await;
+    assert_eq!(
+        (nodes.code, nodes.err.as_str()),
+        (Some(3), "error: you lack the right to list nodes\n")
+    );
+    let doctor = tool_as(&reader, "doctor").await;
+    let text = plain(&doctor.out);
+    assert_eq!(doctor.code, Some(0), "{text}");
+    for right in [
+        "get leases.coordination.k8s.io pod-affinity-controller in namespace tekton-pod-affinity",
+        "get secrets pod-affinity-webhook-certs in namespace tekton-pod-affinity",
+        "create pipelineruns.tekton.dev in namespace default",
+        "create subjectaccessreviews.authorization.k8s.io",
+    ] {
+        assert!(
+            text.contains(&format!("Not checked: you lack the right to {right}.")),
+            "{right}: {text}"
+        );
+    }
+}

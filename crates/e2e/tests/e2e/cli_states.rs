@@ -1,0 +1,186 @@
+//! `explain` and `list` on runs in every state but waiting.
+
+use crate::beds::{SOON, create, fresh};
+use crate::cli_tool::{LONG, chapter, delete, explained, only, tool};
+use kube::ResourceExt;
+use kube::api::{Patch, PatchParams};
+use placement::keys;
+use serde_json::json;
+use testbed::runs;
+use testbed::{Nodes, Testbed};
+
+#[tokio::test(flavor = "multi_thread")]
+async fn runs_in_every_other_state_are_explained_and_listed() {
+    let bed = fresh(1).await;
+    finished(&bed).await;
+    reserved(&bed).await;
+    unplaceable(&bed).await;
+    held_by_its_user(&bed).await;
+    too_late(&bed).await;
+    unknown(&bed).await;
+    let listed = tool(&bed, "list -o json").await;
+    let listed: serde_json::Value = serde_json::from_str(&listed.out).unwrap();
+    let states: Vec<_> = listed["items"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|row| {
+            format!(
+                "{} {}",
+                row["name"].as_str().unwrap(),
+                row["state"].as_str().unwrap()
+            )
+        })
+        .collect();
+    assert_eq!(
+        states,
+        [
+            "done done",
+            "late too late",
+            "queued held elsewhere",
+            "reserved reserved",
+            "waits waiting for a node"
+        ]
+    );
+    let names = tool(&bed, "list -A -o name").await.out;
+    assert_eq!(names.lines().next(), Some("pipelinerun.tekton.dev/done"));
+}
+
+async fn finished(bed: &Testbed) {
+    let spec = only("done").opted_in("true").lasting("1s");
+    create(bed, &spec).await;
+    bed.until_succeeded(&spec, SOON).await.unwrap();
+    let text = explained(bed, "done", "deleted <age> ago").await;
+    assert_eq!(
+        text,
+        "\
+PipelineRun default/done: done
+
+Label        tekton.dev/custom-pod-affinity says \"true\", the default strategy; when the run was labelled, that was colocateCompleted: all pods on one node, which no other run uses until this one is done.
+
+Held         by pod-affinity for <age>.
+
+Placeholder  deleted <age> ago.
+
+Node         was node-0, which this run does not keep.
+
+Released     <age> ago. The node is there, and Tekton may start the tasks.
+
+Tasks        1 pod, on node node-0.
+             - only: succeeded on node-0
+
+Outcome      succeeded <age> ago.
+"
+    );
+}
+
+/// The node is reserved by one, and the next waits for it.
+async fn reserved(bed: &Testbed) {
+    let spec = only("reserved").opted_in("isolateAlways").lasting("1s");
+    create(bed, &spec).await;
+    bed.until_succeeded(&spec, SOON).await.unwrap();
+    let text = explained(bed, "reserved", "PipelineRun default/reserved: reserved").await;
+    assert_eq!(
+        chapter(&text, "Node"),
+        "\
+Node         node-0 stays reserved until this PipelineRun is deleted, or an autoscaler removes the node (isolateAlways).
+What would help
+  * Delete the run when its node is needed: `kubectl delete pipelinerun -n default reserved`."
+    );
+    create(bed, &only("waits").opted_in("true")).await;
+    let text = explained(bed, "waits", "The scheduler says").await;
+    assert_eq!(
+        chapter(&text, "Node"),
+        "\
+Node         none yet. The scheduler says: \"<words>\".
+             - node-0: is reserved by the finished run reserved of namespace default (isolateAlways)
+What would help
+  * Delete a finished run that keeps a node: `kubectl delete pipelinerun -n default reserved`."
+    );
+    let nodes = tool(bed, "nodes -o wide").await.out;
+    assert!(
+        nodes.contains("node-0   reserved   default/reserved   0"),
+        "{nodes}"
+    );
+}
+
+/// Another that waits, and goes on waiting when nodes come.
+async fn unplaceable(bed: &Testbed) {
+    delete(bed, "waits").await;
+    let template = json!({"podTemplate": {"nodeSelector": {"disk": "ssd"}}});
+    create(
+        bed,
+        &only("waits").opted_in("true").spec("taskRunTemplate", template),
+    )
+    .await;
+    explained(bed, "waits", "lacks the label disk=ssd").await;
+}
+
+async fn held_by_its_user(bed: &Testbed) {
+    create(
+        bed,
+        &only("queued")
+            .opted_in("true")
+            .spec("status", json!("PipelineRunPending")),
+    )
+    .await;
+    let text = explained(bed, "queued", "when the run was labelled").await;
+    assert_eq!(
+        text,
+        "\
+PipelineRun default/queued: held elsewhere
+
+Label        tekton.dev/custom-pod-affinity says \"true\", the default strategy; when the run was labelled, that was colocateCompleted: all pods on one node, which no other run uses until this one is done.
+
+Held         by somebody other than pod-affinity: spec.status was PipelineRunPending when the run was created, and whoever set it releases it. pod-affinity makes its placeholder then.
+
+Placeholder  none yet: a run that waits in a queue occupies no node.
+
+Released     not yet.
+
+Tasks        no pod so far.
+
+What would help
+  * Let it start, if it was you who held it: `kubectl patch pipelinerun -n default queued --type=json -p '[{\"op\":\"remove\",\"path\":\"/spec/status\"}]'`.
+"
+    );
+}
+
+async fn too_late(bed: &Testbed) {
+    bed.add_nodes(&Nodes::new("late", 1)).await.unwrap();
+    let spec = only("late").lasting(LONG);
+    create(bed, &spec).await;
+    let text = explained(bed, "late", "only: running").await;
+    assert!(
+        text.starts_with("PipelineRun default/late: not labelled\n"),
+        "{text}"
+    );
+    let api = runs::runs(&bed.client().await.unwrap(), "default");
+    let label = Patch::Merge(json!({"metadata": {"labels": {keys::OPT_IN: "true"}}}));
+    let run = api.patch("late", &PatchParams::default(), &label).await.unwrap();
+    let text = explained(bed, "late", "too late").await;
+    assert_eq!(run.name_any(), "late");
+    assert_eq!(
+        text,
+        "\
+PipelineRun default/late: too late
+
+Label        tekton.dev/custom-pod-affinity says \"true\", but came after the first task had started. Pods of this run may already be on several nodes, so nothing is changed.
+
+Tasks        1 pod, on node late-0.
+             - only: running on late-0
+
+What would help
+  * Create the run with the label tekton.dev/custom-pod-affinity: \"true\".
+"
+    );
+}
+
+async fn unknown(bed: &Testbed) {
+    let said = tool(bed, "explain reservd").await;
+    assert_eq!(said.code, Some(1));
+    assert_eq!(
+        said.err,
+        "error: there is no PipelineRun reservd in namespace default. Did you mean reserved?\n"
+    );
+}

@@ -1,0 +1,206 @@
+//! The real command line tool: built once, run against a testbed, its text made comparable.
+
+use crate::beds::SOON;
+use kube::api::DeleteParams;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use testbed::Testbed;
+use testbed::runs::{self, RunSpec};
+use tokio::sync::OnceCell;
+
+/// Longer than any test.
+pub(crate) const LONG: &str = "10m";
+
+/// What the tool said.
+#[derive(Clone, Debug)]
+pub(crate) struct Said {
+    pub(crate) out: String,
+    pub(crate) err: String,
+    pub(crate) code: Option<i32>,
+}
+
+/// Runs the tool as the administrator.
+pub(crate) async fn tool(bed: &Testbed, line: &str) -> Said {
+    tool_as(bed.kubeconfig(), line).await
+}
+
+/// Runs the tool with a kubeconfig.
+pub(crate) async fn tool_as(kubeconfig: &Path, line: &str) -> Said {
+    let mut command = Command::new(binary().await);
+    command
+        .args(line.split_whitespace())
+        .arg("--kubeconfig")
+        .arg(kubeconfig)
+        .stdin(Stdio::null());
+    let output = tokio::task::spawn_blocking(move || command.output()).await;
+    let output = output
+        .expect("the tool to be waited for")
+        .expect("the tool to start");
+    Said {
+        out: String::from_utf8(output.stdout).expect("text"),
+        err: String::from_utf8(output.stderr).expect("text"),
+        code: output.status.code(),
+    }
+}
+
+/// Runs the tool until its output has these words in it.
+pub(crate) async fn until_says(bed: &Testbed, line: &str, words: &str) -> Said {
+    bed.until(format!("`{line}` to say {words:?}"), SOON, async || {
+        let said = tool(bed, line).await;
+        if plain(&said.out).contains(words) {
+            Ok(said)
+        } else {
+            Err(said)
+        }
+    })
+    .await
+    .unwrap()
+}
+
+/// A run with one task.
+pub(crate) fn only(name: &str) -> RunSpec {
+    RunSpec::new("default", name).task("only", &[])
+}
+
+/// The story of a run, once it has these words in it.
+pub(crate) async fn explained(bed: &Testbed, name: &str, words: &str) -> String {
+    plain(&until_says(bed, &format!("explain {name}"), words).await.out)
+}
+
+/// The lines of one chapter, and what would help.
+pub(crate) fn chapter(text: &str, title: &str) -> String {
+    let blocks = text.split("\n\n");
+    let wanted = blocks.filter(|block| block.starts_with(title) || block.starts_with("What would help"));
+    let wanted: Vec<_> = wanted.map(str::trim_end).collect();
+    wanted.join("\n")
+}
+
+/// Deletes a run and waits until it is gone.
+pub(crate) async fn delete(bed: &Testbed, name: &str) {
+    let api = runs::runs(&bed.client().await.unwrap(), "default");
+    api.delete(name, &DeleteParams::default()).await.unwrap();
+    bed.until(format!("run {name} to be gone"), SOON, async || {
+        if api.get_opt(name).await.unwrap().is_none() {
+            Ok(())
+        } else {
+            Err("there")
+        }
+    })
+    .await
+    .unwrap();
+}
+
+/// The binary under test: `POD_AFFINITY_CLI`, or built here and now.
+pub(crate) async fn binary() -> &'static PathBuf {
+    static BINARY: OnceCell<PathBuf> = OnceCell::const_new();
+    BINARY
+        .get_or_init(|| async {
+            match std::env::var_os("POD_AFFINITY_CLI") {
+                Some(given) => given.into(),
+                None => tokio::task::spawn_blocking(build).await.expect("a build"),
+            }
+        })
+        .await
+}
+
+fn build() -> PathBuf {
+    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+    let arguments = ["build", "--quiet", "--package=cli", "--bin=kubectl-pod_affinity"];
+    let output = Command::new(cargo)
+        .args(arguments)
+        .arg("--message-format=json-render-diagnostics")
+        .current_dir(Path::new(env!("CARGO_MANIFEST_DIR")).join("../.."))
+        .stderr(Stdio::inherit())
+        .output()
+        .expect("cargo to start");
+    let messages = String::from_utf8_lossy(&output.stdout).into_owned();
+    let executable = |line: &str| {
+        let message: serde_json::Value = serde_json::from_str(line).ok()?;
+        message["executable"].as_str().map(PathBuf::from)
+    };
+    messages
+        .lines()
+        .rev()
+        .find_map(executable)
+        .expect("cargo to name the binary")
+}
+
+/// A text without what differs from one time to the next: ages, hashes, the scheduler's own words, and where lines
+/// are broken.
+pub(crate) fn plain(text: &str) -> String {
+    let mut lines: Vec<String> = Vec::new();
+    for line in unbroken(text) {
+        let words: Vec<&str> = line.split(' ').collect();
+        let words = (0..words.len()).map(|index| word(&words, index));
+        lines.push(hushed(&words.collect::<Vec<_>>().join(" ")));
+    }
+    format!("{}\n", lines.join("\n").replace("less than a second", "<age>"))
+}
+
+/// Lines that go on below their own indentation are one line again.
+fn unbroken(text: &str) -> Vec<String> {
+    let mut lines: Vec<String> = Vec::new();
+    for line in text.lines() {
+        let trimmed = line.trim_start();
+        let indent = line.len() - trimmed.len();
+        let is_item = trimmed.starts_with("- ") || trimmed.starts_with("* ") || trimmed.starts_with("-> ");
+        match lines.last_mut() {
+            Some(last) if indent >= 4 && !is_item => {
+                last.push(' ');
+                last.push_str(trimmed);
+            }
+            Some(_) | None => lines.push(line.to_owned()),
+        }
+    }
+    lines
+}
+
+fn word(words: &[&str], index: usize) -> String {
+    let word = words[index];
+    let core = word.trim_end_matches([',', '.', ';']);
+    let before = index.checked_sub(1).map_or("", |index| words[index]);
+    let after = words.get(index + 1).copied().unwrap_or_default();
+    let is_told = ["for", "in", "since", "another"].contains(&before)
+        || after.trim_end_matches([',', '.', ':']) == "ago"
+        || after == "after";
+    if is_told && is_age(core) {
+        return word.replace(core, "<age>");
+    }
+    match word.split_once("custom-pod-affinity-") {
+        Some((before, rest)) if rest.len() >= 10 && !before.ends_with("tekton.dev/") => {
+            format!("{before}custom-pod-affinity-<hash>{}", &rest[10..])
+        }
+        _ => word.to_owned(),
+    }
+}
+
+fn is_age(word: &str) -> bool {
+    word.starts_with(|c: char| c.is_ascii_digit())
+        && word.ends_with(['s', 'm', 'h', 'd'])
+        && word.chars().all(|c| c.is_ascii_digit() || "smhd".contains(c))
+}
+
+/// What somebody else says is only there or not.
+fn hushed(line: &str) -> String {
+    match line.split_once(" says: \"") {
+        Some((before, rest)) => {
+            let after = rest.split_once("\".").map(|(_, after)| after).unwrap_or_default();
+            format!("{before} says: \"<words>\".{after}")
+        }
+        None => line.to_owned(),
+    }
+}
+
+#[test]
+fn what_differs_each_time_is_taken_out() {
+    let text = "Held         by pod-affinity for 3s, until it\n             ends; in 9m57s (deadline 10m). 50m of cpu.\n";
+    assert_eq!(
+        plain(text),
+        "Held         by pod-affinity for <age>, until it ends; in <age> (deadline 10m). 50m of cpu.\n"
+    );
+    let text = "             - x: pod custom-pod-affinity-0123456789-0, 1h2m ago. A says: \"no. never\". Go.";
+    assert_eq!(
+        plain(text),
+        "             - x: pod custom-pod-affinity-<hash>-0, <age> ago. A says: \"<words>\". Go.\n"
+    );
+}

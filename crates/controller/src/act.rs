@@ -4,14 +4,17 @@
 //! changed is not an error: the cache is behind, and what changed will wake the run again.
 
 use crate::claims;
+use crate::count::{self, Count, TaskPod};
 use crate::observe::Seen;
 use crate::patches;
-use crate::refusal::{Fault, Refused, Step, is_gone, is_overtaken};
+use crate::refusal::{Fault, Refused, Step, is_gone, is_no, is_overtaken};
 use crate::view::{PlaceholderPod, PlaceholderSet};
-use k8s_openapi::api::core::v1::{Event, PersistentVolumeClaim};
+use k8s_openapi::api::core::v1::{Event, Node, PersistentVolumeClaim};
 use kube::api::{Api, DeleteParams, ListParams, Patch, PatchParams, Preconditions};
 use kube::{Client, Resource};
 use placement::names::RunKey;
+use placement::node::{self, NodeFacts, NodeState};
+use placement::placeholder::patches as placeholder_patches;
 use placement::plan::{Action, Enrolment};
 use placement::run::Run;
 use placement::{keys, placeholder};
@@ -25,6 +28,8 @@ use tracing::debug;
 /// Longer than two slow webhooks take, so that the API server is heard first; with the longest backoff still under a
 /// minute, so that a call that hangs holds its run no longer than that.
 const LIMIT: Duration = Duration::from_secs(25);
+/// Pods counted at a time; a pod of Tekton is large, and a run may have hundreds.
+const PODS_A_PAGE: u32 = 100;
 
 /// What a step came to.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -40,6 +45,8 @@ pub(crate) enum Effect {
         /// Its last complaint.
         complaint: Option<String>,
     },
+    /// The server does not resize this pod in place.
+    ResizeRefused,
 }
 
 /// The way to the API server.
@@ -57,9 +64,13 @@ impl Door {
     /// Carries out one step.
     pub(crate) async fn act(&self, run: &Run, seen: &Seen, action: &Action) -> Result<Effect, Refused> {
         match action {
-            Action::Leave(_) | Action::Steady | Action::LabelledTooLate | Action::AwaitNode { .. } => {
-                Ok(Effect::Nothing)
-            }
+            Action::Leave(_)
+            | Action::Steady
+            | Action::LabelledTooLate
+            | Action::AwaitNode { .. }
+            | Action::CountPods
+            | Action::AwaitTasks { .. }
+            | Action::AwaitFit { .. } => Ok(Effect::Nothing),
             Action::Enrol(enrolment) => {
                 self.merge_run(run, Step::Enrol, patches::enrol(run, *enrolment))
                     .await
@@ -75,10 +86,51 @@ impl Door {
                 self.merge_run(run, Step::RecordNode, patches::record_node(run, node))
                     .await
             }
+            Action::LetGo { set, .. } => self.scale(run, seen, set, 0).await,
+            Action::WakeTasks { pods, generation } => self.wake(run, pods, *generation).await,
+            Action::Follow { set } => self.scale(run, seen, set, 1).await,
+            Action::Shrink { set, pod } => self.shrink(run, seen, set, pod).await,
+            Action::RecreateSmall { set, pod, node } => {
+                self.recreate(run, seen, set, pod, node.as_deref()).await
+            }
+            Action::Unpin { set } => self.patch_set(run, placeholder_patches::unpin(set, run)).await,
+            Action::StartOver { set, cause: _ } => {
+                self.delete_set(run, set, DeleteParams::background()).await
+            }
             Action::DeletePlaceholder { set, pod } => self.delete(run, set.as_deref(), pod.as_deref()).await,
             Action::AdoptPod { pod } => self.adopt(run, pod).await,
             Action::OrphanPlaceholder { set } => self.delete_set(run, set, DeleteParams::orphan()).await,
         }
+    }
+
+    /// Counts the run's tasks, and looks at its node: what decides over letting go must not be stale.
+    pub(crate) async fn count(&self, run: &Run, node: Option<&str>) -> Result<Count, Refused> {
+        let pods: Api<TaskPod> = self.api(&run.key.namespace);
+        let mut page = ListParams::default()
+            .labels(&count::selector(&run.key))
+            .limit(PODS_A_PAGE);
+        let mut count = Count {
+            node: self.state_of(run, node).await?,
+            ..Count::default()
+        };
+        loop {
+            let listed = within(Step::Count, pods.list(&page)).await?;
+            count = listed.items.iter().fold(count, Count::and);
+            match listed.metadata.continue_.filter(|token| !token.is_empty()) {
+                Some(token) => page = page.continue_token(&token),
+                None => return Ok(count),
+            }
+        }
+    }
+
+    async fn state_of(&self, run: &Run, node: Option<&str>) -> Result<NodeState, Refused> {
+        let Some(name) = node else {
+            return Ok(NodeState::Unknown);
+        };
+        let nodes: Api<Node> = Api::all(self.client.clone());
+        let found = within(Step::Count, nodes.get_opt(name)).await?;
+        let facts = found.as_ref().and_then(NodeFacts::of);
+        Ok(node::state(facts.as_ref(), &run.template.tolerations))
     }
 
     /// The very run that is meant, as it is now; `None` if it is gone.
@@ -122,6 +174,72 @@ impl Door {
         )
         .await?;
         Ok(Effect::Written)
+    }
+
+    async fn scale(&self, run: &Run, seen: &Seen, set: &str, to: i32) -> Result<Effect, Refused> {
+        let from = seen.set.as_ref().map_or(1 - to, |set| set.replicas);
+        self.patch_set(run, placeholder_patches::scale(set, from, to))
+            .await
+    }
+
+    /// A pod that is gone, or is in no group any more, needs no waking.
+    async fn wake(&self, run: &Run, names: &[String], generation: i64) -> Result<Effect, Refused> {
+        let pods: Api<TaskPod> = self.api(&run.key.namespace);
+        let patch = Patch::Json::<()>(placeholder_patches::wake(run, generation));
+        for name in names {
+            guarded(Step::Wake, pods.patch(name, &params(), &patch)).await?;
+        }
+        Ok(Effect::Written)
+    }
+
+    /// The template first: a pod that is lost in between is made small, and would otherwise be big for ever.
+    async fn shrink(&self, run: &Run, seen: &Seen, set: &str, pod: &str) -> Result<Effect, Refused> {
+        let template = self
+            .patch_set(run, placeholder_patches::shrink(set, &seen.config))
+            .await?;
+        if template != Effect::Written {
+            return Ok(template);
+        }
+        let pods: Api<PlaceholderPod> = self.api(&run.key.namespace);
+        let patch = Patch::Strategic(placeholder_patches::resize(pod, &seen.config));
+        let name = run.key.placeholder().pod();
+        match within(
+            Step::Shrink,
+            pods.patch_subresource("resize", &name, &params(), &patch),
+        )
+        .await
+        {
+            Ok(_) => Ok(Effect::Written),
+            Err(Refused {
+                fault: Fault::Api(error),
+                ..
+            }) if is_no(&error) => Ok(Effect::ResizeRefused),
+            Err(refused) => overtaken(refused),
+        }
+    }
+
+    async fn recreate(
+        &self,
+        run: &Run,
+        seen: &Seen,
+        set: &str,
+        pod: &str,
+        node: Option<&str>,
+    ) -> Result<Effect, Refused> {
+        let patch = placeholder_patches::recreate(set, run, node, &seen.config);
+        let template = self.patch_set(run, patch).await?;
+        if template != Effect::Written {
+            return Ok(template);
+        }
+        let pods: Api<PlaceholderPod> = self.api(&run.key.namespace);
+        delete(pods, &run.key.placeholder().pod(), pod, DeleteParams::default()).await
+    }
+
+    async fn patch_set(&self, run: &Run, patch: json_patch::Patch) -> Result<Effect, Refused> {
+        let sets: Api<PlaceholderSet> = self.api(&run.key.namespace);
+        let patch = Patch::Json::<()>(patch);
+        let name = run.key.placeholder();
+        guarded(Step::Change, sets.patch(name.as_str(), &params(), &patch)).await
     }
 
     async fn mountable(&self, run: &Run) -> Result<Vec<String>, Refused> {
@@ -223,11 +341,15 @@ where
 
 async fn guarded<T>(step: Step, call: impl Future<Output = kube::Result<T>>) -> Result<Effect, Refused> {
     match within(step, call).await {
-        Err(Refused {
-            fault: Fault::Api(error),
-            ..
-        }) if is_overtaken(&error) => Ok(Effect::Overtaken),
-        other => other.map(|_| Effect::Written),
+        Ok(_) => Ok(Effect::Written),
+        Err(refused) => overtaken(refused),
+    }
+}
+
+fn overtaken(refused: Refused) -> Result<Effect, Refused> {
+    match &refused.fault {
+        Fault::Api(error) if is_overtaken(error) => Ok(Effect::Overtaken),
+        Fault::Api(_) | Fault::Late(_) | Fault::NotSynced => Err(refused),
     }
 }
 
@@ -251,6 +373,9 @@ fn last_seen(event: &Event) -> Option<jiff::Timestamp> {
     times.0.map(|time| time.0).or_else(|| times.1.map(|time| time.0))
 }
 
+#[cfg(test)]
+#[path = "act_move_tests.rs"]
+mod move_tests;
 #[cfg(test)]
 #[path = "act_tests.rs"]
 mod tests;

@@ -1,33 +1,30 @@
 use super::*;
-use crate::fixture::{Call, Server, at, enrolment, placeholder, run};
+use crate::fixture::{Call, Server, at, enrolment, nothing, placeholder, run};
 use crate::refusal::Cause;
-use placement::config::Config;
 use placement::plan::{Placeholder, ReleaseCause, Why};
 use serde_json::json;
-use std::sync::Arc;
 
-const SETS: &str = "/apis/apps/v1/namespaces/ns/statefulsets";
+pub(super) const SETS: &str = "/apis/apps/v1/namespaces/ns/statefulsets";
 const RUN: &str = "/apis/tekton.dev/v1/namespaces/ns/pipelineruns/build";
 
-fn seen() -> Seen {
+pub(super) fn seen() -> Seen {
     let set = Placeholder {
         uid: "s1".into(),
         owned: true,
         deleting: false,
         replicas: 1,
+        generation: 4,
         strategy: None,
         isolation: None,
+        pinned: false,
     };
     Seen {
-        now: at(0),
-        config: Arc::new(Config::default()),
         set: Some(set),
-        taken_up: true,
-        pod: None,
+        ..nothing()
     }
 }
 
-async fn act(server: &Server, run: &Run, action: Action) -> Result<Effect, Refused> {
+pub(super) async fn act(server: &Server, run: &Run, action: Action) -> Result<Effect, Refused> {
     Door::new(server.client(), "image".into())
         .act(run, &seen(), &action)
         .await
@@ -359,7 +356,10 @@ async fn what_asks_for_no_write_makes_no_call() {
         Action::Leave(Why::Done),
         Action::Steady,
         Action::LabelledTooLate,
-        Action::AwaitNode { unschedulable: None },
+        Action::AwaitNode {
+            unschedulable: None,
+            largest: None,
+        },
     ] {
         assert_eq!(act(&server, &run(), action).await.unwrap(), Effect::Nothing);
     }

@@ -56,18 +56,44 @@ impl Desk {
     async fn step(&self, run: &Run) -> Result<Settled, Refused> {
         let uid = run.key.uid.as_str();
         let seen = self.stores.observe(run, &self.config).await;
-        let seen = seen.inspect_err(|_| self.memory.with(uid, |known| known.stumbled(uid)))?;
-        let plan = plan(&seen.of(run), seen.now);
+        let mut seen = seen.inspect_err(|_| self.memory.with(uid, |known| known.stumbled(uid)))?;
+        self.memory.peek(uid, |known| seen.recall(known));
+        let first = plan(&seen.of(run), seen.now);
+        if first.action != Action::CountPods {
+            return self.go_by(run, &seen, first).await;
+        }
+        if let Some(pause) = self.pause(uid, &first.action, &seen) {
+            return Ok(paused(&first, pause));
+        }
+        self.count(run, &mut seen).await?;
+        let second = plan(&seen.of(run), seen.now);
+        self.go_by(run, &seen, second).await
+    }
+
+    async fn go_by(&self, run: &Run, seen: &Seen, plan: Plan) -> Result<Settled, Refused> {
         if let Action::Leave(why) = plan.action {
-            return Ok(self.leave(run, &seen, why));
+            return Ok(self.leave(run, seen, why));
         }
-        if let Some(pause) = self.pause(uid, &plan.action, &seen) {
-            return Ok(Settled {
-                at_rest: false,
-                again: sooner(plan.again, Some(pause)),
-            });
+        if let Some(pause) = self.pause(&run.key.uid, &plan.action, seen) {
+            return Ok(paused(&plan, pause));
         }
-        self.take(run, &seen, plan).await
+        self.take(run, seen, plan).await
+    }
+
+    /// Sees what only the API server can tell for sure.
+    async fn count(&self, run: &Run, seen: &mut Seen) -> Result<(), Refused> {
+        let uid = run.key.uid.as_str();
+        let counted = self.door.count(run, seen.node_name()).await;
+        let count = counted.inspect_err(|_| {
+            self.memory
+                .with(uid, |known| known.failed(uid, &Action::CountPods, seen.now));
+        })?;
+        seen.node = count.node;
+        seen.nodes = self.stores.all_nodes();
+        seen.census = self.memory.with(uid, |known| {
+            Some(known.counted(count.live, count.ended, seen.now))
+        });
+        Ok(())
     }
 
     fn pause(&self, uid: &str, action: &Action, seen: &Seen) -> Option<Duration> {
@@ -78,7 +104,12 @@ impl Desk {
         self.memory.with(uid, |known| known.pause(action, seen.now))
     }
 
-    async fn take(&self, run: &Run, seen: &Seen, Plan { action, again }: Plan) -> Result<Settled, Refused> {
+    async fn take(
+        &self,
+        run: &Run,
+        seen: &Seen,
+        Plan { action, again, note }: Plan,
+    ) -> Result<Settled, Refused> {
         let result = self.door.act(run, seen, &action).await;
         self.report.step(
             &self.memory,
@@ -87,9 +118,10 @@ impl Desk {
                 seen,
                 action: &action,
                 result: &result,
+                ignored: note.as_ref(),
             },
         );
-        let pause = self.remember(&run.key.uid, &action, &result, seen.now);
+        let pause = self.remember(&run.key.uid, &action, &result, seen);
         result?;
         let again = sooner(again, pause);
         Ok(Settled {
@@ -104,15 +136,26 @@ impl Desk {
         uid: &str,
         action: &Action,
         result: &Result<Effect, Refused>,
-        now: Timestamp,
+        seen: &Seen,
     ) -> Option<Duration> {
+        let now = seen.now;
         self.memory.with(uid, |known| match result {
             Ok(Effect::Nothing) => None,
             Ok(Effect::Written | Effect::Nudged { .. }) => {
                 known.took(action, now);
+                if let Action::LetGo { .. } | Action::StartOver { .. } = action {
+                    known.let_go(pod_of(seen), now);
+                }
                 known
                     .pause(action, now)
                     .filter(|_| *action == Action::NudgePlaceholder)
+            }
+            Ok(Effect::ResizeRefused) => {
+                known.took(action, now);
+                if let Some(pod) = pod_of(seen) {
+                    known.refused_resize(pod);
+                }
+                Some(Duration::ZERO)
             }
             Ok(Effect::Overtaken) | Err(_) => Some(known.failed(uid, action, now)),
         })
@@ -136,6 +179,18 @@ impl Desk {
     }
 }
 
+/// As long as the plan says, unless this is sooner.
+fn paused(plan: &Plan, pause: Duration) -> Settled {
+    Settled {
+        at_rest: false,
+        again: sooner(plan.again, Some(pause)),
+    }
+}
+
+fn pod_of(seen: &Seen) -> Option<String> {
+    seen.pod.as_ref().map(|pod| pod.uid.clone())
+}
+
 fn sooner(one: Option<Duration>, other: Option<Duration>) -> Option<Duration> {
     match (one, other) {
         (Some(one), Some(other)) => Some(one.min(other)),
@@ -143,6 +198,9 @@ fn sooner(one: Option<Duration>, other: Option<Duration>) -> Option<Duration> {
     }
 }
 
+#[cfg(test)]
+#[path = "desk_move_tests.rs"]
+mod move_tests;
 #[cfg(test)]
 #[path = "desk_tests.rs"]
 mod tests;

@@ -186,10 +186,17 @@ fn action(reason: Reason) -> &'static str {
     match reason {
         Reason::Held | Reason::WaitingForNode | Reason::HoldDeadlineExceeded => "Hold",
         Reason::Enrolled | Reason::EnrolRefused | Reason::LabelledTooLate => "Enrol",
-        Reason::PlaceholderCreated | Reason::PlaceholderRefused | Reason::PlaceholderReturned => {
-            "CreatePlaceholder"
-        }
+        Reason::PlaceholderCreated
+        | Reason::PlaceholderRefused
+        | Reason::PlaceholderReturned
+        | Reason::ReserveIgnored => "CreatePlaceholder",
         Reason::NodeAssigned => "AssignNode",
+        Reason::LetGo
+        | Reason::Moved
+        | Reason::MoveRefused
+        | Reason::NodeUnfit
+        | Reason::WaitingForRoom
+        | Reason::NoNodeFits => "Move",
         Reason::Released | Reason::ReleaseRefused => "Release",
         Reason::CleanedUp | Reason::CleanUpRefused => "CleanUp",
     }

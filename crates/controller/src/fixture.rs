@@ -1,11 +1,12 @@
 //! What the tests share: a run, caches that are filled by hand, and an API server that follows a script.
 
 use crate::act::Door;
+use crate::around::{self, PodKey};
 use crate::desk::Desk;
 use crate::events::{self, Courier};
 use crate::memory::Memory;
 use crate::metrics::Metrics;
-use crate::observe::Stores;
+use crate::observe::{Seen, Stores};
 use crate::report::Report;
 use crate::view::{PlaceholderPod, PlaceholderSet};
 use crate::watches::{self, Feeds};
@@ -16,7 +17,8 @@ use kube::runtime::watcher::Event;
 use placement::config::Config;
 use placement::keys;
 use placement::names::RunKey;
-use placement::plan::Enrolment;
+use placement::node::NodeState;
+use placement::plan::{Enrolment, LetGos};
 use placement::run::{PodTemplate, Run, SpecStatus};
 use placement::strategy::{Isolation, Strategy};
 use prometheus_client::registry::Registry;
@@ -69,6 +71,22 @@ pub(crate) fn at(second: i64) -> Timestamp {
     Timestamp::from_second(1_800_000_000 + second).unwrap()
 }
 
+/// A run's surroundings with nothing in them.
+pub(crate) fn nothing() -> Seen {
+    Seen {
+        now: at(0),
+        config: Arc::new(Config::default()),
+        set: None,
+        taken_up: true,
+        pod: None,
+        node: NodeState::Unknown,
+        waiting: Vec::new(),
+        census: None,
+        let_gos: LetGos::default(),
+        nodes: Vec::new(),
+    }
+}
+
 /// The name of the run's placeholder.
 pub(crate) fn placeholder() -> String {
     run().key.placeholder().as_str().to_owned()
@@ -109,6 +127,30 @@ pub(crate) fn bound_pod(run: &Run) -> Value {
     )
 }
 
+/// A node of 4 CPU, ready and empty.
+pub(crate) fn node(name: &str, changes: &Value) -> Value {
+    let mut node = json!({
+        "metadata": {"name": name},
+        "status": {"conditions": [{"type": "Ready", "status": "True"}], "allocatable": {"cpu": "4"}},
+    });
+    json_patch::merge(&mut node, changes);
+    node
+}
+
+/// A pod of a run's task that asks for 12 CPU; the scheduler has found no node for it since then.
+pub(crate) fn stuck_task(run: &Run, name: &str, since: Timestamp) -> Value {
+    let labels = json!({keys::GROUP: run.key.uid, keys::TEKTON_PIPELINE_RUN: run.key.name});
+    let condition = json!({
+        "type": "PodScheduled", "status": "False", "reason": "Unschedulable",
+        "message": "0/1 nodes are available: 1 Insufficient cpu.", "lastTransitionTime": since.to_string(),
+    });
+    json!({
+        "metadata": {"name": name, "namespace": run.key.namespace, "labels": labels},
+        "spec": {"containers": [{"name": "step", "resources": {"requests": {"cpu": "12"}}}]},
+        "status": {"phase": "Pending", "conditions": [condition]},
+    })
+}
+
 /// Conditions of a run that is done.
 pub(crate) fn done() -> Value {
     json!({"status": {"conditions": [{"type": "Succeeded", "status": "True"}]}})
@@ -135,13 +177,45 @@ impl Caches {
         }
     }
 
-    /// After first lists without any object.
+    /// After first lists without any object but the node n1.
     pub(crate) fn ready() -> Self {
         let mut caches = Self::empty();
         caches.feeds.runs.take(&Event::InitDone);
         caches.feeds.sets.take(&Event::InitDone);
         caches.feeds.pods.take(&Event::InitDone);
+        caches.feeds.nodes.take(Event::InitDone, around::node);
+        caches.add_node(node("n1", &json!({})));
+        caches.feeds.waiting.take(Event::InitDone, around::pod);
         caches
+    }
+
+    /// A task's pod, as the API server sends it; tells whom that wakes.
+    pub(crate) fn add_task(&mut self, pod: Value) -> Vec<PodKey> {
+        let event = Event::Apply(serde_json::from_value(pod).unwrap());
+        let changed = self.feeds.waiting.take(event, around::pod);
+        changed.into_iter().map(|(key, _)| key).collect()
+    }
+
+    /// A node, likewise.
+    pub(crate) fn add_node(&mut self, node: Value) -> Vec<String> {
+        let event = Event::Apply(serde_json::from_value(node).unwrap());
+        let changed = self.feeds.nodes.take(event, around::node);
+        changed.into_iter().map(|(name, _)| name).collect()
+    }
+
+    /// The run's placeholder with other fields.
+    pub(crate) fn add_set_of(&mut self, run: &Run, uid: &str, spec: &Value) {
+        let set = member(run, run.key.placeholder().as_str(), uid, spec);
+        self.feeds.sets.take(&Event::Apply(set));
+    }
+
+    /// Its pod, likewise.
+    pub(crate) fn add_pod_of(&mut self, run: &Run, uid: &str, changes: &Value) {
+        let mut pod = member(run, &run.key.placeholder().pod(), uid, &json!({}));
+        json_patch::merge(&mut pod, changes);
+        let mut pod: PlaceholderPod = serde_json::from_value(pod).unwrap();
+        pod.prune();
+        self.feeds.pods.take(&Event::Apply(pod));
     }
 
     pub(crate) fn add_held_run(&mut self, name: &str, uid: &str) {
@@ -166,10 +240,16 @@ impl Caches {
     }
 
     pub(crate) fn add_unschedulable_pod(&mut self, run: &Run, uid: &str, message: &str) {
-        let condition = json!({"type": "PodScheduled", "status": "False", "message": message});
+        let condition =
+            json!({"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": message});
         let mut pod: PlaceholderPod = member(run, &run.key.placeholder().pod(), uid, &json!({}));
         pod.status = serde_json::from_value(json!({"conditions": [condition]})).unwrap();
         self.feeds.pods.take(&Event::Apply(pod));
+    }
+
+    pub(crate) fn remove_pod(&mut self, run: &Run) {
+        let pod = member(run, &run.key.placeholder().pod(), "gone", &json!({}));
+        self.feeds.pods.take(&Event::Delete(pod));
     }
 
     pub(crate) fn set_config(&self, config: Config) {

@@ -1,6 +1,6 @@
 //! The controller: observe, plan, act, report, one run at a time.
 //!
-//! A run is settled in four steps, each a file. `observe` reads three caches that the watches keep, and makes no
+//! A run is settled in four steps, each a file. `observe` reads the caches that the watches keep, and makes no
 //! API call; `placement::plan` decides, purely; `act` is the one door through which writes leave; `report` is
 //! the one place that turns what happened into logs, events and metrics. Whatever is written is safe when it was
 //! decided from a stale cache or by a second leader: names are deterministic, and every patch and delete carries
@@ -10,9 +10,11 @@
 //! every rule about what should happen (`placement`).
 
 mod act;
+mod around;
 mod backoff;
 mod cache;
 mod claims;
+mod count;
 mod departed;
 mod desk;
 mod events;
@@ -20,6 +22,8 @@ mod events;
 mod fixture;
 mod memory;
 mod metrics;
+mod mirror;
+mod moves;
 mod notes;
 mod observe;
 mod patches;

@@ -7,7 +7,7 @@ use crate::backoff;
 use crate::notes::Note;
 use crate::reason::Repeat;
 use jiff::Timestamp;
-use placement::plan::Action;
+use placement::plan::{Action, Census, LetGos};
 use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -40,6 +40,13 @@ pub(crate) struct Known {
     pub(crate) asked: Option<Timestamp>,
     /// Since when it is held by us, as far as was seen.
     pub(crate) held: Option<Timestamp>,
+    /// How often it gave up its node.
+    pub(crate) let_gos: LetGos,
+    /// Since when it has been without a node, and the UID of the pod that gave it up.
+    pub(crate) nodeless: Option<(Timestamp, Option<String>)>,
+    census: Option<Census>,
+    counted: Option<Timestamp>,
+    unshrinkable: Option<String>,
 }
 
 #[derive(Debug)]
@@ -57,6 +64,13 @@ impl Memory {
             return work(known);
         }
         work(runs.entry(uid.to_owned()).or_default())
+    }
+
+    /// Looks at the notes of one run, if there are any.
+    pub(crate) fn peek(&self, uid: &str, look: impl FnOnce(&Known)) {
+        if let Some(known) = self.lock().get(uid) {
+            look(known);
+        }
     }
 
     /// Drops the notes of a run that is settled.
@@ -91,7 +105,11 @@ impl Known {
         until(*end, now)
     }
 
+    /// A count is no write and leaves the echo of the last one alone; whatever wakes a run, once a second is enough.
     fn echo(&self, action: &Action, now: Timestamp) -> Option<Duration> {
+        if *action == Action::CountPods {
+            return until(later(self.counted?, ECHO), now);
+        }
         let (_, at) = self.last.as_ref().filter(|(last, _)| last == action)?;
         until(later(*at, ECHO), now)
     }
@@ -107,6 +125,29 @@ impl Known {
             self.next_nudge = Some(later(now, pause));
         }
         self.last = Some((action.clone(), now));
+    }
+
+    /// Notes that the run gave up its node, and which pod was there.
+    pub(crate) fn let_go(&mut self, pod: Option<String>, now: Timestamp) {
+        self.let_gos = self.let_gos.and_one(now);
+        self.nodeless.get_or_insert((now, pod));
+    }
+
+    /// Notes what was counted, and tells what follows from it and the count before.
+    pub(crate) fn counted(&mut self, live: usize, ended: Option<Timestamp>, now: Timestamp) -> Census {
+        let census = Census::after(self.census, live, ended, now);
+        (self.census, self.counted) = (Some(census), Some(now));
+        census
+    }
+
+    /// Notes that the pod of this UID cannot be made smaller in place.
+    pub(crate) fn refused_resize(&mut self, pod: String) {
+        self.unshrinkable = Some(pod);
+    }
+
+    /// Whether that was found of this very pod.
+    pub(crate) fn is_resize_refused(&self, pod: &str) -> bool {
+        self.unshrinkable.as_deref() == Some(pod)
     }
 
     /// Notes that a look failed before it came to a step.
@@ -182,6 +223,13 @@ mod tests {
         Action::CreatePlaceholder(enrolment())
     }
 
+    fn nothing_yet() -> Action {
+        Action::AwaitNode {
+            unschedulable: None,
+            largest: None,
+        }
+    }
+
     fn note(reason: Reason, text: &str) -> Note {
         Note {
             reason,
@@ -219,7 +267,7 @@ mod tests {
     fn a_pod_that_came_ends_the_nudging() {
         let (mut known, nudge) = (Known::default(), Action::NudgePlaceholder);
         known.took(&nudge, at(0));
-        known.pause(&Action::AwaitNode { unschedulable: None }, at(1));
+        known.pause(&nothing_yet(), at(1));
         assert_eq!(known.pause(&nudge, at(1)), Some(GRACE));
     }
 
@@ -238,10 +286,7 @@ mod tests {
         let mut known = Known::default();
         let wait = known.failed("u1", &create(), at(0));
         assert_eq!(known.pause(&create(), at(0)), Some(wait));
-        assert_eq!(
-            known.pause(&Action::AwaitNode { unschedulable: None }, at(0)),
-            None
-        );
+        assert_eq!(known.pause(&nothing_yet(), at(0)), None);
         assert_eq!(known.pause(&create(), at(1)), None);
     }
 
@@ -273,6 +318,35 @@ mod tests {
         }
         assert_eq!(known.told.len(), REMEMBERED);
         assert_eq!(known.tell(&note(Reason::WaitingForNode, "99"), at(1)), None);
+    }
+
+    #[test]
+    fn tasks_are_counted_once_a_second_and_no_write_loses_its_echo_by_it() {
+        let mut known = Known::default();
+        known.took(&create(), at(0));
+        assert_eq!(known.pause(&Action::CountPods, at(0)), None);
+        let census = known.counted(1, None, at(0));
+        assert_eq!((census.live, census.quiet_since), (1, None));
+        assert_eq!(known.pause(&Action::CountPods, at(0)), Some(ECHO));
+        assert_eq!(known.pause(&create(), at(0)), Some(ECHO));
+        assert_eq!(known.pause(&Action::CountPods, at(1)), None);
+        assert_eq!(known.counted(0, None, at(1)).quiet_since, Some(at(1)));
+    }
+
+    #[test]
+    fn what_is_known_of_a_pods_size_is_for_that_pod() {
+        let mut known = Known::default();
+        known.refused_resize("p1".into());
+        assert!(known.is_resize_refused("p1") && !known.is_resize_refused("p2"));
+    }
+
+    #[test]
+    fn each_let_go_counts_and_the_time_without_a_node_starts_with_the_first() {
+        let mut known = Known::default();
+        known.let_go(Some("p1".into()), at(0));
+        known.let_go(None, at(20));
+        assert_eq!((known.let_gos.count, known.let_gos.last), (2, Some(at(20))));
+        assert_eq!(known.nodeless, Some((at(0), Some("p1".into()))));
     }
 
     #[test]

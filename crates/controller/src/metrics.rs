@@ -3,7 +3,7 @@
 use crate::observe::Stores;
 use crate::refusal::Refused;
 use placement::keys;
-use placement::plan::ReleaseCause;
+use placement::plan::{LetGoCause, ReleaseCause};
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, EncodeLabelSet, EncodeMetric};
 use prometheus_client::metrics::counter::Counter;
@@ -22,6 +22,8 @@ pub struct Metrics {
     hold_seconds: Family<ByOutcome, Histogram, fn() -> Histogram>,
     schedule_seconds: Histogram,
     releases: Family<ByCause, Counter>,
+    let_gos: Family<ByCause, Counter>,
+    nodeless_seconds: Histogram,
     reconcile_seconds: Histogram,
     reconcile_errors: Family<ByStepAndReason, Counter>,
     overtaken: Counter,
@@ -97,6 +99,10 @@ impl Metrics {
             self.schedule_seconds.clone(),
         );
         registry.register("releases", "Runs released, by cause", self.releases.clone());
+        let help = "Nodes that runs gave up, by cause";
+        registry.register("let_gos", help, self.let_gos.clone());
+        let help = "Time from giving up a node to the placeholder on the next one";
+        registry.register("nodeless_seconds", help, self.nodeless_seconds.clone());
         let help = "Events told on runs, by what became of them";
         registry.register("events", help, self.events.clone());
     }
@@ -119,6 +125,9 @@ impl Metrics {
             hold_seconds: Family::new_with_constructor(|| Histogram::new(exponential_buckets(0.1, 2.0, 15))),
             schedule_seconds: Histogram::new(exponential_buckets(0.025, 2.0, 16)),
             releases: Family::default(),
+            let_gos: Family::default(),
+            // 0.1 s to 27 min: a machine has to be bought sometimes.
+            nodeless_seconds: Histogram::new(exponential_buckets(0.1, 2.0, 15)),
             reconcile_seconds: Histogram::new(exponential_buckets(0.000_1, 4.0, 10)),
             reconcile_errors: Family::default(),
             overtaken: Counter::default(),
@@ -144,6 +153,17 @@ impl Metrics {
 
     pub(crate) fn scheduled(&self, after: Duration) {
         self.schedule_seconds.observe(after.as_secs_f64());
+    }
+
+    pub(crate) fn let_go(&self, cause: LetGoCause) {
+        let labels = ByCause {
+            cause: cause.as_str(),
+        };
+        self.let_gos.get_or_create(&labels).inc();
+    }
+
+    pub(crate) fn moved(&self, after: Duration) {
+        self.nodeless_seconds.observe(after.as_secs_f64());
     }
 
     pub(crate) fn reconciled(&self, took: Duration) {

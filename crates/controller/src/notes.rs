@@ -1,10 +1,13 @@
 //! What a user is told on the run, in words: what happened, why, and what they can do. Pure.
 
 use crate::act::Effect;
+use crate::moves;
 use crate::observe::Seen;
 use crate::reason::Reason;
 use crate::refusal::{Cause, Refused, Step};
 use placement::keys;
+use placement::node::NodeOffer;
+use placement::placeholder::size::Ignored;
 use placement::plan::{Action, Enrolment, ReleaseCause};
 use placement::run::{Run, SpecStatus};
 use placement::strategy::{IsolateFrom, Scope, Strategy};
@@ -23,7 +26,7 @@ pub(crate) fn notes(run: &Run, seen: &Seen, action: &Action, result: &Result<Eff
     match result {
         Ok(Effect::Written) => notes.extend(written(run, seen, action)),
         Ok(Effect::Nudged { complaint }) => notes.extend(complaint.as_deref().map(no_pod)),
-        Ok(Effect::Nothing | Effect::Overtaken) => {}
+        Ok(Effect::Nothing | Effect::Overtaken | Effect::ResizeRefused) => {}
         Err(refused) => notes.extend(not_written(refused)),
     }
     notes
@@ -34,7 +37,19 @@ fn before(run: &Run, seen: &Seen, action: &Action) -> Option<Note> {
     match action {
         Action::CreatePlaceholder(_) if is_held(run) => Some(held(seen)),
         Action::LabelledTooLate => Some(too_late()),
-        Action::AwaitNode { unschedulable } => unschedulable.as_deref().map(waiting),
+        Action::AwaitNode {
+            unschedulable,
+            largest,
+        } => unschedulable
+            .as_deref()
+            .map(|message| waiting(message, largest.as_ref())),
+        Action::AwaitTasks { cause, pod, live: _ } => moves::awaits_tasks(seen, *cause, pod.as_deref()),
+        Action::AwaitFit {
+            pod,
+            asks,
+            message,
+            largest,
+        } => Some(moves::no_node_fits(pod, asks, message, largest.as_ref())),
         Action::CreatePlaceholder(_)
         | Action::Leave(_)
         | Action::Steady
@@ -42,6 +57,14 @@ fn before(run: &Run, seen: &Seen, action: &Action) -> Option<Note> {
         | Action::NudgePlaceholder
         | Action::Release { .. }
         | Action::RecordNode { .. }
+        | Action::CountPods
+        | Action::LetGo { .. }
+        | Action::WakeTasks { .. }
+        | Action::Follow { .. }
+        | Action::Shrink { .. }
+        | Action::RecreateSmall { .. }
+        | Action::Unpin { .. }
+        | Action::StartOver { .. }
         | Action::DeletePlaceholder { .. }
         | Action::AdoptPod { .. }
         | Action::OrphanPlaceholder { .. } => None,
@@ -57,7 +80,9 @@ fn written(run: &Run, seen: &Seen, action: &Action) -> Vec<Note> {
             enrolment,
             node,
         } => released(seen, *cause, *enrolment, node.as_deref()),
-        Action::RecordNode { node } => vec![moved(run, node)],
+        Action::RecordNode { node } => vec![moves::arrived(run, node)],
+        Action::LetGo { cause, pod, set: _ } => vec![moves::lets_go(seen, *cause, pod.as_deref())],
+        Action::StartOver { cause, set: _ } => vec![moves::starts_over(seen, *cause)],
         Action::DeletePlaceholder { .. } if !run.deleting => vec![cleaned_up(seen)],
         Action::OrphanPlaceholder { .. } => vec![reserved(seen)],
         Action::DeletePlaceholder { .. }
@@ -66,7 +91,15 @@ fn written(run: &Run, seen: &Seen, action: &Action) -> Vec<Note> {
         | Action::Steady
         | Action::LabelledTooLate
         | Action::NudgePlaceholder
-        | Action::AwaitNode { .. } => Vec::new(),
+        | Action::AwaitNode { .. }
+        | Action::CountPods
+        | Action::AwaitTasks { .. }
+        | Action::AwaitFit { .. }
+        | Action::WakeTasks { .. }
+        | Action::Follow { .. }
+        | Action::Shrink { .. }
+        | Action::RecreateSmall { .. }
+        | Action::Unpin { .. } => Vec::new(),
     }
 }
 
@@ -76,6 +109,7 @@ fn not_written(refused: &Refused) -> Option<Note> {
         Step::Placeholder | Step::Claims => Some(placeholder_refused(refused)),
         Step::Enrol | Step::RecordNode => Some(enrol_refused(refused)),
         Step::CleanUp => Some(clean_up_refused(refused)),
+        Step::Count | Step::Change | Step::Shrink | Step::Wake => Some(moves::refused(refused)),
         Step::Sync | Step::Lookup => None,
     }
 }
@@ -84,7 +118,7 @@ fn is_held(run: &Run) -> bool {
     run.hold && run.status == SpecStatus::Pending
 }
 
-fn note(reason: Reason, text: String) -> Note {
+pub(crate) fn note(reason: Reason, text: String) -> Note {
     Note { reason, text }
 }
 
@@ -130,12 +164,22 @@ fn no_pod(complaint: &str) -> Note {
     note(Reason::PlaceholderRefused, text)
 }
 
-fn waiting(message: &str) -> Note {
+fn waiting(message: &str, largest: Option<&NodeOffer>) -> Note {
+    let reserve = largest
+        .filter(|offer| !offer.fits())
+        .map(|offer| format!(" No node has what its reserve asks for; the nearest, {offer}."))
+        .unwrap_or_default();
     let text = format!(
-        "No node for this run yet. The scheduler says of its placeholder: {message} If no autoscaler adds a node, \
-         free or add one, or use the strategy colocateAlways, which may share a node."
+        "No node for this run yet. The scheduler says of its placeholder: {message}{reserve} If no autoscaler adds a \
+         node, free or add one, or use the strategy colocateAlways, which may share a node."
     );
     note(Reason::WaitingForNode, text)
+}
+
+/// What is told beside whatever is done.
+pub(crate) fn ignored(ignored: &Ignored) -> Note {
+    let text = format!("{ignored}. It is taken as absent; correct it before you create the run again.");
+    note(Reason::ReserveIgnored, text)
 }
 
 fn released(seen: &Seen, cause: ReleaseCause, enrolment: Option<Enrolment>, node: Option<&str>) -> Vec<Note> {
@@ -188,26 +232,14 @@ fn company(Enrolment { strategy, isolation }: Enrolment) -> String {
 }
 
 fn deadline(seen: &Seen) -> Note {
-    let why = seen.pod.as_ref().and_then(|pod| pod.unschedulable.as_deref());
+    let why = seen.pod.as_ref().and_then(|pod| pod.unschedulable.as_ref());
     let text = format!(
         "The hold reached hold-deadline ({}) without a node{}. The run is released all the same; add room for it, \
          or raise hold-deadline if nodes take longer to come.",
         seconds(seen.config.hold_deadline),
-        why.map(|why| format!(": {why}")).unwrap_or_default(),
+        why.map(|why| format!(": {}", why.message)).unwrap_or_default(),
     );
     note(Reason::HoldDeadlineExceeded, text)
-}
-
-fn moved(run: &Run, node: &str) -> Note {
-    let from = run
-        .node
-        .as_deref()
-        .map(|old| format!(" (before: {old})"))
-        .unwrap_or_default();
-    note(
-        Reason::NodeAssigned,
-        format!("The placeholder is on node {node}{from}; this run's pods follow it there."),
-    )
 }
 
 fn too_late() -> Note {
@@ -220,19 +252,15 @@ fn too_late() -> Note {
 }
 
 fn cleaned_up(seen: &Seen) -> Note {
-    let node = seen.pod.as_ref().and_then(|pod| pod.node.as_deref());
-    let freed = node
+    let freed = seen
+        .node_name()
         .map(|node| format!("; node {node} is free for other runs"))
         .unwrap_or_default();
     note(Reason::CleanedUp, format!("The placeholder is deleted{freed}."))
 }
 
 fn reserved(seen: &Seen) -> Note {
-    let node = seen
-        .pod
-        .as_ref()
-        .and_then(|pod| pod.node.as_deref())
-        .unwrap_or("of this run");
+    let node = seen.node_name().unwrap_or("of this run");
     let text = format!(
         "The run is done; node {node} stays reserved for it (isolateAlways) until the PipelineRun is deleted or an \
          autoscaler removes the node."

@@ -1,26 +1,25 @@
 use super::*;
-use crate::fixture::{at, enrolment, run};
+use crate::fixture::{at, enrolment, nothing, run};
 use crate::refusal::Fault;
 use kube::core::Status;
-use placement::config::Config;
-use placement::plan::{PlaceholderPod, Why};
+use placement::plan::{Make, PlaceholderPod, Unschedulable, Why};
 use placement::strategy::Isolation;
-use std::sync::Arc;
 
 fn seen() -> Seen {
     let pod = PlaceholderPod {
         uid: "p1".into(),
         node: None,
         ending: false,
-        unschedulable: Some("0/3 nodes are available.".into()),
+        unschedulable: Some(Unschedulable {
+            message: "0/3 nodes are available.".into(),
+            since: at(0),
+        }),
         adopted: false,
+        make: Make::default(),
     };
     Seen {
-        now: at(0),
-        config: Arc::new(Config::default()),
-        set: None,
-        taken_up: true,
         pod: Some(pod),
+        ..nothing()
     }
 }
 
@@ -77,11 +76,15 @@ fn a_held_run_is_told_so_even_if_its_placeholder_is_refused() {
 fn waiting_is_told_in_the_schedulers_own_words() {
     let waiting = Action::AwaitNode {
         unschedulable: Some("0/3 nodes are available: taint.".into()),
+        largest: None,
     };
     let notes = told(&run(), &waiting, &Ok(Effect::Nothing));
     assert_eq!(reasons(&notes), ["WaitingForNode"]);
     assert!(notes[0].text.contains("0/3 nodes are available: taint."));
-    let silent = Action::AwaitNode { unschedulable: None };
+    let silent = Action::AwaitNode {
+        unschedulable: None,
+        largest: None,
+    };
     assert!(told(&run(), &silent, &Ok(Effect::Nothing)).is_empty());
 }
 
@@ -187,20 +190,6 @@ fn cleaning_up_is_told_unless_the_run_itself_goes() {
     let orphan = Action::OrphanPlaceholder { set: "s1".into() };
     assert!(written(&run(), &orphan)[0].text.contains("stays reserved"));
     assert!(written(&run(), &Action::AdoptPod { pod: "p1".into() }).is_empty());
-}
-
-#[test]
-fn a_move_is_told_with_both_nodes() {
-    let run = Run {
-        node: Some("old".into()),
-        ..run()
-    };
-    let notes = written(&run, &Action::RecordNode { node: "new".into() });
-    assert!(
-        notes[0].text.contains("node new (before: old)"),
-        "{}",
-        notes[0].text
-    );
 }
 
 #[test]

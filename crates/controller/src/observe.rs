@@ -1,14 +1,17 @@
-//! What is known of a run at one moment: three caches, the configuration and the clock. No API call.
+//! What is known of a run at one moment: the caches, the configuration and the clock. No API call.
 //!
 //! The only place in this crate that reads the clock for a decision.
 
+use crate::around::{Nodes, WaitingPods};
 use crate::cache::Cache;
+use crate::memory::Known;
 use crate::refusal::{Fault, Refused, Step};
 use crate::view::{PlaceholderPod, PlaceholderSet};
 use jiff::Timestamp;
 use kube::runtime::reflector::ObjectRef;
 use placement::config::Config;
-use placement::plan::{self, Observed};
+use placement::node::{self, NodeFacts, NodeState};
+use placement::plan::{self, Census, LetGos, Observed, Resize, Surroundings, WaitingPod};
 use placement::run::Run;
 use std::sync::Arc;
 use std::time::Duration;
@@ -25,6 +28,8 @@ pub(crate) struct Stores {
     pub(crate) runs: Cache<PipelineRun>,
     pub(crate) sets: Cache<PlaceholderSet>,
     pub(crate) pods: Cache<PlaceholderPod>,
+    pub(crate) nodes: Nodes,
+    pub(crate) waiting: WaitingPods,
 }
 
 /// A run's surroundings at one moment.
@@ -35,6 +40,13 @@ pub(crate) struct Seen {
     /// The StatefulSet's controller has tried to make the pod.
     pub(crate) taken_up: bool,
     pub(crate) pod: Option<plan::PlaceholderPod>,
+    /// The node of that pod.
+    pub(crate) node: NodeState,
+    pub(crate) waiting: Vec<WaitingPod>,
+    pub(crate) census: Option<Census>,
+    pub(crate) let_gos: LetGos,
+    /// All nodes, if a decision or its words may need them.
+    pub(crate) nodes: Vec<NodeFacts>,
 }
 
 impl Stores {
@@ -44,7 +56,7 @@ impl Stores {
         run: &Run,
         config: &watch::Receiver<Arc<Config>>,
     ) -> Result<Seen, Refused> {
-        let synced = timeout(PATIENCE, self.placeholders_ready()).await;
+        let synced = timeout(PATIENCE, self.are_filled()).await;
         if synced != Ok(true) {
             return Err(Refused {
                 step: Step::Sync,
@@ -54,8 +66,11 @@ impl Stores {
         Ok(self.look(run, config.borrow().clone(), Timestamp::now()))
     }
 
-    async fn placeholders_ready(&self) -> bool {
-        self.sets.is_filled().await && self.pods.is_filled().await
+    async fn are_filled(&self) -> bool {
+        self.sets.is_filled().await
+            && self.pods.is_filled().await
+            && self.nodes.is_filled().await
+            && self.waiting.is_filled().await
     }
 
     fn look(&self, run: &Run, config: Arc<Config>, now: Timestamp) -> Seen {
@@ -69,13 +84,33 @@ impl Stores {
             .pods
             .store
             .get(&ObjectRef::new(&name.pod()).within(namespace));
+        let pod = pod.and_then(|pod| pod.facts(&run.key.uid));
+        let compares = pod
+            .as_ref()
+            .is_some_and(|pod| pod.unschedulable.is_some() && pod.make.reserves);
         Seen {
             now,
             config,
             taken_up: set.as_ref().is_some_and(|set| set.is_taken_up()),
             set: set.and_then(|set| set.facts(&run.key.uid)),
-            pod: pod.and_then(|pod| pod.facts(&run.key.uid)),
+            node: self.state_of_node(run, pod.as_ref()),
+            waiting: self.waiting_in(&run.key),
+            census: None,
+            let_gos: LetGos::default(),
+            nodes: if compares { self.all_nodes() } else { Vec::new() },
+            pod,
         }
+    }
+
+    fn state_of_node(&self, run: &Run, pod: Option<&plan::PlaceholderPod>) -> NodeState {
+        let Some(name) = pod.and_then(|pod| pod.node.as_ref()) else {
+            return NodeState::Unknown;
+        };
+        node::state(self.nodes.read().get(name), &run.template.tolerations)
+    }
+
+    pub(crate) fn all_nodes(&self) -> Vec<NodeFacts> {
+        self.nodes.read().values().cloned().collect()
     }
 }
 
@@ -87,7 +122,28 @@ impl Seen {
             placeholder: self.set.as_ref(),
             pod: self.pod.as_ref(),
             config: &self.config,
+            around: Surroundings {
+                node: self.node,
+                waiting: &self.waiting,
+                census: self.census,
+                let_gos: self.let_gos,
+                nodes: &self.nodes,
+            },
         }
+    }
+
+    /// With what is remembered of the run.
+    pub(crate) fn recall(&mut self, known: &Known) {
+        self.let_gos = known.let_gos;
+        let refused = |pod: &&mut plan::PlaceholderPod| known.is_resize_refused(&pod.uid);
+        if let Some(pod) = self.pod.as_mut().filter(refused) {
+            pod.make.resize = Resize::Refused;
+        }
+    }
+
+    /// The node of the placeholder.
+    pub(crate) fn node_name(&self) -> Option<&str> {
+        self.pod.as_ref()?.node.as_deref()
     }
 }
 

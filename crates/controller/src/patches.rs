@@ -8,9 +8,6 @@ use placement::plan::Enrolment;
 use placement::run::Run;
 use serde_json::{Value, json};
 
-/// Annotation on a placeholder StatefulSet: when its controller was last asked to try again.
-pub(crate) const NUDGED: &str = "pod-affinity.tekton.dev/nudged";
-
 /// Clears Pending and our hold, and enrols, in one write that fails as a whole unless the run is still this very
 /// run, still Pending, still held by us and, if it is to be enrolled, still opted in as it was.
 pub(crate) fn release(run: &Run, enrolment: Option<Enrolment>, node: Option<&str>) -> Patch {
@@ -66,7 +63,7 @@ pub(crate) fn adopt(run: &Run, pod: &str) -> Value {
 
 /// Changes the StatefulSet so that its controller looks at it now, instead of when its own backoff ends.
 pub(crate) fn nudge(set: &str, now: Timestamp) -> Value {
-    json!({"metadata": {"uid": set, "annotations": {NUDGED: now.to_string()}}})
+    json!({"metadata": {"uid": set, "annotations": {keys::NUDGED: now.to_string()}}})
 }
 
 fn labels(run: &Run, enrolment: Enrolment) -> [(&'static str, &str); 3] {

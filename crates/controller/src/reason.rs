@@ -20,6 +20,13 @@ pub(crate) enum Reason {
     LabelledTooLate,
     CleanedUp,
     CleanUpRefused,
+    LetGo,
+    Moved,
+    MoveRefused,
+    NodeUnfit,
+    WaitingForRoom,
+    NoNodeFits,
+    ReserveIgnored,
 }
 
 /// How often the same note may be told of one run.
@@ -51,6 +58,13 @@ impl Reason {
             Self::LabelledTooLate => "LabelledTooLate",
             Self::CleanedUp => "CleanedUp",
             Self::CleanUpRefused => "CleanUpRefused",
+            Self::LetGo => "LetGo",
+            Self::Moved => "Moved",
+            Self::MoveRefused => "MoveRefused",
+            Self::NodeUnfit => "NodeUnfit",
+            Self::WaitingForRoom => "WaitingForRoom",
+            Self::NoNodeFits => "NoNodeFits",
+            Self::ReserveIgnored => "ReserveIgnored",
         }
     }
 
@@ -64,24 +78,34 @@ impl Reason {
             | Self::WaitingForNode
             | Self::NodeAssigned
             | Self::Released
-            | Self::CleanedUp => EventType::Normal,
+            | Self::CleanedUp
+            | Self::LetGo
+            | Self::Moved
+            | Self::WaitingForRoom => EventType::Normal,
             Self::EnrolRefused
             | Self::PlaceholderRefused
             | Self::ReleaseRefused
             | Self::HoldDeadlineExceeded
             | Self::LabelledTooLate
-            | Self::CleanUpRefused => EventType::Warning,
+            | Self::CleanUpRefused
+            | Self::MoveRefused
+            | Self::NodeUnfit
+            | Self::NoNodeFits
+            | Self::ReserveIgnored => EventType::Warning,
         }
     }
 
     /// How often the same words may be told.
     pub(crate) fn repeat(self) -> Repeat {
         match self {
-            Self::Held | Self::LabelledTooLate => Repeat::Never,
+            Self::Held | Self::LabelledTooLate | Self::NodeUnfit | Self::ReserveIgnored => Repeat::Never,
             Self::EnrolRefused
             | Self::PlaceholderRefused
             | Self::ReleaseRefused
             | Self::CleanUpRefused
+            | Self::MoveRefused
+            | Self::NoNodeFits
+            | Self::WaitingForRoom
             | Self::WaitingForNode => Repeat::Every(Duration::from_mins(5)),
             Self::Enrolled
             | Self::PlaceholderCreated
@@ -89,6 +113,8 @@ impl Reason {
             | Self::NodeAssigned
             | Self::Released
             | Self::HoldDeadlineExceeded
+            | Self::LetGo
+            | Self::Moved
             | Self::CleanedUp => Repeat::Always,
         }
     }

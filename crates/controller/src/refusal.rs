@@ -15,6 +15,10 @@ pub(crate) enum Step {
     RecordNode,
     CleanUp,
     Lookup,
+    Count,
+    Change,
+    Shrink,
+    Wake,
 }
 
 /// A step that did not succeed, and will be tried again.
@@ -74,6 +78,10 @@ impl Step {
             Self::RecordNode => "record_node",
             Self::CleanUp => "clean_up",
             Self::Lookup => "lookup",
+            Self::Count => "count",
+            Self::Wake => "wake",
+            Self::Change => "change",
+            Self::Shrink => "shrink",
         }
     }
 }
@@ -166,6 +174,17 @@ pub(crate) fn is_gone(error: &kube::Error) -> bool {
     matches!(error, kube::Error::Api(status) if matches!(status.code, 404 | 409))
 }
 
+/// Whether the server will not do it, however often it is asked: it has no such subresource, does not let us, or
+/// finds it wrong. A webhook that cannot be asked, or a server in trouble, may answer otherwise next time.
+pub(crate) fn is_no(error: &kube::Error) -> bool {
+    match cause(error) {
+        Cause::Denied | Cause::Quota | Cause::Forbidden | Cause::Invalid | Cause::NotFound => true,
+        Cause::WebhookDown | Cause::Conflict | Cause::Throttled | Cause::Unavailable | Cause::NotSynced => {
+            false
+        }
+    }
+}
+
 fn words(error: &kube::Error) -> String {
     match error {
         kube::Error::Api(status) if !status.message.is_empty() => status.message.clone(),
@@ -253,6 +272,16 @@ mod tests {
             (500, "failed calling webhook"),
         ] {
             assert!(!is_overtaken(&error(code, message)), "{message}");
+        }
+    }
+
+    #[test]
+    fn a_no_is_told_from_trouble_that_passes() {
+        for code in [400, 403, 404, 405, 422] {
+            assert!(is_no(&error(code, "no")), "{code}");
+        }
+        for code in [409, 429, 500, 503] {
+            assert!(!is_no(&error(code, "failed calling webhook")), "{code}");
         }
     }
 

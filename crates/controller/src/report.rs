@@ -9,7 +9,8 @@ use crate::observe::Seen;
 use crate::refusal::Refused;
 use jiff::Timestamp;
 use placement::names::RunKey;
-use placement::plan::Action;
+use placement::placeholder::size::Ignored;
+use placement::plan::{Action, LetGoCause};
 use placement::run::{Run, SpecStatus};
 use std::time::Duration;
 use tracing::{debug, info, warn};
@@ -26,6 +27,8 @@ pub(crate) struct Step<'a> {
     pub(crate) seen: &'a Seen,
     pub(crate) action: &'a Action,
     pub(crate) result: &'a Result<Effect, Refused>,
+    /// What of the run's wishes is not honoured.
+    pub(crate) ignored: Option<&'a Ignored>,
 }
 
 impl Report {
@@ -40,7 +43,9 @@ impl Report {
         if matches!(step.result, Ok(Effect::Overtaken)) {
             self.metrics.overtaken();
         }
+        let ignored = step.ignored.map(notes::ignored);
         let notes = notes::notes(step.run, step.seen, step.action, step.result);
+        let notes = ignored.into_iter().chain(notes);
         memory.with(&step.run.key.uid, |known| {
             self.time(known, step);
             let mut at = step.seen.now;
@@ -83,6 +88,7 @@ impl Report {
             known.held = step.run.created.or(known.held).or(Some(now));
         }
         self.end_hold(known, step.run, ended(step), now);
+        self.time_move(known, step);
         if is_written(step, |action| matches!(action, Action::CreatePlaceholder(_))) {
             known.asked.get_or_insert(now);
         }
@@ -92,6 +98,20 @@ impl Report {
                 .take()
                 .into_iter()
                 .for_each(|asked| self.metrics.scheduled(between(asked, now)));
+        }
+    }
+
+    fn time_move(&self, known: &mut Known, step: &Step<'_>) {
+        if let Some(cause) = gives_up(step.action).filter(|_| is_written(step, |_| true)) {
+            self.metrics.let_go(cause);
+        }
+        // Right after it was told to go, the old pod is in the cache still.
+        let arrived = |(_, old): &(Timestamp, Option<String>)| {
+            let pod = step.seen.pod.as_ref().filter(|pod| pod.node.is_some());
+            pod.is_some_and(|pod| old.as_ref() != Some(&pod.uid))
+        };
+        if let Some((since, _)) = known.nodeless.take_if(|nodeless| arrived(nodeless)) {
+            self.metrics.moved(between(since, step.seen.now));
         }
     }
 
@@ -109,6 +129,13 @@ fn ended(step: &Step<'_>) -> Option<HoldEnd> {
     match step.action {
         Action::Release { cause, .. } if is_written(step, |_| true) => Some(HoldEnd::Released(*cause)),
         _ => without_us(step.run),
+    }
+}
+
+fn gives_up(action: &Action) -> Option<LetGoCause> {
+    match action {
+        Action::LetGo { cause, .. } | Action::StartOver { cause, .. } => Some(*cause),
+        _ => None,
     }
 }
 
@@ -138,6 +165,7 @@ fn log(step: &Step<'_>) {
         Ok(Effect::Nudged { complaint }) => {
             info!(%run, action, complaint, "nudged the placeholder's controller");
         }
+        Ok(Effect::ResizeRefused) => info!(%run, action, "this pod cannot be resized in place"),
         // Told with its cause, once, by `looked`.
         Err(_) => {}
     }
@@ -163,6 +191,16 @@ fn name(action: &Action) -> &'static str {
         Action::Release { .. } => "release",
         Action::RecordNode { .. } => "record_node",
         Action::DeletePlaceholder { .. } => "delete_placeholder",
+        Action::CountPods => "count_pods",
+        Action::LetGo { .. } => "let_go",
+        Action::AwaitTasks { .. } => "await_tasks",
+        Action::AwaitFit { .. } => "await_fit",
+        Action::WakeTasks { .. } => "wake_tasks",
+        Action::Follow { .. } => "follow",
+        Action::Shrink { .. } => "shrink",
+        Action::RecreateSmall { .. } => "recreate_small",
+        Action::Unpin { .. } => "unpin",
+        Action::StartOver { .. } => "start_over",
         Action::AdoptPod { .. } => "adopt_pod",
         Action::OrphanPlaceholder { .. } => "orphan_placeholder",
     }

@@ -1,10 +1,8 @@
 use super::*;
-use crate::fixture::{Caches, Server, at, desk, enrolment, exposition, run};
+use crate::fixture::{Caches, Server, at, desk, enrolment, exposition, nothing, run};
 use crate::refusal::{Fault, Step as Tried};
-use placement::config::Config;
-use placement::plan::{PlaceholderPod, ReleaseCause};
+use placement::plan::{Make, PlaceholderPod, ReleaseCause};
 use prometheus_client::registry::Registry;
-use std::sync::Arc;
 
 /// Tells of steps, one after the other, and returns what the metrics say.
 fn told(steps: Vec<(Run, i64, Action, Result<Effect, Refused>)>) -> (Vec<&'static str>, String) {
@@ -17,6 +15,7 @@ fn told(steps: Vec<(Run, i64, Action, Result<Effect, Refused>)>) -> (Vec<&'stati
             seen: &seen,
             action: &action,
             result: &result,
+            ignored: None,
         };
         desk.report.step(&desk.memory, &step);
     }
@@ -32,13 +31,12 @@ fn seen(second: i64, action: &Action) -> Seen {
         ending: false,
         unschedulable: None,
         adopted: false,
+        make: Make::default(),
     };
     Seen {
         now: at(second),
-        config: Arc::new(Config::default()),
-        set: None,
-        taken_up: true,
         pod: Some(pod),
+        ..nothing()
     }
 }
 
@@ -64,6 +62,7 @@ async fn the_usual_way_is_told_in_order_and_timed() {
             2,
             Action::AwaitNode {
                 unschedulable: Some("0/3".into()),
+                largest: None,
             },
             Ok(Effect::Nothing),
         ),

@@ -118,6 +118,8 @@ async fn looks(
 ) {
     let (client, metrics) = (|| context.client.clone(), || context.metrics.clone());
     let runs = watches::runs(client(), feeds.runs, Departures::new(gone), metrics());
+    let nodes = watches::nodes(client(), feeds.nodes, stores.clone(), metrics());
+    let waiting = watches::waiting(client(), feeds.waiting, stores.clone(), metrics());
     Controller::for_stream(runs, stores.runs.store)
         .watches_stream(watches::sets(client(), feeds.sets, metrics()), |set| {
             run_of(&set.metadata)
@@ -125,6 +127,8 @@ async fn looks(
         .watches_stream(watches::pods(client(), feeds.pods, metrics()), |pod| {
             run_of(&pod.metadata)
         })
+        .reconcile_on(nodes)
+        .reconcile_on(waiting)
         .reconcile_all_on(watches::changes(context.config.clone()))
         .with_config(controller::Config::default().concurrency(AT_ONCE))
         .graceful_shutdown_on(stop)

@@ -1,5 +1,5 @@
 use super::*;
-use crate::fixture::{bound_pod, placeholder_set, run as held_run, view_json};
+use crate::fixture::{bound_pod, node, placeholder_set, run as held_run, view_json};
 use kube::client::Body;
 use placement::keys;
 use prometheus_client::registry::Registry;
@@ -63,7 +63,10 @@ impl Cluster {
 }
 
 fn resource(line: &str) -> &'static str {
-    let known = ["pipelineruns", "statefulsets", "pods", "events"];
+    if line.contains("status.phase") {
+        return "pending pods";
+    }
+    let known = ["pipelineruns", "statefulsets", "nodes", "pods", "events"];
     known
         .into_iter()
         .find(|name| line.contains(&format!("/{name}")))
@@ -71,10 +74,10 @@ fn resource(line: &str) -> &'static str {
 }
 
 fn list(resource: &str) -> Value {
-    let items = if resource == "pipelineruns" {
-        vec![view_json("build", "u1")]
-    } else {
-        Vec::new()
+    let items = match resource {
+        "pipelineruns" => vec![view_json("build", "u1")],
+        "nodes" => vec![node("n1", &json!({}))],
+        _ => Vec::new(),
     };
     json!({"metadata": {"resourceVersion": "1"}, "items": items})
 }
@@ -134,7 +137,8 @@ async fn a_held_run_is_released_once_its_placeholder_is_bound_and_then_the_contr
 }
 
 #[tokio::test]
-async fn only_labelled_runs_and_placeholders_are_watched_and_runs_in_small_pages() {
+async fn of_pods_only_placeholders_and_those_of_groups_that_wait_are_watched_and_large_objects_in_small_pages()
+ {
     let (client, lines, released) = cluster();
     let (_sender, config) = watch::channel(Arc::new(Config::default()));
     run(context(client, config), async { released.await.unwrap() })
@@ -145,10 +149,12 @@ async fn only_labelled_runs_and_placeholders_are_watched_and_runs_in_small_pages
         .iter()
         .filter(|line| line.starts_with("GET") && !line.contains("watch=true"))
         .collect();
-    assert_eq!(lists.len(), 3, "{lists:?}");
+    assert_eq!(lists.len(), 5, "{lists:?}");
     for line in lists {
         let expected = match resource(line) {
             "pipelineruns" => "labelSelector=tekton.dev%2Fcustom-pod-affinity&limit=100",
+            "nodes" => "/nodes?&limit=100",
+            "pending pods" => "group%2Capp.kubernetes.io%2Fcomponent%21%3Dplaceholder",
             _ => "component%3Dplaceholder%2Capp.kubernetes.io%2Fname%3Dpod-affinity",
         };
         assert!(line.contains(expected), "{line}");

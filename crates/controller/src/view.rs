@@ -2,13 +2,16 @@
 //!
 //! Never written back. Ten thousand runs may each have one, so they are pruned before they are stored.
 
+use jiff::Timestamp;
 use k8s_openapi::api::apps::v1::StatefulSet;
-use k8s_openapi::api::core::v1::Pod;
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
+use k8s_openapi::api::core::v1::{Pod, ResourceRequirements};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference, Time};
 use kube::runtime::reflector::ObjectRef;
 use placement::keys;
-use placement::plan;
+use placement::plan::{self, Make, Resize, Unschedulable, is_pinned};
+use placement::resources::Resources;
 use serde::Deserialize;
+use std::collections::BTreeMap;
 use std::str::FromStr;
 use tekton::PipelineRun;
 
@@ -26,6 +29,13 @@ pub(crate) struct PlaceholderSet {
 #[serde(default)]
 pub(crate) struct SetSpec {
     replicas: Option<i32>,
+    template: Template,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+struct Template {
+    metadata: Option<ObjectMeta>,
 }
 
 #[derive(Clone, Debug, Default, Deserialize)]
@@ -48,6 +58,14 @@ pub(crate) struct PlaceholderPod {
 #[serde(default, rename_all = "camelCase")]
 pub(crate) struct PodSpec {
     node_name: Option<String>,
+    containers: Vec<Container>,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+struct Container {
+    name: String,
+    resources: ResourceRequirements,
 }
 
 #[derive(Clone, Debug, Default, Deserialize)]
@@ -55,21 +73,38 @@ pub(crate) struct PodSpec {
 pub(crate) struct PodStatus {
     phase: Option<String>,
     conditions: Vec<Condition>,
+    /// Kubernetes 1.32 and older say here what newer ones say in a condition.
+    resize: Option<String>,
 }
 
 #[derive(Clone, Debug, Default, Deserialize)]
-#[serde(default)]
+#[serde(default, rename_all = "camelCase")]
 struct Condition {
     #[serde(rename = "type")]
     type_: String,
     status: String,
+    reason: Option<String>,
     message: Option<String>,
+    last_transition_time: Option<Time>,
 }
 
 impl PlaceholderSet {
     /// Drops what the plan never reads.
     pub(crate) fn prune(&mut self) {
         prune(&mut self.metadata);
+        let template = self.spec.template.metadata.take().unwrap_or_default();
+        let annotations = template.annotations.filter(is_pinned);
+        self.spec.template.metadata = annotations.map(|annotations| ObjectMeta {
+            annotations: Some(own(annotations)),
+            ..ObjectMeta::default()
+        });
+    }
+
+    fn is_pinned(&self) -> bool {
+        let template = self.spec.template.metadata.as_ref();
+        template
+            .and_then(|metadata| metadata.annotations.as_ref())
+            .is_some_and(is_pinned)
     }
 
     /// Its controller has tried to make the pod at least once. A controller that is busy, as one with the usual
@@ -88,8 +123,10 @@ impl PlaceholderSet {
             deleting: self.metadata.deletion_timestamp.is_some(),
             // The API server fills it in; its default is 1.
             replicas: self.spec.replicas.unwrap_or(1),
+            generation: self.metadata.generation.unwrap_or_default(),
             strategy: label(&self.metadata, keys::STRATEGY),
             isolation: label(&self.metadata, keys::ISOLATION),
+            pinned: self.is_pinned(),
         })
     }
 }
@@ -98,38 +135,92 @@ impl PlaceholderPod {
     /// Drops what the plan never reads.
     pub(crate) fn prune(&mut self) {
         prune(&mut self.metadata);
-        self.status.conditions.retain(Condition::is_unscheduled);
+        self.status.conditions.retain(Condition::is_read);
         self.status.conditions.shrink_to_fit();
+        self.spec
+            .containers
+            .retain(|container| container.name == keys::PLACEHOLDER);
+        self.spec.containers.shrink_to_fit();
+    }
+
+    /// The node it is bound to.
+    pub(crate) fn node(&self) -> Option<&str> {
+        self.spec.node_name.as_deref().filter(|name| !name.is_empty())
     }
 
     /// The pod as the plan sees it.
     pub(crate) fn facts(&self, run_uid: &str) -> Option<plan::PlaceholderPod> {
         Some(plan::PlaceholderPod {
             uid: self.metadata.uid.clone()?,
-            node: self.spec.node_name.clone().filter(|name| !name.is_empty()),
+            node: self.node().map(str::to_owned),
             ending: self.metadata.deletion_timestamp.is_some() || self.has_ended(),
             unschedulable: self.unschedulable(),
             adopted: is_owned(&self.metadata, run_uid),
+            make: self.make(),
         })
+    }
+
+    fn make(&self) -> Make {
+        let none = BTreeMap::new();
+        let annotations = self.metadata.annotations.as_ref().unwrap_or(&none);
+        Make::read(annotations, self.requests(), self.resize())
+    }
+
+    fn requests(&self) -> Resources {
+        let own = self
+            .spec
+            .containers
+            .iter()
+            .find(|container| container.name == keys::PLACEHOLDER);
+        let requests = own.and_then(|container| container.resources.requests.as_ref());
+        requests.map(Resources::read).unwrap_or_default()
+    }
+
+    fn resize(&self) -> Resize {
+        let infeasible = self.status.conditions.iter().any(Condition::is_infeasible_resize);
+        if infeasible || self.status.resize.as_deref() == Some(INFEASIBLE) {
+            Resize::Refused
+        } else {
+            Resize::Possible
+        }
     }
 
     fn has_ended(&self) -> bool {
         matches!(self.status.phase.as_deref(), Some("Succeeded" | "Failed"))
     }
 
-    fn unschedulable(&self) -> Option<String> {
+    fn unschedulable(&self) -> Option<Unschedulable> {
         let condition = self
             .status
             .conditions
             .iter()
-            .find(|condition| condition.is_unscheduled())?;
-        condition.message.clone()
+            .find(|condition| condition.is_unschedulable())?;
+        Some(Unschedulable {
+            message: condition.message.clone().unwrap_or_default(),
+            since: condition
+                .last_transition_time
+                .as_ref()
+                .map_or(Timestamp::UNIX_EPOCH, |time| time.0),
+        })
     }
 }
 
+/// What a kubelet says of a resize that it will never carry out.
+const INFEASIBLE: &str = "Infeasible";
+
 impl Condition {
-    fn is_unscheduled(&self) -> bool {
-        self.type_ == "PodScheduled" && self.status == "False"
+    fn is_read(&self) -> bool {
+        self.is_unschedulable() || self.is_infeasible_resize()
+    }
+
+    fn is_unschedulable(&self) -> bool {
+        self.type_ == "PodScheduled"
+            && self.status == "False"
+            && self.reason.as_deref() == Some("Unschedulable")
+    }
+
+    fn is_infeasible_resize(&self) -> bool {
+        self.type_ == "PodResizePending" && self.reason.as_deref() == Some(INFEASIBLE)
     }
 }
 
@@ -152,11 +243,21 @@ fn prune(metadata: &mut ObjectMeta) {
         keys::TEKTON_PIPELINE_RUN,
     ];
     metadata.managed_fields = None;
-    metadata.annotations = None;
+    metadata.annotations = metadata
+        .annotations
+        .take()
+        .map(own)
+        .filter(|annotations| !annotations.is_empty());
     metadata.generate_name = None;
     if let Some(labels) = &mut metadata.labels {
         labels.retain(|key, _| kept.contains(&key.as_str()));
     }
+}
+
+/// The annotations by which we mark how a placeholder was made.
+fn own(mut annotations: BTreeMap<String, String>) -> BTreeMap<String, String> {
+    annotations.retain(|key, _| [keys::RESERVE, keys::PINNED].contains(&key.as_str()));
+    annotations
 }
 
 fn is_owned(metadata: &ObjectMeta, uid: &str) -> bool {
@@ -172,114 +273,5 @@ fn label<T: FromStr>(metadata: &ObjectMeta, key: &str) -> Option<T> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use placement::strategy::{Isolation, Strategy};
-    use serde_json::{Value, json};
-
-    fn metadata() -> Value {
-        json!({
-            "name": "custom-pod-affinity-0123456789", "namespace": "ns", "uid": "s1",
-            "labels": {
-                keys::GROUP: "u1", keys::STRATEGY: "isolateAlways", keys::ISOLATION: "cluster-all",
-                keys::TEKTON_PIPELINE_RUN: "build", keys::COMPONENT: keys::PLACEHOLDER,
-            },
-            "annotations": {"a": "b"},
-            "managedFields": [{"manager": "m"}],
-            "ownerReferences": [
-                {"apiVersion": "tekton.dev/v1", "kind": "PipelineRun", "name": "build", "uid": "u1"},
-            ],
-        })
-    }
-
-    fn set(changes: &Value) -> PlaceholderSet {
-        let mut set = json!({"metadata": metadata(), "spec": {"replicas": 1, "template": {}}, "status": {}});
-        json_patch::merge(&mut set, changes);
-        let mut set: PlaceholderSet = serde_json::from_value(set).unwrap();
-        set.prune();
-        set
-    }
-
-    fn pod(changes: &Value) -> plan::PlaceholderPod {
-        let mut pod = json!({"metadata": metadata(), "spec": {}, "status": {"phase": "Pending"}});
-        json_patch::merge(&mut pod, changes);
-        let mut pod: PlaceholderPod = serde_json::from_value(pod).unwrap();
-        pod.prune();
-        pod.facts("u1").unwrap()
-    }
-
-    #[test]
-    fn a_placeholder_of_the_run_is_seen_with_its_strategy() {
-        let expected = plan::Placeholder {
-            uid: "s1".into(),
-            owned: true,
-            deleting: false,
-            replicas: 1,
-            strategy: Some(Strategy::IsolateAlways),
-            isolation: Some(Isolation::default()),
-        };
-        assert_eq!(set(&json!({})).facts("u1"), Some(expected));
-    }
-
-    #[test]
-    fn a_placeholder_of_another_run_or_with_odd_labels_is_told_apart() {
-        let odd = set(&json!({"metadata": {"labels": {keys::STRATEGY: "?"}}, "spec": null}))
-            .facts("u2")
-            .unwrap();
-        assert!(!odd.owned);
-        assert_eq!((odd.strategy, odd.replicas), (None, 1));
-    }
-
-    #[test]
-    fn a_placeholder_is_taken_up_once_its_controller_has_tried() {
-        assert!(!set(&json!({})).is_taken_up());
-        assert!(!set(&json!({"status": {"observedGeneration": 0}})).is_taken_up());
-        assert!(set(&json!({"status": {"observedGeneration": 1}})).is_taken_up());
-    }
-
-    #[test]
-    fn a_placeholder_leads_to_its_run() {
-        let set = set(&json!({}));
-        assert_eq!(run_of(&set.metadata), Some(ObjectRef::new("build").within("ns")));
-        assert_eq!(group_of(&set.metadata), Some("u1"));
-    }
-
-    #[test]
-    fn what_is_never_read_is_not_kept() {
-        let metadata = set(&json!({})).metadata;
-        assert!(metadata.annotations.is_none() && metadata.managed_fields.is_none());
-        assert!(!metadata.labels.unwrap().contains_key(keys::COMPONENT));
-    }
-
-    #[test]
-    fn a_pod_is_seen_with_its_node() {
-        assert_eq!(pod(&json!({})).node, None);
-        assert_eq!(pod(&json!({"spec": {"nodeName": ""}})).node, None);
-        assert_eq!(
-            pod(&json!({"spec": {"nodeName": "n1"}})).node.as_deref(),
-            Some("n1")
-        );
-    }
-
-    #[test]
-    fn a_pod_that_is_deleted_or_finished_is_ending() {
-        assert!(!pod(&json!({})).ending);
-        assert!(pod(&json!({"status": {"phase": "Failed"}})).ending);
-        assert!(pod(&json!({"metadata": {"deletionTimestamp": "2026-01-01T00:00:00Z"}})).ending);
-    }
-
-    #[test]
-    fn the_schedulers_message_is_kept_only_while_there_is_no_node() {
-        let condition = |status: &str| {
-            json!({"status": {"conditions": [
-                {"type": "Ready", "status": "False", "message": "no"},
-                {"type": "PodScheduled", "status": status, "message": "0/3 nodes"},
-            ]}})
-        };
-        assert_eq!(
-            pod(&condition("False")).unschedulable.as_deref(),
-            Some("0/3 nodes")
-        );
-        assert_eq!(pod(&condition("True")).unschedulable, None);
-    }
-}
+#[path = "view_tests.rs"]
+mod tests;

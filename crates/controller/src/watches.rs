@@ -1,16 +1,21 @@
-//! The three watches and their caches. Nothing is polled; what is stored was pruned before.
+//! The watches and their caches. Nothing is polled; what is stored was pruned before.
 
+use crate::around::{self, PodKey, Waiting};
 use crate::cache::{Feed, cache};
 use crate::departed::Departures;
 use crate::metrics::Metrics;
+use crate::mirror::{Image, Reduced, mirror};
 use crate::observe::Stores;
 use crate::view::{PlaceholderPod, PlaceholderSet};
 use futures::{Stream, StreamExt, TryStreamExt, future, stream};
+use k8s_openapi::api::core::v1::{Node, Pod};
+use kube::runtime::reflector::ObjectRef;
 use kube::runtime::watcher::{self, watcher};
 use kube::runtime::{WatchStreamExt, watcher::Config as Watch};
 use kube::{Api, Client, Resource};
 use placement::config::Config;
 use placement::keys;
+use placement::node::NodeFacts;
 use serde::de::DeserializeOwned;
 use std::fmt::Debug;
 use std::sync::Arc;
@@ -20,12 +25,16 @@ use tracing::warn;
 
 /// PipelineRuns a page: each may be tens of kilobytes before it is pruned, and a page is held in memory as a whole.
 const RUNS_A_PAGE: u32 = 100;
+/// Nodes, or pods of tasks, a page, likewise.
+const OTHERS_A_PAGE: u32 = 100;
 
 /// The writing ends of the caches.
 pub(crate) struct Feeds {
     pub(crate) runs: Feed<PipelineRun>,
     pub(crate) sets: Feed<PlaceholderSet>,
     pub(crate) pods: Feed<PlaceholderPod>,
+    pub(crate) nodes: Image<String, NodeFacts>,
+    pub(crate) waiting: Image<PodKey, Waiting>,
 }
 
 /// Empty caches.
@@ -33,12 +42,23 @@ pub(crate) fn stores() -> (Stores, Feeds) {
     let (runs, run_feed) = cache();
     let (sets, set_feed) = cache();
     let (pods, pod_feed) = cache();
+    let (nodes, node_feed) = mirror();
+    let (waiting, waiting_feed) = mirror();
     let feeds = Feeds {
         runs: run_feed,
         sets: set_feed,
         pods: pod_feed,
+        nodes: node_feed,
+        waiting: waiting_feed,
     };
-    (Stores { runs, sets, pods }, feeds)
+    let stores = Stores {
+        runs,
+        sets,
+        pods,
+        nodes,
+        waiting,
+    };
+    (stores, feeds)
 }
 
 /// Runs that bear the opt-in label, with whatever value: `false` may be an opt-out that came after the hold.
@@ -78,6 +98,69 @@ pub(crate) fn pods(
     metrics: Metrics,
 ) -> impl Stream<Item = watcher::Result<PlaceholderPod>> + Send + 'static {
     healthy(placeholders(client, feed, PlaceholderPod::prune), "pods", metrics)
+}
+
+/// The runs on nodes that changed in a way that matters to pods; heartbeats wake nobody.
+pub(crate) fn nodes(
+    client: Client,
+    image: Image<String, NodeFacts>,
+    stores: Stores,
+    metrics: Metrics,
+) -> impl Stream<Item = ObjectRef<PipelineRun>> + Send + 'static {
+    let events = watcher(Api::all(client), Watch::default().page_size(OTHERS_A_PAGE));
+    let changes = reduced(events, image, around::node as fn(&Node) -> _, "nodes", metrics);
+    changes.flat_map(move |changed| {
+        let names = changed.into_iter().map(|(name, _)| name).collect();
+        stream::iter(stores.runs_on(&names))
+    })
+}
+
+/// The runs with task pods that wait for a node, and those whose pods do no longer. By phase, since whether a pod is
+/// bound cannot be selected by.
+pub(crate) fn waiting(
+    client: Client,
+    image: Image<PodKey, Waiting>,
+    stores: Stores,
+    metrics: Metrics,
+) -> impl Stream<Item = ObjectRef<PipelineRun>> + Send + 'static {
+    let labels = format!("{},{}!={}", keys::GROUP, keys::COMPONENT, keys::PLACEHOLDER);
+    let watch = Watch::default()
+        .labels(&labels)
+        .fields("status.phase=Pending")
+        .page_size(OTHERS_A_PAGE);
+    let events = watcher(Api::all(client), watch);
+    let changes = reduced(
+        events,
+        image,
+        around::pod as fn(&Pod) -> _,
+        "pending_pods",
+        metrics,
+    );
+    changes.flat_map(move |changed| {
+        let runs: Vec<_> = changed
+            .iter()
+            .filter_map(|(key, pod)| stores.run_of_pod(key, pod))
+            .collect();
+        stream::iter(runs)
+    })
+}
+
+/// What each event of a watch changed.
+fn reduced<O, K, V>(
+    events: impl Stream<Item = watcher::Result<watcher::Event<O>>> + Send + 'static,
+    mut image: Image<K, V>,
+    reduce: fn(&O) -> Reduced<K, V>,
+    resource: &'static str,
+    metrics: Metrics,
+) -> impl Stream<Item = Vec<(K, V)>> + Send + 'static
+where
+    O: Send + 'static,
+    K: Ord + Clone + Send + Sync + 'static,
+    V: Clone + PartialEq + Send + Sync + 'static,
+{
+    healthy(events.default_backoff(), resource, metrics)
+        .filter_map(|event| future::ready(event.ok()))
+        .map(move |event| image.take(event, reduce))
 }
 
 fn placeholders<K>(

@@ -21,6 +21,10 @@ pub const RESERVE: &str = "pod-affinity.tekton.dev/reserve";
 /// Annotation on a placeholder's pod, and in its StatefulSet's template: the node that it is bound to come back to;
 /// empty: none.
 pub const PINNED: &str = "pod-affinity.tekton.dev/pinned";
+/// Annotation on a placeholder's StatefulSet: when its controller was last asked to try again.
+pub const NUDGED: &str = "pod-affinity.tekton.dev/nudged";
+/// Label on a task's pod that waited for its run to leave a node: the change of the placeholder by which it did.
+pub const WOKEN: &str = "pod-affinity.tekton.dev/woken";
 
 /// Label that Tekton puts on every pod of a run; the value is the run's name.
 pub const TEKTON_PIPELINE_RUN: &str = "tekton.dev/pipelineRun";

@@ -13,12 +13,6 @@ pub mod names;
 pub mod node;
 pub mod opt_in;
 pub mod placeholder;
-/// The plan in full, until it takes the place of the one in `plan`.
-#[path = "."]
-pub mod next {
-    pub mod plan;
-}
-#[path = "plan_today.rs"]
 pub mod plan;
 pub mod quantity;
 mod raw;

@@ -50,6 +50,15 @@ pub fn unpin(set: &str, run: &Run) -> Patch {
     Patch(vec![is(set), affinity, mark])
 }
 
+/// For a task's pod of this run: a label that makes the scheduler look at it again.
+pub fn wake(run: &Run, generation: i64) -> Patch {
+    let label = |key| ["metadata", "labels", key];
+    Patch(vec![
+        test(&label(keys::GROUP), run.key.uid.as_str()),
+        add(&label(keys::WOKEN), generation.to_string()),
+    ])
+}
+
 fn is(uid: &str) -> PatchOperation {
     test(&["metadata", "uid"], uid)
 }

@@ -71,6 +71,13 @@ pub enum Action {
         /// The node that comes nearest.
         largest: Option<NodeOffer>,
     },
+    /// Have the scheduler look again at pods that it found no node for before the placeholder left: label them.
+    WakeTasks {
+        /// Their names.
+        pods: Vec<String>,
+        /// The generation to label them with.
+        generation: i64,
+    },
     /// Scale the StatefulSet to one again: the placeholder joins its run, or finds it a new node.
     Follow {
         /// UID of the StatefulSet.

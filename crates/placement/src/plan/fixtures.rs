@@ -17,6 +17,8 @@ pub(super) const UID: &str = "run-uid";
 pub(super) const SET: &str = "set-uid";
 pub(super) const POD: &str = "pod-uid";
 pub(super) const NODE: &str = "node-1";
+/// Of the StatefulSet; tasks that wait are labelled with it.
+pub(super) const GENERATION: i64 = 3;
 /// What the scheduler says of a pod that fits nowhere.
 pub(super) const NO_NODE: &str = "0/3 nodes are available";
 
@@ -303,6 +305,7 @@ fn waiting_pod(name: &str, unschedulable: Option<Unschedulable>) -> WaitingPod {
         name: name.to_owned(),
         requests: amounts("cpu=12"),
         unschedulable,
+        woken: Some(GENERATION),
     }
 }
 
@@ -340,6 +343,7 @@ fn set() -> Placeholder {
         owned: true,
         deleting: false,
         replicas: 1,
+        generation: GENERATION,
         strategy: Some(Strategy::default()),
         isolation: Some(Isolation::default()),
         pinned: false,

@@ -36,6 +36,8 @@ pub struct Placeholder {
     pub deleting: bool,
     /// `spec.replicas`.
     pub replicas: i32,
+    /// `metadata.generation`, another one after each change of its spec.
+    pub generation: i64,
     /// Strategy label, as it was resolved when the placeholder was made.
     pub strategy: Option<Strategy>,
     /// Isolation label, likewise.
@@ -117,6 +119,8 @@ pub struct WaitingPod {
     pub requests: Resources,
     /// Set while the scheduler finds no node. A pod that is new, or waits for a claim to be bound, is not that.
     pub unschedulable: Option<Unschedulable>,
+    /// Its label `woken`: the placeholder's generation when the scheduler was last told to look at it again.
+    pub woken: Option<i64>,
 }
 
 /// A group's live task pods, counted at the API server.

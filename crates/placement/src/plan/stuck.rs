@@ -129,13 +129,29 @@ fn leave(look: &Look<'_>, set: &Placeholder, cause: LetGoCause) -> Action {
 }
 
 /// At no replicas: the placeholder comes back once its old pod is gone, or going, and no task waits.
+///
+/// A scheduler that finds no node for a pod sets it aside until something happens that could help, and the end of
+/// the last pod that it had to be near is none of that to it (Kubernetes 1.34 and newer: it would wait for minutes).
+/// A changed label of the pod itself is, and each pod is given one once for each time that the run lets go.
 pub(super) fn follow(look: &Look<'_>, set: &Placeholder) -> Plan {
     match look.pod {
         // Its end brings the run back. Sooner, the StatefulSet's controller might never see that it was to go.
         Some(_) => at_once(Action::Steady),
         None if look.waiting().is_empty() => at_once(Action::Follow { set: set.uid.clone() }),
-        None => await_fit(look),
+        None => match asleep(look, set) {
+            pods if pods.is_empty() => await_fit(look),
+            pods => at_once(Action::WakeTasks {
+                pods,
+                generation: set.generation,
+            }),
+        },
     }
+}
+
+fn asleep(look: &Look<'_>, set: &Placeholder) -> Vec<String> {
+    let asleep = |pod: &&WaitingPod| pod.unschedulable.is_some() && pod.woken != Some(set.generation);
+    let pods = look.waiting().iter().filter(asleep);
+    pods.map(|pod| pod.name.clone()).collect()
 }
 
 /// The scheduler is given its time before anybody is told that no node fits.

@@ -1,8 +1,8 @@
 //! The controller's table, one test a row or a decision; what must hold whatever is observed is in `properties`.
 
 use super::fixtures::{
-    NO_NODE, NODE, POD, SET, Scene, UID, ago, amounts, default_enrolment, deletion, done, enrolled, fresh,
-    held, node, now, settled,
+    GENERATION, NO_NODE, NODE, POD, SET, Scene, UID, ago, amounts, default_enrolment, deletion, done,
+    enrolled, fresh, held, node, now, settled,
 };
 use super::*;
 use crate::config::ReleaseWhen;

@@ -330,3 +330,27 @@ fn a_count_tells_since_when_it_is_quiet() {
         );
     }
 }
+
+#[test]
+fn pods_that_were_set_aside_before_the_run_let_go_are_woken_once() {
+    let asleep = |woken: Option<i64>| {
+        enrolled()
+            .let_go()
+            .task_waits("old", 5)
+            .task_starts("new")
+            .change(|scene| scene.waiting[0].woken = woken)
+    };
+    let wake = Action::WakeTasks {
+        pods: vec!["old".to_owned()],
+        generation: GENERATION,
+    };
+    assert_eq!(asleep(None).plan(), at_once(wake.clone()));
+    assert_eq!(asleep(Some(GENERATION - 2)).plan(), at_once(wake.clone()));
+    assert_ne!(asleep(Some(GENERATION)).action(), wake);
+    let still_there = asleep(None).change(|scene| scene.pod = Some(there()));
+    assert_eq!(still_there.action(), Action::Steady);
+}
+
+fn there() -> PlaceholderPod {
+    settled().pod.unwrap()
+}

@@ -8,7 +8,7 @@ use super::world::{Node, World};
 use super::{Census, Resize};
 use crate::config::Config;
 use crate::node::{NodeFacts, NodeState, state};
-use crate::placeholder::patches::{recreate, resize, scale, shrink, unpin};
+use crate::placeholder::patches::{recreate, resize, scale, shrink, unpin, wake};
 use crate::placeholder::stateful_set;
 use crate::plan::Enrolment;
 use crate::run::SpecStatus;
@@ -75,6 +75,7 @@ impl World {
                 life.patch_set(&scale(&set, replicas, 0));
                 life.let_gos = life.let_gos.and_one(now);
             }
+            Action::WakeTasks { pods, generation } => life.wake(&pods, &wake(&life.run, generation)),
             Action::Follow { set } => life.patch_set(&scale(&set, replicas, 1)),
             Action::Shrink { set, .. } => {
                 life.patch_set(&shrink(&set, &config));
@@ -150,6 +151,7 @@ impl Life {
                 name: task.name.clone(),
                 requests: task.requests.clone(),
                 unschedulable: task.unschedulable.clone(),
+                woken: task.woken(),
             })
             .collect()
     }
@@ -160,6 +162,7 @@ impl Life {
             owned: true,
             deleting: false,
             replicas: self.replicas()?,
+            generation: self.generation,
             strategy: Some(Strategy::ColocateCompleted),
             isolation: Some(Self::enrolment().isolation),
             pinned: is_pinned(&self.annotations()),

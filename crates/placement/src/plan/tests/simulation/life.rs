@@ -1,6 +1,7 @@
 //! One run of the model: its pods, and its StatefulSet as the API server would have it.
 
 use super::{Census, LetGos, Resize, Unschedulable};
+use crate::keys;
 use crate::plan::Enrolment;
 use crate::quantity::Quantity;
 use crate::resources::Resources;
@@ -31,6 +32,9 @@ pub(super) struct Pod {
     /// GPUs are asked for too, and every big node has them.
     pub(super) requests: Resources,
     pub(super) resize: Resize,
+    pub(super) labels: Value,
+    /// The scheduler has set it aside, and the end of another pod is no reason for it to look again.
+    pub(super) deaf: bool,
 }
 
 #[derive(Debug)]
@@ -38,6 +42,7 @@ pub(super) struct Life {
     pub(super) run: Run,
     /// The StatefulSet as the API server would have it.
     pub(super) set: Option<Value>,
+    pub(super) generation: i64,
     pub(super) pod: Option<Pod>,
     pub(super) tasks: Vec<Pod>,
     pub(super) steps: VecDeque<Vec<Job>>,
@@ -59,7 +64,13 @@ impl Pod {
             annotations: BTreeMap::new(),
             requests: Resources::of(&asks),
             resize: Resize::Possible,
+            labels: json!({}),
+            deaf: false,
         }
+    }
+
+    pub(super) fn woken(&self) -> Option<i64> {
+        self.labels.get(keys::WOKEN)?.as_str()?.parse().ok()
     }
 
     pub(super) fn set_size(&mut self, container: &Value) {
@@ -105,6 +116,18 @@ impl Life {
     /// A patch that does not apply changes nothing, as at an API server.
     pub(super) fn patch_set(&mut self, patch: &Patch) {
         json_patch::patch(self.set.as_mut().unwrap(), patch).unwrap();
+        self.generation += 1;
+    }
+
+    pub(super) fn wake(&mut self, pods: &[String], patch: &Patch) {
+        for task in self.tasks.iter_mut().filter(|task| pods.contains(&task.name)) {
+            let mut labels = task.labels.clone();
+            labels[keys::GROUP] = json!(self.run.key.uid);
+            let mut object = json!({"metadata": {"labels": labels}});
+            json_patch::patch(&mut object, patch).unwrap();
+            task.labels = object["metadata"]["labels"].take();
+            task.deaf = false;
+        }
     }
 
     pub(super) fn template(&self, name: String, now: Timestamp) -> Option<Pod> {

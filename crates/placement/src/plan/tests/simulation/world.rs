@@ -61,6 +61,10 @@ impl World {
             cordoned: false,
             gone: false,
         });
+        self.lives
+            .iter_mut()
+            .flat_map(Life::pods_mut)
+            .for_each(|pod| pod.deaf = false);
     }
 
     pub(super) fn add_run(&mut self, steps: Vec<Vec<Job>>, reserve: Option<String>) {
@@ -70,6 +74,7 @@ impl World {
         self.lives.push(Life {
             run,
             set: None,
+            generation: 0,
             pod: None,
             tasks: Vec::new(),
             steps: steps.into(),
@@ -222,17 +227,25 @@ impl World {
     }
 
     fn place(&mut self, index: usize, pod: usize) {
-        let Some(found) = self.lives[index].pods().nth(pod).filter(|pod| pod.node.is_none()) else {
+        let Some(found) = self.lives[index].pods().nth(pod) else {
             return;
         };
+        if found.node.is_some() || found.deaf {
+            return;
+        }
         let fitting: Vec<_> = self
             .nodes
             .iter()
             .filter(|node| self.takes(node, index, found))
             .collect();
         let names: Vec<_> = fitting.iter().map(|node| node.name.clone()).collect();
+        let cpu = found.cpu;
         let chosen = (!names.is_empty()).then(|| names[self.roll(names.len())].clone());
         let since = self.now;
+        let deaf = !self.nodes_of(index).is_empty() && !self.is_short_somewhere(cpu);
+        if chosen.is_some() {
+            self.lives[index].pods_mut().for_each(|pod| pod.deaf = false);
+        }
         let Some(pod) = self.lives[index].pods_mut().nth(pod) else {
             return;
         };
@@ -240,6 +253,7 @@ impl World {
         if pod.node.is_some() {
             pod.unschedulable = None;
         } else {
+            pod.deaf = deaf;
             pod.unschedulable.get_or_insert_with(|| Unschedulable {
                 message: "no node".to_owned(),
                 since,
@@ -247,17 +261,27 @@ impl World {
         }
     }
 
+    /// Wherever room is short, the end of any pod may help.
+    fn is_short_somewhere(&self, cpu: i64) -> bool {
+        let fit = |node: &&Node| !node.cordoned && !node.gone;
+        let mut nodes = self.nodes.iter().filter(fit);
+        nodes.any(|node| self.used(&node.name) + cpu > node.cpu)
+    }
+
+    fn used(&self, node: &str) -> i64 {
+        let on_node = self.lives.iter().flat_map(Life::bound);
+        on_node
+            .filter(|pod| pod.node.as_deref() == Some(node))
+            .map(|pod| pod.cpu)
+            .sum()
+    }
+
     fn takes(&self, node: &Node, index: usize, pod: &Pod) -> bool {
         let members = self.nodes_of(index);
-        let on_node = self.lives.iter().flat_map(Life::bound);
-        let used: i64 = on_node
-            .filter(|pod| pod.node.as_ref() == Some(&node.name))
-            .map(|pod| pod.cpu)
-            .sum();
         let pin = pod.annotations.get(keys::PINNED).filter(|pin| !pin.is_empty());
         !node.cordoned
             && !node.gone
-            && used + pod.cpu <= node.cpu
+            && self.used(&node.name) + pod.cpu <= node.cpu
             && pin.is_none_or(|pin| *pin == node.name)
             && (members.is_empty() || members.contains(node.name.as_str()))
             && self.groups_on(&node.name).iter().all(|group| *group == index)

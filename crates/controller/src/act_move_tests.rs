@@ -1,0 +1,227 @@
+//! The steps by which a run leaves its node, and those that bring a placeholder to its size: exact requests.
+
+use super::tests::{SETS, act, seen};
+use super::*;
+use crate::fixture::{Server, at, node as node_json, placeholder, run};
+use crate::refusal::Cause;
+use placement::node::Cause as Trouble;
+use placement::plan::LetGoCause;
+use serde_json::json;
+
+const POD: &str = "/api/v1/namespaces/ns/pods";
+
+fn written() -> Value {
+    json!({"metadata": {}})
+}
+
+fn let_go() -> Action {
+    Action::LetGo {
+        set: "s1".into(),
+        cause: LetGoCause::TaskDoesNotFit,
+        pod: None,
+    }
+}
+
+fn shrink() -> Action {
+    Action::Shrink {
+        set: "s1".into(),
+        pod: "p1".into(),
+    }
+}
+
+#[tokio::test]
+async fn letting_go_scales_the_very_set_that_was_seen_from_the_very_number_that_was_seen() {
+    let mut server = Server::start();
+    server.answer(200, written());
+    assert_eq!(act(&server, &run(), let_go()).await.unwrap(), Effect::Written);
+    let call = server.calls().remove(0);
+    assert_eq!(
+        call.line,
+        format!("PATCH {SETS}/{}?&fieldManager=pod-affinity", placeholder())
+    );
+    assert_eq!(call.content_type, "application/json-patch+json");
+    let expected = json!([
+        {"op": "test", "path": "/metadata/uid", "value": "s1"},
+        {"op": "test", "path": "/spec/replicas", "value": 1},
+        {"op": "replace", "path": "/spec/replicas", "value": 0},
+    ]);
+    assert_eq!(call.body, expected);
+}
+
+#[tokio::test]
+async fn following_scales_it_back() {
+    let mut server = Server::start();
+    server.answer(200, written());
+    let mut seen = seen();
+    seen.set.as_mut().unwrap().replicas = 0;
+    let door = Door::new(server.client(), "image".into());
+    let follow = Action::Follow { set: "s1".into() };
+    assert_eq!(door.act(&run(), &seen, &follow).await.unwrap(), Effect::Written);
+    let body = &server.calls()[0].body;
+    assert_eq!((&body[1]["value"], &body[2]["value"]), (&json!(0), &json!(1)));
+}
+
+#[tokio::test]
+async fn a_scale_that_somebody_forestalled_changes_nothing() {
+    let mut server = Server::start();
+    let guard = "the server rejected our request due to an error in our request";
+    server.refuse(422, "Invalid", guard);
+    assert_eq!(act(&server, &run(), let_go()).await.unwrap(), Effect::Overtaken);
+}
+
+#[tokio::test]
+async fn shrinking_changes_the_template_and_then_the_pod_in_place() {
+    let mut server = Server::start();
+    server.answer(200, written());
+    server.answer(200, written());
+    assert_eq!(act(&server, &run(), shrink()).await.unwrap(), Effect::Written);
+    let calls = server.calls();
+    assert!(
+        calls[0].line.starts_with(&format!("PATCH {SETS}/")),
+        "{}",
+        calls[0].line
+    );
+    let pod = format!(
+        "PATCH {POD}/{}-0/resize?&fieldManager=pod-affinity",
+        placeholder()
+    );
+    assert_eq!(calls[1].line, pod);
+    assert_eq!(calls[1].content_type, "application/strategic-merge-patch+json");
+    let container = &calls[1].body["spec"]["containers"][0];
+    assert_eq!(
+        (&container["name"], &container["resources"]["requests"]["cpu"]),
+        (&json!("placeholder"), &json!("50m"))
+    );
+}
+
+#[tokio::test]
+async fn a_server_that_does_not_resize_is_told_from_one_in_trouble() {
+    for code in [403, 404, 405, 422] {
+        let mut server = Server::start();
+        server.answer(200, written());
+        server.refuse(code, "", "no");
+        assert_eq!(
+            act(&server, &run(), shrink()).await.unwrap(),
+            Effect::ResizeRefused,
+            "{code}"
+        );
+    }
+    let mut server = Server::start();
+    server.answer(200, written());
+    server.refuse(503, "", "later");
+    let refused = act(&server, &run(), shrink()).await.unwrap_err();
+    assert_eq!(
+        (refused.step, refused.cause()),
+        (Step::Shrink, Cause::Unavailable)
+    );
+}
+
+#[tokio::test]
+async fn a_pod_is_not_resized_when_its_set_has_changed() {
+    let mut server = Server::start();
+    server.refuse(404, "NotFound", "statefulsets.apps \"x\" not found");
+    assert_eq!(act(&server, &run(), shrink()).await.unwrap(), Effect::Overtaken);
+    assert_eq!(server.calls().len(), 1);
+}
+
+#[tokio::test]
+async fn recreating_pins_the_template_to_the_node_by_its_name_and_deletes_the_very_pod() {
+    let mut server = Server::start();
+    server.answer(200, written());
+    server.answer(200, json!({"kind": "Status", "status": "Success"}));
+    let action = Action::RecreateSmall {
+        set: "s1".into(),
+        pod: "p1".into(),
+        node: Some("n1".into()),
+    };
+    assert_eq!(act(&server, &run(), action).await.unwrap(), Effect::Written);
+    let calls = server.calls();
+    let pin = json!({"key": "metadata.name", "operator": "In", "values": ["n1"]});
+    assert!(
+        calls[0].body.to_string().contains(&pin.to_string()),
+        "{}",
+        calls[0].body
+    );
+    assert_eq!(calls[1].line, format!("DELETE {POD}/{}-0?", placeholder()));
+    assert_eq!(calls[1].body, json!({"preconditions": {"uid": "p1"}}));
+}
+
+#[tokio::test]
+async fn starting_over_deletes_the_set_with_its_pod() {
+    let mut server = Server::start();
+    server.answer(200, json!({"kind": "Status", "status": "Success"}));
+    let action = Action::StartOver {
+        set: "s1".into(),
+        cause: LetGoCause::Node(Trouble::Cordoned),
+    };
+    act(&server, &run(), action).await.unwrap();
+    let body = json!({"propagationPolicy": "Background", "preconditions": {"uid": "s1"}});
+    assert_eq!(server.calls()[0].body, body);
+}
+
+#[tokio::test]
+async fn pods_of_this_run_are_woken_by_a_label_and_one_that_is_gone_is_passed_over() {
+    let mut server = Server::start();
+    server.refuse(404, "NotFound", "pods \"gone\" not found");
+    server.answer(200, written());
+    let action = Action::WakeTasks {
+        pods: vec!["gone".into(), "there".into()],
+        generation: 4,
+    };
+    assert_eq!(act(&server, &run(), action).await.unwrap(), Effect::Written);
+    let call = server.calls().remove(1);
+    assert_eq!(call.line, format!("PATCH {POD}/there?&fieldManager=pod-affinity"));
+    let expected = json!([
+        {"op": "test", "path": "/metadata/labels/pod-affinity.tekton.dev~1group", "value": "u1"},
+        {"op": "add", "path": "/metadata/labels/pod-affinity.tekton.dev~1woken", "value": "4"},
+    ]);
+    assert_eq!(call.body, expected);
+}
+
+#[tokio::test]
+async fn tasks_are_counted_page_by_page_after_a_fresh_look_at_the_node() {
+    let pod = |ended: i64| {
+        let state = json!({"terminated": {"finishedAt": at(ended).to_string()}});
+        json!({
+            "metadata": {}, "spec": {"nodeName": "n1"},
+            "status": {"phase": "Succeeded", "containerStatuses": [{"state": state}]},
+        })
+    };
+    let live = json!({"metadata": {}, "spec": {"nodeName": "n1"}, "status": {"phase": "Running"}});
+    let mut server = Server::start();
+    server.answer(200, node_json("n1", &json!({"spec": {"unschedulable": true}})));
+    server.answer(
+        200,
+        json!({"metadata": {"continue": "more"}, "items": [pod(3), live]}),
+    );
+    server.answer(200, json!({"metadata": {}, "items": [pod(5)]}));
+    let door = Door::new(server.client(), "image".into());
+    let count = door.count(&run(), Some("n1")).await.unwrap();
+    let expected = Count {
+        live: 1,
+        ended: Some(at(5)),
+        node: NodeState::Unfit(Trouble::Cordoned),
+    };
+    assert_eq!(count, expected);
+    let calls = server.calls();
+    assert_eq!(calls[0].line, "GET /api/v1/nodes/n1");
+    let selector = "pod-affinity.tekton.dev%2Fgroup%3Du1%2Capp.kubernetes.io%2Fcomponent%21%3Dplaceholder";
+    assert!(
+        calls[1]
+            .line
+            .ends_with(&format!("labelSelector={selector}&limit=100")),
+        "no cache of the server may answer: {}",
+        calls[1].line
+    );
+    assert!(calls[2].line.contains("continue=more"), "{}", calls[2].line);
+}
+
+#[tokio::test]
+async fn a_node_that_is_not_found_is_gone() {
+    let mut server = Server::start();
+    server.refuse(404, "NotFound", "nodes \"n1\" not found");
+    server.answer(200, json!({"metadata": {}, "items": []}));
+    let door = Door::new(server.client(), "image".into());
+    let count = door.count(&run(), Some("n1")).await.unwrap();
+    assert_eq!(count.node, NodeState::Unfit(Trouble::Gone));
+}

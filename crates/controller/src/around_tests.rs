@@ -1,0 +1,88 @@
+use super::*;
+use crate::fixture::{Caches, at, node as node_json, run, stuck_task};
+use kube::runtime::reflector::ObjectRef;
+use serde_json::{Value, json};
+
+fn changed(mut pod: Value, changes: &Value) -> Value {
+    json_patch::merge(&mut pod, changes);
+    pod
+}
+
+#[test]
+fn a_pod_waits_until_it_is_bound_or_is_to_go() {
+    let mut caches = Caches::ready();
+    let pod = stuck_task(&run(), "build-large-pod", at(0));
+    assert_eq!(caches.add_task(pod.clone()).len(), 1);
+    let waiting = caches.stores.waiting_in(&run().key);
+    assert_eq!(waiting.len(), 1);
+    assert_eq!(waiting[0].requests.to_string(), "cpu=12");
+    assert_eq!(waiting[0].unschedulable.as_ref().unwrap().since, at(0));
+    for end in [
+        json!({"spec": {"nodeName": "n1"}}),
+        json!({"metadata": {"deletionTimestamp": "2026-01-01T00:00:00Z"}}),
+    ] {
+        caches.add_task(pod.clone());
+        assert_eq!(caches.add_task(changed(pod.clone(), &end)).len(), 1, "{end}");
+        assert!(caches.stores.waiting_in(&run().key).is_empty(), "{end}");
+    }
+}
+
+#[test]
+fn a_pod_that_is_gated_or_waits_for_a_claim_is_not_unschedulable() {
+    let gated = json!([{"type": "PodScheduled", "status": "False", "reason": "SchedulingGated"}]);
+    let pod = changed(
+        stuck_task(&run(), "pod", at(0)),
+        &json!({"status": {"conditions": gated}}),
+    );
+    let mut caches = Caches::ready();
+    caches.add_task(pod);
+    assert_eq!(caches.stores.waiting_in(&run().key)[0].unschedulable, None);
+}
+
+#[test]
+fn pods_of_another_namespace_have_no_say_though_they_bear_the_group() {
+    let mut caches = Caches::ready();
+    let forged = changed(
+        stuck_task(&run(), "pod", at(0)),
+        &json!({"metadata": {"namespace": "other"}}),
+    );
+    caches.add_task(forged);
+    assert!(caches.stores.waiting_in(&run().key).is_empty());
+}
+
+#[test]
+fn only_a_change_that_matters_wakes_anybody() {
+    let mut caches = Caches::ready();
+    assert_eq!(caches.add_node(node_json("n2", &json!({}))), ["n2"]);
+    let heartbeat = json!({
+        "metadata": {"resourceVersion": "9"},
+        "status": {"conditions": [{"type": "Ready", "status": "True", "lastHeartbeatTime": "2026-01-01T00:00:00Z"}]},
+    });
+    assert!(caches.add_node(node_json("n2", &heartbeat)).is_empty());
+    let cordoned = json!({"spec": {"unschedulable": true}});
+    assert_eq!(caches.add_node(node_json("n2", &cordoned)), ["n2"]);
+}
+
+#[test]
+fn a_node_leads_to_the_runs_whose_placeholders_are_there() {
+    let mut caches = Caches::ready();
+    caches.add_pod(&run(), "p1", Some("n1"));
+    let on = |node: &str| caches.stores.runs_on(&[node.to_owned()].into());
+    assert_eq!(on("n1"), [ObjectRef::new("build").within("ns")]);
+    assert!(on("n2").is_empty());
+}
+
+#[test]
+fn a_pod_leads_to_the_run_of_its_group_though_a_nested_run_made_it() {
+    let mut caches = Caches::ready();
+    caches.add_held_run("build", "u1");
+    let nested = json!({"metadata": {"labels": {keys::TEKTON_PIPELINE_RUN: "nested"}}});
+    for pod in [
+        stuck_task(&run(), "pod", at(0)),
+        changed(stuck_task(&run(), "pod", at(0)), &nested),
+    ] {
+        let (key, waiting) = super::pod(&serde_json::from_value(pod).unwrap()).unwrap();
+        let found = caches.stores.run_of_pod(&key, &waiting.unwrap());
+        assert_eq!(found, Some(ObjectRef::new("build").within("ns")));
+    }
+}

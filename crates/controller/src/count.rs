@@ -1,0 +1,156 @@
+//! How many of a run's tasks live, read at the API server when a decision hangs on it.
+//!
+//! Caches will not do here: a node is given up only where nothing of the run is, and a task that a cache does not
+//! show yet would be left behind.
+
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1::Pod;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
+use placement::keys;
+use placement::names::RunKey;
+use placement::node::NodeState;
+use serde::Deserialize;
+
+/// What was counted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Count {
+    /// Pods that are bound and have not ended.
+    pub(crate) live: usize,
+    /// When the last of those ended that have.
+    pub(crate) ended: Option<Timestamp>,
+    /// The node that the placeholder is bound to.
+    pub(crate) node: NodeState,
+}
+
+/// A task's pod as it is counted.
+#[derive(kube::Resource, Clone, Debug, Default, Deserialize)]
+#[resource(inherit = Pod)]
+#[serde(default)]
+pub(crate) struct TaskPod {
+    metadata: ObjectMeta,
+    spec: Spec,
+    status: Status,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+struct Spec {
+    node_name: Option<String>,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+struct Status {
+    phase: Option<String>,
+    container_statuses: Vec<ContainerStatus>,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+struct ContainerStatus {
+    state: State,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+struct State {
+    terminated: Option<Terminated>,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+struct Terminated {
+    finished_at: Option<Time>,
+}
+
+/// Selects the pods of a run's group but its placeholder.
+pub(crate) fn selector(run: &RunKey) -> String {
+    format!(
+        "{}={},{}!={}",
+        keys::GROUP,
+        run.uid,
+        keys::COMPONENT,
+        keys::PLACEHOLDER
+    )
+}
+
+impl Count {
+    /// With one more pod.
+    #[must_use]
+    pub(crate) fn and(self, pod: &TaskPod) -> Self {
+        Self {
+            live: self.live + usize::from(pod.is_bound() && !pod.has_ended()),
+            ended: self.ended.max(pod.ended()),
+            ..self
+        }
+    }
+}
+
+impl TaskPod {
+    fn is_bound(&self) -> bool {
+        self.spec
+            .node_name
+            .as_deref()
+            .is_some_and(|node| !node.is_empty())
+    }
+
+    fn has_ended(&self) -> bool {
+        matches!(self.status.phase.as_deref(), Some("Succeeded" | "Failed"))
+    }
+
+    fn ended(&self) -> Option<Timestamp> {
+        let ends = self.status.container_statuses.iter().filter_map(|container| {
+            let terminated = container.state.terminated.as_ref()?;
+            Some(terminated.finished_at.as_ref()?.0)
+        });
+        ends.max().filter(|_| self.has_ended())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fixture::at;
+    use serde_json::{Value, json};
+
+    fn count(pods: &[Value]) -> Count {
+        let pods = pods
+            .iter()
+            .map(|pod| serde_json::from_value::<TaskPod>(pod.clone()).unwrap());
+        pods.fold(Count::default(), |count, pod| count.and(&pod))
+    }
+
+    fn pod(node: Option<&str>, phase: &str, ended: Option<i64>) -> Value {
+        let state = ended.map(|second| json!({"terminated": {"finishedAt": at(second).to_string()}}));
+        json!({
+            "metadata": {}, "spec": {"nodeName": node},
+            "status": {"phase": phase, "containerStatuses": [{"state": state.unwrap_or_else(|| json!({}))}]},
+        })
+    }
+
+    #[test]
+    fn a_pod_lives_from_being_bound_until_it_has_ended() {
+        let mut leaving = pod(Some("n1"), "Running", None);
+        leaving["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
+        let pods = [
+            pod(None, "Pending", None),
+            pod(Some("n1"), "Pending", None),
+            pod(Some("n1"), "Running", None),
+            leaving,
+            pod(Some("n1"), "Failed", None),
+            pod(Some("n1"), "Succeeded", Some(1)),
+        ];
+        assert_eq!(count(&pods).live, 3);
+    }
+
+    #[test]
+    fn the_end_is_that_of_the_last_pod_that_ended() {
+        let pods = [
+            pod(Some("n1"), "Succeeded", Some(5)),
+            pod(Some("n1"), "Failed", Some(7)),
+            pod(Some("n1"), "Running", Some(9)),
+        ];
+        assert_eq!(count(&pods).ended, Some(at(7)));
+        assert_eq!(count(&[]).ended, None);
+    }
+}

@@ -1,0 +1,192 @@
+//! Looks at runs that leave their node.
+
+use crate::fixture::{Caches, Server, desk, exposition, node, run, stuck_task};
+use jiff::{SignedDuration, Timestamp};
+use placement::config::Config;
+use placement::keys;
+use placement::run::{Run, SpecStatus};
+use serde_json::{Value, json};
+use std::time::Duration;
+
+fn running() -> Run {
+    Run {
+        status: SpecStatus::Unset,
+        hold: false,
+        started: true,
+        has_children: true,
+        group: Some("u1".into()),
+        node: Some("n1".into()),
+        ..run()
+    }
+}
+
+fn ago(seconds: i64) -> Timestamp {
+    Timestamp::now() - SignedDuration::from_secs(seconds)
+}
+
+/// Its placeholder is on node n1, and a task has found no place there for so long.
+fn stuck(seconds: i64) -> Caches {
+    let mut caches = Caches::ready();
+    caches.add_set(&run(), "s1");
+    caches.add_pod(&run(), "p1", Some("n1"));
+    caches.add_task(stuck_task(&run(), "large-pod", ago(seconds)));
+    caches
+}
+
+fn list(items: &Value) -> Value {
+    json!({"metadata": {}, "items": items})
+}
+
+fn written() -> Value {
+    json!({"metadata": {}})
+}
+
+#[tokio::test]
+async fn a_stuck_task_is_given_time_and_nothing_is_asked_meanwhile() {
+    let server = Server::start();
+    let (desk, ..) = desk(&stuck(2), &server);
+    let again = desk.settle(&running()).await.unwrap().again.unwrap();
+    assert!(again <= Duration::from_secs(8), "{again:?}");
+    assert!(server.calls().is_empty());
+}
+
+#[tokio::test]
+async fn then_tasks_are_counted_and_the_node_is_given_up_in_the_same_look() {
+    let mut server = Server::start();
+    server.answer(200, node("n1", &json!({})));
+    server.answer(200, list(&json!([])));
+    server.answer(200, written());
+    let (desk, mut courier, registry) = desk(&stuck(60), &server);
+    desk.settle(&running()).await.unwrap();
+    assert_eq!(courier.reasons(), ["LetGo"]);
+    assert_eq!(server.calls().len(), 3);
+    let text = exposition(&registry);
+    assert!(
+        text.contains("let_gos_total{cause=\"task_does_not_fit\"} 1"),
+        "{text}"
+    );
+}
+
+#[tokio::test]
+async fn a_node_given_up_is_not_given_up_again_though_the_cache_shows_it_still() {
+    let mut server = Server::start();
+    server.answer(200, node("n1", &json!({})));
+    server.answer(200, list(&json!([])));
+    server.answer(200, written());
+    let (desk, ..) = desk(&stuck(60), &server);
+    desk.settle(&running()).await.unwrap();
+    let settled = desk.settle(&running()).await.unwrap();
+    assert!(settled.again.is_some());
+    assert_eq!(server.calls().len(), 3);
+}
+
+#[tokio::test]
+async fn a_live_task_keeps_the_node_and_is_counted_once_a_second_at_most() {
+    let mut server = Server::start();
+    let live = json!({"metadata": {}, "spec": {"nodeName": "n1"}, "status": {"phase": "Running"}});
+    server.answer(200, node("n1", &json!({})));
+    server.answer(200, list(&json!([live])));
+    let (desk, mut courier, _) = desk(&stuck(60), &server);
+    for _ in 0..3 {
+        desk.settle(&running()).await.unwrap();
+    }
+    assert_eq!(courier.reasons(), ["WaitingForRoom"]);
+    assert_eq!(server.calls().len(), 2);
+}
+
+#[tokio::test]
+async fn with_the_feature_off_nothing_is_asked_and_nothing_done() {
+    let server = Server::start();
+    let caches = stuck(60);
+    caches.set_config(Config {
+        let_go_after: None,
+        ..Config::default()
+    });
+    let (desk, ..) = desk(&caches, &server);
+    assert!(desk.settle(&running()).await.unwrap().at_rest);
+    assert!(server.calls().is_empty());
+}
+
+#[tokio::test]
+async fn a_count_that_fails_is_told_to_the_log_and_retried_with_backoff() {
+    let mut server = Server::start();
+    server.refuse(503, "", "later");
+    let (desk, _, registry) = desk(&stuck(60), &server);
+    desk.settle(&running()).await.unwrap_err();
+    let paused = desk.settle(&running()).await.unwrap();
+    assert!(paused.again.unwrap() <= desk.retry_after("u1"));
+    assert_eq!(server.calls().len(), 1);
+    assert!(exposition(&registry).contains("step=\"count\",reason=\"unavailable\""));
+}
+
+#[tokio::test]
+async fn the_placeholder_follows_once_no_task_waits_and_the_time_without_a_node_is_measured() {
+    let mut server = Server::start();
+    server.answer(200, node("n1", &json!({})));
+    server.answer(200, list(&json!([])));
+    (0..3).for_each(|_| server.answer(200, written()));
+    let mut caches = stuck(60);
+    let (desk, mut courier, registry) = desk(&caches, &server);
+    desk.settle(&running()).await.unwrap();
+    caches.add_set_of(&run(), "s1", &json!({"replicas": 0}));
+    caches.remove_pod(&run());
+    let mut bound = stuck_task(&run(), "large-pod", ago(60));
+    bound["spec"]["nodeName"] = json!("n2");
+    caches.add_task(bound);
+    desk.settle(&running()).await.unwrap();
+    assert_eq!(server.calls()[3].body[2]["value"], 1);
+    caches.add_node(node("n2", &json!({})));
+    caches.add_set(&run(), "s1");
+    caches.add_pod(&run(), "p2", Some("n2"));
+    desk.settle(&running()).await.unwrap();
+    assert_eq!(courier.reasons(), ["LetGo", "Moved"]);
+    assert!(exposition(&registry).contains("nodeless_seconds_count 1"));
+}
+
+#[tokio::test]
+async fn a_pod_that_cannot_be_resized_is_recreated_small_in_the_next_look() {
+    let mut server = Server::start();
+    server.answer(200, written());
+    server.refuse(422, "Invalid", "node without support for resize");
+    server.answer(200, written());
+    server.answer(200, json!({"kind": "Status", "status": "Success"}));
+    let mut caches = Caches::ready();
+    caches.add_set(&run(), "s1");
+    let big = json!({"name": keys::PLACEHOLDER, "resources": {"requests": {"cpu": "4", "memory": "100Mi"}}});
+    let pod = json!({
+        "metadata": {"annotations": {keys::RESERVE: "cpu=4"}},
+        "spec": {"nodeName": "n1", "containers": [big]},
+    });
+    caches.add_pod_of(&run(), "p1", &pod);
+    let (desk, ..) = desk(&caches, &server);
+    let held = Run {
+        created: Some(Timestamp::now()),
+        reserve: Some("cpu=4".into()),
+        ..run()
+    };
+    let settled = desk.settle(&held).await.unwrap();
+    assert_eq!(settled.again, Some(Duration::ZERO));
+    desk.settle(&held).await.unwrap();
+    let lines: Vec<_> = server.calls().into_iter().map(|call| call.line).collect();
+    assert!(
+        lines[1].contains("/resize?") && lines[3].starts_with("DELETE"),
+        "{lines:?}"
+    );
+}
+
+#[tokio::test]
+async fn a_reserve_that_means_nothing_is_told_once() {
+    let mut server = Server::start();
+    server.answer(201, written());
+    let (desk, mut courier, _) = desk(&Caches::ready(), &server);
+    let held = Run {
+        created: Some(Timestamp::now()),
+        reserve: Some("cpu=much".into()),
+        ..run()
+    };
+    desk.settle(&held).await.unwrap();
+    assert_eq!(
+        courier.reasons(),
+        ["ReserveIgnored", "Held", "PlaceholderCreated"]
+    );
+}

@@ -1,0 +1,181 @@
+//! A watch's objects, each reduced at once to the little that decisions read.
+//!
+//! For what is not ours and changes often: nodes, and pods that wait. Next to a [`crate::cache::Cache`], which keeps
+//! objects as they are, it keeps less, and it tells whether a change changed anything that matters.
+
+use kube::runtime::watcher::Event;
+use std::collections::BTreeMap;
+use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
+use tokio::sync::watch;
+
+/// The reading end.
+#[derive(Debug)]
+pub(crate) struct Mirror<K, V> {
+    known: Arc<RwLock<BTreeMap<K, V>>>,
+    listed: watch::Receiver<bool>,
+}
+
+/// The writing end.
+#[derive(Debug)]
+pub(crate) struct Image<K, V> {
+    known: Arc<RwLock<BTreeMap<K, V>>>,
+    listed: watch::Sender<bool>,
+    incoming: BTreeMap<K, V>,
+}
+
+/// What an object comes down to; `None` for its value: it does not matter now.
+pub(crate) type Reduced<K, V> = Option<(K, Option<V>)>;
+
+/// An empty mirror and its image.
+pub(crate) fn mirror<K: Ord, V>() -> (Mirror<K, V>, Image<K, V>) {
+    let known = Arc::<RwLock<BTreeMap<K, V>>>::default();
+    let (sender, listed) = watch::channel(false);
+    let mirror = Mirror {
+        known: known.clone(),
+        listed,
+    };
+    let image = Image {
+        known,
+        listed: sender,
+        incoming: BTreeMap::new(),
+    };
+    (mirror, image)
+}
+
+// Derived, it would demand that keys and values can be cloned.
+impl<K, V> Clone for Mirror<K, V> {
+    fn clone(&self) -> Self {
+        Self {
+            known: self.known.clone(),
+            listed: self.listed.clone(),
+        }
+    }
+}
+
+impl<K, V> Mirror<K, V> {
+    /// What is known now. Held for a moment only: the watch waits meanwhile.
+    pub(crate) fn read(&self) -> RwLockReadGuard<'_, BTreeMap<K, V>> {
+        self.known.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Waits for the first list; `false` if there will be none, since the watch has ended.
+    pub(crate) async fn is_filled(&self) -> bool {
+        self.listed.clone().wait_for(|listed| *listed).await.is_ok()
+    }
+}
+
+impl<K: Ord + Clone, V: Clone + PartialEq> Image<K, V> {
+    /// Takes one event; returns what changed by it, as it is now or, if it is gone, as it was. The first list changes
+    /// nothing, since nothing was decided before it.
+    pub(crate) fn take<O>(&mut self, event: Event<O>, reduce: impl Fn(&O) -> Reduced<K, V>) -> Vec<(K, V)> {
+        match event {
+            Event::Apply(object) => reduce(&object)
+                .and_then(|(key, value)| self.set(key, value))
+                .into_iter()
+                .collect(),
+            Event::Delete(object) => reduce(&object)
+                .and_then(|(key, _)| self.set(key, None))
+                .into_iter()
+                .collect(),
+            Event::Init => {
+                self.incoming = BTreeMap::new();
+                Vec::new()
+            }
+            Event::InitApply(object) => {
+                let matters = reduce(&object).and_then(|(key, value)| Some((key, value?)));
+                self.incoming.extend(matters);
+                Vec::new()
+            }
+            Event::InitDone => self.relisted(),
+        }
+    }
+
+    fn set(&mut self, key: K, value: Option<V>) -> Option<(K, V)> {
+        let mut known = self.known.write().unwrap_or_else(PoisonError::into_inner);
+        let Some(value) = value else {
+            return known.remove_entry(&key);
+        };
+        let before = known.insert(key.clone(), value.clone());
+        (before.as_ref() != Some(&value)).then_some((key, value))
+    }
+
+    fn relisted(&mut self) -> Vec<(K, V)> {
+        let now = std::mem::take(&mut self.incoming);
+        let mut known = self.known.write().unwrap_or_else(PoisonError::into_inner);
+        let before = std::mem::replace(&mut *known, now);
+        let changed = difference(before, &known);
+        drop(known);
+        let first = !self.listed.send_replace(true);
+        if first { Vec::new() } else { changed }
+    }
+}
+
+fn difference<K: Ord + Clone, V: Clone + PartialEq>(
+    before: BTreeMap<K, V>,
+    now: &BTreeMap<K, V>,
+) -> Vec<(K, V)> {
+    let other = now.iter().filter(|(key, value)| before.get(key) != Some(value));
+    let mut changed: Vec<_> = other.map(|(key, value)| (key.clone(), value.clone())).collect();
+    changed.extend(before.into_iter().filter(|(key, _)| !now.contains_key(key)));
+    changed
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    type Object = (&'static str, Option<u8>);
+
+    fn take(image: &mut Image<&'static str, u8>, event: Event<Object>) -> Vec<(&'static str, u8)> {
+        image.take(event, |(name, value)| Some((*name, *value)))
+    }
+
+    fn listed(image: &mut Image<&'static str, u8>, objects: &[Object]) -> Vec<(&'static str, u8)> {
+        take(image, Event::Init);
+        for object in objects {
+            take(image, Event::InitApply(*object));
+        }
+        take(image, Event::InitDone)
+    }
+
+    #[tokio::test]
+    async fn the_first_list_fills_the_mirror_and_wakes_nobody() {
+        let (mirror, mut image) = mirror();
+        assert!(listed(&mut image, &[("a", Some(1)), ("b", None)]).is_empty());
+        assert!(mirror.is_filled().await);
+        assert_eq!(*mirror.read(), BTreeMap::from([("a", 1)]));
+    }
+
+    #[test]
+    fn only_what_changed_is_told() {
+        let (mirror, mut image) = mirror();
+        listed(&mut image, &[("a", Some(1))]);
+        assert!(take(&mut image, Event::Apply(("a", Some(1)))).is_empty());
+        assert_eq!(take(&mut image, Event::Apply(("a", Some(2)))), [("a", 2)]);
+        assert_eq!(take(&mut image, Event::Apply(("a", None))), [("a", 2)]);
+        assert!(take(&mut image, Event::Delete(("a", Some(2)))).is_empty());
+        assert!(mirror.read().is_empty());
+    }
+
+    #[test]
+    fn a_new_list_tells_what_came_changed_and_went_meanwhile() {
+        let (mirror, mut image) = mirror();
+        listed(
+            &mut image,
+            &[("same", Some(1)), ("other", Some(1)), ("gone", Some(1))],
+        );
+        let changed = listed(
+            &mut image,
+            &[("same", Some(1)), ("other", Some(2)), ("new", Some(3))],
+        );
+        assert_eq!(changed, [("new", 3), ("other", 2), ("gone", 1)]);
+        assert_eq!(mirror.read().len(), 3);
+    }
+
+    #[tokio::test]
+    async fn a_watch_that_ends_before_its_first_list_leaves_nobody_waiting() {
+        let (mirror, image) = mirror::<&str, u8>();
+        drop(image);
+        assert!(!mirror.is_filled().await);
+    }
+}

@@ -1,0 +1,113 @@
+use super::*;
+use crate::fixture::{at, nothing, run};
+use placement::plan::{Make, PlaceholderPod, Unschedulable, WaitingPod};
+use std::collections::BTreeMap;
+
+fn cpu(amount: &str) -> Resources {
+    Resources::of(&BTreeMap::from([("cpu".to_owned(), amount.to_owned())]))
+}
+
+fn on_node() -> Seen {
+    let pod = PlaceholderPod {
+        uid: "p1".into(),
+        node: Some("small-0".into()),
+        ending: false,
+        unschedulable: None,
+        adopted: false,
+        make: Make::default(),
+    };
+    let waiting = WaitingPod {
+        name: "large-pod".into(),
+        requests: cpu("12"),
+        unschedulable: Some(Unschedulable {
+            message: "0/1".into(),
+            since: at(0),
+        }),
+        woken: None,
+    };
+    Seen {
+        pod: Some(pod),
+        waiting: vec![waiting],
+        ..nothing()
+    }
+}
+
+fn all(text: &str, parts: &[&str]) {
+    for part in parts {
+        assert!(text.contains(part), "{part}: {text}");
+    }
+}
+
+#[test]
+fn letting_go_is_told_with_pod_reason_and_node() {
+    let told = lets_go(&on_node(), LetGoCause::TaskDoesNotFit, Some("large-pod"));
+    all(
+        &told.text,
+        &["node small-0", "pod large-pod", "cpu=12", "does not fit"],
+    );
+    let stranded = lets_go(&nothing(), LetGoCause::PlaceholderDoesNotFit, Some("task"));
+    all(&stranded.text, &["its place", "finds no room", "pod task waits"]);
+}
+
+#[test]
+fn each_trouble_with_a_node_has_its_words() {
+    for (cause, words) in [
+        (node::Cause::Cordoned, "it is cordoned"),
+        (node::Cause::Tainted, "taint that this run does not tolerate"),
+        (node::Cause::NotReady, "it is not ready"),
+        (node::Cause::Gone, "it is gone"),
+    ] {
+        all(&lets_go(&on_node(), LetGoCause::Node(cause), None).text, &[words]);
+        all(
+            &starts_over(&on_node(), LetGoCause::Node(cause)).text,
+            &[words, "reserve"],
+        );
+    }
+}
+
+#[test]
+fn an_unfit_node_is_told_while_tasks_are_there_and_in_the_same_words_however_many() {
+    let cause = LetGoCause::Node(node::Cause::Cordoned);
+    let told = awaits_tasks(&on_node(), cause, None).unwrap();
+    assert_eq!(told.reason, Reason::NodeUnfit);
+    all(&told.text, &["node small-0 is cordoned", "until they have ended"]);
+}
+
+#[test]
+fn a_task_that_waits_for_its_own_runs_tasks_is_told_apart() {
+    let told = awaits_tasks(&on_node(), LetGoCause::TaskDoesNotFit, Some("large-pod")).unwrap();
+    assert_eq!(told.reason, Reason::WaitingForRoom);
+    all(&told.text, &["large-pod"]);
+    assert_eq!(awaits_tasks(&on_node(), LetGoCause::TaskDoesNotFit, None), None);
+}
+
+#[test]
+fn that_nothing_fits_is_told_with_what_is_asked_for_and_what_there_is() {
+    let offer = |cpu: i64| NodeOffer {
+        node: "small-0".into(),
+        amounts: vec![node::Amount {
+            resource: "cpu".into(),
+            asked: placement::quantity::Quantity::of(64),
+            offered: placement::quantity::Quantity::of(cpu),
+        }],
+    };
+    let text = |offer: Option<&NodeOffer>| no_node_fits("large-pod", &cpu("64"), "0/2 nodes.", offer).text;
+    all(
+        &text(Some(&offer(2))),
+        &["large-pod", "cpu=64", "small-0 has cpu 2 of 64", "0/2 nodes."],
+    );
+    all(&text(Some(&offer(64))), &["small-0 is large enough", "full"]);
+    all(&text(None), &["no node where"]);
+}
+
+#[test]
+fn a_move_is_told_with_both_nodes_and_a_first_arrival_is_none() {
+    let moved = Run {
+        node: Some("old".into()),
+        ..run()
+    };
+    let told = arrived(&moved, "new");
+    assert_eq!(told.reason, Reason::Moved);
+    all(&told.text, &["node new (before: old)"]);
+    assert_eq!(arrived(&run(), "new").reason, Reason::NodeAssigned);
+}

@@ -1,0 +1,153 @@
+use super::*;
+use placement::strategy::{Isolation, Strategy};
+use serde_json::{Value, json};
+
+fn metadata() -> Value {
+    json!({
+        "name": "custom-pod-affinity-0123456789", "namespace": "ns", "uid": "s1", "generation": 4,
+        "labels": {
+            keys::GROUP: "u1", keys::STRATEGY: "isolateAlways", keys::ISOLATION: "cluster-all",
+            keys::TEKTON_PIPELINE_RUN: "build", keys::COMPONENT: keys::PLACEHOLDER,
+        },
+        "annotations": {"a": "b"},
+        "managedFields": [{"manager": "m"}],
+        "ownerReferences": [
+            {"apiVersion": "tekton.dev/v1", "kind": "PipelineRun", "name": "build", "uid": "u1"},
+        ],
+    })
+}
+
+fn set(changes: &Value) -> PlaceholderSet {
+    let mut set = json!({"metadata": metadata(), "spec": {"replicas": 1, "template": {}}, "status": {}});
+    json_patch::merge(&mut set, changes);
+    let mut set: PlaceholderSet = serde_json::from_value(set).unwrap();
+    set.prune();
+    set
+}
+
+fn pod(changes: &Value) -> plan::PlaceholderPod {
+    let mut pod = json!({"metadata": metadata(), "spec": {}, "status": {"phase": "Pending"}});
+    json_patch::merge(&mut pod, changes);
+    let mut pod: PlaceholderPod = serde_json::from_value(pod).unwrap();
+    pod.prune();
+    pod.facts("u1").unwrap()
+}
+
+#[test]
+fn a_placeholder_of_the_run_is_seen_with_its_strategy() {
+    let expected = plan::Placeholder {
+        uid: "s1".into(),
+        owned: true,
+        deleting: false,
+        replicas: 1,
+        generation: 4,
+        strategy: Some(Strategy::IsolateAlways),
+        isolation: Some(Isolation::default()),
+        pinned: false,
+    };
+    assert_eq!(set(&json!({})).facts("u1"), Some(expected));
+}
+
+#[test]
+fn a_placeholder_of_another_run_or_with_odd_labels_is_told_apart() {
+    let odd = set(&json!({"metadata": {"labels": {keys::STRATEGY: "?"}}, "spec": null}))
+        .facts("u2")
+        .unwrap();
+    assert!(!odd.owned);
+    assert_eq!((odd.strategy, odd.replicas), (None, 1));
+}
+
+#[test]
+fn a_placeholder_is_taken_up_once_its_controller_has_tried() {
+    assert!(!set(&json!({})).is_taken_up());
+    assert!(!set(&json!({"status": {"observedGeneration": 0}})).is_taken_up());
+    assert!(set(&json!({"status": {"observedGeneration": 1}})).is_taken_up());
+}
+
+#[test]
+fn a_placeholder_leads_to_its_run() {
+    let set = set(&json!({}));
+    assert_eq!(run_of(&set.metadata), Some(ObjectRef::new("build").within("ns")));
+    assert_eq!(group_of(&set.metadata), Some("u1"));
+}
+
+#[test]
+fn what_is_never_read_is_not_kept() {
+    let metadata = set(&json!({})).metadata;
+    assert!(metadata.annotations.is_none() && metadata.managed_fields.is_none());
+    assert!(!metadata.labels.unwrap().contains_key(keys::COMPONENT));
+}
+
+#[test]
+fn a_pod_is_seen_with_its_node() {
+    assert_eq!(pod(&json!({})).node, None);
+    assert_eq!(pod(&json!({"spec": {"nodeName": ""}})).node, None);
+    assert_eq!(
+        pod(&json!({"spec": {"nodeName": "n1"}})).node.as_deref(),
+        Some("n1")
+    );
+}
+
+#[test]
+fn a_pod_that_is_deleted_or_finished_is_ending() {
+    assert!(!pod(&json!({})).ending);
+    assert!(pod(&json!({"status": {"phase": "Failed"}})).ending);
+    assert!(pod(&json!({"metadata": {"deletionTimestamp": "2026-01-01T00:00:00Z"}})).ending);
+}
+
+#[test]
+fn the_schedulers_message_is_kept_only_while_there_is_no_node() {
+    let condition = |status: &str| {
+        json!({"status": {"conditions": [
+            {"type": "Ready", "status": "False", "message": "no"},
+            {
+                "type": "PodScheduled", "status": status, "reason": "Unschedulable", "message": "0/3 nodes",
+                "lastTransitionTime": "2026-01-01T00:00:00Z",
+            },
+        ]}})
+    };
+    let expected = Unschedulable {
+        message: "0/3 nodes".into(),
+        since: "2026-01-01T00:00:00Z".parse().unwrap(),
+    };
+    assert_eq!(pod(&condition("False")).unschedulable, Some(expected));
+    assert_eq!(pod(&condition("True")).unschedulable, None);
+}
+
+#[test]
+fn a_pod_tells_how_it_was_made_whatever_others_added() {
+    let of = |name: &str, cpu: &str| json!({"name": name, "resources": {"requests": {"cpu": cpu}}});
+    let made = pod(&json!({
+        "metadata": {"annotations": {keys::RESERVE: "cpu=4", keys::PINNED: ""}},
+        "spec": {"containers": [of("sidecar", "1"), of(keys::PLACEHOLDER, "4")]},
+    }))
+    .make;
+    assert_eq!(made.requests.to_string(), "cpu=4");
+    assert_eq!(
+        (made.reserves, made.pinned, made.resize),
+        (true, false, Resize::Possible)
+    );
+}
+
+#[test]
+fn a_resize_that_a_kubelet_will_never_carry_out_counts_as_refused() {
+    let pending = |reason: &str| json!({"type": "PodResizePending", "status": "True", "reason": reason});
+    for (status, resize) in [
+        (json!({"conditions": [pending("Infeasible")]}), Resize::Refused),
+        (json!({"conditions": [pending("Deferred")]}), Resize::Possible),
+        (json!({"resize": "Infeasible"}), Resize::Refused),
+    ] {
+        assert_eq!(pod(&json!({"status": status})).make.resize, resize, "{status}");
+    }
+}
+
+#[test]
+fn a_set_whose_template_names_a_node_is_pinned() {
+    let template = |node: &str| {
+        set(&json!({"spec": {"template": {"metadata": {"annotations": {keys::PINNED: node}}}}}))
+            .facts("u1")
+            .unwrap()
+            .pinned
+    };
+    assert_eq!((template("n1"), template("")), (true, false));
+}

@@ -1,0 +1,244 @@
+//! With a real autoscaler: as many nodes as are missing come in as few steps as it can take, a run that has to leave
+//! its node gets a larger one, one that reserves gets it from the start, and in the end all new nodes are gone.
+
+use crate::beds::{SOON, create, fresh, nodes_of, notes};
+use crate::watchman::Watchman;
+use futures::future::join_all;
+use futures::{StreamExt, TryStreamExt};
+use k8s_openapi::api::core::v1::Node;
+use kube::ResourceExt;
+use kube::api::{Api, DeleteParams, ListParams};
+use kube::runtime::{WatchStreamExt, watcher};
+use placement::keys;
+use serde_json::json;
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+use testbed::runs::{self, RunSpec};
+use testbed::{NodeGroup, Nodes, Testbed};
+use tokio::task::JoinHandle;
+
+/// Nodes that come within this time of one another come in one step.
+const ONE_STEP: Duration = Duration::from_millis(1_500);
+/// Nodes that are there from the start and stay, of 2 CPU.
+const FIXED: usize = 3;
+
+#[derive(Clone, Copy, Debug)]
+enum Autoscaler {
+    Cluster,
+    Karpenter,
+}
+
+/// A testbed with a few nodes and an autoscaler that adds others.
+async fn bed(autoscaler: Autoscaler) -> Testbed {
+    let bed = fresh(0).await;
+    bed.add_nodes(&Nodes::new("fixed", FIXED).size("2", "8Gi"))
+        .await
+        .unwrap();
+    match autoscaler {
+        Autoscaler::Cluster => {
+            let groups = [
+                NodeGroup::new("two", 0, 30).size("2", "8Gi"),
+                NodeGroup::new("eight", 0, 30).size("8", "32Gi"),
+            ];
+            bed.start_autoscaler(&groups).await.unwrap();
+        }
+        Autoscaler::Karpenter => bed.start_karpenter().await.unwrap(),
+    }
+    bed
+}
+
+/// Takes notice of every node that comes.
+struct Growth {
+    came: Arc<Mutex<BTreeMap<String, Instant>>>,
+    task: JoinHandle<()>,
+}
+
+impl Growth {
+    async fn of(bed: &Testbed) -> Self {
+        let nodes: Api<Node> = Api::all(bed.client().await.unwrap());
+        let came = Arc::new(Mutex::new(BTreeMap::new()));
+        let noted = came.clone();
+        let task = tokio::spawn(async move {
+            let mut events = watcher(nodes, watcher::Config::default())
+                .default_backoff()
+                .boxed();
+            while let Ok(Some(event)) = events.try_next().await {
+                if let watcher::Event::Apply(node) = event {
+                    noted
+                        .lock()
+                        .unwrap()
+                        .entry(node.name_any())
+                        .or_insert_with(Instant::now);
+                }
+            }
+        });
+        Self { came, task }
+    }
+
+    /// How many nodes came, in how many steps.
+    fn so_far(&self) -> (usize, usize) {
+        let mut times: Vec<_> = self
+            .came
+            .lock()
+            .unwrap()
+            .iter()
+            .filter(|(name, _)| !name.starts_with("fixed"))
+            .map(|(_, at)| *at)
+            .collect();
+        times.sort();
+        let gaps = times.windows(2).filter(|pair| pair[1] - pair[0] > ONE_STEP);
+        let steps = usize::from(!times.is_empty()) + gaps.count();
+        (times.len(), steps)
+    }
+}
+
+impl Drop for Growth {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+/// Runs of one task each, all at once; how long until all have succeeded.
+async fn all_succeed(bed: &Testbed, specs: &[RunSpec]) -> Duration {
+    let start = Instant::now();
+    join_all(specs.iter().map(|spec| create(bed, spec))).await;
+    for spec in specs {
+        bed.until_succeeded(spec, SOON).await.unwrap();
+        assert_eq!(nodes_of(bed, spec).await.len(), 1, "{}", spec.name());
+    }
+    start.elapsed()
+}
+
+fn many(prefix: &str, count: usize) -> Vec<RunSpec> {
+    let run = |index| {
+        let strategy = if index % 5 == 4 { "isolateAlways" } else { "true" };
+        RunSpec::new("default", &format!("{prefix}-{index}"))
+            .task("only", &[])
+            .lasting("5s")
+            .opted_in(strategy)
+    };
+    (0..count).map(run).collect()
+}
+
+fn small_then_large(name: &str) -> RunSpec {
+    RunSpec::new("default", name)
+        .task("small", &[])
+        .sized_task("large", &["small"], &json!({"cpu": "4"}))
+        .opted_in("true")
+        .lasting("2s")
+}
+
+async fn delete_runs(bed: &Testbed) {
+    let api = runs::runs(&bed.client().await.unwrap(), "default");
+    api.delete_collection(&DeleteParams::default(), &ListParams::default())
+        .await
+        .unwrap();
+}
+
+/// Only the nodes that were there at the start.
+async fn until_back_to_the_start(bed: &Testbed) -> Duration {
+    let start = Instant::now();
+    let nodes: Api<Node> = Api::all(bed.client().await.unwrap());
+    bed.until("the new nodes to be gone", SOON, async || {
+        let listed = nodes
+            .list(&ListParams::default())
+            .await
+            .map_err(|error| error.to_string())?;
+        let names: Vec<_> = listed.items.iter().map(ResourceExt::name_any).collect();
+        if names.len() == FIXED && names.iter().all(|name| name.starts_with("fixed")) {
+            Ok(())
+        } else {
+            Err(names.join(" "))
+        }
+    })
+    .await
+    .unwrap();
+    start.elapsed()
+}
+
+/// One run more than there are nodes; later many at once; then everything goes back.
+async fn grows_by_what_is_missing(autoscaler: Autoscaler) {
+    let bed = bed(autoscaler).await;
+    let (growth, watchman) = (Growth::of(&bed).await, Watchman::start(&bed).await);
+    let took = all_succeed(&bed, &many("one-more", FIXED + 1)).await;
+    let (nodes, steps) = growth.so_far();
+    println!(
+        "{autoscaler:?}: {} runs on {FIXED} nodes: {nodes} added in {steps} steps, {took:?}",
+        FIXED + 1
+    );
+    assert_eq!((nodes, steps), (1, 1));
+    let took = all_succeed(&bed, &many("many", 20)).await;
+    let (all_nodes, all_steps) = growth.so_far();
+    let (nodes, steps) = (all_nodes - nodes, all_steps - steps);
+    println!("{autoscaler:?}: then 20 runs at once: {nodes} added in {steps} steps, {took:?}");
+    assert!(nodes <= 20 && steps <= 3, "{nodes} nodes in {steps} steps");
+    delete_runs(&bed).await;
+    println!(
+        "{autoscaler:?}: back to {FIXED} nodes after {:?}",
+        until_back_to_the_start(&bed).await
+    );
+    watchman.found_nothing();
+}
+
+/// A run that must leave its node gets a larger one; one that reserves is on it from the start.
+async fn adds_a_node_that_fits(autoscaler: Autoscaler) {
+    let bed = bed(autoscaler).await;
+    let (growth, watchman) = (Growth::of(&bed).await, Watchman::start(&bed).await);
+    let client = bed.client().await.unwrap();
+    let moves = small_then_large("moves");
+    let reserves = small_then_large("reserves").annotation(keys::RESERVE, "cpu=4");
+    let let_gos = async |run: &RunSpec| {
+        let told = notes(&client, run).await;
+        told.iter().filter(|(reason, _)| reason == "LetGo").count()
+    };
+
+    let start = Instant::now();
+    create(&bed, &reserves).await;
+    bed.until_succeeded(&reserves, SOON).await.unwrap();
+    let (nodes, steps) = growth.so_far();
+    println!(
+        "{autoscaler:?}: a run that reserves 4 CPU: {nodes} node added in {steps} steps, {:?}",
+        start.elapsed()
+    );
+    assert_eq!((nodes, steps, let_gos(&reserves).await), (1, 1, 0));
+    assert_eq!(nodes_of(&bed, &reserves).await.len(), 1);
+    delete_runs(&bed).await;
+    until_back_to_the_start(&bed).await;
+
+    let start = Instant::now();
+    create(&bed, &moves).await;
+    bed.until_succeeded(&moves, SOON).await.unwrap();
+    let (all_nodes, all_steps) = growth.so_far();
+    println!(
+        "{autoscaler:?}: a run that lets go: {} node added in {} steps, {:?}",
+        all_nodes - nodes,
+        all_steps - steps,
+        start.elapsed()
+    );
+    assert_eq!((all_nodes - nodes, let_gos(&moves).await), (1, 1));
+    assert_eq!(nodes_of(&bed, &moves).await.len(), 2);
+    delete_runs(&bed).await;
+    until_back_to_the_start(&bed).await;
+    watchman.found_nothing();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_cluster_autoscaler_adds_as_many_nodes_as_are_missing_and_takes_them_back() {
+    grows_by_what_is_missing(Autoscaler::Cluster).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_cluster_autoscaler_adds_a_node_that_fits_for_a_reserve_or_a_run_that_let_go() {
+    adds_a_node_that_fits(Autoscaler::Cluster).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn karpenter_adds_as_many_nodes_as_are_missing_and_takes_them_back() {
+    grows_by_what_is_missing(Autoscaler::Karpenter).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn karpenter_adds_a_node_that_fits_for_a_reserve_or_a_run_that_let_go() {
+    adds_a_node_that_fits(Autoscaler::Karpenter).await;
+}

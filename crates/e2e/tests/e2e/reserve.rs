@@ -1,0 +1,282 @@
+//! A run that says beforehand what its tasks will need gets a node that has it from the start.
+
+use crate::beds::{SOON, create, fresh, nodes_of, notes, until_told};
+use crate::watchman::Watchman;
+use k8s_openapi::api::admissionregistration::v1::{
+    ValidatingAdmissionPolicy, ValidatingAdmissionPolicyBinding,
+};
+use k8s_openapi::api::core::v1::{Node, Pod};
+use kube::api::{Api, DeleteParams, ListParams, Patch, PatchParams, PostParams};
+use kube::{Client, ResourceExt};
+use placement::keys;
+use serde_json::json;
+use testbed::kwok::MANAGED;
+use testbed::runs::RunSpec;
+use testbed::{Nodes, Testbed};
+
+/// Two nodes that are too small, and one where the reserve fits, or the task, but not both.
+async fn bed() -> Testbed {
+    let bed = fresh(0).await;
+    bed.add_nodes(&Nodes::new("small", 2).size("2", "8Gi"))
+        .await
+        .unwrap();
+    bed.add_nodes(&Nodes::new("large", 1).size("6", "16Gi"))
+        .await
+        .unwrap();
+    bed
+}
+
+/// First a task that fits anywhere, then one that asks for 4 CPU.
+fn run(name: &str) -> RunSpec {
+    RunSpec::new("default", name)
+        .task("small", &[])
+        .sized_task("large", &["small"], &json!({"cpu": "4"}))
+        .opted_in("true")
+        .lasting("1s")
+}
+
+fn reserving(reserve: &str) -> RunSpec {
+    run("run").annotation(keys::RESERVE, reserve)
+}
+
+async fn reasons(client: &Client, run: &RunSpec) -> Vec<String> {
+    let notes = notes(client, run).await;
+    notes.into_iter().map(|(reason, _)| reason).collect()
+}
+
+async fn placeholder(client: &Client) -> Pod {
+    let pods: Api<Pod> = Api::namespaced(client.clone(), "default");
+    let selector = format!("{}={}", keys::COMPONENT, keys::PLACEHOLDER);
+    let listed = pods.list(&ListParams::default().labels(&selector)).await;
+    let mut items = listed.unwrap().items;
+    assert_eq!(items.len(), 1);
+    items.remove(0)
+}
+
+fn cpu(pod: &Pod) -> &str {
+    let resources = pod.spec.as_ref().unwrap().containers[0].resources.as_ref();
+    &resources.unwrap().requests.as_ref().unwrap()["cpu"].0
+}
+
+/// A node that KWOK does not look after yet: pods on it stay as they are, bound and not running, and open to a resize.
+/// One that runs on a node of KWOK is refused it, since its status does not tell what it was given.
+async fn still_node(bed: &Testbed, client: &Client, name: &str) {
+    let nodes: Api<Node> = Api::all(client.clone());
+    let room = json!({"cpu": "6", "memory": "16Gi", "pods": "110"});
+    let node = json!({
+        "metadata": {"name": name, "labels": {keys::HOSTNAME: name}},
+        "status": {
+            "capacity": room, "allocatable": room,
+            "conditions": [{"type": "Ready", "status": "True", "reason": "Test", "message": ""}],
+        },
+    });
+    nodes
+        .create(&PostParams::default(), &serde_json::from_value(node).unwrap())
+        .await
+        .unwrap();
+    bed.until(format!("node {name} to be Ready"), SOON, async || {
+        let node = nodes.get(name).await.map_err(|error| error.to_string())?;
+        testbed::kwok::is_ready(&node)
+            .then_some(())
+            .ok_or_else(|| format!("{:?}", node.spec))
+    })
+    .await
+    .unwrap();
+}
+
+/// Lets KWOK run what is there.
+async fn wake_node(client: &Client, name: &str) {
+    let nodes: Api<Node> = Api::all(client.clone());
+    let patch = json!({"metadata": {"annotations": {MANAGED.0: MANAGED.1}}});
+    nodes
+        .patch(name, &PatchParams::default(), &Patch::Merge(patch))
+        .await
+        .unwrap();
+}
+
+async fn succeeds_on_the_large_node_without_a_move(bed: &Testbed, run: &RunSpec) {
+    bed.until_succeeded(run, SOON).await.unwrap();
+    assert_eq!(nodes_of(bed, run).await, ["large-0".to_owned()].into());
+    let told = reasons(&bed.client().await.unwrap(), run).await;
+    assert!(!told.contains(&"LetGo".to_owned()), "{told:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_placeholder_reserves_and_is_made_small_in_place_before_the_tasks_come() {
+    let bed = fresh(0).await;
+    let client = bed.client().await.unwrap();
+    bed.add_nodes(&Nodes::new("small", 2).size("2", "8Gi"))
+        .await
+        .unwrap();
+    still_node(&bed, &client, "large-0").await;
+    let watchman = Watchman::start(&bed).await;
+    let run = reserving("cpu=4");
+    create(&bed, &run).await;
+    bed.until_run(&run, "to be released", SOON, |run| {
+        run.data["spec"].get("status").is_none()
+    })
+    .await
+    .unwrap();
+    let pod = placeholder(&client).await;
+    assert_eq!(cpu(&pod), "50m", "as small as usual when the run is released");
+    assert!(
+        pod.annotations().contains_key(keys::RESERVE) && !pod.annotations().contains_key(keys::PINNED),
+        "the very pod that was made with the reserve"
+    );
+    wake_node(&client, "large-0").await;
+    succeeds_on_the_large_node_without_a_move(&bed, &run).await;
+    watchman.found_nothing();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_reserve_of_the_configuration_is_for_runs_that_name_none() {
+    let bed = bed().await;
+    bed.configure(&[("default-reserve", Some("cpu=4"))])
+        .await
+        .unwrap();
+    let mut tries = 0;
+    loop {
+        let run = run(&format!("run-{tries}"));
+        create(&bed, &run).await;
+        bed.until_succeeded(&run, SOON).await.unwrap();
+        let moved = reasons(&bed.client().await.unwrap(), &run)
+            .await
+            .contains(&"LetGo".to_owned());
+        if !moved {
+            break succeeds_on_the_large_node_without_a_move(&bed, &run).await;
+        }
+        tries += 1;
+        assert!(tries < 3, "the default is not taken over");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_reserve_that_no_node_can_hold_is_told_with_numbers() {
+    let bed = bed().await;
+    let run = reserving("cpu=64,memory=8Gi");
+    create(&bed, &run).await;
+    let told = until_told(&bed, &run, "WaitingForNode").await;
+    assert!(told.contains("large-0 has cpu 6 of 64"), "{told}");
+    bed.add_nodes(&Nodes::new("huge", 1).size("96", "256Gi"))
+        .await
+        .unwrap();
+    bed.until_succeeded(&run, SOON).await.unwrap();
+    assert_eq!(nodes_of(&bed, &run).await, ["huge-0".to_owned()].into());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_bad_reserve_is_refused_when_the_run_is_created() {
+    let bed = fresh(0).await;
+    let client = bed.client().await.unwrap();
+    for (reserve, part) in [
+        ("cpu", "name=quantity"),
+        ("cpus=4", "cpus"),
+        ("cpu=-1", "cpu=-1"),
+        ("cpu=0", "cpu=0"),
+        ("memory=8", "unit"),
+        ("cpu=4Gi", "unit"),
+        ("cpu=much", "much"),
+        ("cpu=1,cpu=2", "more than once"),
+        ("nvidia.com/gpu=1500m", "whole number"),
+    ] {
+        let refused = reserving(reserve).create(&client).await.unwrap_err().to_string();
+        assert!(
+            refused.contains(keys::RESERVE) && refused.contains(part),
+            "{reserve}: {refused}"
+        );
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn where_resize_is_refused_the_placeholder_is_recreated_small_on_its_node() {
+    let bed = bed().await;
+    let client = bed.client().await.unwrap();
+    forbid_resize(&bed, &client).await;
+    let watchman = Watchman::start(&bed).await;
+    let run = reserving("cpu=4").lasting("3s");
+    create(&bed, &run).await;
+    let pods: Api<Pod> = Api::namespaced(client.clone(), "default");
+    let selector = format!("{}={}", keys::COMPONENT, keys::PLACEHOLDER);
+    let pinned = |pod: &Pod| {
+        let mark = pod.annotations().get(keys::PINNED);
+        mark.is_some_and(|node| node == "large-0")
+    };
+    bed.until("a placeholder that is pinned to the node", SOON, async || {
+        let listed = pods
+            .list(&ListParams::default().labels(&selector))
+            .await
+            .map_err(|error| error.to_string())?;
+        if listed.items.iter().any(pinned) {
+            Ok(())
+        } else {
+            Err("none".to_owned())
+        }
+    })
+    .await
+    .unwrap();
+    succeeds_on_the_large_node_without_a_move(&bed, &run).await;
+    watchman.found_nothing();
+}
+
+/// As on a server that cannot, or an installation that may not; returns when it is in force.
+async fn forbid_resize(bed: &Testbed, client: &Client) {
+    let rule = json!({
+        "apiGroups": [""], "apiVersions": ["v1"], "operations": ["UPDATE"], "resources": ["pods/resize"],
+    });
+    let policy = json!({
+        "metadata": {"name": "no-resize"},
+        "spec": {
+            "matchConstraints": {"resourceRules": [rule]},
+            "validations": [{"expression": "false", "message": "not here"}],
+        },
+    });
+    let binding = json!({
+        "metadata": {"name": "no-resize"},
+        "spec": {"policyName": "no-resize", "validationActions": ["Deny"]},
+    });
+    let policies: Api<ValidatingAdmissionPolicy> = Api::all(client.clone());
+    let bindings: Api<ValidatingAdmissionPolicyBinding> = Api::all(client.clone());
+    let params = PostParams::default();
+    policies
+        .create(&params, &serde_json::from_value(policy).unwrap())
+        .await
+        .unwrap();
+    bindings
+        .create(&params, &serde_json::from_value(binding).unwrap())
+        .await
+        .unwrap();
+    until_resize_is_refused(bed, client).await;
+}
+
+async fn until_resize_is_refused(bed: &Testbed, client: &Client) {
+    let pods: Api<Pod> = Api::namespaced(client.clone(), "default");
+    let resources = json!({"requests": {"cpu": "1"}, "limits": {"cpu": "1"}});
+    let probe = json!({
+        "metadata": {"name": "probe"},
+        "spec": {
+            "nodeName": "still",
+            "containers": [{"name": "main", "image": "testbed.invalid/main", "resources": resources}],
+        },
+    });
+    still_node(bed, client, "still").await;
+    pods.create(&PostParams::default(), &serde_json::from_value(probe).unwrap())
+        .await
+        .unwrap();
+    let container = json!({"name": "main", "resources": {"requests": {"cpu": "2"}, "limits": {"cpu": "2"}}});
+    let patch = Patch::Strategic(json!({"spec": {"containers": [container]}}));
+    let params = PatchParams {
+        dry_run: true,
+        ..PatchParams::default()
+    };
+    bed.until("resize to be refused", SOON, async || {
+        match pods.patch_subresource("resize", "probe", &params, &patch).await {
+            Err(error) if error.to_string().contains("not here") => Ok(()),
+            other => Err(format!("{:?}", other.map(|_| ()))),
+        }
+    })
+    .await
+    .unwrap();
+    let at_once = DeleteParams::default().grace_period(0);
+    pods.delete("probe", &at_once).await.unwrap();
+    bed.remove_nodes(&["still".to_owned()]).await.unwrap();
+}

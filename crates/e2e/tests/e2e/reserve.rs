@@ -10,7 +10,6 @@ use kube::api::{Api, DeleteParams, ListParams, Patch, PatchParams, PostParams};
 use kube::{Client, ResourceExt};
 use placement::keys;
 use serde_json::json;
-use testbed::kwok::MANAGED;
 use testbed::runs::RunSpec;
 use testbed::{Nodes, Testbed};
 
@@ -58,7 +57,7 @@ fn cpu(pod: &Pod) -> &str {
     &resources.unwrap().requests.as_ref().unwrap()["cpu"].0
 }
 
-/// A node that KWOK does not look after yet: pods on it stay as they are, bound and not running, and open to a resize.
+/// A node that KWOK does not look after: pods on it stay as they are, bound and not running, and open to a resize.
 /// One that runs on a node of KWOK is refused it, since its status does not tell what it was given.
 async fn still_node(bed: &Testbed, client: &Client, name: &str) {
     let nodes: Api<Node> = Api::all(client.clone());
@@ -84,16 +83,6 @@ async fn still_node(bed: &Testbed, client: &Client, name: &str) {
     .unwrap();
 }
 
-/// Lets KWOK run what is there.
-async fn wake_node(client: &Client, name: &str) {
-    let nodes: Api<Node> = Api::all(client.clone());
-    let patch = json!({"metadata": {"annotations": {MANAGED.0: MANAGED.1}}});
-    nodes
-        .patch(name, &PatchParams::default(), &Patch::Merge(patch))
-        .await
-        .unwrap();
-}
-
 async fn succeeds_on_the_large_node_without_a_move(bed: &Testbed, run: &RunSpec) {
     bed.until_succeeded(run, SOON).await.unwrap();
     assert_eq!(nodes_of(bed, run).await, ["large-0".to_owned()].into());
@@ -110,7 +99,10 @@ async fn a_placeholder_reserves_and_is_made_small_in_place_before_the_tasks_come
         .unwrap();
     still_node(&bed, &client, "large-0").await;
     let watchman = Watchman::start(&bed).await;
-    let run = reserving("cpu=4");
+    let run = RunSpec::new("default", "run")
+        .sized_task("large", &[], &json!({"cpu": "4"}))
+        .opted_in("true")
+        .annotation(keys::RESERVE, "cpu=4");
     create(&bed, &run).await;
     bed.until_run(&run, "to be released", SOON, |run| {
         run.data["spec"].get("status").is_none()
@@ -123,8 +115,16 @@ async fn a_placeholder_reserves_and_is_made_small_in_place_before_the_tasks_come
         pod.annotations().contains_key(keys::RESERVE) && !pod.annotations().contains_key(keys::PINNED),
         "the very pod that was made with the reserve"
     );
-    wake_node(&client, "large-0").await;
-    succeeds_on_the_large_node_without_a_move(&bed, &run).await;
+    bed.until("the task to have room beside it", SOON, async || {
+        let nodes = nodes_of(&bed, &run).await;
+        if nodes == ["large-0".to_owned()].into() {
+            Ok(())
+        } else {
+            Err(format!("{nodes:?}"))
+        }
+    })
+    .await
+    .unwrap();
     watchman.found_nothing();
 }
 

@@ -115,7 +115,7 @@ impl Door {
         };
         loop {
             let listed = within(Step::Count, pods.list(&page)).await?;
-            count = listed.items.iter().fold(count, Count::and);
+            count = listed.items.iter().fold(count, |count, pod| count.and(pod, node));
             match listed.metadata.continue_.filter(|token| !token.is_empty()) {
                 Some(token) => page = page.continue_token(&token),
                 None => return Ok(count),

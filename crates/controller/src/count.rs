@@ -14,7 +14,7 @@ use serde::Deserialize;
 /// What was counted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Count {
-    /// Pods that are bound and have not ended.
+    /// Pods that have not ended, on the placeholder's node; if it has none, on any.
     pub(crate) live: usize,
     /// When the last of those ended that have.
     pub(crate) ended: Option<Timestamp>,
@@ -75,11 +75,11 @@ pub(crate) fn selector(run: &RunKey) -> String {
 }
 
 impl Count {
-    /// With one more pod.
+    /// With one more pod of a run whose placeholder is there.
     #[must_use]
-    pub(crate) fn and(self, pod: &TaskPod) -> Self {
+    pub(crate) fn and(self, pod: &TaskPod, there: Option<&str>) -> Self {
         Self {
-            live: self.live + usize::from(pod.is_bound() && !pod.has_ended()),
+            live: self.live + usize::from(pod.lives(there)),
             ended: self.ended.max(pod.ended()),
             ..self
         }
@@ -87,11 +87,11 @@ impl Count {
 }
 
 impl TaskPod {
-    fn is_bound(&self) -> bool {
-        self.spec
-            .node_name
-            .as_deref()
-            .is_some_and(|node| !node.is_empty())
+    /// Once its node is gone, the scheduler takes no account of the pods on it, and a run may have its next one elsewhere.
+    fn lives(&self, there: Option<&str>) -> bool {
+        let node = self.spec.node_name.as_deref().filter(|node| !node.is_empty());
+        let is_there = |node| there.is_none_or(|there| there == node);
+        node.is_some_and(is_there) && !self.has_ended()
     }
 
     fn has_ended(&self) -> bool {
@@ -114,10 +114,14 @@ mod tests {
     use serde_json::{Value, json};
 
     fn count(pods: &[Value]) -> Count {
+        count_at(pods, Some("n1"))
+    }
+
+    fn count_at(pods: &[Value], there: Option<&str>) -> Count {
         let pods = pods
             .iter()
             .map(|pod| serde_json::from_value::<TaskPod>(pod.clone()).unwrap());
-        pods.fold(Count::default(), |count, pod| count.and(&pod))
+        pods.fold(Count::default(), |count, pod| count.and(&pod, there))
     }
 
     fn pod(node: Option<&str>, phase: &str, ended: Option<i64>) -> Value {
@@ -141,6 +145,15 @@ mod tests {
             pod(Some("n1"), "Succeeded", Some(1)),
         ];
         assert_eq!(count(&pods).live, 3);
+    }
+
+    #[test]
+    fn a_pod_on_another_node_than_the_placeholder_is_no_reason_to_keep_that() {
+        let pods = [pod(Some("n2"), "Running", None), pod(Some(""), "Pending", None)];
+        assert_eq!(
+            (count_at(&pods, Some("n1")).live, count_at(&pods, None).live),
+            (0, 1)
+        );
     }
 
     #[test]

@@ -182,6 +182,26 @@ async fn a_node_whose_taint_evicts_the_run_is_left_and_a_retry_saves_the_run() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_node_that_is_deleted_is_left_though_the_next_task_found_another_by_itself() {
+    let bed = fresh(3).await;
+    let run = RunSpec::new("default", "run")
+        .task("a", &[])
+        .task_field("retries", json!(2))
+        .task("b", &["a"])
+        .task_field("retries", json!(2))
+        .opted_in("true")
+        .lasting("8s");
+    let watchman = Watchman::start(&bed).await;
+    create(&bed, &run).await;
+    let first = node_of(&bound_task(&bed, &run, "a").await);
+    bed.remove_nodes(std::slice::from_ref(&first)).await.unwrap();
+    let second = until_moved_from(&bed, &run, &first).await;
+    bed.until_succeeded(&run, SOON).await.unwrap();
+    assert_eq!(node_of(&bound_task(&bed, &run, "b").await), second);
+    watchman.found_nothing();
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_node_that_is_not_ready_is_left_once_nothing_of_the_run_is_there() {
     let bed = fresh(3).await;
     let run = RunSpec::new("default", "run")

@@ -126,8 +126,8 @@ pub struct WaitingPod {
 /// A group's live task pods, counted at the API server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Census {
-    /// Pods of the group but the placeholder that are bound and neither Succeeded nor Failed. One that is being
-    /// deleted counts, as it does for the scheduler.
+    /// Pods of the group but the placeholder that are bound to its node, or if it has none to any, and neither
+    /// Succeeded nor Failed. One that is being deleted counts, as it does for the scheduler.
     pub live: usize,
     /// Since when there is none, if it is known.
     pub quiet_since: Option<Timestamp>,

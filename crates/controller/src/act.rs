@@ -4,7 +4,8 @@
 //! changed is not an error: the cache is behind, and what changed will wake the run again.
 
 use crate::claims;
-use crate::count::{self, Count, TaskPod};
+use crate::count::{Count, TaskPod};
+use crate::members;
 use crate::observe::Seen;
 use crate::patches;
 use crate::refusal::{Fault, Refused, Step, is_gone, is_no, is_overtaken};
@@ -86,9 +87,15 @@ impl Door {
                 self.merge_run(run, Step::RecordNode, patches::record_node(run, node))
                     .await
             }
-            Action::LetGo { set, .. } => self.scale(run, seen, set, 0).await,
+            Action::LetGo { set, .. } => {
+                self.dismiss_assistants(run).await?;
+                self.scale(run, seen, set, 0).await
+            }
             Action::WakeTasks { pods, generation } => self.wake(run, pods, *generation).await,
-            Action::Follow { set } => self.scale(run, seen, set, 1).await,
+            Action::Follow { set } => {
+                self.recall_assistants(run).await?;
+                self.scale(run, seen, set, 1).await
+            }
             Action::Shrink { set, pod } => self.shrink(run, seen, set, pod).await,
             Action::RecreateSmall { set, pod, node } => {
                 self.recreate(run, seen, set, pod, node.as_deref()).await
@@ -107,7 +114,7 @@ impl Door {
     pub(crate) async fn count(&self, run: &Run, node: Option<&str>) -> Result<Count, Refused> {
         let pods: Api<TaskPod> = self.api(&run.key.namespace);
         let mut page = ListParams::default()
-            .labels(&count::selector(&run.key))
+            .labels(&members::tasks_of(&run.key))
             .limit(PODS_A_PAGE);
         let mut count = Count {
             node: self.state_of(run, node).await?,
@@ -232,7 +239,8 @@ impl Door {
             return Ok(template);
         }
         let pods: Api<PlaceholderPod> = self.api(&run.key.namespace);
-        delete(pods, &run.key.placeholder().pod(), pod, DeleteParams::default()).await
+        let name = run.key.placeholder().pod();
+        delete(Step::CleanUp, &pods, &name, pod, DeleteParams::default()).await
     }
 
     async fn patch_set(&self, run: &Run, patch: json_patch::Patch) -> Result<Effect, Refused> {
@@ -292,14 +300,15 @@ impl Door {
         }
         if let Some(uid) = pod {
             let pods: Api<PlaceholderPod> = self.api(&run.key.namespace);
-            delete(pods, &run.key.placeholder().pod(), uid, DeleteParams::default()).await?;
+            let name = run.key.placeholder().pod();
+            delete(Step::CleanUp, &pods, &name, uid, DeleteParams::default()).await?;
         }
         Ok(Effect::Written)
     }
 
     async fn delete_set(&self, run: &Run, uid: &str, params: DeleteParams) -> Result<Effect, Refused> {
         let sets: Api<PlaceholderSet> = self.api(&run.key.namespace);
-        delete(sets, run.key.placeholder().as_str(), uid, params).await
+        delete(Step::CleanUp, &sets, run.key.placeholder().as_str(), uid, params).await
     }
 
     async fn adopt(&self, run: &Run, pod: &str) -> Result<Effect, Refused> {
@@ -312,7 +321,7 @@ impl Door {
         .await
     }
 
-    fn api<K>(&self, namespace: &str) -> Api<K>
+    pub(crate) fn api<K>(&self, namespace: &str) -> Api<K>
     where
         K: Resource<Scope = k8s_openapi::NamespaceResourceScope, DynamicType = ()>,
     {
@@ -321,7 +330,13 @@ impl Door {
 }
 
 /// Deletes the object of this UID; that it is gone already is success.
-async fn delete<K>(api: Api<K>, name: &str, uid: &str, params: DeleteParams) -> Result<Effect, Refused>
+pub(crate) async fn delete<K>(
+    step: Step,
+    api: &Api<K>,
+    name: &str,
+    uid: &str,
+    params: DeleteParams,
+) -> Result<Effect, Refused>
 where
     K: Clone + DeserializeOwned + Debug,
 {
@@ -330,7 +345,7 @@ where
         resource_version: None,
     };
     let params = params.preconditions(preconditions);
-    match within(Step::CleanUp, api.delete(name, &params)).await {
+    match within(step, api.delete(name, &params)).await {
         Err(Refused {
             fault: Fault::Api(error),
             ..
@@ -339,7 +354,10 @@ where
     }
 }
 
-async fn guarded<T>(step: Step, call: impl Future<Output = kube::Result<T>>) -> Result<Effect, Refused> {
+pub(crate) async fn guarded<T>(
+    step: Step,
+    call: impl Future<Output = kube::Result<T>>,
+) -> Result<Effect, Refused> {
     match within(step, call).await {
         Ok(_) => Ok(Effect::Written),
         Err(refused) => overtaken(refused),
@@ -353,7 +371,7 @@ fn overtaken(refused: Refused) -> Result<Effect, Refused> {
     }
 }
 
-async fn within<T>(step: Step, call: impl Future<Output = kube::Result<T>>) -> Result<T, Refused> {
+pub(crate) async fn within<T>(step: Step, call: impl Future<Output = kube::Result<T>>) -> Result<T, Refused> {
     let answer = tokio::time::timeout(LIMIT, call).await;
     let answer = answer
         .map_err(|_| Fault::Late(LIMIT))
@@ -361,7 +379,7 @@ async fn within<T>(step: Step, call: impl Future<Output = kube::Result<T>>) -> R
     answer.map_err(|fault| Refused { step, fault })
 }
 
-fn params() -> PatchParams {
+pub(crate) fn params() -> PatchParams {
     PatchParams {
         field_manager: Some(keys::FIELD_MANAGER.to_owned()),
         ..PatchParams::default()

@@ -14,6 +14,10 @@ fn written() -> Value {
     json!({"metadata": {}})
 }
 
+fn none() -> Value {
+    json!({"metadata": {}, "items": []})
+}
+
 fn let_go() -> Action {
     Action::LetGo {
         set: "s1".into(),
@@ -32,9 +36,11 @@ fn shrink() -> Action {
 #[tokio::test]
 async fn letting_go_scales_the_very_set_that_was_seen_from_the_very_number_that_was_seen() {
     let mut server = Server::start();
+    server.answer(200, none());
+    server.answer(200, none());
     server.answer(200, written());
     assert_eq!(act(&server, &run(), let_go()).await.unwrap(), Effect::Written);
-    let call = server.calls().remove(0);
+    let call = server.calls().remove(2);
     assert_eq!(
         call.line,
         format!("PATCH {SETS}/{}?&fieldManager=pod-affinity", placeholder())
@@ -51,20 +57,91 @@ async fn letting_go_scales_the_very_set_that_was_seen_from_the_very_number_that_
 #[tokio::test]
 async fn following_scales_it_back() {
     let mut server = Server::start();
+    server.answer(200, none());
     server.answer(200, written());
     let mut seen = seen();
     seen.set.as_mut().unwrap().replicas = 0;
     let door = Door::new(server.client(), "image".into());
     let follow = Action::Follow { set: "s1".into() };
     assert_eq!(door.act(&run(), &seen, &follow).await.unwrap(), Effect::Written);
-    let body = &server.calls()[0].body;
+    let body = &server.calls()[1].body;
     assert_eq!((&body[1]["value"], &body[2]["value"]), (&json!(0), &json!(1)));
+}
+
+const ASSISTANTS: &str =
+    "labelSelector=pod-affinity.tekton.dev%2Fgroup%3Du1%2Capp.kubernetes.io%2Fcomponent%3Daffinity-assistant";
+
+fn assistant(name: &str, replicas: i32) -> Value {
+    json!({"metadata": {"name": name, "uid": "a1"}, "spec": {"replicas": replicas}})
+}
+
+#[tokio::test]
+async fn tektons_assistants_leave_before_the_placeholder_does_and_at_once() {
+    let mut server = Server::start();
+    server.answer(
+        200,
+        json!({"metadata": {}, "items": [assistant("aa", 1), assistant("bb", 0)]}),
+    );
+    server.answer(200, written());
+    server.answer(
+        200,
+        json!({"metadata": {}, "items": [{"metadata": {"name": "aa-0", "uid": "p7"}}]}),
+    );
+    server.refuse(404, "NotFound", "pods \"aa-0\" not found");
+    server.answer(200, written());
+    assert_eq!(act(&server, &run(), let_go()).await.unwrap(), Effect::Written);
+    let calls = server.calls();
+    assert!(
+        calls[0].line.starts_with(&format!("GET {SETS}?")),
+        "{}",
+        calls[0].line
+    );
+    assert!(calls[0].line.ends_with(ASSISTANTS), "{}", calls[0].line);
+    assert_eq!(
+        calls[1].line,
+        format!("PATCH {SETS}/aa?&fieldManager=pod-affinity")
+    );
+    let scaled = json!([
+        {"op": "test", "path": "/metadata/uid", "value": "a1"},
+        {"op": "test", "path": "/spec/replicas", "value": 1},
+        {"op": "replace", "path": "/spec/replicas", "value": 0},
+    ]);
+    assert_eq!(calls[1].body, scaled);
+    assert!(calls[2].line.ends_with(ASSISTANTS), "{}", calls[2].line);
+    assert_eq!(calls[3].line, format!("DELETE {POD}/aa-0?"));
+    let at_once = json!({"gracePeriodSeconds": 0, "preconditions": {"uid": "p7"}});
+    assert_eq!(calls[3].body, at_once);
+    assert!(calls[4].line.contains(&placeholder()), "{}", calls[4].line);
+}
+
+#[tokio::test]
+async fn as_long_as_tektons_assistants_cannot_be_sent_away_the_placeholder_stays() {
+    let mut server = Server::start();
+    server.refuse(503, "", "later");
+    let refused = act(&server, &run(), let_go()).await.unwrap_err();
+    assert_eq!(refused.step, Step::Assistants);
+    assert_eq!(server.calls().len(), 1);
+}
+
+#[tokio::test]
+async fn tektons_assistants_come_back_with_the_placeholder() {
+    let mut server = Server::start();
+    server.answer(200, json!({"metadata": {}, "items": [assistant("aa", 0)]}));
+    server.answer(200, written());
+    server.answer(200, written());
+    let follow = Action::Follow { set: "s1".into() };
+    act(&server, &run(), follow).await.unwrap();
+    let calls = server.calls();
+    assert_eq!(calls[1].body[2]["value"], json!(1));
+    assert!(calls[2].line.contains(&placeholder()), "{}", calls[2].line);
 }
 
 #[tokio::test]
 async fn a_scale_that_somebody_forestalled_changes_nothing() {
     let mut server = Server::start();
     let guard = "the server rejected our request due to an error in our request";
+    server.answer(200, none());
+    server.answer(200, none());
     server.refuse(422, "Invalid", guard);
     assert_eq!(act(&server, &run(), let_go()).await.unwrap(), Effect::Overtaken);
 }
@@ -205,7 +282,8 @@ async fn tasks_are_counted_page_by_page_after_a_fresh_look_at_the_node() {
     assert_eq!(count, expected);
     let calls = server.calls();
     assert_eq!(calls[0].line, "GET /api/v1/nodes/n1");
-    let selector = "pod-affinity.tekton.dev%2Fgroup%3Du1%2Capp.kubernetes.io%2Fcomponent%21%3Dplaceholder";
+    let selector = "pod-affinity.tekton.dev%2Fgroup%3Du1%2Capp.kubernetes.io%2Fcomponent+notin+%28placeholder%2C\
+                    affinity-assistant%29%2Ctekton.dev%2Fcustom-pod-affinity%21%3Dfalse";
     assert!(
         calls[1]
             .line

@@ -6,8 +6,6 @@
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
-use placement::keys;
-use placement::names::RunKey;
 use placement::node::NodeState;
 use serde::Deserialize;
 
@@ -61,17 +59,6 @@ struct State {
 #[serde(default, rename_all = "camelCase")]
 struct Terminated {
     finished_at: Option<Time>,
-}
-
-/// Selects the pods of a run's group but its placeholder.
-pub(crate) fn selector(run: &RunKey) -> String {
-    format!(
-        "{}={},{}!={}",
-        keys::GROUP,
-        run.uid,
-        keys::COMPONENT,
-        keys::PLACEHOLDER
-    )
 }
 
 impl Count {

@@ -11,6 +11,7 @@
 
 mod act;
 mod around;
+mod assistants;
 mod backoff;
 mod cache;
 mod claims;
@@ -20,6 +21,7 @@ mod desk;
 mod events;
 #[cfg(test)]
 mod fixture;
+mod members;
 mod memory;
 mod metrics;
 mod mirror;

@@ -109,7 +109,9 @@ fn not_written(refused: &Refused) -> Option<Note> {
         Step::Placeholder | Step::Claims => Some(placeholder_refused(refused)),
         Step::Enrol | Step::RecordNode => Some(enrol_refused(refused)),
         Step::CleanUp => Some(clean_up_refused(refused)),
-        Step::Count | Step::Change | Step::Shrink | Step::Wake => Some(moves::refused(refused)),
+        Step::Count | Step::Change | Step::Shrink | Step::Wake | Step::Assistants => {
+            Some(moves::refused(refused))
+        }
         Step::Sync | Step::Lookup => None,
     }
 }

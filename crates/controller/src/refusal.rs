@@ -19,6 +19,7 @@ pub(crate) enum Step {
     Change,
     Shrink,
     Wake,
+    Assistants,
 }
 
 /// A step that did not succeed, and will be tried again.
@@ -80,6 +81,7 @@ impl Step {
             Self::Lookup => "lookup",
             Self::Count => "count",
             Self::Wake => "wake",
+            Self::Assistants => "assistants",
             Self::Change => "change",
             Self::Shrink => "shrink",
         }

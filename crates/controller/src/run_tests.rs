@@ -154,7 +154,7 @@ async fn of_pods_only_placeholders_and_those_of_groups_that_wait_are_watched_and
         let expected = match resource(line) {
             "pipelineruns" => "labelSelector=tekton.dev%2Fcustom-pod-affinity&limit=100",
             "nodes" => "/nodes?&limit=100",
-            "pending pods" => "group%2Capp.kubernetes.io%2Fcomponent%21%3Dplaceholder",
+            "pending pods" => "group%2Capp.kubernetes.io%2Fcomponent+notin+%28placeholder%2C",
             _ => "component%3Dplaceholder%2Capp.kubernetes.io%2Fname%3Dpod-affinity",
         };
         assert!(line.contains(expected), "{line}");

@@ -3,6 +3,7 @@
 use crate::around::{self, PodKey, Waiting};
 use crate::cache::{Feed, cache};
 use crate::departed::Departures;
+use crate::members;
 use crate::metrics::Metrics;
 use crate::mirror::{Image, Reduced, mirror};
 use crate::observe::Stores;
@@ -123,9 +124,8 @@ pub(crate) fn waiting(
     stores: Stores,
     metrics: Metrics,
 ) -> impl Stream<Item = ObjectRef<PipelineRun>> + Send + 'static {
-    let labels = format!("{},{}!={}", keys::GROUP, keys::COMPONENT, keys::PLACEHOLDER);
     let watch = Watch::default()
-        .labels(&labels)
+        .labels(&members::tasks())
         .fields("status.phase=Pending")
         .page_size(OTHERS_A_PAGE);
     let events = watcher(Api::all(client), watch);

@@ -2,6 +2,10 @@
 //!
 //! A pure function of the pod: group, strategy and isolation are labels that Tekton copied down from the run. What
 //! the user or other injectors put there stays; terms that are there already are not added again.
+//!
+//! One term is taken out: Tekton's, which ties the pods that mount a claim to an assistant. The assistant is in the
+//! group, so that ours says as much already; but with Tekton's a task could never be the first of its group on
+//! another node.
 
 use crate::keys;
 use crate::names::Group;
@@ -28,9 +32,9 @@ pub struct Injection {
 /// What was decided about a pod.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Outcome {
-    /// Terms were added.
+    /// Terms were added, or Tekton's taken out.
     Injected,
-    /// All terms were there.
+    /// All terms were there, and Tekton's was not.
     AlreadyThere,
     /// The pod belongs to no group.
     NotEnrolled,
@@ -109,10 +113,29 @@ fn operations(pod: &Map<String, Value>, terms: &Terms) -> Result<Vec<PatchOperat
     let wanted = wanted.into_iter().filter_map(|(kind, term)| Some((kind, term?)));
     match raw::object(spec, "affinity")? {
         None => Ok(vec![raw::add(&["spec", "affinity"], affinity(wanted)?)]),
-        Some(affinity) => wanted
-            .filter_map(|(kind, term)| completion(affinity, kind, term).transpose())
-            .collect(),
+        Some(affinity) => {
+            let completions = wanted.filter_map(|(kind, term)| completion(affinity, kind, term).transpose());
+            untied(affinity)?.into_iter().map(Ok).chain(completions).collect()
+        }
     }
+}
+
+/// Takes out what ties the pod to Tekton's assistants; the last first, since each takes its place from those after it.
+fn untied(affinity: &Map<String, Value>) -> Result<Vec<PatchOperation>, Odd> {
+    let Some(present) = raw::object(affinity, "podAffinity")? else {
+        return Ok(Vec::new());
+    };
+    let terms = raw::list(present, REQUIRED)?.unwrap_or_default();
+    let ties = terms.iter().enumerate().rev().filter(|(_, term)| is_tie(term));
+    let remove = |(index, _): (usize, _)| {
+        let index = index.to_string();
+        raw::remove(&["spec", "affinity", "podAffinity", REQUIRED, &index])
+    };
+    Ok(ties.map(remove).collect())
+}
+
+fn is_tie(term: &Value) -> bool {
+    term["labelSelector"]["matchLabels"][keys::COMPONENT] == keys::ASSISTANT
 }
 
 fn affinity<'a>(wanted: impl Iterator<Item = (&'static str, &'a PodAffinityTerm)>) -> Result<Value, Odd> {

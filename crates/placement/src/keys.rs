@@ -41,6 +41,8 @@ pub const HOSTNAME: &str = "kubernetes.io/hostname";
 pub const COMPONENT: &str = "app.kubernetes.io/component";
 /// Value of [`COMPONENT`] on placeholders.
 pub const PLACEHOLDER: &str = "placeholder";
+/// Value of [`COMPONENT`] on the pods that Tekton makes to keep the tasks of a run with a claim on one node.
+pub const ASSISTANT: &str = "affinity-assistant";
 /// Well-known label that names the application.
 pub const APP: &str = "app.kubernetes.io/name";
 /// Value of [`APP`] on everything of ours.

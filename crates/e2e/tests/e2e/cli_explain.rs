@@ -1,8 +1,8 @@
 //! `explain` and `nodes` on runs that wait: each reason that keeps a run from a node, and rights that are missing.
 
 use crate::beds::{create, fresh, placeholder_name, sets, until_no_placeholder};
+use crate::claims::claim;
 use crate::cli_tool::{LONG, chapter, delete, explained, only, plain, tool, tool_as};
-use crate::heals::claim;
 use k8s_openapi::api::core::v1::{Node, Taint};
 use kube::api::{Api, Patch, PatchParams};
 use serde_json::json;

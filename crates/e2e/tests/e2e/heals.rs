@@ -3,7 +3,8 @@
 use crate::beds::{
     SOON, bound_placeholder, create, fresh, installed, nodes_of, placeholder_name, pods, sets, until_told,
 };
-use k8s_openapi::api::core::v1::{PersistentVolume, PersistentVolumeClaim, ResourceQuota};
+use crate::claims::{claim, with_claim};
+use k8s_openapi::api::core::v1::ResourceQuota;
 use kube::ResourceExt;
 use kube::api::{Api, DeleteParams, ListParams, Patch, PatchParams, PostParams};
 use serde_json::json;
@@ -131,22 +132,9 @@ async fn a_bad_configuration_is_told_and_the_last_good_one_stays() {
 async fn in_tektons_default_mode_its_own_assistant_meets_the_run() {
     let bed = fresh(12).await;
     claim(&bed, "cache", None).await;
-    let workspace = json!([{"name": "source", "persistentVolumeClaim": {"claimName": "cache"}}]);
-    let mut spec = RunSpec::diamond("default", "run")
+    let spec = with_claim(RunSpec::diamond("default", "run"), "cache")
         .opted_in("true")
-        .lasting("2s")
-        .spec("workspaces", workspace);
-    spec.manifest["spec"]["pipelineSpec"]["workspaces"] = json!([{"name": "source"}]);
-    for task in spec
-        .manifest
-        .pointer_mut("/spec/pipelineSpec/tasks")
-        .unwrap()
-        .as_array_mut()
-        .unwrap()
-    {
-        task["workspaces"] = json!([{"name": "source"}]);
-        task["taskSpec"]["workspaces"] = json!([{"name": "source"}]);
-    }
+        .lasting("2s");
     create(&bed, &spec).await;
     let client = bed.client().await.unwrap();
     let assistants = ListParams::default().labels("app.kubernetes.io/component=affinity-assistant");
@@ -191,55 +179,4 @@ async fn a_claim_that_is_bound_to_a_zone_decides_the_zone() {
     create(&bed, &spec).await;
     bed.until_succeeded(&spec, SOON).await.unwrap();
     assert_eq!(nodes_of(&bed, &spec).await, ["west-0".to_owned()].into());
-}
-
-/// A claim in the default namespace that is bound to a volume, in a zone or anywhere.
-pub(crate) async fn claim(bed: &testbed::Testbed, name: &str, zone: Option<&str>) {
-    let client = bed.client().await.unwrap();
-    let (volumes, claims): (Api<PersistentVolume>, Api<PersistentVolumeClaim>) = (
-        Api::all(client.clone()),
-        Api::namespaced(client.clone(), "default"),
-    );
-    let mut volume = json!({
-        "metadata": {"name": name},
-        "spec": {
-            "capacity": {"storage": "1Gi"},
-            "accessModes": ["ReadWriteOnce"],
-            "hostPath": {"path": "/tmp"},
-            "claimRef": {"namespace": "default", "name": name},
-        },
-    });
-    if let Some(zone) = zone {
-        let here = json!({"key": "topology.kubernetes.io/zone", "operator": "In", "values": [zone]});
-        volume["spec"]["nodeAffinity"] =
-            json!({"required": {"nodeSelectorTerms": [{"matchExpressions": [here]}]}});
-    }
-    let request = json!({
-        "metadata": {"name": name},
-        "spec": {
-            "accessModes": ["ReadWriteOnce"],
-            "storageClassName": "",
-            "volumeName": name,
-            "resources": {"requests": {"storage": "1Gi"}},
-        },
-    });
-    volumes
-        .create(&PostParams::default(), &serde_json::from_value(volume).unwrap())
-        .await
-        .unwrap();
-    claims
-        .create(&PostParams::default(), &serde_json::from_value(request).unwrap())
-        .await
-        .unwrap();
-    bed.until(format!("claim {name} to be bound"), SOON, async || {
-        let claim = claims.get(name).await.map_err(|error| error.to_string())?;
-        let phase = claim.status.and_then(|status| status.phase);
-        if phase.as_deref() == Some("Bound") {
-            Ok(())
-        } else {
-            Err(format!("{phase:?}"))
-        }
-    })
-    .await
-    .unwrap();
 }

@@ -10,7 +10,9 @@
 )]
 
 mod beds;
+mod claims;
 
+mod attacher;
 mod autoscalers;
 mod cli_doctor;
 mod cli_explain;
@@ -22,6 +24,7 @@ mod examples;
 mod heals;
 mod holds;
 mod moves;
+mod moves_with_claims;
 mod nothing_lost;
 mod one_node_per_run;
 mod reserve;

@@ -1,7 +1,6 @@
 //! A run whose node cannot take its next task moves on by itself; while any of its tasks is there, it waits.
 
 use crate::beds::{SOON, bound_placeholder, create, fresh, nodes_of, pods, until_told};
-use crate::heals::claim;
 use crate::watchman::Watchman;
 use k8s_openapi::api::core::v1::{Node, Pod};
 use kube::ResourceExt;
@@ -13,7 +12,7 @@ use testbed::runs::{self, RunSpec};
 use testbed::{Nodes, Testbed};
 
 /// First a task that fits anywhere, then one that asks for `cpu`.
-fn small_then(cpu: &str) -> RunSpec {
+pub(crate) fn small_then(cpu: &str) -> RunSpec {
     RunSpec::new("default", "run")
         .task("small", &[])
         .sized_task("large", &["small"], &json!({"cpu": cpu}))
@@ -21,7 +20,7 @@ fn small_then(cpu: &str) -> RunSpec {
         .lasting("2s")
 }
 
-async fn patch_node(bed: &Testbed, node: &str, patch: Value) {
+pub(crate) async fn patch_node(bed: &Testbed, node: &str, patch: Value) {
     let nodes: Api<Node> = Api::all(bed.client().await.unwrap());
     nodes
         .patch(node, &PatchParams::default(), &Patch::Merge(patch))
@@ -29,12 +28,12 @@ async fn patch_node(bed: &Testbed, node: &str, patch: Value) {
         .unwrap();
 }
 
-async fn cordon(bed: &Testbed, node: &str) {
+pub(crate) async fn cordon(bed: &Testbed, node: &str) {
     patch_node(bed, node, json!({"spec": {"unschedulable": true}})).await;
 }
 
 /// The pod of one of the run's tasks, once it is bound.
-async fn bound_task(bed: &Testbed, run: &RunSpec, task: &str) -> Pod {
+pub(crate) async fn bound_task(bed: &Testbed, run: &RunSpec, task: &str) -> Pod {
     let api = pods(&bed.client().await.unwrap(), run.namespace());
     let selector = format!(
         "{}={},tekton.dev/pipelineTask={task}",
@@ -53,12 +52,12 @@ async fn bound_task(bed: &Testbed, run: &RunSpec, task: &str) -> Pod {
     .unwrap()
 }
 
-fn node_of(pod: &Pod) -> String {
+pub(crate) fn node_of(pod: &Pod) -> String {
     runs::node(pod).unwrap().to_owned()
 }
 
 /// The node that a run's annotation names, once it is another than `old`.
-async fn until_moved_from(bed: &Testbed, run: &RunSpec, old: &str) -> String {
+pub(crate) async fn until_moved_from(bed: &Testbed, run: &RunSpec, old: &str) -> String {
     let moved = |run: &DynamicObject| run.annotations().get(keys::NODE).is_some_and(|node| node != old);
     let run = bed
         .until_run(run, &format!("to move away from {old}"), SOON, moved)
@@ -245,56 +244,6 @@ async fn a_drain_that_evicts_the_placeholder_moves_the_run() {
     assert_ne!(first, second);
     assert_eq!(until_moved_from(&bed, &run, &first).await, second);
     bed.until_succeeded(&run, SOON).await.unwrap();
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn a_moving_run_goes_where_its_claim_can_go() {
-    let bed = fresh(0).await;
-    // By default Tekton keeps all pods that mount a claim beside an assistant of its own; see the next test.
-    bed.feature_flags(&[("coschedule", "disabled")]).await.unwrap();
-    bed.add_nodes(&Nodes::new("west-small", 1).size("2", "8Gi").zone("west"))
-        .await
-        .unwrap();
-    claim(&bed, "zonal", Some("west")).await;
-    let run = with_claim(small_then("4"));
-    create(&bed, &run).await;
-    bound_task(&bed, &run, "small").await;
-    bed.add_nodes(&Nodes::new("east", 2).zone("east")).await.unwrap();
-    bed.add_nodes(&Nodes::new("west-large", 1).zone("west"))
-        .await
-        .unwrap();
-    assert_eq!(node_of(&bound_task(&bed, &run, "large").await), "west-large-0");
-    bed.until_succeeded(&run, SOON).await.unwrap();
-}
-
-/// In Tekton's mode `coschedule: workspaces` the tasks that mount a claim can only be where Tekton's assistant is, and
-/// that is not ours to move.
-#[tokio::test(flavor = "multi_thread")]
-async fn tektons_own_assistant_keeps_a_run_with_a_claim_on_its_node_and_the_run_says_so() {
-    let bed = fresh(0).await;
-    bed.add_nodes(&Nodes::new("small", 1).size("2", "8Gi"))
-        .await
-        .unwrap();
-    claim(&bed, "zonal", None).await;
-    let run = with_claim(small_then("4"));
-    create(&bed, &run).await;
-    bound_task(&bed, &run, "small").await;
-    bed.add_nodes(&Nodes::new("large", 1)).await.unwrap();
-    let told = until_told(&bed, &run, "WaitingForRoom").await;
-    assert!(told.contains("run-large-pod"), "{told}");
-}
-
-/// Every task mounts the claim `zonal`.
-fn with_claim(run: RunSpec) -> RunSpec {
-    let workspace = json!([{"name": "source", "persistentVolumeClaim": {"claimName": "zonal"}}]);
-    let mut run = run.spec("workspaces", workspace);
-    run.manifest["spec"]["pipelineSpec"]["workspaces"] = json!([{"name": "source"}]);
-    let tasks = run.manifest.pointer_mut("/spec/pipelineSpec/tasks");
-    for task in tasks.unwrap().as_array_mut().unwrap() {
-        task["workspaces"] = json!([{"name": "source"}]);
-        task["taskSpec"]["workspaces"] = json!([{"name": "source"}]);
-    }
-    run
 }
 
 #[tokio::test(flavor = "multi_thread")]

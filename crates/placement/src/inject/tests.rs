@@ -99,6 +99,34 @@ fn a_pod_without_affinity_gets_all_of_it_in_one_operation() {
     insta::assert_json_snapshot!("bare_pod", pod().patch());
 }
 
+/// What Tekton puts on a pod that mounts a claim.
+fn tektons_term() -> Value {
+    let labels = json!({
+        "app.kubernetes.io/component": "affinity-assistant",
+        "app.kubernetes.io/instance": "affinity-assistant-5e2a",
+    });
+    json!({"topologyKey": keys::HOSTNAME, "labelSelector": {"matchLabels": labels}})
+}
+
+#[test]
+fn what_ties_a_pod_to_tektons_assistants_gives_way_to_what_ties_it_to_its_group() {
+    let required = json!([tektons_term(), users_term(), tektons_term()]);
+    let pod = pod().affinity(json!({"podAffinity": {REQUIRED: required}}));
+    let [affinity, _] = own_terms();
+    assert_eq!(pod.injected().terms(AFFINITY), [users_term(), affinity]);
+}
+
+#[test]
+fn a_pod_that_is_not_in_a_group_or_opted_out_stays_tied_to_tektons_assistants() {
+    let tied = json!({"podAffinity": {REQUIRED: [tektons_term()]}});
+    for pod in [
+        pod().without_label(keys::GROUP),
+        pod().label(keys::OPT_IN, "false"),
+    ] {
+        assert_eq!(pod.affinity(tied.clone()).patch(), json!([]));
+    }
+}
+
 #[test]
 fn a_pod_that_may_share_its_node_gets_the_affinity_only() {
     insta::assert_json_snapshot!(

@@ -1,0 +1,72 @@
+//! Claims that runs mount.
+
+use crate::beds::SOON;
+use k8s_openapi::api::core::v1::{PersistentVolume, PersistentVolumeClaim};
+use kube::api::{Api, PostParams};
+use serde_json::{Value, json};
+use testbed::Testbed;
+use testbed::runs::RunSpec;
+
+/// A claim in the default namespace that is bound to a volume, in a zone or anywhere.
+pub(crate) async fn claim(bed: &Testbed, name: &str, zone: Option<&str>) {
+    let mut volume = json!({"hostPath": {"path": "/tmp"}});
+    if let Some(zone) = zone {
+        let here = json!({"key": "topology.kubernetes.io/zone", "operator": "In", "values": [zone]});
+        volume["nodeAffinity"] = json!({"required": {"nodeSelectorTerms": [{"matchExpressions": [here]}]}});
+    }
+    claim_of(bed, name, volume).await;
+}
+
+/// A claim in the default namespace that is bound to this volume.
+pub(crate) async fn claim_of(bed: &Testbed, name: &str, mut volume: Value) {
+    let client = bed.client().await.unwrap();
+    let (volumes, claims): (Api<PersistentVolume>, Api<PersistentVolumeClaim>) = (
+        Api::all(client.clone()),
+        Api::namespaced(client.clone(), "default"),
+    );
+    volume["capacity"] = json!({"storage": "1Gi"});
+    volume["accessModes"] = json!(["ReadWriteOnce"]);
+    volume["claimRef"] = json!({"namespace": "default", "name": name});
+    let volume = json!({"metadata": {"name": name}, "spec": volume});
+    let request = json!({
+        "metadata": {"name": name},
+        "spec": {
+            "accessModes": ["ReadWriteOnce"],
+            "storageClassName": "",
+            "volumeName": name,
+            "resources": {"requests": {"storage": "1Gi"}},
+        },
+    });
+    volumes
+        .create(&PostParams::default(), &serde_json::from_value(volume).unwrap())
+        .await
+        .unwrap();
+    claims
+        .create(&PostParams::default(), &serde_json::from_value(request).unwrap())
+        .await
+        .unwrap();
+    bed.until(format!("claim {name} to be bound"), SOON, async || {
+        let claim = claims.get(name).await.map_err(|error| error.to_string())?;
+        let phase = claim.status.and_then(|status| status.phase);
+        if phase.as_deref() == Some("Bound") {
+            Ok(())
+        } else {
+            Err(format!("{phase:?}"))
+        }
+    })
+    .await
+    .unwrap();
+}
+
+/// Every task mounts the claim.
+pub(crate) fn with_claim(run: RunSpec, claim: &str) -> RunSpec {
+    let workspace = json!([{"name": "source", "persistentVolumeClaim": {"claimName": claim}}]);
+    let mut run = run.spec("workspaces", workspace);
+    run.manifest["spec"]["pipelineSpec"]["workspaces"] = json!([{"name": "source"}]);
+    let tasks = run.manifest.pointer_mut("/spec/pipelineSpec/tasks");
+    for task in tasks.unwrap().as_array_mut().unwrap() {
+        task["workspaces"] = json!([{"name": "source"}]);
+        task["taskSpec"]["workspaces"] = json!([{"name": "source"}]);
+    }
+    run
+}

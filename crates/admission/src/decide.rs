@@ -26,6 +26,9 @@ pub(crate) struct Decision {
 /// The written review and the verdict's name.
 type Verdict = (Result<Vec<u8>, Fault>, &'static str);
 
+/// The verdict on what a bug of ours got wrong.
+pub(crate) const FAULT: &str = "failed";
+
 const FAILED: &str = "pod-affinity could not handle this object and left it as it is; its logs tell why, under this request's uid";
 
 /// Answers one request.
@@ -101,7 +104,7 @@ fn patched(uid: &str, mut object: Value, patch: &Patch, outcome: &'static str) -
 
 fn failed(uid: &str, cause: &str) -> Verdict {
     error!(cause, "let in unpatched because of a fault of ours");
-    (write(&Reply::warn(uid, FAILED)), "failed")
+    (write(&Reply::warn(uid, FAILED)), FAULT)
 }
 
 fn write(reply: &Reply<'_>) -> Result<Vec<u8>, Fault> {

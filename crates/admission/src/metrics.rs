@@ -1,6 +1,6 @@
 //! What an operator sees of the webhooks. Every label value comes from a closed set.
 
-use crate::decide::Decision;
+use crate::decide::{Decision, FAULT};
 use crate::webhook::Webhook;
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
@@ -36,6 +36,9 @@ impl Metrics {
             // 25 us to 0.4 s: from a quick answer to one that has used up a tenth of the API server's patience.
             seconds: Family::new_with_constructor(|| Histogram::new(exponential_buckets(0.000_025, 2.0, 15))),
         };
+        for webhook in [Webhook::PipelineRun, Webhook::Pod] {
+            metrics.begin(webhook.as_str());
+        }
         registry.register(
             "admissions",
             "Admission requests by webhook, operation and verdict",
@@ -47,6 +50,16 @@ impl Metrics {
             metrics.seconds.clone(),
         );
         metrics
+    }
+
+    /// What has not happened yet is told as 0, so that a first fault of ours is an increase.
+    fn begin(&self, webhook: &'static str) {
+        drop(self.seconds.get_or_create(&Timed { webhook }));
+        drop(self.admissions.get_or_create(&Admission {
+            webhook,
+            operation: "CREATE",
+            verdict: FAULT,
+        }));
     }
 
     pub(crate) fn observe(&self, webhook: Webhook, decision: &Decision, took: Duration) {

@@ -3,14 +3,7 @@
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Event;
 use kube::ResourceExt;
-
-/// Reasons by which autoscalers answer a pod that waits.
-const SCALERS: [&str; 4] = [
-    "TriggeredScaleUp",
-    "NotTriggerScaleUp",
-    "Nominated",
-    "NoCompatibleInstanceTypes",
-];
+use placement::autoscaler;
 
 /// One event.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -42,8 +35,7 @@ impl Told {
 
     /// It is what an autoscaler has to say.
     pub(crate) fn is_of_autoscaler(&self) -> bool {
-        SCALERS.contains(&self.reason.as_str())
-            || (self.by.contains("karpenter") && self.reason == "FailedScheduling")
+        autoscaler::answers(&self.by, &self.reason)
     }
 
     /// It is ours.

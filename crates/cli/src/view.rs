@@ -26,6 +26,8 @@ pub(crate) struct PipelineRun {
 pub(crate) struct RunView {
     pub(crate) run: Run,
     pub(crate) queue: Option<String>,
+    /// The run that started this one.
+    pub(crate) parent: Option<String>,
     pub(crate) started: Option<Timestamp>,
     pub(crate) ended: Option<Timestamp>,
     /// Status and reason of the condition, once it is a verdict.
@@ -44,6 +46,7 @@ impl RunView {
             queue: labels
                 .and_then(|labels| labels.get(keys::KUEUE_QUEUE_NAME))
                 .cloned(),
+            parent: parent(&object.metadata),
             started: time(&object.status, "startTime"),
             ended: time(&object.status, "completionTime"),
             verdict: verdict(&object.status),
@@ -54,6 +57,13 @@ impl RunView {
     pub(crate) fn is_enrolled(&self) -> bool {
         self.run.group.as_deref() == Some(self.run.key.uid.as_str())
     }
+}
+
+fn parent(metadata: &ObjectMeta) -> Option<String> {
+    let mut owners = metadata.owner_references.iter().flatten();
+    owners
+        .find(|owner| owner.controller == Some(true))
+        .map(|owner| owner.name.clone())
 }
 
 fn time(status: &Value, field: &str) -> Option<Timestamp> {

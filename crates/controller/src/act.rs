@@ -18,7 +18,7 @@ use placement::node::{self, NodeFacts, NodeState};
 use placement::placeholder::patches as placeholder_patches;
 use placement::plan::{Action, Enrolment};
 use placement::run::Run;
-use placement::{keys, placeholder};
+use placement::{autoscaler, keys, placeholder};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 use std::fmt::Debug;
@@ -101,12 +101,9 @@ impl Door {
                 self.recreate(run, seen, set, pod, node.as_deref()).await
             }
             Action::Unpin { set } => self.patch_set(run, placeholder_patches::unpin(set, run)).await,
-            Action::StartOver { set, cause: _ } => {
-                self.delete_set(run, set, DeleteParams::background()).await
-            }
+            Action::StartOver { set, .. } | Action::LeavePod { set } => self.delete_set(run, set).await,
             Action::DeletePlaceholder { set, pod } => self.delete(run, set.as_deref(), pod.as_deref()).await,
-            Action::AdoptPod { pod } => self.adopt(run, pod).await,
-            Action::OrphanPlaceholder { set } => self.delete_set(run, set, DeleteParams::orphan()).await,
+            Action::AdoptPod { pod } => self.adopt(run, seen, pod).await,
         }
     }
 
@@ -276,17 +273,26 @@ impl Door {
         })
     }
 
-    /// What the StatefulSet's controller last said of its pod. Only for the user's eyes, so that an error in
-    /// asking does not keep the nudge from happening.
+    /// What the StatefulSet's controller last said of its pod.
     async fn complaint(&self, namespace: &str, set: &str) -> Option<String> {
+        let about = format!("involvedObject.uid={set},reason=FailedCreate");
+        self.last_words(namespace, &about, |_| true).await
+    }
+
+    /// What an autoscaler last said to the placeholder's pod of this UID.
+    pub(crate) async fn autoscaler(&self, namespace: &str, pod: &str) -> Option<String> {
+        let about = format!("involvedObject.uid={pod}");
+        self.last_words(namespace, &about, is_of_autoscaler).await
+    }
+
+    /// Only for the user's eyes, so that an error in asking keeps nothing from happening.
+    async fn last_words(&self, namespace: &str, about: &str, is_it: fn(&Event) -> bool) -> Option<String> {
         let events: Api<Event> = self.api(namespace);
-        let params = ListParams::default().fields(&format!("involvedObject.uid={set},reason=FailedCreate"));
-        match within(Step::Lookup, events.list(&params)).await {
-            Ok(list) => list
-                .items
-                .into_iter()
-                .max_by_key(last_seen)
-                .and_then(|event| event.message),
+        match within(Step::Lookup, events.list(&ListParams::default().fields(about))).await {
+            Ok(list) => {
+                let events = list.items.into_iter().filter(is_it);
+                events.max_by_key(last_seen).and_then(|event| event.message)
+            }
             Err(error) => {
                 debug!(%error, "cannot read the events of a placeholder");
                 None
@@ -296,7 +302,7 @@ impl Door {
 
     async fn delete(&self, run: &Run, set: Option<&str>, pod: Option<&str>) -> Result<Effect, Refused> {
         if let Some(uid) = set {
-            self.delete_set(run, uid, DeleteParams::background()).await?;
+            self.delete_set(run, uid).await?;
         }
         if let Some(uid) = pod {
             let pods: Api<PlaceholderPod> = self.api(&run.key.namespace);
@@ -306,14 +312,26 @@ impl Door {
         Ok(Effect::Written)
     }
 
-    async fn delete_set(&self, run: &Run, uid: &str, params: DeleteParams) -> Result<Effect, Refused> {
+    async fn delete_set(&self, run: &Run, uid: &str) -> Result<Effect, Refused> {
         let sets: Api<PlaceholderSet> = self.api(&run.key.namespace);
-        delete(Step::CleanUp, &sets, run.key.placeholder().as_str(), uid, params).await
+        let name = run.key.placeholder();
+        delete(
+            Step::CleanUp,
+            &sets,
+            name.as_str(),
+            uid,
+            DeleteParams::background(),
+        )
+        .await
     }
 
-    async fn adopt(&self, run: &Run, pod: &str) -> Result<Effect, Refused> {
+    async fn adopt(&self, run: &Run, seen: &Seen, pod: &str) -> Result<Effect, Refused> {
         let pods: Api<PlaceholderPod> = self.api(&run.key.namespace);
-        let patch = Patch::Strategic(patches::adopt(run, pod));
+        let patch = Patch::Strategic(patches::adopt(
+            run,
+            pod,
+            seen.set.as_ref().map(|set| set.uid.as_str()),
+        ));
         guarded(
             Step::CleanUp,
             pods.patch(&run.key.placeholder().pod(), &params(), &patch),
@@ -384,6 +402,16 @@ pub(crate) fn params() -> PatchParams {
         field_manager: Some(keys::FIELD_MANAGER.to_owned()),
         ..PatchParams::default()
     }
+}
+
+fn is_of_autoscaler(event: &Event) -> bool {
+    let source = event
+        .source
+        .as_ref()
+        .and_then(|source| source.component.as_deref());
+    let reporter = event.reporting_component.as_deref().filter(|it| !it.is_empty());
+    let reason = event.reason.as_deref().unwrap_or_default();
+    autoscaler::answers(reporter.or(source).unwrap_or_default(), reason)
 }
 
 fn last_seen(event: &Event) -> Option<jiff::Timestamp> {

@@ -265,6 +265,19 @@ async fn deleting_what_is_gone_or_another_by_now_is_success() {
 }
 
 #[tokio::test]
+async fn a_delete_that_met_another_writer_is_not_taken_for_done() {
+    let mut server = Server::start();
+    server.refuse(
+        409,
+        "Conflict",
+        "Operation cannot be fulfilled on statefulsets.apps \"x\": the object has been modified",
+    );
+    let action = Action::LeavePod { set: "s1".into() };
+    let refused = act(&server, &run(), action).await.unwrap_err();
+    assert_eq!(refused.cause(), Cause::Conflict);
+}
+
+#[tokio::test]
 async fn a_delete_that_is_refused_is_an_error() {
     let mut server = Server::start();
     server.refuse(403, "Forbidden", "statefulsets.apps is forbidden");
@@ -277,21 +290,21 @@ async fn a_delete_that_is_refused_is_an_error() {
 }
 
 #[tokio::test]
-async fn orphaning_deletes_the_set_and_leaves_its_pod() {
+async fn a_set_whose_pod_the_run_has_adopted_is_deleted_like_any_other() {
     let mut server = Server::start();
     server.answer(200, json!({"kind": "Status", "status": "Success"}));
-    act(&server, &run(), Action::OrphanPlaceholder { set: "s1".into() })
+    act(&server, &run(), Action::LeavePod { set: "s1".into() })
         .await
         .unwrap();
     let body = only(&server).body;
     assert_eq!(
         body,
-        json!({"propagationPolicy": "Orphan", "preconditions": {"uid": "s1"}})
+        json!({"propagationPolicy": "Background", "preconditions": {"uid": "s1"}})
     );
 }
 
 #[tokio::test]
-async fn adoption_adds_an_owner_and_lets_autoscalers_have_the_pod() {
+async fn adoption_takes_the_pod_from_its_set_for_the_run_and_lets_autoscalers_have_it() {
     let mut server = Server::start();
     server.answer(200, json!({"metadata": {}}));
     act(&server, &run(), Action::AdoptPod { pod: "p1".into() })
@@ -303,7 +316,14 @@ async fn adoption_adds_an_owner_and_lets_autoscalers_have_the_pod() {
         "cluster-autoscaler.kubernetes.io/safe-to-evict": "true", "karpenter.sh/do-not-disrupt": null,
     });
     assert_eq!(call.body["metadata"]["annotations"], annotations);
-    assert_eq!(call.body["metadata"]["ownerReferences"][0]["uid"], "u1");
+    let owners = &call.body["metadata"]["ownerReferences"];
+    assert_eq!(owners[0]["uid"], "u1");
+    assert_eq!(owners[1], json!({"$patch": "delete", "uid": "s1"}));
+    let unselected = json!({"pod-affinity.tekton.dev/kept-by": null});
+    assert_eq!(
+        call.body["metadata"]["labels"], unselected,
+        "or the set would take it back"
+    );
 }
 
 #[tokio::test]

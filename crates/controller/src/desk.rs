@@ -13,6 +13,7 @@ use placement::run::Run;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::sync::watch;
+use tracing::{Instrument, field, info_span};
 
 /// All that a look takes.
 pub(crate) struct Desk {
@@ -35,11 +36,14 @@ pub(crate) struct Settled {
 impl Desk {
     /// Takes the next step for a run.
     pub(crate) async fn settle(&self, run: &Run) -> Result<Settled, Refused> {
-        let started = Instant::now();
-        let settled = self.step(run).await;
-        self.report
-            .looked(&run.key, started.elapsed(), settled.as_ref().err());
-        settled
+        let span = info_span!("reconcile", run = %run.key, uid = run.key.uid, action = field::Empty);
+        let look = async {
+            let started = Instant::now();
+            let settled = self.step(run).await;
+            self.report.looked(started.elapsed(), settled.as_ref().err());
+            settled
+        };
+        look.instrument(span).await
     }
 
     /// When to look again at a run whose last look failed.
@@ -60,21 +64,21 @@ impl Desk {
         self.memory.peek(uid, |known| seen.recall(known));
         let first = plan(&seen.of(run), seen.now);
         if first.action != Action::CountPods {
-            return self.go_by(run, &seen, first).await;
+            return self.go_by(run, seen, first).await;
         }
         if let Some(pause) = self.pause(uid, &first.action, &seen) {
             return Ok(paused(&first, pause));
         }
         self.count(run, &mut seen).await?;
         let second = plan(&seen.of(run), seen.now);
-        self.go_by(run, &seen, second).await
+        self.go_by(run, seen, second).await
     }
 
-    async fn go_by(&self, run: &Run, seen: &Seen, plan: Plan) -> Result<Settled, Refused> {
+    async fn go_by(&self, run: &Run, seen: Seen, plan: Plan) -> Result<Settled, Refused> {
         if let Action::Leave(why) = plan.action {
-            return Ok(self.leave(run, seen, why));
+            return Ok(self.leave(run, &seen, why));
         }
-        if let Some(pause) = self.pause(&run.key.uid, &plan.action, seen) {
+        if let Some(pause) = self.pause(&run.key.uid, &plan.action, &seen) {
             return Ok(paused(&plan, pause));
         }
         self.take(run, seen, plan).await
@@ -107,26 +111,43 @@ impl Desk {
     async fn take(
         &self,
         run: &Run,
-        seen: &Seen,
+        mut seen: Seen,
         Plan { action, again, note }: Plan,
     ) -> Result<Settled, Refused> {
-        let result = self.door.act(run, seen, &action).await;
-        self.report.step(
-            &self.memory,
-            &Step {
-                run,
-                seen,
-                action: &action,
-                result: &result,
-                ignored: note.as_ref(),
-            },
-        );
-        let pause = self.remember(&run.key.uid, &action, &result, seen);
+        let answer = match &action {
+            Action::AwaitNode {
+                unschedulable: Some(_),
+                ..
+            } => self.ask_autoscaler(run, &mut seen).await,
+            _ => None,
+        };
+        let result = self.door.act(run, &seen, &action).await;
+        let step = Step {
+            run,
+            seen: &seen,
+            action: &action,
+            result: &result,
+            ignored: note.as_ref(),
+        };
+        let more = self.report.step(&self.memory, &step);
+        let pause = self.remember(&run.key.uid, &action, &result, &seen);
         result?;
-        let again = sooner(again, pause);
+        let again = [pause, more, answer].into_iter().fold(again, sooner);
         Ok(Settled {
             at_rest: action == Action::Steady,
             again,
+        })
+    }
+
+    /// Hears what an autoscaler says to a placeholder that waits, if it is time, and tells when it is time again.
+    async fn ask_autoscaler(&self, run: &Run, seen: &mut Seen) -> Option<Duration> {
+        let (uid, pod) = (run.key.uid.as_str(), pod_of(seen)?);
+        if self.memory.with(uid, |known| known.is_time_to_ask(seen.now)) {
+            seen.autoscaler = self.door.autoscaler(&run.key.namespace, &pod).await;
+        }
+        self.memory.with(uid, |known| {
+            known.autoscaler.clone_from(&seen.autoscaler);
+            known.next_question(seen.now)
         })
     }
 

@@ -121,10 +121,51 @@ async fn a_run_that_waits_for_a_node_is_told_once_why() {
     let (desk, mut courier, _) = desk(&caches, &server);
     let held = held();
     for _ in 0..3 {
-        desk.settle(&held).await.unwrap();
+        let again = desk.settle(&held).await.unwrap().again.unwrap();
+        assert!(again <= Duration::from_secs(20), "an autoscaler is asked then");
     }
     assert_eq!(courier.reasons(), ["WaitingForNode"]);
     assert!(server.calls().is_empty());
+}
+
+#[tokio::test]
+async fn a_run_that_goes_on_to_wait_is_told_what_an_autoscaler_says() {
+    let mut server = Server::start();
+    let event = |reporter: &str, reason: &str, second: u32, message: &str| {
+        let at = format!("2026-01-01T00:00:{second:02}Z");
+        json!({
+            "metadata": {}, "involvedObject": {}, "reason": reason, "message": message, "lastTimestamp": at,
+            "source": {"component": reporter},
+        })
+    };
+    server.answer(
+        200,
+        json!({"metadata": {}, "items": [
+            event("cluster-autoscaler", "NotTriggerScaleUp", 1, "not yet"),
+            event("cluster-autoscaler", "NotTriggerScaleUp", 2, "max size reached"),
+            event("default-scheduler", "FailedScheduling", 3, "0/3 nodes are available."),
+        ]}),
+    );
+    let mut caches = Caches::ready();
+    caches.add_set(&run(), "s1");
+    caches.add_unschedulable_pod(&run(), "p1", "0/3 nodes are available.");
+    let (desk, mut courier, _) = desk(&caches, &server);
+    let first_seen = Timestamp::now() - Duration::from_mins(1);
+    desk.memory
+        .with("u1", |known| assert!(!known.is_time_to_ask(first_seen)));
+    for _ in 0..3 {
+        desk.settle(&held()).await.unwrap();
+    }
+    let notes = courier.notes();
+    assert_eq!(notes.len(), 1, "{notes:?}");
+    assert!(
+        notes[0].contains("The autoscaler says: max size reached."),
+        "{notes:?}"
+    );
+    let calls = server.calls();
+    assert_eq!(calls.len(), 1, "asked once, remembered after that: {calls:?}");
+    let line = "GET /api/v1/namespaces/ns/events?&fieldSelector=involvedObject.uid%3Dp1";
+    assert_eq!(calls[0].line, line);
 }
 
 #[tokio::test]

@@ -98,9 +98,16 @@ impl Courier {
 impl Courier {
     /// The reasons of the notices that wait, in order.
     pub(crate) fn reasons(&mut self) -> Vec<&'static str> {
-        std::iter::from_fn(|| self.queue.try_recv().ok())
-            .map(|notice| notice.note.reason.as_str())
-            .collect()
+        self.waiting().map(|note| note.reason.as_str()).collect()
+    }
+
+    /// Their words.
+    pub(crate) fn notes(&mut self) -> Vec<String> {
+        self.waiting().map(|note| note.text).collect()
+    }
+
+    fn waiting(&mut self) -> impl Iterator<Item = Note> {
+        std::iter::from_fn(|| self.queue.try_recv().ok()).map(|notice| notice.note)
     }
 }
 

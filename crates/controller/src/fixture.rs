@@ -84,6 +84,7 @@ pub(crate) fn nothing() -> Seen {
         census: None,
         let_gos: LetGos::default(),
         nodes: Vec::new(),
+        autoscaler: None,
     }
 }
 

@@ -5,7 +5,7 @@
 
 use crate::backoff;
 use crate::notes::Note;
-use crate::reason::Repeat;
+use crate::reason::{Reason, Repeat};
 use jiff::Timestamp;
 use placement::plan::{Action, Census, LetGos};
 use std::collections::HashMap;
@@ -19,6 +19,11 @@ const ECHO: Duration = Duration::from_secs(1);
 const GRACE: Duration = Duration::from_secs(2);
 const FIRST_NUDGE_PAUSE: Duration = Duration::from_secs(5);
 const LAST_NUDGE_PAUSE: Duration = Duration::from_secs(30);
+/// The pause between two notes of one reason about a state that lasts, however often its words change. An autoscaler has
+/// had time to answer by then.
+const NEWS: Duration = Duration::from_secs(20);
+/// The pause between two looks for an autoscaler's answer: each is a list of events.
+const QUESTIONS: Duration = Duration::from_mins(5);
 /// Different notes remembered of one run: a scheduler's message changes with every node that comes or goes.
 const REMEMBERED: usize = 16;
 
@@ -36,6 +41,9 @@ pub(crate) struct Known {
     nudges: u32,
     next_nudge: Option<Timestamp>,
     told: Vec<Told>,
+    next_question: Option<Timestamp>,
+    /// What an autoscaler said to the placeholder when it was asked last.
+    pub(crate) autoscaler: Option<String>,
     /// When its placeholder was asked for, until it has a node.
     pub(crate) asked: Option<Timestamp>,
     /// Since when it is held by us, as far as was seen.
@@ -51,9 +59,21 @@ pub(crate) struct Known {
 
 #[derive(Debug)]
 struct Told {
+    reason: Reason,
     note: u64,
     at: Timestamp,
     count: i32,
+}
+
+/// Whether a note is to be told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Telling {
+    /// It is, for the how manieth time.
+    Now(i32),
+    /// It is news, but too soon after the last news of its reason.
+    Later(Duration),
+    /// It is known.
+    Not,
 }
 
 impl Memory {
@@ -168,31 +188,64 @@ impl Known {
         self.retry_after
     }
 
-    /// Whether to tell this now, and the how manieth time it is.
-    pub(crate) fn tell(&mut self, note: &Note, now: Timestamp) -> Option<i32> {
-        let id = id(note);
-        let told = self.told.iter_mut().find(|told| told.note == id);
-        let Some(told) = told else {
-            self.told.truncate(REMEMBERED - 1);
-            self.told.insert(
-                0,
-                Told {
-                    note: id,
-                    at: now,
-                    count: 1,
-                },
-            );
-            return Some(1);
+    /// Whether to tell this now.
+    pub(crate) fn tell(&mut self, note: &Note, now: Timestamp) -> Telling {
+        let (id, repeat) = (id(note), note.reason.repeat());
+        let Some(told) = self.told.iter_mut().find(|told| told.note == id) else {
+            return self.tell_news(note.reason, id, now);
         };
-        let due = match note.reason.repeat() {
+        let is_due = match repeat {
             Repeat::Always => true,
             Repeat::Never => false,
             Repeat::Every(pause) => until(later(told.at, pause), now).is_none(),
         };
-        due.then(|| {
-            (told.at, told.count) = (now, told.count.saturating_add(1));
-            told.count
-        })
+        if !is_due {
+            return Telling::Not;
+        }
+        (told.at, told.count) = (now, told.count.saturating_add(1));
+        Telling::Now(told.count)
+    }
+
+    fn tell_news(&mut self, reason: Reason, note: u64, now: Timestamp) -> Telling {
+        if let Some(left) = self.quiet(reason, now) {
+            return Telling::Later(left);
+        }
+        let (at, count) = (now, 1);
+        self.told.truncate(REMEMBERED - 1);
+        self.told.insert(
+            0,
+            Told {
+                reason,
+                note,
+                at,
+                count,
+            },
+        );
+        Telling::Now(count)
+    }
+
+    /// A scheduler's message changes with every node that comes or goes; the latest words are told when it is time.
+    fn quiet(&self, reason: Reason, now: Timestamp) -> Option<Duration> {
+        let Repeat::Every(_) = reason.repeat() else {
+            return None;
+        };
+        let told = self.told.iter().filter(|told| told.reason == reason);
+        until(later(told.map(|told| told.at).max()?, NEWS), now)
+    }
+
+    /// Whether it is time to ask an autoscaler, which cannot have answered at first sight of a pod.
+    pub(crate) fn is_time_to_ask(&mut self, now: Timestamp) -> bool {
+        let next = *self.next_question.get_or_insert_with(|| later(now, NEWS));
+        let is_time = until(next, now).is_none();
+        if is_time {
+            self.next_question = Some(later(now, QUESTIONS));
+        }
+        is_time
+    }
+
+    /// When to ask again.
+    pub(crate) fn next_question(&self, now: Timestamp) -> Option<Duration> {
+        until(self.next_question?, now)
     }
 }
 
@@ -214,147 +267,5 @@ fn until(then: Timestamp, now: Timestamp) -> Option<Duration> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::fixture::{at, enrolment};
-    use crate::reason::Reason;
-
-    fn create() -> Action {
-        Action::CreatePlaceholder(enrolment())
-    }
-
-    fn nothing_yet() -> Action {
-        Action::AwaitNode {
-            unschedulable: None,
-            largest: None,
-        }
-    }
-
-    fn note(reason: Reason, text: &str) -> Note {
-        Note {
-            reason,
-            text: text.to_owned(),
-        }
-    }
-
-    #[test]
-    fn a_step_just_taken_is_not_taken_again_before_its_echo() {
-        let mut known = Known::default();
-        assert_eq!(known.pause(&create(), at(0)), None);
-        known.took(&create(), at(0));
-        assert_eq!(known.pause(&create(), at(0)), Some(ECHO));
-        assert_eq!(known.pause(&Action::Steady, at(0)), None);
-        assert_eq!(known.pause(&create(), at(1)), None);
-    }
-
-    #[test]
-    fn a_placeholder_without_a_pod_is_given_a_moment_and_then_nudged_ever_more_rarely() {
-        let (mut known, nudge) = (Known::default(), Action::NudgePlaceholder);
-        assert_eq!(known.pause(&nudge, at(0)), Some(GRACE));
-        assert_eq!(known.pause(&nudge, at(2)), None);
-        let mut now = 2;
-        let mut pauses = Vec::new();
-        for _ in 0..5 {
-            known.took(&nudge, at(now));
-            let pause = known.pause(&nudge, at(now)).unwrap().as_secs();
-            now += i64::try_from(pause).unwrap();
-            pauses.push(pause);
-        }
-        assert_eq!(pauses, [5, 10, 20, 30, 30]);
-    }
-
-    #[test]
-    fn a_pod_that_came_ends_the_nudging() {
-        let (mut known, nudge) = (Known::default(), Action::NudgePlaceholder);
-        known.took(&nudge, at(0));
-        known.pause(&nothing_yet(), at(1));
-        assert_eq!(known.pause(&nudge, at(1)), Some(GRACE));
-    }
-
-    #[test]
-    fn failures_in_a_row_wait_longer_until_a_step_is_taken() {
-        let mut known = Known::default();
-        let waits: Vec<_> = (0..5).map(|_| known.failed("u1", &create(), at(0))).collect();
-        assert!(waits[4] > waits[0], "{waits:?}");
-        known.took(&create(), at(0));
-        assert_eq!(known.failed("u1", &create(), at(0)), waits[0]);
-        assert_eq!(known.retry_after(), waits[0]);
-    }
-
-    #[test]
-    fn a_failed_step_waits_whatever_wakes_its_run_and_another_step_does_not() {
-        let mut known = Known::default();
-        let wait = known.failed("u1", &create(), at(0));
-        assert_eq!(known.pause(&create(), at(0)), Some(wait));
-        assert_eq!(known.pause(&nothing_yet(), at(0)), None);
-        assert_eq!(known.pause(&create(), at(1)), None);
-    }
-
-    #[test]
-    fn a_note_is_told_again_as_its_reason_allows() {
-        let mut known = Known::default();
-        let waiting = note(Reason::WaitingForNode, "0/3");
-        assert_eq!(known.tell(&waiting, at(0)), Some(1));
-        assert_eq!(known.tell(&waiting, at(60)), None);
-        assert_eq!(known.tell(&note(Reason::WaitingForNode, "0/4"), at(61)), Some(1));
-        assert_eq!(known.tell(&waiting, at(400)), Some(2));
-        let late = note(Reason::LabelledTooLate, "late");
-        assert_eq!(
-            (known.tell(&late, at(0)), known.tell(&late, at(9999))),
-            (Some(1), None)
-        );
-        let back = note(Reason::PlaceholderReturned, "back");
-        assert_eq!(
-            (known.tell(&back, at(0)), known.tell(&back, at(1))),
-            (Some(1), Some(2))
-        );
-    }
-
-    #[test]
-    fn of_many_different_notes_only_the_newest_are_remembered() {
-        let mut known = Known::default();
-        for nodes in 0..100 {
-            known.tell(&note(Reason::WaitingForNode, &nodes.to_string()), at(0));
-        }
-        assert_eq!(known.told.len(), REMEMBERED);
-        assert_eq!(known.tell(&note(Reason::WaitingForNode, "99"), at(1)), None);
-    }
-
-    #[test]
-    fn tasks_are_counted_once_a_second_and_no_write_loses_its_echo_by_it() {
-        let mut known = Known::default();
-        known.took(&create(), at(0));
-        assert_eq!(known.pause(&Action::CountPods, at(0)), None);
-        let census = known.counted(1, None, at(0));
-        assert_eq!((census.live, census.quiet_since), (1, None));
-        assert_eq!(known.pause(&Action::CountPods, at(0)), Some(ECHO));
-        assert_eq!(known.pause(&create(), at(0)), Some(ECHO));
-        assert_eq!(known.pause(&Action::CountPods, at(1)), None);
-        assert_eq!(known.counted(0, None, at(1)).quiet_since, Some(at(1)));
-    }
-
-    #[test]
-    fn what_is_known_of_a_pods_size_is_for_that_pod() {
-        let mut known = Known::default();
-        known.refused_resize("p1".into());
-        assert!(known.is_resize_refused("p1") && !known.is_resize_refused("p2"));
-    }
-
-    #[test]
-    fn each_let_go_counts_and_the_time_without_a_node_starts_with_the_first() {
-        let mut known = Known::default();
-        known.let_go(Some("p1".into()), at(0));
-        known.let_go(None, at(20));
-        assert_eq!((known.let_gos.count, known.let_gos.last), (2, Some(at(20))));
-        assert_eq!(known.nodeless, Some((at(0), Some("p1".into()))));
-    }
-
-    #[test]
-    fn a_settled_run_leaves_nothing_behind() {
-        let memory = Memory::default();
-        memory.with("u1", |known| known.held = Some(at(0)));
-        assert!(memory.forget("u1").unwrap().held.is_some());
-        assert!(memory.forget("u1").is_none());
-        assert!(memory.lock().is_empty());
-    }
-}
+#[path = "memory_tests.rs"]
+mod tests;

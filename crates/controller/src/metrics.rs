@@ -120,7 +120,7 @@ impl Metrics {
     }
 
     fn new() -> Self {
-        Self {
+        let metrics = Self {
             // 0.1 s to 27 min: hold-deadline is 10 min unless it was changed.
             hold_seconds: Family::new_with_constructor(|| Histogram::new(exponential_buckets(0.1, 2.0, 15))),
             schedule_seconds: Histogram::new(exponential_buckets(0.025, 2.0, 16)),
@@ -134,6 +134,22 @@ impl Metrics {
             events: Family::default(),
             watch_errors: Family::default(),
             census: Census::default(),
+        };
+        metrics.begin();
+        metrics
+    }
+
+    /// What has not happened yet is told as 0, so that its first time is an increase.
+    fn begin(&self) {
+        for end in EventEnd::ALL {
+            drop(self.events.get_or_create(&ByOutcome {
+                outcome: end.as_str(),
+            }));
+        }
+        let releases = ReleaseCause::ALL.map(|cause| (&self.releases, cause.as_str()));
+        let let_gos = LetGoCause::ALL.map(|cause| (&self.let_gos, cause.as_str()));
+        for (family, cause) in releases.into_iter().chain(let_gos) {
+            drop(family.get_or_create(&ByCause { cause }));
         }
     }
 
@@ -190,6 +206,11 @@ impl Metrics {
             .inc();
     }
 
+    /// A watch begins, without an error so far.
+    pub(crate) fn watch(&self, resource: &'static str) {
+        drop(self.watch_errors.get_or_create(&ByResource { resource }));
+    }
+
     pub(crate) fn watch_error(&self, resource: &'static str) {
         self.watch_errors.get_or_create(&ByResource { resource }).inc();
     }
@@ -214,6 +235,8 @@ impl HoldEnd {
 }
 
 impl EventEnd {
+    const ALL: [Self; 3] = [Self::Sent, Self::Failed, Self::Dropped];
+
     fn as_str(self) -> &'static str {
         match self {
             Self::Sent => "sent",

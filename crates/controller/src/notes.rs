@@ -6,6 +6,7 @@ use crate::observe::Seen;
 use crate::reason::Reason;
 use crate::refusal::{Cause, Refused, Step};
 use placement::keys;
+use placement::names::RunKey;
 use placement::node::NodeOffer;
 use placement::placeholder::size::Ignored;
 use placement::plan::{Action, Enrolment, ReleaseCause};
@@ -42,7 +43,7 @@ fn before(run: &Run, seen: &Seen, action: &Action) -> Option<Note> {
             largest,
         } => unschedulable
             .as_deref()
-            .map(|message| waiting(message, largest.as_ref())),
+            .map(|message| waiting(run, seen, message, largest.as_ref())),
         Action::AwaitTasks { cause, pod, live: _ } => moves::awaits_tasks(seen, *cause, pod.as_deref()),
         Action::AwaitFit {
             pod,
@@ -67,7 +68,7 @@ fn before(run: &Run, seen: &Seen, action: &Action) -> Option<Note> {
         | Action::StartOver { .. }
         | Action::DeletePlaceholder { .. }
         | Action::AdoptPod { .. }
-        | Action::OrphanPlaceholder { .. } => None,
+        | Action::LeavePod { .. } => None,
     }
 }
 
@@ -84,7 +85,7 @@ fn written(run: &Run, seen: &Seen, action: &Action) -> Vec<Note> {
         Action::LetGo { cause, pod, set: _ } => vec![moves::lets_go(seen, *cause, pod.as_deref())],
         Action::StartOver { cause, set: _ } => vec![moves::starts_over(seen, *cause)],
         Action::DeletePlaceholder { .. } if !run.deleting => vec![cleaned_up(seen)],
-        Action::OrphanPlaceholder { .. } => vec![reserved(seen)],
+        Action::LeavePod { .. } => vec![reserved(seen)],
         Action::DeletePlaceholder { .. }
         | Action::AdoptPod { .. }
         | Action::Leave(_)
@@ -166,14 +167,23 @@ fn no_pod(complaint: &str) -> Note {
     note(Reason::PlaceholderRefused, text)
 }
 
-fn waiting(message: &str, largest: Option<&NodeOffer>) -> Note {
+fn waiting(run: &Run, seen: &Seen, message: &str, largest: Option<&NodeOffer>) -> Note {
     let reserve = largest
         .filter(|offer| !offer.fits())
         .map(|offer| format!(" No node has what its reserve asks for; the nearest, {offer}."))
         .unwrap_or_default();
+    let autoscaler = seen
+        .autoscaler
+        .as_ref()
+        .map(|words| format!(" The autoscaler says: {words}."))
+        .unwrap_or_default();
+    let RunKey { namespace, name, .. } = &run.key;
+    let message = message.trim_end_matches('.');
     let text = format!(
-        "No node for this run yet. The scheduler says of its placeholder: {message}{reserve} If no autoscaler adds a \
-         node, free or add one, or use the strategy colocateAlways, which may share a node."
+        "No node for this run yet. The scheduler says of its placeholder: {message}.{autoscaler}{reserve} The run starts \
+         by itself when another run leaves a node that fits, or such a node is added. To speed that up, add one, delete \
+         finished runs that reserve one (isolateAlways), or ask for less in this run's podTemplate. \
+         `kubectl pod-affinity explain -n {namespace} {name}` says what speaks against each node."
     );
     note(Reason::WaitingForNode, text)
 }

@@ -81,11 +81,34 @@ fn waiting_is_told_in_the_schedulers_own_words() {
     let notes = told(&run(), &waiting, &Ok(Effect::Nothing));
     assert_eq!(reasons(&notes), ["WaitingForNode"]);
     assert!(notes[0].text.contains("0/3 nodes are available: taint."));
+    assert!(!notes[0].text.contains("autoscaler"), "none has spoken");
     let silent = Action::AwaitNode {
         unschedulable: None,
         largest: None,
     };
     assert!(told(&run(), &silent, &Ok(Effect::Nothing)).is_empty());
+}
+
+#[test]
+fn waiting_is_told_with_what_an_autoscaler_says_and_with_what_helps_against_any_neighbour() {
+    let waiting = Action::AwaitNode {
+        unschedulable: Some("0/3 nodes are available.".into()),
+        largest: None,
+    };
+    let seen = Seen {
+        autoscaler: Some("pod didn't trigger scale-up: 1 max node group size reached".into()),
+        ..nothing()
+    };
+    let text = &notes(&run(), &seen, &waiting, &Ok(Effect::Nothing))[0].text;
+    assert!(
+        text.contains("The autoscaler says: pod didn't trigger scale-up: 1 max"),
+        "{text}"
+    );
+    assert!(text.contains("explain -n ns build`"), "{text}");
+    assert!(
+        !text.contains("colocateAlways"),
+        "isolated neighbours let nobody in: {text}"
+    );
 }
 
 #[test]
@@ -187,8 +210,8 @@ fn cleaning_up_is_told_unless_the_run_itself_goes() {
         )
         .is_empty()
     );
-    let orphan = Action::OrphanPlaceholder { set: "s1".into() };
-    assert!(written(&run(), &orphan)[0].text.contains("stays reserved"));
+    let leave = Action::LeavePod { set: "s1".into() };
+    assert!(written(&run(), &leave)[0].text.contains("stays reserved"));
     assert!(written(&run(), &Action::AdoptPod { pod: "p1".into() }).is_empty());
 }
 

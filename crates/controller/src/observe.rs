@@ -47,6 +47,8 @@ pub(crate) struct Seen {
     pub(crate) let_gos: LetGos,
     /// All nodes, if a decision or its words may need them.
     pub(crate) nodes: Vec<NodeFacts>,
+    /// What an autoscaler said to the placeholder when it was asked last.
+    pub(crate) autoscaler: Option<String>,
 }
 
 impl Stores {
@@ -98,6 +100,7 @@ impl Stores {
             census: None,
             let_gos: LetGos::default(),
             nodes: if compares { self.all_nodes() } else { Vec::new() },
+            autoscaler: None,
             pod,
         }
     }
@@ -135,6 +138,7 @@ impl Seen {
     /// With what is remembered of the run.
     pub(crate) fn recall(&mut self, known: &Known) {
         self.let_gos = known.let_gos;
+        self.autoscaler.clone_from(&known.autoscaler);
         let refused = |pod: &&mut plan::PlaceholderPod| known.is_resize_refused(&pod.uid);
         if let Some(pod) = self.pod.as_mut().filter(refused) {
             pod.make.resize = Resize::Refused;

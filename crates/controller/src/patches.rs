@@ -44,9 +44,10 @@ pub(crate) fn record_node(run: &Run, node: &str) -> Value {
     json!({"metadata": {"uid": run.key.uid, "annotations": {keys::NODE: node}}})
 }
 
-/// Makes the run an owner of its placeholder's pod, and lets autoscalers have the node. A strategic merge patch,
-/// which merges owners by UID: the StatefulSet stays the controller, and a second time changes nothing.
-pub(crate) fn adopt(run: &Run, pod: &str) -> Value {
+/// Makes the run the owner of its placeholder's pod in the StatefulSet's stead, and lets autoscalers have the node. One
+/// strategic merge patch, which merges owners by UID: at no moment is the pod without an owner, nor is it ever left
+/// behind, as it was when the set was deleted with its dependants orphaned while the run was deleted too.
+pub(crate) fn adopt(run: &Run, pod: &str, set: Option<&str>) -> Value {
     let owner = json!({
         "apiVersion": "tekton.dev/v1",
         "kind": "PipelineRun",
@@ -54,9 +55,12 @@ pub(crate) fn adopt(run: &Run, pod: &str) -> Value {
         "uid": run.key.uid,
         "controller": false,
     });
+    let mut owners = vec![owner];
+    owners.extend(set.map(|uid| json!({"$patch": "delete", "uid": uid})));
     json!({"metadata": {
         "uid": pod,
-        "ownerReferences": [owner],
+        "ownerReferences": owners,
+        "labels": {keys::KEPT_BY: null},
         "annotations": {keys::SAFE_TO_EVICT: "true", keys::DO_NOT_DISRUPT: null},
     }})
 }
@@ -175,7 +179,7 @@ mod tests {
         for (patch, uid) in [
             (enrol(&run(), enrolment()), "u1"),
             (record_node(&run(), "n2"), "u1"),
-            (adopt(&run(), "p1"), "p1"),
+            (adopt(&run(), "p1", Some("s1")), "p1"),
             (nudge("s1", Timestamp::UNIX_EPOCH), "s1"),
         ] {
             assert_eq!(patch["metadata"]["uid"], uid, "{patch}");
@@ -184,7 +188,7 @@ mod tests {
 
     #[test]
     fn adoption_makes_no_second_controller() {
-        let patch = adopt(&run(), "p1");
+        let patch = adopt(&run(), "p1", Some("s1"));
         let owner = &patch["metadata"]["ownerReferences"][0];
         assert_eq!(
             (&owner["controller"], owner.get("blockOwnerDeletion")),

@@ -171,9 +171,17 @@ fn is_guard(message: &str) -> bool {
         || message.contains("metadata.uid")
 }
 
-/// Whether a delete found nothing left of the very object that it meant.
+/// Whether a delete found nothing left of the very object that it meant: nothing, or another one in its place. Any other
+/// conflict is a quarrel of writers, after which the object is still there.
 pub(crate) fn is_gone(error: &kube::Error) -> bool {
-    matches!(error, kube::Error::Api(status) if matches!(status.code, 404 | 409))
+    let kube::Error::Api(status) = error else {
+        return false;
+    };
+    match status.code {
+        404 => true,
+        409 => status.message.contains("precondition"),
+        _ => false,
+    }
 }
 
 /// Whether the server will not do it, however often it is asked: it has no such subresource, does not let us, or

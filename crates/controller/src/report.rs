@@ -2,7 +2,7 @@
 
 use crate::act::Effect;
 use crate::events::{Notice, Outbox};
-use crate::memory::{Known, Memory};
+use crate::memory::{Known, Memory, Telling};
 use crate::metrics::{HoldEnd, Metrics};
 use crate::notes;
 use crate::observe::Seen;
@@ -13,7 +13,7 @@ use placement::placeholder::size::Ignored;
 use placement::plan::{Action, LetGoCause};
 use placement::run::{Run, SpecStatus};
 use std::time::Duration;
-use tracing::{debug, info, warn};
+use tracing::{Span, debug, info, warn};
 
 /// Where results go.
 pub(crate) struct Report {
@@ -37,8 +37,8 @@ impl Report {
         Self { outbox, metrics }
     }
 
-    /// Tells of a step.
-    pub(crate) fn step(&self, memory: &Memory, step: &Step<'_>) {
+    /// Tells of a step; returns when there is more to tell, if it is too soon for it now.
+    pub(crate) fn step(&self, memory: &Memory, step: &Step<'_>) -> Option<Duration> {
         log(step);
         if matches!(step.result, Ok(Effect::Overtaken)) {
             self.metrics.overtaken();
@@ -49,15 +49,21 @@ impl Report {
         memory.with(&step.run.key.uid, |known| {
             self.time(known, step);
             let mut at = step.seen.now;
+            let mut more = None;
             for note in notes {
-                if let Some(count) = known.tell(&note, step.seen.now) {
-                    let key = step.run.key.clone();
-                    self.outbox.put(Notice { key, note, count, at });
+                match known.tell(&note, step.seen.now) {
+                    Telling::Now(count) => {
+                        let key = step.run.key.clone();
+                        self.outbox.put(Notice { key, note, count, at });
+                    }
+                    Telling::Later(pause) => more = Some(pause),
+                    Telling::Not => {}
                 }
                 // Notes of one step are sorted by their time, which the API server keeps to the microsecond.
                 at = at.checked_add(Duration::from_micros(1)).unwrap_or(at);
             }
-        });
+            more
+        })
     }
 
     /// Notes that a run is settled and its notes were dropped.
@@ -74,11 +80,11 @@ impl Report {
     }
 
     /// Notes how long one look took, and the error it ended in.
-    pub(crate) fn looked(&self, key: &RunKey, took: Duration, refused: Option<&Refused>) {
+    pub(crate) fn looked(&self, took: Duration, refused: Option<&Refused>) {
         self.metrics.reconciled(took);
         if let Some(refused) = refused {
             self.metrics.refused(refused);
-            warn!(run = %key, step = refused.step.as_str(), cause = refused.cause().as_str(), error = %refused, "will retry");
+            warn!(step = refused.step.as_str(), cause = refused.cause().as_str(), error = %refused, "will retry");
         }
     }
 
@@ -156,16 +162,18 @@ fn between(from: Timestamp, to: Timestamp) -> Duration {
     Duration::try_from(to.duration_since(from)).unwrap_or_default()
 }
 
+/// The span says which run it is about.
 fn log(step: &Step<'_>) {
-    let (run, action, node) = (&step.run.key, name(step.action), node(step.action));
+    let node = node(step.action);
+    Span::current().record("action", name(step.action));
     match step.result {
-        Ok(Effect::Nothing) => debug!(%run, action, "nothing to write"),
-        Ok(Effect::Written) => info!(%run, action, node, "done"),
-        Ok(Effect::Overtaken) => info!(%run, action, node, "overtaken; deciding anew"),
+        Ok(Effect::Nothing) => debug!("nothing to write"),
+        Ok(Effect::Written) => info!(node, "done"),
+        Ok(Effect::Overtaken) => info!(node, "overtaken; deciding anew"),
         Ok(Effect::Nudged { complaint }) => {
-            info!(%run, action, complaint, "nudged the placeholder's controller");
+            info!(complaint, "nudged the placeholder's controller");
         }
-        Ok(Effect::ResizeRefused) => info!(%run, action, "this pod cannot be resized in place"),
+        Ok(Effect::ResizeRefused) => info!("this pod cannot be resized in place"),
         // Told with its cause, once, by `looked`.
         Err(_) => {}
     }
@@ -202,7 +210,7 @@ fn name(action: &Action) -> &'static str {
         Action::Unpin { .. } => "unpin",
         Action::StartOver { .. } => "start_over",
         Action::AdoptPod { .. } => "adopt_pod",
-        Action::OrphanPlaceholder { .. } => "orphan_placeholder",
+        Action::LeavePod { .. } => "leave_pod",
     }
 }
 

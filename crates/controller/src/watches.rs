@@ -193,6 +193,7 @@ fn healthy<K>(
 where
     K: Send + 'static,
 {
+    metrics.watch(resource);
     objects.filter_map(move |object| {
         if let Err(error) = &object {
             metrics.watch_error(resource);

@@ -23,6 +23,10 @@ pub const RESERVE: &str = "pod-affinity.tekton.dev/reserve";
 pub const PINNED: &str = "pod-affinity.tekton.dev/pinned";
 /// Annotation on a placeholder's StatefulSet: when its controller was last asked to try again.
 pub const NUDGED: &str = "pod-affinity.tekton.dev/nudged";
+/// Label on a placeholder's pod, and in its StatefulSet's selector, for as long as that is to look after the pod.
+pub const KEPT_BY: &str = "pod-affinity.tekton.dev/kept-by";
+/// Value of [`KEPT_BY`].
+pub const STATEFUL_SET: &str = "statefulset";
 /// Label on a task's pod that waited for its run to leave a node: the change of the placeholder by which it did.
 pub const WOKEN: &str = "pod-affinity.tekton.dev/woken";
 

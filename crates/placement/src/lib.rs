@@ -5,6 +5,7 @@
 
 #[cfg(test)]
 mod arbitrary;
+pub mod autoscaler;
 pub mod config;
 pub mod hold;
 pub mod inject;

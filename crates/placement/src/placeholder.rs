@@ -70,11 +70,12 @@ fn on_delete() -> StatefulSetUpdateStrategy {
     }
 }
 
-/// A selector can never be changed, so it holds only what the name is made from.
+/// A selector can never be changed, so it holds only what the name is made from, and by what a pod is let go of.
 fn selector(key: &RunKey) -> Strings {
     strings([
         (keys::GROUP, key.uid.as_str()),
         (keys::COMPONENT, keys::PLACEHOLDER),
+        (keys::KEPT_BY, keys::STATEFUL_SET),
     ])
 }
 

@@ -1,4 +1,4 @@
-//! The command line and the environment; nothing else in the workspace reads either.
+//! The command line, and the environment but for what logs and traces are set up by (`process::log`).
 
 use clap::{Parser, Subcommand, ValueEnum, builder::NonEmptyStringValueParser};
 use jiff::SignedDuration;
@@ -6,8 +6,9 @@ use placement::keys;
 use process::{log::Format, tls::sources::Files};
 use std::{net::SocketAddr, path::PathBuf, time::Duration};
 
-const AFTER: &str = "The variable RUST_LOG filters the logs, for example RUST_LOG=info,controller=debug. The API server \
-is found by KUBECONFIG, or by the pod's service account.";
+const AFTER: &str = "The variable RUST_LOG filters the logs, for example RUST_LOG=info,controller=debug; \
+OTEL_EXPORTER_OTLP_ENDPOINT, for example http://otel-collector.observability:4318, sends traces there. The API server is \
+found by KUBECONFIG, or by the pod's service account.";
 
 /// Runs all pods of a labelled Tekton PipelineRun on one node that no other run uses.
 #[derive(Debug, Parser)]
@@ -34,6 +35,17 @@ pub(crate) enum Command {
     Controller(ControllerArgs),
     /// Hold a run's place on its node: do nothing until SIGTERM or SIGINT. Must be the first argument.
     Placeholder,
+}
+
+impl Command {
+    /// The process as it is called in traces.
+    pub(crate) fn name(&self) -> &'static str {
+        match self {
+            Self::Webhook(_) => "webhook",
+            Self::Controller(_) => "controller",
+            Self::Placeholder => "placeholder",
+        }
+    }
 }
 
 /// Of `webhook`.

@@ -2,6 +2,8 @@
 
 mod args;
 mod controller;
+#[cfg(test)]
+mod documented;
 mod identity;
 #[cfg(test)]
 mod manifests;
@@ -19,10 +21,13 @@ fn main() -> ExitCode {
         return placeholder::stay();
     }
     let args = Args::parse();
-    if let Err(error) = process::log::init(args.log_format) {
-        eprintln!("{error}");
-        return ExitCode::FAILURE;
-    }
+    let _traces = match process::log::init(args.log_format, args.command.name()) {
+        Ok(traces) => traces,
+        Err(error) => {
+            eprintln!("{error}");
+            return ExitCode::FAILURE;
+        }
+    };
     match run(args.command) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {

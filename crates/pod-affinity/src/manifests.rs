@@ -8,7 +8,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 const LABELS: [&str; 3] = [
     "app.kubernetes.io/name",
@@ -23,16 +23,23 @@ const CLUSTER_WIDE: [&str; 4] = [
     "MutatingWebhookConfiguration",
 ];
 
-/// Every document of config/, in the order in which kubectl would apply them.
-fn manifests() -> Vec<Value> {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../config");
-    let mut files: Vec<_> = fs::read_dir(folder)
+fn config() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../config")
+}
+
+fn files() -> Vec<PathBuf> {
+    let mut files: Vec<_> = fs::read_dir(config())
         .unwrap()
         .map(|entry| entry.unwrap().path())
         .collect();
     files.retain(|file| file.extension().is_some_and(|extension| extension == "yaml"));
     files.sort();
     files
+}
+
+/// Every document of config/, in the order in which kubectl would apply them.
+fn manifests() -> Vec<Value> {
+    files()
         .iter()
         .flat_map(|file| documents(&fs::read_to_string(file).unwrap()))
         .collect()
@@ -135,6 +142,17 @@ fn every_object_bears_the_usual_labels_and_lives_in_our_namespace() {
         };
         assert_eq!(metadata["namespace"], namespace, "{metadata}");
     }
+}
+
+#[test]
+fn the_kustomization_names_every_file() {
+    let base: Value =
+        serde_yaml::from_str(&fs::read_to_string(config().join("Kustomization")).unwrap()).unwrap();
+    let named: Vec<_> = files()
+        .iter()
+        .map(|file| file.file_name().unwrap().to_str().unwrap().to_owned())
+        .collect();
+    assert_eq!(base["resources"], json!(named));
 }
 
 #[test]
@@ -264,7 +282,7 @@ fn the_webhook_may_read_its_certificate_and_nothing_else() {
     assert_eq!(rules.len(), 1);
     assert_eq!(
         (&rules[0]["resources"], &rules[0]["verbs"]),
-        (&json!(["secrets"]), &json!(["get", "list", "watch"]))
+        (&json!(["secrets"]), &json!(["list", "watch"]))
     );
 }
 
@@ -406,12 +424,18 @@ fn the_secret_ships_empty() {
     assert!(secret["data"].is_null() && secret["stringData"].is_null());
 }
 
+/// What the ConfigMap shows, key by key.
+pub(crate) fn example() -> BTreeMap<String, String> {
+    let data = named("ConfigMap", keys::CONFIG_MAP)["data"]["_example"].clone();
+    serde_yaml::from_str(data.as_str().unwrap()).unwrap()
+}
+
 #[test]
 fn the_example_in_the_config_map_shows_every_key_with_its_default() {
     let data = named("ConfigMap", keys::CONFIG_MAP)["data"].clone();
     let shipped: BTreeMap<String, String> = serde_json::from_value(data).unwrap();
     assert_eq!(Config::parse(&shipped), Ok(Config::default()));
-    let example: BTreeMap<String, String> = serde_yaml::from_str(&shipped["_example"]).unwrap();
+    let example = example();
     assert_eq!(
         example.keys().map(String::as_str).collect::<BTreeSet<_>>(),
         Config::KEYS.iter().copied().collect()

@@ -1,11 +1,7 @@
 //! The configuration in force. Follows the ConfigMap; a version that is refused changes nothing, except at the start,
 //! when nothing is in force yet: then the process waits, not ready, until the ConfigMap is mended.
 
-use crate::{
-    metrics::{Leading, Outcome},
-    readiness::Condition,
-    words,
-};
+use crate::{metrics::Leading, readiness::Condition, words};
 use futures::{Stream, StreamExt};
 use k8s_openapi::api::core::v1::{ConfigMap, ObjectReference};
 use kube::{
@@ -96,6 +92,14 @@ pub fn read(config_map: Option<&ConfigMap>) -> Result<Config, ConfigErrors> {
     Config::parse(data)
 }
 
+/// For metrics only: a ConfigMap has no generation, and every server of today counts its resource versions.
+fn generation(config_map: Option<&ConfigMap>) -> i64 {
+    let version = config_map.and_then(|map| map.metadata.resource_version.as_deref());
+    version
+        .and_then(|version| version.parse().ok())
+        .unwrap_or_default()
+}
+
 enum InForce {
     Nothing(oneshot::Sender<watch::Receiver<Arc<Config>>>),
     Some(watch::Sender<Arc<Config>>),
@@ -121,13 +125,13 @@ impl Follower {
 
     fn take(self, config_map: Option<&ConfigMap>) -> Self {
         match read(config_map) {
-            Ok(config) => self.accept(config),
+            Ok(config) => self.accept(config, generation(config_map)),
             Err(errors) => self.refuse(config_map, &errors),
         }
     }
 
-    fn accept(self, config: Config) -> Self {
-        self.metrics.configuration_load(Outcome::Accepted);
+    fn accept(self, config: Config, generation: i64) -> Self {
+        self.metrics.configuration_accepted(generation);
         self.rejected
             .send_if_modified(|rejection| rejection.take().is_some());
         self.condition.met();
@@ -139,7 +143,7 @@ impl Follower {
 
     fn refuse(self, config_map: Option<&ConfigMap>, errors: &ConfigErrors) -> Self {
         let message = errors.to_string();
-        self.metrics.configuration_load(Outcome::Refused);
+        self.metrics.configuration_refused();
         let consequence = self.in_force.consequence();
         tracing::error!(%message, "ConfigMap {} is refused; {consequence}", keys::CONFIG_MAP);
         if let InForce::Nothing(_) = self.in_force {

@@ -1,4 +1,4 @@
-//! What every process of pod-affinity needs around its own work: logs, metrics, probes, shutdown, TLS with hot reload,
+//! What every process of pod-affinity needs around its own work: logs, traces, metrics, probes, shutdown, TLS with hot reload,
 //! certificates, a lease, and the configuration in force. Knows nothing of PipelineRuns.
 
 pub mod admin;
@@ -11,6 +11,7 @@ pub mod metrics;
 pub mod readiness;
 pub mod shutdown;
 pub mod tls;
+pub mod traces;
 mod usage;
 pub mod words;
 

@@ -1,10 +1,16 @@
-//! Logs on standard error: JSON for machines, readable lines on a terminal. `RUST_LOG` filters.
+//! Logs on standard error: JSON for machines, readable lines on a terminal. `RUST_LOG` filters. Traces beside them
+//! if the environment asks for them.
 
+use crate::traces::{self, Traces};
 use std::env;
 use std::io::{self, IsTerminal};
 use std::str::FromStr;
 use thiserror::Error;
-use tracing_subscriber::{EnvFilter, filter::LevelFilter};
+use tracing::Subscriber;
+use tracing_subscriber::{
+    EnvFilter, Layer, filter::LevelFilter, layer::SubscriberExt, registry::LookupSpan,
+    util::SubscriberInitExt,
+};
 
 /// Used when `RUST_LOG` says nothing. The client logs each failed request that we also log, with its consequence.
 const FILTER: &str = "info,kube_client::client::builder=off";
@@ -32,9 +38,12 @@ pub enum Error {
     /// `RUST_LOG` cannot be read.
     #[error("RUST_LOG is not a filter: {0}; an example that is one: info,controller=debug")]
     Filter(#[from] tracing_subscriber::filter::ParseError),
+    /// Traces were asked for, and cannot be had.
+    #[error(transparent)]
+    Traces(#[from] traces::Error),
     /// Somebody was first.
     #[error("logging is already set up in this process: {0}")]
-    Taken(#[source] Box<dyn std::error::Error + Send + Sync>),
+    Taken(#[from] tracing_subscriber::util::TryInitError),
 }
 
 impl FromStr for Format {
@@ -50,22 +59,28 @@ impl FromStr for Format {
     }
 }
 
-/// Sets up logging for the whole process; to be called once, first of all.
-pub fn init(format: Format) -> Result<(), Error> {
+/// Sets up logging for the whole process; to be called once, first of all. The traces that were asked for go out
+/// until what is returned is dropped.
+pub fn init(format: Format, process: &str) -> Result<Option<Traces>, Error> {
     let filter = filter(env::var(EnvFilter::DEFAULT_ENV).ok().as_deref())?;
-    let builder = tracing_subscriber::fmt()
-        .with_env_filter(filter)
-        .with_writer(io::stderr);
-    let done = if is_json(format, io::stderr().is_terminal()) {
-        builder
-            .json()
-            .flatten_event(true)
-            .with_current_span(false)
-            .try_init()
+    let traces = Traces::asked_for(process)?;
+    tracing_subscriber::registry()
+        .with(traces.as_ref().map(Traces::layer))
+        .with(lines(format).with_filter(filter))
+        .try_init()?;
+    Ok(traces)
+}
+
+fn lines<S>(format: Format) -> Box<dyn Layer<S> + Send + Sync>
+where
+    S: Subscriber + for<'a> LookupSpan<'a>,
+{
+    let lines = tracing_subscriber::fmt::layer().with_writer(io::stderr);
+    if is_json(format, io::stderr().is_terminal()) {
+        lines.json().flatten_event(true).with_current_span(false).boxed()
     } else {
-        builder.with_ansi(io::stderr().is_terminal()).try_init()
-    };
-    done.map_err(Error::Taken)
+        lines.with_ansi(io::stderr().is_terminal()).boxed()
+    }
 }
 
 fn filter(wanted: Option<&str>) -> Result<EnvFilter, Error> {
@@ -108,6 +123,15 @@ mod tests {
                 .to_string()
                 .starts_with("RUST_LOG is not a filter")
         );
+    }
+
+    #[test]
+    fn without_traces_no_level_is_on_that_the_filter_leaves_out() {
+        let none: Option<Traces> = None;
+        let subscriber = tracing_subscriber::registry()
+            .with(none.as_ref().map(Traces::layer))
+            .with(lines(Format::Json).with_filter(filter(None).unwrap()));
+        assert_eq!(subscriber.max_level_hint(), Some(LevelFilter::INFO));
     }
 
     #[test]

@@ -6,10 +6,17 @@ use prometheus_client::{
     metrics::{counter::Counter, family::Family, gauge::Gauge, info::Info},
     registry,
 };
-use std::fmt;
+use std::{fmt, hash::Hash};
 
 /// Prefix of every metric that is ours.
 pub const PREFIX: &str = "pod_affinity";
+
+/// Makes a series of each of these, at 0: what has not happened yet can be asked for, and its first time is an increase.
+fn begin<S: Clone + Eq + Hash>(family: &Family<S, Counter>, labels: impl IntoIterator<Item = S>) {
+    for labels in labels {
+        drop(family.get_or_create(&labels));
+    }
+}
 
 /// Owner of all metrics of one process.
 pub struct Registry(registry::Registry);
@@ -70,6 +77,14 @@ pub struct ByPart {
     part: &'static str,
 }
 
+impl Outcome {
+    const ALL: [Self; 2] = [Self::Accepted, Self::Refused];
+}
+
+impl Part {
+    const ALL: [Self; 3] = [Self::Authority, Self::Bundle, Self::Leaf];
+}
+
 impl From<Outcome> for ByOutcome {
     fn from(outcome: Outcome) -> Self {
         let outcome = match outcome {
@@ -105,6 +120,8 @@ pub struct Serving {
 #[derive(Clone, Debug, Default)]
 pub struct Leading {
     configuration_loads: Family<ByOutcome, Counter>,
+    configuration_valid: Gauge,
+    configuration_generation: Gauge,
     renewals: Family<ByPart, Counter>,
     /// Looks at the certificates that ended in an error.
     pub certificate_errors: Counter,
@@ -122,6 +139,7 @@ impl Serving {
             certificate_expiry,
             connections_refused,
         } = Self::default();
+        begin(&certificate_loads, Outcome::ALL.map(ByOutcome::from));
         let expiry_help = "When the served certificate expires; 0 while there is none";
         Self {
             certificate_loads: added(
@@ -166,11 +184,17 @@ impl Leading {
     pub fn register(registry: &mut registry::Registry) -> Self {
         let Self {
             configuration_loads,
+            configuration_valid,
+            configuration_generation,
             renewals,
             certificate_errors,
             leading,
             lease_errors,
         } = Self::default();
+        begin(&configuration_loads, Outcome::ALL.map(ByOutcome::from));
+        begin(&renewals, Part::ALL.map(ByPart::from));
+        let valid_help = "1 while the ConfigMap as it is now is in force; 0 while it is refused or unread";
+        let generation_help = "resourceVersion of the ConfigMap in force; 0 without a ConfigMap";
         let error_help = "Looks at the certificates that ended in an error";
         let lease_help = "Failed attempts to take or renew the lease";
         Self {
@@ -179,6 +203,13 @@ impl Leading {
                 "configuration_loads",
                 "ConfigMap versions read",
                 configuration_loads,
+            ),
+            configuration_valid: added(registry, "configuration_valid", valid_help, configuration_valid),
+            configuration_generation: added(
+                registry,
+                "configuration_generation",
+                generation_help,
+                configuration_generation,
             ),
             renewals: added(
                 registry,
@@ -192,8 +223,20 @@ impl Leading {
         }
     }
 
-    /// Counts a ConfigMap version that was read.
-    pub fn configuration_load(&self, outcome: Outcome) {
+    /// Counts a ConfigMap version that was read and is in force.
+    pub(crate) fn configuration_accepted(&self, generation: i64) {
+        self.configuration_loaded(Outcome::Accepted);
+        self.configuration_valid.set(1);
+        self.configuration_generation.set(generation);
+    }
+
+    /// Counts a ConfigMap version that was read and refused.
+    pub(crate) fn configuration_refused(&self) {
+        self.configuration_loaded(Outcome::Refused);
+        self.configuration_valid.set(0);
+    }
+
+    fn configuration_loaded(&self, outcome: Outcome) {
         self.configuration_loads
             .get_or_create(&ByOutcome::from(outcome))
             .inc();
@@ -239,6 +282,32 @@ mod tests {
         );
         assert!(
             text.contains("pod_affinity_certificate_renewals_total{part=\"leaf\"} 1"),
+            "{text}"
+        );
+    }
+
+    #[test]
+    fn what_has_not_happened_yet_is_told_as_none() {
+        let text = exposition();
+        for line in [
+            "pod_affinity_certificate_loads_total{outcome=\"accepted\"} 0",
+            "pod_affinity_certificate_renewals_total{part=\"bundle\"} 0",
+            "pod_affinity_configuration_loads_total{outcome=\"refused\"} 0",
+        ] {
+            assert!(text.contains(line), "{line}: {text}");
+        }
+    }
+
+    #[test]
+    fn a_refused_configuration_is_not_valid_and_the_generation_stays_that_of_the_one_in_force() {
+        let mut registry = Registry::new("1.2.3");
+        let metrics = Leading::register(registry.prefixed());
+        metrics.configuration_accepted(41);
+        metrics.configuration_refused();
+        let text = registry.encode().unwrap();
+        assert!(text.contains("pod_affinity_configuration_valid 0"), "{text}");
+        assert!(
+            text.contains("pod_affinity_configuration_generation 41"),
             "{text}"
         );
     }

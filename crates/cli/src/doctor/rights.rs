@@ -3,10 +3,14 @@
 use super::manifests::Right;
 use super::{Exam, Finding};
 use crate::words::list;
+use process::certs::publish::injector;
 use std::collections::BTreeMap;
 
 const CHECK: &str = "rights";
 const NAMED: usize = 6;
+const CONTROLLER: &str = "pod-affinity-controller";
+/// Where certificates are, and where the trust in them is.
+const CERTIFICATES: [&str; 2] = ["secrets", "mutatingwebhookconfigurations"];
 
 /// A right, and whether its account has it.
 #[derive(Clone, Debug)]
@@ -21,7 +25,8 @@ pub(super) fn findings(exam: &Exam) -> Vec<Finding> {
         Ok(answers) => answers,
     };
     let mut missing: BTreeMap<&str, BTreeMap<String, Vec<String>>> = BTreeMap::new();
-    for Answer { right, allowed: _ } in answers.iter().filter(|answer| !answer.allowed) {
+    let needed = answers.iter().filter(|answer| !is_spared(exam, &answer.right));
+    for Answer { right, allowed: _ } in needed.filter(|answer| !answer.allowed) {
         let of_account = missing.entry(&right.account).or_default();
         of_account
             .entry(object(right))
@@ -38,6 +43,17 @@ pub(super) fn findings(exam: &Exam) -> Vec<Finding> {
         .iter()
         .map(|(account, objects)| lacking(exam, account, objects))
         .collect()
+}
+
+/// Where somebody else cares for the certificates, the controller needs no right to them, and an overlay takes them away.
+fn is_spared(exam: &Exam, right: &Right) -> bool {
+    let mut configurations = exam
+        .webhooks
+        .iter()
+        .filter_map(|(_, seen)| seen.as_ref().ok()?.as_ref());
+    right.account == CONTROLLER
+        && CERTIFICATES.contains(&right.resource.as_str())
+        && configurations.any(|found| injector(found).is_some())
 }
 
 fn lacking(exam: &Exam, account: &str, objects: &BTreeMap<String, Vec<String>>) -> Finding {

@@ -315,6 +315,25 @@ fn each_mistake_in_the_configuration_is_a_finding() {
 }
 
 #[test]
+fn where_cert_manager_cares_for_the_certificates_the_rights_to_them_are_not_missed() {
+    let mut exam = healthy();
+    exam.rights = Ok(vec![
+        answer("update", "", "secrets", Some("pod-affinity-webhook-certs")),
+        answer(
+            "patch",
+            "admissionregistration.k8s.io",
+            "mutatingwebhookconfigurations",
+            None,
+        ),
+    ]);
+    assert!(findings(&exam).iter().any(|finding| finding.level == Level::Bad));
+    let configuration = exam.webhooks[0].1.as_mut().unwrap().as_mut().unwrap();
+    let annotation = ("cert-manager.io/inject-ca-from".to_owned(), "x/y".to_owned());
+    configuration.metadata.annotations = Some([annotation].into());
+    assert!(findings(&exam).iter().all(|finding| finding.level == Level::Ok));
+}
+
+#[test]
 fn a_hint_is_no_warning() {
     let mut exam = healthy();
     exam.flags = map(&json!({}));

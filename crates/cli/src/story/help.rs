@@ -25,7 +25,13 @@ pub(super) fn help(facts: &Facts) -> Vec<String> {
         State::HeldElsewhere => queued(facts),
         State::TooLate | State::Unlabelled => vec![label_it()],
         State::Invalid => vec![relabel()],
-        State::Done | State::Ending | State::Declined | State::Nested | State::ManagedElsewhere => Vec::new(),
+        State::Nested => facts
+            .view
+            .parent
+            .iter()
+            .map(|parent| explain(facts, parent))
+            .collect(),
+        State::Done | State::Ending | State::Declined | State::ManagedElsewhere => Vec::new(),
     };
     advice.truncate(MOST);
     advice
@@ -49,6 +55,11 @@ fn relabel() -> String {
         "Create the run anew with {}: \"true\", or take the label away.",
         keys::OPT_IN
     )
+}
+
+fn explain(facts: &Facts, run: &str) -> String {
+    let namespace = &facts.view.run.key.namespace;
+    format!("Ask about the run that started it: `kubectl pod-affinity explain -n {namespace} {run}`.")
 }
 
 fn delete(facts: &Facts) -> String {
@@ -222,16 +233,19 @@ fn is_short(facts: &Facts, pod: &Pod) -> bool {
 }
 
 fn by_home(facts: &Facts, pod: &Pod) -> Vec<String> {
-    let waits = facts.config().let_go_after.is_some() && facts.seat().node().is_some();
+    let has_home = facts.seat().node().is_some();
+    let may_leave = has_home && facts.config().let_go_after.is_some();
     let busy = facts
         .tasks()
         .any(|task| crate::view::is_live(task) && crate::view::node(task).is_some());
-    match (facts.scene(), busy) {
-        (Some(_), true) if waits => {
-            vec!["Wait: the task starts when those that run now leave room, or moves with its run when they are done.".to_owned()]
-        }
-        (Some(_), false) if waits => by_other_nodes(facts, pod),
-        _ => Vec::new(),
+    if facts.scene().is_none() {
+        Vec::new()
+    } else if may_leave && busy {
+        vec!["Wait: the task starts when those that run now leave room, or moves with its run when they are done.".to_owned()]
+    } else if may_leave || facts.state() == State::Moving {
+        by_other_nodes(facts, pod)
+    } else {
+        Vec::new()
     }
 }
 
@@ -245,9 +259,7 @@ fn by_other_nodes(facts: &Facts, pod: &Pod) -> Vec<String> {
             .all(|it| matches!(it, Refusal::Away(_)))
     });
     if fits {
-        vec![
-            "Wait: nothing of the run is on its node now, so it moves to one that fits by itself.".to_owned(),
-        ]
+        vec!["Wait: no task of the run is on a node now, so it moves to one that fits by itself.".to_owned()]
     } else {
         vec![
             "Add a node that is large enough, or let an autoscaler do it: the run moves there by itself."

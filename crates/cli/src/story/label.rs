@@ -14,7 +14,7 @@ pub(super) fn chapter(facts: &Facts) -> Chapter {
 fn text(facts: &Facts) -> String {
     let value = facts.view.run.opt_in.as_deref();
     match (facts.state(), OptIn::parse(value)) {
-        (State::Nested, _) => nested(),
+        (State::Nested, _) => nested(facts),
         (State::ManagedElsewhere, _) => managed_elsewhere(),
         (_, Err(unknown)) => format!("{unknown}. pod-affinity leaves this run alone."),
         (_, Ok(OptIn::Absent)) => absent(),
@@ -25,10 +25,12 @@ fn text(facts: &Facts) -> String {
     }
 }
 
-fn nested() -> String {
-    "it belongs to a PipelineRun that started this one, and follows that run to its node: it is neither held nor given \
-     a placeholder of its own. Explain that run instead."
-        .to_owned()
+fn nested(facts: &Facts) -> String {
+    format!(
+        "PipelineRun {} started this one, which follows it to its node: it is neither held nor given a placeholder of \
+         its own.",
+        facts.view.parent.as_deref().unwrap_or_default()
+    )
 }
 
 fn managed_elsewhere() -> String {

@@ -72,7 +72,7 @@ pub(super) fn node(facts: &Facts) -> Option<Chapter> {
     match facts.state() {
         State::WaitingForNode | State::Held => Some(none_yet(facts)),
         State::Running => facts.node().map(|node| here(facts, node)),
-        State::Moving => Some(Chapter::new("Node", moving(facts))),
+        State::Moving => Some(moving(facts)),
         State::Reserved => facts.node().map(reserved),
         State::Done => facts.node().map(was),
         State::HeldElsewhere
@@ -95,12 +95,18 @@ fn here(facts: &Facts, node: &str) -> Chapter {
     Chapter::new("Node", format!("{node}, {company}."))
 }
 
-fn moving(facts: &Facts) -> String {
+fn moving(facts: &Facts) -> Chapter {
     let from = facts.view.run.node.as_deref();
     let from = from
         .map(|node| format!(" It was on {node} before."))
         .unwrap_or_default();
-    format!("none at the moment: the run was let go, and takes the node that its next pod finds.{from}")
+    let next = facts.waiting().next();
+    let name = next.and_then(|pod| pod.metadata.name.as_deref());
+    let name = name.map(|name| format!(", {name},")).unwrap_or_default();
+    let text = format!(
+        "none at the moment: the run was let go, and takes the node that its next pod{name} finds.{from}"
+    );
+    Chapter::new("Node", text).details(next.map(|pod| against(facts, pod)).unwrap_or_default())
 }
 
 fn reserved(node: &str) -> Chapter {
@@ -127,7 +133,7 @@ fn none_yet(facts: &Facts) -> Chapter {
 }
 
 /// What speaks against each node, nodes with the same reasons together.
-pub(super) fn against(facts: &Facts, pod: &Pod) -> Vec<String> {
+fn against(facts: &Facts, pod: &Pod) -> Vec<String> {
     let Some(scene) = facts.scene() else {
         return Vec::new();
     };

@@ -1,6 +1,6 @@
 //! The run's tasks and their nodes; for one that waits, why.
 
-use super::{place, says};
+use super::says;
 use crate::facts::Facts;
 use crate::fit::refusals;
 use crate::report::Chapter;
@@ -39,9 +39,12 @@ fn summary(facts: &Facts, pods: &[&Pod]) -> String {
     let members = pods.iter().filter(|pod| !is_opted_out(pod));
     let nodes: BTreeSet<_> = members.filter_map(|pod| node(pod)).map(str::to_owned).collect();
     let nodes: Vec<_> = nodes.into_iter().collect();
+    let wait = pods.iter().filter(|pod| node(pod).is_none()).count();
+    let placed = pods.len() - wait;
     let pods = count(pods.len(), "pod");
     match nodes.as_slice() {
         [] => format!("{pods}, none of them on a node."),
+        [one] if wait > 0 => format!("{pods}, {placed} on node {one} and {wait} on none yet."),
         [one] => format!("{pods}, all on node {one}.").replace("1 pod, all on", "1 pod, on"),
         several if facts.view.is_enrolled() => {
             format!("{pods}; the run has moved and was on {}.", list(several, 5))
@@ -77,7 +80,8 @@ fn line(facts: &Facts, pod: &Pod) -> String {
     }
 }
 
-/// For a pod that must be where its run is, only that node matters; else all do.
+/// For a pod that must be where its run is, only that node matters; if the run is nowhere, the chapter on its node tells of
+/// all of them.
 fn why(facts: &Facts, pod: &Pod, message: &str) -> String {
     let said = says("The scheduler", message);
     let home = facts.seat().node().and_then(|home| {
@@ -93,9 +97,5 @@ fn why(facts: &Facts, pod: &Pod, message: &str) -> String {
             .collect();
         (!reasons.is_empty()).then(|| format!(" Node {home}, where the run is, {}.", list(&reasons, 3)))
     });
-    let elsewhere = || match (facts.seat().node(), place::against(facts, pod).as_slice()) {
-        (Some(_), _) | (None, []) => String::new(),
-        (None, reasons) => format!(" {}.", list(reasons, 6)),
-    };
-    format!("{said}{}", home.unwrap_or_else(elsewhere))
+    format!("{said}{}", home.unwrap_or_default())
 }

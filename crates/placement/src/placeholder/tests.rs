@@ -164,6 +164,7 @@ fn set_and_pod_have_the_same_labels_and_all_of_them_are_known() {
         keys::APP,
         keys::GROUP,
         keys::ISOLATION,
+        keys::KEPT_BY,
         keys::STRATEGY,
         keys::TEKTON_PIPELINE_RUN,
     ];

@@ -125,7 +125,7 @@ pub enum Action {
         pod: String,
     },
     /// isolateAlways, done and adopted: delete the StatefulSet of this UID and leave its pod.
-    OrphanPlaceholder {
+    LeavePod {
         /// UID of the StatefulSet.
         set: String,
     },
@@ -202,6 +202,14 @@ impl Why {
 }
 
 impl ReleaseCause {
+    /// All of them.
+    pub const ALL: [Self; 4] = [
+        Self::NodeFound,
+        Self::PlaceholderCreated,
+        Self::Deadline,
+        Self::OptedOut,
+    ];
+
     /// The cause as metric label.
     pub fn as_str(self) -> &'static str {
         match self {
@@ -214,6 +222,16 @@ impl ReleaseCause {
 }
 
 impl LetGoCause {
+    /// All of them.
+    pub const ALL: [Self; 6] = [
+        Self::TaskDoesNotFit,
+        Self::PlaceholderDoesNotFit,
+        Self::Node(Cause::Cordoned),
+        Self::Node(Cause::Tainted),
+        Self::Node(Cause::NotReady),
+        Self::Node(Cause::Gone),
+    ];
+
     /// The cause as metric label.
     pub fn as_str(self) -> &'static str {
         match self {

@@ -31,11 +31,11 @@ fn keeps_its_node(look: &Look<'_>) -> bool {
     is_enrolled(look.run()) && enrolment(look.observed, asked).strategy == Strategy::IsolateAlways
 }
 
-/// The pod gets its new owner before it loses the old one, or it would be garbage in between.
+/// The pod changes hands before the set is deleted, or it would go with it.
 fn keep_node(pod: &PlaceholderPod, set: Set<'_>) -> Action {
     match set.uid() {
         _ if !pod.adopted => Action::AdoptPod { pod: pod.uid.clone() },
-        Some(set) => Action::OrphanPlaceholder { set },
+        Some(set) => Action::LeavePod { set },
         None => Action::Leave(Why::Done),
     }
 }

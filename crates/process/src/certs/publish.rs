@@ -77,9 +77,7 @@ impl Configurations {
 
     /// The annotation, if there is one, by which somebody else cares for the certificates.
     pub fn injector(&self) -> Option<&'static str> {
-        INJECTORS
-            .into_iter()
-            .find(|key| self.seen.iter().any(|one| one.annotations().contains_key(*key)))
+        self.seen.iter().find_map(injector)
     }
 
     /// Every authority that is trusted now, as PEM.
@@ -103,6 +101,12 @@ impl Configurations {
         }
         Ok(written)
     }
+}
+
+/// The annotation, if there is one, by which somebody else cares for a configuration's `caBundle`.
+pub fn injector(configuration: &MutatingWebhookConfiguration) -> Option<&'static str> {
+    let annotations = configuration.annotations();
+    INJECTORS.into_iter().find(|key| annotations.contains_key(*key))
 }
 
 /// The patch that makes every webhook of a configuration trust `bundle`; empty when all do. Each write is guarded by the

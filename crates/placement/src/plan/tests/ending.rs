@@ -66,11 +66,11 @@ fn a_done_run_frees_its_node_by_either_colocating_strategy() {
 }
 
 #[test]
-fn a_done_isolated_run_adopts_its_pod_then_orphans_it_then_rests() {
+fn a_done_isolated_run_adopts_its_pod_then_deletes_its_set_then_rests() {
     let scene = done(Strategy::IsolateAlways);
     assert_eq!(scene.action(), Action::AdoptPod { pod: POD.to_owned() });
     let scene = scene.adopted();
-    assert_eq!(scene.action(), Action::OrphanPlaceholder { set: SET.to_owned() });
+    assert_eq!(scene.action(), Action::LeavePod { set: SET.to_owned() });
     assert_eq!(scene.clone().set_deleting().action(), Action::Leave(Why::Done));
     assert_eq!(scene.without_set().action(), Action::Leave(Why::Done));
 }

@@ -155,7 +155,7 @@ proptest! {
                 prop_assert!(set.as_ref().is_none_or(ours));
                 prop_assert!(pod.is_none() || scene.pod.as_ref().is_some_and(|pod| pod.adopted));
             }
-            Action::OrphanPlaceholder { set } => {
+            Action::LeavePod { set } => {
                 prop_assert!(ours(&set) && scene.pod.as_ref().is_some_and(|pod| pod.adopted));
             }
             _ => {}
@@ -170,7 +170,7 @@ proptest! {
                 action,
                 Action::DeletePlaceholder { .. }
                     | Action::AdoptPod { .. }
-                    | Action::OrphanPlaceholder { .. }
+                    | Action::LeavePod { .. }
                     | Action::Leave(Why::Done)
             );
             prop_assert!(cleaning, "{action:?}");

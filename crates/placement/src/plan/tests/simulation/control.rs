@@ -108,7 +108,7 @@ impl World {
             | Action::CountPods
             | Action::DeletePlaceholder { .. }
             | Action::AdoptPod { .. }
-            | Action::OrphanPlaceholder { .. } => panic!("{action:?}: {life:?}"),
+            | Action::LeavePod { .. } => panic!("{action:?}: {life:?}"),
         }
         true
     }

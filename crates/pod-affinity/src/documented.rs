@@ -1,0 +1,67 @@
+//! What a user may set, against the pages that tell of it. Reads files only.
+
+use crate::args::Args;
+use clap::{Arg, CommandFactory};
+use placement::config::Config;
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+
+fn page(name: &str) -> String {
+    let docs = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs");
+    std::fs::read_to_string(docs.join(name)).unwrap()
+}
+
+/// The cells of every table of a page.
+fn rows(page: &str) -> Vec<Vec<String>> {
+    let rows = page.lines().filter_map(|line| line.strip_prefix('|'));
+    rows.map(|row| row.split('|').map(|cell| cell.trim().to_owned()).collect())
+        .collect()
+}
+
+fn code(text: &str) -> String {
+    format!("`{text}`")
+}
+
+/// Flags, those that clap adds left out.
+fn flags() -> BTreeMap<String, Arg> {
+    let command = Args::command();
+    let subcommands = command.get_subcommands().flat_map(clap::Command::get_arguments);
+    let all = command.get_arguments().chain(subcommands);
+    all.filter_map(|arg| Some((arg.get_long()?.to_owned(), arg.clone())))
+        .collect()
+}
+
+#[test]
+fn every_flag_is_told_with_its_variable_and_its_default() {
+    let rows = rows(&page("install.md"));
+    let flags = flags();
+    for (name, arg) in &flags {
+        let flag = code(&format!("--{name}"));
+        let row = rows.iter().find(|row| row[0] == flag);
+        let row = row.unwrap_or_else(|| panic!("docs/install.md has no row for {flag}"));
+        assert_eq!(row[1], code(arg.get_env().unwrap().to_str().unwrap()), "{flag}");
+        for default in arg.get_default_values() {
+            assert_eq!(row[3], code(default.to_str().unwrap()), "{flag}");
+        }
+    }
+    let told = rows.iter().filter_map(|row| row[0].strip_prefix("`--"));
+    let told: BTreeSet<_> = told.map(|flag| flag.trim_end_matches('`').to_owned()).collect();
+    assert_eq!(told, flags.into_keys().collect());
+}
+
+#[test]
+fn every_key_of_the_config_map_is_told_with_its_default() {
+    let rows = rows(&page("configuration.md"));
+    let defaults = crate::manifests::example();
+    assert_eq!(defaults.len(), Config::KEYS.len());
+    for (key, default) in defaults {
+        let row = rows.iter().find(|row| row[0].contains(&code(&key)));
+        let row = row.unwrap_or_else(|| panic!("docs/configuration.md has no row for {key}"));
+        let told = if default.is_empty() {
+            "empty".to_owned()
+        } else {
+            code(&default)
+        };
+        assert!(row[1].contains(&told), "{key}: {default:?} in {row:?}");
+    }
+}

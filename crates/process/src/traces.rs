@@ -1,0 +1,185 @@
+//! Spans over OTLP, for those who ask for them by the usual variable `OTEL_EXPORTER_OTLP_ENDPOINT`; without it there
+//! is no exporter, no thread and no layer.
+//!
+//! Batches leave from the SDK's own thread, which drives a runtime of its own: a collector that is slow or away never
+//! delays an admission or a reconcile, and no second HTTP stack comes into the binary.
+
+use async_trait::async_trait;
+use http_body_util::{BodyExt, Full, Limited};
+use hyper_util::client::legacy::{Client, connect::HttpConnector};
+use hyper_util::rt::TokioExecutor;
+use opentelemetry::{KeyValue, trace::TracerProvider};
+use opentelemetry_http::{Bytes, HttpClient, HttpError, Request, Response};
+use opentelemetry_otlp::{ExporterBuildError, Protocol, SpanExporter, WithExportConfig, WithHttpConfig};
+use opentelemetry_sdk::{Resource, trace::SdkTracerProvider};
+use std::{env, io, time::Duration};
+use thiserror::Error;
+use tokio::{
+    runtime::{Builder, Runtime},
+    time::timeout,
+};
+use tracing::Subscriber;
+use tracing_subscriber::{Layer, filter::LevelFilter, registry::LookupSpan};
+
+const ENDPOINT: [&str; 2] = [
+    "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT",
+    "OTEL_EXPORTER_OTLP_ENDPOINT",
+];
+const PROTOCOL: [&str; 2] = [
+    "OTEL_EXPORTER_OTLP_TRACES_PROTOCOL",
+    "OTEL_EXPORTER_OTLP_PROTOCOL",
+];
+const NAME: &str = "OTEL_SERVICE_NAME";
+/// For one batch; the next one waits meanwhile, and spans beyond the SDK's queue are dropped.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// For the last batch, when the process ends.
+const LAST_BATCH: Duration = Duration::from_secs(2);
+/// A collector answers with a few bytes.
+const LONGEST_ANSWER: usize = 64 * 1024;
+
+/// Traces were asked for, and cannot be had.
+#[derive(Debug, Error)]
+pub enum Error {
+    /// Another scheme than http.
+    #[error(
+        "{variable}={value:?} is no plain http:// address; name a collector or agent in the cluster, such as http://otel-collector.observability:4318"
+    )]
+    Scheme {
+        /// The variable.
+        variable: &'static str,
+        /// Its value.
+        value: String,
+    },
+    /// Another protocol than the one that is built in.
+    #[error("{variable}={value:?} is not built in; use http/protobuf, which collectors take at port 4318")]
+    Protocol {
+        /// The variable.
+        variable: &'static str,
+        /// Its value.
+        value: String,
+    },
+    /// The exporter does not take the rest of what the environment says.
+    #[error(
+        "traces cannot be exported: {0}; correct the OTEL_* variables, or remove OTEL_EXPORTER_OTLP_ENDPOINT"
+    )]
+    Exporter(#[from] ExporterBuildError),
+    /// No runtime.
+    #[error("no runtime for the export of traces: {0}; remove OTEL_EXPORTER_OTLP_ENDPOINT to do without")]
+    Runtime(#[from] io::Error),
+}
+
+/// What the environment says, by the names of its variables.
+type Environment<'a> = &'a dyn Fn(&str) -> Option<String>;
+
+/// Traces on their way out. Dropped, it sends what is left.
+#[derive(Debug)]
+pub struct Traces(SdkTracerProvider);
+
+impl Traces {
+    /// What the environment asks for, of a process by this name; most often nothing.
+    pub(crate) fn asked_for(process: &str) -> Result<Option<Self>, Error> {
+        Self::of(process, &|name| env::var(name).ok())
+    }
+
+    fn of(process: &str, environment: Environment<'_>) -> Result<Option<Self>, Error> {
+        let Some((variable, value)) = first(ENDPOINT, environment) else {
+            return Ok(None);
+        };
+        if !value.starts_with("http://") {
+            return Err(Error::Scheme { variable, value });
+        }
+        if let Some((variable, value)) = first(PROTOCOL, environment).filter(|(_, it)| it != "http/protobuf")
+        {
+            return Err(Error::Protocol { variable, value });
+        }
+        let endpoint = if variable == ENDPOINT[0] {
+            value
+        } else {
+            format!("{}/v1/traces", value.trim_end_matches('/'))
+        };
+        let name = environment(NAME).unwrap_or_else(|| format!("pod-affinity-{process}"));
+        Self::start(name, endpoint).map(Some)
+    }
+
+    fn start(name: String, endpoint: String) -> Result<Self, Error> {
+        let exporter = SpanExporter::builder()
+            .with_http()
+            .with_http_client(Sender::new()?)
+            .with_protocol(Protocol::HttpBinary)
+            .with_endpoint(endpoint)
+            .build()?;
+        let resource = Resource::builder()
+            .with_service_name(name)
+            .with_attribute(KeyValue::new("service.version", env!("CARGO_PKG_VERSION")))
+            .build();
+        let provider = SdkTracerProvider::builder()
+            .with_resource(resource)
+            .with_batch_exporter(exporter)
+            .build();
+        Ok(Self(provider))
+    }
+
+    /// Hands over the spans that are there for people: those of level INFO and above, whatever `RUST_LOG` says.
+    pub(crate) fn layer<S>(&self) -> impl Layer<S> + use<S>
+    where
+        S: Subscriber + for<'a> LookupSpan<'a>,
+    {
+        tracing_opentelemetry::layer()
+            .with_tracer(self.0.tracer("pod-affinity"))
+            .with_location(false)
+            .with_threads(false)
+            .with_filter(LevelFilter::INFO)
+    }
+}
+
+impl Drop for Traces {
+    fn drop(&mut self) {
+        if let Err(error) = self.0.shutdown_with_timeout(LAST_BATCH) {
+            tracing::warn!(%error, "the last traces were not taken");
+        }
+    }
+}
+
+/// The first of these variables that says anything.
+fn first(names: [&'static str; 2], environment: Environment<'_>) -> Option<(&'static str, String)> {
+    names.into_iter().find_map(|name| {
+        let value = environment(name)?;
+        (!value.is_empty()).then_some((name, value))
+    })
+}
+
+/// Posts a batch and waits for the answer, on the thread that calls it.
+#[derive(Debug)]
+struct Sender {
+    runtime: Runtime,
+    client: Client<HttpConnector, Full<Bytes>>,
+}
+
+impl Sender {
+    fn new() -> io::Result<Self> {
+        let runtime = Builder::new_current_thread().enable_all().build()?;
+        // Between two batches nobody drives the runtime, so no connection is kept.
+        let client = Client::builder(TokioExecutor::new())
+            .pool_max_idle_per_host(0)
+            .build_http();
+        Ok(Self { runtime, client })
+    }
+
+    async fn answer(&self, request: Request<Bytes>) -> Result<Response<Bytes>, HttpError> {
+        let (head, body) = self.client.request(request.map(Full::new)).await?.into_parts();
+        let body = Limited::new(body, LONGEST_ANSWER).collect().await?;
+        Ok(Response::from_parts(head, body.to_bytes()))
+    }
+}
+
+#[async_trait]
+impl HttpClient for Sender {
+    async fn send_bytes(&self, request: Request<Bytes>) -> Result<Response<Bytes>, HttpError> {
+        self.runtime
+            .block_on(async { timeout(PATIENCE, self.answer(request)).await })?
+    }
+}
+
+#[cfg(test)]
+#[path = "traces_tests.rs"]
+mod tests;

@@ -5,5 +5,6 @@ package tools
 
 import (
 	_ "github.com/tektoncd/pipeline/cmd/controller"
+	_ "github.com/tektoncd/pipeline/cmd/entrypoint"
 	_ "github.com/tektoncd/pipeline/cmd/webhook"
 )

@@ -55,8 +55,16 @@ pub(crate) enum Command {
 #[derive(Debug, clap::Args)]
 pub(crate) struct ManifestArgs {
     /// File or folder with manifests, or - for standard input. May be given more than once.
-    #[arg(short, long = "filename", value_name = "PATH", required = true)]
+    #[arg(
+        short,
+        long = "filename",
+        value_name = "PATH",
+        required_unless_present = "kustomize"
+    )]
     filename: Vec<PathBuf>,
+    /// Folder with a kustomization, which kubectl renders: in place of -f.
+    #[arg(short, long, value_name = "FOLDER", conflicts_with_all = ["filename", "recursive"])]
+    kustomize: Option<PathBuf>,
     /// Look into folders of folders, too.
     #[arg(short = 'R', long)]
     recursive: bool,
@@ -121,6 +129,9 @@ pub(crate) struct ReleaseArgs {
     /// Files and folders with the manifests. Default: config, in the workspace.
     #[arg(short, long = "filename", value_name = "PATH")]
     filename: Vec<PathBuf>,
+    /// Folder with a kustomization, which kubectl renders: in place of -f.
+    #[arg(short, long, value_name = "FOLDER", conflicts_with = "filename")]
+    kustomize: Option<PathBuf>,
     /// Release although files differ from the commit.
     #[arg(long)]
     pub(crate) allow_dirty: bool,
@@ -139,9 +150,12 @@ pub(crate) enum Sbom {
 
 impl ManifestArgs {
     pub(crate) fn selection(&self) -> Selection {
-        Selection {
-            files: self.filename.clone(),
-            recursive: self.recursive,
+        match &self.kustomize {
+            Some(folder) => Selection::Kustomization(folder.clone()),
+            None => Selection::Files {
+                paths: self.filename.clone(),
+                recursive: self.recursive,
+            },
         }
     }
 }
@@ -185,13 +199,16 @@ impl ReleaseArgs {
 
     /// What was asked for, or the manifests of this checkout.
     pub(crate) fn selection(&self, config: PathBuf) -> Selection {
-        let files = if self.filename.is_empty() {
+        if let Some(folder) = &self.kustomize {
+            return Selection::Kustomization(folder.clone());
+        }
+        let paths = if self.filename.is_empty() {
             vec![config]
         } else {
             self.filename.clone()
         };
-        Selection {
-            files,
+        Selection::Files {
+            paths,
             recursive: false,
         }
     }
@@ -254,7 +271,11 @@ mod tests {
             panic!()
         };
         assert_eq!(kubectl, ["--context", "x", "--server-side"]);
-        assert_eq!(manifests.selection().files.len(), 2);
+        let selection = manifests.selection();
+        assert!(
+            matches!(&selection, Selection::Files { paths, .. } if paths.len() == 2),
+            "{selection:?}"
+        );
     }
 
     #[test]
@@ -265,14 +286,38 @@ mod tests {
     }
 
     #[test]
+    fn a_kustomization_stands_in_place_of_files() {
+        let Command::Delete { manifests, .. } = parsed("ship delete -k overlays/x").unwrap() else {
+            panic!()
+        };
+        assert_eq!(
+            manifests.selection(),
+            Selection::Kustomization("overlays/x".into())
+        );
+        for line in [
+            "ship resolve -k x -f y",
+            "ship resolve -k x -R",
+            "ship release v1.2.3 -k x -f y",
+        ] {
+            assert!(
+                parsed(line).unwrap_err().contains("cannot be used with"),
+                "{line}"
+            );
+        }
+    }
+
+    #[test]
     fn a_release_is_of_the_checkouts_manifests_and_of_a_version() {
         let Command::Release(release) = parsed("ship release v1.2.3 --tag latest").unwrap() else {
             panic!()
         };
         assert_eq!(release.tags(), ["v1.2.3", "latest"]);
         assert_eq!(
-            release.selection("config".into()).files,
-            [PathBuf::from("config")]
+            release.selection("config".into()),
+            Selection::Files {
+                paths: vec!["config".into()],
+                recursive: false
+            }
         );
         assert!(
             parsed("ship release 1.2")

@@ -1,8 +1,10 @@
-//! Hands manifests to kubectl. Nothing is started before everything is ready to be handed over.
+//! Hands manifests to kubectl, and has it render kustomizations. Nothing is started at a cluster before everything is ready
+//! to be handed over.
 
 use std::ffi::OsString;
 use std::io::{self, Write};
 use std::os::unix::process::ExitStatusExt;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 
 /// What kubectl is to do.
@@ -22,6 +24,8 @@ pub(crate) enum Error {
     Missing(io::Error),
     #[error("the manifests could not be handed to kubectl: {0}")]
     Pipe(io::Error),
+    #[error("kubectl cannot render the kustomization {}: {problem}", folder.display())]
+    Kustomize { folder: PathBuf, problem: String },
 }
 
 impl Verb {
@@ -40,6 +44,22 @@ pub(crate) fn look_for() -> Result<(), Error> {
         .stderr(Stdio::null())
         .status();
     asked.map(drop).map_err(Error::Missing)
+}
+
+/// The manifests that a kustomization makes. No cluster is asked.
+pub(crate) fn kustomize(folder: &Path) -> Result<Vec<u8>, Error> {
+    let output = kubectl(&["kustomize"])
+        .arg(folder)
+        .output()
+        .map_err(Error::Missing)?;
+    if output.status.success() {
+        return Ok(output.stdout);
+    }
+    let said = String::from_utf8_lossy(&output.stderr);
+    Err(Error::Kustomize {
+        folder: folder.to_owned(),
+        problem: said.trim().trim_start_matches("error: ").to_owned(),
+    })
 }
 
 /// Lets kubectl work, and returns its exit code.

@@ -3,7 +3,7 @@
 
 use crate::error::{Error, Result};
 use crate::progress::Progress;
-use crate::recipe::{ALL, Recipe, required_version};
+use crate::recipe::{self, ALL, Recipe, required_version};
 use sha2::{Digest, Sha256};
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
@@ -49,7 +49,7 @@ pub(crate) fn ensure<const N: usize>(recipes: [&Recipe; N]) -> Result<[Built; N]
         .ok_or_else(|| Error::NotRunning("a recipe without a job".into()))
 }
 
-/// Builds whatever any testbed may want.
+/// Builds what any testbed may want, but for what only the real node does.
 pub fn build_all() -> Result<()> {
     ensure(ALL).map(drop)
 }
@@ -105,6 +105,19 @@ fn cache_folder() -> Result<PathBuf> {
 /// hack/ of the checkout that this was compiled from.
 fn hack_folder() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../hack")
+}
+
+/// Which versions of the control plane's parts a testbed runs.
+pub fn versions() -> Result<Vec<(&'static str, String)>> {
+    let parts = [
+        &recipe::ETCD,
+        &recipe::KUBERNETES,
+        &recipe::KWOK,
+        &recipe::TEKTON,
+        &recipe::CLUSTER_AUTOSCALER,
+    ];
+    let version = |recipe: &'static Recipe| Ok((recipe.name, Job::of(recipe)?.version));
+    parts.into_iter().map(version).collect()
 }
 
 #[derive(Debug)]
@@ -173,6 +186,9 @@ impl<'a> Job<'a> {
         if self.recipe.assets.is_empty() {
             return Ok(());
         }
+        // A module of which nothing was built is not there yet.
+        self.go(&["mod", "download", self.recipe.module])
+            .run(self.recipe.name)?;
         let folder = self
             .go(&["list", "-m", "-f", "{{.Dir}}", self.recipe.module])
             .run(self.recipe.name)?;
@@ -300,10 +316,11 @@ pub(crate) fn tail(text: &str, lines: usize) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::recipe::{KUBELET, TEKTON_ENTRYPOINT};
 
     #[test]
     fn every_recipe_has_a_committed_module_with_its_version() {
-        for recipe in ALL {
+        for recipe in ALL.into_iter().chain([&KUBELET, &TEKTON_ENTRYPOINT]) {
             let job = Job::of(recipe).unwrap();
             assert!(job.version.starts_with('v'), "{job:?}");
         }

@@ -1,5 +1,6 @@
 //! etcd, API server, controller manager and scheduler, as their own binaries on loopback.
 
+use crate::audit;
 use crate::binaries::Built;
 use crate::error::{Error, Result};
 use crate::kubeconfig::{self, Proof};
@@ -7,8 +8,10 @@ use crate::part::{Launch, Part};
 use crate::pki::{self, Authority, Identity, TokenKeys};
 use crate::ports::Ports;
 use crate::probe;
-use crate::testbed::{READY, Testbed};
+use crate::real_node;
+use crate::testbed::{Limits, READY, Testbed};
 use k8s_openapi::api::core::v1::ServiceAccount;
+use kube::Client;
 use kube::api::Api;
 use std::path::{Path, PathBuf};
 
@@ -22,10 +25,12 @@ pub(crate) struct ControlPlane {
     etcd_peer_port: u16,
     manager_port: u16,
     scheduler_port: u16,
-    server: Identity,
+    pub(crate) server: Identity,
     tokens: TokenKeys,
     manager: PathBuf,
     scheduler: PathBuf,
+    /// For the real node's kubelet.
+    pub(crate) node: PathBuf,
 }
 
 impl ControlPlane {
@@ -47,6 +52,11 @@ impl ControlPlane {
             admin: config("admin", "testbed-admin", Some("system:masters"))?,
             manager: config("controller-manager", "system:kube-controller-manager", None)?,
             scheduler: config("scheduler", "system:kube-scheduler", None)?,
+            node: config(
+                "node",
+                &format!("system:node:{}", real_node::NAME),
+                Some("system:nodes"),
+            )?,
             authority: authority.certificate(),
             api_port,
             etcd_port: ports.take()?,
@@ -88,7 +98,7 @@ impl ControlPlane {
             .arg("--service-account-issuer=https://kubernetes.default.svc")
             .path("--service-account-signing-key-file", &self.tokens.private)
             .path("--service-account-key-file", &self.tokens.public)
-            .arg("--authorization-mode=RBAC")
+            .arg("--authorization-mode=Node,RBAC")
             .arg("--allow-privileged=true")
     }
 
@@ -115,6 +125,8 @@ impl ControlPlane {
             self.scheduler_port,
             folder,
         )
+        // It takes a moment to learn whom to believe; its figures are no secret here.
+        .arg("--authorization-always-allow-paths=/healthz,/readyz,/livez,/metrics")
     }
 }
 
@@ -134,10 +146,21 @@ impl Testbed {
     pub(crate) async fn start_control_plane(&self, etcd: &Built, kubernetes: &Built) -> Result<()> {
         let (plane, folder) = (&self.plane, &self.folder);
         self.launch(Part::Etcd, plane.etcd(etcd, folder))?;
-        self.launch(Part::ApiServer, plane.api_server(kubernetes, folder))?;
+        let mut api_server = plane.api_server(kubernetes, folder);
+        if !self.options.taint_new_nodes {
+            api_server = api_server.arg("--disable-admission-plugins=TaintNodesByCondition");
+        }
+        if self.options.audit {
+            api_server = audit::switched_on(api_server, folder)?;
+        }
+        self.launch(Part::ApiServer, api_server)?;
         self.answers(Part::ApiServer).await?;
         self.launch(Part::ControllerManager, plane.manager(kubernetes, folder))?;
-        self.launch(Part::Scheduler, plane.scheduler(kubernetes, folder))?;
+        let mut scheduler = plane.scheduler(kubernetes, folder);
+        if self.options.limits == Limits::Raised {
+            scheduler = scheduler.arg("--kube-api-qps=5000").arg("--kube-api-burst=10000");
+        }
+        self.launch(Part::Scheduler, scheduler)?;
         self.answers(Part::Scheduler).await?;
         self.answers(Part::ControllerManager).await
     }
@@ -154,6 +177,7 @@ impl Testbed {
             | Part::ClusterAutoscaler
             | Part::Karpenter
             | Part::Registry
+            | Part::RealNode
             | Part::Webhook(_)
             | Part::Controller(_) => self.check(),
         }
@@ -180,6 +204,22 @@ impl Testbed {
         })
         .await
         .map(drop)
+    }
+
+    /// What the scheduler tells of itself, as Prometheus reads it.
+    pub async fn scheduler_metrics(&self) -> Result<String> {
+        let mut config = self.client_config().await?;
+        let address = format!("https://127.0.0.1:{}", self.plane.scheduler_port);
+        config.cluster_url = address.parse().map_err(|_| Error::NotRunning(address))?;
+        // It serves with a certificate that it made for itself.
+        config.accept_invalid_certs = true;
+        let client = Client::try_from(config).map_err(Error::api("making a client"))?;
+        let request = http::Request::get("/metrics").body(Vec::new());
+        let request = request.map_err(|_| Error::NotRunning("/metrics".into()))?;
+        client
+            .request_text(request)
+            .await
+            .map_err(Error::api("reading the scheduler's metrics"))
     }
 
     // The default ServiceAccount is made by the controller manager, and no pod is admitted without it.

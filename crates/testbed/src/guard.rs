@@ -2,7 +2,8 @@
 //!
 //! A value's `Drop` runs neither on Ctrl-C nor on `kill -9` nor for a static in a test binary. The guard
 //! waits on a pipe whose other end its maker holds: when that end closes without a word, for whatever
-//! reason, the guard ends every process of its group and removes the state folder.
+//! reason, the guard ends every process of its group. In either case it removes what processes leave: the state
+//! folder, and the control groups of containers, which bear that folder's name.
 
 use crate::error::{Error, Result};
 use std::io::Write;
@@ -10,16 +11,8 @@ use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
-// "done" is the word of an orderly end; anything else, the end of the pipe included, means: clean up.
-const SCRIPT: &str = r#"
-trap '' TERM INT HUP
-read -r word
-[ "$word" = done ] && exit 0
-kill -TERM 0
-sleep 1
-[ -n "$1" ] && rm -rf -- "$1"
-kill -KILL 0
-"#;
+// "done" is the word of an orderly end: the processes have ended. Anything else, the end of the pipe included, is not.
+const SCRIPT: &str = include_str!("guard.sh");
 
 /// A running guard.
 #[derive(Debug)]
@@ -28,11 +21,12 @@ pub(crate) struct Guard {
 }
 
 impl Guard {
-    /// Starts a guard for the processes that join its group; `folder` goes with them unless it is to be kept.
+    /// Starts a guard for the processes that join its group; `folder` goes with it unless it is to be kept.
     pub(crate) fn start(folder: &Path, keep_folder: bool) -> Result<Self> {
         let shell = Command::new("sh")
             .args(["-c", SCRIPT, "testbed-guard"])
-            .arg(if keep_folder { Path::new("") } else { folder })
+            .arg(folder)
+            .arg(if keep_folder { "keep" } else { "remove" })
             .stdin(Stdio::piped())
             .stdout(Stdio::null())
             .stderr(Stdio::null())
@@ -51,7 +45,7 @@ impl Guard {
         self.shell.id().cast_signed()
     }
 
-    /// Ends the guard after an orderly end: nothing is left for it to do.
+    /// Ends the guard after an orderly end of its processes, when it has cleaned up after them.
     pub(crate) fn dismiss(&mut self) {
         if let Some(mut word) = self.shell.stdin.take() {
             // A guard that is gone already needs no word.
@@ -88,9 +82,9 @@ mod tests {
     }
 
     #[test]
-    fn a_dismissed_guard_ends_nobody() {
+    fn a_dismissed_guard_ends_nobody_and_keeps_what_is_to_be_kept() {
         let folder = tempfile::tempdir().unwrap();
-        let mut guard = Guard::start(folder.path(), false).unwrap();
+        let mut guard = Guard::start(folder.path(), true).unwrap();
         let group = guard.group();
         let mut member = member_of(&guard);
         guard.dismiss();

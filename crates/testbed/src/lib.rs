@@ -1,15 +1,19 @@
 //! A real control plane on one machine, for tests and demonstrations: etcd, kube-apiserver,
 //! kube-controller-manager, kube-scheduler, KWOK nodes, Tekton, and on request the cluster autoscaler and an
-//! OCI registry.
+//! OCI registry and one real node.
 //!
 //! Everything listens on 127.0.0.1, keeps its state in one temporary folder, and ends with the value that
-//! started it or with its process, however that ends. There is no kubelet: no container ever runs.
+//! started it or with its process, however that ends. Only the real node has a kubelet and runs containers.
 
 pub mod apply;
+mod audit;
 pub mod autoscaler;
 mod binaries;
 mod control_plane;
+mod deployment;
 mod error;
+mod faults;
+mod foreign;
 mod front;
 mod guard;
 pub mod karpenter;
@@ -21,6 +25,7 @@ mod ports;
 pub mod probe;
 pub mod product;
 mod progress;
+pub mod real_node;
 mod recipe;
 mod registry;
 pub mod runs;
@@ -30,8 +35,10 @@ mod testbed;
 pub mod wait;
 
 pub use autoscaler::NodeGroup;
-pub use binaries::build_all;
+pub use binaries::{build_all, versions};
 pub use error::{Error, Result};
+pub use faults::{Fault, Faults};
+pub use foreign::{Definitions, crane};
 pub use kwok::Nodes;
 pub use part::Part;
-pub use testbed::{Options, Testbed, interrupted};
+pub use testbed::{Limits, Options, Testbed, interrupted};

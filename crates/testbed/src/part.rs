@@ -34,6 +34,8 @@ pub enum Part {
     Karpenter,
     /// The OCI registry.
     Registry,
+    /// The real node: its containerd and its kubelet.
+    RealNode,
     /// A replica of pod-affinity's webhook.
     Webhook(u8),
     /// A replica of pod-affinity's controller.
@@ -53,6 +55,7 @@ impl fmt::Display for Part {
             Self::ClusterAutoscaler => f.write_str("cluster-autoscaler"),
             Self::Karpenter => f.write_str("karpenter"),
             Self::Registry => f.write_str("registry"),
+            Self::RealNode => f.write_str("real-node"),
             Self::Webhook(replica) => write!(f, "pod-affinity-webhook-{replica}"),
             Self::Controller(replica) => write!(f, "pod-affinity-controller-{replica}"),
         }
@@ -104,6 +107,8 @@ pub(crate) struct Parts {
     group: i32,
     logs: PathBuf,
     running: Mutex<BTreeMap<Part, Running>>,
+    /// Those that are started again when they end by themselves, and how often that was.
+    kept_alive: Mutex<BTreeMap<Part, u32>>,
 }
 
 impl Parts {
@@ -113,12 +118,18 @@ impl Parts {
             group,
             logs,
             running: Mutex::default(),
+            kept_alive: Mutex::default(),
         })
     }
 
     // A panic elsewhere leaves the map whole: each change to it is one insert or one take.
     fn running(&self) -> MutexGuard<'_, BTreeMap<Part, Running>> {
         self.running.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// How often each part that is to be kept alive was started again.
+    pub(crate) fn kept_alive(&self) -> MutexGuard<'_, BTreeMap<Part, u32>> {
+        self.kept_alive.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     pub(crate) fn start(&self, part: Part, launch: Launch) -> Result<()> {
@@ -169,10 +180,15 @@ impl Parts {
             let Some(child) = running.child.as_mut() else {
                 continue;
             };
-            if let Ok(Some(status)) = child.try_wait() {
-                running.child = None;
+            let Ok(Some(status)) = child.try_wait() else {
+                continue;
+            };
+            running.child = None;
+            let Some(&revivals) = self.kept_alive().get(part) else {
                 return Err(self.died(*part, &status.to_string()));
-            }
+            };
+            running.child = Some(self.spawn(*part, &running.launch)?);
+            self.kept_alive().insert(*part, revivals + 1);
         }
         Ok(())
     }
@@ -281,6 +297,20 @@ mod tests {
             "{message}"
         );
         assert!(message.contains("another program took the port"), "{message}");
+    }
+
+    #[test]
+    fn a_part_that_is_kept_alive_is_started_again_when_it_dies() {
+        let folder = tempfile::tempdir().unwrap();
+        let (_guard, parts) = parts(folder.path());
+        parts.kept_alive().insert(Part::Controller(0), 0);
+        parts.start(Part::Controller(0), Launch::of("false")).unwrap();
+        let deadline = std::time::Instant::now() + std::time::Duration::from_secs(10);
+        while parts.kept_alive()[&Part::Controller(0)] < 2 {
+            parts.check().unwrap();
+            assert!(std::time::Instant::now() < deadline, "it should have died twice");
+        }
+        parts.end();
     }
 
     #[test]

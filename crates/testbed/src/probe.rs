@@ -39,7 +39,7 @@ fn request(path: &str) -> String {
 }
 
 /// As [`get`], for threads of their own.
-pub(crate) fn get_blocking(port: u16, path: &str) -> Result<String, String> {
+pub fn get_blocking(port: u16, path: &str) -> Result<String, String> {
     exchange_blocking(port, path)
         .map_err(|error| error.to_string())
         .and_then(|answer| body(&answer))

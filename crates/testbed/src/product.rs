@@ -2,6 +2,7 @@
 //! its own ServiceAccount, so that the roles in config/ are really tried.
 
 use crate::apply;
+use crate::deployment::Deployments;
 use crate::error::{Error, Result};
 use crate::front::{Front, Replica};
 use crate::part::{Launch, Part};
@@ -18,8 +19,6 @@ use std::process::{Command, Stdio};
 /// Namespace of the installation.
 pub const NAMESPACE: &str = "tekton-pod-affinity";
 const CONFIG_MAP: &str = "config-pod-affinity";
-/// No node pulls it; the name only has to be a valid one.
-const IMAGE: &str = "testbed.invalid/pod-affinity";
 /// Not applied: the testbed runs the processes itself.
 const WORKLOADS: [&str; 2] = ["Deployment", "PodDisruptionBudget"];
 
@@ -35,66 +34,189 @@ pub struct Installed {
     pub webhook_admin: Vec<u16>,
     /// Ports of each controller replica's probes and metrics.
     pub controller_admin: Vec<u16>,
+    webhook_serving: Vec<u16>,
+}
+
+impl Installed {
+    fn replica(&self, number: u8) -> Replica {
+        let number = usize::from(number);
+        Replica {
+            port: self.webhook_serving[number],
+            admin: self.webhook_admin[number],
+        }
+    }
+
+    fn replicas(&self) -> Vec<Replica> {
+        (0..REPLICAS).map(|number| self.replica(number)).collect()
+    }
+
+    fn controller(&self, number: u8) -> u16 {
+        self.controller_admin[usize::from(number)]
+    }
+
+    fn redirected(&self, mut objects: Vec<Value>) -> Vec<Value> {
+        for object in &mut objects {
+            redirect(object, self.webhook);
+        }
+        objects
+    }
+}
+
+/// What is to be started.
+struct Processes {
+    binary: PathBuf,
+    said: Deployments,
+    environment: Vec<(String, String)>,
+}
+
+impl Processes {
+    async fn of(bed: &Testbed, objects: &[Value], environment: &[(&str, &str)]) -> Result<Self> {
+        let owned = |(name, value): &(&str, &str)| ((*name).to_owned(), (*value).to_owned());
+        Ok(Self {
+            binary: match &bed.options.binary {
+                Some(given) => given.clone(),
+                None => built(binary).await?,
+            },
+            said: Deployments::of(objects),
+            environment: environment.iter().map(owned).collect(),
+        })
+    }
 }
 
 impl Testbed {
     /// Builds and installs pod-affinity from this checkout, two replicas of each process, and returns once a
     /// labelled run is held.
     pub async fn install_pod_affinity(&self) -> Result<Installed> {
-        let binary = built(binary).await?;
-        let service = self.port()?;
-        apply::apply_all(&self.client().await?, &manifests(service)?).await?;
-        let (mut replicas, mut controllers) = (Vec::new(), Vec::new());
+        self.install_pod_affinity_with(&[]).await
+    }
+
+    /// The same, its processes with more in their environment.
+    pub async fn install_pod_affinity_with(&self, environment: &[(&str, &str)]) -> Result<Installed> {
+        let client = self.client().await?;
+        let objects = apply::documents(&workspace().join("config"))?;
+        self.install(objects, environment, async |mut objects| {
+            objects.retain(|object| !WORKLOADS.iter().any(|kind| object["kind"] == *kind));
+            apply::apply_all(&client, &objects).await
+        })
+        .await
+    }
+
+    /// Installs other manifests, such as an overlay's. `apply` gets them leading to the processes here, which
+    /// are started as the Deployments among them say.
+    pub async fn install(
+        &self,
+        objects: Vec<Value>,
+        environment: &[(&str, &str)],
+        apply: impl AsyncFnOnce(Vec<Value>) -> Result<()>,
+    ) -> Result<Installed> {
+        let processes = Processes::of(self, &objects, environment).await?;
+        let installed = self.reserve()?;
+        apply(installed.redirected(objects)).await?;
         for number in 0..REPLICAS {
-            controllers.push(self.start_controller(&binary, number).await?);
-            replicas.push(self.start_webhook(&binary, number).await?);
+            self.start_controller(&processes, number, &installed).await?;
+            self.start_webhook(&processes, number, &installed).await?;
         }
-        self.fronts().push(Front::start(service, replicas.clone())?);
-        for (number, (replica, admin)) in (0..).zip(replicas.iter().zip(&controllers)) {
-            self.ready(Part::Controller(number), *admin).await?;
-            self.ready(Part::Webhook(number), replica.admin).await?;
+        self.fronts()
+            .push(Front::start(installed.webhook, installed.replicas())?);
+        for number in 0..REPLICAS {
+            self.ready(Part::Controller(number), installed.controller(number))
+                .await?;
+            self.ready(Part::Webhook(number), installed.replica(number).admin)
+                .await?;
         }
         self.holds_runs().await?;
-        let webhook_admin = replicas.iter().map(|replica| replica.admin).collect();
+        Ok(installed)
+    }
+
+    /// Lays other manifests over an installation, and replaces its processes one after the other, the next when
+    /// the one before is ready. A Deployment starts the new one before it ends the old; here the port is not free before.
+    pub async fn roll_out(
+        &self,
+        installed: &Installed,
+        objects: Vec<Value>,
+        apply: impl AsyncFnOnce(Vec<Value>) -> Result<()>,
+    ) -> Result<()> {
+        let processes = Processes::of(self, &objects, &[]).await?;
+        apply(installed.redirected(objects)).await?;
+        for number in 0..REPLICAS {
+            self.stop(Part::Webhook(number))?;
+            self.start_webhook(&processes, number, installed).await?;
+            self.ready(Part::Webhook(number), installed.replica(number).admin)
+                .await?;
+            self.stop(Part::Controller(number))?;
+            self.start_controller(&processes, number, installed).await?;
+            self.ready(Part::Controller(number), installed.controller(number))
+                .await?;
+        }
+        Ok(())
+    }
+
+    /// Ends the processes of an installation, as the end of their namespace would.
+    pub fn stop_pod_affinity(&self) -> Result<()> {
+        for number in 0..REPLICAS {
+            self.stop(Part::Webhook(number))?;
+            self.stop(Part::Controller(number))?;
+        }
+        Ok(())
+    }
+
+    fn reserve(&self) -> Result<Installed> {
+        let ports = || (0..REPLICAS).map(|_| self.port()).collect::<Result<Vec<_>>>();
         Ok(Installed {
-            webhook: service,
-            webhook_admin,
-            controller_admin: controllers,
+            webhook: self.port()?,
+            webhook_admin: ports()?,
+            controller_admin: ports()?,
+            webhook_serving: ports()?,
         })
     }
 
-    async fn start_controller(&self, binary: &Path, number: u8) -> Result<u16> {
-        let admin = self.port()?;
+    async fn start_controller(&self, processes: &Processes, number: u8, installed: &Installed) -> Result<()> {
+        let said = &processes.said;
         let launch = self
-            .process(binary, "controller")
+            .process(
+                processes,
+                self.controllers_port(),
+                "pod-affinity-controller",
+                &said.controller,
+            )
             .await?
-            .arg(format!("--admin-listen=127.0.0.1:{admin}"))
-            .arg(format!("--placeholder-image={IMAGE}"));
-        self.launch(Part::Controller(number), launch)?;
-        Ok(admin)
+            .arg(format!(
+                "--admin-listen=127.0.0.1:{}",
+                installed.controller(number)
+            ))
+            .arg(format!("--placeholder-image={}", said.placeholder_image));
+        self.launch(Part::Controller(number), launch)
     }
 
-    async fn start_webhook(&self, binary: &Path, number: u8) -> Result<Replica> {
-        let replica = Replica {
-            port: self.port()?,
-            admin: self.port()?,
-        };
+    async fn start_webhook(&self, processes: &Processes, number: u8, installed: &Installed) -> Result<()> {
+        let replica = installed.replica(number);
         let launch = self
-            .process(binary, "webhook")
+            .process(
+                processes,
+                self.plane.api_port,
+                "pod-affinity-webhook",
+                &processes.said.webhook,
+            )
             .await?
             .arg(format!("--listen=127.0.0.1:{}", replica.port))
             .arg(format!("--admin-listen=127.0.0.1:{}", replica.admin));
-        self.launch(Part::Webhook(number), launch)?;
-        Ok(replica)
+        self.launch(Part::Webhook(number), launch)
     }
 
-    async fn process(&self, binary: &Path, process: &str) -> Result<Launch> {
-        let kubeconfig = self
-            .kubeconfig_of(NAMESPACE, &format!("pod-affinity-{process}"))
-            .await?;
-        Ok(Launch::of(binary)
-            .arg(process)
-            .env("KUBECONFIG", kubeconfig.display().to_string()))
+    async fn process(
+        &self,
+        processes: &Processes,
+        api_port: u16,
+        account: &str,
+        args: &[String],
+    ) -> Result<Launch> {
+        let kubeconfig = self.kubeconfig_at(api_port, NAMESPACE, account).await?;
+        let launch = Launch::of(&processes.binary).env("KUBECONFIG", kubeconfig.display().to_string());
+        let launch = args.iter().fold(launch, Launch::arg);
+        Ok(processes
+            .environment
+            .iter()
+            .fold(launch, |launch, (name, value)| launch.env(name, value)))
     }
 
     async fn ready(&self, part: Part, admin: u16) -> Result<()> {
@@ -152,15 +274,6 @@ impl Testbed {
             .map(drop)
             .map_err(Error::api("changing pod-affinity's configuration"))
     }
-}
-
-fn manifests(webhook_port: u16) -> Result<Vec<Value>> {
-    let mut objects = apply::documents(&workspace().join("config"))?;
-    objects.retain(|object| !WORKLOADS.iter().any(|kind| object["kind"] == *kind));
-    for object in &mut objects {
-        redirect(object, webhook_port);
-    }
-    Ok(objects)
 }
 
 fn workspace() -> PathBuf {

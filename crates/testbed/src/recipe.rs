@@ -97,8 +97,51 @@ pub(crate) static REGISTRY: Recipe = Recipe {
     assets: &[],
 };
 
-/// All recipes.
-pub(crate) static ALL: [&Recipe; 7] = [
+/// A client of OCI registries that owes nothing to ours.
+pub(crate) static CRANE: Recipe = Recipe {
+    name: "crane",
+    module: "github.com/google/go-containerregistry",
+    programs: &[("github.com/google/go-containerregistry/cmd/crane", "crane")],
+    tags: "",
+    link_kubernetes_version: false,
+    assets: &[],
+};
+
+/// The definitions of cert-manager, without cert-manager.
+pub(crate) static CERT_MANAGER: Recipe = Recipe {
+    name: "cert-manager",
+    module: "github.com/cert-manager/cert-manager",
+    programs: &[],
+    tags: "",
+    link_kubernetes_version: false,
+    assets: &["deploy/crds"],
+};
+
+/// The definitions of the Prometheus operator, without the operator.
+pub(crate) static PROMETHEUS_OPERATOR: Recipe = Recipe {
+    name: "prometheus-operator",
+    module: "github.com/prometheus-operator/prometheus-operator",
+    programs: &[],
+    tags: "",
+    link_kubernetes_version: false,
+    assets: &["example/prometheus-operator-crd"],
+};
+
+/// What runs pods on the real node.
+pub(crate) static KUBELET: Recipe = Recipe {
+    programs: &[("k8s.io/kubernetes/cmd/kubelet", "kubelet")],
+    ..KUBERNETES
+};
+
+/// What Tekton puts into each pod, for pods that really run.
+pub(crate) static TEKTON_ENTRYPOINT: Recipe = Recipe {
+    programs: &[("github.com/tektoncd/pipeline/cmd/entrypoint", "entrypoint")],
+    assets: &[],
+    ..TEKTON
+};
+
+/// All recipes but the last two, which only a real node needs.
+pub(crate) static ALL: [&Recipe; 10] = [
     &ETCD,
     &KUBERNETES,
     &KWOK,
@@ -106,6 +149,9 @@ pub(crate) static ALL: [&Recipe; 7] = [
     &CLUSTER_AUTOSCALER,
     &KARPENTER,
     &REGISTRY,
+    &CRANE,
+    &CERT_MANAGER,
+    &PROMETHEUS_OPERATOR,
 ];
 
 impl Recipe {

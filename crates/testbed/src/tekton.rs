@@ -5,13 +5,15 @@
 //! localhost, and only the port is added, so the API server still checks the certificate for the Service.
 
 use crate::apply;
-use crate::binaries::Built;
+use crate::binaries::{self, Built};
 use crate::error::{Error, Result};
 use crate::part::{Launch, Part};
-use crate::testbed::{READY, Testbed};
+use crate::recipe;
+use crate::testbed::{Limits, READY, Testbed, built};
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::api::{Api, DynamicObject, Patch, PatchParams, PostParams};
 use serde_json::{Value, json};
+use std::path::PathBuf;
 
 const NAMESPACE: &str = "tekton-pipelines";
 const WEBHOOK_SERVICE: &str = "tekton-pipelines-webhook";
@@ -34,7 +36,7 @@ pub(crate) async fn start(bed: &Testbed, built: &Built) -> Result<()> {
     apply::apply_all(&client, &definitions).await?;
     apply::apply_all(&client, &others).await?;
     start_webhook(bed, built, webhook_port).await?;
-    start_controller(bed, built).await?;
+    start_controller(bed, built, "testbed.invalid/entrypoint").await?;
     answers(bed).await
 }
 
@@ -88,18 +90,21 @@ async fn start_webhook(bed: &Testbed, built: &Built, port: u16) -> Result<()> {
     bed.listens(Part::TektonWebhook, probes).await
 }
 
-async fn start_controller(bed: &Testbed, built: &Built) -> Result<()> {
+async fn start_controller(bed: &Testbed, built: &Built, entrypoint: &str) -> Result<()> {
     let probes = bed.port()?;
     let mut launch = common(bed, built, "controller", probes)
         .await?
         .env("CONFIG_LEADERELECTION_NAME", "config-leader-election-controller")
         .env("CONFIG_DEFAULTS_NAME", "config-defaults")
         .env("CONFIG_SPIRE", "config-spire")
-        .arg("-kube-api-qps=300")
-        .arg("-kube-api-burst=600")
-        .arg("-threads-per-controller=32");
+        .arg(format!("-entrypoint-image={entrypoint}"));
+    if bed.options.limits != Limits::AsShipped {
+        launch = launch
+            .arg("-kube-api-qps=300")
+            .arg("-kube-api-burst=600")
+            .arg("-threads-per-controller=32");
+    }
     for image in [
-        "entrypoint",
         "nop",
         "sidecarlogresults",
         "workingdirinit",
@@ -111,7 +116,7 @@ async fn start_controller(bed: &Testbed, built: &Built) -> Result<()> {
         } else {
             format!("{image}-image")
         };
-        // No node pulls anything; Tekton only wants the names.
+        // No node pulls these; Tekton only wants the names.
         launch = launch
             .arg(format!("-{flag}"))
             .arg(format!("testbed.invalid/{image}"));
@@ -171,6 +176,19 @@ pub(crate) async fn answers(bed: &Testbed) -> Result<()> {
 }
 
 impl Testbed {
+    /// Tekton's own program that leads each step of a task; in an image it is `/ko-app/entrypoint`.
+    pub async fn tekton_entrypoint(&self) -> Result<PathBuf> {
+        let [built] = built(|| binaries::ensure([&recipe::TEKTON_ENTRYPOINT])).await?;
+        Ok(built.program("entrypoint"))
+    }
+
+    /// Starts Tekton's controller again with an image of its entrypoint, for pods that really run.
+    pub async fn tekton_entrypoint_image(&self, image: &str) -> Result<()> {
+        let [built] = built(|| binaries::ensure([&recipe::TEKTON])).await?;
+        self.kill(Part::TektonController)?;
+        start_controller(self, &built, image).await
+    }
+
     /// Sets feature flags of Tekton, such as `coschedule`.
     pub async fn feature_flags(&self, flags: &[(&str, &str)]) -> Result<()> {
         self.tekton_config("feature-flags", flags).await

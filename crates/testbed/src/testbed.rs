@@ -3,6 +3,7 @@
 use crate::binaries::{self, Built};
 use crate::control_plane::ControlPlane;
 use crate::error::{Error, Result};
+use crate::faults::Faults;
 use crate::front::Front;
 use crate::guard::Guard;
 use crate::part::{Launch, Part, Parts};
@@ -23,18 +24,44 @@ pub(crate) const READY: Duration = Duration::from_secs(90);
 
 /// What a testbed consists of.
 #[derive(Clone, Debug)]
+#[allow(clippy::struct_excessive_bools, reason = "each is a switch of its own")]
 pub struct Options {
     /// Start Tekton's controller and webhook.
     pub tekton: bool,
+    /// Write down what the ServiceAccounts of pod-affinity's namespace ask of the API server: [`Testbed::audit`].
+    pub audit: bool,
     /// Keep the state folder, logs included, when the testbed ends.
     pub keep: bool,
+    /// How many requests a second Tekton and the scheduler allow themselves.
+    pub limits: Limits,
+    /// New nodes are tainted until the controller manager has seen them Ready, as everywhere. Without, a node can be
+    /// used as it is created, whoever runs.
+    pub taint_new_nodes: bool,
+    /// The binary of pod-affinity to install; else `POD_AFFINITY_BINARY`, else it is built.
+    pub binary: Option<PathBuf>,
+}
+
+/// How many requests a second clients of the API server allow themselves.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Limits {
+    /// Tekton's and the scheduler's own defaults.
+    AsShipped,
+    /// Tekton's raised, so that tests need not wait for it.
+    #[default]
+    TektonRaised,
+    /// Both raised, so that neither holds up the other.
+    Raised,
 }
 
 impl Default for Options {
     fn default() -> Self {
         Self {
             tekton: true,
+            audit: false,
             keep: std::env::var_os("POD_AFFINITY_TESTBED_KEEP").is_some(),
+            limits: Limits::default(),
+            taint_new_nodes: true,
+            binary: None,
         }
     }
 }
@@ -47,9 +74,10 @@ pub struct Testbed {
     pub(crate) plane: ControlPlane,
     pub(crate) autoscaler_port: OnceLock<u16>,
     fronts: Mutex<Vec<Front>>,
+    faults: OnceLock<Faults>,
     ports: Mutex<Ports>,
     guard: Guard,
-    options: Options,
+    pub(crate) options: Options,
     startup: Duration,
 }
 
@@ -70,6 +98,7 @@ impl Testbed {
             plane,
             autoscaler_port: OnceLock::new(),
             fronts: Mutex::default(),
+            faults: OnceLock::new(),
             ports,
             guard,
             options,
@@ -114,6 +143,10 @@ impl Testbed {
         client(&self.plane.admin).await
     }
 
+    pub(crate) async fn client_config(&self) -> Result<Config> {
+        config(&self.plane.admin).await
+    }
+
     /// A client with the rights of a ServiceAccount, by a real token.
     pub async fn client_of(&self, namespace: &str, account: &str) -> Result<Client> {
         client(&self.kubeconfig_of(namespace, account).await?).await
@@ -121,6 +154,10 @@ impl Testbed {
 
     /// A kubeconfig with a real token of a ServiceAccount.
     pub async fn kubeconfig_of(&self, namespace: &str, account: &str) -> Result<PathBuf> {
+        self.kubeconfig_at(self.plane.api_port, namespace, account).await
+    }
+
+    pub(crate) async fn kubeconfig_at(&self, port: u16, namespace: &str, account: &str) -> Result<PathBuf> {
         let accounts: Api<ServiceAccount> = Api::namespaced(self.client().await?, namespace);
         let spec = TokenRequestSpec {
             expiration_seconds: Some(24 * 3600),
@@ -139,7 +176,7 @@ impl Testbed {
         let path = self.folder.join(format!("{namespace}-{account}.kubeconfig"));
         kubeconfig::write(
             &path,
-            self.plane.api_port,
+            port,
             &self.plane.authority,
             &kubeconfig::Proof::Token(&token),
         )
@@ -182,6 +219,35 @@ impl Testbed {
         self.parts.pid(part)
     }
 
+    /// From now on the part is started again when it ends by itself, as a kubelet does it, but at once, and only
+    /// while somebody waits by [`Testbed::until`].
+    pub fn keep_alive(&self, part: Part) {
+        self.parts.kept_alive().insert(part, 0);
+    }
+
+    /// How often a part was started again because it is kept alive.
+    pub fn revivals(&self, part: Part) -> u32 {
+        self.parts.kept_alive().get(&part).copied().unwrap_or_default()
+    }
+
+    /// The proxy that controllers which are started from now on go through on their way to the API server.
+    pub fn faults(&self) -> Result<&Faults> {
+        if self.faults.get().is_none() {
+            let plane = &self.plane;
+            let faults = Faults::start(self.port()?, plane.api_port, &plane.authority, &plane.server)?;
+            // Whoever was faster has started one that is as good.
+            let _ = self.faults.set(faults);
+        }
+        self.faults
+            .get()
+            .ok_or_else(|| Error::NotRunning("the fault proxy".into()))
+    }
+
+    /// Where our controllers find the API server.
+    pub(crate) fn controllers_port(&self) -> u16 {
+        self.faults.get().map_or(self.plane.api_port, Faults::port)
+    }
+
     /// Ends a part as a crash would.
     pub fn kill(&self, part: Part) -> Result<()> {
         self.parts.stop(part, Signal::KILL)
@@ -217,7 +283,8 @@ impl Testbed {
         self.fronts.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(crate) fn port(&self) -> Result<u16> {
+    /// A port of 127.0.0.1 that nothing else of any testbed takes.
+    pub fn port(&self) -> Result<u16> {
         self.ports.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 }
@@ -226,10 +293,6 @@ impl Drop for Testbed {
     fn drop(&mut self) {
         self.parts.end();
         self.guard.dismiss();
-        if !self.options.keep {
-            // The folder lies under the system's temporary folder; what cannot be removed goes with that.
-            let _ = std::fs::remove_dir_all(&self.folder);
-        }
     }
 }
 
@@ -280,7 +343,10 @@ fn state_folder() -> Result<PathBuf> {
 }
 
 async fn client(kubeconfig: &Path) -> Result<Client> {
+    Client::try_from(config(kubeconfig).await?).map_err(Error::api("making a client"))
+}
+
+async fn config(kubeconfig: &Path) -> Result<Config> {
     let options = KubeConfigOptions::default();
-    let config = Config::from_custom_kubeconfig(Kubeconfig::read_from(kubeconfig)?, &options).await?;
-    Client::try_from(config).map_err(Error::api("making a client"))
+    Ok(Config::from_custom_kubeconfig(Kubeconfig::read_from(kubeconfig)?, &options).await?)
 }

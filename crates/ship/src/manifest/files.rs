@@ -1,5 +1,7 @@
-//! Which files `-f` means, and what is in them. Folders are read as kubectl reads them, less what is kustomize's.
+//! Which files `-f` means, and what is in them. Folders are read as kubectl reads them, less what is kustomize's; what `-k`
+//! means is for kubectl to say.
 
+use crate::kubectl;
 use std::ffi::OsStr;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
@@ -9,11 +11,13 @@ const EXTENSIONS: [&str; 3] = ["yaml", "yml", "json"];
 /// These steer kustomize and are no objects for an API server.
 const KUSTOMIZE: [&str; 2] = ["kustomization.yaml", "kustomization.yml"];
 
-/// What `-f` and `-R` say.
-#[derive(Clone, Debug)]
-pub(crate) struct Selection {
-    pub(crate) files: Vec<PathBuf>,
-    pub(crate) recursive: bool,
+/// Which manifests are meant.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Selection {
+    /// What `-f` and `-R` say.
+    Files { paths: Vec<PathBuf>, recursive: bool },
+    /// What `-k` says.
+    Kustomization(PathBuf),
 }
 
 /// A file's content, with the name that messages call it by.
@@ -33,21 +37,35 @@ pub(crate) enum Error {
     #[error("{name} is no text in UTF-8: give manifests only")]
     NoText { name: String },
     #[error(
-        "the folder {} holds no manifest (*.yaml, *.yml, *.json): give another one, or add -R if they lie deeper",
+        "the folder {} holds no manifest (*.yaml, *.yml, *.json): give another one, add -R if they lie deeper, or say -k if \
+         it holds a kustomization",
         .0.display()
     )]
     Empty(PathBuf),
+    #[error(transparent)]
+    Kustomize(#[from] kubectl::Error),
 }
 
-/// Reads everything that was asked for, in the order asked for, folders by name.
+/// Reads everything that was asked for.
 pub(crate) fn read(selection: &Selection) -> Result<Vec<Text>, Error> {
+    match selection {
+        Selection::Files { paths, recursive } => files(paths, *recursive),
+        Selection::Kustomization(folder) => {
+            let rendered = kubectl::kustomize(folder)?;
+            Ok(vec![text(folder.display().to_string(), rendered)?])
+        }
+    }
+}
+
+/// In the order asked for, folders by name.
+fn files(paths: &[PathBuf], recursive: bool) -> Result<Vec<Text>, Error> {
     let mut texts = Vec::new();
-    for path in &selection.files {
+    for path in paths {
         if path.as_os_str() == STDIN {
             texts.push(standard_input()?);
             continue;
         }
-        for file in expanded(path, selection.recursive)? {
+        for file in expanded(path, recursive)? {
             texts.push(one(&file)?);
         }
     }
@@ -140,8 +158,8 @@ mod tests {
     }
 
     fn contents(folder: &TempDir, paths: &[&str], recursive: bool) -> Result<Vec<String>, Error> {
-        let files = paths.iter().map(|path| folder.path().join(path)).collect();
-        let texts = read(&Selection { files, recursive })?;
+        let paths = paths.iter().map(|path| folder.path().join(path)).collect();
+        let texts = read(&Selection::Files { paths, recursive })?;
         Ok(texts.into_iter().map(|text| text.content).collect())
     }
 

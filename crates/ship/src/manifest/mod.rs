@@ -120,8 +120,8 @@ mod tests {
     #[test]
     fn this_checkouts_own_manifests_resolve_and_keep_all_else() {
         let config = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../config");
-        let selection = Selection {
-            files: vec![config.into_os_string().into()],
+        let selection = Selection::Files {
+            paths: vec![config],
             recursive: false,
         };
         let manifests = Manifests::checked(files::read(&selection).unwrap()).unwrap();

@@ -35,11 +35,13 @@ impl Home {
         std::fs::write(path, content).unwrap();
     }
 
-    /// A kubectl that writes down what it is told, and ends with this code.
+    /// A kubectl that writes down what it is told, and ends with this code. Asked for a kustomization, it prints the file
+    /// `rendered` of that folder.
     pub(crate) fn with_kubectl(self, code: u8) -> Self {
         let written = self.path("kubectl-heard");
         let script = format!(
-            "#!/bin/sh\n[ \"$1\" = version ] && exit 0\n{{ echo \"$@\"; cat; }} >{}\nexit {code}\n",
+            "#!/bin/sh\n[ \"$1\" = version ] && exit 0\n\
+             [ \"$1\" = kustomize ] && exec cat \"$2/rendered\"\n{{ echo \"$@\"; cat; }} >{}\nexit {code}\n",
             written.display()
         );
         self.write("bin/kubectl", script.as_bytes());

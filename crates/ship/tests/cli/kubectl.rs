@@ -43,6 +43,32 @@ fn delete_needs_no_build_and_no_registry() {
 }
 
 #[test]
+fn a_kustomization_is_rendered_and_then_treated_as_any_manifest() {
+    let home = Home::new().with_kubectl(0);
+    home.write("overlay/rendered", MANIFEST.as_bytes());
+    let folder = home.path("overlay");
+    let arguments = ["-k", folder.to_str().unwrap(), "--push=false", "--sbom=none"];
+    let apply = call(&home, "apply", &[], &arguments);
+    assert!(apply.output().status.success());
+    let heard = home.kubectl_heard().unwrap();
+    assert!(
+        heard.starts_with("apply -f -\n") && heard.contains("image: ko.local/pod-affinity@sha256:"),
+        "{heard}"
+    );
+}
+
+#[test]
+fn a_kustomization_that_cannot_be_rendered_is_told_in_kubectls_words() {
+    let home = Home::new().with_kubectl(0);
+    let said = call(&home, "apply", &[], &["-k", "/nowhere"]).refuses();
+    assert!(
+        said.contains("cannot render the kustomization /nowhere: cat: ") && said.contains("rendered"),
+        "{said}"
+    );
+    assert_eq!(home.kubectl_heard(), None);
+}
+
+#[test]
 fn kubectls_exit_code_is_passed_on() {
     let home = Home::new().with_kubectl(7);
     let apply = call(&home, "apply", &["pod.yaml"], &["--push=false", "--sbom=none"]);

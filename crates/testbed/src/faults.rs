@@ -1,0 +1,302 @@
+//! A proxy between our controllers and the API server that does harm on request: it is slow, refuses, cuts watches.
+//!
+//! It ends TLS, since what it is to do depends on the request, and passes everything on as it is: the caller's token, a
+//! watch's stream. It lives on a thread of its own, so that a testbed can outlive the test that made it.
+
+use crate::error::{Error, Result};
+use crate::pki::Identity;
+use axum::body::{Body, to_bytes};
+use axum::extract::{Request, State};
+use axum::http::header::{HOST, RETRY_AFTER};
+use axum::http::{Method, StatusCode};
+use axum::response::{IntoResponse, Response};
+use axum::{BoxError, Json, Router};
+use axum_server::Handle;
+use axum_server::tls_rustls::RustlsConfig;
+use futures::{StreamExt, stream};
+use kube::{Client, Config};
+use rustls::ServerConfig;
+use rustls::crypto::aws_lc_rs;
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use serde_json::json;
+use std::net::{Ipv4Addr, SocketAddr, TcpListener};
+use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+use std::{io, thread};
+use tokio::sync::watch;
+
+/// What the API server itself takes at most.
+const LARGEST_REQUEST: usize = 3 * 1024 * 1024;
+
+/// What happens to each request.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Fault {
+    /// It is passed on.
+    #[default]
+    None,
+    /// It waits for so long before it is passed on.
+    Slow(Duration),
+    /// It is answered so, and not passed on; 429 with the advice to come back in a second.
+    Refused(StatusCode),
+    /// Every other change or deletion of an object is answered with a conflict.
+    Conflicts,
+}
+
+/// A running proxy.
+#[derive(Debug)]
+pub struct Faults {
+    port: u16,
+    switch: Arc<Switch>,
+    server: Handle<SocketAddr>,
+}
+
+#[derive(Debug, Default)]
+struct Switch {
+    fault: Mutex<Fault>,
+    writes: AtomicU64,
+    struck: AtomicU64,
+    cuts: watch::Sender<u64>,
+}
+
+#[derive(Clone)]
+struct Proxy {
+    switch: Arc<Switch>,
+    onward: Client,
+}
+
+impl Faults {
+    pub(crate) fn start(port: u16, api_port: u16, authority: &Path, identity: &Identity) -> Result<Self> {
+        let failed = Error::io("serving the fault proxy with", &identity.certificate);
+        let proxy = Self {
+            port,
+            switch: Arc::default(),
+            server: Handle::new(),
+        };
+        let begun = proxy.listening(authority, identity).map_err(failed)?;
+        let (switch, server) = (proxy.switch.clone(), proxy.server.clone());
+        thread::spawn(move || begun.serve(api_port, switch, server));
+        Ok(proxy)
+    }
+
+    fn listening(&self, authority: &Path, identity: &Identity) -> io::Result<Listening> {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, self.port))?;
+        listener.set_nonblocking(true)?;
+        Ok(Listening {
+            listener,
+            tls: RustlsConfig::from_config(Arc::new(tls(identity).map_err(io::Error::other)?)),
+            authority: CertificateDer::from_pem_file(authority)
+                .map_err(io::Error::other)?
+                .to_vec(),
+        })
+    }
+
+    /// Where it listens.
+    pub(crate) fn port(&self) -> u16 {
+        self.port
+    }
+
+    /// From now on each request meets this.
+    pub fn set(&self, fault: Fault) {
+        *self.switch.fault() = fault;
+    }
+
+    /// Cuts every answer that is still under way, as watches always are.
+    pub fn cut(&self) {
+        self.switch.cuts.send_modify(|cuts| *cuts += 1);
+    }
+
+    /// How many requests met a fault so far, and how many answers were cut.
+    pub fn struck(&self) -> u64 {
+        self.switch.struck.load(Ordering::Relaxed)
+    }
+}
+
+impl Drop for Faults {
+    fn drop(&mut self) {
+        self.server.shutdown();
+    }
+}
+
+fn tls(identity: &Identity) -> Result<ServerConfig, BoxError> {
+    let certificate = CertificateDer::from_pem_file(&identity.certificate)?;
+    let key = PrivateKeyDer::from_pem_file(&identity.key)?;
+    Ok(
+        ServerConfig::builder_with_provider(Arc::new(aws_lc_rs::default_provider()))
+            .with_safe_default_protocol_versions()?
+            .with_no_client_auth()
+            .with_single_cert(vec![certificate], key)?,
+    )
+}
+
+struct Listening {
+    listener: TcpListener,
+    tls: RustlsConfig,
+    authority: Vec<u8>,
+}
+
+impl Listening {
+    /// Until the handle ends it.
+    fn serve(self, api_port: u16, switch: Arc<Switch>, server: Handle<SocketAddr>) {
+        let Ok(runtime) = tokio::runtime::Builder::new_current_thread().enable_all().build() else {
+            return;
+        };
+        let ended: io::Result<()> = runtime.block_on(async {
+            let onward = onward(api_port, self.authority).map_err(io::Error::other)?;
+            let router = Router::new().fallback(pass).with_state(Proxy { switch, onward });
+            axum_server::from_tcp_rustls(self.listener, self.tls)?
+                .handle(server)
+                .serve(router.into_make_service())
+                .await
+        });
+        if let Err(error) = ended {
+            tracing::error!(%error, "the fault proxy ended");
+        }
+    }
+}
+
+/// Bears no identity of its own, and tries nothing twice: both are the caller's business.
+fn onward(api_port: u16, authority: Vec<u8>) -> Result<Client, BoxError> {
+    let mut config = Config::new(format!("https://127.0.0.1:{api_port}").parse()?);
+    config.root_cert = Some(vec![authority]);
+    config.default_retry = false;
+    Ok(Client::try_from(config)?)
+}
+
+async fn pass(State(proxy): State<Proxy>, request: Request) -> Response {
+    match proxy.switch.strike(request.method()).await {
+        Some(instead) => instead,
+        None => proxy
+            .forward(request)
+            .await
+            .unwrap_or_else(|unreachable| (StatusCode::BAD_GATEWAY, unreachable.to_string()).into_response()),
+    }
+}
+
+impl Proxy {
+    async fn forward(&self, request: Request) -> Result<Response, BoxError> {
+        let (mut head, body) = request.into_parts();
+        head.headers.remove(HOST);
+        let body = to_bytes(body, LARGEST_REQUEST).await?;
+        let answer = self.onward.send(Request::from_parts(head, body.into())).await?;
+        let (head, body) = answer.into_parts();
+        Ok(Response::from_parts(head, self.switch.cuttable(Body::new(body))))
+    }
+}
+
+impl Switch {
+    fn fault(&self) -> std::sync::MutexGuard<'_, Fault> {
+        self.fault.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The answer that a request gets instead of the API server's.
+    async fn strike(&self, method: &Method) -> Option<Response> {
+        let fault = *self.fault();
+        let instead = match fault {
+            Fault::Slow(time) => {
+                tokio::time::sleep(time).await;
+                None
+            }
+            Fault::Refused(status) => Some(refusal(status, "Refused")),
+            Fault::Conflicts if self.is_every_other_write(method) => {
+                Some(refusal(StatusCode::CONFLICT, "Conflict"))
+            }
+            Fault::None | Fault::Conflicts => return None,
+        };
+        self.struck.fetch_add(1, Ordering::Relaxed);
+        instead
+    }
+
+    fn is_every_other_write(&self, method: &Method) -> bool {
+        [Method::PUT, Method::PATCH, Method::DELETE].contains(method)
+            && self.writes.fetch_add(1, Ordering::Relaxed).is_multiple_of(2)
+    }
+
+    /// The body, until it ends or is cut: then it breaks off as a lost connection does.
+    fn cuttable(self: &Arc<Self>, body: Body) -> Body {
+        let switch = self.clone();
+        let mut cuts = self.cuts.subscribe();
+        let cut = async move {
+            // The sender lives as long as this future: it is in the switch.
+            let _ = cuts.changed().await;
+            switch.struck.fetch_add(1, Ordering::Relaxed);
+            Err(axum::Error::new(io::Error::from(io::ErrorKind::ConnectionReset)))
+        };
+        let end = stream::once(std::future::ready(None));
+        let whole = body.into_data_stream().map(Some).chain(end);
+        let cut = stream::once(cut).map(Some);
+        // Ends with the end of the body, or after the error.
+        let either = stream::select(whole, cut).scan(false, |over, item| {
+            let item = item.filter(|_| !*over);
+            *over = item.as_ref().is_some_and(Result::is_err);
+            std::future::ready(item)
+        });
+        Body::from_stream(either)
+    }
+}
+
+fn refusal(status: StatusCode, reason: &str) -> Response {
+    let said = json!({
+        "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure", "code": status.as_u16(),
+        "reason": reason, "message": "the fault proxy of the testbed says so",
+    });
+    let mut answer = (status, Json(said)).into_response();
+    if status == StatusCode::TOO_MANY_REQUESTS {
+        answer.headers_mut().insert(RETRY_AFTER, 1.into());
+    }
+    answer
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    async fn statuses<const N: usize>(switch: &Switch, methods: [Method; N]) -> [Option<u16>; N] {
+        let mut statuses = [None; N];
+        for (status, method) in statuses.iter_mut().zip(&methods) {
+            *status = switch.strike(method).await.map(|answer| answer.status().as_u16());
+        }
+        statuses
+    }
+
+    #[tokio::test]
+    async fn every_other_change_meets_a_conflict_and_nothing_else_does() {
+        let switch = Switch::default();
+        *switch.fault() = Fault::Conflicts;
+        let methods = [
+            Method::PATCH,
+            Method::GET,
+            Method::PUT,
+            Method::POST,
+            Method::DELETE,
+        ];
+        let met = statuses(&switch, methods).await;
+        assert_eq!(met, [Some(409), None, None, None, Some(409)]);
+        assert_eq!(switch.struck.load(Ordering::Relaxed), 2);
+    }
+
+    #[tokio::test]
+    async fn whoever_is_refused_is_told_when_to_come_back() {
+        let switch = Switch::default();
+        *switch.fault() = Fault::Refused(StatusCode::TOO_MANY_REQUESTS);
+        let refused = switch.strike(&Method::GET).await.unwrap();
+        assert_eq!(
+            (refused.status(), &refused.headers()[RETRY_AFTER]),
+            (StatusCode::TOO_MANY_REQUESTS, &1.into())
+        );
+    }
+
+    #[tokio::test]
+    async fn an_answer_comes_whole_unless_it_is_cut() {
+        let switch = Arc::new(Switch::default());
+        let whole = to_bytes(switch.cuttable(Body::from("all of it")), 99).await;
+        assert_eq!(whole.unwrap(), "all of it");
+        let watch = Body::from_stream(stream::pending::<Result<String, io::Error>>());
+        let cut = switch.cuttable(watch);
+        switch.cuts.send_modify(|cuts| *cuts += 1);
+        assert!(to_bytes(cut, 99).await.is_err());
+        assert_eq!(switch.struck.load(Ordering::Relaxed), 1);
+    }
+}

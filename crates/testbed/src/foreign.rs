@@ -1,0 +1,67 @@
+//! What tests need of other projects: custom resource definitions, and a client of registries.
+
+use crate::apply;
+use crate::binaries;
+use crate::error::Result;
+use crate::recipe::{CERT_MANAGER, CRANE, PROMETHEUS_OPERATOR};
+use crate::testbed::{READY, Testbed, built};
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::{
+    CustomResourceDefinition, CustomResourceDefinitionCondition,
+};
+use kube::api::Api;
+use std::path::PathBuf;
+
+/// Whose custom resource definitions.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Definitions {
+    /// cert-manager's.
+    CertManager,
+    /// The Prometheus operator's.
+    PrometheusOperator,
+}
+
+/// Path of crane.
+pub async fn crane() -> Result<PathBuf> {
+    let [built] = built(|| binaries::ensure([&CRANE])).await?;
+    Ok(built.program("crane"))
+}
+
+impl Testbed {
+    /// Applies the definitions, as they lie in their project's own module, and waits until they are served.
+    pub async fn define(&self, definitions: Definitions) -> Result<()> {
+        let recipe = match definitions {
+            Definitions::CertManager => &CERT_MANAGER,
+            Definitions::PrometheusOperator => &PROMETHEUS_OPERATOR,
+        };
+        let [built] = built(|| binaries::ensure([recipe])).await?;
+        let api: Api<CustomResourceDefinition> = Api::all(self.client().await?);
+        for folder in recipe.assets {
+            for object in apply::documents(&built.asset(folder))? {
+                let applied = apply::apply(&self.client().await?, &object).await?;
+                self.established(&api, &applied.metadata.name.unwrap_or_default())
+                    .await?;
+            }
+        }
+        Ok(())
+    }
+
+    async fn established(&self, api: &Api<CustomResourceDefinition>, name: &str) -> Result<()> {
+        self.until(format!("{name} to be served"), READY, async || {
+            let found = api.get(name).await.map_err(|error| error.to_string())?;
+            let conditions = found
+                .status
+                .and_then(|status| status.conditions)
+                .unwrap_or_default();
+            conditions
+                .iter()
+                .any(is_established)
+                .then_some(())
+                .ok_or_else(|| format!("{conditions:?}"))
+        })
+        .await
+    }
+}
+
+fn is_established(condition: &CustomResourceDefinitionCondition) -> bool {
+    condition.type_ == "Established" && condition.status == "True"
+}

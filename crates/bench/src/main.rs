@@ -1,0 +1,284 @@
+//! `cargo bench-all`: measures pod-affinity beside its alternatives on the testbed, and writes down what came.
+//!
+//! A time never fails; a measurement that is broken does.
+
+mod autoscaler;
+mod cluster;
+mod controller;
+mod exposition;
+mod load;
+mod machine;
+mod plot;
+mod process;
+mod pure;
+mod report;
+mod runs;
+mod scenario;
+mod scheduling;
+mod shapes;
+mod stats;
+mod through_api;
+mod turn;
+mod watch;
+mod webhook;
+
+use anyhow::{Context, Result, bail};
+use clap::{Parser, builder::PossibleValuesParser};
+use machine::{Machine, workspace};
+use report::Report;
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode};
+use std::time::Instant;
+use tokio::runtime::Runtime;
+
+/// Measures pod-affinity beside its alternatives, on the real control plane of the testbed.
+#[derive(Debug, Parser)]
+#[command(name = "cargo bench-all", bin_name = "cargo bench-all")]
+struct Cli {
+    /// A few minutes in all: looks whether measuring works. The figures say little.
+    #[arg(long)]
+    quick: bool,
+    /// Only these parts, separated by commas.
+    #[arg(long, value_name = "PART", value_delimiter = ',', value_parser = PossibleValuesParser::new(PARTS.map(|part| part.name)))]
+    only: Vec<String>,
+    /// Leave out parts whose figures of this commit are there already.
+    #[arg(long, conflicts_with = "quick")]
+    resume: bool,
+    /// How often each variant has its turn.
+    #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(1..))]
+    rounds: Option<u32>,
+    /// Where tables, JSON and plots go [default: docs/benchmarks; quick: target/benchmarks].
+    #[arg(long, value_name = "FOLDER")]
+    out: Option<PathBuf>,
+    /// The binary of pod-affinity to measure; else it is built, optimised unless quick.
+    #[arg(long, env = "POD_AFFINITY_BINARY", value_name = "FILE")]
+    binary: Option<PathBuf>,
+}
+
+/// How much to measure, and what.
+#[derive(Debug)]
+struct Effort {
+    quick: bool,
+    rounds: u32,
+    binary: PathBuf,
+}
+
+/// A part of the measurements.
+#[derive(Clone, Copy)]
+struct Part {
+    name: &'static str,
+    /// Whether a debug build can say anything at all.
+    in_quick: bool,
+    measure: fn(&Runtime, &Effort) -> Result<Report>,
+}
+
+/// In the order in which they are measured: the short ones first.
+const PARTS: [Part; 8] = [
+    Part {
+        name: "pure",
+        in_quick: false,
+        measure: |_, effort| pure::measure(effort),
+    },
+    Part {
+        name: "webhook",
+        in_quick: true,
+        measure: |_, effort| webhook::measure(effort),
+    },
+    Part {
+        name: "api",
+        in_quick: true,
+        measure: |runtime, effort| runtime.block_on(through_api::measure(effort)),
+    },
+    Part {
+        name: "autoscaler",
+        in_quick: true,
+        measure: |runtime, effort| runtime.block_on(autoscaler::measure(effort)),
+    },
+    Part {
+        name: "controller",
+        in_quick: true,
+        measure: |runtime, effort| runtime.block_on(controller::measure(effort)),
+    },
+    Part {
+        name: "scheduling",
+        in_quick: true,
+        measure: |runtime, effort| runtime.block_on(scheduling::measure(effort)),
+    },
+    Part {
+        name: "runs",
+        in_quick: true,
+        measure: |runtime, effort| runtime.block_on(runs::with_raised_limits(effort)),
+    },
+    Part {
+        name: "runs-as-shipped",
+        in_quick: false,
+        measure: |runtime, effort| runtime.block_on(runs::as_shipped(effort)),
+    },
+];
+
+impl Effort {
+    /// A full measurement's figure, or the quick one's.
+    fn pick<T>(&self, full: T, quick: T) -> T {
+        if self.quick { quick } else { full }
+    }
+
+    fn options(&self) -> testbed::Options {
+        testbed::Options {
+            binary: Some(self.binary.clone()),
+            ..testbed::Options::default()
+        }
+    }
+}
+
+fn main() -> ExitCode {
+    match measure(&Cli::parse()) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("bench-all: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn measure(cli: &Cli) -> Result<()> {
+    if rustls::crypto::aws_lc_rs::default_provider()
+        .install_default()
+        .is_err()
+    {
+        bail!("another TLS provider is installed already");
+    }
+    let begun = Instant::now();
+    let (folder, machine) = (cli.folder(), Machine::look()?);
+    let effort = Effort {
+        quick: cli.quick,
+        rounds: cli.rounds.unwrap_or(if cli.quick { 1 } else { 3 }),
+        binary: cli.binary()?,
+    };
+    let runtime = Runtime::new()?;
+    let mut broken = Vec::new();
+    for part in cli.parts(&folder, &machine)? {
+        let started = Instant::now();
+        eprintln!("== {}", part.name);
+        match one(part, &runtime, &effort, &folder, &machine) {
+            Ok(()) => eprintln!("== {}: done in {:.0?}", part.name, started.elapsed()),
+            // The parts after it may take the night, and need not wait for a repair.
+            Err(error) => {
+                eprintln!("== {}: broken: {error:#}", part.name);
+                broken.push(part.name);
+            }
+        }
+    }
+    let overview = folder.join("README.md");
+    eprintln!(
+        "== all ended after {:.0?}: see {}",
+        begun.elapsed(),
+        overview.display()
+    );
+    if broken.is_empty() {
+        Ok(())
+    } else {
+        bail!("broken: {}", broken.join(", "))
+    }
+}
+
+fn one(part: Part, runtime: &Runtime, effort: &Effort, folder: &Path, machine: &Machine) -> Result<()> {
+    let report = (part.measure)(runtime, effort)?;
+    report.write(folder, machine, effort.quick)?;
+    println!("{}", report.figures());
+    Ok(())
+}
+
+impl Cli {
+    fn folder(&self) -> PathBuf {
+        let usual = if self.quick {
+            "target/benchmarks"
+        } else {
+            "docs/benchmarks"
+        };
+        self.out.clone().unwrap_or_else(|| workspace().join(usual))
+    }
+
+    fn parts(&self, folder: &Path, machine: &Machine) -> Result<Vec<Part>> {
+        let mut parts = Vec::new();
+        for part in PARTS {
+            let asked_for = self.only.iter().any(|name| name == part.name);
+            if !(asked_for || self.only.is_empty()) {
+                continue;
+            }
+            if self.quick && !part.in_quick && !asked_for {
+                eprintln!(
+                    "== {}: left out of the quick version; ask for it with --only",
+                    part.name
+                );
+            } else if self.resume && is_done(folder, part.name, machine)? {
+                eprintln!("== {}: there already", part.name);
+            } else {
+                parts.push(part);
+            }
+        }
+        Ok(parts)
+    }
+
+    fn binary(&self) -> Result<PathBuf> {
+        match &self.binary {
+            Some(given) => given
+                .canonicalize()
+                .with_context(|| format!("{} is not there", given.display())),
+            None => build(self.quick),
+        }
+    }
+}
+
+fn is_done(folder: &Path, part: &str, machine: &Machine) -> Result<bool> {
+    let taken = report::taken(folder, part)?;
+    Ok(taken.is_some_and(|taken| taken["machine"]["commit"] == machine.commit.as_str()))
+}
+
+fn build(quick: bool) -> Result<PathBuf> {
+    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+    let (args, folder) = if quick {
+        (&[][..], "debug")
+    } else {
+        (&["--release"][..], "release")
+    };
+    let built = Command::new(cargo)
+        .args(["build", "--quiet", "--locked", "--package=pod-affinity"])
+        .args(args)
+        .current_dir(workspace())
+        .status()
+        .context("starting cargo")?;
+    if !built.success() {
+        bail!("pod-affinity could not be built: see above");
+    }
+    let target =
+        std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| workspace().join("target"), PathBuf::from);
+    Ok(target.join(folder).join("pod-affinity").canonicalize()?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+
+    #[test]
+    fn the_command_line_is_sound_and_names_its_parts() {
+        Cli::command().debug_assert();
+        let cli = Cli::try_parse_from(["x", "--quick", "--only", "webhook,api"]).unwrap();
+        assert_eq!(cli.only, ["webhook", "api"]);
+        assert!(Cli::try_parse_from(["x", "--only", "all"]).is_err());
+        assert!(Cli::try_parse_from(["x", "--rounds", "0"]).is_err());
+    }
+
+    #[test]
+    fn a_part_is_left_out_only_if_its_figures_are_of_this_commit() {
+        let folder = tempfile::tempdir().unwrap();
+        let machine = Machine::look().unwrap();
+        let cli = Cli::try_parse_from(["x", "--resume", "--only", "webhook"]).unwrap();
+        let found = |commit: &str| {
+            let text = serde_json::json!({"machine": {"commit": commit}}).to_string();
+            std::fs::write(folder.path().join("webhook.json"), text).unwrap();
+            cli.parts(folder.path(), &machine).unwrap().len()
+        };
+        assert_eq!((found("another"), found(&machine.commit)), (1, 0));
+    }
+}

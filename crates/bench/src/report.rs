@@ -1,0 +1,298 @@
+//! What a part found, as a page, as JSON and as a plot.
+
+use crate::machine::Machine;
+use crate::plot;
+use crate::scenario::{Ratio, Scenario};
+use crate::stats::Spread;
+use anyhow::{Context, Result};
+use jiff::{Timestamp, Unit};
+use serde::Serialize;
+use serde_json::Value;
+use std::fmt::Write;
+use std::fs;
+use std::path::Path;
+
+/// Everything that a part found.
+#[derive(Debug, Serialize)]
+pub(crate) struct Report {
+    pub(crate) part: &'static str,
+    pub(crate) title: &'static str,
+    /// How it was measured, in sentences.
+    pub(crate) method: &'static str,
+    pub(crate) aims: Vec<Aim>,
+    pub(crate) scenarios: Vec<Scenario>,
+    /// The figure of the plot.
+    pub(crate) plotted: &'static str,
+    /// Where another choice is faster.
+    pub(crate) faster: Vec<String>,
+    pub(crate) notes: Vec<String>,
+}
+
+/// What was hoped for beside what came.
+#[derive(Debug, Serialize)]
+pub(crate) struct Aim {
+    what: String,
+    at_most: f64,
+    measured: Spread,
+    reached: bool,
+}
+
+/// A report with where, when and how it came to be.
+#[derive(Debug, Serialize)]
+struct Taken<'a> {
+    at: String,
+    quick: bool,
+    machine: &'a Machine,
+    #[serde(flatten)]
+    report: &'a Report,
+}
+
+impl Aim {
+    /// No figure, no aim: a variant that was left out cannot miss one.
+    pub(crate) fn at_most(what: impl Into<String>, at_most: f64, measured: Option<Spread>) -> Option<Self> {
+        measured.map(|measured| Self {
+            what: what.into(),
+            at_most,
+            measured,
+            reached: measured.median <= at_most,
+        })
+    }
+}
+
+impl Report {
+    /// Writes the three files and the overview of all parts that lie there.
+    pub(crate) fn write(&self, folder: &Path, machine: &Machine, quick: bool) -> Result<()> {
+        let at = Timestamp::now()
+            .round(Unit::Minute)?
+            .strftime("%Y-%m-%d %H:%M UTC")
+            .to_string();
+        let taken = Taken {
+            at,
+            quick,
+            machine,
+            report: self,
+        };
+        let scenarios: Vec<_> = self.scenarios.iter().collect();
+        let svg = plot::bars(
+            &format!("{}: {}", self.title, self.plotted),
+            &scenarios,
+            self.plotted,
+        );
+        fs::create_dir_all(folder).with_context(|| format!("creating {}", folder.display()))?;
+        save(
+            folder,
+            &format!("{}.json", self.part),
+            &(serde_json::to_string_pretty(&taken)? + "\n"),
+        )?;
+        save(folder, &format!("{}.svg", self.part), &svg)?;
+        save(folder, &format!("{}.md", self.part), &taken.page())?;
+        save(folder, "README.md", &overview(folder)?)
+    }
+
+    /// Aims and tables.
+    pub(crate) fn figures(&self) -> String {
+        let mut text = aims(&self.aims);
+        for scenario in &self.scenarios {
+            let _ = write!(text, "## {}\n\n{}\n", scenario.title, table(scenario));
+        }
+        text
+    }
+}
+
+impl Taken<'_> {
+    fn page(&self) -> String {
+        let Self {
+            at,
+            quick,
+            machine,
+            report,
+        } = self;
+        let Report {
+            part,
+            title,
+            method,
+            faster,
+            notes,
+            plotted,
+            ..
+        } = report;
+        let quick = if *quick {
+            " **Quick version: the figures say little.**"
+        } else {
+            ""
+        };
+        let mut page = format!(
+            "# {title}\n\n{method}\n\nTaken {at}.{quick} {}\n\n",
+            machine.words()
+        );
+        let _ = write!(page, "{}![{title}: {plotted}]({part}.svg)\n\n", report.figures());
+        page += &list("Where another choice is faster", faster);
+        page += &list("Notes", notes);
+        page + "Every round's values are in the JSON beside this page.\n"
+    }
+}
+
+fn list(title: &str, items: &[String]) -> String {
+    if items.is_empty() {
+        return String::new();
+    }
+    let items: String = items.iter().map(|item| format!("- {item}\n")).collect();
+    format!("## {title}\n\n{items}\n")
+}
+
+fn aims(aims: &[Aim]) -> String {
+    if aims.is_empty() {
+        return String::new();
+    }
+    let mut text = "| aim | at most | measured | |\n| --- | --- | --- | --- |\n".to_owned();
+    for Aim {
+        what,
+        at_most,
+        measured,
+        reached,
+    } in aims
+    {
+        let mark = if *reached { "reached" } else { "missed" };
+        let _ = writeln!(text, "| {what} | {at_most} | {measured} | {mark} |");
+    }
+    text + "\n"
+}
+
+/// One column a variant; ratios first, then the figures themselves.
+fn table(scenario: &Scenario) -> String {
+    let variants = &scenario.variants;
+    let head = format!(
+        "| | {} |\n|{}\n",
+        variants.join(" | "),
+        " --- |".repeat(variants.len() + 1)
+    );
+    let ratios = scenario.ratios.iter().map(|Ratio { figure, to }| {
+        row(&format!("**{figure}, to {to}**"), variants, |variant| {
+            scenario.ratio(variant, to, figure)
+        })
+    });
+    let figures = scenario.figures.iter();
+    let figures = figures.map(|figure| row(figure, variants, |variant| scenario.spread(variant, figure)));
+    head + &ratios.chain(figures).collect::<String>()
+}
+
+fn row(name: &str, variants: &[String], of: impl Fn(&str) -> Option<Spread>) -> String {
+    let cells: Vec<_> = variants.iter().map(|variant| cell(of(variant))).collect();
+    format!("| {name} | {} |\n", cells.join(" | "))
+}
+
+fn cell(spread: Option<Spread>) -> String {
+    spread.map_or_else(|| "-".to_owned(), |spread| spread.to_string())
+}
+
+fn save(folder: &Path, name: &str, text: &str) -> Result<()> {
+    let path = folder.join(name);
+    fs::write(&path, text).with_context(|| format!("writing {}", path.display()))
+}
+
+/// The first page: how to measure, and the aims of every part that was.
+fn overview(folder: &Path) -> Result<String> {
+    let mut text = include_str!("overview.md").to_owned();
+    for part in crate::PARTS {
+        if let Some(taken) = taken(folder, part.name)? {
+            text += &chapter(part.name, &taken);
+        }
+    }
+    Ok(text)
+}
+
+/// What an earlier call found.
+pub(crate) fn taken(folder: &Path, part: &str) -> Result<Option<Value>> {
+    let path = folder.join(format!("{part}.json"));
+    match fs::read_to_string(&path) {
+        Ok(text) => serde_json::from_str(&text)
+            .with_context(|| format!("reading {}", path.display()))
+            .map(Some),
+        Err(_) => Ok(None),
+    }
+}
+
+fn chapter(part: &str, taken: &Value) -> String {
+    let words = |key: &str| taken[key].as_str().unwrap_or_default().to_owned();
+    let commit = taken["machine"]["commit"].as_str().unwrap_or_default();
+    let mut text = format!(
+        "\n## [{}]({part}.md)\n\nTaken {}, commit {commit}.\n\n",
+        words("title"),
+        words("at")
+    );
+    for aim in taken["aims"].as_array().into_iter().flatten() {
+        let number = |value: &Value| crate::stats::short(value.as_f64().unwrap_or_default());
+        let mark = if aim["reached"] == true {
+            "reached"
+        } else {
+            "missed"
+        };
+        let (what, measured) = (aim["what"].as_str().unwrap_or_default(), &aim["measured"]);
+        let (middle, low, high) = (
+            number(&measured["median"]),
+            number(&measured["low"]),
+            number(&measured["high"]),
+        );
+        let _ = writeln!(
+            text,
+            "- {what}: {middle} ({low} to {high}), aim {}: {mark}",
+            aim["at_most"]
+        );
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ratios_come_before_figures_and_what_was_not_measured_is_a_dash() {
+        let mut scenario = Scenario::new("s", &[("time", "base")]);
+        scenario.add("base", vec![("time", 2.0)]).unwrap();
+        scenario.add("ours", vec![("time", 3.0), ("nodes", 1.0)]).unwrap();
+        let expected = "| | base | ours |\n| --- | --- | --- |\n| **time, to base** | 1 | 1.50 |\n| time | 2 | 3 |\n| nodes | - | 1 |\n";
+        assert_eq!(table(&scenario), expected);
+    }
+
+    #[test]
+    fn an_aim_is_missed_by_its_median() {
+        let missed = Aim::at_most("w", 1.0, Spread::of(&[0.5, 1.1, 1.2])).unwrap();
+        assert!(!missed.reached);
+        assert!(aims(&[missed]).contains("| w | 1 | 1.10 (0.50 to 1.20) | missed |"));
+        assert!(Aim::at_most("w", 1.0, None).is_none());
+    }
+
+    #[test]
+    fn a_report_is_written_as_page_json_and_plot_and_found_in_the_overview() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut scenario = Scenario::new("s", &[]);
+        scenario.add("base", vec![("time", 2.0)]).unwrap();
+        let report = Report {
+            part: "runs",
+            title: "Runs",
+            method: "By hand.",
+            aims: Aim::at_most("small", 3.0, scenario.spread("base", "time"))
+                .into_iter()
+                .collect(),
+            scenarios: vec![scenario],
+            plotted: "time",
+            faster: Vec::new(),
+            notes: vec!["note".into()],
+        };
+        report
+            .write(folder.path(), &Machine::look().unwrap(), true)
+            .unwrap();
+        let page = fs::read_to_string(folder.path().join("runs.md")).unwrap();
+        assert!(
+            page.contains("Quick version") && page.contains("- note"),
+            "{page}"
+        );
+        let overview = fs::read_to_string(folder.path().join("README.md")).unwrap();
+        assert!(
+            overview.contains("## [Runs](runs.md)")
+                && overview.contains("- small: 2 (2 to 2), aim 3.0: reached"),
+            "{overview}"
+        );
+    }
+}

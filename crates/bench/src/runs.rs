@@ -1,0 +1,271 @@
+//! Whole runs, from creation to done: without a word, with Tekton's own modes, with pod-affinity.
+
+use crate::Effort;
+use crate::cluster::{self, OURS, Requests, VERBS};
+use crate::report::{Aim, Report};
+use crate::scenario::{Figures, Scenario};
+use crate::stats::number;
+use crate::turn::{Promise, TOTAL, Turn};
+use crate::watch;
+use anyhow::{Context, Result};
+use std::collections::BTreeMap;
+use std::time::Duration;
+use testbed::runs::RunSpec;
+use testbed::{Limits, Nodes, Options, Part, Testbed};
+
+const DISABLED: &str = "Tekton, disabled";
+const ISOLATE: &str = "Tekton, isolate-pipelinerun";
+const COMPLETED: &str = "pod-affinity, colocateCompleted";
+/// Longest wait for all runs of one measurement.
+const ALL_DONE: Duration = Duration::from_mins(40);
+
+#[derive(Clone, Copy)]
+struct Variant {
+    name: &'static str,
+    coschedule: &'static str,
+    label: Option<&'static str>,
+    promise: Promise,
+}
+
+/// Those of one `coschedule` mode side by side: a change of it starts Tekton again.
+const VARIANTS: [Variant; 6] = [
+    variant(DISABLED, "disabled", None, Promise::Nothing),
+    variant(
+        "pod-affinity, colocateAlways",
+        "disabled",
+        Some("colocateAlways"),
+        Promise::OneNode,
+    ),
+    variant(
+        COMPLETED,
+        "disabled",
+        Some("colocateCompleted"),
+        Promise::ANodeOfItsOwn,
+    ),
+    variant(
+        "pod-affinity, isolateAlways",
+        "disabled",
+        Some("isolateAlways"),
+        Promise::ANodeOfItsOwn,
+    ),
+    variant(ISOLATE, "isolate-pipelinerun", None, Promise::ANodeOfItsOwn),
+    variant("Tekton, pipelineruns", "pipelineruns", None, Promise::OneNode),
+];
+
+const fn variant(
+    name: &'static str,
+    coschedule: &'static str,
+    label: Option<&'static str>,
+    promise: Promise,
+) -> Variant {
+    Variant {
+        name,
+        coschedule,
+        label,
+        promise,
+    }
+}
+
+const METHOD: &str = "Runs of four tasks in three levels, created at once; nodes enough for all. pod-affinity is installed \
+in every variant, two replicas of each process, and has nothing to do in those without its label. Requests are the API \
+server's own count, leases and watches left out, the measuring itself (one POST a run) included. Memory is the \
+largest of our four processes at its largest.";
+
+/// With the limits that Tekton and the scheduler put on themselves raised, so that neither hides what else costs time.
+pub(crate) async fn with_raised_limits(effort: &Effort) -> Result<Report> {
+    let sizes = effort.pick(&[20, 80, 320][..], &[6]);
+    let (scenarios, title) = (
+        measure(effort, Limits::Raised, sizes).await?,
+        "Whole runs, client limits raised",
+    );
+    Ok(report("runs", title, scenarios))
+}
+
+/// As Tekton and the scheduler come: 320 runs take long with any choice.
+pub(crate) async fn as_shipped(effort: &Effort) -> Result<Report> {
+    let sizes = effort.pick(&[20, 80, 320][..], &[6]);
+    let (scenarios, title) = (
+        measure(effort, Limits::AsShipped, sizes).await?,
+        "Whole runs, client limits as shipped",
+    );
+    Ok(report("runs-as-shipped", title, scenarios))
+}
+
+fn report(part: &'static str, title: &'static str, scenarios: Vec<Scenario>) -> Report {
+    let aims = scenarios.iter().flat_map(aims).collect();
+    let faster = scenarios
+        .iter()
+        .flat_map(|scenario| scenario.faster_than(COMPLETED, TOTAL))
+        .collect();
+    let notes = vec!["colocateAlways, pipelineruns and disabled let runs share nodes: they give less, and need fewer nodes.".into()];
+    Report {
+        part,
+        title,
+        method: METHOD,
+        aims,
+        scenarios,
+        plotted: TOTAL,
+        faster,
+        notes,
+    }
+}
+
+fn aims(scenario: &Scenario) -> Vec<Aim> {
+    let aim = |to: &str, at_most| {
+        let what = format!("{}: total time of {COMPLETED} to {to}", scenario.title);
+        Aim::at_most(what, at_most, scenario.ratio(COMPLETED, to, TOTAL))
+    };
+    [aim(ISOLATE, 1.05), aim(DISABLED, 1.10)]
+        .into_iter()
+        .flatten()
+        .collect()
+}
+
+async fn measure(effort: &Effort, limits: Limits, sizes: &[usize]) -> Result<Vec<Scenario>> {
+    let bed = Testbed::start(Options {
+        limits,
+        ..effort.options()
+    })
+    .await?;
+    let most = sizes.iter().max().copied().unwrap_or_default();
+    bed.add_nodes(&Nodes::new("node", most + most / 5 + 2)).await?;
+    bed.install_pod_affinity().await?;
+    let mut scenarios = Vec::new();
+    for size in sizes {
+        // The largest with shipped limits takes ten minutes and more for each variant.
+        let rounds = if limits == Limits::AsShipped && *size > 100 {
+            1
+        } else {
+            effort.rounds
+        };
+        scenarios.push(one_size(effort, &bed, *size, rounds).await?);
+    }
+    Ok(scenarios)
+}
+
+async fn one_size(effort: &Effort, bed: &Testbed, size: usize, rounds: u32) -> Result<Scenario> {
+    let ratios = [(TOTAL, ISOLATE), (TOTAL, DISABLED)];
+    let mut scenario = Scenario::new(format!("{size} runs"), &ratios);
+    let mut in_force = String::new();
+    for round in 0..rounds {
+        let mut order = VARIANTS;
+        // There and back: what drifts over time favours nobody.
+        if round % 2 == 1 {
+            order.reverse();
+        }
+        for variant in order {
+            if in_force != variant.coschedule {
+                bed.feature_flags(&[("coschedule", variant.coschedule)]).await?;
+                variant.coschedule.clone_into(&mut in_force);
+            }
+            cluster::warm_up(bed, variant.label).await?;
+            let namespace = bed
+                .namespace(&format!("size-{size}-{round}-{}", slug(variant.name)))
+                .await?;
+            let lasting = effort.pick("3s", "500ms");
+            let figures = turn(bed, &namespace, variant, size, lasting).await;
+            let figures = figures.with_context(|| format!("{size} runs, {}", variant.name))?;
+            eprintln!(
+                "   {size} runs, round {}: {}: {:.1} s",
+                round + 1,
+                variant.name,
+                figures[0].1
+            );
+            scenario.add(variant.name, figures)?;
+        }
+    }
+    Ok(scenario)
+}
+
+fn slug(name: &str) -> String {
+    let kept = name.chars().filter(char::is_ascii_alphanumeric);
+    kept.collect::<String>().to_lowercase()
+}
+
+/// One turn of one variant, and everything cleared away after it.
+async fn turn(
+    bed: &Testbed,
+    namespace: &str,
+    variant: Variant,
+    size: usize,
+    lasting: &str,
+) -> Result<Figures> {
+    let client = bed.client().await?;
+    let specs: Vec<_> = (0..size)
+        .map(|index| spec(namespace, index, variant, lasting))
+        .collect();
+    let ((pods, _watching_pods), (runs, _watching_runs)) = (
+        watch::pods(&client, namespace).await?,
+        watch::runs(&client, namespace).await?,
+    );
+    let used = Used::so_far(bed).await?;
+    let asked = cluster::create_runs(&client, namespace, &specs).await?;
+    let done = || {
+        runs.look()
+            .values()
+            .filter(|run| run.done.is_some() || run.failed.is_some())
+            .count()
+    };
+    cluster::all_are(bed, "runs done", size, ALL_DONE, done).await?;
+    let used = used.until_now(bed, size).await?;
+    let asked: BTreeMap<_, _> = specs
+        .iter()
+        .map(|spec| spec.name().to_owned())
+        .zip(asked)
+        .collect();
+    let figures = Turn {
+        promise: variant.promise,
+        asked,
+        pods: pods.look().clone(),
+        runs: runs.look().clone(),
+    }
+    .figures()?;
+    cluster::clear_runs(bed, namespace).await?;
+    Ok(figures.into_iter().chain(used).collect())
+}
+
+fn spec(namespace: &str, index: usize, variant: Variant, lasting: &str) -> RunSpec {
+    let spec = RunSpec::diamond(namespace, &format!("run-{index}")).lasting(lasting);
+    match variant.label {
+        Some(value) => spec.opted_in(value),
+        None => spec,
+    }
+}
+
+/// What was used before a turn.
+struct Used {
+    requests: Requests,
+    ours: f64,
+    tekton: f64,
+    scheduler: f64,
+}
+
+impl Used {
+    async fn so_far(bed: &Testbed) -> Result<Self> {
+        Ok(Self {
+            requests: Requests::so_far(&bed.client().await?).await?,
+            ours: cluster::cpu(bed, &OURS)?,
+            tekton: cluster::cpu(bed, &[Part::TektonController])?,
+            scheduler: cluster::cpu(bed, &[Part::Scheduler])?,
+        })
+    }
+
+    async fn until_now(&self, bed: &Testbed, size: usize) -> Result<Figures> {
+        let now = Self::so_far(bed).await?;
+        let a_run = |value: f64| value / number(size);
+        let mut figures = vec![
+            ("our CPU, ms a run", a_run((now.ours - self.ours) * 1e3)),
+            ("our memory, MB", cluster::memory(bed, &OURS)?),
+            ("Tekton's CPU, ms a run", a_run((now.tekton - self.tekton) * 1e3)),
+            (
+                "scheduler's CPU, ms a run",
+                a_run((now.scheduler - self.scheduler) * 1e3),
+            ),
+        ];
+        let verbs = VERBS
+            .iter()
+            .map(|(verb, name)| (*name, a_run(now.requests.since(&self.requests, verb))));
+        figures.extend(verbs);
+        Ok(figures)
+    }
+}

@@ -1,0 +1,378 @@
+//! The scheduler alone: pods are created while it does not run, then it is started. Nothing else runs that would
+//! touch them.
+
+use crate::Effort;
+use crate::cluster;
+use crate::exposition::{label, sum};
+use crate::process::cpu_seconds;
+use crate::report::{Aim, Report};
+use crate::scenario::{Figures, Scenario};
+use crate::shapes::{Shape, TASKS, stranger};
+use crate::stats::{exponent, number, short};
+use crate::watch::{self, Pods, SeenPod};
+use anyhow::{Context, Result, bail};
+use k8s_openapi::api::core::v1::{Node, Pod};
+use kube::api::Api;
+use serde_json::json;
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::{Duration, Instant};
+use testbed::{Limits, Options, Part, Testbed};
+
+const TOGETHER: &str = "queued together, s";
+const HELD: &str = "tasks after placeholders, s";
+const STRANGERS: &str = "unrelated pods, s";
+const RUNS: &str = "runs";
+const OTHERS: &str = "strangers";
+/// A pod that no node takes is tried again after at most ten seconds; whoever is silent for longer has given up.
+const SILENCE: Duration = Duration::from_secs(40);
+
+const SIDE_BY_SIDE: [Shape; 4] = [Shape::None, Shape::InTree, Shape::Ours, Shape::OursNamespace];
+const TRIED: [Shape; 3] = [Shape::Keys, Shape::ApartByPlaceholder, Shape::ToPlaceholder];
+
+/// A size of cluster and work.
+#[derive(Clone, Copy)]
+struct Size {
+    nodes: usize,
+    runs: usize,
+    /// The shapes that were tried too.
+    tried: bool,
+}
+
+/// Growth with nodes is seen at 80 runs, growth with runs at 1000 nodes. 100 nodes have no room for 300 runs.
+const SIZES: [Size; 7] = [
+    size(100, 80, false),
+    size(1000, 80, false),
+    size(1000, 300, true),
+    size(1000, 900, false),
+    size(5000, 80, false),
+    size(5000, 300, false),
+    size(5000, 1000, false),
+];
+const QUICK: [Size; 1] = [size(30, 20, true)];
+
+const fn size(nodes: usize, runs: usize, tried: bool) -> Size {
+    Size { nodes, runs, tried }
+}
+
+const METHOD: &str = "Each run is a placeholder (in Tekton's mode its assistant) and four task pods. They are created while \
+no scheduler runs; then the scheduler is started, and the time from its first binding to its last is taken. Queued \
+together: all pods at once, the placeholders first. Tasks after placeholders: as with held runs, the placeholders are \
+bound before the tasks are created. Unrelated pods: as many pods as there are runs, without terms, beside the bound ones.";
+
+pub(crate) async fn measure(effort: &Effort) -> Result<Report> {
+    let options = Options {
+        tekton: false,
+        limits: Limits::Raised,
+        taint_new_nodes: false,
+        ..effort.options()
+    };
+    let bed = Testbed::start(options).await?;
+    for namespace in [RUNS, OTHERS] {
+        bed.namespace(namespace).await?;
+    }
+    for part in [Part::Scheduler, Part::ControllerManager, Part::Kwok] {
+        bed.stop(part)?;
+    }
+    let (mut scenarios, mut nodes) = (Vec::new(), 0);
+    for size in effort.pick(&SIZES[..], &QUICK) {
+        grow(&bed, nodes, size.nodes).await?;
+        nodes = size.nodes;
+        scenarios.push(one_size(effort, &bed, *size).await?);
+    }
+    Ok(report(scenarios, effort.pick(&SIZES[..], &QUICK)))
+}
+
+/// Nodes that are Ready as they are created; nobody looks after them.
+async fn grow(bed: &Testbed, from: usize, to: usize) -> Result<()> {
+    let node = |index: usize| {
+        let (name, room) = (
+            format!("node-{index}"),
+            json!({"cpu": "8", "memory": "32Gi", "pods": "110"}),
+        );
+        serde_json::from_value(json!({
+            "metadata": {"name": name, "labels": {"kubernetes.io/hostname": name, "kubernetes.io/os": "linux"}},
+            "status": {
+                "capacity": room, "allocatable": room,
+                "conditions": [{"type": "Ready", "status": "True", "reason": "Made", "message": ""}],
+            },
+        }))
+    };
+    let nodes = (from..to).map(node).collect::<Result<Vec<Node>, _>>()?;
+    cluster::create_all(&Api::all(bed.client().await?), nodes).await?;
+    Ok(())
+}
+
+async fn one_size(effort: &Effort, bed: &Testbed, size: Size) -> Result<Scenario> {
+    let none = Shape::None.name();
+    let ratios = [
+        (TOGETHER, Shape::InTree.name()),
+        (TOGETHER, none),
+        (HELD, none),
+        (STRANGERS, none),
+    ];
+    let mut scenario = Scenario::new(format!("{} nodes, {} runs", size.nodes, size.runs), &ratios);
+    let tried = if size.tried { &TRIED[..] } else { &[] };
+    for round in 0..effort.rounds {
+        let mut order = [&SIDE_BY_SIDE[..], tried].concat();
+        if round % 2 == 1 {
+            order.reverse();
+        }
+        for shape in order {
+            let figures = turn(bed, shape, size.runs).await;
+            let figures = figures.with_context(|| format!("{}, {}", scenario.title, shape.name()))?;
+            eprintln!(
+                "   {}, round {}: {}: {:.1} s",
+                scenario.title,
+                round + 1,
+                shape.name(),
+                figures[0].1
+            );
+            scenario.add(shape.name(), figures)?;
+        }
+    }
+    Ok(scenario)
+}
+
+async fn turn(bed: &Testbed, shape: Shape, runs: usize) -> Result<Figures> {
+    let (placeholders, tasks) = pods(shape, runs);
+    let all = placeholders.iter().chain(&tasks).cloned().collect();
+    let together = schedule(bed, shape, RUNS, all).await?;
+    let strangers = schedule(bed, Shape::None, OTHERS, (0..runs).map(stranger).collect()).await?;
+    clear(bed).await?;
+    schedule(bed, shape, RUNS, placeholders).await?;
+    let held = schedule(bed, shape, RUNS, tasks).await?;
+    clear(bed).await?;
+    Ok(vec![
+        (TOGETHER, together.seconds),
+        (HELD, held.seconds),
+        (STRANGERS, strangers.seconds),
+        ("scheduler's CPU, s", together.cpu),
+        ("attempts", together.attempts),
+        ("attempts in vain", together.in_vain),
+        ("runs on a shared node", together.shared),
+        ("pods without a node", together.left),
+    ])
+}
+
+fn pods(shape: Shape, runs: usize) -> (Vec<Pod>, Vec<Pod>) {
+    let tasks = (0..runs).flat_map(|run| (0..TASKS).map(move |task| shape.task(run, task)));
+    (
+        (0..runs).map(|run| shape.placeholder(run)).collect(),
+        tasks.collect(),
+    )
+}
+
+async fn clear(bed: &Testbed) -> Result<()> {
+    cluster::clear_pods(bed, RUNS).await?;
+    cluster::clear_pods(bed, OTHERS).await
+}
+
+/// What it took the scheduler to bind some pods.
+struct Took {
+    seconds: f64,
+    cpu: f64,
+    attempts: f64,
+    in_vain: f64,
+    shared: f64,
+    left: f64,
+}
+
+async fn schedule(bed: &Testbed, shape: Shape, namespace: &str, pods: Vec<Pod>) -> Result<Took> {
+    let client = bed.client().await?;
+    let names: BTreeSet<_> = pods.iter().filter_map(|pod| pod.metadata.name.clone()).collect();
+    cluster::create_all(&Api::namespaced(client.clone(), namespace), pods).await?;
+    let (bound, _watching) = watch::pods(&client, namespace).await?;
+    bed.start_again(Part::Scheduler).await?;
+    let pid = bed.pid(Part::Scheduler).context("the scheduler does not run")?;
+    let cpu = first_binding(&bound, &names, pid).await?;
+    let left = all_bound(&bound, &names).await;
+    let cpu = cpu_seconds(pid)? - cpu;
+    let metrics = bed.scheduler_metrics().await?;
+    bed.kill(Part::Scheduler)?;
+    let seen = bound.look();
+    let shared = shared_nodes(&seen);
+    if left > 0 && shape != Shape::ApartByPlaceholder {
+        bail!("{left} of {} pods in {namespace} were not bound", names.len());
+    }
+    if shape.isolates() && shared > 0 {
+        bail!("{shared} runs are not alone on one node");
+    }
+    let attempts = |in_vain: bool| {
+        sum(&metrics, "scheduler_schedule_attempts_total", |labels| {
+            !in_vain || label(labels, "result") != Some("scheduled")
+        })
+    };
+    Ok(Took {
+        seconds: span(&seen, &names)?,
+        cpu,
+        attempts: attempts(false),
+        in_vain: attempts(true),
+        shared: number(shared),
+        left: number(left),
+    })
+}
+
+/// The CPU time that the scheduler had used when it bound the first of these pods.
+async fn first_binding(bound: &Pods, names: &BTreeSet<String>, pid: u32) -> Result<f64> {
+    let begun = Instant::now();
+    while count(bound, names) == 0 {
+        if begun.elapsed() > SILENCE {
+            bail!("the scheduler has bound nothing in {SILENCE:?}");
+        }
+        tokio::time::sleep(Duration::from_millis(2)).await;
+    }
+    cpu_seconds(pid)
+}
+
+/// Returns how many were left when nothing was bound for long.
+async fn all_bound(bound: &Pods, names: &BTreeSet<String>) -> usize {
+    let (mut last, mut changed) = (0, Instant::now());
+    loop {
+        let now = count(bound, names);
+        if now != last {
+            (last, changed) = (now, Instant::now());
+        }
+        if now == names.len() || changed.elapsed() > SILENCE {
+            return names.len() - now;
+        }
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+}
+
+fn count(bound: &Pods, names: &BTreeSet<String>) -> usize {
+    bound.look().keys().filter(|name| names.contains(*name)).count()
+}
+
+fn span(seen: &BTreeMap<String, SeenPod>, names: &BTreeSet<String>) -> Result<f64> {
+    let times = || {
+        seen.iter()
+            .filter(|(name, _)| names.contains(*name))
+            .map(|(_, pod)| pod.bound)
+    };
+    let (first, last) = times().min().zip(times().max()).context("nothing was bound")?;
+    Ok((last - first).as_secs_f64())
+}
+
+/// Runs with a pod on a node that is not theirs alone, or on two nodes.
+fn shared_nodes(seen: &BTreeMap<String, SeenPod>) -> usize {
+    let (mut runs, mut nodes): (BTreeMap<_, BTreeSet<_>>, BTreeMap<_, BTreeSet<_>>) = Default::default();
+    for pod in seen.values() {
+        runs.entry(&pod.run).or_default().insert(&pod.node);
+        nodes.entry(&pod.node).or_default().insert(&pod.run);
+    }
+    let apart = |of: &BTreeSet<&String>| of.len() > 1 || of.iter().any(|node| nodes[node].len() > 1);
+    runs.values().filter(|of| apart(of)).count()
+}
+
+fn report(scenarios: Vec<Scenario>, sizes: &[Size]) -> Report {
+    let ours = Shape::Ours.name();
+    let faster = [TOGETHER, HELD].iter().flat_map(|figure| {
+        scenarios
+            .iter()
+            .flat_map(|scenario| scenario.faster_than(ours, figure))
+    });
+    Report {
+        part: "scheduling",
+        title: "Scheduling alone",
+        method: METHOD,
+        aims: scenarios.iter().flat_map(aims).collect(),
+        faster: faster.collect(),
+        notes: SIDE_BY_SIDE
+            .iter()
+            .flat_map(|shape| growth(*shape, &scenarios, sizes))
+            .collect(),
+        scenarios,
+        plotted: TOGETHER,
+    }
+}
+
+fn aims(scenario: &Scenario) -> Vec<Aim> {
+    let aim = |shape: Shape, at_most| {
+        let what = format!("{}: {TOGETHER}, pod-affinity to {}", scenario.title, shape.name());
+        Aim::at_most(
+            what,
+            at_most,
+            scenario.ratio(Shape::Ours.name(), shape.name(), TOGETHER),
+        )
+    };
+    [aim(Shape::InTree, 0.6), aim(Shape::None, 2.2)]
+        .into_iter()
+        .flatten()
+        .collect()
+}
+
+/// The exponents with which the time grows, where sizes differ in one thing only.
+fn growth(shape: Shape, scenarios: &[Scenario], sizes: &[Size]) -> Vec<String> {
+    let measured: Vec<_> = sizes
+        .iter()
+        .zip(scenarios)
+        .filter_map(|(size, scenario)| Some((*size, scenario.spread(shape.name(), TOGETHER)?.median)))
+        .collect();
+    let fit = |what: &str, fixed: fn(&Size) -> bool, by: fn(&Size) -> usize| {
+        let points = measured.iter().filter(|(size, _)| fixed(size));
+        let points: Vec<_> = points
+            .map(|(size, seconds)| (number(by(size)), *seconds))
+            .collect();
+        let exponent = exponent(&points)?;
+        Some(format!(
+            "{}: the time grows with {what} to the power of {}.",
+            shape.name(),
+            short(exponent)
+        ))
+    };
+    let nodes = fit("nodes (80 runs)", |size| size.runs == 80, |size| size.nodes);
+    let runs = fit("runs (1000 nodes)", |size| size.nodes == 1000, |size| size.runs);
+    [nodes, runs].into_iter().flatten().collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn seen(pods: &[(&str, &str)]) -> BTreeMap<String, SeenPod> {
+        let pod = |(index, (run, node)): (usize, &(&str, &str))| {
+            let (run, node) = ((*run).to_owned(), (*node).to_owned());
+            (
+                index.to_string(),
+                SeenPod {
+                    run,
+                    node,
+                    is_task: true,
+                    bound: Instant::now(),
+                    ended: None,
+                },
+            )
+        };
+        pods.iter().enumerate().map(pod).collect()
+    }
+
+    #[test]
+    fn runs_that_share_or_spread_are_counted() {
+        assert_eq!(shared_nodes(&seen(&[("a", "1"), ("a", "1"), ("b", "2")])), 0);
+        assert_eq!(shared_nodes(&seen(&[("a", "1"), ("b", "1"), ("c", "2")])), 2);
+        assert_eq!(shared_nodes(&seen(&[("a", "1"), ("a", "2"), ("c", "3")])), 1);
+    }
+
+    #[test]
+    fn growth_is_told_where_only_one_thing_differs() {
+        let sizes = [
+            size(100, 80, false),
+            size(1000, 80, false),
+            size(1000, 800, false),
+        ];
+        let scenarios = [1.0, 10.0, 1000.0].map(|seconds| {
+            let mut scenario = Scenario::new("", &[]);
+            scenario
+                .add(Shape::Ours.name(), vec![(TOGETHER, seconds)])
+                .unwrap();
+            scenario
+        });
+        let told = growth(Shape::Ours, &scenarios, &sizes).join(" ");
+        assert!(
+            told.contains("nodes (80 runs) to the power of 1.")
+                && told.contains("runs (1000 nodes) to the power of 2."),
+            "{told}"
+        );
+        assert!(growth(Shape::Ours, &scenarios[..1], &sizes[..1]).is_empty());
+    }
+}

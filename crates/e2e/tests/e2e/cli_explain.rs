@@ -1,13 +1,13 @@
 //! `explain` and `nodes` on runs that wait: each reason that keeps a run from a node, and rights that are missing.
 
-use crate::beds::{create, fresh, placeholder_name, sets, until_no_placeholder};
+use crate::beds::{SOON, create, fresh, until_no_placeholder};
 use crate::claims::claim;
 use crate::cli_tool::{LONG, chapter, delete, explained, only, plain, tool, tool_as};
 use k8s_openapi::api::core::v1::{Node, Taint};
 use kube::api::{Api, Patch, PatchParams};
 use serde_json::json;
-use testbed::runs;
-use testbed::{Nodes, Part, Testbed};
+use testbed::runs::RunSpec;
+use testbed::{Nodes, Testbed};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_run_that_waits_is_explained_by_each_reason_against_each_node() {
@@ -47,25 +47,55 @@ What would help
     moving(&bed).await;
 }
 
-/// A run is let go by scaling its placeholder to 0; here by hand, so that nobody scales it up again at once.
+/// A run lets go of its node for a task that fits nowhere, and follows it to one that is added.
 async fn moving(bed: &Testbed) {
-    for part in [Part::Controller(0), Part::Controller(1)] {
-        bed.kill(part).unwrap();
-    }
-    let client = bed.client().await.unwrap();
-    let run = runs::runs(&client, "default").get("other").await.unwrap();
-    let none = Patch::Merge(json!({"spec": {"replicas": 0}}));
-    let set = placeholder_name(&run).to_string();
-    sets(&client, "default")
-        .patch(&set, &PatchParams::default(), &none)
-        .await
-        .unwrap();
-    let text = explained(bed, "other", "scaled to 0").await;
-    assert!(text.starts_with("PipelineRun default/other: moving\n"), "{text}");
+    bed.configure(&[("let-go-after", Some("1s"))]).await.unwrap();
+    let spec = RunSpec::new("default", "mover")
+        .task("small", &[])
+        .sized_task("large", &["small"], &json!({"cpu": "64"}))
+        .opted_in("true");
+    create(bed, &spec).await;
+    let text = explained(bed, "mover", "NoNodeFits").await;
+    assert!(text.starts_with("PipelineRun default/mover: moving\n"), "{text}");
     assert_eq!(
         chapter(&text, "Node"),
-        "Node         none at the moment: the run was let go, and takes the node that its next pod finds. It was on taken-0 \
-         before."
+        "\
+Node         none at the moment: the run was let go, and takes the node that its next pod, mover-large-pod, finds. It was on east-0 before.
+             - cordoned-0: is cordoned and has not enough cpu: 8 is free, 64 is asked for
+             - east-0: has not enough cpu: 8 is free, 64 is asked for
+             - small-0: has not enough cpu: 20m is free, 64 is asked for
+             - tainted-0: has the taint gpu=yes:NoSchedule, which the run does not tolerate and has not enough cpu: 8 is free, 64 is asked for
+             - taken-0: is occupied by run other of namespace default (colocateCompleted) and has not enough cpu: 7950m is free, 64 is asked for
+What would help
+  * Add a node that is large enough, or let an autoscaler do it: the run moves there by itself.
+  * Have the node chosen for this task from the start: annotate the next run with pod-affinity.tekton.dev/reserve: \"cpu=64\"."
+    );
+    assert!(
+        text.contains("\nPlaceholder  custom-pod-affinity-<hash>, scaled to 0"),
+        "{text}"
+    );
+    assert!(
+        text.contains(
+            "\
+Tasks        2 pods, 1 on node east-0 and 1 on none yet.
+             - small: succeeded on east-0
+             - large: waits. The scheduler says: \"<words>\".
+"
+        ),
+        "{text}"
+    );
+    bed.add_nodes(&Nodes::new("huge", 1).size("96", "256Gi"))
+        .await
+        .unwrap();
+    bed.until_succeeded(&spec, SOON).await.unwrap();
+    let text = explained(bed, "mover", "PipelineRun default/mover: done").await;
+    assert!(
+        text.contains("\nNode         was huge-0, which this run does not keep.\n"),
+        "{text}"
+    );
+    assert!(
+        text.contains("\nTasks        2 pods; the run has moved and was on east-0 and huge-0.\n"),
+        "{text}"
     );
 }
 

@@ -1,12 +1,12 @@
 //! `explain` and `list` on runs in every state but waiting.
 
 use crate::beds::{SOON, create, fresh};
-use crate::cli_tool::{LONG, chapter, delete, explained, only, tool};
+use crate::cli_tool::{LONG, chapter, delete, explained, only, plain, tool, until_says};
 use kube::ResourceExt;
-use kube::api::{Patch, PatchParams};
+use kube::api::{DeleteParams, Patch, PatchParams};
 use placement::keys;
 use serde_json::json;
-use testbed::runs;
+use testbed::runs::{self, RunSpec};
 use testbed::{Nodes, Testbed};
 
 #[tokio::test(flavor = "multi_thread")]
@@ -17,6 +17,8 @@ async fn runs_in_every_other_state_are_explained_and_listed() {
     unplaceable(&bed).await;
     held_by_its_user(&bed).await;
     too_late(&bed).await;
+    left_alone(&bed).await;
+    refused(&bed).await;
     unknown(&bed).await;
     let listed = tool(&bed, "list -o json").await;
     let listed: serde_json::Value = serde_json::from_str(&listed.out).unwrap();
@@ -43,7 +45,7 @@ async fn runs_in_every_other_state_are_explained_and_listed() {
         ]
     );
     let names = tool(&bed, "list -A -o name").await.out;
-    assert_eq!(names.lines().next(), Some("pipelinerun.tekton.dev/done"));
+    assert_eq!(names.lines().next(), Some("pipelinerun.tekton.dev/declined"));
 }
 
 async fn finished(bed: &Testbed) {
@@ -172,6 +174,96 @@ Tasks        1 pod, on node late-0.
 
 What would help
   * Create the run with the label tekton.dev/custom-pod-affinity: \"true\".
+"
+    );
+}
+
+/// Runs that pod-affinity has nothing to do with, or nothing any more.
+async fn left_alone(bed: &Testbed) {
+    let client = bed.client().await.unwrap();
+    let namespace = bed.namespace("aside").await.unwrap();
+    let run = |name: &str| RunSpec::new(&namespace, name).task("only", &[]).lasting(LONG);
+    create(bed, &run("declined").opted_in("false")).await;
+    let elsewhere = json!("example.com/other");
+    create(bed, &run("managed").opted_in("true").spec("managedBy", elsewhere)).await;
+    let root = create(bed, &run("misspelt").opted_in("false")).await;
+    let mut nested = run("nested").opted_in("true");
+    nested.manifest["metadata"]["ownerReferences"] = json!([{
+        "apiVersion": "tekton.dev/v1", "kind": "PipelineRun", "name": "misspelt", "uid": root.uid(), "controller": true,
+    }]);
+    create(bed, &nested).await;
+    let mut ending = run("ending").opted_in("false");
+    ending.manifest["metadata"]["finalizers"] = json!(["testbed.pod-affinity.tekton.dev/stays"]);
+    create(bed, &ending).await;
+    let api = runs::runs(&client, &namespace);
+    api.delete("ending", &DeleteParams::default()).await.unwrap();
+    let label = Patch::Merge(json!({"metadata": {"labels": {keys::OPT_IN: "perhaps"}}}));
+    api.patch("misspelt", &PatchParams::default(), &label)
+        .await
+        .unwrap();
+    let mut told = Vec::new();
+    for name in ["declined", "ending", "managed", "misspelt", "nested"] {
+        let text = plain(&tool(bed, &format!("explain -n {namespace} {name}")).await.out);
+        told.push(chapter(&text, "PipelineRun").lines().next().unwrap().to_owned());
+        told.push(chapter(&text, "Label").lines().next().unwrap().to_owned());
+    }
+    assert_eq!(
+        told,
+        [
+            "PipelineRun aside/declined: declined",
+            "Label        tekton.dev/custom-pod-affinity says \"false\": pod-affinity leaves this run alone.",
+            "PipelineRun aside/ending: being deleted",
+            "Label        tekton.dev/custom-pod-affinity says \"false\": pod-affinity leaves this run alone.",
+            "PipelineRun aside/managed: managed elsewhere",
+            "Label        spec.managedBy names somebody other than Tekton, so pod-affinity leaves this run alone.",
+            "PipelineRun aside/misspelt: invalid",
+            "Label        label tekton.dev/custom-pod-affinity has the unknown value \"perhaps\"; valid values are \
+             colocateAlways, colocateCompleted, isolateAlways to choose a strategy, \"true\" or \"\" for the default \
+             one, and \"false\" to opt out. pod-affinity leaves this run alone.",
+            "PipelineRun aside/nested: nested",
+            "Label        PipelineRun misspelt started this one, which follows it to its node: it is neither held nor \
+             given a placeholder of its own.",
+        ]
+    );
+}
+
+/// Held, and its placeholder cannot be made.
+async fn refused(bed: &Testbed) {
+    let client = bed.client().await.unwrap();
+    let namespace = bed.namespace("full").await.unwrap();
+    let quota = json!({
+        "apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "none", "namespace": namespace},
+        "spec": {"hard": {"count/statefulsets.apps": "0"}},
+    });
+    testbed::apply::apply_all(&client, &[quota]).await.unwrap();
+    create(
+        bed,
+        &RunSpec::new(&namespace, "held")
+            .task("only", &[])
+            .opted_in("true"),
+    )
+    .await;
+    let line = format!("explain -n {namespace} held");
+    let text = plain(&until_says(bed, &line, "PlaceholderRefused").await.out);
+    assert_eq!(
+        text,
+        "\
+PipelineRun full/held: held
+
+Label        tekton.dev/custom-pod-affinity says \"true\", the default strategy, which is colocateCompleted: all pods on one node, which no other run uses until this one is done.
+
+Held         by pod-affinity for <age>, until its placeholder has a node; at the latest in <age> (hold-deadline 10m).
+
+Placeholder  none yet.
+
+Node         none yet.
+
+Released     not yet.
+
+Tasks        no pod so far.
+
+Told so far  on the run, by pod-affinity:
+             - <age> ago, PlaceholderRefused: The placeholder could not be made yet and is tried again: statefulsets.apps \"custom-pod-affinity-<hash>\" is forbidden: exceeded quota: none, requested: count/statefulsets.apps=1, used: count/statefulsets.apps=0, limited: count/statefulsets.apps=0. Raise the ResourceQuota of this namespace or remove what uses it up.
 "
     );
 }

@@ -1,8 +1,11 @@
 //! However a run ends, nothing of ours is left behind, and a status that is not ours is never overwritten.
 
 use crate::beds::{SOON, bound_placeholder, create, fresh, installed, until_no_placeholder, until_told};
-use kube::api::{DeleteParams, DynamicObject, Patch, PatchParams};
+use futures::future::join_all;
+use k8s_openapi::api::apps::v1::ControllerRevision;
+use kube::api::{Api, DeleteParams, DynamicObject, ListParams, Patch, PatchParams};
 use serde_json::json;
+use std::time::Duration;
 use testbed::Testbed;
 use testbed::runs::{self, RunSpec, State};
 
@@ -56,11 +59,13 @@ async fn a_run_cancelled_while_held_stays_cancelled() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_run_stopped_while_held_still_runs_its_finally_tasks_on_one_node() {
     let bed = fresh(0).await;
+    // Its user has taken the hold away before there is any node. Each pod that waits is tried again after a pause of up to
+    // 10 s, the placeholder's, too: tasks that last longer are under way at the same time, whoever comes first.
     let spec = RunSpec::diamond("default", "run")
         .finally("report")
         .finally("tidy")
         .opted_in("true")
-        .lasting("2s");
+        .lasting("15s");
     create(&bed, &spec).await;
     until_told(&bed, &spec, "WaitingForNode").await;
     set_status(&bed, &spec, "CancelledRunFinally").await;
@@ -102,6 +107,41 @@ async fn a_run_deleted_while_held_leaves_nothing() {
     until_told(&bed, &spec, "WaitingForNode").await;
     delete(&bed, &spec).await;
     until_no_placeholder(&bed, "default").await;
+}
+
+/// A reservation changes hands just then. Many runs, so that some are deleted in each of its moments.
+#[tokio::test(flavor = "multi_thread")]
+async fn isolated_runs_deleted_as_soon_as_they_are_done_leave_nothing() {
+    let bed = installed().await;
+    let namespace = bed.namespace("deleted-done").await.unwrap();
+    let specs: Vec<_> = (0..12).map(|index| reserving(&namespace, index)).collect();
+    let ends = specs.iter().enumerate().map(async |(index, spec)| {
+        create(bed, spec).await;
+        bed.until_succeeded(spec, SOON).await.unwrap();
+        tokio::time::sleep(Duration::from_millis(30) * u32::try_from(index).unwrap()).await;
+        delete(bed, spec).await;
+    });
+    join_all(ends).await;
+    until_no_placeholder(bed, &namespace).await;
+    let revisions: Api<ControllerRevision> = Api::namespaced(bed.client().await.unwrap(), &namespace);
+    bed.until("no revision of a placeholder to be left", SOON, async || {
+        let left = revisions.list(&ListParams::default()).await;
+        let left = left.map_err(|error| error.to_string())?.items;
+        if left.is_empty() {
+            Ok(())
+        } else {
+            Err(left.len().to_string())
+        }
+    })
+    .await
+    .unwrap();
+}
+
+fn reserving(namespace: &str, index: usize) -> RunSpec {
+    RunSpec::new(namespace, &format!("run-{index}"))
+        .task("only", &[])
+        .opted_in("isolateAlways")
+        .lasting("1s")
 }
 
 #[tokio::test(flavor = "multi_thread")]

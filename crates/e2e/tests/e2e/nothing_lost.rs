@@ -1,66 +1,33 @@
-//! Whatever of ours dies or restarts, no admission call is lost that could have been saved, and no run.
+//! Whatever replica of the webhook ends or dies, no admission call is lost that could have been saved.
 //!
 //! The front of the testbed stands for the Service: it learns of readiness a fifth of a second late. It leaves out
 //! the node, which cannot be lost here, and the lag of real endpoints, which is longer; `--drain-delay` is for that.
 
-use crate::beds::{SOON, create, fresh, nodes_of, until_no_placeholder};
-use k8s_openapi::api::core::v1::Pod;
-use kube::api::{Api, PostParams};
-use placement::keys;
-use serde_json::json;
+use crate::beds::SOON;
+use crate::load::{Counted, Load, Lost, alone};
 use std::time::Duration;
-use testbed::runs::RunSpec;
-use testbed::{Part, Testbed};
-use tokio::task::JoinHandle;
-use tokio::time::{Instant, MissedTickBehavior, interval};
+use testbed::product::Installed;
+use testbed::{Nodes, Options, Part, Testbed, probe};
+use tokio::time::{Instant, sleep};
 
-/// Pod creations a second through the API server.
-const RATE: u32 = 50;
+/// After this a Service knows that a replica is gone: the front looks five times a second, and a look takes a moment.
+const NOTICED: Duration = Duration::from_millis(500);
+/// No call takes longer while all is well.
+const UNDER_WAY: Duration = Duration::from_millis(500);
+/// Between death and restart: no kubelet is faster.
+const GONE: Duration = Duration::from_secs(1);
 
-/// Creates pods of an enrolled run in dry run, each of which goes through the webhook, and counts what came of it.
-fn load(pods: Api<Pod>, calls: u32) -> JoinHandle<Vec<String>> {
-    tokio::spawn(async move {
-        let mut ticks = interval(Duration::from_secs(1) / RATE);
-        ticks.set_missed_tick_behavior(MissedTickBehavior::Burst);
-        let mut under_way = Vec::new();
-        for number in 0..calls {
-            ticks.tick().await;
-            let pods = pods.clone();
-            under_way.push(tokio::spawn(async move { call(&pods, number).await }));
-        }
-        let mut lost = Vec::new();
-        for call in under_way {
-            lost.extend(call.await.unwrap().err());
-        }
-        lost
-    })
+pub(crate) async fn installed() -> (Testbed, Installed) {
+    let bed = Testbed::start(Options::default()).await.unwrap();
+    bed.add_nodes(&Nodes::new("node", 1)).await.unwrap();
+    let installed = bed.install_pod_affinity().await.unwrap();
+    (bed, installed)
 }
 
-async fn call(pods: &Api<Pod>, number: u32) -> Result<(), String> {
-    let pod = json!({
-        "metadata": {"name": format!("call-{number}"), "labels": {keys::GROUP: "load"}},
-        "spec": {"containers": [{"name": "main", "image": "testbed.invalid/main"}]},
-    });
-    let dry_run = PostParams {
-        dry_run: true,
-        ..PostParams::default()
-    };
-    let created = pods.create(&dry_run, &serde_json::from_value(pod).unwrap()).await;
-    let created = created.map_err(|error| error.to_string())?;
-    created
-        .spec
-        .and_then(|spec| spec.affinity)
-        .map(drop)
-        .ok_or_else(|| "admitted without terms".to_owned())
-}
-
-fn pods(client: kube::Client) -> Api<Pod> {
-    Api::namespaced(client, "default")
-}
-
-async fn until_ready(bed: &Testbed, admin: u16) {
+pub(crate) async fn until_ready(bed: &Testbed, installed: &Installed, replica: u8) {
+    let admin = installed.webhook_admin[usize::from(replica)];
     bed.until("the replica to be ready", SOON, async || {
-        testbed::probe::get(admin, "/readyz").await
+        probe::get(admin, "/readyz").await
     })
     .await
     .unwrap();
@@ -68,75 +35,74 @@ async fn until_ready(bed: &Testbed, admin: u16) {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn rolling_restarts_of_the_webhook_lose_no_call() {
-    let bed = testbed::Testbed::start(testbed::Options::default())
-        .await
-        .unwrap();
-    bed.add_nodes(&testbed::Nodes::new("node", 1)).await.unwrap();
-    let installed = bed.install_pod_affinity().await.unwrap();
-    let calls = 40 * RATE;
-    let load = load(pods(bed.client().await.unwrap()), calls);
-    let start = Instant::now();
-    for round in 0..2 {
-        for replica in 0..2 {
-            bed.stop(Part::Webhook(replica)).unwrap();
-            bed.start_again(Part::Webhook(replica)).await.unwrap();
-            until_ready(&bed, installed.webhook_admin[usize::from(replica)]).await;
-        }
-        println!(
-            "round {round} of rolling restarts ended after {:.1?}",
-            start.elapsed()
-        );
+    let _alone = alone().await;
+    let (bed, installed) = installed().await;
+    let client = bed.client().await.unwrap();
+    let before = Counted::now(&client).await;
+    let load = Load::start(&bed).await;
+    for replica in [0, 1, 0, 1] {
+        bed.stop(Part::Webhook(replica)).unwrap();
+        bed.start_again(Part::Webhook(replica)).await.unwrap();
+        until_ready(&bed, &installed, replica).await;
     }
-    let lost = load.await.unwrap();
-    println!("{} of {calls} calls lost in four restarts", lost.len());
-    assert!(lost.is_empty(), "{lost:?}");
+    let outcome = load.end().await;
+    let counted = Counted::now(&client).await.since(before);
+    println!(
+        "four restarts: {} of {} calls lost; the API server counted {counted:?}",
+        outcome.lost.len(),
+        outcome.calls
+    );
+    assert!(outcome.lost.is_empty(), "{:?}", outcome.lost);
+    let nothing = Counted {
+        rejections: 0,
+        let_through: 0,
+        refused: 0,
+    };
+    assert_eq!(counted, nothing);
+}
+
+/// A call that the dead replica had in hand cannot be saved: the API server does not repeat it, since it cannot know
+/// whether it was carried out. Nor can one that is led to it before the Service has noticed.
+fn could_not_be_saved(call: &Lost, kills: &[Instant]) -> bool {
+    kills
+        .iter()
+        .any(|&kill| call.begun + UNDER_WAY > kill && call.begun < kill + NOTICED)
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn runs_go_through_while_the_leader_is_killed_again_and_again() {
-    const RUNS: usize = 30;
-    let bed = fresh(RUNS).await;
-    let runs: Vec<_> = (0..RUNS)
-        .map(|number| {
-            RunSpec::diamond("default", &format!("run-{number}"))
-                .opted_in("true")
-                .lasting("1s")
-        })
+async fn a_killed_replica_costs_the_calls_under_way_and_those_before_the_service_has_noticed() {
+    let _alone = alone().await;
+    let (bed, installed) = installed().await;
+    let client = bed.client().await.unwrap();
+    let before = Counted::now(&client).await;
+    let load = Load::start(&bed).await;
+    let mut kills = Vec::new();
+    // Whichever replica the API server's connection leads to: of two in turn it is one at least.
+    for replica in [0, 1, 0, 1, 0, 1] {
+        kills.push(Instant::now());
+        bed.kill(Part::Webhook(replica)).unwrap();
+        sleep(GONE).await;
+        bed.start_again(Part::Webhook(replica)).await.unwrap();
+        until_ready(&bed, &installed, replica).await;
+    }
+    let outcome = load.end().await;
+    let counted = Counted::now(&client).await.since(before);
+    println!(
+        "{} kills: {} of {} calls lost {:?}; the API server counted {counted:?}",
+        kills.len(),
+        outcome.lost.len(),
+        outcome.calls,
+        outcome.causes()
+    );
+    let saveable: Vec<_> = outcome
+        .lost
+        .iter()
+        .filter(|call| !could_not_be_saved(call, &kills))
         .collect();
-    for (number, run) in runs.iter().enumerate() {
-        create(&bed, run).await;
-        if number % 10 == 5 {
-            // One of the two leads; which, does not matter: over the test both are killed.
-            let replica = u8::from(number % 20 == 5);
-            bed.kill(Part::Controller(replica)).unwrap();
-            bed.start_again(Part::Controller(replica)).await.unwrap();
-        }
-    }
-    for run in &runs {
-        bed.until_succeeded(run, SOON * 2).await.unwrap();
-        assert_eq!(nodes_of(&bed, run).await.len(), 1, "{}", run.name());
-    }
-    until_no_placeholder(&bed, "default").await;
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn an_outage_of_the_api_server_loses_no_run() {
-    let bed = fresh(4).await;
-    let runs: Vec<_> = (0..4)
-        .map(|number| {
-            RunSpec::diamond("default", &format!("run-{number}"))
-                .opted_in("true")
-                .lasting("2s")
-        })
-        .collect();
-    for run in &runs {
-        create(&bed, run).await;
-    }
-    bed.kill(Part::ApiServer).unwrap();
-    bed.start_again(Part::ApiServer).await.unwrap();
-    for run in &runs {
-        bed.until_succeeded(run, SOON * 2).await.unwrap();
-        assert_eq!(nodes_of(&bed, run).await.len(), 1, "{}", run.name());
-    }
-    until_no_placeholder(&bed, "default").await;
+    assert!(saveable.is_empty(), "{saveable:?}");
+    let lost = u64::try_from(outcome.lost.len()).unwrap();
+    assert_eq!(
+        (counted.rejections, counted.refused, counted.let_through),
+        (lost, lost, 0)
+    );
 }

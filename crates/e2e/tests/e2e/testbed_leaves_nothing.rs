@@ -26,6 +26,7 @@ fn small() -> Options {
     Options {
         tekton: false,
         keep: false,
+        ..Options::default()
     }
 }
 

@@ -41,6 +41,7 @@ async fn the_manifests_are_resolved_applied_twice_and_deleted_and_so_is_a_releas
     let world = world().await;
     resolving_names_the_pushed_digest(world);
     a_dry_run_on_the_server_finds_no_fault(world);
+    an_overlay_is_rendered_and_resolved(world);
     applying_twice_changes_nothing(world);
     the_image_alone_reaches_the_api_server(world).await;
     deleting_leaves_nothing(world);
@@ -66,6 +67,22 @@ fn a_dry_run_on_the_server_finds_no_fault(world: &World) {
     );
 }
 
+fn an_overlay_is_rendered_and_resolved(world: &World) {
+    let overlay = |verb: &str, name: &str, more: &[&str]| {
+        let folder = format!("overlays/{name}");
+        let arguments = [&[verb, "--sbom=none", "-k", &folder], more].concat();
+        world.ship(&arguments).prints()
+    };
+    let resolved = overlay("resolve", "cert-manager", &[]);
+    let image = format!("image: {}", world.reference);
+    assert!(
+        resolved.contains(&image) && resolved.contains("- --certificates=external"),
+        "{resolved}"
+    );
+    let tried = overlay("apply", "fail-open", &["--", "--dry-run=server"]);
+    assert!(tried.lines().count() > 10, "{tried}");
+}
+
 fn applying_twice_changes_nothing(world: &World) {
     apply(world, &[]);
     let images = kubectl(
@@ -80,7 +97,7 @@ fn applying_twice_changes_nothing(world: &World) {
     assert!(!images.is_empty() && images.split(' ').all(is_pinned), "{images}");
     let before = generations(world);
     let again = apply(world, &[]);
-    // kubectl replaces a budget's selector as a whole, calls that a change, and changes nothing.
+    // The selector's patch strategy is `replace`, for which kubectl's diff sends it anew each time, equal or not.
     let unchanged =
         |line: &str| line.ends_with(" unchanged") || line.starts_with("poddisruptionbudget.policy/");
     assert!(again.lines().all(unchanged), "{again}");

@@ -4,7 +4,7 @@ use crate::pulled::{pull, sha256};
 use crate::world::{BINARY, printed, workspace, world};
 use rustix::process::{Pid, Signal, kill_process};
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::Command;
 use std::time::{Duration, Instant};
 
 const LIMIT: usize = 12_000_000;
@@ -126,20 +126,16 @@ async fn the_pulled_binary_runs_and_a_placeholder_goes_at_once_when_told() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn skopeo_finds_the_image_whole_in_registry_archive_and_layout() {
-    if Command::new("skopeo")
-        .arg("--version")
-        .stdout(Stdio::null())
-        .status()
-        .is_err()
-    {
-        eprintln!("skipped: skopeo is not on the PATH; the other tests pull with requests of their own");
-        return;
-    }
+async fn crane_finds_the_image_whole_in_registry_archive_and_layout() {
     let world = world().await;
-    let folder = world.folder("skopeo");
-    let (layout, archive) = (folder.join("layout"), folder.join("image.tar"));
-    let (layout, archive) = (layout.to_str().unwrap(), archive.to_str().unwrap());
+    let folder = world.folder("crane");
+    let (layout, archive, unpacked) = (
+        folder.join("layout"),
+        folder.join("image.tar"),
+        folder.join("unpacked"),
+    );
+    std::fs::create_dir(&unpacked).unwrap();
+    let [layout, archive, unpacked] = [&layout, &archive, &unpacked].map(|path| path.to_str().unwrap());
     let arguments = [
         "build",
         "--sbom=none",
@@ -150,18 +146,26 @@ async fn skopeo_finds_the_image_whole_in_registry_archive_and_layout() {
         archive,
     ];
     let reference = world.ship(&arguments).prints();
-    for (from, to) in [
-        (format!("docker://{}", reference.trim()), "registry"),
-        (format!("docker://{}/pod-affinity:v1", world.registry), "tag"),
-        (format!("oci:{layout}"), "oci"),
-        (format!("oci-archive:{archive}"), "oci-archive"),
-        (format!("docker-archive:{archive}"), "docker-archive"),
-    ] {
-        let copied = format!("dir:{}", folder.join(to).display());
-        let copy = Command::new("skopeo")
-            .args(["copy", "--quiet", "--src-tls-verify=false", &from, &copied])
-            .output();
-        printed(&copy.unwrap());
+    let (_, digest) = reference.trim().split_once('@').unwrap();
+    let crane = testbed::crane().await.unwrap();
+    let crane = |arguments: &[&str]| printed(&Command::new(&crane).args(arguments).output().unwrap());
+
+    for image in [reference.trim(), &format!("{}/pod-affinity:v1", world.registry)] {
+        assert_eq!(crane(&["digest", image]).trim(), digest);
+        crane(&["validate", "--remote", image]);
+    }
+    // As `docker load` reads it, and as a layout.
+    crane(&["validate", "--tarball", archive]);
+    printed(
+        &Command::new("tar")
+            .args(["--extract", "--file", archive, "--directory", unpacked])
+            .output()
+            .unwrap(),
+    );
+    for (number, folder) in [layout, unpacked].iter().enumerate() {
+        let copy = format!("{}/copy:{number}", world.registry);
+        crane(&["push", folder, &copy]);
+        assert_eq!(crane(&["digest", &copy]).trim(), digest);
     }
 }
 

@@ -1,10 +1,11 @@
 //! The program, a registry, an API server: shared by all tests of this binary.
 
+use crate::program::program;
+pub(crate) use crate::program::{printed, workspace};
 use crate::pulled::pull;
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
-use std::sync::OnceLock;
 use testbed::{Options, Testbed};
 use tokio::sync::OnceCell;
 
@@ -111,47 +112,4 @@ impl Ship {
         assert!(!output.status.success() && output.stdout.is_empty(), "{output:?}");
         said.lines().last().unwrap().to_owned()
     }
-}
-
-/// Standard output of something that must have succeeded.
-pub(crate) fn printed(output: &Output) -> String {
-    assert!(
-        output.status.success(),
-        "{}",
-        String::from_utf8_lossy(&output.stderr)
-    );
-    String::from_utf8(output.stdout.clone()).unwrap()
-}
-
-pub(crate) fn workspace() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR"))
-        .join("../..")
-        .canonicalize()
-        .unwrap()
-}
-
-/// Built as `cargo ship` builds it.
-fn program() -> &'static Path {
-    static PROGRAM: OnceLock<PathBuf> = OnceLock::new();
-    PROGRAM.get_or_init(|| {
-        let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
-        let output = Command::new(cargo)
-            .args([
-                "build",
-                "--quiet",
-                "--package=ship",
-                "--message-format=json-render-diagnostics",
-            ])
-            .current_dir(workspace())
-            .stderr(Stdio::inherit())
-            .output()
-            .unwrap();
-        let messages = printed(&output);
-        let artifacts = messages
-            .lines()
-            .filter_map(|line| serde_json::from_str::<serde_json::Value>(line).ok());
-        let mut executables =
-            artifacts.filter_map(|artifact| artifact["executable"].as_str().map(PathBuf::from));
-        executables.next_back().expect("cargo to name the executable")
-    })
 }

@@ -1,0 +1,118 @@
+//! What a user is told on the run: each step once, and what lasts now and then, with everybody's own words.
+
+use crate::beds::{SOON, create, fresh, installed, until_told};
+use k8s_openapi::api::events::v1::Event;
+use kube::api::{Api, ListParams};
+use serde_json::json;
+use std::time::{Duration, Instant};
+use testbed::runs::RunSpec;
+use testbed::{NodeGroup, Nodes, Testbed};
+
+/// No sooner than this one note about a lasting state follows another.
+const PAUSE: Duration = Duration::from_secs(20);
+
+/// The events of pod-affinity on a run, the oldest first.
+async fn told(bed: &Testbed, run: &RunSpec) -> Vec<Event> {
+    let events: Api<Event> = Api::namespaced(bed.client().await.unwrap(), run.namespace());
+    let mut told = events.list(&ListParams::default()).await.unwrap().items;
+    told.retain(|event| {
+        let of_run = event.regarding.as_ref().and_then(|it| it.name.as_deref()) == Some(run.name());
+        let by = event.reporting_controller.as_deref();
+        of_run && by == Some("pod-affinity.tekton.dev/controller")
+    });
+    told.sort_by_key(|event| event.event_time.clone());
+    told
+}
+
+fn reason(event: &Event) -> &str {
+    event.reason.as_deref().unwrap_or_default()
+}
+
+fn note(event: &Event) -> &str {
+    event.note.as_deref().unwrap_or_default()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn each_step_of_a_runs_life_is_told_once_and_in_order() {
+    let bed = installed().await;
+    let namespace = bed.namespace("told").await.unwrap();
+    let run = RunSpec::diamond(&namespace, "run").opted_in("true");
+    create(bed, &run).await;
+    until_told(bed, &run, "CleanedUp").await;
+    let told = told(bed, &run).await;
+    let steps: Vec<_> = told
+        .iter()
+        .map(reason)
+        .filter(|it| *it != "WaitingForNode")
+        .collect();
+    assert_eq!(
+        steps,
+        [
+            "Held",
+            "PlaceholderCreated",
+            "NodeAssigned",
+            "Released",
+            "CleanedUp"
+        ]
+    );
+    assert!(told.iter().all(|event| note(event).ends_with('.')), "{told:#?}");
+}
+
+/// Runs that look for a label that no node has, nor any that the autoscaler could add.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_run_that_waits_is_told_now_and_then_with_the_latest_words_of_scheduler_and_autoscaler() {
+    let bed = fresh(0).await;
+    bed.start_autoscaler(&[NodeGroup::new("pool", 0, 5)])
+        .await
+        .unwrap();
+    let template = json!({"podTemplate": {"nodeSelector": {"disk": "ssd"}}});
+    let run = RunSpec::new("default", "waits")
+        .task("only", &[])
+        .opted_in("true")
+        .spec("taskRunTemplate", template);
+    create(&bed, &run).await;
+    let first = until_told(&bed, &run, "WaitingForNode").await;
+    let started = Instant::now();
+    assert!(
+        first.contains("no nodes available") && !first.contains("autoscaler says"),
+        "{first}"
+    );
+    assert!(
+        first.contains("kubectl pod-affinity explain -n default waits"),
+        "{first}"
+    );
+    for number in 0..8 {
+        bed.add_nodes(&Nodes::new(&format!("other{number}"), 1))
+            .await
+            .unwrap();
+    }
+    let latest = bed.until("the autoscaler's words on the run", SOON, async || {
+        let told = told(&bed, &run).await;
+        let last = told
+            .last()
+            .map(|event| note(event).to_owned())
+            .unwrap_or_default();
+        if last.contains("The autoscaler says: ") {
+            Ok(last)
+        } else {
+            Err(last)
+        }
+    });
+    let latest = latest.await.unwrap();
+    assert!(latest.contains("pod didn't trigger scale-up"), "{latest}");
+    assert!(
+        latest.contains("0/8 nodes are available"),
+        "the scheduler's latest: {latest}"
+    );
+    let waits = told(&bed, &run).await;
+    let waits = waits
+        .iter()
+        .filter(|event| reason(event) == "WaitingForNode")
+        .count();
+    let pauses = usize::try_from(started.elapsed().as_secs() / PAUSE.as_secs()).unwrap();
+    assert!(
+        waits <= 1 + pauses,
+        "{waits} notes within {:?}",
+        started.elapsed()
+    );
+}

@@ -1,0 +1,372 @@
+//! Whatever happens to our controllers or to their way to the API server, every run goes through, soon after it is over,
+//! and nothing of it is left.
+
+use crate::auditor::Auditor;
+use crate::beds::{SOON, nodes_of, placeholder_name, sets, until_no_placeholder};
+use crate::load::alone;
+use futures::{StreamExt, stream};
+use kube::Client;
+use kube::ResourceExt;
+use kube::api::{DynamicObject, ListParams, Patch, PatchParams};
+use placement::keys;
+use serde_json::json;
+use std::time::{Duration, Instant};
+use testbed::product::Installed;
+use testbed::runs::{self, RunSpec, State};
+use testbed::{Fault, Nodes, Part, Testbed, probe};
+
+/// Held for longer after the end of a fault is an error of ours.
+const RECOVERED: Duration = Duration::from_mins(1);
+/// Longer than a leader may count on its last renewal.
+const AWAY: Duration = Duration::from_secs(12);
+const CONTROLLERS: [Part; 2] = [Part::Controller(0), Part::Controller(1)];
+/// Labelled runs that go through each fault, and runs that their users hold all the while.
+const OURS: usize = 12;
+const USERS: usize = 2;
+
+/// A testbed whose controllers are started again when they end, as a kubelet would do it.
+async fn kept_alive(nodes: usize, through_a_proxy: bool) -> (Testbed, Installed) {
+    let bed = Testbed::start(testbed::Options::default()).await.unwrap();
+    bed.add_nodes(&Nodes::new("node", nodes)).await.unwrap();
+    if through_a_proxy {
+        bed.faults().unwrap();
+    }
+    let installed = bed.install_pod_affinity().await.unwrap();
+    for controller in CONTROLLERS {
+        bed.keep_alive(controller);
+    }
+    (bed, installed)
+}
+
+fn run(namespace: &str, name: &str) -> RunSpec {
+    RunSpec::new(namespace, name)
+        .task("a", &[])
+        .task("b", &["a"])
+        .opted_in("true")
+}
+
+/// Runs of a namespace that are to go through a fault.
+struct Runs<'a> {
+    bed: &'a Testbed,
+    client: Client,
+    auditor: &'a Auditor,
+    namespace: String,
+    ours: Vec<RunSpec>,
+    users: Vec<(RunSpec, DynamicObject)>,
+}
+
+impl<'a> Runs<'a> {
+    async fn in_namespace(bed: &'a Testbed, auditor: &'a Auditor, name: &str) -> Self {
+        Self {
+            bed,
+            client: bed.client().await.unwrap(),
+            auditor,
+            namespace: bed.namespace(name).await.unwrap(),
+            ours: Vec::new(),
+            users: Vec::new(),
+        }
+    }
+
+    async fn create(&mut self, count: usize) {
+        let first = self.ours.len();
+        let name = |number| run(&self.namespace, &format!("run-{number}"));
+        let specs: Vec<_> = (first..first + count).map(name).collect();
+        let client = &self.client;
+        stream::iter(&specs)
+            .for_each_concurrent(8, async |spec| drop(spec.create(client).await.unwrap()))
+            .await;
+        self.ours.extend(specs);
+    }
+
+    /// Runs with the label that their users hold.
+    async fn create_held_by_users(&mut self) {
+        for number in 0..USERS {
+            let name = format!("users-{number}");
+            let spec = run(&self.namespace, &name).spec("status", json!(keys::PENDING));
+            let created = spec.create(&self.client).await.unwrap();
+            self.auditor.only_its_user_releases(&created);
+            self.users.push((spec, created));
+        }
+    }
+
+    async fn listed(&self) -> Result<Vec<DynamicObject>, String> {
+        let runs = runs::runs(&self.client, &self.namespace);
+        let listed = runs.list(&ListParams::default()).await;
+        Ok(listed.map_err(|error| error.to_string())?.items)
+    }
+
+    /// Waits until we have asked for a node for each run that we hold, and tells how long that took. The rest is up to
+    /// the control plane, which recovers in its own time.
+    async fn until_nodes_are_asked_for(&self) -> Duration {
+        let start = Instant::now();
+        let sets = sets(&self.client, &self.namespace);
+        self.bed
+            .until("each held run to have a placeholder", RECOVERED, async || {
+                for run in self.listed().await?.iter().filter(|run| is_held(run)) {
+                    let found = sets.get_opt(placeholder_name(run).as_str()).await;
+                    found
+                        .map_err(|error| error.to_string())?
+                        .ok_or_else(|| run.name_any())?;
+                }
+                Ok::<_, String>(())
+            })
+            .await
+            .unwrap();
+        start.elapsed()
+    }
+
+    /// Waits until we hold none, and tells how long that took.
+    async fn until_none_is_held(&self) -> Duration {
+        let start = Instant::now();
+        self.bed
+            .until("no run to be held any more", RECOVERED, async || {
+                let listed = self.listed().await?;
+                let held: Vec<_> = listed
+                    .iter()
+                    .filter(|run| is_held(run))
+                    .map(ResourceExt::name_any)
+                    .collect();
+                if held.is_empty() {
+                    Ok(())
+                } else {
+                    Err(format!("{held:?}"))
+                }
+            })
+            .await
+            .unwrap();
+        start.elapsed()
+    }
+
+    async fn have_all_succeeded(&self) -> Result<(), String> {
+        let listed = self.listed().await?;
+        let done = listed
+            .iter()
+            .filter(|run| runs::state(run) == State::Succeeded)
+            .count();
+        if done >= self.ours.len() {
+            Ok(())
+        } else {
+            Err(format!("{done} of {}", self.ours.len()))
+        }
+    }
+
+    /// Ours end well, each on one node; then their users release theirs, and these do too; nothing is left.
+    async fn all_go_through(&self) {
+        for spec in &self.ours {
+            self.bed.until_succeeded(spec, SOON * 2).await.unwrap();
+            assert_eq!(nodes_of(self.bed, spec).await.len(), 1, "{}", spec.name());
+        }
+        for (spec, created) in &self.users {
+            self.auditor.its_user_releases(created);
+            let released = Patch::Merge(json!({"spec": {"status": null}}));
+            runs::runs(&self.client, spec.namespace())
+                .patch(spec.name(), &PatchParams::default(), &released)
+                .await
+                .unwrap();
+            self.bed.until_succeeded(spec, SOON).await.unwrap();
+            assert_eq!(nodes_of(self.bed, spec).await.len(), 1, "{}", spec.name());
+        }
+        until_no_placeholder(self.bed, &self.namespace).await;
+        self.auditor.wrongs().unwrap();
+    }
+}
+
+fn is_held(run: &DynamicObject) -> bool {
+    runs::state(run) == State::Pending && run.annotations().contains_key(keys::HOLD)
+}
+
+/// Lets time pass in which controllers that end are started again.
+async fn for_a_while(bed: &Testbed, time: Duration) {
+    tokio::select! {
+        () = tokio::time::sleep(time) => {}
+        death = bed.until_a_part_dies() => panic!("{death:?}"),
+    }
+}
+
+fn revivals(bed: &Testbed) -> u32 {
+    CONTROLLERS.iter().map(|part| bed.revivals(*part)).sum()
+}
+
+async fn leads(installed: &Installed, replica: u8) -> bool {
+    let admin = installed.controller_admin[usize::from(replica)];
+    let metrics = probe::get(admin, "/metrics").await.unwrap_or_default();
+    metrics.lines().any(|line| line == "pod_affinity_leading 1")
+}
+
+async fn leader(installed: &Installed) -> Option<u8> {
+    for replica in 0..2 {
+        if leads(installed, replica).await {
+            return Some(replica);
+        }
+    }
+    None
+}
+
+async fn until_leading(bed: &Testbed, installed: &Installed, replica: u8) {
+    bed.until(format!("controller {replica} to lead"), SOON, async || {
+        if leads(installed, replica).await {
+            Ok(())
+        } else {
+            Err("it does not")
+        }
+    })
+    .await
+    .unwrap();
+}
+
+/// A fault of the way to the API server, for how long it lasts, and how often its watches are cut meanwhile.
+struct Trouble {
+    name: &'static str,
+    fault: Fault,
+    lasts: Duration,
+    cuts: bool,
+}
+
+impl Trouble {
+    const fn new(name: &'static str, fault: Fault) -> Self {
+        Self {
+            name,
+            fault,
+            lasts: AWAY,
+            cuts: false,
+        }
+    }
+
+    async fn strikes(&self, bed: &Testbed) {
+        let faults = bed.faults().unwrap();
+        let end = Instant::now() + self.lasts;
+        while Instant::now() < end {
+            for_a_while(bed, Duration::from_secs(1)).await;
+            if self.cuts {
+                faults.cut();
+            }
+        }
+        faults.set(Fault::None);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn runs_go_through_an_api_server_that_is_slow_or_refuses_or_cuts_watches_or_meets_with_conflicts() {
+    let refused = |status| Fault::Refused(axum::http::StatusCode::from_u16(status).unwrap());
+    let troubles = [
+        Trouble::new("slow", Fault::Slow(Duration::from_secs(2))),
+        Trouble::new("too-many", refused(429)),
+        Trouble::new("broken", refused(500)),
+        Trouble::new("conflicts", Fault::Conflicts),
+        Trouble {
+            cuts: true,
+            ..Trouble::new("cut", Fault::None)
+        },
+    ];
+    let (bed, _) = kept_alive(OURS * 3, true).await;
+    let auditor = Auditor::start(&bed).await;
+    let faults = bed.faults().unwrap();
+    for trouble in &troubles {
+        let mut runs = Runs::in_namespace(&bed, &auditor, trouble.name).await;
+        // Some are held, some are placed, some run when it begins.
+        runs.create(OURS / 2).await;
+        let (struck, ended) = (faults.struck(), revivals(&bed));
+        faults.set(trouble.fault);
+        runs.create(OURS / 2).await;
+        runs.create_held_by_users().await;
+        trouble.strikes(&bed).await;
+        let (struck, ended) = (faults.struck() - struck, revivals(&bed) - ended);
+        let recovered = runs.until_none_is_held().await;
+        println!(
+            "{} for {:?}: {struck} requests or watches struck, {ended} controllers ended; none held {recovered:.1?} after it",
+            trouble.name, trouble.lasts
+        );
+        assert!(struck > 0, "the fault did not strike");
+        runs.all_go_through().await;
+    }
+    auditor.found_nothing();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn runs_go_through_outages_of_the_api_server_and_of_etcd() {
+    let (bed, _) = kept_alive(OURS * 3, false).await;
+    let auditor = Auditor::start(&bed).await;
+    for part in [Part::ApiServer, Part::Etcd] {
+        let mut runs = Runs::in_namespace(&bed, &auditor, &format!("without-{part}")).await;
+        runs.create_held_by_users().await;
+        runs.create(OURS).await;
+        bed.kill(part).unwrap();
+        for_a_while(&bed, AWAY).await;
+        bed.start_again(part).await.unwrap();
+        let back = Instant::now();
+        let asked = runs.until_nodes_are_asked_for().await;
+        runs.until_none_is_held().await;
+        let recovered = back.elapsed();
+        println!(
+            "{part} away for {AWAY:?}: nodes asked for {asked:.1?} after it, none held {recovered:.1?} after it"
+        );
+        runs.all_go_through().await;
+    }
+    auditor.found_nothing();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_leader_that_was_paused_past_its_lease_comes_back_beside_another_and_does_no_harm() {
+    let (bed, installed) = kept_alive(OURS * 4, false).await;
+    let auditor = Auditor::start(&bed).await;
+    let mut runs = Runs::in_namespace(&bed, &auditor, "paused").await;
+    runs.create_held_by_users().await;
+    runs.create(OURS).await;
+    let paused = leader(&installed).await.expect("one of two leads");
+    bed.pause(Part::Controller(paused)).unwrap();
+    let start = Instant::now();
+    runs.create(OURS).await;
+    until_leading(&bed, &installed, 1 - paused).await;
+    println!("paused leader: followed after {:.1?}", start.elapsed());
+    runs.create(OURS).await;
+    bed.resume(Part::Controller(paused)).unwrap();
+    let recovered = runs.until_none_is_held().await;
+    println!("paused leader is back: none held {recovered:.1?} after it");
+    bed.until("the old leader to end", SOON, async || {
+        match bed.revivals(Part::Controller(paused)) {
+            0 => Err("it still runs"),
+            _ => Ok(()),
+        }
+    })
+    .await
+    .unwrap();
+    runs.all_go_through().await;
+    assert!(leads(&installed, 1 - paused).await);
+    auditor.found_nothing();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn two_hundred_runs_go_through_while_the_leader_is_killed_every_ten_seconds() {
+    const RUNS: usize = 200;
+    let _alone = alone().await;
+    let (bed, installed) = kept_alive(RUNS + 20, false).await;
+    let auditor = Auditor::start(&bed).await;
+    let mut runs = Runs::in_namespace(&bed, &auditor, "killed").await;
+    runs.create_held_by_users().await;
+    let start = Instant::now();
+    let mut kills = 0;
+    while kills == 0 || runs.have_all_succeeded().await.is_err() {
+        assert!(
+            start.elapsed() < SOON * 5,
+            "{:?}",
+            runs.have_all_succeeded().await
+        );
+        if runs.ours.len() < RUNS {
+            runs.create(RUNS / 2).await;
+        }
+        for_a_while(&bed, Duration::from_secs(10)).await;
+        if let Some(leader) = leader(&installed).await {
+            bed.kill(Part::Controller(leader)).unwrap();
+            bed.start_again(Part::Controller(leader)).await.unwrap();
+            kills += 1;
+        }
+    }
+    println!(
+        "{RUNS} runs went through {kills} kills of the leader in {:.1?}; the longest hold was {:.1?}",
+        start.elapsed(),
+        auditor.longest_hold()
+    );
+    runs.until_none_is_held().await;
+    runs.all_go_through().await;
+    auditor.found_nothing();
+}

@@ -1,0 +1,301 @@
+//! The commands of docs/install.md, taken from that page: they switch off what they say, and leave nothing behind.
+
+use crate::beds::{SOON, bound_placeholder, create, nodes_after, sets, until_no_placeholder, until_told};
+use crate::install_kubectl::{call, file, kubectl, parsed, printed, workspace};
+use kube::ResourceExt;
+use kube::api::{DynamicObject, ListParams, PostParams};
+use placement::keys;
+use serde_json::json;
+use std::process::Command;
+use std::time::Duration;
+use testbed::product::{Installed, NAMESPACE};
+use testbed::runs::{self, RunSpec, State};
+use testbed::{Nodes, Part, Testbed};
+
+/// The shell commands below a heading of the page, block by block.
+fn commands(heading: &str) -> Vec<String> {
+    let page = std::fs::read_to_string(workspace().join("docs/install.md")).unwrap();
+    let (_, section) = page
+        .split_once(&format!("\n{heading}\n"))
+        .unwrap_or_else(|| panic!("docs/install.md has no {heading}"));
+    let section = section
+        .split("\n## ")
+        .next()
+        .unwrap()
+        .split("\n### ")
+        .next()
+        .unwrap();
+    let blocks = section.split("```sh\n").skip(1);
+    let commands: Vec<_> = blocks
+        .map(|block| block.split("```").next().unwrap().to_owned())
+        .collect();
+    assert!(!commands.is_empty(), "{heading} has no commands");
+    commands
+}
+
+/// As somebody who reads the page: in a folder with release.yaml, in a shell that stops at the first failure.
+fn follow(bed: &Testbed, command: &str, run: &RunSpec) {
+    let output = Command::new("bash")
+        .args(["-euo", "pipefail", "-c", command])
+        .current_dir(bed.folder())
+        .env("KUBECONFIG", bed.kubeconfig())
+        .env("NAMESPACE", run.namespace())
+        .env("RUN", run.name())
+        .output();
+    printed(&output.unwrap());
+}
+
+/// A release, its webhooks leading here; the Deployments are there as well, and KWOK plays their pods.
+async fn install(bed: &Testbed) -> Installed {
+    let config = kubectl(bed, &["kustomize", "config"]);
+    let objects = parsed(&config.replace("ko://", "testbed.invalid/"));
+    bed.install(objects, &[], async |objects| {
+        let list = file(bed, "release", &objects);
+        std::fs::rename(list, bed.folder().join("release.yaml")).unwrap();
+        apply(bed);
+        Ok(())
+    })
+    .await
+    .unwrap()
+}
+
+fn apply(bed: &Testbed) {
+    let release = bed.folder().join("release.yaml");
+    printed(&call(bed, "kubectl", &["apply", "-f", release.to_str().unwrap()]));
+}
+
+/// A run that no node takes.
+async fn held(bed: &Testbed, namespace: &str, name: &str) -> RunSpec {
+    let nowhere = json!({"podTemplate": {"nodeSelector": {"nowhere": "true"}}});
+    let run = RunSpec::new(namespace, name)
+        .task("only", &[])
+        .opted_in("true")
+        .spec("taskRunTemplate", nowhere);
+    create(bed, &run).await;
+    until_told(bed, &run, "WaitingForNode").await;
+    run
+}
+
+async fn until_released(bed: &Testbed, run: &RunSpec) -> DynamicObject {
+    let released = |run: &DynamicObject| run.data["spec"].get("status").is_none();
+    bed.until_run(run, "to be released", SOON, released)
+        .await
+        .unwrap()
+}
+
+/// Whether the API server asks the webhook about a new run in this namespace.
+async fn until_new_runs_are(bed: &Testbed, namespace: &str, wanted: State) {
+    let api = runs::runs(&bed.client().await.unwrap(), namespace);
+    let run = RunSpec::new(namespace, "asked")
+        .task("only", &[])
+        .opted_in("true");
+    let run: DynamicObject = serde_json::from_value(run.manifest).unwrap();
+    let dry_run = PostParams {
+        dry_run: true,
+        ..PostParams::default()
+    };
+    bed.until(format!("new runs to be {wanted:?}"), SOON, async || {
+        let made = api
+            .create(&dry_run, &run)
+            .await
+            .map_err(|error| error.to_string())?;
+        let found = runs::state(&made);
+        if found == wanted {
+            Ok(())
+        } else {
+            Err(format!("{found:?}"))
+        }
+    })
+    .await
+    .unwrap();
+}
+
+fn stop_controllers(bed: &Testbed) {
+    for replica in 0..2 {
+        bed.stop(Part::Controller(replica)).unwrap();
+    }
+}
+
+async fn start_controllers(bed: &Testbed) {
+    for replica in 0..2 {
+        bed.start_again(Part::Controller(replica)).await.unwrap();
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn each_way_to_switch_it_off_does_what_the_page_says() {
+    let bed = Testbed::start(testbed::Options::default()).await.unwrap();
+    bed.add_nodes(&Nodes::new("node", 6)).await.unwrap();
+    install(&bed).await;
+    one_run(&bed).await;
+    one_namespace(&bed).await;
+    everything(&bed).await;
+    on_again(&bed).await;
+}
+
+async fn one_run(bed: &Testbed) {
+    let blocks = commands("### One run");
+    let run = held(bed, "default", "one").await;
+    follow(bed, &blocks[0], &run);
+    until_released(bed, &run).await;
+    until_no_placeholder(bed, "default").await;
+
+    let run = held(bed, "default", "by-hand").await;
+    stop_controllers(bed);
+    follow(bed, &blocks[0], &run);
+    follow(bed, &blocks[1], &run);
+    until_released(bed, &run).await;
+    start_controllers(bed).await;
+    until_no_placeholder(bed, "default").await;
+}
+
+async fn one_namespace(bed: &Testbed) {
+    let namespace = bed.namespace("one-namespace").await.unwrap();
+    let (one, two) = (
+        held(bed, &namespace, "one").await,
+        held(bed, &namespace, "two").await,
+    );
+    let other = held(bed, "default", "other").await;
+    for block in commands("### One namespace") {
+        follow(bed, &block, &one);
+    }
+    until_released(bed, &one).await;
+    until_released(bed, &two).await;
+    until_new_runs_are(bed, &namespace, State::Running).await;
+    let new = RunSpec::diamond(&namespace, "new").opted_in("true");
+    create(bed, &new).await;
+    bed.until_succeeded(&new, SOON).await.unwrap();
+    until_new_runs_are(bed, "default", State::Pending).await;
+    let other = runs::runs(&bed.client().await.unwrap(), "default")
+        .get(other.name())
+        .await
+        .unwrap();
+    assert_eq!(
+        runs::state(&other),
+        State::Pending,
+        "other namespaces are as before"
+    );
+}
+
+async fn everything(bed: &Testbed) {
+    let [webhooks, scale, by_hand] = commands("### Everything").try_into().unwrap();
+    let run = held(bed, "default", "everything").await;
+    follow(bed, &webhooks, &run);
+    until_new_runs_are(bed, "default", State::Running).await;
+    follow(bed, &scale, &run);
+    // What the Deployment's end does where its pods are real.
+    stop_controllers(bed);
+    follow(bed, &by_hand, &run);
+    until_released(bed, &run).await;
+    until_no_placeholder(bed, "default").await;
+    let new = RunSpec::diamond("default", "off").opted_in("true");
+    create(bed, &new).await;
+    let done = bed.until_succeeded(&new, SOON).await.unwrap();
+    assert!(!done.labels().contains_key(keys::GROUP));
+}
+
+async fn on_again(bed: &Testbed) {
+    apply(bed);
+    start_controllers(bed).await;
+    until_new_runs_are(bed, "default", State::Pending).await;
+    let again = RunSpec::diamond("default", "on").opted_in("true");
+    assert_eq!(nodes_after(bed, &again).await.len(), 1);
+    let of_controller = [
+        "get",
+        "deployment/pod-affinity-controller",
+        "--namespace",
+        NAMESPACE,
+    ];
+    let replicas = kubectl(
+        bed,
+        &[&of_controller[..], &["--output=jsonpath={.spec.replicas}"]].concat(),
+    );
+    assert_eq!(replicas, "2");
+}
+
+/// Every object of the cluster that bears our name, but for runs, their events, and what Kubernetes keeps of old ones.
+fn left(bed: &Testbed) -> Vec<String> {
+    let kinds = kubectl(bed, &["api-resources", "--verbs=list", "--output=name"]);
+    let kinds: Vec<_> = kinds
+        .lines()
+        .filter(|kind| !kind.starts_with("events") && !kind.ends_with("tekton.dev"))
+        .collect();
+    let all = kubectl(
+        bed,
+        &["get", &kinds.join(","), "--all-namespaces", "--output=name"],
+    );
+    all.lines()
+        .filter(|name| name.contains("pod-affinity"))
+        .map(String::from)
+        .collect()
+}
+
+async fn until_nothing_is_left(bed: &Testbed) {
+    bed.until("nothing of ours to be left", SOON, async || {
+        let left = left(bed);
+        if left.is_empty() { Ok(()) } else { Err(left) }
+    })
+    .await
+    .unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn uninstalling_as_the_page_says_leaves_nothing_and_stops_no_run() {
+    let bed = Testbed::start(testbed::Options::default()).await.unwrap();
+    bed.add_nodes(&Nodes::new("node", 6)).await.unwrap();
+    install(&bed).await;
+    assert!(!left(&bed).is_empty());
+    let running = RunSpec::diamond("default", "running")
+        .opted_in("true")
+        .lasting("3s");
+    let reserves = RunSpec::diamond("default", "reserves").opted_in("isolateAlways");
+    bound_placeholder(&bed, &create(&bed, &running).await).await;
+    assert_eq!(nodes_after(&bed, &reserves).await.len(), 1);
+    let [uninstall] = commands("## Uninstall").try_into().unwrap();
+    follow(&bed, &uninstall, &running);
+    bed.stop_pod_affinity().unwrap();
+    let done = bed.until_succeeded(&running, SOON).await.unwrap();
+    assert!(done.labels().contains_key(keys::GROUP), "it was ours to its end");
+    until_nothing_is_left(&bed).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_a_hasty_deletion_leaves_is_started_and_removed_as_the_page_says() {
+    let bed = Testbed::start(testbed::Options::default()).await.unwrap();
+    bed.add_nodes(&Nodes::new("node", 3)).await.unwrap();
+    install(&bed).await;
+    let running = RunSpec::diamond("default", "running")
+        .opted_in("true")
+        .lasting("6s");
+    bound_placeholder(&bed, &create(&bed, &running).await).await;
+    let held = held(&bed, "default", "held").await;
+    let users = RunSpec::new("default", "users")
+        .task("only", &[])
+        .opted_in("true")
+        .spec("status", json!("PipelineRunPending"));
+    create(&bed, &users).await;
+    let release = bed.folder().join("release.yaml");
+    kubectl(&bed, &["delete", "-f", release.to_str().unwrap()]);
+    bed.stop_pod_affinity().unwrap();
+
+    bed.until_run(&held, "to be released", Duration::from_secs(3), |run| {
+        run.data["spec"].get("status").is_none()
+    })
+    .await
+    .expect_err("nobody is left to release it");
+    let sets = sets(&bed.client().await.unwrap(), "default");
+    let left = sets.list(&ListParams::default()).await.unwrap().items;
+    assert_eq!(left.len(), 2, "nobody removes a placeholder");
+
+    let [webhooks, _no_deployment_is_left, by_hand] = commands("### Everything").try_into().unwrap();
+    follow(&bed, &webhooks, &held);
+    follow(&bed, &by_hand, &held);
+    until_released(&bed, &held).await;
+    let users_run = runs::runs(&bed.client().await.unwrap(), "default")
+        .get(users.name())
+        .await
+        .unwrap();
+    assert_eq!(runs::state(&users_run), State::Pending, "that hold is its user's");
+    bed.until_succeeded(&running, SOON).await.unwrap();
+    until_nothing_is_left(&bed).await;
+}

@@ -1,0 +1,55 @@
+//! kubectl as whoever installs uses it, on manifests whose webhooks lead to the testbed's processes.
+
+use serde::Deserialize;
+use serde_json::{Value, json};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+use testbed::Testbed;
+
+pub(crate) fn workspace() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+}
+
+/// A call of a program that knows this cluster.
+pub(crate) fn call(bed: &Testbed, program: &str, arguments: &[&str]) -> Output {
+    let mut command = Command::new(program);
+    command
+        .args(arguments)
+        .current_dir(workspace())
+        .env("KUBECONFIG", bed.kubeconfig());
+    command.output().unwrap()
+}
+
+/// Standard output of something that must have succeeded.
+pub(crate) fn printed(output: &Output) -> String {
+    assert!(
+        output.status.success(),
+        "{}{}",
+        String::from_utf8_lossy(&output.stdout),
+        String::from_utf8_lossy(&output.stderr)
+    );
+    String::from_utf8(output.stdout.clone()).unwrap()
+}
+
+pub(crate) fn kubectl(bed: &Testbed, arguments: &[&str]) -> String {
+    printed(&call(bed, "kubectl", arguments))
+}
+
+/// What a folder with a kustomization makes.
+pub(crate) fn rendered(bed: &Testbed, folder: &Path) -> Vec<Value> {
+    parsed(&kubectl(bed, &["kustomize", folder.to_str().unwrap()]))
+}
+
+pub(crate) fn parsed(yaml: &str) -> Vec<Value> {
+    serde_yaml::Deserializer::from_str(yaml)
+        .map(|document| Value::deserialize(document).unwrap())
+        .collect()
+}
+
+/// Objects in a file for `kubectl -f`.
+pub(crate) fn file(bed: &Testbed, name: &str, objects: &[Value]) -> String {
+    let path = bed.folder().join(format!("{name}.json"));
+    let list = json!({"apiVersion": "v1", "kind": "List", "items": objects});
+    std::fs::write(&path, list.to_string()).unwrap();
+    path.into_os_string().into_string().unwrap()
+}

@@ -1,0 +1,165 @@
+//! A newer release over an older one, while runs are held, running and waiting: none is lost, and each keeps the one
+//! placeholder that it has.
+//!
+//! Both releases are what `cargo ship release` writes. The processes are the testbed's own and of the same code; what
+//! differs is the image, by which each release names its placeholders, and the version on every object.
+
+use crate::beds::{SOON, bound_placeholder, create, nodes_of, until_told};
+use crate::install_kubectl::{call, file, parsed, printed, workspace};
+use k8s_openapi::api::core::v1::Pod;
+use kube::ResourceExt;
+use serde_json::{Value, json};
+use std::collections::BTreeMap;
+use std::process::Command;
+use testbed::runs::{self, RunSpec, State};
+use testbed::{Nodes, Options, Testbed};
+
+/// The objects of a release, of an image that has only this version in it.
+fn release(bed: &Testbed, version: &str) -> Vec<Value> {
+    let (folder, binary) = (bed.folder().join(version), bed.folder().join("binary"));
+    std::fs::write(&binary, static_elf(version)).unwrap();
+    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+    let mut ship = Command::new(cargo);
+    ship.args([
+        "ship",
+        "release",
+        version,
+        "--allow-dirty",
+        "--push=false",
+        "--sbom=none",
+    ])
+    .args(["--repo=registry.invalid/team", "--out"])
+    .arg(&folder)
+    .env("POD_AFFINITY_SHIP_BINARY", &binary)
+    .current_dir(workspace());
+    printed(&ship.output().unwrap());
+    parsed(&std::fs::read_to_string(folder.join("release.yaml")).unwrap())
+}
+
+/// The least that passes for a static binary.
+fn static_elf(content: &str) -> Vec<u8> {
+    let mut elf = vec![0; 64];
+    elf[..8].copy_from_slice(&[0x7f, b'E', b'L', b'F', 2, 1, 1, 0]);
+    elf[16..20].copy_from_slice(&[2, 0, 62, 0]);
+    elf.extend(content.bytes());
+    elf
+}
+
+/// kubectl's word on each object.
+fn applied(bed: &Testbed, name: &str, objects: &[Value]) -> BTreeMap<String, String> {
+    let file = file(bed, name, objects);
+    let said = printed(&call(bed, "kubectl", &["apply", "-f", &file]));
+    let words = said.lines().map(|line| line.rsplit_once(' ').unwrap());
+    words
+        .map(|(object, word)| (object.to_owned(), word.to_owned()))
+        .collect()
+}
+
+fn placed(name: &str, zone: &str) -> RunSpec {
+    let there = json!({"podTemplate": {"nodeSelector": {"topology.kubernetes.io/zone": zone}}});
+    RunSpec::new("default", name)
+        .opted_in("true")
+        .spec("taskRunTemplate", there)
+}
+
+/// How often each placeholder was made: an apply that makes an object is answered with 201.
+fn made(bed: &Testbed) -> BTreeMap<String, usize> {
+    let mut made = BTreeMap::new();
+    for asked in bed.audit().unwrap() {
+        let text = |pointer: &str| asked.pointer(pointer).and_then(Value::as_str).unwrap_or_default();
+        let is_made = asked.pointer("/responseStatus/code") == Some(&json!(201));
+        if is_made && text("/objectRef/resource") == "statefulsets" {
+            *made.entry(text("/objectRef/name").to_owned()).or_default() += 1;
+        }
+    }
+    made
+}
+
+fn image(pod: &Pod) -> String {
+    pod.spec.as_ref().unwrap().containers[0].image.clone().unwrap()
+}
+
+async fn state(bed: &Testbed, run: &RunSpec) -> State {
+    let api = runs::runs(&bed.client().await.unwrap(), run.namespace());
+    runs::state(&api.get(run.name()).await.unwrap())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_upgrade_loses_no_run_and_doubles_no_placeholder() {
+    let options = Options {
+        audit: true,
+        ..Options::default()
+    };
+    let bed = Testbed::start(options).await.unwrap();
+    bed.add_nodes(&Nodes::new("node", 3).size("2", "8Gi").zone("here"))
+        .await
+        .unwrap();
+    let (old, new) = (release(&bed, "v1.0.0"), release(&bed, "v1.1.0"));
+    let installed = bed
+        .install(old, &[], async |objects| {
+            applied(&bed, "old", &objects);
+            Ok(())
+        })
+        .await
+        .unwrap();
+
+    let held = placed("held", "there").task("only", &[]);
+    let waiting =
+        placed("waiting", "here")
+            .task("small", &[])
+            .sized_task("large", &["small"], &json!({"cpu": "4"}));
+    let running = placed("running", "here")
+        .task("a", &[])
+        .task("b", &["a"])
+        .task("c", &["b"])
+        .lasting("15s");
+    let mut before = Vec::new();
+    for run in [&held, &waiting, &running] {
+        before.push(create(&bed, run).await);
+    }
+    until_told(&bed, &held, "WaitingForNode").await;
+    until_told(&bed, &waiting, "NoNodeFits").await;
+    let place = bound_placeholder(&bed, &before[2]).await;
+
+    let mut said = BTreeMap::new();
+    let mut again = BTreeMap::new();
+    bed.roll_out(&installed, new, async |objects| {
+        said = applied(&bed, "new", &objects);
+        again = applied(&bed, "new", &objects);
+        Ok(())
+    })
+    .await
+    .unwrap();
+    // The version is a label of each.
+    assert!(said.values().all(|word| word == "configured"), "{said:?}");
+    // kubectl sends a budget's selector anew each time, whatever is there, and calls that a change.
+    let changed: Vec<_> = again.iter().filter(|(_, word)| *word != "unchanged").collect();
+    assert!(
+        matches!(changed[..], [(budget, _)] if budget.starts_with("poddisruptionbudget")),
+        "{changed:?}"
+    );
+
+    assert_eq!(state(&bed, &held).await, State::Pending);
+    assert_eq!(
+        state(&bed, &running).await,
+        State::Running,
+        "it began before and ends after"
+    );
+    let kept = bound_placeholder(&bed, &before[2]).await;
+    assert_eq!((kept.uid(), image(&kept)), (place.uid(), image(&place)));
+    bed.add_nodes(&Nodes::new("far", 1).zone("there")).await.unwrap();
+    bed.add_nodes(&Nodes::new("large", 1).size("8", "32Gi").zone("here"))
+        .await
+        .unwrap();
+    let later = placed("later", "here").task("only", &[]);
+    let later_run = create(&bed, &later).await;
+    assert_ne!(image(&bound_placeholder(&bed, &later_run).await), image(&place));
+    for run in [&held, &waiting, &running, &later] {
+        bed.until_succeeded(run, SOON).await.unwrap();
+    }
+    assert_eq!(nodes_of(&bed, &held).await.len(), 1);
+    assert_eq!(nodes_of(&bed, &running).await.len(), 1);
+    let made = made(&bed);
+    assert_eq!(made.len(), 4, "{made:?}");
+    assert!(made.values().all(|times| *times == 1), "{made:?}");
+}

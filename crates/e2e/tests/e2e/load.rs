@@ -1,0 +1,174 @@
+//! A steady load on the pod webhook through the API server, and what both sides say became of it.
+
+use k8s_openapi::api::core::v1::Pod;
+use kube::Client;
+use kube::api::{Api, PostParams};
+use placement::keys;
+use serde_json::json;
+use std::collections::BTreeMap;
+use std::time::Duration;
+use testbed::Testbed;
+use tokio::sync::{Mutex, MutexGuard, oneshot};
+use tokio::task::JoinHandle;
+use tokio::time::{Instant, MissedTickBehavior, interval};
+
+/// Pod creations a second.
+pub(crate) const RATE: u32 = 50;
+
+/// Whoever loads the machine holds this, so that no two such tests measure each other.
+pub(crate) async fn alone() -> MutexGuard<'static, ()> {
+    static ALONE: Mutex<()> = Mutex::const_new(());
+    ALONE.lock().await
+}
+
+/// Creations of pods of an enrolled run in dry run, each of which goes through the webhook.
+pub(crate) struct Load {
+    over: oneshot::Sender<()>,
+    task: JoinHandle<Outcome>,
+}
+
+#[derive(Debug)]
+pub(crate) struct Outcome {
+    pub(crate) calls: u32,
+    pub(crate) lost: Vec<Lost>,
+}
+
+impl Outcome {
+    /// How many were lost by which cause: the end of what the API server said.
+    pub(crate) fn causes(&self) -> BTreeMap<&str, usize> {
+        let mut causes = BTreeMap::new();
+        for lost in &self.lost {
+            *causes.entry(lost.why.rsplit(": ").next().unwrap()).or_default() += 1;
+        }
+        causes
+    }
+}
+
+/// A call that was refused, or answered without terms.
+#[derive(Debug)]
+pub(crate) struct Lost {
+    pub(crate) begun: Instant,
+    pub(crate) why: String,
+}
+
+impl Load {
+    pub(crate) async fn start(bed: &Testbed) -> Self {
+        let pods = Api::namespaced(bed.client().await.unwrap(), "default");
+        let (over, ended) = oneshot::channel();
+        let task = tokio::spawn(run(pods, ended));
+        Self { over, task }
+    }
+
+    /// Begins no more calls, and waits for those under way.
+    pub(crate) async fn end(self) -> Outcome {
+        self.over.send(()).unwrap();
+        self.task.await.unwrap()
+    }
+}
+
+async fn run(pods: Api<Pod>, mut over: oneshot::Receiver<()>) -> Outcome {
+    let mut ticks = interval(Duration::from_secs(1) / RATE);
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Burst);
+    let mut under_way = Vec::new();
+    while over.try_recv().is_err() {
+        ticks.tick().await;
+        let (pods, number) = (pods.clone(), under_way.len());
+        under_way.push(tokio::spawn(async move { call(&pods, number).await }));
+    }
+    let calls = u32::try_from(under_way.len()).unwrap();
+    let mut lost = Vec::new();
+    for call in under_way {
+        lost.extend(call.await.unwrap().err());
+    }
+    Outcome { calls, lost }
+}
+
+async fn call(pods: &Api<Pod>, number: usize) -> Result<(), Lost> {
+    let pod = json!({
+        "metadata": {"name": format!("call-{number}"), "labels": {keys::GROUP: "load"}},
+        "spec": {"containers": [{"name": "main", "image": "testbed.invalid/main"}]},
+    });
+    let dry_run = PostParams {
+        dry_run: true,
+        ..PostParams::default()
+    };
+    let begun = Instant::now();
+    let lost = |why| Lost { begun, why };
+    let created = pods.create(&dry_run, &serde_json::from_value(pod).unwrap()).await;
+    let created = created.map_err(|error| match error {
+        kube::Error::Api(status) => lost(status.message.clone()),
+        other => lost(other.to_string()),
+    })?;
+    let terms = created.spec.and_then(|spec| spec.affinity);
+    terms
+        .map(drop)
+        .ok_or_else(|| lost("admitted without terms".to_owned()))
+}
+
+/// What the API server itself counted of the pod webhook and of this load.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Counted {
+    /// Calls of the webhook that led to a refusal: `apiserver_admission_webhook_rejection_count`.
+    pub(crate) rejections: u64,
+    /// Calls that failed and were let through: `apiserver_admission_webhook_fail_open_count`.
+    pub(crate) let_through: u64,
+    /// Creations of pods in dry run that were not answered well: `apiserver_request_total`.
+    pub(crate) refused: u64,
+}
+
+impl Counted {
+    pub(crate) async fn now(client: &Client) -> Self {
+        let request = kube::client::Body::empty();
+        let request = axum::http::Request::get("/metrics").body(request).unwrap();
+        let answer = client.send(request).await.unwrap().into_body();
+        let text = answer.collect_bytes().await.unwrap();
+        Self::of(std::str::from_utf8(&text).unwrap())
+    }
+
+    fn of(text: &str) -> Self {
+        let webhook = format!("name=\"{}\"", keys::POD_WEBHOOK);
+        let created = ["dry_run=\"All\"", "resource=\"pods\"", "verb=\"POST\""];
+        let sum = |metric: &str, counts: &dyn Fn(&str) -> bool| {
+            let samples = text
+                .lines()
+                .filter(|line| line.starts_with(metric) && counts(line));
+            let values = samples.map(|line| line.rsplit(' ').next().unwrap().parse::<u64>().unwrap());
+            values.sum()
+        };
+        let of_webhook = |line: &str| line.contains(&webhook);
+        Self {
+            rejections: sum("apiserver_admission_webhook_rejection_count{", &of_webhook),
+            let_through: sum("apiserver_admission_webhook_fail_open_count{", &of_webhook),
+            refused: sum("apiserver_request_total{", &|line| {
+                created.iter().all(|label| line.contains(label)) && !line.contains("code=\"201\"")
+            }),
+        }
+    }
+
+    pub(crate) fn since(self, before: Self) -> Self {
+        Self {
+            rejections: self.rejections - before.rejections,
+            let_through: self.let_through - before.let_through,
+            refused: self.refused - before.refused,
+        }
+    }
+}
+
+#[test]
+fn the_api_servers_own_counts_are_those_of_the_pod_webhook_and_of_the_load() {
+    let text = format!(
+        "apiserver_admission_webhook_rejection_count{{error_type=\"calling_webhook_error\",name=\"{0}\"}} 2\n\
+         apiserver_admission_webhook_rejection_count{{error_type=\"no_error\",name=\"another\"}} 4\n\
+         apiserver_admission_webhook_fail_open_count{{name=\"{0}\",type=\"admit\"}} 1\n\
+         apiserver_request_total{{code=\"500\",dry_run=\"All\",resource=\"pods\",verb=\"POST\"}} 3\n\
+         apiserver_request_total{{code=\"201\",dry_run=\"All\",resource=\"pods\",verb=\"POST\"}} 50\n\
+         apiserver_request_total{{code=\"500\",dry_run=\"\",resource=\"pods\",verb=\"POST\"}} 7\n",
+        keys::POD_WEBHOOK
+    );
+    let counted = Counted {
+        rejections: 2,
+        let_through: 1,
+        refused: 3,
+    };
+    assert_eq!(Counted::of(&text), counted);
+}

@@ -1,0 +1,159 @@
+//! What the running processes expose is what docs/metrics.md says: each metric, its type, its labels and their values.
+
+use crate::beds::{SOON, until_told};
+use kube::api::{Api, PostParams};
+use serde_json::json;
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+use testbed::runs::RunSpec;
+use testbed::{Nodes, Options, Testbed, probe};
+
+/// Type and labels of a metric, by its name as queries write it.
+pub(crate) type Metrics = BTreeMap<String, Metric>;
+
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Metric {
+    pub(crate) kind: String,
+    /// The values of each label; of one whose values are not from a closed set, none.
+    pub(crate) labels: BTreeMap<String, BTreeSet<String>>,
+}
+
+pub(crate) fn repository() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+}
+
+/// The tables of docs/metrics.md.
+pub(crate) fn documented() -> Metrics {
+    let text = std::fs::read_to_string(repository().join("docs/metrics.md")).unwrap();
+    let rows = text.lines().filter_map(|line| {
+        let cells: Vec<_> = line.strip_prefix("| `")?.split('|').map(str::trim).collect();
+        let [name, kind, labels, meaning, ""] = cells.as_slice() else {
+            return None;
+        };
+        assert!(!meaning.is_empty(), "{line}");
+        let kind = (*kind).to_owned();
+        let labels = labels.split(';').filter_map(label).collect();
+        Some((name.trim_end_matches('`').to_owned(), Metric { kind, labels }))
+    });
+    rows.collect()
+}
+
+/// Of `` `cause`: one, other ``.
+fn label(text: &str) -> Option<(String, BTreeSet<String>)> {
+    let (name, values) = text.trim().strip_prefix('`')?.split_once('`')?;
+    let values = values.trim_start_matches(':').split(',').map(str::trim);
+    let values = values.filter(|value| !value.is_empty());
+    Some((name.to_owned(), values.map(str::to_owned).collect()))
+}
+
+/// An answer of /metrics.
+fn exposed(text: &str) -> Metrics {
+    let mut metrics = Metrics::new();
+    let mut current = String::new();
+    for line in text.lines() {
+        if let Some((name, kind)) = line.strip_prefix("# TYPE ").and_then(|rest| rest.split_once(' ')) {
+            current = match kind {
+                "counter" => format!("{name}_total"),
+                "info" => format!("{name}_info"),
+                _ => name.to_owned(),
+            };
+            kind.clone_into(&mut metrics.entry(current.clone()).or_default().kind);
+        } else if !line.starts_with('#') {
+            let sample = line.split(['{', ' ']).next().unwrap();
+            assert!(sample.starts_with(&current), "{line} is no sample of {current}");
+            let labels = &mut metrics.get_mut(&current).unwrap().labels;
+            for (label, value) in labels_of(line) {
+                labels.entry(label).or_default().insert(value);
+            }
+        }
+    }
+    metrics
+}
+
+/// But for the `le` of buckets, which comes with the type.
+fn labels_of(sample: &str) -> Vec<(String, String)> {
+    let inner = sample
+        .split_once('{')
+        .and_then(|(_, rest)| rest.split_once('}'))
+        .map_or("", |(inner, _)| inner);
+    let pairs = inner.split(',').filter_map(|pair| pair.split_once("=\""));
+    let pairs = pairs.filter(|(label, _)| *label != "le");
+    pairs
+        .map(|(label, value)| (label.to_owned(), value.trim_end_matches('"').to_owned()))
+        .collect()
+}
+
+async fn all_exposed(ports: &[u16]) -> Metrics {
+    let mut all = Metrics::new();
+    for port in ports {
+        for (name, metric) in exposed(&probe::get(*port, "/metrics").await.unwrap()) {
+            let known = all.entry(name).or_default();
+            known.kind = metric.kind;
+            for (label, values) in metric.labels {
+                known.labels.entry(label).or_default().extend(values);
+            }
+        }
+    }
+    all
+}
+
+/// A run that is held, released and done; and one whose placeholder is refused by a quota.
+async fn something_happens(bed: &Testbed) {
+    let client = bed.client().await.unwrap();
+    let done = RunSpec::new("default", "done").task("only", &[]).opted_in("true");
+    done.create(&client).await.unwrap();
+    let namespace = bed.namespace("full").await.unwrap();
+    let quota = serde_json::from_value(json!({
+        "metadata": {"name": "none"}, "spec": {"hard": {"count/statefulsets.apps": "0"}},
+    }));
+    let quotas: Api<k8s_openapi::api::core::v1::ResourceQuota> = Api::namespaced(client.clone(), &namespace);
+    quotas
+        .create(&PostParams::default(), &quota.unwrap())
+        .await
+        .unwrap();
+    let refused = RunSpec::new(&namespace, "refused")
+        .task("only", &[])
+        .opted_in("true");
+    refused.create(&client).await.unwrap();
+    until_told(bed, &refused, "PlaceholderRefused").await;
+    bed.until_succeeded(&done, SOON).await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn every_metric_of_the_processes_is_documented_and_every_documented_one_is_there() {
+    let bed = Testbed::start(Options::default()).await.expect("a testbed");
+    bed.add_nodes(&Nodes::new("node", 2)).await.expect("nodes");
+    let installed = bed.install_pod_affinity().await.expect("pod-affinity");
+    something_happens(&bed).await;
+    let ports = [installed.webhook_admin, installed.controller_admin].concat();
+    let (documented, exposed) = (documented(), all_exposed(&ports).await);
+    assert_eq!(
+        documented.keys().collect::<Vec<_>>(),
+        exposed.keys().collect::<Vec<_>>(),
+        "documented on the left, exposed on the right"
+    );
+    for (name, metric) in &exposed {
+        let said = &documented[name];
+        assert_eq!(said.kind, metric.kind, "{name}");
+        let names = |metric: &Metric| metric.labels.keys().cloned().collect::<Vec<_>>();
+        assert_eq!(names(said), names(metric), "labels of {name}");
+        for (label, values) in &metric.labels {
+            let allowed = &said.labels[label];
+            let bounded = allowed.is_superset(values) || label == "version";
+            assert!(bounded, "{name}: {label} has {values:?}, documented {allowed:?}");
+        }
+    }
+}
+
+#[test]
+fn an_exposition_and_a_table_say_the_same_in_their_own_ways() {
+    let text = "# TYPE a counter\na_total{x=\"1\",y=\"b\"} 0\n# TYPE h histogram\nh_bucket{le=\"1\",x=\"2\"} 0\n# EOF\n";
+    let metrics = exposed(text);
+    assert_eq!(metrics["a_total"].labels["y"], BTreeSet::from(["b".to_owned()]));
+    assert_eq!(metrics["h"].kind, "histogram");
+    assert_eq!(metrics["h"].labels.keys().collect::<Vec<_>>(), ["x"]);
+    assert_eq!(
+        label("`cause`: one, other"),
+        Some(("cause".into(), BTreeSet::from(["one".into(), "other".into()])))
+    );
+}

@@ -1,0 +1,284 @@
+//! The dashboard and the alert rules: every query parses and asks for what docs/metrics.md has, every alert has its
+//! runbook, and the dashboard is of the shape that Grafana loads. No Grafana is run here: the shape is all that is checked.
+
+use crate::metrics::{Metric, Metrics, documented, repository};
+use promql_parser::label::{MatchOp, Matcher};
+use promql_parser::parser::{self, Expr, VectorSelector};
+use promql_parser::util::{ExprVisitor, walk_expr};
+use serde_json::Value;
+use std::collections::BTreeSet;
+use std::convert::Infallible;
+use std::fs;
+
+/// What Prometheus and its operator put on every series.
+const TARGET: [&str; 6] = ["job", "instance", "namespace", "pod", "container", "service"];
+const PANELS: [&str; 3] = ["row", "stat", "timeseries"];
+const COLUMNS: u64 = 24;
+
+fn overlay(file: &str) -> String {
+    fs::read_to_string(repository().join("config/overlays/observability").join(file)).unwrap()
+}
+
+fn dashboard() -> Value {
+    serde_json::from_str(&overlay("dashboard.json")).unwrap()
+}
+
+fn panels(dashboard: &Value) -> &Vec<Value> {
+    dashboard["panels"].as_array().unwrap()
+}
+
+fn alerts() -> Vec<Value> {
+    let rules: Value = serde_yaml::from_str(&overlay("rules.yaml")).unwrap();
+    let groups = rules["spec"]["groups"].as_array().unwrap();
+    groups
+        .iter()
+        .flat_map(|group| group["rules"].as_array().unwrap().clone())
+        .collect()
+}
+
+fn text<'a>(value: &'a Value, pointer: &str) -> &'a str {
+    let found = value.pointer(pointer).and_then(Value::as_str);
+    found.unwrap_or_else(|| panic!("{pointer} is missing in {value:#}"))
+}
+
+/// What is wrong with a query.
+#[derive(Default)]
+struct Faults(Vec<String>);
+
+/// What a query asks for.
+#[derive(Default)]
+struct Asked {
+    selectors: Vec<VectorSelector>,
+    grouping: Vec<String>,
+}
+
+impl ExprVisitor for Asked {
+    type Error = Infallible;
+
+    fn pre_visit(&mut self, expr: &Expr) -> Result<bool, Infallible> {
+        let modifier = match expr {
+            Expr::VectorSelector(selector) => {
+                self.selectors.push(selector.clone());
+                None
+            }
+            Expr::MatrixSelector(matrix) => {
+                self.selectors.push(matrix.vs.clone());
+                None
+            }
+            Expr::Aggregate(aggregate) => aggregate.modifier.as_ref(),
+            Expr::Binary(binary) => binary.modifier.as_ref().and_then(|it| it.matching.as_ref()),
+            _ => None,
+        };
+        let labels = modifier.map(|it| it.labels().labels.clone());
+        self.grouping.extend(labels.unwrap_or_default());
+        Ok(true)
+    }
+}
+
+/// Grafana puts durations in for its own variables before Prometheus sees them.
+fn faults(query: &str, metrics: &Metrics) -> Vec<String> {
+    let expr = match parser::parse(&query.replace("$__rate_interval", "5m")) {
+        Ok(expr) => expr,
+        Err(error) => return vec![format!("{query}: {error}")],
+    };
+    let mut asked = Asked::default();
+    let Ok(_) = walk_expr(&mut asked, &expr);
+    let mut faults = Faults::default();
+    let mut labels: BTreeSet<&str> = TARGET.into();
+    for selector in &asked.selectors {
+        labels.extend(faults.of_selector(selector, metrics));
+    }
+    let unknown = asked
+        .grouping
+        .iter()
+        .filter(|label| !labels.contains(label.as_str()));
+    faults
+        .0
+        .extend(unknown.map(|label| format!("no metric here has the label {label}")));
+    faults.0.iter().map(|fault| format!("{query}: {fault}")).collect()
+}
+
+impl Faults {
+    /// Returns the labels that the metric has.
+    fn of_selector<'a>(&mut self, selector: &VectorSelector, metrics: &'a Metrics) -> Vec<&'a str> {
+        let name = selector.name.as_deref().unwrap_or_default();
+        let Some((metric, bucket)) = find(name, metrics) else {
+            self.0.push(format!("{name:?} is no metric of ours"));
+            return Vec::new();
+        };
+        for matcher in &selector.matchers.matchers {
+            self.of_matcher(matcher, metric);
+        }
+        let own = metric.labels.keys().map(String::as_str);
+        own.chain(bucket.then_some("le")).collect()
+    }
+
+    fn of_matcher(&mut self, Matcher { op, name, value }: &Matcher, metric: &Metric) {
+        let has = metric
+            .labels
+            .get(name)
+            .is_some_and(|values| values.contains(value));
+        let exact = matches!(op, MatchOp::Equal | MatchOp::NotEqual);
+        if !(has && exact) {
+            self.0.push(format!("the label {name} is never {value:?}"));
+        }
+    }
+}
+
+/// The metric that a series belongs to, and whether the series is one of buckets.
+fn find<'a>(series: &str, metrics: &'a Metrics) -> Option<(&'a Metric, bool)> {
+    let is_histogram = |metric: &&Metric| metric.kind == "histogram";
+    let of = |suffix| metrics.get(series.strip_suffix(suffix)?).filter(is_histogram);
+    let plain = metrics.get(series).filter(|metric| !is_histogram(metric));
+    let part = || of("_sum").or_else(|| of("_count")).map(|metric| (metric, false));
+    plain
+        .map(|metric| (metric, false))
+        .or_else(|| of("_bucket").map(|metric| (metric, true)))
+        .or_else(part)
+}
+
+#[test]
+fn every_query_of_the_dashboard_asks_for_what_is_there() {
+    let (dashboard, metrics) = (dashboard(), documented());
+    let targets = panels(&dashboard)
+        .iter()
+        .filter_map(|panel| panel["targets"].as_array());
+    let queries: Vec<_> = targets.flatten().map(|target| text(target, "/expr")).collect();
+    assert!(queries.len() > 20, "{}", queries.len());
+    let wrong: Vec<_> = queries.iter().flat_map(|query| faults(query, &metrics)).collect();
+    assert_eq!(wrong, [""; 0]);
+}
+
+#[test]
+fn every_metric_of_ours_is_on_the_dashboard() {
+    let text = overlay("dashboard.json");
+    let missing: Vec<_> = documented()
+        .into_keys()
+        .filter(|name| !text.contains(name))
+        .collect();
+    assert_eq!(missing, [""; 0]);
+}
+
+#[test]
+fn every_alert_asks_for_what_is_there_and_has_all_that_is_said_of_it() {
+    let (alerts, metrics) = (alerts(), documented());
+    let wrong: Vec<_> = alerts
+        .iter()
+        .flat_map(|alert| faults(text(alert, "/expr"), &metrics))
+        .collect();
+    assert_eq!(wrong, [""; 0]);
+    for alert in &alerts {
+        let name = text(alert, "/alert");
+        assert!(!text(alert, "/annotations/summary").is_empty());
+        assert!(!text(alert, "/annotations/description").is_empty());
+        assert!(
+            ["critical", "warning", "info"].contains(&text(alert, "/labels/severity")),
+            "{name}"
+        );
+        assert_eq!(
+            text(alert, "/annotations/runbook_url"),
+            format!("docs/runbooks/{name}.md")
+        );
+    }
+}
+
+#[test]
+fn each_alert_has_a_page_and_each_page_an_alert() {
+    let alerts: BTreeSet<_> = alerts()
+        .iter()
+        .map(|alert| format!("{}.md", text(alert, "/alert")))
+        .collect();
+    let folder = fs::read_dir(repository().join("docs/runbooks")).unwrap();
+    let pages: BTreeSet<_> = folder
+        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+        .collect();
+    assert_eq!(alerts, pages);
+    for page in pages {
+        let text = fs::read_to_string(repository().join("docs/runbooks").join(&page)).unwrap();
+        let title = format!("# {}\n", page.trim_end_matches(".md"));
+        assert!(text.starts_with(&title), "{page}");
+        for chapter in ["\n## What it means for users\n", "\n## Look\n", "\n## Do\n"] {
+            assert!(text.contains(chapter), "{page}: {chapter}");
+        }
+    }
+}
+
+#[test]
+fn the_dashboard_is_of_the_shape_that_grafana_loads() {
+    let dashboard = dashboard();
+    assert_eq!(dashboard["uid"], "pod-affinity");
+    assert!(dashboard["schemaVersion"].as_u64().unwrap() >= 36);
+    let variables = dashboard["templating"]["list"].as_array().unwrap();
+    assert!(
+        variables
+            .iter()
+            .any(|it| it["name"] == "datasource" && it["type"] == "datasource")
+    );
+    let mut ids = BTreeSet::new();
+    let mut taken = BTreeSet::new();
+    for panel in panels(&dashboard) {
+        let title = text(panel, "/title");
+        assert!(
+            ids.insert(panel["id"].as_u64().unwrap()),
+            "{title}: an id is there twice"
+        );
+        assert!(PANELS.contains(&text(panel, "/type")), "{title}");
+        for cell in cells(panel) {
+            assert!(taken.insert(cell), "{title} lies over another panel at {cell:?}");
+        }
+        if panel["type"] != "row" {
+            is_a_graph(panel);
+        }
+    }
+}
+
+/// Where a panel lies, unit by unit.
+fn cells(panel: &Value) -> Vec<(u64, u64)> {
+    let [x, y, w, h] = ["x", "y", "w", "h"].map(|side| panel["gridPos"][side].as_u64().unwrap());
+    assert!(w > 0 && h > 0 && x + w <= COLUMNS, "{}", panel["title"]);
+    (x..x + w).flat_map(|x| (y..y + h).map(move |y| (x, y))).collect()
+}
+
+fn is_a_graph(panel: &Value) {
+    let title = text(panel, "/title");
+    assert_eq!(panel["datasource"]["uid"], "${datasource}", "{title}");
+    assert!(!text(panel, "/fieldConfig/defaults/unit").is_empty());
+    let targets = panel["targets"].as_array().unwrap();
+    let references: BTreeSet<_> = targets.iter().map(|target| text(target, "/refId")).collect();
+    assert!(
+        !targets.is_empty() && references.len() == targets.len(),
+        "{title}"
+    );
+    for target in targets {
+        assert_eq!(target["datasource"]["uid"], "${datasource}", "{title}");
+        assert!(!text(target, "/legendFormat").is_empty(), "{title}");
+    }
+}
+
+#[test]
+fn a_query_for_what_is_not_there_is_found() {
+    let metrics = documented();
+    for (query, fault) in [
+        (
+            "sum(pod_affinity_hold)",
+            "\"pod_affinity_hold\" is no metric of ours",
+        ),
+        ("sum(pod_affinity_releases)", "no metric of ours"),
+        ("rate(pod_affinity_hold_seconds[5m])", "no metric of ours"),
+        (
+            "pod_affinity_releases_total{cause=\"dedline\"}",
+            "the label cause is never \"dedline\"",
+        ),
+        (
+            "sum by (why) (pod_affinity_releases_total)",
+            "no metric here has the label why",
+        ),
+        (
+            "sum by (cause pod_affinity_releases_total",
+            "sum by (cause pod_affinity_releases_total: ",
+        ),
+    ] {
+        let found = faults(query, &metrics);
+        assert!(found.len() == 1 && found[0].contains(fault), "{query}: {found:?}");
+    }
+}

@@ -1,0 +1,301 @@
+//! The webhook's certificates are made anew under load without a lost call, and whatever happens to their Secret heals.
+//!
+//! Clocks are not set here: what a jump of the clock does is shown by the unit tests of `process`, with a clock of their own.
+
+use crate::beds::SOON;
+use crate::load::{Counted, Load, alone};
+use crate::metrics::repository;
+use crate::nothing_lost::{installed, until_ready};
+use jiff::{SignedDuration, Timestamp};
+use k8s_openapi::api::core::v1::Secret;
+use kube::api::{Api, DeleteParams, PostParams};
+use placement::keys;
+use process::certs::decide::{Decision, decide};
+use process::certs::issue::{self, Issued};
+use process::certs::stored::Stored;
+use process::certs::x509::Facts;
+use process::certs::{AUTHORITY_LIFE, LEAF_LIFE, service_names};
+use std::time::Instant;
+use testbed::product::Installed;
+use testbed::{Part, Testbed, apply, probe};
+
+/// What happens to the Secret, and what a webhook that starts with it says.
+struct Damage {
+    name: &'static str,
+    does: fn(&Stored) -> Option<Stored>,
+    told: &'static str,
+}
+
+const DAMAGES: [Damage; 4] = [
+    Damage {
+        name: "expired",
+        does: |sound| Some(with_leaf(sound, &authority_of(sound), LEAF_LIFE)),
+        told: "has expired",
+    },
+    Damage {
+        name: "missing",
+        does: |_| None,
+        told: "does not exist",
+    },
+    Damage {
+        name: "corrupted",
+        does: |_| {
+            Some(Stored {
+                ca: "-----BEGIN".into(),
+                ca_key: "KEY".into(),
+                bundle: String::new(),
+                leaf: "-----BEGIN CERTIFICATE-----\nAAAA".into(),
+                leaf_key: "KEY".into(),
+            })
+        },
+        told: "cannot be read",
+    },
+    Damage {
+        name: "foreign leaf",
+        does: |sound| Some(with_leaf(sound, &new_authority(), SignedDuration::ZERO)),
+        told: "was not signed by any stored authority",
+    },
+];
+
+fn new_authority() -> Issued {
+    issue::authority(Timestamp::now()).unwrap()
+}
+
+fn authority_of(stored: &Stored) -> Issued {
+    Issued {
+        certificate: stored.ca.clone(),
+        key: stored.ca_key.clone(),
+    }
+}
+
+/// With a leaf that was issued so long ago.
+fn with_leaf(stored: &Stored, authority: &Issued, age: SignedDuration) -> Stored {
+    let Issued { certificate, key } = issue::leaf(authority, &names(), Timestamp::now() - age).unwrap();
+    Stored {
+        leaf: certificate,
+        leaf_key: key,
+        ..stored.clone()
+    }
+}
+
+/// With an authority in the last third of its life, which has signed nothing yet: the leaf's own stays trusted.
+fn with_aged_authority(stored: &Stored) -> Stored {
+    let aged = issue::authority(Timestamp::now() - AUTHORITY_LIFE * 3 / 4).unwrap();
+    Stored {
+        ca: aged.certificate,
+        ca_key: aged.key,
+        ..stored.clone()
+    }
+}
+
+fn names() -> Vec<String> {
+    service_names(keys::NAMESPACE)
+}
+
+/// An installation and its Secret.
+struct Certificates {
+    bed: Testbed,
+    installed: Installed,
+    secrets: Api<Secret>,
+}
+
+impl Certificates {
+    async fn installed() -> Self {
+        let (bed, installed) = installed().await;
+        let secrets = Api::namespaced(bed.client().await.unwrap(), keys::NAMESPACE);
+        Self {
+            bed,
+            installed,
+            secrets,
+        }
+    }
+
+    async fn stored(&self) -> Stored {
+        Stored::of(&self.secrets.get(keys::CERTIFICATE_SECRET).await.unwrap())
+    }
+
+    /// Stores this, or nothing at all.
+    async fn store(&self, stored: Option<Stored>) {
+        let name = keys::CERTIFICATE_SECRET;
+        let Some(stored) = stored else {
+            self.secrets.delete(name, &DeleteParams::default()).await.unwrap();
+            return;
+        };
+        let mut secret = self.secrets.get(name).await.unwrap();
+        secret.data = Some(stored.into_data());
+        let params = PostParams::default();
+        self.secrets.replace(name, &params, &secret).await.unwrap();
+    }
+
+    /// Does the damage. No process of ours may make a Secret that is gone: the leader says what to do, and it is done.
+    async fn damage(&self, damage: &Damage) -> Stored {
+        let damaged = (damage.does)(&self.stored().await);
+        self.store(damaged.clone()).await;
+        damaged.unwrap_or_default()
+    }
+
+    async fn bring_back_what_is_missing(&self, told_before: usize) {
+        let name = keys::CERTIFICATE_SECRET;
+        if self.secrets.get_opt(name).await.unwrap().is_some() {
+            return;
+        }
+        let what = "a controller to say how the Secret is brought back";
+        self.bed
+            .until(what, SOON, async || {
+                if self.told_to_apply() > told_before {
+                    Ok(())
+                } else {
+                    Err("it does not")
+                }
+            })
+            .await
+            .unwrap();
+        let manifest = repository().join("config/400-secret.yaml");
+        let client = self.bed.client().await.unwrap();
+        apply::apply_all(&client, &apply::documents(&manifest).unwrap())
+            .await
+            .unwrap();
+    }
+
+    fn told_to_apply(&self) -> usize {
+        let logs = [0, 1].map(|replica| self.bed.log_file(Part::Controller(replica)));
+        let said = logs.map(|log| std::fs::read_to_string(log).unwrap());
+        said.iter()
+            .map(|log| log.matches("apply config/400-secret.yaml").count())
+            .sum()
+    }
+
+    /// Waits until the Secret is in order, is another than `before`, and both replicas serve it.
+    async fn until_healed(&self, what: &str, before: &Stored) -> Stored {
+        let (bed, name) = (&self.bed, keys::CERTIFICATE_SECRET);
+        bed.until(
+            format!("the certificates to be healed ({what})"),
+            SOON,
+            async || {
+                let found = self
+                    .secrets
+                    .get_opt(name)
+                    .await
+                    .map_err(|error| error.to_string())?;
+                let stored = found.as_ref().map(Stored::of).ok_or("no Secret")?;
+                let decision = decide(&stored, &names(), Timestamp::now());
+                if decision != Decision::Keep || stored == *before {
+                    return Err(format!("{decision:?}"));
+                }
+                self.both_serve(&stored).await?;
+                Ok(stored)
+            },
+        )
+        .await
+        .unwrap()
+    }
+
+    async fn both_serve(&self, stored: &Stored) -> Result<(), String> {
+        let expiry = Facts::first(&stored.leaf).unwrap().not_after.as_second();
+        let said = format!("pod_affinity_certificate_expiry_timestamp_seconds {expiry}");
+        for admin in &self.installed.webhook_admin {
+            let metrics = probe::get(*admin, "/metrics").await?;
+            if !metrics.lines().any(|line| line == said) {
+                return Err(format!("the webhook at {admin} serves another certificate"));
+            }
+        }
+        Ok(())
+    }
+
+    /// Stores one that is due, and waits until another is served.
+    async fn renewed(&self, what: &str, due: Stored) -> Stored {
+        let start = Instant::now();
+        self.store(Some(due.clone())).await;
+        let renewed = self.until_healed(what, &due).await;
+        println!("{what} due: made anew and served after {:.1?}", start.elapsed());
+        assert_ne!(renewed.leaf, due.leaf);
+        renewed
+    }
+
+    async fn damage_while_running(&self, damage: &Damage) {
+        let (told_before, start) = (self.told_to_apply(), Instant::now());
+        let damaged = self.damage(damage).await;
+        self.bring_back_what_is_missing(told_before).await;
+        self.until_healed(damage.name, &damaged).await;
+        println!(
+            "{} while running: healed after {:.1?}",
+            damage.name,
+            start.elapsed()
+        );
+    }
+
+    /// As after the end of all nodes at once.
+    async fn start_with(&self, damage: &Damage) {
+        for replica in 0..2 {
+            self.bed.stop(Part::Controller(replica)).unwrap();
+            self.bed.kill(Part::Webhook(replica)).unwrap();
+        }
+        let told_before = self.told_to_apply();
+        let damaged = self.damage(damage).await;
+        self.bed.start_again(Part::Webhook(0)).await.unwrap();
+        self.until_told(damage).await;
+        let start = Instant::now();
+        self.bed.start_again(Part::Webhook(1)).await.unwrap();
+        for replica in 0..2 {
+            self.bed.start_again(Part::Controller(replica)).await.unwrap();
+        }
+        self.bring_back_what_is_missing(told_before).await;
+        self.until_healed(damage.name, &damaged).await;
+        for replica in 0..2 {
+            until_ready(&self.bed, &self.installed, replica).await;
+        }
+        println!(
+            "{} at the start: ready after {:.1?}",
+            damage.name,
+            start.elapsed()
+        );
+    }
+
+    async fn until_told(&self, damage: &Damage) {
+        let admin = self.installed.webhook_admin[0];
+        let what = format!("the webhook to say that the certificate {}", damage.told);
+        self.bed
+            .until(what, SOON, async || match probe::get(admin, "/readyz").await {
+                Err(said) if said.contains(damage.told) => Ok(()),
+                Err(said) => Err(said),
+                Ok(_) => panic!("the webhook is ready with a certificate that is {}", damage.name),
+            })
+            .await
+            .unwrap();
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn certificates_are_made_anew_and_damage_heals_under_load_without_a_lost_call() {
+    let _alone = alone().await;
+    let certificates = Certificates::installed().await;
+    let client = certificates.bed.client().await.unwrap();
+    let before = Counted::now(&client).await;
+    let load = Load::start(&certificates.bed).await;
+    let sound = certificates.stored().await;
+    let due = with_leaf(&sound, &authority_of(&sound), LEAF_LIFE * 3 / 4);
+    let renewed = certificates.renewed("leaf", due).await;
+    assert_eq!(renewed.ca, sound.ca);
+    let renewed = certificates
+        .renewed("authority", with_aged_authority(&renewed))
+        .await;
+    assert_ne!(renewed.ca, sound.ca);
+    for damage in &DAMAGES {
+        certificates.damage_while_running(damage).await;
+    }
+    let outcome = load.end().await;
+    let counted = Counted::now(&client).await.since(before);
+    println!(
+        "{} of {} calls lost; the API server counted {counted:?}",
+        outcome.lost.len(),
+        outcome.calls
+    );
+    assert!(outcome.lost.is_empty(), "{:?}", outcome.lost);
+    assert_eq!(
+        (counted.rejections, counted.refused, counted.let_through),
+        (0, 0, 0)
+    );
+    for damage in &DAMAGES {
+        certificates.start_with(damage).await;
+    }
+}

@@ -1,0 +1,443 @@
+//! Random work for as long as one likes: runs of many shapes are created, cancelled, deleted, made anew under the same name,
+//! relabelled, while the configuration changes and Tekton restarts; what must hold is watched all along.
+//!
+//! `POD_AFFINITY_SOAK_RUNS` says how many runs, `POD_AFFINITY_SOAK_SEED` repeats the steps of an earlier soak. What the
+//! cluster makes of the same steps depends on the machine's timing, too.
+
+use crate::auditor::Auditor;
+use crate::beds::{SOON, until_no_placeholder};
+use crate::load::alone;
+use fastrand::Rng;
+use kube::api::{DeleteParams, DynamicObject, ListParams, Patch, PatchParams};
+use kube::{Client, ResourceExt};
+use placement::keys;
+use serde_json::{Value, json};
+use std::collections::BTreeSet;
+use std::env;
+use std::time::Instant;
+use testbed::product::Installed;
+use testbed::runs::{self, OPT_IN, RunSpec};
+use testbed::{Nodes, Options, Part, Testbed, probe};
+
+const NAMESPACE: &str = "default";
+/// In CI.
+const FEW: usize = 100;
+/// Live at once, and kept after their end; together with those that keep their node for long, fewer than the nodes.
+const LIVE: usize = 20;
+const KEPT: usize = 60;
+const NODES: usize = 120;
+/// A step is about one of the runs that were created last.
+const RECENT: usize = 25;
+/// A process may have grown by this much between a quarter of the soak and its end.
+const GROWTH: u64 = 40 << 20;
+const PROCESSES: [Part; 4] = [
+    Part::Webhook(0),
+    Part::Webhook(1),
+    Part::Controller(0),
+    Part::Controller(1),
+];
+const VALUES: [&str; 4] = ["true", "colocateAlways", "colocateCompleted", "isolateAlways"];
+const CONFIGURATIONS: [(&str, Option<&str>); 8] = [
+    ("default-strategy", Some("isolateAlways")),
+    ("default-strategy", Some("colocateAlways")),
+    ("default-strategy", Some("colocateCompleted")),
+    ("default-strategy", Some("colocateSometimes")),
+    ("release-when", Some("created")),
+    ("release-when", None),
+    ("placeholder-memory", Some("64Mi")),
+    ("placeholder-memory", None),
+];
+
+/// What is done next; which run it is about is told by how many were created after it.
+#[derive(Debug)]
+enum Step {
+    Create(RunSpec),
+    Cancel(usize, &'static str),
+    Delete(usize),
+    MakeAnew(usize),
+    Relabel(usize, Option<&'static str>),
+    UserReleases(usize),
+    Configure((&'static str, Option<&'static str>)),
+    RestartTekton,
+}
+
+impl Step {
+    /// Depends on nothing but the generator and the number of the next run.
+    fn next(rng: &mut Rng, number: usize) -> Self {
+        let recent = rng.usize(0..RECENT);
+        let cancellations = ["Cancelled", "CancelledRunFinally", "StoppedRunFinally"];
+        let labels = [
+            None,
+            Some("false"),
+            Some("true"),
+            Some("isolateAlways"),
+            Some("colocateAlways"),
+        ];
+        match rng.u32(0..200) {
+            0..110 => Self::Create(shape(rng, &format!("run-{number}"))),
+            110..128 => Self::Cancel(recent, one_of(rng, &cancellations)),
+            128..144 => Self::Delete(recent),
+            144..160 => Self::MakeAnew(recent),
+            160..176 => Self::Relabel(recent, one_of(rng, &labels)),
+            176..190 => Self::UserReleases(recent),
+            190..198 => Self::Configure(one_of(rng, &CONFIGURATIONS)),
+            _ => Self::RestartTekton,
+        }
+    }
+}
+
+fn one_of<T: Copy>(rng: &mut Rng, choices: &[T]) -> T {
+    choices[rng.usize(0..choices.len())]
+}
+
+fn shape(rng: &mut Rng, name: &str) -> RunSpec {
+    let mut run = RunSpec::new(NAMESPACE, name).task("first", &[]);
+    for task in ["left", "right"].iter().take(rng.usize(0..3)) {
+        run = run.task(task, &["first"]);
+    }
+    if rng.u32(0..4) == 0 {
+        run = run.finally("last");
+    }
+    if rng.u32(0..12) > 0 {
+        run = run.opted_in(one_of(rng, &VALUES));
+    }
+    if rng.u32(0..12) == 0 {
+        run = run.spec("status", json!(keys::PENDING));
+    }
+    if rng.u32(0..12) == 0 {
+        run = run.annotation(keys::RESERVE, "cpu=2,memory=1Gi");
+    }
+    if rng.u32(0..12) == 0 {
+        run = run.ending("fail");
+    }
+    run.lasting(one_of(rng, &["300ms", "1s", "2s"]))
+}
+
+/// A run as it was created.
+struct Made {
+    spec: RunSpec,
+    created: DynamicObject,
+}
+
+impl Made {
+    fn is_its_users(&self) -> bool {
+        self.spec.manifest.pointer("/spec/status").is_some()
+    }
+
+    fn may_fail(&self) -> bool {
+        self.spec.manifest.to_string().contains("\"fail\"")
+    }
+}
+
+struct Soak {
+    bed: Testbed,
+    installed: Installed,
+    client: Client,
+    auditor: Auditor,
+    /// The latest last; a run that was made anew is there twice.
+    made: Vec<Made>,
+    deleted: usize,
+    /// Names of runs that were cancelled or made to fail.
+    may_fail: BTreeSet<String>,
+}
+
+impl Soak {
+    async fn begin() -> Self {
+        let bed = Testbed::start(Options::default()).await.unwrap();
+        bed.add_nodes(&Nodes::new("node", NODES)).await.unwrap();
+        let installed = bed.install_pod_affinity().await.unwrap();
+        Self {
+            client: bed.client().await.unwrap(),
+            auditor: Auditor::start(&bed).await,
+            bed,
+            installed,
+            made: Vec::new(),
+            deleted: 0,
+            may_fail: BTreeSet::new(),
+        }
+    }
+
+    fn runs(&self) -> kube::Api<DynamicObject> {
+        runs::runs(&self.client, NAMESPACE)
+    }
+
+    fn recent(&self, number: usize) -> Option<&Made> {
+        self.made.iter().rev().nth(number)
+    }
+
+    async fn take(&mut self, step: Step) {
+        match step {
+            Step::Create(spec) => self.create(spec).await,
+            Step::Cancel(recent, how) => {
+                if let Some(name) = self.recent(recent).map(|made| made.spec.name().to_owned()) {
+                    self.may_fail.insert(name);
+                    self.patch(recent, json!({"spec": {"status": how}})).await;
+                }
+            }
+            Step::Delete(recent) => self.delete(recent).await,
+            Step::MakeAnew(recent) => {
+                if let Some(spec) = self.recent(recent).map(|made| made.spec.clone()) {
+                    self.delete(recent).await;
+                    self.create(spec).await;
+                }
+            }
+            Step::Relabel(recent, value) => {
+                self.patch(recent, json!({"metadata": {"labels": {OPT_IN: value}}}))
+                    .await;
+            }
+            Step::UserReleases(recent) => self.users_release(recent).await,
+            Step::Configure(change) => self.bed.configure(&[change]).await.unwrap(),
+            Step::RestartTekton => {
+                for part in [Part::TektonController, Part::TektonWebhook] {
+                    self.bed.kill(part).unwrap();
+                    self.bed.start_again(part).await.unwrap();
+                }
+            }
+        }
+    }
+
+    async fn create(&mut self, spec: RunSpec) {
+        // A run that was deleted may need a moment to go.
+        let created = self.bed.until("the name to be free", SOON, async || {
+            match spec.create(&self.client).await {
+                Err(kube::Error::Api(status)) if status.is_already_exists() => Err(status.message),
+                created => Ok(created.unwrap()),
+            }
+        });
+        let created = created.await.unwrap();
+        let made = Made { spec, created };
+        if made.is_its_users() {
+            self.auditor.only_its_user_releases(&made.created);
+        }
+        if made.may_fail() {
+            self.may_fail.insert(made.spec.name().to_owned());
+        }
+        self.made.push(made);
+    }
+
+    /// Of a run that may be gone, or done and closed to changes.
+    async fn patch(&self, recent: usize, patch: Value) {
+        let Some(made) = self.recent(recent) else { return };
+        let name = made.spec.name();
+        let patched = self
+            .runs()
+            .patch(name, &PatchParams::default(), &Patch::Merge(patch))
+            .await;
+        match patched {
+            Ok(_) => {}
+            Err(kube::Error::Api(status)) if [400, 404, 422].contains(&status.code) => {}
+            Err(error) => panic!("changing {name}: {error}"),
+        }
+    }
+
+    async fn delete(&self, recent: usize) {
+        if let Some(made) = self.recent(recent) {
+            self.delete_run(made.spec.name()).await;
+        }
+    }
+
+    async fn delete_run(&self, name: &str) {
+        match self.runs().delete(name, &DeleteParams::background()).await {
+            Ok(_) => {}
+            Err(kube::Error::Api(status)) if status.is_not_found() => {}
+            Err(error) => panic!("deleting {name}: {error}"),
+        }
+    }
+
+    async fn users_release(&self, recent: usize) {
+        let Some(made) = self.recent(recent).filter(|made| made.is_its_users()) else {
+            return;
+        };
+        self.auditor.its_user_releases(&made.created);
+        // Whoever cancelled it before has the last word.
+        let released = json!([
+            {"op": "test", "path": "/metadata/uid", "value": made.created.uid()},
+            {"op": "test", "path": "/spec/status", "value": keys::PENDING},
+            {"op": "remove", "path": "/spec/status"},
+        ]);
+        let released = Patch::Json::<()>(serde_json::from_value(released).unwrap());
+        let patched = self
+            .runs()
+            .patch(made.spec.name(), &PatchParams::default(), &released)
+            .await;
+        if let Err(error) = patched {
+            assert!(matches!(error, kube::Error::Api(_)), "{error}");
+        }
+    }
+
+    /// Waits until there is room for another run, and deletes the oldest.
+    async fn make_room(&mut self) {
+        let auditor = &self.auditor;
+        self.bed
+            .until("runs to end", SOON * 2, async || {
+                let live = auditor.live();
+                if live < LIVE {
+                    Ok(())
+                } else {
+                    Err(format!("{live} are live"))
+                }
+            })
+            .await
+            .unwrap();
+        while self.made.len() - self.deleted > LIVE + KEPT {
+            let oldest = &self.made[self.deleted];
+            // Its name may be another's by now, which is as old then as it gets.
+            if !self.made[self.deleted + 1..]
+                .iter()
+                .any(|made| made.spec.name() == oldest.spec.name())
+            {
+                self.delete_run(oldest.spec.name()).await;
+            }
+            self.deleted += 1;
+        }
+    }
+
+    async fn all_end(&mut self) {
+        for recent in 0..self.made.len() - self.deleted {
+            self.users_release(recent).await;
+        }
+        let auditor = &self.auditor;
+        self.bed
+            .until("all runs to end", SOON * 2, async || {
+                let live = auditor.live();
+                if live == 0 {
+                    Ok(())
+                } else {
+                    Err(format!("{live} are live"))
+                }
+            })
+            .await
+            .unwrap();
+    }
+
+    async fn nothing_is_left(&self) {
+        let all = ListParams::default();
+        self.runs()
+            .delete_collection(&DeleteParams::background(), &all)
+            .await
+            .unwrap();
+        until_no_placeholder(&self.bed, NAMESPACE).await;
+        let pods = crate::beds::pods(&self.client, NAMESPACE);
+        self.bed
+            .until("no pod of a group to be left", SOON, async || {
+                let listed = pods.list(&ListParams::default().labels(keys::GROUP)).await;
+                let left = listed.map_err(|error| error.to_string())?.items.len();
+                if left == 0 {
+                    Ok(())
+                } else {
+                    Err(format!("{left} pods"))
+                }
+            })
+            .await
+            .unwrap();
+        self.bed
+            .until("the leader to know of no run", SOON, async || {
+                self.gauges_are_zero().await
+            })
+            .await
+            .unwrap();
+    }
+
+    async fn gauges_are_zero(&self) -> Result<(), String> {
+        for admin in &self.installed.controller_admin {
+            let metrics = probe::get(*admin, "/metrics").await?;
+            for gauge in [
+                "pod_affinity_runs",
+                "pod_affinity_holds",
+                "pod_affinity_placeholders",
+            ] {
+                let line = metrics
+                    .lines()
+                    .find(|line| line.starts_with(&format!("{gauge} ")));
+                if line.is_some_and(|line| line != format!("{gauge} 0")) {
+                    return Err(line.unwrap_or_default().to_owned());
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Resident memory of our processes.
+    fn memory(&self) -> [u64; 4] {
+        PROCESSES.map(|part| {
+            let pid = self.bed.pid(part).expect("it runs");
+            let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
+            let line = status.lines().find(|line| line.starts_with("VmRSS:")).unwrap();
+            line.split_whitespace().nth(1).unwrap().parse::<u64>().unwrap() << 10
+        })
+    }
+
+    fn unexpected_failures(&self) -> Vec<(String, String)> {
+        let failed = self.auditor.failed().into_iter();
+        failed.filter(|(name, _)| !self.may_fail.contains(name)).collect()
+    }
+}
+
+fn number_of(variable: &str) -> Option<u64> {
+    let given = env::var(variable).ok()?;
+    Some(
+        given
+            .parse()
+            .unwrap_or_else(|_| panic!("{variable} is no number: {given}")),
+    )
+}
+
+fn mebibytes(memory: [u64; 4]) -> [u64; 4] {
+    memory.map(|bytes| bytes >> 20)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn random_work_breaks_no_promise_and_leaves_nothing() {
+    let _alone = alone().await;
+    let runs = number_of("POD_AFFINITY_SOAK_RUNS").map_or(FEW, |runs| usize::try_from(runs).unwrap());
+    let seed = number_of("POD_AFFINITY_SOAK_SEED").unwrap_or_else(|| fastrand::u64(..));
+    println!("{runs} runs; repeat with POD_AFFINITY_SOAK_SEED={seed}");
+    let mut soak = Soak::begin().await;
+    let (mut rng, mut steps, start) = (Rng::with_seed(seed), 0_u64, Instant::now());
+    let mut memory = vec![soak.memory()];
+    while soak.made.len() < runs {
+        soak.make_room().await;
+        let step = Step::next(&mut rng, soak.made.len());
+        soak.take(step).await;
+        soak.auditor.wrongs().unwrap();
+        steps += 1;
+        if soak.made.len() * 8 >= runs * memory.len() {
+            memory.push(soak.memory());
+            println!(
+                "{} runs, {steps} steps, {:.0?}: MiB of webhooks and controllers {:?}",
+                soak.made.len(),
+                start.elapsed(),
+                mebibytes(soak.memory())
+            );
+        }
+    }
+    soak.all_end().await;
+    soak.nothing_is_left().await;
+    println!(
+        "all {} runs ended after {:.0?}, longest hold {:.1?}; MiB of webhooks and controllers {:?}",
+        soak.made.len(),
+        start.elapsed(),
+        soak.auditor.longest_hold(),
+        mebibytes(soak.memory())
+    );
+    assert_eq!(soak.unexpected_failures(), []);
+    let (quarter, end) = (memory[2], soak.memory());
+    for ((part, before), after) in PROCESSES.iter().zip(quarter).zip(end) {
+        assert!(
+            after < before + GROWTH,
+            "{part} grew from {before} to {after} bytes"
+        );
+    }
+    soak.auditor.found_nothing();
+}
+
+#[test]
+fn the_same_seed_takes_the_same_steps() {
+    let steps = |seed| {
+        let mut rng = Rng::with_seed(seed);
+        let steps = (0..500).map(|number| format!("{:?}", Step::next(&mut rng, number)));
+        steps.collect::<Vec<_>>()
+    };
+    assert_eq!(steps(7), steps(7));
+    assert_ne!(steps(7), steps(8));
+}

@@ -1,0 +1,111 @@
+//! Both ways to install, and both ways back.
+
+use crate::program::workspace;
+use crate::world::{SOON, World};
+use std::path::PathBuf;
+
+/// Patches of any manifests for one node without a cluster network, each with its reason.
+const ONE_NODE: &str = include_str!("one_node/kustomization.yaml");
+
+/// What is installed.
+pub(crate) struct Installation {
+    manifests: PathBuf,
+    /// Our image, by its digest.
+    pub(crate) image: String,
+}
+
+/// `cargo ship apply` of config/.
+pub(crate) fn from_the_checkout(world: &World) -> Installation {
+    let mut files: Vec<_> = std::fs::read_dir(workspace().join("config"))
+        .unwrap()
+        .map(|entry| entry.unwrap().path())
+        .filter(|path| path.extension().is_some_and(|ending| ending == "yaml"))
+        .collect();
+    files.sort();
+    let manifests: Vec<_> = files
+        .iter()
+        .map(|file| std::fs::read_to_string(file).unwrap())
+        .collect();
+    let manifests = for_one_node(world, "checkout", &manifests.join("\n---\n"));
+    world.ship(&["apply", "--sbom=none", "--filename", manifests.to_str().unwrap()]);
+    rolled_out(world);
+    Installation {
+        manifests,
+        image: world.image.clone(),
+    }
+}
+
+/// `kubectl apply` of the release.yaml that `cargo ship release` wrote.
+pub(crate) fn from_a_release(world: &World) -> Installation {
+    let folder = world.folder("release");
+    let out = folder.to_str().unwrap();
+    let image = world.ship(&["release", "v9.8.7", "--allow-dirty", "--sbom=none", "--out", out]);
+    let release = std::fs::read_to_string(folder.join("release.yaml")).unwrap();
+    let manifests = for_one_node(world, "release", &release);
+    world.kubectl(&["apply", "--filename", manifests.to_str().unwrap()]);
+    rolled_out(world);
+    Installation {
+        manifests,
+        image: image.trim().to_owned(),
+    }
+}
+
+fn for_one_node(world: &World, name: &str, manifests: &str) -> PathBuf {
+    let folder = world.folder(&format!("{name}-patched"));
+    std::fs::write(folder.join("manifests.yaml"), manifests).unwrap();
+    std::fs::write(folder.join("kustomization.yaml"), patches(world)).unwrap();
+    let patched = folder.join("patched.yaml");
+    let manifests = world.kubectl(&["kustomize", folder.to_str().unwrap()]);
+    std::fs::write(&patched, manifests).unwrap();
+    patched
+}
+
+fn patches(world: &World) -> String {
+    let server = "--output=jsonpath={.clusters[0].cluster.server}";
+    let server = world.kubectl(&["config", "view", server]);
+    let (_, api) = server.rsplit_once(':').unwrap();
+    let with_api = ONE_NODE.replace("API_PORT", api);
+    let words = ["WEBHOOK_PORT", "WEBHOOK_ADMIN", "CONTROLLER_ADMIN"];
+    words.iter().fold(with_api, |patches, word| {
+        patches.replace(word, &world.bed.port().unwrap().to_string())
+    })
+}
+
+/// All pods are Ready by their own probes, as docs/install.md has the user wait for it.
+fn rolled_out(world: &World) {
+    for deployment in ["pod-affinity-webhook", "pod-affinity-controller"] {
+        let deployment = format!("deployment/{deployment}");
+        let namespace = "--namespace=tekton-pod-affinity";
+        world.kubectl(&[namespace, "rollout", "status", &deployment, "--timeout=120s"]);
+    }
+}
+
+/// What `kubectl delete` of the manifests leaves: nothing that bears our name, in any namespace or in none.
+pub(crate) fn uninstall(world: &World, installed: &Installation) {
+    world.kubectl(&["delete", "--filename", installed.manifests.to_str().unwrap()]);
+    let ours = "--selector=app.kubernetes.io/name=pod-affinity";
+    let kinds = "namespaces,clusterroles,clusterrolebindings,mutatingwebhookconfigurations,statefulsets,pods";
+    let left = world.kubectl(&["get", kinds, ours, "--all-namespaces", "--output=name"]);
+    assert_eq!(left, "");
+}
+
+/// Takes the right to resize pods from the controller, as on a server that knows no such thing.
+pub(crate) async fn forbid_resize(world: &World) {
+    let role = "clusterrole/pod-affinity-controller";
+    let rules = world.kubectl(&["get", role, "--output=jsonpath={.rules}"]);
+    let mut rules: Vec<serde_json::Value> = serde_json::from_str(&rules).unwrap();
+    rules.retain(|rule| rule["resources"] != serde_json::json!(["pods/resize"]));
+    let patch = serde_json::json!({"rules": rules}).to_string();
+    world.kubectl(&["patch", role, "--type=merge", "--patch", &patch]);
+    let account = "--as=system:serviceaccount:tekton-pod-affinity:pod-affinity-controller";
+    let may = ["auth", "can-i", "patch", "pods", "--subresource=resize", account];
+    let forbidden = world.bed.until("resize to be forbidden", SOON, async || {
+        let answer = world.asked(&may);
+        if answer.trim() == "no" {
+            Ok(())
+        } else {
+            Err(answer)
+        }
+    });
+    forbidden.await.unwrap();
+}

@@ -1,0 +1,283 @@
+//! Labelled runs whose every pod is containers.
+
+use crate::install::{self, Installation};
+use crate::world::{SOON, World, start};
+use futures::StreamExt;
+use k8s_openapi::api::core::v1::{ContainerStatus, Node, Pod, ResourceRequirements};
+use kube::ResourceExt;
+use kube::api::{Api, DynamicObject, ListParams, PostParams, WatchEvent, WatchParams};
+use placement::keys;
+use serde_json::{Value, json};
+use std::time::Instant;
+use testbed::real_node::NAME;
+use testbed::runs::{self, RunSpec, State, state};
+
+/// One test, since each step needs the one before, and an installation is for the whole cluster.
+pub(crate) fn a_labelled_run_goes_from_pending_to_succeeded_in_containers() {
+    let runtime = tokio::runtime::Runtime::new().unwrap();
+    let before = crate::leftovers::Machine::look();
+    runtime.block_on(async {
+        let begun = Instant::now();
+        let step = |what: &str| eprintln!("{what} ({:.0} s)", begun.elapsed().as_secs_f32());
+        let world = start(true).await;
+        step("the real node is Ready");
+        let installed = install::from_the_checkout(&world);
+        step("config/ is installed: all pods are Ready");
+        a_run_is_held_placed_and_released(&world, &installed, "first").await;
+        step("a run has succeeded");
+        two_runs_have_the_node_one_after_the_other(&world).await;
+        step("two runs have had the node one after the other");
+        a_reserve_is_given_back_in_place(&world).await;
+        step("a run with a reserve has succeeded; its placeholder was made small in place");
+        install::forbid_resize(&world).await;
+        without_resize_a_reserve_is_given_back_by_a_new_placeholder(&world).await;
+        step("a run with a reserve has succeeded; its placeholder was made anew, small");
+        install::uninstall(&world, &installed);
+        step("it is uninstalled, and nothing is left");
+        let installed = install::from_a_release(&world);
+        step("release.yaml is installed: all pods are Ready");
+        a_run_is_held_placed_and_released(&world, &installed, "released").await;
+        step("a run has succeeded");
+        install::uninstall(&world, &installed);
+        let folder = world.bed.folder().to_owned();
+        drop(world);
+        before.is_as_before_and_without(&folder);
+        step("nothing is left on the machine");
+    });
+}
+
+/// Two tasks, one after the other, that run our own binary.
+fn run(world: &World, name: &str) -> RunSpec {
+    with_requests(world, name, &json!({}))
+}
+
+fn with_requests(world: &World, name: &str, requests: &Value) -> RunSpec {
+    let step = json!({
+        "name": "step",
+        "image": world.image,
+        "command": ["/pod-affinity"],
+        "args": ["--version"],
+        "computeResources": {"requests": requests},
+    });
+    let tasks = json!([
+        {"name": "one", "taskSpec": {"steps": [step]}},
+        {"name": "two", "taskSpec": {"steps": [step]}, "runAfter": ["one"]},
+    ]);
+    RunSpec::new("default", name)
+        .spec("pipelineSpec", json!({"tasks": tasks}))
+        .opted_in("true")
+}
+
+/// Creates a run, which is held from the first moment on. The webhook's authority reaches the API server a moment after
+/// its pods are Ready; until then, runs are refused.
+async fn create(world: &World, spec: &RunSpec) -> DynamicObject {
+    let client = world.bed.client().await.unwrap();
+    let created = world.bed.until("a labelled run to be accepted", SOON, async || {
+        spec.create(&client).await.map_err(|error| error.to_string())
+    });
+    let created = created.await.unwrap();
+    assert_eq!(state(&created), State::Pending);
+    assert!(created.annotations().contains_key(keys::HOLD));
+    created
+}
+
+async fn a_run_is_held_placed_and_released(world: &World, installed: &Installation, name: &str) {
+    let spec = run(world, name);
+    create(world, &spec).await;
+    released(world, &spec).await;
+    let container = its_placeholder_runs(world, &spec).await;
+    assert_eq!(container.image_id, installed.image);
+    ends_well(world, &spec).await;
+}
+
+async fn ends_well(world: &World, spec: &RunSpec) {
+    world.bed.until_succeeded(spec, SOON).await.unwrap();
+    its_pods_were_real(world, spec).await;
+    its_placeholder_goes(world, spec).await;
+}
+
+/// Waits until a run is enrolled, on the real node.
+async fn released(world: &World, spec: &RunSpec) -> DynamicObject {
+    let on_the_node = |run: &DynamicObject| {
+        run.annotations().get(keys::NODE).map(String::as_str) == Some(NAME) && state(run) != State::Pending
+    };
+    let run = world
+        .bed
+        .until_run(spec, "to be released on the real node", SOON, on_the_node);
+    run.await.unwrap()
+}
+
+async fn placeholder(world: &World, spec: &RunSpec) -> Option<Pod> {
+    let listed = pods(world, spec.namespace()).await;
+    let listed = listed.list(&ListParams::default().labels(&selector(spec))).await;
+    listed.unwrap().items.into_iter().next()
+}
+
+async fn pods(world: &World, namespace: &str) -> Api<Pod> {
+    Api::namespaced(world.bed.client().await.unwrap(), namespace)
+}
+
+/// Of the run's placeholder.
+fn selector(spec: &RunSpec) -> String {
+    let (component, run) = (keys::COMPONENT, keys::TEKTON_PIPELINE_RUN);
+    format!("{component}={},{run}={}", keys::PLACEHOLDER, spec.name())
+}
+
+/// Waits until it is Ready.
+async fn its_placeholder_runs(world: &World, spec: &RunSpec) -> ContainerStatus {
+    let what = format!("the placeholder of {} to run", spec.name());
+    let container = world.bed.until(what, SOON, async || {
+        let pod = placeholder(world, spec).await;
+        let status = pod.and_then(|pod| pod.status).unwrap_or_default();
+        let container = status.container_statuses.unwrap_or_default().pop();
+        container
+            .filter(|container| container.ready)
+            .ok_or(status.conditions)
+    });
+    container.await.unwrap()
+}
+
+async fn its_placeholder_goes(world: &World, spec: &RunSpec) {
+    let what = format!("the placeholder of {} to be gone", spec.name());
+    let gone = world.bed.until(what, SOON, async || {
+        placeholder(world, spec)
+            .await
+            .map_or(Ok(()), |pod| Err(pod.metadata.deletion_timestamp))
+    });
+    gone.await.unwrap();
+}
+
+/// Each task's pod was on the node, and its container said there what the binary says.
+async fn its_pods_were_real(world: &World, spec: &RunSpec) {
+    let client = world.bed.client().await.unwrap();
+    let pods = runs::pods(&client, spec.namespace(), spec.name()).await.unwrap();
+    assert_eq!(pods.len(), 2);
+    assert_eq!(runs::nodes(&pods), [NAME.to_owned()].into());
+    for pod in &pods {
+        let log = step_log(world, pod);
+        assert!(
+            log.contains(&format!("pod-affinity {}", env!("CARGO_PKG_VERSION"))),
+            "{log}"
+        );
+    }
+}
+
+fn step_log(world: &World, pod: &Pod) -> String {
+    let folder = format!(
+        "{}_{}_{}",
+        pod.namespace().unwrap(),
+        pod.name_any(),
+        pod.uid().unwrap()
+    );
+    let logs = world.bed.real_node_folder().join("var/log/pods").join(folder);
+    std::fs::read_to_string(logs.join("step-step/0.log")).unwrap()
+}
+
+async fn two_runs_have_the_node_one_after_the_other(world: &World) {
+    let (one, two) = (run(world, "one"), run(world, "two"));
+    create(world, &one).await;
+    released(world, &one).await;
+    create(world, &two).await;
+    let one = world.bed.until_succeeded(&one, SOON).await.unwrap();
+    let two = world.bed.until_succeeded(&two, SOON).await.unwrap();
+    let time = |run: &DynamicObject, key: &str| run.data["status"][key].as_str().unwrap().to_owned();
+    let (ended, begun) = (time(&one, "completionTime"), time(&two, "startTime"));
+    assert!(
+        ended <= begun,
+        "the first ended at {ended}, the second began at {begun}"
+    );
+}
+
+async fn a_reserve_is_given_back_in_place(world: &World) {
+    let spec = reserving(world, "resized").await;
+    let [big, small] = first_and_last_until_the_release(world, &spec).await;
+    assert_eq!(big.uid(), small.uid());
+    let told = world
+        .bed
+        .until("the kubelet to have made it small", SOON, async || {
+            let resources = its_placeholder_runs(world, &spec).await.resources;
+            let told = cpu(resources.as_ref()).to_owned();
+            if told == "50m" { Ok(()) } else { Err(told) }
+        });
+    told.await.unwrap();
+    ends_well(world, &spec).await;
+}
+
+async fn without_resize_a_reserve_is_given_back_by_a_new_placeholder(world: &World) {
+    let spec = reserving(world, "recreated").await;
+    let [big, small] = first_and_last_until_the_release(world, &spec).await;
+    assert_ne!(big.uid(), small.uid());
+    assert_eq!(
+        small.annotations().get(keys::PINNED).map(String::as_str),
+        Some(NAME)
+    );
+    ends_well(world, &spec).await;
+}
+
+/// A reserve of more than half the node, and tasks that ask for as much: they fit only where the placeholder is small.
+async fn reserving(world: &World, name: &str) -> RunSpec {
+    let most = format!("{}m", cores(world).await * 600);
+    with_requests(world, name, &json!({"cpu": most})).annotation(keys::RESERVE, &format!("cpu={most}"))
+}
+
+/// The placeholder as it was made, as big as the reserve, and as it is when its run may start.
+async fn first_and_last_until_the_release(world: &World, spec: &RunSpec) -> [Pod; 2] {
+    let created = create(world, spec).await;
+    released(world, spec).await;
+    let mut versions = placeholders_since(world, spec, &created).await;
+    let last = versions.pop().expect("a placeholder of a running run");
+    let first = versions.swap_remove(0);
+    let reserve = &spec.manifest["metadata"]["annotations"][keys::RESERVE];
+    assert_eq!(*reserve, format!("cpu={}", request(&first)));
+    assert_eq!(request(&last), "50m");
+    [first, last]
+}
+
+/// Each version of the placeholder that there was since the run was created.
+async fn placeholders_since(world: &World, spec: &RunSpec, created: &DynamicObject) -> Vec<Pod> {
+    let since = created.resource_version().unwrap();
+    let until_now = WatchParams::default().labels(&selector(spec)).timeout(1);
+    let events = pods(world, spec.namespace()).await;
+    let events = events.watch(&until_now, &since).await.unwrap();
+    let versions = events.filter_map(async |event| match event.unwrap() {
+        WatchEvent::Added(pod) | WatchEvent::Modified(pod) => Some(pod),
+        _ => None,
+    });
+    versions.collect().await
+}
+
+fn request(pod: &Pod) -> &str {
+    cpu(pod.spec.as_ref().unwrap().containers[0].resources.as_ref())
+}
+
+fn cpu(resources: Option<&ResourceRequirements>) -> &str {
+    &resources.unwrap().requests.as_ref().unwrap()["cpu"].0
+}
+
+async fn cores(world: &World) -> u32 {
+    let nodes: Api<Node> = Api::all(world.bed.client().await.unwrap());
+    let node = nodes.get(NAME).await.unwrap();
+    let room = node.status.unwrap().allocatable.unwrap();
+    room["cpu"].0.parse().expect("whole cores, as a machine has them")
+}
+
+/// Any pod, until it runs.
+pub(crate) async fn a_pod_runs(world: &World) {
+    let pods = pods(world, "default").await;
+    let pod = json!({
+        "metadata": {"name": "waiting"},
+        "spec": {"containers": [{"name": "main", "image": world.image, "args": ["placeholder"]}]},
+    });
+    let pod = serde_json::from_value(pod).unwrap();
+    pods.create(&PostParams::default(), &pod).await.unwrap();
+    let running = world.bed.until("a pod to run", SOON, async || {
+        let pod = pods.get("waiting").await.map_err(|error| error.to_string())?;
+        let phase = pod.status.and_then(|status| status.phase);
+        if phase.as_deref() == Some("Running") {
+            Ok(())
+        } else {
+            Err(format!("{phase:?}"))
+        }
+    });
+    running.await.unwrap();
+}

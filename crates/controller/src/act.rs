@@ -3,34 +3,26 @@
 //! Each call has a time limit, since a call that hangs would hang its run. A guarded write that finds the world
 //! changed is not an error: the cache is behind, and what changed will wake the run again.
 
-use crate::claims;
-use crate::count::{Count, TaskPod};
-use crate::members;
+use crate::count::TaskPod;
 use crate::observe::Seen;
 use crate::patches;
 use crate::refusal::{Fault, Refused, Step, is_gone, is_no, is_overtaken};
 use crate::view::{PlaceholderPod, PlaceholderSet};
-use k8s_openapi::api::core::v1::{Event, Node, PersistentVolumeClaim};
-use kube::api::{Api, DeleteParams, ListParams, Patch, PatchParams, Preconditions};
+use kube::api::{Api, DeleteParams, Patch, PatchParams, Preconditions};
 use kube::{Client, Resource};
-use placement::names::RunKey;
-use placement::node::{self, NodeFacts, NodeState};
 use placement::placeholder::patches as placeholder_patches;
 use placement::plan::{Action, Enrolment};
 use placement::run::Run;
-use placement::{autoscaler, keys, placeholder};
+use placement::{keys, placeholder};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 use std::fmt::Debug;
 use std::time::Duration;
 use tekton::PipelineRun;
-use tracing::debug;
 
 /// Longer than two slow webhooks take, so that the API server is heard first; with the longest backoff still under a
 /// minute, so that a call that hangs holds its run no longer than that.
 const LIMIT: Duration = Duration::from_secs(25);
-/// Pods counted at a time; a pod of Tekton is large, and a run may have hundreds.
-const PODS_A_PAGE: u32 = 100;
 
 /// What a step came to.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -52,7 +44,7 @@ pub(crate) enum Effect {
 
 /// The way to the API server.
 pub(crate) struct Door {
-    client: Client,
+    pub(crate) client: Client,
     image: String,
 }
 
@@ -105,45 +97,6 @@ impl Door {
             Action::DeletePlaceholder { set, pod } => self.delete(run, set.as_deref(), pod.as_deref()).await,
             Action::AdoptPod { pod } => self.adopt(run, seen, pod).await,
         }
-    }
-
-    /// Counts the run's tasks, and looks at its node: what decides over letting go must not be stale.
-    pub(crate) async fn count(&self, run: &Run, node: Option<&str>) -> Result<Count, Refused> {
-        let pods: Api<TaskPod> = self.api(&run.key.namespace);
-        let mut page = ListParams::default()
-            .labels(&members::tasks_of(&run.key))
-            .limit(PODS_A_PAGE);
-        let mut count = Count {
-            node: self.state_of(run, node).await?,
-            ..Count::default()
-        };
-        loop {
-            let listed = within(Step::Count, pods.list(&page)).await?;
-            count = listed.items.iter().fold(count, |count, pod| count.and(pod, node));
-            match listed.metadata.continue_.filter(|token| !token.is_empty()) {
-                Some(token) => page = page.continue_token(&token),
-                None => return Ok(count),
-            }
-        }
-    }
-
-    async fn state_of(&self, run: &Run, node: Option<&str>) -> Result<NodeState, Refused> {
-        let Some(name) = node else {
-            return Ok(NodeState::Unknown);
-        };
-        let nodes: Api<Node> = Api::all(self.client.clone());
-        let found = within(Step::Count, nodes.get_opt(name)).await?;
-        let facts = found.as_ref().and_then(NodeFacts::of);
-        Ok(node::state(facts.as_ref(), &run.template.tolerations))
-    }
-
-    /// The very run that is meant, as it is now; `None` if it is gone.
-    pub(crate) async fn find(&self, key: &RunKey) -> Result<Option<Run>, Refused> {
-        let runs: Api<PipelineRun> = self.api(&key.namespace);
-        let found = within(Step::Lookup, runs.get_opt(&key.name)).await?;
-        Ok(found
-            .and_then(|view| view.run())
-            .filter(|run| run.key.uid == key.uid))
     }
 
     async fn release(
@@ -247,16 +200,6 @@ impl Door {
         guarded(Step::Change, sets.patch(name.as_str(), &params(), &patch)).await
     }
 
-    async fn mountable(&self, run: &Run) -> Result<Vec<String>, Refused> {
-        let api: Api<PersistentVolumeClaim> = self.api(&run.key.namespace);
-        let mut kept = Vec::with_capacity(run.claims.len());
-        for name in &run.claims {
-            let claim = within(Step::Claims, api.get_opt(name)).await?;
-            kept.extend(claim.filter(claims::is_mountable).map(|_| name.clone()));
-        }
-        Ok(kept)
-    }
-
     async fn nudge(&self, run: &Run, seen: &Seen) -> Result<Effect, Refused> {
         let Some(set) = &seen.set else {
             return Ok(Effect::Overtaken);
@@ -271,33 +214,6 @@ impl Door {
         } else {
             effect
         })
-    }
-
-    /// What the StatefulSet's controller last said of its pod.
-    async fn complaint(&self, namespace: &str, set: &str) -> Option<String> {
-        let about = format!("involvedObject.uid={set},reason=FailedCreate");
-        self.last_words(namespace, &about, |_| true).await
-    }
-
-    /// What an autoscaler last said to the placeholder's pod of this UID.
-    pub(crate) async fn autoscaler(&self, namespace: &str, pod: &str) -> Option<String> {
-        let about = format!("involvedObject.uid={pod}");
-        self.last_words(namespace, &about, is_of_autoscaler).await
-    }
-
-    /// Only for the user's eyes, so that an error in asking keeps nothing from happening.
-    async fn last_words(&self, namespace: &str, about: &str, is_it: fn(&Event) -> bool) -> Option<String> {
-        let events: Api<Event> = self.api(namespace);
-        match within(Step::Lookup, events.list(&ListParams::default().fields(about))).await {
-            Ok(list) => {
-                let events = list.items.into_iter().filter(is_it);
-                events.max_by_key(last_seen).and_then(|event| event.message)
-            }
-            Err(error) => {
-                debug!(%error, "cannot read the events of a placeholder");
-                None
-            }
-        }
     }
 
     async fn delete(&self, run: &Run, set: Option<&str>, pod: Option<&str>) -> Result<Effect, Refused> {
@@ -402,21 +318,6 @@ pub(crate) fn params() -> PatchParams {
         field_manager: Some(keys::FIELD_MANAGER.to_owned()),
         ..PatchParams::default()
     }
-}
-
-fn is_of_autoscaler(event: &Event) -> bool {
-    let source = event
-        .source
-        .as_ref()
-        .and_then(|source| source.component.as_deref());
-    let reporter = event.reporting_component.as_deref().filter(|it| !it.is_empty());
-    let reason = event.reason.as_deref().unwrap_or_default();
-    autoscaler::answers(reporter.or(source).unwrap_or_default(), reason)
-}
-
-fn last_seen(event: &Event) -> Option<jiff::Timestamp> {
-    let times = (event.last_timestamp.as_ref(), event.event_time.as_ref());
-    times.0.map(|time| time.0).or_else(|| times.1.map(|time| time.0))
 }
 
 #[cfg(test)]

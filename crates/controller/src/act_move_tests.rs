@@ -2,9 +2,11 @@
 
 use super::tests::{SETS, act, seen};
 use super::*;
+use crate::count::Count;
 use crate::fixture::{Server, at, node as node_json, placeholder, run};
 use crate::refusal::Cause;
 use placement::node::Cause as Trouble;
+use placement::node::NodeState;
 use placement::plan::LetGoCause;
 use serde_json::json;
 

@@ -11,6 +11,7 @@
 
 mod act;
 mod around;
+mod ask;
 mod assistants;
 mod backoff;
 mod cache;

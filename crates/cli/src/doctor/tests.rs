@@ -194,6 +194,7 @@ ills! {
         exam.kubernetes = Ok("v1.27.9-gke.1".into());
         exam.tekton = map(&json!({"version": "v0.70.0"}));
     };
+    a_tekton_that_is_no_longer_supported: |exam| exam.tekton = map(&json!({"version": "v1.8.2"}));
     versions_that_nobody_knows: |exam| {
         exam.kubernetes = Ok("odd".into());
         exam.tekton = map(&json!({"version": "v2.0.0"}));

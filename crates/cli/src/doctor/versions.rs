@@ -4,8 +4,10 @@ use super::{Exam, Finding};
 use crate::ask::{Gap, Seen};
 use k8s_openapi::api::core::v1::ConfigMap;
 
-/// Tekton 1.x itself asks for this one.
+/// Tekton itself asks for this one.
 const OLDEST_MINOR: u32 = 28;
+/// Of Tekton's releases that are maintained for long, the oldest that still is.
+const OLDEST_TEKTON: u32 = 9;
 
 pub(super) fn findings(exam: &Exam) -> Vec<Finding> {
     vec![kubernetes(&exam.kubernetes), tekton(exam)]
@@ -35,7 +37,7 @@ fn tekton(exam: &Exam) -> Finding {
         return Finding::bad(
             CHECK,
             "This cluster does not know PipelineRuns of tekton.dev/v1: Tekton Pipelines is not installed.",
-            "Install Tekton Pipelines v1.0 or newer.",
+            format!("Install Tekton Pipelines v1.{OLDEST_TEKTON} or newer."),
         );
     }
     match exam.tekton.as_ref().map(|info| info.as_ref().and_then(version)) {
@@ -61,8 +63,15 @@ fn judged(version: &str) -> Finding {
     match numbers(version) {
         Some((0, _)) => Finding::bad(
             CHECK,
-            format!("Tekton {version} is older than v1.0."),
-            "Upgrade Tekton Pipelines to v1.0 or newer.",
+            format!("Tekton {version} is older than v1.{OLDEST_TEKTON}."),
+            format!("Upgrade Tekton Pipelines to v1.{OLDEST_TEKTON} or newer."),
+        ),
+        Some((1, minor)) if minor < OLDEST_TEKTON => Finding::warning(
+            CHECK,
+            format!(
+                "Tekton {version} is older than v1.{OLDEST_TEKTON}, the oldest that pod-affinity is made for."
+            ),
+            format!("Upgrade Tekton Pipelines to v1.{OLDEST_TEKTON} or newer."),
         ),
         Some((1, _)) => Finding::ok(CHECK, format!("Tekton {version} is supported.")),
         Some(_) => Finding::warning(

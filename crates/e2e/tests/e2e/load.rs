@@ -6,6 +6,8 @@ use kube::api::{Api, PostParams};
 use placement::keys;
 use serde_json::json;
 use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 use testbed::Testbed;
 use tokio::sync::{Mutex, MutexGuard, oneshot};
@@ -23,6 +25,7 @@ pub(crate) async fn alone() -> MutexGuard<'static, ()> {
 
 /// Creations of pods of an enrolled run in dry run, each of which goes through the webhook.
 pub(crate) struct Load {
+    begun: Arc<AtomicU32>,
     over: oneshot::Sender<()>,
     task: JoinHandle<Outcome>,
 }
@@ -55,8 +58,14 @@ impl Load {
     pub(crate) async fn start(bed: &Testbed) -> Self {
         let pods = Api::namespaced(bed.client().await.unwrap(), "default");
         let (over, ended) = oneshot::channel();
-        let task = tokio::spawn(run(pods, ended));
-        Self { over, task }
+        let begun = Arc::default();
+        let task = tokio::spawn(run(pods, Arc::clone(&begun), ended));
+        Self { begun, over, task }
+    }
+
+    /// How many were begun so far.
+    pub(crate) fn calls(&self) -> u32 {
+        self.begun.load(Ordering::Relaxed)
     }
 
     /// Begins no more calls, and waits for those under way.
@@ -66,24 +75,26 @@ impl Load {
     }
 }
 
-async fn run(pods: Api<Pod>, mut over: oneshot::Receiver<()>) -> Outcome {
+async fn run(pods: Api<Pod>, begun: Arc<AtomicU32>, mut over: oneshot::Receiver<()>) -> Outcome {
     let mut ticks = interval(Duration::from_secs(1) / RATE);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Burst);
     let mut under_way = Vec::new();
     while over.try_recv().is_err() {
         ticks.tick().await;
-        let (pods, number) = (pods.clone(), under_way.len());
+        let (pods, number) = (pods.clone(), begun.fetch_add(1, Ordering::Relaxed));
         under_way.push(tokio::spawn(async move { call(&pods, number).await }));
     }
-    let calls = u32::try_from(under_way.len()).unwrap();
     let mut lost = Vec::new();
     for call in under_way {
         lost.extend(call.await.unwrap().err());
     }
-    Outcome { calls, lost }
+    Outcome {
+        calls: begun.load(Ordering::Relaxed),
+        lost,
+    }
 }
 
-async fn call(pods: &Api<Pod>, number: usize) -> Result<(), Lost> {
+async fn call(pods: &Api<Pod>, number: u32) -> Result<(), Lost> {
     let pod = json!({
         "metadata": {"name": format!("call-{number}"), "labels": {keys::GROUP: "load"}},
         "spec": {"containers": [{"name": "main", "image": "testbed.invalid/main"}]},

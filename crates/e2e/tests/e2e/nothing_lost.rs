@@ -10,6 +10,8 @@ use testbed::product::Installed;
 use testbed::{Nodes, Options, Part, Testbed, probe};
 use tokio::time::{Instant, sleep};
 
+/// So many calls are to come through restarts.
+const MANY: u32 = 2000;
 /// After this a Service knows that a replica is gone: the front looks five times a second, and a look takes a moment.
 const NOTICED: Duration = Duration::from_millis(500);
 /// No call takes longer while all is well.
@@ -40,15 +42,18 @@ async fn rolling_restarts_of_the_webhook_lose_no_call() {
     let client = bed.client().await.unwrap();
     let before = Counted::now(&client).await;
     let load = Load::start(&bed).await;
-    for replica in [0, 1, 0, 1] {
+    let mut restarts = 0;
+    while load.calls() < MANY {
+        let replica = restarts % 2;
         bed.stop(Part::Webhook(replica)).unwrap();
         bed.start_again(Part::Webhook(replica)).await.unwrap();
         until_ready(&bed, &installed, replica).await;
+        restarts += 1;
     }
     let outcome = load.end().await;
     let counted = Counted::now(&client).await.since(before);
     println!(
-        "four restarts: {} of {} calls lost; the API server counted {counted:?}",
+        "{restarts} restarts: {} of {} calls lost; the API server counted {counted:?}",
         outcome.lost.len(),
         outcome.calls
     );

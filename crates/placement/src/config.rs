@@ -212,6 +212,8 @@ fn sentences(errors: &[ConfigError]) -> String {
 }
 
 #[cfg(test)]
+mod properties;
+#[cfg(test)]
 mod tests {
     use super::*;
     use crate::strategy::{IsolateFrom, Scope};

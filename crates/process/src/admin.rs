@@ -1,7 +1,7 @@
 //! The second, plain HTTP port: `/livez`, `/readyz` and `/metrics`. It answers until the process is gone, so that the
 //! kubelet sees a draining process as not ready rather than as unreachable.
 
-use crate::{http_limits, metrics::Registry, readiness::Readiness};
+use crate::{guard::Guard, http_limits, metrics::Registry, readiness::Readiness};
 use axum::{
     Router,
     extract::State,
@@ -9,11 +9,14 @@ use axum::{
     response::{IntoResponse, Response},
     routing::get,
 };
-use axum_server::Server;
+use axum_server::{Server, accept::DefaultAcceptor};
+use prometheus_client::metrics::counter::Counter;
 use std::{io, net::SocketAddr, sync::Arc};
 use thiserror::Error;
 use tokio::net::TcpListener;
 
+/// Connections at once: of the kubelet and of who scrapes, with much to spare.
+pub(crate) const CONNECTIONS_AT_MOST: usize = 1000;
 const OPEN_METRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
 /// The port cannot be had.
@@ -55,7 +58,9 @@ impl Admin {
 
     /// Serves until it is dropped.
     pub async fn serve(self, readiness: Readiness, registry: Registry) -> Result<(), Error> {
-        let mut server = Server::<SocketAddr>::from_listener(self.listener);
+        // Who is turned away is not counted: that is nobody's alarm, and would be told on this very port.
+        let guard = Guard::new(DefaultAcceptor::new(), CONNECTIONS_AT_MOST, Counter::default());
+        let mut server = Server::<SocketAddr>::from_listener(self.listener).acceptor(guard);
         http_limits::apply(server.http_builder());
         let router = router(readiness, registry);
         server

@@ -4,10 +4,12 @@
 pub mod admin;
 pub mod certs;
 pub mod config_watch;
+mod guard;
 mod http_limits;
 pub mod lease;
 pub mod log;
 pub mod metrics;
+mod open_files;
 pub mod readiness;
 pub mod shutdown;
 pub mod tls;

@@ -43,6 +43,13 @@ pub(crate) async fn ask(path: &str, review: &Value) -> Value {
     answer["response"].clone()
 }
 
+/// The patch of a response that has one.
+pub(crate) fn patch_in(response: &Value) -> json_patch::Patch {
+    assert_eq!(response["patchType"], "JSONPatch", "{response}");
+    let bytes: k8s_openapi::ByteString = serde_json::from_value(response["patch"].clone()).unwrap();
+    serde_json::from_slice(&bytes.0).unwrap()
+}
+
 pub(crate) fn review(group: &str, kind: &str, object: &Value) -> Value {
     json!({
         "apiVersion": "admission.k8s.io/v1",

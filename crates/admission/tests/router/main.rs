@@ -5,6 +5,12 @@ mod any_input;
 #[cfg(test)]
 mod edge;
 #[cfg(test)]
+mod huge;
+#[cfg(test)]
+mod mutated;
+#[cfg(test)]
+mod mutation;
+#[cfg(test)]
 mod requests;
 #[cfg(test)]
 mod reviews;

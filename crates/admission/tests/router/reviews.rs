@@ -1,6 +1,6 @@
 //! Whoever sends a review gets a well-formed one back, with the uid that was sent.
 
-use crate::edge::{PODS, RUNS, ask, review};
+use crate::edge::{PODS, RUNS, ask, patch_in, review};
 use serde_json::{Value, json};
 
 fn held(label: &str) -> Value {
@@ -16,18 +16,12 @@ fn unpatched() -> Value {
     json!({"uid": "6b1f", "allowed": true})
 }
 
-fn patch(response: &Value) -> json_patch::Patch {
-    assert_eq!(response["patchType"], "JSONPatch", "{response}");
-    let bytes: k8s_openapi::ByteString = serde_json::from_value(response["patch"].clone()).unwrap();
-    serde_json::from_slice(&bytes.0).unwrap()
-}
-
 #[tokio::test]
 async fn a_labelled_run_is_held() {
     let mut run = held("true");
     let response = ask(RUNS, &review("tekton.dev", "PipelineRun", &run)).await;
     assert_eq!(response["allowed"], true);
-    json_patch::patch(&mut run, &patch(&response)).unwrap();
+    json_patch::patch(&mut run, &patch_in(&response)).unwrap();
     assert_eq!(run["spec"]["status"], placement::keys::PENDING);
     assert!(
         run["metadata"]["annotations"]
@@ -58,7 +52,7 @@ async fn a_pod_of_an_enrolled_run_gets_terms() {
     });
     let mut pod = json!({"metadata": {"name": "p", "labels": labels}, "spec": {"containers": []}});
     let response = ask(PODS, &review("", "Pod", &pod)).await;
-    json_patch::patch(&mut pod, &patch(&response)).unwrap();
+    json_patch::patch(&mut pod, &patch_in(&response)).unwrap();
     assert!(pod["spec"]["affinity"]["podAffinity"].is_object(), "{pod}");
     assert!(pod["spec"]["affinity"]["podAntiAffinity"].is_object(), "{pod}");
 }

@@ -1,11 +1,10 @@
 //! Serves a router over TLS until it is told to end, and ends so that no call is lost: not ready first, serving on while
 //! the endpoints change, then no new connections, then the calls that are under way.
 
-use super::{
-    guard::{CONNECTIONS_AT_MOST, Guard},
-    layers,
+use super::layers;
+use crate::{
+    guard::Guard, http_limits, metrics::Serving, open_files, readiness::Readiness, shutdown::Shutdown,
 };
-use crate::{http_limits, metrics::Serving, readiness::Readiness, shutdown::Shutdown};
 use axum::Router;
 use axum_server::{
     Handle, Server,
@@ -19,6 +18,8 @@ use tokio::{net::TcpListener, time::sleep};
 
 /// Name of the readiness condition that is met while new calls are welcome.
 pub const CONDITION: &str = "listener";
+/// Connections at once. An API server holds a few dozen at most.
+const CONNECTIONS_AT_MOST: usize = 2000;
 /// For a TLS handshake.
 const HANDSHAKE: Duration = Duration::from_secs(10);
 
@@ -96,7 +97,11 @@ impl Listening {
             metrics,
         } = service;
         let tls = RustlsAcceptor::new(RustlsConfig::from_config(tls)).handshake_timeout(HANDSHAKE);
-        let guard = Guard::new(tls.acceptor(NoDelayAcceptor::new()), CONNECTIONS_AT_MOST, metrics);
+        let guard = Guard::new(
+            tls.acceptor(NoDelayAcceptor::new()),
+            open_files::room_for(CONNECTIONS_AT_MOST),
+            metrics.connections_refused,
+        );
         let handle = Handle::new();
         let mut server = Server::<SocketAddr>::from_listener(self.listener)
             .acceptor(guard)

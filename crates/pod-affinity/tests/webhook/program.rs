@@ -1,6 +1,4 @@
-//! The webhook as a process: ports told on standard output, readiness by its certificate files, an orderly end.
-
-#![expect(clippy::unwrap_used, reason = "helpers of a test")]
+//! A running webhook.
 
 use rustix::process::{Pid, Signal, kill_process};
 use std::fs;
@@ -11,15 +9,22 @@ use std::process::{Child, Command, Stdio};
 use std::thread::yield_now;
 use tempfile::TempDir;
 
-struct Webhook {
+/// Whom the certificate is for.
+pub(crate) const NAME: &str = "a.b.svc";
+
+/// Ports told on standard output, its certificate in files.
+pub(crate) struct Webhook {
     child: Child,
-    admission: SocketAddr,
-    admin: SocketAddr,
+    pub(crate) admission: SocketAddr,
+    pub(crate) admin: SocketAddr,
 }
 
 impl Webhook {
-    fn start(folder: &Path) -> Self {
-        let mut child = Command::new(env!("CARGO_BIN_EXE_pod-affinity"))
+    /// With as few open files as container runtimes allow at first.
+    pub(crate) fn start(folder: &Path) -> Self {
+        let mut child = Command::new("/bin/sh")
+            .args(["-c", "ulimit -Sn 1024; exec \"$0\" \"$@\""])
+            .arg(env!("CARGO_BIN_EXE_pod-affinity"))
             .args([
                 "webhook",
                 "--listen=127.0.0.1:0",
@@ -51,7 +56,13 @@ impl Webhook {
         }
     }
 
-    fn ask(&self, path: &str) -> String {
+    pub(crate) fn until_ready(&self) {
+        while !self.ask("/readyz").starts_with("HTTP/1.1 200") {
+            yield_now();
+        }
+    }
+
+    pub(crate) fn ask(&self, path: &str) -> String {
         let mut stream = TcpStream::connect(self.admin).unwrap();
         write!(
             stream,
@@ -63,45 +74,25 @@ impl Webhook {
         answer
     }
 
-    fn end(mut self) -> bool {
+    pub(crate) fn end(mut self) -> bool {
         kill_process(Pid::from_child(&self.child), Signal::TERM).unwrap();
         self.child.wait().unwrap().success()
     }
 }
 
-fn folder_with_certificate() -> TempDir {
+/// A folder with a certificate for [`NAME`].
+pub(crate) fn folder_with_certificate() -> TempDir {
     let folder = TempDir::new().unwrap();
-    let made = rcgen::generate_simple_self_signed(["a.b.svc".to_owned()]).unwrap();
+    let made = rcgen::generate_simple_self_signed([NAME.to_owned()]).unwrap();
     fs::write(folder.path().join("tls.crt"), made.cert.pem()).unwrap();
     fs::write(folder.path().join("tls.key"), made.signing_key.serialize_pem()).unwrap();
     folder
 }
 
-#[test]
-fn it_becomes_ready_with_its_certificate_and_ends_in_order() {
-    let folder = folder_with_certificate();
-    let webhook = Webhook::start(folder.path());
-    while !webhook.ask("/readyz").starts_with("HTTP/1.1 200") {
-        yield_now();
+/// A test that fails must not leave its program behind.
+impl Drop for Webhook {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
     }
-    TcpStream::connect(webhook.admission).unwrap();
-    assert!(webhook.ask("/livez").ends_with("ok\n"));
-    assert!(
-        webhook
-            .ask("/metrics")
-            .contains("pod_affinity_certificate_loads_total{outcome=\"accepted\"} 1")
-    );
-    assert!(webhook.end());
-}
-
-#[test]
-fn without_its_certificate_it_is_alive_and_says_what_is_missing() {
-    let folder = TempDir::new().unwrap();
-    let webhook = Webhook::start(folder.path());
-    while !webhook.ask("/readyz").contains("tls.crt: No such file") {
-        yield_now();
-    }
-    assert!(webhook.ask("/readyz").starts_with("HTTP/1.1 503"));
-    assert!(webhook.ask("/livez").starts_with("HTTP/1.1 200"));
-    assert!(webhook.end());
 }

@@ -1,0 +1,157 @@
+//! Objects that are far from what anybody writes, but not malformed.
+
+use crate::edge::{PODS, RUNS, ask, patch_in, post, review, send};
+use http::StatusCode;
+use placement::keys;
+use rustix::time::{ClockId, clock_gettime};
+use serde_json::{Map, Value, json};
+
+/// The API server waits this long for us; a debug build takes many times as long as the one that ships.
+const SECONDS: i64 = 3;
+
+/// Of this thread's CPU, which other tests on a busy machine do not take.
+fn seconds_used() -> i64 {
+    clock_gettime(ClockId::ThreadCPUTime).tv_sec
+}
+
+fn labels(more: impl Iterator<Item = (String, String)>) -> Value {
+    let own = [
+        (keys::OPT_IN, "true"),
+        (keys::GROUP, "9c2e"),
+        (keys::STRATEGY, "colocateCompleted"),
+        (keys::ISOLATION, "cluster-all"),
+    ];
+    let own = own.map(|(key, value)| (key.to_owned(), value.to_owned()));
+    let all: Map<_, _> = more.chain(own).map(|(key, value)| (key, json!(value))).collect();
+    Value::Object(all)
+}
+
+fn pod(labels: &Value) -> Value {
+    json!({"metadata": {"name": "p", "labels": labels}, "spec": {"containers": []}})
+}
+
+fn run(labels: &Value) -> Value {
+    json!({"metadata": {"name": "r", "labels": labels}, "spec": {"pipelineRef": {"name": "p"}}})
+}
+
+/// The object as it is after our patch.
+async fn patched(path: &str, mut object: Value) -> Value {
+    let (group, kind) = if path == RUNS {
+        ("tekton.dev", "PipelineRun")
+    } else {
+        ("", "Pod")
+    };
+    let begun = seconds_used();
+    let response = ask(path, &review(group, kind, &object)).await;
+    assert!(seconds_used() - begun < SECONDS);
+    json_patch::patch(&mut object, &patch_in(&response)).unwrap();
+    object
+}
+
+async fn is_held_and_is_placed(labels: &Value) {
+    let run = patched(RUNS, run(labels)).await;
+    assert_eq!(run["spec"]["status"], keys::PENDING);
+    assert!(run["metadata"]["labels"][keys::GROUP].is_null());
+    let pod = patched(PODS, pod(labels)).await;
+    assert!(pod["spec"]["affinity"]["podAntiAffinity"].is_object());
+}
+
+#[tokio::test]
+async fn ten_thousand_labels_are_no_hindrance() {
+    is_held_and_is_placed(&labels(
+        (0..10_000).map(|n| (format!("example.com/label-{n}"), "v".repeat(63))),
+    ))
+    .await;
+}
+
+#[tokio::test]
+async fn labels_of_63_characters_and_in_any_script_are_no_hindrance() {
+    let long = ("a".repeat(253) + "/" + &"b".repeat(63), "c".repeat(63));
+    let foreign = (
+        "\u{65e5}\u{672c}/~1\u{1f98a}".to_owned(),
+        "\u{202e}\u{0}".to_owned(),
+    );
+    is_held_and_is_placed(&labels([long, foreign].into_iter())).await;
+}
+
+#[tokio::test]
+async fn terms_by_the_thousand_that_are_there_already_are_kept() {
+    let term = json!({"topologyKey": "zone", "labelSelector": {"matchLabels": {"a": "b"}}});
+    let mut pod = pod(&labels(std::iter::empty()));
+    pod["spec"]["affinity"] =
+        json!({"podAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": vec![term; 10_000]}});
+    let patched = patched(PODS, pod).await;
+    let terms = &patched["spec"]["affinity"]["podAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"];
+    assert_eq!(terms.as_array().map(Vec::len), Some(10_001));
+}
+
+#[tokio::test]
+async fn an_object_of_three_megabytes_is_held_and_placed() {
+    let mut big = run(&labels(std::iter::empty()));
+    big["spec"]["params"] = json!([{"name": "big", "value": "x".repeat(3 << 20)}]);
+    assert_eq!(patched(RUNS, big).await["spec"]["status"], keys::PENDING);
+    let mut big = pod(&labels(std::iter::empty()));
+    big["spec"]["containers"] = json!([{"name": "big", "args": vec!["x"; 750_000]}]);
+    assert!(patched(PODS, big).await["spec"]["affinity"].is_object());
+}
+
+/// The length is told beforehand by who is honest; who is not gets the same answer while it sends.
+#[tokio::test]
+async fn a_body_of_many_megabytes_is_a_413_and_is_not_kept() {
+    for megabytes in [5, 64] {
+        let piece = axum::body::Bytes::from(vec![b' '; 1 << 20]);
+        let pieces = (0..megabytes).map(move |_| Ok::<_, std::io::Error>(piece.clone()));
+        let body = axum::body::Body::from_stream(futures::stream::iter(pieces));
+        let (status, answer) = send(post(PODS, body)).await;
+        assert_eq!(status, StatusCode::PAYLOAD_TOO_LARGE, "{answer}");
+    }
+}
+
+/// As for the API server, whose own decoder takes the last one too.
+#[tokio::test]
+async fn of_a_label_that_comes_twice_in_an_object_the_last_one_counts() {
+    let twice = |first: &str, second: &str| {
+        let run = run(&json!({keys::OPT_IN: first})).to_string();
+        let (key, value) = (json!(keys::OPT_IN), json!(first));
+        let run = run.replace(
+            &format!("{key}:{value}"),
+            &format!("{key}:{value},{key}:{}", json!(second)),
+        );
+        review("tekton.dev", "PipelineRun", &json!("OBJECT"))
+            .to_string()
+            .replace("\"OBJECT\"", &run)
+    };
+    let (_, answer) = send(post(RUNS, twice("false", "true"))).await;
+    assert!(answer["response"]["patch"].is_string(), "{answer}");
+    let (_, answer) = send(post(RUNS, twice("true", "false"))).await;
+    assert!(
+        answer["response"]["patch"].is_null() && answer["response"]["allowed"] == true,
+        "{answer}"
+    );
+}
+
+/// Where a rule looks, and where none does.
+#[tokio::test]
+async fn nesting_of_thousands_of_levels_is_answered_in_form_wherever_it_is() {
+    let deep = "{\"a\":".repeat(5_000) + "1" + &"}".repeat(5_000);
+    for hollow in [
+        "/metadata/labels",
+        "/metadata/annotations",
+        "/spec/affinity",
+        "/spec/x",
+        "/metadata",
+    ] {
+        for (path, group, kind) in [(RUNS, "tekton.dev", "PipelineRun"), (PODS, "", "Pod")] {
+            let mut object =
+                json!({"metadata": {"labels": {}, "annotations": {}}, "spec": {"affinity": {}, "x": {}}});
+            *object.pointer_mut(hollow).unwrap() = json!("DEEP");
+            let body = review(group, kind, &object)
+                .to_string()
+                .replace("\"DEEP\"", &deep);
+            let (status, answer) = send(post(path, body)).await;
+            assert_eq!(status, StatusCode::OK, "{answer}");
+            assert_eq!(answer["response"]["uid"], "6b1f");
+            assert_eq!(answer["response"]["allowed"], false, "{hollow}: {answer}");
+        }
+    }
+}

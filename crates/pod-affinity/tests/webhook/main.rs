@@ -1,0 +1,39 @@
+//! The webhook as a process: ports told on standard output, readiness by its certificate files, an orderly end, and
+//! clients that it could do without.
+
+#![expect(clippy::unwrap_used, reason = "helpers of a test")]
+
+mod hostile;
+mod program;
+
+use program::{Webhook, folder_with_certificate};
+use std::net::TcpStream;
+use std::thread::yield_now;
+use tempfile::TempDir;
+
+#[test]
+fn it_becomes_ready_with_its_certificate_and_ends_in_order() {
+    let folder = folder_with_certificate();
+    let webhook = Webhook::start(folder.path());
+    webhook.until_ready();
+    TcpStream::connect(webhook.admission).unwrap();
+    assert!(webhook.ask("/livez").ends_with("ok\n"));
+    assert!(
+        webhook
+            .ask("/metrics")
+            .contains("pod_affinity_certificate_loads_total{outcome=\"accepted\"} 1")
+    );
+    assert!(webhook.end());
+}
+
+#[test]
+fn without_its_certificate_it_is_alive_and_says_what_is_missing() {
+    let folder = TempDir::new().unwrap();
+    let webhook = Webhook::start(folder.path());
+    while !webhook.ask("/readyz").contains("tls.crt: No such file") {
+        yield_now();
+    }
+    assert!(webhook.ask("/readyz").starts_with("HTTP/1.1 503"));
+    assert!(webhook.ask("/livez").starts_with("HTTP/1.1 200"));
+    assert!(webhook.end());
+}

@@ -19,17 +19,17 @@ use testbed::{Nodes, Options, Part, Testbed};
 
 /// The smallest piece of a role.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-struct Grant {
-    account: String,
-    group: String,
-    resource: String,
-    verb: String,
-    name: Option<String>,
-    namespaced: bool,
+pub(crate) struct Grant {
+    pub(crate) account: String,
+    pub(crate) group: String,
+    pub(crate) resource: String,
+    pub(crate) verb: String,
+    pub(crate) name: Option<String>,
+    pub(crate) namespaced: bool,
 }
 
 /// Every grant of the roles in config/; a role is named after the account that has it.
-fn grants() -> BTreeSet<Grant> {
+pub(crate) fn grants() -> BTreeSet<Grant> {
     let files = ["201-rbac-webhook.yaml", "202-rbac-controller.yaml"];
     let objects = files.map(|file| std::fs::read_to_string(workspace().join("config").join(file)).unwrap());
     let objects = objects.iter().flat_map(|text| parsed(text));

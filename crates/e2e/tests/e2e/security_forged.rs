@@ -1,0 +1,287 @@
+//! Somebody who may create PipelineRuns in one namespace, and nothing else, and what that does to a run in another. Each thing
+//! that is possible here is told in SECURITY.md.
+
+use crate::beds::{SOON, bound_placeholder, create, installed, nodes_of, notes, until_told};
+use kube::api::{DeleteParams, DynamicObject};
+use kube::{Client, ResourceExt};
+use placement::keys;
+use serde_json::{Value, json};
+use std::collections::BTreeSet;
+use testbed::Testbed;
+use testbed::apply;
+use testbed::runs::{self, RunSpec, State};
+
+/// Much longer than any of these tests; their runs are deleted.
+const LONG: &str = "10m";
+
+/// A client that may create and read PipelineRuns in this namespace.
+async fn forger(bed: &Testbed, namespace: &str) -> Client {
+    let admin = bed.client().await.unwrap();
+    let metadata = json!({"name": "forger", "namespace": namespace});
+    let rules =
+        json!([{"apiGroups": ["tekton.dev"], "resources": ["pipelineruns"], "verbs": ["create", "get"]}]);
+    let rbac = "rbac.authorization.k8s.io";
+    let objects = [
+        json!({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": metadata}),
+        json!({"apiVersion": format!("{rbac}/v1"), "kind": "Role", "metadata": metadata, "rules": rules}),
+        json!({
+            "apiVersion": format!("{rbac}/v1"), "kind": "RoleBinding", "metadata": metadata,
+            "roleRef": {"apiGroup": rbac, "kind": "Role", "name": "forger"},
+            "subjects": [{"kind": "ServiceAccount", "name": "forger", "namespace": namespace}],
+        }),
+    ];
+    for object in &objects {
+        apply::apply(&admin, object).await.unwrap();
+    }
+    bed.client_of(namespace, "forger").await.unwrap()
+}
+
+/// A run that has its node, and a forger who knows all about it.
+struct Scene {
+    bed: &'static Testbed,
+    client: Client,
+    run: RunSpec,
+    uid: String,
+    node: String,
+    forger: Client,
+    elsewhere: String,
+}
+
+impl Scene {
+    async fn begin(name: &str, run: impl FnOnce(RunSpec) -> RunSpec) -> Self {
+        let bed = installed().await;
+        let namespace = bed.namespace(&format!("{name}-victim")).await.unwrap();
+        let elsewhere = bed.namespace(&format!("{name}-forger")).await.unwrap();
+        let run = run(RunSpec::new(&namespace, "victim")
+            .task("only", &[])
+            .opted_in("true")
+            .lasting(LONG));
+        let created = create(bed, &run).await;
+        let placeholder = bound_placeholder(bed, &created).await;
+        let scene = Self {
+            bed,
+            client: bed.client().await.unwrap(),
+            uid: created.uid().unwrap(),
+            node: runs::node(&placeholder).unwrap().to_owned(),
+            forger: forger(bed, &elsewhere).await,
+            run,
+            elsewhere,
+        };
+        scene.until_pods(&scene.run, true).await;
+        scene
+    }
+
+    fn forged(&self, name: &str) -> RunSpec {
+        RunSpec::new(&self.elsewhere, name)
+            .task("only", &[])
+            .lasting(LONG)
+    }
+
+    /// With our keys as the other run has them.
+    fn marked(&self, run: RunSpec) -> RunSpec {
+        run.label(keys::GROUP, &self.uid)
+            .label(keys::STRATEGY, "colocateAlways")
+            .label(keys::ISOLATION, "namespace-enrolled")
+            .annotation(keys::NODE, &self.node)
+    }
+
+    fn there(&self) -> Value {
+        json!({"podTemplate": {"nodeSelector": {keys::HOSTNAME: self.node}}})
+    }
+
+    async fn create(&self, run: &RunSpec) -> DynamicObject {
+        run.create(&self.forger).await.unwrap()
+    }
+
+    /// Waits for the pod of a run's only task, bound or waiting for a node.
+    async fn until_pods(&self, run: &RunSpec, bound: bool) -> BTreeSet<String> {
+        self.bed
+            .until(
+                format!("the pod of {}, bound: {bound}", run.name()),
+                SOON,
+                async || {
+                    let pods = runs::pods(&self.client, run.namespace(), run.name())
+                        .await
+                        .map_err(|error| error.to_string())?;
+                    let unbound = |pod: &k8s_openapi::api::core::v1::Pod| {
+                        let conditions = pod
+                            .status
+                            .iter()
+                            .flat_map(|status| status.conditions.iter().flatten());
+                        conditions
+                            .into_iter()
+                            .any(|it| it.reason.as_deref() == Some("Unschedulable"))
+                    };
+                    let arrived = |pod| {
+                        if bound {
+                            runs::node(pod).is_some()
+                        } else {
+                            unbound(pod)
+                        }
+                    };
+                    if pods.iter().any(arrived) {
+                        Ok(runs::nodes(&pods))
+                    } else {
+                        Err(format!("{} pods", pods.len()))
+                    }
+                },
+            )
+            .await
+            .unwrap()
+    }
+
+    /// The run is as it was: it runs, where it was, and was told of nothing but its start.
+    async fn is_undisturbed(&self) {
+        let run = runs::runs(&self.client, self.run.namespace())
+            .get(self.run.name())
+            .await
+            .unwrap();
+        assert_eq!(runs::state(&run), State::Running);
+        assert_eq!(run.annotations().get(keys::NODE), Some(&self.node));
+        assert_eq!(
+            nodes_of(self.bed, &self.run).await,
+            BTreeSet::from([self.node.clone()])
+        );
+        let told: BTreeSet<_> = notes(&self.client, &self.run)
+            .await
+            .into_iter()
+            .map(|(reason, _)| reason)
+            .collect();
+        assert!(!told.contains("LetGo") && !told.contains("Preempted"), "{told:?}");
+    }
+
+    async fn end(self) {
+        for namespace in [self.run.namespace(), &self.elsewhere] {
+            let runs = runs::runs(&self.client, namespace);
+            runs.delete_collection(&DeleteParams::default(), &kube::api::ListParams::default())
+                .await
+                .unwrap();
+        }
+    }
+}
+
+/// Labels for the pods of the only task, and where they are to be.
+fn of_the_task(run: RunSpec, labels: &Value, template: &Value) -> RunSpec {
+    let spec = json!([{"pipelineTaskName": "only", "metadata": {"labels": labels}, "podTemplate": template}]);
+    run.spec("taskRunSpecs", spec)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_run_with_anothers_marks_gets_none_of_its_node_nor_of_its_hold() {
+    let scene = Scene::begin("marks", |run| run).await;
+    let labelled = scene.marked(scene.forged("labelled").opted_in("true"));
+    let stray = scene.marked(scene.forged("stray"));
+    let held = scene
+        .marked(
+            scene
+                .forged("held")
+                .opted_in("true")
+                .annotation(keys::HOLD, "true"),
+        )
+        .spec("status", json!(keys::PENDING));
+    for run in [&labelled, &stray, &held] {
+        let created = scene.create(run).await;
+        assert_eq!(created.labels().get(keys::GROUP), None, "{}", run.name());
+        assert!(
+            !scene.until_pods(run, true).await.contains(&scene.node),
+            "{}",
+            run.name()
+        );
+    }
+    let elsewhere = scene
+        .marked(scene.forged("managed").opted_in("true"))
+        .spec("managedBy", json!("example.com/other"));
+    assert_eq!(scene.create(&elsewhere).await.labels().get(keys::GROUP), None);
+    scene.is_undisturbed().await;
+    scene.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_run_that_asks_for_anothers_node_waits_and_so_does_one_that_asks_for_too_much() {
+    let scene = Scene::begin("asks", |run| run).await;
+    let unlabelled = scene.forged("unlabelled").spec("taskRunTemplate", scene.there());
+    let labelled = scene
+        .forged("labelled")
+        .opted_in("true")
+        .spec("taskRunTemplate", scene.there());
+    let greedy = scene
+        .forged("greedy")
+        .opted_in("isolateAlways")
+        .annotation(keys::RESERVE, "cpu=900");
+    for run in [&unlabelled, &labelled, &greedy] {
+        scene.create(run).await;
+    }
+    scene.until_pods(&unlabelled, false).await;
+    for run in [&labelled, &greedy] {
+        until_told(scene.bed, run, "WaitingForNode").await;
+        assert!(nodes_of(scene.bed, run).await.is_empty());
+    }
+    scene.is_undisturbed().await;
+    scene.end().await;
+}
+
+/// The agreement among those who follow it, which ends here: labels of a task are copied to its pod by Tekton, past every
+/// webhook for runs.
+#[tokio::test(flavor = "multi_thread")]
+async fn who_knows_a_runs_uid_and_node_can_put_a_task_beside_it_from_another_namespace() {
+    let scene = Scene::begin("task-labels", |run| run).await;
+    let labels = json!({keys::GROUP: scene.uid, keys::STRATEGY: "colocateAlways"});
+    let beside = of_the_task(scene.forged("beside"), &labels, &scene.there()["podTemplate"]);
+    scene.create(&beside).await;
+    assert_eq!(
+        scene.until_pods(&beside, true).await,
+        BTreeSet::from([scene.node.clone()])
+    );
+    scene.is_undisturbed().await;
+    scene.end().await;
+}
+
+/// The run's own task opted out, so that nothing but its placeholder keeps it on its node.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_run_leaves_its_node_for_forged_pods_of_its_own_namespace_but_for_none_of_another() {
+    let idle = |run| of_the_task(run, &json!({keys::OPT_IN: "false"}), &json!({}));
+    let scene = Scene::begin("lets-go", idle).await;
+    let (labels, nowhere) = (
+        json!({keys::GROUP: scene.uid}),
+        json!({"nodeSelector": {"no": "where"}}),
+    );
+    let outsider = of_the_task(scene.forged("outsider"), &labels, &nowhere);
+    scene.create(&outsider).await;
+    scene.until_pods(&outsider, false).await;
+    let insider = RunSpec::new(scene.run.namespace(), "insider").task("only", &[]);
+    create(scene.bed, &of_the_task(insider, &labels, &nowhere)).await;
+    // Of two that wait, the run would leave for the one that waits longer.
+    let note = until_told(scene.bed, &scene.run, "LetGo").await;
+    assert!(
+        note.contains("insider-only-pod") && !note.contains("outsider"),
+        "{note}"
+    );
+    scene.end().await;
+}
+
+/// Whether a nested run is real, nobody can tell at its creation; but an owner in another namespace is none.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_forged_child_of_a_run_in_another_namespace_keeps_the_group_and_is_collected_at_once() {
+    let scene = Scene::begin("child", |run| run).await;
+    let mut child = scene.marked(scene.forged("child").opted_in("true"));
+    child.manifest["metadata"]["ownerReferences"] = json!([{
+        "apiVersion": "tekton.dev/v1", "kind": "PipelineRun", "name": "victim", "uid": scene.uid, "controller": true,
+    }]);
+    assert_eq!(
+        scene.create(&child).await.labels().get(keys::GROUP),
+        Some(&scene.uid)
+    );
+    let runs = runs::runs(&scene.client, &scene.elsewhere);
+    scene
+        .bed
+        .until("the forged child to be gone", SOON, async || {
+            match runs.get_opt("child").await {
+                Ok(None) => Ok(()),
+                other => Err(format!("{other:?}")),
+            }
+        })
+        .await
+        .unwrap();
+    scene.is_undisturbed().await;
+    scene.end().await;
+}

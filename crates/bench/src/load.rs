@@ -154,7 +154,7 @@ fn connect(target: &Target) -> Result<Connection> {
 fn request(target: &Target) -> Vec<u8> {
     let Target { path, body, .. } = target;
     let head = format!(
-        "POST {path}?timeout=3s HTTP/1.1\r\nhost: webhook\r\naccept: application/json, */*\r\n\
+        "POST {path}?timeout=10s HTTP/1.1\r\nhost: webhook\r\naccept: application/json, */*\r\n\
          content-type: application/json\r\ncontent-length: {}\r\n\r\n",
         body.len()
     );

@@ -33,7 +33,7 @@ pub(crate) async fn measure(effort: &Effort) -> Result<Report> {
         bed.stop(part)?;
     }
     let mut scenarios = Vec::new();
-    for rate in effort.pick(&[20, 100, 200][..], &[20]) {
+    for rate in effort.pick(&[20, 50, 100][..], &[20]) {
         scenarios.push(one_rate(effort, &bed, &namespace, *rate).await?);
     }
     let aims = scenarios.iter().filter_map(|scenario| {

@@ -193,7 +193,7 @@ fn both_webhooks_fail_closed_quickly_and_never_for_system_namespaces() {
     for name in [keys::PIPELINE_RUN_WEBHOOK, keys::POD_WEBHOOK] {
         let webhook = webhook(name);
         assert_eq!(webhook["failurePolicy"], "Fail");
-        assert_eq!(webhook["timeoutSeconds"], 3);
+        assert_eq!(webhook["timeoutSeconds"], 10);
         assert_eq!(webhook["sideEffects"], "None");
         assert_eq!(webhook["matchPolicy"], "Equivalent");
         let expected = json!([{"key": "kubernetes.io/metadata.name", "operator": "NotIn", "values": ["kube-system", keys::NAMESPACE]}]);

@@ -6,7 +6,7 @@ use placement::keys;
 use rustix::time::{ClockId, clock_gettime};
 use serde_json::{Map, Value, json};
 
-/// The API server waits this long for us; a debug build takes many times as long as the one that ships.
+/// Far below the ten seconds for which the API server waits; a debug build takes many times as long as the one that ships.
 const SECONDS: i64 = 3;
 
 /// Of this thread's CPU, which other tests on a busy machine do not take.

@@ -1,6 +1,7 @@
 //! Any bytes get a valid HTTP answer, and any review a well-formed one with the same uid and a patch that applies.
 
-use crate::edge::{PODS, RUNS, ask, patch_in, post, review, send};
+use crate::edge::{PODS, RUNS, ask, patch_in, post, review, runtime, send};
+use crate::mutation::key;
 use http::StatusCode;
 use placement::keys;
 use proptest::prelude::*;
@@ -10,43 +11,8 @@ fn answered(path: &'static str, body: Vec<u8>) -> (StatusCode, Value) {
     runtime().block_on(send(post(path, body)))
 }
 
-fn runtime() -> tokio::runtime::Runtime {
-    tokio::runtime::Builder::new_current_thread()
-        .enable_time()
-        .build()
-        .unwrap()
-}
-
 fn path() -> impl Strategy<Value = &'static str> {
     prop_oneof![Just(RUNS), Just(PODS)]
-}
-
-/// Keys that a rule looks at, so that random objects reach its branches, and some that none does.
-fn key() -> impl Strategy<Value = String> {
-    let known = [
-        "metadata",
-        "spec",
-        "labels",
-        "annotations",
-        "status",
-        "affinity",
-        "podAffinity",
-        "podAntiAffinity",
-        "requiredDuringSchedulingIgnoredDuringExecution",
-        "ownerReferences",
-        "kind",
-        "apiVersion",
-        "controller",
-        "managedBy",
-        keys::OPT_IN,
-        keys::GROUP,
-        keys::STRATEGY,
-        keys::ISOLATION,
-        keys::HOLD,
-        keys::NODE,
-        keys::RESERVE,
-    ];
-    prop_oneof![4 => prop::sample::select(known.to_vec()).prop_map(str::to_owned), 1 => ".{0,8}"]
 }
 
 fn leaf() -> impl Strategy<Value = Value> {

@@ -68,3 +68,11 @@ pub(crate) fn review(group: &str, kind: &str, object: &Value) -> Value {
         },
     })
 }
+
+/// For property tests, which are no async functions.
+pub(crate) fn runtime() -> tokio::runtime::Runtime {
+    tokio::runtime::Builder::new_current_thread()
+        .enable_time()
+        .build()
+        .unwrap()
+}

@@ -3,7 +3,7 @@
 //!
 //! The number of cases and the seed come from `PROPTEST_CASES` and `PROPTEST_RNG_SEED`; the seed is printed with a failure.
 
-use crate::edge::{PODS, RUNS, patch_in, post, send};
+use crate::edge::{PODS, RUNS, patch_in, post, runtime, send};
 use crate::mutation::{Change, changed, changes, noise, noisy};
 use k8s_openapi::api::core::v1::Pod;
 use proptest::prelude::*;
@@ -108,11 +108,7 @@ fn is_readable(path: &str, object: &Value) -> bool {
 }
 
 fn answered(path: &str, body: Vec<u8>) -> (bool, Value) {
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_time()
-        .build()
-        .unwrap();
-    let (status, answer) = runtime.block_on(send(post(path, body)));
+    let (status, answer) = runtime().block_on(send(post(path, body)));
     assert!(
         status.is_success() || status.is_client_error(),
         "{status}: {answer}"

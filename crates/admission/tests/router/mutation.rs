@@ -78,7 +78,7 @@ fn change() -> impl Strategy<Value = Change> {
 }
 
 /// Keys that a rule looks at, and some that none does.
-fn key() -> impl Strategy<Value = String> {
+pub(crate) fn key() -> impl Strategy<Value = String> {
     let known = [
         "metadata",
         "labels",
@@ -91,6 +91,8 @@ fn key() -> impl Strategy<Value = String> {
         "managedBy",
         "requiredDuringSchedulingIgnoredDuringExecution",
         "ownerReferences",
+        "kind",
+        "apiVersion",
         "controller",
         "request",
         "object",

@@ -1,13 +1,15 @@
 //! The testbeds that tests share, and words that many of them use.
 
 use k8s_openapi::api::apps::v1::StatefulSet;
-use k8s_openapi::api::core::v1::Pod;
-use kube::api::{Api, DynamicObject, ListParams};
+use k8s_openapi::api::core::v1::{Pod, ResourceQuota, Secret};
+use kube::api::{Api, DynamicObject, ListParams, Patch, PatchParams, PostParams};
 use kube::{Client, ResourceExt};
 use placement::keys;
 use placement::names::PlaceholderName;
+use serde_json::json;
 use std::collections::BTreeSet;
 use std::time::Duration;
+use testbed::product::NAMESPACE;
 use testbed::runs::{self, RunSpec};
 use testbed::{Nodes, Options, Testbed};
 use tokio::sync::OnceCell;
@@ -60,6 +62,48 @@ pub(crate) async fn fresh(nodes: usize) -> Testbed {
 /// Creates a run as the administrator.
 pub(crate) async fn create(bed: &Testbed, spec: &RunSpec) -> DynamicObject {
     spec.create(&bed.client().await.unwrap()).await.unwrap()
+}
+
+/// Creates a run that no node takes, and waits until it says so.
+pub(crate) async fn held_for_good(bed: &Testbed, namespace: &str, name: &str) -> RunSpec {
+    let nowhere = json!({"podTemplate": {"nodeSelector": {"nowhere": "true"}}});
+    let run = RunSpec::new(namespace, name)
+        .task("only", &[])
+        .opted_in("true")
+        .spec("taskRunTemplate", nowhere);
+    create(bed, &run).await;
+    until_told(bed, &run, "WaitingForNode").await;
+    run
+}
+
+/// Lets no pod into a namespace, by a quota of the name `tight` that is in force on return.
+pub(crate) async fn tight_quota(bed: &Testbed, namespace: &str) -> Api<ResourceQuota> {
+    let quotas: Api<ResourceQuota> = Api::namespaced(bed.client().await.unwrap(), namespace);
+    let quota = json!({"metadata": {"name": "tight"}, "spec": {"hard": {"pods": "0"}}});
+    quotas
+        .create(&PostParams::default(), &serde_json::from_value(quota).unwrap())
+        .await
+        .unwrap();
+    bed.until("the quota to be in force", SOON, async || {
+        let quota = quotas.get("tight").await.map_err(|error| error.to_string())?;
+        quota
+            .status
+            .and_then(|status| status.hard)
+            .ok_or_else(|| "no status".to_owned())
+    })
+    .await
+    .unwrap();
+    quotas
+}
+
+/// Empties the webhook's Secret, so that the leader makes all that is in it anew.
+pub(crate) async fn lose_certificates(client: &Client) {
+    let secrets: Api<Secret> = Api::namespaced(client.clone(), NAMESPACE);
+    let lost = Patch::Merge(json!({"data": null}));
+    secrets
+        .patch(keys::CERTIFICATE_SECRET, &PatchParams::default(), &lost)
+        .await
+        .unwrap();
 }
 
 /// The nodes of the pods that a run's tasks had.

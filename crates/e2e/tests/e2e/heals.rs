@@ -1,12 +1,12 @@
 //! What is lost comes back, what is refused is told and tried again, and no run fails by our trouble.
 
 use crate::beds::{
-    SOON, bound_placeholder, create, fresh, installed, nodes_of, placeholder_name, pods, sets, until_told,
+    SOON, bound_placeholder, create, fresh, installed, nodes_of, placeholder_name, pods, sets, tight_quota,
+    until_told,
 };
 use crate::claims::{claim, with_claim};
-use k8s_openapi::api::core::v1::ResourceQuota;
 use kube::ResourceExt;
-use kube::api::{Api, DeleteParams, ListParams, Patch, PatchParams, PostParams};
+use kube::api::{DeleteParams, ListParams, Patch, PatchParams};
 use serde_json::json;
 use testbed::Nodes;
 use testbed::runs::{self, RunSpec};
@@ -58,21 +58,7 @@ async fn a_placeholder_deleted_while_tasks_run_returns_to_the_same_node() {
 async fn a_placeholder_that_a_quota_refuses_is_told_and_made_once_there_is_room() {
     let bed = installed().await;
     let namespace = bed.namespace("quota").await.unwrap();
-    let quotas: Api<ResourceQuota> = Api::namespaced(bed.client().await.unwrap(), &namespace);
-    let quota = json!({"metadata": {"name": "tight"}, "spec": {"hard": {"pods": "0"}}});
-    quotas
-        .create(&PostParams::default(), &serde_json::from_value(quota).unwrap())
-        .await
-        .unwrap();
-    bed.until("the quota to be in force", SOON, async || {
-        let quota = quotas.get("tight").await.map_err(|error| error.to_string())?;
-        quota
-            .status
-            .and_then(|status| status.hard)
-            .ok_or_else(|| "no status".to_owned())
-    })
-    .await
-    .unwrap();
+    let quotas = tight_quota(bed, &namespace).await;
     let spec = RunSpec::diamond(&namespace, "run").opted_in("true");
     create(bed, &spec).await;
     let told = until_told(bed, &spec, "PlaceholderRefused").await;

@@ -1,6 +1,6 @@
 //! The commands of docs/install.md, taken from that page: they switch off what they say, and leave nothing behind.
 
-use crate::beds::{SOON, bound_placeholder, create, nodes_after, sets, until_no_placeholder, until_told};
+use crate::beds::{SOON, bound_placeholder, create, held_for_good, nodes_after, sets, until_no_placeholder};
 use crate::install_kubectl::{call, file, kubectl, parsed, printed, workspace};
 use kube::ResourceExt;
 use kube::api::{DynamicObject, ListParams, PostParams};
@@ -64,18 +64,6 @@ fn apply(bed: &Testbed) {
     printed(&call(bed, "kubectl", &["apply", "-f", release.to_str().unwrap()]));
 }
 
-/// A run that no node takes.
-async fn held(bed: &Testbed, namespace: &str, name: &str) -> RunSpec {
-    let nowhere = json!({"podTemplate": {"nodeSelector": {"nowhere": "true"}}});
-    let run = RunSpec::new(namespace, name)
-        .task("only", &[])
-        .opted_in("true")
-        .spec("taskRunTemplate", nowhere);
-    create(bed, &run).await;
-    until_told(bed, &run, "WaitingForNode").await;
-    run
-}
-
 async fn until_released(bed: &Testbed, run: &RunSpec) -> DynamicObject {
     let released = |run: &DynamicObject| run.data["spec"].get("status").is_none();
     bed.until_run(run, "to be released", SOON, released)
@@ -135,12 +123,12 @@ async fn each_way_to_switch_it_off_does_what_the_page_says() {
 
 async fn one_run(bed: &Testbed) {
     let blocks = commands("### One run");
-    let run = held(bed, "default", "one").await;
+    let run = held_for_good(bed, "default", "one").await;
     follow(bed, &blocks[0], &run);
     until_released(bed, &run).await;
     until_no_placeholder(bed, "default").await;
 
-    let run = held(bed, "default", "by-hand").await;
+    let run = held_for_good(bed, "default", "by-hand").await;
     stop_controllers(bed);
     follow(bed, &blocks[0], &run);
     follow(bed, &blocks[1], &run);
@@ -152,10 +140,10 @@ async fn one_run(bed: &Testbed) {
 async fn one_namespace(bed: &Testbed) {
     let namespace = bed.namespace("one-namespace").await.unwrap();
     let (one, two) = (
-        held(bed, &namespace, "one").await,
-        held(bed, &namespace, "two").await,
+        held_for_good(bed, &namespace, "one").await,
+        held_for_good(bed, &namespace, "two").await,
     );
-    let other = held(bed, "default", "other").await;
+    let other = held_for_good(bed, "default", "other").await;
     for block in commands("### One namespace") {
         follow(bed, &block, &one);
     }
@@ -179,7 +167,7 @@ async fn one_namespace(bed: &Testbed) {
 
 async fn everything(bed: &Testbed) {
     let [webhooks, scale, by_hand] = commands("### Everything").try_into().unwrap();
-    let run = held(bed, "default", "everything").await;
+    let run = held_for_good(bed, "default", "everything").await;
     follow(bed, &webhooks, &run);
     until_new_runs_are(bed, "default", State::Running).await;
     follow(bed, &scale, &run);
@@ -268,7 +256,7 @@ async fn what_a_hasty_deletion_leaves_is_started_and_removed_as_the_page_says() 
         .opted_in("true")
         .lasting("6s");
     bound_placeholder(&bed, &create(&bed, &running).await).await;
-    let held = held(&bed, "default", "held").await;
+    let held = held_for_good(&bed, "default", "held").await;
     let users = RunSpec::new("default", "users")
         .task("only", &[])
         .opted_in("true")

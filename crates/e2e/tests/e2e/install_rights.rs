@@ -1,14 +1,16 @@
 //! The roles in config/ against the API server's own record of what our processes asked for: nothing is lacking, and
 //! nothing is there that nobody needs.
 
-use crate::beds::{SOON, create, sets, until_no_placeholder, until_told};
+use crate::beds::{
+    SOON, create, held_for_good, lose_certificates, sets, tight_quota, until_no_placeholder, until_told,
+};
 use crate::claims::claim;
 use crate::install_kubectl::{parsed, workspace};
 use k8s_openapi::ByteString;
 use k8s_openapi::api::admissionregistration::v1::MutatingWebhookConfiguration;
-use k8s_openapi::api::core::v1::{ResourceQuota, Secret};
+use k8s_openapi::api::core::v1::Secret;
 use k8s_openapi::api::events::v1::Event;
-use kube::api::{Api, DeleteParams, ListParams, Patch, PatchParams, PostParams};
+use kube::api::{Api, DeleteParams, ListParams, Patch, PatchParams};
 use kube::{Client, ResourceExt};
 use placement::keys;
 use serde_json::{Value, json};
@@ -118,7 +120,7 @@ async fn live(bed: &Testbed, client: &Client) {
     every_strategy(bed, client).await;
     a_claim(bed).await;
     a_task_too_big_and_a_reserve(bed).await;
-    a_quota(bed, client).await;
+    a_quota(bed).await;
     a_held_run_that_is_cancelled_and_a_new_leader(bed, client).await;
     a_held_run_that_loses_its_label(bed, client).await;
     a_bad_configuration_and_a_good_one(bed, client).await;
@@ -181,42 +183,17 @@ async fn a_task_too_big_and_a_reserve(bed: &Testbed) {
     bed.until_succeeded(&run, SOON).await.unwrap();
 }
 
-async fn a_quota(bed: &Testbed, client: &Client) {
+async fn a_quota(bed: &Testbed) {
     let namespace = bed.namespace("quota").await.unwrap();
-    let quotas: Api<ResourceQuota> = Api::namespaced(client.clone(), &namespace);
-    let quota = json!({"metadata": {"name": "tight"}, "spec": {"hard": {"pods": "0"}}});
-    quotas
-        .create(&PostParams::default(), &serde_json::from_value(quota).unwrap())
-        .await
-        .unwrap();
-    bed.until("the quota to be in force", SOON, async || {
-        let quota = quotas.get("tight").await.map_err(|error| error.to_string())?;
-        quota
-            .status
-            .and_then(|status| status.hard)
-            .ok_or_else(|| "no status".to_owned())
-    })
-    .await
-    .unwrap();
+    tight_quota(bed, &namespace).await;
     let run = RunSpec::new(&namespace, "run").task("only", &[]).opted_in("true");
     create(bed, &run).await;
     until_told(bed, &run, "PlaceholderRefused").await;
 }
 
-async fn held_for_good(bed: &Testbed, name: &str) -> RunSpec {
-    let nowhere = json!({"podTemplate": {"nodeSelector": {"nowhere": "true"}}});
-    let run = RunSpec::new("default", name)
-        .task("only", &[])
-        .opted_in("true")
-        .spec("taskRunTemplate", nowhere);
-    create(bed, &run).await;
-    until_told(bed, &run, "WaitingForNode").await;
-    run
-}
-
 /// The new leader tells again what is still so, and the event that is there counts it.
 async fn a_held_run_that_is_cancelled_and_a_new_leader(bed: &Testbed, client: &Client) {
-    let run = held_for_good(bed, "held").await;
+    let run = held_for_good(bed, "default", "held").await;
     for replica in 0..2 {
         bed.stop(Part::Controller(replica)).unwrap();
     }
@@ -237,7 +214,7 @@ async fn a_held_run_that_is_cancelled_and_a_new_leader(bed: &Testbed, client: &C
 }
 
 async fn a_held_run_that_loses_its_label(bed: &Testbed, client: &Client) {
-    let run = held_for_good(bed, "unlabelled").await;
+    let run = held_for_good(bed, "default", "unlabelled").await;
     let unlabelled = Patch::Merge(json!({"metadata": {"labels": {keys::OPT_IN: null}}}));
     runs::runs(client, "default")
         .patch(run.name(), &PatchParams::default(), &unlabelled)
@@ -290,11 +267,7 @@ async fn a_bad_configuration_and_a_good_one(bed: &Testbed, client: &Client) {
 
 async fn a_lost_certificate(bed: &Testbed, client: &Client) {
     let secrets: Api<Secret> = Api::namespaced(client.clone(), NAMESPACE);
-    let lost = Patch::Merge(json!({"data": null}));
-    secrets
-        .patch(keys::CERTIFICATE_SECRET, &PatchParams::default(), &lost)
-        .await
-        .unwrap();
+    lose_certificates(client).await;
     let configurations: Api<MutatingWebhookConfiguration> = Api::all(client.clone());
     bed.until("a new authority to be trusted and used", SOON, async || {
         let secret = secrets

@@ -1,10 +1,10 @@
 //! Nothing that is secret is in the logs, not even in those that tell everything.
 
-use crate::beds::{SOON, create};
+use crate::beds::{SOON, create, lose_certificates};
 use k8s_openapi::ByteString;
 use k8s_openapi::api::core::v1::Secret;
 use kube::Client;
-use kube::api::{Api, Patch, PatchParams};
+use kube::api::Api;
 use placement::keys;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
@@ -82,12 +82,7 @@ fn trace_of_token(bed: &Testbed, account: &str) -> Traces {
 
 /// The leader makes all of them anew.
 async fn renewed(bed: &Testbed, client: &Client) {
-    let secrets: Api<Secret> = Api::namespaced(client.clone(), NAMESPACE);
-    let lost = Patch::Merge(json!({"data": null}));
-    secrets
-        .patch(keys::CERTIFICATE_SECRET, &PatchParams::default(), &lost)
-        .await
-        .unwrap();
+    lose_certificates(client).await;
     bed.until("new certificates", SOON, async || {
         let data = certificates(client).await;
         data.get("tls.key")

@@ -1,14 +1,12 @@
 //! A testbed with a registry, the image in it, and the real node.
 
 use crate::images::{pull, push_program, push_sandbox, unpack};
-use crate::program::{printed, program, workspace};
+use crate::program::{BINARY, printed, program, workspace};
 use std::path::PathBuf;
 use std::process::{Command, Output, Stdio};
 use std::time::Duration;
 use testbed::{Options, Testbed};
 
-/// Names a binary to ship instead of one that is built.
-const BINARY: &str = "POD_AFFINITY_SHIP_BINARY";
 /// Longest wait for anything that should take seconds; only a failing test takes this long.
 pub(crate) const SOON: Duration = Duration::from_mins(2);
 

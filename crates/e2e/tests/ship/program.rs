@@ -4,6 +4,9 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::sync::OnceLock;
 
+/// Names a binary to ship instead of one that is built.
+pub(crate) const BINARY: &str = "POD_AFFINITY_SHIP_BINARY";
+
 /// Standard output of something that must have succeeded.
 pub(crate) fn printed(output: &Output) -> String {
     assert!(

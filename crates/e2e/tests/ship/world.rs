@@ -1,16 +1,13 @@
 //! The program, a registry, an API server: shared by all tests of this binary.
 
 use crate::program::program;
-pub(crate) use crate::program::{printed, workspace};
+pub(crate) use crate::program::{BINARY, printed, workspace};
 use crate::pulled::pull;
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use testbed::{Options, Testbed};
 use tokio::sync::OnceCell;
-
-/// Names a binary to ship instead of one that is built.
-pub(crate) const BINARY: &str = "POD_AFFINITY_SHIP_BINARY";
 
 /// What the tests share.
 pub(crate) struct World {

@@ -47,6 +47,9 @@ struct Cli {
     /// How often each variant has its turn.
     #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(1..))]
     rounds: Option<u32>,
+    /// Leave out measurements of more whole runs at once than this.
+    #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(1..))]
+    at_most: Option<u32>,
     /// Where tables, JSON and plots go [default: docs/benchmarks; quick: target/benchmarks].
     #[arg(long, value_name = "FOLDER")]
     out: Option<PathBuf>,
@@ -60,6 +63,7 @@ struct Cli {
 struct Effort {
     quick: bool,
     rounds: u32,
+    at_most: Option<u32>,
     binary: PathBuf,
 }
 
@@ -73,7 +77,7 @@ struct Part {
 }
 
 /// In the order in which they are measured: the short ones first.
-const PARTS: [Part; 8] = [
+const PARTS: [Part; 9] = [
     Part {
         name: "pure",
         in_quick: false,
@@ -100,6 +104,11 @@ const PARTS: [Part; 8] = [
         measure: |runtime, effort| runtime.block_on(controller::measure(effort)),
     },
     Part {
+        name: "runs-few",
+        in_quick: false,
+        measure: |runtime, effort| runtime.block_on(runs::few(effort)),
+    },
+    Part {
         name: "scheduling",
         in_quick: true,
         measure: |runtime, effort| runtime.block_on(scheduling::measure(effort)),
@@ -120,6 +129,12 @@ impl Effort {
     /// A full measurement's figure, or the quick one's.
     fn pick<T>(&self, full: T, quick: T) -> T {
         if self.quick { quick } else { full }
+    }
+
+    /// Whether so many whole runs at once are to be measured.
+    fn wants(&self, runs: usize) -> bool {
+        self.at_most
+            .is_none_or(|most| u32::try_from(runs).is_ok_and(|runs| runs <= most))
     }
 
     fn options(&self) -> testbed::Options {
@@ -152,6 +167,7 @@ fn measure(cli: &Cli) -> Result<()> {
     let effort = Effort {
         quick: cli.quick,
         rounds: cli.rounds.unwrap_or(if cli.quick { 1 } else { 3 }),
+        at_most: cli.at_most,
         binary: cli.binary()?,
     };
     let runtime = Runtime::new()?;

@@ -1,20 +1,20 @@
 //! What is around runs: the nodes, and the task pods that have none yet. Neither is ours.
 //!
-//! Both are read as Kubernetes' own types and reduced to facts at once. Nothing is kept of a pod that is bound, so
+//! Both are reduced to facts at once. Nothing is kept of a pod that is bound, so
 //! that runs that are done, or busy, weigh nothing here.
 
 use crate::mirror::Mirror;
 use crate::observe::Stores;
 use crate::view::{PlaceholderPod, run_of};
+use crate::watched::{WatchedNode, WatchedPod};
 use jiff::Timestamp;
-use k8s_openapi::api::core::v1::{Node, Pod, PodCondition};
+use k8s_openapi::api::core::v1::PodCondition;
 use kube::ResourceExt;
 use kube::runtime::reflector::ObjectRef;
 use placement::keys;
 use placement::names::RunKey;
 use placement::node::NodeFacts;
 use placement::plan::{Unschedulable, WaitingPod};
-use placement::resources::Resources;
 use std::collections::BTreeSet;
 use tekton::PipelineRun;
 
@@ -41,26 +41,26 @@ pub(crate) struct Waiting {
 }
 
 /// A node, reduced.
-pub(crate) fn node(node: &Node) -> Option<(String, Option<NodeFacts>)> {
-    let facts = NodeFacts::of(node)?;
+pub(crate) fn node(node: &WatchedNode) -> Option<(String, Option<NodeFacts>)> {
+    let facts = node.facts()?;
     Some((facts.name.clone(), Some(facts)))
 }
 
 /// A pod of a group, reduced: it matters as long as it has no node and may still get one.
-pub(crate) fn pod(pod: &Pod) -> Option<(PodKey, Option<Waiting>)> {
+pub(crate) fn pod(pod: &WatchedPod) -> Option<(PodKey, Option<Waiting>)> {
     let key = PodKey {
         namespace: pod.metadata.namespace.clone()?,
         group: pod.labels().get(keys::GROUP)?.clone(),
         name: pod.metadata.name.clone()?,
     };
-    if is_bound(pod) || pod.metadata.deletion_timestamp.is_some() {
+    if pod.is_bound() || pod.metadata.deletion_timestamp.is_some() {
         return Some((key, None));
     }
     let waiting = Waiting {
         run: pod.labels().get(keys::TEKTON_PIPELINE_RUN).cloned(),
         pod: WaitingPod {
             name: key.name.clone(),
-            requests: pod.spec.as_ref().map(Resources::of_pod).unwrap_or_default(),
+            requests: pod.requests(),
             unschedulable: unschedulable(pod),
             woken: pod.labels().get(keys::WOKEN).and_then(|label| label.parse().ok()),
         },
@@ -68,14 +68,8 @@ pub(crate) fn pod(pod: &Pod) -> Option<(PodKey, Option<Waiting>)> {
     Some((key, Some(waiting)))
 }
 
-pub(crate) fn is_bound(pod: &Pod) -> bool {
-    let node = pod.spec.as_ref().and_then(|spec| spec.node_name.as_deref());
-    node.is_some_and(|node| !node.is_empty())
-}
-
-fn unschedulable(pod: &Pod) -> Option<Unschedulable> {
-    let conditions = pod.status.as_ref()?.conditions.as_deref()?;
-    let condition = conditions.iter().find(|it| is_unschedulable(it))?;
+fn unschedulable(pod: &WatchedPod) -> Option<Unschedulable> {
+    let condition = pod.conditions().iter().find(|it| is_unschedulable(it))?;
     Some(Unschedulable {
         message: condition.message.clone().unwrap_or_default(),
         since: condition

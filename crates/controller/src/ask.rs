@@ -5,11 +5,12 @@ use crate::claims;
 use crate::count::{Count, TaskPod};
 use crate::members;
 use crate::refusal::{Refused, Step};
-use k8s_openapi::api::core::v1::{Event, Node, PersistentVolumeClaim};
+use crate::watched::WatchedNode;
+use k8s_openapi::api::core::v1::{Event, PersistentVolumeClaim};
 use kube::api::{Api, ListParams};
 use placement::autoscaler;
 use placement::names::RunKey;
-use placement::node::{self, NodeFacts, NodeState};
+use placement::node::{self, NodeState};
 use placement::run::Run;
 use tekton::PipelineRun;
 use tracing::debug;
@@ -42,9 +43,9 @@ impl Door {
         let Some(name) = node else {
             return Ok(NodeState::Unknown);
         };
-        let nodes: Api<Node> = Api::all(self.client.clone());
+        let nodes: Api<WatchedNode> = Api::all(self.client.clone());
         let found = within(Step::Count, nodes.get_opt(name)).await?;
-        let facts = found.as_ref().and_then(NodeFacts::of);
+        let facts = found.as_ref().and_then(WatchedNode::facts);
         Ok(node::state(facts.as_ref(), &run.template.tolerations))
     }
 

@@ -25,6 +25,7 @@ pub(crate) struct Count {
 #[resource(inherit = Pod)]
 #[serde(default)]
 pub(crate) struct TaskPod {
+    #[serde(deserialize_with = "tekton::metadata::read")]
     metadata: ObjectMeta,
     spec: Spec,
     status: Status,

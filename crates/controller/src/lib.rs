@@ -35,6 +35,7 @@ mod refusal;
 mod report;
 mod run;
 mod view;
+mod watched;
 mod watches;
 
 pub use metrics::Metrics;

@@ -20,6 +20,7 @@ use tekton::PipelineRun;
 #[resource(inherit = StatefulSet)]
 #[serde(default)]
 pub(crate) struct PlaceholderSet {
+    #[serde(deserialize_with = "tekton::metadata::read")]
     pub(crate) metadata: ObjectMeta,
     pub(crate) spec: SetSpec,
     pub(crate) status: SetStatus,
@@ -49,6 +50,7 @@ pub(crate) struct SetStatus {
 #[resource(inherit = Pod)]
 #[serde(default)]
 pub(crate) struct PlaceholderPod {
+    #[serde(deserialize_with = "tekton::metadata::read")]
     pub(crate) metadata: ObjectMeta,
     pub(crate) spec: PodSpec,
     pub(crate) status: PodStatus,
@@ -242,13 +244,11 @@ fn prune(metadata: &mut ObjectMeta) {
         keys::ISOLATION,
         keys::TEKTON_PIPELINE_RUN,
     ];
-    metadata.managed_fields = None;
     metadata.annotations = metadata
         .annotations
         .take()
         .map(own)
         .filter(|annotations| !annotations.is_empty());
-    metadata.generate_name = None;
     if let Some(labels) = &mut metadata.labels {
         labels.retain(|key, _| kept.contains(&key.as_str()));
     }

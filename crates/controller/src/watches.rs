@@ -8,8 +8,8 @@ use crate::metrics::Metrics;
 use crate::mirror::{Image, Reduced, mirror};
 use crate::observe::Stores;
 use crate::view::{PlaceholderPod, PlaceholderSet};
+use crate::watched::{WatchedNode, WatchedPod};
 use futures::{Stream, StreamExt, TryStreamExt, future, stream};
-use k8s_openapi::api::core::v1::{Node, Pod};
 use kube::runtime::reflector::ObjectRef;
 use kube::runtime::watcher::{self, watcher};
 use kube::runtime::{WatchStreamExt, watcher::Config as Watch};
@@ -109,7 +109,13 @@ pub(crate) fn nodes(
     metrics: Metrics,
 ) -> impl Stream<Item = ObjectRef<PipelineRun>> + Send + 'static {
     let events = watcher(Api::all(client), Watch::default().page_size(OTHERS_A_PAGE));
-    let changes = reduced(events, image, around::node as fn(&Node) -> _, "nodes", metrics);
+    let changes = reduced(
+        events,
+        image,
+        around::node as fn(&WatchedNode) -> _,
+        "nodes",
+        metrics,
+    );
     changes.flat_map(move |changed| {
         let names = changed.into_iter().map(|(name, _)| name).collect();
         stream::iter(stores.runs_on(&names))
@@ -132,7 +138,7 @@ pub(crate) fn waiting(
     let changes = reduced(
         events,
         image,
-        around::pod as fn(&Pod) -> _,
+        around::pod as fn(&WatchedPod) -> _,
         "pending_pods",
         metrics,
     );

@@ -5,6 +5,7 @@
 //! `Api::create` and `Api::replace` refuse to compile; every write is a JSON patch of named fields.
 
 mod facts;
+pub mod metadata;
 mod pipeline_run;
 mod tolerant;
 

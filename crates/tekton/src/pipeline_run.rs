@@ -3,13 +3,14 @@
 //! Only v1 is read: the API server converts what was created as v1beta1. Only what placement needs is kept, and
 //! it is reduced to facts while it is decoded, so that the pages of a long list are small at once.
 
-use crate::{facts, tolerant};
+use crate::{facts, metadata, tolerant};
 use k8s_openapi::NamespaceResourceScope;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
 use kube::Resource;
 use placement::keys;
 use placement::names::RunKey;
 use placement::run::{PodTemplate, Run, SpecStatus, is_controlled_by_run, is_managed_elsewhere};
+use placement::strategy::Strategy;
 use serde::Deserialize;
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -19,6 +20,7 @@ use std::collections::BTreeMap;
 #[serde(default)]
 pub struct PipelineRun {
     /// Object metadata.
+    #[serde(deserialize_with = "metadata::read")]
     pub metadata: ObjectMeta,
     /// What the user asks for.
     #[serde(deserialize_with = "tolerant::object")]
@@ -98,19 +100,30 @@ impl PipelineRun {
 
     /// Drops what the rules never read, so that ten thousand runs fit in little memory.
     ///
-    /// A done run is only ever cleaned up, which takes its metadata and nothing of its spec.
+    /// A done run is only ever cleaned up, which takes its name and, where it may keep its node, its labels.
     pub fn prune(&mut self) {
         self.prune_metadata();
         if self.status.done {
             self.spec = PipelineRunSpec::default();
+            self.metadata.annotations = None;
+            if !self.may_keep_its_node() {
+                self.metadata.labels = None;
+            }
         }
+    }
+
+    /// An enrolled run has its strategy on it; in doubt it may.
+    fn may_keep_its_node(&self) -> bool {
+        let strategy = self.label(keys::STRATEGY).and_then(|name| name.parse().ok());
+        let gives_it_back = matches!(
+            strategy,
+            Some(Strategy::ColocateAlways | Strategy::ColocateCompleted)
+        );
+        self.label(keys::GROUP) == self.metadata.uid && !gives_it_back
     }
 
     fn prune_metadata(&mut self) {
         let meta = &mut self.metadata;
-        meta.managed_fields = None;
-        meta.finalizers = None;
-        meta.generate_name = None;
         retain(&mut meta.labels, is_read_label);
         retain(&mut meta.annotations, is_own);
         meta.owner_references = meta.owner_references.take().and_then(controller_only);

@@ -77,6 +77,25 @@ fn pruning_a_done_run_drops_its_spec_and_keeps_it_done() {
 }
 
 #[test]
+fn a_done_run_keeps_its_labels_only_where_it_may_keep_its_node() {
+    let pruned = |group: &str, strategy: &str| {
+        let mut run = loaded("True");
+        run.metadata.labels = Some(BTreeMap::from([
+            (keys::GROUP.to_owned(), group.to_owned()),
+            (keys::STRATEGY.to_owned(), strategy.to_owned()),
+        ]));
+        run.prune();
+        assert_eq!(run.metadata.annotations, None);
+        run.metadata.labels.map_or(0, |labels| labels.len())
+    };
+    assert_eq!(pruned("u1", "isolateAlways"), 2);
+    assert_eq!(pruned("u1", "of-another-version"), 2);
+    assert_eq!(pruned("u1", "colocateCompleted"), 0);
+    assert_eq!(pruned("u1", "colocateAlways"), 0);
+    assert_eq!(pruned("somebody-elses", "isolateAlways"), 0);
+}
+
+#[test]
 fn pruning_leaves_no_empty_map_behind() {
     let mut run = with(&["metadata", "labels", "team"], "blue");
     run.prune();

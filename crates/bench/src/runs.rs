@@ -7,7 +7,7 @@ use crate::scenario::{Figures, Scenario};
 use crate::stats::number;
 use crate::turn::{Promise, TOTAL, Turn};
 use crate::watch;
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 use std::collections::BTreeMap;
 use std::time::Duration;
 use testbed::runs::RunSpec;
@@ -126,6 +126,9 @@ fn aims(scenario: &Scenario) -> Vec<Aim> {
 
 async fn measure(effort: &Effort, limits: Limits, sizes: &[usize]) -> Result<Vec<Scenario>> {
     let sizes: Vec<_> = sizes.iter().copied().filter(|size| effort.wants(*size)).collect();
+    if sizes.is_empty() {
+        bail!("nothing is left to measure: --at-most is below the fewest runs at once of this part");
+    }
     let bed = Testbed::start(Options {
         limits,
         ..effort.options()

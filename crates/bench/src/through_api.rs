@@ -56,7 +56,7 @@ async fn one_rate(effort: &Effort, bed: &Testbed, namespace: &str, rate: u32) ->
     let ratios = [("p50, ms", WITHOUT), (P99, WITHOUT)];
     let mut scenario = Scenario::new(format!("{rate} pods of 10 KB a second"), &ratios);
     // A thousand of each kind at least, or one stall would be the p99.
-    let count = effort.pick(2000.max(rate * 20), rate * 3);
+    let count = effort.pick(2000, rate * 3);
     // The first round warms up connections and is thrown away.
     for round in 0..=effort.rounds {
         let (without, with) = create(bed, namespace, rate, count).await?;

@@ -1,20 +1,18 @@
 //! What is around runs: the nodes, and the task pods that have none yet. Neither is ours.
 //!
-//! Both are reduced to facts at once. Nothing is kept of a pod that is bound, so
-//! that runs that are done, or busy, weigh nothing here.
+//! Both are reduced to facts at once. Nothing is kept of a pod that is bound, so that runs that are done, or busy, weigh
+//! nothing here.
 
 use crate::mirror::Mirror;
 use crate::observe::Stores;
 use crate::view::{PlaceholderPod, run_of};
 use crate::watched::{WatchedNode, WatchedPod};
-use jiff::Timestamp;
-use k8s_openapi::api::core::v1::PodCondition;
 use kube::ResourceExt;
 use kube::runtime::reflector::ObjectRef;
 use placement::keys;
 use placement::names::RunKey;
 use placement::node::NodeFacts;
-use placement::plan::{Unschedulable, WaitingPod};
+use placement::plan::WaitingPod;
 use std::collections::BTreeSet;
 use tekton::PipelineRun;
 
@@ -61,28 +59,11 @@ pub(crate) fn pod(pod: &WatchedPod) -> Option<(PodKey, Option<Waiting>)> {
         pod: WaitingPod {
             name: key.name.clone(),
             requests: pod.requests(),
-            unschedulable: unschedulable(pod),
+            unschedulable: pod.unschedulable(),
             woken: pod.labels().get(keys::WOKEN).and_then(|label| label.parse().ok()),
         },
     };
     Some((key, Some(waiting)))
-}
-
-fn unschedulable(pod: &WatchedPod) -> Option<Unschedulable> {
-    let condition = pod.conditions().iter().find(|it| is_unschedulable(it))?;
-    Some(Unschedulable {
-        message: condition.message.clone().unwrap_or_default(),
-        since: condition
-            .last_transition_time
-            .as_ref()
-            .map_or(Timestamp::UNIX_EPOCH, |time| time.0),
-    })
-}
-
-fn is_unschedulable(condition: &PodCondition) -> bool {
-    condition.type_ == "PodScheduled"
-        && condition.status == "False"
-        && condition.reason.as_deref() == Some("Unschedulable")
 }
 
 impl PodKey {

@@ -81,7 +81,7 @@ pub(crate) struct PodStatus {
 
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
-struct Condition {
+pub(crate) struct Condition {
     #[serde(rename = "type")]
     type_: String,
     status: String,
@@ -156,7 +156,7 @@ impl PlaceholderPod {
             uid: self.metadata.uid.clone()?,
             node: self.node().map(str::to_owned),
             ending: self.metadata.deletion_timestamp.is_some() || self.has_ended(),
-            unschedulable: self.unschedulable(),
+            unschedulable: unschedulable(&self.status.conditions),
             adopted: is_owned(&self.metadata, run_uid),
             make: self.make(),
         })
@@ -190,21 +190,6 @@ impl PlaceholderPod {
     fn has_ended(&self) -> bool {
         matches!(self.status.phase.as_deref(), Some("Succeeded" | "Failed"))
     }
-
-    fn unschedulable(&self) -> Option<Unschedulable> {
-        let condition = self
-            .status
-            .conditions
-            .iter()
-            .find(|condition| condition.is_unschedulable())?;
-        Some(Unschedulable {
-            message: condition.message.clone().unwrap_or_default(),
-            since: condition
-                .last_transition_time
-                .as_ref()
-                .map_or(Timestamp::UNIX_EPOCH, |time| time.0),
-        })
-    }
 }
 
 /// What a kubelet says of a resize that it will never carry out.
@@ -224,6 +209,18 @@ impl Condition {
     fn is_infeasible_resize(&self) -> bool {
         self.type_ == "PodResizePending" && self.reason.as_deref() == Some(INFEASIBLE)
     }
+}
+
+/// That the scheduler finds no node for a pod, and since when.
+pub(crate) fn unschedulable(conditions: &[Condition]) -> Option<Unschedulable> {
+    let condition = conditions.iter().find(|condition| condition.is_unschedulable())?;
+    Some(Unschedulable {
+        message: condition.message.clone().unwrap_or_default(),
+        since: condition
+            .last_transition_time
+            .as_ref()
+            .map_or(Timestamp::UNIX_EPOCH, |time| time.0),
+    })
 }
 
 /// The run that a placeholder, set or pod, belongs to: by name, as the caches are keyed.

@@ -3,14 +3,16 @@
 //! These come often and are large: a node tells of all its images with each heartbeat, a task's pod carries its scripts
 //! and comes several times before it has a node. What is skipped while decoding costs next to nothing.
 
+use crate::view::{self, Condition};
 use k8s_openapi::api::core::v1::{
-    Container, Node, NodeCondition, NodeSpec, NodeStatus, Pod, PodCondition, PodSpec, ResourceRequirements,
+    Container, Node, NodeCondition, NodeSpec, NodeStatus, Pod, PodSpec, ResourceRequirements,
 };
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use placement::node::NodeFacts;
+use placement::plan::Unschedulable;
 use placement::resources::Resources;
-use serde::Deserialize;
+use serde::{Deserialize, Deserializer};
 use std::collections::BTreeMap;
 
 /// A node.
@@ -38,12 +40,13 @@ struct NodeState {
 pub(crate) struct WatchedPod {
     #[serde(deserialize_with = "tekton::metadata::read")]
     pub(crate) metadata: ObjectMeta,
-    spec: Asks,
+    #[serde(deserialize_with = "asks")]
+    spec: PodSpec,
     status: PodState,
 }
 
 /// What a pod asks for, and where it is.
-#[derive(Clone, Debug, Default, Deserialize)]
+#[derive(Default, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 struct Asks {
     node_name: Option<String>,
@@ -53,7 +56,7 @@ struct Asks {
     resources: Option<ResourceRequirements>,
 }
 
-#[derive(Clone, Debug, Default, Deserialize)]
+#[derive(Default, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 struct ContainerAsks {
     resources: Option<ResourceRequirements>,
@@ -63,14 +66,17 @@ struct ContainerAsks {
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
 struct PodState {
-    conditions: Option<Vec<PodCondition>>,
+    conditions: Vec<Condition>,
 }
 
 impl WatchedNode {
     /// `None` without a name, which no node of an API server lacks.
     pub(crate) fn facts(&self) -> Option<NodeFacts> {
         NodeFacts::of(&Node {
-            metadata: self.metadata.clone(),
+            metadata: ObjectMeta {
+                name: self.metadata.name.clone(),
+                ..ObjectMeta::default()
+            },
             spec: self.spec.clone(),
             status: Some(NodeStatus {
                 conditions: self.status.conditions.clone(),
@@ -91,35 +97,33 @@ impl WatchedPod {
 
     /// What it asks a scheduler for.
     pub(crate) fn requests(&self) -> Resources {
-        let Asks {
-            node_name: _,
-            containers,
-            init_containers,
-            overhead,
-            resources,
-        } = &self.spec;
-        Resources::of_pod(&PodSpec {
-            containers: containers.iter().map(ContainerAsks::container).collect(),
-            init_containers: init_containers
-                .as_ref()
-                .map(|containers| containers.iter().map(ContainerAsks::container).collect()),
-            overhead: overhead.clone(),
-            resources: resources.clone(),
-            ..PodSpec::default()
-        })
+        Resources::of_pod(&self.spec)
     }
 
-    pub(crate) fn conditions(&self) -> &[PodCondition] {
-        self.status.conditions.as_deref().unwrap_or_default()
+    pub(crate) fn unschedulable(&self) -> Option<Unschedulable> {
+        view::unschedulable(&self.status.conditions)
     }
 }
 
-impl ContainerAsks {
-    fn container(&self) -> Container {
-        Container {
-            resources: self.resources.clone(),
-            restart_policy: self.restart_policy.clone(),
-            ..Container::default()
+fn asks<'de, D: Deserializer<'de>>(from: D) -> Result<PodSpec, D::Error> {
+    let asks = Asks::deserialize(from)?;
+    let containers = |asks: Vec<ContainerAsks>| asks.into_iter().map(Container::from).collect();
+    Ok(PodSpec {
+        node_name: asks.node_name,
+        containers: containers(asks.containers),
+        init_containers: asks.init_containers.map(containers),
+        overhead: asks.overhead,
+        resources: asks.resources,
+        ..PodSpec::default()
+    })
+}
+
+impl From<ContainerAsks> for Container {
+    fn from(asks: ContainerAsks) -> Self {
+        Self {
+            resources: asks.resources,
+            restart_policy: asks.restart_policy,
+            ..Self::default()
         }
     }
 }

@@ -8,7 +8,6 @@ use crate::metrics::Metrics;
 use crate::mirror::{Image, Reduced, mirror};
 use crate::observe::Stores;
 use crate::view::{PlaceholderPod, PlaceholderSet};
-use crate::watched::{WatchedNode, WatchedPod};
 use futures::{Stream, StreamExt, TryStreamExt, future, stream};
 use kube::runtime::reflector::ObjectRef;
 use kube::runtime::watcher::{self, watcher};
@@ -109,13 +108,7 @@ pub(crate) fn nodes(
     metrics: Metrics,
 ) -> impl Stream<Item = ObjectRef<PipelineRun>> + Send + 'static {
     let events = watcher(Api::all(client), Watch::default().page_size(OTHERS_A_PAGE));
-    let changes = reduced(
-        events,
-        image,
-        around::node as fn(&WatchedNode) -> _,
-        "nodes",
-        metrics,
-    );
+    let changes = reduced(events, image, around::node, "nodes", metrics);
     changes.flat_map(move |changed| {
         let names = changed.into_iter().map(|(name, _)| name).collect();
         stream::iter(stores.runs_on(&names))
@@ -135,13 +128,7 @@ pub(crate) fn waiting(
         .fields("status.phase=Pending")
         .page_size(OTHERS_A_PAGE);
     let events = watcher(Api::all(client), watch);
-    let changes = reduced(
-        events,
-        image,
-        around::pod as fn(&WatchedPod) -> _,
-        "pending_pods",
-        metrics,
-    );
+    let changes = reduced(events, image, around::pod, "pending_pods", metrics);
     changes.flat_map(move |changed| {
         let runs: Vec<_> = changed
             .iter()

@@ -3,12 +3,12 @@
 //! `managedFields` alone may be a third of an object, and as a tree of values it takes more time to build than all the
 //! rest. Skipping it while decoding costs next to nothing.
 
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference, Time};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ManagedFieldsEntry, ObjectMeta, OwnerReference, Time};
 use serde::{Deserialize, Deserializer};
 use std::collections::BTreeMap;
 
 #[derive(Default, Deserialize)]
-#[serde(default, rename_all = "camelCase")]
+#[serde(remote = "ObjectMeta", default, rename_all = "camelCase")]
 struct Read {
     name: Option<String>,
     namespace: Option<String>,
@@ -20,6 +20,16 @@ struct Read {
     labels: Option<BTreeMap<String, String>>,
     annotations: Option<BTreeMap<String, String>>,
     owner_references: Option<Vec<OwnerReference>>,
+    #[serde(skip)]
+    deletion_grace_period_seconds: Option<i64>,
+    #[serde(skip)]
+    finalizers: Option<Vec<String>>,
+    #[serde(skip)]
+    generate_name: Option<String>,
+    #[serde(skip)]
+    managed_fields: Option<Vec<ManagedFieldsEntry>>,
+    #[serde(skip)]
+    self_link: Option<String>,
 }
 
 /// Decodes the metadata of an object that is only read: without managed fields, finalizers and the like.
@@ -27,31 +37,7 @@ struct Read {
 /// # Errors
 /// Those of decoding: a field that is read is of the wrong shape.
 pub fn read<'de, D: Deserializer<'de>>(from: D) -> Result<ObjectMeta, D::Error> {
-    let Read {
-        name,
-        namespace,
-        uid,
-        resource_version,
-        generation,
-        creation_timestamp,
-        deletion_timestamp,
-        labels,
-        annotations,
-        owner_references,
-    } = Read::deserialize(from)?;
-    Ok(ObjectMeta {
-        name,
-        namespace,
-        uid,
-        resource_version,
-        generation,
-        creation_timestamp,
-        deletion_timestamp,
-        labels,
-        annotations,
-        owner_references,
-        ..ObjectMeta::default()
-    })
+    Read::deserialize(from)
 }
 
 #[cfg(test)]

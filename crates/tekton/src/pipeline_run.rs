@@ -114,12 +114,9 @@ impl PipelineRun {
 
     /// An enrolled run has its strategy on it; in doubt it may.
     fn may_keep_its_node(&self) -> bool {
-        let strategy = self.label(keys::STRATEGY).and_then(|name| name.parse().ok());
-        let gives_it_back = matches!(
-            strategy,
-            Some(Strategy::ColocateAlways | Strategy::ColocateCompleted)
-        );
-        self.label(keys::GROUP) == self.metadata.uid && !gives_it_back
+        let strategy: Option<Strategy> = self.label(keys::STRATEGY).and_then(|name| name.parse().ok());
+        self.label(keys::GROUP) == self.metadata.uid
+            && strategy.is_none_or(|strategy| strategy == Strategy::IsolateAlways)
     }
 
     fn prune_metadata(&mut self) {

@@ -7,16 +7,19 @@ use crate::members;
 use crate::refusal::{Refused, Step};
 use crate::watched::WatchedNode;
 use k8s_openapi::api::core::v1::{Event, PersistentVolumeClaim};
-use kube::api::{Api, ListParams};
+use kube::api::{Api, ListParams, ObjectMeta};
 use placement::autoscaler;
+use placement::keys;
 use placement::names::RunKey;
 use placement::node::{self, NodeState};
 use placement::run::Run;
-use tekton::PipelineRun;
+use tekton::{PipelineRun, metadata};
 use tracing::debug;
 
 /// Pods counted at a time; a pod of Tekton is large, and a run may have hundreds.
 const PODS_A_PAGE: u32 = 100;
+/// Runs a page, of which only the metadata comes.
+const RUNS_A_PAGE: u32 = 500;
 
 impl Door {
     /// Counts the run's tasks, and looks at its node: what decides over letting go must not be stale.
@@ -58,6 +61,24 @@ impl Door {
             .filter(|run| run.key.uid == key.uid))
     }
 
+    /// The runs that bear our hold, and not the label by which runs are watched.
+    pub(crate) async fn held_without_label(&self) -> Result<Vec<RunKey>, Refused> {
+        let runs: Api<PipelineRun> = Api::all(self.client.clone());
+        let mut page = ListParams::default()
+            .labels(&members::unlabelled_runs())
+            .limit(RUNS_A_PAGE);
+        let mut held = Vec::new();
+        loop {
+            let listed = within(Step::Lookup, runs.list_metadata(&page)).await?;
+            let here = listed.items.iter().filter(|run| is_held(&run.metadata));
+            held.extend(here.filter_map(|run| metadata::key(&run.metadata)));
+            match listed.metadata.continue_.filter(|token| !token.is_empty()) {
+                Some(token) => page = page.continue_token(&token),
+                None => return Ok(held),
+            }
+        }
+    }
+
     /// Which of the run's claims a placeholder can mount.
     pub(crate) async fn mountable(&self, run: &Run) -> Result<Vec<String>, Refused> {
         let api: Api<PersistentVolumeClaim> = self.api(&run.key.namespace);
@@ -95,6 +116,11 @@ impl Door {
             }
         }
     }
+}
+
+fn is_held(run: &ObjectMeta) -> bool {
+    let annotations = run.annotations.as_ref();
+    annotations.is_some_and(|annotations| annotations.contains_key(keys::HOLD))
 }
 
 fn is_of_autoscaler(event: &Event) -> bool {

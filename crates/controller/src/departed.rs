@@ -2,21 +2,24 @@
 //!
 //! The watch selects by that label, so its removal looks like a deletion, and a run that we hold would be held for
 //! ever. Hence one GET for each unfinished run that leaves; done runs leave in masses when they are pruned, and are
-//! not asked for. A relist tells of no deletions at all, so the runs that are missing from it count as departed too.
+//! not asked for. A relist tells of no deletions at all, so the runs that are missing from it count as departed too,
+//! and those that came and were robbed of the label between two lists are looked for after each.
 
+use crate::act::Door;
 use crate::backoff;
 use crate::desk::Desk;
 use crate::observe::Stores;
 use crate::refusal::Refused;
 use crate::view::{group_of, run_of};
 use futures::{StreamExt, stream};
+use kube::api::ObjectMeta;
 use kube::runtime::watcher::Event;
 use placement::names::RunKey;
 use std::collections::HashSet;
 use std::sync::Arc;
 use tekton::PipelineRun;
-use tokio::sync::mpsc;
-use tracing::debug;
+use tokio::sync::{Notify, mpsc};
+use tracing::{debug, warn};
 
 /// Seen off at a time.
 const AT_ONCE: usize = 8;
@@ -26,15 +29,17 @@ pub(crate) struct Departures {
     present: HashSet<RunKey>,
     listed: HashSet<RunKey>,
     gone: mpsc::UnboundedSender<RunKey>,
+    list_is_in: Arc<Notify>,
 }
 
 impl Departures {
-    /// Departures told to this channel.
-    pub(crate) fn new(gone: mpsc::UnboundedSender<RunKey>) -> Self {
+    /// Departures told to this channel, and complete lists to those who wait for them.
+    pub(crate) fn new(gone: mpsc::UnboundedSender<RunKey>, list_is_in: Arc<Notify>) -> Self {
         Self {
             present: HashSet::new(),
             listed: HashSet::new(),
             gone,
+            list_is_in,
         }
     }
 
@@ -61,6 +66,7 @@ impl Departures {
             .into_iter()
             .filter(|key| !self.present.contains(key))
             .for_each(|key| self.tell(key));
+        self.list_is_in.notify_one();
     }
 
     fn tell(&self, key: RunKey) {
@@ -87,7 +93,7 @@ pub(crate) fn strays(stores: &Stores) -> Vec<RunKey> {
     living.filter_map(|set| stray(stores, &set.metadata)).collect()
 }
 
-fn stray(stores: &Stores, set: &kube::api::ObjectMeta) -> Option<RunKey> {
+fn stray(stores: &Stores, set: &ObjectMeta) -> Option<RunKey> {
     let (run, uid) = (run_of(set)?, group_of(set)?);
     let known = stores
         .runs
@@ -99,6 +105,35 @@ fn stray(stores: &Stores, set: &kube::api::ObjectMeta) -> Option<RunKey> {
         name: run.name,
         uid: uid.to_owned(),
     })
+}
+
+/// Passes on the runs that are held without the label, after each list of those with it.
+pub(crate) async fn find_robbed(
+    desk: Arc<Desk>,
+    list_is_in: Arc<Notify>,
+    gone: mpsc::UnboundedSender<RunKey>,
+) {
+    loop {
+        list_is_in.notified().await;
+        for key in robbed(&desk.door).await {
+            // The other end is gone only when the controller stops.
+            drop(gone.send(key));
+        }
+    }
+}
+
+async fn robbed(door: &Door) -> Vec<RunKey> {
+    let mut tries = 0;
+    loop {
+        match door.held_without_label().await {
+            Ok(keys) => return keys,
+            Err(error) => {
+                warn!(%error, "runs that lost their label while nobody watched are looked for later");
+            }
+        }
+        tries += 1;
+        tokio::time::sleep(backoff::delay("", tries)).await;
+    }
 }
 
 /// Sees off each run that comes through the channel.

@@ -1,18 +1,23 @@
 use super::*;
 use crate::fixture::{Caches, Server, desk, done, exposition, run, view};
+use futures::FutureExt;
+use placement::keys;
 use serde_json::{Value, json};
 
 struct Watched {
     departures: Departures,
     gone: mpsc::UnboundedReceiver<RunKey>,
+    list_is_in: Arc<Notify>,
 }
 
 impl Watched {
     fn new() -> Self {
         let (sender, gone) = mpsc::unbounded_channel();
+        let list_is_in = Arc::<Notify>::default();
         Self {
-            departures: Departures::new(sender),
+            departures: Departures::new(sender, list_is_in.clone()),
             gone,
+            list_is_in,
         }
     }
 
@@ -88,6 +93,81 @@ fn a_run_made_anew_under_the_same_name_does_not_hide_that_the_first_is_gone() {
 }
 
 #[test]
+fn each_complete_list_is_told_and_nothing_else() {
+    let mut watched = Watched::new();
+    let told = |watched: &Watched| {
+        watched
+            .list_is_in
+            .clone()
+            .notified_owned()
+            .now_or_never()
+            .is_some()
+    };
+    watched.see([
+        Event::Apply(running("u1")),
+        Event::Delete(running("u1")),
+        Event::Init,
+    ]);
+    assert!(!told(&watched));
+    for _ in 0..2 {
+        watched.see([Event::Init, Event::InitDone]);
+        assert!(told(&watched));
+    }
+    assert!(!told(&watched));
+}
+
+#[tokio::test(start_paused = true)]
+async fn runs_that_are_held_without_the_label_are_found_page_by_page_and_in_spite_of_trouble() {
+    let mut server = Server::start();
+    let run = |name: &str, annotations: Value| json!({"metadata": {"name": name, "namespace": "ns", "uid": name, "annotations": annotations}});
+    let held = || json!({keys::HOLD: "true"});
+    let page = |token: &str, runs: &[Value]| json!({"metadata": {"continue": token}, "items": runs});
+    server.refuse(500, "InternalError", "etcdserver: request timed out");
+    server.answer(
+        200,
+        page(
+            "more",
+            &[
+                run("a", held()),
+                run("b", json!(null)),
+                run("c", json!({"x": "y"})),
+            ],
+        ),
+    );
+    server.answer(200, page("", &[run("d", held())]));
+    let (desk, ..) = desk(&Caches::ready(), &server);
+    let found = robbed(&desk.door).await;
+    assert_eq!(
+        found.iter().map(|key| key.uid.as_str()).collect::<Vec<_>>(),
+        ["a", "d"]
+    );
+    let lines: Vec<_> = server.calls().into_iter().map(|call| call.line).collect();
+    assert!(
+        lines[1].ends_with("pipelineruns?&labelSelector=%21tekton.dev%2Fcustom-pod-affinity&limit=500"),
+        "{lines:?}"
+    );
+    assert!(lines[2].contains("continue=more"), "{lines:?}");
+}
+
+#[tokio::test]
+async fn what_is_found_after_a_list_is_seen_off_and_looked_for_again_after_the_next() {
+    let mut server = Server::start();
+    let found = json!({"metadata": {"name": "build", "namespace": "ns", "uid": "u1", "annotations": {keys::HOLD: "true"}}});
+    for _ in 0..2 {
+        server.answer(200, json!({"metadata": {}, "items": [found.clone()]}));
+    }
+    let (desk, ..) = desk(&Caches::ready(), &server);
+    let (list_is_in, (sender, mut gone)) = (Arc::<Notify>::default(), mpsc::unbounded_channel());
+    let finding = tokio::spawn(find_robbed(Arc::new(desk), list_is_in.clone(), sender));
+    for _ in 0..2 {
+        list_is_in.notify_one();
+        assert_eq!(gone.recv().await.map(|key| key.uid), Some("u1".into()));
+    }
+    finding.abort();
+    assert_eq!(server.calls().len(), 2);
+}
+
+#[test]
 fn a_placeholder_without_its_run_in_the_cache_is_a_stray() {
     let mut caches = Caches::ready();
     let (mut known, lost) = (run(), run());
@@ -98,13 +178,13 @@ fn a_placeholder_without_its_run_in_the_cache_is_a_stray() {
     assert_eq!(strays(&caches.stores), [lost.key]);
 }
 
-fn robbed(changes: &Value) -> Value {
+fn robbed_run(changes: &Value) -> Value {
     let mut run = json!({
         "metadata": {
             "name": "build", "namespace": "ns", "uid": "u1",
-            "annotations": {placement::keys::HOLD: "true"},
+            "annotations": {keys::HOLD: "true"},
         },
-        "spec": {"status": placement::keys::PENDING},
+        "spec": {"status": keys::PENDING},
     });
     json_patch::merge(&mut run, changes);
     run
@@ -116,9 +196,9 @@ async fn a_held_run_that_lost_its_label_is_released_and_its_placeholder_deleted(
     let mut caches = Caches::ready();
     caches.add_set(&run(), "s1");
     let let_go = json!({"spec": {"status": null}, "metadata": {"annotations": null}});
-    server.answer(200, robbed(&json!({})));
+    server.answer(200, robbed_run(&json!({})));
     server.answer(200, json!({"metadata": {}}));
-    server.answer(200, robbed(&let_go));
+    server.answer(200, robbed_run(&let_go));
     server.answer(200, json!({"kind": "Status", "status": "Success"}));
     server.refuse(404, "NotFound", "not found");
     let (desk, mut courier, _) = desk(&caches, &server);
@@ -134,7 +214,7 @@ async fn a_held_run_that_lost_its_label_is_released_and_its_placeholder_deleted(
 
 #[tokio::test]
 async fn a_run_that_is_gone_or_has_its_label_back_is_left_alone() {
-    let labelled = robbed(&json!({"metadata": {"labels": {placement::keys::OPT_IN: "true"}}}));
+    let labelled = robbed_run(&json!({"metadata": {"labels": {keys::OPT_IN: "true"}}}));
     for (code, body) in [
         (404, json!({"kind": "Status", "code": 404, "reason": "NotFound"})),
         (200, labelled),

@@ -23,7 +23,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use tekton::PipelineRun;
 use thiserror::Error;
-use tokio::sync::{mpsc, watch};
+use tokio::sync::{Notify, mpsc, watch};
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 use tracing::{debug, info};
@@ -67,6 +67,8 @@ pub async fn run(context: Context, shutdown: impl Future<Output = ()> + Send + '
     let stop = shutdown.boxed().shared();
     let (stores, feeds) = watches::stores();
     let (gone, departed) = mpsc::unbounded_channel();
+    let list_is_in = Arc::<Notify>::default();
+    let departures = Departures::new(gone.clone(), list_is_in.clone());
     let (desk, courier) = desk(&context, &stores);
     info!(
         namespace = context.namespace,
@@ -78,10 +80,11 @@ pub async fn run(context: Context, shutdown: impl Future<Output = ()> + Send + '
     let (mut helpers, mut last) = (JoinSet::new(), JoinSet::new());
     helpers.spawn(departed::see_off(desk.clone(), departed));
     helpers.spawn(find_strays(stores.clone(), gone.clone()));
+    helpers.spawn(departed::find_robbed(desk.clone(), list_is_in, gone));
     last.spawn(courier.run());
     tokio::select! {
         () = stopped_early(stop.clone(), stores.runs.clone()) => {}
-        () = looks(&context, stores, feeds, gone, desk, stop.clone()) => {}
+        () = looks(&context, stores, feeds, departures, desk, stop.clone()) => {}
     }
 
     context.metrics.count_in(None);
@@ -112,12 +115,12 @@ async fn looks(
     context: &Context,
     stores: Stores,
     feeds: Feeds,
-    gone: mpsc::UnboundedSender<RunKey>,
+    departures: Departures,
     desk: Arc<Desk>,
     stop: Stop,
 ) {
     let (client, metrics) = (|| context.client.clone(), || context.metrics.clone());
-    let runs = watches::runs(client(), feeds.runs, Departures::new(gone), metrics());
+    let runs = watches::runs(client(), feeds.runs, departures, metrics());
     let nodes = watches::nodes(client(), feeds.nodes, stores.clone(), metrics());
     let waiting = watches::waiting(client(), feeds.waiting, stores.clone(), metrics());
     Controller::for_stream(runs, stores.runs.store)

@@ -4,6 +4,7 @@
 //! rest. Skipping it while decoding costs next to nothing.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ManagedFieldsEntry, ObjectMeta, OwnerReference, Time};
+use placement::names::RunKey;
 use serde::{Deserialize, Deserializer};
 use std::collections::BTreeMap;
 
@@ -38,6 +39,16 @@ struct Read {
 /// Those of decoding: a field that is read is of the wrong shape.
 pub fn read<'de, D: Deserializer<'de>>(from: D) -> Result<ObjectMeta, D::Error> {
     Read::deserialize(from)
+}
+
+/// The run that this is the metadata of; `None` without namespace, name or UID, which no object read from an API
+/// server lacks.
+pub fn key(run: &ObjectMeta) -> Option<RunKey> {
+    Some(RunKey {
+        namespace: run.namespace.clone()?,
+        name: run.name.clone()?,
+        uid: run.uid.clone()?,
+    })
 }
 
 #[cfg(test)]

@@ -66,11 +66,7 @@ pub struct PipelineRunStatus {
 impl PipelineRun {
     /// Which run this is; `None` without namespace, name or UID, which no object read from an API server lacks.
     pub fn key(&self) -> Option<RunKey> {
-        Some(RunKey {
-            namespace: self.metadata.namespace.clone()?,
-            name: self.metadata.name.clone()?,
-            uid: self.metadata.uid.clone()?,
-        })
+        metadata::key(&self.metadata)
     }
 
     /// The run as the rules see it.

@@ -11,7 +11,7 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 use testbed::product::NAMESPACE;
 use testbed::runs::{self, RunSpec};
-use testbed::{Nodes, Options, Testbed};
+use testbed::{Nodes, Options, Part, Testbed};
 use tokio::sync::OnceCell;
 
 /// Longest wait for anything that should take seconds; only a failing test takes this long.
@@ -57,6 +57,20 @@ pub(crate) async fn fresh(nodes: usize) -> Testbed {
     bed.add_nodes(&Nodes::new("node", nodes)).await.expect("nodes");
     bed.install_pod_affinity().await.expect("pod-affinity");
     bed
+}
+
+/// Until they are started again, nobody leads.
+pub(crate) fn stop_controllers(bed: &Testbed) {
+    for replica in 0..2 {
+        bed.stop(Part::Controller(replica)).unwrap();
+    }
+}
+
+/// Starts what `stop_controllers` stopped.
+pub(crate) async fn start_controllers(bed: &Testbed) {
+    for replica in 0..2 {
+        bed.start_again(Part::Controller(replica)).await.unwrap();
+    }
 }
 
 /// Creates a run as the administrator.

@@ -1,7 +1,8 @@
 //! Who holds a run, and who may let it go.
 
 use crate::beds::{
-    SOON, bound_placeholder, create, fresh, installed, nodes_of, placeholder_name, sets, until_told,
+    SOON, bound_placeholder, create, fresh, installed, nodes_of, placeholder_name, sets, start_controllers,
+    stop_controllers, until_told,
 };
 use kube::ResourceExt;
 use kube::api::{DynamicObject, Patch, PatchParams};
@@ -218,6 +219,21 @@ async fn a_run_whose_label_is_taken_back_while_it_is_held_starts_without_us() {
         assert!(!run.labels().contains_key(keys::GROUP), "{name}");
     }
     crate::beds::until_no_placeholder(&bed, "default").await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_run_whose_label_is_taken_back_while_no_controller_runs_starts_once_one_does() {
+    let bed = fresh(0).await;
+    stop_controllers(&bed);
+    let spec = RunSpec::new("default", "run").task("only", &[]).opted_in("true");
+    create(&bed, &spec).await;
+    let robbed = patch(&bed, &spec, json!({"metadata": {"labels": {keys::OPT_IN: null}}})).await;
+    assert_eq!(runs::state(&robbed), State::Pending);
+    start_controllers(&bed).await;
+    bed.until_run(&spec, "to be released", SOON, released)
+        .await
+        .unwrap();
+    until_told(&bed, &spec, "Released").await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -1,6 +1,9 @@
 //! The commands of docs/install.md, taken from that page: they switch off what they say, and leave nothing behind.
 
-use crate::beds::{SOON, bound_placeholder, create, held_for_good, nodes_after, sets, until_no_placeholder};
+use crate::beds::{
+    SOON, bound_placeholder, create, held_for_good, nodes_after, sets, start_controllers, stop_controllers,
+    until_no_placeholder,
+};
 use crate::install_kubectl::{call, file, kubectl, parsed, printed, workspace};
 use kube::ResourceExt;
 use kube::api::{DynamicObject, ListParams, PostParams};
@@ -10,7 +13,7 @@ use std::process::Command;
 use std::time::Duration;
 use testbed::product::{Installed, NAMESPACE};
 use testbed::runs::{self, RunSpec, State};
-use testbed::{Nodes, Part, Testbed};
+use testbed::{Nodes, Testbed};
 
 /// The shell commands below a heading of the page, block by block.
 fn commands(heading: &str) -> Vec<String> {
@@ -96,18 +99,6 @@ async fn until_new_runs_are(bed: &Testbed, namespace: &str, wanted: State) {
     })
     .await
     .unwrap();
-}
-
-fn stop_controllers(bed: &Testbed) {
-    for replica in 0..2 {
-        bed.stop(Part::Controller(replica)).unwrap();
-    }
-}
-
-async fn start_controllers(bed: &Testbed) {
-    for replica in 0..2 {
-        bed.start_again(Part::Controller(replica)).await.unwrap();
-    }
 }
 
 #[tokio::test(flavor = "multi_thread")]

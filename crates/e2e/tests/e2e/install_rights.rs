@@ -2,7 +2,8 @@
 //! nothing is there that nobody needs.
 
 use crate::beds::{
-    SOON, create, held_for_good, lose_certificates, sets, tight_quota, until_no_placeholder, until_told,
+    SOON, create, held_for_good, lose_certificates, sets, start_controllers, stop_controllers, tight_quota,
+    until_no_placeholder, until_told,
 };
 use crate::claims::claim;
 use crate::install_kubectl::{parsed, workspace};
@@ -17,7 +18,7 @@ use serde_json::{Value, json};
 use std::collections::BTreeSet;
 use testbed::product::NAMESPACE;
 use testbed::runs::{self, RunSpec};
-use testbed::{Nodes, Options, Part, Testbed};
+use testbed::{Nodes, Options, Testbed};
 
 /// The smallest piece of a role.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -194,12 +195,8 @@ async fn a_quota(bed: &Testbed) {
 /// The new leader tells again what is still so, and the event that is there counts it.
 async fn a_held_run_that_is_cancelled_and_a_new_leader(bed: &Testbed, client: &Client) {
     let run = held_for_good(bed, "default", "held").await;
-    for replica in 0..2 {
-        bed.stop(Part::Controller(replica)).unwrap();
-    }
-    for replica in 0..2 {
-        bed.start_again(Part::Controller(replica)).await.unwrap();
-    }
+    stop_controllers(bed);
+    start_controllers(bed).await;
     until_counted(bed, client).await;
     let patch = Patch::Merge(json!({"spec": {"status": "Cancelled"}}));
     runs::runs(client, "default")

@@ -68,13 +68,17 @@ impl Door {
                 self.merge_run(run, Step::Enrol, patches::enrol(run, *enrolment))
                     .await
             }
+            Action::Withdraw => self.patch_run(run, Step::Enrol, patches::withdraw(run)).await,
             Action::CreatePlaceholder(enrolment) => self.create(run, seen, *enrolment).await,
             Action::NudgePlaceholder => self.nudge(run, seen).await,
             Action::Release {
                 enrolment,
                 node,
                 cause: _,
-            } => self.release(run, *enrolment, node.as_deref()).await,
+            } => {
+                let patch = patches::release(run, *enrolment, node.as_deref());
+                self.patch_run(run, Step::Release, patch).await
+            }
             Action::RecordNode { node } => {
                 self.merge_run(run, Step::RecordNode, patches::record_node(run, node))
                     .await
@@ -99,15 +103,10 @@ impl Door {
         }
     }
 
-    async fn release(
-        &self,
-        run: &Run,
-        enrolment: Option<Enrolment>,
-        node: Option<&str>,
-    ) -> Result<Effect, Refused> {
+    async fn patch_run(&self, run: &Run, step: Step, patch: json_patch::Patch) -> Result<Effect, Refused> {
         let runs: Api<PipelineRun> = self.api(&run.key.namespace);
-        let patch = Patch::Json::<()>(patches::release(run, enrolment, node));
-        guarded(Step::Release, runs.patch(&run.key.name, &params(), &patch)).await
+        let patch = Patch::Json::<()>(patch);
+        guarded(step, runs.patch(&run.key.name, &params(), &patch)).await
     }
 
     async fn merge_run(&self, run: &Run, step: Step, patch: Value) -> Result<Effect, Refused> {

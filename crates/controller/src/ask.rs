@@ -13,6 +13,7 @@ use placement::keys;
 use placement::names::RunKey;
 use placement::node::{self, NodeState};
 use placement::run::Run;
+use std::collections::BTreeMap;
 use tekton::{PipelineRun, metadata};
 use tracing::debug;
 
@@ -61,20 +62,20 @@ impl Door {
             .filter(|run| run.key.uid == key.uid))
     }
 
-    /// The runs that bear our hold, and not the label by which runs are watched.
-    pub(crate) async fn held_without_label(&self) -> Result<Vec<RunKey>, Refused> {
+    /// The runs that bear our hold or our group, and not the label by which runs are watched.
+    pub(crate) async fn robbed(&self) -> Result<Vec<RunKey>, Refused> {
         let runs: Api<PipelineRun> = Api::all(self.client.clone());
         let mut page = ListParams::default()
             .labels(&members::unlabelled_runs())
             .limit(RUNS_A_PAGE);
-        let mut held = Vec::new();
+        let mut robbed = Vec::new();
         loop {
             let listed = within(Step::Lookup, runs.list_metadata(&page)).await?;
-            let here = listed.items.iter().filter(|run| is_held(&run.metadata));
-            held.extend(here.filter_map(|run| metadata::key(&run.metadata)));
+            let here = listed.items.iter().filter(|run| is_ours(&run.metadata));
+            robbed.extend(here.filter_map(|run| metadata::key(&run.metadata)));
             match listed.metadata.continue_.filter(|token| !token.is_empty()) {
                 Some(token) => page = page.continue_token(&token),
-                None => return Ok(held),
+                None => return Ok(robbed),
             }
         }
     }
@@ -118,9 +119,9 @@ impl Door {
     }
 }
 
-fn is_held(run: &ObjectMeta) -> bool {
-    let annotations = run.annotations.as_ref();
-    annotations.is_some_and(|annotations| annotations.contains_key(keys::HOLD))
+fn is_ours(run: &ObjectMeta) -> bool {
+    let has = |map: &Option<BTreeMap<_, _>>, key| map.as_ref().is_some_and(|map| map.contains_key(key));
+    has(&run.annotations, keys::HOLD) || has(&run.labels, keys::GROUP)
 }
 
 fn is_of_autoscaler(event: &Event) -> bool {

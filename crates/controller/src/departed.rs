@@ -107,7 +107,7 @@ fn stray(stores: &Stores, set: &ObjectMeta) -> Option<RunKey> {
     })
 }
 
-/// Passes on the runs that are held without the label, after each list of those with it.
+/// Passes on the runs that are held, or in a group, without the label, after each list of those with it.
 pub(crate) async fn find_robbed(
     desk: Arc<Desk>,
     list_is_in: Arc<Notify>,
@@ -125,7 +125,7 @@ pub(crate) async fn find_robbed(
 async fn robbed(door: &Door) -> Vec<RunKey> {
     let mut tries = 0;
     loop {
-        match door.held_without_label().await {
+        match door.robbed().await {
             Ok(keys) => return keys,
             Err(error) => {
                 warn!(%error, "runs that lost their label while nobody watched are looked for later");

@@ -117,24 +117,23 @@ fn each_complete_list_is_told_and_nothing_else() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn runs_that_are_held_without_the_label_are_found_page_by_page_and_in_spite_of_trouble() {
+async fn runs_that_are_held_or_grouped_without_the_label_are_found_page_by_page_and_in_spite_of_trouble() {
     let mut server = Server::start();
-    let run = |name: &str, annotations: Value| json!({"metadata": {"name": name, "namespace": "ns", "uid": name, "annotations": annotations}});
-    let held = || json!({keys::HOLD: "true"});
+    let run = |name: &str, more: Value| {
+        let mut run = json!({"metadata": {"name": name, "namespace": "ns", "uid": name}});
+        json_patch::merge(&mut run["metadata"], &more);
+        run
+    };
+    let held = json!({"annotations": {keys::HOLD: "true"}});
+    let grouped = json!({"labels": {keys::GROUP: "d"}});
+    let foreign = json!({"annotations": {"x": "y"}, "labels": {"x": "y"}});
     let page = |token: &str, runs: &[Value]| json!({"metadata": {"continue": token}, "items": runs});
     server.refuse(500, "InternalError", "etcdserver: request timed out");
     server.answer(
         200,
-        page(
-            "more",
-            &[
-                run("a", held()),
-                run("b", json!(null)),
-                run("c", json!({"x": "y"})),
-            ],
-        ),
+        page("more", &[run("a", held), run("b", json!({})), run("c", foreign)]),
     );
-    server.answer(200, page("", &[run("d", held())]));
+    server.answer(200, page("", &[run("d", grouped)]));
     let (desk, ..) = desk(&Caches::ready(), &server);
     let found = robbed(&desk.door).await;
     assert_eq!(

@@ -55,6 +55,7 @@ fn before(run: &Run, seen: &Seen, action: &Action) -> Option<Note> {
         | Action::Leave(_)
         | Action::Steady
         | Action::Enrol(_)
+        | Action::Withdraw
         | Action::NudgePlaceholder
         | Action::Release { .. }
         | Action::RecordNode { .. }
@@ -91,6 +92,7 @@ fn written(run: &Run, seen: &Seen, action: &Action) -> Vec<Note> {
         | Action::Leave(_)
         | Action::Steady
         | Action::LabelledTooLate
+        | Action::Withdraw
         | Action::NudgePlaceholder
         | Action::AwaitNode { .. }
         | Action::CountPods

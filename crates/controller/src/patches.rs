@@ -39,6 +39,20 @@ pub(crate) fn enrol(run: &Run, enrolment: Enrolment) -> Value {
     json!({"metadata": {"uid": run.key.uid, "labels": labels}})
 }
 
+/// Takes back the labels that make the run a group, unless it was started meanwhile.
+pub(crate) fn withdraw(run: &Run) -> Patch {
+    let mut patch = vec![
+        test(["metadata", "uid"], run.key.uid.as_str()),
+        test(["spec", "status"], keys::PENDING),
+        test(["metadata", "labels", keys::GROUP], run.key.uid.as_str()),
+        remove(["metadata", "labels", keys::GROUP]),
+    ];
+    let others = [(keys::STRATEGY, &run.strategy), (keys::ISOLATION, &run.isolation)];
+    let there = others.into_iter().filter(|(_, value)| value.is_some());
+    patch.extend(there.map(|(key, _)| remove(["metadata", "labels", key])));
+    Patch(patch)
+}
+
 /// Writes down where the run is.
 pub(crate) fn record_node(run: &Run, node: &str) -> Value {
     json!({"metadata": {"uid": run.key.uid, "annotations": {keys::NODE: node}}})
@@ -162,6 +176,35 @@ mod tests {
             let mut object = held();
             *object.pointer_mut(pointer).unwrap() = value;
             assert!(released(object).is_err(), "{pointer}");
+        }
+    }
+
+    #[test]
+    fn a_withdrawal_takes_back_our_labels_from_a_run_that_was_not_started_and_nothing_else() {
+        let enrolled = Run {
+            group: Some("u1".into()),
+            strategy: Some("colocateCompleted".into()),
+            isolation: None,
+            ..run()
+        };
+        let ours = json!({keys::OPT_IN: null, keys::GROUP: "u1", keys::STRATEGY: "colocateCompleted"});
+        let mut object = held();
+        json_patch::merge(&mut object, &json!({"metadata": {"labels": ours}}));
+        let mut after = object.clone();
+        json_patch::patch(&mut after, &withdraw(&enrolled)).unwrap();
+        let left = json!({"metadata": {"labels": {keys::GROUP: null, keys::STRATEGY: null}}});
+        let mut expected = object.clone();
+        json_patch::merge(&mut expected, &left);
+        assert_eq!(after, expected);
+        for change in [
+            json!({"metadata": {"uid": "u2"}}),
+            json!({"spec": {"status": null}}),
+            json!({"metadata": {"labels": {keys::GROUP: "u2"}}}),
+        ] {
+            let mut changed = object.clone();
+            json_patch::merge(&mut changed, &change);
+            json_patch::patch(&mut changed, &withdraw(&enrolled))
+                .expect_err("it was decided on something else");
         }
     }
 

@@ -193,6 +193,7 @@ fn name(action: &Action) -> &'static str {
         Action::Steady => "steady",
         Action::LabelledTooLate => "labelled_too_late",
         Action::Enrol(_) => "enrol",
+        Action::Withdraw => "withdraw",
         Action::CreatePlaceholder(_) => "create_placeholder",
         Action::NudgePlaceholder => "nudge_placeholder",
         Action::AwaitNode { .. } => "await_node",

@@ -237,6 +237,41 @@ async fn a_run_whose_label_is_taken_back_while_no_controller_runs_starts_once_on
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_run_whose_label_is_taken_back_while_its_user_holds_it_is_in_no_group_when_it_starts() {
+    let bed = installed().await;
+    let namespace = bed.namespace("withdrawn").await.unwrap();
+    for (name, value) in [("removed", json!(null)), ("declined", json!("false"))] {
+        let spec = RunSpec::diamond(&namespace, name)
+            .opted_in("true")
+            .spec("status", json!("PipelineRunPending"));
+        create(bed, &spec).await;
+        let has_group = |run: &DynamicObject| run.labels().contains_key(keys::GROUP);
+        bed.until_run(&spec, "to be enrolled", SOON, has_group)
+            .await
+            .unwrap();
+        let taken_back = json!({"metadata": {"labels": {keys::OPT_IN: value}}});
+        patch(bed, &spec, taken_back).await;
+        let withdrawn = bed.until_run(&spec, "to leave its group", SOON, |run| !has_group(run));
+        assert_eq!(runs::state(&withdrawn.await.unwrap()), State::Pending, "{name}");
+        patch(bed, &spec, json!({"spec": {"status": null}})).await;
+        bed.until_succeeded(&spec, SOON).await.unwrap();
+        let pods = crate::beds::pods(&bed.client().await.unwrap(), &namespace);
+        let run = format!("{}={name}", keys::TEKTON_PIPELINE_RUN);
+        let pods = pods
+            .list(&kube::api::ListParams::default().labels(&run))
+            .await
+            .unwrap();
+        assert!(!pods.items.is_empty());
+        for pod in pods.items {
+            assert!(
+                !pod.labels().contains_key(keys::GROUP) && pod.spec.unwrap().affinity.is_none(),
+                "{name}"
+            );
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_hold_ends_at_its_deadline_even_without_a_node() {
     let bed = fresh(0).await;
     bed.configure(&[("hold-deadline", Some("6s"))]).await.unwrap();

@@ -15,6 +15,8 @@ pub enum Action {
     LabelledTooLate,
     /// Add group, strategy and isolation; the run's `spec.status` stays as it is.
     Enrol(Enrolment),
+    /// Take group, strategy and isolation back from a run that opted out before anything of it was started.
+    Withdraw,
     /// Create the placeholder by server-side apply.
     CreatePlaceholder(Enrolment),
     /// The StatefulSet is there but its pod is not: wake its controller, say why if it is known.

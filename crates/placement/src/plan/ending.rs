@@ -6,6 +6,7 @@
 use super::action::{Action, ReleaseCause, Why};
 use super::observed::PlaceholderPod;
 use super::view::{Look, Set, asked, enrolment, is_enrolled};
+use crate::run::SpecStatus;
 use crate::strategy::Strategy;
 
 /// Being deleted: nothing is kept, a node that was reserved included. Finalizers of others may keep the run for
@@ -40,14 +41,19 @@ fn keep_node(pod: &PlaceholderPod, set: Set<'_>) -> Action {
     }
 }
 
-/// A run that is not opted in any more must not wait for us, nor be followed.
+/// A run that is not opted in any more must not wait for us, nor be followed. Once it was started it keeps its group,
+/// since half of its pods have the terms already.
 pub(super) fn withdraw(look: &Look<'_>) -> Action {
-    if look.run().is_held_by_us() {
+    let run = look.run();
+    if run.is_held_by_us() {
         return Action::Release {
             cause: ReleaseCause::OptedOut,
             enrolment: None,
             node: None,
         };
+    }
+    if run.status == SpecStatus::Pending && is_enrolled(run) {
+        return Action::Withdraw;
     }
     delete_or_leave(look.set.uid(), None, Why::NotOptedIn)
 }

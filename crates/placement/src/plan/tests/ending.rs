@@ -57,6 +57,22 @@ fn a_run_held_by_another_that_opted_out_is_not_released_by_us() {
 }
 
 #[test]
+fn a_queued_run_that_opted_out_leaves_its_group_before_it_is_started() {
+    for value in NOT_OPTED_IN {
+        let queued = || {
+            enrolled().opt_in(value).change(|scene| {
+                scene.run.status = SpecStatus::Pending;
+                scene.set = None;
+                scene.pod = None;
+            })
+        };
+        assert_eq!(queued().action(), Action::Withdraw, "{value:?}");
+        let left = queued().change(|scene| scene.run.group = None);
+        assert_eq!(left.action(), Action::Leave(Why::NotOptedIn), "{value:?}");
+    }
+}
+
+#[test]
 fn a_done_run_frees_its_node_by_either_colocating_strategy() {
     for strategy in [Strategy::ColocateAlways, Strategy::ColocateCompleted] {
         assert_eq!(done(strategy).action(), deletion(Some(SET), None));

@@ -105,6 +105,7 @@ impl World {
             Action::Leave(_)
             | Action::LabelledTooLate
             | Action::Enrol(_)
+            | Action::Withdraw
             | Action::CountPods
             | Action::DeletePlaceholder { .. }
             | Action::AdoptPod { .. }

@@ -1,20 +1,15 @@
 //! The overlays: the API server accepts each, and with that of cert-manager somebody else cares for the certificates.
 
-use crate::beds::{SOON, nodes_after};
+use crate::beds::{SOON, held_for_good, nodes_after, start_controllers, stop_controllers};
+use crate::cert_manager::{CertManager, configurations, secrets};
 use crate::install_kubectl::{call, file, kubectl, printed, rendered, workspace};
-use k8s_openapi::ByteString;
-use k8s_openapi::api::admissionregistration::v1::MutatingWebhookConfiguration;
-use k8s_openapi::api::core::v1::Secret;
-use kube::api::{Api, Patch, PatchParams, PostParams};
+use kube::api::DeleteParams;
 use kube::{Client, ResourceExt};
 use placement::keys;
-use rcgen::{
-    BasicConstraints, CertificateParams, CertifiedIssuer, ExtendedKeyUsagePurpose, IsCa, KeyPair,
-    date_time_ymd,
-};
-use serde_json::{Value, json};
+use rcgen::date_time_ymd;
+use serde_json::Value;
 use std::path::PathBuf;
-use testbed::product::{Installed, NAMESPACE};
+use testbed::product::Installed;
 use testbed::runs::RunSpec;
 use testbed::{Definitions, Nodes, Options, Part, Testbed};
 
@@ -62,7 +57,7 @@ async fn the_api_server_accepts_the_base_and_every_overlay() {
 async fn fail_open_lets_labelled_runs_pass_when_no_webhook_answers() {
     let bed = Testbed::start(Options::default()).await.unwrap();
     bed.add_nodes(&Nodes::new("node", 4)).await.unwrap();
-    install(&bed, "fail-open").await;
+    install(&bed, rendered(&bed, &overlay("fail-open"))).await;
     for replica in 0..2 {
         bed.kill(Part::Webhook(replica)).unwrap();
     }
@@ -72,105 +67,20 @@ async fn fail_open_lets_labelled_runs_pass_when_no_webhook_answers() {
     bed.until_succeeded(&run, SOON).await.unwrap();
 }
 
-/// As whoever installs does it, less the Deployments: the testbed runs the processes itself.
-async fn install(bed: &Testbed, name: &str) -> Installed {
-    let objects = rendered(bed, &overlay(name));
-    bed.install(objects, &[], async |mut objects| {
-        objects.retain(|object| object["kind"] != "Deployment");
-        let file = file(bed, name, &objects);
-        printed(&call(bed, "kubectl", &["apply", "-f", &file]));
+async fn install(bed: &Testbed, objects: Vec<Value>) -> Installed {
+    bed.install(objects, &[], async |objects| {
+        apply(bed, objects);
         Ok(())
     })
     .await
     .unwrap()
 }
 
-/// Plays cert-manager and its cainjector as far as the overlay asks them for something: reads the Certificate and the
-/// annotation, writes the Secret and `caBundle`.
-struct CertManager<'a> {
-    bed: &'a Testbed,
-    client: Client,
-    authority: CertifiedIssuer<'static, KeyPair>,
-}
-
-const CERTIFICATE: &str = "pod-affinity-webhook";
-const PLAYED: &str = "played-cert-manager";
-
-impl<'a> CertManager<'a> {
-    async fn of(bed: &'a Testbed) -> Self {
-        let mut params = CertificateParams::default();
-        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
-        Self {
-            bed,
-            client: bed.client().await.unwrap(),
-            authority: CertifiedIssuer::self_signed(params, KeyPair::generate().unwrap()).unwrap(),
-        }
-    }
-
-    /// What the Certificate asks for, once it is there.
-    async fn asked(&self) -> Value {
-        let object = json!({
-            "apiVersion": "cert-manager.io/v1", "kind": "Certificate",
-            "metadata": {"namespace": NAMESPACE, "name": CERTIFICATE},
-        });
-        let (api, name) = testbed::apply::api_of(&self.client, &object).unwrap();
-        let found = self.bed.until("the Certificate to be there", SOON, async || {
-            api.get(&name).await.map_err(|error| error.to_string())
-        });
-        found.await.unwrap().data["spec"].clone()
-    }
-
-    async fn issue(&self, last_year: i32) {
-        let asked = self.asked().await;
-        let names: Vec<String> = serde_json::from_value(asked["dnsNames"].clone()).unwrap();
-        let mut params = CertificateParams::new(names).unwrap();
-        params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
-        params.not_after = date_time_ymd(last_year, 1, 1);
-        let key = KeyPair::generate().unwrap();
-        let leaf = params.signed_by(&key, &self.authority).unwrap();
-        let secret = json!({
-            "apiVersion": "v1",
-            "kind": "Secret",
-            "type": "kubernetes.io/tls",
-            "metadata": {"name": asked["secretName"]},
-            "stringData": {"ca.crt": self.authority.pem(), "tls.crt": leaf.pem(), "tls.key": key.serialize_pem()},
-        });
-        let name = asked["secretName"].as_str().unwrap();
-        let params = PatchParams::apply(PLAYED).force();
-        secrets(&self.client)
-            .patch(name, &params, &Patch::Apply(secret))
-            .await
-            .unwrap();
-    }
-
-    async fn inject(&self) {
-        for name in [keys::PIPELINE_RUN_WEBHOOK, keys::POD_WEBHOOK] {
-            let api = configurations(&self.client);
-            let mut found = self
-                .bed
-                .until(format!("{name} to be there"), SOON, async || {
-                    api.get(name).await.map_err(|error| error.to_string())
-                })
-                .await
-                .unwrap();
-            assert_eq!(
-                found.annotations()["cert-manager.io/inject-ca-from"],
-                format!("{NAMESPACE}/{CERTIFICATE}")
-            );
-            for webhook in found.webhooks.iter_mut().flatten() {
-                webhook.client_config.ca_bundle = Some(ByteString(self.authority.pem().into_bytes()));
-            }
-            api.replace(name, &PostParams::default(), &found).await.unwrap();
-        }
-    }
-}
-
-fn secrets(client: &Client) -> Api<Secret> {
-    Api::namespaced(client.clone(), NAMESPACE)
-}
-
-fn configurations(client: &Client) -> Api<MutatingWebhookConfiguration> {
-    Api::all(client.clone())
+/// As whoever installs does it, less the Deployments: the testbed runs the processes itself.
+fn apply(bed: &Testbed, mut objects: Vec<Value>) {
+    objects.retain(|object| object["kind"] != "Deployment");
+    let file = file(bed, "objects", &objects);
+    printed(&call(bed, "kubectl", &["apply", "-f", &file]));
 }
 
 /// All that the controller must not touch, by what changes with every write.
@@ -216,7 +126,8 @@ async fn with_cert_managers_overlay_its_certificates_serve_and_the_controller_le
     bed.define(Definitions::CertManager).await.unwrap();
     let played = CertManager::of(&bed).await;
     // Neither replica gets ready before it has a certificate.
-    let (installed, ()) = tokio::join!(install(&bed, "cert-manager"), async {
+    let objects = rendered(&bed, &overlay("cert-manager"));
+    let (installed, ()) = tokio::join!(install(&bed, objects), async {
         played.issue(2100).await;
         played.inject().await;
     });
@@ -234,11 +145,46 @@ async fn with_cert_managers_overlay_its_certificates_serve_and_the_controller_le
     assert_eq!(nodes_after(&bed, &second).await.len(), 1);
 
     // A leader looks at what it cares for as soon as it leads.
-    for number in 0..2 {
-        bed.stop(Part::Controller(number)).unwrap();
-        bed.start_again(Part::Controller(number)).await.unwrap();
-    }
+    stop_controllers(&bed);
+    start_controllers(&bed).await;
     let third = RunSpec::diamond("default", "third").opted_in("true");
     assert_eq!(nodes_after(&bed, &third).await.len(), 1);
     assert_eq!(versions(&client).await, renewed);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_installation_with_certificates_of_its_own_changes_over_to_cert_managers() {
+    let bed = Testbed::start(Options::default()).await.unwrap();
+    bed.define(Definitions::CertManager).await.unwrap();
+    let installed = install(&bed, rendered(&bed, &workspace().join("config"))).await;
+    let client = bed.client().await.unwrap();
+    let held = held_for_good(&bed, "default", "held").await;
+
+    // The steps of docs/install.md.
+    let own = secrets(&client);
+    own.delete(keys::CERTIFICATE_SECRET, &DeleteParams::default())
+        .await
+        .unwrap();
+    let played = CertManager::of(&bed).await;
+    let objects = rendered(&bed, &overlay("cert-manager"));
+    let change_over = bed.roll_out(&installed, objects, async |objects| {
+        apply(&bed, objects);
+        Ok(())
+    });
+    let (changed_over, ()) = tokio::join!(change_over, async {
+        played.issue(2100).await;
+        played.inject().await;
+    });
+    changed_over.unwrap();
+    until_served_until(&bed, &installed, 2100).await;
+
+    let theirs = versions(&client).await;
+    bed.add_nodes(&Nodes::new("node", 3)).await.unwrap();
+    let first = RunSpec::diamond("default", "first").opted_in("true");
+    assert_eq!(nodes_after(&bed, &first).await.len(), 1);
+    bed.add_nodes(&Nodes::new("nowhere", 1).label("nowhere", "true"))
+        .await
+        .unwrap();
+    bed.until_succeeded(&held, SOON).await.unwrap();
+    assert_eq!(versions(&client).await, theirs);
 }

@@ -10,6 +10,7 @@
 )]
 
 mod beds;
+mod cert_manager;
 mod claims;
 
 mod attacher;

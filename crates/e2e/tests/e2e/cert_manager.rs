@@ -1,0 +1,103 @@
+//! Plays cert-manager and its cainjector, as far as the overlay asks them for something.
+
+use crate::beds::SOON;
+use k8s_openapi::ByteString;
+use k8s_openapi::api::admissionregistration::v1::MutatingWebhookConfiguration;
+use k8s_openapi::api::core::v1::Secret;
+use kube::api::{Api, Patch, PatchParams, PostParams};
+use kube::{Client, ResourceExt};
+use placement::keys;
+use rcgen::{
+    BasicConstraints, CertificateParams, CertifiedIssuer, ExtendedKeyUsagePurpose, IsCa, KeyPair,
+    date_time_ymd,
+};
+use serde_json::{Value, json};
+use testbed::Testbed;
+use testbed::product::NAMESPACE;
+
+/// Reads the Certificate and the annotation, writes the Secret and `caBundle`.
+pub(crate) struct CertManager<'a> {
+    bed: &'a Testbed,
+    client: Client,
+    authority: CertifiedIssuer<'static, KeyPair>,
+}
+
+const CERTIFICATE: &str = "pod-affinity-webhook";
+const PLAYED: &str = "played-cert-manager";
+
+impl<'a> CertManager<'a> {
+    pub(crate) async fn of(bed: &'a Testbed) -> Self {
+        let mut params = CertificateParams::default();
+        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        Self {
+            bed,
+            client: bed.client().await.unwrap(),
+            authority: CertifiedIssuer::self_signed(params, KeyPair::generate().unwrap()).unwrap(),
+        }
+    }
+
+    /// What the Certificate asks for, once it is there.
+    async fn asked(&self) -> Value {
+        let object = json!({
+            "apiVersion": "cert-manager.io/v1", "kind": "Certificate",
+            "metadata": {"namespace": NAMESPACE, "name": CERTIFICATE},
+        });
+        let (api, name) = testbed::apply::api_of(&self.client, &object).unwrap();
+        let found = self.bed.until("the Certificate to be there", SOON, async || {
+            api.get(&name).await.map_err(|error| error.to_string())
+        });
+        found.await.unwrap().data["spec"].clone()
+    }
+
+    pub(crate) async fn issue(&self, last_year: i32) {
+        let asked = self.asked().await;
+        let names: Vec<String> = serde_json::from_value(asked["dnsNames"].clone()).unwrap();
+        let mut params = CertificateParams::new(names).unwrap();
+        params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
+        params.not_after = date_time_ymd(last_year, 1, 1);
+        let key = KeyPair::generate().unwrap();
+        let leaf = params.signed_by(&key, &self.authority).unwrap();
+        let secret = json!({
+            "apiVersion": "v1",
+            "kind": "Secret",
+            "type": "kubernetes.io/tls",
+            "metadata": {"name": asked["secretName"]},
+            "stringData": {"ca.crt": self.authority.pem(), "tls.crt": leaf.pem(), "tls.key": key.serialize_pem()},
+        });
+        let name = asked["secretName"].as_str().unwrap();
+        let params = PatchParams::apply(PLAYED).force();
+        secrets(&self.client)
+            .patch(name, &params, &Patch::Apply(secret))
+            .await
+            .unwrap();
+    }
+
+    pub(crate) async fn inject(&self) {
+        for name in [keys::PIPELINE_RUN_WEBHOOK, keys::POD_WEBHOOK] {
+            let api = configurations(&self.client);
+            let mut found = self
+                .bed
+                .until(format!("{name} to be there"), SOON, async || {
+                    api.get(name).await.map_err(|error| error.to_string())
+                })
+                .await
+                .unwrap();
+            assert_eq!(
+                found.annotations()["cert-manager.io/inject-ca-from"],
+                format!("{NAMESPACE}/{CERTIFICATE}")
+            );
+            for webhook in found.webhooks.iter_mut().flatten() {
+                webhook.client_config.ca_bundle = Some(ByteString(self.authority.pem().into_bytes()));
+            }
+            api.replace(name, &PostParams::default(), &found).await.unwrap();
+        }
+    }
+}
+
+pub(crate) fn secrets(client: &Client) -> Api<Secret> {
+    Api::namespaced(client.clone(), NAMESPACE)
+}
+
+pub(crate) fn configurations(client: &Client) -> Api<MutatingWebhookConfiguration> {
+    Api::all(client.clone())
+}

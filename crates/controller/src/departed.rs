@@ -123,16 +123,29 @@ pub(crate) async fn find_robbed(
 }
 
 async fn robbed(door: &Door) -> Vec<RunKey> {
+    insist("", || async {
+        let found = door.robbed().await;
+        found
+            .inspect_err(|error| {
+                warn!(%error, "runs that lost their label while nobody watched are looked for later");
+            })
+            .ok()
+    })
+    .await
+}
+
+/// Tries until there is an answer, after growing pauses that are spread by the UID.
+async fn insist<T, Attempt>(uid: &str, attempt: impl Fn() -> Attempt) -> T
+where
+    Attempt: Future<Output = Option<T>>,
+{
     let mut tries = 0;
     loop {
-        match door.robbed().await {
-            Ok(keys) => return keys,
-            Err(error) => {
-                warn!(%error, "runs that lost their label while nobody watched are looked for later");
-            }
+        if let Some(answer) = attempt().await {
+            return answer;
         }
         tries += 1;
-        tokio::time::sleep(backoff::delay("", tries)).await;
+        tokio::time::sleep(backoff::delay(uid, tries)).await;
     }
 }
 
@@ -145,15 +158,13 @@ pub(crate) async fn see_off(desk: Arc<Desk>, mut gone: mpsc::UnboundedReceiver<R
 impl Desk {
     /// Settles a run that left the watch, as opted out, unless it is gone or has come back.
     pub(crate) async fn see_off(&self, key: RunKey) {
-        let mut tries = 0;
-        while !self
-            .is_seen_off(&key)
-            .await
-            .unwrap_or_else(|refused| later(&key, &refused))
-        {
-            tries += 1;
-            tokio::time::sleep(backoff::delay(&key.uid, tries)).await;
-        }
+        insist(&key.uid, || async {
+            let seen_off = self.is_seen_off(&key).await;
+            seen_off
+                .unwrap_or_else(|refused| later(&key, &refused))
+                .then_some(())
+        })
+        .await;
     }
 
     async fn is_seen_off(&self, key: &RunKey) -> Result<bool, Refused> {

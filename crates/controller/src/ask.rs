@@ -7,7 +7,7 @@ use crate::members;
 use crate::refusal::{Refused, Step};
 use crate::watched::WatchedNode;
 use k8s_openapi::api::core::v1::{Event, PersistentVolumeClaim};
-use kube::api::{Api, ListParams, ObjectMeta};
+use kube::api::{Api, ListMeta, ListParams, ObjectMeta};
 use placement::autoscaler;
 use placement::keys;
 use placement::names::RunKey;
@@ -36,8 +36,8 @@ impl Door {
         loop {
             let listed = within(Step::Count, pods.list(&page)).await?;
             count = listed.items.iter().fold(count, |count, pod| count.and(pod, node));
-            match listed.metadata.continue_.filter(|token| !token.is_empty()) {
-                Some(token) => page = page.continue_token(&token),
+            match after(&page, listed.metadata) {
+                Some(next) => page = next,
                 None => return Ok(count),
             }
         }
@@ -73,8 +73,8 @@ impl Door {
             let listed = within(Step::Lookup, runs.list_metadata(&page)).await?;
             let here = listed.items.iter().filter(|run| is_ours(&run.metadata));
             robbed.extend(here.filter_map(|run| metadata::key(&run.metadata)));
-            match listed.metadata.continue_.filter(|token| !token.is_empty()) {
-                Some(token) => page = page.continue_token(&token),
+            match after(&page, listed.metadata) {
+                Some(next) => page = next,
                 None => return Ok(robbed),
             }
         }
@@ -117,6 +117,12 @@ impl Door {
             }
         }
     }
+}
+
+/// The next page, if this was not the last; an empty token means that it was.
+fn after(page: &ListParams, listed: ListMeta) -> Option<ListParams> {
+    let token = listed.continue_.filter(|token| !token.is_empty())?;
+    Some(page.clone().continue_token(&token))
 }
 
 fn is_ours(run: &ObjectMeta) -> bool {

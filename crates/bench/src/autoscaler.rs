@@ -25,16 +25,16 @@ const METHOD: &str = "Another run keeps the one node that is there. New runs of 
 cluster autoscaler adds them. Times count from the creation of the first of them. The autoscaler looks every two seconds here \
 (ten is its default), so a node comes at best after one second on average and at worst after two.";
 
-pub(crate) async fn measure(effort: &Effort) -> Result<Report> {
+pub(crate) async fn measure(effort: &Effort) -> Result<Vec<Scenario>> {
     let bed = Testbed::start(effort.options()).await?;
     bed.add_nodes(&Nodes::new("fixed", 1)).await?;
     bed.start_autoscaler(&[NodeGroup::new(GROUP, 0, 60)]).await?;
     bed.install_pod_affinity().await?;
     keep_the_node(&bed).await?;
-    let many = effort.pick(20, 4);
+    let many = many(effort);
     let mut scenario = Scenario::new("runs without a node", &[]);
     for round in 0..effort.rounds {
-        for (variant, runs) in [(ONE_MORE.to_owned(), 1), (format!("{many} runs at once"), many)] {
+        for (variant, runs) in [(ONE_MORE.to_owned(), 1), (at_once(many), many)] {
             let namespace = bed.namespace(&format!("round-{round}-{runs}")).await?;
             let figures = turn(&bed, &namespace, runs)
                 .await
@@ -49,25 +49,35 @@ pub(crate) async fn measure(effort: &Effort) -> Result<Report> {
             scenario.add(&variant, figures)?;
         }
     }
-    Ok(report(scenario, &format!("{many} runs at once")))
+    Ok(vec![scenario])
 }
 
-fn report(scenario: Scenario, many: &str) -> Report {
+fn many(effort: &Effort) -> usize {
+    effort.pick(20, 4)
+}
+
+fn at_once(runs: usize) -> String {
+    format!("{runs} runs at once")
+}
+
+pub(crate) fn report(effort: &Effort, scenarios: Vec<Scenario>) -> Report {
+    let many = at_once(many(effort));
+    let spread = |variant: &str, figure: &str| scenarios.first()?.spread(variant, figure);
     let aims = [
-        Aim::at_most("one more run: nodes added", 1.0, scenario.spread(ONE_MORE, ADDED)),
+        Aim::at_most("one more run: nodes added", 1.0, spread(ONE_MORE, ADDED)),
         Aim::at_most(
             format!("{many}: nodes too many"),
             0.0,
-            scenario.spread(many, "nodes too many"),
+            spread(&many, "nodes too many"),
         ),
-        Aim::at_most(format!("{many}: steps"), 1.0, scenario.spread(many, STEPS)),
+        Aim::at_most(format!("{many}: steps"), 1.0, spread(&many, STEPS)),
     ];
     Report {
         part: "autoscaler",
         title: "Nodes from the autoscaler",
         method: METHOD,
         aims: aims.into_iter().flatten().collect(),
-        scenarios: vec![scenario],
+        scenarios,
         plotted: "all done, s",
         faster: Vec::new(),
         notes: Vec::new(),

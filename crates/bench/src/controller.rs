@@ -42,7 +42,7 @@ placeholder. Start-up: from the start of the process to its first write, for a r
 Hold to release includes the placeholder's way through StatefulSet controller, scheduler and KWOK, all on this machine; \
 the API server alone: the same machine right after, 32 calls at a time and nothing else. Writes are the API server's own count.";
 
-pub(crate) async fn measure(effort: &Effort) -> Result<Report> {
+pub(crate) async fn measure(effort: &Effort) -> Result<Vec<Scenario>> {
     let (existing, new) = effort.pick((10_000, 1000), (60, 20));
     let bed = Testbed::start(Options {
         limits: Limits::Raised,
@@ -59,10 +59,10 @@ pub(crate) async fn measure(effort: &Effort) -> Result<Report> {
         scenarios[0].add("controller", figures)?;
     }
     scenarios.push(burst(effort, &bed, new).await?);
-    Ok(report(scenarios))
+    Ok(scenarios)
 }
 
-fn report(scenarios: Vec<Scenario>) -> Report {
+pub(crate) fn report(scenarios: Vec<Scenario>) -> Report {
     let at_rest = |figure: &str| scenarios[0].spread("controller", figure);
     let aims = [
         Aim::at_most("memory with all existing runs, MB", 50.0, at_rest(MEMORY)),

@@ -1,14 +1,14 @@
 //! Where and of what a measurement was taken.
 
 use anyhow::{Context, Result};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::thread::available_parallelism;
 
 /// The facts without which figures say nothing.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Machine {
     cores: usize,
     cpu: String,
@@ -17,7 +17,7 @@ pub(crate) struct Machine {
     /// Others on the machine while it was measured, at its start.
     load: String,
     pub(crate) commit: String,
-    versions: Vec<(&'static str, String)>,
+    versions: Vec<(String, String)>,
 }
 
 impl Machine {
@@ -33,7 +33,7 @@ impl Machine {
                 .unwrap_or_default()
                 .to_owned(),
             commit: commit()?,
-            versions: testbed::versions()?,
+            versions: versions()?,
         })
     }
 
@@ -57,6 +57,13 @@ impl Machine {
             versions.join(", ")
         )
     }
+}
+
+fn versions() -> Result<Vec<(String, String)>> {
+    let versions = testbed::versions()?.into_iter();
+    Ok(versions
+        .map(|(part, version)| (part.to_owned(), version))
+        .collect())
 }
 
 /// The root of the checkout.

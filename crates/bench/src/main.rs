@@ -25,7 +25,8 @@ mod webhook;
 use anyhow::{Context, Result, bail};
 use clap::{Parser, builder::PossibleValuesParser};
 use machine::{Machine, workspace};
-use report::Report;
+use report::{Before, Report, Sitting};
+use scenario::Scenario;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 use std::time::Instant;
@@ -44,6 +45,9 @@ struct Cli {
     /// Leave out parts whose figures of this commit are there already.
     #[arg(long, conflicts_with = "quick")]
     resume: bool,
+    /// Put the rounds beside those that are there already, of whatever commit; what is left out keeps its figures.
+    #[arg(long, conflicts_with = "resume")]
+    add: bool,
     /// How often each variant has its turn.
     #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(1..))]
     rounds: Option<u32>,
@@ -73,7 +77,8 @@ struct Part {
     name: &'static str,
     /// Whether a debug build can say anything at all.
     in_quick: bool,
-    measure: fn(&Runtime, &Effort) -> Result<Report>,
+    measure: fn(&Runtime, &Effort) -> Result<Vec<Scenario>>,
+    report: fn(&Effort, Vec<Scenario>) -> Report,
 }
 
 /// In the order in which they are measured: the short ones first.
@@ -82,46 +87,61 @@ const PARTS: [Part; 9] = [
         name: "pure",
         in_quick: false,
         measure: |_, effort| pure::measure(effort),
+        report: |_, scenarios| pure::report(scenarios),
     },
     Part {
         name: "webhook",
         in_quick: true,
         measure: |_, effort| webhook::measure(effort),
+        report: |_, scenarios| webhook::report(scenarios),
     },
     Part {
         name: "api",
         in_quick: true,
         measure: |runtime, effort| runtime.block_on(through_api::measure(effort)),
+        report: |_, scenarios| through_api::report(scenarios),
     },
     Part {
         name: "autoscaler",
         in_quick: true,
         measure: |runtime, effort| runtime.block_on(autoscaler::measure(effort)),
+        report: autoscaler::report,
     },
     Part {
         name: "controller",
         in_quick: true,
         measure: |runtime, effort| runtime.block_on(controller::measure(effort)),
+        report: |_, scenarios| controller::report(scenarios),
     },
     Part {
         name: "runs-few",
         in_quick: false,
         measure: |runtime, effort| runtime.block_on(runs::few(effort)),
+        report: |_, scenarios| runs::report("runs-few", "Few runs, client limits raised", scenarios),
     },
     Part {
         name: "scheduling",
         in_quick: true,
         measure: |runtime, effort| runtime.block_on(scheduling::measure(effort)),
+        report: scheduling::report,
     },
     Part {
         name: "runs",
         in_quick: true,
         measure: |runtime, effort| runtime.block_on(runs::with_raised_limits(effort)),
+        report: |_, scenarios| runs::report("runs", "Whole runs, client limits raised", scenarios),
     },
     Part {
         name: "runs-as-shipped",
         in_quick: false,
         measure: |runtime, effort| runtime.block_on(runs::as_shipped(effort)),
+        report: |_, scenarios| {
+            runs::report(
+                "runs-as-shipped",
+                "Whole runs, client limits as shipped",
+                scenarios,
+            )
+        },
     },
 ];
 
@@ -175,7 +195,7 @@ fn measure(cli: &Cli) -> Result<()> {
     for part in cli.parts(&folder, &machine)? {
         let started = Instant::now();
         eprintln!("== {}", part.name);
-        match one(part, &runtime, &effort, &folder, &machine) {
+        match cli.take(part, &runtime, &effort, &folder, &machine) {
             Ok(()) => eprintln!("== {}: done in {:.0?}", part.name, started.elapsed()),
             // The parts after it may take the night, and need not wait for a repair.
             Err(error) => {
@@ -197,14 +217,29 @@ fn measure(cli: &Cli) -> Result<()> {
     }
 }
 
-fn one(part: Part, runtime: &Runtime, effort: &Effort, folder: &Path, machine: &Machine) -> Result<()> {
-    let report = (part.measure)(runtime, effort)?;
-    report.write(folder, machine, effort.quick)?;
-    println!("{}", report.figures());
-    Ok(())
-}
-
 impl Cli {
+    /// One part.
+    fn take(
+        &self,
+        part: Part,
+        runtime: &Runtime,
+        effort: &Effort,
+        folder: &Path,
+        machine: &Machine,
+    ) -> Result<()> {
+        let before = if self.add {
+            Before::read(folder, part.name)?
+        } else {
+            Before::default()
+        };
+        let measured = (part.measure)(runtime, effort)?;
+        let (scenarios, earlier) = before.and(measured)?;
+        let report = (part.report)(effort, scenarios);
+        report.write(folder, Sitting::now(machine)?, earlier, effort.quick)?;
+        println!("{}", report.figures());
+        Ok(())
+    }
+
     fn folder(&self) -> PathBuf {
         let usual = if self.quick {
             "target/benchmarks"

@@ -16,7 +16,7 @@ const TIME: &str = "time, us";
 const STEPS: [&str; 4] = ["parse", "decide", "patch", "answer"];
 const SIZES: [&str; 3] = ["2", "10", "50"];
 
-pub(crate) fn measure(effort: &Effort) -> Result<Report> {
+pub(crate) fn measure(effort: &Effort) -> Result<Vec<Scenario>> {
     let mut scenarios = SIZES.map(|size| Scenario::new(format!("pods of {size} KB"), &[]));
     for _ in 0..effort.rounds {
         cargo_bench("pure")?;
@@ -41,16 +41,20 @@ pub(crate) fn measure(effort: &Effort) -> Result<Report> {
         ];
         scenarios[scenario].add(step, figures)?;
     }
-    Ok(Report {
+    Ok(scenarios.into())
+}
+
+pub(crate) fn report(scenarios: Vec<Scenario>) -> Report {
+    Report {
         part: "pure",
         title: "The webhook's pure functions",
         method: METHOD,
         aims: Vec::new(),
-        scenarios: scenarios.into(),
+        scenarios,
         plotted: TIME,
         faster: Vec::new(),
         notes: Vec::new(),
-    })
+    }
 }
 
 fn cargo_bench(bench: &str) -> Result<String> {

@@ -6,7 +6,7 @@ use crate::scenario::{Ratio, Scenario};
 use crate::stats::Spread;
 use anyhow::{Context, Result};
 use jiff::{Timestamp, Unit};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::fmt::Write;
 use std::fs;
@@ -37,12 +37,32 @@ pub(crate) struct Aim {
     reached: bool,
 }
 
+/// When and where rounds were measured one after the other.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct Sitting {
+    at: String,
+    machine: Machine,
+}
+
+/// What earlier sittings left of a part.
+#[derive(Debug, Default, Deserialize)]
+pub(crate) struct Before {
+    scenarios: Vec<Scenario>,
+    #[serde(flatten)]
+    last: Option<Sitting>,
+    #[serde(default)]
+    earlier: Vec<Sitting>,
+}
+
 /// A report with where, when and how it came to be.
 #[derive(Debug, Serialize)]
 struct Taken<'a> {
-    at: String,
     quick: bool,
-    machine: &'a Machine,
+    #[serde(flatten)]
+    sitting: Sitting,
+    /// Those whose rounds it has beside those of the last one.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    earlier: Vec<Sitting>,
     #[serde(flatten)]
     report: &'a Report,
 }
@@ -59,17 +79,56 @@ impl Aim {
     }
 }
 
+impl Sitting {
+    pub(crate) fn now(machine: &Machine) -> Result<Self> {
+        let at = Timestamp::now().round(Unit::Minute)?;
+        Ok(Self {
+            at: at.strftime("%Y-%m-%d %H:%M UTC").to_string(),
+            machine: machine.clone(),
+        })
+    }
+
+    fn words(&self) -> String {
+        format!("{}. {}", self.at, self.machine.words())
+    }
+}
+
+impl Before {
+    /// None is there yet: nothing to join.
+    pub(crate) fn read(folder: &Path, part: &str) -> Result<Self> {
+        let taken = taken(folder, part)?.map(serde_json::from_value).transpose();
+        let taken =
+            taken.with_context(|| format!("{part}.json in {} is no measurement", folder.display()))?;
+        Ok(taken.unwrap_or_default())
+    }
+
+    /// Its scenarios with these rounds after their own; those that were not measured again stay as they are.
+    /// With the sittings that gave what was there.
+    pub(crate) fn and(self, measured: Vec<Scenario>) -> Result<(Vec<Scenario>, Vec<Sitting>)> {
+        let mut all = self.scenarios;
+        for scenario in measured {
+            match all.iter_mut().find(|known| known.title == scenario.title) {
+                Some(known) => known.join(scenario)?,
+                None => all.push(scenario),
+            }
+        }
+        Ok((all, self.earlier.into_iter().chain(self.last).collect()))
+    }
+}
+
 impl Report {
     /// Writes the three files and the overview of all parts that lie there.
-    pub(crate) fn write(&self, folder: &Path, machine: &Machine, quick: bool) -> Result<()> {
-        let at = Timestamp::now()
-            .round(Unit::Minute)?
-            .strftime("%Y-%m-%d %H:%M UTC")
-            .to_string();
+    pub(crate) fn write(
+        &self,
+        folder: &Path,
+        sitting: Sitting,
+        earlier: Vec<Sitting>,
+        quick: bool,
+    ) -> Result<()> {
         let taken = Taken {
-            at,
             quick,
-            machine,
+            sitting,
+            earlier,
             report: self,
         };
         let scenarios: Vec<_> = self.scenarios.iter().collect();
@@ -102,9 +161,9 @@ impl Report {
 impl Taken<'_> {
     fn page(&self) -> String {
         let Self {
-            at,
             quick,
-            machine,
+            sitting,
+            earlier,
             report,
         } = self;
         let Report {
@@ -121,10 +180,10 @@ impl Taken<'_> {
         } else {
             ""
         };
-        let mut page = format!(
-            "# {title}\n\n{method}\n\nTaken {at}.{quick} {}\n\n",
-            machine.words()
-        );
+        let mut page = format!("# {title}\n\n{method}\n\nTaken {}{quick}\n\n", sitting.words());
+        for sitting in earlier {
+            let _ = write!(page, "Earlier rounds were taken {}\n\n", sitting.words());
+        }
         let _ = write!(page, "{}![{title}: {plotted}]({part}.svg)\n\n", report.figures());
         page += &list("Where another choice is faster", faster);
         page += &list("Notes", notes);
@@ -280,9 +339,8 @@ mod tests {
             faster: Vec::new(),
             notes: vec!["note".into()],
         };
-        report
-            .write(folder.path(), &Machine::look().unwrap(), true)
-            .unwrap();
+        let sitting = Sitting::now(&Machine::look().unwrap()).unwrap();
+        report.write(folder.path(), sitting, Vec::new(), true).unwrap();
         let page = fs::read_to_string(folder.path().join("runs.md")).unwrap();
         assert!(
             page.contains("Quick version") && page.contains("- note"),
@@ -294,5 +352,31 @@ mod tests {
                 && overview.contains("- small: 2 (2 to 2), aim 3.0: reached"),
             "{overview}"
         );
+    }
+
+    #[test]
+    fn rounds_that_are_added_join_those_that_are_there_and_say_when_both_were_taken() {
+        let folder = tempfile::tempdir().unwrap();
+        let sitting = || Sitting::now(&Machine::look().unwrap()).unwrap();
+        let scenario = |title: &str, time| {
+            let mut scenario = Scenario::new(title, &[]);
+            scenario.add("base", vec![("time", time)]).unwrap();
+            scenario
+        };
+        let add = |measured| {
+            let before = Before::read(folder.path(), "runs").unwrap();
+            let (scenarios, earlier) = before.and(measured).unwrap();
+            let report = crate::runs::report("runs", "Runs", scenarios);
+            report.write(folder.path(), sitting(), earlier, false).unwrap();
+        };
+        add(vec![scenario("20 runs", 1.0), scenario("80 runs", 5.0)]);
+        add(vec![scenario("20 runs", 3.0)]);
+        add(vec![scenario("20 runs", 2.0)]);
+        let page = fs::read_to_string(folder.path().join("runs.md")).unwrap();
+        assert!(
+            page.contains("| time | 2 (1 to 3) |") && page.contains("| time | 5 |"),
+            "{page}"
+        );
+        assert_eq!(page.matches("Earlier rounds were taken").count(), 2);
     }
 }

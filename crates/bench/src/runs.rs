@@ -73,28 +73,21 @@ server's own count, leases and watches left out, the measuring itself (one POST 
 largest of our four processes at its largest.";
 
 /// So few that no part of the control plane is short of a processor: what holding a run costs its user.
-pub(crate) async fn few(effort: &Effort) -> Result<Report> {
-    let scenarios = measure(effort, Limits::Raised, effort.pick(&[1, 5], &[2])).await?;
-    Ok(report("runs-few", "Few runs, client limits raised", scenarios))
+pub(crate) async fn few(effort: &Effort) -> Result<Vec<Scenario>> {
+    measure(effort, Limits::Raised, effort.pick(&[1, 5], &[2])).await
 }
 
 /// With the limits that Tekton and the scheduler put on themselves raised, so that neither hides what else costs time.
-pub(crate) async fn with_raised_limits(effort: &Effort) -> Result<Report> {
-    let scenarios = measure(effort, Limits::Raised, effort.pick(&MANY, &[6])).await?;
-    Ok(report("runs", "Whole runs, client limits raised", scenarios))
+pub(crate) async fn with_raised_limits(effort: &Effort) -> Result<Vec<Scenario>> {
+    measure(effort, Limits::Raised, effort.pick(&MANY, &[6])).await
 }
 
 /// As Tekton and the scheduler come: 320 runs take long with any choice.
-pub(crate) async fn as_shipped(effort: &Effort) -> Result<Report> {
-    let scenarios = measure(effort, Limits::AsShipped, effort.pick(&MANY, &[6])).await?;
-    Ok(report(
-        "runs-as-shipped",
-        "Whole runs, client limits as shipped",
-        scenarios,
-    ))
+pub(crate) async fn as_shipped(effort: &Effort) -> Result<Vec<Scenario>> {
+    measure(effort, Limits::AsShipped, effort.pick(&MANY, &[6])).await
 }
 
-fn report(part: &'static str, title: &'static str, scenarios: Vec<Scenario>) -> Report {
+pub(crate) fn report(part: &'static str, title: &'static str, scenarios: Vec<Scenario>) -> Report {
     let aims = scenarios.iter().flat_map(aims).collect();
     let faster = scenarios
         .iter()

@@ -2,40 +2,44 @@
 
 use crate::stats::Spread;
 use anyhow::{Result, bail};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
 /// What one round gave for one variant: figures by name.
 pub(crate) type Figures = Vec<(&'static str, f64)>;
 
 /// Variants measured in turns under the same conditions.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Scenario {
     pub(crate) title: String,
     /// In the order in which they were first measured.
     pub(crate) variants: Vec<String>,
     /// In the order in which they were first told.
-    pub(crate) figures: Vec<&'static str>,
+    pub(crate) figures: Vec<String>,
     /// Which figure is compared with which variant's, first of all.
     pub(crate) ratios: Vec<Ratio>,
     /// Variant, then figure, then one value a round.
-    pub(crate) values: BTreeMap<String, BTreeMap<&'static str, Vec<f64>>>,
+    pub(crate) values: BTreeMap<String, BTreeMap<String, Vec<f64>>>,
 }
 
 /// A comparison within each round.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Ratio {
-    pub(crate) figure: &'static str,
-    pub(crate) to: &'static str,
+    pub(crate) figure: String,
+    pub(crate) to: String,
 }
 
 impl Scenario {
-    pub(crate) fn new(title: impl Into<String>, ratios: &[(&'static str, &'static str)]) -> Self {
+    pub(crate) fn new(title: impl Into<String>, ratios: &[(&str, &str)]) -> Self {
+        let ratio = |&(figure, to): &(&str, &str)| Ratio {
+            figure: figure.to_owned(),
+            to: to.to_owned(),
+        };
         Self {
             title: title.into(),
             variants: Vec::new(),
             figures: Vec::new(),
-            ratios: ratios.iter().map(|&(figure, to)| Ratio { figure, to }).collect(),
+            ratios: ratios.iter().map(ratio).collect(),
             values: BTreeMap::new(),
         }
     }
@@ -52,11 +56,29 @@ impl Scenario {
                     self.title
                 );
             }
-            if !self.figures.contains(&figure) {
-                self.figures.push(figure);
+            if !self.figures.iter().any(|known| known == figure) {
+                self.figures.push(figure.to_owned());
             }
             let of_variant = self.values.entry(variant.to_owned()).or_default();
-            of_variant.entry(figure).or_default().push(value);
+            of_variant.entry(figure.to_owned()).or_default().push(value);
+        }
+        Ok(())
+    }
+
+    /// Adds the rounds of another sitting after its own. Each variant had its turns in both, with the same figures,
+    /// or rounds would be compared that have nothing to do with one another.
+    pub(crate) fn join(&mut self, other: Self) -> Result<()> {
+        if self.variants != other.variants || self.figures != other.figures {
+            bail!(
+                "{}: the variants or figures are others than before: measure it anew",
+                self.title
+            );
+        }
+        for (variant, figures) in other.values {
+            let of_variant = self.values.entry(variant).or_default();
+            for (figure, values) in figures {
+                of_variant.entry(figure).or_default().extend(values);
+            }
         }
         Ok(())
     }
@@ -113,6 +135,17 @@ mod tests {
     fn ratios_are_taken_within_each_round() {
         let ratio = scenario().ratio("ours", "base", "time").unwrap();
         assert_eq!((ratio.median, ratio.low, ratio.high), (1.1, 1.05, 1.2));
+    }
+
+    #[test]
+    fn rounds_of_two_sittings_follow_one_another() {
+        let mut both = scenario();
+        both.join(scenario()).unwrap();
+        assert_eq!(both.rounds("ours", "time"), [11.0, 21.0, 12.0, 11.0, 21.0, 12.0]);
+        let mut other = scenario();
+        other.add("a third", vec![("time", 1.0)]).unwrap();
+        let refused = both.join(other).unwrap_err();
+        assert!(refused.to_string().contains("measure it anew"), "{refused}");
     }
 
     #[test]

@@ -59,7 +59,7 @@ no scheduler runs; then the scheduler is started, and the time from its first bi
 together: all pods at once, the placeholders first. Tasks after placeholders: as with held runs, the placeholders are \
 bound before the tasks are created. Unrelated pods: as many pods as there are runs, without terms, beside the bound ones.";
 
-pub(crate) async fn measure(effort: &Effort) -> Result<Report> {
+pub(crate) async fn measure(effort: &Effort) -> Result<Vec<Scenario>> {
     let options = Options {
         tekton: false,
         limits: Limits::Raised,
@@ -74,12 +74,16 @@ pub(crate) async fn measure(effort: &Effort) -> Result<Report> {
         bed.stop(part)?;
     }
     let (mut scenarios, mut nodes) = (Vec::new(), 0);
-    for size in effort.pick(&SIZES[..], &QUICK) {
+    for size in sizes(effort) {
         grow(&bed, nodes, size.nodes).await?;
         nodes = size.nodes;
         scenarios.push(one_size(effort, &bed, *size).await?);
     }
-    Ok(report(scenarios, effort.pick(&SIZES[..], &QUICK)))
+    Ok(scenarios)
+}
+
+fn sizes(effort: &Effort) -> &'static [Size] {
+    effort.pick(&SIZES[..], &QUICK)
 }
 
 /// Nodes that are Ready as they are created; nobody looks after them.
@@ -264,7 +268,7 @@ fn shared_nodes(seen: &BTreeMap<String, SeenPod>) -> usize {
     runs.values().filter(|of| apart(of)).count()
 }
 
-fn report(scenarios: Vec<Scenario>, sizes: &[Size]) -> Report {
+pub(crate) fn report(effort: &Effort, scenarios: Vec<Scenario>) -> Report {
     let ours = Shape::Ours.name();
     let faster = [TOGETHER, HELD].iter().flat_map(|figure| {
         scenarios
@@ -279,7 +283,7 @@ fn report(scenarios: Vec<Scenario>, sizes: &[Size]) -> Report {
         faster: faster.collect(),
         notes: SIDE_BY_SIDE
             .iter()
-            .flat_map(|shape| growth(*shape, &scenarios, sizes))
+            .flat_map(|shape| growth(*shape, &scenarios, sizes(effort)))
             .collect(),
         scenarios,
         plotted: TOGETHER,

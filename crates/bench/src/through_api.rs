@@ -25,7 +25,7 @@ const METHOD: &str = "Pods are created at a constant rate, in turns one that the
 name of the same length, so that both kinds meet the same API server in the same moment. Scheduler and KWOK are \
 stopped. Latency counts from the moment in which a request should have been sent.";
 
-pub(crate) async fn measure(effort: &Effort) -> Result<Report> {
+pub(crate) async fn measure(effort: &Effort) -> Result<Vec<Scenario>> {
     let bed = Testbed::start(effort.options()).await?;
     bed.install_pod_affinity().await?;
     let namespace = bed.namespace("pods").await?;
@@ -36,11 +36,15 @@ pub(crate) async fn measure(effort: &Effort) -> Result<Report> {
     for rate in effort.pick(&[20, 50, 100][..], &[20]) {
         scenarios.push(one_rate(effort, &bed, &namespace, *rate).await?);
     }
+    Ok(scenarios)
+}
+
+pub(crate) fn report(scenarios: Vec<Scenario>) -> Report {
     let aims = scenarios.iter().filter_map(|scenario| {
         let what = format!("{}: p99 with the webhook to without", scenario.title);
         Aim::at_most(what, 1.10, scenario.ratio(WITH, WITHOUT, P99))
     });
-    Ok(Report {
+    Report {
         part: "api",
         title: "Pod creation through the API server",
         method: METHOD,
@@ -49,7 +53,7 @@ pub(crate) async fn measure(effort: &Effort) -> Result<Report> {
         plotted: P99,
         faster: Vec::new(),
         notes: Vec::new(),
-    })
+    }
 }
 
 async fn one_rate(effort: &Effort, bed: &Testbed, namespace: &str, rate: u32) -> Result<Scenario> {

@@ -36,7 +36,7 @@ connections, each answer looked at. The rate is constant whatever the answers do
 in which a request should have been sent. Generator late: how late it sent although the connection was free; what it \
 shows is not the server's. Unsent: what a saturated server never got.";
 
-pub(crate) fn measure(effort: &Effort) -> Result<Report> {
+pub(crate) fn measure(effort: &Effort) -> Result<Vec<Scenario>> {
     let server = Server::start(&effort.binary)?;
     let idle = resident(server.child.id())?;
     let mut scenarios = Vec::new();
@@ -44,7 +44,7 @@ pub(crate) fn measure(effort: &Effort) -> Result<Report> {
         scenarios.push(one_size(effort, &server, *bytes)?);
     }
     scenarios.push(soak(effort, &server, idle)?);
-    Ok(report(scenarios))
+    Ok(scenarios)
 }
 
 fn one_size(effort: &Effort, server: &Server, bytes: usize) -> Result<Scenario> {
@@ -84,7 +84,7 @@ fn soak(effort: &Effort, server: &Server, idle: f64) -> Result<Scenario> {
     Ok(scenario)
 }
 
-fn report(scenarios: Vec<Scenario>) -> Report {
+pub(crate) fn report(scenarios: Vec<Scenario>) -> Report {
     let steady = scenarios
         .iter()
         .find(|scenario| scenario.title == "pods of 10 KB");

@@ -6,11 +6,12 @@
 
 use crate::fault::Fault;
 use crate::review::{API_VERSION, Envelope, KIND, Reply, Request};
-use crate::webhook::{Ruling, Webhook};
+use crate::webhook::{Question, Ruling, Webhook};
 use axum::http::header;
 use axum::response::{IntoResponse, Response};
 use json_patch::Patch;
 use serde_json::Value;
+use serde_json::value::RawValue;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use tracing::{Span, debug, error, field, info, info_span};
 
@@ -62,11 +63,16 @@ fn answer(webhook: Webhook, request: &Request<'_>) -> Decision {
 
 fn consider(webhook: Webhook, request: &Request<'_>) -> Verdict {
     let uid = request.uid.as_ref();
-    if !webhook.concerns(request) {
-        return (write(&Reply::allow(uid)), "not_concerned");
+    match webhook.question(request) {
+        None => (write(&Reply::allow(uid)), "not_concerned"),
+        Some(Question::Creation(rule)) => created(uid, request, rule),
+        Some(Question::Change(rule)) => changed(uid, request, rule),
     }
+}
+
+fn created(uid: &str, request: &Request<'_>, rule: impl FnOnce(&Value) -> Ruling) -> Verdict {
     match object(request) {
-        Ok(object) => judge(uid, object, |object| webhook.rule(object)),
+        Ok(object) => judge(uid, object, rule),
         Err(message) => {
             info!(message, "denied");
             (write(&Reply::deny(uid, &message)), "malformed")
@@ -78,8 +84,19 @@ fn object(request: &Request<'_>) -> Result<Value, String> {
     let raw = request
         .object
         .ok_or("the request to create an object carries no object")?;
-    // serde_json stops at a depth of 128, far beyond any real object, so that no stack overflows.
-    serde_json::from_str(raw.get()).map_err(|error| format!("the object cannot be read: {error}"))
+    read(raw).map_err(|error| format!("the object cannot be read: {error}"))
+}
+
+/// What cannot be read is null to the rule: a change of what is there already is not ours to refuse.
+fn changed(uid: &str, request: &Request<'_>, rule: impl FnOnce(&Value, &Value) -> Ruling) -> Verdict {
+    let [old, new] = [request.old_object, request.object]
+        .map(|raw| raw.and_then(|raw| read(raw).ok()).unwrap_or_default());
+    judge(uid, new, |new| rule(&old, new))
+}
+
+/// `serde_json` stops at a depth of 128, far beyond any real object, so that no stack overflows.
+fn read(raw: &RawValue) -> serde_json::Result<Value> {
+    serde_json::from_str(raw.get())
 }
 
 fn judge(uid: &str, object: Value, rule: impl FnOnce(&Value) -> Ruling) -> Verdict {

@@ -1,7 +1,7 @@
 //! AdmissionReview v1 as it goes over the wire: the few fields we read, and the answer.
 //!
-//! An envelope of our own instead of a typed pod: what we do not know must neither fail nor be lost, and the old
-//! object, the options and the user's groups are skipped without being built.
+//! An envelope of our own instead of a typed pod: what we do not know must neither fail nor be lost, and the
+//! options and the user's groups are skipped without being built.
 
 use k8s_openapi::ByteString;
 use serde::{Deserialize, Serialize};
@@ -39,6 +39,8 @@ pub(crate) struct Request<'a> {
     pub(crate) dry_run: Option<bool>,
     #[serde(borrow)]
     pub(crate) object: Option<&'a RawValue>,
+    #[serde(borrow)]
+    pub(crate) old_object: Option<&'a RawValue>,
 }
 
 /// Group and kind of the object; the version does not matter to any rule.

@@ -1,6 +1,7 @@
-//! The two webhooks: which objects each is for, and the rule of `placement` that it asks.
+//! The two webhooks: which requests each is for, and the rule of `placement` that it asks.
 
 use crate::review::{Kind, Request};
+use jiff::Timestamp;
 use json_patch::Patch;
 use placement::{hold, inject};
 use serde_json::Value;
@@ -10,6 +11,14 @@ use serde_json::Value;
 pub(crate) enum Webhook {
     PipelineRun,
     Pod,
+}
+
+/// What is asked about a request.
+pub(crate) enum Question {
+    /// What to make of the object that it creates.
+    Creation(fn(&Value) -> Ruling),
+    /// What to make of its change from the first object to the second.
+    Change(fn(&Value, &Value) -> Ruling),
 }
 
 /// What a rule says about an object.
@@ -27,25 +36,27 @@ impl Webhook {
         }
     }
 
-    /// Whether the request creates an object that this webhook is for. A version is not asked for: by
-    /// matchPolicy Equivalent the API server converts to the one it was told, and the rules read them all.
-    pub(crate) fn concerns(self, request: &Request<'_>) -> bool {
+    /// What is to be asked about a request, if this webhook is for it. A version is not asked for: by matchPolicy
+    /// Equivalent the API server converts to the one it was told, and the rules read them all.
+    pub(crate) fn question(self, request: &Request<'_>) -> Option<Question> {
         let whole = request.sub_resource.as_deref().unwrap_or_default().is_empty();
-        request.operation == "CREATE" && whole && self.is_for(&request.kind)
+        if !(whole && self.is_for(&request.kind)) {
+            return None;
+        }
+        match (self, request.operation.as_ref()) {
+            (Self::PipelineRun, "CREATE") => Some(Question::Creation(|run| hold::admit(run).into())),
+            (Self::PipelineRun, "UPDATE") => Some(Question::Change(|old, run| {
+                hold::admit_change(old, run, Timestamp::now()).into()
+            })),
+            (Self::Pod, "CREATE") => Some(Question::Creation(|pod| inject::admit(pod).into())),
+            (Self::PipelineRun | Self::Pod, _) => None,
+        }
     }
 
     fn is_for(self, kind: &Kind<'_>) -> bool {
         match self {
             Self::PipelineRun => kind.group == "tekton.dev" && kind.kind == "PipelineRun",
             Self::Pod => kind.group.is_empty() && kind.kind == "Pod",
-        }
-    }
-
-    /// Asks the rule.
-    pub(crate) fn rule(self, object: &Value) -> Ruling {
-        match self {
-            Self::PipelineRun => hold::admit(object).into(),
-            Self::Pod => inject::admit(object).into(),
         }
     }
 }

@@ -89,7 +89,7 @@ impl Facts {
             .run
             .strategy
             .as_deref()
-            .filter(|_| self.view.is_enrolled());
+            .filter(|_| self.view.run.is_enrolled());
         let asked = || {
             OptIn::parse(self.view.run.opt_in.as_deref())
                 .ok()
@@ -108,7 +108,7 @@ impl Facts {
             .run
             .isolation
             .as_deref()
-            .filter(|_| self.view.is_enrolled());
+            .filter(|_| self.view.run.is_enrolled());
         enrolled
             .and_then(|name| name.parse().ok())
             .unwrap_or(self.config().isolation)
@@ -131,10 +131,11 @@ impl Facts {
 
     /// What was not seen, and why.
     pub(crate) fn gaps(&self) -> Vec<&Gap> {
-        let around = self.around.as_ref();
+        let (run, around) = (&self.view.run, self.around.as_ref());
+        // A run bears what the configuration said when it was enrolled; for how long it may be held is not among that.
+        let bears_it = run.is_enrolled() && !run.is_held_by_us();
         let own = [
-            // An enrolled run has on it what the configuration said.
-            self.config.as_ref().err().filter(|_| !self.view.is_enrolled()),
+            self.config.as_ref().err().filter(|_| !bears_it),
             self.set.as_ref().err(),
             self.pods.as_ref().err(),
             self.told.as_ref().err(),

@@ -45,11 +45,16 @@ pub(crate) fn run(changes: &Value) -> PipelineRun {
     object(base, changes)
 }
 
+/// The labels that make that run a group.
+fn enrolled() -> Value {
+    json!({keys::GROUP: UID, keys::STRATEGY: "colocateCompleted", keys::ISOLATION: "cluster-all"})
+}
+
 /// What makes that run one that was released and is at work.
 pub(crate) fn released() -> Value {
     json!({
         "metadata": {
-            "labels": {keys::GROUP: UID, keys::STRATEGY: "colocateCompleted", keys::ISOLATION: "cluster-all"},
+            "labels": enrolled(),
             "annotations": {keys::HOLD: null, keys::NODE: "node-1"},
         },
         "spec": {"status": null},
@@ -156,6 +161,7 @@ pub(crate) const NOWHERE: &str = "0/1 nodes are available: 1 node(s) did not fit
 /// A run whose placeholder finds no node, in a cluster of these nodes and pods.
 pub(crate) fn waiting(nodes: Vec<Node>, pods: Vec<Pod>) -> Facts {
     let own = placeholder("build", UID, None, &unschedulable(NOWHERE));
+    let enrolled = json!({"metadata": {"labels": enrolled()}});
     Facts {
         around: Some(Around {
             nodes: Ok(nodes),
@@ -166,7 +172,7 @@ pub(crate) fn waiting(nodes: Vec<Node>, pods: Vec<Pod>) -> Facts {
             volumes: Ok(Vec::new()),
         }),
         set: Ok(Some(object(json!({"metadata": {"name": "s"}}), &json!({})))),
-        ..facts(&json!({}), vec![own])
+        ..facts(&enrolled, vec![own])
     }
 }
 

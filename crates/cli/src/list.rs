@@ -95,7 +95,7 @@ pub(crate) fn row(view: &RunView, seat: &Seat<'_>, default: Option<Strategy>) ->
 }
 
 fn strategy(view: &RunView, default: Option<Strategy>) -> Option<String> {
-    let enrolled = view.run.strategy.clone().filter(|_| view.is_enrolled());
+    let enrolled = view.run.strategy.clone().filter(|_| view.run.is_enrolled());
     enrolled.or_else(|| match OptIn::parse(view.run.opt_in.as_deref()) {
         Ok(OptIn::Chosen(strategy)) => Some(strategy.to_string()),
         Ok(OptIn::Default) => Some(default.map_or("(default)".to_owned(), |it| it.to_string())),

@@ -45,7 +45,7 @@ impl State {
 
     /// Since when it is like that, as far as the objects tell.
     pub(crate) fn since(self, view: &RunView, seat: &Seat<'_>) -> Option<Timestamp> {
-        let begun = view.run.created;
+        let begun = view.run.held_since();
         match self {
             Self::Held
             | Self::HeldElsewhere
@@ -82,7 +82,7 @@ fn held(seat: &Seat<'_>) -> State {
 }
 
 fn is_too_late(view: &RunView, seat: &Seat<'_>) -> bool {
-    !view.is_enrolled() && view.run.has_children && seat.set.is_none()
+    !view.run.is_enrolled() && view.run.has_children && seat.set.is_none()
 }
 
 impl fmt::Display for State {

@@ -52,11 +52,6 @@ impl RunView {
             verdict: verdict(&object.status),
         })
     }
-
-    /// Its labels make it a group.
-    pub(crate) fn is_enrolled(&self) -> bool {
-        self.run.group.as_deref() == Some(self.run.key.uid.as_str())
-    }
 }
 
 fn parent(metadata: &ObjectMeta) -> Option<String> {

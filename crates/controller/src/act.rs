@@ -65,7 +65,7 @@ impl Door {
             | Action::AwaitTasks { .. }
             | Action::AwaitFit { .. } => Ok(Effect::Nothing),
             Action::Enrol(enrolment) => {
-                self.merge_run(run, Step::Enrol, patches::enrol(run, *enrolment))
+                self.patch_run(run, Step::Enrol, patches::enrol(run, *enrolment))
                     .await
             }
             Action::Withdraw => self.patch_run(run, Step::Enrol, patches::withdraw(run)).await,

@@ -187,41 +187,47 @@ async fn a_call_that_is_never_answered_ends_as_an_error() {
 }
 
 #[tokio::test]
-async fn labels_and_the_node_are_merged_into_this_very_run() {
-    let labels = json!({
-        "pod-affinity.tekton.dev/group": "u1",
-        "pod-affinity.tekton.dev/strategy": "colocateCompleted",
-        "pod-affinity.tekton.dev/isolation": "cluster-all",
-    });
-    for (action, expected) in [
-        (Action::Enrol(enrolment()), json!({"uid": "u1", "labels": labels})),
-        (
-            Action::RecordNode { node: "n2".into() },
-            json!({"uid": "u1", "annotations": {"pod-affinity.tekton.dev/node": "n2"}}),
-        ),
-    ] {
-        let mut server = Server::start();
-        server.answer(200, json!({"metadata": {}}));
-        assert_eq!(act(&server, &run(), action).await.unwrap(), Effect::Written);
-        let call = only(&server);
-        assert_eq!(call.line, format!("PATCH {RUN}?&fieldManager=pod-affinity"));
-        assert_eq!(call.content_type, "application/merge-patch+json");
-        assert_eq!(call.body, json!({"metadata": expected}));
-    }
+async fn the_node_is_merged_into_this_very_run() {
+    let mut server = Server::start();
+    server.answer(200, json!({"metadata": {}}));
+    let action = Action::RecordNode { node: "n2".into() };
+    assert_eq!(act(&server, &run(), action).await.unwrap(), Effect::Written);
+    let call = only(&server);
+    assert_eq!(call.line, format!("PATCH {RUN}?&fieldManager=pod-affinity"));
+    assert_eq!(call.content_type, "application/merge-patch+json");
+    let expected = json!({"uid": "u1", "annotations": {"pod-affinity.tekton.dev/node": "n2"}});
+    assert_eq!(call.body, json!({"metadata": expected}));
 }
 
 #[tokio::test]
-async fn enrolling_a_run_that_was_made_anew_changes_nothing() {
+async fn enrolling_is_one_guarded_json_patch() {
+    let mut server = Server::start();
+    server.answer(200, json!({"metadata": {}}));
+    let action = Action::Enrol(enrolment());
+    assert_eq!(act(&server, &run(), action).await.unwrap(), Effect::Written);
+    let call = only(&server);
+    assert_eq!(call.line, format!("PATCH {RUN}?&fieldManager=pod-affinity"));
+    assert_eq!(call.content_type, "application/json-patch+json");
+    let expected = json!([
+        {"op": "test", "path": "/metadata/uid", "value": "u1"},
+        {"op": "test", "path": "/metadata/labels/tekton.dev~1custom-pod-affinity", "value": "true"},
+        {"op": "add", "path": "/metadata/labels/pod-affinity.tekton.dev~1group", "value": "u1"},
+        {"op": "add", "path": "/metadata/labels/pod-affinity.tekton.dev~1strategy", "value": "colocateCompleted"},
+        {"op": "add", "path": "/metadata/labels/pod-affinity.tekton.dev~1isolation", "value": "cluster-all"},
+    ]);
+    assert_eq!(call.body, expected);
+}
+
+#[tokio::test]
+async fn the_node_of_a_run_that_was_made_anew_is_not_written() {
     let mut server = Server::start();
     server.refuse(
         409,
         "Conflict",
         "Precondition failed: UID in precondition: u1, UID in object meta: u2",
     );
-    assert_eq!(
-        act(&server, &run(), Action::Enrol(enrolment())).await.unwrap(),
-        Effect::Overtaken
-    );
+    let action = Action::RecordNode { node: "n2".into() };
+    assert_eq!(act(&server, &run(), action).await.unwrap(), Effect::Overtaken);
 }
 
 #[tokio::test]

@@ -11,6 +11,14 @@ fn held() -> Run {
     }
 }
 
+/// Likewise, and enrolled, as a run is that waits for a node.
+fn waiting() -> Run {
+    Run {
+        group: Some("u1".into()),
+        ..held()
+    }
+}
+
 fn written() -> serde_json::Value {
     json!({"metadata": {}})
 }
@@ -119,9 +127,9 @@ async fn a_run_that_waits_for_a_node_is_told_once_why() {
     caches.add_set(&run(), "s1");
     caches.add_unschedulable_pod(&run(), "p1", "0/3 nodes are available.");
     let (desk, mut courier, _) = desk(&caches, &server);
-    let held = held();
+    let waiting = waiting();
     for _ in 0..3 {
-        let again = desk.settle(&held).await.unwrap().again.unwrap();
+        let again = desk.settle(&waiting).await.unwrap().again.unwrap();
         assert!(again <= Duration::from_secs(20), "an autoscaler is asked then");
     }
     assert_eq!(courier.reasons(), ["WaitingForNode"]);
@@ -154,7 +162,7 @@ async fn a_run_that_goes_on_to_wait_is_told_what_an_autoscaler_says() {
     desk.memory
         .with("u1", |known| assert!(!known.is_time_to_ask(first_seen)));
     for _ in 0..3 {
-        desk.settle(&held()).await.unwrap();
+        desk.settle(&waiting()).await.unwrap();
     }
     let notes = courier.notes();
     assert_eq!(notes.len(), 1, "{notes:?}");

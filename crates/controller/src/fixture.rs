@@ -52,6 +52,7 @@ pub(crate) fn run() -> Run {
         strategy: None,
         isolation: None,
         hold: true,
+        let_go: None,
         node: None,
         reserve: None,
         template: PodTemplate::default(),

@@ -36,7 +36,7 @@ pub(crate) fn notes(run: &Run, seen: &Seen, action: &Action, result: &Result<Eff
 /// What is so whether or not the step succeeds.
 fn before(run: &Run, seen: &Seen, action: &Action) -> Option<Note> {
     match action {
-        Action::CreatePlaceholder(_) if is_held(run) => Some(held(seen)),
+        Action::CreatePlaceholder(_) if is_held(run) => Some(held(run, seen)),
         Action::LabelledTooLate => Some(too_late()),
         Action::AwaitNode {
             unschedulable,
@@ -75,7 +75,7 @@ fn before(run: &Run, seen: &Seen, action: &Action) -> Option<Note> {
 
 fn written(run: &Run, seen: &Seen, action: &Action) -> Vec<Note> {
     match action {
-        Action::Enrol(_) => vec![enrolled(run)],
+        Action::Enrol(_) if !run.is_held_by_us() => vec![enrolled(run)],
         Action::CreatePlaceholder(_) => vec![created(run)],
         Action::Release {
             cause,
@@ -92,6 +92,7 @@ fn written(run: &Run, seen: &Seen, action: &Action) -> Vec<Note> {
         | Action::Leave(_)
         | Action::Steady
         | Action::LabelledTooLate
+        | Action::Enrol(_)
         | Action::Withdraw
         | Action::NudgePlaceholder
         | Action::AwaitNode { .. }
@@ -127,10 +128,13 @@ pub(crate) fn note(reason: Reason, text: String) -> Note {
     Note { reason, text }
 }
 
-fn held(seen: &Seen) -> Note {
+fn held(run: &Run, seen: &Seen) -> Note {
+    let start = run
+        .let_go
+        .map_or("its creation", |_| "whoever held it before let it go");
     let text = format!(
         "Held by pod-affinity (spec.status is {}) until its placeholder has a node, so that all its pods can share \
-         that node. The hold ends by itself, at the latest {} after creation.",
+         that node. The hold ends by itself, at the latest {} after {start}.",
         keys::PENDING,
         seconds(seen.config.hold_deadline),
     );

@@ -180,8 +180,9 @@ fn a_refused_release_names_its_cause_and_a_remedy() {
 
 #[test]
 fn an_enrolled_run_is_told_whose_hold_it_waits_for() {
-    let held = written(&run(), &Action::Enrol(enrolment()));
-    assert!(held[0].text.contains("somebody other"), "{}", held[0].text);
+    let queued = Run { hold: false, ..run() };
+    let told = written(&queued, &Action::Enrol(enrolment()));
+    assert!(told[0].text.contains("somebody other"), "{}", told[0].text);
     let running = Run {
         status: SpecStatus::Unset,
         ..run()
@@ -191,6 +192,11 @@ fn an_enrolled_run_is_told_whose_hold_it_waits_for() {
             .text
             .contains("already released")
     );
+}
+
+#[test]
+fn a_run_that_is_enrolled_while_we_hold_it_is_told_nothing_but_what_it_waits_for() {
+    assert!(written(&run(), &Action::Enrol(enrolment())).is_empty());
 }
 
 #[test]

@@ -9,48 +9,69 @@ use placement::run::Run;
 use serde_json::{Value, json};
 
 /// Clears Pending and our hold, and enrols, in one write that fails as a whole unless the run is still this very
-/// run, still Pending, still held by us and, if it is to be enrolled, still opted in as it was.
+/// run, still Pending, still held by us and, if it is to be enrolled, still opted in as it was. One that is not to be
+/// is in no group afterwards.
 pub(crate) fn release(run: &Run, enrolment: Option<Enrolment>, node: Option<&str>) -> Patch {
     let mut patch = vec![
         test(["metadata", "uid"], run.key.uid.as_str()),
         test(["spec", "status"], keys::PENDING),
         remove(["spec", "status"]),
     ];
-    if let Some(enrolment) = enrolment {
-        // Also proves that there are labels to add to; the removal of the hold below proves it for annotations.
-        patch.push(test(
-            ["metadata", "labels", keys::OPT_IN],
-            run.opt_in.as_deref().unwrap_or_default(),
-        ));
-        let labels = labels(run, enrolment).map(|(key, value)| add(["metadata", "labels", key], value));
-        patch.extend(labels);
-    }
+    patch.extend(match enrolment {
+        Some(enrolment) => joins(run, enrolment),
+        None => leaves(run),
+    });
     patch.extend(node.map(|node| add(["metadata", "annotations", keys::NODE], node)));
     patch.push(remove(["metadata", "annotations", keys::HOLD]));
     Patch(patch)
 }
 
-/// Adds the labels that make the run a group.
-pub(crate) fn enrol(run: &Run, enrolment: Enrolment) -> Value {
-    let labels: serde_json::Map<_, _> = labels(run, enrolment)
-        .map(|(key, value)| (key.to_owned(), value.into()))
-        .into_iter()
-        .collect();
-    json!({"metadata": {"uid": run.key.uid, "labels": labels}})
+/// Makes the run a group, if it is still this very run and opted in as it was.
+pub(crate) fn enrol(run: &Run, enrolment: Enrolment) -> Patch {
+    let mut patch = vec![test(["metadata", "uid"], run.key.uid.as_str())];
+    patch.extend(joins(run, enrolment));
+    Patch(patch)
 }
 
-/// Takes back the labels that make the run a group, unless it was started meanwhile.
+/// Has the run be a group no more, unless it was started meanwhile.
 pub(crate) fn withdraw(run: &Run) -> Patch {
     let mut patch = vec![
         test(["metadata", "uid"], run.key.uid.as_str()),
         test(["spec", "status"], keys::PENDING),
+    ];
+    patch.extend(leaves(run));
+    Patch(patch)
+}
+
+/// Adds the labels that make the run a group. That it is opted in also proves that there are labels to add to.
+fn joins(run: &Run, enrolment: Enrolment) -> Vec<PatchOperation> {
+    let Enrolment { strategy, isolation } = enrolment;
+    vec![
+        test(
+            ["metadata", "labels", keys::OPT_IN],
+            run.opt_in.as_deref().unwrap_or_default(),
+        ),
+        add(["metadata", "labels", keys::GROUP], run.key.uid.as_str()),
+        add(["metadata", "labels", keys::STRATEGY], strategy.as_str()),
+        add(["metadata", "labels", keys::ISOLATION], isolation.as_str()),
+    ]
+}
+
+/// Takes back the labels that make the run a group, if it is one.
+///
+/// One that is seen to have opted out is seen with its labels too: they are added to none that has.
+fn leaves(run: &Run) -> Vec<PatchOperation> {
+    if !run.is_enrolled() {
+        return Vec::new();
+    }
+    let mut patch = vec![
         test(["metadata", "labels", keys::GROUP], run.key.uid.as_str()),
         remove(["metadata", "labels", keys::GROUP]),
     ];
     let others = [(keys::STRATEGY, &run.strategy), (keys::ISOLATION, &run.isolation)];
     let there = others.into_iter().filter(|(_, value)| value.is_some());
     patch.extend(there.map(|(key, _)| remove(["metadata", "labels", key])));
-    Patch(patch)
+    patch
 }
 
 /// Writes down where the run is.
@@ -82,15 +103,6 @@ pub(crate) fn adopt(run: &Run, pod: &str, set: Option<&str>) -> Value {
 /// Changes the StatefulSet so that its controller looks at it now, instead of when its own backoff ends.
 pub(crate) fn nudge(set: &str, now: Timestamp) -> Value {
     json!({"metadata": {"uid": set, "annotations": {keys::NUDGED: now.to_string()}}})
-}
-
-fn labels(run: &Run, enrolment: Enrolment) -> [(&'static str, &str); 3] {
-    let Enrolment { strategy, isolation } = enrolment;
-    [
-        (keys::GROUP, run.key.uid.as_str()),
-        (keys::STRATEGY, strategy.as_str()),
-        (keys::ISOLATION, isolation.as_str()),
-    ]
 }
 
 fn test<const N: usize>(path: [&str; N], value: &str) -> PatchOperation {
@@ -129,6 +141,20 @@ mod tests {
         })
     }
 
+    /// Opted out since; its user has taken one of our labels away.
+    fn enrolled() -> (Run, Value) {
+        let run = Run {
+            group: Some("u1".into()),
+            strategy: Some("colocateCompleted".into()),
+            isolation: None,
+            ..run()
+        };
+        let labels = json!({keys::OPT_IN: null, keys::GROUP: "u1", keys::STRATEGY: "colocateCompleted"});
+        let mut object = held();
+        json_patch::merge(&mut object, &json!({"metadata": {"labels": labels}}));
+        (run, object)
+    }
+
     fn released(mut object: Value) -> Result<Value, json_patch::PatchError> {
         let patch = release(&run(), Some(enrolment()), Some("n1"));
         json_patch::patch(&mut object, &patch).map(|()| object)
@@ -163,6 +189,37 @@ mod tests {
     }
 
     #[test]
+    fn a_release_for_an_opted_out_run_takes_back_that_it_is_a_group() {
+        let (enrolled, object) = enrolled();
+        let mut after = object;
+        json_patch::patch(&mut after, &release(&enrolled, None, None)).unwrap();
+        assert_eq!(after["metadata"]["labels"], json!({"app": "x"}));
+        assert_eq!(after["spec"].get("status"), None);
+    }
+
+    #[test]
+    fn only_this_very_run_is_enrolled_and_only_while_it_is_opted_in_as_it_was() {
+        let patch = enrol(&run(), enrolment());
+        let mut after = held();
+        json_patch::patch(&mut after, &patch).unwrap();
+        let labels = json!({
+            keys::GROUP: "u1", keys::STRATEGY: "colocateCompleted", keys::ISOLATION: "cluster-all",
+        });
+        let mut expected = held();
+        json_patch::merge(&mut expected, &json!({"metadata": {"labels": labels}}));
+        assert_eq!(after, expected);
+        for change in [
+            json!({"uid": "u2"}),
+            json!({"labels": {keys::OPT_IN: "false"}}),
+            json!({"labels": null}),
+        ] {
+            let mut changed = held();
+            json_patch::merge(&mut changed, &json!({"metadata": change}));
+            json_patch::patch(&mut changed, &patch).expect_err("it was decided on something else");
+        }
+    }
+
+    #[test]
     fn a_release_fails_as_a_whole_when_anything_it_relies_on_has_changed() {
         for (pointer, value) in [
             ("/metadata/uid", json!("u2")),
@@ -181,15 +238,7 @@ mod tests {
 
     #[test]
     fn a_withdrawal_takes_back_our_labels_from_a_run_that_was_not_started_and_nothing_else() {
-        let enrolled = Run {
-            group: Some("u1".into()),
-            strategy: Some("colocateCompleted".into()),
-            isolation: None,
-            ..run()
-        };
-        let ours = json!({keys::OPT_IN: null, keys::GROUP: "u1", keys::STRATEGY: "colocateCompleted"});
-        let mut object = held();
-        json_patch::merge(&mut object, &json!({"metadata": {"labels": ours}}));
+        let (enrolled, object) = enrolled();
         let mut after = object.clone();
         json_patch::patch(&mut after, &withdraw(&enrolled)).unwrap();
         let left = json!({"metadata": {"labels": {keys::GROUP: null, keys::STRATEGY: null}}});
@@ -220,7 +269,6 @@ mod tests {
     #[test]
     fn merge_patches_carry_the_uid_they_are_meant_for() {
         for (patch, uid) in [
-            (enrol(&run(), enrolment()), "u1"),
             (record_node(&run(), "n2"), "u1"),
             (adopt(&run(), "p1", Some("s1")), "p1"),
             (nudge("s1", Timestamp::UNIX_EPOCH), "s1"),

@@ -68,7 +68,7 @@ impl Report {
 
     /// Notes that a run is settled and its notes were dropped.
     pub(crate) fn settled(&self, run: &Run, mut known: Known, now: Timestamp) {
-        self.end_hold(&mut known, run, without_us(run), now);
+        self.end_hold(&mut known, without_us(run), now);
     }
 
     /// Notes that a run is gone for good.
@@ -91,9 +91,9 @@ impl Report {
     fn time(&self, known: &mut Known, step: &Step<'_>) {
         let now = step.seen.now;
         if step.run.hold && step.run.status == SpecStatus::Pending {
-            known.held = step.run.created.or(known.held).or(Some(now));
+            known.held = step.run.held_since().or(known.held).or(Some(now));
         }
-        self.end_hold(known, step.run, ended(step), now);
+        self.end_hold(known, ended(step), now);
         self.time_move(known, step);
         if is_written(step, |action| matches!(action, Action::CreatePlaceholder(_))) {
             known.asked.get_or_insert(now);
@@ -121,13 +121,12 @@ impl Report {
         }
     }
 
-    fn end_hold(&self, known: &mut Known, run: &Run, end: Option<HoldEnd>, now: Timestamp) {
-        let (Some(end), Some(since)) = (end, known.held) else {
-            return;
-        };
-        known.held = None;
-        let took = between(run.created.unwrap_or(since), now);
-        self.metrics.hold_ended(end, took);
+    fn end_hold(&self, known: &mut Known, end: Option<HoldEnd>, now: Timestamp) {
+        if let Some(end) = end
+            && let Some(since) = known.held.take()
+        {
+            self.metrics.hold_ended(end, between(since, now));
+        }
     }
 }
 

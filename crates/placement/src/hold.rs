@@ -1,4 +1,5 @@
-//! The verdict of the PipelineRun webhook: hold an opted-in run until it has its node.
+//! The verdict of the PipelineRun webhook: hold an opted-in run until it has its node, from its creation on, or from
+//! when whoever held it first lets it go.
 //!
 //! Works on the raw JSON of v1 and v1beta1 alike, since a typed round trip would add and lose fields. The patch
 //! touches `/spec/status` and our own metadata keys, nothing else. The UID is not known yet at this point, so the
@@ -9,12 +10,13 @@ use crate::opt_in::{OptIn, UnknownValue};
 use crate::raw::{self, Odd};
 use crate::reserve::{self, BadReserve};
 use crate::run::{SpecStatus, is_controlled_by_run, is_managed_elsewhere};
+use jiff::Timestamp;
 use json_patch::{Patch, PatchOperation};
 use serde_json::{Map, Value, json};
 use thiserror::Error;
 
-/// Value of the hold annotation; only its presence has a meaning.
-const HELD: &str = "true";
+/// Value of the hold annotation of a run that is held since its creation; a later hold has the time it began.
+const SINCE_CREATION: &str = "true";
 
 /// What to answer.
 #[derive(Clone, Debug, PartialEq)]
@@ -45,6 +47,8 @@ pub enum Outcome {
     Child,
     /// `spec.managedBy` is somebody else.
     ManagedElsewhere,
+    /// A change by which nobody lets a run go that he held.
+    NotLetGo,
     /// A member that a patch would need has the wrong type: left as it is for Tekton's validation to refuse.
     Odd,
 }
@@ -86,6 +90,7 @@ impl Outcome {
             Self::NotOptedIn => "not_opted_in",
             Self::Child => "child",
             Self::ManagedElsewhere => "managed_elsewhere",
+            Self::NotLetGo => "not_let_go",
             Self::Odd => "odd",
         }
     }
@@ -103,17 +108,31 @@ impl Refusal {
 
 /// Decides about the creation of a PipelineRun.
 pub fn admit(object: &Value) -> Verdict {
-    match Creation::read(object) {
-        Ok(creation) => creation.verdict(),
-        Err(Odd) => Verdict::Allow {
-            patch: Patch::default(),
-            outcome: Outcome::Odd,
-        },
+    match Manifest::read(object) {
+        Ok(run) => run.created(),
+        Err(Odd) => untouched(Outcome::Odd),
     }
 }
 
-/// A run that is being created, as far as it matters here. `None` stands for absent members and for null.
-struct Creation<'a> {
+/// Decides about a change of a PipelineRun: one that somebody else held, and now lets go, does not start before it has
+/// its node. Refuses nothing: what is wrong with a run is told when it is created, and after that by the controller.
+pub fn admit_change(old: &Value, object: &Value, now: Timestamp) -> Verdict {
+    match (Manifest::read(old), Manifest::read(object)) {
+        (Ok(old), Ok(run)) if run.is_let_go(&old) => run.let_go(now),
+        (Ok(_), Ok(_)) => untouched(Outcome::NotLetGo),
+        (Err(Odd), _) | (_, Err(Odd)) => untouched(Outcome::Odd),
+    }
+}
+
+fn untouched(outcome: Outcome) -> Verdict {
+    Verdict::Allow {
+        patch: Patch::default(),
+        outcome,
+    }
+}
+
+/// A run as it is sent, as far as it matters here. `None` stands for absent members and for null.
+struct Manifest<'a> {
     metadata: &'a Map<String, Value>,
     labels: Option<&'a Map<String, Value>>,
     annotations: Option<&'a Map<String, Value>>,
@@ -124,7 +143,7 @@ struct Creation<'a> {
     status: SpecStatus,
 }
 
-impl<'a> Creation<'a> {
+impl<'a> Manifest<'a> {
     fn read(object: &'a Value) -> Result<Self, Odd> {
         let object = object.as_object().ok_or(Odd)?;
         let metadata = raw::object(object, "metadata")?.ok_or(Odd)?;
@@ -143,8 +162,8 @@ impl<'a> Creation<'a> {
         })
     }
 
-    fn verdict(&self) -> Verdict {
-        match self.outcome() {
+    fn created(&self) -> Verdict {
+        match self.outcome_of_creation() {
             Ok(outcome) => Verdict::Allow {
                 patch: self.patch(outcome),
                 outcome,
@@ -153,29 +172,46 @@ impl<'a> Creation<'a> {
         }
     }
 
-    fn outcome(&self) -> Result<Outcome, Refusal> {
+    fn outcome_of_creation(&self) -> Result<Outcome, Refusal> {
+        let outcome = self.outcome().map_err(|cause| Refusal::OptIn {
+            run: self.name(),
+            cause,
+        })?;
+        if let Outcome::Held | Outcome::LeftHeldByOther = outcome {
+            self.check_reserve()?;
+        }
+        Ok(outcome)
+    }
+
+    /// A hold of ours that is there already was let go knowingly.
+    fn is_let_go(&self, old: &Self) -> bool {
+        let held_by_other = old.status == SpecStatus::Pending && !has(old.annotations, keys::HOLD);
+        held_by_other && self.status == SpecStatus::Unset
+    }
+
+    fn let_go(&self, now: Timestamp) -> Verdict {
+        match self.outcome() {
+            Ok(Outcome::Held) => Verdict::Allow {
+                patch: Patch(self.hold(&now.strftime("%Y-%m-%dT%H:%M:%SZ").to_string())),
+                outcome: Outcome::Held,
+            },
+            Ok(outcome) => untouched(outcome),
+            Err(UnknownValue { .. }) => untouched(Outcome::NotOptedIn),
+        }
+    }
+
+    fn outcome(&self) -> Result<Outcome, UnknownValue> {
         if self.owners.iter().any(is_controller_run) {
             return Ok(Outcome::Child);
         }
         if is_managed_elsewhere(self.managed_by) {
             return Ok(Outcome::ManagedElsewhere);
         }
-        match self.opt_in()? {
-            OptIn::Absent => Ok(Outcome::NotOptedIn),
-            OptIn::Declined => Ok(Outcome::Declined),
-            OptIn::Default | OptIn::Chosen(_) => {
-                self.check_reserve()?;
-                Ok(self.holder())
-            }
-        }
-    }
-
-    fn opt_in(&self) -> Result<OptIn, Refusal> {
-        let refused = |cause| Refusal::OptIn {
-            run: self.name(),
-            cause,
-        };
-        OptIn::parse(self.opt_in).map_err(refused)
+        Ok(match OptIn::parse(self.opt_in)? {
+            OptIn::Absent => Outcome::NotOptedIn,
+            OptIn::Declined => Outcome::Declined,
+            OptIn::Default | OptIn::Chosen(_) => self.holder(),
+        })
     }
 
     fn check_reserve(&self) -> Result<(), Refusal> {
@@ -201,8 +237,8 @@ impl<'a> Creation<'a> {
 
     fn patch(&self, outcome: Outcome) -> Patch {
         Patch(match outcome {
-            Outcome::Child | Outcome::Odd => Vec::new(),
-            Outcome::Held => [self.strip(&[keys::NODE]), self.hold()].concat(),
+            Outcome::Child | Outcome::NotLetGo | Outcome::Odd => Vec::new(),
+            Outcome::Held => [self.strip(&[keys::NODE]), self.hold(SINCE_CREATION)].concat(),
             Outcome::LeftHeldByOther
             | Outcome::Declined
             | Outcome::NotOptedIn
@@ -221,20 +257,20 @@ impl<'a> Creation<'a> {
             .collect()
     }
 
-    fn hold(&self) -> Vec<PatchOperation> {
+    fn hold(&self, mark: &str) -> Vec<PatchOperation> {
         let pending =
             (self.status != SpecStatus::Pending).then(|| raw::add(&["spec", "status"], keys::PENDING));
-        pending.into_iter().chain(self.mark()).collect()
+        pending.into_iter().chain(self.mark(mark)).collect()
     }
 
-    fn mark(&self) -> Option<PatchOperation> {
+    fn mark(&self, mark: &str) -> Option<PatchOperation> {
         match self.annotations {
             None => Some(raw::add(
                 &["metadata", "annotations"],
-                json!({ keys::HOLD: HELD }),
+                json!({ keys::HOLD: mark }),
             )),
-            Some(annotations) if annotations.get(keys::HOLD).is_some_and(|value| value == HELD) => None,
-            Some(_) => Some(raw::add(&["metadata", "annotations", keys::HOLD], HELD)),
+            Some(annotations) if annotations.get(keys::HOLD).is_some_and(|value| value == mark) => None,
+            Some(_) => Some(raw::add(&["metadata", "annotations", keys::HOLD], mark)),
         }
     }
 

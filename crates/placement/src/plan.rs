@@ -18,7 +18,7 @@ pub use self::observed::{
     Census, LetGos, Make, Observed, Placeholder, PlaceholderPod, Resize, Surroundings, Unschedulable,
     WaitingPod, is_pinned,
 };
-use self::view::{Look, Stage, enrolment, is_enrolled};
+use self::view::{Look, Stage, enrolment};
 use crate::placeholder::size::{self, Ignored};
 use crate::run::Run;
 use jiff::Timestamp;
@@ -63,7 +63,7 @@ pub fn plan(observed: &Observed<'_>, now: Timestamp) -> Plan {
 
 /// Held by somebody else: the labels have to be there when they let go, a placeholder would only block a node.
 fn queue(run: &Run, enrolment: Enrolment) -> Action {
-    if is_enrolled(run) {
+    if run.is_enrolled() {
         Action::Leave(Why::HeldElsewhere)
     } else {
         Action::Enrol(enrolment)

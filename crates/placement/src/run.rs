@@ -75,6 +75,8 @@ pub struct Run {
     pub isolation: Option<String>,
     /// Our hold annotation is there.
     pub hold: bool,
+    /// When whoever held it first let it go, and our hold began; `None` if it is ours since its creation.
+    pub let_go: Option<Timestamp>,
     /// Raw value of the node annotation.
     pub node: Option<String>,
     /// Raw value of the reserve annotation.
@@ -90,6 +92,16 @@ impl Run {
     /// left its mark.
     pub fn is_held_by_us(&self) -> bool {
         self.status == SpecStatus::Pending && self.hold && !self.queued_by_kueue
+    }
+
+    /// Since when it waits by our hold, if it does.
+    pub fn held_since(&self) -> Option<Timestamp> {
+        self.let_go.or(self.created)
+    }
+
+    /// Its labels make it a group of its own.
+    pub fn is_enrolled(&self) -> bool {
+        self.group.as_deref() == Some(self.key.uid.as_str())
     }
 }
 

@@ -216,7 +216,7 @@ fn the_pipeline_run_webhook_sees_created_runs_that_opted_in() {
 #[test]
 fn a_stray_run_that_lost_only_the_opt_in_label_is_seen_too_and_otherwise_treated_alike() {
     let all = webhooks(keys::PIPELINE_RUN_WEBHOOK);
-    assert_eq!(all.len(), 2);
+    assert_eq!(all.len(), 3);
     let mut stray = all[1].clone();
     let selector = json!({"matchExpressions": [
         {"key": keys::GROUP, "operator": "Exists"},
@@ -227,6 +227,23 @@ fn a_stray_run_that_lost_only_the_opt_in_label_is_seen_too_and_otherwise_treated
         stray[key] = all[0][key].clone();
     }
     assert_eq!(stray, all[0]);
+}
+
+#[test]
+fn a_run_that_is_let_go_by_another_is_seen_by_its_change_and_starts_where_nobody_answers() {
+    let all = webhooks(keys::PIPELINE_RUN_WEBHOOK);
+    let mut let_go = all[2].clone();
+    assert_eq!(let_go["rules"][0]["operations"], json!(["UPDATE"]));
+    assert_eq!(let_go["failurePolicy"], "Ignore");
+    let conditions = let_go["matchConditions"].to_string();
+    for part in [keys::PENDING, keys::HOLD] {
+        assert!(conditions.contains(&format!("'{part}'")), "{conditions}");
+    }
+    for key in ["name", "rules", "failurePolicy", "matchConditions"] {
+        let_go[key] = all[0][key].clone();
+    }
+    let_go.as_object_mut().unwrap().remove("matchConditions");
+    assert_eq!(let_go, all[0]);
 }
 
 #[test]

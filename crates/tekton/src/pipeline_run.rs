@@ -87,6 +87,7 @@ impl PipelineRun {
             strategy: self.label(keys::STRATEGY),
             isolation: self.label(keys::ISOLATION),
             hold: self.annotation(keys::HOLD).is_some(),
+            let_go: self.annotation(keys::HOLD).and_then(|mark| mark.parse().ok()),
             node: self.annotation(keys::NODE),
             reserve: self.annotation(keys::RESERVE),
             template: self.spec.pod_template.as_deref().cloned().unwrap_or_default(),

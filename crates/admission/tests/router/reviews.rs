@@ -31,6 +31,44 @@ async fn a_labelled_run_is_held() {
     );
 }
 
+/// A review of the change by which its user lets a run go.
+fn let_go() -> Value {
+    let mut old = held("true");
+    old["spec"]["status"] = placement::keys::PENDING.into();
+    let mut review = review("tekton.dev", "PipelineRun", &held("true"));
+    review["request"]["operation"] = "UPDATE".into();
+    review["request"]["oldObject"] = old;
+    review
+}
+
+#[tokio::test]
+async fn a_run_that_its_user_lets_go_is_held() {
+    let mut run = held("true");
+    let response = ask(RUNS, &let_go()).await;
+    assert_eq!(response["allowed"], true);
+    json_patch::patch(&mut run, &patch_in(&response)).unwrap();
+    assert_eq!(run["spec"]["status"], placement::keys::PENDING);
+}
+
+#[tokio::test]
+async fn a_change_whose_objects_are_missing_or_unreadable_is_let_through_unpatched() {
+    for member in ["object", "oldObject"] {
+        let mut missing = let_go();
+        missing["request"][member] = Value::Null;
+        assert_eq!(ask(RUNS, &missing).await, unpatched(), "{member}");
+        let mut odd = let_go();
+        odd["request"][member] = json!(["not an object"]);
+        assert_eq!(ask(RUNS, &odd).await, unpatched(), "{member}");
+    }
+}
+
+#[tokio::test]
+async fn a_change_of_a_pod_is_let_through_unpatched() {
+    let mut review = let_go();
+    review["request"]["kind"] = json!({"group": "", "version": "v1", "kind": "Pod"});
+    assert_eq!(ask(PODS, &review).await, unpatched());
+}
+
 #[tokio::test]
 async fn an_unknown_label_value_is_denied_with_a_sentence_and_the_uid() {
     let response = ask(RUNS, &review("tekton.dev", "PipelineRun", &held("sometimes"))).await;

@@ -5,6 +5,7 @@ use crate::list::Seats;
 use crate::state::State;
 use crate::view::{RunView, created, full_name, unschedulable};
 use crate::words::{after, count, list, span};
+use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Pod;
 use placement::config::Config;
 use placement::keys;
@@ -54,7 +55,7 @@ fn config(exam: &Exam) -> Config {
 fn overdue(exam: &Exam, views: &[RunView]) -> Option<Finding> {
     let deadline = config(exam).hold_deadline;
     let names = names(views, |view| {
-        let end = view.run.created.map(|created| after(created, deadline + GRACE));
+        let end = end_of_hold(view, deadline);
         is_overdue_hold(view) && end.is_some_and(|end| end < exam.now)
     });
     (!names.is_empty()).then(|| {
@@ -70,6 +71,11 @@ fn overdue(exam: &Exam, views: &[RunView]) -> Option<Finding> {
     })
 }
 
+/// By when it ought to have been released.
+fn end_of_hold(view: &RunView, deadline: Duration) -> Option<Timestamp> {
+    view.run.held_since().map(|since| after(since, deadline + GRACE))
+}
+
 fn is_overdue_hold(view: &RunView) -> bool {
     view.run.is_held_by_us() && !view.run.done && !view.run.deleting
 }
@@ -80,7 +86,7 @@ fn waiting(exam: &Exam, views: &[RunView], seats: &Seats<'_>) -> Option<Finding>
         let seat = seats.of_run(view);
         let state = State::of(view, &seat);
         let since = state.since(view, &seat).map(|since| after(since, LONG));
-        let end = view.run.created.map(|created| after(created, deadline + GRACE));
+        let end = end_of_hold(view, deadline);
         state == State::WaitingForNode
             && since.is_some_and(|since| since < exam.now)
             && end.is_some_and(|end| end >= exam.now)

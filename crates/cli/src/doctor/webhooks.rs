@@ -84,6 +84,10 @@ fn broken(exam: &Exam, wanted: &MutatingWebhook, found: &MutatingWebhook) -> Vec
     let differs = [
         ("objectSelector", wanted.object_selector != found.object_selector),
         ("rules", wanted.rules != found.rules),
+        (
+            "matchConditions",
+            wanted.match_conditions != found.match_conditions,
+        ),
         ("matchPolicy", wanted.match_policy != found.match_policy),
         ("service", service(wanted) != service(found)),
         (

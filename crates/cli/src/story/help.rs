@@ -38,8 +38,8 @@ pub(super) fn help(facts: &Facts) -> Vec<String> {
 }
 
 fn is_overdue(facts: &Facts) -> bool {
-    let created = facts.view.run.created.unwrap_or(facts.now);
-    after(created, facts.config().hold_deadline) < facts.now
+    let since = facts.view.run.held_since().unwrap_or(facts.now);
+    after(since, facts.config().hold_deadline) < facts.now
 }
 
 fn doctor() -> String {

@@ -26,13 +26,13 @@ pub(super) fn chapter(facts: &Facts) -> Option<Chapter> {
 
 fn by_us(facts: &Facts) -> String {
     let config = facts.config();
-    let created = facts.view.run.created.unwrap_or(facts.now);
+    let since = facts.view.run.held_since().unwrap_or(facts.now);
     let until = match config.release_when {
         ReleaseWhen::Scheduled => "until its placeholder has a node",
         ReleaseWhen::Created => "until its placeholder exists",
     };
     let deadline = config.hold_deadline;
-    let end = after(created, deadline);
+    let end = after(since, deadline);
     let limit = if end > facts.now {
         let left = span(between(facts.now, end));
         format!(
@@ -45,7 +45,7 @@ fn by_us(facts: &Facts) -> String {
             span(deadline)
         )
     };
-    format!("by pod-affinity for {}, {limit}.", lasting(created, facts.now))
+    format!("by pod-affinity for {}, {limit}.", lasting(since, facts.now))
 }
 
 fn elsewhere(facts: &Facts) -> String {
@@ -55,18 +55,20 @@ fn elsewhere(facts: &Facts) -> String {
              and makes its placeholder then."
         ),
         None => "by somebody other than pod-affinity: spec.status was PipelineRunPending when the run was created, and \
-                 whoever set it releases it. pod-affinity makes its placeholder then."
+                 whoever set it releases it. pod-affinity holds it then until its placeholder has a node."
             .to_owned(),
     }
 }
 
 /// How long the hold was is in the events only, and these are kept for an hour or so.
 fn past(facts: &Facts) -> Option<String> {
-    let created = facts.view.run.created?;
     let held = facts.event("Held");
     let released = facts.event("Released");
+    // Whom somebody else held first was enrolled meanwhile, and told so.
+    let late = facts.event("Enrolled").and(held).map(|held| held.at);
+    let since = late.or(facts.view.run.created)?;
     match (held, released) {
-        (_, Some(released)) => Some(format!("by pod-affinity for {}.", lasting(created, released.at))),
+        (_, Some(released)) => Some(format!("by pod-affinity for {}.", lasting(since, released.at))),
         (Some(held), None) => Some(format!("by pod-affinity, {} ago.", age(held.at, facts.now))),
         (None, None) => None,
     }

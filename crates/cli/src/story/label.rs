@@ -61,7 +61,7 @@ fn too_late(value: Option<&str>) -> String {
 }
 
 fn by_default(value: Option<&str>, facts: &Facts) -> String {
-    let origin = match (facts.view.is_enrolled(), &facts.config) {
+    let origin = match (facts.view.run.is_enrolled(), &facts.config) {
         (true, _) => "the default strategy; when the run was labelled, that was",
         (false, Ok(_)) => "the default strategy, which is",
         (false, Err(_)) => "the default strategy; unless the configuration says otherwise, that is",

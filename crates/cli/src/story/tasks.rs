@@ -46,7 +46,7 @@ fn summary(facts: &Facts, pods: &[&Pod]) -> String {
         [] => format!("{pods}, none of them on a node."),
         [one] if wait > 0 => format!("{pods}, {placed} on node {one} and {wait} on none yet."),
         [one] => format!("{pods}, all on node {one}.").replace("1 pod, all on", "1 pod, on"),
-        several if facts.view.is_enrolled() => {
+        several if facts.view.run.is_enrolled() => {
             format!("{pods}; the run has moved and was on {}.", list(several, 5))
         }
         several => format!(
@@ -65,7 +65,7 @@ fn line(facts: &Facts, pod: &Pod) -> String {
     let name = label(&pod.metadata, TASK)
         .or(pod.metadata.name.as_deref())
         .unwrap_or_default();
-    let apart = if is_opted_out(pod) && facts.view.is_enrolled() {
+    let apart = if is_opted_out(pod) && facts.view.run.is_enrolled() {
         " (opted out: it may be anywhere)"
     } else {
         ""

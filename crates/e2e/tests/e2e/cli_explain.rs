@@ -13,13 +13,14 @@ use testbed::{Nodes, Testbed};
 async fn a_run_that_waits_is_explained_by_each_reason_against_each_node() {
     let bed = fresh(0).await;
     create(&bed, &only("early").opted_in("true")).await;
-    let text = explained(&bed, "early", "The scheduler says").await;
+    // It is enrolled once the scheduler has said so.
+    let text = explained(&bed, "early", "when the run was labelled").await;
     assert_eq!(
         text,
         "\
 PipelineRun default/early: waiting for a node
 
-Label        tekton.dev/custom-pod-affinity says \"true\", the default strategy, which is colocateCompleted: all pods on one node, which no other run uses until this one is done.
+Label        tekton.dev/custom-pod-affinity says \"true\", the default strategy; when the run was labelled, that was colocateCompleted: all pods on one node, which no other run uses until this one is done.
 
 Held         by pod-affinity for <age>, until its placeholder has a node; at the latest in <age> (hold-deadline 10m).
 

@@ -134,7 +134,7 @@ PipelineRun default/queued: held elsewhere
 
 Label        tekton.dev/custom-pod-affinity says \"true\", the default strategy; when the run was labelled, that was colocateCompleted: all pods on one node, which no other run uses until this one is done.
 
-Held         by somebody other than pod-affinity: spec.status was PipelineRunPending when the run was created, and whoever set it releases it. pod-affinity makes its placeholder then.
+Held         by somebody other than pod-affinity: spec.status was PipelineRunPending when the run was created, and whoever set it releases it. pod-affinity holds it then until its placeholder has a node.
 
 Placeholder  none yet: a run that waits in a queue occupies no node.
 

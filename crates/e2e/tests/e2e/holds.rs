@@ -16,11 +16,26 @@ fn released(run: &DynamicObject) -> bool {
     run.data["spec"].get("status").is_none()
 }
 
+fn has_group(run: &DynamicObject) -> bool {
+    run.labels().contains_key(keys::GROUP)
+}
+
+async fn until_enrolled(bed: &Testbed, run: &RunSpec) -> DynamicObject {
+    bed.until_run(run, "to be enrolled", SOON, has_group)
+        .await
+        .unwrap()
+}
+
 async fn patch(bed: &Testbed, run: &RunSpec, patch: serde_json::Value) -> DynamicObject {
     let api = runs::runs(&bed.client().await.unwrap(), run.namespace());
     api.patch(run.name(), &PatchParams::default(), &Patch::Merge(patch))
         .await
         .unwrap()
+}
+
+/// As whoever holds it does.
+async fn let_go(bed: &Testbed, run: &RunSpec) -> DynamicObject {
+    patch(bed, run, json!({"spec": {"status": null}})).await
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -58,10 +73,7 @@ async fn a_run_that_its_user_holds_stays_held_until_the_user_lets_it_go() {
         !held.annotations().contains_key(keys::HOLD),
         "this hold is not ours"
     );
-    let enrolled = bed.until_run(&spec, "to be enrolled", SOON, |run| {
-        run.labels().contains_key(keys::GROUP)
-    });
-    let enrolled = enrolled.await.unwrap();
+    let enrolled = until_enrolled(bed, &spec).await;
     assert_eq!(runs::state(&enrolled), State::Pending);
     let set = sets(&bed.client().await.unwrap(), &namespace)
         .get_opt(&placeholder_name(&held).to_string())
@@ -71,10 +83,53 @@ async fn a_run_that_its_user_holds_stays_held_until_the_user_lets_it_go() {
         .await
         .expect_err("it is not ours");
 
-    patch(bed, &spec, json!({"spec": {"status": null}})).await;
+    let let_go = let_go(bed, &spec).await;
+    assert_eq!(runs::state(&let_go), State::Pending, "now the hold is ours");
+    assert!(let_go.annotations().contains_key(keys::HOLD));
     bound_placeholder(bed, &held).await;
     bed.until_succeeded(&spec, SOON).await.unwrap();
     assert_eq!(nodes_of(bed, &spec).await.len(), 1);
+}
+
+/// Two short tasks that follow each other, and that may begin when the user says so.
+async fn held_by_its_user(bed: &Testbed, name: &str) -> RunSpec {
+    let spec = RunSpec::new("default", name)
+        .task("first", &[])
+        .task("second", &["first"])
+        .opted_in("true")
+        .spec("status", json!("PipelineRunPending"));
+    create(bed, &spec).await;
+    until_enrolled(bed, &spec).await;
+    spec
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_run_that_its_user_lets_go_while_no_controller_runs_waits_for_its_node_unless_let_go_twice() {
+    let bed = fresh(8).await;
+    let [once, twice] = [
+        held_by_its_user(&bed, "once").await,
+        held_by_its_user(&bed, "twice").await,
+    ];
+    stop_controllers(&bed);
+    for spec in [&once, &twice] {
+        assert_eq!(runs::state(&let_go(&bed, spec).await), State::Pending);
+    }
+    assert!(released(&let_go(&bed, &twice).await), "its user insists");
+    bed.until_succeeded(&twice, SOON).await.unwrap();
+    // By now the tasks of the other would be done too, were it not held.
+    start_controllers(&bed).await;
+    bed.until_succeeded(&once, SOON).await.unwrap();
+    assert_eq!(nodes_of(&bed, &once).await.len(), 1);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_run_can_be_let_go_by_its_user_while_no_webhook_answers() {
+    let bed = fresh(1).await;
+    let spec = held_by_its_user(&bed, "run").await;
+    for replica in 0..2 {
+        bed.kill(Part::Webhook(replica)).unwrap();
+    }
+    assert!(released(&let_go(&bed, &spec).await));
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -86,11 +141,7 @@ async fn a_run_in_kueues_queue_is_never_released_by_us() {
         .label(keys::KUEUE_QUEUE_NAME, "main")
         .spec("status", json!("PipelineRunPending"));
     create(bed, &spec).await;
-    bed.until_run(&spec, "to be enrolled", SOON, |run| {
-        run.labels().contains_key(keys::GROUP)
-    })
-    .await
-    .unwrap();
+    until_enrolled(bed, &spec).await;
     bed.until_run(&spec, "to be released by us", Duration::from_secs(4), released)
         .await
         .expect_err("it is Kueue's");
@@ -222,6 +273,24 @@ async fn a_run_whose_label_is_taken_back_while_it_is_held_starts_without_us() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_run_whose_label_is_taken_back_while_it_waits_for_a_node_leaves_its_group() {
+    let bed = fresh(0).await;
+    for (name, value) in [("removed", json!(null)), ("declined", json!("false"))] {
+        let spec = RunSpec::new("default", name).task("only", &[]).opted_in("true");
+        create(&bed, &spec).await;
+        until_enrolled(&bed, &spec).await;
+        let taken_back = json!({"metadata": {"labels": {keys::OPT_IN: value}}});
+        patch(&bed, &spec, taken_back).await;
+        let run = bed.until_run(&spec, "to be released", SOON, released);
+        let run = run.await.unwrap();
+        for key in [keys::GROUP, keys::STRATEGY, keys::ISOLATION] {
+            assert!(!run.labels().contains_key(key), "{name}: {key}");
+        }
+    }
+    crate::beds::until_no_placeholder(&bed, "default").await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_run_whose_label_is_taken_back_while_no_controller_runs_starts_once_one_does() {
     let bed = fresh(0).await;
     stop_controllers(&bed);
@@ -245,15 +314,12 @@ async fn a_run_whose_label_is_taken_back_while_its_user_holds_it_is_in_no_group_
             .opted_in("true")
             .spec("status", json!("PipelineRunPending"));
         create(bed, &spec).await;
-        let has_group = |run: &DynamicObject| run.labels().contains_key(keys::GROUP);
-        bed.until_run(&spec, "to be enrolled", SOON, has_group)
-            .await
-            .unwrap();
+        until_enrolled(bed, &spec).await;
         let taken_back = json!({"metadata": {"labels": {keys::OPT_IN: value}}});
         patch(bed, &spec, taken_back).await;
         let withdrawn = bed.until_run(&spec, "to leave its group", SOON, |run| !has_group(run));
         assert_eq!(runs::state(&withdrawn.await.unwrap()), State::Pending, "{name}");
-        patch(bed, &spec, json!({"spec": {"status": null}})).await;
+        let_go(bed, &spec).await;
         bed.until_succeeded(&spec, SOON).await.unwrap();
         let pods = crate::beds::pods(&bed.client().await.unwrap(), &namespace);
         let run = format!("{}={name}", keys::TEKTON_PIPELINE_RUN);

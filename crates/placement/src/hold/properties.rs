@@ -66,6 +66,25 @@ proptest! {
     #![proptest_config(Cases::with_cases(2000))]
 
     #[test]
+    fn any_change_is_let_in_with_a_patch_that_applies_and_holds_only_what_another_held(
+        old in any_run(), document in any_run()
+    ) {
+        let Verdict::Allow { patch, outcome } = admit_change(&old, &document, Timestamp::UNIX_EPOCH) else {
+            panic!("refused")
+        };
+        let mut patched = document.clone();
+        prop_assert!(json_patch::patch(&mut patched, &patch).is_ok(), "{patch} does not apply");
+        prop_assert_eq!(untouchable(document.clone()), untouchable(patched.clone()));
+        if outcome == Outcome::Held {
+            prop_assert_eq!(&old["spec"]["status"], keys::PENDING);
+            prop_assert!(old.pointer("/metadata/annotations").and_then(|all| all.get(keys::HOLD)).is_none());
+            prop_assert_eq!(&patched["spec"]["status"], keys::PENDING);
+        } else {
+            prop_assert_eq!(patched, document);
+        }
+    }
+
+    #[test]
     fn any_patch_applies_touches_only_what_is_ours_and_leaves_nothing_for_a_second_pass(document in any_run()) {
         let Verdict::Allow { patch, outcome } = admit(&document) else { return Ok(()) };
         let mut patched = document.clone();
@@ -83,7 +102,7 @@ proptest! {
         let mut patched = document;
         json_patch::patch(&mut patched, &patch).unwrap();
         prop_assert_eq!(&patched["spec"]["status"], keys::PENDING);
-        prop_assert_eq!(&patched["metadata"]["annotations"][keys::HOLD], HELD);
+        prop_assert_eq!(&patched["metadata"]["annotations"][keys::HOLD], SINCE_CREATION);
         prop_assert_eq!(patched["metadata"]["labels"].get(keys::GROUP), None);
     }
 }

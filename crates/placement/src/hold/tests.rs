@@ -334,3 +334,109 @@ fn outcomes_have_distinct_labels() {
     let labels: std::collections::BTreeSet<_> = outcomes.iter().map(|outcome| outcome.as_str()).collect();
     assert_eq!(labels.len(), outcomes.len());
 }
+
+/// A run as its user held it, and as the user lets it go.
+fn let_go() -> (Doc, Doc) {
+    (run().status(keys::PENDING), run())
+}
+
+fn on_change(old: &Doc, new: &Doc) -> (Patch, Outcome) {
+    let now = "2026-11-22T04:17:42.9Z".parse().unwrap();
+    match admit_change(&old.0, &new.0, now) {
+        Verdict::Allow { patch, outcome } => (patch, outcome),
+        Verdict::Deny(refusal) => panic!("{refusal}"),
+    }
+}
+
+fn is_untouched(old: &Doc, new: &Doc, outcome: Outcome) {
+    assert_eq!(on_change(old, new), (Patch::default(), outcome), "{}", new.0);
+}
+
+#[test]
+fn a_run_that_its_user_lets_go_is_held_by_us_from_then_on() {
+    let (old, new) = let_go();
+    let (patch, outcome) = on_change(&old, &new);
+    assert_eq!(outcome, Outcome::Held);
+    insta::assert_json_snapshot!("let_go", patch);
+}
+
+#[test]
+fn it_is_let_go_by_an_empty_status_too_and_keeps_the_labels_of_its_group() {
+    let enrolled = |doc: Doc| doc.label(keys::GROUP, "its-uid").annotation("team", "blue");
+    let (old, new) = let_go();
+    let (old, mut new) = (enrolled(old), enrolled(new.status("")));
+    let (patch, _) = on_change(&old, &new);
+    json_patch::patch(&mut new.0, &patch).unwrap();
+    let since = "2026-11-22T04:17:42Z";
+    assert_eq!(
+        new.0,
+        enrolled(run())
+            .status(keys::PENDING)
+            .annotation(keys::HOLD, since)
+            .0
+    );
+}
+
+#[test]
+fn a_hold_of_ours_that_is_let_go_is_not_begun_again() {
+    for mark in ["true", "2026-11-22T04:17:42Z", ""] {
+        let old = run().status(keys::PENDING).annotation(keys::HOLD, mark);
+        is_untouched(&old, &run().annotation(keys::HOLD, mark), Outcome::NotLetGo);
+        is_untouched(&old, &run(), Outcome::NotLetGo);
+    }
+}
+
+#[test]
+fn a_change_that_lets_nothing_go_is_let_in_as_it_is() {
+    let held = || run().status(keys::PENDING);
+    let changes = [
+        (held(), held().label("team", "blue")),
+        (held(), held().status("Cancelled")),
+        (held(), held().status("StoppedRunFinally")),
+        (run(), run().label("team", "blue")),
+        (run(), held()),
+        (run().status("Cancelled"), run()),
+    ];
+    for (old, new) in changes {
+        is_untouched(&old, &new, Outcome::NotLetGo);
+    }
+}
+
+#[test]
+fn only_runs_that_are_opted_in_when_they_are_let_go_are_held_again() {
+    let new = || run().label("team", "blue");
+    let table = [
+        (new().opt_in("false"), Outcome::Declined),
+        (new().opt_in("nonsense"), Outcome::NotOptedIn),
+        (
+            new().set(&["metadata", "labels", keys::OPT_IN], Value::Null),
+            Outcome::NotOptedIn,
+        ),
+        (new().label(keys::KUEUE_QUEUE_NAME, "q"), Outcome::LeftHeldByOther),
+        (
+            new().set(&["spec", "managedBy"], "other"),
+            Outcome::ManagedElsewhere,
+        ),
+        (
+            new().owned_by("tekton.dev/v1", "PipelineRun", true),
+            Outcome::Child,
+        ),
+    ];
+    for (new, outcome) in table {
+        is_untouched(&let_go().0, &new, outcome);
+    }
+}
+
+#[test]
+fn a_reserve_that_went_bad_meanwhile_is_no_reason_to_start_elsewhere() {
+    let (old, new) = let_go();
+    let (_, outcome) = on_change(&old, &new.annotation(keys::RESERVE, "nonsense"));
+    assert_eq!(outcome, Outcome::Held);
+}
+
+#[test]
+fn what_cannot_be_read_before_or_after_is_let_in_as_it_is() {
+    let (old, new) = let_go();
+    is_untouched(&Doc(Value::Null), &new, Outcome::Odd);
+    is_untouched(&old, &Doc(Value::Null), Outcome::Odd);
+}

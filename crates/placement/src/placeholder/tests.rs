@@ -29,6 +29,7 @@ fn run() -> Run {
         strategy: None,
         isolation: None,
         hold: true,
+        let_go: None,
         node: None,
         reserve: None,
         template: PodTemplate::default(),

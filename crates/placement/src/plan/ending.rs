@@ -5,7 +5,7 @@
 
 use super::action::{Action, ReleaseCause, Why};
 use super::observed::PlaceholderPod;
-use super::view::{Look, Set, asked, enrolment, is_enrolled};
+use super::view::{Look, Set, asked, enrolment};
 use crate::run::SpecStatus;
 use crate::strategy::Strategy;
 
@@ -29,7 +29,7 @@ pub(super) fn wind_up(look: &Look<'_>) -> Action {
 /// The default never applies: an enrolled run has its strategy on it.
 fn keeps_its_node(look: &Look<'_>) -> bool {
     let asked = asked(look.observed).unwrap_or(look.config().default_strategy);
-    is_enrolled(look.run()) && enrolment(look.observed, asked).strategy == Strategy::IsolateAlways
+    look.run().is_enrolled() && enrolment(look.observed, asked).strategy == Strategy::IsolateAlways
 }
 
 /// The pod changes hands before the set is deleted, or it would go with it.
@@ -52,7 +52,7 @@ pub(super) fn withdraw(look: &Look<'_>) -> Action {
             node: None,
         };
     }
-    if run.status == SpecStatus::Pending && is_enrolled(run) {
+    if run.status == SpecStatus::Pending && run.is_enrolled() {
         return Action::Withdraw;
     }
     delete_or_leave(look.set.uid(), None, Why::NotOptedIn)

@@ -330,6 +330,7 @@ fn run() -> Run {
         strategy: None,
         isolation: None,
         hold: false,
+        let_go: None,
         node: None,
         reserve: None,
         template: PodTemplate::default(),

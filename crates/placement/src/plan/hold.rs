@@ -9,8 +9,11 @@ use crate::config::ReleaseWhen;
 use crate::node::largest;
 use std::time::Duration;
 
+/// How long a run is held without being enrolled, unless it is known to wait.
+const UNENROLLED: Duration = Duration::from_mins(1);
+
 pub(super) fn hold(look: &Look<'_>, enrolment: Enrolment) -> Plan {
-    let left = time_left(look);
+    let left = left_of_hold(look, look.config().hold_deadline);
     let obstacle = obstacle(look);
     match reason_to_release(look, obstacle.is_none(), left) {
         Some(cause) => at_once(release(look, cause, enrolment)),
@@ -68,11 +71,25 @@ fn come_back(look: &Look<'_>) -> Plan {
 }
 
 fn await_node(look: &Look<'_>, enrolment: Enrolment) -> Plan {
-    match (look.set, look.pod) {
-        (Set::Missing, _) => at_once(Action::CreatePlaceholder(enrolment)),
-        (Set::Unusable, _) => again(Action::await_placeholder(), SOON),
-        (Set::Usable(_), None) => again(Action::NudgePlaceholder, SOON),
-        (Set::Usable(_), Some(_)) => at_once(waiting(look)),
+    match (look.set, look.pod, until_enrolled(look)) {
+        (Set::Missing, ..) => at_once(Action::CreatePlaceholder(enrolment)),
+        (Set::Unusable | Set::Usable(_), _, Some(Duration::ZERO)) => at_once(Action::Enrol(enrolment)),
+        (Set::Unusable, ..) => again(Action::await_placeholder(), SOON),
+        (Set::Usable(_), None, _) => again(Action::NudgePlaceholder, SOON),
+        (Set::Usable(_), Some(_), again) => Plan {
+            again,
+            ..at_once(waiting(look))
+        },
+    }
+}
+
+/// A run that is cancelled while we hold it starts its finally tasks at that moment, so its labels have to be there
+/// before. Most holds are over too soon to be worth that write of their own.
+fn until_enrolled(look: &Look<'_>) -> Option<Duration> {
+    match look.pod {
+        _ if look.run().is_enrolled() => None,
+        Some(pod) if pod.unschedulable.is_some() => Some(Duration::ZERO),
+        Some(_) | None => Some(left_of_hold(look, UNENROLLED)),
     }
 }
 
@@ -90,9 +107,6 @@ fn waiting(look: &Look<'_>) -> Action {
 }
 
 /// A run without a creation time counts as new: it has not been stored, or its clock cannot be trusted.
-fn time_left(look: &Look<'_>) -> Duration {
-    look.left(
-        look.run().created.unwrap_or(look.now),
-        look.config().hold_deadline,
-    )
+fn left_of_hold(look: &Look<'_>, span: Duration) -> Duration {
+    look.left(look.run().held_since().unwrap_or(look.now), span)
 }

@@ -2,13 +2,13 @@
 
 use super::action::{Action, Enrolment};
 use super::observed::Placeholder;
-use super::view::{Look, Set, is_enrolled};
+use super::view::{Look, Set};
 use super::weight::{Weight, weigh};
 use super::{Plan, at_once, stuck};
 
 pub(super) fn accompany(look: &Look<'_>, enrolment: Enrolment) -> Plan {
     match look.set {
-        _ if !is_enrolled(look.run()) => at_once(join(look, enrolment)),
+        _ if !look.run().is_enrolled() => at_once(join(look, enrolment)),
         Set::Missing => at_once(Action::CreatePlaceholder(enrolment)),
         Set::Unusable => at_once(Action::Steady),
         Set::Usable(set) if look.has_let_go() => stuck::follow(look, set),

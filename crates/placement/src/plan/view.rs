@@ -44,15 +44,11 @@ pub(super) fn asked(observed: &Observed<'_>) -> Option<Strategy> {
     opt_in.strategy(observed.config.default_strategy)
 }
 
-pub(super) fn is_enrolled(run: &Run) -> bool {
-    run.group.as_deref() == Some(run.key.uid.as_str())
-}
-
 /// What was resolved once stays for the life of the run: two halves of a group with different terms would be
 /// isolated by one and not by the other. Labels of a run that is not enrolled are somebody else's.
 pub(super) fn enrolment(observed: &Observed<'_>, asked: Strategy) -> Enrolment {
     let placeholder = observed.placeholder.filter(|placeholder| placeholder.owned);
-    let run = Some(observed.run).filter(|run| is_enrolled(run));
+    let run = Some(observed.run).filter(|run| run.is_enrolled());
     let strategy = || run?.strategy.as_deref()?.parse().ok();
     let isolation = || run?.isolation.as_deref()?.parse().ok();
     Enrolment {

@@ -119,6 +119,18 @@ fn our_labels_and_annotations_are_read_raw() {
 }
 
 #[test]
+fn a_hold_began_at_the_time_that_its_mark_says_or_else_at_the_creation() {
+    let marked = |mark: &str| run_with(&["metadata", "annotations"], json!({keys::HOLD: mark}));
+    let late = marked("2026-11-22T04:17:42Z");
+    assert!(late.hold);
+    assert_eq!(late.held_since(), Some("2026-11-22T04:17:42Z".parse().unwrap()));
+    for mark in ["true", "", "soon"] {
+        assert!(marked(mark).hold);
+        assert_eq!(marked(mark).held_since(), marked(mark).created);
+    }
+}
+
+#[test]
 fn a_run_is_done_when_its_condition_succeeded_is_not_unknown() {
     let done = |kind: &str, status: &str| {
         run_with(

@@ -14,7 +14,7 @@ fn a_held_run_whose_placeholder_has_no_pod_yet_has_it_nudged_and_is_looked_at_so
 
 #[test]
 fn a_held_run_waits_for_its_node_until_the_deadline() {
-    let plan = held().with_pod().created_ago(60).plan();
+    let plan = held().with_pod().in_group(UID).created_ago(60).plan();
     assert_eq!(plan, in_seconds(await_node(), 9 * 60));
 }
 
@@ -24,7 +24,32 @@ fn the_schedulers_own_message_tells_why_there_is_no_node() {
         unschedulable: Some(NO_NODE.to_owned()),
         largest: None,
     };
-    assert_eq!(held().stranded(1).action(), told);
+    assert_eq!(held().stranded(1).in_group(UID).action(), told);
+}
+
+#[test]
+fn a_run_that_waits_for_its_node_is_enrolled_first_so_that_it_may_be_cancelled_at_any_time() {
+    let enrol = Action::Enrol(default_enrolment());
+    assert_eq!(held().stranded(1).action(), enrol);
+    assert_eq!(held().stranded(1).in_group("old-uid").action(), enrol);
+}
+
+#[test]
+fn a_run_that_is_held_for_long_is_enrolled_whatever_it_waits_for() {
+    let waits = [
+        |scene: Scene| scene.with_set(),
+        Scene::with_pod,
+        Scene::foreign_set,
+        Scene::set_deleting,
+    ];
+    for waits in waits {
+        let after = |seconds| waits(held()).created_ago(seconds);
+        let enrol = Action::Enrol(default_enrolment());
+        assert_ne!(after(59).action(), enrol);
+        assert!(after(59).plan().again.is_some_and(|again| again <= SOON));
+        assert_eq!(after(60).action(), enrol);
+        assert_ne!(after(60).in_group(UID).action(), enrol);
+    }
 }
 
 #[test]
@@ -84,7 +109,7 @@ fn a_node_that_is_found_in_the_last_moment_is_still_the_cause() {
 
 #[test]
 fn no_look_is_planned_for_later_than_the_deadline() {
-    let late = |scene: Scene| scene.created_ago(598).plan().again;
+    let late = |scene: Scene| scene.in_group(UID).created_ago(598).plan().again;
     for scene in [held().with_set(), held().with_pod(), held().set_deleting()] {
         assert_eq!(late(scene), Some(Duration::from_secs(2)));
     }
@@ -92,10 +117,19 @@ fn no_look_is_planned_for_later_than_the_deadline() {
 
 #[test]
 fn a_run_without_or_with_a_future_creation_time_counts_as_new() {
-    let again = |scene: Scene| scene.with_pod().plan().again;
+    let again = |scene: Scene| scene.with_pod().in_group(UID).plan().again;
     let deadline = Some(Duration::from_mins(10));
     assert_eq!(again(held().change(|scene| scene.run.created = None)), deadline);
     assert_eq!(again(held().created_ago(-3600)), deadline);
+}
+
+#[test]
+fn a_hold_that_began_when_another_let_go_has_its_whole_time() {
+    let scene = || held().created_ago(9999).with_pod().in_group(UID);
+    let released_late = scene().action();
+    assert_eq!(released_late, released(ReleaseCause::Deadline, None));
+    let let_go = scene().change(|scene| scene.run.let_go = Some(ago(60)));
+    assert_eq!(let_go.plan().again, Some(Duration::from_mins(9)));
 }
 
 #[test]

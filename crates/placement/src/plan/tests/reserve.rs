@@ -57,9 +57,8 @@ fn a_big_placeholder_on_its_node_is_shrunk_and_then_the_run_is_released() {
 
 #[test]
 fn a_big_placeholder_without_a_node_waits_for_one_that_is_large_enough() {
-    let waiting = held().stranded(300).reserving(RESERVE).change(|scene| {
-        scene.nodes = vec![node("n", "cpu=2,memory=16Gi")];
-    });
+    let waiting = held().in_group(UID).stranded(300).reserving(RESERVE);
+    let waiting = waiting.change(|scene| scene.nodes = vec![node("n", "cpu=2,memory=16Gi")]);
     let Action::AwaitNode {
         unschedulable,
         largest,
@@ -75,6 +74,7 @@ fn a_big_placeholder_without_a_node_waits_for_one_that_is_large_enough() {
 #[test]
 fn numbers_are_told_only_of_a_reserve() {
     let small = held()
+        .in_group(UID)
         .stranded(300)
         .change(|scene| scene.nodes = vec![node("n", "cpu=1m")]);
     let told = Action::AwaitNode {

@@ -11,6 +11,7 @@ use crate::view::{PlaceholderPod, PlaceholderSet};
 use kube::api::{Api, DeleteParams, Patch, PatchParams, Preconditions};
 use kube::{Client, Resource};
 use placement::placeholder::patches as placeholder_patches;
+use placement::placeholder::wake::Wake;
 use placement::plan::{Action, Enrolment};
 use placement::run::Run;
 use placement::{keys, placeholder};
@@ -87,7 +88,7 @@ impl Door {
                 self.dismiss_assistants(run).await?;
                 self.scale(run, seen, set, 0).await
             }
-            Action::WakeTasks { pods, generation } => self.wake(run, pods, *generation).await,
+            Action::WakeTasks { pods, wake } => self.wake(run, pods, *wake).await,
             Action::Follow { set } => {
                 self.recall_assistants(run).await?;
                 self.scale(run, seen, set, 1).await
@@ -139,9 +140,9 @@ impl Door {
     }
 
     /// A pod that is gone, or is in no group any more, needs no waking.
-    async fn wake(&self, run: &Run, names: &[String], generation: i64) -> Result<Effect, Refused> {
+    async fn wake(&self, run: &Run, names: &[String], wake: Wake) -> Result<Effect, Refused> {
         let pods: Api<TaskPod> = self.api(&run.key.namespace);
-        let patch = Patch::Json::<()>(placeholder_patches::wake(run, generation));
+        let patch = Patch::Json::<()>(placeholder_patches::wake(run, wake));
         for name in names {
             guarded(Step::Wake, pods.patch(name, &params(), &patch)).await?;
         }

@@ -7,6 +7,7 @@ use crate::fixture::{Server, at, node as node_json, placeholder, run};
 use crate::refusal::Cause;
 use placement::node::Cause as Trouble;
 use placement::node::NodeState;
+use placement::placeholder::wake::Wake;
 use placement::plan::LetGoCause;
 use serde_json::json;
 
@@ -245,7 +246,10 @@ async fn pods_of_this_run_are_woken_by_a_label_and_one_that_is_gone_is_passed_ov
     server.answer(200, written());
     let action = Action::WakeTasks {
         pods: vec!["gone".into(), "there".into()],
-        generation: 4,
+        wake: Wake {
+            generation: 4,
+            quiet: None,
+        },
     };
     assert_eq!(act(&server, &run(), action).await.unwrap(), Effect::Written);
     let call = server.calls().remove(1);

@@ -12,6 +12,7 @@ use kube::runtime::reflector::ObjectRef;
 use placement::keys;
 use placement::names::RunKey;
 use placement::node::NodeFacts;
+use placement::placeholder::wake::Wake;
 use placement::plan::WaitingPod;
 use std::collections::BTreeSet;
 use tekton::PipelineRun;
@@ -60,7 +61,7 @@ pub(crate) fn pod(pod: &WatchedPod) -> Option<(PodKey, Option<Waiting>)> {
             name: key.name.clone(),
             requests: pod.requests(),
             unschedulable: pod.unschedulable(),
-            woken: pod.labels().get(keys::WOKEN).and_then(|label| label.parse().ok()),
+            woken: pod.labels().get(keys::WOKEN).and_then(|label| Wake::read(label)),
         },
     };
     Some((key, Some(waiting)))

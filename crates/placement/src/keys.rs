@@ -27,7 +27,7 @@ pub const NUDGED: &str = "pod-affinity.tekton.dev/nudged";
 pub const KEPT_BY: &str = "pod-affinity.tekton.dev/kept-by";
 /// Value of [`KEPT_BY`].
 pub const STATEFUL_SET: &str = "statefulset";
-/// Label on a task's pod that waited for its run to leave a node: the change of the placeholder by which it did.
+/// Label on a task's pod that waited while its run had no placeholder: what it was last brought to the scheduler's notice for.
 pub const WOKEN: &str = "pod-affinity.tekton.dev/woken";
 
 /// Label that Tekton puts on every pod of a run; the value is the run's name.

@@ -24,6 +24,7 @@ use std::collections::BTreeMap;
 
 pub mod patches;
 pub mod size;
+pub mod wake;
 
 /// Numeric, so that the kubelet can tell that it is not root without a look into the image.
 const USER: i64 = 65_532;

@@ -124,6 +124,59 @@ async fn two_parallel_tasks_that_do_not_fit_together_go_one_after_the_other_and_
     assert_eq!(nodes_of(&bed, &run).await.len(), 1);
 }
 
+/// Waits until the run has so many pods of tasks, and so many of them a node.
+async fn until_placed(bed: &Testbed, run: &RunSpec, placed: usize, all: usize) {
+    let client = bed.client().await.unwrap();
+    bed.until(
+        format!("{placed} of {all} tasks to have a node"),
+        SOON,
+        async || {
+            let pods = runs::pods(&client, run.namespace(), run.name()).await;
+            let pods = pods.map_err(|error| error.to_string())?;
+            let found = (
+                pods.iter().filter(|pod| runs::node(pod).is_some()).count(),
+                pods.len(),
+            );
+            if found == (placed, all) {
+                Ok(())
+            } else {
+                Err(format!("{found:?}"))
+            }
+        },
+    )
+    .await
+    .unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_task_left_waiting_by_another_on_a_node_that_was_cordoned_since_moves_when_that_one_has_ended() {
+    let bed = fresh(0).await;
+    let add = async |name| {
+        let nodes = Nodes::new(name, 1).size("8", "32Gi");
+        bed.add_nodes(&nodes).await.unwrap();
+    };
+    let run = RunSpec::new("default", "run")
+        .task("a", &[])
+        .sized_task("b", &["a"], &json!({"cpu": "5"}))
+        .sized_task("c", &["a"], &json!({"cpu": "5"}))
+        .opted_in("true")
+        .lasting("15s");
+    add("first").await;
+    create(&bed, &run).await;
+    bound_task(&bed, &run, "a").await;
+    cordon(&bed, "first-0").await;
+    // The run has let go, or will; there is room for one of the two.
+    until_placed(&bed, &run, 1, 3).await;
+    add("second").await;
+    until_placed(&bed, &run, 2, 3).await;
+    // Because of the new node the scheduler looks at the other again: all that it lacks now is its group.
+    cordon(&bed, "second-0").await;
+    add("third").await;
+    bed.until_succeeded(&run, SOON).await.unwrap();
+    let nodes = ["first-0", "second-0", "third-0"].map(str::to_owned);
+    assert_eq!(nodes_of(&bed, &run).await, nodes.into());
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_node_cordoned_between_two_tasks_is_left_at_once() {
     let bed = fresh(3).await;

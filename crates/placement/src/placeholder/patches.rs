@@ -3,6 +3,7 @@
 
 use super::required_node_affinity;
 use super::size::{Size, usual};
+use super::wake::Wake;
 use crate::config::Config;
 use crate::keys;
 use crate::raw::{add, replace, test};
@@ -51,11 +52,11 @@ pub fn unpin(set: &str, run: &Run) -> Patch {
 }
 
 /// For a task's pod of this run: a label that makes the scheduler look at it again.
-pub fn wake(run: &Run, generation: i64) -> Patch {
+pub fn wake(run: &Run, wake: Wake) -> Patch {
     let label = |key| ["metadata", "labels", key];
     Patch(vec![
         test(&label(keys::GROUP), run.key.uid.as_str()),
-        add(&label(keys::WOKEN), generation.to_string()),
+        add(&label(keys::WOKEN), wake.to_string()),
     ])
 }
 

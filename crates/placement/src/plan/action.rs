@@ -1,6 +1,7 @@
 //! The steps that a plan can come to, and why.
 
 use crate::node::{Cause, NodeOffer};
+use crate::placeholder::wake::Wake;
 use crate::resources::Resources;
 use crate::strategy::{Isolation, Strategy};
 
@@ -73,12 +74,12 @@ pub enum Action {
         /// The node that comes nearest.
         largest: Option<NodeOffer>,
     },
-    /// Have the scheduler look again at pods that it found no node for before the placeholder left: label them.
+    /// Have the scheduler look again at pods that it found no node for while others of the run were there: label them.
     WakeTasks {
         /// Their names.
         pods: Vec<String>,
-        /// The generation to label them with.
-        generation: i64,
+        /// What to label them with.
+        wake: Wake,
     },
     /// Scale the StatefulSet to one again: the placeholder joins its run, or finds it a new node.
     Follow {

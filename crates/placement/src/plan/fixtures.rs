@@ -8,6 +8,7 @@ use crate::config::Config;
 use crate::names::RunKey;
 use crate::node::{NodeFacts, NodeState};
 use crate::placeholder::size;
+use crate::placeholder::wake::Wake;
 use crate::resources::Resources;
 use crate::run::{PodTemplate, Run, SpecStatus};
 use crate::strategy::{Isolation, Strategy};
@@ -300,12 +301,20 @@ fn unschedulable(seconds: i64) -> Unschedulable {
     }
 }
 
+/// Woken when the run let go.
+pub(super) fn woken_for(generation: i64) -> Wake {
+    Wake {
+        generation,
+        quiet: None,
+    }
+}
+
 fn waiting_pod(name: &str, unschedulable: Option<Unschedulable>) -> WaitingPod {
     WaitingPod {
         name: name.to_owned(),
         requests: amounts("cpu=12"),
         unschedulable,
-        woken: Some(GENERATION),
+        woken: Some(woken_for(GENERATION)),
     }
 }
 

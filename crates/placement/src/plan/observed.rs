@@ -3,6 +3,7 @@
 use crate::config::Config;
 use crate::keys;
 use crate::node::{NodeFacts, NodeState};
+use crate::placeholder::wake::Wake;
 use crate::resources::Resources;
 use crate::run::Run;
 use crate::strategy::{Isolation, Strategy};
@@ -119,8 +120,8 @@ pub struct WaitingPod {
     pub requests: Resources,
     /// Set while the scheduler finds no node. A pod that is new, or waits for a claim to be bound, is not that.
     pub unschedulable: Option<Unschedulable>,
-    /// Its label `woken`: the placeholder's generation when the scheduler was last told to look at it again.
-    pub woken: Option<i64>,
+    /// Its label `woken`: what the scheduler was last told to look at it again for.
+    pub woken: Option<Wake>,
 }
 
 /// A group's live task pods, counted at the API server.

@@ -9,6 +9,7 @@ use super::observed::{Census, Placeholder, WaitingPod};
 use super::view::Look;
 use super::{Plan, again, at_once};
 use crate::node::{NodeState, largest};
+use crate::placeholder::wake::Wake;
 use jiff::Timestamp;
 use std::time::Duration;
 
@@ -132,24 +133,36 @@ fn leave(look: &Look<'_>, set: &Placeholder, cause: LetGoCause) -> Action {
 ///
 /// A scheduler that finds no node for a pod sets it aside until something happens that could help, and the end of
 /// the last pod that it had to be near is none of that to it (Kubernetes 1.34 and newer: it would wait for minutes).
-/// A changed label of the pod itself is, and each pod is given one once for each time that the run lets go.
+/// A changed label of the pod itself is, and each pod is given one each time that the run lets go, and each time that
+/// the last of the tasks that went ahead of it ends.
 pub(super) fn follow(look: &Look<'_>, set: &Placeholder) -> Plan {
     match look.pod {
         // Its end brings the run back. Sooner, the StatefulSet's controller might never see that it was to go.
         Some(_) => at_once(Action::Steady),
         None if look.waiting().is_empty() => at_once(Action::Follow { set: set.uid.clone() }),
-        None => match asleep(look, set) {
-            pods if pods.is_empty() => await_fit(look),
-            pods => at_once(Action::WakeTasks {
-                pods,
-                generation: set.generation,
-            }),
-        },
+        None => {
+            let wake = wake(look, set);
+            match asleep(look, wake) {
+                pods if pods.is_empty() => await_fit(look),
+                pods => at_once(Action::WakeTasks { pods, wake }),
+            }
+        }
     }
 }
 
-fn asleep(look: &Look<'_>, set: &Placeholder) -> Vec<String> {
-    let asleep = |pod: &&WaitingPod| pod.unschedulable.is_some() && pod.woken != Some(set.generation);
+fn wake(look: &Look<'_>, set: &Placeholder) -> Wake {
+    let around = &look.observed.around;
+    let quiet_since = around.census.and_then(|census| census.quiet_since);
+    let ended = quiet_since.filter(|ended| around.let_gos.last.is_none_or(|last| *ended > last));
+    Wake {
+        generation: set.generation,
+        quiet: ended.map(Timestamp::as_second),
+    }
+}
+
+fn asleep(look: &Look<'_>, wake: Wake) -> Vec<String> {
+    let is_woken = |pod: &WaitingPod| pod.woken.is_some_and(|woken| woken.covers(wake));
+    let asleep = |pod: &&WaitingPod| pod.unschedulable.is_some() && !is_woken(pod);
     let pods = look.waiting().iter().filter(asleep);
     pods.map(|pod| pod.name.clone()).collect()
 }
@@ -163,11 +176,7 @@ fn await_fit(look: &Look<'_>) -> Plan {
         (Some(_), _) if !left.is_zero() => again(Action::Steady, left),
         (Some(_), None) => at_once(Action::CountPods),
         (Some((pod, it)), Some(Census { live: 0, .. })) => at_once(no_fit(look, pod, &it.message)),
-        (Some(_), Some(Census { live, .. })) => at_once(Action::AwaitTasks {
-            cause: LetGoCause::TaskDoesNotFit,
-            pod: look.waits(),
-            live,
-        }),
+        (Some(_), Some(Census { live, .. })) => await_tasks(look, LetGoCause::TaskDoesNotFit, live),
     }
 }
 

@@ -2,11 +2,12 @@
 
 use super::fixtures::{
     GENERATION, NO_NODE, NODE, POD, SET, Scene, UID, ago, amounts, default_enrolment, deletion, done,
-    enrolled, fresh, held, node, now, settled,
+    enrolled, fresh, held, node, now, settled, woken_for,
 };
 use super::*;
 use crate::config::ReleaseWhen;
 use crate::node::{Cause, NodeState};
+use crate::placeholder::wake::Wake;
 use crate::run::SpecStatus;
 use crate::strategy::{IsolateFrom, Isolation, Scope, Strategy};
 

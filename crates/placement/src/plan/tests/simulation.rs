@@ -166,3 +166,18 @@ fn a_task_that_fits_nowhere_makes_its_run_let_go_once_and_stay_so_until_a_node_c
     world.live(40);
     assert!(world.is_over() && world.let_gos() == 1, "{world:?}");
 }
+
+/// Found by chance: the big task went first, and while it ran its node was cordoned. After that the scheduler takes the
+/// small one, woken in time for the big one's end only, to wait for nothing but what it has to be near.
+#[test]
+fn a_task_that_another_left_behind_on_a_node_that_was_cordoned_is_woken_when_the_other_has_ended() {
+    let job = |cpu, seconds| Job { cpu, seconds };
+    let mut world = cluster(2, 5_964_838_810_414_858_403);
+    world.can_resize = false;
+    world.add_run(vec![vec![job(100, 18)]], Some("cpu=100m".to_owned()));
+    world.add_run(vec![vec![job(BIG, 1)], vec![job(BIG, 13), job(100, 1)]], None);
+    world.live(21);
+    world.befall(Trouble::Cordon, 2, BIG);
+    world.live(LONGEST_WAIT);
+    assert!(world.is_over(), "{world:?}");
+}

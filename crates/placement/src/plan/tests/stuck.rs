@@ -241,7 +241,7 @@ fn as_long_as_a_task_waits_unbound_the_placeholder_stays_away() {
         Action::CountPods
     );
     let beside = away().task_waits("big", 20).counted(1).plan();
-    assert_eq!(beside, at_once(awaiting_tasks(MISFIT, Some("big"), 1)));
+    assert_eq!(beside, in_seconds(awaiting_tasks(MISFIT, Some("big"), 1), 30));
 }
 
 #[test]
@@ -333,7 +333,8 @@ fn a_count_tells_since_when_it_is_quiet() {
 
 #[test]
 fn pods_that_were_set_aside_before_the_run_let_go_are_woken_once() {
-    let asleep = |woken: Option<i64>| {
+    let asleep = |generation: Option<i64>| {
+        let woken = generation.map(woken_for);
         enrolled()
             .let_go()
             .task_waits("old", 5)
@@ -342,13 +343,46 @@ fn pods_that_were_set_aside_before_the_run_let_go_are_woken_once() {
     };
     let wake = Action::WakeTasks {
         pods: vec!["old".to_owned()],
-        generation: GENERATION,
+        wake: woken_for(GENERATION),
     };
     assert_eq!(asleep(None).plan(), at_once(wake.clone()));
     assert_eq!(asleep(Some(GENERATION - 2)).plan(), at_once(wake.clone()));
     assert_ne!(asleep(Some(GENERATION)).action(), wake);
     let still_there = asleep(None).change(|scene| scene.pod = Some(there()));
     assert_eq!(still_there.action(), Action::Steady);
+}
+
+#[test]
+fn a_pod_that_was_woken_while_another_task_ran_is_woken_again_when_that_one_has_ended() {
+    let asleep = |quiet: Option<i64>| {
+        enrolled()
+            .let_go()
+            .task_waits("old", 60)
+            .change(|scene| scene.let_gos = LetGos::default().and_one(ago(50)))
+            .change(|scene| {
+                scene.waiting[0].woken = Some(Wake {
+                    generation: GENERATION,
+                    quiet,
+                });
+            })
+    };
+    let counted = |quiet, live, ended| {
+        let quiet_since = Some(ago(ended));
+        asleep(quiet).change(|scene| scene.census = Some(Census { live, quiet_since }))
+    };
+    let ended = Some(ago(20).as_second());
+    let wake = Action::WakeTasks {
+        pods: vec!["old".to_owned()],
+        wake: Wake {
+            generation: GENERATION,
+            quiet: ended,
+        },
+    };
+    assert_eq!(asleep(None).action(), Action::CountPods);
+    assert_eq!(counted(None, 0, 20).action(), wake);
+    let is_told = |scene: Scene| matches!(scene.action(), Action::AwaitFit { .. });
+    assert!(is_told(counted(ended, 0, 20)), "woken for that already");
+    assert!(is_told(counted(None, 0, 55)), "it ended before the run let go");
 }
 
 fn there() -> PlaceholderPod {

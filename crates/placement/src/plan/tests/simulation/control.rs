@@ -75,7 +75,7 @@ impl World {
                 life.patch_set(&scale(&set, replicas, 0));
                 life.let_gos = life.let_gos.and_one(now);
             }
-            Action::WakeTasks { pods, generation } => life.wake(&pods, &wake(&life.run, generation)),
+            Action::WakeTasks { pods, wake: woken } => life.wake(&pods, &wake(&life.run, woken)),
             Action::Follow { set } => life.patch_set(&scale(&set, replicas, 1)),
             Action::Shrink { set, .. } => {
                 life.patch_set(&shrink(&set, &config));

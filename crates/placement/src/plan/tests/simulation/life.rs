@@ -2,6 +2,7 @@
 
 use super::{Census, LetGos, Resize, Unschedulable};
 use crate::keys;
+use crate::placeholder::wake::Wake;
 use crate::plan::Enrolment;
 use crate::quantity::Quantity;
 use crate::resources::Resources;
@@ -69,8 +70,8 @@ impl Pod {
         }
     }
 
-    pub(super) fn woken(&self) -> Option<i64> {
-        self.labels.get(keys::WOKEN)?.as_str()?.parse().ok()
+    pub(super) fn woken(&self) -> Option<Wake> {
+        Wake::read(self.labels.get(keys::WOKEN)?.as_str()?)
     }
 
     pub(super) fn set_size(&mut self, container: &Value) {

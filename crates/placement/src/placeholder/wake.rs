@@ -1,0 +1,73 @@
+//! What a task's waiting pod was last brought to the scheduler's notice for, as its label says it.
+
+use std::fmt;
+
+/// Why a scheduler that set a pod aside should look at it again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Wake {
+    /// Its run let go of its node: the generation of the placeholder's StatefulSet by which it did.
+    pub generation: i64,
+    /// The last of the run's other tasks ended since then: when, in seconds since 1970.
+    pub quiet: Option<i64>,
+}
+
+impl Wake {
+    /// Reads the label; `None` if it has a value that we did not write.
+    pub fn read(label: &str) -> Option<Self> {
+        let (generation, quiet) = match label.split_once('.') {
+            None => (label, None),
+            Some((generation, quiet)) => (generation, Some(quiet.parse().ok()?)),
+        };
+        Some(Self {
+            generation: generation.parse().ok()?,
+            quiet,
+        })
+    }
+
+    /// Whether a pod that was woken for this needs not be woken for the other.
+    pub fn covers(self, other: Self) -> bool {
+        self.generation == other.generation && self.quiet >= other.quiet
+    }
+}
+
+impl fmt::Display for Wake {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.quiet {
+            None => write!(f, "{}", self.generation),
+            Some(quiet) => write!(f, "{}.{quiet}", self.generation),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn wake(generation: i64, quiet: Option<i64>) -> Wake {
+        Wake { generation, quiet }
+    }
+
+    #[test]
+    fn a_label_is_read_as_it_was_written() {
+        for (it, label) in [
+            (wake(4, None), "4"),
+            (wake(4, Some(1_790_000_000)), "4.1790000000"),
+        ] {
+            assert_eq!(it.to_string(), label);
+            assert_eq!(Wake::read(label), Some(it));
+        }
+        for label in ["", ".", "4.", ".4", "4.x", "four", "4.1.2"] {
+            assert_eq!(Wake::read(label), None, "{label:?}");
+        }
+    }
+
+    #[test]
+    fn a_pod_is_woken_again_when_its_run_lets_go_again_or_another_task_ends() {
+        assert!(wake(4, None).covers(wake(4, None)));
+        assert!(wake(4, Some(7)).covers(wake(4, None)));
+        assert!(wake(4, Some(7)).covers(wake(4, Some(7))));
+        assert!(!wake(4, None).covers(wake(4, Some(7))));
+        assert!(!wake(4, Some(7)).covers(wake(4, Some(8))));
+        assert!(!wake(4, Some(7)).covers(wake(6, None)));
+    }
+}

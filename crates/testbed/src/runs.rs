@@ -265,13 +265,29 @@ impl Testbed {
         let (namespace, name) = (spec.namespace(), spec.name());
         self.until(format!("run {namespace}/{name} {what}"), deadline, async || {
             let run = api.get(name).await.map_err(|error| error.to_string())?;
-            if wanted(&run) {
-                Ok(run)
-            } else {
-                Err(describe(&run))
+            match state(&run) {
+                _ if wanted(&run) => Ok(run),
+                State::Failed(_) => Err(describe(&run) + &self.failures(spec).await?),
+                State::Pending | State::Running | State::Succeeded => Err(describe(&run)),
             }
         })
         .await
+    }
+
+    /// What the tasks of a run say that failed.
+    async fn failures(&self, spec: &RunSpec) -> Result<String, String> {
+        let client = self.client().await.map_err(|error| error.to_string())?;
+        let kind = GroupVersionKind::gvk("tekton.dev", "v1", "TaskRun");
+        let api: Api<DynamicObject> =
+            Api::namespaced_with(client, spec.namespace(), &ApiResource::from_gvk(&kind));
+        let of_run = ListParams::default().labels(&format!("{RUN_LABEL}={}", spec.name()));
+        let tasks = api.list(&of_run).await.map_err(|error| error.to_string())?;
+        let failed = tasks
+            .iter()
+            .filter(|task| matches!(state(task), State::Failed(_)));
+        Ok(failed
+            .map(|task| format!("; task {}: {}", task.name_any(), describe(task)))
+            .collect())
     }
 
     /// Waits until a run has succeeded.

@@ -10,8 +10,8 @@ use std::time::Duration;
 /// The API server takes no request over 3 MiB, so no object is bigger; the fourth is for the envelope around it.
 pub(crate) const LIMIT: usize = 4 << 20;
 
-/// Longer than any timeout that the API server would use with us: whoever is slower, nobody waits for the answer.
-const TIME: Duration = Duration::from_secs(5);
+/// As long as our configurations let the API server wait for us, and it began sooner: nobody waits for who is slower.
+const TIME: Duration = Duration::from_secs(10);
 
 /// Reads the whole body, or says what is wrong with it.
 pub(crate) async fn read(request: Request) -> Result<Bytes, Fault> {

@@ -1,6 +1,7 @@
 //! An acceptor around another that keeps connections few and none of them idle before it has asked for something: a
 //! client that connects and stays silent must not cost the API server its place, nor this process its last file.
 
+use crate::http_limits::SILENCE;
 use axum_server::accept::Accept;
 use prometheus_client::metrics::counter::Counter;
 use std::{
@@ -9,14 +10,11 @@ use std::{
     pin::Pin,
     sync::Arc,
     task::{Context, Poll, ready},
-    time::Duration,
 };
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::{Sleep, sleep};
 
-/// From the end of the handshake until a request has begun; after that the HTTP limits apply.
-const BEGINNING: Duration = Duration::from_secs(15);
 /// As much as the HTTP server reads, without a limit of its own, to tell HTTP/2 from HTTP/1. Hardly a request is shorter.
 const PREFACE: usize = 24;
 
@@ -36,7 +34,8 @@ pub(crate) struct Guarded<S> {
     _place: OwnedSemaphorePermit,
 }
 
-/// A connection over which no request has begun yet.
+/// A connection over which no request has begun yet. It may be silent for as long as one between two requests: the API
+/// server also keeps connections that it made and then had no use for.
 #[derive(Debug)]
 struct Beginning {
     end: Pin<Box<Sleep>>,
@@ -89,7 +88,7 @@ where
 impl Beginning {
     fn now() -> Self {
         Self {
-            end: Box::pin(sleep(BEGINNING)),
+            end: Box::pin(sleep(SILENCE)),
             lacking: PREFACE,
         }
     }
@@ -161,7 +160,7 @@ mod tests {
     async fn read_on(connection: &mut Guarded<DuplexStream>) -> io::Result<usize> {
         let mut buffer = [0; PREFACE];
         let reading = connection.read_exact(&mut buffer);
-        tokio::time::timeout(BEGINNING * 2, reading)
+        tokio::time::timeout(SILENCE * 2, reading)
             .await
             .expect("the connection to be cut")
     }
@@ -193,7 +192,7 @@ mod tests {
         let (mut connection, ()) = guard(1).accept(server, ()).await.unwrap();
         let drips = tokio::spawn(async move {
             while client.write_all(b"P").await.is_ok() {
-                sleep(BEGINNING / 5).await;
+                sleep(SILENCE / 5).await;
             }
         });
         let error = read_on(&mut connection).await.unwrap_err();
@@ -208,7 +207,7 @@ mod tests {
         let (mut connection, ()) = guard(1).accept(server, ()).await.unwrap();
         client.write_all(&[b'a'; PREFACE]).await.unwrap();
         connection.read_exact(&mut [0; PREFACE]).await.unwrap();
-        let waited = tokio::time::timeout(BEGINNING * 10, connection.read_u8()).await;
+        let waited = tokio::time::timeout(SILENCE * 10, connection.read_u8()).await;
         assert!(waited.is_err(), "{waited:?}");
     }
 }

@@ -1,4 +1,4 @@
-//! What both our servers allow a client: how long it may take to send a request's head, and how long it may be silent.
+//! What both our servers allow a client: how long it may be silent, and how much it may ask at once.
 
 use hyper_util::{
     rt::{TokioExecutor, TokioTimer},
@@ -6,9 +6,11 @@ use hyper_util::{
 };
 use std::time::Duration;
 
-/// For the head of a request, and so also for how long a kept-alive connection may be idle. Not shorter: a server that
-/// closes an idle connection in the very moment in which the API server reuses it loses that call, and Tekton the task.
-const HEAD_DEADLINE: Duration = Duration::from_mins(1);
+/// How long a client may be silent: before its first request, within the head of one, between two. Longer than the minute
+/// and a half for which the API server keeps a connection that it does not use (Go's default), so that it is always the
+/// API server that closes one. Were it us, a call that takes up the connection in that very moment would be lost, and
+/// with it the task whose pod it was for.
+pub(crate) const SILENCE: Duration = Duration::from_mins(2);
 /// HTTP/2 has no idle limit of its own; a peer that does not answer this is gone.
 const PING_INTERVAL: Duration = Duration::from_secs(20);
 const PING_DEADLINE: Duration = Duration::from_secs(10);
@@ -20,7 +22,7 @@ pub(crate) fn apply(builder: &mut Builder<TokioExecutor>) {
     builder
         .http1()
         .timer(TokioTimer::new())
-        .header_read_timeout(HEAD_DEADLINE);
+        .header_read_timeout(SILENCE);
     builder
         .http2()
         .timer(TokioTimer::new())

@@ -34,7 +34,8 @@ pub struct Installed {
     pub webhook_admin: Vec<u16>,
     /// Ports of each controller replica's probes and metrics.
     pub controller_admin: Vec<u16>,
-    webhook_serving: Vec<u16>,
+    /// Ports on which each webhook replica serves, behind the Service.
+    pub webhook_serving: Vec<u16>,
 }
 
 impl Installed {

@@ -1,5 +1,6 @@
 //! A steady load on the pod webhook through the API server, and what both sides say became of it.
 
+use futures::future::join_all;
 use k8s_openapi::api::core::v1::Pod;
 use kube::Client;
 use kube::api::{Api, PostParams};
@@ -48,7 +49,7 @@ impl Outcome {
 }
 
 /// A call that was refused, or answered without terms.
-#[derive(Debug)]
+#[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Lost {
     pub(crate) begun: Instant,
     pub(crate) why: String,
@@ -73,6 +74,13 @@ impl Load {
         self.over.send(()).unwrap();
         self.task.await.unwrap()
     }
+}
+
+/// So many calls at once, each over a connection of its own between API server and webhook. Those that were lost.
+pub(crate) async fn burst(bed: &Testbed, calls: u32) -> Vec<Lost> {
+    let pods = Api::namespaced(bed.client().await.unwrap(), "default");
+    let answers = join_all((0..calls).map(|number| call(&pods, number))).await;
+    answers.into_iter().filter_map(Result::err).collect()
 }
 
 async fn run(pods: Api<Pod>, begun: Arc<AtomicU32>, mut over: oneshot::Receiver<()>) -> Outcome {

@@ -4,7 +4,7 @@
 //! the node, which cannot be lost here, and the lag of real endpoints, which is longer; `--drain-delay` is for that.
 
 use crate::beds::SOON;
-use crate::load::{Counted, Load, Lost, alone};
+use crate::load::{Counted, Load, Lost, alone, burst};
 use std::time::Duration;
 use testbed::product::Installed;
 use testbed::{Nodes, Options, Part, Testbed, probe};
@@ -18,6 +18,12 @@ const NOTICED: Duration = Duration::from_millis(500);
 const UNDER_WAY: Duration = Duration::from_millis(500);
 /// Between death and restart: no kubelet is faster.
 const GONE: Duration = Duration::from_secs(1);
+/// Calls at once, so that the API server opens several connections; it keeps at most 25 of them.
+const CROWD: u32 = 25;
+/// The API server keeps a connection for 90 s after its last call.
+const ALMOST_GIVEN_UP: Duration = Duration::from_secs(85);
+/// Sooner than our own limit, which is two minutes.
+const GIVEN_UP: Duration = Duration::from_secs(105);
 
 pub(crate) async fn installed() -> (Testbed, Installed) {
     let bed = Testbed::start(Options::default()).await.unwrap();
@@ -110,4 +116,41 @@ async fn a_killed_replica_costs_the_calls_under_way_and_those_before_the_service
         (counted.rejections, counted.refused, counted.let_through),
         (lost, lost, 0)
     );
+}
+
+/// Connections that are open to the webhook's replicas; the API server's only.
+fn connections(installed: &Installed) -> usize {
+    let table = std::fs::read_to_string("/proc/net/tcp").unwrap();
+    let established = table.lines().filter_map(|line| {
+        let fields: Vec<_> = line.split_whitespace().collect();
+        let (_, port) = fields.get(1)?.split_once(':')?;
+        (fields[3] == "01").then(|| u16::from_str_radix(port, 16).unwrap())
+    });
+    established
+        .filter(|port| installed.webhook_serving.contains(port))
+        .count()
+}
+
+/// A connection that both sides may close is closed by one while the other takes it up, sooner or later.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_api_server_itself_closes_the_connections_that_it_does_not_use_and_no_call_is_lost_over_one() {
+    let (bed, installed) = installed().await;
+    let nothing = Vec::<Lost>::new;
+    assert_eq!(burst(&bed, CROWD).await, nothing());
+    let open = connections(&installed);
+    assert!(open > 1, "{open} connections");
+    sleep(ALMOST_GIVEN_UP).await;
+    let kept = connections(&installed);
+    assert!(kept >= open, "{kept} of {open} connections are left");
+    assert_eq!(burst(&bed, CROWD).await, nothing());
+    bed.until(
+        "the API server to close all its connections",
+        GIVEN_UP,
+        async || match connections(&installed) {
+            0 => Ok(()),
+            open => Err(format!("{open} are open")),
+        },
+    )
+    .await
+    .unwrap();
 }

@@ -14,8 +14,10 @@ use std::time::{Duration, Instant};
 
 type Tls = StreamOwned<ClientConnection, TcpStream>;
 
-/// Others are answered within the time that the API server gives a webhook, handshake included.
+/// Others are answered well within the time that the API server gives a webhook, handshake included.
 const PROMPT: Duration = Duration::from_secs(3);
+/// A client that is silent for longer is cut, and no sooner: the API server gives up after a minute and a half.
+const SILENCE: Duration = Duration::from_mins(2);
 /// How much later than it should a connection may be seen to be cut.
 const GRACE: Duration = Duration::from_secs(5);
 const PAUSE: Duration = Duration::from_millis(500);
@@ -114,7 +116,7 @@ impl Door {
         let body = format!("{HEAD}content-length: {}\r\n\r\n", REVIEW.len());
         let long_head = format!("x-long: {}", "x".repeat(1000));
         vec![
-            Crowd::of("asked once and stay", 1000, seconds(60), || {
+            Crowd::of("asked once and stay", 1000, SILENCE, || {
                 Line::Safe(self.answered())
             }),
             Crowd::of("connect and say nothing", 200, seconds(10), || {
@@ -123,22 +125,22 @@ impl Door {
             Crowd::of("stop within the handshake", 100, seconds(10), || {
                 Line::Plain(self.half_a_hello())
             }),
-            Crowd::of("say nothing after the handshake", 100, seconds(15), || {
+            Crowd::of("say nothing after the handshake", 100, SILENCE, || {
                 Line::Safe(self.safe())
             }),
-            Crowd::of("say one byte after the handshake", 100, seconds(15), || {
+            Crowd::of("say one byte after the handshake", 100, SILENCE, || {
                 Line::Safe(self.said("P"))
             }),
-            Crowd::of("send a head byte by byte", 20, seconds(60), || {
+            Crowd::of("send a head byte by byte", 20, SILENCE, || {
                 dripping(self.said(HEAD), &long_head)
             }),
-            Crowd::of("send a body byte by byte", 20, seconds(5), || {
+            Crowd::of("send a body byte by byte", 20, seconds(10), || {
                 dripping(self.said(&body), REVIEW)
             }),
             Crowd::of("speak plain HTTP to the TLS port", 50, seconds(0), || {
                 plainly("GET / HTTP/1.1\r\nhost: x\r\n\r\n", self.admission)
             }),
-            Crowd::of("say one byte to the probes' port", 100, seconds(15), || {
+            Crowd::of("say one byte to the probes' port", 100, SILENCE, || {
                 plainly("P", self.admin)
             }),
         ]
@@ -286,9 +288,10 @@ fn bad_clients_by_the_hundred_keep_nobody_waiting_and_are_cut_off() {
 
     assert_eq!(figure(&webhook, "pod_affinity_connections_refused_total"), 0);
     println!("others were answered within {slowest:?}; {files} open files; memory {before} -> {memory}");
-    for Crowd { what, cut, .. } in &crowds {
+    for Crowd { what, cut, limit, .. } in &crowds {
         let (first, last) = (cut.iter().min().unwrap(), cut.iter().max().unwrap());
         println!("{} that {what}: cut after {first:.1?} to {last:.1?}", cut.len());
+        assert!(first >= limit, "cut too soon: clients that {what}");
     }
     assert!(webhook.end());
 }

@@ -3,10 +3,13 @@
 //! The front of the testbed stands for the Service: it learns of readiness a fifth of a second late. It leaves out
 //! the node, which cannot be lost here, and the lag of real endpoints, which is longer; `--drain-delay` is for that.
 
-use crate::beds::SOON;
+use crate::beds::{SOON, create, nodes_of};
 use crate::load::{Counted, Load, Lost, alone, burst};
+use crate::moves::bound_task;
+use kube::api::DynamicObject;
 use std::time::Duration;
 use testbed::product::Installed;
+use testbed::runs::{self, RunSpec, State};
 use testbed::{Nodes, Options, Part, Testbed, probe};
 use tokio::time::{Instant, sleep};
 
@@ -18,6 +21,7 @@ const NOTICED: Duration = Duration::from_millis(500);
 const UNDER_WAY: Duration = Duration::from_millis(500);
 /// Between death and restart: no kubelet is faster.
 const GONE: Duration = Duration::from_secs(1);
+const REPLICAS: [u8; 2] = [0, 1];
 /// Calls at once, so that the API server opens several connections; it keeps at most 25 of them.
 const CROWD: u32 = 25;
 /// The API server keeps a connection for 90 s after its last call.
@@ -153,4 +157,53 @@ async fn the_api_server_itself_closes_the_connections_that_it_does_not_use_and_n
     )
     .await
     .unwrap();
+}
+
+/// A run whose second task asks for its pod while no webhook answers.
+async fn loses_a_call(bed: &Testbed, name: &str) -> RunSpec {
+    let client = bed.client().await.unwrap();
+    let run = RunSpec::new("default", name)
+        .task("a", &[])
+        .task("b", &["a"])
+        .opted_in("true")
+        .lasting("3s");
+    create(bed, &run).await;
+    bound_task(bed, &run, "a").await;
+    let before = Counted::now(&client).await;
+    for replica in REPLICAS {
+        bed.kill(Part::Webhook(replica)).unwrap();
+    }
+    bed.until("a call to be lost", SOON, async || {
+        match Counted::now(&client).await.since(before).rejections {
+            0 => Err("none is lost"),
+            _ => Ok(()),
+        }
+    })
+    .await
+    .unwrap();
+    run
+}
+
+async fn webhooks_are_back(bed: &Testbed, installed: &Installed) {
+    for replica in REPLICAS {
+        bed.start_again(Part::Webhook(replica)).await.unwrap();
+        until_ready(bed, installed, replica).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_task_whose_pod_no_webhook_answers_for_fails_unless_tekton_is_told_to_ask_again() {
+    let (bed, installed) = installed().await;
+    let once = loses_a_call(&bed, "once").await;
+    let failed = |run: &DynamicObject| matches!(runs::state(run), State::Failed(_));
+    bed.until_run(&once, "to fail", SOON, failed).await.unwrap();
+    webhooks_are_back(&bed, &installed).await;
+
+    bed.feature_flags(&[("enable-wait-exponential-backoff", "true")])
+        .await
+        .unwrap();
+    let again = loses_a_call(&bed, "again").await;
+    webhooks_are_back(&bed, &installed).await;
+    bed.until_succeeded(&again, SOON).await.unwrap();
+    assert_eq!(nodes_of(&bed, &again).await.len(), 1);
 }

@@ -76,7 +76,7 @@ impl Load {
     }
 }
 
-/// So many calls at once, each over a connection of its own between API server and webhook. Those that were lost.
+/// So many calls at once, over as many connections as the API server has or makes for them. Those that were lost.
 pub(crate) async fn burst(bed: &Testbed, calls: u32) -> Vec<Lost> {
     let pods = Api::namespaced(bed.client().await.unwrap(), "default");
     let answers = join_all((0..calls).map(|number| call(&pods, number))).await;

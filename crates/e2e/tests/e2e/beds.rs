@@ -73,6 +73,13 @@ pub(crate) async fn start_controllers(bed: &Testbed) {
     }
 }
 
+/// Until they are started again, no webhook answers.
+pub(crate) fn kill_webhooks(bed: &Testbed) {
+    for replica in 0..2 {
+        bed.kill(Part::Webhook(replica)).unwrap();
+    }
+}
+
 /// Creates a run as the administrator.
 pub(crate) async fn create(bed: &Testbed, spec: &RunSpec) -> DynamicObject {
     spec.create(&bed.client().await.unwrap()).await.unwrap()

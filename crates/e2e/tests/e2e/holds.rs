@@ -1,8 +1,8 @@
 //! Who holds a run, and who may let it go.
 
 use crate::beds::{
-    SOON, bound_placeholder, create, fresh, installed, nodes_of, placeholder_name, sets, start_controllers,
-    stop_controllers, until_told,
+    SOON, bound_placeholder, create, fresh, installed, kill_webhooks, nodes_of, placeholder_name, sets,
+    start_controllers, stop_controllers, until_told,
 };
 use kube::ResourceExt;
 use kube::api::{DynamicObject, Patch, PatchParams};
@@ -126,9 +126,7 @@ async fn a_run_that_its_user_lets_go_while_no_controller_runs_waits_for_its_node
 async fn a_run_can_be_let_go_by_its_user_while_no_webhook_answers() {
     let bed = fresh(1).await;
     let spec = held_by_its_user(&bed, "run").await;
-    for replica in 0..2 {
-        bed.kill(Part::Webhook(replica)).unwrap();
-    }
+    kill_webhooks(&bed);
     assert!(released(&let_go(&bed, &spec).await));
 }
 

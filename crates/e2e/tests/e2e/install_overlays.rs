@@ -1,6 +1,6 @@
 //! The overlays: the API server accepts each, and with that of cert-manager somebody else cares for the certificates.
 
-use crate::beds::{SOON, held_for_good, nodes_after, start_controllers, stop_controllers};
+use crate::beds::{SOON, held_for_good, kill_webhooks, nodes_after, start_controllers, stop_controllers};
 use crate::cert_manager::{CertManager, configurations, secrets};
 use crate::install_kubectl::{call, file, kubectl, printed, rendered, workspace};
 use kube::api::DeleteParams;
@@ -11,7 +11,7 @@ use serde_json::Value;
 use std::path::PathBuf;
 use testbed::product::Installed;
 use testbed::runs::RunSpec;
-use testbed::{Definitions, Nodes, Options, Part, Testbed};
+use testbed::{Definitions, Nodes, Options, Testbed};
 
 fn overlay(name: &str) -> PathBuf {
     workspace().join("overlays").join(name)
@@ -58,9 +58,7 @@ async fn fail_open_lets_labelled_runs_pass_when_no_webhook_answers() {
     let bed = Testbed::start(Options::default()).await.unwrap();
     bed.add_nodes(&Nodes::new("node", 4)).await.unwrap();
     install(&bed, rendered(&bed, &overlay("fail-open"))).await;
-    for replica in 0..2 {
-        bed.kill(Part::Webhook(replica)).unwrap();
-    }
+    kill_webhooks(&bed);
     let run = RunSpec::diamond("default", "run").opted_in("true");
     let made = crate::beds::create(&bed, &run).await;
     assert!(made.data["spec"].get("status").is_none(), "nobody holds it");

@@ -3,7 +3,7 @@
 //! The front of the testbed stands for the Service: it learns of readiness a fifth of a second late. It leaves out
 //! the node, which cannot be lost here, and the lag of real endpoints, which is longer; `--drain-delay` is for that.
 
-use crate::beds::{SOON, create, nodes_of};
+use crate::beds::{SOON, create, kill_webhooks, nodes_of};
 use crate::load::{Counted, Load, Lost, alone, burst};
 use crate::moves::bound_task;
 use kube::api::DynamicObject;
@@ -21,7 +21,6 @@ const NOTICED: Duration = Duration::from_millis(500);
 const UNDER_WAY: Duration = Duration::from_millis(500);
 /// Between death and restart: no kubelet is faster.
 const GONE: Duration = Duration::from_secs(1);
-const REPLICAS: [u8; 2] = [0, 1];
 /// Calls at once, so that the API server opens several connections; it keeps at most 25 of them.
 const CROWD: u32 = 25;
 /// The API server keeps a connection for 90 s after its last call.
@@ -170,9 +169,7 @@ async fn loses_a_call(bed: &Testbed, name: &str) -> RunSpec {
     create(bed, &run).await;
     bound_task(bed, &run, "a").await;
     let before = Counted::now(&client).await;
-    for replica in REPLICAS {
-        bed.kill(Part::Webhook(replica)).unwrap();
-    }
+    kill_webhooks(bed);
     bed.until("a call to be lost", SOON, async || {
         match Counted::now(&client).await.since(before).rejections {
             0 => Err("none is lost"),
@@ -185,7 +182,7 @@ async fn loses_a_call(bed: &Testbed, name: &str) -> RunSpec {
 }
 
 async fn webhooks_are_back(bed: &Testbed, installed: &Installed) {
-    for replica in REPLICAS {
+    for replica in 0..2 {
         bed.start_again(Part::Webhook(replica)).await.unwrap();
         until_ready(bed, installed, replica).await;
     }

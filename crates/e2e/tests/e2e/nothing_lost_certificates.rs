@@ -2,7 +2,7 @@
 //!
 //! Clocks are not set here: what a jump of the clock does is shown by the unit tests of `process`, with a clock of their own.
 
-use crate::beds::SOON;
+use crate::beds::{SOON, kill_webhooks, start_controllers, stop_controllers};
 use crate::load::{Counted, Load, alone};
 use crate::metrics::repository;
 use crate::nothing_lost::{installed, until_ready};
@@ -226,19 +226,15 @@ impl Certificates {
 
     /// As after the end of all nodes at once.
     async fn start_with(&self, damage: &Damage) {
-        for replica in 0..2 {
-            self.bed.stop(Part::Controller(replica)).unwrap();
-            self.bed.kill(Part::Webhook(replica)).unwrap();
-        }
+        stop_controllers(&self.bed);
+        kill_webhooks(&self.bed);
         let told_before = self.told_to_apply();
         let damaged = self.damage(damage).await;
         self.bed.start_again(Part::Webhook(0)).await.unwrap();
         self.until_told(damage).await;
         let start = Instant::now();
         self.bed.start_again(Part::Webhook(1)).await.unwrap();
-        for replica in 0..2 {
-            self.bed.start_again(Part::Controller(replica)).await.unwrap();
-        }
+        start_controllers(&self.bed).await;
         self.bring_back_what_is_missing(told_before).await;
         self.until_healed(damage.name, &damaged).await;
         for replica in 0..2 {

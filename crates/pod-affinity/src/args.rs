@@ -1,5 +1,9 @@
 //! The command line, and the environment but for what logs and traces are set up by (`process::log`).
 
+mod election;
+
+pub(crate) use election::ElectionTerms;
+
 use clap::{Parser, Subcommand, ValueEnum, builder::NonEmptyStringValueParser};
 use jiff::SignedDuration;
 use placement::keys;
@@ -67,6 +71,9 @@ pub(crate) struct WebhookArgs {
     /// How long requests under way may take after that. With the delay, less than terminationGracePeriodSeconds.
     #[arg(long, env = "POD_AFFINITY_DRAIN_DEADLINE", default_value = "15s", value_parser = duration, value_name = "DURATION")]
     pub(crate) drain_deadline: Duration,
+    /// How long a client may be silent. Hidden, since a value below the API server's own 90 s would lose calls: for tests.
+    #[arg(long, env = "POD_AFFINITY_CLIENT_SILENCE", default_value = "2m", value_parser = some_time, value_name = "DURATION", hide = true)]
+    pub(crate) client_silence: Duration,
     #[command(flatten)]
     pub(crate) files: Option<FileArgs>,
     #[command(flatten)]
@@ -114,6 +121,12 @@ pub(crate) struct ControllerArgs {
     /// Who makes the webhook's certificate and tells the API server of its authority.
     #[arg(long, env = "POD_AFFINITY_CERTIFICATES", value_enum, default_value_t = Certificates::Managed)]
     pub(crate) certificates: Certificates,
+    /// How long API servers may take to act on a changed caBundle, before a certificate of a new authority is served.
+    /// Longer than the slowest of them needs, or it refuses that certificate.
+    #[arg(long, env = "POD_AFFINITY_CERTIFICATE_SETTLE_TIME", default_value = "10s", value_parser = some_time, value_name = "DURATION")]
+    pub(crate) certificate_settle_time: Duration,
+    #[command(flatten)]
+    pub(crate) election: ElectionTerms,
 }
 
 /// The second port.
@@ -165,6 +178,14 @@ fn duration(text: &str) -> Result<Duration, String> {
     Duration::try_from(signed).map_err(|_| wrong())
 }
 
+fn some_time(text: &str) -> Result<Duration, String> {
+    let time = duration(text)?;
+    if time.is_zero() {
+        return Err(format!("'{text}' is no time at all; write 500ms or longer"));
+    }
+    Ok(time)
+}
+
 /// A reference that was never resolved would give pods that can never start.
 fn image(text: &str) -> Result<String, String> {
     match text {
@@ -181,6 +202,7 @@ fn image(text: &str) -> Result<String, String> {
 mod tests {
     use super::*;
     use clap::{CommandFactory, error::ErrorKind};
+    use process::certs::keeper::SETTLE_TIME;
 
     fn parsed(line: &str) -> Result<Command, clap::Error> {
         Args::try_parse_from(line.split(' ')).map(|args| args.command)
@@ -207,6 +229,7 @@ mod tests {
             (5, keys::NAMESPACE)
         );
         assert!(args.files.is_none());
+        assert_eq!(args.client_silence, process::http_limits::SILENCE);
     }
 
     #[test]
@@ -238,6 +261,7 @@ mod tests {
         };
         assert_eq!(args.certificates, Certificates::Managed);
         assert_eq!(args.placeholder_image, "a/b@sha256:c");
+        assert_eq!(args.certificate_settle_time, SETTLE_TIME);
     }
 
     #[test]
@@ -245,6 +269,13 @@ mod tests {
         assert_eq!(duration("500ms"), Ok(Duration::from_millis(500)));
         assert_eq!(duration("0s"), Ok(Duration::ZERO));
         assert!(duration("5").is_err() && duration("-5s").is_err());
+    }
+
+    #[test]
+    fn some_durations_may_not_be_zero() {
+        let told = refusal("pod-affinity controller --placeholder-image a --certificate-settle-time 0s");
+        assert!(told.contains("'0s' is no time at all"), "{told}");
+        assert_eq!(some_time("1ms"), Ok(Duration::from_millis(1)));
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! The controller process: the certificates, the configuration and the reconciler, run by the leader alone.
 
 use crate::{
-    args::{Certificates, ControllerArgs},
+    args::{Certificates, ControllerArgs, ElectionTerms},
     identity, rejections,
     webhook::{announce, client},
 };
@@ -13,6 +13,7 @@ use process::{
     admin::Admin,
     certs::keeper::Keeper,
     config_watch::{self, ConfigWatch},
+    http_limits::SILENCE,
     lease::{
         Terms,
         elector::{Candidate, Election},
@@ -48,6 +49,8 @@ async fn serve(args: ControllerArgs) -> anyhow::Result<()> {
         namespace,
         identity,
         certificates,
+        certificate_settle_time,
+        election: ElectionTerms(terms),
     } = args;
     let shutdown = Shutdown::on_signals()?;
     let readiness = Readiness::default();
@@ -62,13 +65,15 @@ async fn serve(args: ControllerArgs) -> anyhow::Result<()> {
         image: placeholder_image,
         identity: identity.unwrap_or_else(identity::unique),
         certificates,
+        certificate_settle_time,
+        terms,
     };
     let admin_server = Admin::bind(admin.admin_listen).await?;
     announce("admin", admin.admin_listen, admin_server.address());
     let candidate = candidacy(context, readiness.clone());
     tokio::select! {
         outcome = candidate => outcome,
-        ended = admin_server.serve(readiness, registry) => Ok(ended?),
+        ended = admin_server.serve(readiness, registry, SILENCE) => Ok(ended?),
         () = shutdown.forced() => bail!("ended at once by a second signal; the lease runs out by itself"),
     }
 }
@@ -83,6 +88,8 @@ struct Parts {
     image: String,
     identity: String,
     certificates: Certificates,
+    certificate_settle_time: Duration,
+    terms: Terms,
 }
 
 /// Stands for election, leads once elected, and gives the lease up after the last write.
@@ -168,7 +175,7 @@ impl Parts {
             namespace: self.namespace.clone(),
             lease: keys::CONTROLLER_LEASE,
             identity: self.identity.clone(),
-            terms: Terms::default(),
+            terms: self.terms.clone(),
         }
     }
 
@@ -179,6 +186,7 @@ impl Parts {
             Arc::new(Timestamp::now),
             self.metrics.clone(),
         )
+        .with_settle_time(self.certificate_settle_time)
     }
 
     fn context(self, config: watch::Receiver<Arc<Config>>) -> controller::Context {
@@ -191,6 +199,8 @@ impl Parts {
             metrics: _,
             shutdown: _,
             certificates: _,
+            certificate_settle_time: _,
+            terms: _,
         } = self;
         controller::Context {
             client,

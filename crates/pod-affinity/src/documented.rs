@@ -22,12 +22,13 @@ fn code(text: &str) -> String {
     format!("`{text}`")
 }
 
-/// Flags, those that clap adds left out.
+/// Flags, those that clap adds and those for tests left out.
 fn flags() -> BTreeMap<String, Arg> {
     let command = Args::command();
     let subcommands = command.get_subcommands().flat_map(clap::Command::get_arguments);
     let all = command.get_arguments().chain(subcommands);
-    all.filter_map(|arg| Some((arg.get_long()?.to_owned(), arg.clone())))
+    all.filter(|arg| !arg.is_hide_set())
+        .filter_map(|arg| Some((arg.get_long()?.to_owned(), arg.clone())))
         .collect()
 }
 

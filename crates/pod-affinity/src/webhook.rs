@@ -32,6 +32,7 @@ async fn serve(args: WebhookArgs) -> anyhow::Result<()> {
         admin,
         drain_delay,
         drain_deadline,
+        client_silence,
         files,
         namespace,
     } = args;
@@ -59,6 +60,7 @@ async fn serve(args: WebhookArgs) -> anyhow::Result<()> {
     let service = Service {
         router,
         tls,
+        silence: client_silence,
         drain,
         shutdown: shutdown.clone(),
         readiness: readiness.clone(),
@@ -66,7 +68,7 @@ async fn serve(args: WebhookArgs) -> anyhow::Result<()> {
     };
     tokio::select! {
         served = listening.serve(service) => Ok(served?),
-        ended = admin_server.serve(readiness, registry) => Ok(ended?),
+        ended = admin_server.serve(readiness, registry, client_silence) => Ok(ended?),
         () = source.follow(store) => bail!("nobody looks after the certificate any more"),
         () = shutdown.forced() => bail!("ended at once by a second signal; requests may have been lost"),
     }

@@ -11,7 +11,7 @@ use axum::{
 };
 use axum_server::{Server, accept::DefaultAcceptor};
 use prometheus_client::metrics::counter::Counter;
-use std::{io, net::SocketAddr, sync::Arc};
+use std::{io, net::SocketAddr, sync::Arc, time::Duration};
 use thiserror::Error;
 use tokio::net::TcpListener;
 
@@ -56,12 +56,22 @@ impl Admin {
         self.address
     }
 
-    /// Serves until it is dropped.
-    pub async fn serve(self, readiness: Readiness, registry: Registry) -> Result<(), Error> {
+    /// Serves until it is dropped. A client may be silent for as long as `silence`; see [`http_limits::SILENCE`].
+    pub async fn serve(
+        self,
+        readiness: Readiness,
+        registry: Registry,
+        silence: Duration,
+    ) -> Result<(), Error> {
         // Who is turned away is not counted: that is nobody's alarm, and would be told on this very port.
-        let guard = Guard::new(DefaultAcceptor::new(), CONNECTIONS_AT_MOST, Counter::default());
+        let guard = Guard::new(
+            DefaultAcceptor::new(),
+            CONNECTIONS_AT_MOST,
+            silence,
+            Counter::default(),
+        );
         let mut server = Server::<SocketAddr>::from_listener(self.listener).acceptor(guard);
-        http_limits::apply(server.http_builder());
+        http_limits::apply(server.http_builder(), silence);
         let router = router(readiness, registry);
         server
             .serve(router.into_make_service())

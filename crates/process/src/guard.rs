@@ -1,7 +1,6 @@
 //! An acceptor around another that keeps connections few and none of them idle before it has asked for something: a
 //! client that connects and stays silent must not cost the API server its place, nor this process its last file.
 
-use crate::http_limits::SILENCE;
 use axum_server::accept::Accept;
 use prometheus_client::metrics::counter::Counter;
 use std::{
@@ -10,6 +9,7 @@ use std::{
     pin::Pin,
     sync::Arc,
     task::{Context, Poll, ready},
+    time::Duration,
 };
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
@@ -23,6 +23,7 @@ const PREFACE: usize = 24;
 pub(crate) struct Guard<A> {
     inner: A,
     places: Arc<Semaphore>,
+    silence: Duration,
     refused: Counter,
 }
 
@@ -43,11 +44,13 @@ struct Beginning {
 }
 
 impl<A> Guard<A> {
-    /// Lets `at_most` connections through to `inner` at once, and counts those it does not.
-    pub(crate) fn new(inner: A, at_most: usize, refused: Counter) -> Self {
+    /// Lets `at_most` connections through to `inner` at once, and counts those it does not. Cuts those over which no
+    /// request has begun within `silence`.
+    pub(crate) fn new(inner: A, at_most: usize, silence: Duration, refused: Counter) -> Self {
         Self {
             inner,
             places: Arc::new(Semaphore::new(at_most)),
+            silence,
             refused,
         }
     }
@@ -72,12 +75,13 @@ where
     fn accept(&self, stream: I, service: S) -> Self::Future {
         let place = self.place();
         let accepted = self.inner.accept(stream, service);
+        let silence = self.silence;
         Box::pin(async move {
             let place = place?;
             let (inner, service) = accepted.await?;
             let guarded = Guarded {
                 inner,
-                beginning: Some(Beginning::now()),
+                beginning: Some(Beginning::of(silence)),
                 _place: place,
             };
             Ok((guarded, service))
@@ -86,9 +90,9 @@ where
 }
 
 impl Beginning {
-    fn now() -> Self {
+    fn of(silence: Duration) -> Self {
         Self {
-            end: Box::pin(sleep(SILENCE)),
+            end: Box::pin(sleep(silence)),
             lacking: PREFACE,
         }
     }
@@ -149,11 +153,12 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Guarded<S> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::http_limits::SILENCE;
     use axum_server::accept::DefaultAcceptor;
     use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, duplex};
 
     fn guard(at_most: usize) -> Guard<DefaultAcceptor> {
-        Guard::new(DefaultAcceptor::new(), at_most, Counter::default())
+        Guard::new(DefaultAcceptor::new(), at_most, SILENCE, Counter::default())
     }
 
     /// As the HTTP server does.

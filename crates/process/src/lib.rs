@@ -5,7 +5,7 @@ pub mod admin;
 pub mod certs;
 pub mod config_watch;
 mod guard;
-mod http_limits;
+pub mod http_limits;
 pub mod lease;
 pub mod log;
 pub mod metrics;

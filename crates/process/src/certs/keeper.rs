@@ -28,8 +28,8 @@ use tokio::time::{Instant, sleep, timeout};
 
 /// Looked at this often without any event, so that a jump of the clock is noticed.
 const CHECK_EVERY: Duration = Duration::from_mins(1);
-/// How long API servers may take to act on a changed `caBundle`.
-const SETTLE: Duration = Duration::from_secs(10);
+/// How long API servers may take to act on a changed `caBundle`, unless the keeper is told otherwise.
+pub const SETTLE_TIME: Duration = Duration::from_secs(10);
 /// Between two looks, so that a quarrel with another writer stays cheap.
 const PAUSE: Duration = Duration::from_millis(500);
 /// After an error.
@@ -82,6 +82,7 @@ pub struct Keeper {
     names: Vec<String>,
     clock: Clock,
     metrics: Leading,
+    settle_time: Duration,
     trust_changed: Option<Instant>,
     leaves_alone: bool,
 }
@@ -97,9 +98,16 @@ impl Keeper {
             names,
             clock,
             metrics,
+            settle_time: SETTLE_TIME,
             trust_changed: None,
             leaves_alone: false,
         }
+    }
+
+    /// The same, which gives API servers this long to act on a changed `caBundle`.
+    #[must_use]
+    pub fn with_settle_time(self, settle_time: Duration) -> Self {
+        Self { settle_time, ..self }
     }
 
     /// Keeps on until it is dropped.
@@ -206,7 +214,7 @@ impl Keeper {
 
     fn unsettled(&self) -> Option<Duration> {
         let since = self.trust_changed?.elapsed();
-        SETTLE.checked_sub(since).filter(|rest| !rest.is_zero())
+        self.settle_time.checked_sub(since).filter(|rest| !rest.is_zero())
     }
 
     fn is_anothers_business(&mut self, trust: &Configurations) -> bool {

@@ -165,7 +165,7 @@ async fn a_new_authority_is_trusted_for_a_while_before_it_signs() {
     scene.later(LEAF_LIFE / 2);
     let wait = scene.pass().await;
     let during = scene.stored();
-    assert!(wait > Duration::from_secs(9) && wait <= SETTLE, "{wait:?}");
+    assert!(wait > Duration::from_secs(9) && wait <= SETTLE_TIME, "{wait:?}");
     assert_ne!(during.ca, before.ca);
     assert_eq!(during.leaf, before.leaf);
     assert_eq!(Facts::all(&scene.trusted_by(keys::POD_WEBHOOK)).len(), 2);
@@ -173,6 +173,20 @@ async fn a_new_authority_is_trusted_for_a_while_before_it_signs() {
     sleep(wait).await;
     scene.rest().await;
     assert_ne!(scene.stored().leaf, before.leaf);
+    scene.assert_trusted();
+}
+
+#[tokio::test(start_paused = true)]
+async fn how_long_a_new_authority_is_trusted_before_it_signs_can_be_set() {
+    let mut scene = Scene::installed().await;
+    scene.keeper = scene.keeper.with_settle_time(Duration::from_secs(2));
+    scene.later(AUTHORITY_LIFE * 2 / 3 + DAY);
+    let wait = scene.pass().await;
+    assert!(
+        wait > Duration::from_secs(1) && wait <= Duration::from_secs(2),
+        "{wait:?}"
+    );
+    scene.rest().await;
     scene.assert_trusted();
 }
 

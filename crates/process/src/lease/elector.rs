@@ -21,6 +21,9 @@ use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep, timeout};
 use tokio_util::sync::CancellationToken;
 
+/// For giving the Lease up. With the last writes before it, less than terminationGracePeriodSeconds.
+const FAREWELL: Duration = Duration::from_secs(5);
+
 /// Who runs for which Lease.
 #[derive(Clone, Debug)]
 pub struct Candidate {
@@ -260,8 +263,7 @@ impl Elector {
             return;
         };
         let spec = released(&lease.spec.clone().unwrap_or_default(), Timestamp::now());
-        let patience = self.candidate.terms.retry;
-        match timeout(patience, self.write(lease, spec)).await {
+        match timeout(self.patience().min(FAREWELL), self.write(lease, spec)).await {
             Ok(Ok(_)) => tracing::info!("the lease is given up"),
             Ok(Err(error)) => tracing::warn!(%error, "the lease could not be given up; it will run out"),
             Err(_) => tracing::warn!("the lease could not be given up in time; it will run out"),

@@ -10,11 +10,15 @@ fn lease_path() -> String {
 }
 
 fn run_for(api: &FakeApi, identity: &str) -> Election {
+    run_on(api, identity, Terms::default())
+}
+
+fn run_on(api: &FakeApi, identity: &str, terms: Terms) -> Election {
     let candidate = Candidate {
         namespace: "ns".to_owned(),
         lease: CONTROLLER_LEASE,
         identity: identity.to_owned(),
-        terms: Terms::default(),
+        terms,
     };
     Election::start(api.client(), candidate, Leading::default())
 }
@@ -73,6 +77,24 @@ async fn a_leader_that_died_is_followed_when_its_lease_ran_out() {
     a.ended.abort();
     let waited = seconds_until(b.acquired()).await;
     assert!((13..=17).contains(&waited), "{waited}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_terms_that_are_set_are_those_that_count() {
+    let api = FakeApi::new();
+    let [duration, renew_deadline, retry] = [6, 4, 1].map(Duration::from_secs);
+    let terms = Terms::new(duration, renew_deadline, retry).unwrap();
+    let a = run_on(&api, "a", terms.clone());
+    let mut leading = a.leadership();
+    leading.acquired().await;
+    // A candidate goes by what the holder wrote, not by its own terms.
+    let mut b = run_for(&api, "b").leadership();
+    sleep(Duration::from_secs(30)).await;
+    assert!(leading.is_held());
+    assert_eq!(api.get(&lease_path()).unwrap()["spec"]["leaseDurationSeconds"], 6);
+    a.ended.abort();
+    let waited = seconds_until(b.acquired()).await;
+    assert!((4..=8).contains(&waited), "{waited}");
 }
 
 #[tokio::test(start_paused = true)]

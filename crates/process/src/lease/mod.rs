@@ -6,27 +6,6 @@
 pub mod decide;
 pub mod elector;
 pub mod leadership;
+pub mod terms;
 
-use std::time::Duration;
-
-/// How a candidate behaves.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Terms {
-    /// How long the others wait after the last renewal that they saw.
-    pub duration: Duration,
-    /// How long the leader counts on its own last renewal. Shorter than `duration`, so that it stops before another starts.
-    pub renew_deadline: Duration,
-    /// Between two attempts.
-    pub retry: Duration,
-}
-
-impl Default for Terms {
-    /// client-go's own values.
-    fn default() -> Self {
-        Self {
-            duration: Duration::from_secs(15),
-            renew_deadline: Duration::from_secs(10),
-            retry: Duration::from_secs(2),
-        }
-    }
-}
+pub use terms::Terms;

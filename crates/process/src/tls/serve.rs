@@ -55,6 +55,8 @@ pub struct Service {
     pub router: Router,
     /// How connections are made safe; see [`super::store::Store::server_config`].
     pub tls: Arc<ServerConfig>,
+    /// How long a client may be silent; see [`crate::http_limits::SILENCE`].
+    pub silence: Duration,
     /// How to end.
     pub drain: Drain,
     /// When to end.
@@ -91,6 +93,7 @@ impl Listening {
         let Service {
             router,
             tls,
+            silence,
             drain,
             shutdown,
             readiness,
@@ -100,13 +103,14 @@ impl Listening {
         let guard = Guard::new(
             tls.acceptor(NoDelayAcceptor::new()),
             open_files::room_for(CONNECTIONS_AT_MOST),
+            silence,
             metrics.connections_refused,
         );
         let handle = Handle::new();
         let mut server = Server::<SocketAddr>::from_listener(self.listener)
             .acceptor(guard)
             .handle(handle.clone());
-        http_limits::apply(server.http_builder());
+        http_limits::apply(server.http_builder(), silence);
         let router = layers::around(router, shutdown.clone());
         let serving = async move {
             server

@@ -42,6 +42,7 @@ impl Scene {
         let service = Service {
             router,
             tls: store.server_config().unwrap(),
+            silence: http_limits::SILENCE,
             drain,
             shutdown: shutdown.clone(),
             readiness: readiness.clone(),

@@ -1,0 +1,109 @@
+//! The flags of the leader election. They are checked together, while the command line is read.
+
+use super::duration;
+use clap::error::ErrorKind;
+use clap::{ArgMatches, Args, Command, Error, FromArgMatches};
+use process::lease::Terms;
+use std::time::Duration;
+
+/// Durations that go together.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct ElectionTerms(pub(crate) Terms);
+
+/// As given. Names and defaults are those of kube-controller-manager.
+#[derive(Debug, Args)]
+struct Given {
+    /// How long the other controllers wait, after the last renewal of the Lease that they saw, before one of them leads.
+    /// Whole seconds.
+    #[arg(long = "leader-elect-lease-duration", env = "POD_AFFINITY_LEADER_ELECT_LEASE_DURATION", default_value = "15s", value_parser = duration, value_name = "DURATION")]
+    lease_duration: Duration,
+    /// How long the leader tries to renew the Lease before it ends. Shorter than the lease duration.
+    #[arg(long = "leader-elect-renew-deadline", env = "POD_AFFINITY_LEADER_ELECT_RENEW_DEADLINE", default_value = "10s", value_parser = duration, value_name = "DURATION")]
+    renew_deadline: Duration,
+    /// Pause between two attempts to take or renew the Lease. At most half of the renew deadline.
+    #[arg(long = "leader-elect-retry-period", env = "POD_AFFINITY_LEADER_ELECT_RETRY_PERIOD", default_value = "2s", value_parser = duration, value_name = "DURATION")]
+    retry_period: Duration,
+}
+
+impl TryFrom<Given> for ElectionTerms {
+    type Error = Error;
+
+    fn try_from(given: Given) -> Result<Self, Error> {
+        let Given {
+            lease_duration,
+            renew_deadline,
+            retry_period,
+        } = given;
+        let terms = Terms::new(lease_duration, renew_deadline, retry_period);
+        let refused = |unsound| Error::raw(ErrorKind::ValueValidation, format!("{unsound}\n"));
+        terms.map(Self).map_err(refused)
+    }
+}
+
+impl FromArgMatches for ElectionTerms {
+    fn from_arg_matches(matches: &ArgMatches) -> Result<Self, Error> {
+        Given::from_arg_matches(matches)?.try_into()
+    }
+
+    fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), Error> {
+        *self = Self::from_arg_matches(matches)?;
+        Ok(())
+    }
+}
+
+impl Args for ElectionTerms {
+    fn augment_args(command: Command) -> Command {
+        Given::augment_args(command)
+    }
+
+    fn augment_args_for_update(command: Command) -> Command {
+        Given::augment_args_for_update(command)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::Parser;
+
+    #[derive(Debug, Parser)]
+    struct Line {
+        #[command(flatten)]
+        election: ElectionTerms,
+    }
+
+    fn parsed(line: &str) -> Result<Terms, String> {
+        let parsed = Line::try_parse_from(line.split(' '));
+        parsed
+            .map(|line| line.election.0)
+            .map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn the_defaults_are_sound() {
+        assert_eq!(parsed("controller"), Ok(Terms::default()));
+    }
+
+    #[test]
+    fn each_flag_sets_its_duration() {
+        let line = "controller --leader-elect-lease-duration 6s --leader-elect-renew-deadline 4s \
+                    --leader-elect-retry-period 500ms";
+        let [duration, deadline, retry] = [6000, 4000, 500].map(Duration::from_millis);
+        assert_eq!(parsed(line), Ok(Terms::new(duration, deadline, retry).unwrap()));
+    }
+
+    #[test]
+    fn durations_that_do_not_go_together_are_refused_with_the_remedy() {
+        let refusal = parsed("controller --leader-elect-lease-duration 8s").unwrap_err();
+        assert!(
+            refusal.starts_with("error: --leader-elect-lease-duration (8s) is not longer than"),
+            "{refusal}"
+        );
+        assert!(
+            refusal.contains("raise the first or lower the second"),
+            "{refusal}"
+        );
+        let refusal = parsed("controller --leader-elect-lease-duration 15").unwrap_err();
+        assert!(refusal.contains("'15' is not a duration"), "{refusal}");
+    }
+}

@@ -22,6 +22,10 @@ pub(crate) struct Webhook {
 impl Webhook {
     /// With as few open files as container runtimes allow at first.
     pub(crate) fn start(folder: &Path) -> Self {
+        Self::start_with(folder, &[])
+    }
+
+    pub(crate) fn start_with(folder: &Path, more: &[String]) -> Self {
         let mut child = Command::new("/bin/sh")
             .args(["-c", "ulimit -Sn 1024; exec \"$0\" \"$@\""])
             .arg(env!("CARGO_BIN_EXE_pod-affinity"))
@@ -33,6 +37,7 @@ impl Webhook {
             ])
             .arg(format!("--tls-cert-file={}", folder.join("tls.crt").display()))
             .arg(format!("--tls-key-file={}", folder.join("tls.key").display()))
+            .args(more)
             .env_clear()
             .stdout(Stdio::piped())
             .spawn()

@@ -212,20 +212,17 @@ impl Parts {
     pub(crate) fn signal(&self, part: Part, signal: Signal) -> Result<()> {
         let running = self.running();
         let child = running.get(&part).and_then(|running| running.child.as_ref());
-        let pid = child.and_then(|child| Pid::from_raw(child.id().cast_signed()));
-        let pid = pid.ok_or_else(|| Error::NotRunning(part.to_string()))?;
-        // A process that ended since is what most signals are for.
-        let _ = kill_process(pid, signal);
-        Ok(())
+        send(part, child, signal)
     }
 
     /// Ends a part with a signal and waits for its end.
     pub(crate) fn stop(&self, part: Part, signal: Signal) -> Result<()> {
-        self.signal(part, signal)?;
+        // Taken before it ends: whoever looks after the parts would else see a death, and start one in its place.
         let child = self
             .running()
             .get_mut(&part)
             .and_then(|running| running.child.take());
+        send(part, child.as_ref(), signal)?;
         if let Some(mut child) = child {
             child
                 .wait()
@@ -261,10 +258,19 @@ impl Parts {
     }
 }
 
+/// To a child that nobody else may wait for meanwhile: until then its process id is no other's.
+fn send(part: Part, child: Option<&Child>, signal: Signal) -> Result<()> {
+    let child = child.ok_or_else(|| Error::NotRunning(part.to_string()))?;
+    // A process that ended since is what most signals are for.
+    let _ = kill_process(Pid::from_child(child), signal);
+    Ok(())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::guard::Guard;
+    use std::sync::atomic::{AtomicBool, Ordering};
 
     fn parts(folder: &Path) -> (Guard, Parts) {
         let guard = Guard::start(folder, true).unwrap();
@@ -325,6 +331,30 @@ mod tests {
         parts.again(Part::Kwok).unwrap();
         assert_ne!(parts.pid(Part::Kwok), first);
         parts.end();
+    }
+
+    #[test]
+    fn a_part_that_is_kept_alive_stays_stopped_although_another_thread_looks_after_it() {
+        let folder = tempfile::tempdir().unwrap();
+        let (_guard, parts) = parts(folder.path());
+        parts.kept_alive().insert(Part::Controller(0), 0);
+        let over = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                while !over.load(Ordering::Relaxed) {
+                    parts.check().unwrap();
+                }
+            });
+            for _ in 0..50 {
+                parts
+                    .start(Part::Controller(0), Launch::of("sleep").arg("600"))
+                    .unwrap();
+                parts.stop(Part::Controller(0), Signal::KILL).unwrap();
+                assert_eq!(parts.pid(Part::Controller(0)), None);
+            }
+            over.store(true, Ordering::Relaxed);
+        });
+        assert_eq!(parts.kept_alive()[&Part::Controller(0)], 0);
     }
 
     #[test]

@@ -50,7 +50,12 @@ pub enum Error {
         source: std::io::Error,
     },
     /// No free ports.
-    #[error("no {wanted} free ports in a row between {low} and {high} on 127.0.0.1: stop what listens there")]
+    #[error(
+        "no {wanted} free ports in a row between {low} and {high} on 127.0.0.1, those of outgoing connections left out ({} to \
+         {}): stop what listens there, or narrow net.ipv4.ip_local_port_range",
+        ephemeral.start(),
+        ephemeral.end()
+    )]
     NoPorts {
         /// How many are needed.
         wanted: u16,
@@ -58,6 +63,8 @@ pub enum Error {
         low: u16,
         /// Last port tried.
         high: u16,
+        /// Those of outgoing connections.
+        ephemeral: std::ops::RangeInclusive<u16>,
     },
     /// A program could not be started at all.
     #[error("{part} could not be started from {program}: {source}", program = program.display())]

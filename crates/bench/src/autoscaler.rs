@@ -10,6 +10,7 @@ use anyhow::{Context, Result, bail};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 use testbed::autoscaler::SCAN_INTERVAL;
+use testbed::pace::AS_SHIPPED;
 use testbed::runs::RunSpec;
 use testbed::{NodeGroup, Nodes, Testbed};
 
@@ -29,7 +30,7 @@ pub(crate) async fn measure(effort: &Effort) -> Result<Vec<Scenario>> {
     let bed = Testbed::start(effort.options()).await?;
     bed.add_nodes(&Nodes::new("fixed", 1)).await?;
     bed.start_autoscaler(&[NodeGroup::new(GROUP, 0, 60)]).await?;
-    bed.install_pod_affinity().await?;
+    bed.install_pod_affinity_with(&[AS_SHIPPED]).await?;
     keep_the_node(&bed).await?;
     let many = many(effort);
     let mut scenario = Scenario::new("runs without a node", &[]);

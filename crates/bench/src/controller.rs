@@ -19,6 +19,7 @@ use placement::names::PlaceholderName;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
+use testbed::pace::AS_SHIPPED;
 use testbed::runs::{self, RunSpec};
 use testbed::{Limits, Nodes, Options, Part, Testbed};
 
@@ -49,7 +50,7 @@ pub(crate) async fn measure(effort: &Effort) -> Result<Vec<Scenario>> {
         ..effort.options()
     })
     .await?;
-    bed.install_pod_affinity().await?;
+    bed.install_pod_affinity_with(&[AS_SHIPPED]).await?;
     bed.stop(Part::TektonController)?;
     add_nodes(&bed, running(existing) + new + 5).await?;
     populate(&bed, existing).await?;

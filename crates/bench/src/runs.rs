@@ -10,6 +10,7 @@ use crate::watch;
 use anyhow::{Context, Result, bail};
 use std::collections::BTreeMap;
 use std::time::Duration;
+use testbed::pace::AS_SHIPPED;
 use testbed::runs::RunSpec;
 use testbed::{Limits, Nodes, Options, Part, Testbed};
 
@@ -129,7 +130,7 @@ async fn measure(effort: &Effort, limits: Limits, sizes: &[usize]) -> Result<Vec
     .await?;
     let most = sizes.iter().max().copied().unwrap_or_default();
     bed.add_nodes(&Nodes::new("node", most + most / 5 + 2)).await?;
-    bed.install_pod_affinity().await?;
+    bed.install_pod_affinity_with(&[AS_SHIPPED]).await?;
     let mut scenarios = Vec::new();
     for size in sizes {
         // The larger ones with shipped limits take ten minutes and more for each variant.

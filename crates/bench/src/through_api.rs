@@ -14,6 +14,7 @@ use kube::api::{Api, PostParams};
 use placement::keys;
 use serde_json::{Value, json};
 use std::time::{Duration, Instant};
+use testbed::pace::AS_SHIPPED;
 use testbed::{Part, Testbed};
 use tokio::time::sleep_until;
 
@@ -27,7 +28,7 @@ stopped. Latency counts from the moment in which a request should have been sent
 
 pub(crate) async fn measure(effort: &Effort) -> Result<Vec<Scenario>> {
     let bed = Testbed::start(effort.options()).await?;
-    bed.install_pod_affinity().await?;
+    bed.install_pod_affinity_with(&[AS_SHIPPED]).await?;
     let namespace = bed.namespace("pods").await?;
     for part in [Part::Scheduler, Part::Kwok] {
         bed.stop(part)?;

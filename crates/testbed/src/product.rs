@@ -5,6 +5,7 @@ use crate::apply;
 use crate::deployment::Deployments;
 use crate::error::{Error, Result};
 use crate::front::{Front, Replica};
+use crate::pace;
 use crate::part::{Launch, Part};
 use crate::probe;
 use crate::runs::{RunSpec, runs};
@@ -72,14 +73,13 @@ struct Processes {
 
 impl Processes {
     async fn of(bed: &Testbed, objects: &[Value], environment: &[(&str, &str)]) -> Result<Self> {
-        let owned = |(name, value): &(&str, &str)| ((*name).to_owned(), (*value).to_owned());
         Ok(Self {
             binary: match &bed.options.binary {
                 Some(given) => given.clone(),
                 None => built(binary).await?,
             },
             said: Deployments::of(objects),
-            environment: environment.iter().map(owned).collect(),
+            environment: pace::environment(environment),
         })
     }
 }

@@ -11,27 +11,34 @@ use kube::api::{DynamicObject, ListParams, Patch, PatchParams};
 use placement::keys;
 use serde_json::json;
 use std::time::{Duration, Instant};
+use testbed::pace::SHORT_LEASE;
 use testbed::product::Installed;
 use testbed::runs::{self, RunSpec, State};
 use testbed::{Fault, Nodes, Part, Testbed, probe};
 
 /// Held for longer after the end of a fault is an error of ours.
 const RECOVERED: Duration = Duration::from_mins(1);
-/// Longer than a leader may count on its last renewal.
+/// Longer than a leader may count on its last renewal, as it is shipped.
 const AWAY: Duration = Duration::from_secs(12);
+/// The same with a short lease.
+const SOONER_AWAY: Duration = Duration::from_secs(6);
 const CONTROLLERS: [Part; 2] = [Part::Controller(0), Part::Controller(1)];
 /// Labelled runs that go through each fault, and runs that their users hold all the while.
 const OURS: usize = 12;
 const USERS: usize = 2;
 
 /// A testbed whose controllers are started again when they end, as a kubelet would do it.
-async fn kept_alive(nodes: usize, through_a_proxy: bool) -> (Testbed, Installed) {
+async fn kept_alive(
+    nodes: usize,
+    through_a_proxy: bool,
+    environment: &[(&str, &str)],
+) -> (Testbed, Installed) {
     let bed = Testbed::start(testbed::Options::default()).await.unwrap();
     bed.add_nodes(&Nodes::new("node", nodes)).await.unwrap();
     if through_a_proxy {
         bed.faults().unwrap();
     }
-    let installed = bed.install_pod_affinity().await.unwrap();
+    let installed = bed.install_pod_affinity_with(environment).await.unwrap();
     for controller in CONTROLLERS {
         bed.keep_alive(controller);
     }
@@ -258,7 +265,7 @@ async fn runs_go_through_an_api_server_that_is_slow_or_refuses_or_cuts_watches_o
             ..Trouble::new("cut", Fault::None)
         },
     ];
-    let (bed, _) = kept_alive(OURS * 3, true).await;
+    let (bed, _) = kept_alive(OURS * 3, true, &[]).await;
     let auditor = Auditor::start(&bed).await;
     let faults = bed.faults().unwrap();
     for trouble in &troubles {
@@ -284,21 +291,21 @@ async fn runs_go_through_an_api_server_that_is_slow_or_refuses_or_cuts_watches_o
 
 #[tokio::test(flavor = "multi_thread")]
 async fn runs_go_through_outages_of_the_api_server_and_of_etcd() {
-    let (bed, _) = kept_alive(OURS * 3, false).await;
+    let (bed, _) = kept_alive(OURS * 3, false, &SHORT_LEASE).await;
     let auditor = Auditor::start(&bed).await;
     for part in [Part::ApiServer, Part::Etcd] {
         let mut runs = Runs::in_namespace(&bed, &auditor, &format!("without-{part}")).await;
         runs.create_held_by_users().await;
         runs.create(OURS).await;
         bed.kill(part).unwrap();
-        for_a_while(&bed, AWAY).await;
+        for_a_while(&bed, SOONER_AWAY).await;
         bed.start_again(part).await.unwrap();
         let back = Instant::now();
         let asked = runs.until_nodes_are_asked_for().await;
         runs.until_none_is_held().await;
         let recovered = back.elapsed();
         println!(
-            "{part} away for {AWAY:?}: nodes asked for {asked:.1?} after it, none held {recovered:.1?} after it"
+            "{part} away for {SOONER_AWAY:?}: nodes asked for {asked:.1?} after it, none held {recovered:.1?} after it"
         );
         runs.all_go_through().await;
     }
@@ -307,7 +314,7 @@ async fn runs_go_through_outages_of_the_api_server_and_of_etcd() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_leader_that_was_paused_past_its_lease_comes_back_beside_another_and_does_no_harm() {
-    let (bed, installed) = kept_alive(OURS * 4, false).await;
+    let (bed, installed) = kept_alive(OURS * 4, false, &[]).await;
     let auditor = Auditor::start(&bed).await;
     let mut runs = Runs::in_namespace(&bed, &auditor, "paused").await;
     runs.create_held_by_users().await;
@@ -339,7 +346,7 @@ async fn a_leader_that_was_paused_past_its_lease_comes_back_beside_another_and_d
 async fn two_hundred_runs_go_through_while_the_leader_is_killed_every_ten_seconds() {
     const RUNS: usize = 200;
     let _alone = alone().await;
-    let (bed, installed) = kept_alive(RUNS + 20, false).await;
+    let (bed, installed) = kept_alive(RUNS + 20, false, &SHORT_LEASE).await;
     let auditor = Auditor::start(&bed).await;
     let mut runs = Runs::in_namespace(&bed, &auditor, "killed").await;
     runs.create_held_by_users().await;

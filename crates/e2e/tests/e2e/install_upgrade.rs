@@ -11,6 +11,7 @@ use kube::ResourceExt;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::process::Command;
+use testbed::pace::AS_SHIPPED;
 use testbed::runs::{self, RunSpec, State};
 use testbed::{Nodes, Options, Testbed};
 
@@ -96,7 +97,8 @@ async fn an_upgrade_loses_no_run_and_doubles_no_placeholder() {
         .unwrap();
     let (old, new) = (release(&bed, "v1.0.0"), release(&bed, "v1.1.0"));
     let installed = bed
-        .install(old, &[], async |objects| {
+        // Runs go on while each replica drains.
+        .install(old, &[AS_SHIPPED], async |objects| {
             applied(&bed, "old", &objects);
             Ok(())
         })

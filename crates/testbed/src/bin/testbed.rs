@@ -2,6 +2,7 @@
 
 use clap::{Args, Parser, Subcommand};
 use std::process::ExitCode;
+use testbed::pace::AS_SHIPPED;
 use testbed::{Error, NodeGroup, Nodes, Options, Testbed};
 
 /// A real Kubernetes control plane with Tekton on this machine: no container, nothing but loopback.
@@ -86,7 +87,7 @@ async fn serve(up: &Up) -> Result<(), Error> {
         println!("registry: {}", bed.start_registry().await?);
     }
     if up.pod_affinity {
-        bed.install_pod_affinity().await?;
+        bed.install_pod_affinity_with(&[AS_SHIPPED]).await?;
         println!(
             "pod-affinity is installed: label a PipelineRun {}=true",
             testbed::runs::OPT_IN

@@ -6,6 +6,7 @@ mod screen;
 use scene::Placements;
 use screen::Screen;
 use std::process::ExitCode;
+use testbed::pace::AS_SHIPPED;
 use testbed::{Error, NodeGroup, Options, Testbed};
 
 /// Nodes at the start; one run more than these makes the autoscaler add one.
@@ -43,7 +44,7 @@ async fn demo() -> Result<bool, Error> {
         "The same {RUNS} runs, labelled {}: \"true\"",
         testbed::runs::OPT_IN
     ));
-    bed.install_pod_affinity().await?;
+    bed.install_pod_affinity_with(&[AS_SHIPPED]).await?;
     let with = scene::play(&bed, &mut screen, "labelled", Some("true")).await?;
 
     screen.title("The nodes go back");

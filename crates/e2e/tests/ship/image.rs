@@ -8,6 +8,8 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 const LIMIT: usize = 12_000_000;
+/// Sooner than any grace period that a kubelet or we would give it, later than a machine that is busy to the last lets it go.
+const AT_ONCE: Duration = Duration::from_secs(5);
 
 /// THE REAL RELEASE BUILD: minutes when nothing is compiled yet.
 #[tokio::test(flavor = "multi_thread")]
@@ -122,7 +124,7 @@ async fn the_pulled_binary_runs_and_a_placeholder_goes_at_once_when_told() {
     let told = Instant::now();
     kill_process(pid, Signal::TERM).unwrap();
     assert!(placeholder.wait().unwrap().success());
-    assert!(told.elapsed() < Duration::from_secs(1), "{:?}", told.elapsed());
+    assert!(told.elapsed() < AT_ONCE, "{:?}", told.elapsed());
 }
 
 #[tokio::test(flavor = "multi_thread")]

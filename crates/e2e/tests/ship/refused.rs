@@ -4,6 +4,8 @@ use crate::world::{World, world};
 use k8s_openapi::api::core::v1::Namespace;
 use kube::api::Api;
 use serde_json::{Value, json};
+use std::io::{Read, Write};
+use std::net::TcpStream;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -12,6 +14,10 @@ use testbed::{Part, Testbed};
 /// The password of `me` is `secret`, as htpasswd -B writes it.
 const USERS: &str = "me:$2b$12$jHP.j5vEZ9s0qo2VxZLnQuyW/23nahCTwJzQyZiJ52uvXx0xAy8fe\n";
 const ME: &str = "bWU6c2VjcmV0";
+/// Header by which each registry says which one it is.
+const NAME: &str = "X-Registry";
+/// Longest wait for a registry; only a failing test takes this long.
+const SOON: Duration = Duration::from_secs(90);
 
 /// A registry beside the testbed's own, from the same program; it ends with the test.
 struct Registry {
@@ -22,15 +28,11 @@ struct Registry {
 impl Registry {
     fn start(world: &World, name: &str, more: &Value) -> Self {
         let folder = world.folder(name);
-        let address = std::net::TcpListener::bind("127.0.0.1:0")
-            .unwrap()
-            .local_addr()
-            .unwrap()
-            .to_string();
+        let address = format!("127.0.0.1:{}", world.bed.port().unwrap());
         let mut config = json!({
             "version": "0.1",
             "storage": {"filesystem": {"rootdirectory": folder.join("data")}},
-            "http": {"addr": address},
+            "http": {"addr": address, "headers": {NAME: [name]}},
         });
         for (key, value) in more.as_object().unwrap() {
             match (config.get_mut(key), value) {
@@ -47,21 +49,41 @@ impl Registry {
             .stderr(Stdio::null())
             .spawn()
             .unwrap();
-        let registry = Self { child, address };
-        registry.until_it_answers();
+        let mut registry = Self { child, address };
+        registry.until_it_answers(name);
         registry
     }
 
-    fn until_it_answers(&self) {
+    /// Itself, by its name: whatever else may listen there says another or none.
+    fn until_it_answers(&mut self, name: &str) {
         let begun = Instant::now();
-        while std::net::TcpStream::connect(&self.address).is_err() {
+        let itself = format!("{NAME}: {name}\r\n");
+        loop {
+            let said = answer(&self.address);
+            if said.as_ref().is_ok_and(|said| said.contains(&itself)) {
+                return;
+            }
+            let ended = self.child.try_wait().unwrap();
             assert!(
-                begun.elapsed() < Duration::from_secs(20),
-                "the registry does not answer"
+                ended.is_none() && begun.elapsed() < SOON,
+                "the registry does not answer ({ended:?}); last seen: {said:?}"
             );
             std::thread::sleep(Duration::from_millis(20));
         }
     }
+}
+
+/// The head of what is said to somebody without credentials.
+fn answer(address: &str) -> std::io::Result<String> {
+    let mut stream = TcpStream::connect(address)?;
+    stream.set_read_timeout(Some(SOON))?;
+    write!(
+        stream,
+        "GET /v2/ HTTP/1.1\r\nhost: {address}\r\nconnection: close\r\n\r\n"
+    )?;
+    let mut said = String::new();
+    stream.read_to_string(&mut said)?;
+    Ok(said)
 }
 
 impl Drop for Registry {

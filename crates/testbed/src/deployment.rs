@@ -1,6 +1,16 @@
-//! What the Deployments among some manifests say of their processes. The testbed starts these itself, but as they say.
+//! What the Deployments among some manifests say of their processes, and how the Deployments themselves are applied.
+//!
+//! The testbed starts the processes itself, but as the Deployments say. Whatever reads Deployments and pods finds them
+//! only on request: KWOK plays the pods, on a node that nothing else can use.
 
-use serde_json::Value;
+use crate::error::Result;
+use crate::kwok::Nodes;
+use crate::testbed::{READY, Testbed};
+use k8s_openapi::api::apps::v1::Deployment;
+use k8s_openapi::api::core::v1::Taint;
+use kube::ResourceExt;
+use kube::api::{Api, ListParams};
+use serde_json::{Value, json};
 
 /// Arguments of each process, and the image of placeholders.
 #[derive(Clone, Debug)]
@@ -13,6 +23,11 @@ pub(crate) struct Deployments {
 /// Stands for an image that is not built. No node pulls it; the name only has to be a valid one.
 const IMAGE: &str = "testbed.invalid/pod-affinity";
 const UNBUILT: &str = "ko://";
+/// Left out unless [`crate::Options::deployments`] asks for them.
+const WORKLOADS: [&str; 2] = ["Deployment", "PodDisruptionBudget"];
+/// The node of our pods, as in many clusters: whatever does not tolerate this taint keeps off it.
+const NODE: &str = "control-plane";
+const ROLE: &str = "node-role.kubernetes.io/control-plane";
 
 impl Deployments {
     pub(crate) fn of(objects: &[Value]) -> Self {
@@ -53,10 +68,73 @@ fn placeholder_image(container: Option<&Value>) -> String {
         .to_owned()
 }
 
+/// What the testbed applies of our manifests.
+pub(crate) fn to_apply(mut objects: Vec<Value>, deployments: bool) -> Vec<Value> {
+    if !deployments {
+        objects.retain(|object| !WORKLOADS.iter().any(|kind| object["kind"] == *kind));
+        return objects;
+    }
+    objects.iter_mut().for_each(place);
+    objects.insert(0, node());
+    objects
+}
+
+/// Binds a Deployment's pods to our node, and gives them an image with a valid name.
+fn place(object: &mut Value) {
+    if object["kind"] != "Deployment" {
+        return;
+    }
+    name_images(object);
+    let pod = &mut object["spec"]["template"]["spec"];
+    pod["nodeSelector"][ROLE] = json!("");
+    pod["tolerations"] = json!([{"key": ROLE, "operator": "Exists", "effect": "NoSchedule"}]);
+}
+
+/// Also in the environment: placeholders get their image by it.
+fn name_images(value: &mut Value) {
+    match value {
+        Value::String(text) if text.starts_with(UNBUILT) => IMAGE.clone_into(text),
+        Value::Array(items) => items.iter_mut().for_each(name_images),
+        Value::Object(fields) => fields.values_mut().for_each(name_images),
+        _ => {}
+    }
+}
+
+fn node() -> Value {
+    let mut nodes = Nodes::new(NODE, 1).size("1", "2Gi").label(ROLE, "");
+    nodes.taints.push(Taint {
+        key: ROLE.into(),
+        effect: "NoSchedule".into(),
+        ..Taint::default()
+    });
+    nodes.manifest(NODE)
+}
+
+impl Testbed {
+    /// Waits until every replica of our Deployments is available.
+    pub(crate) async fn deployments_are_available(&self, namespace: &str) -> Result<()> {
+        let api: Api<Deployment> = Api::namespaced(self.client().await?, namespace);
+        self.until("pod-affinity's Deployments to be available", READY, async || {
+            let listed = api.list(&ListParams::default()).await;
+            let listed = listed.map_err(|error| error.to_string())?;
+            match listed.items.iter().find(|it| !is_available(it)) {
+                None => Ok(()),
+                Some(waiting) => Err(format!("{}: {:?}", waiting.name_any(), waiting.status)),
+            }
+        })
+        .await
+    }
+}
+
+fn is_available(deployment: &Deployment) -> bool {
+    let wanted = deployment.spec.as_ref().and_then(|spec| spec.replicas);
+    let status = deployment.status.as_ref();
+    wanted.is_some() && status.and_then(|status| status.available_replicas) == wanted
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use serde_json::json;
 
     fn controller(image: &str) -> Value {
         json!({
@@ -81,5 +159,35 @@ mod tests {
     fn an_image_that_is_not_built_has_a_stand_in() {
         let said = Deployments::of(&[controller("ko://pod-affinity")]);
         assert_eq!(said.placeholder_image, IMAGE);
+    }
+
+    fn installation() -> Vec<Value> {
+        vec![
+            json!({"kind": "Service", "metadata": {"name": "pod-affinity-webhook"}}),
+            controller("ko://pod-affinity"),
+            json!({"kind": "PodDisruptionBudget", "metadata": {"name": "pod-affinity-webhook"}}),
+        ]
+    }
+
+    #[test]
+    fn deployments_and_their_node_are_applied_only_on_request() {
+        let kinds = |deployments| -> Vec<_> {
+            let objects = to_apply(installation(), deployments);
+            objects.iter().map(|object| object["kind"].clone()).collect()
+        };
+        assert_eq!(kinds(false), ["Service"]);
+        assert_eq!(
+            kinds(true),
+            ["Node", "Service", "Deployment", "PodDisruptionBudget"]
+        );
+    }
+
+    #[test]
+    fn the_pods_of_a_deployment_go_to_a_node_that_repels_all_others() {
+        let objects = to_apply(installation(), true);
+        let (node, pod) = (&objects[0], &objects[2]["spec"]["template"]["spec"]);
+        assert_eq!(pod["nodeSelector"][ROLE], node["metadata"]["labels"][ROLE]);
+        assert_eq!(pod["tolerations"][0]["key"], node["spec"]["taints"][0]["key"]);
+        assert_eq!(pod["containers"][0]["env"][0]["value"], IMAGE);
     }
 }

@@ -19,6 +19,7 @@ mod guard;
 pub mod karpenter;
 mod kubeconfig;
 pub mod kwok;
+mod namespace;
 pub mod pace;
 mod part;
 mod pki;

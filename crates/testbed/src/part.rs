@@ -99,6 +99,8 @@ struct Running {
     launch: Launch,
     // None: stopped on purpose.
     child: Option<Child>,
+    /// If it ends by itself, that is no death.
+    end_expected: bool,
 }
 
 /// All parts of one testbed.
@@ -139,6 +141,7 @@ impl Parts {
             Running {
                 launch,
                 child: Some(child),
+                end_expected: false,
             },
         );
         Ok(())
@@ -184,6 +187,9 @@ impl Parts {
                 continue;
             };
             running.child = None;
+            if running.end_expected {
+                continue;
+            }
             let Some(&revivals) = self.kept_alive().get(part) else {
                 return Err(self.died(*part, &status.to_string()));
             };
@@ -229,6 +235,27 @@ impl Parts {
                 .map_err(Error::io("waiting for", self.log_file(part)))?;
         }
         Ok(())
+    }
+
+    /// From now on, until it is started again, the part may end by itself.
+    pub(crate) fn expect_end(&self, part: Part) {
+        if let Some(running) = self.running().get_mut(&part) {
+            running.end_expected = true;
+        }
+    }
+
+    /// Whether it still runs; if not, its end is taken note of.
+    pub(crate) fn still_runs(&self, part: Part) -> bool {
+        let mut running = self.running();
+        let Some(running) = running.get_mut(&part) else {
+            return false;
+        };
+        let runs = running.child.as_mut().map(Child::try_wait);
+        let runs = matches!(runs, Some(Ok(None)));
+        if !runs {
+            running.child = None;
+        }
+        runs
     }
 
     /// Starts a stopped part as it was started before.
@@ -363,5 +390,18 @@ mod tests {
         let (_guard, parts) = parts(folder.path());
         let error = parts.stop(Part::Registry, Signal::KILL).unwrap_err();
         assert!(error.to_string().starts_with("registry does not run"), "{error}");
+    }
+
+    #[test]
+    fn a_part_whose_end_is_expected_is_not_missed_until_it_is_started_again() {
+        let folder = tempfile::tempdir().unwrap();
+        let (_guard, parts) = parts(folder.path());
+        parts.start(Part::Webhook(0), Launch::of("false")).unwrap();
+        parts.expect_end(Part::Webhook(0));
+        while parts.pid(Part::Webhook(0)).is_some() {
+            parts.check().unwrap();
+        }
+        parts.again(Part::Webhook(0)).unwrap();
+        wait_for_death(&parts);
     }
 }

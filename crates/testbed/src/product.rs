@@ -2,9 +2,10 @@
 //! its own ServiceAccount, so that the roles in config/ are really tried.
 
 use crate::apply;
-use crate::deployment::Deployments;
+use crate::deployment::{Deployments, to_apply};
 use crate::error::{Error, Result};
 use crate::front::{Front, Replica};
+use crate::namespace::{Tenants, Watch};
 use crate::pace;
 use crate::part::{Launch, Part};
 use crate::probe;
@@ -16,13 +17,11 @@ use kube::api::{Api, DynamicObject, Patch, PatchParams, PostParams};
 use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::sync::PoisonError;
 
 /// Namespace of the installation.
 pub const NAMESPACE: &str = "tekton-pod-affinity";
 const CONFIG_MAP: &str = "config-pod-affinity";
-/// Not applied: the testbed runs the processes itself.
-const WORKLOADS: [&str; 2] = ["Deployment", "PodDisruptionBudget"];
-
 /// Replicas of each process, as in config/.
 const REPLICAS: u8 = 2;
 
@@ -95,11 +94,13 @@ impl Testbed {
     pub async fn install_pod_affinity_with(&self, environment: &[(&str, &str)]) -> Result<Installed> {
         let client = self.client().await?;
         let objects = apply::documents(&workspace().join("config"))?;
-        self.install(objects, environment, async |mut objects| {
-            objects.retain(|object| !WORKLOADS.iter().any(|kind| object["kind"] == *kind));
-            apply::apply_all(&client, &objects).await
-        })
-        .await
+        let deployments = self.options.deployments;
+        let apply = async |objects| apply::apply_all(&client, &to_apply(objects, deployments)).await;
+        let installed = self.install(objects, environment, apply).await?;
+        if deployments {
+            self.deployments_are_available(NAMESPACE).await?;
+        }
+        Ok(installed)
     }
 
     /// Installs other manifests, such as an overlay's. `apply` gets them leading to the processes here, which
@@ -111,8 +112,11 @@ impl Testbed {
         apply: impl AsyncFnOnce(Vec<Value>) -> Result<()>,
     ) -> Result<Installed> {
         let processes = Processes::of(self, &objects, environment).await?;
+        self.stop_pod_affinity();
         let installed = self.reserve()?;
         apply(installed.redirected(objects)).await?;
+        let watch = Watch::start(self.client_config().await?, NAMESPACE, self.tenants())?;
+        self.watch_namespace(Some(watch));
         for number in 0..REPLICAS {
             self.start_controller(&processes, number, &installed).await?;
             self.start_webhook(&processes, number, &installed).await?;
@@ -152,13 +156,25 @@ impl Testbed {
         Ok(())
     }
 
-    /// Ends the processes of an installation, as the end of their namespace would.
-    pub fn stop_pod_affinity(&self) -> Result<()> {
-        for number in 0..REPLICAS {
-            self.stop(Part::Webhook(number))?;
-            self.stop(Part::Controller(number))?;
+    /// Ends the processes of an installation, those that still run. When their namespace is deleted, that happens by itself.
+    pub fn stop_pod_affinity(&self) {
+        self.watch_namespace(None);
+        self.tenants().end();
+    }
+
+    /// Returns when what the watch before had begun is done.
+    fn watch_namespace(&self, watch: Option<Watch>) {
+        *self.namespace.lock().unwrap_or_else(PoisonError::into_inner) = watch;
+    }
+
+    fn tenants(&self) -> Tenants {
+        let replicas = |part: fn(u8) -> Part| (0..REPLICAS).map(part);
+        Tenants {
+            parts: self.parts.clone(),
+            which: replicas(Part::Webhook)
+                .chain(replicas(Part::Controller))
+                .collect(),
         }
-        Ok(())
     }
 
     fn reserve(&self) -> Result<Installed> {

@@ -6,6 +6,7 @@ use crate::error::{Error, Result};
 use crate::faults::Faults;
 use crate::front::Front;
 use crate::guard::Guard;
+use crate::namespace;
 use crate::part::{Launch, Part, Parts};
 use crate::ports::Ports;
 use crate::{kubeconfig, kwok, recipe, tekton, wait};
@@ -16,7 +17,7 @@ use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Client, Config};
 use rustix::process::Signal;
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 /// Longest wait for one part to become ready; a warm start of everything takes a few seconds.
@@ -37,6 +38,9 @@ pub struct Options {
     /// New nodes are tainted until the controller manager has seen them Ready, as everywhere. Without, a node can be
     /// used as it is created, whoever runs.
     pub taint_new_nodes: bool,
+    /// [`Testbed::install_pod_affinity`] applies the Deployments too, with a node that only their pods can use. Without,
+    /// a cluster has only the nodes that were added, and no pods but those of runs.
+    pub deployments: bool,
     /// The binary of pod-affinity to install; else `POD_AFFINITY_BINARY`, else it is built.
     pub binary: Option<PathBuf>,
 }
@@ -61,6 +65,7 @@ impl Default for Options {
             keep: std::env::var_os("POD_AFFINITY_TESTBED_KEEP").is_some(),
             limits: Limits::default(),
             taint_new_nodes: true,
+            deployments: false,
             binary: None,
         }
     }
@@ -70,10 +75,11 @@ impl Default for Options {
 #[derive(Debug)]
 pub struct Testbed {
     pub(crate) folder: PathBuf,
-    pub(crate) parts: Parts,
+    pub(crate) parts: Arc<Parts>,
     pub(crate) plane: ControlPlane,
     pub(crate) autoscaler_port: OnceLock<u16>,
     fronts: Mutex<Vec<Front>>,
+    pub(crate) namespace: Mutex<Option<namespace::Watch>>,
     faults: OnceLock<Faults>,
     ports: Mutex<Ports>,
     guard: Guard,
@@ -88,7 +94,7 @@ impl Testbed {
         let begun = Instant::now();
         let folder = state_folder()?;
         let guard = Guard::start(&folder, options.keep)?;
-        let parts = Parts::new(guard.group(), folder.join("logs"))?;
+        let parts = Arc::new(Parts::new(guard.group(), folder.join("logs"))?);
         let mut ports = Ports::reserve()?;
         let plane = ControlPlane::prepare(&folder, &mut ports)?;
         let ports = Mutex::new(ports);
@@ -98,6 +104,7 @@ impl Testbed {
             plane,
             autoscaler_port: OnceLock::new(),
             fronts: Mutex::default(),
+            namespace: Mutex::default(),
             faults: OnceLock::new(),
             ports,
             guard,

@@ -1,15 +1,14 @@
 //! `doctor` finds each of ten faults that are planted one after another, and nothing on a healthy installation.
 
-use crate::beds::{SOON, create, fresh};
+use crate::beds::{SOON, create};
 use crate::cli_tool::{Said, plain, tool};
 use kube::api::{Api, DeleteParams, DynamicObject, Patch, PatchParams, PostParams};
 use kube::{Client, ResourceExt};
 use placement::keys;
 use serde_json::{Value, json};
-use std::path::Path;
-use testbed::apply::{api_of, apply_all, documents};
+use testbed::apply::api_of;
 use testbed::runs::RunSpec;
-use testbed::{Part, Testbed};
+use testbed::{Nodes, Options, Part, Testbed};
 
 const OURS: &str = "tekton-pod-affinity";
 const CONTROLLERS: [Part; 2] = [Part::Controller(0), Part::Controller(1)];
@@ -93,7 +92,7 @@ async fn until_found(bed: &Testbed, words: &str) -> Vec<String> {
     .unwrap()
 }
 
-async fn until_well(bed: &Testbed) {
+pub(crate) async fn until_well(bed: &Testbed) {
     bed.until("doctor to find nothing", SOON, async || {
         let (said, text) = examined(bed).await;
         if said.code == Some(0) && text.ends_with("All is well.\n") {
@@ -106,22 +105,21 @@ async fn until_well(bed: &Testbed) {
     .unwrap();
 }
 
-/// The testbed runs our processes itself; here the Deployments are there as well, and KWOK plays their pods.
-async fn deploy(bed: &Testbed) {
-    let config = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../config");
-    for file in ["700-webhook.yaml", "701-controller.yaml"] {
-        let mut objects = documents(&config.join(file)).unwrap();
-        for object in &mut objects {
-            *object = serde_json::from_str(&object.to_string().replace("ko://", "testbed.invalid/")).unwrap();
-        }
-        apply_all(&bed.client().await.unwrap(), &objects).await.unwrap();
-    }
+/// What `cargo testbed up --pod-affinity` installs.
+pub(crate) async fn whole(nodes: usize) -> Testbed {
+    let options = Options {
+        deployments: true,
+        ..Options::default()
+    };
+    let bed = Testbed::start(options).await.unwrap();
+    bed.add_nodes(&Nodes::new("node", nodes)).await.unwrap();
+    bed.install_pod_affinity().await.unwrap();
+    bed
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn doctor_finds_each_planted_fault_and_nothing_on_a_healthy_installation() {
-    let bed = fresh(3).await;
-    deploy(&bed).await;
+    let bed = whole(3).await;
     until_well(&bed).await;
     let data: Value = serde_json::from_str(&tool(&bed, "doctor -o json").await.out).unwrap();
     assert!(

@@ -232,7 +232,7 @@ async fn uninstalling_as_the_page_says_leaves_nothing_and_stops_no_run() {
     assert_eq!(nodes_after(&bed, &reserves).await.len(), 1);
     let [uninstall] = commands("## Uninstall").try_into().unwrap();
     follow(&bed, &uninstall, &running);
-    bed.stop_pod_affinity().unwrap();
+    bed.stop_pod_affinity();
     let done = bed.until_succeeded(&running, SOON).await.unwrap();
     assert!(done.labels().contains_key(keys::GROUP), "it was ours to its end");
     until_nothing_is_left(&bed).await;
@@ -255,7 +255,7 @@ async fn what_a_hasty_deletion_leaves_is_started_and_removed_as_the_page_says() 
     create(&bed, &users).await;
     let release = bed.folder().join("release.yaml");
     kubectl(&bed, &["delete", "-f", release.to_str().unwrap()]);
-    bed.stop_pod_affinity().unwrap();
+    bed.stop_pod_affinity();
 
     bed.until_run(&held, "to be released", Duration::from_secs(3), |run| {
         run.data["spec"].get("status").is_none()

@@ -51,6 +51,7 @@ mod testbed_autoscales;
 mod testbed_coschedules;
 mod testbed_keeps_data;
 mod testbed_leaves_nothing;
+mod testbed_outlives_us;
 mod testbed_plays_outcomes;
 mod traces;
 mod watchman;

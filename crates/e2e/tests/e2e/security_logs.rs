@@ -128,7 +128,7 @@ async fn neither_a_private_key_nor_a_token_is_ever_logged() {
     let run = RunSpec::diamond("default", "run").opted_in("true");
     create(&bed, &run).await;
     bed.until_succeeded(&run, SOON).await.unwrap();
-    bed.stop_pod_affinity().unwrap();
+    bed.stop_pod_affinity();
     secrets.extend(
         ["pod-affinity-webhook", "pod-affinity-controller"].map(|account| trace_of_token(&bed, account)),
     );

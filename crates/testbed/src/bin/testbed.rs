@@ -69,12 +69,17 @@ async fn run(up: &Up) -> Result<(), Error> {
     }
 }
 
-async fn serve(up: &Up) -> Result<(), Error> {
-    let bed = Testbed::start(Options {
+fn options(up: &Up) -> Options {
+    Options {
         tekton: !up.no_tekton,
+        // Tools that examine an installation look for its Deployments.
+        deployments: up.pod_affinity,
         ..Options::default()
-    })
-    .await?;
+    }
+}
+
+async fn serve(up: &Up) -> Result<(), Error> {
+    let bed = Testbed::start(options(up)).await?;
     println!("started in {:.1} s", bed.startup().as_secs_f32());
     bed.add_nodes(&Nodes::new("node", up.nodes)).await?;
     if let Some(max) = up.autoscaler {
@@ -111,4 +116,19 @@ fn tell(bed: &Testbed) {
         testbed::kwok::OUTCOME
     );
     println!("Ctrl-C ends it all.");
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn deployments_are_installed_with_pod_affinity() {
+        let deployments = |line: &[&str]| match Cli::parse_from(line).command {
+            Command::Up(up) => options(&up).deployments,
+            Command::Build => false,
+        };
+        assert!(deployments(&["testbed", "up", "--pod-affinity"]));
+        assert!(!deployments(&["testbed", "up"]));
+    }
 }

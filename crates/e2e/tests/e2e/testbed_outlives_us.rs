@@ -1,0 +1,55 @@
+//! The testbed outlives the deletion of pod-affinity's namespace, and pod-affinity can be installed on it again.
+
+use crate::beds::{SOON, create, nodes_after};
+use crate::cli_doctor::{until_well, whole};
+use k8s_openapi::api::core::v1::Namespace;
+use kube::api::Api;
+use testbed::product::NAMESPACE;
+use testbed::runs::RunSpec;
+use testbed::{Part, Testbed};
+
+const PROCESSES: [Part; 4] = [
+    Part::Webhook(0),
+    Part::Webhook(1),
+    Part::Controller(0),
+    Part::Controller(1),
+];
+
+#[tokio::test(flavor = "multi_thread")]
+async fn our_namespace_can_be_deleted_and_installed_again() {
+    let bed = whole(3).await;
+    assert!(PROCESSES.iter().all(|part| bed.pid(*part).is_some()));
+
+    bed.remove_namespace(NAMESPACE).await.unwrap();
+    until_gone(&bed).await;
+    bed.until("our processes to end", SOON, async || {
+        let left: Vec<_> = PROCESSES
+            .iter()
+            .filter(|part| bed.pid(**part).is_some())
+            .collect();
+        if left.is_empty() { Ok(()) } else { Err(left) }
+    })
+    .await
+    .unwrap();
+    let unlabelled = RunSpec::diamond("default", "unlabelled");
+    create(&bed, &unlabelled).await;
+    bed.until_succeeded(&unlabelled, SOON).await.unwrap();
+
+    bed.install_pod_affinity().await.unwrap();
+    until_well(&bed).await;
+    let labelled = RunSpec::diamond("default", "labelled").opted_in("true");
+    assert_eq!(nodes_after(&bed, &labelled).await.len(), 1);
+}
+
+async fn until_gone(bed: &Testbed) {
+    let namespaces: Api<Namespace> = Api::all(bed.client().await.unwrap());
+    bed.until("our namespace to be gone", SOON, async || {
+        match namespaces.get_opt(NAMESPACE).await {
+            Ok(None) => Ok(()),
+            Ok(Some(namespace)) => Err(format!("{:?}", namespace.status)),
+            Err(error) => Err(error.to_string()),
+        }
+    })
+    .await
+    .unwrap();
+}

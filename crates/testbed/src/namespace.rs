@@ -1,0 +1,196 @@
+//! The end of our processes with their namespace.
+//!
+//! In a cluster the kubelet ends the containers of pods that are deleted with their namespace. Here the processes are in
+//! no pod, so the testbed ends them. It lives on a thread of its own, so that a testbed can outlive the test that made it.
+
+use crate::error::{Error, Result};
+use crate::part::{Part, Parts};
+use futures::StreamExt;
+use k8s_openapi::api::core::v1::Namespace;
+use kube::api::Api;
+use kube::runtime::WatchStreamExt;
+use kube::runtime::watcher::watch_object;
+use kube::{Client, Config};
+use rustix::process::Signal;
+use std::pin::pin;
+use std::sync::Arc;
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+use tokio::runtime::{Builder, Runtime};
+use tokio::sync::oneshot;
+
+/// The `terminationGracePeriodSeconds` of our pods.
+const GRACE: Duration = Duration::from_secs(30);
+/// Between two checks whether the processes have ended.
+const PAUSE: Duration = Duration::from_millis(50);
+
+/// How far the deletion of a namespace is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Deletion {
+    NotAsked,
+    /// Roles, accounts and pods are still there, but may go at any time.
+    Begun,
+    /// The namespace controller has deleted what is in it, pods included.
+    Emptied,
+}
+
+impl Deletion {
+    fn of(namespace: Option<&Namespace>) -> Self {
+        let Some(namespace) = namespace else {
+            return Self::Emptied;
+        };
+        if namespace.metadata.deletion_timestamp.is_none() {
+            return Self::NotAsked;
+        }
+        // The namespace controller writes these after its first pass over the content.
+        let status = namespace.status.as_ref();
+        let conditions = status.and_then(|status| status.conditions.as_ref());
+        if conditions.is_some_and(|conditions| !conditions.is_empty()) {
+            Self::Emptied
+        } else {
+            Self::Begun
+        }
+    }
+}
+
+/// Ends processes with their namespace, until it is dropped.
+#[derive(Debug)]
+pub(crate) struct Watch {
+    stop: Option<oneshot::Sender<()>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Watch {
+    /// For a namespace that exists.
+    pub(crate) fn start(config: Config, name: &'static str, tenants: Tenants) -> Result<Self> {
+        let runtime = Builder::new_current_thread().enable_all().build();
+        let runtime = runtime.map_err(Error::io("starting a runtime to watch namespace", name))?;
+        let (stop, stopped) = oneshot::channel();
+        let thread = thread::spawn(move || follow(&runtime, config, name, &tenants, stopped));
+        Ok(Self {
+            stop: Some(stop),
+            thread: Some(thread),
+        })
+    }
+}
+
+impl Drop for Watch {
+    fn drop(&mut self) {
+        drop(self.stop.take());
+        if let Some(thread) = self.thread.take() {
+            // A thread that panicked ends nothing any more.
+            let _ = thread.join();
+        }
+    }
+}
+
+fn follow(runtime: &Runtime, config: Config, name: &str, tenants: &Tenants, stopped: oneshot::Receiver<()>) {
+    runtime.block_on(async {
+        tokio::select! {
+            _ = stopped => {}
+            () = end_with(config, name, tenants) => {}
+        }
+    });
+}
+
+async fn end_with(config: Config, name: &str, tenants: &Tenants) {
+    let Ok(client) = Client::try_from(config) else {
+        return;
+    };
+    let seen = watch_object::<Namespace>(Api::all(client), name).default_backoff();
+    let mut seen = pin!(seen);
+    while let Some(seen) = seen.next().await {
+        // The API server may be down, as tests want it to be; the watch goes on when it is back.
+        let Ok(namespace) = seen else { continue };
+        match Deletion::of(namespace.as_ref()) {
+            Deletion::NotAsked => {}
+            Deletion::Begun => tenants.expect_end(),
+            Deletion::Emptied => return tenants.end(),
+        }
+    }
+}
+
+/// The processes that live as long as the namespace.
+#[derive(Clone, Debug)]
+pub(crate) struct Tenants {
+    pub(crate) parts: Arc<Parts>,
+    pub(crate) which: Vec<Part>,
+}
+
+impl Tenants {
+    /// One that ends by itself, because its rights are deleted before it is, is no death of the testbed.
+    fn expect_end(&self) {
+        for part in &self.which {
+            self.parts.expect_end(*part);
+        }
+    }
+
+    /// As the kubelet does it: each is asked to end, and killed if it has not done so in time.
+    pub(crate) fn end(&self) {
+        self.end_within(GRACE);
+    }
+
+    fn end_within(&self, grace: Duration) {
+        self.expect_end();
+        self.signal(Signal::TERM);
+        let deadline = Instant::now() + grace;
+        while self.which.iter().any(|part| self.parts.still_runs(*part)) {
+            if Instant::now() >= deadline {
+                self.signal(Signal::KILL);
+            }
+            thread::sleep(PAUSE);
+        }
+    }
+
+    fn signal(&self, signal: Signal) {
+        for part in &self.which {
+            // One that does not run needs no signal.
+            let _ = self.parts.signal(*part, signal);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::guard::Guard;
+    use crate::part::Launch;
+    use serde_json::{Value, json};
+
+    fn deletion(metadata: Value, status: Value) -> Deletion {
+        let namespace = json!({"metadata": metadata, "status": status});
+        Deletion::of(Some(&serde_json::from_value(namespace).unwrap()))
+    }
+
+    #[test]
+    fn processes_end_when_the_content_of_their_namespace_is_deleted() {
+        let deleted = json!({"deletionTimestamp": "2026-01-01T00:00:00Z"});
+        let condition =
+            json!({"type": "NamespaceContentRemaining", "status": "True", "lastTransitionTime": null});
+        let (waiting, worked_on) = (json!({}), json!({"conditions": [condition]}));
+        assert_eq!(deletion(json!({}), waiting.clone()), Deletion::NotAsked);
+        assert_eq!(deletion(deleted.clone(), waiting), Deletion::Begun);
+        assert_eq!(deletion(deleted, worked_on), Deletion::Emptied);
+        assert_eq!(Deletion::of(None), Deletion::Emptied);
+    }
+
+    #[test]
+    fn a_process_that_does_not_end_when_asked_is_killed_after_its_grace_period() {
+        let folder = tempfile::tempdir().unwrap();
+        let guard = Guard::start(folder.path(), true).unwrap();
+        let parts = Parts::new(guard.group(), folder.path().join("logs")).unwrap();
+        let (obedient, stopped) = (Part::Webhook(0), Part::Webhook(1));
+        for part in [obedient, stopped] {
+            parts.start(part, Launch::of("sleep").arg("600")).unwrap();
+        }
+        parts.signal(stopped, Signal::STOP).unwrap();
+        let tenants = Tenants {
+            parts: Arc::new(parts),
+            which: vec![obedient, stopped],
+        };
+        tenants.end_within(Duration::from_millis(200));
+        assert_eq!(tenants.parts.pid(obedient), None);
+        assert_eq!(tenants.parts.pid(stopped), None);
+        tenants.parts.check().unwrap();
+    }
+}

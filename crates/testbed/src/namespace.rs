@@ -157,7 +157,7 @@ mod tests {
     use crate::part::Launch;
     use serde_json::{Value, json};
 
-    fn deletion(metadata: Value, status: Value) -> Deletion {
+    fn deletion(metadata: &Value, status: &Value) -> Deletion {
         let namespace = json!({"metadata": metadata, "status": status});
         Deletion::of(Some(&serde_json::from_value(namespace).unwrap()))
     }
@@ -168,9 +168,9 @@ mod tests {
         let condition =
             json!({"type": "NamespaceContentRemaining", "status": "True", "lastTransitionTime": null});
         let (waiting, worked_on) = (json!({}), json!({"conditions": [condition]}));
-        assert_eq!(deletion(json!({}), waiting.clone()), Deletion::NotAsked);
-        assert_eq!(deletion(deleted.clone(), waiting), Deletion::Begun);
-        assert_eq!(deletion(deleted, worked_on), Deletion::Emptied);
+        assert_eq!(deletion(&json!({}), &waiting), Deletion::NotAsked);
+        assert_eq!(deletion(&deleted, &waiting), Deletion::Begun);
+        assert_eq!(deletion(&deleted, &worked_on), Deletion::Emptied);
         assert_eq!(Deletion::of(None), Deletion::Emptied);
     }
 

@@ -2,16 +2,14 @@
 //! checkout, keyed by the module's version and by what else decides the result.
 
 use crate::error::{Error, Result};
+use crate::go::{self, Download, Go};
 use crate::progress::Progress;
-use crate::recipe::{self, ALL, Recipe, required_version};
+use crate::recipe::{ALL, CLUSTER_AUTOSCALER, CONTROL_PLANE, PARTS, Recipe, TEKTON, required_version};
 use sha2::{Digest, Sha256};
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
 
 const CACHE_VARIABLE: &str = "POD_AFFINITY_TESTBED_CACHE";
-/// What hack/*/go.mod asks for.
-const OLDEST_GO: (u32, u32) = (1, 26);
 
 /// A part's binaries and assets, ready to use.
 #[derive(Clone, Debug)]
@@ -54,13 +52,21 @@ pub fn build_all() -> Result<()> {
     ensure(ALL).map(drop)
 }
 
+/// Builds what a testbed with Tekton and the cluster autoscaler wants: all at once, so that nothing is downloaded
+/// while nothing compiles.
+pub fn build_for_autoscaler() -> Result<()> {
+    ensure([&CONTROL_PLANE, &TEKTON, &CLUSTER_AUTOSCALER]).map(drop)
+}
+
 fn build_missing(jobs: &[Job<'_>]) -> Result<()> {
     let cache = cache_folder()?;
     fs::create_dir_all(&cache).map_err(Error::io("creating", &cache))?;
-    require_go()?;
+    go::require()?;
     // Two testbeds that start together build once: the second waits here and then finds all built.
     let _one_builder = lock(&cache)?;
     let missing: Vec<_> = jobs.iter().filter(|job| !job.is_built()).collect();
+    // One part after the other: the first fills all cores, and later ones find compiled what they share with it.
+    let _downloads: Vec<_> = missing.iter().skip(1).map(|job| job.download()).collect();
     for (index, job) in missing.iter().enumerate() {
         let label = format!(
             "building {} {} ({} of {})",
@@ -109,15 +115,20 @@ fn hack_folder() -> PathBuf {
 
 /// Which versions of the control plane's parts a testbed runs.
 pub fn versions() -> Result<Vec<(&'static str, String)>> {
-    let parts = [
-        &recipe::ETCD,
-        &recipe::KUBERNETES,
-        &recipe::KWOK,
-        &recipe::TEKTON,
-        &recipe::CLUSTER_AUTOSCALER,
-    ];
-    let version = |recipe: &'static Recipe| Ok((recipe.name, Job::of(recipe)?.version));
-    parts.into_iter().map(version).collect()
+    let version = |(part, recipe, module): (&'static str, &'static Recipe, &str)| {
+        let go_mod = hack_folder().join(recipe.name).join("go.mod");
+        Ok((part, version_in(&go_mod, &read(&go_mod)?, module)?))
+    };
+    PARTS.into_iter().map(version).collect()
+}
+
+fn version_in(file: &Path, go_mod: &str, module: &str) -> Result<String> {
+    required_version(go_mod, module)
+        .map(str::to_owned)
+        .ok_or_else(|| Error::Manifest {
+            file: file.to_owned(),
+            problem: format!("it requires no version of {module}"),
+        })
 }
 
 #[derive(Debug)]
@@ -131,15 +142,12 @@ struct Job<'a> {
 impl<'a> Job<'a> {
     fn of(recipe: &'a Recipe) -> Result<Self> {
         let module_folder = hack_folder().join(recipe.name);
-        let go_mod = read(&module_folder.join("go.mod"))?;
+        let go_mod_file = module_folder.join("go.mod");
+        let go_mod = read(&go_mod_file)?;
         let go_sum = read(&module_folder.join("go.sum"))?;
-        let version = required_version(&go_mod, recipe.module)
-            .ok_or_else(|| Error::Manifest {
-                file: module_folder.join("go.mod"),
-                problem: format!("it requires no version of {}", recipe.module),
-            })?
-            .to_owned();
-        let key = key(&[&go_mod, &go_sum, &format!("{recipe:?}")]);
+        let version = version_in(&go_mod_file, &go_mod, recipe.module)?;
+        let own_code = own_code(&module_folder)?;
+        let key = key(&[&go_mod, &go_sum, &own_code, &format!("{recipe:?}")]);
         let folder = cache_folder()?.join(format!("{}-{version}-{key}", recipe.name));
         Ok(Self {
             recipe,
@@ -170,108 +178,64 @@ impl<'a> Job<'a> {
     }
 
     fn build_into(&self, draft: &Path) -> Result<()> {
-        for (package, binary) in self.recipe.programs {
-            let target = draft.join("bin").join(binary);
-            self.go(&["build", "-trimpath", "-tags", self.recipe.tags, "-ldflags"])
-                .arg(self.recipe.link_flags(&self.version))
-                .arg("-o")
-                .arg(target)
-                .arg(package)
-                .run(self.recipe.name)?;
+        if !self.recipe.programs.is_empty() {
+            self.build_programs(draft)?;
         }
         self.keep_assets(draft)
     }
 
-    fn keep_assets(&self, draft: &Path) -> Result<()> {
-        if self.recipe.assets.is_empty() {
-            return Ok(());
+    fn build_programs(&self, draft: &Path) -> Result<()> {
+        let built = draft.join("built");
+        fs::create_dir_all(&built).map_err(Error::io("creating", &built))?;
+        self.go(&["build", "-trimpath", "-buildvcs=false"])
+            // The linker would leave it out again.
+            .arg("-gcflags=all=-dwarf=false")
+            .args(["-tags", self.recipe.tags, "-ldflags"])
+            .arg(self.recipe.link_flags(&self.version))
+            .arg("-o")
+            .arg(&built)
+            .args(self.recipe.packages())
+            .run(self.recipe.name)?;
+        for (package, name) in self.recipe.programs {
+            let (from, to) = (built.join(go::binary_name(package)), draft.join("bin").join(name));
+            fs::hard_link(&from, &to).map_err(Error::io("linking", &from))?;
         }
-        // A module of which nothing was built is not there yet.
-        self.go(&["mod", "download", self.recipe.module])
-            .run(self.recipe.name)?;
-        let folder = self
-            .go(&["list", "-m", "-f", "{{.Dir}}", self.recipe.module])
-            .run(self.recipe.name)?;
-        for asset in self.recipe.assets {
-            copy_folder(
-                &Path::new(folder.trim()).join(asset),
-                &draft.join("assets").join(asset),
-            )?;
+        fs::remove_dir_all(&built).map_err(Error::io("removing", &built))
+    }
+
+    fn download(&self) -> Download {
+        self.go(&["list", "-deps", "-tags", self.recipe.tags])
+            .args(self.recipe.packages())
+            .start()
+    }
+
+    fn keep_assets(&self, draft: &Path) -> Result<()> {
+        for (module, asset) in self.recipe.assets {
+            // A module of which nothing was built is not there yet.
+            self.go(&["mod", "download", module]).run(self.recipe.name)?;
+            let folder = self
+                .go(&["list", "-m", "-f", "{{.Dir}}", module])
+                .run(self.recipe.name)?;
+            let from = Path::new(folder.trim()).join(asset);
+            copy_folder(&from, &draft.join("assets").join(asset))?;
         }
         Ok(())
     }
 
     fn go(&self, args: &[&str]) -> Go {
-        let mut command = Command::new("go");
-        // Static binaries: they run wherever they were built, and no C compiler is asked.
-        command
-            .args(args)
-            .current_dir(&self.module_folder)
-            .env("CGO_ENABLED", "0")
-            .env("GOFLAGS", "-mod=readonly");
-        Go(command)
+        Go::new(&self.module_folder, args)
     }
 }
 
-struct Go(Command);
-
-impl Go {
-    fn arg(mut self, arg: impl AsRef<std::ffi::OsStr>) -> Self {
-        self.0.arg(arg);
-        self
-    }
-
-    fn run(mut self, part: &'static str) -> Result<String> {
-        let output = self.0.stdin(Stdio::null()).output().map_err(|_| MISSING_GO)?;
-        if output.status.success() {
-            return Ok(String::from_utf8_lossy(&output.stdout).into_owned());
-        }
-        let log = tail(&String::from_utf8_lossy(&output.stderr), 20);
-        Err(Error::Build {
-            part,
-            remedy: build_remedy(&log),
-            log,
-        })
-    }
-}
-
-const MISSING_GO: Error = Error::MissingTool {
-    tool: "go",
-    remedy: "install Go 1.26 or newer and put it on the PATH; it builds the control plane",
-};
-
-fn build_remedy(log: &str) -> &'static str {
-    if log.contains("no space left") {
-        "free some disk space (the build takes about 6 GB with Go's own cache), or set GOCACHE and POD_AFFINITY_TESTBED_CACHE"
-    } else if log.contains("dial tcp") || log.contains("proxy") {
-        "look whether the Go module proxy can be reached (go env GOPROXY)"
-    } else {
-        "see the log"
-    }
-}
-
-fn require_go() -> Result<()> {
-    let output = Command::new("go")
-        .arg("version")
-        .output()
-        .map_err(|_| MISSING_GO)?;
-    let found = String::from_utf8_lossy(&output.stdout).trim().to_owned();
-    match go_version(&found) {
-        Some(version) if version >= OLDEST_GO => Ok(()),
-        _ => Err(Error::OldGo {
-            found,
-            wanted: format!("{}.{}", OLDEST_GO.0, OLDEST_GO.1),
-        }),
-    }
-}
-
-/// Major and minor of what `go version` prints.
-fn go_version(printed: &str) -> Option<(u32, u32)> {
-    let word = printed
-        .split_whitespace()
-        .find_map(|word| word.strip_prefix("go1."))?;
-    let minor = word.split(|c: char| !c.is_ascii_digit()).next()?;
-    Some((1, minor.parse().ok()?))
+/// The Go files beside a go.mod: a program of ours is another one when they change.
+fn own_code(folder: &Path) -> Result<String> {
+    let entries = fs::read_dir(folder).map_err(Error::io("reading", folder))?;
+    let mut files: Vec<_> = entries
+        .filter_map(|entry| Some(entry.ok()?.path()))
+        .filter(|path| path.extension().is_some_and(|extension| extension == "go"))
+        .collect();
+    files.sort();
+    files.iter().map(|file| read(file)).collect()
 }
 
 fn key(inputs: &[&str]) -> String {
@@ -324,14 +288,6 @@ mod tests {
             let job = Job::of(recipe).unwrap();
             assert!(job.version.starts_with('v'), "{job:?}");
         }
-    }
-
-    #[test]
-    fn go_versions_are_read_as_go_prints_them() {
-        assert_eq!(go_version("go version go1.26.8 linux/amd64"), Some((1, 26)));
-        assert_eq!(go_version("go version go1.27rc1 linux/amd64"), Some((1, 27)));
-        assert_eq!(go_version("bash: go: command not found"), None);
-        assert!(go_version("go version go1.9 linux/amd64").unwrap() < OLDEST_GO);
     }
 
     #[test]

@@ -143,10 +143,10 @@ fn component(program: &Path, config: &Path, port: u16, folder: &Path) -> Launch 
 }
 
 impl Testbed {
-    pub(crate) async fn start_control_plane(&self, etcd: &Built, kubernetes: &Built) -> Result<()> {
+    pub(crate) async fn start_control_plane(&self, built: &Built) -> Result<()> {
         let (plane, folder) = (&self.plane, &self.folder);
-        self.launch(Part::Etcd, plane.etcd(etcd, folder))?;
-        let mut api_server = plane.api_server(kubernetes, folder);
+        self.launch(Part::Etcd, plane.etcd(built, folder))?;
+        let mut api_server = plane.api_server(built, folder);
         if !self.options.taint_new_nodes {
             api_server = api_server.arg("--disable-admission-plugins=TaintNodesByCondition");
         }
@@ -155,8 +155,8 @@ impl Testbed {
         }
         self.launch(Part::ApiServer, api_server)?;
         self.answers(Part::ApiServer).await?;
-        self.launch(Part::ControllerManager, plane.manager(kubernetes, folder))?;
-        let mut scheduler = plane.scheduler(kubernetes, folder);
+        self.launch(Part::ControllerManager, plane.manager(built, folder))?;
+        let mut scheduler = plane.scheduler(built, folder);
         if self.options.limits == Limits::Raised {
             scheduler = scheduler.arg("--kube-api-qps=5000").arg("--kube-api-burst=10000");
         }

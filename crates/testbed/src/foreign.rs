@@ -35,7 +35,7 @@ impl Testbed {
         };
         let [built] = built(|| binaries::ensure([recipe])).await?;
         let api: Api<CustomResourceDefinition> = Api::all(self.client().await?);
-        for folder in recipe.assets {
+        for (_, folder) in recipe.assets {
             for object in apply::documents(&built.asset(folder))? {
                 let applied = apply::apply(&self.client().await?, &object).await?;
                 self.established(&api, &applied.metadata.name.unwrap_or_default())

@@ -15,6 +15,7 @@ mod error;
 mod faults;
 mod foreign;
 mod front;
+mod go;
 mod guard;
 pub mod karpenter;
 mod kubeconfig;
@@ -37,7 +38,7 @@ mod testbed;
 pub mod wait;
 
 pub use autoscaler::NodeGroup;
-pub use binaries::{build_all, versions};
+pub use binaries::{build_all, build_for_autoscaler, versions};
 pub use error::{Error, Result};
 pub use faults::{Fault, Faults};
 pub use foreign::{Definitions, crane};

@@ -298,7 +298,7 @@ fn workspace() -> PathBuf {
 }
 
 /// The binary under test: `POD_AFFINITY_BINARY`, or built here and now.
-fn binary() -> Result<PathBuf> {
+pub fn binary() -> Result<PathBuf> {
     if let Some(given) = std::env::var_os("POD_AFFINITY_BINARY") {
         return Ok(given.into());
     }
@@ -307,7 +307,9 @@ fn binary() -> Result<PathBuf> {
         .args([
             "build",
             "--quiet",
-            "--package=pod-affinity",
+            // Not by --package: features would be those of that package alone, and what it shares with the testbed
+            // would be compiled again.
+            "--bin=pod-affinity",
             "--message-format=json-render-diagnostics",
         ])
         .current_dir(workspace())

@@ -1,5 +1,7 @@
 //! What is built from which Go module, and which of a module's own files are kept beside the binaries.
 
+use std::collections::BTreeSet;
+
 /// A Go module under hack/ and what the testbed takes from it.
 #[derive(Debug)]
 pub(crate) struct Recipe {
@@ -7,71 +9,63 @@ pub(crate) struct Recipe {
     pub(crate) name: &'static str,
     /// The module whose version names the build.
     pub(crate) module: &'static str,
-    /// Main packages, and the names of their binaries.
+    /// Main packages, and the names of their binaries. A package with several names is linked once, and looks at the
+    /// name that it is called by.
     pub(crate) programs: &'static [(&'static str, &'static str)],
     /// Build tags.
     pub(crate) tags: &'static str,
     /// The version is linked in as Kubernetes does it; without it Tekton refuses the server.
     pub(crate) link_kubernetes_version: bool,
-    /// Folders of the module that are kept beside the binaries.
-    pub(crate) assets: &'static [&'static str],
+    /// Folders that are kept beside the binaries, each with the module that has it.
+    pub(crate) assets: &'static [(&'static str, &'static str)],
 }
 
-/// etcd.
-pub(crate) static ETCD: Recipe = Recipe {
-    name: "etcd",
-    module: "go.etcd.io/etcd/server/v3",
-    programs: &[("go.etcd.io/etcd/server/v3", "etcd")],
-    tags: "",
-    link_kubernetes_version: false,
-    assets: &[],
-};
+const ETCD: &str = "go.etcd.io/etcd/server/v3";
+const KUBERNETES: &str = "k8s.io/kubernetes";
+const KWOK: &str = "sigs.k8s.io/kwok";
+const PIPELINE: &str = "github.com/tektoncd/pipeline";
+const AUTOSCALER: &str = "k8s.io/autoscaler/cluster-autoscaler";
+const KARPENTER_MODULE: &str = "sigs.k8s.io/karpenter";
+const CERT_MANAGER_MODULE: &str = "github.com/cert-manager/cert-manager";
+const PROMETHEUS_MODULE: &str = "github.com/prometheus-operator/prometheus-operator";
+/// Our own command, which is all of Kubernetes' components.
+const COMPONENTS: &str = "pod-affinity.tekton.dev/hack/control-plane";
 
-/// API server, controller manager and scheduler.
-pub(crate) static KUBERNETES: Recipe = Recipe {
-    name: "kubernetes",
-    module: "k8s.io/kubernetes",
+/// etcd, API server, controller manager, scheduler, and KWOK, which plays kubelet for nodes that do not exist. They share
+/// most of what they are made of: in one module it has one version, and is compiled once.
+pub(crate) static CONTROL_PLANE: Recipe = Recipe {
+    name: "control-plane",
+    module: KUBERNETES,
     programs: &[
-        ("k8s.io/kubernetes/cmd/kube-apiserver", "kube-apiserver"),
-        (
-            "k8s.io/kubernetes/cmd/kube-controller-manager",
-            "kube-controller-manager",
-        ),
-        ("k8s.io/kubernetes/cmd/kube-scheduler", "kube-scheduler"),
+        (ETCD, "etcd"),
+        (COMPONENTS, "kube-apiserver"),
+        (COMPONENTS, "kube-controller-manager"),
+        (COMPONENTS, "kube-scheduler"),
+        ("sigs.k8s.io/kwok/cmd/kwok", "kwok"),
     ],
     tags: "",
     link_kubernetes_version: true,
-    assets: &[],
-};
-
-/// The controller that plays kubelet for nodes that do not exist.
-pub(crate) static KWOK: Recipe = Recipe {
-    name: "kwok",
-    module: "sigs.k8s.io/kwok",
-    programs: &[("sigs.k8s.io/kwok/cmd/kwok", "kwok")],
-    tags: "",
-    link_kubernetes_version: false,
-    assets: &["kustomize/stage"],
+    assets: &[(KWOK, "kustomize/stage")],
 };
 
 /// Tekton Pipelines.
 pub(crate) static TEKTON: Recipe = Recipe {
     name: "tekton",
-    module: "github.com/tektoncd/pipeline",
+    module: PIPELINE,
     programs: &[
         ("github.com/tektoncd/pipeline/cmd/controller", "controller"),
         ("github.com/tektoncd/pipeline/cmd/webhook", "webhook"),
     ],
     tags: "",
     link_kubernetes_version: false,
-    assets: &["config"],
+    assets: &[(PIPELINE, "config")],
 };
 
 /// The cluster autoscaler with its kwok provider only.
 pub(crate) static CLUSTER_AUTOSCALER: Recipe = Recipe {
     name: "cluster-autoscaler",
-    module: "k8s.io/autoscaler/cluster-autoscaler",
-    programs: &[("k8s.io/autoscaler/cluster-autoscaler", "cluster-autoscaler")],
+    module: AUTOSCALER,
+    programs: &[(AUTOSCALER, "cluster-autoscaler")],
     tags: "kwok",
     link_kubernetes_version: false,
     assets: &[],
@@ -80,11 +74,14 @@ pub(crate) static CLUSTER_AUTOSCALER: Recipe = Recipe {
 /// Karpenter with its kwok provider.
 pub(crate) static KARPENTER: Recipe = Recipe {
     name: "karpenter",
-    module: "sigs.k8s.io/karpenter",
+    module: KARPENTER_MODULE,
     programs: &[("sigs.k8s.io/karpenter/kwok", "karpenter")],
     tags: "",
     link_kubernetes_version: false,
-    assets: &["pkg/apis/crds", "kwok/apis/crds"],
+    assets: &[
+        (KARPENTER_MODULE, "pkg/apis/crds"),
+        (KARPENTER_MODULE, "kwok/apis/crds"),
+    ],
 };
 
 /// An OCI registry.
@@ -110,27 +107,28 @@ pub(crate) static CRANE: Recipe = Recipe {
 /// The definitions of cert-manager, without cert-manager.
 pub(crate) static CERT_MANAGER: Recipe = Recipe {
     name: "cert-manager",
-    module: "github.com/cert-manager/cert-manager",
+    module: CERT_MANAGER_MODULE,
     programs: &[],
     tags: "",
     link_kubernetes_version: false,
-    assets: &["deploy/crds"],
+    assets: &[(CERT_MANAGER_MODULE, "deploy/crds")],
 };
 
 /// The definitions of the Prometheus operator, without the operator.
 pub(crate) static PROMETHEUS_OPERATOR: Recipe = Recipe {
     name: "prometheus-operator",
-    module: "github.com/prometheus-operator/prometheus-operator",
+    module: PROMETHEUS_MODULE,
     programs: &[],
     tags: "",
     link_kubernetes_version: false,
-    assets: &["example/prometheus-operator-crd"],
+    assets: &[(PROMETHEUS_MODULE, "example/prometheus-operator-crd")],
 };
 
 /// What runs pods on the real node.
 pub(crate) static KUBELET: Recipe = Recipe {
     programs: &[("k8s.io/kubernetes/cmd/kubelet", "kubelet")],
-    ..KUBERNETES
+    assets: &[],
+    ..CONTROL_PLANE
 };
 
 /// What Tekton puts into each pod, for pods that really run.
@@ -141,10 +139,8 @@ pub(crate) static TEKTON_ENTRYPOINT: Recipe = Recipe {
 };
 
 /// All recipes but the last two, which only a real node needs.
-pub(crate) static ALL: [&Recipe; 10] = [
-    &ETCD,
-    &KUBERNETES,
-    &KWOK,
+pub(crate) static ALL: [&Recipe; 8] = [
+    &CONTROL_PLANE,
     &TEKTON,
     &CLUSTER_AUTOSCALER,
     &KARPENTER,
@@ -154,7 +150,21 @@ pub(crate) static ALL: [&Recipe; 10] = [
     &PROMETHEUS_OPERATOR,
 ];
 
+/// What a testbed is reported to run: each part with the recipe that builds it and the module that has its version.
+pub(crate) static PARTS: [(&str, &Recipe, &str); 5] = [
+    ("etcd", &CONTROL_PLANE, ETCD),
+    ("kubernetes", &CONTROL_PLANE, KUBERNETES),
+    ("kwok", &CONTROL_PLANE, KWOK),
+    ("tekton", &TEKTON, PIPELINE),
+    ("cluster-autoscaler", &CLUSTER_AUTOSCALER, AUTOSCALER),
+];
+
 impl Recipe {
+    /// The main packages, each once.
+    pub(crate) fn packages(&self) -> BTreeSet<&'static str> {
+        self.programs.iter().map(|(package, _)| *package).collect()
+    }
+
     /// Linker flags for a version such as `v1.36.3`.
     pub(crate) fn link_flags(&self, version: &str) -> String {
         if !self.link_kubernetes_version {
@@ -203,13 +213,19 @@ mod tests {
     }
 
     #[test]
+    fn a_package_with_several_names_is_built_once() {
+        assert!(CONTROL_PLANE.programs.len() > CONTROL_PLANE.packages().len());
+        assert_eq!(TEKTON.programs.len(), TEKTON.packages().len());
+    }
+
+    #[test]
     fn the_kubernetes_version_is_linked_in() {
-        let flags = KUBERNETES.link_flags("v1.36.3");
+        let flags = CONTROL_PLANE.link_flags("v1.36.3");
         assert!(
             flags.contains("gitVersion=v1.36.3")
                 && flags.contains("gitMajor=1")
                 && flags.contains("gitMinor=36")
         );
-        assert_eq!(ETCD.link_flags("v3.6.8"), "-s -w");
+        assert_eq!(TEKTON.link_flags("v1.15.0"), "-s -w");
     }
 }

@@ -90,7 +90,7 @@ pub struct Testbed {
 impl Testbed {
     /// Builds what is missing, then starts everything and returns once it answers.
     pub async fn start(options: Options) -> Result<Self> {
-        let [etcd, kubernetes, kwok, tekton] = build(&options).await?;
+        let [control_plane, tekton] = build(&options).await?;
         let begun = Instant::now();
         let folder = state_folder()?;
         let guard = Guard::start(&folder, options.keep)?;
@@ -111,14 +111,14 @@ impl Testbed {
             options,
             startup: Duration::ZERO,
         };
-        testbed.bring_up(&etcd, &kubernetes, &kwok, &tekton).await?;
+        testbed.bring_up(&control_plane, &tekton).await?;
         testbed.startup = begun.elapsed();
         Ok(testbed)
     }
 
-    async fn bring_up(&self, etcd: &Built, kubernetes: &Built, kwok: &Built, tekton: &Built) -> Result<()> {
-        self.start_control_plane(etcd, kubernetes).await?;
-        kwok::start(self, kwok).await?;
+    async fn bring_up(&self, control_plane: &Built, tekton: &Built) -> Result<()> {
+        self.start_control_plane(control_plane).await?;
+        kwok::start(self, control_plane).await?;
         if self.options.tekton {
             tekton::start(self, tekton).await?;
         }
@@ -314,16 +314,14 @@ pub async fn interrupted() {
     }
 }
 
-async fn build(options: &Options) -> Result<[Built; 4]> {
+async fn build(options: &Options) -> Result<[Built; 2]> {
     let tekton = options.tekton;
     built(move || {
-        let [etcd, kubernetes, kwok] = binaries::ensure([&recipe::ETCD, &recipe::KUBERNETES, &recipe::KWOK])?;
-        let tekton = if tekton {
-            binaries::ensure([&recipe::TEKTON])?.into_iter().next()
-        } else {
-            None
-        };
-        Ok([etcd.clone(), kubernetes, kwok, tekton.unwrap_or(etcd)])
+        if tekton {
+            return binaries::ensure([&recipe::CONTROL_PLANE, &recipe::TEKTON]);
+        }
+        let [control_plane] = binaries::ensure([&recipe::CONTROL_PLANE])?;
+        Ok([control_plane.clone(), control_plane])
     })
     .await
 }

@@ -79,6 +79,9 @@ fn options(up: &Up) -> Options {
 }
 
 async fn serve(up: &Up) -> Result<(), Error> {
+    if up.autoscaler.is_some() && !up.no_tekton {
+        tokio::task::block_in_place(testbed::build_for_autoscaler)?;
+    }
     let bed = Testbed::start(options(up)).await?;
     println!("started in {:.1} s", bed.startup().as_secs_f32());
     bed.add_nodes(&Nodes::new("node", up.nodes)).await?;

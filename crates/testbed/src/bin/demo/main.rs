@@ -32,18 +32,24 @@ async fn main() -> ExitCode {
 async fn demo() -> Result<bool, Error> {
     let mut screen = Screen::new();
     screen.title("A control plane: API server, scheduler, Tekton, cluster autoscaler");
+    tokio::task::block_in_place(testbed::build_for_autoscaler)?;
     let bed = Testbed::start(Options::default()).await?;
     bed.start_autoscaler(&[NodeGroup::new(GROUP, NODES, NODES + 4)])
         .await?;
     println!("started in {:.1} s, {NODES} nodes", bed.startup().as_secs_f32());
 
-    screen.title(&format!("{RUNS} runs without pod-affinity"));
+    screen.title(&format!(
+        "{RUNS} runs without pod-affinity, which is compiled meanwhile"
+    ));
+    let compiling = tokio::task::spawn_blocking(testbed::product::binary);
     let without = scene::play(&bed, &mut screen, "plain", None).await?;
 
     screen.title(&format!(
         "The same {RUNS} runs, labelled {}: \"true\"",
         testbed::runs::OPT_IN
     ));
+    // Its failure is that of the installation, which wants the same binary.
+    let _ = compiling.await;
     bed.install_pod_affinity_with(&[AS_SHIPPED]).await?;
     let with = scene::play(&bed, &mut screen, "labelled", Some("true")).await?;
 

@@ -84,11 +84,11 @@ pub(crate) static KARPENTER: Recipe = Recipe {
     ],
 };
 
-/// An OCI registry.
+/// An OCI registry: our own command, with one of the distribution project's storage drivers.
 pub(crate) static REGISTRY: Recipe = Recipe {
     name: "registry",
     module: "github.com/distribution/distribution/v3",
-    programs: &[("github.com/distribution/distribution/v3/cmd/registry", "registry")],
+    programs: &[("pod-affinity.tekton.dev/hack/registry", "registry")],
     tags: "",
     link_kubernetes_version: false,
     assets: &[],

@@ -181,14 +181,17 @@ impl<K: Resource> Kept<K> {
 }
 
 impl Printer {
-    /// The rows that are not as they were shown last; the time that passes is no change.
+    /// The rows that are not as they were shown last.
     fn news(&mut self, known: &Known) -> String {
         let rows: Vec<_> = known
             .rows(self.default)
             .into_iter()
             .map(|row| self.visible(row))
             .collect();
-        let is_new = |row: &&Row| self.shown.get(&key(row)) != Some(*row);
+        let is_new = |row: &&Row| {
+            let shown = self.shown.get(&key(row));
+            shown.is_none_or(|shown| self.differ(shown, row))
+        };
         let news: Vec<Row> = rows.iter().filter(is_new).cloned().collect();
         self.shown = rows.into_iter().map(|row| (key(&row), row)).collect();
         self.text(&news)
@@ -204,6 +207,18 @@ impl Printer {
                 held_by: None,
                 ..row
             },
+        }
+    }
+
+    /// A table shows how long a run is in its state. That this becomes more exact, once Tekton has written its start, is
+    /// no change of the state.
+    fn differ(&self, shown: &Row, row: &Row) -> bool {
+        match self.format {
+            Output::Table | Output::Wide | Output::Name => {
+                let since = row.since;
+                *row != Row { since, ..shown.clone() }
+            }
+            Output::Json | Output::Yaml => row != shown,
         }
     }
 
@@ -300,6 +315,18 @@ mod tests {
             second.starts_with("build ") && second.contains("running"),
             "{second}"
         );
+    }
+
+    #[test]
+    fn a_start_that_tekton_writes_later_is_no_change_of_a_table_but_one_of_the_data() {
+        for (format, rows) in [(Output::Table, 0), (Output::Json, 1)] {
+            let mut printer = printer(format);
+            let unstarted = merged(released(), &json!({"status": {"startTime": null}}));
+            let mut known = known(&[run(&unstarted)], &[]);
+            printer.news(&known);
+            known.take(Change::Run(Box::new(Event::Apply(run(&released())))));
+            assert_eq!(printer.news(&known).matches("running").count(), rows);
+        }
     }
 
     #[test]

@@ -21,7 +21,7 @@ pub(crate) struct ControlPlane {
     pub(crate) admin: PathBuf,
     pub(crate) authority: PathBuf,
     pub(crate) api_port: u16,
-    etcd_port: u16,
+    pub(crate) etcd_port: u16,
     etcd_peer_port: u16,
     manager_port: u16,
     scheduler_port: u16,
@@ -80,6 +80,7 @@ impl ControlPlane {
             .arg(format!("--initial-cluster=default={peer}"))
             // The data outlives a crash of etcd, not one of the machine: enough for tests, and much faster.
             .arg("--unsafe-no-fsync")
+            .arg(format!("--max-txn-ops={}", crate::store::MAX_CHANGES))
             .arg("--log-level=warn")
     }
 

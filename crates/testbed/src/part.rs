@@ -63,7 +63,7 @@ impl fmt::Display for Part {
 }
 
 /// How a part is started.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Launch {
     program: PathBuf,
     args: Vec<String>,
@@ -262,6 +262,15 @@ impl Parts {
     pub(crate) fn again(&self, part: Part) -> Result<()> {
         let launch = self.running().get(&part).map(|running| running.launch.clone());
         self.start(part, launch.ok_or_else(|| Error::NotRunning(part.to_string()))?)
+    }
+
+    /// What runs, and how it was started.
+    pub(crate) fn launches(&self) -> BTreeMap<Part, Launch> {
+        let running = self.running();
+        let running = running.iter().filter(|(_, running)| running.child.is_some());
+        running
+            .map(|(part, running)| (*part, running.launch.clone()))
+            .collect()
     }
 
     pub(crate) fn pid(&self, part: Part) -> Option<u32> {

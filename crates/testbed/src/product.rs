@@ -245,7 +245,7 @@ impl Testbed {
     }
 
     // The API server takes a changed webhook configuration into use some moments after it was written.
-    async fn holds_runs(&self) -> Result<()> {
+    pub(crate) async fn holds_runs(&self) -> Result<()> {
         let client = self.client().await?;
         let spec = RunSpec::new("default", "testbed-held")
             .task("only", &[])

@@ -207,6 +207,10 @@ impl Testbed {
         maps.patch(name, &PatchParams::default(), &patch)
             .await
             .map_err(Error::api(what))?;
+        self.restart_tekton().await
+    }
+
+    pub(crate) async fn restart_tekton(&self) -> Result<()> {
         for part in [Part::TektonController, Part::TektonWebhook] {
             self.kill(part)?;
             self.start_again(part).await?;

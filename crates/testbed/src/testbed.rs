@@ -250,6 +250,11 @@ impl Testbed {
             .ok_or_else(|| Error::NotRunning("the fault proxy".into()))
     }
 
+    /// Whether something besides its processes makes it another than it was started.
+    pub(crate) fn is_disturbed(&self) -> bool {
+        self.faults.get().is_some() || !self.parts.kept_alive().is_empty()
+    }
+
     /// Where our controllers find the API server.
     pub(crate) fn controllers_port(&self) -> u16 {
         self.faults.get().map_or(self.plane.api_port, Faults::port)

@@ -2,10 +2,25 @@
 
 use crate::error::{Error, Result};
 use std::fmt::Debug;
+use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
 /// Between two looks.
 const PAUSE: Duration = Duration::from_millis(50);
+
+static OBSERVER: OnceLock<fn(&str, Duration)> = OnceLock::new();
+
+/// Reports every wait of this process from now on: what for, and for how long. The first observer stays.
+pub fn observe(observer: fn(&str, Duration)) {
+    let _ = OBSERVER.set(observer);
+}
+
+/// Reports a wait that was not made by [`until`].
+pub fn waited(what: &str, time: Duration) {
+    if let Some(observer) = OBSERVER.get() {
+        observer(what, time);
+    }
+}
 
 /// Looks until `look` answers `Ok`, for at most `deadline`; an `Err` is what was seen instead.
 pub async fn until<T, S: Debug>(
@@ -13,21 +28,17 @@ pub async fn until<T, S: Debug>(
     deadline: Duration,
     mut look: impl AsyncFnMut() -> std::result::Result<T, S>,
 ) -> Result<T> {
-    let start = Instant::now();
-    loop {
-        let seen = match look().await {
-            Ok(found) => return Ok(found),
-            Err(seen) => seen,
-        };
-        if start.elapsed() >= deadline {
-            return Err(Error::Deadline {
-                what: what.into(),
-                waited: start.elapsed(),
-                last: format!("{seen:?}"),
-            });
+    let (what, start) = (what.into(), Instant::now());
+    let outcome = loop {
+        match look().await {
+            Ok(found) => break Ok(found),
+            Err(seen) if start.elapsed() >= deadline => break Err(format!("{seen:?}")),
+            Err(_) => tokio::time::sleep(PAUSE).await,
         }
-        tokio::time::sleep(PAUSE).await;
-    }
+    };
+    let waited = start.elapsed();
+    self::waited(&what, waited);
+    outcome.map_err(|last| Error::Deadline { what, waited, last })
 }
 
 #[cfg(test)]

@@ -1,0 +1,154 @@
+//! Gives a used testbed the objects back that it had at an earlier moment, in about a second, so that another test can
+//! have it instead of a new one.
+//!
+//! The objects are put back in etcd, past the API server: no finalizer, garbage collector or admission can be in the way,
+//! and every process hears of it by its watches, as of any other change. What a process did about an object that is gone
+//! may arrive a moment later, so a reset looks until nothing changes any more.
+
+use crate::error::Result;
+use crate::part::{Launch, Part};
+use crate::store::{Change, Contents, MAX_CHANGES, Store};
+use crate::testbed::{READY, Testbed};
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+/// Their holders renew them all the time; those that are new belong to what is gone.
+const LEASES: &str = "/registry/leases/";
+const TEKTON_CONFIGURATION: &str = "/registry/configmaps/tekton-pipelines/";
+/// So often in a row, and so far apart, nothing may have changed.
+const CALM: (u32, Duration) = (3, Duration::from_millis(100));
+
+/// A testbed's objects and processes at one moment.
+#[derive(Debug)]
+pub struct Baseline {
+    contents: Contents,
+    parts: BTreeMap<Part, Launch>,
+}
+
+impl Testbed {
+    /// What [`Testbed::reset`] goes back to.
+    pub async fn baseline(&self) -> Result<Baseline> {
+        Ok(Baseline {
+            contents: self.store()?.contents().await?,
+            parts: self.parts.launches(),
+        })
+    }
+
+    /// Whether the processes of the baseline run, as they were started then, and no others.
+    pub fn has_the_processes_of(&self, baseline: &Baseline) -> bool {
+        self.check().is_ok() && !self.is_disturbed() && self.parts.launches() == baseline.parts
+    }
+
+    /// Puts all objects back as they were, and returns when pod-affinity holds runs again.
+    pub async fn reset(&self, baseline: &mut Baseline) -> Result<()> {
+        if self.restore(baseline).await?.contains(TEKTON_CONFIGURATION) {
+            self.restart_tekton().await?;
+        }
+        self.holds_runs().await
+    }
+
+    /// The prefixes of what was restored.
+    async fn restore(&self, baseline: &mut Baseline) -> Result<Restored> {
+        let (store, mut calm, mut restored) = (self.store()?, 0, Restored::default());
+        self.until("the objects of the beginning to be back", READY, async || {
+            let changes = baseline
+                .put_back(&store)
+                .await
+                .map_err(|error| error.to_string())?;
+            calm = if changes.is_empty() { calm + 1 } else { 0 };
+            if calm == CALM.0 {
+                return Ok(());
+            }
+            tokio::time::sleep(CALM.1).await;
+            let keys: Vec<_> = changes.iter().map(Change::key).map(String::from).collect();
+            let seen = keys.join(" ");
+            restored.0.extend(keys);
+            Err(seen)
+        })
+        .await?;
+        Ok(restored)
+    }
+
+    fn store(&self) -> Result<Store> {
+        Store::at(self.plane.etcd_port)
+    }
+}
+
+/// Keys of what was restored.
+#[derive(Debug, Default)]
+struct Restored(Vec<String>);
+
+impl Restored {
+    fn contains(&self, prefix: &str) -> bool {
+        self.0.iter().any(|key| key.starts_with(prefix))
+    }
+}
+
+impl Baseline {
+    /// Puts back once what differs now, and returns that.
+    async fn put_back(&mut self, store: &Store) -> Result<Vec<Change>> {
+        let changes = changes(&self.contents, &store.revisions().await?);
+        for changes in changes.chunks(MAX_CHANGES) {
+            let revision = store.change(changes).await?;
+            for change in changes {
+                if let Some(stored) = self.contents.get_mut(change.key()) {
+                    stored.revision.clone_from(&revision);
+                }
+            }
+        }
+        Ok(changes)
+    }
+}
+
+/// What turns `found` into `wanted`.
+fn changes(wanted: &Contents, found: &Contents) -> Vec<Change> {
+    let gone = found
+        .keys()
+        .filter(|key| !wanted.contains_key(*key))
+        .map(|key| Change::Delete(key.clone()));
+    let back = wanted
+        .iter()
+        .filter(|(key, _)| !key.starts_with(LEASES))
+        .filter(|(key, stored)| {
+            found
+                .get(*key)
+                .is_none_or(|found| found.revision != stored.revision)
+        })
+        .map(|(key, stored)| Change::Put(key.clone(), stored.value.clone()));
+    gone.chain(back).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::store::Stored;
+    use k8s_openapi::ByteString;
+
+    fn contents(stored: &[(&str, &str)]) -> Contents {
+        let stored = stored.iter().map(|(key, revision)| {
+            let value = ByteString(format!("value of {revision}").into_bytes());
+            let revision = (*revision).to_owned();
+            ((*key).to_owned(), Stored { revision, value })
+        });
+        stored.collect()
+    }
+
+    #[test]
+    fn what_is_new_goes_and_what_has_changed_or_is_gone_comes_back() {
+        let wanted = contents(&[("/same", "1"), ("/changed", "2"), ("/gone", "3")]);
+        let found = contents(&[("/same", "1"), ("/changed", "8"), ("/new", "9")]);
+        let back = |key: &str| Change::Put(key.into(), wanted[key].value.clone());
+        let expected = [Change::Delete("/new".into()), back("/changed"), back("/gone")];
+        assert_eq!(changes(&wanted, &found), expected);
+    }
+
+    #[test]
+    fn a_lease_that_its_holder_has_renewed_stays_and_a_new_one_goes() {
+        let wanted = contents(&[("/registry/leases/a/held", "1")]);
+        let found = contents(&[("/registry/leases/a/held", "7"), ("/registry/leases/a/new", "8")]);
+        assert_eq!(
+            changes(&wanted, &found),
+            [Change::Delete("/registry/leases/a/new".into())]
+        );
+    }
+}

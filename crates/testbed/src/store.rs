@@ -1,0 +1,129 @@
+//! etcd itself, past the API server: what is stored under which key, and a way to put it back in one transaction.
+
+use crate::error::{Error, Result};
+use k8s_openapi::ByteString;
+use kube::{Client, Config};
+use serde::Deserialize;
+use serde_json::{Value, json};
+use std::collections::BTreeMap;
+
+/// Everything that the API server stores lies under this prefix, and before its end.
+const PREFIX: &str = "/registry/";
+const PREFIX_END: &str = "/registry0";
+/// Changes in one transaction; etcd is started with this limit.
+pub(crate) const MAX_CHANGES: usize = 10_000;
+
+/// A stored object.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+pub(crate) struct Stored {
+    /// The revision of its last change.
+    #[serde(rename = "mod_revision")]
+    pub(crate) revision: String,
+    /// As the API server encoded it; empty if only keys were asked for.
+    #[serde(default)]
+    pub(crate) value: ByteString,
+}
+
+/// What is stored, by key.
+pub(crate) type Contents = BTreeMap<String, Stored>;
+
+/// A change of one key.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Change {
+    Put(String, ByteString),
+    Delete(String),
+}
+
+#[derive(Debug, Deserialize)]
+struct Range {
+    #[serde(default)]
+    kvs: Vec<Pair>,
+}
+
+#[derive(Debug, Deserialize)]
+struct Done {
+    header: Header,
+}
+
+#[derive(Debug, Deserialize)]
+struct Header {
+    revision: String,
+}
+
+#[derive(Debug, Deserialize)]
+struct Pair {
+    key: ByteString,
+    #[serde(flatten)]
+    stored: Stored,
+}
+
+/// A client of etcd's JSON gateway.
+#[derive(Debug)]
+pub(crate) struct Store(StoreClient);
+
+struct StoreClient(Client);
+
+impl std::fmt::Debug for StoreClient {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("etcd")
+    }
+}
+
+impl Store {
+    pub(crate) fn at(port: u16) -> Result<Self> {
+        let address = format!("http://127.0.0.1:{port}");
+        let url = address.parse().map_err(|_| Error::NotRunning(address))?;
+        let client = Client::try_from(Config::new(url)).map_err(Error::api("making a client of etcd"))?;
+        Ok(Self(StoreClient(client)))
+    }
+
+    /// Everything, with its values.
+    pub(crate) async fn contents(&self) -> Result<Contents> {
+        self.range(false).await
+    }
+
+    /// Everything, without its values: enough to see what has changed.
+    pub(crate) async fn revisions(&self) -> Result<Contents> {
+        self.range(true).await
+    }
+
+    async fn range(&self, keys_only: bool) -> Result<Contents> {
+        let query = json!({"key": bytes(PREFIX), "range_end": bytes(PREFIX_END), "keys_only": keys_only});
+        let range: Range = self.ask("range", &query).await?;
+        let pair = |pair: Pair| (String::from_utf8_lossy(&pair.key.0).into_owned(), pair.stored);
+        Ok(range.kvs.into_iter().map(pair).collect())
+    }
+
+    /// Makes all changes at once, and returns the revision that they have.
+    pub(crate) async fn change(&self, changes: &[Change]) -> Result<String> {
+        let changes: Vec<_> = changes.iter().map(Change::operation).collect();
+        let done: Done = self.ask("txn", &json!({"success": changes})).await?;
+        Ok(done.header.revision)
+    }
+
+    async fn ask<T: serde::de::DeserializeOwned>(&self, what: &str, query: &Value) -> Result<T> {
+        let action = || format!("asking etcd for a {what}");
+        let request = http::Request::post(format!("/v3/kv/{what}")).body(query.to_string().into_bytes());
+        let request = request.map_err(|error| Error::NotRunning(error.to_string()))?;
+        self.0.0.request(request).await.map_err(Error::api(action()))
+    }
+}
+
+impl Change {
+    pub(crate) fn key(&self) -> &str {
+        match self {
+            Self::Put(key, _) | Self::Delete(key) => key,
+        }
+    }
+
+    fn operation(&self) -> Value {
+        match self {
+            Self::Put(key, value) => json!({"request_put": {"key": bytes(key), "value": value}}),
+            Self::Delete(key) => json!({"request_delete_range": {"key": bytes(key)}}),
+        }
+    }
+}
+
+fn bytes(key: &str) -> ByteString {
+    ByteString(key.as_bytes().to_vec())
+}

@@ -325,7 +325,7 @@ mod tests {
         book.wrongs.len()
     }
 
-    #[test]
+    #[e2e_test]
     fn two_runs_on_one_node_one_run_on_two_and_two_placeholders_are_wrong() {
         let placeholder = BoundPod {
             placeholder: true,
@@ -338,7 +338,7 @@ mod tests {
         assert_eq!(wrongs([placeholder.clone(), placeholder]), 1);
     }
 
-    #[test]
+    #[e2e_test]
     fn a_run_that_was_not_ours_to_release_and_is_released_is_wrong() {
         let mut book = Book::default();
         book.users.insert("uid".into());

@@ -1,8 +1,9 @@
 //! With a real autoscaler: as many nodes as are missing come in as few steps as it can take, a run that has to leave
 //! its node gets a larger one, one that reserves gets it from the start, and in the end all new nodes are gone.
 
+use crate::auditor::Auditor;
 use crate::beds::{SOON, create, fresh, nodes_of, notes};
-use crate::watchman::Watchman;
+use crate::pool::Lent;
 use futures::future::join_all;
 use futures::{StreamExt, TryStreamExt};
 use k8s_openapi::api::core::v1::Node;
@@ -30,7 +31,7 @@ enum Autoscaler {
 }
 
 /// A testbed with a few nodes and an autoscaler that adds others.
-async fn bed(autoscaler: Autoscaler) -> Testbed {
+async fn bed(autoscaler: Autoscaler) -> Lent {
     let bed = fresh(0).await;
     bed.add_nodes(&Nodes::new("fixed", FIXED).size("2", "8Gi"))
         .await
@@ -160,7 +161,7 @@ async fn until_back_to_the_start(bed: &Testbed) -> Duration {
 /// One run more than there are nodes; later many at once; then everything goes back.
 async fn grows_by_what_is_missing(autoscaler: Autoscaler) {
     let bed = bed(autoscaler).await;
-    let (growth, watchman) = (Growth::of(&bed).await, Watchman::start(&bed).await);
+    let (growth, auditor) = (Growth::of(&bed).await, Auditor::start(&bed).await);
     let took = all_succeed(&bed, &many("one-more", FIXED + 1)).await;
     let (nodes, steps) = growth.so_far();
     println!(
@@ -178,13 +179,13 @@ async fn grows_by_what_is_missing(autoscaler: Autoscaler) {
         "{autoscaler:?}: back to {FIXED} nodes after {:?}",
         until_back_to_the_start(&bed).await
     );
-    watchman.found_nothing();
+    auditor.found_nothing();
 }
 
 /// A run that must leave its node gets a larger one; one that reserves is on it from the start.
 async fn adds_a_node_that_fits(autoscaler: Autoscaler) {
     let bed = bed(autoscaler).await;
-    let (growth, watchman) = (Growth::of(&bed).await, Watchman::start(&bed).await);
+    let (growth, auditor) = (Growth::of(&bed).await, Auditor::start(&bed).await);
     let client = bed.client().await.unwrap();
     let moves = small_then_large("moves");
     let reserves = small_then_large("reserves").annotation(keys::RESERVE, "cpu=4");
@@ -220,25 +221,25 @@ async fn adds_a_node_that_fits(autoscaler: Autoscaler) {
     assert_eq!(nodes_of(&bed, &moves).await.len(), 2);
     delete_runs(&bed).await;
     until_back_to_the_start(&bed).await;
-    watchman.found_nothing();
+    auditor.found_nothing();
 }
 
-#[tokio::test(flavor = "multi_thread")]
+#[e2e_test]
 async fn the_cluster_autoscaler_adds_as_many_nodes_as_are_missing_and_takes_them_back() {
     grows_by_what_is_missing(Autoscaler::Cluster).await;
 }
 
-#[tokio::test(flavor = "multi_thread")]
+#[e2e_test]
 async fn the_cluster_autoscaler_adds_a_node_that_fits_for_a_reserve_or_a_run_that_let_go() {
     adds_a_node_that_fits(Autoscaler::Cluster).await;
 }
 
-#[tokio::test(flavor = "multi_thread")]
+#[e2e_test]
 async fn karpenter_adds_as_many_nodes_as_are_missing_and_takes_them_back() {
     grows_by_what_is_missing(Autoscaler::Karpenter).await;
 }
 
-#[tokio::test(flavor = "multi_thread")]
+#[e2e_test]
 async fn karpenter_adds_a_node_that_fits_for_a_reserve_or_a_run_that_let_go() {
     adds_a_node_that_fits(Autoscaler::Karpenter).await;
 }

@@ -1,5 +1,6 @@
 //! The testbeds that tests share, and words that many of them use.
 
+use crate::pool::{self, Lent};
 use k8s_openapi::api::apps::v1::StatefulSet;
 use k8s_openapi::api::core::v1::{Pod, ResourceQuota, Secret};
 use kube::api::{Api, DynamicObject, ListParams, Patch, PatchParams, PostParams};
@@ -25,7 +26,7 @@ pub(crate) const ZONES: [&str; 2] = ["east", "west"];
 pub(crate) async fn plain() -> &'static Testbed {
     static BED: OnceCell<Testbed> = OnceCell::const_new();
     BED.get_or_init(|| async {
-        let bed = Testbed::start(Options::default()).await.expect("a testbed");
+        let bed = pool::start(Options::default()).await;
         add_plenty(&bed).await;
         bed
     })
@@ -34,7 +35,7 @@ pub(crate) async fn plain() -> &'static Testbed {
 
 /// Tekton, nodes and pod-affinity with its default configuration.
 pub(crate) async fn installed() -> &'static Testbed {
-    static BED: OnceCell<Testbed> = OnceCell::const_new();
+    static BED: OnceCell<Lent> = OnceCell::const_new();
     BED.get_or_init(|| async {
         let bed = fresh(0).await;
         add_plenty(&bed).await;
@@ -52,10 +53,9 @@ async fn add_plenty(bed: &Testbed) {
 }
 
 /// As `installed`, for a test that disturbs others.
-pub(crate) async fn fresh(nodes: usize) -> Testbed {
-    let bed = Testbed::start(Options::default()).await.expect("a testbed");
+pub(crate) async fn fresh(nodes: usize) -> Lent {
+    let bed = pool::take().await;
     bed.add_nodes(&Nodes::new("node", nodes)).await.expect("nodes");
-    bed.install_pod_affinity().await.expect("pod-affinity");
     bed
 }
 

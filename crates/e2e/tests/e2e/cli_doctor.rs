@@ -117,7 +117,7 @@ pub(crate) async fn whole(nodes: usize) -> Testbed {
     bed
 }
 
-#[tokio::test(flavor = "multi_thread")]
+#[e2e_test]
 async fn doctor_finds_each_planted_fault_and_nothing_on_a_healthy_installation() {
     let bed = whole(3).await;
     until_well(&bed).await;

@@ -9,7 +9,7 @@ use serde_json::json;
 use testbed::runs::RunSpec;
 use testbed::{Nodes, Testbed};
 
-#[tokio::test(flavor = "multi_thread")]
+#[e2e_test]
 async fn a_run_that_waits_is_explained_by_each_reason_against_each_node() {
     let bed = fresh(0).await;
     create(&bed, &only("early").opted_in("true")).await;

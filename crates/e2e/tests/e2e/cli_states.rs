@@ -9,7 +9,7 @@ use serde_json::json;
 use testbed::runs::{self, RunSpec};
 use testbed::{Nodes, Testbed};
 
-#[tokio::test(flavor = "multi_thread")]
+#[e2e_test]
 async fn runs_in_every_other_state_are_explained_and_listed() {
     let bed = fresh(1).await;
     finished(&bed).await;

@@ -191,7 +191,7 @@ fn hushed(line: &str) -> String {
     }
 }
 
-#[test]
+#[e2e_test]
 fn what_differs_each_time_is_taken_out() {
     let text = "Held         by pod-affinity for 3s, until it\n             ends; in 9m57s (deadline 10m). 50m of cpu.\n";
     assert_eq!(

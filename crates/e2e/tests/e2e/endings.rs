@@ -26,7 +26,7 @@ fn failed(run: &DynamicObject) -> bool {
     matches!(runs::state(run), State::Failed(_))
 }
 
-#[tokio::test(flavor = "multi_thread")]
+#[e2e_test]
 async fn nothing_is_left_after_success_and_after_failure() {
     let bed = installed().await;
     let namespace = bed.namespace("ended").await.unwrap();
@@ -41,7 +41,7 @@ async fn nothing_is_left_after_success_and_after_failure() {
     until_no_placeholder(bed, &namespace).await;
 }
 
-#[tokio::test(flavor = "multi_thread")]
+#[e2e_test]
 async fn a_run_cancelled_while_held_stays_cancelled() {
     let bed = fresh(0).await;
     let spec = RunSpec::diamond("default", "run").opted_in("true");
@@ -56,7 +56,7 @@ async fn a_run_cancelled_while_held_stays_cancelled() {
     until_no_placeholder(&bed, "default").await;
 }
 
-#[tokio::test(flavor = "multi_thread")]
+#[e2e_test]
 async fn a_run_stopped_while_held_still_runs_its_finally_tasks_on_one_node() {
     let bed = fresh(0).await;
     // Its user has taken the hold away before there is any node. Each pod that waits is tried again after a pause of up to
@@ -79,7 +79,7 @@ async fn a_run_stopped_while_held_still_runs_its_finally_tasks_on_one_node() {
     until_no_placeholder(&bed, "default").await;
 }
 
-#[tokio::test(flavor = "multi_thread")]
+#[e2e_test]
 async fn a_run_cancelled_while_running_leaves_nothing() {
     let bed = installed().await;
     let namespace = bed.namespace("cancelled").await.unwrap();
@@ -100,7 +100,7 @@ async fn a_run_cancelled_while_running_leaves_nothing() {
     until_no_placeholder(bed, &namespace).await;
 }
 
-#[tokio::test(flavor = "multi_thread")]
+#[e2e_test]
 async fn a_run_deleted_while_held_leaves_nothing() {
     let bed = fresh(0).await;
     let spec = RunSpec::diamond("default", "run").opted_in("true");
@@ -111,7 +111,7 @@ async fn a_run_deleted_while_held_leaves_nothing() {
 }
 
 /// A reservation changes hands just then. Many runs, so that some are deleted in each of its moments.
-#[tokio::test(flavor = "multi_thread")]
+#[e2e_test]
 async fn isolated_runs_deleted_as_soon_as_they_are_done_leave_nothing() {
     let bed = installed().await;
     let namespace = bed.namespace("deleted-done").await.unwrap();
@@ -145,7 +145,7 @@ fn reserving(namespace: &str, index: usize) -> RunSpec {
         .lasting("1s")
 }
 
-#[tokio::test(flavor = "multi_thread")]
+#[e2e_test]
 async fn a_run_deleted_while_running_leaves_nothing_and_its_name_can_be_used_again() {
     let bed = installed().await;
     let namespace = bed.namespace("deleted").await.unwrap();

@@ -32,7 +32,7 @@ fn note(event: &Event) -> &str {
     event.note.as_deref().unwrap_or_default()
 }
 
-#[tokio::test(flavor = "multi_thread")]
+#[e2e_test]
 async fn each_step_of_a_runs_life_is_told_once_and_in_order() {
     let bed = installed().await;
     let namespace = bed.namespace("told").await.unwrap();
@@ -59,7 +59,7 @@ async fn each_step_of_a_runs_life_is_told_once_and_in_order() {
 }
 
 /// Runs that look for a label that no node has, nor any that the autoscaler could add.
-#[tokio::test(flavor = "multi_thread")]
+#[e2e_test]
 async fn a_run_that_waits_is_told_now_and_then_with_the_latest_words_of_scheduler_and_autoscaler() {
     let bed = fresh(0).await;
     bed.start_autoscaler(&[NodeGroup::new("pool", 0, 5)])

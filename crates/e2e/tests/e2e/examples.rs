@@ -71,7 +71,7 @@ async fn ends_on_one_node(bed: &Testbed, namespace: &str, file: &Path) {
     api.delete(&name, &DeleteParams::default()).await.unwrap();
 }
 
-#[tokio::test(flavor = "multi_thread")]
+#[e2e_test]
 async fn every_example_ends_with_its_pods_on_one_node() {
     let bed = installed().await;
     let namespace = bed.namespace("examples").await.unwrap();
@@ -80,7 +80,7 @@ async fn every_example_ends_with_its_pods_on_one_node() {
     }
 }
 
-#[tokio::test(flavor = "multi_thread")]
+#[e2e_test]
 async fn one_task_with_two_claims_runs_with_coschedule_disabled() {
     let bed = fresh(4).await;
     bed.feature_flags(&[("coschedule", "disabled")]).await.unwrap();

@@ -4,6 +4,7 @@
 use crate::auditor::Auditor;
 use crate::beds::{SOON, nodes_of, placeholder_name, sets, until_no_placeholder};
 use crate::load::alone;
+use crate::pool;
 use futures::{StreamExt, stream};
 use kube::Client;
 use kube::ResourceExt;
@@ -33,7 +34,7 @@ async fn kept_alive(
     through_a_proxy: bool,
     environment: &[(&str, &str)],
 ) -> (Testbed, Installed) {
-    let bed = Testbed::start(testbed::Options::default()).await.unwrap();
+    let bed = pool::start(testbed::Options::default()).await;
     bed.add_nodes(&Nodes::new("node", nodes)).await.unwrap();
     if through_a_proxy {
         bed.faults().unwrap();
@@ -252,7 +253,7 @@ impl Trouble {
     }
 }
 
-#[tokio::test(flavor = "multi_thread")]
+#[e2e_test]
 async fn runs_go_through_an_api_server_that_is_slow_or_refuses_or_cuts_watches_or_meets_with_conflicts() {
     let refused = |status| Fault::Refused(axum::http::StatusCode::from_u16(status).unwrap());
     let troubles = [
@@ -289,7 +290,7 @@ async fn runs_go_through_an_api_server_that_is_slow_or_refuses_or_cuts_watches_o
     auditor.found_nothing();
 }
 
-#[tokio::test(flavor = "multi_thread")]
+#[e2e_test]
 async fn runs_go_through_outages_of_the_api_server_and_of_etcd() {
     let (bed, _) = kept_alive(OURS * 3, false, &SHORT_LEASE).await;
     let auditor = Auditor::start(&bed).await;
@@ -312,7 +313,7 @@ async fn runs_go_through_outages_of_the_api_server_and_of_etcd() {
     auditor.found_nothing();
 }
 
-#[tokio::test(flavor = "multi_thread")]
+#[e2e_test]
 async fn a_leader_that_was_paused_past_its_lease_comes_back_beside_another_and_does_no_harm() {
     let (bed, installed) = kept_alive(OURS * 4, false, &[]).await;
     let auditor = Auditor::start(&bed).await;
@@ -342,7 +343,7 @@ async fn a_leader_that_was_paused_past_its_lease_comes_back_beside_another_and_d
     auditor.found_nothing();
 }
 
-#[tokio::test(flavor = "multi_thread")]
+#[e2e_test]
 async fn two_hundred_runs_go_through_while_the_leader_is_killed_every_ten_seconds() {
     const RUNS: usize = 200;
     let _alone = alone().await;

@@ -11,7 +11,7 @@ use serde_json::json;
 use testbed::Nodes;
 use testbed::runs::{self, RunSpec};
 
-#[tokio::test(flavor = "multi_thread")]
+#[e2e_test]
 async fn a_placeholder_deleted_while_tasks_run_returns_to_the_same_node() {
     let bed = installed().await;
     let namespace = bed.namespace("returns").await.unwrap();
@@ -54,7 +54,7 @@ async fn a_placeholder_deleted_while_tasks_run_returns_to_the_same_node() {
     assert_eq!(nodes_of(bed, &spec).await.len(), 1);
 }
 
-#[tokio::test(flavor = "multi_thread")]
+#[e2e_test]
 async fn a_placeholder_that_a_quota_refuses_is_told_and_made_once_there_is_room() {
     let bed = installed().await;
     let namespace = bed.namespace("quota").await.unwrap();
@@ -71,7 +71,7 @@ async fn a_placeholder_that_a_quota_refuses_is_told_and_made_once_there_is_room(
     bed.until_succeeded(&spec, SOON).await.unwrap();
 }
 
-#[tokio::test(flavor = "multi_thread")]
+#[e2e_test]
 async fn a_changed_configuration_is_for_new_runs_and_splits_no_running_one() {
     let bed = fresh(6).await;
     let before = RunSpec::diamond("default", "before")
@@ -102,7 +102,7 @@ async fn a_changed_configuration_is_for_new_runs_and_splits_no_running_one() {
     assert_eq!(nodes_of(&bed, &before).await.len(), 1);
 }
 
-#[tokio::test(flavor = "multi_thread")]
+#[e2e_test]
 async fn a_bad_configuration_is_told_and_the_last_good_one_stays() {
     let bed = fresh(3).await;
     bed.configure(&[("default-strategy", Some("colocateSometimes"))])
@@ -114,7 +114,7 @@ async fn a_bad_configuration_is_told_and_the_last_good_one_stays() {
     assert_eq!(run.labels()[placement::keys::STRATEGY], "colocateCompleted");
 }
 
-#[tokio::test(flavor = "multi_thread")]
+#[e2e_test]
 async fn in_tektons_default_mode_its_own_assistant_meets_the_run() {
     let bed = fresh(12).await;
     claim(&bed, "cache", None).await;
@@ -143,7 +143,7 @@ async fn in_tektons_default_mode_its_own_assistant_meets_the_run() {
     assert_eq!(nodes_of(&bed, &spec).await, [assistant].into());
 }
 
-#[tokio::test(flavor = "multi_thread")]
+#[e2e_test]
 async fn a_claim_that_is_bound_to_a_zone_decides_the_zone() {
     let bed = fresh(8).await;
     bed.add_nodes(&Nodes::new("west", 1).zone("west")).await.unwrap();

@@ -38,7 +38,7 @@ async fn let_go(bed: &Testbed, run: &RunSpec) -> DynamicObject {
     patch(bed, run, json!({"spec": {"status": null}})).await
 }
 
-#[tokio::test(flavor = "multi_thread")]
+#[e2e_test]
 async fn a_labelled_run_is_held_until_its_placeholder_has_a_node_and_says_where_it_is() {
     let bed = installed().await;
     let namespace = bed.namespace("held").await.unwrap();
@@ -61,7 +61,7 @@ async fn a_labelled_run_is_held_until_its_placeholder_has_a_node_and_says_where_
     bed.until_succeeded(&spec, SOON).await.unwrap();
 }
 
-#[tokio::test(flavor = "multi_thread")]
+#[e2e_test]
 async fn a_run_that_its_user_holds_stays_held_until_the_user_lets_it_go() {
     let bed = installed().await;
     let namespace = bed.namespace("users-hold").await.unwrap();
@@ -103,7 +103,7 @@ async fn held_by_its_user(bed: &Testbed, name: &str) -> RunSpec {
     spec
 }
 
-#[tokio::test(flavor = "multi_thread")]
+#[e2e_test]
 async fn a_run_that_its_user_lets_go_while_no_controller_runs_waits_for_its_node_unless_let_go_twice() {
     let bed = fresh(8).await;
     let [once, twice] = [
@@ -122,7 +122,7 @@ async fn a_run_that_its_user_lets_go_while_no_controller_runs_waits_for_its_node
     assert_eq!(nodes_of(&bed, &once).await.len(), 1);
 }
 
-#[tokio::test(flavor = "multi_thread")]
+#[e2e_test]
 async fn a_run_can_be_let_go_by_its_user_while_no_webhook_answers() {
     let bed = fresh(1).await;
     let spec = held_by_its_user(&bed, "run").await;
@@ -130,7 +130,7 @@ async fn a_run_can_be_let_go_by_its_user_while_no_webhook_answers() {
     assert!(released(&let_go(&bed, &spec).await));
 }
 
-#[tokio::test(flavor = "multi_thread")]
+#[e2e_test]
 async fn a_run_in_kueues_queue_is_never_released_by_us() {
     let bed = installed().await;
     let namespace = bed.namespace("queued").await.unwrap();
@@ -145,7 +145,7 @@ async fn a_run_in_kueues_queue_is_never_released_by_us() {
         .expect_err("it is Kueue's");
 }
 
-#[tokio::test(flavor = "multi_thread")]
+#[e2e_test]
 async fn a_copied_manifest_with_our_keys_in_it_joins_nobody() {
     let bed = installed().await;
     let namespace = bed.namespace("copied").await.unwrap();
@@ -178,7 +178,7 @@ async fn a_copied_manifest_with_our_keys_in_it_joins_nobody() {
     );
 }
 
-#[tokio::test(flavor = "multi_thread")]
+#[e2e_test]
 async fn a_copy_that_lost_only_the_opt_in_label_joins_nobody_either() {
     let bed = installed().await;
     let namespace = bed.namespace("stray").await.unwrap();
@@ -190,7 +190,7 @@ async fn a_copy_that_lost_only_the_opt_in_label_joins_nobody_either() {
     bed.until_succeeded(&copy, SOON).await.unwrap();
 }
 
-#[tokio::test(flavor = "multi_thread")]
+#[e2e_test]
 async fn a_declined_run_is_not_touched() {
     let bed = installed().await;
     let namespace = bed.namespace("declined").await.unwrap();
@@ -201,7 +201,7 @@ async fn a_declined_run_is_not_touched() {
     assert!(!done.labels().contains_key(keys::GROUP));
 }
 
-#[tokio::test(flavor = "multi_thread")]
+#[e2e_test]
 async fn a_run_of_another_manager_is_left_alone() {
     let bed = installed().await;
     let namespace = bed.namespace("managed").await.unwrap();
@@ -223,7 +223,7 @@ async fn a_run_of_another_manager_is_left_alone() {
     assert!(!run.labels().contains_key(keys::GROUP));
 }
 
-#[tokio::test(flavor = "multi_thread")]
+#[e2e_test]
 async fn a_label_that_comes_after_the_first_task_is_told_and_nothing_else() {
     let bed = installed().await;
     let namespace = bed.namespace("too-late").await.unwrap();
@@ -245,7 +245,7 @@ async fn a_label_that_comes_after_the_first_task_is_told_and_nothing_else() {
     assert!(!done.labels().contains_key(keys::GROUP));
 }
 
-#[tokio::test(flavor = "multi_thread")]
+#[e2e_test]
 async fn a_run_whose_label_is_taken_back_while_it_is_held_starts_without_us() {
     let bed = fresh(0).await;
     for (name, value) in [
@@ -270,7 +270,7 @@ async fn a_run_whose_label_is_taken_back_while_it_is_held_starts_without_us() {
     crate::beds::until_no_placeholder(&bed, "default").await;
 }
 
-#[tokio::test(flavor = "multi_thread")]
+#[e2e_test]
 async fn a_run_whose_label_is_taken_back_while_it_waits_for_a_node_leaves_its_group() {
     let bed = fresh(0).await;
     for (name, value) in [("removed", json!(null)), ("declined", json!("false"))] {
@@ -288,7 +288,7 @@ async fn a_run_whose_label_is_taken_back_while_it_waits_for_a_node_leaves_its_gr
     crate::beds::until_no_placeholder(&bed, "default").await;
 }
 
-#[tokio::test(flavor = "multi_thread")]
+#[e2e_test]
 async fn a_run_whose_label_is_taken_back_while_no_controller_runs_starts_once_one_does() {
     let bed = fresh(0).await;
     stop_controllers(&bed);
@@ -303,7 +303,7 @@ async fn a_run_whose_label_is_taken_back_while_no_controller_runs_starts_once_on
     until_told(&bed, &spec, "Released").await;
 }
 
-#[tokio::test(flavor = "multi_thread")]
+#[e2e_test]
 async fn a_run_whose_label_is_taken_back_while_its_user_holds_it_is_in_no_group_when_it_starts() {
     let bed = installed().await;
     let namespace = bed.namespace("withdrawn").await.unwrap();
@@ -335,7 +335,7 @@ async fn a_run_whose_label_is_taken_back_while_its_user_holds_it_is_in_no_group_
     }
 }
 
-#[tokio::test(flavor = "multi_thread")]
+#[e2e_test]
 async fn a_hold_ends_at_its_deadline_even_without_a_node() {
     let bed = fresh(0).await;
     bed.configure(&[("hold-deadline", Some("6s"))]).await.unwrap();
@@ -354,7 +354,7 @@ async fn a_hold_ends_at_its_deadline_even_without_a_node() {
     bed.until_succeeded(&spec, SOON).await.unwrap();
 }
 
-#[tokio::test(flavor = "multi_thread")]
+#[e2e_test]
 async fn release_when_created_does_not_wait_for_a_node() {
     let bed = fresh(0).await;
     bed.configure(&[("release-when", Some("created"))]).await.unwrap();
@@ -367,7 +367,7 @@ async fn release_when_created_does_not_wait_for_a_node() {
     bed.until_succeeded(&spec, SOON).await.unwrap();
 }
 
-#[tokio::test(flavor = "multi_thread")]
+#[e2e_test]
 async fn a_release_that_tekton_cannot_take_is_told_and_made_later() {
     let bed = fresh(0).await;
     let spec = RunSpec::new("default", "run").task("only", &[]).opted_in("true");
@@ -381,7 +381,7 @@ async fn a_release_that_tekton_cannot_take_is_told_and_made_later() {
     bed.until_succeeded(&spec, SOON).await.unwrap();
 }
 
-#[tokio::test(flavor = "multi_thread")]
+#[e2e_test]
 async fn a_nested_run_follows_its_root() {
     let bed = fresh(5).await;
     bed.feature_flags(&[("enable-api-fields", "alpha")])

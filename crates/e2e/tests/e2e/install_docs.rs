@@ -5,6 +5,7 @@ use crate::beds::{
     until_no_placeholder,
 };
 use crate::install_kubectl::{call, file, kubectl, parsed, printed, workspace};
+use crate::pool;
 use kube::ResourceExt;
 use kube::api::{DynamicObject, ListParams, PostParams};
 use placement::keys;
@@ -101,9 +102,9 @@ async fn until_new_runs_are(bed: &Testbed, namespace: &str, wanted: State) {
     .unwrap();
 }
 
-#[tokio::test(flavor = "multi_thread")]
+#[e2e_test]
 async fn each_way_to_switch_it_off_does_what_the_page_says() {
-    let bed = Testbed::start(testbed::Options::default()).await.unwrap();
+    let bed = pool::start(testbed::Options::default()).await;
     bed.add_nodes(&Nodes::new("node", 6)).await.unwrap();
     install(&bed).await;
     one_run(&bed).await;
@@ -218,9 +219,9 @@ async fn until_nothing_is_left(bed: &Testbed) {
     .unwrap();
 }
 
-#[tokio::test(flavor = "multi_thread")]
+#[e2e_test]
 async fn uninstalling_as_the_page_says_leaves_nothing_and_stops_no_run() {
-    let bed = Testbed::start(testbed::Options::default()).await.unwrap();
+    let bed = pool::start(testbed::Options::default()).await;
     bed.add_nodes(&Nodes::new("node", 6)).await.unwrap();
     install(&bed).await;
     assert!(!left(&bed).is_empty());
@@ -238,9 +239,9 @@ async fn uninstalling_as_the_page_says_leaves_nothing_and_stops_no_run() {
     until_nothing_is_left(&bed).await;
 }
 
-#[tokio::test(flavor = "multi_thread")]
+#[e2e_test]
 async fn what_a_hasty_deletion_leaves_is_started_and_removed_as_the_page_says() {
-    let bed = Testbed::start(testbed::Options::default()).await.unwrap();
+    let bed = pool::start(testbed::Options::default()).await;
     bed.add_nodes(&Nodes::new("node", 3)).await.unwrap();
     install(&bed).await;
     let running = RunSpec::diamond("default", "running")

@@ -3,6 +3,7 @@
 use crate::beds::{SOON, held_for_good, kill_webhooks, nodes_after, start_controllers, stop_controllers};
 use crate::cert_manager::{CertManager, configurations, secrets};
 use crate::install_kubectl::{call, file, kubectl, printed, rendered, workspace};
+use crate::pool;
 use kube::api::DeleteParams;
 use kube::{Client, ResourceExt};
 use placement::keys;
@@ -26,13 +27,13 @@ fn overlays() -> Vec<String> {
     names
 }
 
-#[tokio::test(flavor = "multi_thread")]
+#[e2e_test]
 async fn the_api_server_accepts_the_base_and_every_overlay() {
-    let bed = Testbed::start(Options {
+    let bed = pool::start(Options {
         tekton: false,
         ..Options::default()
     });
-    let bed = bed.await.unwrap();
+    let bed = bed.await;
     bed.define(Definitions::CertManager).await.unwrap();
     bed.define(Definitions::PrometheusOperator).await.unwrap();
     // Nothing can be tried in a namespace that is not there.
@@ -53,9 +54,9 @@ async fn the_api_server_accepts_the_base_and_every_overlay() {
     }
 }
 
-#[tokio::test(flavor = "multi_thread")]
+#[e2e_test]
 async fn fail_open_lets_labelled_runs_pass_when_no_webhook_answers() {
-    let bed = Testbed::start(Options::default()).await.unwrap();
+    let bed = pool::start(Options::default()).await;
     bed.add_nodes(&Nodes::new("node", 4)).await.unwrap();
     install(&bed, rendered(&bed, &overlay("fail-open"))).await;
     kill_webhooks(&bed);
@@ -117,9 +118,9 @@ async fn until_served_until(bed: &Testbed, installed: &Installed, year: i32) {
     }
 }
 
-#[tokio::test(flavor = "multi_thread")]
+#[e2e_test]
 async fn with_cert_managers_overlay_its_certificates_serve_and_the_controller_leaves_them_alone() {
-    let bed = Testbed::start(Options::default()).await.unwrap();
+    let bed = pool::start(Options::default()).await;
     bed.add_nodes(&Nodes::new("node", 6)).await.unwrap();
     bed.define(Definitions::CertManager).await.unwrap();
     let played = CertManager::of(&bed).await;
@@ -150,9 +151,9 @@ async fn with_cert_managers_overlay_its_certificates_serve_and_the_controller_le
     assert_eq!(versions(&client).await, renewed);
 }
 
-#[tokio::test(flavor = "multi_thread")]
+#[e2e_test]
 async fn an_installation_with_certificates_of_its_own_changes_over_to_cert_managers() {
-    let bed = Testbed::start(Options::default()).await.unwrap();
+    let bed = pool::start(Options::default()).await;
     bed.define(Definitions::CertManager).await.unwrap();
     let installed = install(&bed, rendered(&bed, &workspace().join("config"))).await;
     let client = bed.client().await.unwrap();

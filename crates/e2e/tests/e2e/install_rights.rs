@@ -7,6 +7,7 @@ use crate::beds::{
 };
 use crate::claims::claim;
 use crate::install_kubectl::{parsed, workspace};
+use crate::pool;
 use k8s_openapi::ByteString;
 use k8s_openapi::api::admissionregistration::v1::MutatingWebhookConfiguration;
 use k8s_openapi::api::core::v1::Secret;
@@ -293,13 +294,13 @@ fn trusts(configuration: &MutatingWebhookConfiguration, bundle: &ByteString) -> 
     !bundle.0.is_empty() && webhooks.all(|webhook| webhook.client_config.ca_bundle.as_ref() == Some(bundle))
 }
 
-#[tokio::test(flavor = "multi_thread")]
+#[e2e_test]
 async fn every_right_is_used_and_none_is_lacking() {
     let options = Options {
         audit: true,
         ..Options::default()
     };
-    let bed = Testbed::start(options).await.unwrap();
+    let bed = pool::start(options).await;
     bed.add_nodes(&Nodes::new("small", 3).size("2", "8Gi"))
         .await
         .unwrap();

@@ -6,6 +6,7 @@
 
 use crate::beds::{SOON, bound_placeholder, create, nodes_of, until_told};
 use crate::install_kubectl::{call, file, parsed, printed, workspace};
+use crate::pool;
 use k8s_openapi::api::core::v1::Pod;
 use kube::ResourceExt;
 use serde_json::{Value, json};
@@ -85,13 +86,13 @@ async fn state(bed: &Testbed, run: &RunSpec) -> State {
     runs::state(&api.get(run.name()).await.unwrap())
 }
 
-#[tokio::test(flavor = "multi_thread")]
+#[e2e_test]
 async fn an_upgrade_loses_no_run_and_doubles_no_placeholder() {
     let options = Options {
         audit: true,
         ..Options::default()
     };
-    let bed = Testbed::start(options).await.unwrap();
+    let bed = pool::start(options).await;
     bed.add_nodes(&Nodes::new("node", 3).size("2", "8Gi").zone("here"))
         .await
         .unwrap();

@@ -173,7 +173,7 @@ impl Counted {
     }
 }
 
-#[test]
+#[e2e_test]
 fn the_api_servers_own_counts_are_those_of_the_pod_webhook_and_of_the_load() {
     let text = format!(
         "apiserver_admission_webhook_rejection_count{{error_type=\"calling_webhook_error\",name=\"{0}\"}} 2\n\

@@ -9,6 +9,9 @@
     reason = "all of this is tests"
 )]
 
+#[macro_use]
+extern crate e2e_macros;
+
 mod beds;
 mod cert_manager;
 mod claims;
@@ -25,6 +28,7 @@ mod endings;
 mod events;
 mod examples;
 mod faults;
+mod harness;
 mod heals;
 mod holds;
 mod install_docs;
@@ -40,6 +44,7 @@ mod moves_with_claims;
 mod nothing_lost;
 mod nothing_lost_certificates;
 mod one_node_per_run;
+mod pool;
 mod reserve;
 mod rights;
 mod security_forged;
@@ -54,4 +59,7 @@ mod testbed_leaves_nothing;
 mod testbed_outlives_us;
 mod testbed_plays_outcomes;
 mod traces;
-mod watchman;
+
+fn main() -> std::process::ExitCode {
+    harness::run()
+}

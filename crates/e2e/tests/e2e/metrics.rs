@@ -1,6 +1,7 @@
 //! What the running processes expose is what docs/metrics.md says: each metric, its type, its labels and their values.
 
 use crate::beds::{SOON, until_told};
+use crate::pool;
 use kube::api::{Api, PostParams};
 use serde_json::json;
 use std::collections::{BTreeMap, BTreeSet};
@@ -119,9 +120,9 @@ async fn something_happens(bed: &Testbed) {
     bed.until_succeeded(&done, SOON).await.unwrap();
 }
 
-#[tokio::test(flavor = "multi_thread")]
+#[e2e_test]
 async fn every_metric_of_the_processes_is_documented_and_every_documented_one_is_there() {
-    let bed = Testbed::start(Options::default()).await.expect("a testbed");
+    let bed = pool::start(Options::default()).await;
     bed.add_nodes(&Nodes::new("node", 2)).await.expect("nodes");
     let installed = bed.install_pod_affinity().await.expect("pod-affinity");
     something_happens(&bed).await;
@@ -145,7 +146,7 @@ async fn every_metric_of_the_processes_is_documented_and_every_documented_one_is
     }
 }
 
-#[test]
+#[e2e_test]
 fn an_exposition_and_a_table_say_the_same_in_their_own_ways() {
     let text = "# TYPE a counter\na_total{x=\"1\",y=\"b\"} 0\n# TYPE h histogram\nh_bucket{le=\"1\",x=\"2\"} 0\n# EOF\n";
     let metrics = exposed(text);

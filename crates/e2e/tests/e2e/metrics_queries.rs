@@ -137,7 +137,7 @@ fn find<'a>(series: &str, metrics: &'a Metrics) -> Option<(&'a Metric, bool)> {
         .or_else(part)
 }
 
-#[test]
+#[e2e_test]
 fn every_query_of_the_dashboard_asks_for_what_is_there() {
     let (dashboard, metrics) = (dashboard(), documented());
     let targets = panels(&dashboard)
@@ -149,7 +149,7 @@ fn every_query_of_the_dashboard_asks_for_what_is_there() {
     assert_eq!(wrong, [""; 0]);
 }
 
-#[test]
+#[e2e_test]
 fn every_metric_of_ours_is_on_the_dashboard() {
     let text = overlay("dashboard.json");
     let missing: Vec<_> = documented()
@@ -159,7 +159,7 @@ fn every_metric_of_ours_is_on_the_dashboard() {
     assert_eq!(missing, [""; 0]);
 }
 
-#[test]
+#[e2e_test]
 fn every_alert_asks_for_what_is_there_and_has_all_that_is_said_of_it() {
     let (alerts, metrics) = (alerts(), documented());
     let wrong: Vec<_> = alerts
@@ -182,7 +182,7 @@ fn every_alert_asks_for_what_is_there_and_has_all_that_is_said_of_it() {
     }
 }
 
-#[test]
+#[e2e_test]
 fn each_alert_has_a_page_and_each_page_an_alert() {
     let alerts: BTreeSet<_> = alerts()
         .iter()
@@ -203,7 +203,7 @@ fn each_alert_has_a_page_and_each_page_an_alert() {
     }
 }
 
-#[test]
+#[e2e_test]
 fn the_dashboard_is_of_the_shape_that_grafana_loads() {
     let dashboard = dashboard();
     assert_eq!(dashboard["uid"], "pod-affinity");
@@ -255,7 +255,7 @@ fn is_a_graph(panel: &Value) {
     }
 }
 
-#[test]
+#[e2e_test]
 fn a_query_for_what_is_not_there_is_found() {
     let metrics = documented();
     for (query, fault) in [

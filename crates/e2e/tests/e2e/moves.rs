@@ -1,7 +1,7 @@
 //! A run whose node cannot take its next task moves on by itself; while any of its tasks is there, it waits.
 
+use crate::auditor::Auditor;
 use crate::beds::{SOON, bound_placeholder, create, fresh, nodes_of, pods, until_told};
-use crate::watchman::Watchman;
 use k8s_openapi::api::core::v1::{Node, Pod};
 use kube::ResourceExt;
 use kube::api::{Api, DynamicObject, EvictParams, ListParams, Patch, PatchParams};
@@ -66,7 +66,7 @@ pub(crate) async fn until_moved_from(bed: &Testbed, run: &RunSpec, old: &str) ->
     run.annotations()[keys::NODE].clone()
 }
 
-#[tokio::test(flavor = "multi_thread")]
+#[e2e_test]
 async fn a_task_too_big_for_the_node_waits_in_vain_when_letting_go_is_switched_off() {
     let bed = fresh(0).await;
     bed.configure(&[("let-go-after", Some("never"))]).await.unwrap();
@@ -85,13 +85,13 @@ async fn a_task_too_big_for_the_node_waits_in_vain_when_letting_go_is_switched_o
     assert_eq!(nodes_of(&bed, &run).await, [first].into());
 }
 
-#[tokio::test(flavor = "multi_thread")]
+#[e2e_test]
 async fn a_task_too_big_for_the_node_takes_its_run_to_one_that_fits() {
     let bed = fresh(0).await;
     bed.add_nodes(&Nodes::new("small", 2).size("2", "8Gi"))
         .await
         .unwrap();
-    let watchman = Watchman::start(&bed).await;
+    let auditor = Auditor::start(&bed).await;
     let run = small_then("4");
     let held = create(&bed, &run).await;
     let first = node_of(&bound_task(&bed, &run, "small").await);
@@ -104,10 +104,10 @@ async fn a_task_too_big_for_the_node_takes_its_run_to_one_that_fits() {
     assert_eq!(until_moved_from(&bed, &run, &first).await, "large-0");
     assert_eq!(node_of(&bound_placeholder(&bed, &held).await), "large-0");
     bed.until_succeeded(&run, SOON).await.unwrap();
-    watchman.found_nothing();
+    auditor.found_nothing();
 }
 
-#[tokio::test(flavor = "multi_thread")]
+#[e2e_test]
 async fn two_parallel_tasks_that_do_not_fit_together_go_one_after_the_other_and_nothing_moves() {
     let bed = fresh(0).await;
     bed.add_nodes(&Nodes::new("node", 2).size("4", "16Gi"))
@@ -148,7 +148,7 @@ async fn until_placed(bed: &Testbed, run: &RunSpec, placed: usize, all: usize) {
     .unwrap();
 }
 
-#[tokio::test(flavor = "multi_thread")]
+#[e2e_test]
 async fn a_task_left_waiting_by_another_on_a_node_that_was_cordoned_since_moves_when_that_one_has_ended() {
     let bed = fresh(0).await;
     let add = async |name| {
@@ -177,7 +177,7 @@ async fn a_task_left_waiting_by_another_on_a_node_that_was_cordoned_since_moves_
     assert_eq!(nodes_of(&bed, &run).await, nodes.into());
 }
 
-#[tokio::test(flavor = "multi_thread")]
+#[e2e_test]
 async fn a_node_cordoned_between_two_tasks_is_left_at_once() {
     let bed = fresh(3).await;
     // A task that fails and is tried again leaves a moment between; a held-back second task does it better.
@@ -195,7 +195,7 @@ async fn a_node_cordoned_between_two_tasks_is_left_at_once() {
     assert_eq!(until_moved_from(&bed, &run, &first).await, second);
 }
 
-#[tokio::test(flavor = "multi_thread")]
+#[e2e_test]
 async fn a_node_cordoned_during_a_task_is_left_when_the_task_has_ended() {
     let bed = fresh(3).await;
     let run = RunSpec::new("default", "run")
@@ -213,7 +213,7 @@ async fn a_node_cordoned_during_a_task_is_left_when_the_task_has_ended() {
     bed.until_succeeded(&run, SOON).await.unwrap();
 }
 
-#[tokio::test(flavor = "multi_thread")]
+#[e2e_test]
 async fn a_node_whose_taint_evicts_the_run_is_left_and_a_retry_saves_the_run() {
     let bed = fresh(4).await;
     let run = RunSpec::new("default", "run")
@@ -233,7 +233,7 @@ async fn a_node_whose_taint_evicts_the_run_is_left_and_a_retry_saves_the_run() {
     assert_eq!(node_of(&bound_task(&bed, &run, "b").await), second);
 }
 
-#[tokio::test(flavor = "multi_thread")]
+#[e2e_test]
 async fn a_node_that_is_deleted_is_left_though_the_next_task_found_another_by_itself() {
     let bed = fresh(3).await;
     let run = RunSpec::new("default", "run")
@@ -243,17 +243,17 @@ async fn a_node_that_is_deleted_is_left_though_the_next_task_found_another_by_it
         .task_field("retries", json!(2))
         .opted_in("true")
         .lasting("8s");
-    let watchman = Watchman::start(&bed).await;
+    let auditor = Auditor::start(&bed).await;
     create(&bed, &run).await;
     let first = node_of(&bound_task(&bed, &run, "a").await);
     bed.remove_nodes(std::slice::from_ref(&first)).await.unwrap();
     let second = until_moved_from(&bed, &run, &first).await;
     bed.until_succeeded(&run, SOON).await.unwrap();
     assert_eq!(node_of(&bound_task(&bed, &run, "b").await), second);
-    watchman.found_nothing();
+    auditor.found_nothing();
 }
 
-#[tokio::test(flavor = "multi_thread")]
+#[e2e_test]
 async fn a_node_that_is_not_ready_is_left_once_nothing_of_the_run_is_there() {
     let bed = fresh(3).await;
     let run = RunSpec::new("default", "run")
@@ -277,7 +277,7 @@ async fn a_node_that_is_not_ready_is_left_once_nothing_of_the_run_is_there() {
     bed.until_succeeded(&run, SOON * 2).await.unwrap();
 }
 
-#[tokio::test(flavor = "multi_thread")]
+#[e2e_test]
 async fn a_drain_that_evicts_the_placeholder_moves_the_run() {
     let bed = fresh(3).await;
     let run = RunSpec::new("default", "run")
@@ -299,7 +299,7 @@ async fn a_drain_that_evicts_the_placeholder_moves_the_run() {
     bed.until_succeeded(&run, SOON).await.unwrap();
 }
 
-#[tokio::test(flavor = "multi_thread")]
+#[e2e_test]
 async fn when_no_node_fits_anywhere_the_run_says_so_with_numbers_and_nothing_flaps() {
     let bed = fresh(0).await;
     bed.add_nodes(&Nodes::new("small", 2).size("2", "8Gi"))

@@ -1,17 +1,17 @@
 //! A run that moves takes its claims along: it goes where they can be attached, and they follow.
 
 use crate::attacher::Attacher;
+use crate::auditor::Auditor;
 use crate::beds::{SOON, create, fresh, notes, pods};
 use crate::claims::{claim, with_claim};
 use crate::moves::{bound_task, cordon, node_of, patch_node, small_then, until_moved_from};
-use crate::watchman::Watchman;
 use kube::api::ListParams;
 use serde_json::json;
 use std::collections::BTreeSet;
 use testbed::runs::{self, RunSpec};
 use testbed::{Nodes, Testbed};
 
-#[tokio::test(flavor = "multi_thread")]
+#[e2e_test]
 async fn a_moving_run_goes_where_its_claim_can_go() {
     let bed = fresh(0).await;
     bed.add_nodes(&Nodes::new("west-small", 1).size("2", "8Gi").zone("west"))
@@ -29,7 +29,7 @@ async fn a_moving_run_goes_where_its_claim_can_go() {
     bed.until_succeeded(&run, SOON).await.unwrap();
 }
 
-#[tokio::test(flavor = "multi_thread")]
+#[e2e_test]
 async fn tektons_own_assistant_leaves_with_the_run_and_follows_it() {
     let bed = fresh(0).await;
     bed.add_nodes(&Nodes::new("small", 2).size("2", "8Gi"))
@@ -37,18 +37,18 @@ async fn tektons_own_assistant_leaves_with_the_run_and_follows_it() {
         .unwrap();
     claim(&bed, "source", None).await;
     let run = with_claim(small_then("4"), "source").lasting("6s");
-    let watchman = Watchman::start(&bed).await;
+    let auditor = Auditor::start(&bed).await;
     create(&bed, &run).await;
     bound_task(&bed, &run, "small").await;
     bed.add_nodes(&Nodes::new("large", 1)).await.unwrap();
     assert_eq!(node_of(&bound_task(&bed, &run, "large").await), "large-0");
     until_assistant_on(&bed, "large-0").await;
     bed.until_succeeded(&run, SOON).await.unwrap();
-    watchman.found_nothing();
+    auditor.found_nothing();
 }
 
 /// Tekton itself looks after the assistant of a cordoned node only until the run's first task is made.
-#[tokio::test(flavor = "multi_thread")]
+#[e2e_test]
 async fn a_cordoned_node_is_left_together_with_tektons_own_assistant() {
     let bed = fresh(2).await;
     claim(&bed, "source", None).await;
@@ -80,7 +80,7 @@ async fn until_assistant_on(bed: &Testbed, node: &str) {
 }
 
 /// The attach-detach controller is the real one; what a storage driver would do, the test does, and takes its time.
-#[tokio::test(flavor = "multi_thread")]
+#[e2e_test]
 async fn a_claim_that_is_still_attached_to_the_old_node_is_detached_before_it_follows() {
     let bed = fresh(0).await;
     let attacher = Attacher::start(&bed).await;

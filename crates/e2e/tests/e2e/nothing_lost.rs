@@ -3,9 +3,10 @@
 //! The front of the testbed stands for the Service: it learns of readiness a fifth of a second late. It leaves out
 //! the node, which cannot be lost here, and the lag of real endpoints, which is longer; `--drain-delay` is for that.
 
-use crate::beds::{SOON, create, kill_webhooks, nodes_of};
+use crate::beds::{SOON, create, fresh, kill_webhooks, nodes_of};
 use crate::load::{Counted, Load, Lost, alone, burst};
 use crate::moves::bound_task;
+use crate::pool::{self, Lent};
 use kube::api::DynamicObject;
 use std::time::Duration;
 use testbed::pace::AS_SHIPPED;
@@ -29,14 +30,16 @@ const ALMOST_GIVEN_UP: Duration = Duration::from_secs(85);
 /// Sooner than our own limit, which is two minutes.
 const GIVEN_UP: Duration = Duration::from_secs(105);
 
-pub(crate) async fn installed() -> (Testbed, Installed) {
-    installed_with(&[]).await
+pub(crate) async fn installed() -> (Lent, Installed) {
+    let bed = fresh(1).await;
+    let installed = bed.installed().clone();
+    (bed, installed)
 }
 
-async fn installed_with(environment: &[(&str, &str)]) -> (Testbed, Installed) {
-    let bed = Testbed::start(Options::default()).await.unwrap();
+async fn installed_as_shipped() -> (Testbed, Installed) {
+    let bed = pool::start(Options::default()).await;
     bed.add_nodes(&Nodes::new("node", 1)).await.unwrap();
-    let installed = bed.install_pod_affinity_with(environment).await.unwrap();
+    let installed = bed.install_pod_affinity_with(&[AS_SHIPPED]).await.unwrap();
     (bed, installed)
 }
 
@@ -49,11 +52,11 @@ pub(crate) async fn until_ready(bed: &Testbed, installed: &Installed, replica: u
     .unwrap();
 }
 
-#[tokio::test(flavor = "multi_thread")]
+#[e2e_test]
 async fn rolling_restarts_of_the_webhook_lose_no_call() {
     let _alone = alone().await;
     // The drain of an orderly end is what saves the calls.
-    let (bed, installed) = installed_with(&[AS_SHIPPED]).await;
+    let (bed, installed) = installed_as_shipped().await;
     let client = bed.client().await.unwrap();
     let before = Counted::now(&client).await;
     let load = Load::start(&bed).await;
@@ -89,7 +92,7 @@ fn could_not_be_saved(call: &Lost, kills: &[Instant]) -> bool {
         .any(|&kill| call.begun + UNDER_WAY > kill && call.begun < kill + NOTICED)
 }
 
-#[tokio::test(flavor = "multi_thread")]
+#[e2e_test]
 async fn a_killed_replica_costs_the_calls_under_way_and_those_before_the_service_has_noticed() {
     let _alone = alone().await;
     let (bed, installed) = installed().await;
@@ -141,7 +144,7 @@ fn connections(installed: &Installed) -> usize {
 }
 
 /// A connection that both sides may close is closed by one while the other takes it up, sooner or later.
-#[tokio::test(flavor = "multi_thread")]
+#[e2e_test]
 async fn the_api_server_itself_closes_the_connections_that_it_does_not_use_and_no_call_is_lost_over_one() {
     let (bed, installed) = installed().await;
     let nothing = Vec::<Lost>::new;
@@ -194,7 +197,7 @@ async fn webhooks_are_back(bed: &Testbed, installed: &Installed) {
     }
 }
 
-#[tokio::test(flavor = "multi_thread")]
+#[e2e_test]
 async fn a_task_whose_pod_no_webhook_answers_for_fails_unless_tekton_is_told_to_ask_again() {
     let (bed, installed) = installed().await;
     let once = loses_a_call(&bed, "once").await;

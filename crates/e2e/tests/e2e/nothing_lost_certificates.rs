@@ -6,6 +6,7 @@ use crate::beds::{SOON, kill_webhooks, start_controllers, stop_controllers};
 use crate::load::{Counted, Load, alone};
 use crate::metrics::repository;
 use crate::nothing_lost::{installed, until_ready};
+use crate::pool::Lent;
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::core::v1::Secret;
 use kube::api::{Api, DeleteParams, PostParams};
@@ -17,7 +18,7 @@ use process::certs::x509::Facts;
 use process::certs::{AUTHORITY_LIFE, LEAF_LIFE, service_names};
 use std::time::Instant;
 use testbed::product::Installed;
-use testbed::{Part, Testbed, apply, probe};
+use testbed::{Part, apply, probe};
 
 /// What happens to the Secret, and what a webhook that starts with it says.
 struct Damage {
@@ -94,7 +95,7 @@ fn names() -> Vec<String> {
 
 /// An installation and its Secret.
 struct Certificates {
-    bed: Testbed,
+    bed: Lent,
     installed: Installed,
     secrets: Api<Secret>,
 }
@@ -261,7 +262,7 @@ impl Certificates {
     }
 }
 
-#[tokio::test(flavor = "multi_thread")]
+#[e2e_test]
 async fn certificates_are_made_anew_and_damage_heals_under_load_without_a_lost_call() {
     let _alone = alone().await;
     let certificates = Certificates::installed().await;

@@ -1,6 +1,7 @@
 //! The promise: all pods of a labelled run on one node, whatever the shape of the run, and no other run there.
 
 use crate::beds::{SOON, ZONES, create, fresh, installed, nodes_after, nodes_of, plain};
+use crate::pool;
 use k8s_openapi::api::core::v1::Pod;
 use kube::api::{Api, ListParams, PostParams};
 use serde_json::json;
@@ -21,7 +22,7 @@ async fn meets_only_when_labelled(name: &str, shape: impl Fn(&str) -> RunSpec) {
     assert_eq!(met.len(), 1, "with the label the pods are on {met:?}");
 }
 
-#[tokio::test(flavor = "multi_thread")]
+#[e2e_test]
 async fn parallel_tasks_meet() {
     meets_only_when_labelled("parallel", |namespace| {
         ["a", "b", "c", "d"]
@@ -45,7 +46,7 @@ fn torn(run: RunSpec, tasks: &[&str]) -> RunSpec {
     run.spec("taskRunSpecs", json!(preferring))
 }
 
-#[tokio::test(flavor = "multi_thread")]
+#[e2e_test]
 async fn sequential_tasks_meet() {
     meets_only_when_labelled("sequence", |namespace| {
         let run = RunSpec::new(namespace, "run")
@@ -57,7 +58,7 @@ async fn sequential_tasks_meet() {
     .await;
 }
 
-#[tokio::test(flavor = "multi_thread")]
+#[e2e_test]
 async fn finally_tasks_meet_the_others() {
     meets_only_when_labelled("finally", |namespace| {
         RunSpec::diamond(namespace, "run")
@@ -67,7 +68,7 @@ async fn finally_tasks_meet_the_others() {
     .await;
 }
 
-#[tokio::test(flavor = "multi_thread")]
+#[e2e_test]
 async fn a_retry_meets_its_first_try() {
     meets_only_when_labelled("retry", |namespace| {
         let run = RunSpec::new(namespace, "run")
@@ -82,7 +83,7 @@ async fn a_retry_meets_its_first_try() {
     .await;
 }
 
-#[tokio::test(flavor = "multi_thread")]
+#[e2e_test]
 async fn the_tasks_of_a_matrix_meet() {
     meets_only_when_labelled("matrix", |namespace| {
         let params = json!([{"name": "platform", "value": ["linux", "mac", "windows", "plan9"]}]);
@@ -94,7 +95,7 @@ async fn the_tasks_of_a_matrix_meet() {
     .await;
 }
 
-#[tokio::test(flavor = "multi_thread")]
+#[e2e_test]
 async fn a_run_made_through_v1beta1_meets_too() {
     let bed = installed().await;
     let namespace = bed.namespace("v1beta1").await.unwrap();
@@ -112,7 +113,7 @@ async fn a_run_made_through_v1beta1_meets_too() {
     assert_eq!(nodes_of(bed, &run).await.len(), 1);
 }
 
-#[tokio::test(flavor = "multi_thread")]
+#[e2e_test]
 async fn one_task_may_opt_out() {
     let bed = installed().await;
     let namespace = bed.namespace("opt-out").await.unwrap();
@@ -140,7 +141,7 @@ async fn one_task_may_opt_out() {
     );
 }
 
-#[tokio::test(flavor = "multi_thread")]
+#[e2e_test]
 async fn nobody_follows_a_task_that_opted_out() {
     let bed = fresh(1).await;
     let specs = json!([{
@@ -174,10 +175,10 @@ async fn nobody_follows_a_task_that_opted_out() {
     }
 }
 
-#[tokio::test(flavor = "multi_thread")]
+#[e2e_test]
 async fn runs_of_two_namespaces_get_a_node_each_and_the_autoscaler_adds_exactly_what_is_missing() {
     const NODES: usize = 2;
-    let bed = Testbed::start(Options::default()).await.unwrap();
+    let bed = pool::start(Options::default()).await;
     bed.start_autoscaler(&[NodeGroup::new("pool", NODES, 10)])
         .await
         .unwrap();
@@ -249,7 +250,7 @@ async fn added_nodes(bed: &Testbed) -> usize {
     count
 }
 
-#[tokio::test(flavor = "multi_thread")]
+#[e2e_test]
 async fn runs_wait_for_a_node_when_there_is_none_to_add() {
     let bed = fresh(1).await;
     let first = RunSpec::diamond("default", "first")

@@ -1,7 +1,8 @@
 //! A run that says beforehand what its tasks will need gets a node that has it from the start.
 
+use crate::auditor::Auditor;
 use crate::beds::{SOON, create, fresh, nodes_of, notes, until_told};
-use crate::watchman::Watchman;
+use crate::pool::Lent;
 use k8s_openapi::api::admissionregistration::v1::{
     ValidatingAdmissionPolicy, ValidatingAdmissionPolicyBinding,
 };
@@ -14,7 +15,7 @@ use testbed::runs::RunSpec;
 use testbed::{Nodes, Testbed};
 
 /// Two nodes that are too small, and one where the reserve fits, or the task, but not both.
-async fn bed() -> Testbed {
+async fn bed() -> Lent {
     let bed = fresh(0).await;
     bed.add_nodes(&Nodes::new("small", 2).size("2", "8Gi"))
         .await
@@ -90,7 +91,7 @@ async fn succeeds_on_the_large_node_without_a_move(bed: &Testbed, run: &RunSpec)
     assert!(!told.contains(&"LetGo".to_owned()), "{told:?}");
 }
 
-#[tokio::test(flavor = "multi_thread")]
+#[e2e_test]
 async fn a_placeholder_reserves_and_is_made_small_in_place_before_the_tasks_come() {
     let bed = fresh(0).await;
     let client = bed.client().await.unwrap();
@@ -98,7 +99,7 @@ async fn a_placeholder_reserves_and_is_made_small_in_place_before_the_tasks_come
         .await
         .unwrap();
     still_node(&bed, &client, "large-0").await;
-    let watchman = Watchman::start(&bed).await;
+    let auditor = Auditor::start(&bed).await;
     let run = RunSpec::new("default", "run")
         .sized_task("large", &[], &json!({"cpu": "4"}))
         .opted_in("true")
@@ -125,10 +126,10 @@ async fn a_placeholder_reserves_and_is_made_small_in_place_before_the_tasks_come
     })
     .await
     .unwrap();
-    watchman.found_nothing();
+    auditor.found_nothing();
 }
 
-#[tokio::test(flavor = "multi_thread")]
+#[e2e_test]
 async fn the_reserve_of_the_configuration_is_for_runs_that_name_none() {
     let bed = bed().await;
     bed.configure(&[("default-reserve", Some("cpu=4"))])
@@ -150,7 +151,7 @@ async fn the_reserve_of_the_configuration_is_for_runs_that_name_none() {
     }
 }
 
-#[tokio::test(flavor = "multi_thread")]
+#[e2e_test]
 async fn a_reserve_that_no_node_can_hold_is_told_with_numbers() {
     let bed = bed().await;
     let run = reserving("cpu=64,memory=8Gi");
@@ -164,7 +165,7 @@ async fn a_reserve_that_no_node_can_hold_is_told_with_numbers() {
     assert_eq!(nodes_of(&bed, &run).await, ["huge-0".to_owned()].into());
 }
 
-#[tokio::test(flavor = "multi_thread")]
+#[e2e_test]
 async fn a_bad_reserve_is_refused_when_the_run_is_created() {
     let bed = fresh(0).await;
     let client = bed.client().await.unwrap();
@@ -187,12 +188,12 @@ async fn a_bad_reserve_is_refused_when_the_run_is_created() {
     }
 }
 
-#[tokio::test(flavor = "multi_thread")]
+#[e2e_test]
 async fn where_resize_is_refused_the_placeholder_is_recreated_small_on_its_node() {
     let bed = bed().await;
     let client = bed.client().await.unwrap();
     forbid_resize(&bed, &client).await;
-    let watchman = Watchman::start(&bed).await;
+    let auditor = Auditor::start(&bed).await;
     let run = reserving("cpu=4").lasting("3s");
     create(&bed, &run).await;
     let pods: Api<Pod> = Api::namespaced(client.clone(), "default");
@@ -215,7 +216,7 @@ async fn where_resize_is_refused_the_placeholder_is_recreated_small_on_its_node(
     .await
     .unwrap();
     succeeds_on_the_large_node_without_a_move(&bed, &run).await;
-    watchman.found_nothing();
+    auditor.found_nothing();
 }
 
 /// As on a server that cannot, or an installation that may not; returns when it is in force.

@@ -145,7 +145,7 @@ async fn allowed(client: &Client, deeds: &[Deed]) -> BTreeSet<Deed> {
         .await
 }
 
-#[tokio::test(flavor = "multi_thread")]
+#[e2e_test]
 async fn each_account_may_do_what_its_roles_say_and_nothing_else_that_is_served() {
     let bed = installed().await;
     let (served, grants) = (served(&bed.client().await.unwrap()).await, grants());
@@ -193,7 +193,7 @@ fn is_forbidden<T>(answer: Result<T, Error>) -> bool {
     matches!(answer, Err(Error::Api(status)) if status.code == 403)
 }
 
-#[tokio::test(flavor = "multi_thread")]
+#[e2e_test]
 async fn requests_beyond_a_role_are_refused() {
     let bed = installed().await;
     let webhook = bed.client_of(NAMESPACE, "pod-affinity-webhook").await.unwrap();
@@ -283,7 +283,7 @@ fn table() -> BTreeSet<(String, String, BTreeSet<String>)> {
     found
 }
 
-#[test]
+#[e2e_test]
 fn the_table_in_security_md_is_what_the_roles_say() {
     let mut granted: BTreeMap<_, BTreeSet<String>> = BTreeMap::new();
     for Grant {

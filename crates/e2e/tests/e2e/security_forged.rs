@@ -166,7 +166,7 @@ fn of_the_task(run: RunSpec, labels: &Value, template: &Value) -> RunSpec {
     run.spec("taskRunSpecs", spec)
 }
 
-#[tokio::test(flavor = "multi_thread")]
+#[e2e_test]
 async fn a_run_with_anothers_marks_gets_none_of_its_node_nor_of_its_hold() {
     let scene = Scene::begin("marks", |run| run).await;
     let labelled = scene.marked(scene.forged("labelled").opted_in("true"));
@@ -196,7 +196,7 @@ async fn a_run_with_anothers_marks_gets_none_of_its_node_nor_of_its_hold() {
     scene.end().await;
 }
 
-#[tokio::test(flavor = "multi_thread")]
+#[e2e_test]
 async fn a_run_that_asks_for_anothers_node_waits_and_so_does_one_that_asks_for_too_much() {
     let scene = Scene::begin("asks", |run| run).await;
     let unlabelled = scene.forged("unlabelled").spec("taskRunTemplate", scene.there());
@@ -222,7 +222,7 @@ async fn a_run_that_asks_for_anothers_node_waits_and_so_does_one_that_asks_for_t
 
 /// The agreement among those who follow it, which ends here: labels of a task are copied to its pod by Tekton, past every
 /// webhook for runs.
-#[tokio::test(flavor = "multi_thread")]
+#[e2e_test]
 async fn who_knows_a_runs_uid_and_node_can_put_a_task_beside_it_from_another_namespace() {
     let scene = Scene::begin("task-labels", |run| run).await;
     let labels = json!({keys::GROUP: scene.uid, keys::STRATEGY: "colocateAlways"});
@@ -237,7 +237,7 @@ async fn who_knows_a_runs_uid_and_node_can_put_a_task_beside_it_from_another_nam
 }
 
 /// The run's own task opted out, so that nothing but its placeholder keeps it on its node.
-#[tokio::test(flavor = "multi_thread")]
+#[e2e_test]
 async fn a_run_leaves_its_node_for_forged_pods_of_its_own_namespace_but_for_none_of_another() {
     let idle = |run| of_the_task(run, &json!({keys::OPT_IN: "false"}), &json!({}));
     let scene = Scene::begin("lets-go", idle).await;
@@ -260,7 +260,7 @@ async fn a_run_leaves_its_node_for_forged_pods_of_its_own_namespace_but_for_none
 }
 
 /// Whether a nested run is real, nobody can tell at its creation; but an owner in another namespace is none.
-#[tokio::test(flavor = "multi_thread")]
+#[e2e_test]
 async fn a_forged_child_of_a_run_in_another_namespace_keeps_the_group_and_is_collected_at_once() {
     let scene = Scene::begin("child", |run| run).await;
     let mut child = scene.marked(scene.forged("child").opted_in("true"));

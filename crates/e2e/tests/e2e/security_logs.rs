@@ -1,6 +1,7 @@
 //! Nothing that is secret is in the logs, not even in those that tell everything.
 
 use crate::beds::{SOON, create, lose_certificates};
+use crate::pool;
 use k8s_openapi::ByteString;
 use k8s_openapi::api::core::v1::Secret;
 use kube::Client;
@@ -93,7 +94,7 @@ async fn renewed(bed: &Testbed, client: &Client) {
     .unwrap();
 }
 
-#[test]
+#[e2e_test]
 fn a_key_is_recognised_however_it_is_written() {
     let key = rcgen::KeyPair::generate().unwrap();
     let (pem, der) = (key.serialize_pem(), key.serialize_der());
@@ -114,9 +115,9 @@ fn a_key_is_recognised_however_it_is_written() {
     assert!(!is_in(&format!("{other:?}"), &traces));
 }
 
-#[tokio::test(flavor = "multi_thread")]
+#[e2e_test]
 async fn neither_a_private_key_nor_a_token_is_ever_logged() {
-    let bed = Testbed::start(Options::default()).await.unwrap();
+    let bed = pool::start(Options::default()).await;
     bed.add_nodes(&Nodes::new("node", 3)).await.unwrap();
     bed.install_pod_affinity_with(&[("RUST_LOG", "trace")])
         .await

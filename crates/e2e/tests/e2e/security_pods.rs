@@ -28,7 +28,7 @@ async fn is_enforced(client: &Client, namespace: &str) {
     assert!(refusal.contains("violates PodSecurity \"restricted"), "{refusal}");
 }
 
-#[tokio::test(flavor = "multi_thread")]
+#[e2e_test]
 async fn the_processes_are_admitted_where_restricted_is_enforced() {
     let client = installed().await.client().await.unwrap();
     is_enforced(&client, NAMESPACE).await;
@@ -44,7 +44,7 @@ async fn the_processes_are_admitted_where_restricted_is_enforced() {
     }
 }
 
-#[tokio::test(flavor = "multi_thread")]
+#[e2e_test]
 async fn a_placeholder_gets_its_node_where_restricted_is_enforced() {
     let bed = installed().await;
     let (client, namespace) = (

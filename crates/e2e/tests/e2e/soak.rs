@@ -5,8 +5,9 @@
 //! cluster makes of the same steps depends on the machine's timing, too.
 
 use crate::auditor::Auditor;
-use crate::beds::{SOON, until_no_placeholder};
+use crate::beds::{SOON, fresh, until_no_placeholder};
 use crate::load::alone;
+use crate::pool::Lent;
 use fastrand::Rng;
 use kube::api::{DeleteParams, DynamicObject, ListParams, Patch, PatchParams};
 use kube::{Client, ResourceExt};
@@ -15,9 +16,8 @@ use serde_json::{Value, json};
 use std::collections::BTreeSet;
 use std::env;
 use std::time::Instant;
-use testbed::product::Installed;
 use testbed::runs::{self, OPT_IN, RunSpec};
-use testbed::{Nodes, Options, Part, Testbed, probe};
+use testbed::{Part, probe};
 
 const NAMESPACE: &str = "default";
 /// In CI.
@@ -130,8 +130,7 @@ impl Made {
 }
 
 struct Soak {
-    bed: Testbed,
-    installed: Installed,
+    bed: Lent,
     client: Client,
     auditor: Auditor,
     /// The latest last; a run that was made anew is there twice.
@@ -143,14 +142,11 @@ struct Soak {
 
 impl Soak {
     async fn begin() -> Self {
-        let bed = Testbed::start(Options::default()).await.unwrap();
-        bed.add_nodes(&Nodes::new("node", NODES)).await.unwrap();
-        let installed = bed.install_pod_affinity().await.unwrap();
+        let bed = fresh(NODES).await;
         Self {
             client: bed.client().await.unwrap(),
             auditor: Auditor::start(&bed).await,
             bed,
-            installed,
             made: Vec::new(),
             deleted: 0,
             may_fail: BTreeSet::new(),
@@ -339,7 +335,7 @@ impl Soak {
     }
 
     async fn gauges_are_zero(&self) -> Result<(), String> {
-        for admin in &self.installed.controller_admin {
+        for admin in &self.bed.installed().controller_admin {
             let metrics = probe::get(*admin, "/metrics").await?;
             for gauge in [
                 "pod_affinity_runs",
@@ -386,7 +382,7 @@ fn mebibytes(memory: [u64; 4]) -> [u64; 4] {
     memory.map(|bytes| bytes >> 20)
 }
 
-#[tokio::test(flavor = "multi_thread")]
+#[e2e_test]
 async fn random_work_breaks_no_promise_and_leaves_nothing() {
     let _alone = alone().await;
     let runs = number_of("POD_AFFINITY_SOAK_RUNS").map_or(FEW, |runs| usize::try_from(runs).unwrap());
@@ -431,7 +427,7 @@ async fn random_work_breaks_no_promise_and_leaves_nothing() {
     soak.auditor.found_nothing();
 }
 
-#[test]
+#[e2e_test]
 fn the_same_seed_takes_the_same_steps() {
     let steps = |seed| {
         let mut rng = Rng::with_seed(seed);

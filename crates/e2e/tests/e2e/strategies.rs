@@ -10,7 +10,7 @@ use testbed::runs::{self, RunSpec};
 /// Long enough to be there while others are placed, short enough to wait for.
 const WHILE: &str = "4s";
 
-#[tokio::test(flavor = "multi_thread")]
+#[e2e_test]
 async fn colocate_always_runs_may_share_a_node() {
     let bed = fresh(1).await;
     let one = RunSpec::diamond("default", "one")
@@ -26,7 +26,7 @@ async fn colocate_always_runs_may_share_a_node() {
     assert_eq!(nodes_of(&bed, &one).await, nodes_of(&bed, &two).await);
 }
 
-#[tokio::test(flavor = "multi_thread")]
+#[e2e_test]
 async fn an_isolated_run_keeps_unlabelled_runs_away_and_stays_away_from_theirs() {
     let bed = fresh(2).await;
     let isolated = RunSpec::diamond("default", "isolated")
@@ -71,7 +71,7 @@ async fn an_isolated_run_keeps_unlabelled_runs_away_and_stays_away_from_theirs()
     }
 }
 
-#[tokio::test(flavor = "multi_thread")]
+#[e2e_test]
 async fn colocate_completed_frees_its_node_when_the_run_is_done() {
     let bed = fresh(1).await;
     let one = RunSpec::diamond("default", "one").opted_in("true").lasting("1s");
@@ -83,7 +83,7 @@ async fn colocate_completed_frees_its_node_when_the_run_is_done() {
     bed.until_succeeded(&two, SOON).await.unwrap();
 }
 
-#[tokio::test(flavor = "multi_thread")]
+#[e2e_test]
 async fn isolate_always_reserves_its_node_until_the_run_is_deleted() {
     let bed = fresh(1).await;
     let client = bed.client().await.unwrap();
@@ -130,7 +130,7 @@ async fn isolate_always_reserves_its_node_until_the_run_is_deleted() {
     assert!(pods(&client, "default").get_opt(&pod).await.unwrap().is_none());
 }
 
-#[tokio::test(flavor = "multi_thread")]
+#[e2e_test]
 async fn an_unknown_strategy_is_refused_with_the_list_of_valid_ones() {
     let bed = crate::beds::installed().await;
     let run = RunSpec::diamond("default", "misspelt").opted_in("colocateSometimes");

@@ -1,19 +1,19 @@
 //! The real cluster autoscaler: a node comes for a pod that fits nowhere, and goes when it is not needed.
 
 use crate::beds::SOON;
+use crate::pool;
 use k8s_openapi::api::core::v1::Pod;
 use kube::api::{Api, DeleteParams, PostParams};
 use serde_json::json;
-use testbed::{NodeGroup, Nodes, Options, Testbed};
+use testbed::{NodeGroup, Nodes, Options};
 
-#[tokio::test(flavor = "multi_thread")]
+#[e2e_test]
 async fn a_node_is_added_for_a_pod_that_fits_nowhere_and_removed_later() {
-    let bed = Testbed::start(Options {
+    let bed = pool::start(Options {
         tekton: false,
         ..Options::default()
     })
-    .await
-    .unwrap();
+    .await;
     bed.add_nodes(&Nodes::new("fixed", 3).size("1", "4Gi"))
         .await
         .unwrap();

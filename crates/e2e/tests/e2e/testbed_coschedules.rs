@@ -2,6 +2,7 @@
 //! first, tests of pod-affinity could not fail.
 
 use crate::beds::{SOON, plain};
+use crate::pool;
 use std::collections::BTreeSet;
 use testbed::runs::{self, RunSpec};
 use testbed::{Nodes, Options, Testbed};
@@ -13,7 +14,7 @@ async fn nodes_of(bed: &Testbed, spec: &RunSpec) -> BTreeSet<String> {
     runs::nodes(&runs::pods(&client, spec.namespace(), spec.name()).await.unwrap())
 }
 
-#[tokio::test(flavor = "multi_thread")]
+#[e2e_test]
 async fn the_pods_of_an_unlabelled_run_spread_over_nodes() {
     let bed = plain().await;
     let namespace = bed.namespace("spread").await.unwrap();
@@ -21,9 +22,9 @@ async fn the_pods_of_an_unlabelled_run_spread_over_nodes() {
     assert!(nodes.len() > 1, "all pods met on {nodes:?}");
 }
 
-#[tokio::test(flavor = "multi_thread")]
+#[e2e_test]
 async fn tektons_own_isolating_mode_puts_them_on_one() {
-    let bed = Testbed::start(Options::default()).await.unwrap();
+    let bed = pool::start(Options::default()).await;
     bed.add_nodes(&Nodes::new("node", 4)).await.unwrap();
     bed.feature_flags(&[("coschedule", "isolate-pipelinerun")])
         .await

@@ -1,15 +1,16 @@
 //! A part that is killed comes back, and nothing is forgotten.
 
 use crate::beds::SOON;
+use crate::pool;
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::api::{Api, PostParams};
 use serde_json::json;
 use testbed::runs::RunSpec;
-use testbed::{Nodes, Options, Part, Testbed};
+use testbed::{Nodes, Options, Part};
 
-#[tokio::test(flavor = "multi_thread")]
+#[e2e_test]
 async fn a_killed_api_server_comes_back_with_all_data_and_runs_go_on() {
-    let bed = Testbed::start(Options::default()).await.unwrap();
+    let bed = pool::start(Options::default()).await;
     bed.add_nodes(&Nodes::new("node", 3)).await.unwrap();
     let client = bed.client().await.unwrap();
     let maps: Api<ConfigMap> = Api::namespaced(client.clone(), "default");

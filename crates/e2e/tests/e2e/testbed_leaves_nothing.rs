@@ -30,7 +30,7 @@ fn small() -> Options {
     }
 }
 
-#[tokio::test(flavor = "multi_thread")]
+#[e2e_test]
 async fn a_dropped_testbed_leaves_no_process_and_no_folder() {
     let bed = Testbed::start(small()).await.unwrap();
     let (pids, folder) = (pids(&bed), bed.folder().to_owned());
@@ -40,7 +40,7 @@ async fn a_dropped_testbed_leaves_no_process_and_no_folder() {
     assert!(!folder.exists());
 }
 
-#[test]
+#[e2e_test]
 fn a_panic_leaves_nothing_either() {
     let (tell, told) = std::sync::mpsc::channel();
     let test = std::thread::spawn(move || {
@@ -55,7 +55,7 @@ fn a_panic_leaves_nothing_either() {
     assert_eq!(alive(&told.recv().unwrap()), 0);
 }
 
-#[tokio::test(flavor = "multi_thread")]
+#[e2e_test]
 async fn two_testbeds_run_side_by_side() {
     let (one, two) = tokio::join!(Testbed::start(small()), Testbed::start(small()));
     let (one, two) = (one.unwrap(), two.unwrap());
@@ -64,7 +64,7 @@ async fn two_testbeds_run_side_by_side() {
     assert!(nodes.get_opt("only-here-0").await.unwrap().is_none());
 }
 
-#[tokio::test(flavor = "multi_thread")]
+#[e2e_test]
 async fn a_part_that_dies_is_told_instead_of_waited_for() {
     let bed = Testbed::start(small()).await.unwrap();
     let pid = Pid::from_raw(bed.pid(Part::Scheduler).unwrap().cast_signed()).unwrap();

@@ -4,7 +4,7 @@ use crate::beds::{SOON, plain};
 use serde_json::json;
 use testbed::runs::{self, RunSpec, State};
 
-#[tokio::test(flavor = "multi_thread")]
+#[e2e_test]
 async fn a_task_lasts_as_long_as_the_annotation_says() {
     let bed = plain().await;
     let namespace = bed.namespace("lasting").await.unwrap();
@@ -19,7 +19,7 @@ async fn a_task_lasts_as_long_as_the_annotation_says() {
     assert!((4.0..20.0).contains(&seconds), "{seconds} s");
 }
 
-#[tokio::test(flavor = "multi_thread")]
+#[e2e_test]
 async fn a_failing_task_fails_its_run_and_a_retry_saves_it() {
     let bed = plain().await;
     let client = bed.client().await.unwrap();
@@ -46,7 +46,7 @@ async fn a_failing_task_fails_its_run_and_a_retry_saves_it() {
     );
 }
 
-#[tokio::test(flavor = "multi_thread")]
+#[e2e_test]
 async fn a_hanging_task_ends_by_its_timeout_only() {
     let bed = plain().await;
     let namespace = bed.namespace("hanging").await.unwrap();

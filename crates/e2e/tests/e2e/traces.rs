@@ -1,6 +1,7 @@
 //! A collector on this machine gets the spans of an admission and of a run, by OTLP from the running processes.
 
 use crate::beds::{SOON, create};
+use crate::pool;
 use axum::Router;
 use axum::body::Bytes;
 use axum::extract::State;
@@ -86,11 +87,11 @@ async fn until_sent(bed: &Testbed, collector: &Collector, name: &str, wanted: &[
     .unwrap()
 }
 
-#[tokio::test(flavor = "multi_thread")]
+#[e2e_test]
 async fn a_collector_gets_the_spans_of_an_admission_and_of_a_run() {
     let collector = Collector::default();
     let endpoint = collector.start().await;
-    let bed = Testbed::start(Options::default()).await.expect("a testbed");
+    let bed = pool::start(Options::default()).await;
     bed.add_nodes(&Nodes::new("node", 1)).await.expect("nodes");
     let environment = [
         ("OTEL_EXPORTER_OTLP_ENDPOINT", endpoint.as_str()),

@@ -1,0 +1,144 @@
+//! Runs the end-to-end tests: more at a time than there are cores, because they mostly wait; the longest first; and at
+//! the end a report of the slowest tests and what they waited for.
+
+use clap::Parser;
+use libtest_mimic::{Arguments, Failed, Trial};
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::process::ExitCode;
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+/// Tests at a time: each needs about a quarter of a core and 1 GB.
+const SLOTS: usize = 8;
+/// Tests and waits that the report names.
+const SLOWEST: usize = 10;
+const WAITS: usize = 3;
+
+/// A registered test.
+pub(crate) struct Test {
+    pub(crate) path: &'static str,
+    pub(crate) first: bool,
+    pub(crate) run: fn(),
+}
+
+inventory::collect!(Test);
+
+impl Test {
+    /// As libtest names it: without the name of the binary.
+    fn name(&self) -> &'static str {
+        self.path.split_once("::").map_or(self.path, |(_, name)| name)
+    }
+
+    fn matches(&self, filters: &[String], exact: bool) -> bool {
+        let name = self.name();
+        let matches = |filter: &String| {
+            if exact {
+                name == filter
+            } else {
+                name.contains(filter)
+            }
+        };
+        filters.is_empty() || filters.iter().any(matches)
+    }
+}
+
+/// What a test took, and what it waited for.
+struct Took {
+    name: &'static str,
+    all: Duration,
+    waits: Waits,
+}
+
+type Waits = BTreeMap<String, Duration>;
+
+static TOOK: Mutex<Vec<Took>> = Mutex::new(Vec::new());
+
+thread_local! {
+    // A test's own future runs on the thread that blocks on it; what a task of it waits for is not counted.
+    static WAITED: RefCell<Waits> = const { RefCell::new(Waits::new()) };
+}
+
+/// libtest takes several filters, and runs what matches any of them; libtest-mimic takes one.
+#[derive(Parser)]
+struct Cli {
+    #[command(flatten)]
+    arguments: Arguments,
+    /// More filters.
+    more: Vec<String>,
+}
+
+impl Cli {
+    fn filters(&mut self) -> Vec<String> {
+        let first = self.arguments.filter.take();
+        first.into_iter().chain(std::mem::take(&mut self.more)).collect()
+    }
+}
+
+pub(crate) fn run() -> ExitCode {
+    testbed::wait::observe(waited);
+    let mut cli = Cli::parse();
+    let filters = cli.filters();
+    let mut arguments = cli.arguments;
+    arguments.test_threads = arguments.test_threads.or(Some(SLOTS));
+    let mut tests: Vec<_> = inventory::iter::<Test>.into_iter().collect();
+    tests.retain(|test| test.matches(&filters, arguments.exact));
+    tests.sort_by_key(|test| (!test.first, test.name()));
+    let conclusion = libtest_mimic::run(&arguments, tests.into_iter().map(trial).collect());
+    report();
+    conclusion.exit_code()
+}
+
+fn trial(test: &'static Test) -> Trial {
+    Trial::test(test.name(), move || timed(test))
+}
+
+fn timed(test: &'static Test) -> Result<(), Failed> {
+    let start = Instant::now();
+    let outcome = std::panic::catch_unwind(test.run);
+    TOOK.lock().unwrap_or_else(PoisonError::into_inner).push(Took {
+        name: test.name(),
+        all: start.elapsed(),
+        waits: WAITED.take(),
+    });
+    outcome.map_err(|panic| message(&*panic).into())
+}
+
+fn message(panic: &(dyn std::any::Any + Send)) -> String {
+    let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
+    text.or_else(|| panic.downcast_ref::<String>().cloned())
+        .unwrap_or_else(|| "it panicked".into())
+}
+
+/// Runs a test's future as `#[e2e_test]` does.
+pub(crate) fn block_on(test: impl Future<Output = ()>) {
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
+    runtime.expect("a runtime").block_on(test);
+}
+
+fn waited(what: &str, time: Duration) {
+    WAITED.with_borrow_mut(|waits| *waits.entry(what.to_owned()).or_default() += time);
+}
+
+fn report() {
+    let mut took = std::mem::take(&mut *TOOK.lock().unwrap_or_else(PoisonError::into_inner));
+    if took.len() <= SLOWEST {
+        return;
+    }
+    took.sort_by_key(|test| std::cmp::Reverse(test.all));
+    println!("the {SLOWEST} slowest tests, and what they waited for:");
+    for test in took.iter().take(SLOWEST) {
+        println!("{:6.1} s  {}", test.all.as_secs_f32(), test.name);
+        for (what, time) in longest(&test.waits) {
+            println!("    {:6.1} s  {what}", time.as_secs_f32());
+        }
+    }
+    println!();
+}
+
+fn longest(waits: &Waits) -> Vec<(&String, &Duration)> {
+    let mut waits: Vec<_> = waits.iter().collect();
+    waits.sort_by_key(|(_, time)| std::cmp::Reverse(**time));
+    waits.truncate(WAITS);
+    waits
+}

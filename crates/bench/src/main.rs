@@ -293,7 +293,7 @@ fn build(quick: bool) -> Result<PathBuf> {
         (&["--release"][..], "release")
     };
     let built = Command::new(cargo)
-        .args(["build", "--quiet", "--locked", "--package=pod-affinity"])
+        .args(["build", "--quiet", "--locked", "--bin=pod-affinity"])
         .args(args)
         .current_dir(workspace())
         .status()

@@ -216,7 +216,10 @@ impl Printer {
         match self.format {
             Output::Table | Output::Wide | Output::Name => {
                 let since = row.since;
-                *row != Row { since, ..shown.clone() }
+                *row != Row {
+                    since,
+                    ..shown.clone()
+                }
             }
             Output::Json | Output::Yaml => row != shown,
         }

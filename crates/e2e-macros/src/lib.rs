@@ -5,17 +5,23 @@
 
 use proc_macro::{TokenStream, TokenTree};
 
-/// Marks an end-to-end test. With `#[e2e_test(first)]` it is started before all others, because it takes long.
+/// Marks an end-to-end test, with any of these options:
+/// - `first`: it takes long, and is started before others.
+/// - `real_node`: it is ignored where there can be no real node.
+/// - `on_request`: it is ignored unless it is asked for, by `--include-ignored` or `--ignored`.
 #[proc_macro_attribute]
 pub fn e2e_test(options: TokenStream, function: TokenStream) -> TokenStream {
-    let registration = match (options.to_string().as_str(), call_of(&function)) {
-        ("", Some((name, call))) => registration(&name, &call, false),
-        ("first", Some((name, call))) => registration(&name, &call, true),
-        (_, Some(_)) => error("the only option is `first`"),
-        (_, None) => error("only a function can be a test"),
+    let options: Vec<_> = options.into_iter().filter_map(word).collect();
+    let unknown = options.iter().find(|option| !OPTIONS.contains(&option.as_str()));
+    let registration = match (unknown, call_of(&function)) {
+        (None, Some((name, call))) => registration(&name, &call, &options),
+        (Some(option), _) => error(&format!("{option} is none of {OPTIONS:?}")),
+        (None, None) => error("only a function can be a test"),
     };
     registration.into_iter().chain(function).collect()
 }
+
+const OPTIONS: [&str; 3] = ["first", "real_node", "on_request"];
 
 /// The function's name, and how it is called.
 fn call_of(function: &TokenStream) -> Option<(String, String)> {
@@ -37,11 +43,14 @@ fn word(token: TokenTree) -> Option<String> {
     }
 }
 
-fn registration(name: &str, call: &str, first: bool) -> TokenStream {
+fn registration(name: &str, call: &str, options: &[String]) -> TokenStream {
+    let [first, real_node, on_request] = OPTIONS.map(|option| options.iter().any(|given| given == option));
     parsed(&format!(
         "::inventory::submit! {{ crate::harness::Test {{
             path: concat!(module_path!(), \"::{name}\"),
             first: {first},
+            real_node: {real_node},
+            on_request: {on_request},
             run: || {call},
         }} }}"
     ))

@@ -17,7 +17,7 @@ use kube::api::{Api, DynamicObject, Patch, PatchParams, PostParams};
 use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::sync::PoisonError;
+use std::sync::{Mutex, PoisonError};
 
 /// Namespace of the installation.
 pub const NAMESPACE: &str = "tekton-pod-affinity";
@@ -297,11 +297,22 @@ fn workspace() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
 
-/// The binary under test: `POD_AFFINITY_BINARY`, or built here and now.
+/// The binary under test: `POD_AFFINITY_BINARY`, or built by the first that asks in this process.
 pub fn binary() -> Result<PathBuf> {
+    static BUILT: Mutex<Option<PathBuf>> = Mutex::new(None);
     if let Some(given) = std::env::var_os("POD_AFFINITY_BINARY") {
         return Ok(given.into());
     }
+    let mut built = BUILT.lock().unwrap_or_else(PoisonError::into_inner);
+    if built.is_none() {
+        *built = Some(build()?);
+    }
+    built
+        .clone()
+        .ok_or_else(|| Error::NotRunning("pod-affinity".into()))
+}
+
+fn build() -> Result<PathBuf> {
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let output = Command::new(cargo)
         .args([

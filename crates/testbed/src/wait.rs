@@ -5,8 +5,9 @@ use std::fmt::Debug;
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
-/// Between two looks.
-const PAUSE: Duration = Duration::from_millis(50);
+/// Between the first two looks, and at most: who waits for long need not learn at once, and each look costs the API server.
+const FIRST_PAUSE: Duration = Duration::from_millis(50);
+const LONGEST_PAUSE: Duration = Duration::from_millis(250);
 
 static OBSERVER: OnceLock<fn(&str, Duration)> = OnceLock::new();
 
@@ -28,13 +29,14 @@ pub async fn until<T, S: Debug>(
     deadline: Duration,
     mut look: impl AsyncFnMut() -> std::result::Result<T, S>,
 ) -> Result<T> {
-    let (what, start) = (what.into(), Instant::now());
+    let (what, start, mut pause) = (what.into(), Instant::now(), FIRST_PAUSE);
     let outcome = loop {
         match look().await {
             Ok(found) => break Ok(found),
             Err(seen) if start.elapsed() >= deadline => break Err(format!("{seen:?}")),
-            Err(_) => tokio::time::sleep(PAUSE).await,
+            Err(_) => tokio::time::sleep(pause).await,
         }
+        pause = LONGEST_PAUSE.min(pause * 5 / 4);
     };
     let waited = start.elapsed();
     self::waited(&what, waited);

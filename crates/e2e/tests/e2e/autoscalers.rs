@@ -179,7 +179,7 @@ async fn grows_by_what_is_missing(autoscaler: Autoscaler) {
         "{autoscaler:?}: back to {FIXED} nodes after {:?}",
         until_back_to_the_start(&bed).await
     );
-    auditor.found_nothing();
+    auditor.found_no_meeting();
 }
 
 /// A run that must leave its node gets a larger one; one that reserves is on it from the start.
@@ -221,7 +221,7 @@ async fn adds_a_node_that_fits(autoscaler: Autoscaler) {
     assert_eq!(nodes_of(&bed, &moves).await.len(), 2);
     delete_runs(&bed).await;
     until_back_to_the_start(&bed).await;
-    auditor.found_nothing();
+    auditor.found_no_meeting();
 }
 
 #[e2e_test]

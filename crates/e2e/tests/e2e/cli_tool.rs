@@ -105,7 +105,7 @@ pub(crate) async fn binary() -> &'static PathBuf {
 
 fn build() -> PathBuf {
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
-    let arguments = ["build", "--quiet", "--package=cli", "--bin=kubectl-pod_affinity"];
+    let arguments = ["build", "--quiet", "--bin=kubectl-pod_affinity"];
     let output = Command::new(cargo)
         .args(arguments)
         .arg("--message-format=json-render-diagnostics")

@@ -253,7 +253,7 @@ impl Trouble {
     }
 }
 
-#[e2e_test]
+#[e2e_test(first)]
 async fn runs_go_through_an_api_server_that_is_slow_or_refuses_or_cuts_watches_or_meets_with_conflicts() {
     let refused = |status| Fault::Refused(axum::http::StatusCode::from_u16(status).unwrap());
     let troubles = [
@@ -290,7 +290,7 @@ async fn runs_go_through_an_api_server_that_is_slow_or_refuses_or_cuts_watches_o
     auditor.found_nothing();
 }
 
-#[e2e_test]
+#[e2e_test(first)]
 async fn runs_go_through_outages_of_the_api_server_and_of_etcd() {
     let (bed, _) = kept_alive(OURS * 3, false, &SHORT_LEASE).await;
     let auditor = Auditor::start(&bed).await;
@@ -313,7 +313,7 @@ async fn runs_go_through_outages_of_the_api_server_and_of_etcd() {
     auditor.found_nothing();
 }
 
-#[e2e_test]
+#[e2e_test(first)]
 async fn a_leader_that_was_paused_past_its_lease_comes_back_beside_another_and_does_no_harm() {
     let (bed, installed) = kept_alive(OURS * 4, false, &[]).await;
     let auditor = Auditor::start(&bed).await;
@@ -343,7 +343,7 @@ async fn a_leader_that_was_paused_past_its_lease_comes_back_beside_another_and_d
     auditor.found_nothing();
 }
 
-#[e2e_test]
+#[e2e_test(first)]
 async fn two_hundred_runs_go_through_while_the_leader_is_killed_every_ten_seconds() {
     const RUNS: usize = 200;
     let _alone = alone().await;

@@ -9,8 +9,8 @@ use std::process::ExitCode;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-/// Tests at a time: each needs about a quarter of a core and 1 GB.
-const SLOTS: usize = 8;
+/// Tests at a time: each needs about a third of a core and 1 GB.
+const SLOTS: usize = 6;
 /// Tests and waits that the report names.
 const SLOWEST: usize = 10;
 const WAITS: usize = 3;
@@ -19,6 +19,8 @@ const WAITS: usize = 3;
 pub(crate) struct Test {
     pub(crate) path: &'static str,
     pub(crate) first: bool,
+    pub(crate) real_node: bool,
+    pub(crate) on_request: bool,
     pub(crate) run: fn(),
 }
 
@@ -83,14 +85,23 @@ pub(crate) fn run() -> ExitCode {
     arguments.test_threads = arguments.test_threads.or(Some(SLOTS));
     let mut tests: Vec<_> = inventory::iter::<Test>.into_iter().collect();
     tests.retain(|test| test.matches(&filters, arguments.exact));
-    tests.sort_by_key(|test| (!test.first, test.name()));
-    let conclusion = libtest_mimic::run(&arguments, tests.into_iter().map(trial).collect());
+    tests.sort_by_key(|test| (!(test.first || test.real_node), test.name()));
+    let no_real_node = testbed::real_node::lacking();
+    if let Some(what) = no_real_node.as_ref().filter(|_| !arguments.list) {
+        eprintln!("\nno real node here, so nothing is tested with one: {what}");
+    }
+    let trials = tests.into_iter().map(|test| trial(test, no_real_node.as_deref()));
+    let conclusion = libtest_mimic::run(&arguments, trials.collect());
     report();
     conclusion.exit_code()
 }
 
-fn trial(test: &'static Test) -> Trial {
-    Trial::test(test.name(), move || timed(test))
+/// A test with a real node that is asked for all the same fails with what is lacking.
+fn trial(test: &'static Test, no_real_node: Option<&str>) -> Trial {
+    let lacking = no_real_node.filter(|_| test.real_node).map(String::from);
+    let ignored = test.on_request || lacking.is_some();
+    let run = move || lacking.map_or_else(|| timed(test), |what| Err(what.into()));
+    Trial::test(test.name(), run).with_ignored_flag(ignored)
 }
 
 fn timed(test: &'static Test) -> Result<(), Failed> {

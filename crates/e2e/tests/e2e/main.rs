@@ -45,11 +45,14 @@ mod nothing_lost;
 mod nothing_lost_certificates;
 mod one_node_per_run;
 mod pool;
+mod real_node;
 mod reserve;
 mod rights;
 mod security_forged;
 mod security_logs;
 mod security_pods;
+mod ship;
+mod ship_program;
 mod soak;
 mod strategies;
 mod testbed_autoscales;
@@ -61,5 +64,8 @@ mod testbed_plays_outcomes;
 mod traces;
 
 fn main() -> std::process::ExitCode {
+    if real_node::is_the_process_to_kill() {
+        return real_node::wait_to_be_killed();
+    }
     harness::run()
 }

@@ -104,7 +104,7 @@ async fn a_task_too_big_for_the_node_takes_its_run_to_one_that_fits() {
     assert_eq!(until_moved_from(&bed, &run, &first).await, "large-0");
     assert_eq!(node_of(&bound_placeholder(&bed, &held).await), "large-0");
     bed.until_succeeded(&run, SOON).await.unwrap();
-    auditor.found_nothing();
+    auditor.found_no_meeting();
 }
 
 #[e2e_test]
@@ -250,7 +250,7 @@ async fn a_node_that_is_deleted_is_left_though_the_next_task_found_another_by_it
     let second = until_moved_from(&bed, &run, &first).await;
     bed.until_succeeded(&run, SOON).await.unwrap();
     assert_eq!(node_of(&bound_task(&bed, &run, "b").await), second);
-    auditor.found_nothing();
+    auditor.found_no_meeting();
 }
 
 #[e2e_test]

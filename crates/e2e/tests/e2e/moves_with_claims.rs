@@ -44,7 +44,7 @@ async fn tektons_own_assistant_leaves_with_the_run_and_follows_it() {
     assert_eq!(node_of(&bound_task(&bed, &run, "large").await), "large-0");
     until_assistant_on(&bed, "large-0").await;
     bed.until_succeeded(&run, SOON).await.unwrap();
-    auditor.found_nothing();
+    auditor.found_no_meeting();
 }
 
 /// Tekton itself looks after the assistant of a cordoned node only until the run's first task is made.

@@ -52,7 +52,7 @@ pub(crate) async fn until_ready(bed: &Testbed, installed: &Installed, replica: u
     .unwrap();
 }
 
-#[e2e_test]
+#[e2e_test(first)]
 async fn rolling_restarts_of_the_webhook_lose_no_call() {
     let _alone = alone().await;
     // The drain of an orderly end is what saves the calls.
@@ -144,7 +144,7 @@ fn connections(installed: &Installed) -> usize {
 }
 
 /// A connection that both sides may close is closed by one while the other takes it up, sooner or later.
-#[e2e_test]
+#[e2e_test(first)]
 async fn the_api_server_itself_closes_the_connections_that_it_does_not_use_and_no_call_is_lost_over_one() {
     let (bed, installed) = installed().await;
     let nothing = Vec::<Lost>::new;

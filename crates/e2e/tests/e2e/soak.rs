@@ -382,7 +382,7 @@ fn mebibytes(memory: [u64; 4]) -> [u64; 4] {
     memory.map(|bytes| bytes >> 20)
 }
 
-#[e2e_test]
+#[e2e_test(first)]
 async fn random_work_breaks_no_promise_and_leaves_nothing() {
     let _alone = alone().await;
     let runs = number_of("POD_AFFINITY_SOAK_RUNS").map_or(FEW, |runs| usize::try_from(runs).unwrap());

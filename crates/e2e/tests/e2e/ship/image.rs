@@ -1,7 +1,7 @@
 //! What is pushed is what is pulled, and what is pulled runs.
 
-use crate::pulled::{pull, sha256};
-use crate::world::{BINARY, printed, workspace, world};
+use crate::ship::pulled::{pull, sha256};
+use crate::ship::world::{BINARY, printed, workspace, world};
 use rustix::process::{Pid, Signal, kill_process};
 use std::path::Path;
 use std::process::Command;
@@ -12,7 +12,7 @@ const LIMIT: usize = 12_000_000;
 const AT_ONCE: Duration = Duration::from_secs(5);
 
 /// THE REAL RELEASE BUILD: minutes when nothing is compiled yet.
-#[tokio::test(flavor = "multi_thread")]
+#[e2e_test(first)]
 async fn the_real_release_build_prints_the_digest_of_what_is_in_layout_and_registry() {
     let world = world().await;
     let layout = world.folder("layout");
@@ -31,8 +31,8 @@ async fn the_real_release_build_prints_the_digest_of_what_is_in_layout_and_regis
     );
 }
 
-#[tokio::test(flavor = "multi_thread")]
-#[ignore = "compiles everything once more, in another folder: five to ten minutes"]
+/// Compiles everything once more, in another folder: five to ten minutes.
+#[e2e_test(on_request)]
 async fn another_folder_of_the_same_source_gives_the_same_digest() {
     let world = world().await;
     let elsewhere = world.folder("elsewhere/checkout");
@@ -52,7 +52,7 @@ async fn another_folder_of_the_same_source_gives_the_same_digest() {
     assert_eq!(built_in(&elsewhere), built_in(&workspace()));
 }
 
-#[tokio::test(flavor = "multi_thread")]
+#[e2e_test]
 async fn the_same_binary_of_the_same_commit_is_the_same_image() {
     let world = world().await;
     let build = || {
@@ -64,7 +64,7 @@ async fn the_same_binary_of_the_same_commit_is_the_same_image() {
     assert_eq!(build(), build());
 }
 
-#[tokio::test(flavor = "multi_thread")]
+#[e2e_test]
 async fn a_pulled_image_is_one_static_binary_for_nobody_with_its_source_on_it() {
     let world = world().await;
     let image = pull(&world.reference);
@@ -96,7 +96,7 @@ async fn a_pulled_image_is_one_static_binary_for_nobody_with_its_source_on_it() 
     );
 }
 
-#[tokio::test(flavor = "multi_thread")]
+#[e2e_test]
 async fn the_pulled_binary_runs_and_a_placeholder_goes_at_once_when_told() {
     let world = world().await;
     let root = pull(&world.reference).unpacked(&world.folder("runs"));
@@ -127,7 +127,7 @@ async fn the_pulled_binary_runs_and_a_placeholder_goes_at_once_when_told() {
     assert!(told.elapsed() < AT_ONCE, "{:?}", told.elapsed());
 }
 
-#[tokio::test(flavor = "multi_thread")]
+#[e2e_test]
 async fn crane_finds_the_image_whole_in_registry_archive_and_layout() {
     let world = world().await;
     let folder = world.folder("crane");
@@ -171,7 +171,7 @@ async fn crane_finds_the_image_whole_in_registry_archive_and_layout() {
     }
 }
 
-#[tokio::test(flavor = "multi_thread")]
+#[e2e_test]
 async fn a_second_push_sends_nothing_that_is_there_already() {
     let world = world().await;
     let again = world.ship(&["build", "--sbom=none", "--tag=again"]).output();

@@ -4,16 +4,8 @@
 //! THE FIRST TEST TO COME COMPILES THE RELEASE BINARY: minutes when cold, a second when warm. `POD_AFFINITY_SHIP_BINARY`,
 //! the path of a static one, spares that to all but `the_real_release_build_...`.
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::panic,
-    reason = "all of this is tests"
-)]
-
 mod cluster;
 mod image;
-mod program;
 mod pulled;
 mod refused;
 mod world;

@@ -1,8 +1,8 @@
 //! The manifests of this checkout, by way of `cargo ship`, on a real API server; and the pulled binary, alone in its
 //! image's file system, at work there.
 
-use crate::pulled::pull;
-use crate::world::{World, printed, world};
+use crate::ship::pulled::pull;
+use crate::ship::world::{World, printed, world};
 use k8s_openapi::api::coordination::v1::Lease;
 use kube::api::Api;
 use placement::keys;
@@ -36,7 +36,7 @@ fn generations(world: &World) -> String {
 }
 
 /// One test, since there is one cluster and each step needs the one before.
-#[tokio::test(flavor = "multi_thread")]
+#[e2e_test]
 async fn the_manifests_are_resolved_applied_twice_and_deleted_and_so_is_a_release() {
     let world = world().await;
     resolving_names_the_pushed_digest(world);

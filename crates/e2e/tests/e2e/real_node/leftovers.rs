@@ -1,6 +1,6 @@
 //! However a testbed with a real node ends, the machine is as it was before.
 
-use crate::world::{SOON, start};
+use crate::real_node::world::{SOON, start};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::io::{BufRead, BufReader};
@@ -114,7 +114,9 @@ fn names_in(folder: &Path) -> BTreeSet<String> {
 }
 
 /// By SIGKILL, so that only the guard can clean up; and with containers running.
-pub(crate) fn a_killed_testbed_leaves_nothing_of_its_node() {
+#[e2e_test(real_node)]
+fn a_killed_testbed_leaves_nothing_of_its_node() {
+    let _alone = super::alone();
     let before = Machine::look();
     let mut process = Command::new(std::env::current_exe().unwrap())
         .env(TO_KILL, "1")
@@ -144,7 +146,7 @@ pub(crate) fn wait_to_be_killed() -> ExitCode {
     let runtime = tokio::runtime::Runtime::new().unwrap();
     runtime.block_on(async {
         let world = start(false).await;
-        crate::runs::a_pod_runs(&world).await;
+        crate::real_node::runs::a_pod_runs(&world).await;
         println!("{}", world.bed.folder().display());
         std::future::pending().await
     })

@@ -1,7 +1,7 @@
 //! A testbed with a registry, the image in it, and the real node.
 
-use crate::images::{pull, push_program, push_sandbox, unpack};
-use crate::program::{BINARY, printed, program, workspace};
+use crate::real_node::images::{pull, push_program, push_sandbox, unpack};
+use crate::ship_program::{BINARY, printed, program, workspace};
 use std::path::PathBuf;
 use std::process::{Command, Output, Stdio};
 use std::time::Duration;

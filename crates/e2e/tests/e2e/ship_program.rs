@@ -33,7 +33,7 @@ pub(crate) fn program() -> &'static Path {
             .args([
                 "build",
                 "--quiet",
-                "--package=ship",
+                "--bin=ship",
                 "--message-format=json-render-diagnostics",
             ])
             .current_dir(workspace())

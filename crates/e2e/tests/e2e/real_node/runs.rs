@@ -1,7 +1,7 @@
 //! Labelled runs whose every pod is containers.
 
-use crate::install::{self, Installation};
-use crate::world::{SOON, World, start};
+use crate::real_node::install::{self, Installation};
+use crate::real_node::world::{SOON, World, start};
 use futures::StreamExt;
 use k8s_openapi::api::core::v1::{ContainerStatus, Node, Pod, ResourceRequirements};
 use kube::ResourceExt;
@@ -13,9 +13,11 @@ use testbed::real_node::NAME;
 use testbed::runs::{self, RunSpec, State, state};
 
 /// One test, since each step needs the one before, and an installation is for the whole cluster.
-pub(crate) fn a_labelled_run_goes_from_pending_to_succeeded_in_containers() {
+#[e2e_test(real_node)]
+fn a_labelled_run_goes_from_pending_to_succeeded_in_containers() {
+    let _alone = super::alone();
     let runtime = tokio::runtime::Runtime::new().unwrap();
-    let before = crate::leftovers::Machine::look();
+    let before = crate::real_node::leftovers::Machine::look();
     runtime.block_on(async {
         let begun = Instant::now();
         let step = |what: &str| eprintln!("{what} ({:.0} s)", begun.elapsed().as_secs_f32());

@@ -1,8 +1,8 @@
 //! The program, a registry, an API server: shared by all tests of this binary.
 
-use crate::program::program;
-pub(crate) use crate::program::{BINARY, printed, workspace};
-use crate::pulled::pull;
+use crate::ship::pulled::pull;
+use crate::ship_program::program;
+pub(crate) use crate::ship_program::{BINARY, printed, workspace};
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};

@@ -8,18 +8,17 @@
 use crate::metrics::{EventEnd, Metrics};
 use crate::notes::Note;
 use crate::reason::Reason;
+use crate::write::Cluster;
 use futures::{StreamExt, stream};
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::ObjectReference;
-use k8s_openapi::api::events::v1::{Event, EventSeries};
+use k8s_openapi::api::events::v1::Event;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{MicroTime, ObjectMeta};
-use kube::Client;
-use kube::api::{Api, Patch, PatchParams, PostParams};
 use kube::runtime::events::EventType;
 use placement::keys;
 use placement::names::RunKey;
-use serde_json::json;
 use std::hash::{DefaultHasher, Hash, Hasher};
+use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::mpsc;
 use tracing::debug;
@@ -52,13 +51,13 @@ pub(crate) struct Outbox {
 /// The other end, which sends them.
 pub(crate) struct Courier {
     queue: mpsc::Receiver<Notice>,
-    client: Client,
+    cluster: Arc<Cluster>,
     instance: String,
     metrics: Metrics,
 }
 
 /// An outbox and its courier.
-pub(crate) fn post(client: Client, instance: String, metrics: Metrics) -> (Outbox, Courier) {
+pub(crate) fn post(cluster: Arc<Cluster>, instance: String, metrics: Metrics) -> (Outbox, Courier) {
     let (sender, queue) = mpsc::channel(WAITING);
     let outbox = Outbox {
         queue: sender,
@@ -68,7 +67,7 @@ pub(crate) fn post(client: Client, instance: String, metrics: Metrics) -> (Outbo
         outbox,
         Courier {
             queue,
-            client,
+            cluster,
             instance,
             metrics,
         },
@@ -87,9 +86,9 @@ impl Outbox {
 impl Courier {
     /// Sends until every outbox is gone and the queue is empty.
     pub(crate) async fn run(mut self) {
-        let (client, instance, metrics) = (self.client, self.instance, self.metrics);
+        let (cluster, instance, metrics) = (self.cluster, self.instance, self.metrics);
         let notices = stream::poll_fn(|context| self.queue.poll_recv(context));
-        let send = |notice: Notice| deliver(&client, &instance, &metrics, notice);
+        let send = |notice: Notice| deliver(&cluster, &instance, &metrics, notice);
         notices.for_each_concurrent(AT_ONCE, send).await;
     }
 }
@@ -98,7 +97,7 @@ impl Courier {
 impl Courier {
     /// The reasons of the notices that wait, in order.
     pub(crate) fn reasons(&mut self) -> Vec<&'static str> {
-        self.waiting().map(|note| note.reason.as_str()).collect()
+        self.waiting().map(|note| note.reason.into()).collect()
     }
 
     /// Their words.
@@ -111,38 +110,19 @@ impl Courier {
     }
 }
 
-async fn deliver(client: &Client, instance: &str, metrics: &Metrics, notice: Notice) {
-    let events: Api<Event> = Api::namespaced(client.clone(), &notice.key.namespace);
-    let sent = tokio::time::timeout(LIMIT, send(&events, instance, &notice)).await;
+async fn deliver(cluster: &Cluster, instance: &str, metrics: &Metrics, notice: Notice) {
+    let event = event(instance, &notice);
+    let sending = cluster.publish(&notice.key.namespace, &event, notice.count);
+    let sent = tokio::time::timeout(LIMIT, sending).await;
     metrics.event(if matches!(sent, Ok(Ok(()))) {
         EventEnd::Sent
     } else {
         EventEnd::Failed
     });
     if let Ok(Err(error)) = sent {
-        debug!(run = %notice.key, reason = notice.note.reason.as_str(), %error, "an event was not taken");
+        let reason: &str = notice.note.reason.into();
+        debug!(run = %notice.key, reason, %error, "an event was not taken");
     }
-}
-
-async fn send(events: &Api<Event>, instance: &str, notice: &Notice) -> kube::Result<()> {
-    let event = event(instance, notice);
-    match events.create(&PostParams::default(), &event).await {
-        Err(kube::Error::Api(status)) if status.is_already_exists() => count_up(events, notice).await,
-        other => other.map(drop),
-    }
-}
-
-async fn count_up(events: &Api<Event>, notice: &Notice) -> kube::Result<()> {
-    // A series starts at 2: the event that is there was the first.
-    let series = EventSeries {
-        count: notice.count.max(2),
-        last_observed_time: MicroTime(notice.at),
-    };
-    let patch = Patch::Merge(json!({"series": series}));
-    events
-        .patch(&name(notice), &PatchParams::default(), &patch)
-        .await
-        .map(drop)
 }
 
 fn event(instance: &str, notice: &Notice) -> Event {
@@ -157,7 +137,7 @@ fn event(instance: &str, notice: &Notice) -> Event {
         reporting_controller: Some(format!("{}controller", keys::OWN_PREFIX)),
         reporting_instance: Some(instance.to_owned()),
         action: Some(action(reason).to_owned()),
-        reason: Some(reason.as_str().to_owned()),
+        reason: Some(reason.to_string()),
         note: Some(shortened(&notice.note.text)),
         regarding: Some(reference(&notice.key)),
         type_: Some(type_(reason).to_owned()),
@@ -222,6 +202,7 @@ mod tests {
     use super::*;
     use crate::fixture::{Server, at, exposition, run};
     use prometheus_client::registry::Registry;
+    use serde_json::json;
 
     fn notice(text: &str, count: i32) -> Notice {
         let note = Note {
@@ -238,7 +219,7 @@ mod tests {
 
     async fn courier(server: &mut Server, notices: Vec<Notice>) {
         let (outbox, courier) = post(
-            server.client(),
+            Arc::new(Cluster::new(server.client(), "image".to_owned())),
             "pod-1".to_owned(),
             Metrics::register(&mut Registry::default()),
         );

@@ -1,15 +1,15 @@
 //! What the tests share: a run, caches that are filled by hand, and an API server that follows a script.
 
-use crate::act::Door;
-use crate::around::{self, PodKey};
-use crate::desk::Desk;
 use crate::events::{self, Courier};
 use crate::memory::Memory;
 use crate::metrics::Metrics;
-use crate::observe::{Seen, Stores};
+use crate::observe::Stores;
+use crate::reconcile::Reconciler;
 use crate::report::Report;
-use crate::view::{PlaceholderPod, PlaceholderSet};
-use crate::watches::{self, Feeds};
+use crate::waiting_pods::PodKey;
+use crate::watch::{self, Feeds};
+use crate::write::Cluster;
+use crate::{nodes, placeholders, waiting_pods};
 use jiff::Timestamp;
 use kube::Client;
 use kube::client::Body;
@@ -18,7 +18,7 @@ use placement::config::Config;
 use placement::keys;
 use placement::names::RunKey;
 use placement::node::NodeState;
-use placement::plan::{Enrolment, LetGos};
+use placement::plan::{Decision, Enrolment, Moves, Observation, Plan, Wait};
 use placement::run::{PodTemplate, Run, SpecStatus};
 use placement::strategy::{Isolation, Strategy};
 use prometheus_client::registry::Registry;
@@ -26,8 +26,9 @@ use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 use tekton::PipelineRun;
-use tokio::sync::watch;
+use tokio::sync::watch as channel;
 use tower_test::mock::{self, Handle};
 
 /// A run that is held by us and has nothing yet.
@@ -72,21 +73,39 @@ pub(crate) fn at(second: i64) -> Timestamp {
     Timestamp::from_second(1_800_000_000 + second).unwrap()
 }
 
-/// A run's surroundings with nothing in them.
-pub(crate) fn nothing() -> Seen {
-    Seen {
+/// A run, and nothing around it.
+pub(crate) fn nothing() -> Observation {
+    Observation {
         now: at(0),
         config: Arc::new(Config::default()),
+        run: run(),
         set: None,
-        taken_up: true,
         pod: None,
         node: NodeState::Unknown,
-        waiting: Vec::new(),
-        census: None,
-        let_gos: LetGos::default(),
         nodes: Vec::new(),
+        waiting: Vec::new(),
+        moves: Moves::default(),
+        nudge_in: Duration::ZERO,
+        census: None,
+        claims: None,
+        assistants: None,
+        complaint: None,
         autoscaler: None,
     }
+}
+
+/// A plan to do this.
+pub(crate) fn planned(decision: Decision) -> Plan {
+    Plan {
+        decision,
+        again: None,
+        note: None,
+    }
+}
+
+/// There is nothing left to do until something changes.
+pub(crate) fn is_at_rest(plan: &Plan) -> bool {
+    matches!(plan.decision, Decision::Leave(_) | Decision::Wait(Wait::Steady)) && plan.again.is_none()
 }
 
 /// The name of the run's placeholder.
@@ -161,16 +180,16 @@ pub(crate) fn done() -> Value {
 /// Caches filled by hand.
 pub(crate) struct Caches {
     pub(crate) stores: Stores,
-    pub(crate) config: watch::Receiver<Arc<Config>>,
+    pub(crate) config: channel::Receiver<Arc<Config>>,
     feeds: Feeds,
-    sender: watch::Sender<Arc<Config>>,
+    sender: channel::Sender<Arc<Config>>,
 }
 
 impl Caches {
     /// Before the first lists.
     pub(crate) fn empty() -> Self {
-        let (stores, feeds) = watches::stores();
-        let (sender, config) = watch::channel(Arc::new(Config::default()));
+        let (stores, feeds) = watch::stores();
+        let (sender, config) = channel::channel(Arc::new(Config::default()));
         Self {
             stores,
             config,
@@ -182,76 +201,71 @@ impl Caches {
     /// After first lists without any object but the node n1.
     pub(crate) fn ready() -> Self {
         let mut caches = Self::empty();
-        caches.feeds.runs.take(&Event::InitDone);
-        caches.feeds.sets.take(&Event::InitDone);
-        caches.feeds.pods.take(&Event::InitDone);
-        caches.feeds.nodes.take(Event::InitDone, around::node);
+        caches.feeds.runs.apply_watcher_event(&Event::InitDone);
+        caches.feeds.sets.take(Event::InitDone, placeholders::set);
+        caches.feeds.pods.take(Event::InitDone, placeholders::pod);
+        caches.feeds.nodes.take(Event::InitDone, nodes::node);
         caches.add_node(node("n1", &json!({})));
-        caches.feeds.waiting.take(Event::InitDone, around::pod);
+        caches.feeds.waiting.take(Event::InitDone, waiting_pods::pod);
         caches
     }
 
-    /// A task's pod, as the API server sends it; tells whom that wakes.
+    /// A task's pod, as the API server sends it; returns whom that wakes.
     pub(crate) fn add_task(&mut self, pod: Value) -> Vec<PodKey> {
         let event = Event::Apply(serde_json::from_value(pod).unwrap());
-        let changed = self.feeds.waiting.take(event, around::pod);
+        let changed = self.feeds.waiting.take(event, waiting_pods::pod);
         changed.into_iter().map(|(key, _)| key).collect()
     }
 
     /// A node, likewise.
     pub(crate) fn add_node(&mut self, node: Value) -> Vec<String> {
         let event = Event::Apply(serde_json::from_value(node).unwrap());
-        let changed = self.feeds.nodes.take(event, around::node);
+        let changed = self.feeds.nodes.take(event, nodes::node);
         changed.into_iter().map(|(name, _)| name).collect()
     }
 
     /// The run's placeholder with other fields.
-    pub(crate) fn add_set_of(&mut self, run: &Run, uid: &str, spec: &Value) {
-        let set = member(run, run.key.placeholder().as_str(), uid, spec);
-        self.feeds.sets.take(&Event::Apply(set));
+    pub(crate) fn add_set_of(&mut self, run: &Run, uid: &str, changes: &Value) {
+        let mut set: Value = member(run, run.key.placeholder().as_str(), uid, &json!({}));
+        json_patch::merge(&mut set, changes);
+        let event = Event::Apply(serde_json::from_value(set).unwrap());
+        self.feeds.sets.take(event, placeholders::set);
     }
 
     /// Its pod, likewise.
     pub(crate) fn add_pod_of(&mut self, run: &Run, uid: &str, changes: &Value) {
-        let mut pod = member(run, &run.key.placeholder().pod(), uid, &json!({}));
+        let mut pod: Value = member(run, &run.key.placeholder().pod(), uid, &json!({}));
         json_patch::merge(&mut pod, changes);
-        let mut pod: PlaceholderPod = serde_json::from_value(pod).unwrap();
-        pod.prune();
-        self.feeds.pods.take(&Event::Apply(pod));
+        let event = Event::Apply(serde_json::from_value(pod).unwrap());
+        self.feeds.pods.take(event, placeholders::pod);
     }
 
     pub(crate) fn add_held_run(&mut self, name: &str, uid: &str) {
-        self.feeds.runs.take(&Event::Apply(view(name, uid, &json!({}))));
+        let event = Event::Apply(view(name, uid, &json!({})));
+        self.feeds.runs.apply_watcher_event(&event);
     }
 
     pub(crate) fn add_set(&mut self, run: &Run, uid: &str) {
-        let name = run.key.placeholder();
-        let set = member(run, name.as_str(), uid, &json!({"replicas": 1}));
-        self.feeds.sets.take(&Event::Apply(set));
+        self.add_set_of(run, uid, &json!({"spec": {"replicas": 1}}));
     }
 
     pub(crate) fn add_taken_up_set(&mut self, run: &Run, uid: &str) {
-        let mut set: PlaceholderSet = member(run, run.key.placeholder().as_str(), uid, &json!({}));
-        set.status = serde_json::from_value(json!({"observedGeneration": 1})).unwrap();
-        self.feeds.sets.take(&Event::Apply(set));
+        self.add_set_of(run, uid, &json!({"status": {"observedGeneration": 1}}));
     }
 
     pub(crate) fn add_pod(&mut self, run: &Run, uid: &str, node: Option<&str>) {
-        let pod = member(run, &run.key.placeholder().pod(), uid, &json!({"nodeName": node}));
-        self.feeds.pods.take(&Event::Apply(pod));
+        self.add_pod_of(run, uid, &json!({"spec": {"nodeName": node}}));
     }
 
     pub(crate) fn add_unschedulable_pod(&mut self, run: &Run, uid: &str, message: &str) {
         let condition =
             json!({"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": message});
-        let mut pod: PlaceholderPod = member(run, &run.key.placeholder().pod(), uid, &json!({}));
-        pod.status = serde_json::from_value(json!({"conditions": [condition]})).unwrap();
-        self.feeds.pods.take(&Event::Apply(pod));
+        self.add_pod_of(run, uid, &json!({"status": {"conditions": [condition]}}));
     }
 
     pub(crate) fn remove_pod(&mut self, run: &Run) {
         let pod = member(run, &run.key.placeholder().pod(), "gone", &json!({}));
-        self.feeds.pods.take(&Event::Delete(pod));
+        self.feeds.pods.take(Event::Delete(pod), placeholders::pod);
     }
 
     pub(crate) fn set_config(&self, config: Config) {
@@ -270,19 +284,20 @@ fn member<K: DeserializeOwned>(run: &Run, name: &str, uid: &str, spec: &Value) -
     serde_json::from_value(json!({"metadata": metadata, "spec": spec})).unwrap()
 }
 
-/// A desk at this server, and what it tells.
-pub(crate) fn desk(caches: &Caches, server: &Server) -> (Desk, Courier, Registry) {
+/// A reconciler at this server, and what it reports.
+pub(crate) fn reconciler(caches: &Caches, server: &Server) -> (Reconciler, Courier, Registry) {
     let mut registry = Registry::default();
     let metrics = Metrics::register(&mut registry);
-    let (outbox, courier) = events::post(server.client(), "pod-1".into(), metrics.clone());
-    let desk = Desk {
+    let cluster = Arc::new(Cluster::new(server.client(), "image".into()));
+    let (outbox, courier) = events::post(cluster.clone(), "pod-1".into(), metrics.clone());
+    let reconciler = Reconciler {
         stores: caches.stores.clone(),
         config: caches.config.clone(),
-        door: Door::new(server.client(), "image".into()),
+        cluster,
         memory: Memory::default(),
         report: Report::new(outbox, metrics),
     };
-    (desk, courier, registry)
+    (reconciler, courier, registry)
 }
 
 /// Everything in the text format.

@@ -1,4 +1,4 @@
-//! What is a run's, and which runs are nobody's, as label selectors.
+//! What is a run's, as label selectors.
 
 use placement::names::RunKey;
 use placement::{keys, opt_in};
@@ -23,11 +23,6 @@ pub(crate) fn assistants_of(run: &RunKey) -> String {
         keys::COMPONENT,
         keys::ASSISTANT
     )
-}
-
-/// Runs that are not watched.
-pub(crate) fn unlabelled_runs() -> String {
-    format!("!{}", keys::OPT_IN)
 }
 
 fn tasks_in(group: &str) -> String {

@@ -3,7 +3,7 @@
 use crate::observe::Stores;
 use crate::refusal::Refused;
 use placement::keys;
-use placement::plan::{LetGoCause, ReleaseCause};
+use placement::plan::{MoveCause, ReleaseCause};
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, EncodeLabelSet, EncodeMetric};
 use prometheus_client::metrics::counter::Counter;
@@ -22,7 +22,7 @@ pub struct Metrics {
     hold_seconds: Family<ByOutcome, Histogram, fn() -> Histogram>,
     schedule_seconds: Histogram,
     releases: Family<ByCause, Counter>,
-    let_gos: Family<ByCause, Counter>,
+    moves_off: Family<ByCause, Counter>,
     nodeless_seconds: Histogram,
     reconcile_seconds: Histogram,
     reconcile_errors: Family<ByStepAndReason, Counter>,
@@ -100,7 +100,7 @@ impl Metrics {
         );
         registry.register("releases", "Runs released, by cause", self.releases.clone());
         let help = "Nodes that runs gave up, by cause";
-        registry.register("let_gos", help, self.let_gos.clone());
+        registry.register("let_gos", help, self.moves_off.clone());
         let help = "Time from giving up a node to the placeholder on the next one";
         registry.register("nodeless_seconds", help, self.nodeless_seconds.clone());
         let help = "Events told on runs, by what became of them";
@@ -125,7 +125,7 @@ impl Metrics {
             hold_seconds: Family::new_with_constructor(|| Histogram::new(exponential_buckets(0.1, 2.0, 15))),
             schedule_seconds: Histogram::new(exponential_buckets(0.025, 2.0, 16)),
             releases: Family::default(),
-            let_gos: Family::default(),
+            moves_off: Family::default(),
             // 0.1 s to 27 min: a machine has to be bought sometimes.
             nodeless_seconds: Histogram::new(exponential_buckets(0.1, 2.0, 15)),
             reconcile_seconds: Histogram::new(exponential_buckets(0.000_1, 4.0, 10)),
@@ -147,8 +147,8 @@ impl Metrics {
             }));
         }
         let releases = ReleaseCause::ALL.map(|cause| (&self.releases, cause.as_str()));
-        let let_gos = LetGoCause::ALL.map(|cause| (&self.let_gos, cause.as_str()));
-        for (family, cause) in releases.into_iter().chain(let_gos) {
+        let moves = MoveCause::ALL.map(|cause| (&self.moves_off, cause.as_str()));
+        for (family, cause) in releases.into_iter().chain(moves) {
             drop(family.get_or_create(&ByCause { cause }));
         }
     }
@@ -171,11 +171,11 @@ impl Metrics {
         self.schedule_seconds.observe(after.as_secs_f64());
     }
 
-    pub(crate) fn let_go(&self, cause: LetGoCause) {
+    pub(crate) fn moved_off(&self, cause: MoveCause) {
         let labels = ByCause {
             cause: cause.as_str(),
         };
-        self.let_gos.get_or_create(&labels).inc();
+        self.moves_off.get_or_create(&labels).inc();
     }
 
     pub(crate) fn moved(&self, after: Duration) {
@@ -188,8 +188,8 @@ impl Metrics {
 
     pub(crate) fn refused(&self, refused: &Refused) {
         let labels = ByStepAndReason {
-            step: refused.step.as_str(),
-            reason: refused.cause().as_str(),
+            step: refused.operation.into(),
+            reason: refused.cause().into(),
         };
         self.reconcile_errors.get_or_create(&labels).inc();
     }
@@ -254,7 +254,7 @@ impl Collector for Census {
             &mut encoder,
             "runs",
             "Runs that carry the opt-in label",
-            count(|it| it.runs.store.len()),
+            count(labelled),
         )?;
         gauge(
             &mut encoder,
@@ -266,13 +266,23 @@ impl Collector for Census {
             &mut encoder,
             "placeholders",
             "Placeholder pods that exist now",
-            count(|it| it.pods.store.len()),
+            count(|it| it.pods.read().len()),
         )
     }
 }
 
+fn labelled(stores: &Stores) -> usize {
+    let is_labelled = |run: &PipelineRun| {
+        run.metadata
+            .labels
+            .as_ref()
+            .is_some_and(|it| it.contains_key(keys::OPT_IN))
+    };
+    stores.runs.state_filter(is_labelled).len()
+}
+
 fn holds(stores: &Stores) -> usize {
-    stores.runs.store.state_filter(is_held).len()
+    stores.runs.state_filter(is_held).len()
 }
 
 fn is_held(run: &PipelineRun) -> bool {

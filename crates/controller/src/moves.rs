@@ -1,17 +1,16 @@
 //! What a user is told of a run that leaves its node, or cannot: which pod, why, from where and to where. Pure.
 
 use crate::notes::{Note, note};
-use crate::observe::Seen;
 use crate::reason::Reason;
 use crate::refusal::{Cause, Refused};
 use placement::keys;
 use placement::node::{self, NodeOffer};
-use placement::plan::LetGoCause;
+use placement::plan::{MoveCause, Observation};
 use placement::resources::Resources;
 use placement::run::Run;
 
 /// The node was given up.
-pub(crate) fn lets_go(seen: &Seen, cause: LetGoCause, pod: Option<&str>) -> Note {
+pub(crate) fn moves_off(seen: &Observation, cause: MoveCause, pod: Option<&str>) -> Note {
     let text = format!(
         "Let go of {}: {}. This run's next pod may take any node that fits, or have an autoscaler add one; the \
          placeholder follows it there.",
@@ -22,7 +21,7 @@ pub(crate) fn lets_go(seen: &Seen, cause: LetGoCause, pod: Option<&str>) -> Note
 }
 
 /// The node of a held run with a reserve was given up.
-pub(crate) fn starts_over(seen: &Seen, cause: LetGoCause) -> Note {
+pub(crate) fn starts_over(seen: &Observation, cause: MoveCause) -> Note {
     let text = format!(
         "Let go of {}: {}. The placeholder is made anew, with this run's reserve, to find another node.",
         here(seen),
@@ -43,10 +42,10 @@ pub(crate) fn arrived(run: &Run, node: &str) -> Note {
 
 /// Tasks of the run are in the way of leaving, so that nothing is done. They are not counted here: the same note
 /// would be told anew for each that ends.
-pub(crate) fn awaits_tasks(seen: &Seen, cause: LetGoCause, pod: Option<&str>) -> Option<Note> {
+pub(crate) fn awaits_tasks(seen: &Observation, cause: MoveCause, pod: Option<&str>) -> Option<Note> {
     let node = here(seen);
     match cause {
-        LetGoCause::Node(cause) => {
+        MoveCause::Node(cause) => {
             let text = format!(
                 "This run's {node} {}. Tasks of this run are still there, so that it stays until they \
                  have ended; then it moves on.",
@@ -54,7 +53,7 @@ pub(crate) fn awaits_tasks(seen: &Seen, cause: LetGoCause, pod: Option<&str>) ->
             );
             Some(note(Reason::NodeUnfit, text))
         }
-        LetGoCause::TaskDoesNotFit | LetGoCause::PlaceholderDoesNotFit => {
+        MoveCause::TaskDoesNotFit | MoveCause::PlaceholderDoesNotFit => {
             let text = format!(
                 "Pod {} finds no room beside the tasks of this run that are there already, and waits for them to end.",
                 pod?
@@ -100,20 +99,20 @@ pub(crate) fn refused(refused: &Refused) -> Note {
     note(Reason::MoveRefused, text)
 }
 
-fn here(seen: &Seen) -> String {
+fn here(seen: &Observation) -> String {
     seen.node_name()
         .map_or_else(|| "its place".to_owned(), |node| format!("node {node}"))
 }
 
-fn why(seen: &Seen, cause: LetGoCause, pod: Option<&str>) -> String {
+fn why(seen: &Observation, cause: MoveCause, pod: Option<&str>) -> String {
     match cause {
-        LetGoCause::TaskDoesNotFit => task_does_not_fit(seen, pod.unwrap_or("of a task")),
-        LetGoCause::PlaceholderDoesNotFit => placeholder_does_not_fit(pod),
-        LetGoCause::Node(cause) => format!("it {}", trouble(cause)),
+        MoveCause::TaskDoesNotFit => task_does_not_fit(seen, pod.unwrap_or("of a task")),
+        MoveCause::PlaceholderDoesNotFit => placeholder_does_not_fit(pod),
+        MoveCause::Node(cause) => format!("it {}", trouble(cause)),
     }
 }
 
-fn task_does_not_fit(seen: &Seen, pod: &str) -> String {
+fn task_does_not_fit(seen: &Observation, pod: &str) -> String {
     let waiting = seen.waiting.iter().find(|waiting| waiting.name == pod);
     let asks = waiting
         .map(|waiting| waiting.requests.to_string())

@@ -7,7 +7,7 @@ fn cpu(amount: &str) -> Resources {
     Resources::of(&BTreeMap::from([("cpu".to_owned(), amount.to_owned())]))
 }
 
-fn on_node() -> Seen {
+fn on_node() -> Observation {
     let pod = PlaceholderPod {
         uid: "p1".into(),
         node: Some("small-0".into()),
@@ -25,7 +25,7 @@ fn on_node() -> Seen {
         }),
         woken: None,
     };
-    Seen {
+    Observation {
         pod: Some(pod),
         waiting: vec![waiting],
         ..nothing()
@@ -40,12 +40,12 @@ fn all(text: &str, parts: &[&str]) {
 
 #[test]
 fn letting_go_is_told_with_pod_reason_and_node() {
-    let told = lets_go(&on_node(), LetGoCause::TaskDoesNotFit, Some("large-pod"));
+    let told = moves_off(&on_node(), MoveCause::TaskDoesNotFit, Some("large-pod"));
     all(
         &told.text,
         &["node small-0", "pod large-pod", "cpu=12", "does not fit"],
     );
-    let stranded = lets_go(&nothing(), LetGoCause::PlaceholderDoesNotFit, Some("task"));
+    let stranded = moves_off(&nothing(), MoveCause::PlaceholderDoesNotFit, Some("task"));
     all(&stranded.text, &["its place", "finds no room", "pod task waits"]);
 }
 
@@ -57,9 +57,12 @@ fn each_trouble_with_a_node_has_its_words() {
         (node::Cause::NotReady, "it is not ready"),
         (node::Cause::Gone, "it is gone"),
     ] {
-        all(&lets_go(&on_node(), LetGoCause::Node(cause), None).text, &[words]);
         all(
-            &starts_over(&on_node(), LetGoCause::Node(cause)).text,
+            &moves_off(&on_node(), MoveCause::Node(cause), None).text,
+            &[words],
+        );
+        all(
+            &starts_over(&on_node(), MoveCause::Node(cause)).text,
             &[words, "reserve"],
         );
     }
@@ -67,7 +70,7 @@ fn each_trouble_with_a_node_has_its_words() {
 
 #[test]
 fn an_unfit_node_is_told_while_tasks_are_there_and_in_the_same_words_however_many() {
-    let cause = LetGoCause::Node(node::Cause::Cordoned);
+    let cause = MoveCause::Node(node::Cause::Cordoned);
     let told = awaits_tasks(&on_node(), cause, None).unwrap();
     assert_eq!(told.reason, Reason::NodeUnfit);
     all(&told.text, &["node small-0 is cordoned", "until they have ended"]);
@@ -75,10 +78,10 @@ fn an_unfit_node_is_told_while_tasks_are_there_and_in_the_same_words_however_man
 
 #[test]
 fn a_task_that_waits_for_its_own_runs_tasks_is_told_apart() {
-    let told = awaits_tasks(&on_node(), LetGoCause::TaskDoesNotFit, Some("large-pod")).unwrap();
+    let told = awaits_tasks(&on_node(), MoveCause::TaskDoesNotFit, Some("large-pod")).unwrap();
     assert_eq!(told.reason, Reason::WaitingForRoom);
     all(&told.text, &["large-pod"]);
-    assert_eq!(awaits_tasks(&on_node(), LetGoCause::TaskDoesNotFit, None), None);
+    assert_eq!(awaits_tasks(&on_node(), MoveCause::TaskDoesNotFit, None), None);
 }
 
 #[test]

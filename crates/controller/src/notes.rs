@@ -1,15 +1,15 @@
 //! What a user is told on the run, in words: what happened, why, and what they can do. Pure.
 
-use crate::act::Effect;
 use crate::moves;
-use crate::observe::Seen;
 use crate::reason::Reason;
-use crate::refusal::{Cause, Refused, Step};
+use crate::refusal::{Cause, Refused};
+use crate::write::Effect;
 use placement::keys;
 use placement::names::RunKey;
 use placement::node::NodeOffer;
 use placement::placeholder::size::Ignored;
-use placement::plan::{Action, Enrolment, ReleaseCause};
+use placement::plan::{Decision, Enrolment, Message, Observation, Plan, Question, ReleaseCause, Wait, Write};
+use placement::requests::Operation;
 use placement::run::{Run, SpecStatus};
 use placement::strategy::{IsolateFrom, Scope, Strategy};
 use std::time::Duration;
@@ -21,102 +21,85 @@ pub(crate) struct Note {
     pub(crate) text: String,
 }
 
-/// What there is to tell after a step.
-pub(crate) fn notes(run: &Run, seen: &Seen, action: &Action, result: &Result<Effect, Refused>) -> Vec<Note> {
-    let mut notes: Vec<_> = before(run, seen, action).into_iter().collect();
-    match result {
-        Ok(Effect::Written) => notes.extend(written(run, seen, action)),
-        Ok(Effect::Nudged { complaint }) => notes.extend(complaint.as_deref().map(no_pod)),
-        Ok(Effect::Nothing | Effect::Overtaken | Effect::ResizeRefused) => {}
-        Err(refused) => notes.extend(not_written(refused)),
+/// What there is to tell about a plan, and about what came of it.
+pub(crate) fn notes(seen: &Observation, plan: &Plan, result: &Result<Effect, Refused>) -> Vec<Note> {
+    let mut notes: Vec<_> = plan.note.as_ref().map(ignored).into_iter().collect();
+    notes.extend(before(seen, &plan.decision));
+    match (&plan.decision, result) {
+        (Decision::Write(write), Ok(Effect::Written)) => notes.extend(written(seen, write)),
+        (_, Ok(_)) => {}
+        (_, Err(refused)) => notes.extend(not_written(refused)),
     }
     notes
 }
 
 /// What is so whether or not the step succeeds.
-fn before(run: &Run, seen: &Seen, action: &Action) -> Option<Note> {
-    match action {
-        Action::CreatePlaceholder(_) if is_held(run) => Some(held(run, seen)),
-        Action::LabelledTooLate => Some(too_late()),
-        Action::AwaitNode {
+fn before(seen: &Observation, decision: &Decision) -> Option<Note> {
+    match decision {
+        Decision::Wait(wait) => waiting(seen, wait),
+        Decision::Count(Question::Claims) | Decision::Write(Write::CreatePlaceholder(_)) => {
+            is_held(&seen.run).then(|| held(seen))
+        }
+        Decision::Leave(_) | Decision::Count(_) | Decision::Write(_) => None,
+    }
+}
+
+fn waiting(seen: &Observation, wait: &Wait) -> Option<Note> {
+    match wait {
+        Wait::Steady => None,
+        Wait::LabelledTooLate => Some(too_late()),
+        Wait::Node {
             unschedulable,
             largest,
-        } => unschedulable
-            .as_deref()
-            .map(|message| waiting(run, seen, message, largest.as_ref())),
-        Action::AwaitTasks { cause, pod, live: _ } => moves::awaits_tasks(seen, *cause, pod.as_deref()),
-        Action::AwaitFit {
+        } => Some(for_node(seen, unschedulable.as_deref()?, largest.as_ref())),
+        Wait::Tasks { cause, pod, live: _ } => moves::awaits_tasks(seen, *cause, pod.as_deref()),
+        Wait::Fit {
             pod,
             asks,
             message,
             largest,
         } => Some(moves::no_node_fits(pod, asks, message, largest.as_ref())),
-        Action::CreatePlaceholder(_)
-        | Action::Leave(_)
-        | Action::Steady
-        | Action::Enrol(_)
-        | Action::Withdraw
-        | Action::NudgePlaceholder
-        | Action::Release { .. }
-        | Action::RecordNode { .. }
-        | Action::CountPods
-        | Action::LetGo { .. }
-        | Action::WakeTasks { .. }
-        | Action::Follow { .. }
-        | Action::Shrink { .. }
-        | Action::RecreateSmall { .. }
-        | Action::Unpin { .. }
-        | Action::StartOver { .. }
-        | Action::DeletePlaceholder { .. }
-        | Action::AdoptPod { .. }
-        | Action::LeavePod { .. } => None,
     }
 }
 
-fn written(run: &Run, seen: &Seen, action: &Action) -> Vec<Note> {
-    match action {
-        Action::Enrol(_) if !run.is_held_by_us() => vec![enrolled(run)],
-        Action::CreatePlaceholder(_) => vec![created(run)],
-        Action::Release {
+fn written(seen: &Observation, write: &Write) -> Vec<Note> {
+    let run = &seen.run;
+    match write {
+        Write::Enrol(_) if !run.is_held_by_us() => vec![enrolled(run)],
+        Write::CreatePlaceholder(_) => vec![created(run)],
+        Write::Nudge => no_pod(seen).into_iter().collect(),
+        Write::Release {
             cause,
             enrolment,
             node,
         } => released(seen, *cause, *enrolment, node.as_deref()),
-        Action::RecordNode { node } => vec![moves::arrived(run, node)],
-        Action::LetGo { cause, pod, set: _ } => vec![moves::lets_go(seen, *cause, pod.as_deref())],
-        Action::StartOver { cause, set: _ } => vec![moves::starts_over(seen, *cause)],
-        Action::DeletePlaceholder { .. } if !run.deleting => vec![cleaned_up(seen)],
-        Action::LeavePod { .. } => vec![reserved(seen)],
-        Action::DeletePlaceholder { .. }
-        | Action::AdoptPod { .. }
-        | Action::Leave(_)
-        | Action::Steady
-        | Action::LabelledTooLate
-        | Action::Enrol(_)
-        | Action::Withdraw
-        | Action::NudgePlaceholder
-        | Action::AwaitNode { .. }
-        | Action::CountPods
-        | Action::AwaitTasks { .. }
-        | Action::AwaitFit { .. }
-        | Action::WakeTasks { .. }
-        | Action::Follow { .. }
-        | Action::Shrink { .. }
-        | Action::RecreateSmall { .. }
-        | Action::Unpin { .. } => Vec::new(),
+        Write::RecordNode { node } => vec![moves::arrived(run, node)],
+        Write::MoveOff { cause, pod, set: _ } => vec![moves::moves_off(seen, *cause, pod.as_deref())],
+        Write::StartOver { cause, set: _ } => vec![moves::starts_over(seen, *cause)],
+        Write::DeletePlaceholder { .. } if !run.deleting => vec![cleaned_up(seen)],
+        Write::LeavePod { .. } => vec![reserved(seen)],
+        Write::DeletePlaceholder { .. }
+        | Write::AdoptPod { .. }
+        | Write::Enrol(_)
+        | Write::Withdraw
+        | Write::WakeTasks { .. }
+        | Write::Follow { .. }
+        | Write::Shrink { .. }
+        | Write::RecreateSmall { .. }
+        | Write::Unpin { .. } => Vec::new(),
     }
 }
 
 fn not_written(refused: &Refused) -> Option<Note> {
-    match refused.step {
-        Step::Release => Some(release_refused(refused)),
-        Step::Placeholder | Step::Claims => Some(placeholder_refused(refused)),
-        Step::Enrol | Step::RecordNode => Some(enrol_refused(refused)),
-        Step::CleanUp => Some(clean_up_refused(refused)),
-        Step::Count | Step::Change | Step::Shrink | Step::Wake | Step::Assistants => {
+    match refused.operation {
+        Operation::Release => Some(release_refused(refused)),
+        Operation::Placeholder | Operation::Claims => Some(placeholder_refused(refused)),
+        Operation::Enrol | Operation::RecordNode => Some(enrol_refused(refused)),
+        Operation::CleanUp => Some(clean_up_refused(refused)),
+        Operation::Change | Operation::Shrink | Operation::Wake | Operation::Assistants => {
             Some(moves::refused(refused))
         }
-        Step::Sync | Step::Lookup => None,
+        Operation::Sync | Operation::Lookup | Operation::Count => None,
     }
 }
 
@@ -128,8 +111,9 @@ pub(crate) fn note(reason: Reason, text: String) -> Note {
     Note { reason, text }
 }
 
-fn held(run: &Run, seen: &Seen) -> Note {
-    let start = run
+fn held(seen: &Observation) -> Note {
+    let start = seen
+        .run
         .let_go
         .map_or("its creation", |_| "whoever held it before let it go");
     let text = format!(
@@ -165,15 +149,17 @@ fn created(run: &Run) -> Note {
     note(Reason::PlaceholderReturned, text)
 }
 
-fn no_pod(complaint: &str) -> Note {
+fn no_pod(seen: &Observation) -> Option<Note> {
+    let Message(complaint) = seen.complaint.as_ref()?;
+    let complaint = complaint.as_deref()?;
     let text = format!(
         "The placeholder's pod cannot be created: {complaint}. This run stays held meanwhile, and it is tried again \
          every few seconds; raise the quota or relax the policy that is named here."
     );
-    note(Reason::PlaceholderRefused, text)
+    Some(note(Reason::PlaceholderRefused, text))
 }
 
-fn waiting(run: &Run, seen: &Seen, message: &str, largest: Option<&NodeOffer>) -> Note {
+fn for_node(seen: &Observation, message: &str, largest: Option<&NodeOffer>) -> Note {
     let reserve = largest
         .filter(|offer| !offer.fits())
         .map(|offer| format!(" No node has what its reserve asks for; the nearest, {offer}."))
@@ -181,9 +167,11 @@ fn waiting(run: &Run, seen: &Seen, message: &str, largest: Option<&NodeOffer>) -
     let autoscaler = seen
         .autoscaler
         .as_ref()
+        .and_then(|Message(answer)| answer.as_ref());
+    let autoscaler = autoscaler
         .map(|words| format!(" The autoscaler says: {words}."))
         .unwrap_or_default();
-    let RunKey { namespace, name, .. } = &run.key;
+    let RunKey { namespace, name, .. } = &seen.run.key;
     let message = message.trim_end_matches('.');
     let text = format!(
         "No node for this run yet. The scheduler says of its placeholder: {message}.{autoscaler}{reserve} The run starts \
@@ -195,12 +183,17 @@ fn waiting(run: &Run, seen: &Seen, message: &str, largest: Option<&NodeOffer>) -
 }
 
 /// What is told beside whatever is done.
-pub(crate) fn ignored(ignored: &Ignored) -> Note {
+fn ignored(ignored: &Ignored) -> Note {
     let text = format!("{ignored}. It is taken as absent; correct it before you create the run again.");
     note(Reason::ReserveIgnored, text)
 }
 
-fn released(seen: &Seen, cause: ReleaseCause, enrolment: Option<Enrolment>, node: Option<&str>) -> Vec<Note> {
+fn released(
+    seen: &Observation,
+    cause: ReleaseCause,
+    enrolment: Option<Enrolment>,
+    node: Option<&str>,
+) -> Vec<Note> {
     let assigned = node.map(|node| assigned(node, enrolment));
     let text = match cause {
         ReleaseCause::NodeFound => "Released: the node is there, and Tekton may start the tasks.",
@@ -249,7 +242,7 @@ fn company(Enrolment { strategy, isolation }: Enrolment) -> String {
     format!("; {whom}{whence} are let onto it {until} ({strategy})")
 }
 
-fn deadline(seen: &Seen) -> Note {
+fn deadline(seen: &Observation) -> Note {
     let why = seen.pod.as_ref().and_then(|pod| pod.unschedulable.as_ref());
     let text = format!(
         "The hold reached hold-deadline ({}) without a node{}. The run is released all the same; add room for it, \
@@ -269,7 +262,7 @@ fn too_late() -> Note {
     note(Reason::LabelledTooLate, text)
 }
 
-fn cleaned_up(seen: &Seen) -> Note {
+fn cleaned_up(seen: &Observation) -> Note {
     let freed = seen
         .node_name()
         .map(|node| format!("; node {node} is free for other runs"))
@@ -277,7 +270,7 @@ fn cleaned_up(seen: &Seen) -> Note {
     note(Reason::CleanedUp, format!("The placeholder is deleted{freed}."))
 }
 
-fn reserved(seen: &Seen) -> Note {
+fn reserved(seen: &Observation) -> Note {
     let node = seen.node_name().unwrap_or("of this run");
     let text = format!(
         "The run is done; node {node} stays reserved for it (isolateAlways) until the PipelineRun is deleted or an \

@@ -1,11 +1,11 @@
 use super::*;
-use crate::fixture::{at, enrolment, nothing, run};
+use crate::fixture::{at, enrolment, nothing, planned, run};
 use crate::refusal::Fault;
 use kube::core::Status;
 use placement::plan::{Make, PlaceholderPod, Unschedulable, Why};
 use placement::strategy::Isolation;
 
-fn seen() -> Seen {
+fn seen() -> Observation {
     let pod = PlaceholderPod {
         uid: "p1".into(),
         node: None,
@@ -17,38 +17,42 @@ fn seen() -> Seen {
         adopted: false,
         make: Make::default(),
     };
-    Seen {
+    Observation {
         pod: Some(pod),
         ..nothing()
     }
 }
 
-fn told(run: &Run, action: &Action, result: &Result<Effect, Refused>) -> Vec<Note> {
-    notes(run, &seen(), action, result)
+fn told(run: &Run, decision: &Decision, result: &Result<Effect, Refused>) -> Vec<Note> {
+    let seen = Observation {
+        run: run.clone(),
+        ..seen()
+    };
+    notes(&seen, &planned(decision.clone()), result)
 }
 
-fn written(run: &Run, action: &Action) -> Vec<Note> {
+fn written(run: &Run, action: &Decision) -> Vec<Note> {
     told(run, action, &Ok(Effect::Written))
 }
 
 fn reasons(notes: &[Note]) -> Vec<&'static str> {
-    notes.iter().map(|note| note.reason.as_str()).collect()
+    notes.iter().map(|note| note.reason.into()).collect()
 }
 
-fn refused(step: Step, code: u16, message: &str) -> Result<Effect, Refused> {
+fn refused(operation: Operation, code: u16, message: &str) -> Result<Effect, Refused> {
     let error = kube::Error::Api(Status::failure(message, "").with_code(code).boxed());
     Err(Refused {
-        step,
+        operation,
         fault: Fault::Api(Box::new(error)),
     })
 }
 
-fn release(cause: ReleaseCause) -> Action {
-    Action::Release {
+fn release(cause: ReleaseCause) -> Decision {
+    Decision::Write(Write::Release {
         cause,
         enrolment: Some(enrolment()),
         node: Some("n1".into()),
-    }
+    })
 }
 
 #[test]
@@ -59,47 +63,53 @@ fn a_placeholder_that_comes_back_is_told_from_a_first_one() {
         status: SpecStatus::Unset,
         ..run()
     };
-    let create = Action::CreatePlaceholder(enrolment());
+    let create = Decision::Write(Write::CreatePlaceholder(enrolment()));
     assert_eq!(reasons(&written(&run(), &create)), ["Held", "PlaceholderCreated"]);
     assert_eq!(reasons(&written(&running, &create)), ["PlaceholderReturned"]);
 }
 
 #[test]
 fn a_held_run_is_told_so_even_if_its_placeholder_is_refused() {
-    let quota = refused(Step::Placeholder, 403, "exceeded quota: builds");
-    let notes = told(&run(), &Action::CreatePlaceholder(enrolment()), &quota);
+    let quota = refused(Operation::Placeholder, 403, "exceeded quota: builds");
+    let notes = told(
+        &run(),
+        &Decision::Write(Write::CreatePlaceholder(enrolment())),
+        &quota,
+    );
     assert_eq!(reasons(&notes), ["Held", "PlaceholderRefused"]);
     assert!(notes[1].text.contains("exceeded quota: builds") && notes[1].text.contains("ResourceQuota"));
 }
 
 #[test]
 fn waiting_is_told_in_the_schedulers_own_words() {
-    let waiting = Action::AwaitNode {
+    let waiting = Decision::Wait(Wait::Node {
         unschedulable: Some("0/3 nodes are available: taint.".into()),
         largest: None,
-    };
+    });
     let notes = told(&run(), &waiting, &Ok(Effect::Nothing));
     assert_eq!(reasons(&notes), ["WaitingForNode"]);
     assert!(notes[0].text.contains("0/3 nodes are available: taint."));
     assert!(!notes[0].text.contains("autoscaler"), "none has spoken");
-    let silent = Action::AwaitNode {
+    let silent = Decision::Wait(Wait::Node {
         unschedulable: None,
         largest: None,
-    };
+    });
     assert!(told(&run(), &silent, &Ok(Effect::Nothing)).is_empty());
 }
 
 #[test]
 fn waiting_is_told_with_what_an_autoscaler_says_and_with_what_helps_against_any_neighbour() {
-    let waiting = Action::AwaitNode {
+    let waiting = Decision::Wait(Wait::Node {
         unschedulable: Some("0/3 nodes are available.".into()),
         largest: None,
-    };
-    let seen = Seen {
-        autoscaler: Some("pod didn't trigger scale-up: 1 max node group size reached".into()),
+    });
+    let seen = Observation {
+        autoscaler: Some(Message(Some(
+            "pod didn't trigger scale-up: 1 max node group size reached".into(),
+        ))),
         ..nothing()
     };
-    let text = &notes(&run(), &seen, &waiting, &Ok(Effect::Nothing))[0].text;
+    let text = &notes(&seen, &planned(waiting), &Ok(Effect::Nothing))[0].text;
     assert!(
         text.contains("The autoscaler says: pod didn't trigger scale-up: 1 max"),
         "{text}"
@@ -113,21 +123,20 @@ fn waiting_is_told_with_what_an_autoscaler_says_and_with_what_helps_against_any_
 
 #[test]
 fn a_missing_pod_is_told_with_the_complaint_of_its_controller() {
-    let complaint = Some("create Pod failed: exceeded quota".to_owned());
-    let notes = told(
-        &run(),
-        &Action::NudgePlaceholder,
-        &Ok(Effect::Nudged { complaint }),
-    );
-    assert_eq!(reasons(&notes), ["PlaceholderRefused"]);
-    assert!(
-        told(
-            &run(),
-            &Action::NudgePlaceholder,
-            &Ok(Effect::Nudged { complaint: None })
+    let told = |complaint| {
+        let seen = Observation {
+            complaint: Some(Message(complaint)),
+            ..seen()
+        };
+        notes(
+            &seen,
+            &planned(Decision::Write(Write::Nudge)),
+            &Ok(Effect::Written),
         )
-        .is_empty()
-    );
+    };
+    let complaint = Some("create Pod failed: exceeded quota".to_owned());
+    assert_eq!(reasons(&told(complaint)), ["PlaceholderRefused"]);
+    assert!(told(None).is_empty());
 }
 
 #[test]
@@ -149,11 +158,11 @@ fn the_node_is_told_with_who_else_may_use_it() {
 
 #[test]
 fn a_deadline_is_told_with_the_reason_why_there_is_no_node() {
-    let action = Action::Release {
+    let action = Decision::Write(Write::Release {
         cause: ReleaseCause::Deadline,
         enrolment: None,
         node: None,
-    };
+    });
     let notes = written(&run(), &action);
     assert_eq!(reasons(&notes), ["HoldDeadlineExceeded", "Released"]);
     assert!(
@@ -166,14 +175,14 @@ fn a_deadline_is_told_with_the_reason_why_there_is_no_node() {
 #[test]
 fn a_refused_release_names_its_cause_and_a_remedy() {
     let denied = refused(
-        Step::Release,
+        Operation::Release,
         400,
         "admission webhook \"v\" denied the request: only status updates",
     );
     let notes = told(&run(), &release(ReleaseCause::NodeFound), &denied);
     assert_eq!(reasons(&notes), ["ReleaseRefused"]);
     assert!(notes[0].text.contains("only status updates") && notes[0].text.contains("Create the run anew"));
-    let down = refused(Step::Release, 500, "failed calling webhook \"w\"");
+    let down = refused(Operation::Release, 500, "failed calling webhook \"w\"");
     let notes = told(&run(), &release(ReleaseCause::NodeFound), &down);
     assert!(notes[0].text.contains("reachable"), "{}", notes[0].text);
 }
@@ -181,14 +190,14 @@ fn a_refused_release_names_its_cause_and_a_remedy() {
 #[test]
 fn an_enrolled_run_is_told_whose_hold_it_waits_for() {
     let queued = Run { hold: false, ..run() };
-    let told = written(&queued, &Action::Enrol(enrolment()));
+    let told = written(&queued, &Decision::Write(Write::Enrol(enrolment())));
     assert!(told[0].text.contains("somebody other"), "{}", told[0].text);
     let running = Run {
         status: SpecStatus::Unset,
         ..run()
     };
     assert!(
-        written(&running, &Action::Enrol(enrolment()))[0]
+        written(&running, &Decision::Write(Write::Enrol(enrolment())))[0]
             .text
             .contains("already released")
     );
@@ -196,15 +205,15 @@ fn an_enrolled_run_is_told_whose_hold_it_waits_for() {
 
 #[test]
 fn a_run_that_is_enrolled_while_we_hold_it_is_told_nothing_but_what_it_waits_for() {
-    assert!(written(&run(), &Action::Enrol(enrolment())).is_empty());
+    assert!(written(&run(), &Decision::Write(Write::Enrol(enrolment()))).is_empty());
 }
 
 #[test]
 fn cleaning_up_is_told_unless_the_run_itself_goes() {
-    let delete = Action::DeletePlaceholder {
+    let delete = Decision::Write(Write::DeletePlaceholder {
         set: Some("s1".into()),
         pod: None,
-    };
+    });
     assert_eq!(reasons(&written(&run(), &delete)), ["CleanedUp"]);
     assert!(
         written(
@@ -216,14 +225,18 @@ fn cleaning_up_is_told_unless_the_run_itself_goes() {
         )
         .is_empty()
     );
-    let leave = Action::LeavePod { set: "s1".into() };
+    let leave = Decision::Write(Write::LeavePod { set: "s1".into() });
     assert!(written(&run(), &leave)[0].text.contains("stays reserved"));
-    assert!(written(&run(), &Action::AdoptPod { pod: "p1".into() }).is_empty());
+    assert!(written(&run(), &Decision::Write(Write::AdoptPod { pod: "p1".into() })).is_empty());
 }
 
 #[test]
 fn what_needs_no_words_gets_none() {
-    for action in [Action::Leave(Why::Done), Action::Steady, Action::NudgePlaceholder] {
+    for action in [
+        Decision::Leave(Why::Done),
+        Decision::Wait(Wait::Steady),
+        Decision::Write(Write::Nudge),
+    ] {
         assert!(
             told(&run(), &action, &Ok(Effect::Nothing)).is_empty(),
             "{action:?}"

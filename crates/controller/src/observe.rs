@@ -1,18 +1,21 @@
-//! What is known of a run at one moment: the caches, the configuration and the clock. No API call.
+//! What the caches hold of a run at one moment, with the configuration and the clock. No API call.
 //!
 //! The only place in this crate that reads the clock for a decision.
 
-use crate::around::{Nodes, WaitingPods};
-use crate::cache::Cache;
-use crate::memory::Known;
-use crate::refusal::{Fault, Refused, Step};
-use crate::view::{PlaceholderPod, PlaceholderSet};
+use crate::index::Index;
+use crate::nodes::Nodes;
+use crate::placeholders::{ObjectKey, Of, run_of};
+use crate::refusal::{Fault, Refused};
+use crate::waiting_pods::{PodKey, WaitingPods, waiting_in};
 use jiff::Timestamp;
-use kube::runtime::reflector::ObjectRef;
+use kube::runtime::reflector::{ObjectRef, Store};
 use placement::config::Config;
+use placement::names::RunKey;
 use placement::node::{self, NodeFacts, NodeState};
-use placement::plan::{self, Census, LetGos, Observed, Resize, Surroundings, WaitingPod};
+use placement::plan::{Moves, Observation, Placeholder, PlaceholderPod, WaitingPod};
+use placement::requests::Operation;
 use placement::run::Run;
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 use tekton::PipelineRun;
@@ -25,47 +28,28 @@ const PATIENCE: Duration = Duration::from_secs(10);
 /// The caches that the watches keep.
 #[derive(Clone, Debug)]
 pub(crate) struct Stores {
-    pub(crate) runs: Cache<PipelineRun>,
-    pub(crate) sets: Cache<PlaceholderSet>,
-    pub(crate) pods: Cache<PlaceholderPod>,
+    pub(crate) runs: Store<PipelineRun>,
+    pub(crate) sets: Index<ObjectKey, Of<Placeholder>>,
+    pub(crate) pods: Index<ObjectKey, Of<PlaceholderPod>>,
     pub(crate) nodes: Nodes,
     pub(crate) waiting: WaitingPods,
 }
 
-/// A run's surroundings at one moment.
-pub(crate) struct Seen {
-    pub(crate) now: Timestamp,
-    pub(crate) config: Arc<Config>,
-    pub(crate) set: Option<plan::Placeholder>,
-    /// The StatefulSet's controller has tried to make the pod.
-    pub(crate) taken_up: bool,
-    pub(crate) pod: Option<plan::PlaceholderPod>,
-    /// The node of that pod.
-    pub(crate) node: NodeState,
-    pub(crate) waiting: Vec<WaitingPod>,
-    pub(crate) census: Option<Census>,
-    pub(crate) let_gos: LetGos,
-    /// All nodes, if a decision or its words may need them.
-    pub(crate) nodes: Vec<NodeFacts>,
-    /// What an autoscaler said to the placeholder when it was asked last.
-    pub(crate) autoscaler: Option<String>,
-}
-
 impl Stores {
-    /// Looks around. Before the first lists are in, an absent placeholder would only be an unseen one.
+    /// Reads the caches. Before the first lists are in, an absent placeholder would only be an unseen one.
     pub(crate) async fn observe(
         &self,
-        run: &Run,
+        run: Run,
         config: &watch::Receiver<Arc<Config>>,
-    ) -> Result<Seen, Refused> {
+    ) -> Result<Observation, Refused> {
         let synced = timeout(PATIENCE, self.are_filled()).await;
         if synced != Ok(true) {
             return Err(Refused {
-                step: Step::Sync,
+                operation: Operation::Sync,
                 fault: Fault::NotSynced,
             });
         }
-        Ok(self.look(run, config.borrow().clone(), Timestamp::now()))
+        Ok(self.read(run, config.borrow().clone(), Timestamp::now()))
     }
 
     async fn are_filled(&self) -> bool {
@@ -75,79 +59,73 @@ impl Stores {
             && self.waiting.is_filled().await
     }
 
-    fn look(&self, run: &Run, config: Arc<Config>, now: Timestamp) -> Seen {
-        let name = run.key.placeholder();
-        let namespace = run.key.namespace.as_str();
-        let set = self
-            .sets
-            .store
-            .get(&ObjectRef::new(name.as_str()).within(namespace));
-        let pod = self
-            .pods
-            .store
-            .get(&ObjectRef::new(&name.pod()).within(namespace));
-        let pod = pod.and_then(|pod| pod.facts(&run.key.uid));
-        let compares = pod
-            .as_ref()
-            .is_some_and(|pod| pod.unschedulable.is_some() && pod.make.reserves);
-        Seen {
+    fn read(&self, run: Run, config: Arc<Config>, now: Timestamp) -> Observation {
+        let pod = self.pod(&run.key);
+        let is_big = |pod: &PlaceholderPod| pod.unschedulable.is_some() && pod.make.reserves;
+        Observation {
             now,
             config,
-            taken_up: set.as_ref().is_some_and(|set| set.is_taken_up()),
-            set: set.and_then(|set| set.facts(&run.key.uid)),
-            node: self.state_of_node(run, pod.as_ref()),
-            waiting: self.waiting_in(&run.key),
-            census: None,
-            let_gos: LetGos::default(),
-            nodes: if compares { self.all_nodes() } else { Vec::new() },
-            autoscaler: None,
+            set: self.set(&run.key),
+            node: self.state_of_node(&run, pod.as_ref()),
+            nodes: if pod.as_ref().is_some_and(is_big) {
+                self.all_nodes()
+            } else {
+                Vec::new()
+            },
             pod,
+            waiting: waiting_in(&self.waiting, &run.key),
+            moves: Moves::default(),
+            nudge_in: Duration::ZERO,
+            census: None,
+            claims: None,
+            assistants: None,
+            complaint: None,
+            autoscaler: None,
+            run,
         }
     }
 
-    fn state_of_node(&self, run: &Run, pod: Option<&plan::PlaceholderPod>) -> NodeState {
+    fn set(&self, run: &RunKey) -> Option<Placeholder> {
+        let key = (run.namespace.clone(), run.placeholder().as_str().to_owned());
+        self.sets.read().get(&key).map(|set| set.it.clone())
+    }
+
+    fn pod(&self, run: &RunKey) -> Option<PlaceholderPod> {
+        let key = (run.namespace.clone(), run.placeholder().pod());
+        self.pods.read().get(&key).map(|pod| pod.it.clone())
+    }
+
+    fn state_of_node(&self, run: &Run, pod: Option<&PlaceholderPod>) -> NodeState {
         let Some(name) = pod.and_then(|pod| pod.node.as_ref()) else {
             return NodeState::Unknown;
         };
         node::state(self.nodes.read().get(name), &run.template.tolerations)
     }
 
+    /// All nodes there are.
     pub(crate) fn all_nodes(&self) -> Vec<NodeFacts> {
         self.nodes.read().values().cloned().collect()
     }
-}
 
-impl Seen {
-    /// All that the plan takes.
-    pub(crate) fn of<'a>(&'a self, run: &'a Run) -> Observed<'a> {
-        Observed {
-            run,
-            placeholder: self.set.as_ref(),
-            pod: self.pod.as_ref(),
-            config: &self.config,
-            around: Surroundings {
-                node: self.node,
-                waiting: &self.waiting,
-                census: self.census,
-                let_gos: self.let_gos,
-                nodes: &self.nodes,
-            },
-        }
+    /// The run of a pod's group, which need not be the one that Tekton made it for.
+    pub(crate) fn run_of_pod(&self, key: &PodKey, pod: &Of<WaitingPod>) -> Option<ObjectRef<PipelineRun>> {
+        let is_it = |run: &PipelineRun| run.metadata.uid.as_deref() == Some(key.group.as_str());
+        let named = run_of(&key.namespace, pod);
+        let named = named.filter(|run| self.runs.get(run).is_some_and(|run| is_it(&run)));
+        named.or_else(|| Some(ObjectRef::from_obj(&*self.runs.find(is_it)?)))
     }
 
-    /// With what is remembered of the run.
-    pub(crate) fn recall(&mut self, known: &Known) {
-        self.let_gos = known.let_gos;
-        self.autoscaler.clone_from(&known.autoscaler);
-        let refused = |pod: &&mut plan::PlaceholderPod| known.is_resize_refused(&pod.uid);
-        if let Some(pod) = self.pod.as_mut().filter(refused) {
-            pod.make.resize = Resize::Refused;
+    /// The runs whose placeholders are on one of these nodes.
+    pub(crate) fn runs_on(&self, nodes: &BTreeSet<String>) -> Vec<ObjectRef<PipelineRun>> {
+        let is_there = |pod: &PlaceholderPod| pod.node.as_ref().is_some_and(|node| nodes.contains(node));
+        if nodes.is_empty() {
+            return Vec::new();
         }
-    }
-
-    /// The node of the placeholder.
-    pub(crate) fn node_name(&self) -> Option<&str> {
-        self.pod.as_ref()?.node.as_deref()
+        let pods = self.pods.read();
+        let there = pods.iter().filter(|(_, pod)| is_there(&pod.it));
+        there
+            .filter_map(|((namespace, _), pod)| run_of(namespace, pod))
+            .collect()
     }
 }
 
@@ -161,7 +139,7 @@ mod tests {
         let mut caches = Caches::ready();
         caches.add_set(&run(), "s1");
         caches.add_pod(&run(), "p1", Some("n1"));
-        let seen = caches.stores.observe(&run(), &caches.config).await.unwrap();
+        let seen = caches.stores.observe(run(), &caches.config).await.unwrap();
         assert_eq!(seen.set.map(|set| set.uid).as_deref(), Some("s1"));
         assert_eq!(seen.pod.unwrap().node.as_deref(), Some("n1"));
     }
@@ -174,7 +152,11 @@ mod tests {
         elsewhere.key.namespace = "other".into();
         recreated.key.uid = "u2".into();
         for other in [elsewhere, recreated] {
-            let seen = caches.stores.observe(&other, &caches.config).await.unwrap();
+            let seen = caches
+                .stores
+                .observe(other.clone(), &caches.config)
+                .await
+                .unwrap();
             assert!(seen.set.is_none() && seen.pod.is_none(), "{other:?}");
         }
     }
@@ -182,8 +164,8 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn nothing_is_decided_before_the_first_lists_are_in() {
         let caches = Caches::empty();
-        let refused = caches.stores.observe(&run(), &caches.config).await.err().unwrap();
-        assert_eq!(refused.cause().as_str(), "not_synced");
+        let refused = caches.stores.observe(run(), &caches.config).await.err().unwrap();
+        assert_eq!(<&str>::from(refused.cause()), "not_synced");
     }
 
     #[tokio::test]
@@ -194,7 +176,7 @@ mod tests {
             ..Config::default()
         };
         caches.set_config(changed.clone());
-        let seen = caches.stores.observe(&run(), &caches.config).await.unwrap();
+        let seen = caches.stores.observe(run(), &caches.config).await.unwrap();
         assert_eq!(*seen.config, changed);
     }
 }

@@ -3,8 +3,8 @@
 use kube::runtime::events::EventType;
 use std::time::Duration;
 
-/// Why something is told.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+/// Why an event is emitted; its name is the reason of the event.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, strum::Display, strum::IntoStaticStr)]
 pub(crate) enum Reason {
     Held,
     Enrolled,
@@ -41,33 +41,6 @@ pub(crate) enum Repeat {
 }
 
 impl Reason {
-    /// The reason as it appears in the event.
-    pub(crate) fn as_str(self) -> &'static str {
-        match self {
-            Self::Held => "Held",
-            Self::Enrolled => "Enrolled",
-            Self::EnrolRefused => "EnrolRefused",
-            Self::PlaceholderCreated => "PlaceholderCreated",
-            Self::PlaceholderRefused => "PlaceholderRefused",
-            Self::PlaceholderReturned => "PlaceholderReturned",
-            Self::WaitingForNode => "WaitingForNode",
-            Self::NodeAssigned => "NodeAssigned",
-            Self::Released => "Released",
-            Self::ReleaseRefused => "ReleaseRefused",
-            Self::HoldDeadlineExceeded => "HoldDeadlineExceeded",
-            Self::LabelledTooLate => "LabelledTooLate",
-            Self::CleanedUp => "CleanedUp",
-            Self::CleanUpRefused => "CleanUpRefused",
-            Self::LetGo => "LetGo",
-            Self::Moved => "Moved",
-            Self::MoveRefused => "MoveRefused",
-            Self::NodeUnfit => "NodeUnfit",
-            Self::WaitingForRoom => "WaitingForRoom",
-            Self::NoNodeFits => "NoNodeFits",
-            Self::ReserveIgnored => "ReserveIgnored",
-        }
-    }
-
     /// Normal, or something that a user may want to look at.
     pub(crate) fn kind(self) -> EventType {
         match self {

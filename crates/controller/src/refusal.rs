@@ -1,32 +1,15 @@
 //! Why a write did not succeed: one closed set of causes, for metrics, and the words for the run's events.
 
 use kube::core::Status;
+use placement::requests::Operation;
 use std::time::Duration;
 use thiserror::Error;
 
-/// What was tried.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) enum Step {
-    Sync,
-    Enrol,
-    Claims,
-    Placeholder,
-    Release,
-    RecordNode,
-    CleanUp,
-    Lookup,
-    Count,
-    Change,
-    Shrink,
-    Wake,
-    Assistants,
-}
-
 /// A step that did not succeed, and will be tried again.
 #[derive(Debug, Error)]
-#[error("{step} failed: {fault}")]
+#[error("{operation} failed: {fault}")]
 pub(crate) struct Refused {
-    pub(crate) step: Step,
+    pub(crate) operation: Operation,
     #[source]
     pub(crate) fault: Fault,
 }
@@ -43,7 +26,8 @@ pub(crate) enum Fault {
 }
 
 /// Why, as one of a closed set.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, strum::IntoStaticStr)]
+#[strum(serialize_all = "snake_case")]
 pub(crate) enum Cause {
     /// An admission webhook or policy said no.
     Denied,
@@ -67,33 +51,6 @@ pub(crate) enum Cause {
     NotSynced,
 }
 
-impl Step {
-    /// The step as metric label and in sentences.
-    pub(crate) fn as_str(self) -> &'static str {
-        match self {
-            Self::Sync => "sync",
-            Self::Enrol => "enrol",
-            Self::Claims => "claims",
-            Self::Placeholder => "placeholder",
-            Self::Release => "release",
-            Self::RecordNode => "record_node",
-            Self::CleanUp => "clean_up",
-            Self::Lookup => "lookup",
-            Self::Count => "count",
-            Self::Wake => "wake",
-            Self::Assistants => "assistants",
-            Self::Change => "change",
-            Self::Shrink => "shrink",
-        }
-    }
-}
-
-impl std::fmt::Display for Step {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(self.as_str())
-    }
-}
-
 impl Refused {
     /// Why, as one of a closed set.
     pub(crate) fn cause(&self) -> Cause {
@@ -101,24 +58,6 @@ impl Refused {
             Fault::Api(error) => cause(error),
             Fault::Late(_) => Cause::Unavailable,
             Fault::NotSynced => Cause::NotSynced,
-        }
-    }
-}
-
-impl Cause {
-    /// The cause as metric label.
-    pub(crate) fn as_str(self) -> &'static str {
-        match self {
-            Self::Denied => "denied",
-            Self::WebhookDown => "webhook_down",
-            Self::Quota => "quota",
-            Self::Forbidden => "forbidden",
-            Self::Invalid => "invalid",
-            Self::Conflict => "conflict",
-            Self::NotFound => "not_found",
-            Self::Throttled => "throttled",
-            Self::Unavailable => "unavailable",
-            Self::NotSynced => "not_synced",
         }
     }
 }
@@ -298,7 +237,7 @@ mod tests {
     #[test]
     fn a_refusal_is_told_in_the_servers_own_words() {
         let refused = Refused {
-            step: Step::Release,
+            operation: Operation::Release,
             fault: Fault::Api(Box::new(error(400, "no spec changes"))),
         };
         assert_eq!(refused.to_string(), "release failed: no spec changes");

@@ -1,17 +1,14 @@
-//! The one reporting point: turns what happened to a run into logs, events and metrics.
+//! The one reporting point: turns what happened to a run into logs, events, metrics and what is remembered.
 
-use crate::act::Effect;
 use crate::events::{Notice, Outbox};
-use crate::memory::{Known, Memory, Telling};
-use crate::metrics::{HoldEnd, Metrics};
+use crate::memory::{Known, Memory};
+use crate::metrics::Metrics;
+use crate::news::Telling;
 use crate::notes;
-use crate::observe::Seen;
 use crate::refusal::Refused;
+use crate::write::Effect;
 use jiff::Timestamp;
-use placement::names::RunKey;
-use placement::placeholder::size::Ignored;
-use placement::plan::{Action, LetGoCause};
-use placement::run::{Run, SpecStatus};
+use placement::plan::{Decision, Observation, Plan, Wait, Why, Write};
 use std::time::Duration;
 use tracing::{Span, debug, info, warn};
 
@@ -21,196 +18,163 @@ pub(crate) struct Report {
     metrics: Metrics,
 }
 
-/// A step and what came of it.
-pub(crate) struct Step<'a> {
-    pub(crate) run: &'a Run,
-    pub(crate) seen: &'a Seen,
-    pub(crate) action: &'a Action,
-    pub(crate) result: &'a Result<Effect, Refused>,
-    /// What of the run's wishes is not honoured.
-    pub(crate) ignored: Option<&'a Ignored>,
-}
-
 impl Report {
-    /// A report that tells through this outbox.
+    /// A report whose events leave through this outbox.
     pub(crate) fn new(outbox: Outbox, metrics: Metrics) -> Self {
         Self { outbox, metrics }
     }
 
-    /// Tells of a step; returns when there is more to tell, if it is too soon for it now.
-    pub(crate) fn step(&self, memory: &Memory, step: &Step<'_>) -> Option<Duration> {
-        log(step);
-        if matches!(step.result, Ok(Effect::Overtaken)) {
-            self.metrics.overtaken();
-        }
-        let ignored = step.ignored.map(notes::ignored);
-        let notes = notes::notes(step.run, step.seen, step.action, step.result);
-        let notes = ignored.into_iter().chain(notes);
-        memory.with(&step.run.key.uid, |known| {
-            self.time(known, step);
-            let mut at = step.seen.now;
-            let mut more = None;
-            for note in notes {
-                match known.tell(&note, step.seen.now) {
-                    Telling::Now(count) => {
-                        let key = step.run.key.clone();
-                        self.outbox.put(Notice { key, note, count, at });
-                    }
-                    Telling::Later(pause) => more = Some(pause),
-                    Telling::Not => {}
-                }
-                // Notes of one step are sorted by their time, which the API server keeps to the microsecond.
-                at = at.checked_add(Duration::from_micros(1)).unwrap_or(at);
+    /// Reports a step, and returns it with the time of the next one.
+    pub(crate) fn step(
+        &self,
+        memory: &Memory,
+        seen: &Observation,
+        plan: Plan,
+        result: Result<Effect, Refused>,
+    ) -> Result<Plan, Refused> {
+        log(&plan.decision, &result);
+        match (&plan.decision, &result) {
+            (Decision::Leave(why), _) => {
+                self.leave(memory, seen, *why);
+                Ok(plan)
             }
-            more
-        })
-    }
-
-    /// Notes that a run is settled and its notes were dropped.
-    pub(crate) fn settled(&self, run: &Run, mut known: Known, now: Timestamp) {
-        self.end_hold(&mut known, without_us(run), now);
-    }
-
-    /// Notes that a run is gone for good.
-    pub(crate) fn vanished(&self, key: &RunKey, known: Option<Known>, now: Timestamp) {
-        debug!(run = %key, "a run was deleted before it was done");
-        if let Some(since) = known.and_then(|known| known.held) {
-            self.metrics.hold_ended(HoldEnd::Deleted, between(since, now));
+            (_, Ok(Effect::Paused(pause))) => Ok(sooner(plan, Some(*pause))),
+            (Decision::Wait(_) | Decision::Count(_) | Decision::Write(_), _) => {
+                let next = memory.with(&seen.run.key.uid, |known| {
+                    let news = self.tell(known, seen, &plan, &result);
+                    [news, remember(known, seen, &plan.decision, &result)]
+                });
+                result.map(|_| next.into_iter().fold(plan, sooner))
+            }
         }
     }
 
-    /// Notes how long one look took, and the error it ended in.
-    pub(crate) fn looked(&self, took: Duration, refused: Option<&Refused>) {
+    /// Reports the end of a run that was deleted before it was done.
+    pub(crate) fn deleted(&self, mut known: Known) {
+        known.timers.deleted(Timestamp::now(), &self.metrics);
+    }
+
+    /// Reports how long it took to reconcile a run, and the error that it ended in.
+    pub(crate) fn reconciled(&self, took: Duration, refused: Option<&Refused>) {
         self.metrics.reconciled(took);
         if let Some(refused) = refused {
             self.metrics.refused(refused);
-            warn!(step = refused.step.as_str(), cause = refused.cause().as_str(), error = %refused, "will retry");
+            let (step, cause) = (refused.operation.into(), refused.cause().into());
+            let (step, cause): (&str, &str) = (step, cause);
+            warn!(step, cause, error = %refused, "will retry");
         }
     }
 
-    fn time(&self, known: &mut Known, step: &Step<'_>) {
-        let now = step.seen.now;
-        if step.run.hold && step.run.status == SpecStatus::Pending {
-            known.held = step.run.held_since().or(known.held).or(Some(now));
-        }
-        self.end_hold(known, ended(step), now);
-        self.time_move(known, step);
-        if is_written(step, |action| matches!(action, Action::CreatePlaceholder(_))) {
-            known.asked.get_or_insert(now);
-        }
-        if step.seen.pod.as_ref().is_some_and(|pod| pod.node.is_some()) {
-            known
-                .asked
-                .take()
-                .into_iter()
-                .for_each(|asked| self.metrics.scheduled(between(asked, now)));
-        }
-    }
-
-    fn time_move(&self, known: &mut Known, step: &Step<'_>) {
-        if let Some(cause) = gives_up(step.action).filter(|_| is_written(step, |_| true)) {
-            self.metrics.let_go(cause);
-        }
-        // Right after it was told to go, the old pod is in the cache still.
-        let arrived = |(_, old): &(Timestamp, Option<String>)| {
-            let pod = step.seen.pod.as_ref().filter(|pod| pod.node.is_some());
-            pod.is_some_and(|pod| old.as_ref() != Some(&pod.uid))
+    /// Nothing is remembered of a run that is settled; one that another holds will be ours again.
+    fn leave(&self, memory: &Memory, seen: &Observation, why: Why) {
+        let known = match why {
+            Why::HeldElsewhere => None,
+            Why::Child | Why::ManagedElsewhere | Why::NotOptedIn | Why::Done => {
+                memory.forget(&seen.run.key.uid)
+            }
         };
-        if let Some((since, _)) = known.nodeless.take_if(|nodeless| arrived(nodeless)) {
-            self.metrics.moved(between(since, step.seen.now));
+        if let Some(mut known) = known {
+            known.timers.settled(&seen.run, seen.now, &self.metrics);
         }
     }
 
-    fn end_hold(&self, known: &mut Known, end: Option<HoldEnd>, now: Timestamp) {
-        if let Some(end) = end
-            && let Some(since) = known.held.take()
-        {
-            self.metrics.hold_ended(end, between(since, now));
+    /// Measures, and sends what is news; returns when there is more to send, if it is too soon for it now.
+    fn tell(
+        &self,
+        known: &mut Known,
+        seen: &Observation,
+        plan: &Plan,
+        result: &Result<Effect, Refused>,
+    ) -> Option<Duration> {
+        if let Ok(Effect::Overtaken) = result {
+            self.metrics.overtaken();
         }
+        known
+            .timers
+            .note(seen, written(&plan.decision, result), &self.metrics);
+        let (mut at, mut more) = (seen.now, None);
+        for note in notes::notes(seen, plan, result) {
+            match known.news.tell(&note, seen.now) {
+                Telling::Now(count) => {
+                    let key = seen.run.key.clone();
+                    self.outbox.put(Notice { key, note, count, at });
+                }
+                Telling::Later(pause) => more = Some(pause),
+                Telling::Not => {}
+            }
+            // Notes of one step are sorted by their time, which the API server keeps to the microsecond.
+            at = at.checked_add(Duration::from_micros(1)).unwrap_or(at);
+        }
+        more
     }
 }
 
-fn ended(step: &Step<'_>) -> Option<HoldEnd> {
-    match step.action {
-        Action::Release { cause, .. } if is_written(step, |_| true) => Some(HoldEnd::Released(*cause)),
-        _ => without_us(step.run),
+/// Keeps what the next reconciliations need to know; returns how soon the next one is to be. A guarded write that was
+/// overtaken waits like a failure: the next decision must come after the cache has moved.
+fn remember(
+    known: &mut Known,
+    seen: &Observation,
+    decision: &Decision,
+    result: &Result<Effect, Refused>,
+) -> Option<Duration> {
+    let pod = || seen.pod.as_ref().map(|pod| pod.uid.clone());
+    match result {
+        Ok(Effect::Nothing | Effect::Paused(_)) => match decision {
+            Decision::Wait(Wait::Node {
+                unschedulable: Some(_),
+                ..
+            }) => known.autoscaler.next_question(seen.now),
+            _ => None,
+        },
+        Ok(Effect::Written) => {
+            known.pace.took(decision, seen.now);
+            match decision {
+                Decision::Write(Write::MoveOff { .. } | Write::StartOver { .. }) => {
+                    known.moved_off(pod(), seen.now);
+                    None
+                }
+                Decision::Write(Write::Nudge) => Some(known.nudges.sent(seen.now)),
+                _ => None,
+            }
+        }
+        Ok(Effect::ResizeRefused) => {
+            known.pace.took(decision, seen.now);
+            known.unshrinkable = pod();
+            Some(Duration::ZERO)
+        }
+        Ok(Effect::Overtaken) | Err(_) => Some(known.pace.failed(&seen.run.key.uid, decision, seen.now)),
     }
 }
 
-fn gives_up(action: &Action) -> Option<LetGoCause> {
-    match action {
-        Action::LetGo { cause, .. } | Action::StartOver { cause, .. } => Some(*cause),
+fn sooner(plan: Plan, than: Option<Duration>) -> Plan {
+    match than {
+        None => plan,
+        Some(than) => plan.no_later_than(than),
+    }
+}
+
+fn written<'a>(decision: &'a Decision, result: &Result<Effect, Refused>) -> Option<&'a Write> {
+    match (decision, result) {
+        (Decision::Write(write), Ok(Effect::Written)) => Some(write),
         _ => None,
     }
-}
-
-/// Our own release takes the mark away, so a run that bears it and is not Pending was released by somebody else.
-fn without_us(run: &Run) -> Option<HoldEnd> {
-    match run.status {
-        _ if run.done => Some(HoldEnd::Cancelled),
-        SpecStatus::Pending => None,
-        SpecStatus::Unset | SpecStatus::Other(_) => run.hold.then_some(HoldEnd::Foreign),
-    }
-}
-
-fn is_written(step: &Step<'_>, is: impl Fn(&Action) -> bool) -> bool {
-    matches!(step.result, Ok(Effect::Written)) && is(step.action)
-}
-
-fn between(from: Timestamp, to: Timestamp) -> Duration {
-    Duration::try_from(to.duration_since(from)).unwrap_or_default()
 }
 
 /// The span says which run it is about.
-fn log(step: &Step<'_>) {
-    let node = node(step.action);
-    Span::current().record("action", name(step.action));
-    match step.result {
-        Ok(Effect::Nothing) => debug!("nothing to write"),
-        Ok(Effect::Written) => info!(node, "done"),
-        Ok(Effect::Overtaken) => info!(node, "overtaken; deciding anew"),
-        Ok(Effect::Nudged { complaint }) => {
-            info!(complaint, "nudged the placeholder's controller");
-        }
-        Ok(Effect::ResizeRefused) => info!("this pod cannot be resized in place"),
-        // Told with its cause, once, by `looked`.
-        Err(_) => {}
-    }
-}
-
-fn node(action: &Action) -> Option<&str> {
-    match action {
-        Action::Release { node, .. } => node.as_deref(),
-        Action::RecordNode { node } => Some(node),
+fn log(decision: &Decision, result: &Result<Effect, Refused>) {
+    Span::current().record("action", decision.name());
+    let node = match decision {
+        Decision::Write(Write::Release { node, .. }) => node.as_deref(),
+        Decision::Write(Write::RecordNode { node }) => Some(node.as_str()),
         _ => None,
-    }
-}
-
-fn name(action: &Action) -> &'static str {
-    match action {
-        Action::Leave(_) => "leave",
-        Action::Steady => "steady",
-        Action::LabelledTooLate => "labelled_too_late",
-        Action::Enrol(_) => "enrol",
-        Action::Withdraw => "withdraw",
-        Action::CreatePlaceholder(_) => "create_placeholder",
-        Action::NudgePlaceholder => "nudge_placeholder",
-        Action::AwaitNode { .. } => "await_node",
-        Action::Release { .. } => "release",
-        Action::RecordNode { .. } => "record_node",
-        Action::DeletePlaceholder { .. } => "delete_placeholder",
-        Action::CountPods => "count_pods",
-        Action::LetGo { .. } => "let_go",
-        Action::AwaitTasks { .. } => "await_tasks",
-        Action::AwaitFit { .. } => "await_fit",
-        Action::WakeTasks { .. } => "wake_tasks",
-        Action::Follow { .. } => "follow",
-        Action::Shrink { .. } => "shrink",
-        Action::RecreateSmall { .. } => "recreate_small",
-        Action::Unpin { .. } => "unpin",
-        Action::StartOver { .. } => "start_over",
-        Action::AdoptPod { .. } => "adopt_pod",
-        Action::LeavePod { .. } => "leave_pod",
+    };
+    match result {
+        Ok(Effect::Nothing | Effect::Paused(_)) => debug!("nothing to write"),
+        Ok(Effect::Written) => info!(node, "done"),
+        Ok(Effect::Overtaken) => info!(node, "overtaken; deciding again"),
+        Ok(Effect::ResizeRefused) => info!("this pod cannot be resized in place"),
+        // Logged with its cause, once, by `reconciled`.
+        Err(_) => {}
     }
 }
 

@@ -1,30 +1,33 @@
 use super::*;
-use crate::fixture::{Caches, Server, at, desk, enrolment, exposition, nothing, run};
-use crate::refusal::{Fault, Step as Tried};
+use crate::fixture::{Caches, Server, at, enrolment, exposition, nothing, planned, reconciler, run};
+use crate::refusal::Fault;
 use placement::plan::{Make, PlaceholderPod, ReleaseCause};
+use placement::requests::Operation;
+use placement::run::{Run, SpecStatus};
 use prometheus_client::registry::Registry;
 
-/// Tells of steps, one after the other, and returns what the metrics say.
-fn told(steps: Vec<(Run, i64, Action, Result<Effect, Refused>)>) -> (Vec<&'static str>, String) {
+/// Reports steps, one after the other, and returns what the metrics say.
+fn told(steps: Vec<(Run, i64, Decision, Result<Effect, Refused>)>) -> (Vec<&'static str>, String) {
     let server = Server::start();
-    let (desk, mut courier, registry): (_, _, Registry) = desk(&Caches::ready(), &server);
-    for (run, second, action, result) in steps {
-        let seen = seen(second, &action);
-        let step = Step {
-            run: &run,
-            seen: &seen,
-            action: &action,
-            result: &result,
-            ignored: None,
+    let (reconciler, mut courier, registry): (_, _, Registry) = reconciler(&Caches::ready(), &server);
+    for (run, second, decision, result) in steps {
+        let seen = Observation {
+            run,
+            ..seen(second, &decision)
         };
-        desk.report.step(&desk.memory, &step);
+        drop(
+            reconciler
+                .report
+                .step(&reconciler.memory, &seen, planned(decision), result),
+        );
     }
     (courier.reasons(), exposition(&registry))
 }
 
 /// Once a run is released for its node, its placeholder has one.
-fn seen(second: i64, action: &Action) -> Seen {
-    let node = matches!(action, Action::Release { node: Some(_), .. }).then(|| "n1".to_owned());
+fn seen(second: i64, action: &Decision) -> Observation {
+    let node =
+        matches!(action, Decision::Write(Write::Release { node: Some(_), .. })).then(|| "n1".to_owned());
     let pod = PlaceholderPod {
         uid: "p1".into(),
         node,
@@ -33,24 +36,24 @@ fn seen(second: i64, action: &Action) -> Seen {
         adopted: false,
         make: Make::default(),
     };
-    Seen {
+    Observation {
         now: at(second),
         pod: Some(pod),
         ..nothing()
     }
 }
 
-fn release(cause: ReleaseCause) -> Action {
+fn release(cause: ReleaseCause) -> Decision {
     let node = (cause == ReleaseCause::NodeFound).then(|| "n1".to_owned());
-    Action::Release {
+    Decision::Write(Write::Release {
         cause,
         enrolment: Some(enrolment()),
         node,
-    }
+    })
 }
 
-fn create() -> Action {
-    Action::CreatePlaceholder(enrolment())
+fn create() -> Decision {
+    Decision::Write(Write::CreatePlaceholder(enrolment()))
 }
 
 #[tokio::test]
@@ -60,10 +63,10 @@ async fn the_usual_way_is_told_in_order_and_timed() {
         (
             run(),
             2,
-            Action::AwaitNode {
+            Decision::Wait(Wait::Node {
                 unschedulable: Some("0/3".into()),
                 largest: None,
-            },
+            }),
             Ok(Effect::Nothing),
         ),
         (run(), 4, release(ReleaseCause::NodeFound), Ok(Effect::Written)),
@@ -108,10 +111,10 @@ async fn a_run_released_by_somebody_else_is_no_release_of_ours() {
         (
             released.clone(),
             3,
-            Action::Enrol(enrolment()),
+            Decision::Write(Write::Enrol(enrolment())),
             Ok(Effect::Written),
         ),
-        (released, 4, Action::Steady, Ok(Effect::Nothing)),
+        (released, 4, Decision::Wait(Wait::Steady), Ok(Effect::Nothing)),
     ]);
     assert!(
         text.contains("hold_seconds_count{outcome=\"foreign\"} 1"),
@@ -130,8 +133,8 @@ async fn our_own_release_is_not_counted_again_when_it_comes_back() {
     };
     let (_, text) = told(vec![
         (run(), 1, release(ReleaseCause::NodeFound), Ok(Effect::Written)),
-        (run(), 1, Action::Steady, Ok(Effect::Nothing)),
-        (back, 2, Action::Steady, Ok(Effect::Nothing)),
+        (run(), 1, Decision::Wait(Wait::Steady), Ok(Effect::Nothing)),
+        (back, 2, Decision::Wait(Wait::Steady), Ok(Effect::Nothing)),
     ]);
     assert!(
         text.contains("hold_seconds_count{outcome=\"node_found\"} 1"),
@@ -144,7 +147,7 @@ async fn our_own_release_is_not_counted_again_when_it_comes_back() {
 async fn the_same_refusal_is_told_again_only_after_minutes() {
     let refused = || {
         Err(Refused {
-            step: Tried::Release,
+            operation: Operation::Release,
             fault: Fault::NotSynced,
         })
     };

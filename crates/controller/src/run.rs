@@ -1,44 +1,42 @@
 //! Puts the parts together. Called in the leader only, until it is told to stop.
 
-use crate::act::Door;
-use crate::cache::Cache;
-use crate::departed::{self, Departures};
-use crate::desk::Desk;
 use crate::events::{self, Courier};
 use crate::memory::Memory;
 use crate::metrics::Metrics;
 use crate::observe::Stores;
+use crate::reconcile::Reconciler;
 use crate::refusal::Refused;
 use crate::report::Report;
-use crate::view::run_of;
-use crate::watches::{self, Feeds};
+use crate::watch::{self, Feeds, Gone};
+use crate::write::Cluster;
 use futures::StreamExt;
 use futures::future::{self, BoxFuture, FutureExt, Shared};
 use kube::Client;
 use kube::runtime::controller::{self, Action, Controller};
+use kube::runtime::reflector::{ObjectRef, Store};
 use kube::runtime::watcher;
 use placement::config::Config;
-use placement::names::RunKey;
+use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Duration;
 use tekton::PipelineRun;
 use thiserror::Error;
-use tokio::sync::{Notify, mpsc, watch};
+use tokio::sync::watch as channel;
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 use tracing::{debug, info};
 
-/// Looks at a time: enough to keep an API server busy, few enough not to queue behind our own requests.
+/// Reconciliations at a time: enough to keep an API server busy, few enough not to queue behind our own requests.
 const AT_ONCE: u16 = 32;
 /// How long the last events may take when we stop.
-const LAST_WORDS: Duration = Duration::from_secs(3);
+const LAST_EVENTS: Duration = Duration::from_secs(3);
 
 /// What the controller needs from the process around it.
 pub struct Context {
     /// The way to the API server.
     pub client: Client,
     /// Configuration in force; a change is taken up by all runs that are not settled.
-    pub config: watch::Receiver<Arc<Config>>,
+    pub config: channel::Receiver<Arc<Config>>,
     /// Image of the placeholder.
     pub image: String,
     /// Where to count.
@@ -58,39 +56,28 @@ pub enum Error {
 }
 
 type Stop = Shared<BoxFuture<'static, ()>>;
-type Looked = Result<(kube::runtime::reflector::ObjectRef<PipelineRun>, Action), LookError>;
-type LookError = controller::Error<Refused, watcher::Error>;
+type Reconciled = Result<(ObjectRef<PipelineRun>, Action), controller::Error<Refused, watcher::Error>>;
 
-/// Settles runs until `shutdown` resolves, then lets the steps that were begun end. Dropped before that, it stops at
-/// once and leaves no task behind.
+/// Reconciles runs until `shutdown` resolves, then lets the steps that were begun end. Dropped before that, it stops
+/// at once and leaves no task behind.
 pub async fn run(context: Context, shutdown: impl Future<Output = ()> + Send + 'static) -> Result<(), Error> {
     let stop = shutdown.boxed().shared();
-    let (stores, feeds) = watches::stores();
-    let (gone, departed) = mpsc::unbounded_channel();
-    let list_is_in = Arc::<Notify>::default();
-    let departures = Departures::new(gone.clone(), list_is_in.clone());
-    let (desk, courier) = desk(&context, &stores);
+    let (stores, feeds) = watch::stores();
+    let (reconciler, courier) = reconciler(&context, &stores);
     info!(
         namespace = context.namespace,
         instance = context.instance,
         "the controller starts"
     );
     context.metrics.count_in(Some(stores.clone()));
-
-    let (mut helpers, mut last) = (JoinSet::new(), JoinSet::new());
-    helpers.spawn(departed::see_off(desk.clone(), departed));
-    helpers.spawn(find_strays(stores.clone(), gone.clone()));
-    helpers.spawn(departed::find_robbed(desk.clone(), list_is_in, gone));
+    let mut last = JoinSet::new();
     last.spawn(courier.run());
     tokio::select! {
         () = stopped_early(stop.clone(), stores.runs.clone()) => {}
-        () = looks(&context, stores, feeds, departures, desk, stop.clone()) => {}
+        () = control(&context, stores, feeds, reconciler, stop.clone()) => {}
     }
-
     context.metrics.count_in(None);
-    // A helper holds the desk and with it the outbox, and the courier goes on for as long as there is one.
-    helpers.shutdown().await;
-    drop(timeout(LAST_WORDS, last.join_next()).await);
+    drop(timeout(LAST_EVENTS, last.join_next()).await);
     if stop.peek().is_some() {
         Ok(())
     } else {
@@ -98,85 +85,81 @@ pub async fn run(context: Context, shutdown: impl Future<Output = ()> + Send + '
     }
 }
 
-fn desk(context: &Context, stores: &Stores) -> (Arc<Desk>, Courier) {
+fn reconciler(context: &Context, stores: &Stores) -> (Arc<Reconciler>, Courier) {
+    let cluster = Arc::new(Cluster::new(context.client.clone(), context.image.clone()));
     let metrics = &context.metrics;
-    let (outbox, courier) = events::post(context.client.clone(), context.instance.clone(), metrics.clone());
-    let desk = Desk {
+    let (outbox, courier) = events::post(cluster.clone(), context.instance.clone(), metrics.clone());
+    let reconciler = Reconciler {
         stores: stores.clone(),
         config: context.config.clone(),
-        door: Door::new(context.client.clone(), context.image.clone()),
+        cluster,
         memory: Memory::default(),
         report: Report::new(outbox, metrics.clone()),
     };
-    (Arc::new(desk), courier)
+    (Arc::new(reconciler), courier)
 }
 
-async fn looks(
-    context: &Context,
-    stores: Stores,
-    feeds: Feeds,
-    departures: Departures,
-    desk: Arc<Desk>,
-    stop: Stop,
-) {
+async fn control(context: &Context, stores: Stores, feeds: Feeds, reconciler: Arc<Reconciler>, stop: Stop) {
     let (client, metrics) = (|| context.client.clone(), || context.metrics.clone());
-    let runs = watches::runs(client(), feeds.runs, departures, metrics());
-    let nodes = watches::nodes(client(), feeds.nodes, stores.clone(), metrics());
-    let waiting = watches::waiting(client(), feeds.waiting, stores.clone(), metrics());
-    Controller::for_stream(runs, stores.runs.store)
-        .watches_stream(watches::sets(client(), feeds.sets, metrics()), |set| {
-            run_of(&set.metadata)
-        })
-        .watches_stream(watches::pods(client(), feeds.pods, metrics()), |pod| {
-            run_of(&pod.metadata)
-        })
-        .reconcile_on(nodes)
-        .reconcile_on(waiting)
-        .reconcile_all_on(watches::changes(context.config.clone()))
+    let (for_gone, runs) = (reconciler.clone(), stores.runs.clone());
+    let gone = move |gone| forget(&for_gone, &runs, &gone);
+    let runs = watch::runs(client(), feeds.runs, gone, metrics());
+    Controller::for_stream(runs, stores.runs.clone())
+        .reconcile_on(watch::sets(client(), feeds.sets, metrics()))
+        .reconcile_on(watch::pods(client(), feeds.pods, metrics()))
+        .reconcile_on(watch::nodes(client(), feeds.nodes, stores.clone(), metrics()))
+        .reconcile_on(watch::waiting(client(), feeds.waiting, stores, metrics()))
+        .reconcile_all_on(watch::changes(context.config.clone()))
         .with_config(controller::Config::default().concurrency(AT_ONCE))
         .graceful_shutdown_on(stop)
-        .run(look, look_again, desk)
-        .for_each(looked)
+        .run(reconcile, retry, reconciler)
+        .for_each(reconciled)
         .await;
 }
 
-async fn look(view: Arc<PipelineRun>, desk: Arc<Desk>) -> Result<Action, Refused> {
+async fn reconcile(view: Arc<PipelineRun>, reconciler: Arc<Reconciler>) -> Result<Action, Refused> {
     let Some(run) = view.run() else {
         return Ok(Action::await_change());
     };
-    let settled = desk.settle(&run).await?;
-    Ok(settled.again.map_or_else(Action::await_change, Action::requeue))
+    let plan = reconciler.reconcile(run).await?;
+    Ok(plan.again.map_or_else(Action::await_change, Action::requeue))
 }
 
 // By value, because kube's controller passes it so.
 #[allow(clippy::needless_pass_by_value)]
-fn look_again(view: Arc<PipelineRun>, _: &Refused, desk: Arc<Desk>) -> Action {
-    Action::requeue(desk.retry_after(view.metadata.uid.as_deref().unwrap_or_default()))
+fn retry(view: Arc<PipelineRun>, _: &Refused, reconciler: Arc<Reconciler>) -> Action {
+    Action::requeue(reconciler.retry_after(view.metadata.uid.as_deref().unwrap_or_default()))
 }
 
-/// Failed steps were reported where they failed; what is left is a trigger for a run that left the cache meanwhile.
-async fn looked(looked: Looked) {
-    match looked {
+/// Failed steps were reported where they failed; what is left is a trigger for a run that is gone meanwhile.
+async fn reconciled(reconciled: Reconciled) {
+    match reconciled {
         Ok(_) | Err(controller::Error::ReconcilerFailed(..)) => {}
-        Err(error) => debug!(%error, "nothing to look at"),
+        Err(error) => debug!(%error, "nothing to reconcile"),
+    }
+}
+
+/// Nothing is remembered of runs that are gone.
+fn forget(reconciler: &Reconciler, runs: &Store<PipelineRun>, gone: &Gone) {
+    match gone {
+        Gone::One(uid) => reconciler.forget(|known| known == uid),
+        Gone::Unlisted => {
+            let runs = runs.state();
+            let there: HashSet<_> = runs
+                .iter()
+                .filter_map(|run| run.metadata.uid.as_deref())
+                .collect();
+            reconciler.forget(|known| !there.contains(known));
+        }
     }
 }
 
 /// kube's controller, told to stop before its first list is in, waits for that list for ever (5.0).
-async fn stopped_early(stop: Stop, runs: Cache<PipelineRun>) {
+async fn stopped_early(stop: Stop, runs: Store<PipelineRun>) {
     stop.await;
-    if runs.is_filled_now() {
+    // Polled once, and not awaited: the store wakes only the last of those that wait, and the controller does.
+    if runs.wait_until_ready().now_or_never().is_some() {
         future::pending::<()>().await;
-    }
-}
-
-async fn find_strays(stores: Stores, gone: mpsc::UnboundedSender<RunKey>) {
-    let ready = future::join(stores.runs.is_filled(), stores.sets.is_filled()).await;
-    if ready == (true, true) {
-        for key in departed::strays(&stores) {
-            // The other end is gone only when the controller stops.
-            drop(gone.send(key));
-        }
     }
 }
 

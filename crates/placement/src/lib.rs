@@ -7,6 +7,8 @@
 mod arbitrary;
 pub mod autoscaler;
 pub mod config;
+#[cfg(test)]
+mod fixture;
 pub mod hold;
 pub mod inject;
 pub mod keys;
@@ -17,6 +19,7 @@ pub mod placeholder;
 pub mod plan;
 pub mod quantity;
 mod raw;
+pub mod requests;
 pub mod reserve;
 pub mod resources;
 pub mod run;

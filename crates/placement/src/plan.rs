@@ -4,39 +4,41 @@
 //! last counted, only makes it patient. Each step leads to a change that brings the run back for the next one. The
 //! stage of the run is settled first; each stage has a sub-decision of its own.
 
-mod action;
+mod decision;
 mod ending;
 mod hold;
-mod observed;
+mod observation;
+mod questions;
 mod running;
 mod stuck;
 mod view;
 mod weight;
 
-pub use self::action::{Action, Enrolment, LetGoCause, ReleaseCause, Why};
-pub use self::observed::{
-    Census, LetGos, Make, Observed, Placeholder, PlaceholderPod, Resize, Surroundings, Unschedulable,
+pub use self::decision::{Decision, Enrolment, MoveCause, Question, ReleaseCause, Wait, Why, Write};
+pub use self::observation::{
+    Assistant, Census, Make, Message, Moves, Observation, Placeholder, PlaceholderPod, Resize, Unschedulable,
     WaitingPod, is_pinned,
 };
-use self::view::{Look, Stage, enrolment};
+use self::view::{Stage, enrolment};
 use crate::placeholder::size::{self, Ignored};
 use crate::run::Run;
-use jiff::Timestamp;
 use std::time::Duration;
 
-/// The next step for a run, and when to look again if nothing else happens.
+/// What to do with a run now, and when to reconcile it again if nothing else happens.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Plan {
     /// What to do now.
-    pub action: Action,
-    /// When to look again; `None` waits for the next change.
+    pub decision: Decision,
+    /// When to reconcile again; `None` waits for the next change.
     pub again: Option<Duration>,
-    /// What the user should be told once, whatever is done.
+    /// What the user should hear once, whatever is done.
     pub note: Option<Ignored>,
 }
 
 impl Plan {
-    fn no_later_than(self, after: Duration) -> Self {
+    /// The same, to be reconciled again after this time at the latest.
+    #[must_use]
+    pub fn no_later_than(self, after: Duration) -> Self {
         Self {
             again: Some(self.again.map_or(after, |again| again.min(after))),
             ..self
@@ -47,26 +49,25 @@ impl Plan {
 /// How soon a placeholder that lacks its pod, or is on its way out, is looked at again.
 const SOON: Duration = Duration::from_secs(5);
 
-/// Decides the next step.
-pub fn plan(observed: &Observed<'_>, now: Timestamp) -> Plan {
-    let look = Look::at(observed, now);
-    match Stage::of(observed) {
-        Stage::Deleting => at_once(ending::clean_up(&look)),
-        Stage::Done => at_once(ending::wind_up(&look)),
-        Stage::Foreign(why) => at_once(Action::Leave(why)),
-        Stage::OptedOut => at_once(ending::withdraw(&look)),
-        Stage::HeldByUs(asked) => noted(hold::hold(&look, enrolment(observed, asked)), observed.run),
-        Stage::HeldElsewhere(asked) => at_once(queue(observed.run, enrolment(observed, asked))),
-        Stage::Running(asked) => running::accompany(&look, enrolment(observed, asked)),
+/// Decides what to do.
+pub fn plan(seen: &Observation) -> Plan {
+    match Stage::of(seen) {
+        Stage::Deleting => at_once(ending::clean_up(seen)),
+        Stage::Done => at_once(ending::wind_up(seen)),
+        Stage::Foreign(why) => at_once(Decision::Leave(why)),
+        Stage::OptedOut => at_once(ending::withdraw(seen)),
+        Stage::HeldByUs(asked) => noted(hold::hold(seen, enrolment(seen, asked)), &seen.run),
+        Stage::HeldElsewhere(asked) => at_once(queue(&seen.run, enrolment(seen, asked))),
+        Stage::Running(asked) => running::accompany(seen, enrolment(seen, asked)),
     }
 }
 
-/// Held by somebody else: the labels have to be there when they let go, a placeholder would only block a node.
-fn queue(run: &Run, enrolment: Enrolment) -> Action {
+/// Held by another: the labels have to be there when it is released, a placeholder would only block a node.
+fn queue(run: &Run, enrolment: Enrolment) -> Decision {
     if run.is_enrolled() {
-        Action::Leave(Why::HeldElsewhere)
+        Decision::Leave(Why::HeldElsewhere)
     } else {
-        Action::Enrol(enrolment)
+        Decision::Write(Write::Enrol(enrolment))
     }
 }
 
@@ -79,18 +80,18 @@ fn noted(plan: Plan, run: &Run) -> Plan {
 }
 
 /// Nothing but a change brings the run back.
-fn at_once(action: Action) -> Plan {
+fn at_once(decision: Decision) -> Plan {
     Plan {
-        action,
+        decision,
         again: None,
         note: None,
     }
 }
 
-fn again(action: Action, after: Duration) -> Plan {
+fn again(decision: Decision, after: Duration) -> Plan {
     Plan {
         again: Some(after),
-        ..at_once(action)
+        ..at_once(decision)
     }
 }
 

@@ -97,16 +97,30 @@ impl PipelineRun {
 
     /// Drops what the rules never read, so that ten thousand runs fit in little memory.
     ///
-    /// A done run is only ever cleaned up, which takes its name and, where it may keep its node, its labels.
+    /// Of a run without any mark of ours nothing but its name is kept, by which what is left of us is found. A done run
+    /// is only ever cleaned up, which takes its name and, where it may keep its node, its labels.
     pub fn prune(&mut self) {
         self.prune_metadata();
-        if self.status.done {
+        if !self.is_marked() {
+            self.spec = PipelineRunSpec::default();
+            self.metadata.labels = None;
+            self.metadata.owner_references = None;
+        } else if self.status.done {
             self.spec = PipelineRunSpec::default();
             self.metadata.annotations = None;
             if !self.may_keep_its_node() {
                 self.metadata.labels = None;
             }
         }
+    }
+
+    /// It is opted in, or out, or we did something to it.
+    fn is_marked(&self) -> bool {
+        let labels = self.metadata.labels.iter().flatten();
+        let is_marked = labels
+            .map(|(key, _)| key)
+            .any(|key| key != keys::KUEUE_QUEUE_NAME);
+        is_marked || self.metadata.annotations.is_some()
     }
 
     /// An enrolled run has its strategy on it; in doubt it may.

@@ -6,8 +6,10 @@ use super::size::{Size, usual};
 use super::wake::Wake;
 use crate::config::Config;
 use crate::keys;
+use crate::names::RunKey;
 use crate::raw::{add, replace, test};
 use crate::run::Run;
+use jiff::Timestamp;
 use json_patch::{Patch, PatchOperation};
 use k8s_openapi::api::core::v1::{NodeAffinity, NodeSelector, NodeSelectorRequirement, NodeSelectorTerm};
 use serde::Serialize;
@@ -58,6 +60,32 @@ pub fn wake(run: &Run, wake: Wake) -> Patch {
         test(&label(keys::GROUP), run.key.uid.as_str()),
         add(&label(keys::WOKEN), wake.to_string()),
     ])
+}
+
+/// Makes the run the owner of its placeholder's pod in the StatefulSet's stead, and lets autoscalers have the node. One
+/// strategic merge patch, which merges owners by UID: at no moment is the pod without an owner, nor is it ever left
+/// behind, as it was when the set was deleted with its dependants orphaned while the run was deleted too.
+pub fn adopt(run: &RunKey, pod: &str, set: Option<&str>) -> Value {
+    let owner = json!({
+        "apiVersion": "tekton.dev/v1",
+        "kind": "PipelineRun",
+        "name": run.name,
+        "uid": run.uid,
+        "controller": false,
+    });
+    let mut owners = vec![owner];
+    owners.extend(set.map(|uid| json!({"$patch": "delete", "uid": uid})));
+    json!({"metadata": {
+        "uid": pod,
+        "ownerReferences": owners,
+        "labels": {keys::KEPT_BY: null},
+        "annotations": {keys::SAFE_TO_EVICT: "true", keys::DO_NOT_DISRUPT: null},
+    }})
+}
+
+/// Changes the StatefulSet so that its controller looks at it now, instead of when its own backoff ends.
+pub fn nudge(set: &str, now: Timestamp) -> Value {
+    json!({"metadata": {"uid": set, "annotations": {keys::NUDGED: now.to_string()}}})
 }
 
 fn is(uid: &str) -> PatchOperation {

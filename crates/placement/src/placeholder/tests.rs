@@ -1,41 +1,13 @@
 //! What the placeholder is made of, and what it must never take over from its run.
 
 use super::*;
+use crate::fixture::run;
 use crate::inject;
 use crate::strategy::{Isolation, Strategy};
 use k8s_openapi::api::core::v1::{LocalObjectReference, Toleration};
 use serde_json::{Value, json};
 
 mod size;
-
-fn run() -> Run {
-    Run {
-        key: RunKey {
-            namespace: "ns".to_owned(),
-            name: "build".to_owned(),
-            uid: "u1".to_owned(),
-        },
-        created: None,
-        deleting: false,
-        done: false,
-        status: crate::run::SpecStatus::Pending,
-        started: false,
-        has_children: false,
-        managed_elsewhere: false,
-        child: false,
-        queued_by_kueue: false,
-        opt_in: Some("true".to_owned()),
-        group: None,
-        strategy: None,
-        isolation: None,
-        hold: true,
-        let_go: None,
-        node: None,
-        reserve: None,
-        template: PodTemplate::default(),
-        claims: Vec::new(),
-    }
-}
 
 /// A run whose pod template says everything that a placeholder follows, and something that it does not.
 fn demanding_run() -> Run {

@@ -1,8 +1,8 @@
 //! Scenes for the tests of `plan`: a run and its placeholder, changed step by step.
 
 use super::{
-    Action, Census, Enrolment, LetGos, Make, Observed, Placeholder, PlaceholderPod, Plan, Surroundings,
-    Unschedulable, WaitingPod, plan,
+    Census, Decision, Enrolment, Make, Message, Moves, Observation, Placeholder, PlaceholderPod, Plan,
+    Unschedulable, WaitingPod, Write, plan,
 };
 use crate::config::Config;
 use crate::names::RunKey;
@@ -13,6 +13,8 @@ use crate::resources::Resources;
 use crate::run::{PodTemplate, Run, SpecStatus};
 use crate::strategy::{Isolation, Strategy};
 use jiff::{SignedDuration, Timestamp};
+use std::sync::Arc;
+use std::time::Duration;
 
 pub(super) const UID: &str = "run-uid";
 pub(super) const SET: &str = "set-uid";
@@ -32,7 +34,7 @@ pub(super) struct Scene {
     pub(super) node: NodeState,
     pub(super) waiting: Vec<WaitingPod>,
     pub(super) census: Option<Census>,
-    pub(super) let_gos: LetGos,
+    pub(super) let_gos: Moves,
     pub(super) nodes: Vec<NodeFacts>,
 }
 
@@ -46,7 +48,7 @@ pub(super) fn fresh() -> Scene {
         node: NodeState::Unknown,
         waiting: Vec::new(),
         census: None,
-        let_gos: LetGos::default(),
+        let_gos: Moves::default(),
         nodes: Vec::new(),
     }
 }
@@ -86,11 +88,11 @@ pub(super) fn default_enrolment() -> Enrolment {
     }
 }
 
-pub(super) fn deletion(set: Option<&str>, pod: Option<&str>) -> Action {
-    Action::DeletePlaceholder {
+pub(super) fn deletion(set: Option<&str>, pod: Option<&str>) -> Decision {
+    Decision::Write(Write::DeletePlaceholder {
         set: set.map(str::to_owned),
         pod: pod.map(str::to_owned),
-    }
+    })
 }
 
 impl Scene {
@@ -210,7 +212,7 @@ impl Scene {
 
     pub(super) fn let_go_before(self, count: u32, seconds: i64) -> Self {
         self.change(|scene| {
-            scene.let_gos = LetGos {
+            scene.let_gos = Moves {
                 count,
                 last: Some(ago(seconds)),
             };
@@ -252,24 +254,45 @@ impl Scene {
     }
 
     pub(super) fn plan(&self) -> Plan {
-        let observed = Observed {
-            run: &self.run,
-            placeholder: self.set.as_ref(),
-            pod: self.pod.as_ref(),
-            config: &self.config,
-            around: Surroundings {
-                node: self.node,
-                waiting: &self.waiting,
-                census: self.census,
-                let_gos: self.let_gos,
-                nodes: &self.nodes,
-            },
+        let seen = Observation {
+            now: now(),
+            config: Arc::new(self.config.clone()),
+            run: self.run.clone(),
+            set: self.set.clone(),
+            pod: self.pod.clone(),
+            node: self.node,
+            nodes: self.nodes.clone(),
+            waiting: self.waiting.clone(),
+            moves: self.let_gos,
+            census: self.census,
+            ..answered(now())
         };
-        plan(&observed, now())
+        plan(&seen)
     }
 
-    pub(super) fn action(&self) -> Action {
-        self.plan().action
+    pub(super) fn decision(&self) -> Decision {
+        self.plan().decision
+    }
+}
+
+/// Nothing but a run, of which all questions are answered: nothing speaks against any write.
+pub(super) fn answered(now: Timestamp) -> Observation {
+    Observation {
+        now,
+        config: Arc::default(),
+        run: run(),
+        set: None,
+        pod: None,
+        node: NodeState::Unknown,
+        nodes: Vec::new(),
+        waiting: Vec::new(),
+        moves: Moves::default(),
+        nudge_in: Duration::ZERO,
+        census: None,
+        claims: Some(Vec::new()),
+        assistants: Some(Vec::new()),
+        complaint: Some(Message::default()),
+        autoscaler: Some(Message::default()),
     }
 }
 
@@ -354,6 +377,7 @@ fn set() -> Placeholder {
         deleting: false,
         replicas: 1,
         generation: GENERATION,
+        taken_up: true,
         strategy: Some(Strategy::default()),
         isolation: Some(Isolation::default()),
         pinned: false,

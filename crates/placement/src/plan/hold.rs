@@ -1,10 +1,10 @@
 //! A run that waits by our hold: released as soon as there is a reason to, else its placeholder is brought forward.
 
-use super::action::{Action, Enrolment, ReleaseCause};
-use super::observed::PlaceholderPod;
-use super::view::{Look, Set};
+use super::decision::{Decision, Enrolment, Question, ReleaseCause, Wait, Write};
+use super::observation::{Observation, Placeholder};
+use super::view::Set;
 use super::weight::{Weight, weigh};
-use super::{Plan, SOON, again, at_once, stuck};
+use super::{Plan, SOON, again, at_once, questions, stuck};
 use crate::config::ReleaseWhen;
 use crate::node::largest;
 use std::time::Duration;
@@ -12,101 +12,113 @@ use std::time::Duration;
 /// How long a run is held without being enrolled, unless it is known to wait.
 const UNENROLLED: Duration = Duration::from_mins(1);
 
-pub(super) fn hold(look: &Look<'_>, enrolment: Enrolment) -> Plan {
-    let left = left_of_hold(look, look.config().hold_deadline);
-    let obstacle = obstacle(look);
-    match reason_to_release(look, obstacle.is_none(), left) {
-        Some(cause) => at_once(release(look, cause, enrolment)),
+pub(super) fn hold(seen: &Observation, enrolment: Enrolment) -> Plan {
+    let left = left_of_hold(seen, seen.config.hold_deadline);
+    let obstacle = obstacle(seen);
+    match reason_to_release(seen, obstacle.is_none(), left) {
+        Some(cause) => at_once(release(seen, cause, enrolment)),
         None => obstacle
-            .unwrap_or_else(|| await_node(look, enrolment))
+            .unwrap_or_else(|| await_node(seen, enrolment))
             .no_later_than(left),
     }
 }
 
-fn reason_to_release(look: &Look<'_>, clear: bool, left: Duration) -> Option<ReleaseCause> {
-    match look.set {
-        Set::Usable(_) if clear && look.node().is_some() => Some(ReleaseCause::NodeFound),
-        Set::Usable(_) if clear && is_enough_to_exist(look) => Some(ReleaseCause::PlaceholderCreated),
+fn reason_to_release(seen: &Observation, clear: bool, left: Duration) -> Option<ReleaseCause> {
+    match seen.placeholder() {
+        Set::Usable(_) if clear && seen.live_node().is_some() => Some(ReleaseCause::NodeFound),
+        Set::Usable(_) if clear && is_enough_to_exist(seen) => Some(ReleaseCause::PlaceholderCreated),
         Set::Usable(_) | Set::Missing | Set::Unusable => left.is_zero().then_some(ReleaseCause::Deadline),
     }
 }
 
 /// A reserve means nothing unless it is waited for: the tasks would not fit beside a placeholder that has it still.
-fn is_enough_to_exist(look: &Look<'_>) -> bool {
-    look.config().release_when == ReleaseWhen::Created && !look.has_reserve()
+fn is_enough_to_exist(seen: &Observation) -> bool {
+    seen.config.release_when == ReleaseWhen::Created && !seen.has_reserve()
 }
 
-fn release(look: &Look<'_>, cause: ReleaseCause, enrolment: Enrolment) -> Action {
-    Action::Release {
+fn release(seen: &Observation, cause: ReleaseCause, enrolment: Enrolment) -> Decision {
+    Decision::Write(Write::Release {
         cause,
         enrolment: Some(enrolment),
-        node: look.node().map(str::to_owned),
-    }
+        node: seen.live_node().map(str::to_owned),
+    })
 }
 
 /// What a placeholder that is there has to do before its node is one to release the run to.
-fn obstacle(look: &Look<'_>) -> Option<Plan> {
-    let set = look.set.usable()?;
-    if look.has_let_go() {
-        return Some(come_back(look));
+fn obstacle(seen: &Observation) -> Option<Plan> {
+    let set = seen.placeholder().usable()?;
+    if seen.has_moved_off() {
+        return Some(come_back(seen));
     }
-    let lighter = || match weigh(look, set) {
-        Weight::TooHeavy(action) => Some(at_once(action)),
-        Weight::Settling(left) => Some(again(waiting(look), left)),
+    let lighter = || match weigh(seen, set) {
+        Weight::TooHeavy(write) => Some(at_once(write)),
+        Weight::Settling(left) => Some(again(waiting(seen), left)),
         Weight::Right => None,
     };
-    stuck::relocate(look, set).or_else(lighter)
+    stuck::relocate(seen, set).or_else(lighter)
 }
 
 /// A held run has no pods that could be in the way of coming back, only the old placeholder.
-fn come_back(look: &Look<'_>) -> Plan {
-    let back = look
-        .set
-        .uid()
-        .filter(|_| look.pod.is_none() && look.waiting().is_empty());
+fn come_back(seen: &Observation) -> Plan {
+    let free = seen.live_pod().is_none() && seen.waiting.is_empty();
+    let back = seen.placeholder().uid().filter(|_| free);
     match back {
-        Some(set) => at_once(Action::Follow { set }),
-        None => again(waiting(look), SOON),
+        Some(set) => at_once(questions::follow(seen, set)),
+        None => again(waiting(seen), SOON),
     }
 }
 
-fn await_node(look: &Look<'_>, enrolment: Enrolment) -> Plan {
-    match (look.set, look.pod, until_enrolled(look)) {
-        (Set::Missing, ..) => at_once(Action::CreatePlaceholder(enrolment)),
-        (Set::Unusable | Set::Usable(_), _, Some(Duration::ZERO)) => at_once(Action::Enrol(enrolment)),
-        (Set::Unusable, ..) => again(Action::await_placeholder(), SOON),
-        (Set::Usable(_), None, _) => again(Action::NudgePlaceholder, SOON),
+fn await_node(seen: &Observation, enrolment: Enrolment) -> Plan {
+    match (seen.placeholder(), seen.live_pod(), until_enrolled(seen)) {
+        (Set::Missing, ..) => at_once(questions::create(seen, enrolment)),
+        (Set::Unusable | Set::Usable(_), _, Some(Duration::ZERO)) => {
+            at_once(Decision::Write(Write::Enrol(enrolment)))
+        }
+        (Set::Unusable, ..) => again(Decision::await_placeholder(), SOON),
+        (Set::Usable(set), None, _) => nudge(seen, set),
         (Set::Usable(_), Some(_), again) => Plan {
             again,
-            ..at_once(waiting(look))
+            ..at_once(waiting(seen))
         },
     }
 }
 
 /// A run that is cancelled while we hold it starts its finally tasks at that moment, so its labels have to be there
 /// before. Most holds are over too soon to be worth that write of their own.
-fn until_enrolled(look: &Look<'_>) -> Option<Duration> {
-    match look.pod {
-        _ if look.run().is_enrolled() => None,
+fn until_enrolled(seen: &Observation) -> Option<Duration> {
+    match seen.live_pod() {
+        _ if seen.run.is_enrolled() => None,
         Some(pod) if pod.unschedulable.is_some() => Some(Duration::ZERO),
-        Some(_) | None => Some(left_of_hold(look, UNENROLLED)),
+        Some(_) | None => Some(left_of_hold(seen, UNENROLLED)),
     }
 }
 
-fn waiting(look: &Look<'_>) -> Action {
-    let unschedulable = look.pod.and_then(|pod| pod.unschedulable.as_ref());
-    let asks = |pod: &&PlaceholderPod| pod.make.reserves && pod.unschedulable.is_some();
-    let tolerations = &look.run().template.tolerations;
-    Action::AwaitNode {
-        unschedulable: unschedulable.map(|it| it.message.clone()),
-        largest: look
-            .pod
-            .filter(asks)
-            .and_then(|pod| largest(look.observed.around.nodes, tolerations, &pod.make.requests)),
+fn waiting(seen: &Observation) -> Decision {
+    let Some(unschedulable) = seen.live_pod().and_then(|pod| pod.unschedulable.as_ref()) else {
+        return Decision::await_placeholder();
+    };
+    if seen.autoscaler.is_none() {
+        return Decision::Count(Question::Autoscaler);
+    }
+    let tolerations = &seen.run.template.tolerations;
+    let big = seen.live_pod().filter(|pod| pod.make.reserves);
+    Decision::Wait(Wait::Node {
+        unschedulable: Some(unschedulable.message.clone()),
+        largest: big.and_then(|pod| largest(&seen.nodes, tolerations, &pod.make.requests)),
+    })
+}
+
+/// Its controller backs off for minutes after a refusal, and a change of the StatefulSet makes it try again at once.
+fn nudge(seen: &Observation, set: &Placeholder) -> Plan {
+    match seen.nudge_in {
+        _ if !set.taken_up => again(Decision::await_placeholder(), SOON),
+        Duration::ZERO if seen.complaint.is_none() => again(Decision::Count(Question::Complaint), SOON),
+        Duration::ZERO => again(Decision::Write(Write::Nudge), SOON),
+        left => again(Decision::await_placeholder(), left.min(SOON)),
     }
 }
 
 /// A run without a creation time counts as new: it has not been stored, or its clock cannot be trusted.
-fn left_of_hold(look: &Look<'_>, span: Duration) -> Duration {
-    look.left(look.run().held_since().unwrap_or(look.now), span)
+fn left_of_hold(seen: &Observation, span: Duration) -> Duration {
+    seen.left(seen.run.held_since().unwrap_or(seen.now), span)
 }

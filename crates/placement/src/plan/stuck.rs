@@ -4,10 +4,9 @@
 //! Only where nothing of the run lives. A placeholder at no replicas comes back when no pod waits any more, and never
 //! before: as long as one waits unbound it must be free to be the first of its group, on whatever node fits.
 
-use super::action::{Action, LetGoCause};
-use super::observed::{Census, Placeholder, WaitingPod};
-use super::view::Look;
-use super::{Plan, again, at_once};
+use super::decision::{Decision, MoveCause, Question, Wait, Write};
+use super::observation::{Census, Observation, Placeholder, WaitingPod};
+use super::{Plan, again, at_once, questions};
 use crate::node::{NodeState, largest};
 use crate::placeholder::wake::Wake;
 use jiff::Timestamp;
@@ -19,114 +18,107 @@ const RECOUNT: Duration = Duration::from_secs(30);
 
 /// Why the node would be given up, and since when that is so; `None` needs no patience.
 struct Reason {
-    cause: LetGoCause,
+    cause: MoveCause,
     since: Option<Timestamp>,
 }
 
 /// Gives the node up if there is a reason to and nothing of the run lives there.
-pub(super) fn let_go_if_stuck(look: &Look<'_>, set: &Placeholder) -> Plan {
-    match reason(look) {
-        Some(reason) => consider(look, set, &reason),
-        None => at_once(Action::Steady),
+pub(super) fn move_off_if_stuck(seen: &Observation, set: &Placeholder) -> Plan {
+    match reason(seen) {
+        Some(reason) => consider(seen, set, &reason),
+        None => at_once(Decision::Wait(Wait::Steady)),
     }
 }
 
 /// An unfit node first. Otherwise whatever has been so for longest.
-fn reason(look: &Look<'_>) -> Option<Reason> {
-    look.config().let_go_after?;
-    unfit(look).or_else(|| {
-        let reasons = [misfit(look), stranded(look)];
+fn reason(seen: &Observation) -> Option<Reason> {
+    seen.config.let_go_after?;
+    unfit(seen).or_else(|| {
+        let reasons = [misfit(seen), stranded(seen)];
         reasons.into_iter().flatten().min_by_key(|reason| reason.since)
     })
 }
 
-fn unfit(look: &Look<'_>) -> Option<Reason> {
-    match look.observed.around.node {
-        NodeState::Unfit(cause) if look.node().is_some() => Some(Reason {
-            cause: LetGoCause::Node(cause),
+fn unfit(seen: &Observation) -> Option<Reason> {
+    match seen.node {
+        NodeState::Unfit(cause) if seen.live_node().is_some() => Some(Reason {
+            cause: MoveCause::Node(cause),
             since: None,
         }),
         NodeState::Unfit(_) | NodeState::Fit | NodeState::Unknown => None,
     }
 }
 
-fn misfit(look: &Look<'_>) -> Option<Reason> {
-    let (_, unschedulable) = look.misfit()?;
+fn misfit(seen: &Observation) -> Option<Reason> {
+    let (_, unschedulable) = seen.misfit()?;
     Some(Reason {
-        cause: LetGoCause::TaskDoesNotFit,
+        cause: MoveCause::TaskDoesNotFit,
         since: Some(unschedulable.since),
     })
 }
 
 /// A placeholder without a node holds up nobody unless somebody waits.
-fn stranded(look: &Look<'_>) -> Option<Reason> {
-    let unschedulable = look.pod?.unschedulable.as_ref()?;
-    (!look.waiting().is_empty()).then_some(Reason {
-        cause: LetGoCause::PlaceholderDoesNotFit,
+fn stranded(seen: &Observation) -> Option<Reason> {
+    let unschedulable = seen.live_pod()?.unschedulable.as_ref()?;
+    (!seen.waiting.is_empty()).then_some(Reason {
+        cause: MoveCause::PlaceholderDoesNotFit,
         since: Some(unschedulable.since),
     })
 }
 
-fn consider(look: &Look<'_>, set: &Placeholder, reason: &Reason) -> Plan {
-    let wait = patience_left(look, reason, reason.since).max(look.pause());
-    match look.observed.around.census {
-        _ if !wait.is_zero() => again(Action::Steady, wait),
-        None => at_once(Action::CountPods),
-        Some(Census { live: 0, quiet_since }) => match patience_left(look, reason, quiet_since) {
-            Duration::ZERO => at_once(let_go(look, set, reason.cause)),
-            left => again(Action::Steady, left),
+fn consider(seen: &Observation, set: &Placeholder, reason: &Reason) -> Plan {
+    let wait = patience_left(seen, reason, reason.since).max(seen.pause());
+    match seen.census {
+        _ if !wait.is_zero() => again(Decision::Wait(Wait::Steady), wait),
+        None => at_once(Decision::Count(Question::Tasks)),
+        Some(Census { live: 0, quiet_since }) => match patience_left(seen, reason, quiet_since) {
+            Duration::ZERO => at_once(questions::move_off(seen, set.uid.clone(), reason.cause)),
+            left => again(Decision::Wait(Wait::Steady), left),
         },
-        Some(Census { live, .. }) => await_tasks(look, reason.cause, live),
+        Some(Census { live, .. }) => await_tasks(seen, reason.cause, live),
     }
 }
 
 /// The scheduler is given as much time after the last task ended as after the pod came: in that time a pod that
 /// waited for a place beside that task is bound where it is.
-fn patience_left(look: &Look<'_>, reason: &Reason, since: Option<Timestamp>) -> Duration {
+fn patience_left(seen: &Observation, reason: &Reason, since: Option<Timestamp>) -> Duration {
     match (reason.since, since) {
-        (Some(_), Some(since)) => look.left(since, look.patience()),
+        (Some(_), Some(since)) => seen.left(since, seen.patience()),
         (None, _) | (_, None) => Duration::ZERO,
     }
 }
 
-fn let_go(look: &Look<'_>, set: &Placeholder, cause: LetGoCause) -> Action {
-    Action::LetGo {
-        set: set.uid.clone(),
-        cause,
-        pod: look.waits(),
-    }
-}
-
 /// With nobody waiting, the next task's pod brings the run back in time.
-fn await_tasks(look: &Look<'_>, cause: LetGoCause, live: usize) -> Plan {
-    let pod = look.waits();
+fn await_tasks(seen: &Observation, cause: MoveCause, live: usize) -> Plan {
+    let pod = seen.waits();
     let soon = pod.as_ref().map(|_| RECOUNT);
     Plan {
         again: soon,
-        ..at_once(Action::AwaitTasks { cause, pod, live })
+        ..at_once(Decision::Wait(Wait::Tasks { cause, pod, live }))
     }
 }
 
 /// A held run is not released to a node where no pod of it could start. Nothing of it lives anywhere, but its node
 /// is looked at closely all the same: the watch that tells of nodes may be behind the one that told of the pod.
-pub(super) fn relocate(look: &Look<'_>, set: &Placeholder) -> Option<Plan> {
-    look.config().let_go_after?;
-    let cause = unfit(look)?.cause;
-    match (look.pause(), look.observed.around.census) {
+pub(super) fn relocate(seen: &Observation, set: &Placeholder) -> Option<Plan> {
+    seen.config.let_go_after?;
+    let cause = unfit(seen)?.cause;
+    match (seen.pause(), seen.census) {
         (_, Some(Census { live: 1.., .. })) => None,
-        (Duration::ZERO, None) => Some(at_once(Action::CountPods)),
-        (Duration::ZERO, Some(_)) => Some(at_once(leave(look, set, cause))),
-        (pause, _) => Some(again(Action::await_placeholder(), pause)),
+        (Duration::ZERO, None) => Some(at_once(Decision::Count(Question::Tasks))),
+        (Duration::ZERO, Some(_)) => Some(at_once(leave(seen, set, cause))),
+        (pause, _) => Some(again(Decision::await_placeholder(), pause)),
     }
 }
 
 /// A template that was made small already would find a node without the reserve.
-fn leave(look: &Look<'_>, set: &Placeholder, cause: LetGoCause) -> Action {
-    if look.has_reserve() {
-        let set = set.uid.clone();
-        return Action::StartOver { set, cause };
+fn leave(seen: &Observation, set: &Placeholder, cause: MoveCause) -> Decision {
+    let set = set.uid.clone();
+    if seen.has_reserve() {
+        Decision::Write(Write::StartOver { set, cause })
+    } else {
+        questions::move_off(seen, set, cause)
     }
-    let_go(look, set, cause)
 }
 
 /// At no replicas: the placeholder comes back once its old pod is gone, or going, and no task waits.
@@ -135,57 +127,56 @@ fn leave(look: &Look<'_>, set: &Placeholder, cause: LetGoCause) -> Action {
 /// the last pod that it had to be near is none of that to it (Kubernetes 1.34 and newer: it would wait for minutes).
 /// A changed label of the pod itself is, and each pod is given one each time that the run lets go, and each time that
 /// the last of the tasks that went ahead of it ends.
-pub(super) fn follow(look: &Look<'_>, set: &Placeholder) -> Plan {
-    match look.pod {
+pub(super) fn follow(seen: &Observation, set: &Placeholder) -> Plan {
+    match seen.live_pod() {
         // Its end brings the run back. Sooner, the StatefulSet's controller might never see that it was to go.
-        Some(_) => at_once(Action::Steady),
-        None if look.waiting().is_empty() => at_once(Action::Follow { set: set.uid.clone() }),
+        Some(_) => at_once(Decision::Wait(Wait::Steady)),
+        None if seen.waiting.is_empty() => at_once(questions::follow(seen, set.uid.clone())),
         None => {
-            let wake = wake(look, set);
-            match asleep(look, wake) {
-                pods if pods.is_empty() => await_fit(look),
-                pods => at_once(Action::WakeTasks { pods, wake }),
+            let wake = wake(seen, set);
+            match asleep(seen, wake) {
+                pods if pods.is_empty() => await_fit(seen),
+                pods => at_once(Decision::Write(Write::WakeTasks { pods, wake })),
             }
         }
     }
 }
 
-fn wake(look: &Look<'_>, set: &Placeholder) -> Wake {
-    let around = &look.observed.around;
-    let quiet_since = around.census.and_then(|census| census.quiet_since);
-    let ended = quiet_since.filter(|ended| around.let_gos.last.is_none_or(|last| *ended > last));
+fn wake(seen: &Observation, set: &Placeholder) -> Wake {
+    let quiet_since = seen.census.and_then(|census| census.quiet_since);
+    let ended = quiet_since.filter(|ended| seen.moves.last.is_none_or(|last| *ended > last));
     Wake {
         generation: set.generation,
         quiet: ended.map(Timestamp::as_second),
     }
 }
 
-fn asleep(look: &Look<'_>, wake: Wake) -> Vec<String> {
+fn asleep(seen: &Observation, wake: Wake) -> Vec<String> {
     let is_woken = |pod: &WaitingPod| pod.woken.is_some_and(|woken| woken.covers(wake));
     let asleep = |pod: &&WaitingPod| pod.unschedulable.is_some() && !is_woken(pod);
-    let pods = look.waiting().iter().filter(asleep);
+    let pods = seen.waiting.iter().filter(asleep);
     pods.map(|pod| pod.name.clone()).collect()
 }
 
 /// The scheduler is given its time before anybody is told that no node fits.
-fn await_fit(look: &Look<'_>) -> Plan {
-    let last = look.observed.around.let_gos.last;
-    let left = last.map_or(Duration::ZERO, |last| look.left(last, look.patience()));
-    match (look.misfit(), look.observed.around.census) {
-        (None, _) => at_once(Action::Steady),
-        (Some(_), _) if !left.is_zero() => again(Action::Steady, left),
-        (Some(_), None) => at_once(Action::CountPods),
-        (Some((pod, it)), Some(Census { live: 0, .. })) => at_once(no_fit(look, pod, &it.message)),
-        (Some(_), Some(Census { live, .. })) => await_tasks(look, LetGoCause::TaskDoesNotFit, live),
+fn await_fit(seen: &Observation) -> Plan {
+    let last = seen.moves.last;
+    let left = last.map_or(Duration::ZERO, |last| seen.left(last, seen.patience()));
+    match (seen.misfit(), seen.census) {
+        (None, _) => at_once(Decision::Wait(Wait::Steady)),
+        (Some(_), _) if !left.is_zero() => again(Decision::Wait(Wait::Steady), left),
+        (Some(_), None) => at_once(Decision::Count(Question::Tasks)),
+        (Some((pod, it)), Some(Census { live: 0, .. })) => at_once(no_fit(seen, pod, &it.message)),
+        (Some(_), Some(Census { live, .. })) => await_tasks(seen, MoveCause::TaskDoesNotFit, live),
     }
 }
 
-fn no_fit(look: &Look<'_>, pod: &WaitingPod, message: &str) -> Action {
-    let tolerations = &look.run().template.tolerations;
-    Action::AwaitFit {
+fn no_fit(seen: &Observation, pod: &WaitingPod, message: &str) -> Decision {
+    let tolerations = &seen.run.template.tolerations;
+    Decision::Wait(Wait::Fit {
         pod: pod.name.clone(),
         asks: pod.requests.clone(),
         message: message.to_owned(),
-        largest: largest(look.observed.around.nodes, tolerations, &pod.requests),
-    }
+        largest: largest(&seen.nodes, tolerations, &pod.requests),
+    })
 }

@@ -20,43 +20,45 @@ mod running;
 mod simulation;
 mod stuck;
 
-fn enrolment_of(action: &Action) -> Option<Enrolment> {
+fn enrolment_of(action: &Decision) -> Option<Enrolment> {
     match action {
-        Action::Enrol(enrolment) | Action::CreatePlaceholder(enrolment) => Some(*enrolment),
-        Action::Release { enrolment, .. } => *enrolment,
+        Decision::Write(Write::Enrol(enrolment)) | Decision::Write(Write::CreatePlaceholder(enrolment)) => {
+            Some(*enrolment)
+        }
+        Decision::Write(Write::Release { enrolment, .. }) => *enrolment,
         _ => None,
     }
 }
 
-fn released(cause: ReleaseCause, node: Option<&str>) -> Action {
-    Action::Release {
+fn released(cause: ReleaseCause, node: Option<&str>) -> Decision {
+    Decision::Write(Write::Release {
         cause,
         enrolment: Some(default_enrolment()),
         node: node.map(str::to_owned),
-    }
+    })
 }
 
-fn await_node() -> Action {
-    Action::AwaitNode {
+fn await_node() -> Decision {
+    Decision::Wait(Wait::Node {
         unschedulable: None,
         largest: None,
-    }
+    })
 }
 
-fn in_seconds(action: Action, seconds: u64) -> Plan {
+fn in_seconds(action: Decision, seconds: u64) -> Plan {
     again(action, Duration::from_secs(seconds))
 }
 
 const CAUSES: [Cause; 4] = [Cause::Cordoned, Cause::Tainted, Cause::NotReady, Cause::Gone];
 
-fn letting_go(cause: LetGoCause, pod: Option<&str>) -> Action {
-    Action::LetGo {
+fn letting_go(cause: MoveCause, pod: Option<&str>) -> Decision {
+    Decision::Write(Write::MoveOff {
         set: SET.to_owned(),
         cause,
         pod: pod.map(str::to_owned),
-    }
+    })
 }
 
-fn follow() -> Action {
-    Action::Follow { set: SET.to_owned() }
+fn follow() -> Decision {
+    Decision::Write(Write::Follow { set: SET.to_owned() })
 }

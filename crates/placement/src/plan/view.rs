@@ -1,11 +1,11 @@
-//! What `plan` makes of an observation before it decides: the stage of the run, and what there is of ours.
+//! How `plan` reads an observation: the stage of the run, and what there is of ours.
 
-use super::action::{Enrolment, Why};
-use super::observed::{Observed, Placeholder, PlaceholderPod, Unschedulable, WaitingPod};
+use super::decision::{Enrolment, Why};
+use super::observation::{Observation, Placeholder, PlaceholderPod, Unschedulable, WaitingPod};
 use crate::config::Config;
 use crate::opt_in::OptIn;
 use crate::placeholder::size;
-use crate::run::{Run, SpecStatus};
+use crate::run::SpecStatus;
 use crate::strategy::Strategy;
 use jiff::Timestamp;
 use std::time::Duration;
@@ -23,9 +23,9 @@ pub(super) enum Stage {
 
 impl Stage {
     /// The end comes first: what we made is cleaned up whatever became of the labels.
-    pub(super) fn of(observed: &Observed<'_>) -> Self {
-        let run = observed.run;
-        match asked(observed) {
+    pub(super) fn of(seen: &Observation) -> Self {
+        let run = &seen.run;
+        match asked(seen) {
             _ if run.deleting => Self::Deleting,
             _ if run.done => Self::Done,
             _ if run.child => Self::Foreign(Why::Child),
@@ -39,16 +39,16 @@ impl Stage {
 }
 
 /// The strategy that the opt-in label asks for; `None` if it is absent, `false` or means nothing.
-pub(super) fn asked(observed: &Observed<'_>) -> Option<Strategy> {
-    let opt_in = OptIn::parse(observed.run.opt_in.as_deref()).ok()?;
-    opt_in.strategy(observed.config.default_strategy)
+pub(super) fn asked(seen: &Observation) -> Option<Strategy> {
+    let opt_in = OptIn::parse(seen.run.opt_in.as_deref()).ok()?;
+    opt_in.strategy(seen.config.default_strategy)
 }
 
 /// What was resolved once stays for the life of the run: two halves of a group with different terms would be
 /// isolated by one and not by the other. Labels of a run that is not enrolled are somebody else's.
-pub(super) fn enrolment(observed: &Observed<'_>, asked: Strategy) -> Enrolment {
-    let placeholder = observed.placeholder.filter(|placeholder| placeholder.owned);
-    let run = Some(observed.run).filter(|run| run.is_enrolled());
+pub(super) fn enrolment(seen: &Observation, asked: Strategy) -> Enrolment {
+    let placeholder = seen.set.as_ref().filter(|placeholder| placeholder.owned);
+    let run = Some(&seen.run).filter(|run| run.is_enrolled());
     let strategy = || run?.strategy.as_deref()?.parse().ok();
     let isolation = || run?.isolation.as_deref()?.parse().ok();
     Enrolment {
@@ -59,16 +59,8 @@ pub(super) fn enrolment(observed: &Observed<'_>, asked: Strategy) -> Enrolment {
         isolation: placeholder
             .and_then(|it| it.isolation)
             .or_else(isolation)
-            .unwrap_or(observed.config.isolation),
+            .unwrap_or(seen.config.isolation),
     }
-}
-
-/// An observation at a moment, with the placeholder as far as we may touch it.
-pub(super) struct Look<'a> {
-    pub(super) observed: &'a Observed<'a>,
-    pub(super) set: Set<'a>,
-    pub(super) pod: Option<&'a PlaceholderPod>,
-    pub(super) now: Timestamp,
 }
 
 #[derive(Clone, Copy)]
@@ -81,49 +73,36 @@ pub(super) enum Set<'a> {
     Usable(&'a Placeholder),
 }
 
-impl<'a> Look<'a> {
+impl Observation {
+    /// The placeholder as far as we may touch it.
+    pub(super) fn placeholder(&self) -> Set<'_> {
+        Set::of(self.set.as_ref())
+    }
+
     /// A pod beside a set that is not ours is that set's, unless the run itself owns it.
-    pub(super) fn at(observed: &'a Observed<'a>, now: Timestamp) -> Self {
-        let foreign = observed.placeholder.is_some_and(|placeholder| !placeholder.owned);
-        Self {
-            observed,
-            set: Set::of(observed.placeholder),
-            pod: observed
-                .pod
-                .filter(|pod| !pod.ending && (!foreign || pod.adopted)),
-            now,
-        }
+    pub(super) fn live_pod(&self) -> Option<&PlaceholderPod> {
+        let foreign = self.set.as_ref().is_some_and(|set| !set.owned);
+        let is_ours = |pod: &&PlaceholderPod| !pod.ending && (!foreign || pod.adopted);
+        self.pod.as_ref().filter(is_ours)
     }
 
-    pub(super) fn run(&self) -> &'a Run {
-        self.observed.run
+    pub(super) fn live_node(&self) -> Option<&str> {
+        self.live_pod()?.node.as_deref()
     }
 
-    pub(super) fn config(&self) -> &'a Config {
-        self.observed.config
-    }
-
-    pub(super) fn waiting(&self) -> &'a [WaitingPod] {
-        self.observed.around.waiting
-    }
-
-    pub(super) fn node(&self) -> Option<&'a str> {
-        self.pod?.node.as_deref()
-    }
-
-    /// Our StatefulSet is at no replicas: the run let go of its node, and its pod is gone or going.
-    pub(super) fn has_let_go(&self) -> bool {
-        self.set.usable().is_some_and(|set| set.replicas <= 0)
+    /// Our StatefulSet is at no replicas: the run moved off its node, and its pod is gone or going.
+    pub(super) fn has_moved_off(&self) -> bool {
+        self.placeholder().usable().is_some_and(|set| set.replicas <= 0)
     }
 
     /// The run's placeholder is made bigger than usual.
     pub(super) fn has_reserve(&self) -> bool {
-        size::reserved(self.run(), self.config()).reserves()
+        size::reserved(&self.run, &self.config).reserves()
     }
 
     /// How long something may be wrong before anything is done about it.
     pub(super) fn patience(&self) -> Duration {
-        self.config().let_go_after.unwrap_or(Config::LET_GO_AFTER)
+        self.config.let_go_after.unwrap_or(Config::LET_GO_AFTER)
     }
 
     /// What is left of a time span that began then.
@@ -132,24 +111,22 @@ impl<'a> Look<'a> {
         span.saturating_sub(passed)
     }
 
-    /// How long to keep from letting go again.
+    /// How long to keep from moving again.
     pub(super) fn pause(&self) -> Duration {
-        let let_gos = self.observed.around.let_gos;
-        let_gos
-            .last
-            .map_or(Duration::ZERO, |last| self.left(last, let_gos.pause()))
+        let last = self.moves.last;
+        last.map_or(Duration::ZERO, |last| self.left(last, self.moves.pause()))
     }
 
     /// The pod that waits longest of those for which there is no node.
-    pub(super) fn misfit(&self) -> Option<(&'a WaitingPod, &'a Unschedulable)> {
-        let unschedulable = |pod: &'a WaitingPod| Some((pod, pod.unschedulable.as_ref()?));
-        let misfits = self.waiting().iter().filter_map(unschedulable);
+    pub(super) fn misfit(&self) -> Option<(&WaitingPod, &Unschedulable)> {
+        let misfits = self.waiting.iter();
+        let misfits = misfits.filter_map(|pod| Some((pod, pod.unschedulable.as_ref()?)));
         misfits.min_by_key(|(pod, it)| (it.since, &pod.name))
     }
 
     /// The name of that pod, or of one that waits for another reason.
     pub(super) fn waits(&self) -> Option<String> {
-        let first = self.misfit().map(|(pod, _)| pod).or(self.waiting().first());
+        let first = self.misfit().map(|(pod, _)| pod).or(self.waiting.first());
         first.map(|pod| pod.name.clone())
     }
 }

@@ -1,8 +1,7 @@
 //! How heavy a placeholder is: one that found its run's node with a reserve must be small before tasks come.
 
-use super::action::{Action, LetGoCause};
-use super::observed::{Make, Placeholder, PlaceholderPod, Resize};
-use super::view::Look;
+use super::decision::{Decision, MoveCause, Write};
+use super::observation::{Make, Observation, Placeholder, PlaceholderPod, Resize};
 use crate::placeholder::size::{can_resize, usual};
 use std::time::Duration;
 
@@ -12,31 +11,31 @@ pub(super) enum Weight {
     /// It is made small again, and its node may have been taken meanwhile: it is given this long to come back.
     Settling(Duration),
     /// This brings it nearer to being right.
-    TooHeavy(Action),
+    TooHeavy(Decision),
 }
 
-pub(super) fn weigh(look: &Look<'_>, set: &Placeholder) -> Weight {
-    match look.pod.map(|pod| (pod, pod.node.as_deref())) {
+pub(super) fn weigh(seen: &Observation, set: &Placeholder) -> Weight {
+    match seen.live_pod().map(|pod| (pod, pod.node.as_deref())) {
         None => Weight::Right,
-        Some((pod, Some(node))) => on_node(look, set, pod, node),
-        Some((pod, None)) => without_node(look, set, pod),
+        Some((pod, Some(node))) => on_node(seen, set, pod, node),
+        Some((pod, None)) => without_node(seen, set, pod),
     }
 }
 
-fn on_node(look: &Look<'_>, set: &Placeholder, pod: &PlaceholderPod, node: &str) -> Weight {
-    match how_to_shrink(look, pod) {
-        Some(Resize::Possible) => Weight::TooHeavy(Action::Shrink {
+fn on_node(seen: &Observation, set: &Placeholder, pod: &PlaceholderPod, node: &str) -> Weight {
+    match how_to_shrink(seen, pod) {
+        Some(Resize::Possible) => Weight::TooHeavy(Decision::Write(Write::Shrink {
             set: set.uid.clone(),
             pod: pod.uid.clone(),
-        }),
+        })),
         Some(Resize::Refused) => Weight::TooHeavy(recreate(set, pod, Some(node))),
-        None if set.pinned => Weight::TooHeavy(Action::Unpin { set: set.uid.clone() }),
+        None if set.pinned => Weight::TooHeavy(Decision::Write(Write::Unpin { set: set.uid.clone() })),
         None => Weight::Right,
     }
 }
 
 /// A refusal counts whatever size the pod has by its spec: a kubelet may find infeasible what the server took.
-fn how_to_shrink(look: &Look<'_>, pod: &PlaceholderPod) -> Option<Resize> {
+fn how_to_shrink(seen: &Observation, pod: &PlaceholderPod) -> Option<Resize> {
     let Make {
         requests,
         reserves,
@@ -44,46 +43,46 @@ fn how_to_shrink(look: &Look<'_>, pod: &PlaceholderPod) -> Option<Resize> {
         pinned: _,
     } = &pod.make;
     let refused = *resize == Resize::Refused;
-    let how = if refused || !can_resize(requests, &usual(look.config()).requests()) {
+    let how = if refused || !can_resize(requests, &usual(&seen.config).requests()) {
         Resize::Refused
     } else {
         Resize::Possible
     };
-    (is_big(look, pod) || *reserves && refused).then_some(how)
+    (is_big(seen, pod) || *reserves && refused).then_some(how)
 }
 
 /// Only where it was made with a reserve: a smaller usual size, newly configured, is no reason to touch the
 /// placeholders that are there.
-fn is_big(look: &Look<'_>, pod: &PlaceholderPod) -> bool {
-    let usual = usual(look.config()).requests();
+fn is_big(seen: &Observation, pod: &PlaceholderPod) -> bool {
+    let usual = usual(&seen.config).requests();
     pod.make.reserves && pod.make.requests.beyond(&usual).next().is_some()
 }
 
 /// While the run is held, a big placeholder waits for its node, and a pinned one for its own; afterwards neither
 /// may keep it from joining its group wherever that is.
-fn without_node(look: &Look<'_>, set: &Placeholder, pod: &PlaceholderPod) -> Weight {
-    let held = look.run().is_held_by_us();
-    match time_to_come_back(look, pod) {
-        None if !held && is_big(look, pod) => Weight::TooHeavy(recreate(set, pod, None)),
+fn without_node(seen: &Observation, set: &Placeholder, pod: &PlaceholderPod) -> Weight {
+    let held = seen.run.is_held_by_us();
+    match time_to_come_back(seen, pod) {
+        None if !held && is_big(seen, pod) => Weight::TooHeavy(recreate(set, pod, None)),
         None => Weight::Right,
         Some(left) if !left.is_zero() => Weight::Settling(left),
-        Some(_) if held => Weight::TooHeavy(Action::StartOver {
+        Some(_) if held => Weight::TooHeavy(Decision::Write(Write::StartOver {
             set: set.uid.clone(),
-            cause: LetGoCause::PlaceholderDoesNotFit,
-        }),
+            cause: MoveCause::PlaceholderDoesNotFit,
+        })),
         Some(_) => Weight::TooHeavy(recreate(set, pod, None)),
     }
 }
 
-fn time_to_come_back(look: &Look<'_>, pod: &PlaceholderPod) -> Option<Duration> {
+fn time_to_come_back(seen: &Observation, pod: &PlaceholderPod) -> Option<Duration> {
     let unschedulable = pod.unschedulable.as_ref().filter(|_| pod.make.pinned)?;
-    Some(look.left(unschedulable.since, look.patience()))
+    Some(seen.left(unschedulable.since, seen.patience()))
 }
 
-fn recreate(set: &Placeholder, pod: &PlaceholderPod, node: Option<&str>) -> Action {
-    Action::RecreateSmall {
+fn recreate(set: &Placeholder, pod: &PlaceholderPod, node: Option<&str>) -> Decision {
+    Decision::Write(Write::RecreateSmall {
         set: set.uid.clone(),
         pod: pod.uid.clone(),
         node: node.map(str::to_owned),
-    }
+    })
 }

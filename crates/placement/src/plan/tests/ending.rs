@@ -5,9 +5,9 @@ use super::*;
 #[test]
 fn nested_runs_and_runs_of_other_managers_are_left_alone() {
     let child = held().change(|scene| scene.run.child = true);
-    assert_eq!(child.action(), Action::Leave(Why::Child));
+    assert_eq!(child.decision(), Decision::Leave(Why::Child));
     let managed = held().change(|scene| scene.run.managed_elsewhere = true);
-    assert_eq!(managed.action(), Action::Leave(Why::ManagedElsewhere));
+    assert_eq!(managed.decision(), Decision::Leave(Why::ManagedElsewhere));
 }
 
 const NOT_OPTED_IN: [Option<&str>; 3] = [None, Some("false"), Some("nonsense")];
@@ -16,8 +16,8 @@ const NOT_OPTED_IN: [Option<&str>; 3] = [None, Some("false"), Some("nonsense")];
 fn a_run_that_is_not_opted_in_is_left_alone() {
     for value in NOT_OPTED_IN {
         assert_eq!(
-            fresh().opt_in(value).action(),
-            Action::Leave(Why::NotOptedIn),
+            fresh().opt_in(value).decision(),
+            Decision::Leave(Why::NotOptedIn),
             "{value:?}"
         );
     }
@@ -25,13 +25,13 @@ fn a_run_that_is_not_opted_in_is_left_alone() {
 
 #[test]
 fn a_held_run_that_opted_out_is_released_at_once_and_in_no_group() {
-    let action = Action::Release {
+    let action = Decision::Write(Write::Release {
         cause: ReleaseCause::OptedOut,
         enrolment: None,
         node: None,
-    };
+    });
     for value in NOT_OPTED_IN {
-        assert_eq!(held().on(NODE).opt_in(value).action(), action, "{value:?}");
+        assert_eq!(held().on(NODE).opt_in(value).decision(), action, "{value:?}");
     }
 }
 
@@ -39,12 +39,12 @@ fn a_held_run_that_opted_out_is_released_at_once_and_in_no_group() {
 fn a_running_run_that_opted_out_loses_its_placeholder() {
     for value in NOT_OPTED_IN {
         assert_eq!(
-            enrolled().on(NODE).opt_in(value).action(),
+            enrolled().on(NODE).opt_in(value).decision(),
             deletion(Some(SET), None),
             "{value:?}"
         );
         let gone = enrolled().set_deleting().opt_in(value);
-        assert_eq!(gone.action(), Action::Leave(Why::NotOptedIn), "{value:?}");
+        assert_eq!(gone.decision(), Decision::Leave(Why::NotOptedIn), "{value:?}");
     }
 }
 
@@ -53,7 +53,7 @@ fn a_run_held_by_another_that_opted_out_is_not_released_by_us() {
     let kueue = held()
         .opt_in(Some("false"))
         .change(|scene| scene.run.queued_by_kueue = true);
-    assert_eq!(kueue.action(), Action::Leave(Why::NotOptedIn));
+    assert_eq!(kueue.decision(), Decision::Leave(Why::NotOptedIn));
 }
 
 #[test]
@@ -66,29 +66,44 @@ fn a_queued_run_that_opted_out_leaves_its_group_before_it_is_started() {
                 scene.pod = None;
             })
         };
-        assert_eq!(queued().action(), Action::Withdraw, "{value:?}");
+        assert_eq!(queued().decision(), Decision::Write(Write::Withdraw), "{value:?}");
         let left = queued().change(|scene| scene.run.group = None);
-        assert_eq!(left.action(), Action::Leave(Why::NotOptedIn), "{value:?}");
+        assert_eq!(left.decision(), Decision::Leave(Why::NotOptedIn), "{value:?}");
     }
 }
 
 #[test]
 fn a_done_run_frees_its_node_by_either_colocating_strategy() {
     for strategy in [Strategy::ColocateAlways, Strategy::ColocateCompleted] {
-        assert_eq!(done(strategy).action(), deletion(Some(SET), None));
-        assert_eq!(done(strategy).set_deleting().action(), Action::Leave(Why::Done));
-        assert_eq!(done(strategy).without_set().action(), Action::Leave(Why::Done));
+        assert_eq!(done(strategy).decision(), deletion(Some(SET), None));
+        assert_eq!(
+            done(strategy).set_deleting().decision(),
+            Decision::Leave(Why::Done)
+        );
+        assert_eq!(
+            done(strategy).without_set().decision(),
+            Decision::Leave(Why::Done)
+        );
     }
 }
 
 #[test]
 fn a_done_isolated_run_adopts_its_pod_then_deletes_its_set_then_rests() {
     let scene = done(Strategy::IsolateAlways);
-    assert_eq!(scene.action(), Action::AdoptPod { pod: POD.to_owned() });
+    assert_eq!(
+        scene.decision(),
+        Decision::Write(Write::AdoptPod { pod: POD.to_owned() })
+    );
     let scene = scene.adopted();
-    assert_eq!(scene.action(), Action::LeavePod { set: SET.to_owned() });
-    assert_eq!(scene.clone().set_deleting().action(), Action::Leave(Why::Done));
-    assert_eq!(scene.without_set().action(), Action::Leave(Why::Done));
+    assert_eq!(
+        scene.decision(),
+        Decision::Write(Write::LeavePod { set: SET.to_owned() })
+    );
+    assert_eq!(
+        scene.clone().set_deleting().decision(),
+        Decision::Leave(Why::Done)
+    );
+    assert_eq!(scene.without_set().decision(), Decision::Leave(Why::Done));
 }
 
 #[test]
@@ -101,7 +116,7 @@ fn a_done_isolated_run_that_has_no_node_to_keep_is_cleaned_up() {
         scene().change(|scene| scene.run.group = None),
     ];
     for scene in without_node {
-        assert_eq!(scene.action(), deletion(Some(SET), None));
+        assert_eq!(scene.decision(), deletion(Some(SET), None));
     }
 }
 
@@ -114,19 +129,19 @@ fn a_done_isolated_run_that_had_just_let_go_leaves_no_reservation() {
         scene().on(NODE).adopted(),
         scene().on(NODE).pod_ending(),
     ] {
-        assert_eq!(scene.action(), deletion(Some(SET), None), "{scene:?}");
+        assert_eq!(scene.decision(), deletion(Some(SET), None), "{scene:?}");
     }
 }
 
 #[test]
 fn a_run_that_had_let_go_is_cleaned_up_like_any_other() {
     for strategy in [Strategy::ColocateAlways, Strategy::ColocateCompleted] {
-        assert_eq!(done(strategy).let_go().action(), deletion(Some(SET), None));
+        assert_eq!(done(strategy).let_go().decision(), deletion(Some(SET), None));
     }
     let opted_out = enrolled().let_go().opt_in(None);
-    assert_eq!(opted_out.action(), deletion(Some(SET), None));
+    assert_eq!(opted_out.decision(), deletion(Some(SET), None));
     let deleted = enrolled().let_go().change(|scene| scene.run.deleting = true);
-    assert_eq!(deleted.action(), deletion(Some(SET), None));
+    assert_eq!(deleted.decision(), deletion(Some(SET), None));
 }
 
 #[test]
@@ -135,24 +150,27 @@ fn a_run_that_was_cancelled_while_held_is_cleaned_up() {
         scene.run.done = true;
         scene.run.status = SpecStatus::Other("Cancelled".to_owned());
     });
-    assert_eq!(scene.action(), deletion(Some(SET), None));
+    assert_eq!(scene.decision(), deletion(Some(SET), None));
 }
 
 #[test]
 fn the_end_is_the_same_for_a_run_that_opted_out() {
     for value in NOT_OPTED_IN {
         assert_eq!(
-            done(Strategy::ColocateCompleted).opt_in(value).action(),
+            done(Strategy::ColocateCompleted).opt_in(value).decision(),
             deletion(Some(SET), None)
         );
         let isolated = done(Strategy::IsolateAlways).opt_in(value);
-        assert_eq!(isolated.action(), Action::AdoptPod { pod: POD.to_owned() });
+        assert_eq!(
+            isolated.decision(),
+            Decision::Write(Write::AdoptPod { pod: POD.to_owned() })
+        );
     }
 }
 
 #[test]
 fn a_run_that_is_being_deleted_keeps_nothing() {
-    let delete = |scene: Scene| scene.change(|scene| scene.run.deleting = true).action();
+    let delete = |scene: Scene| scene.change(|scene| scene.run.deleting = true).decision();
     assert_eq!(delete(held().on(NODE)), deletion(Some(SET), None));
     assert_eq!(delete(enrolled().on(NODE)), deletion(Some(SET), None));
     let isolated = done(Strategy::IsolateAlways).adopted();
@@ -160,21 +178,24 @@ fn a_run_that_is_being_deleted_keeps_nothing() {
     assert_eq!(delete(isolated.clone().without_set()), deletion(None, Some(POD)));
     assert_eq!(
         delete(isolated.without_set().pod_ending()),
-        Action::Leave(Why::Done)
+        Decision::Leave(Why::Done)
     );
-    assert_eq!(delete(held()), Action::Leave(Why::Done));
+    assert_eq!(delete(held()), Decision::Leave(Why::Done));
 }
 
 #[test]
 fn a_set_of_the_same_name_that_the_run_does_not_own_is_never_touched() {
     let delete = |scene: Scene| scene.change(|scene| scene.run.deleting = true);
     let foreign = || enrolled().on(NODE).foreign_set();
-    assert_eq!(foreign().action(), Action::Steady);
-    assert_eq!(foreign().opt_in(None).action(), Action::Leave(Why::NotOptedIn));
-    assert_eq!(delete(foreign()).action(), Action::Leave(Why::Done));
+    assert_eq!(foreign().decision(), Decision::Wait(Wait::Steady));
     assert_eq!(
-        done(Strategy::ColocateCompleted).foreign_set().action(),
-        Action::Leave(Why::Done)
+        foreign().opt_in(None).decision(),
+        Decision::Leave(Why::NotOptedIn)
     );
-    assert_eq!(held().on(NODE).foreign_set().action(), await_node());
+    assert_eq!(delete(foreign()).decision(), Decision::Leave(Why::Done));
+    assert_eq!(
+        done(Strategy::ColocateCompleted).foreign_set().decision(),
+        Decision::Leave(Why::Done)
+    );
+    assert_eq!(held().on(NODE).foreign_set().decision(), await_node());
 }

@@ -4,12 +4,18 @@ use super::*;
 
 #[test]
 fn a_held_run_without_placeholder_gets_one() {
-    assert_eq!(held().action(), Action::CreatePlaceholder(default_enrolment()));
+    assert_eq!(
+        held().decision(),
+        Decision::Write(Write::CreatePlaceholder(default_enrolment()))
+    );
 }
 
 #[test]
 fn a_held_run_whose_placeholder_has_no_pod_yet_has_it_nudged_and_is_looked_at_soon() {
-    assert_eq!(held().with_set().plan(), again(Action::NudgePlaceholder, SOON));
+    assert_eq!(
+        held().with_set().plan(),
+        again(Decision::Write(Write::Nudge), SOON)
+    );
 }
 
 #[test]
@@ -20,18 +26,18 @@ fn a_held_run_waits_for_its_node_until_the_deadline() {
 
 #[test]
 fn the_schedulers_own_message_tells_why_there_is_no_node() {
-    let told = Action::AwaitNode {
+    let told = Decision::Wait(Wait::Node {
         unschedulable: Some(NO_NODE.to_owned()),
         largest: None,
-    };
-    assert_eq!(held().stranded(1).in_group(UID).action(), told);
+    });
+    assert_eq!(held().stranded(1).in_group(UID).decision(), told);
 }
 
 #[test]
 fn a_run_that_waits_for_its_node_is_enrolled_first_so_that_it_may_be_cancelled_at_any_time() {
-    let enrol = Action::Enrol(default_enrolment());
-    assert_eq!(held().stranded(1).action(), enrol);
-    assert_eq!(held().stranded(1).in_group("old-uid").action(), enrol);
+    let enrol = Decision::Write(Write::Enrol(default_enrolment()));
+    assert_eq!(held().stranded(1).decision(), enrol);
+    assert_eq!(held().stranded(1).in_group("old-uid").decision(), enrol);
 }
 
 #[test]
@@ -44,25 +50,28 @@ fn a_run_that_is_held_for_long_is_enrolled_whatever_it_waits_for() {
     ];
     for waits in waits {
         let after = |seconds| waits(held()).created_ago(seconds);
-        let enrol = Action::Enrol(default_enrolment());
-        assert_ne!(after(59).action(), enrol);
+        let enrol = Decision::Write(Write::Enrol(default_enrolment()));
+        assert_ne!(after(59).decision(), enrol);
         assert!(after(59).plan().again.is_some_and(|again| again <= SOON));
-        assert_eq!(after(60).action(), enrol);
-        assert_ne!(after(60).in_group(UID).action(), enrol);
+        assert_eq!(after(60).decision(), enrol);
+        assert_ne!(after(60).in_group(UID).decision(), enrol);
     }
 }
 
 #[test]
 fn a_held_run_whose_placeholder_is_bound_is_released_enrolled_and_told_its_node() {
     assert_eq!(
-        held().on(NODE).action(),
+        held().on(NODE).decision(),
         released(ReleaseCause::NodeFound, Some(NODE))
     );
 }
 
 #[test]
 fn a_node_counts_only_while_the_placeholder_pod_lives_there() {
-    assert_eq!(held().on(NODE).pod_ending().action(), Action::NudgePlaceholder);
+    assert_eq!(
+        held().on(NODE).pod_ending().decision(),
+        Decision::Write(Write::Nudge)
+    );
 }
 
 #[test]
@@ -70,9 +79,12 @@ fn release_when_created_waits_for_no_node() {
     let created = |scene: Scene| {
         scene
             .change(|scene| scene.config.release_when = ReleaseWhen::Created)
-            .action()
+            .decision()
     };
-    assert_eq!(created(held()), Action::CreatePlaceholder(default_enrolment()));
+    assert_eq!(
+        created(held()),
+        Decision::Write(Write::CreatePlaceholder(default_enrolment()))
+    );
     assert_eq!(
         created(held().with_set()),
         released(ReleaseCause::PlaceholderCreated, None)
@@ -93,7 +105,7 @@ fn a_hold_as_old_as_the_deadline_ends_whatever_there_is_of_a_placeholder() {
         held().foreign_set(),
     ] {
         assert_eq!(
-            scene.created_ago(600).action(),
+            scene.created_ago(600).decision(),
             released(ReleaseCause::Deadline, None)
         );
     }
@@ -102,7 +114,7 @@ fn a_hold_as_old_as_the_deadline_ends_whatever_there_is_of_a_placeholder() {
 #[test]
 fn a_node_that_is_found_in_the_last_moment_is_still_the_cause() {
     assert_eq!(
-        held().on(NODE).created_ago(9999).action(),
+        held().on(NODE).created_ago(9999).decision(),
         released(ReleaseCause::NodeFound, Some(NODE))
     );
 }
@@ -126,7 +138,7 @@ fn a_run_without_or_with_a_future_creation_time_counts_as_new() {
 #[test]
 fn a_hold_that_began_when_another_let_go_has_its_whole_time() {
     let scene = || held().created_ago(9999).with_pod().in_group(UID);
-    let released_late = scene().action();
+    let released_late = scene().decision();
     assert_eq!(released_late, released(ReleaseCause::Deadline, None));
     let let_go = scene().change(|scene| scene.run.let_go = Some(ago(60)));
     assert_eq!(let_go.plan().again, Some(Duration::from_mins(9)));
@@ -141,7 +153,7 @@ fn a_placeholder_on_its_way_out_is_waited_for_and_not_made_anew_over_it() {
 #[test]
 fn a_held_run_with_a_foreign_group_is_released_into_its_own() {
     assert_eq!(
-        held().in_group("old-uid").on(NODE).action(),
+        held().in_group("old-uid").on(NODE).decision(),
         released(ReleaseCause::NodeFound, Some(NODE))
     );
 }
@@ -152,13 +164,22 @@ fn a_run_held_by_another_is_enrolled_and_then_left_to_them_without_placeholder()
     let kueue = held().change(|scene| scene.run.queued_by_kueue = true);
     for scene in [pending, kueue] {
         let scene = scene.created_ago(9999);
-        assert_eq!(scene.action(), Action::Enrol(default_enrolment()));
-        assert_eq!(scene.in_group(UID).action(), Action::Leave(Why::HeldElsewhere));
+        assert_eq!(
+            scene.decision(),
+            Decision::Write(Write::Enrol(default_enrolment()))
+        );
+        assert_eq!(
+            scene.in_group(UID).decision(),
+            Decision::Leave(Why::HeldElsewhere)
+        );
     }
 }
 
 #[test]
 fn a_run_that_kueue_let_go_is_running_like_any_other() {
     let scene = enrolled().change(|scene| scene.run.queued_by_kueue = true);
-    assert_eq!(scene.action(), Action::CreatePlaceholder(default_enrolment()));
+    assert_eq!(
+        scene.decision(),
+        Decision::Write(Write::CreatePlaceholder(default_enrolment()))
+    );
 }

@@ -1,6 +1,7 @@
 //! What holds for `plan` whatever is observed.
 
 use super::*;
+use jiff::Timestamp;
 use proptest::prelude::any;
 use proptest::sample::select;
 use proptest::strategy::{BoxedStrategy, Strategy as Arbitrary};
@@ -87,8 +88,8 @@ fn any_scene() -> BoxedStrategy<Scene> {
 }
 
 /// What is planned for this scene with each outcome of a count.
-fn counted(scene: &Scene) -> [Action; 3] {
-    let with = |census| scene.clone().change(|scene| scene.census = census).action();
+fn counted(scene: &Scene) -> [Decision; 3] {
+    let with = |census| scene.clone().change(|scene| scene.census = census).decision();
     let census = |live| {
         Some(Census {
             live,
@@ -114,7 +115,7 @@ proptest! {
 
     #[test]
     fn only_our_own_hold_is_ever_released(scene in any_scene()) {
-        if let Action::Release { .. } = scene.action() {
+        if let Decision::Write(Write::Release { .. }) = scene.decision() {
             prop_assert_eq!(&scene.run.status, &SpecStatus::Pending);
             prop_assert!(scene.run.hold && !scene.run.queued_by_kueue);
             prop_assert!(!scene.run.child && !scene.run.managed_elsewhere && !scene.run.done && !scene.run.deleting);
@@ -132,7 +133,7 @@ proptest! {
             return Ok(());
         }
         if Duration::from_secs(age.into()) >= deadline {
-            let released = matches!(plan.action, Action::Release { .. });
+            let released = matches!(plan.decision, Decision::Write(Write::Release { .. }));
             prop_assert!(released, "{plan:?}");
         }
         prop_assert!(plan.again.is_none_or(|again| again <= deadline && !again.is_zero()));
@@ -140,7 +141,7 @@ proptest! {
 
     #[test]
     fn a_placeholder_is_made_only_where_there_is_none_and_the_run_lives(scene in any_scene()) {
-        if let Action::CreatePlaceholder(_) = scene.action() {
+        if let Decision::Write(Write::CreatePlaceholder(_)) = scene.decision() {
             prop_assert!(scene.set.is_none());
             prop_assert!(!scene.run.done && !scene.run.deleting && !scene.run.child && !scene.run.managed_elsewhere);
         }
@@ -149,13 +150,13 @@ proptest! {
     #[test]
     fn nothing_is_deleted_but_a_live_set_of_our_own_and_an_adopted_pod(scene in any_scene()) {
         let ours = |uid: &String| usable_set(&scene).is_some_and(|set| set.uid == *uid);
-        match scene.action() {
-            Action::DeletePlaceholder { set, pod } => {
+        match scene.decision() {
+            Decision::Write(Write::DeletePlaceholder { set, pod }) => {
                 prop_assert!(set.is_some() || pod.is_some());
                 prop_assert!(set.as_ref().is_none_or(ours));
                 prop_assert!(pod.is_none() || scene.pod.as_ref().is_some_and(|pod| pod.adopted));
             }
-            Action::LeavePod { set } => {
+            Decision::Write(Write::LeavePod { set }) => {
                 prop_assert!(ours(&set) && scene.pod.as_ref().is_some_and(|pod| pod.adopted));
             }
             _ => {}
@@ -165,13 +166,13 @@ proptest! {
     #[test]
     fn a_dead_run_is_only_ever_cleaned_up(scene in any_scene()) {
         if scene.run.done || scene.run.deleting {
-            let action = scene.action();
+            let action = scene.decision();
             let cleaning = matches!(
                 action,
-                Action::DeletePlaceholder { .. }
-                    | Action::AdoptPod { .. }
-                    | Action::LeavePod { .. }
-                    | Action::Leave(Why::Done)
+                Decision::Write(Write::DeletePlaceholder { .. })
+                    | Decision::Write(Write::AdoptPod { .. })
+                    | Decision::Write(Write::LeavePod { .. })
+                    | Decision::Leave(Why::Done)
             );
             prop_assert!(cleaning, "{action:?}");
         }
@@ -179,7 +180,7 @@ proptest! {
 
     #[test]
     fn no_node_is_let_go_while_anything_of_the_run_lives_or_before_that_was_counted(scene in any_scene()) {
-        if let Action::LetGo { set, .. } = scene.action() {
+        if let Decision::Write(Write::MoveOff { set, .. }) = scene.decision() {
             prop_assert_eq!(scene.census.map(|census| census.live), Some(0));
             prop_assert!(is_alive(&scene) && scene.config.let_go_after.is_some());
             let seen = usable_set(&scene).unwrap();
@@ -190,26 +191,26 @@ proptest! {
     #[test]
     fn no_count_makes_both_scalings_possible_and_none_asks_for_another_count(scene in any_scene()) {
         let actions = counted(&scene);
-        let lets_go = actions.iter().any(|action| matches!(action, Action::LetGo { .. }));
-        let follows = actions.iter().any(|action| matches!(action, Action::Follow { .. }));
+        let lets_go = actions.iter().any(|action| matches!(action, Decision::Write(Write::MoveOff { .. })));
+        let follows = actions.iter().any(|action| matches!(action, Decision::Write(Write::Follow { .. })));
         prop_assert!(!(lets_go && follows), "{actions:?}");
-        prop_assert!(!actions[1..].contains(&Action::CountPods), "{actions:?}");
+        prop_assert!(!actions[1..].contains(&Decision::Count(Question::Tasks)), "{actions:?}");
     }
 
     #[test]
     fn at_no_replicas_with_nobody_waiting_and_the_old_pod_gone_the_placeholder_always_comes_back(scene in any_scene()) {
         let away = usable_set(&scene).is_some_and(|set| set.replicas == 0);
         let free = scene.waiting.is_empty() && scene.pod.as_ref().is_none_or(|pod| pod.ending);
-        let overdue = scene.run.is_held_by_us() && matches!(scene.action(), Action::Release { .. });
+        let overdue = scene.run.is_held_by_us() && matches!(scene.decision(), Decision::Write(Write::Release { .. }));
         if away && free && is_alive(&scene) && !overdue {
-            let expected = Action::Follow { set: SET.to_owned() };
-            prop_assert_eq!(scene.action(), expected);
+            let expected = Decision::Write(Write::Follow { set: SET.to_owned() });
+            prop_assert_eq!(scene.decision(), expected);
         }
     }
 
     #[test]
     fn the_placeholder_comes_back_only_from_no_replicas_and_while_nobody_waits(scene in any_scene()) {
-        if let Action::Follow { .. } = scene.action() {
+        if let Decision::Write(Write::Follow { .. }) = scene.decision() {
             prop_assert!(scene.waiting.is_empty() && is_alive(&scene));
             prop_assert!(usable_set(&scene).is_some_and(|set| set.replicas <= 0));
         }
@@ -219,14 +220,14 @@ proptest! {
     fn no_run_is_released_to_a_node_known_to_be_unfit_before_its_deadline(scene in any_scene()) {
         let unfit = matches!(scene.node, NodeState::Unfit(_)) && scene.config.let_go_after.is_some();
         let free = scene.census.is_none_or(|census| census.live == 0);
-        if let (Action::Release { cause, node: Some(_), .. }, true) = (scene.action(), unfit && free) {
+        if let (Decision::Write(Write::Release { cause, node: Some(_), .. }), true) = (scene.decision(), unfit && free) {
             prop_assert_eq!(cause, ReleaseCause::Deadline);
         }
     }
 
     #[test]
     fn a_run_with_a_reserve_is_released_for_its_node_only_once_the_placeholder_is_small_and_free(scene in any_scene()) {
-        if let Action::Release { cause: ReleaseCause::NodeFound, .. } = scene.action() {
+        if let Decision::Write(Write::Release { cause: ReleaseCause::NodeFound, .. }) = scene.decision() {
             let usual = crate::placeholder::size::usual(&scene.config).requests();
             let make = &scene.pod.as_ref().unwrap().make;
             prop_assert!(!make.reserves || make.requests.beyond(&usual).next().is_none());
@@ -237,10 +238,10 @@ proptest! {
     #[test]
     fn only_a_held_run_starts_over_and_only_a_pod_that_is_there_is_made_small(scene in any_scene()) {
         let is_pod = |uid: &String| scene.pod.as_ref().is_some_and(|pod| pod.uid == *uid && !pod.ending);
-        match scene.action() {
-            Action::StartOver { .. } => prop_assert!(scene.run.is_held_by_us()),
-            Action::Shrink { pod, .. } => prop_assert!(is_pod(&pod)),
-            Action::RecreateSmall { pod, node, .. } => {
+        match scene.decision() {
+            Decision::Write(Write::StartOver { .. }) => prop_assert!(scene.run.is_held_by_us()),
+            Decision::Write(Write::Shrink { pod, .. }) => prop_assert!(is_pod(&pod)),
+            Decision::Write(Write::RecreateSmall { pod, node, .. }) => {
                 prop_assert!(is_pod(&pod) && node == scene.pod.as_ref().unwrap().node);
             }
             _ => {}

@@ -6,19 +6,19 @@ use super::*;
 fn a_held_run_leaves_an_unfit_node_before_it_is_released() {
     for cause in CAUSES {
         let held = held().on(NODE).node_is(NodeState::Unfit(cause));
-        assert_eq!(held.action(), Action::CountPods, "{cause:?}");
-        let expected = letting_go(LetGoCause::Node(cause), None);
-        assert_eq!(held.counted(0).action(), expected, "{cause:?}");
+        assert_eq!(held.decision(), Decision::Count(Question::Tasks), "{cause:?}");
+        let expected = letting_go(MoveCause::Node(cause), None);
+        assert_eq!(held.counted(0).decision(), expected, "{cause:?}");
     }
 }
 
 #[test]
 fn a_held_run_that_let_go_takes_a_new_node_and_is_released_there() {
-    assert_eq!(held().let_go().action(), follow());
+    assert_eq!(held().let_go().decision(), follow());
     assert_eq!(held().let_go().on(NODE).plan(), again(await_node(), SOON));
-    assert_eq!(held().let_go().on(NODE).pod_ending().action(), follow());
+    assert_eq!(held().let_go().on(NODE).pod_ending().decision(), follow());
     let found = held().on(NODE).node_is(NodeState::Fit).let_go_before(1, 2);
-    assert_eq!(found.action(), released(ReleaseCause::NodeFound, Some(NODE)));
+    assert_eq!(found.decision(), released(ReleaseCause::NodeFound, Some(NODE)));
 }
 
 #[test]
@@ -32,14 +32,14 @@ fn a_held_run_that_keeps_finding_unfit_nodes_waits_between_them_and_not_beyond_i
     assert_eq!(unfit().plan(), in_seconds(await_node(), 30));
     assert_eq!(unfit().created_ago(590).plan(), in_seconds(await_node(), 10));
     for late in [unfit(), unfit().counted(0), held().let_go()] {
-        let release = late.created_ago(600).action();
+        let release = late.created_ago(600).decision();
         assert!(
             matches!(
                 release,
-                Action::Release {
+                Decision::Write(Write::Release {
                     cause: ReleaseCause::Deadline,
                     ..
-                }
+                })
             ),
             "{release:?}"
         );
@@ -53,8 +53,8 @@ fn a_held_run_is_released_to_an_unfit_node_only_where_letting_go_is_off_or_pods_
     let off = unfit()
         .counted(0)
         .change(|scene| scene.config.let_go_after = None);
-    assert_eq!(off.action(), release);
-    assert_eq!(unfit().counted(1).action(), release);
+    assert_eq!(off.decision(), release);
+    assert_eq!(unfit().counted(1).decision(), release);
 }
 
 #[test]
@@ -62,9 +62,9 @@ fn release_when_created_does_not_release_to_an_unfit_node_either() {
     let created = |scene: Scene| {
         scene
             .change(|scene| scene.config.release_when = ReleaseWhen::Created)
-            .action()
+            .decision()
     };
     let unfit = held().on(NODE).node_is(NodeState::Unfit(Cause::Gone));
-    assert_eq!(created(unfit), Action::CountPods);
+    assert_eq!(created(unfit), Decision::Count(Question::Tasks));
     assert_eq!(created(held().let_go()), follow());
 }

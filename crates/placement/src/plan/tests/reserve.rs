@@ -24,33 +24,33 @@ fn pinned(scene: Scene) -> Scene {
         })
 }
 
-fn shrink() -> Action {
-    Action::Shrink {
+fn shrink() -> Decision {
+    Decision::Write(Write::Shrink {
         set: SET.to_owned(),
         pod: POD.to_owned(),
-    }
+    })
 }
 
-fn recreate(node: Option<&str>) -> Action {
-    Action::RecreateSmall {
+fn recreate(node: Option<&str>) -> Decision {
+    Decision::Write(Write::RecreateSmall {
         set: SET.to_owned(),
         pod: POD.to_owned(),
         node: node.map(str::to_owned),
-    }
+    })
 }
 
-fn start_over(cause: LetGoCause) -> Action {
-    Action::StartOver {
+fn start_over(cause: MoveCause) -> Decision {
+    Decision::Write(Write::StartOver {
         set: SET.to_owned(),
         cause,
-    }
+    })
 }
 
 #[test]
 fn a_big_placeholder_on_its_node_is_shrunk_and_then_the_run_is_released() {
-    assert_eq!(big().action(), shrink());
+    assert_eq!(big().decision(), shrink());
     assert_eq!(
-        big().shrunk().action(),
+        big().shrunk().decision(),
         released(ReleaseCause::NodeFound, Some(NODE))
     );
 }
@@ -59,16 +59,16 @@ fn a_big_placeholder_on_its_node_is_shrunk_and_then_the_run_is_released() {
 fn a_big_placeholder_without_a_node_waits_for_one_that_is_large_enough() {
     let waiting = held().in_group(UID).stranded(300).reserving(RESERVE);
     let waiting = waiting.change(|scene| scene.nodes = vec![node("n", "cpu=2,memory=16Gi")]);
-    let Action::AwaitNode {
+    let Decision::Wait(Wait::Node {
         unschedulable,
         largest,
-    } = waiting.action()
+    }) = waiting.decision()
     else {
         panic!("{waiting:?}");
     };
     assert_eq!(unschedulable.as_deref(), Some(NO_NODE));
     assert_eq!(largest.unwrap().to_string(), "n has cpu 2 of 4");
-    assert_eq!(held().with_pod().reserving(RESERVE).action(), await_node());
+    assert_eq!(held().with_pod().reserving(RESERVE).decision(), await_node());
 }
 
 #[test]
@@ -77,17 +77,17 @@ fn numbers_are_told_only_of_a_reserve() {
         .in_group(UID)
         .stranded(300)
         .change(|scene| scene.nodes = vec![node("n", "cpu=1m")]);
-    let told = Action::AwaitNode {
+    let told = Decision::Wait(Wait::Node {
         unschedulable: Some(NO_NODE.to_owned()),
         largest: None,
-    };
-    assert_eq!(small.action(), told);
+    });
+    assert_eq!(small.decision(), told);
 }
 
 #[test]
 fn a_reserve_that_no_node_can_hold_ends_with_the_deadline() {
     let late = held().stranded(600).reserving(RESERVE).created_ago(600);
-    assert_eq!(late.action(), released(ReleaseCause::Deadline, None));
+    assert_eq!(late.decision(), released(ReleaseCause::Deadline, None));
 }
 
 #[test]
@@ -95,12 +95,12 @@ fn release_when_created_waits_for_a_reserve_all_the_same() {
     let created = |scene: Scene| {
         scene
             .change(|scene| scene.config.release_when = ReleaseWhen::Created)
-            .action()
+            .decision()
     };
     assert_eq!(created(held().with_pod().reserving(RESERVE)), await_node());
     assert_eq!(
         created(held().with_set().reserving(RESERVE)),
-        Action::NudgePlaceholder
+        Decision::Write(Write::Nudge)
     );
     assert_eq!(created(big()), shrink());
     let less_than_usual = held().with_pod().reserving("cpu=1m");
@@ -118,16 +118,16 @@ fn a_default_reserve_is_honoured_like_the_runs_own_and_the_runs_own_goes_first()
             scene.config.release_when = ReleaseWhen::Created;
         })
     };
-    assert_eq!(default(held().with_pod()).action(), await_node());
+    assert_eq!(default(held().with_pod()).decision(), await_node());
     let none = default(held().with_pod()).reserving("");
-    assert_eq!(none.action(), released(ReleaseCause::PlaceholderCreated, None));
+    assert_eq!(none.decision(), released(ReleaseCause::PlaceholderCreated, None));
 }
 
 #[test]
 fn where_a_resize_is_refused_the_placeholder_is_made_anew_in_its_place() {
-    assert_eq!(refused(big()).action(), recreate(Some(NODE)));
+    assert_eq!(refused(big()).decision(), recreate(Some(NODE)));
     assert_eq!(
-        refused(big().shrunk()).action(),
+        refused(big().shrunk()).decision(),
         recreate(Some(NODE)),
         "a kubelet's refusal comes late"
     );
@@ -135,27 +135,30 @@ fn where_a_resize_is_refused_the_placeholder_is_made_anew_in_its_place() {
 
 #[test]
 fn what_kubernetes_resizes_in_no_pod_is_not_tried() {
-    assert_eq!(held().on(NODE).reserving(GPU).action(), recreate(Some(NODE)));
+    assert_eq!(held().on(NODE).reserving(GPU).decision(), recreate(Some(NODE)));
 }
 
 #[test]
 fn a_placeholder_that_came_back_small_is_unpinned_and_then_the_run_is_released() {
     let back = pinned(held().on(NODE));
-    assert_eq!(back.action(), Action::Unpin { set: SET.to_owned() });
+    assert_eq!(
+        back.decision(),
+        Decision::Write(Write::Unpin { set: SET.to_owned() })
+    );
     let unpinned = back.change(|scene| scene.set.as_mut().unwrap().pinned = false);
-    assert_eq!(unpinned.action(), released(ReleaseCause::NodeFound, Some(NODE)));
+    assert_eq!(unpinned.decision(), released(ReleaseCause::NodeFound, Some(NODE)));
 }
 
 #[test]
 fn a_placeholder_whose_node_was_taken_meanwhile_starts_over() {
     let taken = |seconds| pinned(held().stranded(seconds)).plan();
     assert_eq!(taken(4).again, Some(Duration::from_secs(6)));
-    assert!(matches!(taken(4).action, Action::AwaitNode { .. }));
-    assert_eq!(taken(10).action, start_over(LetGoCause::PlaceholderDoesNotFit));
+    assert!(matches!(taken(4).decision, Decision::Wait(Wait::Node { .. })));
+    assert_eq!(taken(10).decision, start_over(MoveCause::PlaceholderDoesNotFit));
     let off = pinned(held().stranded(10)).change(|scene| scene.config.let_go_after = None);
-    assert_eq!(off.action(), start_over(LetGoCause::PlaceholderDoesNotFit));
+    assert_eq!(off.decision(), start_over(MoveCause::PlaceholderDoesNotFit));
     assert_eq!(
-        pinned(held().with_pod()).action(),
+        pinned(held().with_pod()).decision(),
         await_node(),
         "the scheduler has not looked yet"
     );
@@ -164,46 +167,55 @@ fn a_placeholder_whose_node_was_taken_meanwhile_starts_over() {
 #[test]
 fn a_run_with_a_reserve_starts_over_when_its_node_turns_out_unfit() {
     let unfit = |scene: Scene| scene.node_is(NodeState::Unfit(Cause::Cordoned));
-    let expected = start_over(LetGoCause::Node(Cause::Cordoned));
+    let expected = start_over(MoveCause::Node(Cause::Cordoned));
     for scene in [big(), big().shrunk(), refused(big()), pinned(held().on(NODE))] {
-        assert_eq!(unfit(scene.clone()).action(), Action::CountPods);
-        assert_eq!(unfit(scene).counted(0).action(), expected);
+        assert_eq!(unfit(scene.clone()).decision(), Decision::Count(Question::Tasks));
+        assert_eq!(unfit(scene).counted(0).decision(), expected);
     }
 }
 
 #[test]
 fn whatever_is_still_big_when_the_hold_ends_is_made_small_then() {
-    let late = |scene: Scene| scene.created_ago(600).action();
+    let late = |scene: Scene| scene.created_ago(600).decision();
     assert_eq!(late(big()), released(ReleaseCause::Deadline, Some(NODE)));
-    assert_eq!(settled().reserving(RESERVE).action(), shrink());
+    assert_eq!(settled().reserving(RESERVE).decision(), shrink());
     assert_eq!(
-        refused(settled().reserving(RESERVE)).action(),
+        refused(settled().reserving(RESERVE)).decision(),
         recreate(Some(NODE))
     );
-    assert_eq!(enrolled().with_pod().reserving(RESERVE).action(), recreate(None));
-    assert_eq!(settled().reserving(RESERVE).shrunk().action(), Action::Steady);
+    assert_eq!(
+        enrolled().with_pod().reserving(RESERVE).decision(),
+        recreate(None)
+    );
+    assert_eq!(
+        settled().reserving(RESERVE).shrunk().decision(),
+        Decision::Wait(Wait::Steady)
+    );
 }
 
 #[test]
 fn a_placeholder_that_is_still_pinned_when_the_hold_ends_is_free_again_after_a_while() {
-    assert_eq!(pinned(settled()).action(), Action::Unpin { set: SET.to_owned() });
+    assert_eq!(
+        pinned(settled()).decision(),
+        Decision::Write(Write::Unpin { set: SET.to_owned() })
+    );
     assert_eq!(
         pinned(enrolled().stranded(4)).plan(),
-        in_seconds(Action::Steady, 6)
+        in_seconds(Decision::Wait(Wait::Steady), 6)
     );
-    assert_eq!(pinned(enrolled().stranded(10)).action(), recreate(None));
+    assert_eq!(pinned(enrolled().stranded(10)).decision(), recreate(None));
 }
 
 #[test]
 fn a_big_placeholder_is_made_small_before_its_node_is_given_up_for_a_task() {
     let stuck = settled().reserving(RESERVE).task_waits("task", 60).counted(0);
-    assert_eq!(stuck.action(), shrink());
+    assert_eq!(stuck.decision(), shrink());
 }
 
 #[test]
 fn a_size_is_judged_by_amount_and_not_by_spelling() {
     let scene = big().make(|make| make.requests = amounts("cpu=0.05,memory=104857600"));
-    assert_eq!(scene.action(), released(ReleaseCause::NodeFound, Some(NODE)));
+    assert_eq!(scene.decision(), released(ReleaseCause::NodeFound, Some(NODE)));
 }
 
 #[test]
@@ -211,7 +223,7 @@ fn a_smaller_usual_size_newly_configured_leaves_placeholders_without_a_reserve_a
     let scene = settled()
         .make(|make| make.requests = amounts("cpu=50m,memory=100Mi"))
         .change(|scene| scene.config.placeholder_cpu = "10m".to_owned());
-    assert_eq!(scene.action(), Action::Steady);
+    assert_eq!(scene.decision(), Decision::Wait(Wait::Steady));
 }
 
 #[test]
@@ -220,7 +232,7 @@ fn an_annotation_that_means_nothing_is_told_and_holds_up_nothing() {
         .on(NODE)
         .change(|scene| scene.run.reserve = Some("cpu=lots".to_owned()));
     let plan = bad.plan();
-    assert_eq!(plan.action, released(ReleaseCause::NodeFound, Some(NODE)));
+    assert_eq!(plan.decision, released(ReleaseCause::NodeFound, Some(NODE)));
     assert_eq!(
         plan.note.unwrap().to_string(),
         "annotation pod-affinity.tekton.dev/reserve has the bad value \"cpu=lots\": cpu: \"lots\" is not a quantity \

@@ -4,29 +4,38 @@ use super::*;
 
 #[test]
 fn a_running_run_without_tasks_yet_is_enrolled_first() {
-    assert_eq!(fresh().action(), Action::Enrol(default_enrolment()));
     assert_eq!(
-        fresh().in_group("old-uid").action(),
-        Action::Enrol(default_enrolment())
+        fresh().decision(),
+        Decision::Write(Write::Enrol(default_enrolment()))
+    );
+    assert_eq!(
+        fresh().in_group("old-uid").decision(),
+        Decision::Write(Write::Enrol(default_enrolment()))
     );
 }
 
 #[test]
 fn a_running_run_with_tasks_was_labelled_too_late() {
     let scene = fresh().change(|scene| scene.run.has_children = true);
-    assert_eq!(scene.action(), Action::LabelledTooLate);
+    assert_eq!(scene.decision(), Decision::Wait(Wait::LabelledTooLate));
 }
 
 #[test]
 fn a_running_run_with_a_placeholder_that_lost_its_group_gets_it_back() {
     let scene = fresh().on(NODE).change(|scene| scene.run.has_children = true);
-    assert_eq!(scene.action(), Action::Enrol(default_enrolment()));
+    assert_eq!(
+        scene.decision(),
+        Decision::Write(Write::Enrol(default_enrolment()))
+    );
 }
 
 #[test]
 fn an_enrolled_run_without_placeholder_gets_one_back() {
     let scene = enrolled().change(|scene| scene.run.has_children = true);
-    assert_eq!(scene.action(), Action::CreatePlaceholder(default_enrolment()));
+    assert_eq!(
+        scene.decision(),
+        Decision::Write(Write::CreatePlaceholder(default_enrolment()))
+    );
 }
 
 #[test]
@@ -34,19 +43,19 @@ fn an_enrolled_run_whose_node_is_written_down_is_steady() {
     let scene = enrolled()
         .on(NODE)
         .change(|scene| scene.run.node = Some(NODE.to_owned()));
-    assert_eq!(scene.plan(), at_once(Action::Steady));
+    assert_eq!(scene.plan(), at_once(Decision::Wait(Wait::Steady)));
 }
 
 #[test]
 fn a_node_that_is_new_or_not_yet_known_is_written_down() {
-    let record = Action::RecordNode {
+    let record = Decision::Write(Write::RecordNode {
         node: NODE.to_owned(),
-    };
-    assert_eq!(enrolled().on(NODE).action(), record);
+    });
+    assert_eq!(enrolled().on(NODE).decision(), record);
     let moved = enrolled()
         .on(NODE)
         .change(|scene| scene.run.node = Some("node-0".to_owned()));
-    assert_eq!(moved.action(), record);
+    assert_eq!(moved.decision(), record);
 }
 
 #[test]
@@ -54,13 +63,22 @@ fn a_placeholder_that_is_between_two_pods_leaves_the_node_as_it_is() {
     let scene = enrolled()
         .on(NODE)
         .change(|scene| scene.run.node = Some("node-0".to_owned()));
-    assert_eq!(scene.clone().pod_ending().action(), Action::Steady);
-    assert_eq!(scene.change(|scene| scene.pod = None).action(), Action::Steady);
+    assert_eq!(
+        scene.clone().pod_ending().decision(),
+        Decision::Wait(Wait::Steady)
+    );
+    assert_eq!(
+        scene.change(|scene| scene.pod = None).decision(),
+        Decision::Wait(Wait::Steady)
+    );
 }
 
 #[test]
 fn a_running_run_waits_for_a_placeholder_on_its_way_out() {
-    assert_eq!(enrolled().set_deleting().plan(), at_once(Action::Steady));
+    assert_eq!(
+        enrolled().set_deleting().plan(),
+        at_once(Decision::Wait(Wait::Steady))
+    );
 }
 
 #[test]
@@ -69,15 +87,23 @@ fn a_run_that_is_being_cancelled_keeps_its_placeholder_until_it_is_done() {
         let cancel = |scene: Scene| {
             scene
                 .change(|scene| scene.run.status = SpecStatus::Other(status.to_owned()))
-                .action()
+                .decision()
         };
-        assert_eq!(cancel(held()), Action::Enrol(default_enrolment()), "{status}");
         assert_eq!(
-            cancel(enrolled()),
-            Action::CreatePlaceholder(default_enrolment()),
+            cancel(held()),
+            Decision::Write(Write::Enrol(default_enrolment())),
             "{status}"
         );
-        assert_eq!(cancel(enrolled().with_pod()), Action::Steady, "{status}");
+        assert_eq!(
+            cancel(enrolled()),
+            Decision::Write(Write::CreatePlaceholder(default_enrolment())),
+            "{status}"
+        );
+        assert_eq!(
+            cancel(enrolled().with_pod()),
+            Decision::Wait(Wait::Steady),
+            "{status}"
+        );
     }
 }
 
@@ -90,10 +116,10 @@ fn the_opt_in_label_chooses_and_the_configuration_fills_in() {
             from: IsolateFrom::Enrolled,
         };
     };
-    let default = enrolment_of(&held().change(config).action()).unwrap();
+    let default = enrolment_of(&held().change(config).decision()).unwrap();
     assert_eq!(default.strategy, Strategy::IsolateAlways);
     assert_eq!(default.isolation.as_str(), "namespace-enrolled");
-    let chosen = held().opt_in(Some("colocateAlways")).change(config).action();
+    let chosen = held().opt_in(Some("colocateAlways")).change(config).decision();
     assert_eq!(enrolment_of(&chosen).unwrap().strategy, Strategy::ColocateAlways);
 }
 
@@ -113,7 +139,7 @@ fn what_was_resolved_once_outlives_a_change_of_the_configuration_and_of_the_labe
         later(enrolled()),
     ] {
         assert_eq!(
-            enrolment_of(&scene.action()),
+            enrolment_of(&scene.decision()),
             Some(default_enrolment()),
             "{scene:?}"
         );
@@ -126,7 +152,7 @@ fn the_placeholders_labels_come_before_the_runs_own() {
         scene.set.as_mut().unwrap().strategy = Some(Strategy::ColocateAlways);
     });
     assert_eq!(
-        enrolment_of(&scene.action()).unwrap().strategy,
+        enrolment_of(&scene.decision()).unwrap().strategy,
         Strategy::ColocateAlways
     );
 }
@@ -135,7 +161,7 @@ fn the_placeholders_labels_come_before_the_runs_own() {
 fn labels_that_came_with_a_foreign_group_are_not_believed() {
     let scene = fresh().in_group("old-uid").opt_in(Some("isolateAlways"));
     assert_eq!(
-        enrolment_of(&scene.action()).unwrap().strategy,
+        enrolment_of(&scene.decision()).unwrap().strategy,
         Strategy::IsolateAlways
     );
 }
@@ -146,5 +172,8 @@ fn labels_that_mean_nothing_are_resolved_anew() {
         scene.run.strategy = Some("nonsense".to_owned());
         scene.run.isolation = None;
     });
-    assert_eq!(scene.action(), Action::CreatePlaceholder(default_enrolment()));
+    assert_eq!(
+        scene.decision(),
+        Decision::Write(Write::CreatePlaceholder(default_enrolment()))
+    );
 }

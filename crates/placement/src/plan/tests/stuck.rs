@@ -2,31 +2,31 @@
 
 use super::*;
 
-fn awaiting_tasks(cause: LetGoCause, pod: Option<&str>, live: usize) -> Action {
-    Action::AwaitTasks {
+fn awaiting_tasks(cause: MoveCause, pod: Option<&str>, live: usize) -> Decision {
+    Decision::Wait(Wait::Tasks {
         cause,
         pod: pod.map(str::to_owned),
         live,
-    }
+    })
 }
 
 fn steady() -> Plan {
-    at_once(Action::Steady)
+    at_once(Decision::Wait(Wait::Steady))
 }
 
-const MISFIT: LetGoCause = LetGoCause::TaskDoesNotFit;
-const STRANDED: LetGoCause = LetGoCause::PlaceholderDoesNotFit;
+const MISFIT: MoveCause = MoveCause::TaskDoesNotFit;
+const STRANDED: MoveCause = MoveCause::PlaceholderDoesNotFit;
 
 #[test]
 fn a_task_that_does_not_fit_is_given_the_configured_time() {
     let waits = |seconds| settled().task_waits("big", seconds).plan();
-    assert_eq!(waits(0), in_seconds(Action::Steady, 10));
-    assert_eq!(waits(7), in_seconds(Action::Steady, 3));
-    assert_eq!(waits(10), at_once(Action::CountPods));
+    assert_eq!(waits(0), in_seconds(Decision::Wait(Wait::Steady), 10));
+    assert_eq!(waits(7), in_seconds(Decision::Wait(Wait::Steady), 3));
+    assert_eq!(waits(10), at_once(Decision::Count(Question::Tasks)));
     let patient = settled()
         .task_waits("big", 10)
         .change(|scene| scene.config.let_go_after = Some(Duration::from_mins(1)));
-    assert_eq!(patient.plan(), in_seconds(Action::Steady, 50));
+    assert_eq!(patient.plan(), in_seconds(Decision::Wait(Wait::Steady), 50));
 }
 
 #[test]
@@ -44,13 +44,19 @@ fn the_node_is_let_go_once_nothing_of_the_run_is_found_to_live() {
 fn of_two_tasks_that_do_not_fit_together_the_second_gets_the_place_of_the_first_and_nothing_moves() {
     let second = || settled().task_waits("second", 300);
     assert_eq!(
-        second().counted(1).action(),
+        second().counted(1).decision(),
         awaiting_tasks(MISFIT, Some("second"), 1)
     );
-    assert_eq!(second().quiet_for(0).plan(), in_seconds(Action::Steady, 10));
-    assert_eq!(second().quiet_for(9).plan(), in_seconds(Action::Steady, 1));
     assert_eq!(
-        second().quiet_for(10).action(),
+        second().quiet_for(0).plan(),
+        in_seconds(Decision::Wait(Wait::Steady), 10)
+    );
+    assert_eq!(
+        second().quiet_for(9).plan(),
+        in_seconds(Decision::Wait(Wait::Steady), 1)
+    );
+    assert_eq!(
+        second().quiet_for(10).decision(),
         letting_go(MISFIT, Some("second"))
     );
 }
@@ -59,7 +65,7 @@ fn of_two_tasks_that_do_not_fit_together_the_second_gets_the_place_of_the_first_
 fn a_pod_that_is_new_or_waits_for_its_claim_is_no_reason_to_let_go() {
     assert_eq!(settled().task_starts("new").counted(0).plan(), steady());
     let with_another = settled().task_starts("new").task_waits("big", 10).counted(0);
-    assert_eq!(with_another.action(), letting_go(MISFIT, Some("big")));
+    assert_eq!(with_another.decision(), letting_go(MISFIT, Some("big")));
 }
 
 #[test]
@@ -68,27 +74,31 @@ fn the_pod_that_waits_longest_is_the_one_that_is_told() {
         .task_waits("late", 11)
         .task_waits("first", 60)
         .counted(0);
-    assert_eq!(scene.action(), letting_go(MISFIT, Some("first")));
+    assert_eq!(scene.decision(), letting_go(MISFIT, Some("first")));
 }
 
 #[test]
 fn a_node_where_no_pod_can_start_is_let_go_at_once_whether_a_task_waits_or_not() {
     for cause in CAUSES {
         let scene = settled().node_is(NodeState::Unfit(cause));
-        let cause = LetGoCause::Node(cause);
-        assert_eq!(scene.plan(), at_once(Action::CountPods), "{cause:?}");
+        let cause = MoveCause::Node(cause);
         assert_eq!(
-            scene.clone().counted(0).action(),
+            scene.plan(),
+            at_once(Decision::Count(Question::Tasks)),
+            "{cause:?}"
+        );
+        assert_eq!(
+            scene.clone().counted(0).decision(),
             letting_go(cause, None),
             "{cause:?}"
         );
         assert_eq!(
-            scene.clone().quiet_for(0).action(),
+            scene.clone().quiet_for(0).decision(),
             letting_go(cause, None),
             "{cause:?}"
         );
         let waiting = scene.task_waits("next", 0).quiet_for(0);
-        assert_eq!(waiting.action(), letting_go(cause, Some("next")), "{cause:?}");
+        assert_eq!(waiting.decision(), letting_go(cause, Some("next")), "{cause:?}");
     }
 }
 
@@ -96,7 +106,7 @@ fn a_node_where_no_pod_can_start_is_let_go_at_once_whether_a_task_waits_or_not()
 fn tasks_that_still_live_on_an_unfit_node_are_waited_for() {
     for cause in CAUSES {
         let scene = settled().node_is(NodeState::Unfit(cause)).counted(1);
-        let cause = LetGoCause::Node(cause);
+        let cause = MoveCause::Node(cause);
         assert_eq!(scene.plan(), at_once(awaiting_tasks(cause, None, 1)), "{cause:?}");
         let waiting = scene.task_waits("next", 99).plan();
         assert_eq!(
@@ -145,41 +155,44 @@ fn each_let_go_keeps_longer_from_the_next_one_up_to_five_minutes() {
         .task_waits("big", 9999)
         .let_go_before(u32::MAX, 0)
         .plan();
-    assert_eq!(many, in_seconds(Action::Steady, 300));
+    assert_eq!(many, in_seconds(Decision::Wait(Wait::Steady), 300));
 }
 
 #[test]
 fn the_pause_counts_from_the_last_let_go_and_holds_for_unfit_nodes_too() {
     let unfit = || settled().node_is(NodeState::Unfit(Cause::Cordoned)).counted(0);
-    assert_eq!(unfit().let_go_before(2, 13).plan(), in_seconds(Action::Steady, 7));
-    let cause = LetGoCause::Node(Cause::Cordoned);
-    assert_eq!(unfit().let_go_before(2, 20).action(), letting_go(cause, None));
+    assert_eq!(
+        unfit().let_go_before(2, 13).plan(),
+        in_seconds(Decision::Wait(Wait::Steady), 7)
+    );
+    let cause = MoveCause::Node(Cause::Cordoned);
+    assert_eq!(unfit().let_go_before(2, 20).decision(), letting_go(cause, None));
     let slower = settled().task_waits("big", 1).let_go_before(1, 9).plan();
-    assert_eq!(slower, in_seconds(Action::Steady, 9));
+    assert_eq!(slower, in_seconds(Decision::Wait(Wait::Steady), 9));
 }
 
 #[test]
 fn let_gos_are_counted_with_the_time_of_the_last() {
-    let twice = LetGos::default().and_one(ago(60)).and_one(now());
+    let twice = Moves::default().and_one(ago(60)).and_one(now());
     assert_eq!((twice.count, twice.last), (2, Some(now())));
 }
 
 #[test]
 fn a_placeholder_that_finds_no_node_itself_is_let_go_while_a_task_waits() {
     let scene = enrolled().stranded(10).task_starts("task");
-    assert_eq!(scene.plan(), at_once(Action::CountPods));
+    assert_eq!(scene.plan(), at_once(Decision::Count(Question::Tasks)));
     assert_eq!(
-        scene.clone().counted(0).action(),
+        scene.clone().counted(0).decision(),
         letting_go(STRANDED, Some("task"))
     );
     assert_eq!(
         enrolled().stranded(4).task_starts("task").plan(),
-        in_seconds(Action::Steady, 6)
+        in_seconds(Decision::Wait(Wait::Steady), 6)
     );
     let earlier = enrolled().stranded(20).task_waits("task", 10).counted(0);
-    assert_eq!(earlier.action(), letting_go(STRANDED, Some("task")));
+    assert_eq!(earlier.decision(), letting_go(STRANDED, Some("task")));
     let later = enrolled().stranded(10).task_waits("task", 20).counted(0);
-    assert_eq!(later.action(), letting_go(MISFIT, Some("task")));
+    assert_eq!(later.decision(), letting_go(MISFIT, Some("task")));
 }
 
 #[test]
@@ -197,7 +210,7 @@ fn an_evicted_placeholder_waits_while_its_group_lives_on_the_cordoned_node() {
         .stranded(9999)
         .node_is(NodeState::Unfit(Cause::Cordoned));
     assert_eq!(evicted.clone().counted(1).plan(), steady());
-    let waiting = evicted.task_waits("next", 10).counted(1).action();
+    let waiting = evicted.task_waits("next", 10).counted(1).decision();
     assert_eq!(waiting, awaiting_tasks(STRANDED, Some("next"), 1));
 }
 
@@ -235,10 +248,10 @@ fn as_long_as_a_task_waits_unbound_the_placeholder_stays_away() {
     let away = || enrolled().let_go();
     assert_eq!(away().task_starts("new").plan(), steady());
     let quiet = away().task_waits("big", 20).let_go_before(1, 4);
-    assert_eq!(quiet.plan(), in_seconds(Action::Steady, 6));
+    assert_eq!(quiet.plan(), in_seconds(Decision::Wait(Wait::Steady), 6));
     assert_eq!(
-        away().task_waits("big", 20).let_go_before(1, 10).action(),
-        Action::CountPods
+        away().task_waits("big", 20).let_go_before(1, 10).decision(),
+        Decision::Count(Question::Tasks)
     );
     let beside = away().task_waits("big", 20).counted(1).plan();
     assert_eq!(beside, in_seconds(awaiting_tasks(MISFIT, Some("big"), 1), 30));
@@ -254,12 +267,12 @@ fn a_task_that_fits_no_node_is_told_with_what_it_asks_for_and_the_largest_node()
             scene.nodes = vec![node("small", "cpu=2"), node("large", "cpu=8")];
         });
     let plan = scene.plan();
-    let Action::AwaitFit {
+    let Decision::Wait(Wait::Fit {
         pod,
         asks,
         message,
         largest,
-    } = &plan.action
+    }) = &plan.decision
     else {
         panic!("{plan:?}");
     };
@@ -274,34 +287,46 @@ fn a_task_that_fits_no_node_is_told_with_what_it_asks_for_and_the_largest_node()
 #[test]
 fn a_placeholder_that_somebody_scaled_down_comes_back() {
     let scaled = settled().let_go();
-    assert_eq!(scaled.action(), follow());
+    assert_eq!(scaled.decision(), follow());
     let oddly = scaled.change(|scene| scene.set.as_mut().unwrap().replicas = -1);
-    assert_eq!(oddly.action(), follow());
+    assert_eq!(oddly.decision(), follow());
 }
 
 #[test]
 fn the_new_node_is_written_down_once_the_placeholder_is_there() {
     let moved = settled().on("node-2");
-    let record = Action::RecordNode {
+    let record = Decision::Write(Write::RecordNode {
         node: "node-2".to_owned(),
-    };
-    assert_eq!(moved.action(), record);
+    });
+    assert_eq!(moved.decision(), record);
     let waiting = moved.clone().task_waits("big", 4).plan();
     assert_eq!(waiting, in_seconds(record.clone(), 6));
-    assert_eq!(moved.clone().task_waits("big", 10).counted(1).action(), record);
+    assert_eq!(moved.clone().task_waits("big", 10).counted(1).decision(), record);
     assert_eq!(
-        moved.task_waits("big", 10).counted(0).action(),
+        moved.task_waits("big", 10).counted(0).decision(),
         letting_go(MISFIT, Some("big"))
     );
 }
 
 #[test]
 fn a_run_that_is_not_enrolled_or_has_no_usable_placeholder_lets_nothing_go() {
-    let stuck = |scene: Scene| scene.task_waits("big", 99).counted(0).action();
-    assert_eq!(stuck(fresh().on(NODE)), Action::Enrol(default_enrolment()));
-    assert_eq!(stuck(enrolled()), Action::CreatePlaceholder(default_enrolment()));
-    assert_eq!(stuck(enrolled().on(NODE).set_deleting()), Action::Steady);
-    assert_eq!(stuck(enrolled().on(NODE).foreign_set()), Action::Steady);
+    let stuck = |scene: Scene| scene.task_waits("big", 99).counted(0).decision();
+    assert_eq!(
+        stuck(fresh().on(NODE)),
+        Decision::Write(Write::Enrol(default_enrolment()))
+    );
+    assert_eq!(
+        stuck(enrolled()),
+        Decision::Write(Write::CreatePlaceholder(default_enrolment()))
+    );
+    assert_eq!(
+        stuck(enrolled().on(NODE).set_deleting()),
+        Decision::Wait(Wait::Steady)
+    );
+    assert_eq!(
+        stuck(enrolled().on(NODE).foreign_set()),
+        Decision::Wait(Wait::Steady)
+    );
 }
 
 #[test]
@@ -341,15 +366,15 @@ fn pods_that_were_set_aside_before_the_run_let_go_are_woken_once() {
             .task_starts("new")
             .change(|scene| scene.waiting[0].woken = woken)
     };
-    let wake = Action::WakeTasks {
+    let wake = Decision::Write(Write::WakeTasks {
         pods: vec!["old".to_owned()],
         wake: woken_for(GENERATION),
-    };
+    });
     assert_eq!(asleep(None).plan(), at_once(wake.clone()));
     assert_eq!(asleep(Some(GENERATION - 2)).plan(), at_once(wake.clone()));
-    assert_ne!(asleep(Some(GENERATION)).action(), wake);
+    assert_ne!(asleep(Some(GENERATION)).decision(), wake);
     let still_there = asleep(None).change(|scene| scene.pod = Some(there()));
-    assert_eq!(still_there.action(), Action::Steady);
+    assert_eq!(still_there.decision(), Decision::Wait(Wait::Steady));
 }
 
 #[test]
@@ -358,7 +383,7 @@ fn a_pod_that_was_woken_while_another_task_ran_is_woken_again_when_that_one_has_
         enrolled()
             .let_go()
             .task_waits("old", 60)
-            .change(|scene| scene.let_gos = LetGos::default().and_one(ago(50)))
+            .change(|scene| scene.let_gos = Moves::default().and_one(ago(50)))
             .change(|scene| {
                 scene.waiting[0].woken = Some(Wake {
                     generation: GENERATION,
@@ -371,16 +396,16 @@ fn a_pod_that_was_woken_while_another_task_ran_is_woken_again_when_that_one_has_
         asleep(quiet).change(|scene| scene.census = Some(Census { live, quiet_since }))
     };
     let ended = Some(ago(20).as_second());
-    let wake = Action::WakeTasks {
+    let wake = Decision::Write(Write::WakeTasks {
         pods: vec!["old".to_owned()],
         wake: Wake {
             generation: GENERATION,
             quiet: ended,
         },
-    };
-    assert_eq!(asleep(None).action(), Action::CountPods);
-    assert_eq!(counted(None, 0, 20).action(), wake);
-    let is_told = |scene: Scene| matches!(scene.action(), Action::AwaitFit { .. });
+    });
+    assert_eq!(asleep(None).decision(), Decision::Count(Question::Tasks));
+    assert_eq!(counted(None, 0, 20).decision(), wake);
+    let is_told = |scene: Scene| matches!(scene.decision(), Decision::Wait(Wait::Fit { .. }));
     assert!(is_told(counted(ended, 0, 20)), "woken for that already");
     assert!(is_told(counted(None, 0, 55)), "it ended before the run let go");
 }

@@ -101,3 +101,28 @@ fn pruning_leaves_no_empty_map_behind() {
     run.prune();
     assert_eq!((run.metadata.labels, run.metadata.annotations), (None, None));
 }
+
+#[test]
+fn of_a_run_without_any_mark_of_ours_nothing_but_its_name_is_kept() {
+    let mut run = loaded("Unknown");
+    run.metadata.labels = Some(BTreeMap::from([(
+        keys::KUEUE_QUEUE_NAME.to_owned(),
+        "q".to_owned(),
+    )]));
+    run.metadata.annotations = Some(BTreeMap::from([("team".to_owned(), "blue".to_owned())]));
+    run.prune();
+    assert_eq!(
+        (&run.spec, run.metadata.labels),
+        (&PipelineRunSpec::default(), None)
+    );
+    assert_eq!(run.metadata.uid.as_deref(), Some("u1"));
+}
+
+#[test]
+fn a_run_that_we_hold_is_not_forgotten_when_its_labels_are_removed() {
+    let mut run = loaded("Unknown");
+    run.metadata.labels = None;
+    run.prune();
+    let run = run.run().unwrap();
+    assert!(run.is_held_by_us() && run.opt_in.is_none());
+}

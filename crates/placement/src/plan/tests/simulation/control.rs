@@ -1,7 +1,9 @@
 //! The model's controller: observes as the real one does, plans, and carries the step out with the real patches.
 
+use super::super::super::fixtures::answered;
 use super::super::super::{
-    Action, Make, Observed, Placeholder, PlaceholderPod, Surroundings, WaitingPod, is_pinned, plan,
+    Decision, Make, Observation, Placeholder, PlaceholderPod, Question, Wait, WaitingPod, Write, is_pinned,
+    plan,
 };
 use super::life::Life;
 use super::world::{Node, World};
@@ -14,6 +16,7 @@ use crate::plan::Enrolment;
 use crate::run::SpecStatus;
 use crate::strategy::Strategy;
 use serde_json::json;
+use std::sync::Arc;
 
 const SET: &str = "set";
 
@@ -22,7 +25,7 @@ impl World {
     pub(super) fn settle(&mut self, index: usize) {
         for _ in 0..20 {
             let mut action = self.plan(index, None);
-            if action == Action::CountPods {
+            if action == Decision::Count(Question::Tasks) {
                 let census = self.count(index);
                 action = self.plan(index, Some(census));
             }
@@ -41,43 +44,42 @@ impl World {
         census
     }
 
-    fn plan(&self, index: usize, census: Option<Census>) -> Action {
+    fn plan(&self, index: usize, census: Option<Census>) -> Decision {
         let life = &self.lives[index];
-        let waiting = life.waiting();
         let nodes: Vec<_> = self.nodes.iter().filter(|node| !node.gone).map(facts).collect();
-        let (set, pod) = (life.placeholder(), life.placeholder_pod());
-        let observed = Observed {
-            run: &life.run,
-            placeholder: set.as_ref(),
-            pod: pod.as_ref(),
-            config: &self.config,
-            around: Surroundings {
-                node: node_of(life, &nodes),
-                waiting: &waiting,
-                census,
-                let_gos: life.let_gos,
-                nodes: &nodes,
-            },
+        let seen = Observation {
+            config: Arc::new(self.config.clone()),
+            run: life.run.clone(),
+            set: life.placeholder(),
+            pod: life.placeholder_pod(),
+            node: node_of(life, &nodes),
+            nodes,
+            waiting: life.waiting(),
+            moves: life.let_gos,
+            census,
+            ..answered(self.now)
         };
-        plan(&observed, self.now).action
+        plan(&seen).decision
     }
 
     /// Whether anything was written.
-    fn act(&mut self, index: usize, action: Action) -> bool {
+    fn act(&mut self, index: usize, action: Decision) -> bool {
         let (now, config, can_resize) = (self.now, self.config.clone(), self.can_resize);
         let life = &mut self.lives[index];
         let replicas = life.replicas().unwrap_or_default();
         match action {
-            Action::CreatePlaceholder(enrolment) => life.create(enrolment, &config),
-            Action::Release { node, .. } => life.release(node),
-            Action::RecordNode { node } => life.run.node = Some(node),
-            Action::LetGo { set, .. } => {
+            Decision::Write(Write::CreatePlaceholder(enrolment)) => life.create(enrolment, &config),
+            Decision::Write(Write::Release { node, .. }) => life.release(node),
+            Decision::Write(Write::RecordNode { node }) => life.run.node = Some(node),
+            Decision::Write(Write::MoveOff { set, .. }) => {
                 life.patch_set(&scale(&set, replicas, 0));
                 life.let_gos = life.let_gos.and_one(now);
             }
-            Action::WakeTasks { pods, wake: woken } => life.wake(&pods, &wake(&life.run, woken)),
-            Action::Follow { set } => life.patch_set(&scale(&set, replicas, 1)),
-            Action::Shrink { set, .. } => {
+            Decision::Write(Write::WakeTasks { pods, wake: woken }) => {
+                life.wake(&pods, &wake(&life.run, woken))
+            }
+            Decision::Write(Write::Follow { set }) => life.patch_set(&scale(&set, replicas, 1)),
+            Decision::Write(Write::Shrink { set, .. }) => {
                 life.patch_set(&shrink(&set, &config));
                 let container = resize("", &config)["spec"]["containers"][0].clone();
                 let pod = life.pod.as_mut().unwrap();
@@ -87,29 +89,29 @@ impl World {
                     pod.resize = Resize::Refused;
                 }
             }
-            Action::RecreateSmall { set, node, .. } => {
+            Decision::Write(Write::RecreateSmall { set, node, .. }) => {
                 let patch = recreate(&set, &life.run, node.as_deref(), &config);
                 life.patch_set(&patch);
                 life.pod = None;
             }
-            Action::Unpin { set } => {
+            Decision::Write(Write::Unpin { set }) => {
                 let patch = unpin(&set, &life.run);
                 life.patch_set(&patch);
             }
-            Action::StartOver { .. } => (life.set, life.pod) = (None, None),
-            Action::Steady
-            | Action::NudgePlaceholder
-            | Action::AwaitNode { .. }
-            | Action::AwaitTasks { .. }
-            | Action::AwaitFit { .. } => return false,
-            Action::Leave(_)
-            | Action::LabelledTooLate
-            | Action::Enrol(_)
-            | Action::Withdraw
-            | Action::CountPods
-            | Action::DeletePlaceholder { .. }
-            | Action::AdoptPod { .. }
-            | Action::LeavePod { .. } => panic!("{action:?}: {life:?}"),
+            Decision::Write(Write::StartOver { .. }) => (life.set, life.pod) = (None, None),
+            Decision::Wait(Wait::Steady)
+            | Decision::Write(Write::Nudge)
+            | Decision::Wait(Wait::Node { .. })
+            | Decision::Wait(Wait::Tasks { .. })
+            | Decision::Wait(Wait::Fit { .. }) => return false,
+            Decision::Leave(_)
+            | Decision::Wait(Wait::LabelledTooLate)
+            | Decision::Write(Write::Enrol(_))
+            | Decision::Write(Write::Withdraw)
+            | Decision::Count(_)
+            | Decision::Write(Write::DeletePlaceholder { .. })
+            | Decision::Write(Write::AdoptPod { .. })
+            | Decision::Write(Write::LeavePod { .. }) => panic!("{action:?}: {life:?}"),
         }
         true
     }
@@ -164,6 +166,7 @@ impl Life {
             deleting: false,
             replicas: self.replicas()?,
             generation: self.generation,
+            taken_up: true,
             strategy: Some(Strategy::ColocateCompleted),
             isolation: Some(Self::enrolment().isolation),
             pinned: is_pinned(&self.annotations()),

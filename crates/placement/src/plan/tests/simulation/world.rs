@@ -2,7 +2,7 @@
 
 use super::super::super::fixtures::{held, now};
 use super::life::{Job, Life, Pod};
-use super::{LetGos, Unschedulable};
+use super::{Moves, Unschedulable};
 use crate::config::Config;
 use crate::keys;
 use crate::run::SpecStatus;
@@ -78,7 +78,7 @@ impl World {
             pod: None,
             tasks: Vec::new(),
             steps: steps.into(),
-            let_gos: LetGos::default(),
+            let_gos: Moves::default(),
             census: None,
             ended: None,
         });

@@ -1,6 +1,6 @@
 //! Looks at runs that leave their node.
 
-use crate::fixture::{Caches, Server, desk, exposition, node, run, stuck_task};
+use crate::fixture::{Caches, Server, exposition, is_at_rest, node, reconciler, run, stuck_task};
 use jiff::{SignedDuration, Timestamp};
 use placement::config::Config;
 use placement::keys;
@@ -51,8 +51,8 @@ fn lets_go(server: &mut Server) {
 #[tokio::test]
 async fn a_stuck_task_is_given_time_and_nothing_is_asked_meanwhile() {
     let server = Server::start();
-    let (desk, ..) = desk(&stuck(2), &server);
-    let again = desk.settle(&running()).await.unwrap().again.unwrap();
+    let (reconciler, ..) = reconciler(&stuck(2), &server);
+    let again = reconciler.reconcile(running()).await.unwrap().again.unwrap();
     assert!(again <= Duration::from_secs(8), "{again:?}");
     assert!(server.calls().is_empty());
 }
@@ -61,8 +61,8 @@ async fn a_stuck_task_is_given_time_and_nothing_is_asked_meanwhile() {
 async fn then_tasks_are_counted_and_the_node_is_given_up_in_the_same_look() {
     let mut server = Server::start();
     lets_go(&mut server);
-    let (desk, mut courier, registry) = desk(&stuck(60), &server);
-    desk.settle(&running()).await.unwrap();
+    let (reconciler, mut courier, registry) = reconciler(&stuck(60), &server);
+    reconciler.reconcile(running()).await.unwrap();
     assert_eq!(courier.reasons(), ["LetGo"]);
     assert_eq!(server.calls().len(), 5);
     let text = exposition(&registry);
@@ -76,9 +76,9 @@ async fn then_tasks_are_counted_and_the_node_is_given_up_in_the_same_look() {
 async fn a_node_given_up_is_not_given_up_again_though_the_cache_shows_it_still() {
     let mut server = Server::start();
     lets_go(&mut server);
-    let (desk, ..) = desk(&stuck(60), &server);
-    desk.settle(&running()).await.unwrap();
-    let settled = desk.settle(&running()).await.unwrap();
+    let (reconciler, ..) = reconciler(&stuck(60), &server);
+    reconciler.reconcile(running()).await.unwrap();
+    let settled = reconciler.reconcile(running()).await.unwrap();
     assert!(settled.again.is_some());
     assert_eq!(server.calls().len(), 5);
 }
@@ -89,9 +89,9 @@ async fn a_live_task_keeps_the_node_and_is_counted_once_a_second_at_most() {
     let live = json!({"metadata": {}, "spec": {"nodeName": "n1"}, "status": {"phase": "Running"}});
     server.answer(200, node("n1", &json!({})));
     server.answer(200, list(&json!([live])));
-    let (desk, mut courier, _) = desk(&stuck(60), &server);
+    let (reconciler, mut courier, _) = reconciler(&stuck(60), &server);
     for _ in 0..3 {
-        desk.settle(&running()).await.unwrap();
+        reconciler.reconcile(running()).await.unwrap();
     }
     assert_eq!(courier.reasons(), ["WaitingForRoom"]);
     assert_eq!(server.calls().len(), 2);
@@ -105,8 +105,8 @@ async fn with_the_feature_off_nothing_is_asked_and_nothing_done() {
         let_go_after: None,
         ..Config::default()
     });
-    let (desk, ..) = desk(&caches, &server);
-    assert!(desk.settle(&running()).await.unwrap().at_rest);
+    let (reconciler, ..) = reconciler(&caches, &server);
+    assert!(is_at_rest(&reconciler.reconcile(running()).await.unwrap()));
     assert!(server.calls().is_empty());
 }
 
@@ -114,10 +114,10 @@ async fn with_the_feature_off_nothing_is_asked_and_nothing_done() {
 async fn a_count_that_fails_is_told_to_the_log_and_retried_with_backoff() {
     let mut server = Server::start();
     server.refuse(503, "", "later");
-    let (desk, _, registry) = desk(&stuck(60), &server);
-    desk.settle(&running()).await.unwrap_err();
-    let paused = desk.settle(&running()).await.unwrap();
-    assert!(paused.again.unwrap() <= desk.retry_after("u1"));
+    let (reconciler, _, registry) = reconciler(&stuck(60), &server);
+    reconciler.reconcile(running()).await.unwrap_err();
+    let paused = reconciler.reconcile(running()).await.unwrap();
+    assert!(paused.again.unwrap() <= reconciler.retry_after("u1"));
     assert_eq!(server.calls().len(), 1);
     assert!(exposition(&registry).contains("step=\"count\",reason=\"unavailable\""));
 }
@@ -129,19 +129,19 @@ async fn the_placeholder_follows_once_no_task_waits_and_the_time_without_a_node_
     server.answer(200, list(&json!([])));
     (0..2).for_each(|_| server.answer(200, written()));
     let mut caches = stuck(60);
-    let (desk, mut courier, registry) = desk(&caches, &server);
-    desk.settle(&running()).await.unwrap();
-    caches.add_set_of(&run(), "s1", &json!({"replicas": 0}));
+    let (reconciler, mut courier, registry) = reconciler(&caches, &server);
+    reconciler.reconcile(running()).await.unwrap();
+    caches.add_set_of(&run(), "s1", &json!({"spec": {"replicas": 0}}));
     caches.remove_pod(&run());
     let mut bound = stuck_task(&run(), "large-pod", ago(60));
     bound["spec"]["nodeName"] = json!("n2");
     caches.add_task(bound);
-    desk.settle(&running()).await.unwrap();
+    reconciler.reconcile(running()).await.unwrap();
     assert_eq!(server.calls()[6].body[2]["value"], 1);
     caches.add_node(node("n2", &json!({})));
     caches.add_set(&run(), "s1");
     caches.add_pod(&run(), "p2", Some("n2"));
-    desk.settle(&running()).await.unwrap();
+    reconciler.reconcile(running()).await.unwrap();
     assert_eq!(courier.reasons(), ["LetGo", "Moved"]);
     assert!(exposition(&registry).contains("nodeless_seconds_count 1"));
 }
@@ -161,15 +161,15 @@ async fn a_pod_that_cannot_be_resized_is_recreated_small_in_the_next_look() {
         "spec": {"nodeName": "n1", "containers": [big]},
     });
     caches.add_pod_of(&run(), "p1", &pod);
-    let (desk, ..) = desk(&caches, &server);
+    let (reconciler, ..) = reconciler(&caches, &server);
     let held = Run {
         created: Some(Timestamp::now()),
         reserve: Some("cpu=4".into()),
         ..run()
     };
-    let settled = desk.settle(&held).await.unwrap();
+    let settled = reconciler.reconcile(held.clone()).await.unwrap();
     assert_eq!(settled.again, Some(Duration::ZERO));
-    desk.settle(&held).await.unwrap();
+    reconciler.reconcile(held.clone()).await.unwrap();
     let lines: Vec<_> = server.calls().into_iter().map(|call| call.line).collect();
     assert!(
         lines[1].contains("/resize?") && lines[3].starts_with("DELETE"),
@@ -181,13 +181,13 @@ async fn a_pod_that_cannot_be_resized_is_recreated_small_in_the_next_look() {
 async fn a_reserve_that_means_nothing_is_told_once() {
     let mut server = Server::start();
     server.answer(201, written());
-    let (desk, mut courier, _) = desk(&Caches::ready(), &server);
+    let (reconciler, mut courier, _) = reconciler(&Caches::ready(), &server);
     let held = Run {
         created: Some(Timestamp::now()),
         reserve: Some("cpu=much".into()),
         ..run()
     };
-    desk.settle(&held).await.unwrap();
+    reconciler.reconcile(held.clone()).await.unwrap();
     assert_eq!(
         courier.reasons(),
         ["ReserveIgnored", "Held", "PlaceholderCreated"]

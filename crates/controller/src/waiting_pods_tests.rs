@@ -13,7 +13,7 @@ fn a_pod_waits_until_it_is_bound_or_is_to_go() {
     let mut caches = Caches::ready();
     let pod = stuck_task(&run(), "build-large-pod", at(0));
     assert_eq!(caches.add_task(pod.clone()).len(), 1);
-    let waiting = caches.stores.waiting_in(&run().key);
+    let waiting = waiting_in(&caches.stores.waiting, &run().key);
     assert_eq!(waiting.len(), 1);
     assert_eq!(waiting[0].requests.to_string(), "cpu=12");
     assert_eq!(waiting[0].unschedulable.as_ref().unwrap().since, at(0));
@@ -23,7 +23,7 @@ fn a_pod_waits_until_it_is_bound_or_is_to_go() {
     ] {
         caches.add_task(pod.clone());
         assert_eq!(caches.add_task(changed(pod.clone(), &end)).len(), 1, "{end}");
-        assert!(caches.stores.waiting_in(&run().key).is_empty(), "{end}");
+        assert!(waiting_in(&caches.stores.waiting, &run().key).is_empty(), "{end}");
     }
 }
 
@@ -36,7 +36,10 @@ fn a_pod_that_is_gated_or_waits_for_a_claim_is_not_unschedulable() {
     );
     let mut caches = Caches::ready();
     caches.add_task(pod);
-    assert_eq!(caches.stores.waiting_in(&run().key)[0].unschedulable, None);
+    assert_eq!(
+        waiting_in(&caches.stores.waiting, &run().key)[0].unschedulable,
+        None
+    );
 }
 
 #[test]
@@ -47,7 +50,7 @@ fn pods_of_another_namespace_have_no_say_though_they_bear_the_group() {
         &json!({"metadata": {"namespace": "other"}}),
     );
     caches.add_task(forged);
-    assert!(caches.stores.waiting_in(&run().key).is_empty());
+    assert!(waiting_in(&caches.stores.waiting, &run().key).is_empty());
 }
 
 #[test]

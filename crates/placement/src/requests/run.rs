@@ -1,43 +1,42 @@
-//! The bodies of our writes, pure: each names what it relies on, so that a stale decision changes nothing.
+//! The patches of a run. Each names what it relies on, so that a stale decision changes nothing.
 
-use jiff::Timestamp;
-use json_patch::jsonptr::PointerBuf;
-use json_patch::{AddOperation, Patch, PatchOperation, RemoveOperation, TestOperation};
-use placement::keys;
-use placement::plan::Enrolment;
-use placement::run::Run;
+use crate::keys;
+use crate::plan::Enrolment;
+use crate::raw::{add, remove, test};
+use crate::run::Run;
+use json_patch::{Patch, PatchOperation};
 use serde_json::{Value, json};
 
 /// Clears Pending and our hold, and enrols, in one write that fails as a whole unless the run is still this very
 /// run, still Pending, still held by us and, if it is to be enrolled, still opted in as it was. One that is not to be
 /// is in no group afterwards.
-pub(crate) fn release(run: &Run, enrolment: Option<Enrolment>, node: Option<&str>) -> Patch {
+pub(super) fn release(run: &Run, enrolment: Option<Enrolment>, node: Option<&str>) -> Patch {
     let mut patch = vec![
-        test(["metadata", "uid"], run.key.uid.as_str()),
-        test(["spec", "status"], keys::PENDING),
-        remove(["spec", "status"]),
+        test(&["metadata", "uid"], run.key.uid.as_str()),
+        test(&["spec", "status"], keys::PENDING),
+        remove(&["spec", "status"]),
     ];
     patch.extend(match enrolment {
         Some(enrolment) => joins(run, enrolment),
         None => leaves(run),
     });
-    patch.extend(node.map(|node| add(["metadata", "annotations", keys::NODE], node)));
-    patch.push(remove(["metadata", "annotations", keys::HOLD]));
+    patch.extend(node.map(|node| add(&["metadata", "annotations", keys::NODE], node)));
+    patch.push(remove(&["metadata", "annotations", keys::HOLD]));
     Patch(patch)
 }
 
 /// Makes the run a group, if it is still this very run and opted in as it was.
-pub(crate) fn enrol(run: &Run, enrolment: Enrolment) -> Patch {
-    let mut patch = vec![test(["metadata", "uid"], run.key.uid.as_str())];
+pub(super) fn enrol(run: &Run, enrolment: Enrolment) -> Patch {
+    let mut patch = vec![test(&["metadata", "uid"], run.key.uid.as_str())];
     patch.extend(joins(run, enrolment));
     Patch(patch)
 }
 
 /// Has the run be a group no more, unless it was started meanwhile.
-pub(crate) fn withdraw(run: &Run) -> Patch {
+pub(super) fn withdraw(run: &Run) -> Patch {
     let mut patch = vec![
-        test(["metadata", "uid"], run.key.uid.as_str()),
-        test(["spec", "status"], keys::PENDING),
+        test(&["metadata", "uid"], run.key.uid.as_str()),
+        test(&["spec", "status"], keys::PENDING),
     ];
     patch.extend(leaves(run));
     Patch(patch)
@@ -48,12 +47,12 @@ fn joins(run: &Run, enrolment: Enrolment) -> Vec<PatchOperation> {
     let Enrolment { strategy, isolation } = enrolment;
     vec![
         test(
-            ["metadata", "labels", keys::OPT_IN],
+            &["metadata", "labels", keys::OPT_IN],
             run.opt_in.as_deref().unwrap_or_default(),
         ),
-        add(["metadata", "labels", keys::GROUP], run.key.uid.as_str()),
-        add(["metadata", "labels", keys::STRATEGY], strategy.as_str()),
-        add(["metadata", "labels", keys::ISOLATION], isolation.as_str()),
+        add(&["metadata", "labels", keys::GROUP], run.key.uid.as_str()),
+        add(&["metadata", "labels", keys::STRATEGY], strategy.as_str()),
+        add(&["metadata", "labels", keys::ISOLATION], isolation.as_str()),
     ]
 }
 
@@ -65,70 +64,34 @@ fn leaves(run: &Run) -> Vec<PatchOperation> {
         return Vec::new();
     }
     let mut patch = vec![
-        test(["metadata", "labels", keys::GROUP], run.key.uid.as_str()),
-        remove(["metadata", "labels", keys::GROUP]),
+        test(&["metadata", "labels", keys::GROUP], run.key.uid.as_str()),
+        remove(&["metadata", "labels", keys::GROUP]),
     ];
     let others = [(keys::STRATEGY, &run.strategy), (keys::ISOLATION, &run.isolation)];
     let there = others.into_iter().filter(|(_, value)| value.is_some());
-    patch.extend(there.map(|(key, _)| remove(["metadata", "labels", key])));
+    patch.extend(there.map(|(key, _)| remove(&["metadata", "labels", key])));
     patch
 }
 
 /// Writes down where the run is.
-pub(crate) fn record_node(run: &Run, node: &str) -> Value {
+pub(super) fn record_node(run: &Run, node: &str) -> Value {
     json!({"metadata": {"uid": run.key.uid, "annotations": {keys::NODE: node}}})
-}
-
-/// Makes the run the owner of its placeholder's pod in the StatefulSet's stead, and lets autoscalers have the node. One
-/// strategic merge patch, which merges owners by UID: at no moment is the pod without an owner, nor is it ever left
-/// behind, as it was when the set was deleted with its dependants orphaned while the run was deleted too.
-pub(crate) fn adopt(run: &Run, pod: &str, set: Option<&str>) -> Value {
-    let owner = json!({
-        "apiVersion": "tekton.dev/v1",
-        "kind": "PipelineRun",
-        "name": run.key.name,
-        "uid": run.key.uid,
-        "controller": false,
-    });
-    let mut owners = vec![owner];
-    owners.extend(set.map(|uid| json!({"$patch": "delete", "uid": uid})));
-    json!({"metadata": {
-        "uid": pod,
-        "ownerReferences": owners,
-        "labels": {keys::KEPT_BY: null},
-        "annotations": {keys::SAFE_TO_EVICT: "true", keys::DO_NOT_DISRUPT: null},
-    }})
-}
-
-/// Changes the StatefulSet so that its controller looks at it now, instead of when its own backoff ends.
-pub(crate) fn nudge(set: &str, now: Timestamp) -> Value {
-    json!({"metadata": {"uid": set, "annotations": {keys::NUDGED: now.to_string()}}})
-}
-
-fn test<const N: usize>(path: [&str; N], value: &str) -> PatchOperation {
-    PatchOperation::Test(TestOperation {
-        path: PointerBuf::from_tokens(path),
-        value: value.into(),
-    })
-}
-
-fn add<const N: usize>(path: [&str; N], value: &str) -> PatchOperation {
-    PatchOperation::Add(AddOperation {
-        path: PointerBuf::from_tokens(path),
-        value: value.into(),
-    })
-}
-
-fn remove<const N: usize>(path: [&str; N]) -> PatchOperation {
-    PatchOperation::Remove(RemoveOperation {
-        path: PointerBuf::from_tokens(path),
-    })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::fixture::{enrolment, run};
+    use crate::fixture::run;
+    use crate::placeholder::patches::{adopt, nudge};
+    use crate::strategy::{Isolation, Strategy};
+    use jiff::Timestamp;
+
+    fn enrolment() -> Enrolment {
+        Enrolment {
+            strategy: Strategy::ColocateCompleted,
+            isolation: Isolation::default(),
+        }
+    }
 
     fn held() -> Value {
         json!({
@@ -270,7 +233,7 @@ mod tests {
     fn merge_patches_carry_the_uid_they_are_meant_for() {
         for (patch, uid) in [
             (record_node(&run(), "n2"), "u1"),
-            (adopt(&run(), "p1", Some("s1")), "p1"),
+            (adopt(&run().key, "p1", Some("s1")), "p1"),
             (nudge("s1", Timestamp::UNIX_EPOCH), "s1"),
         ] {
             assert_eq!(patch["metadata"]["uid"], uid, "{patch}");
@@ -279,7 +242,7 @@ mod tests {
 
     #[test]
     fn adoption_makes_no_second_controller() {
-        let patch = adopt(&run(), "p1", Some("s1"));
+        let patch = adopt(&run().key, "p1", Some("s1"));
         let owner = &patch["metadata"]["ownerReferences"][0];
         assert_eq!(
             (&owner["controller"], owner.get("blockOwnerDeletion")),

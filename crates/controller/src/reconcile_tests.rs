@@ -1,5 +1,6 @@
 use super::*;
-use crate::fixture::{Caches, Server, desk, exposition, run};
+use crate::fixture::{Caches, Server, exposition, is_at_rest, reconciler, run};
+use jiff::Timestamp;
 use placement::run::SpecStatus;
 use serde_json::json;
 
@@ -27,9 +28,9 @@ fn written() -> serde_json::Value {
 async fn a_held_run_gets_its_placeholder_and_is_told_so() {
     let mut server = Server::start();
     server.answer(201, written());
-    let (desk, mut courier, _) = desk(&Caches::ready(), &server);
-    let settled = desk.settle(&held()).await.unwrap();
-    assert!(!settled.at_rest);
+    let (reconciler, mut courier, _) = reconciler(&Caches::ready(), &server);
+    let settled = reconciler.reconcile(held()).await.unwrap();
+    assert!(!is_at_rest(&settled));
     assert_eq!(courier.reasons(), ["Held", "PlaceholderCreated"]);
 }
 
@@ -37,10 +38,10 @@ async fn a_held_run_gets_its_placeholder_and_is_told_so() {
 async fn a_write_is_not_repeated_while_its_echo_is_on_the_way() {
     let mut server = Server::start();
     server.answer(201, written());
-    let (desk, ..) = desk(&Caches::ready(), &server);
+    let (reconciler, ..) = reconciler(&Caches::ready(), &server);
     let held = held();
-    desk.settle(&held).await.unwrap();
-    let again = desk.settle(&held).await.unwrap().again.unwrap();
+    reconciler.reconcile(held.clone()).await.unwrap();
+    let again = reconciler.reconcile(held.clone()).await.unwrap().again.unwrap();
     assert!(again <= Duration::from_secs(1), "{again:?}");
     assert_eq!(server.calls().len(), 1);
 }
@@ -52,8 +53,8 @@ async fn a_run_whose_placeholder_has_a_node_is_released_in_one_call() {
     let mut caches = Caches::ready();
     caches.add_set(&run(), "s1");
     caches.add_pod(&run(), "p1", Some("n1"));
-    let (desk, mut courier, registry) = desk(&caches, &server);
-    desk.settle(&held()).await.unwrap();
+    let (reconciler, mut courier, registry) = reconciler(&caches, &server);
+    reconciler.reconcile(held()).await.unwrap();
     assert_eq!(courier.reasons(), ["NodeAssigned", "Released"]);
     assert_eq!(server.calls().len(), 1);
     let text = exposition(&registry);
@@ -69,9 +70,9 @@ async fn a_refused_step_is_told_counted_and_retried() {
         "Forbidden",
         "statefulsets \"x\" is forbidden: exceeded quota: q",
     );
-    let (desk, mut courier, registry) = desk(&Caches::ready(), &server);
-    desk.settle(&held()).await.unwrap_err();
-    let retry = desk.retry_after("u1").as_millis();
+    let (reconciler, mut courier, registry) = reconciler(&Caches::ready(), &server);
+    reconciler.reconcile(held()).await.unwrap_err();
+    let retry = reconciler.retry_after("u1").as_millis();
     assert!((200..=400).contains(&retry), "{retry}");
     assert_eq!(courier.reasons(), ["Held", "PlaceholderRefused"]);
     let text = exposition(&registry);
@@ -85,20 +86,20 @@ async fn a_refused_step_is_told_counted_and_retried() {
 async fn a_refused_step_waits_though_something_wakes_its_run() {
     let mut server = Server::start();
     server.refuse(403, "Forbidden", "exceeded quota: q");
-    let (desk, ..) = desk(&Caches::ready(), &server);
+    let (reconciler, ..) = reconciler(&Caches::ready(), &server);
     let held = held();
-    desk.settle(&held).await.unwrap_err();
-    let again = desk.settle(&held).await.unwrap().again.unwrap();
-    assert!(again <= desk.retry_after("u1"), "{again:?}");
+    reconciler.reconcile(held.clone()).await.unwrap_err();
+    let again = reconciler.reconcile(held.clone()).await.unwrap().again.unwrap();
+    assert!(again <= reconciler.retry_after("u1"), "{again:?}");
     assert_eq!(server.calls().len(), 1);
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_look_before_the_first_lists_is_retried() {
     let server = Server::start();
-    let (desk, ..) = desk(&Caches::empty(), &server);
-    desk.settle(&held()).await.unwrap_err();
-    assert!(!desk.retry_after("u1").is_zero());
+    let (reconciler, ..) = reconciler(&Caches::empty(), &server);
+    reconciler.reconcile(held()).await.unwrap_err();
+    assert!(!reconciler.retry_after("u1").is_zero());
     assert!(server.calls().is_empty());
 }
 
@@ -113,8 +114,8 @@ async fn an_overtaken_release_is_looked_at_again_soon_and_is_no_error() {
     let mut caches = Caches::ready();
     caches.add_set(&run(), "s1");
     caches.add_pod(&run(), "p1", Some("n1"));
-    let (desk, mut courier, registry) = desk(&caches, &server);
-    let again = desk.settle(&held()).await.unwrap().again.unwrap();
+    let (reconciler, mut courier, registry) = reconciler(&caches, &server);
+    let again = reconciler.reconcile(held()).await.unwrap().again.unwrap();
     assert!(again < Duration::from_secs(1), "{again:?}");
     assert_eq!(courier.reasons(), [""; 0]);
     assert!(exposition(&registry).contains("overtaken_total 1"));
@@ -126,10 +127,15 @@ async fn a_run_that_waits_for_a_node_is_told_once_why() {
     let mut caches = Caches::ready();
     caches.add_set(&run(), "s1");
     caches.add_unschedulable_pod(&run(), "p1", "0/3 nodes are available.");
-    let (desk, mut courier, _) = desk(&caches, &server);
+    let (reconciler, mut courier, _) = reconciler(&caches, &server);
     let waiting = waiting();
     for _ in 0..3 {
-        let again = desk.settle(&waiting).await.unwrap().again.unwrap();
+        let again = reconciler
+            .reconcile(waiting.clone())
+            .await
+            .unwrap()
+            .again
+            .unwrap();
         assert!(again <= Duration::from_secs(20), "an autoscaler is asked then");
     }
     assert_eq!(courier.reasons(), ["WaitingForNode"]);
@@ -157,12 +163,13 @@ async fn a_run_that_goes_on_to_wait_is_told_what_an_autoscaler_says() {
     let mut caches = Caches::ready();
     caches.add_set(&run(), "s1");
     caches.add_unschedulable_pod(&run(), "p1", "0/3 nodes are available.");
-    let (desk, mut courier, _) = desk(&caches, &server);
+    let (reconciler, mut courier, _) = reconciler(&caches, &server);
     let first_seen = Timestamp::now() - Duration::from_mins(1);
-    desk.memory
-        .with("u1", |known| assert!(!known.is_time_to_ask(first_seen)));
+    reconciler.memory.with("u1", |known| {
+        assert!(known.autoscaler.known(first_seen).is_some())
+    });
     for _ in 0..3 {
-        desk.settle(&waiting()).await.unwrap();
+        reconciler.reconcile(waiting()).await.unwrap();
     }
     let notes = courier.notes();
     assert_eq!(notes.len(), 1, "{notes:?}");
@@ -181,10 +188,10 @@ async fn a_placeholder_whose_controller_is_busy_is_not_nudged() {
     let server = Server::start();
     let mut caches = Caches::ready();
     caches.add_set(&run(), "s1");
-    let (desk, ..) = desk(&caches, &server);
-    let settled = desk.settle(&held()).await.unwrap();
-    assert!(!settled.at_rest && settled.again.is_some());
-    assert!(desk.memory.forget("u1").is_none());
+    let (reconciler, ..) = reconciler(&caches, &server);
+    let settled = reconciler.reconcile(held()).await.unwrap();
+    assert!(!is_at_rest(&settled) && settled.again.is_some());
+    assert!(server.calls().is_empty());
 }
 
 #[tokio::test]
@@ -192,8 +199,8 @@ async fn a_new_placeholder_is_given_a_moment_to_make_its_pod() {
     let server = Server::start();
     let mut caches = Caches::ready();
     caches.add_taken_up_set(&run(), "s1");
-    let (desk, ..) = desk(&caches, &server);
-    let again = desk.settle(&held()).await.unwrap().again.unwrap();
+    let (reconciler, ..) = reconciler(&caches, &server);
+    let again = reconciler.reconcile(held()).await.unwrap().again.unwrap();
     assert!(again <= Duration::from_secs(2), "{again:?}");
     assert!(server.calls().is_empty());
 }
@@ -202,46 +209,40 @@ async fn a_new_placeholder_is_given_a_moment_to_make_its_pod() {
 async fn a_run_cancelled_while_held_is_counted_and_forgotten() {
     let mut server = Server::start();
     server.answer(201, written());
-    let (desk, _, registry) = desk(&Caches::ready(), &server);
+    let (reconciler, _, registry) = reconciler(&Caches::ready(), &server);
     let held = held();
-    desk.settle(&held).await.unwrap();
+    reconciler.reconcile(held.clone()).await.unwrap();
     let cancelled = Run {
         done: true,
         status: SpecStatus::Other("Cancelled".into()),
         ..held
     };
-    let settled = desk.settle(&cancelled).await.unwrap();
-    assert_eq!(
-        settled,
-        Settled {
-            at_rest: true,
-            again: None
-        }
-    );
+    let settled = reconciler.reconcile(cancelled.clone()).await.unwrap();
+    assert!(is_at_rest(&settled));
     assert!(exposition(&registry).contains("hold_seconds_count{outcome=\"cancelled\"} 1"));
-    assert!(desk.memory.forget("u1").is_none());
+    assert!(reconciler.memory.forget("u1").is_none());
 }
 
 #[tokio::test]
 async fn done_runs_cost_no_call_and_no_memory() {
     let server = Server::start();
-    let (desk, mut courier, _) = desk(&Caches::ready(), &server);
+    let (reconciler, mut courier, _) = reconciler(&Caches::ready(), &server);
     let done = Run {
         done: true,
         status: SpecStatus::Unset,
         hold: false,
         ..run()
     };
-    assert!(desk.settle(&done).await.unwrap().at_rest);
+    assert!(is_at_rest(&reconciler.reconcile(done.clone()).await.unwrap()));
     assert!(server.calls().is_empty());
     assert_eq!(courier.reasons(), [""; 0]);
-    assert!(desk.memory.forget("u1").is_none());
+    assert!(reconciler.memory.forget("u1").is_none());
 }
 
 #[tokio::test]
 async fn a_label_that_came_too_late_is_told_once() {
     let server = Server::start();
-    let (desk, mut courier, _) = desk(&Caches::ready(), &server);
+    let (reconciler, mut courier, _) = reconciler(&Caches::ready(), &server);
     let running = Run {
         status: SpecStatus::Unset,
         hold: false,
@@ -250,7 +251,48 @@ async fn a_label_that_came_too_late_is_told_once() {
         ..run()
     };
     for _ in 0..3 {
-        desk.settle(&running).await.unwrap();
+        reconciler.reconcile(running.clone()).await.unwrap();
     }
     assert_eq!(courier.reasons(), ["LabelledTooLate"]);
+}
+
+#[tokio::test]
+async fn a_held_run_that_lost_its_label_is_released_and_its_placeholder_deleted() {
+    let mut server = Server::start();
+    server.answer(200, written());
+    server.answer(200, json!({"kind": "Status", "status": "Success"}));
+    let mut caches = Caches::ready();
+    caches.add_set(&run(), "s1");
+    let (reconciler, mut courier, _) = reconciler(&caches, &server);
+    let unlabelled = Run {
+        opt_in: None,
+        ..held()
+    };
+    let released = Run {
+        status: SpecStatus::Unset,
+        hold: false,
+        ..unlabelled.clone()
+    };
+    reconciler.reconcile(unlabelled).await.unwrap();
+    reconciler.reconcile(released).await.unwrap();
+    let methods: Vec<_> = server
+        .calls()
+        .into_iter()
+        .map(|it| it.line[..5].to_owned())
+        .collect();
+    assert_eq!(methods, ["PATCH", "DELET"]);
+    assert_eq!(courier.reasons(), ["Released", "CleanedUp"]);
+}
+
+#[tokio::test]
+async fn a_run_that_was_deleted_while_held_is_counted_and_forgotten() {
+    let mut server = Server::start();
+    server.answer(201, written());
+    let (reconciler, _, registry) = reconciler(&Caches::ready(), &server);
+    reconciler.reconcile(held()).await.unwrap();
+    reconciler.forget(|uid| uid == "u2");
+    assert!(!exposition(&registry).contains("outcome=\"deleted\""));
+    reconciler.forget(|uid| uid == "u1");
+    assert!(exposition(&registry).contains("hold_seconds_count{outcome=\"deleted\"} 1"));
+    assert!(reconciler.memory.forget("u1").is_none());
 }

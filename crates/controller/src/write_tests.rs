@@ -1,41 +1,67 @@
 use super::*;
 use crate::fixture::{Call, Server, at, enrolment, nothing, placeholder, run};
 use crate::refusal::Cause;
-use placement::plan::{Placeholder, ReleaseCause, Why};
+use placement::plan::{Decision, Message, Placeholder, Question, ReleaseCause, Wait, Why};
+use placement::run::Run;
 use serde_json::json;
 
 pub(super) const SETS: &str = "/apis/apps/v1/namespaces/ns/statefulsets";
 const RUN: &str = "/apis/tekton.dev/v1/namespaces/ns/pipelineruns/build";
 
-pub(super) fn seen() -> Seen {
+pub(super) fn seen() -> Observation {
     let set = Placeholder {
         uid: "s1".into(),
         owned: true,
         deleting: false,
         replicas: 1,
         generation: 4,
+        taken_up: true,
         strategy: None,
         isolation: None,
         pinned: false,
     };
-    Seen {
+    Observation {
         set: Some(set),
         ..nothing()
     }
 }
 
-pub(super) async fn act(server: &Server, run: &Run, action: Action) -> Result<Effect, Refused> {
-    Door::new(server.client(), "image".into())
-        .act(run, &seen(), &action)
-        .await
+/// What the plan asks before it comes to this.
+fn question(seen: &Observation, decision: &Decision) -> Option<Question> {
+    match decision {
+        Decision::Write(Write::CreatePlaceholder(_)) if !seen.run.claims.is_empty() => Some(Question::Claims),
+        Decision::Write(Write::MoveOff { .. } | Write::Follow { .. }) => Some(Question::Assistants),
+        Decision::Write(Write::Nudge) => Some(Question::Complaint),
+        _ => None,
+    }
 }
 
-fn release() -> Action {
-    Action::Release {
+pub(super) async fn act(server: &Server, run: &Run, decision: Decision) -> Result<Effect, Refused> {
+    let run = run.clone();
+    act_on(server, &mut Observation { run, ..seen() }, decision).await
+}
+
+pub(super) async fn act_on(
+    server: &Server,
+    seen: &mut Observation,
+    decision: Decision,
+) -> Result<Effect, Refused> {
+    let cluster = Cluster::new(server.client(), "image".into());
+    if let Some(question) = question(seen, &decision) {
+        cluster.count(question, seen).await?;
+    }
+    match decision {
+        Decision::Write(write) => cluster.write(seen, &write).await,
+        _ => Ok(Effect::Nothing),
+    }
+}
+
+fn release() -> Decision {
+    Decision::Write(Write::Release {
         cause: ReleaseCause::NodeFound,
         enrolment: Some(enrolment()),
         node: Some("n1".into()),
-    }
+    })
 }
 
 fn only(server: &Server) -> Call {
@@ -48,9 +74,13 @@ fn only(server: &Server) -> Call {
 async fn a_placeholder_is_made_by_server_side_apply_under_its_own_name() {
     let mut server = Server::start();
     server.answer(201, json!({"metadata": {}}));
-    let effect = act(&server, &run(), Action::CreatePlaceholder(enrolment()))
-        .await
-        .unwrap();
+    let effect = act(
+        &server,
+        &run(),
+        Decision::Write(Write::CreatePlaceholder(enrolment())),
+    )
+    .await
+    .unwrap();
     let call = only(&server);
     assert_eq!(effect, Effect::Written);
     assert_eq!(
@@ -80,9 +110,13 @@ async fn a_placeholder_mounts_only_claims_that_do_no_harm() {
         claims: vec!["source".into(), "alone".into(), "later".into()],
         ..run()
     };
-    act(&server, &run, Action::CreatePlaceholder(enrolment()))
-        .await
-        .unwrap();
+    act(
+        &server,
+        &run,
+        Decision::Write(Write::CreatePlaceholder(enrolment())),
+    )
+    .await
+    .unwrap();
     let calls = server.calls();
     assert_eq!(
         calls[0].line,
@@ -106,10 +140,17 @@ async fn claims_that_cannot_be_read_make_no_placeholder() {
         claims: vec!["source".into()],
         ..run()
     };
-    let refused = act(&server, &run, Action::CreatePlaceholder(enrolment()))
-        .await
-        .unwrap_err();
-    assert_eq!((refused.step, refused.cause()), (Step::Claims, Cause::Forbidden));
+    let refused = act(
+        &server,
+        &run,
+        Decision::Write(Write::CreatePlaceholder(enrolment())),
+    )
+    .await
+    .unwrap_err();
+    assert_eq!(
+        (refused.operation, refused.cause()),
+        (Operation::Claims, Cause::Forbidden)
+    );
     only(&server);
 }
 
@@ -172,7 +213,7 @@ async fn a_release_that_tekton_refuses_is_an_error_with_its_cause() {
         let mut server = Server::start();
         server.refuse(code, "", message);
         let refused = act(&server, &run(), release()).await.unwrap_err();
-        assert_eq!((refused.step, refused.cause()), (Step::Release, cause));
+        assert_eq!((refused.operation, refused.cause()), (Operation::Release, cause));
         assert!(refused.to_string().contains(message), "{refused}");
     }
 }
@@ -190,7 +231,7 @@ async fn a_call_that_is_never_answered_ends_as_an_error() {
 async fn the_node_is_merged_into_this_very_run() {
     let mut server = Server::start();
     server.answer(200, json!({"metadata": {}}));
-    let action = Action::RecordNode { node: "n2".into() };
+    let action = Decision::Write(Write::RecordNode { node: "n2".into() });
     assert_eq!(act(&server, &run(), action).await.unwrap(), Effect::Written);
     let call = only(&server);
     assert_eq!(call.line, format!("PATCH {RUN}?&fieldManager=pod-affinity"));
@@ -203,7 +244,7 @@ async fn the_node_is_merged_into_this_very_run() {
 async fn enrolling_is_one_guarded_json_patch() {
     let mut server = Server::start();
     server.answer(200, json!({"metadata": {}}));
-    let action = Action::Enrol(enrolment());
+    let action = Decision::Write(Write::Enrol(enrolment()));
     assert_eq!(act(&server, &run(), action).await.unwrap(), Effect::Written);
     let call = only(&server);
     assert_eq!(call.line, format!("PATCH {RUN}?&fieldManager=pod-affinity"));
@@ -226,7 +267,7 @@ async fn the_node_of_a_run_that_was_made_anew_is_not_written() {
         "Conflict",
         "Precondition failed: UID in precondition: u1, UID in object meta: u2",
     );
-    let action = Action::RecordNode { node: "n2".into() };
+    let action = Decision::Write(Write::RecordNode { node: "n2".into() });
     assert_eq!(act(&server, &run(), action).await.unwrap(), Effect::Overtaken);
 }
 
@@ -235,10 +276,10 @@ async fn a_placeholder_and_an_adopted_pod_are_deleted_by_uid() {
     let mut server = Server::start();
     server.answer(200, json!({"kind": "Status", "status": "Success"}));
     server.answer(200, json!({"kind": "Status", "status": "Success"}));
-    let action = Action::DeletePlaceholder {
+    let action = Decision::Write(Write::DeletePlaceholder {
         set: Some("s1".into()),
         pod: Some("p1".into()),
-    };
+    });
     assert_eq!(act(&server, &run(), action).await.unwrap(), Effect::Written);
     let calls = server.calls();
     assert_eq!(calls[0].line, format!("DELETE {SETS}/{}?", placeholder()));
@@ -258,10 +299,10 @@ async fn deleting_what_is_gone_or_another_by_now_is_success() {
     for (code, reason) in [(404, "NotFound"), (409, "Conflict")] {
         let mut server = Server::start();
         server.refuse(code, reason, "the UID in the precondition does not match");
-        let action = Action::DeletePlaceholder {
+        let action = Decision::Write(Write::DeletePlaceholder {
             set: Some("s1".into()),
             pod: None,
-        };
+        });
         assert_eq!(
             act(&server, &run(), action).await.unwrap(),
             Effect::Written,
@@ -278,7 +319,7 @@ async fn a_delete_that_met_another_writer_is_not_taken_for_done() {
         "Conflict",
         "Operation cannot be fulfilled on statefulsets.apps \"x\": the object has been modified",
     );
-    let action = Action::LeavePod { set: "s1".into() };
+    let action = Decision::Write(Write::LeavePod { set: "s1".into() });
     let refused = act(&server, &run(), action).await.unwrap_err();
     assert_eq!(refused.cause(), Cause::Conflict);
 }
@@ -287,21 +328,28 @@ async fn a_delete_that_met_another_writer_is_not_taken_for_done() {
 async fn a_delete_that_is_refused_is_an_error() {
     let mut server = Server::start();
     server.refuse(403, "Forbidden", "statefulsets.apps is forbidden");
-    let action = Action::DeletePlaceholder {
+    let action = Decision::Write(Write::DeletePlaceholder {
         set: Some("s1".into()),
         pod: None,
-    };
+    });
     let refused = act(&server, &run(), action).await.unwrap_err();
-    assert_eq!((refused.step, refused.cause()), (Step::CleanUp, Cause::Forbidden));
+    assert_eq!(
+        (refused.operation, refused.cause()),
+        (Operation::CleanUp, Cause::Forbidden)
+    );
 }
 
 #[tokio::test]
 async fn a_set_whose_pod_the_run_has_adopted_is_deleted_like_any_other() {
     let mut server = Server::start();
     server.answer(200, json!({"kind": "Status", "status": "Success"}));
-    act(&server, &run(), Action::LeavePod { set: "s1".into() })
-        .await
-        .unwrap();
+    act(
+        &server,
+        &run(),
+        Decision::Write(Write::LeavePod { set: "s1".into() }),
+    )
+    .await
+    .unwrap();
     let body = only(&server).body;
     assert_eq!(
         body,
@@ -313,9 +361,13 @@ async fn a_set_whose_pod_the_run_has_adopted_is_deleted_like_any_other() {
 async fn adoption_takes_the_pod_from_its_set_for_the_run_and_lets_autoscalers_have_it() {
     let mut server = Server::start();
     server.answer(200, json!({"metadata": {}}));
-    act(&server, &run(), Action::AdoptPod { pod: "p1".into() })
-        .await
-        .unwrap();
+    act(
+        &server,
+        &run(),
+        Decision::Write(Write::AdoptPod { pod: "p1".into() }),
+    )
+    .await
+    .unwrap();
     let call = only(&server);
     assert_eq!(call.content_type, "application/strategic-merge-patch+json");
     let annotations = json!({
@@ -345,13 +397,11 @@ async fn a_nudge_asks_for_the_latest_complaint_and_touches_the_set() {
         json!({"metadata": {}, "items": [event(2, "exceeded quota"), event(1, "older")]}),
     );
     server.answer(200, json!({"metadata": {}}));
-    let effect = act(&server, &run(), Action::NudgePlaceholder).await.unwrap();
-    assert_eq!(
-        effect,
-        Effect::Nudged {
-            complaint: Some("exceeded quota".into())
-        }
-    );
+    let mut seen = seen();
+    let nudge = Decision::Write(Write::Nudge);
+    let effect = act_on(&server, &mut seen, nudge).await.unwrap();
+    assert_eq!(effect, Effect::Written);
+    assert_eq!(seen.complaint, Some(Message(Some("exceeded quota".into()))));
     let calls = server.calls();
     let selector = "involvedObject.uid%3Ds1%2Creason%3DFailedCreate";
     assert_eq!(
@@ -371,38 +421,25 @@ async fn a_nudge_happens_even_if_events_cannot_be_read() {
     let mut server = Server::start();
     server.refuse(403, "Forbidden", "events is forbidden");
     server.answer(200, json!({"metadata": {}}));
-    let effect = act(&server, &run(), Action::NudgePlaceholder).await.unwrap();
-    assert_eq!(effect, Effect::Nudged { complaint: None });
+    let mut seen = seen();
+    let nudge = Decision::Write(Write::Nudge);
+    let effect = act_on(&server, &mut seen, nudge).await.unwrap();
+    assert_eq!((effect, seen.complaint), (Effect::Written, Some(Message(None))));
 }
 
 #[tokio::test]
 async fn what_asks_for_no_write_makes_no_call() {
     let server = Server::start();
     for action in [
-        Action::Leave(Why::Done),
-        Action::Steady,
-        Action::LabelledTooLate,
-        Action::AwaitNode {
+        Decision::Leave(Why::Done),
+        Decision::Wait(Wait::Steady),
+        Decision::Wait(Wait::LabelledTooLate),
+        Decision::Wait(Wait::Node {
             unschedulable: None,
             largest: None,
-        },
+        }),
     ] {
         assert_eq!(act(&server, &run(), action).await.unwrap(), Effect::Nothing);
     }
     assert!(server.calls().is_empty());
-}
-
-#[tokio::test]
-async fn a_run_is_found_only_in_its_own_life() {
-    let found = |uid: &str| json!({"metadata": {"name": "build", "namespace": "ns", "uid": uid}});
-    let mut server = Server::start();
-    server.answer(200, found("u1"));
-    server.answer(200, found("u2"));
-    server.refuse(404, "NotFound", "not found");
-    let door = Door::new(server.client(), "image".into());
-    let mut lives = Vec::new();
-    for _ in 0..3 {
-        lives.push(door.find(&run().key).await.unwrap().is_some());
-    }
-    assert_eq!(lives, [true, false, false]);
 }

@@ -1,10 +1,12 @@
 use super::*;
+use placement::plan::Unschedulable;
 use placement::strategy::{Isolation, Strategy};
 use serde_json::{Value, json};
 
-fn metadata() -> Value {
+fn metadata(suffix: &str) -> Value {
+    let name = format!("{}{suffix}", PlaceholderName::of_uid("u1"));
     json!({
-        "name": "custom-pod-affinity-0123456789", "namespace": "ns", "uid": "s1", "generation": 4,
+        "name": name, "namespace": "ns", "uid": "s1", "generation": 4,
         "labels": {
             keys::GROUP: "u1", keys::STRATEGY: "isolateAlways", keys::ISOLATION: "cluster-all",
             keys::TEKTON_PIPELINE_RUN: "build", keys::COMPONENT: keys::PLACEHOLDER,
@@ -17,65 +19,64 @@ fn metadata() -> Value {
     })
 }
 
-fn set(changes: &Value) -> PlaceholderSet {
-    let mut set = json!({"metadata": metadata(), "spec": {"replicas": 1, "template": {}}, "status": {}});
-    json_patch::merge(&mut set, changes);
-    let mut set: PlaceholderSet = serde_json::from_value(set).unwrap();
-    set.prune();
-    set
+fn watched(changes: &Value) -> Of<Placeholder> {
+    let mut object = json!({"metadata": metadata(""), "spec": {"replicas": 1, "template": {}}, "status": {}});
+    json_patch::merge(&mut object, changes);
+    super::set(&serde_json::from_value(object).unwrap())
+        .unwrap()
+        .1
+        .unwrap()
 }
 
-fn pod(changes: &Value) -> plan::PlaceholderPod {
-    let mut pod = json!({"metadata": metadata(), "spec": {}, "status": {"phase": "Pending"}});
-    json_patch::merge(&mut pod, changes);
-    let mut pod: PlaceholderPod = serde_json::from_value(pod).unwrap();
-    pod.prune();
-    pod.facts("u1").unwrap()
+fn set(changes: &Value) -> Placeholder {
+    watched(changes).it
+}
+
+fn pod(changes: &Value) -> PlaceholderPod {
+    let mut object = json!({"metadata": metadata("-0"), "spec": {}, "status": {"phase": "Pending"}});
+    json_patch::merge(&mut object, changes);
+    super::pod(&serde_json::from_value(object).unwrap())
+        .unwrap()
+        .1
+        .unwrap()
+        .it
 }
 
 #[test]
 fn a_placeholder_of_the_run_is_seen_with_its_strategy() {
-    let expected = plan::Placeholder {
+    let expected = Placeholder {
         uid: "s1".into(),
         owned: true,
         deleting: false,
         replicas: 1,
         generation: 4,
+        taken_up: false,
         strategy: Some(Strategy::IsolateAlways),
         isolation: Some(Isolation::default()),
         pinned: false,
     };
-    assert_eq!(set(&json!({})).facts("u1"), Some(expected));
+    assert_eq!(set(&json!({})), expected);
 }
 
 #[test]
 fn a_placeholder_of_another_run_or_with_odd_labels_is_told_apart() {
-    let odd = set(&json!({"metadata": {"labels": {keys::STRATEGY: "?"}}, "spec": null}))
-        .facts("u2")
-        .unwrap();
+    let another = json!({"name": PlaceholderName::of_uid("u2").as_str(), "labels": {keys::STRATEGY: "?"}});
+    let odd = set(&json!({"metadata": another, "spec": {"replicas": null}}));
     assert!(!odd.owned);
     assert_eq!((odd.strategy, odd.replicas), (None, 1));
 }
 
 #[test]
 fn a_placeholder_is_taken_up_once_its_controller_has_tried() {
-    assert!(!set(&json!({})).is_taken_up());
-    assert!(!set(&json!({"status": {"observedGeneration": 0}})).is_taken_up());
-    assert!(set(&json!({"status": {"observedGeneration": 1}})).is_taken_up());
+    assert!(!set(&json!({})).taken_up);
+    assert!(!set(&json!({"status": {"observedGeneration": 0}})).taken_up);
+    assert!(set(&json!({"status": {"observedGeneration": 1}})).taken_up);
 }
 
 #[test]
 fn a_placeholder_leads_to_its_run() {
-    let set = set(&json!({}));
-    assert_eq!(run_of(&set.metadata), Some(ObjectRef::new("build").within("ns")));
-    assert_eq!(group_of(&set.metadata), Some("u1"));
-}
-
-#[test]
-fn what_is_never_read_is_not_kept() {
-    let metadata = set(&json!({})).metadata;
-    assert!(metadata.annotations.is_none() && metadata.managed_fields.is_none());
-    assert!(!metadata.labels.unwrap().contains_key(keys::COMPONENT));
+    let run = run_of("ns", &watched(&json!({})));
+    assert_eq!(run, Some(ObjectRef::new("build").within("ns")));
 }
 
 #[test]
@@ -144,10 +145,7 @@ fn a_resize_that_a_kubelet_will_never_carry_out_counts_as_refused() {
 #[test]
 fn a_set_whose_template_names_a_node_is_pinned() {
     let template = |node: &str| {
-        set(&json!({"spec": {"template": {"metadata": {"annotations": {keys::PINNED: node}}}}}))
-            .facts("u1")
-            .unwrap()
-            .pinned
+        set(&json!({"spec": {"template": {"metadata": {"annotations": {keys::PINNED: node}}}}})).pinned
     };
     assert_eq!((template("n1"), template("")), (true, false));
 }

@@ -1,7 +1,7 @@
 //! A watch's objects, each reduced at once to the little that decisions read.
 //!
-//! For what is not ours and changes often: nodes, and pods that wait. Next to a [`crate::cache::Cache`], which keeps
-//! objects as they are, it keeps less, and it tells whether a change changed anything that matters.
+//! kube's own store keeps objects as they are. This one keeps less, reports only changes that matter, and lets any
+//! number of tasks wait for the first list (kube 5.0 wakes only the last of those that wait).
 
 use kube::runtime::watcher::Event;
 use std::collections::BTreeMap;
@@ -10,40 +10,40 @@ use tokio::sync::watch;
 
 /// The reading end.
 #[derive(Debug)]
-pub(crate) struct Mirror<K, V> {
+pub(crate) struct Index<K, V> {
     known: Arc<RwLock<BTreeMap<K, V>>>,
     listed: watch::Receiver<bool>,
 }
 
 /// The writing end.
 #[derive(Debug)]
-pub(crate) struct Image<K, V> {
+pub(crate) struct IndexWriter<K, V> {
     known: Arc<RwLock<BTreeMap<K, V>>>,
     listed: watch::Sender<bool>,
     incoming: BTreeMap<K, V>,
 }
 
 /// What an object comes down to; `None` for its value: it does not matter now.
-pub(crate) type Reduced<K, V> = Option<(K, Option<V>)>;
+pub(crate) type Reduced<K, V> = (K, Option<V>);
 
-/// An empty mirror and its image.
-pub(crate) fn mirror<K: Ord, V>() -> (Mirror<K, V>, Image<K, V>) {
+/// An empty index and its writer.
+pub(crate) fn index<K: Ord, V>() -> (Index<K, V>, IndexWriter<K, V>) {
     let known = Arc::<RwLock<BTreeMap<K, V>>>::default();
     let (sender, listed) = watch::channel(false);
-    let mirror = Mirror {
+    let index = Index {
         known: known.clone(),
         listed,
     };
-    let image = Image {
+    let writer = IndexWriter {
         known,
         listed: sender,
         incoming: BTreeMap::new(),
     };
-    (mirror, image)
+    (index, writer)
 }
 
 // Derived, it would demand that keys and values can be cloned.
-impl<K, V> Clone for Mirror<K, V> {
+impl<K, V> Clone for Index<K, V> {
     fn clone(&self) -> Self {
         Self {
             known: self.known.clone(),
@@ -52,7 +52,7 @@ impl<K, V> Clone for Mirror<K, V> {
     }
 }
 
-impl<K, V> Mirror<K, V> {
+impl<K, V> Index<K, V> {
     /// What is known now. Held for a moment only: the watch waits meanwhile.
     pub(crate) fn read(&self) -> RwLockReadGuard<'_, BTreeMap<K, V>> {
         self.known.read().unwrap_or_else(PoisonError::into_inner)
@@ -64,10 +64,14 @@ impl<K, V> Mirror<K, V> {
     }
 }
 
-impl<K: Ord + Clone, V: Clone + PartialEq> Image<K, V> {
+impl<K: Ord + Clone, V: Clone + PartialEq> IndexWriter<K, V> {
     /// Takes one event; returns what changed by it, as it is now or, if it is gone, as it was. The first list changes
     /// nothing, since nothing was decided before it.
-    pub(crate) fn take<O>(&mut self, event: Event<O>, reduce: impl Fn(&O) -> Reduced<K, V>) -> Vec<(K, V)> {
+    pub(crate) fn take<O>(
+        &mut self,
+        event: Event<O>,
+        reduce: impl Fn(&O) -> Option<Reduced<K, V>>,
+    ) -> Vec<(K, V)> {
         match event {
             Event::Apply(object) => reduce(&object)
                 .and_then(|(key, value)| self.set(key, value))
@@ -126,56 +130,56 @@ mod tests {
 
     type Object = (&'static str, Option<u8>);
 
-    fn take(image: &mut Image<&'static str, u8>, event: Event<Object>) -> Vec<(&'static str, u8)> {
-        image.take(event, |(name, value)| Some((*name, *value)))
+    fn take(writer: &mut IndexWriter<&'static str, u8>, event: Event<Object>) -> Vec<(&'static str, u8)> {
+        writer.take(event, |(name, value)| Some((*name, *value)))
     }
 
-    fn listed(image: &mut Image<&'static str, u8>, objects: &[Object]) -> Vec<(&'static str, u8)> {
-        take(image, Event::Init);
+    fn listed(writer: &mut IndexWriter<&'static str, u8>, objects: &[Object]) -> Vec<(&'static str, u8)> {
+        take(writer, Event::Init);
         for object in objects {
-            take(image, Event::InitApply(*object));
+            take(writer, Event::InitApply(*object));
         }
-        take(image, Event::InitDone)
+        take(writer, Event::InitDone)
     }
 
     #[tokio::test]
-    async fn the_first_list_fills_the_mirror_and_wakes_nobody() {
-        let (mirror, mut image) = mirror();
-        assert!(listed(&mut image, &[("a", Some(1)), ("b", None)]).is_empty());
-        assert!(mirror.is_filled().await);
-        assert_eq!(*mirror.read(), BTreeMap::from([("a", 1)]));
+    async fn the_first_list_fills_the_index_and_wakes_nobody() {
+        let (index, mut writer) = index();
+        assert!(listed(&mut writer, &[("a", Some(1)), ("b", None)]).is_empty());
+        assert!(index.is_filled().await);
+        assert_eq!(*index.read(), BTreeMap::from([("a", 1)]));
     }
 
     #[test]
     fn only_what_changed_is_told() {
-        let (mirror, mut image) = mirror();
-        listed(&mut image, &[("a", Some(1))]);
-        assert!(take(&mut image, Event::Apply(("a", Some(1)))).is_empty());
-        assert_eq!(take(&mut image, Event::Apply(("a", Some(2)))), [("a", 2)]);
-        assert_eq!(take(&mut image, Event::Apply(("a", None))), [("a", 2)]);
-        assert!(take(&mut image, Event::Delete(("a", Some(2)))).is_empty());
-        assert!(mirror.read().is_empty());
+        let (index, mut writer) = index();
+        listed(&mut writer, &[("a", Some(1))]);
+        assert!(take(&mut writer, Event::Apply(("a", Some(1)))).is_empty());
+        assert_eq!(take(&mut writer, Event::Apply(("a", Some(2)))), [("a", 2)]);
+        assert_eq!(take(&mut writer, Event::Apply(("a", None))), [("a", 2)]);
+        assert!(take(&mut writer, Event::Delete(("a", Some(2)))).is_empty());
+        assert!(index.read().is_empty());
     }
 
     #[test]
     fn a_new_list_tells_what_came_changed_and_went_meanwhile() {
-        let (mirror, mut image) = mirror();
+        let (index, mut writer) = index();
         listed(
-            &mut image,
+            &mut writer,
             &[("same", Some(1)), ("other", Some(1)), ("gone", Some(1))],
         );
         let changed = listed(
-            &mut image,
+            &mut writer,
             &[("same", Some(1)), ("other", Some(2)), ("new", Some(3))],
         );
         assert_eq!(changed, [("new", 3), ("other", 2), ("gone", 1)]);
-        assert_eq!(mirror.read().len(), 3);
+        assert_eq!(index.read().len(), 3);
     }
 
     #[tokio::test]
     async fn a_watch_that_ends_before_its_first_list_leaves_nobody_waiting() {
-        let (mirror, image) = mirror::<&str, u8>();
-        drop(image);
-        assert!(!mirror.is_filled().await);
+        let (index, writer) = index::<&str, u8>();
+        drop(writer);
+        assert!(!index.is_filled().await);
     }
 }

@@ -1,19 +1,84 @@
-//! The steps that a plan can come to, and why.
+//! What a plan can come to: one of four, of which only a write changes anything.
+//!
+//! A new step is a variant of [`Write`]; the compiler then asks for its requests (`requests`) and for what the user
+//! hears of it (the controller's `notes`).
 
 use crate::node::{Cause, NodeOffer};
 use crate::placeholder::wake::Wake;
 use crate::resources::Resources;
 use crate::strategy::{Isolation, Strategy};
+use strum::IntoStaticStr;
 
-/// One step. Each leads to a change that brings the run back for the next.
+/// What to do with a run now.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Action {
+pub enum Decision {
     /// Not ours to touch.
     Leave(Why),
+    /// Nothing: something has to change first.
+    Wait(Wait),
+    /// Ask the API server this, and decide again with the answer.
+    Count(Question),
+    /// Change something. Each write leads to a change that brings the run back for the next decision.
+    Write(Write),
+}
+
+/// What a run waits for.
+#[derive(Clone, Debug, PartialEq, Eq, IntoStaticStr)]
+#[strum(serialize_all = "snake_case")]
+pub enum Wait {
     /// All is as it should be.
     Steady,
-    /// Say once that the label came after the first task.
+    /// The label came after the first task: nothing is done, and the user hears it once.
     LabelledTooLate,
+    /// A node; the scheduler's message says why there is none yet.
+    Node {
+        /// The scheduler's message.
+        unschedulable: Option<String>,
+        /// For a placeholder that asks for a reserve: the node that comes nearest.
+        largest: Option<NodeOffer>,
+    },
+    /// The node would be given up, but tasks of the run live on it: their end.
+    Tasks {
+        /// Why it would be given up.
+        cause: MoveCause,
+        /// The pod that waits longest, if one does.
+        pod: Option<String>,
+        /// How many live.
+        live: usize,
+    },
+    /// The node is given up, and the pod that waited found no other yet.
+    Fit {
+        /// Its name.
+        pod: String,
+        /// What it asks for.
+        asks: Resources,
+        /// The scheduler's message.
+        message: String,
+        /// The node that comes nearest.
+        largest: Option<NodeOffer>,
+    },
+}
+
+/// What only the API server can answer: the caches may be behind, and they keep little.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, IntoStaticStr)]
+#[strum(serialize_all = "snake_case")]
+pub enum Question {
+    /// How many tasks live, and what state the placeholder's node is in.
+    Tasks,
+    /// Which PVCs of the run its placeholder may mount.
+    Claims,
+    /// Tekton's assistants of the run.
+    Assistants,
+    /// Why the placeholder's StatefulSet has no pod.
+    Complaint,
+    /// What an autoscaler answered the placeholder's pod.
+    Autoscaler,
+}
+
+/// A change.
+#[derive(Clone, Debug, PartialEq, Eq, IntoStaticStr)]
+#[strum(serialize_all = "snake_case")]
+pub enum Write {
     /// Add group, strategy and isolation; the run's `spec.status` stays as it is.
     Enrol(Enrolment),
     /// Take group, strategy and isolation back from a run that opted out before anything of it was started.
@@ -21,14 +86,7 @@ pub enum Action {
     /// Create the placeholder by server-side apply.
     CreatePlaceholder(Enrolment),
     /// The StatefulSet is there but its pod is not: wake its controller, say why if it is known.
-    NudgePlaceholder,
-    /// Wait for a node; the scheduler's message says why there is none yet.
-    AwaitNode {
-        /// The scheduler's message.
-        unschedulable: Option<String>,
-        /// For a placeholder that asks for a reserve: the node that comes nearest.
-        largest: Option<NodeOffer>,
-    },
+    Nudge,
     /// Clear Pending and our hold in one guarded patch; enrol unless the user opted out meanwhile.
     Release {
         /// Why now.
@@ -43,36 +101,14 @@ pub enum Action {
         /// Where it is now.
         node: String,
     },
-    /// Take the [`super::Census`] at the API server, read the placeholder's node there, and decide anew with both.
-    CountPods,
-    /// Scale the StatefulSet to none: the run gives up its node.
-    LetGo {
+    /// Scale the StatefulSet to none: the run gives up its node. Tekton's assistants go first.
+    MoveOff {
         /// UID of the StatefulSet.
         set: String,
         /// Why.
-        cause: LetGoCause,
+        cause: MoveCause,
         /// The pod that waits longest, if one does.
         pod: Option<String>,
-    },
-    /// The node would be let go, but tasks of the run live on it: their end is waited for.
-    AwaitTasks {
-        /// Why it would be let go.
-        cause: LetGoCause,
-        /// The pod that waits longest, if one does.
-        pod: Option<String>,
-        /// How many live.
-        live: usize,
-    },
-    /// Let go, and the pod that waited found no other node yet.
-    AwaitFit {
-        /// Its name.
-        pod: String,
-        /// What it asks for.
-        asks: Resources,
-        /// The scheduler's message.
-        message: String,
-        /// The node that comes nearest.
-        largest: Option<NodeOffer>,
     },
     /// Have the scheduler look again at pods that it found no node for while others of the run were there: label them.
     WakeTasks {
@@ -113,7 +149,7 @@ pub enum Action {
         /// UID of the StatefulSet.
         set: String,
         /// What is wrong with the node it had.
-        cause: LetGoCause,
+        cause: MoveCause,
     },
     /// Delete the StatefulSet (and with it its pod), or the adopted pod of a run that is being deleted.
     DeletePlaceholder {
@@ -173,7 +209,7 @@ pub enum ReleaseCause {
 
 /// Why a run gives up its node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum LetGoCause {
+pub enum MoveCause {
     /// A task's pod does not fit there.
     TaskDoesNotFit,
     /// The placeholder itself finds no node, and a task waits.
@@ -182,24 +218,21 @@ pub enum LetGoCause {
     Node(Cause),
 }
 
-impl Action {
+impl Decision {
     pub(super) fn await_placeholder() -> Self {
-        Self::AwaitNode {
+        Self::Wait(Wait::Node {
             unschedulable: None,
             largest: None,
-        }
+        })
     }
-}
 
-impl Why {
-    /// The reason as metric label.
-    pub fn as_str(self) -> &'static str {
+    /// What it is, for logs and traces.
+    pub fn name(&self) -> &'static str {
         match self {
-            Self::Child => "child",
-            Self::ManagedElsewhere => "managed_elsewhere",
-            Self::NotOptedIn => "not_opted_in",
-            Self::HeldElsewhere => "held_elsewhere",
-            Self::Done => "done",
+            Self::Leave(_) => "leave",
+            Self::Wait(wait) => wait.into(),
+            Self::Count(question) => question.into(),
+            Self::Write(write) => write.into(),
         }
     }
 }
@@ -224,7 +257,7 @@ impl ReleaseCause {
     }
 }
 
-impl LetGoCause {
+impl MoveCause {
     /// All of them.
     pub const ALL: [Self; 6] = [
         Self::TaskDoesNotFit,

@@ -1,15 +1,15 @@
 //! The steps by which a run leaves its node, and those that bring a placeholder to its size: exact requests.
 
-use super::tests::{SETS, act, seen};
+use super::tests::{SETS, act, act_on, seen};
 use super::*;
-use crate::count::Count;
 use crate::fixture::{Server, at, node as node_json, placeholder, run};
 use crate::refusal::Cause;
+use crate::tasks::Tasks;
 use placement::node::Cause as Trouble;
 use placement::node::NodeState;
 use placement::placeholder::wake::Wake;
-use placement::plan::LetGoCause;
-use serde_json::json;
+use placement::plan::{Decision, MoveCause};
+use serde_json::{Value, json};
 
 const POD: &str = "/api/v1/namespaces/ns/pods";
 
@@ -21,19 +21,19 @@ fn none() -> Value {
     json!({"metadata": {}, "items": []})
 }
 
-fn let_go() -> Action {
-    Action::LetGo {
+fn let_go() -> Decision {
+    Decision::Write(Write::MoveOff {
         set: "s1".into(),
-        cause: LetGoCause::TaskDoesNotFit,
+        cause: MoveCause::TaskDoesNotFit,
         pod: None,
-    }
+    })
 }
 
-fn shrink() -> Action {
-    Action::Shrink {
+fn shrink() -> Decision {
+    Decision::Write(Write::Shrink {
         set: "s1".into(),
         pod: "p1".into(),
-    }
+    })
 }
 
 #[tokio::test]
@@ -64,9 +64,8 @@ async fn following_scales_it_back() {
     server.answer(200, written());
     let mut seen = seen();
     seen.set.as_mut().unwrap().replicas = 0;
-    let door = Door::new(server.client(), "image".into());
-    let follow = Action::Follow { set: "s1".into() };
-    assert_eq!(door.act(&run(), &seen, &follow).await.unwrap(), Effect::Written);
+    let follow = Decision::Write(Write::Follow { set: "s1".into() });
+    assert_eq!(act_on(&server, &mut seen, follow).await.unwrap(), Effect::Written);
     let body = &server.calls()[1].body;
     assert_eq!((&body[1]["value"], &body[2]["value"]), (&json!(0), &json!(1)));
 }
@@ -85,11 +84,11 @@ async fn tektons_assistants_leave_before_the_placeholder_does_and_at_once() {
         200,
         json!({"metadata": {}, "items": [assistant("aa", 1), assistant("bb", 0)]}),
     );
-    server.answer(200, written());
     server.answer(
         200,
         json!({"metadata": {}, "items": [{"metadata": {"name": "aa-0", "uid": "p7"}}]}),
     );
+    server.answer(200, written());
     server.refuse(404, "NotFound", "pods \"aa-0\" not found");
     server.answer(200, written());
     assert_eq!(act(&server, &run(), let_go()).await.unwrap(), Effect::Written);
@@ -101,7 +100,7 @@ async fn tektons_assistants_leave_before_the_placeholder_does_and_at_once() {
     );
     assert!(calls[0].line.ends_with(ASSISTANTS), "{}", calls[0].line);
     assert_eq!(
-        calls[1].line,
+        calls[2].line,
         format!("PATCH {SETS}/aa?&fieldManager=pod-affinity")
     );
     let scaled = json!([
@@ -109,8 +108,8 @@ async fn tektons_assistants_leave_before_the_placeholder_does_and_at_once() {
         {"op": "test", "path": "/spec/replicas", "value": 1},
         {"op": "replace", "path": "/spec/replicas", "value": 0},
     ]);
-    assert_eq!(calls[1].body, scaled);
-    assert!(calls[2].line.ends_with(ASSISTANTS), "{}", calls[2].line);
+    assert_eq!(calls[2].body, scaled);
+    assert!(calls[1].line.ends_with(ASSISTANTS), "{}", calls[1].line);
     assert_eq!(calls[3].line, format!("DELETE {POD}/aa-0?"));
     let at_once = json!({"gracePeriodSeconds": 0, "preconditions": {"uid": "p7"}});
     assert_eq!(calls[3].body, at_once);
@@ -122,7 +121,7 @@ async fn as_long_as_tektons_assistants_cannot_be_sent_away_the_placeholder_stays
     let mut server = Server::start();
     server.refuse(503, "", "later");
     let refused = act(&server, &run(), let_go()).await.unwrap_err();
-    assert_eq!(refused.step, Step::Assistants);
+    assert_eq!(refused.operation, Operation::Assistants);
     assert_eq!(server.calls().len(), 1);
 }
 
@@ -132,8 +131,10 @@ async fn tektons_assistants_come_back_with_the_placeholder() {
     server.answer(200, json!({"metadata": {}, "items": [assistant("aa", 0)]}));
     server.answer(200, written());
     server.answer(200, written());
-    let follow = Action::Follow { set: "s1".into() };
-    act(&server, &run(), follow).await.unwrap();
+    let mut seen = seen();
+    seen.set.as_mut().unwrap().replicas = 0;
+    let follow = Decision::Write(Write::Follow { set: "s1".into() });
+    act_on(&server, &mut seen, follow).await.unwrap();
     let calls = server.calls();
     assert_eq!(calls[1].body[2]["value"], json!(1));
     assert!(calls[2].line.contains(&placeholder()), "{}", calls[2].line);
@@ -191,8 +192,8 @@ async fn a_server_that_does_not_resize_is_told_from_one_in_trouble() {
     server.refuse(503, "", "later");
     let refused = act(&server, &run(), shrink()).await.unwrap_err();
     assert_eq!(
-        (refused.step, refused.cause()),
-        (Step::Shrink, Cause::Unavailable)
+        (refused.operation, refused.cause()),
+        (Operation::Shrink, Cause::Unavailable)
     );
 }
 
@@ -209,11 +210,11 @@ async fn recreating_pins_the_template_to_the_node_by_its_name_and_deletes_the_ve
     let mut server = Server::start();
     server.answer(200, written());
     server.answer(200, json!({"kind": "Status", "status": "Success"}));
-    let action = Action::RecreateSmall {
+    let action = Decision::Write(Write::RecreateSmall {
         set: "s1".into(),
         pod: "p1".into(),
         node: Some("n1".into()),
-    };
+    });
     assert_eq!(act(&server, &run(), action).await.unwrap(), Effect::Written);
     let calls = server.calls();
     let pin = json!({"key": "metadata.name", "operator": "In", "values": ["n1"]});
@@ -230,10 +231,10 @@ async fn recreating_pins_the_template_to_the_node_by_its_name_and_deletes_the_ve
 async fn starting_over_deletes_the_set_with_its_pod() {
     let mut server = Server::start();
     server.answer(200, json!({"kind": "Status", "status": "Success"}));
-    let action = Action::StartOver {
+    let action = Decision::Write(Write::StartOver {
         set: "s1".into(),
-        cause: LetGoCause::Node(Trouble::Cordoned),
-    };
+        cause: MoveCause::Node(Trouble::Cordoned),
+    });
     act(&server, &run(), action).await.unwrap();
     let body = json!({"propagationPolicy": "Background", "preconditions": {"uid": "s1"}});
     assert_eq!(server.calls()[0].body, body);
@@ -244,13 +245,13 @@ async fn pods_of_this_run_are_woken_by_a_label_and_one_that_is_gone_is_passed_ov
     let mut server = Server::start();
     server.refuse(404, "NotFound", "pods \"gone\" not found");
     server.answer(200, written());
-    let action = Action::WakeTasks {
+    let action = Decision::Write(Write::WakeTasks {
         pods: vec!["gone".into(), "there".into()],
         wake: Wake {
             generation: 4,
             quiet: None,
         },
-    };
+    });
     assert_eq!(act(&server, &run(), action).await.unwrap(), Effect::Written);
     let call = server.calls().remove(1);
     assert_eq!(call.line, format!("PATCH {POD}/there?&fieldManager=pod-affinity"));
@@ -278,9 +279,9 @@ async fn tasks_are_counted_page_by_page_after_a_fresh_look_at_the_node() {
         json!({"metadata": {"continue": "more"}, "items": [pod(3), live]}),
     );
     server.answer(200, json!({"metadata": {}, "items": [pod(5)]}));
-    let door = Door::new(server.client(), "image".into());
-    let count = door.count(&run(), Some("n1")).await.unwrap();
-    let expected = Count {
+    let cluster = Cluster::new(server.client(), "image".into());
+    let count = cluster.tasks(&run(), Some("n1")).await.unwrap();
+    let expected = Tasks {
         live: 1,
         ended: Some(at(5)),
         node: NodeState::Unfit(Trouble::Cordoned),
@@ -305,7 +306,7 @@ async fn a_node_that_is_not_found_is_gone() {
     let mut server = Server::start();
     server.refuse(404, "NotFound", "nodes \"n1\" not found");
     server.answer(200, json!({"metadata": {}, "items": []}));
-    let door = Door::new(server.client(), "image".into());
-    let count = door.count(&run(), Some("n1")).await.unwrap();
+    let cluster = Cluster::new(server.client(), "image".into());
+    let count = cluster.tasks(&run(), Some("n1")).await.unwrap();
     assert_eq!(count.node, NodeState::Unfit(Trouble::Gone));
 }

@@ -1,4 +1,7 @@
-//! What a decision about a run takes: the run, what there is of ours, and what is around it.
+//! What is observed of one run at one moment: all that a decision about it takes.
+//!
+//! Each object is reduced to this while it is decoded; there is no second view of it. What only the API server can
+//! tell for sure is `None` until the plan asks for it.
 
 use crate::config::Config;
 use crate::keys;
@@ -9,29 +12,54 @@ use crate::run::Run;
 use crate::strategy::{Isolation, Strategy};
 use jiff::Timestamp;
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::Duration;
 
 /// All that a decision about one run takes.
 #[derive(Clone, Debug)]
-pub struct Observed<'a> {
-    /// The run.
-    pub run: &'a Run,
-    /// Its placeholder StatefulSet.
-    pub placeholder: Option<&'a Placeholder>,
-    /// Its placeholder pod.
-    pub pod: Option<&'a PlaceholderPod>,
+pub struct Observation {
+    /// The time of the decision.
+    pub now: Timestamp,
     /// Configuration in force.
-    pub config: &'a Config,
-    /// What is around it; nothing of it, which is the default, means that nobody looked.
-    pub around: Surroundings<'a>,
+    pub config: Arc<Config>,
+    /// The run.
+    pub run: Run,
+    /// The StatefulSet under the name of its placeholder.
+    pub set: Option<Placeholder>,
+    /// The pod under the name of its placeholder's pod.
+    pub pod: Option<PlaceholderPod>,
+    /// The node that this pod is bound to. After a count it was read as late as that.
+    pub node: NodeState,
+    /// All nodes: after a count, and while the placeholder is unschedulable. None means that nobody looked.
+    pub nodes: Vec<NodeFacts>,
+    /// The group's task pods that are not bound yet.
+    pub waiting: Vec<WaitingPod>,
+    /// When, and how often, the run moved off its node.
+    pub moves: Moves,
+    /// How long the StatefulSet's controller is given before it is nudged, for the first time or again.
+    pub nudge_in: Duration,
+    /// The answer to [`super::Question::Tasks`].
+    pub census: Option<Census>,
+    /// The answer to [`super::Question::Claims`]: those of the run's PVCs that the placeholder may mount.
+    pub claims: Option<Vec<String>>,
+    /// The answer to [`super::Question::Assistants`].
+    pub assistants: Option<Vec<Assistant>>,
+    /// The answer to [`super::Question::Complaint`].
+    pub complaint: Option<Message>,
+    /// The answer to [`super::Question::Autoscaler`], or the last one while it is too early to ask again.
+    pub autoscaler: Option<Message>,
 }
 
-/// A run's placeholder StatefulSet, as observed.
+/// The latest message of another controller about an object, if it sent one.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Message(pub Option<String>);
+
+/// A run's placeholder StatefulSet.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Placeholder {
     /// UID, the precondition of a delete.
     pub uid: String,
-    /// The run of this very UID owns it.
+    /// The run that it is named after owns it.
     pub owned: bool,
     /// It is being deleted.
     pub deleting: bool,
@@ -39,6 +67,9 @@ pub struct Placeholder {
     pub replicas: i32,
     /// `metadata.generation`, another one after each change of its spec.
     pub generation: i64,
+    /// Its controller has tried to make the pod at least once. A controller that is busy, as one with the usual
+    /// client limits is for a minute when hundreds of runs come at once, has not, and is not helped by more work.
+    pub taken_up: bool,
     /// Strategy label, as it was resolved when the placeholder was made.
     pub strategy: Option<Strategy>,
     /// Isolation label, likewise.
@@ -47,7 +78,7 @@ pub struct Placeholder {
     pub pinned: bool,
 }
 
-/// The placeholder's pod, as observed.
+/// The placeholder's pod.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PlaceholderPod {
     /// UID, the precondition of a write.
@@ -96,21 +127,6 @@ pub enum Resize {
     Refused,
 }
 
-/// What is around a run.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Surroundings<'a> {
-    /// The node that the placeholder pod is bound to. Beside a [`Census`] it was read as late as that.
-    pub node: NodeState,
-    /// The group's task pods that are not bound yet.
-    pub waiting: &'a [WaitingPod],
-    /// The group's task pods that live; `None` until they are asked for by `CountPods`.
-    pub census: Option<Census>,
-    /// When, and how often, the run let go of its node.
-    pub let_gos: LetGos,
-    /// All nodes: beside a census, and while the placeholder is unschedulable. None means that nobody looked.
-    pub nodes: &'a [NodeFacts],
-}
-
 /// A task pod of the group that is Pending and not bound.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WaitingPod {
@@ -118,10 +134,31 @@ pub struct WaitingPod {
     pub name: String,
     /// What it asks for.
     pub requests: Resources,
-    /// Set while the scheduler finds no node. A pod that is new, or waits for a claim to be bound, is not that.
+    /// Set while the scheduler finds no node. A pod that is new, or waits for a PVC to be bound, is not that.
     pub unschedulable: Option<Unschedulable>,
     /// Its label `woken`: what the scheduler was last told to look at it again for.
     pub woken: Option<Wake>,
+}
+
+/// What Tekton keeps on the node of a run that mounts a PVC.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Assistant {
+    /// A StatefulSet.
+    Set {
+        /// Name.
+        name: String,
+        /// UID, the precondition of a write.
+        uid: String,
+        /// `spec.replicas`.
+        replicas: i32,
+    },
+    /// A pod of one.
+    Pod {
+        /// Name.
+        name: String,
+        /// UID, the precondition of a delete.
+        uid: String,
+    },
 }
 
 /// A group's live task pods, counted at the API server.
@@ -134,13 +171,20 @@ pub struct Census {
     pub quiet_since: Option<Timestamp>,
 }
 
-/// What the controller remembers of a run's let-gos.
+/// How often, and when, a run moved off its node, as far as this leader saw it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct LetGos {
-    /// How many there were.
+pub struct Moves {
+    /// How many moves there were.
     pub count: u32,
     /// When the last one was.
     pub last: Option<Timestamp>,
+}
+
+impl Observation {
+    /// The node of the placeholder.
+    pub fn node_name(&self) -> Option<&str> {
+        self.pod.as_ref()?.node.as_deref()
+    }
 }
 
 impl Make {
@@ -174,7 +218,7 @@ impl Census {
     }
 }
 
-impl LetGos {
+impl Moves {
     const FIRST_PAUSE: Duration = Duration::from_secs(10);
     const LAST_PAUSE: Duration = Duration::from_mins(5);
 

@@ -1,0 +1,107 @@
+//! Which notes a run has got already, so that a state that lasts is reported now and then, and not at each look.
+//!
+//! May be lost: a new leader repeats a note, which the API server counts up on the event that is there.
+
+use crate::notes::Note;
+use crate::pace::{later, until};
+use crate::reason::{Reason, Repeat};
+use jiff::Timestamp;
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::time::Duration;
+
+/// The pause between two notes of one reason about a state that lasts, however often its words change.
+const NEWS: Duration = Duration::from_secs(20);
+/// Different notes remembered of one run: a scheduler's message changes with every node that comes or goes.
+const REMEMBERED: usize = 16;
+
+/// The latest notes of one run, newest first.
+#[derive(Debug, Default)]
+pub(crate) struct News(Vec<Reported>);
+
+#[derive(Debug)]
+struct Reported {
+    reason: Reason,
+    note: u64,
+    at: Timestamp,
+    count: i32,
+}
+
+/// Whether to report a note.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Telling {
+    /// Now, and how often it was reported by then.
+    Now(i32),
+    /// It is news, but too soon after the last news of its reason.
+    Later(Duration),
+    /// It is known.
+    Not,
+}
+
+impl News {
+    /// Whether to report this now.
+    pub(crate) fn tell(&mut self, note: &Note, now: Timestamp) -> Telling {
+        let (id, repeat) = (id(note), note.reason.repeat());
+        let Some(reported) = self.0.iter_mut().find(|reported| reported.note == id) else {
+            return self.tell_news(note.reason, id, now);
+        };
+        let is_due = match repeat {
+            Repeat::Always => true,
+            Repeat::Never => false,
+            Repeat::Every(pause) => until(later(reported.at, pause), now).is_none(),
+        };
+        if !is_due {
+            return Telling::Not;
+        }
+        (reported.at, reported.count) = (now, reported.count.saturating_add(1));
+        Telling::Now(reported.count)
+    }
+
+    fn tell_news(&mut self, reason: Reason, note: u64, now: Timestamp) -> Telling {
+        if let Some(left) = self.quiet(reason, now) {
+            return Telling::Later(left);
+        }
+        let (at, count) = (now, 1);
+        self.0.truncate(REMEMBERED - 1);
+        self.0.insert(
+            0,
+            Reported {
+                reason,
+                note,
+                at,
+                count,
+            },
+        );
+        Telling::Now(count)
+    }
+
+    /// A scheduler's message changes with every node that comes or goes; the latest is reported when it is time.
+    fn quiet(&self, reason: Reason, now: Timestamp) -> Option<Duration> {
+        let Repeat::Every(_) = reason.repeat() else {
+            return None;
+        };
+        let same = self.0.iter().filter(|reported| reported.reason == reason);
+        until(later(same.map(|reported| reported.at).max()?, NEWS), now)
+    }
+}
+
+fn id(note: &Note) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    note.hash(&mut hasher);
+    hasher.finish()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fixture::at;
+
+    #[test]
+    fn of_many_different_notes_only_the_newest_are_remembered() {
+        let mut news = News::default();
+        for number in 0..100 {
+            let (reason, text) = (Reason::PlaceholderReturned, number.to_string());
+            news.tell(&Note { reason, text }, at(0));
+        }
+        assert_eq!(news.0.len(), REMEMBERED);
+    }
+}

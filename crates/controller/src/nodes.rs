@@ -1,0 +1,80 @@
+//! Nodes as they are watched: a node reports all its images with each heartbeat, and what is skipped while decoding
+//! costs next to nothing.
+
+use crate::index::{Index, Reduced};
+use k8s_openapi::api::core::v1::{Node, NodeCondition, NodeSpec, NodeStatus};
+use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use placement::node::NodeFacts;
+use serde::Deserialize;
+use std::collections::BTreeMap;
+
+/// All nodes, by name.
+pub(crate) type Nodes = Index<String, NodeFacts>;
+
+/// A node.
+#[derive(kube::Resource, Clone, Debug, Default, Deserialize)]
+#[resource(inherit = Node)]
+#[serde(default)]
+pub(crate) struct WatchedNode {
+    #[serde(deserialize_with = "tekton::metadata::read")]
+    metadata: ObjectMeta,
+    spec: Option<NodeSpec>,
+    status: NodeState,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+struct NodeState {
+    conditions: Option<Vec<NodeCondition>>,
+    allocatable: Option<BTreeMap<String, Quantity>>,
+}
+
+/// A node, reduced.
+pub(crate) fn node(node: &WatchedNode) -> Option<Reduced<String, NodeFacts>> {
+    let facts = node.facts()?;
+    Some((facts.name.clone(), Some(facts)))
+}
+
+impl WatchedNode {
+    /// `None` without a name, which no node of an API server lacks.
+    pub(crate) fn facts(&self) -> Option<NodeFacts> {
+        NodeFacts::of(&Node {
+            metadata: ObjectMeta {
+                name: self.metadata.name.clone(),
+                ..ObjectMeta::default()
+            },
+            spec: self.spec.clone(),
+            status: Some(NodeStatus {
+                conditions: self.status.conditions.clone(),
+                allocatable: self.status.allocatable.clone(),
+                ..NodeStatus::default()
+            }),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn a_node_is_what_it_is_as_kubernetes_own_type() {
+        let document = json!({
+            "metadata": {"name": "n"},
+            "spec": {"unschedulable": true, "taints": [{"key": "k", "effect": "NoSchedule"}], "podCIDR": "10.0.0.0/24"},
+            "status": {
+                "allocatable": {"cpu": "8"}, "images": [{"names": ["a"], "sizeBytes": 1}],
+                "conditions": [{"type": "Ready", "status": "True"}],
+            },
+        });
+        let whole: Node = serde_json::from_value(document.clone()).unwrap();
+        let read: WatchedNode = serde_json::from_value(document).unwrap();
+        assert_eq!(read.facts(), NodeFacts::of(&whole));
+        assert!(
+            read.facts()
+                .is_some_and(|facts| facts.ready && facts.unschedulable)
+        );
+    }
+}

@@ -1,0 +1,152 @@
+//! How soon something may be tried: again after a failure, and again before the watch has brought back what it did.
+//!
+//! kube's controller gives an error policy no count of attempts, so that a backoff for each run is our own. All of
+//! it may be lost: a new leader tries a little earlier.
+
+use jiff::Timestamp;
+use placement::plan::{Decision, Question};
+use std::collections::HashMap;
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::time::Duration;
+
+/// After a write, the watch needs a moment to bring it back; until then the plan may ask for it again. No question is
+/// asked more often either.
+pub(crate) const ECHO: Duration = Duration::from_secs(1);
+const FIRST: Duration = Duration::from_millis(400);
+const LAST: Duration = Duration::from_secs(30);
+
+/// The attempts at one run.
+#[derive(Debug, Default)]
+pub(crate) struct Pace {
+    failures: u32,
+    retry_after: Duration,
+    blocked: Option<(Decision, Timestamp)>,
+    last: Option<(Decision, Timestamp)>,
+    asked: HashMap<Question, Timestamp>,
+}
+
+impl Pace {
+    /// How long this should wait, if it should not be done right now. What failed waits, whatever else wakes its
+    /// run meanwhile; something else does not.
+    pub(crate) fn pause(&self, decision: &Decision, now: Timestamp) -> Option<Duration> {
+        let blocked = self.blocked.as_ref().filter(|(blocked, _)| blocked == decision);
+        let block = blocked.and_then(|(_, end)| until(*end, now));
+        self.echo(decision, now).max(block)
+    }
+
+    /// What is asked before a move is asked again before the one back, which may come at once.
+    fn echo(&self, decision: &Decision, now: Timestamp) -> Option<Duration> {
+        let last = self.last.as_ref().filter(|(last, _)| last == decision);
+        let at = match decision {
+            Decision::Leave(_) | Decision::Wait(_) | Decision::Count(Question::Assistants) => None,
+            Decision::Count(question) => self.asked.get(question),
+            Decision::Write(_) => last.map(|(_, at)| at),
+        };
+        until(later(*at?, ECHO), now)
+    }
+
+    /// It succeeded.
+    pub(crate) fn took(&mut self, decision: &Decision, now: Timestamp) {
+        (self.failures, self.blocked) = (0, None);
+        self.last = Some((decision.clone(), now));
+    }
+
+    /// It was answered. The echo of the last write stays, since a question changes nothing.
+    pub(crate) fn asked(&mut self, question: Question, now: Timestamp) {
+        self.asked.insert(question, now);
+    }
+
+    /// Something failed before there was a decision.
+    pub(crate) fn stumbled(&mut self, uid: &str) {
+        self.failures = self.failures.saturating_add(1);
+        self.retry_after = delay(uid, self.failures);
+    }
+
+    /// It failed, or was overtaken; returns when to try again.
+    pub(crate) fn failed(&mut self, uid: &str, decision: &Decision, now: Timestamp) -> Duration {
+        self.stumbled(uid);
+        self.blocked = Some((decision.clone(), later(now, self.retry_after)));
+        self.retry_after
+    }
+
+    /// When to try again after the last failure.
+    pub(crate) fn retry_after(&self) -> Duration {
+        self.retry_after
+    }
+}
+
+pub(crate) fn later(from: Timestamp, by: Duration) -> Timestamp {
+    from.checked_add(by).unwrap_or(Timestamp::MAX)
+}
+
+/// The time from now until then; `None` if it has passed.
+pub(crate) fn until(then: Timestamp, now: Timestamp) -> Option<Duration> {
+    let left = Duration::try_from(then.duration_since(now)).ok();
+    left.filter(|left| !left.is_zero())
+}
+
+/// The wait after the given number of failures in a row: between half of a ceiling and all of it, where the
+/// ceiling doubles from 0.4 s to 30 s. Runs that failed together are spread by their UIDs, so that they do not
+/// come back together.
+pub(crate) fn delay(uid: &str, failures: u32) -> Duration {
+    within(ceiling(failures), spread(uid, failures))
+}
+
+fn ceiling(failures: u32) -> Duration {
+    let doublings = failures.saturating_sub(1).min(16);
+    FIRST.saturating_mul(1 << doublings).min(LAST)
+}
+
+fn within(ceiling: Duration, spread: u16) -> Duration {
+    let half = ceiling / 2;
+    half + half * u32::from(spread) / u32::from(u16::MAX)
+}
+
+fn spread(uid: &str, failures: u32) -> u16 {
+    let mut hasher = DefaultHasher::new();
+    (uid, failures).hash(&mut hasher);
+    let [low, high, ..] = hasher.finish().to_le_bytes();
+    u16::from_le_bytes([low, high])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_first_retry_comes_within_a_fifth_to_two_fifths_of_a_second() {
+        for uid in ["a", "b", "c", ""] {
+            let delay = delay(uid, 1);
+            assert!((200..=400).contains(&delay.as_millis()), "{delay:?}");
+        }
+    }
+
+    #[test]
+    fn waits_grow_and_never_leave_their_bounds() {
+        for failures in [0, 1, 2, 8, 40, u32::MAX] {
+            let delay = delay("a", failures);
+            assert!(delay >= FIRST / 2 && delay <= LAST, "{failures}: {delay:?}");
+        }
+        assert!(delay("a", 4) > delay("a", 1));
+        assert!(delay("a", 99) >= LAST / 2);
+    }
+
+    #[test]
+    fn the_ceiling_doubles() {
+        let millis: Vec<_> = (1..=8).map(|failures| ceiling(failures).as_millis()).collect();
+        assert_eq!(millis, [400, 800, 1600, 3200, 6400, 12_800, 25_600, 30_000]);
+    }
+
+    #[test]
+    fn runs_that_failed_together_are_spread() {
+        let delays: std::collections::HashSet<_> =
+            (0..100).map(|run| delay(&format!("uid-{run}"), 7)).collect();
+        assert!(delays.len() > 90, "{}", delays.len());
+    }
+
+    #[test]
+    fn the_spread_reaches_both_ends() {
+        assert_eq!(within(LAST, 0), LAST / 2);
+        assert_eq!(within(LAST, u16::MAX), LAST);
+    }
+}

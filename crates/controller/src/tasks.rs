@@ -1,0 +1,158 @@
+//! How many of a run's tasks live, read at the API server when a decision hangs on it.
+//!
+//! Caches will not do here: a node is given up only where nothing of the run is, and a task that a cache does not
+//! show yet would be left behind.
+
+use crate::placeholders::has_ended;
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1::Pod;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
+use placement::node::NodeState;
+use serde::Deserialize;
+
+/// What was counted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Tasks {
+    /// Pods that have not ended, on the placeholder's node; if it has none, on any.
+    pub(crate) live: usize,
+    /// When the last of those ended that have.
+    pub(crate) ended: Option<Timestamp>,
+    /// The node that the placeholder is bound to.
+    pub(crate) node: NodeState,
+}
+
+/// A task's pod as it is counted.
+#[derive(kube::Resource, Clone, Debug, Default, Deserialize)]
+#[resource(inherit = Pod)]
+#[serde(default)]
+pub(crate) struct TaskPod {
+    #[serde(deserialize_with = "tekton::metadata::read")]
+    metadata: ObjectMeta,
+    spec: Spec,
+    status: Status,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+struct Spec {
+    node_name: Option<String>,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+struct Status {
+    phase: Option<String>,
+    container_statuses: Vec<ContainerStatus>,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+struct ContainerStatus {
+    state: State,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+struct State {
+    terminated: Option<Terminated>,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+struct Terminated {
+    finished_at: Option<Time>,
+}
+
+impl Tasks {
+    /// With one more pod of a run whose placeholder is there.
+    #[must_use]
+    pub(crate) fn and(self, pod: &TaskPod, there: Option<&str>) -> Self {
+        Self {
+            live: self.live + usize::from(pod.lives(there)),
+            ended: self.ended.max(pod.ended()),
+            ..self
+        }
+    }
+}
+
+impl TaskPod {
+    /// Once its node is gone, the scheduler takes no account of the pods on it, and a run may have its next one elsewhere.
+    fn lives(&self, there: Option<&str>) -> bool {
+        let node = self.spec.node_name.as_deref().filter(|node| !node.is_empty());
+        let is_there = |node| there.is_none_or(|there| there == node);
+        node.is_some_and(is_there) && !self.has_ended()
+    }
+
+    fn has_ended(&self) -> bool {
+        has_ended(self.status.phase.as_deref())
+    }
+
+    fn ended(&self) -> Option<Timestamp> {
+        let ends = self.status.container_statuses.iter().filter_map(|container| {
+            let terminated = container.state.terminated.as_ref()?;
+            Some(terminated.finished_at.as_ref()?.0)
+        });
+        ends.max().filter(|_| self.has_ended())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fixture::at;
+    use serde_json::{Value, json};
+
+    fn count(pods: &[Value]) -> Tasks {
+        count_at(pods, Some("n1"))
+    }
+
+    fn count_at(pods: &[Value], there: Option<&str>) -> Tasks {
+        let pods = pods
+            .iter()
+            .map(|pod| serde_json::from_value::<TaskPod>(pod.clone()).unwrap());
+        pods.fold(Tasks::default(), |count, pod| count.and(&pod, there))
+    }
+
+    fn pod(node: Option<&str>, phase: &str, ended: Option<i64>) -> Value {
+        let state = ended.map(|second| json!({"terminated": {"finishedAt": at(second).to_string()}}));
+        json!({
+            "metadata": {}, "spec": {"nodeName": node},
+            "status": {"phase": phase, "containerStatuses": [{"state": state.unwrap_or_else(|| json!({}))}]},
+        })
+    }
+
+    #[test]
+    fn a_pod_lives_from_being_bound_until_it_has_ended() {
+        let mut leaving = pod(Some("n1"), "Running", None);
+        leaving["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
+        let pods = [
+            pod(None, "Pending", None),
+            pod(Some("n1"), "Pending", None),
+            pod(Some("n1"), "Running", None),
+            leaving,
+            pod(Some("n1"), "Failed", None),
+            pod(Some("n1"), "Succeeded", Some(1)),
+        ];
+        assert_eq!(count(&pods).live, 3);
+    }
+
+    #[test]
+    fn a_pod_on_another_node_than_the_placeholder_is_no_reason_to_keep_that() {
+        let pods = [pod(Some("n2"), "Running", None), pod(Some(""), "Pending", None)];
+        assert_eq!(
+            (count_at(&pods, Some("n1")).live, count_at(&pods, None).live),
+            (0, 1)
+        );
+    }
+
+    #[test]
+    fn the_end_is_that_of_the_last_pod_that_ended() {
+        let pods = [
+            pod(Some("n1"), "Succeeded", Some(5)),
+            pod(Some("n1"), "Failed", Some(7)),
+            pod(Some("n1"), "Running", Some(9)),
+        ];
+        assert_eq!(count(&pods).ended, Some(at(7)));
+        assert_eq!(count(&[]).ended, None);
+    }
+}

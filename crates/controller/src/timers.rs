@@ -1,0 +1,109 @@
+//! How long a run is held, waits for its placeholder and is without a node, for the metrics.
+//!
+//! May be lost: a new leader measures a hold from its beginning all the same, and misses what it did not see begin.
+
+use crate::metrics::{HoldEnd, Metrics};
+use jiff::Timestamp;
+use placement::plan::{MoveCause, Observation, Write};
+use placement::run::{Run, SpecStatus};
+use std::time::Duration;
+
+/// What is being measured of one run.
+#[derive(Debug, Default)]
+pub(crate) struct Timers {
+    /// Since when it is held by us, as far as was seen.
+    held: Option<Timestamp>,
+    /// When its placeholder was created, until it has a node.
+    created: Option<Timestamp>,
+    /// Since when it has been without a node, and the UID of the pod that gave it up.
+    nodeless: Option<(Timestamp, Option<String>)>,
+}
+
+impl Timers {
+    /// Measures what an observation and, if there was one, a write begin and end.
+    pub(crate) fn note(&mut self, seen: &Observation, written: Option<&Write>, metrics: &Metrics) {
+        let (run, now) = (&seen.run, seen.now);
+        if run.hold && run.status == SpecStatus::Pending {
+            self.held = run.held_since().or(self.held).or(Some(now));
+        }
+        self.end_hold(released(written).or_else(|| without_us(run)), now, metrics);
+        if let Some(cause) = written.and_then(gives_up) {
+            metrics.moved_off(cause);
+        }
+        self.arrive(seen, metrics);
+        if let Some(Write::CreatePlaceholder(_)) = written {
+            self.created.get_or_insert(now);
+        }
+        if seen.node_name().is_some()
+            && let Some(created) = self.created.take()
+        {
+            metrics.scheduled(between(created, now));
+        }
+    }
+
+    /// The node was given up; the first time counts.
+    pub(crate) fn moved_off(&mut self, pod: Option<String>, now: Timestamp) {
+        self.nodeless.get_or_insert((now, pod));
+    }
+
+    /// The run is settled.
+    pub(crate) fn settled(&mut self, run: &Run, now: Timestamp, metrics: &Metrics) {
+        self.end_hold(without_us(run), now, metrics);
+    }
+
+    /// The run was deleted.
+    pub(crate) fn deleted(&mut self, now: Timestamp, metrics: &Metrics) {
+        self.end_hold(Some(HoldEnd::Deleted), now, metrics);
+    }
+
+    /// Right after the move, the old pod is in the cache still.
+    fn arrive(&mut self, seen: &Observation, metrics: &Metrics) {
+        let pod = seen.pod.as_ref().filter(|pod| pod.node.is_some());
+        let is_another = |old: &Option<String>| pod.is_some_and(|pod| old.as_ref() != Some(&pod.uid));
+        if let Some((since, _)) = self.nodeless.take_if(|(_, old)| is_another(old)) {
+            metrics.moved(between(since, seen.now));
+        }
+    }
+
+    fn end_hold(&mut self, end: Option<HoldEnd>, now: Timestamp, metrics: &Metrics) {
+        if let Some(end) = end
+            && let Some(since) = self.held.take()
+        {
+            metrics.hold_ended(end, between(since, now));
+        }
+    }
+}
+
+fn released(written: Option<&Write>) -> Option<HoldEnd> {
+    match written? {
+        Write::Release { cause, .. } => Some(HoldEnd::Released(*cause)),
+        _ => None,
+    }
+}
+
+fn gives_up(write: &Write) -> Option<MoveCause> {
+    match write {
+        Write::MoveOff { cause, .. } | Write::StartOver { cause, .. } => Some(*cause),
+        _ => None,
+    }
+}
+
+/// Our own release takes the mark away, so a run that bears it and is not Pending was released by another.
+fn without_us(run: &Run) -> Option<HoldEnd> {
+    match run.status {
+        _ if run.done => Some(HoldEnd::Cancelled),
+        SpecStatus::Pending => None,
+        SpecStatus::Unset | SpecStatus::Other(_) => run.hold.then_some(HoldEnd::Foreign),
+    }
+}
+
+fn between(from: Timestamp, to: Timestamp) -> Duration {
+    Duration::try_from(to.duration_since(from)).unwrap_or_default()
+}
+
+#[cfg(test)]
+impl Timers {
+    pub(crate) fn nodeless(&self) -> Option<(Timestamp, Option<String>)> {
+        self.nodeless.clone()
+    }
+}

@@ -1,0 +1,248 @@
+//! The watches, and whom their changes wake. Nothing is polled; each object is reduced before it is stored.
+//!
+//! All runs are watched, not only labelled ones: a run whose label is removed is then a run that changed, and what we
+//! hold or made for it is undone like anything else. The API server has encoded each change for Tekton's own
+//! controller already, and of a run that is not ours nothing but its name is kept.
+
+use crate::index::{IndexWriter, Reduced, index};
+use crate::metrics::Metrics;
+use crate::observe::Stores;
+use crate::placeholders::{self, ObjectKey, Of, run_of};
+use crate::waiting_pods::{self, PodKey};
+use crate::{members, nodes};
+use futures::{Stream, StreamExt, TryStreamExt, future, stream};
+use kube::runtime::reflector::{self, ObjectRef, store::Writer};
+use kube::runtime::watcher::{self, Event, watcher};
+use kube::runtime::{WatchStreamExt, watcher::Config as Watch};
+use kube::{Api, Client, Resource};
+use placement::config::Config;
+use placement::keys;
+use placement::node::NodeFacts;
+use placement::plan::{Placeholder, PlaceholderPod, WaitingPod};
+use serde::de::DeserializeOwned;
+use std::fmt::Debug;
+use std::sync::Arc;
+use tekton::PipelineRun;
+use tokio::sync::watch;
+use tracing::warn;
+
+/// Objects a page: each may be tens of kilobytes before it is reduced, and a page is held in memory as a whole.
+const A_PAGE: u32 = 100;
+
+/// The writing ends of the caches.
+pub(crate) struct Feeds {
+    pub(crate) runs: Writer<PipelineRun>,
+    pub(crate) sets: IndexWriter<ObjectKey, Of<Placeholder>>,
+    pub(crate) pods: IndexWriter<ObjectKey, Of<PlaceholderPod>>,
+    pub(crate) nodes: IndexWriter<String, NodeFacts>,
+    pub(crate) waiting: IndexWriter<PodKey, Of<WaitingPod>>,
+}
+
+/// A run to be reconciled.
+type Woken = ObjectRef<PipelineRun>;
+
+/// Empty caches.
+pub(crate) fn stores() -> (Stores, Feeds) {
+    let (runs, run_writer) = reflector::store();
+    let (sets, set_writer) = index();
+    let (pods, pod_writer) = index();
+    let (nodes, node_writer) = index();
+    let (waiting, waiting_writer) = index();
+    let feeds = Feeds {
+        runs: run_writer,
+        sets: set_writer,
+        pods: pod_writer,
+        nodes: node_writer,
+        waiting: waiting_writer,
+    };
+    let stores = Stores {
+        runs,
+        sets,
+        pods,
+        nodes,
+        waiting,
+    };
+    (stores, feeds)
+}
+
+/// Runs that came or changed. What is gone is passed on after the store has dropped it.
+pub(crate) fn runs(
+    client: Client,
+    writer: Writer<PipelineRun>,
+    gone: impl Fn(Gone) + Send + 'static,
+    metrics: Metrics,
+) -> impl Stream<Item = watcher::Result<PipelineRun>> + Send + 'static {
+    let events = watcher(Api::all(client), Watch::default().page_size(A_PAGE))
+        .default_backoff()
+        .modify(PipelineRun::prune)
+        .reflect(writer)
+        .inspect_ok(move |event| gone_by(event).into_iter().for_each(&gone));
+    healthy(events.applied_objects(), "pipelineruns", metrics)
+}
+
+/// Which runs may be gone.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Gone {
+    /// The one of this UID.
+    One(String),
+    /// All that are not in the store: a list came, and reports no deletions.
+    Unlisted,
+}
+
+/// A run without a UID is none of an API server's.
+fn gone_by(event: &Event<PipelineRun>) -> Option<Gone> {
+    match event {
+        Event::Delete(run) => run.metadata.uid.clone().map(Gone::One),
+        Event::InitDone => Some(Gone::Unlisted),
+        Event::Apply(_) | Event::Init | Event::InitApply(_) => None,
+    }
+}
+
+/// The runs whose placeholder StatefulSets changed.
+pub(crate) fn sets(
+    client: Client,
+    writer: IndexWriter<ObjectKey, Of<Placeholder>>,
+    metrics: Metrics,
+) -> impl Stream<Item = Woken> + Send + 'static {
+    let changes = reduced(
+        client,
+        placeholders(),
+        writer,
+        placeholders::set,
+        "statefulsets",
+        metrics,
+    );
+    changes.flat_map(|changed| stream::iter(owners(&changed)))
+}
+
+/// The runs whose placeholder pods changed.
+pub(crate) fn pods(
+    client: Client,
+    writer: IndexWriter<ObjectKey, Of<PlaceholderPod>>,
+    metrics: Metrics,
+) -> impl Stream<Item = Woken> + Send + 'static {
+    let changes = reduced(client, placeholders(), writer, placeholders::pod, "pods", metrics);
+    changes.flat_map(|changed| stream::iter(owners(&changed)))
+}
+
+/// The runs on nodes that changed in a way that matters to pods; heartbeats wake none.
+pub(crate) fn nodes(
+    client: Client,
+    writer: IndexWriter<String, NodeFacts>,
+    stores: Stores,
+    metrics: Metrics,
+) -> impl Stream<Item = Woken> + Send + 'static {
+    let all = Watch::default().page_size(A_PAGE);
+    let changes = reduced(client, all, writer, nodes::node, "nodes", metrics);
+    changes.flat_map(move |changed| {
+        let names = changed.into_iter().map(|(name, _)| name).collect();
+        stream::iter(stores.runs_on(&names))
+    })
+}
+
+/// The runs with task pods that wait for a node, and those whose pods do no longer. By phase, since whether a pod is
+/// bound cannot be selected by.
+pub(crate) fn waiting(
+    client: Client,
+    writer: IndexWriter<PodKey, Of<WaitingPod>>,
+    stores: Stores,
+    metrics: Metrics,
+) -> impl Stream<Item = Woken> + Send + 'static {
+    let pending = Watch::default()
+        .labels(&members::tasks())
+        .fields("status.phase=Pending")
+        .page_size(A_PAGE);
+    let changes = reduced(
+        client,
+        pending,
+        writer,
+        waiting_pods::pod,
+        "pending_pods",
+        metrics,
+    );
+    changes.flat_map(move |changed| {
+        let runs: Vec<_> = changed
+            .iter()
+            .filter_map(|(key, pod)| stores.run_of_pod(key, pod))
+            .collect();
+        stream::iter(runs)
+    })
+}
+
+fn placeholders() -> Watch {
+    let (component, app) = (keys::COMPONENT, keys::APP);
+    let labels = format!("{component}={},{app}={}", keys::PLACEHOLDER, keys::APP_NAME);
+    Watch::default().labels(&labels)
+}
+
+fn owners<T>(changed: &[(ObjectKey, Of<T>)]) -> Vec<Woken> {
+    let owner = |((namespace, _), of): &(ObjectKey, Of<T>)| run_of(namespace, of);
+    changed.iter().filter_map(owner).collect()
+}
+
+/// What each event of a watch changed.
+fn reduced<O, K, V>(
+    client: Client,
+    watch: Watch,
+    mut writer: IndexWriter<K, V>,
+    reduce: fn(&O) -> Option<Reduced<K, V>>,
+    resource: &'static str,
+    metrics: Metrics,
+) -> impl Stream<Item = Vec<(K, V)>> + Send + 'static
+where
+    O: Resource<DynamicType = ()> + Clone + DeserializeOwned + Debug + Send + 'static,
+    K: Ord + Clone + Send + Sync + 'static,
+    V: Clone + PartialEq + Send + Sync + 'static,
+{
+    let events = watcher(Api::all(client), watch).default_backoff();
+    healthy(events, resource, metrics)
+        .filter_map(|event| future::ready(event.ok()))
+        .map(move |event| writer.take(event, reduce))
+}
+
+/// Reports broken watches and keeps their errors from the controller, whose own backoff would hold up the triggers
+/// of all watches for the trouble of one.
+fn healthy<K>(
+    objects: impl Stream<Item = watcher::Result<K>> + Send + 'static,
+    resource: &'static str,
+    metrics: Metrics,
+) -> impl Stream<Item = watcher::Result<K>> + Send + 'static
+where
+    K: Send + 'static,
+{
+    metrics.watch(resource);
+    objects.filter_map(move |object| {
+        if let Err(error) = &object {
+            metrics.watch_error(resource);
+            warn!(resource, %error, "a watch broke and is taken up again");
+        }
+        future::ready(object.ok().map(Ok))
+    })
+}
+
+/// One item for each change of the configuration.
+pub(crate) fn changes(config: watch::Receiver<Arc<Config>>) -> impl Stream<Item = ()> + Send + 'static {
+    stream::unfold(config, async |mut config| {
+        config.changed().await.ok()?;
+        config.borrow_and_update();
+        Some(((), config))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fixture::{done, view};
+    use serde_json::json;
+
+    #[test]
+    fn a_run_that_is_deleted_and_each_complete_list_are_reasons_to_forget() {
+        let run = || view("build", "u1", &json!({}));
+        assert_eq!(gone_by(&Event::Delete(run())), Some(Gone::One("u1".into())));
+        assert_eq!(gone_by(&Event::InitDone), Some(Gone::Unlisted));
+        let finished = view("build", "u1", &done());
+        for event in [Event::Apply(finished), Event::Init, Event::InitApply(run())] {
+            assert_eq!(gone_by(&event), None);
+        }
+    }
+}

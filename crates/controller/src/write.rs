@@ -1,0 +1,211 @@
+//! The one door through which the controller writes, events included.
+//!
+//! Each call has a time limit, since a call that hangs would hang its run. A guarded write that finds its object
+//! changed is not an error: the cache is behind, and what changed will bring the run back.
+
+use crate::placeholders::{WatchedPod, WatchedSet};
+use crate::refusal::{Fault, Refused, is_gone, is_no, is_overtaken};
+use k8s_openapi::NamespaceResourceScope;
+use k8s_openapi::api::events::v1::{Event, EventSeries};
+use kube::api::{Api, DeleteParams, Patch, PatchParams, PostParams, Preconditions};
+use kube::{Client, Resource};
+use placement::keys;
+use placement::plan::{Observation, Write};
+use placement::requests::{Object, Operation, Request, Verb};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use serde_json::json;
+use std::fmt::Debug;
+use std::time::Duration;
+use tekton::PipelineRun;
+
+/// Longer than two slow webhooks take, so that the API server is heard first; with the longest backoff still under a
+/// minute, so that a call that hangs holds its run no longer than that.
+const LIMIT: Duration = Duration::from_secs(25);
+
+/// What a step came to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Effect {
+    /// There was nothing to write.
+    Nothing,
+    /// It is too early to do this again.
+    Paused(Duration),
+    /// It is as the plan wants it.
+    Written,
+    /// Another writer was faster: decide again.
+    Overtaken,
+    /// The server does not resize this pod in place.
+    ResizeRefused,
+}
+
+/// The API server.
+pub(crate) struct Cluster {
+    pub(crate) client: Client,
+    image: String,
+}
+
+impl Cluster {
+    /// With placeholders of this image.
+    pub(crate) fn new(client: Client, image: String) -> Self {
+        Self { client, image }
+    }
+
+    /// Carries out a write: its requests in order, until one shows that the decision does not hold any more.
+    pub(crate) async fn write(&self, seen: &Observation, write: &Write) -> Result<Effect, Refused> {
+        for request in write.requests(seen, &self.image) {
+            let effect = self.send(seen, &request).await?;
+            if effect != Effect::Written && request.object.is_own() {
+                return Ok(effect);
+            }
+        }
+        Ok(Effect::Written)
+    }
+
+    async fn send(&self, seen: &Observation, request: &Request) -> Result<Effect, Refused> {
+        let key = &seen.run.key;
+        let (namespace, name) = (key.namespace.as_str(), request.object.name(key));
+        let sent = match request.object {
+            Object::Run => change(&self.api::<PipelineRun>(namespace), &name, request).await,
+            Object::Set | Object::OtherSet(_) => {
+                change(&self.api::<WatchedSet>(namespace), &name, request).await
+            }
+            Object::Pod | Object::OtherPod(_) => {
+                change(&self.api::<WatchedPod>(namespace), &name, request).await
+            }
+        };
+        match sent {
+            Ok(()) => Ok(Effect::Written),
+            Err(refused) => effect(&request.verb, refused),
+        }
+    }
+
+    /// Creates an event, or counts it up if it is there.
+    pub(crate) async fn publish(&self, namespace: &str, event: &Event, count: i32) -> kube::Result<()> {
+        let events: Api<Event> = self.api(namespace);
+        match events.create(&PostParams::default(), event).await {
+            Err(kube::Error::Api(status)) if status.is_already_exists() => {
+                count_up(&events, event, count).await
+            }
+            other => other.map(drop),
+        }
+    }
+
+    pub(crate) fn api<K>(&self, namespace: &str) -> Api<K>
+    where
+        K: Resource<Scope = NamespaceResourceScope, DynamicType = ()>,
+    {
+        Api::namespaced(self.client.clone(), namespace)
+    }
+}
+
+async fn change<K>(api: &Api<K>, name: &str, request: &Request) -> Result<(), Refused>
+where
+    K: Clone + DeserializeOwned + Debug,
+{
+    let operation = request.operation;
+    match &request.verb {
+        Verb::Apply(set) => {
+            let params = PatchParams::apply(keys::FIELD_MANAGER).force();
+            within(operation, api.patch(name, &params, &Patch::Apply(set)))
+                .await
+                .map(drop)
+        }
+        Verb::Json(patch) => send_patch(operation, api, name, &Patch::Json::<()>(patch.clone())).await,
+        Verb::Merge(patch) => send_patch(operation, api, name, &Patch::Merge(patch)).await,
+        Verb::Strategic(patch) => send_patch(operation, api, name, &Patch::Strategic(patch)).await,
+        Verb::Resize(patch) => {
+            let (params, patch) = (params(), Patch::Strategic(patch));
+            within(operation, api.patch_subresource("resize", name, &params, &patch))
+                .await
+                .map(drop)
+        }
+        Verb::Delete { uid, at_once } => {
+            let params = deletion(&request.object, uid, *at_once);
+            within(operation, api.delete(name, &params)).await.map(drop)
+        }
+    }
+}
+
+async fn send_patch<K, P>(
+    operation: Operation,
+    api: &Api<K>,
+    name: &str,
+    patch: &Patch<P>,
+) -> Result<(), Refused>
+where
+    K: Clone + DeserializeOwned + Debug,
+    P: Serialize + Debug,
+{
+    within(operation, api.patch(name, &params(), patch))
+        .await
+        .map(drop)
+}
+
+/// What a request that failed comes to. What was to be deleted and is gone is as it should be; whoever else applies
+/// a placeholder applies the same.
+fn effect(verb: &Verb, refused: Refused) -> Result<Effect, Refused> {
+    match (verb, &refused.fault) {
+        (Verb::Delete { .. }, Fault::Api(error)) if is_gone(error) => Ok(Effect::Written),
+        (Verb::Resize(_), Fault::Api(error)) if is_no(error) => Ok(Effect::ResizeRefused),
+        (Verb::Delete { .. } | Verb::Apply(_), _) => Err(refused),
+        (Verb::Json(_) | Verb::Merge(_) | Verb::Strategic(_) | Verb::Resize(_), Fault::Api(error))
+            if is_overtaken(error) =>
+        {
+            Ok(Effect::Overtaken)
+        }
+        (Verb::Json(_) | Verb::Merge(_) | Verb::Strategic(_) | Verb::Resize(_), _) => Err(refused),
+    }
+}
+
+/// Of this very object; a StatefulSet's pod goes with it.
+fn deletion(object: &Object, uid: &str, at_once: bool) -> DeleteParams {
+    let params = match object {
+        Object::Set | Object::OtherSet(_) => DeleteParams::background(),
+        Object::Run | Object::Pod | Object::OtherPod(_) => DeleteParams::default(),
+    };
+    let params = params.preconditions(Preconditions {
+        uid: Some(uid.to_owned()),
+        resource_version: None,
+    });
+    if at_once { params.grace_period(0) } else { params }
+}
+
+async fn count_up(events: &Api<Event>, event: &Event, count: i32) -> kube::Result<()> {
+    // A series starts at 2: the event that is there was the first.
+    let series = event.event_time.clone().map(|at| EventSeries {
+        count: count.max(2),
+        last_observed_time: at,
+    });
+    let name = event.metadata.name.as_deref().unwrap_or_default();
+    let patch = Patch::Merge(json!({"series": series}));
+    events
+        .patch(name, &PatchParams::default(), &patch)
+        .await
+        .map(drop)
+}
+
+/// A call with its time limit.
+pub(crate) async fn within<T>(
+    operation: Operation,
+    call: impl Future<Output = kube::Result<T>>,
+) -> Result<T, Refused> {
+    let answer = tokio::time::timeout(LIMIT, call).await;
+    let answer = answer
+        .map_err(|_| Fault::Late(LIMIT))
+        .and_then(|it| it.map_err(|e| Fault::Api(Box::new(e))));
+    answer.map_err(|fault| Refused { operation, fault })
+}
+
+fn params() -> PatchParams {
+    PatchParams {
+        field_manager: Some(keys::FIELD_MANAGER.to_owned()),
+        ..PatchParams::default()
+    }
+}
+
+#[cfg(test)]
+#[path = "write_move_tests.rs"]
+mod move_tests;
+#[cfg(test)]
+#[path = "write_tests.rs"]
+mod tests;

@@ -1,0 +1,34 @@
+//! What the tests of this crate share.
+
+use crate::names::RunKey;
+use crate::run::{PodTemplate, Run, SpecStatus};
+
+/// A run that is held by us and has nothing yet.
+pub(crate) fn run() -> Run {
+    Run {
+        key: RunKey {
+            namespace: "ns".to_owned(),
+            name: "build".to_owned(),
+            uid: "u1".to_owned(),
+        },
+        created: None,
+        deleting: false,
+        done: false,
+        status: SpecStatus::Pending,
+        started: false,
+        has_children: false,
+        managed_elsewhere: false,
+        child: false,
+        queued_by_kueue: false,
+        opt_in: Some("true".to_owned()),
+        group: None,
+        strategy: None,
+        isolation: None,
+        hold: true,
+        let_go: None,
+        node: None,
+        reserve: None,
+        template: PodTemplate::default(),
+        claims: Vec::new(),
+    }
+}

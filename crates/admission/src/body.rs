@@ -20,7 +20,7 @@ pub(crate) async fn read(request: Request) -> Result<Bytes, Fault> {
     match body.map_err(|_| Fault::TooSlow)? {
         Ok(bytes) if bytes.is_empty() => Err(Fault::EmptyBody),
         Ok(bytes) => Ok(bytes),
-        Err(rejection) if rejection.status() == StatusCode::PAYLOAD_TOO_LARGE => Err(Fault::TooLarge),
+        Err(rejection) if rejection.status() == StatusCode::PAYLOAD_TOO_LARGE => Err(Fault::TooLarge(LIMIT)),
         Err(_) => Err(Fault::CutOff),
     }
 }

@@ -16,8 +16,8 @@ pub(crate) enum Fault {
     WrongMethod,
     #[error("the content type of a review is application/json")]
     WrongType,
-    #[error("the body is over the limit of {} bytes", crate::body::LIMIT)]
-    TooLarge,
+    #[error("the body is over the limit of {0} bytes")]
+    TooLarge(usize),
     #[error("the body did not arrive in time")]
     TooSlow,
     #[error("the connection broke before the body was complete")]
@@ -42,7 +42,7 @@ impl Fault {
             Self::UnknownPath => StatusCode::NOT_FOUND,
             Self::WrongMethod => StatusCode::METHOD_NOT_ALLOWED,
             Self::WrongType => StatusCode::UNSUPPORTED_MEDIA_TYPE,
-            Self::TooLarge => StatusCode::PAYLOAD_TOO_LARGE,
+            Self::TooLarge(_) => StatusCode::PAYLOAD_TOO_LARGE,
             Self::TooSlow => StatusCode::REQUEST_TIMEOUT,
             Self::CutOff
             | Self::EmptyBody

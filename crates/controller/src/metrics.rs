@@ -14,6 +14,7 @@ use prometheus_client::registry::Registry;
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
+use strum::{IntoStaticStr, VariantArray};
 use tekton::PipelineRun;
 
 /// Counts and times what the controller does; clones share their values.
@@ -45,7 +46,8 @@ pub(crate) enum HoldEnd {
 }
 
 /// What became of an event.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, IntoStaticStr, VariantArray)]
+#[strum(serialize_all = "snake_case")]
 pub(crate) enum EventEnd {
     Sent,
     Failed,
@@ -141,14 +143,13 @@ impl Metrics {
 
     /// What has not happened yet is told as 0, so that its first time is an increase.
     fn begin(&self) {
-        for end in EventEnd::ALL {
-            drop(self.events.get_or_create(&ByOutcome {
-                outcome: end.as_str(),
-            }));
+        for end in EventEnd::VARIANTS {
+            drop(self.events.get_or_create(&ByOutcome { outcome: end.into() }));
         }
-        let releases = ReleaseCause::ALL.map(|cause| (&self.releases, cause.as_str()));
+        let releases = ReleaseCause::ALL.iter();
+        let releases = releases.map(|cause| (&self.releases, cause.as_str()));
         let moves = MoveCause::ALL.map(|cause| (&self.moves_off, cause.as_str()));
-        for (family, cause) in releases.into_iter().chain(moves) {
+        for (family, cause) in releases.chain(moves) {
             drop(family.get_or_create(&ByCause { cause }));
         }
     }
@@ -200,9 +201,7 @@ impl Metrics {
 
     pub(crate) fn event(&self, end: EventEnd) {
         self.events
-            .get_or_create(&ByOutcome {
-                outcome: end.as_str(),
-            })
+            .get_or_create(&ByOutcome { outcome: end.into() })
             .inc();
     }
 
@@ -223,25 +222,10 @@ impl Metrics {
 impl HoldEnd {
     fn as_str(self) -> &'static str {
         match self {
-            Self::Released(ReleaseCause::NodeFound) => "node_found",
-            Self::Released(ReleaseCause::PlaceholderCreated) => "placeholder_created",
-            Self::Released(ReleaseCause::Deadline) => "deadline",
-            Self::Released(ReleaseCause::OptedOut) => "opted_out",
+            Self::Released(cause) => cause.as_str(),
             Self::Foreign => "foreign",
             Self::Cancelled => "cancelled",
             Self::Deleted => "deleted",
-        }
-    }
-}
-
-impl EventEnd {
-    const ALL: [Self; 3] = [Self::Sent, Self::Failed, Self::Dropped];
-
-    fn as_str(self) -> &'static str {
-        match self {
-            Self::Sent => "sent",
-            Self::Failed => "failed",
-            Self::Dropped => "dropped",
         }
     }
 }

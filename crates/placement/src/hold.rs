@@ -13,6 +13,7 @@ use crate::run::{SpecStatus, is_controlled_by_run, is_managed_elsewhere};
 use jiff::Timestamp;
 use json_patch::{Patch, PatchOperation};
 use serde_json::{Map, Value, json};
+use strum::IntoStaticStr;
 use thiserror::Error;
 
 /// Value of the hold annotation of a run that is held since its creation; a later hold has the time it began.
@@ -33,7 +34,8 @@ pub enum Verdict {
 }
 
 /// What was decided about a run that is let in.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, IntoStaticStr)]
+#[strum(serialize_all = "snake_case")]
 pub enum Outcome {
     /// It waits for its node, by our hold.
     Held,
@@ -83,16 +85,7 @@ pub enum Refusal {
 impl Outcome {
     /// The outcome as metric label.
     pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Held => "held",
-            Self::LeftHeldByOther => "left_held_by_other",
-            Self::Declined => "declined",
-            Self::NotOptedIn => "not_opted_in",
-            Self::Child => "child",
-            Self::ManagedElsewhere => "managed_elsewhere",
-            Self::NotLetGo => "not_let_go",
-            Self::Odd => "odd",
-        }
+        self.into()
     }
 }
 

@@ -17,6 +17,7 @@ use k8s_openapi::api::core::v1::PodAffinityTerm;
 use serde::Deserialize;
 use serde_json::{Map, Value};
 use std::str::FromStr;
+use strum::IntoStaticStr;
 
 const REQUIRED: &str = "requiredDuringSchedulingIgnoredDuringExecution";
 
@@ -30,7 +31,8 @@ pub struct Injection {
 }
 
 /// What was decided about a pod.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, IntoStaticStr)]
+#[strum(serialize_all = "snake_case")]
 pub enum Outcome {
     /// Terms were added, or Tekton's taken out.
     Injected,
@@ -47,13 +49,7 @@ pub enum Outcome {
 impl Outcome {
     /// The outcome as metric label.
     pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Injected => "injected",
-            Self::AlreadyThere => "already_there",
-            Self::NotEnrolled => "not_enrolled",
-            Self::Declined => "declined",
-            Self::Odd => "odd",
-        }
+        self.into()
     }
 }
 

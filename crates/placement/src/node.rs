@@ -8,6 +8,7 @@ use crate::resources::Resources;
 use k8s_openapi::api::core::v1::{Node, Taint, Toleration};
 use std::cmp::Reverse;
 use std::fmt;
+use strum::IntoStaticStr;
 
 const CORDON: &str = "node.kubernetes.io/unschedulable";
 const NOT_READY: &str = "node.kubernetes.io/not-ready";
@@ -42,7 +43,8 @@ pub enum NodeState {
 }
 
 /// Why no pod can start on a node.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, IntoStaticStr)]
+#[strum(serialize_all = "snake_case")]
 pub enum Cause {
     /// Somebody marked it unschedulable.
     Cordoned,
@@ -219,12 +221,7 @@ impl fmt::Display for NodeOffer {
 impl Cause {
     /// The cause as metric label.
     pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Cordoned => "cordoned",
-            Self::Tainted => "tainted",
-            Self::NotReady => "not_ready",
-            Self::Gone => "gone",
-        }
+        self.into()
     }
 }
 

@@ -2,10 +2,14 @@
 
 use std::fmt;
 use std::str::FromStr;
+use strum::{Display, EnumString, IntoStaticStr, VariantNames};
 use thiserror::Error;
 
 /// How a run shares its node with other runs.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[derive(
+    Clone, Copy, Debug, Default, Display, EnumString, Eq, Hash, IntoStaticStr, PartialEq, VariantNames,
+)]
+#[strum(serialize_all = "camelCase", parse_err_ty = UnknownName, parse_err_fn = unknown_strategy)]
 pub enum Strategy {
     /// All pods on one node; other runs may be there too.
     ColocateAlways,
@@ -17,7 +21,10 @@ pub enum Strategy {
 }
 
 /// How far isolation reaches (`isolation-scope`).
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[derive(
+    Clone, Copy, Debug, Default, Display, EnumString, Eq, Hash, IntoStaticStr, PartialEq, VariantNames,
+)]
+#[strum(serialize_all = "lowercase", parse_err_ty = UnknownName, parse_err_fn = unknown_scope)]
 pub enum Scope {
     /// Runs in every namespace.
     #[default]
@@ -27,7 +34,10 @@ pub enum Scope {
 }
 
 /// Whom an isolated run keeps away from (`isolate-from`).
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[derive(
+    Clone, Copy, Debug, Default, Display, EnumString, Eq, Hash, IntoStaticStr, PartialEq, VariantNames,
+)]
+#[strum(serialize_all = "lowercase", parse_err_ty = UnknownName, parse_err_fn = unknown_counterpart)]
 pub enum IsolateFrom {
     /// Every other run's pods, enrolled or not.
     #[default]
@@ -57,15 +67,11 @@ pub struct UnknownName {
 
 impl Strategy {
     /// The values of the strategy label, which are also those that a user chooses by the opt-in label.
-    pub const NAMES: &'static [&'static str] = &["colocateAlways", "colocateCompleted", "isolateAlways"];
+    pub const NAMES: &'static [&'static str] = <Self as VariantNames>::VARIANTS;
 
     /// The strategy as label value.
     pub fn as_str(self) -> &'static str {
-        match self {
-            Self::ColocateAlways => "colocateAlways",
-            Self::ColocateCompleted => "colocateCompleted",
-            Self::IsolateAlways => "isolateAlways",
-        }
+        self.into()
     }
 
     /// Whether the run keeps other runs off its node.
@@ -79,27 +85,21 @@ impl Strategy {
 
 impl Scope {
     /// The values of `isolation-scope`.
-    pub const NAMES: &'static [&'static str] = &["cluster", "namespace"];
+    pub const NAMES: &'static [&'static str] = <Self as VariantNames>::VARIANTS;
 
     /// The scope as configuration value.
     pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Cluster => "cluster",
-            Self::Namespace => "namespace",
-        }
+        self.into()
     }
 }
 
 impl IsolateFrom {
     /// The values of `isolate-from`.
-    pub const NAMES: &'static [&'static str] = &["all", "enrolled"];
+    pub const NAMES: &'static [&'static str] = <Self as VariantNames>::VARIANTS;
 
     /// The counterpart as configuration value.
     pub fn as_str(self) -> &'static str {
-        match self {
-            Self::All => "all",
-            Self::Enrolled => "enrolled",
-        }
+        self.into()
     }
 }
 
@@ -121,42 +121,13 @@ impl Isolation {
             (Scope::Namespace, IsolateFrom::Enrolled) => "namespace-enrolled",
         }
     }
-}
 
-impl FromStr for Strategy {
-    type Err = UnknownName;
-
-    fn from_str(value: &str) -> Result<Self, UnknownName> {
-        match value {
-            "colocateAlways" => Ok(Self::ColocateAlways),
-            "colocateCompleted" => Ok(Self::ColocateCompleted),
-            "isolateAlways" => Ok(Self::IsolateAlways),
-            _ => Err(unknown("strategy", value, Self::NAMES)),
-        }
-    }
-}
-
-impl FromStr for Scope {
-    type Err = UnknownName;
-
-    fn from_str(value: &str) -> Result<Self, UnknownName> {
-        match value {
-            "cluster" => Ok(Self::Cluster),
-            "namespace" => Ok(Self::Namespace),
-            _ => Err(unknown("isolation scope", value, Self::NAMES)),
-        }
-    }
-}
-
-impl FromStr for IsolateFrom {
-    type Err = UnknownName;
-
-    fn from_str(value: &str) -> Result<Self, UnknownName> {
-        match value {
-            "all" => Ok(Self::All),
-            "enrolled" => Ok(Self::Enrolled),
-            _ => Err(unknown("isolation counterpart", value, Self::NAMES)),
-        }
+    fn read(value: &str) -> Option<Self> {
+        let (scope, from) = value.split_once('-')?;
+        Some(Self {
+            scope: scope.parse().ok()?,
+            from: from.parse().ok()?,
+        })
     }
 }
 
@@ -164,15 +135,26 @@ impl FromStr for Isolation {
     type Err = UnknownName;
 
     fn from_str(value: &str) -> Result<Self, UnknownName> {
-        let (scope, from) = match value {
-            "cluster-all" => (Scope::Cluster, IsolateFrom::All),
-            "cluster-enrolled" => (Scope::Cluster, IsolateFrom::Enrolled),
-            "namespace-all" => (Scope::Namespace, IsolateFrom::All),
-            "namespace-enrolled" => (Scope::Namespace, IsolateFrom::Enrolled),
-            _ => return Err(unknown("isolation", value, Self::NAMES)),
-        };
-        Ok(Self { scope, from })
+        Self::read(value).ok_or_else(|| unknown("isolation", value, Self::NAMES))
     }
+}
+
+impl fmt::Display for Isolation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+fn unknown_strategy(value: &str) -> UnknownName {
+    unknown("strategy", value, Strategy::NAMES)
+}
+
+fn unknown_scope(value: &str) -> UnknownName {
+    unknown("isolation scope", value, Scope::NAMES)
+}
+
+fn unknown_counterpart(value: &str) -> UnknownName {
+    unknown("isolation counterpart", value, IsolateFrom::NAMES)
 }
 
 pub(crate) fn unknown(what: &'static str, value: &str, valid: &'static [&'static str]) -> UnknownName {
@@ -182,18 +164,6 @@ pub(crate) fn unknown(what: &'static str, value: &str, valid: &'static [&'static
         valid,
     }
 }
-
-macro_rules! display_as_str {
-    ($($name:ident),+) => {$(
-        impl fmt::Display for $name {
-            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str(self.as_str())
-            }
-        }
-    )+};
-}
-
-display_as_str!(Strategy, Scope, IsolateFrom, Isolation);
 
 #[cfg(test)]
 mod tests {

@@ -7,7 +7,7 @@ use crate::node::{Cause, NodeOffer};
 use crate::placeholder::wake::Wake;
 use crate::resources::Resources;
 use crate::strategy::{Isolation, Strategy};
-use strum::IntoStaticStr;
+use strum::{IntoStaticStr, VariantArray};
 
 /// What to do with a run now.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -195,7 +195,8 @@ pub enum Why {
 }
 
 /// Why a hold ends.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, IntoStaticStr, VariantArray)]
+#[strum(serialize_all = "snake_case")]
 pub enum ReleaseCause {
     /// The placeholder has its node.
     NodeFound,
@@ -239,21 +240,11 @@ impl Decision {
 
 impl ReleaseCause {
     /// All of them.
-    pub const ALL: [Self; 4] = [
-        Self::NodeFound,
-        Self::PlaceholderCreated,
-        Self::Deadline,
-        Self::OptedOut,
-    ];
+    pub const ALL: &'static [Self] = Self::VARIANTS;
 
     /// The cause as metric label.
     pub fn as_str(self) -> &'static str {
-        match self {
-            Self::NodeFound => "node_found",
-            Self::PlaceholderCreated => "placeholder_created",
-            Self::Deadline => "deadline",
-            Self::OptedOut => "opted_out",
-        }
+        self.into()
     }
 }
 

@@ -36,7 +36,7 @@ const LIMIT: Duration = Duration::from_secs(10);
 pub(crate) struct Notice {
     pub(crate) key: RunKey,
     pub(crate) note: Note,
-    /// The how manieth time it is told.
+    /// How often it was reported by then.
     pub(crate) count: i32,
     pub(crate) at: Timestamp,
 }
@@ -136,7 +136,7 @@ fn event(instance: &str, notice: &Notice) -> Event {
         event_time: Some(MicroTime(notice.at)),
         reporting_controller: Some(format!("{}controller", keys::OWN_PREFIX)),
         reporting_instance: Some(instance.to_owned()),
-        action: Some(action(reason).to_owned()),
+        action: Some(reason.action().to_owned()),
         reason: Some(reason.to_string()),
         note: Some(shortened(&notice.note.text)),
         regarding: Some(reference(&notice.key)),
@@ -166,26 +166,6 @@ fn type_(reason: Reason) -> &'static str {
     match reason.kind() {
         EventType::Normal => "Normal",
         EventType::Warning => "Warning",
-    }
-}
-
-fn action(reason: Reason) -> &'static str {
-    match reason {
-        Reason::Held | Reason::WaitingForNode | Reason::HoldDeadlineExceeded => "Hold",
-        Reason::Enrolled | Reason::EnrolRefused | Reason::LabelledTooLate => "Enrol",
-        Reason::PlaceholderCreated
-        | Reason::PlaceholderRefused
-        | Reason::PlaceholderReturned
-        | Reason::ReserveIgnored => "CreatePlaceholder",
-        Reason::NodeAssigned => "AssignNode",
-        Reason::LetGo
-        | Reason::Moved
-        | Reason::MoveRefused
-        | Reason::NodeUnfit
-        | Reason::WaitingForRoom
-        | Reason::NoNodeFits => "Move",
-        Reason::Released | Reason::ReleaseRefused => "Release",
-        Reason::CleanedUp | Reason::CleanUpRefused => "CleanUp",
     }
 }
 

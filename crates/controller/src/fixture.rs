@@ -53,7 +53,7 @@ pub(crate) fn run() -> Run {
         strategy: None,
         isolation: None,
         hold: true,
-        let_go: None,
+        released_at: None,
         node: None,
         reserve: None,
         template: PodTemplate::default(),

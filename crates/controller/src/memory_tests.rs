@@ -1,6 +1,6 @@
 use super::*;
 use crate::fixture::{at, enrolment, nothing};
-use crate::news::Telling;
+use crate::news::Due;
 use crate::notes::Note;
 use crate::pace::ECHO;
 use crate::reason::Reason;
@@ -83,18 +83,18 @@ fn a_failed_step_waits_whatever_wakes_its_run_and_another_step_does_not() {
 fn a_note_is_told_again_as_its_reason_allows() {
     let mut known = Known::default();
     let waiting = note(Reason::WaitingForNode, "0/3");
-    assert_eq!(known.news.tell(&waiting, at(0)), Telling::Now(1));
-    assert_eq!(known.news.tell(&waiting, at(60)), Telling::Not);
-    assert_eq!(known.news.tell(&waiting, at(400)), Telling::Now(2));
+    assert_eq!(known.news.due(&waiting, at(0)), Due::Now(1));
+    assert_eq!(known.news.due(&waiting, at(60)), Due::Not);
+    assert_eq!(known.news.due(&waiting, at(400)), Due::Now(2));
     let late = note(Reason::LabelledTooLate, "late");
     assert_eq!(
-        (known.news.tell(&late, at(0)), known.news.tell(&late, at(9999))),
-        (Telling::Now(1), Telling::Not)
+        (known.news.due(&late, at(0)), known.news.due(&late, at(9999))),
+        (Due::Now(1), Due::Not)
     );
     let back = note(Reason::PlaceholderReturned, "back");
     assert_eq!(
-        (known.news.tell(&back, at(0)), known.news.tell(&back, at(1))),
-        (Telling::Now(1), Telling::Now(2))
+        (known.news.due(&back, at(0)), known.news.due(&back, at(1))),
+        (Due::Now(1), Due::Now(2))
     );
 }
 
@@ -102,14 +102,14 @@ fn a_note_is_told_again_as_its_reason_allows() {
 fn words_that_keep_changing_are_told_now_and_then() {
     let mut known = Known::default();
     let waiting = |nodes: i64| note(Reason::WaitingForNode, &format!("0/{nodes}"));
-    let told = (0..60).filter(|second| known.news.tell(&waiting(*second), at(*second)) == Telling::Now(1));
+    let told = (0..60).filter(|second| known.news.due(&waiting(*second), at(*second)) == Due::Now(1));
     assert_eq!(told.collect::<Vec<_>>(), [0, 20, 40]);
     assert_eq!(
-        known.news.tell(&waiting(99), at(50)),
-        Telling::Later(Duration::from_secs(10))
+        known.news.due(&waiting(99), at(50)),
+        Due::Later(Duration::from_secs(10))
     );
     let other = note(Reason::WaitingForRoom, "other");
-    assert_eq!(known.news.tell(&other, at(50)), Telling::Now(1));
+    assert_eq!(known.news.due(&other, at(50)), Due::Now(1));
 }
 
 #[test]

@@ -37,7 +37,7 @@ pub struct Metrics {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum HoldEnd {
     Released(ReleaseCause),
-    /// Somebody else released the run.
+    /// Another released the run.
     Foreign,
     /// The run was done without ever being released.
     Cancelled,
@@ -256,13 +256,7 @@ impl Collector for Census {
 }
 
 fn labelled(stores: &Stores) -> usize {
-    let is_labelled = |run: &PipelineRun| {
-        run.metadata
-            .labels
-            .as_ref()
-            .is_some_and(|it| it.contains_key(keys::OPT_IN))
-    };
-    stores.runs.state_filter(is_labelled).len()
+    stores.runs.state_filter(|run| run.labelled).len()
 }
 
 fn holds(stores: &Stores) -> usize {

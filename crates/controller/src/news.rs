@@ -28,7 +28,7 @@ struct Reported {
 
 /// Whether to report a note.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Telling {
+pub(crate) enum Due {
     /// Now, and how often it was reported by then.
     Now(i32),
     /// It is news, but too soon after the last news of its reason.
@@ -39,10 +39,10 @@ pub(crate) enum Telling {
 
 impl News {
     /// Whether to report this now.
-    pub(crate) fn tell(&mut self, note: &Note, now: Timestamp) -> Telling {
+    pub(crate) fn due(&mut self, note: &Note, now: Timestamp) -> Due {
         let (id, repeat) = (id(note), note.reason.repeat());
         let Some(reported) = self.0.iter_mut().find(|reported| reported.note == id) else {
-            return self.tell_news(note.reason, id, now);
+            return self.due_news(note.reason, id, now);
         };
         let is_due = match repeat {
             Repeat::Always => true,
@@ -50,15 +50,15 @@ impl News {
             Repeat::Every(pause) => until(later(reported.at, pause), now).is_none(),
         };
         if !is_due {
-            return Telling::Not;
+            return Due::Not;
         }
         (reported.at, reported.count) = (now, reported.count.saturating_add(1));
-        Telling::Now(reported.count)
+        Due::Now(reported.count)
     }
 
-    fn tell_news(&mut self, reason: Reason, note: u64, now: Timestamp) -> Telling {
+    fn due_news(&mut self, reason: Reason, note: u64, now: Timestamp) -> Due {
         if let Some(left) = self.quiet(reason, now) {
-            return Telling::Later(left);
+            return Due::Later(left);
         }
         let (at, count) = (now, 1);
         self.0.truncate(REMEMBERED - 1);
@@ -71,7 +71,7 @@ impl News {
                 count,
             },
         );
-        Telling::Now(count)
+        Due::Now(count)
     }
 
     /// A scheduler's message changes with every node that comes or goes; the latest is reported when it is time.
@@ -100,7 +100,7 @@ mod tests {
         let mut news = News::default();
         for number in 0..100 {
             let (reason, text) = (Reason::PlaceholderReturned, number.to_string());
-            news.tell(&Note { reason, text }, at(0));
+            news.due(&Note { reason, text }, at(0));
         }
         assert_eq!(news.0.len(), REMEMBERED);
     }

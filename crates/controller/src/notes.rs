@@ -1,4 +1,4 @@
-//! What a user is told on the run, in words: what happened, why, and what they can do. Pure.
+//! What a user is told on the run, in words: what happened, why, and what to do about it. Pure.
 
 use crate::moves;
 use crate::reason::Reason;
@@ -114,7 +114,7 @@ pub(crate) fn note(reason: Reason, text: String) -> Note {
 fn held(seen: &Observation) -> Note {
     let start = seen
         .run
-        .let_go
+        .released_at
         .map_or("its creation", |_| "whoever held it before let it go");
     let text = format!(
         "Held by pod-affinity (spec.status is {}) until its placeholder has a node, so that all its pods can share \

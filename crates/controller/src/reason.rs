@@ -29,12 +29,12 @@ pub(crate) enum Reason {
     ReserveIgnored,
 }
 
-/// How often the same note may be told of one run.
+/// How often the same note may be reported of one run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Repeat {
-    /// It tells of a write, which happened as often as it is told.
+    /// It reports a write, which happened as often.
     Always,
-    /// It tells of a state that lasts.
+    /// It reports a state that lasts.
     Every(Duration),
     /// Once is enough.
     Never,
@@ -68,7 +68,7 @@ impl Reason {
         }
     }
 
-    /// How often the same words may be told.
+    /// How often the same words may be reported.
     pub(crate) fn repeat(self) -> Repeat {
         match self {
             Self::Held | Self::LabelledTooLate | Self::NodeUnfit | Self::ReserveIgnored => Repeat::Never,
@@ -89,6 +89,27 @@ impl Reason {
             | Self::LetGo
             | Self::Moved
             | Self::CleanedUp => Repeat::Always,
+        }
+    }
+
+    /// What was done, or tried, as the event has it.
+    pub(crate) fn action(self) -> &'static str {
+        match self {
+            Self::Held | Self::WaitingForNode | Self::HoldDeadlineExceeded => "Hold",
+            Self::Enrolled | Self::EnrolRefused | Self::LabelledTooLate => "Enrol",
+            Self::PlaceholderCreated
+            | Self::PlaceholderRefused
+            | Self::PlaceholderReturned
+            | Self::ReserveIgnored => "CreatePlaceholder",
+            Self::NodeAssigned => "AssignNode",
+            Self::LetGo
+            | Self::Moved
+            | Self::MoveRefused
+            | Self::NodeUnfit
+            | Self::WaitingForRoom
+            | Self::NoNodeFits => "Move",
+            Self::Released | Self::ReleaseRefused => "Release",
+            Self::CleanedUp | Self::CleanUpRefused => "CleanUp",
         }
     }
 }

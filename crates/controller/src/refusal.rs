@@ -39,7 +39,7 @@ pub(crate) enum Cause {
     Forbidden,
     /// The API server finds the object wrong.
     Invalid,
-    /// Somebody else was faster.
+    /// Another was faster.
     Conflict,
     /// The object, its namespace or its kind is not there.
     NotFound,

@@ -3,7 +3,7 @@
 use crate::events::{Notice, Outbox};
 use crate::memory::{Known, Memory};
 use crate::metrics::Metrics;
-use crate::news::Telling;
+use crate::news::Due;
 use crate::notes;
 use crate::refusal::Refused;
 use crate::write::Effect;
@@ -41,7 +41,7 @@ impl Report {
             (_, Ok(Effect::Paused(pause))) => Ok(sooner(plan, Some(*pause))),
             (Decision::Wait(_) | Decision::Count(_) | Decision::Write(_), _) => {
                 let next = memory.with(&seen.run.key.uid, |known| {
-                    let news = self.tell(known, seen, &plan, &result);
+                    let news = self.emit(known, seen, &plan, &result);
                     [news, remember(known, seen, &plan.decision, &result)]
                 });
                 result.map(|_| next.into_iter().fold(plan, sooner))
@@ -79,7 +79,7 @@ impl Report {
     }
 
     /// Measures, and sends what is news; returns when there is more to send, if it is too soon for it now.
-    fn tell(
+    fn emit(
         &self,
         known: &mut Known,
         seen: &Observation,
@@ -94,13 +94,13 @@ impl Report {
             .note(seen, written(&plan.decision, result), &self.metrics);
         let (mut at, mut more) = (seen.now, None);
         for note in notes::notes(seen, plan, result) {
-            match known.news.tell(&note, seen.now) {
-                Telling::Now(count) => {
+            match known.news.due(&note, seen.now) {
+                Due::Now(count) => {
                     let key = seen.run.key.clone();
                     self.outbox.put(Notice { key, note, count, at });
                 }
-                Telling::Later(pause) => more = Some(pause),
-                Telling::Not => {}
+                Due::Later(pause) => more = Some(pause),
+                Due::Not => {}
             }
             // Notes of one step are sorted by their time, which the API server keeps to the microsecond.
             at = at.checked_add(Duration::from_micros(1)).unwrap_or(at);

@@ -35,7 +35,7 @@ const LAST_EVENTS: Duration = Duration::from_secs(3);
 pub struct Context {
     /// The way to the API server.
     pub client: Client,
-    /// Configuration in force; a change is taken up by all runs that are not settled.
+    /// Configuration that applies; a change is taken up by all runs that are not settled.
     pub config: channel::Receiver<Arc<Config>>,
     /// Image of the placeholder.
     pub image: String,

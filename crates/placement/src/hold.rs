@@ -107,11 +107,14 @@ pub fn admit(object: &Value) -> Verdict {
     }
 }
 
-/// Decides about a change of a PipelineRun: one that somebody else held, and now lets go, does not start before it has
-/// its node. Refuses nothing: what is wrong with a run is told when it is created, and after that by the controller.
+/// Decides about a change of a PipelineRun: one that another held, and now releases, does not start before it has its
+/// node. With its placeholder made beside its tasks, a first task that was done before that had its node would leave the
+/// second one on another. A second release is let through, so that no one is locked out; that is also why Kueue's runs
+/// are left as they are: Kueue would release them a second time at once. Refuses nothing: what is wrong with a run is
+/// reported when it is created, and after that by the controller.
 pub fn admit_change(old: &Value, object: &Value, now: Timestamp) -> Verdict {
     match (Manifest::read(old), Manifest::read(object)) {
-        (Ok(old), Ok(run)) if run.is_let_go(&old) => run.let_go(now),
+        (Ok(old), Ok(run)) if run.is_released(&old) => run.released(now),
         (Ok(_), Ok(_)) => untouched(Outcome::NotLetGo),
         (Err(Odd), _) | (_, Err(Odd)) => untouched(Outcome::Odd),
     }
@@ -177,12 +180,12 @@ impl<'a> Manifest<'a> {
     }
 
     /// A hold of ours that is there already was let go knowingly.
-    fn is_let_go(&self, old: &Self) -> bool {
+    fn is_released(&self, old: &Self) -> bool {
         let held_by_other = old.status == SpecStatus::Pending && !has(old.annotations, keys::HOLD);
         held_by_other && self.status == SpecStatus::Unset
     }
 
-    fn let_go(&self, now: Timestamp) -> Verdict {
+    fn released(&self, now: Timestamp) -> Verdict {
         match self.outcome() {
             Ok(Outcome::Held) => Verdict::Allow {
                 patch: Patch(self.hold(&now.strftime("%Y-%m-%dT%H:%M:%SZ").to_string())),

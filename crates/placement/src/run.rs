@@ -28,7 +28,7 @@ impl SpecStatus {
     }
 }
 
-/// Whether `spec.managedBy` hands the run to somebody other than Tekton.
+/// Whether `spec.managedBy` hands the run to another than Tekton.
 pub fn is_managed_elsewhere(managed_by: Option<&str>) -> bool {
     managed_by.is_some_and(|manager| manager != keys::TEKTON_MANAGER)
 }
@@ -59,7 +59,7 @@ pub struct Run {
     pub started: bool,
     /// Tekton has made at least one child (TaskRun, CustomRun, nested run).
     pub has_children: bool,
-    /// `spec.managedBy` names somebody other than Tekton.
+    /// `spec.managedBy` names another than Tekton.
     pub managed_elsewhere: bool,
     /// The controller owner is a PipelineRun.
     pub child: bool,
@@ -75,8 +75,8 @@ pub struct Run {
     pub isolation: Option<String>,
     /// Our hold annotation is there.
     pub hold: bool,
-    /// When whoever held it first let it go, and our hold began; `None` if it is ours since its creation.
-    pub let_go: Option<Timestamp>,
+    /// When the first holder released it, and our hold began; `None` if it is ours since its creation.
+    pub released_at: Option<Timestamp>,
     /// Raw value of the node annotation.
     pub node: Option<String>,
     /// Raw value of the reserve annotation.
@@ -96,7 +96,7 @@ impl Run {
 
     /// Since when it waits by our hold, if it does.
     pub fn held_since(&self) -> Option<Timestamp> {
-        self.let_go.or(self.created)
+        self.released_at.or(self.created)
     }
 
     /// Its labels make it a group of its own.

@@ -28,6 +28,9 @@ pub struct PipelineRun {
     /// What Tekton reports.
     #[serde(deserialize_with = "tolerant::object")]
     pub status: PipelineRunStatus,
+    /// It bore the opt-in label when it was pruned, which may have dropped that.
+    #[serde(skip)]
+    pub labelled: bool,
 }
 
 /// The part of a run's spec that the rules read; a malformed field counts as absent.
@@ -87,7 +90,7 @@ impl PipelineRun {
             strategy: self.label(keys::STRATEGY),
             isolation: self.label(keys::ISOLATION),
             hold: self.annotation(keys::HOLD).is_some(),
-            let_go: self.annotation(keys::HOLD).and_then(|mark| mark.parse().ok()),
+            released_at: self.annotation(keys::HOLD).and_then(|mark| mark.parse().ok()),
             node: self.annotation(keys::NODE),
             reserve: self.annotation(keys::RESERVE),
             template: self.spec.pod_template.as_deref().cloned().unwrap_or_default(),
@@ -100,6 +103,7 @@ impl PipelineRun {
     /// Of a run without any mark of ours nothing but its name is kept, by which what is left of us is found. A done run
     /// is only ever cleaned up, which takes its name and, where it may keep its node, its labels.
     pub fn prune(&mut self) {
+        self.labelled = self.label(keys::OPT_IN).is_some();
         self.prune_metadata();
         if !self.is_marked() {
             self.spec = PipelineRunSpec::default();

@@ -144,7 +144,7 @@ pub enum Write {
         /// UID of the StatefulSet.
         set: String,
     },
-    /// Delete the StatefulSet of a held run, so that it is made anew with its reserve and finds another node.
+    /// Delete the StatefulSet of a held run, so that it is recreated with its reserve and finds another node.
     StartOver {
         /// UID of the StatefulSet.
         set: String,
@@ -184,11 +184,11 @@ pub struct Enrolment {
 pub enum Why {
     /// A nested run follows its root.
     Child,
-    /// `spec.managedBy` is somebody else.
+    /// `spec.managedBy` is another.
     ManagedElsewhere,
     /// Opt-in label absent, `false` or invalid, and nothing of ours to undo.
     NotOptedIn,
-    /// Somebody else holds the run; it is enrolled and waits for them.
+    /// Another holds the run; it is enrolled and waits for them.
     HeldElsewhere,
     /// Done, and nothing left to clean up.
     Done,

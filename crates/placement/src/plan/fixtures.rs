@@ -362,7 +362,7 @@ fn run() -> Run {
         strategy: None,
         isolation: None,
         hold: false,
-        let_go: None,
+        released_at: None,
         node: None,
         reserve: None,
         template: PodTemplate::default(),

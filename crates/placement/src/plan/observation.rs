@@ -20,7 +20,7 @@ use std::time::Duration;
 pub struct Observation {
     /// The time of the decision.
     pub now: Timestamp,
-    /// Configuration in force.
+    /// Configuration that applies.
     pub config: Arc<Config>,
     /// The run.
     pub run: Run,

@@ -45,7 +45,7 @@ pub(super) fn asked(seen: &Observation) -> Option<Strategy> {
 }
 
 /// What was resolved once stays for the life of the run: two halves of a group with different terms would be
-/// isolated by one and not by the other. Labels of a run that is not enrolled are somebody else's.
+/// isolated by one and not by the other. Labels of a run that is not enrolled are another's.
 pub(super) fn enrolment(seen: &Observation, asked: Strategy) -> Enrolment {
     let placeholder = seen.set.as_ref().filter(|placeholder| placeholder.owned);
     let run = Some(&seen.run).filter(|run| run.is_enrolled());
@@ -67,7 +67,7 @@ pub(super) fn enrolment(seen: &Observation, asked: Strategy) -> Enrolment {
 pub(super) enum Set<'a> {
     /// There is none: the name is free.
     Missing,
-    /// On its way out, or somebody else's of the same name: neither can be used, nor can one be made.
+    /// On its way out, or another's of the same name: neither can be used, nor can one be made.
     Unusable,
     /// There, and the run owns it.
     Usable(&'a Placeholder),

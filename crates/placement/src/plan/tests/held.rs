@@ -140,7 +140,7 @@ fn a_hold_that_began_when_another_let_go_has_its_whole_time() {
     let scene = || held().created_ago(9999).with_pod().in_group(UID);
     let released_late = scene().decision();
     assert_eq!(released_late, released(ReleaseCause::Deadline, None));
-    let let_go = scene().change(|scene| scene.run.let_go = Some(ago(60)));
+    let let_go = scene().change(|scene| scene.run.released_at = Some(ago(60)));
     assert_eq!(let_go.plan().again, Some(Duration::from_mins(9)));
 }
 

@@ -96,6 +96,14 @@ fn a_done_run_keeps_its_labels_only_where_it_may_keep_its_node() {
 }
 
 #[test]
+fn a_run_counts_as_labelled_though_its_labels_are_dropped() {
+    let mut run = loaded("True");
+    run.metadata.uid = Some("of-no-group".to_owned());
+    run.prune();
+    assert!(run.labelled && run.metadata.labels.is_none());
+}
+
+#[test]
 fn pruning_leaves_no_empty_map_behind() {
     let mut run = with(&["metadata", "labels", "team"], "blue");
     run.prune();

@@ -6,8 +6,7 @@
 //! there and only counts it up.
 
 use crate::metrics::{EventEnd, Metrics};
-use crate::notes::Note;
-use crate::reason::Reason;
+use crate::reason::{Note, Reason};
 use crate::write::Cluster;
 use futures::{StreamExt, stream};
 use jiff::Timestamp;

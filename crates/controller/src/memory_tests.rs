@@ -1,9 +1,8 @@
 use super::*;
 use crate::fixture::{at, enrolment, nothing};
 use crate::news::Due;
-use crate::notes::Note;
 use crate::pace::ECHO;
-use crate::reason::Reason;
+use crate::reason::{Note, Reason};
 use placement::plan::{Decision, Make, PlaceholderPod, Wait, Write};
 
 fn create() -> Decision {

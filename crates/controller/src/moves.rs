@@ -1,7 +1,6 @@
 //! What a user is told of a run that leaves its node, or cannot: which pod, why, from where and to where. Pure.
 
-use crate::notes::{Note, note};
-use crate::reason::Reason;
+use crate::reason::{Note, Reason, note};
 use crate::refusal::{Cause, Refused};
 use placement::keys;
 use placement::node::{self, NodeOffer};

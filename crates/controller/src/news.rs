@@ -2,9 +2,8 @@
 //!
 //! May be lost: a new leader repeats a note, which the API server counts up on the event that is there.
 
-use crate::notes::Note;
 use crate::pace::{later, until};
-use crate::reason::{Reason, Repeat};
+use crate::reason::{Note, Reason, Repeat};
 use jiff::Timestamp;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::time::Duration;

@@ -1,7 +1,7 @@
 //! What a user is told on the run, in words: what happened, why, and what to do about it. Pure.
 
 use crate::moves;
-use crate::reason::Reason;
+use crate::reason::{Note, Reason, note};
 use crate::refusal::{Cause, Refused};
 use crate::write::Effect;
 use placement::keys;
@@ -13,13 +13,6 @@ use placement::requests::Operation;
 use placement::run::{Run, SpecStatus};
 use placement::strategy::{IsolateFrom, Scope, Strategy};
 use std::time::Duration;
-
-/// One thing to tell.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(crate) struct Note {
-    pub(crate) reason: Reason,
-    pub(crate) text: String,
-}
 
 /// What there is to tell about a plan, and about what came of it.
 pub(crate) fn notes(seen: &Observation, plan: &Plan, result: &Result<Effect, Refused>) -> Vec<Note> {
@@ -105,10 +98,6 @@ fn not_written(refused: &Refused) -> Option<Note> {
 
 fn is_held(run: &Run) -> bool {
     run.hold && run.status == SpecStatus::Pending
-}
-
-pub(crate) fn note(reason: Reason, text: String) -> Note {
-    Note { reason, text }
 }
 
 fn held(seen: &Observation) -> Note {

@@ -1,4 +1,4 @@
-//! The reasons of events: stable names that users and other programs filter by.
+//! Notes and their reasons, which are stable names that users and other programs filter events by.
 
 use kube::runtime::events::EventType;
 use std::time::Duration;
@@ -27,6 +27,18 @@ pub(crate) enum Reason {
     WaitingForRoom,
     NoNodeFits,
     ReserveIgnored,
+}
+
+/// One thing to report on a run, in words.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Note {
+    pub(crate) reason: Reason,
+    pub(crate) text: String,
+}
+
+/// A note.
+pub(crate) fn note(reason: Reason, text: String) -> Note {
+    Note { reason, text }
 }
 
 /// How often the same note may be reported of one run.

@@ -166,7 +166,7 @@ async fn a_run_that_goes_on_to_wait_is_told_what_an_autoscaler_says() {
     let (reconciler, mut courier, _) = reconciler(&caches, &server);
     let first_seen = Timestamp::now() - Duration::from_mins(1);
     reconciler.memory.with("u1", |known| {
-        assert!(known.autoscaler.known(first_seen).is_some())
+        assert!(known.autoscaler.known(first_seen).is_some());
     });
     for _ in 0..3 {
         reconciler.reconcile(waiting()).await.unwrap();

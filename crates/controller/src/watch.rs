@@ -2,7 +2,8 @@
 //!
 //! All runs are watched, not only labelled ones: a run whose label is removed is then a run that changed, and what we
 //! hold or made for it is undone like anything else. The API server has encoded each change for Tekton's own
-//! controller already, and of a run that is not ours nothing but its name is kept.
+//! controller already, and of a run that is not ours nothing but its name is kept: 10,000 of them take 9 MB, and each
+//! change of one 0.1 ms to decode. A label that selects would have to be stamped on runs that we do not know of yet.
 
 use crate::index::{IndexWriter, Reduced, index};
 use crate::metrics::Metrics;

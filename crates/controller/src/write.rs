@@ -144,17 +144,18 @@ where
 /// What a request that failed comes to. What was to be deleted and is gone is as it should be; whoever else applies
 /// a placeholder applies the same.
 fn effect(verb: &Verb, refused: Refused) -> Result<Effect, Refused> {
-    match (verb, &refused.fault) {
-        (Verb::Delete { .. }, Fault::Api(error)) if is_gone(error) => Ok(Effect::Written),
-        (Verb::Resize(_), Fault::Api(error)) if is_no(error) => Ok(Effect::ResizeRefused),
-        (Verb::Delete { .. } | Verb::Apply(_), _) => Err(refused),
-        (Verb::Json(_) | Verb::Merge(_) | Verb::Strategic(_) | Verb::Resize(_), Fault::Api(error))
-            if is_overtaken(error) =>
-        {
-            Ok(Effect::Overtaken)
+    let Fault::Api(error) = &refused.fault else {
+        return Err(refused);
+    };
+    let effect = match verb {
+        Verb::Apply(_) => None,
+        Verb::Delete { .. } => is_gone(error).then_some(Effect::Written),
+        Verb::Resize(_) if is_no(error) => Some(Effect::ResizeRefused),
+        Verb::Json(_) | Verb::Merge(_) | Verb::Strategic(_) | Verb::Resize(_) => {
+            is_overtaken(error).then_some(Effect::Overtaken)
         }
-        (Verb::Json(_) | Verb::Merge(_) | Verb::Strategic(_) | Verb::Resize(_), _) => Err(refused),
-    }
+    };
+    effect.ok_or(refused)
 }
 
 /// Of this very object; a StatefulSet's pod goes with it.

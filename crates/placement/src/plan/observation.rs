@@ -55,6 +55,7 @@ pub struct Observation {
 pub struct Message(pub Option<String>);
 
 /// A run's placeholder StatefulSet.
+#[expect(clippy::struct_excessive_bools, reason = "facts that vary one by one")]
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Placeholder {
     /// UID, the precondition of a delete.

@@ -22,9 +22,7 @@ mod stuck;
 
 fn enrolment_of(action: &Decision) -> Option<Enrolment> {
     match action {
-        Decision::Write(Write::Enrol(enrolment)) | Decision::Write(Write::CreatePlaceholder(enrolment)) => {
-            Some(*enrolment)
-        }
+        Decision::Write(Write::Enrol(enrolment) | Write::CreatePlaceholder(enrolment)) => Some(*enrolment),
         Decision::Write(Write::Release { enrolment, .. }) => *enrolment,
         _ => None,
     }

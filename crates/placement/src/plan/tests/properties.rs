@@ -169,9 +169,9 @@ proptest! {
             let action = scene.decision();
             let cleaning = matches!(
                 action,
-                Decision::Write(Write::DeletePlaceholder { .. })
-                    | Decision::Write(Write::AdoptPod { .. })
-                    | Decision::Write(Write::LeavePod { .. })
+                Decision::Write(
+                    Write::DeletePlaceholder { .. } | Write::AdoptPod { .. } | Write::LeavePod { .. }
+                )
                     | Decision::Leave(Why::Done)
             );
             prop_assert!(cleaning, "{action:?}");

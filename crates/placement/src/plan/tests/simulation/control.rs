@@ -76,7 +76,7 @@ impl World {
                 life.let_gos = life.let_gos.and_one(now);
             }
             Decision::Write(Write::WakeTasks { pods, wake: woken }) => {
-                life.wake(&pods, &wake(&life.run, woken))
+                life.wake(&pods, &wake(&life.run, woken));
             }
             Decision::Write(Write::Follow { set }) => life.patch_set(&scale(&set, replicas, 1)),
             Decision::Write(Write::Shrink { set, .. }) => {
@@ -99,19 +99,20 @@ impl World {
                 life.patch_set(&patch);
             }
             Decision::Write(Write::StartOver { .. }) => (life.set, life.pod) = (None, None),
-            Decision::Wait(Wait::Steady)
-            | Decision::Write(Write::Nudge)
-            | Decision::Wait(Wait::Node { .. })
-            | Decision::Wait(Wait::Tasks { .. })
-            | Decision::Wait(Wait::Fit { .. }) => return false,
+            Decision::Write(Write::Nudge)
+            | Decision::Wait(Wait::Steady | Wait::Node { .. } | Wait::Tasks { .. } | Wait::Fit { .. }) => {
+                return false;
+            }
             Decision::Leave(_)
             | Decision::Wait(Wait::LabelledTooLate)
-            | Decision::Write(Write::Enrol(_))
-            | Decision::Write(Write::Withdraw)
             | Decision::Count(_)
-            | Decision::Write(Write::DeletePlaceholder { .. })
-            | Decision::Write(Write::AdoptPod { .. })
-            | Decision::Write(Write::LeavePod { .. }) => panic!("{action:?}: {life:?}"),
+            | Decision::Write(
+                Write::Enrol(_)
+                | Write::Withdraw
+                | Write::DeletePlaceholder { .. }
+                | Write::AdoptPod { .. }
+                | Write::LeavePod { .. },
+            ) => panic!("{action:?}: {life:?}"),
         }
         true
     }

@@ -13,21 +13,25 @@ static IDLE: Mutex<Vec<Bed>> = Mutex::new(Vec::new());
 
 /// A testbed with pod-affinity and without nodes, as it was when it was new.
 struct Bed {
-    bed: Testbed,
+    testbed: Testbed,
     installed: Installed,
     new: Baseline,
 }
 
 impl Bed {
     async fn start() -> Self {
-        let bed = start(Options::default()).await;
-        let installed = bed.install_pod_affinity().await.expect("pod-affinity");
-        let new = bed.baseline().await.expect("a baseline");
-        Self { bed, installed, new }
+        let testbed = start(Options::default()).await;
+        let installed = testbed.install_pod_affinity().await.expect("pod-affinity");
+        let new = testbed.baseline().await.expect("a baseline");
+        Self {
+            testbed,
+            installed,
+            new,
+        }
     }
 
     async fn reset(mut self) -> Option<Self> {
-        match self.bed.reset(&mut self.new).await {
+        match self.testbed.reset(&mut self.new).await {
             Ok(()) => Some(self),
             Err(error) => {
                 eprintln!("a testbed is replaced, because it could not be reset: {error}");
@@ -54,7 +58,7 @@ impl Deref for Lent {
     type Target = Testbed;
 
     fn deref(&self) -> &Testbed {
-        &self.bed().bed
+        &self.bed().testbed
     }
 }
 
@@ -62,7 +66,7 @@ impl Drop for Lent {
     fn drop(&mut self) {
         let bed = self.0.take().filter(|_| !std::thread::panicking());
         // A testbed whose processes are others now ends here.
-        if let Some(bed) = bed.filter(|bed| bed.bed.has_the_processes_of(&bed.new)) {
+        if let Some(bed) = bed.filter(|bed| bed.testbed.has_the_processes_of(&bed.new)) {
             idle().push(bed);
         }
     }

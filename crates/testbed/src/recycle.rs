@@ -14,6 +14,8 @@ use std::time::Duration;
 
 /// Their holders renew them all the time; those that are new belong to what is gone.
 const LEASES: &str = "/registry/leases/";
+const NODES: &str = "/registry/minions/";
+const PODS: &str = "/registry/pods/";
 const TEKTON_CONFIGURATION: &str = "/registry/configmaps/tekton-pipelines/";
 /// So often in a row, and so far apart, nothing may have changed.
 const CALM: (u32, Duration) = (3, Duration::from_millis(100));
@@ -44,7 +46,24 @@ impl Testbed {
         if self.restore(baseline).await?.contains(TEKTON_CONFIGURATION) {
             self.restart_tekton().await?;
         }
+        self.scheduler_has_caught_up(baseline).await?;
         self.holds_runs().await
+    }
+
+    /// A scheduler that still has a node in its cache binds pods to it, although there is no such node any more.
+    async fn scheduler_has_caught_up(&self, baseline: &Baseline) -> Result<()> {
+        let wanted = baseline.scheduler_cache();
+        self.until("the scheduler to know what is there", READY, async || {
+            let metrics = self
+                .scheduler_metrics()
+                .await
+                .map_err(|error| error.to_string())?;
+            let missing = wanted
+                .iter()
+                .find(|line| !metrics.lines().any(|found| found == *line));
+            missing.map_or(Ok(()), |line| Err(format!("not yet {line}")))
+        })
+        .await
     }
 
     /// The prefixes of what was restored.
@@ -85,6 +104,14 @@ impl Restored {
 }
 
 impl Baseline {
+    /// What the scheduler's metrics say of its cache, when it has seen what the baseline has.
+    fn scheduler_cache(&self) -> [String; 2] {
+        [("nodes", NODES), ("pods", PODS)].map(|(kind, prefix)| {
+            let count = self.contents.keys().filter(|key| key.starts_with(prefix)).count();
+            format!("scheduler_cache_size{{type=\"{kind}\"}} {count}")
+        })
+    }
+
     /// Puts back once what differs now, and returns that.
     async fn put_back(&mut self, store: &Store) -> Result<Vec<Change>> {
         let changes = changes(&self.contents, &store.revisions().await?);
@@ -140,6 +167,17 @@ mod tests {
         let back = |key: &str| Change::Put(key.into(), wanted[key].value.clone());
         let expected = [Change::Delete("/new".into()), back("/changed"), back("/gone")];
         assert_eq!(changes(&wanted, &found), expected);
+    }
+
+    #[test]
+    fn the_scheduler_has_caught_up_when_it_counts_the_nodes_and_pods_of_the_beginning() {
+        let contents = contents(&[("/registry/minions/a", "1"), ("/registry/minions/b", "2")]);
+        let baseline = Baseline {
+            contents,
+            parts: BTreeMap::new(),
+        };
+        let expected = ["nodes\"} 2", "pods\"} 0"].map(|end| format!("scheduler_cache_size{{type=\"{end}"));
+        assert_eq!(baseline.scheduler_cache(), expected);
     }
 
     #[test]

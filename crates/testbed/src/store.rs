@@ -58,23 +58,14 @@ struct Pair {
 }
 
 /// A client of etcd's JSON gateway.
-#[derive(Debug)]
-pub(crate) struct Store(StoreClient);
-
-struct StoreClient(Client);
-
-impl std::fmt::Debug for StoreClient {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("etcd")
-    }
-}
+pub(crate) struct Store(Client);
 
 impl Store {
     pub(crate) fn at(port: u16) -> Result<Self> {
         let address = format!("http://127.0.0.1:{port}");
         let url = address.parse().map_err(|_| Error::NotRunning(address))?;
         let client = Client::try_from(Config::new(url)).map_err(Error::api("making a client of etcd"))?;
-        Ok(Self(StoreClient(client)))
+        Ok(Self(client))
     }
 
     /// Everything, with its values.
@@ -105,7 +96,7 @@ impl Store {
         let action = || format!("asking etcd for a {what}");
         let request = http::Request::post(format!("/v3/kv/{what}")).body(query.to_string().into_bytes());
         let request = request.map_err(|error| Error::NotRunning(error.to_string()))?;
-        self.0.0.request(request).await.map_err(Error::api(action()))
+        self.0.request(request).await.map_err(Error::api(action()))
     }
 }
 

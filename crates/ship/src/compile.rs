@@ -75,7 +75,8 @@ impl Recipe<'_> {
         flags
     }
 
-    // Panic messages hold paths of source files. Of the prefixes that match, rustc takes the last one.
+    // Panic messages hold paths of source files: those of this workspace are relative. Its own folder is not in the flags,
+    // because cargo compiles everything anew when they change; so checkouts may share a target folder.
     fn remapped(&self) -> Vec<(PathBuf, String)> {
         let commit = self.rustc.commit.as_deref().unwrap_or("unknown");
         vec![
@@ -84,7 +85,6 @@ impl Recipe<'_> {
                 self.rustc.sysroot.join("lib/rustlib/src/rust"),
                 format!("/rustc/{commit}"),
             ),
-            (self.root.to_owned(), format!("/{PRODUCT}")),
             (self.target_directory.to_owned(), "/target".to_owned()),
         ]
     }
@@ -154,7 +154,6 @@ mod tests {
             [
                 "--remap-path-prefix=/home/me/.cargo=/cargo",
                 "--remap-path-prefix=/rust/lib/rustlib/src/rust=/rustc/5980",
-                "--remap-path-prefix=/home/me/my checkout=/pod-affinity",
                 "--remap-path-prefix=/home/me/my checkout/target=/target",
             ]
         );

@@ -17,9 +17,9 @@ pub(crate) enum Error {
     #[error("{} is no Docker configuration in JSON: mend it, or write a new one with `docker login {registry}`", path.display())]
     NoConfiguration { path: PathBuf, registry: String },
     #[error(
-        "the credential helper that {} names for {registry} did not do its work: {problem}; see whether \
+        "the credential helper that {} names for {registry} did not do its work: {}; see whether \
          docker-credential-... is on the PATH, or log in anew",
-        path.display()
+        path.display(), without_output(problem)
     )]
     Helper {
         path: PathBuf,
@@ -81,6 +81,16 @@ fn is_absence(problem: &CredentialRetrievalError) -> bool {
         CredentialRetrievalError::NoCredentialConfigured => true,
         CredentialRetrievalError::HelperFailure { stdout, .. } => stdout.contains("credentials not found"),
         _ => false,
+    }
+}
+
+/// What a helper printed may be the password that it was asked for.
+fn without_output(problem: &CredentialRetrievalError) -> String {
+    match problem {
+        CredentialRetrievalError::HelperFailure { helper, .. } => {
+            format!("{helper} failed (what it said is not shown, since it may hold a secret)")
+        }
+        other => other.to_string(),
     }
 }
 
@@ -166,6 +176,21 @@ mod tests {
         };
         assert!(is_absence(&failure("credentials not found in native keychain\n")));
         assert!(!is_absence(&failure("the keychain is locked\n")));
+    }
+
+    #[test]
+    fn what_a_failing_helper_printed_is_in_no_message() {
+        let failure = CredentialRetrievalError::HelperFailure {
+            helper: "docker-credential-x".into(),
+            stdout: r#"{"Username": "me", "Secret": "hunter2"}"#.into(),
+            stderr: "hunter2".into(),
+        };
+        let refusal = unusable(failure, "/home/me/.docker/config.json".into(), "ghcr.io".into());
+        let refusal = refusal.to_string();
+        assert!(
+            !refusal.contains("hunter2") && refusal.contains("docker-credential-x failed"),
+            "{refusal}"
+        );
     }
 
     #[test]

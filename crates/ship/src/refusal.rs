@@ -26,8 +26,8 @@ pub(crate) enum Error {
         hint: &'static str,
     },
     #[error(
-        "the registry {registry} asks who you are, and {} says nothing of it: run `docker login {registry}`, or set \
-         DOCKER_CONFIG to the folder of the config.json that knows",
+        "the registry {registry} requires authentication, and {} has no entry for it: run `docker login {registry}`, or set \
+         DOCKER_CONFIG to the folder of another config.json",
         docker_config.display()
     )]
     CredentialsMissing {
@@ -58,11 +58,9 @@ pub(crate) enum Error {
          KO_DOCKER_REPO is misspelt, or no registry"
     )]
     Unknown { registry: String, cause: String },
-    #[error("the registry {registry} has had enough for now ({cause}): try again in a while")]
+    #[error("the registry {registry} limits the rate of requests ({cause}): try again later")]
     TooMany { registry: String, cause: String },
-    #[error(
-        "the registry {registry} failed ({cause}): try again, and look into its log if that does not help"
-    )]
+    #[error("the registry {registry} failed ({cause}): try again, and check its log if that does not help")]
     Broken { registry: String, cause: String },
     #[error("the push to {registry} failed: {cause}")]
     Other { registry: String, cause: String },
@@ -131,10 +129,10 @@ fn code(code: &OciErrorCode) -> u16 {
 
 fn unreachable(cause: String, asked: Asked) -> Error {
     let hint = if asked.plain {
-        "; it was spoken to by plain HTTP"
+        "; the connection used plain HTTP"
     } else {
-        "; if it speaks plain HTTP, add --insecure-registry; if an authority of your own vouches for it, name the file of \
-         that authority by SSL_CERT_FILE"
+        "; if it uses plain HTTP, add --insecure-registry; if your own CA signed its certificate, set SSL_CERT_FILE to the \
+         file of that CA"
     };
     Error::Unreachable {
         registry: asked.registry,
@@ -191,7 +189,7 @@ mod tests {
         let refusal = answered(401, "", true).to_string();
         assert!(refusal.contains("run `docker login ghcr.io`"), "{refusal}");
         assert!(
-            refusal.contains("/home/me/.docker/config.json says nothing"),
+            refusal.contains("/home/me/.docker/config.json has no entry"),
             "{refusal}"
         );
         assert_eq!(answered(403, "", true), answered(401, "", true));
@@ -216,8 +214,8 @@ mod tests {
             (403, "ask for the right to write"),
             (405, "read-only or a mirror"),
             (404, "created first"),
-            (429, "try again in a while"),
-            (503, "look into its log"),
+            (429, "try again later"),
+            (503, "check its log"),
             (418, "the push to ghcr.io failed: 418: words"),
         ] {
             let refusal = answered(code, "words", false).to_string();

@@ -50,6 +50,9 @@ impl Registry {
     pub(crate) fn reach(destination: &Destination, access: Access) -> Result<Self, Error> {
         let auth = credentials::look_up(&access.docker_config, destination.registry())?;
         let scheme = scheme(destination, &access);
+        if let Some(warning) = in_clear(destination, &scheme, &auth) {
+            say!("{warning}");
+        }
         let asked = Asked {
             registry: destination.registry().to_owned(),
             plain: scheme == ClientProtocol::Http,
@@ -79,6 +82,18 @@ fn scheme(to: &Destination, access: &Access) -> ClientProtocol {
     } else {
         ClientProtocol::Https
     }
+}
+
+/// A password that others on the way can read, which is no harm on this machine.
+fn in_clear(to: &Destination, scheme: &ClientProtocol, auth: &RegistryAuth) -> Option<String> {
+    let is_told = *auth != RegistryAuth::Anonymous && *scheme == ClientProtocol::Http && !to.is_loopback();
+    let registry = to.registry();
+    is_told.then(|| {
+        format!(
+            "warning: your password for {registry} goes over plain HTTP (--insecure-registry), where others on the way can \
+             read it; give the registry a certificate, or log out with `docker logout {registry}` if it needs none"
+        )
+    })
 }
 
 async fn authenticated(
@@ -146,4 +161,34 @@ async fn upload_manifest(
         .await?;
     say!("pushed {to}");
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn warning(repository: &str, insecure: bool, auth: &RegistryAuth) -> Option<String> {
+        let destination = Destination::parse(Some(repository)).unwrap();
+        let access = Access {
+            docker_config: PathBuf::new(),
+            insecure,
+        };
+        in_clear(&destination, &scheme(&destination, &access), auth)
+    }
+
+    #[test]
+    fn a_password_in_clear_to_another_machine_is_told() {
+        let me = RegistryAuth::Basic("me".into(), "hunter2".into());
+        let told = warning("registry.example:5000/team", true, &me).unwrap();
+        assert!(
+            told.contains("registry.example:5000") && !told.contains("hunter2"),
+            "{told}"
+        );
+        assert_eq!(warning("registry.example:5000/team", false, &me), None);
+        assert_eq!(warning("127.0.0.1:5000/team", true, &me), None);
+        assert_eq!(
+            warning("registry.example:5000/team", true, &RegistryAuth::Anonymous),
+            None
+        );
+    }
 }

@@ -189,7 +189,7 @@ pub(crate) mod tests {
         assert_eq!(image().config.digest, json(&image().manifest)["config"]["digest"]);
         assert_eq!(
             image().digest(),
-            "sha256:9097dc569f4c2375b58861204e47eeed412c36663c19b6c768128c6921a0318a"
+            "sha256:4ad07d73e746736d5b4798be8f1a72a711be174e6449d8225f670c3a2e58381a"
         );
     }
 

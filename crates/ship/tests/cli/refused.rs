@@ -41,7 +41,7 @@ fn a_registry_that_wants_to_know_who_we_are_sends_us_to_docker_login() {
     };
     let said = pushed(&Home::new(), &stub.start());
     assert!(
-        said.contains("asks who you are") && said.contains("docker login 127.0.0.1:"),
+        said.contains("requires authentication") && said.contains("docker login 127.0.0.1:"),
         "{said}"
     );
 }

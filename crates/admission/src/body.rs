@@ -1,11 +1,14 @@
 //! A request's body: of the right type, of a bounded size, within a bounded time.
 
 use crate::fault::Fault;
-use axum::body::Bytes;
+use crate::room::Room;
+use axum::body::{Bytes, HttpBody};
+use axum::extract::rejection::BytesRejection;
 use axum::extract::{FromRequest, Request};
 use axum::http::StatusCode;
 use axum::http::header::CONTENT_TYPE;
 use std::time::Duration;
+use tokio::sync::OwnedSemaphorePermit;
 
 /// The API server takes no request over 3 MiB, so no object is bigger; the fourth is for the envelope around it.
 pub(crate) const LIMIT: usize = 4 << 20;
@@ -13,14 +16,32 @@ pub(crate) const LIMIT: usize = 4 << 20;
 /// As long as our configurations let the API server wait for us, and it began sooner: nobody waits for who is slower.
 const TIME: Duration = Duration::from_secs(10);
 
-/// Reads the whole body, or says what is wrong with it.
-pub(crate) async fn read(request: Request) -> Result<Bytes, Fault> {
+/// A body, and the room that it takes until it is dropped.
+#[derive(Debug)]
+pub(crate) struct Body {
+    pub(crate) bytes: Bytes,
+    _room: Option<OwnedSemaphorePermit>,
+}
+
+/// Reads the whole body as soon as there is room for it, or says what is wrong with it.
+pub(crate) async fn read(request: Request, room: &Room) -> Result<Body, Fault> {
     check_type(&request)?;
-    let body = tokio::time::timeout(TIME, Bytes::from_request(request, &())).await;
-    match body.map_err(|_| Fault::TooSlow)? {
-        Ok(bytes) if bytes.is_empty() => Err(Fault::EmptyBody),
-        Ok(bytes) => Ok(bytes),
-        Err(rejection) if rejection.status() == StatusCode::PAYLOAD_TOO_LARGE => Err(Fault::TooLarge(LIMIT)),
+    let size = request.body().size_hint().exact();
+    let size = size.and_then(|size| usize::try_from(size).ok());
+    let read = async {
+        let taken = room.take(size).await;
+        let bytes = Bytes::from_request(request, &()).await?;
+        Ok(Body { bytes, _room: taken })
+    };
+    match tokio::time::timeout(TIME, read)
+        .await
+        .map_err(|_| Fault::TooSlow)?
+    {
+        Ok(body) if body.bytes.is_empty() => Err(Fault::EmptyBody),
+        Ok(body) => Ok(body),
+        Err::<_, BytesRejection>(rejection) if rejection.status() == StatusCode::PAYLOAD_TOO_LARGE => {
+            Err(Fault::TooLarge(LIMIT))
+        }
         Err(_) => Err(Fault::CutOff),
     }
 }
@@ -39,9 +60,15 @@ fn is_json(content_type: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use axum::body::Body;
+    use axum::body::Body as Sent;
 
-    fn request(content_type: &str, body: Body) -> Request {
+    async fn read(request: Request) -> Result<Bytes, Fault> {
+        super::read(request, &Room::default())
+            .await
+            .map(|body| body.bytes)
+    }
+
+    fn request(content_type: &str, body: Sent) -> Request {
         Request::builder()
             .header(CONTENT_TYPE, content_type)
             .body(body)
@@ -50,7 +77,7 @@ mod tests {
 
     #[tokio::test]
     async fn json_with_parameters_is_json() {
-        let read = read(request("Application/JSON; charset=utf-8", Body::from("{}"))).await;
+        let read = read(request("Application/JSON; charset=utf-8", Sent::from("{}"))).await;
         assert_eq!(read.unwrap(), "{}");
     }
 
@@ -62,14 +89,14 @@ mod tests {
             "application/vnd.kubernetes.protobuf",
             "",
         ] {
-            let fault = read(request(wrong, Body::from("{}"))).await.unwrap_err();
+            let fault = read(request(wrong, Sent::from("{}"))).await.unwrap_err();
             assert!(matches!(fault, Fault::WrongType), "{wrong}: {fault}");
         }
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_body_that_never_ends_is_given_up() {
-        let endless = Body::from_stream(futures::stream::pending::<Result<Bytes, std::io::Error>>());
+        let endless = Sent::from_stream(futures::stream::pending::<Result<Bytes, std::io::Error>>());
         let fault = read(request("application/json", endless)).await.unwrap_err();
         assert!(matches!(fault, Fault::TooSlow), "{fault}");
     }
@@ -77,7 +104,7 @@ mod tests {
     #[tokio::test]
     async fn a_connection_that_breaks_is_told_from_a_body_that_is_too_large() {
         let broken = futures::stream::once(async { Err::<Bytes, _>(std::io::Error::other("reset")) });
-        let fault = read(request("application/json", Body::from_stream(broken)))
+        let fault = read(request("application/json", Sent::from_stream(broken)))
             .await
             .unwrap_err();
         assert!(matches!(fault, Fault::CutOff), "{fault}");

@@ -30,7 +30,7 @@ type Verdict = (Result<Vec<u8>, Fault>, &'static str);
 /// The verdict on what a bug of ours got wrong.
 pub(crate) const FAULT: &str = "failed";
 
-const FAILED: &str = "pod-affinity could not handle this object and left it as it is; its logs tell why, under this request's uid";
+const FAILED: &str = "pod-affinity could not handle this object and left it as it is; see the webhook's log for this request's uid";
 
 /// Answers one request.
 pub(crate) fn decide(webhook: Webhook, body: &[u8]) -> Decision {

@@ -9,6 +9,7 @@ mod decide;
 mod fault;
 mod metrics;
 mod review;
+mod room;
 mod webhook;
 
 pub use metrics::Metrics;
@@ -20,6 +21,7 @@ use axum::routing::post;
 use decide::Decision;
 use fault::Fault;
 use placement::keys;
+use room::Room;
 use std::time::Instant;
 use webhook::Webhook;
 
@@ -28,32 +30,36 @@ use webhook::Webhook;
 struct Gate {
     webhook: Webhook,
     metrics: Metrics,
+    room: Room,
 }
 
 /// The two webhooks at [`keys::PIPELINE_RUN_PATH`] and [`keys::POD_PATH`]; any other path is a JSON 404.
 pub fn router(metrics: Metrics) -> Router {
+    let runs = Gate {
+        webhook: Webhook::PipelineRun,
+        metrics,
+        room: Room::default(),
+    };
+    let pods = Gate {
+        webhook: Webhook::Pod,
+        ..runs.clone()
+    };
     Router::new()
-        .merge(route(
-            keys::PIPELINE_RUN_PATH,
-            Webhook::PipelineRun,
-            metrics.clone(),
-        ))
-        .merge(route(keys::POD_PATH, Webhook::Pod, metrics))
+        .merge(route(keys::PIPELINE_RUN_PATH, runs))
+        .merge(route(keys::POD_PATH, pods))
         .fallback(|| async { Fault::UnknownPath })
         .layer(DefaultBodyLimit::max(body::LIMIT))
 }
 
-fn route(path: &str, webhook: Webhook, metrics: Metrics) -> Router {
+fn route(path: &str, gate: Gate) -> Router {
     let methods = post(serve).fallback(|| async { Fault::WrongMethod });
-    Router::new()
-        .route(path, methods)
-        .with_state(Gate { webhook, metrics })
+    Router::new().route(path, methods).with_state(gate)
 }
 
 async fn serve(State(gate): State<Gate>, request: Request) -> Response {
     let started = Instant::now();
-    let decision = match body::read(request).await {
-        Ok(bytes) => decide::decide(gate.webhook, &bytes),
+    let decision = match body::read(request, &gate.room).await {
+        Ok(body) => decide::decide(gate.webhook, &body.bytes),
         Err(fault) => Decision::of(fault),
     };
     gate.metrics.observe(gate.webhook, &decision, started.elapsed());

@@ -64,14 +64,9 @@ impl Admin {
         silence: Duration,
     ) -> Result<(), Error> {
         // Who is turned away is not counted: that is nobody's alarm, and would be told on this very port.
-        let guard = Guard::new(
-            DefaultAcceptor::new(),
-            CONNECTIONS_AT_MOST,
-            silence,
-            Counter::default(),
-        );
-        let mut server = Server::<SocketAddr>::from_listener(self.listener).acceptor(guard);
-        http_limits::apply(server.http_builder(), silence);
+        let guard = Guard::new(DefaultAcceptor::new(), CONNECTIONS_AT_MOST, Counter::default());
+        let server = Server::<SocketAddr>::from_listener(self.listener).acceptor(guard);
+        let server = http_limits::applied(server, silence);
         let router = router(readiness, registry);
         server
             .serve(router.into_make_service())

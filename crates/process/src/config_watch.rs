@@ -188,8 +188,8 @@ impl InForce {
 
     fn consequence(&self) -> &'static str {
         match self {
-            Self::Nothing(_) => "this process waits until it is mended",
-            Self::Some(_) => "the last good configuration stays in force",
+            Self::Nothing(_) => "this process waits until it is corrected",
+            Self::Some(_) => "the last valid configuration stays active",
         }
     }
 }
@@ -197,7 +197,7 @@ impl InForce {
 fn changed(current: &mut Arc<Config>, config: Config) -> bool {
     let differs = **current != config;
     if differs {
-        tracing::info!(?config, "a changed configuration is in force");
+        tracing::info!(?config, "a changed configuration is active");
         *current = Arc::new(config);
     }
     differs

@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::convert::Infallible;
 use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::Duration;
 use tokio::sync::watch;
 
 pub(crate) const SECRETS: &str = "/api/v1/namespaces/ns/secrets";
@@ -24,6 +25,8 @@ pub(crate) enum Mood {
     Away,
     Silent,
     Forbidding,
+    /// What it does, it tells a second later.
+    Slow,
 }
 
 #[derive(Default)]
@@ -98,6 +101,11 @@ impl FakeApi {
             Mood::Away => status(StatusCode::INTERNAL_SERVER_ERROR, "InternalError"),
             Mood::Forbidding => status(StatusCode::FORBIDDEN, "Forbidden"),
             Mood::Silent => std::future::pending().await,
+            Mood::Slow => {
+                let answer = self.route(request).await;
+                tokio::time::sleep(Duration::from_secs(1)).await;
+                answer
+            }
         }
     }
 

@@ -11,6 +11,7 @@ pub mod log;
 pub mod metrics;
 mod open_files;
 pub mod readiness;
+pub mod server_clock;
 pub mod shutdown;
 pub mod tls;
 pub mod traces;

@@ -123,7 +123,7 @@ pub struct Leading {
     configuration_valid: Gauge,
     configuration_generation: Gauge,
     renewals: Family<ByPart, Counter>,
-    /// Looks at the certificates that ended in an error.
+    /// Failed checks of the certificates.
     pub certificate_errors: Counter,
     /// 1 while this process leads.
     pub leading: Gauge,
@@ -193,10 +193,10 @@ impl Leading {
         } = Self::default();
         begin(&configuration_loads, Outcome::ALL.map(ByOutcome::from));
         begin(&renewals, Part::ALL.map(ByPart::from));
-        let valid_help = "1 while the ConfigMap as it is now is in force; 0 while it is refused or unread";
-        let generation_help = "resourceVersion of the ConfigMap in force; 0 without a ConfigMap";
-        let error_help = "Looks at the certificates that ended in an error";
-        let lease_help = "Failed attempts to take or renew the lease";
+        let valid_help = "1 while the current ConfigMap is active; 0 while it is rejected or not read yet";
+        let generation_help = "resourceVersion of the active ConfigMap; 0 without a ConfigMap";
+        let error_help = "Failed checks of the certificates";
+        let lease_help = "Failed attempts to acquire or renew the Lease";
         Self {
             configuration_loads: added(
                 registry,

@@ -25,5 +25,38 @@ pub(crate) fn room_for(clients: usize) -> usize {
         },
     );
     let has = if raising.is_ok() { raised } else { had };
-    usize::try_from(has.saturating_sub(OTHERS)).map_or(clients, |room| room.min(clients))
+    let room = room(has, clients);
+    if room < clients {
+        tracing::warn!(
+            open_files = has,
+            connections = room,
+            "few files may be open: raise the limit of this container"
+        );
+    }
+    room
+}
+
+/// Where even the others would take up all files, half of them.
+fn room(has: u64, clients: usize) -> usize {
+    let room = has.saturating_sub(OTHERS).max(has / 2);
+    usize::try_from(room).map_or(clients, |room| room.min(clients))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn however_few_files_may_be_open_there_is_room_for_somebody() {
+        for (has, expected) in [
+            (1024, 512),
+            (1064, 532),
+            (2000, 1000),
+            (2128, 1064),
+            (4096, 2000),
+            (u64::MAX, 2000),
+        ] {
+            assert_eq!(room(has, 2000), expected, "{has}");
+        }
+    }
 }

@@ -31,8 +31,8 @@ async fn a_labelled_run_is_held() {
     );
 }
 
-/// A review of the change by which its user lets a run go.
-fn let_go() -> Value {
+/// A review of the change by which its user releases a run.
+fn release() -> Value {
     let mut old = held("true");
     old["spec"]["status"] = placement::keys::PENDING.into();
     let mut review = review("tekton.dev", "PipelineRun", &held("true"));
@@ -44,7 +44,7 @@ fn let_go() -> Value {
 #[tokio::test]
 async fn a_run_that_its_user_lets_go_is_held() {
     let mut run = held("true");
-    let response = ask(RUNS, &let_go()).await;
+    let response = ask(RUNS, &release()).await;
     assert_eq!(response["allowed"], true);
     json_patch::patch(&mut run, &patch_in(&response)).unwrap();
     assert_eq!(run["spec"]["status"], placement::keys::PENDING);
@@ -53,10 +53,10 @@ async fn a_run_that_its_user_lets_go_is_held() {
 #[tokio::test]
 async fn a_change_whose_objects_are_missing_or_unreadable_is_let_through_unpatched() {
     for member in ["object", "oldObject"] {
-        let mut missing = let_go();
+        let mut missing = release();
         missing["request"][member] = Value::Null;
         assert_eq!(ask(RUNS, &missing).await, unpatched(), "{member}");
-        let mut odd = let_go();
+        let mut odd = release();
         odd["request"][member] = json!(["not an object"]);
         assert_eq!(ask(RUNS, &odd).await, unpatched(), "{member}");
     }
@@ -64,7 +64,7 @@ async fn a_change_whose_objects_are_missing_or_unreadable_is_let_through_unpatch
 
 #[tokio::test]
 async fn a_change_of_a_pod_is_let_through_unpatched() {
-    let mut review = let_go();
+    let mut review = release();
     review["request"]["kind"] = json!({"group": "", "version": "v1", "kind": "Pod"});
     assert_eq!(ask(PODS, &review).await, unpatched());
 }

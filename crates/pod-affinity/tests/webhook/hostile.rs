@@ -221,7 +221,11 @@ fn is_cut(stream: &mut TcpStream) -> bool {
 
 /// Has a review answered, in time.
 fn ask(stream: &mut Tls) {
-    write!(stream, "{HEAD}content-length: {}\r\n\r\n{REVIEW}", REVIEW.len()).unwrap();
+    answered(stream, REVIEW);
+}
+
+fn answered(stream: &mut Tls, review: &str) {
+    write!(stream, "{HEAD}content-length: {}\r\n\r\n{review}", review.len()).unwrap();
     let mut answer = String::new();
     while !answer.ends_with("}}") {
         let mut buffer = [0; 1024];
@@ -297,5 +301,58 @@ fn bad_clients_by_the_hundred_keep_nobody_waiting_and_are_cut_off() {
         println!("{} that {what}: cut after {first:.1?} to {last:.1?}", cut.len());
         assert!(first >= limit, "cut too soon: clients that {what}");
     }
+    assert!(webhook.end());
+}
+
+/// What a replica may use, by its Deployment.
+const MEMORY: u64 = 256 << 20;
+/// As large as a body may be.
+const LARGE: usize = 4 << 20;
+
+/// Sends all of a large body but its last byte, as far as it is taken.
+fn unfinished(door: &Door) -> Box<Tls> {
+    let mut stream = door.said(&format!("{HEAD}content-length: {LARGE}\r\n\r\n"));
+    stream.sock.set_write_timeout(Some(PROMPT)).unwrap();
+    let piece = vec![b' '; 1 << 16];
+    for _ in 1..LARGE / piece.len() {
+        if stream.write_all(&piece).is_err() {
+            break;
+        }
+    }
+    stream
+}
+
+/// A review that takes many times its size when it is read: a value of two bytes becomes one of thirty-two.
+fn bloated() -> String {
+    let pod = r#"{"metadata":{"labels":{"pod-affinity.tekton.dev/group":"u"}},"spec":{"odd":["#;
+    let end = format!("{}0]}}", "0,".repeat(LARGE / 2 - 500));
+    REVIEW.replace(r#"{"metadata":{},"spec":{}"#, &format!("{pod}{end}"))
+}
+
+#[test]
+fn large_bodies_by_the_hundred_use_up_no_memory_and_keep_no_usual_review_waiting() {
+    may_open_files();
+    let folder = folder_with_certificate();
+    let webhook = Webhook::start(folder.path());
+    webhook.until_ready();
+    let door = Door::of(&webhook, folder.path());
+    let (mut kept, mut slowest) = (door.safe(), Duration::ZERO);
+    std::thread::scope(|scope| {
+        let senders: Vec<_> = (0..100).map(|_| scope.spawn(|| unfinished(&door))).collect();
+        while !senders.iter().all(std::thread::ScopedJoinHandle::is_finished) {
+            slowest = slowest.max(others_are_served(&webhook, &door, &mut kept));
+            sleep(PAUSE);
+        }
+    });
+    let crowded = webhook.most_memory();
+    let bloated = bloated();
+    for _ in 0..3 {
+        answered(&mut door.safe(), &bloated);
+    }
+    let bloated = webhook.most_memory();
+    println!(
+        "others were answered within {slowest:?}; memory rose to {crowded}, and to {bloated} by bloated reviews"
+    );
+    assert!(bloated < MEMORY * 3 / 4, "{crowded}, {bloated}");
     assert!(webhook.end());
 }

@@ -79,6 +79,14 @@ impl Webhook {
         answer
     }
 
+    /// The most that it ever had resident, in bytes.
+    pub(crate) fn most_memory(&self) -> u64 {
+        let status = fs::read_to_string(format!("/proc/{}/status", self.child.id())).unwrap();
+        let mut lines = status.lines().filter_map(|line| line.strip_prefix("VmHWM:"));
+        let kilobytes = lines.next().unwrap().trim().trim_end_matches(" kB");
+        kilobytes.parse::<u64>().unwrap() << 10
+    }
+
     pub(crate) fn end(mut self) -> bool {
         kill_process(Pid::from_child(&self.child), Signal::TERM).unwrap();
         self.child.wait().unwrap().success()

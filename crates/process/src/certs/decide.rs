@@ -32,11 +32,11 @@ pub enum Why {
     Expired,
     /// Two thirds of its life are over.
     Due,
-    /// It was signed by an earlier authority, which is still trusted.
+    /// It was signed by an earlier CA, which is still trusted.
     EarlierAuthority,
     /// No authority of ours signed it.
     Foreign,
-    /// It is not for the Service's DNS names.
+    /// It does not name the Service's DNS names.
     WrongNames,
 }
 
@@ -49,9 +49,9 @@ impl fmt::Display for Why {
             Self::NotYetValid => "is not valid yet",
             Self::Expired => "has expired",
             Self::Due => "has lived two thirds of its life",
-            Self::EarlierAuthority => "was signed by an earlier authority",
-            Self::Foreign => "was not signed by any stored authority",
-            Self::WrongNames => "is not for the Service's DNS names",
+            Self::EarlierAuthority => "was signed by an earlier CA",
+            Self::Foreign => "was not signed by any stored CA",
+            Self::WrongNames => "does not name the Service's DNS names",
         })
     }
 }

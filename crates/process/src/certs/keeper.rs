@@ -70,7 +70,7 @@ pub enum Error {
     Unanswered,
     /// The decisions never came to rest.
     #[error(
-        "the certificates in Secret {CERTIFICATE_SECRET} do not come to rest; is somebody else writing it?"
+        "the certificates in Secret {CERTIFICATE_SECRET} keep changing; another client may be writing it"
     )]
     Restless,
 }
@@ -83,7 +83,8 @@ pub struct Keeper {
     clock: Clock,
     metrics: Leading,
     settle_time: Duration,
-    trust_changed: Option<Instant>,
+    /// When all API servers act on what is trusted now.
+    settled_at: Option<Instant>,
     leaves_alone: bool,
 }
 
@@ -99,7 +100,7 @@ impl Keeper {
             clock,
             metrics,
             settle_time: SETTLE_TIME,
-            trust_changed: None,
+            settled_at: None,
             leaves_alone: false,
         }
     }
@@ -126,7 +127,7 @@ impl Keeper {
 
     /// One look and all that follows from it; returns when to look again at the latest.
     pub async fn pass(&mut self) -> Result<Duration, Error> {
-        let mut trust = Configurations::read(self.client.clone()).await?;
+        let mut trust = Configurations::read(self.client.clone(), &self.namespace).await?;
         if self.is_anothers_business(&trust) {
             return Ok(CHECK_EVERY);
         }
@@ -163,7 +164,7 @@ impl Keeper {
         why: Why,
         now: Timestamp,
     ) -> Result<Step, Error> {
-        tracing::info!(%why, "the webhook's authority {why}: making a new one");
+        tracing::info!(%why, "the webhook's CA {why}: creating a new one");
         let Issued { certificate, key } = issue::authority(now)?;
         self.metrics.renewal(Part::Authority);
         // What the API server trusts now may be all that is left of a lost Secret, while replicas still serve from memory.
@@ -203,18 +204,21 @@ impl Keeper {
         }))
     }
 
-    /// On a first installation nobody trusted anything before, and nobody needs time to change his mind.
+    /// On a first installation nobody trusted anything before, and nobody needs time to change his mind. What this keeper
+    /// finds when it begins, the leader before it may have published a moment ago.
     async fn publish(&mut self, stored: &Stored, trust: &mut Configurations) -> Result<(), Error> {
         let first = trust.trusted().is_empty();
-        if trust.publish(&stored.bundle).await? && !first {
-            self.trust_changed = Some(Instant::now());
+        let changed = trust.publish(&stored.bundle).await?;
+        if changed || self.settled_at.is_none() {
+            let given = if first { Duration::ZERO } else { self.settle_time };
+            self.settled_at = Some(Instant::now() + given);
         }
         Ok(())
     }
 
     fn unsettled(&self) -> Option<Duration> {
-        let since = self.trust_changed?.elapsed();
-        self.settle_time.checked_sub(since).filter(|rest| !rest.is_zero())
+        let rest = self.settled_at?.saturating_duration_since(Instant::now());
+        Some(rest).filter(|rest| !rest.is_zero())
     }
 
     fn is_anothers_business(&mut self, trust: &Configurations) -> bool {
@@ -282,7 +286,7 @@ impl Keeper {
             return Duration::ZERO;
         }
         self.metrics.certificate_errors.inc();
-        tracing::error!(%error, "the webhook's certificates could not be looked after; trying again");
+        tracing::error!(%error, "failed to check or renew the webhook's certificates; retrying");
         RETRY
     }
 }

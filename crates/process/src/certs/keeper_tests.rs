@@ -177,6 +177,27 @@ async fn a_new_authority_is_trusted_for_a_while_before_it_signs() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn who_takes_over_during_a_rotation_gives_the_new_authority_its_time_too() {
+    let mut scene = Scene::installed().await;
+    scene.later(AUTHORITY_LIFE * 2 / 3 + DAY);
+    scene.pass().await;
+    let before = scene.stored();
+    scene.keeper = Keeper::new(
+        scene.api.client(),
+        "ns",
+        scene.keeper.clock.clone(),
+        Leading::default(),
+    );
+    let wait = scene.pass().await;
+    assert!(wait > Duration::from_secs(9) && wait <= SETTLE_TIME, "{wait:?}");
+    assert_eq!(scene.stored().leaf, before.leaf);
+    sleep(wait).await;
+    scene.rest().await;
+    assert_ne!(scene.stored().leaf, before.leaf);
+    scene.assert_trusted();
+}
+
+#[tokio::test(start_paused = true)]
 async fn how_long_a_new_authority_is_trusted_before_it_signs_can_be_set() {
     let mut scene = Scene::installed().await;
     scene.keeper = scene.keeper.with_settle_time(Duration::from_secs(2));

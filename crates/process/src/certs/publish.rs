@@ -1,9 +1,13 @@
-//! The `caBundle` of both webhook configurations. Written by JSON patch, one field at a time: the manifests do not hold
-//! that field, so neither form of `kubectl apply` ever takes it back.
+//! The `caBundle` of both webhook configurations, and that they go with our namespace. Written by JSON patch, one field at a
+//! time: the manifests do not hold these fields, so neither form of `kubectl apply` ever takes them back.
 
 use crate::words;
-use json_patch::Patch;
-use k8s_openapi::{ByteString, api::admissionregistration::v1::MutatingWebhookConfiguration};
+use json_patch::{Patch, PatchOperation};
+use k8s_openapi::{
+    ByteString,
+    api::{admissionregistration::v1::MutatingWebhookConfiguration, core::v1::Namespace},
+    apimachinery::pkg::apis::meta::v1::OwnerReference,
+};
 use kube::{
     Api, Client, ResourceExt,
     api::{Patch as ApiPatch, PatchParams},
@@ -14,6 +18,8 @@ use thiserror::Error;
 
 /// The two configurations that trust our authority.
 pub const CONFIGURATIONS: [&str; 2] = [keys::PIPELINE_RUN_WEBHOOK, keys::POD_WEBHOOK];
+
+const NAMESPACE: &str = "Namespace";
 
 /// Annotations by which somebody else says that `caBundle` is his.
 const INJECTORS: [&str; 4] = [
@@ -58,11 +64,13 @@ pub enum Error {
 pub struct Configurations {
     api: Api<MutatingWebhookConfiguration>,
     seen: Vec<MutatingWebhookConfiguration>,
+    owner: Option<OwnerReference>,
 }
 
 impl Configurations {
-    /// Reads both.
-    pub async fn read(client: Client) -> Result<Self, Error> {
+    /// Reads both, and the namespace that they are to go with.
+    pub async fn read(client: Client, namespace: &str) -> Result<Self, Error> {
+        let owner = owner(client.clone(), namespace).await;
         let api = Api::all(client);
         let mut seen = Vec::new();
         for name in CONFIGURATIONS {
@@ -72,7 +80,7 @@ impl Configurations {
             };
             seen.extend(api.get_opt(name).await.map_err(failed)?);
         }
-        Ok(Self { api, seen })
+        Ok(Self { api, seen, owner })
     }
 
     /// The annotation, if there is one, by which somebody else cares for the certificates.
@@ -89,18 +97,46 @@ impl Configurations {
             .collect()
     }
 
-    /// Makes both trust `bundle`; `true` when something had to be written.
+    /// Makes both trust `bundle`, and go with their namespace; `true` when another authority is trusted now.
     pub async fn publish(&mut self, bundle: &str) -> Result<bool, Error> {
-        let mut written = false;
+        let mut trusted = false;
         for one in &mut self.seen {
-            let patch = trust(one, bundle)?;
+            let mut patch = trust(one, bundle)?;
+            trusted |= !patch.0.is_empty();
+            patch
+                .0
+                .extend(self.owner.as_ref().and_then(|owner| belong(one, owner)));
             if !patch.0.is_empty() {
                 *one = write(&self.api, &one.name_any(), patch).await?;
-                written = true;
             }
         }
-        Ok(written)
+        Ok(trusted)
     }
+}
+
+/// The namespace as the owner of what it cannot hold. Left alone, the configurations would outlive it, and the API server
+/// would go on to ask webhooks that are gone for each labelled run. Not to be had is no reason to do nothing else.
+async fn owner(client: Client, name: &str) -> Option<OwnerReference> {
+    let namespace = Api::<Namespace>::all(client).get_metadata_opt(name).await;
+    let uid = namespace.ok().flatten()?.metadata.uid?;
+    Some(OwnerReference {
+        api_version: "v1".to_owned(),
+        kind: NAMESPACE.to_owned(),
+        name: name.to_owned(),
+        uid,
+        ..OwnerReference::default()
+    })
+}
+
+/// Makes a configuration go with its owner, and no more with one of that name that was there before.
+fn belong(configuration: &MutatingWebhookConfiguration, owner: &OwnerReference) -> Option<PatchOperation> {
+    let owners = configuration.owner_references();
+    if owners.contains(owner) {
+        return None;
+    }
+    let is_other = |other: &&OwnerReference| (&other.kind, &other.name) != (&owner.kind, &owner.name);
+    let owners: Vec<_> = owners.iter().filter(is_other).chain([owner]).collect();
+    serde_json::from_value(json!({"op": "add", "path": "/metadata/ownerReferences", "value": owners})).ok()
 }
 
 /// The annotation, if there is one, by which somebody else cares for a configuration's `caBundle`.
@@ -181,6 +217,37 @@ mod tests {
         json_patch::patch(&mut document, &trust(&before, "bundle").unwrap()).unwrap();
         let after = serde_json::to_value(configuration(&[Some("bundle"); 3])).unwrap();
         assert_eq!(document, after);
+    }
+
+    #[test]
+    fn a_configuration_goes_with_its_namespace_and_with_none_that_was_there_before() {
+        let namespace = |uid: &str| OwnerReference {
+            api_version: "v1".into(),
+            kind: NAMESPACE.into(),
+            name: "ns".into(),
+            uid: uid.into(),
+            ..OwnerReference::default()
+        };
+        let other = OwnerReference {
+            kind: "Other".into(),
+            ..namespace("u9")
+        };
+        let table = [
+            (vec![], Some(vec![namespace("u2")])),
+            (vec![namespace("u2")], None),
+            (
+                vec![namespace("u1"), other.clone()],
+                Some(vec![other, namespace("u2")]),
+            ),
+        ];
+        for (before, after) in table {
+            let mut one = configuration(&[]);
+            one.metadata.owner_references = Some(before);
+            let value =
+                belong(&one, &namespace("u2")).map(|operation| serde_json::to_value(operation).unwrap());
+            let expected = after.map(|owners| serde_json::to_value(owners).unwrap());
+            assert_eq!(value.map(|value| value["value"].clone()), expected);
+        }
     }
 
     #[test]

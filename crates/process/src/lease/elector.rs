@@ -14,6 +14,7 @@ use kube::{
     api::{ObjectMeta, PostParams},
 };
 use placement::keys;
+use std::pin::pin;
 use std::time::Duration;
 use thiserror::Error;
 use tokio::sync::watch;
@@ -110,16 +111,15 @@ enum Attempt {
 
 impl Elector {
     async fn run(mut self, resigned: impl Future<Output = ()>) {
-        tokio::select! {
-            () = self.campaign() => {}
-            () = resigned => self.release().await,
-        }
+        self.campaign(resigned).await;
         self.metrics.leading.set(0);
         self.standing.send_replace(Standing::Over);
     }
 
-    /// Ends only when a claim that was held is lost.
-    async fn campaign(&mut self) {
+    /// Ends when a claim that was held is lost, or given up. No request is broken off for that: what it wrote would not be
+    /// known, and the Lease would have to run out.
+    async fn campaign(&mut self, resigned: impl Future<Output = ()>) {
+        let mut resigned = pin!(resigned);
         loop {
             let started = Instant::now();
             let outcome = self.timed_attempt().await;
@@ -127,7 +127,10 @@ impl Elector {
             if self.is_lost(&outcome) {
                 return;
             }
-            sleep(self.candidate.terms.retry).await;
+            tokio::select! {
+                () = sleep(self.candidate.terms.retry) => {}
+                () = &mut resigned => return self.release().await,
+            }
         }
     }
 
@@ -154,7 +157,7 @@ impl Elector {
             Ok(Attempt::Waiting) => self.waiting(),
             Err(error) => {
                 self.metrics.lease_errors.inc();
-                tracing::warn!(%error, "the lease could not be looked after; trying again");
+                tracing::warn!(%error, "failed to acquire or renew the Lease; retrying");
             }
         }
     }

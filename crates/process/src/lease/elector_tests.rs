@@ -67,6 +67,21 @@ async fn who_resigns_is_followed_at_the_next_look() {
     assert!(seconds_until(b.acquired()).await <= Terms::default().retry.as_secs());
 }
 
+/// The write changes the Lease's version, which the one that gives it up has to name.
+#[tokio::test(start_paused = true)]
+async fn who_resigns_while_a_renewal_is_on_its_way_gives_the_lease_up_all_the_same() {
+    let api = FakeApi::new();
+    let a = run_for(&api, "a");
+    a.leadership().acquired().await;
+    api.set_mood(Mood::Slow);
+    api.take_writes();
+    while api.take_writes().is_empty() {
+        sleep(Duration::from_millis(100)).await;
+    }
+    a.resign().await;
+    assert_eq!(holder(&api), "");
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_leader_that_died_is_followed_when_its_lease_ran_out() {
     let api = FakeApi::new();

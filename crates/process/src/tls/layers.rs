@@ -4,7 +4,7 @@ use crate::shutdown::Shutdown;
 use axum::{
     Router,
     extract::{Request, State},
-    http::{HeaderValue, StatusCode, Version, header},
+    http::{HeaderValue, StatusCode, header},
     middleware::{self, Next},
     response::{IntoResponse, Response},
 };
@@ -32,13 +32,11 @@ async fn with_deadline(request: Request, next: Next) -> Response {
     }
 }
 
-/// While draining, each answer on HTTP/1 tells the API server not to reuse its connection. So the connections in use are
-/// gone before we close the idle ones, and no call can be lost on one that we close while it is being reused. HTTP/2 has
-/// its own good-bye.
+/// While draining, each answer tells the API server not to reuse its connection. So the connections in use are gone before
+/// we close the idle ones, and no call can be lost on one that we close while it is being reused.
 async fn farewell(State(shutdown): State<Shutdown>, request: Request, next: Next) -> Response {
-    let is_http_1 = request.version() <= Version::HTTP_11;
     let mut response = next.run(request).await;
-    if is_http_1 && shutdown.is_asked() {
+    if shutdown.is_asked() {
         response
             .headers_mut()
             .insert(header::CONNECTION, HeaderValue::from_static("close"));

@@ -103,14 +103,13 @@ impl Listening {
         let guard = Guard::new(
             tls.acceptor(NoDelayAcceptor::new()),
             open_files::room_for(CONNECTIONS_AT_MOST),
-            silence,
             metrics.connections_refused,
         );
         let handle = Handle::new();
-        let mut server = Server::<SocketAddr>::from_listener(self.listener)
+        let server = Server::<SocketAddr>::from_listener(self.listener)
             .acceptor(guard)
             .handle(handle.clone());
-        http_limits::apply(server.http_builder(), silence);
+        let server = http_limits::applied(server, silence);
         let router = layers::around(router, shutdown.clone());
         let serving = async move {
             server

@@ -217,15 +217,32 @@ async fn a_bad_certificate_is_refused_and_the_last_good_one_stays() {
 }
 
 #[tokio::test]
-async fn a_kept_alive_connection_is_used_again_and_http_2_is_spoken_when_asked_for() {
+async fn a_kept_alive_connection_is_used_again() {
     let scene = Scene::serving(at_once()).await;
     let mut client = scene.client().await;
     for _ in 0..3 {
         let response = ask(&mut client, "/").await;
         assert!(!response.contains("connection: close"), "{response}");
     }
-    let http_2 = scene.connect("h2").await.unwrap();
-    assert_eq!(http_2.get_ref().1.alpn_protocol(), Some(b"h2".as_slice()));
+}
+
+#[tokio::test]
+async fn nobody_gets_http_2_in_which_a_client_could_have_us_keep_what_it_likes() {
+    let scene = Scene::serving(at_once()).await;
+    assert!(scene.connect("h2").await.is_err());
+    let mut client = scene.client().await;
+    client
+        .write_all(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n")
+        .await
+        .unwrap();
+    let mut answer = Vec::new();
+    let read = tokio::time::timeout(LONG, client.read_to_end(&mut answer)).await;
+    assert!(read.is_ok(), "it is kept, after {answer:?}");
+    let answer = String::from_utf8_lossy(&answer);
+    assert!(
+        answer.is_empty() || answer.starts_with("HTTP/1.1 4") || answer.starts_with("HTTP/1.1 505"),
+        "{answer}"
+    );
 }
 
 #[tokio::test]

@@ -37,8 +37,11 @@ pub async fn follow_secret(client: Client, namespace: &str, mut store: Store) {
     let mut versions = pin!(watcher::watch_object(secrets, keys::CERTIFICATE_SECRET).default_backoff());
     let mut latest = Err("the Secret with the certificate has not been read yet".to_owned());
     loop {
-        if let Ok(Some(version)) = timeout(RECHECK, versions.next()).await {
-            latest = version.map_err(|error| unreadable(&error));
+        match timeout(RECHECK, versions.next()).await {
+            Ok(Some(Ok(version))) => latest = Ok(version),
+            // A watch that fails for a moment takes back nothing of what was read.
+            Ok(Some(Err(error))) if latest.is_err() => latest = Err(unreadable(&error)),
+            Ok(Some(Err(_)) | None) | Err(_) => {}
         }
         let now = Timestamp::now();
         match latest

@@ -103,9 +103,7 @@ async fn a_leaf_that_no_stored_authority_signed_is_not_taken() {
     let (readiness, metrics, _task) = follow(&api);
     settle().await;
     assert!(
-        readiness
-            .to_string()
-            .contains("was not signed by any stored authority"),
+        readiness.to_string().contains("was not signed by any stored CA"),
         "{readiness}"
     );
     put(&api, good);

@@ -60,7 +60,7 @@ impl Store {
         let mut config = builder
             .with_no_client_auth()
             .with_cert_resolver(self.served.clone());
-        config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
+        config.alpn_protocols = vec![b"http/1.1".to_vec()];
         config.session_storage = Arc::new(NoServerSessionStorage {});
         config.send_tls13_tickets = 0;
         Ok(Arc::new(config))

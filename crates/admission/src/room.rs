@@ -1,0 +1,62 @@
+//! How much of what clients send is kept at once.
+//!
+//! A replica may use 256 MiB. A review is a few ten KiB, but it may have 4 MiB, and as a tree of values up to thirty times as
+//! much for the moment in which it is judged (one at a time: the process has one thread). Whoever sends bodies and does not
+//! end them must neither use up the memory nor the room of those with reviews of the usual size.
+
+use crate::body;
+use std::sync::Arc;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+
+/// A body up to this size has its own room, in which no larger one can stand in its way.
+const USUAL: usize = 64 << 10;
+/// For bodies of the usual size, and for larger ones.
+const EACH: usize = 32 << 20;
+/// Room is counted in these.
+const UNIT: usize = 1 << 10;
+
+/// Room for the bodies that are read and judged at once.
+#[derive(Clone, Debug)]
+pub(crate) struct Room {
+    usual: Arc<Semaphore>,
+    large: Arc<Semaphore>,
+}
+
+impl Default for Room {
+    fn default() -> Self {
+        let room = || Arc::new(Semaphore::new(EACH / UNIT));
+        Self {
+            usual: room(),
+            large: room(),
+        }
+    }
+}
+
+impl Room {
+    /// Waits for room for a body of this size; one of unknown size gets as much as any may have.
+    pub(crate) async fn take(&self, size: Option<usize>) -> Option<OwnedSemaphorePermit> {
+        let size = size.unwrap_or(body::LIMIT).min(body::LIMIT);
+        let room = if size <= USUAL { &self.usual } else { &self.large };
+        let units = u32::try_from(size.div_ceil(UNIT)).ok()?;
+        room.clone().acquire_many_owned(units).await.ok()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use futures::FutureExt;
+
+    #[test]
+    fn large_bodies_wait_for_each_other_and_the_usual_ones_for_none_of_them() {
+        let room = Room::default();
+        let taken: Vec<_> = (0..8).map(|_| room.take(None).now_or_never().unwrap()).collect();
+        assert!(room.take(Some(USUAL + 1)).now_or_never().is_none());
+        let usual: Vec<_> = (0..512)
+            .map(|_| room.take(Some(USUAL)).now_or_never().unwrap())
+            .collect();
+        assert!(room.take(Some(USUAL)).now_or_never().is_none());
+        drop((taken, usual));
+        assert!(room.take(Some(body::LIMIT * 2)).now_or_never().is_some());
+    }
+}

@@ -109,7 +109,7 @@ fn held_by(view: &RunView) -> Option<&'static str> {
         _ if run.done => None,
         _ if run.is_held_by_us() => Some("pod-affinity"),
         SpecStatus::Pending if run.queued_by_kueue => Some("Kueue"),
-        SpecStatus::Pending => Some("somebody else"),
+        SpecStatus::Pending => Some("other"),
         SpecStatus::Unset | SpecStatus::Other(_) => None,
     }
 }

@@ -89,13 +89,22 @@ impl<'a> Seat<'a> {
         self.pod.and_then(node)
     }
 
-    /// The run was let go: its placeholder waits for the next pod to find a node.
+    /// The run moved off its node: its placeholder waits for the next pod to find a node.
     pub(crate) fn is_vacant(&self) -> bool {
         let replicas = self
             .set
             .and_then(|set| set.spec.as_ref())
             .and_then(|spec| spec.replicas);
         replicas == Some(0)
+    }
+
+    /// The placeholder is away, and no node was given up for that.
+    pub(crate) fn has_made_room(&self) -> bool {
+        let template = self
+            .set
+            .and_then(|set| set.spec.as_ref()?.template.metadata.as_ref());
+        let left = template.and_then(|metadata| metadata.annotations.as_ref()?.get(keys::LEFT));
+        self.is_vacant() && left.is_some_and(String::is_empty)
     }
 }
 

@@ -13,6 +13,7 @@ use k8s_openapi::NamespaceResourceScope;
 use k8s_openapi::api::apps::v1::StatefulSet;
 use k8s_openapi::api::core::v1::Pod;
 use kube::Resource;
+use kube::runtime::WatchStreamExt;
 use kube::runtime::watcher::{self, Event};
 use placement::keys;
 use placement::strategy::Strategy;
@@ -113,7 +114,7 @@ where
 {
     let place = server.reach::<K>(namespace);
     let question = place.question("watch", None);
-    let events = watcher::watcher(place.api(), watcher::Config::default().labels(selector));
+    let events = watcher::watcher(place.api(), watcher::Config::default().labels(selector)).default_backoff();
     sifted(events, question)
         .map(move |event| event.map(|event| change(Box::new(event))))
         .boxed()
@@ -273,7 +274,13 @@ fn key(row: &Row) -> String {
 mod tests {
     use super::*;
     use crate::fixture::{UID, merged, placeholder, released, run};
+    use kube::Client;
+    use kube::client::Body;
     use serde_json::json;
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+    use std::time::Duration;
+    use tokio::time::timeout;
 
     fn printer(format: Output) -> Printer {
         let layout = Layout {
@@ -357,6 +364,46 @@ mod tests {
         printer.news(&known);
         known.take(Change::Run(Box::new(Event::Apply(other))));
         assert_eq!(printer.news(&known), "pipelinerun.tekton.dev/other\n");
+    }
+
+    /// An API server that lists nothing and refuses watches; after a hundred of those it says nothing any more.
+    fn refusing(asked: &Arc<AtomicUsize>) -> Server {
+        let asked = asked.clone();
+        let answer = move |request: http::Request<Body>| {
+            let watches = request
+                .uri()
+                .query()
+                .is_some_and(|query| query.contains("watch="));
+            let before = if watches { asked.fetch_add(1, Relaxed) } else { 0 };
+            async move {
+                let (code, body) = match (watches, before) {
+                    (true, 100..) => std::future::pending().await,
+                    (true, _) => (500, json!({"kind": "Status", "status": "Failure", "code": 500})),
+                    (false, _) => (200, json!({"metadata": {"resourceVersion": "1"}, "items": []})),
+                };
+                let body = Body::from(body.to_string().into_bytes());
+                http::Response::builder().status(code).body(body)
+            }
+        };
+        Server {
+            client: Client::new(tower::service_fn(answer), "ci"),
+            limit: None,
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_watch_that_is_refused_is_asked_for_again_after_a_pause() {
+        let asked = Arc::default();
+        let changes = changes::<Pod>(&refusing(&asked), Some("ci"), "", Change::Pod);
+        let mut seen = Vec::new();
+        let forever = changes.for_each(|change| {
+            seen.push(change.is_ok());
+            std::future::ready(())
+        });
+        timeout(Duration::from_secs(20), forever).await.unwrap_err();
+        assert!(seen.iter().all(|is_change| *is_change), "{seen:?}");
+        let asked = asked.load(Relaxed);
+        assert!((2..20).contains(&asked), "{asked}");
     }
 
     #[test]

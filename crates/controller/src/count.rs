@@ -1,36 +1,55 @@
 //! The reads at the API server, for what the caches cannot answer: they may be behind, and they keep little.
 
-use crate::assistants::{ListedPod, ListedSet, listed_pod, listed_set};
+use crate::assistants::{ListedPod, listed_pod};
 use crate::claims::is_mountable;
 use crate::members;
 use crate::nodes::WatchedNode;
 use crate::refusal::Refused;
+use crate::refusals::REASON;
 use crate::tasks::{TaskPod, Tasks};
-use crate::write::{Cluster, within};
-use k8s_openapi::api::core::v1::{Event, PersistentVolumeClaim};
-use kube::api::{Api, ListMeta, ListParams};
+use crate::write::{Cluster, Kind, TASK_RUN, within};
+use k8s_openapi::api::core::v1::{Event, PersistentVolume, PersistentVolumeClaim};
+use kube::ResourceExt;
+use kube::api::{Api, DynamicObject, ListMeta, ListParams, PartialObjectMeta};
 use placement::autoscaler;
+use placement::keys;
 use placement::node::{self, NodeState};
-use placement::plan::{Assistant, Census, Message, Observation, Question};
+use placement::plan::{AssistantPod, Beginning, Census, Message, Observation, PlaceholderPod, Question};
 use placement::requests::Operation;
 use placement::run::Run;
+use placement::volume::is_only_on;
+use serde_json::Value;
+use std::collections::BTreeSet;
+use tekton::PipelineRun;
 use tracing::debug;
 
 /// Pods counted at a time; a pod of Tekton is large, and a run may have hundreds.
 const PODS_A_PAGE: u32 = 100;
+/// What Tekton makes of a run.
+const CHILDREN: [Kind; 3] = [
+    TASK_RUN,
+    ("v1beta1", "CustomRun", "customruns"),
+    ("v1", "PipelineRun", "pipelineruns"),
+];
 
 impl Cluster {
     /// Adds the answer to an observation.
     pub(crate) async fn count(&self, question: Question, seen: &mut Observation) -> Result<(), Refused> {
         match question {
             Question::Tasks => {
-                let tasks = self.tasks(&seen.run, seen.node_name()).await?;
+                let tasks = self.tasks(&seen.run, seen.pod.as_ref()).await?;
                 seen.node = tasks.node;
                 seen.census = Some(Census {
                     live: tasks.live,
                     quiet_since: tasks.ended,
                 });
+                seen.tied = match seen.node_name() {
+                    Some(node) if tasks.live == 0 => self.tied(&seen.run, &tasks.claims, node).await?,
+                    Some(_) | None => None,
+                };
             }
+            Question::Refused => seen.refused = Some(self.refused(&seen.run).await?),
+            Question::Beginning => seen.beginning = Some(self.beginning(&seen.run).await?),
             Question::Claims => seen.claims = Some(self.mountable(&seen.run).await?),
             Question::Assistants => seen.assistants = Some(self.assistants(seen).await?),
             Question::Complaint => seen.complaint = Some(self.complaint(seen).await),
@@ -40,13 +59,18 @@ impl Cluster {
     }
 
     /// Counts the run's tasks, after reading its node: what decides over a move must not be stale.
-    pub(crate) async fn tasks(&self, run: &Run, node: Option<&str>) -> Result<Tasks, Refused> {
+    pub(crate) async fn tasks(
+        &self,
+        run: &Run,
+        placeholder: Option<&PlaceholderPod>,
+    ) -> Result<Tasks, Refused> {
+        let node = placeholder.and_then(|pod| pod.node.as_deref());
         let pods: Api<TaskPod> = self.api(&run.key.namespace);
         let mut page = ListParams::default()
             .labels(&members::tasks_of(&run.key))
             .limit(PODS_A_PAGE);
         let mut tasks = Tasks {
-            node: self.state_of(run, node).await?,
+            node: self.state_of_node(placeholder).await?,
             ..Tasks::default()
         };
         loop {
@@ -59,14 +83,89 @@ impl Cluster {
         }
     }
 
-    async fn state_of(&self, run: &Run, node: Option<&str>) -> Result<NodeState, Refused> {
-        let Some(name) = node else {
+    /// The first of a run's claims that can be used on this node only.
+    async fn tied(
+        &self,
+        run: &Run,
+        mounted: &BTreeSet<String>,
+        node: &str,
+    ) -> Result<Option<String>, Refused> {
+        let claims: Api<PersistentVolumeClaim> = self.api(&run.key.namespace);
+        let volumes: Api<PersistentVolume> = Api::all(self.client.clone());
+        let known: BTreeSet<_> = mounted.iter().chain(&run.claims).collect();
+        for name in known {
+            let claim = within(Operation::Count, claims.get_opt(name)).await?;
+            let Some(volume) = claim.and_then(|claim| claim.spec?.volume_name) else {
+                continue;
+            };
+            let volume = within(Operation::Count, volumes.get_opt(&volume)).await?;
+            if volume.is_some_and(|volume| is_only_on(&volume, node)) {
+                return Ok(Some(name.clone()));
+            }
+        }
+        Ok(None)
+    }
+
+    async fn state_of_node(&self, placeholder: Option<&PlaceholderPod>) -> Result<NodeState, Refused> {
+        let Some((pod, name)) = placeholder.and_then(|pod| Some((pod, pod.node.as_deref()?))) else {
             return Ok(NodeState::Unknown);
         };
         let nodes: Api<WatchedNode> = Api::all(self.client.clone());
         let found = within(Operation::Count, nodes.get_opt(name)).await?;
         let facts = found.as_ref().and_then(WatchedNode::facts);
-        Ok(node::state(facts.as_ref(), &run.template.tolerations))
+        Ok(node::state(facts.as_ref(), &pod.tolerations))
+    }
+
+    /// The run's TaskRuns whose condition is that a quota refused their pod.
+    async fn refused(&self, run: &Run) -> Result<Vec<String>, Refused> {
+        let members = ListParams::default().labels(&format!("{}={}", keys::GROUP, run.key.uid));
+        let tasks = self.task_runs(&run.key.namespace);
+        let listed = within(Operation::Retry, tasks.list(&members)).await?.items;
+        let is_refused = |task: &DynamicObject| {
+            let conditions = task.data.pointer("/status/conditions").and_then(Value::as_array);
+            conditions
+                .into_iter()
+                .flatten()
+                .any(|condition| condition["reason"] == REASON)
+        };
+        let refused = listed.into_iter().filter(is_refused);
+        Ok(refused.filter_map(|task| task.metadata.name).collect())
+    }
+
+    /// The run is read first: what is made of it after that changes it.
+    async fn beginning(&self, run: &Run) -> Result<Beginning, Refused> {
+        let runs: Api<PipelineRun> = self.api(&run.key.namespace);
+        let named = ListParams::default().fields(&format!("metadata.name={}", run.key.name));
+        let found = within(Operation::Beginning, runs.list(&named)).await?.items;
+        let it = found
+            .into_iter()
+            .find(|it| it.metadata.uid.as_deref() == Some(&run.key.uid));
+        let Some(version) = it.and_then(|it| it.metadata.resource_version) else {
+            return Ok(Beginning::Begun);
+        };
+        let mut begun = false;
+        for kind in CHILDREN {
+            begun |= self.has_made(run, kind).await?;
+        }
+        Ok(if begun {
+            Beginning::Begun
+        } else {
+            Beginning::Nothing { version }
+        })
+    }
+
+    async fn has_made(&self, run: &Run, kind: Kind) -> Result<bool, Refused> {
+        let api = self.tekton(&run.key.namespace, kind);
+        let members = format!("{}={}", keys::TEKTON_PIPELINE_RUN, run.key.name);
+        let members = ListParams::default().labels(&members);
+        let children = within(Operation::Beginning, api.list_metadata(&members))
+            .await?
+            .items;
+        let is_owned = |child: &PartialObjectMeta<_>| {
+            let mut owners = child.owner_references().iter();
+            owners.any(|owner| owner.uid == run.key.uid)
+        };
+        Ok(children.iter().any(is_owned))
     }
 
     /// The run's PVCs that its placeholder can mount.
@@ -80,19 +179,16 @@ impl Cluster {
         Ok(claims)
     }
 
-    /// Their pods matter only as long as the placeholder is there to move off with them.
-    async fn assistants(&self, seen: &Observation) -> Result<Vec<Assistant>, Refused> {
-        let key = &seen.run.key;
-        let there = ListParams::default().labels(&members::assistants_of(key));
-        let sets = self.api::<ListedSet>(&key.namespace);
-        let sets = within(Operation::Assistants, sets.list(&there)).await?.items;
-        let mut assistants: Vec<_> = sets.into_iter().filter_map(listed_set).collect();
-        if seen.set.as_ref().is_some_and(|set| set.replicas > 0) {
-            let pods = self.api::<ListedPod>(&key.namespace);
-            let pods = within(Operation::Assistants, pods.list(&there)).await?.items;
-            assistants.extend(pods.into_iter().filter_map(listed_pod));
+    /// A run that never gave up a node left none behind.
+    async fn assistants(&self, seen: &Observation) -> Result<Vec<AssistantPod>, Refused> {
+        if seen.set.as_ref().is_none_or(|set| set.left.is_none()) {
+            return Ok(Vec::new());
         }
-        Ok(assistants)
+        let key = &seen.run.key;
+        let own = ListParams::default().labels(&members::assistants_of(key));
+        let pods = self.api::<ListedPod>(&key.namespace);
+        let pods = within(Operation::Assistants, pods.list(&own)).await?.items;
+        Ok(pods.into_iter().filter_map(listed_pod).collect())
     }
 
     /// What the StatefulSet's controller last said about pods that it could not create.

@@ -15,8 +15,7 @@ use k8s_openapi::api::events::v1::Event;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{MicroTime, ObjectMeta};
 use kube::runtime::events::EventType;
 use placement::keys;
-use placement::names::RunKey;
-use std::hash::{DefaultHasher, Hash, Hasher};
+use placement::names::{RunKey, digest};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::mpsc;
@@ -156,9 +155,9 @@ fn reference(key: &RunKey) -> ObjectReference {
 }
 
 fn name(notice: &Notice) -> String {
-    let mut hasher = DefaultHasher::new();
-    (&notice.key.uid, &notice.note).hash(&mut hasher);
-    format!("{}.{:016x}", notice.key.name, hasher.finish())
+    let note = &notice.note;
+    let texts = [notice.key.uid.as_str(), note.reason.into(), note.text.as_str()];
+    format!("{}.{}", notice.key.name, digest(&texts, 8))
 }
 
 fn type_(reason: Reason) -> &'static str {

@@ -4,12 +4,12 @@ use crate::events::{self, Courier};
 use crate::memory::Memory;
 use crate::metrics::Metrics;
 use crate::observe::Stores;
-use crate::reconcile::Reconciler;
+use crate::reconcile::{Clock, Reconciler};
 use crate::report::Report;
 use crate::waiting_pods::PodKey;
 use crate::watch::{self, Feeds};
 use crate::write::Cluster;
-use crate::{nodes, placeholders, waiting_pods};
+use crate::{nodes, placeholders, refusals, waiting_pods};
 use jiff::Timestamp;
 use kube::Client;
 use kube::client::Body;
@@ -85,8 +85,15 @@ pub(crate) fn nothing() -> Observation {
         nodes: Vec::new(),
         waiting: Vec::new(),
         moves: Moves::default(),
+        relaxed: false,
+        yields: Moves::default(),
+        retries: Moves::default(),
+        refusal: None,
         nudge_in: Duration::ZERO,
         census: None,
+        tied: None,
+        refused: None,
+        beginning: None,
         claims: None,
         assistants: None,
         complaint: None,
@@ -217,6 +224,17 @@ impl Caches {
         changed.into_iter().map(|(key, _)| key).collect()
     }
 
+    /// An event that a quota refused a task's pod; returns the namespaces that it concerns.
+    pub(crate) fn add_refusal(&mut self, namespace: &str, version: &str) -> Vec<String> {
+        let event = json!({
+            "metadata": {"namespace": namespace, "name": "refused", "resourceVersion": version},
+            "involvedObject": {"kind": "TaskRun", "name": "build-test"},
+        });
+        let event = Event::Apply(serde_json::from_value(event).unwrap());
+        let changed = self.feeds.refusals.take(event, refusals::refusal);
+        changed.into_iter().map(|(namespace, _)| namespace).collect()
+    }
+
     /// A node, likewise.
     pub(crate) fn add_node(&mut self, node: Value) -> Vec<String> {
         let event = Event::Apply(serde_json::from_value(node).unwrap());
@@ -293,11 +311,17 @@ pub(crate) fn reconciler(caches: &Caches, server: &Server) -> (Reconciler, Couri
     let reconciler = Reconciler {
         stores: caches.stores.clone(),
         config: caches.config.clone(),
+        clock: clock(),
         cluster,
         memory: Memory::default(),
         report: Report::new(outbox, metrics),
     };
     (reconciler, courier, registry)
+}
+
+/// The machine's own clock.
+pub(crate) fn clock() -> Clock {
+    Arc::new(Timestamp::now)
 }
 
 /// Everything in the text format.

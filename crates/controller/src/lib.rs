@@ -30,6 +30,7 @@ mod placeholders;
 mod reason;
 mod reconcile;
 mod refusal;
+mod refusals;
 mod report;
 mod run;
 mod tasks;
@@ -39,4 +40,5 @@ mod watch;
 mod write;
 
 pub use metrics::Metrics;
+pub use reconcile::Clock;
 pub use run::{Context, Error, run};

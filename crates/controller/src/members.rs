@@ -14,7 +14,7 @@ pub(crate) fn tasks_of(run: &RunKey) -> String {
     tasks_in(&format!("{}={}", keys::GROUP, run.uid))
 }
 
-/// What Tekton keeps on the node of a run that mounts a claim: its StatefulSets, and their pods.
+/// What Tekton keeps on the node of a run that mounts a claim.
 pub(crate) fn assistants_of(run: &RunKey) -> String {
     format!(
         "{}={},{}={}",

@@ -35,7 +35,13 @@ pub(crate) struct Known {
     pub(crate) nudges: Nudges,
     pub(crate) autoscaler: Autoscaler,
     pub(crate) moves: Moves,
+    yields: Moves,
+    retries: Moves,
+    /// The last refusal by a quota that was looked into, and was dealt with or none of this run's.
+    settled_refusal: Option<String>,
     census: Option<Census>,
+    /// A pod of its group came that is marked as relaxed.
+    relaxed: bool,
     /// UID of the placeholder's pod that the server does not resize.
     pub(crate) unshrinkable: Option<String>,
 }
@@ -116,6 +122,12 @@ fn waits(seen: &Observation) -> bool {
 impl Known {
     fn recall(&mut self, seen: &mut Observation) {
         seen.moves = self.moves;
+        seen.yields = self.yields;
+        seen.retries = self.retries;
+        seen.relaxed = self.relaxed;
+        if seen.refusal == self.settled_refusal {
+            seen.refusal = None;
+        }
         seen.nudge_in = self.nudges.pause(lacks_pod(seen), seen.now);
         if waits(seen) {
             seen.autoscaler = self.autoscaler.known(seen.now);
@@ -130,8 +142,13 @@ impl Known {
         self.pace.asked(question, seen.now);
         match question {
             Question::Tasks => seen.census = seen.census.map(|census| self.counted(census, seen.now)),
+            Question::Refused => {
+                if seen.refused.as_ref().is_some_and(Vec::is_empty) {
+                    self.settled_refusal = seen.refusal.take();
+                }
+            }
             Question::Autoscaler => self.autoscaler.answered(seen.autoscaler.clone(), seen.now),
-            Question::Claims | Question::Assistants | Question::Complaint => {}
+            Question::Beginning | Question::Claims | Question::Assistants | Question::Complaint => {}
         }
     }
 
@@ -140,6 +157,22 @@ impl Known {
         let census = Census::after(self.census, count.live, count.quiet_since, now);
         self.census = Some(census);
         census
+    }
+
+    /// A pod came whose affinity the webhook relaxed; it is bound, and no longer watched, a moment later.
+    pub(crate) fn relaxed(&mut self) {
+        self.relaxed = true;
+    }
+
+    /// The placeholder made room.
+    pub(crate) fn made_room(&mut self, now: Timestamp) {
+        self.yields = self.yields.and_one(now);
+    }
+
+    /// Tekton was told to try again after this refusal.
+    pub(crate) fn retried(&mut self, refusal: Option<String>, now: Timestamp) {
+        self.settled_refusal = refusal;
+        self.retries = self.retries.and_one(now);
     }
 
     /// The run gave up its node.

@@ -159,6 +159,7 @@ fn what_is_known_of_a_pods_size_is_for_that_pod() {
             node: None,
             ending: false,
             unschedulable: None,
+            tolerations: Vec::new(),
             adopted: false,
             make: Make::default(),
         });
@@ -169,7 +170,7 @@ fn what_is_known_of_a_pods_size_is_for_that_pod() {
 }
 
 #[test]
-fn each_let_go_counts_and_the_time_without_a_node_starts_with_the_first() {
+fn each_move_counts_and_the_time_without_a_node_starts_with_the_first() {
     let mut known = Known::default();
     known.moved_off(Some("p1".into()), at(0));
     known.moved_off(None, at(20));
@@ -184,4 +185,40 @@ fn a_settled_run_leaves_nothing_behind() {
     assert!(memory.forget("u1").unwrap().moves.count == 1);
     assert!(memory.forget("u1").is_none());
     assert!(memory.lock().is_empty());
+}
+
+#[test]
+fn a_refusal_is_looked_into_until_it_is_none_of_the_runs_or_was_dealt_with() {
+    let memory = Memory::default();
+    let refused = |refusal: &str| Observation {
+        refusal: Some(refusal.into()),
+        ..nothing()
+    };
+    let recalled = |refusal: &str| {
+        let mut seen = refused(refusal);
+        memory.recall(&mut seen);
+        seen.refusal
+    };
+    let mut seen = refused("7");
+    seen.refused = Some(vec!["build-test".into()]);
+    memory.answered(Question::Refused, &mut seen);
+    assert_eq!(recalled("7").as_deref(), Some("7"), "Tekton was not told yet");
+    memory.with("u1", |known| known.retried(Some("7".into()), at(0)));
+    assert_eq!(recalled("7"), None);
+    let mut another = refused("8");
+    another.refused = Some(Vec::new());
+    memory.answered(Question::Refused, &mut another);
+    assert_eq!(another.refusal, None, "the next decision is made without it");
+    assert_eq!(recalled("8"), None);
+    assert_eq!(recalled("9").as_deref(), Some("9"));
+}
+
+#[test]
+fn that_a_pods_affinity_was_relaxed_is_remembered_when_the_pod_is_bound() {
+    let (memory, mut seen) = (Memory::default(), nothing());
+    memory.recall(&mut seen);
+    assert!(!seen.relaxed);
+    memory.with(&seen.run.key.uid, Known::relaxed);
+    memory.recall(&mut seen);
+    assert!(seen.relaxed);
 }

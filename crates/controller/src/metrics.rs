@@ -11,6 +11,7 @@ use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::ConstGauge;
 use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
 use prometheus_client::registry::Registry;
+use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -101,23 +102,23 @@ impl Metrics {
             self.schedule_seconds.clone(),
         );
         registry.register("releases", "Runs released, by cause", self.releases.clone());
-        let help = "Nodes that runs gave up, by cause";
-        registry.register("let_gos", help, self.moves_off.clone());
+        let help = "Moves of runs off their node, by cause";
+        registry.register("moves", help, self.moves_off.clone());
         let help = "Time from giving up a node to the placeholder on the next one";
         registry.register("nodeless_seconds", help, self.nodeless_seconds.clone());
-        let help = "Events told on runs, by what became of them";
+        let help = "Events on runs, by outcome";
         registry.register("events", help, self.events.clone());
     }
 
     /// What it takes.
     fn register_work(&self, registry: &mut Registry) {
-        let help = "Time of one look at one run, its write included";
+        let help = "Duration of one reconciliation of one run, its write included";
         registry.register("reconcile_seconds", help, self.reconcile_seconds.clone());
         let help = "Steps that failed and are retried, by step and reason";
         registry.register("reconcile_errors", help, self.reconcile_errors.clone());
         let help = "Guarded writes that found the object changed, and changed nothing";
         registry.register("overtaken", help, self.overtaken.clone());
-        let help = "Watches that broke and were taken up again";
+        let help = "Watches that broke and were restarted";
         registry.register("watch_errors", help, self.watch_errors.clone());
     }
 
@@ -264,11 +265,11 @@ fn holds(stores: &Stores) -> usize {
 }
 
 fn is_held(run: &PipelineRun) -> bool {
-    let marked = run
-        .metadata
-        .annotations
-        .as_ref()
-        .is_some_and(|it| it.contains_key(keys::HOLD));
+    let has =
+        |map: &Option<BTreeMap<String, String>>, key| map.as_ref().is_some_and(|map| map.contains_key(key));
+    // A mark of ours on a run that Kueue queues means nothing.
+    let marked =
+        has(&run.metadata.annotations, keys::HOLD) && !has(&run.metadata.labels, keys::KUEUE_QUEUE_NAME);
     marked && !run.status.done && run.spec.status.as_deref() == Some(keys::PENDING)
 }
 

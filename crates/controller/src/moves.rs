@@ -11,28 +11,44 @@ use placement::run::Run;
 /// The node was given up.
 pub(crate) fn moves_off(seen: &Observation, cause: MoveCause, pod: Option<&str>) -> Note {
     let text = format!(
-        "Let go of {}: {}. This run's next pod may take any node that fits, or have an autoscaler add one; the \
-         placeholder follows it there.",
+        "Moved off {}: {}. This run's next pod can go to any node that fits, or to one that an autoscaler adds; the \
+         placeholder follows it.",
         here(seen),
         why(seen, cause, pod),
     );
-    note(Reason::LetGo, text)
+    note(Reason::MovedOff, text)
+}
+
+/// A quota has no room for a task beside the placeholder.
+pub(crate) fn makes_room(seen: &Observation) -> Note {
+    let tasks = seen.refused.iter().flatten();
+    let tasks: Vec<_> = tasks.map(String::as_str).collect();
+    let text = format!(
+        "A quota of this namespace has no room for the pod of {}: the placeholder makes room and returns later. Until then, \
+         the running tasks of this run keep its node; between tasks, other runs can take it. Each labelled run needs one \
+         more pod: raise the quota by the number of runs at a time.",
+        tasks.join(", ")
+    );
+    note(Reason::MadeRoom, text)
 }
 
 /// The node of a held run with a reserve was given up.
 pub(crate) fn starts_over(seen: &Observation, cause: MoveCause) -> Note {
     let text = format!(
-        "Let go of {}: {}. The placeholder is made anew, with this run's reserve, to find another node.",
+        "Moved off {}: {}. The controller recreates the placeholder with this run's reserve, so that it gets another node.",
         here(seen),
         why(seen, cause, None),
     );
-    note(Reason::LetGo, text)
+    note(Reason::MovedOff, text)
 }
 
 /// The placeholder is on a node that is not the one written down.
 pub(crate) fn arrived(run: &Run, node: &str) -> Note {
-    let text =
-        |from: &str| format!("The placeholder is on node {node}{from}; this run's pods are, or go, there.");
+    let text = |from: &str| {
+        format!(
+            "The placeholder is on node {node}{from}; this run's pods are there or will be scheduled there."
+        )
+    };
     match run.node.as_deref() {
         Some(old) => note(Reason::Moved, text(&format!(" (before: {old})"))),
         None => note(Reason::NodeAssigned, text("")),
@@ -46,18 +62,42 @@ pub(crate) fn awaits_tasks(seen: &Observation, cause: MoveCause, pod: Option<&st
     match cause {
         MoveCause::Node(cause) => {
             let text = format!(
-                "This run's {node} {}. Tasks of this run are still there, so that it stays until they \
-                 have ended; then it moves on.",
-                trouble(cause)
+                "This run's {node} {}. Tasks of this run still run there. The run moves when they \
+                 have ended.{}",
+                trouble(cause),
+                remedy(cause)
             );
             Some(note(Reason::NodeUnfit, text))
         }
         MoveCause::TaskDoesNotFit | MoveCause::PlaceholderDoesNotFit => {
             let text = format!(
-                "Pod {} finds no room beside the tasks of this run that are there already, and waits for them to end.",
+                "Pod {} has no room beside the running tasks of this run, and waits until they end.",
                 pod?
             );
             Some(note(Reason::WaitingForRoom, text))
+        }
+    }
+}
+
+/// A volume of the run can be used nowhere else, so that nothing is done.
+pub(crate) fn is_tied(seen: &Observation, cause: MoveCause, pod: Option<&str>, claim: &str) -> Note {
+    let node = here(seen);
+    let stays = format!("This run stays on {node}, because its PVC {claim} can be used on no other node:");
+    match cause {
+        MoveCause::Node(cause) => {
+            let text = format!(
+                "{stays} the node {}. Its next task starts when the node is usable again.{}",
+                trouble(cause),
+                remedy(cause)
+            );
+            note(Reason::NodeUnfit, text)
+        }
+        MoveCause::TaskDoesNotFit | MoveCause::PlaceholderDoesNotFit => {
+            let text = format!(
+                "{stays} pod {} waits for room there. Reduce its requests, or use a volume that other nodes can also use.",
+                pod.unwrap_or("of a task")
+            );
+            note(Reason::WaitingForRoom, text)
         }
     }
 }
@@ -66,16 +106,16 @@ pub(crate) fn awaits_tasks(seen: &Observation, cause: MoveCause, pod: Option<&st
 pub(crate) fn no_node_fits(pod: &str, asks: &Resources, message: &str, nearest: Option<&NodeOffer>) -> Note {
     let nearest = match nearest {
         Some(offer) if offer.fits() => {
-            format!("Of the nodes there are, {offer}, so that it is full or not allowed")
+            format!("Among the existing nodes, {offer}, but the node is full or not allowed")
         }
-        Some(offer) => format!("Of the nodes there are, the nearest is too small: {offer}"),
-        None => "There is no node where this run's pods may start".to_owned(),
+        Some(offer) => format!("Among the existing nodes, the nearest is too small: {offer}"),
+        None => "There is no node that allows this run's pods".to_owned(),
     };
     let asks = Some(asks.to_string()).filter(|asks| !asks.is_empty());
     let asks = asks.unwrap_or_else(|| "nothing in particular".to_owned());
     let text = format!(
-        "No node fits pod {pod}, which asks for {asks}. {nearest}. The scheduler says: {message} The run goes on as \
-         soon as there is such a node."
+        "No node fits pod {pod}, which asks for {asks}. {nearest}. The scheduler reports: {message} The run continues when \
+         there is such a node."
     );
     note(Reason::NoNodeFits, text)
 }
@@ -84,15 +124,15 @@ pub(crate) fn no_node_fits(pod: &str, asks: &Resources, message: &str, nearest: 
 pub(crate) fn refused(refused: &Refused) -> Note {
     let advice = match refused.cause() {
         Cause::Forbidden => {
-            " The controller's ClusterRole seems incomplete; apply the release's manifests again."
+            " The controller's ClusterRole is incomplete; apply the manifests of the release again."
         }
         Cause::Denied => {
-            " An admission policy of this cluster does not let the placeholder be changed; exempt it or adapt it."
+            " An admission policy of this cluster rejects changes of the placeholder; exempt the placeholder or change the policy."
         }
         _ => "",
     };
     let text = format!(
-        "The placeholder could not be moved or made smaller yet, and it is tried again: {}.{advice}",
+        "The placeholder could not be moved or resized; the controller retries: {}.{advice}",
         refused.fault
     );
     note(Reason::MoveRefused, text)
@@ -129,7 +169,7 @@ fn placeholder_does_not_fit(pod: Option<&str>) -> String {
     let waiting = pod
         .map(|pod| format!(", and pod {pod} waits"))
         .unwrap_or_default();
-    format!("the placeholder itself finds no room{waiting}")
+    format!("the placeholder itself has no room{waiting}")
 }
 
 fn trouble(cause: node::Cause) -> &'static str {
@@ -138,6 +178,18 @@ fn trouble(cause: node::Cause) -> &'static str {
         node::Cause::Tainted => "has a taint that this run does not tolerate",
         node::Cause::NotReady => "is not ready",
         node::Cause::Gone => "is gone",
+    }
+}
+
+/// Kubernetes does not take it upon itself to say that what is on a silent node has ended, and what may still be at work with
+/// this run's volumes must not have a second beside it elsewhere.
+fn remedy(cause: node::Cause) -> &'static str {
+    match cause {
+        node::Cause::NotReady => {
+            " If the node does not come back, delete it, or run `kubectl taint node NAME \
+             node.kubernetes.io/out-of-service=nodeshutdown:NoExecute`: only then does Kubernetes remove the pods on it."
+        }
+        node::Cause::Cordoned | node::Cause::Tainted | node::Cause::Gone => "",
     }
 }
 

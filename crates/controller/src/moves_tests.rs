@@ -13,6 +13,7 @@ fn on_node() -> Observation {
         node: Some("small-0".into()),
         ending: false,
         unschedulable: None,
+        tolerations: Vec::new(),
         adopted: false,
         make: Make::default(),
     };
@@ -23,7 +24,9 @@ fn on_node() -> Observation {
             message: "0/1".into(),
             since: at(0),
         }),
+        tolerations: Vec::new(),
         woken: None,
+        relaxed: false,
     };
     Observation {
         pod: Some(pod),
@@ -39,14 +42,14 @@ fn all(text: &str, parts: &[&str]) {
 }
 
 #[test]
-fn letting_go_is_told_with_pod_reason_and_node() {
+fn moving_off_is_told_with_pod_reason_and_node() {
     let told = moves_off(&on_node(), MoveCause::TaskDoesNotFit, Some("large-pod"));
     all(
         &told.text,
         &["node small-0", "pod large-pod", "cpu=12", "does not fit"],
     );
     let stranded = moves_off(&nothing(), MoveCause::PlaceholderDoesNotFit, Some("task"));
-    all(&stranded.text, &["its place", "finds no room", "pod task waits"]);
+    all(&stranded.text, &["its place", "has no room", "pod task waits"]);
 }
 
 #[test]
@@ -73,7 +76,25 @@ fn an_unfit_node_is_told_while_tasks_are_there_and_in_the_same_words_however_man
     let cause = MoveCause::Node(node::Cause::Cordoned);
     let told = awaits_tasks(&on_node(), cause, None).unwrap();
     assert_eq!(told.reason, Reason::NodeUnfit);
-    all(&told.text, &["node small-0 is cordoned", "until they have ended"]);
+    all(&told.text, &["node small-0 is cordoned", "when they have ended"]);
+    let dead = awaits_tasks(&on_node(), MoveCause::Node(node::Cause::NotReady), None).unwrap();
+    all(
+        &dead.text,
+        &["node small-0 is not ready", "delete it", "out-of-service"],
+    );
+}
+
+#[test]
+fn a_run_that_stays_for_a_claim_is_told_which_and_what_to_do() {
+    let cordoned = is_tied(&on_node(), MoveCause::Node(node::Cause::Cordoned), None, "disk");
+    assert_eq!(cordoned.reason, Reason::NodeUnfit);
+    all(
+        &cordoned.text,
+        &["stays on node small-0", "PVC disk", "is cordoned", "usable again"],
+    );
+    let big = is_tied(&on_node(), MoveCause::TaskDoesNotFit, Some("large-pod"), "disk");
+    assert_eq!(big.reason, Reason::WaitingForRoom);
+    all(&big.text, &["PVC disk", "large-pod", "Reduce its requests"]);
 }
 
 #[test]
@@ -100,7 +121,7 @@ fn that_nothing_fits_is_told_with_what_is_asked_for_and_what_there_is() {
         &["large-pod", "cpu=64", "small-0 has cpu 2 of 64", "0/2 nodes."],
     );
     all(&text(Some(&offer(64))), &["small-0 is large enough", "full"]);
-    all(&text(None), &["no node where"]);
+    all(&text(None), &["no node that allows"]);
 }
 
 #[test]

@@ -17,6 +17,7 @@ use std::time::Duration;
 /// What there is to tell about a plan, and about what came of it.
 pub(crate) fn notes(seen: &Observation, plan: &Plan, result: &Result<Effect, Refused>) -> Vec<Note> {
     let mut notes: Vec<_> = plan.note.as_ref().map(ignored).into_iter().collect();
+    notes.extend(seen.relaxed.then(relaxed));
     notes.extend(before(seen, &plan.decision));
     match (&plan.decision, result) {
         (Decision::Write(write), Ok(Effect::Written)) => notes.extend(written(seen, write)),
@@ -46,6 +47,7 @@ fn waiting(seen: &Observation, wait: &Wait) -> Option<Note> {
             largest,
         } => Some(for_node(seen, unschedulable.as_deref()?, largest.as_ref())),
         Wait::Tasks { cause, pod, live: _ } => moves::awaits_tasks(seen, *cause, pod.as_deref()),
+        Wait::Volume { cause, pod, claim } => Some(moves::is_tied(seen, *cause, pod.as_deref(), claim)),
         Wait::Fit {
             pod,
             asks,
@@ -69,6 +71,7 @@ fn written(seen: &Observation, write: &Write) -> Vec<Note> {
         Write::RecordNode { node } => vec![moves::arrived(run, node)],
         Write::MoveOff { cause, pod, set: _ } => vec![moves::moves_off(seen, *cause, pod.as_deref())],
         Write::StartOver { cause, set: _ } => vec![moves::starts_over(seen, *cause)],
+        Write::MakeRoom { .. } => vec![moves::makes_room(seen)],
         Write::DeletePlaceholder { .. } if !run.deleting => vec![cleaned_up(seen)],
         Write::LeavePod { .. } => vec![reserved(seen)],
         Write::DeletePlaceholder { .. }
@@ -76,6 +79,7 @@ fn written(seen: &Observation, write: &Write) -> Vec<Note> {
         | Write::Enrol(_)
         | Write::Withdraw
         | Write::WakeTasks { .. }
+        | Write::RetryTasks { .. }
         | Write::Follow { .. }
         | Write::Shrink { .. }
         | Write::RecreateSmall { .. }
@@ -87,11 +91,13 @@ fn not_written(refused: &Refused) -> Option<Note> {
     match refused.operation {
         Operation::Release => Some(release_refused(refused)),
         Operation::Placeholder | Operation::Claims => Some(placeholder_refused(refused)),
-        Operation::Enrol | Operation::RecordNode => Some(enrol_refused(refused)),
+        Operation::Enrol | Operation::RecordNode | Operation::Beginning => Some(enrol_refused(refused)),
         Operation::CleanUp => Some(clean_up_refused(refused)),
-        Operation::Change | Operation::Shrink | Operation::Wake | Operation::Assistants => {
-            Some(moves::refused(refused))
-        }
+        Operation::Change
+        | Operation::Shrink
+        | Operation::Wake
+        | Operation::Retry
+        | Operation::Assistants => Some(moves::refused(refused)),
         Operation::Sync | Operation::Lookup | Operation::Count => None,
     }
 }
@@ -104,10 +110,10 @@ fn held(seen: &Observation) -> Note {
     let start = seen
         .run
         .released_at
-        .map_or("its creation", |_| "whoever held it before let it go");
+        .map_or("its creation", |_| "its previous holder released it");
     let text = format!(
         "Held by pod-affinity (spec.status is {}) until its placeholder has a node, so that all its pods can share \
-         that node. The hold ends by itself, at the latest {} after {start}.",
+         that node. The hold ends at the latest {} after {start}.",
         keys::PENDING,
         seconds(seen.config.hold_deadline),
     );
@@ -116,10 +122,10 @@ fn held(seen: &Observation) -> Note {
 
 fn enrolled(run: &Run) -> Note {
     let text = if run.status == SpecStatus::Pending {
-        "Enrolled; somebody other than pod-affinity holds this run (spec.status was set before, or Kueue queues it). \
-         Its placeholder is made when they release it."
+        "Enrolled. Another holder holds this run (spec.status was already set, or Kueue queues it). The controller \
+         creates the placeholder when that holder releases it."
     } else {
-        "Enrolled while it was already released: its placeholder is made now, and its pods will share one node."
+        "Enrolled after it was released: the controller creates its placeholder now, and its pods will share one node."
     };
     note(Reason::Enrolled, text.to_owned())
 }
@@ -132,8 +138,8 @@ fn created(run: &Run) -> Note {
         return note(Reason::PlaceholderCreated, text);
     }
     let text = format!(
-        "The placeholder {name} was gone and is made again; it returns to the node where this run's pods are. \
-         If this keeps happening, look for what deletes or evicts it."
+        "The placeholder {name} was lost; the controller recreated it, and it returns to the node of this run's pods. \
+         If this happens often, find out what deletes or evicts it."
     );
     note(Reason::PlaceholderReturned, text)
 }
@@ -142,8 +148,8 @@ fn no_pod(seen: &Observation) -> Option<Note> {
     let Message(complaint) = seen.complaint.as_ref()?;
     let complaint = complaint.as_deref()?;
     let text = format!(
-        "The placeholder's pod cannot be created: {complaint}. This run stays held meanwhile, and it is tried again \
-         every few seconds; raise the quota or relax the policy that is named here."
+        "The placeholder's pod cannot be created: {complaint}. The run stays held, and the controller retries every \
+         few seconds. Raise the quota or relax the policy that the message names."
     );
     Some(note(Reason::PlaceholderRefused, text))
 }
@@ -158,15 +164,15 @@ fn for_node(seen: &Observation, message: &str, largest: Option<&NodeOffer>) -> N
         .as_ref()
         .and_then(|Message(answer)| answer.as_ref());
     let autoscaler = autoscaler
-        .map(|words| format!(" The autoscaler says: {words}."))
+        .map(|words| format!(" The autoscaler reports: {words}."))
         .unwrap_or_default();
     let RunKey { namespace, name, .. } = &seen.run.key;
     let message = message.trim_end_matches('.');
     let text = format!(
-        "No node for this run yet. The scheduler says of its placeholder: {message}.{autoscaler}{reserve} The run starts \
-         by itself when another run leaves a node that fits, or such a node is added. To speed that up, add one, delete \
+        "No node for this run yet. The scheduler reports for its placeholder: {message}.{autoscaler}{reserve} The run starts \
+         when another run leaves a node that fits, or when such a node is added. To speed that up, add one, delete \
          finished runs that reserve one (isolateAlways), or ask for less in this run's podTemplate. \
-         `kubectl pod-affinity explain -n {namespace} {name}` says what speaks against each node."
+         `kubectl pod-affinity explain -n {namespace} {name}` lists the reasons for each node."
     );
     note(Reason::WaitingForNode, text)
 }
@@ -185,15 +191,15 @@ fn released(
 ) -> Vec<Note> {
     let assigned = node.map(|node| assigned(node, enrolment));
     let text = match cause {
-        ReleaseCause::NodeFound => "Released: the node is there, and Tekton may start the tasks.",
+        ReleaseCause::NodeFound => "Released: the run has a node, and Tekton can start the tasks.",
         ReleaseCause::PlaceholderCreated => {
             "Released as soon as its placeholder existed (release-when: created); its pods wait for the node."
         }
         ReleaseCause::Deadline => {
-            "Released without a node; its pods still share the one that the first of them gets."
+            "Released without a node; its pods will share the node that the first of them gets."
         }
         ReleaseCause::OptedOut => {
-            "Released: it is not opted in any more. Its pods are placed as if it never was."
+            "Released: the label was removed or opts out. Its pods are scheduled as for an unlabelled run."
         }
     };
     let late = (cause == ReleaseCause::Deadline).then(|| deadline(seen));
@@ -228,24 +234,31 @@ fn company(Enrolment { strategy, isolation }: Enrolment) -> String {
         Scope::Cluster => "",
         Scope::Namespace => " of this namespace",
     };
-    format!("; {whom}{whence} are let onto it {until} ({strategy})")
+    format!("; {whom}{whence} can use it {until} ({strategy})")
 }
 
 fn deadline(seen: &Observation) -> Note {
     let why = seen.pod.as_ref().and_then(|pod| pod.unschedulable.as_ref());
     let text = format!(
-        "The hold reached hold-deadline ({}) without a node{}. The run is released all the same; add room for it, \
-         or raise hold-deadline if nodes take longer to come.",
+        "The hold reached hold-deadline ({}) without a node{}. The run is released without a node; add nodes, \
+         or raise hold-deadline if new nodes take longer.",
         seconds(seen.config.hold_deadline),
         why.map(|why| format!(": {}", why.message)).unwrap_or_default(),
     );
     note(Reason::HoldDeadlineExceeded, text)
 }
 
+fn relaxed() -> Note {
+    let text = "Pods of this run came with a required podAffinity to other pods, and no node can satisfy both that and the \
+                run's own: pod-affinity made theirs preferred. It does not come from the run itself; usual sources are \
+                default-pod-template in Tekton's ConfigMap config-defaults, and admission policies.";
+    note(Reason::AffinityRelaxed, text.to_owned())
+}
+
 fn too_late() -> Note {
     let text = format!(
         "The label {} came after the first task had started, so pods of this run may already be on several nodes; \
-         nothing is changed. Set the label when the run is created.",
+         nothing is changed. Set the label on the run itself, when it is created: one on its Pipeline comes too late.",
         keys::OPT_IN
     );
     note(Reason::LabelledTooLate, text)
@@ -272,18 +285,18 @@ fn release_refused(refused: &Refused) -> Note {
     let advice = match refused.cause() {
         Cause::Denied => {
             "Usual cause: Tekton's configuration or version changed while this run was held, so that Tekton now takes \
-             the release for a change of the spec. Create the run anew if this lasts."
+             the release for a change of the spec. If this error persists, create the run again."
         }
-        Cause::WebhookDown => "Tekton's webhook has to be reachable for a run to start; look at its pods.",
+        Cause::WebhookDown => "A run cannot start while Tekton's webhook is unavailable; check its pods.",
         Cause::Forbidden => {
-            "The controller's ClusterRole seems incomplete; apply the release's manifests again."
+            "The controller's ClusterRole is incomplete; apply the manifests of the release again."
         }
-        _ => "Nothing needs to be done unless this lasts.",
+        _ => "No action is needed, unless this error persists.",
     };
     note(
         Reason::ReleaseRefused,
         format!(
-            "This run could not be released yet and is tried again: {}. {advice}",
+            "The run could not be released; the controller retries: {}. {advice}",
             refused.fault
         ),
     )
@@ -293,20 +306,20 @@ fn placeholder_refused(refused: &Refused) -> Note {
     let advice = match refused.cause() {
         Cause::Quota => "Raise the ResourceQuota of this namespace or remove what uses it up.",
         Cause::Denied => {
-            "An admission policy of this cluster does not let the placeholder in; exempt it or adapt it."
+            "An admission policy of this cluster rejects the placeholder; exempt the placeholder or change the policy."
         }
         Cause::Invalid => {
-            "Something that the placeholder takes over from this run's podTemplate is not valid there."
+            "A setting that the placeholder copies from this run's podTemplate is not valid there."
         }
         Cause::Forbidden => {
-            "The controller's ClusterRole seems incomplete; apply the release's manifests again."
+            "The controller's ClusterRole is incomplete; apply the manifests of the release again."
         }
-        _ => "Nothing needs to be done unless this lasts.",
+        _ => "No action is needed, unless this error persists.",
     };
     note(
         Reason::PlaceholderRefused,
         format!(
-            "The placeholder could not be made yet and is tried again: {}. {advice}",
+            "The placeholder could not be created; the controller retries: {}. {advice}",
             refused.fault
         ),
     )
@@ -316,7 +329,7 @@ fn enrol_refused(refused: &Refused) -> Note {
     note(
         Reason::EnrolRefused,
         format!(
-            "This run could not be labelled yet and is tried again: {}.",
+            "The run could not be labelled; the controller retries: {}.",
             refused.fault
         ),
     )
@@ -326,7 +339,7 @@ fn clean_up_refused(refused: &Refused) -> Note {
     note(
         Reason::CleanUpRefused,
         format!(
-            "What pod-affinity made for this run could not be removed yet and is tried again: {}.",
+            "The placeholder of this run could not be removed; the controller retries: {}.",
             refused.fault
         ),
     )

@@ -14,6 +14,7 @@ fn seen() -> Observation {
             message: "0/3 nodes are available.".into(),
             since: at(0),
         }),
+        tolerations: Vec::new(),
         adopted: false,
         make: Make::default(),
     };
@@ -111,7 +112,7 @@ fn waiting_is_told_with_what_an_autoscaler_says_and_with_what_helps_against_any_
     };
     let text = &notes(&seen, &planned(waiting), &Ok(Effect::Nothing))[0].text;
     assert!(
-        text.contains("The autoscaler says: pod didn't trigger scale-up: 1 max"),
+        text.contains("The autoscaler reports: pod didn't trigger scale-up: 1 max"),
         "{text}"
     );
     assert!(text.contains("explain -n ns build`"), "{text}");
@@ -181,17 +182,17 @@ fn a_refused_release_names_its_cause_and_a_remedy() {
     );
     let notes = told(&run(), &release(ReleaseCause::NodeFound), &denied);
     assert_eq!(reasons(&notes), ["ReleaseRefused"]);
-    assert!(notes[0].text.contains("only status updates") && notes[0].text.contains("Create the run anew"));
+    assert!(notes[0].text.contains("only status updates") && notes[0].text.contains("create the run again"));
     let down = refused(Operation::Release, 500, "failed calling webhook \"w\"");
     let notes = told(&run(), &release(ReleaseCause::NodeFound), &down);
-    assert!(notes[0].text.contains("reachable"), "{}", notes[0].text);
+    assert!(notes[0].text.contains("unavailable"), "{}", notes[0].text);
 }
 
 #[test]
 fn an_enrolled_run_is_told_whose_hold_it_waits_for() {
     let queued = Run { hold: false, ..run() };
     let told = written(&queued, &Decision::Write(Write::Enrol(enrolment())));
-    assert!(told[0].text.contains("somebody other"), "{}", told[0].text);
+    assert!(told[0].text.contains("Another holder"), "{}", told[0].text);
     let running = Run {
         status: SpecStatus::Unset,
         ..run()
@@ -199,7 +200,7 @@ fn an_enrolled_run_is_told_whose_hold_it_waits_for() {
     assert!(
         written(&running, &Decision::Write(Write::Enrol(enrolment())))[0]
             .text
-            .contains("already released")
+            .contains("after it was released")
     );
 }
 

@@ -1,11 +1,13 @@
 //! What the caches hold of a run at one moment, with the configuration and the clock. No API call.
 //!
-//! The only place in this crate that reads the clock for a decision.
+//! The only place in this crate that reads a clock for a decision: the one by which objects are dated.
 
 use crate::index::Index;
 use crate::nodes::Nodes;
 use crate::placeholders::{ObjectKey, Of, run_of};
+use crate::reconcile::Clock;
 use crate::refusal::{Fault, Refused};
+use crate::refusals::Refusals;
 use crate::waiting_pods::{PodKey, WaitingPods, waiting_in};
 use jiff::Timestamp;
 use kube::runtime::reflector::{ObjectRef, Store};
@@ -33,6 +35,7 @@ pub(crate) struct Stores {
     pub(crate) pods: Index<ObjectKey, Of<PlaceholderPod>>,
     pub(crate) nodes: Nodes,
     pub(crate) waiting: WaitingPods,
+    pub(crate) refusals: Refusals,
 }
 
 impl Stores {
@@ -41,6 +44,7 @@ impl Stores {
         &self,
         run: Run,
         config: &watch::Receiver<Arc<Config>>,
+        clock: &Clock,
     ) -> Result<Observation, Refused> {
         let synced = timeout(PATIENCE, self.are_filled()).await;
         if synced != Ok(true) {
@@ -49,9 +53,10 @@ impl Stores {
                 fault: Fault::NotSynced,
             });
         }
-        Ok(self.read(run, config.borrow().clone(), Timestamp::now()))
+        Ok(self.read(run, config.borrow().clone(), clock()))
     }
 
+    /// Refusals need not be: one that is not seen costs a task the minute that it takes without us.
     async fn are_filled(&self) -> bool {
         self.sets.is_filled().await
             && self.pods.is_filled().await
@@ -66,7 +71,7 @@ impl Stores {
             now,
             config,
             set: self.set(&run.key),
-            node: self.state_of_node(&run, pod.as_ref()),
+            node: self.state_of_node(pod.as_ref()),
             nodes: if pod.as_ref().is_some_and(is_big) {
                 self.all_nodes()
             } else {
@@ -74,9 +79,16 @@ impl Stores {
             },
             pod,
             waiting: waiting_in(&self.waiting, &run.key),
+            relaxed: false,
             moves: Moves::default(),
+            yields: Moves::default(),
+            retries: Moves::default(),
+            refusal: self.refusals.read().get(&run.key.namespace).cloned(),
             nudge_in: Duration::ZERO,
             census: None,
+            tied: None,
+            refused: None,
+            beginning: None,
             claims: None,
             assistants: None,
             complaint: None,
@@ -95,11 +107,11 @@ impl Stores {
         self.pods.read().get(&key).map(|pod| pod.it.clone())
     }
 
-    fn state_of_node(&self, run: &Run, pod: Option<&PlaceholderPod>) -> NodeState {
-        let Some(name) = pod.and_then(|pod| pod.node.as_ref()) else {
-            return NodeState::Unknown;
-        };
-        node::state(self.nodes.read().get(name), &run.template.tolerations)
+    fn state_of_node(&self, pod: Option<&PlaceholderPod>) -> NodeState {
+        match pod.map(|pod| (pod, pod.node.as_ref())) {
+            Some((pod, Some(name))) => node::state(self.nodes.read().get(name), &pod.tolerations),
+            Some((_, None)) | None => NodeState::Unknown,
+        }
     }
 
     /// All nodes there are.
@@ -113,6 +125,16 @@ impl Stores {
         let named = run_of(&key.namespace, pod);
         let named = named.filter(|run| self.runs.get(run).is_some_and(|run| is_it(&run)));
         named.or_else(|| Some(ObjectRef::from_obj(&*self.runs.find(is_it)?)))
+    }
+
+    /// The runs of this namespace that have placeholders.
+    pub(crate) fn runs_in(&self, namespace: &str) -> Vec<ObjectRef<PipelineRun>> {
+        let from = (namespace.to_owned(), String::new());
+        let sets = self.sets.read();
+        let here = sets
+            .range(&from..)
+            .take_while(|((found, _), _)| found == namespace);
+        here.filter_map(|(_, set)| run_of(namespace, set)).collect()
     }
 
     /// The runs whose placeholders are on one of these nodes.
@@ -132,14 +154,18 @@ impl Stores {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::fixture::{Caches, run};
+    use crate::fixture::{Caches, clock, run};
 
     #[tokio::test]
     async fn a_runs_placeholder_and_pod_are_found_by_name_in_its_namespace() {
         let mut caches = Caches::ready();
         caches.add_set(&run(), "s1");
         caches.add_pod(&run(), "p1", Some("n1"));
-        let seen = caches.stores.observe(run(), &caches.config).await.unwrap();
+        let seen = caches
+            .stores
+            .observe(run(), &caches.config, &clock())
+            .await
+            .unwrap();
         assert_eq!(seen.set.map(|set| set.uid).as_deref(), Some("s1"));
         assert_eq!(seen.pod.unwrap().node.as_deref(), Some("n1"));
     }
@@ -154,7 +180,7 @@ mod tests {
         for other in [elsewhere, recreated] {
             let seen = caches
                 .stores
-                .observe(other.clone(), &caches.config)
+                .observe(other.clone(), &caches.config, &clock())
                 .await
                 .unwrap();
             assert!(seen.set.is_none() && seen.pod.is_none(), "{other:?}");
@@ -164,7 +190,12 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn nothing_is_decided_before_the_first_lists_are_in() {
         let caches = Caches::empty();
-        let refused = caches.stores.observe(run(), &caches.config).await.err().unwrap();
+        let refused = caches
+            .stores
+            .observe(run(), &caches.config, &clock())
+            .await
+            .err()
+            .unwrap();
         assert_eq!(<&str>::from(refused.cause()), "not_synced");
     }
 
@@ -176,7 +207,11 @@ mod tests {
             ..Config::default()
         };
         caches.set_config(changed.clone());
-        let seen = caches.stores.observe(run(), &caches.config).await.unwrap();
+        let seen = caches
+            .stores
+            .observe(run(), &caches.config, &clock())
+            .await
+            .unwrap();
         assert_eq!(*seen.config, changed);
     }
 }

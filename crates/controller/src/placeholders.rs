@@ -5,7 +5,7 @@
 use crate::conditions::{Condition, INFEASIBLE, unschedulable};
 use crate::index::Reduced;
 use k8s_openapi::api::apps::v1::StatefulSet;
-use k8s_openapi::api::core::v1::{Pod, ResourceRequirements};
+use k8s_openapi::api::core::v1::{Pod, ResourceRequirements, Toleration};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::runtime::reflector::ObjectRef;
 use placement::keys;
@@ -13,6 +13,7 @@ use placement::names::PlaceholderName;
 use placement::plan::{Make, Placeholder, PlaceholderPod, Resize, is_pinned};
 use placement::resources::Resources;
 use serde::Deserialize;
+use serde::de::IgnoredAny;
 use std::collections::BTreeMap;
 use std::str::FromStr;
 use tekton::PipelineRun;
@@ -74,6 +75,14 @@ pub(crate) struct WatchedPod {
 struct PodSpec {
     node_name: Option<String>,
     containers: Vec<Container>,
+    tolerations: Vec<Toleration>,
+    volumes: Vec<Volume>,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+struct Volume {
+    persistent_volume_claim: Option<IgnoredAny>,
 }
 
 #[derive(Clone, Debug, Default, Deserialize)]
@@ -115,6 +124,10 @@ pub(crate) fn set(set: &WatchedSet) -> Option<Reduced<ObjectKey, Of<Placeholder>
         strategy: label(metadata, keys::STRATEGY),
         isolation: label(metadata, keys::ISOLATION),
         pinned: template.is_some_and(is_pinned),
+        left: template
+            .and_then(|annotations| annotations.get(keys::LEFT))
+            .filter(|node| !node.is_empty())
+            .cloned(),
     };
     Some((key, Some(of(metadata, placeholder))))
 }
@@ -133,6 +146,7 @@ pub(crate) fn pod(pod: &WatchedPod) -> Option<Reduced<ObjectKey, Of<PlaceholderP
         node,
         ending: metadata.deletion_timestamp.is_some() || has_ended(status.phase.as_deref()),
         unschedulable: unschedulable(&status.conditions),
+        tolerations: spec.tolerations.clone(),
         adopted: is_owned(metadata, key.1.trim_end_matches("-0")),
         make: make(pod),
     };
@@ -163,11 +177,16 @@ fn make(pod: &WatchedPod) -> Make {
     let mut containers = pod.spec.containers.iter();
     let own = containers.find(|container| container.name == keys::PLACEHOLDER);
     let requests = own.and_then(|container| container.resources.requests.as_ref());
-    Make::read(
+    let mut volumes = pod.spec.volumes.iter();
+    let make = Make::read(
         annotations,
         requests.map(Resources::read).unwrap_or_default(),
         resize(&pod.status),
-    )
+    );
+    Make {
+        mounts: volumes.any(|volume| volume.persistent_volume_claim.is_some()),
+        ..make
+    }
 }
 
 fn resize(status: &PodStatus) -> Resize {

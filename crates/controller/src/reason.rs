@@ -20,13 +20,15 @@ pub(crate) enum Reason {
     LabelledTooLate,
     CleanedUp,
     CleanUpRefused,
-    LetGo,
+    MovedOff,
     Moved,
+    MadeRoom,
     MoveRefused,
     NodeUnfit,
     WaitingForRoom,
     NoNodeFits,
     ReserveIgnored,
+    AffinityRelaxed,
 }
 
 /// One thing to report on a run, in words.
@@ -64,8 +66,9 @@ impl Reason {
             | Self::NodeAssigned
             | Self::Released
             | Self::CleanedUp
-            | Self::LetGo
+            | Self::MovedOff
             | Self::Moved
+            | Self::MadeRoom
             | Self::WaitingForRoom => EventType::Normal,
             Self::EnrolRefused
             | Self::PlaceholderRefused
@@ -76,14 +79,19 @@ impl Reason {
             | Self::MoveRefused
             | Self::NodeUnfit
             | Self::NoNodeFits
-            | Self::ReserveIgnored => EventType::Warning,
+            | Self::ReserveIgnored
+            | Self::AffinityRelaxed => EventType::Warning,
         }
     }
 
     /// How often the same words may be reported.
     pub(crate) fn repeat(self) -> Repeat {
         match self {
-            Self::Held | Self::LabelledTooLate | Self::NodeUnfit | Self::ReserveIgnored => Repeat::Never,
+            Self::Held
+            | Self::LabelledTooLate
+            | Self::NodeUnfit
+            | Self::ReserveIgnored
+            | Self::AffinityRelaxed => Repeat::Never,
             Self::EnrolRefused
             | Self::PlaceholderRefused
             | Self::ReleaseRefused
@@ -98,8 +106,9 @@ impl Reason {
             | Self::NodeAssigned
             | Self::Released
             | Self::HoldDeadlineExceeded
-            | Self::LetGo
+            | Self::MovedOff
             | Self::Moved
+            | Self::MadeRoom
             | Self::CleanedUp => Repeat::Always,
         }
     }
@@ -113,9 +122,10 @@ impl Reason {
             | Self::PlaceholderRefused
             | Self::PlaceholderReturned
             | Self::ReserveIgnored => "CreatePlaceholder",
-            Self::NodeAssigned => "AssignNode",
-            Self::LetGo
+            Self::NodeAssigned | Self::AffinityRelaxed => "AssignNode",
+            Self::MovedOff
             | Self::Moved
+            | Self::MadeRoom
             | Self::MoveRefused
             | Self::NodeUnfit
             | Self::WaitingForRoom

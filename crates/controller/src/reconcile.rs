@@ -5,6 +5,7 @@ use crate::observe::Stores;
 use crate::refusal::Refused;
 use crate::report::Report;
 use crate::write::{Cluster, Effect};
+use jiff::Timestamp;
 use placement::config::Config;
 use placement::plan::{Decision, Observation, Plan, Question, plan};
 use placement::run::Run;
@@ -13,10 +14,14 @@ use std::time::{Duration, Instant};
 use tokio::sync::watch;
 use tracing::{Instrument, field, info_span};
 
+/// Tells the time.
+pub type Clock = Arc<dyn Fn() -> Timestamp + Send + Sync>;
+
 /// Reconciles runs, one at a time each.
 pub(crate) struct Reconciler {
     pub(crate) stores: Stores,
     pub(crate) config: watch::Receiver<Arc<Config>>,
+    pub(crate) clock: Clock,
     pub(crate) cluster: Arc<Cluster>,
     pub(crate) memory: Memory,
     pub(crate) report: Report,
@@ -52,7 +57,7 @@ impl Reconciler {
     /// What the caches hold, and what is remembered.
     async fn observe(&self, run: Run) -> Result<Observation, Refused> {
         let uid = run.key.uid.clone();
-        let seen = self.stores.observe(run, &self.config).await;
+        let seen = self.stores.observe(run, &self.config, &self.clock).await;
         let mut seen = seen.inspect_err(|_| self.memory.with(&uid, |known| known.pace.stumbled(&uid)))?;
         self.memory.recall(&mut seen);
         Ok(seen)

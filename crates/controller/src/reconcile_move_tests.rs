@@ -41,10 +41,10 @@ fn written() -> Value {
     json!({"metadata": {}})
 }
 
-/// Answers for the count, which finds nothing, for Tekton's assistants, of which there are none, and for the write.
+/// Answers for the count, which finds nothing, and for the write.
 fn lets_go(server: &mut Server) {
     server.answer(200, node("n1", &json!({})));
-    (0..3).for_each(|_| server.answer(200, list(&json!([]))));
+    server.answer(200, list(&json!([])));
     server.answer(200, written());
 }
 
@@ -63,11 +63,11 @@ async fn then_tasks_are_counted_and_the_node_is_given_up_in_the_same_look() {
     lets_go(&mut server);
     let (reconciler, mut courier, registry) = reconciler(&stuck(60), &server);
     reconciler.reconcile(running()).await.unwrap();
-    assert_eq!(courier.reasons(), ["LetGo"]);
-    assert_eq!(server.calls().len(), 5);
+    assert_eq!(courier.reasons(), ["MovedOff"]);
+    assert_eq!(server.calls().len(), 3);
     let text = exposition(&registry);
     assert!(
-        text.contains("let_gos_total{cause=\"task_does_not_fit\"} 1"),
+        text.contains("moves_total{cause=\"task_does_not_fit\"} 1"),
         "{text}"
     );
 }
@@ -80,7 +80,7 @@ async fn a_node_given_up_is_not_given_up_again_though_the_cache_shows_it_still()
     reconciler.reconcile(running()).await.unwrap();
     let settled = reconciler.reconcile(running()).await.unwrap();
     assert!(settled.again.is_some());
-    assert_eq!(server.calls().len(), 5);
+    assert_eq!(server.calls().len(), 3);
 }
 
 #[tokio::test]
@@ -102,7 +102,7 @@ async fn with_the_feature_off_nothing_is_asked_and_nothing_done() {
     let server = Server::start();
     let caches = stuck(60);
     caches.set_config(Config {
-        let_go_after: None,
+        move_after: None,
         ..Config::default()
     });
     let (reconciler, ..) = reconciler(&caches, &server);
@@ -126,23 +126,31 @@ async fn a_count_that_fails_is_told_to_the_log_and_retried_with_backoff() {
 async fn the_placeholder_follows_once_no_task_waits_and_the_time_without_a_node_is_measured() {
     let mut server = Server::start();
     lets_go(&mut server);
-    server.answer(200, list(&json!([])));
-    (0..2).for_each(|_| server.answer(200, written()));
+    let assistant = json!({"metadata": {"name": "aa-0", "uid": "a1"}, "spec": {"nodeName": "n1"}});
+    server.answer(200, list(&json!([assistant])));
+    (0..3).for_each(|_| server.answer(200, written()));
     let mut caches = stuck(60);
     let (reconciler, mut courier, registry) = reconciler(&caches, &server);
     reconciler.reconcile(running()).await.unwrap();
-    caches.add_set_of(&run(), "s1", &json!({"spec": {"replicas": 0}}));
+    let left = json!({"metadata": {"annotations": {keys::LEFT: "n1"}}});
+    caches.add_set_of(&run(), "s1", &json!({"spec": {"replicas": 0, "template": left}}));
     caches.remove_pod(&run());
     let mut bound = stuck_task(&run(), "large-pod", ago(60));
     bound["spec"]["nodeName"] = json!("n2");
     caches.add_task(bound);
     reconciler.reconcile(running()).await.unwrap();
-    assert_eq!(server.calls()[6].body[2]["value"], 1);
+    let calls = server.calls();
+    assert!(
+        calls[4].line.starts_with("DELETE") && calls[4].line.contains("/aa-0"),
+        "{}",
+        calls[4].line
+    );
+    assert_eq!(calls[5].body[2]["value"], 1);
     caches.add_node(node("n2", &json!({})));
     caches.add_set(&run(), "s1");
     caches.add_pod(&run(), "p2", Some("n2"));
     reconciler.reconcile(running()).await.unwrap();
-    assert_eq!(courier.reasons(), ["LetGo", "Moved"]);
+    assert_eq!(courier.reasons(), ["MovedOff", "Moved"]);
     assert!(exposition(&registry).contains("nodeless_seconds_count 1"));
 }
 

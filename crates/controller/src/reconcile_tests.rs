@@ -1,5 +1,5 @@
 use super::*;
-use crate::fixture::{Caches, Server, exposition, is_at_rest, reconciler, run};
+use crate::fixture::{Caches, Server, at, exposition, is_at_rest, reconciler, run};
 use jiff::Timestamp;
 use placement::run::SpecStatus;
 use serde_json::json;
@@ -32,6 +32,19 @@ async fn a_held_run_gets_its_placeholder_and_is_told_so() {
     let settled = reconciler.reconcile(held()).await.unwrap();
     assert!(!is_at_rest(&settled));
     assert_eq!(courier.reasons(), ["Held", "PlaceholderCreated"]);
+}
+
+#[tokio::test]
+async fn a_hold_is_as_old_as_the_clock_says_by_which_the_run_is_dated() {
+    for (seconds, is_released) in [(30, false), (3600, true)] {
+        let mut server = Server::start();
+        (0..3).for_each(|_| server.answer(200, written()));
+        let (mut reconciler, ..) = reconciler(&Caches::ready(), &server);
+        reconciler.clock = Arc::new(move || at(seconds));
+        // By the clock of this machine it is months or years away from its creation.
+        let plan = reconciler.reconcile(run()).await.unwrap();
+        assert_eq!(plan.decision.name() == "release", is_released, "{plan:?}");
+    }
 }
 
 #[tokio::test]
@@ -174,7 +187,7 @@ async fn a_run_that_goes_on_to_wait_is_told_what_an_autoscaler_says() {
     let notes = courier.notes();
     assert_eq!(notes.len(), 1, "{notes:?}");
     assert!(
-        notes[0].contains("The autoscaler says: max size reached."),
+        notes[0].contains("The autoscaler reports: max size reached."),
         "{notes:?}"
     );
     let calls = server.calls();

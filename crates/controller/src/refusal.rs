@@ -76,6 +76,7 @@ fn cause_of_status(status: &Status) -> Cause {
         500 if message.contains("failed calling webhook") => Cause::WebhookDown,
         _ if is_denial(message) => Cause::Denied,
         403 if message.contains("exceeded quota") => Cause::Quota,
+        403 if message.contains("because it is being terminated") => Cause::NotFound,
         401 | 403 => Cause::Forbidden,
         404 => Cause::NotFound,
         409 => Cause::Conflict,
@@ -171,6 +172,12 @@ mod tests {
                 403,
                 "pods \"x\" is forbidden: exceeded quota: q, requested: pods=1",
                 Cause::Quota,
+            ),
+            (
+                403,
+                "statefulsets.apps \"x\" is forbidden: unable to create new content in namespace ns because it is being \
+                 terminated",
+                Cause::NotFound,
             ),
             (
                 403,

@@ -133,6 +133,14 @@ fn remember(
                     known.moved_off(pod(), seen.now);
                     None
                 }
+                Decision::Write(Write::MakeRoom { .. }) => {
+                    known.made_room(seen.now);
+                    None
+                }
+                Decision::Write(Write::RetryTasks { .. }) => {
+                    known.retried(seen.refusal.clone(), seen.now);
+                    Some(Duration::ZERO)
+                }
                 Decision::Write(Write::Nudge) => Some(known.nudges.sent(seen.now)),
                 _ => None,
             }

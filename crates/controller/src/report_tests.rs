@@ -33,6 +33,7 @@ fn seen(second: i64, action: &Decision) -> Observation {
         node,
         ending: false,
         unschedulable: None,
+        tolerations: Vec::new(),
         adopted: false,
         make: Make::default(),
     };

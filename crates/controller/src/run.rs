@@ -1,10 +1,10 @@
 //! Puts the parts together. Called in the leader only, until it is told to stop.
 
 use crate::events::{self, Courier};
-use crate::memory::Memory;
+use crate::memory::{Known, Memory};
 use crate::metrics::Metrics;
 use crate::observe::Stores;
-use crate::reconcile::Reconciler;
+use crate::reconcile::{Clock, Reconciler};
 use crate::refusal::Refused;
 use crate::report::Report;
 use crate::watch::{self, Feeds, Gone};
@@ -35,6 +35,8 @@ const LAST_EVENTS: Duration = Duration::from_secs(3);
 pub struct Context {
     /// The way to the API server.
     pub client: Client,
+    /// What time it is for those who date the objects.
+    pub clock: Clock,
     /// Configuration that applies; a change is taken up by all runs that are not settled.
     pub config: channel::Receiver<Arc<Config>>,
     /// Image of the placeholder.
@@ -53,6 +55,9 @@ pub enum Error {
     /// Cannot happen while the watches hold their ends.
     #[error("the controller's queue ended by itself")]
     QueueEnded,
+    /// A fault of ours: users would hear nothing of their runs any more.
+    #[error("nobody sends events any more")]
+    EventsEnded,
 }
 
 type Stop = Shared<BoxFuture<'static, ()>>;
@@ -75,6 +80,7 @@ pub async fn run(context: Context, shutdown: impl Future<Output = ()> + Send + '
     tokio::select! {
         () = stopped_early(stop.clone(), stores.runs.clone()) => {}
         () = control(&context, stores, feeds, reconciler, stop.clone()) => {}
+        _ = last.join_next() => return Err(Error::EventsEnded),
     }
     context.metrics.count_in(None);
     drop(timeout(LAST_EVENTS, last.join_next()).await);
@@ -92,6 +98,7 @@ fn reconciler(context: &Context, stores: &Stores) -> (Arc<Reconciler>, Courier) 
     let reconciler = Reconciler {
         stores: stores.clone(),
         config: context.config.clone(),
+        clock: context.clock.clone(),
         cluster,
         memory: Memory::default(),
         report: Report::new(outbox, metrics.clone()),
@@ -101,14 +108,22 @@ fn reconciler(context: &Context, stores: &Stores) -> (Arc<Reconciler>, Courier) 
 
 async fn control(context: &Context, stores: Stores, feeds: Feeds, reconciler: Arc<Reconciler>, stop: Stop) {
     let (client, metrics) = (|| context.client.clone(), || context.metrics.clone());
-    let (for_gone, runs) = (reconciler.clone(), stores.runs.clone());
+    let (for_gone, runs, for_relaxed) = (reconciler.clone(), stores.runs.clone(), reconciler.clone());
+    let relaxed = move |uid: &str| for_relaxed.memory.with(uid, Known::relaxed);
     let gone = move |gone| forget(&for_gone, &runs, &gone);
     let runs = watch::runs(client(), feeds.runs, gone, metrics());
     Controller::for_stream(runs, stores.runs.clone())
         .reconcile_on(watch::sets(client(), feeds.sets, metrics()))
         .reconcile_on(watch::pods(client(), feeds.pods, metrics()))
         .reconcile_on(watch::nodes(client(), feeds.nodes, stores.clone(), metrics()))
-        .reconcile_on(watch::waiting(client(), feeds.waiting, stores, metrics()))
+        .reconcile_on(watch::waiting(
+            client(),
+            feeds.waiting,
+            stores.clone(),
+            relaxed,
+            metrics(),
+        ))
+        .reconcile_on(watch::refusals(client(), feeds.refusals, stores, metrics()))
         .reconcile_all_on(watch::changes(context.config.clone()))
         .with_config(controller::Config::default().concurrency(AT_ONCE))
         .graceful_shutdown_on(stop)

@@ -1,5 +1,5 @@
 use super::*;
-use crate::fixture::{bound_pod, node, placeholder_set, run as held_run, view_json};
+use crate::fixture::{bound_pod, clock, node, placeholder_set, run as held_run, view_json};
 use kube::client::Body;
 use placement::keys;
 use prometheus_client::registry::Registry;
@@ -108,6 +108,7 @@ fn cluster() -> (Client, Arc<Mutex<Vec<String>>>, oneshot::Receiver<()>) {
 fn context(client: Client, config: channel::Receiver<Arc<Config>>) -> Context {
     Context {
         client,
+        clock: clock(),
         config,
         image: "image".into(),
         metrics: Metrics::register(&mut Registry::default()),
@@ -149,11 +150,12 @@ async fn of_pods_only_placeholders_and_those_of_groups_that_wait_are_watched_and
         .iter()
         .filter(|line| line.starts_with("GET") && !line.contains("watch=true"))
         .collect();
-    assert_eq!(lists.len(), 5, "{lists:?}");
+    assert_eq!(lists.len(), 6, "{lists:?}");
     for line in lists {
         let expected = match resource(line) {
             "pipelineruns" => "/pipelineruns?&limit=100",
             "nodes" => "/nodes?&limit=100",
+            "events" => "involvedObject.kind%3DTaskRun%2Creason%3DExceededResourceQuota&limit=100",
             "pending pods" => "group%2Capp.kubernetes.io%2Fcomponent+notin+%28placeholder%2C",
             _ => "component%3Dplaceholder%2Capp.kubernetes.io%2Fname%3Dpod-affinity",
         };

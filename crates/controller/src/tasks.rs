@@ -9,9 +9,10 @@ use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
 use placement::node::NodeState;
 use serde::Deserialize;
+use std::collections::BTreeSet;
 
 /// What was counted.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Tasks {
     /// Pods that have not ended, on the placeholder's node; if it has none, on any.
     pub(crate) live: usize,
@@ -19,6 +20,8 @@ pub(crate) struct Tasks {
     pub(crate) ended: Option<Timestamp>,
     /// The node that the placeholder is bound to.
     pub(crate) node: NodeState,
+    /// Names of the PVCs that they mount, or mounted.
+    pub(crate) claims: BTreeSet<String>,
 }
 
 /// A task's pod as it is counted.
@@ -36,6 +39,19 @@ pub(crate) struct TaskPod {
 #[serde(default, rename_all = "camelCase")]
 struct Spec {
     node_name: Option<String>,
+    volumes: Vec<Volume>,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+struct Volume {
+    persistent_volume_claim: Option<Claim>,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+struct Claim {
+    claim_name: String,
 }
 
 #[derive(Clone, Debug, Default, Deserialize)]
@@ -66,7 +82,8 @@ struct Terminated {
 impl Tasks {
     /// With one more pod of a run whose placeholder is there.
     #[must_use]
-    pub(crate) fn and(self, pod: &TaskPod, there: Option<&str>) -> Self {
+    pub(crate) fn and(mut self, pod: &TaskPod, there: Option<&str>) -> Self {
+        self.claims.extend(pod.claims());
         Self {
             live: self.live + usize::from(pod.lives(there)),
             ended: self.ended.max(pod.ended()),
@@ -81,6 +98,11 @@ impl TaskPod {
         let node = self.spec.node_name.as_deref().filter(|node| !node.is_empty());
         let is_there = |node| there.is_none_or(|there| there == node);
         node.is_some_and(is_there) && !self.has_ended()
+    }
+
+    fn claims(&self) -> impl Iterator<Item = String> {
+        let claims = self.spec.volumes.iter();
+        claims.filter_map(|volume| Some(volume.persistent_volume_claim.as_ref()?.claim_name.clone()))
     }
 
     fn has_ended(&self) -> bool {

@@ -6,7 +6,7 @@
 use crate::conditions::{Condition, unschedulable};
 use crate::index::{Index, Reduced};
 use crate::placeholders::{Of, of};
-use k8s_openapi::api::core::v1::{Container, Pod, PodSpec, ResourceRequirements};
+use k8s_openapi::api::core::v1::{Container, Pod, PodSpec, ResourceRequirements, Toleration};
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::ResourceExt;
@@ -52,6 +52,7 @@ struct Asks {
     init_containers: Option<Vec<ContainerAsks>>,
     overhead: Option<BTreeMap<String, Quantity>>,
     resources: Option<ResourceRequirements>,
+    tolerations: Option<Vec<Toleration>>,
 }
 
 #[derive(Default, Deserialize)]
@@ -82,7 +83,9 @@ pub(crate) fn pod(pod: &WatchedTask) -> Option<Reduced<PodKey, Of<WaitingPod>>> 
         name: key.name.clone(),
         requests: Resources::of_pod(&pod.spec),
         unschedulable: unschedulable(&pod.status.conditions),
+        tolerations: pod.spec.tolerations.clone().unwrap_or_default(),
         woken: pod.labels().get(keys::WOKEN).and_then(|label| Wake::read(label)),
+        relaxed: pod.annotations().contains_key(keys::RELAXED),
     };
     Some((key, Some(of(&pod.metadata, waiting))))
 }
@@ -114,6 +117,7 @@ fn asks<'de, D: Deserializer<'de>>(from: D) -> Result<PodSpec, D::Error> {
         init_containers: asks.init_containers.map(containers),
         overhead: asks.overhead,
         resources: asks.resources,
+        tolerations: asks.tolerations,
         ..PodSpec::default()
     })
 }

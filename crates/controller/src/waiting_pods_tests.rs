@@ -89,3 +89,27 @@ fn a_pod_leads_to_the_run_of_its_group_though_a_nested_run_made_it() {
         assert_eq!(found, Some(ObjectRef::new("build").within("ns")));
     }
 }
+
+#[test]
+fn each_refusal_by_a_quota_wakes_the_runs_of_its_namespace_that_have_placeholders() {
+    let mut caches = Caches::ready();
+    caches.add_set(&run(), "s1");
+    assert_eq!(caches.add_refusal("ns", "7"), ["ns"]);
+    assert!(caches.add_refusal("ns", "7").is_empty(), "it is the same");
+    assert_eq!(caches.add_refusal("ns", "8"), ["ns"]);
+    let runs = caches.stores.runs_in("ns");
+    assert_eq!(runs, [ObjectRef::new("build").within("ns")]);
+    assert!(caches.stores.runs_in("n").is_empty());
+}
+
+#[test]
+fn a_pod_whose_affinity_the_webhook_relaxed_bears_its_mark() {
+    let relaxed = |pod: Value| {
+        let (_, waiting) = super::pod(&serde_json::from_value(pod).unwrap()).unwrap();
+        waiting.unwrap().it.relaxed
+    };
+    let pod = stuck_task(&run(), "pod", at(0));
+    let mark = json!({"metadata": {"annotations": {keys::RELAXED: "true"}}});
+    assert!(!relaxed(pod.clone()));
+    assert!(relaxed(changed(pod, &mark)));
+}

@@ -10,7 +10,7 @@ use crate::metrics::Metrics;
 use crate::observe::Stores;
 use crate::placeholders::{self, ObjectKey, Of, run_of};
 use crate::waiting_pods::{self, PodKey};
-use crate::{members, nodes};
+use crate::{members, nodes, refusals};
 use futures::{Stream, StreamExt, TryStreamExt, future, stream};
 use kube::runtime::reflector::{self, ObjectRef, store::Writer};
 use kube::runtime::watcher::{self, Event, watcher};
@@ -37,6 +37,7 @@ pub(crate) struct Feeds {
     pub(crate) pods: IndexWriter<ObjectKey, Of<PlaceholderPod>>,
     pub(crate) nodes: IndexWriter<String, NodeFacts>,
     pub(crate) waiting: IndexWriter<PodKey, Of<WaitingPod>>,
+    pub(crate) refusals: IndexWriter<String, String>,
 }
 
 /// A run to be reconciled.
@@ -49,12 +50,14 @@ pub(crate) fn stores() -> (Stores, Feeds) {
     let (pods, pod_writer) = index();
     let (nodes, node_writer) = index();
     let (waiting, waiting_writer) = index();
+    let (refusals, refusal_writer) = index();
     let feeds = Feeds {
         runs: run_writer,
         sets: set_writer,
         pods: pod_writer,
         nodes: node_writer,
         waiting: waiting_writer,
+        refusals: refusal_writer,
     };
     let stores = Stores {
         runs,
@@ -62,6 +65,7 @@ pub(crate) fn stores() -> (Stores, Feeds) {
         pods,
         nodes,
         waiting,
+        refusals,
     };
     (stores, feeds)
 }
@@ -142,11 +146,12 @@ pub(crate) fn nodes(
 }
 
 /// The runs with task pods that wait for a node, and those whose pods do no longer. By phase, since whether a pod is
-/// bound cannot be selected by.
+/// bound cannot be selected by. The group of a pod whose affinity was relaxed is passed on.
 pub(crate) fn waiting(
     client: Client,
     writer: IndexWriter<PodKey, Of<WaitingPod>>,
     stores: Stores,
+    relaxed: impl Fn(&str) + Send + 'static,
     metrics: Metrics,
 ) -> impl Stream<Item = Woken> + Send + 'static {
     let pending = Watch::default()
@@ -162,9 +167,30 @@ pub(crate) fn waiting(
         metrics,
     );
     changes.flat_map(move |changed| {
+        let runs = changed.iter().filter_map(|(key, pod)| {
+            let run = stores.run_of_pod(key, pod)?;
+            if pod.it.relaxed {
+                relaxed(&key.group);
+            }
+            Some(run)
+        });
+        stream::iter(runs.collect::<Vec<_>>())
+    })
+}
+
+/// The runs of namespaces in which a quota refused a task's pod.
+pub(crate) fn refusals(
+    client: Client,
+    writer: IndexWriter<String, String>,
+    stores: Stores,
+    metrics: Metrics,
+) -> impl Stream<Item = Woken> + Send + 'static {
+    let told = Watch::default().fields(&refusals::fields()).page_size(A_PAGE);
+    let changes = reduced(client, told, writer, refusals::refusal, "events", metrics);
+    changes.flat_map(move |changed| {
         let runs: Vec<_> = changed
             .iter()
-            .filter_map(|(key, pod)| stores.run_of_pod(key, pod))
+            .flat_map(|(namespace, _)| stores.runs_in(namespace))
             .collect();
         stream::iter(runs)
     })

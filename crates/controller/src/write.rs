@@ -7,7 +7,10 @@ use crate::placeholders::{WatchedPod, WatchedSet};
 use crate::refusal::{Fault, Refused, is_gone, is_no, is_overtaken};
 use k8s_openapi::NamespaceResourceScope;
 use k8s_openapi::api::events::v1::{Event, EventSeries};
-use kube::api::{Api, DeleteParams, Patch, PatchParams, PostParams, Preconditions};
+use kube::api::{
+    Api, ApiResource, DeleteParams, DynamicObject, GroupVersionKind, Patch, PatchParams, PostParams,
+    Preconditions,
+};
 use kube::{Client, Resource};
 use placement::keys;
 use placement::plan::{Observation, Write};
@@ -22,6 +25,10 @@ use tekton::PipelineRun;
 /// Longer than two slow webhooks take, so that the API server is heard first; with the longest backoff still under a
 /// minute, so that a call that hangs holds its run no longer than that.
 const LIMIT: Duration = Duration::from_secs(25);
+
+/// A kind of Tekton's: version, kind, plural.
+pub(crate) type Kind = (&'static str, &'static str, &'static str);
+pub(crate) const TASK_RUN: Kind = ("v1", "TaskRun", "taskruns");
 
 /// What a step came to.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -66,12 +73,11 @@ impl Cluster {
         let (namespace, name) = (key.namespace.as_str(), request.object.name(key));
         let sent = match request.object {
             Object::Run => change(&self.api::<PipelineRun>(namespace), &name, request).await,
-            Object::Set | Object::OtherSet(_) => {
-                change(&self.api::<WatchedSet>(namespace), &name, request).await
-            }
+            Object::Set => change(&self.api::<WatchedSet>(namespace), &name, request).await,
             Object::Pod | Object::OtherPod(_) => {
                 change(&self.api::<WatchedPod>(namespace), &name, request).await
             }
+            Object::TaskRun(_) => change(&self.task_runs(namespace), &name, request).await,
         };
         match sent {
             Ok(()) => Ok(Effect::Written),
@@ -95,6 +101,17 @@ impl Cluster {
         K: Resource<Scope = NamespaceResourceScope, DynamicType = ()>,
     {
         Api::namespaced(self.client.clone(), namespace)
+    }
+
+    pub(crate) fn task_runs(&self, namespace: &str) -> Api<DynamicObject> {
+        self.tekton(namespace, TASK_RUN)
+    }
+
+    /// Objects of Tekton's, of this version, kind and plural.
+    pub(crate) fn tekton(&self, namespace: &str, (version, kind, plural): Kind) -> Api<DynamicObject> {
+        let kind = GroupVersionKind::gvk("tekton.dev", version, kind);
+        let kind = ApiResource::from_gvk_with_plural(&kind, plural);
+        Api::namespaced_with(self.client.clone(), namespace, &kind)
     }
 }
 
@@ -161,8 +178,8 @@ fn effect(verb: &Verb, refused: Refused) -> Result<Effect, Refused> {
 /// Of this very object; a StatefulSet's pod goes with it.
 fn deletion(object: &Object, uid: &str, at_once: bool) -> DeleteParams {
     let params = match object {
-        Object::Set | Object::OtherSet(_) => DeleteParams::background(),
-        Object::Run | Object::Pod | Object::OtherPod(_) => DeleteParams::default(),
+        Object::Set => DeleteParams::background(),
+        Object::Run | Object::Pod | Object::OtherPod(_) | Object::TaskRun(_) => DeleteParams::default(),
     };
     let params = params.preconditions(Preconditions {
         uid: Some(uid.to_owned()),

@@ -8,7 +8,7 @@ use crate::tasks::Tasks;
 use placement::node::Cause as Trouble;
 use placement::node::NodeState;
 use placement::placeholder::wake::Wake;
-use placement::plan::{Decision, MoveCause};
+use placement::plan::{Decision, Make, MoveCause, PlaceholderPod, Question};
 use serde_json::{Value, json};
 
 const POD: &str = "/api/v1/namespaces/ns/pods";
@@ -17,11 +17,19 @@ fn written() -> Value {
     json!({"metadata": {}})
 }
 
-fn none() -> Value {
-    json!({"metadata": {}, "items": []})
+fn on(node: &str) -> PlaceholderPod {
+    PlaceholderPod {
+        uid: "p1".into(),
+        node: Some(node.into()),
+        ending: false,
+        unschedulable: None,
+        tolerations: Vec::new(),
+        adopted: false,
+        make: Make::default(),
+    }
 }
 
-fn let_go() -> Decision {
+fn move_off() -> Decision {
     Decision::Write(Write::MoveOff {
         set: "s1".into(),
         cause: MoveCause::TaskDoesNotFit,
@@ -37,13 +45,16 @@ fn shrink() -> Decision {
 }
 
 #[tokio::test]
-async fn letting_go_scales_the_very_set_that_was_seen_from_the_very_number_that_was_seen() {
+async fn moving_off_scales_the_very_set_that_was_seen_from_the_very_number_that_was_seen() {
     let mut server = Server::start();
-    server.answer(200, none());
-    server.answer(200, none());
     server.answer(200, written());
-    assert_eq!(act(&server, &run(), let_go()).await.unwrap(), Effect::Written);
-    let call = server.calls().remove(2);
+    let mut seen = seen();
+    seen.pod = Some(on("n1"));
+    assert_eq!(
+        act_on(&server, &mut seen, move_off()).await.unwrap(),
+        Effect::Written
+    );
+    let call = server.calls().remove(0);
     assert_eq!(
         call.line,
         format!("PATCH {SETS}/{}?&fieldManager=pod-affinity", placeholder())
@@ -53,6 +64,7 @@ async fn letting_go_scales_the_very_set_that_was_seen_from_the_very_number_that_
         {"op": "test", "path": "/metadata/uid", "value": "s1"},
         {"op": "test", "path": "/spec/replicas", "value": 1},
         {"op": "replace", "path": "/spec/replicas", "value": 0},
+        {"op": "add", "path": "/spec/template/metadata/annotations/pod-affinity.tekton.dev~1left", "value": "n1"},
     ]);
     assert_eq!(call.body, expected);
 }
@@ -60,94 +72,66 @@ async fn letting_go_scales_the_very_set_that_was_seen_from_the_very_number_that_
 #[tokio::test]
 async fn following_scales_it_back() {
     let mut server = Server::start();
-    server.answer(200, none());
     server.answer(200, written());
     let mut seen = seen();
     seen.set.as_mut().unwrap().replicas = 0;
     let follow = Decision::Write(Write::Follow { set: "s1".into() });
     assert_eq!(act_on(&server, &mut seen, follow).await.unwrap(), Effect::Written);
-    let body = &server.calls()[1].body;
+    let body = &server.calls()[0].body;
     assert_eq!((&body[1]["value"], &body[2]["value"]), (&json!(0), &json!(1)));
 }
 
 const ASSISTANTS: &str =
     "labelSelector=pod-affinity.tekton.dev%2Fgroup%3Du1%2Capp.kubernetes.io%2Fcomponent%3Daffinity-assistant";
 
-fn assistant(name: &str, replicas: i32) -> Value {
-    json!({"metadata": {"name": name, "uid": "a1"}, "spec": {"replicas": replicas}})
+/// A run that gave up the node `old`.
+fn moved_off() -> Observation {
+    let mut seen = seen();
+    let set = seen.set.as_mut().unwrap();
+    (set.replicas, set.left) = (0, Some("old".into()));
+    seen
 }
 
 #[tokio::test]
-async fn tektons_assistants_leave_before_the_placeholder_does_and_at_once() {
+async fn before_the_placeholder_follows_tektons_assistants_leave_the_old_node_at_once() {
     let mut server = Server::start();
-    server.answer(
-        200,
-        json!({"metadata": {}, "items": [assistant("aa", 1), assistant("bb", 0)]}),
-    );
-    server.answer(
-        200,
-        json!({"metadata": {}, "items": [{"metadata": {"name": "aa-0", "uid": "p7"}}]}),
-    );
-    server.answer(200, written());
+    let assistant = |name: &str, node: Option<&str>| json!({"metadata": {"name": name, "uid": "p7"}, "spec": {"nodeName": node}});
+    let elsewhere = [assistant("bb-0", Some("new")), assistant("cc-0", None)];
+    let items = [vec![assistant("aa-0", Some("old"))], elsewhere.to_vec()].concat();
+    server.answer(200, json!({"metadata": {}, "items": items}));
     server.refuse(404, "NotFound", "pods \"aa-0\" not found");
     server.answer(200, written());
-    assert_eq!(act(&server, &run(), let_go()).await.unwrap(), Effect::Written);
+    let follow = Decision::Write(Write::Follow { set: "s1".into() });
+    let effect = act_on(&server, &mut moved_off(), follow).await;
+    assert_eq!(effect.unwrap(), Effect::Written);
     let calls = server.calls();
     assert!(
-        calls[0].line.starts_with(&format!("GET {SETS}?")),
+        calls[0].line.starts_with(&format!("GET {POD}?")) && calls[0].line.contains(ASSISTANTS),
         "{}",
         calls[0].line
     );
-    assert!(calls[0].line.ends_with(ASSISTANTS), "{}", calls[0].line);
-    assert_eq!(
-        calls[2].line,
-        format!("PATCH {SETS}/aa?&fieldManager=pod-affinity")
-    );
-    let scaled = json!([
-        {"op": "test", "path": "/metadata/uid", "value": "a1"},
-        {"op": "test", "path": "/spec/replicas", "value": 1},
-        {"op": "replace", "path": "/spec/replicas", "value": 0},
-    ]);
-    assert_eq!(calls[2].body, scaled);
-    assert!(calls[1].line.ends_with(ASSISTANTS), "{}", calls[1].line);
-    assert_eq!(calls[3].line, format!("DELETE {POD}/aa-0?"));
+    assert_eq!(calls[1].line, format!("DELETE {POD}/aa-0?"));
     let at_once = json!({"gracePeriodSeconds": 0, "preconditions": {"uid": "p7"}});
-    assert_eq!(calls[3].body, at_once);
-    assert!(calls[4].line.contains(&placeholder()), "{}", calls[4].line);
+    assert_eq!(calls[1].body, at_once);
+    assert!(calls[2].line.contains(&placeholder()), "{}", calls[2].line);
 }
 
 #[tokio::test]
-async fn as_long_as_tektons_assistants_cannot_be_sent_away_the_placeholder_stays() {
+async fn as_long_as_tektons_assistants_cannot_be_found_nothing_follows() {
     let mut server = Server::start();
     server.refuse(503, "", "later");
-    let refused = act(&server, &run(), let_go()).await.unwrap_err();
+    let follow = Decision::Write(Write::Follow { set: "s1".into() });
+    let refused = act_on(&server, &mut moved_off(), follow).await.unwrap_err();
     assert_eq!(refused.operation, Operation::Assistants);
     assert_eq!(server.calls().len(), 1);
-}
-
-#[tokio::test]
-async fn tektons_assistants_come_back_with_the_placeholder() {
-    let mut server = Server::start();
-    server.answer(200, json!({"metadata": {}, "items": [assistant("aa", 0)]}));
-    server.answer(200, written());
-    server.answer(200, written());
-    let mut seen = seen();
-    seen.set.as_mut().unwrap().replicas = 0;
-    let follow = Decision::Write(Write::Follow { set: "s1".into() });
-    act_on(&server, &mut seen, follow).await.unwrap();
-    let calls = server.calls();
-    assert_eq!(calls[1].body[2]["value"], json!(1));
-    assert!(calls[2].line.contains(&placeholder()), "{}", calls[2].line);
 }
 
 #[tokio::test]
 async fn a_scale_that_somebody_forestalled_changes_nothing() {
     let mut server = Server::start();
     let guard = "the server rejected our request due to an error in our request";
-    server.answer(200, none());
-    server.answer(200, none());
     server.refuse(422, "Invalid", guard);
-    assert_eq!(act(&server, &run(), let_go()).await.unwrap(), Effect::Overtaken);
+    assert_eq!(act(&server, &run(), move_off()).await.unwrap(), Effect::Overtaken);
 }
 
 #[tokio::test]
@@ -271,7 +255,10 @@ async fn tasks_are_counted_page_by_page_after_a_fresh_look_at_the_node() {
             "status": {"phase": "Succeeded", "containerStatuses": [{"state": state}]},
         })
     };
-    let live = json!({"metadata": {}, "spec": {"nodeName": "n1"}, "status": {"phase": "Running"}});
+    let disk = json!([{"name": "ws", "persistentVolumeClaim": {"claimName": "disk"}}, {"name": "tmp"}]);
+    let live = json!({
+        "metadata": {}, "spec": {"nodeName": "n1", "volumes": disk}, "status": {"phase": "Running"},
+    });
     let mut server = Server::start();
     server.answer(200, node_json("n1", &json!({"spec": {"unschedulable": true}})));
     server.answer(
@@ -280,11 +267,12 @@ async fn tasks_are_counted_page_by_page_after_a_fresh_look_at_the_node() {
     );
     server.answer(200, json!({"metadata": {}, "items": [pod(5)]}));
     let cluster = Cluster::new(server.client(), "image".into());
-    let count = cluster.tasks(&run(), Some("n1")).await.unwrap();
+    let count = cluster.tasks(&run(), Some(&on("n1"))).await.unwrap();
     let expected = Tasks {
         live: 1,
         ended: Some(at(5)),
         node: NodeState::Unfit(Trouble::Cordoned),
+        claims: ["disk".to_owned()].into(),
     };
     assert_eq!(count, expected);
     let calls = server.calls();
@@ -301,12 +289,80 @@ async fn tasks_are_counted_page_by_page_after_a_fresh_look_at_the_node() {
     assert!(calls[2].line.contains("continue=more"), "{}", calls[2].line);
 }
 
+/// Counted with the tasks, and only where none lives: then alone it is about to be left.
+#[tokio::test]
+async fn a_claim_that_only_this_node_can_have_is_found_by_its_volume() {
+    let here = json!({"key": "kubernetes.io/hostname", "operator": "In", "values": ["n1"]});
+    let terms = json!({"nodeSelectorTerms": [{"matchExpressions": [here]}]});
+    let mounted = json!([{"name": "ws", "persistentVolumeClaim": {"claimName": "disk"}}]);
+    let ended = |phase: &str| {
+        let pod = json!({"metadata": {}, "spec": {"nodeName": "n1", "volumes": mounted}, "status": {"phase": phase}});
+        json!({"metadata": {}, "items": [pod]})
+    };
+    for (phase, tied) in [("Succeeded", Some("disk")), ("Running", None)] {
+        let mut server = Server::start();
+        server.answer(200, node_json("n1", &json!({})));
+        server.answer(200, ended(phase));
+        server.answer(
+            200,
+            json!({"metadata": {"name": "disk"}, "spec": {"volumeName": "pv-1"}}),
+        );
+        server.answer(
+            200,
+            json!({"metadata": {"name": "pv-1"}, "spec": {"nodeAffinity": {"required": terms}}}),
+        );
+        let cluster = Cluster::new(server.client(), "image".into());
+        let mut seen = seen();
+        seen.pod = Some(on("n1"));
+        cluster.count(Question::Tasks, &mut seen).await.unwrap();
+        assert_eq!(seen.tied.as_deref(), tied, "{phase}");
+        if tied.is_some() {
+            assert_eq!(server.calls()[3].line, "GET /api/v1/persistentvolumes/pv-1");
+        }
+    }
+}
+
 #[tokio::test]
 async fn a_node_that_is_not_found_is_gone() {
     let mut server = Server::start();
     server.refuse(404, "NotFound", "nodes \"n1\" not found");
     server.answer(200, json!({"metadata": {}, "items": []}));
     let cluster = Cluster::new(server.client(), "image".into());
-    let count = cluster.tasks(&run(), Some("n1")).await.unwrap();
+    let count = cluster.tasks(&run(), Some(&on("n1"))).await.unwrap();
     assert_eq!(count.node, NodeState::Unfit(Trouble::Gone));
+}
+
+#[tokio::test]
+async fn tekton_is_told_to_try_again_by_a_label_on_the_very_tasks_that_were_refused() {
+    let mut server = Server::start();
+    let task = |name: &str, reason: &str| {
+        let condition = json!({"type": "Succeeded", "status": "Unknown", "reason": reason});
+        json!({"metadata": {"name": name}, "status": {"conditions": [condition]}})
+    };
+    let items = [
+        task("build-test", "ExceededResourceQuota"),
+        task("build-lint", "Running"),
+    ];
+    server.answer(200, json!({"metadata": {}, "items": items}));
+    server.answer(200, written());
+    let cluster = Cluster::new(server.client(), "image".into());
+    let mut seen = seen();
+    seen.refusal = Some("7".into());
+    cluster.count(Question::Refused, &mut seen).await.unwrap();
+    assert_eq!(
+        seen.refused.as_deref(),
+        Some(["build-test".to_owned()].as_slice())
+    );
+    let tasks = vec!["build-test".to_owned()];
+    cluster.write(&seen, &Write::RetryTasks { tasks }).await.unwrap();
+    let call = server.calls().remove(1);
+    assert_eq!(
+        call.line,
+        "PATCH /apis/tekton.dev/v1/namespaces/ns/taskruns/build-test?&fieldManager=pod-affinity"
+    );
+    let expected = json!([
+        {"op": "test", "path": "/metadata/labels/pod-affinity.tekton.dev~1group", "value": "u1"},
+        {"op": "add", "path": "/metadata/labels/pod-affinity.tekton.dev~1retried", "value": "7"},
+    ]);
+    assert_eq!(call.body, expected);
 }

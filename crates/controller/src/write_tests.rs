@@ -1,9 +1,9 @@
 use super::*;
 use crate::fixture::{Call, Server, at, enrolment, nothing, placeholder, run};
 use crate::refusal::Cause;
-use placement::plan::{Decision, Message, Placeholder, Question, ReleaseCause, Wait, Why};
-use placement::run::Run;
-use serde_json::json;
+use placement::plan::{Beginning, Decision, Message, Placeholder, Question, ReleaseCause, Wait, Why};
+use placement::run::{Run, SpecStatus};
+use serde_json::{Value, json};
 
 pub(super) const SETS: &str = "/apis/apps/v1/namespaces/ns/statefulsets";
 const RUN: &str = "/apis/tekton.dev/v1/namespaces/ns/pipelineruns/build";
@@ -19,6 +19,7 @@ pub(super) fn seen() -> Observation {
         strategy: None,
         isolation: None,
         pinned: false,
+        left: None,
     };
     Observation {
         set: Some(set),
@@ -30,7 +31,7 @@ pub(super) fn seen() -> Observation {
 fn question(seen: &Observation, decision: &Decision) -> Option<Question> {
     match decision {
         Decision::Write(Write::CreatePlaceholder(_)) if !seen.run.claims.is_empty() => Some(Question::Claims),
-        Decision::Write(Write::MoveOff { .. } | Write::Follow { .. }) => Some(Question::Assistants),
+        Decision::Write(Write::WakeTasks { .. } | Write::Follow { .. }) => Some(Question::Assistants),
         Decision::Write(Write::Nudge) => Some(Question::Complaint),
         _ => None,
     }
@@ -241,22 +242,52 @@ async fn the_node_is_merged_into_this_very_run() {
 }
 
 #[tokio::test]
-async fn enrolling_is_one_guarded_json_patch() {
+async fn enrolling_is_one_json_patch_of_a_run_that_is_as_it_was() {
     let mut server = Server::start();
     server.answer(200, json!({"metadata": {}}));
     let action = Decision::Write(Write::Enrol(enrolment()));
-    assert_eq!(act(&server, &run(), action).await.unwrap(), Effect::Written);
+    let mut seen = seen();
+    seen.run.status = SpecStatus::Unset;
+    seen.beginning = Some(Beginning::Nothing { version: "7".into() });
+    assert_eq!(act_on(&server, &mut seen, action).await.unwrap(), Effect::Written);
     let call = only(&server);
     assert_eq!(call.line, format!("PATCH {RUN}?&fieldManager=pod-affinity"));
     assert_eq!(call.content_type, "application/json-patch+json");
     let expected = json!([
         {"op": "test", "path": "/metadata/uid", "value": "u1"},
+        {"op": "test", "path": "/metadata/resourceVersion", "value": "7"},
         {"op": "test", "path": "/metadata/labels/tekton.dev~1custom-pod-affinity", "value": "true"},
         {"op": "add", "path": "/metadata/labels/pod-affinity.tekton.dev~1group", "value": "u1"},
         {"op": "add", "path": "/metadata/labels/pod-affinity.tekton.dev~1strategy", "value": "colocateCompleted"},
         {"op": "add", "path": "/metadata/labels/pod-affinity.tekton.dev~1isolation", "value": "cluster-all"},
     ]);
     assert_eq!(call.body, expected);
+}
+
+#[tokio::test]
+async fn of_a_run_something_was_made_once_one_of_its_own_children_is_there() {
+    let named = json!({"metadata": {}, "items": [{"metadata": {"name": "build", "uid": "u1", "resourceVersion": "7"}}]});
+    let children = |owner: &str| {
+        let owners =
+            json!([{"apiVersion": "tekton.dev/v1", "kind": "PipelineRun", "name": "build", "uid": owner}]);
+        json!({"metadata": {}, "items": [{"metadata": {"name": "build-a", "ownerReferences": owners}}]})
+    };
+    let beginning = async |found: Value, of_custom: &str| {
+        let mut server = Server::start();
+        server.answer(200, found);
+        server.answer(200, children("an earlier run of that name"));
+        server.answer(200, children(of_custom));
+        server.answer(200, json!({"metadata": {}, "items": []}));
+        let mut seen = seen();
+        let cluster = Cluster::new(server.client(), "image".into());
+        cluster.count(Question::Beginning, &mut seen).await.unwrap();
+        seen.beginning.unwrap()
+    };
+    let nothing = Beginning::Nothing { version: "7".into() };
+    assert_eq!(beginning(named.clone(), "another").await, nothing);
+    assert_eq!(beginning(named, "u1").await, Beginning::Begun);
+    let gone = json!({"metadata": {}, "items": []});
+    assert_eq!(beginning(gone, "another").await, Beginning::Begun);
 }
 
 #[tokio::test]

@@ -32,8 +32,8 @@ pub struct Config {
     pub release_when: ReleaseWhen,
     /// `hold-deadline`.
     pub hold_deadline: Duration,
-    /// `let-go-after`; `None`: never.
-    pub let_go_after: Option<Duration>,
+    /// `move-after`; `None`: never.
+    pub move_after: Option<Duration>,
     /// `default-reserve`, as resource name to quantity; empty: none.
     pub default_reserve: BTreeMap<String, String>,
 }
@@ -97,15 +97,15 @@ impl Default for Config {
             placeholder_memory: "100Mi".to_owned(),
             release_when: ReleaseWhen::Scheduled,
             hold_deadline: Duration::from_mins(10),
-            let_go_after: Some(Self::LET_GO_AFTER),
+            move_after: Some(Self::MOVE_AFTER),
             default_reserve: BTreeMap::new(),
         }
     }
 }
 
 impl Config {
-    /// `let-go-after`, unless it is set.
-    pub const LET_GO_AFTER: Duration = Duration::from_secs(10);
+    /// `move-after`, unless it is set.
+    pub const MOVE_AFTER: Duration = Duration::from_secs(10);
 
     /// Every key that the ConfigMap may have.
     pub const KEYS: &'static [&'static str] = &[
@@ -116,7 +116,7 @@ impl Config {
         "placeholder-memory",
         "release-when",
         "hold-deadline",
-        "let-go-after",
+        "move-after",
         "default-reserve",
     ];
 
@@ -146,7 +146,7 @@ impl Config {
             "placeholder-memory" => self.placeholder_memory = amount("placeholder-memory", "memory", value)?,
             "release-when" => self.release_when = name("release-when", value)?,
             "hold-deadline" => self.hold_deadline = duration("hold-deadline", value)?,
-            "let-go-after" => self.let_go_after = duration_or_never("let-go-after", value)?,
+            "move-after" => self.move_after = duration_or_never("move-after", value)?,
             "default-reserve" => self.default_reserve = reserve("default-reserve", value)?,
             _ => return Err(ConfigError::UnknownKey(key.to_owned())),
         }
@@ -251,7 +251,7 @@ mod tests {
             ("placeholder-memory", "64Mi"),
             ("release-when", "created"),
             ("hold-deadline", "1h30m"),
-            ("let-go-after", "90s"),
+            ("move-after", "90s"),
             ("default-reserve", "cpu=4,memory=8Gi"),
         ]);
         let expected = Config {
@@ -264,7 +264,7 @@ mod tests {
             placeholder_memory: "64Mi".to_owned(),
             release_when: ReleaseWhen::Created,
             hold_deadline: Duration::from_mins(90),
-            let_go_after: Some(Duration::from_secs(90)),
+            move_after: Some(Duration::from_secs(90)),
             default_reserve: reserve::parse("cpu=4,memory=8Gi").unwrap(),
         };
         assert_eq!(config, Ok(expected));
@@ -296,7 +296,7 @@ mod tests {
             ("hold-dedline", "5m"),
             ("isolate-from", ""),
             ("isolation-scope", "node"),
-            ("let-go-after", "10"),
+            ("move-after", "10"),
             ("placeholder-cpu", "0"),
             ("placeholder-memory", "100MB"),
             ("release-when", "now"),
@@ -316,8 +316,8 @@ mod tests {
     }
 
     #[test]
-    fn letting_go_can_be_switched_off_and_holding_cannot() {
-        assert_eq!(parse(&[("let-go-after", "never")]).unwrap().let_go_after, None);
+    fn moving_can_be_switched_off_and_holding_cannot() {
+        assert_eq!(parse(&[("move-after", "never")]).unwrap().move_after, None);
         assert!(parse(&[("hold-deadline", "never")]).is_err());
     }
 

@@ -1,10 +1,11 @@
 //! The verdict of the PipelineRun webhook: hold an opted-in run until it has its node, from its creation on, or from
-//! when whoever held it first lets it go.
+//! when whoever held it first releases it.
 //!
 //! Works on the raw JSON of v1 and v1beta1 alike, since a typed round trip would add and lose fields. The patch
 //! touches `/spec/status` and our own metadata keys, nothing else. The UID is not known yet at this point, so the
 //! run is not enrolled here but by the controller.
 
+use crate::inject::REQUIRED;
 use crate::keys;
 use crate::opt_in::{OptIn, UnknownValue};
 use crate::raw::{self, Odd};
@@ -16,6 +17,7 @@ use serde_json::{Map, Value, json};
 use strum::IntoStaticStr;
 use thiserror::Error;
 
+const POD_AFFINITY: &str = "podTemplate.affinity.podAffinity.requiredDuringSchedulingIgnoredDuringExecution";
 /// Value of the hold annotation of a run that is held since its creation; a later hold has the time it began.
 const SINCE_CREATION: &str = "true";
 
@@ -49,8 +51,8 @@ pub enum Outcome {
     Child,
     /// `spec.managedBy` is somebody else.
     ManagedElsewhere,
-    /// A change by which nobody lets a run go that he held.
-    NotLetGo,
+    /// A change by which nobody releases a run that he held.
+    NotReleased,
     /// A member that a patch would need has the wrong type: left as it is for Tekton's validation to refuse.
     Odd,
 }
@@ -80,6 +82,21 @@ pub enum Refusal {
         /// What is wrong with it.
         cause: Box<BadReserve>,
     },
+    /// The run's own template ties its pods to others. The scheduler counts only pods that match all required terms of a
+    /// pod, and none is in the run's group and is what the user means.
+    #[error(
+        "PipelineRun {run}: {field} requires other pods on the node, and a labelled run's pods are required to be with \
+         each other: no node can satisfy both. Make it preferredDuringSchedulingIgnoredDuringExecution, or a nodeSelector; \
+         or opt the task out by the label {}: \"false\" in the metadata of its taskRunSpecs entry; and create the \
+         run again",
+        keys::OPT_IN
+    )]
+    PodAffinity {
+        /// The run, as far as it has a name.
+        run: String,
+        /// The path of what requires them.
+        field: String,
+    },
 }
 
 impl Outcome {
@@ -95,6 +112,7 @@ impl Refusal {
         match self {
             Self::OptIn { .. } => "unknown_opt_in_value",
             Self::Reserve { .. } => "bad_reserve",
+            Self::PodAffinity { .. } => "required_pod_affinity",
         }
     }
 }
@@ -115,7 +133,7 @@ pub fn admit(object: &Value) -> Verdict {
 pub fn admit_change(old: &Value, object: &Value, now: Timestamp) -> Verdict {
     match (Manifest::read(old), Manifest::read(object)) {
         (Ok(old), Ok(run)) if run.is_released(&old) => run.released(now),
-        (Ok(_), Ok(_)) => untouched(Outcome::NotLetGo),
+        (Ok(_), Ok(_)) => untouched(Outcome::NotReleased),
         (Err(Odd), _) | (_, Err(Odd)) => untouched(Outcome::Odd),
     }
 }
@@ -130,6 +148,7 @@ fn untouched(outcome: Outcome) -> Verdict {
 /// A run as it is sent, as far as it matters here. `None` stands for absent members and for null.
 struct Manifest<'a> {
     metadata: &'a Map<String, Value>,
+    spec: &'a Map<String, Value>,
     labels: Option<&'a Map<String, Value>>,
     annotations: Option<&'a Map<String, Value>>,
     owners: &'a [Value],
@@ -148,6 +167,7 @@ impl<'a> Manifest<'a> {
         let annotations = raw::object(metadata, "annotations")?;
         Ok(Self {
             metadata,
+            spec,
             labels,
             annotations,
             owners: raw::list(metadata, "ownerReferences")?.unwrap_or_default(),
@@ -175,11 +195,12 @@ impl<'a> Manifest<'a> {
         })?;
         if let Outcome::Held | Outcome::LeftHeldByOther = outcome {
             self.check_reserve()?;
+            self.check_pod_affinity()?;
         }
         Ok(outcome)
     }
 
-    /// A hold of ours that is there already was let go knowingly.
+    /// A hold of ours that is there already was released knowingly.
     fn is_released(&self, old: &Self) -> bool {
         let held_by_other = old.status == SpecStatus::Pending && !has(old.annotations, keys::HOLD);
         held_by_other && self.status == SpecStatus::Unset
@@ -220,6 +241,14 @@ impl<'a> Manifest<'a> {
         reserve::parse(value).map(drop).map_err(refused)
     }
 
+    fn check_pod_affinity(&self) -> Result<(), Refusal> {
+        let refused = |field| Refusal::PodAffinity {
+            run: self.name(),
+            field,
+        };
+        required_pod_affinity(self.spec).map_or(Ok(()), |field| Err(refused(field)))
+    }
+
     /// Pending together with our annotation is our own hold, from an earlier pass over this object or copied while
     /// it lasted; without the annotation nobody would ever release it. Kueue sets Pending itself: were it absent,
     /// nobody would release a hold of ours, because the controller leaves queued runs to Kueue.
@@ -233,7 +262,7 @@ impl<'a> Manifest<'a> {
 
     fn patch(&self, outcome: Outcome) -> Patch {
         Patch(match outcome {
-            Outcome::Child | Outcome::NotLetGo | Outcome::Odd => Vec::new(),
+            Outcome::Child | Outcome::NotReleased | Outcome::Odd => Vec::new(),
             Outcome::Held => [self.strip(&[keys::NODE]), self.hold(SINCE_CREATION)].concat(),
             Outcome::LeftHeldByOther
             | Outcome::Declined
@@ -282,6 +311,29 @@ impl<'a> Manifest<'a> {
             None => name,
         }
     }
+}
+
+/// Where the pods of all tasks, or of one that goes with the run, are tied to others.
+fn required_pod_affinity(spec: &Map<String, Value>) -> Option<String> {
+    let of_all = spec
+        .get("taskRunTemplate")
+        .filter(|tasks| requires_pods(tasks))
+        .map(|_| format!("spec.taskRunTemplate.{POD_AFFINITY}"));
+    let tasks = spec.get("taskRunSpecs").and_then(Value::as_array);
+    let mut tasks = tasks.into_iter().flatten().enumerate();
+    of_all.or_else(|| {
+        let (index, _) = tasks.find(|(_, task)| requires_pods(task) && !opts_out(task))?;
+        Some(format!("spec.taskRunSpecs[{index}].{POD_AFFINITY}"))
+    })
+}
+
+fn requires_pods(tasks: &Value) -> bool {
+    let required = &tasks["podTemplate"]["affinity"]["podAffinity"][REQUIRED];
+    required.as_array().is_some_and(|terms| !terms.is_empty())
+}
+
+fn opts_out(task: &Value) -> bool {
+    OptIn::parse(task["metadata"]["labels"][keys::OPT_IN].as_str()) == Ok(OptIn::Declined)
 }
 
 fn entry<'a>(map: Option<&'a Map<String, Value>>, key: &str) -> raw::Member<&'a str> {

@@ -5,7 +5,11 @@
 //!
 //! One term is taken out: Tekton's, which ties the pods that mount a claim to an assistant. The assistant is in the
 //! group, so that ours says as much already; but with Tekton's a task could never be the first of its group on
-//! another node.
+//! another node. The assistant itself is never the first: where it is made anew while its run has no node, it waits.
+//!
+//! One kind is made weaker: a required podAffinity of others. The scheduler counts only pods that match all required
+//! terms of a pod, so that with ours beside it the pod would fit nowhere. The webhook of runs refuses what it can see;
+//! Tekton's `default-pod-template` and other webhooks add theirs later, and a pod refused here would be a failed task.
 
 use crate::keys;
 use crate::names::Group;
@@ -15,11 +19,14 @@ use crate::terms::{Terms, terms};
 use json_patch::{Patch, PatchOperation};
 use k8s_openapi::api::core::v1::PodAffinityTerm;
 use serde::Deserialize;
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 use std::str::FromStr;
 use strum::IntoStaticStr;
 
-const REQUIRED: &str = "requiredDuringSchedulingIgnoredDuringExecution";
+pub(crate) const REQUIRED: &str = "requiredDuringSchedulingIgnoredDuringExecution";
+const PREFERRED: &str = "preferredDuringSchedulingIgnoredDuringExecution";
+/// The most that a preferred term can weigh.
+const WEIGHT: u8 = 100;
 
 /// What to do with a pod.
 #[derive(Clone, Debug, PartialEq)]
@@ -36,6 +43,8 @@ pub struct Injection {
 pub enum Outcome {
     /// Terms were added, or Tekton's taken out.
     Injected,
+    /// The same, and required podAffinity of others was made preferred.
+    Relaxed,
     /// All terms were there, and Tekton's was not.
     AlreadyThere,
     /// The pod belongs to no group.
@@ -72,7 +81,11 @@ fn decide(pod: &Map<String, Value>) -> Result<Injection, Odd> {
         return Ok(nothing(Outcome::Declined));
     }
     let (strategy, isolation) = (resolved(label(keys::STRATEGY)), resolved(label(keys::ISOLATION)));
-    operations(pod, &terms(&Group::of(group), strategy, isolation)).map(injection)
+    let terms = terms(&Group::of(group), strategy, isolation);
+    let is_assistant = label(keys::COMPONENT) == Some(keys::ASSISTANT);
+    let terms = if is_assistant { terms.of_assistant() } else { terms };
+    let (operations, outcome) = operations(pod, &terms)?;
+    Ok(injection(operations, outcome))
 }
 
 /// A pod that lacks the strategy or isolation label, or has one that means nothing, is isolated from every run in
@@ -88,32 +101,73 @@ fn nothing(outcome: Outcome) -> Injection {
     }
 }
 
-fn injection(operations: Vec<PatchOperation>) -> Injection {
-    let outcome = if operations.is_empty() {
-        Outcome::AlreadyThere
-    } else {
-        Outcome::Injected
-    };
+fn injection(operations: Vec<PatchOperation>, outcome: Outcome) -> Injection {
     Injection {
+        outcome: if operations.is_empty() {
+            Outcome::AlreadyThere
+        } else {
+            outcome
+        },
         patch: Patch(operations),
-        outcome,
     }
 }
 
-fn operations(pod: &Map<String, Value>, terms: &Terms) -> Result<Vec<PatchOperation>, Odd> {
+fn operations(pod: &Map<String, Value>, terms: &Terms) -> Result<(Vec<PatchOperation>, Outcome), Odd> {
     let spec = raw::object(pod, "spec")?.ok_or(Odd)?;
-    let wanted = [
-        ("podAffinity", Some(&terms.affinity)),
-        ("podAntiAffinity", terms.anti_affinity.as_ref()),
-    ];
-    let wanted = wanted.into_iter().filter_map(|(kind, term)| Some((kind, term?)));
-    match raw::object(spec, "affinity")? {
-        None => Ok(vec![raw::add(&["spec", "affinity"], affinity(wanted)?)]),
-        Some(affinity) => {
-            let completions = wanted.filter_map(|(kind, term)| completion(affinity, kind, term).transpose());
-            untied(affinity)?.into_iter().map(Ok).chain(completions).collect()
-        }
+    let anti_affinity = terms.anti_affinity.as_ref().map(|term| ("podAntiAffinity", term));
+    let wanted = [("podAffinity", &terms.affinity)]
+        .into_iter()
+        .chain(anti_affinity);
+    let Some(affinity) = raw::object(spec, "affinity")? else {
+        let all = raw::add(&["spec", "affinity"], whole(wanted)?);
+        return Ok((vec![all], Outcome::Injected));
+    };
+    if let Some(operations) = relaxed(pod, affinity, &terms.affinity)? {
+        let missing = anti_affinity.map(|(kind, term)| completion(affinity, kind, term));
+        let missing = missing.transpose()?.flatten();
+        return Ok((operations.into_iter().chain(missing).collect(), Outcome::Relaxed));
     }
+    let completions = wanted.filter_map(|(kind, term)| completion(affinity, kind, term).transpose());
+    let operations: Result<_, _> = untied(affinity)?.into_iter().map(Ok).chain(completions).collect();
+    Ok((operations?, Outcome::Injected))
+}
+
+/// With required terms of others: ours alone required, theirs preferred as much as can be, and a mark by which the
+/// controller reports it on the run.
+fn relaxed(
+    pod: &Map<String, Value>,
+    affinity: &Map<String, Value>,
+    own: &PodAffinityTerm,
+) -> raw::Member<Vec<PatchOperation>> {
+    let Some(present) = raw::object(affinity, "podAffinity")? else {
+        return Ok(None);
+    };
+    let required = raw::list(present, REQUIRED)?.unwrap_or_default();
+    let mut others = required
+        .iter()
+        .filter(|term| !is_tie(term) && !is_same(term, own))
+        .peekable();
+    if others.peek().is_none() {
+        return Ok(None);
+    }
+    let weighed = others.map(|term| json!({"weight": WEIGHT, "podAffinityTerm": term}));
+    let preferred = raw::list(present, PREFERRED)?.unwrap_or_default();
+    let preferred: Vec<_> = preferred.iter().cloned().chain(weighed).collect();
+    let mut wanted = present.clone();
+    wanted.insert(REQUIRED.to_owned(), Value::Array(vec![value(own)?]));
+    wanted.insert(PREFERRED.to_owned(), Value::Array(preferred));
+    Ok(Some(vec![
+        raw::replace(&["spec", "affinity", "podAffinity"], wanted),
+        mark(pod)?,
+    ]))
+}
+
+fn mark(pod: &Map<String, Value>) -> Result<PatchOperation, Odd> {
+    let metadata = raw::object(pod, "metadata")?.ok_or(Odd)?;
+    Ok(match raw::object(metadata, "annotations")? {
+        Some(_) => raw::add(&["metadata", "annotations", keys::RELAXED], "true"),
+        None => raw::add(&["metadata", "annotations"], json!({ keys::RELAXED: "true" })),
+    })
 }
 
 /// Takes out what ties the pod to Tekton's assistants; the last first, since each takes its place from those after it.
@@ -134,7 +188,7 @@ fn is_tie(term: &Value) -> bool {
     term["labelSelector"]["matchLabels"][keys::COMPONENT] == keys::ASSISTANT
 }
 
-fn affinity<'a>(wanted: impl Iterator<Item = (&'static str, &'a PodAffinityTerm)>) -> Result<Value, Odd> {
+fn whole<'a>(wanted: impl Iterator<Item = (&'static str, &'a PodAffinityTerm)>) -> Result<Value, Odd> {
     let kinds: Result<Map<_, _>, _> = wanted
         .map(|(kind, term)| Ok((kind.to_owned(), requirement(term)?)))
         .collect();

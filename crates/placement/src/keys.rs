@@ -21,14 +21,21 @@ pub const RESERVE: &str = "pod-affinity.tekton.dev/reserve";
 /// Annotation on a placeholder's pod, and in its StatefulSet's template: the node that it is bound to come back to;
 /// empty: none.
 pub const PINNED: &str = "pod-affinity.tekton.dev/pinned";
+/// Annotation in the template of a placeholder's StatefulSet: the node that its run gave up last.
+pub const LEFT: &str = "pod-affinity.tekton.dev/left";
 /// Annotation on a placeholder's StatefulSet: when its controller was last asked to try again.
 pub const NUDGED: &str = "pod-affinity.tekton.dev/nudged";
+/// Label on a TaskRun whose pod a quota refused: the refusal after which room was made, so that Tekton tries again.
+pub const RETRIED: &str = "pod-affinity.tekton.dev/retried";
 /// Label on a placeholder's pod, and in its StatefulSet's selector, for as long as that is to look after the pod.
 pub const KEPT_BY: &str = "pod-affinity.tekton.dev/kept-by";
 /// Value of [`KEPT_BY`].
 pub const STATEFUL_SET: &str = "statefulset";
 /// Label on a task's pod that waited while its run had no placeholder: what it was last brought to the scheduler's notice for.
 pub const WOKEN: &str = "pod-affinity.tekton.dev/woken";
+
+/// Annotation on a task's pod: it came with a required podAffinity of others, which the webhook made preferred.
+pub const RELAXED: &str = "pod-affinity.tekton.dev/relaxed";
 
 /// Label that Tekton puts on every pod of a run; the value is the run's name.
 pub const TEKTON_PIPELINE_RUN: &str = "tekton.dev/pipelineRun";
@@ -62,6 +69,9 @@ pub const DO_NOT_DISRUPT: &str = "karpenter.sh/do-not-disrupt";
 pub const FIELD_MANAGER: &str = "pod-affinity";
 /// Namespace of the installation.
 pub const NAMESPACE: &str = "tekton-pod-affinity";
+/// Namespaces in which the label means nothing: no webhook is asked there, so that one which is away keeps neither itself
+/// nor the cluster from coming back.
+pub const LEFT_OUT: [&str; 2] = ["kube-system", NAMESPACE];
 /// Name of the ConfigMap.
 pub const CONFIG_MAP: &str = "config-pod-affinity";
 /// Name of the PipelineRun webhook and its configuration.

@@ -25,3 +25,4 @@ pub mod resources;
 pub mod run;
 pub mod strategy;
 pub mod terms;
+pub mod volume;

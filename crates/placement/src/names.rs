@@ -54,6 +54,16 @@ impl fmt::Display for Group {
     }
 }
 
+/// The first bytes of a digest of texts, in hexadecimal: the same in every process and for every toolchain.
+pub fn digest(texts: &[&str], bytes: usize) -> String {
+    let digest = texts.iter().fold(Sha256::new(), Digest::chain_update).finalize();
+    digest
+        .iter()
+        .take(bytes)
+        .map(|byte| format!("{byte:02x}"))
+        .collect()
+}
+
 /// The name of a run's placeholder StatefulSet.
 ///
 /// Made from the UID alone: two controllers agree on it, and a run that is deleted and made again under its
@@ -64,9 +74,7 @@ pub struct PlaceholderName(String);
 impl PlaceholderName {
     /// The placeholder of the run with this UID.
     pub fn of_uid(uid: &str) -> Self {
-        let digest = Sha256::digest(uid.as_bytes());
-        let hex: String = digest.iter().take(5).map(|byte| format!("{byte:02x}")).collect();
-        Self(format!("custom-pod-affinity-{hex}"))
+        Self(format!("custom-pod-affinity-{}", digest(&[uid], 5)))
     }
 
     /// The name of the StatefulSet.

@@ -17,7 +17,6 @@ use k8s_openapi::api::apps::v1::{StatefulSet, StatefulSetSpec, StatefulSetUpdate
 use k8s_openapi::api::core::v1::{
     Affinity, Capabilities, Container, NodeAffinity, PersistentVolumeClaimVolumeSource, PodAffinity,
     PodAntiAffinity, PodSecurityContext, PodSpec, PodTemplateSpec, SeccompProfile, SecurityContext, Volume,
-    VolumeMount,
 };
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, ObjectMeta, OwnerReference};
 use std::collections::BTreeMap;
@@ -25,9 +24,6 @@ use std::collections::BTreeMap;
 pub mod patches;
 pub mod size;
 pub mod wake;
-
-/// Numeric, so that the kubelet can tell that it is not root without a look into the image.
-const USER: i64 = 65_532;
 
 type Strings = BTreeMap<String, String>;
 
@@ -71,7 +67,7 @@ fn on_delete() -> StatefulSetUpdateStrategy {
     }
 }
 
-/// A selector can never be changed, so it holds only what the name is made from, and by what a pod is let go of.
+/// A selector can never be changed, so it holds only what the name is made from, and by what a pod is given up.
 fn selector(key: &RunKey) -> Strings {
     strings([
         (keys::GROUP, key.uid.as_str()),
@@ -119,13 +115,14 @@ fn pod_spec(run: &Run, enrolment: Enrolment, size: &size::Size, image: &str) -> 
     let template = &run.template;
     PodSpec {
         affinity: Some(affinity(run, enrolment)),
-        containers: vec![container(run, size, image)],
+        containers: vec![container(size, image)],
         volumes: some(volumes(&run.claims)),
         node_selector: (!template.node_selector.is_empty()).then(|| template.node_selector.clone()),
         tolerations: some(template.tolerations.clone()),
         scheduler_name: template.scheduler_name.clone(),
         priority_class_name: template.priority_class_name.clone(),
         runtime_class_name: template.runtime_class_name.clone(),
+        service_account_name: template.service_account.clone(),
         image_pull_secrets: some(template.image_pull_secrets.clone()),
         security_context: Some(pod_security()),
         automount_service_account_token: Some(false),
@@ -162,22 +159,22 @@ fn required_node_affinity(template: &PodTemplate) -> Option<NodeAffinity> {
     })
 }
 
-fn container(run: &Run, size: &size::Size, image: &str) -> Container {
+fn container(size: &size::Size, image: &str) -> Container {
     Container {
         name: keys::PLACEHOLDER.to_owned(),
         image: Some(image.to_owned()),
         args: Some(vec![keys::PLACEHOLDER.to_owned()]),
         resources: Some(size.resources()),
         security_context: Some(container_security()),
-        volume_mounts: some(mounts(run.claims.len())),
         ..Container::default()
     }
 }
 
+/// As whom is the image's to say, by number, so that the kubelet can tell that it is not root; or the cluster's, as on
+/// OpenShift, which refuses a number of ours.
 fn pod_security() -> PodSecurityContext {
     PodSecurityContext {
         run_as_non_root: Some(true),
-        run_as_user: Some(USER),
         seccomp_profile: Some(SeccompProfile {
             type_: "RuntimeDefault".to_owned(),
             localhost_profile: None,
@@ -198,7 +195,8 @@ fn container_security() -> SecurityContext {
     }
 }
 
-/// The claims are there for the scheduler: a volume that is bound to a zone decides the zone of the run.
+/// The claims are there for the scheduler: a volume that is bound to a zone decides the zone of the run. No container mounts
+/// them, or SELinux might relabel what a task is at work with.
 fn volumes(claims: &[String]) -> Vec<Volume> {
     let volume = |(index, claim): (usize, &String)| Volume {
         name: volume_name(index),
@@ -209,17 +207,6 @@ fn volumes(claims: &[String]) -> Vec<Volume> {
         ..Volume::default()
     };
     claims.iter().enumerate().map(volume).collect()
-}
-
-/// Read-only on the mount and not on the volume: the latter may attach it in another mode than the tasks need.
-fn mounts(count: usize) -> Vec<VolumeMount> {
-    let mount = |index| VolumeMount {
-        name: volume_name(index),
-        mount_path: format!("/workspace/{index}"),
-        read_only: Some(true),
-        ..VolumeMount::default()
-    };
-    (0..count).map(mount).collect()
 }
 
 fn volume_name(index: usize) -> String {

@@ -1,6 +1,6 @@
 //! The controller's one decision: what is observed of a run, and the time, in; the next step out.
 //!
-//! Level-triggered: what is remembered between two passes, when a run last let go of its node and when its pods were
+//! Level-triggered: what is remembered between two passes, when a run last moved off its node and when its pods were
 //! last counted, only makes it patient. Each step leads to a change that brings the run back for the next one. The
 //! stage of the run is settled first; each stage has a sub-decision of its own.
 
@@ -9,6 +9,7 @@ mod ending;
 mod hold;
 mod observation;
 mod questions;
+mod room;
 mod running;
 mod stuck;
 mod view;
@@ -16,8 +17,8 @@ mod weight;
 
 pub use self::decision::{Decision, Enrolment, MoveCause, Question, ReleaseCause, Wait, Why, Write};
 pub use self::observation::{
-    Assistant, Census, Make, Message, Moves, Observation, Placeholder, PlaceholderPod, Resize, Unschedulable,
-    WaitingPod, is_pinned,
+    AssistantPod, Beginning, Census, Make, Message, Moves, Observation, Placeholder, PlaceholderPod, Resize,
+    Unschedulable, WaitingPod, is_pinned,
 };
 use self::view::{Stage, enrolment};
 use crate::placeholder::size::{self, Ignored};
@@ -55,20 +56,20 @@ pub fn plan(seen: &Observation) -> Plan {
         Stage::Deleting => at_once(ending::clean_up(seen)),
         Stage::Done => at_once(ending::wind_up(seen)),
         Stage::Foreign(why) => at_once(Decision::Leave(why)),
-        Stage::OptedOut => at_once(ending::withdraw(seen)),
+        Stage::OptedOut => ending::withdraw(seen),
         Stage::HeldByUs(asked) => noted(hold::hold(seen, enrolment(seen, asked)), &seen.run),
-        Stage::HeldElsewhere(asked) => at_once(queue(&seen.run, enrolment(seen, asked))),
+        Stage::HeldElsewhere(asked) => at_once(queue(seen, enrolment(seen, asked))),
         Stage::Running(asked) => running::accompany(seen, enrolment(seen, asked)),
     }
 }
 
-/// Held by another: the labels have to be there when it is released, a placeholder would only block a node.
-fn queue(run: &Run, enrolment: Enrolment) -> Decision {
-    if run.is_enrolled() {
-        Decision::Leave(Why::HeldElsewhere)
-    } else {
-        Decision::Write(Write::Enrol(enrolment))
+/// Held by another: the labels have to be there when it is released, a placeholder would only block a node. One is there
+/// if the run was held by us until its user took the hold over.
+fn queue(seen: &Observation, enrolment: Enrolment) -> Decision {
+    if !seen.run.is_enrolled() {
+        return Decision::Write(Write::Enrol(enrolment));
     }
+    ending::delete_or_leave(seen.placeholder().uid(), None, Why::HeldElsewhere)
 }
 
 /// The reserve matters only while the run is held.

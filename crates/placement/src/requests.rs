@@ -1,11 +1,13 @@
 //! The requests by which a write is carried out: finished, and each naming what it relies on, so that a stale
 //! decision changes nothing.
 
+use crate::keys;
 use crate::names::RunKey;
 use crate::placeholder::wake::Wake;
 use crate::placeholder::{patches as placeholder, stateful_set};
-use crate::plan::{Assistant, Enrolment, Observation, Write};
-use crate::run::Run;
+use crate::plan::{Beginning, Enrolment, Observation, Placeholder, Write};
+use crate::raw::test;
+use crate::run::{Run, SpecStatus};
 use json_patch::Patch;
 use k8s_openapi::api::apps::v1::StatefulSet;
 use serde_json::Value;
@@ -22,6 +24,8 @@ pub enum Operation {
     Sync,
     /// Add or take back the labels that make a run a group.
     Enrol,
+    /// Look for tasks of the run.
+    Beginning,
     /// Read the run's PVCs.
     Claims,
     /// Create the placeholder, or have its pod created.
@@ -42,7 +46,9 @@ pub enum Operation {
     Shrink,
     /// Wake tasks that wait.
     Wake,
-    /// List, scale and delete Tekton's assistants.
+    /// List the TaskRuns that a quota lets have no pod, and have Tekton try again.
+    Retry,
+    /// List Tekton's assistants, and delete those that a run leaves behind.
     Assistants,
 }
 
@@ -66,10 +72,10 @@ pub enum Object {
     Set,
     /// The pod of its placeholder.
     Pod,
-    /// Another StatefulSet: an assistant's. That it has changed meanwhile stops nothing.
-    OtherSet(String),
-    /// Another pod: a task's or an assistant's. Likewise.
+    /// Another pod: a task's or an assistant's. That it has changed meanwhile stops nothing.
     OtherPod(String),
+    /// A TaskRun of the run. Likewise.
+    TaskRun(String),
 }
 
 /// What is done to an object.
@@ -99,7 +105,7 @@ impl Write {
     pub fn requests(&self, seen: &Observation, image: &str) -> Vec<Request> {
         let run = &seen.run;
         match self {
-            Self::Enrol(enrolment) => vec![patch_run(Operation::Enrol, run::enrol(run, *enrolment))],
+            Self::Enrol(enrolment) => vec![enrol(seen, *enrolment)],
             Self::Withdraw => vec![patch_run(Operation::Enrol, run::withdraw(run))],
             Self::CreatePlaceholder(enrolment) => vec![create(seen, *enrolment, image)],
             Self::Nudge => nudge(seen).into_iter().collect(),
@@ -108,12 +114,16 @@ impl Write {
                 vec![patch_run(Operation::Release, patch)]
             }
             Self::RecordNode { node } => vec![record_node(run, node)],
-            Self::MoveOff { set, .. } => scale(seen, set, 0),
-            Self::WakeTasks { pods, wake } => wake_tasks(run, pods, *wake),
-            Self::Follow { set } => scale(seen, set, 1),
+            Self::MoveOff { set, .. } => vec![move_off(seen, set)],
+            Self::MakeRoom { set } => vec![make_room(seen, set)],
+            Self::RetryTasks { tasks } => retry_tasks(seen, tasks).collect(),
+            Self::WakeTasks { pods, wake } => dismissals(seen).chain(wake_tasks(run, pods, *wake)).collect(),
+            Self::Follow { set } => dismissals(seen).chain([change(scale(seen, set, 1))]).collect(),
             Self::Shrink { set, pod } => shrink(seen, set, pod),
             Self::RecreateSmall { set, pod, node } => {
-                let template = placeholder::recreate(set, run, node.as_deref(), &seen.config);
+                let mut template = placeholder::recreate(set, run, node.as_deref(), &seen.config);
+                let outlives = seen.set.as_ref().is_some_and(Placeholder::outlives_its_run);
+                template.0.extend(outlives.then(placeholder::without_claims));
                 vec![change(template), delete(Object::Pod, pod)]
             }
             Self::Unpin { set } => vec![change(placeholder::unpin(set, run))],
@@ -149,6 +159,18 @@ fn delete(object: Object, uid: &str) -> Request {
     request(Operation::CleanUp, object, Verb::Delete { uid, at_once: false })
 }
 
+/// A run that is Pending must still be, and one of which there was nothing must not have changed since.
+fn enrol(seen: &Observation, enrolment: Enrolment) -> Request {
+    let guard = match &seen.beginning {
+        _ if seen.run.status == SpecStatus::Pending => Some(test(&["spec", "status"], keys::PENDING)),
+        Some(Beginning::Nothing { version }) => {
+            Some(test(&["metadata", "resourceVersion"], version.as_str()))
+        }
+        Some(Beginning::Begun) | None => None,
+    };
+    patch_run(Operation::Enrol, run::enrol(&seen.run, enrolment, guard))
+}
+
 /// With those of the run's PVCs that it may mount.
 fn create(seen: &Observation, enrolment: Enrolment, image: &str) -> Request {
     let run = Run {
@@ -169,10 +191,10 @@ fn record_node(run: &Run, node: &str) -> Request {
     request(Operation::RecordNode, Object::Run, Verb::Merge(patch))
 }
 
-fn wake_tasks(run: &Run, pods: &[String], wake: Wake) -> Vec<Request> {
+fn wake_tasks(run: &Run, pods: &[String], wake: Wake) -> impl Iterator<Item = Request> {
     let verb = Verb::Json(placeholder::wake(run, wake));
-    let wake = |pod: &String| request(Operation::Wake, Object::OtherPod(pod.clone()), verb.clone());
-    pods.iter().map(wake).collect()
+    let wake = move |pod: &String| request(Operation::Wake, Object::OtherPod(pod.clone()), verb.clone());
+    pods.iter().map(wake)
 }
 
 /// The template first: a pod that is lost in between is made small, and would otherwise be big for ever.
@@ -190,32 +212,45 @@ fn adopt(seen: &Observation, pod: &str) -> Request {
     request(Operation::CleanUp, Object::Pod, Verb::Strategic(patch))
 }
 
-/// Tekton's assistants first, each of those that are not there yet; and their pods at once: they have nothing to
-/// finish, and on a node that is silent nothing would end them.
-fn scale(seen: &Observation, set: &str, to: i32) -> Vec<Request> {
-    let from = seen.set.as_ref().map_or(1 - to, |set| set.replicas);
-    let assistants = seen.assistants.iter().flatten();
-    let assistants = assistants.filter_map(|assistant| scale_assistant(assistant, to));
-    let own = change(placeholder::scale(set, from, to));
-    assistants.chain([own]).collect()
+/// A placeholder that finds no node left the one that the run names.
+fn move_off(seen: &Observation, set: &str) -> Request {
+    let mut patch = scale(seen, set, 0);
+    let node = seen.node_name().or(seen.run.node.as_deref());
+    patch.0.extend(node.map(placeholder::left));
+    change(patch)
 }
 
-fn scale_assistant(assistant: &Assistant, to: i32) -> Option<Request> {
-    let (object, verb) = match assistant {
-        Assistant::Set { name, uid, replicas } if *replicas == 1 - to => (
-            Object::OtherSet(name.clone()),
-            Verb::Json(placeholder::scale(uid, 1 - to, to)),
-        ),
-        Assistant::Pod { name, uid } if to == 0 => (
-            Object::OtherPod(name.clone()),
-            Verb::Delete {
-                uid: uid.clone(),
-                at_once: true,
-            },
-        ),
-        Assistant::Set { .. } | Assistant::Pod { .. } => return None,
-    };
-    Some(request(Operation::Assistants, object, verb))
+/// It gives up no node: what is there of the run stays.
+fn make_room(seen: &Observation, set: &str) -> Request {
+    let mut patch = scale(seen, set, 0);
+    patch.0.push(placeholder::left(""));
+    change(patch)
+}
+
+fn retry_tasks(seen: &Observation, tasks: &[String]) -> impl Iterator<Item = Request> {
+    let refusal = seen.refusal.as_deref().unwrap_or_default();
+    let verb = Verb::Json(placeholder::retry(&seen.run, refusal));
+    let retry = move |task: &String| request(Operation::Retry, Object::TaskRun(task.clone()), verb.clone());
+    tasks.iter().map(retry)
+}
+
+fn scale(seen: &Observation, set: &str, to: i32) -> Patch {
+    let from = seen.set.as_ref().map_or(1 - to, |set| set.replicas);
+    placeholder::scale(set, from, to)
+}
+
+/// Their StatefulSets make them anew, and where the run has no node they have none. At once: they have nothing to finish,
+/// and on a node that is silent nothing would end them.
+fn dismissals(seen: &Observation) -> impl Iterator<Item = Request> {
+    let left = seen.set.as_ref().and_then(|set| set.left.as_ref());
+    let assistants = seen.assistants.iter().flatten();
+    let behind =
+        assistants.filter(move |assistant| assistant.node.is_some() && assistant.node.as_ref() == left);
+    behind.map(|assistant| {
+        let (name, uid) = (assistant.name.clone(), assistant.uid.clone());
+        let verb = Verb::Delete { uid, at_once: true };
+        request(Operation::Assistants, Object::OtherPod(name), verb)
+    })
 }
 
 impl Object {
@@ -225,7 +260,7 @@ impl Object {
             Self::Run => run.name.as_str().into(),
             Self::Set => run.placeholder().as_str().to_owned().into(),
             Self::Pod => run.placeholder().pod().into(),
-            Self::OtherSet(name) | Self::OtherPod(name) => name.as_str().into(),
+            Self::OtherPod(name) | Self::TaskRun(name) => name.as_str().into(),
         }
     }
 
@@ -233,7 +268,7 @@ impl Object {
     pub fn is_own(&self) -> bool {
         match self {
             Self::Run | Self::Set | Self::Pod => true,
-            Self::OtherSet(_) | Self::OtherPod(_) => false,
+            Self::OtherPod(_) | Self::TaskRun(_) => false,
         }
     }
 }

@@ -120,6 +120,9 @@ pub struct PodTemplate {
     pub priority_class_name: Option<String>,
     /// Runtime class.
     pub runtime_class_name: Option<String>,
+    /// ServiceAccount of the tasks. What is granted to it, as on OpenShift, is what the placeholder needs to be on the same
+    /// nodes; it gets no token.
+    pub service_account: Option<String>,
     /// Pull secrets.
     pub image_pull_secrets: Vec<LocalObjectReference>,
 }

@@ -24,6 +24,17 @@ pub fn terms(group: &Group, strategy: Strategy, isolation: Isolation) -> Terms {
     }
 }
 
+impl Terms {
+    /// Of a pod that may only be where others of its group are: never the first one, since it does not match its own term.
+    #[must_use]
+    pub fn of_assistant(mut self) -> Self {
+        let selector = self.affinity.label_selector.get_or_insert_default();
+        let others = requirement(keys::COMPONENT, "NotIn", keys::ASSISTANT);
+        selector.match_expressions.get_or_insert_default().push(others);
+        self
+    }
+}
+
 /// The pod of a task that opted out bears the group's label too, but nobody follows it to where it is.
 fn members(group: &Group) -> Vec<LabelSelectorRequirement> {
     vec![

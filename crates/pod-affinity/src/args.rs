@@ -35,7 +35,7 @@ pub(crate) struct Args {
 pub(crate) enum Command {
     /// Answer the API server's admission requests for PipelineRuns and pods. Run two or more.
     Webhook(WebhookArgs),
-    /// Make placeholders, release held runs and look after the certificates. Run two; one leads.
+    /// Create placeholders, release held runs and renew the certificates. Run two; one leads.
     Controller(ControllerArgs),
     /// Hold a run's place on its node: do nothing until SIGTERM or SIGINT. Must be the first argument.
     Placeholder,
@@ -118,10 +118,10 @@ pub(crate) struct ControllerArgs {
     /// random number.
     #[arg(long, env = "POD_AFFINITY_IDENTITY", value_parser = NonEmptyStringValueParser::new(), value_name = "NAME")]
     pub(crate) identity: Option<String>,
-    /// Who makes the webhook's certificate and tells the API server of its authority.
+    /// Who creates the webhook's certificate and writes its CA to caBundle.
     #[arg(long, env = "POD_AFFINITY_CERTIFICATES", value_enum, default_value_t = Certificates::Managed)]
     pub(crate) certificates: Certificates,
-    /// How long API servers may take to act on a changed caBundle, before a certificate of a new authority is served.
+    /// How long API servers may take to act on a changed caBundle, before a certificate of a new CA is served.
     /// Longer than the slowest of them needs, or it refuses that certificate.
     #[arg(long, env = "POD_AFFINITY_CERTIFICATE_SETTLE_TIME", default_value = "10s", value_parser = some_time, value_name = "DURATION")]
     pub(crate) certificate_settle_time: Duration,
@@ -153,9 +153,9 @@ pub(crate) struct NamespaceArgs {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Certificates {
-    /// The leader makes and renews them.
+    /// The leader creates and renews them.
     Managed,
-    /// Somebody else does, such as cert-manager.
+    /// Another controller does, such as cert-manager.
     External,
 }
 
@@ -191,7 +191,7 @@ fn image(text: &str) -> Result<String, String> {
     match text {
         "" => Err("the image is empty".to_owned()),
         unresolved if unresolved.starts_with("ko://") => Err(
-            "the manifests were applied without building an image; use `cargo ship apply` or a release"
+            "the manifests were applied without an image; use a release, or `cargo ship apply` from a clone"
                 .to_owned(),
         ),
         image => Ok(image.to_owned()),

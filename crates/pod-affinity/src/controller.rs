@@ -21,6 +21,7 @@ use process::{
     },
     metrics::{Leading, Registry},
     readiness::{Condition, Readiness},
+    server_clock::ServerClock,
     shutdown::Shutdown,
 };
 use std::{future::pending, sync::Arc, time::Duration};
@@ -56,8 +57,10 @@ async fn serve(args: ControllerArgs) -> anyhow::Result<()> {
     let readiness = Readiness::default();
     let mut registry = Registry::new(env!("CARGO_PKG_VERSION"));
     let metrics = Leading::register(registry.prefixed());
+    let clock = ServerClock::default();
     let context = Parts {
-        client: client().await?,
+        client: client(&clock).await?,
+        clock,
         counts: controller::Metrics::register(registry.prefixed()),
         metrics,
         shutdown: shutdown.clone(),
@@ -81,6 +84,7 @@ async fn serve(args: ControllerArgs) -> anyhow::Result<()> {
 /// What the leader needs.
 struct Parts {
     client: Client,
+    clock: ServerClock,
     counts: controller::Metrics,
     metrics: Leading,
     shutdown: Shutdown,
@@ -125,8 +129,8 @@ async fn lead(parts: Parts, config: ConfigWatch, mut leadership: Leadership) -> 
     let certificates = certificates(&parts);
     tokio::select! {
         outcome = reconcile(parts, config) => outcome,
-        () = certificates => bail!("nobody looks after the certificates any more"),
-        () = refused => bail!("nobody tells of refused configurations any more"),
+        () = certificates => bail!("the task that keeps the certificates has ended"),
+        () = refused => bail!("the task that reports refused configurations has ended"),
         () = leadership.lost() => Err(lost()),
     }
 }
@@ -192,6 +196,7 @@ impl Parts {
     fn context(self, config: watch::Receiver<Arc<Config>>) -> controller::Context {
         let Self {
             client,
+            clock,
             counts,
             image,
             namespace,
@@ -204,6 +209,7 @@ impl Parts {
         } = self;
         controller::Context {
             client,
+            clock: Arc::new(move || clock.now()),
             config,
             image,
             metrics: counts,

@@ -196,7 +196,8 @@ fn both_webhooks_fail_closed_quickly_and_never_for_system_namespaces() {
         assert_eq!(webhook["timeoutSeconds"], 10);
         assert_eq!(webhook["sideEffects"], "None");
         assert_eq!(webhook["matchPolicy"], "Equivalent");
-        let expected = json!([{"key": "kubernetes.io/metadata.name", "operator": "NotIn", "values": ["kube-system", keys::NAMESPACE]}]);
+        let expected =
+            json!([{"key": "kubernetes.io/metadata.name", "operator": "NotIn", "values": keys::LEFT_OUT}]);
         assert_eq!(webhook["namespaceSelector"]["matchExpressions"], expected);
     }
 }
@@ -230,20 +231,20 @@ fn a_stray_run_that_lost_only_the_opt_in_label_is_seen_too_and_otherwise_treated
 }
 
 #[test]
-fn a_run_that_is_let_go_by_another_is_seen_by_its_change_and_starts_where_nobody_answers() {
+fn a_run_that_is_released_by_another_is_seen_by_its_change_and_starts_where_nobody_answers() {
     let all = webhooks(keys::PIPELINE_RUN_WEBHOOK);
-    let mut let_go = all[2].clone();
-    assert_eq!(let_go["rules"][0]["operations"], json!(["UPDATE"]));
-    assert_eq!(let_go["failurePolicy"], "Ignore");
-    let conditions = let_go["matchConditions"].to_string();
+    let mut release = all[2].clone();
+    assert_eq!(release["rules"][0]["operations"], json!(["UPDATE"]));
+    assert_eq!(release["failurePolicy"], "Ignore");
+    let conditions = release["matchConditions"].to_string();
     for part in [keys::PENDING, keys::HOLD] {
         assert!(conditions.contains(&format!("'{part}'")), "{conditions}");
     }
     for key in ["name", "rules", "failurePolicy", "matchConditions"] {
-        let_go[key] = all[0][key].clone();
+        release[key] = all[0][key].clone();
     }
-    let_go.as_object_mut().unwrap().remove("matchConditions");
-    assert_eq!(let_go, all[0]);
+    release.as_object_mut().unwrap().remove("matchConditions");
+    assert_eq!(release, all[0]);
 }
 
 #[test]
@@ -369,7 +370,11 @@ fn pods_are_restricted_and_drain_within_their_grace_period() {
         let pod = &deployment["spec"]["template"]["spec"];
         let container = container(&deployment);
         assert_eq!(pod["securityContext"]["runAsNonRoot"], true);
-        assert!(pod["securityContext"]["runAsUser"].as_u64().unwrap() > 0);
+        assert!(
+            pod["securityContext"]["runAsUser"].is_null()
+                && container["securityContext"]["runAsUser"].is_null(),
+            "OpenShift chooses one of the namespace's own"
+        );
         assert_eq!(pod["securityContext"]["seccompProfile"]["type"], "RuntimeDefault");
         let expected = json!({"allowPrivilegeEscalation": false, "readOnlyRootFilesystem": true, "capabilities": {"drop": ["ALL"]}});
         assert_eq!(container["securityContext"], expected);

@@ -21,10 +21,11 @@ pub(crate) async fn tell(
         controller: keys::FIELD_MANAGER.to_owned(),
         instance: Some(instance),
     };
-    let recorder = Recorder::new(client, reporter);
     loop {
         let latest = rejections.borrow_and_update().clone();
         if let Some(rejection) = latest {
+            // Each has its own words, and a recorder would count them as repeats of the first.
+            let recorder = Recorder::new(client.clone(), reporter.clone());
             publish(&recorder, &rejection).await;
         }
         if rejections.changed().await.is_err() {
@@ -50,7 +51,7 @@ fn event(message: &str) -> Event {
         type_: EventType::Warning,
         reason: "ConfigurationRefused".to_owned(),
         note: Some(shortened(&format!(
-            "The last good configuration stays in force: {message}"
+            "This ConfigMap is invalid and has no effect: {message}"
         ))),
         action: "Configure".to_owned(),
         secondary: None,
@@ -70,7 +71,7 @@ mod tests {
         let note = event(&"\u{e9}".repeat(2000)).note.unwrap();
         assert!(
             note.len() <= NOTE_AT_MOST
-                && note.starts_with("The last good configuration stays in force: \u{e9}")
+                && note.starts_with("This ConfigMap is invalid and has no effect: \u{e9}")
         );
     }
 }

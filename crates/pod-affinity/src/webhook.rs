@@ -2,11 +2,12 @@
 
 use crate::args::WebhookArgs;
 use anyhow::{Context, anyhow, bail};
-use kube::Client;
+use kube::{Client, Config};
 use process::{
     admin::Admin,
     metrics::{Registry, Serving},
     readiness::Readiness,
+    server_clock::ServerClock,
     shutdown::Shutdown,
     tls::{
         serve::{Drain, Listening, Service},
@@ -69,7 +70,7 @@ async fn serve(args: WebhookArgs) -> anyhow::Result<()> {
     tokio::select! {
         served = listening.serve(service) => Ok(served?),
         ended = admin_server.serve(readiness, registry, client_silence) => Ok(ended?),
-        () = source.follow(store) => bail!("nobody looks after the certificate any more"),
+        () = source.follow(store) => bail!("the task that loads the certificate has ended"),
         () = shutdown.forced() => bail!("ended at once by a second signal; requests may have been lost"),
     }
 }
@@ -91,7 +92,7 @@ impl Source {
     async fn new(files: Option<Files>, namespace: String) -> anyhow::Result<Self> {
         match files {
             Some(files) => Ok(Self::Files(files)),
-            None => Ok(Self::Secret(client().await?, namespace)),
+            None => Ok(Self::Secret(client(&ServerClock::default()).await?, namespace)),
         }
     }
 
@@ -103,10 +104,13 @@ impl Source {
     }
 }
 
-/// From KUBECONFIG, or from the pod's own service account.
-pub(crate) async fn client() -> anyhow::Result<Client> {
+/// From KUBECONFIG, or from the pod's own service account. Its answers set the clock.
+pub(crate) async fn client(clock: &ServerClock) -> anyhow::Result<Client> {
     let hint = "set KUBECONFIG, or run in a pod with a service account token";
-    Client::try_default()
+    let config = Config::infer()
         .await
+        .map_err(|error| anyhow!("no way to an API server: {error}; {hint}"))?;
+    clock
+        .client(config)
         .map_err(|error| anyhow!("no way to an API server: {error}; {hint}"))
 }

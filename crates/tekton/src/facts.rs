@@ -52,12 +52,16 @@ fn claim(workspace: &Value) -> Option<&str> {
     name.as_str().filter(|text| !text.is_empty() && is_known(name))
 }
 
-/// Takes the whole `taskRunTemplate` and keeps what decides where pods may run.
+/// Takes the whole `taskRunTemplate` and keeps what decides where, and as whom, pods may run.
 pub(crate) fn pod_template<'de, D>(from: D) -> Result<Option<Box<PodTemplate>>, D::Error>
 where
     D: Deserializer<'de>,
 {
-    let template = placing_part(&Value::deserialize(from)?["podTemplate"]);
+    let tasks = Value::deserialize(from)?;
+    let template = PodTemplate {
+        service_account: field(&tasks, "serviceAccountName"),
+        ..placing_part(&tasks["podTemplate"])
+    };
     Ok((template != PodTemplate::default()).then(|| Box::new(template)))
 }
 
@@ -70,6 +74,7 @@ fn placing_part(template: &Value) -> PodTemplate {
         priority_class_name: field(template, "priorityClassName"),
         runtime_class_name: field(template, "runtimeClassName"),
         image_pull_secrets: field(template, "imagePullSecrets"),
+        service_account: None,
     }
 }
 

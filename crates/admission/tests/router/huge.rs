@@ -81,8 +81,13 @@ async fn terms_by_the_thousand_that_are_there_already_are_kept() {
     pod["spec"]["affinity"] =
         json!({"podAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": vec![term; 10_000]}});
     let patched = patched(PODS, pod).await;
-    let terms = &patched["spec"]["affinity"]["podAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"];
-    assert_eq!(terms.as_array().map(Vec::len), Some(10_001));
+    let terms = &patched["spec"]["affinity"]["podAffinity"];
+    let count = |kind: &str| terms[kind].as_array().map(Vec::len);
+    assert_eq!(count("requiredDuringSchedulingIgnoredDuringExecution"), Some(1));
+    assert_eq!(
+        count("preferredDuringSchedulingIgnoredDuringExecution"),
+        Some(10_000)
+    );
 }
 
 #[tokio::test]

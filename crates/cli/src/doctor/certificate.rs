@@ -57,7 +57,7 @@ fn missing(exam: &Exam) -> Finding {
 
 fn renew(exam: &Exam) -> String {
     format!(
-        "A working controller renews it by itself; to have all made anew: `kubectl patch secret -n {} {} --type=json \
+        "A working controller renews it. To recreate all certificates: `kubectl patch secret -n {} {} --type=json \
          -p '[{{\"op\":\"remove\",\"path\":\"/data\"}}]'`.",
         exam.scope.namespace,
         keys::CERTIFICATE_SECRET

@@ -38,7 +38,7 @@ fn mistake(exam: &Exam, error: &str) -> Finding {
     Finding::bad(
         CHECK,
         format!(
-            "ConfigMap {}: {error}. The last good configuration stays in force, and a controller that starts now does \
+            "ConfigMap {}: {error}. The last valid configuration stays active, and a controller that starts now does \
              not become ready.",
             keys::CONFIG_MAP
         ),

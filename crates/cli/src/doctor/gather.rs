@@ -12,7 +12,7 @@ use k8s_openapi::api::admissionregistration::v1::MutatingWebhookConfiguration;
 use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::authorization::v1::{ResourceAttributes, SubjectAccessReview, SubjectAccessReviewSpec};
 use k8s_openapi::api::coordination::v1::Lease;
-use k8s_openapi::api::core::v1::{ConfigMap, Namespace, Pod, Secret};
+use k8s_openapi::api::core::v1::{ConfigMap, LimitRange, Namespace, Pod, ResourceQuota, Secret};
 use kube::api::{ListParams, PostParams};
 use placement::keys;
 use std::time::Duration;
@@ -33,7 +33,16 @@ pub(crate) async fn exam(server: &Server, scope: Scope) -> Seen<Exam> {
         tried(server, &scope.trial),
         runs(server)
     );
-    let (kubernetes, rights) = join!(kubernetes(server), rights(server, own));
+    let (quotas, ranges) = (
+        server.reach::<ResourceQuota>(None),
+        server.reach::<LimitRange>(None),
+    );
+    let (kubernetes, rights, quotas, limits) = join!(
+        kubernetes(server),
+        rights(server, own),
+        quotas.list(ListParams::default()),
+        ranges.list(ListParams::default())
+    );
     let mut exam = Exam {
         now,
         kubernetes,
@@ -53,6 +62,8 @@ pub(crate) async fn exam(server: &Server, scope: Scope) -> Seen<Exam> {
         sets: runs.sets,
         pods: runs.pods,
         waiting: runs.waiting,
+        quotas,
+        limits,
         scope,
     };
     exam.renewed = renewed(server, &exam).await;

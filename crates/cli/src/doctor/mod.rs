@@ -5,6 +5,7 @@ mod certificate;
 mod configuration;
 pub(crate) mod gather;
 mod leader;
+mod limits;
 pub(crate) mod manifests;
 mod processes;
 mod rights;
@@ -21,7 +22,7 @@ use jiff::Timestamp;
 use k8s_openapi::api::admissionregistration::v1::MutatingWebhookConfiguration;
 use k8s_openapi::api::apps::v1::{Deployment, StatefulSet};
 use k8s_openapi::api::coordination::v1::Lease;
-use k8s_openapi::api::core::v1::{ConfigMap, Namespace, Pod, Secret};
+use k8s_openapi::api::core::v1::{ConfigMap, LimitRange, Namespace, Pod, ResourceQuota, Secret};
 use serde::Serialize;
 use std::fmt::Write;
 
@@ -52,6 +53,8 @@ pub(crate) struct Exam {
     pub(crate) pods: Seen<Vec<Pod>>,
     /// Pods of enrolled runs that wait.
     pub(crate) waiting: Seen<Vec<Pod>>,
+    pub(crate) quotas: Seen<Vec<ResourceQuota>>,
+    pub(crate) limits: Seen<Vec<LimitRange>>,
 }
 
 /// Where to look.
@@ -115,10 +118,10 @@ impl Finding {
     /// Something was not seen, so nothing is known.
     pub(crate) fn unseen(check: &'static str, gap: &Gap) -> Self {
         let remedy = match gap {
-            Gap::Forbidden(_) => "Ask somebody with more rights, or for this right.",
+            Gap::Forbidden(_) => "Ask a user with more permissions, or for this permission.",
             Gap::Late(..) => "Try again, with a longer --request-timeout.",
             Gap::NotServed(_) | Gap::Failed(..) | Gap::Unreadable(_) => {
-                "Try again; if it lasts, see what the API server says."
+                "Try again; if the error persists, check the API server."
             }
         };
         Self::warning(check, format!("Not checked: {gap}."), remedy)
@@ -144,6 +147,7 @@ pub(crate) fn findings(exam: &Exam) -> Vec<Finding> {
         trial::findings,
         rights::findings,
         tekton::findings,
+        limits::findings,
         runs::findings,
     ];
     topics.iter().flat_map(|topic| topic(exam)).collect()

@@ -41,7 +41,7 @@ pub(super) fn findings(exam: &Exam) -> Vec<Finding> {
     found
 }
 
-fn config(exam: &Exam) -> Config {
+pub(super) fn config(exam: &Exam) -> Config {
     let data = exam
         .config
         .as_ref()

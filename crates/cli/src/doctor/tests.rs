@@ -118,6 +118,8 @@ fn bare() -> Exam {
         sets: Ok(vec![]),
         pods: Ok(vec![]),
         waiting: Ok(vec![]),
+        quotas: Ok(vec![]),
+        limits: Ok(vec![]),
     }
 }
 
@@ -189,7 +191,45 @@ fn a_healthy_installation_has_nothing_but_good_findings() {
     insta::assert_snapshot!(text(&findings, |_, label| label.to_owned()));
 }
 
+/// In the namespace of the fixture's run, or in another.
+fn quota(namespace: &str, used: &str) -> ResourceQuota {
+    object(
+        json!({
+            "metadata": {"namespace": namespace, "name": "tight"},
+            "status": {"hard": {"pods": "3", "requests.cpu": "8"}, "used": {"pods": used, "requests.cpu": "8"}},
+        }),
+        &json!({}),
+    )
+}
+
+fn least(cpu: &str) -> LimitRange {
+    object(
+        json!({
+            "metadata": {"namespace": "ci", "name": "floor"},
+            "spec": {"limits": [{"type": "Container", "min": {"cpu": cpu}}]},
+        }),
+        &json!({}),
+    )
+}
+
+#[test]
+fn a_quota_with_room_one_elsewhere_and_a_low_minimum_are_no_matter() {
+    let mut exam = healthy();
+    exam.runs = Ok(vec![run(&json!({}))]);
+    exam.quotas = Ok(vec![quota("ci", "2"), quota("other", "3")]);
+    exam.limits = Ok(vec![least("50m")]);
+    assert_eq!(ill(&exam), ill(&healthy()));
+}
+
 ills! {
+    a_quota_that_is_used_up: |exam| {
+        exam.runs = Ok(vec![run(&json!({}))]);
+        exam.quotas = Ok(vec![quota("ci", "3")]);
+    };
+    a_placeholder_that_asks_for_less_than_is_allowed: |exam| {
+        exam.runs = Ok(vec![run(&json!({}))]);
+        exam.limits = Ok(vec![least("100m")]);
+    };
     versions_that_are_too_old: |exam| {
         exam.kubernetes = Ok("v1.27.9-gke.1".into());
         exam.tekton = map(&json!({"version": "v0.70.0"}));

@@ -39,7 +39,7 @@ pub(super) fn pod() -> Pod {
         "spec": {
             "automountServiceAccountToken": false,
             "restartPolicy": "Never",
-            "securityContext": {"runAsNonRoot": true, "runAsUser": 65532, "seccompProfile": {"type": "RuntimeDefault"}},
+            "securityContext": {"runAsNonRoot": true, "seccompProfile": {"type": "RuntimeDefault"}},
             "containers": [{
                 "name": "doctor",
                 "image": "pod-affinity.invalid/doctor",

@@ -44,10 +44,7 @@ fn tekton(exam: &Exam) -> Finding {
         Err(gap) => Finding::unseen(CHECK, gap),
         Ok(None) => Finding::warning(
             CHECK,
-            format!(
-                "The version of Tekton is not told in namespace {}.",
-                exam.scope.tekton
-            ),
+            format!("No Tekton version found in namespace {}.", exam.scope.tekton),
             "Name the namespace of Tekton with --tekton-namespace.",
         ),
         Ok(Some(version)) => judged(version),
@@ -77,7 +74,7 @@ fn judged(version: &str) -> Finding {
         Some(_) => Finding::warning(
             CHECK,
             format!("Tekton {version} is newer than what this release was tried with (v1.x)."),
-            "Look for a newer release of pod-affinity.",
+            "Use a newer release of pod-affinity.",
         ),
         None => Finding::ok(CHECK, format!("Tekton is a build of its developers ({version}).")),
     }

@@ -210,12 +210,12 @@ impl fmt::Display for Refusal {
             Self::Taint(taint) => write!(f, "has the taint {taint}, which the run does not tolerate"),
             Self::Selector(what) => f.write_str(what),
             Self::Volume { claim, needs } => {
-                write!(f, "is out of reach of the volume of claim {claim} ({needs})")
+                write!(f, "cannot use the volume of PVC {claim} ({needs})")
             }
             Self::Away(nodes) if nodes.is_empty() => {
-                f.write_str("is not where the pods are that this pod must be with")
+                f.write_str("does not have the pods that this pod must be with")
             }
-            Self::Away(nodes) => write!(f, "is not where this run is ({})", nodes.join(", ")),
+            Self::Away(nodes) => write!(f, "is not the node of this run ({})", nodes.join(", ")),
             Self::Occupied(tenant) if tenant.reserved => {
                 write!(f, "is reserved by the finished {tenant} (isolateAlways)")
             }
@@ -223,8 +223,11 @@ impl fmt::Display for Refusal {
                 Some(strategy) => write!(f, "is occupied by {tenant} ({strategy})"),
                 None => write!(f, "has pods of {tenant}, which is not labelled"),
             },
-            Self::Repelled(pod) => write!(f, "has pod {pod}, and one of the two keeps the other away"),
-            Self::Short { resource, .. } if resource == "pods" => f.write_str("takes no more pods"),
+            Self::Repelled(pod) => write!(
+                f,
+                "has pod {pod}, and one of the two has anti-affinity to the other"
+            ),
+            Self::Short { resource, .. } if resource == "pods" => f.write_str("has no room for more pods"),
             Self::Short {
                 resource,
                 free,

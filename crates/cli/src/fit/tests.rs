@@ -44,7 +44,7 @@ fn a_pod_whose_group_is_elsewhere_is_told_where() {
     let next = task("next", None, &json!({}));
     assert_eq!(
         against(&next, &nodes, std::slice::from_ref(&home), &[]),
-        ["is not where this run is (b)"]
+        ["is not the node of this run (b)"]
     );
     assert!(against(&next, &nodes[1..], &[home], &[]).is_empty());
     assert!(
@@ -140,6 +140,6 @@ fn a_pod_of_no_run_is_named_itself() {
     let told = against(&own, &nodes, &[lonely], &[]);
     assert_eq!(
         told,
-        ["has pod ci/lonely, and one of the two keeps the other away"]
+        ["has pod ci/lonely, and one of the two has anti-affinity to the other"]
     );
 }

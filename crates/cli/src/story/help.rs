@@ -43,7 +43,7 @@ fn is_overdue(facts: &Facts) -> bool {
 }
 
 fn doctor() -> String {
-    "Look whether pod-affinity works: `kubectl pod-affinity doctor`.".to_owned()
+    "Check pod-affinity: `kubectl pod-affinity doctor`.".to_owned()
 }
 
 fn label_it() -> String {
@@ -52,7 +52,7 @@ fn label_it() -> String {
 
 fn relabel() -> String {
     format!(
-        "Create the run anew with {}: \"true\", or take the label away.",
+        "Create the run again with {}: \"true\", or remove the label.",
         keys::OPT_IN
     )
 }
@@ -155,17 +155,17 @@ fn remedy(node: &str, refusal: &Refusal) -> Option<String> {
              such nodes."
         ),
         Refusal::Selector(_) => {
-            "Add a node with the labels that the run's podTemplate asks for, or ask for others.".to_owned()
+            "Add a node with the labels that the run's podTemplate requires, or require others.".to_owned()
         }
         Refusal::Volume { claim, needs } => {
-            format!("Add a node that can reach the volume of claim {claim}: {needs}.")
+            format!("Add a node that can use the volume of PVC {claim}: {needs}.")
         }
         Refusal::Occupied(tenant) => occupied(tenant),
         Refusal::Repelled(pod) => {
-            format!("See what keeps pod {pod} and the run apart: a required podAntiAffinity.")
+            format!("Check the required podAntiAffinity that keeps pod {pod} and the run apart.")
         }
         Refusal::Short { resource, .. } => {
-            format!("Add a node with more {resource}, or ask for less.")
+            format!("Add a node with more {resource}, or request less.")
         }
         Refusal::Away(_) => return None,
     })
@@ -234,7 +234,7 @@ fn is_short(facts: &Facts, pod: &Pod) -> bool {
 
 fn by_home(facts: &Facts, pod: &Pod) -> Vec<String> {
     let has_home = facts.seat().node().is_some();
-    let may_leave = has_home && facts.config().let_go_after.is_some();
+    let may_leave = has_home && facts.config().move_after.is_some();
     let busy = facts
         .tasks()
         .any(|task| crate::view::is_live(task) && crate::view::node(task).is_some());

@@ -6,6 +6,7 @@ use crate::report::Chapter;
 use crate::state::State;
 use crate::words::{after, age, between, lasting, span};
 use placement::config::ReleaseWhen;
+use placement::keys;
 use std::time::Duration;
 
 /// Held, and by whom.
@@ -41,22 +42,31 @@ fn by_us(facts: &Facts) -> String {
         )
     } else {
         format!(
-            "which is longer than hold-deadline ({}): nobody releases it",
+            "which is longer than hold-deadline ({}): no controller releases it",
             span(deadline)
         )
     };
-    format!("by pod-affinity for {}, {limit}.", lasting(since, facts.now))
+    let key = &facts.view.run.key;
+    format!(
+        "by pod-affinity for {}, {limit}. To keep it Pending until you release it: `kubectl annotate pipelinerun -n {} {} {}-`.",
+        lasting(since, facts.now),
+        key.namespace,
+        key.name,
+        keys::HOLD
+    )
 }
 
 fn elsewhere(facts: &Facts) -> String {
     match &facts.view.queue {
         Some(queue) => format!(
-            "by Kueue (queue {queue:?}), which releases it when its workload is admitted. pod-affinity has labelled it \
-             and makes its placeholder then."
+            "by Kueue (queue {queue:?}), which releases it when its workload is admitted. pod-affinity has enrolled it, \
+             and creates its placeholder then."
         ),
-        None => "by somebody other than pod-affinity: spec.status was PipelineRunPending when the run was created, and \
-                 whoever set it releases it. pod-affinity holds it then until its placeholder has a node."
-            .to_owned(),
+        None => {
+            "by another holder: spec.status was PipelineRunPending when the run was created, and that holder \
+                 releases it. Then pod-affinity holds it until its placeholder has a node."
+                .to_owned()
+        }
     }
 }
 

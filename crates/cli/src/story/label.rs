@@ -16,12 +16,12 @@ fn text(facts: &Facts) -> String {
     match (facts.state(), OptIn::parse(value)) {
         (State::Nested, _) => nested(facts),
         (State::ManagedElsewhere, _) => managed_elsewhere(),
-        (_, Err(unknown)) => format!("{unknown}. pod-affinity leaves this run alone."),
+        (_, Err(unknown)) => format!("{unknown}. pod-affinity ignores this run."),
         (_, Ok(OptIn::Absent)) => absent(),
         (_, Ok(OptIn::Declined)) => declined(),
         (State::TooLate, Ok(OptIn::Default | OptIn::Chosen(_))) => too_late(value),
         (_, Ok(OptIn::Default)) => meaning(facts, &by_default(value, facts)),
-        (_, Ok(OptIn::Chosen(strategy))) => meaning(facts, &format!("{} says {strategy}", keys::OPT_IN)),
+        (_, Ok(OptIn::Chosen(strategy))) => meaning(facts, &format!("{} is {strategy}", keys::OPT_IN)),
     }
 }
 
@@ -34,27 +34,24 @@ fn nested(facts: &Facts) -> String {
 }
 
 fn managed_elsewhere() -> String {
-    "spec.managedBy names somebody other than Tekton, so pod-affinity leaves this run alone.".to_owned()
+    "spec.managedBy names another controller than Tekton, so pod-affinity ignores this run.".to_owned()
 }
 
 fn absent() -> String {
     format!(
-        "none ({} is not there): pod-affinity leaves this run alone, and its pods go wherever the scheduler puts them.",
+        "none ({} is not there): pod-affinity ignores this run, and the scheduler places its pods on any nodes.",
         keys::OPT_IN
     )
 }
 
 fn declined() -> String {
-    format!(
-        "{} says \"false\": pod-affinity leaves this run alone.",
-        keys::OPT_IN
-    )
+    format!("{} is \"false\": pod-affinity ignores this run.", keys::OPT_IN)
 }
 
 fn too_late(value: Option<&str>) -> String {
     format!(
-        "{} says {:?}, but came after the first task had started. Pods of this run may already be on several nodes, so \
-         nothing is changed.",
+        "{} is {:?}, but was set after the first task had started. Pods of this run may already be on several nodes, so \
+         pod-affinity changes nothing.",
         keys::OPT_IN,
         value.unwrap_or_default()
     )
@@ -64,11 +61,11 @@ fn by_default(value: Option<&str>, facts: &Facts) -> String {
     let origin = match (facts.view.run.is_enrolled(), &facts.config) {
         (true, _) => "the default strategy; when the run was labelled, that was",
         (false, Ok(_)) => "the default strategy, which is",
-        (false, Err(_)) => "the default strategy; unless the configuration says otherwise, that is",
+        (false, Err(_)) => "the default strategy; unless the configuration names another, that is",
     };
     let strategy = facts.strategy();
     format!(
-        "{} says {:?}, {origin} {strategy}",
+        "{} is {:?}, {origin} {strategy}",
         keys::OPT_IN,
         value.unwrap_or_default()
     )

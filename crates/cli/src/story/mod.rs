@@ -84,19 +84,17 @@ fn trouble(facts: &Facts) -> Option<Chapter> {
         )
     });
     let details: Vec<_> = details.collect();
-    (!details.is_empty())
-        .then(|| Chapter::new("Told so far", "on the run, by pod-affinity:").details(details))
+    (!details.is_empty()).then(|| Chapter::new("Events", "of pod-affinity on the run:").details(details))
 }
 
 fn unseen(facts: &Facts) -> Option<Chapter> {
     let gaps: Vec<_> = facts.gaps().iter().map(ToString::to_string).collect();
-    (!gaps.is_empty())
-        .then(|| Chapter::new("Not seen", "what follows from these is missing above:").details(gaps))
+    (!gaps.is_empty()).then(|| Chapter::new("Not read", "so the output above is incomplete:").details(gaps))
 }
 
-/// `Somebody says: "..."`.
-fn says(who: &str, text: &str) -> String {
-    format!("{who} says: {}.", quoted(text))
+/// `The scheduler reports: "..."`.
+fn reports(who: &str, text: &str) -> String {
+    format!("{who} reports: {}.", quoted(text))
 }
 
 #[cfg(test)]

@@ -1,6 +1,6 @@
 //! The placeholder, the node or why there is none, and what an autoscaler says to that.
 
-use super::says;
+use super::reports;
 use crate::facts::Facts;
 use crate::fit::{Refusal, refusals};
 use crate::report::Chapter;
@@ -96,6 +96,11 @@ fn here(facts: &Facts, node: &str) -> Chapter {
 }
 
 fn moving(facts: &Facts) -> Chapter {
+    if facts.seat().has_made_room() {
+        let text = "none is kept at the moment: a quota had no room for a task, so that the placeholder gave its place up. \
+                    Tasks that are there stay, and it comes back later.";
+        return Chapter::new("Node", text);
+    }
     let from = facts.view.run.node.as_deref();
     let from = from
         .map(|node| format!(" It was on {node} before."))
@@ -104,7 +109,7 @@ fn moving(facts: &Facts) -> Chapter {
     let name = next.and_then(|pod| pod.metadata.name.as_deref());
     let name = name.map(|name| format!(", {name},")).unwrap_or_default();
     let text = format!(
-        "none at the moment: the run was let go, and takes the node that its next pod{name} finds.{from}"
+        "none at the moment: the run moved off its node, and takes the node that its next pod{name} finds.{from}"
     );
     Chapter::new("Node", text).details(next.map(|pod| against(facts, pod)).unwrap_or_default())
 }
@@ -126,7 +131,7 @@ fn none_yet(facts: &Facts) -> Chapter {
         return Chapter::new("Node", format!("{node}; the run is about to be released."));
     }
     let message = seat.pod.and_then(unschedulable);
-    let message = message.map(|text| format!(" {}", says("The scheduler", text)));
+    let message = message.map(|text| format!(" {}", reports("The scheduler", text)));
     let text = format!("none yet.{}", message.unwrap_or_default());
     let details = seat.pod.map(|pod| against(facts, pod)).unwrap_or_default();
     Chapter::new("Node", text).details(details)
@@ -177,7 +182,7 @@ pub(super) fn autoscaler(facts: &Facts) -> Option<Chapter> {
         Some(answer) => format!(
             "{} ago, {}",
             age(answer.at, facts.now),
-            says(
+            reports(
                 &format!("{} ({})", speaker(&answer.by), answer.reason),
                 &answer.text
             )

@@ -1,6 +1,6 @@
 //! The run's tasks and their nodes; for one that waits, why.
 
-use super::says;
+use super::reports;
 use crate::facts::Facts;
 use crate::fit::refusals;
 use crate::report::Chapter;
@@ -83,7 +83,7 @@ fn line(facts: &Facts, pod: &Pod) -> String {
 /// For a pod that must be where its run is, only that node matters; if the run is nowhere, the chapter on its node tells of
 /// all of them.
 fn why(facts: &Facts, pod: &Pod, message: &str) -> String {
-    let said = says("The scheduler", message);
+    let said = reports("The scheduler", message);
     let home = facts.seat().node().and_then(|home| {
         let scene = facts.scene()?;
         let is_home = |name: Option<&str>| name == Some(home);

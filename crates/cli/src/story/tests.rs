@@ -36,7 +36,7 @@ fn running(pods: Vec<Pod>) -> Facts {
             told(
                 19,
                 "Released",
-                "Released: the node is there, and Tekton may start the tasks.",
+                "Released: the run has a node, and Tekton can start the tasks.",
             ),
         ]),
         ..facts(&released(), pods)
@@ -72,8 +72,8 @@ stories! {
     waiting_for_others_with_an_autoscaler: autoscaled();
     held_longer_than_the_deadline: Facts { now: at(700), ..waiting(vec![], vec![]) };
     held_by_its_user: facts(&users(), vec![]);
-    held_since_its_user_let_it_go: facts(&let_go(), vec![]);
-    released_after_its_user_let_it_go: released_late();
+    held_since_its_user_released_it: facts(&release(), vec![]);
+    released_after_its_user_released_it: released_late();
     held_by_kueue: facts(&merged(users(), &json!({"metadata": {"labels": {keys::KUEUE_QUEUE_NAME: "main"}}})), vec![]);
     running_on_its_node: running(vec![home(), task("fetch", Some("node-1"), &json!({"status": {"phase": "Succeeded"}})), task("build", Some("node-1"), &json!({}))]);
     running_with_a_task_that_does_not_fit: crowded();
@@ -99,18 +99,14 @@ fn users() -> Value {
 }
 
 /// Ten minutes after its creation.
-fn let_go() -> Value {
+fn release() -> Value {
     json!({"metadata": {"creationTimestamp": at(-600).to_string(), "annotations": {keys::HOLD: at(90).to_string()}}})
 }
 
 fn released_late() -> Facts {
     let mut facts = running(vec![]);
     facts.told = Ok(vec![
-        told(
-            1,
-            "Enrolled",
-            "Enrolled; somebody other than pod-affinity holds this run.",
-        ),
+        told(1, "Enrolled", "Enrolled. Another holder holds this run."),
         told(80, "Held", "Held by pod-affinity."),
         told(90, "Released", "Released: the node is there."),
     ]);

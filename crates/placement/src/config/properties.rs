@@ -98,7 +98,7 @@ proptest! {
                 prop_assert!(is_quantity(&config.placeholder_cpu), "{}", config.placeholder_cpu);
                 prop_assert!(is_quantity(&config.placeholder_memory), "{}", config.placeholder_memory);
                 prop_assert!(config.default_reserve.values().all(|amount| is_quantity(amount)), "{config:?}");
-                prop_assert!(!config.hold_deadline.is_zero() && config.let_go_after != Some(Duration::ZERO));
+                prop_assert!(!config.hold_deadline.is_zero() && config.move_after != Some(Duration::ZERO));
                 prop_assert!(data.keys().all(|key| key.starts_with('_') || Config::KEYS.contains(&key.as_str())));
             }
             Err(ConfigErrors(errors)) => {

@@ -265,6 +265,39 @@ fn a_bad_reserve_is_refused_with_the_run_the_value_and_the_remedy() {
     insta::assert_snapshot!("bad_reserve", doc.refusal());
 }
 
+fn tied() -> Value {
+    let term = json!({"topologyKey": keys::HOSTNAME, "labelSelector": {"matchLabels": {"app": "cache"}}});
+    json!({"podTemplate": {"affinity": {"podAffinity": {REQUIRED: [term]}}}})
+}
+
+/// A run of which one task's pods are tied to others.
+fn with_a_tied_task(labels: &Value) -> Doc {
+    let mut task = tied();
+    task["metadata"] = json!({"labels": labels});
+    run().set(&["spec", "taskRunSpecs"], json!([{}, task]))
+}
+
+#[test]
+fn a_run_whose_template_ties_its_pods_to_others_is_refused_with_the_field_and_the_remedy() {
+    let doc = run().set(&["spec", "taskRunTemplate"], tied());
+    insta::assert_snapshot!("required_pod_affinity", doc.refusal());
+    let refusal = with_a_tied_task(&json!({})).refusal();
+    assert!(refusal.contains("spec.taskRunSpecs[1].podTemplate"), "{refusal}");
+}
+
+#[test]
+fn a_task_that_opts_out_may_be_tied_to_others_and_so_may_a_run_that_is_not_ours() {
+    let apart = with_a_tied_task(&json!({keys::OPT_IN: "false"}));
+    assert_eq!(apart.outcome(), Outcome::Held);
+    let declined = run().set(&["spec", "taskRunTemplate"], tied()).opt_in("false");
+    assert_eq!(declined.outcome(), Outcome::Declined);
+    let preferred = json!({"podTemplate": {"affinity": {"podAffinity": {REQUIRED: []}}}});
+    assert_eq!(
+        run().set(&["spec", "taskRunTemplate"], preferred).outcome(),
+        Outcome::Held
+    );
+}
+
 #[test]
 fn a_good_reserve_is_kept() {
     let doc = run().annotation(keys::RESERVE, "cpu=4,memory=8Gi,nvidia.com/gpu=1");
@@ -335,8 +368,8 @@ fn outcomes_have_distinct_labels() {
     assert_eq!(labels.len(), outcomes.len());
 }
 
-/// A run as its user held it, and as the user lets it go.
-fn let_go() -> (Doc, Doc) {
+/// A run as its user held it, and as the user releases it.
+fn release() -> (Doc, Doc) {
     (run().status(keys::PENDING), run())
 }
 
@@ -354,16 +387,16 @@ fn is_untouched(old: &Doc, new: &Doc, outcome: Outcome) {
 
 #[test]
 fn a_run_that_its_user_lets_go_is_held_by_us_from_then_on() {
-    let (old, new) = let_go();
+    let (old, new) = release();
     let (patch, outcome) = on_change(&old, &new);
     assert_eq!(outcome, Outcome::Held);
-    insta::assert_json_snapshot!("let_go", patch);
+    insta::assert_json_snapshot!("release", patch);
 }
 
 #[test]
-fn it_is_let_go_by_an_empty_status_too_and_keeps_the_labels_of_its_group() {
+fn it_is_released_by_an_empty_status_too_and_keeps_the_labels_of_its_group() {
     let enrolled = |doc: Doc| doc.label(keys::GROUP, "its-uid").annotation("team", "blue");
-    let (old, new) = let_go();
+    let (old, new) = release();
     let (old, mut new) = (enrolled(old), enrolled(new.status("")));
     let (patch, _) = on_change(&old, &new);
     json_patch::patch(&mut new.0, &patch).unwrap();
@@ -378,11 +411,11 @@ fn it_is_let_go_by_an_empty_status_too_and_keeps_the_labels_of_its_group() {
 }
 
 #[test]
-fn a_hold_of_ours_that_is_let_go_is_not_begun_again() {
+fn a_hold_of_ours_that_is_released_is_not_begun_again() {
     for mark in ["true", "2026-11-22T04:17:42Z", ""] {
         let old = run().status(keys::PENDING).annotation(keys::HOLD, mark);
-        is_untouched(&old, &run().annotation(keys::HOLD, mark), Outcome::NotLetGo);
-        is_untouched(&old, &run(), Outcome::NotLetGo);
+        is_untouched(&old, &run().annotation(keys::HOLD, mark), Outcome::NotReleased);
+        is_untouched(&old, &run(), Outcome::NotReleased);
     }
 }
 
@@ -398,12 +431,12 @@ fn a_change_that_lets_nothing_go_is_let_in_as_it_is() {
         (run().status("Cancelled"), run()),
     ];
     for (old, new) in changes {
-        is_untouched(&old, &new, Outcome::NotLetGo);
+        is_untouched(&old, &new, Outcome::NotReleased);
     }
 }
 
 #[test]
-fn only_runs_that_are_opted_in_when_they_are_let_go_are_held_again() {
+fn only_runs_that_are_opted_in_when_they_are_released_are_held_again() {
     let new = || run().label("team", "blue");
     let table = [
         (new().opt_in("false"), Outcome::Declined),
@@ -423,20 +456,20 @@ fn only_runs_that_are_opted_in_when_they_are_let_go_are_held_again() {
         ),
     ];
     for (new, outcome) in table {
-        is_untouched(&let_go().0, &new, outcome);
+        is_untouched(&release().0, &new, outcome);
     }
 }
 
 #[test]
 fn a_reserve_that_went_bad_meanwhile_is_no_reason_to_start_elsewhere() {
-    let (old, new) = let_go();
+    let (old, new) = release();
     let (_, outcome) = on_change(&old, &new.annotation(keys::RESERVE, "nonsense"));
     assert_eq!(outcome, Outcome::Held);
 }
 
 #[test]
 fn what_cannot_be_read_before_or_after_is_let_in_as_it_is() {
-    let (old, new) = let_go();
+    let (old, new) = release();
     is_untouched(&Doc(Value::Null), &new, Outcome::Odd);
     is_untouched(&old, &Doc(Value::Null), Outcome::Odd);
 }

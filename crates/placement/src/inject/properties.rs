@@ -46,14 +46,43 @@ fn any_pod() -> BoxedStrategy<Value> {
     document(vec![("metadata", metadata), ("spec", spec)])
 }
 
+/// Makes required again what was made preferred.
+fn strict(mut pod: Value) -> Value {
+    let is_relaxed = |term: &mut Value| term.get("podAffinityTerm").is_some();
+    let kind = pod.pointer_mut("/spec/affinity/podAffinity");
+    let Some(Value::Array(preferred)) = kind.and_then(|kind| kind.get_mut(PREFERRED)) else {
+        return pod;
+    };
+    let mut relaxed: Vec<_> = preferred.extract_if(.., is_relaxed).collect();
+    if relaxed.is_empty() {
+        return pod;
+    }
+    let relaxed = relaxed.iter_mut().map(|term| term["podAffinityTerm"].take());
+    pod.pointer_mut(AFFINITY)
+        .unwrap()
+        .as_array_mut()
+        .unwrap()
+        .extend(relaxed);
+    pod["metadata"].as_object_mut().unwrap().remove("annotations");
+    pod
+}
+
 /// Takes our terms out again, and with them whatever had to be made to hold them. Tekton's is in neither.
-fn without_own_terms(mut pod: Value, terms: &[Value]) -> Value {
+fn without_own_terms(pod: Value, terms: &[Value]) -> Value {
+    let mut pod = strict(pod);
     for list in [AFFINITY, ANTI_AFFINITY] {
         if let Some(Value::Array(items)) = pod.pointer_mut(list) {
             items.retain(|item| !terms.contains(item) && (list != AFFINITY || *item != tektons_term()));
         }
     }
-    let steps = ["spec", "affinity", "podAffinity", "podAntiAffinity", REQUIRED];
+    let steps = [
+        "spec",
+        "affinity",
+        "podAffinity",
+        "podAntiAffinity",
+        REQUIRED,
+        PREFERRED,
+    ];
     for depth in (1..steps.len()).rev() {
         drop_empty(&mut pod, depth, &steps);
     }
@@ -98,7 +127,7 @@ proptest! {
         let Injection { patch, outcome } = admit(&document);
         let mut patched = document.clone();
         prop_assert!(json_patch::patch(&mut patched, &patch).is_ok(), "{patch} does not apply");
-        prop_assert_eq!(outcome == Outcome::Injected, !patch.is_empty());
+        prop_assert_eq!(matches!(outcome, Outcome::Injected | Outcome::Relaxed), !patch.is_empty());
         prop_assert!(admit(&patched).patch.is_empty());
         let terms = terms_of(&document);
         prop_assert_eq!(without_own_terms(document, &terms), without_own_terms(patched, &terms));
@@ -115,5 +144,17 @@ proptest! {
             let after = Doc(patched.clone()).terms(list).iter().filter(|other| *other == term).count();
             prop_assert_eq!(after, before.max(1));
         }
+    }
+
+    #[test]
+    fn beside_our_term_no_other_podaffinity_is_required_of_a_pod_of_a_group(document in any_pod()) {
+        let Injection { patch, outcome } = admit(&document);
+        if matches!(outcome, Outcome::NotEnrolled | Outcome::Declined | Outcome::Odd) {
+            return Ok(());
+        }
+        let mut patched = document.clone();
+        json_patch::patch(&mut patched, &patch).unwrap();
+        let own = &terms_of(&document)[0];
+        prop_assert!(Doc(patched).terms(AFFINITY).iter().all(|term| term == own));
     }
 }

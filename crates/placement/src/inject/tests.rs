@@ -110,10 +110,10 @@ fn tektons_term() -> Value {
 
 #[test]
 fn what_ties_a_pod_to_tektons_assistants_gives_way_to_what_ties_it_to_its_group() {
-    let required = json!([tektons_term(), users_term(), tektons_term()]);
+    let required = json!([tektons_term(), tektons_term()]);
     let pod = pod().affinity(json!({"podAffinity": {REQUIRED: required}}));
     let [affinity, _] = own_terms();
-    assert_eq!(pod.injected().terms(AFFINITY), [users_term(), affinity]);
+    assert_eq!(pod.injected().terms(AFFINITY), [affinity]);
 }
 
 #[test]
@@ -229,15 +229,45 @@ fn only_missing_parents_are_created() {
 #[test]
 fn terms_of_others_are_kept_and_ours_come_after_them() {
     let doc = pod().affinity(json!({
-        "nodeAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": []},
-        "podAffinity": {REQUIRED: [users_term()], "preferredDuringSchedulingIgnoredDuringExecution": [{"weight": 1}]},
-        "podAntiAffinity": {REQUIRED: []}
+        "nodeAffinity": {PREFERRED: []},
+        "podAffinity": {REQUIRED: [], PREFERRED: [{"weight": 1}]},
+        "podAntiAffinity": {REQUIRED: [users_term()]}
     }));
     insta::assert_json_snapshot!("beside_others", doc.patch());
     let [affinity, anti_affinity] = own_terms();
     let doc = doc.injected();
-    assert_eq!(doc.terms(AFFINITY), [users_term(), affinity]);
+    assert_eq!(doc.terms(AFFINITY), [affinity]);
+    assert_eq!(doc.terms(ANTI_AFFINITY), [users_term(), anti_affinity]);
+}
+
+#[test]
+fn a_required_affinity_of_others_becomes_a_preferred_one_and_the_pod_is_marked() {
+    let doc = pod().affinity(json!({
+        "podAffinity": {REQUIRED: [users_term(), tektons_term()], PREFERRED: [{"weight": 1}]}
+    }));
+    assert_eq!(doc.outcome(), Outcome::Relaxed);
+    insta::assert_json_snapshot!("relaxed", doc.patch());
+    let doc = doc.injected();
+    let [affinity, anti_affinity] = own_terms();
+    assert_eq!(doc.terms(AFFINITY), [affinity]);
     assert_eq!(doc.terms(ANTI_AFFINITY), [anti_affinity]);
+    let theirs = json!({"weight": 100, "podAffinityTerm": users_term()});
+    assert_eq!(
+        doc.0["spec"]["affinity"]["podAffinity"][PREFERRED],
+        json!([{"weight": 1}, theirs])
+    );
+    assert_eq!(doc.0["metadata"]["annotations"][keys::RELAXED], "true");
+    assert_eq!(doc.outcome(), Outcome::AlreadyThere);
+}
+
+#[test]
+fn the_mark_stands_beside_other_annotations() {
+    let required = json!({"podAffinity": {REQUIRED: [users_term()]}});
+    let doc = pod()
+        .affinity(required)
+        .set(&["metadata", "annotations"], json!({"a": "b"}));
+    let annotations = json!({"a": "b", keys::RELAXED: "true"});
+    assert_eq!(doc.injected().0["metadata"]["annotations"], annotations);
 }
 
 #[test]
@@ -259,9 +289,11 @@ fn a_second_pass_finds_nothing_to_do() {
 #[test]
 fn a_term_of_another_group_does_not_pass_for_ours() {
     let doc = pod().injected().label(keys::GROUP, "u2");
-    assert_eq!(
-        doc.paths(),
-        [format!("{AFFINITY}/-"), format!("{ANTI_AFFINITY}/-")]
+    assert_eq!(doc.outcome(), Outcome::Relaxed);
+    assert!(
+        doc.paths().contains(&format!("{ANTI_AFFINITY}/-")),
+        "{:?}",
+        doc.paths()
     );
 }
 
@@ -309,6 +341,7 @@ fn a_pod_that_no_patch_can_mend_is_left_for_the_api_server_to_refuse() {
 fn outcomes_have_distinct_labels() {
     let outcomes = [
         Outcome::Injected,
+        Outcome::Relaxed,
         Outcome::AlreadyThere,
         Outcome::NotEnrolled,
         Outcome::Declined,
@@ -316,4 +349,22 @@ fn outcomes_have_distinct_labels() {
     ];
     let labels: std::collections::BTreeSet<_> = outcomes.iter().map(|outcome| outcome.as_str()).collect();
     assert_eq!(labels.len(), outcomes.len());
+}
+
+#[test]
+fn tektons_assistant_goes_where_others_of_its_group_are_and_is_never_the_first() {
+    let assistant = pod().label(keys::COMPONENT, keys::ASSISTANT).injected();
+    let [own, _] = own_terms();
+    let [term] = &assistant.terms(AFFINITY)[..] else {
+        panic!("one term")
+    };
+    let selector = |term: &Value| {
+        term["labelSelector"]["matchExpressions"]
+            .as_array()
+            .unwrap()
+            .clone()
+    };
+    let others = json!({"key": keys::COMPONENT, "operator": "NotIn", "values": [keys::ASSISTANT]});
+    assert_eq!(selector(term), [selector(&own), vec![others]].concat());
+    assert_eq!(assistant.outcome(), Outcome::AlreadyThere);
 }

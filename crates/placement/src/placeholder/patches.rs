@@ -27,6 +27,12 @@ pub fn scale(set: &str, from: i32, to: i32) -> Patch {
     ])
 }
 
+/// Among the changes of the StatefulSet: the node that the run gives up; none, if it only makes room.
+pub fn left(node: &str) -> PatchOperation {
+    let at = [TEMPLATE.as_slice(), &["metadata", "annotations", keys::LEFT]].concat();
+    add(&at, node)
+}
+
 /// For the StatefulSet: pods to come have the usual size.
 pub fn shrink(set: &str, config: &Config) -> Patch {
     let [name, resources] = usual_size(config);
@@ -47,6 +53,11 @@ pub fn recreate(set: &str, run: &Run, node: Option<&str>, config: &Config) -> Pa
     Patch(vec![is(set), name, resources, affinity, mark])
 }
 
+/// Among the changes of the StatefulSet: pods to come keep no PVC from others.
+pub fn without_claims() -> PatchOperation {
+    add(&["spec", "template", "spec", "volumes"], json!([]))
+}
+
 /// For the StatefulSet: pods to come may go to any node again.
 pub fn unpin(set: &str, run: &Run) -> Patch {
     let [affinity, mark] = pinned(run, None);
@@ -62,6 +73,15 @@ pub fn wake(run: &Run, wake: Wake) -> Patch {
     ])
 }
 
+/// For a TaskRun of this run: a label that makes Tekton look at it again.
+pub fn retry(run: &Run, refusal: &str) -> Patch {
+    let label = |key| ["metadata", "labels", key];
+    Patch(vec![
+        test(&label(keys::GROUP), run.key.uid.as_str()),
+        add(&label(keys::RETRIED), refusal),
+    ])
+}
+
 /// Makes the run the owner of its placeholder's pod in the StatefulSet's stead, and lets autoscalers have the node. One
 /// strategic merge patch, which merges owners by UID: at no moment is the pod without an owner, nor is it ever left
 /// behind, as it was when the set was deleted with its dependants orphaned while the run was deleted too.
@@ -71,7 +91,8 @@ pub fn adopt(run: &RunKey, pod: &str, set: Option<&str>) -> Value {
         "kind": "PipelineRun",
         "name": run.name,
         "uid": run.uid,
-        "controller": false,
+        // Or `kubectl drain` would take the pod for one that nothing makes anew, and refuse to evict it.
+        "controller": true,
     });
     let mut owners = vec![owner];
     owners.extend(set.map(|uid| json!({"$patch": "delete", "uid": uid})));

@@ -2,11 +2,12 @@
 
 use crate::config::Config;
 use crate::keys;
+use crate::quantity::Quantity;
 use crate::reserve::{self, BadReserve, Reserve};
 use crate::resources::Resources;
 use crate::run::Run;
 use k8s_openapi::api::core::v1::ResourceRequirements;
-use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
+use k8s_openapi::apimachinery::pkg::api::resource::Quantity as Text;
 use std::collections::BTreeMap;
 use std::fmt;
 
@@ -60,18 +61,26 @@ pub(super) fn of_new(run: &Run, config: &Config) -> Size {
     }
 }
 
-/// The usual size, and of each resource at least the reserve.
+/// The usual size, and of each resource in the reserve as much as that on top: when the tasks come, the placeholder and an
+/// assistant of Tekton's are still beside them.
 pub fn reserved(run: &Run, config: &Config) -> Size {
     let mut size = usual(config);
-    let own = size.requests();
-    let reserve = reserve_of(run, config);
-    let wanted = Resources::of(&reserve);
-    for name in wanted.beyond(&own) {
-        let amount = reserve.get(name).cloned().unwrap_or_default();
-        size.amounts.insert(name.to_owned(), amount);
+    let (own, reserve) = (size.requests(), Resources::of(&reserve_of(run, config)));
+    for (name, amount) in reserve.iter() {
+        let amount = amount + own.get(name) + of_assistant(name);
+        size.amounts.insert(name.to_owned(), amount.to_string());
         size.reserves = true;
     }
     size
+}
+
+/// What Tekton's assistant asks for, which it makes for a run with a PVC.
+fn of_assistant(resource: &str) -> Quantity {
+    match resource {
+        "cpu" => Quantity::of_milli(50),
+        "memory" => Quantity::of(100 << 20),
+        _ => Quantity::default(),
+    }
 }
 
 /// The run's annotation, or else the configured default; an empty annotation reserves nothing.
@@ -106,7 +115,7 @@ impl Size {
     /// Requests equal to limits make the pod Guaranteed: the last that a kubelet short of memory evicts, and what
     /// lets a resize keep its class.
     pub fn resources(&self) -> ResourceRequirements {
-        let amount = |(name, amount): (&String, &String)| (name.clone(), Quantity(amount.clone()));
+        let amount = |(name, amount): (&String, &String)| (name.clone(), Text(amount.clone()));
         let amounts: BTreeMap<_, _> = self.amounts.iter().map(amount).collect();
         ResourceRequirements {
             requests: Some(amounts.clone()),

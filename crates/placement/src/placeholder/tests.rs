@@ -36,6 +36,7 @@ fn demanding_run() -> Run {
         image_pull_secrets: vec![LocalObjectReference {
             name: "registry".to_owned(),
         }],
+        service_account: Some("builder".to_owned()),
     };
     Run {
         template,

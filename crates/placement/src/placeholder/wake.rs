@@ -5,7 +5,7 @@ use std::fmt;
 /// Why a scheduler that set a pod aside should look at it again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Wake {
-    /// Its run let go of its node: the generation of the placeholder's StatefulSet by which it did.
+    /// Its run moved off its node: the generation of the placeholder's StatefulSet by which it did.
     pub generation: i64,
     /// The last of the run's other tasks ended since then: when, in seconds since 1970.
     pub quiet: Option<i64>,

@@ -46,6 +46,16 @@ pub enum Wait {
         /// How many live.
         live: usize,
     },
+    /// The node would be given up, but a PVC of the run can be used nowhere else: a run that took the node meanwhile would keep
+    /// this one from ever coming back.
+    Volume {
+        /// Why it would be given up.
+        cause: MoveCause,
+        /// The pod that waits longest, if one does.
+        pod: Option<String>,
+        /// Name of the PVC.
+        claim: String,
+    },
     /// The node is given up, and the pod that waited found no other yet.
     Fit {
         /// Its name.
@@ -65,9 +75,13 @@ pub enum Wait {
 pub enum Question {
     /// How many tasks live, and what state the placeholder's node is in.
     Tasks,
+    /// Which TaskRuns of the run a quota lets have no pod.
+    Refused,
+    /// Whether Tekton has made anything of the run yet.
+    Beginning,
     /// Which PVCs of the run its placeholder may mount.
     Claims,
-    /// Tekton's assistants of the run.
+    /// Tekton's assistants of a run that gave up a node, and where they are.
     Assistants,
     /// Why the placeholder's StatefulSet has no pod.
     Complaint,
@@ -101,7 +115,7 @@ pub enum Write {
         /// Where it is now.
         node: String,
     },
-    /// Scale the StatefulSet to none: the run gives up its node. Tekton's assistants go first.
+    /// Scale the StatefulSet to none: the run gives up its node.
     MoveOff {
         /// UID of the StatefulSet.
         set: String,
@@ -110,14 +124,26 @@ pub enum Write {
         /// The pod that waits longest, if one does.
         pod: Option<String>,
     },
+    /// Scale the StatefulSet to none: a quota has no room for a pod of a task while the placeholder counts.
+    MakeRoom {
+        /// UID of the StatefulSet.
+        set: String,
+    },
+    /// Have Tekton try again to make the pods of these TaskRuns, now that there is room: it would in a minute.
+    RetryTasks {
+        /// Their names.
+        tasks: Vec<String>,
+    },
     /// Have the scheduler look again at pods that it found no node for while others of the run were there: label them.
+    /// Tekton's assistants leave the old node first.
     WakeTasks {
         /// Their names.
         pods: Vec<String>,
         /// What to label them with.
         wake: Wake,
     },
-    /// Scale the StatefulSet to one again: the placeholder joins its run, or finds it a new node.
+    /// Scale the StatefulSet to one again: the placeholder joins its run, or finds it a new node. Tekton's assistants
+    /// leave the old node first.
     Follow {
         /// UID of the StatefulSet.
         set: String,

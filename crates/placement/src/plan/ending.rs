@@ -1,11 +1,12 @@
 //! The end of a run, or of our part in it: what is cleaned up and what is kept.
 //!
-//! A placeholder that let go of its node has none to keep: an isolateAlways run that ends in that moment leaves no
+//! A placeholder that gave up its node has none to keep: an isolateAlways run that ends in that moment leaves no
 //! reservation behind, since the node it would be for is no longer its own.
 
-use super::decision::{Decision, ReleaseCause, Why, Write};
-use super::observation::{Observation, PlaceholderPod};
+use super::decision::{Decision, Question, ReleaseCause, Wait, Why, Write};
+use super::observation::{Observation, Placeholder, PlaceholderPod};
 use super::view::{Set, asked, enrolment};
+use super::{Plan, SOON, again, at_once, stuck};
 use crate::run::SpecStatus;
 use crate::strategy::Strategy;
 
@@ -22,7 +23,9 @@ pub(super) fn clean_up(seen: &Observation) -> Decision {
 /// Done: the node is free again, unless the strategy keeps it.
 pub(super) fn wind_up(seen: &Observation) -> Decision {
     match seen.live_pod() {
-        Some(pod) if pod.node.is_some() && !seen.has_moved_off() && keeps_its_node(seen) => {
+        Some(pod)
+            if pod.node.is_some() && !pod.make.mounts && !seen.has_moved_off() && keeps_its_node(seen) =>
+        {
             keep_node(pod, seen.placeholder())
         }
         Some(_) | None => delete_or_leave(seen.placeholder().uid(), None, Why::Done),
@@ -46,22 +49,37 @@ fn keep_node(pod: &PlaceholderPod, set: Set<'_>) -> Decision {
 
 /// A run that is not opted in any more must not wait for us, nor be followed. Once it was started it keeps its group,
 /// since half of its pods have the terms already.
-pub(super) fn withdraw(seen: &Observation) -> Decision {
+pub(super) fn withdraw(seen: &Observation) -> Plan {
     let run = &seen.run;
     if run.is_held_by_us() {
-        return Decision::Write(Write::Release {
+        return at_once(Decision::Write(Write::Release {
             cause: ReleaseCause::OptedOut,
             enrolment: None,
             node: None,
-        });
+        }));
     }
     if run.status == SpecStatus::Pending && run.is_enrolled() {
-        return Decision::Write(Write::Withdraw);
+        return at_once(Decision::Write(Write::Withdraw));
     }
-    delete_or_leave(seen.placeholder().uid(), None, Why::NotOptedIn)
+    match seen.placeholder().usable() {
+        Some(set) if set.left.is_some() => dismiss(seen, set),
+        Some(_) | None => at_once(delete_or_leave(seen.placeholder().uid(), None, Why::NotOptedIn)),
+    }
 }
 
-fn delete_or_leave(set: Option<String>, pod: Option<String>, why: Why) -> Decision {
+/// Tekton's assistants may wait for the placeholder to be somewhere, and tasks that are none of ours now may hang on them.
+fn dismiss(seen: &Observation, set: &Placeholder) -> Plan {
+    match &seen.assistants {
+        _ if seen.has_moved_off() => stuck::follow(seen, set),
+        None => at_once(Decision::Count(Question::Assistants)),
+        Some(assistants) if assistants.iter().any(|assistant| assistant.node.is_none()) => {
+            again(Decision::Wait(Wait::Steady), SOON)
+        }
+        Some(_) => at_once(delete_or_leave(Some(set.uid.clone()), None, Why::NotOptedIn)),
+    }
+}
+
+pub(super) fn delete_or_leave(set: Option<String>, pod: Option<String>, why: Why) -> Decision {
     match (set, pod) {
         (None, None) => Decision::Leave(why),
         (set, pod) => Decision::Write(Write::DeletePlaceholder { set, pod }),

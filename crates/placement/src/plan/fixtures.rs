@@ -1,8 +1,8 @@
 //! Scenes for the tests of `plan`: a run and its placeholder, changed step by step.
 
 use super::{
-    Census, Decision, Enrolment, Make, Message, Moves, Observation, Placeholder, PlaceholderPod, Plan,
-    Unschedulable, WaitingPod, Write, plan,
+    AssistantPod, Beginning, Census, Decision, Enrolment, Make, Message, Moves, Observation, Placeholder,
+    PlaceholderPod, Plan, Unschedulable, WaitingPod, Write, plan,
 };
 use crate::config::Config;
 use crate::names::RunKey;
@@ -34,8 +34,14 @@ pub(super) struct Scene {
     pub(super) node: NodeState,
     pub(super) waiting: Vec<WaitingPod>,
     pub(super) census: Option<Census>,
-    pub(super) let_gos: Moves,
+    pub(super) tied: Option<String>,
+    pub(super) yields: Moves,
+    pub(super) retries: Moves,
+    pub(super) refusal: Option<String>,
+    pub(super) refused: Option<Vec<String>>,
+    pub(super) moves: Moves,
     pub(super) nodes: Vec<NodeFacts>,
+    pub(super) assistants: Option<Vec<AssistantPod>>,
 }
 
 /// An opted-in run, created now; nothing holds it and nothing has happened yet.
@@ -48,8 +54,14 @@ pub(super) fn fresh() -> Scene {
         node: NodeState::Unknown,
         waiting: Vec::new(),
         census: None,
-        let_gos: Moves::default(),
+        tied: None,
+        yields: Moves::default(),
+        retries: Moves::default(),
+        refusal: None,
+        refused: None,
+        moves: Moves::default(),
         nodes: Vec::new(),
+        assistants: Some(Vec::new()),
     }
 }
 
@@ -168,7 +180,7 @@ impl Scene {
     }
 
     /// The StatefulSet is at no replicas and its pod is gone.
-    pub(super) fn let_go(self) -> Self {
+    pub(super) fn moved_off(self) -> Self {
         self.change(|scene| {
             scene.set.get_or_insert_with(set).replicas = 0;
             scene.pod = None;
@@ -210,9 +222,9 @@ impl Scene {
         self.change(|scene| scene.node = state)
     }
 
-    pub(super) fn let_go_before(self, count: u32, seconds: i64) -> Self {
+    pub(super) fn moved_before(self, count: u32, seconds: i64) -> Self {
         self.change(|scene| {
-            scene.let_gos = Moves {
+            scene.moves = Moves {
                 count,
                 last: Some(ago(seconds)),
             };
@@ -263,8 +275,14 @@ impl Scene {
             node: self.node,
             nodes: self.nodes.clone(),
             waiting: self.waiting.clone(),
-            moves: self.let_gos,
+            moves: self.moves,
             census: self.census,
+            tied: self.tied.clone(),
+            yields: self.yields,
+            retries: self.retries,
+            refusal: self.refusal.clone(),
+            refused: self.refused.clone(),
+            assistants: self.assistants.clone(),
             ..answered(now())
         };
         plan(&seen)
@@ -288,7 +306,16 @@ pub(super) fn answered(now: Timestamp) -> Observation {
         waiting: Vec::new(),
         moves: Moves::default(),
         nudge_in: Duration::ZERO,
+        relaxed: false,
+        yields: Moves::default(),
+        retries: Moves::default(),
+        refusal: None,
         census: None,
+        tied: None,
+        refused: None,
+        beginning: Some(Beginning::Nothing {
+            version: "7".to_owned(),
+        }),
         claims: Some(Vec::new()),
         assistants: Some(Vec::new()),
         complaint: Some(Message::default()),
@@ -324,7 +351,7 @@ fn unschedulable(seconds: i64) -> Unschedulable {
     }
 }
 
-/// Woken when the run let go.
+/// Woken when the run moved off.
 pub(super) fn woken_for(generation: i64) -> Wake {
     Wake {
         generation,
@@ -337,7 +364,9 @@ fn waiting_pod(name: &str, unschedulable: Option<Unschedulable>) -> WaitingPod {
         name: name.to_owned(),
         requests: amounts("cpu=12"),
         unschedulable,
+        tolerations: Vec::new(),
         woken: Some(woken_for(GENERATION)),
+        relaxed: false,
     }
 }
 
@@ -381,6 +410,7 @@ fn set() -> Placeholder {
         strategy: Some(Strategy::default()),
         isolation: Some(Isolation::default()),
         pinned: false,
+        left: None,
     }
 }
 
@@ -390,6 +420,7 @@ fn pod() -> PlaceholderPod {
         node: None,
         ending: false,
         unschedulable: None,
+        tolerations: Vec::new(),
         adopted: false,
         make: Make::default(),
     }

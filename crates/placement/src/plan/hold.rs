@@ -63,7 +63,7 @@ fn come_back(seen: &Observation) -> Plan {
     let free = seen.live_pod().is_none() && seen.waiting.is_empty();
     let back = seen.placeholder().uid().filter(|_| free);
     match back {
-        Some(set) => at_once(questions::follow(seen, set)),
+        Some(set) => at_once(questions::without_assistants(seen, Write::Follow { set })),
         None => again(waiting(seen), SOON),
     }
 }
@@ -100,11 +100,10 @@ fn waiting(seen: &Observation) -> Decision {
     if seen.autoscaler.is_none() {
         return Decision::Count(Question::Autoscaler);
     }
-    let tolerations = &seen.run.template.tolerations;
     let big = seen.live_pod().filter(|pod| pod.make.reserves);
     Decision::Wait(Wait::Node {
         unschedulable: Some(unschedulable.message.clone()),
-        largest: big.and_then(|pod| largest(&seen.nodes, tolerations, &pod.make.requests)),
+        largest: big.and_then(|pod| largest(&seen.nodes, &pod.tolerations, &pod.make.requests)),
     })
 }
 

@@ -11,6 +11,7 @@ use crate::resources::Resources;
 use crate::run::Run;
 use crate::strategy::{Isolation, Strategy};
 use jiff::Timestamp;
+use k8s_openapi::api::core::v1::Toleration;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
@@ -34,16 +35,30 @@ pub struct Observation {
     pub nodes: Vec<NodeFacts>,
     /// The group's task pods that are not bound yet.
     pub waiting: Vec<WaitingPod>,
+    /// A pod of the group, bound meanwhile or not, is [`WaitingPod::relaxed`].
+    pub relaxed: bool,
     /// When, and how often, the run moved off its node.
     pub moves: Moves,
+    /// When, and how often, the placeholder made room in a quota.
+    pub yields: Moves,
+    /// When, and how often, Tekton was told to try again.
+    pub retries: Moves,
+    /// The last refusal of a task's pod by a quota of the namespace, of which is not known yet whether it was one of this run.
+    pub refusal: Option<String>,
     /// How long the StatefulSet's controller is given before it is nudged, for the first time or again.
     pub nudge_in: Duration,
     /// The answer to [`super::Question::Tasks`].
     pub census: Option<Census>,
+    /// The PVC, if there is one, that no other node than the placeholder's can have. Asked for with the tasks, where none lives.
+    pub tied: Option<String>,
+    /// The answer to [`super::Question::Refused`]: the run's TaskRuns whose pods a quota does not let in.
+    pub refused: Option<Vec<String>>,
+    /// The answer to [`super::Question::Beginning`].
+    pub beginning: Option<Beginning>,
     /// The answer to [`super::Question::Claims`]: those of the run's PVCs that the placeholder may mount.
     pub claims: Option<Vec<String>>,
     /// The answer to [`super::Question::Assistants`].
-    pub assistants: Option<Vec<Assistant>>,
+    pub assistants: Option<Vec<AssistantPod>>,
     /// The answer to [`super::Question::Complaint`].
     pub complaint: Option<Message>,
     /// The answer to [`super::Question::Autoscaler`], or the last one while it is too early to ask again.
@@ -53,6 +68,18 @@ pub struct Observation {
 /// The latest message of another controller about an object, if it sent one.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Message(pub Option<String>);
+
+/// What Tekton has made of a run so far.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Beginning {
+    /// Nothing, when the run was at this version.
+    Nothing {
+        /// `metadata.resourceVersion`.
+        version: String,
+    },
+    /// At least one task, or the run is not there any more.
+    Begun,
+}
 
 /// A run's placeholder StatefulSet.
 #[expect(clippy::struct_excessive_bools, reason = "facts that vary one by one")]
@@ -77,10 +104,12 @@ pub struct Placeholder {
     pub isolation: Option<Isolation>,
     /// The annotation `pinned` of its template is there and not empty.
     pub pinned: bool,
+    /// The annotation `left` of its template: the node that the run gave up last.
+    pub left: Option<String>,
 }
 
 /// The placeholder's pod.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct PlaceholderPod {
     /// UID, the precondition of a write.
     pub uid: String,
@@ -90,6 +119,8 @@ pub struct PlaceholderPod {
     pub ending: bool,
     /// Set while the scheduler finds no node.
     pub unschedulable: Option<Unschedulable>,
+    /// The taints that it tolerates: the run's template says some, admission may have added others.
+    pub tolerations: Vec<Toleration>,
     /// The run itself owns the pod (isolateAlways, after completion).
     pub adopted: bool,
     /// How it was made.
@@ -105,6 +136,8 @@ pub struct Make {
     pub reserves: bool,
     /// It has the annotation `pinned`, not empty: it can be on that node only.
     pub pinned: bool,
+    /// It has a PVC among its volumes.
+    pub mounts: bool,
     /// Whether its size can be changed in place, as far as was tried.
     pub resize: Resize,
 }
@@ -129,7 +162,7 @@ pub enum Resize {
 }
 
 /// A task pod of the group that is Pending and not bound.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct WaitingPod {
     /// Name.
     pub name: String,
@@ -137,29 +170,23 @@ pub struct WaitingPod {
     pub requests: Resources,
     /// Set while the scheduler finds no node. A pod that is new, or waits for a PVC to be bound, is not that.
     pub unschedulable: Option<Unschedulable>,
+    /// The taints that it tolerates.
+    pub tolerations: Vec<Toleration>,
     /// Its label `woken`: what the scheduler was last told to look at it again for.
     pub woken: Option<Wake>,
+    /// It came with a required podAffinity of others, which the webhook made preferred.
+    pub relaxed: bool,
 }
 
-/// What Tekton keeps on the node of a run that mounts a PVC.
+/// A pod that Tekton keeps on the node of a run that mounts a PVC.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Assistant {
-    /// A StatefulSet.
-    Set {
-        /// Name.
-        name: String,
-        /// UID, the precondition of a write.
-        uid: String,
-        /// `spec.replicas`.
-        replicas: i32,
-    },
-    /// A pod of one.
-    Pod {
-        /// Name.
-        name: String,
-        /// UID, the precondition of a delete.
-        uid: String,
-    },
+pub struct AssistantPod {
+    /// Name.
+    pub name: String,
+    /// UID, the precondition of a delete.
+    pub uid: String,
+    /// The node it is bound to.
+    pub node: Option<String>,
 }
 
 /// A group's live task pods, counted at the API server.
@@ -188,6 +215,13 @@ impl Observation {
     }
 }
 
+impl Placeholder {
+    /// Its pod stays when the run is done.
+    pub(crate) fn outlives_its_run(&self) -> bool {
+        self.strategy == Some(Strategy::IsolateAlways)
+    }
+}
+
 impl Make {
     /// Reads the marks that a pod bears.
     pub fn read(annotations: &BTreeMap<String, String>, requests: Resources, resize: Resize) -> Self {
@@ -195,6 +229,7 @@ impl Make {
             requests,
             reserves: annotations.contains_key(keys::RESERVE),
             pinned: is_pinned(annotations),
+            mounts: false,
             resize,
         }
     }

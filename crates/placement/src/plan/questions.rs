@@ -1,6 +1,6 @@
 //! Writes that rest on an answer of the API server: the question comes first.
 
-use super::decision::{Decision, Enrolment, MoveCause, Question, Write};
+use super::decision::{Decision, Enrolment, Question, Write};
 use super::observation::Observation;
 
 /// A PVC that is bound to a zone decides the zone of the run, so the placeholder mounts those that it may.
@@ -11,18 +11,9 @@ pub(super) fn create(seen: &Observation, enrolment: Enrolment) -> Decision {
     Decision::Write(Write::CreatePlaceholder(enrolment))
 }
 
-/// Tekton's assistants leave before the placeholder: as long as one is on the old node, the scheduler sends the
-/// tasks there.
-pub(super) fn move_off(seen: &Observation, set: String, cause: MoveCause) -> Decision {
-    let pod = seen.waits();
-    with_assistants(seen, Write::MoveOff { set, cause, pod })
-}
-
-pub(super) fn follow(seen: &Observation, set: String) -> Decision {
-    with_assistants(seen, Write::Follow { set })
-}
-
-fn with_assistants(seen: &Observation, write: Write) -> Decision {
+/// Tekton's assistants leave the old node before anything else of the run goes anywhere: as long as one is there, the
+/// scheduler sends the others after it.
+pub(super) fn without_assistants(seen: &Observation, write: Write) -> Decision {
     match seen.assistants {
         None => Decision::Count(Question::Assistants),
         Some(_) => Decision::Write(write),

@@ -1,29 +1,40 @@
 //! A run that runs, whoever released it: labels first, so that no more pods come without them, then the placeholder.
 
-use super::decision::{Decision, Enrolment, Wait, Write};
-use super::observation::{Observation, Placeholder};
+use super::decision::{Decision, Enrolment, Question, Wait, Write};
+use super::observation::{Beginning, Observation, Placeholder};
 use super::view::Set;
 use super::weight::{Weight, weigh};
-use super::{Plan, at_once, questions, stuck};
+use super::{Plan, at_once, questions, room, stuck};
 
 pub(super) fn accompany(seen: &Observation, enrolment: Enrolment) -> Plan {
     match seen.placeholder() {
         _ if !seen.run.is_enrolled() => at_once(join(seen, enrolment)),
         Set::Missing => at_once(questions::create(seen, enrolment)),
         Set::Unusable => at_once(Decision::Wait(Wait::Steady)),
-        Set::Usable(set) if seen.has_moved_off() => stuck::follow(seen, set),
-        Set::Usable(set) => stay(seen, set),
+        Set::Usable(set) => room::make_room(seen, set).unwrap_or_else(|| settle(seen, set)),
     }
 }
 
-/// Pods that run already may be on several nodes, and group affinity would then pin the rest to one of them at
-/// random. A placeholder tells that the run was enrolled before and lost its label.
+/// Tasks that there are already have no terms: they may be on several nodes, and the others would be sent after one of them
+/// at random. A label that comes late comes with them: Tekton copies those of a Pipeline to its run when it has made the first
+/// tasks. A placeholder tells that the run was enrolled before and lost its label.
 fn join(seen: &Observation, enrolment: Enrolment) -> Decision {
     let had_placeholder = seen.set.as_ref().is_some_and(|set| set.owned);
-    if seen.run.has_children && !had_placeholder {
-        return Decision::Wait(Wait::LabelledTooLate);
+    match &seen.beginning {
+        _ if had_placeholder => Decision::Write(Write::Enrol(enrolment)),
+        _ if seen.run.has_children => Decision::Wait(Wait::LabelledTooLate),
+        None => Decision::Count(Question::Beginning),
+        Some(Beginning::Nothing { .. }) => Decision::Write(Write::Enrol(enrolment)),
+        Some(Beginning::Begun) => Decision::Wait(Wait::LabelledTooLate),
     }
-    Decision::Write(Write::Enrol(enrolment))
+}
+
+fn settle(seen: &Observation, set: &Placeholder) -> Plan {
+    if seen.has_moved_off() {
+        stuck::follow(seen, set)
+    } else {
+        stay(seen, set)
+    }
 }
 
 /// A task that does not fit may only be short of what the placeholder asks for, so that comes first.
@@ -41,7 +52,7 @@ fn recorded(seen: &Observation, plan: Plan) -> Plan {
         .live_node()
         .filter(|node| seen.run.node.as_deref() != Some(*node));
     match (&plan.decision, node) {
-        (Decision::Wait(Wait::Steady | Wait::Tasks { .. }), Some(node)) => Plan {
+        (Decision::Wait(Wait::Steady | Wait::Tasks { .. } | Wait::Volume { .. }), Some(node)) => Plan {
             decision: Decision::Write(Write::RecordNode {
                 node: node.to_owned(),
             }),

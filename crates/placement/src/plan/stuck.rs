@@ -1,12 +1,13 @@
-//! Let go, and follow: a run whose node cannot take its next task gives the node up, and its placeholder joins it
+//! Move off, and follow: a run whose node cannot take its next task gives the node up, and its placeholder joins it
 //! again wherever the task finds room.
 //!
-//! Only where nothing of the run lives. A placeholder at no replicas comes back when no pod waits any more, and never
-//! before: as long as one waits unbound it must be free to be the first of its group, on whatever node fits.
+//! Only where nothing of the run lives, and never the one node that its volumes allow. A placeholder at no replicas comes
+//! back when no pod waits any more, and never before: as long as one waits unbound it must be free to be the first of its
+//! group, on whatever node fits.
 
 use super::decision::{Decision, MoveCause, Question, Wait, Write};
 use super::observation::{Census, Observation, Placeholder, WaitingPod};
-use super::{Plan, again, at_once, questions};
+use super::{Plan, again, at_once, questions, room};
 use crate::node::{NodeState, largest};
 use crate::placeholder::wake::Wake;
 use jiff::Timestamp;
@@ -32,7 +33,7 @@ pub(super) fn move_off_if_stuck(seen: &Observation, set: &Placeholder) -> Plan {
 
 /// An unfit node first. Otherwise whatever has been so for longest.
 fn reason(seen: &Observation) -> Option<Reason> {
-    seen.config.let_go_after?;
+    seen.config.move_after?;
     unfit(seen).or_else(|| {
         let reasons = [misfit(seen), stranded(seen)];
         reasons.into_iter().flatten().min_by_key(|reason| reason.since)
@@ -72,10 +73,21 @@ fn consider(seen: &Observation, set: &Placeholder, reason: &Reason) -> Plan {
         _ if !wait.is_zero() => again(Decision::Wait(Wait::Steady), wait),
         None => at_once(Decision::Count(Question::Tasks)),
         Some(Census { live: 0, quiet_since }) => match patience_left(seen, reason, quiet_since) {
-            Duration::ZERO => at_once(questions::move_off(seen, set.uid.clone(), reason.cause)),
+            Duration::ZERO => leave_unless_tied(seen, set, reason.cause),
             left => again(Decision::Wait(Wait::Steady), left),
         },
         Some(Census { live, .. }) => await_tasks(seen, reason.cause, live),
+    }
+}
+
+fn leave_unless_tied(seen: &Observation, set: &Placeholder, cause: MoveCause) -> Plan {
+    let Some(claim) = seen.tied.clone() else {
+        return at_once(move_off(seen, set.uid.clone(), cause));
+    };
+    let pod = seen.waits();
+    Plan {
+        again: pod.as_ref().map(|_| RECOUNT),
+        ..at_once(Decision::Wait(Wait::Volume { cause, pod, claim }))
     }
 }
 
@@ -101,14 +113,23 @@ fn await_tasks(seen: &Observation, cause: MoveCause, live: usize) -> Plan {
 /// A held run is not released to a node where no pod of it could start. Nothing of it lives anywhere, but its node
 /// is looked at closely all the same: the watch that tells of nodes may be behind the one that told of the pod.
 pub(super) fn relocate(seen: &Observation, set: &Placeholder) -> Option<Plan> {
-    seen.config.let_go_after?;
+    seen.config.move_after?;
     let cause = unfit(seen)?.cause;
     match (seen.pause(), seen.census) {
         (_, Some(Census { live: 1.., .. })) => None,
+        (_, Some(_)) if seen.tied.is_some() => None,
         (Duration::ZERO, None) => Some(at_once(Decision::Count(Question::Tasks))),
         (Duration::ZERO, Some(_)) => Some(at_once(leave(seen, set, cause))),
         (pause, _) => Some(again(Decision::await_placeholder(), pause)),
     }
+}
+
+fn move_off(seen: &Observation, set: String, cause: MoveCause) -> Decision {
+    Decision::Write(Write::MoveOff {
+        set,
+        cause,
+        pod: seen.waits(),
+    })
 }
 
 /// A template that was made small already would find a node without the reserve.
@@ -117,7 +138,7 @@ fn leave(seen: &Observation, set: &Placeholder, cause: MoveCause) -> Decision {
     if seen.has_reserve() {
         Decision::Write(Write::StartOver { set, cause })
     } else {
-        questions::move_off(seen, set, cause)
+        move_off(seen, set, cause)
     }
 }
 
@@ -125,18 +146,27 @@ fn leave(seen: &Observation, set: &Placeholder, cause: MoveCause) -> Decision {
 ///
 /// A scheduler that finds no node for a pod sets it aside until something happens that could help, and the end of
 /// the last pod that it had to be near is none of that to it (Kubernetes 1.34 and newer: it would wait for minutes).
-/// A changed label of the pod itself is, and each pod is given one each time that the run lets go, and each time that
+/// A changed label of the pod itself is, and each pod is given one each time that the run moves off, and each time that
 /// the last of the tasks that went ahead of it ends.
 pub(super) fn follow(seen: &Observation, set: &Placeholder) -> Plan {
     match seen.live_pod() {
         // Its end brings the run back. Sooner, the StatefulSet's controller might never see that it was to go.
         Some(_) => at_once(Decision::Wait(Wait::Steady)),
-        None if seen.waiting.is_empty() => at_once(questions::follow(seen, set.uid.clone())),
+        None if seen.waiting.is_empty() => match room::absence_left(seen) {
+            Duration::ZERO => {
+                let set = set.uid.clone();
+                at_once(questions::without_assistants(seen, Write::Follow { set }))
+            }
+            left => again(Decision::Wait(Wait::Steady), left),
+        },
         None => {
             let wake = wake(seen, set);
             match asleep(seen, wake) {
                 pods if pods.is_empty() => await_fit(seen),
-                pods => at_once(Decision::Write(Write::WakeTasks { pods, wake })),
+                pods => at_once(questions::without_assistants(
+                    seen,
+                    Write::WakeTasks { pods, wake },
+                )),
             }
         }
     }
@@ -172,11 +202,10 @@ fn await_fit(seen: &Observation) -> Plan {
 }
 
 fn no_fit(seen: &Observation, pod: &WaitingPod, message: &str) -> Decision {
-    let tolerations = &seen.run.template.tolerations;
     Decision::Wait(Wait::Fit {
         pod: pod.name.clone(),
         asks: pod.requests.clone(),
         message: message.to_owned(),
-        largest: largest(&seen.nodes, tolerations, &pod.requests),
+        largest: largest(&seen.nodes, &pod.tolerations, &pod.requests),
     })
 }

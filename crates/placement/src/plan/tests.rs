@@ -16,6 +16,7 @@ mod held;
 mod properties;
 mod relocation;
 mod reserve;
+mod room;
 mod running;
 mod simulation;
 mod stuck;
@@ -49,7 +50,7 @@ fn in_seconds(action: Decision, seconds: u64) -> Plan {
 
 const CAUSES: [Cause; 4] = [Cause::Cordoned, Cause::Tainted, Cause::NotReady, Cause::Gone];
 
-fn letting_go(cause: MoveCause, pod: Option<&str>) -> Decision {
+fn moving_off(cause: MoveCause, pod: Option<&str>) -> Decision {
     Decision::Write(Write::MoveOff {
         set: SET.to_owned(),
         cause,

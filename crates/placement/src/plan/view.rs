@@ -1,8 +1,9 @@
 //! How `plan` reads an observation: the stage of the run, and what there is of ours.
 
 use super::decision::{Enrolment, Why};
-use super::observation::{Observation, Placeholder, PlaceholderPod, Unschedulable, WaitingPod};
+use super::observation::{Moves, Observation, Placeholder, PlaceholderPod, Unschedulable, WaitingPod};
 use crate::config::Config;
+use crate::keys;
 use crate::opt_in::OptIn;
 use crate::placeholder::size;
 use crate::run::SpecStatus;
@@ -40,6 +41,9 @@ impl Stage {
 
 /// The strategy that the opt-in label asks for; `None` if it is absent, `false` or means nothing.
 pub(super) fn asked(seen: &Observation) -> Option<Strategy> {
+    if keys::LEFT_OUT.contains(&seen.run.key.namespace.as_str()) {
+        return None;
+    }
     let opt_in = OptIn::parse(seen.run.opt_in.as_deref()).ok()?;
     opt_in.strategy(seen.config.default_strategy)
 }
@@ -102,7 +106,7 @@ impl Observation {
 
     /// How long something may be wrong before anything is done about it.
     pub(super) fn patience(&self) -> Duration {
-        self.config.let_go_after.unwrap_or(Config::LET_GO_AFTER)
+        self.config.move_after.unwrap_or(Config::MOVE_AFTER)
     }
 
     /// What is left of a time span that began then.
@@ -113,8 +117,13 @@ impl Observation {
 
     /// How long to keep from moving again.
     pub(super) fn pause(&self) -> Duration {
-        let last = self.moves.last;
-        last.map_or(Duration::ZERO, |last| self.left(last, self.moves.pause()))
+        self.pause_after(self.moves)
+    }
+
+    /// How long to keep from doing again what was done so often.
+    pub(super) fn pause_after(&self, done: Moves) -> Duration {
+        let last = done.last;
+        last.map_or(Duration::ZERO, |last| self.left(last, done.pause()))
     }
 
     /// The pod that waits longest of those for which there is no node.

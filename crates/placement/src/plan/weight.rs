@@ -1,4 +1,5 @@
-//! How heavy a placeholder is: one that found its run's node with a reserve must be small before tasks come.
+//! How heavy a placeholder is: one that found its run's node with a reserve must be small before tasks come, and one that
+//! outlives its run must not keep the run's PVCs from others.
 
 use super::decision::{Decision, MoveCause, Write};
 use super::observation::{Make, Observation, Placeholder, PlaceholderPod, Resize};
@@ -24,6 +25,7 @@ pub(super) fn weigh(seen: &Observation, set: &Placeholder) -> Weight {
 
 fn on_node(seen: &Observation, set: &Placeholder, pod: &PlaceholderPod, node: &str) -> Weight {
     match how_to_shrink(seen, pod) {
+        _ if keeps_claims(set, pod) => Weight::TooHeavy(recreate(set, pod, Some(node))),
         Some(Resize::Possible) => Weight::TooHeavy(Decision::Write(Write::Shrink {
             set: set.uid.clone(),
             pod: pod.uid.clone(),
@@ -34,6 +36,11 @@ fn on_node(seen: &Observation, set: &Placeholder, pod: &PlaceholderPod, node: &s
     }
 }
 
+/// Its node is found, so that it needs them no more, and it stays when the run is done.
+fn keeps_claims(set: &Placeholder, pod: &PlaceholderPod) -> bool {
+    pod.make.mounts && set.outlives_its_run()
+}
+
 /// A refusal counts whatever size the pod has by its spec: a kubelet may find infeasible what the server took.
 fn how_to_shrink(seen: &Observation, pod: &PlaceholderPod) -> Option<Resize> {
     let Make {
@@ -41,6 +48,7 @@ fn how_to_shrink(seen: &Observation, pod: &PlaceholderPod) -> Option<Resize> {
         reserves,
         resize,
         pinned: _,
+        mounts: _,
     } = &pod.make;
     let refused = *resize == Resize::Refused;
     let how = if refused || !can_resize(requests, &usual(&seen.config).requests()) {

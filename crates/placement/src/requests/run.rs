@@ -25,9 +25,10 @@ pub(super) fn release(run: &Run, enrolment: Option<Enrolment>, node: Option<&str
     Patch(patch)
 }
 
-/// Makes the run a group, if it is still this very run and opted in as it was.
-pub(super) fn enrol(run: &Run, enrolment: Enrolment) -> Patch {
+/// Makes the run a group, if it is still this very run and opted in as it was, and as the guard says.
+pub(super) fn enrol(run: &Run, enrolment: Enrolment, guard: Option<PatchOperation>) -> Patch {
     let mut patch = vec![test(&["metadata", "uid"], run.key.uid.as_str())];
+    patch.extend(guard);
     patch.extend(joins(run, enrolment));
     Patch(patch)
 }
@@ -162,7 +163,7 @@ mod tests {
 
     #[test]
     fn only_this_very_run_is_enrolled_and_only_while_it_is_opted_in_as_it_was() {
-        let patch = enrol(&run(), enrolment());
+        let patch = enrol(&run(), enrolment(), None);
         let mut after = held();
         json_patch::patch(&mut after, &patch).unwrap();
         let labels = json!({
@@ -241,12 +242,14 @@ mod tests {
     }
 
     #[test]
-    fn adoption_makes_no_second_controller() {
+    fn adoption_makes_the_run_the_controller_in_the_sets_stead() {
         let patch = adopt(&run().key, "p1", Some("s1"));
         let owner = &patch["metadata"]["ownerReferences"][0];
         assert_eq!(
             (&owner["controller"], owner.get("blockOwnerDeletion")),
-            (&json!(false), None)
+            (&json!(true), None)
         );
+        let set = json!({"$patch": "delete", "uid": "s1"});
+        assert_eq!(patch["metadata"]["ownerReferences"][1], set);
     }
 }

@@ -24,6 +24,14 @@ fn a_run_that_is_not_opted_in_is_left_alone() {
 }
 
 #[test]
+fn where_no_webhook_is_asked_the_label_means_nothing() {
+    for namespace in crate::keys::LEFT_OUT {
+        let run = fresh().change(|scene| scene.run.key.namespace = namespace.to_owned());
+        assert_eq!(run.decision(), Decision::Leave(Why::NotOptedIn), "{namespace}");
+    }
+}
+
+#[test]
 fn a_held_run_that_opted_out_is_released_at_once_and_in_no_group() {
     let action = Decision::Write(Write::Release {
         cause: ReleaseCause::OptedOut,
@@ -46,6 +54,64 @@ fn a_running_run_that_opted_out_loses_its_placeholder() {
         let gone = enrolled().set_deleting().opt_in(value);
         assert_eq!(gone.decision(), Decision::Leave(Why::NotOptedIn), "{value:?}");
     }
+}
+
+#[test]
+fn what_a_done_run_leaves_behind_keeps_no_claim_from_others() {
+    let mounting = |scene: Scene| {
+        scene.change(|scene| {
+            let pod = scene.pod.as_mut().unwrap();
+            pod.make.mounts = true;
+        })
+    };
+    let running = mounting(settled().resolved(Strategy::IsolateAlways).on(NODE));
+    let unmount = Decision::Write(Write::RecreateSmall {
+        set: SET.to_owned(),
+        pod: POD.to_owned(),
+        node: Some(NODE.to_owned()),
+    });
+    assert_eq!(running.decision(), unmount);
+    assert_eq!(mounting(settled()).decision(), Decision::Wait(Wait::Steady));
+    let done = mounting(done(Strategy::IsolateAlways));
+    assert_eq!(
+        done.decision(),
+        deletion(Some(SET), None),
+        "it never came to that"
+    );
+}
+
+fn assistant(node: Option<&str>) -> AssistantPod {
+    AssistantPod {
+        name: "affinity-assistant-5e2a-0".to_owned(),
+        uid: "assistant-uid".to_owned(),
+        node: node.map(str::to_owned),
+    }
+}
+
+#[test]
+fn a_run_that_opts_out_without_a_node_first_finds_one_where_tektons_assistants_can_be() {
+    let moved_off = enrolled().moved_off().opt_in(Some("false")).change(|scene| {
+        scene.set.as_mut().unwrap().left = Some("old".to_owned());
+    });
+    assert_eq!(moved_off.decision(), follow());
+    let back = moved_off
+        .change(|scene| scene.set.as_mut().unwrap().replicas = 1)
+        .on(NODE);
+    let with = |assistants: Option<AssistantPod>| {
+        let assistants = Some(assistants.into_iter().collect());
+        back.clone().change(|scene| scene.assistants = assistants).plan()
+    };
+    assert_eq!(
+        with(Some(assistant(None))),
+        in_seconds(Decision::Wait(Wait::Steady), 5)
+    );
+    assert_eq!(
+        with(Some(assistant(Some(NODE)))).decision,
+        deletion(Some(SET), None)
+    );
+    assert_eq!(with(None).decision, deletion(Some(SET), None));
+    let unasked = back.clone().change(|scene| scene.assistants = None);
+    assert_eq!(unasked.decision(), Decision::Count(Question::Assistants));
 }
 
 #[test]
@@ -121,8 +187,8 @@ fn a_done_isolated_run_that_has_no_node_to_keep_is_cleaned_up() {
 }
 
 #[test]
-fn a_done_isolated_run_that_had_just_let_go_leaves_no_reservation() {
-    let scene = || done(Strategy::IsolateAlways).let_go();
+fn a_done_isolated_run_that_had_just_moved_off_leaves_no_reservation() {
+    let scene = || done(Strategy::IsolateAlways).moved_off();
     for scene in [
         scene(),
         scene().on(NODE),
@@ -134,13 +200,13 @@ fn a_done_isolated_run_that_had_just_let_go_leaves_no_reservation() {
 }
 
 #[test]
-fn a_run_that_had_let_go_is_cleaned_up_like_any_other() {
+fn a_run_that_had_moved_off_is_cleaned_up_like_any_other() {
     for strategy in [Strategy::ColocateAlways, Strategy::ColocateCompleted] {
-        assert_eq!(done(strategy).let_go().decision(), deletion(Some(SET), None));
+        assert_eq!(done(strategy).moved_off().decision(), deletion(Some(SET), None));
     }
-    let opted_out = enrolled().let_go().opt_in(None);
+    let opted_out = enrolled().moved_off().opt_in(None);
     assert_eq!(opted_out.decision(), deletion(Some(SET), None));
-    let deleted = enrolled().let_go().change(|scene| scene.run.deleting = true);
+    let deleted = enrolled().moved_off().change(|scene| scene.run.deleting = true);
     assert_eq!(deleted.decision(), deletion(Some(SET), None));
 }
 

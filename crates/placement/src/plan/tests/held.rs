@@ -136,12 +136,12 @@ fn a_run_without_or_with_a_future_creation_time_counts_as_new() {
 }
 
 #[test]
-fn a_hold_that_began_when_another_let_go_has_its_whole_time() {
+fn a_hold_that_began_when_another_released_it_has_its_whole_time() {
     let scene = || held().created_ago(9999).with_pod().in_group(UID);
     let released_late = scene().decision();
     assert_eq!(released_late, released(ReleaseCause::Deadline, None));
-    let let_go = scene().change(|scene| scene.run.released_at = Some(ago(60)));
-    assert_eq!(let_go.plan().again, Some(Duration::from_mins(9)));
+    let release = scene().change(|scene| scene.run.released_at = Some(ago(60)));
+    assert_eq!(release.plan().again, Some(Duration::from_mins(9)));
 }
 
 #[test]
@@ -156,6 +156,15 @@ fn a_held_run_with_a_foreign_group_is_released_into_its_own() {
         held().in_group("old-uid").on(NODE).decision(),
         released(ReleaseCause::NodeFound, Some(NODE))
     );
+}
+
+#[test]
+fn a_run_whose_hold_its_user_took_over_gives_its_placeholder_back() {
+    let taken_over = held()
+        .in_group(UID)
+        .on(NODE)
+        .change(|scene| scene.run.hold = false);
+    assert_eq!(taken_over.decision(), deletion(Some(SET), None));
 }
 
 #[test]
@@ -176,7 +185,7 @@ fn a_run_held_by_another_is_enrolled_and_then_left_to_them_without_placeholder()
 }
 
 #[test]
-fn a_run_that_kueue_let_go_is_running_like_any_other() {
+fn a_run_that_kueue_released_is_running_like_any_other() {
     let scene = enrolled().change(|scene| scene.run.queued_by_kueue = true);
     assert_eq!(
         scene.decision(),

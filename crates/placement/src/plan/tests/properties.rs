@@ -41,9 +41,9 @@ const CHANGES: &[Change] = &[
     |scene| *scene = scene.clone().without_set(),
     |scene| scene.config.release_when = ReleaseWhen::Created,
     |scene| scene.config.hold_deadline = Duration::MAX,
-    |scene| scene.config.let_go_after = None,
-    |scene| scene.config.let_go_after = Some(Duration::MAX),
-    |scene| *scene = scene.clone().let_go(),
+    |scene| scene.config.move_after = None,
+    |scene| scene.config.move_after = Some(Duration::MAX),
+    |scene| *scene = scene.clone().moved_off(),
     |scene| *scene = scene.clone().stranded(60),
     |scene| *scene = scene.clone().task_starts("new"),
     |scene| *scene = scene.clone().task_waits("big", 60),
@@ -59,11 +59,11 @@ const CHANGES: &[Change] = &[
     |scene| *scene = scene.clone().counted(0),
     |scene| *scene = scene.clone().quiet_for(3),
     |scene| *scene = scene.clone().counted(2),
-    |scene| *scene = scene.clone().let_go_before(2, 5),
-    |scene| *scene = scene.clone().let_go_before(u32::MAX, -9999),
+    |scene| *scene = scene.clone().moved_before(2, 5),
+    |scene| *scene = scene.clone().moved_before(u32::MAX, -9999),
     |scene| scene.waiting.iter_mut().for_each(wait_for_ever),
     |scene| *scene = scene.clone().quiet_for(-9999),
-    |scene| scene.let_gos.last = Some(Timestamp::MIN),
+    |scene| scene.moves.last = Some(Timestamp::MIN),
 ];
 
 fn wait_for_ever(pod: &mut WaitingPod) {
@@ -76,8 +76,8 @@ const LIVELY: &[fn() -> Scene] = &[
     fresh,
     settled,
     || held().on(NODE),
-    || enrolled().let_go(),
-    || held().let_go(),
+    || enrolled().moved_off(),
+    || held().moved_off(),
 ];
 
 fn any_scene() -> BoxedStrategy<Scene> {
@@ -179,10 +179,10 @@ proptest! {
     }
 
     #[test]
-    fn no_node_is_let_go_while_anything_of_the_run_lives_or_before_that_was_counted(scene in any_scene()) {
+    fn no_node_is_given_up_while_anything_of_the_run_lives_or_before_that_was_counted(scene in any_scene()) {
         if let Decision::Write(Write::MoveOff { set, .. }) = scene.decision() {
             prop_assert_eq!(scene.census.map(|census| census.live), Some(0));
-            prop_assert!(is_alive(&scene) && scene.config.let_go_after.is_some());
+            prop_assert!(is_alive(&scene) && scene.config.move_after.is_some());
             let seen = usable_set(&scene).unwrap();
             prop_assert!(seen.uid == set && seen.replicas > 0);
         }
@@ -218,7 +218,7 @@ proptest! {
 
     #[test]
     fn no_run_is_released_to_a_node_known_to_be_unfit_before_its_deadline(scene in any_scene()) {
-        let unfit = matches!(scene.node, NodeState::Unfit(_)) && scene.config.let_go_after.is_some();
+        let unfit = matches!(scene.node, NodeState::Unfit(_)) && scene.config.move_after.is_some();
         let free = scene.census.is_none_or(|census| census.live == 0);
         if let (Decision::Write(Write::Release { cause, node: Some(_), .. }), true) = (scene.decision(), unfit && free) {
             prop_assert_eq!(cause, ReleaseCause::Deadline);

@@ -7,17 +7,17 @@ fn a_held_run_leaves_an_unfit_node_before_it_is_released() {
     for cause in CAUSES {
         let held = held().on(NODE).node_is(NodeState::Unfit(cause));
         assert_eq!(held.decision(), Decision::Count(Question::Tasks), "{cause:?}");
-        let expected = letting_go(MoveCause::Node(cause), None);
+        let expected = moving_off(MoveCause::Node(cause), None);
         assert_eq!(held.counted(0).decision(), expected, "{cause:?}");
     }
 }
 
 #[test]
-fn a_held_run_that_let_go_takes_a_new_node_and_is_released_there() {
-    assert_eq!(held().let_go().decision(), follow());
-    assert_eq!(held().let_go().on(NODE).plan(), again(await_node(), SOON));
-    assert_eq!(held().let_go().on(NODE).pod_ending().decision(), follow());
-    let found = held().on(NODE).node_is(NodeState::Fit).let_go_before(1, 2);
+fn a_held_run_that_moved_off_takes_a_new_node_and_is_released_there() {
+    assert_eq!(held().moved_off().decision(), follow());
+    assert_eq!(held().moved_off().on(NODE).plan(), again(await_node(), SOON));
+    assert_eq!(held().moved_off().on(NODE).pod_ending().decision(), follow());
+    let found = held().on(NODE).node_is(NodeState::Fit).moved_before(1, 2);
     assert_eq!(found.decision(), released(ReleaseCause::NodeFound, Some(NODE)));
 }
 
@@ -27,11 +27,11 @@ fn a_held_run_that_keeps_finding_unfit_nodes_waits_between_them_and_not_beyond_i
         held()
             .on(NODE)
             .node_is(NodeState::Unfit(Cause::Tainted))
-            .let_go_before(3, 10)
+            .moved_before(3, 10)
     };
     assert_eq!(unfit().plan(), in_seconds(await_node(), 30));
     assert_eq!(unfit().created_ago(590).plan(), in_seconds(await_node(), 10));
-    for late in [unfit(), unfit().counted(0), held().let_go()] {
+    for late in [unfit(), unfit().counted(0), held().moved_off()] {
         let release = late.created_ago(600).decision();
         assert!(
             matches!(
@@ -47,12 +47,10 @@ fn a_held_run_that_keeps_finding_unfit_nodes_waits_between_them_and_not_beyond_i
 }
 
 #[test]
-fn a_held_run_is_released_to_an_unfit_node_only_where_letting_go_is_off_or_pods_of_it_live_there() {
+fn a_held_run_is_released_to_an_unfit_node_only_where_moving_is_off_or_pods_of_it_live_there() {
     let unfit = || held().on(NODE).node_is(NodeState::Unfit(Cause::Cordoned));
     let release = released(ReleaseCause::NodeFound, Some(NODE));
-    let off = unfit()
-        .counted(0)
-        .change(|scene| scene.config.let_go_after = None);
+    let off = unfit().counted(0).change(|scene| scene.config.move_after = None);
     assert_eq!(off.decision(), release);
     assert_eq!(unfit().counted(1).decision(), release);
 }
@@ -66,5 +64,5 @@ fn release_when_created_does_not_release_to_an_unfit_node_either() {
     };
     let unfit = held().on(NODE).node_is(NodeState::Unfit(Cause::Gone));
     assert_eq!(created(unfit), Decision::Count(Question::Tasks));
-    assert_eq!(created(held().let_go()), follow());
+    assert_eq!(created(held().moved_off()), follow());
 }

@@ -1,6 +1,7 @@
 //! Runs that run, and which strategy they run by.
 
 use super::*;
+use crate::plan::fixtures::answered;
 
 #[test]
 fn a_running_run_without_tasks_yet_is_enrolled_first() {
@@ -18,6 +19,17 @@ fn a_running_run_without_tasks_yet_is_enrolled_first() {
 fn a_running_run_with_tasks_was_labelled_too_late() {
     let scene = fresh().change(|scene| scene.run.has_children = true);
     assert_eq!(scene.decision(), Decision::Wait(Wait::LabelledTooLate));
+}
+
+#[test]
+fn whether_a_running_run_has_begun_is_asked_of_the_api_server_itself() {
+    let seen = |beginning: Option<Beginning>| Observation {
+        beginning,
+        ..answered(now())
+    };
+    assert_eq!(plan(&seen(None)).decision, Decision::Count(Question::Beginning));
+    let begun = plan(&seen(Some(Beginning::Begun))).decision;
+    assert_eq!(begun, Decision::Wait(Wait::LabelledTooLate));
 }
 
 #[test]

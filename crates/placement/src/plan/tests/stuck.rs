@@ -1,4 +1,4 @@
-//! Let go and follow: every condition of 'Never stuck' that is not about the reserve.
+//! Move off and follow: every condition of 'Never stuck' that is not about the reserve.
 
 use super::*;
 
@@ -25,16 +25,16 @@ fn a_task_that_does_not_fit_is_given_the_configured_time() {
     assert_eq!(waits(10), at_once(Decision::Count(Question::Tasks)));
     let patient = settled()
         .task_waits("big", 10)
-        .change(|scene| scene.config.let_go_after = Some(Duration::from_mins(1)));
+        .change(|scene| scene.config.move_after = Some(Duration::from_mins(1)));
     assert_eq!(patient.plan(), in_seconds(Decision::Wait(Wait::Steady), 50));
 }
 
 #[test]
-fn the_node_is_let_go_once_nothing_of_the_run_is_found_to_live() {
+fn the_node_is_given_up_once_nothing_of_the_run_is_found_to_live() {
     let scene = settled().task_waits("big", 10);
     assert_eq!(
         scene.clone().counted(0).plan(),
-        at_once(letting_go(MISFIT, Some("big")))
+        at_once(moving_off(MISFIT, Some("big")))
     );
     let busy = in_seconds(awaiting_tasks(MISFIT, Some("big"), 2), 30);
     assert_eq!(scene.counted(2).plan(), busy);
@@ -57,15 +57,15 @@ fn of_two_tasks_that_do_not_fit_together_the_second_gets_the_place_of_the_first_
     );
     assert_eq!(
         second().quiet_for(10).decision(),
-        letting_go(MISFIT, Some("second"))
+        moving_off(MISFIT, Some("second"))
     );
 }
 
 #[test]
-fn a_pod_that_is_new_or_waits_for_its_claim_is_no_reason_to_let_go() {
+fn a_pod_that_is_new_or_waits_for_its_claim_is_no_reason_to_move_off() {
     assert_eq!(settled().task_starts("new").counted(0).plan(), steady());
     let with_another = settled().task_starts("new").task_waits("big", 10).counted(0);
-    assert_eq!(with_another.decision(), letting_go(MISFIT, Some("big")));
+    assert_eq!(with_another.decision(), moving_off(MISFIT, Some("big")));
 }
 
 #[test]
@@ -74,11 +74,11 @@ fn the_pod_that_waits_longest_is_the_one_that_is_told() {
         .task_waits("late", 11)
         .task_waits("first", 60)
         .counted(0);
-    assert_eq!(scene.decision(), letting_go(MISFIT, Some("first")));
+    assert_eq!(scene.decision(), moving_off(MISFIT, Some("first")));
 }
 
 #[test]
-fn a_node_where_no_pod_can_start_is_let_go_at_once_whether_a_task_waits_or_not() {
+fn a_node_where_no_pod_can_start_is_given_up_at_once_whether_a_task_waits_or_not() {
     for cause in CAUSES {
         let scene = settled().node_is(NodeState::Unfit(cause));
         let cause = MoveCause::Node(cause);
@@ -89,17 +89,36 @@ fn a_node_where_no_pod_can_start_is_let_go_at_once_whether_a_task_waits_or_not()
         );
         assert_eq!(
             scene.clone().counted(0).decision(),
-            letting_go(cause, None),
+            moving_off(cause, None),
             "{cause:?}"
         );
         assert_eq!(
             scene.clone().quiet_for(0).decision(),
-            letting_go(cause, None),
+            moving_off(cause, None),
             "{cause:?}"
         );
         let waiting = scene.task_waits("next", 0).quiet_for(0);
-        assert_eq!(waiting.decision(), letting_go(cause, Some("next")), "{cause:?}");
+        assert_eq!(waiting.decision(), moving_off(cause, Some("next")), "{cause:?}");
     }
+}
+
+#[test]
+fn the_only_node_that_a_claim_can_be_used_on_is_never_given_up() {
+    let tied = |scene: Scene| scene.change(|scene| scene.tied = Some("disk".to_owned()));
+    let stays = |cause, pod: Option<&str>| {
+        Decision::Wait(Wait::Volume {
+            cause,
+            pod: pod.map(str::to_owned),
+            claim: "disk".to_owned(),
+        })
+    };
+    let cordoned = MoveCause::Node(Cause::Cordoned);
+    let scene = settled().node_is(NodeState::Unfit(Cause::Cordoned)).counted(0);
+    assert_eq!(tied(scene.clone()).plan(), at_once(stays(cordoned, None)));
+    let waiting = tied(scene.task_waits("next", 99));
+    assert_eq!(waiting.plan(), in_seconds(stays(cordoned, Some("next")), 30));
+    let big = tied(settled().task_waits("big", 10).counted(0));
+    assert_eq!(big.plan(), in_seconds(stays(MISFIT, Some("big")), 30));
 }
 
 #[test]
@@ -125,11 +144,11 @@ fn a_fit_node_and_one_that_nobody_looked_at_are_kept() {
 }
 
 #[test]
-fn with_letting_go_switched_off_a_stuck_run_stays_stuck() {
+fn with_moving_switched_off_a_stuck_run_stays_stuck() {
     let off = |scene: Scene| {
         scene
             .counted(0)
-            .change(|scene| scene.config.let_go_after = None)
+            .change(|scene| scene.config.move_after = None)
             .plan()
     };
     assert_eq!(off(settled().task_waits("big", 9999)), steady());
@@ -138,12 +157,12 @@ fn with_letting_go_switched_off_a_stuck_run_stays_stuck() {
 }
 
 #[test]
-fn each_let_go_keeps_longer_from_the_next_one_up_to_five_minutes() {
+fn each_move_keeps_longer_from_the_next_one_up_to_five_minutes() {
     let pauses: Vec<_> = (0..8)
         .map(|count| {
             let scene = settled().task_waits("big", 9999).counted(0);
             scene
-                .let_go_before(count, 0)
+                .moved_before(count, 0)
                 .plan()
                 .again
                 .unwrap_or_default()
@@ -151,48 +170,45 @@ fn each_let_go_keeps_longer_from_the_next_one_up_to_five_minutes() {
         })
         .collect();
     assert_eq!(pauses, [0, 10, 20, 40, 80, 160, 300, 300]);
-    let many = settled()
-        .task_waits("big", 9999)
-        .let_go_before(u32::MAX, 0)
-        .plan();
+    let many = settled().task_waits("big", 9999).moved_before(u32::MAX, 0).plan();
     assert_eq!(many, in_seconds(Decision::Wait(Wait::Steady), 300));
 }
 
 #[test]
-fn the_pause_counts_from_the_last_let_go_and_holds_for_unfit_nodes_too() {
+fn the_pause_counts_from_the_last_move_and_holds_for_unfit_nodes_too() {
     let unfit = || settled().node_is(NodeState::Unfit(Cause::Cordoned)).counted(0);
     assert_eq!(
-        unfit().let_go_before(2, 13).plan(),
+        unfit().moved_before(2, 13).plan(),
         in_seconds(Decision::Wait(Wait::Steady), 7)
     );
     let cause = MoveCause::Node(Cause::Cordoned);
-    assert_eq!(unfit().let_go_before(2, 20).decision(), letting_go(cause, None));
-    let slower = settled().task_waits("big", 1).let_go_before(1, 9).plan();
+    assert_eq!(unfit().moved_before(2, 20).decision(), moving_off(cause, None));
+    let slower = settled().task_waits("big", 1).moved_before(1, 9).plan();
     assert_eq!(slower, in_seconds(Decision::Wait(Wait::Steady), 9));
 }
 
 #[test]
-fn let_gos_are_counted_with_the_time_of_the_last() {
+fn moves_are_counted_with_the_time_of_the_last() {
     let twice = Moves::default().and_one(ago(60)).and_one(now());
     assert_eq!((twice.count, twice.last), (2, Some(now())));
 }
 
 #[test]
-fn a_placeholder_that_finds_no_node_itself_is_let_go_while_a_task_waits() {
+fn a_placeholder_that_finds_no_node_itself_is_given_up_while_a_task_waits() {
     let scene = enrolled().stranded(10).task_starts("task");
     assert_eq!(scene.plan(), at_once(Decision::Count(Question::Tasks)));
     assert_eq!(
         scene.clone().counted(0).decision(),
-        letting_go(STRANDED, Some("task"))
+        moving_off(STRANDED, Some("task"))
     );
     assert_eq!(
         enrolled().stranded(4).task_starts("task").plan(),
         in_seconds(Decision::Wait(Wait::Steady), 6)
     );
     let earlier = enrolled().stranded(20).task_waits("task", 10).counted(0);
-    assert_eq!(earlier.decision(), letting_go(STRANDED, Some("task")));
+    assert_eq!(earlier.decision(), moving_off(STRANDED, Some("task")));
     let later = enrolled().stranded(10).task_waits("task", 20).counted(0);
-    assert_eq!(later.decision(), letting_go(MISFIT, Some("task")));
+    assert_eq!(later.decision(), moving_off(MISFIT, Some("task")));
 }
 
 #[test]
@@ -222,21 +238,21 @@ fn a_placeholder_between_two_pods_is_left_to_its_stateful_set() {
 }
 
 #[test]
-fn after_a_let_go_the_placeholder_follows_when_no_task_waits_any_more() {
-    assert_eq!(enrolled().let_go().plan(), at_once(follow()));
+fn after_moving_off_the_placeholder_follows_when_no_task_waits_any_more() {
+    assert_eq!(enrolled().moved_off().plan(), at_once(follow()));
     assert_eq!(
-        enrolled().let_go().counted(3).let_go_before(5, 0).plan(),
+        enrolled().moved_off().counted(3).moved_before(5, 0).plan(),
         at_once(follow())
     );
     let off = enrolled()
-        .let_go()
-        .change(|scene| scene.config.let_go_after = None);
+        .moved_off()
+        .change(|scene| scene.config.move_after = None);
     assert_eq!(off.plan(), at_once(follow()));
 }
 
 #[test]
 fn the_old_placeholder_pod_is_gone_or_going_before_the_next_one_is_asked_for() {
-    let there = || enrolled().let_go().on(NODE);
+    let there = || enrolled().moved_off().on(NODE);
     assert_eq!(there().plan(), steady());
     assert_eq!(there().pod_ending().plan(), at_once(follow()));
     let unfit = there().node_is(NodeState::Unfit(Cause::Gone)).counted(0);
@@ -245,12 +261,12 @@ fn the_old_placeholder_pod_is_gone_or_going_before_the_next_one_is_asked_for() {
 
 #[test]
 fn as_long_as_a_task_waits_unbound_the_placeholder_stays_away() {
-    let away = || enrolled().let_go();
+    let away = || enrolled().moved_off();
     assert_eq!(away().task_starts("new").plan(), steady());
-    let quiet = away().task_waits("big", 20).let_go_before(1, 4);
+    let quiet = away().task_waits("big", 20).moved_before(1, 4);
     assert_eq!(quiet.plan(), in_seconds(Decision::Wait(Wait::Steady), 6));
     assert_eq!(
-        away().task_waits("big", 20).let_go_before(1, 10).decision(),
+        away().task_waits("big", 20).moved_before(1, 10).decision(),
         Decision::Count(Question::Tasks)
     );
     let beside = away().task_waits("big", 20).counted(1).plan();
@@ -260,7 +276,7 @@ fn as_long_as_a_task_waits_unbound_the_placeholder_stays_away() {
 #[test]
 fn a_task_that_fits_no_node_is_told_with_what_it_asks_for_and_the_largest_node() {
     let scene = enrolled()
-        .let_go()
+        .moved_off()
         .task_waits("big", 60)
         .counted(0)
         .change(|scene| {
@@ -286,7 +302,7 @@ fn a_task_that_fits_no_node_is_told_with_what_it_asks_for_and_the_largest_node()
 
 #[test]
 fn a_placeholder_that_somebody_scaled_down_comes_back() {
-    let scaled = settled().let_go();
+    let scaled = settled().moved_off();
     assert_eq!(scaled.decision(), follow());
     let oddly = scaled.change(|scene| scene.set.as_mut().unwrap().replicas = -1);
     assert_eq!(oddly.decision(), follow());
@@ -304,7 +320,7 @@ fn the_new_node_is_written_down_once_the_placeholder_is_there() {
     assert_eq!(moved.clone().task_waits("big", 10).counted(1).decision(), record);
     assert_eq!(
         moved.task_waits("big", 10).counted(0).decision(),
-        letting_go(MISFIT, Some("big"))
+        moving_off(MISFIT, Some("big"))
     );
 }
 
@@ -357,11 +373,11 @@ fn a_count_tells_since_when_it_is_quiet() {
 }
 
 #[test]
-fn pods_that_were_set_aside_before_the_run_let_go_are_woken_once() {
+fn pods_that_were_set_aside_before_the_run_moved_off_are_woken_once() {
     let asleep = |generation: Option<i64>| {
         let woken = generation.map(woken_for);
         enrolled()
-            .let_go()
+            .moved_off()
             .task_waits("old", 5)
             .task_starts("new")
             .change(|scene| scene.waiting[0].woken = woken)
@@ -381,9 +397,9 @@ fn pods_that_were_set_aside_before_the_run_let_go_are_woken_once() {
 fn a_pod_that_was_woken_while_another_task_ran_is_woken_again_when_that_one_has_ended() {
     let asleep = |quiet: Option<i64>| {
         enrolled()
-            .let_go()
+            .moved_off()
             .task_waits("old", 60)
-            .change(|scene| scene.let_gos = Moves::default().and_one(ago(50)))
+            .change(|scene| scene.moves = Moves::default().and_one(ago(50)))
             .change(|scene| {
                 scene.waiting[0].woken = Some(Wake {
                     generation: GENERATION,
@@ -407,7 +423,7 @@ fn a_pod_that_was_woken_while_another_task_ran_is_woken_again_when_that_one_has_
     assert_eq!(counted(None, 0, 20).decision(), wake);
     let is_told = |scene: Scene| matches!(scene.decision(), Decision::Wait(Wait::Fit { .. }));
     assert!(is_told(counted(ended, 0, 20)), "woken for that already");
-    assert!(is_told(counted(None, 0, 55)), "it ended before the run let go");
+    assert!(is_told(counted(None, 0, 55)), "it ended before the run moved off");
 }
 
 fn there() -> PlaceholderPod {

@@ -55,7 +55,7 @@ impl World {
             node: node_of(life, &nodes),
             nodes,
             waiting: life.waiting(),
-            moves: life.let_gos,
+            moves: life.moves,
             census,
             ..answered(self.now)
         };
@@ -73,7 +73,7 @@ impl World {
             Decision::Write(Write::RecordNode { node }) => life.run.node = Some(node),
             Decision::Write(Write::MoveOff { set, .. }) => {
                 life.patch_set(&scale(&set, replicas, 0));
-                life.let_gos = life.let_gos.and_one(now);
+                life.moves = life.moves.and_one(now);
             }
             Decision::Write(Write::WakeTasks { pods, wake: woken }) => {
                 life.wake(&pods, &wake(&life.run, woken));
@@ -100,7 +100,13 @@ impl World {
             }
             Decision::Write(Write::StartOver { .. }) => (life.set, life.pod) = (None, None),
             Decision::Write(Write::Nudge)
-            | Decision::Wait(Wait::Steady | Wait::Node { .. } | Wait::Tasks { .. } | Wait::Fit { .. }) => {
+            | Decision::Wait(
+                Wait::Steady
+                | Wait::Node { .. }
+                | Wait::Tasks { .. }
+                | Wait::Volume { .. }
+                | Wait::Fit { .. },
+            ) => {
                 return false;
             }
             Decision::Leave(_)
@@ -109,6 +115,8 @@ impl World {
             | Decision::Write(
                 Write::Enrol(_)
                 | Write::Withdraw
+                | Write::MakeRoom { .. }
+                | Write::RetryTasks { .. }
                 | Write::DeletePlaceholder { .. }
                 | Write::AdoptPod { .. }
                 | Write::LeavePod { .. },
@@ -155,7 +163,9 @@ impl Life {
                 name: task.name.clone(),
                 requests: task.requests.clone(),
                 unschedulable: task.unschedulable.clone(),
+                tolerations: Vec::new(),
                 woken: task.woken(),
+                relaxed: false,
             })
             .collect()
     }
@@ -171,6 +181,7 @@ impl Life {
             strategy: Some(Strategy::ColocateCompleted),
             isolation: Some(Self::enrolment().isolation),
             pinned: is_pinned(&self.annotations()),
+            left: None,
         })
     }
 
@@ -181,6 +192,7 @@ impl Life {
             node: pod.node.clone(),
             ending: false,
             unschedulable: pod.unschedulable.clone(),
+            tolerations: Vec::new(),
             adopted: false,
             make: Make::read(&pod.annotations, pod.requests.clone(), pod.resize),
         })

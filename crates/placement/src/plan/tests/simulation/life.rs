@@ -47,7 +47,7 @@ pub(super) struct Life {
     pub(super) pod: Option<Pod>,
     pub(super) tasks: Vec<Pod>,
     pub(super) steps: VecDeque<Vec<Job>>,
-    pub(super) let_gos: Moves,
+    pub(super) moves: Moves,
     pub(super) census: Option<Census>,
     pub(super) ended: Option<Timestamp>,
 }

@@ -78,7 +78,7 @@ impl World {
             pod: None,
             tasks: Vec::new(),
             steps: steps.into(),
-            let_gos: Moves::default(),
+            moves: Moves::default(),
             census: None,
             ended: None,
         });
@@ -128,8 +128,8 @@ impl World {
             .all(|life| life.steps.is_empty() && life.tasks.is_empty())
     }
 
-    pub(super) fn let_gos(&self) -> u32 {
-        self.lives.iter().map(|life| life.let_gos.count).sum()
+    pub(super) fn moves(&self) -> u32 {
+        self.lives.iter().map(|life| life.moves.count).sum()
     }
 
     /// In seconds, of tasks that are not bound yet, and of runs that are held.

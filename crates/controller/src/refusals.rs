@@ -1,0 +1,24 @@
+//! Pods of tasks that a quota refused: Tekton tells it by an event on the TaskRun, and tries again after a minute.
+//!
+//! The API server sends these events only. Each names its TaskRun, which tells the namespace; whose run it is of, `count` asks
+//! where that matters.
+
+use crate::index::{Index, Reduced};
+use k8s_openapi::api::core::v1::Event;
+
+/// By namespace, the last refusal there: the version of its event.
+pub(crate) type Refusals = Index<String, String>;
+
+/// The reason that Tekton gives, also in the TaskRun's condition.
+pub(crate) const REASON: &str = "ExceededResourceQuota";
+
+/// Field selector of these events.
+pub(crate) fn fields() -> String {
+    format!("involvedObject.kind=TaskRun,reason={REASON}")
+}
+
+/// An event, reduced.
+pub(crate) fn refusal(event: &Event) -> Option<Reduced<String, String>> {
+    let version = event.metadata.resource_version.clone();
+    Some((event.metadata.namespace.clone()?, version))
+}

@@ -115,6 +115,10 @@ impl ControlPlane {
         .arg("--use-service-account-credentials=true")
         // No cloud and no pod network here: the controllers for these would only complain.
         .arg("--controllers=*,-nodeipam,-cloud-node-lifecycle-controller")
+        .arg(format!(
+            "--node-monitor-grace-period={}",
+            crate::kwok::GRACE_PERIOD
+        ))
         .arg("--kube-api-qps=300")
         .arg("--kube-api-burst=600")
     }

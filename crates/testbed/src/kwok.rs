@@ -23,6 +23,9 @@ pub const OUTCOME: &str = "testbed.pod-affinity.tekton.dev/outcome";
 pub const MANAGED: (&str, &str) = ("kwok.x-k8s.io/node", "fake");
 /// In-place resize is refused on nodes whose version does not look like a real one.
 pub(crate) const KUBELET_VERSION: &str = "v1.36.3";
+/// So long the control plane takes a node for alive that says nothing; KWOK's say something every ten minutes. They die when
+/// a test says so, not when the machine has no time for KWOK.
+pub(crate) const GRACE_PERIOD: &str = "20m";
 /// Nodes made at the same time.
 const CONCURRENCY: usize = 16;
 
@@ -127,7 +130,9 @@ pub(crate) async fn start(bed: &Testbed, built: &Built) -> Result<()> {
         .path("--config", &config)
         .arg("--manage-all-nodes=false")
         .arg(format!("--manage-nodes-with-annotation-selector={key}={value}"))
-        .arg("--node-lease-duration-seconds=40")
+        // No leases. A node whose name another had before would share its lease, which the garbage collector takes as the
+        // old node's, and KWOK leaves a node without one alone.
+        .arg("--node-lease-duration-seconds=0")
         .arg("--enable-crds=")
         .arg(format!("--server-address=127.0.0.1:{port}"));
     bed.launch(Part::Kwok, launch)?;
@@ -193,8 +198,8 @@ impl Testbed {
 }
 
 impl Testbed {
-    /// Makes a node fall silent: KWOK looks after it no longer, its lease runs out, and the control plane
-    /// takes it for dead when it says so here.
+    /// Makes a node fall silent: KWOK looks after it no longer, and the control plane takes it for dead, since it says so
+    /// here.
     pub async fn silence(&self, node: &str) -> Result<()> {
         let api: Api<Node> = Api::all(self.client().await?);
         let what = || format!("silencing node {node}");

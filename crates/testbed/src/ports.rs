@@ -58,6 +58,16 @@ impl Ports {
         })
     }
 
+    /// The port that is handed out next.
+    pub(crate) fn next(&self) -> u16 {
+        self.next
+    }
+
+    /// Hands out again what was handed out since this port was the next.
+    pub(crate) fn go_back_to(&mut self, next: u16) {
+        self.next = next.min(self.next);
+    }
+
     /// Hands out one port.
     pub(crate) fn take(&mut self) -> Result<u16> {
         let port = self.next;

@@ -163,7 +163,7 @@ impl Testbed {
     }
 
     /// Returns when what the watch before had begun is done.
-    fn watch_namespace(&self, watch: Option<Watch>) {
+    pub(crate) fn watch_namespace(&self, watch: Option<Watch>) {
         *self.namespace.lock().unwrap_or_else(PoisonError::into_inner) = watch;
     }
 

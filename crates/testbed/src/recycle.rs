@@ -8,7 +8,7 @@
 use crate::error::Result;
 use crate::part::{Launch, Part};
 use crate::store::{Change, Contents, MAX_CHANGES, Store};
-use crate::testbed::{READY, Testbed};
+use crate::testbed::Testbed;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -19,41 +19,69 @@ const PODS: &str = "/registry/pods/";
 const TEKTON_CONFIGURATION: &str = "/registry/configmaps/tekton-pipelines/";
 /// So often in a row, and so far apart, nothing may have changed.
 const CALM: (u32, Duration) = (3, Duration::from_millis(100));
+/// For so long nothing changes at a beginning, as far as so many looks can tell.
+const QUIET: Duration = Duration::from_secs(1);
+const LOOKS: usize = 10;
+/// A reset that takes longer than a start is none.
+const PATIENCE: Duration = Duration::from_secs(15);
+/// A scheduler hears of what is gone within a second, also on a busy machine.
+const HEARD: Duration = Duration::from_secs(4);
 
 /// A testbed's objects and processes at one moment.
 #[derive(Debug)]
 pub struct Baseline {
     contents: Contents,
     parts: BTreeMap<Part, Launch>,
+    next_port: u16,
 }
 
 impl Testbed {
     /// What [`Testbed::reset`] goes back to.
     pub async fn baseline(&self) -> Result<Baseline> {
         Ok(Baseline {
-            contents: self.store()?.contents().await?,
+            contents: at_rest(&self.store()?).await?,
             parts: self.parts.launches(),
+            next_port: self.ports().next(),
         })
     }
 
-    /// Whether the processes of the baseline run, as they were started then, and no others.
-    pub fn has_the_processes_of(&self, baseline: &Baseline) -> bool {
+    /// Ends the processes that were started since the baseline. Whether those that ran then still run, as they were
+    /// started then.
+    pub fn keeps_only(&mut self, baseline: &Baseline) -> bool {
+        if !baseline.has_pod_affinity() {
+            self.forget_pod_affinity();
+        }
+        self.parts.erase(|part| !baseline.parts.contains_key(&part));
+        self.ports().go_back_to(baseline.next_port);
         self.check().is_ok() && !self.is_disturbed() && self.parts.launches() == baseline.parts
     }
 
-    /// Puts all objects back as they were, and returns when pod-affinity holds runs again.
+    /// Puts all objects back as they were, and returns when pod-affinity, if it was there, holds runs again.
     pub async fn reset(&self, baseline: &mut Baseline) -> Result<()> {
         if self.restore(baseline).await?.contains(TEKTON_CONFIGURATION) {
             self.restart_tekton().await?;
         }
         self.scheduler_has_caught_up(baseline).await?;
-        self.holds_runs().await
+        if baseline.has_pod_affinity() {
+            self.holds_runs().await?;
+        }
+        Ok(())
     }
 
-    /// A scheduler that still has a node in its cache binds pods to it, although there is no such node any more.
+    /// A scheduler that still has a node in its cache binds pods to it, although there is no such node any more. It may
+    /// have taken a pod for bound that was gone in that very moment: it then counts it, and its node, for good.
     async fn scheduler_has_caught_up(&self, baseline: &Baseline) -> Result<()> {
+        if self.scheduler_knows(baseline, HEARD).await.is_ok() {
+            return Ok(());
+        }
+        self.stop(Part::Scheduler)?;
+        self.start_again(Part::Scheduler).await?;
+        self.scheduler_knows(baseline, PATIENCE).await
+    }
+
+    async fn scheduler_knows(&self, baseline: &Baseline, deadline: Duration) -> Result<()> {
         let wanted = baseline.scheduler_cache();
-        self.until("the scheduler to know what is there", READY, async || {
+        self.until("the scheduler to know what is there", deadline, async || {
             let metrics = self
                 .scheduler_metrics()
                 .await
@@ -69,7 +97,7 @@ impl Testbed {
     /// The prefixes of what was restored.
     async fn restore(&self, baseline: &mut Baseline) -> Result<Restored> {
         let (store, mut calm, mut restored) = (self.store()?, 0, Restored::default());
-        self.until("the objects of the beginning to be back", READY, async || {
+        self.until("the objects of the beginning to be back", PATIENCE, async || {
             let changes = baseline
                 .put_back(&store)
                 .await
@@ -93,6 +121,20 @@ impl Testbed {
     }
 }
 
+/// What there is once nothing changes any more. Tekton writes the authority of its webhook into its definitions right after its
+/// start: were that no part of the beginning, each reset would take it away, and Tekton write it again.
+async fn at_rest(store: &Store) -> Result<Contents> {
+    let mut contents = store.contents().await?;
+    for _ in 0..LOOKS {
+        tokio::time::sleep(QUIET).await;
+        if changes(&contents, &store.revisions().await?).is_empty() {
+            break;
+        }
+        contents = store.contents().await?;
+    }
+    Ok(contents)
+}
+
 /// Keys of what was restored.
 #[derive(Debug, Default)]
 struct Restored(Vec<String>);
@@ -104,6 +146,10 @@ impl Restored {
 }
 
 impl Baseline {
+    fn has_pod_affinity(&self) -> bool {
+        self.parts.contains_key(&Part::Webhook(0))
+    }
+
     /// What the scheduler's metrics say of its cache, when it has seen what the baseline has.
     fn scheduler_cache(&self) -> [String; 2] {
         [("nodes", NODES), ("pods", PODS)].map(|(kind, prefix)| {
@@ -175,6 +221,7 @@ mod tests {
         let baseline = Baseline {
             contents,
             parts: BTreeMap::new(),
+            next_port: 0,
         };
         let expected = ["nodes\"} 2", "pods\"} 0"].map(|end| format!("scheduler_cache_size{{type=\"{end}"));
         assert_eq!(baseline.scheduler_cache(), expected);

@@ -260,6 +260,15 @@ impl Testbed {
         self.faults.get().map_or(self.plane.api_port, Faults::port)
     }
 
+    /// Ends what pod-affinity, or a test with it, has in this process.
+    pub(crate) fn forget_pod_affinity(&mut self) {
+        self.watch_namespace(None);
+        self.fronts().clear();
+        self.parts.kept_alive().clear();
+        self.faults = OnceLock::new();
+        self.autoscaler_port = OnceLock::new();
+    }
+
     /// Ends a part as a crash would.
     pub fn kill(&self, part: Part) -> Result<()> {
         self.parts.stop(part, Signal::KILL)
@@ -280,6 +289,31 @@ impl Testbed {
         self.parts.signal(part, Signal::CONT)
     }
 
+    /// Stops the clock of all parts until [`Testbed::wake`]. Our controllers end: they would wake up to a lease that they
+    /// have not renewed.
+    pub fn sleep(&self) -> Result<()> {
+        for controller in self.controllers() {
+            self.stop(controller)?;
+        }
+        let parts = self.parts.launches();
+        parts.keys().rev().try_for_each(|part| self.pause(*part))
+    }
+
+    /// Lets all go on that sleep.
+    pub async fn wake(&self) -> Result<()> {
+        let parts = self.parts.launches();
+        parts.keys().try_for_each(|part| self.resume(*part))?;
+        for controller in self.controllers() {
+            self.start_again(controller).await?;
+        }
+        Ok(())
+    }
+
+    /// Our controllers, whether or not they run now.
+    fn controllers(&self) -> Vec<Part> {
+        self.parts.known(|part| matches!(part, Part::Controller(_)))
+    }
+
     /// Starts a part that was killed or stopped, with the same settings, and waits until it answers.
     pub async fn start_again(&self, part: Part) -> Result<()> {
         self.parts.again(part)?;
@@ -297,13 +331,17 @@ impl Testbed {
 
     /// A port of 127.0.0.1 that nothing else of any testbed takes.
     pub fn port(&self) -> Result<u16> {
-        self.ports.lock().unwrap_or_else(PoisonError::into_inner).take()
+        self.ports().take()
+    }
+
+    pub(crate) fn ports(&self) -> MutexGuard<'_, Ports> {
+        self.ports.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl Drop for Testbed {
     fn drop(&mut self) {
-        self.parts.end();
+        self.parts.end(|_| true);
         self.guard.dismiss();
     }
 }

@@ -8,6 +8,10 @@ use std::time::{Duration, Instant};
 /// Between the first two looks, and at most: who waits for long need not learn at once, and each look costs the API server.
 const FIRST_PAUSE: Duration = Duration::from_millis(50);
 const LONGEST_PAUSE: Duration = Duration::from_millis(250);
+/// A look that takes long, because the machine is busy or because it lists much, is followed by a pause so many times as
+/// long: what waits must not keep what it waits for from coming.
+const PATIENCE: u32 = 4;
+const LONGEST_PATIENCE: Duration = Duration::from_secs(1);
 
 static OBSERVER: OnceLock<fn(&str, Duration)> = OnceLock::new();
 
@@ -31,11 +35,15 @@ pub async fn until<T, S: Debug>(
 ) -> Result<T> {
     let (what, start, mut pause) = (what.into(), Instant::now(), FIRST_PAUSE);
     let outcome = loop {
-        match look().await {
+        let begun = Instant::now();
+        let seen = match look().await {
             Ok(found) => break Ok(found),
-            Err(seen) if start.elapsed() >= deadline => break Err(format!("{seen:?}")),
-            Err(_) => tokio::time::sleep(pause).await,
+            Err(seen) => seen,
+        };
+        if start.elapsed() >= deadline {
+            break Err(format!("{seen:?}"));
         }
+        tokio::time::sleep(pause.max(patience(begun.elapsed()))).await;
         pause = LONGEST_PAUSE.min(pause * 5 / 4);
     };
     let waited = start.elapsed();
@@ -43,9 +51,20 @@ pub async fn until<T, S: Debug>(
     outcome.map_err(|last| Error::Deadline { what, waited, last })
 }
 
+fn patience(took: Duration) -> Duration {
+    LONGEST_PATIENCE.min(took * PATIENCE)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_longer_a_look_takes_the_longer_is_the_pause_after_it_and_never_more_than_a_second() {
+        let millis = Duration::from_millis;
+        let pauses = [5, 100, 900].map(|took| patience(millis(took)));
+        assert_eq!(pauses, [20, 400, 1000].map(millis));
+    }
 
     #[tokio::test]
     async fn a_wait_in_vain_says_for_what_and_what_it_saw_last() {

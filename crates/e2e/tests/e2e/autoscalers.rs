@@ -189,9 +189,9 @@ async fn adds_a_node_that_fits(autoscaler: Autoscaler) {
     let client = bed.client().await.unwrap();
     let moves = small_then_large("moves");
     let reserves = small_then_large("reserves").annotation(keys::RESERVE, "cpu=4");
-    let let_gos = async |run: &RunSpec| {
+    let moves_of = async |run: &RunSpec| {
         let told = notes(&client, run).await;
-        told.iter().filter(|(reason, _)| reason == "LetGo").count()
+        told.iter().filter(|(reason, _)| reason == "MovedOff").count()
     };
 
     let start = Instant::now();
@@ -202,7 +202,7 @@ async fn adds_a_node_that_fits(autoscaler: Autoscaler) {
         "{autoscaler:?}: a run that reserves 4 CPU: {nodes} node added in {steps} steps, {:?}",
         start.elapsed()
     );
-    assert_eq!((nodes, steps, let_gos(&reserves).await), (1, 1, 0));
+    assert_eq!((nodes, steps, moves_of(&reserves).await), (1, 1, 0));
     assert_eq!(nodes_of(&bed, &reserves).await.len(), 1);
     delete_runs(&bed).await;
     until_back_to_the_start(&bed).await;
@@ -212,12 +212,12 @@ async fn adds_a_node_that_fits(autoscaler: Autoscaler) {
     bed.until_succeeded(&moves, SOON).await.unwrap();
     let (all_nodes, all_steps) = growth.so_far();
     println!(
-        "{autoscaler:?}: a run that lets go: {} node added in {} steps, {:?}",
+        "{autoscaler:?}: a run that moves: {} node added in {} steps, {:?}",
         all_nodes - nodes,
         all_steps - steps,
         start.elapsed()
     );
-    assert_eq!((all_nodes - nodes, let_gos(&moves).await), (1, 1));
+    assert_eq!((all_nodes - nodes, moves_of(&moves).await), (1, 1));
     assert_eq!(nodes_of(&bed, &moves).await.len(), 2);
     delete_runs(&bed).await;
     until_back_to_the_start(&bed).await;
@@ -230,7 +230,7 @@ async fn the_cluster_autoscaler_adds_as_many_nodes_as_are_missing_and_takes_them
 }
 
 #[e2e_test]
-async fn the_cluster_autoscaler_adds_a_node_that_fits_for_a_reserve_or_a_run_that_let_go() {
+async fn the_cluster_autoscaler_adds_a_node_that_fits_for_a_reserve_or_a_run_that_moves() {
     adds_a_node_that_fits(Autoscaler::Cluster).await;
 }
 
@@ -240,6 +240,6 @@ async fn karpenter_adds_as_many_nodes_as_are_missing_and_takes_them_back() {
 }
 
 #[e2e_test]
-async fn karpenter_adds_a_node_that_fits_for_a_reserve_or_a_run_that_let_go() {
+async fn karpenter_adds_a_node_that_fits_for_a_reserve_or_a_run_that_moves() {
     adds_a_node_that_fits(Autoscaler::Karpenter).await;
 }

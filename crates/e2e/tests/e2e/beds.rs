@@ -10,9 +10,10 @@ use placement::names::PlaceholderName;
 use serde_json::json;
 use std::collections::BTreeSet;
 use std::time::Duration;
+use testbed::kwok::OUTCOME;
 use testbed::product::NAMESPACE;
 use testbed::runs::{self, RunSpec};
-use testbed::{Nodes, Options, Part, Testbed};
+use testbed::{Nodes, Part, Testbed};
 use tokio::sync::OnceCell;
 
 /// Longest wait for anything that should take seconds; only a failing test takes this long.
@@ -24,9 +25,9 @@ pub(crate) const ZONES: [&str; 2] = ["east", "west"];
 
 /// Tekton and nodes, without pod-affinity.
 pub(crate) async fn plain() -> &'static Testbed {
-    static BED: OnceCell<Testbed> = OnceCell::const_new();
+    static BED: OnceCell<Lent> = OnceCell::const_new();
     BED.get_or_init(|| async {
-        let bed = pool::start(Options::default()).await;
+        let bed = pool::bare().await;
         add_plenty(&bed).await;
         bed
     })
@@ -54,7 +55,7 @@ async fn add_plenty(bed: &Testbed) {
 
 /// As `installed`, for a test that disturbs others.
 pub(crate) async fn fresh(nodes: usize) -> Lent {
-    let bed = pool::take().await;
+    let bed = pool::installed().await;
     bed.add_nodes(&Nodes::new("node", nodes)).await.expect("nodes");
     bed
 }
@@ -85,6 +86,19 @@ pub(crate) async fn create(bed: &Testbed, spec: &RunSpec) -> DynamicObject {
     spec.create(&bed.client().await.unwrap()).await.unwrap()
 }
 
+/// Has the pods of a run that hangs succeed, those that are there and those to come.
+pub(crate) async fn let_end(bed: &Testbed, spec: &RunSpec) {
+    let client = bed.client().await.unwrap();
+    let succeeds = Patch::Merge(json!({"metadata": {"annotations": {OUTCOME: "succeed"}}}));
+    let params = PatchParams::default();
+    let (api, name) = (runs::runs(&client, spec.namespace()), spec.name());
+    api.patch(name, &params, &succeeds).await.unwrap();
+    for pod in runs::pods(&client, spec.namespace(), name).await.unwrap() {
+        let api = pods(&client, spec.namespace());
+        api.patch(&pod.name_any(), &params, &succeeds).await.unwrap();
+    }
+}
+
 /// Creates a run that no node takes, and waits until it says so.
 pub(crate) async fn held_for_good(bed: &Testbed, namespace: &str, name: &str) -> RunSpec {
     let nowhere = json!({"podTemplate": {"nodeSelector": {"nowhere": "true"}}});
@@ -97,10 +111,11 @@ pub(crate) async fn held_for_good(bed: &Testbed, namespace: &str, name: &str) ->
     run
 }
 
-/// Lets no pod into a namespace, by a quota of the name `tight` that is in force on return.
-pub(crate) async fn tight_quota(bed: &Testbed, namespace: &str) -> Api<ResourceQuota> {
+/// Lets so many of a resource into a namespace, by a quota of the name `tight`. It is in force on return: before its
+/// first status, the API server refuses with other words.
+pub(crate) async fn quota(bed: &Testbed, namespace: &str, resource: &str, most: &str) -> Api<ResourceQuota> {
     let quotas: Api<ResourceQuota> = Api::namespaced(bed.client().await.unwrap(), namespace);
-    let quota = json!({"metadata": {"name": "tight"}, "spec": {"hard": {"pods": "0"}}});
+    let quota = json!({"metadata": {"name": "tight"}, "spec": {"hard": {resource: most}}});
     quotas
         .create(&PostParams::default(), &serde_json::from_value(quota).unwrap())
         .await
@@ -214,6 +229,12 @@ pub(crate) async fn notes(client: &Client, run: &RunSpec) -> Vec<(String, String
     of_run
         .map(|event| (event.reason.unwrap_or_default(), event.note.unwrap_or_default()))
         .collect()
+}
+
+/// Reasons of the events on a run.
+pub(crate) async fn reasons(client: &Client, run: &RunSpec) -> Vec<String> {
+    let notes = notes(client, run).await;
+    notes.into_iter().map(|(reason, _)| reason).collect()
 }
 
 /// Waits for an event with this reason on a run, and returns its note.

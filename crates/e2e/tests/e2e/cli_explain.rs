@@ -20,13 +20,13 @@ async fn a_run_that_waits_is_explained_by_each_reason_against_each_node() {
         "\
 PipelineRun default/early: waiting for a node
 
-Label        tekton.dev/custom-pod-affinity says \"true\", the default strategy; when the run was labelled, that was colocateCompleted: all pods on one node, which no other run uses until this one is done.
+Label        tekton.dev/custom-pod-affinity is \"true\", the default strategy; when the run was labelled, that was colocateCompleted: all pods on one node, which no other run uses until this one is done.
 
-Held         by pod-affinity for <age>, until its placeholder has a node; at the latest in <age> (hold-deadline 10m).
+Held         by pod-affinity for <age>, until its placeholder has a node; at the latest in <age> (hold-deadline 10m). To keep it Pending until you release it: `kubectl annotate pipelinerun -n default early pod-affinity.tekton.dev/hold-`.
 
 Placeholder  pod custom-pod-affinity-<hash>-0, made <age> ago, not on any node yet.
 
-Node         none yet. The scheduler says: \"<words>\".
+Node         none yet. The scheduler reports: \"<words>\".
              - the cluster has no nodes
 
 Autoscaler   none has answered the placeholder so far.
@@ -48,9 +48,9 @@ What would help
     moving(&bed).await;
 }
 
-/// A run lets go of its node for a task that fits nowhere, and follows it to one that is added.
+/// A run moves off its node for a task that fits nowhere, and follows it to one that is added.
 async fn moving(bed: &Testbed) {
-    bed.configure(&[("let-go-after", Some("1s"))]).await.unwrap();
+    bed.configure(&[("move-after", Some("1s"))]).await.unwrap();
     let spec = RunSpec::new("default", "mover")
         .task("small", &[])
         .sized_task("large", &["small"], &json!({"cpu": "64"}))
@@ -61,7 +61,7 @@ async fn moving(bed: &Testbed) {
     assert_eq!(
         chapter(&text, "Node"),
         "\
-Node         none at the moment: the run was let go, and takes the node that its next pod, mover-large-pod, finds. It was on east-0 before.
+Node         none at the moment: the run moved off its node, and takes the node that its next pod, mover-large-pod, finds. It was on east-0 before.
              - cordoned-0: is cordoned and has not enough cpu: 8 is free, 64 is asked for
              - east-0: has not enough cpu: 8 is free, 64 is asked for
              - small-0: has not enough cpu: 20m is free, 64 is asked for
@@ -80,7 +80,7 @@ What would help
             "\
 Tasks        2 pods, 1 on node east-0 and 1 on none yet.
              - small: succeeded on east-0
-             - large: waits. The scheduler says: \"<words>\".
+             - large: waits. The scheduler reports: \"<words>\".
 "
         ),
         "{text}"
@@ -109,7 +109,7 @@ async fn occupied_and_unfit(bed: &Testbed) {
         "\
 PipelineRun default/other: running
 
-Label        tekton.dev/custom-pod-affinity says \"true\", the default strategy; when the run was labelled, that was colocateCompleted: all pods on one node, which no other run uses until this one is done.
+Label        tekton.dev/custom-pod-affinity is \"true\", the default strategy; when the run was labelled, that was colocateCompleted: all pods on one node, which no other run uses until this one is done.
 
 Held         by pod-affinity for <age>.
 
@@ -117,7 +117,7 @@ Placeholder  pod custom-pod-affinity-<hash>-0, made <age> ago, on node taken-0.
 
 Node         taken-0, its own until it is done.
 
-Released     <age> ago. The node is there, and Tekton may start the tasks.
+Released     <age> ago. The run has a node, and Tekton can start the tasks.
 
 Tasks        1 pod, on node taken-0.
              - only: running on taken-0
@@ -137,11 +137,11 @@ Tasks        1 pod, on node taken-0.
     bed.add_nodes(&Nodes::new("cordoned", 1)).await.unwrap();
     cordon(bed, "cordoned-0").await;
     create(bed, &only("build").opted_in("true")).await;
-    let text = explained(bed, "build", "The scheduler says").await;
+    let text = explained(bed, "build", "The scheduler reports").await;
     assert_eq!(
         chapter(&text, "Node"),
         "\
-Node         none yet. The scheduler says: \"<words>\".
+Node         none yet. The scheduler reports: \"<words>\".
              - cordoned-0: is cordoned
              - small-0: has not enough cpu: 20m is free, 50m is asked for
              - tainted-0: has the taint gpu=yes:NoSchedule, which the run does not tolerate
@@ -180,7 +180,7 @@ async fn picky(bed: &Testbed) {
         &only("picky").opted_in("true").spec("taskRunTemplate", template),
     )
     .await;
-    let text = explained(bed, "picky", "The scheduler says").await;
+    let text = explained(bed, "picky", "The scheduler reports").await;
     let text = chapter(&text, "Node");
     assert!(
         text.contains("- tainted-0: lacks the label disk=ssd (nodeSelector)\n"),
@@ -191,7 +191,7 @@ async fn picky(bed: &Testbed) {
         "{text}"
     );
     assert!(
-        text.contains("Add a node with the labels that the run's podTemplate asks for"),
+        text.contains("Add a node with the labels that the run's podTemplate requires"),
         "{text}"
     );
     delete(bed, "picky").await;
@@ -208,13 +208,12 @@ async fn zonal(bed: &Testbed) {
     spec.manifest["spec"]["pipelineSpec"]["workspaces"] = json!([{"name": "source"}]);
     spec.manifest["spec"]["pipelineSpec"]["tasks"][0]["taskSpec"]["workspaces"] = json!([{"name": "source"}]);
     create(bed, &spec).await;
-    let text = explained(bed, "zonal", "The scheduler says").await;
+    let text = explained(bed, "zonal", "The scheduler reports").await;
     let text = chapter(&text, "Node");
-    let reason =
-        "- east-0: is out of reach of the volume of claim cache (topology.kubernetes.io/zone in west)";
+    let reason = "- east-0: cannot use the volume of PVC cache (topology.kubernetes.io/zone in west)";
     assert!(text.contains(reason), "{text}");
     assert!(
-        text.contains("* Add a node that can reach the volume of claim cache"),
+        text.contains("* Add a node that can use the volume of PVC cache"),
         "{text}"
     );
 }
@@ -242,12 +241,12 @@ async fn with_few_rights(bed: &Testbed) {
     let said = tool_as(&reader, "explain zonal").await;
     assert_eq!(said.code, Some(0), "{said:?}");
     assert_eq!(
-        chapter(&plain(&said.out), "Not seen")
+        chapter(&plain(&said.out), "Not read")
             .lines()
             .take(5)
             .collect::<Vec<_>>(),
         [
-            "Not seen     what follows from these is missing above:",
+            "Not read     so the output above is incomplete:",
             "             - you lack the right to get configmaps config-pod-affinity in namespace tekton-pod-affinity",
             "             - you lack the right to list nodes",
             "             - you lack the right to get persistentvolumes cache",

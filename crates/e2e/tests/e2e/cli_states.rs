@@ -1,6 +1,6 @@
 //! `explain` and `list` on runs in every state but waiting.
 
-use crate::beds::{SOON, create, fresh};
+use crate::beds::{SOON, create, fresh, quota};
 use crate::cli_tool::{LONG, chapter, delete, explained, only, plain, tool, until_says};
 use kube::ResourceExt;
 use kube::api::{DeleteParams, Patch, PatchParams};
@@ -58,7 +58,7 @@ async fn finished(bed: &Testbed) {
         "\
 PipelineRun default/done: done
 
-Label        tekton.dev/custom-pod-affinity says \"true\", the default strategy; when the run was labelled, that was colocateCompleted: all pods on one node, which no other run uses until this one is done.
+Label        tekton.dev/custom-pod-affinity is \"true\", the default strategy; when the run was labelled, that was colocateCompleted: all pods on one node, which no other run uses until this one is done.
 
 Held         by pod-affinity for <age>.
 
@@ -66,7 +66,7 @@ Placeholder  deleted <age> ago.
 
 Node         was node-0, which this run does not keep.
 
-Released     <age> ago. The node is there, and Tekton may start the tasks.
+Released     <age> ago. The run has a node, and Tekton can start the tasks.
 
 Tasks        1 pod, on node node-0.
              - only: succeeded on node-0
@@ -90,11 +90,11 @@ What would help
   * Delete the run when its node is needed: `kubectl delete pipelinerun -n default reserved`."
     );
     create(bed, &only("waits").opted_in("true")).await;
-    let text = explained(bed, "waits", "The scheduler says").await;
+    let text = explained(bed, "waits", "The scheduler reports").await;
     assert_eq!(
         chapter(&text, "Node"),
         "\
-Node         none yet. The scheduler says: \"<words>\".
+Node         none yet. The scheduler reports: \"<words>\".
              - node-0: is reserved by the finished run reserved of namespace default (isolateAlways)
 What would help
   * Delete a finished run that keeps a node: `kubectl delete pipelinerun -n default reserved`."
@@ -132,9 +132,9 @@ async fn held_by_its_user(bed: &Testbed) {
         "\
 PipelineRun default/queued: held elsewhere
 
-Label        tekton.dev/custom-pod-affinity says \"true\", the default strategy; when the run was labelled, that was colocateCompleted: all pods on one node, which no other run uses until this one is done.
+Label        tekton.dev/custom-pod-affinity is \"true\", the default strategy; when the run was labelled, that was colocateCompleted: all pods on one node, which no other run uses until this one is done.
 
-Held         by somebody other than pod-affinity: spec.status was PipelineRunPending when the run was created, and whoever set it releases it. pod-affinity holds it then until its placeholder has a node.
+Held         by another holder: spec.status was PipelineRunPending when the run was created, and that holder releases it. Then pod-affinity holds it until its placeholder has a node.
 
 Placeholder  none yet: a run that waits in a queue occupies no node.
 
@@ -167,7 +167,7 @@ async fn too_late(bed: &Testbed) {
         "\
 PipelineRun default/late: too late
 
-Label        tekton.dev/custom-pod-affinity says \"true\", but came after the first task had started. Pods of this run may already be on several nodes, so nothing is changed.
+Label        tekton.dev/custom-pod-affinity is \"true\", but was set after the first task had started. Pods of this run may already be on several nodes, so pod-affinity changes nothing.
 
 Tasks        1 pod, on node late-0.
              - only: running on late-0
@@ -211,15 +211,15 @@ async fn left_alone(bed: &Testbed) {
         told,
         [
             "PipelineRun aside/declined: declined",
-            "Label        tekton.dev/custom-pod-affinity says \"false\": pod-affinity leaves this run alone.",
+            "Label        tekton.dev/custom-pod-affinity is \"false\": pod-affinity ignores this run.",
             "PipelineRun aside/ending: being deleted",
-            "Label        tekton.dev/custom-pod-affinity says \"false\": pod-affinity leaves this run alone.",
+            "Label        tekton.dev/custom-pod-affinity is \"false\": pod-affinity ignores this run.",
             "PipelineRun aside/managed: managed elsewhere",
-            "Label        spec.managedBy names somebody other than Tekton, so pod-affinity leaves this run alone.",
+            "Label        spec.managedBy names another controller than Tekton, so pod-affinity ignores this run.",
             "PipelineRun aside/misspelt: invalid",
             "Label        label tekton.dev/custom-pod-affinity has the unknown value \"perhaps\"; valid values are \
              colocateAlways, colocateCompleted, isolateAlways to choose a strategy, \"true\" or \"\" for the default \
-             one, and \"false\" to opt out. pod-affinity leaves this run alone.",
+             one, and \"false\" to opt out. pod-affinity ignores this run.",
             "PipelineRun aside/nested: nested",
             "Label        PipelineRun misspelt started this one, which follows it to its node: it is neither held nor \
              given a placeholder of its own.",
@@ -229,13 +229,8 @@ async fn left_alone(bed: &Testbed) {
 
 /// Held, and its placeholder cannot be made.
 async fn refused(bed: &Testbed) {
-    let client = bed.client().await.unwrap();
     let namespace = bed.namespace("full").await.unwrap();
-    let quota = json!({
-        "apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "none", "namespace": namespace},
-        "spec": {"hard": {"count/statefulsets.apps": "0"}},
-    });
-    testbed::apply::apply_all(&client, &[quota]).await.unwrap();
+    quota(bed, &namespace, "count/statefulsets.apps", "0").await;
     create(
         bed,
         &RunSpec::new(&namespace, "held")
@@ -250,9 +245,9 @@ async fn refused(bed: &Testbed) {
         "\
 PipelineRun full/held: held
 
-Label        tekton.dev/custom-pod-affinity says \"true\", the default strategy, which is colocateCompleted: all pods on one node, which no other run uses until this one is done.
+Label        tekton.dev/custom-pod-affinity is \"true\", the default strategy, which is colocateCompleted: all pods on one node, which no other run uses until this one is done.
 
-Held         by pod-affinity for <age>, until its placeholder has a node; at the latest in <age> (hold-deadline 10m).
+Held         by pod-affinity for <age>, until its placeholder has a node; at the latest in <age> (hold-deadline 10m). To keep it Pending until you release it: `kubectl annotate pipelinerun -n full held pod-affinity.tekton.dev/hold-`.
 
 Placeholder  none yet.
 
@@ -262,8 +257,8 @@ Released     not yet.
 
 Tasks        no pod so far.
 
-Told so far  on the run, by pod-affinity:
-             - <age> ago, PlaceholderRefused: The placeholder could not be made yet and is tried again: statefulsets.apps \"custom-pod-affinity-<hash>\" is forbidden: exceeded quota: none, requested: count/statefulsets.apps=1, used: count/statefulsets.apps=0, limited: count/statefulsets.apps=0. Raise the ResourceQuota of this namespace or remove what uses it up.
+Events       of pod-affinity on the run:
+             - <age> ago, PlaceholderRefused: The placeholder could not be created; the controller retries: statefulsets.apps \"custom-pod-affinity-<hash>\" is forbidden: exceeded quota: tight, requested: count/statefulsets.apps=1, used: count/statefulsets.apps=0, limited: count/statefulsets.apps=0. Raise the ResourceQuota of this namespace or remove what uses it up.
 "
     );
 }

@@ -182,10 +182,10 @@ fn is_age(word: &str) -> bool {
 
 /// What somebody else says is only there or not.
 fn hushed(line: &str) -> String {
-    match line.split_once(" says: \"") {
+    match line.split_once(" reports: \"") {
         Some((before, rest)) => {
             let after = rest.split_once("\".").map(|(_, after)| after).unwrap_or_default();
-            format!("{before} says: \"<words>\".{after}")
+            format!("{before} reports: \"<words>\".{after}")
         }
         None => line.to_owned(),
     }
@@ -198,9 +198,10 @@ fn what_differs_each_time_is_taken_out() {
         plain(text),
         "Held         by pod-affinity for <age>, until it ends; in <age> (deadline 10m). 50m of cpu.\n"
     );
-    let text = "             - x: pod custom-pod-affinity-0123456789-0, 1h2m ago. A says: \"no. never\". Go.";
+    let text =
+        "             - x: pod custom-pod-affinity-0123456789-0, 1h2m ago. A reports: \"no. never\". Go.";
     assert_eq!(
         plain(text),
-        "             - x: pod custom-pod-affinity-<hash>-0, <age> ago. A says: \"<words>\". Go.\n"
+        "             - x: pod custom-pod-affinity-<hash>-0, <age> ago. A reports: \"<words>\". Go.\n"
     );
 }

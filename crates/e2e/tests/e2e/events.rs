@@ -74,7 +74,7 @@ async fn a_run_that_waits_is_told_now_and_then_with_the_latest_words_of_schedule
     create(&bed, &run).await;
     let first = until_told(&bed, &run, "WaitingForNode").await;
     assert!(
-        first.contains("no nodes available") && !first.contains("autoscaler says"),
+        first.contains("no nodes available") && !first.contains("autoscaler reports"),
         "{first}"
     );
     assert!(
@@ -92,7 +92,7 @@ async fn a_run_that_waits_is_told_now_and_then_with_the_latest_words_of_schedule
             .last()
             .map(|event| note(event).to_owned())
             .unwrap_or_default();
-        if last.contains("0/8 nodes are available") && last.contains("The autoscaler says: ") {
+        if last.contains("0/8 nodes are available") && last.contains("The autoscaler reports: ") {
             Ok(last)
         } else {
             Err(last)

@@ -1,6 +1,8 @@
 //! Runs the end-to-end tests: more at a time than there are cores, because they mostly wait; the longest first; and at
 //! the end a report of the slowest tests and what they waited for.
 
+use crate::pool;
+use crate::ship_program::compile_release_ahead;
 use clap::Parser;
 use libtest_mimic::{Arguments, Failed, Trial};
 use std::cell::RefCell;
@@ -30,6 +32,10 @@ impl Test {
     /// As libtest names it: without the name of the binary.
     fn name(&self) -> &'static str {
         self.path.split_once("::").map_or(self.path, |(_, name)| name)
+    }
+
+    fn ships(&self) -> bool {
+        self.real_node || self.name().starts_with("ship::")
     }
 
     fn matches(&self, filters: &[String], exact: bool) -> bool {
@@ -79,19 +85,25 @@ impl Cli {
 
 pub(crate) fn run() -> ExitCode {
     testbed::wait::observe(waited);
+    // Also where RUST_BACKTRACE is set: the frames of an async test only hide what it says.
+    std::panic::set_hook(Box::new(|panic| eprintln!("{panic}")));
     let mut cli = Cli::parse();
     let filters = cli.filters();
     let mut arguments = cli.arguments;
     arguments.test_threads = arguments.test_threads.or(Some(SLOTS));
     let mut tests: Vec<_> = inventory::iter::<Test>.into_iter().collect();
     tests.retain(|test| test.matches(&filters, arguments.exact));
-    tests.sort_by_key(|test| (!(test.first || test.real_node), test.name()));
+    tests.sort_by_key(|test| (!test.first, test.name()));
     let no_real_node = testbed::real_node::lacking();
     if let Some(what) = no_real_node.as_ref().filter(|_| !arguments.list) {
         eprintln!("\nno real node here, so nothing is tested with one: {what}");
     }
+    let ships = !arguments.list && tests.iter().any(|test| test.ships() && !test.on_request);
+    let ahead = ships.then(compile_release_ahead);
     let trials = tests.into_iter().map(|test| trial(test, no_real_node.as_deref()));
     let conclusion = libtest_mimic::run(&arguments, trials.collect());
+    // A panic of it is no test's.
+    ahead.map(std::thread::JoinHandle::join);
     report();
     conclusion.exit_code()
 }
@@ -144,7 +156,8 @@ fn report() {
             println!("    {:6.1} s  {what}", time.as_secs_f32());
         }
     }
-    println!();
+    let (started, again) = pool::economy();
+    println!("{started} testbeds were started for a test, and {again} times one was used again\n");
 }
 
 fn longest(waits: &Waits) -> Vec<(&String, &Duration)> {

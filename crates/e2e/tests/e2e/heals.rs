@@ -1,15 +1,20 @@
 //! What is lost comes back, what is refused is told and tried again, and no run fails by our trouble.
 
 use crate::beds::{
-    SOON, bound_placeholder, create, fresh, installed, nodes_of, placeholder_name, pods, sets, tight_quota,
+    SOON, bound_placeholder, create, fresh, installed, nodes_of, placeholder_name, pods, quota, sets,
     until_told,
 };
 use crate::claims::{claim, with_claim};
+use crate::cli_tool::only;
+use k8s_openapi::api::admissionregistration::v1::ValidatingAdmissionPolicyBinding;
+use k8s_openapi::api::events::v1::Event;
 use kube::ResourceExt;
-use kube::api::{DeleteParams, ListParams, Patch, PatchParams};
+use kube::api::{Api, DeleteParams, ListParams, Patch, PatchParams};
 use serde_json::json;
-use testbed::Nodes;
+use std::time::Instant;
+use testbed::product::NAMESPACE;
 use testbed::runs::{self, RunSpec};
+use testbed::{Nodes, Testbed};
 
 #[e2e_test]
 async fn a_placeholder_deleted_while_tasks_run_returns_to_the_same_node() {
@@ -58,7 +63,7 @@ async fn a_placeholder_deleted_while_tasks_run_returns_to_the_same_node() {
 async fn a_placeholder_that_a_quota_refuses_is_told_and_made_once_there_is_room() {
     let bed = installed().await;
     let namespace = bed.namespace("quota").await.unwrap();
-    let quotas = tight_quota(bed, &namespace).await;
+    let quotas = quota(bed, &namespace, "pods", "0").await;
     let spec = RunSpec::diamond(&namespace, "run").opted_in("true");
     create(bed, &spec).await;
     let told = until_told(bed, &spec, "PlaceholderRefused").await;
@@ -112,6 +117,28 @@ async fn a_bad_configuration_is_told_and_the_last_good_one_stays() {
     create(&bed, &spec).await;
     let run = bed.until_succeeded(&spec, SOON).await.unwrap();
     assert_eq!(run.labels()[placement::keys::STRATEGY], "colocateCompleted");
+    until_configuration_refused(&bed, "colocateSometimes").await;
+    bed.configure(&[("default-strategy", Some("colocateNever"))])
+        .await
+        .unwrap();
+    until_configuration_refused(&bed, "colocateNever").await;
+}
+
+/// The newest words count: who corrects one mistake by another must see that.
+async fn until_configuration_refused(bed: &Testbed, value: &str) {
+    let events: Api<Event> = Api::namespaced(bed.client().await.unwrap(), NAMESPACE);
+    bed.until(format!("an event about {value}"), SOON, async || {
+        let listed = events.list(&ListParams::default()).await;
+        let notes: Vec<_> = listed.map_err(|error| error.to_string())?.items;
+        let notes: Vec<_> = notes.into_iter().filter_map(|event| event.note).collect();
+        if notes.iter().any(|note| note.contains(value)) {
+            Ok(())
+        } else {
+            Err(notes.join("; "))
+        }
+    })
+    .await
+    .unwrap();
 }
 
 #[e2e_test]
@@ -165,4 +192,86 @@ async fn a_claim_that_is_bound_to_a_zone_decides_the_zone() {
     create(&bed, &spec).await;
     bed.until_succeeded(&spec, SOON).await.unwrap();
     assert_eq!(nodes_of(&bed, &spec).await, ["west-0".to_owned()].into());
+}
+
+/// More than the controller reconciles at a time.
+const DENIED: usize = 40;
+/// Label of the runs, and name and message of the policy.
+const NOT_TODAY: &str = "not-today";
+
+/// Whoever would start these runs is denied it.
+async fn deny_releases(bed: &Testbed) {
+    let client = bed.client().await.unwrap();
+    let rule = json!({
+        "apiGroups": ["tekton.dev"], "apiVersions": ["v1"], "resources": ["pipelineruns"], "operations": ["UPDATE"],
+    });
+    let policy = json!({
+        "apiVersion": "admissionregistration.k8s.io/v1",
+        "kind": "ValidatingAdmissionPolicy",
+        "metadata": {"name": NOT_TODAY},
+        "spec": {
+            "matchConstraints": {"resourceRules": [rule], "objectSelector": {"matchLabels": {NOT_TODAY: "true"}}},
+            "validations": [{"expression": "has(object.spec.status)", "message": NOT_TODAY}],
+        },
+    });
+    let binding = json!({
+        "apiVersion": "admissionregistration.k8s.io/v1",
+        "kind": "ValidatingAdmissionPolicyBinding",
+        "metadata": {"name": NOT_TODAY},
+        "spec": {"policyName": NOT_TODAY, "validationActions": ["Deny"]},
+    });
+    testbed::apply::apply_all(&client, &[policy, binding])
+        .await
+        .unwrap();
+    let users = only("users").label(NOT_TODAY, "true");
+    let users = users.spec("status", json!("PipelineRunPending"));
+    create(bed, &users).await;
+    let dry_run = PatchParams {
+        dry_run: true,
+        ..PatchParams::default()
+    };
+    let release = Patch::Merge(json!({"spec": {"status": null}}));
+    let runs = runs::runs(&client, users.namespace());
+    bed.until("the policy to deny a release", SOON, async || {
+        match runs.patch(users.name(), &dry_run, &release).await {
+            Err(error) if error.to_string().contains(NOT_TODAY) => Ok(()),
+            other => Err(format!("{other:?}")),
+        }
+    })
+    .await
+    .unwrap();
+}
+
+#[e2e_test]
+async fn runs_whose_release_is_denied_hold_up_no_other_and_are_released_when_it_is_not_any_more() {
+    let bed = fresh(2).await;
+    deny_releases(&bed).await;
+    let denied = (0..DENIED).map(|number| only(&format!("denied-{number}")).label(NOT_TODAY, "true"));
+    let denied: Vec<_> = denied.map(|run| run.opted_in("colocateAlways")).collect();
+    for run in &denied {
+        create(&bed, run).await;
+    }
+    for run in &denied {
+        let told = until_told(&bed, run, "ReleaseRefused").await;
+        assert!(told.contains(NOT_TODAY), "{told}");
+    }
+
+    let begun = Instant::now();
+    let other = only("other").opted_in("colocateAlways");
+    create(&bed, &other).await;
+    bed.until_succeeded(&other, SOON).await.unwrap();
+    println!(
+        "a run beside {DENIED} whose release is denied: done after {:.1?}",
+        begun.elapsed()
+    );
+
+    let client = bed.client().await.unwrap();
+    let bindings: Api<ValidatingAdmissionPolicyBinding> = Api::all(client);
+    bindings
+        .delete(NOT_TODAY, &DeleteParams::default())
+        .await
+        .unwrap();
+    for run in &denied {
+        bed.until_succeeded(run, SOON).await.unwrap();
+    }
 }

@@ -1,4 +1,4 @@
-//! Who holds a run, and who may let it go.
+//! Who holds a run, and who may release it.
 
 use crate::beds::{
     SOON, bound_placeholder, create, fresh, installed, kill_webhooks, nodes_of, placeholder_name, sets,
@@ -34,7 +34,7 @@ async fn patch(bed: &Testbed, run: &RunSpec, patch: serde_json::Value) -> Dynami
 }
 
 /// As whoever holds it does.
-async fn let_go(bed: &Testbed, run: &RunSpec) -> DynamicObject {
+async fn release(bed: &Testbed, run: &RunSpec) -> DynamicObject {
     patch(bed, run, json!({"spec": {"status": null}})).await
 }
 
@@ -83,9 +83,9 @@ async fn a_run_that_its_user_holds_stays_held_until_the_user_lets_it_go() {
         .await
         .expect_err("it is not ours");
 
-    let let_go = let_go(bed, &spec).await;
-    assert_eq!(runs::state(&let_go), State::Pending, "now the hold is ours");
-    assert!(let_go.annotations().contains_key(keys::HOLD));
+    let after = release(bed, &spec).await;
+    assert_eq!(runs::state(&after), State::Pending, "now the hold is ours");
+    assert!(after.annotations().contains_key(keys::HOLD));
     bound_placeholder(bed, &held).await;
     bed.until_succeeded(&spec, SOON).await.unwrap();
     assert_eq!(nodes_of(bed, &spec).await.len(), 1);
@@ -104,7 +104,7 @@ async fn held_by_its_user(bed: &Testbed, name: &str) -> RunSpec {
 }
 
 #[e2e_test]
-async fn a_run_that_its_user_lets_go_while_no_controller_runs_waits_for_its_node_unless_let_go_twice() {
+async fn a_run_that_its_user_releases_while_no_controller_runs_waits_for_its_node_unless_released_twice() {
     let bed = fresh(8).await;
     let [once, twice] = [
         held_by_its_user(&bed, "once").await,
@@ -112,9 +112,9 @@ async fn a_run_that_its_user_lets_go_while_no_controller_runs_waits_for_its_node
     ];
     stop_controllers(&bed);
     for spec in [&once, &twice] {
-        assert_eq!(runs::state(&let_go(&bed, spec).await), State::Pending);
+        assert_eq!(runs::state(&release(&bed, spec).await), State::Pending);
     }
-    assert!(released(&let_go(&bed, &twice).await), "its user insists");
+    assert!(released(&release(&bed, &twice).await), "its user insists");
     bed.until_succeeded(&twice, SOON).await.unwrap();
     // By now the tasks of the other would be done too, were it not held.
     start_controllers(&bed).await;
@@ -123,11 +123,11 @@ async fn a_run_that_its_user_lets_go_while_no_controller_runs_waits_for_its_node
 }
 
 #[e2e_test]
-async fn a_run_can_be_let_go_by_its_user_while_no_webhook_answers() {
+async fn a_run_can_be_released_by_its_user_while_no_webhook_answers() {
     let bed = fresh(1).await;
     let spec = held_by_its_user(&bed, "run").await;
     kill_webhooks(&bed);
-    assert!(released(&let_go(&bed, &spec).await));
+    assert!(released(&release(&bed, &spec).await));
 }
 
 #[e2e_test]
@@ -317,7 +317,7 @@ async fn a_run_whose_label_is_taken_back_while_its_user_holds_it_is_in_no_group_
         patch(bed, &spec, taken_back).await;
         let withdrawn = bed.until_run(&spec, "to leave its group", SOON, |run| !has_group(run));
         assert_eq!(runs::state(&withdrawn.await.unwrap()), State::Pending, "{name}");
-        let_go(bed, &spec).await;
+        release(bed, &spec).await;
         bed.until_succeeded(&spec, SOON).await.unwrap();
         let pods = crate::beds::pods(&bed.client().await.unwrap(), &namespace);
         let run = format!("{}={name}", keys::TEKTON_PIPELINE_RUN);

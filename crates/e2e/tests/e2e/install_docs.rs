@@ -39,14 +39,18 @@ fn commands(heading: &str) -> Vec<String> {
 
 /// As somebody who reads the page: in a folder with release.yaml, in a shell that stops at the first failure.
 fn follow(bed: &Testbed, command: &str, run: &RunSpec) {
-    let output = Command::new("bash")
+    printed(&shell(bed, command, run).output().unwrap());
+}
+
+fn shell(bed: &Testbed, command: &str, run: &RunSpec) -> Command {
+    let mut shell = Command::new("bash");
+    shell
         .args(["-euo", "pipefail", "-c", command])
         .current_dir(bed.folder())
         .env("KUBECONFIG", bed.kubeconfig())
         .env("NAMESPACE", run.namespace())
-        .env("RUN", run.name())
-        .output();
-    printed(&output.unwrap());
+        .env("RUN", run.name());
+    shell
 }
 
 /// A release, its webhooks leading here; the Deployments are there as well, and KWOK plays their pods.
@@ -104,7 +108,7 @@ async fn until_new_runs_are(bed: &Testbed, namespace: &str, wanted: State) {
 
 #[e2e_test]
 async fn each_way_to_switch_it_off_does_what_the_page_says() {
-    let bed = pool::start(testbed::Options::default()).await;
+    let bed = pool::bare().await;
     bed.add_nodes(&Nodes::new("node", 6)).await.unwrap();
     install(&bed).await;
     one_run(&bed).await;
@@ -220,8 +224,8 @@ async fn until_nothing_is_left(bed: &Testbed) {
 }
 
 #[e2e_test]
-async fn uninstalling_as_the_page_says_leaves_nothing_and_stops_no_run() {
-    let bed = pool::start(testbed::Options::default()).await;
+async fn uninstalling_as_the_page_says_leaves_nothing_and_stops_no_run_though_others_come_all_the_while() {
+    let bed = pool::bare().await;
     bed.add_nodes(&Nodes::new("node", 6)).await.unwrap();
     install(&bed).await;
     assert!(!left(&bed).is_empty());
@@ -232,8 +236,21 @@ async fn uninstalling_as_the_page_says_leaves_nothing_and_stops_no_run() {
     bound_placeholder(&bed, &create(&bed, &running).await).await;
     assert_eq!(nodes_after(&bed, &reserves).await.len(), 1);
     let [uninstall] = commands("## Uninstall").try_into().unwrap();
-    follow(&bed, &uninstall, &running);
+    let mut uninstall = shell(&bed, &uninstall, &running);
+    let uninstalling = tokio::task::spawn_blocking(move || printed(&uninstall.output().unwrap()));
+    let mut others = Vec::new();
+    while !uninstalling.is_finished() {
+        let other = RunSpec::diamond("default", &format!("other-{}", others.len()));
+        let other = other.opted_in("true").lasting("1s");
+        create(&bed, &other).await;
+        others.push(other);
+        tokio::time::sleep(Duration::from_millis(500)).await;
+    }
+    uninstalling.await.unwrap();
     bed.stop_pod_affinity();
+    for other in &others {
+        bed.until_succeeded(other, SOON).await.unwrap();
+    }
     let done = bed.until_succeeded(&running, SOON).await.unwrap();
     assert!(done.labels().contains_key(keys::GROUP), "it was ours to its end");
     until_nothing_is_left(&bed).await;
@@ -241,7 +258,7 @@ async fn uninstalling_as_the_page_says_leaves_nothing_and_stops_no_run() {
 
 #[e2e_test]
 async fn what_a_hasty_deletion_leaves_is_started_and_removed_as_the_page_says() {
-    let bed = pool::start(testbed::Options::default()).await;
+    let bed = pool::bare().await;
     bed.add_nodes(&Nodes::new("node", 3)).await.unwrap();
     install(&bed).await;
     let running = RunSpec::diamond("default", "running")

@@ -56,7 +56,7 @@ async fn the_api_server_accepts_the_base_and_every_overlay() {
 
 #[e2e_test]
 async fn fail_open_lets_labelled_runs_pass_when_no_webhook_answers() {
-    let bed = pool::start(Options::default()).await;
+    let bed = pool::bare().await;
     bed.add_nodes(&Nodes::new("node", 4)).await.unwrap();
     install(&bed, rendered(&bed, &overlay("fail-open"))).await;
     kill_webhooks(&bed);
@@ -120,7 +120,7 @@ async fn until_served_until(bed: &Testbed, installed: &Installed, year: i32) {
 
 #[e2e_test]
 async fn with_cert_managers_overlay_its_certificates_serve_and_the_controller_leaves_them_alone() {
-    let bed = pool::start(Options::default()).await;
+    let bed = pool::bare().await;
     bed.add_nodes(&Nodes::new("node", 6)).await.unwrap();
     bed.define(Definitions::CertManager).await.unwrap();
     let played = CertManager::of(&bed).await;
@@ -153,7 +153,7 @@ async fn with_cert_managers_overlay_its_certificates_serve_and_the_controller_le
 
 #[e2e_test]
 async fn an_installation_with_certificates_of_its_own_changes_over_to_cert_managers() {
-    let bed = pool::start(Options::default()).await;
+    let bed = pool::bare().await;
     bed.define(Definitions::CertManager).await.unwrap();
     let installed = install(&bed, rendered(&bed, &workspace().join("config"))).await;
     let client = bed.client().await.unwrap();

@@ -2,10 +2,11 @@
 //! nothing is there that nobody needs.
 
 use crate::beds::{
-    SOON, create, held_for_good, lose_certificates, sets, start_controllers, stop_controllers, tight_quota,
+    SOON, create, held_for_good, lose_certificates, quota, sets, start_controllers, stop_controllers,
     until_no_placeholder, until_told,
 };
-use crate::claims::claim;
+use crate::claims::{claim, with_claim};
+use crate::clusters_differ::labelled_by_its_pipeline;
 use crate::install_kubectl::{parsed, workspace};
 use crate::pool;
 use k8s_openapi::ByteString;
@@ -125,6 +126,7 @@ async fn live(bed: &Testbed, client: &Client) {
     a_quota(bed).await;
     a_held_run_that_is_cancelled_and_a_new_leader(bed, client).await;
     a_held_run_that_loses_its_label(bed, client).await;
+    labelled_by_its_pipeline(bed, RunSpec::diamond("default", "late")).await;
     a_bad_configuration_and_a_good_one(bed, client).await;
     a_lost_certificate(bed, client).await;
 }
@@ -156,12 +158,8 @@ async fn until_no_set(bed: &Testbed, client: &Client) {
 
 async fn a_claim(bed: &Testbed) {
     claim(bed, "cache", None).await;
-    let workspace = json!([{"name": "source", "persistentVolumeClaim": {"claimName": "cache"}}]);
-    let mut run = RunSpec::new("default", "claim")
-        .task("only", &[])
-        .opted_in("true")
-        .spec("workspaces", workspace);
-    run.manifest["spec"]["pipelineSpec"]["workspaces"] = json!([{"name": "source"}]);
+    let run = RunSpec::new("default", "claim").task("only", &[]);
+    let run = with_claim(run.opted_in("true"), "cache");
     create(bed, &run).await;
     bed.until_succeeded(&run, SOON).await.unwrap();
 }
@@ -172,8 +170,9 @@ async fn a_task_too_big_and_a_reserve(bed: &Testbed) {
         .task("small", &[])
         .sized_task("large", &["small"], &json!({"cpu": "4"}))
         .opted_in("true");
+    let run = with_claim(run, "cache");
     create(bed, &run).await;
-    until_told(bed, &run, "LetGo").await;
+    until_told(bed, &run, "MovedOff").await;
     bed.add_nodes(&Nodes::new("large", 1).size("8", "32Gi"))
         .await
         .unwrap();
@@ -187,10 +186,15 @@ async fn a_task_too_big_and_a_reserve(bed: &Testbed) {
 
 async fn a_quota(bed: &Testbed) {
     let namespace = bed.namespace("quota").await.unwrap();
-    tight_quota(bed, &namespace).await;
+    quota(bed, &namespace, "pods", "0").await;
     let run = RunSpec::new(&namespace, "run").task("only", &[]).opted_in("true");
     create(bed, &run).await;
     until_told(bed, &run, "PlaceholderRefused").await;
+    let namespace = bed.namespace("quota-of-one").await.unwrap();
+    quota(bed, &namespace, "pods", "1").await;
+    let run = RunSpec::new(&namespace, "run").task("only", &[]).opted_in("true");
+    create(bed, &run).await;
+    bed.until_succeeded(&run, SOON).await.unwrap();
 }
 
 /// The new leader tells again what is still so, and the event that is there counts it.

@@ -4,7 +4,7 @@
 //! Both releases are what `cargo ship release` writes. The processes are the testbed's own and of the same code; what
 //! differs is the image, by which each release names its placeholders, and the version on every object.
 
-use crate::beds::{SOON, bound_placeholder, create, nodes_of, until_told};
+use crate::beds::{SOON, bound_placeholder, create, let_end, nodes_of, until_told};
 use crate::install_kubectl::{call, file, parsed, printed, workspace};
 use crate::pool;
 use k8s_openapi::api::core::v1::Pod;
@@ -115,7 +115,7 @@ async fn an_upgrade_loses_no_run_and_doubles_no_placeholder() {
         .task("a", &[])
         .task("b", &["a"])
         .task("c", &["b"])
-        .lasting("15s");
+        .ending("hang");
     let mut before = Vec::new();
     for run in [&held, &waiting, &running] {
         before.push(create(&bed, run).await);
@@ -148,6 +148,7 @@ async fn an_upgrade_loses_no_run_and_doubles_no_placeholder() {
         State::Running,
         "it began before and ends after"
     );
+    let_end(&bed, &running).await;
     let kept = bound_placeholder(&bed, &before[2]).await;
     assert_eq!((kept.uid(), image(&kept)), (place.uid(), image(&place)));
     bed.add_nodes(&Nodes::new("far", 1).zone("there")).await.unwrap();

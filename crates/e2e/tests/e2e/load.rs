@@ -52,6 +52,7 @@ impl Outcome {
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Lost {
     pub(crate) begun: Instant,
+    pub(crate) ended: Instant,
     pub(crate) why: String,
 }
 
@@ -112,7 +113,11 @@ async fn call(pods: &Api<Pod>, number: u32) -> Result<(), Lost> {
         ..PostParams::default()
     };
     let begun = Instant::now();
-    let lost = |why| Lost { begun, why };
+    let lost = |why| Lost {
+        begun,
+        ended: Instant::now(),
+        why,
+    };
     let created = pods.create(&dry_run, &serde_json::from_value(pod).unwrap()).await;
     let created = created.map_err(|error| match error {
         kube::Error::Api(status) => lost(status.message.clone()),

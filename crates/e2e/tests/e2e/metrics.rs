@@ -1,13 +1,11 @@
 //! What the running processes expose is what docs/metrics.md says: each metric, its type, its labels and their values.
 
-use crate::beds::{SOON, until_told};
+use crate::beds::{SOON, quota, until_told};
 use crate::pool;
-use kube::api::{Api, PostParams};
-use serde_json::json;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use testbed::runs::RunSpec;
-use testbed::{Nodes, Options, Testbed, probe};
+use testbed::{Nodes, Testbed, probe};
 
 /// Type and labels of a metric, by its name as queries write it.
 pub(crate) type Metrics = BTreeMap<String, Metric>;
@@ -104,14 +102,7 @@ async fn something_happens(bed: &Testbed) {
     let done = RunSpec::new("default", "done").task("only", &[]).opted_in("true");
     done.create(&client).await.unwrap();
     let namespace = bed.namespace("full").await.unwrap();
-    let quota = serde_json::from_value(json!({
-        "metadata": {"name": "none"}, "spec": {"hard": {"count/statefulsets.apps": "0"}},
-    }));
-    let quotas: Api<k8s_openapi::api::core::v1::ResourceQuota> = Api::namespaced(client.clone(), &namespace);
-    quotas
-        .create(&PostParams::default(), &quota.unwrap())
-        .await
-        .unwrap();
+    quota(bed, &namespace, "count/statefulsets.apps", "0").await;
     let refused = RunSpec::new(&namespace, "refused")
         .task("only", &[])
         .opted_in("true");
@@ -122,7 +113,7 @@ async fn something_happens(bed: &Testbed) {
 
 #[e2e_test]
 async fn every_metric_of_the_processes_is_documented_and_every_documented_one_is_there() {
-    let bed = pool::start(Options::default()).await;
+    let bed = pool::bare().await;
     bed.add_nodes(&Nodes::new("node", 2)).await.expect("nodes");
     let installed = bed.install_pod_affinity().await.expect("pod-affinity");
     something_happens(&bed).await;

@@ -2,6 +2,7 @@
 
 use crate::auditor::Auditor;
 use crate::beds::{SOON, bound_placeholder, create, fresh, nodes_of, pods, until_told};
+use crate::install_kubectl::kubectl;
 use k8s_openapi::api::core::v1::{Node, Pod};
 use kube::ResourceExt;
 use kube::api::{Api, DynamicObject, EvictParams, ListParams, Patch, PatchParams};
@@ -67,9 +68,9 @@ pub(crate) async fn until_moved_from(bed: &Testbed, run: &RunSpec, old: &str) ->
 }
 
 #[e2e_test]
-async fn a_task_too_big_for_the_node_waits_in_vain_when_letting_go_is_switched_off() {
+async fn a_task_too_big_for_the_node_waits_in_vain_when_moving_is_switched_off() {
     let bed = fresh(0).await;
-    bed.configure(&[("let-go-after", Some("never"))]).await.unwrap();
+    bed.configure(&[("move-after", Some("never"))]).await.unwrap();
     bed.add_nodes(&Nodes::new("small", 1).size("2", "8Gi"))
         .await
         .unwrap();
@@ -98,7 +99,7 @@ async fn a_task_too_big_for_the_node_takes_its_run_to_one_that_fits() {
     bed.add_nodes(&Nodes::new("large", 1).size("8", "32Gi"))
         .await
         .unwrap();
-    until_told(&bed, &run, "LetGo").await;
+    until_told(&bed, &run, "MovedOff").await;
     let large = bound_task(&bed, &run, "large").await;
     assert_eq!(node_of(&large), "large-0");
     assert_eq!(until_moved_from(&bed, &run, &first).await, "large-0");
@@ -117,7 +118,7 @@ async fn two_parallel_tasks_that_do_not_fit_together_go_one_after_the_other_and_
         .sized_task("left", &[], &json!({"cpu": "3"}))
         .sized_task("right", &[], &json!({"cpu": "3"}))
         .opted_in("true")
-        // Longer than let-go-after: the second has been waiting for long enough when the first ends.
+        // Longer than move-after: the second has been waiting for long enough when the first ends.
         .lasting("14s");
     create(&bed, &run).await;
     bed.until_succeeded(&run, SOON).await.unwrap();
@@ -165,7 +166,7 @@ async fn a_task_left_waiting_by_another_on_a_node_that_was_cordoned_since_moves_
     create(&bed, &run).await;
     bound_task(&bed, &run, "a").await;
     cordon(&bed, "first-0").await;
-    // The run has let go, or will; there is room for one of the two.
+    // The run has moved off, or will; there is room for one of the two.
     until_placed(&bed, &run, 1, 3).await;
     add("second").await;
     until_placed(&bed, &run, 2, 3).await;
@@ -275,6 +276,27 @@ async fn a_node_that_is_not_ready_is_left_once_nothing_of_the_run_is_there() {
     .unwrap();
     bed.silence(&first).await.unwrap();
     bed.until_succeeded(&run, SOON * 2).await.unwrap();
+}
+
+/// By itself it would wait for the node until its timeout, as a run without the label does.
+#[e2e_test]
+async fn a_run_whose_node_died_with_a_task_on_it_goes_on_once_the_node_is_given_up_as_the_event_says() {
+    let bed = fresh(3).await;
+    let run = RunSpec::new("default", "run")
+        .task("a", &[])
+        .task_field("retries", json!(1))
+        .opted_in("true")
+        .lasting("15s");
+    create(&bed, &run).await;
+    let dead = node_of(&bound_task(&bed, &run, "a").await);
+    bed.silence(&dead).await.unwrap();
+    let told = until_told(&bed, &run, "NodeUnfit").await;
+    let taint = "node.kubernetes.io/out-of-service=nodeshutdown:NoExecute";
+    assert!(told.contains(&dead) && told.contains(taint), "{told}");
+    kubectl(&bed, &["taint", "node", &dead, taint]);
+    let next = until_moved_from(&bed, &run, &dead).await;
+    bed.until_succeeded(&run, SOON).await.unwrap();
+    assert!(nodes_of(&bed, &run).await.contains(&next));
 }
 
 #[e2e_test]

@@ -2,10 +2,12 @@
 
 use crate::attacher::Attacher;
 use crate::auditor::Auditor;
-use crate::beds::{SOON, create, fresh, notes, pods};
-use crate::claims::{claim, with_claim};
+use crate::beds::{SOON, bound_placeholder, create, fresh, notes, pods, until_no_placeholder, until_told};
+use crate::claims::{claim, claim_of, with_claim};
 use crate::moves::{bound_task, cordon, node_of, patch_node, small_then, until_moved_from};
-use kube::api::ListParams;
+use kube::ResourceExt;
+use kube::api::{ListParams, Patch, PatchParams};
+use placement::keys;
 use serde_json::json;
 use std::collections::BTreeSet;
 use testbed::runs::{self, RunSpec};
@@ -63,6 +65,65 @@ async fn a_cordoned_node_is_left_together_with_tektons_own_assistant() {
     bed.until_succeeded(&run, SOON).await.unwrap();
 }
 
+/// Another run waits for that very node, and would have it as soon as it was given up.
+#[e2e_test]
+async fn the_one_node_that_a_claim_can_be_used_on_is_never_given_up() {
+    let bed = fresh(2).await;
+    let here = json!({"key": "kubernetes.io/hostname", "operator": "In", "values": ["node-0"]});
+    let only_here = json!({"required": {"nodeSelectorTerms": [{"matchExpressions": [here]}]}});
+    let disk = json!({"local": {"path": "/tmp"}, "nodeAffinity": only_here});
+    claim_of(&bed, "disk", disk).await;
+    let tasks = RunSpec::new("default", "run").task("a", &[]).task("b", &["a"]);
+    let run = with_claim(tasks.opted_in("true").lasting("6s"), "disk");
+    let created = create(&bed, &run).await;
+    let placeholder = bound_placeholder(&bed, &created).await;
+    let same_node = json!({"podTemplate": {"nodeSelector": {"kubernetes.io/hostname": "node-0"}}});
+    let other = RunSpec::new("default", "other")
+        .task("only", &[])
+        .opted_in("true");
+    create(&bed, &other.clone().spec("taskRunTemplate", same_node)).await;
+    cordon(&bed, "node-0").await;
+    let client = bed.client().await.unwrap();
+    let is_it = |(reason, note): &(String, String)| {
+        reason == "NodeUnfit"
+            && note.contains("stays on node node-0, because its PVC disk can be used on no other node")
+    };
+    bed.until("the run to say why it stays", SOON, async || {
+        let notes = notes(&client, &run).await;
+        if notes.iter().any(is_it) {
+            Ok(())
+        } else {
+            Err(notes)
+        }
+    })
+    .await
+    .unwrap();
+    assert_eq!(bound_placeholder(&bed, &created).await.uid(), placeholder.uid());
+    patch_node(&bed, "node-0", json!({"spec": {"unschedulable": null}})).await;
+    bed.until_succeeded(&run, SOON).await.unwrap();
+    bed.until_succeeded(&other, SOON).await.unwrap();
+}
+
+/// The last task is none of ours any more, so that Tekton ties it to its assistant.
+#[e2e_test]
+async fn a_run_that_opts_out_while_it_has_no_node_still_has_its_assistant() {
+    let bed = fresh(0).await;
+    bed.add_nodes(&Nodes::new("small", 1).size("2", "8Gi"))
+        .await
+        .unwrap();
+    claim(&bed, "source", None).await;
+    let tasks = small_then("4").task("last", &["large"]);
+    let run = with_claim(tasks, "source");
+    create(&bed, &run).await;
+    until_told(&bed, &run, "MovedOff").await;
+    let opt_out = Patch::Merge(json!({"metadata": {"labels": {keys::OPT_IN: "false"}}}));
+    let api = runs::runs(&bed.client().await.unwrap(), "default");
+    api.patch("run", &PatchParams::default(), &opt_out).await.unwrap();
+    bed.add_nodes(&Nodes::new("large", 1)).await.unwrap();
+    bed.until_succeeded(&run, SOON).await.unwrap();
+    until_no_placeholder(&bed, "default").await;
+}
+
 async fn until_assistant_on(bed: &Testbed, node: &str) {
     let api = pods(&bed.client().await.unwrap(), "default");
     let assistants = ListParams::default().labels("app.kubernetes.io/component=affinity-assistant");
@@ -95,9 +156,9 @@ async fn a_claim_that_is_still_attached_to_the_old_node_is_detached_before_it_fo
     attacher.until_attached(&bed, "large-0").await;
     bed.until_succeeded(&run, SOON).await.unwrap();
     let told = notes(&bed.client().await.unwrap(), &run).await;
-    let let_goes = told.iter().filter(|(reason, _)| reason == "LetGo").count();
+    let moves = told.iter().filter(|(reason, _)| reason == "MovedOff").count();
     assert_eq!(
-        let_goes, 1,
+        moves, 1,
         "waiting for a volume is no reason to move again: {told:?}"
     );
     attacher.never_attached_twice();
@@ -111,4 +172,37 @@ async fn add_attaching_node(bed: &Testbed, prefix: &str, cpu: &str) {
         .unwrap();
     let managed = json!({"volumes.kubernetes.io/controller-managed-attach-detach": "true"});
     patch_node(bed, &nodes[0], json!({"metadata": {"annotations": managed}})).await;
+}
+
+/// The node stays reserved, and the claim does not.
+#[e2e_test]
+async fn a_claim_of_a_finished_run_that_reserves_its_node_goes_on_to_the_next_run() {
+    let bed = fresh(0).await;
+    let attacher = Attacher::start(&bed).await;
+    Attacher::claim(&bed, "source").await;
+    add_attaching_node(&bed, "first", "8").await;
+    let run = |name: &str, strategy: &str, lasts: &str| {
+        let run = RunSpec::new("default", name).task("only", &[]).lasting(lasts);
+        with_claim(run.opted_in(strategy), "source")
+    };
+    let reserves = run("reserves", "isolateAlways", "2s");
+    let made = create(&bed, &reserves).await;
+    bed.until_succeeded(&reserves, SOON).await.unwrap();
+    until_told(&bed, &reserves, "CleanedUp").await;
+    let kept = bound_placeholder(&bed, &made).await.spec.unwrap();
+    assert_eq!(kept.node_name.as_deref(), Some("first-0"));
+    let volumes = kept.volumes.unwrap_or_default();
+    assert!(
+        volumes
+            .iter()
+            .all(|volume| volume.persistent_volume_claim.is_none()),
+        "{volumes:?}"
+    );
+
+    add_attaching_node(&bed, "second", "8").await;
+    let next = run("next", "true", "20s");
+    create(&bed, &next).await;
+    attacher.until_attached(&bed, "second-0").await;
+    bed.until_succeeded(&next, SOON).await.unwrap();
+    attacher.never_attached_twice();
 }

@@ -54,7 +54,7 @@ const DAMAGES: [Damage; 4] = [
     Damage {
         name: "foreign leaf",
         does: |sound| Some(with_leaf(sound, &new_authority(), SignedDuration::ZERO)),
-        told: "was not signed by any stored authority",
+        told: "was not signed by any stored CA",
     },
 ];
 

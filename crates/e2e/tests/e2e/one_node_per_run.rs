@@ -7,7 +7,7 @@ use kube::api::{Api, ListParams, PostParams};
 use serde_json::json;
 use std::collections::BTreeSet;
 use testbed::runs::RunSpec;
-use testbed::{NodeGroup, Nodes, Options, Testbed};
+use testbed::{NodeGroup, Nodes, Testbed};
 
 /// Runs the same shape without the label first: where it does not spread, the test would prove nothing.
 async fn meets_only_when_labelled(name: &str, shape: impl Fn(&str) -> RunSpec) {
@@ -178,7 +178,7 @@ async fn nobody_follows_a_task_that_opted_out() {
 #[e2e_test]
 async fn runs_of_two_namespaces_get_a_node_each_and_the_autoscaler_adds_exactly_what_is_missing() {
     const NODES: usize = 2;
-    let bed = pool::start(Options::default()).await;
+    let bed = pool::bare().await;
     bed.start_autoscaler(&[NodeGroup::new("pool", NODES, 10)])
         .await
         .unwrap();

@@ -1,37 +1,53 @@
 //! Testbeds that one test has after another: each gets it as new, but a reset takes one second and a start ten.
 
 use std::ops::Deref;
-use std::sync::{Mutex, PoisonError};
-use std::time::Instant;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
 use testbed::product::Installed;
 use testbed::{Baseline, Options, Testbed, wait};
 use tokio::sync::Semaphore;
 
+/// After so long without a test a testbed sleeps: awake, it takes as much of a core in two minutes as a start.
+const AWAKE: Duration = Duration::from_secs(5);
 /// Starts at a time: each keeps a core busy.
 static STARTS: Semaphore = Semaphore::const_new(2);
-static IDLE: Mutex<Vec<Bed>> = Mutex::new(Vec::new());
+static STARTED: AtomicUsize = AtomicUsize::new(0);
+static USED_AGAIN: AtomicUsize = AtomicUsize::new(0);
+static BARE: Idle = Idle(Mutex::new(Vec::new()));
+static INSTALLED: Idle = Idle(Mutex::new(Vec::new()));
 
-/// A testbed with pod-affinity and without nodes, as it was when it was new.
+/// A testbed with Tekton, without nodes, and as it was when it was new.
 struct Bed {
     testbed: Testbed,
-    installed: Installed,
+    installed: Option<Installed>,
     new: Baseline,
+    asleep: bool,
 }
 
 impl Bed {
-    async fn start() -> Self {
+    async fn bare() -> Self {
+        Self::of(start(Options::default()).await, None).await
+    }
+
+    async fn installed() -> Self {
         let testbed = start(Options::default()).await;
         let installed = testbed.install_pod_affinity().await.expect("pod-affinity");
+        Self::of(testbed, Some(installed)).await
+    }
+
+    async fn of(testbed: Testbed, installed: Option<Installed>) -> Self {
         let new = testbed.baseline().await.expect("a baseline");
         Self {
             testbed,
             installed,
             new,
+            asleep: false,
         }
     }
 
     async fn reset(mut self) -> Option<Self> {
-        match self.testbed.reset(&mut self.new).await {
+        match self.as_new().await {
             Ok(()) => Some(self),
             Err(error) => {
                 eprintln!("a testbed is replaced, because it could not be reset: {error}");
@@ -39,18 +55,87 @@ impl Bed {
             }
         }
     }
+
+    async fn as_new(&mut self) -> testbed::Result<()> {
+        if std::mem::take(&mut self.asleep) {
+            self.testbed.wake().await?;
+        }
+        self.testbed.reset(&mut self.new).await
+    }
+
+    fn sleeping(mut self) -> Option<Self> {
+        self.testbed.sleep().ok()?;
+        self.asleep = true;
+        Some(self)
+    }
+}
+
+/// Testbeds of one kind that no test has, each since when; who comes takes the last.
+struct Idle(Mutex<Vec<(Instant, Bed)>>);
+
+impl Idle {
+    // A panic elsewhere leaves the list whole: each change to it is one push or one pop.
+    fn beds(&self) -> MutexGuard<'_, Vec<(Instant, Bed)>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Has those sleep that have waited for a while. They are not in the list meanwhile, since this takes a moment.
+    fn rest(&self) {
+        let is_tired = |(since, bed): &mut (Instant, Bed)| !bed.asleep && since.elapsed() > AWAKE;
+        let tired: Vec<_> = self.beds().extract_if(.., is_tired).collect();
+        let asleep = tired
+            .into_iter()
+            .filter_map(|(since, bed)| Some((since, bed.sleeping()?)));
+        for bed in asleep {
+            self.beds().insert(0, bed);
+        }
+    }
+
+    /// One that was used before, or a new one.
+    async fn take(&'static self, new: impl AsyncFnOnce() -> Bed) -> Lent {
+        let begun = Instant::now();
+        let bed = match self.used().await {
+            Some(bed) => bed,
+            None => new().await,
+        };
+        wait::waited("a testbed", begun.elapsed());
+        Lent {
+            bed: Some(bed),
+            back_to: self,
+        }
+    }
+
+    fn put(&self, bed: Bed) {
+        self.beds().push((Instant::now(), bed));
+        BARE.rest();
+        INSTALLED.rest();
+    }
+
+    async fn used(&self) -> Option<Bed> {
+        loop {
+            let (_, used) = self.beds().pop()?;
+            if let Some(reset) = used.reset().await {
+                USED_AGAIN.fetch_add(1, Relaxed);
+                return Some(reset);
+            }
+        }
+    }
 }
 
 /// A testbed that goes back to the others when the test has ended.
-pub(crate) struct Lent(Option<Bed>);
+pub(crate) struct Lent {
+    bed: Option<Bed>,
+    back_to: &'static Idle,
+}
 
 impl Lent {
+    /// Of one with pod-affinity.
     pub(crate) fn installed(&self) -> &Installed {
-        &self.bed().installed
+        self.bed().installed.as_ref().expect("pod-affinity")
     }
 
     fn bed(&self) -> &Bed {
-        self.0.as_ref().expect("it is there until the drop")
+        self.bed.as_ref().expect("it is there until the drop")
     }
 }
 
@@ -64,41 +149,34 @@ impl Deref for Lent {
 
 impl Drop for Lent {
     fn drop(&mut self) {
-        let bed = self.0.take().filter(|_| !std::thread::panicking());
-        // A testbed whose processes are others now ends here.
-        if let Some(bed) = bed.filter(|bed| bed.testbed.has_the_processes_of(&bed.new)) {
-            idle().push(bed);
+        let Some(mut bed) = self.bed.take().filter(|_| !std::thread::panicking()) else {
+            return;
+        };
+        // A testbed that lacks a process now, or has another in its place, ends here.
+        if bed.testbed.keeps_only(&bed.new) {
+            self.back_to.put(bed);
         }
     }
 }
 
-// A panic elsewhere leaves the list whole: each change to it is one push or one pop.
-fn idle() -> std::sync::MutexGuard<'static, Vec<Bed>> {
-    IDLE.lock().unwrap_or_else(PoisonError::into_inner)
+/// One with pod-affinity.
+pub(crate) async fn installed() -> Lent {
+    INSTALLED.take(Bed::installed).await
 }
 
-/// One that was used before, or a new one.
-pub(crate) async fn take() -> Lent {
-    let begun = Instant::now();
-    let bed = match used().await {
-        Some(bed) => bed,
-        None => Bed::start().await,
-    };
-    wait::waited("a testbed", begun.elapsed());
-    Lent(Some(bed))
-}
-
-async fn used() -> Option<Bed> {
-    loop {
-        let used = idle().pop()?;
-        if let Some(reset) = used.reset().await {
-            return Some(reset);
-        }
-    }
+/// One with Tekton only.
+pub(crate) async fn bare() -> Lent {
+    BARE.take(Bed::bare).await
 }
 
 /// A testbed of its own for a test that needs other options.
 pub(crate) async fn start(options: Options) -> Testbed {
     let _turn = STARTS.acquire().await.expect("nobody closes it");
+    STARTED.fetch_add(1, Relaxed);
     Testbed::start(options).await.expect("a testbed")
+}
+
+/// How many were started, and how often one was used again.
+pub(crate) fn economy() -> (usize, usize) {
+    (STARTED.load(Relaxed), USED_AGAIN.load(Relaxed))
 }

@@ -1,7 +1,8 @@
 //! A run that says beforehand what its tasks will need gets a node that has it from the start.
 
 use crate::auditor::Auditor;
-use crate::beds::{SOON, create, fresh, nodes_of, notes, until_told};
+use crate::beds::{SOON, create, fresh, nodes_of, reasons, until_told};
+use crate::claims::{claim, with_claim};
 use crate::pool::Lent;
 use k8s_openapi::api::admissionregistration::v1::{
     ValidatingAdmissionPolicy, ValidatingAdmissionPolicyBinding,
@@ -37,11 +38,6 @@ fn run(name: &str) -> RunSpec {
 
 fn reserving(reserve: &str) -> RunSpec {
     run("run").annotation(keys::RESERVE, reserve)
-}
-
-async fn reasons(client: &Client, run: &RunSpec) -> Vec<String> {
-    let notes = notes(client, run).await;
-    notes.into_iter().map(|(reason, _)| reason).collect()
 }
 
 async fn placeholder(client: &Client) -> Pod {
@@ -88,7 +84,7 @@ async fn succeeds_on_the_large_node_without_a_move(bed: &Testbed, run: &RunSpec)
     bed.until_succeeded(run, SOON).await.unwrap();
     assert_eq!(nodes_of(bed, run).await, ["large-0".to_owned()].into());
     let told = reasons(&bed.client().await.unwrap(), run).await;
-    assert!(!told.contains(&"LetGo".to_owned()), "{told:?}");
+    assert!(!told.contains(&"MovedOff".to_owned()), "{told:?}");
 }
 
 #[e2e_test]
@@ -142,7 +138,7 @@ async fn the_reserve_of_the_configuration_is_for_runs_that_name_none() {
         bed.until_succeeded(&run, SOON).await.unwrap();
         let moved = reasons(&bed.client().await.unwrap(), &run)
             .await
-            .contains(&"LetGo".to_owned());
+            .contains(&"MovedOff".to_owned());
         if !moved {
             break succeeds_on_the_large_node_without_a_move(&bed, &run).await;
         }
@@ -280,4 +276,25 @@ async fn until_resize_is_refused(bed: &Testbed, client: &Client) {
     let at_once = DeleteParams::default().grace_period(0);
     pods.delete("probe", &at_once).await.unwrap();
     bed.remove_nodes(&["still".to_owned()]).await.unwrap();
+}
+
+#[e2e_test]
+async fn what_is_reserved_is_there_beside_the_placeholder_and_beside_tektons_assistant() {
+    let bed = fresh(0).await;
+    claim(&bed, "source", None).await;
+    // The placeholder and the assistant ask for 50m each.
+    bed.add_nodes(&Nodes::new("tight", 2).size("4060m", "8Gi"))
+        .await
+        .unwrap();
+    let run = RunSpec::new("default", "run")
+        .sized_task("large", &[], &json!({"cpu": "4"}))
+        .opted_in("true")
+        .annotation(keys::RESERVE, "cpu=4");
+    let run = with_claim(run, "source");
+    create(&bed, &run).await;
+    until_told(&bed, &run, "WaitingForNode").await;
+    bed.add_nodes(&Nodes::new("large", 1).size("4100m", "8Gi"))
+        .await
+        .unwrap();
+    succeeds_on_the_large_node_without_a_move(&bed, &run).await;
 }

@@ -147,7 +147,10 @@ impl Scene {
             .into_iter()
             .map(|(reason, _)| reason)
             .collect();
-        assert!(!told.contains("LetGo") && !told.contains("Preempted"), "{told:?}");
+        assert!(
+            !told.contains("MovedOff") && !told.contains("Preempted"),
+            "{told:?}"
+        );
     }
 
     async fn end(self) {
@@ -251,7 +254,7 @@ async fn a_run_leaves_its_node_for_forged_pods_of_its_own_namespace_but_for_none
     let insider = RunSpec::new(scene.run.namespace(), "insider").task("only", &[]);
     create(scene.bed, &of_the_task(insider, &labels, &nowhere)).await;
     // Of two that wait, the run would leave for the one that waits longer.
-    let note = until_told(scene.bed, &scene.run, "LetGo").await;
+    let note = until_told(scene.bed, &scene.run, "MovedOff").await;
     assert!(
         note.contains("insider-only-pod") && !note.contains("outsider"),
         "{note}"

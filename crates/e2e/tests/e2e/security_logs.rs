@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use testbed::product::NAMESPACE;
 use testbed::runs::RunSpec;
-use testbed::{Nodes, Options, Part, Testbed};
+use testbed::{Nodes, Part, Testbed};
 
 const PROCESSES: [Part; 4] = [
     Part::Webhook(0),
@@ -117,7 +117,7 @@ fn a_key_is_recognised_however_it_is_written() {
 
 #[e2e_test]
 async fn neither_a_private_key_nor_a_token_is_ever_logged() {
-    let bed = pool::start(Options::default()).await;
+    let bed = pool::bare().await;
     bed.add_nodes(&Nodes::new("node", 3)).await.unwrap();
     bed.install_pod_affinity_with(&[("RUST_LOG", "trace")])
         .await

@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::sync::OnceLock;
+use std::thread::JoinHandle;
 
 /// Names a binary to ship instead of one that is built.
 pub(crate) const BINARY: &str = "POD_AFFINITY_SHIP_BINARY";
@@ -47,5 +48,29 @@ pub(crate) fn program() -> &'static Path {
         let mut executables =
             artifacts.filter_map(|artifact| artifact["executable"].as_str().map(PathBuf::from));
         executables.next_back().expect("cargo to name the executable")
+    })
+}
+
+/// A call of it that compiles the release without fat LTO, which alone takes as long as many a test. The one test that is
+/// about the release as users get it, `ship::image::the_release_as_it_is_shipped_...`, runs on request.
+pub(crate) fn ship() -> Command {
+    let mut ship = Command::new(program());
+    ship.env("CARGO_PROFILE_RELEASE_LTO", "off")
+        .env("CARGO_PROFILE_RELEASE_CODEGEN_UNITS", "16");
+    ship
+}
+
+/// Has the release compiled while other tests run, one crate at a time: a starved machine is not what they are about.
+/// Whoever ships it waits for cargo, and then finds it compiled.
+pub(crate) fn compile_release_ahead() -> JoinHandle<()> {
+    std::thread::spawn(|| {
+        let compile = ship()
+            .args(["build", "--sbom=none", "--push=false"])
+            .env("CARGO_BUILD_JOBS", "1")
+            .current_dir(workspace())
+            .stdin(Stdio::null())
+            .output();
+        // The tests that ship it do the same, and say what is wrong.
+        drop(compile);
     })
 }

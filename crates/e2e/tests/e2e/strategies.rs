@@ -2,7 +2,9 @@
 
 use crate::beds::{
     SOON, bound_placeholder, create, fresh, nodes_of, placeholder_name, pods, sets, until_no_placeholder,
+    until_told,
 };
+use crate::install_kubectl::kubectl;
 use kube::api::DeleteParams;
 use std::time::Duration;
 use testbed::runs::{self, RunSpec};
@@ -128,6 +130,38 @@ async fn isolate_always_reserves_its_node_until_the_run_is_deleted() {
         .unwrap();
     bed.until_succeeded(&two, SOON).await.unwrap();
     assert!(pods(&client, "default").get_opt(&pod).await.unwrap().is_none());
+}
+
+#[e2e_test]
+async fn a_node_that_a_finished_run_reserves_can_be_drained_like_any_other() {
+    let bed = fresh(1).await;
+    let run = RunSpec::new("default", "one")
+        .task("only", &[])
+        .opted_in("isolateAlways")
+        .lasting("1s");
+    let made = create(&bed, &run).await;
+    bed.until_succeeded(&run, SOON).await.unwrap();
+    until_told(&bed, &run, "CleanedUp").await;
+    let node = bound_placeholder(&bed, &made)
+        .await
+        .spec
+        .unwrap()
+        .node_name
+        .unwrap();
+    // The run's own pods have ended.
+    kubectl(
+        &bed,
+        &[
+            "drain",
+            &node,
+            "--ignore-daemonsets",
+            "--delete-emptydir-data",
+            "--timeout=30s",
+        ],
+    );
+    let pod = placeholder_name(&made).pod();
+    let pods = pods(&bed.client().await.unwrap(), "default");
+    assert!(pods.get_opt(&pod).await.unwrap().is_none(), "it is evicted");
 }
 
 #[e2e_test]

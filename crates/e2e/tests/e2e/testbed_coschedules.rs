@@ -5,7 +5,7 @@ use crate::beds::{SOON, plain};
 use crate::pool;
 use std::collections::BTreeSet;
 use testbed::runs::{self, RunSpec};
-use testbed::{Nodes, Options, Testbed};
+use testbed::{Nodes, Testbed};
 
 async fn nodes_of(bed: &Testbed, spec: &RunSpec) -> BTreeSet<String> {
     let client = bed.client().await.unwrap();
@@ -24,7 +24,7 @@ async fn the_pods_of_an_unlabelled_run_spread_over_nodes() {
 
 #[e2e_test]
 async fn tektons_own_isolating_mode_puts_them_on_one() {
-    let bed = pool::start(Options::default()).await;
+    let bed = pool::bare().await;
     bed.add_nodes(&Nodes::new("node", 4)).await.unwrap();
     bed.feature_flags(&[("coschedule", "isolate-pipelinerun")])
         .await

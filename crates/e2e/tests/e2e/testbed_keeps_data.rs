@@ -6,11 +6,11 @@ use k8s_openapi::api::core::v1::ConfigMap;
 use kube::api::{Api, PostParams};
 use serde_json::json;
 use testbed::runs::RunSpec;
-use testbed::{Nodes, Options, Part};
+use testbed::{Nodes, Part};
 
 #[e2e_test]
 async fn a_killed_api_server_comes_back_with_all_data_and_runs_go_on() {
-    let bed = pool::start(Options::default()).await;
+    let bed = pool::bare().await;
     bed.add_nodes(&Nodes::new("node", 3)).await.unwrap();
     let client = bed.client().await.unwrap();
     let maps: Api<ConfigMap> = Api::namespaced(client.clone(), "default");

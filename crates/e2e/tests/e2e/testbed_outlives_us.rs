@@ -2,8 +2,10 @@
 
 use crate::beds::{SOON, create, nodes_after};
 use crate::cli_doctor::{until_well, whole};
+use k8s_openapi::api::admissionregistration::v1::MutatingWebhookConfiguration;
 use k8s_openapi::api::core::v1::Namespace;
 use kube::api::Api;
+use placement::keys;
 use testbed::product::NAMESPACE;
 use testbed::runs::RunSpec;
 use testbed::{Part, Testbed};
@@ -31,14 +33,36 @@ async fn our_namespace_can_be_deleted_and_installed_again() {
     })
     .await
     .unwrap();
-    let unlabelled = RunSpec::diamond("default", "unlabelled");
-    create(&bed, &unlabelled).await;
-    bed.until_succeeded(&unlabelled, SOON).await.unwrap();
+    until_nobody_is_asked(&bed).await;
+    for run in [
+        RunSpec::diamond("default", "unlabelled"),
+        RunSpec::diamond("default", "late").opted_in("true"),
+    ] {
+        create(&bed, &run).await;
+        bed.until_succeeded(&run, SOON).await.unwrap();
+    }
 
     bed.install_pod_affinity().await.unwrap();
     until_well(&bed).await;
     let labelled = RunSpec::diamond("default", "labelled").opted_in("true");
     assert_eq!(nodes_after(&bed, &labelled).await.len(), 1);
+}
+
+/// A configuration that outlived its webhooks would refuse each labelled run.
+async fn until_nobody_is_asked(bed: &Testbed) {
+    let configurations: Api<MutatingWebhookConfiguration> = Api::all(bed.client().await.unwrap());
+    bed.until("our webhook configurations to be gone", SOON, async || {
+        for name in [keys::PIPELINE_RUN_WEBHOOK, keys::POD_WEBHOOK] {
+            match configurations.get_opt(name).await {
+                Ok(None) => {}
+                Ok(Some(_)) => return Err(format!("{name} is there")),
+                Err(error) => return Err(error.to_string()),
+            }
+        }
+        Ok(())
+    })
+    .await
+    .unwrap();
 }
 
 async fn until_gone(bed: &Testbed) {

@@ -14,7 +14,7 @@ use prost::Message;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 use testbed::runs::RunSpec;
-use testbed::{Nodes, Options, Testbed};
+use testbed::{Nodes, Testbed};
 use tokio::net::TcpListener;
 
 /// A span, with the process that it came from.
@@ -91,7 +91,7 @@ async fn until_sent(bed: &Testbed, collector: &Collector, name: &str, wanted: &[
 async fn a_collector_gets_the_spans_of_an_admission_and_of_a_run() {
     let collector = Collector::default();
     let endpoint = collector.start().await;
-    let bed = pool::start(Options::default()).await;
+    let bed = pool::bare().await;
     bed.add_nodes(&Nodes::new("node", 1)).await.expect("nodes");
     let environment = [
         ("OTEL_EXPORTER_OTLP_ENDPOINT", endpoint.as_str()),

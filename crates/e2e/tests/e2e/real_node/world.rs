@@ -1,7 +1,7 @@
 //! A testbed with a registry, the image in it, and the real node.
 
 use crate::real_node::images::{pull, push_program, push_sandbox, unpack};
-use crate::ship_program::{BINARY, printed, program, workspace};
+use crate::ship_program::{BINARY, printed, ship, workspace};
 use std::path::PathBuf;
 use std::process::{Command, Output, Stdio};
 use std::time::Duration;
@@ -57,7 +57,7 @@ impl World {
 
     /// What `cargo ship` prints.
     pub(crate) fn ship(&self, arguments: &[&str]) -> String {
-        let mut command = Command::new(program());
+        let mut command = ship();
         command
             .args(arguments)
             .current_dir(workspace())

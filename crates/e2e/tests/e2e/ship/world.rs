@@ -1,7 +1,7 @@
 //! The program, a registry, an API server: shared by all tests of this binary.
 
 use crate::ship::pulled::pull;
-use crate::ship_program::program;
+use crate::ship_program::ship;
 pub(crate) use crate::ship_program::{BINARY, printed, workspace};
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
@@ -60,7 +60,7 @@ impl World {
 
     /// A call that knows this registry, this cluster and the binary that was built first, and nobody's credentials.
     pub(crate) fn ship(&self, arguments: &[&str]) -> Ship {
-        let mut command = Command::new(program());
+        let mut command = ship();
         command
             .args(arguments)
             .current_dir(workspace())

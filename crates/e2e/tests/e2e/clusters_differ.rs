@@ -1,0 +1,261 @@
+//! What clusters of others have: sandboxes with tainted nodes of their own, templates that ask for more than a node, users who
+//! change their mind.
+
+use crate::beds::{
+    SOON, bound_placeholder, create, fresh, installed, nodes_after, quota, reasons, until_no_placeholder,
+    until_told,
+};
+use k8s_openapi::api::core::v1::{Pod, Taint};
+use k8s_openapi::api::node::v1::RuntimeClass;
+use kube::ResourceExt;
+use kube::api::{Api, ApiResource, DynamicObject, GroupVersionKind, Patch, PatchParams, PostParams};
+use placement::keys;
+use serde_json::{Value, json};
+use std::time::{Duration, Instant};
+use testbed::runs::{self, RunSpec, State};
+use testbed::{Nodes, Testbed};
+
+fn with_template(run: RunSpec, template: &Value) -> RunSpec {
+    run.spec("taskRunTemplate", json!({"podTemplate": template}))
+}
+
+/// Nodes that only pods of a RuntimeClass get to, which says so itself: nothing of it is in the pods as Tekton makes them.
+async fn sandbox(bed: &Testbed) {
+    let taint = Taint {
+        key: "sandbox".into(),
+        effect: "NoSchedule".into(),
+        ..Taint::default()
+    };
+    let nodes = Nodes::new("sandbox", 2).label("pool", "sandbox");
+    bed.add_nodes(&Nodes {
+        taints: vec![taint],
+        ..nodes
+    })
+    .await
+    .unwrap();
+    let class = json!({
+        "metadata": {"name": "sandbox"},
+        "handler": "sandbox",
+        "scheduling": {
+            "nodeSelector": {"pool": "sandbox"},
+            "tolerations": [{"key": "sandbox", "operator": "Exists", "effect": "NoSchedule"}],
+        },
+    });
+    let classes: Api<RuntimeClass> = Api::all(bed.client().await.unwrap());
+    classes
+        .create(&PostParams::default(), &serde_json::from_value(class).unwrap())
+        .await
+        .unwrap();
+}
+
+#[e2e_test]
+async fn a_node_that_pods_tolerate_by_their_runtime_class_is_as_good_as_any() {
+    let bed = fresh(2).await;
+    sandbox(&bed).await;
+    let run = RunSpec::diamond("default", "run").opted_in("true").lasting("1s");
+    let run = with_template(run, &json!({"runtimeClassName": "sandbox"}));
+    let nodes = nodes_after(&bed, &run).await;
+    assert!(
+        nodes.len() == 1 && nodes.iter().all(|node| node.starts_with("sandbox")),
+        "{nodes:?}"
+    );
+    let told = reasons(&bed.client().await.unwrap(), &run).await;
+    assert!(!told.contains(&"MovedOff".to_owned()), "{told:?}");
+}
+
+#[e2e_test]
+async fn a_run_with_an_anti_affinity_of_its_own_takes_the_node_that_another_run_leaves() {
+    let bed = fresh(1).await;
+    let first = RunSpec::new("default", "first").task("only", &[]);
+    let first = first.opted_in("true").lasting("8s");
+    let created = create(&bed, &first).await;
+    bound_placeholder(&bed, &created).await;
+    let database =
+        json!({"topologyKey": keys::HOSTNAME, "labelSelector": {"matchLabels": {"app": "database"}}});
+    let away = json!({"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [database]}});
+    let second = RunSpec::new("default", "second")
+        .task("only", &[])
+        .opted_in("true");
+    let second = with_template(second, &json!({"affinity": away}));
+    create(&bed, &second).await;
+    until_told(&bed, &second, "WaitingForNode").await;
+    bed.until_succeeded(&first, SOON).await.unwrap();
+    bed.until_succeeded(&second, SOON).await.unwrap();
+}
+
+/// Each placeholder is one pod more, and Tekton tries again only after a minute.
+#[e2e_test]
+async fn runs_whose_placeholders_use_a_quota_up_end_as_soon_as_without_the_label() {
+    let bed = fresh(4).await;
+    let namespace = bed.namespace("quota").await.unwrap();
+    quota(&bed, &namespace, "pods", "3").await;
+    let plain = three_runs(&bed, |name| RunSpec::new(&namespace, &format!("plain-{name}"))).await;
+    let labelled = three_runs(&bed, |name| RunSpec::new(&namespace, name).opted_in("true")).await;
+    println!("three runs, and a quota of three pods: {plain:.1?} without the label, {labelled:.1?} with it");
+    assert!(labelled < plain + Duration::from_secs(25), "{labelled:?}");
+    let client = bed.client().await.unwrap();
+    let mut rooms = 0;
+    for name in THREE {
+        let told = reasons(&client, &RunSpec::new(&namespace, name)).await;
+        rooms += told.iter().filter(|reason| *reason == "MadeRoom").count();
+    }
+    assert!(rooms > 0);
+    until_no_placeholder(&bed, &namespace).await;
+}
+
+const THREE: [&str; 3] = ["one", "two", "three"];
+
+/// How long they take together.
+async fn three_runs(bed: &Testbed, run: impl Fn(&str) -> RunSpec) -> Duration {
+    let begun = Instant::now();
+    let runs = THREE.map(|name| run(name).task("a", &[]).task("b", &["a"]));
+    for run in &runs {
+        create(bed, run).await;
+    }
+    for run in &runs {
+        bed.until_succeeded(run, SOON * 2).await.unwrap();
+    }
+    begun.elapsed()
+}
+
+#[e2e_test]
+async fn a_run_whose_pods_have_to_be_with_others_is_refused_by_the_field_that_says_so() {
+    let bed = installed().await;
+    let cache = json!({"topologyKey": keys::HOSTNAME, "labelSelector": {"matchLabels": {"app": "cache"}}});
+    let tied =
+        json!({"affinity": {"podAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [cache]}}});
+    let run = with_template(RunSpec::diamond("default", "tied"), &tied);
+    let client = bed.client().await.unwrap();
+    let refused = run
+        .clone()
+        .opted_in("true")
+        .create(&client)
+        .await
+        .unwrap_err()
+        .to_string();
+    for word in [
+        "default/tied",
+        "spec.taskRunTemplate.podTemplate.affinity.podAffinity",
+        "preferred",
+    ] {
+        assert!(refused.contains(word), "{word} is missing in: {refused}");
+    }
+    run.create(&client)
+        .await
+        .expect("without the label it is none of our business");
+}
+
+/// Tekton adds its default template to a run after the webhook has seen it.
+#[e2e_test]
+async fn a_required_affinity_that_tekton_adds_by_default_is_made_preferred_and_told() {
+    let bed = fresh(2).await;
+    let required = "requiredDuringSchedulingIgnoredDuringExecution";
+    let cache = json!({"topologyKey": keys::HOSTNAME, "labelSelector": {"matchLabels": {"app": "cache"}}});
+    let template = json!({"affinity": {"podAffinity": {required: [cache]}}}).to_string();
+    bed.tekton_config("config-defaults", &[("default-pod-template", &template)])
+        .await
+        .unwrap();
+    let cache = json!({
+        "metadata": {"name": "cache", "labels": {"app": "cache"}},
+        "spec": {"containers": [{"name": "main", "image": "testbed.invalid/main"}]},
+    });
+    let client = bed.client().await.unwrap();
+    let pods: Api<Pod> = Api::namespaced(client.clone(), "default");
+    pods.create(&PostParams::default(), &serde_json::from_value(cache).unwrap())
+        .await
+        .unwrap();
+
+    let unlabelled = RunSpec::diamond("default", "unlabelled").lasting("1s");
+    create(&bed, &unlabelled).await;
+    bed.until_succeeded(&unlabelled, SOON).await.unwrap();
+    let run = RunSpec::diamond("default", "run").opted_in("true").lasting("1s");
+    assert_eq!(nodes_after(&bed, &run).await.len(), 1);
+    let note = until_told(&bed, &run, "AffinityRelaxed").await;
+    assert!(note.contains("default-pod-template"), "{note}");
+    for (name, marked) in [("unlabelled", false), ("run", true)] {
+        let tasks = runs::pods(&client, "default", name).await.unwrap();
+        let is_marked = |pod: &Pod| pod.annotations().contains_key(keys::RELAXED) == marked;
+        assert!(tasks.iter().all(is_marked), "{name}");
+    }
+}
+
+/// A run that gets the label from its Pipeline: Tekton copies it together with the first tasks, which are without terms.
+pub(crate) async fn labelled_by_its_pipeline(bed: &Testbed, mut run: RunSpec) -> RunSpec {
+    let pipeline = json!({
+        "apiVersion": "tekton.dev/v1",
+        "kind": "Pipeline",
+        "metadata": {"name": run.name(), "namespace": run.namespace(), "labels": {keys::OPT_IN: "true"}},
+        "spec": run.manifest["spec"]["pipelineSpec"].take(),
+    });
+    run.manifest["spec"] = json!({"pipelineRef": {"name": run.name()}});
+    let kind = ApiResource::from_gvk(&GroupVersionKind::gvk("tekton.dev", "v1", "Pipeline"));
+    let pipelines: Api<DynamicObject> =
+        Api::namespaced_with(bed.client().await.unwrap(), run.namespace(), &kind);
+    let pipeline: DynamicObject = serde_json::from_value(pipeline).unwrap();
+    pipelines.create(&PostParams::default(), &pipeline).await.unwrap();
+    create(bed, &run).await;
+    until_told(bed, &run, "LabelledTooLate").await;
+    run
+}
+
+#[e2e_test]
+async fn a_label_on_a_pipeline_comes_too_late_and_the_run_goes_as_without_it() {
+    let bed = fresh(3).await;
+    let run = RunSpec::new("default", "run")
+        .task("a", &[])
+        .task("b", &[])
+        .task("c", &["a"])
+        .lasting("2s");
+    let run = labelled_by_its_pipeline(&bed, run).await;
+    bed.until_succeeded(&run, SOON).await.unwrap();
+    let client = bed.client().await.unwrap();
+    let pods = runs::pods(&client, "default", "run").await.unwrap();
+    assert_eq!(pods.len(), 3);
+    assert!(
+        pods.iter().all(|pod| !pod.labels().contains_key(keys::GROUP)),
+        "none of them is in a group"
+    );
+}
+
+#[e2e_test]
+async fn where_no_webhook_is_asked_a_labelled_run_goes_as_without_the_label() {
+    let bed = fresh(2).await;
+    let run = RunSpec::diamond("kube-system", "run")
+        .opted_in("true")
+        .lasting("1s");
+    create(&bed, &run).await;
+    let done = bed.until_succeeded(&run, SOON).await.unwrap();
+    assert!(!done.labels().contains_key(keys::GROUP), "{:?}", done.labels());
+    let told = reasons(&bed.client().await.unwrap(), &run).await;
+    assert!(!told.contains(&"PlaceholderCreated".to_owned()), "{told:?}");
+}
+
+#[e2e_test]
+async fn a_user_who_takes_our_hold_over_keeps_the_run_until_he_releases_it() {
+    let bed = fresh(1).await;
+    let client = bed.client().await.unwrap();
+    let first = RunSpec::diamond("default", "first")
+        .opted_in("true")
+        .lasting("4s");
+    create(&bed, &first).await;
+    let run = RunSpec::diamond("default", "run").opted_in("true").lasting("1s");
+    let held = create(&bed, &run).await;
+    let api = runs::runs(&client, "default");
+    // What docs/troubleshooting.md tells: `kubectl annotate pipelinerun run pod-affinity.tekton.dev/hold-`.
+    let take_over = Patch::Merge(json!({"metadata": {"annotations": {keys::HOLD: null}}}));
+    api.patch("run", &PatchParams::default(), &take_over)
+        .await
+        .unwrap();
+    bed.until_succeeded(&first, SOON).await.unwrap();
+    until_no_placeholder(&bed, "default").await;
+    assert_eq!(runs::state(&api.get("run").await.unwrap()), State::Pending);
+
+    let release = Patch::Merge(json!({"spec": {"status": null}}));
+    let released = api.patch("run", &PatchParams::default(), &release).await.unwrap();
+    assert!(
+        released.annotations().contains_key(keys::HOLD),
+        "it waits for its node, like any other"
+    );
+    bound_placeholder(&bed, &held).await;
+    bed.until_succeeded(&run, SOON).await.unwrap();
+}

@@ -9,8 +9,8 @@ use std::collections::BTreeMap;
 const CHECK: &str = "rights";
 const NAMED: usize = 6;
 const CONTROLLER: &str = "pod-affinity-controller";
-/// Where certificates are, and where the trust in them is.
-const CERTIFICATES: [&str; 2] = ["secrets", "mutatingwebhookconfigurations"];
+/// Where certificates are.
+const CERTIFICATES: &str = "secrets";
 
 /// A right, and whether its account has it.
 #[derive(Clone, Debug)]
@@ -45,14 +45,14 @@ pub(super) fn findings(exam: &Exam) -> Vec<Finding> {
         .collect()
 }
 
-/// Where somebody else cares for the certificates, the controller needs no right to them, and an overlay takes them away.
+/// Where somebody else cares for the certificates, the controller needs no right to them, and an overlay takes it away.
 fn is_spared(exam: &Exam, right: &Right) -> bool {
     let mut configurations = exam
         .webhooks
         .iter()
         .filter_map(|(_, seen)| seen.as_ref().ok()?.as_ref());
     right.account == CONTROLLER
-        && CERTIFICATES.contains(&right.resource.as_str())
+        && right.resource == CERTIFICATES
         && configurations.any(|found| injector(found).is_some())
 }
 

@@ -4,6 +4,7 @@ use crate::beds::{SOON, held_for_good, kill_webhooks, nodes_after, start_control
 use crate::cert_manager::{CertManager, configurations, secrets};
 use crate::install_kubectl::{call, file, kubectl, printed, rendered, workspace};
 use crate::pool;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use kube::api::DeleteParams;
 use kube::{Client, ResourceExt};
 use placement::keys;
@@ -99,6 +100,25 @@ async fn versions(client: &Client) -> Vec<String> {
     versions
 }
 
+/// The webhook configurations go with the namespace.
+async fn until_owned(bed: &Testbed, client: &Client) {
+    bed.until("an owner of the webhook configurations", SOON, async || {
+        let mut owners = Vec::new();
+        for name in [keys::PIPELINE_RUN_WEBHOOK, keys::POD_WEBHOOK] {
+            let one = configurations(client).get(name).await.unwrap();
+            owners.extend(one.metadata.owner_references.into_iter().flatten());
+        }
+        let is_ours = |owner: &OwnerReference| owner.kind == "Namespace" && owner.name == keys::NAMESPACE;
+        if owners.len() == 2 && owners.iter().all(is_ours) {
+            Ok(())
+        } else {
+            Err(owners)
+        }
+    })
+    .await
+    .unwrap();
+}
+
 async fn until_served_until(bed: &Testbed, installed: &Installed, year: i32) {
     let seconds = date_time_ymd(year, 1, 1).unix_timestamp();
     for admin in &installed.webhook_admin {
@@ -132,6 +152,7 @@ async fn with_cert_managers_overlay_its_certificates_serve_and_the_controller_le
     });
     let client = bed.client().await.unwrap();
     until_served_until(&bed, &installed, 2100).await;
+    until_owned(&bed, &client).await;
     let before = versions(&client).await;
     let first = RunSpec::diamond("default", "first").opted_in("true");
     assert_eq!(nodes_after(&bed, &first).await.len(), 1);

@@ -13,16 +13,20 @@ use super::{
 };
 use crate::metrics::{Leading, Part};
 use crate::words;
-use futures::{Stream, StreamExt, stream};
+use futures::{
+    Stream, StreamExt,
+    stream::{self, BoxStream},
+};
 use jiff::Timestamp;
 use k8s_openapi::api::{admissionregistration::v1::MutatingWebhookConfiguration, core::v1::Secret};
 use kube::{
-    Api, Client,
+    Api, Client, Resource,
     api::{ObjectMeta, PostParams},
     runtime::{WatchStreamExt, watcher},
 };
 use placement::keys::{self, CERTIFICATE_SECRET};
-use std::{pin::pin, sync::Arc, time::Duration};
+use serde::de::DeserializeOwned;
+use std::{fmt::Debug, pin::pin, sync::Arc, time::Duration};
 use thiserror::Error;
 use tokio::time::{Instant, sleep, timeout};
 
@@ -86,6 +90,7 @@ pub struct Keeper {
     /// When all API servers act on what is trusted now.
     settled_at: Option<Instant>,
     leaves_alone: bool,
+    external: bool,
 }
 
 impl Keeper {
@@ -102,6 +107,16 @@ impl Keeper {
             settle_time: SETTLE_TIME,
             settled_at: None,
             leaves_alone: false,
+            external: false,
+        }
+    }
+
+    /// The same, which touches no certificate: it only makes the webhook configurations go with our namespace.
+    #[must_use]
+    pub fn of_external_certificates(self) -> Self {
+        Self {
+            external: true,
+            ..self
         }
     }
 
@@ -113,7 +128,7 @@ impl Keeper {
 
     /// Keeps on until it is dropped.
     pub async fn run(mut self) {
-        let mut changes = pin!(changes(&self.client, &self.namespace).ready_chunks(BURST));
+        let mut changes = pin!(self.changes().ready_chunks(BURST));
         loop {
             let done = timeout(PASS_DEADLINE, self.pass())
                 .await
@@ -128,7 +143,8 @@ impl Keeper {
     /// One look and all that follows from it; returns when to look again at the latest.
     pub async fn pass(&mut self) -> Result<Duration, Error> {
         let mut trust = Configurations::read(self.client.clone(), &self.namespace).await?;
-        if self.is_anothers_business(&trust) {
+        trust.belong().await?;
+        if self.external || self.is_anothers_business(&trust) {
             return Ok(CHECK_EVERY);
         }
         let mut secret = self.secret().await?;
@@ -277,6 +293,18 @@ impl Keeper {
         written.map_err(|error| Error::Write(Box::new(error)))
     }
 
+    /// Something of what the keeper looks after has changed. What changed does not matter: every pass looks at all.
+    fn changes(&self) -> impl Stream<Item = ()> + use<> {
+        let secret = (!self.external).then(|| changes_of(self.secrets(), CERTIFICATE_SECRET));
+        let configuration = |name| {
+            changes_of(
+                Api::<MutatingWebhookConfiguration>::all(self.client.clone()),
+                name,
+            )
+        };
+        stream::select_all(secret.into_iter().chain(CONFIGURATIONS.map(configuration)))
+    }
+
     fn secrets(&self) -> Api<Secret> {
         Api::namespaced(self.client.clone(), &self.namespace)
     }
@@ -310,21 +338,14 @@ fn params() -> PostParams {
     }
 }
 
-/// Something of what the keeper looks after has changed. What changed does not matter: every pass looks at all.
-fn changes(client: &Client, namespace: &str) -> impl Stream<Item = ()> + use<> {
-    let secrets = Api::<Secret>::namespaced(client.clone(), namespace);
-    let secret = watcher::watch_object(secrets, CERTIFICATE_SECRET)
+fn changes_of<K>(api: Api<K>, name: &str) -> BoxStream<'static, ()>
+where
+    K: Resource + Clone + Debug + DeserializeOwned + Send + 'static,
+{
+    watcher::watch_object(api, name)
         .default_backoff()
         .map(noted)
-        .boxed();
-    let configuration = |name| {
-        let api = Api::<MutatingWebhookConfiguration>::all(client.clone());
-        watcher::watch_object(api, name)
-            .default_backoff()
-            .map(noted)
-            .boxed()
-    };
-    stream::select_all([secret].into_iter().chain(CONFIGURATIONS.map(configuration)))
+        .boxed()
 }
 
 fn noted<K>(event: Result<Option<K>, watcher::Error>) {

@@ -304,6 +304,24 @@ async fn certificates_that_cert_manager_injects_are_left_alone() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn external_certificates_are_left_alone_and_the_configurations_go_with_our_namespace_all_the_same() {
+    let mut scene = Scene::new();
+    scene
+        .api
+        .put("/api/v1/namespaces/ns", json!({"metadata": {"uid": "u1"}}));
+    scene.keeper = scene.keeper.of_external_certificates();
+    assert_eq!(scene.pass().await, CHECK_EVERY);
+    let expected = CONFIGURATIONS.map(|name| format!("PATCH {name}"));
+    assert_eq!(scene.api.take_writes(), expected);
+    for name in CONFIGURATIONS {
+        let one = scene.api.get(&format!("{WEBHOOKS}/{name}")).unwrap();
+        assert_eq!(one["metadata"]["ownerReferences"][0]["uid"], "u1");
+    }
+    assert_eq!(scene.pass().await, CHECK_EVERY);
+    assert_eq!(scene.api.take_writes(), Vec::<String>::new());
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_refusal_names_the_object_and_the_remedy() {
     let mut scene = Scene::new();
     scene.api.set_mood(Mood::Forbidding);

@@ -45,7 +45,7 @@ pub enum Error {
     },
     /// Not writable.
     #[error(
-        "cannot write caBundle of MutatingWebhookConfiguration {name}: {}; check the controller's ClusterRole",
+        "cannot patch MutatingWebhookConfiguration {name}: {}; check the controller's ClusterRole",
         words::of(source)
     )]
     Write {
@@ -97,20 +97,28 @@ impl Configurations {
             .collect()
     }
 
-    /// Makes both trust `bundle`, and go with their namespace; `true` when another authority is trusted now.
+    /// Makes both trust `bundle`; `true` when another authority is trusted now.
     pub async fn publish(&mut self, bundle: &str) -> Result<bool, Error> {
-        let mut trusted = false;
+        let mut written = false;
         for one in &mut self.seen {
-            let mut patch = trust(one, bundle)?;
-            trusted |= !patch.0.is_empty();
-            patch
-                .0
-                .extend(self.owner.as_ref().and_then(|owner| belong(one, owner)));
+            let patch = trust(one, bundle)?;
             if !patch.0.is_empty() {
                 *one = write(&self.api, &one.name_any(), patch).await?;
+                written = true;
             }
         }
-        Ok(trusted)
+        Ok(written)
+    }
+
+    /// Makes both go with their namespace.
+    pub async fn belong(&mut self) -> Result<(), Error> {
+        for one in &mut self.seen {
+            let owner = self.owner.as_ref();
+            if let Some(operation) = owner.and_then(|owner| belong(one, owner)) {
+                *one = write(&self.api, &one.name_any(), Patch(vec![operation])).await?;
+            }
+        }
+        Ok(())
     }
 }
 

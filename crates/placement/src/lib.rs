@@ -17,6 +17,7 @@ pub mod node;
 pub mod opt_in;
 pub mod placeholder;
 pub mod plan;
+mod qualified;
 pub mod quantity;
 mod raw;
 pub mod requests;

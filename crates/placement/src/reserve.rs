@@ -3,6 +3,7 @@
 //! It is checked when the run is created, so that a typing mistake is told at once and never becomes a placeholder
 //! that no node can hold.
 
+use crate::qualified::{LONGEST_DOMAIN, is_domain, is_name};
 use crate::quantity::{BadQuantity, Quantity};
 use std::collections::BTreeMap;
 use thiserror::Error;
@@ -159,30 +160,14 @@ impl Kind {
 /// Kubernetes keeps `kubernetes.io/` and `requests.` for itself, and puts the latter before names in quotas,
 /// which is why it limits the domain to nine characters less than any other.
 fn is_extended_resource(name: &str) -> bool {
-    const LONGEST_DOMAIN: usize = 253 - "requests.".len();
+    const LONGEST: usize = LONGEST_DOMAIN - "requests.".len();
     name.split_once('/').is_some_and(|(domain, rest)| {
-        domain.len() <= LONGEST_DOMAIN
-            && domain.split('.').all(is_dns_label)
+        domain.len() <= LONGEST
+            && is_domain(domain)
             && !domain.ends_with("kubernetes.io")
             && !domain.starts_with("requests.")
             && is_name(rest)
     })
-}
-
-fn is_dns_label(text: &str) -> bool {
-    let allowed = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit();
-    (1..=63).contains(&text.len())
-        && text.starts_with(allowed)
-        && text.ends_with(allowed)
-        && text.chars().all(|c| allowed(c) || c == '-')
-}
-
-fn is_name(text: &str) -> bool {
-    let end = |c: char| c.is_ascii_alphanumeric();
-    (1..=63).contains(&text.len())
-        && text.starts_with(end)
-        && text.ends_with(end)
-        && text.chars().all(|c| end(c) || "-_.".contains(c))
 }
 
 #[cfg(test)]

@@ -19,7 +19,7 @@ use placement::requests::Operation;
 use placement::run::Run;
 use placement::volume::is_only_on;
 use serde_json::Value;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use tekton::PipelineRun;
 use tracing::debug;
 
@@ -51,6 +51,7 @@ impl Cluster {
             Question::Refused => seen.refused = Some(self.refused(&seen.run).await?),
             Question::Beginning => seen.beginning = Some(self.beginning(&seen.run).await?),
             Question::Claims => seen.claims = Some(self.mountable(&seen.run).await?),
+            Question::Labels => seen.copied_labels = Some(self.copied_labels(seen).await?),
             Question::Assistants => seen.assistants = Some(self.assistants(seen).await?),
             Question::Complaint => seen.complaint = Some(self.complaint(seen).await),
             Question::Autoscaler => seen.autoscaler = Some(self.autoscaler(seen).await),
@@ -134,12 +135,7 @@ impl Cluster {
 
     /// The run is read first: what is made of it after that changes it.
     async fn beginning(&self, run: &Run) -> Result<Beginning, Refused> {
-        let runs: Api<PipelineRun> = self.api(&run.key.namespace);
-        let named = ListParams::default().fields(&format!("metadata.name={}", run.key.name));
-        let found = within(Operation::Beginning, runs.list(&named)).await?.items;
-        let it = found
-            .into_iter()
-            .find(|it| it.metadata.uid.as_deref() == Some(&run.key.uid));
+        let it = self.read(Operation::Beginning, run).await?;
         let Some(version) = it.and_then(|it| it.metadata.resource_version) else {
             return Ok(Beginning::Begun);
         };
@@ -152,6 +148,24 @@ impl Cluster {
         } else {
             Beginning::Nothing { version }
         })
+    }
+
+    /// The run as it is now, and with all its labels, which the cache does not keep; `None` if it is gone. By a list, which
+    /// needs no right that the watch does not.
+    async fn read(&self, operation: Operation, run: &Run) -> Result<Option<PipelineRun>, Refused> {
+        let runs: Api<PipelineRun> = self.api(&run.key.namespace);
+        let named = ListParams::default().fields(&format!("metadata.name={}", run.key.name));
+        let found = within(operation, runs.list(&named)).await?.items;
+        let is_it = |it: &PipelineRun| it.metadata.uid.as_deref() == Some(&run.key.uid);
+        Ok(found.into_iter().find(is_it))
+    }
+
+    /// What the run has of the labels that the configuration asks for.
+    async fn copied_labels(&self, seen: &Observation) -> Result<BTreeMap<String, String>, Refused> {
+        let run = self.read(Operation::Labels, &seen.run).await?;
+        let mut labels = run.and_then(|run| run.metadata.labels).unwrap_or_default();
+        labels.retain(|key, _| seen.config.placeholder_copied_labels.contains(key));
+        Ok(labels)
     }
 
     async fn has_made(&self, run: &Run, kind: Kind) -> Result<bool, Refused> {

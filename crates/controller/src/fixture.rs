@@ -95,6 +95,7 @@ pub(crate) fn nothing() -> Observation {
         refused: None,
         beginning: None,
         claims: None,
+        copied_labels: None,
         assistants: None,
         complaint: None,
         autoscaler: None,

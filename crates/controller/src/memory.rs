@@ -148,7 +148,11 @@ impl Known {
                 }
             }
             Question::Autoscaler => self.autoscaler.answered(seen.autoscaler.clone(), seen.now),
-            Question::Beginning | Question::Claims | Question::Assistants | Question::Complaint => {}
+            Question::Beginning
+            | Question::Claims
+            | Question::Labels
+            | Question::Assistants
+            | Question::Complaint => {}
         }
     }
 

@@ -31,9 +31,8 @@ pub(crate) fn notes(seen: &Observation, plan: &Plan, result: &Result<Effect, Ref
 fn before(seen: &Observation, decision: &Decision) -> Option<Note> {
     match decision {
         Decision::Wait(wait) => waiting(seen, wait),
-        Decision::Count(Question::Claims) | Decision::Write(Write::CreatePlaceholder(_)) => {
-            is_held(&seen.run).then(|| held(seen))
-        }
+        Decision::Count(Question::Claims | Question::Labels)
+        | Decision::Write(Write::CreatePlaceholder(_)) => is_held(&seen.run).then(|| held(seen)),
         Decision::Leave(_) | Decision::Count(_) | Decision::Write(_) => None,
     }
 }
@@ -90,7 +89,7 @@ fn written(seen: &Observation, write: &Write) -> Vec<Note> {
 fn not_written(refused: &Refused) -> Option<Note> {
     match refused.operation {
         Operation::Release => Some(release_refused(refused)),
-        Operation::Placeholder | Operation::Claims => Some(placeholder_refused(refused)),
+        Operation::Placeholder | Operation::Claims | Operation::Labels => Some(placeholder_refused(refused)),
         Operation::Enrol | Operation::RecordNode | Operation::Beginning => Some(enrol_refused(refused)),
         Operation::CleanUp => Some(clean_up_refused(refused)),
         Operation::Change

@@ -90,6 +90,7 @@ impl Stores {
             refused: None,
             beginning: None,
             claims: None,
+            copied_labels: None,
             assistants: None,
             complaint: None,
             autoscaler: None,

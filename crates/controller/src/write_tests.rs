@@ -1,6 +1,8 @@
 use super::*;
 use crate::fixture::{Call, Server, at, enrolment, nothing, placeholder, run};
 use crate::refusal::Cause;
+use placement::additions;
+use placement::config::Config;
 use placement::plan::{Beginning, Decision, Message, Placeholder, Question, ReleaseCause, Wait, Why};
 use placement::run::{Run, SpecStatus};
 use serde_json::{Value, json};
@@ -31,6 +33,9 @@ pub(super) fn seen() -> Observation {
 fn question(seen: &Observation, decision: &Decision) -> Option<Question> {
     match decision {
         Decision::Write(Write::CreatePlaceholder(_)) if !seen.run.claims.is_empty() => Some(Question::Claims),
+        Decision::Write(Write::CreatePlaceholder(_)) if !seen.config.placeholder_copied_labels.is_empty() => {
+            Some(Question::Labels)
+        }
         Decision::Write(Write::WakeTasks { .. } | Write::Follow { .. }) => Some(Question::Assistants),
         Decision::Write(Write::Nudge) => Some(Question::Complaint),
         _ => None,
@@ -153,6 +158,42 @@ async fn claims_that_cannot_be_read_make_no_placeholder() {
         (Operation::Claims, Cause::Forbidden)
     );
     only(&server);
+}
+
+#[tokio::test]
+async fn a_placeholder_copies_the_labels_that_are_asked_for_and_that_the_run_has() {
+    let mut server = Server::start();
+    let labels = json!({"team": "build", "app": "shop", keys::OPT_IN: "true"});
+    let run = |uid: &str| json!({"metadata": {"name": "build", "uid": uid, "labels": labels}});
+    server.answer(200, json!({"metadata": {}, "items": [run("u0"), run("u1")]}));
+    server.answer(201, json!({"metadata": {}}));
+    let config = Config {
+        placeholder_copied_labels: additions::copied_labels("team,cost-center").unwrap(),
+        ..Config::default()
+    };
+    let mut seen = Observation {
+        config: config.into(),
+        ..seen()
+    };
+    act_on(
+        &server,
+        &mut seen,
+        Decision::Write(Write::CreatePlaceholder(enrolment())),
+    )
+    .await
+    .unwrap();
+    assert_eq!(
+        seen.copied_labels,
+        Some([("team".to_owned(), "build".to_owned())].into())
+    );
+    let calls = server.calls();
+    assert!(
+        calls[0].line.contains("fieldSelector=metadata.name"),
+        "{}",
+        calls[0].line
+    );
+    let labels = &calls[1].body["spec"]["template"]["metadata"]["labels"];
+    assert_eq!((&labels["team"], labels.get("app")), (&json!("build"), None));
 }
 
 #[tokio::test]

@@ -1,9 +1,10 @@
 //! The ConfigMap's keys as one typed value; a bad key or value is an error that names the remedy.
 
+use crate::additions::{self, BadAddition};
 use crate::reserve::{self, BadReserve};
 use crate::strategy::{Isolation, Strategy, UnknownName, unknown};
 use jiff::SignedDuration;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::str::FromStr;
 use std::time::Duration;
 use thiserror::Error;
@@ -28,6 +29,14 @@ pub struct Config {
     pub placeholder_cpu: String,
     /// `placeholder-memory`.
     pub placeholder_memory: String,
+    /// `placeholder-labels`.
+    pub placeholder_labels: BTreeMap<String, String>,
+    /// `placeholder-copied-labels`: keys of labels of the run.
+    pub placeholder_copied_labels: BTreeSet<String>,
+    /// `placeholder-annotations`.
+    pub placeholder_annotations: BTreeMap<String, String>,
+    /// `placeholder-image-pull-secrets`: names of Secrets in the run's namespace.
+    pub placeholder_image_pull_secrets: BTreeSet<String>,
     /// `release-when`.
     pub release_when: ReleaseWhen,
     /// `hold-deadline`.
@@ -59,6 +68,14 @@ pub enum ConfigError {
         key: &'static str,
         /// What is wrong.
         cause: BadReserve,
+    },
+    /// Not something that can be added to placeholders.
+    #[error("{key}: {cause}")]
+    Addition {
+        /// The key.
+        key: &'static str,
+        /// What is wrong.
+        cause: BadAddition,
     },
     /// Not a time span.
     #[error("{key}: {value:?} is not a duration longer than zero, such as 90s, 10m or 1h30m")]
@@ -95,6 +112,10 @@ impl Default for Config {
             isolation: Isolation::default(),
             placeholder_cpu: "50m".to_owned(),
             placeholder_memory: "100Mi".to_owned(),
+            placeholder_labels: BTreeMap::new(),
+            placeholder_copied_labels: BTreeSet::new(),
+            placeholder_annotations: BTreeMap::new(),
+            placeholder_image_pull_secrets: BTreeSet::new(),
             release_when: ReleaseWhen::Scheduled,
             hold_deadline: Duration::from_mins(10),
             move_after: Some(Self::MOVE_AFTER),
@@ -114,6 +135,10 @@ impl Config {
         "isolate-from",
         "placeholder-cpu",
         "placeholder-memory",
+        "placeholder-labels",
+        "placeholder-copied-labels",
+        "placeholder-annotations",
+        "placeholder-image-pull-secrets",
         "release-when",
         "hold-deadline",
         "move-after",
@@ -144,6 +169,21 @@ impl Config {
             "isolate-from" => self.isolation.from = name("isolate-from", value)?,
             "placeholder-cpu" => self.placeholder_cpu = amount("placeholder-cpu", "cpu", value)?,
             "placeholder-memory" => self.placeholder_memory = amount("placeholder-memory", "memory", value)?,
+            "placeholder-labels" => {
+                self.placeholder_labels = added("placeholder-labels", additions::labels(value))?;
+            }
+            "placeholder-copied-labels" => {
+                self.placeholder_copied_labels =
+                    added("placeholder-copied-labels", additions::copied_labels(value))?;
+            }
+            "placeholder-annotations" => {
+                self.placeholder_annotations =
+                    added("placeholder-annotations", additions::annotations(value))?;
+            }
+            "placeholder-image-pull-secrets" => {
+                self.placeholder_image_pull_secrets =
+                    added("placeholder-image-pull-secrets", additions::pull_secrets(value))?;
+            }
             "release-when" => self.release_when = name("release-when", value)?,
             "hold-deadline" => self.hold_deadline = duration("hold-deadline", value)?,
             "move-after" => self.move_after = duration_or_never("move-after", value)?,
@@ -179,6 +219,10 @@ fn amount(key: &'static str, resource: &str, value: &str) -> Result<String, Conf
 
 fn reserve(key: &'static str, value: &str) -> Result<BTreeMap<String, String>, ConfigError> {
     reserve::parse(value).map_err(|cause| ConfigError::Resource { key, cause })
+}
+
+fn added<T>(key: &'static str, read: Result<T, BadAddition>) -> Result<T, ConfigError> {
+    read.map_err(|cause| ConfigError::Addition { key, cause })
 }
 
 fn duration(key: &'static str, value: &str) -> Result<Duration, ConfigError> {
@@ -249,6 +293,10 @@ mod tests {
             ("isolate-from", "enrolled"),
             ("placeholder-cpu", "100m"),
             ("placeholder-memory", "64Mi"),
+            ("placeholder-labels", "cost-center=42"),
+            ("placeholder-copied-labels", "team"),
+            ("placeholder-annotations", "example.com/why=keeps a node"),
+            ("placeholder-image-pull-secrets", "mirror"),
             ("release-when", "created"),
             ("hold-deadline", "1h30m"),
             ("move-after", "90s"),
@@ -262,6 +310,10 @@ mod tests {
             },
             placeholder_cpu: "100m".to_owned(),
             placeholder_memory: "64Mi".to_owned(),
+            placeholder_labels: additions::labels("cost-center=42").unwrap(),
+            placeholder_copied_labels: additions::copied_labels("team").unwrap(),
+            placeholder_annotations: additions::annotations("example.com/why=keeps a node").unwrap(),
+            placeholder_image_pull_secrets: additions::pull_secrets("mirror").unwrap(),
             release_when: ReleaseWhen::Created,
             hold_deadline: Duration::from_mins(90),
             move_after: Some(Duration::from_secs(90)),
@@ -297,7 +349,11 @@ mod tests {
             ("isolate-from", ""),
             ("isolation-scope", "node"),
             ("move-after", "10"),
+            ("placeholder-annotations", "why"),
+            ("placeholder-copied-labels", "tekton.dev/pipelineRun"),
             ("placeholder-cpu", "0"),
+            ("placeholder-image-pull-secrets", "my_secret"),
+            ("placeholder-labels", "team=a b"),
             ("placeholder-memory", "100MB"),
             ("release-when", "now"),
         ]);

@@ -3,6 +3,7 @@
 //! Nothing in here reads a clock, an environment or an API server; a decision takes all it needs, the time
 //! included, and returns a value.
 
+pub mod additions;
 #[cfg(test)]
 mod arbitrary;
 pub mod autoscaler;

@@ -1,8 +1,8 @@
 //! The placeholder: a StatefulSet of one pod that finds a run its node and keeps it.
 //!
 //! It is a member of the run's group like any task pod, so a recreated one returns to where the run is. Its labels
-//! are a short list of our own: others react to labels of the run (Kueue would queue it, injectors would add
-//! sidecars).
+//! are a short list of our own, and what the configuration adds: others react to labels of the run (Kueue would queue
+//! it, injectors would add sidecars).
 //!
 //! While its run is held it asks for the run's reserve, so that the node it finds has room for the tasks; then it is
 //! made small: in place, or where that is not to be had by a small pod in its place ([`patches`]).
@@ -15,11 +15,12 @@ use crate::run::{PodTemplate, Run};
 use crate::terms::terms;
 use k8s_openapi::api::apps::v1::{StatefulSet, StatefulSetSpec, StatefulSetUpdateStrategy};
 use k8s_openapi::api::core::v1::{
-    Affinity, Capabilities, Container, NodeAffinity, PersistentVolumeClaimVolumeSource, PodAffinity,
-    PodAntiAffinity, PodSecurityContext, PodSpec, PodTemplateSpec, SeccompProfile, SecurityContext, Volume,
+    Affinity, Capabilities, Container, LocalObjectReference, NodeAffinity, PersistentVolumeClaimVolumeSource,
+    PodAffinity, PodAntiAffinity, PodSecurityContext, PodSpec, PodTemplateSpec, SeccompProfile,
+    SecurityContext, Volume,
 };
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, ObjectMeta, OwnerReference};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 pub mod patches;
 pub mod size;
@@ -27,17 +28,24 @@ pub mod wake;
 
 type Strings = BTreeMap<String, String>;
 
-/// The run's placeholder, ready for server-side apply.
+/// The run's placeholder, ready for server-side apply; with these labels of the run, which the configuration asks for.
 ///
 /// Fields that the API server defaults are left out: an apply owns only what the design demands.
-pub fn stateful_set(run: &Run, enrolment: Enrolment, config: &Config, image: &str) -> StatefulSet {
-    let labels = labels(run, enrolment);
+pub fn stateful_set(
+    run: &Run,
+    enrolment: Enrolment,
+    copied: &Strings,
+    config: &Config,
+    image: &str,
+) -> StatefulSet {
+    let labels = labels(run, enrolment, copied, config);
     let size = size::of_new(run, config);
     StatefulSet {
         metadata: ObjectMeta {
             name: Some(run.key.placeholder().as_str().to_owned()),
             namespace: Some(run.key.namespace.clone()),
             labels: Some(labels.clone()),
+            annotations: Some(config.placeholder_annotations.clone()).filter(|added| !added.is_empty()),
             owner_references: Some(vec![owner(&run.key)]),
             ..ObjectMeta::default()
         },
@@ -50,8 +58,8 @@ pub fn stateful_set(run: &Run, enrolment: Enrolment, config: &Config, image: &st
                 match_expressions: None,
             },
             template: PodTemplateSpec {
-                metadata: Some(pod_metadata(labels, &size)),
-                spec: Some(pod_spec(run, enrolment, &size, image)),
+                metadata: Some(pod_metadata(labels, &size, config)),
+                spec: Some(pod_spec(run, enrolment, &size, config, image)),
             },
             ..StatefulSetSpec::default()
         }),
@@ -76,8 +84,11 @@ fn selector(key: &RunKey) -> Strings {
     ])
 }
 
-fn labels(run: &Run, enrolment: Enrolment) -> Strings {
-    let mut labels = selector(&run.key);
+/// A label of the run comes before a configured one, which is then for runs without it; ours come before all.
+fn labels(run: &Run, enrolment: Enrolment, copied: &Strings, config: &Config) -> Strings {
+    let mut labels = config.placeholder_labels.clone();
+    labels.extend(copied.clone());
+    labels.extend(selector(&run.key));
     labels.extend(strings([
         (keys::APP, keys::APP_NAME),
         (keys::MANAGED_BY, keys::FIELD_MANAGER),
@@ -101,8 +112,12 @@ fn owner(key: &RunKey) -> OwnerReference {
 }
 
 /// While the run lives, no autoscaler may take its node away.
-fn pod_metadata(labels: Strings, size: &size::Size) -> ObjectMeta {
-    let mut annotations = strings([(keys::SAFE_TO_EVICT, "false"), (keys::DO_NOT_DISRUPT, "true")]);
+fn pod_metadata(labels: Strings, size: &size::Size, config: &Config) -> ObjectMeta {
+    let mut annotations = config.placeholder_annotations.clone();
+    annotations.extend(strings([
+        (keys::SAFE_TO_EVICT, "false"),
+        (keys::DO_NOT_DISRUPT, "true"),
+    ]));
     annotations.extend(size.mark().map(|mark| (keys::RESERVE.to_owned(), mark)));
     ObjectMeta {
         labels: Some(labels),
@@ -111,7 +126,7 @@ fn pod_metadata(labels: Strings, size: &size::Size) -> ObjectMeta {
     }
 }
 
-fn pod_spec(run: &Run, enrolment: Enrolment, size: &size::Size, image: &str) -> PodSpec {
+fn pod_spec(run: &Run, enrolment: Enrolment, size: &size::Size, config: &Config, image: &str) -> PodSpec {
     let template = &run.template;
     PodSpec {
         affinity: Some(affinity(run, enrolment)),
@@ -123,13 +138,23 @@ fn pod_spec(run: &Run, enrolment: Enrolment, size: &size::Size, image: &str) -> 
         priority_class_name: template.priority_class_name.clone(),
         runtime_class_name: template.runtime_class_name.clone(),
         service_account_name: template.service_account.clone(),
-        image_pull_secrets: some(template.image_pull_secrets.clone()),
+        image_pull_secrets: some(pull_secrets(template, config)),
         security_context: Some(pod_security()),
         automount_service_account_token: Some(false),
         enable_service_links: Some(false),
         termination_grace_period_seconds: Some(0),
         ..PodSpec::default()
     }
+}
+
+/// Each once: the API server applies no list that names one twice.
+fn pull_secrets(template: &PodTemplate, config: &Config) -> Vec<LocalObjectReference> {
+    let of_run = template.image_pull_secrets.iter().map(|secret| &secret.name);
+    let names: BTreeSet<_> = of_run.chain(&config.placeholder_image_pull_secrets).collect();
+    names
+        .into_iter()
+        .map(|name| LocalObjectReference { name: name.clone() })
+        .collect()
 }
 
 fn affinity(run: &Run, enrolment: Enrolment) -> Affinity {

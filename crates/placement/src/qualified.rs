@@ -1,4 +1,4 @@
-//! What Kubernetes takes as a domain or a name in a key.
+//! What Kubernetes takes as a domain, a name, a key or a value of a label.
 
 /// The longest domain before the slash of a key, and the longest name of most objects.
 pub(crate) const LONGEST_DOMAIN: usize = 253;
@@ -15,6 +15,18 @@ pub(crate) fn is_name(text: &str) -> bool {
         && text.starts_with(end)
         && text.ends_with(end)
         && text.chars().all(|c| end(c) || "-_.".contains(c))
+}
+
+/// A name, after a domain and a slash or alone.
+pub(crate) fn is_key(text: &str) -> bool {
+    match text.split_once('/') {
+        Some((domain, name)) => is_domain(domain) && is_name(name),
+        None => is_name(text),
+    }
+}
+
+pub(crate) fn is_label_value(text: &str) -> bool {
+    text.is_empty() || is_name(text)
 }
 
 fn is_dns_label(text: &str) -> bool {

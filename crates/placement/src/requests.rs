@@ -28,6 +28,8 @@ pub enum Operation {
     Beginning,
     /// Read the run's PVCs.
     Claims,
+    /// Read the run's labels.
+    Labels,
     /// Create the placeholder, or have its pod created.
     Placeholder,
     /// Release the run.
@@ -171,13 +173,14 @@ fn enrol(seen: &Observation, enrolment: Enrolment) -> Request {
     patch_run(Operation::Enrol, run::enrol(&seen.run, enrolment, guard))
 }
 
-/// With those of the run's PVCs that it may mount.
+/// With those of the run's PVCs that it may mount, and those of its labels that the configuration asks for.
 fn create(seen: &Observation, enrolment: Enrolment, image: &str) -> Request {
     let run = Run {
         claims: seen.claims.clone().unwrap_or_default(),
         ..seen.run.clone()
     };
-    let set = stateful_set(&run, enrolment, &seen.config, image);
+    let copied = seen.copied_labels.clone().unwrap_or_default();
+    let set = stateful_set(&run, enrolment, &copied, &seen.config, image);
     request(Operation::Placeholder, Object::Set, Verb::Apply(Box::new(set)))
 }
 

@@ -26,6 +26,8 @@ fn value() -> impl Strategy<Value = String> {
         "never",
         "cpu=4,memory=8Gi",
         "nvidia.com/gpu=1",
+        "team=build",
+        "team",
         "",
     ];
     let odd = [
@@ -47,6 +49,8 @@ fn value() -> impl Strategy<Value = String> {
         ",",
         "=",
         "a/b/c=1",
+        "team=a,team=b",
+        "tekton.dev/pipelineRun",
         "NaN",
         "inf",
         "\u{0}",

@@ -7,6 +7,7 @@ use crate::strategy::{Isolation, Strategy};
 use k8s_openapi::api::core::v1::{LocalObjectReference, Toleration};
 use serde_json::{Value, json};
 
+mod additions;
 mod size;
 
 /// A run whose pod template says everything that a placeholder follows, and something that it does not.
@@ -56,6 +57,7 @@ fn placeholder(run: &Run, strategy: Strategy) -> StatefulSet {
     stateful_set(
         run,
         enrolment(strategy),
+        &Strings::new(),
         &Config::default(),
         "registry/pod-affinity:1",
     )
@@ -90,7 +92,13 @@ fn the_pod_is_a_member_of_the_group_to_which_the_webhook_has_nothing_to_add() {
                 strategy: name.parse().unwrap(),
                 isolation: isolation.parse().unwrap(),
             };
-            let set = stateful_set(&demanding_run(), enrolment, &Config::default(), "i");
+            let set = stateful_set(
+                &demanding_run(),
+                enrolment,
+                &Strings::new(),
+                &Config::default(),
+                "i",
+            );
             let injection = inject::admit(&template_of(&set));
             assert_eq!(
                 injection.outcome,
@@ -152,7 +160,13 @@ fn the_configured_size_is_both_requested_and_the_limit() {
         placeholder_memory: "32Mi".to_owned(),
         ..Config::default()
     };
-    let set = stateful_set(&run(), enrolment(Strategy::default()), &config, "i");
+    let set = stateful_set(
+        &run(),
+        enrolment(Strategy::default()),
+        &Strings::new(),
+        &config,
+        "i",
+    );
     let resources = template_of(&set)["spec"]["containers"][0]["resources"].clone();
     let size = json!({"cpu": "10m", "memory": "32Mi"});
     assert_eq!(resources, json!({"requests": size, "limits": size}));

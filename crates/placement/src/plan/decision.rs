@@ -81,6 +81,8 @@ pub enum Question {
     Beginning,
     /// Which PVCs of the run its placeholder may mount.
     Claims,
+    /// What the run has of the labels that its placeholder copies.
+    Labels,
     /// Tekton's assistants of a run that gave up a node, and where they are.
     Assistants,
     /// Why the placeholder's StatefulSet has no pod.

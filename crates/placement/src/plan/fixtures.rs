@@ -13,6 +13,7 @@ use crate::resources::Resources;
 use crate::run::{PodTemplate, Run, SpecStatus};
 use crate::strategy::{Isolation, Strategy};
 use jiff::{SignedDuration, Timestamp};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -317,6 +318,7 @@ pub(super) fn answered(now: Timestamp) -> Observation {
             version: "7".to_owned(),
         }),
         claims: Some(Vec::new()),
+        copied_labels: Some(BTreeMap::new()),
         assistants: Some(Vec::new()),
         complaint: Some(Message::default()),
         autoscaler: Some(Message::default()),

@@ -57,6 +57,8 @@ pub struct Observation {
     pub beginning: Option<Beginning>,
     /// The answer to [`super::Question::Claims`]: those of the run's PVCs that the placeholder may mount.
     pub claims: Option<Vec<String>>,
+    /// The answer to [`super::Question::Labels`]: those of the run's labels that the placeholder copies.
+    pub copied_labels: Option<BTreeMap<String, String>>,
     /// The answer to [`super::Question::Assistants`].
     pub assistants: Option<Vec<AssistantPod>>,
     /// The answer to [`super::Question::Complaint`].

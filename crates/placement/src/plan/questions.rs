@@ -3,10 +3,14 @@
 use super::decision::{Decision, Enrolment, Question, Write};
 use super::observation::Observation;
 
-/// A PVC that is bound to a zone decides the zone of the run, so the placeholder mounts those that it may.
+/// A PVC that is bound to a zone decides the zone of the run, so the placeholder mounts those that it may. Labels of the
+/// run are not in the cache, where those of ten thousand runs would weigh.
 pub(super) fn create(seen: &Observation, enrolment: Enrolment) -> Decision {
     if seen.claims.is_none() && !seen.run.claims.is_empty() {
         return Decision::Count(Question::Claims);
+    }
+    if seen.copied_labels.is_none() && !seen.config.placeholder_copied_labels.is_empty() {
+        return Decision::Count(Question::Labels);
     }
     Decision::Write(Write::CreatePlaceholder(enrolment))
 }

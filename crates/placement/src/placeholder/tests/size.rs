@@ -26,7 +26,7 @@ fn default_reserve(reserve: &str) -> Config {
 
 fn made(run: &Run, config: &Config) -> Value {
     let enrolment: Enrolment = enrolment(Strategy::ColocateCompleted);
-    let mut set = serde_json::to_value(stateful_set(run, enrolment, config, "i")).unwrap();
+    let mut set = serde_json::to_value(stateful_set(run, enrolment, &Strings::new(), config, "i")).unwrap();
     set["metadata"]["uid"] = json!(SET);
     set
 }

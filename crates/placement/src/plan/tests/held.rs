@@ -1,6 +1,9 @@
 //! Runs that wait: by our hold, or by somebody else's.
 
 use super::*;
+use crate::config::Config;
+use crate::plan::fixtures::answered;
+use std::collections::BTreeMap;
 
 #[test]
 fn a_held_run_without_placeholder_gets_one() {
@@ -8,6 +11,27 @@ fn a_held_run_without_placeholder_gets_one() {
         held().decision(),
         Decision::Write(Write::CreatePlaceholder(default_enrolment()))
     );
+}
+
+#[test]
+fn labels_of_the_run_are_asked_for_if_its_placeholder_copies_some() {
+    let decision = |keys: &[&str], copied_labels| {
+        let config = Config {
+            placeholder_copied_labels: keys.iter().map(|&key| key.to_owned()).collect(),
+            ..Config::default()
+        };
+        let seen = Observation {
+            run: held().run,
+            config: config.into(),
+            copied_labels,
+            ..answered(now())
+        };
+        plan(&seen).decision
+    };
+    let create = Decision::Write(Write::CreatePlaceholder(default_enrolment()));
+    assert_eq!(decision(&[], None), create);
+    assert_eq!(decision(&["team"], None), Decision::Count(Question::Labels));
+    assert_eq!(decision(&["team"], Some(BTreeMap::new())), create);
 }
 
 #[test]

@@ -16,6 +16,7 @@ use crate::plan::Enrolment;
 use crate::run::SpecStatus;
 use crate::strategy::Strategy;
 use serde_json::json;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 const SET: &str = "set";
@@ -143,7 +144,8 @@ fn facts(node: &Node) -> NodeFacts {
 
 impl Life {
     fn create(&mut self, enrolment: Enrolment, config: &Config) {
-        let mut set = serde_json::to_value(stateful_set(&self.run, enrolment, config, "image")).unwrap();
+        let set = stateful_set(&self.run, enrolment, &BTreeMap::new(), config, "image");
+        let mut set = serde_json::to_value(set).unwrap();
         set["metadata"]["uid"] = json!(SET);
         self.set = Some(set);
     }

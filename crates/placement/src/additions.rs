@@ -1,0 +1,167 @@
+//! What the configuration adds to placeholders for the policies and reports of a cluster: labels, annotations, labels
+//! that are copied from the run, pull secrets.
+//!
+//! No addition may change which pods a selector of Tekton, of Kueue or of ours matches, so their keys are refused.
+
+use crate::keys;
+use crate::qualified::{is_domain, is_key, is_label_value};
+use std::collections::{BTreeMap, BTreeSet};
+use thiserror::Error;
+
+/// Bytes of one setting. It becomes part of each placeholder, and an object has its limits too.
+const MOST: usize = 16 << 10;
+
+/// Keys of labels and annotations that every placeholder has.
+const OWN: [&str; 5] = [
+    keys::APP,
+    keys::COMPONENT,
+    keys::MANAGED_BY,
+    keys::SAFE_TO_EVICT,
+    keys::DO_NOT_DISRUPT,
+];
+
+/// Domains of which no key can be added, each with the reason. Tekton may select by more keys of its domain in time.
+const RESERVED: [(&str, &str); 3] = [
+    (
+        keys::OWN_PREFIX,
+        "pod-affinity finds the pods of a run by keys of this domain",
+    ),
+    (
+        "tekton.dev/",
+        "Tekton and pod-affinity find the pods of a run by keys of this domain",
+    ),
+    (
+        "kueue.x-k8s.io/",
+        "Kueue would queue a placeholder with a key of this domain",
+    ),
+];
+
+/// A mistake in an addition.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum BadAddition {
+    /// An entry is no pair.
+    #[error("{0:?} is not of the form key=value, such as team=build")]
+    Pair(String),
+    /// A key is there twice.
+    #[error("{0} is there more than once")]
+    Duplicate(String),
+    /// Not a key that Kubernetes takes.
+    #[error(
+        "{0:?} is not a valid key; use up to 63 letters, digits, dots, dashes and underscores, with a letter or digit \
+         at both ends, alone or after a lowercase domain and a slash, such as team or example.com/team"
+    )]
+    Key(String),
+    /// Not the value of a label that Kubernetes takes.
+    #[error(
+        "{key}={value}: {value:?} is not a valid label value; use up to 63 letters, digits, dots, dashes and \
+         underscores, with a letter or digit at both ends"
+    )]
+    Value {
+        /// The key.
+        key: String,
+        /// The value.
+        value: String,
+    },
+    /// A key that others go by.
+    #[error("{key} cannot be set on placeholders, because {reason}; remove it")]
+    Reserved {
+        /// The key.
+        key: String,
+        /// Who goes by it.
+        reason: &'static str,
+    },
+    /// Not a name that a Secret can have.
+    #[error(
+        "{0:?} is not a valid name of a Secret; use lowercase letters, digits, dots and dashes, such as registry"
+    )]
+    Secret(String),
+    /// More than a placeholder should carry.
+    #[error("the value has {0} bytes; use at most {MOST}")]
+    TooLong(usize),
+}
+
+/// Reads `key=value` pairs, separated by commas or line breaks.
+pub fn labels(text: &str) -> Result<BTreeMap<String, String>, BadAddition> {
+    let labels = pairs(text, &[',', '\n'])?;
+    match labels.iter().find(|(_, value)| !is_label_value(value)) {
+        Some((key, value)) => Err(BadAddition::Value {
+            key: key.clone(),
+            value: value.clone(),
+        }),
+        None => Ok(labels),
+    }
+}
+
+/// Reads `key=value` pairs, one a line: a value may be any text.
+pub fn annotations(text: &str) -> Result<BTreeMap<String, String>, BadAddition> {
+    pairs(text, &['\n'])
+}
+
+/// Reads keys of labels, separated by commas or line breaks.
+pub fn copied_labels(text: &str) -> Result<BTreeSet<String>, BadAddition> {
+    list(text, check)
+}
+
+/// Reads names of Secrets, separated by commas or line breaks.
+pub fn pull_secrets(text: &str) -> Result<BTreeSet<String>, BadAddition> {
+    list(text, |name| {
+        is_domain(name)
+            .then_some(())
+            .ok_or_else(|| BadAddition::Secret(name.to_owned()))
+    })
+}
+
+fn pairs(text: &str, separators: &[char]) -> Result<BTreeMap<String, String>, BadAddition> {
+    let mut pairs = BTreeMap::new();
+    for entry in entries(text, separators)? {
+        let (key, value) = entry
+            .split_once('=')
+            .ok_or_else(|| BadAddition::Pair(entry.to_owned()))?;
+        let (key, value) = (key.trim(), value.trim());
+        check(key)?;
+        if pairs.insert(key.to_owned(), value.to_owned()).is_some() {
+            return Err(BadAddition::Duplicate(key.to_owned()));
+        }
+    }
+    Ok(pairs)
+}
+
+fn list(
+    text: &str,
+    check: impl Fn(&str) -> Result<(), BadAddition>,
+) -> Result<BTreeSet<String>, BadAddition> {
+    entries(text, &[',', '\n'])?
+        .map(|entry| check(entry).map(|()| entry.to_owned()))
+        .collect()
+}
+
+fn entries<'a>(text: &'a str, separators: &'a [char]) -> Result<impl Iterator<Item = &'a str>, BadAddition> {
+    if text.len() > MOST {
+        return Err(BadAddition::TooLong(text.len()));
+    }
+    let entries = text.split(separators).map(str::trim);
+    Ok(entries.filter(|entry| !entry.is_empty()))
+}
+
+fn check(key: &str) -> Result<(), BadAddition> {
+    if !is_key(key) {
+        return Err(BadAddition::Key(key.to_owned()));
+    }
+    reserved(key).map_or(Ok(()), |reason| {
+        Err(BadAddition::Reserved {
+            key: key.to_owned(),
+            reason,
+        })
+    })
+}
+
+fn reserved(key: &str) -> Option<&'static str> {
+    if OWN.contains(&key) {
+        return Some("every placeholder has a value of its own for it");
+    }
+    let domain = RESERVED.iter().find(|(domain, _)| key.starts_with(domain));
+    domain.map(|&(_, reason)| reason)
+}
+
+#[cfg(test)]
+mod tests;

@@ -2,7 +2,7 @@
 
 use crate::moves;
 use crate::reason::{Note, Reason, note};
-use crate::refusal::{Cause, Refused};
+use crate::refusal::{Cause, Refused, is_denial};
 use crate::write::Effect;
 use placement::keys;
 use placement::names::RunKey;
@@ -146,9 +146,14 @@ fn created(run: &Run) -> Note {
 fn no_pod(seen: &Observation) -> Option<Note> {
     let Message(complaint) = seen.complaint.as_ref()?;
     let complaint = complaint.as_deref()?;
+    let required = is_denial(complaint).then(|| {
+        let name = seen.run.key.placeholder();
+        format!("{REQUIRED} Then delete the StatefulSet {name}: the controller recreates it with them.")
+    });
     let text = format!(
         "The placeholder's pod cannot be created: {complaint}. The run stays held, and the controller retries every \
-         few seconds. Raise the quota or relax the policy that the message names."
+         few seconds. Raise the quota or relax the policy that the message names.{}",
+        required.unwrap_or_default()
     );
     Some(note(Reason::PlaceholderRefused, text))
 }
@@ -301,7 +306,16 @@ fn release_refused(refused: &Refused) -> Note {
     )
 }
 
+/// What else there is to do about a policy.
+const REQUIRED: &str = " If the policy requires labels or annotations, add them by placeholder-labels, \
+                        placeholder-copied-labels or placeholder-annotations in the ConfigMap config-pod-affinity.";
+
 fn placeholder_refused(refused: &Refused) -> Note {
+    let required = if refused.cause() == Cause::Denied {
+        REQUIRED
+    } else {
+        ""
+    };
     let advice = match refused.cause() {
         Cause::Quota => "Raise the ResourceQuota of this namespace or remove what uses it up.",
         Cause::Denied => {
@@ -318,7 +332,7 @@ fn placeholder_refused(refused: &Refused) -> Note {
     note(
         Reason::PlaceholderRefused,
         format!(
-            "The placeholder could not be created; the controller retries: {}. {advice}",
+            "The placeholder could not be created; the controller retries: {}. {advice}{required}",
             refused.fault
         ),
     )

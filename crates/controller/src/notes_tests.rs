@@ -82,6 +82,20 @@ fn a_held_run_is_told_so_even_if_its_placeholder_is_refused() {
 }
 
 #[test]
+fn a_placeholder_that_a_policy_refuses_is_told_with_the_settings_that_may_help() {
+    let create = Decision::Write(Write::CreatePlaceholder(enrolment()));
+    let denied = refused(
+        Operation::Placeholder,
+        403,
+        "admission webhook \"w\" denied the request: no team",
+    );
+    let text = &told(&run(), &create, &denied)[1].text;
+    for words in ["no team", "exempt the placeholder", "placeholder-copied-labels"] {
+        assert!(text.contains(words), "{text}");
+    }
+}
+
+#[test]
 fn waiting_is_told_in_the_schedulers_own_words() {
     let waiting = Decision::Wait(Wait::Node {
         unschedulable: Some("0/3 nodes are available: taint.".into()),
@@ -135,8 +149,15 @@ fn a_missing_pod_is_told_with_the_complaint_of_its_controller() {
             &Ok(Effect::Written),
         )
     };
-    let complaint = Some("create Pod failed: exceeded quota".to_owned());
-    assert_eq!(reasons(&told(complaint)), ["PlaceholderRefused"]);
+    let quota = told(Some("create Pod failed: exceeded quota".to_owned()));
+    assert_eq!(reasons(&quota), ["PlaceholderRefused"]);
+    assert!(!quota[0].text.contains("placeholder-labels"));
+    let policy = told(Some(
+        "create Pod failed: ValidatingAdmissionPolicy 'p' denied request: no team".to_owned(),
+    ));
+    assert!(
+        policy[0].text.contains("placeholder-labels") && policy[0].text.contains("delete the StatefulSet")
+    );
     assert!(told(None).is_empty());
 }
 

@@ -86,7 +86,8 @@ fn cause_of_status(status: &Status) -> Cause {
     }
 }
 
-fn is_denial(message: &str) -> bool {
+/// Whether an admission webhook or policy said no.
+pub(crate) fn is_denial(message: &str) -> bool {
     message.contains("denied the request") || message.contains("denied request")
 }
 

@@ -9,8 +9,8 @@ use crate::cli_tool::only;
 use k8s_openapi::api::admissionregistration::v1::ValidatingAdmissionPolicyBinding;
 use k8s_openapi::api::events::v1::Event;
 use kube::ResourceExt;
-use kube::api::{Api, DeleteParams, ListParams, Patch, PatchParams};
-use serde_json::json;
+use kube::api::{Api, DeleteParams, ListParams, Patch, PatchParams, PostParams};
+use serde_json::{Value, json};
 use std::time::Instant;
 use testbed::product::NAMESPACE;
 use testbed::runs::{self, RunSpec};
@@ -74,6 +74,74 @@ async fn a_placeholder_that_a_quota_refuses_is_told_and_made_once_there_is_room(
         .await
         .unwrap();
     bed.until_succeeded(&spec, SOON).await.unwrap();
+}
+
+#[e2e_test]
+async fn a_placeholder_without_a_required_label_is_told_and_made_once_it_copies_the_label_of_its_run() {
+    let bed = fresh(2).await;
+    require_team(&bed).await;
+    let spec = only("run").opted_in("true").label("team", "build");
+    create(&bed, &spec).await;
+    let told = until_told(&bed, &spec, "PlaceholderRefused").await;
+    assert!(
+        told.contains(NO_TEAM) && told.contains("placeholder-copied-labels"),
+        "{told}"
+    );
+    bed.configure(&[("placeholder-copied-labels", Some("team"))])
+        .await
+        .unwrap();
+    bed.until_succeeded(&spec, SOON).await.unwrap();
+}
+
+/// Name and message of the policy.
+const NO_TEAM: &str = "no-team";
+
+/// StatefulSets and pods of runs need the label `team`.
+async fn require_team(bed: &Testbed) {
+    let rule = |group: &str, resource: &str| json!({"apiGroups": [group], "apiVersions": ["v1"], "resources": [resource], "operations": ["CREATE"]});
+    let constraints = json!({
+        "resourceRules": [rule("apps", "statefulsets"), rule("", "pods")],
+        "namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "default"}},
+    });
+    let has_team = "has(object.metadata.labels) && 'team' in object.metadata.labels";
+    let client = bed.client().await.unwrap();
+    testbed::apply::apply_all(&client, &policy(NO_TEAM, &constraints, has_team))
+        .await
+        .unwrap();
+    let pod = json!({"metadata": {"name": "x"}, "spec": {"containers": [{"name": "x", "image": "x"}]}});
+    let pod = serde_json::from_value(pod).unwrap();
+    let dry_run = PostParams {
+        dry_run: true,
+        ..PostParams::default()
+    };
+    bed.until("the policy to deny a pod", SOON, async || {
+        match pods(&client, "default").create(&dry_run, &pod).await {
+            Err(error) if error.to_string().contains(NO_TEAM) => Ok(()),
+            other => Err(format!("{other:?}")),
+        }
+    })
+    .await
+    .unwrap();
+}
+
+/// A policy, and what puts it into effect.
+fn policy(name: &str, constraints: &Value, expression: &str) -> [Value; 2] {
+    let policy = json!({
+        "apiVersion": "admissionregistration.k8s.io/v1",
+        "kind": "ValidatingAdmissionPolicy",
+        "metadata": {"name": name},
+        "spec": {
+            "matchConstraints": constraints,
+            "validations": [{"expression": expression, "message": name}],
+        },
+    });
+    let binding = json!({
+        "apiVersion": "admissionregistration.k8s.io/v1",
+        "kind": "ValidatingAdmissionPolicyBinding",
+        "metadata": {"name": name},
+        "spec": {"policyName": name, "validationActions": ["Deny"]},
+    });
+    [policy, binding]
 }
 
 #[e2e_test]
@@ -205,24 +273,10 @@ async fn deny_releases(bed: &Testbed) {
     let rule = json!({
         "apiGroups": ["tekton.dev"], "apiVersions": ["v1"], "resources": ["pipelineruns"], "operations": ["UPDATE"],
     });
-    let policy = json!({
-        "apiVersion": "admissionregistration.k8s.io/v1",
-        "kind": "ValidatingAdmissionPolicy",
-        "metadata": {"name": NOT_TODAY},
-        "spec": {
-            "matchConstraints": {"resourceRules": [rule], "objectSelector": {"matchLabels": {NOT_TODAY: "true"}}},
-            "validations": [{"expression": "has(object.spec.status)", "message": NOT_TODAY}],
-        },
-    });
-    let binding = json!({
-        "apiVersion": "admissionregistration.k8s.io/v1",
-        "kind": "ValidatingAdmissionPolicyBinding",
-        "metadata": {"name": NOT_TODAY},
-        "spec": {"policyName": NOT_TODAY, "validationActions": ["Deny"]},
-    });
-    testbed::apply::apply_all(&client, &[policy, binding])
-        .await
-        .unwrap();
+    let constraints =
+        json!({"resourceRules": [rule], "objectSelector": {"matchLabels": {NOT_TODAY: "true"}}});
+    let policy = policy(NOT_TODAY, &constraints, "has(object.spec.status)");
+    testbed::apply::apply_all(&client, &policy).await.unwrap();
     let users = only("users").label(NOT_TODAY, "true");
     let users = users.spec("status", json!("PipelineRunPending"));
     create(bed, &users).await;

@@ -43,7 +43,6 @@ pub(crate) fn run() -> Run {
         deleting: false,
         done: false,
         status: SpecStatus::Pending,
-        started: false,
         has_children: false,
         managed_elsewhere: false,
         child: false,

@@ -55,8 +55,6 @@ pub struct Run {
     pub done: bool,
     /// `spec.status`.
     pub status: SpecStatus,
-    /// `status.startTime` is set.
-    pub started: bool,
     /// Tekton has made at least one child (TaskRun, CustomRun, nested run).
     pub has_children: bool,
     /// `spec.managedBy` names another than Tekton.

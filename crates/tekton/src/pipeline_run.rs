@@ -58,9 +58,6 @@ pub struct PipelineRunStatus {
     /// Condition Succeeded is True or False.
     #[serde(rename = "conditions", deserialize_with = "facts::done")]
     pub done: bool,
-    /// `startTime` is set.
-    #[serde(rename = "startTime", deserialize_with = "facts::non_empty")]
-    pub started: bool,
     /// `childReferences` names at least one child.
     #[serde(rename = "childReferences", deserialize_with = "facts::non_empty")]
     pub has_children: bool,
@@ -80,7 +77,6 @@ impl PipelineRun {
             deleting: self.metadata.deletion_timestamp.is_some(),
             done: self.status.done,
             status: SpecStatus::of(self.spec.status.as_deref()),
-            started: self.status.started,
             has_children: self.status.has_children,
             managed_elsewhere: is_managed_elsewhere(self.spec.managed_by.as_deref()),
             child: self.owners().iter().any(is_controller_run),

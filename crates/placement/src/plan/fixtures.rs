@@ -76,7 +76,7 @@ pub(super) fn held() -> Scene {
 
 /// Running and enrolled.
 pub(super) fn enrolled() -> Scene {
-    fresh().in_group(UID).change(|scene| scene.run.started = true)
+    fresh().in_group(UID)
 }
 
 /// Done, once enrolled by this strategy, its placeholder still on the node.
@@ -383,7 +383,6 @@ fn run() -> Run {
         deleting: false,
         done: false,
         status: SpecStatus::Unset,
-        started: false,
         has_children: false,
         managed_elsewhere: false,
         child: false,

@@ -61,13 +61,12 @@ fn a_fresh_run_is_neither_started_nor_held_nor_ours() {
     let facts = [
         run.deleting,
         run.done,
-        run.started,
         run.has_children,
         run.managed_elsewhere,
         run.child,
         run.hold,
     ];
-    assert_eq!(facts, [false; 7]);
+    assert_eq!(facts, [false; 6]);
     let labels = [
         run.opt_in,
         run.group,
@@ -152,12 +151,6 @@ fn a_run_has_children_once_tekton_lists_one() {
     assert!(children(json!([{"kind": "TaskRun", "name": "build-compile"}])));
     assert!(!children(json!([])));
     assert!(!children(json!(null)));
-}
-
-#[test]
-fn a_run_is_started_once_it_has_a_start_time() {
-    assert!(run_with(&["status", "startTime"], "2026-01-02T03:04:06Z").started);
-    assert!(!run_with(&["status", "startTime"], Value::Null).started);
 }
 
 #[test]

@@ -154,7 +154,6 @@ impl Life {
         self.run.status = SpecStatus::Unset;
         self.run.hold = false;
         self.run.group = Some(self.run.key.uid.clone());
-        self.run.started = true;
         self.run.node = node;
     }
 

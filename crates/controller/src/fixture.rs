@@ -18,7 +18,7 @@ use placement::config::Config;
 use placement::keys;
 use placement::names::RunKey;
 use placement::node::NodeState;
-use placement::plan::{Decision, Enrolment, Moves, Observation, Plan, Wait};
+use placement::plan::{Decision, Enrolment, Observation, Plan, Repeated, Wait};
 use placement::run::{PodTemplate, Run, SpecStatus};
 use placement::strategy::{Isolation, Strategy};
 use prometheus_client::registry::Registry;
@@ -83,10 +83,10 @@ pub(crate) fn nothing() -> Observation {
         node: NodeState::Unknown,
         nodes: Vec::new(),
         waiting: Vec::new(),
-        moves: Moves::default(),
+        moves: Repeated::default(),
         relaxed: false,
-        yields: Moves::default(),
-        retries: Moves::default(),
+        yields: Repeated::default(),
+        retries: Repeated::default(),
         refusal: None,
         nudge_in: Duration::ZERO,
         census: None,

@@ -8,7 +8,7 @@ use crate::news::News;
 use crate::pace::{Pace, later, until};
 use crate::timers::Timers;
 use jiff::Timestamp;
-use placement::plan::{Census, Message, Moves, Observation, Question, Resize};
+use placement::plan::{Census, Message, Observation, Question, Repeated, Resize};
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -34,9 +34,9 @@ pub(crate) struct Known {
     pub(crate) timers: Timers,
     pub(crate) nudges: Nudges,
     pub(crate) autoscaler: Autoscaler,
-    pub(crate) moves: Moves,
-    yields: Moves,
-    retries: Moves,
+    pub(crate) moves: Repeated,
+    yields: Repeated,
+    retries: Repeated,
     /// The last refusal by a quota that was looked into, and was dealt with or none of this run's.
     settled_refusal: Option<String>,
     census: Option<Census>,

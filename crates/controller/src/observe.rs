@@ -14,7 +14,7 @@ use kube::runtime::reflector::{ObjectRef, Store};
 use placement::config::Config;
 use placement::names::RunKey;
 use placement::node::{self, NodeFacts, NodeState};
-use placement::plan::{Moves, Observation, Placeholder, PlaceholderPod, WaitingPod};
+use placement::plan::{Observation, Placeholder, PlaceholderPod, Repeated, WaitingPod};
 use placement::requests::Operation;
 use placement::run::Run;
 use std::collections::BTreeSet;
@@ -80,9 +80,9 @@ impl Stores {
             pod,
             waiting: waiting_in(&self.waiting, &run.key),
             relaxed: false,
-            moves: Moves::default(),
-            yields: Moves::default(),
-            retries: Moves::default(),
+            moves: Repeated::default(),
+            yields: Repeated::default(),
+            retries: Repeated::default(),
             refusal: self.refusals.read().get(&run.key.namespace).cloned(),
             nudge_in: Duration::ZERO,
             census: None,

@@ -1,8 +1,8 @@
 //! Scenes for the tests of `plan`: a run and its placeholder, changed step by step.
 
 use super::{
-    AssistantPod, Beginning, Census, Decision, Enrolment, Make, Message, Moves, Observation, Placeholder,
-    PlaceholderPod, Plan, Unschedulable, WaitingPod, Write, plan,
+    AssistantPod, Beginning, Census, Decision, Enrolment, Make, Message, Observation, Placeholder,
+    PlaceholderPod, Plan, Repeated, Unschedulable, WaitingPod, Write, plan,
 };
 use crate::config::Config;
 use crate::names::RunKey;
@@ -36,11 +36,11 @@ pub(super) struct Scene {
     pub(super) waiting: Vec<WaitingPod>,
     pub(super) census: Option<Census>,
     pub(super) tied: Option<String>,
-    pub(super) yields: Moves,
-    pub(super) retries: Moves,
+    pub(super) yields: Repeated,
+    pub(super) retries: Repeated,
     pub(super) refusal: Option<String>,
     pub(super) refused: Option<Vec<String>>,
-    pub(super) moves: Moves,
+    pub(super) moves: Repeated,
     pub(super) nodes: Vec<NodeFacts>,
     pub(super) assistants: Option<Vec<AssistantPod>>,
 }
@@ -56,11 +56,11 @@ pub(super) fn fresh() -> Scene {
         waiting: Vec::new(),
         census: None,
         tied: None,
-        yields: Moves::default(),
-        retries: Moves::default(),
+        yields: Repeated::default(),
+        retries: Repeated::default(),
         refusal: None,
         refused: None,
-        moves: Moves::default(),
+        moves: Repeated::default(),
         nodes: Vec::new(),
         assistants: Some(Vec::new()),
     }
@@ -225,7 +225,7 @@ impl Scene {
 
     pub(super) fn moved_before(self, count: u32, seconds: i64) -> Self {
         self.change(|scene| {
-            scene.moves = Moves {
+            scene.moves = Repeated {
                 count,
                 last: Some(ago(seconds)),
             };
@@ -305,11 +305,11 @@ pub(super) fn answered(now: Timestamp) -> Observation {
         node: NodeState::Unknown,
         nodes: Vec::new(),
         waiting: Vec::new(),
-        moves: Moves::default(),
+        moves: Repeated::default(),
         nudge_in: Duration::ZERO,
         relaxed: false,
-        yields: Moves::default(),
-        retries: Moves::default(),
+        yields: Repeated::default(),
+        retries: Repeated::default(),
         refusal: None,
         census: None,
         tied: None,

@@ -38,11 +38,11 @@ pub struct Observation {
     /// A pod of the group, bound meanwhile or not, is [`WaitingPod::relaxed`].
     pub relaxed: bool,
     /// When, and how often, the run moved off its node.
-    pub moves: Moves,
+    pub moves: Repeated,
     /// When, and how often, the placeholder made room in a quota.
-    pub yields: Moves,
+    pub yields: Repeated,
     /// When, and how often, Tekton was told to try again.
-    pub retries: Moves,
+    pub retries: Repeated,
     /// The last refusal of a task's pod by a quota of the namespace, of which is not known yet whether it was one of this run.
     pub refusal: Option<String>,
     /// How long the StatefulSet's controller is given before it is nudged, for the first time or again.
@@ -201,12 +201,12 @@ pub struct Census {
     pub quiet_since: Option<Timestamp>,
 }
 
-/// How often, and when, a run moved off its node, as far as this leader saw it.
+/// How often, and when last, a step was taken that is not repeated at once, as far as this leader saw it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Moves {
-    /// How many moves there were.
+pub struct Repeated {
+    /// How often.
     pub count: u32,
-    /// When the last one was.
+    /// When last.
     pub last: Option<Timestamp>,
 }
 
@@ -256,7 +256,7 @@ impl Census {
     }
 }
 
-impl Moves {
+impl Repeated {
     const FIRST_PAUSE: Duration = Duration::from_secs(10);
     const LAST_PAUSE: Duration = Duration::from_mins(5);
 

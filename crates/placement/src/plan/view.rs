@@ -1,7 +1,7 @@
 //! How `plan` reads an observation: the stage of the run, and what there is of ours.
 
 use super::decision::{Enrolment, Why};
-use super::observation::{Moves, Observation, Placeholder, PlaceholderPod, Unschedulable, WaitingPod};
+use super::observation::{Observation, Placeholder, PlaceholderPod, Repeated, Unschedulable, WaitingPod};
 use crate::config::Config;
 use crate::keys;
 use crate::opt_in::OptIn;
@@ -121,7 +121,7 @@ impl Observation {
     }
 
     /// How long to keep from doing again what was done so often.
-    pub(super) fn pause_after(&self, done: Moves) -> Duration {
+    pub(super) fn pause_after(&self, done: Repeated) -> Duration {
         let last = done.last;
         last.map_or(Duration::ZERO, |last| self.left(last, done.pause()))
     }

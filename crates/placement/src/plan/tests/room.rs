@@ -12,7 +12,7 @@ fn refused(scene: Scene, tasks: &[&str]) -> Scene {
 
 fn made_room(scene: Scene, count: u32, seconds: i64) -> Scene {
     scene.change(|scene| {
-        scene.yields = Moves {
+        scene.yields = Repeated {
             count,
             last: Some(ago(seconds)),
         }
@@ -53,7 +53,7 @@ fn the_placeholder_makes_room_and_when_it_is_gone_tekton_tries_again() {
 fn it_is_told_so_again_with_growing_pauses_if_another_took_the_place() {
     let gone = |count, seconds| {
         let scene = refused(enrolled().moved_off(), &["build-test"]);
-        let retries = Moves {
+        let retries = Repeated {
             count,
             last: Some(ago(seconds)),
         };

@@ -189,7 +189,7 @@ fn the_pause_counts_from_the_last_move_and_holds_for_unfit_nodes_too() {
 
 #[test]
 fn moves_are_counted_with_the_time_of_the_last() {
-    let twice = Moves::default().and_one(ago(60)).and_one(now());
+    let twice = Repeated::default().and_one(ago(60)).and_one(now());
     assert_eq!((twice.count, twice.last), (2, Some(now())));
 }
 
@@ -399,7 +399,7 @@ fn a_pod_that_was_woken_while_another_task_ran_is_woken_again_when_that_one_has_
         enrolled()
             .moved_off()
             .task_waits("old", 60)
-            .change(|scene| scene.moves = Moves::default().and_one(ago(50)))
+            .change(|scene| scene.moves = Repeated::default().and_one(ago(50)))
             .change(|scene| {
                 scene.waiting[0].woken = Some(Wake {
                     generation: GENERATION,

@@ -1,6 +1,6 @@
 //! One run of the model: its pods, and its StatefulSet as the API server would have it.
 
-use super::{Census, Moves, Resize, Unschedulable};
+use super::{Census, Repeated, Resize, Unschedulable};
 use crate::keys;
 use crate::placeholder::wake::Wake;
 use crate::plan::Enrolment;
@@ -47,7 +47,7 @@ pub(super) struct Life {
     pub(super) pod: Option<Pod>,
     pub(super) tasks: Vec<Pod>,
     pub(super) steps: VecDeque<Vec<Job>>,
-    pub(super) moves: Moves,
+    pub(super) moves: Repeated,
     pub(super) census: Option<Census>,
     pub(super) ended: Option<Timestamp>,
 }

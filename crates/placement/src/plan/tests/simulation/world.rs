@@ -2,7 +2,7 @@
 
 use super::super::super::fixtures::{held, now};
 use super::life::{Job, Life, Pod};
-use super::{Moves, Unschedulable};
+use super::{Repeated, Unschedulable};
 use crate::config::Config;
 use crate::keys;
 use crate::run::SpecStatus;
@@ -78,7 +78,7 @@ impl World {
             pod: None,
             tasks: Vec::new(),
             steps: steps.into(),
-            moves: Moves::default(),
+            moves: Repeated::default(),
             census: None,
             ended: None,
         });

@@ -63,6 +63,7 @@ mod testbed_leaves_nothing;
 mod testbed_outlives_us;
 mod testbed_plays_outcomes;
 mod traces;
+mod twins;
 
 fn main() -> std::process::ExitCode {
     if real_node::is_the_process_to_kill() {

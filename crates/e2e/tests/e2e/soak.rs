@@ -86,7 +86,7 @@ impl Step {
     }
 }
 
-fn one_of<T: Copy>(rng: &mut Rng, choices: &[T]) -> T {
+pub(crate) fn one_of<T: Copy>(rng: &mut Rng, choices: &[T]) -> T {
     choices[rng.usize(0..choices.len())]
 }
 
@@ -369,7 +369,7 @@ impl Soak {
     }
 }
 
-fn number_of(variable: &str) -> Option<u64> {
+pub(crate) fn number_of(variable: &str) -> Option<u64> {
     let given = env::var(variable).ok()?;
     Some(
         given

@@ -1,8 +1,12 @@
 //! The command line. Flags mean what they mean to kubectl.
 
-use clap::{Command, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
+mod verbs;
+
+pub(crate) use verbs::*;
+
+use clap::error::ErrorKind;
+use clap::{Command, CommandFactory, FromArgMatches, Parser};
 use clap_complete::Shell;
-use placement::keys;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -30,6 +34,18 @@ pub(crate) struct ClusterArgs {
     /// Context of the kubeconfig to use.
     #[arg(long, global = true, help_heading = CLUSTER, value_name = "NAME")]
     pub(crate) context: Option<String>,
+    /// Cluster of the kubeconfig to use. Default: that of the context.
+    #[arg(long, global = true, help_heading = CLUSTER, value_name = "NAME")]
+    pub(crate) cluster: Option<String>,
+    /// User of the kubeconfig to use. Default: that of the context.
+    #[arg(long, global = true, help_heading = CLUSTER, value_name = "NAME")]
+    pub(crate) user: Option<String>,
+    /// User to impersonate.
+    #[arg(long = "as", global = true, help_heading = CLUSTER, value_name = "USER")]
+    pub(crate) impersonate: Option<String>,
+    /// Group to impersonate, together with --as. May be given several times.
+    #[arg(long = "as-group", global = true, help_heading = CLUSTER, value_name = "GROUP")]
+    pub(crate) impersonate_groups: Vec<String>,
     /// Namespace. Default: that of the context.
     #[arg(short, long, global = true, help_heading = CLUSTER, value_name = "NAME")]
     pub(crate) namespace: Option<String>,
@@ -42,88 +58,6 @@ pub(crate) struct ClusterArgs {
 /// argument that may be missing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Limit(pub(crate) Option<Duration>);
-
-#[derive(Debug, Subcommand)]
-pub(crate) enum Verb {
-    /// List labelled runs: strategy, state, node.
-    #[command(visible_alias = "ls")]
-    List(ListArgs),
-    /// Tell the story of one run: why it is where it is, or why it waits.
-    Explain(ExplainArgs),
-    /// List nodes with the runs that are on them.
-    Nodes(NodesArgs),
-    /// Examine the installation. Ends with exit code 1 if anything is bad.
-    Doctor(DoctorArgs),
-    /// Print a completion script for a shell.
-    Completion {
-        /// The shell.
-        shell: Shell,
-    },
-}
-
-/// Of `list`.
-#[derive(Debug, clap::Args)]
-pub(crate) struct ListArgs {
-    /// Of all namespaces.
-    #[arg(short = 'A', long, conflicts_with = "namespace")]
-    pub(crate) all_namespaces: bool,
-    /// Go on, and print a row whenever it changes.
-    #[arg(short, long)]
-    pub(crate) watch: bool,
-    /// How to print.
-    #[arg(short, long, value_enum, default_value_t = Output::Table, value_name = "FORMAT")]
-    pub(crate) output: Output,
-}
-
-/// Of `explain`.
-#[derive(Debug, clap::Args)]
-pub(crate) struct ExplainArgs {
-    /// Name of the PipelineRun, or `namespace/name`.
-    pub(crate) run: String,
-    /// How to print.
-    #[arg(short, long, value_enum, default_value_t = Prose::Text, value_name = "FORMAT")]
-    pub(crate) output: Prose,
-}
-
-/// Of `nodes`.
-#[derive(Debug, clap::Args)]
-pub(crate) struct NodesArgs {
-    /// How to print.
-    #[arg(short, long, value_enum, default_value_t = Output::Table, value_name = "FORMAT")]
-    pub(crate) output: Output,
-}
-
-/// Of `doctor`.
-#[derive(Debug, clap::Args)]
-pub(crate) struct DoctorArgs {
-    /// How to print.
-    #[arg(short, long, value_enum, default_value_t = Prose::Text, value_name = "FORMAT")]
-    pub(crate) output: Prose,
-    /// Namespace of the installation.
-    #[arg(long, default_value = keys::NAMESPACE, value_name = "NAME")]
-    pub(crate) install_namespace: String,
-    /// Namespace of Tekton Pipelines.
-    #[arg(long, default_value = "tekton-pipelines", value_name = "NAME")]
-    pub(crate) tekton_namespace: String,
-}
-
-/// How rows are printed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Output {
-    Table,
-    Wide,
-    Json,
-    Yaml,
-    Name,
-}
-
-/// How sentences are printed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Prose {
-    Text,
-    Json,
-    Yaml,
-}
 
 /// As whom this program was called: the name of its file, and the words by which it is called.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -162,7 +96,21 @@ pub(crate) fn parse(
 ) -> Result<Args, clap::Error> {
     let mut command = command(caller);
     let matches = command.try_get_matches_from_mut(words)?;
-    Args::from_arg_matches(&matches).map_err(|error| error.format(&mut command))
+    let args = Args::from_arg_matches(&matches).map_err(|error| error.format(&mut command))?;
+    match args.check() {
+        Ok(()) => Ok(args),
+        Err(wrong) => Err(command.error(ErrorKind::ValueValidation, wrong)),
+    }
+}
+
+impl Args {
+    /// What clap cannot check, because it is about several arguments at once.
+    fn check(&self) -> Result<(), String> {
+        if !self.cluster.impersonate_groups.is_empty() && self.cluster.impersonate.is_none() {
+            return Err("--as-group needs --as: a group is impersonated together with a user".to_owned());
+        }
+        self.command.check()
+    }
 }
 
 fn timeout(text: &str) -> Result<Limit, String> {

@@ -3,6 +3,7 @@
 //! A question that gets no answer is a [`Gap`]: the rest of the answer is still given, and the gap says which right
 //! is missing, or what was waited for.
 
+use crate::target::Unnamed;
 use jiff::Timestamp;
 use k8s_openapi::{ClusterResourceScope, NamespaceResourceScope};
 use kube::api::{Api, ListParams, PostParams};
@@ -70,6 +71,12 @@ impl fmt::Display for Gap {
             Self::Failed(question, cause) => write!(f, "could not {question}: {cause}"),
             Self::Unreadable(what) => f.write_str(what),
         }
+    }
+}
+
+impl From<Unnamed> for Gap {
+    fn from(unnamed: Unnamed) -> Self {
+        Self::Unreadable(unnamed.to_string())
     }
 }
 

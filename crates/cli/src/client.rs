@@ -49,19 +49,98 @@ pub(crate) async fn cluster(args: &ClusterArgs) -> Result<Cluster, Unusable> {
 async fn config(args: &ClusterArgs) -> Result<Config, Unusable> {
     let options = KubeConfigOptions {
         context: args.context.clone(),
-        ..KubeConfigOptions::default()
+        cluster: args.cluster.clone(),
+        user: args.user.clone(),
     };
     let read = match &args.kubeconfig {
         Some(path) => Kubeconfig::read_from(path),
         None => Kubeconfig::read(),
     };
-    let config = match read {
-        Ok(kubeconfig) => Config::from_custom_kubeconfig(kubeconfig, &options).await,
+    let mut config = match read {
+        Ok(kubeconfig) => chosen(kubeconfig, &options).await?,
         // In a pod there is none.
-        Err(error) => return Config::incluster().map_err(|_| Unusable::Kubeconfig(chain(&error))),
+        Err(error) => Config::incluster().map_err(|_| Unusable::Kubeconfig(chain(&error)))?,
     };
-    let mut config = config.map_err(|error| Unusable::Kubeconfig(chain(&error)))?;
     // A question that fails is told at once; it is the user who tries again.
     config.default_retry = false;
+    impersonate(&mut config, args);
     Ok(config)
+}
+
+/// A user who is not there would silently be an anonymous one.
+async fn chosen(kubeconfig: Kubeconfig, options: &KubeConfigOptions) -> Result<Config, Unusable> {
+    let is_there = |user: &String| kubeconfig.auth_infos.iter().any(|it| it.name == *user);
+    if let Some(user) = options.user.as_ref().filter(|user| !is_there(user)) {
+        return Err(Unusable::Kubeconfig(format!("it has no user {user}")));
+    }
+    let config = Config::from_custom_kubeconfig(kubeconfig, options).await;
+    config.map_err(|error| Unusable::Kubeconfig(chain(&error)))
+}
+
+fn impersonate(config: &mut Config, args: &ClusterArgs) {
+    let Some(user) = &args.impersonate else { return };
+    config.auth_info.impersonate = Some(user.clone());
+    config.auth_info.impersonate_groups = Some(args.impersonate_groups.clone());
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn kubeconfig() -> Kubeconfig {
+        let config = json!({
+            "current-context": "x",
+            "contexts": [{"name": "x", "context": {"cluster": "one", "user": "me", "namespace": "ci"}}],
+            "clusters": [
+                {"name": "one", "cluster": {"server": "https://one.example"}},
+                {"name": "two", "cluster": {"server": "https://two.example"}},
+            ],
+            "users": [{"name": "me", "user": {}}, {"name": "you", "user": {"token": "t"}}],
+        });
+        serde_json::from_value(config).unwrap()
+    }
+
+    async fn connected(cluster: Option<&str>, user: Option<&str>) -> Result<Config, Unusable> {
+        let options = KubeConfigOptions {
+            context: None,
+            cluster: cluster.map(String::from),
+            user: user.map(String::from),
+        };
+        chosen(kubeconfig(), &options).await
+    }
+
+    #[tokio::test]
+    async fn cluster_and_user_may_be_others_than_those_of_the_context() {
+        let config = connected(Some("two"), Some("you")).await.unwrap();
+        assert_eq!(config.cluster_url.host(), Some("two.example"));
+        assert!(config.auth_info.token.is_some());
+        assert_eq!(config.default_namespace, "ci");
+    }
+
+    #[tokio::test]
+    async fn a_cluster_or_user_that_is_not_there_is_refused() {
+        let refused = [
+            connected(Some("none"), None).await,
+            connected(None, Some("none")).await,
+        ];
+        for result in refused {
+            let error = result.err().unwrap().to_string();
+            assert!(
+                error.contains("the kubeconfig cannot be used") && error.contains("none"),
+                "{error}"
+            );
+        }
+    }
+
+    #[tokio::test]
+    async fn who_is_impersonated_is_told_to_the_api_server() {
+        let line = ["x", "--as=jane", "--as-group=dev", "--as-group=ops", "nodes"];
+        let args = crate::args::parse(crate::args::Caller::of("x"), line.map(Into::into)).unwrap();
+        let mut config = connected(None, None).await.unwrap();
+        impersonate(&mut config, &args.cluster);
+        assert_eq!(config.auth_info.impersonate.as_deref(), Some("jane"));
+        let groups = config.auth_info.impersonate_groups.unwrap();
+        assert_eq!(groups, ["dev", "ops"]);
+    }
 }

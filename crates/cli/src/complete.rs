@@ -3,6 +3,7 @@
 
 use crate::args::{Args, Caller, Limit, Verb, command, parse};
 use crate::client::cluster;
+use crate::target::is_kind;
 use crate::view::PipelineRun;
 use clap::{Arg, Command};
 use kube::ResourceExt;
@@ -29,7 +30,11 @@ pub(crate) async fn answer(caller: Caller, words: &[String]) -> String {
         .map_or(("", words), |(last, before)| (last.as_str(), before));
     let mut found = candidates(&command(caller), before, last);
     if found.is_empty() && !last.starts_with('-') {
+        let kind = last.find('/').map_or("", |end| &last[..=end]);
         found = runs(caller, before).await.unwrap_or_default();
+        if is_kind(kind.trim_end_matches('/')) {
+            found = found.iter().map(|name| format!("{kind}{name}")).collect();
+        }
     }
     found.retain(|word| word.starts_with(last));
     found.iter().map(|word| format!("{word}\n")).collect::<String>() + NOTHING_ELSE + "\n"
@@ -78,7 +83,9 @@ async fn runs(caller: Caller, before: &[String]) -> Option<Vec<String>> {
     let program = OsString::from(caller.file);
     let words = before.iter().map(OsString::from).chain(["x".into()]);
     let Args { mut cluster, command } = parse(caller, std::iter::once(program).chain(words)).ok()?;
-    let Verb::Explain(_) = command else { return None };
+    if !matches!(command, Verb::List(_) | Verb::Explain(_)) {
+        return None;
+    }
     cluster.request_timeout = Limit(Some(PATIENCE));
     let found = self::cluster(&cluster).await.ok()?;
     let place = found.server.within::<PipelineRun>(&found.namespace);

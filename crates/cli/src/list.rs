@@ -1,5 +1,6 @@
 //! `list`: one row a labelled run. Pure.
 
+use crate::args::Column;
 use crate::state::State;
 use crate::table;
 use crate::view::{PipelineRun, RunView, Seat, full_name};
@@ -22,7 +23,7 @@ pub(crate) struct Row {
     pub(crate) name: String,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) strategy: Option<String>,
-    pub(crate) state: String,
+    pub(crate) state: State,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) node: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -40,6 +41,7 @@ pub(crate) struct Row {
 pub(crate) struct Layout {
     pub(crate) namespaces: bool,
     pub(crate) wide: bool,
+    pub(crate) headed: bool,
 }
 
 /// Placeholders by namespace and name.
@@ -85,13 +87,29 @@ pub(crate) fn row(view: &RunView, seat: &Seat<'_>, default: Option<Strategy>) ->
         namespace: run.key.namespace.clone(),
         name: run.key.name.clone(),
         strategy: strategy(view, default),
-        state: state.to_string(),
+        state,
         node: seat.node().map(str::to_owned).or_else(|| run.node.clone()),
         since: state.since(view, seat),
         placeholder: seat.set.map(ResourceExt::name_any),
         group: run.group.clone(),
         held_by: held_by(view),
     }
+}
+
+/// Sorts by a column; rows that have nothing there come last, and equals stay as they were.
+pub(crate) fn sort(rows: &mut [Row], column: Column) {
+    match column {
+        Column::Namespace => rows.sort_by_key(|row| row.namespace.clone()),
+        Column::Name => rows.sort_by_key(|row| row.name.clone()),
+        Column::Strategy => rows.sort_by_key(|row| last(row.strategy.clone())),
+        Column::State => rows.sort_by_key(|row| row.state.to_string()),
+        Column::Node => rows.sort_by_key(|row| last(row.node.clone())),
+        Column::Since => rows.sort_by_key(|row| last(row.since)),
+    }
+}
+
+fn last<T>(cell: Option<T>) -> (bool, Option<T>) {
+    (cell.is_none(), cell)
 }
 
 fn strategy(view: &RunView, default: Option<Strategy>) -> Option<String> {
@@ -135,7 +153,7 @@ impl Layout {
         let plain = [
             row.name.clone(),
             or_dash(row.strategy.as_deref()),
-            row.state.clone(),
+            row.state.to_string(),
             or_dash(row.node.as_deref()),
             or_dash(since.as_deref()),
         ];
@@ -148,7 +166,7 @@ impl Layout {
     /// All rows as a table.
     pub(crate) fn table(self, rows: &[Row], now: Timestamp) -> String {
         let cells: Vec<_> = rows.iter().map(|row| self.cells(row, now)).collect();
-        table::table(&self.heads(), &cells)
+        table::table(&self.heads(), &cells, self.headed)
     }
 }
 

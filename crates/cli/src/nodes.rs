@@ -50,11 +50,11 @@ impl Tenure {
 
     fn as_str(self) -> &'static str {
         match self {
-            Self::Free => "free",
-            Self::Taken => "taken",
-            Self::Shared => "shared",
-            Self::Reserved => "reserved",
-            Self::Unlabelled => "unlabelled",
+            Self::Free => "Free",
+            Self::Taken => "Taken",
+            Self::Shared => "Shared",
+            Self::Reserved => "Reserved",
+            Self::Unlabelled => "Unlabelled",
         }
     }
 }
@@ -106,21 +106,26 @@ fn row(node: &Node, here: &[&Pod], tenant: Option<&Tenant>, task_pods: usize) ->
     }
 }
 
+/// The tenure, and what kubectl says of such a node.
 fn state(node: &Node, tenant: Option<&Tenant>) -> String {
     let tenure = tenant.map_or(Tenure::Free, Tenure::of);
-    match (is_ready(node), is_cordoned(node)) {
-        (true, false) => tenure.as_str().to_owned(),
-        (true, true) => format!("{}, cordoned", tenure.as_str()),
-        (false, _) => format!("{}, not ready", tenure.as_str()),
-    }
+    let flaws = [
+        (!is_ready(node)).then_some("NotReady"),
+        is_cordoned(node).then_some("SchedulingDisabled"),
+    ];
+    let words: Vec<_> = [tenure.as_str()]
+        .into_iter()
+        .chain(flaws.into_iter().flatten())
+        .collect();
+    words.join(",")
 }
 
 /// The rows as a table.
-pub(crate) fn text(rows: &[Row], wide: bool) -> String {
+pub(crate) fn text(rows: &[Row], wide: bool, headed: bool) -> String {
     let mut heads = vec!["NODE", "STATE", "RUN", "TASK-PODS", "FREE-CPU", "FREE-MEMORY"];
     heads.extend(wide.then_some("STRATEGY"));
     let cells: Vec<_> = rows.iter().map(|row| cells(row, wide)).collect();
-    table::table(&heads, &cells)
+    table::table(&heads, &cells, headed)
 }
 
 fn cells(row: &Row, wide: bool) -> Vec<String> {

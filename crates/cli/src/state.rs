@@ -1,9 +1,10 @@
-//! Where a run is in its life, in one word or two. Pure.
+//! Where a run is in its life, in one word. Pure.
 
 use crate::view::{RunView, Seat, created, is_reservation, unschedulable};
 use jiff::Timestamp;
 use placement::opt_in::OptIn;
 use placement::run::SpecStatus;
+use serde::{Serialize, Serializer};
 use std::fmt;
 
 /// The state of a run as far as placement goes.
@@ -85,23 +86,29 @@ fn is_too_late(view: &RunView, seat: &Seat<'_>) -> bool {
     !view.run.is_enrolled() && view.run.has_children && seat.set.is_none()
 }
 
+impl Serialize for State {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
 impl fmt::Display for State {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.pad(match self {
-            Self::Held => "held",
-            Self::WaitingForNode => "waiting for a node",
-            Self::HeldElsewhere => "held elsewhere",
-            Self::Running => "running",
-            Self::Moving => "moving",
-            Self::Done => "done",
-            Self::Reserved => "reserved",
-            Self::Ending => "being deleted",
-            Self::Declined => "declined",
-            Self::TooLate => "too late",
-            Self::Invalid => "invalid",
-            Self::Nested => "nested",
-            Self::ManagedElsewhere => "managed elsewhere",
-            Self::Unlabelled => "not labelled",
+            Self::Held => "Held",
+            Self::WaitingForNode => "WaitingForNode",
+            Self::HeldElsewhere => "HeldElsewhere",
+            Self::Running => "Running",
+            Self::Moving => "Moving",
+            Self::Done => "Done",
+            Self::Reserved => "Reserved",
+            Self::Ending => "BeingDeleted",
+            Self::Declined => "Declined",
+            Self::TooLate => "TooLate",
+            Self::Invalid => "Invalid",
+            Self::Nested => "Nested",
+            Self::ManagedElsewhere => "ManagedElsewhere",
+            Self::Unlabelled => "NotLabelled",
         })
     }
 }

@@ -3,11 +3,13 @@
 /// Between two columns.
 const GAP: usize = 3;
 
-/// Rows below their heads; the last column is not padded.
-pub(crate) fn table(heads: &[&str], rows: &[Vec<String>]) -> String {
+/// Rows, below their heads if these are to be shown; the last column is not padded.
+pub(crate) fn table(heads: &[&str], rows: &[Vec<String>], headed: bool) -> String {
     let widths = widths(heads, rows);
     let head: Vec<String> = heads.iter().map(|head| (*head).to_owned()).collect();
-    std::iter::once(&head)
+    headed
+        .then_some(&head)
+        .into_iter()
         .chain(rows)
         .map(|row| line(row, &widths))
         .collect()
@@ -41,8 +43,12 @@ mod tests {
     fn columns_are_as_wide_as_their_widest_cell() {
         let rows = [vec!["a".into(), "bb".into()], vec!["long one".into(), "c".into()]];
         assert_eq!(
-            table(&["NAME", "X"], &rows),
+            table(&["NAME", "X"], &rows, true),
             "NAME       X\na          bb\nlong one   c\n"
+        );
+        assert_eq!(
+            table(&["NAME", "X"], &rows, false),
+            "a          bb\nlong one   c\n"
         );
     }
 }

@@ -1,58 +1,21 @@
 //! `list --watch`: the rows as they are, and then each one again whenever it changes.
 
 use crate::args::Output;
-use crate::ask::{Question, Seen, Server, gap};
+use crate::ask::{Seen, Server};
+use crate::filter::Filter;
+use crate::follow::{Change, Known, changes};
 use crate::gather::{config, placeholder_selector};
-use crate::list::{self, Layout, Row, Seats};
+use crate::list::{Layout, Row};
 use crate::output;
 use crate::table;
-use crate::view::{PipelineRun, full_name};
-use futures::{Stream, StreamExt, stream};
+use crate::view::PipelineRun;
+use futures::{StreamExt, stream};
 use jiff::Timestamp;
-use k8s_openapi::NamespaceResourceScope;
 use k8s_openapi::api::apps::v1::StatefulSet;
 use k8s_openapi::api::core::v1::Pod;
-use kube::Resource;
-use kube::runtime::WatchStreamExt;
-use kube::runtime::watcher::{self, Event};
-use placement::keys;
 use placement::strategy::Strategy;
-use serde::de::DeserializeOwned;
 use std::collections::BTreeMap;
-use std::fmt::Debug;
 use std::process::ExitCode;
-
-/// A change of one of the three kinds that a row is made from.
-enum Change {
-    Run(Box<Event<PipelineRun>>),
-    Set(Box<Event<StatefulSet>>),
-    Pod(Box<Event<Pod>>),
-}
-
-/// Everything that is known.
-#[derive(Default)]
-struct Known {
-    runs: Kept<PipelineRun>,
-    sets: Kept<StatefulSet>,
-    pods: Kept<Pod>,
-}
-
-/// Objects by namespace and name. A list that is on its way takes the place of the last one when it is complete.
-struct Kept<K> {
-    now: BTreeMap<String, K>,
-    coming: BTreeMap<String, K>,
-    listed: bool,
-}
-
-impl<K> Default for Kept<K> {
-    fn default() -> Self {
-        Self {
-            now: BTreeMap::new(),
-            coming: BTreeMap::new(),
-            listed: false,
-        }
-    }
-}
 
 /// What was printed.
 struct Printer {
@@ -67,15 +30,17 @@ struct Printer {
 pub(crate) async fn watch(
     server: &Server,
     namespace: Option<&str>,
+    runs: &Filter,
     layout: Layout,
     format: Output,
 ) -> Seen<ExitCode> {
     // Watches wait for long; this tells soon whether there is anybody to watch.
     server.clock().await?;
+    let placeholders = Filter::labels(&placeholder_selector());
     let changes = stream::select_all([
-        changes::<PipelineRun>(server, namespace, keys::OPT_IN, Change::Run),
-        changes::<StatefulSet>(server, namespace, &placeholder_selector(), Change::Set),
-        changes::<Pod>(server, namespace, &placeholder_selector(), Change::Pod),
+        changes::<PipelineRun>(server, namespace, runs, Change::Run),
+        changes::<StatefulSet>(server, namespace, &placeholders, Change::Set),
+        changes::<Pod>(server, namespace, &placeholders, Change::Pod),
     ]);
     let default = config(server).await.ok().map(|config| config.default_strategy);
     let mut printer = Printer {
@@ -94,91 +59,6 @@ pub(crate) async fn watch(
         }
     }
     Ok(ExitCode::SUCCESS)
-}
-
-type Changes = stream::BoxStream<'static, Seen<Change>>;
-
-fn changes<K>(
-    server: &Server,
-    namespace: Option<&str>,
-    selector: &str,
-    change: fn(Box<Event<K>>) -> Change,
-) -> Changes
-where
-    K: Resource<Scope = NamespaceResourceScope, DynamicType = ()>
-        + Clone
-        + Debug
-        + DeserializeOwned
-        + Send
-        + 'static,
-{
-    let place = server.reach::<K>(namespace);
-    let question = place.question("watch", None);
-    let events = watcher::watcher(place.api(), watcher::Config::default().labels(selector)).default_backoff();
-    sifted(events, question)
-        .map(move |event| event.map(|event| change(Box::new(event))))
-        .boxed()
-}
-
-/// A watch that breaks is taken up again by itself; one that is not allowed never will be.
-fn sifted<K: Send + 'static>(
-    events: impl Stream<Item = watcher::Result<Event<K>>> + Send + 'static,
-    question: Question,
-) -> impl Stream<Item = Seen<Event<K>>> + Send + 'static {
-    events.filter_map(move |event| {
-        let question = question.clone();
-        async move {
-            match event {
-                Ok(event) => Some(Ok(event)),
-                Err(watcher::Error::InitialListFailed(error)) => Some(Err(gap(question, &error))),
-                Err(watcher::Error::WatchStartFailed(error)) if is_final(&error) => {
-                    Some(Err(gap(question, &error)))
-                }
-                Err(_) => None,
-            }
-        }
-    })
-}
-
-fn is_final(error: &kube::Error) -> bool {
-    matches!(error, kube::Error::Api(status) if status.code == 403)
-}
-
-impl Known {
-    fn take(&mut self, change: Change) {
-        match change {
-            Change::Run(event) => self.runs.take(*event),
-            Change::Set(event) => self.sets.take(*event),
-            Change::Pod(event) => self.pods.take(*event),
-        }
-    }
-
-    /// Before that, an absent placeholder is only an unseen one.
-    fn is_complete(&self) -> bool {
-        self.runs.listed && self.sets.listed && self.pods.listed
-    }
-
-    fn rows(&self, default: Option<Strategy>) -> Vec<Row> {
-        let runs: Vec<_> = self.runs.now.values().cloned().collect();
-        let sets: Vec<_> = self.sets.now.values().cloned().collect();
-        let pods: Vec<_> = self.pods.now.values().cloned().collect();
-        list::rows(&runs, &Seats::of(&sets, &pods), default)
-    }
-}
-
-impl<K: Resource> Kept<K> {
-    fn take(&mut self, event: Event<K>) {
-        match event {
-            Event::Apply(object) => drop(self.now.insert(full_name(object.meta()), object)),
-            Event::Delete(object) => drop(self.now.remove(&full_name(object.meta()))),
-            Event::Init => self.coming.clear(),
-            Event::InitApply(object) => drop(self.coming.insert(full_name(object.meta()), object)),
-            Event::InitDone => {
-                self.now = std::mem::take(&mut self.coming);
-                self.listed = true;
-            }
-        }
-    }
 }
 
 impl Printer {
@@ -250,7 +130,7 @@ impl Printer {
         let heads = self.layout.heads();
         let cells: Vec<_> = news.iter().map(|row| self.layout.cells(row, now)).collect();
         let head: Vec<String> = heads.iter().map(|head| (*head).to_owned()).collect();
-        let first = self.widths.is_empty().then_some(&head);
+        let first = (self.layout.headed && self.widths.is_empty()).then_some(&head);
         self.widths = wider(&self.widths, table::widths(&heads, &cells));
         let lines = first.into_iter().chain(&cells);
         lines.map(|row| table::line(row, &self.widths)).collect()
@@ -274,18 +154,14 @@ fn key(row: &Row) -> String {
 mod tests {
     use super::*;
     use crate::fixture::{UID, merged, placeholder, released, run};
-    use kube::Client;
-    use kube::client::Body;
+    use kube::runtime::watcher::Event;
     use serde_json::json;
-    use std::sync::Arc;
-    use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
-    use std::time::Duration;
-    use tokio::time::timeout;
 
     fn printer(format: Output) -> Printer {
         let layout = Layout {
             namespaces: false,
             wide: false,
+            headed: true,
         };
         Printer {
             layout,
@@ -317,12 +193,12 @@ mod tests {
         let mut known = known(&[run(&json!({}))], &[]);
         assert!(known.is_complete());
         let first = printer.news(&known);
-        assert!(first.starts_with("NAME ") && first.contains("held"), "{first}");
+        assert!(first.starts_with("NAME ") && first.contains("Held"), "{first}");
         assert_eq!(printer.news(&known), "");
         known.take(Change::Run(Box::new(Event::Apply(run(&released())))));
         let second = printer.news(&known);
         assert!(
-            second.starts_with("build ") && second.contains("running"),
+            second.starts_with("build ") && second.contains("Running"),
             "{second}"
         );
     }
@@ -335,7 +211,7 @@ mod tests {
             let mut known = known(&[run(&unstarted)], &[]);
             printer.news(&known);
             known.take(Change::Run(Box::new(Event::Apply(run(&released())))));
-            assert_eq!(printer.news(&known).matches("running").count(), rows);
+            assert_eq!(printer.news(&known).matches("Running").count(), rows);
         }
     }
 
@@ -364,46 +240,6 @@ mod tests {
         printer.news(&known);
         known.take(Change::Run(Box::new(Event::Apply(other))));
         assert_eq!(printer.news(&known), "pipelinerun.tekton.dev/other\n");
-    }
-
-    /// An API server that lists nothing and refuses watches; after a hundred of those it says nothing any more.
-    fn refusing(asked: &Arc<AtomicUsize>) -> Server {
-        let asked = asked.clone();
-        let answer = move |request: http::Request<Body>| {
-            let watches = request
-                .uri()
-                .query()
-                .is_some_and(|query| query.contains("watch="));
-            let before = if watches { asked.fetch_add(1, Relaxed) } else { 0 };
-            async move {
-                let (code, body) = match (watches, before) {
-                    (true, 100..) => std::future::pending().await,
-                    (true, _) => (500, json!({"kind": "Status", "status": "Failure", "code": 500})),
-                    (false, _) => (200, json!({"metadata": {"resourceVersion": "1"}, "items": []})),
-                };
-                let body = Body::from(body.to_string().into_bytes());
-                http::Response::builder().status(code).body(body)
-            }
-        };
-        Server {
-            client: Client::new(tower::service_fn(answer), "ci"),
-            limit: None,
-        }
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn a_watch_that_is_refused_is_asked_for_again_after_a_pause() {
-        let asked = Arc::default();
-        let changes = changes::<Pod>(&refusing(&asked), Some("ci"), "", Change::Pod);
-        let mut seen = Vec::new();
-        let forever = changes.for_each(|change| {
-            seen.push(change.is_ok());
-            std::future::ready(())
-        });
-        timeout(Duration::from_secs(20), forever).await.unwrap_err();
-        assert!(seen.iter().all(|is_change| *is_change), "{seen:?}");
-        let asked = asked.load(Relaxed);
-        assert!((2..20).contains(&asked), "{asked}");
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! The command line, under both names.
 
 use super::*;
+use clap::ValueEnum;
 use std::ffi::OsString;
 
 const KUBECTL: &str = "/usr/local/bin/kubectl-pod_affinity";
@@ -39,6 +40,8 @@ fn flags_are_those_of_kubectl() {
     let Verb::List(list) = args.command else { panic!() };
     assert!(list.watch && list.output == Output::Wide && !list.all_namespaces);
     assert!(parsed("list -A -n ci").is_err());
+    assert!(parsed("list --sort-by state --no-headers -l a=b --field-selector metadata.name=x").is_ok());
+    assert!(parsed("nodes --as jane --as-group dev --as-group ops --cluster c --user u").is_ok());
     assert!(parsed("-n ci explain build").is_ok());
 }
 
@@ -62,6 +65,34 @@ fn there_is_a_completion_script_for_every_shell_and_name() {
             );
         }
     }
+}
+
+#[test]
+fn kubectls_words_for_list_and_explain_are_known() {
+    assert!(matches!(parsed("get pr").unwrap().command, Verb::List(_)));
+    assert!(matches!(
+        parsed("describe pr build").unwrap().command,
+        Verb::Explain(_)
+    ));
+    assert!(matches!(
+        parsed("describe pr/build -n ci").unwrap().command,
+        Verb::Explain(_)
+    ));
+}
+
+#[test]
+fn what_is_wrong_is_told_with_what_would_be_right() {
+    let lines = [
+        "explain",
+        "explain pod build",
+        "explain a/b/c",
+        "get pr/",
+        "list --sort-by age",
+        "list -w --sort-by name",
+        "nodes --as-group dev",
+    ];
+    let told = lines.map(|line| format!("$ {line}\n{}", parsed(line).unwrap_err()));
+    insta::assert_snapshot!(told.join("\n"));
 }
 
 #[test]

@@ -64,6 +64,7 @@ fn every_state_is_a_line_of_the_table() {
     let layout = Layout {
         namespaces: false,
         wide: false,
+        headed: true,
     };
     insta::assert_snapshot!(layout.table(&all(), at(120)));
 }
@@ -73,6 +74,7 @@ fn a_wide_table_of_all_namespaces_has_all_columns() {
     let layout = Layout {
         namespaces: true,
         wide: true,
+        headed: true,
     };
     insta::assert_snapshot!(layout.table(&all()[..5], at(120)));
 }
@@ -94,4 +96,38 @@ fn rows_are_sorted_by_namespace_and_name() {
         .collect();
     assert_eq!(names, ["a/y", "a/z", "b/x"]);
     assert_eq!(sorted[0].strategy.as_deref(), Some("(default)"));
+}
+
+#[test]
+fn rows_are_sorted_by_the_column_that_is_asked_for_and_blanks_come_last() {
+    let sorted = |column: Column| {
+        let mut rows = all();
+        sort(&mut rows, column);
+        let words = rows.iter().map(|row| match column {
+            Column::Node => row.node.clone().unwrap_or_else(|| "-".into()),
+            _ => row.state.to_string(),
+        });
+        let mut words: Vec<_> = words.collect();
+        words.dedup();
+        words
+    };
+    assert_eq!(sorted(Column::Node), ["node-1", "-"]);
+    let states = sorted(Column::State);
+    assert!(states.is_sorted() && states.len() > 9, "{states:?}");
+    let mut rows = all();
+    sort(&mut rows, Column::Since);
+    assert!(rows.iter().map(|row| row.since).is_sorted());
+    sort(&mut rows, Column::Strategy);
+    assert_eq!(rows.last().unwrap().strategy, None);
+}
+
+#[test]
+fn a_table_without_headers_has_rows_only() {
+    let layout = Layout {
+        namespaces: false,
+        wide: false,
+        headed: false,
+    };
+    let text = layout.table(&all(), at(120));
+    assert!(text.starts_with("build ") && !text.contains("NAME"), "{text}");
 }

@@ -18,6 +18,10 @@ fn each_node_is_told_with_the_runs_on_it_and_what_is_left() {
         node("b-reserved", &json!({"spec": {"unschedulable": true}})),
         node("c-shared", &json!({})),
         node("d-free", &json!({})),
+        node(
+            "f-dead",
+            &json!({"spec": {"unschedulable": true}, "status": {"conditions": []}}),
+        ),
     ];
     let pods = vec![
         placeholder("build", UID, Some("a-taken"), &json!({})),
@@ -29,5 +33,5 @@ fn each_node_is_told_with_the_runs_on_it_and_what_is_left() {
         stranger("plain", "c-shared"),
         task("waits", None, &json!({})),
     ];
-    insta::assert_snapshot!(text(&rows(&nodes, &pods), true));
+    insta::assert_snapshot!(text(&rows(&nodes, &pods), true, true));
 }

@@ -18,7 +18,7 @@ async fn a_run_that_waits_is_explained_by_each_reason_against_each_node() {
     assert_eq!(
         text,
         "\
-PipelineRun default/early: waiting for a node
+PipelineRun default/early: WaitingForNode
 
 Label        tekton.dev/custom-pod-affinity is \"true\", the default strategy; when the run was labelled, that was colocateCompleted: all pods on one node, which no other run uses until this one is done.
 
@@ -57,7 +57,7 @@ async fn moving(bed: &Testbed) {
         .opted_in("true");
     create(bed, &spec).await;
     let text = explained(bed, "mover", "NoNodeFits").await;
-    assert!(text.starts_with("PipelineRun default/mover: moving\n"), "{text}");
+    assert!(text.starts_with("PipelineRun default/mover: Moving\n"), "{text}");
     assert_eq!(
         chapter(&text, "Node"),
         "\
@@ -89,7 +89,7 @@ Tasks        2 pods, 1 on node east-0 and 1 on none yet.
         .await
         .unwrap();
     bed.until_succeeded(&spec, SOON).await.unwrap();
-    let text = explained(bed, "mover", "PipelineRun default/mover: done").await;
+    let text = explained(bed, "mover", "PipelineRun default/mover: Done").await;
     assert!(
         text.contains("\nNode         was huge-0, which this run does not keep.\n"),
         "{text}"
@@ -107,7 +107,7 @@ async fn occupied_and_unfit(bed: &Testbed) {
     assert_eq!(
         text,
         "\
-PipelineRun default/other: running
+PipelineRun default/other: Running
 
 Label        tekton.dev/custom-pod-affinity is \"true\", the default strategy; when the run was labelled, that was colocateCompleted: all pods on one node, which no other run uses until this one is done.
 
@@ -154,11 +154,11 @@ What would help
     assert_eq!(
         nodes.out,
         "\
-NODE         STATE            RUN             TASK-PODS   FREE-CPU   FREE-MEMORY
-cordoned-0   free, cordoned   -               0           8          32Gi
-small-0      free             -               0           20m        1Gi
-tainted-0    free             -               0           8          32Gi
-taken-0      taken            default/other   1           7950m      32668Mi
+NODE         STATE                     RUN             TASK-PODS   FREE-CPU   FREE-MEMORY
+cordoned-0   Free,SchedulingDisabled   -               0           8          32Gi
+small-0      Free                      -               0           20m        1Gi
+tainted-0    Free                      -               0           8          32Gi
+taken-0      Taken                     default/other   1           7950m      32668Mi
 "
     );
     delete(bed, "build").await;

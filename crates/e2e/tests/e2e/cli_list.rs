@@ -61,8 +61,8 @@ async fn a_watched_list_tells_each_state_of_a_run_as_it_comes() {
         .task("only", &[])
         .opted_in("true");
     create(bed, &spec.lasting("2s")).await;
-    let mut read = read_until(&mut lines, "running").await;
-    read.extend(read_until(&mut lines, "done").await);
+    let mut read = read_until(&mut lines, "Running").await;
+    read.extend(read_until(&mut lines, "Done").await);
     assert!(read.iter().all(|line| line.starts_with("second")), "{read:#?}");
     let mut unlike = read.clone();
     unlike.dedup();

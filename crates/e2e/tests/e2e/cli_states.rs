@@ -37,12 +37,22 @@ async fn runs_in_every_other_state_are_explained_and_listed() {
     assert_eq!(
         states,
         [
-            "done done",
-            "late too late",
-            "queued held elsewhere",
-            "reserved reserved",
-            "waits waiting for a node"
+            "done Done",
+            "late TooLate",
+            "queued HeldElsewhere",
+            "reserved Reserved",
+            "waits WaitingForNode"
         ]
+    );
+    let sorted = tool(
+        &bed,
+        "get pr -l tekton.dev/custom-pod-affinity=true --sort-by state --no-headers",
+    )
+    .await
+    .out;
+    assert!(
+        sorted.starts_with("done ") && sorted.lines().last().unwrap().starts_with("waits "),
+        "{sorted}"
     );
     let names = tool(&bed, "list -A -o name").await.out;
     assert_eq!(names.lines().next(), Some("pipelinerun.tekton.dev/declined"));
@@ -56,7 +66,7 @@ async fn finished(bed: &Testbed) {
     assert_eq!(
         text,
         "\
-PipelineRun default/done: done
+PipelineRun default/done: Done
 
 Label        tekton.dev/custom-pod-affinity is \"true\", the default strategy; when the run was labelled, that was colocateCompleted: all pods on one node, which no other run uses until this one is done.
 
@@ -81,7 +91,7 @@ async fn reserved(bed: &Testbed) {
     let spec = only("reserved").opted_in("isolateAlways").lasting("1s");
     create(bed, &spec).await;
     bed.until_succeeded(&spec, SOON).await.unwrap();
-    let text = explained(bed, "reserved", "PipelineRun default/reserved: reserved").await;
+    let text = explained(bed, "reserved", "PipelineRun default/reserved: Reserved").await;
     assert_eq!(
         chapter(&text, "Node"),
         "\
@@ -101,7 +111,7 @@ What would help
     );
     let nodes = tool(bed, "nodes -o wide").await.out;
     assert!(
-        nodes.contains("node-0   reserved   default/reserved   0"),
+        nodes.contains("node-0   Reserved   default/reserved   0"),
         "{nodes}"
     );
 }
@@ -130,7 +140,7 @@ async fn held_by_its_user(bed: &Testbed) {
     assert_eq!(
         text,
         "\
-PipelineRun default/queued: held elsewhere
+PipelineRun default/queued: HeldElsewhere
 
 Label        tekton.dev/custom-pod-affinity is \"true\", the default strategy; when the run was labelled, that was colocateCompleted: all pods on one node, which no other run uses until this one is done.
 
@@ -154,18 +164,18 @@ async fn too_late(bed: &Testbed) {
     create(bed, &spec).await;
     let text = explained(bed, "late", "only: running").await;
     assert!(
-        text.starts_with("PipelineRun default/late: not labelled\n"),
+        text.starts_with("PipelineRun default/late: NotLabelled\n"),
         "{text}"
     );
     let api = runs::runs(&bed.client().await.unwrap(), "default");
     let label = Patch::Merge(json!({"metadata": {"labels": {keys::OPT_IN: "true"}}}));
     let run = api.patch("late", &PatchParams::default(), &label).await.unwrap();
-    let text = explained(bed, "late", "too late").await;
+    let text = explained(bed, "late", "TooLate").await;
     assert_eq!(run.name_any(), "late");
     assert_eq!(
         text,
         "\
-PipelineRun default/late: too late
+PipelineRun default/late: TooLate
 
 Label        tekton.dev/custom-pod-affinity is \"true\", but was set after the first task had started. Pods of this run may already be on several nodes, so pod-affinity changes nothing.
 
@@ -210,17 +220,17 @@ async fn left_alone(bed: &Testbed) {
     assert_eq!(
         told,
         [
-            "PipelineRun aside/declined: declined",
+            "PipelineRun aside/declined: Declined",
             "Label        tekton.dev/custom-pod-affinity is \"false\": pod-affinity ignores this run.",
-            "PipelineRun aside/ending: being deleted",
+            "PipelineRun aside/ending: BeingDeleted",
             "Label        tekton.dev/custom-pod-affinity is \"false\": pod-affinity ignores this run.",
-            "PipelineRun aside/managed: managed elsewhere",
+            "PipelineRun aside/managed: ManagedElsewhere",
             "Label        spec.managedBy names another controller than Tekton, so pod-affinity ignores this run.",
-            "PipelineRun aside/misspelt: invalid",
+            "PipelineRun aside/misspelt: Invalid",
             "Label        label tekton.dev/custom-pod-affinity has the unknown value \"perhaps\"; valid values are \
              colocateAlways, colocateCompleted, isolateAlways to choose a strategy, \"true\" or \"\" for the default \
              one, and \"false\" to opt out. pod-affinity ignores this run.",
-            "PipelineRun aside/nested: nested",
+            "PipelineRun aside/nested: Nested",
             "Label        PipelineRun misspelt started this one, which follows it to its node: it is neither held nor \
              given a placeholder of its own.",
         ]
@@ -243,7 +253,7 @@ async fn refused(bed: &Testbed) {
     assert_eq!(
         text,
         "\
-PipelineRun full/held: held
+PipelineRun full/held: Held
 
 Label        tekton.dev/custom-pod-affinity is \"true\", the default strategy, which is colocateCompleted: all pods on one node, which no other run uses until this one is done.
 
@@ -264,7 +274,7 @@ Events       of pod-affinity on the run:
 }
 
 async fn unknown(bed: &Testbed) {
-    let said = tool(bed, "explain reservd").await;
+    let said = tool(bed, "describe pr/reservd").await;
     assert_eq!(said.code, Some(1));
     assert_eq!(
         said.err,

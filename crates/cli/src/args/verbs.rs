@@ -1,0 +1,158 @@
+//! The verbs and their own flags.
+
+use crate::target::{Target, Unnamed, is_kind};
+use clap::{Subcommand, ValueEnum};
+use clap_complete::Shell;
+use placement::keys;
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Verb {
+    /// List labelled runs: strategy, state, node.
+    #[command(visible_aliases = ["get", "ls"])]
+    List(ListArgs),
+    /// Tell the story of one run: why it is where it is, or why it waits.
+    #[command(visible_alias = "describe")]
+    Explain(ExplainArgs),
+    /// List nodes with the runs that are on them.
+    Nodes(NodesArgs),
+    /// Examine the installation. Ends with exit code 1 if anything is bad.
+    Doctor(DoctorArgs),
+    /// Print a completion script for a shell.
+    Completion {
+        /// The shell.
+        shell: Shell,
+    },
+}
+
+impl Verb {
+    pub(super) fn check(&self) -> Result<(), String> {
+        let checked = match self {
+            Self::List(args) => args.target().map(drop),
+            Self::Explain(args) => args.run.target().map(drop),
+            Self::Nodes(_) | Self::Doctor(_) | Self::Completion { .. } => Ok(()),
+        };
+        checked.map_err(|unnamed| unnamed.to_string())
+    }
+}
+
+/// One run.
+#[derive(Debug, clap::Args)]
+pub(crate) struct RunArgs {
+    /// The PipelineRun: NAME, pr/NAME, pipelinerun NAME or NAMESPACE/NAME.
+    #[arg(value_name = "RUN", required = true, num_args = 1..=2)]
+    run: Vec<String>,
+}
+
+impl RunArgs {
+    pub(crate) fn target(&self) -> Result<Target, Unnamed> {
+        Target::parse(&self.run)
+    }
+}
+
+/// Of `list`.
+#[derive(Debug, clap::Args)]
+pub(crate) struct ListArgs {
+    /// Only this PipelineRun, labelled or not: NAME, pr/NAME, pipelinerun NAME or NAMESPACE/NAME. A kind alone stands for
+    /// all labelled runs.
+    #[arg(value_name = "RUN", num_args = 0..=2)]
+    run: Vec<String>,
+    /// Of all namespaces.
+    #[arg(short = 'A', long, conflicts_with = "namespace")]
+    pub(crate) all_namespaces: bool,
+    /// Only runs whose labels match: KEY=VALUE, KEY, !KEY, separated by commas.
+    #[arg(short = 'l', long, value_name = "QUERY")]
+    pub(crate) selector: Option<String>,
+    /// Only runs whose fields match: metadata.name=NAME, metadata.namespace=NAME.
+    #[arg(long, value_name = "QUERY")]
+    pub(crate) field_selector: Option<String>,
+    /// Go on, and print a row whenever it changes.
+    #[arg(short, long)]
+    pub(crate) watch: bool,
+    /// Column by which rows are sorted. Default: namespace and name.
+    #[arg(long, value_enum, value_name = "COLUMN", conflicts_with = "watch")]
+    pub(crate) sort_by: Option<Column>,
+    /// A table without the line of column names.
+    #[arg(long)]
+    pub(crate) no_headers: bool,
+    /// How to print.
+    #[arg(short, long, value_enum, default_value_t = Output::Table, value_name = "FORMAT")]
+    pub(crate) output: Output,
+}
+
+impl ListArgs {
+    /// The run, if one is named.
+    pub(crate) fn target(&self) -> Result<Option<Target>, Unnamed> {
+        match self.run.as_slice() {
+            [] => Ok(None),
+            [kind] if is_kind(kind) => Ok(None),
+            words => Target::parse(words).map(Some),
+        }
+    }
+}
+
+/// A column of `list` to sort by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Column {
+    Namespace,
+    Name,
+    Strategy,
+    State,
+    Node,
+    Since,
+}
+
+/// Of `explain`.
+#[derive(Debug, clap::Args)]
+pub(crate) struct ExplainArgs {
+    #[command(flatten)]
+    pub(crate) run: RunArgs,
+    /// How to print.
+    #[arg(short, long, value_enum, default_value_t = Prose::Text, value_name = "FORMAT")]
+    pub(crate) output: Prose,
+}
+
+/// Of `nodes`.
+#[derive(Debug, clap::Args)]
+pub(crate) struct NodesArgs {
+    /// Only nodes whose labels match: KEY=VALUE, KEY, !KEY, separated by commas.
+    #[arg(short = 'l', long, value_name = "QUERY")]
+    pub(crate) selector: Option<String>,
+    /// A table without the line of column names.
+    #[arg(long)]
+    pub(crate) no_headers: bool,
+    /// How to print.
+    #[arg(short, long, value_enum, default_value_t = Output::Table, value_name = "FORMAT")]
+    pub(crate) output: Output,
+}
+
+/// Of `doctor`.
+#[derive(Debug, clap::Args)]
+pub(crate) struct DoctorArgs {
+    /// How to print.
+    #[arg(short, long, value_enum, default_value_t = Prose::Text, value_name = "FORMAT")]
+    pub(crate) output: Prose,
+    /// Namespace of the installation.
+    #[arg(long, default_value = keys::NAMESPACE, value_name = "NAME")]
+    pub(crate) install_namespace: String,
+    /// Namespace of Tekton Pipelines.
+    #[arg(long, default_value = "tekton-pipelines", value_name = "NAME")]
+    pub(crate) tekton_namespace: String,
+}
+
+/// How rows are printed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Output {
+    Table,
+    Wide,
+    Json,
+    Yaml,
+    Name,
+}
+
+/// How sentences are printed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Prose {
+    Text,
+    Json,
+    Yaml,
+}

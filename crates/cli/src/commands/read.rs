@@ -1,0 +1,162 @@
+//! The verbs that only read: ask, judge, print.
+
+use super::{BAD, notes, printed};
+use crate::args::{DoctorArgs, ExplainArgs, ListArgs, NodesArgs, Output};
+use crate::ask::Seen;
+use crate::client::Cluster;
+use crate::doctor::{self, Scope};
+use crate::filter::Filter;
+use crate::list::{Layout, Row, Seats};
+use crate::view::PipelineRun;
+use crate::{gather, list, nodes, output, story, watch};
+use k8s_openapi::api::core::v1::Node;
+use kube::api::ListParams;
+use placement::keys;
+use serde::Serialize;
+use std::process::ExitCode;
+use tokio::join;
+
+/// Rows as data.
+#[derive(Serialize)]
+struct Items<'a, T> {
+    items: &'a [T],
+}
+
+/// `list`.
+pub(super) async fn list(cluster: &Cluster, args: &ListArgs) -> Seen<ExitCode> {
+    let target = args.target()?;
+    let one = target.as_ref().map(|target| target.namespace(&cluster.namespace));
+    let all = (!args.all_namespaces).then_some(cluster.namespace.as_str());
+    let namespace = one.filter(|_| !args.all_namespaces).or(all);
+    let filter = Filter::of(args, target.as_ref());
+    let layout = Layout {
+        namespaces: args.all_namespaces,
+        wide: args.output == Output::Wide,
+        headed: !args.no_headers,
+    };
+    if args.watch {
+        return watch::watch(&cluster.server, namespace, &filter, layout, args.output).await;
+    }
+    let server = &cluster.server;
+    let runs = server.reach::<PipelineRun>(namespace);
+    let (now, runs, (sets, pods), config) = join!(
+        server.clock(),
+        runs.list(filter.list()),
+        gather::placeholders(server, namespace),
+        gather::config(server)
+    );
+    let (now, runs) = (now?, runs?);
+    let seats = Seats::of(
+        sets.as_deref().unwrap_or_default(),
+        pods.as_deref().unwrap_or_default(),
+    );
+    let default = config.ok().map(|config| config.default_strategy);
+    let mut rows = list::rows(&runs, &seats, default);
+    args.sort_by
+        .into_iter()
+        .for_each(|column| list::sort(&mut rows, column));
+    notes(sets.as_ref().err().into_iter().chain(pods.as_ref().err()));
+    if let (Some(target), Some(namespace), []) = (&target, namespace, rows.as_slice()) {
+        return Ok(unknown(cluster, namespace, &target.name).await);
+    }
+    if rows.is_empty() && !matches!(args.output, Output::Json | Output::Yaml) {
+        output::note(&nothing(namespace));
+        return Ok(ExitCode::SUCCESS);
+    }
+    Ok(printed(&rendered(args.output, &rows, name, || {
+        layout.table(&rows, now)
+    })))
+}
+
+fn nothing(namespace: Option<&str>) -> String {
+    match namespace {
+        Some(namespace) => format!("No labelled PipelineRuns in namespace {namespace}."),
+        None => "No labelled PipelineRuns in any namespace.".to_owned(),
+    }
+}
+
+fn name(row: &Row) -> String {
+    format!("pipelinerun.tekton.dev/{}\n", row.name)
+}
+
+fn rendered<T: Serialize>(
+    format: Output,
+    rows: &[T],
+    name: impl Fn(&T) -> String,
+    table: impl FnOnce() -> String,
+) -> String {
+    match format {
+        Output::Table | Output::Wide => table(),
+        Output::Json => output::data(&Items { items: rows }, false),
+        Output::Yaml => output::data(&Items { items: rows }, true),
+        Output::Name => rows.iter().map(name).collect(),
+    }
+}
+
+/// `explain`.
+pub(super) async fn explain(cluster: &Cluster, args: &ExplainArgs) -> Seen<ExitCode> {
+    let target = args.run.target()?;
+    let namespace = target.namespace(&cluster.namespace);
+    match Box::pin(gather::facts(&cluster.server, namespace, &target.name)).await? {
+        Some(facts) => {
+            let story = story::story(&facts);
+            let text = || story.text(output::bold);
+            Ok(printed(&output::prose(args.output, &story, text)))
+        }
+        None => Ok(unknown(cluster, namespace, &target.name).await),
+    }
+}
+
+/// There is no such run; perhaps there is one of a similar name.
+async fn unknown(cluster: &Cluster, namespace: &str, name: &str) -> ExitCode {
+    let alike = gather::alike(&cluster.server, namespace, name).await;
+    let hint = match alike.as_slice() {
+        [] => String::new(),
+        names => format!(" Did you mean {}?", names.join(", or ")),
+    };
+    output::note(&format!(
+        "error: there is no PipelineRun {name} in namespace {namespace}.{hint}"
+    ));
+    ExitCode::from(BAD)
+}
+
+/// `nodes`.
+pub(super) async fn nodes(cluster: &Cluster, args: &NodesArgs) -> Seen<ExitCode> {
+    let server = &cluster.server;
+    let all = server.cluster::<Node>();
+    let (found, seen) = join!(
+        all.list(ListParams {
+            label_selector: args.selector.clone(),
+            ..ListParams::default()
+        }),
+        gather::live_pods(server, &cluster.namespace)
+    );
+    let rows = nodes::rows(&found?, &seen.pods);
+    notes(&seen.gaps);
+    if !seen.gaps.is_empty() {
+        output::note("note: runs of other namespaces are missing, and what is free is less than is shown");
+    }
+    let name = |row: &nodes::Row| format!("node/{}\n", row.node);
+    let table = || nodes::text(&rows, args.output == Output::Wide, !args.no_headers);
+    Ok(printed(&rendered(args.output, &rows, name, table)))
+}
+
+/// `doctor`.
+pub(super) async fn doctor(cluster: &Cluster, args: DoctorArgs) -> Seen<ExitCode> {
+    let own = cluster.namespace.as_str();
+    let left_out = keys::LEFT_OUT.contains(&own) || own == args.install_namespace;
+    let scope = Scope {
+        namespace: args.install_namespace,
+        tekton: args.tekton_namespace,
+        trial: if left_out { "default" } else { own }.to_owned(),
+    };
+    let exam = Box::pin(doctor::gather::exam(&cluster.server, scope)).await?;
+    let findings = doctor::findings(&exam);
+    let text = || doctor::text(&findings, output::mark);
+    let code = printed(&output::prose(args.output, &Items { items: &findings }, text));
+    Ok(if doctor::is_bad(&findings) {
+        ExitCode::from(BAD)
+    } else {
+        code
+    })
+}

@@ -1,0 +1,187 @@
+//! The API server's changes of runs and their placeholders as one stream, and what is known from them so far.
+
+use crate::ask::{Question, Seen, Server, gap};
+use crate::filter::Filter;
+use crate::list::{self, Row, Seats};
+use crate::view::{PipelineRun, full_name};
+use futures::{Stream, StreamExt, stream};
+use k8s_openapi::NamespaceResourceScope;
+use k8s_openapi::api::apps::v1::StatefulSet;
+use k8s_openapi::api::core::v1::Pod;
+use kube::Resource;
+use kube::runtime::WatchStreamExt;
+use kube::runtime::watcher::{self, Event};
+use placement::strategy::Strategy;
+use serde::de::DeserializeOwned;
+use std::collections::BTreeMap;
+use std::fmt::Debug;
+
+/// A change of one of the three kinds that a row is made from.
+pub(crate) enum Change {
+    Run(Box<Event<PipelineRun>>),
+    Set(Box<Event<StatefulSet>>),
+    Pod(Box<Event<Pod>>),
+}
+
+/// Everything that is known.
+#[derive(Default)]
+pub(crate) struct Known {
+    runs: Kept<PipelineRun>,
+    sets: Kept<StatefulSet>,
+    pods: Kept<Pod>,
+}
+
+/// Objects by namespace and name. A list that is on its way takes the place of the last one when it is complete.
+struct Kept<K> {
+    now: BTreeMap<String, K>,
+    coming: BTreeMap<String, K>,
+    listed: bool,
+}
+
+impl<K> Default for Kept<K> {
+    fn default() -> Self {
+        Self {
+            now: BTreeMap::new(),
+            coming: BTreeMap::new(),
+            listed: false,
+        }
+    }
+}
+
+pub(crate) type Changes = stream::BoxStream<'static, Seen<Change>>;
+
+/// All changes of the objects of a kind that match.
+pub(crate) fn changes<K>(
+    server: &Server,
+    namespace: Option<&str>,
+    matching: &Filter,
+    change: fn(Box<Event<K>>) -> Change,
+) -> Changes
+where
+    K: Resource<Scope = NamespaceResourceScope, DynamicType = ()>
+        + Clone
+        + Debug
+        + DeserializeOwned
+        + Send
+        + 'static,
+{
+    let place = server.reach::<K>(namespace);
+    let question = place.question("watch", None);
+    let events = watcher::watcher(place.api(), matching.watch()).default_backoff();
+    sifted(events, question)
+        .map(move |event| event.map(|event| change(Box::new(event))))
+        .boxed()
+}
+
+/// A watch that breaks is taken up again by itself; one that is not allowed never will be.
+fn sifted<K: Send + 'static>(
+    events: impl Stream<Item = watcher::Result<Event<K>>> + Send + 'static,
+    question: Question,
+) -> impl Stream<Item = Seen<Event<K>>> + Send + 'static {
+    events.filter_map(move |event| {
+        let question = question.clone();
+        async move {
+            match event {
+                Ok(event) => Some(Ok(event)),
+                Err(watcher::Error::InitialListFailed(error)) => Some(Err(gap(question, &error))),
+                Err(watcher::Error::WatchStartFailed(error)) if is_final(&error) => {
+                    Some(Err(gap(question, &error)))
+                }
+                Err(_) => None,
+            }
+        }
+    })
+}
+
+fn is_final(error: &kube::Error) -> bool {
+    matches!(error, kube::Error::Api(status) if status.code == 403)
+}
+
+impl Known {
+    pub(crate) fn take(&mut self, change: Change) {
+        match change {
+            Change::Run(event) => self.runs.take(*event),
+            Change::Set(event) => self.sets.take(*event),
+            Change::Pod(event) => self.pods.take(*event),
+        }
+    }
+
+    /// Before that, an absent placeholder is only an unseen one.
+    pub(crate) fn is_complete(&self) -> bool {
+        self.runs.listed && self.sets.listed && self.pods.listed
+    }
+
+    pub(crate) fn rows(&self, default: Option<Strategy>) -> Vec<Row> {
+        let runs: Vec<_> = self.runs.now.values().cloned().collect();
+        let sets: Vec<_> = self.sets.now.values().cloned().collect();
+        let pods: Vec<_> = self.pods.now.values().cloned().collect();
+        list::rows(&runs, &Seats::of(&sets, &pods), default)
+    }
+}
+
+impl<K: Resource> Kept<K> {
+    fn take(&mut self, event: Event<K>) {
+        match event {
+            Event::Apply(object) => drop(self.now.insert(full_name(object.meta()), object)),
+            Event::Delete(object) => drop(self.now.remove(&full_name(object.meta()))),
+            Event::Init => self.coming.clear(),
+            Event::InitApply(object) => drop(self.coming.insert(full_name(object.meta()), object)),
+            Event::InitDone => {
+                self.now = std::mem::take(&mut self.coming);
+                self.listed = true;
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use kube::Client;
+    use kube::client::Body;
+    use serde_json::json;
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+    use std::time::Duration;
+    use tokio::time::timeout;
+
+    /// An API server that lists nothing and refuses watches; after a hundred of those it says nothing any more.
+    fn refusing(asked: &Arc<AtomicUsize>) -> Server {
+        let asked = asked.clone();
+        let answer = move |request: http::Request<Body>| {
+            let watches = request
+                .uri()
+                .query()
+                .is_some_and(|query| query.contains("watch="));
+            let before = if watches { asked.fetch_add(1, Relaxed) } else { 0 };
+            async move {
+                let (code, body) = match (watches, before) {
+                    (true, 100..) => std::future::pending().await,
+                    (true, _) => (500, json!({"kind": "Status", "status": "Failure", "code": 500})),
+                    (false, _) => (200, json!({"metadata": {"resourceVersion": "1"}, "items": []})),
+                };
+                let body = Body::from(body.to_string().into_bytes());
+                http::Response::builder().status(code).body(body)
+            }
+        };
+        Server {
+            client: Client::new(tower::service_fn(answer), "ci"),
+            limit: None,
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_watch_that_is_refused_is_asked_for_again_after_a_pause() {
+        let asked = Arc::default();
+        let changes = changes::<Pod>(&refusing(&asked), Some("ci"), &Filter::default(), Change::Pod);
+        let mut seen = Vec::new();
+        let forever = changes.for_each(|change| {
+            seen.push(change.is_ok());
+            std::future::ready(())
+        });
+        timeout(Duration::from_secs(20), forever).await.unwrap_err();
+        assert!(seen.iter().all(|is_change| *is_change), "{seen:?}");
+        let asked = asked.load(Relaxed);
+        assert!((2..20).contains(&asked), "{asked}");
+    }
+}

@@ -199,8 +199,23 @@ where
     where
         K: Serialize,
     {
+        self.created(object, true).await
+    }
+
+    /// Creates a question: an object that is answered and not kept.
+    pub(crate) async fn create(&self, question: &K) -> Seen<K>
+    where
+        K: Serialize,
+    {
+        self.created(question, false).await
+    }
+
+    async fn created(&self, object: &K, dry_run: bool) -> Seen<K>
+    where
+        K: Serialize,
+    {
         let params = PostParams {
-            dry_run: true,
+            dry_run,
             ..PostParams::default()
         };
         let question = self.question("create", None);

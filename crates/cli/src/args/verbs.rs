@@ -15,7 +15,7 @@ pub(crate) enum Verb {
     Explain(ExplainArgs),
     /// List nodes with the runs that are on them.
     Nodes(NodesArgs),
-    /// Examine the installation. Ends with exit code 1 if anything is bad.
+    /// Examine the installation, or the cluster before it. Ends with exit code 1 if anything is bad.
     Doctor(DoctorArgs),
     /// Print a completion script for a shell.
     Completion {
@@ -131,12 +131,25 @@ pub(crate) struct DoctorArgs {
     /// How to print.
     #[arg(short, long, value_enum, default_value_t = Prose::Text, value_name = "FORMAT")]
     pub(crate) output: Prose,
+    /// Before an installation: examine the cluster, and what you may do to it.
+    #[arg(long)]
+    pub(crate) pre: bool,
+    /// The least bad finding that makes the exit code 1.
+    #[arg(long, value_enum, default_value_t = FailOn::Bad, value_name = "LEVEL")]
+    pub(crate) fail_on: FailOn,
     /// Namespace of the installation.
     #[arg(long, default_value = keys::NAMESPACE, value_name = "NAME")]
     pub(crate) install_namespace: String,
     /// Namespace of Tekton Pipelines.
     #[arg(long, default_value = "tekton-pipelines", value_name = "NAME")]
     pub(crate) tekton_namespace: String,
+}
+
+/// A finding that makes `doctor` fail.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum FailOn {
+    Warning,
+    Bad,
 }
 
 /// How rows are printed.

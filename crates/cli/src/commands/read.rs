@@ -1,10 +1,10 @@
 //! The verbs that only read: ask, judge, print.
 
 use super::{BAD, notes, printed};
-use crate::args::{DoctorArgs, ExplainArgs, ListArgs, NodesArgs, Output};
+use crate::args::{DoctorArgs, ExplainArgs, FailOn, ListArgs, NodesArgs, Output};
 use crate::ask::Seen;
 use crate::client::Cluster;
-use crate::doctor::{self, Scope};
+use crate::doctor::{self, Level, Scope};
 use crate::filter::Filter;
 use crate::list::{Layout, Row, Seats};
 use crate::view::PipelineRun;
@@ -143,20 +143,34 @@ pub(super) async fn nodes(cluster: &Cluster, args: &NodesArgs) -> Seen<ExitCode>
 
 /// `doctor`.
 pub(super) async fn doctor(cluster: &Cluster, args: DoctorArgs) -> Seen<ExitCode> {
-    let own = cluster.namespace.as_str();
-    let left_out = keys::LEFT_OUT.contains(&own) || own == args.install_namespace;
-    let scope = Scope {
-        namespace: args.install_namespace,
-        tekton: args.tekton_namespace,
-        trial: if left_out { "default" } else { own }.to_owned(),
+    let findings = if args.pre {
+        let (namespace, tekton) = (args.install_namespace, args.tekton_namespace);
+        let pre = Box::pin(doctor::gather::pre(&cluster.server, namespace, tekton)).await?;
+        doctor::pre_findings(&pre)
+    } else {
+        let scope = scope(cluster, args.install_namespace);
+        let exam = doctor::gather::exam(&cluster.server, scope, args.tekton_namespace);
+        doctor::findings(&Box::pin(exam).await?)
     };
-    let exam = Box::pin(doctor::gather::exam(&cluster.server, scope)).await?;
-    let findings = doctor::findings(&exam);
     let text = || doctor::text(&findings, output::mark);
     let code = printed(&output::prose(args.output, &Items { items: &findings }, text));
-    Ok(if doctor::is_bad(&findings) {
+    let limit = match args.fail_on {
+        FailOn::Warning => Level::Warning,
+        FailOn::Bad => Level::Bad,
+    };
+    Ok(if doctor::is_at_least(&findings, limit) {
         ExitCode::from(BAD)
     } else {
         code
     })
+}
+
+/// A dry run where the webhooks are not asked would prove nothing.
+fn scope(cluster: &Cluster, namespace: String) -> Scope {
+    let own = cluster.namespace.as_str();
+    let left_out = keys::LEFT_OUT.contains(&own) || own == namespace;
+    Scope {
+        trial: if left_out { "default" } else { own }.to_owned(),
+        namespace,
+    }
 }

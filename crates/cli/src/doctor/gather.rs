@@ -3,17 +3,20 @@
 use super::leader::is_stale;
 use super::manifests::{self, Right};
 use super::rights::Answer;
-use super::{Exam, Scope, trial};
-use crate::ask::{Seen, Server};
+use super::{Exam, Platform, Pre, Scope, trial};
+use crate::ask::{Gap, Seen, Server};
 use crate::gather::{is_waiting_task, placeholders};
 use crate::view::PipelineRun;
 use futures::{StreamExt, TryStreamExt, stream};
 use k8s_openapi::api::admissionregistration::v1::MutatingWebhookConfiguration;
 use k8s_openapi::api::apps::v1::Deployment;
-use k8s_openapi::api::authorization::v1::{ResourceAttributes, SubjectAccessReview, SubjectAccessReviewSpec};
+use k8s_openapi::api::authorization::v1::{
+    ResourceAttributes, SelfSubjectAccessReview, SelfSubjectAccessReviewSpec, SubjectAccessReview,
+    SubjectAccessReviewSpec,
+};
 use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::{ConfigMap, LimitRange, Namespace, Pod, ResourceQuota, Secret};
-use kube::api::{ListParams, PostParams};
+use kube::api::ListParams;
 use placement::keys;
 use std::time::Duration;
 use tokio::join;
@@ -24,11 +27,11 @@ const AT_ONCE: usize = 8;
 const SECOND_LOOK: Duration = Duration::from_secs(5);
 
 /// Looks at all of it.
-pub(crate) async fn exam(server: &Server, scope: Scope) -> Seen<Exam> {
+pub(crate) async fn exam(server: &Server, scope: Scope, tekton: String) -> Seen<Exam> {
     let now = server.clock().await?;
     let own = &scope.namespace;
     let (installed, admission, tried, runs) = join!(
-        installed(server, &scope),
+        installed(server, own),
         admission(server),
         tried(server, &scope.trial),
         runs(server)
@@ -37,18 +40,16 @@ pub(crate) async fn exam(server: &Server, scope: Scope) -> Seen<Exam> {
         server.reach::<ResourceQuota>(None),
         server.reach::<LimitRange>(None),
     );
-    let (kubernetes, rights, quotas, limits) = join!(
-        kubernetes(server),
-        rights(server, own),
+    let (platform, rights, quotas, limits) = join!(
+        platform(server, tekton),
+        rights(server, own, manifests::rights()),
         quotas.list(ListParams::default()),
         ranges.list(ListParams::default())
     );
     let mut exam = Exam {
         now,
-        kubernetes,
+        platform,
         rights,
-        tekton: installed.tekton,
-        flags: installed.flags,
         namespace: installed.namespace,
         deployments: installed.deployments,
         lease: installed.lease,
@@ -70,9 +71,72 @@ pub(crate) async fn exam(server: &Server, scope: Scope) -> Seen<Exam> {
     Ok(exam)
 }
 
+/// Looks at what there is before an installation, and at what the user may do to it.
+pub(crate) async fn pre(server: &Server, namespace: String, tekton: String) -> Seen<Pre> {
+    // Whether the API server answers at all is told first.
+    server.clock().await?;
+    let (spaces, deployments) = (
+        server.cluster::<Namespace>(),
+        server.within::<Deployment>(&namespace),
+    );
+    let (platform, found, deployments, webhooks, creates) = join!(
+        platform(server, tekton),
+        spaces.get(&namespace),
+        deployments.list(ListParams::default()),
+        admission(server),
+        own_rights(server, &namespace, manifests::installing())
+    );
+    let grants = grants(server, &namespace).await;
+    Ok(Pre {
+        platform,
+        namespace,
+        found,
+        deployments,
+        webhooks,
+        creates,
+        grants,
+    })
+}
+
+/// Kubernetes lets a user give only rights that the user has, or that the verbs `escalate` and `bind` cover.
+async fn grants(server: &Server, namespace: &str) -> Seen<Vec<Answer>> {
+    let free = own_rights(server, namespace, manifests::granting()).await?;
+    if free.iter().all(|answer| answer.allowed) {
+        return Ok(Vec::new());
+    }
+    own_rights(server, namespace, manifests::rights()).await
+}
+
+async fn platform(server: &Server, tekton: String) -> Platform {
+    let maps = server.within::<ConfigMap>(&tekton);
+    let (kubernetes, serves_runs, info, flags) = join!(
+        kubernetes(server),
+        serves_runs(server),
+        maps.get("pipelines-info"),
+        maps.get("feature-flags")
+    );
+    Platform {
+        kubernetes,
+        serves_runs,
+        tekton_namespace: tekton,
+        tekton: info,
+        flags,
+    }
+}
+
+async fn serves_runs(server: &Server) -> Seen<()> {
+    let question = server.reach::<PipelineRun>(None).question("list", None);
+    let call = server.client.list_api_group_resources("tekton.dev/v1");
+    let known = server.answer(question.clone(), call).await?;
+    let is_there = known.resources.iter().any(|it| it.name == "pipelineruns");
+    if is_there {
+        Ok(())
+    } else {
+        Err(Gap::NotServed(question))
+    }
+}
+
 struct Installed {
-    tekton: Seen<Option<ConfigMap>>,
-    flags: Seen<Option<ConfigMap>>,
     namespace: Seen<Option<Namespace>>,
     deployments: Seen<Vec<Deployment>>,
     lease: Seen<Option<Lease>>,
@@ -80,25 +144,20 @@ struct Installed {
     config: Seen<Option<ConfigMap>>,
 }
 
-async fn installed(server: &Server, scope: &Scope) -> Installed {
-    let tekton = server.within::<ConfigMap>(&scope.tekton);
-    let maps = server.within::<ConfigMap>(&scope.namespace);
+async fn installed(server: &Server, own: &str) -> Installed {
+    let maps = server.within::<ConfigMap>(own);
     let spaces = server.cluster::<Namespace>();
-    let deployments = server.within::<Deployment>(&scope.namespace);
-    let leases = server.within::<Lease>(&scope.namespace);
-    let secrets = server.within::<Secret>(&scope.namespace);
-    let (info, flags, namespace, deployments, lease, secret, config) = join!(
-        tekton.get("pipelines-info"),
-        tekton.get("feature-flags"),
-        spaces.get(&scope.namespace),
+    let deployments = server.within::<Deployment>(own);
+    let leases = server.within::<Lease>(own);
+    let secrets = server.within::<Secret>(own);
+    let (namespace, deployments, lease, secret, config) = join!(
+        spaces.get(own),
         deployments.list(ListParams::default()),
         leases.get(keys::CONTROLLER_LEASE),
         secrets.get(keys::CERTIFICATE_SECRET),
         maps.get(keys::CONFIG_MAP)
     );
     Installed {
-        tekton: info,
-        flags,
         namespace,
         deployments,
         lease,
@@ -156,31 +215,35 @@ async fn kubernetes(server: &Server) -> Seen<String> {
     Ok(info.git_version)
 }
 
-async fn rights(server: &Server, namespace: &str) -> Seen<Vec<Answer>> {
-    stream::iter(manifests::rights())
-        .map(|right| has(server, namespace, right))
+/// What our accounts may do.
+async fn rights(server: &Server, namespace: &str, rights: Vec<Right>) -> Seen<Vec<Answer>> {
+    stream::iter(rights)
+        .map(|right| async move {
+            let reviews = server.cluster::<SubjectAccessReview>();
+            let review = reviews.create(&review(namespace, &right)).await?;
+            let allowed = review.status.is_some_and(|status| status.allowed);
+            Ok(Answer { right, allowed })
+        })
         .buffered(AT_ONCE)
         .try_collect()
         .await
 }
 
-async fn has(server: &Server, namespace: &str, right: Right) -> Seen<Answer> {
-    let reviews = server.cluster::<SubjectAccessReview>();
-    let question = reviews.question("create", None);
-    let (api, params) = (reviews.api(), PostParams::default());
-    let review = review(namespace, &right);
-    let answer = server.answer(question, api.create(&params, &review)).await?;
-    Ok(Answer {
-        right,
-        allowed: answer.status.is_some_and(|status| status.allowed),
-    })
+/// What the user may do.
+async fn own_rights(server: &Server, namespace: &str, rights: Vec<Right>) -> Seen<Vec<Answer>> {
+    stream::iter(rights)
+        .map(|right| async move {
+            let reviews = server.cluster::<SelfSubjectAccessReview>();
+            let review = reviews.create(&own_review(namespace, &right)).await?;
+            let allowed = review.status.is_some_and(|status| status.allowed);
+            Ok(Answer { right, allowed })
+        })
+        .buffered(AT_ONCE)
+        .try_collect()
+        .await
 }
 
 fn review(namespace: &str, right: &Right) -> SubjectAccessReview {
-    let (resource, subresource) = match right.resource.split_once('/') {
-        Some((resource, sub)) => (resource.to_owned(), Some(sub.to_owned())),
-        None => (right.resource.clone(), None),
-    };
     let accounts = "system:serviceaccounts";
     SubjectAccessReview {
         spec: SubjectAccessReviewSpec {
@@ -190,18 +253,36 @@ fn review(namespace: &str, right: &Right) -> SubjectAccessReview {
                 format!("{accounts}:{namespace}"),
                 "system:authenticated".to_owned(),
             ]),
-            resource_attributes: Some(ResourceAttributes {
-                group: Some(right.group.clone()),
-                resource: Some(resource),
-                subresource,
-                verb: Some(right.verb.clone()),
-                name: right.name.clone(),
-                namespace: right.namespaced.then(|| namespace.to_owned()),
-                ..ResourceAttributes::default()
-            }),
+            resource_attributes: Some(attributes(namespace, right)),
             ..SubjectAccessReviewSpec::default()
         },
         ..SubjectAccessReview::default()
+    }
+}
+
+fn own_review(namespace: &str, right: &Right) -> SelfSubjectAccessReview {
+    SelfSubjectAccessReview {
+        spec: SelfSubjectAccessReviewSpec {
+            resource_attributes: Some(attributes(namespace, right)),
+            ..SelfSubjectAccessReviewSpec::default()
+        },
+        ..SelfSubjectAccessReview::default()
+    }
+}
+
+fn attributes(namespace: &str, right: &Right) -> ResourceAttributes {
+    let (resource, subresource) = match right.resource.split_once('/') {
+        Some((resource, sub)) => (resource.to_owned(), Some(sub.to_owned())),
+        None => (right.resource.clone(), None),
+    };
+    ResourceAttributes {
+        group: Some(right.group.clone()),
+        resource: Some(resource),
+        subresource,
+        verb: Some(right.verb.clone()),
+        name: right.name.clone(),
+        namespace: right.namespaced.then(|| namespace.to_owned()),
+        ..ResourceAttributes::default()
     }
 }
 

@@ -4,8 +4,10 @@
 
 use k8s_openapi::api::admissionregistration::v1::MutatingWebhookConfiguration;
 use k8s_openapi::api::rbac::v1::PolicyRule;
+use kube::core::{ApiResource, GroupVersionKind};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
+use std::collections::BTreeSet;
 
 const WEBHOOKS: &str = include_str!("../../../../config/500-webhooks.yaml");
 const ROLES: [&str; 2] = [
@@ -13,8 +15,24 @@ const ROLES: [&str; 2] = [
     include_str!("../../../../config/202-rbac-controller.yaml"),
 ];
 
-/// One right of one of our accounts.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// All manifests of config/, in the order in which they are applied.
+const ALL: [&str; 10] = [
+    include_str!("../../../../config/100-namespace.yaml"),
+    include_str!("../../../../config/200-serviceaccounts.yaml"),
+    ROLES[0],
+    ROLES[1],
+    include_str!("../../../../config/300-config-pod-affinity.yaml"),
+    include_str!("../../../../config/400-secret.yaml"),
+    WEBHOOKS,
+    include_str!("../../../../config/600-services.yaml"),
+    include_str!("../../../../config/700-webhook.yaml"),
+    include_str!("../../../../config/701-controller.yaml"),
+];
+/// What `kubectl apply` does to each object.
+const APPLIED: [&str; 3] = ["get", "create", "patch"];
+
+/// One right of one of our accounts, or of the user who installs them.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Right {
     pub(crate) account: String,
     pub(crate) verb: String,
@@ -34,8 +52,17 @@ struct Role {
 }
 
 #[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Object {
+    api_version: String,
+    kind: String,
+    metadata: Meta,
+}
+
+#[derive(Deserialize)]
 struct Meta {
     name: String,
+    namespace: Option<String>,
 }
 
 /// The webhook configurations as they should be.
@@ -50,6 +77,40 @@ pub(crate) fn rights() -> Vec<Right> {
         .flat_map(|text| documents::<Role>(text))
         .flat_map(|role| rights_of(&role))
         .collect()
+}
+
+/// Every right that a user needs to apply the manifests.
+pub(crate) fn installing() -> Vec<Right> {
+    let objects = ALL.iter().flat_map(|text| documents::<Object>(text));
+    let rights = objects.flat_map(|object| APPLIED.map(|verb| on(&object, verb)));
+    let mut seen = BTreeSet::new();
+    rights.filter(|right| seen.insert(right.clone())).collect()
+}
+
+/// The rights that let a user give rights that the user has not.
+pub(crate) fn granting() -> Vec<Right> {
+    let roles = ROLES.iter().flat_map(|text| documents::<Object>(text));
+    let roles: Vec<_> = roles.filter(|object| object.kind.ends_with("Role")).collect();
+    let rights = roles
+        .iter()
+        .flat_map(|role| ["escalate", "bind"].map(|verb| on(role, verb)));
+    rights.collect()
+}
+
+fn on(object: &Object, verb: &str) -> Right {
+    let (group, version) = object
+        .api_version
+        .split_once('/')
+        .unwrap_or(("", &object.api_version));
+    let kind = GroupVersionKind::gvk(group, version, &object.kind);
+    Right {
+        account: String::new(),
+        verb: verb.to_owned(),
+        group: group.to_owned(),
+        resource: ApiResource::from_gvk(&kind).plural,
+        name: None,
+        namespaced: object.metadata.namespace.is_some(),
+    }
 }
 
 fn rights_of(role: &Role) -> Vec<Right> {
@@ -100,6 +161,33 @@ mod tests {
     fn both_webhook_configurations_are_there() {
         let names: Vec<_> = webhooks().into_iter().filter_map(|it| it.metadata.name).collect();
         assert_eq!(names, [keys::PIPELINE_RUN_WEBHOOK, keys::POD_WEBHOOK]);
+    }
+
+    #[test]
+    fn every_manifest_of_the_release_is_known() {
+        let folder = std::fs::read_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/../../config")).unwrap();
+        let files = folder.map(|entry| entry.unwrap().path());
+        assert_eq!(
+            files
+                .filter(|file| file.extension() == Some("yaml".as_ref()))
+                .count(),
+            ALL.len()
+        );
+    }
+
+    #[test]
+    fn a_user_who_installs_needs_rights_to_each_kind_of_object() {
+        let rights = installing();
+        let of = |resource: &str| -> Vec<_> {
+            let found = rights.iter().filter(|it| it.resource == resource);
+            found
+                .map(|it| (it.verb.as_str(), it.group.as_str(), it.namespaced))
+                .collect()
+        };
+        assert_eq!(of("poddisruptionbudgets")[1], ("create", "policy", true));
+        assert_eq!(of("mutatingwebhookconfigurations").len(), APPLIED.len());
+        assert_eq!(of("namespaces")[2], ("patch", "", false));
+        assert_eq!(granting().len(), 2 * 3);
     }
 
     #[test]

@@ -7,6 +7,7 @@ pub(crate) mod gather;
 mod leader;
 mod limits;
 pub(crate) mod manifests;
+mod pre;
 mod processes;
 mod rights;
 mod runs;
@@ -14,6 +15,8 @@ mod tekton;
 mod trial;
 mod versions;
 mod webhooks;
+
+pub(crate) use pre::{Pre, findings as pre_findings};
 
 use crate::ask::{Gap, Seen};
 use crate::view::PipelineRun;
@@ -34,9 +37,7 @@ const INDENT: usize = 9;
 pub(crate) struct Exam {
     pub(crate) now: Timestamp,
     pub(crate) scope: Scope,
-    pub(crate) kubernetes: Seen<String>,
-    pub(crate) tekton: Seen<Option<ConfigMap>>,
-    pub(crate) flags: Seen<Option<ConfigMap>>,
+    pub(crate) platform: Platform,
     pub(crate) namespace: Seen<Option<Namespace>>,
     pub(crate) deployments: Seen<Vec<Deployment>>,
     pub(crate) lease: Seen<Option<Lease>>,
@@ -57,18 +58,27 @@ pub(crate) struct Exam {
     pub(crate) limits: Seen<Vec<LimitRange>>,
 }
 
+/// What pod-affinity is installed on.
+#[derive(Clone, Debug)]
+pub(crate) struct Platform {
+    pub(crate) kubernetes: Seen<String>,
+    /// The API server knows PipelineRuns.
+    pub(crate) serves_runs: Seen<()>,
+    pub(crate) tekton_namespace: String,
+    pub(crate) tekton: Seen<Option<ConfigMap>>,
+    pub(crate) flags: Seen<Option<ConfigMap>>,
+}
+
 /// Where to look.
 #[derive(Clone, Debug)]
 pub(crate) struct Scope {
     /// Of the installation.
     pub(crate) namespace: String,
-    /// Of Tekton.
-    pub(crate) tekton: String,
     /// Where the dry runs are made.
     pub(crate) trial: String,
 }
 
-/// How bad it is.
+/// How bad it is, the least bad first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Level {
@@ -137,8 +147,8 @@ impl Finding {
 
 /// Everything that there is to say, topic by topic.
 pub(crate) fn findings(exam: &Exam) -> Vec<Finding> {
+    let platform = versions::findings(&exam.platform);
     let topics = [
-        versions::findings,
         processes::findings,
         leader::findings,
         configuration::findings,
@@ -146,11 +156,12 @@ pub(crate) fn findings(exam: &Exam) -> Vec<Finding> {
         certificate::findings,
         trial::findings,
         rights::findings,
-        tekton::findings,
+        |exam: &Exam| tekton::findings(&exam.platform),
         limits::findings,
         runs::findings,
     ];
-    topics.iter().flat_map(|topic| topic(exam)).collect()
+    let found = topics.iter().flat_map(|topic| topic(exam));
+    platform.into_iter().chain(found).collect()
 }
 
 /// The findings as text; `mark` colours the level.
@@ -203,9 +214,9 @@ fn summary(findings: &[Finding]) -> String {
     }
 }
 
-/// Whether something is bad.
-pub(crate) fn is_bad(findings: &[Finding]) -> bool {
-    findings.iter().any(|finding| finding.level == Level::Bad)
+/// Whether something is as bad as this, or worse.
+pub(crate) fn is_at_least(findings: &[Finding], level: Level) -> bool {
+    findings.iter().any(|finding| finding.level >= level)
 }
 
 #[cfg(test)]

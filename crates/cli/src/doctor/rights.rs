@@ -72,7 +72,7 @@ fn lacking(exam: &Exam, account: &str, objects: &BTreeMap<String, Vec<String>>) 
     )
 }
 
-fn object(right: &Right) -> String {
+pub(super) fn object(right: &Right) -> String {
     let group = if right.group.is_empty() {
         String::new()
     } else {

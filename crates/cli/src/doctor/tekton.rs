@@ -1,10 +1,10 @@
 //! Settings of Tekton that get in the way, or would help.
 
-use super::{Exam, Finding};
+use super::{Finding, Platform};
 
-pub(super) fn findings(exam: &Exam) -> Vec<Finding> {
+pub(super) fn findings(platform: &Platform) -> Vec<Finding> {
     const CHECK: &str = "tekton flags";
-    let flags = match &exam.flags {
+    let flags = match &platform.flags {
         Err(gap) => return vec![Finding::unseen(CHECK, gap)],
         Ok(flags) => flags
             .as_ref()
@@ -13,12 +13,12 @@ pub(super) fn findings(exam: &Exam) -> Vec<Finding> {
     };
     let value = |name: &str| flags.get(name).map(String::as_str);
     vec![
-        coschedule(exam, value("coschedule").unwrap_or("workspaces")),
-        backoff(exam, value("enable-wait-exponential-backoff")),
+        coschedule(platform, value("coschedule").unwrap_or("workspaces")),
+        backoff(platform, value("enable-wait-exponential-backoff")),
     ]
 }
 
-fn coschedule(exam: &Exam, mode: &str) -> Finding {
+fn coschedule(platform: &Platform, mode: &str) -> Finding {
     const CHECK: &str = "tekton flags";
     match mode {
         "pipelineruns" | "isolate-pipelinerun" => Finding::bad(
@@ -27,7 +27,7 @@ fn coschedule(exam: &Exam, mode: &str) -> Finding {
                 "coschedule is {mode}: Tekton pins every run of the cluster to a node by itself, labelled or not, and \
                  its assistant and our placeholder may end up on different nodes."
             ),
-            set(exam, "coschedule", "workspaces"),
+            set(platform, "coschedule", "workspaces"),
         ),
         mode => Finding::ok(
             CHECK,
@@ -36,7 +36,7 @@ fn coschedule(exam: &Exam, mode: &str) -> Finding {
     }
 }
 
-fn backoff(exam: &Exam, value: Option<&str>) -> Finding {
+fn backoff(platform: &Platform, value: Option<&str>) -> Finding {
     const CHECK: &str = "tekton flags";
     if value == Some("true") {
         return Finding::ok(CHECK, "enable-wait-exponential-backoff is on.");
@@ -46,12 +46,12 @@ fn backoff(exam: &Exam, value: Option<&str>) -> Finding {
         "enable-wait-exponential-backoff is off: a task whose pod cannot be created at once, because some webhook does \
          not answer in time, fails for good.",
     )
-    .hint(set(exam, "enable-wait-exponential-backoff", "true"))
+    .hint(set(platform, "enable-wait-exponential-backoff", "true"))
 }
 
-fn set(exam: &Exam, key: &str, value: &str) -> String {
+fn set(platform: &Platform, key: &str, value: &str) -> String {
     format!(
         "`kubectl patch configmap -n {} feature-flags --type=merge -p '{{\"data\":{{\"{key}\":\"{value}\"}}}}'`",
-        exam.scope.tekton
+        platform.tekton_namespace
     )
 }

@@ -1,6 +1,6 @@
 //! Are Kubernetes and Tekton of versions that pod-affinity was made for?
 
-use super::{Exam, Finding};
+use super::{Finding, Platform};
 use crate::ask::{Gap, Seen};
 use k8s_openapi::api::core::v1::ConfigMap;
 
@@ -9,8 +9,8 @@ const OLDEST_MINOR: u32 = 28;
 /// Of Tekton's releases that are maintained for long, the oldest that still is.
 const OLDEST_TEKTON: u32 = 9;
 
-pub(super) fn findings(exam: &Exam) -> Vec<Finding> {
-    vec![kubernetes(&exam.kubernetes), tekton(exam)]
+pub(super) fn findings(platform: &Platform) -> Vec<Finding> {
+    vec![kubernetes(&platform.kubernetes), tekton(platform)]
 }
 
 fn kubernetes(version: &Seen<String>) -> Finding {
@@ -31,20 +31,27 @@ fn kubernetes(version: &Seen<String>) -> Finding {
     }
 }
 
-fn tekton(exam: &Exam) -> Finding {
+fn tekton(platform: &Platform) -> Finding {
     const CHECK: &str = "tekton";
-    if let Err(Gap::NotServed(_)) = exam.runs {
+    if let Err(Gap::NotServed(_)) = platform.serves_runs {
         return Finding::bad(
             CHECK,
             "This cluster does not know PipelineRuns of tekton.dev/v1: Tekton Pipelines is not installed.",
             format!("Install Tekton Pipelines v1.{OLDEST_TEKTON} or newer."),
         );
     }
-    match exam.tekton.as_ref().map(|info| info.as_ref().and_then(version)) {
+    match platform
+        .tekton
+        .as_ref()
+        .map(|info| info.as_ref().and_then(version))
+    {
         Err(gap) => Finding::unseen(CHECK, gap),
         Ok(None) => Finding::warning(
             CHECK,
-            format!("No Tekton version found in namespace {}.", exam.scope.tekton),
+            format!(
+                "No Tekton version found in namespace {}.",
+                platform.tekton_namespace
+            ),
             "Name the namespace of Tekton with --tekton-namespace.",
         ),
         Ok(Some(version)) => judged(version),

@@ -109,7 +109,7 @@ impl Args {
         if !self.cluster.impersonate_groups.is_empty() && self.cluster.impersonate.is_none() {
             return Err("--as-group needs --as: a group is impersonated together with a user".to_owned());
         }
-        self.command.check()
+        self.command.check(self.cluster.namespace.as_deref())
     }
 }
 

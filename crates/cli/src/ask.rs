@@ -1,7 +1,10 @@
-//! Asks the API server, each time with a deadline, and makes a sentence of what went wrong. The one place with IO.
+//! Asks the API server, each time with a deadline, and makes a sentence of what went wrong. The one place with IO;
+//! [`writes`] has the few calls that change something.
 //!
 //! A question that gets no answer is a [`Gap`]: the rest of the answer is still given, and the gap says which right
 //! is missing, or what was waited for.
+
+pub(crate) mod writes;
 
 use crate::target::Unnamed;
 use jiff::Timestamp;
@@ -40,6 +43,8 @@ pub(crate) enum Gap {
     NotServed(Question),
     /// No answer in time.
     Late(Question, Duration),
+    /// Something that a write relies on is not so any more, so nothing was written.
+    Changed(Question),
     /// Anything else, in the server's own words.
     Failed(Question, String),
     /// It is there, but cannot be understood.
@@ -68,6 +73,7 @@ impl fmt::Display for Gap {
             Self::Late(question, limit) => {
                 write!(f, "no answer within {}s to: {question}", limit.as_secs())
             }
+            Self::Changed(question) => write!(f, "could not {question}: it was changed meanwhile; try again"),
             Self::Failed(question, cause) => write!(f, "could not {question}: {cause}"),
             Self::Unreadable(what) => f.write_str(what),
         }
@@ -263,9 +269,15 @@ pub(crate) fn gap(question: Question, error: &Error) -> Gap {
     match error {
         Error::Api(status) if status.code == 403 => forbidden(question, &status.message),
         Error::Api(status) if status.code == 404 && question.verb == "list" => Gap::NotServed(question),
+        Error::Api(status) if is_change(question.verb, status.code) => Gap::Changed(question),
         Error::Api(status) => Gap::Failed(question, status.message.clone()),
         other => Gap::Failed(question, chain(other)),
     }
+}
+
+/// A test of a patch that fails is unprocessable, a UID of another object a conflict.
+fn is_change(verb: &str, code: u16) -> bool {
+    matches!((verb, code), ("patch", 404 | 409 | 422) | ("delete", 409))
 }
 
 /// Admission says 403 as well; only the authorizer speaks of a user who cannot.

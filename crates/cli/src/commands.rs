@@ -1,6 +1,7 @@
 //! The verbs: ask, judge, print, and the exit code.
 
 mod read;
+mod write;
 
 use crate::args::{Args, Caller, ClusterArgs, Verb, completion};
 use crate::ask::{Gap, Seen};
@@ -10,7 +11,7 @@ use std::ffi::OsString;
 use std::io::ErrorKind;
 use std::process::ExitCode;
 
-/// Doctor found something bad, or there is no such run.
+/// Doctor found something bad, there is no such run, or it is not as it must be.
 const BAD: u8 = 1;
 /// The API server could not be asked.
 const UNASKED: u8 = 3;
@@ -56,6 +57,24 @@ async fn answer(caller: Caller, args: Args) -> ExitCode {
             })
             .await
         }
+        Verb::Release(args) => {
+            with_cluster(cluster_args, async |cluster| {
+                write::release(&cluster, &args).await
+            })
+            .await
+        }
+        Verb::Disable(args) => {
+            with_cluster(cluster_args, async |cluster| {
+                Box::pin(write::disable(&cluster, &args)).await
+            })
+            .await
+        }
+        Verb::Enable(args) => {
+            with_cluster(cluster_args, async |cluster| {
+                Box::pin(write::enable(&cluster, &args)).await
+            })
+            .await
+        }
         Verb::Nodes(args) => {
             with_cluster(cluster_args, async |cluster| read::nodes(&cluster, &args).await).await
         }
@@ -75,7 +94,9 @@ async fn with_cluster(args: &ClusterArgs, verb: impl AsyncFnOnce(Cluster) -> See
     };
     let url = found.url.clone();
     verb(found).await.unwrap_or_else(|gap| match gap {
-        Gap::Forbidden(_) | Gap::NotServed(_) | Gap::Unreadable(_) => failed(&gap.to_string()),
+        Gap::Forbidden(_) | Gap::NotServed(_) | Gap::Changed(_) | Gap::Unreadable(_) => {
+            failed(&gap.to_string())
+        }
         Gap::Late(..) | Gap::Failed(..) => failed(&format!("{gap} ({url})")),
     })
 }

@@ -83,7 +83,7 @@ async fn runs(caller: Caller, before: &[String]) -> Option<Vec<String>> {
     let program = OsString::from(caller.file);
     let words = before.iter().map(OsString::from).chain(["x".into()]);
     let Args { mut cluster, command } = parse(caller, std::iter::once(program).chain(words)).ok()?;
-    if !matches!(command, Verb::List(_) | Verb::Explain(_)) {
+    if !matches!(command, Verb::List(_) | Verb::Explain(_) | Verb::Release(_)) {
         return None;
     }
     cluster.request_timeout = Limit(Some(PATIENCE));
@@ -115,9 +115,9 @@ mod tests {
     #[tokio::test]
     async fn verbs_flags_and_values_are_offered() {
         let table = [
-            ("", "list explain nodes doctor completion"),
+            ("", "list explain nodes doctor release disable enable completion"),
             ("ex", "explain"),
-            ("-n ci d", "doctor"),
+            ("-n ci d", "doctor disable"),
             ("list --w", "--watch"),
             ("list -o ", "table wide json yaml name"),
             ("doctor --output j", "json"),

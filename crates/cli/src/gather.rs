@@ -4,7 +4,7 @@ use crate::ask::{Gap, Seen, Server};
 use crate::events::Told;
 use crate::facts::{Around, Facts, Partial};
 use crate::fit::Bound;
-use crate::view::{PipelineRun, RunView, is_placeholder, node};
+use crate::view::{PipelineRun, RunView, full_name, is_placeholder, node};
 use futures::future::try_join_all;
 use k8s_openapi::api::apps::v1::StatefulSet;
 use k8s_openapi::api::core::v1::{ConfigMap, Event, Node, PersistentVolume, PersistentVolumeClaim, Pod};
@@ -25,11 +25,7 @@ pub(crate) async fn facts(server: &Server, namespace: &str, name: &str) -> Seen<
     let Some(run) = server.within::<PipelineRun>(namespace).get(name).await? else {
         return Ok(None);
     };
-    let Some(view) = RunView::of(&run) else {
-        return Err(Gap::Unreadable(format!(
-            "PipelineRun {namespace}/{name} cannot be understood"
-        )));
-    };
+    let view = viewed(&run)?;
     let (now, config, set, pods) = join!(
         server.clock(),
         config(server),
@@ -48,6 +44,12 @@ pub(crate) async fn facts(server: &Server, namespace: &str, name: &str) -> Seen<
     facts.told = told(server, &facts).await;
     facts.around = around(server, &facts).await;
     Ok(Some(facts))
+}
+
+/// A run as the rules see it.
+pub(crate) fn viewed(run: &PipelineRun) -> Seen<RunView> {
+    let unreadable = || format!("PipelineRun {} cannot be understood", full_name(&run.metadata));
+    RunView::of(run).ok_or_else(|| Gap::Unreadable(unreadable()))
 }
 
 /// The configuration that the ConfigMap says; none at all says the defaults.

@@ -2,7 +2,8 @@
 //!
 //! An answer is made in three steps: [`gather`] asks the API server, each question with a deadline; what was seen is
 //! judged by pure functions ([`story`], [`list`], [`nodes`], [`doctor`]); [`output`] prints it. A right that the user
-//! lacks leaves a gap that is named, and the rest of the answer still comes. Nothing is ever written to the cluster.
+//! lacks leaves a gap that is named, and the rest of the answer still comes. Only `release`, `disable` and `enable` write
+//! to the cluster, each on what it saw.
 
 mod args;
 mod ask;
@@ -12,6 +13,8 @@ mod complete;
 mod doctor;
 mod events;
 mod facts;
+#[cfg(test)]
+mod fake_api;
 mod filter;
 mod fit;
 #[cfg(test)]
@@ -24,6 +27,7 @@ mod output;
 mod report;
 mod state;
 mod story;
+mod switch;
 mod table;
 mod target;
 mod view;

@@ -9,7 +9,7 @@ use placement::run::Run;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-/// A PipelineRun as it is; never written.
+/// A PipelineRun as it is; patched, but never written as a whole.
 #[derive(kube::Resource, Clone, Debug, Default, Serialize, Deserialize)]
 #[resource(inherit = tekton::PipelineRun)]
 #[serde(default, rename_all = "camelCase")]

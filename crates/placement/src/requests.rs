@@ -16,6 +16,8 @@ use strum::IntoStaticStr;
 
 mod run;
 
+pub use run::{opt_out, release_by_hand};
+
 /// What is tried at the API server, as metrics and messages name it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, IntoStaticStr, strum::Display)]
 #[strum(serialize_all = "snake_case")]

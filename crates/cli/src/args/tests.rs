@@ -90,6 +90,9 @@ fn what_is_wrong_is_told_with_what_would_be_right() {
         "list --sort-by age",
         "list -w --sort-by name",
         "nodes --as-group dev",
+        "disable",
+        "enable -n kube-system",
+        "disable -n ci --stop-controller",
     ];
     let told = lines.map(|line| format!("$ {line}\n{}", parsed(line).unwrap_err()));
     insta::assert_snapshot!(told.join("\n"));
@@ -98,7 +101,16 @@ fn what_is_wrong_is_told_with_what_would_be_right() {
 #[test]
 fn the_help_of_each_verb_is_as_documented() {
     let mut texts = vec![parsed("-h").unwrap_err().to_string()];
-    for verb in ["list", "explain", "nodes", "doctor", "completion"] {
+    for verb in [
+        "list",
+        "explain",
+        "nodes",
+        "doctor",
+        "release",
+        "disable",
+        "enable",
+        "completion",
+    ] {
         texts.push(parsed(&format!("{verb} -h")).unwrap_err().to_string());
     }
     insta::assert_snapshot!(texts.join("\n========\n"));

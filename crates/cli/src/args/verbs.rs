@@ -17,6 +17,12 @@ pub(crate) enum Verb {
     Nodes(NodesArgs),
     /// Examine the installation, or the cluster before it. Ends with exit code 1 if anything is bad.
     Doctor(DoctorArgs),
+    /// Start a run that pod-affinity holds now, on any node, and opt it out.
+    Release(ReleaseArgs),
+    /// Switch pod-affinity off, for a namespace or for the cluster.
+    Disable(DisableArgs),
+    /// Switch pod-affinity on again, for a namespace or for the cluster.
+    Enable(EnableArgs),
     /// Print a completion script for a shell.
     Completion {
         /// The shell.
@@ -25,13 +31,30 @@ pub(crate) enum Verb {
 }
 
 impl Verb {
-    pub(super) fn check(&self) -> Result<(), String> {
+    pub(super) fn check(&self, namespace: Option<&str>) -> Result<(), String> {
         let checked = match self {
             Self::List(args) => args.target().map(drop),
             Self::Explain(args) => args.run.target().map(drop),
+            Self::Release(args) => args.run.target().map(drop),
+            Self::Disable(args) if args.stop_controller && !args.all_namespaces => {
+                return Err("--stop-controller needs -A: there is one controller for the cluster".to_owned());
+            }
+            Self::Disable(args) => return scope(args.all_namespaces, namespace),
+            Self::Enable(args) => return scope(args.all_namespaces, namespace),
             Self::Nodes(_) | Self::Doctor(_) | Self::Completion { .. } => Ok(()),
         };
         checked.map_err(|unnamed| unnamed.to_string())
+    }
+}
+
+/// The namespace of the context is not enough for something that stops so much.
+fn scope(all_namespaces: bool, namespace: Option<&str>) -> Result<(), String> {
+    match namespace {
+        Some(left_out) if keys::LEFT_OUT.contains(&left_out) => {
+            Err(format!("pod-affinity is always off in namespace {left_out}"))
+        }
+        None if !all_namespaces => Err("name a namespace with -n, or the whole cluster with -A".to_owned()),
+        Some(_) | None => Ok(()),
     }
 }
 
@@ -150,6 +173,56 @@ pub(crate) struct DoctorArgs {
 pub(crate) enum FailOn {
     Warning,
     Bad,
+}
+
+/// Of `release`.
+#[derive(Debug, clap::Args)]
+pub(crate) struct ReleaseArgs {
+    #[command(flatten)]
+    pub(crate) run: RunArgs,
+    /// Write nothing: client prints what would be done, server also has the API server check it.
+    #[arg(long, value_enum, default_value_t = DryRun::None, value_name = "WHERE")]
+    pub(crate) dry_run: DryRun,
+}
+
+/// Of `disable`.
+#[derive(Debug, clap::Args)]
+pub(crate) struct DisableArgs {
+    /// The whole cluster.
+    #[arg(short = 'A', long, conflicts_with = "namespace")]
+    pub(crate) all_namespaces: bool,
+    /// Also scale the controller to 0, release all held runs and delete all placeholders. Use it if the controller is the
+    /// problem.
+    #[arg(long)]
+    pub(crate) stop_controller: bool,
+    /// Namespace of the installation.
+    #[arg(long, default_value = keys::NAMESPACE, value_name = "NAME")]
+    pub(crate) install_namespace: String,
+    /// Write nothing: client prints what would be done, server also has the API server check it.
+    #[arg(long, value_enum, default_value_t = DryRun::None, value_name = "WHERE")]
+    pub(crate) dry_run: DryRun,
+}
+
+/// Of `enable`.
+#[derive(Debug, clap::Args)]
+pub(crate) struct EnableArgs {
+    /// The whole cluster. Namespaces that were switched off one by one stay so.
+    #[arg(short = 'A', long, conflicts_with = "namespace")]
+    pub(crate) all_namespaces: bool,
+    /// Namespace of the installation.
+    #[arg(long, default_value = keys::NAMESPACE, value_name = "NAME")]
+    pub(crate) install_namespace: String,
+    /// Write nothing: client prints what would be done, server also has the API server check it.
+    #[arg(long, value_enum, default_value_t = DryRun::None, value_name = "WHERE")]
+    pub(crate) dry_run: DryRun,
+}
+
+/// Whether something is written, and who only checks it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum DryRun {
+    None,
+    Client,
+    Server,
 }
 
 /// How rows are printed.

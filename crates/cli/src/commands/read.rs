@@ -108,7 +108,7 @@ pub(super) async fn explain(cluster: &Cluster, args: &ExplainArgs) -> Seen<ExitC
 }
 
 /// There is no such run; perhaps there is one of a similar name.
-async fn unknown(cluster: &Cluster, namespace: &str, name: &str) -> ExitCode {
+pub(super) async fn unknown(cluster: &Cluster, namespace: &str, name: &str) -> ExitCode {
     let alike = gather::alike(&cluster.server, namespace, name).await;
     let hint = match alike.as_slice() {
         [] => String::new(),

@@ -130,7 +130,7 @@ impl Finding {
         let remedy = match gap {
             Gap::Forbidden(_) => "Ask a user with more permissions, or for this permission.",
             Gap::Late(..) => "Try again, with a longer --request-timeout.",
-            Gap::NotServed(_) | Gap::Failed(..) | Gap::Unreadable(_) => {
+            Gap::NotServed(_) | Gap::Changed(_) | Gap::Failed(..) | Gap::Unreadable(_) => {
                 "Try again; if the error persists, check the API server."
             }
         };

@@ -1,6 +1,7 @@
 //! Are the webhook configurations those of this release?
 
 use super::{Exam, Finding, manifests};
+use crate::switch::is_off;
 use k8s_openapi::api::admissionregistration::v1::{MutatingWebhook, MutatingWebhookConfiguration};
 use placement::keys;
 
@@ -16,6 +17,11 @@ pub(super) fn findings(exam: &Exam) -> Vec<Finding> {
                 CHECK,
                 format!("{name} is not there: {}.", consequence(name)),
                 APPLY,
+            ),
+            Ok(Some(found)) if is_off(found) => Finding::bad(
+                CHECK,
+                format!("{name} is switched off: {}.", consequence(name)),
+                "Switch it on again: `kubectl pod-affinity enable -A`.",
             ),
             Ok(Some(found)) => compared(exam, name, found),
         })

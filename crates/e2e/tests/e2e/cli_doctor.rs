@@ -131,6 +131,12 @@ async fn doctor_finds_each_planted_fault_and_nothing_on_a_healthy_installation()
         "{data:#}"
     );
 
+    let pre = tool(&bed, "doctor --pre --fail-on=warning").await;
+    assert!(
+        pre.code == Some(0) && pre.out.contains("upgrades what is installed"),
+        "{pre:?}"
+    );
+
     the_webhook_is_killed(&bed).await;
     a_key_of_the_configuration_is_wrong(&bed).await;
     a_right_is_missing(&bed).await;

@@ -4,12 +4,14 @@ use crate::beds::{
     SOON, bound_placeholder, create, held_for_good, nodes_after, sets, start_controllers, stop_controllers,
     until_no_placeholder,
 };
+use crate::cli_tool::binary;
 use crate::install_kubectl::{call, file, kubectl, parsed, printed, workspace};
 use crate::pool;
 use kube::ResourceExt;
 use kube::api::{DynamicObject, ListParams, PostParams};
 use placement::keys;
 use serde_json::json;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 use testbed::product::{Installed, NAMESPACE};
@@ -38,8 +40,23 @@ fn commands(heading: &str) -> Vec<String> {
 }
 
 /// As somebody who reads the page: in a folder with release.yaml, in a shell that stops at the first failure.
-fn follow(bed: &Testbed, command: &str, run: &RunSpec) {
-    printed(&shell(bed, command, run).output().unwrap());
+async fn follow(bed: &Testbed, command: &str, run: &RunSpec) {
+    let plugins = plugins(bed, binary().await);
+    let path = std::env::var("PATH").unwrap();
+    let mut shell = shell(bed, command, run);
+    shell.env("PATH", format!("{}:{path}", plugins.display()));
+    printed(&shell.output().unwrap());
+}
+
+/// A folder in which kubectl finds the plugin.
+fn plugins(bed: &Testbed, binary: &Path) -> PathBuf {
+    let folder = bed.folder().join("plugins");
+    let link = folder.join("kubectl-pod_affinity");
+    if !link.exists() {
+        std::fs::create_dir_all(&folder).unwrap();
+        std::os::unix::fs::symlink(binary, link).unwrap();
+    }
+    folder
 }
 
 fn shell(bed: &Testbed, command: &str, run: &RunSpec) -> Command {
@@ -118,38 +135,49 @@ async fn each_way_to_switch_it_off_does_what_the_page_says() {
 }
 
 async fn one_run(bed: &Testbed) {
-    let blocks = commands("### One run");
+    let [release, label, by_hand] = commands("### One run").try_into().unwrap();
     let run = held_for_good(bed, "default", "one").await;
-    follow(bed, &blocks[0], &run);
+    follow(bed, &release, &run).await;
+    until_released(bed, &run).await;
+    until_no_placeholder(bed, "default").await;
+
+    let run = held_for_good(bed, "default", "labelled").await;
+    follow(bed, &label, &run).await;
     until_released(bed, &run).await;
     until_no_placeholder(bed, "default").await;
 
     let run = held_for_good(bed, "default", "by-hand").await;
+    let other = held_for_good(bed, "default", "by-plugin").await;
     stop_controllers(bed);
-    follow(bed, &blocks[0], &run);
-    follow(bed, &blocks[1], &run);
+    follow(bed, &label, &run).await;
+    follow(bed, &by_hand, &run).await;
+    follow(bed, &release, &other).await;
     until_released(bed, &run).await;
+    until_released(bed, &other).await;
     start_controllers(bed).await;
     until_no_placeholder(bed, "default").await;
 }
 
 async fn one_namespace(bed: &Testbed) {
-    let namespace = bed.namespace("one-namespace").await.unwrap();
-    let (one, two) = (
-        held_for_good(bed, &namespace, "one").await,
-        held_for_good(bed, &namespace, "two").await,
-    );
+    let [disable, enable, by_hand] = commands("### One namespace").try_into().unwrap();
     let other = held_for_good(bed, "default", "other").await;
-    for block in commands("### One namespace") {
-        follow(bed, &block, &one);
+    for (name, command) in [("one-namespace", &disable), ("by-hand", &by_hand)] {
+        let namespace = bed.namespace(name).await.unwrap();
+        let (one, two) = (
+            held_for_good(bed, &namespace, "one").await,
+            held_for_good(bed, &namespace, "two").await,
+        );
+        follow(bed, command, &one).await;
+        until_released(bed, &one).await;
+        until_released(bed, &two).await;
+        until_new_runs_are(bed, &namespace, State::Running).await;
+        let new = RunSpec::diamond(&namespace, "new").opted_in("true");
+        create(bed, &new).await;
+        bed.until_succeeded(&new, SOON).await.unwrap();
+        until_new_runs_are(bed, "default", State::Pending).await;
+        follow(bed, &enable, &one).await;
+        until_new_runs_are(bed, &namespace, State::Pending).await;
     }
-    until_released(bed, &one).await;
-    until_released(bed, &two).await;
-    until_new_runs_are(bed, &namespace, State::Running).await;
-    let new = RunSpec::diamond(&namespace, "new").opted_in("true");
-    create(bed, &new).await;
-    bed.until_succeeded(&new, SOON).await.unwrap();
-    until_new_runs_are(bed, "default", State::Pending).await;
     let other = runs::runs(&bed.client().await.unwrap(), "default")
         .get(other.name())
         .await
@@ -162,14 +190,17 @@ async fn one_namespace(bed: &Testbed) {
 }
 
 async fn everything(bed: &Testbed) {
-    let [webhooks, scale, by_hand] = commands("### Everything").try_into().unwrap();
+    let [disable, enable, by_hand, stop] = commands("### Everything").try_into().unwrap();
     let run = held_for_good(bed, "default", "everything").await;
-    follow(bed, &webhooks, &run);
+    follow(bed, &disable, &run).await;
     until_new_runs_are(bed, "default", State::Running).await;
-    follow(bed, &scale, &run);
+    follow(bed, &enable, &run).await;
+    until_new_runs_are(bed, "default", State::Pending).await;
+    follow(bed, &by_hand, &run).await;
+    until_new_runs_are(bed, "default", State::Running).await;
     // What the Deployment's end does where its pods are real.
     stop_controllers(bed);
-    follow(bed, &by_hand, &run);
+    follow(bed, &stop, &run).await;
     until_released(bed, &run).await;
     until_no_placeholder(bed, "default").await;
     let new = RunSpec::diamond("default", "off").opted_in("true");
@@ -284,9 +315,8 @@ async fn what_a_hasty_deletion_leaves_is_started_and_removed_as_the_page_says() 
     let left = sets.list(&ListParams::default()).await.unwrap().items;
     assert_eq!(left.len(), 2, "nobody removes a placeholder");
 
-    let [webhooks, _no_deployment_is_left, by_hand] = commands("### Everything").try_into().unwrap();
-    follow(&bed, &webhooks, &held);
-    follow(&bed, &by_hand, &held);
+    let [_, _, _, stop] = commands("### Everything").try_into().unwrap();
+    follow(&bed, &stop, &held).await;
     until_released(&bed, &held).await;
     let users_run = runs::runs(&bed.client().await.unwrap(), "default")
         .get(users.name())

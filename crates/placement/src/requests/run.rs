@@ -1,8 +1,9 @@
 //! The patches of a run. Each names what it relies on, so that a stale decision changes nothing.
 
 use crate::keys;
+use crate::opt_in::DECLINED;
 use crate::plan::Enrolment;
-use crate::raw::{add, remove, test};
+use crate::raw::{add, remove, replace, test};
 use crate::run::Run;
 use json_patch::{Patch, PatchOperation};
 use serde_json::{Value, json};
@@ -22,6 +23,24 @@ pub(super) fn release(run: &Run, enrolment: Option<Enrolment>, node: Option<&str
     });
     patch.extend(node.map(|node| add(&["metadata", "annotations", keys::NODE], node)));
     patch.push(remove(&["metadata", "annotations", keys::HOLD]));
+    Patch(patch)
+}
+
+/// What a user does to start a held run without its node: it is opted out and released in one write, which fails as a
+/// whole as every release does.
+pub fn release_by_hand(run: &Run) -> Patch {
+    let mut patch = opt_out(run);
+    patch.0.extend(release(run, None, None).0);
+    patch
+}
+
+/// Opts this very run out, if it is opted in as it was.
+pub fn opt_out(run: &Run) -> Patch {
+    let mut patch = vec![test(&["metadata", "uid"], run.key.uid.as_str())];
+    if let Some(value) = run.opt_in.as_deref().filter(|value| *value != DECLINED) {
+        let label = ["metadata", "labels", keys::OPT_IN];
+        patch.extend([test(&label, value), replace(&label, DECLINED)]);
+    }
     Patch(patch)
 }
 
@@ -159,6 +178,31 @@ mod tests {
         json_patch::patch(&mut after, &release(&enrolled, None, None)).unwrap();
         assert_eq!(after["metadata"]["labels"], json!({"app": "x"}));
         assert_eq!(after["spec"].get("status"), None);
+    }
+
+    #[test]
+    fn a_user_releases_only_a_run_that_we_hold_and_opts_it_out() {
+        let (enrolled, mut object) = enrolled();
+        object["metadata"]["labels"][keys::OPT_IN] = json!("true");
+        let patch = release_by_hand(&enrolled);
+        let mut after = object.clone();
+        json_patch::patch(&mut after, &patch).unwrap();
+        assert_eq!(
+            after["metadata"]["labels"],
+            json!({"app": "x", keys::OPT_IN: "false"})
+        );
+        assert_eq!(after["metadata"]["annotations"], json!({"note": "y"}));
+        assert_eq!(after["spec"].get("status"), None);
+        for change in [
+            json!({"metadata": {"uid": "u2"}}),
+            json!({"metadata": {"annotations": {keys::HOLD: null}}}),
+            json!({"metadata": {"labels": {keys::OPT_IN: "isolateAlways"}}}),
+            json!({"spec": {"status": "Cancelled"}}),
+        ] {
+            let mut changed = object.clone();
+            json_patch::merge(&mut changed, &change);
+            json_patch::patch(&mut changed, &patch).expect_err("it was decided on something else");
+        }
     }
 
     #[test]

@@ -1,0 +1,86 @@
+//! The few writes. Each names what it relies on, and can be tried without being made.
+
+use super::{Gap, Place, Seen, Server, answer};
+use crate::args::DryRun;
+use json_patch::PatchOperation;
+use kube::api::{DeleteParams, Patch, PatchParams, Preconditions};
+use serde::de::DeserializeOwned;
+use std::fmt::Debug;
+
+/// Field manager of what users write with this tool.
+const FIELD_MANAGER: &str = "kubectl-pod-affinity";
+
+/// Who writes, and whether it counts.
+#[derive(Clone, Copy)]
+pub(crate) struct Pen<'a> {
+    pub(crate) server: &'a Server,
+    pub(crate) dry_run: DryRun,
+}
+
+impl Pen<'_> {
+    /// Sends a patch. One without operations changes nothing, and is not sent.
+    pub(crate) async fn patch<K>(self, place: &Place<K>, name: &str, patch: Vec<PatchOperation>) -> Seen<()>
+    where
+        K: Clone + DeserializeOwned + Debug,
+    {
+        if self.dry_run == DryRun::Client || patch.is_empty() {
+            return Ok(());
+        }
+        let params = PatchParams {
+            dry_run: self.is_tried(),
+            field_manager: Some(FIELD_MANAGER.to_owned()),
+            ..PatchParams::default()
+        };
+        let patch = Patch::Json::<()>(json_patch::Patch(patch));
+        let question = place.question("patch", Some(name));
+        let call = place.api.patch(name, &params, &patch);
+        answer(place.limit, question, call).await.map(drop)
+    }
+
+    /// Deletes the object of this UID, if it is still there.
+    pub(crate) async fn delete<K>(self, place: &Place<K>, name: &str, uid: Option<String>) -> Seen<()>
+    where
+        K: Clone + DeserializeOwned + Debug,
+    {
+        if self.dry_run == DryRun::Client {
+            return Ok(());
+        }
+        let params = DeleteParams {
+            dry_run: self.is_tried(),
+            preconditions: Some(Preconditions {
+                uid,
+                resource_version: None,
+            }),
+            ..DeleteParams::default()
+        };
+        let question = place.question("delete", Some(name));
+        let call = async {
+            match place.api.delete(name, &params).await {
+                Err(kube::Error::Api(status)) if status.code == 404 => Ok(()),
+                other => other.map(drop),
+            }
+        };
+        match answer(place.limit, question, call).await {
+            Err(Gap::Changed(_)) => Ok(()),
+            other => other,
+        }
+    }
+
+    /// Whether something comes of it.
+    pub(crate) fn writes(self) -> bool {
+        self.dry_run == DryRun::None
+    }
+
+    fn is_tried(self) -> bool {
+        self.dry_run == DryRun::Server
+    }
+
+    /// What was done, with what kubectl adds when nothing was.
+    pub(crate) fn told(self, what: &str) -> String {
+        match self.dry_run {
+            DryRun::None => format!("{what}\n"),
+            DryRun::Client => format!("{what} (dry run)\n"),
+            DryRun::Server => format!("{what} (server dry run)\n"),
+        }
+    }
+}

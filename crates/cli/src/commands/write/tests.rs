@@ -1,0 +1,159 @@
+//! What is written, and to what.
+
+use super::*;
+use crate::args::{Caller, Verb, parse};
+use crate::doctor::manifests;
+use crate::fake_api::{FakeApi, run_path};
+use crate::fixture::{UID, merged, placeholder, released, run};
+use serde_json::{Value, json};
+
+const SET: &str = "/apis/apps/v1/namespaces/ci/statefulsets/s";
+const DEPLOYMENT: &str = "/apis/apps/v1/namespaces/tekton-pod-affinity/deployments/pod-affinity-controller";
+
+fn webhook_path(name: &str) -> String {
+    format!("/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations/{name}")
+}
+
+/// A held run, one that is running, one that its user holds, and an installation.
+fn cluster() -> FakeApi {
+    let api = FakeApi::default();
+    let named = |name: &str| json!({"metadata": {"name": name, "uid": format!("uid-of-{name}")}});
+    let users = json!({"metadata": {"annotations": null}});
+    for (name, changes) in [("held", json!({})), ("running", released()), ("users", users)] {
+        let object = run(&merged(changes, &named(name)));
+        api.put(&run_path(name), serde_json::to_value(object).unwrap());
+    }
+    for configuration in manifests::webhooks() {
+        let path = webhook_path(&configuration.name_any());
+        api.put(&path, serde_json::to_value(configuration).unwrap());
+    }
+    let ours = json!({keys::APP: keys::APP_NAME, keys::COMPONENT: keys::PLACEHOLDER});
+    let meta = json!({"namespace": "ci", "name": "s", "uid": "s1", "labels": ours});
+    api.put(SET, json!({"metadata": meta}));
+    let pod = serde_json::to_value(placeholder("held", UID, None, &json!({}))).unwrap();
+    api.put("/api/v1/namespaces/ci/pods/p", pod);
+    api.put(
+        DEPLOYMENT,
+        json!({"metadata": {"name": CONTROLLER}, "spec": {"replicas": 3, "selector": {}, "template": {}}}),
+    );
+    api
+}
+
+async fn done(api: &FakeApi, line: &str) -> Seen<ExitCode> {
+    let words = std::iter::once("x").chain(line.split(' ')).map(Into::into);
+    let cluster = api.cluster();
+    match parse(Caller::of("x"), words).unwrap().command {
+        Verb::Release(args) => release(&cluster, &args).await,
+        Verb::Disable(args) => disable(&cluster, &args).await,
+        Verb::Enable(args) => enable(&cluster, &args).await,
+        _ => panic!("{line} does not write"),
+    }
+}
+
+fn label(api: &FakeApi, run: &str) -> Value {
+    api.get(&run_path(run)).unwrap()["metadata"]["labels"][keys::OPT_IN].clone()
+}
+
+fn status(api: &FakeApi, run: &str) -> Value {
+    api.get(&run_path(run)).unwrap()["spec"]["status"].clone()
+}
+
+#[tokio::test]
+async fn a_run_that_we_hold_is_released_and_opted_out() {
+    let api = cluster();
+    assert_eq!(done(&api, "release pr/held").await, Ok(ExitCode::SUCCESS));
+    assert_eq!(
+        (status(&api, "held"), label(&api, "held")),
+        (Value::Null, json!("false"))
+    );
+    assert_eq!(api.writes(), ["PATCH held"]);
+}
+
+#[tokio::test]
+async fn a_run_that_we_do_not_hold_is_not_released() {
+    let api = cluster();
+    for name in ["running", "users", "absent"] {
+        let code = done(&api, &format!("release {name}")).await;
+        assert_eq!(code, Ok(ExitCode::from(BAD)), "{name}");
+    }
+    assert!(api.writes().is_empty());
+}
+
+#[tokio::test]
+async fn a_dry_run_writes_nothing() {
+    let api = cluster();
+    for line in [
+        "release held --dry-run=client",
+        "release held --dry-run=server",
+        "disable -n ci --dry-run=server",
+        "disable -A --stop-controller --dry-run=client",
+        "enable -A --dry-run=server",
+    ] {
+        assert_eq!(done(&api, line).await, Ok(ExitCode::SUCCESS), "{line}");
+    }
+    assert!(api.writes().is_empty());
+}
+
+#[tokio::test]
+async fn a_namespace_is_switched_off_with_its_runs_and_on_again_without_them() {
+    let api = cluster();
+    let before = manifests::webhooks()
+        .iter()
+        .map(|it| api.get(&webhook_path(&it.name_any())))
+        .collect::<Vec<_>>();
+    done(&api, "disable -n ci").await.unwrap();
+    for name in ["held", "running", "users"] {
+        assert_eq!(label(&api, name), "false", "{name}");
+    }
+    assert_eq!(status(&api, "held"), Value::Null);
+    assert_eq!(status(&api, "users"), keys::PENDING, "that hold is its user's");
+    let webhook = api.get(&webhook_path(keys::POD_WEBHOOK)).unwrap();
+    let left_out = &webhook["webhooks"][0]["namespaceSelector"]["matchExpressions"][0]["values"];
+    assert_eq!(left_out, &json!(["kube-system", "tekton-pod-affinity", "ci"]));
+    let written = api.writes().len();
+    done(&api, "disable -n ci").await.unwrap();
+    assert_eq!(api.writes().len(), written, "it is off already");
+    done(&api, "enable -n ci").await.unwrap();
+    let after = manifests::webhooks()
+        .iter()
+        .map(|it| api.get(&webhook_path(&it.name_any())))
+        .collect::<Vec<_>>();
+    assert_eq!(after, before);
+    assert_eq!(label(&api, "held"), "false");
+}
+
+#[tokio::test]
+async fn everything_is_switched_off_and_leaves_runs_to_the_controller() {
+    let api = cluster();
+    done(&api, "disable -A").await.unwrap();
+    let found: MutatingWebhookConfiguration =
+        serde_json::from_value(api.get(&webhook_path(keys::POD_WEBHOOK)).unwrap()).unwrap();
+    assert!(switch::is_off(&found));
+    assert_eq!(api.writes().len(), 2);
+}
+
+#[tokio::test]
+async fn without_a_controller_held_runs_start_and_placeholders_go() {
+    let api = cluster();
+    done(&api, "disable -A --stop-controller").await.unwrap();
+    assert_eq!(api.get(DEPLOYMENT).unwrap()["spec"]["replicas"], 0);
+    assert_eq!(status(&api, "held"), Value::Null);
+    assert_eq!(label(&api, "running"), "true", "it runs on with what it has");
+    assert_eq!(status(&api, "users"), keys::PENDING);
+    assert_eq!(api.get(SET), None);
+    done(&api, "enable -A").await.unwrap();
+    assert_eq!(api.get(DEPLOYMENT).unwrap()["spec"]["replicas"], REPLICAS);
+}
+
+#[tokio::test]
+async fn what_is_not_there_keeps_nothing_else_from_being_switched_off() {
+    let api = FakeApi::default();
+    let held = serde_json::to_value(run(&json!({"metadata": {"name": "held"}}))).unwrap();
+    api.put(&run_path("held"), held);
+    assert_eq!(
+        done(&api, "disable -A --stop-controller").await,
+        Ok(ExitCode::SUCCESS)
+    );
+    assert_eq!(api.writes(), ["PATCH held"]);
+    assert_eq!(done(&api, "enable -A").await, Ok(ExitCode::from(BAD)));
+}

@@ -1,6 +1,7 @@
 //! The verbs: ask, judge, print, and the exit code.
 
 mod read;
+mod wait;
 mod write;
 
 use crate::args::{Args, Caller, ClusterArgs, Verb, completion};
@@ -54,6 +55,12 @@ async fn answer(caller: Caller, args: Args) -> ExitCode {
         Verb::Explain(args) => {
             with_cluster(cluster_args, async |cluster| {
                 Box::pin(read::explain(&cluster, &args)).await
+            })
+            .await
+        }
+        Verb::Wait(args) => {
+            with_cluster(cluster_args, async |cluster| {
+                Box::pin(wait::wait(&cluster, &args)).await
             })
             .await
         }

@@ -83,7 +83,10 @@ async fn runs(caller: Caller, before: &[String]) -> Option<Vec<String>> {
     let program = OsString::from(caller.file);
     let words = before.iter().map(OsString::from).chain(["x".into()]);
     let Args { mut cluster, command } = parse(caller, std::iter::once(program).chain(words)).ok()?;
-    if !matches!(command, Verb::List(_) | Verb::Explain(_) | Verb::Release(_)) {
+    if !matches!(
+        command,
+        Verb::List(_) | Verb::Explain(_) | Verb::Wait(_) | Verb::Release(_)
+    ) {
         return None;
     }
     cluster.request_timeout = Limit(Some(PATIENCE));
@@ -115,7 +118,10 @@ mod tests {
     #[tokio::test]
     async fn verbs_flags_and_values_are_offered() {
         let table = [
-            ("", "list explain nodes doctor release disable enable completion"),
+            (
+                "",
+                "list explain wait nodes doctor release disable enable completion",
+            ),
             ("ex", "explain"),
             ("-n ci d", "doctor disable"),
             ("list --w", "--watch"),

@@ -32,6 +32,14 @@ impl Filter {
         }
     }
 
+    /// The object of this name.
+    pub(crate) fn name(name: &str) -> Self {
+        Self {
+            labels: Vec::new(),
+            fields: vec![name_is(name)],
+        }
+    }
+
     /// For lists.
     pub(crate) fn list(&self) -> ListParams {
         ListParams {

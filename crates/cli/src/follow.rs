@@ -3,7 +3,7 @@
 use crate::ask::{Question, Seen, Server, gap};
 use crate::filter::Filter;
 use crate::list::{self, Row, Seats};
-use crate::view::{PipelineRun, full_name};
+use crate::view::{PipelineRun, RunView, Seat, full_name};
 use futures::{Stream, StreamExt, stream};
 use k8s_openapi::NamespaceResourceScope;
 use k8s_openapi::api::apps::v1::StatefulSet;
@@ -11,6 +11,7 @@ use k8s_openapi::api::core::v1::Pod;
 use kube::Resource;
 use kube::runtime::WatchStreamExt;
 use kube::runtime::watcher::{self, Event};
+use placement::names::RunKey;
 use placement::strategy::Strategy;
 use serde::de::DeserializeOwned;
 use std::collections::BTreeMap;
@@ -49,6 +50,17 @@ impl<K> Default for Kept<K> {
 }
 
 pub(crate) type Changes = stream::BoxStream<'static, Seen<Change>>;
+
+/// All changes of one run and its placeholder.
+pub(crate) fn of_run(server: &Server, key: &RunKey) -> stream::SelectAll<Changes> {
+    let (namespace, placeholder) = (Some(key.namespace.as_str()), key.placeholder());
+    let (run, set) = (Filter::name(&key.name), Filter::name(placeholder.as_str()));
+    stream::select_all([
+        changes::<PipelineRun>(server, namespace, &run, Change::Run),
+        changes::<StatefulSet>(server, namespace, &set, Change::Set),
+        changes::<Pod>(server, namespace, &Filter::name(&placeholder.pod()), Change::Pod),
+    ])
+}
 
 /// All changes of the objects of a kind that match.
 pub(crate) fn changes<K>(
@@ -109,6 +121,19 @@ impl Known {
     /// Before that, an absent placeholder is only an unseen one.
     pub(crate) fn is_complete(&self) -> bool {
         self.runs.listed && self.sets.listed && self.pods.listed
+    }
+
+    /// This very run, and its placeholder.
+    pub(crate) fn of_run(&self, key: &RunKey) -> Option<(RunView, Seat<'_>)> {
+        let name = |name: &str| format!("{}/{name}", key.namespace);
+        let run = self.runs.now.get(&name(&key.name))?;
+        let view = RunView::of(run).filter(|view| view.run.key == *key)?;
+        let placeholder = key.placeholder();
+        let seat = Seat {
+            set: self.sets.now.get(&name(placeholder.as_str())),
+            pod: self.pods.now.get(&name(&placeholder.pod())),
+        };
+        Some((view, seat))
     }
 
     pub(crate) fn rows(&self, default: Option<Strategy>) -> Vec<Row> {

@@ -21,6 +21,7 @@ mod fit;
 mod fixture;
 mod follow;
 mod gather;
+mod goal;
 mod list;
 mod nodes;
 mod output;

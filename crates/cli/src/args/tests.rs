@@ -90,6 +90,8 @@ fn what_is_wrong_is_told_with_what_would_be_right() {
         "list --sort-by age",
         "list -w --sort-by name",
         "nodes --as-group dev",
+        "wait build",
+        "wait build --for=node --timeout=soon",
         "disable",
         "enable -n kube-system",
         "disable -n ci --stop-controller",
@@ -104,6 +106,7 @@ fn the_help_of_each_verb_is_as_documented() {
     for verb in [
         "list",
         "explain",
+        "wait",
         "nodes",
         "doctor",
         "release",

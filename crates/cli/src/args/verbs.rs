@@ -1,5 +1,6 @@
 //! The verbs and their own flags.
 
+use super::{Limit, timeout};
 use crate::target::{Target, Unnamed, is_kind};
 use clap::{Subcommand, ValueEnum};
 use clap_complete::Shell;
@@ -13,6 +14,8 @@ pub(crate) enum Verb {
     /// Tell the story of one run: why it is where it is, or why it waits.
     #[command(visible_alias = "describe")]
     Explain(ExplainArgs),
+    /// Wait until a run is released, has a node, or is done. Ends with exit code 1 at the timeout.
+    Wait(WaitArgs),
     /// List nodes with the runs that are on them.
     Nodes(NodesArgs),
     /// Examine the installation, or the cluster before it. Ends with exit code 1 if anything is bad.
@@ -35,6 +38,7 @@ impl Verb {
         let checked = match self {
             Self::List(args) => args.target().map(drop),
             Self::Explain(args) => args.run.target().map(drop),
+            Self::Wait(args) => args.run.target().map(drop),
             Self::Release(args) => args.run.target().map(drop),
             Self::Disable(args) if args.stop_controller && !args.all_namespaces => {
                 return Err("--stop-controller needs -A: there is one controller for the cluster".to_owned());
@@ -132,6 +136,41 @@ pub(crate) struct ExplainArgs {
     /// How to print.
     #[arg(short, long, value_enum, default_value_t = Prose::Text, value_name = "FORMAT")]
     pub(crate) output: Prose,
+}
+
+/// Of `wait`.
+#[derive(Debug, clap::Args)]
+pub(crate) struct WaitArgs {
+    #[command(flatten)]
+    pub(crate) run: RunArgs,
+    /// What to wait for.
+    #[arg(long = "for", value_enum, value_name = "WHAT")]
+    pub(crate) goal: Goal,
+    /// How long to wait at most: 30s, 5m. 0 waits for ever.
+    #[arg(long, default_value = "10m", value_parser = timeout, value_name = "DURATION")]
+    pub(crate) timeout: Limit,
+}
+
+/// What is waited for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Goal {
+    /// No holder keeps the run Pending.
+    Released,
+    /// The run has its node.
+    Node,
+    /// The run is done, whether it succeeded or not.
+    Done,
+}
+
+impl Goal {
+    /// In a sentence about a run: it is ...
+    pub(crate) fn words(self) -> &'static str {
+        match self {
+            Self::Released => "released",
+            Self::Node => "on a node",
+            Self::Done => "done",
+        }
+    }
 }
 
 /// Of `nodes`.

@@ -24,6 +24,7 @@ mod cli_explain;
 mod cli_list;
 mod cli_states;
 mod cli_tool;
+mod cli_writes;
 mod clusters_differ;
 mod endings;
 mod events;

@@ -1,5 +1,6 @@
 //! The verbs: ask, judge, print, and the exit code.
 
+mod explain;
 mod read;
 mod wait;
 mod write;
@@ -54,7 +55,7 @@ async fn answer(caller: Caller, args: Args) -> ExitCode {
         }
         Verb::Explain(args) => {
             with_cluster(cluster_args, async |cluster| {
-                Box::pin(read::explain(&cluster, &args)).await
+                Box::pin(explain::explain(&cluster, &args)).await
             })
             .await
         }

@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-const COLLECTIONS: [&str; 4] = ["pipelineruns", "statefulsets", "pods", "deployments"];
+const COLLECTIONS: [&str; 5] = ["pipelineruns", "statefulsets", "pods", "deployments", "events"];
 
 #[derive(Clone, Default)]
 pub(crate) struct FakeApi(Arc<Mutex<Kept>>);

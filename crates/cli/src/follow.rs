@@ -51,14 +51,14 @@ impl<K> Default for Kept<K> {
 
 pub(crate) type Changes = stream::BoxStream<'static, Seen<Change>>;
 
-/// All changes of one run and its placeholder.
-pub(crate) fn of_run(server: &Server, key: &RunKey) -> stream::SelectAll<Changes> {
+/// All changes of one run, of the StatefulSet of its placeholder, and of these pods.
+pub(crate) fn of_run(server: &Server, key: &RunKey, pods: &Filter) -> stream::SelectAll<Changes> {
     let (namespace, placeholder) = (Some(key.namespace.as_str()), key.placeholder());
     let (run, set) = (Filter::name(&key.name), Filter::name(placeholder.as_str()));
     stream::select_all([
         changes::<PipelineRun>(server, namespace, &run, Change::Run),
         changes::<StatefulSet>(server, namespace, &set, Change::Set),
-        changes::<Pod>(server, namespace, &Filter::name(&placeholder.pod()), Change::Pod),
+        changes::<Pod>(server, namespace, pods, Change::Pod),
     ])
 }
 

@@ -1,21 +1,88 @@
-//! A story as data: a title, chapters in order, and what would help. Pure, and the same for text and JSON.
+//! A story: facts for programs, chapters in order for people, and what would help. Pure.
+//!
+//! docs/cli.md documents the fields, and a test compares them.
 
+use crate::list::Row;
 use crate::words::{WIDTH, wrap};
+use jiff::Timestamp;
 use serde::Serialize;
 use std::fmt::Write;
 
 /// Columns before the text of a chapter.
 const INDENT: usize = 13;
+/// Version of the data. Fields may be added to it; a field that is renamed or removed needs a new version.
+pub(crate) const VERSION: &str = "cli.pod-affinity.tekton.dev/v1";
+/// Kind of the data.
+pub(crate) const KIND: &str = "RunExplanation";
 
 /// What there is to tell of a run.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
 pub(crate) struct Story {
-    /// `namespace/name`.
-    pub(crate) run: String,
-    pub(crate) state: String,
-    pub(crate) chapters: Vec<Chapter>,
+    #[serde(flatten)]
+    pub(crate) summary: Summary,
     #[serde(rename = "whatWouldHelp")]
     pub(crate) help: Vec<String>,
+    pub(crate) not_read: Vec<String>,
+    pub(crate) chapters: Vec<Chapter>,
+}
+
+/// The facts, without words about how long ago they were.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct Summary {
+    pub(crate) api_version: &'static str,
+    pub(crate) kind: &'static str,
+    #[serde(flatten)]
+    pub(crate) row: Row,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) isolation: Option<&'static str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) hold_ends: Option<Timestamp>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) succeeded: Option<bool>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) scheduler: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) autoscaler: Option<String>,
+    pub(crate) nodes: Vec<Candidate>,
+    pub(crate) tasks: Vec<Task>,
+    pub(crate) events: Vec<Said>,
+}
+
+/// A node, and what speaks against it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub(crate) struct Candidate {
+    pub(crate) node: String,
+    pub(crate) reasons: Vec<Reason>,
+}
+
+/// One reason against a node.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub(crate) struct Reason {
+    #[serde(rename = "type")]
+    pub(crate) code: &'static str,
+    pub(crate) message: String,
+}
+
+/// The pod of a task.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct Task {
+    pub(crate) name: String,
+    pub(crate) pod: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) node: Option<String>,
+    pub(crate) phase: String,
+    pub(crate) opted_out: bool,
+}
+
+/// The last event of ours with this reason.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub(crate) struct Said {
+    pub(crate) time: Timestamp,
+    pub(crate) reason: String,
+    pub(crate) message: String,
 }
 
 /// One step of the story.
@@ -45,9 +112,16 @@ impl Chapter {
 }
 
 impl Story {
+    /// Nothing has happened since, but that time went by.
+    pub(crate) fn is_as(&self, other: &Self) -> bool {
+        self.summary == other.summary && self.help == other.help
+    }
+
     /// The story as text of 80 columns; `bold` marks the first words of each part.
     pub(crate) fn text(&self, bold: impl Fn(&str) -> String) -> String {
-        let mut text = format!("{}: {}\n", bold(&format!("PipelineRun {}", self.run)), self.state);
+        let row = &self.summary.row;
+        let run = bold(&format!("PipelineRun {}/{}", row.namespace, row.name));
+        let mut text = format!("{run}: {}\n", row.state);
         for chapter in &self.chapters {
             text.push('\n');
             write_chapter(&mut text, chapter, &bold);

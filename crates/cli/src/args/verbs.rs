@@ -133,6 +133,9 @@ pub(crate) enum Column {
 pub(crate) struct ExplainArgs {
     #[command(flatten)]
     pub(crate) run: RunArgs,
+    /// Go on until the run is done, and tell the story again whenever it changes.
+    #[arg(short, long)]
+    pub(crate) watch: bool,
     /// How to print.
     #[arg(short, long, value_enum, default_value_t = Prose::Text, value_name = "FORMAT")]
     pub(crate) output: Prose,

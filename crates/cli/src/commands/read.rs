@@ -1,14 +1,14 @@
 //! The verbs that only read: ask, judge, print.
 
 use super::{BAD, notes, printed};
-use crate::args::{DoctorArgs, ExplainArgs, FailOn, ListArgs, NodesArgs, Output};
+use crate::args::{DoctorArgs, FailOn, ListArgs, NodesArgs, Output};
 use crate::ask::Seen;
 use crate::client::Cluster;
 use crate::doctor::{self, Level, Scope};
 use crate::filter::Filter;
 use crate::list::{Layout, Row, Seats};
 use crate::view::PipelineRun;
-use crate::{gather, list, nodes, output, story, watch};
+use crate::{gather, list, nodes, output, watch};
 use k8s_openapi::api::core::v1::Node;
 use kube::api::ListParams;
 use placement::keys;
@@ -90,20 +90,6 @@ fn rendered<T: Serialize>(
         Output::Json => output::data(&Items { items: rows }, false),
         Output::Yaml => output::data(&Items { items: rows }, true),
         Output::Name => rows.iter().map(name).collect(),
-    }
-}
-
-/// `explain`.
-pub(super) async fn explain(cluster: &Cluster, args: &ExplainArgs) -> Seen<ExitCode> {
-    let target = args.run.target()?;
-    let namespace = target.namespace(&cluster.namespace);
-    match Box::pin(gather::facts(&cluster.server, namespace, &target.name)).await? {
-        Some(facts) => {
-            let story = story::story(&facts);
-            let text = || story.text(output::bold);
-            Ok(printed(&output::prose(args.output, &story, text)))
-        }
-        None => Ok(unknown(cluster, namespace, &target.name).await),
     }
 }
 

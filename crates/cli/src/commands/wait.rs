@@ -5,6 +5,7 @@ use super::{BAD, printed};
 use crate::args::{Goal, WaitArgs};
 use crate::ask::{Seen, Server};
 use crate::client::Cluster;
+use crate::filter::Filter;
 use crate::follow::{Known, of_run};
 use crate::gather::viewed;
 use crate::goal::{Progress, progress};
@@ -65,7 +66,8 @@ fn failed(key: &RunKey, what: &str) -> ExitCode {
 /// `state` is what the run was seen in last.
 async fn end(server: &Server, key: &RunKey, goal: Goal, state: &mut State) -> Seen<End> {
     let mut known = Known::default();
-    let mut changes = of_run(server, key);
+    let placeholder = Filter::name(&key.placeholder().pod());
+    let mut changes = of_run(server, key, &placeholder);
     while let Some(change) = changes.next().await {
         known.take(change?);
         if !known.is_complete() {

@@ -196,6 +196,24 @@ fn short(spec: &PodSpec, node: &Node, scene: &Scene<'_>) -> Vec<Refusal> {
     asked.iter().chain([one_pod]).filter_map(lacking).collect()
 }
 
+impl Refusal {
+    /// Its name in data.
+    pub(crate) fn code(&self) -> &'static str {
+        match self {
+            Self::NotReady => "NotReady",
+            Self::Cordoned => "Cordoned",
+            Self::Taint(_) => "Taint",
+            Self::Selector(_) => "NodeSelector",
+            Self::Volume { .. } => "Volume",
+            Self::Away(_) => "OtherNode",
+            Self::Occupied(tenant) if tenant.reserved => "Reserved",
+            Self::Occupied(_) => "Occupied",
+            Self::Repelled(_) => "AntiAffinity",
+            Self::Short { .. } => "Resources",
+        }
+    }
+}
+
 impl fmt::Display for Tenant {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "run {} of namespace {}", self.name, self.namespace)

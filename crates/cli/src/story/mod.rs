@@ -4,6 +4,7 @@ mod help;
 mod hold;
 mod label;
 mod place;
+mod summary;
 mod tasks;
 
 use crate::events::Told;
@@ -39,10 +40,10 @@ pub(crate) fn story(facts: &Facts) -> Story {
         unseen(facts),
     ];
     Story {
-        run: facts.view.run.key.to_string(),
-        state: facts.state().to_string(),
-        chapters: chapters.into_iter().flatten().collect(),
+        summary: summary::summary(facts),
         help: help::help(facts),
+        not_read: gaps(facts),
+        chapters: chapters.into_iter().flatten().collect(),
     }
 }
 
@@ -62,7 +63,7 @@ fn outcome(facts: &Facts) -> Option<Chapter> {
 }
 
 /// What pod-affinity tried in vain, and moves, each in its last words.
-fn trouble(facts: &Facts) -> Option<Chapter> {
+fn last_events(facts: &Facts) -> Vec<&Told> {
     let told = facts.told.as_deref().unwrap_or_default();
     let ours = told
         .iter()
@@ -75,6 +76,11 @@ fn trouble(facts: &Facts) -> Option<Chapter> {
         }
     }
     last.sort_by_key(|event| event.at);
+    last
+}
+
+fn trouble(facts: &Facts) -> Option<Chapter> {
+    let last = last_events(facts);
     let details = last.iter().map(|event| {
         format!(
             "{} ago, {}: {}",
@@ -87,8 +93,12 @@ fn trouble(facts: &Facts) -> Option<Chapter> {
     (!details.is_empty()).then(|| Chapter::new("Events", "of pod-affinity on the run:").details(details))
 }
 
+fn gaps(facts: &Facts) -> Vec<String> {
+    facts.gaps().iter().map(ToString::to_string).collect()
+}
+
 fn unseen(facts: &Facts) -> Option<Chapter> {
-    let gaps: Vec<_> = facts.gaps().iter().map(ToString::to_string).collect();
+    let gaps = gaps(facts);
     (!gaps.is_empty()).then(|| Chapter::new("Not read", "so the output above is incomplete:").details(gaps))
 }
 

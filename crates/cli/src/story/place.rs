@@ -1,6 +1,7 @@
 //! The placeholder, the node or why there is none, and what an autoscaler says to that.
 
 use super::reports;
+use crate::events::Told;
 use crate::facts::Facts;
 use crate::fit::{Refusal, refusals};
 use crate::report::Chapter;
@@ -173,12 +174,8 @@ fn reason(reasons: &[Refusal], nodes: &[String]) -> String {
 /// What an autoscaler says to a pod that waits.
 pub(super) fn autoscaler(facts: &Facts) -> Option<Chapter> {
     let pod = facts.waiting().next()?;
-    let uid = pod.metadata.uid.as_deref()?;
-    let told = facts.told.as_deref().ok()?;
-    let answers = told
-        .iter()
-        .filter(|event| event.about == uid && event.is_of_autoscaler());
-    let text = match answers.max_by_key(|event| event.at) {
+    facts.told.as_ref().ok()?;
+    let text = match answer(facts, pod) {
         Some(answer) => format!(
             "{} ago, {}",
             age(answer.at, facts.now),
@@ -190,6 +187,16 @@ pub(super) fn autoscaler(facts: &Facts) -> Option<Chapter> {
         None => format!("none has answered {} so far.", who_waits(pod)),
     };
     Some(Chapter::new("Autoscaler", text))
+}
+
+/// The last answer of an autoscaler to a pod.
+pub(super) fn answer<'a>(facts: &'a Facts, pod: &Pod) -> Option<&'a Told> {
+    let uid = pod.metadata.uid.as_deref()?;
+    let told = facts.told.as_deref().ok()?;
+    let answers = told
+        .iter()
+        .filter(|event| event.about == uid && event.is_of_autoscaler());
+    answers.max_by_key(|event| event.at)
 }
 
 fn speaker(by: &str) -> &str {

@@ -10,6 +10,7 @@ use crate::fixture::{
 use k8s_openapi::api::core::v1::{Node, Pod};
 use placement::keys;
 use serde_json::{Value, json};
+use std::collections::BTreeSet;
 
 fn text(facts: &Facts) -> String {
     story(facts).text(str::to_owned)
@@ -332,5 +333,45 @@ fn no_line_is_longer_than_eighty_columns() {
 
 #[test]
 fn the_story_is_data_too() {
-    insta::assert_json_snapshot!(story(&waiting(vec![], vec![])));
+    insta::assert_json_snapshot!(story(&autoscaled()));
+}
+
+/// Paths of all fields of a document.
+fn fields(value: &Value, path: &str, found: &mut BTreeSet<String>) {
+    match value {
+        Value::Object(members) => members.iter().for_each(|(name, value)| {
+            let path = format!("{path}{name}");
+            found.insert(path.clone());
+            fields(value, &format!("{path}."), found);
+        }),
+        Value::Array(items) => items
+            .iter()
+            .for_each(|item| fields(item, &format!("{}[].", path.trim_end_matches('.')), found)),
+        _ => {}
+    }
+}
+
+#[test]
+fn the_documentation_has_each_field_of_the_data() {
+    let mut found = BTreeSet::new();
+    let placed = running(vec![home(), task("build", Some("node-1"), &json!({}))]);
+    let stories = vec![
+        autoscaled(),
+        crowded(),
+        refused(),
+        half_blind(),
+        reserved(),
+        placed,
+    ];
+    for facts in stories {
+        fields(&serde_json::to_value(story(&facts)).unwrap(), "", &mut found);
+    }
+    let page = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/cli.md")).unwrap();
+    let (_, section) = page.split_once("| field |").unwrap();
+    let rows = section.split("\n\n").next().unwrap().lines().skip(2);
+    let documented = rows.flat_map(|row| row.split('|').nth(1).unwrap().split(','));
+    let documented: BTreeSet<_> = documented
+        .map(|name| name.trim().trim_matches('`').to_owned())
+        .collect();
+    assert_eq!(found, documented);
 }

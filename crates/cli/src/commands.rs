@@ -5,18 +5,20 @@ mod read;
 mod wait;
 mod write;
 
-use crate::args::{Args, Caller, ClusterArgs, Verb, completion};
+use crate::args::{Args, Caller, ClusterArgs, CompletionArgs, Verb};
 use crate::ask::{Gap, Seen};
 use crate::client::{Cluster, cluster};
-use crate::{complete, output};
+use crate::{args, complete, output};
 use std::ffi::OsString;
 use std::io::ErrorKind;
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 /// Doctor found something bad, there is no such run, or it is not as it must be.
 const BAD: u8 = 1;
 /// The API server could not be asked.
 const UNASKED: u8 = 3;
+
 /// Runs a verb.
 pub(crate) fn run(caller: Caller, args: Args) -> ExitCode {
     block_on(answer(caller, args))
@@ -44,54 +46,37 @@ fn block_on(answer: impl Future<Output = ExitCode>) -> ExitCode {
 }
 
 async fn answer(caller: Caller, args: Args) -> ExitCode {
-    let cluster_args = &args.cluster;
-    match args.command {
-        Verb::Completion { shell } => printed(&String::from_utf8_lossy(&completion(caller, shell))),
-        Verb::List(args) => {
-            with_cluster(cluster_args, async |cluster| {
-                Box::pin(read::list(&cluster, &args)).await
+    let Args { cluster, command } = args;
+    match command {
+        Verb::Completion(args) => completion(caller, &args),
+        verb => {
+            with_cluster(&cluster, async |cluster| {
+                Box::pin(asked(caller, &cluster, verb)).await
             })
             .await
         }
-        Verb::Explain(args) => {
-            with_cluster(cluster_args, async |cluster| {
-                Box::pin(explain::explain(&cluster, &args)).await
-            })
-            .await
-        }
-        Verb::Wait(args) => {
-            with_cluster(cluster_args, async |cluster| {
-                Box::pin(wait::wait(&cluster, &args)).await
-            })
-            .await
-        }
-        Verb::Release(args) => {
-            with_cluster(cluster_args, async |cluster| {
-                write::release(&cluster, &args).await
-            })
-            .await
-        }
-        Verb::Disable(args) => {
-            with_cluster(cluster_args, async |cluster| {
-                Box::pin(write::disable(&cluster, &args)).await
-            })
-            .await
-        }
-        Verb::Enable(args) => {
-            with_cluster(cluster_args, async |cluster| {
-                Box::pin(write::enable(&cluster, &args)).await
-            })
-            .await
-        }
-        Verb::Nodes(args) => {
-            with_cluster(cluster_args, async |cluster| read::nodes(&cluster, &args).await).await
-        }
-        Verb::Doctor(args) => {
-            with_cluster(cluster_args, async |cluster| {
-                Box::pin(read::doctor(&cluster, args)).await
-            })
-            .await
-        }
+    }
+}
+
+async fn asked(caller: Caller, cluster: &Cluster, verb: Verb) -> Seen<ExitCode> {
+    match verb {
+        Verb::List(args) => Box::pin(read::list(cluster, &args)).await,
+        Verb::Explain(args) => Box::pin(explain::explain(cluster, &args)).await,
+        Verb::Wait(args) => Box::pin(wait::wait(cluster, &args)).await,
+        Verb::Nodes(args) => read::nodes(cluster, &args).await,
+        Verb::Doctor(args) => Box::pin(read::doctor(cluster, args)).await,
+        Verb::Release(args) => write::release(cluster, &args).await,
+        Verb::Disable(args) => Box::pin(write::disable(cluster, &args)).await,
+        Verb::Enable(args) => Box::pin(write::enable(cluster, &args)).await,
+        // Asks nothing, so that it also works without a cluster.
+        Verb::Completion(args) => Ok(completion(caller, &args)),
+    }
+}
+
+fn completion(caller: Caller, args: &CompletionArgs) -> ExitCode {
+    match args.shell {
+        Some(shell) => printed(&String::from_utf8_lossy(&args::completion(caller, shell))),
+        None => installed(complete::install(std::env::var_os("PATH").as_deref())),
     }
 }
 
@@ -107,6 +92,19 @@ async fn with_cluster(args: &ClusterArgs, verb: impl AsyncFnOnce(Cluster) -> See
         }
         Gap::Late(..) | Gap::Failed(..) => failed(&format!("{gap} ({url})")),
     })
+}
+
+fn installed(link: std::io::Result<PathBuf>) -> ExitCode {
+    match link {
+        Ok(link) => printed(&format!(
+            "{} is there: kubectl completes the plugin.\n",
+            link.display()
+        )),
+        Err(error) => {
+            output::note(&format!("error: the link for kubectl cannot be created: {error}"));
+            ExitCode::from(BAD)
+        }
+    }
 }
 
 fn failed(sentence: &str) -> ExitCode {

@@ -9,9 +9,15 @@ use clap::{Arg, Command};
 use kube::ResourceExt;
 use kube::api::ListParams;
 use placement::keys;
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
+use std::io;
+use std::path::PathBuf;
 use std::time::Duration;
 
+/// What kubectl starts.
+const PLUGIN: &str = "kubectl-pod_affinity";
+/// What kubectl asks for completions of it.
+const COMPLETER: &str = "kubectl_complete-pod_affinity";
 /// Nothing else is to be offered, file names in particular.
 const NOTHING_ELSE: &str = ":4";
 /// Somebody waits with a finger on the key.
@@ -21,6 +27,24 @@ const PATIENCE: Duration = Duration::from_secs(2);
 pub(crate) fn is_asked_for(program: &str) -> bool {
     let file = program.rsplit(['/', '\\']).next().unwrap_or_default();
     file.starts_with("kubectl_complete-")
+}
+
+/// Links the program that kubectl asks to the plugin that it starts, beside it. The plugin manager krew creates only one
+/// link for a plugin. A link to a name stays valid when krew upgrades the plugin.
+pub(crate) fn install(path: Option<&OsStr>) -> io::Result<PathBuf> {
+    let mut folders = std::env::split_paths(path.unwrap_or_default());
+    let Some(folder) = folders.find(|folder| folder.join(PLUGIN).is_file()) else {
+        let text = format!("{PLUGIN} is in no folder of PATH");
+        return Err(io::Error::new(io::ErrorKind::NotFound, text));
+    };
+    let link = folder.join(COMPLETER);
+    match std::os::unix::fs::symlink(PLUGIN, &link) {
+        Err(error) if error.kind() != io::ErrorKind::AlreadyExists => Err(io::Error::new(
+            error.kind(),
+            format!("{}: {error}", link.display()),
+        )),
+        Ok(()) | Err(_) => Ok(link),
+    }
 }
 
 /// What the last word may become, a line each.
@@ -113,6 +137,21 @@ mod tests {
     fn the_program_knows_by_its_name_that_it_is_asked_to_complete() {
         assert!(is_asked_for("/usr/bin/kubectl_complete-pod_affinity"));
         assert!(!is_asked_for("/usr/bin/kubectl-pod_affinity"));
+    }
+
+    #[test]
+    fn the_link_for_kubectl_is_beside_the_plugin_that_kubectl_starts() {
+        let folder = std::env::temp_dir().join(format!("pod-affinity-complete-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).unwrap();
+        let path = std::env::join_paths(["/none".into(), folder.clone()]).unwrap();
+        let error = install(Some(&path)).unwrap_err();
+        assert!(error.to_string().contains("in no folder of PATH"), "{error}");
+        std::fs::write(folder.join(PLUGIN), "").unwrap();
+        for _ in 0..2 {
+            let link = install(Some(&path)).unwrap();
+            assert_eq!(std::fs::read_link(link).unwrap().to_str(), Some(PLUGIN));
+        }
+        std::fs::remove_dir_all(folder).unwrap();
     }
 
     #[tokio::test]

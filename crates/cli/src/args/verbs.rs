@@ -27,10 +27,7 @@ pub(crate) enum Verb {
     /// Switch pod-affinity on again, for a namespace or for the cluster.
     Enable(EnableArgs),
     /// Print a completion script for a shell.
-    Completion {
-        /// The shell.
-        shell: Shell,
-    },
+    Completion(CompletionArgs),
 }
 
 impl Verb {
@@ -45,7 +42,7 @@ impl Verb {
             }
             Self::Disable(args) => return scope(args.all_namespaces, namespace),
             Self::Enable(args) => return scope(args.all_namespaces, namespace),
-            Self::Nodes(_) | Self::Doctor(_) | Self::Completion { .. } => Ok(()),
+            Self::Nodes(_) | Self::Doctor(_) | Self::Completion(_) => Ok(()),
         };
         checked.map_err(|unnamed| unnamed.to_string())
     }
@@ -265,6 +262,18 @@ pub(crate) enum DryRun {
     None,
     Client,
     Server,
+}
+
+/// Of `completion`.
+#[derive(Debug, clap::Args)]
+pub(crate) struct CompletionArgs {
+    /// The shell.
+    #[arg(required_unless_present = "install")]
+    pub(crate) shell: Option<Shell>,
+    /// Instead of printing a script: create the link by which kubectl completes `kubectl pod-affinity`, in the folder of the
+    /// plugin.
+    #[arg(long, conflicts_with = "shell")]
+    pub(crate) install: bool,
 }
 
 /// How rows are printed.

@@ -20,8 +20,8 @@ pub(crate) struct Args {
     pub(crate) command: Verb,
 }
 
-const EXIT_CODES: &str = "Exit codes: 0 answered; 1 doctor found something bad, or there is no such run; 2 wrong usage; \
-3 the API server could not be asked.";
+const EXIT_CODES: &str = "Exit codes: 0 answered; 1 doctor found something bad, there is no such run, or it is not as it \
+has to be; 2 wrong usage; 3 the API server could not be asked.";
 
 const CLUSTER: &str = "Cluster";
 

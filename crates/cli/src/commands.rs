@@ -14,7 +14,7 @@ use std::io::ErrorKind;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-/// Doctor found something bad, there is no such run, or it is not as it must be.
+/// Doctor found something bad, there is no such run, or it is not as it has to be.
 const BAD: u8 = 1;
 /// The API server could not be asked.
 const UNASKED: u8 = 3;
@@ -87,9 +87,8 @@ async fn with_cluster(args: &ClusterArgs, verb: impl AsyncFnOnce(Cluster) -> See
     };
     let url = found.url.clone();
     verb(found).await.unwrap_or_else(|gap| match gap {
-        Gap::Forbidden(_) | Gap::NotServed(_) | Gap::Changed(_) | Gap::Unreadable(_) => {
-            failed(&gap.to_string())
-        }
+        Gap::Changed(_) => refused(&gap.to_string()),
+        Gap::Forbidden(_) | Gap::NotServed(_) | Gap::Unreadable(_) => failed(&gap.to_string()),
         Gap::Late(..) | Gap::Failed(..) => failed(&format!("{gap} ({url})")),
     })
 }
@@ -100,11 +99,14 @@ fn installed(link: std::io::Result<PathBuf>) -> ExitCode {
             "{} is there: kubectl completes the plugin.\n",
             link.display()
         )),
-        Err(error) => {
-            output::note(&format!("error: the link for kubectl cannot be created: {error}"));
-            ExitCode::from(BAD)
-        }
+        Err(error) => refused(&format!("the link for kubectl cannot be created: {error}")),
     }
+}
+
+/// It was answered, and not as it had to be.
+fn refused(sentence: &str) -> ExitCode {
+    output::note(&format!("error: {sentence}"));
+    ExitCode::from(BAD)
 }
 
 fn failed(sentence: &str) -> ExitCode {

@@ -1,6 +1,6 @@
 //! The verbs that only read: ask, judge, print.
 
-use super::{BAD, notes, printed};
+use super::{BAD, notes, printed, refused};
 use crate::args::{DoctorArgs, FailOn, ListArgs, NodesArgs, Output};
 use crate::ask::Seen;
 use crate::client::Cluster;
@@ -25,9 +25,8 @@ struct Items<'a, T> {
 /// `list`.
 pub(super) async fn list(cluster: &Cluster, args: &ListArgs) -> Seen<ExitCode> {
     let target = args.target()?;
-    let one = target.as_ref().map(|target| target.namespace(&cluster.namespace));
-    let all = (!args.all_namespaces).then_some(cluster.namespace.as_str());
-    let namespace = one.filter(|_| !args.all_namespaces).or(all);
+    let own = target.as_ref().and_then(|target| target.namespace.as_deref());
+    let namespace = own.or((!args.all_namespaces).then_some(&cluster.namespace));
     let filter = Filter::of(args, target.as_ref());
     let layout = Layout {
         namespaces: args.all_namespaces,
@@ -52,9 +51,9 @@ pub(super) async fn list(cluster: &Cluster, args: &ListArgs) -> Seen<ExitCode> {
     );
     let default = config.ok().map(|config| config.default_strategy);
     let mut rows = list::rows(&runs, &seats, default);
-    args.sort_by
-        .into_iter()
-        .for_each(|column| list::sort(&mut rows, column));
+    if let Some(column) = args.sort_by {
+        list::sort(&mut rows, column);
+    }
     notes(sets.as_ref().err().into_iter().chain(pods.as_ref().err()));
     if let (Some(target), Some(namespace), []) = (&target, namespace, rows.as_slice()) {
         return Ok(unknown(cluster, namespace, &target.name).await);
@@ -100,10 +99,9 @@ pub(super) async fn unknown(cluster: &Cluster, namespace: &str, name: &str) -> E
         [] => String::new(),
         names => format!(" Did you mean {}?", names.join(", or ")),
     };
-    output::note(&format!(
-        "error: there is no PipelineRun {name} in namespace {namespace}.{hint}"
-    ));
-    ExitCode::from(BAD)
+    refused(&format!(
+        "there is no PipelineRun {name} in namespace {namespace}.{hint}"
+    ))
 }
 
 /// `nodes`.

@@ -1,7 +1,7 @@
 //! `wait`: until a run has a node, is released or done, or can never be; at the latest until the timeout.
 
 use super::read::unknown;
-use super::{BAD, printed};
+use super::{printed, refused};
 use crate::args::{Goal, WaitArgs};
 use crate::ask::{Seen, Server};
 use crate::client::Cluster;
@@ -9,7 +9,6 @@ use crate::filter::Filter;
 use crate::follow::{Known, of_run};
 use crate::gather::viewed;
 use crate::goal::{Progress, progress};
-use crate::output;
 use crate::state::State;
 use crate::view::{PipelineRun, Seat};
 use crate::words::span;
@@ -59,8 +58,7 @@ enum End {
 }
 
 fn failed(key: &RunKey, what: &str) -> ExitCode {
-    output::note(&format!("error: PipelineRun {key} {what}."));
-    ExitCode::from(BAD)
+    refused(&format!("PipelineRun {key} {what}."))
 }
 
 /// `state` is what the run was seen in last.
@@ -90,6 +88,7 @@ async fn end(server: &Server, key: &RunKey, goal: Goal, state: &mut State) -> Se
 mod tests {
     use super::*;
     use crate::args::{Caller, Verb, parse};
+    use crate::commands::BAD;
     use crate::fake_api::{FakeApi, run_path};
     use crate::fixture::{UID, done, merged, run};
     use serde_json::{Value, json};

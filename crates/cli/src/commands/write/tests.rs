@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::args::{Caller, Verb, parse};
+use crate::commands::BAD;
 use crate::doctor::manifests;
 use crate::fake_api::{FakeApi, run_path};
 use crate::fixture::{UID, merged, placeholder, released, run};
@@ -58,7 +59,7 @@ fn status(api: &FakeApi, run: &str) -> Value {
     api.get(&run_path(run)).unwrap()["spec"]["status"].clone()
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_run_that_we_hold_is_released_and_opted_out() {
     let api = cluster();
     assert_eq!(done(&api, "release pr/held").await, Ok(ExitCode::SUCCESS));
@@ -69,7 +70,7 @@ async fn a_run_that_we_hold_is_released_and_opted_out() {
     assert_eq!(api.writes(), ["PATCH held"]);
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_run_that_we_do_not_hold_is_not_released() {
     let api = cluster();
     for name in ["running", "users", "absent"] {
@@ -79,7 +80,7 @@ async fn a_run_that_we_do_not_hold_is_not_released() {
     assert!(api.writes().is_empty());
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_dry_run_writes_nothing() {
     let api = cluster();
     for line in [
@@ -94,7 +95,7 @@ async fn a_dry_run_writes_nothing() {
     assert!(api.writes().is_empty());
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_namespace_is_switched_off_with_its_runs_and_on_again_without_them() {
     let api = cluster();
     let before = manifests::webhooks()
@@ -122,7 +123,7 @@ async fn a_namespace_is_switched_off_with_its_runs_and_on_again_without_them() {
     assert_eq!(label(&api, "held"), "false");
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn everything_is_switched_off_and_leaves_runs_to_the_controller() {
     let api = cluster();
     done(&api, "disable -A").await.unwrap();
@@ -132,7 +133,7 @@ async fn everything_is_switched_off_and_leaves_runs_to_the_controller() {
     assert_eq!(api.writes().len(), 2);
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn without_a_controller_held_runs_start_and_placeholders_go() {
     let api = cluster();
     done(&api, "disable -A --stop-controller").await.unwrap();
@@ -145,7 +146,7 @@ async fn without_a_controller_held_runs_start_and_placeholders_go() {
     assert_eq!(api.get(DEPLOYMENT).unwrap()["spec"]["replicas"], REPLICAS);
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn what_is_not_there_keeps_nothing_else_from_being_switched_off() {
     let api = FakeApi::default();
     let held = serde_json::to_value(run(&json!({"metadata": {"name": "held"}}))).unwrap();
@@ -156,4 +157,17 @@ async fn what_is_not_there_keeps_nothing_else_from_being_switched_off() {
     );
     assert_eq!(api.writes(), ["PATCH held"]);
     assert_eq!(done(&api, "enable -A").await, Ok(ExitCode::from(BAD)));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_controller_that_does_not_end_keeps_no_run_waiting() {
+    let api = cluster();
+    let labels = json!({keys::APP: keys::APP_NAME, keys::COMPONENT: "controller"});
+    let pod = json!({"metadata": {"namespace": keys::NAMESPACE, "name": "c", "labels": labels}});
+    api.put("/api/v1/namespaces/tekton-pod-affinity/pods/c", pod);
+    assert_eq!(
+        done(&api, "disable -A --stop-controller").await,
+        Ok(ExitCode::SUCCESS)
+    );
+    assert_eq!(status(&api, "held"), Value::Null);
 }

@@ -40,7 +40,7 @@ async fn the_api_server_accepts_the_base_and_every_overlay() {
     // Nothing can be tried in a namespace that is not there.
     kubectl(&bed, &["apply", "-f", "config/100-namespace.yaml"]);
     let names = overlays();
-    assert_eq!(names, ["cert-manager", "fail-open", "observability"]);
+    assert_eq!(names, ["cert-manager", "fail-open", "observability", "policies"]);
     for folder in names
         .iter()
         .map(|name| overlay(name))

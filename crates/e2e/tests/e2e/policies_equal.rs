@@ -1,0 +1,223 @@
+//! One rule, two ways: the policies of `overlays/policies` and the webhook make the same of any run and any pod, and reject
+//! with the same words.
+//!
+//! Both are installed on one API server, each for a namespace of its own, and each document is sent to both as a dry run.
+//! `POD_AFFINITY_CORPUS_SEED` and `POD_AFFINITY_CORPUS_SIZE` make other random documents, and more of them.
+
+use crate::beds::{SOON, fresh, start_controllers, stop_controllers};
+use crate::policies_corpus::{Corpus, with_reserve};
+use crate::policies_ways::{
+    Answer, Outcome, POLICIES, WEBHOOK, both_ways, create_held, created, each, patched, policies, send,
+};
+use fastrand::Rng;
+use kube::api::{Patch, PatchParams};
+use placement::keys;
+use serde_json::{Value, json};
+use std::collections::BTreeMap;
+use std::env;
+use testbed::apply::api_of;
+
+const SEED: u64 = 20_261_123;
+/// Random documents of each kind.
+const SIZE: usize = 500;
+/// What must have happened, each at least so often.
+const EXPECTED: [(&str, usize); 10] = [
+    ("held", 100),
+    ("stripped", 20),
+    ("run untouched", 50),
+    ("rejected: unknown value", 5),
+    ("rejected: bad value", 100),
+    ("rejected: requires other pods", 5),
+    ("terms", 100),
+    ("relaxed", 50),
+    ("pod untouched", 50),
+    ("invalid", 20),
+];
+const MOST_TELLING: usize = 5;
+
+#[e2e_test]
+async fn policies_make_of_any_run_and_pod_what_the_webhook_makes_of_it() {
+    let bed = fresh(0).await;
+    let client = both_ways(&bed).await;
+    let corpus = Corpus::read();
+    let mut rng = Rng::with_seed(setting("POD_AFFINITY_CORPUS_SEED").unwrap_or(SEED));
+    let size = setting("POD_AFFINITY_CORPUS_SIZE").unwrap_or(SIZE);
+    let documents = [corpus.runs(&mut rng, size), corpus.pods(&mut rng, size)].concat();
+    let outcomes = each(documents, async |document| created(&client, document).await).await;
+
+    let tally = tally(&outcomes);
+    println!("{} documents: {tally:?}", outcomes.len());
+    are_equal(&outcomes);
+    for (kind, least) in EXPECTED {
+        let seen = tally.get(kind).copied().unwrap_or_default();
+        assert!(seen >= least, "{kind}: {seen} of {least}, {tally:?}");
+    }
+}
+
+#[e2e_test]
+async fn policies_hold_on_a_change_what_the_webhook_holds() {
+    let bed = fresh(0).await;
+    let client = both_ways(&bed).await;
+    // They would change the runs meanwhile, one before the other.
+    stop_controllers(&bed);
+    let corpus = Corpus::read();
+    for (number, held) in corpus.held.iter().enumerate() {
+        for namespace in [POLICIES, WEBHOOK] {
+            create_held(&client, namespace, number, held).await;
+        }
+    }
+    let changes =
+        (0..corpus.held.len()).flat_map(|run| corpus.changes.iter().map(move |change| (run, change.clone())));
+    let outcomes = each(changes.collect(), async |(run, change)| {
+        patched(&client, run, change).await
+    })
+    .await;
+    start_controllers(&bed).await;
+
+    are_equal(&outcomes);
+    let held = outcomes
+        .iter()
+        .filter(|outcome| is_released_and_held(&outcome.policies))
+        .count();
+    println!("{} changes, {held} of them held", outcomes.len());
+    assert!(
+        (20..outcomes.len() / 2).contains(&held),
+        "{held} of {}",
+        outcomes.len()
+    );
+}
+
+#[e2e_test]
+async fn policies_differ_from_the_webhook_as_their_page_says() {
+    let bed = fresh(0).await;
+    let client = both_ways(&bed).await;
+    let corpus = Corpus::read();
+    for document in corpus.rejected_in_other_words() {
+        let outcome = created(&client, document).await;
+        let (Answer::Rejected(policies), Answer::Rejected(webhook)) = (&outcome.policies, &outcome.webhook)
+        else {
+            panic!("{outcome:?}")
+        };
+        assert_ne!(policies, webhook);
+    }
+    for (document, message) in corpus.rejected_only_by_policy() {
+        let outcome = created(&client, document).await;
+        let rejected = |answer: &Answer| matches!(answer, Answer::Rejected(text) if text.contains(message));
+        assert!(rejected(&outcome.policies), "{outcome:?}");
+        assert!(matches!(outcome.webhook, Answer::Accepted(_)), "{outcome:?}");
+    }
+    let entries: Vec<_> = (0..65).map(|number| format!("example.com/x{number}=1")).collect();
+    let at_most = created(&client, with_reserve(&entries[..64].join(","))).await;
+    assert_eq!(at_most.policies, at_most.webhook);
+    let too_many = created(&client, with_reserve(&entries.join(","))).await;
+    let Answer::Rejected(message) = &too_many.policies else {
+        panic!("{too_many:?}")
+    };
+    assert!(message.contains("more than 64 entries"), "{message}");
+}
+
+#[e2e_test]
+async fn without_the_controllers_service_account_no_run_is_held_or_rejected_by_policies() {
+    let bed = fresh(0).await;
+    let client = both_ways(&bed).await;
+    let gone = Patch::Merge(json!({"spec": {"paramRef": {"name": "gone"}}}));
+    for object in policies(&bed)
+        .iter()
+        .filter(|object| object["spec"].get("paramRef").is_some())
+    {
+        let (api, name) = api_of(&client, object).unwrap();
+        api.patch(&name, &PatchParams::default(), &gone).await.unwrap();
+    }
+    let run = with_reserve("nonsense");
+    bed.until("the policies to let a run pass", SOON, async || {
+        match send(&client, POLICIES, &run).await {
+            Answer::Accepted(run) if run["spec"].get("status").is_none() => Ok(()),
+            other => Err(other),
+        }
+    })
+    .await
+    .unwrap();
+}
+
+fn setting<T: std::str::FromStr>(name: &str) -> Option<T> {
+    env::var(name).ok()?.parse().ok()
+}
+
+fn is_released_and_held(answer: &Answer) -> bool {
+    matches!(answer, Answer::Accepted(run) if run["spec"]["status"] == keys::PENDING && run["annotations"][keys::HOLD] == "released")
+}
+
+fn are_equal(outcomes: &[Outcome]) {
+    let different: Vec<_> = outcomes.iter().filter(|outcome| !outcome.is_equal()).collect();
+    for outcome in different.iter().take(MOST_TELLING) {
+        println!(
+            "{}\n  policies: {:?}\n  webhook:  {:?}",
+            outcome.document, outcome.policies, outcome.webhook
+        );
+    }
+    assert!(
+        different.is_empty(),
+        "{} of {} differ",
+        different.len(),
+        outcomes.len()
+    );
+}
+
+impl Outcome {
+    /// The webhook comes first and policies that reject come last, so that others may reject earlier what both reject.
+    fn is_equal(&self) -> bool {
+        let by_others = matches!(
+            (&self.policies, &self.webhook),
+            (Answer::Invalid(_), Answer::Rejected(_))
+        );
+        by_others || self.policies == self.webhook
+    }
+
+    fn kind(&self) -> &'static str {
+        match (&self.policies, self.document["kind"] == "Pod") {
+            (Answer::Accepted(pod), true) => self.kind_of_pod(pod),
+            (Answer::Accepted(run), false) => self.kind_of_run(run),
+            (Answer::Rejected(message), _) => kind_of_rejection(message),
+            (Answer::Invalid(_), _) => "invalid",
+        }
+    }
+
+    fn kind_of_pod(&self, pod: &Value) -> &'static str {
+        let relaxed = |pod: &Value| pod["metadata"]["annotations"][keys::RELAXED] == "true";
+        if relaxed(pod) && !relaxed(&self.document) {
+            "relaxed"
+        } else if pod["spec"]["affinity"] == self.document["spec"]["affinity"] {
+            "pod untouched"
+        } else {
+            "terms"
+        }
+    }
+
+    fn kind_of_run(&self, run: &Value) -> &'static str {
+        let in_a_group = |run: &Value| run["metadata"]["labels"].get(keys::GROUP).is_some();
+        if in_a_group(&self.document) && !in_a_group(run) {
+            "stripped"
+        } else if run["metadata"]["annotations"][keys::HOLD] == "true" {
+            "held"
+        } else {
+            "run untouched"
+        }
+    }
+}
+
+fn kind_of_rejection(message: &str) -> &'static str {
+    let known = [
+        ("has the unknown value", "rejected: unknown value"),
+        ("has the bad value", "rejected: bad value"),
+        ("requires other pods", "rejected: requires other pods"),
+    ];
+    let kind = known.into_iter().find(|(words, _)| message.contains(words));
+    kind.map_or("rejected otherwise", |(_, kind)| kind)
+}
+
+fn tally(outcomes: &[Outcome]) -> BTreeMap<&'static str, usize> {
+    outcomes.iter().fold(BTreeMap::new(), |mut tally, outcome| {
+        *tally.entry(outcome.kind()).or_default() += 1;
+        tally
+    })
+}

@@ -1,0 +1,256 @@
+//! Both ways on one API server: the policies of `overlays/policies` decide in one namespace, and the webhook in another.
+
+use crate::beds::SOON;
+use crate::install_kubectl::{rendered, workspace};
+use crate::policies_corpus::with_reserve;
+use futures::{StreamExt, stream};
+use kube::api::{Patch, PatchParams, PostParams};
+use kube::core::Request;
+use kube::{Client, Error};
+use placement::keys;
+use serde_json::{Value, json};
+use testbed::Testbed;
+use testbed::apply::{api_of, apply_all};
+
+/// The namespaces in which each way decides.
+pub(crate) const POLICIES: &str = "by-policies";
+pub(crate) const WEBHOOK: &str = "by-webhook";
+const AT_ONCE: usize = 4;
+
+/// What became of a document.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Answer {
+    /// Accepted, less what differs with each request.
+    Accepted(Value),
+    /// Rejected by pod-affinity.
+    Rejected(String),
+    /// Rejected by anybody else, who has another message for each request.
+    Invalid(u16),
+}
+
+/// A document, and what each way made of it.
+#[derive(Debug)]
+pub(crate) struct Outcome {
+    pub(crate) document: Value,
+    pub(crate) policies: Answer,
+    pub(crate) webhook: Answer,
+}
+
+/// Each way in its namespace, and only there.
+pub(crate) async fn both_ways(bed: &Testbed) -> Client {
+    let client = bed.client().await.unwrap();
+    for namespace in [POLICIES, WEBHOOK] {
+        bed.namespace(namespace).await.unwrap();
+    }
+    keep_the_webhook_out(&client).await;
+    let run = with_reserve("cpu=1");
+    bed.until(
+        "the webhook to leave a namespace out",
+        SOON,
+        async || match send(&client, POLICIES, &run).await {
+            Answer::Accepted(run) if run["spec"].get("status").is_none() => Ok(()),
+            other => Err(other),
+        },
+    )
+    .await
+    .unwrap();
+    apply_all(&client, &policies(bed)).await.unwrap();
+    for document in probes() {
+        bed.until("the policies to decide", SOON, async || {
+            let outcome = created(&client, document.clone()).await;
+            if outcome.policies == outcome.webhook {
+                Ok(())
+            } else {
+                Err(outcome)
+            }
+        })
+        .await
+        .unwrap();
+    }
+    client
+}
+
+/// One document for each policy, but for the one of changes: it came before the others.
+fn probes() -> [Value; 4] {
+    let mut stray = with_reserve("");
+    stray["metadata"]["labels"] = json!({keys::GROUP: "stray"});
+    let metadata = json!({"name": "pod", "labels": {keys::GROUP: "u1"}});
+    let spec = json!({"automountServiceAccountToken": false, "containers": [{"name": "c", "image": "i"}]});
+    let pod = json!({"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec});
+    [with_reserve("cpu=1"), with_reserve("nonsense"), stray, pod]
+}
+
+async fn keep_the_webhook_out(client: &Client) {
+    for name in [keys::PIPELINE_RUN_WEBHOOK, keys::POD_WEBHOOK] {
+        let reference = json!({
+            "apiVersion": "admissionregistration.k8s.io/v1", "kind": "MutatingWebhookConfiguration",
+            "metadata": {"name": name},
+        });
+        let (api, _) = api_of(client, &reference).unwrap();
+        let mut configuration = api.get(name).await.unwrap();
+        for webhook in configuration.data["webhooks"].as_array_mut().unwrap() {
+            leave_out(&mut webhook["namespaceSelector"], POLICIES);
+        }
+        api.replace(name, &PostParams::default(), &configuration)
+            .await
+            .unwrap();
+    }
+}
+
+/// Those of the overlay, for all namespaces but the webhook's.
+pub(crate) fn policies(bed: &Testbed) -> Vec<Value> {
+    let mut objects = rendered(bed, &workspace().join("overlays/policies"));
+    objects.retain(|object| {
+        object["kind"]
+            .as_str()
+            .is_some_and(|kind| kind.contains("AdmissionPolicy"))
+    });
+    for object in &mut objects {
+        if let Some(constraints) = object.pointer_mut("/spec/matchConstraints") {
+            leave_out(&mut constraints["namespaceSelector"], WEBHOOK);
+        }
+    }
+    objects
+}
+
+fn leave_out(selector: &mut Value, namespace: &str) {
+    let left_out = selector.pointer_mut("/matchExpressions/0/values").unwrap();
+    left_out.as_array_mut().unwrap().push(json!(namespace));
+}
+
+pub(crate) async fn each<T, F: Future<Output = Outcome>>(items: Vec<T>, of: impl Fn(T) -> F) -> Vec<Outcome> {
+    stream::iter(items.into_iter().map(of))
+        .buffered(AT_ONCE)
+        .collect()
+        .await
+}
+
+pub(crate) async fn created(client: &Client, document: Value) -> Outcome {
+    Outcome {
+        policies: send(client, POLICIES, &document).await,
+        webhook: send(client, WEBHOOK, &document).await,
+        document,
+    }
+}
+
+pub(crate) async fn send(client: &Client, namespace: &str, document: &Value) -> Answer {
+    let dry_run = PostParams {
+        dry_run: true,
+        ..PostParams::default()
+    };
+    let mut document = document.clone();
+    if let Some(metadata) = document["metadata"].as_object_mut() {
+        metadata.insert("namespace".into(), json!(namespace));
+    }
+    let request = resource(namespace, &document).create(&dry_run, document.to_string().into_bytes());
+    answer(client, namespace, request.unwrap()).await
+}
+
+/// Not by a typed API, which takes only what is well-formed.
+fn resource(namespace: &str, document: &Value) -> Request {
+    match document["kind"].as_str() {
+        Some("Pod") => Request::new(format!("/api/v1/namespaces/{namespace}/pods")),
+        _ => Request::new(format!(
+            "/apis/{}/namespaces/{namespace}/pipelineruns",
+            document["apiVersion"].as_str().unwrap()
+        )),
+    }
+}
+
+async fn answer(client: &Client, namespace: &str, request: axum::http::Request<Vec<u8>>) -> Answer {
+    match client.request::<Value>(request).await {
+        Ok(object) => Answer::Accepted(comparable(object)),
+        Err(Error::Api(status)) => refusal(status.code, &status.message.replace(namespace, "NAMESPACE")),
+        Err(error) => panic!("{error}"),
+    }
+}
+
+fn refusal(code: u16, message: &str) -> Answer {
+    let ours = ["admission webhook \"", "ValidatingAdmissionPolicy '"]
+        .iter()
+        .find_map(|words| {
+            let (_, rest) = message.split_once(words)?;
+            let (who, text) = rest.split_once("denied ")?;
+            let (_, text) = text.split_once("request: ")?;
+            who.contains("pod-affinity.tekton.dev").then(|| text.to_owned())
+        });
+    ours.map_or(Answer::Invalid(code), Answer::Rejected)
+}
+
+fn comparable(mut object: Value) -> Value {
+    let metadata = object["metadata"].as_object_mut().unwrap();
+    for key in [
+        "namespace",
+        "uid",
+        "resourceVersion",
+        "creationTimestamp",
+        "generation",
+        "managedFields",
+    ] {
+        metadata.remove(key);
+    }
+    if metadata.contains_key("generateName") {
+        metadata.remove("name");
+    }
+    let annotations = metadata.get_mut("annotations").and_then(Value::as_object_mut);
+    if let Some(mark) = annotations.and_then(|annotations| annotations.get_mut(keys::HOLD)) {
+        undated(mark);
+    }
+    object
+}
+
+/// The webhook writes down when a hold began; a policy has no clock.
+fn undated(mark: &mut Value) {
+    if mark
+        .as_str()
+        .is_some_and(|mark| mark.parse::<jiff::Timestamp>().is_ok())
+    {
+        *mark = json!("released");
+    }
+}
+
+pub(crate) async fn create_held(client: &Client, namespace: &str, number: usize, more: &Value) {
+    let mut run = with_reserve("");
+    run["metadata"]["name"] = json!(name(number));
+    run["metadata"]["namespace"] = json!(namespace);
+    run["spec"]["status"] = json!(keys::PENDING);
+    let (api, _) = api_of(client, &run).unwrap();
+    let run = serde_json::from_value(run).unwrap();
+    api.create(&PostParams::default(), &run).await.unwrap();
+    api.patch(&name(number), &PatchParams::default(), &Patch::Merge(more))
+        .await
+        .unwrap();
+}
+
+fn name(number: usize) -> String {
+    format!("run-{number}")
+}
+
+pub(crate) async fn patched(client: &Client, run: usize, document: Value) -> Outcome {
+    let dry_run = PatchParams {
+        dry_run: true,
+        ..PatchParams::default()
+    };
+    let send = async |namespace| {
+        let request = resource(namespace, &with_reserve(""));
+        let request = request
+            .patch(&name(run), &dry_run, &Patch::Merge(&document))
+            .unwrap();
+        match answer(client, namespace, request).await {
+            Answer::Accepted(run) => Answer::Accepted(as_asked(run)),
+            refusal => refusal,
+        }
+    };
+    let (policies, webhook) = (send(POLICIES).await, send(WEBHOOK).await);
+    Outcome {
+        document: json!({"run": run, "change": document}),
+        policies,
+        webhook,
+    }
+}
+
+/// Less what Tekton writes meanwhile.
+fn as_asked(mut run: Value) -> Value {
+    let metadata = run["metadata"].take();
+    json!({"spec": run["spec"], "annotations": metadata["annotations"], "owners": metadata["ownerReferences"]})
+}

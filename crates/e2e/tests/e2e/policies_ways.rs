@@ -74,10 +74,14 @@ pub(crate) async fn both_ways(bed: &Testbed) -> Client {
 fn probes() -> [Value; 4] {
     let mut stray = with_reserve("");
     stray["metadata"]["labels"] = json!({keys::GROUP: "stray"});
-    let metadata = json!({"name": "pod", "labels": {keys::GROUP: "u1"}});
+    [with_reserve("cpu=1"), with_reserve("nonsense"), stray, pod()]
+}
+
+/// A pod of a group.
+pub(crate) fn pod() -> Value {
+    let metadata = json!({"name": "pod", "labels": {keys::GROUP: "u1", keys::ISOLATION: "cluster-all"}});
     let spec = json!({"automountServiceAccountToken": false, "containers": [{"name": "c", "image": "i"}]});
-    let pod = json!({"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec});
-    [with_reserve("cpu=1"), with_reserve("nonsense"), stray, pod]
+    json!({"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec})
 }
 
 async fn keep_the_webhook_out(client: &Client) {

@@ -1,0 +1,99 @@
+//! The policies beside those of others, which change the same objects: what `overlays/policies/README.md` says of them.
+
+use crate::beds::{SOON, fresh};
+use crate::policies_corpus::with_reserve;
+use crate::policies_ways::{Answer, POLICIES, both_ways, pod, send};
+use kube::Client;
+use kube::api::{Patch, PatchParams};
+use placement::keys;
+use serde_json::{Value, json};
+use testbed::Testbed;
+use testbed::apply::{api_of, apply_all};
+
+/// Those that the API server evaluates after ours, as far as it goes by names.
+const OTHER: &str = "zzz";
+
+#[e2e_test]
+async fn a_pod_whose_affinity_another_policy_takes_away_gets_its_terms_again() {
+    let bed = fresh(0).await;
+    let client = both_ways(&bed).await;
+    let usual = send(&client, POLICIES, &pod()).await;
+    let take_away = "[JSONPatch{op: 'replace', path: '/spec/affinity', value: {}},
+        JSONPatch{op: 'add', path: '/metadata/labels/seen', value: 'true'}]";
+    add_policy(&client, ["", "pods"], "has(object.spec.affinity)", take_away).await;
+    until_accepted(&bed, &client, &pod(), |pod| {
+        pod["metadata"]["labels"]["seen"] == "true"
+    })
+    .await;
+    let (Answer::Accepted(usual), Answer::Accepted(after)) = (usual, send(&client, POLICIES, &pod()).await)
+    else {
+        panic!("rejected")
+    };
+    assert!(usual["spec"]["affinity"]["podAffinity"].is_object(), "{usual}");
+    assert_eq!(after["spec"], usual["spec"]);
+}
+
+#[e2e_test]
+async fn a_run_that_another_policy_labels_is_held_once_ours_is_changed_as_its_page_says() {
+    let bed = fresh(0).await;
+    let client = both_ways(&bed).await;
+    let mut run = with_reserve("");
+    run["metadata"]["labels"] = json!({"team": "blue"});
+    let label =
+        "[JSONPatch{op: 'add', path: '/metadata/labels/tekton.dev~1custom-pod-affinity', value: 'true'}]";
+    let unlabelled = "!('tekton.dev/custom-pod-affinity' in object.metadata.labels)";
+    add_policy(&client, ["tekton.dev", "pipelineruns"], unlabelled, label).await;
+    let is_labelled = |run: &Value| run["metadata"]["labels"][keys::OPT_IN] == "true";
+    let is_held = |run: &Value| run["spec"]["status"] == keys::PENDING;
+    until_accepted(&bed, &client, &run, |run| is_labelled(run) && !is_held(run)).await;
+
+    let changed = Patch::Merge(json!({
+        "spec": {"reinvocationPolicy": "IfNeeded", "matchConstraints": {"objectSelector": {"matchExpressions": null}}},
+    }));
+    let hold = admission(
+        "MutatingAdmissionPolicy",
+        "hold.pipelinerun.pod-affinity.tekton.dev",
+        &json!({}),
+    );
+    let (api, name) = api_of(&client, &hold).unwrap();
+    api.patch(&name, &PatchParams::default(), &changed).await.unwrap();
+    until_accepted(&bed, &client, &run, |run| is_labelled(run) && is_held(run)).await;
+}
+
+async fn until_accepted(bed: &Testbed, client: &Client, document: &Value, is_so: impl Fn(&Value) -> bool) {
+    bed.until("all policies to be evaluated", SOON, async || {
+        match send(client, POLICIES, document).await {
+            Answer::Accepted(object) if is_so(&object) => Ok(()),
+            other => Err(other),
+        }
+    })
+    .await
+    .unwrap();
+}
+
+/// A policy that makes this change on creation, under this condition.
+async fn add_policy(client: &Client, [group, resource]: [&str; 2], condition: &str, change: &str) {
+    let rule = json!({
+        "apiGroups": [group], "apiVersions": ["v1"], "resources": [resource], "operations": ["CREATE"],
+    });
+    let spec = json!({
+        "matchConstraints": {"resourceRules": [rule]},
+        "failurePolicy": "Fail",
+        "reinvocationPolicy": "Never",
+        "matchConditions": [{"name": "condition", "expression": condition}],
+        "mutations": [{"patchType": "JSONPatch", "jsonPatch": {"expression": change}}],
+    });
+    let binding = json!({"policyName": OTHER});
+    let objects = [
+        admission("MutatingAdmissionPolicy", OTHER, &spec),
+        admission("MutatingAdmissionPolicyBinding", OTHER, &binding),
+    ];
+    apply_all(client, &objects).await.unwrap();
+}
+
+fn admission(kind: &str, name: &str, spec: &Value) -> Value {
+    json!({
+        "apiVersion": "admissionregistration.k8s.io/v1", "kind": kind,
+        "metadata": {"name": name}, "spec": spec,
+    })
+}

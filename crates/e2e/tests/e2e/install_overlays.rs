@@ -1,6 +1,8 @@
 //! The overlays: the API server accepts each, and with that of cert-manager somebody else cares for the certificates.
 
-use crate::beds::{SOON, held_for_good, kill_webhooks, nodes_after, start_controllers, stop_controllers};
+use crate::beds::{
+    SOON, held_for_good, installed, kill_webhooks, nodes_after, start_controllers, stop_controllers,
+};
 use crate::cert_manager::{CertManager, configurations, secrets};
 use crate::install_kubectl::{call, file, kubectl, printed, rendered, workspace};
 use crate::pool;
@@ -53,6 +55,22 @@ async fn the_api_server_accepts_the_base_and_every_overlay() {
         let accepted = tried.lines().filter(|line| line.ends_with(" (server dry run)"));
         assert_eq!(accepted.count(), objects.len(), "{}: {tried}", folder.display());
     }
+}
+
+#[e2e_test]
+async fn nothing_of_the_webhook_is_left_in_the_overlay_of_policies() {
+    let objects = rendered(installed().await, &overlay("policies"));
+    let text = serde_json::to_string(&objects).unwrap();
+    for word in ["webhook", "secrets", "certs", "namespaces\"]"] {
+        assert!(!text.contains(word), "{word}: {text}");
+    }
+    let count = |kind: &str| objects.iter().filter(|object| object["kind"] == kind).count();
+    let kinds = ["Deployment", "ServiceAccount", "ClusterRole", "Role"];
+    assert_eq!(kinds.map(count), [1; 4], "{text}");
+    assert!(
+        text.contains(r#"["controller","--certificates=external"]"#),
+        "{text}"
+    );
 }
 
 #[e2e_test]

@@ -46,7 +46,7 @@ mod moves_with_claims;
 mod nothing_lost;
 mod nothing_lost_certificates;
 mod one_node_per_run;
-mod policies_beside_others;
+mod policies_at_work;
 mod policies_corpus;
 mod policies_equal;
 mod policies_ways;

@@ -43,17 +43,18 @@ pub(crate) async fn both_ways(bed: &Testbed) -> Client {
         bed.namespace(namespace).await.unwrap();
     }
     keep_the_webhook_out(&client).await;
-    let run = with_reserve("cpu=1");
-    bed.until(
-        "the webhook to leave a namespace out",
-        SOON,
-        async || match send(&client, POLICIES, &run).await {
-            Answer::Accepted(run) if run["spec"].get("status").is_none() => Ok(()),
+    for document in [with_reserve("cpu=1"), pod()] {
+        bed.until("the webhook to leave a namespace out", SOON, async || match send(
+            &client, POLICIES, &document,
+        )
+        .await
+        {
+            Answer::Accepted(object) if is_untouched(&object) => Ok(()),
             other => Err(other),
-        },
-    )
-    .await
-    .unwrap();
+        })
+        .await
+        .unwrap();
+    }
     apply_all(&client, &policies(bed)).await.unwrap();
     for document in probes() {
         bed.until("the policies to decide", SOON, async || {
@@ -68,6 +69,12 @@ pub(crate) async fn both_ways(bed: &Testbed) -> Client {
         .unwrap();
     }
     client
+}
+
+/// Neither a run that is held nor a pod with terms.
+fn is_untouched(object: &Value) -> bool {
+    let spec = &object["spec"];
+    spec.get("status").is_none() && spec.get("affinity").is_none()
 }
 
 /// One document for each policy, but for the one of changes: it came before the others.

@@ -1,6 +1,6 @@
-//! The policies beside those of others, which change the same objects: what `overlays/policies/README.md` says of them.
+//! The policies at work: with the controller, and beside the policies of others, which change the same objects.
 
-use crate::beds::{SOON, fresh};
+use crate::beds::{SOON, create, fresh, nodes_after, nodes_of};
 use crate::policies_corpus::with_reserve;
 use crate::policies_ways::{Answer, POLICIES, both_ways, pod, send};
 use kube::Client;
@@ -9,9 +9,30 @@ use placement::keys;
 use serde_json::{Value, json};
 use testbed::Testbed;
 use testbed::apply::{api_of, apply_all};
+use testbed::runs::{RunSpec, runs};
 
 /// Those that the API server evaluates after ours, as far as it goes by names.
 const OTHER: &str = "zzz";
+
+#[e2e_test]
+async fn with_policies_a_run_has_one_node_from_its_creation_on_or_since_its_user_released_it() {
+    let bed = fresh(6).await;
+    let client = both_ways(&bed).await;
+    let first = RunSpec::diamond(POLICIES, "first").opted_in("true");
+    assert_eq!(nodes_after(&bed, &first).await.len(), 1);
+
+    let second = RunSpec::diamond(POLICIES, "second").opted_in("true");
+    create(&bed, &second.clone().spec("status", json!(keys::PENDING))).await;
+    let release = Patch::Merge(json!({"spec": {"status": null}}));
+    let api = runs(&client, POLICIES);
+    let released = api
+        .patch(second.name(), &PatchParams::default(), &release)
+        .await
+        .unwrap();
+    assert_eq!(released.data["spec"]["status"], keys::PENDING);
+    bed.until_succeeded(&second, SOON).await.unwrap();
+    assert_eq!(nodes_of(&bed, &second).await.len(), 1);
+}
 
 #[e2e_test]
 async fn a_pod_whose_affinity_another_policy_takes_away_gets_its_terms_again() {

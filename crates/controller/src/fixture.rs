@@ -19,7 +19,7 @@ use placement::keys;
 use placement::names::RunKey;
 use placement::node::NodeState;
 use placement::plan::{Decision, Enrolment, Observation, Plan, Repeated, Wait};
-use placement::run::{PodTemplate, Run, SpecStatus};
+use placement::run::{HeldFrom, PodTemplate, Run, SpecStatus};
 use placement::strategy::{Isolation, Strategy};
 use prometheus_client::registry::Registry;
 use serde::de::DeserializeOwned;
@@ -52,7 +52,7 @@ pub(crate) fn run() -> Run {
         strategy: None,
         isolation: None,
         hold: true,
-        released_at: None,
+        held_from: HeldFrom::Creation,
         node: None,
         reserve: None,
         template: PodTemplate::default(),

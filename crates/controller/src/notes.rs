@@ -10,7 +10,7 @@ use placement::node::NodeOffer;
 use placement::placeholder::size::Ignored;
 use placement::plan::{Decision, Enrolment, Message, Observation, Plan, Question, ReleaseCause, Wait, Write};
 use placement::requests::Operation;
-use placement::run::{Run, SpecStatus};
+use placement::run::{HeldFrom, Run, SpecStatus};
 use placement::strategy::{IsolateFrom, Scope, Strategy};
 use std::time::Duration;
 
@@ -76,6 +76,7 @@ fn written(seen: &Observation, write: &Write) -> Vec<Note> {
         Write::DeletePlaceholder { .. }
         | Write::AdoptPod { .. }
         | Write::Enrol(_)
+        | Write::DateHold
         | Write::Withdraw
         | Write::WakeTasks { .. }
         | Write::RetryTasks { .. }
@@ -90,7 +91,9 @@ fn not_written(refused: &Refused) -> Option<Note> {
     match refused.operation {
         Operation::Release => Some(release_refused(refused)),
         Operation::Placeholder | Operation::Claims | Operation::Labels => Some(placeholder_refused(refused)),
-        Operation::Enrol | Operation::RecordNode | Operation::Beginning => Some(enrol_refused(refused)),
+        Operation::Enrol | Operation::DateHold | Operation::RecordNode | Operation::Beginning => {
+            Some(enrol_refused(refused))
+        }
         Operation::CleanUp => Some(clean_up_refused(refused)),
         Operation::Change
         | Operation::Shrink
@@ -106,10 +109,10 @@ fn is_held(run: &Run) -> bool {
 }
 
 fn held(seen: &Observation) -> Note {
-    let start = seen
-        .run
-        .released_at
-        .map_or("its creation", |_| "its previous holder released it");
+    let start = match seen.run.held_from {
+        HeldFrom::Creation => "its creation",
+        HeldFrom::Release(_) | HeldFrom::UndatedRelease => "its previous holder released it",
+    };
     let text = format!(
         "Held by pod-affinity (spec.status is {}) until its placeholder has a node, so that all its pods can share \
          that node. The hold ends at the latest {} after {start}.",

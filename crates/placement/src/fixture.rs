@@ -1,7 +1,7 @@
 //! What the tests of this crate share.
 
 use crate::names::RunKey;
-use crate::run::{PodTemplate, Run, SpecStatus};
+use crate::run::{HeldFrom, PodTemplate, Run, SpecStatus};
 
 /// A run that is held by us and has nothing yet.
 pub(crate) fn run() -> Run {
@@ -24,7 +24,7 @@ pub(crate) fn run() -> Run {
         strategy: None,
         isolation: None,
         hold: true,
-        released_at: None,
+        held_from: HeldFrom::Creation,
         node: None,
         reserve: None,
         template: PodTemplate::default(),

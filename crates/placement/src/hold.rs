@@ -20,6 +20,8 @@ use thiserror::Error;
 const POD_AFFINITY: &str = "podTemplate.affinity.podAffinity.requiredDuringSchedulingIgnoredDuringExecution";
 /// Value of the hold annotation of a run that is held since its creation; a later hold has the time it began.
 const SINCE_CREATION: &str = "true";
+/// Its value as an admission policy writes it for a hold that begins later, until the controller has dated it.
+pub(crate) const RELEASED: &str = "released";
 
 /// What to answer.
 #[derive(Clone, Debug, PartialEq)]
@@ -209,7 +211,7 @@ impl<'a> Manifest<'a> {
     fn released(&self, now: Timestamp) -> Verdict {
         match self.outcome() {
             Ok(Outcome::Held) => Verdict::Allow {
-                patch: Patch(self.hold(&now.strftime("%Y-%m-%dT%H:%M:%SZ").to_string())),
+                patch: Patch(self.hold(&dated(now))),
                 outcome: Outcome::Held,
             },
             Ok(outcome) => untouched(outcome),
@@ -311,6 +313,11 @@ impl<'a> Manifest<'a> {
             None => name,
         }
     }
+}
+
+/// The value of the hold annotation of a run whose first holder released it now.
+pub(crate) fn dated(now: Timestamp) -> String {
+    now.strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
 }
 
 /// Where the pods of all tasks, or of one that goes with the run, are tied to others.

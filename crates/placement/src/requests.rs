@@ -26,6 +26,8 @@ pub enum Operation {
     Sync,
     /// Add or take back the labels that make a run a group.
     Enrol,
+    /// Write down when the hold began.
+    DateHold,
     /// Look for tasks of the run.
     Beginning,
     /// Read the run's PVCs.
@@ -110,6 +112,7 @@ impl Write {
         let run = &seen.run;
         match self {
             Self::Enrol(enrolment) => vec![enrol(seen, *enrolment)],
+            Self::DateHold => vec![patch_run(Operation::DateHold, run::date_hold(run, seen.now))],
             Self::Withdraw => vec![patch_run(Operation::Enrol, run::withdraw(run))],
             Self::CreatePlaceholder(enrolment) => vec![create(seen, *enrolment, image)],
             Self::Nudge => nudge(seen).into_iter().collect(),

@@ -1,5 +1,6 @@
 //! What the rules know of a PipelineRun: the few facts they read, already told apart.
 
+use crate::hold::RELEASED;
 use crate::keys;
 use crate::names::RunKey;
 use jiff::Timestamp;
@@ -73,8 +74,8 @@ pub struct Run {
     pub isolation: Option<String>,
     /// Our hold annotation is there.
     pub hold: bool,
-    /// When the first holder released it, and our hold began; `None` if it is ours since its creation.
-    pub released_at: Option<Timestamp>,
+    /// When our hold began.
+    pub held_from: HeldFrom,
     /// Raw value of the node annotation.
     pub node: Option<String>,
     /// Raw value of the reserve annotation.
@@ -92,14 +93,41 @@ impl Run {
         self.status == SpecStatus::Pending && self.hold && !self.queued_by_kueue
     }
 
-    /// Since when it waits by our hold, if it does.
+    /// Since when it waits by our hold, if it does and that is known.
     pub fn held_since(&self) -> Option<Timestamp> {
-        self.released_at.or(self.created)
+        match self.held_from {
+            HeldFrom::Creation => self.created,
+            HeldFrom::Release(time) => Some(time),
+            HeldFrom::UndatedRelease => None,
+        }
     }
 
     /// Its labels make it a group of its own.
     pub fn is_enrolled(&self) -> bool {
         self.group.as_deref() == Some(self.key.uid.as_str())
+    }
+}
+
+/// When our hold of a run began, as its annotation says.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum HeldFrom {
+    /// With the run.
+    #[default]
+    Creation,
+    /// When its first holder released it.
+    Release(Timestamp),
+    /// Likewise, by an admission policy: it has no clock, and the controller has yet to write the time down.
+    UndatedRelease,
+}
+
+impl HeldFrom {
+    /// By the value of the annotation.
+    pub fn of(mark: Option<&str>) -> Self {
+        match mark {
+            Some(RELEASED) => Self::UndatedRelease,
+            Some(mark) => mark.parse().map_or(Self::Creation, Self::Release),
+            None => Self::Creation,
+        }
     }
 }
 

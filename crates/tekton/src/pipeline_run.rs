@@ -9,7 +9,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference}
 use kube::Resource;
 use placement::keys;
 use placement::names::RunKey;
-use placement::run::{PodTemplate, Run, SpecStatus, is_controlled_by_run, is_managed_elsewhere};
+use placement::run::{HeldFrom, PodTemplate, Run, SpecStatus, is_controlled_by_run, is_managed_elsewhere};
 use placement::strategy::Strategy;
 use serde::Deserialize;
 use std::borrow::Cow;
@@ -86,7 +86,7 @@ impl PipelineRun {
             strategy: self.label(keys::STRATEGY),
             isolation: self.label(keys::ISOLATION),
             hold: self.annotation(keys::HOLD).is_some(),
-            released_at: self.annotation(keys::HOLD).and_then(|mark| mark.parse().ok()),
+            held_from: HeldFrom::of(self.annotation(keys::HOLD).as_deref()),
             node: self.annotation(keys::NODE),
             reserve: self.annotation(keys::RESERVE),
             template: self.spec.pod_template.as_deref().cloned().unwrap_or_default(),

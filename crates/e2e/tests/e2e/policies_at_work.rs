@@ -3,8 +3,9 @@
 use crate::beds::{SOON, create, fresh, nodes_after, nodes_of};
 use crate::policies_corpus::with_reserve;
 use crate::policies_ways::{Answer, POLICIES, both_ways, pod, send};
-use kube::Client;
-use kube::api::{Patch, PatchParams};
+use jiff::Timestamp;
+use kube::api::{DynamicObject, Patch, PatchParams};
+use kube::{Client, ResourceExt};
 use placement::keys;
 use serde_json::{Value, json};
 use testbed::Testbed;
@@ -16,6 +17,7 @@ const OTHER: &str = "zzz";
 
 #[e2e_test]
 async fn with_policies_a_run_has_one_node_from_its_creation_on_or_since_its_user_released_it() {
+    let release = Patch::Merge(json!({"spec": {"status": null}}));
     let bed = fresh(6).await;
     let client = both_ways(&bed).await;
     let first = RunSpec::diamond(POLICIES, "first").opted_in("true");
@@ -23,7 +25,6 @@ async fn with_policies_a_run_has_one_node_from_its_creation_on_or_since_its_user
 
     let second = RunSpec::diamond(POLICIES, "second").opted_in("true");
     create(&bed, &second.clone().spec("status", json!(keys::PENDING))).await;
-    let release = Patch::Merge(json!({"spec": {"status": null}}));
     let api = runs(&client, POLICIES);
     let released = api
         .patch(second.name(), &PatchParams::default(), &release)
@@ -32,6 +33,21 @@ async fn with_policies_a_run_has_one_node_from_its_creation_on_or_since_its_user
     assert_eq!(released.data["spec"]["status"], keys::PENDING);
     bed.until_succeeded(&second, SOON).await.unwrap();
     assert_eq!(nodes_of(&bed, &second).await.len(), 1);
+
+    // A policy has no clock, and the hold has its deadline all the same.
+    let nowhere = json!({"podTemplate": {"nodeSelector": {"nowhere": "true"}}});
+    let third = RunSpec::new(POLICIES, "third").task("only", &[]).opted_in("true");
+    let third = third.spec("taskRunTemplate", nowhere);
+    create(&bed, &third.clone().spec("status", json!(keys::PENDING))).await;
+    let released = api.patch(third.name(), &PatchParams::default(), &release).await;
+    assert_eq!(released.unwrap().annotations()[keys::HOLD], "released");
+    let is_dated = |run: &DynamicObject| {
+        let mark = run.annotations().get(keys::HOLD);
+        mark.is_some_and(|mark| mark.parse::<Timestamp>().is_ok())
+    };
+    bed.until_run(&third, "to have a dated hold", SOON, is_dated)
+        .await
+        .unwrap();
 }
 
 #[e2e_test]

@@ -97,6 +97,8 @@ pub enum Question {
 pub enum Write {
     /// Add group, strategy and isolation; the run's `spec.status` stays as it is.
     Enrol(Enrolment),
+    /// Write down when the hold began, which an admission policy could not.
+    DateHold,
     /// Take group, strategy and isolation back from a run that opted out before anything of it was started.
     Withdraw,
     /// Create the placeholder by server-side apply.

@@ -10,7 +10,7 @@ use crate::node::{NodeFacts, NodeState};
 use crate::placeholder::size;
 use crate::placeholder::wake::Wake;
 use crate::resources::Resources;
-use crate::run::{PodTemplate, Run, SpecStatus};
+use crate::run::{HeldFrom, PodTemplate, Run, SpecStatus};
 use crate::strategy::{Isolation, Strategy};
 use jiff::{SignedDuration, Timestamp};
 use std::collections::BTreeMap;
@@ -392,7 +392,7 @@ fn run() -> Run {
         strategy: None,
         isolation: None,
         hold: false,
-        released_at: None,
+        held_from: HeldFrom::Creation,
         node: None,
         reserve: None,
         template: PodTemplate::default(),

@@ -7,12 +7,16 @@ use super::weight::{Weight, weigh};
 use super::{Plan, SOON, again, at_once, questions, stuck};
 use crate::config::ReleaseWhen;
 use crate::node::largest;
+use crate::run::HeldFrom;
 use std::time::Duration;
 
 /// How long a run is held without being enrolled, unless it is known to wait.
 const UNENROLLED: Duration = Duration::from_mins(1);
 
 pub(super) fn hold(seen: &Observation, enrolment: Enrolment) -> Plan {
+    if seen.run.held_from == HeldFrom::UndatedRelease {
+        return at_once(Decision::Write(Write::DateHold));
+    }
     let left = left_of_hold(seen, seen.config.hold_deadline);
     let obstacle = obstacle(seen);
     match reason_to_release(seen, obstacle.is_none(), left) {

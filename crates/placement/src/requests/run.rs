@@ -1,10 +1,12 @@
 //! The patches of a run. Each names what it relies on, so that a stale decision changes nothing.
 
+use crate::hold::{RELEASED, dated};
 use crate::keys;
 use crate::opt_in::DECLINED;
 use crate::plan::Enrolment;
 use crate::raw::{add, remove, replace, test};
 use crate::run::Run;
+use jiff::Timestamp;
 use json_patch::{Patch, PatchOperation};
 use serde_json::{Value, json};
 
@@ -24,6 +26,17 @@ pub(super) fn release(run: &Run, enrolment: Option<Enrolment>, node: Option<&str
     patch.extend(node.map(|node| add(&["metadata", "annotations", keys::NODE], node)));
     patch.push(remove(&["metadata", "annotations", keys::HOLD]));
     Patch(patch)
+}
+
+/// Writes down when the hold of this very run began, while it waits by that hold.
+pub(super) fn date_hold(run: &Run, now: Timestamp) -> Patch {
+    let mark = ["metadata", "annotations", keys::HOLD];
+    Patch(vec![
+        test(&["metadata", "uid"], run.key.uid.as_str()),
+        test(&["spec", "status"], keys::PENDING),
+        test(&mark, RELEASED),
+        replace(&mark, dated(now)),
+    ])
 }
 
 /// What a user does to start a held run without its node: it is opted out and released in one write, which fails as a
@@ -104,7 +117,6 @@ mod tests {
     use crate::fixture::run;
     use crate::placeholder::patches::{adopt, nudge};
     use crate::strategy::{Isolation, Strategy};
-    use jiff::Timestamp;
 
     fn enrolment() -> Enrolment {
         Enrolment {
@@ -262,6 +274,27 @@ mod tests {
             json_patch::merge(&mut changed, &change);
             json_patch::patch(&mut changed, &withdraw(&enrolled))
                 .expect_err("it was decided on something else");
+        }
+    }
+
+    #[test]
+    fn a_hold_is_dated_once_and_only_while_it_lasts() {
+        let patch = date_hold(&run(), "2026-11-23T08:00:00.5Z".parse().unwrap());
+        let mut undated = held();
+        undated["metadata"]["annotations"][keys::HOLD] = json!("released");
+        let mut after = undated.clone();
+        json_patch::patch(&mut after, &patch).unwrap();
+        let mut expected = undated.clone();
+        expected["metadata"]["annotations"][keys::HOLD] = json!("2026-11-23T08:00:00Z");
+        assert_eq!(after, expected);
+        for change in [
+            json!({"metadata": {"uid": "u2"}}),
+            json!({"metadata": {"annotations": {keys::HOLD: "true"}}}),
+            json!({"spec": {"status": null}}),
+        ] {
+            let mut changed = undated.clone();
+            json_patch::merge(&mut changed, &change);
+            json_patch::patch(&mut changed, &patch).expect_err("it was decided on something else");
         }
     }
 

@@ -127,6 +127,7 @@ fn a_hold_began_at_the_time_that_its_mark_says_or_else_at_the_creation() {
         assert!(marked(mark).hold);
         assert_eq!(marked(mark).held_since(), marked(mark).created);
     }
+    assert_eq!(marked("released").held_since(), None, "a policy has no clock");
 }
 
 #[test]

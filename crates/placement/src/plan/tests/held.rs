@@ -3,6 +3,7 @@
 use super::*;
 use crate::config::Config;
 use crate::plan::fixtures::answered;
+use crate::run::HeldFrom;
 use std::collections::BTreeMap;
 
 #[test]
@@ -164,8 +165,16 @@ fn a_hold_that_began_when_another_released_it_has_its_whole_time() {
     let scene = || held().created_ago(9999).with_pod().in_group(UID);
     let released_late = scene().decision();
     assert_eq!(released_late, released(ReleaseCause::Deadline, None));
-    let release = scene().change(|scene| scene.run.released_at = Some(ago(60)));
+    let release = scene().change(|scene| scene.run.held_from = HeldFrom::Release(ago(60)));
     assert_eq!(release.plan().again, Some(Duration::from_mins(9)));
+}
+
+#[test]
+fn a_hold_that_a_policy_began_is_dated_before_anything_else() {
+    let undated = held()
+        .created_ago(9999)
+        .change(|scene| scene.run.held_from = HeldFrom::UndatedRelease);
+    assert_eq!(undated.decision(), Decision::Write(Write::DateHold));
 }
 
 #[test]

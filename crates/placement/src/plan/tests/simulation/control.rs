@@ -13,7 +13,7 @@ use crate::node::{NodeFacts, NodeState, state};
 use crate::placeholder::patches::{recreate, resize, scale, shrink, unpin, wake};
 use crate::placeholder::stateful_set;
 use crate::plan::Enrolment;
-use crate::run::SpecStatus;
+use crate::run::{HeldFrom, SpecStatus};
 use crate::strategy::Strategy;
 use serde_json::json;
 use std::collections::BTreeMap;
@@ -72,6 +72,7 @@ impl World {
             Decision::Write(Write::CreatePlaceholder(enrolment)) => life.create(enrolment, &config),
             Decision::Write(Write::Release { node, .. }) => life.release(node),
             Decision::Write(Write::RecordNode { node }) => life.run.node = Some(node),
+            Decision::Write(Write::DateHold) => life.run.held_from = HeldFrom::Release(now),
             Decision::Write(Write::MoveOff { set, .. }) => {
                 life.patch_set(&scale(&set, replicas, 0));
                 life.moves = life.moves.and_one(now);

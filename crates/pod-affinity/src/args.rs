@@ -157,6 +157,8 @@ pub(crate) enum Certificates {
     Managed,
     /// Another controller does, such as cert-manager.
     External,
+    /// There are none: the API server evaluates admission policies, and no webhook runs.
+    None,
 }
 
 impl From<FileArgs> for Files {

@@ -24,7 +24,7 @@ use process::{
     server_clock::ServerClock,
     shutdown::Shutdown,
 };
-use std::{sync::Arc, time::Duration};
+use std::{future::pending, sync::Arc, time::Duration};
 use tokio::{runtime::Builder, sync::watch, time::sleep};
 
 /// Reconciling must not keep the lease from being renewed.
@@ -126,7 +126,7 @@ async fn elevated(leadership: &mut Leadership, elected: &Condition) {
 
 async fn lead(parts: Parts, config: ConfigWatch, mut leadership: Leadership) -> anyhow::Result<()> {
     let refused = rejections::tell(parts.client.clone(), parts.identity.clone(), config.rejections());
-    let certificates = parts.keeper().run();
+    let certificates = certificates(&parts);
     tokio::select! {
         outcome = reconcile(parts, config) => outcome,
         () = certificates => bail!("the task that keeps the certificates has ended"),
@@ -141,6 +141,20 @@ fn lost() -> anyhow::Error {
          by two leaders, and stands for election again when it is restarted",
         keys::CONTROLLER_LEASE
     )
+}
+
+fn certificates(parts: &Parts) -> impl Future<Output = ()> + Send + use<> {
+    let keeper = match parts.certificates {
+        Certificates::Managed => Some(parts.keeper()),
+        Certificates::External => Some(parts.keeper().of_external_certificates()),
+        Certificates::None => None,
+    };
+    async move {
+        match keeper {
+            Some(keeper) => keeper.run().await,
+            None => pending().await,
+        }
+    }
 }
 
 /// Waits for a configuration, reconciles until asked to end, and then for the last writes, but not for ever.
@@ -171,17 +185,13 @@ impl Parts {
     }
 
     fn keeper(&self) -> Keeper {
-        let keeper = Keeper::new(
+        Keeper::new(
             self.client.clone(),
             &self.namespace,
             Arc::new(Timestamp::now),
             self.metrics.clone(),
         )
-        .with_settle_time(self.certificate_settle_time);
-        match self.certificates {
-            Certificates::Managed => keeper,
-            Certificates::External => keeper.of_external_certificates(),
-        }
+        .with_settle_time(self.certificate_settle_time)
     }
 
     fn context(self, config: watch::Receiver<Arc<Config>>) -> controller::Context {

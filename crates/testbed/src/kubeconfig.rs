@@ -3,7 +3,9 @@
 use crate::error::{Error, Result};
 use crate::pki::Identity;
 use serde_json::{Value, json};
+use std::io::{self, Write};
 use std::path::{Path, PathBuf};
+use tempfile::NamedTempFile;
 
 /// How a kubeconfig's user proves who it is.
 pub(crate) enum Proof<'a> {
@@ -25,8 +27,16 @@ pub(crate) fn write(path: &Path, port: u16, authority: &Path, proof: &Proof<'_>)
         "contexts": [{"name": "testbed", "context": {"cluster": "testbed", "user": "testbed"}}],
     });
     // JSON is YAML, and every reader of a kubeconfig takes it.
-    std::fs::write(path, format!("{config:#}\n")).map_err(Error::io("writing", path))?;
+    replace(path, &format!("{config:#}\n")).map_err(Error::io("writing", path))?;
     Ok(path.to_owned())
+}
+
+/// Whole or not at all: another replica of the same account may be reading it.
+fn replace(path: &Path, text: &str) -> io::Result<()> {
+    let mut file = NamedTempFile::new_in(path.parent().unwrap_or(Path::new(".")))?;
+    file.write_all(text.as_bytes())?;
+    file.persist(path)?;
+    Ok(())
 }
 
 fn user(proof: &Proof<'_>) -> Value {
@@ -35,5 +45,30 @@ fn user(proof: &Proof<'_>) -> Value {
             json!({"client-certificate": certificate, "client-key": key})
         }
         Proof::Token(token) => json!({"token": token}),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn whoever_reads_a_kubeconfig_that_is_written_again_reads_it_whole() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("kubeconfig");
+        let write = || write(&path, 1, Path::new("ca"), &Proof::Token("token")).unwrap();
+        write();
+        std::thread::scope(|scope| {
+            let writes = scope.spawn(|| (0..500).for_each(|_| drop(write())));
+            while !writes.is_finished() {
+                let text = std::fs::read_to_string(&path).unwrap();
+                assert!(text.contains("current-context"), "{text:?}");
+            }
+        });
+        assert_eq!(
+            folder.path().read_dir().unwrap().count(),
+            1,
+            "nothing else is left"
+        );
     }
 }

@@ -321,6 +321,59 @@ async fn a_drain_that_evicts_the_placeholder_moves_the_run() {
     bed.until_succeeded(&run, SOON).await.unwrap();
 }
 
+/// A scheduler does not look again at a pod that had to be near another when that one has gone (kubernetes#141354).
+#[e2e_test]
+async fn a_drain_during_which_an_evicted_task_stays_for_a_while_moves_the_run() {
+    let bed = fresh(3).await;
+    let run = RunSpec::new("default", "run")
+        .task("a", &[])
+        .task_field("retries", json!(2))
+        .task("b", &["a"])
+        .opted_in("true")
+        .lasting("10s");
+    let held = create(&bed, &run).await;
+    let task = bound_task(&bed, &run, "a").await;
+    let first = node_of(&task);
+    let placeholder = bound_placeholder(&bed, &held).await;
+    let api = pods(&bed.client().await.unwrap(), "default");
+    let finalizers = async |names: &[&str]| {
+        let patch = Patch::Merge(json!({"metadata": {"finalizers": names}}));
+        api.patch(&task.name_any(), &PatchParams::default(), &patch)
+            .await
+            .unwrap();
+    };
+    finalizers(&["testbed.pod-affinity.tekton.dev/stays"]).await;
+    cordon(&bed, &first).await;
+    for pod in [&placeholder, &task] {
+        api.evict(&pod.name_any(), &EvictParams::default()).await.unwrap();
+    }
+    bed.until("a new placeholder that finds no node", SOON, async || {
+        let pod = api
+            .get(&placeholder.name_any())
+            .await
+            .map_err(|error| error.to_string())?;
+        let conditions = pod.status.clone().and_then(|status| status.conditions);
+        let mut conditions = conditions.into_iter().flatten();
+        let waits = conditions.any(|it| it.reason.as_deref() == Some("Unschedulable"));
+        if pod.uid() != placeholder.uid() && waits {
+            Ok(())
+        } else {
+            Err(format!("{:?}", pod.status))
+        }
+    })
+    .await
+    .unwrap();
+    let stays = api.get(&task.name_any()).await.unwrap();
+    assert!(
+        stays.metadata.deletion_timestamp.is_some(),
+        "{:?}",
+        stays.metadata
+    );
+    finalizers(&[]).await;
+    until_moved_from(&bed, &run, &first).await;
+    bed.until_succeeded(&run, SOON).await.unwrap();
+}
+
 #[e2e_test]
 async fn when_no_node_fits_anywhere_the_run_says_so_with_numbers_and_nothing_flaps() {
     let bed = fresh(0).await;

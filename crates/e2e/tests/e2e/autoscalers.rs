@@ -2,21 +2,21 @@
 //! its node gets a larger one, one that reserves gets it from the start, and in the end all new nodes are gone.
 
 use crate::auditor::Auditor;
-use crate::beds::{SOON, create, fresh, nodes_of, notes};
+use crate::beds::{SOON, create, fresh, nodes_of, notes, pods};
 use crate::pool::Lent;
 use futures::future::join_all;
 use futures::{StreamExt, TryStreamExt};
-use k8s_openapi::api::core::v1::Node;
+use k8s_openapi::api::core::v1::{Node, Pod};
 use kube::ResourceExt;
-use kube::api::{Api, DeleteParams, ListParams};
+use kube::api::{Api, DeleteParams, DynamicObject, ListParams};
 use kube::runtime::{WatchStreamExt, watcher};
 use placement::keys;
 use serde_json::json;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
-use testbed::runs::{self, RunSpec};
-use testbed::{NodeGroup, Nodes, Testbed};
+use testbed::runs::{self, RunSpec, State};
+use testbed::{NodeGroup, Nodes, Part, Testbed};
 use tokio::task::JoinHandle;
 
 /// Nodes that come within this time of one another come in one step.
@@ -28,6 +28,15 @@ const FIXED: usize = 3;
 enum Autoscaler {
     Cluster,
     Karpenter,
+}
+
+impl Autoscaler {
+    fn part(self) -> Part {
+        match self {
+            Self::Cluster => Part::ClusterAutoscaler,
+            Self::Karpenter => Part::Karpenter,
+        }
+    }
 }
 
 /// A testbed with a few nodes and an autoscaler that adds others.
@@ -100,10 +109,52 @@ impl Drop for Growth {
     }
 }
 
-/// Runs of one task each, all at once; how long until all have succeeded.
+/// Creates runs of one task each, all at once. The autoscaler sees them only when each has a node, or is known to have
+/// none: otherwise the steps that it takes would be those in which this machine creates the runs.
+async fn create_at_once(bed: &Testbed, specs: &[RunSpec], autoscaler: Autoscaler) {
+    bed.pause(autoscaler.part()).unwrap();
+    join_all(specs.iter().map(|spec| create(bed, spec))).await;
+    let client = bed.client().await.unwrap();
+    let (runs, pods) = (runs::runs(&client, "default"), pods(&client, "default"));
+    let placeholders = format!("{}={}", keys::COMPONENT, keys::PLACEHOLDER);
+    let placeholders = ListParams::default().labels(&placeholders);
+    bed.until("each run to have a node or to wait for one", SOON, async || {
+        let pods = pods
+            .list(&placeholders)
+            .await
+            .map_err(|error| error.to_string())?;
+        let has_been_seen = |pod: &&Pod| {
+            pod.status
+                .as_ref()
+                .is_some_and(|status| status.conditions.is_some())
+        };
+        let seen: BTreeSet<_> = pods
+            .iter()
+            .filter(has_been_seen)
+            .map(|pod| &pod.labels()[keys::GROUP])
+            .collect();
+        let runs = runs
+            .list(&ListParams::default())
+            .await
+            .map_err(|error| error.to_string())?;
+        let is_unseen = |run: &&DynamicObject| {
+            runs::state(run) == State::Pending && !seen.contains(run.metadata.uid.as_ref().unwrap())
+        };
+        match runs.iter().filter(is_unseen).count() {
+            0 => Ok(()),
+            unseen => Err(format!(
+                "{unseen} are held, and the scheduler has not seen their placeholders"
+            )),
+        }
+    })
+    .await
+    .unwrap();
+    bed.resume(autoscaler.part()).unwrap();
+}
+
+/// How long until all have succeeded.
 async fn all_succeed(bed: &Testbed, specs: &[RunSpec]) -> Duration {
     let start = Instant::now();
-    join_all(specs.iter().map(|spec| create(bed, spec))).await;
     for spec in specs {
         bed.until_succeeded(spec, SOON).await.unwrap();
         assert_eq!(nodes_of(bed, spec).await.len(), 1, "{}", spec.name());
@@ -162,14 +213,18 @@ async fn until_back_to_the_start(bed: &Testbed) -> Duration {
 async fn grows_by_what_is_missing(autoscaler: Autoscaler) {
     let bed = bed(autoscaler).await;
     let (growth, auditor) = (Growth::of(&bed).await, Auditor::start(&bed).await);
-    let took = all_succeed(&bed, &many("one-more", FIXED + 1)).await;
+    let runs = many("one-more", FIXED + 1);
+    create_at_once(&bed, &runs, autoscaler).await;
+    let took = all_succeed(&bed, &runs).await;
     let (nodes, steps) = growth.so_far();
     println!(
         "{autoscaler:?}: {} runs on {FIXED} nodes: {nodes} added in {steps} steps, {took:?}",
         FIXED + 1
     );
     assert_eq!((nodes, steps), (1, 1));
-    let took = all_succeed(&bed, &many("many", 20)).await;
+    let runs = many("many", 20);
+    create_at_once(&bed, &runs, autoscaler).await;
+    let took = all_succeed(&bed, &runs).await;
     let (all_nodes, all_steps) = growth.so_far();
     let (nodes, steps) = (all_nodes - nodes, all_steps - steps);
     println!("{autoscaler:?}: then 20 runs at once: {nodes} added in {steps} steps, {took:?}");

@@ -9,7 +9,7 @@ pub(crate) mod writes;
 use crate::target::Unnamed;
 use jiff::Timestamp;
 use k8s_openapi::{ClusterResourceScope, NamespaceResourceScope};
-use kube::api::{Api, ListParams, PostParams};
+use kube::api::{Api, ApiResource, DynamicObject, ListParams, PostParams};
 use kube::{Client, Error, Resource};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -127,6 +127,21 @@ impl Server {
         K: Resource<Scope = ClusterResourceScope, DynamicType = ()>,
     {
         self.place::<K>(Api::all(self.client.clone()), None, false)
+    }
+
+    /// Objects of a kind that has no type here, and that no namespace has.
+    pub(crate) fn cluster_of(&self, kind: &ApiResource) -> Place<DynamicObject> {
+        Place {
+            api: Api::all_with(self.client.clone(), kind),
+            limit: self.limit,
+            question: Question {
+                verb: "get",
+                resource: format!("{}.{}", kind.plural, kind.group),
+                name: None,
+                namespace: None,
+                namespaced: false,
+            },
+        }
     }
 
     fn place<K: Resource<DynamicType = ()>>(

@@ -1,5 +1,6 @@
 //! Is the webhook's certificate valid, for the right names, and trusted by the API server?
 
+use super::policies::Way;
 use super::{Exam, Finding};
 use crate::words::{age, between, span};
 use jiff::SignedDuration;
@@ -14,6 +15,13 @@ const CHECK: &str = "certificate";
 const GRACE: SignedDuration = SignedDuration::from_hours(24);
 
 pub(super) fn findings(exam: &Exam) -> Vec<Finding> {
+    match Way::of(exam) {
+        Way::Policies => Vec::new(),
+        Way::Webhook | Way::Both => of_webhook(exam),
+    }
+}
+
+fn of_webhook(exam: &Exam) -> Vec<Finding> {
     let leaf = match &exam.secret {
         Err(gap) => {
             return vec![Finding::unseen(CHECK, gap)]

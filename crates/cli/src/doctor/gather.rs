@@ -1,7 +1,8 @@
 //! Looks at everything that the findings need. Questions only, no judgement; all at once, since each waits by itself.
 
 use super::leader::is_stale;
-use super::manifests::{self, Right};
+use super::manifests::{self, Policy, Right};
+use super::policies::Compared;
 use super::rights::Answer;
 use super::{Exam, Platform, Pre, Scope, trial};
 use crate::ask::{Gap, Seen, Server};
@@ -16,8 +17,9 @@ use k8s_openapi::api::authorization::v1::{
 };
 use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::{ConfigMap, LimitRange, Namespace, Pod, ResourceQuota, Secret};
-use kube::api::ListParams;
+use kube::api::{ApiResource, GroupVersionKind, ListParams};
 use placement::keys;
+use serde_json::Value;
 use std::time::Duration;
 use tokio::join;
 
@@ -30,9 +32,10 @@ const SECOND_LOOK: Duration = Duration::from_secs(5);
 pub(crate) async fn exam(server: &Server, scope: Scope, tekton: String) -> Seen<Exam> {
     let now = server.clock().await?;
     let own = &scope.namespace;
-    let (installed, admission, tried, runs) = join!(
+    let (installed, admission, policies, tried, runs) = join!(
         installed(server, own),
         admission(server),
+        policies(server, own),
         tried(server, &scope.trial),
         runs(server)
     );
@@ -55,6 +58,7 @@ pub(crate) async fn exam(server: &Server, scope: Scope, tekton: String) -> Seen<
         lease: installed.lease,
         renewed: false,
         webhooks: admission,
+        policies,
         secret: installed.secret,
         config: installed.config,
         trial_run: tried.0,
@@ -173,6 +177,24 @@ async fn admission(server: &Server) -> Vec<(&'static str, Seen<Option<MutatingWe
         configurations.get(keys::POD_WEBHOOK)
     );
     vec![(keys::PIPELINE_RUN_WEBHOOK, runs), (keys::POD_WEBHOOK, pods)]
+}
+
+async fn policies(server: &Server, namespace: &str) -> Vec<Compared> {
+    stream::iter(manifests::policies(namespace))
+        .map(|release| async move {
+            let found = policy(server, &release).await;
+            Compared { release, found }
+        })
+        .buffered(AT_ONCE)
+        .collect()
+        .await
+}
+
+async fn policy(server: &Server, release: &Policy) -> Seen<Option<Value>> {
+    let kind = GroupVersionKind::gvk("admissionregistration.k8s.io", "v1", &release.kind);
+    let place = server.cluster_of(&ApiResource::from_gvk(&kind));
+    let found = place.get(&release.metadata.name).await?;
+    Ok(found.map(|mut object| object.data["spec"].take()))
 }
 
 async fn tried(server: &Server, namespace: &str) -> (Seen<PipelineRun>, Seen<Pod>) {

@@ -7,6 +7,7 @@ use k8s_openapi::api::rbac::v1::PolicyRule;
 use kube::core::{ApiResource, GroupVersionKind};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
+use serde_json::Value;
 use std::collections::BTreeSet;
 
 const WEBHOOKS: &str = include_str!("../../../../config/500-webhooks.yaml");
@@ -28,6 +29,16 @@ const ALL: [&str; 10] = [
     include_str!("../../../../config/700-webhook.yaml"),
     include_str!("../../../../config/701-controller.yaml"),
 ];
+/// The policies of overlays/policies, each with its binding.
+const POLICIES: [&str; 5] = [
+    include_str!("../../../../overlays/policies/admission/hold.yaml"),
+    include_str!("../../../../overlays/policies/admission/stray.yaml"),
+    include_str!("../../../../overlays/policies/admission/release.yaml"),
+    include_str!("../../../../overlays/policies/admission/terms.yaml"),
+    include_str!("../../../../overlays/policies/admission/refuse.yaml"),
+];
+/// The namespace that manifests name.
+const NAMESPACE: &str = "tekton-pod-affinity";
 /// What `kubectl apply` does to each object.
 const APPLIED: [&str; 3] = ["get", "create", "patch"];
 
@@ -59,15 +70,31 @@ struct Object {
     metadata: Meta,
 }
 
-#[derive(Deserialize)]
-struct Meta {
-    name: String,
+#[derive(Clone, Debug, Deserialize)]
+pub(crate) struct Meta {
+    pub(crate) name: String,
     namespace: Option<String>,
+}
+
+/// An admission policy, or a binding.
+#[derive(Clone, Debug, Deserialize)]
+pub(crate) struct Policy {
+    pub(crate) kind: String,
+    pub(crate) metadata: Meta,
+    pub(crate) spec: Value,
 }
 
 /// The webhook configurations as they should be.
 pub(crate) fn webhooks() -> Vec<MutatingWebhookConfiguration> {
     documents(WEBHOOKS)
+}
+
+/// The admission policies and their bindings as they should be, for an installation in this namespace.
+pub(crate) fn policies(namespace: &str) -> Vec<Policy> {
+    POLICIES
+        .iter()
+        .flat_map(|text| documents(&text.replace(NAMESPACE, namespace)))
+        .collect()
 }
 
 /// Every right that our processes need. A role is named after the account that has it.
@@ -165,14 +192,29 @@ mod tests {
 
     #[test]
     fn every_manifest_of_the_release_is_known() {
-        let folder = std::fs::read_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/../../config")).unwrap();
-        let files = folder.map(|entry| entry.unwrap().path());
-        assert_eq!(
+        let manifests = |folder: &str| {
+            let root = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
+            let files = std::fs::read_dir(format!("{root}/{folder}")).unwrap();
+            let files = files.map(|entry| entry.unwrap().path());
             files
                 .filter(|file| file.extension() == Some("yaml".as_ref()))
-                .count(),
-            ALL.len()
-        );
+                .count()
+        };
+        assert_eq!(manifests("config"), ALL.len());
+        assert_eq!(manifests("overlays/policies/admission"), POLICIES.len());
+    }
+
+    #[test]
+    fn every_policy_has_a_binding_of_its_name() {
+        let policies = policies(NAMESPACE);
+        let of = |is_binding: bool| -> Vec<_> {
+            let found = policies
+                .iter()
+                .filter(|it| it.kind.ends_with("Binding") == is_binding);
+            found.map(|it| it.metadata.name.as_str()).collect()
+        };
+        assert_eq!(of(true).len(), POLICIES.len());
+        assert_eq!(of(true), of(false));
     }
 
     #[test]

@@ -7,6 +7,7 @@ pub(crate) mod gather;
 mod leader;
 mod limits;
 pub(crate) mod manifests;
+mod policies;
 mod pre;
 mod processes;
 mod rights;
@@ -44,6 +45,8 @@ pub(crate) struct Exam {
     /// Looked at a second time, the Lease had been renewed.
     pub(crate) renewed: bool,
     pub(crate) webhooks: Vec<(&'static str, Seen<Option<MutatingWebhookConfiguration>>)>,
+    /// Those of the release, in place of the webhook.
+    pub(crate) policies: Vec<policies::Compared>,
     pub(crate) secret: Seen<Option<Secret>>,
     pub(crate) config: Seen<Option<ConfigMap>>,
     pub(crate) trial_run: Seen<PipelineRun>,
@@ -152,6 +155,7 @@ pub(crate) fn findings(exam: &Exam) -> Vec<Finding> {
         processes::findings,
         leader::findings,
         configuration::findings,
+        policies::findings,
         webhooks::findings,
         certificate::findings,
         trial::findings,

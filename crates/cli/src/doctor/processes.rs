@@ -1,8 +1,10 @@
 //! Is everything installed, and does it run?
 
+use super::policies::Way;
 use super::{Exam, Finding};
 use k8s_openapi::api::apps::v1::Deployment;
 use kube::ResourceExt;
+use placement::keys;
 
 /// The two Deployments and what stands still without them.
 const DEPLOYMENTS: [(&str, &str); 2] = [
@@ -11,7 +13,7 @@ const DEPLOYMENTS: [(&str, &str); 2] = [
         "held runs are not released and get no placeholder",
     ),
     (
-        "pod-affinity-webhook",
+        keys::WEBHOOK_SERVICE,
         "labelled runs cannot be created, and tasks of enrolled runs fail",
     ),
 ];
@@ -28,6 +30,7 @@ pub(super) fn findings(exam: &Exam) -> Vec<Finding> {
         (_, Err(gap)) => vec![Finding::unseen(CHECK, gap)],
         (Ok(Some(_)) | Err(_), Ok(deployments)) => DEPLOYMENTS
             .iter()
+            .filter(|(name, _)| *name != keys::WEBHOOK_SERVICE || Way::of(exam) != Way::Policies)
             .map(|(name, consequence)| deployment(name, consequence, deployments, namespace))
             .collect(),
     }

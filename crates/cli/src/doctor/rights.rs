@@ -1,6 +1,7 @@
 //! Have our accounts the rights that the release's roles give them?
 
 use super::manifests::Right;
+use super::policies::Way;
 use super::{Exam, Finding};
 use crate::words::list;
 use process::certs::publish::injector;
@@ -11,6 +12,8 @@ const NAMED: usize = 6;
 const CONTROLLER: &str = "pod-affinity-controller";
 /// Where certificates are.
 const CERTIFICATES: &str = "secrets";
+/// What else the controller needs only for the webhook.
+const FOR_WEBHOOK: [&str; 2] = ["mutatingwebhookconfigurations", "namespaces"];
 
 /// A right, and whether its account has it.
 #[derive(Clone, Debug)]
@@ -45,8 +48,21 @@ pub(super) fn findings(exam: &Exam) -> Vec<Finding> {
         .collect()
 }
 
-/// Where somebody else cares for the certificates, the controller needs no right to them, and an overlay takes it away.
+/// Rights that an overlay takes away, because nothing needs them.
 fn is_spared(exam: &Exam, right: &Right) -> bool {
+    match Way::of(exam) {
+        Way::Policies => is_for_webhook(right),
+        Way::Webhook | Way::Both => is_for_certificates_of_others(exam, right),
+    }
+}
+
+fn is_for_webhook(right: &Right) -> bool {
+    let resource = right.resource.as_str();
+    right.account != CONTROLLER || resource == CERTIFICATES || FOR_WEBHOOK.contains(&resource)
+}
+
+/// Where somebody else cares for the certificates, the controller needs no right to them.
+fn is_for_certificates_of_others(exam: &Exam, right: &Right) -> bool {
     let mut configurations = exam
         .webhooks
         .iter()

@@ -80,7 +80,7 @@ fn with_certificates(exam: Exam, stored: &Stored, bundle: &str) -> Exam {
     }
 }
 
-fn healthy() -> Exam {
+pub(super) fn healthy() -> Exam {
     let stored = certificates();
     let bundle = stored.bundle.clone();
     with_certificates(bare(), &stored, &bundle)
@@ -113,6 +113,7 @@ fn bare() -> Exam {
         lease: lease(&json!({})),
         renewed: false,
         webhooks: Vec::new(),
+        policies: no_policies(),
         secret: Ok(None),
         config: map(&json!({"_example": "x"})),
         trial_run: Ok(run(&held)),
@@ -128,6 +129,16 @@ fn bare() -> Exam {
         quotas: Ok(vec![]),
         limits: Ok(vec![]),
     }
+}
+
+fn no_policies() -> Vec<policies::Compared> {
+    let release = manifests::policies(OURS).into_iter();
+    release
+        .map(|release| policies::Compared {
+            release,
+            found: Ok(None),
+        })
+        .collect()
 }
 
 fn answer(verb: &str, group: &str, resource: &str, name: Option<&str>) -> rights::Answer {
@@ -164,7 +175,7 @@ fn with_terms() -> Pod {
 }
 
 /// What is not ok, as it is printed.
-fn ill(exam: &Exam) -> String {
+pub(super) fn ill(exam: &Exam) -> String {
     let found: Vec<_> = findings(exam)
         .into_iter()
         .filter(|it| it.level != Level::Ok)
@@ -172,7 +183,7 @@ fn ill(exam: &Exam) -> String {
     text(&found, |_, label| label.to_owned())
 }
 
-fn failed(words: &str) -> Gap {
+pub(super) fn failed(words: &str) -> Gap {
     let Gap::Forbidden(question) = forbidden("create", "pods") else {
         unreachable!()
     };

@@ -1,5 +1,6 @@
-//! Do the webhooks work? Tried by creating a run and a pod without creating them.
+//! Do the webhooks or the policies work? Tried by creating a run and a pod without creating them.
 
+use super::policies::Way;
 use super::{Exam, Finding};
 use crate::ask::{Gap, Seen};
 use crate::view::PipelineRun;
@@ -11,8 +12,59 @@ use placement::strategy::{Isolation, Strategy};
 use placement::terms::{Terms, terms};
 use serde_json::json;
 
-const CHECK: &str = "webhook";
+const WEBHOOK: &str = "webhook";
+const POLICIES: &str = "policies";
 const NAME: &str = "pod-affinity-doctor";
+/// An API server that has not read the definition of PipelineRuns yet cannot evaluate policies for them.
+const UNREAD: &str = "Kind=PipelineRun not found";
+
+/// What changes objects of one kind, and what is said about it.
+struct Means {
+    check: &'static str,
+    name: &'static str,
+    /// What messages of the API server name.
+    mark: &'static str,
+    /// What the API server does not do with it, if objects stay as they are.
+    verb: &'static str,
+    remedy: &'static str,
+}
+
+impl Means {
+    fn webhook(name: &'static str) -> Self {
+        Self {
+            check: WEBHOOK,
+            name,
+            mark: name,
+            verb: "ask",
+            remedy: "Apply the release's manifests again; a changed webhook configuration takes some seconds.",
+        }
+    }
+
+    fn policy(name: &'static str, mark: &'static str) -> Self {
+        Self {
+            check: POLICIES,
+            name,
+            mark,
+            verb: "evaluate",
+            remedy: "Apply overlays/policies again; a changed policy takes some seconds. Runs are held only while the \
+                     ServiceAccount pod-affinity-controller exists.",
+        }
+    }
+}
+
+/// For runs and for pods.
+fn means(way: Way) -> [Means; 2] {
+    match way {
+        Way::Webhook | Way::Both => [keys::PIPELINE_RUN_WEBHOOK, keys::POD_WEBHOOK].map(Means::webhook),
+        Way::Policies => [
+            Means::policy(
+                "hold.pipelinerun.pod-affinity.tekton.dev",
+                "pipelinerun.pod-affinity.tekton.dev",
+            ),
+            Means::policy("terms.pod.pod-affinity.tekton.dev", "pod.pod-affinity.tekton.dev"),
+        ],
+    }
+}
 
 /// A labelled run; with `generateName`, since one of the same name may exist.
 pub(super) fn run() -> PipelineRun {
@@ -55,11 +107,12 @@ pub(super) fn pod() -> Pod {
 }
 
 pub(super) fn findings(exam: &Exam) -> Vec<Finding> {
+    let [for_runs, for_pods] = means(Way::of(exam));
     vec![
         judged(
             exam,
             &exam.trial_run,
-            keys::PIPELINE_RUN_WEBHOOK,
+            &for_runs,
             is_held,
             [
                 "A labelled PipelineRun is held when it is created (dry run).",
@@ -69,7 +122,7 @@ pub(super) fn findings(exam: &Exam) -> Vec<Finding> {
         judged(
             exam,
             &exam.trial_pod,
-            keys::POD_WEBHOOK,
+            &for_pods,
             has_terms,
             [
                 "A pod of a labelled run gets its affinity when it is created (dry run).",
@@ -82,33 +135,67 @@ pub(super) fn findings(exam: &Exam) -> Vec<Finding> {
 fn judged<K>(
     exam: &Exam,
     tried: &Seen<K>,
-    webhook: &str,
+    means: &Means,
     is_as_it_should: impl Fn(&K) -> bool,
     [well, ill]: [&str; 2],
 ) -> Finding {
+    let Means {
+        check,
+        name,
+        mark: _,
+        verb,
+        remedy,
+    } = *means;
     match tried {
-        Ok(object) if is_as_it_should(object) => Finding::ok(CHECK, well),
+        Ok(object) if is_as_it_should(object) => Finding::ok(check, well),
         Ok(_) => Finding::bad(
-            CHECK,
+            check,
             format!(
-                "{ill} (dry run in namespace {}): the API server does not ask {webhook}.",
+                "{ill} (dry run in namespace {}): the API server does not {verb} {name}.",
                 exam.scope.trial
             ),
-            "Apply the release's manifests again; a changed webhook configuration takes some seconds.",
+            remedy,
         ),
-        Err(Gap::Failed(_, words)) if words.contains(webhook) => unreachable(exam, words),
-        Err(Gap::Failed(_, words)) => Finding::warning(
-            CHECK,
-            format!("{webhook} could not be tried, since something else refuses the dry run: {words}"),
+        Err(Gap::Failed(_, words)) => refused(exam, means, words),
+        Err(gap) => Finding::unseen(check, gap),
+    }
+}
+
+fn refused(exam: &Exam, means: &Means, words: &str) -> Finding {
+    let Means {
+        check, name, mark, ..
+    } = *means;
+    match Way::of(exam) {
+        _ if words.contains(UNREAD) => too_early(words),
+        Way::Policies if words.contains(mark) => failing(words),
+        Way::Webhook | Way::Both if words.contains(mark) => unreachable(exam, words),
+        Way::Webhook | Way::Policies | Way::Both => Finding::warning(
+            check,
+            format!("{name} could not be tried, since something else refuses the dry run: {words}"),
             "Try in another namespace with -n.",
         ),
-        Err(gap) => Finding::unseen(CHECK, gap),
     }
+}
+
+fn too_early(words: &str) -> Finding {
+    Finding::warning(
+        POLICIES,
+        format!("The API server cannot evaluate policies for PipelineRuns yet: {words}"),
+        "Run `doctor` again after some seconds: the API server started, or Tekton was installed, a moment ago.",
+    )
+}
+
+fn failing(words: &str) -> Finding {
+    Finding::bad(
+        POLICIES,
+        format!("The API server cannot evaluate a policy: {words}"),
+        "Apply overlays/policies again. If the error persists, see the log of the API server.",
+    )
 }
 
 fn unreachable(exam: &Exam, words: &str) -> Finding {
     Finding::bad(
-        CHECK,
+        WEBHOOK,
         format!("The API server cannot use the webhook: {words}"),
         format!(
             "See the pods and the log of `deployment/{}` in namespace {}, and the findings on its certificate.",

@@ -87,6 +87,12 @@ fn judged(version: &str) -> Finding {
     }
 }
 
+/// Whether it is certain that this is an older Kubernetes than 1.`minor`.
+pub(super) fn is_older(version: &Seen<String>, minor: u32) -> bool {
+    let version = version.as_deref().ok().and_then(numbers);
+    version.is_some_and(|version| version < (1, minor))
+}
+
 /// Major and minor: of `v1.36.3`, and of `v1.28.3-gke.100`.
 fn numbers(version: &str) -> Option<(u32, u32)> {
     let mut parts = version.trim_start_matches('v').split('.');

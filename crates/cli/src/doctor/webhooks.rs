@@ -1,5 +1,6 @@
 //! Are the webhook configurations those of this release?
 
+use super::policies::Way;
 use super::{Exam, Finding, manifests};
 use crate::switch::is_off;
 use k8s_openapi::api::admissionregistration::v1::{MutatingWebhook, MutatingWebhookConfiguration};
@@ -9,21 +10,23 @@ const CHECK: &str = "webhook configuration";
 const APPLY: &str = "Apply the release's manifests again (500-webhooks.yaml).";
 
 pub(super) fn findings(exam: &Exam) -> Vec<Finding> {
+    let way = Way::of(exam);
     exam.webhooks
         .iter()
-        .map(|(name, seen)| match seen {
-            Err(gap) => Finding::unseen(CHECK, gap),
-            Ok(None) => Finding::bad(
+        .filter_map(|(name, seen)| match seen {
+            Err(gap) => Some(Finding::unseen(CHECK, gap)),
+            Ok(None) if way == Way::Policies => None,
+            Ok(None) => Some(Finding::bad(
                 CHECK,
                 format!("{name} is not there: {}.", consequence(name)),
                 APPLY,
-            ),
-            Ok(Some(found)) if is_off(found) => Finding::bad(
+            )),
+            Ok(Some(found)) if is_off(found) => Some(Finding::bad(
                 CHECK,
                 format!("{name} is switched off: {}.", consequence(name)),
                 "Switch it on again: `kubectl pod-affinity enable -A`.",
-            ),
-            Ok(Some(found)) => compared(exam, name, found),
+            )),
+            Ok(Some(found)) => Some(compared(exam, name, found)),
         })
         .collect()
 }

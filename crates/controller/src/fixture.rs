@@ -259,7 +259,12 @@ impl Caches {
     }
 
     pub(crate) fn add_held_run(&mut self, name: &str, uid: &str) {
-        let event = Event::Apply(view(name, uid, &json!({})));
+        self.add_held_run_with(name, uid, &json!({}));
+    }
+
+    /// A held run with other fields.
+    pub(crate) fn add_held_run_with(&mut self, name: &str, uid: &str, changes: &Value) {
+        let event = Event::Apply(view(name, uid, changes));
         self.feeds.runs.apply_watcher_event(&event);
     }
 

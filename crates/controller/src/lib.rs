@@ -16,6 +16,7 @@ mod count;
 mod events;
 #[cfg(test)]
 mod fixture;
+mod gauges;
 mod index;
 mod members;
 mod memory;

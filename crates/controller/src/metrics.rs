@@ -1,22 +1,16 @@
 //! What an operator sees of the controller. Every label value comes from a closed set; never a run's name.
 
+use crate::gauges::Gauges;
 use crate::observe::Stores;
 use crate::refusal::Refused;
-use placement::keys;
 use placement::plan::{MoveCause, ReleaseCause};
-use prometheus_client::collector::Collector;
-use prometheus_client::encoding::{DescriptorEncoder, EncodeLabelSet, EncodeMetric};
+use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
-use prometheus_client::metrics::gauge::ConstGauge;
 use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
 use prometheus_client::registry::Registry;
-use std::collections::BTreeMap;
-use std::fmt;
-use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use strum::{IntoStaticStr, VariantArray};
-use tekton::PipelineRun;
 
 /// Counts and times what the controller does; clones share their values.
 #[derive(Clone, Debug)]
@@ -31,7 +25,7 @@ pub struct Metrics {
     overtaken: Counter,
     events: Family<ByOutcome, Counter>,
     watch_errors: Family<ByResource, Counter>,
-    census: Census,
+    gauges: Gauges,
 }
 
 /// How a hold ended.
@@ -77,17 +71,13 @@ struct ByResource {
     resource: &'static str,
 }
 
-/// Counted from the caches when asked, so that no gauge can drift. Empty while this process does not lead.
-#[derive(Clone, Debug, Default)]
-struct Census(Arc<Mutex<Option<Stores>>>);
-
 impl Metrics {
     /// Registers all of them; the prefix is the registry's.
     pub fn register(registry: &mut Registry) -> Self {
         let metrics = Self::new();
         metrics.register_runs(registry);
         metrics.register_work(registry);
-        registry.register_collector(Box::new(metrics.census.clone()));
+        registry.register_collector(Box::new(metrics.gauges.clone()));
         metrics
     }
 
@@ -136,7 +126,7 @@ impl Metrics {
             overtaken: Counter::default(),
             events: Family::default(),
             watch_errors: Family::default(),
-            census: Census::default(),
+            gauges: Gauges::default(),
         };
         metrics.begin();
         metrics
@@ -216,7 +206,7 @@ impl Metrics {
     }
 
     pub(crate) fn count_in(&self, stores: Option<Stores>) {
-        *self.census.0.lock().unwrap_or_else(PoisonError::into_inner) = stores;
+        self.gauges.count_in(stores);
     }
 }
 
@@ -231,68 +221,10 @@ impl HoldEnd {
     }
 }
 
-impl Collector for Census {
-    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), fmt::Error> {
-        let stores = self.0.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        let count = |of: fn(&Stores) -> usize| stores.as_ref().map_or(0, of);
-        gauge(
-            &mut encoder,
-            "runs",
-            "Runs that carry the opt-in label",
-            count(labelled),
-        )?;
-        gauge(
-            &mut encoder,
-            "holds",
-            "Runs that are held by us now",
-            count(holds),
-        )?;
-        gauge(
-            &mut encoder,
-            "placeholders",
-            "Placeholder pods that exist now",
-            count(|it| it.pods.read().len()),
-        )
-    }
-}
-
-fn labelled(stores: &Stores) -> usize {
-    stores.runs.state_filter(|run| run.labelled).len()
-}
-
-fn holds(stores: &Stores) -> usize {
-    stores.runs.state_filter(is_held).len()
-}
-
-fn is_held(run: &PipelineRun) -> bool {
-    let has =
-        |map: &Option<BTreeMap<String, String>>, key| map.as_ref().is_some_and(|map| map.contains_key(key));
-    // A mark of ours on a run that Kueue queues means nothing.
-    let marked =
-        has(&run.metadata.annotations, keys::HOLD) && !has(&run.metadata.labels, keys::KUEUE_QUEUE_NAME);
-    marked && !run.status.done && run.spec.status.as_deref() == Some(keys::PENDING)
-}
-
-fn gauge(
-    encoder: &mut DescriptorEncoder<'_>,
-    name: &str,
-    help: &str,
-    value: usize,
-) -> Result<(), fmt::Error> {
-    let gauge = ConstGauge::new(i64::try_from(value).unwrap_or(i64::MAX));
-    gauge.encode(encoder.encode_descriptor(name, help, None, gauge.metric_type())?)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::fixture::{Caches, run};
-
-    fn exposition(registry: &Registry) -> String {
-        let mut text = String::new();
-        prometheus_client::encoding::text::encode(&mut text, registry).unwrap();
-        text
-    }
+    use crate::fixture::exposition;
 
     #[test]
     fn a_release_is_counted_by_cause_and_timed_by_outcome() {
@@ -310,22 +242,5 @@ mod tests {
             "{text}"
         );
         assert!(!text.contains("releases_total{cause=\"foreign\"}"), "{text}");
-    }
-
-    #[test]
-    fn holds_and_placeholders_are_counted_while_this_process_leads() {
-        let mut registry = Registry::default();
-        let metrics = Metrics::register(&mut registry);
-        let mut caches = Caches::ready();
-        caches.add_held_run("build", "u1");
-        caches.add_pod(&run(), "p1", None);
-        metrics.count_in(Some(caches.stores.clone()));
-        let text = exposition(&registry);
-        assert!(
-            text.contains("\nholds 1\n") && text.contains("\nplaceholders 1\n"),
-            "{text}"
-        );
-        metrics.count_in(None);
-        assert!(exposition(&registry).contains("\nholds 0\n"));
     }
 }

@@ -1,0 +1,226 @@
+//! How many runs, holds, placeholders and nodes there are: counted in the caches when asked, so that no gauge can drift.
+
+use crate::observe::Stores;
+use crate::placeholders::ObjectKey;
+use placement::keys;
+use placement::plan::PlaceholderPod;
+use placement::strategy::Strategy;
+use prometheus_client::collector::Collector;
+use prometheus_client::encoding::{DescriptorEncoder, EncodeLabelSet, EncodeMetric};
+use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::gauge::{ConstGauge, Gauge};
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+use std::sync::{Arc, Mutex, PoisonError};
+use tekton::PipelineRun;
+
+/// All are 0 while this process does not lead: it has no caches then.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Gauges(Arc<Mutex<Option<Stores>>>);
+
+/// What a run has its node for.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, EncodeLabelSet)]
+struct Use {
+    strategy: &'static str,
+    state: &'static str,
+}
+
+impl Use {
+    /// The run is not done.
+    fn active(strategy: &'static str) -> Self {
+        Self {
+            strategy,
+            state: "active",
+        }
+    }
+
+    /// The run is done, and keeps its node until it is deleted.
+    fn reserved() -> Self {
+        Self {
+            strategy: Strategy::IsolateAlways.as_str(),
+            state: "reserved",
+        }
+    }
+}
+
+impl Gauges {
+    /// Counts in these caches from now on.
+    pub(crate) fn count_in(&self, stores: Option<Stores>) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = stores;
+    }
+}
+
+impl Collector for Gauges {
+    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), fmt::Error> {
+        let stores = self.0.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let stores = stores.as_ref();
+        let mut gauge = |name, help, of: fn(&Stores) -> i64| {
+            let gauge = ConstGauge::new(stores.map_or(0, of));
+            gauge.encode(encoder.encode_descriptor(name, help, None, gauge.metric_type())?)
+        };
+        gauge("runs", "Runs that carry the opt-in label", labelled)?;
+        gauge("holds", "Runs that are held by us now", holds)?;
+        let help = "Beginning of the oldest hold there is now, 0 without a hold";
+        gauge("oldest_hold_timestamp_seconds", help, oldest_hold)?;
+        gauge("placeholders", "Placeholder pods that exist now", |stores| {
+            integer(stores.pods.read().len())
+        })?;
+        let help = "Placeholder pods that have no node yet";
+        gauge("placeholders_waiting", help, waiting)?;
+        let nodes = nodes(stores);
+        let help = "Nodes that runs have, by strategy and by whether the run is done";
+        nodes.encode(encoder.encode_descriptor("nodes", help, None, nodes.metric_type())?)
+    }
+}
+
+fn labelled(stores: &Stores) -> i64 {
+    integer(stores.runs.state_filter(|run| run.labelled).len())
+}
+
+fn holds(stores: &Stores) -> i64 {
+    integer(stores.runs.state_filter(is_held).len())
+}
+
+fn oldest_hold(stores: &Stores) -> i64 {
+    let held = stores.runs.state_filter(is_held);
+    held.iter().filter_map(|run| held_since(run)).min().unwrap_or(0)
+}
+
+fn waiting(stores: &Stores) -> i64 {
+    let pods = stores.pods.read();
+    let waits = |pod: &PlaceholderPod| pod.node.is_none() && !pod.ending;
+    integer(pods.values().filter(|pod| waits(&pod.it)).count())
+}
+
+/// Runs of `colocateAlways` may share a node, which then counts once.
+fn nodes(stores: Option<&Stores>) -> Family<Use, Gauge> {
+    let used = stores.map(used).unwrap_or_default();
+    let all = Strategy::NAMES.iter().map(|strategy| Use::active(strategy));
+    let family = Family::<Use, Gauge>::default();
+    for each in all.chain([Use::reserved()]) {
+        let nodes = used.iter().filter(|(found, _)| *found == each).count();
+        family.get_or_create(&each).set(integer(nodes));
+    }
+    family
+}
+
+fn used(stores: &Stores) -> BTreeSet<(Use, String)> {
+    let pods = stores.pods.read();
+    let on_nodes = pods
+        .iter()
+        .filter_map(|(key, pod)| Some((key, &pod.it, pod.it.node.clone()?)));
+    on_nodes
+        .filter_map(|(key, pod, node)| Some((use_of(stores, key, pod)?, node)))
+        .collect()
+}
+
+/// The pod that a run leaves on its node has no StatefulSet any more, and belongs to the run itself.
+fn use_of(stores: &Stores, (namespace, name): &ObjectKey, pod: &PlaceholderPod) -> Option<Use> {
+    if pod.ending {
+        return None;
+    }
+    if pod.adopted {
+        return Some(Use::reserved());
+    }
+    let set = (namespace.clone(), name.strip_suffix("-0")?.to_owned());
+    let strategy = stores.sets.read().get(&set)?.it.strategy?;
+    Some(Use::active(strategy.as_str()))
+}
+
+fn is_held(run: &PipelineRun) -> bool {
+    let has =
+        |map: &Option<BTreeMap<String, String>>, key| map.as_ref().is_some_and(|map| map.contains_key(key));
+    // A mark of ours on a run that Kueue queues means nothing.
+    let marked =
+        has(&run.metadata.annotations, keys::HOLD) && !has(&run.metadata.labels, keys::KUEUE_QUEUE_NAME);
+    marked && !run.status.done && run.spec.status.as_deref() == Some(keys::PENDING)
+}
+
+fn held_since(run: &PipelineRun) -> Option<i64> {
+    let since = run.run()?.held_since()?;
+    Some(since.as_second())
+}
+
+fn integer(count: usize) -> i64 {
+    i64::try_from(count).unwrap_or(i64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fixture::{Caches, exposition, run};
+    use prometheus_client::registry::Registry;
+    use serde_json::json;
+
+    fn told(stores: Option<&Stores>) -> String {
+        let gauges = Gauges::default();
+        gauges.count_in(stores.cloned());
+        let mut registry = Registry::default();
+        registry.register_collector(Box::new(gauges));
+        exposition(&registry)
+    }
+
+    fn tells(text: &str, line: &str) {
+        assert!(
+            text.lines().any(|found| found == line),
+            "{line} is not in:\n{text}"
+        );
+    }
+
+    #[test]
+    fn holds_and_placeholders_are_counted_while_this_process_leads() {
+        let mut caches = Caches::ready();
+        caches.add_held_run("build", "u1");
+        caches.add_pod(&run(), "p1", None);
+        let text = told(Some(&caches.stores));
+        for line in ["holds 1", "placeholders 1", "placeholders_waiting 1"] {
+            tells(&text, line);
+        }
+        let text = told(None);
+        for line in [
+            "holds 0",
+            "oldest_hold_timestamp_seconds 0",
+            "placeholders_waiting 0",
+        ] {
+            tells(&text, line);
+        }
+    }
+
+    #[test]
+    fn the_oldest_hold_is_the_one_that_began_first() {
+        let mut caches = Caches::ready();
+        let begun = |time: &str| json!({"metadata": {"annotations": {keys::HOLD: time}}});
+        caches.add_held_run_with("new", "u1", &begun("2026-11-23T08:10:00Z"));
+        caches.add_held_run_with("old", "u2", &begun("2026-11-23T08:00:00Z"));
+        let free = json!({"metadata": {"annotations": {keys::HOLD: "2026-11-23T07:00:00Z"}}, "spec": {"status": null}});
+        caches.add_held_run_with("released", "u3", &free);
+        tells(
+            &told(Some(&caches.stores)),
+            "oldest_hold_timestamp_seconds 1795420800",
+        );
+    }
+
+    #[test]
+    fn a_node_is_counted_by_the_strategy_of_its_run() {
+        let mut caches = Caches::ready();
+        caches.add_set_of(
+            &run(),
+            "s1",
+            &json!({"metadata": {"labels": {keys::STRATEGY: "colocateCompleted"}}}),
+        );
+        let of_the_set = json!({"metadata": {"ownerReferences": null}, "spec": {"nodeName": "n1"}});
+        caches.add_pod_of(&run(), "p1", &of_the_set);
+        let text = told(Some(&caches.stores));
+        tells(&text, r#"nodes{strategy="colocateCompleted",state="active"} 1"#);
+        tells(&text, r#"nodes{strategy="isolateAlways",state="reserved"} 0"#);
+    }
+
+    #[test]
+    fn a_node_whose_pod_the_run_itself_owns_is_reserved() {
+        let mut caches = Caches::ready();
+        caches.add_pod(&run(), "p1", Some("n1"));
+        let text = told(Some(&caches.stores));
+        tells(&text, r#"nodes{strategy="isolateAlways",state="reserved"} 1"#);
+        tells(&text, r#"nodes{strategy="isolateAlways",state="active"} 0"#);
+    }
+}

@@ -47,7 +47,7 @@ pub(crate) fn ensure<const N: usize>(recipes: [&Recipe; N]) -> Result<[Built; N]
         .ok_or_else(|| Error::NotRunning("a recipe without a job".into()))
 }
 
-/// Builds what any testbed may want, but for what only the real node does.
+/// Builds what any testbed may want, but for what only the real node and tests on request do.
 pub fn build_all() -> Result<()> {
     ensure(ALL).map(drop)
 }
@@ -280,11 +280,11 @@ pub(crate) fn tail(text: &str, lines: usize) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::recipe::{KUBELET, TEKTON_ENTRYPOINT};
+    use crate::recipe::{KUBELET, PROMTOOL, TEKTON_ENTRYPOINT};
 
     #[test]
     fn every_recipe_has_a_committed_module_with_its_version() {
-        for recipe in ALL.into_iter().chain([&KUBELET, &TEKTON_ENTRYPOINT]) {
+        for recipe in ALL.into_iter().chain([&PROMTOOL, &KUBELET, &TEKTON_ENTRYPOINT]) {
             let job = Job::of(recipe).unwrap();
             assert!(job.version.starts_with('v'), "{job:?}");
         }

@@ -1,9 +1,9 @@
-//! What tests need of other projects: custom resource definitions, and a client of registries.
+//! What tests need of other projects: custom resource definitions, a client of registries, and promtool.
 
 use crate::apply;
 use crate::binaries;
 use crate::error::Result;
-use crate::recipe::{CERT_MANAGER, CRANE, PROMETHEUS_OPERATOR};
+use crate::recipe::{CERT_MANAGER, CRANE, PROMETHEUS_OPERATOR, PROMTOOL};
 use crate::testbed::{READY, Testbed, built};
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::{
     CustomResourceDefinition, CustomResourceDefinitionCondition,
@@ -24,6 +24,12 @@ pub enum Definitions {
 pub async fn crane() -> Result<PathBuf> {
     let [built] = built(|| binaries::ensure([&CRANE])).await?;
     Ok(built.program("crane"))
+}
+
+/// Path of promtool.
+pub async fn promtool() -> Result<PathBuf> {
+    let [built] = built(|| binaries::ensure([&PROMTOOL])).await?;
+    Ok(built.program("promtool"))
 }
 
 impl Testbed {

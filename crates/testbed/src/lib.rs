@@ -43,7 +43,7 @@ pub use autoscaler::NodeGroup;
 pub use binaries::{build_all, build_for_autoscaler, versions};
 pub use error::{Error, Result};
 pub use faults::{Fault, Faults};
-pub use foreign::{Definitions, crane};
+pub use foreign::{Definitions, crane, promtool};
 pub use kwok::Nodes;
 pub use part::Part;
 pub use recycle::Baseline;

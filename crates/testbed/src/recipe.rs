@@ -104,6 +104,16 @@ pub(crate) static CRANE: Recipe = Recipe {
     assets: &[],
 };
 
+/// Prometheus' tool that tests alert rules, without service discovery: that is the clients of twenty clouds.
+pub(crate) static PROMTOOL: Recipe = Recipe {
+    name: "prometheus",
+    module: "github.com/prometheus/prometheus",
+    programs: &[("github.com/prometheus/prometheus/cmd/promtool", "promtool")],
+    tags: "remove_all_sd",
+    link_kubernetes_version: false,
+    assets: &[],
+};
+
 /// The definitions of cert-manager, without cert-manager.
 pub(crate) static CERT_MANAGER: Recipe = Recipe {
     name: "cert-manager",
@@ -138,7 +148,7 @@ pub(crate) static TEKTON_ENTRYPOINT: Recipe = Recipe {
     ..TEKTON
 };
 
-/// All recipes but the last two, which only a real node needs.
+/// All recipes but that of promtool, which one test needs on request, and the last two, which only a real node needs.
 pub(crate) static ALL: [&Recipe; 8] = [
     &CONTROL_PLANE,
     &TEKTON,

@@ -41,6 +41,7 @@ mod install_upgrade;
 mod load;
 mod metrics;
 mod metrics_queries;
+mod metrics_rules;
 mod moves;
 mod moves_with_claims;
 mod nothing_lost;

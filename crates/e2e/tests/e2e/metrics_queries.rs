@@ -32,7 +32,7 @@ const FOREIGN: [(&str, &[&str]); 3] = [
 const PANELS: [&str; 3] = ["row", "stat", "timeseries"];
 const COLUMNS: u64 = 24;
 
-fn overlay(file: &str) -> String {
+pub(crate) fn overlay(file: &str) -> String {
     fs::read_to_string(repository().join("config/overlays/observability").join(file)).unwrap()
 }
 
@@ -44,7 +44,7 @@ fn panels(dashboard: &Value) -> &Vec<Value> {
     dashboard["panels"].as_array().unwrap()
 }
 
-fn alerts() -> Vec<Value> {
+pub(crate) fn alerts() -> Vec<Value> {
     let rules: Value = serde_yaml::from_str(&overlay("rules.yaml")).unwrap();
     let groups = rules["spec"]["groups"].as_array().unwrap();
     groups
@@ -53,7 +53,7 @@ fn alerts() -> Vec<Value> {
         .collect()
 }
 
-fn text<'a>(value: &'a Value, pointer: &str) -> &'a str {
+pub(crate) fn text<'a>(value: &'a Value, pointer: &str) -> &'a str {
     let found = value.pointer(pointer).and_then(Value::as_str);
     found.unwrap_or_else(|| panic!("{pointer} is missing in {value:#}"))
 }

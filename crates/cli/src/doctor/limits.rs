@@ -22,8 +22,10 @@ pub(super) fn findings(exam: &Exam) -> Vec<Finding> {
     };
     let namespaces = namespaces(exam);
     let mut found = Vec::new();
-    found.extend(tight(quotas, &namespaces));
-    found.extend(too_small(exam, ranges, &namespaces));
+    let is_here = |namespace: &Option<String>| namespace.as_ref().is_some_and(|it| namespaces.contains(it));
+    found.extend(tight(quotas.iter().filter(|it| is_here(&it.metadata.namespace))));
+    let ranges = ranges.iter().filter(|it| is_here(&it.metadata.namespace));
+    found.extend(too_small(exam, ranges));
     if found.is_empty() {
         let sentence = format!(
             "No quota or limit stands in the way of placeholders in the {} with labelled runs.",
@@ -41,11 +43,8 @@ fn namespaces(exam: &Exam) -> BTreeSet<String> {
     views.map(|view| view.run.key.namespace).collect()
 }
 
-fn tight(quotas: &[ResourceQuota], namespaces: &BTreeSet<String>) -> Option<Finding> {
-    let here = quotas
-        .iter()
-        .filter(|quota| is_in(quota.metadata.namespace.as_ref(), namespaces));
-    let full: Vec<_> = here.flat_map(used_up).collect();
+fn tight<'a>(quotas: impl Iterator<Item = &'a ResourceQuota>) -> Option<Finding> {
+    let full: Vec<_> = quotas.flat_map(used_up).collect();
     (!full.is_empty()).then(|| {
         Finding::warning(
             CHECK,
@@ -69,17 +68,14 @@ fn used_up(quota: &ResourceQuota) -> Vec<String> {
 }
 
 /// The API server would refuse the placeholder's pod.
-fn too_small(exam: &Exam, ranges: &[LimitRange], namespaces: &BTreeSet<String>) -> Option<Finding> {
+fn too_small<'a>(exam: &Exam, ranges: impl Iterator<Item = &'a LimitRange>) -> Option<Finding> {
     let config = super::runs::config(exam);
     let ours = [
         ("cpu", "placeholder-cpu", config.placeholder_cpu),
         ("memory", "placeholder-memory", config.placeholder_memory),
     ];
-    let here = ranges
-        .iter()
-        .filter(|range| is_in(range.metadata.namespace.as_ref(), namespaces));
     let mut found = Vec::new();
-    for (range, minimum) in here.flat_map(|range| minima(range).map(move |minimum| (range, minimum))) {
+    for (range, minimum) in ranges.flat_map(|range| minima(range).map(move |minimum| (range, minimum))) {
         for (resource, key, ours) in &ours {
             let least = amount(minimum, resource);
             if least > ours.parse().ok() {
@@ -108,8 +104,4 @@ fn minima(range: &LimitRange) -> impl Iterator<Item = &Amounts> {
 
 fn amount(amounts: &Amounts, key: &str) -> Option<Quantity> {
     amounts.get(key)?.0.parse().ok()
-}
-
-fn is_in(namespace: Option<&String>, namespaces: &BTreeSet<String>) -> bool {
-    namespace.is_some_and(|namespace| namespaces.contains(namespace))
 }

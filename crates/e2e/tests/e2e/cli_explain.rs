@@ -3,8 +3,8 @@
 use crate::beds::{SOON, create, fresh, until_no_placeholder};
 use crate::claims::claim;
 use crate::cli_tool::{LONG, chapter, delete, explained, only, plain, tool, tool_as};
-use k8s_openapi::api::core::v1::{Node, Taint};
-use kube::api::{Api, Patch, PatchParams};
+use crate::moves::cordon;
+use k8s_openapi::api::core::v1::Taint;
 use serde_json::json;
 use testbed::runs::RunSpec;
 use testbed::{Nodes, Testbed};
@@ -162,12 +162,6 @@ taken-0      Taken                     default/other   1           7950m      32
 "
     );
     delete(bed, "build").await;
-}
-
-async fn cordon(bed: &Testbed, node: &str) {
-    let nodes: Api<Node> = Api::all(bed.client().await.unwrap());
-    let patch = Patch::Merge(json!({"spec": {"unschedulable": true}}));
-    nodes.patch(node, &PatchParams::default(), &patch).await.unwrap();
 }
 
 async fn picky(bed: &Testbed) {

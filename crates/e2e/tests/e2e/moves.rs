@@ -33,6 +33,10 @@ pub(crate) async fn cordon(bed: &Testbed, node: &str) {
     patch_node(bed, node, json!({"spec": {"unschedulable": true}})).await;
 }
 
+pub(crate) async fn uncordon(bed: &Testbed, node: &str) {
+    patch_node(bed, node, json!({"spec": {"unschedulable": null}})).await;
+}
+
 /// The pod of one of the run's tasks, once it is bound.
 pub(crate) async fn bound_task(bed: &Testbed, run: &RunSpec, task: &str) -> Pod {
     let api = pods(&bed.client().await.unwrap(), run.namespace());

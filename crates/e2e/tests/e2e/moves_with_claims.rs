@@ -4,7 +4,7 @@ use crate::attacher::Attacher;
 use crate::auditor::Auditor;
 use crate::beds::{SOON, bound_placeholder, create, fresh, notes, pods, until_no_placeholder, until_told};
 use crate::claims::{claim, claim_of, with_claim};
-use crate::moves::{bound_task, cordon, node_of, patch_node, small_then, until_moved_from};
+use crate::moves::{bound_task, cordon, node_of, patch_node, small_then, uncordon, until_moved_from};
 use kube::ResourceExt;
 use kube::api::{ListParams, Patch, PatchParams};
 use placement::keys;
@@ -99,7 +99,7 @@ async fn the_one_node_that_a_claim_can_be_used_on_is_never_given_up() {
     .await
     .unwrap();
     assert_eq!(bound_placeholder(&bed, &created).await.uid(), placeholder.uid());
-    patch_node(&bed, "node-0", json!({"spec": {"unschedulable": null}})).await;
+    uncordon(&bed, "node-0").await;
     bed.until_succeeded(&run, SOON).await.unwrap();
     bed.until_succeeded(&other, SOON).await.unwrap();
 }

@@ -8,7 +8,7 @@
 use crate::auditor::Auditor;
 use crate::beds::{SOON, create, fresh, quota, reasons};
 use crate::claims::{claim_of, with_claim};
-use crate::moves::{cordon, patch_node};
+use crate::moves::{cordon, uncordon};
 use crate::soak::{number_of, one_of};
 use fastrand::Rng;
 use futures::future::join_all;
@@ -260,6 +260,14 @@ struct Ended {
     reported: Vec<String>,
 }
 
+impl Ended {
+    /// That its tasks cannot share a node.
+    fn has_reported(&self) -> bool {
+        let mut reported = self.reported.iter();
+        reported.any(|reason| REPORTS.contains(&reason.as_str()))
+    }
+}
+
 /// Where the plain nodes are, so that a volume can be on one of them that its run may use.
 fn node_of(pair: &Pair) -> String {
     match pair.place {
@@ -452,10 +460,6 @@ async fn disturb(
     }
 }
 
-async fn uncordon(bed: &Testbed, node: &str) {
-    patch_node(bed, node, json!({"spec": {"unschedulable": null}})).await;
-}
-
 /// Where the first of its pods is.
 async fn first_node(bed: &Testbed, run: &RunSpec) -> String {
     let client = bed.client().await.unwrap();
@@ -528,11 +532,8 @@ fn complaint(plain: &Ended, labelled: &Ended, slower: i64) -> Option<String> {
         return Some("it ended otherwise".to_owned());
     }
     let later = labelled.total - labelled.held - plain.total - slower.max(0);
-    let reported = labelled
-        .reported
-        .iter()
-        .any(|reason| REPORTS.contains(&reason.as_str()));
-    (later > FEW_SECONDS && !reported).then(|| format!("it ended {later} s later, and reports no reason"))
+    (later > FEW_SECONDS && !labelled.has_reported())
+        .then(|| format!("it ended {later} s later, and reports no reason"))
 }
 
 #[e2e_test]
@@ -558,12 +559,7 @@ async fn a_labelled_run_ends_as_the_same_run_without_the_label_does() {
         for (pair, (plain, labelled)) in pairs.iter().zip(plain.iter().zip(after.ended.iter().flatten())) {
             *drawn.entry((pair.twist, pair.place)).or_default() += 1;
             longest_hold = longest_hold.max(labelled.held);
-            reported += usize::from(
-                labelled
-                    .reported
-                    .iter()
-                    .any(|reason| REPORTS.contains(&reason.as_str())),
-            );
+            reported += usize::from(labelled.has_reported());
             if let Some(what) = complaint(plain, labelled, slower) {
                 println!("{what}: {pair:?}\n  without: {plain:?}\n  with: {labelled:?}");
                 complaints.push((pair.number, what));

@@ -4,7 +4,7 @@
 use crate::traces::{self, Traces};
 use std::env;
 use std::io::{self, IsTerminal};
-use std::str::FromStr;
+use strum::EnumString;
 use thiserror::Error;
 use tracing::Subscriber;
 use tracing_subscriber::{
@@ -16,7 +16,8 @@ use tracing_subscriber::{
 const FILTER: &str = "info,kube_client::client::builder=off";
 
 /// How a log line looks.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, EnumString)]
+#[strum(serialize_all = "snake_case", parse_err_ty = UnknownFormat, parse_err_fn = unknown)]
 pub enum Format {
     /// Readable on a terminal, JSON otherwise.
     #[default]
@@ -46,17 +47,8 @@ pub enum Error {
     Taken(#[from] tracing_subscriber::util::TryInitError),
 }
 
-impl FromStr for Format {
-    type Err = UnknownFormat;
-
-    fn from_str(text: &str) -> Result<Self, Self::Err> {
-        match text {
-            "auto" => Ok(Self::Auto),
-            "json" => Ok(Self::Json),
-            "text" => Ok(Self::Text),
-            other => Err(UnknownFormat(other.to_owned())),
-        }
-    }
+fn unknown(text: &str) -> UnknownFormat {
+    UnknownFormat(text.to_owned())
 }
 
 /// Sets up logging for the whole process; to be called once, first of all. The traces that were asked for go out

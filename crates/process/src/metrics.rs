@@ -7,14 +7,19 @@ use prometheus_client::{
     registry,
 };
 use std::{fmt, hash::Hash};
+use strum::{IntoStaticStr, VariantArray};
 
 /// Prefix of every metric that is ours.
 pub const PREFIX: &str = "pod_affinity";
 
 /// Makes a series of each of these, at 0: what has not happened yet can be asked for, and its first time is an increase.
-fn begin<S: Clone + Eq + Hash>(family: &Family<S, Counter>, labels: impl IntoIterator<Item = S>) {
-    for labels in labels {
-        drop(family.get_or_create(&labels));
+fn begin<L, S>(family: &Family<S, Counter>, labels: &[L])
+where
+    L: Copy,
+    S: From<L> + Clone + Eq + Hash,
+{
+    for label in labels {
+        drop(family.get_or_create(&S::from(*label)));
     }
 }
 
@@ -46,7 +51,8 @@ impl Registry {
 }
 
 /// How an attempt to take something into force ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, IntoStaticStr, VariantArray)]
+#[strum(serialize_all = "snake_case")]
 pub enum Outcome {
     /// It is in force.
     Accepted,
@@ -55,7 +61,8 @@ pub enum Outcome {
 }
 
 /// A part of the stored certificates.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, IntoStaticStr, VariantArray)]
+#[strum(serialize_all = "snake_case")]
 pub enum Part {
     /// The authority.
     Authority,
@@ -77,32 +84,17 @@ pub struct ByPart {
     part: &'static str,
 }
 
-impl Outcome {
-    const ALL: [Self; 2] = [Self::Accepted, Self::Refused];
-}
-
-impl Part {
-    const ALL: [Self; 3] = [Self::Authority, Self::Bundle, Self::Leaf];
-}
-
 impl From<Outcome> for ByOutcome {
     fn from(outcome: Outcome) -> Self {
-        let outcome = match outcome {
-            Outcome::Accepted => "accepted",
-            Outcome::Refused => "refused",
-        };
-        Self { outcome }
+        Self {
+            outcome: outcome.into(),
+        }
     }
 }
 
 impl From<Part> for ByPart {
     fn from(part: Part) -> Self {
-        let part = match part {
-            Part::Authority => "authority",
-            Part::Bundle => "bundle",
-            Part::Leaf => "leaf",
-        };
-        Self { part }
+        Self { part: part.into() }
     }
 }
 
@@ -134,33 +126,16 @@ pub struct Leading {
 impl Serving {
     /// Registers all of them.
     pub fn register(registry: &mut registry::Registry) -> Self {
-        let Self {
-            certificate_loads,
-            certificate_expiry,
-            connections_refused,
-        } = Self::default();
-        begin(&certificate_loads, Outcome::ALL.map(ByOutcome::from));
-        let expiry_help = "When the served certificate expires; 0 while there is none";
-        Self {
-            certificate_loads: added(
-                registry,
-                "certificate_loads",
-                "Serving certificates read",
-                certificate_loads,
-            ),
-            certificate_expiry: added(
-                registry,
-                "certificate_expiry_timestamp_seconds",
-                expiry_help,
-                certificate_expiry,
-            ),
-            connections_refused: added(
-                registry,
-                "connections_refused",
-                "Connections over the limit",
-                connections_refused,
-            ),
-        }
+        let all = Self::default();
+        begin(&all.certificate_loads, Outcome::VARIANTS);
+        let help = "Serving certificates read";
+        registry.register("certificate_loads", help, all.certificate_loads.clone());
+        let help = "When the served certificate expires; 0 while there is none";
+        let expiry = all.certificate_expiry.clone();
+        registry.register("certificate_expiry_timestamp_seconds", help, expiry);
+        let help = "Connections over the limit";
+        registry.register("connections_refused", help, all.connections_refused.clone());
+        all
     }
 
     /// Counts a certificate that was read.
@@ -180,47 +155,32 @@ impl Serving {
 }
 
 impl Leading {
-    /// Registers all of them.
+    /// Registers those of every controller.
     pub fn register(registry: &mut registry::Registry) -> Self {
-        let Self {
-            configuration_loads,
-            configuration_valid,
-            configuration_generation,
-            renewals,
-            certificate_errors,
-            leading,
-            lease_errors,
-        } = Self::default();
-        begin(&configuration_loads, Outcome::ALL.map(ByOutcome::from));
-        begin(&renewals, Part::ALL.map(ByPart::from));
-        let valid_help = "1 while the current ConfigMap is active; 0 while it is rejected or not read yet";
-        let generation_help = "resourceVersion of the active ConfigMap; 0 without a ConfigMap";
-        let error_help = "Failed checks of the certificates";
-        let lease_help = "Failed attempts to acquire or renew the Lease";
-        Self {
-            configuration_loads: added(
-                registry,
-                "configuration_loads",
-                "ConfigMap versions read",
-                configuration_loads,
-            ),
-            configuration_valid: added(registry, "configuration_valid", valid_help, configuration_valid),
-            configuration_generation: added(
-                registry,
-                "configuration_generation",
-                generation_help,
-                configuration_generation,
-            ),
-            renewals: added(
-                registry,
-                "certificate_renewals",
-                "Certificates made by this process",
-                renewals,
-            ),
-            certificate_errors: added(registry, "certificate_errors", error_help, certificate_errors),
-            leading: added(registry, "leading", "1 while this process is the leader", leading),
-            lease_errors: added(registry, "lease_errors", lease_help, lease_errors),
-        }
+        let all = Self::default();
+        begin(&all.configuration_loads, Outcome::VARIANTS);
+        let loads = all.configuration_loads.clone();
+        registry.register("configuration_loads", "ConfigMap versions read", loads);
+        let help = "1 while the current ConfigMap is active; 0 while it is rejected or not read yet";
+        registry.register("configuration_valid", help, all.configuration_valid.clone());
+        let help = "resourceVersion of the active ConfigMap; 0 without a ConfigMap";
+        let generation = all.configuration_generation.clone();
+        registry.register("configuration_generation", help, generation);
+        let help = "1 while this process is the leader";
+        registry.register("leading", help, all.leading.clone());
+        let help = "Failed attempts to acquire or renew the Lease";
+        registry.register("lease_errors", help, all.lease_errors.clone());
+        all
+    }
+
+    /// Registers those of a controller that keeps certificates. Without a webhook there is none, and the alert on a missing webhook
+    /// goes by these metrics.
+    pub fn register_certificates(&self, registry: &mut registry::Registry) {
+        begin(&self.renewals, Part::VARIANTS);
+        let help = "Certificates made by this process";
+        registry.register("certificate_renewals", help, self.renewals.clone());
+        let help = "Failed checks of the certificates";
+        registry.register("certificate_errors", help, self.certificate_errors.clone());
     }
 
     /// Counts a ConfigMap version that was read and is in force.
@@ -248,16 +208,6 @@ impl Leading {
     }
 }
 
-fn added<M: registry::Metric + Clone>(
-    registry: &mut registry::Registry,
-    name: &str,
-    help: &str,
-    metric: M,
-) -> M {
-    registry.register(name, help, metric.clone());
-    metric
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -265,8 +215,21 @@ mod tests {
     fn exposition() -> String {
         let mut registry = Registry::new("1.2.3");
         Serving::register(registry.prefixed()).certificate_load(Outcome::Refused);
-        Leading::register(registry.prefixed()).renewal(Part::Leaf);
+        let leading = Leading::register(registry.prefixed());
+        leading.register_certificates(registry.prefixed());
+        leading.renewal(Part::Leaf);
         registry.encode().unwrap()
+    }
+
+    #[test]
+    fn a_controller_without_certificates_exposes_nothing_about_them() {
+        let mut registry = Registry::new("1.2.3");
+        Leading::register(registry.prefixed());
+        let text = registry.encode().unwrap();
+        assert!(
+            text.contains("pod_affinity_leading") && !text.contains("certificate"),
+            "{text}"
+        );
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use super::{bundle::bundle, stored::Stored, x509::Facts};
 use jiff::Timestamp;
-use std::fmt;
+use strum::Display;
 
 /// The one next step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -18,42 +18,35 @@ pub enum Decision {
 }
 
 /// What is wrong with a certificate.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Display)]
 pub enum Why {
     /// There is none.
+    #[strum(to_string = "is missing")]
     Missing,
     /// It cannot be read, or is of the wrong kind.
+    #[strum(to_string = "cannot be read")]
     Corrupt,
     /// Its private key is missing or belongs to another one.
+    #[strum(to_string = "does not belong to the stored private key")]
     KeyMismatch,
     /// Its validity has not begun: the clock was ahead when it was made.
+    #[strum(to_string = "is not valid yet")]
     NotYetValid,
     /// Its validity is over.
+    #[strum(to_string = "has expired")]
     Expired,
     /// Two thirds of its life are over.
+    #[strum(to_string = "has lived two thirds of its life")]
     Due,
     /// It was signed by an earlier CA, which is still trusted.
+    #[strum(to_string = "was signed by an earlier CA")]
     EarlierAuthority,
     /// No authority of ours signed it.
+    #[strum(to_string = "was not signed by any stored CA")]
     Foreign,
     /// It does not name the Service's DNS names.
+    #[strum(to_string = "does not name the Service's DNS names")]
     WrongNames,
-}
-
-impl fmt::Display for Why {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Missing => "is missing",
-            Self::Corrupt => "cannot be read",
-            Self::KeyMismatch => "does not belong to the stored private key",
-            Self::NotYetValid => "is not valid yet",
-            Self::Expired => "has expired",
-            Self::Due => "has lived two thirds of its life",
-            Self::EarlierAuthority => "was signed by an earlier CA",
-            Self::Foreign => "was not signed by any stored CA",
-            Self::WrongNames => "does not name the Service's DNS names",
-        })
-    }
 }
 
 /// Looks at the authority first, since a serving certificate is only as good as what signed it.

@@ -21,7 +21,7 @@ use jiff::Timestamp;
 use k8s_openapi::api::{admissionregistration::v1::MutatingWebhookConfiguration, core::v1::Secret};
 use kube::{
     Api, Client, Resource,
-    api::{ObjectMeta, PostParams},
+    api::PostParams,
     runtime::{WatchStreamExt, watcher},
 };
 use placement::keys::{self, CERTIFICATE_SECRET};
@@ -54,12 +54,9 @@ pub enum Error {
     /// The Secret is not readable.
     #[error("cannot read Secret {CERTIFICATE_SECRET}: {}; check the controller's Role", words::of(.0))]
     Read(#[source] Box<kube::Error>),
-    /// The Secret does not exist and could not be made.
-    #[error(
-        "Secret {CERTIFICATE_SECRET} does not exist and cannot be created: {}; apply config/400-secret.yaml",
-        words::of(.0)
-    )]
-    Create(#[source] Box<kube::Error>),
+    /// The Secret does not exist, and no role of ours may create one.
+    #[error("Secret {CERTIFICATE_SECRET} does not exist; apply config/400-secret.yaml")]
+    Missing,
     /// The Secret is not writable.
     #[error("cannot write Secret {CERTIFICATE_SECRET}: {}; check the controller's Role", words::of(.0))]
     Write(#[source] Box<kube::Error>),
@@ -251,33 +248,8 @@ impl Keeper {
 
     async fn secret(&self) -> Result<Secret, Error> {
         let failed = |error| Error::Read(Box::new(error));
-        match self.secrets().get_opt(CERTIFICATE_SECRET).await.map_err(failed)? {
-            Some(secret) => Ok(secret),
-            None => self.created().await,
-        }
-    }
-
-    async fn created(&self) -> Result<Secret, Error> {
-        let labels = [
-            (keys::APP, keys::APP_NAME),
-            ("app.kubernetes.io/part-of", keys::APP_NAME),
-        ];
-        let metadata = ObjectMeta {
-            name: Some(CERTIFICATE_SECRET.to_owned()),
-            labels: Some(
-                labels
-                    .map(|(key, value)| (key.to_owned(), value.to_owned()))
-                    .into(),
-            ),
-            ..ObjectMeta::default()
-        };
-        let secret = Secret {
-            metadata,
-            type_: Some("Opaque".to_owned()),
-            ..Secret::default()
-        };
-        let created = self.secrets().create(&params(), &secret).await;
-        created.map_err(|error| Error::Create(Box::new(error)))
+        let found = self.secrets().get_opt(CERTIFICATE_SECRET).await;
+        found.map_err(failed)?.ok_or(Error::Missing)
     }
 
     /// The object goes back with the resourceVersion it was read with, so a concurrent change is never overwritten.
@@ -321,8 +293,8 @@ impl Keeper {
 
 impl Error {
     fn is_conflict(&self) -> bool {
-        matches!(self, Self::Write(source) | Self::Create(source)
-            if matches!(source.as_ref(), kube::Error::Api(status) if status.is_conflict() || status.is_already_exists()))
+        matches!(self, Self::Write(source)
+            if matches!(source.as_ref(), kube::Error::Api(status) if status.is_conflict()))
     }
 }
 

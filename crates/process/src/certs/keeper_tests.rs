@@ -24,6 +24,7 @@ impl Scene {
         for name in CONFIGURATIONS {
             install(&api, name, &json!({}));
         }
+        apply_secret(&api);
         let seconds = Arc::new(AtomicI64::new(START));
         let told = seconds.clone();
         let clock: Clock = Arc::new(move || Timestamp::from_second(told.load(Ordering::Relaxed)).unwrap());
@@ -97,6 +98,11 @@ fn secret_path() -> String {
     format!("{SECRETS}/{CERTIFICATE_SECRET}")
 }
 
+/// As config/400-secret.yaml has it.
+fn apply_secret(api: &FakeApi) {
+    api.put(&secret_path(), json!({"metadata": {}}));
+}
+
 fn install(api: &FakeApi, name: &str, annotations: &Value) {
     let webhook =
         json!({"name": name, "admissionReviewVersions": ["v1"], "sideEffects": "None", "clientConfig": {}});
@@ -110,13 +116,12 @@ fn install(api: &FakeApi, name: &str, annotations: &Value) {
 async fn a_first_installation_publishes_the_authority_before_the_leaf_and_waits_for_nothing() {
     let mut scene = Scene::new();
     assert_eq!(scene.pass().await, CHECK_EVERY);
-    let [secret, [first, second]] = [[CERTIFICATE_SECRET; 2], CONFIGURATIONS];
+    let [first, second] = CONFIGURATIONS;
     let expected = [
-        format!("POST {}", secret[0]),
-        format!("PUT {}", secret[0]),
+        format!("PUT {CERTIFICATE_SECRET}"),
         format!("PATCH {first}"),
         format!("PATCH {second}"),
-        format!("PUT {}", secret[1]),
+        format!("PUT {CERTIFICATE_SECRET}"),
     ];
     assert_eq!(scene.api.take_writes(), expected);
     scene.assert_trusted();
@@ -227,10 +232,14 @@ async fn no_day_of_two_years_finds_a_leaf_that_is_not_trusted() {
 
 /// Replicas go on serving the lost leaf from memory, so its authority must stay trusted.
 #[tokio::test(start_paused = true)]
-async fn a_lost_secret_is_made_anew_without_breaking_replicas_that_still_serve_the_old_leaf() {
+async fn a_lost_secret_is_filled_anew_once_it_is_applied_without_breaking_replicas_that_still_serve_the_old_leaf()
+ {
     let mut scene = Scene::installed().await;
     let in_memory = scene.stored();
     scene.api.delete(&secret_path());
+    let missing = scene.keeper.pass().await.unwrap_err().to_string();
+    assert!(missing.contains("apply config/400-secret.yaml"), "{missing}");
+    apply_secret(&scene.api);
     scene.pass().await;
     assert_eq!(scene.stored().leaf, "");
     let seen = Stored {

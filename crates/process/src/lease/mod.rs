@@ -2,6 +2,9 @@
 //!
 //! [`decide`] is pure, [`elector`] reads and writes the Lease, [`leadership`] is what the rest of the process sees. No
 //! fencing is promised: two processes may believe to lead for a moment, so every write must be safe for two writers.
+//!
+//! Not by a library: kubert and kube-lease-manager compare the times in the Lease with their own clock, so that a process
+//! whose clock is ahead would take the Lease from its holder.
 
 pub mod decide;
 pub mod elector;

@@ -1,7 +1,7 @@
 //! A request's body: of the right type, of a bounded size, within a bounded time.
 
 use crate::fault::Fault;
-use crate::room::Room;
+use crate::room::{LIMIT, Room};
 use axum::body::{Bytes, HttpBody};
 use axum::extract::rejection::BytesRejection;
 use axum::extract::{FromRequest, Request};
@@ -9,9 +9,6 @@ use axum::http::StatusCode;
 use axum::http::header::CONTENT_TYPE;
 use std::time::Duration;
 use tokio::sync::OwnedSemaphorePermit;
-
-/// The API server takes no request over 3 MiB, so no object is bigger; the fourth is for the envelope around it.
-pub(crate) const LIMIT: usize = 4 << 20;
 
 /// As long as our configurations let the API server wait for us, and it began sooner: nobody waits for who is slower.
 const TIME: Duration = Duration::from_secs(10);

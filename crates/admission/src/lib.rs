@@ -48,7 +48,7 @@ pub fn router(metrics: Metrics) -> Router {
         .merge(route(keys::PIPELINE_RUN_PATH, runs))
         .merge(route(keys::POD_PATH, pods))
         .fallback(|| async { Fault::UnknownPath })
-        .layer(DefaultBodyLimit::max(body::LIMIT))
+        .layer(DefaultBodyLimit::max(room::LIMIT))
 }
 
 fn route(path: &str, gate: Gate) -> Router {

@@ -4,10 +4,11 @@
 //! much for the moment in which it is judged (one at a time: the process has one thread). Whoever sends bodies and does not
 //! end them must neither use up the memory nor the room of those with reviews of the usual size.
 
-use crate::body;
 use std::sync::Arc;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
+/// The API server takes no request over 3 MiB, so no object is bigger; the fourth is for the envelope around it.
+pub(crate) const LIMIT: usize = 4 << 20;
 /// A body up to this size has its own room, in which no larger one can stand in its way.
 const USUAL: usize = 64 << 10;
 /// For bodies of the usual size, and for larger ones.
@@ -35,7 +36,7 @@ impl Default for Room {
 impl Room {
     /// Waits for room for a body of this size; one of unknown size gets as much as any may have.
     pub(crate) async fn take(&self, size: Option<usize>) -> Option<OwnedSemaphorePermit> {
-        let size = size.unwrap_or(body::LIMIT).min(body::LIMIT);
+        let size = size.unwrap_or(LIMIT).min(LIMIT);
         let room = if size <= USUAL { &self.usual } else { &self.large };
         let units = u32::try_from(size.div_ceil(UNIT)).ok()?;
         room.clone().acquire_many_owned(units).await.ok()
@@ -57,6 +58,6 @@ mod tests {
             .collect();
         assert!(room.take(Some(USUAL)).now_or_never().is_none());
         drop((taken, usual));
-        assert!(room.take(Some(body::LIMIT * 2)).now_or_never().is_some());
+        assert!(room.take(Some(LIMIT * 2)).now_or_never().is_some());
     }
 }

@@ -1,15 +1,31 @@
-//! Which of the run's claims its placeholder may mount, so that a volume decides the zone before the node is chosen.
+//! What the run's claims have to do with its placeholder, so that a volume decides the zone before the node is chosen.
 //!
-//! Asked for only when a placeholder is about to be made for a run that names claims. A claim is left out when
-//! mounting it could only do harm: a `ReadWriteOncePod` claim would lock the tasks out, and one that is missing, lost
-//! or being deleted would keep the placeholder from ever being scheduled, so that the run would be held until its
-//! deadline for a thing that may appear once it runs.
+//! Asked for only when a placeholder is about to be made for a run that names claims. The placeholder does not mount a claim
+//! when that could only do harm: a `ReadWriteOncePod` claim would lock the tasks out, and one that is missing, lost or being
+//! deleted would keep the placeholder from ever being scheduled, so that the run would be held until its deadline for a
+//! thing that may appear once it runs.
 
 use k8s_openapi::api::core::v1::PersistentVolumeClaim;
 
-/// Whether the placeholder can mount this claim without standing in anybody's way.
-pub(crate) fn is_mountable(claim: &PersistentVolumeClaim) -> bool {
-    claim.metadata.deletion_timestamp.is_none() && !is_exclusive(claim) && !is_lost(claim)
+/// The part that a claim has in where the placeholder goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Part {
+    /// The placeholder mounts it.
+    Mounted,
+    /// One pod at a time may mount it, which is to be a task's. The placeholder goes where its volume can be used.
+    OfOnePod,
+    /// None.
+    None,
+}
+
+pub(crate) fn part(claim: &PersistentVolumeClaim) -> Part {
+    if claim.metadata.deletion_timestamp.is_some() || is_lost(claim) {
+        Part::None
+    } else if is_exclusive(claim) {
+        Part::OfOnePod
+    } else {
+        Part::Mounted
+    }
 }
 
 fn is_exclusive(claim: &PersistentVolumeClaim) -> bool {
@@ -34,21 +50,28 @@ mod tests {
 
     #[test]
     fn an_ordinary_claim_is_mounted_bound_or_not() {
-        assert!(is_mountable(&claim(&json!({}))));
-        assert!(is_mountable(&claim(&json!({"status": {"phase": "Pending"}}))));
-        assert!(is_mountable(&claim(
-            &json!({"status": {"phase": "Bound"}, "spec": {"accessModes": null}})
-        )));
+        for ordinary in [
+            json!({}),
+            json!({"status": {"phase": "Pending"}}),
+            json!({"status": {"phase": "Bound"}, "spec": {"accessModes": null}}),
+        ] {
+            assert_eq!(part(&claim(&ordinary)), Part::Mounted, "{ordinary}");
+        }
     }
 
     #[test]
-    fn a_claim_that_would_lock_out_the_tasks_or_block_the_placeholder_is_not() {
+    fn a_claim_that_would_block_the_placeholder_is_left_alone() {
         for harm in [
-            json!({"spec": {"accessModes": ["ReadWriteOnce", "ReadWriteOncePod"]}}),
             json!({"status": {"phase": "Lost"}}),
             json!({"metadata": {"deletionTimestamp": "2026-01-01T00:00:00Z"}}),
         ] {
-            assert!(!is_mountable(&claim(&harm)), "{harm}");
+            assert_eq!(part(&claim(&harm)), Part::None, "{harm}");
         }
+    }
+
+    #[test]
+    fn a_claim_that_would_lock_the_tasks_out_is_theirs() {
+        let exclusive = claim(&json!({"spec": {"accessModes": ["ReadWriteOnce", "ReadWriteOncePod"]}}));
+        assert_eq!(part(&exclusive), Part::OfOnePod);
     }
 }

@@ -1,7 +1,7 @@
 //! The reads at the API server, for what the caches cannot answer: they may be behind, and they keep little.
 
 use crate::assistants::{ListedPod, listed_pod};
-use crate::claims::is_mountable;
+use crate::claims::{Part, part};
 use crate::members;
 use crate::nodes::WatchedNode;
 use crate::refusal::Refused;
@@ -13,11 +13,13 @@ use kube::ResourceExt;
 use kube::api::{Api, DynamicObject, ListMeta, ListParams, PartialObjectMeta};
 use placement::autoscaler;
 use placement::keys;
-use placement::node::{self, NodeState};
-use placement::plan::{AssistantPod, Beginning, Census, Message, Observation, PlaceholderPod, Question};
+use placement::node;
+use placement::plan::{
+    AssistantPod, Beginning, Census, Claims, Message, Observation, PlaceholderPod, Question,
+};
 use placement::requests::Operation;
 use placement::run::Run;
-use placement::volume::is_only_on;
+use placement::volume::{Named, is_only_on, required};
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 use tekton::PipelineRun;
@@ -44,13 +46,13 @@ impl Cluster {
                     quiet_since: tasks.ended,
                 });
                 seen.tied = match seen.node_name() {
-                    Some(node) if tasks.live == 0 => self.tied(&seen.run, &tasks.claims, node).await?,
+                    Some(node) if tasks.live == 0 => self.tied(&seen.run, &tasks, node).await?,
                     Some(_) | None => None,
                 };
             }
             Question::Refused => seen.refused = Some(self.refused(&seen.run).await?),
             Question::Beginning => seen.beginning = Some(self.beginning(&seen.run).await?),
-            Question::Claims => seen.claims = Some(self.mountable(&seen.run).await?),
+            Question::Claims => seen.claims = Some(self.claims(&seen.run).await?),
             Question::Labels => seen.copied_labels = Some(self.copied_labels(seen).await?),
             Question::Assistants => seen.assistants = Some(self.assistants(seen).await?),
             Question::Complaint => seen.complaint = Some(self.complaint(seen).await),
@@ -70,10 +72,7 @@ impl Cluster {
         let mut page = ListParams::default()
             .labels(&members::tasks_of(&run.key))
             .limit(PODS_A_PAGE);
-        let mut tasks = Tasks {
-            node: self.state_of_node(placeholder).await?,
-            ..Tasks::default()
-        };
+        let mut tasks = self.before_a_count(placeholder).await?;
         loop {
             let listed = within(Operation::Count, pods.list(&page)).await?;
             tasks = listed.items.iter().fold(tasks, |tasks, pod| tasks.and(pod, node));
@@ -85,36 +84,49 @@ impl Cluster {
     }
 
     /// The first of a run's claims that can be used on this node only.
-    async fn tied(
-        &self,
-        run: &Run,
-        mounted: &BTreeSet<String>,
-        node: &str,
-    ) -> Result<Option<String>, Refused> {
+    async fn tied(&self, run: &Run, tasks: &Tasks, node: &str) -> Result<Option<String>, Refused> {
         let claims: Api<PersistentVolumeClaim> = self.api(&run.key.namespace);
-        let volumes: Api<PersistentVolume> = Api::all(self.client.clone());
-        let known: BTreeSet<_> = mounted.iter().chain(&run.claims).collect();
+        let here = Named {
+            name: node,
+            hostname: tasks.hostname.as_deref().unwrap_or(node),
+        };
+        let known: BTreeSet<_> = tasks.claims.iter().chain(&run.claims).collect();
         for name in known {
             let claim = within(Operation::Count, claims.get_opt(name)).await?;
-            let Some(volume) = claim.and_then(|claim| claim.spec?.volume_name) else {
-                continue;
-            };
-            let volume = within(Operation::Count, volumes.get_opt(&volume)).await?;
-            if volume.is_some_and(|volume| is_only_on(&volume, node)) {
+            let volume = self.volume(Operation::Count, claim.as_ref()).await?;
+            if volume.is_some_and(|volume| is_only_on(&volume, here)) {
                 return Ok(Some(name.clone()));
             }
         }
         Ok(None)
     }
 
-    async fn state_of_node(&self, placeholder: Option<&PlaceholderPod>) -> Result<NodeState, Refused> {
+    /// The one that a claim is bound to.
+    async fn volume(
+        &self,
+        operation: Operation,
+        claim: Option<&PersistentVolumeClaim>,
+    ) -> Result<Option<PersistentVolume>, Refused> {
+        let Some(name) = claim.and_then(|claim| claim.spec.as_ref()?.volume_name.as_deref()) else {
+            return Ok(None);
+        };
+        let volumes: Api<PersistentVolume> = Api::all(self.client.clone());
+        within(operation, volumes.get_opt(name)).await
+    }
+
+    /// With the node of the placeholder, and no task yet.
+    async fn before_a_count(&self, placeholder: Option<&PlaceholderPod>) -> Result<Tasks, Refused> {
         let Some((pod, name)) = placeholder.and_then(|pod| Some((pod, pod.node.as_deref()?))) else {
-            return Ok(NodeState::Unknown);
+            return Ok(Tasks::default());
         };
         let nodes: Api<WatchedNode> = Api::all(self.client.clone());
         let found = within(Operation::Count, nodes.get_opt(name)).await?;
         let facts = found.as_ref().and_then(WatchedNode::facts);
-        Ok(node::state(facts.as_ref(), &pod.tolerations))
+        Ok(Tasks {
+            node: node::state(facts.as_ref(), &pod.tolerations),
+            hostname: found.as_ref().and_then(WatchedNode::hostname),
+            ..Tasks::default()
+        })
     }
 
     /// The run's TaskRuns whose condition is that a quota refused their pod.
@@ -182,13 +194,22 @@ impl Cluster {
         Ok(children.iter().any(is_owned))
     }
 
-    /// The run's PVCs that its placeholder can mount.
-    async fn mountable(&self, run: &Run) -> Result<Vec<String>, Refused> {
+    /// The run's PVCs that its placeholder can mount, and where those can be used that only a task may mount.
+    async fn claims(&self, run: &Run) -> Result<Claims, Refused> {
         let api: Api<PersistentVolumeClaim> = self.api(&run.key.namespace);
-        let mut claims = Vec::new();
+        let mut claims = Claims::default();
         for name in &run.claims {
             let found = within(Operation::Claims, api.get_opt(name)).await?;
-            claims.extend(found.filter(is_mountable).map(|_| name.clone()));
+            match found.as_ref().map(part) {
+                Some(Part::Mounted) => claims.mountable.push(name.clone()),
+                Some(Part::OfOnePod) => {
+                    let volume = self.volume(Operation::Claims, found.as_ref()).await?;
+                    claims
+                        .required
+                        .extend(volume.as_ref().and_then(required).cloned());
+                }
+                Some(Part::None) | None => {}
+            }
         }
         Ok(claims)
     }

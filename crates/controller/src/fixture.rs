@@ -3,8 +3,8 @@
 use crate::events::{self, Courier};
 use crate::memory::Memory;
 use crate::metrics::Metrics;
-use crate::observe::Stores;
-use crate::reconcile::{Clock, Reconciler};
+use crate::observe::{Clock, Stores};
+use crate::reconcile::Reconciler;
 use crate::report::Report;
 use crate::waiting_pods::PodKey;
 use crate::watch::{self, Feeds};

@@ -2,14 +2,16 @@
 
 use crate::observe::Stores;
 use crate::placeholders::ObjectKey;
+use jiff::Timestamp;
 use placement::keys;
 use placement::plan::PlaceholderPod;
+use placement::run::Run;
 use placement::strategy::Strategy;
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, EncodeLabelSet, EncodeMetric};
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::{ConstGauge, Gauge};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 use tekton::PipelineRun;
@@ -54,19 +56,26 @@ impl Collector for Gauges {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), fmt::Error> {
         let stores = self.0.lock().unwrap_or_else(PoisonError::into_inner).clone();
         let stores = stores.as_ref();
-        let mut gauge = |name, help, of: fn(&Stores) -> i64| {
-            let gauge = ConstGauge::new(stores.map_or(0, of));
+        let held = stores.map(held).unwrap_or_default();
+        let mut gauge = |name, help, value| {
+            let gauge = ConstGauge::new(value);
             gauge.encode(encoder.encode_descriptor(name, help, None, gauge.metric_type())?)
         };
-        gauge("runs", "Runs that carry the opt-in label", labelled)?;
-        gauge("holds", "Runs that are held by us now", holds)?;
+        let help = "Runs that carry the opt-in label";
+        gauge("runs", help, stores.map_or(0, labelled))?;
+        gauge("holds", "Runs that are held by us now", integer(held.len()))?;
+        let oldest = held.iter().filter_map(Run::held_since).min();
         let help = "Beginning of the oldest hold there is now, 0 without a hold";
-        gauge("oldest_hold_timestamp_seconds", help, oldest_hold)?;
-        gauge("placeholders", "Placeholder pods that exist now", |stores| {
-            integer(stores.pods.read().len())
-        })?;
+        gauge(
+            "oldest_hold_timestamp_seconds",
+            help,
+            oldest.map_or(0, Timestamp::as_second),
+        )?;
+        let placeholders = stores.map_or(0, |stores| stores.pods.read().len());
+        let help = "Placeholder pods that exist now";
+        gauge("placeholders", help, integer(placeholders))?;
         let help = "Placeholder pods that have no node yet";
-        gauge("placeholders_waiting", help, waiting)?;
+        gauge("placeholders_waiting", help, stores.map_or(0, waiting))?;
         let nodes = nodes(stores);
         let help = "Nodes that runs have, by strategy and by whether the run is done";
         nodes.encode(encoder.encode_descriptor("nodes", help, None, nodes.metric_type())?)
@@ -77,13 +86,12 @@ fn labelled(stores: &Stores) -> i64 {
     integer(stores.runs.state_filter(|run| run.labelled).len())
 }
 
-fn holds(stores: &Stores) -> i64 {
-    integer(stores.runs.state_filter(is_held).len())
-}
-
-fn oldest_hold(stores: &Stores) -> i64 {
-    let held = stores.runs.state_filter(is_held);
-    held.iter().filter_map(|run| held_since(run)).min().unwrap_or(0)
+/// The runs that are held by us. Few of all are Pending, and only these are read as a whole.
+fn held(stores: &Stores) -> Vec<Run> {
+    let is_pending = |run: &PipelineRun| run.spec.status.as_deref() == Some(keys::PENDING);
+    let pending = stores.runs.state_filter(is_pending);
+    let runs = pending.iter().filter_map(|run| run.run());
+    runs.filter(|run| !run.done && run.is_held_by_us()).collect()
 }
 
 fn waiting(stores: &Stores) -> i64 {
@@ -125,20 +133,6 @@ fn use_of(stores: &Stores, (namespace, name): &ObjectKey, pod: &PlaceholderPod) 
     let set = (namespace.clone(), name.strip_suffix("-0")?.to_owned());
     let strategy = stores.sets.read().get(&set)?.it.strategy?;
     Some(Use::active(strategy.as_str()))
-}
-
-fn is_held(run: &PipelineRun) -> bool {
-    let has =
-        |map: &Option<BTreeMap<String, String>>, key| map.as_ref().is_some_and(|map| map.contains_key(key));
-    // A mark of ours on a run that Kueue queues means nothing.
-    let marked =
-        has(&run.metadata.annotations, keys::HOLD) && !has(&run.metadata.labels, keys::KUEUE_QUEUE_NAME);
-    marked && !run.status.done && run.spec.status.as_deref() == Some(keys::PENDING)
-}
-
-fn held_since(run: &PipelineRun) -> Option<i64> {
-    let since = run.run()?.held_since()?;
-    Some(since.as_second())
 }
 
 fn integer(count: usize) -> i64 {

@@ -41,5 +41,5 @@ mod watch;
 mod write;
 
 pub use metrics::Metrics;
-pub use reconcile::Clock;
+pub use observe::Clock;
 pub use run::{Context, Error, run};

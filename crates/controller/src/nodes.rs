@@ -5,6 +5,7 @@ use crate::index::{Index, Reduced};
 use k8s_openapi::api::core::v1::{Node, NodeCondition, NodeSpec, NodeStatus};
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use placement::keys;
 use placement::node::NodeFacts;
 use serde::Deserialize;
 use std::collections::BTreeMap;
@@ -37,6 +38,11 @@ pub(crate) fn node(node: &WatchedNode) -> Option<Reduced<String, NodeFacts>> {
 }
 
 impl WatchedNode {
+    /// By which volumes name it.
+    pub(crate) fn hostname(&self) -> Option<String> {
+        self.metadata.labels.as_ref()?.get(keys::HOSTNAME).cloned()
+    }
+
     /// `None` without a name, which no node of an API server lacks.
     pub(crate) fn facts(&self) -> Option<NodeFacts> {
         NodeFacts::of(&Node {

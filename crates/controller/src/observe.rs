@@ -5,7 +5,6 @@
 use crate::index::Index;
 use crate::nodes::Nodes;
 use crate::placeholders::{ObjectKey, Of, run_of};
-use crate::reconcile::Clock;
 use crate::refusal::{Fault, Refused};
 use crate::refusals::Refusals;
 use crate::waiting_pods::{PodKey, WaitingPods, waiting_in};
@@ -26,6 +25,9 @@ use tokio::time::timeout;
 
 /// How long a decision waits for the first lists before it gives way to the others in the queue.
 const PATIENCE: Duration = Duration::from_secs(10);
+
+/// Tells the time.
+pub type Clock = Arc<dyn Fn() -> Timestamp + Send + Sync>;
 
 /// The caches that the watches keep.
 #[derive(Clone, Debug)]

@@ -1,11 +1,10 @@
 //! One run: observe -> plan -> (count -> plan) -> write -> report.
 
 use crate::memory::Memory;
-use crate::observe::Stores;
+use crate::observe::{Clock, Stores};
 use crate::refusal::Refused;
 use crate::report::Report;
 use crate::write::{Cluster, Effect};
-use jiff::Timestamp;
 use placement::config::Config;
 use placement::plan::{Decision, Observation, Plan, Question, plan};
 use placement::run::Run;
@@ -13,9 +12,6 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::sync::watch;
 use tracing::{Instrument, field, info_span};
-
-/// Tells the time.
-pub type Clock = Arc<dyn Fn() -> Timestamp + Send + Sync>;
 
 /// Reconciles runs, one at a time each.
 pub(crate) struct Reconciler {

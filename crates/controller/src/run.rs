@@ -3,8 +3,8 @@
 use crate::events::{self, Courier};
 use crate::memory::{Known, Memory};
 use crate::metrics::Metrics;
-use crate::observe::Stores;
-use crate::reconcile::{Clock, Reconciler};
+use crate::observe::{Clock, Stores};
+use crate::reconcile::Reconciler;
 use crate::refusal::Refused;
 use crate::report::Report;
 use crate::watch::{self, Feeds, Gone};
@@ -56,7 +56,7 @@ pub enum Error {
     #[error("the controller's queue ended by itself")]
     QueueEnded,
     /// A fault of ours: users would hear nothing of their runs any more.
-    #[error("nobody sends events any more")]
+    #[error("the task that sends events has ended")]
     EventsEnded,
 }
 

@@ -1,5 +1,8 @@
 use super::*;
-use crate::fixture::{bound_pod, clock, node, placeholder_set, run as held_run, view_json};
+use crate::fixture::{
+    Caches, Server, bound_pod, clock, node, placeholder_set, reconciler as of_caches, run as held_run,
+    view_json,
+};
 use kube::client::Body;
 use placement::keys;
 use prometheus_client::registry::Registry;
@@ -168,4 +171,17 @@ async fn a_controller_that_is_told_to_stop_at_once_does() {
     let (client, _, _released) = cluster();
     let (_sender, config) = channel::channel(Arc::new(Config::default()));
     run(context(client, config), async {}).await.unwrap();
+}
+
+#[tokio::test]
+async fn of_a_run_that_a_complete_list_lacks_nothing_is_remembered_and_of_the_others_all() {
+    let mut caches = Caches::ready();
+    caches.add_held_run("build", "u1");
+    let (reconciler, ..) = of_caches(&caches, &Server::start());
+    for uid in ["u1", "u2"] {
+        reconciler.memory.with(uid, Known::relaxed);
+    }
+    forget(&reconciler, &caches.stores.runs, &Gone::Unlisted);
+    let is_remembered = |uid| reconciler.memory.forget(uid).is_some();
+    assert_eq!(["u1", "u2"].map(is_remembered), [true, false]);
 }

@@ -20,6 +20,8 @@ pub(crate) struct Tasks {
     pub(crate) ended: Option<Timestamp>,
     /// The node that the placeholder is bound to.
     pub(crate) node: NodeState,
+    /// Its label `kubernetes.io/hostname`.
+    pub(crate) hostname: Option<String>,
     /// Names of the PVCs that they mount, or mounted.
     pub(crate) claims: BTreeSet<String>,
 }

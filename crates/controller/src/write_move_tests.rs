@@ -260,7 +260,9 @@ async fn tasks_are_counted_page_by_page_after_a_fresh_look_at_the_node() {
         "metadata": {}, "spec": {"nodeName": "n1", "volumes": disk}, "status": {"phase": "Running"},
     });
     let mut server = Server::start();
-    server.answer(200, node_json("n1", &json!({"spec": {"unschedulable": true}})));
+    let labels = json!({"kubernetes.io/hostname": "n1.internal"});
+    let cordoned = json!({"metadata": {"labels": labels}, "spec": {"unschedulable": true}});
+    server.answer(200, node_json("n1", &cordoned));
     server.answer(
         200,
         json!({"metadata": {"continue": "more"}, "items": [pod(3), live]}),
@@ -272,6 +274,7 @@ async fn tasks_are_counted_page_by_page_after_a_fresh_look_at_the_node() {
         live: 1,
         ended: Some(at(5)),
         node: NodeState::Unfit(Trouble::Cordoned),
+        hostname: Some("n1.internal".to_owned()),
         claims: ["disk".to_owned()].into(),
     };
     assert_eq!(count, expected);
@@ -299,9 +302,15 @@ async fn a_claim_that_only_this_node_can_have_is_found_by_its_volume() {
         let pod = json!({"metadata": {}, "spec": {"nodeName": "n1", "volumes": mounted}, "status": {"phase": phase}});
         json!({"metadata": {}, "items": [pod]})
     };
-    for (phase, tied) in [("Succeeded", Some("disk")), ("Running", None)] {
+    let cases = [
+        ("Succeeded", "n1", Some("disk")),
+        ("Succeeded", "n2", None),
+        ("Running", "n1", None),
+    ];
+    for (phase, hostname, tied) in cases {
         let mut server = Server::start();
-        server.answer(200, node_json("n1", &json!({})));
+        let labels = json!({"kubernetes.io/hostname": hostname});
+        server.answer(200, node_json("n1", &json!({"metadata": {"labels": labels}})));
         server.answer(200, ended(phase));
         server.answer(
             200,
@@ -315,7 +324,7 @@ async fn a_claim_that_only_this_node_can_have_is_found_by_its_volume() {
         let mut seen = seen();
         seen.pod = Some(on("n1"));
         cluster.count(Question::Tasks, &mut seen).await.unwrap();
-        assert_eq!(seen.tied.as_deref(), tied, "{phase}");
+        assert_eq!(seen.tied.as_deref(), tied, "{phase} on {hostname}");
         if tied.is_some() {
             assert_eq!(server.calls()[3].line, "GET /api/v1/persistentvolumes/pv-1");
         }

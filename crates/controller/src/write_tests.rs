@@ -105,11 +105,15 @@ async fn a_placeholder_is_made_by_server_side_apply_under_its_own_name() {
 }
 
 #[tokio::test]
-async fn a_placeholder_mounts_only_claims_that_do_no_harm() {
+async fn a_placeholder_mounts_only_claims_that_do_no_harm_and_goes_where_the_others_can_be_used() {
     let mut server = Server::start();
-    let claim = |mode: &str| json!({"metadata": {}, "spec": {"accessModes": [mode]}});
+    let claim = |mode: &str| json!({"metadata": {}, "spec": {"accessModes": [mode], "volumeName": "pv-1"}});
+    let west = json!({"key": "topology.kubernetes.io/zone", "operator": "In", "values": ["west"]});
+    let west = json!({"nodeSelectorTerms": [{"matchExpressions": [west]}]});
+    let volume = json!({"metadata": {}, "spec": {"nodeAffinity": {"required": west}}});
     server.answer(200, claim("ReadWriteOnce"));
     server.answer(200, claim("ReadWriteOncePod"));
+    server.answer(200, volume);
     server.refuse(404, "NotFound", "persistentvolumeclaims \"later\" not found");
     server.answer(201, json!({"metadata": {}}));
     let run = Run {
@@ -128,9 +132,11 @@ async fn a_placeholder_mounts_only_claims_that_do_no_harm() {
         calls[0].line,
         "GET /api/v1/namespaces/ns/persistentvolumeclaims/source"
     );
-    let volumes = calls[3].body["spec"]["template"]["spec"]["volumes"]
-        .as_array()
-        .unwrap();
+    assert_eq!(calls[2].line, "GET /api/v1/persistentvolumes/pv-1");
+    let pod = &calls[4].body["spec"]["template"]["spec"];
+    let required = &pod["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"];
+    assert_eq!(required, &west);
+    let volumes = pod["volumes"].as_array().unwrap();
     let names: Vec<_> = volumes
         .iter()
         .map(|it| &it["persistentVolumeClaim"]["claimName"])

@@ -10,7 +10,7 @@ use crate::keys;
 use crate::opt_in::{OptIn, UnknownValue};
 use crate::raw::{self, Odd};
 use crate::reserve::{self, BadReserve};
-use crate::run::{SpecStatus, is_controlled_by_run, is_managed_elsewhere};
+use crate::run::{SpecStatus, dated, is_controlled_by_run, is_managed_elsewhere};
 use jiff::Timestamp;
 use json_patch::{Patch, PatchOperation};
 use serde_json::{Map, Value, json};
@@ -20,8 +20,6 @@ use thiserror::Error;
 const POD_AFFINITY: &str = "podTemplate.affinity.podAffinity.requiredDuringSchedulingIgnoredDuringExecution";
 /// Value of the hold annotation of a run that is held since its creation; a later hold has the time it began.
 const SINCE_CREATION: &str = "true";
-/// Its value as an admission policy writes it for a hold that begins later, until the controller has dated it.
-pub(crate) const RELEASED: &str = "released";
 
 /// What to answer.
 #[derive(Clone, Debug, PartialEq)]
@@ -105,17 +103,6 @@ impl Outcome {
     /// The outcome as metric label.
     pub fn as_str(self) -> &'static str {
         self.into()
-    }
-}
-
-impl Refusal {
-    /// The kind of refusal as metric label.
-    pub fn as_str(&self) -> &'static str {
-        match self {
-            Self::OptIn { .. } => "unknown_opt_in_value",
-            Self::Reserve { .. } => "bad_reserve",
-            Self::PodAffinity { .. } => "required_pod_affinity",
-        }
     }
 }
 
@@ -313,11 +300,6 @@ impl<'a> Manifest<'a> {
             None => name,
         }
     }
-}
-
-/// The value of the hold annotation of a run whose first holder released it now.
-pub(crate) fn dated(now: Timestamp) -> String {
-    now.strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
 }
 
 /// Where the pods of all tasks, or of one that goes with the run, are tied to others.

@@ -5,7 +5,7 @@ use crate::keys;
 use crate::names::RunKey;
 use crate::placeholder::wake::Wake;
 use crate::placeholder::{patches as placeholder, stateful_set};
-use crate::plan::{Beginning, Enrolment, Observation, Placeholder, Write};
+use crate::plan::{Beginning, Claims, Enrolment, Observation, Placeholder, Write};
 use crate::raw::test;
 use crate::run::{Run, SpecStatus};
 use json_patch::Patch;
@@ -178,12 +178,17 @@ fn enrol(seen: &Observation, enrolment: Enrolment) -> Request {
     patch_run(Operation::Enrol, run::enrol(&seen.run, enrolment, guard))
 }
 
-/// With those of the run's PVCs that it may mount, and those of its labels that the configuration asks for.
+/// With those of the run's PVCs that it may mount, where the others can be used, and with those of the run's labels that the
+/// configuration asks for.
 fn create(seen: &Observation, enrolment: Enrolment, image: &str) -> Request {
-    let run = Run {
-        claims: seen.claims.clone().unwrap_or_default(),
+    let Claims { mountable, required } = seen.claims.clone().unwrap_or_default();
+    let mut run = Run {
+        claims: mountable,
         ..seen.run.clone()
     };
+    for volume in &required {
+        run.template.restrict_to(volume);
+    }
     let copied = seen.copied_labels.clone().unwrap_or_default();
     let set = stateful_set(&run, enrolment, &copied, &seen.config, image);
     request(Operation::Placeholder, Object::Set, Verb::Apply(Box::new(set)))

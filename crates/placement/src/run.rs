@@ -1,10 +1,10 @@
 //! What the rules know of a PipelineRun: the few facts they read, already told apart.
 
-use crate::hold::RELEASED;
 use crate::keys;
 use crate::names::RunKey;
+use crate::volume;
 use jiff::Timestamp;
-use k8s_openapi::api::core::v1::{Affinity, LocalObjectReference, Toleration};
+use k8s_openapi::api::core::v1::{Affinity, LocalObjectReference, NodeSelector, Toleration};
 use std::collections::BTreeMap;
 
 /// What `spec.status` says.
@@ -108,6 +108,15 @@ impl Run {
     }
 }
 
+/// Value of the hold annotation as an admission policy writes it for a hold that begins after the creation, until the
+/// controller has dated it.
+pub(crate) const RELEASED: &str = "released";
+
+/// The value of the hold annotation of a run whose first holder released it now.
+pub(crate) fn dated(now: Timestamp) -> String {
+    now.strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
+}
+
 /// When our hold of a run began, as its annotation says.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum HeldFrom {
@@ -151,4 +160,12 @@ pub struct PodTemplate {
     pub service_account: Option<String>,
     /// Pull secrets.
     pub image_pull_secrets: Vec<LocalObjectReference>,
+}
+
+impl PodTemplate {
+    /// To nodes that can use this volume.
+    pub(crate) fn restrict_to(&mut self, volume: &NodeSelector) {
+        let affinity = self.affinity.get_or_insert_default();
+        volume::restrict(affinity.node_affinity.get_or_insert_default(), volume);
+    }
 }

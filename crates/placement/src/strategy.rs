@@ -86,21 +86,11 @@ impl Strategy {
 impl Scope {
     /// The values of `isolation-scope`.
     pub const NAMES: &'static [&'static str] = <Self as VariantNames>::VARIANTS;
-
-    /// The scope as configuration value.
-    pub fn as_str(self) -> &'static str {
-        self.into()
-    }
 }
 
 impl IsolateFrom {
     /// The values of `isolate-from`.
     pub const NAMES: &'static [&'static str] = <Self as VariantNames>::VARIANTS;
-
-    /// The counterpart as configuration value.
-    pub fn as_str(self) -> &'static str {
-        self.into()
-    }
 }
 
 impl Isolation {

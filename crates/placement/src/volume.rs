@@ -1,32 +1,89 @@
-//! Volumes as far as placement goes: whether one can be used on a single node only.
+//! Volumes as far as placement goes: which nodes can use one, and whether that is a single node.
 
 use crate::keys;
-use k8s_openapi::api::core::v1::{NodeSelectorRequirement, NodeSelectorTerm, PersistentVolume};
+use k8s_openapi::api::core::v1::{
+    NodeAffinity, NodeSelector, NodeSelectorRequirement, NodeSelectorTerm, PersistentVolume,
+};
 
-/// Whether no other node than this one, where the volume is in use, can have it: that of a disk in the node itself. A volume
-/// of a zone can be used on a node that is still to come.
-pub fn is_only_on(volume: &PersistentVolume, node: &str) -> bool {
-    let affinity = volume.spec.as_ref().and_then(|spec| spec.node_affinity.as_ref());
-    let terms = affinity
-        .and_then(|affinity| affinity.required.as_ref())
-        .map(|required| required.node_selector_terms.as_slice())
-        .unwrap_or_default();
+/// A node by the names that volumes have for it.
+#[derive(Clone, Copy, Debug)]
+pub struct Named<'a> {
+    /// Name of the node.
+    pub name: &'a str,
+    /// Its label `kubernetes.io/hostname`, which need not be its name.
+    pub hostname: &'a str,
+}
+
+/// Whether this node can have the volume and no other one can: that of a disk in the node itself. A volume of a zone can be
+/// used on a node that is still to come.
+pub fn is_only_on(volume: &PersistentVolume, node: Named<'_>) -> bool {
+    let terms = required(volume).map(|required| required.node_selector_terms.as_slice());
+    let terms = terms.unwrap_or_default();
     // Any of the terms is enough for the scheduler.
     !terms.is_empty() && terms.iter().all(|term| names(term, node))
 }
 
-fn names(term: &NodeSelectorTerm, node: &str) -> bool {
-    let labels = term.match_expressions.iter().flatten();
-    let fields = term.match_fields.iter().flatten();
-    labels.chain(fields).any(|requirement| is_one(requirement, node))
+/// What the volume requires of a node.
+pub fn required(volume: &PersistentVolume) -> Option<&NodeSelector> {
+    volume.spec.as_ref()?.node_affinity.as_ref()?.required.as_ref()
 }
 
-/// Drivers name a node by its hostname, which need not be its name, or by a label of their own.
-fn is_one(requirement: &NodeSelectorRequirement, node: &str) -> bool {
+fn names(term: &NodeSelectorTerm, node: Named<'_>) -> bool {
+    requirements(term).any(|requirement| is_one(requirement, node))
+}
+
+/// Drivers name a node by its hostname, or by a label of their own.
+fn is_one(requirement: &NodeSelectorRequirement, node: Named<'_>) -> bool {
     match requirement.values.as_deref() {
-        Some([only]) if requirement.operator == "In" => requirement.key == keys::HOSTNAME || only == node,
+        Some([only]) if requirement.operator == "In" => match requirement.key.as_str() {
+            keys::HOSTNAME => only == node.hostname,
+            _ => only == node.name,
+        },
         _ => false,
     }
+}
+
+/// Adds what a volume requires of a node to a node affinity. The terms of each are alternatives, so each of one is combined
+/// with each of the other.
+pub fn restrict(affinity: &mut NodeAffinity, volume: &NodeSelector) {
+    let required = &mut affinity.required_during_scheduling_ignored_during_execution;
+    let Some(own) = required.as_mut() else {
+        *required = Some(volume.clone());
+        return;
+    };
+    let both = |term: &NodeSelectorTerm| {
+        let term = term.clone();
+        volume
+            .node_selector_terms
+            .iter()
+            .map(move |other| and(&term, other))
+    };
+    own.node_selector_terms = own.node_selector_terms.iter().flat_map(both).collect();
+}
+
+/// A term that requires nothing matches no node, and must not come to match some.
+fn and(one: &NodeSelectorTerm, other: &NodeSelectorTerm) -> NodeSelectorTerm {
+    if is_void(one) || is_void(other) {
+        return NodeSelectorTerm::default();
+    }
+    NodeSelectorTerm {
+        match_expressions: joined(one.match_expressions.iter().chain(&other.match_expressions)),
+        match_fields: joined(one.match_fields.iter().chain(&other.match_fields)),
+    }
+}
+
+fn is_void(term: &NodeSelectorTerm) -> bool {
+    requirements(term).next().is_none()
+}
+
+fn requirements(term: &NodeSelectorTerm) -> impl Iterator<Item = &NodeSelectorRequirement> {
+    let labels = term.match_expressions.iter().flatten();
+    labels.chain(term.match_fields.iter().flatten())
+}
+
+fn joined<'a, T: Clone + 'a>(lists: impl Iterator<Item = &'a Vec<T>>) -> Option<Vec<T>> {
+    let all: Vec<_> = lists.flatten().cloned().collect();
+    (!all.is_empty()).then_some(all)
 }
 
 #[cfg(test)]
@@ -34,9 +91,14 @@ mod tests {
     use super::*;
     use serde_json::{Value, json};
 
+    const N1: Named<'_> = Named {
+        name: "n1",
+        hostname: "n1.internal",
+    };
+
     fn is_only_on_n1(terms: &Value) -> bool {
         let volume = json!({"spec": {"nodeAffinity": {"required": {"nodeSelectorTerms": terms}}}});
-        is_only_on(&serde_json::from_value(volume).unwrap(), "n1")
+        is_only_on(&serde_json::from_value(volume).unwrap(), N1)
     }
 
     fn term(key: &str, operator: &str, values: &[&str]) -> Value {
@@ -54,6 +116,15 @@ mod tests {
     }
 
     #[test]
+    fn a_volume_that_names_another_node_is_not_there() {
+        let by_hostname = term("kubernetes.io/hostname", "In", &["n2.internal"]);
+        let by_own_label = term("topology.example.com/node", "In", &["n2"]);
+        for term in [by_hostname, by_own_label] {
+            assert!(!is_only_on_n1(&json!([term])), "{term}");
+        }
+    }
+
+    #[test]
     fn a_volume_of_a_zone_of_several_nodes_or_of_none_can_be_elsewhere() {
         let zonal = term("topology.kubernetes.io/zone", "In", &["a"]);
         let either = term("kubernetes.io/hostname", "In", &["n1", "n2"]);
@@ -62,13 +133,55 @@ mod tests {
             assert!(!is_only_on_n1(&json!([term])), "{term}");
         }
         assert!(!is_only_on_n1(&json!([])));
-        assert!(!is_only_on(&PersistentVolume::default(), "n1"));
+        assert!(!is_only_on(&PersistentVolume::default(), N1));
     }
 
     #[test]
     fn one_term_that_leaves_a_choice_is_enough() {
-        let here = term("kubernetes.io/hostname", "In", &["n1"]);
+        let here = term("kubernetes.io/hostname", "In", &["n1.internal"]);
         let zonal = term("topology.kubernetes.io/zone", "In", &["a"]);
         assert!(!is_only_on_n1(&json!([here, zonal])));
+    }
+
+    fn restricted(own: &Value, volume: &Value) -> Value {
+        let selector = |terms: &Value| json!({"nodeSelectorTerms": terms});
+        let own = json!({"requiredDuringSchedulingIgnoredDuringExecution": selector(own)});
+        let mut affinity = serde_json::from_value(own).unwrap();
+        restrict(&mut affinity, &serde_json::from_value(selector(volume)).unwrap());
+        let required = affinity.required_during_scheduling_ignored_during_execution;
+        serde_json::to_value(required.unwrap().node_selector_terms).unwrap()
+    }
+
+    #[test]
+    fn each_alternative_of_a_run_is_combined_with_each_of_a_volume() {
+        let (disk, gpu) = (term("disk", "In", &["ssd"]), term("gpu", "Exists", &["x"]));
+        let (west, east) = (term("zone", "In", &["west"]), term("zone", "In", &["east"]));
+        let both = |one: &Value, other: &Value| json!({"matchExpressions": [one["matchExpressions"][0], other["matchExpressions"][0]]});
+        assert_eq!(
+            restricted(&json!([disk, gpu]), &json!([west, east])),
+            json!([
+                both(&disk, &west),
+                both(&disk, &east),
+                both(&gpu, &west),
+                both(&gpu, &east)
+            ])
+        );
+        assert_eq!(
+            restricted(&json!([{}]), &json!([west])),
+            json!([{}]),
+            "no node at all"
+        );
+    }
+
+    #[test]
+    fn a_run_that_requires_nothing_goes_where_its_volume_can_be_used() {
+        let west = json!({"nodeSelectorTerms": [term("zone", "In", &["west"])]});
+        let west: NodeSelector = serde_json::from_value(west).unwrap();
+        let mut affinity = NodeAffinity::default();
+        restrict(&mut affinity, &west);
+        assert_eq!(
+            affinity.required_during_scheduling_ignored_during_execution,
+            Some(west)
+        );
     }
 }

@@ -18,7 +18,7 @@ found by KUBECONFIG, or by the pod's service account.";
 #[derive(Debug, Parser)]
 #[command(name = "pod-affinity", version, arg_required_else_help = true, after_help = AFTER)]
 pub(crate) struct Args {
-    /// How log lines look on standard error: auto (text on a terminal, JSON otherwise), json or text.
+    /// Format of the log on standard error: auto (text on a terminal, JSON otherwise), json or text.
     #[arg(
         long,
         global = true,

@@ -57,6 +57,9 @@ async fn serve(args: ControllerArgs) -> anyhow::Result<()> {
     let readiness = Readiness::default();
     let mut registry = Registry::new(env!("CARGO_PKG_VERSION"));
     let metrics = Leading::register(registry.prefixed());
+    if certificates != Certificates::None {
+        metrics.register_certificates(registry.prefixed());
+    }
     let clock = ServerClock::default();
     let context = Parts {
         client: client(&clock).await?,

@@ -1,7 +1,7 @@
 //! Scenes for the tests of `plan`: a run and its placeholder, changed step by step.
 
 use super::{
-    AssistantPod, Beginning, Census, Decision, Enrolment, Make, Message, Observation, Placeholder,
+    AssistantPod, Beginning, Census, Claims, Decision, Enrolment, Make, Message, Observation, Placeholder,
     PlaceholderPod, Plan, Repeated, Unschedulable, WaitingPod, Write, plan,
 };
 use crate::config::Config;
@@ -317,7 +317,7 @@ pub(super) fn answered(now: Timestamp) -> Observation {
         beginning: Some(Beginning::Nothing {
             version: "7".to_owned(),
         }),
-        claims: Some(Vec::new()),
+        claims: Some(Claims::default()),
         copied_labels: Some(BTreeMap::new()),
         assistants: Some(Vec::new()),
         complaint: Some(Message::default()),

@@ -11,7 +11,7 @@ use crate::resources::Resources;
 use crate::run::Run;
 use crate::strategy::{Isolation, Strategy};
 use jiff::Timestamp;
-use k8s_openapi::api::core::v1::Toleration;
+use k8s_openapi::api::core::v1::{NodeSelector, Toleration};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
@@ -55,8 +55,8 @@ pub struct Observation {
     pub refused: Option<Vec<String>>,
     /// The answer to [`super::Question::Beginning`].
     pub beginning: Option<Beginning>,
-    /// The answer to [`super::Question::Claims`]: those of the run's PVCs that the placeholder may mount.
-    pub claims: Option<Vec<String>>,
+    /// The answer to [`super::Question::Claims`].
+    pub claims: Option<Claims>,
     /// The answer to [`super::Question::Labels`]: those of the run's labels that the placeholder copies.
     pub copied_labels: Option<BTreeMap<String, String>>,
     /// The answer to [`super::Question::Assistants`].
@@ -70,6 +70,15 @@ pub struct Observation {
 /// The latest message of another controller about an object, if it sent one.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Message(pub Option<String>);
+
+/// What the placeholder has to do with the run's PVCs.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Claims {
+    /// Those that it may mount.
+    pub mountable: Vec<String>,
+    /// What the volumes of the others require of a node, as far as they are bound.
+    pub required: Vec<NodeSelector>,
+}
 
 /// What Tekton has made of a run so far.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -1,11 +1,10 @@
 //! The patches of a run. Each names what it relies on, so that a stale decision changes nothing.
 
-use crate::hold::{RELEASED, dated};
 use crate::keys;
 use crate::opt_in::DECLINED;
 use crate::plan::Enrolment;
 use crate::raw::{add, remove, replace, test};
-use crate::run::Run;
+use crate::run::{RELEASED, Run, dated};
 use jiff::Timestamp;
 use json_patch::{Patch, PatchOperation};
 use serde_json::{Value, json};

@@ -1,0 +1,135 @@
+//! What each key of the ConfigMap accepts, and what is said of a mistake.
+
+use super::*;
+use crate::strategy::{IsolateFrom, Scope};
+
+fn parse(data: &[(&str, &str)]) -> Result<Config, ConfigErrors> {
+    Config::parse(
+        &data
+            .iter()
+            .map(|(key, value)| ((*key).to_owned(), (*value).to_owned()))
+            .collect(),
+    )
+}
+
+fn messages(data: &[(&str, &str)]) -> Vec<String> {
+    parse(data)
+        .unwrap_err()
+        .0
+        .iter()
+        .map(ToString::to_string)
+        .collect()
+}
+
+#[test]
+fn an_empty_config_map_means_the_defaults() {
+    assert_eq!(parse(&[]), Ok(Config::default()));
+}
+
+#[test]
+fn every_key_sets_its_field() {
+    let config = parse(&[
+        ("default-strategy", "isolateAlways"),
+        ("isolation-scope", "namespace"),
+        ("isolate-from", "enrolled"),
+        ("placeholder-cpu", "100m"),
+        ("placeholder-memory", "64Mi"),
+        ("placeholder-labels", "cost-center=42"),
+        ("placeholder-copied-labels", "team"),
+        ("placeholder-annotations", "example.com/why=keeps a node"),
+        ("placeholder-image-pull-secrets", "mirror"),
+        ("release-when", "created"),
+        ("hold-deadline", "1h30m"),
+        ("move-after", "90s"),
+        ("default-reserve", "cpu=4,memory=8Gi"),
+    ]);
+    let expected = Config {
+        default_strategy: Strategy::IsolateAlways,
+        isolation: Isolation {
+            scope: Scope::Namespace,
+            from: IsolateFrom::Enrolled,
+        },
+        placeholder_cpu: "100m".to_owned(),
+        placeholder_memory: "64Mi".to_owned(),
+        placeholder_labels: additions::labels("cost-center=42").unwrap(),
+        placeholder_copied_labels: additions::copied_labels("team").unwrap(),
+        placeholder_annotations: additions::annotations("example.com/why=keeps a node").unwrap(),
+        placeholder_image_pull_secrets: additions::pull_secrets("mirror").unwrap(),
+        release_when: ReleaseWhen::Created,
+        hold_deadline: Duration::from_mins(90),
+        move_after: Some(Duration::from_secs(90)),
+        default_reserve: reserve::parse("cpu=4,memory=8Gi").unwrap(),
+    };
+    assert_eq!(config, Ok(expected));
+}
+
+#[test]
+fn the_list_of_keys_is_the_list_that_is_accepted() {
+    for key in Config::KEYS {
+        assert_ne!(Config::default().set(key, ""), Err(Cause::UnknownKey), "{key}");
+    }
+}
+
+#[test]
+fn documentation_keys_and_white_space_around_values_are_ignored() {
+    let config = parse(&[
+        ("_example", "default-strategy: nonsense"),
+        ("hold-deadline", "10m\n"),
+    ]);
+    assert_eq!(config, Ok(Config::default()));
+}
+
+#[test]
+fn each_mistake_is_told_in_one_sentence_that_names_key_value_and_remedy() {
+    let mistakes = messages(&[
+        ("default-reserve", "memory=8"),
+        ("default-strategy", "always"),
+        ("hold-deadline", "-5m"),
+        ("hold-dedline", "5m"),
+        ("isolate-from", ""),
+        ("isolation-scope", "node"),
+        ("move-after", "10"),
+        ("placeholder-annotations", "why"),
+        ("placeholder-copied-labels", "tekton.dev/pipelineRun"),
+        ("placeholder-cpu", "0"),
+        ("placeholder-image-pull-secrets", "my_secret"),
+        ("placeholder-labels", "team=a b"),
+        ("placeholder-memory", "100MB"),
+        ("release-when", "now"),
+    ]);
+    insta::assert_snapshot!(mistakes.join("\n"));
+}
+
+#[test]
+fn all_mistakes_together_are_one_text() {
+    let text = parse(&[("isolation-scope", "node"), ("release-when", "now")])
+        .unwrap_err()
+        .to_string();
+    assert!(
+        text.contains("isolation-scope: ") && text.contains(". release-when: "),
+        "{text}"
+    );
+}
+
+#[test]
+fn moving_can_be_switched_off_and_holding_cannot() {
+    assert_eq!(parse(&[("move-after", "never")]).unwrap().move_after, None);
+    assert!(parse(&[("hold-deadline", "never")]).is_err());
+}
+
+#[test]
+fn durations_are_written_as_in_go() {
+    for (text, seconds) in [
+        ("90s", 90),
+        ("10m", 600),
+        ("1h30m", 5400),
+        ("1.5h", 5400),
+        ("1h0m1s", 3601),
+    ] {
+        let config = parse(&[("hold-deadline", text)]).unwrap();
+        assert_eq!(config.hold_deadline, Duration::from_secs(seconds), "{text}");
+    }
+    for text in ["", "10", "0s", "-1s", "1 fortnight", "s", "10m ago"] {
+        assert!(parse(&[("hold-deadline", text)]).is_err(), "{text}");
+    }
+}

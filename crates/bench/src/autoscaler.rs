@@ -22,9 +22,10 @@ const STEPS: &str = "steps";
 const ONE_STEP: Duration = Duration::from_millis(1500);
 const ALL_DONE: Duration = Duration::from_mins(5);
 
-const METHOD: &str = "Another run keeps the one node that is there. New runs of one task of a second come, each needs a node, and the \
-cluster autoscaler adds them. Times count from the creation of the first of them. The autoscaler looks every two seconds here \
-(ten is its default), so a node comes at best after one second on average and at worst after two.";
+const METHOD: &str = "One run occupies the only node. Then runs with one task of one second are created, each of which \
+needs a node, and the cluster autoscaler adds the nodes. Times count from the creation of the first of these runs. The \
+autoscaler scans every two seconds here (its default is ten seconds), so that a new node takes at least one second on \
+average, and two in the worst case.";
 
 pub(crate) async fn measure(effort: &Effort) -> Result<Vec<Scenario>> {
     let bed = Testbed::start(effort.options()).await?;

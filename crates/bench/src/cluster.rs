@@ -165,14 +165,14 @@ where
 }
 
 /// One run from its creation to its end, so that nothing that follows is the first of its kind.
-pub(crate) async fn warm_up(bed: &Testbed, label: Option<&str>) -> Result<()> {
-    let spec = RunSpec::diamond("default", "warm-up").lasting("100ms");
+pub(crate) async fn warm_up(bed: &Testbed, namespace: &str, label: Option<&str>) -> Result<()> {
+    let spec = RunSpec::diamond(namespace, "warm-up").lasting("100ms");
     let spec = label.map_or(spec.clone(), |value| spec.opted_in(value));
     spec.create(&bed.client().await?)
         .await
         .context("creating a run to warm up")?;
     bed.until_succeeded(&spec, Duration::from_mins(2)).await?;
-    clear_runs(bed, "default").await
+    clear_runs(bed, namespace).await
 }
 
 /// Waits until a look says that all is there; tells what is missing if it takes too long.

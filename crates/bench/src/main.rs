@@ -20,6 +20,7 @@ mod stats;
 mod through_api;
 mod turn;
 mod watch;
+mod ways;
 mod webhook;
 
 use anyhow::{Context, Result, bail};
@@ -32,32 +33,32 @@ use std::process::{Command, ExitCode};
 use std::time::Instant;
 use tokio::runtime::Runtime;
 
-/// Measures pod-affinity beside its alternatives, on the real control plane of the testbed.
+/// Compares pod-affinity with its alternatives, on the real control plane of the testbed.
 #[derive(Debug, Parser)]
 #[command(name = "cargo bench-all", bin_name = "cargo bench-all")]
 struct Cli {
-    /// A few minutes in all: looks whether measuring works. The figures say little.
+    /// Check in a few minutes that the measurements work. The figures mean little.
     #[arg(long)]
     quick: bool,
     /// Only these parts, separated by commas.
     #[arg(long, value_name = "PART", value_delimiter = ',', value_parser = PossibleValuesParser::new(PARTS.map(|part| part.name)))]
     only: Vec<String>,
-    /// Leave out parts whose figures of this commit are there already.
+    /// Leave out parts that have figures of this commit.
     #[arg(long, conflicts_with = "quick")]
     resume: bool,
-    /// Put the rounds beside those that are there already, of whatever commit; what is left out keeps its figures.
+    /// Add the rounds to the existing ones, of any commit. Parts that are left out keep their figures.
     #[arg(long, conflicts_with = "resume")]
     add: bool,
-    /// How often each variant has its turn.
+    /// How often each variant is measured.
     #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(1..))]
     rounds: Option<u32>,
     /// Leave out measurements of more whole runs at once than this.
     #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(1..))]
     at_most: Option<u32>,
-    /// Where tables, JSON and plots go [default: docs/benchmarks; quick: target/benchmarks].
+    /// Folder for tables, JSON and plots [default: docs/benchmarks; quick: target/benchmarks].
     #[arg(long, value_name = "FOLDER")]
     out: Option<PathBuf>,
-    /// The binary of pod-affinity to measure; else it is built, optimised unless quick.
+    /// Binary of pod-affinity to measure. Without it, the binary is built: optimised, except with --quick.
     #[arg(long, env = "POD_AFFINITY_BINARY", value_name = "FILE")]
     binary: Option<PathBuf>,
 }
@@ -160,6 +161,7 @@ impl Effort {
     fn options(&self) -> testbed::Options {
         testbed::Options {
             binary: Some(self.binary.clone()),
+            admission: Some(testbed::Admission::Webhook),
             ..testbed::Options::default()
         }
     }

@@ -10,8 +10,9 @@ use std::fs;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
-const METHOD: &str = "Criterion, optimised as released. Parse: the pod's text to a document. Decide: the rule. Patch: its patch \
-applied and written. Answer: the whole of a request's body to the answer's, routing, metrics and traces included, no socket.";
+const METHOD: &str = "Measured with Criterion, optimised as in the release. Parse: from the text of the pod to a \
+document. Decide: the rule. Patch: apply the patch and encode the result. Answer: from the body of the request to the body \
+of the response, with routing, metrics and traces, but without a socket.";
 const TIME: &str = "time, us";
 const STEPS: [&str; 4] = ["parse", "decide", "patch", "answer"];
 const SIZES: [&str; 3] = ["2", "10", "50"];

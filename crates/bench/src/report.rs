@@ -187,7 +187,7 @@ impl Taken<'_> {
         let _ = write!(page, "{}![{title}: {plotted}]({part}.svg)\n\n", report.figures());
         page += &list("Where another choice is faster", faster);
         page += &list("Notes", notes);
-        page + "Every round's values are in the JSON beside this page.\n"
+        page + "The JSON file of the same name has the values of every round.\n"
     }
 }
 

@@ -70,7 +70,7 @@ impl Scenario {
     pub(crate) fn join(&mut self, other: Self) -> Result<()> {
         if self.variants != other.variants || self.figures != other.figures {
             bail!(
-                "{}: the variants or figures are others than before: measure it anew",
+                "{}: the variants or figures are not those of the earlier rounds: measure this part again",
                 self.title
             );
         }
@@ -145,7 +145,10 @@ mod tests {
         let mut other = scenario();
         other.add("a third", vec![("time", 1.0)]).unwrap();
         let refused = both.join(other).unwrap_err();
-        assert!(refused.to_string().contains("measure it anew"), "{refused}");
+        assert!(
+            refused.to_string().contains("measure this part again"),
+            "{refused}"
+        );
     }
 
     #[test]

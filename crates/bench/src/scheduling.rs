@@ -54,10 +54,11 @@ const fn size(nodes: usize, runs: usize, tried: bool) -> Size {
     Size { nodes, runs, tried }
 }
 
-const METHOD: &str = "Each run is a placeholder (in Tekton's mode its assistant) and four task pods. They are created while \
-no scheduler runs; then the scheduler is started, and the time from its first binding to its last is taken. Queued \
-together: all pods at once, the placeholders first. Tasks after placeholders: as with held runs, the placeholders are \
-bound before the tasks are created. Unrelated pods: as many pods as there are runs, without terms, beside the bound ones.";
+const METHOD: &str = "Each run is a placeholder (with Tekton's modes: an assistant) and four task pods. They are created \
+while no scheduler runs. Then the scheduler is started, and the time from its first binding to its last is measured. \
+Queued together: all pods at once, the placeholders first. Tasks after placeholders: the placeholders are bound before the \
+tasks are created, as with held runs. Unrelated pods: as many pods without terms as there are runs, in addition to the \
+bound pods.";
 
 pub(crate) async fn measure(effort: &Effort) -> Result<Vec<Scenario>> {
     let options = Options {

@@ -31,10 +31,11 @@ const MEMORY: &str = "memory, MB";
 const STEADY: u32 = 1000;
 const STEADY_BYTES: usize = 10_000;
 
-const METHOD: &str = "The real process, bound to one core; the generator on another. TLS 1.3, HTTP/1.1, 25 kept-alive \
-connections, each answer looked at. The rate is constant whatever the answers do, and latency counts from the moment \
-in which a request should have been sent. Generator late: how late it sent although the connection was free; what it \
-shows is not the server's. Unsent: what a saturated server never got.";
+const METHOD: &str = "The process is bound to one core, and the load generator to another. TLS 1.3, HTTP/1.1, 25 \
+persistent connections; each response is checked. The rate is constant, however long the responses take, and latency \
+counts from the time at which a request should have been sent. Generator late: how late the generator sent a request \
+although the connection was free; the server did not cause this delay. Unsent: requests that were not sent because the \
+server was saturated.";
 
 pub(crate) fn measure(effort: &Effort) -> Result<Vec<Scenario>> {
     let server = Server::start(&effort.binary)?;
@@ -139,7 +140,7 @@ impl Server {
         let mut told = |what: &str| {
             let line = lines
                 .next()
-                .with_context(|| format!("the webhook ended before it told of its {what} port"))??;
+                .with_context(|| format!("the webhook ended before it logged its {what} port"))??;
             let address = line
                 .strip_prefix(what)
                 .with_context(|| format!("{line:?} is no {what} address"))?;

@@ -8,6 +8,7 @@ use proc_macro::{TokenStream, TokenTree};
 /// Marks an end-to-end test, with any of these options:
 /// - `first`: it takes long, and is started before others.
 /// - `real_node`: it is ignored where there can be no real node.
+/// - `webhook`: it is about the webhook, and is ignored where policies replace it.
 /// - `on_request`: it is ignored unless it is asked for, by `--include-ignored` or `--ignored`.
 #[proc_macro_attribute]
 pub fn e2e_test(options: TokenStream, function: TokenStream) -> TokenStream {
@@ -21,7 +22,7 @@ pub fn e2e_test(options: TokenStream, function: TokenStream) -> TokenStream {
     registration.into_iter().chain(function).collect()
 }
 
-const OPTIONS: [&str; 3] = ["first", "real_node", "on_request"];
+const OPTIONS: [&str; 4] = ["first", "real_node", "webhook", "on_request"];
 
 /// The function's name, and how it is called.
 fn call_of(function: &TokenStream) -> Option<(String, String)> {
@@ -44,12 +45,14 @@ fn word(token: TokenTree) -> Option<String> {
 }
 
 fn registration(name: &str, call: &str, options: &[String]) -> TokenStream {
-    let [first, real_node, on_request] = OPTIONS.map(|option| options.iter().any(|given| given == option));
+    let [first, real_node, webhook, on_request] =
+        OPTIONS.map(|option| options.iter().any(|given| given == option));
     parsed(&format!(
         "::inventory::submit! {{ crate::harness::Test {{
             path: concat!(module_path!(), \"::{name}\"),
             first: {first},
             real_node: {real_node},
+            webhook: {webhook},
             on_request: {on_request},
             run: || {call},
         }} }}"

@@ -7,6 +7,7 @@ use kube::{Client, ResourceExt};
 use serde::Deserialize;
 use serde_json::Value;
 use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
 
 /// All documents of a YAML file, or of all YAML files of a folder in the order of their names.
 pub fn documents(path: &Path) -> Result<Vec<Value>> {
@@ -19,6 +20,26 @@ pub fn documents(path: &Path) -> Result<Vec<Value>> {
         })?);
     }
     Ok(documents)
+}
+
+/// What kustomize makes of a folder.
+pub fn rendered(folder: &Path) -> Result<Vec<Value>> {
+    let mut kustomize = Command::new("kubectl");
+    kustomize.arg("kustomize").arg(folder).stdin(Stdio::null());
+    let output = kustomize.output().map_err(|source| Error::Spawn {
+        part: "kubectl".into(),
+        program: "kubectl".into(),
+        source,
+    })?;
+    let objects = if output.status.success() {
+        parse(&String::from_utf8_lossy(&output.stdout))
+    } else {
+        Err(String::from_utf8_lossy(&output.stderr).into_owned())
+    };
+    objects.map_err(|problem| Error::Manifest {
+        file: folder.to_owned(),
+        problem,
+    })
 }
 
 fn parse(text: &str) -> std::result::Result<Vec<Value>, String> {

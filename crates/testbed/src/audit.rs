@@ -1,7 +1,6 @@
 //! The API server's own record of what pod-affinity's processes asked of it.
 
-use crate::control_plane::write;
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, write};
 use crate::part::Launch;
 use crate::product::NAMESPACE;
 use crate::testbed::Testbed;

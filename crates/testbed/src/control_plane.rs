@@ -3,149 +3,13 @@
 use crate::audit;
 use crate::binaries::Built;
 use crate::error::{Error, Result};
-use crate::kubeconfig::{self, Proof};
-use crate::part::{Launch, Part};
-use crate::pki::{self, Authority, Identity, TokenKeys};
-use crate::ports::Ports;
+use crate::options::Limits;
+use crate::part::Part;
 use crate::probe;
-use crate::real_node;
-use crate::testbed::{Limits, READY, Testbed};
+use crate::testbed::{READY, Testbed};
 use k8s_openapi::api::core::v1::ServiceAccount;
 use kube::Client;
 use kube::api::Api;
-use std::path::{Path, PathBuf};
-
-/// What the control plane needs before it starts.
-#[derive(Debug)]
-pub(crate) struct ControlPlane {
-    pub(crate) admin: PathBuf,
-    pub(crate) authority: PathBuf,
-    pub(crate) api_port: u16,
-    pub(crate) etcd_port: u16,
-    etcd_peer_port: u16,
-    manager_port: u16,
-    scheduler_port: u16,
-    pub(crate) server: Identity,
-    tokens: TokenKeys,
-    manager: PathBuf,
-    scheduler: PathBuf,
-    /// For the real node's kubelet.
-    pub(crate) node: PathBuf,
-}
-
-impl ControlPlane {
-    pub(crate) fn prepare(folder: &Path, ports: &mut Ports) -> Result<Self> {
-        let pki = folder.join("pki");
-        let authority = Authority::create(&pki)?;
-        let api_port = ports.take()?;
-        let config = |file: &str, user: &str, group: Option<&str>| {
-            let identity = authority.client(file, user, group)?;
-            let path = folder.join(format!("{file}.kubeconfig"));
-            kubeconfig::write(
-                &path,
-                api_port,
-                &authority.certificate(),
-                &Proof::Certificate(&identity),
-            )
-        };
-        Ok(Self {
-            admin: config("admin", "testbed-admin", Some("system:masters"))?,
-            manager: config("controller-manager", "system:kube-controller-manager", None)?,
-            scheduler: config("scheduler", "system:kube-scheduler", None)?,
-            node: config(
-                "node",
-                &format!("system:node:{}", real_node::NAME),
-                Some("system:nodes"),
-            )?,
-            authority: authority.certificate(),
-            api_port,
-            etcd_port: ports.take()?,
-            etcd_peer_port: ports.take()?,
-            manager_port: ports.take()?,
-            scheduler_port: ports.take()?,
-            server: authority.server("server")?,
-            tokens: pki::token_keys(&pki)?,
-        })
-    }
-
-    fn etcd(&self, built: &Built, folder: &Path) -> Launch {
-        let url = |port: u16| format!("http://127.0.0.1:{port}");
-        let (client, peer) = (url(self.etcd_port), url(self.etcd_peer_port));
-        Launch::of(built.program("etcd"))
-            .path("--data-dir", &folder.join("etcd"))
-            .arg(format!("--listen-client-urls={client}"))
-            .arg(format!("--advertise-client-urls={client}"))
-            .arg(format!("--listen-peer-urls={peer}"))
-            .arg(format!("--initial-advertise-peer-urls={peer}"))
-            .arg(format!("--initial-cluster=default={peer}"))
-            // The data outlives a crash of etcd, not one of the machine: enough for tests, and much faster.
-            .arg("--unsafe-no-fsync")
-            .arg(format!("--max-txn-ops={}", crate::store::MAX_CHANGES))
-            .arg("--log-level=warn")
-    }
-
-    fn api_server(&self, built: &Built, folder: &Path) -> Launch {
-        Launch::of(built.program("kube-apiserver"))
-            .arg(format!("--etcd-servers=http://127.0.0.1:{}", self.etcd_port))
-            .arg("--bind-address=127.0.0.1")
-            .arg(format!("--secure-port={}", self.api_port))
-            // An endpoint on loopback is not allowed, and nobody asks for it here.
-            .arg("--endpoint-reconciler-type=none")
-            .arg("--service-cluster-ip-range=10.96.0.0/16")
-            .path("--cert-dir", &folder.join("apiserver"))
-            .path("--tls-cert-file", &self.server.certificate)
-            .path("--tls-private-key-file", &self.server.key)
-            .path("--client-ca-file", &self.authority)
-            .arg("--service-account-issuer=https://kubernetes.default.svc")
-            .path("--service-account-signing-key-file", &self.tokens.private)
-            .path("--service-account-key-file", &self.tokens.public)
-            .arg("--authorization-mode=Node,RBAC")
-            .arg("--allow-privileged=true")
-    }
-
-    fn manager(&self, built: &Built, folder: &Path) -> Launch {
-        component(
-            &built.program("kube-controller-manager"),
-            &self.manager,
-            self.manager_port,
-            folder,
-        )
-        .path("--service-account-private-key-file", &self.tokens.private)
-        .path("--root-ca-file", &self.authority)
-        .arg("--use-service-account-credentials=true")
-        // No cloud and no pod network here: the controllers for these would only complain.
-        .arg("--controllers=*,-nodeipam,-cloud-node-lifecycle-controller")
-        .arg(format!(
-            "--node-monitor-grace-period={}",
-            crate::kwok::GRACE_PERIOD
-        ))
-        .arg("--kube-api-qps=300")
-        .arg("--kube-api-burst=600")
-    }
-
-    fn scheduler(&self, built: &Built, folder: &Path) -> Launch {
-        component(
-            &built.program("kube-scheduler"),
-            &self.scheduler,
-            self.scheduler_port,
-            folder,
-        )
-        // It takes a moment to learn whom to believe; its figures are no secret here.
-        .arg("--authorization-always-allow-paths=/healthz,/readyz,/livez,/metrics")
-    }
-}
-
-fn component(program: &Path, config: &Path, port: u16, folder: &Path) -> Launch {
-    Launch::of(program)
-        .path("--kubeconfig", config)
-        .path("--authentication-kubeconfig", config)
-        .path("--authorization-kubeconfig", config)
-        .path("--cert-dir", &folder.join("serving"))
-        .arg("--bind-address=127.0.0.1")
-        .arg(format!("--secure-port={port}"))
-        // One of each: an election would only delay every restart by a lease.
-        .arg("--leader-elect=false")
-}
 
 impl Testbed {
     pub(crate) async fn start_control_plane(&self, built: &Built) -> Result<()> {
@@ -182,6 +46,7 @@ impl Testbed {
             | Part::ClusterAutoscaler
             | Part::Karpenter
             | Part::Registry
+            | Part::Prometheus
             | Part::RealNode
             | Part::Webhook(_)
             | Part::Controller(_) => self.check(),
@@ -238,9 +103,4 @@ impl Testbed {
         .await
         .map(drop)
     }
-}
-
-/// For errors of file operations in sibling modules.
-pub(crate) fn write(path: &Path, content: &str) -> Result<()> {
-    std::fs::write(path, content).map_err(Error::io("writing", path))
 }

@@ -15,7 +15,8 @@ use serde_json::{Value, json};
 /// Arguments of each process, and the image of placeholders.
 #[derive(Clone, Debug)]
 pub(crate) struct Deployments {
-    pub(crate) webhook: Vec<String>,
+    /// None where admission policies replace the webhook.
+    pub(crate) webhook: Option<Vec<String>>,
     pub(crate) controller: Vec<String>,
     pub(crate) placeholder_image: String,
 }
@@ -33,8 +34,8 @@ impl Deployments {
     pub(crate) fn of(objects: &[Value]) -> Self {
         let controller = container(objects, "pod-affinity-controller");
         Self {
-            webhook: arguments(container(objects, "pod-affinity-webhook"), "webhook"),
-            controller: arguments(controller, "controller"),
+            webhook: container(objects, "pod-affinity-webhook").map(arguments),
+            controller: controller.map_or_else(|| vec!["controller".to_owned()], arguments),
             placeholder_image: placeholder_image(controller),
         }
     }
@@ -47,12 +48,9 @@ fn container<'a>(objects: &'a [Value], name: &str) -> Option<&'a Value> {
     deployment.pointer("/spec/template/spec/containers/0")
 }
 
-fn arguments(container: Option<&Value>, otherwise: &str) -> Vec<String> {
-    let said = container.and_then(|container| container["args"].as_array());
-    said.map_or_else(
-        || vec![otherwise.to_owned()],
-        |args| args.iter().filter_map(Value::as_str).map(String::from).collect(),
-    )
+fn arguments(container: &Value) -> Vec<String> {
+    let said = container["args"].as_array().into_iter().flatten();
+    said.filter_map(Value::as_str).map(String::from).collect()
 }
 
 fn placeholder_image(container: Option<&Value>) -> String {
@@ -152,7 +150,7 @@ mod tests {
         let said = Deployments::of(&[controller("registry/pod-affinity@sha256:0")]);
         assert_eq!(said.controller, ["controller", "--certificates=external"]);
         assert_eq!(said.placeholder_image, "registry/pod-affinity@sha256:0");
-        assert_eq!(said.webhook, ["webhook"]);
+        assert_eq!(said.webhook, None, "there is no such Deployment");
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! What can go wrong while a control plane is built, started or used, each as a sentence with its remedy.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 /// Result of the testbed.
@@ -117,6 +117,12 @@ pub enum Error {
     /// A kubeconfig could not be used.
     #[error("reading the kubeconfig failed: {0}")]
     Kubeconfig(#[from] kube::config::KubeconfigError),
+    /// The environment names a way of admission that does not exist.
+    #[error("{variable} is {name:?}: set it to webhook or policies", variable = crate::admission::VARIABLE)]
+    Admission {
+        /// What it says.
+        name: String,
+    },
     /// A manifest is not what the testbed expects.
     #[error("manifest {file}: {problem}", file = file.display())]
     Manifest {
@@ -158,7 +164,7 @@ fn io_remedy(error: &std::io::Error) -> &'static str {
         PermissionDenied | ReadOnlyFilesystem => {
             "make it writable, or point POD_AFFINITY_TESTBED_CACHE (binaries) or TMPDIR (state) to a folder that is"
         }
-        NotFound => "look whether it was removed meanwhile, and start again",
+        NotFound => "check whether it was removed, and start again",
         _ => "see the cause",
     }
 }
@@ -188,4 +194,26 @@ pub(crate) fn log_remedy(log: &str) -> &'static str {
         .iter()
         .find(|(sign, _)| log.contains(sign))
         .map_or("see the log", |(_, remedy)| remedy)
+}
+
+/// The last lines of a text.
+pub(crate) fn tail(text: &str, lines: usize) -> String {
+    let all: Vec<_> = text.lines().collect();
+    all[all.len().saturating_sub(lines)..].join("\n")
+}
+
+/// Writes a file.
+pub(crate) fn write(path: &Path, content: &str) -> Result<()> {
+    std::fs::write(path, content).map_err(Error::io("writing", path))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_tail_keeps_the_last_lines() {
+        assert_eq!(tail("a\nb\nc", 2), "b\nc");
+        assert_eq!(tail("a", 2), "a");
+    }
 }

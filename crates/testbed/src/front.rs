@@ -49,6 +49,10 @@ impl Front {
         thread::spawn(move || serve(&listener, &ready, &stop_serving));
         Ok(Self { port, stop })
     }
+
+    pub(crate) fn port(&self) -> u16 {
+        self.port
+    }
 }
 
 impl Drop for Front {

@@ -1,7 +1,6 @@
 //! The `go` command: how it is called here, and what its failures mean.
 
-use crate::binaries::tail;
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, tail};
 use std::ffi::OsStr;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
@@ -106,7 +105,7 @@ fn build_remedy(log: &str) -> &'static str {
     if log.contains("no space left") {
         "free some disk space (the build takes about 6 GB with Go's own cache), or set GOCACHE and POD_AFFINITY_TESTBED_CACHE"
     } else if log.contains("dial tcp") || log.contains("proxy") {
-        "look whether the Go module proxy can be reached (go env GOPROXY)"
+        "check whether the Go module proxy is reachable (go env GOPROXY)"
     } else {
         "see the log"
     }

@@ -2,10 +2,9 @@
 
 use crate::apply;
 use crate::binaries::Built;
-use crate::control_plane::write;
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, write};
 use crate::part::{Launch, Part};
-use crate::stages;
+use crate::stages::{self, KUBELET_VERSION};
 use crate::testbed::{READY, Testbed};
 use futures::{StreamExt, TryStreamExt, stream};
 use k8s_openapi::api::core::v1::{Node, Taint};
@@ -15,17 +14,10 @@ use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-/// Annotation of a PipelineRun (or of one task): how long its pods run, such as `3s`.
-pub const DURATION: &str = "testbed.pod-affinity.tekton.dev/duration";
-/// Annotation of a PipelineRun (or of one task): `succeed`, `fail`, `fail-once` (first try) or `hang`.
-pub const OUTCOME: &str = "testbed.pod-affinity.tekton.dev/outcome";
+pub use crate::stages::{DURATION, OUTCOME};
+
 /// The annotation by which KWOK knows its nodes.
 pub const MANAGED: (&str, &str) = ("kwok.x-k8s.io/node", "fake");
-/// In-place resize is refused on nodes whose version does not look like a real one.
-pub(crate) const KUBELET_VERSION: &str = "v1.36.3";
-/// So long the control plane takes a node for alive that says nothing; KWOK's say something every ten minutes. They die when
-/// a test says so, not when the machine has no time for KWOK.
-pub(crate) const GRACE_PERIOD: &str = "20m";
 /// Nodes made at the same time.
 const CONCURRENCY: usize = 16;
 
@@ -214,6 +206,19 @@ impl Testbed {
             .await
             .map(drop)
             .map_err(Error::api(what()))
+    }
+}
+
+impl Testbed {
+    /// Has KWOK look after a node again that fell silent, as when a machine has restarted.
+    pub async fn revive(&self, node: &str) -> Result<()> {
+        let api: Api<Node> = Api::all(self.client().await?);
+        let managed = json!({"metadata": {"annotations": {MANAGED.0: MANAGED.1}}});
+        api.patch(node, &PatchParams::default(), &Patch::Merge(managed))
+            .await
+            .map_err(Error::api(format!("reviving node {node}")))?;
+        self.nodes_are_ready(&self.client().await?, &[node.to_owned()])
+            .await
     }
 }
 

@@ -5,6 +5,8 @@
 //! Everything listens on 127.0.0.1, keeps its state in one temporary folder, and ends with the value that
 //! started it or with its process, however that ends. Only the real node has a kubelet and runs containers.
 
+mod admission;
+mod admits;
 pub mod apply;
 mod audit;
 pub mod autoscaler;
@@ -21,30 +23,36 @@ pub mod karpenter;
 mod kubeconfig;
 pub mod kwok;
 mod namespace;
+mod options;
 pub mod pace;
 mod part;
 mod pki;
+mod plane;
 mod ports;
 pub mod probe;
 pub mod product;
 mod progress;
+mod prometheus;
 pub mod real_node;
 mod recipe;
 mod recycle;
 mod registry;
 pub mod runs;
 mod stages;
+mod start;
 mod store;
 pub mod tekton;
 mod testbed;
 pub mod wait;
 
+pub use admission::Admission;
 pub use autoscaler::NodeGroup;
 pub use binaries::{build_all, build_for_autoscaler, versions};
 pub use error::{Error, Result};
 pub use faults::{Fault, Faults};
 pub use foreign::{Definitions, crane, promtool};
 pub use kwok::Nodes;
+pub use options::{Limits, Options};
 pub use part::Part;
 pub use recycle::Baseline;
-pub use testbed::{Limits, Options, Testbed, interrupted};
+pub use testbed::{Testbed, interrupted};

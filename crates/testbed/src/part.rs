@@ -1,7 +1,6 @@
 //! The parts as processes: started with a log of their own, looked after, stopped, started again.
 
-use crate::binaries::tail;
-use crate::error::{Error, Result, log_remedy};
+use crate::error::{Error, Result, log_remedy, tail};
 use rustix::process::{Pid, Signal, kill_process};
 use std::collections::BTreeMap;
 use std::fmt;
@@ -34,6 +33,8 @@ pub enum Part {
     Karpenter,
     /// The OCI registry.
     Registry,
+    /// Prometheus.
+    Prometheus,
     /// The real node: its containerd and its kubelet.
     RealNode,
     /// A replica of pod-affinity's webhook.
@@ -55,6 +56,7 @@ impl fmt::Display for Part {
             Self::ClusterAutoscaler => f.write_str("cluster-autoscaler"),
             Self::Karpenter => f.write_str("karpenter"),
             Self::Registry => f.write_str("registry"),
+            Self::Prometheus => f.write_str("prometheus"),
             Self::RealNode => f.write_str("real-node"),
             Self::Webhook(replica) => write!(f, "pod-affinity-webhook-{replica}"),
             Self::Controller(replica) => write!(f, "pod-affinity-controller-{replica}"),
@@ -317,114 +319,5 @@ fn send(part: Part, child: Option<&Child>, signal: Signal) -> Result<()> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::guard::Guard;
-    use std::sync::atomic::{AtomicBool, Ordering};
-
-    fn parts(folder: &Path) -> (Guard, Parts) {
-        let guard = Guard::start(folder, true).unwrap();
-        let parts = Parts::new(guard.group(), folder.join("logs")).unwrap();
-        (guard, parts)
-    }
-
-    fn wait_for_death(parts: &Parts) -> Error {
-        let deadline = std::time::Instant::now() + std::time::Duration::from_secs(10);
-        loop {
-            if let Err(error) = parts.check() {
-                return error;
-            }
-            assert!(std::time::Instant::now() < deadline, "the part should have ended");
-            std::thread::yield_now();
-        }
-    }
-
-    #[test]
-    fn a_part_that_dies_is_told_with_the_end_of_its_log_and_a_remedy() {
-        let folder = tempfile::tempdir().unwrap();
-        let (_guard, parts) = parts(folder.path());
-        let script = "echo 'listen tcp 127.0.0.1:1: bind: address already in use' >&2; exit 3";
-        parts
-            .start(Part::Etcd, Launch::of("sh").arg("-c").arg(script))
-            .unwrap();
-        let message = wait_for_death(&parts).to_string();
-        assert!(
-            message.contains("etcd") && message.contains("exit status: 3"),
-            "{message}"
-        );
-        assert!(message.contains("another program took the port"), "{message}");
-    }
-
-    #[test]
-    fn a_part_that_is_kept_alive_is_started_again_when_it_dies() {
-        let folder = tempfile::tempdir().unwrap();
-        let (_guard, parts) = parts(folder.path());
-        parts.kept_alive().insert(Part::Controller(0), 0);
-        parts.start(Part::Controller(0), Launch::of("false")).unwrap();
-        let deadline = std::time::Instant::now() + std::time::Duration::from_secs(10);
-        while parts.kept_alive()[&Part::Controller(0)] < 2 {
-            parts.check().unwrap();
-            assert!(std::time::Instant::now() < deadline, "it should have died twice");
-        }
-        parts.end(|_| true);
-    }
-
-    #[test]
-    fn a_part_that_is_stopped_on_purpose_is_not_missed_and_starts_again() {
-        let folder = tempfile::tempdir().unwrap();
-        let (_guard, parts) = parts(folder.path());
-        parts.start(Part::Kwok, Launch::of("sleep").arg("600")).unwrap();
-        let first = parts.pid(Part::Kwok);
-        parts.stop(Part::Kwok, Signal::KILL).unwrap();
-        parts.check().unwrap();
-        assert_eq!(parts.pid(Part::Kwok), None);
-        parts.again(Part::Kwok).unwrap();
-        assert_ne!(parts.pid(Part::Kwok), first);
-        parts.end(|_| true);
-    }
-
-    #[test]
-    fn a_part_that_is_kept_alive_stays_stopped_although_another_thread_looks_after_it() {
-        let folder = tempfile::tempdir().unwrap();
-        let (_guard, parts) = parts(folder.path());
-        parts.kept_alive().insert(Part::Controller(0), 0);
-        let over = AtomicBool::new(false);
-        std::thread::scope(|scope| {
-            scope.spawn(|| {
-                while !over.load(Ordering::Relaxed) {
-                    parts.check().unwrap();
-                }
-            });
-            for _ in 0..50 {
-                parts
-                    .start(Part::Controller(0), Launch::of("sleep").arg("600"))
-                    .unwrap();
-                parts.stop(Part::Controller(0), Signal::KILL).unwrap();
-                assert_eq!(parts.pid(Part::Controller(0)), None);
-            }
-            over.store(true, Ordering::Relaxed);
-        });
-        assert_eq!(parts.kept_alive()[&Part::Controller(0)], 0);
-    }
-
-    #[test]
-    fn a_part_that_does_not_run_is_named() {
-        let folder = tempfile::tempdir().unwrap();
-        let (_guard, parts) = parts(folder.path());
-        let error = parts.stop(Part::Registry, Signal::KILL).unwrap_err();
-        assert!(error.to_string().starts_with("registry does not run"), "{error}");
-    }
-
-    #[test]
-    fn a_part_whose_end_is_expected_is_not_missed_until_it_is_started_again() {
-        let folder = tempfile::tempdir().unwrap();
-        let (_guard, parts) = parts(folder.path());
-        parts.start(Part::Webhook(0), Launch::of("false")).unwrap();
-        parts.expect_end(Part::Webhook(0));
-        while parts.pid(Part::Webhook(0)).is_some() {
-            parts.check().unwrap();
-        }
-        parts.again(Part::Webhook(0)).unwrap();
-        wait_for_death(&parts);
-    }
-}
+#[path = "part_tests.rs"]
+mod tests;

@@ -43,7 +43,7 @@ impl Authority {
         self.folder.join("ca.crt")
     }
 
-    /// A certificate for a server on loopback.
+    /// A certificate for the API server on loopback.
     pub(crate) fn server(&self, file: &str) -> Result<Identity> {
         let names = [
             "127.0.0.1",
@@ -57,6 +57,17 @@ impl Authority {
         params.distinguished_name = name("kube-apiserver", None);
         params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
         self.sign(params, file)
+    }
+
+    /// For etcd and its clients: its gateway is a client of its own, with the server's certificate.
+    pub(crate) fn etcd(&self) -> Result<Identity> {
+        let mut params = CertificateParams::new(["127.0.0.1".to_owned()])?;
+        params.distinguished_name = name("etcd", None);
+        params.extended_key_usages = vec![
+            ExtendedKeyUsagePurpose::ServerAuth,
+            ExtendedKeyUsagePurpose::ClientAuth,
+        ];
+        self.sign(params, "etcd")
     }
 
     /// A client certificate: user and group as Kubernetes reads them.

@@ -1,6 +1,7 @@
 //! pod-affinity on the testbed: its own manifests, its own binary as host processes, each with the token of
 //! its own ServiceAccount, so that the roles in config/ are really tried.
 
+use crate::admission::Admission;
 use crate::apply;
 use crate::deployment::{Deployments, to_apply};
 use crate::error::{Error, Result};
@@ -9,11 +10,10 @@ use crate::namespace::{Tenants, Watch};
 use crate::pace;
 use crate::part::{Launch, Part};
 use crate::probe;
-use crate::runs::{RunSpec, runs};
 use crate::tekton::redirect;
 use crate::testbed::{READY, Testbed, built};
 use k8s_openapi::api::core::v1::ConfigMap;
-use kube::api::{Api, DynamicObject, Patch, PatchParams, PostParams};
+use kube::api::{Api, Patch, PatchParams};
 use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -28,7 +28,7 @@ const REPLICAS: u8 = 2;
 /// An installation, by the ports of its processes.
 #[derive(Clone, Debug)]
 pub struct Installed {
-    /// Where the webhook's Service leads: before both replicas.
+    /// Where the webhook's Service leads: before both replicas. Where policies replace the webhook, nothing listens there.
     pub webhook: u16,
     /// Ports of each webhook replica's probes and metrics.
     pub webhook_admin: Vec<u16>,
@@ -85,7 +85,7 @@ impl Processes {
 
 impl Testbed {
     /// Builds and installs pod-affinity from this checkout, two replicas of each process, and returns once a
-    /// labelled run is held.
+    /// labelled run is held. Whether by the webhook or by policies: [`crate::Options::admission`].
     pub async fn install_pod_affinity(&self) -> Result<Installed> {
         self.install_pod_affinity_with(&[]).await
     }
@@ -93,7 +93,11 @@ impl Testbed {
     /// The same, its processes with more in their environment.
     pub async fn install_pod_affinity_with(&self, environment: &[(&str, &str)]) -> Result<Installed> {
         let client = self.client().await?;
-        let objects = apply::documents(&workspace().join("config"))?;
+        let admission = self
+            .options
+            .admission
+            .map_or_else(Admission::of_environment, Ok)?;
+        let objects = admission.manifests()?;
         let deployments = self.options.deployments;
         let apply = async |objects| apply::apply_all(&client, &to_apply(objects, deployments)).await;
         let installed = self.install(objects, environment, apply).await?;
@@ -119,22 +123,19 @@ impl Testbed {
         self.watch_namespace(Some(watch));
         for number in 0..REPLICAS {
             self.start_controller(&processes, number, &installed).await?;
-            self.start_webhook(&processes, number, &installed).await?;
         }
-        self.fronts()
-            .push(Front::start(installed.webhook, installed.replicas())?);
+        self.start_webhooks(&processes, &installed).await?;
         for number in 0..REPLICAS {
             self.ready(Part::Controller(number), installed.controller(number))
                 .await?;
-            self.ready(Part::Webhook(number), installed.replica(number).admin)
-                .await?;
         }
-        self.holds_runs().await?;
+        self.admits().await?;
         Ok(installed)
     }
 
     /// Lays other manifests over an installation, and replaces its processes one after the other, the next when
     /// the one before is ready. A Deployment starts the new one before it ends the old; here the port is not free before.
+    /// A webhook that is new is started, and one that is not among the manifests goes on: to apply deletes nothing.
     pub async fn roll_out(
         &self,
         installed: &Installed,
@@ -143,15 +144,21 @@ impl Testbed {
     ) -> Result<()> {
         let processes = Processes::of(self, &objects, &[]).await?;
         apply(installed.redirected(objects)).await?;
+        let has_webhook = self.pid(Part::Webhook(0)).is_some();
         for number in 0..REPLICAS {
-            self.stop(Part::Webhook(number))?;
-            self.start_webhook(&processes, number, installed).await?;
-            self.ready(Part::Webhook(number), installed.replica(number).admin)
-                .await?;
+            if has_webhook && processes.said.webhook.is_some() {
+                self.stop(Part::Webhook(number))?;
+                self.start_webhook(&processes, number, installed).await?;
+                self.ready(Part::Webhook(number), installed.replica(number).admin)
+                    .await?;
+            }
             self.stop(Part::Controller(number))?;
             self.start_controller(&processes, number, installed).await?;
             self.ready(Part::Controller(number), installed.controller(number))
                 .await?;
+        }
+        if !has_webhook {
+            self.start_webhooks(&processes, installed).await?;
         }
         Ok(())
     }
@@ -205,6 +212,31 @@ impl Testbed {
         self.launch(Part::Controller(number), launch)
     }
 
+    /// Returns when all replicas are ready. There are none where policies replace the webhook.
+    async fn start_webhooks(&self, processes: &Processes, installed: &Installed) -> Result<()> {
+        if processes.said.webhook.is_none() {
+            return Ok(());
+        }
+        for number in 0..REPLICAS {
+            self.start_webhook(processes, number, installed).await?;
+        }
+        self.open_front(installed)?;
+        for number in 0..REPLICAS {
+            self.ready(Part::Webhook(number), installed.replica(number).admin)
+                .await?;
+        }
+        Ok(())
+    }
+
+    /// A Service outlives the replicas behind it.
+    fn open_front(&self, installed: &Installed) -> Result<()> {
+        let mut fronts = self.fronts();
+        if fronts.iter().all(|front| front.port() != installed.webhook) {
+            fronts.push(Front::start(installed.webhook, installed.replicas())?);
+        }
+        Ok(())
+    }
+
     async fn start_webhook(&self, processes: &Processes, number: u8, installed: &Installed) -> Result<()> {
         let replica = installed.replica(number);
         let launch = self
@@ -212,7 +244,7 @@ impl Testbed {
                 processes,
                 self.plane.api_port,
                 "pod-affinity-webhook",
-                &processes.said.webhook,
+                processes.said.webhook.as_deref().unwrap_or_default(),
             )
             .await?
             .arg(format!("--listen=127.0.0.1:{}", replica.port))
@@ -244,40 +276,6 @@ impl Testbed {
         .map(drop)
     }
 
-    // The API server takes a changed webhook configuration into use some moments after it was written.
-    pub(crate) async fn holds_runs(&self) -> Result<()> {
-        let client = self.client().await?;
-        let spec = RunSpec::new("default", "testbed-held")
-            .task("only", &[])
-            .opted_in("true");
-        let run: DynamicObject = serde_json::from_value(spec.manifest).map_err(|error| Error::Manifest {
-            file: "(held run)".into(),
-            problem: error.to_string(),
-        })?;
-        let dry_run = PostParams {
-            dry_run: true,
-            ..PostParams::default()
-        };
-        let api = runs(&client, "default");
-        self.until(
-            "pod-affinity to hold a labelled run (dry run)",
-            READY,
-            async || {
-                let created = api
-                    .create(&dry_run, &run)
-                    .await
-                    .map_err(|error| error.to_string())?;
-                let status = created.data.pointer("/spec/status").cloned();
-                if status == Some(json!("PipelineRunPending")) {
-                    Ok(())
-                } else {
-                    Err(format!("spec.status {status:?}"))
-                }
-            },
-        )
-        .await
-    }
-
     /// Sets keys of pod-affinity's ConfigMap; `None` removes one.
     pub async fn configure(&self, data: &[(&str, Option<&str>)]) -> Result<()> {
         let maps: Api<ConfigMap> = Api::namespaced(self.client().await?, NAMESPACE);
@@ -293,7 +291,7 @@ impl Testbed {
     }
 }
 
-fn workspace() -> PathBuf {
+pub(crate) fn workspace() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
 

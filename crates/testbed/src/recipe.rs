@@ -27,7 +27,7 @@ const PIPELINE: &str = "github.com/tektoncd/pipeline";
 const AUTOSCALER: &str = "k8s.io/autoscaler/cluster-autoscaler";
 const KARPENTER_MODULE: &str = "sigs.k8s.io/karpenter";
 const CERT_MANAGER_MODULE: &str = "github.com/cert-manager/cert-manager";
-const PROMETHEUS_MODULE: &str = "github.com/prometheus-operator/prometheus-operator";
+const PROMETHEUS_OPERATOR_MODULE: &str = "github.com/prometheus-operator/prometheus-operator";
 /// Our own command, which is all of Kubernetes' components.
 const COMPONENTS: &str = "pod-affinity.tekton.dev/hack/control-plane";
 
@@ -114,6 +114,12 @@ pub(crate) static PROMTOOL: Recipe = Recipe {
     assets: &[],
 };
 
+/// The server that evaluates rules and queries, without the files of its pages.
+pub(crate) static PROMETHEUS: Recipe = Recipe {
+    programs: &[("github.com/prometheus/prometheus/cmd/prometheus", "prometheus")],
+    ..PROMTOOL
+};
+
 /// The definitions of cert-manager, without cert-manager.
 pub(crate) static CERT_MANAGER: Recipe = Recipe {
     name: "cert-manager",
@@ -127,11 +133,11 @@ pub(crate) static CERT_MANAGER: Recipe = Recipe {
 /// The definitions of the Prometheus operator, without the operator.
 pub(crate) static PROMETHEUS_OPERATOR: Recipe = Recipe {
     name: "prometheus-operator",
-    module: PROMETHEUS_MODULE,
+    module: PROMETHEUS_OPERATOR_MODULE,
     programs: &[],
     tags: "",
     link_kubernetes_version: false,
-    assets: &[(PROMETHEUS_MODULE, "example/prometheus-operator-crd")],
+    assets: &[(PROMETHEUS_OPERATOR_MODULE, "example/prometheus-operator-crd")],
 };
 
 /// What runs pods on the real node.
@@ -148,7 +154,7 @@ pub(crate) static TEKTON_ENTRYPOINT: Recipe = Recipe {
     ..TEKTON
 };
 
-/// All recipes but that of promtool, which one test needs on request, and the last two, which only a real node needs.
+/// All recipes but those of Prometheus, which tests on request need, and the last two, which only a real node needs.
 pub(crate) static ALL: [&Recipe; 8] = [
     &CONTROL_PLANE,
     &TEKTON,

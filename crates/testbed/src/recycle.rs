@@ -8,7 +8,7 @@
 use crate::error::Result;
 use crate::part::{Launch, Part};
 use crate::store::{Change, Contents, MAX_CHANGES, Store};
-use crate::testbed::Testbed;
+use crate::testbed::{Testbed, client};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -39,7 +39,7 @@ impl Testbed {
     /// What [`Testbed::reset`] goes back to.
     pub async fn baseline(&self) -> Result<Baseline> {
         Ok(Baseline {
-            contents: at_rest(&self.store()?).await?,
+            contents: at_rest(&self.store().await?).await?,
             parts: self.parts.launches(),
             next_port: self.ports().next(),
         })
@@ -56,14 +56,14 @@ impl Testbed {
         self.check().is_ok() && !self.is_disturbed() && self.parts.launches() == baseline.parts
     }
 
-    /// Puts all objects back as they were, and returns when pod-affinity, if it was there, holds runs again.
+    /// Puts all objects back as they were, and returns when pod-affinity, if it was there, is in effect again.
     pub async fn reset(&self, baseline: &mut Baseline) -> Result<()> {
         if self.restore(baseline).await?.contains(TEKTON_CONFIGURATION) {
             self.restart_tekton().await?;
         }
         self.scheduler_has_caught_up(baseline).await?;
         if baseline.has_pod_affinity() {
-            self.holds_runs().await?;
+            self.admits().await?;
         }
         Ok(())
     }
@@ -96,7 +96,7 @@ impl Testbed {
 
     /// The prefixes of what was restored.
     async fn restore(&self, baseline: &mut Baseline) -> Result<Restored> {
-        let (store, mut calm, mut restored) = (self.store()?, 0, Restored::default());
+        let (store, mut calm, mut restored) = (self.store().await?, 0, Restored::default());
         self.until("the objects of the beginning to be back", PATIENCE, async || {
             let changes = baseline
                 .put_back(&store)
@@ -116,8 +116,8 @@ impl Testbed {
         Ok(restored)
     }
 
-    fn store(&self) -> Result<Store> {
-        Store::at(self.plane.etcd_port)
+    async fn store(&self) -> Result<Store> {
+        Ok(Store::of(client(&self.plane.store).await?))
     }
 }
 
@@ -147,7 +147,7 @@ impl Restored {
 
 impl Baseline {
     fn has_pod_affinity(&self) -> bool {
-        self.parts.contains_key(&Part::Webhook(0))
+        self.parts.contains_key(&Part::Controller(0))
     }
 
     /// What the scheduler's metrics say of its cache, when it has seen what the baseline has.

@@ -1,8 +1,7 @@
 //! An OCI registry on loopback, with its content in the testbed's folder.
 
 use crate::binaries;
-use crate::control_plane::write;
-use crate::error::Result;
+use crate::error::{Result, write};
 use crate::part::{Launch, Part};
 use crate::probe;
 use crate::recipe::REGISTRY;

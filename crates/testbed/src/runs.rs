@@ -2,7 +2,7 @@
 
 use crate::apply;
 use crate::error::{Error, Result};
-use crate::kwok::{DURATION, OUTCOME};
+use crate::stages::{DURATION, OUTCOME};
 use crate::testbed::Testbed;
 use k8s_openapi::api::core::v1::{Namespace, Pod};
 use kube::api::{Api, ApiResource, DynamicObject, ListParams, PostParams};

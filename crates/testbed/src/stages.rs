@@ -6,10 +6,15 @@
 use crate::apply;
 use crate::binaries::Built;
 use crate::error::{Error, Result};
-use crate::kwok::{DURATION, KUBELET_VERSION, OUTCOME};
 use serde_json::{Value, json};
 use std::path::PathBuf;
 
+/// Annotation of a PipelineRun (or of one task): how long its pods run, such as `3s`.
+pub const DURATION: &str = "testbed.pod-affinity.tekton.dev/duration";
+/// Annotation of a PipelineRun (or of one task): `succeed`, `fail`, `fail-once` (first try) or `hang`.
+pub const OUTCOME: &str = "testbed.pod-affinity.tekton.dev/outcome";
+/// In-place resize is refused on nodes whose version does not look like a real one.
+pub(crate) const KUBELET_VERSION: &str = "v1.36.3";
 /// How long a task's pod runs when nothing names another time.
 const DEFAULT_MILLISECONDS: u64 = 1000;
 /// What is taken as it is.

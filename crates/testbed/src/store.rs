@@ -2,7 +2,7 @@
 
 use crate::error::{Error, Result};
 use k8s_openapi::ByteString;
-use kube::{Client, Config};
+use kube::Client;
 use serde::Deserialize;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
@@ -61,11 +61,9 @@ struct Pair {
 pub(crate) struct Store(Client);
 
 impl Store {
-    pub(crate) fn at(port: u16) -> Result<Self> {
-        let address = format!("http://127.0.0.1:{port}");
-        let url = address.parse().map_err(|_| Error::NotRunning(address))?;
-        let client = Client::try_from(Config::new(url)).map_err(Error::api("making a client of etcd"))?;
-        Ok(Self(client))
+    /// With the rights of the API server.
+    pub(crate) fn of(client: Client) -> Self {
+        Self(client)
     }
 
     /// Everything, with its values.

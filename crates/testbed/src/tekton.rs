@@ -7,9 +7,10 @@
 use crate::apply;
 use crate::binaries::{self, Built};
 use crate::error::{Error, Result};
+use crate::options::Limits;
 use crate::part::{Launch, Part};
 use crate::recipe;
-use crate::testbed::{Limits, READY, Testbed, built};
+use crate::testbed::{READY, Testbed, built};
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::api::{Api, DynamicObject, Patch, PatchParams, PostParams};
 use serde_json::{Value, json};

@@ -1,15 +1,15 @@
-//! One running control plane: start, use, disturb, stop.
+//! One running control plane: use, disturb, stop. `start` starts it.
 
-use crate::binaries::{self, Built};
-use crate::control_plane::ControlPlane;
 use crate::error::{Error, Result};
 use crate::faults::Faults;
 use crate::front::Front;
 use crate::guard::Guard;
 use crate::namespace;
+use crate::options::Options;
 use crate::part::{Launch, Part, Parts};
+use crate::plane::ControlPlane;
 use crate::ports::Ports;
-use crate::{kubeconfig, kwok, recipe, tekton, wait};
+use crate::{kubeconfig, wait};
 use k8s_openapi::api::authentication::v1::{TokenRequest, TokenRequestSpec};
 use k8s_openapi::api::core::v1::ServiceAccount;
 use kube::api::{Api, PostParams};
@@ -18,58 +18,10 @@ use kube::{Client, Config};
 use rustix::process::Signal;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// Longest wait for one part to become ready; a warm start of everything takes a few seconds.
 pub(crate) const READY: Duration = Duration::from_secs(90);
-
-/// What a testbed consists of.
-#[derive(Clone, Debug)]
-#[allow(clippy::struct_excessive_bools, reason = "each is a switch of its own")]
-pub struct Options {
-    /// Start Tekton's controller and webhook.
-    pub tekton: bool,
-    /// Write down what the ServiceAccounts of pod-affinity's namespace ask of the API server: [`Testbed::audit`].
-    pub audit: bool,
-    /// Keep the state folder, logs included, when the testbed ends.
-    pub keep: bool,
-    /// How many requests a second Tekton and the scheduler allow themselves.
-    pub limits: Limits,
-    /// New nodes are tainted until the controller manager has seen them Ready, as everywhere. Without, a node can be
-    /// used as it is created, whoever runs.
-    pub taint_new_nodes: bool,
-    /// [`Testbed::install_pod_affinity`] applies the Deployments too, with a node that only their pods can use. Without,
-    /// a cluster has only the nodes that were added, and no pods but those of runs.
-    pub deployments: bool,
-    /// The binary of pod-affinity to install; else `POD_AFFINITY_BINARY`, else it is built.
-    pub binary: Option<PathBuf>,
-}
-
-/// How many requests a second clients of the API server allow themselves.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Limits {
-    /// Tekton's and the scheduler's own defaults.
-    AsShipped,
-    /// Tekton's raised, so that tests need not wait for it.
-    #[default]
-    TektonRaised,
-    /// Both raised, so that neither holds up the other.
-    Raised,
-}
-
-impl Default for Options {
-    fn default() -> Self {
-        Self {
-            tekton: true,
-            audit: false,
-            keep: std::env::var_os("POD_AFFINITY_TESTBED_KEEP").is_some(),
-            limits: Limits::default(),
-            taint_new_nodes: true,
-            deployments: false,
-            binary: None,
-        }
-    }
-}
 
 /// A running control plane. Everything ends when the value is dropped, or when its process ends.
 #[derive(Debug)]
@@ -78,53 +30,16 @@ pub struct Testbed {
     pub(crate) parts: Arc<Parts>,
     pub(crate) plane: ControlPlane,
     pub(crate) autoscaler_port: OnceLock<u16>,
-    fronts: Mutex<Vec<Front>>,
+    pub(crate) fronts: Mutex<Vec<Front>>,
     pub(crate) namespace: Mutex<Option<namespace::Watch>>,
-    faults: OnceLock<Faults>,
-    ports: Mutex<Ports>,
-    guard: Guard,
+    pub(crate) faults: OnceLock<Faults>,
+    pub(crate) ports: Mutex<Ports>,
+    pub(crate) guard: Guard,
     pub(crate) options: Options,
-    startup: Duration,
+    pub(crate) startup: Duration,
 }
 
 impl Testbed {
-    /// Builds what is missing, then starts everything and returns once it answers.
-    pub async fn start(options: Options) -> Result<Self> {
-        let [control_plane, tekton] = build(&options).await?;
-        let begun = Instant::now();
-        let folder = state_folder()?;
-        let guard = Guard::start(&folder, options.keep)?;
-        let parts = Arc::new(Parts::new(guard.group(), folder.join("logs"))?);
-        let mut ports = Ports::reserve()?;
-        let plane = ControlPlane::prepare(&folder, &mut ports)?;
-        let ports = Mutex::new(ports);
-        let mut testbed = Self {
-            folder,
-            parts,
-            plane,
-            autoscaler_port: OnceLock::new(),
-            fronts: Mutex::default(),
-            namespace: Mutex::default(),
-            faults: OnceLock::new(),
-            ports,
-            guard,
-            options,
-            startup: Duration::ZERO,
-        };
-        testbed.bring_up(&control_plane, &tekton).await?;
-        testbed.startup = begun.elapsed();
-        Ok(testbed)
-    }
-
-    async fn bring_up(&self, control_plane: &Built, tekton: &Built) -> Result<()> {
-        self.start_control_plane(control_plane).await?;
-        kwok::start(self, control_plane).await?;
-        if self.options.tekton {
-            tekton::start(self, tekton).await?;
-        }
-        Ok(())
-    }
-
     /// How long the start took, builds not counted.
     pub fn startup(&self) -> Duration {
         self.startup
@@ -357,18 +272,6 @@ pub async fn interrupted() {
     }
 }
 
-async fn build(options: &Options) -> Result<[Built; 2]> {
-    let tekton = options.tekton;
-    built(move || {
-        if tekton {
-            return binaries::ensure([&recipe::CONTROL_PLANE, &recipe::TEKTON]);
-        }
-        let [control_plane] = binaries::ensure([&recipe::CONTROL_PLANE])?;
-        Ok([control_plane.clone(), control_plane])
-    })
-    .await
-}
-
 /// Runs a build where it may block.
 pub(crate) async fn built<T: Send + 'static>(
     build: impl FnOnce() -> Result<T> + Send + 'static,
@@ -382,15 +285,7 @@ pub(crate) async fn built<T: Send + 'static>(
         })?
 }
 
-fn state_folder() -> Result<PathBuf> {
-    let parent = std::env::temp_dir();
-    let folder = tempfile::Builder::new()
-        .prefix("pod-affinity-testbed-")
-        .tempdir_in(&parent);
-    Ok(folder.map_err(Error::io("creating a folder in", parent))?.keep())
-}
-
-async fn client(kubeconfig: &Path) -> Result<Client> {
+pub(crate) async fn client(kubeconfig: &Path) -> Result<Client> {
     Client::try_from(config(kubeconfig).await?).map_err(Error::api("making a client"))
 }
 

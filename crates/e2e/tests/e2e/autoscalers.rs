@@ -213,7 +213,11 @@ async fn until_back_to_the_start(bed: &Testbed) -> Duration {
 async fn grows_by_what_is_missing(autoscaler: Autoscaler) {
     let bed = bed(autoscaler).await;
     let (growth, auditor) = (Growth::of(&bed).await, Auditor::start(&bed).await);
-    let runs = many("one-more", FIXED + 1);
+    // They go on until the autoscaler has seen them: a node that one of them leaves would do for the last.
+    let runs = many("one-more", FIXED + 1)
+        .into_iter()
+        .map(|run| run.lasting("20s"));
+    let runs: Vec<_> = runs.collect();
     create_at_once(&bed, &runs, autoscaler).await;
     let took = all_succeed(&bed, &runs).await;
     let (nodes, steps) = growth.so_far();

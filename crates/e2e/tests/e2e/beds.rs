@@ -13,7 +13,7 @@ use std::time::Duration;
 use testbed::kwok::OUTCOME;
 use testbed::product::NAMESPACE;
 use testbed::runs::{self, RunSpec};
-use testbed::{Nodes, Part, Testbed};
+use testbed::{Admission, Nodes, Part, Testbed};
 use tokio::sync::OnceCell;
 
 /// Longest wait for anything that should take seconds; only a failing test takes this long.
@@ -45,7 +45,7 @@ pub(crate) async fn installed() -> &'static Testbed {
     .await
 }
 
-async fn add_plenty(bed: &Testbed) {
+pub(crate) async fn add_plenty(bed: &Testbed) {
     for zone in ZONES {
         bed.add_nodes(&Nodes::new(zone, PLENTY / ZONES.len()).zone(zone))
             .await
@@ -55,7 +55,15 @@ async fn add_plenty(bed: &Testbed) {
 
 /// As `installed`, for a test that disturbs others.
 pub(crate) async fn fresh(nodes: usize) -> Lent {
-    let bed = pool::installed().await;
+    with_nodes(pool::installed().await, nodes).await
+}
+
+/// As `fresh`, for a test that is about one way of admission.
+pub(crate) async fn fresh_by(way: Admission, nodes: usize) -> Lent {
+    with_nodes(pool::installed_by(way).await, nodes).await
+}
+
+async fn with_nodes(bed: Lent, nodes: usize) -> Lent {
     bed.add_nodes(&Nodes::new("node", nodes)).await.expect("nodes");
     bed
 }

@@ -49,9 +49,20 @@ impl<'a> CertManager<'a> {
         found.await.unwrap().data["spec"].clone()
     }
 
+    /// The CA's certificate.
+    pub(crate) fn authority(&self) -> String {
+        self.authority.pem()
+    }
+
     pub(crate) async fn issue(&self, last_year: i32) {
         let asked = self.asked().await;
-        let names: Vec<String> = serde_json::from_value(asked["dnsNames"].clone()).unwrap();
+        let names = serde_json::from_value(asked["dnsNames"].clone()).unwrap();
+        self.write(asked["secretName"].as_str().unwrap(), names, last_year)
+            .await;
+    }
+
+    /// Writes a Secret with a certificate for these names.
+    pub(crate) async fn write(&self, name: &str, names: Vec<String>, last_year: i32) {
         let mut params = CertificateParams::new(names).unwrap();
         params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
         params.not_after = date_time_ymd(last_year, 1, 1);
@@ -61,10 +72,9 @@ impl<'a> CertManager<'a> {
             "apiVersion": "v1",
             "kind": "Secret",
             "type": "kubernetes.io/tls",
-            "metadata": {"name": asked["secretName"]},
-            "stringData": {"ca.crt": self.authority.pem(), "tls.crt": leaf.pem(), "tls.key": key.serialize_pem()},
+            "metadata": {"name": name},
+            "stringData": {"ca.crt": self.authority(), "tls.crt": leaf.pem(), "tls.key": key.serialize_pem()},
         });
-        let name = asked["secretName"].as_str().unwrap();
         let params = PatchParams::apply(PLAYED).force();
         secrets(&self.client)
             .patch(name, &params, &Patch::Apply(secret))

@@ -17,7 +17,7 @@ pub(crate) async fn claim(bed: &Testbed, name: &str, zone: Option<&str>) {
     claim_of(bed, name, volume).await;
 }
 
-/// A claim in the default namespace that is bound to this volume.
+/// A claim in the default namespace that is bound to this volume; of one node at a time, unless the volume says otherwise.
 pub(crate) async fn claim_of(bed: &Testbed, name: &str, mut volume: Value) {
     let client = bed.client().await.unwrap();
     let (volumes, claims): (Api<PersistentVolume>, Api<PersistentVolumeClaim>) = (
@@ -25,13 +25,16 @@ pub(crate) async fn claim_of(bed: &Testbed, name: &str, mut volume: Value) {
         Api::namespaced(client.clone(), "default"),
     );
     volume["capacity"] = json!({"storage": "1Gi"});
-    volume["accessModes"] = json!(["ReadWriteOnce"]);
+    if volume["accessModes"].is_null() {
+        volume["accessModes"] = json!(["ReadWriteOnce"]);
+    }
+    let modes = volume["accessModes"].clone();
     volume["claimRef"] = json!({"namespace": "default", "name": name});
     let volume = json!({"metadata": {"name": name}, "spec": volume});
     let request = json!({
         "metadata": {"name": name},
         "spec": {
-            "accessModes": ["ReadWriteOnce"],
+            "accessModes": modes,
             "storageClassName": "",
             "volumeName": name,
             "resources": {"requests": {"storage": "1Gi"}},
@@ -60,8 +63,14 @@ pub(crate) async fn claim_of(bed: &Testbed, name: &str, mut volume: Value) {
 
 /// Every task mounts the claim.
 pub(crate) fn with_claim(run: RunSpec, claim: &str) -> RunSpec {
-    let workspace = json!([{"name": "source", "persistentVolumeClaim": {"claimName": claim}}]);
-    let mut run = run.spec("workspaces", workspace);
+    with_workspace(run, &json!({"persistentVolumeClaim": {"claimName": claim}}))
+}
+
+/// Every task has a workspace of this.
+pub(crate) fn with_workspace(run: RunSpec, volume: &Value) -> RunSpec {
+    let mut workspace = volume.clone();
+    workspace["name"] = json!("source");
+    let mut run = run.spec("workspaces", json!([workspace]));
     run.manifest["spec"]["pipelineSpec"]["workspaces"] = json!([{"name": "source"}]);
     let tasks = run.manifest.pointer_mut("/spec/pipelineSpec/tasks");
     for task in tasks.unwrap().as_array_mut().unwrap() {

@@ -1,7 +1,10 @@
-//! `doctor` finds each of ten faults that are planted one after another, and nothing on a healthy installation.
+//! `doctor` finds each of ten faults that are planted one after another, and nothing on a healthy installation, by the webhook or
+//! by policies.
 
 use crate::beds::{SOON, create};
 use crate::cli_tool::{Said, plain, tool};
+use crate::install_docs::{POLICIES, install};
+use crate::pool;
 use kube::api::{Api, DeleteParams, DynamicObject, Patch, PatchParams, PostParams};
 use kube::{Client, ResourceExt};
 use placement::keys;
@@ -117,7 +120,7 @@ pub(crate) async fn whole(nodes: usize) -> Testbed {
     bed
 }
 
-#[e2e_test]
+#[e2e_test(webhook)]
 async fn doctor_finds_each_planted_fault_and_nothing_on_a_healthy_installation() {
     let bed = whole(3).await;
     until_well(&bed).await;
@@ -154,6 +157,56 @@ async fn doctor_finds_each_planted_fault_and_nothing_on_a_healthy_installation()
     start_again(&bed, &CONTROLLERS).await;
     bed.configure(&[("hold-deadline", None)]).await.unwrap();
     until_well(&bed).await;
+}
+
+#[e2e_test]
+async fn doctor_recommends_policies_and_finds_nothing_once_they_are_installed_but_what_is_missing_or_off() {
+    let bed = pool::bare().await;
+    bed.add_nodes(&Nodes::new("node", 2)).await.unwrap();
+    let pre = tool(&bed, "doctor --pre --fail-on=warning").await;
+    let recommended = "Install admission policies instead of the webhook";
+    assert!(
+        pre.code == Some(0) && plain(&pre.out).contains(recommended),
+        "{pre:?}"
+    );
+    install(&bed, POLICIES).await;
+    until_well(&bed).await;
+    let pre = tool(&bed, "doctor --pre --fail-on=warning").await;
+    let installed = "Admission policies are installed.";
+    assert!(
+        pre.code == Some(0) && plain(&pre.out).contains(installed),
+        "{pre:?}"
+    );
+
+    a_policy_is_deleted(&bed).await;
+    policies_are_switched_off(&bed).await;
+    until_well(&bed).await;
+}
+
+async fn a_policy_is_deleted(bed: &Testbed) {
+    let client = bed.client().await.unwrap();
+    let name = "terms.pod.pod-affinity.tekton.dev";
+    let kind = "MutatingAdmissionPolicy";
+    let policy = Victim::of(&client, "admissionregistration.k8s.io/v1", kind, None, name).await;
+    policy.delete().await;
+    let bad = until_found(bed, "A pod of a labelled run gets no affinity").await;
+    let gone = format!("{kind} {name} is not there");
+    assert!(bad.iter().any(|line| line.contains(&gone)), "{bad:#?}");
+    policy.mend().await;
+    until_well(bed).await;
+}
+
+async fn policies_are_switched_off(bed: &Testbed) {
+    let said = tool(bed, "disable -A").await;
+    assert_eq!(said.code, Some(0), "{said:?}");
+    let bad = until_found(bed, "A labelled PipelineRun is not held").await;
+    assert_eq!(
+        bad.iter().filter(|line| line.contains("is switched off")).count(),
+        5,
+        "{bad:#?}"
+    );
+    let said = tool(bed, "enable -A").await;
+    assert_eq!(said.code, Some(0), "{said:?}");
 }
 
 fn kill(bed: &Testbed, parts: &[Part]) {

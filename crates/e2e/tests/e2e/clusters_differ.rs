@@ -217,7 +217,7 @@ async fn a_label_on_a_pipeline_comes_too_late_and_the_run_goes_as_without_it() {
     );
 }
 
-#[e2e_test]
+#[e2e_test(webhook)]
 async fn where_no_webhook_is_asked_a_labelled_run_goes_as_without_the_label() {
     let bed = fresh(2).await;
     let run = RunSpec::diamond("kube-system", "run")

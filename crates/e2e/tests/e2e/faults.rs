@@ -24,9 +24,9 @@ const RECOVERED: Duration = Duration::from_mins(1);
 const AWAY: Duration = Duration::from_secs(12);
 /// The same with a short lease.
 const SOONER_AWAY: Duration = Duration::from_secs(6);
-const CONTROLLERS: [Part; 2] = [Part::Controller(0), Part::Controller(1)];
+pub(crate) const CONTROLLERS: [Part; 2] = [Part::Controller(0), Part::Controller(1)];
 /// Labelled runs that go through each fault, and runs that their users hold all the while.
-const OURS: usize = 12;
+pub(crate) const OURS: usize = 12;
 const USERS: usize = 2;
 
 /// A testbed whose controllers are started again when they end, as a kubelet would do it.
@@ -51,7 +51,7 @@ fn run(namespace: &str, name: &str) -> RunSpec {
 }
 
 /// Runs of a namespace that are to go through a fault.
-struct Runs<'a> {
+pub(crate) struct Runs<'a> {
     bed: &'a Testbed,
     client: Client,
     auditor: &'a Auditor,
@@ -61,7 +61,7 @@ struct Runs<'a> {
 }
 
 impl<'a> Runs<'a> {
-    async fn in_namespace(bed: &'a Testbed, auditor: &'a Auditor, name: &str) -> Self {
+    pub(crate) async fn in_namespace(bed: &'a Testbed, auditor: &'a Auditor, name: &str) -> Self {
         Self {
             bed,
             client: bed.client().await.unwrap(),
@@ -72,19 +72,23 @@ impl<'a> Runs<'a> {
         }
     }
 
-    async fn create(&mut self, count: usize) {
-        let first = self.ours.len();
-        let name = |number| run(&self.namespace, &format!("run-{number}"));
-        let specs: Vec<_> = (first..first + count).map(name).collect();
+    pub(crate) async fn create(&mut self, count: usize) {
+        let specs: Vec<_> = (0..count).map(|_| self.next()).collect();
         let client = &self.client;
         stream::iter(&specs)
             .for_each_concurrent(8, async |spec| drop(spec.create(client).await.unwrap()))
             .await;
-        self.ours.extend(specs);
+    }
+
+    /// One that its caller creates.
+    pub(crate) fn next(&mut self) -> RunSpec {
+        let next = run(&self.namespace, &format!("run-{}", self.ours.len()));
+        self.ours.push(next.clone());
+        next
     }
 
     /// Runs with the label that their users hold.
-    async fn create_held_by_users(&mut self) {
+    pub(crate) async fn create_held_by_users(&mut self) {
         for number in 0..USERS {
             let name = format!("users-{number}");
             let spec = run(&self.namespace, &name).spec("status", json!(keys::PENDING));
@@ -121,7 +125,7 @@ impl<'a> Runs<'a> {
     }
 
     /// Waits until we hold none, and tells how long that took.
-    async fn until_none_is_held(&self) -> Duration {
+    pub(crate) async fn until_none_is_held(&self) -> Duration {
         let start = Instant::now();
         self.bed
             .until("no run to be held any more", RECOVERED, async || {
@@ -176,7 +180,7 @@ impl<'a> Runs<'a> {
     }
 
     /// Ours end well, each on one node; then their users release theirs, and these do too; nothing is left.
-    async fn all_go_through(&self) {
+    pub(crate) async fn all_go_through(&self) {
         for spec in &self.ours {
             self.bed.until_succeeded(spec, SOON * 2).await.unwrap();
             self.was_on_one_node(spec).await;
@@ -196,7 +200,7 @@ impl<'a> Runs<'a> {
     }
 }
 
-fn is_held(run: &DynamicObject) -> bool {
+pub(crate) fn is_held(run: &DynamicObject) -> bool {
     runs::state(run) == State::Pending && run.annotations().contains_key(keys::HOLD)
 }
 

@@ -4,12 +4,13 @@
 use crate::pool;
 use crate::ship_program::compile_release_ahead;
 use clap::Parser;
-use libtest_mimic::{Arguments, Failed, Trial};
+use libtest_mimic::{Arguments, Completion, Failed, Trial};
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::process::ExitCode;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
+use testbed::Admission;
 
 /// Tests at a time: each needs about a third of a core and 1 GB.
 const SLOTS: usize = 6;
@@ -18,10 +19,12 @@ const SLOWEST: usize = 10;
 const WAITS: usize = 3;
 
 /// A registered test.
+#[allow(clippy::struct_excessive_bools, reason = "each is an option of the attribute")]
 pub(crate) struct Test {
     pub(crate) path: &'static str,
     pub(crate) first: bool,
     pub(crate) real_node: bool,
+    pub(crate) webhook: bool,
     pub(crate) on_request: bool,
     pub(crate) run: fn(),
 }
@@ -48,6 +51,33 @@ impl Test {
             }
         };
         filters.is_empty() || filters.iter().any(matches)
+    }
+}
+
+/// What tests can be run with.
+struct Here {
+    no_real_node: Option<String>,
+    admission: Admission,
+}
+
+impl Here {
+    fn found() -> testbed::Result<Self> {
+        Ok(Self {
+            no_real_node: testbed::real_node::lacking(),
+            admission: Admission::of_environment()?,
+        })
+    }
+
+    /// What a test lacks.
+    fn lacks(&self, test: &Test) -> Option<String> {
+        let no_webhook = || match self.admission {
+            Admission::Webhook => None,
+            Admission::Policies => Some("about the webhook, which policies replace here".to_owned()),
+        };
+        let no_real_node = self.no_real_node.clone();
+        no_real_node
+            .filter(|_| test.real_node)
+            .or_else(|| no_webhook().filter(|_| test.webhook))
     }
 }
 
@@ -87,6 +117,13 @@ pub(crate) fn run() -> ExitCode {
     testbed::wait::observe(waited);
     // Also where RUST_BACKTRACE is set: the frames of an async test only hide what it says.
     std::panic::set_hook(Box::new(|panic| eprintln!("{panic}")));
+    let here = match Here::found() {
+        Ok(here) => here,
+        Err(error) => {
+            eprintln!("{error}");
+            return ExitCode::FAILURE;
+        }
+    };
     let mut cli = Cli::parse();
     let filters = cli.filters();
     let mut arguments = cli.arguments;
@@ -94,13 +131,12 @@ pub(crate) fn run() -> ExitCode {
     let mut tests: Vec<_> = inventory::iter::<Test>.into_iter().collect();
     tests.retain(|test| test.matches(&filters, arguments.exact));
     tests.sort_by_key(|test| (!test.first, test.name()));
-    let no_real_node = testbed::real_node::lacking();
-    if let Some(what) = no_real_node.as_ref().filter(|_| !arguments.list) {
-        eprintln!("\nno real node here, so nothing is tested with one: {what}");
-    }
     let ships = !arguments.list && tests.iter().any(|test| test.ships() && !test.on_request);
     let ahead = ships.then(compile_release_ahead);
-    let trials = tests.into_iter().map(|test| trial(test, no_real_node.as_deref()));
+    let asked_for = arguments.ignored || arguments.include_ignored;
+    let trials = tests
+        .into_iter()
+        .map(|test| trial(test, here.lacks(test), asked_for));
     let conclusion = libtest_mimic::run(&arguments, trials.collect());
     // A panic of it is no test's.
     ahead.map(std::thread::JoinHandle::join);
@@ -108,12 +144,15 @@ pub(crate) fn run() -> ExitCode {
     conclusion.exit_code()
 }
 
-/// A test with a real node that is asked for all the same fails with what is lacking.
-fn trial(test: &'static Test, no_real_node: Option<&str>) -> Trial {
-    let lacking = no_real_node.filter(|_| test.real_node).map(String::from);
-    let ignored = test.on_request || lacking.is_some();
-    let run = move || lacking.map_or_else(|| timed(test), |what| Err(what.into()));
-    Trial::test(test.name(), run).with_ignored_flag(ignored)
+/// A test that lacks something is ignored, and fails if it is asked for all the same.
+fn trial(test: &'static Test, lacking: Option<String>, asked_for: bool) -> Trial {
+    let ignored = test.on_request || (lacking.is_some() && asked_for);
+    let run = move || match lacking {
+        None => timed(test).map(|()| Completion::Completed),
+        Some(what) if asked_for => Err(what.into()),
+        Some(what) => Ok(Completion::ignored_with(what)),
+    };
+    Trial::ignorable_test(test.name(), run).with_ignored_flag(ignored)
 }
 
 fn timed(test: &'static Test) -> Result<(), Failed> {

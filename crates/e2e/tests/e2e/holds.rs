@@ -122,7 +122,7 @@ async fn a_run_that_its_user_releases_while_no_controller_runs_waits_for_its_nod
     assert_eq!(nodes_of(&bed, &once).await.len(), 1);
 }
 
-#[e2e_test]
+#[e2e_test(webhook)]
 async fn a_run_can_be_released_by_its_user_while_no_webhook_answers() {
     let bed = fresh(1).await;
     let spec = held_by_its_user(&bed, "run").await;

@@ -5,7 +5,8 @@ use crate::beds::{
     until_no_placeholder,
 };
 use crate::cli_tool::binary;
-use crate::install_kubectl::{call, file, kubectl, parsed, printed, workspace};
+use crate::docs_commands::blocks;
+use crate::install_kubectl::{call, file, kubectl, parsed, printed};
 use crate::pool;
 use kube::ResourceExt;
 use kube::api::{DynamicObject, ListParams, PostParams};
@@ -18,38 +19,38 @@ use testbed::product::{Installed, NAMESPACE};
 use testbed::runs::{self, RunSpec, State};
 use testbed::{Nodes, Testbed};
 
-/// The shell commands below a heading of the page, block by block.
 fn commands(heading: &str) -> Vec<String> {
-    let page = std::fs::read_to_string(workspace().join("docs/install.md")).unwrap();
-    let (_, section) = page
-        .split_once(&format!("\n{heading}\n"))
-        .unwrap_or_else(|| panic!("docs/install.md has no {heading}"));
-    let section = section
-        .split("\n## ")
-        .next()
-        .unwrap()
-        .split("\n### ")
-        .next()
-        .unwrap();
-    let blocks = section.split("```sh\n").skip(1);
-    let commands: Vec<_> = blocks
-        .map(|block| block.split("```").next().unwrap().to_owned())
-        .collect();
-    assert!(!commands.is_empty(), "{heading} has no commands");
-    commands
+    blocks("docs/install.md", heading)
 }
 
-/// As somebody who reads the page: in a folder with release.yaml, in a shell that stops at the first failure.
-async fn follow(bed: &Testbed, command: &str, run: &RunSpec) {
+/// A file of a release, and the folder with its manifests.
+#[derive(Clone, Copy)]
+pub(crate) struct Release {
+    file: &'static str,
+    folder: &'static str,
+}
+
+pub(crate) const WEBHOOK: Release = Release {
+    file: "release.yaml",
+    folder: "config",
+};
+pub(crate) const POLICIES: Release = Release {
+    file: "release-policies.yaml",
+    folder: "overlays/policies",
+};
+
+/// As somebody who reads the page: in a folder with the release, in a shell that stops at the first failure. Returns what is
+/// printed.
+pub(crate) async fn follow(bed: &Testbed, command: &str, run: &RunSpec) -> String {
     let plugins = plugins(bed, binary().await);
     let path = std::env::var("PATH").unwrap();
     let mut shell = shell(bed, command, run);
     shell.env("PATH", format!("{}:{path}", plugins.display()));
-    printed(&shell.output().unwrap());
+    printed(&shell.output().unwrap())
 }
 
 /// A folder in which kubectl finds the plugin.
-fn plugins(bed: &Testbed, binary: &Path) -> PathBuf {
+pub(crate) fn plugins(bed: &Testbed, binary: &Path) -> PathBuf {
     let folder = bed.folder().join("plugins");
     let link = folder.join("kubectl-pod_affinity");
     if !link.exists() {
@@ -71,22 +72,22 @@ fn shell(bed: &Testbed, command: &str, run: &RunSpec) -> Command {
 }
 
 /// A release, its webhooks leading here; the Deployments are there as well, and KWOK plays their pods.
-async fn install(bed: &Testbed) -> Installed {
-    let config = kubectl(bed, &["kustomize", "config"]);
-    let objects = parsed(&config.replace("ko://", "testbed.invalid/"));
+pub(crate) async fn install(bed: &Testbed, release: Release) -> Installed {
+    let manifests = kubectl(bed, &["kustomize", release.folder]);
+    let objects = parsed(&manifests.replace("ko://", "testbed.invalid/"));
     bed.install(objects, &[], async |objects| {
         let list = file(bed, "release", &objects);
-        std::fs::rename(list, bed.folder().join("release.yaml")).unwrap();
-        apply(bed);
+        std::fs::rename(list, bed.folder().join(release.file)).unwrap();
+        apply(bed, release);
         Ok(())
     })
     .await
     .unwrap()
 }
 
-fn apply(bed: &Testbed) {
-    let release = bed.folder().join("release.yaml");
-    printed(&call(bed, "kubectl", &["apply", "-f", release.to_str().unwrap()]));
+fn apply(bed: &Testbed, release: Release) {
+    let file = bed.folder().join(release.file);
+    printed(&call(bed, "kubectl", &["apply", "-f", file.to_str().unwrap()]));
 }
 
 async fn until_released(bed: &Testbed, run: &RunSpec) -> DynamicObject {
@@ -123,15 +124,35 @@ async fn until_new_runs_are(bed: &Testbed, namespace: &str, wanted: State) {
     .unwrap();
 }
 
-#[e2e_test]
+#[e2e_test(webhook)]
 async fn each_way_to_switch_it_off_does_what_the_page_says() {
+    switch_off(WEBHOOK).await;
+}
+
+#[e2e_test]
+async fn each_way_to_switch_off_policies_does_what_the_page_says() {
+    switch_off(POLICIES).await;
+}
+
+async fn switch_off(release: Release) {
     let bed = pool::bare().await;
     bed.add_nodes(&Nodes::new("node", 6)).await.unwrap();
-    install(&bed).await;
+    install(&bed, release).await;
     one_run(&bed).await;
-    one_namespace(&bed).await;
-    everything(&bed).await;
-    on_again(&bed).await;
+    one_namespace(&bed, release).await;
+    everything(&bed, release).await;
+    on_again(&bed, release).await;
+}
+
+impl Release {
+    /// Of two blocks of commands, the one for this release.
+    fn pick(self, policies: String, webhook: String) -> String {
+        if self.file == POLICIES.file {
+            policies
+        } else {
+            webhook
+        }
+    }
 }
 
 async fn one_run(bed: &Testbed) {
@@ -158,8 +179,9 @@ async fn one_run(bed: &Testbed) {
     until_no_placeholder(bed, "default").await;
 }
 
-async fn one_namespace(bed: &Testbed) {
-    let [disable, enable, by_hand] = commands("### One namespace").try_into().unwrap();
+async fn one_namespace(bed: &Testbed, release: Release) {
+    let [disable, enable, existing, policies, webhook] = commands("### One namespace").try_into().unwrap();
+    let by_hand = existing + &release.pick(policies, webhook);
     let other = held_for_good(bed, "default", "other").await;
     for (name, command) in [("one-namespace", &disable), ("by-hand", &by_hand)] {
         let namespace = bed.namespace(name).await.unwrap();
@@ -189,8 +211,9 @@ async fn one_namespace(bed: &Testbed) {
     );
 }
 
-async fn everything(bed: &Testbed) {
-    let [disable, enable, by_hand, stop] = commands("### Everything").try_into().unwrap();
+async fn everything(bed: &Testbed, release: Release) {
+    let [disable, enable, policies, webhook, stop] = commands("### Everything").try_into().unwrap();
+    let by_hand = release.pick(policies, webhook);
     let run = held_for_good(bed, "default", "everything").await;
     follow(bed, &disable, &run).await;
     until_new_runs_are(bed, "default", State::Running).await;
@@ -209,8 +232,8 @@ async fn everything(bed: &Testbed) {
     assert!(!done.labels().contains_key(keys::GROUP));
 }
 
-async fn on_again(bed: &Testbed) {
-    apply(bed);
+async fn on_again(bed: &Testbed, release: Release) {
+    apply(bed, release);
     start_controllers(bed).await;
     until_new_runs_are(bed, "default", State::Pending).await;
     let again = RunSpec::diamond("default", "on").opted_in("true");
@@ -254,11 +277,20 @@ async fn until_nothing_is_left(bed: &Testbed) {
     .unwrap();
 }
 
-#[e2e_test]
+#[e2e_test(webhook)]
 async fn uninstalling_as_the_page_says_leaves_nothing_and_stops_no_run_though_others_come_all_the_while() {
+    uninstall(WEBHOOK, "### With the webhook").await;
+}
+
+#[e2e_test]
+async fn uninstalling_policies_leaves_nothing_and_stops_no_run_though_others_come_all_the_while() {
+    uninstall(POLICIES, "### With admission policies").await;
+}
+
+async fn uninstall(release: Release, heading: &str) {
     let bed = pool::bare().await;
     bed.add_nodes(&Nodes::new("node", 6)).await.unwrap();
-    install(&bed).await;
+    install(&bed, release).await;
     assert!(!left(&bed).is_empty());
     let running = RunSpec::diamond("default", "running")
         .opted_in("true")
@@ -266,7 +298,7 @@ async fn uninstalling_as_the_page_says_leaves_nothing_and_stops_no_run_though_ot
     let reserves = RunSpec::diamond("default", "reserves").opted_in("isolateAlways");
     bound_placeholder(&bed, &create(&bed, &running).await).await;
     assert_eq!(nodes_after(&bed, &reserves).await.len(), 1);
-    let [uninstall] = commands("## Uninstall").try_into().unwrap();
+    let [uninstall] = commands(heading).try_into().unwrap();
     let mut uninstall = shell(&bed, &uninstall, &running);
     let uninstalling = tokio::task::spawn_blocking(move || printed(&uninstall.output().unwrap()));
     let mut others = Vec::new();
@@ -287,11 +319,11 @@ async fn uninstalling_as_the_page_says_leaves_nothing_and_stops_no_run_though_ot
     until_nothing_is_left(&bed).await;
 }
 
-#[e2e_test]
+#[e2e_test(webhook)]
 async fn what_a_hasty_deletion_leaves_is_started_and_removed_as_the_page_says() {
     let bed = pool::bare().await;
     bed.add_nodes(&Nodes::new("node", 3)).await.unwrap();
-    install(&bed).await;
+    install(&bed, WEBHOOK).await;
     let running = RunSpec::diamond("default", "running")
         .opted_in("true")
         .lasting("6s");
@@ -302,7 +334,7 @@ async fn what_a_hasty_deletion_leaves_is_started_and_removed_as_the_page_says() 
         .opted_in("true")
         .spec("status", json!("PipelineRunPending"));
     create(&bed, &users).await;
-    let release = bed.folder().join("release.yaml");
+    let release = bed.folder().join(WEBHOOK.file);
     kubectl(&bed, &["delete", "-f", release.to_str().unwrap()]);
     bed.stop_pod_affinity();
 
@@ -315,7 +347,7 @@ async fn what_a_hasty_deletion_leaves_is_started_and_removed_as_the_page_says() 
     let left = sets.list(&ListParams::default()).await.unwrap().items;
     assert_eq!(left.len(), 2, "nobody removes a placeholder");
 
-    let [_, _, _, stop] = commands("### Everything").try_into().unwrap();
+    let stop = commands("### Everything").pop().unwrap();
     follow(&bed, &stop, &held).await;
     until_released(&bed, &held).await;
     let users_run = runs::runs(&bed.client().await.unwrap(), "default")

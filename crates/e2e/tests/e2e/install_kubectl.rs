@@ -36,8 +36,8 @@ pub(crate) fn kubectl(bed: &Testbed, arguments: &[&str]) -> String {
 }
 
 /// What a folder with a kustomization makes.
-pub(crate) fn rendered(bed: &Testbed, folder: &Path) -> Vec<Value> {
-    parsed(&kubectl(bed, &["kustomize", folder.to_str().unwrap()]))
+pub(crate) fn rendered(folder: &Path) -> Vec<Value> {
+    testbed::apply::rendered(folder).unwrap()
 }
 
 pub(crate) fn parsed(yaml: &str) -> Vec<Value> {

@@ -1,8 +1,6 @@
-//! The overlays: the API server accepts each, and with that of cert-manager somebody else cares for the certificates.
+//! The overlays and certs/: the API server accepts each, and another cares for the certificates where one is to.
 
-use crate::beds::{
-    SOON, held_for_good, installed, kill_webhooks, nodes_after, start_controllers, stop_controllers,
-};
+use crate::beds::{SOON, held_for_good, kill_webhooks, nodes_after, start_controllers, stop_controllers};
 use crate::cert_manager::{CertManager, configurations, secrets};
 use crate::install_kubectl::{call, file, kubectl, printed, rendered, workspace};
 use crate::pool;
@@ -13,7 +11,7 @@ use placement::keys;
 use rcgen::date_time_ymd;
 use serde_json::Value;
 use std::path::PathBuf;
-use testbed::product::Installed;
+use testbed::product::{Installed, NAMESPACE};
 use testbed::runs::RunSpec;
 use testbed::{Definitions, Nodes, Options, Testbed};
 
@@ -21,13 +19,30 @@ fn overlay(name: &str) -> PathBuf {
     workspace().join("overlays").join(name)
 }
 
-fn overlays() -> Vec<String> {
-    let entries = std::fs::read_dir(workspace().join("overlays")).unwrap();
+/// The folders with kustomizations in a folder.
+fn kustomizations(folder: &str) -> Vec<String> {
+    let entries = std::fs::read_dir(workspace().join(folder)).unwrap();
+    let entries = entries.map(|entry| entry.unwrap());
     let mut names: Vec<_> = entries
-        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+        .filter(|entry| entry.path().is_dir())
+        .map(|entry| entry.file_name().into_string().unwrap())
         .collect();
     names.sort();
     names
+}
+
+/// A copy of certs/own-ca in which the user has put the certificate of a CA.
+fn own_ca(bed: &Testbed, authority: &str) -> PathBuf {
+    let copy = bed.folder().join("copy");
+    std::fs::create_dir_all(&copy).unwrap();
+    printed(&call(
+        bed,
+        "cp",
+        &["-r", "config", "certs", copy.to_str().unwrap()],
+    ));
+    let folder = copy.join("certs/own-ca");
+    std::fs::write(folder.join("ca.crt"), authority).unwrap();
+    folder
 }
 
 #[e2e_test]
@@ -41,14 +56,14 @@ async fn the_api_server_accepts_the_base_and_every_overlay() {
     bed.define(Definitions::PrometheusOperator).await.unwrap();
     // Nothing can be tried in a namespace that is not there.
     kubectl(&bed, &["apply", "-f", "config/100-namespace.yaml"]);
-    let names = overlays();
+    let names = kustomizations("overlays");
     assert_eq!(names, ["cert-manager", "fail-open", "observability", "policies"]);
-    for folder in names
-        .iter()
-        .map(|name| overlay(name))
-        .chain([workspace().join("config")])
-    {
-        let objects = rendered(&bed, &folder);
+    // The first is the overlay of its name, and the second is a part of both others.
+    assert_eq!(kustomizations("certs"), ["cert-manager", "external", "own-ca"]);
+    let authority = CertManager::of(&bed).await.authority();
+    let others = [workspace().join("config"), own_ca(&bed, &authority)];
+    for folder in names.iter().map(|name| overlay(name)).chain(others) {
+        let objects = rendered(&folder);
         let file = file(&bed, "rendered", &objects);
         // Server-side apply refuses fields that the definitions do not know.
         let tried = kubectl(&bed, &["apply", "--server-side", "--dry-run=server", "-f", &file]);
@@ -58,8 +73,8 @@ async fn the_api_server_accepts_the_base_and_every_overlay() {
 }
 
 #[e2e_test]
-async fn nothing_of_the_webhook_is_left_in_the_overlay_of_policies() {
-    let mut objects = rendered(installed().await, &overlay("policies"));
+fn nothing_of_the_webhook_is_left_in_the_overlay_of_policies() {
+    let mut objects = rendered(&overlay("policies"));
     // Its comments are about placeholders, which may have pull secrets.
     objects.retain(|object| object["kind"] != "ConfigMap");
     let text = serde_json::to_string(&objects).unwrap();
@@ -72,11 +87,11 @@ async fn nothing_of_the_webhook_is_left_in_the_overlay_of_policies() {
     assert!(text.contains(r#"["controller","--certificates=none"]"#), "{text}");
 }
 
-#[e2e_test]
+#[e2e_test(webhook)]
 async fn fail_open_lets_labelled_runs_pass_when_no_webhook_answers() {
     let bed = pool::bare().await;
     bed.add_nodes(&Nodes::new("node", 4)).await.unwrap();
-    install(&bed, rendered(&bed, &overlay("fail-open"))).await;
+    install(&bed, rendered(&overlay("fail-open"))).await;
     kill_webhooks(&bed);
     let run = RunSpec::diamond("default", "run").opted_in("true");
     let made = crate::beds::create(&bed, &run).await;
@@ -155,14 +170,14 @@ async fn until_served_until(bed: &Testbed, installed: &Installed, year: i32) {
     }
 }
 
-#[e2e_test]
+#[e2e_test(webhook)]
 async fn with_cert_managers_overlay_its_certificates_serve_and_the_controller_leaves_them_alone() {
     let bed = pool::bare().await;
     bed.add_nodes(&Nodes::new("node", 6)).await.unwrap();
     bed.define(Definitions::CertManager).await.unwrap();
     let played = CertManager::of(&bed).await;
     // Neither replica gets ready before it has a certificate.
-    let objects = rendered(&bed, &overlay("cert-manager"));
+    let objects = rendered(&overlay("cert-manager"));
     let (installed, ()) = tokio::join!(install(&bed, objects), async {
         played.issue(2100).await;
         played.inject().await;
@@ -189,21 +204,52 @@ async fn with_cert_managers_overlay_its_certificates_serve_and_the_controller_le
     assert_eq!(versions(&client).await, renewed);
 }
 
-#[e2e_test]
+#[e2e_test(webhook)]
+async fn with_a_ca_of_ones_own_its_certificates_serve_and_the_controller_leaves_them_alone() {
+    let bed = pool::bare().await;
+    bed.add_nodes(&Nodes::new("node", 4)).await.unwrap();
+    let user = CertManager::of(&bed).await;
+    let write = async |last_year| {
+        let names = process::certs::service_names(NAMESPACE);
+        user.write(keys::CERTIFICATE_SECRET, names, last_year).await;
+    };
+    // The steps of certs/README.md.
+    kubectl(&bed, &["apply", "-f", "config/100-namespace.yaml"]);
+    write(2100).await;
+    let installed = install(&bed, rendered(&own_ca(&bed, &user.authority()))).await;
+    let client = bed.client().await.unwrap();
+    until_served_until(&bed, &installed, 2100).await;
+    until_owned(&bed, &client).await;
+    let before = versions(&client).await;
+    let first = RunSpec::diamond("default", "first").opted_in("true");
+    assert_eq!(nodes_after(&bed, &first).await.len(), 1);
+
+    write(2101).await;
+    until_served_until(&bed, &installed, 2101).await;
+    let second = RunSpec::diamond("default", "second").opted_in("true");
+    assert_eq!(nodes_after(&bed, &second).await.len(), 1);
+    assert_eq!(
+        before[1..],
+        versions(&client).await[1..],
+        "nobody else writes caBundle"
+    );
+}
+
+#[e2e_test(webhook)]
 async fn an_installation_with_certificates_of_its_own_changes_over_to_cert_managers() {
     let bed = pool::bare().await;
     bed.define(Definitions::CertManager).await.unwrap();
-    let installed = install(&bed, rendered(&bed, &workspace().join("config"))).await;
+    let installed = install(&bed, rendered(&workspace().join("config"))).await;
     let client = bed.client().await.unwrap();
     let held = held_for_good(&bed, "default", "held").await;
 
-    // The steps of docs/install.md.
+    // The steps of certs/README.md.
     let own = secrets(&client);
     own.delete(keys::CERTIFICATE_SECRET, &DeleteParams::default())
         .await
         .unwrap();
     let played = CertManager::of(&bed).await;
-    let objects = rendered(&bed, &overlay("cert-manager"));
+    let objects = rendered(&overlay("cert-manager"));
     let change_over = bed.roll_out(&installed, objects, async |objects| {
         apply(&bed, objects);
         Ok(())

@@ -298,7 +298,7 @@ fn trusts(configuration: &MutatingWebhookConfiguration, bundle: &ByteString) -> 
     !bundle.0.is_empty() && webhooks.all(|webhook| webhook.client_config.ca_bundle.as_ref() == Some(bundle))
 }
 
-#[e2e_test]
+#[e2e_test(webhook)]
 async fn every_right_is_used_and_none_is_lacking() {
     let options = Options {
         audit: true,

@@ -86,7 +86,7 @@ async fn state(bed: &Testbed, run: &RunSpec) -> State {
     runs::state(&api.get(run.name()).await.unwrap())
 }
 
-#[e2e_test]
+#[e2e_test(webhook)]
 async fn an_upgrade_loses_no_run_and_doubles_no_placeholder() {
     let options = Options {
         audit: true,

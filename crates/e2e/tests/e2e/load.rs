@@ -15,8 +15,12 @@ use tokio::sync::{Mutex, MutexGuard, oneshot};
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, MissedTickBehavior, interval};
 
+/// Why a call was lost that was answered well.
+pub(crate) const WITHOUT_TERMS: &str = "admitted without terms";
 /// Pod creations a second.
 pub(crate) const RATE: u32 = 50;
+/// For tests that are about other work, too, which must not starve.
+pub(crate) const GENTLE: u32 = 10;
 
 /// Whoever loads the machine holds this, so that no two such tests measure each other.
 pub(crate) async fn alone() -> MutexGuard<'static, ()> {
@@ -58,10 +62,15 @@ pub(crate) struct Lost {
 
 impl Load {
     pub(crate) async fn start(bed: &Testbed) -> Self {
+        Self::of(bed, RATE).await
+    }
+
+    /// With so many creations a second.
+    pub(crate) async fn of(bed: &Testbed, rate: u32) -> Self {
         let pods = Api::namespaced(bed.client().await.unwrap(), "default");
         let (over, ended) = oneshot::channel();
         let begun = Arc::default();
-        let task = tokio::spawn(run(pods, Arc::clone(&begun), ended));
+        let task = tokio::spawn(run(pods, rate, Arc::clone(&begun), ended));
         Self { begun, over, task }
     }
 
@@ -84,8 +93,8 @@ pub(crate) async fn burst(bed: &Testbed, calls: u32) -> Vec<Lost> {
     answers.into_iter().filter_map(Result::err).collect()
 }
 
-async fn run(pods: Api<Pod>, begun: Arc<AtomicU32>, mut over: oneshot::Receiver<()>) -> Outcome {
-    let mut ticks = interval(Duration::from_secs(1) / RATE);
+async fn run(pods: Api<Pod>, rate: u32, begun: Arc<AtomicU32>, mut over: oneshot::Receiver<()>) -> Outcome {
+    let mut ticks = interval(Duration::from_secs(1) / rate);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Burst);
     let mut under_way = Vec::new();
     while over.try_recv().is_err() {
@@ -124,9 +133,7 @@ async fn call(pods: &Api<Pod>, number: u32) -> Result<(), Lost> {
         other => lost(other.to_string()),
     })?;
     let terms = created.spec.and_then(|spec| spec.affinity);
-    terms
-        .map(drop)
-        .ok_or_else(|| lost("admitted without terms".to_owned()))
+    terms.map(drop).ok_or_else(|| lost(WITHOUT_TERMS.to_owned()))
 }
 
 /// What the API server itself counted of the pod webhook and of this load.

@@ -26,6 +26,8 @@ mod cli_states;
 mod cli_tool;
 mod cli_writes;
 mod clusters_differ;
+mod docs_commands;
+mod docs_pages;
 mod endings;
 mod events;
 mod examples;
@@ -40,6 +42,7 @@ mod install_rights;
 mod install_upgrade;
 mod load;
 mod metrics;
+mod metrics_prometheus;
 mod metrics_queries;
 mod metrics_rules;
 mod moves;
@@ -50,8 +53,11 @@ mod one_node_per_run;
 mod policies_at_work;
 mod policies_corpus;
 mod policies_equal;
+mod policies_lose_nothing;
+mod policies_switch;
 mod policies_ways;
 mod pool;
+mod provisioner;
 mod real_node;
 mod reserve;
 mod rights;
@@ -70,6 +76,7 @@ mod testbed_outlives_us;
 mod testbed_plays_outcomes;
 mod traces;
 mod twins;
+mod volumes;
 
 fn main() -> std::process::ExitCode {
     if real_node::is_the_process_to_kill() {

@@ -111,7 +111,7 @@ async fn something_happens(bed: &Testbed) {
     bed.until_succeeded(&done, SOON).await.unwrap();
 }
 
-#[e2e_test]
+#[e2e_test(webhook)]
 async fn every_metric_of_the_processes_is_documented_and_every_documented_one_is_there() {
     let bed = pool::bare().await;
     bed.add_nodes(&Nodes::new("node", 2)).await.expect("nodes");

@@ -36,16 +36,20 @@ pub(crate) fn overlay(file: &str) -> String {
     fs::read_to_string(repository().join("config/overlays/observability").join(file)).unwrap()
 }
 
-fn dashboard() -> Value {
+pub(crate) fn yaml(file: &str) -> Value {
+    serde_yaml::from_str(&overlay(file)).unwrap()
+}
+
+pub(crate) fn dashboard() -> Value {
     serde_json::from_str(&overlay("dashboard.json")).unwrap()
 }
 
-fn panels(dashboard: &Value) -> &Vec<Value> {
+pub(crate) fn panels(dashboard: &Value) -> &Vec<Value> {
     dashboard["panels"].as_array().unwrap()
 }
 
 pub(crate) fn alerts() -> Vec<Value> {
-    let rules: Value = serde_yaml::from_str(&overlay("rules.yaml")).unwrap();
+    let rules = yaml("rules.yaml");
     let groups = rules["spec"]["groups"].as_array().unwrap();
     groups
         .iter()
@@ -265,7 +269,11 @@ fn each_alert_has_a_page_and_each_page_an_alert() {
         let text = fs::read_to_string(repository().join("docs/runbooks").join(&page)).unwrap();
         let title = format!("# {}\n", page.trim_end_matches(".md"));
         assert!(text.starts_with(&title), "{page}");
-        for chapter in ["\n## What it means for users\n", "\n## Look\n", "\n## Do\n"] {
+        for chapter in [
+            "\n## What it means for users\n",
+            "\n## Diagnosis\n",
+            "\n## Mitigation\n",
+        ] {
             assert!(text.contains(chapter), "{page}: {chapter}");
         }
     }

@@ -1,13 +1,9 @@
 //! When each alert fires, and when not: promtool evaluates the rules on the series of overlays/observability/tests.
 
-use crate::metrics_queries::{alerts, overlay, text};
+use crate::metrics_queries::{alerts, overlay, text, yaml};
 use serde_json::Value;
 use std::fs;
 use std::process::Command;
-
-fn yaml(file: &str) -> Value {
-    serde_yaml::from_str(&overlay(file)).unwrap()
-}
 
 /// Whether an alert is said to fire, once for each time that it is asked for.
 fn expectations(cases: &Value, alert: &str) -> Vec<bool> {

@@ -164,14 +164,16 @@ async fn a_claim_that_is_still_attached_to_the_old_node_is_detached_before_it_fo
     attacher.never_attached_twice();
 }
 
-/// A node whose volumes the attach-detach controller looks after, as a kubelet asks it to.
 async fn add_attaching_node(bed: &Testbed, prefix: &str, cpu: &str) {
-    let nodes = bed
-        .add_nodes(&Nodes::new(prefix, 1).size(cpu, "16Gi"))
-        .await
-        .unwrap();
+    add_attaching_nodes(bed, &Nodes::new(prefix, 1).size(cpu, "16Gi")).await;
+}
+
+/// Nodes whose volumes the attach-detach controller looks after, as a kubelet asks it to.
+pub(crate) async fn add_attaching_nodes(bed: &Testbed, nodes: &Nodes) {
     let managed = json!({"volumes.kubernetes.io/controller-managed-attach-detach": "true"});
-    patch_node(bed, &nodes[0], json!({"metadata": {"annotations": managed}})).await;
+    for node in bed.add_nodes(nodes).await.unwrap() {
+        patch_node(bed, &node, json!({"metadata": {"annotations": managed}})).await;
+    }
 }
 
 /// The node stays reserved, and the claim does not.

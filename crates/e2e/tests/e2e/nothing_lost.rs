@@ -54,7 +54,7 @@ pub(crate) async fn until_ready(bed: &Testbed, installed: &Installed, replica: u
     .unwrap();
 }
 
-#[e2e_test(first)]
+#[e2e_test(first, webhook)]
 async fn rolling_restarts_of_the_webhook_lose_no_call() {
     let _alone = alone().await;
     // The drain of an orderly end is what saves the calls.
@@ -100,7 +100,7 @@ struct Kill {
     done: Instant,
 }
 
-#[e2e_test]
+#[e2e_test(webhook)]
 async fn a_killed_replica_costs_the_calls_under_way_and_those_before_the_service_has_noticed() {
     let _alone = alone().await;
     let (bed, installed) = installed().await;
@@ -156,7 +156,7 @@ fn connections(installed: &Installed) -> BTreeSet<String> {
 }
 
 /// A connection that both sides may close is closed by one while the other takes it up, sooner or later.
-#[e2e_test(first)]
+#[e2e_test(first, webhook)]
 async fn the_api_server_itself_closes_the_connections_that_it_does_not_use_and_no_call_is_lost_over_one() {
     let (bed, installed) = installed().await;
     let nothing = Vec::<Lost>::new;
@@ -210,7 +210,7 @@ async fn webhooks_are_back(bed: &Testbed, installed: &Installed) {
     }
 }
 
-#[e2e_test]
+#[e2e_test(webhook)]
 async fn a_task_whose_pod_no_webhook_answers_for_fails_unless_tekton_is_told_to_ask_again() {
     let (bed, installed) = installed().await;
     let once = loses_a_call(&bed, "once").await;

@@ -262,7 +262,7 @@ impl Certificates {
     }
 }
 
-#[e2e_test(first)]
+#[e2e_test(first, webhook)]
 async fn certificates_are_made_anew_and_damage_heals_under_load_without_a_lost_call() {
     let _alone = alone().await;
     let certificates = Certificates::installed().await;

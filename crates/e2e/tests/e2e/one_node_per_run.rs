@@ -1,13 +1,17 @@
 //! The promise: all pods of a labelled run on one node, whatever the shape of the run, and no other run there.
 
-use crate::beds::{SOON, ZONES, create, fresh, installed, nodes_after, nodes_of, plain};
+use crate::auditor::Auditor;
+use crate::beds::{
+    SOON, ZONES, add_plenty, create, fresh, fresh_by, installed, nodes_after, nodes_of, plain,
+};
 use crate::pool;
+use futures::future::join_all;
 use k8s_openapi::api::core::v1::Pod;
 use kube::api::{Api, ListParams, PostParams};
 use serde_json::json;
 use std::collections::BTreeSet;
 use testbed::runs::RunSpec;
-use testbed::{NodeGroup, Nodes, Testbed};
+use testbed::{Admission, NodeGroup, Nodes, Testbed};
 
 /// Runs the same shape without the label first: where it does not spread, the test would prove nothing.
 async fn meets_only_when_labelled(name: &str, shape: impl Fn(&str) -> RunSpec) {
@@ -22,15 +26,16 @@ async fn meets_only_when_labelled(name: &str, shape: impl Fn(&str) -> RunSpec) {
     assert_eq!(met.len(), 1, "with the label the pods are on {met:?}");
 }
 
+fn parallel(namespace: &str) -> RunSpec {
+    ["a", "b", "c", "d"]
+        .iter()
+        .fold(RunSpec::new(namespace, "run"), |run, task| run.task(task, &[]))
+        .lasting("2s")
+}
+
 #[e2e_test]
 async fn parallel_tasks_meet() {
-    meets_only_when_labelled("parallel", |namespace| {
-        ["a", "b", "c", "d"]
-            .iter()
-            .fold(RunSpec::new(namespace, "run"), |run, task| run.task(task, &[]))
-            .lasting("2s")
-    })
-    .await;
+    meets_only_when_labelled("parallel", parallel).await;
 }
 
 /// Tasks that would rather be in different zones: one after the other on an empty cluster they would often
@@ -46,53 +51,73 @@ fn torn(run: RunSpec, tasks: &[&str]) -> RunSpec {
     run.spec("taskRunSpecs", json!(preferring))
 }
 
+fn sequence(namespace: &str) -> RunSpec {
+    let run = RunSpec::new(namespace, "run")
+        .task("a", &[])
+        .task("b", &["a"])
+        .task("c", &["b"]);
+    torn(run, &["a", "b", "c"])
+}
+
 #[e2e_test]
 async fn sequential_tasks_meet() {
-    meets_only_when_labelled("sequence", |namespace| {
-        let run = RunSpec::new(namespace, "run")
-            .task("a", &[])
-            .task("b", &["a"])
-            .task("c", &["b"]);
-        torn(run, &["a", "b", "c"])
-    })
-    .await;
+    meets_only_when_labelled("sequence", sequence).await;
+}
+
+fn with_finally(namespace: &str) -> RunSpec {
+    RunSpec::diamond(namespace, "run")
+        .finally("report")
+        .finally("tidy")
 }
 
 #[e2e_test]
 async fn finally_tasks_meet_the_others() {
-    meets_only_when_labelled("finally", |namespace| {
-        RunSpec::diamond(namespace, "run")
-            .finally("report")
-            .finally("tidy")
-    })
-    .await;
+    meets_only_when_labelled("finally", with_finally).await;
+}
+
+fn with_retries(namespace: &str) -> RunSpec {
+    let run = RunSpec::new(namespace, "run")
+        .task("a", &[])
+        .task_field("retries", json!(1));
+    let run = run
+        .task("b", &["a"])
+        .task_field("retries", json!(1))
+        .ending("fail-once");
+    torn(run, &["a", "b"])
 }
 
 #[e2e_test]
 async fn a_retry_meets_its_first_try() {
-    meets_only_when_labelled("retry", |namespace| {
-        let run = RunSpec::new(namespace, "run")
-            .task("a", &[])
-            .task_field("retries", json!(1));
-        let run = run
-            .task("b", &["a"])
-            .task_field("retries", json!(1))
-            .ending("fail-once");
-        torn(run, &["a", "b"])
-    })
-    .await;
+    meets_only_when_labelled("retry", with_retries).await;
+}
+
+fn matrix(namespace: &str) -> RunSpec {
+    let params = json!([{"name": "platform", "value": ["linux", "mac", "windows", "plan9"]}]);
+    RunSpec::new(namespace, "run")
+        .task("build", &[])
+        .task_field("matrix", json!({"params": params}))
+        .lasting("2s")
 }
 
 #[e2e_test]
 async fn the_tasks_of_a_matrix_meet() {
-    meets_only_when_labelled("matrix", |namespace| {
-        let params = json!([{"name": "platform", "value": ["linux", "mac", "windows", "plan9"]}]);
-        RunSpec::new(namespace, "run")
-            .task("build", &[])
-            .task_field("matrix", json!({"params": params}))
-            .lasting("2s")
-    })
-    .await;
+    meets_only_when_labelled("matrix", matrix).await;
+}
+
+#[e2e_test]
+async fn with_policies_all_of_these_meet_and_share_no_node() {
+    let bed = fresh_by(Admission::Policies, 0).await;
+    add_plenty(&bed).await;
+    let auditor = Auditor::start(&bed).await;
+    let shapes = [parallel, sequence, with_finally, with_retries, matrix];
+    let runs = shapes.iter().enumerate().map(async |(number, shape)| {
+        let namespace = bed.namespace(&format!("shape-{number}")).await.unwrap();
+        nodes_after(&bed, &shape(&namespace).opted_in("true")).await
+    });
+    for (number, nodes) in join_all(runs).await.into_iter().enumerate() {
+        assert_eq!(nodes.len(), 1, "shape {number} is on {nodes:?}");
+    }
+    auditor.found_nothing();
 }
 
 #[e2e_test]

@@ -1,6 +1,6 @@
 //! The policies at work: with the controller, and beside the policies of others, which change the same objects.
 
-use crate::beds::{SOON, create, fresh, nodes_after, nodes_of};
+use crate::beds::{SOON, create, fresh_by, nodes_after, nodes_of};
 use crate::policies_corpus::with_reserve;
 use crate::policies_ways::{Answer, POLICIES, both_ways, pod, send};
 use jiff::Timestamp;
@@ -8,17 +8,17 @@ use kube::api::{DynamicObject, Patch, PatchParams};
 use kube::{Client, ResourceExt};
 use placement::keys;
 use serde_json::{Value, json};
-use testbed::Testbed;
 use testbed::apply::{api_of, apply_all};
 use testbed::runs::{RunSpec, runs};
+use testbed::{Admission, Testbed};
 
-/// Those that the API server evaluates after ours, as far as it goes by names.
+/// Name of the policy of others.
 const OTHER: &str = "zzz";
 
 #[e2e_test]
 async fn with_policies_a_run_has_one_node_from_its_creation_on_or_since_its_user_released_it() {
     let release = Patch::Merge(json!({"spec": {"status": null}}));
-    let bed = fresh(6).await;
+    let bed = fresh_by(Admission::Webhook, 6).await;
     let client = both_ways(&bed).await;
     let first = RunSpec::diamond(POLICIES, "first").opted_in("true");
     assert_eq!(nodes_after(&bed, &first).await.len(), 1);
@@ -52,18 +52,15 @@ async fn with_policies_a_run_has_one_node_from_its_creation_on_or_since_its_user
 
 #[e2e_test]
 async fn a_pod_whose_affinity_another_policy_takes_away_gets_its_terms_again() {
-    let bed = fresh(0).await;
+    let bed = fresh_by(Admission::Webhook, 0).await;
     let client = both_ways(&bed).await;
     let usual = send(&client, POLICIES, &pod()).await;
     let take_away = "[JSONPatch{op: 'replace', path: '/spec/affinity', value: {}},
         JSONPatch{op: 'add', path: '/metadata/labels/seen', value: 'true'}]";
     add_policy(&client, ["", "pods"], "has(object.spec.affinity)", take_away).await;
-    until_accepted(&bed, &client, &pod(), |pod| {
-        pod["metadata"]["labels"]["seen"] == "true"
-    })
-    .await;
-    let (Answer::Accepted(usual), Answer::Accepted(after)) = (usual, send(&client, POLICIES, &pod()).await)
-    else {
+    let is_seen = |pod: &Value| pod["metadata"]["labels"]["seen"] == "true";
+    let after = until_accepted(&bed, &client, &pod(), is_seen).await;
+    let Answer::Accepted(usual) = usual else {
         panic!("rejected")
     };
     assert!(usual["spec"]["affinity"]["podAffinity"].is_object(), "{usual}");
@@ -72,7 +69,7 @@ async fn a_pod_whose_affinity_another_policy_takes_away_gets_its_terms_again() {
 
 #[e2e_test]
 async fn a_run_that_another_policy_labels_is_held_once_ours_is_changed_as_its_page_says() {
-    let bed = fresh(0).await;
+    let bed = fresh_by(Admission::Webhook, 0).await;
     let client = both_ways(&bed).await;
     let mut run = with_reserve("");
     run["metadata"]["labels"] = json!({"team": "blue"});
@@ -97,15 +94,30 @@ async fn a_run_that_another_policy_labels_is_held_once_ours_is_changed_as_its_pa
     until_accepted(&bed, &client, &run, |run| is_labelled(run) && is_held(run)).await;
 }
 
-async fn until_accepted(bed: &Testbed, client: &Client, document: &Value, is_so: impl Fn(&Value) -> bool) {
+/// The API server evaluates policies in any order, and in another one after a change of any policy.
+async fn until_accepted(
+    bed: &Testbed,
+    client: &Client,
+    document: &Value,
+    is_so: impl Fn(&Value) -> bool,
+) -> Value {
+    let mut tries = 0;
     bed.until("all policies to be evaluated", SOON, async || {
+        tries += 1;
+        change_other_policy(client, tries).await;
         match send(client, POLICIES, document).await {
-            Answer::Accepted(object) if is_so(&object) => Ok(()),
+            Answer::Accepted(object) if is_so(&object) => Ok(object),
             other => Err(other),
         }
     })
     .await
-    .unwrap();
+    .unwrap()
+}
+
+async fn change_other_policy(client: &Client, tries: usize) {
+    let (api, _) = api_of(client, &admission("MutatingAdmissionPolicy", OTHER, &json!({}))).unwrap();
+    let change = Patch::Merge(json!({"metadata": {"annotations": {"tries": tries.to_string()}}}));
+    api.patch(OTHER, &PatchParams::default(), &change).await.unwrap();
 }
 
 /// A policy that makes this change on creation, under this condition.
@@ -128,7 +140,7 @@ async fn add_policy(client: &Client, [group, resource]: [&str; 2], condition: &s
     apply_all(client, &objects).await.unwrap();
 }
 
-fn admission(kind: &str, name: &str, spec: &Value) -> Value {
+pub(crate) fn admission(kind: &str, name: &str, spec: &Value) -> Value {
     json!({
         "apiVersion": "admissionregistration.k8s.io/v1", "kind": kind,
         "metadata": {"name": name}, "spec": spec,

@@ -4,7 +4,7 @@
 //! Both are installed on one API server, each for a namespace of its own, and each document is sent to both as a dry run.
 //! `POD_AFFINITY_CORPUS_SEED` and `POD_AFFINITY_CORPUS_SIZE` make other random documents, and more of them.
 
-use crate::beds::{SOON, fresh, start_controllers, stop_controllers};
+use crate::beds::{SOON, fresh_by, start_controllers, stop_controllers};
 use crate::policies_corpus::{Corpus, with_reserve};
 use crate::policies_ways::{
     Answer, Outcome, POLICIES, WEBHOOK, both_ways, create_held, created, each, patched, policies, send,
@@ -15,6 +15,7 @@ use placement::keys;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::env;
+use testbed::Admission;
 use testbed::apply::api_of;
 
 const SEED: u64 = 20_261_123;
@@ -44,7 +45,7 @@ const MOST_TELLING: usize = 5;
 
 #[e2e_test]
 async fn policies_make_of_any_run_and_pod_what_the_webhook_makes_of_it() {
-    let bed = fresh(0).await;
+    let bed = fresh_by(Admission::Webhook, 0).await;
     let client = both_ways(&bed).await;
     let corpus = Corpus::read();
     let mut rng = Rng::with_seed(setting("POD_AFFINITY_CORPUS_SEED").unwrap_or(SEED));
@@ -61,9 +62,41 @@ async fn policies_make_of_any_run_and_pod_what_the_webhook_makes_of_it() {
     }
 }
 
+/// Tekton's webhook adds it to each run after the policies that change runs, and before those that reject them.
+#[e2e_test]
+async fn policies_as_the_webhook_reject_no_run_for_what_tekton_adds_to_it_by_default() {
+    let bed = fresh_by(Admission::Webhook, 0).await;
+    let client = both_ways(&bed).await;
+    let term = json!({"topologyKey": keys::HOSTNAME, "labelSelector": {"matchLabels": {"app": "cache"}}});
+    let required = json!({"requiredDuringSchedulingIgnoredDuringExecution": [term]});
+    let template = json!({"affinity": {"podAffinity": required}});
+    bed.tekton_config(
+        "config-defaults",
+        &[("default-pod-template", &template.to_string())],
+    )
+    .await
+    .unwrap();
+    let is_added = |answer: &Answer| match answer {
+        Answer::Accepted(run) => {
+            run["spec"]["taskRunTemplate"]["podTemplate"]["affinity"] == template["affinity"]
+        }
+        Answer::Rejected(_) | Answer::Invalid(_) => false,
+    };
+    bed.until("Tekton to add its template", SOON, async || {
+        let outcome = created(&client, with_reserve("")).await;
+        if is_added(&outcome.policies) && outcome.policies == outcome.webhook {
+            Ok(())
+        } else {
+            Err(outcome)
+        }
+    })
+    .await
+    .unwrap();
+}
+
 #[e2e_test]
 async fn policies_hold_on_a_change_what_the_webhook_holds() {
-    let bed = fresh(0).await;
+    let bed = fresh_by(Admission::Webhook, 0).await;
     let client = both_ways(&bed).await;
     // They would change the runs meanwhile, one before the other.
     stop_controllers(&bed);
@@ -96,7 +129,7 @@ async fn policies_hold_on_a_change_what_the_webhook_holds() {
 
 #[e2e_test]
 async fn policies_differ_from_the_webhook_as_their_page_says() {
-    let bed = fresh(0).await;
+    let bed = fresh_by(Admission::Webhook, 0).await;
     let client = both_ways(&bed).await;
     let corpus = Corpus::read();
     for document in corpus.rejected_in_other_words() {
@@ -125,10 +158,10 @@ async fn policies_differ_from_the_webhook_as_their_page_says() {
 
 #[e2e_test]
 async fn without_the_controllers_service_account_no_run_is_held_or_rejected_by_policies() {
-    let bed = fresh(0).await;
+    let bed = fresh_by(Admission::Webhook, 0).await;
     let client = both_ways(&bed).await;
     let gone = Patch::Merge(json!({"spec": {"paramRef": {"name": "gone"}}}));
-    for object in policies(&bed)
+    for object in policies()
         .iter()
         .filter(|object| object["spec"].get("paramRef").is_some())
     {

@@ -55,7 +55,7 @@ pub(crate) async fn both_ways(bed: &Testbed) -> Client {
         .await
         .unwrap();
     }
-    apply_all(&client, &policies(bed)).await.unwrap();
+    apply_all(&client, &policies()).await.unwrap();
     for document in probes() {
         bed.until("the policies to decide", SOON, async || {
             let outcome = created(&client, document.clone()).await;
@@ -109,8 +109,8 @@ async fn keep_the_webhook_out(client: &Client) {
 }
 
 /// Those of the overlay, for all namespaces but the webhook's.
-pub(crate) fn policies(bed: &Testbed) -> Vec<Value> {
-    let mut objects = rendered(bed, &workspace().join("overlays/policies"));
+pub(crate) fn policies() -> Vec<Value> {
+    let mut objects = rendered(&workspace().join("overlays/policies"));
     objects.retain(|object| {
         object["kind"]
             .as_str()

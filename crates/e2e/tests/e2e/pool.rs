@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 use testbed::product::Installed;
-use testbed::{Baseline, Options, Testbed, wait};
+use testbed::{Admission, Baseline, Options, Testbed, wait};
 use tokio::sync::Semaphore;
 
 /// After so long without a test a testbed sleeps: awake, it takes as much of a core in two minutes as a start.
@@ -15,7 +15,8 @@ static STARTS: Semaphore = Semaphore::const_new(2);
 static STARTED: AtomicUsize = AtomicUsize::new(0);
 static USED_AGAIN: AtomicUsize = AtomicUsize::new(0);
 static BARE: Idle = Idle(Mutex::new(Vec::new()));
-static INSTALLED: Idle = Idle(Mutex::new(Vec::new()));
+static WITH_WEBHOOK: Idle = Idle(Mutex::new(Vec::new()));
+static WITH_POLICIES: Idle = Idle(Mutex::new(Vec::new()));
 
 /// A testbed with Tekton, without nodes, and as it was when it was new.
 struct Bed {
@@ -30,8 +31,12 @@ impl Bed {
         Self::of(start(Options::default()).await, None).await
     }
 
-    async fn installed() -> Self {
-        let testbed = start(Options::default()).await;
+    async fn installed(way: Admission) -> Self {
+        let options = Options {
+            admission: Some(way),
+            ..Options::default()
+        };
+        let testbed = start(options).await;
         let installed = testbed.install_pod_affinity().await.expect("pod-affinity");
         Self::of(testbed, Some(installed)).await
     }
@@ -107,8 +112,9 @@ impl Idle {
 
     fn put(&self, bed: Bed) {
         self.beds().push((Instant::now(), bed));
-        BARE.rest();
-        INSTALLED.rest();
+        for idle in [&BARE, &WITH_WEBHOOK, &WITH_POLICIES] {
+            idle.rest();
+        }
     }
 
     async fn used(&self) -> Option<Bed> {
@@ -159,9 +165,19 @@ impl Drop for Lent {
     }
 }
 
-/// One with pod-affinity.
+/// One with pod-affinity, installed in the way that this run of the tests is for.
 pub(crate) async fn installed() -> Lent {
-    INSTALLED.take(Bed::installed).await
+    let way = Admission::of_environment().expect("the harness has checked it");
+    installed_by(way).await
+}
+
+/// One with pod-affinity, installed in this way.
+pub(crate) async fn installed_by(way: Admission) -> Lent {
+    let idle = match way {
+        Admission::Webhook => &WITH_WEBHOOK,
+        Admission::Policies => &WITH_POLICIES,
+    };
+    idle.take(async || Bed::installed(way).await).await
 }
 
 /// One with Tekton only.

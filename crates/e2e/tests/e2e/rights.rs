@@ -145,7 +145,7 @@ async fn allowed(client: &Client, deeds: &[Deed]) -> BTreeSet<Deed> {
         .await
 }
 
-#[e2e_test]
+#[e2e_test(webhook)]
 async fn each_account_may_do_what_its_roles_say_and_nothing_else_that_is_served() {
     let bed = installed().await;
     let (served, grants) = (served(&bed.client().await.unwrap()).await, grants());
@@ -193,7 +193,7 @@ fn is_forbidden<T>(answer: Result<T, Error>) -> bool {
     matches!(answer, Err(Error::Api(status)) if status.code == 403)
 }
 
-#[e2e_test]
+#[e2e_test(webhook)]
 async fn requests_beyond_a_role_are_refused() {
     let bed = installed().await;
     let webhook = bed.client_of(NAMESPACE, "pod-affinity-webhook").await.unwrap();

@@ -115,7 +115,7 @@ fn a_key_is_recognised_however_it_is_written() {
     assert!(!is_in(&format!("{other:?}"), &traces));
 }
 
-#[e2e_test]
+#[e2e_test(webhook)]
 async fn neither_a_private_key_nor_a_token_is_ever_logged() {
     let bed = pool::bare().await;
     bed.add_nodes(&Nodes::new("node", 3)).await.unwrap();

@@ -1,13 +1,17 @@
-//! Our pods under Pod Security `restricted`, as the API server itself judges them.
+//! Our pods under Pod Security `restricted`, as the API server itself judges them, and where the cluster assigns users as
+//! OpenShift does.
 
-use crate::beds::{bound_placeholder, create, installed, pods};
+use crate::beds::{SOON, bound_placeholder, create, fresh, installed, nodes_of, pods, reasons};
 use crate::install_kubectl::{parsed, workspace};
+use crate::policies_at_work::admission;
 use k8s_openapi::api::core::v1::{Namespace, Pod};
 use kube::api::{Api, Patch, PatchParams, PostParams};
 use kube::{Client, Error};
+use placement::keys;
 use serde_json::{Value, json};
 use testbed::product::NAMESPACE;
 use testbed::runs::RunSpec;
+use testbed::{Testbed, apply};
 
 /// Only tried, not made.
 async fn tried(client: &Client, namespace: &str, template: &Value) -> Result<Pod, Error> {
@@ -28,20 +32,23 @@ async fn is_enforced(client: &Client, namespace: &str) {
     assert!(refusal.contains("violates PodSecurity \"restricted"), "{refusal}");
 }
 
-#[e2e_test]
+#[e2e_test(webhook)]
 async fn the_processes_are_admitted_where_restricted_is_enforced() {
     let client = installed().await.client().await.unwrap();
     is_enforced(&client, NAMESPACE).await;
-    for file in ["700-webhook.yaml", "701-controller.yaml"] {
-        let objects = parsed(&std::fs::read_to_string(workspace().join("config").join(file)).unwrap());
-        let deployment = objects
-            .iter()
-            .find(|object| object["kind"] == "Deployment")
-            .unwrap();
-        tried(&client, NAMESPACE, &deployment["spec"]["template"])
-            .await
-            .unwrap();
+    for template in templates() {
+        tried(&client, NAMESPACE, &template).await.unwrap();
     }
+}
+
+/// Of the Deployments' pods.
+fn templates() -> [Value; 2] {
+    ["700-webhook.yaml", "701-controller.yaml"].map(|file| {
+        let objects = parsed(&std::fs::read_to_string(workspace().join("config").join(file)).unwrap());
+        let mut objects = objects.into_iter();
+        let deployment = objects.find(|object| object["kind"] == "Deployment");
+        deployment.unwrap()["spec"]["template"].take()
+    })
 }
 
 #[e2e_test]
@@ -64,4 +71,95 @@ async fn a_placeholder_gets_its_node_where_restricted_is_enforced() {
     )
     .await;
     bound_placeholder(bed, &run).await;
+}
+
+/// The user that a namespace is assigned.
+const ASSIGNED: i64 = 1_000_650_000;
+const CONSTRAINTS: &str = "restricted-v2";
+
+/// What `SecurityContextConstraints` `restricted-v2` do about users, groups and volumes, by policies: a pod that names no user is
+/// assigned one, and a pod that names another is refused. This is not OpenShift.
+async fn assign_users(bed: &Testbed, namespaces: &[&str]) {
+    let rule =
+        json!({"apiGroups": [""], "apiVersions": ["v1"], "resources": ["pods"], "operations": ["CREATE"]});
+    let here = json!({"key": "kubernetes.io/metadata.name", "operator": "In", "values": namespaces});
+    let pods = json!({"resourceRules": [rule], "namespaceSelector": {"matchExpressions": [here]}});
+    let assign = json!({
+        "matchConstraints": pods, "failurePolicy": "Fail", "reinvocationPolicy": "Never",
+        "matchConditions": [{"name": "names-none", "expression": NAMES_NONE}],
+        "mutations": [{"patchType": "ApplyConfiguration", "applyConfiguration": {"expression": ASSIGN}}],
+    });
+    let refuse = json!({
+        "matchConstraints": pods, "failurePolicy": "Fail",
+        "validations": ALLOWED.map(|expression| json!({"expression": expression})),
+    });
+    let denies = json!({"policyName": CONSTRAINTS, "validationActions": ["Deny"]});
+    let objects = [
+        ("MutatingAdmissionPolicy", assign),
+        (
+            "MutatingAdmissionPolicyBinding",
+            json!({"policyName": CONSTRAINTS}),
+        ),
+        ("ValidatingAdmissionPolicy", refuse),
+        ("ValidatingAdmissionPolicyBinding", denies),
+    ];
+    let client = bed.client().await.unwrap();
+    let objects = objects.map(|(kind, spec)| admission(kind, CONSTRAINTS, &spec));
+    apply::apply_all(&client, &objects).await.unwrap();
+    let container = json!({"allowPrivilegeEscalation": false, "capabilities": {"drop": ["ALL"]}});
+    let of = |user: Option<i64>| {
+        let pod =
+            json!({"runAsNonRoot": true, "seccompProfile": {"type": "RuntimeDefault"}, "runAsUser": user});
+        let container = json!({"name": "c", "image": "i", "securityContext": container});
+        json!({"spec": {"securityContext": pod, "containers": [container]}})
+    };
+    for namespace in namespaces {
+        bed.until("users to be assigned, and others refused", SOON, async || {
+            let assigned = tried(&client, namespace, &of(None)).await;
+            let assigned = user(&assigned.map_err(|error| error.to_string())?);
+            let refused = tried(&client, namespace, &of(Some(65_532))).await.is_err();
+            if assigned == Some(ASSIGNED) && refused {
+                Ok(())
+            } else {
+                Err(format!("{assigned:?} is assigned, another is refused: {refused}"))
+            }
+        })
+        .await
+        .unwrap();
+    }
+}
+
+const NAMES_NONE: &str = "!object.spec.?securityContext.?runAsUser.hasValue()";
+const ASSIGN: &str = "Object{spec: Object.spec{securityContext: Object.spec.securityContext{
+    runAsUser: 1000650000, fsGroup: 1000650000,
+    seLinuxOptions: Object.spec.securityContext.seLinuxOptions{level: 's0:c26,c5'}}}}";
+const ALLOWED: [&str; 3] = [
+    "object.spec.securityContext.runAsUser == 1000650000 && object.spec.securityContext.fsGroup == 1000650000",
+    "(object.spec.containers + object.spec.?initContainers.orValue([])).all(it, !it.?securityContext.?runAsUser.hasValue())",
+    "object.spec.?volumes.orValue([]).all(it, has(it.configMap) || has(it.downwardAPI) || has(it.emptyDir) || \
+     has(it.persistentVolumeClaim) || has(it.projected) || has(it.secret))",
+];
+
+fn user(pod: &Pod) -> Option<i64> {
+    pod.spec.as_ref()?.security_context.as_ref()?.run_as_user
+}
+
+#[e2e_test]
+async fn where_users_are_assigned_as_on_openshift_our_pods_take_theirs_and_a_labelled_run_goes_as_anywhere() {
+    let bed = fresh(2).await;
+    let client = bed.client().await.unwrap();
+    let namespace = bed.namespace("assigned").await.unwrap();
+    assign_users(&bed, &[NAMESPACE, &namespace]).await;
+    for template in templates() {
+        let pod = tried(&client, NAMESPACE, &template).await.unwrap();
+        assert_eq!(user(&pod), Some(ASSIGNED));
+    }
+    let spec = RunSpec::diamond(&namespace, "run").opted_in("true").lasting("1s");
+    let spec = spec.annotation(keys::RESERVE, "cpu=2");
+    let run = create(&bed, &spec).await;
+    assert_eq!(user(&bound_placeholder(&bed, &run).await), Some(ASSIGNED));
+    bed.until_succeeded(&spec, SOON).await.unwrap();
+    assert_eq!(nodes_of(&bed, &spec).await.len(), 1);
+    let told = reasons(&client, &spec).await;
+    assert!(!told.contains(&"PlaceholderReturned".to_owned()), "{told:?}");
 }

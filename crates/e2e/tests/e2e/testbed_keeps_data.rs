@@ -1,9 +1,11 @@
-//! A part that is killed comes back, and nothing is forgotten.
+//! A part that is killed comes back, and nothing is forgotten; and nobody else gets at the data.
 
-use crate::beds::SOON;
+use crate::beds::{SOON, plain};
 use crate::pool;
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::api::{Api, PostParams};
+use kube::config::{AuthInfo, KubeConfigOptions, Kubeconfig};
+use kube::{Client, Config};
 use serde_json::json;
 use testbed::runs::RunSpec;
 use testbed::{Nodes, Part};
@@ -30,4 +32,27 @@ async fn a_killed_api_server_comes_back_with_all_data_and_runs_go_on() {
     let kept = maps.get("kept").await.unwrap();
     assert_eq!(kept.data.unwrap()["word"], "still here");
     bed.until_succeeded(&run, SOON).await.unwrap();
+}
+
+/// Whoever writes there can have a real node run anything as root.
+#[e2e_test]
+async fn etcd_answers_nobody_without_a_certificate_of_the_testbed() {
+    let file = plain().await.folder().join("etcd.kubeconfig");
+    let file = Kubeconfig::read_from(file).unwrap();
+    let with = Config::from_custom_kubeconfig(file, &KubeConfigOptions::default())
+        .await
+        .unwrap();
+    let mut without = with.clone();
+    without.auth_info = AuthInfo::default();
+    let range = async |config: Config| {
+        let everything = json!({"key": "AA==", "range_end": "AA==", "count_only": true}).to_string();
+        let request = axum::http::Request::post("/v3/kv/range").body(everything.into_bytes());
+        Client::try_from(config)
+            .unwrap()
+            .request_text(request.unwrap())
+            .await
+    };
+    assert!(range(with).await.unwrap().contains("count"));
+    let refused = range(without).await.unwrap_err();
+    assert!(!matches!(refused, kube::Error::Api(_)), "{refused}");
 }

@@ -87,7 +87,7 @@ async fn until_sent(bed: &Testbed, collector: &Collector, name: &str, wanted: &[
     .unwrap()
 }
 
-#[e2e_test]
+#[e2e_test(webhook)]
 async fn a_collector_gets_the_spans_of_an_admission_and_of_a_run() {
     let collector = Collector::default();
     let endpoint = collector.start().await;

@@ -1,5 +1,6 @@
 //! Runs in pairs that differ in the label alone, in a cluster with what clusters of others have: sandboxes, tainted pools,
-//! quotas and limits, volumes that tie a run to a zone or a node, pods that have to be preempted, nodes that are cordoned.
+//! quotas and limits, volumes that tie a run to a zone or a node, pods that have to be preempted, nodes that are cordoned, nodes
+//! that die, and some of them return.
 //! A labelled run ends, and as its twin does; later only by the wait for its node and a few seconds, unless it reports that
 //! its own tasks cannot share a node.
 //!
@@ -8,6 +9,7 @@
 use crate::auditor::Auditor;
 use crate::beds::{SOON, create, fresh, quota, reasons};
 use crate::claims::{claim_of, with_claim};
+use crate::install_kubectl::kubectl;
 use crate::moves::{cordon, uncordon};
 use crate::soak::{number_of, one_of};
 use fastrand::Rng;
@@ -48,6 +50,8 @@ enum Place {
     /// Nodes full of pods that have to be preempted.
     Busy,
     Zone,
+    /// Two nodes that no other run uses, since one of them dies.
+    Own,
 }
 
 const PLACES: [Place; 8] = [
@@ -73,15 +77,18 @@ enum Twist {
     OwnPreferredAffinity,
     LabelledByPipeline,
     LabelledTask,
+    MadeByATrigger,
     LargeTasks,
     Cordoned,
     CordonedForASecond,
+    NodeDies,
+    NodeReturns,
     PlaceholderDeleted,
     FailsOnce,
     Fails,
 }
 
-const TWISTS: [Twist; 18] = [
+const TWISTS: [Twist; 21] = [
     Twist::None,
     Twist::None,
     Twist::QuotaOfPods(2),
@@ -93,10 +100,13 @@ const TWISTS: [Twist; 18] = [
     Twist::OwnPreferredAffinity,
     Twist::LabelledByPipeline,
     Twist::LabelledTask,
+    Twist::MadeByATrigger,
     Twist::LargeTasks,
     Twist::Cordoned,
     Twist::Cordoned,
     Twist::CordonedForASecond,
+    Twist::NodeDies,
+    Twist::NodeReturns,
     Twist::PlaceholderDeleted,
     Twist::FailsOnce,
     Twist::Fails,
@@ -120,14 +130,13 @@ struct Pair {
 impl Pair {
     fn draw(rng: &mut Rng, number: usize) -> Self {
         let (place, twist) = (one_of(rng, &PLACES), one_of(rng, &TWISTS));
-        let is_tied = matches!(twist, Twist::VolumeInZone | Twist::VolumeOnNode);
         Self {
             number,
-            // Tekton's own assistant is not on the nodes of a RuntimeClass: without the label, such a run never starts.
-            place: if is_tied && place == Place::Sandbox {
-                Place::Dedicated
-            } else {
-                place
+            place: match (twist, place) {
+                (Twist::NodeDies | Twist::NodeReturns, _) => Place::Own,
+                // Tekton's own assistant is not on the nodes of a RuntimeClass: without the label, such a run never starts.
+                (Twist::VolumeInZone | Twist::VolumeOnNode, Place::Sandbox) => Place::Dedicated,
+                _ => place,
             },
             twist,
             strategy: one_of(rng, &["true", "colocateCompleted", "colocateAlways"]),
@@ -170,13 +179,28 @@ impl Pair {
     }
 
     fn run(&self, twin: Twin) -> RunSpec {
-        let mut run = RunSpec::new(&self.namespace(twin), &self.name(twin)).lasting(self.lasting);
+        let lasting = match self.place {
+            // The node dies while they run.
+            Place::Own => "3s",
+            _ => self.lasting,
+        };
+        let mut run = RunSpec::new(&self.namespace(twin), &self.name(twin)).lasting(lasting);
         let size = match (self.twist, self.place) {
             (Twist::LargeTasks, _) => json!({"cpu": "5"}),
             (_, Place::Busy) => json!({"cpu": "2"}),
             _ => json!({}),
         };
         run = run.sized_task("first", &[], &size);
+        if self.twist == Twist::NodeDies {
+            run = run.task_field("retries", json!(self.retries));
+        }
+        if self.twist == Twist::MadeByATrigger {
+            run = ["eventlistener", "trigger", "triggers-eventid"]
+                .into_iter()
+                .fold(run, |run, key| {
+                    run.label(&format!("triggers.tekton.dev/{key}"), "some")
+                });
+        }
         for side in ["left", "middle", "right"].into_iter().take(self.width) {
             run = run.sized_task(side, &["first"], &size);
         }
@@ -198,7 +222,7 @@ impl Pair {
         if let Twist::VolumeInZone | Twist::VolumeOnNode = self.twist {
             run = with_claim(run, &self.name(twin));
         }
-        let run = run.spec("taskRunTemplate", json!({"podTemplate": self.template()}));
+        let run = run.spec("taskRunTemplate", json!({"podTemplate": self.template(twin)}));
         self.labelled(run, twin)
     }
 
@@ -215,7 +239,7 @@ impl Pair {
         }
     }
 
-    fn template(&self) -> Value {
+    fn template(&self, twin: Twin) -> Value {
         let mut template = match self.place {
             Place::Anywhere => json!({}),
             Place::Sandbox => json!({"runtimeClassName": "sandbox"}),
@@ -225,6 +249,10 @@ impl Pair {
             }),
             Place::Busy => json!({"nodeSelector": {"pool": "busy"}, "priorityClassName": "urgent"}),
             Place::Zone => json!({"nodeSelector": {ZONE: "west"}}),
+            Place::Own => json!({
+                "nodeSelector": {"pool": self.name(twin)},
+                "tolerations": [{"key": self.name(twin), "operator": "Exists", "effect": "NoSchedule"}],
+            }),
         };
         let term =
             json!({"topologyKey": keys::HOSTNAME, "labelSelector": {"matchLabels": {"app": "database"}}});
@@ -271,7 +299,7 @@ impl Ended {
 /// Where the plain nodes are, so that a volume can be on one of them that its run may use.
 fn node_of(pair: &Pair) -> String {
     match pair.place {
-        Place::Anywhere => format!("east-{}", pair.number % POOL),
+        Place::Anywhere | Place::Own => format!("east-{}", pair.number % POOL),
         Place::Zone => format!("west-{}", pair.number % POOL),
         Place::Sandbox => format!("sandbox-{}", pair.number % POOL),
         Place::Dedicated => format!("dedicated-{}", pair.number % POOL),
@@ -279,7 +307,7 @@ fn node_of(pair: &Pair) -> String {
     }
 }
 
-fn tainted(name: &str, value: Option<&str>) -> Nodes {
+fn tainted(name: &str, count: usize, value: Option<&str>) -> Nodes {
     let taint = Taint {
         key: name.into(),
         value: value.map(String::from),
@@ -288,7 +316,7 @@ fn tainted(name: &str, value: Option<&str>) -> Nodes {
     };
     Nodes {
         taints: vec![taint],
-        ..Nodes::new(name, POOL).label("pool", name).zone("west")
+        ..Nodes::new(name, count).label("pool", name).zone("west")
     }
 }
 
@@ -297,8 +325,8 @@ async fn world(bed: &Testbed) {
         bed.add_nodes(&Nodes::new(zone, POOL).zone(zone)).await.unwrap();
     }
     for nodes in [
-        tainted("sandbox", None),
-        tainted("dedicated", Some("ci")),
+        tainted("sandbox", POOL, None),
+        tainted("dedicated", POOL, Some("ci")),
         Nodes::new("busy", POOL).label("pool", "busy").zone("west"),
         Nodes::new("out-of-use", 2).zone("east"),
     ] {
@@ -362,6 +390,9 @@ async fn prepare(bed: &Testbed, pair: &Pair, twin: Twin) {
             });
             apply::apply(&bed.client().await.unwrap(), &range).await.unwrap();
         }
+        Twist::NodeDies | Twist::NodeReturns => {
+            bed.add_nodes(&tainted(&name, 2, None)).await.unwrap();
+        }
         Twist::VolumeInZone => claim_of(bed, &name, local(ZONE, zone_of(pair))).await,
         Twist::VolumeOnNode => claim_of(bed, &name, local(keys::HOSTNAME, &node_of(pair))).await,
         _ => {}
@@ -370,7 +401,7 @@ async fn prepare(bed: &Testbed, pair: &Pair, twin: Twin) {
 
 fn zone_of(pair: &Pair) -> &'static str {
     match pair.place {
-        Place::Anywhere => "east",
+        Place::Anywhere | Place::Own => "east",
         Place::Zone | Place::Sandbox | Place::Dedicated | Place::Busy => "west",
     }
 }
@@ -448,6 +479,19 @@ async fn disturb(
                 tokio::time::sleep(Duration::from_secs(1)).await;
                 uncordon(bed, &node).await;
             }
+        }
+        // As NodeUnfit tells: else nobody knows whether its pods have ended.
+        Twist::NodeDies => {
+            let node = first_node(bed, run).await;
+            bed.silence(&node).await.unwrap();
+            let out_of_service = "node.kubernetes.io/out-of-service=nodeshutdown:NoExecute";
+            kubectl(bed, &["taint", "node", &node, out_of_service]);
+        }
+        Twist::NodeReturns => {
+            let node = first_node(bed, run).await;
+            bed.silence(&node).await.unwrap();
+            tokio::time::sleep(Duration::from_secs(2)).await;
+            bed.revive(&node).await.unwrap();
         }
         Twist::PlaceholderDeleted if twin == Twin::Labelled => {
             first_node(bed, run).await;

@@ -3,7 +3,7 @@
 use clap::{Args, Parser, Subcommand};
 use std::process::ExitCode;
 use testbed::pace::AS_SHIPPED;
-use testbed::{Error, NodeGroup, Nodes, Options, Testbed};
+use testbed::{Admission, Error, NodeGroup, Nodes, Options, Testbed};
 
 /// A real Kubernetes control plane with Tekton on this machine: no container, nothing but loopback.
 #[derive(Debug, Parser)]
@@ -42,6 +42,9 @@ struct Up {
     /// Install pod-affinity from this checkout.
     #[arg(long)]
     pod_affinity: bool,
+    /// What runs and pods pass when they are created.
+    #[arg(long, value_enum, default_value_t, requires = "pod_affinity")]
+    admission: Admission,
 }
 
 #[tokio::main]
@@ -74,6 +77,7 @@ fn options(up: &Up) -> Options {
         tekton: !up.no_tekton,
         // Tools that examine an installation look for its Deployments.
         deployments: up.pod_affinity,
+        admission: Some(up.admission),
         ..Options::default()
     }
 }
@@ -126,12 +130,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn deployments_are_installed_with_pod_affinity() {
-        let deployments = |line: &[&str]| match Cli::parse_from(line).command {
-            Command::Up(up) => options(&up).deployments,
-            Command::Build => false,
+    fn pod_affinity_is_installed_with_its_deployments_and_by_the_webhook_unless_policies_are_asked_for() {
+        let asked = |line: &[&str]| match Cli::parse_from(line).command {
+            Command::Up(up) => Some((options(&up).deployments, options(&up).admission?)),
+            Command::Build => None,
         };
-        assert!(deployments(&["testbed", "up", "--pod-affinity"]));
-        assert!(!deployments(&["testbed", "up"]));
+        let up = ["testbed", "up"];
+        let installed = ["testbed", "up", "--pod-affinity"];
+        let policies = ["testbed", "up", "--pod-affinity", "--admission=policies"];
+        assert_eq!(asked(&up), Some((false, Admission::Webhook)));
+        assert_eq!(asked(&installed), Some((true, Admission::Webhook)));
+        assert_eq!(asked(&policies), Some((true, Admission::Policies)));
     }
 }

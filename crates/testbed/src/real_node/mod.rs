@@ -8,8 +8,7 @@
 mod settings;
 
 use crate::binaries::{self, Built};
-use crate::control_plane::write;
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, write};
 use crate::kwok;
 use crate::part::{Launch, Part};
 use crate::recipe::KUBELET;
@@ -20,7 +19,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 /// Name of the node.
-pub const NAME: &str = "real";
+pub const NAME: &str = crate::plane::REAL_NODE;
 
 const SCRIPT: &str = include_str!("node.sh");
 /// What gives the node its namespaces, and lets it end with the process that is asked for them.

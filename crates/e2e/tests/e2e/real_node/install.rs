@@ -7,6 +7,13 @@ use std::path::PathBuf;
 /// Patches of any manifests for one node without a cluster network, each with its reason.
 const ONE_NODE: &str = include_str!("one_node/kustomization.yaml");
 
+/// One more patch: our processes run as a user that the image knows nothing of, in the group of root, as on OpenShift.
+const AN_ASSIGNED_USER: &str = "
+  - target: {kind: Deployment}
+    patch: |
+      - {op: add, path: /spec/template/spec/securityContext/runAsUser, value: 1000650000}
+";
+
 /// What is installed.
 pub(crate) struct Installation {
     manifests: PathBuf,
@@ -26,7 +33,7 @@ pub(crate) fn from_the_checkout(world: &World) -> Installation {
         .iter()
         .map(|file| std::fs::read_to_string(file).unwrap())
         .collect();
-    let manifests = for_one_node(world, "checkout", &manifests.join("\n---\n"));
+    let manifests = for_one_node(world, "checkout", &manifests.join("\n---\n"), "");
     world.ship(&["apply", "--sbom=none", "--filename", manifests.to_str().unwrap()]);
     rolled_out(world);
     Installation {
@@ -41,7 +48,7 @@ pub(crate) fn from_a_release(world: &World) -> Installation {
     let out = folder.to_str().unwrap();
     let image = world.ship(&["release", "v9.8.7", "--allow-dirty", "--sbom=none", "--out", out]);
     let release = std::fs::read_to_string(folder.join("release.yaml")).unwrap();
-    let manifests = for_one_node(world, "release", &release);
+    let manifests = for_one_node(world, "release", &release, AN_ASSIGNED_USER);
     world.kubectl(&["apply", "--filename", manifests.to_str().unwrap()]);
     rolled_out(world);
     Installation {
@@ -50,10 +57,10 @@ pub(crate) fn from_a_release(world: &World) -> Installation {
     }
 }
 
-fn for_one_node(world: &World, name: &str, manifests: &str) -> PathBuf {
+fn for_one_node(world: &World, name: &str, manifests: &str, more: &str) -> PathBuf {
     let folder = world.folder(&format!("{name}-patched"));
     std::fs::write(folder.join("manifests.yaml"), manifests).unwrap();
-    std::fs::write(folder.join("kustomization.yaml"), patches(world)).unwrap();
+    std::fs::write(folder.join("kustomization.yaml"), patches(world) + more).unwrap();
     let patched = folder.join("patched.yaml");
     let manifests = world.kubectl(&["kustomize", folder.to_str().unwrap()]);
     std::fs::write(&patched, manifests).unwrap();

@@ -1,6 +1,7 @@
 //! Labelled runs whose every pod is containers.
 
 use crate::real_node::install::{self, Installation};
+use crate::real_node::volumes;
 use crate::real_node::world::{SOON, World, start};
 use futures::StreamExt;
 use k8s_openapi::api::core::v1::{ContainerStatus, Node, Pod, ResourceRequirements};
@@ -13,7 +14,7 @@ use testbed::real_node::NAME;
 use testbed::runs::{self, RunSpec, State, state};
 
 /// One test, since each step needs the one before, and an installation is for the whole cluster.
-#[e2e_test(first, real_node)]
+#[e2e_test(first, real_node, webhook)]
 fn a_labelled_run_goes_from_pending_to_succeeded_in_containers() {
     let _alone = super::alone();
     let runtime = tokio::runtime::Runtime::new().unwrap();
@@ -29,6 +30,8 @@ fn a_labelled_run_goes_from_pending_to_succeeded_in_containers() {
         step("a run has succeeded");
         two_runs_have_the_node_one_after_the_other(&world).await;
         step("two runs have had the node one after the other");
+        volumes::two_runs_use_a_volume_in_turn(&world).await;
+        step("two runs have had a volume one after the other");
         a_reserve_is_given_back_in_place(&world).await;
         step("a run with a reserve has succeeded; its placeholder was made small in place");
         install::forbid_resize(&world).await;
@@ -40,6 +43,8 @@ fn a_labelled_run_goes_from_pending_to_succeeded_in_containers() {
         step("release.yaml is installed: all pods are Ready");
         a_run_is_held_placed_and_released(&world, &installed, "released").await;
         step("a run has succeeded");
+        volumes::a_volume_of_one_pod_goes_from_task_to_task(&world).await;
+        step("tasks have had a volume one after the other");
         install::uninstall(&world, &installed);
         let folder = world.bed.folder().to_owned();
         drop(world);
@@ -72,7 +77,7 @@ fn with_requests(world: &World, name: &str, requests: &Value) -> RunSpec {
 
 /// Creates a run, which is held from the first moment on. The webhook's authority reaches the API server a moment after
 /// its pods are Ready; until then, runs are refused.
-async fn create(world: &World, spec: &RunSpec) -> DynamicObject {
+pub(crate) async fn create(world: &World, spec: &RunSpec) -> DynamicObject {
     let client = world.bed.client().await.unwrap();
     let created = world.bed.until("a labelled run to be accepted", SOON, async || {
         spec.create(&client).await.map_err(|error| error.to_string())
@@ -92,14 +97,14 @@ async fn a_run_is_held_placed_and_released(world: &World, installed: &Installati
     ends_well(world, &spec).await;
 }
 
-async fn ends_well(world: &World, spec: &RunSpec) {
+pub(crate) async fn ends_well(world: &World, spec: &RunSpec) {
     world.bed.until_succeeded(spec, SOON).await.unwrap();
     its_pods_were_real(world, spec).await;
     its_placeholder_goes(world, spec).await;
 }
 
 /// Waits until a run is enrolled, on the real node.
-async fn released(world: &World, spec: &RunSpec) -> DynamicObject {
+pub(crate) async fn released(world: &World, spec: &RunSpec) -> DynamicObject {
     let on_the_node = |run: &DynamicObject| {
         run.annotations().get(keys::NODE).map(String::as_str) == Some(NAME) && state(run) != State::Pending
     };

@@ -1,6 +1,7 @@
 //! The manifests of this checkout, by way of `cargo ship`, on a real API server; and the pulled binary, alone in its
 //! image's file system, at work there.
 
+use crate::docs_commands::{block, blocks};
 use crate::ship::pulled::pull;
 use crate::ship::world::{World, printed, world};
 use k8s_openapi::api::coordination::v1::Lease;
@@ -10,6 +11,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
+use testbed::Definitions;
 
 const SOON: Duration = Duration::from_mins(1);
 
@@ -45,6 +47,7 @@ async fn the_manifests_are_resolved_applied_twice_and_deleted_and_so_is_a_releas
     applying_twice_changes_nothing(world);
     the_image_alone_reaches_the_api_server(world).await;
     deleting_leaves_nothing(world);
+    the_commands_of_the_pages_are_followed(world).await;
     a_release_needs_kubectl_only(world);
 }
 
@@ -79,8 +82,10 @@ fn an_overlay_is_rendered_and_resolved(world: &World) {
         resolved.contains(&image) && resolved.contains("- --certificates=external"),
         "{resolved}"
     );
-    let tried = overlay("apply", "fail-open", &["--", "--dry-run=server"]);
-    assert!(tried.lines().count() > 10, "{tried}");
+    for name in ["fail-open", "policies"] {
+        let tried = overlay("apply", name, &["--", "--dry-run=server"]);
+        assert!(tried.lines().count() > 10, "{tried}");
+    }
 }
 
 fn applying_twice_changes_nothing(world: &World) {
@@ -117,8 +122,37 @@ fn deleting_leaves_nothing(world: &World) {
 
 fn nothing_is_left(world: &World) {
     let ours = "--selector=app.kubernetes.io/part-of=pod-affinity";
-    let kinds = "namespaces,clusterroles,clusterrolebindings,mutatingwebhookconfigurations,validatingwebhookconfigurations";
+    let kinds = "namespaces,clusterroles,clusterrolebindings,mutatingwebhookconfigurations,\
+        mutatingadmissionpolicies,mutatingadmissionpolicybindings,\
+        validatingadmissionpolicies,validatingadmissionpolicybindings";
     assert_eq!(kubectl(world, &["get", kinds, ours, "--output=name"]), "");
+}
+
+async fn the_commands_of_the_pages_are_followed(world: &World) {
+    let [_, from_a_clone] = blocks("README.md", "## Install").try_into().unwrap();
+    assert_eq!(from_a_clone, block("docs/install.md", "## From a clone"));
+    world.follow(&from_a_clone);
+    world.bed.define(Definitions::CertManager).await.unwrap();
+    world.bed.define(Definitions::PrometheusOperator).await.unwrap();
+    // KO_DOCKER_REPO is set as above.
+    world.follow(&block("docs/install.md", "## Variants"));
+    world.follow(&block("certs/README.md", "## cert-manager"));
+    let page = "overlays/policies/README.md";
+    let [policies, _] = blocks(page, "# Admission policies instead of the webhook")
+        .try_into()
+        .unwrap();
+    world.follow(&policies);
+    // No node runs the pods that the first of these waits for.
+    let [_, remove] = blocks(page, "### From the webhook to policies")
+        .try_into()
+        .unwrap();
+    world.follow(&remove);
+    let left = kubectl(world, &["get", "mutatingwebhookconfigurations", "--output=name"]);
+    assert_eq!(left, "", "the last of them replaces the webhook by policies");
+    for folder in ["certs/cert-manager", "overlays/policies"] {
+        world.ship(&["delete", "-k", folder]).prints();
+    }
+    nothing_is_left(world);
 }
 
 fn a_release_needs_kubectl_only(world: &World) {
@@ -135,14 +169,17 @@ fn a_release_needs_kubectl_only(world: &World) {
         .args(["--check", "--strict", "checksums.txt"])
         .current_dir(&folder)
         .output();
-    assert_eq!(printed(&check.unwrap()).lines().count(), 3);
+    assert_eq!(printed(&check.unwrap()).lines().count(), 4);
     assert_eq!(
         std::fs::read_to_string(folder.join("image.txt")).unwrap(),
         reference
     );
-    let file = folder.join("release.yaml");
-    let file = file.to_str().unwrap();
+    for file in ["release.yaml", "release-policies.yaml"] {
+        is_applied_and_deleted(world, folder.join(file).to_str().unwrap());
+    }
+}
 
+fn is_applied_and_deleted(world: &World, file: &str) {
     let applied = kubectl(world, &["apply", "-f", file]);
     assert!(
         applied.lines().all(|line| line.ends_with(" created")),

@@ -1,8 +1,8 @@
 //! The program, a registry, an API server: shared by all tests of this binary.
 
 use crate::ship::pulled::pull;
-use crate::ship_program::ship;
 pub(crate) use crate::ship_program::{BINARY, printed, workspace};
+use crate::ship_program::{program, ship};
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
@@ -61,8 +61,24 @@ impl World {
     /// A call that knows this registry, this cluster and the binary that was built first, and nobody's credentials.
     pub(crate) fn ship(&self, arguments: &[&str]) -> Ship {
         let mut command = ship();
+        command.args(arguments);
+        self.here(command)
+    }
+
+    /// The commands of a page in a shell that stops at the first failure: `cargo ship` is the program that was built, and the
+    /// page's registry is this one.
+    pub(crate) fn follow(&self, commands: &str) {
+        let commands = commands.replace("registry.example.com/team", &self.registry);
+        let mut shell = Command::new("bash");
+        shell
+            .args(["-euo", "pipefail", "-c"])
+            .arg(format!("cargo() {{ \"$SHIP\" \"${{@:2}}\"; }}\n{commands}"))
+            .env("SHIP", program());
+        self.here(shell).prints();
+    }
+
+    fn here(&self, mut command: Command) -> Ship {
         command
-            .args(arguments)
             .current_dir(workspace())
             .env("KO_DOCKER_REPO", &self.registry)
             .env("KUBECONFIG", self.bed.kubeconfig())

@@ -1,0 +1,231 @@
+//! The blocks of commands and YAML in the documentation: which test executes which, and that none is left out.
+
+use crate::harness::Test;
+use crate::install_kubectl::workspace;
+use std::fs;
+use std::path::Path;
+
+/// Nothing below this line of a block is executed.
+const NOT_EXECUTED: &str = "# not executed by a test";
+const SHELL: &str = "sh";
+const YAML: &str = "yaml";
+
+/// Pages, headings, and the tests that execute the blocks between such a heading and the next one.
+const EXECUTED: [(&str, &str, &str); 31] = [
+    ("README.md", "# pod-affinity", PAGES),
+    ("README.md", "## Install", PAGES),
+    ("README.md", "## Install", SHIP),
+    ("README.md", "## A first run", PAGES),
+    ("certs/README.md", "## cert-manager", SHIP),
+    ("docs/cli.md", "# The command line tool", PAGES),
+    ("docs/cli.md", "### Shell completion", PAGES),
+    ("docs/cli.md", "## wait", PAGES),
+    (
+        "docs/configuration.md",
+        "## Labels and annotations of placeholders",
+        PAGES,
+    ),
+    ("docs/install.md", "## From a release", PAGES),
+    ("docs/install.md", "## From a clone", SHIP),
+    ("docs/install.md", "## Variants", SHIP),
+    ("docs/install.md", "## Check", PAGES),
+    ("docs/install.md", "### One run", SWITCH_OFF),
+    ("docs/install.md", "### One namespace", SWITCH_OFF),
+    ("docs/install.md", "### Everything", SWITCH_OFF),
+    (
+        "docs/install.md",
+        "### With admission policies",
+        "install_docs::uninstalling_policies",
+    ),
+    (
+        "docs/install.md",
+        "### With the webhook",
+        "install_docs::uninstalling_as_the_page_says",
+    ),
+    ("docs/metrics.md", "## Alerts and dashboard", KUSTOMIZE),
+    ("docs/metrics.md", "## Traces", PAGES),
+    ("docs/never-stuck.md", "## Avoid the detour: reserve", PAGES),
+    ("docs/production.md", "### Add the label by a policy", PAGES),
+    ("docs/production.md", "## Node upgrades and drains", PAGES),
+    (
+        "docs/production.md",
+        "## Network policies and private API servers",
+        PAGES,
+    ),
+    ("docs/runbooks/", "## Diagnosis", PAGES),
+    ("docs/troubleshooting.md", "# Troubleshooting", PAGES),
+    ("examples/README.md", "## A first run", PAGES),
+    (
+        "overlays/policies/README.md",
+        "# Admission policies instead of the webhook",
+        SHIP,
+    ),
+    ("overlays/policies/README.md", "## What is different", KUSTOMIZE),
+    (
+        "overlays/policies/README.md",
+        "### From the webhook to policies",
+        SWITCH,
+    ),
+    (
+        "overlays/policies/README.md",
+        "### From policies to the webhook",
+        SWITCH,
+    ),
+];
+const KUSTOMIZE: &str = "docs_pages::the_kustomization";
+const PAGES: &str = "docs_pages::the_commands_of_the_pages";
+const SHIP: &str = "ship::cluster::the_manifests";
+const SWITCH: &str = "policies_switch::a_switch_to_policies";
+const SWITCH_OFF: &str = "install_docs::each_way_to_switch_it_off";
+
+/// A fenced block.
+struct Block {
+    page: String,
+    heading: String,
+    language: String,
+    /// What is executed of it.
+    text: String,
+}
+
+impl Block {
+    fn is_of(&self, page: &str, heading: &str) -> bool {
+        self.page.starts_with(page) && self.heading == heading && !self.text.is_empty()
+    }
+
+    fn is_executed(&self) -> bool {
+        EXECUTED
+            .iter()
+            .any(|(page, heading, _)| self.is_of(page, heading))
+    }
+}
+
+/// The blocks below a heading of a page, or of all pages in a folder, without what is not executed of them.
+pub(crate) fn blocks(page: &str, heading: &str) -> Vec<String> {
+    let mut found = all_blocks();
+    found.retain(|block| block.is_of(page, heading));
+    assert!(
+        !found.is_empty() && found.iter().all(Block::is_executed),
+        "{page}, {heading}"
+    );
+    found.into_iter().map(|block| block.text).collect()
+}
+
+/// The only one.
+pub(crate) fn block(page: &str, heading: &str) -> String {
+    let [block] = blocks(page, heading).try_into().unwrap();
+    block
+}
+
+/// All pages, by their paths in the repository.
+fn pages() -> Vec<String> {
+    let mut pages = Vec::new();
+    for folder in [
+        "",
+        "certs",
+        "docs",
+        "docs/benchmarks",
+        "docs/runbooks",
+        "examples",
+        "overlays/policies",
+    ] {
+        for entry in fs::read_dir(workspace().join(folder)).unwrap() {
+            let page = Path::new(folder).join(entry.unwrap().file_name());
+            if page.extension().is_some_and(|ending| ending == "md") {
+                pages.push(page.into_os_string().into_string().unwrap());
+            }
+        }
+    }
+    pages.sort();
+    pages
+}
+
+fn all_blocks() -> Vec<Block> {
+    pages().iter().flat_map(|page| blocks_of(page)).collect()
+}
+
+fn blocks_of(page: &str) -> Vec<Block> {
+    let text = fs::read_to_string(workspace().join(page)).unwrap();
+    let (mut blocks, mut heading) = (Vec::new(), String::new());
+    let mut lines = text.lines();
+    while let Some(line) = lines.next() {
+        if let Some((indent, language)) = line.split_once("```") {
+            let inside = lines.by_ref().take_while(|line| line.trim() != "```");
+            let inside = inside.map(|line| line.strip_prefix(indent).unwrap_or(line));
+            blocks.push(Block {
+                page: page.to_owned(),
+                heading: heading.clone(),
+                language: language.to_owned(),
+                text: executed(&inside.collect::<Vec<_>>()),
+            });
+        } else if line.starts_with('#') {
+            line.clone_into(&mut heading);
+        }
+    }
+    blocks
+}
+
+fn executed(lines: &[&str]) -> String {
+    let executed = lines.iter().take_while(|line| !line.starts_with(NOT_EXECUTED));
+    executed.map(|line| format!("{line}\n")).collect()
+}
+
+/// Whether these are commands for a clone of this repository: tests, the demo, measurements.
+fn only_calls_cargo(commands: &str) -> bool {
+    let is_variable = |word: &&str| word.contains('=');
+    let calls = commands.lines().map(|line| {
+        let mut words = line.split_whitespace().skip_while(is_variable);
+        (words.next(), words.next())
+    });
+    calls
+        .into_iter()
+        .all(|call| matches!(call, (Some("cargo"), Some(verb)) if verb != "ship"))
+}
+
+#[e2e_test]
+fn every_block_of_every_page_is_executed_by_a_test_or_says_that_it_is_not() {
+    let blocks = all_blocks();
+    let wrong = blocks.iter().filter(|block| match block.language.as_str() {
+        SHELL => !(block.text.is_empty() || block.is_executed() || only_calls_cargo(&block.text)),
+        YAML => !(block.text.is_empty() || block.is_executed()),
+        // What a command prints, a diagram, code.
+        other => !["", "mermaid", "rust"].contains(&other),
+    });
+    let wrong: Vec<_> = wrong
+        .map(|block| format!("{}, {}: {}", block.page, block.heading, block.text))
+        .collect();
+    assert_eq!(wrong, [""; 0]);
+    for (page, heading, test) in EXECUTED {
+        assert!(
+            blocks.iter().any(|block| block.is_of(page, heading)),
+            "{page}, {heading}"
+        );
+        assert!(is_a_test(test), "{test}");
+    }
+}
+
+fn is_a_test(filter: &str) -> bool {
+    inventory::iter::<Test>
+        .into_iter()
+        .any(|test| test.path.contains(filter))
+}
+
+#[e2e_test]
+fn every_test_that_a_page_names_in_a_command_is_there() {
+    let mut named = 0;
+    for page in pages() {
+        let text = fs::read_to_string(workspace().join(&page)).unwrap();
+        let calls = text.split("cargo test -p e2e").skip(1);
+        for call in calls.filter(|call| !call.starts_with(" --test structure")) {
+            let call = call.split(['`', '\n', '#', '(']).next().unwrap();
+            let call = call.trim_start_matches(" --test e2e");
+            for filter in call
+                .split_whitespace()
+                .filter(|word| !word.starts_with('-') && *word != "NAME")
+            {
+                assert!(is_a_test(filter), "{page}: {filter}");
+                named += 1;
+            }
+        }
+    }
+    assert!(named > 10, "{named}");
+}

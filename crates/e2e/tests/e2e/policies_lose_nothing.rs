@@ -1,0 +1,85 @@
+//! What is lost by policies when controllers and API servers are killed: nothing. No pod and no run passes without them, and
+//! each run ends on one node.
+
+use crate::auditor::Auditor;
+use crate::beds::{SOON, fresh_by, start_controllers};
+use crate::faults::{CONTROLLERS, OURS, Runs, is_held};
+use crate::load::{GENTLE, Load, Lost, WITHOUT_TERMS};
+use std::time::Duration;
+use testbed::runs::RunSpec;
+use testbed::{Admission, Part, Testbed};
+use tokio::time::{Instant, sleep};
+
+const KILLS: usize = 3;
+/// Between death and restart.
+const GONE: Duration = Duration::from_secs(1);
+
+/// From the kill of the only API server until it reports ready.
+struct Outage {
+    begun: Instant,
+    ended: Instant,
+}
+
+impl Outage {
+    async fn of(bed: &Testbed) -> Self {
+        let begun = Instant::now();
+        bed.kill(Part::ApiServer).unwrap();
+        sleep(GONE).await;
+        bed.start_again(Part::ApiServer).await.unwrap();
+        let ended = Instant::now();
+        Self { begun, ended }
+    }
+
+    /// No API server could have answered it, with policies or without.
+    fn has_struck(&self, call: &Lost) -> bool {
+        call.ended > self.begun && call.begun < self.ended
+    }
+}
+
+#[e2e_test(on_request)]
+async fn with_policies_nothing_is_lost_when_controllers_and_the_api_server_are_killed() {
+    let bed = fresh_by(Admission::Policies, OURS * 3).await;
+    let auditor = Auditor::start(&bed).await;
+    for controller in CONTROLLERS {
+        bed.keep_alive(controller);
+    }
+    let mut runs = Runs::in_namespace(&bed, &auditor, "killed").await;
+    let load = Load::of(&bed, GENTLE).await;
+    runs.create_held_by_users().await;
+    runs.create(OURS / 2).await;
+    for controller in CONTROLLERS {
+        bed.kill(controller).unwrap();
+    }
+    runs.create(OURS / 2).await;
+    start_controllers(&bed).await;
+    let (mut outages, mut late) = (Vec::new(), Vec::new());
+    for _ in 0..KILLS {
+        outages.push(Outage::of(&bed).await);
+        late.push(accepted(&bed, &runs.next()).await);
+    }
+    let recovered = runs.until_none_is_held().await;
+    let outcome = load.end().await;
+    let unavoidable = |lost: &&Lost| outages.iter().any(|outage| outage.has_struck(lost));
+    let (struck, lost): (Vec<_>, Vec<_>) = outcome.lost.iter().partition(unavoidable);
+    println!(
+        "{KILLS} kills of the API server and one of all controllers: {} of {} pods lost, {} while there was no API server; \
+         labelled runs accepted {late:.1?} after it was ready; none held {recovered:.1?} after it",
+        lost.len(),
+        outcome.calls,
+        struck.len(),
+    );
+    assert!(lost.is_empty(), "{lost:?}");
+    assert!(struck.iter().all(|call| call.why != WITHOUT_TERMS), "{struck:?}");
+    runs.all_go_through().await;
+    auditor.found_nothing();
+}
+
+/// Creates a run as soon as the API server accepts it, and returns how long that took.
+async fn accepted(bed: &Testbed, run: &RunSpec) -> Duration {
+    let (start, client) = (Instant::now(), bed.client().await.unwrap());
+    let created = bed.until("a labelled run to be accepted", SOON, async || {
+        run.create(&client).await.map_err(|error| error.to_string())
+    });
+    assert!(is_held(&created.await.unwrap()));
+    start.elapsed()
+}

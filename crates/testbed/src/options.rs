@@ -1,0 +1,56 @@
+//! What is asked of a testbed before its start.
+
+use crate::admission::Admission;
+use std::path::PathBuf;
+
+/// What a testbed consists of.
+#[derive(Clone, Debug)]
+#[allow(clippy::struct_excessive_bools, reason = "each is a switch of its own")]
+pub struct Options {
+    /// Start Tekton's controller and webhook.
+    pub tekton: bool,
+    /// Write down what the ServiceAccounts of pod-affinity's namespace ask of the API server: [`crate::Testbed::audit`].
+    pub audit: bool,
+    /// Keep the state folder, logs included, when the testbed ends.
+    pub keep: bool,
+    /// How many requests a second Tekton and the scheduler allow themselves.
+    pub limits: Limits,
+    /// New nodes are tainted until the controller manager has seen them Ready, as everywhere. Without, a node can be
+    /// used as it is created, whoever runs.
+    pub taint_new_nodes: bool,
+    /// [`crate::Testbed::install_pod_affinity`] applies the Deployments too, with a node that only their pods can use. Without,
+    /// a cluster has only the nodes that were added, and no pods but those of runs.
+    pub deployments: bool,
+    /// How [`crate::Testbed::install_pod_affinity`] has runs held and pods given their terms; else as `POD_AFFINITY_ADMISSION`
+    /// says, else by the webhook.
+    pub admission: Option<Admission>,
+    /// The binary of pod-affinity to install; else `POD_AFFINITY_BINARY`, else it is built.
+    pub binary: Option<PathBuf>,
+}
+
+/// How many requests a second clients of the API server allow themselves.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Limits {
+    /// Tekton's and the scheduler's own defaults.
+    AsShipped,
+    /// Tekton's raised, so that tests need not wait for it.
+    #[default]
+    TektonRaised,
+    /// Both raised, so that neither holds up the other.
+    Raised,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            tekton: true,
+            audit: false,
+            keep: std::env::var_os("POD_AFFINITY_TESTBED_KEEP").is_some(),
+            limits: Limits::default(),
+            taint_new_nodes: true,
+            deployments: false,
+            admission: None,
+            binary: None,
+        }
+    }
+}

@@ -1,0 +1,168 @@
+//! What the parts of the control plane are started with: their keys, ports and flags.
+
+use crate::binaries::Built;
+use crate::error::Result;
+use crate::kubeconfig::{self, Proof};
+use crate::part::Launch;
+use crate::pki::{self, Authority, Identity, TokenKeys};
+use crate::ports::Ports;
+use std::path::{Path, PathBuf};
+
+/// Name of the real node, which its kubeconfig has in it.
+pub(crate) const REAL_NODE: &str = "real";
+/// So long the control plane takes a node for alive that says nothing; KWOK's say something every ten minutes. They die when
+/// a test says so, not when the machine has no time for KWOK.
+pub(crate) const GRACE_PERIOD: &str = "20m";
+
+/// What the control plane needs before it starts.
+#[derive(Debug)]
+pub(crate) struct ControlPlane {
+    pub(crate) admin: PathBuf,
+    pub(crate) authority: PathBuf,
+    pub(crate) api_port: u16,
+    pub(crate) etcd_port: u16,
+    etcd_peer_port: u16,
+    /// Signs for etcd and its clients only.
+    etcd_authority: PathBuf,
+    etcd_identity: Identity,
+    /// For those who ask etcd itself.
+    pub(crate) store: PathBuf,
+    manager_port: u16,
+    pub(crate) scheduler_port: u16,
+    pub(crate) server: Identity,
+    tokens: TokenKeys,
+    manager: PathBuf,
+    scheduler: PathBuf,
+    /// For the real node's kubelet.
+    pub(crate) node: PathBuf,
+}
+
+impl ControlPlane {
+    pub(crate) fn prepare(folder: &Path, ports: &mut Ports) -> Result<Self> {
+        let pki = folder.join("pki");
+        let authority = Authority::create(&pki)?;
+        let etcd_authority = Authority::create(&pki.join("etcd"))?;
+        let etcd_identity = etcd_authority.etcd()?;
+        let api_port = ports.take()?;
+        let etcd_port = ports.take()?;
+        let config = |file: &str, user: &str, group: Option<&str>| {
+            let identity = authority.client(file, user, group)?;
+            let path = folder.join(format!("{file}.kubeconfig"));
+            kubeconfig::write(
+                &path,
+                api_port,
+                &authority.certificate(),
+                &Proof::Certificate(&identity),
+            )
+        };
+        Ok(Self {
+            admin: config("admin", "testbed-admin", Some("system:masters"))?,
+            manager: config("controller-manager", "system:kube-controller-manager", None)?,
+            scheduler: config("scheduler", "system:kube-scheduler", None)?,
+            node: config("node", &format!("system:node:{REAL_NODE}"), Some("system:nodes"))?,
+            authority: authority.certificate(),
+            api_port,
+            store: kubeconfig::write(
+                &folder.join("etcd.kubeconfig"),
+                etcd_port,
+                &etcd_authority.certificate(),
+                &Proof::Certificate(&etcd_identity),
+            )?,
+            etcd_authority: etcd_authority.certificate(),
+            etcd_identity,
+            etcd_port,
+            etcd_peer_port: ports.take()?,
+            manager_port: ports.take()?,
+            scheduler_port: ports.take()?,
+            server: authority.server("server")?,
+            tokens: pki::token_keys(&pki)?,
+        })
+    }
+
+    pub(crate) fn etcd(&self, built: &Built, folder: &Path) -> Launch {
+        let url = |port: u16| format!("https://127.0.0.1:{port}");
+        let (client, peer) = (url(self.etcd_port), url(self.etcd_peer_port));
+        let etcd = Launch::of(built.program("etcd")).path("--data-dir", &folder.join("etcd"));
+        // Whoever writes here has all rights of the cluster; beside a real node, those of root.
+        let guarded = |etcd: Launch, whose: &str| {
+            etcd.arg(format!("--{whose}client-cert-auth"))
+                .path(&format!("--{whose}trusted-ca-file"), &self.etcd_authority)
+                .path(&format!("--{whose}cert-file"), &self.etcd_identity.certificate)
+                .path(&format!("--{whose}key-file"), &self.etcd_identity.key)
+        };
+        ["", "peer-"]
+            .into_iter()
+            .fold(etcd, guarded)
+            .arg(format!("--listen-client-urls={client}"))
+            .arg(format!("--advertise-client-urls={client}"))
+            .arg(format!("--listen-peer-urls={peer}"))
+            .arg(format!("--initial-advertise-peer-urls={peer}"))
+            .arg(format!("--initial-cluster=default={peer}"))
+            // The data outlives a crash of etcd, not one of the machine: enough for tests, and much faster.
+            .arg("--unsafe-no-fsync")
+            .arg(format!("--max-txn-ops={}", crate::store::MAX_CHANGES))
+            .arg("--log-level=warn")
+    }
+
+    pub(crate) fn api_server(&self, built: &Built, folder: &Path) -> Launch {
+        Launch::of(built.program("kube-apiserver"))
+            .arg(format!("--etcd-servers=https://127.0.0.1:{}", self.etcd_port))
+            .path("--etcd-cafile", &self.etcd_authority)
+            .path("--etcd-certfile", &self.etcd_identity.certificate)
+            .path("--etcd-keyfile", &self.etcd_identity.key)
+            .arg("--bind-address=127.0.0.1")
+            .arg(format!("--secure-port={}", self.api_port))
+            // An endpoint on loopback is not allowed, and nobody asks for it here.
+            .arg("--endpoint-reconciler-type=none")
+            .arg("--service-cluster-ip-range=10.96.0.0/16")
+            .path("--cert-dir", &folder.join("apiserver"))
+            .path("--tls-cert-file", &self.server.certificate)
+            .path("--tls-private-key-file", &self.server.key)
+            .path("--client-ca-file", &self.authority)
+            .arg("--service-account-issuer=https://kubernetes.default.svc")
+            .path("--service-account-signing-key-file", &self.tokens.private)
+            .path("--service-account-key-file", &self.tokens.public)
+            .arg("--authorization-mode=Node,RBAC")
+            .arg("--allow-privileged=true")
+    }
+
+    pub(crate) fn manager(&self, built: &Built, folder: &Path) -> Launch {
+        component(
+            &built.program("kube-controller-manager"),
+            &self.manager,
+            self.manager_port,
+            folder,
+        )
+        .path("--service-account-private-key-file", &self.tokens.private)
+        .path("--root-ca-file", &self.authority)
+        .arg("--use-service-account-credentials=true")
+        // No cloud and no pod network here: the controllers for these would only complain.
+        .arg("--controllers=*,-nodeipam,-cloud-node-lifecycle-controller")
+        .arg(format!("--node-monitor-grace-period={GRACE_PERIOD}"))
+        .arg("--kube-api-qps=300")
+        .arg("--kube-api-burst=600")
+    }
+
+    pub(crate) fn scheduler(&self, built: &Built, folder: &Path) -> Launch {
+        component(
+            &built.program("kube-scheduler"),
+            &self.scheduler,
+            self.scheduler_port,
+            folder,
+        )
+        // It takes a moment to learn whom to believe; its figures are no secret here.
+        .arg("--authorization-always-allow-paths=/healthz,/readyz,/livez,/metrics")
+    }
+}
+
+fn component(program: &Path, config: &Path, port: u16, folder: &Path) -> Launch {
+    Launch::of(program)
+        .path("--kubeconfig", config)
+        .path("--authentication-kubeconfig", config)
+        .path("--authorization-kubeconfig", config)
+        .path("--cert-dir", &folder.join("serving"))
+        .arg("--bind-address=127.0.0.1")
+        .arg(format!("--secure-port={port}"))
+        // One of each: an election would only delay every restart by a lease.
+        .arg("--leader-elect=false")
+}

@@ -10,7 +10,7 @@ use clap_complete::Shell;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// Tells where PipelineRuns with the label tekton.dev/custom-pod-affinity are, and why.
+/// Shows where PipelineRuns with the label tekton.dev/custom-pod-affinity run, and why.
 #[derive(Debug, Parser)]
 #[command(version, disable_help_subcommand = true, after_help = EXIT_CODES)]
 pub(crate) struct Args {

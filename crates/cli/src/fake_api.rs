@@ -19,6 +19,7 @@ pub(crate) struct FakeApi(Arc<Mutex<Kept>>);
 struct Kept {
     objects: BTreeMap<String, Value>,
     writes: Vec<String>,
+    forbidden: Option<&'static str>,
 }
 
 /// The path of a run in namespace `ci`.
@@ -29,6 +30,20 @@ pub(crate) fn run_path(name: &str) -> String {
 impl FakeApi {
     pub(crate) fn put(&self, path: &str, object: Value) {
         self.0.lock().unwrap().objects.insert(path.to_owned(), object);
+    }
+
+    /// Nobody may do anything to objects of this kind.
+    pub(crate) fn forbid(&self, plural: &'static str) {
+        self.0.lock().unwrap().forbidden = Some(plural);
+    }
+
+    fn is_forbidden(&self, path: &str) -> bool {
+        let forbidden = self.0.lock().unwrap().forbidden;
+        forbidden.is_some_and(|plural| path.contains(&format!("/{plural}/")))
+    }
+
+    pub(crate) fn remove(&self, path: &str) {
+        self.0.lock().unwrap().objects.remove(path);
     }
 
     pub(crate) fn get(&self, path: &str) -> Option<Value> {
@@ -64,6 +79,7 @@ impl FakeApi {
         let is_tried = query.contains("dryRun=");
         let sent = body.collect_bytes().await.unwrap();
         match parts.method {
+            _ if self.is_forbidden(&path) => failure(StatusCode::FORBIDDEN, "User \"u\" cannot do that"),
             Method::GET if query.contains("watch=") => std::future::pending().await,
             Method::GET if path == "/version" => response(StatusCode::OK, &json!({})),
             Method::GET if is_list => self.list(&path, query),
@@ -109,7 +125,7 @@ impl FakeApi {
             return missing();
         };
         if !is_tried {
-            self.0.lock().unwrap().objects.remove(path);
+            self.remove(path);
             self.log("DELETE", path);
         }
         response(StatusCode::OK, &object)
@@ -154,7 +170,10 @@ fn missing() -> Response<Body> {
 }
 
 fn status(code: StatusCode) -> Response<Body> {
-    let text = format!("the fake API server says {code}");
+    failure(code, &format!("the fake API server says {code}"))
+}
+
+fn failure(code: StatusCode, text: &str) -> Response<Body> {
     let reason = code.canonical_reason().unwrap_or_default().replace(' ', "");
     let body = json!({"kind": "Status", "status": "Failure", "reason": reason, "message": text, "code": code.as_u16()});
     response(code, &body)

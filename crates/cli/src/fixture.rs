@@ -203,11 +203,20 @@ pub(crate) fn told(second: i64, reason: &str, text: &str) -> Told {
 
 /// A right that is missing.
 pub(crate) fn forbidden(verb: &'static str, resource: &str) -> Gap {
-    Gap::Forbidden(Question {
+    Gap::Forbidden(question(verb, resource))
+}
+
+/// A kind that the API server does not know.
+pub(crate) fn not_served(resource: &str) -> Gap {
+    Gap::NotServed(question("list", resource))
+}
+
+fn question(verb: &'static str, resource: &str) -> Question {
+    Question {
         verb,
         resource: resource.to_owned(),
         name: None,
         namespace: None,
         namespaced: resource == "pods",
-    })
+    }
 }

@@ -5,6 +5,7 @@
 //! lacks leaves a gap that is named, and the rest of the answer still comes. Only `release`, `disable` and `enable` write
 //! to the cluster, each on what it saw.
 
+mod admission;
 mod args;
 mod ask;
 mod client;
@@ -33,6 +34,7 @@ mod table;
 mod target;
 mod view;
 mod watch;
+mod way;
 mod words;
 
 use args::Caller;

@@ -1,4 +1,4 @@
-//! Webhook configurations that leave out a namespace, or all of them. Pure.
+//! Webhook configurations and admission policies that leave out a namespace, or all of them. Pure.
 //!
 //! Only their namespace selectors change, so that what was switched off can be switched on again without the manifests.
 
@@ -6,7 +6,7 @@ use json_patch::jsonptr::PointerBuf;
 use json_patch::{AddOperation, PatchOperation, TestOperation};
 use k8s_openapi::api::admissionregistration::v1::{MutatingWebhook, MutatingWebhookConfiguration};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, LabelSelectorRequirement};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 /// The label that Kubernetes puts on every namespace.
@@ -14,7 +14,10 @@ const NAME: &str = "kubernetes.io/metadata.name";
 const NOT_IN: &str = "NotIn";
 const DOES_NOT_EXIST: &str = "DoesNotExist";
 
-/// What is done to the namespaces that a webhook is asked about.
+/// Where a policy has its selector.
+const OF_POLICY: [&str; 3] = ["spec", "matchConstraints", "namespaceSelector"];
+
+/// What is done to the namespaces whose objects are changed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Switch {
     LeaveOut(String),
@@ -24,11 +27,16 @@ pub(crate) enum Switch {
 }
 
 /// The operations that make a configuration so; none if it is so already. They rely on the selectors that were seen.
-pub(crate) fn patch(found: &MutatingWebhookConfiguration, switch: &Switch) -> Vec<PatchOperation> {
+pub(crate) fn configuration(found: &MutatingWebhookConfiguration, switch: &Switch) -> Vec<PatchOperation> {
     let webhooks = found.webhooks.iter().flatten().enumerate();
     webhooks
-        .flat_map(|(index, webhook)| operations(index, webhook, switch))
+        .flat_map(|(index, webhook)| operations_of(index, webhook, switch))
         .collect()
+}
+
+/// The same for a policy.
+pub(crate) fn policy(spec: &Value, switch: &Switch) -> Vec<PatchOperation> {
+    operations(&PointerBuf::from_tokens(OF_POLICY), &selector(spec), switch)
 }
 
 /// Whether no namespace is left in.
@@ -38,36 +46,49 @@ pub(crate) fn is_off(found: &MutatingWebhookConfiguration) -> bool {
         .iter()
         .flatten()
         .filter_map(|it| it.namespace_selector.as_ref());
-    selectors.any(|selector| {
-        selector
-            .match_expressions
-            .iter()
-            .flatten()
-            .any(|it| *it == nowhere())
-    })
+    selectors.any(matches_nothing)
 }
 
-fn operations(index: usize, webhook: &MutatingWebhook, switch: &Switch) -> Vec<PatchOperation> {
+/// The same of a policy.
+pub(crate) fn is_policy_off(spec: &Value) -> bool {
+    matches_nothing(&selector(spec))
+}
+
+fn selector(spec: &Value) -> LabelSelector {
+    let [_, constraints, selector] = OF_POLICY;
+    LabelSelector::deserialize(&spec[constraints][selector]).unwrap_or_default()
+}
+
+fn matches_nothing(selector: &LabelSelector) -> bool {
+    let mut expressions = selector.match_expressions.iter().flatten();
+    expressions.any(|it| *it == nowhere())
+}
+
+/// For one webhook of a configuration: by its place, where it must still be.
+fn operations_of(index: usize, webhook: &MutatingWebhook, switch: &Switch) -> Vec<PatchOperation> {
+    let path = |field: &str| PointerBuf::from_tokens(["webhooks", &index.to_string(), field]);
     let before = webhook.namespace_selector.clone().unwrap_or_default();
+    let mut operations = operations(&path("namespaceSelector"), &before, switch);
+    if !operations.is_empty() {
+        operations.insert(0, test(path("name"), Value::from(webhook.name.as_str())));
+    }
+    operations
+}
+
+fn operations(path: &PointerBuf, before: &LabelSelector, switch: &Switch) -> Vec<PatchOperation> {
     let after = switched(before.clone(), switch);
-    if after == before {
+    if after == *before {
         return Vec::new();
     }
-    let path = |field: &str| PointerBuf::from_tokens(["webhooks", &index.to_string(), field]);
-    vec![
-        PatchOperation::Test(TestOperation {
-            path: path("name"),
-            value: Value::from(webhook.name.as_str()),
-        }),
-        PatchOperation::Test(TestOperation {
-            path: path("namespaceSelector"),
-            value: json(&before),
-        }),
-        PatchOperation::Add(AddOperation {
-            path: path("namespaceSelector"),
-            value: json(&after),
-        }),
-    ]
+    let add = AddOperation {
+        path: path.clone(),
+        value: json(&after),
+    };
+    vec![test(path.clone(), json(before)), PatchOperation::Add(add)]
+}
+
+fn test(path: PointerBuf, value: Value) -> PatchOperation {
+    PatchOperation::Test(TestOperation { path, value })
 }
 
 fn json(selector: &impl Serialize) -> Value {
@@ -140,11 +161,25 @@ mod tests {
     use super::*;
     use crate::doctor::manifests;
     use kube::ResourceExt;
+    use serde_json::json;
 
     fn after(found: &MutatingWebhookConfiguration, switch: &Switch) -> MutatingWebhookConfiguration {
         let mut object = serde_json::to_value(found).unwrap();
-        json_patch::patch(&mut object, &patch(found, switch)).unwrap();
+        json_patch::patch(&mut object, &configuration(found, switch)).unwrap();
         serde_json::from_value(object).unwrap()
+    }
+
+    fn policies() -> Vec<Value> {
+        let all = manifests::policies(placement::keys::NAMESPACE).into_iter();
+        let policies: Vec<_> = all.filter(|it| !it.is_binding()).map(|it| it.spec).collect();
+        assert_eq!(policies.len(), 5);
+        policies
+    }
+
+    fn policy_after(spec: &Value, switch: &Switch) -> Value {
+        let mut object = json!({"spec": spec});
+        json_patch::patch(&mut object, &policy(spec, switch)).unwrap();
+        object["spec"].take()
     }
 
     fn left_out(found: &MutatingWebhookConfiguration) -> Vec<Vec<String>> {
@@ -173,7 +208,7 @@ mod tests {
                     .all(|it| it.contains(&"ci".to_owned()) && it.len() == 3),
                 "{names:?}"
             );
-            assert!(patch(&off, &Switch::LeaveOut("ci".into())).is_empty());
+            assert!(configuration(&off, &Switch::LeaveOut("ci".into())).is_empty());
             assert_eq!(
                 after(&off, &Switch::TakeIn("ci".into())),
                 release,
@@ -188,16 +223,16 @@ mod tests {
         for release in manifests::webhooks() {
             let off = after(&release, &Switch::AllOff);
             assert!(is_off(&off) && !is_off(&release));
-            assert!(patch(&off, &Switch::AllOff).is_empty());
+            assert!(configuration(&off, &Switch::AllOff).is_empty());
             assert_eq!(after(&off, &Switch::AllOn), release);
-            assert!(patch(&release, &Switch::AllOn).is_empty());
+            assert!(configuration(&release, &Switch::AllOn).is_empty());
         }
     }
 
     #[test]
     fn a_configuration_that_was_changed_meanwhile_is_not_touched() {
         let release = manifests::webhooks().remove(0);
-        let off = patch(&release, &Switch::AllOff);
+        let off = configuration(&release, &Switch::AllOff);
         let mut changed = serde_json::to_value(after(&release, &Switch::LeaveOut("x".into()))).unwrap();
         json_patch::patch(&mut changed, &off).unwrap_err();
     }
@@ -209,5 +244,31 @@ mod tests {
         let off = after(&bare, &Switch::LeaveOut("ci".into()));
         assert_eq!(left_out(&off), [["ci"]]);
         assert_eq!(after(&off, &Switch::TakeIn("ci".into())), bare);
+    }
+
+    #[test]
+    fn policies_leave_out_a_namespace_or_all_and_are_then_as_before() {
+        let one = Switch::LeaveOut("ci".into());
+        for release in policies() {
+            let off = policy_after(&release, &one);
+            assert_eq!(
+                off.pointer("/matchConstraints/namespaceSelector/matchExpressions/0/values"),
+                Some(&json!(["kube-system", "tekton-pod-affinity", "ci"]))
+            );
+            assert!(policy(&off, &one).is_empty() && !is_policy_off(&off));
+            assert_eq!(policy_after(&off, &Switch::TakeIn("ci".into())), release);
+
+            let off = policy_after(&release, &Switch::AllOff);
+            assert!(policy(&off, &Switch::AllOff).is_empty() && is_policy_off(&off));
+            assert_eq!(policy_after(&off, &Switch::AllOn), release);
+        }
+    }
+
+    #[test]
+    fn a_policy_that_was_changed_meanwhile_is_not_touched() {
+        let release = policies().remove(0);
+        let off = policy(&release, &Switch::AllOff);
+        let mut changed = json!({"spec": policy_after(&release, &Switch::LeaveOut("x".into()))});
+        json_patch::patch(&mut changed, &off).unwrap_err();
     }
 }

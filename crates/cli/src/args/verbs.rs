@@ -11,7 +11,7 @@ pub(crate) enum Verb {
     /// List labelled runs: strategy, state, node.
     #[command(visible_aliases = ["get", "ls"])]
     List(ListArgs),
-    /// Tell the story of one run: why it is where it is, or why it waits.
+    /// Explain one run: why it is on its node, or why it waits.
     #[command(visible_alias = "describe")]
     Explain(ExplainArgs),
     /// Wait until a run is released, has a node, or is done. Ends with exit code 1 at the timeout.
@@ -130,7 +130,7 @@ pub(crate) enum Column {
 pub(crate) struct ExplainArgs {
     #[command(flatten)]
     pub(crate) run: RunArgs,
-    /// Go on until the run is done, and tell the story again whenever it changes.
+    /// Watch the run until it is done, and print the explanation again whenever it changes.
     #[arg(short, long)]
     pub(crate) watch: bool,
     /// How to print.

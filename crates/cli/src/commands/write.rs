@@ -1,5 +1,7 @@
 //! The verbs that write: `release`, `disable` and `enable`. New runs first, so that none is held behind our back.
 
+mod admission;
+
 use super::read::unknown;
 use super::{UNASKED, printed, refused};
 use crate::args::{DisableArgs, EnableArgs, ReleaseArgs};
@@ -9,12 +11,11 @@ use crate::client::Cluster;
 use crate::gather::{placeholders, viewed};
 use crate::output;
 use crate::state::State;
-use crate::switch::{self, Switch};
+use crate::switch::Switch;
 use crate::view::{PipelineRun, RunView, Seat};
 use json_patch::jsonptr::PointerBuf;
 use json_patch::{AddOperation, PatchOperation};
 use k8s_openapi::NamespaceResourceScope;
-use k8s_openapi::api::admissionregistration::v1::MutatingWebhookConfiguration;
 use k8s_openapi::api::apps::v1::{Deployment, StatefulSet};
 use k8s_openapi::api::core::v1::Pod;
 use kube::api::ListParams;
@@ -33,8 +34,8 @@ const REPLICAS: i32 = 2;
 const TRIES: usize = 3;
 /// A controller finishes its last writes and gives up its Lease before it ends.
 const ENDING: Duration = Duration::from_mins(1);
-/// API servers learn of a changed webhook configuration within a second.
-const SETTLED: Duration = Duration::from_secs(2);
+/// API servers learn of a changed webhook configuration within a second, and of a changed policy within two.
+const SETTLED: Duration = Duration::from_secs(3);
 const PAUSE: Duration = Duration::from_millis(500);
 
 /// `release`.
@@ -81,10 +82,11 @@ pub(super) async fn disable(cluster: &Cluster, args: &DisableArgs) -> Seen<ExitC
         dry_run: args.dry_run,
     };
     if !args.all_namespaces {
-        webhooks(pen, &Switch::LeaveOut(cluster.namespace.clone()), "disabled").await?;
+        let switch = Switch::LeaveOut(cluster.namespace.clone());
+        admission::switch(pen, &args.install_namespace, &switch, "disabled").await?;
         return start(pen, Some(&cluster.namespace), |_| true).await;
     }
-    webhooks(pen, &Switch::AllOff, "disabled").await?;
+    admission::switch(pen, &args.install_namespace, &Switch::AllOff, "disabled").await?;
     if !args.stop_controller {
         return Ok(ExitCode::SUCCESS);
     }
@@ -108,7 +110,7 @@ pub(super) async fn enable(cluster: &Cluster, args: &EnableArgs) -> Seen<ExitCod
     } else {
         Switch::TakeIn(cluster.namespace.clone())
     };
-    let mut are_there = webhooks(pen, &switch, "enabled").await?;
+    let mut are_there = admission::switch(pen, &args.install_namespace, &switch, "enabled").await?;
     if args.all_namespaces {
         let none = |replicas: i32| (replicas == 0).then_some(REPLICAS);
         are_there &= scale(pen, &args.install_namespace, none).await?;
@@ -119,35 +121,6 @@ pub(super) async fn enable(cluster: &Cluster, args: &EnableArgs) -> Seen<ExitCod
     Ok(refused(
         "a part of the installation is not there. Apply the manifests of the release again.",
     ))
-}
-
-/// Changes both configurations; false if one is not there.
-async fn webhooks(pen: Pen<'_>, switch: &Switch, done: &str) -> Seen<bool> {
-    let configurations = pen.server.cluster::<MutatingWebhookConfiguration>();
-    let mut are_there = true;
-    for name in [keys::PIPELINE_RUN_WEBHOOK, keys::POD_WEBHOOK] {
-        let mut tries = TRIES;
-        let found = loop {
-            tries -= 1;
-            let Some(found) = configurations.get(name).await? else {
-                break None;
-            };
-            match pen
-                .patch(&configurations, name, switch::patch(&found, switch))
-                .await
-            {
-                Err(Gap::Changed(_)) if tries > 0 => {}
-                other => break Some(other?),
-            }
-        };
-        are_there &= found.is_some();
-        let done = found.map_or("is not there", |()| done);
-        tell(
-            pen,
-            &format!("mutatingwebhookconfiguration.admissionregistration.k8s.io/{name} {done}"),
-        );
-    }
-    Ok(are_there)
 }
 
 /// Opts out the labelled runs that are meant, and releases those that we hold. One that cannot be changed does not keep
@@ -211,7 +184,7 @@ async fn scale(pen: Pen<'_>, namespace: &str, wanted: impl Fn(i32) -> Option<i32
     Ok(true)
 }
 
-/// A controller that still works would create placeholders again, and an API server that still calls the webhooks hold
+/// A controller that still works would create placeholders again, and an API server that does not know of the change yet hold
 /// another run. A pod on a dead node never ends, which must not keep the runs waiting.
 async fn until_stopped(pen: Pen<'_>, namespace: &str) -> Seen<()> {
     if !pen.writes() {

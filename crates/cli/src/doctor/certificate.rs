@@ -1,7 +1,7 @@
 //! Is the webhook's certificate valid, for the right names, and trusted by the API server?
 
-use super::policies::Way;
 use super::{Exam, Finding};
+use crate::way::Way;
 use crate::words::{age, between, span};
 use jiff::SignedDuration;
 use k8s_openapi::api::admissionregistration::v1::MutatingWebhookConfiguration;
@@ -15,7 +15,7 @@ const CHECK: &str = "certificate";
 const GRACE: SignedDuration = SignedDuration::from_hours(24);
 
 pub(super) fn findings(exam: &Exam) -> Vec<Finding> {
-    match Way::of(exam) {
+    match exam.way() {
         Way::Policies => Vec::new(),
         Way::Webhook | Way::Both => of_webhook(exam),
     }
@@ -86,7 +86,7 @@ fn own(exam: &Exam, stored: &Stored, leaf: &Facts) -> Finding {
             span(between(exam.now, leaf.not_before))
         )),
         () if !leaf.has_key(&stored.leaf_key) => {
-            bad("The webhook's certificate does not belong to the private key beside it.".to_owned())
+            bad("The webhook's certificate does not belong to the private key in the same Secret.".to_owned())
         }
         () if !names.iter().take(1).all(|name| leaf.names.contains(name)) => bad(format!(
             "The webhook's certificate is not for the Service's name {}.",
@@ -113,6 +113,7 @@ fn valid(exam: &Exam, leaf: &Facts) -> Finding {
 /// What each configuration makes the API server trust.
 fn bundles(exam: &Exam, leaf: Option<&Facts>) -> Vec<Finding> {
     let seen = exam
+        .admission
         .webhooks
         .iter()
         .filter_map(|(name, seen)| Some((*name, seen.as_ref().ok()?.as_ref()?)));

@@ -2,12 +2,13 @@
 
 use super::leader::is_stale;
 use super::manifests::{self, Policy, Right};
-use super::policies::Compared;
 use super::rights::Answer;
-use super::{Exam, Platform, Pre, Scope, trial};
-use crate::ask::{Gap, Seen, Server};
+use super::{Exam, Platform, Pre, Scope, policies, trial};
+use crate::admission::{Admission, Compared};
+use crate::ask::{Gap, Question, Seen, Server};
 use crate::gather::{is_waiting_task, placeholders};
 use crate::view::PipelineRun;
+use crate::way::Way;
 use futures::{StreamExt, TryStreamExt, stream};
 use k8s_openapi::api::admissionregistration::v1::MutatingWebhookConfiguration;
 use k8s_openapi::api::apps::v1::Deployment;
@@ -32,10 +33,9 @@ const SECOND_LOOK: Duration = Duration::from_secs(5);
 pub(crate) async fn exam(server: &Server, scope: Scope, tekton: String) -> Seen<Exam> {
     let now = server.clock().await?;
     let own = &scope.namespace;
-    let (installed, admission, policies, tried, runs) = join!(
+    let (installed, admission, tried, runs) = join!(
         installed(server, own),
-        admission(server),
-        policies(server, own),
+        admission(server, own),
         tried(server, &scope.trial),
         runs(server)
     );
@@ -57,8 +57,7 @@ pub(crate) async fn exam(server: &Server, scope: Scope, tekton: String) -> Seen<
         deployments: installed.deployments,
         lease: installed.lease,
         renewed: false,
-        webhooks: admission,
-        policies,
+        admission,
         secret: installed.secret,
         config: installed.config,
         trial_run: tried.0,
@@ -83,56 +82,71 @@ pub(crate) async fn pre(server: &Server, namespace: String, tekton: String) -> S
         server.cluster::<Namespace>(),
         server.within::<Deployment>(&namespace),
     );
-    let (platform, found, deployments, webhooks, creates) = join!(
+    let (platform, found, deployments, admission) = join!(
         platform(server, tekton),
         spaces.get(&namespace),
         deployments.list(ListParams::default()),
-        admission(server),
-        own_rights(server, &namespace, manifests::installing())
+        admission(server, &namespace)
     );
-    let grants = grants(server, &namespace).await;
+    let way = admission.way().unwrap_or_else(|| policies::choice(&platform));
+    let (creates, grants) = join!(
+        own_rights(server, &namespace, manifests::installing(way)),
+        grants(server, &namespace, way)
+    );
     Ok(Pre {
         platform,
         namespace,
         found,
         deployments,
-        webhooks,
+        admission,
         creates,
         grants,
     })
 }
 
 /// Kubernetes lets a user give only rights that the user has, or that the verbs `escalate` and `bind` cover.
-async fn grants(server: &Server, namespace: &str) -> Seen<Vec<Answer>> {
-    let free = own_rights(server, namespace, manifests::granting()).await?;
+async fn grants(server: &Server, namespace: &str, way: Way) -> Seen<Vec<Answer>> {
+    let free = own_rights(server, namespace, manifests::granting(way)).await?;
     if free.iter().all(|answer| answer.allowed) {
         return Ok(Vec::new());
     }
-    own_rights(server, namespace, manifests::rights()).await
+    let mut given = manifests::rights();
+    given.retain(|right| way != Way::Policies || !right.is_for_webhook());
+    own_rights(server, namespace, given).await
 }
 
 async fn platform(server: &Server, tekton: String) -> Platform {
     let maps = server.within::<ConfigMap>(&tekton);
-    let (kubernetes, serves_runs, info, flags) = join!(
+    let runs = server.reach::<PipelineRun>(None).question("list", None);
+    let policies = server.cluster_of(&policy_kind("MutatingAdmissionPolicy"));
+    let policies = policies.question("list", None);
+    let (kubernetes, serves_runs, serves_policies, info, flags) = join!(
         kubernetes(server),
-        serves_runs(server),
+        serves(server, runs, "tekton.dev/v1", "pipelineruns"),
+        serves(
+            server,
+            policies,
+            "admissionregistration.k8s.io/v1",
+            "mutatingadmissionpolicies"
+        ),
         maps.get("pipelines-info"),
         maps.get("feature-flags")
     );
     Platform {
         kubernetes,
         serves_runs,
+        serves_policies,
         tekton_namespace: tekton,
         tekton: info,
         flags,
     }
 }
 
-async fn serves_runs(server: &Server) -> Seen<()> {
-    let question = server.reach::<PipelineRun>(None).question("list", None);
-    let call = server.client.list_api_group_resources("tekton.dev/v1");
+/// Whether the API server knows a kind, without a right to its objects.
+async fn serves(server: &Server, question: Question, version: &str, resource: &str) -> Seen<()> {
+    let call = server.client.list_api_group_resources(version);
     let known = server.answer(question.clone(), call).await?;
-    let is_there = known.resources.iter().any(|it| it.name == "pipelineruns");
+    let is_there = known.resources.iter().any(|it| it.name == resource);
     if is_there {
         Ok(())
     } else {
@@ -170,31 +184,33 @@ async fn installed(server: &Server, own: &str) -> Installed {
     }
 }
 
-async fn admission(server: &Server) -> Vec<(&'static str, Seen<Option<MutatingWebhookConfiguration>>)> {
+/// Looks at the webhook configurations and at the policies, of which one kind is usually not there.
+pub(crate) async fn admission(server: &Server, namespace: &str) -> Admission {
     let configurations = server.cluster::<MutatingWebhookConfiguration>();
-    let (runs, pods) = join!(
+    let policies = stream::iter(manifests::policies(namespace)).map(|release| async move {
+        let found = policy(server, &release).await;
+        Compared { release, found }
+    });
+    let (runs, pods, policies) = join!(
         configurations.get(keys::PIPELINE_RUN_WEBHOOK),
-        configurations.get(keys::POD_WEBHOOK)
+        configurations.get(keys::POD_WEBHOOK),
+        policies.buffered(AT_ONCE).collect()
     );
-    vec![(keys::PIPELINE_RUN_WEBHOOK, runs), (keys::POD_WEBHOOK, pods)]
-}
-
-async fn policies(server: &Server, namespace: &str) -> Vec<Compared> {
-    stream::iter(manifests::policies(namespace))
-        .map(|release| async move {
-            let found = policy(server, &release).await;
-            Compared { release, found }
-        })
-        .buffered(AT_ONCE)
-        .collect()
-        .await
+    Admission {
+        webhooks: vec![(keys::PIPELINE_RUN_WEBHOOK, runs), (keys::POD_WEBHOOK, pods)],
+        policies,
+    }
 }
 
 async fn policy(server: &Server, release: &Policy) -> Seen<Option<Value>> {
-    let kind = GroupVersionKind::gvk("admissionregistration.k8s.io", "v1", &release.kind);
-    let place = server.cluster_of(&ApiResource::from_gvk(&kind));
+    let place = server.cluster_of(&policy_kind(&release.kind));
     let found = place.get(&release.metadata.name).await?;
     Ok(found.map(|mut object| object.data["spec"].take()))
+}
+
+/// A kind of policies or bindings.
+pub(crate) fn policy_kind(kind: &str) -> ApiResource {
+    ApiResource::from_gvk(&GroupVersionKind::gvk("admissionregistration.k8s.io", "v1", kind))
 }
 
 async fn tried(server: &Server, namespace: &str) -> (Seen<PipelineRun>, Seen<Pod>) {

@@ -28,7 +28,7 @@ pub(super) fn findings(exam: &Exam) -> Vec<Finding> {
     found.extend(too_small(exam, ranges));
     if found.is_empty() {
         let sentence = format!(
-            "No quota or limit stands in the way of placeholders in the {} with labelled runs.",
+            "No quota or limit rejects placeholders in the {} with labelled runs.",
             count(namespaces.len(), "namespace")
         );
         found.push(Finding::ok(CHECK, sentence));

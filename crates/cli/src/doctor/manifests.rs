@@ -2,13 +2,15 @@
 //!
 //! They are compiled in, so that there is no second list of rights or selectors that could be another.
 
+use crate::way::Way;
 use k8s_openapi::api::admissionregistration::v1::MutatingWebhookConfiguration;
 use k8s_openapi::api::rbac::v1::PolicyRule;
 use kube::core::{ApiResource, GroupVersionKind};
+use placement::keys;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 const WEBHOOKS: &str = include_str!("../../../../config/500-webhooks.yaml");
 const ROLES: [&str; 2] = [
@@ -39,6 +41,9 @@ const POLICIES: [&str; 5] = [
 ];
 /// The namespace that manifests name.
 const NAMESPACE: &str = "tekton-pod-affinity";
+pub(super) const CONTROLLER: &str = "pod-affinity-controller";
+/// What the controller needs only for the webhook: its certificates, where the API server reads their CA, and the owner of that.
+const FOR_WEBHOOK: [&str; 3] = ["secrets", "mutatingwebhookconfigurations", "namespaces"];
 /// What `kubectl apply` does to each object.
 const APPLIED: [&str; 3] = ["get", "create", "patch"];
 
@@ -74,6 +79,8 @@ struct Object {
 pub(crate) struct Meta {
     pub(crate) name: String,
     namespace: Option<String>,
+    #[serde(default)]
+    labels: BTreeMap<String, String>,
 }
 
 /// An admission policy, or a binding.
@@ -82,6 +89,26 @@ pub(crate) struct Policy {
     pub(crate) kind: String,
     pub(crate) metadata: Meta,
     pub(crate) spec: Value,
+}
+
+impl Right {
+    /// Overlays/policies takes it away.
+    pub(crate) fn is_for_webhook(&self) -> bool {
+        self.account != CONTROLLER || FOR_WEBHOOK.contains(&self.resource.as_str())
+    }
+}
+
+impl Object {
+    fn is_of_webhook(&self) -> bool {
+        let component = self.metadata.labels.get(keys::COMPONENT);
+        component.is_some_and(|component| component == "webhook")
+    }
+}
+
+impl Policy {
+    pub(crate) fn is_binding(&self) -> bool {
+        self.kind.ends_with("Binding")
+    }
 }
 
 /// The webhook configurations as they should be.
@@ -97,7 +124,7 @@ pub(crate) fn policies(namespace: &str) -> Vec<Policy> {
         .collect()
 }
 
-/// Every right that our processes need. A role is named after the account that has it.
+/// Every right that our processes need with the webhook. A role is named after the account that has it.
 pub(crate) fn rights() -> Vec<Right> {
     ROLES
         .iter()
@@ -107,17 +134,23 @@ pub(crate) fn rights() -> Vec<Right> {
 }
 
 /// Every right that a user needs to apply the manifests.
-pub(crate) fn installing() -> Vec<Right> {
+pub(crate) fn installing(way: Way) -> Vec<Right> {
     let objects = ALL.iter().flat_map(|text| documents::<Object>(text));
+    let objects = objects.filter(|object| way != Way::Policies || !object.is_of_webhook());
+    let policies = POLICIES.iter().filter(|_| way != Way::Webhook);
+    let objects = objects.chain(policies.flat_map(|text| documents(text)));
     let rights = objects.flat_map(|object| APPLIED.map(|verb| on(&object, verb)));
     let mut seen = BTreeSet::new();
     rights.filter(|right| seen.insert(right.clone())).collect()
 }
 
 /// The rights that let a user give rights that the user has not.
-pub(crate) fn granting() -> Vec<Right> {
+pub(crate) fn granting(way: Way) -> Vec<Right> {
     let roles = ROLES.iter().flat_map(|text| documents::<Object>(text));
-    let roles: Vec<_> = roles.filter(|object| object.kind.ends_with("Role")).collect();
+    let roles = roles.filter(|object| object.kind.ends_with("Role"));
+    let roles: Vec<_> = roles
+        .filter(|role| way != Way::Policies || !role.is_of_webhook())
+        .collect();
     let rights = roles
         .iter()
         .flat_map(|role| ["escalate", "bind"].map(|verb| on(role, verb)));
@@ -182,7 +215,6 @@ fn documents<T: DeserializeOwned>(text: &str) -> Vec<T> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use placement::keys;
 
     #[test]
     fn both_webhook_configurations_are_there() {
@@ -208,9 +240,7 @@ mod tests {
     fn every_policy_has_a_binding_of_its_name() {
         let policies = policies(NAMESPACE);
         let of = |is_binding: bool| -> Vec<_> {
-            let found = policies
-                .iter()
-                .filter(|it| it.kind.ends_with("Binding") == is_binding);
+            let found = policies.iter().filter(|it| it.is_binding() == is_binding);
             found.map(|it| it.metadata.name.as_str()).collect()
         };
         assert_eq!(of(true).len(), POLICIES.len());
@@ -219,7 +249,7 @@ mod tests {
 
     #[test]
     fn a_user_who_installs_needs_rights_to_each_kind_of_object() {
-        let rights = installing();
+        let rights = installing(Way::Webhook);
         let of = |resource: &str| -> Vec<_> {
             let found = rights.iter().filter(|it| it.resource == resource);
             found
@@ -229,7 +259,30 @@ mod tests {
         assert_eq!(of("poddisruptionbudgets")[1], ("create", "policy", true));
         assert_eq!(of("mutatingwebhookconfigurations").len(), APPLIED.len());
         assert_eq!(of("namespaces")[2], ("patch", "", false));
-        assert_eq!(granting().len(), 2 * 3);
+        assert_eq!(granting(Way::Webhook).len(), 2 * 3);
+    }
+
+    #[test]
+    fn a_user_who_installs_policies_needs_rights_to_them_and_to_nothing_of_the_webhook() {
+        let resources = |way: Way| -> BTreeSet<String> {
+            let rights = installing(way).into_iter().chain(granting(way));
+            rights.map(|right| right.resource).collect()
+        };
+        let (webhook, policies) = (resources(Way::Webhook), resources(Way::Policies));
+        let only = |one: &BTreeSet<String>, other| one.difference(other).cloned().collect::<Vec<_>>();
+        assert_eq!(
+            only(&webhook, &policies),
+            ["mutatingwebhookconfigurations", "poddisruptionbudgets", "secrets"]
+        );
+        let of_policies = [
+            "mutatingadmissionpolicies",
+            "mutatingadmissionpolicybindings",
+            "validatingadmissionpolicies",
+            "validatingadmissionpolicybindings",
+        ];
+        assert_eq!(only(&policies, &webhook), of_policies);
+        assert!(resources(Way::Both).is_superset(&webhook) && resources(Way::Both).is_superset(&policies));
+        assert_eq!(granting(Way::Policies).len(), 2 * 2);
     }
 
     #[test]

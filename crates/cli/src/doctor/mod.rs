@@ -19,11 +19,12 @@ mod webhooks;
 
 pub(crate) use pre::{Pre, findings as pre_findings};
 
+use crate::admission::Admission;
 use crate::ask::{Gap, Seen};
 use crate::view::PipelineRun;
+use crate::way::Way;
 use crate::words::{WIDTH, count, wrap};
 use jiff::Timestamp;
-use k8s_openapi::api::admissionregistration::v1::MutatingWebhookConfiguration;
 use k8s_openapi::api::apps::v1::{Deployment, StatefulSet};
 use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::{ConfigMap, LimitRange, Namespace, Pod, ResourceQuota, Secret};
@@ -44,9 +45,7 @@ pub(crate) struct Exam {
     pub(crate) lease: Seen<Option<Lease>>,
     /// Looked at a second time, the Lease had been renewed.
     pub(crate) renewed: bool,
-    pub(crate) webhooks: Vec<(&'static str, Seen<Option<MutatingWebhookConfiguration>>)>,
-    /// Those of the release, in place of the webhook.
-    pub(crate) policies: Vec<policies::Compared>,
+    pub(crate) admission: Admission,
     pub(crate) secret: Seen<Option<Secret>>,
     pub(crate) config: Seen<Option<ConfigMap>>,
     pub(crate) trial_run: Seen<PipelineRun>,
@@ -61,12 +60,21 @@ pub(crate) struct Exam {
     pub(crate) limits: Seen<Vec<LimitRange>>,
 }
 
+impl Exam {
+    /// Where neither webhook nor policies are there, the webhook is expected.
+    fn way(&self) -> Way {
+        self.admission.way().unwrap_or(Way::Webhook)
+    }
+}
+
 /// What pod-affinity is installed on.
 #[derive(Clone, Debug)]
 pub(crate) struct Platform {
     pub(crate) kubernetes: Seen<String>,
     /// The API server knows PipelineRuns.
     pub(crate) serves_runs: Seen<()>,
+    /// And mutating admission policies.
+    pub(crate) serves_policies: Seen<()>,
     pub(crate) tekton_namespace: String,
     pub(crate) tekton: Seen<Option<ConfigMap>>,
     pub(crate) flags: Seen<Option<ConfigMap>>,

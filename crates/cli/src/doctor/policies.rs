@@ -1,8 +1,10 @@
 //! Are the admission policies those of this release, where they replace the webhook (overlays/policies)?
 
 use super::manifests::Policy;
-use super::{Exam, Finding, versions};
-use crate::ask::Seen;
+use super::{Exam, Finding, Platform, versions};
+use crate::admission::Compared;
+use crate::switch::is_policy_off;
+use crate::way::Way;
 use serde_json::Value;
 
 const CHECK: &str = "policies";
@@ -12,36 +14,44 @@ const OLDEST_MINOR: u32 = 36;
 const APPLY: &str =
     "`cargo ship apply -k overlays/policies`, or apply your own kustomization of this overlay again.";
 
-/// A policy or a binding of the release, and the spec of the one in the cluster.
-#[derive(Clone, Debug)]
-pub(crate) struct Compared {
-    pub(crate) release: Policy,
-    pub(crate) found: Seen<Option<Value>>,
+/// Why the API server cannot do without the webhook, or why that is not known.
+fn obstacle(platform: &Platform) -> Option<String> {
+    match (&platform.kubernetes, &platform.serves_policies) {
+        (Ok(version), _) if is_old(platform) => Some(format!(
+            "Kubernetes {version} is older than 1.{OLDEST_MINOR} and evaluates no MutatingAdmissionPolicy"
+        )),
+        (Err(gap), _) | (Ok(_), Err(gap)) => Some(gap.to_string()),
+        (Ok(_), Ok(())) => None,
+    }
 }
 
-/// How pod-affinity changes objects that are created. Where neither is there, the webhook is expected.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Way {
-    Webhook,
-    Policies,
-    Both,
+/// The way to install pod-affinity where it is not installed.
+pub(super) fn choice(platform: &Platform) -> Way {
+    match obstacle(platform) {
+        Some(_) => Way::Webhook,
+        None => Way::Policies,
+    }
 }
 
-impl Way {
-    pub(super) fn of(exam: &Exam) -> Self {
-        let policies = exam.policies.iter().any(|it| matches!(it.found, Ok(Some(_))));
-        let webhook = exam.webhooks.iter().any(|(_, seen)| matches!(seen, Ok(Some(_))));
-        match (policies, webhook) {
-            (true, true) => Self::Both,
-            (true, false) => Self::Policies,
-            (false, _) => Self::Webhook,
-        }
+/// And why.
+pub(super) fn advice(platform: &Platform) -> Finding {
+    match obstacle(platform) {
+        Some(obstacle) => Finding::ok(INSTALLATION, format!("Install the webhook: {obstacle}."))
+            .hint("`cargo ship apply -f config/`, or release.yaml of a release."),
+        None => Finding::ok(
+            INSTALLATION,
+            "Install admission policies instead of the webhook: this API server evaluates them.",
+        )
+        .hint(format!(
+            "`cargo ship apply -k overlays/policies`, or release-policies.yaml of a release. All API servers of the cluster \
+             must be of 1.{OLDEST_MINOR} or newer."
+        )),
     }
 }
 
 pub(super) fn findings(exam: &Exam) -> Vec<Finding> {
-    match Way::of(exam) {
-        Way::Webhook => unseen(exam).into_iter().collect(),
+    match exam.way() {
+        Way::Webhook => unseen(exam).into_iter().chain(recommended(exam)).collect(),
         Way::Policies => installed(exam),
         Way::Both => vec![Finding::warning(
             INSTALLATION,
@@ -51,17 +61,36 @@ pub(super) fn findings(exam: &Exam) -> Vec<Finding> {
     }
 }
 
+/// No warning: the webhook is as good as before. Where it is not installed at all, there is something else to report.
+fn recommended(exam: &Exam) -> Option<Finding> {
+    let is_there = exam.admission.way().is_some();
+    (is_there && obstacle(&exam.platform).is_none()).then(|| {
+        Finding::ok(
+            INSTALLATION,
+            "The webhook is installed. This API server can evaluate admission policies instead.",
+        )
+        .hint(format!(
+            "With policies, no call can be lost, and there is no certificate. If all API servers of the cluster are of \
+             1.{OLDEST_MINOR} or newer: see overlays/policies/README.md."
+        ))
+    })
+}
+
 /// An older API server serves no policies, so that there is nothing to see.
 fn unseen(exam: &Exam) -> Option<Finding> {
-    if is_old(exam) {
+    if is_old(&exam.platform) {
         return None;
     }
-    let gap = exam.policies.iter().find_map(|it| it.found.as_ref().err())?;
+    let gap = exam
+        .admission
+        .policies
+        .iter()
+        .find_map(|it| it.found.as_ref().err())?;
     Some(Finding::unseen(CHECK, gap))
 }
 
-fn is_old(exam: &Exam) -> bool {
-    versions::is_older(&exam.platform.kubernetes, OLDEST_MINOR)
+fn is_old(platform: &Platform) -> bool {
+    versions::is_older(&platform.kubernetes, OLDEST_MINOR)
 }
 
 fn installed(exam: &Exam) -> Vec<Finding> {
@@ -69,10 +98,11 @@ fn installed(exam: &Exam) -> Vec<Finding> {
         INSTALLATION,
         "Admission policies are installed instead of the webhook (overlays/policies).",
     );
-    if is_old(exam) {
+    if is_old(&exam.platform) {
         return vec![way, old(exam)];
     }
     let faults: Vec<_> = exam
+        .admission
         .policies
         .iter()
         .filter_map(fault)
@@ -107,11 +137,16 @@ fn fault(compared: &Compared) -> Option<Finding> {
             format!("{kind} {name} is not there: {}.", consequence(name)),
             APPLY,
         )),
+        Some(found) if is_policy_off(found) => Some(Finding::bad(
+            CHECK,
+            format!("{kind} {name} is switched off: {}.", consequence(name)),
+            "Switch it on again: `kubectl pod-affinity enable -A`.",
+        )),
         Some(found) => changed(&format!("{kind} {name}"), &differing(spec, found)),
     }
 }
 
-fn changed(which: &str, fields: &[&str]) -> Option<Finding> {
+fn changed(which: &str, fields: &[String]) -> Option<Finding> {
     (!fields.is_empty()).then(|| {
         Finding::warning(
             CHECK,
@@ -132,16 +167,20 @@ fn consequence(name: &str) -> &'static str {
     }
 }
 
-/// The fields of the release's spec that are others in the cluster.
-fn differing<'a>(release: &'a Value, found: &Value) -> Vec<&'a str> {
+/// The fields of the release's spec that are others in the cluster, by their paths.
+fn differing(release: &Value, found: &Value) -> Vec<String> {
     let fields = release.as_object().into_iter().flatten();
     fields
         .filter(|(key, value)| !covers(value, &found[key.as_str()]))
-        .map(|(key, _)| key.as_str())
+        .flat_map(|(key, value)| match differing(value, &found[key.as_str()]) {
+            inner if inner.is_empty() => vec![key.clone()],
+            inner => inner.iter().map(|field| format!("{key}.{field}")).collect(),
+        })
         .collect()
 }
 
-/// The API server adds defaults to what it is given: only what the release names is compared.
+/// The API server adds defaults to what it is given: only what the release names is compared. kustomize breaks the lines of
+/// expressions in other places, which means nothing.
 fn covers(release: &Value, found: &Value) -> bool {
     match (release, found) {
         (Value::Object(release), Value::Object(found)) => release
@@ -149,6 +188,9 @@ fn covers(release: &Value, found: &Value) -> bool {
             .all(|(key, value)| found.get(key).is_some_and(|found| covers(value, found))),
         (Value::Array(release), Value::Array(found)) => {
             release.len() == found.len() && release.iter().zip(found).all(|(one, other)| covers(one, other))
+        }
+        (Value::String(release), Value::String(found)) => {
+            release.split_whitespace().eq(found.split_whitespace())
         }
         (release, found) => release == found,
     }
@@ -159,7 +201,8 @@ mod tests {
     use super::*;
     use crate::doctor::tests::{deployment, failed, healthy, ill};
     use crate::doctor::{Level, findings, text};
-    use crate::fixture::forbidden;
+    use crate::fixture::{forbidden, not_served};
+    use crate::switch::{self, Switch};
     use serde_json::json;
 
     /// As the API server returns it, with defaults.
@@ -180,24 +223,25 @@ mod tests {
         exam.platform.kubernetes = Ok("v1.36.0".into());
         exam.deployments = Ok(vec![deployment("pod-affinity-controller", 2, 2)]);
         exam.secret = Err(forbidden("get", "secrets"));
-        exam.webhooks.iter_mut().for_each(|(_, seen)| *seen = Ok(None));
+        exam.admission
+            .webhooks
+            .iter_mut()
+            .for_each(|(_, seen)| *seen = Ok(None));
         for answer in exam.rights.as_mut().unwrap() {
-            let taken = ["secrets", "mutatingwebhookconfigurations", "namespaces"];
-            answer.allowed = answer.right.account == "pod-affinity-controller"
-                && !taken.contains(&answer.right.resource.as_str());
+            answer.allowed = !answer.right.is_for_webhook();
         }
         with_policies(exam)
     }
 
     fn with_policies(mut exam: Exam) -> Exam {
-        for it in &mut exam.policies {
+        for it in &mut exam.admission.policies {
             it.found = Ok(Some(stored(&it.release)));
         }
         exam
     }
 
     fn of<'a>(exam: &'a mut Exam, kind: &str, name: &str) -> &'a mut Compared {
-        let mut policies = exam.policies.iter_mut();
+        let mut policies = exam.admission.policies.iter_mut();
         let found = policies.find(|it| it.release.kind == kind && it.release.metadata.name.starts_with(name));
         found.unwrap()
     }
@@ -240,12 +284,58 @@ mod tests {
         );
         assert_eq!(
             differing(&release, &json!({"a": [{"expression": "y"}], "b": {}})),
-            ["a", "b"]
+            ["a", "b.c"]
         );
         assert_eq!(
             differing(&release, &json!({"a": [{"expression": "x"}, {}], "b": {"c": 1}})),
             ["a"]
         );
+    }
+
+    #[test]
+    fn an_expression_with_other_line_breaks_is_the_same() {
+        let release = json!({"a": "x.exists(y,\n  z)"});
+        assert!(differing(&release, &json!({"a": "x.exists(y,\n\n  z)"})).is_empty());
+        assert_eq!(differing(&release, &json!({"a": "x.exists(y, w)"})), ["a"]);
+    }
+
+    #[test]
+    fn policies_that_are_switched_off_for_all_namespaces_or_for_one() {
+        let mut exam = by_policies();
+        for (kind, name, which) in [
+            ("MutatingAdmissionPolicy", "hold", Switch::AllOff),
+            (
+                "ValidatingAdmissionPolicy",
+                "refuse",
+                Switch::LeaveOut("ci".into()),
+            ),
+        ] {
+            let policy = of(&mut exam, kind, name);
+            let spec = stored(&policy.release);
+            let mut object = json!({"spec": spec});
+            json_patch::patch(&mut object, &switch::policy(&spec, &which)).unwrap();
+            policy.found = Ok(Some(object["spec"].take()));
+        }
+        insta::assert_snapshot!(ill(&exam));
+    }
+
+    #[test]
+    fn policies_are_recommended_beside_a_webhook_where_the_api_server_evaluates_them() {
+        let recommends = |exam: &Exam| {
+            let found = findings(exam);
+            assert!(found.iter().all(|it| it.level == Level::Ok), "{found:#?}");
+            found
+                .iter()
+                .any(|it| it.sentence.contains("can evaluate admission policies"))
+        };
+        let mut exam = healthy();
+        assert!(recommends(&exam));
+        exam.platform.kubernetes = Ok("v1.35.2".into());
+        assert!(!recommends(&exam));
+        exam = healthy();
+        exam.platform.serves_policies = Err(not_served("mutatingadmissionpolicies"));
+        assert!(!recommends(&exam));
+        assert!(!recommends(&by_policies()));
     }
 
     #[test]
@@ -257,7 +347,7 @@ mod tests {
     fn an_api_server_that_is_too_old_for_the_policies() {
         let mut exam = by_policies();
         exam.platform.kubernetes = Ok("v1.35.2".into());
-        for it in &mut exam.policies {
+        for it in &mut exam.admission.policies {
             if it.release.kind.starts_with("Mutating") {
                 it.found = Ok(None);
             }
@@ -268,7 +358,7 @@ mod tests {
     #[test]
     fn policies_that_the_user_may_not_see_are_a_gap_where_the_api_server_has_them() {
         let mut exam = healthy();
-        for it in &mut exam.policies {
+        for it in &mut exam.admission.policies {
             it.found = Err(forbidden(
                 "get",
                 "mutatingadmissionpolicies.admissionregistration.k8s.io",

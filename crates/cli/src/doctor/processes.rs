@@ -1,7 +1,7 @@
 //! Is everything installed, and does it run?
 
-use super::policies::Way;
 use super::{Exam, Finding};
+use crate::way::Way;
 use k8s_openapi::api::apps::v1::Deployment;
 use kube::ResourceExt;
 use placement::keys;
@@ -30,7 +30,7 @@ pub(super) fn findings(exam: &Exam) -> Vec<Finding> {
         (_, Err(gap)) => vec![Finding::unseen(CHECK, gap)],
         (Ok(Some(_)) | Err(_), Ok(deployments)) => DEPLOYMENTS
             .iter()
-            .filter(|(name, _)| *name != keys::WEBHOOK_SERVICE || Way::of(exam) != Way::Policies)
+            .filter(|(name, _)| *name != keys::WEBHOOK_SERVICE || exam.way() != Way::Policies)
             .map(|(name, consequence)| deployment(name, consequence, deployments, namespace))
             .collect(),
     }

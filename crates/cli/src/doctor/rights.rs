@@ -1,19 +1,16 @@
 //! Have our accounts the rights that the release's roles give them?
 
-use super::manifests::Right;
-use super::policies::Way;
+use super::manifests::{CONTROLLER, Right};
 use super::{Exam, Finding};
+use crate::way::Way;
 use crate::words::list;
 use process::certs::publish::injector;
 use std::collections::BTreeMap;
 
 const CHECK: &str = "rights";
 const NAMED: usize = 6;
-const CONTROLLER: &str = "pod-affinity-controller";
 /// Where certificates are.
 const CERTIFICATES: &str = "secrets";
-/// What else the controller needs only for the webhook.
-const FOR_WEBHOOK: [&str; 2] = ["mutatingwebhookconfigurations", "namespaces"];
 
 /// A right, and whether its account has it.
 #[derive(Clone, Debug)]
@@ -50,20 +47,16 @@ pub(super) fn findings(exam: &Exam) -> Vec<Finding> {
 
 /// Rights that an overlay takes away, because nothing needs them.
 fn is_spared(exam: &Exam, right: &Right) -> bool {
-    match Way::of(exam) {
-        Way::Policies => is_for_webhook(right),
+    match exam.way() {
+        Way::Policies => right.is_for_webhook(),
         Way::Webhook | Way::Both => is_for_certificates_of_others(exam, right),
     }
-}
-
-fn is_for_webhook(right: &Right) -> bool {
-    let resource = right.resource.as_str();
-    right.account != CONTROLLER || resource == CERTIFICATES || FOR_WEBHOOK.contains(&resource)
 }
 
 /// Where somebody else cares for the certificates, the controller needs no right to them.
 fn is_for_certificates_of_others(exam: &Exam, right: &Right) -> bool {
     let mut configurations = exam
+        .admission
         .webhooks
         .iter()
         .filter_map(|(_, seen)| seen.as_ref().ok()?.as_ref());

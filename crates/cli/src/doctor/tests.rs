@@ -1,7 +1,8 @@
 //! What each fault is called, from an installation in which nothing else is wrong.
 
 use super::*;
-use crate::fixture::{at, forbidden, merged, object, placeholder, run, unschedulable};
+use crate::admission::Compared;
+use crate::fixture::{at, forbidden, merged, not_served, object, placeholder, run, unschedulable};
 use k8s_openapi::ByteString;
 use process::certs::issue;
 use process::certs::service_names;
@@ -56,11 +57,11 @@ fn issued_at(when: Timestamp) -> Stored {
     }
 }
 
-fn with_certificates(exam: Exam, stored: &Stored, bundle: &str) -> Exam {
-    let secret = Secret {
+fn with_certificates(mut exam: Exam, stored: &Stored, bundle: &str) -> Exam {
+    exam.secret = Ok(Some(Secret {
         data: Some(stored.clone().into_data()),
         ..Secret::default()
-    };
+    }));
     let mut webhooks = manifests::webhooks();
     for one in webhooks
         .iter_mut()
@@ -70,14 +71,9 @@ fn with_certificates(exam: Exam, stored: &Stored, bundle: &str) -> Exam {
             Some(ByteString(bundle.as_bytes().to_vec())).filter(|it| !it.0.is_empty());
     }
     let names = process::certs::publish::CONFIGURATIONS;
-    Exam {
-        secret: Ok(Some(secret)),
-        webhooks: names
-            .into_iter()
-            .zip(webhooks.into_iter().map(|it| Ok(Some(it))))
-            .collect(),
-        ..exam
-    }
+    let webhooks = webhooks.into_iter().map(|it| Ok(Some(it)));
+    exam.admission.webhooks = names.into_iter().zip(webhooks).collect();
+    exam
 }
 
 pub(super) fn healthy() -> Exam {
@@ -90,6 +86,7 @@ pub(super) fn platform() -> Platform {
     Platform {
         kubernetes: Ok("v1.36.3".into()),
         serves_runs: Ok(()),
+        serves_policies: Ok(()),
         tekton_namespace: "tekton-pipelines".into(),
         tekton: map(&json!({"version": "v1.15.0"})),
         flags: map(&json!({"coschedule": "workspaces", "enable-wait-exponential-backoff": "true"})),
@@ -112,8 +109,10 @@ fn bare() -> Exam {
         ]),
         lease: lease(&json!({})),
         renewed: false,
-        webhooks: Vec::new(),
-        policies: no_policies(),
+        admission: Admission {
+            webhooks: Vec::new(),
+            policies: no_policies(),
+        },
         secret: Ok(None),
         config: map(&json!({"_example": "x"})),
         trial_run: Ok(run(&held)),
@@ -131,10 +130,10 @@ fn bare() -> Exam {
     }
 }
 
-fn no_policies() -> Vec<policies::Compared> {
+pub(super) fn no_policies() -> Vec<Compared> {
     let release = manifests::policies(OURS).into_iter();
     release
-        .map(|release| policies::Compared {
+        .map(|release| Compared {
             release,
             found: Ok(None),
         })
@@ -259,16 +258,15 @@ ills! {
         exam.platform.tekton = map(&json!({"version": "v2.0.0"}));
     };
     tekton_is_not_there: |exam| {
-        let Gap::Forbidden(question) = forbidden("list", "pipelineruns.tekton.dev") else { unreachable!() };
-        exam.platform.serves_runs = Err(Gap::NotServed(question.clone()));
-        exam.runs = Err(Gap::NotServed(question));
+        exam.platform.serves_runs = Err(not_served("pipelineruns.tekton.dev"));
+        exam.runs = Err(not_served("pipelineruns.tekton.dev"));
     };
     nothing_is_installed: |exam| {
         exam.namespace = Ok(None);
         exam.deployments = Ok(vec![]);
         exam.lease = Ok(None);
         exam.secret = Ok(None);
-        exam.webhooks.iter_mut().for_each(|(_, seen)| *seen = Ok(None));
+        exam.admission.webhooks.iter_mut().for_each(|(_, seen)| *seen = Ok(None));
     };
     deployments_that_are_missing_down_or_weak: |exam| {
         exam.deployments = Ok(vec![deployment("pod-affinity-webhook", 2, 1), deployment("pod-affinity-controller", 2, 0)]);
@@ -311,7 +309,7 @@ ills! {
     };
     a_dry_run_that_somebody_else_refuses: |exam| exam.trial_pod = Err(failed("exceeded quota: tight"));
     webhook_configurations_that_were_changed: |exam| {
-        for (_, seen) in &mut exam.webhooks {
+        for (_, seen) in &mut exam.admission.webhooks {
             let Ok(Some(found)) = seen else { continue };
             let first = &mut found.webhooks.as_mut().unwrap()[0];
             if first.reinvocation_policy.as_deref() == Some("Never") {
@@ -381,7 +379,7 @@ fn where_cert_manager_cares_for_the_certificates_the_right_to_them_is_not_missed
     let right = answer("update", "", "secrets", Some("pod-affinity-webhook-certs"));
     exam.rights = Ok(vec![right]);
     assert!(findings(&exam).iter().any(|finding| finding.level == Level::Bad));
-    let configuration = exam.webhooks[0].1.as_mut().unwrap().as_mut().unwrap();
+    let configuration = exam.admission.webhooks[0].1.as_mut().unwrap().as_mut().unwrap();
     let annotation = ("cert-manager.io/inject-ca-from".to_owned(), "x/y".to_owned());
     configuration.metadata.annotations = Some([annotation].into());
     assert!(findings(&exam).iter().all(|finding| finding.level == Level::Ok));

@@ -1,9 +1,9 @@
 //! Do the webhooks or the policies work? Tried by creating a run and a pod without creating them.
 
-use super::policies::Way;
 use super::{Exam, Finding};
 use crate::ask::{Gap, Seen};
 use crate::view::PipelineRun;
+use crate::way::Way;
 use k8s_openapi::api::core::v1::{Affinity, Pod};
 use kube::ResourceExt;
 use placement::keys;
@@ -107,7 +107,7 @@ pub(super) fn pod() -> Pod {
 }
 
 pub(super) fn findings(exam: &Exam) -> Vec<Finding> {
-    let [for_runs, for_pods] = means(Way::of(exam));
+    let [for_runs, for_pods] = means(exam.way());
     vec![
         judged(
             exam,
@@ -165,7 +165,7 @@ fn refused(exam: &Exam, means: &Means, words: &str) -> Finding {
     let Means {
         check, name, mark, ..
     } = *means;
-    match Way::of(exam) {
+    match exam.way() {
         _ if words.contains(UNREAD) => too_early(words),
         Way::Policies if words.contains(mark) => failing(words),
         Way::Webhook | Way::Both if words.contains(mark) => unreachable(exam, words),

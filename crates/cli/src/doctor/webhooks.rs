@@ -1,8 +1,8 @@
 //! Are the webhook configurations those of this release?
 
-use super::policies::Way;
 use super::{Exam, Finding, manifests};
 use crate::switch::is_off;
+use crate::way::Way;
 use k8s_openapi::api::admissionregistration::v1::{MutatingWebhook, MutatingWebhookConfiguration};
 use placement::keys;
 
@@ -10,8 +10,9 @@ const CHECK: &str = "webhook configuration";
 const APPLY: &str = "Apply the release's manifests again (500-webhooks.yaml).";
 
 pub(super) fn findings(exam: &Exam) -> Vec<Finding> {
-    let way = Way::of(exam);
-    exam.webhooks
+    let way = exam.way();
+    exam.admission
+        .webhooks
         .iter()
         .filter_map(|(name, seen)| match seen {
             Err(gap) => Some(Finding::unseen(CHECK, gap)),

@@ -3,9 +3,12 @@
 use super::*;
 use crate::args::{Caller, Verb, parse};
 use crate::commands::BAD;
-use crate::doctor::manifests;
+use crate::doctor::gather::policy_kind;
+use crate::doctor::manifests::{self, Policy};
 use crate::fake_api::{FakeApi, run_path};
 use crate::fixture::{UID, merged, placeholder, released, run};
+use crate::switch::{is_off, is_policy_off};
+use k8s_openapi::api::admissionregistration::v1::MutatingWebhookConfiguration;
 use serde_json::{Value, json};
 
 const SET: &str = "/apis/apps/v1/namespaces/ci/statefulsets/s";
@@ -15,18 +18,53 @@ fn webhook_path(name: &str) -> String {
     format!("/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations/{name}")
 }
 
-/// A held run, one that is running, one that its user holds, and an installation.
+fn policy_path(release: &Policy) -> String {
+    let plural = policy_kind(&release.kind).plural;
+    format!(
+        "/apis/admissionregistration.k8s.io/v1/{plural}/{}",
+        release.metadata.name
+    )
+}
+
+/// A held run, one that is running, one that its user holds, and an installation with the webhook.
 fn cluster() -> FakeApi {
+    let api = without_admission();
+    for configuration in manifests::webhooks() {
+        let path = webhook_path(&configuration.name_any());
+        api.put(&path, serde_json::to_value(configuration).unwrap());
+    }
+    api
+}
+
+/// The same with policies.
+fn cluster_with_policies() -> FakeApi {
+    let api = without_admission();
+    install_policies(&api);
+    api
+}
+
+fn install_policies(api: &FakeApi) {
+    for release in manifests::policies(keys::NAMESPACE) {
+        let object = json!({"metadata": {"name": release.metadata.name}, "spec": release.spec});
+        api.put(&policy_path(&release), object);
+    }
+}
+
+fn policies(api: &FakeApi) -> Vec<Value> {
+    let releases = manifests::policies(keys::NAMESPACE).into_iter();
+    let policies = releases.filter(|release| !release.is_binding());
+    policies
+        .map(|release| api.get(&policy_path(&release)).unwrap()["spec"].take())
+        .collect()
+}
+
+fn without_admission() -> FakeApi {
     let api = FakeApi::default();
     let named = |name: &str| json!({"metadata": {"name": name, "uid": format!("uid-of-{name}")}});
     let users = json!({"metadata": {"annotations": null}});
     for (name, changes) in [("held", json!({})), ("running", released()), ("users", users)] {
         let object = run(&merged(changes, &named(name)));
         api.put(&run_path(name), serde_json::to_value(object).unwrap());
-    }
-    for configuration in manifests::webhooks() {
-        let path = webhook_path(&configuration.name_any());
-        api.put(&path, serde_json::to_value(configuration).unwrap());
     }
     let ours = json!({keys::APP: keys::APP_NAME, keys::COMPONENT: keys::PLACEHOLDER});
     let meta = json!({"namespace": "ci", "name": "s", "uid": "s1", "labels": ours});
@@ -129,8 +167,72 @@ async fn everything_is_switched_off_and_leaves_runs_to_the_controller() {
     done(&api, "disable -A").await.unwrap();
     let found: MutatingWebhookConfiguration =
         serde_json::from_value(api.get(&webhook_path(keys::POD_WEBHOOK)).unwrap()).unwrap();
-    assert!(switch::is_off(&found));
+    assert!(is_off(&found));
     assert_eq!(api.writes().len(), 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn with_policies_a_namespace_is_switched_off_and_on_again() {
+    let api = cluster_with_policies();
+    let before = policies(&api);
+    assert_eq!(done(&api, "disable -n ci").await, Ok(ExitCode::SUCCESS));
+    assert_eq!(status(&api, "held"), Value::Null);
+    for spec in policies(&api) {
+        let left_out = &spec["matchConstraints"]["namespaceSelector"]["matchExpressions"][0]["values"];
+        assert_eq!(left_out, &json!(["kube-system", "tekton-pod-affinity", "ci"]));
+    }
+    assert_eq!(done(&api, "enable -n ci").await, Ok(ExitCode::SUCCESS));
+    assert_eq!(policies(&api), before);
+}
+
+#[tokio::test(start_paused = true)]
+async fn with_policies_everything_is_switched_off_and_on_again() {
+    let api = cluster_with_policies();
+    let before = policies(&api);
+    for line in ["disable -A --dry-run=server", "disable -A --dry-run=client"] {
+        assert_eq!(done(&api, line).await, Ok(ExitCode::SUCCESS));
+    }
+    assert!(api.writes().is_empty());
+    assert_eq!(done(&api, "disable -A").await, Ok(ExitCode::SUCCESS));
+    assert!(policies(&api).iter().all(is_policy_off));
+    assert_eq!(api.writes().len(), 5, "each policy, and no binding");
+    assert_eq!(done(&api, "enable -A").await, Ok(ExitCode::SUCCESS));
+    assert_eq!(policies(&api), before);
+}
+
+#[tokio::test(start_paused = true)]
+async fn webhook_and_policies_are_switched_off_where_both_are_there() {
+    let api = cluster();
+    install_policies(&api);
+    done(&api, "disable -A").await.unwrap();
+    assert_eq!(api.writes().len(), 2 + 5);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_policy_or_a_binding_that_is_not_there_keeps_no_other_from_being_switched() {
+    for is_binding in [false, true] {
+        let api = cluster_with_policies();
+        let mut releases = manifests::policies(keys::NAMESPACE).into_iter();
+        let missing = releases.rfind(|it| it.is_binding() == is_binding).unwrap();
+        api.remove(&policy_path(&missing));
+        assert_eq!(done(&api, "disable -A").await, Ok(ExitCode::SUCCESS));
+        assert_eq!(api.writes().len(), if is_binding { 5 } else { 4 });
+        assert_eq!(
+            done(&api, "enable -A").await,
+            Ok(ExitCode::from(BAD)),
+            "{is_binding}"
+        );
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_user_who_may_not_see_policies_can_switch_off_a_webhook_and_is_refused_where_there_is_none() {
+    for (api, sees_webhook) in [(cluster(), true), (without_admission(), false)] {
+        api.forbid("mutatingadmissionpolicies");
+        let code = done(&api, "disable -A").await;
+        assert_eq!(code.is_ok(), sees_webhook, "{code:?}");
+        assert_eq!(api.writes().len(), if sees_webhook { 2 } else { 0 });
+    }
 }
 
 #[tokio::test(start_paused = true)]

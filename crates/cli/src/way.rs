@@ -1,0 +1,9 @@
+//! The two ways to install pod-affinity: with its webhook, or with admission policies (overlays/policies).
+
+/// What is installed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Way {
+    Webhook,
+    Policies,
+    Both,
+}

@@ -4,10 +4,10 @@ use crate::destination;
 use crate::manifest::Selection;
 use crate::platform::{Libc, Platform, Processor};
 use crate::registry::Access;
-use crate::release::Version;
+use crate::release::{MANIFESTS, POLICIES, Version};
 use clap::{ArgAction, Parser, Subcommand, ValueEnum};
 use std::ffi::OsString;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// Builds pod-affinity's image without a container daemon, pushes it, and puts its digest into manifests: what ko does
 /// for Go.
@@ -39,7 +39,7 @@ pub(crate) enum Command {
         #[arg(last = true, value_name = "KUBECTL ARGUMENTS")]
         kubectl: Vec<OsString>,
     },
-    /// Hand the manifests to `kubectl delete`. Nothing is built: what is deleted goes by its name.
+    /// Pass the manifests to `kubectl delete`, which deletes objects by their names. Nothing is built.
     Delete {
         #[command(flatten)]
         manifests: ManifestArgs,
@@ -47,7 +47,8 @@ pub(crate) enum Command {
         #[arg(last = true, value_name = "KUBECTL ARGUMENTS")]
         kubectl: Vec<OsString>,
     },
-    /// Write what a release consists of: resolved manifests, the image's digest, bill of materials, checksums.
+    /// Write the files of a release: resolved manifests, with the webhook and with policies, the image's digest, bill of
+    /// materials, checksums.
     Release(ReleaseArgs),
 }
 
@@ -65,7 +66,7 @@ pub(crate) struct ManifestArgs {
     /// Folder with a kustomization, which kubectl renders: in place of -f.
     #[arg(short, long, value_name = "FOLDER", conflicts_with_all = ["filename", "recursive"])]
     kustomize: Option<PathBuf>,
-    /// Look into folders of folders, too.
+    /// Also read the manifests in subfolders.
     #[arg(short = 'R', long)]
     recursive: bool,
 }
@@ -73,25 +74,25 @@ pub(crate) struct ManifestArgs {
 /// Of everything that builds.
 #[derive(Debug, clap::Args)]
 pub(crate) struct ImageArgs {
-    /// Repository below which the image goes, such as ghcr.io/me or localhost:5000.
+    /// Repository below which the image is pushed, such as ghcr.io/me or localhost:5000.
     #[arg(long, env = "KO_DOCKER_REPO", value_name = "REPOSITORY")]
     pub(crate) repo: Option<String>,
     /// Tag of the image; may be given more than once. Default: latest. A release has its version as a tag in any case.
     #[arg(short, long = "tag", value_name = "TAG", value_parser = destination::tag)]
     tags: Vec<String>,
-    /// Whether to push at all.
+    /// Whether to push the image.
     #[arg(long, value_name = "BOOL", default_value_t = true, action = ArgAction::Set, num_args = 0..=1, require_equals = true, default_missing_value = "true")]
     pub(crate) push: bool,
-    /// Speak plain HTTP to the registry. Never needed for one on this machine.
+    /// Use plain HTTP for the registry. Not needed for a registry on this machine.
     #[arg(long)]
     insecure_registry: bool,
-    /// What the image is for: linux/amd64 or linux/arm64.
+    /// Platform of the image: linux/amd64 or linux/arm64.
     #[arg(long, value_name = "PLATFORM", default_value_t = Processor::Amd64)]
     platform: Processor,
     /// C library to link in.
     #[arg(long, value_enum, default_value_t = Libc::Gnu)]
     libc: Libc,
-    /// Also write the image into this folder, as an OCI layout.
+    /// Also write the image to this folder, as an OCI layout.
     #[arg(long, value_name = "FOLDER")]
     pub(crate) oci_layout: Option<PathBuf>,
     /// Also write the image into this file, for `ctr images import`, `kind load image-archive` or `docker load`.
@@ -126,7 +127,7 @@ pub(crate) struct ReleaseArgs {
     /// Folder for the files of the release. Default: release-VERSION in the target folder.
     #[arg(long, value_name = "FOLDER")]
     pub(crate) out: Option<PathBuf>,
-    /// Files and folders with the manifests. Default: config, in the workspace.
+    /// Files and folders with the manifests. Default: config and overlays/policies, in the workspace.
     #[arg(short, long = "filename", value_name = "PATH")]
     filename: Vec<PathBuf>,
     /// Folder with a kustomization, which kubectl renders: in place of -f.
@@ -197,19 +198,20 @@ impl ReleaseArgs {
         [version].into_iter().chain(self.image.tags.clone()).collect()
     }
 
-    /// What was asked for, or the manifests of this checkout.
-    pub(crate) fn selection(&self, config: PathBuf) -> Selection {
-        if let Some(folder) = &self.kustomize {
-            return Selection::Kustomization(folder.clone());
-        }
-        let paths = if self.filename.is_empty() {
-            vec![config]
-        } else {
-            self.filename.clone()
-        };
-        Selection::Files {
+    /// What was asked for, or the manifests of this checkout: with the webhook, and with policies instead. Each by its file in
+    /// the release.
+    pub(crate) fn selections(&self, root: &Path) -> Vec<(&'static str, Selection)> {
+        let files = |paths| Selection::Files {
             paths,
             recursive: false,
+        };
+        match (&self.kustomize, self.filename.as_slice()) {
+            (Some(folder), _) => vec![(MANIFESTS, Selection::Kustomization(folder.clone()))],
+            (None, []) => vec![
+                (MANIFESTS, files(vec![root.join("config")])),
+                (POLICIES, Selection::Kustomization(root.join("overlays/policies"))),
+            ],
+            (None, given) => vec![(MANIFESTS, files(given.to_vec()))],
         }
     }
 }
@@ -312,13 +314,20 @@ mod tests {
             panic!()
         };
         assert_eq!(release.tags(), ["v1.2.3", "latest"]);
+        let config = Selection::Files {
+            paths: vec!["/w/config".into()],
+            recursive: false,
+        };
+        let policies = Selection::Kustomization("/w/overlays/policies".into());
         assert_eq!(
-            release.selection("config".into()),
-            Selection::Files {
-                paths: vec!["config".into()],
-                recursive: false
-            }
+            release.selections(Path::new("/w")),
+            [("release.yaml", config), ("release-policies.yaml", policies)]
         );
+        let Command::Release(release) = parsed("ship release v1.2.3 -k x").unwrap() else {
+            panic!()
+        };
+        let given = Selection::Kustomization("x".into());
+        assert_eq!(release.selections(Path::new("/w")), [("release.yaml", given)]);
         assert!(
             parsed("ship release 1.2")
                 .unwrap_err()

@@ -25,7 +25,7 @@ pub(crate) enum Error {
     #[error("cargo does not run ({0}): install Rust with rustup")]
     Cargo(std::io::Error),
     #[error(
-        "cargo build of {PRODUCT} failed ({0}); its own words are above. If it says that Cargo.lock needs to be updated, \
+        "cargo build of {PRODUCT} failed ({0}); see its messages above. If it says that Cargo.lock needs to be updated, \
          run `cargo check` and commit the change"
     )]
     Failed(ExitStatus),

@@ -12,13 +12,13 @@ const DOCKER_HUB: (&str, &str) = ("docker.io", "https://index.docker.io/v1/");
 /// Credentials that are there but cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Error {
-    #[error("{} cannot be read ({source}): credentials for registries are looked for there", path.display())]
+    #[error("{} cannot be read ({source}): `cargo ship` reads the credentials for registries from it", path.display())]
     Unreadable { path: PathBuf, source: io::Error },
-    #[error("{} is no Docker configuration in JSON: mend it, or write a new one with `docker login {registry}`", path.display())]
+    #[error("{} is not a Docker configuration in JSON: correct it, or replace it with `docker login {registry}`", path.display())]
     NoConfiguration { path: PathBuf, registry: String },
     #[error(
-        "the credential helper that {} names for {registry} did not do its work: {}; see whether \
-         docker-credential-... is on the PATH, or log in anew",
+        "the credential helper that {} names for {registry} returned no credentials: {}; check whether \
+         docker-credential-... is on the PATH, or log in again",
         path.display(), without_output(problem)
     )]
     Helper {
@@ -27,7 +27,7 @@ pub(crate) enum Error {
         problem: Box<CredentialRetrievalError>,
     },
     #[error(
-        "the entry of {} for {registry} cannot be understood: {problem}; write it anew with `docker login {registry}`",
+        "the entry of {} for {registry} is invalid: {problem}; replace it with `docker login {registry}`",
         path.display()
     )]
     Entry {
@@ -88,7 +88,7 @@ fn is_absence(problem: &CredentialRetrievalError) -> bool {
 fn without_output(problem: &CredentialRetrievalError) -> String {
     match problem {
         CredentialRetrievalError::HelperFailure { helper, .. } => {
-            format!("{helper} failed (what it said is not shown, since it may hold a secret)")
+            format!("{helper} failed (its output is not shown, because it may contain a secret)")
         }
         other => other.to_string(),
     }

@@ -18,11 +18,11 @@ pub(crate) enum Verb {
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Error {
     #[error(
-        "kubectl does not run ({0}): install it and put it on the PATH, or hand the output of `cargo ship resolve` to what you \
-         have"
+        "kubectl does not run ({0}): install it and put it on the PATH, or apply the output of `cargo ship resolve` with another \
+         tool"
     )]
     Missing(io::Error),
-    #[error("the manifests could not be handed to kubectl: {0}")]
+    #[error("the manifests could not be passed to kubectl: {0}")]
     Pipe(io::Error),
     #[error("kubectl cannot render the kustomization {}: {problem}", folder.display())]
     Kustomize { folder: PathBuf, problem: String },

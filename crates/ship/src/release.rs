@@ -8,11 +8,16 @@ use std::path::{Path, PathBuf};
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Version(String);
 
+/// The file with all manifests.
+pub(crate) const MANIFESTS: &str = "release.yaml";
+/// The same with admission policies instead of the webhook.
+pub(crate) const POLICIES: &str = "release-policies.yaml";
+
 /// What goes into the folder of a release.
 #[derive(Clone, Debug)]
 pub(crate) struct Contents {
-    /// All manifests, resolved.
-    pub(crate) manifests: String,
+    /// Each file with manifests, resolved.
+    pub(crate) manifests: Vec<(&'static str, String)>,
     /// The image, by digest.
     pub(crate) image: String,
     /// Absent if none was asked for.
@@ -77,10 +82,9 @@ pub(crate) fn files(contents: Contents) -> Vec<(&'static str, Vec<u8>)> {
         image,
         sbom,
     } = contents;
-    let mut files = vec![
-        ("release.yaml", manifests.into_bytes()),
-        ("image.txt", format!("{image}\n").into_bytes()),
-    ];
+    let manifests = manifests.into_iter();
+    let mut files: Vec<_> = manifests.map(|(name, text)| (name, text.into_bytes())).collect();
+    files.push(("image.txt", format!("{image}\n").into_bytes()));
     files.extend(sbom.map(|sbom| ("sbom.spdx.json", sbom)));
     let checksums = checksums(&files);
     files.push(("checksums.txt", checksums.into_bytes()));
@@ -117,7 +121,7 @@ mod tests {
 
     fn contents() -> Contents {
         Contents {
-            manifests: "a: 1\n".into(),
+            manifests: vec![(MANIFESTS, "a: 1\n".into()), (POLICIES, "a: 2\n".into())],
             image: "localhost/pod-affinity@sha256:0".into(),
             sbom: Some(b"{}\n".to_vec()),
         }
@@ -176,7 +180,7 @@ mod tests {
             sbom: None,
             ..contents()
         };
-        assert_eq!(files(without).len(), 3);
+        assert_eq!(files(without).len(), 4);
     }
 
     #[test]

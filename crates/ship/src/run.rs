@@ -81,11 +81,16 @@ fn release(args: &ReleaseArgs) -> Result<u8, Error> {
             source.workspace.version
         );
     }
-    let manifests =
-        parsed(&args.selection(source.workspace.root.join("config")))?.versioned(version.as_str())?;
+    let selections = args.selections(&source.workspace.root).into_iter();
+    let manifests = selections
+        .map(|(file, selection)| Ok((file, parsed(&selection)?.versioned(version.as_str())?)))
+        .collect::<Result<Vec<_>, Error>>()?;
     let shipped = product::ship(&args.image, &source, &args.tags())?;
+    let resolved = manifests
+        .iter()
+        .map(|(file, manifests)| Ok((*file, manifests.resolved(PRODUCT, &shipped.reference)?.joined())));
     let contents = Contents {
-        manifests: manifests.resolved(PRODUCT, &shipped.reference)?.joined(),
+        manifests: resolved.collect::<Result<_, Error>>()?,
         image: shipped.reference.clone(),
         sbom: shipped.sbom,
     };

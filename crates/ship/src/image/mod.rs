@@ -51,8 +51,8 @@ pub(crate) enum Error {
     #[error("the image's description cannot be written: {0}")]
     Json(#[from] serde_json::Error),
     #[error(
-        "the image is {:.1} MB compressed, more than the {:.0} MB that it may be: look with `cargo bloat` or `cargo tree` what \
-         came in",
+        "the image is {:.1} MB compressed, more than the {:.0} MB limit: find the reason with `cargo bloat` or `cargo \
+         tree`",
         megabytes(*.0),
         megabytes(LIMIT)
     )]

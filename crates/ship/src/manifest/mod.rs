@@ -16,7 +16,7 @@ use std::collections::BTreeSet;
 /// A manifest that cannot be used.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum Error {
-    #[error("{file} is no YAML (line {line}: {problem}): give manifests only, or mend it")]
+    #[error("{file} is no YAML (line {line}: {problem}): correct it, or give manifests only")]
     NoYaml {
         file: String,
         line: usize,

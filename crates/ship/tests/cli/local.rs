@@ -95,6 +95,46 @@ fn a_bill_of_materials_lists_what_is_linked_in_and_not_what_tests_use() {
     }
 }
 
+/// By the kubectl of this machine, as in every release.
+#[test]
+fn a_release_of_this_checkout_has_the_webhook_in_one_file_and_policies_in_the_other() {
+    let home = Home::new();
+    let out = home.path("out");
+    let arguments = [
+        "release",
+        "v1.2.3",
+        "--allow-dirty",
+        "--push=false",
+        "--sbom=none",
+    ];
+    home.ship(
+        &[
+            &arguments[..],
+            &["--repo=ghcr.io/me", "--out", out.to_str().unwrap()],
+        ]
+        .concat(),
+    )
+    .prints();
+    let image = format!("image: {}", home.text("out/image.txt").trim());
+    let [webhook, policies] =
+        ["release.yaml", "release-policies.yaml"].map(|file| home.text(&format!("out/{file}")));
+    for (manifests, deployments) in [(&webhook, 2), (&policies, 1)] {
+        assert_eq!(manifests.matches(&image).count(), deployments);
+        assert!(!manifests.contains(": ko://"), "{manifests}");
+    }
+    let kinds = [
+        "\nkind: MutatingWebhookConfiguration",
+        "\nkind: MutatingAdmissionPolicy\n",
+    ];
+    assert_eq!(kinds.map(|kind| webhook.contains(kind)), [true, false]);
+    assert_eq!(kinds.map(|kind| policies.contains(kind)), [false, true]);
+    let objects = policies.matches("\nkind: ").count();
+    assert!(
+        policies.matches("app.kubernetes.io/version: \"v1.2.3\"").count() >= objects,
+        "{policies}"
+    );
+}
+
 #[test]
 fn a_release_is_complete_and_the_same_each_time() {
     let (one, two) = (Home::new(), Home::new());

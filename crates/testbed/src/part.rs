@@ -10,6 +10,9 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+/// How a controller of ours says that it has lost its Lease.
+const LOST_ITS_LEASE: &str = "stands for election again when it is restarted";
+
 /// A part of the control plane, or a process of ours.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Part {
@@ -194,26 +197,41 @@ impl Parts {
             if running.end_expected {
                 continue;
             }
-            let Some(&revivals) = self.kept_alive().get(part) else {
+            if !self.may_be_revived(*part) {
                 return Err(self.died(*part, &status.to_string()));
-            };
+            }
             running.child = Some(self.spawn(*part, &running.launch)?);
-            self.kept_alive().insert(*part, revivals + 1);
         }
         Ok(())
     }
 
+    /// Counts it for one that is kept alive. A leader that loses its Lease, on a machine that is busy for many seconds,
+    /// ends by design and counts on its restart.
+    fn may_be_revived(&self, part: Part) -> bool {
+        if let Some(revivals) = self.kept_alive().get_mut(&part) {
+            *revivals += 1;
+            return true;
+        }
+        let lost_its_lease =
+            matches!(part, Part::Controller(_)) && self.end_of_log(part, 1).contains(LOST_ITS_LEASE);
+        if lost_its_lease {
+            eprintln!("{part} has lost its Lease and is started again, as a kubelet does it");
+        }
+        lost_its_lease
+    }
+
+    fn end_of_log(&self, part: Part, lines: usize) -> String {
+        let log = fs::read(self.log_file(part)).unwrap_or_default();
+        tail(&String::from_utf8_lossy(&log), lines)
+    }
+
     fn died(&self, part: Part, status: &str) -> Error {
-        let log_file = self.log_file(part);
-        let log = tail(
-            &String::from_utf8_lossy(&fs::read(&log_file).unwrap_or_default()),
-            15,
-        );
+        let log = self.end_of_log(part, 15);
         Error::Died {
             part: part.to_string(),
             status: status.into(),
             remedy: log_remedy(&log),
-            log_file,
+            log_file: self.log_file(part),
             log,
         }
     }

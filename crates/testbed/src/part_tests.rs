@@ -52,6 +52,28 @@ fn a_part_that_is_kept_alive_is_started_again_when_it_dies() {
 }
 
 #[test]
+fn a_controller_that_has_lost_its_lease_is_started_again_and_one_that_fails_otherwise_is_not() {
+    let folder = tempfile::tempdir().unwrap();
+    let (_guard, parts) = parts(folder.path());
+    let started = folder.path().join("started");
+    let script = format!(
+        "echo >>{0}; [ $(wc -l <{0}) -lt 3 ] && echo 'it {LOST_ITS_LEASE}' || echo broken; exit 1",
+        started.display()
+    );
+    let launch = Launch::of("sh").arg("-c").arg(script);
+    parts.start(Part::Controller(0), launch).unwrap();
+    let message = wait_for_death(&parts).to_string();
+    assert!(message.contains("broken"), "{message}");
+    assert_eq!(fs::read_to_string(started).unwrap().lines().count(), 3);
+}
+
+#[test]
+fn a_lost_lease_is_known_by_what_the_controller_says_of_it() {
+    let said = include_str!("../../pod-affinity/src/controller.rs");
+    assert!(said.contains(LOST_ITS_LEASE));
+}
+
+#[test]
 fn a_part_that_is_stopped_on_purpose_is_not_missed_and_starts_again() {
     let folder = tempfile::tempdir().unwrap();
     let (_guard, parts) = parts(folder.path());

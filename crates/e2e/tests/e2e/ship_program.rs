@@ -54,17 +54,23 @@ pub(crate) fn program() -> &'static Path {
 /// A call of it that compiles the release without fat LTO, which alone takes as long as many a test. The one test that is
 /// about the release as users get it, `ship::image::the_release_as_it_is_shipped_...`, runs on request.
 pub(crate) fn ship() -> Command {
-    let mut ship = Command::new(program());
+    quickly(Command::new(program()))
+}
+
+fn quickly(mut ship: Command) -> Command {
     ship.env("CARGO_PROFILE_RELEASE_LTO", "off")
         .env("CARGO_PROFILE_RELEASE_CODEGEN_UNITS", "16");
     ship
 }
 
-/// Has the release compiled while other tests run, one crate at a time: a starved machine is not what they are about.
+/// Has the release compiled while other tests run, after them and one crate at a time: a starved machine is not what they
+/// are about.
 /// Whoever ships it waits for cargo, and then finds it compiled.
 pub(crate) fn compile_release_ahead() -> JoinHandle<()> {
     std::thread::spawn(|| {
-        let compile = ship()
+        let mut gives_way = Command::new("nice");
+        gives_way.args(["-n", "10"]).arg(program());
+        let compile = quickly(gives_way)
             .args(["build", "--sbom=none", "--push=false"])
             .env("CARGO_BUILD_JOBS", "1")
             .current_dir(workspace())

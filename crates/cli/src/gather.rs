@@ -139,10 +139,13 @@ pub(crate) async fn live_pods(server: &Server, namespace: &str) -> Partial {
     }
 }
 
-/// The volumes of the claims that the waiting pods mount.
+/// The volumes of the claims that the waiting pods mount, and of those that only the run's tasks may: the placeholder's
+/// affinity is then theirs.
 async fn volumes(server: &Server, facts: &Facts) -> Seen<Vec<Bound>> {
-    let namespace = facts.view.run.key.namespace.as_str();
-    let claims: BTreeSet<String> = facts.waiting().flat_map(claims).collect();
+    let run = &facts.view.run;
+    let namespace = run.key.namespace.as_str();
+    let mounted = facts.waiting().flat_map(claims);
+    let claims: BTreeSet<String> = mounted.chain(run.claims.iter().cloned()).collect();
     let found = try_join_all(claims.into_iter().map(|claim| volume(server, namespace, claim))).await?;
     Ok(found.into_iter().flatten().collect())
 }

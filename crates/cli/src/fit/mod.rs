@@ -69,8 +69,8 @@ pub(crate) fn refusals(pod: &Pod, node: &Node, scene: &Scene<'_>) -> Vec<Refusal
         return Vec::new();
     };
     let mut found = state(spec, node);
-    found.extend(selectors::refusal(spec, node).map(Refusal::Selector));
     found.extend(scene.volumes.iter().filter_map(|volume| volume.refusal(node)));
+    found.extend(selectors::refusal(spec, node).map(Refusal::Selector));
     found.extend(neighbours::refusals(pod, node, scene));
     found.extend(short(spec, node, scene));
     found

@@ -284,8 +284,12 @@ fn what_the_podtemplate_and_the_claims_ask_of_a_node_is_told() {
             "nodeSelectorTerms": [{"matchExpressions": [expression]}],
         }}}})
     };
-    let mut zonal = asks(json!({}));
-    zonal.around.as_mut().unwrap().volumes = Ok(vec![volume()]);
+    let with_volume = |mut facts: Facts| {
+        facts.around.as_mut().unwrap().volumes = Ok(vec![volume()]);
+        facts
+    };
+    let zonal = with_volume(asks(json!({})));
+    let of_one_pod = with_volume(asks(affinity("In", json!(["ssd"]))));
     let told = |facts: &Facts| {
         let story = story(facts);
         let chapter = story
@@ -302,6 +306,7 @@ fn what_the_podtemplate_and_the_claims_ask_of_a_node_is_told() {
         told(&asks(affinity("NotIn", json!(["hdd"])))),
         told(&asks(affinity("Gt", json!(["3"])))),
         told(&zonal),
+        told(&of_one_pod),
     ];
     insta::assert_snapshot!(table.join("\n--\n"));
 }

@@ -124,6 +124,8 @@ impl ControlPlane {
             .path("--service-account-key-file", &self.tokens.public)
             .arg("--authorization-mode=Node,RBAC")
             .arg("--allow-privileged=true")
+            // Twenty of them, with five times what they need, would fill the memory of a machine that tests run on.
+            .env("GOGC", "150")
     }
 
     pub(crate) fn manager(&self, built: &Built, folder: &Path) -> Launch {

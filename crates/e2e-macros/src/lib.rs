@@ -6,7 +6,7 @@
 use proc_macro::{TokenStream, TokenTree};
 
 /// Marks an end-to-end test, with any of these options:
-/// - `first`: it takes long, and is started before others.
+/// - `first`: it takes long, and is started early.
 /// - `real_node`: it is ignored where there can be no real node.
 /// - `webhook`: it is about the webhook, and is ignored where policies replace it.
 /// - `on_request`: it is ignored unless it is asked for, by `--include-ignored` or `--ignored`.

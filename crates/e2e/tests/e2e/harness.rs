@@ -1,4 +1,4 @@
-//! Runs the end-to-end tests: more at a time than there are cores, because they mostly wait; the longest first; and at
+//! Runs the end-to-end tests: more at a time than there are cores, because they mostly wait; the longest early; and at
 //! the end a report of the slowest tests and what they waited for.
 
 use crate::pool;
@@ -14,6 +14,9 @@ use testbed::Admission;
 
 /// Tests at a time: each needs about a third of a core and 1 GB.
 const SLOTS: usize = 6;
+/// So many others begin between two that are marked `first`: most of these keep a core busy, and together they would starve
+/// each other.
+const BETWEEN: usize = 2;
 /// Tests and waits that the report names.
 const SLOWEST: usize = 10;
 const WAITS: usize = 3;
@@ -130,7 +133,8 @@ pub(crate) fn run() -> ExitCode {
     arguments.test_threads = arguments.test_threads.or(Some(SLOTS));
     let mut tests: Vec<_> = inventory::iter::<Test>.into_iter().collect();
     tests.retain(|test| test.matches(&filters, arguments.exact));
-    tests.sort_by_key(|test| (!test.first, test.name()));
+    tests.sort_by_key(|test| test.name());
+    let tests = long_ones_early(tests);
     let ships = !arguments.list && tests.iter().any(|test| test.ships() && !test.on_request);
     let ahead = ships.then(compile_release_ahead);
     let asked_for = arguments.ignored || arguments.include_ignored;
@@ -142,6 +146,18 @@ pub(crate) fn run() -> ExitCode {
     ahead.map(std::thread::JoinHandle::join);
     report();
     conclusion.exit_code()
+}
+
+fn long_ones_early(tests: Vec<&'static Test>) -> Vec<&'static Test> {
+    let (first, others): (Vec<_>, Vec<_>) = tests.into_iter().partition(|test| test.first);
+    let mut others = others.into_iter();
+    let mut ordered = Vec::new();
+    for test in first {
+        ordered.push(test);
+        ordered.extend(others.by_ref().take(BETWEEN));
+    }
+    ordered.extend(others);
+    ordered
 }
 
 /// A test that lacks something is ignored, and fails if it is asked for all the same.

@@ -30,6 +30,9 @@ pub(crate) struct Release {
     folder: &'static str,
 }
 
+/// So often a run comes while pod-affinity is uninstalled.
+const EVERY: Duration = Duration::from_secs(1);
+
 pub(crate) const WEBHOOK: Release = Release {
     file: "release.yaml",
     folder: "config",
@@ -277,12 +280,12 @@ async fn until_nothing_is_left(bed: &Testbed) {
     .unwrap();
 }
 
-#[e2e_test(webhook)]
+#[e2e_test(first, webhook)]
 async fn uninstalling_as_the_page_says_leaves_nothing_and_stops_no_run_though_others_come_all_the_while() {
     uninstall(WEBHOOK, "### With the webhook").await;
 }
 
-#[e2e_test]
+#[e2e_test(first)]
 async fn uninstalling_policies_leaves_nothing_and_stops_no_run_though_others_come_all_the_while() {
     uninstall(POLICIES, "### With admission policies").await;
 }
@@ -307,7 +310,7 @@ async fn uninstall(release: Release, heading: &str) {
         let other = other.opted_in("true").lasting("1s");
         create(&bed, &other).await;
         others.push(other);
-        tokio::time::sleep(Duration::from_millis(500)).await;
+        tokio::time::sleep(EVERY).await;
     }
     uninstalling.await.unwrap();
     bed.stop_pod_affinity();

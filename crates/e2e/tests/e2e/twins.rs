@@ -580,7 +580,7 @@ fn complaint(plain: &Ended, labelled: &Ended, slower: i64) -> Option<String> {
         .then(|| format!("it ended {later} s later, and reports no reason"))
 }
 
-#[e2e_test]
+#[e2e_test(first)]
 async fn a_labelled_run_ends_as_the_same_run_without_the_label_does() {
     let pairs = number_of("POD_AFFINITY_TWINS").map_or(FEW, |pairs| usize::try_from(pairs).unwrap());
     let seed = number_of("POD_AFFINITY_TWINS_SEED").unwrap_or_else(|| fastrand::u64(..));

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 use testbed::Testbed;
-use tokio::sync::{Mutex, MutexGuard, oneshot};
+use tokio::sync::{Mutex, MutexGuard, Semaphore, oneshot};
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, MissedTickBehavior, interval};
 
@@ -21,6 +21,9 @@ pub(crate) const WITHOUT_TERMS: &str = "admitted without terms";
 pub(crate) const RATE: u32 = 50;
 /// For tests that are about other work, too, which must not starve.
 pub(crate) const GENTLE: u32 = 10;
+/// Calls under way at most. A machine that is too busy for the rate makes fewer calls, instead of more and more that wait for
+/// each other until their time is over.
+const UNDER_WAY: usize = 10;
 
 /// Whoever loads the machine holds this, so that no two such tests measure each other.
 pub(crate) async fn alone() -> MutexGuard<'static, ()> {
@@ -95,15 +98,20 @@ pub(crate) async fn burst(bed: &Testbed, calls: u32) -> Vec<Lost> {
 
 async fn run(pods: Api<Pod>, rate: u32, begun: Arc<AtomicU32>, mut over: oneshot::Receiver<()>) -> Outcome {
     let mut ticks = interval(Duration::from_secs(1) / rate);
-    ticks.set_missed_tick_behavior(MissedTickBehavior::Burst);
-    let mut under_way = Vec::new();
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    let room = Arc::new(Semaphore::new(UNDER_WAY));
+    let mut calls = Vec::new();
     while over.try_recv().is_err() {
         ticks.tick().await;
+        let place = Arc::clone(&room).acquire_owned().await.unwrap();
         let (pods, number) = (pods.clone(), begun.fetch_add(1, Ordering::Relaxed));
-        under_way.push(tokio::spawn(async move { call(&pods, number).await }));
+        calls.push(tokio::spawn(async move {
+            let _place = place;
+            call(&pods, number).await
+        }));
     }
     let mut lost = Vec::new();
-    for call in under_way {
+    for call in calls {
         lost.extend(call.await.unwrap().err());
     }
     Outcome {

@@ -16,7 +16,7 @@ use testbed::Admission;
 const SLOTS: usize = 6;
 /// So many others begin between two that are marked `first`: most of these keep a core busy, and together they would starve
 /// each other.
-const BETWEEN: usize = 2;
+const BETWEEN: usize = 4;
 /// Tests and waits that the report names.
 const SLOWEST: usize = 10;
 const WAITS: usize = 3;

@@ -13,6 +13,9 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 /// How a controller of ours says that it has lost its Lease.
 const LOST_ITS_LEASE: &str = "stands for election again when it is restarted";
 
+/// Lines of a log that are shown when a test fails.
+const LAST_WORDS: usize = 15;
+
 /// A part of the control plane, or a process of ours.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Part {
@@ -220,13 +223,20 @@ impl Parts {
         lost_its_lease
     }
 
+    /// The ends of the logs of our controllers and of whoever makes their pods, for a test that fails.
+    pub(crate) fn last_words(&self) -> String {
+        let parts = [Part::Controller(0), Part::Controller(1), Part::ControllerManager];
+        let ends = parts.map(|part| format!("{part} said last:\n{}\n", self.end_of_log(part, LAST_WORDS)));
+        ends.concat()
+    }
+
     fn end_of_log(&self, part: Part, lines: usize) -> String {
         let log = fs::read(self.log_file(part)).unwrap_or_default();
         tail(&String::from_utf8_lossy(&log), lines)
     }
 
     fn died(&self, part: Part, status: &str) -> Error {
-        let log = self.end_of_log(part, 15);
+        let log = self.end_of_log(part, LAST_WORDS);
         Error::Died {
             part: part.to_string(),
             status: status.into(),

@@ -256,6 +256,9 @@ impl Testbed {
 
 impl Drop for Testbed {
     fn drop(&mut self) {
+        if std::thread::panicking() {
+            eprintln!("{}", self.parts.last_words());
+        }
         self.parts.end(|_| true);
         self.guard.dismiss();
     }

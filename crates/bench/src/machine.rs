@@ -6,6 +6,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::thread::available_parallelism;
+use testbed::{Versions, releases};
 
 /// The facts without which figures say nothing.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -60,7 +61,7 @@ impl Machine {
 }
 
 fn versions() -> Result<Vec<(String, String)>> {
-    let versions = testbed::versions()?.into_iter();
+    let versions = releases(Versions::of_environment()?)?.into_iter();
     Ok(versions
         .map(|(part, version)| (part.to_owned(), version))
         .collect())

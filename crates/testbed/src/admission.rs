@@ -1,6 +1,8 @@
 //! The two ways in which pod-affinity holds runs and gives pods their terms.
 
+use crate::environment;
 use crate::error::{Error, Result};
+use crate::versions::Kubernetes;
 use clap::ValueEnum;
 
 /// Names the way of an installation that asks for none.
@@ -19,27 +21,32 @@ pub enum Admission {
 impl Admission {
     /// As the environment says: by the webhook, if it says nothing.
     pub fn of_environment() -> Result<Self> {
-        std::env::var(VARIABLE).map_or(Ok(Self::default()), |name| Self::named(&name))
+        environment::choice(VARIABLE)
     }
 
-    fn named(name: &str) -> Result<Self> {
-        Self::from_str(name, false).map_err(|_| Error::Admission {
-            name: name.to_owned(),
-        })
+    /// An error if API servers of this version cannot admit in this way.
+    pub fn require(self, kubernetes: Kubernetes) -> Result<()> {
+        match self {
+            Self::Policies if !kubernetes.evaluates_policies() => Err(Error::NoPolicies {
+                kubernetes: kubernetes.to_string(),
+            }),
+            Self::Webhook | Self::Policies => Ok(()),
+        }
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::versions;
 
     #[test]
-    fn a_way_is_asked_for_by_its_name_and_another_name_is_an_error_that_lists_them() {
-        assert_eq!(Admission::named("webhook").unwrap(), Admission::Webhook);
-        assert_eq!(Admission::named("policies").unwrap(), Admission::Policies);
-        let error = Admission::named("policy").unwrap_err().to_string();
-        for word in ["policy", "webhook", "policies", VARIABLE] {
-            assert!(error.contains(word), "{error}");
+    fn policies_on_a_server_that_evaluates_none_are_an_error_that_names_both_variables() {
+        assert!(Admission::Webhook.require(Kubernetes::V1_35).is_ok());
+        assert!(Admission::Policies.require(Kubernetes::V1_36).is_ok());
+        let error = Admission::Policies.require(Kubernetes::V1_35).unwrap_err();
+        for word in ["1.35", VARIABLE, versions::KUBERNETES_VARIABLE] {
+            assert!(error.to_string().contains(word), "{error}");
         }
     }
 }

@@ -52,8 +52,9 @@ impl NodeGroup {
         }
     }
 
-    fn template(&self) -> Value {
-        let mut node = self.nodes.clone().label(GROUP, &self.name).manifest(&self.name);
+    fn template(&self, kubelet_version: &str) -> Value {
+        let nodes = self.nodes.clone().label(GROUP, &self.name);
+        let mut node = nodes.manifest(&self.name, kubelet_version);
         let key = |what: &str| format!("cluster-autoscaler.kwok.nodegroup/{what}-count");
         let annotations = &mut node["metadata"]["annotations"];
         annotations[key("min")] = json!(self.min.to_string());
@@ -69,7 +70,7 @@ impl Testbed {
     pub async fn start_autoscaler(&self, groups: &[NodeGroup]) -> Result<()> {
         let [built] = built(|| binaries::ensure([&CLUSTER_AUTOSCALER])).await?;
         let client = self.client().await?;
-        apply::apply_all(&client, &configuration(groups)).await?;
+        apply::apply_all(&client, &configuration(groups, &self.kubelet_version)).await?;
         for group in groups {
             self.first_nodes(group).await?;
         }
@@ -111,7 +112,7 @@ impl Testbed {
         let api: Api<Node> = Api::all(self.client().await?);
         for index in 0..group.min {
             let name = format!("{}-first-{index}", group.name);
-            let mut manifest = group.template();
+            let mut manifest = group.template(&self.kubelet_version);
             manifest["metadata"]["name"] = json!(name);
             manifest["spec"]["providerID"] = json!(format!("kwok:{name}"));
             let node: Node = serde_json::from_value(manifest).map_err(|error| Error::Manifest {
@@ -163,7 +164,7 @@ impl Testbed {
     }
 }
 
-fn configuration(groups: &[NodeGroup]) -> [Value; 2] {
+fn configuration(groups: &[NodeGroup], kubelet_version: &str) -> [Value; 2] {
     let config = json!({
         "apiVersion": "v1alpha1",
         "readNodesFrom": "configmap",
@@ -171,7 +172,8 @@ fn configuration(groups: &[NodeGroup]) -> [Value; 2] {
         "nodes": {"skipTaint": true},
         "configmap": {"name": "kwok-provider-templates"},
     });
-    let templates: Vec<_> = groups.iter().map(NodeGroup::template).collect();
+    let templates = groups.iter().map(|group| group.template(kubelet_version));
+    let templates: Vec<_> = templates.collect();
     let list = json!({"apiVersion": "v1", "kind": "List", "items": templates});
     let map = |name: &str, key: &str, value: &Value| {
         json!({

@@ -4,8 +4,10 @@
 use crate::error::{Error, Result};
 use crate::go::{self, Download, Go};
 use crate::progress::Progress;
-use crate::recipe::{ALL, CLUSTER_AUTOSCALER, CONTROL_PLANE, PARTS, Recipe, TEKTON, required_version};
+use crate::recipe::{ALL, CLUSTER_AUTOSCALER, CONTROL_PLANE, Recipe, parts, required_version};
+use crate::versions::Versions;
 use sha2::{Digest, Sha256};
+use std::collections::BTreeSet;
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 
@@ -15,9 +17,15 @@ const CACHE_VARIABLE: &str = "POD_AFFINITY_TESTBED_CACHE";
 #[derive(Clone, Debug)]
 pub(crate) struct Built {
     folder: PathBuf,
+    version: String,
 }
 
 impl Built {
+    /// Of the module that names the build, such as `v1.36.3`.
+    pub(crate) fn version(&self) -> &str {
+        &self.version
+    }
+
     /// Path of a binary.
     pub(crate) fn program(&self, name: &str) -> PathBuf {
         self.folder.join("bin").join(name)
@@ -41,7 +49,7 @@ pub(crate) fn ensure<const N: usize>(recipes: [&Recipe; N]) -> Result<[Built; N]
     let mut jobs = jobs.into_iter();
     recipes
         .iter()
-        .map(|_| jobs.next().map(|job| Built { folder: job.folder }))
+        .map(|_| jobs.next().map(Job::built))
         .collect::<Option<Vec<_>>>()
         .and_then(|built| built.try_into().ok())
         .ok_or_else(|| Error::NotRunning("a recipe without a job".into()))
@@ -54,8 +62,9 @@ pub fn build_all() -> Result<()> {
 
 /// Builds what a testbed with Tekton and the cluster autoscaler wants: all at once, so that nothing is downloaded
 /// while nothing compiles.
-pub fn build_for_autoscaler() -> Result<()> {
-    ensure([&CONTROL_PLANE, &TEKTON, &CLUSTER_AUTOSCALER]).map(drop)
+pub fn build_for_autoscaler(versions: Versions) -> Result<()> {
+    let (kubernetes, tekton) = (versions.kubernetes.recipe(), versions.tekton.recipe());
+    ensure([&CONTROL_PLANE, kubernetes, tekton, &CLUSTER_AUTOSCALER]).map(drop)
 }
 
 fn build_missing(jobs: &[Job<'_>]) -> Result<()> {
@@ -64,7 +73,7 @@ fn build_missing(jobs: &[Job<'_>]) -> Result<()> {
     go::require()?;
     // Two testbeds that start together build once: the second waits here and then finds all built.
     let _one_builder = lock(&cache)?;
-    let missing: Vec<_> = jobs.iter().filter(|job| !job.is_built()).collect();
+    let missing = missing(jobs);
     // One part after the other: the first fills all cores, and later ones find compiled what they share with it.
     let _downloads: Vec<_> = missing.iter().skip(1).map(|job| job.download()).collect();
     for (index, job) in missing.iter().enumerate() {
@@ -80,6 +89,13 @@ fn build_missing(jobs: &[Job<'_>]) -> Result<()> {
         progress.done();
     }
     Ok(())
+}
+
+/// Each once: a recipe can be in the list twice.
+fn missing<'a, 'b>(jobs: &'a [Job<'b>]) -> Vec<&'a Job<'b>> {
+    let mut seen = BTreeSet::new();
+    let missing = jobs.iter().filter(|job| !job.is_built());
+    missing.filter(|job| seen.insert(&job.folder)).collect()
 }
 
 fn lock(cache: &Path) -> Result<File> {
@@ -113,13 +129,16 @@ fn hack_folder() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../hack")
 }
 
-/// Which versions of the control plane's parts a testbed runs.
-pub fn versions() -> Result<Vec<(&'static str, String)>> {
+/// Which releases of the control plane's parts a testbed of these versions runs.
+pub fn releases(versions: Versions) -> Result<Vec<(&'static str, String)>> {
     let version = |(part, recipe, module): (&'static str, &'static Recipe, &str)| {
         let go_mod = hack_folder().join(recipe.name).join("go.mod");
         Ok((part, version_in(&go_mod, &read(&go_mod)?, module)?))
     };
-    PARTS.into_iter().map(version).collect()
+    parts(versions.kubernetes.recipe(), versions.tekton.recipe())
+        .into_iter()
+        .map(version)
+        .collect()
 }
 
 fn version_in(file: &Path, go_mod: &str, module: &str) -> Result<String> {
@@ -155,6 +174,13 @@ impl<'a> Job<'a> {
             version,
             folder,
         })
+    }
+
+    fn built(self) -> Built {
+        Built {
+            folder: self.folder,
+            version: self.version,
+        }
     }
 
     // The folder appears by one rename, so that it is either whole or not there.
@@ -275,6 +301,8 @@ fn copy_folder(from: &Path, to: &Path) -> Result<()> {
 mod tests {
     use super::*;
     use crate::recipe::{KUBELET, PROMETHEUS, PROMTOOL, TEKTON_ENTRYPOINT};
+    use crate::versions::{Kubernetes, Tekton};
+    use clap::ValueEnum;
 
     #[test]
     fn every_recipe_has_a_committed_module_with_its_version() {
@@ -283,6 +311,42 @@ mod tests {
             let job = Job::of(recipe).unwrap();
             assert!(job.version.starts_with('v'), "{job:?}");
         }
+    }
+
+    #[test]
+    fn a_recipe_that_is_asked_for_twice_is_built_once() {
+        let empty = tempfile::tempdir().unwrap();
+        let job = |name: &str| Job {
+            folder: empty.path().join(name),
+            ..Job::of(&CONTROL_PLANE).unwrap()
+        };
+        let jobs = [job("one"), job("two"), job("one")];
+        assert_eq!(missing(&jobs).len(), 2);
+    }
+
+    #[test]
+    fn the_module_of_a_version_requires_that_version() {
+        let is_patch_of = |recipe, minor| {
+            let version = Job::of(recipe).unwrap().version;
+            assert!(version.starts_with(&format!("v1.{minor}.")), "{version}");
+        };
+        for version in Kubernetes::value_variants() {
+            is_patch_of(version.recipe(), version.minor());
+        }
+        for version in Tekton::value_variants() {
+            is_patch_of(version.recipe(), version.minor());
+        }
+    }
+
+    #[test]
+    fn what_runs_is_reported_with_the_chosen_versions() {
+        let versions = Versions {
+            kubernetes: Kubernetes::V1_34,
+            tekton: Tekton::V1_9,
+        };
+        let releases = releases(versions).unwrap();
+        let of = |part| &releases.iter().find(|(name, _)| *name == part).unwrap().1;
+        assert!(of("kubernetes").starts_with("v1.34.") && of("tekton").starts_with("v1.9."));
     }
 
     #[test]

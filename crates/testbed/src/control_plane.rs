@@ -12,10 +12,10 @@ use kube::Client;
 use kube::api::Api;
 
 impl Testbed {
-    pub(crate) async fn start_control_plane(&self, built: &Built) -> Result<()> {
+    pub(crate) async fn start_control_plane(&self, base: &Built, kubernetes: &Built) -> Result<()> {
         let (plane, folder) = (&self.plane, &self.folder);
-        self.launch(Part::Etcd, plane.etcd(built, folder))?;
-        let mut api_server = plane.api_server(built, folder);
+        self.launch(Part::Etcd, plane.etcd(base, folder))?;
+        let mut api_server = plane.api_server(kubernetes, folder);
         if !self.options.taint_new_nodes {
             api_server = api_server.arg("--disable-admission-plugins=TaintNodesByCondition");
         }
@@ -24,8 +24,8 @@ impl Testbed {
         }
         self.launch(Part::ApiServer, api_server)?;
         self.answers(Part::ApiServer).await?;
-        self.launch(Part::ControllerManager, plane.manager(built, folder))?;
-        let mut scheduler = plane.scheduler(built, folder);
+        self.launch(Part::ControllerManager, plane.manager(kubernetes, folder))?;
+        let mut scheduler = plane.scheduler(kubernetes, folder);
         if self.options.limits == Limits::Raised {
             scheduler = scheduler.arg("--kube-api-qps=5000").arg("--kube-api-burst=10000");
         }

@@ -66,14 +66,14 @@ fn placeholder_image(container: Option<&Value>) -> String {
         .to_owned()
 }
 
-/// What the testbed applies of our manifests.
-pub(crate) fn to_apply(mut objects: Vec<Value>, deployments: bool) -> Vec<Value> {
+/// What the testbed applies of our manifests. With Deployments there is a node for their pods, with a kubelet of this version.
+pub(crate) fn to_apply(mut objects: Vec<Value>, deployments: bool, kubelet_version: &str) -> Vec<Value> {
     if !deployments {
         objects.retain(|object| !WORKLOADS.iter().any(|kind| object["kind"] == *kind));
         return objects;
     }
     objects.iter_mut().for_each(place);
-    objects.insert(0, node());
+    objects.insert(0, node(kubelet_version));
     objects
 }
 
@@ -98,14 +98,14 @@ fn name_images(value: &mut Value) {
     }
 }
 
-fn node() -> Value {
+fn node(kubelet_version: &str) -> Value {
     let mut nodes = Nodes::new(NODE, 1).size("1", "2Gi").label(ROLE, "");
     nodes.taints.push(Taint {
         key: ROLE.into(),
         effect: "NoSchedule".into(),
         ..Taint::default()
     });
-    nodes.manifest(NODE)
+    nodes.manifest(NODE, kubelet_version)
 }
 
 impl Testbed {
@@ -167,10 +167,12 @@ mod tests {
         ]
     }
 
+    const VERSION: &str = "v1.36.3";
+
     #[test]
     fn deployments_and_their_node_are_applied_only_on_request() {
         let kinds = |deployments| -> Vec<_> {
-            let objects = to_apply(installation(), deployments);
+            let objects = to_apply(installation(), deployments, VERSION);
             objects.iter().map(|object| object["kind"].clone()).collect()
         };
         assert_eq!(kinds(false), ["Service"]);
@@ -182,7 +184,7 @@ mod tests {
 
     #[test]
     fn the_pods_of_a_deployment_go_to_a_node_that_repels_all_others() {
-        let objects = to_apply(installation(), true);
+        let objects = to_apply(installation(), true, VERSION);
         let (node, pod) = (&objects[0], &objects[2]["spec"]["template"]["spec"]);
         assert_eq!(pod["nodeSelector"][ROLE], node["metadata"]["labels"][ROLE]);
         assert_eq!(pod["tolerations"][0]["key"], node["spec"]["taints"][0]["key"]);

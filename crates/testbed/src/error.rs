@@ -117,11 +117,35 @@ pub enum Error {
     /// A kubeconfig could not be used.
     #[error("reading the kubeconfig failed: {0}")]
     Kubeconfig(#[from] kube::config::KubeconfigError),
-    /// The environment names a way of admission that does not exist.
-    #[error("{variable} is {name:?}: set it to webhook or policies", variable = crate::admission::VARIABLE)]
-    Admission {
+    /// The environment names something that there is not.
+    #[error("{variable} is {name:?}: set it to one of {choices}")]
+    Choice {
+        /// The variable.
+        variable: &'static str,
         /// What it says.
         name: String,
+        /// What it can say.
+        choices: String,
+    },
+    /// Policies are asked for on a server that evaluates none.
+    #[error(
+        "Kubernetes {kubernetes} evaluates no admission policies: set {} to 1.36 or newer, or {} to webhook",
+        crate::versions::KUBERNETES_VARIABLE,
+        crate::admission::VARIABLE
+    )]
+    NoPolicies {
+        /// What was asked for.
+        kubernetes: String,
+    },
+    /// There is no kubelet of this version.
+    #[error(
+        "a real node has the default versions only, not {versions}: unset {} and {}",
+        crate::versions::KUBERNETES_VARIABLE,
+        crate::versions::TEKTON_VARIABLE
+    )]
+    NoKubelet {
+        /// What was asked for.
+        versions: String,
     },
     /// A manifest is not what the testbed expects.
     #[error("manifest {file}: {problem}", file = file.display())]

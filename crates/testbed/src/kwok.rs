@@ -4,7 +4,7 @@ use crate::apply;
 use crate::binaries::Built;
 use crate::error::{Error, Result, write};
 use crate::part::{Launch, Part};
-use crate::stages::{self, KUBELET_VERSION};
+use crate::stages;
 use crate::testbed::{READY, Testbed};
 use futures::{StreamExt, TryStreamExt, stream};
 use k8s_openapi::api::core::v1::{Node, Taint};
@@ -84,8 +84,9 @@ impl Nodes {
         (0..self.count).map(|index| format!("{}-{index}", self.prefix))
     }
 
-    /// The node of this name as KWOK and the autoscaler's templates take it.
-    pub(crate) fn manifest(&self, name: &str) -> Value {
+    /// The node of this name as KWOK and the autoscaler's templates take it. In-place resize is refused on nodes whose
+    /// version does not look like a real one.
+    pub(crate) fn manifest(&self, name: &str, kubelet_version: &str) -> Value {
         let mut labels = self.labels.clone();
         labels.insert("kubernetes.io/os".into(), "linux".into());
         labels.insert("kubernetes.io/arch".into(), "amd64".into());
@@ -104,7 +105,7 @@ impl Nodes {
                 "allocatable": room,
                 "nodeInfo": {
                     "architecture": "amd64", "bootID": "", "containerRuntimeVersion": "", "kernelVersion": "",
-                    "kubeProxyVersion": "", "kubeletVersion": KUBELET_VERSION, "machineID": "",
+                    "kubeProxyVersion": "", "kubeletVersion": kubelet_version, "machineID": "",
                     "operatingSystem": "linux", "osImage": "", "systemUUID": "",
                 },
             },
@@ -114,7 +115,7 @@ impl Nodes {
 
 pub(crate) async fn start(bed: &Testbed, built: &Built) -> Result<()> {
     let config = bed.folder.join("kwok.yaml");
-    write(&config, &stages::render(built)?)?;
+    write(&config, &stages::render(built, &bed.kubelet_version)?)?;
     let port = bed.port()?;
     let (key, value) = MANAGED;
     let launch = Launch::of(built.program("kwok"))
@@ -139,7 +140,8 @@ impl Testbed {
     pub async fn add_nodes(&self, nodes: &Nodes) -> Result<Vec<String>> {
         let client = self.client().await?;
         let api: Api<Node> = Api::all(client.clone());
-        stream::iter(nodes.names().map(|name| create(&api, nodes, name)))
+        let manifest = |name: String| nodes.manifest(&name, &self.kubelet_version);
+        stream::iter(nodes.names().map(|name| create(&api, manifest(name))))
             .buffer_unordered(CONCURRENCY)
             .try_collect::<Vec<_>>()
             .await?;
@@ -222,12 +224,13 @@ impl Testbed {
     }
 }
 
-async fn create(api: &Api<Node>, nodes: &Nodes, name: String) -> Result<()> {
-    let node: Node = serde_json::from_value(nodes.manifest(&name)).map_err(|error| Error::Manifest {
-        file: PathBuf::from(&name),
+async fn create(api: &Api<Node>, manifest: Value) -> Result<()> {
+    let name = manifest["metadata"]["name"].to_string();
+    let what = format!("creating node {name}");
+    let node: Node = serde_json::from_value(manifest).map_err(|error| Error::Manifest {
+        file: PathBuf::from(name),
         problem: error.to_string(),
     })?;
-    let what = format!("creating node {name}");
     api.create(&PostParams::default(), &node)
         .await
         .map_err(Error::api(what))

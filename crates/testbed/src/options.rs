@@ -1,6 +1,8 @@
 //! What is asked of a testbed before its start.
 
 use crate::admission::Admission;
+use crate::error::Result;
+use crate::versions::Versions;
 use std::path::PathBuf;
 
 /// What a testbed consists of.
@@ -24,6 +26,9 @@ pub struct Options {
     /// How [`crate::Testbed::install_pod_affinity`] has runs held and pods given their terms; else as `POD_AFFINITY_ADMISSION`
     /// says, else by the webhook.
     pub admission: Option<Admission>,
+    /// What the control plane and Tekton are; else as `POD_AFFINITY_KUBERNETES` and `POD_AFFINITY_TEKTON` say, else the
+    /// defaults.
+    pub versions: Option<Versions>,
     /// The binary of pod-affinity to install; else `POD_AFFINITY_BINARY`, else it is built.
     pub binary: Option<PathBuf>,
 }
@@ -50,7 +55,21 @@ impl Default for Options {
             taint_new_nodes: true,
             deployments: false,
             admission: None,
+            versions: None,
             binary: None,
         }
+    }
+}
+
+impl Options {
+    pub(crate) fn admission(&self) -> Result<Admission> {
+        self.admission.map_or_else(Admission::of_environment, Ok)
+    }
+
+    /// An error if the API server could not admit as it is asked to.
+    pub(crate) fn versions(&self) -> Result<Versions> {
+        let versions = self.versions.map_or_else(Versions::of_environment, Ok)?;
+        self.admission()?.require(versions.kubernetes)?;
+        Ok(versions)
     }
 }

@@ -1,7 +1,6 @@
 //! pod-affinity on the testbed: its own manifests, its own binary as host processes, each with the token of
 //! its own ServiceAccount, so that the roles in config/ are really tried.
 
-use crate::admission::Admission;
 use crate::apply;
 use crate::deployment::{Deployments, to_apply};
 use crate::error::{Error, Result};
@@ -93,13 +92,12 @@ impl Testbed {
     /// The same, its processes with more in their environment.
     pub async fn install_pod_affinity_with(&self, environment: &[(&str, &str)]) -> Result<Installed> {
         let client = self.client().await?;
-        let admission = self
-            .options
-            .admission
-            .map_or_else(Admission::of_environment, Ok)?;
-        let objects = admission.manifests()?;
+        let objects = self.options.admission()?.manifests()?;
         let deployments = self.options.deployments;
-        let apply = async |objects| apply::apply_all(&client, &to_apply(objects, deployments)).await;
+        let apply = async |objects| {
+            let objects = to_apply(objects, deployments, &self.kubelet_version);
+            apply::apply_all(&client, &objects).await
+        };
         let installed = self.install(objects, environment, apply).await?;
         if deployments {
             self.deployments_are_available(NAMESPACE).await?;

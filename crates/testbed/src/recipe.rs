@@ -48,18 +48,45 @@ pub(crate) static CONTROL_PLANE: Recipe = Recipe {
     assets: &[(KWOK, "kustomize/stage")],
 };
 
+/// What other versions of Kubernetes add to etcd and KWOK of the control plane.
+pub(crate) static KUBERNETES_1_33: Recipe = kubernetes("kubernetes-1.33");
+pub(crate) static KUBERNETES_1_34: Recipe = kubernetes("kubernetes-1.34");
+pub(crate) static KUBERNETES_1_35: Recipe = kubernetes("kubernetes-1.35");
+pub(crate) static KUBERNETES_1_37: Recipe = kubernetes("kubernetes-1.37");
+
+const fn kubernetes(name: &'static str) -> Recipe {
+    Recipe {
+        name,
+        module: KUBERNETES,
+        programs: &[
+            (COMPONENTS, "kube-apiserver"),
+            (COMPONENTS, "kube-controller-manager"),
+            (COMPONENTS, "kube-scheduler"),
+        ],
+        tags: "",
+        link_kubernetes_version: true,
+        assets: &[],
+    }
+}
+
 /// Tekton Pipelines.
-pub(crate) static TEKTON: Recipe = Recipe {
-    name: "tekton",
-    module: PIPELINE,
-    programs: &[
-        ("github.com/tektoncd/pipeline/cmd/controller", "controller"),
-        ("github.com/tektoncd/pipeline/cmd/webhook", "webhook"),
-    ],
-    tags: "",
-    link_kubernetes_version: false,
-    assets: &[(PIPELINE, "config")],
-};
+pub(crate) static TEKTON: Recipe = tekton("tekton");
+pub(crate) static TEKTON_1_12: Recipe = tekton("tekton-1.12");
+pub(crate) static TEKTON_1_9: Recipe = tekton("tekton-1.9");
+
+const fn tekton(name: &'static str) -> Recipe {
+    Recipe {
+        name,
+        module: PIPELINE,
+        programs: &[
+            ("github.com/tektoncd/pipeline/cmd/controller", "controller"),
+            ("github.com/tektoncd/pipeline/cmd/webhook", "webhook"),
+        ],
+        tags: "",
+        link_kubernetes_version: false,
+        assets: &[(PIPELINE, "config")],
+    }
+}
 
 /// The cluster autoscaler with its kwok provider only.
 pub(crate) static CLUSTER_AUTOSCALER: Recipe = Recipe {
@@ -154,7 +181,8 @@ pub(crate) static TEKTON_ENTRYPOINT: Recipe = Recipe {
     ..TEKTON
 };
 
-/// All recipes but those of Prometheus, which tests on request need, and the last two, which only a real node needs.
+/// All recipes of the default versions but those of Prometheus, which tests on request need, and the last two, which only a
+/// real node needs.
 pub(crate) static ALL: [&Recipe; 8] = [
     &CONTROL_PLANE,
     &TEKTON,
@@ -167,13 +195,18 @@ pub(crate) static ALL: [&Recipe; 8] = [
 ];
 
 /// What a testbed is reported to run: each part with the recipe that builds it and the module that has its version.
-pub(crate) static PARTS: [(&str, &Recipe, &str); 5] = [
-    ("etcd", &CONTROL_PLANE, ETCD),
-    ("kubernetes", &CONTROL_PLANE, KUBERNETES),
-    ("kwok", &CONTROL_PLANE, KWOK),
-    ("tekton", &TEKTON, PIPELINE),
-    ("cluster-autoscaler", &CLUSTER_AUTOSCALER, AUTOSCALER),
-];
+pub(crate) fn parts(
+    kubernetes: &'static Recipe,
+    tekton: &'static Recipe,
+) -> [(&'static str, &'static Recipe, &'static str); 5] {
+    [
+        ("etcd", &CONTROL_PLANE, ETCD),
+        ("kubernetes", kubernetes, KUBERNETES),
+        ("kwok", &CONTROL_PLANE, KWOK),
+        ("tekton", tekton, PIPELINE),
+        ("cluster-autoscaler", &CLUSTER_AUTOSCALER, AUTOSCALER),
+    ]
+}
 
 impl Recipe {
     /// The main packages, each once.

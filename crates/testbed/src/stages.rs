@@ -13,8 +13,6 @@ use std::path::PathBuf;
 pub const DURATION: &str = "testbed.pod-affinity.tekton.dev/duration";
 /// Annotation of a PipelineRun (or of one task): `succeed`, `fail`, `fail-once` (first try) or `hang`.
 pub const OUTCOME: &str = "testbed.pod-affinity.tekton.dev/outcome";
-/// In-place resize is refused on nodes whose version does not look like a real one.
-pub(crate) const KUBELET_VERSION: &str = "v1.36.3";
 /// How long a task's pod runs when nothing names another time.
 const DEFAULT_MILLISECONDS: u64 = 1000;
 /// What is taken as it is.
@@ -29,8 +27,8 @@ const FROM_MODULE: [&str; 7] = [
 ];
 const HOSTNAME: &str = r#".metadata.labels["kubernetes.io/hostname"]"#;
 
-/// All stages, as one file of documents.
-pub(crate) fn render(built: &Built) -> Result<String> {
+/// All stages, as one file of documents, for nodes whose kubelets are of this version.
+pub(crate) fn render(built: &Built, kubelet_version: &str) -> Result<String> {
     let own = [
         node_hostname(),
         task_ends("succeed", 0, "Completed", "Succeeded"),
@@ -39,7 +37,7 @@ pub(crate) fn render(built: &Built) -> Result<String> {
     let stages = own.into_iter().chain(from_module(built)?);
     let text: String = stages.map(|stage| format!("---\n{stage:#}\n")).collect();
     // The autoscaler's nodes come with a version that is none, and in-place resize is refused on such.
-    Ok(text.replace("{{ or $nodeInfo.kubeletVersion $kwokVersion }}", KUBELET_VERSION))
+    Ok(text.replace("{{ or $nodeInfo.kubeletVersion $kwokVersion }}", kubelet_version))
 }
 
 fn from_module(built: &Built) -> Result<Vec<Value>> {

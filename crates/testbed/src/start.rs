@@ -7,8 +7,10 @@ use crate::options::Options;
 use crate::part::Parts;
 use crate::plane::ControlPlane;
 use crate::ports::Ports;
+use crate::recipe::CONTROL_PLANE;
 use crate::testbed::{Testbed, built};
-use crate::{kwok, recipe, tekton};
+use crate::versions::Versions;
+use crate::{kwok, tekton};
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::{Duration, Instant};
@@ -16,7 +18,8 @@ use std::time::{Duration, Instant};
 impl Testbed {
     /// Builds what is missing, then starts everything and returns once it answers.
     pub async fn start(options: Options) -> Result<Self> {
-        let [control_plane, tekton] = build(&options).await?;
+        let versions = options.versions()?;
+        let built = Binaries::of(versions, options.tekton).await?;
         let begun = Instant::now();
         let folder = state_folder()?;
         let guard = Guard::start(&folder, options.keep)?;
@@ -35,33 +38,61 @@ impl Testbed {
             ports,
             guard,
             options,
+            versions,
+            kubelet_version: built.kubernetes.version().to_owned(),
             startup: Duration::ZERO,
         };
-        testbed.bring_up(&control_plane, &tekton).await?;
+        testbed.bring_up(&built).await?;
         testbed.startup = begun.elapsed();
         Ok(testbed)
     }
 
-    async fn bring_up(&self, control_plane: &Built, tekton: &Built) -> Result<()> {
-        self.start_control_plane(control_plane).await?;
-        kwok::start(self, control_plane).await?;
-        if self.options.tekton {
-            tekton::start(self, tekton).await?;
+    async fn bring_up(&self, built: &Binaries) -> Result<()> {
+        let Binaries {
+            base,
+            kubernetes,
+            tekton,
+        } = built;
+        self.start_control_plane(base, kubernetes).await?;
+        kwok::start(self, base).await?;
+        match tekton {
+            Some(tekton) => tekton::start(self, tekton).await,
+            None => Ok(()),
         }
-        Ok(())
     }
 }
 
-async fn build(options: &Options) -> Result<[Built; 2]> {
-    let tekton = options.tekton;
-    built(move || {
-        if tekton {
-            return binaries::ensure([&recipe::CONTROL_PLANE, &recipe::TEKTON]);
+/// What is started.
+struct Binaries {
+    /// etcd and KWOK are the same with every Kubernetes.
+    base: Built,
+    kubernetes: Built,
+    tekton: Option<Built>,
+}
+
+impl Binaries {
+    async fn of(versions: Versions, tekton: bool) -> Result<Self> {
+        built(move || Self::ensured(versions, tekton)).await
+    }
+
+    fn ensured(versions: Versions, with_tekton: bool) -> Result<Self> {
+        let (kubernetes, tekton) = (versions.kubernetes.recipe(), versions.tekton.recipe());
+        if with_tekton {
+            let [base, kubernetes, tekton] = binaries::ensure([&CONTROL_PLANE, kubernetes, tekton])?;
+            let tekton = Some(tekton);
+            return Ok(Self {
+                base,
+                kubernetes,
+                tekton,
+            });
         }
-        let [control_plane] = binaries::ensure([&recipe::CONTROL_PLANE])?;
-        Ok([control_plane.clone(), control_plane])
-    })
-    .await
+        let [base, kubernetes] = binaries::ensure([&CONTROL_PLANE, kubernetes])?;
+        Ok(Self {
+            base,
+            kubernetes,
+            tekton: None,
+        })
+    }
 }
 
 fn state_folder() -> Result<PathBuf> {

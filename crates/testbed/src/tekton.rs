@@ -185,7 +185,8 @@ impl Testbed {
 
     /// Starts Tekton's controller again with an image of its entrypoint, for pods that really run.
     pub async fn tekton_entrypoint_image(&self, image: &str) -> Result<()> {
-        let [built] = built(|| binaries::ensure([&recipe::TEKTON])).await?;
+        let tekton = self.versions.tekton.recipe();
+        let [built] = built(|| binaries::ensure([tekton])).await?;
         self.kill(Part::TektonController)?;
         start_controller(self, &built, image).await
     }

@@ -9,6 +9,7 @@ use crate::options::Options;
 use crate::part::{Launch, Part, Parts};
 use crate::plane::ControlPlane;
 use crate::ports::Ports;
+use crate::versions::Versions;
 use crate::{kubeconfig, wait};
 use k8s_openapi::api::authentication::v1::{TokenRequest, TokenRequestSpec};
 use k8s_openapi::api::core::v1::ServiceAccount;
@@ -36,6 +37,9 @@ pub struct Testbed {
     pub(crate) ports: Mutex<Ports>,
     pub(crate) guard: Guard,
     pub(crate) options: Options,
+    pub(crate) versions: Versions,
+    /// The control plane's own: what its nodes say of themselves.
+    pub(crate) kubelet_version: String,
     pub(crate) startup: Duration,
 }
 
@@ -43,6 +47,11 @@ impl Testbed {
     /// How long the start took, builds not counted.
     pub fn startup(&self) -> Duration {
         self.startup
+    }
+
+    /// What its control plane and its Tekton are.
+    pub fn versions(&self) -> Versions {
+        self.versions
     }
 
     /// Where state and logs are.

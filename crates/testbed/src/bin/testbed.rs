@@ -3,7 +3,7 @@
 use clap::{Args, Parser, Subcommand};
 use std::process::ExitCode;
 use testbed::pace::AS_SHIPPED;
-use testbed::{Admission, Error, NodeGroup, Nodes, Options, Testbed};
+use testbed::{Admission, Error, Kubernetes, NodeGroup, Nodes, Options, Tekton, Testbed, Versions};
 
 /// A real Kubernetes control plane with Tekton on this machine: no container, nothing but loopback.
 #[derive(Debug, Parser)]
@@ -45,6 +45,21 @@ struct Up {
     /// What runs and pods pass when they are created.
     #[arg(long, value_enum, default_value_t, requires = "pod_affinity")]
     admission: Admission,
+    /// Version of the API server, the controller manager and the scheduler.
+    #[arg(long, value_enum, default_value_t)]
+    kubernetes: Kubernetes,
+    /// Version of Tekton.
+    #[arg(long, value_enum, default_value_t, conflicts_with = "no_tekton")]
+    tekton: Tekton,
+}
+
+impl Up {
+    fn versions(&self) -> Versions {
+        Versions {
+            kubernetes: self.kubernetes,
+            tekton: self.tekton,
+        }
+    }
 }
 
 #[tokio::main]
@@ -78,16 +93,21 @@ fn options(up: &Up) -> Options {
         // Tools that examine an installation look for its Deployments.
         deployments: up.pod_affinity,
         admission: Some(up.admission),
+        versions: Some(up.versions()),
         ..Options::default()
     }
 }
 
 async fn serve(up: &Up) -> Result<(), Error> {
     if up.autoscaler.is_some() && !up.no_tekton {
-        tokio::task::block_in_place(testbed::build_for_autoscaler)?;
+        tokio::task::block_in_place(|| testbed::build_for_autoscaler(up.versions()))?;
     }
     let bed = Testbed::start(options(up)).await?;
-    println!("started in {:.1} s", bed.startup().as_secs_f32());
+    println!(
+        "{}, started in {:.1} s",
+        bed.versions(),
+        bed.startup().as_secs_f32()
+    );
     bed.add_nodes(&Nodes::new("node", up.nodes)).await?;
     if let Some(max) = up.autoscaler {
         bed.start_autoscaler(&[NodeGroup::new("pool", 0, max)]).await?;
@@ -141,5 +161,20 @@ mod tests {
         assert_eq!(asked(&up), Some((false, Admission::Webhook)));
         assert_eq!(asked(&installed), Some((true, Admission::Webhook)));
         assert_eq!(asked(&policies), Some((true, Admission::Policies)));
+    }
+
+    #[test]
+    fn a_testbed_runs_the_default_versions_unless_others_are_asked_for() {
+        let asked = |line: &[&str]| match Cli::parse_from(line).command {
+            Command::Up(up) => options(&up).versions,
+            Command::Build => None,
+        };
+        let older = ["testbed", "up", "--kubernetes=1.34", "--tekton=1.12"];
+        let versions = Versions {
+            kubernetes: Kubernetes::V1_34,
+            tekton: Tekton::V1_12,
+        };
+        assert_eq!(asked(&["testbed", "up"]), Some(Versions::default()));
+        assert_eq!(asked(&older), Some(versions));
     }
 }

@@ -89,6 +89,10 @@ impl Testbed {
     /// Starts the node, and returns once it is Ready. `sandbox_image` is what holds a pod's namespaces: any image that
     /// does nothing until it is told to end, in a registry of this machine.
     pub async fn start_real_node(&self, sandbox_image: &str) -> Result<()> {
+        if !self.versions.are_defaults() {
+            let versions = self.versions.to_string();
+            return Err(Error::NoKubelet { versions });
+        }
         let [kubelet] = built(|| binaries::ensure([&KUBELET])).await?;
         self.write_settings(sandbox_image)?;
         self.launch(Part::RealNode, self.real_node(&kubelet))?;

@@ -7,7 +7,7 @@ use scene::Placements;
 use screen::Screen;
 use std::process::ExitCode;
 use testbed::pace::AS_SHIPPED;
-use testbed::{Error, NodeGroup, Options, Testbed};
+use testbed::{Error, NodeGroup, Options, Testbed, Versions};
 
 /// Nodes at the start; one run more than these makes the autoscaler add one.
 const NODES: usize = 2;
@@ -32,11 +32,13 @@ async fn main() -> ExitCode {
 async fn demo() -> Result<bool, Error> {
     let mut screen = Screen::new();
     screen.title("A control plane: API server, scheduler, Tekton, cluster autoscaler");
-    tokio::task::block_in_place(testbed::build_for_autoscaler)?;
+    let versions = Versions::of_environment()?;
+    tokio::task::block_in_place(|| testbed::build_for_autoscaler(versions))?;
     let bed = Testbed::start(Options::default()).await?;
     bed.start_autoscaler(&[NodeGroup::new(GROUP, NODES, NODES + 4)])
         .await?;
-    println!("started in {:.1} s, {NODES} nodes", bed.startup().as_secs_f32());
+    let startup = bed.startup().as_secs_f32();
+    println!("{versions}, started in {startup:.1} s, {NODES} nodes");
 
     screen.title(&format!(
         "{RUNS} runs without pod-affinity, which is compiled meanwhile"

@@ -1,0 +1,1 @@
+../tekton/tools.go

@@ -7,8 +7,9 @@ use proc_macro::{TokenStream, TokenTree};
 
 /// Marks an end-to-end test, with any of these options:
 /// - `first`: it takes long, and is started early.
-/// - `real_node`: it is ignored where there can be no real node.
+/// - `real_node`: it is ignored where there can be no real node, and with other versions than the default ones.
 /// - `webhook`: it is about the webhook, and is ignored where policies replace it.
+/// - `policies`: it needs admission policies, and is ignored where the API server is too old to evaluate them.
 /// - `on_request`: it is ignored unless it is asked for, by `--include-ignored` or `--ignored`.
 #[proc_macro_attribute]
 pub fn e2e_test(options: TokenStream, function: TokenStream) -> TokenStream {
@@ -22,7 +23,7 @@ pub fn e2e_test(options: TokenStream, function: TokenStream) -> TokenStream {
     registration.into_iter().chain(function).collect()
 }
 
-const OPTIONS: [&str; 4] = ["first", "real_node", "webhook", "on_request"];
+const OPTIONS: [&str; 5] = ["first", "real_node", "webhook", "policies", "on_request"];
 
 /// The function's name, and how it is called.
 fn call_of(function: &TokenStream) -> Option<(String, String)> {
@@ -45,7 +46,7 @@ fn word(token: TokenTree) -> Option<String> {
 }
 
 fn registration(name: &str, call: &str, options: &[String]) -> TokenStream {
-    let [first, real_node, webhook, on_request] =
+    let [first, real_node, webhook, policies, on_request] =
         OPTIONS.map(|option| options.iter().any(|given| given == option));
     parsed(&format!(
         "::inventory::submit! {{ crate::harness::Test {{
@@ -53,6 +54,7 @@ fn registration(name: &str, call: &str, options: &[String]) -> TokenStream {
             first: {first},
             real_node: {real_node},
             webhook: {webhook},
+            policies: {policies},
             on_request: {on_request},
             run: || {call},
         }} }}"

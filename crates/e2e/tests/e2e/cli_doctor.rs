@@ -159,7 +159,7 @@ async fn doctor_finds_each_planted_fault_and_nothing_on_a_healthy_installation()
     until_well(&bed).await;
 }
 
-#[e2e_test]
+#[e2e_test(policies)]
 async fn doctor_recommends_policies_and_finds_nothing_once_they_are_installed_but_what_is_missing_or_off() {
     let bed = pool::bare().await;
     bed.add_nodes(&Nodes::new("node", 2)).await.unwrap();

@@ -22,7 +22,7 @@ const RUN: &str = "build-7";
 const FIND_OR_NOT: &str = "grep() { command grep \"$@\" || [ $? = 1 ]; }\n";
 
 /// One test, since each step needs the same installation.
-#[e2e_test]
+#[e2e_test(policies)]
 async fn the_commands_of_the_pages_are_accepted_and_do_what_the_pages_say() {
     let bed = pool::bare().await;
     bed.add_nodes(&Nodes::new("node", 6)).await.unwrap();

@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 use std::process::ExitCode;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
-use testbed::Admission;
+use testbed::{Admission, Kubernetes, Versions};
 
 /// Tests at a time: each needs about a third of a core and 1 GB.
 const SLOTS: usize = 6;
@@ -28,6 +28,7 @@ pub(crate) struct Test {
     pub(crate) first: bool,
     pub(crate) real_node: bool,
     pub(crate) webhook: bool,
+    pub(crate) policies: bool,
     pub(crate) on_request: bool,
     pub(crate) run: fn(),
 }
@@ -57,31 +58,50 @@ impl Test {
     }
 }
 
-/// What tests can be run with.
-struct Here {
-    no_real_node: Option<String>,
-    admission: Admission,
+/// Why tests that need something cannot be run here; nothing if they can.
+struct Lacking {
+    real_node: Option<String>,
+    webhook: Option<String>,
+    policies: Option<String>,
 }
 
-impl Here {
+impl Lacking {
     fn found() -> testbed::Result<Self> {
+        let (admission, versions) = (Admission::of_environment()?, Versions::of_environment()?);
+        admission.require(versions.kubernetes)?;
         Ok(Self {
-            no_real_node: testbed::real_node::lacking(),
-            admission: Admission::of_environment()?,
+            real_node: no_kubelet(versions).or_else(testbed::real_node::lacking),
+            webhook: no_webhook(admission),
+            policies: no_policies(versions.kubernetes),
         })
     }
 
     /// What a test lacks.
-    fn lacks(&self, test: &Test) -> Option<String> {
-        let no_webhook = || match self.admission {
-            Admission::Webhook => None,
-            Admission::Policies => Some("about the webhook, which policies replace here".to_owned()),
-        };
-        let no_real_node = self.no_real_node.clone();
-        no_real_node
-            .filter(|_| test.real_node)
-            .or_else(|| no_webhook().filter(|_| test.webhook))
+    fn for_test(&self, test: &Test) -> Option<String> {
+        let needs = [
+            (test.real_node, &self.real_node),
+            (test.webhook, &self.webhook),
+            (test.policies, &self.policies),
+        ];
+        let mut needed = needs.into_iter().filter(|(needed, _)| *needed);
+        needed.find_map(|(_, why)| why.clone())
     }
+}
+
+fn no_kubelet(versions: Versions) -> Option<String> {
+    (!versions.are_defaults()).then(|| format!("the real node is not there for {versions}"))
+}
+
+fn no_webhook(admission: Admission) -> Option<String> {
+    match admission {
+        Admission::Webhook => None,
+        Admission::Policies => Some("about the webhook, which policies replace here".to_owned()),
+    }
+}
+
+fn no_policies(kubernetes: Kubernetes) -> Option<String> {
+    (!kubernetes.evaluates_policies())
+        .then(|| format!("Kubernetes {kubernetes} evaluates no admission policies"))
 }
 
 /// What a test took, and what it waited for.
@@ -120,8 +140,8 @@ pub(crate) fn run() -> ExitCode {
     testbed::wait::observe(waited);
     // Also where RUST_BACKTRACE is set: the frames of an async test only hide what it says.
     std::panic::set_hook(Box::new(|panic| eprintln!("{panic}")));
-    let here = match Here::found() {
-        Ok(here) => here,
+    let lacking = match Lacking::found() {
+        Ok(lacking) => lacking,
         Err(error) => {
             eprintln!("{error}");
             return ExitCode::FAILURE;
@@ -140,7 +160,7 @@ pub(crate) fn run() -> ExitCode {
     let asked_for = arguments.ignored || arguments.include_ignored;
     let trials = tests
         .into_iter()
-        .map(|test| trial(test, here.lacks(test), asked_for));
+        .map(|test| trial(test, lacking.for_test(test), asked_for));
     let conclusion = libtest_mimic::run(&arguments, trials.collect());
     // A panic of it is no test's.
     ahead.map(std::thread::JoinHandle::join);

@@ -132,7 +132,7 @@ async fn each_way_to_switch_it_off_does_what_the_page_says() {
     switch_off(WEBHOOK).await;
 }
 
-#[e2e_test]
+#[e2e_test(policies)]
 async fn each_way_to_switch_off_policies_does_what_the_page_says() {
     switch_off(POLICIES).await;
 }
@@ -285,7 +285,7 @@ async fn uninstalling_as_the_page_says_leaves_nothing_and_stops_no_run_though_ot
     uninstall(WEBHOOK, "### With the webhook").await;
 }
 
-#[e2e_test(first)]
+#[e2e_test(first, policies)]
 async fn uninstalling_policies_leaves_nothing_and_stops_no_run_though_others_come_all_the_while() {
     uninstall(POLICIES, "### With admission policies").await;
 }

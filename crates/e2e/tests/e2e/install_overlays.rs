@@ -45,7 +45,7 @@ fn own_ca(bed: &Testbed, authority: &str) -> PathBuf {
     folder
 }
 
-#[e2e_test]
+#[e2e_test(policies)]
 async fn the_api_server_accepts_the_base_and_every_overlay() {
     let bed = pool::start(Options {
         tekton: false,

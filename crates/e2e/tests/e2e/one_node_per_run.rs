@@ -104,7 +104,7 @@ async fn the_tasks_of_a_matrix_meet() {
     meets_only_when_labelled("matrix", matrix).await;
 }
 
-#[e2e_test]
+#[e2e_test(policies)]
 async fn with_policies_all_of_these_meet_and_share_no_node() {
     let bed = fresh_by(Admission::Policies, 0).await;
     add_plenty(&bed).await;

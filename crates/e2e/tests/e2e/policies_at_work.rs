@@ -15,7 +15,7 @@ use testbed::{Admission, Testbed};
 /// Name of the policy of others.
 const OTHER: &str = "zzz";
 
-#[e2e_test]
+#[e2e_test(policies)]
 async fn with_policies_a_run_has_one_node_from_its_creation_on_or_since_its_user_released_it() {
     let release = Patch::Merge(json!({"spec": {"status": null}}));
     let bed = fresh_by(Admission::Webhook, 6).await;
@@ -50,7 +50,7 @@ async fn with_policies_a_run_has_one_node_from_its_creation_on_or_since_its_user
         .unwrap();
 }
 
-#[e2e_test]
+#[e2e_test(policies)]
 async fn a_pod_whose_affinity_another_policy_takes_away_gets_its_terms_again() {
     let bed = fresh_by(Admission::Webhook, 0).await;
     let client = both_ways(&bed).await;
@@ -67,7 +67,7 @@ async fn a_pod_whose_affinity_another_policy_takes_away_gets_its_terms_again() {
     assert_eq!(after["spec"], usual["spec"]);
 }
 
-#[e2e_test]
+#[e2e_test(policies)]
 async fn a_run_that_another_policy_labels_is_held_once_ours_is_changed_as_its_page_says() {
     let bed = fresh_by(Admission::Webhook, 0).await;
     let client = both_ways(&bed).await;

@@ -43,7 +43,7 @@ const EXPECTED: [(&str, usize); 17] = [
 ];
 const MOST_TELLING: usize = 5;
 
-#[e2e_test]
+#[e2e_test(policies)]
 async fn policies_make_of_any_run_and_pod_what_the_webhook_makes_of_it() {
     let bed = fresh_by(Admission::Webhook, 0).await;
     let client = both_ways(&bed).await;
@@ -63,7 +63,7 @@ async fn policies_make_of_any_run_and_pod_what_the_webhook_makes_of_it() {
 }
 
 /// Tekton's webhook adds it to each run after the policies that change runs, and before those that reject them.
-#[e2e_test]
+#[e2e_test(policies)]
 async fn policies_as_the_webhook_reject_no_run_for_what_tekton_adds_to_it_by_default() {
     let bed = fresh_by(Admission::Webhook, 0).await;
     let client = both_ways(&bed).await;
@@ -94,7 +94,7 @@ async fn policies_as_the_webhook_reject_no_run_for_what_tekton_adds_to_it_by_def
     .unwrap();
 }
 
-#[e2e_test]
+#[e2e_test(policies)]
 async fn policies_hold_on_a_change_what_the_webhook_holds() {
     let bed = fresh_by(Admission::Webhook, 0).await;
     let client = both_ways(&bed).await;
@@ -127,7 +127,7 @@ async fn policies_hold_on_a_change_what_the_webhook_holds() {
     );
 }
 
-#[e2e_test]
+#[e2e_test(policies)]
 async fn policies_differ_from_the_webhook_as_their_page_says() {
     let bed = fresh_by(Admission::Webhook, 0).await;
     let client = both_ways(&bed).await;
@@ -156,7 +156,7 @@ async fn policies_differ_from_the_webhook_as_their_page_says() {
     assert!(message.contains("more than 64 entries"), "{message}");
 }
 
-#[e2e_test]
+#[e2e_test(policies)]
 async fn without_the_controllers_service_account_no_run_is_held_or_rejected_by_policies() {
     let bed = fresh_by(Admission::Webhook, 0).await;
     let client = both_ways(&bed).await;

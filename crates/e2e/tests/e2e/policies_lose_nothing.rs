@@ -36,7 +36,7 @@ impl Outage {
     }
 }
 
-#[e2e_test(on_request)]
+#[e2e_test(on_request, policies)]
 async fn with_policies_nothing_is_lost_when_controllers_and_the_api_server_are_killed() {
     let bed = fresh_by(Admission::Policies, OURS * 3).await;
     let auditor = Auditor::start(&bed).await;

@@ -144,7 +144,7 @@ fn user(pod: &Pod) -> Option<i64> {
     pod.spec.as_ref()?.security_context.as_ref()?.run_as_user
 }
 
-#[e2e_test]
+#[e2e_test(policies)]
 async fn where_users_are_assigned_as_on_openshift_our_pods_take_theirs_and_a_labelled_run_goes_as_anywhere() {
     let bed = fresh(2).await;
     let client = bed.client().await.unwrap();

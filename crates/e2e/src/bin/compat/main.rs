@@ -1,0 +1,173 @@
+//! `cargo compat`: runs the same end-to-end tests on pairs of Kubernetes and Tekton, and writes docs/compatibility.md.
+
+mod outcome;
+mod page;
+mod pairs;
+
+use anyhow::{Context, Result, anyhow, bail};
+use clap::Parser;
+use outcome::Outcome;
+use page::{Page, Row};
+use std::io::{BufRead, BufReader};
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode, Stdio};
+use testbed::Versions;
+
+/// The end-to-end tests that each pair has to pass: filters, as `cargo test` takes them.
+const TESTS: [&str; 11] = [
+    "one_node_per_run::",
+    "holds::",
+    "endings::",
+    "moves::",
+    "moves_with_claims::",
+    "reserve::",
+    "volumes::",
+    "policies_at_work::",
+    "policies_equal::",
+    "install_docs::uninstalling",
+    "cli_doctor::",
+];
+
+/// Runs the same end-to-end tests on pairs of Kubernetes and Tekton, and writes docs/compatibility.md.
+#[derive(Debug, Parser)]
+#[command(name = "cargo compat", bin_name = "cargo compat")]
+struct Cli {
+    /// Run this pair only, such as 1.34/1.15 (more than once: these pairs); the rows of the others stay.
+    #[arg(long, value_name = "KUBERNETES/TEKTON", value_parser = pairs::parsed)]
+    only: Vec<Versions>,
+    /// Arguments for the tests, such as --test-threads=2.
+    #[arg(last = true)]
+    arguments: Vec<String>,
+}
+
+impl Cli {
+    fn pairs(&self) -> Vec<Versions> {
+        if self.only.is_empty() {
+            pairs::all()
+        } else {
+            self.only.clone()
+        }
+    }
+}
+
+fn main() -> ExitCode {
+    match compare(&Cli::parse()) {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => {
+            eprintln!("compat: not all tests passed: see {}", page::FILE);
+            ExitCode::FAILURE
+        }
+        Err(error) => {
+            eprintln!("compat: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// Whether all tests passed on all pairs.
+fn compare(cli: &Cli) -> Result<bool> {
+    let mut all_passed = true;
+    for versions in cli.pairs() {
+        println!("\n== {versions}");
+        let row = row(versions, &cli.arguments).with_context(|| versions.to_string())?;
+        all_passed &= row.outcome.failed.is_empty();
+        println!("{row}");
+        let file = workspace().join(page::FILE);
+        // There is none before the first pair.
+        let before = std::fs::read_to_string(&file).unwrap_or_default();
+        let page = Page::read(&before).with(&row);
+        std::fs::write(&file, page.to_string()).with_context(|| format!("writing {}", page::FILE))?;
+    }
+    Ok(all_passed)
+}
+
+fn row(versions: Versions, arguments: &[String]) -> Result<Row> {
+    // Before the tests: what is changed meanwhile is not what they test.
+    let (commit, date) = (commit()?, jiff::Timestamp::now());
+    let releases = testbed::releases(versions)?;
+    let release = |part: &str| {
+        let found = releases.iter().find(|(name, _)| *name == part);
+        found.map(|(_, release)| release.clone())
+    };
+    Ok(Row {
+        kubernetes: release("kubernetes").context("no release of Kubernetes")?,
+        tekton: release("tekton").context("no release of Tekton")?,
+        outcome: tested(versions, arguments)?,
+        date: date.strftime("%Y-%m-%d").to_string(),
+        commit,
+    })
+}
+
+fn tested(versions: Versions, arguments: &[String]) -> Result<Outcome> {
+    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+    let mut tests = Command::new(cargo)
+        // Not by --package: see .cargo/config.toml.
+        .args(["test", "--test=e2e", "--", "--color=never"])
+        .args(TESTS)
+        .args(arguments)
+        .envs(versions.environment())
+        // Tests that are about policies install them by themselves.
+        .env("POD_AFFINITY_ADMISSION", "webhook")
+        .current_dir(workspace())
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .spawn()
+        .context("starting cargo")?;
+    let stdout = tests.stdout.take().context("no output of cargo")?;
+    let printed = shown(BufReader::new(stdout))?;
+    let status = tests.wait().context("waiting for cargo")?;
+    let outcome =
+        Outcome::of(&printed).ok_or_else(|| anyhow!("the tests ended without a result ({status})"))?;
+    if outcome.failed.is_empty() != status.success() {
+        bail!(
+            "{} tests failed, but cargo ended with {status}",
+            outcome.failed.len()
+        );
+    }
+    Ok(outcome)
+}
+
+/// Prints what it reads, line by line, and returns all of it.
+fn shown(output: impl BufRead) -> Result<String> {
+    let mut all = String::new();
+    for line in output.lines() {
+        let line = line.context("reading the output of the tests")?;
+        println!("{line}");
+        all += &line;
+        all.push('\n');
+    }
+    Ok(all)
+}
+
+/// Short, and marked when the checkout differs from it by more than the page.
+fn commit() -> Result<String> {
+    let commit = git(&["rev-parse", "--short=12", "HEAD"])?;
+    let others = format!(":!{}", page::FILE);
+    let changes = git(&[
+        "status",
+        "--porcelain",
+        "--untracked-files=no",
+        "--",
+        ".",
+        &others,
+    ])?;
+    let mark = if changes.is_empty() { "" } else { "-dirty" };
+    Ok(format!("{commit}{mark}"))
+}
+
+fn git(arguments: &[&str]) -> Result<String> {
+    let output = Command::new("git")
+        .args(arguments)
+        .current_dir(workspace())
+        .output()
+        .context("starting git")?;
+    if !output.status.success() {
+        bail!("git {arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
+    }
+    Ok(String::from_utf8_lossy(&output.stdout).trim().to_owned())
+}
+
+/// The root of the checkout.
+fn workspace() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+}

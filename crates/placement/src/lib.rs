@@ -26,5 +26,6 @@ pub mod reserve;
 pub mod resources;
 pub mod run;
 pub mod strategy;
+pub mod supported;
 pub mod terms;
 pub mod volume;

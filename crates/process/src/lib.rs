@@ -12,6 +12,7 @@ pub mod metrics;
 mod open_files;
 pub mod readiness;
 pub mod server_clock;
+pub mod server_version;
 pub mod shutdown;
 pub mod tls;
 pub mod traces;

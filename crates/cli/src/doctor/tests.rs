@@ -253,6 +253,7 @@ ills! {
         exam.platform.tekton = map(&json!({"version": "v0.70.0"}));
     };
     a_tekton_that_is_no_longer_supported: |exam| exam.platform.tekton = map(&json!({"version": "v1.8.2"}));
+    a_kubernetes_that_is_newer_than_tested: |exam| exam.platform.kubernetes = Ok("v1.38.0".into());
     versions_that_nobody_knows: |exam| {
         exam.platform.kubernetes = Ok("odd".into());
         exam.platform.tekton = map(&json!({"version": "v2.0.0"}));

@@ -3,11 +3,7 @@
 use super::{Finding, Platform};
 use crate::ask::{Gap, Seen};
 use k8s_openapi::api::core::v1::ConfigMap;
-
-/// Tekton itself asks for this one.
-const OLDEST_MINOR: u32 = 28;
-/// Of Tekton's releases that are maintained for long, the oldest that still is.
-const OLDEST_TEKTON: u32 = 9;
+use placement::supported::{self, NEWEST_KUBERNETES, OLDEST_KUBERNETES, OLDEST_TEKTON, Support, numbers};
 
 pub(super) fn findings(platform: &Platform) -> Vec<Finding> {
     vec![kubernetes(&platform.kubernetes), tekton(platform)]
@@ -15,18 +11,30 @@ pub(super) fn findings(platform: &Platform) -> Vec<Finding> {
 
 fn kubernetes(version: &Seen<String>) -> Finding {
     const CHECK: &str = "kubernetes";
-    match version.as_ref().map(|version| (version, numbers(version))) {
-        Err(gap) => Finding::unseen(CHECK, gap),
-        Ok((version, Some((1, minor)))) if minor < OLDEST_MINOR => Finding::bad(
+    let version = match version {
+        Err(gap) => return Finding::unseen(CHECK, gap),
+        Ok(version) => version,
+    };
+    match supported::kubernetes(version) {
+        Support::Tested => Finding::ok(CHECK, format!("Kubernetes {version} is supported.")),
+        Support::TooOld => Finding::bad(
             CHECK,
-            format!("Kubernetes {version} is older than 1.{OLDEST_MINOR}."),
-            format!("Upgrade the cluster to 1.{OLDEST_MINOR} or newer."),
+            format!(
+                "Kubernetes {version} is older than 1.{OLDEST_KUBERNETES}, the oldest that is supported."
+            ),
+            format!("Upgrade the cluster to 1.{OLDEST_KUBERNETES} or newer."),
         ),
-        Ok((version, Some(_))) => Finding::ok(CHECK, format!("Kubernetes {version} is supported.")),
-        Ok((version, None)) => Finding::warning(
+        Support::Untested => Finding::warning(
+            CHECK,
+            format!(
+                "Kubernetes {version} is newer than 1.{NEWEST_KUBERNETES}, the newest that this release was tested with."
+            ),
+            "Use a newer release of pod-affinity, if there is one.",
+        ),
+        Support::Unknown => Finding::warning(
             CHECK,
             format!("The version {version:?} cannot be read."),
-            format!("Make sure that it is 1.{OLDEST_MINOR} or newer."),
+            format!("Make sure that it is 1.{OLDEST_KUBERNETES} or newer."),
         ),
     }
 }
@@ -91,15 +99,4 @@ fn judged(version: &str) -> Finding {
 pub(super) fn is_older(version: &Seen<String>, minor: u32) -> bool {
     let version = version.as_deref().ok().and_then(numbers);
     version.is_some_and(|version| version < (1, minor))
-}
-
-/// Major and minor: of `v1.36.3`, and of `v1.28.3-gke.100`.
-fn numbers(version: &str) -> Option<(u32, u32)> {
-    let mut parts = version.trim_start_matches('v').split('.');
-    let mut next = || {
-        let part = parts.next()?;
-        let end = part.find(|c: char| !c.is_ascii_digit()).unwrap_or(part.len());
-        part[..end].parse().ok()
-    };
-    Some((next()?, next()?))
 }

@@ -43,6 +43,7 @@ pub(crate) fn parsed(text: &str) -> Result<Versions, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use placement::supported;
 
     #[test]
     fn each_version_is_tried_with_the_newest_of_the_other_and_the_oldest_with_each_other_once_each() {
@@ -61,6 +62,16 @@ mod tests {
             "1.37/1.15",
         ];
         assert_eq!(pairs, expected);
+    }
+
+    #[test]
+    fn the_versions_that_are_supported_are_those_that_are_tried() {
+        let pairs = all();
+        let kubernetes = || pairs.iter().map(|pair| pair.kubernetes.minor());
+        let tekton = || pairs.iter().map(|pair| pair.tekton.minor());
+        assert_eq!(kubernetes().min(), Some(supported::OLDEST_KUBERNETES));
+        assert_eq!(kubernetes().max(), Some(supported::NEWEST_KUBERNETES));
+        assert_eq!(tekton().min(), Some(supported::OLDEST_TEKTON));
     }
 
     #[test]

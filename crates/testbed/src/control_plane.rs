@@ -24,7 +24,8 @@ impl Testbed {
         }
         self.launch(Part::ApiServer, api_server)?;
         self.answers(Part::ApiServer).await?;
-        self.launch(Part::ControllerManager, plane.manager(kubernetes, folder))?;
+        let manager = plane.manager(kubernetes, folder, self.versions.kubernetes);
+        self.launch(Part::ControllerManager, manager)?;
         let mut scheduler = plane.scheduler(kubernetes, folder);
         if self.options.limits == Limits::Raised {
             scheduler = scheduler.arg("--kube-api-qps=5000").arg("--kube-api-burst=10000");

@@ -6,6 +6,7 @@ use crate::kubeconfig::{self, Proof};
 use crate::part::Launch;
 use crate::pki::{self, Authority, Identity, TokenKeys};
 use crate::ports::Ports;
+use crate::versions::Kubernetes;
 use std::path::{Path, PathBuf};
 
 /// Name of the real node, which its kubeconfig has in it.
@@ -128,7 +129,7 @@ impl ControlPlane {
             .env("GOGC", "150")
     }
 
-    pub(crate) fn manager(&self, built: &Built, folder: &Path) -> Launch {
+    pub(crate) fn manager(&self, built: &Built, folder: &Path, kubernetes: Kubernetes) -> Launch {
         component(
             &built.program("kube-controller-manager"),
             &self.manager,
@@ -138,8 +139,7 @@ impl ControlPlane {
         .path("--service-account-private-key-file", &self.tokens.private)
         .path("--root-ca-file", &self.authority)
         .arg("--use-service-account-credentials=true")
-        // No cloud and no pod network here: the controllers for these would only complain.
-        .arg("--controllers=*,-nodeipam,-cloud-node-lifecycle-controller")
+        .arg(format!("--controllers={}", controllers(kubernetes)))
         .arg(format!("--node-monitor-grace-period={GRACE_PERIOD}"))
         .arg("--kube-api-qps=300")
         .arg("--kube-api-burst=600")
@@ -154,6 +154,16 @@ impl ControlPlane {
         )
         // It takes a moment to learn whom to believe; its figures are no secret here.
         .arg("--authorization-always-allow-paths=/healthz,/readyz,/livez,/metrics")
+    }
+}
+
+/// No cloud and no pod network here: the controllers for these would only complain. A name that is not known is an error.
+fn controllers(kubernetes: Kubernetes) -> &'static str {
+    match kubernetes {
+        Kubernetes::V1_33 | Kubernetes::V1_34 | Kubernetes::V1_35 | Kubernetes::V1_36 => {
+            "*,-nodeipam,-cloud-node-lifecycle-controller"
+        }
+        Kubernetes::V1_37 => "*,-nodeipam",
     }
 }
 

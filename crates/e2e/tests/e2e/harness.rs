@@ -155,7 +155,9 @@ pub(crate) fn run() -> ExitCode {
     tests.retain(|test| test.matches(&filters, arguments.exact));
     tests.sort_by_key(|test| test.name());
     let tests = long_ones_early(tests);
-    let ships = !arguments.list && tests.iter().any(|test| test.ships() && !test.on_request);
+    let will_ship =
+        |test: &&'static Test| test.ships() && !test.on_request && lacking.for_test(test).is_none();
+    let ships = !arguments.list && tests.iter().any(will_ship);
     let ahead = ships.then(compile_release_ahead);
     let asked_for = arguments.ignored || arguments.include_ignored;
     let trials = tests

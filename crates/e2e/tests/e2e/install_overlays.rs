@@ -170,6 +170,12 @@ async fn until_served_until(bed: &Testbed, installed: &Installed, year: i32) {
     }
 }
 
+/// A labelled run of this name ends with all its pods on one node.
+async fn has_one_node(bed: &Testbed, name: &str) {
+    let run = RunSpec::diamond("default", name).opted_in("true");
+    assert_eq!(nodes_after(bed, &run).await.len(), 1);
+}
+
 #[e2e_test(webhook)]
 async fn with_cert_managers_overlay_its_certificates_serve_and_the_controller_leaves_them_alone() {
     let bed = pool::bare().await;
@@ -186,21 +192,18 @@ async fn with_cert_managers_overlay_its_certificates_serve_and_the_controller_le
     until_served_until(&bed, &installed, 2100).await;
     until_owned(&bed, &client).await;
     let before = versions(&client).await;
-    let first = RunSpec::diamond("default", "first").opted_in("true");
-    assert_eq!(nodes_after(&bed, &first).await.len(), 1);
+    has_one_node(&bed, "first").await;
 
     played.issue(2101).await;
     until_served_until(&bed, &installed, 2101).await;
     let renewed = versions(&client).await;
     assert_eq!(before[1..], renewed[1..], "the authority is the same");
-    let second = RunSpec::diamond("default", "second").opted_in("true");
-    assert_eq!(nodes_after(&bed, &second).await.len(), 1);
+    has_one_node(&bed, "second").await;
 
     // A leader looks at what it cares for as soon as it leads.
     stop_controllers(&bed);
     start_controllers(&bed).await;
-    let third = RunSpec::diamond("default", "third").opted_in("true");
-    assert_eq!(nodes_after(&bed, &third).await.len(), 1);
+    has_one_node(&bed, "third").await;
     assert_eq!(versions(&client).await, renewed);
 }
 
@@ -221,13 +224,11 @@ async fn with_a_ca_of_ones_own_its_certificates_serve_and_the_controller_leaves_
     until_served_until(&bed, &installed, 2100).await;
     until_owned(&bed, &client).await;
     let before = versions(&client).await;
-    let first = RunSpec::diamond("default", "first").opted_in("true");
-    assert_eq!(nodes_after(&bed, &first).await.len(), 1);
+    has_one_node(&bed, "first").await;
 
     write(2101).await;
     until_served_until(&bed, &installed, 2101).await;
-    let second = RunSpec::diamond("default", "second").opted_in("true");
-    assert_eq!(nodes_after(&bed, &second).await.len(), 1);
+    has_one_node(&bed, "second").await;
     assert_eq!(
         before[1..],
         versions(&client).await[1..],
@@ -263,8 +264,7 @@ async fn an_installation_with_certificates_of_its_own_changes_over_to_cert_manag
 
     let theirs = versions(&client).await;
     bed.add_nodes(&Nodes::new("node", 3)).await.unwrap();
-    let first = RunSpec::diamond("default", "first").opted_in("true");
-    assert_eq!(nodes_after(&bed, &first).await.len(), 1);
+    has_one_node(&bed, "first").await;
     bed.add_nodes(&Nodes::new("nowhere", 1).label("nowhere", "true"))
         .await
         .unwrap();

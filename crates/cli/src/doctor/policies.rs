@@ -11,8 +11,6 @@ const CHECK: &str = "policies";
 const INSTALLATION: &str = "installation";
 /// `MutatingAdmissionPolicy` is v1 since this one.
 const OLDEST_MINOR: u32 = 36;
-/// Since 1.37, a patch cannot have terms in it that it read from the pod, and a pod's second evaluation fails.
-const NEWEST_MINOR: u32 = 36;
 const APPLY: &str =
     "`cargo ship apply -k overlays/policies`, or apply your own kustomization of this overlay again.";
 
@@ -21,9 +19,6 @@ fn obstacle(platform: &Platform) -> Option<String> {
     match (&platform.kubernetes, &platform.serves_policies) {
         (Ok(version), _) if is_old(platform) => Some(format!(
             "Kubernetes {version} is older than 1.{OLDEST_MINOR} and evaluates no MutatingAdmissionPolicy"
-        )),
-        (Ok(version), _) if is_new(platform) => Some(format!(
-            "Kubernetes {version} is newer than 1.{NEWEST_MINOR} and rejects pods that the policies of this release change"
         )),
         (Err(gap), _) | (Ok(_), Err(gap)) => Some(gap.to_string()),
         (Ok(_), Ok(())) => None,
@@ -49,7 +44,7 @@ pub(super) fn advice(platform: &Platform) -> Finding {
         )
         .hint(format!(
             "`cargo ship apply -k overlays/policies`, or release-policies.yaml of a release. All API servers of the cluster \
-             must be of 1.{OLDEST_MINOR}: a newer one needs the webhook."
+             must be of 1.{OLDEST_MINOR} or newer."
         )),
     }
 }
@@ -76,7 +71,7 @@ fn recommended(exam: &Exam) -> Option<Finding> {
         )
         .hint(format!(
             "With policies, no call can be lost, and there is no certificate. If all API servers of the cluster are of \
-             1.{OLDEST_MINOR}: see overlays/policies/README.md."
+             1.{OLDEST_MINOR} or newer: see overlays/policies/README.md."
         ))
     })
 }
@@ -98,10 +93,6 @@ fn is_old(platform: &Platform) -> bool {
     versions::is_older(&platform.kubernetes, OLDEST_MINOR)
 }
 
-fn is_new(platform: &Platform) -> bool {
-    versions::is_newer(&platform.kubernetes, NEWEST_MINOR)
-}
-
 fn installed(exam: &Exam) -> Vec<Finding> {
     let way = Finding::ok(
         INSTALLATION,
@@ -109,9 +100,6 @@ fn installed(exam: &Exam) -> Vec<Finding> {
     );
     if is_old(&exam.platform) {
         return vec![way, old(exam)];
-    }
-    if is_new(&exam.platform) {
-        return vec![way, new(exam)];
     }
     let faults: Vec<_> = exam
         .admission
@@ -126,18 +114,6 @@ fn installed(exam: &Exam) -> Vec<Finding> {
     std::iter::once(way).chain(faults).chain(whole).collect()
 }
 
-fn new(exam: &Exam) -> Finding {
-    let version = exam.platform.kubernetes.as_deref().unwrap_or_default();
-    Finding::bad(
-        CHECK,
-        format!(
-            "Kubernetes {version} is newer than 1.{NEWEST_MINOR} and rejects pods that the policies of this release change: the \
-             tasks of labelled runs fail."
-        ),
-        "Install the webhook instead: see docs/install.md.",
-    )
-}
-
 fn old(exam: &Exam) -> Finding {
     let version = exam.platform.kubernetes.as_deref().unwrap_or_default();
     Finding::bad(
@@ -147,7 +123,7 @@ fn old(exam: &Exam) -> Finding {
              at once, and their pods get no affinity."
         ),
         format!(
-            "Upgrade all API servers to 1.{OLDEST_MINOR}, or install the webhook instead: see docs/install.md."
+            "Upgrade all API servers to 1.{OLDEST_MINOR} or newer, or install the webhook instead: see docs/install.md."
         ),
     )
 }

@@ -56,19 +56,6 @@ fn a_healthy_installation_by_policies_has_nothing_but_good_findings() {
 }
 
 #[test]
-fn policies_on_a_newer_kubernetes_than_they_work_on_are_bad() {
-    let mut exam = by_policies();
-    exam.platform.kubernetes = Ok("v1.37.2".into());
-    let findings = findings(&exam);
-    let bad = findings.iter().find(|finding| finding.level == Level::Bad);
-    let bad = bad.unwrap();
-    assert!(
-        bad.sentence.contains("Kubernetes v1.37.2 is newer than 1.36"),
-        "{bad:?}"
-    );
-}
-
-#[test]
 fn a_policy_and_a_binding_that_are_missing() {
     let mut exam = by_policies();
     of(&mut exam, "MutatingAdmissionPolicyBinding", "terms").found = Ok(None);

@@ -286,12 +286,6 @@ mod tests {
             &pre,
             "Install the webhook: Kubernetes v1.35.2 is older than 1.36"
         ));
-        pre.platform.kubernetes = Ok("v1.37.2".into());
-        assert_eq!(policies::choice(&pre.platform), Way::Webhook);
-        assert!(says(
-            &pre,
-            "Install the webhook: Kubernetes v1.37.2 is newer than 1.36"
-        ));
         pre.platform = platform();
         assert_eq!(policies::choice(&pre.platform), Way::Policies);
         pre.platform.serves_policies = Err(not_served("mutatingadmissionpolicies"));

@@ -95,12 +95,6 @@ fn judged(version: &str) -> Finding {
     }
 }
 
-/// Whether it is certain that this is a newer Kubernetes than 1.`minor`.
-pub(super) fn is_newer(version: &Seen<String>, minor: u32) -> bool {
-    let version = version.as_deref().ok().and_then(numbers);
-    version.is_some_and(|version| version > (1, minor))
-}
-
 /// Whether it is certain that this is an older Kubernetes than 1.`minor`.
 pub(super) fn is_older(version: &Seen<String>, minor: u32) -> bool {
     let version = version.as_deref().ok().and_then(numbers);

@@ -25,6 +25,7 @@ pub(super) const NODE: &str = "node-1";
 pub(super) const GENERATION: i64 = 3;
 /// What the scheduler says of a pod that fits nowhere.
 pub(super) const NO_NODE: &str = "0/3 nodes are available";
+pub(super) const ELSEWHERE: &str = "0/3 nodes are available: 3 node(s) didn't match pod affinity rules";
 
 #[derive(Clone, Debug)]
 pub(super) struct Scene {

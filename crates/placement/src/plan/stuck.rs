@@ -2,8 +2,8 @@
 //! again wherever the task finds room.
 //!
 //! Only where nothing of the run lives, and never the one node that its volumes allow. A placeholder at no replicas comes
-//! back when no pod waits any more, and never before: as long as one waits unbound it must be free to be the first of its
-//! group, on whatever node fits.
+//! back when no pod waits any more: as long as one waits unbound it must be free to be the first of its group, on whatever
+//! node fits. It comes back before only where the scheduler does not look at that pod again.
 
 use super::decision::{Decision, MoveCause, Question, Wait, Write};
 use super::observation::{Census, Observation, Placeholder, WaitingPod};
@@ -16,6 +16,11 @@ use std::time::Duration;
 /// How soon tasks are counted again whose end is waited for: a pod that is being deleted outlives its task, so that
 /// nothing of the run changes when it goes.
 const RECOUNT: Duration = Duration::from_secs(30);
+
+/// How long a woken pod may keep its old verdict: a scheduler's longest back-off is ten seconds.
+const ASLEEP: Duration = Duration::from_secs(15);
+/// In the scheduler's words about a pod: it looked for others of the pod's group, and they were elsewhere.
+const LACKS_ITS_GROUP: &str = "didn't match pod affinity rules";
 
 /// Why the node would be given up, and since when that is so; `None` needs no patience.
 struct Reason {
@@ -146,8 +151,9 @@ fn leave(seen: &Observation, set: &Placeholder, cause: MoveCause) -> Decision {
 ///
 /// A scheduler that finds no node for a pod sets it aside until something happens that could help, and the end of
 /// the last pod that it had to be near is none of that to it (Kubernetes 1.34 and newer: it would wait for minutes).
-/// A changed label of the pod itself is, and each pod is given one each time that the run moves off, and each time that
-/// the last of the tasks that went ahead of it ends.
+/// A changed label of the pod itself is since Kubernetes 1.36, and each pod is given one each time that the run moves
+/// off, and each time that the last of the tasks that went ahead of it ends. To older schedulers only a member of the
+/// group that finds a node is: a pod that they leave asleep is woken by the placeholder.
 pub(super) fn follow(seen: &Observation, set: &Placeholder) -> Plan {
     match seen.live_pod() {
         // Its end brings the run back. Sooner, the StatefulSet's controller might never see that it was to go.
@@ -162,7 +168,7 @@ pub(super) fn follow(seen: &Observation, set: &Placeholder) -> Plan {
         None => {
             let wake = wake(seen, set);
             match asleep(seen, wake) {
-                pods if pods.is_empty() => await_fit(seen),
+                pods if pods.is_empty() => await_fit(seen, set),
                 pods => at_once(questions::without_assistants(
                     seen,
                     Write::WakeTasks { pods, wake },
@@ -189,15 +195,29 @@ fn asleep(seen: &Observation, wake: Wake) -> Vec<String> {
 }
 
 /// The scheduler is given its time before anybody is told that no node fits.
-fn await_fit(seen: &Observation) -> Plan {
+fn await_fit(seen: &Observation, set: &Placeholder) -> Plan {
     let last = seen.moves.last;
     let left = last.map_or(Duration::ZERO, |last| seen.left(last, seen.patience()));
     match (seen.misfit(), seen.census) {
         (None, _) => at_once(Decision::Wait(Wait::Steady)),
         (Some(_), _) if !left.is_zero() => again(Decision::Wait(Wait::Steady), left),
         (Some(_), None) => at_once(Decision::Count(Question::Tasks)),
+        (Some((_, it)), Some(Census { live: 0, quiet_since })) if it.message.contains(LACKS_ITS_GROUP) => {
+            rouse(seen, set, quiet_since.max(last))
+        }
         (Some((pod, it)), Some(Census { live: 0, .. })) => at_once(no_fit(seen, pod, &it.message)),
         (Some(_), Some(Census { live, .. })) => await_tasks(seen, MoveCause::TaskDoesNotFit, live),
+    }
+}
+
+/// Nothing of the group is anywhere, so that a scheduler which looked again would not miss it.
+fn rouse(seen: &Observation, set: &Placeholder, woken: Option<Timestamp>) -> Plan {
+    match woken.map_or(Duration::ZERO, |woken| seen.left(woken, ASLEEP)) {
+        Duration::ZERO => {
+            let set = set.uid.clone();
+            at_once(questions::without_assistants(seen, Write::Follow { set }))
+        }
+        left => again(Decision::Wait(Wait::Steady), left),
     }
 }
 

@@ -1,8 +1,8 @@
 //! The controller's table, one test a row or a decision; what must hold whatever is observed is in `properties`.
 
 use super::fixtures::{
-    GENERATION, NO_NODE, NODE, POD, SET, Scene, UID, ago, amounts, default_enrolment, deletion, done,
-    enrolled, fresh, held, node, now, settled, woken_for,
+    ELSEWHERE, GENERATION, NO_NODE, NODE, POD, SET, Scene, UID, ago, amounts, default_enrolment, deletion,
+    done, enrolled, fresh, held, node, now, settled, woken_for,
 };
 use super::*;
 use crate::config::ReleaseWhen;

@@ -73,10 +73,12 @@ proptest! {
         runs in vec((steps(any_size), reserve()), 1..4),
         troubles in troubles(),
         resize in any::<bool>(),
+        hears_labels in any::<bool>(),
         seed in any::<u64>(),
     ) {
         let mut world = cluster(runs.len(), seed);
         world.can_resize = resize;
+        world.hears_labels = hears_labels;
         let count = runs.len();
         for (steps, reserve) in runs {
             world.add_run(steps, reserve);
@@ -174,12 +176,15 @@ fn a_task_that_fits_nowhere_makes_its_run_move_off_once_and_stay_so_until_a_node
 #[test]
 fn a_task_that_another_left_behind_on_a_node_that_was_cordoned_is_woken_when_the_other_has_ended() {
     let job = |cpu, seconds| Job { cpu, seconds };
-    let mut world = cluster(2, 5_964_838_810_414_858_403);
-    world.can_resize = false;
-    world.add_run(vec![vec![job(100, 18)]], Some("cpu=100m".to_owned()));
-    world.add_run(vec![vec![job(BIG, 1)], vec![job(BIG, 13), job(100, 1)]], None);
-    world.live(21);
-    world.befall(Trouble::Cordon, 2, BIG);
-    world.live(LONGEST_WAIT);
-    assert!(world.is_over(), "{world:?}");
+    for hears_labels in [true, false] {
+        let mut world = cluster(2, 5_964_838_810_414_858_403);
+        world.can_resize = false;
+        world.hears_labels = hears_labels;
+        world.add_run(vec![vec![job(100, 18)]], Some("cpu=100m".to_owned()));
+        world.add_run(vec![vec![job(BIG, 1)], vec![job(BIG, 13), job(100, 1)]], None);
+        world.live(21);
+        world.befall(Trouble::Cordon, 2, BIG);
+        world.live(LONGEST_WAIT);
+        assert!(world.is_over(), "{world:?}");
+    }
 }

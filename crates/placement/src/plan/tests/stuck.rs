@@ -426,6 +426,38 @@ fn a_pod_that_was_woken_while_another_task_ran_is_woken_again_when_that_one_has_
     assert!(is_told(counted(None, 0, 55)), "it ended before the run moved off");
 }
 
+/// Schedulers before Kubernetes 1.36 do not look at the label.
+#[test]
+fn a_pod_that_still_misses_its_group_long_after_it_was_woken_is_woken_by_the_placeholder() {
+    let asleep = |moved, ended, message: &str| {
+        let message = message.to_owned();
+        enrolled()
+            .moved_off()
+            .task_waits("old", 60)
+            .change(|scene| scene.moves = Repeated::default().and_one(ago(moved)))
+            .quiet_for(ended)
+            .change(|scene| {
+                let pod = &mut scene.waiting[0];
+                pod.woken = Some(Wake {
+                    generation: GENERATION,
+                    quiet: Some(i64::MAX),
+                });
+                pod.unschedulable.as_mut().unwrap().message = message;
+            })
+    };
+    assert_eq!(asleep(15, 15, ELSEWHERE).decision(), follow());
+    assert_eq!(
+        asleep(11, 30, ELSEWHERE).plan(),
+        in_seconds(Decision::Wait(Wait::Steady), 4)
+    );
+    assert_eq!(
+        asleep(60, 12, ELSEWHERE).plan(),
+        in_seconds(Decision::Wait(Wait::Steady), 3)
+    );
+    assert_ne!(asleep(60, 60, NO_NODE).decision(), follow());
+    assert_ne!(asleep(60, 60, ELSEWHERE).counted(1).decision(), follow());
+}
+
 fn there() -> PlaceholderPod {
     settled().pod.unwrap()
 }

@@ -65,7 +65,8 @@ impl World {
 
     /// Whether anything was written.
     fn act(&mut self, index: usize, action: Decision) -> bool {
-        let (now, config, can_resize) = (self.now, self.config.clone(), self.can_resize);
+        let (now, config) = (self.now, self.config.clone());
+        let (can_resize, hears_labels) = (self.can_resize, self.hears_labels);
         let life = &mut self.lives[index];
         let replicas = life.replicas().unwrap_or_default();
         match action {
@@ -78,7 +79,7 @@ impl World {
                 life.moves = life.moves.and_one(now);
             }
             Decision::Write(Write::WakeTasks { pods, wake: woken }) => {
-                life.wake(&pods, &wake(&life.run, woken));
+                life.wake(&pods, &wake(&life.run, woken), hears_labels);
             }
             Decision::Write(Write::Follow { set }) => life.patch_set(&scale(&set, replicas, 1)),
             Decision::Write(Write::Shrink { set, .. }) => {

@@ -120,14 +120,14 @@ impl Life {
         self.generation += 1;
     }
 
-    pub(super) fn wake(&mut self, pods: &[String], patch: &Patch) {
+    pub(super) fn wake(&mut self, pods: &[String], patch: &Patch, is_heard: bool) {
         for task in self.tasks.iter_mut().filter(|task| pods.contains(&task.name)) {
             let mut labels = task.labels.clone();
             labels[keys::GROUP] = json!(self.run.key.uid);
             let mut object = json!({"metadata": {"labels": labels}});
             json_patch::patch(&mut object, patch).unwrap();
             task.labels = object["metadata"]["labels"].take();
-            task.deaf = false;
+            task.deaf &= !is_heard;
         }
     }
 

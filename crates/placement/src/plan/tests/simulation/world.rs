@@ -1,6 +1,6 @@
 //! The model: nodes, pods, a scheduler, a StatefulSet controller, a pipeline controller.
 
-use super::super::super::fixtures::{held, now};
+use super::super::super::fixtures::{ELSEWHERE, NO_NODE, held, now};
 use super::life::{Job, Life, Pod};
 use super::{Repeated, Unschedulable};
 use crate::config::Config;
@@ -33,6 +33,8 @@ pub(super) struct World {
     pub(super) nodes: Vec<Node>,
     pub(super) lives: Vec<Life>,
     pub(super) can_resize: bool,
+    /// A scheduler looks again at a pod whose label changed: Kubernetes 1.36 and newer.
+    pub(super) hears_labels: bool,
     serial: u32,
     seed: u64,
 }
@@ -48,6 +50,7 @@ impl World {
             nodes: Vec::new(),
             lives: Vec::new(),
             can_resize: true,
+            hears_labels: true,
             serial: 0,
             seed,
         }
@@ -242,7 +245,9 @@ impl World {
         let cpu = found.cpu;
         let chosen = (!names.is_empty()).then(|| names[self.roll(names.len())].clone());
         let since = self.now;
-        let deaf = !self.nodes_of(index).is_empty() && !self.is_short_somewhere(cpu);
+        let lacks_its_group = !self.nodes_of(index).is_empty();
+        let deaf = lacks_its_group && !self.is_short_somewhere(cpu);
+        let message = if lacks_its_group { ELSEWHERE } else { NO_NODE };
         if chosen.is_some() {
             self.lives[index].pods_mut().for_each(|pod| pod.deaf = false);
         }
@@ -254,10 +259,9 @@ impl World {
             pod.unschedulable = None;
         } else {
             pod.deaf = deaf;
-            pod.unschedulable.get_or_insert_with(|| Unschedulable {
-                message: "no node".to_owned(),
-                since,
-            });
+            let since = pod.unschedulable.as_ref().map_or(since, |verdict| verdict.since);
+            let message = message.to_owned();
+            pod.unschedulable = Some(Unschedulable { message, since });
         }
     }
 

@@ -1,13 +1,32 @@
 //! Which versions of Kubernetes and Tekton this release supports. `cargo compat` tests the oldest and the newest of them.
 
-/// The oldest Kubernetes that is supported: what follows `1.`.
-pub const OLDEST_KUBERNETES: u32 = 33;
-/// The newest Kubernetes that this release was tested with.
-pub const NEWEST_KUBERNETES: u32 = 37;
-/// The oldest Tekton Pipelines that is supported.
-pub const OLDEST_TEKTON: u32 = 9;
+/// One of the two, by what follows `1.` in its versions.
+#[derive(Debug)]
+pub struct Supported {
+    /// Its name.
+    pub name: &'static str,
+    /// The oldest that is supported.
+    pub oldest: u32,
+    /// The newest that this release was tested with.
+    pub newest: u32,
+}
 
-/// How an API server's version relates to those.
+/// API servers.
+pub const KUBERNETES: Supported = Supported {
+    name: "Kubernetes",
+    oldest: 33,
+    newest: 37,
+};
+/// Tekton Pipelines.
+pub const TEKTON: Supported = Supported {
+    name: "Tekton",
+    oldest: 9,
+    newest: 15,
+};
+/// The oldest Kubernetes whose API servers evaluate the policies: `MutatingAdmissionPolicy` is v1 since this one.
+pub const OLDEST_WITH_POLICIES: u32 = 36;
+
+/// How a version relates to those that are supported.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Support {
     /// Of a version that was tested.
@@ -20,31 +39,56 @@ pub enum Support {
     Unknown,
 }
 
-/// Judges a version as API servers report it.
-pub fn kubernetes(version: &str) -> Support {
-    match numbers(version) {
-        None => Support::Unknown,
-        Some(numbers) if numbers < (1, OLDEST_KUBERNETES) => Support::TooOld,
-        Some(numbers) if numbers > (1, NEWEST_KUBERNETES) => Support::Untested,
-        Some(_) => Support::Tested,
-    }
+/// What there is to say about a version.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Complaint {
+    /// How bad it is.
+    pub support: Support,
+    /// What is the case.
+    pub sentence: String,
+    /// What to do about it.
+    pub remedy: String,
 }
 
-/// A sentence for the log and its remedy, if there is anything to say about the API server.
-pub fn warning(version: &str) -> Option<String> {
-    match kubernetes(version) {
-        Support::Tested => None,
-        Support::TooOld => Some(format!(
-            "Kubernetes {version} is older than 1.{OLDEST_KUBERNETES}, the oldest version that this release supports: labelled \
-             runs may fail or wait. Upgrade the cluster"
-        )),
-        Support::Untested => Some(format!(
-            "Kubernetes {version} is newer than 1.{NEWEST_KUBERNETES}, the newest version that this release was tested with. \
-             Use a newer release of pod-affinity, if there is one"
-        )),
-        Support::Unknown => Some(format!(
-            "The API server's version {version:?} cannot be read. Make sure that it is Kubernetes 1.{OLDEST_KUBERNETES} or newer"
-        )),
+impl Supported {
+    /// Judges a version as it is reported.
+    pub fn judge(&self, version: &str) -> Support {
+        match numbers(version) {
+            None => Support::Unknown,
+            Some(numbers) if numbers < (1, self.oldest) => Support::TooOld,
+            Some(numbers) if numbers > (1, self.newest) => Support::Untested,
+            Some(_) => Support::Tested,
+        }
+    }
+
+    /// What is wrong with a version, and what to do about it.
+    pub fn complaint(&self, version: &str) -> Option<Complaint> {
+        let Self { name, oldest, newest } = self;
+        let support = self.judge(version);
+        let (sentence, remedy) = match support {
+            Support::Tested => return None,
+            Support::TooOld => (
+                format!(
+                    "{name} {version} is older than 1.{oldest}, the oldest version that is supported: labelled runs may fail or wait."
+                ),
+                format!("Upgrade {name} to 1.{oldest} or newer."),
+            ),
+            Support::Untested => (
+                format!(
+                    "{name} {version} is newer than 1.{newest}, the newest version that this release was tested with."
+                ),
+                "Use a newer release of pod-affinity, if there is one.".to_owned(),
+            ),
+            Support::Unknown => (
+                format!("The version {version:?} of {name} cannot be read."),
+                format!("Make sure that it is 1.{oldest} or newer."),
+            ),
+        };
+        Some(Complaint {
+            support,
+            sentence,
+            remedy,
+        })
     }
 }
 
@@ -64,7 +108,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_server_is_judged_by_major_and_minor() {
+    fn a_version_is_judged_by_major_and_minor() {
         let cases = [
             ("v1.33.0", Support::Tested),
             ("v1.33.4-eks-113cf36", Support::Tested),
@@ -78,19 +122,20 @@ mod tests {
             ("", Support::Unknown),
         ];
         for (version, expected) in cases {
-            assert_eq!(kubernetes(version), expected, "{version}");
+            assert_eq!(KUBERNETES.judge(version), expected, "{version}");
         }
     }
 
     #[test]
-    fn only_a_server_of_a_tested_version_needs_no_warning() {
-        assert_eq!(warning("v1.36.3"), None);
+    fn only_a_tested_version_gives_no_reason_to_complain() {
+        assert_eq!(KUBERNETES.complaint("v1.36.3"), None);
+        assert_eq!(TEKTON.complaint("v1.12.1"), None);
         for (version, word) in [
-            ("v1.30.1", "oldest"),
+            ("v1.8.1", "oldest"),
             ("v1.99.0", "newest"),
-            ("odd", "cannot be read"),
+            ("devel", "cannot be read"),
         ] {
-            let said = warning(version).unwrap();
+            let said = TEKTON.complaint(version).unwrap().sentence;
             assert!(said.contains(version) && said.contains(word), "{said}");
         }
     }

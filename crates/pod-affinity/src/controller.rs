@@ -22,8 +22,8 @@ use process::{
     metrics::{Leading, Registry},
     readiness::{Condition, Readiness},
     server_clock::ServerClock,
-    server_version,
     shutdown::Shutdown,
+    versions,
 };
 use std::{future::pending, sync::Arc, time::Duration};
 use tokio::{runtime::Builder, sync::watch, time::sleep};
@@ -77,12 +77,12 @@ async fn serve(args: ControllerArgs) -> anyhow::Result<()> {
     };
     let admin_server = Admin::bind(admin.admin_listen).await?;
     announce("admin", admin.admin_listen, admin_server.address());
-    let version = server_version::judge(context.client.clone());
+    let judged = versions::judge(context.client.clone());
     let candidate = candidacy(context, readiness.clone());
     tokio::select! {
         outcome = candidate => outcome,
         ended = admin_server.serve(readiness, registry, SILENCE) => Ok(ended?),
-        () = version => bail!("the task that checks the API server's version has ended"),
+        () = judged => bail!("the task that checks the versions of the API server and Tekton has ended"),
         () = shutdown.forced() => bail!("ended at once by a second signal; the lease runs out by itself"),
     }
 }

@@ -12,11 +12,11 @@ pub mod metrics;
 mod open_files;
 pub mod readiness;
 pub mod server_clock;
-pub mod server_version;
 pub mod shutdown;
 pub mod tls;
 pub mod traces;
 mod usage;
+pub mod versions;
 pub mod words;
 
 #[cfg(test)]

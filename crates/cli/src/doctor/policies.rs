@@ -5,12 +5,11 @@ use super::{Exam, Finding, Platform, versions};
 use crate::admission::Compared;
 use crate::switch::is_policy_off;
 use crate::way::Way;
+use placement::supported::OLDEST_WITH_POLICIES;
 use serde_json::Value;
 
 const CHECK: &str = "policies";
 const INSTALLATION: &str = "installation";
-/// `MutatingAdmissionPolicy` is v1 since this one.
-const OLDEST_MINOR: u32 = 36;
 const APPLY: &str =
     "`cargo ship apply -k overlays/policies`, or apply your own kustomization of this overlay again.";
 
@@ -18,7 +17,7 @@ const APPLY: &str =
 fn obstacle(platform: &Platform) -> Option<String> {
     match (&platform.kubernetes, &platform.serves_policies) {
         (Ok(version), _) if is_old(platform) => Some(format!(
-            "Kubernetes {version} is older than 1.{OLDEST_MINOR} and evaluates no MutatingAdmissionPolicy"
+            "Kubernetes {version} is older than 1.{OLDEST_WITH_POLICIES} and evaluates no MutatingAdmissionPolicy"
         )),
         (Err(gap), _) | (Ok(_), Err(gap)) => Some(gap.to_string()),
         (Ok(_), Ok(())) => None,
@@ -44,7 +43,7 @@ pub(super) fn advice(platform: &Platform) -> Finding {
         )
         .hint(format!(
             "`cargo ship apply -k overlays/policies`, or release-policies.yaml of a release. All API servers of the cluster \
-             must be of 1.{OLDEST_MINOR} or newer."
+             must be of 1.{OLDEST_WITH_POLICIES} or newer."
         )),
     }
 }
@@ -71,7 +70,7 @@ fn recommended(exam: &Exam) -> Option<Finding> {
         )
         .hint(format!(
             "With policies, no call can be lost, and there is no certificate. If all API servers of the cluster are of \
-             1.{OLDEST_MINOR} or newer: see overlays/policies/README.md."
+             1.{OLDEST_WITH_POLICIES} or newer: see overlays/policies/README.md."
         ))
     })
 }
@@ -90,7 +89,7 @@ fn unseen(exam: &Exam) -> Option<Finding> {
 }
 
 fn is_old(platform: &Platform) -> bool {
-    versions::is_older(&platform.kubernetes, OLDEST_MINOR)
+    versions::is_older(&platform.kubernetes, OLDEST_WITH_POLICIES)
 }
 
 fn installed(exam: &Exam) -> Vec<Finding> {
@@ -119,11 +118,11 @@ fn old(exam: &Exam) -> Finding {
     Finding::bad(
         CHECK,
         format!(
-            "Kubernetes {version} is older than 1.{OLDEST_MINOR} and evaluates no MutatingAdmissionPolicy: labelled runs start \
+            "Kubernetes {version} is older than 1.{OLDEST_WITH_POLICIES} and evaluates no MutatingAdmissionPolicy: labelled runs start \
              at once, and their pods get no affinity."
         ),
         format!(
-            "Upgrade all API servers to 1.{OLDEST_MINOR} or newer, or install the webhook instead: see docs/install.md."
+            "Upgrade all API servers to 1.{OLDEST_WITH_POLICIES} or newer, or install the webhook instead: see docs/install.md."
         ),
     )
 }

@@ -3,7 +3,7 @@
 use super::{Finding, Platform};
 use crate::ask::{Gap, Seen};
 use k8s_openapi::api::core::v1::ConfigMap;
-use placement::supported::{self, NEWEST_KUBERNETES, OLDEST_KUBERNETES, OLDEST_TEKTON, Support, numbers};
+use placement::supported::{KUBERNETES, Support, Supported, TEKTON, numbers};
 
 pub(super) fn findings(platform: &Platform) -> Vec<Finding> {
     vec![kubernetes(&platform.kubernetes), tekton(platform)]
@@ -11,31 +11,9 @@ pub(super) fn findings(platform: &Platform) -> Vec<Finding> {
 
 fn kubernetes(version: &Seen<String>) -> Finding {
     const CHECK: &str = "kubernetes";
-    let version = match version {
-        Err(gap) => return Finding::unseen(CHECK, gap),
-        Ok(version) => version,
-    };
-    match supported::kubernetes(version) {
-        Support::Tested => Finding::ok(CHECK, format!("Kubernetes {version} is supported.")),
-        Support::TooOld => Finding::bad(
-            CHECK,
-            format!(
-                "Kubernetes {version} is older than 1.{OLDEST_KUBERNETES}, the oldest that is supported."
-            ),
-            format!("Upgrade the cluster to 1.{OLDEST_KUBERNETES} or newer."),
-        ),
-        Support::Untested => Finding::warning(
-            CHECK,
-            format!(
-                "Kubernetes {version} is newer than 1.{NEWEST_KUBERNETES}, the newest that this release was tested with."
-            ),
-            "Use a newer release of pod-affinity, if there is one.",
-        ),
-        Support::Unknown => Finding::warning(
-            CHECK,
-            format!("The version {version:?} cannot be read."),
-            format!("Make sure that it is 1.{OLDEST_KUBERNETES} or newer."),
-        ),
+    match version {
+        Err(gap) => Finding::unseen(CHECK, gap),
+        Ok(version) => judged(CHECK, &KUBERNETES, version),
     }
 }
 
@@ -45,7 +23,7 @@ fn tekton(platform: &Platform) -> Finding {
         return Finding::bad(
             CHECK,
             "This cluster does not know PipelineRuns of tekton.dev/v1: Tekton Pipelines is not installed.",
-            format!("Install Tekton Pipelines v1.{OLDEST_TEKTON} or newer."),
+            format!("Install Tekton Pipelines v1.{} or newer.", TEKTON.oldest),
         );
     }
     match platform
@@ -62,7 +40,10 @@ fn tekton(platform: &Platform) -> Finding {
             ),
             "Name the namespace of Tekton with --tekton-namespace.",
         ),
-        Ok(Some(version)) => judged(version),
+        Ok(Some(version)) if numbers(version).is_none() => {
+            Finding::ok(CHECK, format!("Tekton is a build of its developers ({version})."))
+        }
+        Ok(Some(version)) => judged(CHECK, &TEKTON, version),
     }
 }
 
@@ -70,28 +51,15 @@ fn version(info: &ConfigMap) -> Option<&str> {
     info.data.as_ref()?.get("version").map(String::as_str)
 }
 
-fn judged(version: &str) -> Finding {
-    const CHECK: &str = "tekton";
-    match numbers(version) {
-        Some((0, _)) => Finding::bad(
-            CHECK,
-            format!("Tekton {version} is older than v1.{OLDEST_TEKTON}."),
-            format!("Upgrade Tekton Pipelines to v1.{OLDEST_TEKTON} or newer."),
-        ),
-        Some((1, minor)) if minor < OLDEST_TEKTON => Finding::warning(
-            CHECK,
-            format!(
-                "Tekton {version} is older than v1.{OLDEST_TEKTON}, the oldest that pod-affinity is made for."
-            ),
-            format!("Upgrade Tekton Pipelines to v1.{OLDEST_TEKTON} or newer."),
-        ),
-        Some((1, _)) => Finding::ok(CHECK, format!("Tekton {version} is supported.")),
-        Some(_) => Finding::warning(
-            CHECK,
-            format!("Tekton {version} is newer than what this release was tried with (v1.x)."),
-            "Use a newer release of pod-affinity.",
-        ),
-        None => Finding::ok(CHECK, format!("Tekton is a build of its developers ({version}).")),
+fn judged(check: &'static str, supported: &Supported, version: &str) -> Finding {
+    let Some(complaint) = supported.complaint(version) else {
+        return Finding::ok(check, format!("{} {version} is supported.", supported.name));
+    };
+    match complaint.support {
+        Support::TooOld => Finding::bad(check, complaint.sentence, complaint.remedy),
+        Support::Tested | Support::Untested | Support::Unknown => {
+            Finding::warning(check, complaint.sentence, complaint.remedy)
+        }
     }
 }
 

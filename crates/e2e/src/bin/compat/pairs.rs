@@ -43,7 +43,7 @@ pub(crate) fn parsed(text: &str) -> Result<Versions, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use placement::supported;
+    use placement::supported::{KUBERNETES, OLDEST_WITH_POLICIES, TEKTON};
 
     #[test]
     fn each_version_is_tried_with_the_newest_of_the_other_and_the_oldest_with_each_other_once_each() {
@@ -69,9 +69,21 @@ mod tests {
         let pairs = all();
         let kubernetes = || pairs.iter().map(|pair| pair.kubernetes.minor());
         let tekton = || pairs.iter().map(|pair| pair.tekton.minor());
-        assert_eq!(kubernetes().min(), Some(supported::OLDEST_KUBERNETES));
-        assert_eq!(kubernetes().max(), Some(supported::NEWEST_KUBERNETES));
-        assert_eq!(tekton().min(), Some(supported::OLDEST_TEKTON));
+        assert_eq!(kubernetes().min(), Some(KUBERNETES.oldest));
+        assert_eq!(kubernetes().max(), Some(KUBERNETES.newest));
+        assert_eq!(tekton().min(), Some(TEKTON.oldest));
+        assert_eq!(tekton().max(), Some(TEKTON.newest));
+    }
+
+    #[test]
+    fn policies_are_tried_where_they_are_supported() {
+        for pair in all() {
+            let minor = pair.kubernetes.minor();
+            assert_eq!(
+                pair.kubernetes.evaluates_policies(),
+                minor >= OLDEST_WITH_POLICIES
+            );
+        }
     }
 
     #[test]

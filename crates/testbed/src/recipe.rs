@@ -52,7 +52,7 @@ pub(crate) static CONTROL_PLANE: Recipe = Recipe {
 pub(crate) static KUBERNETES_1_33: Recipe = kubernetes("kubernetes-1.33");
 pub(crate) static KUBERNETES_1_34: Recipe = kubernetes("kubernetes-1.34");
 pub(crate) static KUBERNETES_1_35: Recipe = kubernetes("kubernetes-1.35");
-pub(crate) static KUBERNETES_1_37: Recipe = kubernetes("kubernetes-1.37");
+pub(crate) static KUBERNETES_1_36: Recipe = kubernetes("kubernetes-1.36");
 
 const fn kubernetes(name: &'static str) -> Recipe {
     Recipe {

@@ -24,10 +24,10 @@ pub enum Kubernetes {
     #[value(name = "1.35")]
     V1_35,
     /// 1.36
-    #[default]
     #[value(name = "1.36")]
     V1_36,
     /// 1.37
+    #[default]
     #[value(name = "1.37")]
     V1_37,
 }
@@ -38,8 +38,8 @@ impl Kubernetes {
             Self::V1_33 => &recipe::KUBERNETES_1_33,
             Self::V1_34 => &recipe::KUBERNETES_1_34,
             Self::V1_35 => &recipe::KUBERNETES_1_35,
-            Self::V1_36 => &recipe::CONTROL_PLANE,
-            Self::V1_37 => &recipe::KUBERNETES_1_37,
+            Self::V1_36 => &recipe::KUBERNETES_1_36,
+            Self::V1_37 => &recipe::CONTROL_PLANE,
         }
     }
 

@@ -4,35 +4,59 @@ use crate::audit;
 use crate::binaries::Built;
 use crate::error::{Error, Result};
 use crate::options::Limits;
-use crate::part::Part;
+use crate::part::{Launch, Part};
 use crate::probe;
 use crate::testbed::{READY, Testbed};
+use crate::versions::Kubernetes;
 use k8s_openapi::api::core::v1::ServiceAccount;
 use kube::Client;
 use kube::api::Api;
 
 impl Testbed {
     pub(crate) async fn start_control_plane(&self, base: &Built, kubernetes: &Built) -> Result<()> {
-        let (plane, folder) = (&self.plane, &self.folder);
-        self.launch(Part::Etcd, plane.etcd(base, folder))?;
-        let mut api_server = plane.api_server(kubernetes, folder);
-        if !self.options.taint_new_nodes {
-            api_server = api_server.arg("--disable-admission-plugins=TaintNodesByCondition");
-        }
-        if self.options.audit {
-            api_server = audit::switched_on(api_server, folder)?;
-        }
-        self.launch(Part::ApiServer, api_server)?;
+        self.launch(Part::Etcd, self.plane.etcd(base, &self.folder))?;
+        let launch = |part| self.launch(part, self.launch_of(part, kubernetes, self.versions.kubernetes)?);
+        launch(Part::ApiServer)?;
         self.answers(Part::ApiServer).await?;
-        let manager = plane.manager(kubernetes, folder, self.versions.kubernetes);
-        self.launch(Part::ControllerManager, manager)?;
-        let mut scheduler = plane.scheduler(kubernetes, folder);
-        if self.options.limits == Limits::Raised {
-            scheduler = scheduler.arg("--kube-api-qps=5000").arg("--kube-api-burst=10000");
-        }
-        self.launch(Part::Scheduler, scheduler)?;
+        launch(Part::ControllerManager)?;
+        launch(Part::Scheduler)?;
         self.answers(Part::Scheduler).await?;
         self.answers(Part::ControllerManager).await
+    }
+
+    /// How a part of this Kubernetes is started; an error for any other part.
+    pub(crate) fn launch_of(&self, part: Part, built: &Built, version: Kubernetes) -> Result<Launch> {
+        let (plane, folder) = (&self.plane, &self.folder);
+        match part {
+            Part::ApiServer => self.api_server(plane.api_server(built, folder)),
+            Part::ControllerManager => Ok(plane.manager(built, folder, version)),
+            Part::Scheduler if self.options.limits == Limits::Raised => Ok(plane
+                .scheduler(built, folder)
+                .arg("--kube-api-qps=5000")
+                .arg("--kube-api-burst=10000")),
+            Part::Scheduler => Ok(plane.scheduler(built, folder)),
+            Part::Etcd
+            | Part::Kwok
+            | Part::TektonController
+            | Part::TektonWebhook
+            | Part::ClusterAutoscaler
+            | Part::Karpenter
+            | Part::Registry
+            | Part::Prometheus
+            | Part::RealNode
+            | Part::Webhook(_)
+            | Part::Controller(_) => Err(Error::NotRunning(part.to_string())),
+        }
+    }
+
+    fn api_server(&self, mut launch: Launch) -> Result<Launch> {
+        if !self.options.taint_new_nodes {
+            launch = launch.arg("--disable-admission-plugins=TaintNodesByCondition");
+        }
+        if self.options.audit {
+            launch = audit::switched_on(launch, &self.folder)?;
+        }
+        Ok(launch)
     }
 
     /// Waits until a part does its work.

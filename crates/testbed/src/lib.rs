@@ -44,6 +44,7 @@ mod start;
 mod store;
 pub mod tekton;
 mod testbed;
+mod upgrade;
 mod versions;
 pub mod wait;
 

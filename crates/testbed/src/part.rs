@@ -144,15 +144,17 @@ impl Parts {
 
     pub(crate) fn start(&self, part: Part, launch: Launch) -> Result<()> {
         let child = self.spawn(part, &launch)?;
-        self.running().insert(
-            part,
-            Running {
-                launch,
-                child: Some(child),
-                end_expected: false,
-            },
-        );
+        self.insert(part, launch, child);
         Ok(())
+    }
+
+    fn insert(&self, part: Part, launch: Launch, child: Child) {
+        let running = Running {
+            launch,
+            child: Some(child),
+            end_expected: false,
+        };
+        self.running().insert(part, running);
     }
 
     fn spawn(&self, part: Part, launch: &Launch) -> Result<Child> {
@@ -290,10 +292,13 @@ impl Parts {
         runs
     }
 
-    /// Starts a stopped part as it was started before.
-    pub(crate) fn again(&self, part: Part) -> Result<()> {
+    /// Starts a stopped part as it was started before, this time with more arguments.
+    pub(crate) fn again(&self, part: Part, args: &[&str]) -> Result<()> {
         let launch = self.running().get(&part).map(|running| running.launch.clone());
-        self.start(part, launch.ok_or_else(|| Error::NotRunning(part.to_string()))?)
+        let launch = launch.ok_or_else(|| Error::NotRunning(part.to_string()))?;
+        let child = self.spawn(part, &args.iter().copied().fold(launch.clone(), Launch::arg))?;
+        self.insert(part, launch, child);
+        Ok(())
     }
 
     /// What runs, and how it was started.
@@ -303,6 +308,15 @@ impl Parts {
         running
             .map(|(part, running)| (*part, running.launch.clone()))
             .collect()
+    }
+
+    /// A variable of the environment that a part was started with.
+    pub(crate) fn setting(&self, part: Part, name: &str) -> Option<String> {
+        let running = self.running();
+        let env = &running.get(&part)?.launch.env;
+        env.iter()
+            .find(|(key, _)| key == name)
+            .map(|(_, value)| value.clone())
     }
 
     /// Those that were started, and have not been forgotten.

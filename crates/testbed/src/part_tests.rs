@@ -82,7 +82,7 @@ fn a_part_that_is_stopped_on_purpose_is_not_missed_and_starts_again() {
     parts.stop(Part::Kwok, Signal::KILL).unwrap();
     parts.check().unwrap();
     assert_eq!(parts.pid(Part::Kwok), None);
-    parts.again(Part::Kwok).unwrap();
+    parts.again(Part::Kwok, &[]).unwrap();
     assert_ne!(parts.pid(Part::Kwok), first);
     parts.end(|_| true);
 }
@@ -128,6 +128,6 @@ fn a_part_whose_end_is_expected_is_not_missed_until_it_is_started_again() {
     while parts.pid(Part::Webhook(0)).is_some() {
         parts.check().unwrap();
     }
-    parts.again(Part::Webhook(0)).unwrap();
+    parts.again(Part::Webhook(0), &[]).unwrap();
     wait_for_death(&parts);
 }

@@ -18,6 +18,9 @@ use std::path::PathBuf;
 
 const NAMESPACE: &str = "tekton-pipelines";
 const WEBHOOK_SERVICE: &str = "tekton-pipelines-webhook";
+const WEBHOOK_PORT: &str = "WEBHOOK_PORT";
+/// No node pulls it.
+const ENTRYPOINT: &str = "testbed.invalid/entrypoint";
 /// Not applied: the testbed runs the processes itself.
 const WORKLOADS: [&str; 4] = [
     "Deployment",
@@ -27,18 +30,36 @@ const WORKLOADS: [&str; 4] = [
 ];
 
 pub(crate) async fn start(bed: &Testbed, built: &Built) -> Result<()> {
-    let client = bed.client().await?;
     let webhook_port = bed.port()?;
+    apply_manifests(bed, built, webhook_port).await?;
+    start_webhook(bed, built, webhook_port).await?;
+    start_controller(bed, built, ENTRYPOINT).await?;
+    answers(bed).await
+}
+
+/// Instead of what runs, whose webhook is asked about the ConfigMaps. The controller meets no webhook that is away: in a cluster
+/// the old one goes when the new one is ready.
+pub(crate) async fn replace(bed: &Testbed, built: &Built) -> Result<()> {
+    let webhook_port = bed.parts.setting(Part::TektonWebhook, WEBHOOK_PORT);
+    let webhook_port = webhook_port.and_then(|port| port.parse().ok());
+    let webhook_port = webhook_port.ok_or_else(|| Error::NotRunning(Part::TektonWebhook.to_string()))?;
+    apply_manifests(bed, built, webhook_port).await?;
+    bed.stop(Part::TektonController)?;
+    bed.stop(Part::TektonWebhook)?;
+    start_webhook(bed, built, webhook_port).await?;
+    start_controller(bed, built, ENTRYPOINT).await?;
+    answers(bed).await
+}
+
+async fn apply_manifests(bed: &Testbed, built: &Built, webhook_port: u16) -> Result<()> {
+    let client = bed.client().await?;
     let manifests = manifests(built, webhook_port)?;
     // Definitions last are definitions not yet served when the processes start.
     let (definitions, others): (Vec<_>, Vec<_>) = manifests
         .into_iter()
         .partition(|object| object["kind"] == "CustomResourceDefinition");
     apply::apply_all(&client, &definitions).await?;
-    apply::apply_all(&client, &others).await?;
-    start_webhook(bed, built, webhook_port).await?;
-    start_controller(bed, built, "testbed.invalid/entrypoint").await?;
-    answers(bed).await
+    apply::apply_all(&client, &others).await
 }
 
 fn manifests(built: &Built, webhook_port: u16) -> Result<Vec<Value>> {
@@ -83,7 +104,7 @@ async fn start_webhook(bed: &Testbed, built: &Built, port: u16) -> Result<()> {
     let launch = common(bed, built, "webhook", probes)
         .await?
         .env("CONFIG_LEADERELECTION_NAME", "config-leader-election-webhook")
-        .env("WEBHOOK_PORT", port.to_string())
+        .env(WEBHOOK_PORT, port.to_string())
         .env("WEBHOOK_SERVICE_NAME", WEBHOOK_SERVICE)
         .env("WEBHOOK_SECRET_NAME", "webhook-certs")
         .env("WEBHOOK_ADMISSION_CONTROLLER_NAME", "webhook.pipeline.tekton.dev");

@@ -240,7 +240,12 @@ impl Testbed {
 
     /// Starts a part that was killed or stopped, with the same settings, and waits until it answers.
     pub async fn start_again(&self, part: Part) -> Result<()> {
-        self.parts.again(part)?;
+        self.start_again_with(part, &[]).await
+    }
+
+    /// The same, with more arguments for this time.
+    pub async fn start_again_with(&self, part: Part, args: &[&str]) -> Result<()> {
+        self.parts.again(part, args)?;
         self.answers(part).await
     }
 

@@ -32,15 +32,20 @@ const USERS: usize = 2;
 /// A testbed whose controllers are started again when they end, as a kubelet would do it.
 async fn kept_alive(nodes: usize, through_a_proxy: bool, environment: &[(&str, &str)]) -> (Lent, Installed) {
     let bed = pool::bare().await;
-    bed.add_nodes(&Nodes::new("node", nodes)).await.unwrap();
     if through_a_proxy {
         bed.faults().unwrap();
     }
+    let installed = keep_alive_on(&bed, nodes, environment).await;
+    (bed, installed)
+}
+
+pub(crate) async fn keep_alive_on(bed: &Testbed, nodes: usize, environment: &[(&str, &str)]) -> Installed {
+    bed.add_nodes(&Nodes::new("node", nodes)).await.unwrap();
     let installed = bed.install_pod_affinity_with(environment).await.unwrap();
     for controller in CONTROLLERS {
         bed.keep_alive(controller);
     }
-    (bed, installed)
+    installed
 }
 
 fn run(namespace: &str, name: &str) -> RunSpec {
@@ -98,7 +103,7 @@ impl<'a> Runs<'a> {
         }
     }
 
-    async fn listed(&self) -> Result<Vec<DynamicObject>, String> {
+    pub(crate) async fn listed(&self) -> Result<Vec<DynamicObject>, String> {
         let runs = runs::runs(&self.client, &self.namespace);
         let listed = runs.list(&ListParams::default()).await;
         Ok(listed.map_err(|error| error.to_string())?.items)

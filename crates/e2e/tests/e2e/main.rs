@@ -25,6 +25,7 @@ mod cli_list;
 mod cli_states;
 mod cli_tool;
 mod cli_writes;
+mod cluster_upgrades;
 mod clusters_differ;
 mod docs_commands;
 mod docs_pages;

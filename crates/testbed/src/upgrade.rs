@@ -1,0 +1,28 @@
+//! Upgrades of a cluster that goes on: another Kubernetes on the same etcd, another Tekton on the same objects.
+
+use crate::binaries;
+use crate::error::Result;
+use crate::part::Part;
+use crate::tekton;
+use crate::testbed::{Testbed, built};
+use crate::versions::{Kubernetes, Tekton};
+
+impl Testbed {
+    /// Replaces API server, controller manager and scheduler, the API server first. Nobody answers in its place meanwhile.
+    pub async fn upgrade_kubernetes(&self, to: Kubernetes) -> Result<()> {
+        let [kubernetes] = built(move || binaries::ensure([to.recipe()])).await?;
+        for part in [Part::ApiServer, Part::ControllerManager, Part::Scheduler] {
+            let launch = self.launch_of(part, &kubernetes, to)?;
+            self.stop(part)?;
+            self.launch(part, launch)?;
+            self.answers(part).await?;
+        }
+        Ok(())
+    }
+
+    /// Applies the manifests of another Tekton, and replaces its processes. Nobody answers in place of its webhook meanwhile.
+    pub async fn upgrade_tekton(&self, to: Tekton) -> Result<()> {
+        let [tekton] = built(move || binaries::ensure([to.recipe()])).await?;
+        tekton::replace(self, &tekton).await
+    }
+}

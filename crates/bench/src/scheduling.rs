@@ -16,7 +16,7 @@ use kube::api::Api;
 use serde_json::json;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
-use testbed::{Limits, Options, Part, Testbed};
+use testbed::{Kubernetes, Limits, Options, Part, Testbed};
 
 const TOGETHER: &str = "queued together, s";
 const HELD: &str = "tasks after placeholders, s";
@@ -28,6 +28,9 @@ const SILENCE: Duration = Duration::from_secs(40);
 
 const SIDE_BY_SIDE: [Shape; 4] = [Shape::None, Shape::InTree, Shape::Ours, Shape::OursNamespace];
 const TRIED: [Shape; 3] = [Shape::Keys, Shape::ApartByPlaceholder, Shape::ToPlaceholder];
+const GATED: [Shape; 2] = [Shape::InTree, Shape::Ours];
+/// A feature gate of the scheduler, alpha and off since this version.
+const FAST_PATH: (&str, Kubernetes) = ("InterPodAffinityHostnameFastPath", Kubernetes::V1_37);
 
 /// A size of cluster and work.
 #[derive(Clone, Copy)]
@@ -36,29 +39,96 @@ struct Size {
     runs: usize,
     /// The shapes that were tried too.
     tried: bool,
+    /// Some shapes with the scheduler's fast path too.
+    gated: bool,
+}
+
+/// How a turn is scheduled.
+#[derive(Clone, Copy)]
+struct Way {
+    shape: Shape,
+    fast_path: bool,
+}
+
+impl Way {
+    fn usual(shape: Shape) -> Self {
+        let fast_path = false;
+        Self { shape, fast_path }
+    }
+
+    fn gated(shape: Shape) -> Self {
+        let fast_path = true;
+        Self { shape, fast_path }
+    }
+
+    /// Pods of another shape, scheduled likewise.
+    fn with(self, shape: Shape) -> Self {
+        Self { shape, ..self }
+    }
+
+    fn name(self) -> String {
+        let gate = if self.fast_path {
+            ", with the fast path"
+        } else {
+            ""
+        };
+        format!("{}{gate}", self.shape.name())
+    }
+
+    fn gates(self) -> Option<String> {
+        let (gate, _) = FAST_PATH;
+        self.fast_path.then(|| format!("--feature-gates={gate}=true"))
+    }
 }
 
 /// Growth with nodes is seen at 80 runs, growth with runs at 1000 nodes. 100 nodes have no room for 300 runs.
 const SIZES: [Size; 7] = [
-    size(100, 80, false),
-    size(1000, 80, false),
-    size(1000, 300, true),
-    size(1000, 900, false),
-    size(5000, 80, false),
-    size(5000, 300, false),
-    size(5000, 1000, false),
+    size(100, 80),
+    size(1000, 80),
+    size(1000, 300).with_tried().with_gated(),
+    size(1000, 900),
+    size(5000, 80),
+    size(5000, 300).with_gated(),
+    size(5000, 1000),
 ];
-const QUICK: [Size; 1] = [size(30, 20, true)];
+const QUICK: [Size; 1] = [size(30, 20).with_tried().with_gated()];
 
-const fn size(nodes: usize, runs: usize, tried: bool) -> Size {
-    Size { nodes, runs, tried }
+const fn size(nodes: usize, runs: usize) -> Size {
+    let (tried, gated) = (false, false);
+    Size {
+        nodes,
+        runs,
+        tried,
+        gated,
+    }
+}
+
+impl Size {
+    const fn with_tried(mut self) -> Self {
+        self.tried = true;
+        self
+    }
+
+    const fn with_gated(mut self) -> Self {
+        self.gated = true;
+        self
+    }
+
+    fn ways(self, kubernetes: Kubernetes) -> Vec<Way> {
+        let (_, since) = FAST_PATH;
+        let tried = TRIED.into_iter().filter(|_| self.tried);
+        let gated = GATED.into_iter().filter(|_| self.gated && kubernetes >= since);
+        let usual = SIDE_BY_SIDE.into_iter().chain(tried).map(Way::usual);
+        usual.chain(gated.map(Way::gated)).collect()
+    }
 }
 
 const METHOD: &str = "Each run is a placeholder (with Tekton's modes: an assistant) and four task pods. They are created \
 while no scheduler runs. Then the scheduler is started, and the time from its first binding to its last is measured. \
 Queued together: all pods at once, the placeholders first. Tasks after placeholders: the placeholders are bound before the \
 tasks are created, as with held runs. Unrelated pods: as many pods without terms as there are runs, in addition to the \
-bound pods.";
+bound pods. The fast path is the scheduler's feature gate InterPodAffinityHostnameFastPath, alpha in Kubernetes 1.37 and \
+off by default.";
 
 pub(crate) async fn measure(effort: &Effort) -> Result<Vec<Scenario>> {
     let options = Options {
@@ -116,36 +186,36 @@ async fn one_size(effort: &Effort, bed: &Testbed, size: Size) -> Result<Scenario
         (STRANGERS, none),
     ];
     let mut scenario = Scenario::new(format!("{} nodes, {} runs", size.nodes, size.runs), &ratios);
-    let tried = if size.tried { &TRIED[..] } else { &[] };
     for round in 0..effort.rounds {
-        let mut order = [&SIDE_BY_SIDE[..], tried].concat();
+        let mut order = size.ways(bed.versions().kubernetes);
         if round % 2 == 1 {
             order.reverse();
         }
-        for shape in order {
-            let figures = turn(bed, shape, size.runs).await;
-            let figures = figures.with_context(|| format!("{}, {}", scenario.title, shape.name()))?;
+        for way in order {
+            let name = way.name();
+            let figures = turn(bed, way, size.runs).await;
+            let figures = figures.with_context(|| format!("{}, {name}", scenario.title))?;
             eprintln!(
-                "   {}, round {}: {}: {:.1} s",
+                "   {}, round {}: {name}: {:.1} s",
                 scenario.title,
                 round + 1,
-                shape.name(),
                 figures[0].1
             );
-            scenario.add(shape.name(), figures)?;
+            scenario.add(&name, figures)?;
         }
     }
     Ok(scenario)
 }
 
-async fn turn(bed: &Testbed, shape: Shape, runs: usize) -> Result<Figures> {
-    let (placeholders, tasks) = pods(shape, runs);
+async fn turn(bed: &Testbed, way: Way, runs: usize) -> Result<Figures> {
+    let (placeholders, tasks) = pods(way.shape, runs);
     let all = placeholders.iter().chain(&tasks).cloned().collect();
-    let together = schedule(bed, shape, RUNS, all).await?;
-    let strangers = schedule(bed, Shape::None, OTHERS, (0..runs).map(stranger).collect()).await?;
+    let together = schedule(bed, way, RUNS, all).await?;
+    let strangers = (0..runs).map(stranger).collect();
+    let strangers = schedule(bed, way.with(Shape::None), OTHERS, strangers).await?;
     clear(bed).await?;
-    schedule(bed, shape, RUNS, placeholders).await?;
-    let held = schedule(bed, shape, RUNS, tasks).await?;
+    schedule(bed, way, RUNS, placeholders).await?;
+    let held = schedule(bed, way, RUNS, tasks).await?;
     clear(bed).await?;
     Ok(vec![
         (TOGETHER, together.seconds),
@@ -182,12 +252,14 @@ struct Took {
     left: f64,
 }
 
-async fn schedule(bed: &Testbed, shape: Shape, namespace: &str, pods: Vec<Pod>) -> Result<Took> {
+async fn schedule(bed: &Testbed, way: Way, namespace: &str, pods: Vec<Pod>) -> Result<Took> {
     let client = bed.client().await?;
     let names: BTreeSet<_> = pods.iter().filter_map(|pod| pod.metadata.name.clone()).collect();
     cluster::create_all(&Api::namespaced(client.clone(), namespace), pods).await?;
     let (bound, _watching) = watch::pods(&client, namespace).await?;
-    bed.start_again(Part::Scheduler).await?;
+    let gates = way.gates();
+    let args: Vec<_> = gates.iter().map(String::as_str).collect();
+    bed.start_again_with(Part::Scheduler, &args).await?;
     let pid = bed.pid(Part::Scheduler).context("the scheduler does not run")?;
     let cpu = first_binding(&bound, &names, pid).await?;
     let left = all_bound(&bound, &names).await;
@@ -196,10 +268,10 @@ async fn schedule(bed: &Testbed, shape: Shape, namespace: &str, pods: Vec<Pod>) 
     bed.kill(Part::Scheduler)?;
     let seen = bound.look();
     let shared = shared_nodes(&seen);
-    if left > 0 && shape != Shape::ApartByPlaceholder {
+    if left > 0 && way.shape != Shape::ApartByPlaceholder {
         bail!("{left} of {} pods in {namespace} were not bound", names.len());
     }
-    if shape.isolates() && shared > 0 {
+    if way.shape.isolates() && shared > 0 {
         bail!("{shared} runs are not alone on one node");
     }
     let attempts = |in_vain: bool| {
@@ -360,11 +432,7 @@ mod tests {
 
     #[test]
     fn growth_is_told_where_only_one_thing_differs() {
-        let sizes = [
-            size(100, 80, false),
-            size(1000, 80, false),
-            size(1000, 800, false),
-        ];
+        let sizes = [size(100, 80), size(1000, 80), size(1000, 800)];
         let scenarios = [1.0, 10.0, 1000.0].map(|seconds| {
             let mut scenario = Scenario::new("", &[]);
             scenario

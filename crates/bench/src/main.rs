@@ -52,7 +52,7 @@ struct Cli {
     /// How often each variant is measured.
     #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(1..))]
     rounds: Option<u32>,
-    /// Leave out measurements of more whole runs at once than this.
+    /// Leave out measurements of more runs at once than this.
     #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(1..))]
     at_most: Option<u32>,
     /// Folder for tables, JSON and plots [default: docs/benchmarks; quick: target/benchmarks].
@@ -152,7 +152,7 @@ impl Effort {
         if self.quick { quick } else { full }
     }
 
-    /// Whether so many whole runs at once are to be measured.
+    /// Whether so many runs at once are to be measured.
     fn wants(&self, runs: usize) -> bool {
         self.at_most
             .is_none_or(|most| u32::try_from(runs).is_ok_and(|runs| runs <= most))

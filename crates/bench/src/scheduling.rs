@@ -148,13 +148,14 @@ pub(crate) async fn measure(effort: &Effort) -> Result<Vec<Scenario>> {
     for size in sizes(effort) {
         grow(&bed, nodes, size.nodes).await?;
         nodes = size.nodes;
-        scenarios.push(one_size(effort, &bed, *size).await?);
+        scenarios.push(one_size(effort, &bed, size).await?);
     }
     Ok(scenarios)
 }
 
-fn sizes(effort: &Effort) -> &'static [Size] {
-    effort.pick(&SIZES[..], &QUICK)
+fn sizes(effort: &Effort) -> Vec<Size> {
+    let sizes = effort.pick(&SIZES[..], &QUICK).iter().copied();
+    sizes.filter(|size| effort.wants(size.runs)).collect()
 }
 
 /// Nodes that are Ready as they are created; nobody looks after them.
@@ -342,7 +343,7 @@ fn shared_nodes(seen: &BTreeMap<String, SeenPod>) -> usize {
 }
 
 pub(crate) fn report(effort: &Effort, scenarios: Vec<Scenario>) -> Report {
-    let ours = Shape::Ours.name();
+    let (ours, sizes) = (Shape::Ours.name(), sizes(effort));
     let faster = [TOGETHER, HELD].iter().flat_map(|figure| {
         scenarios
             .iter()
@@ -356,7 +357,7 @@ pub(crate) fn report(effort: &Effort, scenarios: Vec<Scenario>) -> Report {
         faster: faster.collect(),
         notes: SIDE_BY_SIDE
             .iter()
-            .flat_map(|shape| growth(*shape, &scenarios, sizes(effort)))
+            .flat_map(|shape| growth(*shape, &scenarios, &sizes))
             .collect(),
         scenarios,
         plotted: TOGETHER,

@@ -37,11 +37,16 @@ const PECULIAR: [(&str, &str, &str); 8] = [
     ("certificates.k8s.io", "signers", "sign"),
     ("*", "*", "*"),
 ];
-/// What Kubernetes lets everybody do: ask who they are and what they may.
-const EVERYBODY: [(&str, &str); 3] = [
-    ("authentication.k8s.io", "selfsubjectreviews"),
-    ("authorization.k8s.io", "selfsubjectaccessreviews"),
-    ("authorization.k8s.io", "selfsubjectrulesreviews"),
+/// What Kubernetes lets every account do: ask who it is and what it may, and, since 1.37, read the CAs of the cluster.
+const EVERYBODY: [(&str, &str, &[&str]); 4] = [
+    ("authentication.k8s.io", "selfsubjectreviews", &["create"]),
+    ("authorization.k8s.io", "selfsubjectaccessreviews", &["create"]),
+    ("authorization.k8s.io", "selfsubjectrulesreviews", &["create"]),
+    (
+        "certificates.k8s.io",
+        "clustertrustbundles",
+        &["get", "list", "watch"],
+    ),
 ];
 const AT_ONCE: usize = 16;
 
@@ -63,7 +68,9 @@ impl Deed {
     }
 
     fn is_everybodys(&self) -> bool {
-        self.verb == "create" && EVERYBODY.contains(&(self.group.as_str(), self.resource.as_str()))
+        EVERYBODY.iter().any(|(group, resource, verbs)| {
+            self.group == *group && self.resource == *resource && verbs.contains(&self.verb.as_str())
+        })
     }
 
     async fn is_allowed(&self, client: &Client) -> bool {

@@ -22,16 +22,16 @@ use tokio::task::JoinHandle;
 /// Nodes that come within this time of one another come in one step.
 const ONE_STEP: Duration = Duration::from_millis(1_500);
 /// Nodes that are there from the start and stay, of 2 CPU.
-const FIXED: usize = 3;
+pub(crate) const FIXED: usize = 3;
 
 #[derive(Clone, Copy, Debug)]
-enum Autoscaler {
+pub(crate) enum Autoscaler {
     Cluster,
     Karpenter,
 }
 
 impl Autoscaler {
-    fn part(self) -> Part {
+    pub(crate) fn part(self) -> Part {
         match self {
             Self::Cluster => Part::ClusterAutoscaler,
             Self::Karpenter => Part::Karpenter,
@@ -40,7 +40,7 @@ impl Autoscaler {
 }
 
 /// A testbed with a few nodes and an autoscaler that adds others.
-async fn bed(autoscaler: Autoscaler) -> Lent {
+pub(crate) async fn bed(autoscaler: Autoscaler) -> Lent {
     let bed = fresh(0).await;
     bed.add_nodes(&Nodes::new("fixed", FIXED).size("2", "8Gi"))
         .await
@@ -181,7 +181,7 @@ fn small_then_large(name: &str) -> RunSpec {
         .lasting("2s")
 }
 
-async fn delete_runs(bed: &Testbed) {
+pub(crate) async fn delete_runs(bed: &Testbed) {
     let api = runs::runs(&bed.client().await.unwrap(), "default");
     api.delete_collection(&DeleteParams::default(), &ListParams::default())
         .await

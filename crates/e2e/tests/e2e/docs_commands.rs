@@ -11,7 +11,7 @@ const SHELL: &str = "sh";
 const YAML: &str = "yaml";
 
 /// Pages, headings, and the tests that execute the blocks between such a heading and the next one.
-const EXECUTED: [(&str, &str, &str); 31] = [
+const EXECUTED: [(&str, &str, &str); 32] = [
     ("README.md", "# pod-affinity", PAGES),
     ("README.md", "## Install", PAGES),
     ("README.md", "## Install", SHIP),
@@ -71,6 +71,7 @@ const EXECUTED: [(&str, &str, &str); 31] = [
         "### From policies to the webhook",
         SWITCH,
     ),
+    ("overlays/warm-nodes/README.md", "## Settings", KUSTOMIZE),
 ];
 const KUSTOMIZE: &str = "docs_pages::the_kustomization";
 const PAGES: &str = "docs_pages::the_commands_of_the_pages";
@@ -127,6 +128,7 @@ fn pages() -> Vec<String> {
         "docs/runbooks",
         "examples",
         "overlays/policies",
+        "overlays/warm-nodes",
     ] {
         for entry in fs::read_dir(workspace().join(folder)).unwrap() {
             let page = Path::new(folder).join(entry.unwrap().file_name());

@@ -301,6 +301,24 @@ fn the_kustomization_that_has_the_policy_hold_evaluated_for_all_runs_changes_onl
     assert!(hold["spec"]["matchConstraints"].get("objectSelector").is_none());
 }
 
+#[e2e_test]
+fn the_kustomization_of_warm_nodes_sets_their_number_size_pool_and_image() {
+    let settings = block("overlays/warm-nodes/README.md", "## Settings");
+    let mut objects = kustomized(&[("kustomization.yaml", &settings)]);
+    objects.retain(|object| object["kind"] == "Deployment");
+    let [warm] = objects.try_into().unwrap();
+    let pod = &warm["spec"]["template"]["spec"];
+    let container = &pod["containers"][0];
+    assert_eq!(warm["spec"]["replicas"], 3);
+    assert_eq!(container["resources"]["requests"]["cpu"], "4");
+    assert_eq!(pod["nodeSelector"]["pool"], "ci");
+    assert_eq!(pod["tolerations"][0]["key"], "ci");
+    assert_eq!(
+        container["image"],
+        "registry.example.com/team/pod-affinity:v0.1.0"
+    );
+}
+
 /// What kubectl makes of a folder with these files. Resources in other folders have relative paths.
 fn kustomized(files: &[(&str, &str)]) -> Vec<Value> {
     let folder = tempfile::tempdir().unwrap();

@@ -57,7 +57,14 @@ async fn the_api_server_accepts_the_base_and_every_overlay() {
     // Nothing can be tried in a namespace that is not there.
     kubectl(&bed, &["apply", "-f", "config/100-namespace.yaml"]);
     let names = kustomizations("overlays");
-    assert_eq!(names, ["cert-manager", "fail-open", "observability", "policies"]);
+    let overlays = [
+        "cert-manager",
+        "fail-open",
+        "observability",
+        "policies",
+        "warm-nodes",
+    ];
+    assert_eq!(names, overlays);
     // The first is the overlay of its name, and the second is a part of both others.
     assert_eq!(kustomizations("certs"), ["cert-manager", "external", "own-ca"]);
     let authority = CertManager::of(&bed).await.authority();

@@ -78,6 +78,7 @@ mod testbed_plays_outcomes;
 mod traces;
 mod twins;
 mod volumes;
+mod warm_nodes;
 
 fn main() -> std::process::ExitCode {
     if real_node::is_the_process_to_kill() {

@@ -1,0 +1,113 @@
+//! The overlay of warm nodes: while no new node can come, the next run takes an idle one at once, and another is added for it
+//! in the background.
+
+use crate::auditor::Auditor;
+use crate::autoscalers::{Autoscaler, FIXED, bed, delete_runs};
+use crate::beds::{SOON, create, nodes_of};
+use crate::install_kubectl::{file, kubectl, rendered, workspace};
+use crate::moves::{bound_task, node_of};
+use k8s_openapi::api::core::v1::{Node, Pod};
+use kube::ResourceExt;
+use kube::api::{Api, ListParams};
+use std::time::{Duration, Instant};
+use testbed::Testbed;
+use testbed::product::NAMESPACE;
+use testbed::runs::{RunSpec, node};
+
+/// How long a new node takes here.
+const NEW_NODE: Duration = Duration::from_secs(30);
+
+fn run(name: &str) -> RunSpec {
+    RunSpec::new("default", name).task("only", &[]).opted_in("true")
+}
+
+/// Where the only warm pod is, once it has a node.
+async fn until_warm(bed: &Testbed) -> String {
+    let pods: Api<Pod> = Api::namespaced(bed.client().await.unwrap(), NAMESPACE);
+    let warm = ListParams::default().labels("app.kubernetes.io/component=warm-node");
+    bed.until("the warm pod to have a node", SOON, async || {
+        let pods = pods.list(&warm).await.map_err(|error| error.to_string())?.items;
+        match pods.as_slice() {
+            [pod] => node(pod).map(str::to_owned).ok_or_else(|| "none yet".to_owned()),
+            other => Err(format!("{} pods", other.len())),
+        }
+    })
+    .await
+    .unwrap()
+}
+
+async fn until_nodes(bed: &Testbed, count: usize) {
+    let nodes: Api<Node> = Api::all(bed.client().await.unwrap());
+    bed.until(format!("{count} nodes to be left"), SOON, async || {
+        let listed = nodes.list(&ListParams::default()).await;
+        let names: Vec<_> = listed
+            .map_err(|error| error.to_string())?
+            .iter()
+            .map(ResourceExt::name_any)
+            .collect();
+        if names.len() == count {
+            Ok(())
+        } else {
+            Err(names.join(" "))
+        }
+    })
+    .await
+    .unwrap();
+}
+
+/// A long run on each node that is there from the start.
+async fn occupied(bed: &Testbed) {
+    for number in 0..FIXED {
+        let long = run(&format!("long-{number}")).lasting("10m");
+        create(bed, &long).await;
+        bound_task(bed, &long, "only").await;
+    }
+}
+
+async fn takes_a_warm_node(autoscaler: Autoscaler) {
+    let bed = bed(autoscaler).await;
+    let auditor = Auditor::start(&bed).await;
+    occupied(&bed).await;
+    let overlay = file(&bed, "warm", &rendered(&workspace().join("overlays/warm-nodes")));
+    kubectl(&bed, &["apply", "-f", &overlay]);
+    let warm = until_warm(&bed).await;
+    assert!(!warm.starts_with("fixed"), "{warm}");
+
+    bed.pause(autoscaler.part()).unwrap();
+    let start = Instant::now();
+    // It keeps the node for longer than a new one takes.
+    let (next, other) = (run("next").lasting("60s"), run("other").lasting("5s"));
+    create(&bed, &next).await;
+    let first_task = bound_task(&bed, &next, "only").await;
+    println!(
+        "{autoscaler:?}: the first task was bound {:.1?} after its run was created",
+        start.elapsed()
+    );
+    assert_eq!(node_of(&first_task), warm);
+    create(&bed, &other).await;
+    tokio::time::sleep(NEW_NODE.saturating_sub(start.elapsed())).await;
+    bed.resume(autoscaler.part()).unwrap();
+
+    let replaced = until_warm(&bed).await;
+    println!("{autoscaler:?}: {warm} was replaced by {replaced}");
+    assert_ne!(warm, replaced);
+    for run in [&next, &other] {
+        bed.until_succeeded(run, SOON).await.unwrap();
+        assert_eq!(nodes_of(&bed, run).await.len(), 1);
+    }
+    delete_runs(&bed).await;
+    until_nodes(&bed, FIXED + 1).await;
+    kubectl(&bed, &["delete", "-f", &overlay]);
+    until_nodes(&bed, FIXED).await;
+    auditor.found_no_meeting();
+}
+
+#[e2e_test]
+async fn with_the_cluster_autoscaler_the_next_run_takes_a_warm_node_which_is_replaced() {
+    takes_a_warm_node(Autoscaler::Cluster).await;
+}
+
+#[e2e_test]
+async fn with_karpenter_the_next_run_takes_a_warm_node_which_is_replaced() {
+    takes_a_warm_node(Autoscaler::Karpenter).await;
+}

@@ -2,6 +2,7 @@
 
 mod explain;
 mod read;
+mod timeline;
 mod wait;
 mod write;
 
@@ -63,6 +64,7 @@ async fn asked(caller: Caller, cluster: &Cluster, verb: Verb) -> Seen<ExitCode> 
         Verb::List(args) => Box::pin(read::list(cluster, &args)).await,
         Verb::Explain(args) => Box::pin(explain::explain(cluster, &args)).await,
         Verb::Wait(args) => Box::pin(wait::wait(cluster, &args)).await,
+        Verb::Timeline(args) => Box::pin(timeline::timeline_of(cluster, &args)).await,
         Verb::Nodes(args) => read::nodes(cluster, &args).await,
         Verb::Doctor(args) => Box::pin(read::doctor(cluster, args)).await,
         Verb::Release(args) => write::release(cluster, &args).await,

@@ -107,11 +107,10 @@ async fn runs(caller: Caller, before: &[String]) -> Option<Vec<String>> {
     let program = OsString::from(caller.file);
     let words = before.iter().map(OsString::from).chain(["x".into()]);
     let Args { mut cluster, command } = parse(caller, std::iter::once(program).chain(words)).ok()?;
-    if !matches!(
-        command,
-        Verb::List(_) | Verb::Explain(_) | Verb::Wait(_) | Verb::Release(_)
-    ) {
-        return None;
+    match command {
+        Verb::List(_) | Verb::Explain(_) | Verb::Wait(_) | Verb::Release(_) => {}
+        Verb::Timeline(_) if before.last().is_some_and(|word| word == "--run") => {}
+        _ => return None,
     }
     cluster.request_timeout = Limit(Some(PATIENCE));
     let found = self::cluster(&cluster).await.ok()?;
@@ -159,7 +158,7 @@ mod tests {
         let table = [
             (
                 "",
-                "list explain wait nodes doctor release disable enable completion",
+                "list explain wait nodes timeline doctor release disable enable completion",
             ),
             ("ex", "explain"),
             ("-n ci d", "doctor disable"),
@@ -168,6 +167,8 @@ mod tests {
             ("doctor --output j", "json"),
             ("completion z", "zsh"),
             ("list -n ", ""),
+            ("timeline -o ", "text svg html"),
+            ("timeline --ru", "--run"),
             ("nodes ", ""),
         ];
         for (line, expected) in table {

@@ -10,6 +10,8 @@ use placement::autoscaler;
 pub(crate) struct Told {
     /// When it was said last.
     pub(crate) at: Timestamp,
+    /// When it was said first.
+    pub(crate) since: Timestamp,
     /// UID of the object that it is about.
     pub(crate) about: String,
     pub(crate) by: String,
@@ -23,8 +25,10 @@ impl Told {
     pub(crate) fn of(event: &Event) -> Option<Self> {
         let by = event.reporting_component.clone().filter(|name| !name.is_empty());
         let source = || event.source.as_ref().and_then(|source| source.component.clone());
+        let at = last(event)?;
         Some(Self {
-            at: last(event)?,
+            at,
+            since: first(event).unwrap_or(at),
             about: event.involved_object.uid.clone()?,
             by: by.or_else(source).unwrap_or_default(),
             reason: event.reason.clone().unwrap_or_default(),
@@ -53,6 +57,14 @@ fn last(event: &Event) -> Option<Timestamp> {
     let whole = event.last_timestamp.as_ref().map(|time| time.0);
     micro
         .max(whole)
+        .or_else(|| event.creation_timestamp().map(|time| time.0))
+}
+
+fn first(event: &Event) -> Option<Timestamp> {
+    let micro = event.event_time.as_ref().map(|time| time.0);
+    let whole = event.first_timestamp.as_ref().map(|time| time.0);
+    micro
+        .or(whole)
         .or_else(|| event.creation_timestamp().map(|time| time.0))
 }
 

@@ -10,7 +10,15 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-const COLLECTIONS: [&str; 5] = ["pipelineruns", "statefulsets", "pods", "deployments", "events"];
+const COLLECTIONS: [&str; 7] = [
+    "pipelineruns",
+    "taskruns",
+    "statefulsets",
+    "pods",
+    "deployments",
+    "events",
+    "nodes",
+];
 
 #[derive(Clone, Default)]
 pub(crate) struct FakeApi(Arc<Mutex<Kept>>);
@@ -39,7 +47,7 @@ impl FakeApi {
 
     fn is_forbidden(&self, path: &str) -> bool {
         let forbidden = self.0.lock().unwrap().forbidden;
-        forbidden.is_some_and(|plural| path.contains(&format!("/{plural}/")))
+        forbidden.is_some_and(|plural| format!("{path}/").contains(&format!("/{plural}/")))
     }
 
     pub(crate) fn remove(&self, path: &str) {

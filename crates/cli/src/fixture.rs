@@ -193,6 +193,7 @@ pub(crate) fn facts(changes: &Value, pods: Vec<Pod>) -> Facts {
 pub(crate) fn told(second: i64, reason: &str, text: &str) -> Told {
     Told {
         at: at(second),
+        since: at(second),
         about: UID.to_owned(),
         by: format!("{}controller", keys::OWN_PREFIX),
         reason: reason.to_owned(),

@@ -1,7 +1,7 @@
 //! `kubectl pod-affinity` and `tkn pod-affinity`: one program under two names.
 //!
 //! An answer is made in three steps: [`gather`] asks the API server, each question with a deadline; what was seen is
-//! judged by pure functions ([`story`], [`list`], [`nodes`], [`doctor`]); [`output`] prints it. A right that the user
+//! judged by pure functions ([`story`], [`list`], [`nodes`], [`timeline`], [`doctor`]); [`output`] prints it. A right that the user
 //! lacks leaves a gap that is named, and the rest of the answer still comes. Only `release`, `disable` and `enable` write
 //! to the cluster, each on what it saw.
 
@@ -32,6 +32,7 @@ mod story;
 mod switch;
 mod table;
 mod target;
+mod timeline;
 mod view;
 mod watch;
 mod way;

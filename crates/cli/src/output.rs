@@ -2,6 +2,9 @@
 
 use crate::args::Prose;
 use crate::doctor::Level;
+use crate::timeline::model::Phase;
+use crate::timeline::text::Ink;
+use crate::words::WIDTH;
 use anstyle::{AnsiColor, Style};
 use serde::Serialize;
 use std::io::{self, Write};
@@ -55,4 +58,29 @@ pub(crate) fn mark(level: Level, text: &str) -> String {
     };
     let style = Style::new().bold().fg_color(Some(colour.into()));
     format!("{style}{text}{style:#}")
+}
+
+/// In the colour of what it stands for.
+pub(crate) fn ink(ink: Ink, text: &str) -> String {
+    let colour = match ink {
+        Ink::Plain => return text.to_owned(),
+        Ink::Of(Phase::Held) => AnsiColor::Yellow,
+        Ink::Of(Phase::Waiting) => AnsiColor::Magenta,
+        Ink::Of(Phase::Running) => AnsiColor::Blue,
+        Ink::Of(Phase::Reserved) => AnsiColor::Cyan,
+        Ink::Of(Phase::Unknown) | Ink::Unlabelled => AnsiColor::BrightBlack,
+        Ink::Failed => AnsiColor::Red,
+    };
+    let style = Style::new().fg_color(Some(colour.into()));
+    format!("{style}{text}{style:#}")
+}
+
+/// Columns of the terminal; without one, of `COLUMNS`, or those of any terminal.
+pub(crate) fn width() -> usize {
+    let terminal = rustix::termios::tcgetwinsize(io::stdout()).ok();
+    let columns = terminal
+        .map(|size| usize::from(size.ws_col))
+        .filter(|columns| *columns > 0);
+    let wanted = || std::env::var("COLUMNS").ok()?.parse().ok();
+    columns.or_else(wanted).unwrap_or(WIDTH)
 }

@@ -2,9 +2,11 @@
 
 use super::{Limit, timeout};
 use crate::target::{Target, Unnamed, is_kind};
+use crate::timeline::Reach;
 use clap::{Subcommand, ValueEnum};
 use clap_complete::Shell;
 use placement::keys;
+use std::time::Duration;
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Verb {
@@ -18,6 +20,8 @@ pub(crate) enum Verb {
     Wait(WaitArgs),
     /// List nodes with the runs that are on them.
     Nodes(NodesArgs),
+    /// Draw which run was on which node when, from what the API server still has.
+    Timeline(TimelineArgs),
     /// Examine the installation, or the cluster before it. Ends with exit code 1 if anything is bad.
     Doctor(DoctorArgs),
     /// Start a run that pod-affinity holds now, on any node, and opt it out.
@@ -37,6 +41,7 @@ impl Verb {
             Self::Explain(args) => args.run.target().map(drop),
             Self::Wait(args) => args.run.target().map(drop),
             Self::Release(args) => args.run.target().map(drop),
+            Self::Timeline(args) => args.target().map(drop),
             Self::Disable(args) if args.stop_controller && !args.all_namespaces => {
                 return Err("--stop-controller needs -A: there is one controller for the cluster".to_owned());
             }
@@ -185,6 +190,52 @@ pub(crate) struct NodesArgs {
     /// How to print.
     #[arg(short, long, value_enum, default_value_t = Output::Table, value_name = "FORMAT")]
     pub(crate) output: Output,
+}
+
+/// How far back `timeline` looks if nothing else is said.
+const HOUR: Duration = Duration::from_hours(1);
+
+/// Of `timeline`.
+#[derive(Debug, clap::Args)]
+pub(crate) struct TimelineArgs {
+    /// Of all namespaces.
+    #[arg(short = 'A', long, conflicts_with_all = ["namespace", "run"])]
+    pub(crate) all_namespaces: bool,
+    /// Only this PipelineRun, with its tasks: NAME, pr/NAME or NAMESPACE/NAME.
+    #[arg(long, value_name = "RUN")]
+    run: Option<String>,
+    /// How far back: 30m, 24h. 0 shows all that is left. Default: 1h; with --run, the time of the run.
+    #[arg(long, value_parser = timeout, value_name = "DURATION")]
+    since: Option<Limit>,
+    /// How to print.
+    #[arg(short, long, value_enum, default_value_t = Picture::Text, value_name = "FORMAT")]
+    pub(crate) output: Picture,
+}
+
+impl TimelineArgs {
+    /// The run, if one is named.
+    pub(crate) fn target(&self) -> Result<Option<Target>, Unnamed> {
+        let run = self.run.as_slice();
+        run.first().map(|_| Target::parse(run)).transpose()
+    }
+
+    /// How far back to look.
+    pub(crate) fn reach(&self) -> Reach {
+        match (self.since, &self.run) {
+            (Some(Limit(Some(duration))), _) => Reach::Last(duration),
+            (Some(Limit(None)), _) => Reach::All,
+            (None, Some(_)) => Reach::Whole,
+            (None, None) => Reach::Last(HOUR),
+        }
+    }
+}
+
+/// How a picture is printed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Picture {
+    Text,
+    Svg,
+    Html,
 }
 
 /// Of `doctor`.

@@ -1,0 +1,72 @@
+//! `timeline`: ask, draw, print.
+
+use super::read::unknown;
+use super::{notes, printed};
+use crate::args::{Picture, TimelineArgs};
+use crate::ask::Seen;
+use crate::client::Cluster;
+use crate::timeline::{Facts, Reach, Scope, gather, html, svg, text, timeline};
+use crate::words::span;
+use crate::{output, timeline::model::Timeline};
+use std::process::ExitCode;
+
+/// `timeline`.
+pub(super) async fn timeline_of(cluster: &Cluster, args: &TimelineArgs) -> Seen<ExitCode> {
+    let target = args.target()?;
+    let own = target.as_ref().and_then(|target| target.namespace.as_deref());
+    let namespace = own.or((!args.all_namespaces).then_some(&cluster.namespace));
+    let scope = Scope {
+        namespace,
+        run: target.as_ref().map(|target| target.name.as_str()),
+    };
+    let facts = Box::pin(gather::facts(&cluster.server, scope)).await?;
+    if let (Some(name), Some(namespace), []) = (scope.run, namespace, facts.runs.as_slice()) {
+        return Ok(unknown(cluster, namespace, name).await);
+    }
+    Ok(shown(&facts, scope, args))
+}
+
+fn shown(facts: &Facts, scope: Scope<'_>, args: &TimelineArgs) -> ExitCode {
+    let reach = args.reach();
+    let timeline = timeline(facts, scope, reach);
+    notes(facts.gaps());
+    if timeline.is_empty() {
+        output::note(&nothing(scope, reach));
+    }
+    match args.output {
+        Picture::Text if timeline.is_empty() => ExitCode::SUCCESS,
+        format => printed(&drawn(&timeline, format)),
+    }
+}
+
+fn drawn(timeline: &Timeline, format: Picture) -> String {
+    match format {
+        Picture::Text => text(timeline, output::width(), output::ink),
+        Picture::Svg => svg(timeline),
+        Picture::Html => html(timeline),
+    }
+}
+
+/// What was looked for, and how to see more.
+fn nothing(scope: Scope<'_>, reach: Reach) -> String {
+    let what = match (scope.run, scope.namespace) {
+        (Some(run), _) => format!("PipelineRun {run} was not there"),
+        (None, Some(namespace)) => format!("No PipelineRuns in namespace {namespace}"),
+        (None, None) => "No PipelineRuns in any namespace".to_owned(),
+    };
+    let when = match reach {
+        Reach::Last(duration) => format!(" in the last {}", span(duration)),
+        Reach::All | Reach::Whole => String::new(),
+    };
+    let further = (when.is_empty(), scope.run, scope.namespace);
+    let further = match further {
+        (false, None, Some(_)) => " Use a longer --since, or -A for all namespaces.",
+        (false, _, _) => " Use a longer --since; 0 shows all that is left.",
+        (true, _, Some(_)) => " Use -A for all namespaces.",
+        (true, _, None) => " Create one, and try again.",
+    };
+    format!("{what}{when}.{further}")
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,151 @@
+//! What is read for a timeline, with all rights and with few.
+
+use super::*;
+use crate::args::{Caller, Verb, parse};
+use crate::commands::BAD;
+use crate::fake_api::{FakeApi, run_path};
+use crate::fixture::{at, done, run};
+use crate::timeline::{fixture, svg as drawn_svg};
+use serde_json::json;
+
+fn args(line: &str) -> TimelineArgs {
+    let words = ["x", "timeline"]
+        .into_iter()
+        .chain(line.split_whitespace())
+        .map(Into::into);
+    let Verb::Timeline(args) = parse(Caller::of("x"), words).unwrap().command else {
+        panic!()
+    };
+    args
+}
+
+fn api() -> FakeApi {
+    let api = FakeApi::default();
+    api.put(&run_path("build"), serde_json::to_value(run(&done())).unwrap());
+    let pod = fixture::pod_of("build", "u1", "clone", Some("node-1"), 21);
+    api.put(
+        "/api/v1/namespaces/ci/pods/u1-clone-pod",
+        serde_json::to_value(pod).unwrap(),
+    );
+    let event = json!({
+        "metadata": {"name": "e", "namespace": "ci"}, "reason": "Released", "message": "Released: the run has a node.",
+        "involvedObject": {"uid": "u1"}, "reportingComponent": "pod-affinity.tekton.dev/controller",
+        "eventTime": "2027-01-15T08:00:20.000000Z",
+    });
+    api.put("/api/v1/namespaces/ci/events/e", event);
+    api.put(
+        "/api/v1/nodes/node-1",
+        serde_json::to_value(fixture::here("node-1")).unwrap(),
+    );
+    let task_run = json!({
+        "apiVersion": "tekton.dev/v1", "kind": "TaskRun",
+        "metadata": {"name": "t", "namespace": "ci", "labels": {
+            "tekton.dev/pipelineRun": "build", "tekton.dev/pipelineTask": "clone",
+        }, "ownerReferences": [{"apiVersion": "tekton.dev/v1", "kind": "PipelineRun", "name": "build", "uid": "u1"}]},
+        "status": {"podName": "u1-clone-pod", "startTime": "2027-01-15T08:00:21Z", "completionTime": "2027-01-15T08:00:40Z"},
+    });
+    api.put("/apis/tekton.dev/v1/namespaces/ci/taskruns/t", task_run);
+    api
+}
+
+const CI: Scope<'static> = fixture::CI;
+
+/// Read two minutes after the run was created: the fake API server has no clock.
+async fn read(api: &FakeApi) -> Facts {
+    let facts = Box::pin(gather::facts(&api.cluster().server, CI)).await.unwrap();
+    Facts {
+        now: at(120),
+        ..facts
+    }
+}
+
+#[tokio::test]
+async fn everything_that_a_run_left_is_read_and_nothing_is_written() {
+    let api = api();
+    let facts = Box::pin(read(&api)).await;
+    assert!(facts.gaps().is_empty(), "{:?}", facts.gaps());
+    let timeline = timeline(&facts, CI, Reach::Whole);
+    let names: Vec<_> = timeline.lanes.iter().map(|lane| lane.place.title()).collect();
+    assert_eq!(names, ["without a node", "node-1"]);
+    assert_eq!(timeline.lanes[1].bars[0].tasks[0].name, "clone");
+    assert!(api.writes().is_empty());
+}
+
+#[tokio::test]
+async fn a_missing_right_leaves_a_gap_and_the_rest_is_drawn() {
+    for plural in ["pods", "taskruns", "nodes", "events"] {
+        let api = api();
+        api.forbid(plural);
+        let facts = Box::pin(read(&api)).await;
+        let timeline = timeline(&facts, CI, Reach::Whole);
+        assert!(
+            !timeline.is_empty() && timeline.missing[0].contains(plural),
+            "{plural}: {:?}",
+            timeline.missing
+        );
+        assert!(drawn_svg(&timeline).contains("not read: you lack the right"));
+    }
+    let api = api();
+    api.forbid("pipelineruns");
+    assert!(Box::pin(gather::facts(&api.cluster().server, CI)).await.is_err());
+}
+
+#[tokio::test]
+async fn a_run_that_is_not_there_is_an_error_and_one_that_is_there_is_drawn() {
+    let api = api();
+    for output in ["text", "svg", "html"] {
+        let line = format!("--run pr/build -o {output}");
+        assert_eq!(
+            Box::pin(timeline_of(&api.cluster(), &args(&line))).await,
+            Ok(ExitCode::SUCCESS)
+        );
+    }
+    assert_eq!(
+        Box::pin(timeline_of(&api.cluster(), &args("--run bild"))).await,
+        Ok(ExitCode::from(BAD))
+    );
+    assert_eq!(
+        Box::pin(timeline_of(&api.cluster(), &args(""))).await,
+        Ok(ExitCode::SUCCESS)
+    );
+}
+
+#[test]
+fn an_empty_picture_says_what_was_looked_for_and_how_to_see_more() {
+    let hour = Reach::Last(std::time::Duration::from_hours(1));
+    assert_eq!(
+        nothing(CI, hour),
+        "No PipelineRuns in namespace ci in the last 1h. Use a longer --since, or -A for all namespaces."
+    );
+    let everywhere = Scope {
+        namespace: None,
+        run: None,
+    };
+    assert_eq!(
+        nothing(everywhere, hour),
+        "No PipelineRuns in any namespace in the last 1h. Use a longer --since; 0 shows all that is left."
+    );
+    assert_eq!(
+        nothing(CI, Reach::All),
+        "No PipelineRuns in namespace ci. Use -A for all namespaces."
+    );
+    let one = Scope {
+        run: Some("build"),
+        ..CI
+    };
+    assert_eq!(
+        nothing(one, hour),
+        "PipelineRun build was not there in the last 1h. Use a longer --since; 0 shows all that is left."
+    );
+}
+
+#[test]
+fn how_far_back_is_an_hour_or_the_time_of_the_run() {
+    assert_eq!(args("").reach(), Reach::Last(std::time::Duration::from_hours(1)));
+    assert_eq!(args("--run build").reach(), Reach::Whole);
+    assert_eq!(
+        args("--run build --since 2h").reach(),
+        Reach::Last(std::time::Duration::from_hours(2))
+    );
+    assert_eq!(args("--since 0").reach(), Reach::All);
+}

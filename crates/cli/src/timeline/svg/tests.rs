@@ -1,0 +1,76 @@
+//! The picture: nothing overlaps, everything is within the frame, and a small one as it is.
+
+use super::layout::{BAR, BarBox, LEFT, LETTER, Layout, Name, PADDING, RIGHT, TASK, letters, task_line};
+use super::*;
+use crate::timeline::fixture::{CI, drawn, many, three};
+use crate::timeline::{Reach, timeline};
+use std::time::Duration;
+
+/// From left to right, from top to bottom.
+type Frame = (f64, f64, f64, f64);
+
+fn frame(it: &BarBox<'_>) -> Frame {
+    let wish = letters(&it.bar.who.label) * LETTER + 2.0 * PADDING;
+    let (left, right) = match it.name {
+        Name::Left => (it.x - wish, it.x + it.width),
+        Name::Right => (it.x, it.x + it.width + wish),
+        Name::Inside | Name::Cut(_) => (it.x, it.x + it.width),
+    };
+    (left, right, it.y, it.y + it.height)
+}
+
+/// Rounding aside.
+fn overlap(one: Frame, other: Frame) -> bool {
+    let shared = |from: f64, to: f64| to - from > 1e-6;
+    shared(one.0.max(other.0), one.1.min(other.1)) && shared(one.2.max(other.2), one.3.min(other.3))
+}
+
+fn is_sound(layout: &Layout<'_>) {
+    let mut frames: Vec<Frame> = Vec::new();
+    for lane in &layout.lanes {
+        for it in &lane.bars {
+            let frame = frame(it);
+            assert!(frame.0 >= LEFT - 1e-6 && frame.1 <= RIGHT + 1e-6, "{frame:?}");
+            assert!(frame.2 >= lane.y && frame.3 <= lane.y + lane.height, "{frame:?}");
+            frames.push(frame);
+            tasks_are_sound(it);
+        }
+    }
+    for (at, one) in frames.iter().enumerate() {
+        assert!(!frames[at + 1..].iter().any(|other| overlap(*one, *other)));
+    }
+}
+
+fn tasks_are_sound(it: &BarBox<'_>) {
+    let frames = it.tasks.iter().map(|task| {
+        let top = it.y + task_line(task.row);
+        (task.x, task.x + task.width, top, top + TASK)
+    });
+    let frames: Vec<Frame> = frames.collect();
+    for (at, one) in frames.iter().enumerate() {
+        assert!(one.0 >= it.x - 1e-6 && one.1 <= it.x + it.width + 1e-6);
+        assert!(one.2 >= it.y + BAR && one.3 <= it.y + it.height);
+        assert!(!frames[at + 1..].iter().any(|other| overlap(*one, *other)));
+    }
+}
+
+#[test]
+fn nothing_overlaps_and_everything_is_within_its_lane() {
+    is_sound(&Layout::of(&drawn(&three()), 50.0));
+    for (number, nodes) in [(3, 2), (40, 1), (200, 1), (200, 12), (200, 200)] {
+        for seed in 0..6 {
+            let facts = many(number, nodes, seed);
+            for minutes in [1, 10, 60, 600] {
+                let reach = Reach::Last(Duration::from_mins(minutes));
+                is_sound(&Layout::of(&timeline(&facts, CI, reach), 50.0));
+            }
+        }
+    }
+}
+
+#[test]
+fn the_picture_of_three_runs() {
+    let picture = svg(&drawn(&three()));
+    let (_, drawn) = picture.split_once("</defs>").unwrap();
+    insta::assert_snapshot!(drawn);
+}

@@ -1,0 +1,395 @@
+//! What is made of facts: the segments, places, marks and gaps of runs.
+
+use super::fixture::*;
+use super::model::{Bar, Lane, MarkKind, Phase, Place, Segment, Standing, Timeline};
+use super::*;
+use crate::fixture::{at, done, forbidden, merged, placeholder, released, run, told, unschedulable};
+use crate::state::State;
+use placement::keys;
+use serde_json::json;
+
+fn node(name: &str) -> Place {
+    Place::Node(name.to_owned())
+}
+
+fn lane<'a>(timeline: &'a Timeline, place: &Place) -> &'a Lane {
+    timeline.lanes.iter().find(|lane| lane.place == *place).unwrap()
+}
+
+fn bar<'a>(timeline: &'a Timeline, place: &Place) -> &'a Bar {
+    let [bar] = lane(timeline, place).bars.as_slice() else {
+        panic!("{place:?}: {timeline:#?}")
+    };
+    bar
+}
+
+/// Phases with their seconds.
+fn phases(bar: &Bar) -> Vec<(Phase, i64, i64)> {
+    let second = |time: Timestamp| time.as_second() - at(0).as_second();
+    let segments = bar.segments.iter();
+    segments
+        .map(|Segment { phase, span }| (*phase, second(span.from), second(span.to)))
+        .collect()
+}
+
+fn places(timeline: &Timeline) -> Vec<&str> {
+    timeline.lanes.iter().map(|lane| lane.place.title()).collect()
+}
+
+#[test]
+fn a_run_is_held_waits_and_runs() {
+    let facts = Facts {
+        runs: vec![run(&done())],
+        told: Ok(life_on("node-1")),
+        ..nothing()
+    };
+    let timeline = drawn(&facts);
+    let nowhere = bar(&timeline, &Place::Nowhere);
+    assert_eq!(phases(nowhere), [(Phase::Held, 0, 5), (Phase::Waiting, 5, 20)]);
+    let there = bar(&timeline, &node("node-1"));
+    assert_eq!(phases(there), [(Phase::Running, 20, 60)]);
+    assert_eq!(
+        (there.who.standing, there.who.succeeded),
+        (Standing::Labelled, Some(true))
+    );
+    assert!(there.notes.is_empty() && there.marks.is_empty());
+}
+
+#[test]
+fn a_run_that_is_held_now_has_no_node() {
+    let waits = placeholder("build", "u1", None, &unschedulable("no node"));
+    let facts = Facts {
+        runs: vec![run(&json!({}))],
+        pods: Ok(vec![waits]),
+        ..nothing()
+    };
+    let timeline = drawn(&facts);
+    assert_eq!(places(&timeline), ["without a node"]);
+    let bar = bar(&timeline, &Place::Nowhere);
+    assert_eq!(bar.who.state, State::WaitingForNode);
+    assert_eq!(
+        phases(bar),
+        [(Phase::Held, 0, 120)],
+        "nothing says since when it waits"
+    );
+}
+
+#[test]
+fn the_placeholders_pod_says_since_when_a_run_waits() {
+    let mut waits = placeholder("build", "u1", None, &unschedulable("no node"));
+    let conditions = waits.status.as_mut().unwrap().conditions.as_mut().unwrap();
+    conditions[0].last_transition_time = Some(k8s_openapi::apimachinery::pkg::apis::meta::v1::Time(at(3)));
+    let facts = Facts {
+        runs: vec![run(&json!({}))],
+        pods: Ok(vec![waits]),
+        ..nothing()
+    };
+    let timeline = drawn(&facts);
+    let bar = bar(&timeline, &Place::Nowhere);
+    assert_eq!(phases(bar), [(Phase::Held, 0, 3), (Phase::Waiting, 3, 120)]);
+}
+
+#[test]
+fn a_finished_run_keeps_its_node_while_its_placeholder_is_there() {
+    let adopted = json!({"metadata": {"ownerReferences": [
+        {"apiVersion": "tekton.dev/v1", "kind": "PipelineRun", "name": "build", "uid": "u1"},
+    ]}});
+    let facts = Facts {
+        runs: vec![run(&done())],
+        told: Ok(life_on("node-1")),
+        pods: Ok(vec![placeholder("build", "u1", Some("node-1"), &adopted)]),
+        ..nothing()
+    };
+    let timeline = drawn(&facts);
+    let there = bar(&timeline, &node("node-1"));
+    let all = phases(there);
+    assert_eq!(
+        all[all.len() - 2..],
+        [(Phase::Running, 20, 60), (Phase::Reserved, 60, 120)]
+    );
+}
+
+#[test]
+fn without_events_and_pods_the_annotation_names_the_node_and_the_rest_is_said_to_be_unknown() {
+    let facts = Facts {
+        runs: vec![run(&done())],
+        ..nothing()
+    };
+    let timeline = drawn(&facts);
+    assert_eq!(phases(bar(&timeline, &Place::Nowhere)), [(Phase::Held, 0, 20)]);
+    let there = bar(&timeline, &node("node-1"));
+    assert_eq!(phases(there), [(Phase::Running, 20, 60)]);
+    assert!(there.notes[0].contains("is unknown"), "{:?}", there.notes);
+}
+
+#[test]
+fn a_run_of_which_nothing_names_the_node_is_in_the_lane_of_unknown_nodes() {
+    let forgotten = merged(done(), &json!({"metadata": {"annotations": null}}));
+    let plain = merged(unlabelled(), &named("plain", "u3"));
+    let facts = Facts {
+        runs: vec![run(&forgotten), run(&plain)],
+        task_runs: Ok(vec![task_run("u3", "only", 22, Some(58))]),
+        ..nothing()
+    };
+    let timeline = drawn(&facts);
+    let unknown = lane(&timeline, &Place::Unknown);
+    let names: Vec<_> = unknown.bars.iter().map(|bar| bar.who.label.as_str()).collect();
+    assert_eq!(names, ["build", "plain"]);
+}
+
+#[test]
+fn a_run_that_moved_is_on_both_nodes_with_marks_and_waits_in_between() {
+    let timeline = drawn(&three());
+    let first = &lane(&timeline, &node("node-1")).bars[0];
+    let second = &lane(&timeline, &node("node-2")).bars[0];
+    assert_eq!(phases(first), [(Phase::Running, 20, 40)]);
+    assert_eq!(phases(second), [(Phase::Running, 50, 120)]);
+    let kinds = |bar: &Bar| bar.marks.iter().map(|mark| mark.kind).collect::<Vec<_>>();
+    assert_eq!(
+        (kinds(first), kinds(second)),
+        (vec![MarkKind::Left], vec![MarkKind::Arrived])
+    );
+    assert!(first.marks[0].text.contains("it is cordoned"));
+    let nowhere = &lane(&timeline, &Place::Nowhere).bars;
+    let between = nowhere.iter().find(|bar| bar.span.from == at(40)).unwrap();
+    assert_eq!(phases(between), [(Phase::Waiting, 40, 50)]);
+    let tasks = |bar: &Bar| bar.tasks.iter().map(|task| task.name.clone()).collect::<Vec<_>>();
+    assert_eq!(
+        (tasks(first), tasks(second)),
+        (vec!["clone".to_owned()], vec!["build".to_owned()])
+    );
+}
+
+#[test]
+fn pods_alone_show_a_move_too() {
+    let facts = Facts {
+        told: Ok(Vec::new()),
+        ..three()
+    };
+    let timeline = drawn(&facts);
+    let first = &lane(&timeline, &node("node-1")).bars[0];
+    assert_eq!(phases(first), [(Phase::Running, 20, 51)]);
+    assert_eq!(first.marks[0].text, "Moved to node node-2.");
+}
+
+#[test]
+fn an_unlabelled_run_is_on_each_node_of_its_tasks_at_a_time() {
+    let facts = Facts {
+        runs: vec![run(&merged(unlabelled(), &named("plain", "u3")))],
+        task_runs: Ok(vec![
+            task_run("u3", "one", 22, Some(58)),
+            task_run("u3", "two", 25, Some(40)),
+        ]),
+        pods: Ok(vec![
+            pod_of("plain", "u3", "one", Some("node-1"), 22),
+            pod_of("plain", "u3", "two", Some("node-2"), 25),
+        ]),
+        ..nothing()
+    };
+    let timeline = drawn(&facts);
+    assert_eq!(places(&timeline), ["node-1", "node-2"]);
+    assert_eq!(
+        phases(bar(&timeline, &node("node-2"))),
+        [(Phase::Running, 25, 40)]
+    );
+    assert_eq!(bar(&timeline, &node("node-1")).who.standing, Standing::Unlabelled);
+}
+
+#[test]
+fn a_task_that_opted_out_is_apart_from_its_run() {
+    let mut apart = pod_of("build", "u1", "apart", Some("node-2"), 30);
+    apart
+        .metadata
+        .labels
+        .as_mut()
+        .unwrap()
+        .insert(keys::OPT_IN.into(), "false".into());
+    let facts = Facts {
+        runs: vec![run(&done())],
+        told: Ok(life_on("node-1")),
+        task_runs: Ok(vec![task_run("u1", "apart", 30, Some(50))]),
+        pods: Ok(vec![apart]),
+        ..nothing()
+    };
+    let timeline = drawn(&facts);
+    assert_eq!(
+        phases(bar(&timeline, &node("node-1"))),
+        [(Phase::Running, 20, 60)]
+    );
+    assert!(bar(&timeline, &node("node-2")).notes[0].contains("opted out"));
+}
+
+#[test]
+fn what_is_older_than_the_window_is_clipped_or_left_out() {
+    let old = merged(done(), &named("old", "u9"));
+    let old = merged(old, &json!({"metadata": {"labels": {keys::GROUP: "u9"}}}));
+    let facts = Facts {
+        now: at(200),
+        runs: vec![run(&released()), run(&old)],
+        ..nothing()
+    };
+    let timeline = timeline(&facts, CI, Reach::Last(Duration::from_secs(100)));
+    assert_eq!(timeline.window, Span::new(at(100), at(200)));
+    let bar = bar(&timeline, &node("node-1"));
+    assert_eq!(phases(bar), [(Phase::Running, 100, 200)]);
+    assert!(bar.notes.iter().any(|note| note.contains("began before")));
+}
+
+#[test]
+fn all_that_is_left_and_the_whole_of_one_run_need_no_time() {
+    let facts = Facts {
+        runs: vec![run(&done())],
+        ..nothing()
+    };
+    assert_eq!(timeline(&facts, CI, Reach::All).window, Span::new(at(0), at(120)));
+    assert_eq!(
+        timeline(&facts, CI, Reach::Whole).window,
+        Span::new(at(0), at(60))
+    );
+}
+
+#[test]
+fn nodes_that_came_and_went_are_marked_and_so_are_those_of_which_nobody_knows_when() {
+    let facts = Facts {
+        nodes: Ok(vec![
+            since("node-1", 10),
+            since("node-10", 30),
+            since("node-2", 40),
+        ]),
+        node_ends: Ok(vec![end("node-4", 70)]),
+        ..three()
+    };
+    let timeline = drawn(&facts);
+    let names = [
+        "without a node",
+        "node-1",
+        "node-2",
+        "node-3",
+        "node-4",
+        "node-10",
+    ];
+    assert_eq!(places(&timeline), names);
+    let of = |name: &str| lane(&timeline, &node(name));
+    assert_eq!(of("node-10").marks[0].kind, MarkKind::NodeAdded);
+    assert_eq!(of("node-10").life, Span::new(at(30), at(120)));
+    assert_eq!(
+        (of("node-4").marks[0].kind, of("node-4").remark),
+        (MarkKind::NodeRemoved, Some("removed"))
+    );
+    assert_eq!(of("node-3").remark, Some("removed, time unknown"));
+}
+
+#[test]
+fn what_cannot_be_read_is_named_and_no_node_is_said_to_be_gone() {
+    let facts = Facts {
+        nodes: Err(forbidden("list", "nodes")),
+        told: Err(forbidden("list", "events")),
+        ..three()
+    };
+    let timeline = drawn(&facts);
+    assert_eq!(timeline.missing.len(), 2);
+    assert!(timeline.lanes.iter().all(|lane| lane.remark.is_none()));
+}
+
+#[test]
+fn an_event_that_was_repeated_counts_from_its_first_time() {
+    let mut waits = told(60, "WaitingForNode", "No node for this run yet.");
+    waits.since = at(2);
+    let facts = Facts {
+        runs: vec![run(&json!({}))],
+        told: Ok(vec![waits]),
+        ..nothing()
+    };
+    let timeline = drawn(&facts);
+    assert_eq!(
+        phases(bar(&timeline, &Place::Nowhere)),
+        [(Phase::Held, 0, 2), (Phase::Waiting, 2, 120)]
+    );
+}
+
+#[test]
+fn the_bars_of_a_run_that_pod_affinity_places_never_overlap_in_time() {
+    for seed in 0..8 {
+        let facts = many(60, 7, seed);
+        let timeline = timeline(&facts, CI, Reach::Last(Duration::from_hours(1)));
+        let labelled = timeline
+            .bars()
+            .filter(|bar| bar.who.standing == Standing::Labelled);
+        let mut labelled: Vec<_> = labelled.collect();
+        labelled.sort_by_key(|bar| (bar.who.name.clone(), bar.span.from));
+        for pair in labelled
+            .windows(2)
+            .filter(|pair| pair[0].who.name == pair[1].who.name)
+        {
+            assert!(pair[0].span.to <= pair[1].span.from, "{pair:#?}");
+        }
+        for bar in timeline.bars() {
+            assert!(timeline.window.has(bar.span.from) && timeline.window.has(bar.span.to));
+            assert!(
+                bar.segments
+                    .iter()
+                    .all(|it| it.span.within(bar.span) == Some(it.span))
+            );
+            assert!(
+                bar.tasks
+                    .iter()
+                    .all(|it| it.span.within(bar.span) == Some(it.span))
+            );
+        }
+    }
+}
+
+#[test]
+fn the_text_of_three_runs() {
+    insta::assert_snapshot!(text(&drawn(&three()), 100, |_, text| text.to_owned()));
+}
+
+#[test]
+fn the_text_of_one_run_has_its_tasks_and_fits_a_narrow_terminal() {
+    let facts = three();
+    let facts = Facts {
+        runs: facts.runs[..1].to_vec(),
+        ..facts
+    };
+    let scope = Scope {
+        run: Some("build"),
+        ..CI
+    };
+    let drawn = text(&timeline(&facts, scope, Reach::Whole), 60, |_, text| {
+        text.to_owned()
+    });
+    insta::assert_snapshot!(drawn);
+}
+
+#[test]
+fn no_line_of_the_picture_is_wider_than_the_terminal() {
+    let timeline = timeline(&many(200, 20, 3), CI, Reach::Last(Duration::from_hours(1)));
+    for width in [40, 80, 200] {
+        let drawn = text(&timeline, width, |_, text| text.to_owned());
+        assert!(drawn.lines().all(|line| line.chars().count() <= width), "{drawn}");
+    }
+}
+
+#[test]
+fn the_page_has_no_address_and_names_cannot_leave_their_places() {
+    let evil = merged(done(), &named("<script>alert(1)</script>{{script}}", "u1"));
+    let facts = Facts {
+        runs: vec![run(&evil)],
+        ..nothing()
+    };
+    let page = html(&drawn(&facts));
+    assert_eq!(page.matches("<script>").count(), 1);
+    assert_eq!(page.matches("\"use strict\"").count(), 1);
+    assert!(
+        !page.contains("http://") && !page.contains("https://") && !page.contains("src="),
+        "{page}"
+    );
+    assert!(page.contains("&lt;script&gt;alert(1)"));
+    assert!(!svg(&drawn(&facts)).contains("<script"));
+}
+
+#[test]
+fn a_page_without_runs_says_so() {
+    let page = html(&drawn(&nothing()));
+    assert!(page.contains("No PipelineRuns in this time"));
+}

@@ -271,6 +271,9 @@ fn chromium(browser: &Path, folder: &Path, arguments: &[String]) -> (String, Str
     )
 }
 
+/// A name, the number of runs, and what they left.
+type Case = (&'static str, u64, fn() -> Lists);
+
 /// What the page reports of itself.
 fn measured(browser: &Path, folder: &Path, page: &str) -> Value {
     let probed = page.replacen("<title>", &format!("{PROBLEMS}<title>"), 1);
@@ -284,9 +287,8 @@ fn measured(browser: &Path, folder: &Path, page: &str) -> Value {
     ];
     let (document, log) = chromium(browser, folder, &arguments);
     assert!(!log.contains("CONSOLE"), "{log}");
-    let (_, rest) = document
-        .split_once("data-measured=\"")
-        .unwrap_or_else(|| panic!("{log}"));
+    assert!(document.contains("data-measured="), "{log}");
+    let (_, rest) = document.split_once("data-measured=\"").unwrap();
     let text = rest.split('"').next().unwrap();
     serde_json::from_str(&text.replace("&quot;", "\"").replace("&amp;", "&")).unwrap()
 }
@@ -382,7 +384,7 @@ fn the_page_renders_in_a_browser_and_nothing_overlaps() {
     };
     let folder = env::temp_dir().join(format!("pod-affinity-timeline-{}", std::process::id()));
     fs::create_dir_all(&folder).unwrap();
-    let cases: [(&str, u64, fn() -> Lists); 3] = [
+    let cases: [Case; 3] = [
         ("three", 3, Lists::three),
         ("two-hundred", 200, || Lists::many(200, 24)),
         ("two-hundred-nodes", 200, || Lists::many(200, 180)),

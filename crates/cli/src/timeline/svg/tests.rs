@@ -74,3 +74,18 @@ fn the_picture_of_three_runs() {
     let (_, drawn) = picture.split_once("</defs>").unwrap();
     insta::assert_snapshot!(drawn);
 }
+
+#[test]
+fn the_dark_colours_are_the_same_by_preference_and_by_choice() {
+    let colours = |from: &str| -> Vec<&str> {
+        let (_, rest) = STYLE.split_once(from).unwrap();
+        let (_, rest) = rest.split_once('{').unwrap();
+        rest.split('}').next().unwrap().split_whitespace().collect()
+    };
+    let (preferred, chosen) = (
+        colours(":not([data-theme=\"light\"])"),
+        colours(":root[data-theme=\"dark\"]"),
+    );
+    assert!(preferred.len() > 30);
+    assert_eq!(preferred, chosen);
+}

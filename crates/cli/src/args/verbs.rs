@@ -2,11 +2,9 @@
 
 use super::{Limit, timeout};
 use crate::target::{Target, Unnamed, is_kind};
-use crate::timeline::Reach;
 use clap::{Subcommand, ValueEnum};
 use clap_complete::Shell;
 use placement::keys;
-use std::time::Duration;
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Verb {
@@ -192,9 +190,6 @@ pub(crate) struct NodesArgs {
     pub(crate) output: Output,
 }
 
-/// How far back `timeline` looks if nothing else is said.
-const HOUR: Duration = Duration::from_hours(1);
-
 /// Of `timeline`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct TimelineArgs {
@@ -203,10 +198,10 @@ pub(crate) struct TimelineArgs {
     pub(crate) all_namespaces: bool,
     /// Only this PipelineRun, with its tasks: NAME, pr/NAME or NAMESPACE/NAME.
     #[arg(long, value_name = "RUN")]
-    run: Option<String>,
+    pub(crate) run: Option<String>,
     /// How far back: 30m, 24h. 0 shows all that is left. Default: 1h; with --run, the time of the run.
     #[arg(long, value_parser = timeout, value_name = "DURATION")]
-    since: Option<Limit>,
+    pub(crate) since: Option<Limit>,
     /// How to print.
     #[arg(short, long, value_enum, default_value_t = Picture::Text, value_name = "FORMAT")]
     pub(crate) output: Picture,
@@ -217,16 +212,6 @@ impl TimelineArgs {
     pub(crate) fn target(&self) -> Result<Option<Target>, Unnamed> {
         let run = self.run.as_slice();
         run.first().map(|_| Target::parse(run)).transpose()
-    }
-
-    /// How far back to look.
-    pub(crate) fn reach(&self) -> Reach {
-        match (self.since, &self.run) {
-            (Some(Limit(Some(duration))), _) => Reach::Last(duration),
-            (Some(Limit(None)), _) => Reach::All,
-            (None, Some(_)) => Reach::Whole,
-            (None, None) => Reach::Last(HOUR),
-        }
     }
 }
 

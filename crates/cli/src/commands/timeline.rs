@@ -2,13 +2,18 @@
 
 use super::read::unknown;
 use super::{notes, printed};
-use crate::args::{Picture, TimelineArgs};
+use crate::args::{Limit, Picture, TimelineArgs};
 use crate::ask::Seen;
 use crate::client::Cluster;
+use crate::output;
+use crate::timeline::model::Timeline;
 use crate::timeline::{Facts, Reach, Scope, gather, html, svg, text, timeline};
 use crate::words::span;
-use crate::{output, timeline::model::Timeline};
 use std::process::ExitCode;
+use std::time::Duration;
+
+/// How far back to look if nothing else is said.
+const HOUR: Duration = Duration::from_hours(1);
 
 /// `timeline`.
 pub(super) async fn timeline_of(cluster: &Cluster, args: &TimelineArgs) -> Seen<ExitCode> {
@@ -27,7 +32,7 @@ pub(super) async fn timeline_of(cluster: &Cluster, args: &TimelineArgs) -> Seen<
 }
 
 fn shown(facts: &Facts, scope: Scope<'_>, args: &TimelineArgs) -> ExitCode {
-    let reach = args.reach();
+    let reach = reach(args);
     let timeline = timeline(facts, scope, reach);
     notes(facts.gaps());
     if timeline.is_empty() {
@@ -36,6 +41,15 @@ fn shown(facts: &Facts, scope: Scope<'_>, args: &TimelineArgs) -> ExitCode {
     match args.output {
         Picture::Text if timeline.is_empty() => ExitCode::SUCCESS,
         format => printed(&drawn(&timeline, format)),
+    }
+}
+
+fn reach(args: &TimelineArgs) -> Reach {
+    match (args.since, &args.run) {
+        (Some(Limit(Some(duration))), _) => Reach::Last(duration),
+        (Some(Limit(None)), _) => Reach::All,
+        (None, Some(_)) => Reach::Whole,
+        (None, None) => Reach::Last(HOUR),
     }
 }
 

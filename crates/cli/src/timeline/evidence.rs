@@ -24,6 +24,8 @@ pub(crate) struct Evidence<'a> {
     pub(crate) state: State,
     pub(crate) work: Vec<Work>,
     pub(crate) told: Vec<&'a Told>,
+    /// Pods could be read: one that is not there is gone.
+    pub(crate) sees_pods: bool,
 }
 
 /// A task that was at work, or wants to be.
@@ -39,6 +41,7 @@ pub(crate) struct Work {
 /// What was seen of all runs, by what belongs to which run.
 pub(crate) struct Index<'a> {
     now: Timestamp,
+    sees_pods: bool,
     seats: Seats<'a>,
     task_runs: HashMap<&'a str, Vec<&'a TaskRun>>,
     /// Pods of tasks by the full name of their run.
@@ -50,6 +53,7 @@ impl<'a> Index<'a> {
     pub(crate) fn of(facts: &'a Facts) -> Self {
         let mut index = Self {
             now: facts.now,
+            sees_pods: facts.pods.is_ok(),
             seats: Seats::of(
                 facts.sets.as_deref().unwrap_or_default(),
                 facts.pods.as_deref().unwrap_or_default(),
@@ -85,6 +89,7 @@ impl<'a> Index<'a> {
         told.sort_by_key(|told| told.since);
         Evidence {
             now: self.now,
+            sees_pods: self.sees_pods,
             work: self.work(&view),
             view,
             seat,

@@ -178,9 +178,9 @@ fn notes(evidence: &Evidence<'_>) -> Vec<String> {
     let run = &evidence.view.run;
     let is_silent = evidence.told.is_empty() && evidence.released().is_some();
     let silent =
-        is_silent.then_some("events are gone: how long it waited for a node and whether it moved is unknown");
+        is_silent.then_some("without events, how long it waited for a node and whether it moved is unknown");
     let lasted = run.strategy.as_deref() == Some("isolateAlways");
-    let freed = lasted && run.done && evidence.seat.pod.is_none();
+    let freed = lasted && run.done && evidence.sees_pods && evidence.seat.pod.is_none();
     let freed = freed.then_some("its node is no longer reserved; since when is unknown");
     [silent, freed].into_iter().flatten().map(str::to_owned).collect()
 }

@@ -292,6 +292,25 @@ fn what_cannot_be_read_is_named_and_no_node_is_said_to_be_gone() {
 }
 
 #[test]
+fn a_reservation_that_ended_is_said_to_have_ended_only_if_pods_can_be_read() {
+    let isolated = merged(
+        done(),
+        &json!({"metadata": {"labels": {keys::STRATEGY: "isolateAlways"}}}),
+    );
+    let notes = |pods| {
+        let facts = Facts {
+            runs: vec![run(&isolated)],
+            told: Ok(life_on("node-1")),
+            pods,
+            ..nothing()
+        };
+        bar(&drawn(&facts), &node("node-1")).notes.clone()
+    };
+    assert!(notes(Ok(Vec::new()))[0].contains("no longer reserved"));
+    assert!(notes(Err(forbidden("list", "pods"))).is_empty());
+}
+
+#[test]
 fn an_event_that_was_repeated_counts_from_its_first_time() {
     let mut waits = told(60, "WaitingForNode", "No node for this run yet.");
     waits.since = at(2);
@@ -342,6 +361,13 @@ fn the_bars_of_a_run_that_pod_affinity_places_never_overlap_in_time() {
 #[test]
 fn the_text_of_three_runs() {
     insta::assert_snapshot!(text(&drawn(&three()), 100, |_, text| text.to_owned()));
+}
+
+#[test]
+fn the_documentation_shows_that_text() {
+    let page = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/cli.md")).unwrap();
+    let drawn = text(&drawn(&three()), 100, |_, text| text.to_owned());
+    assert!(page.contains(&drawn), "{drawn}");
 }
 
 #[test]

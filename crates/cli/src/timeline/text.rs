@@ -6,7 +6,7 @@ use super::ticks::ticks;
 use super::title;
 use crate::words::{count, span as lasting, wrap};
 use jiff::Timestamp;
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap};
 use std::time::Duration;
 
 /// Columns of the picture, however narrow the terminal is.
@@ -18,6 +18,8 @@ const MOVED: char = '>';
 const ADDED: char = '+';
 const REMOVED: char = 'x';
 const UNLABELLED: char = '─';
+/// Letters of a cut name that are enough for both its ends.
+const BOTH_ENDS: usize = 10;
 
 /// What a character is painted for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -33,8 +35,10 @@ pub(crate) type Paint = fn(Ink, &str) -> String;
 
 type Cells = Vec<(char, Ink)>;
 
-struct Canvas {
+struct Canvas<'a> {
     window: Span,
+    /// How many bars each run has.
+    bars: HashMap<(&'a str, &'a str), usize>,
     names: usize,
     columns: usize,
     paint: Paint,
@@ -47,7 +51,7 @@ pub(crate) fn text(timeline: &Timeline, width: usize, paint: Paint) -> String {
     let lanes: String = timeline
         .lanes
         .iter()
-        .map(|lane| canvas.lane(timeline, lane, with_tasks))
+        .map(|lane| canvas.lane(lane, with_tasks))
         .collect();
     let wrapped = |text: &str| -> String {
         let lines = text.lines().flat_map(|line| wrap(line, width));
@@ -59,15 +63,20 @@ pub(crate) fn text(timeline: &Timeline, width: usize, paint: Paint) -> String {
     format!("{title}\n{}{lanes}\n{legend}{story}", canvas.axis())
 }
 
-impl Canvas {
-    fn of(timeline: &Timeline, width: usize, paint: Paint) -> Self {
+impl<'a> Canvas<'a> {
+    fn of(timeline: &'a Timeline, width: usize, paint: Paint) -> Self {
         let length = |text: &str| text.chars().count();
         let lanes = timeline.lanes.iter().map(|lane| length(&heading(lane)));
         let bars = timeline.bars().map(|bar| length(&bar.who.label) + 2);
         let longest = lanes.chain(bars).max().unwrap_or_default();
         let names = longest.clamp(8, (width / 3).max(8));
+        let mut number = HashMap::new();
+        for bar in timeline.bars() {
+            *number.entry(run(bar)).or_default() += 1;
+        }
         Self {
             window: timeline.window,
+            bars: number,
             names,
             columns: width.saturating_sub(names + 3).max(NARROWEST),
             paint,
@@ -88,15 +97,12 @@ impl Canvas {
         format!("{:1$}{2}\n", "", self.names + 2, line.trim_end())
     }
 
-    fn lane(&self, timeline: &Timeline, lane: &Lane, with_tasks: bool) -> String {
+    fn lane(&self, lane: &Lane, with_tasks: bool) -> String {
         let mut cells = self.blank();
         for mark in &lane.marks {
             cells[self.column(mark.at)].0 = glyph_of(mark.kind);
         }
-        let (brief, shown): (Vec<_>, Vec<_>) = lane
-            .bars
-            .iter()
-            .partition(|bar| self.is_brief(timeline, lane, bar));
+        let (brief, shown): (Vec<_>, Vec<_>) = lane.bars.iter().partition(|bar| self.is_brief(lane, bar));
         let bars: String = shown.into_iter().map(|bar| self.bar(bar, with_tasks)).collect();
         let rest = (!brief.is_empty()).then(|| self.rest(brief.len()));
         let heading = self.line(&heading(lane), &cells);
@@ -104,11 +110,10 @@ impl Canvas {
     }
 
     /// It would fill less than a column, and its run has a line elsewhere.
-    fn is_brief(&self, timeline: &Timeline, lane: &Lane, bar: &Bar) -> bool {
-        let is_same =
-            |other: &&Bar| other.who.name == bar.who.name && other.who.namespace == bar.who.namespace;
+    fn is_brief(&self, lane: &Lane, bar: &Bar) -> bool {
         let is_short = bar.span.to.duration_since(bar.span.from).as_secs_f64() < self.seconds();
-        lane.place == Place::Nowhere && is_short && timeline.bars().filter(is_same).count() > 1
+        let others = self.bars.get(&run(bar)).is_some_and(|number| *number > 1);
+        lane.place == Place::Nowhere && is_short && others
     }
 
     fn rest(&self, number: usize) -> String {
@@ -210,6 +215,10 @@ fn as_column(place: f64) -> usize {
     place as usize
 }
 
+fn run(bar: &Bar) -> (&str, &str) {
+    (&bar.who.namespace, &bar.who.name)
+}
+
 fn heading(lane: &Lane) -> String {
     let remark = lane.remark.map(|remark| format!(" ({remark})"));
     format!("{}{}", lane.place.title(), remark.unwrap_or_default())
@@ -242,14 +251,15 @@ fn glyph_of(kind: MarkKind) -> char {
     }
 }
 
-/// A name that is too long keeps its beginning and its end, which tell generated names apart.
+/// Generated names differ at their ends: a name that is too long keeps its end and, if there is room, its beginning.
 pub(super) fn cut(name: &str, most: usize) -> String {
     let letters: Vec<char> = name.chars().collect();
     if letters.len() <= most {
         return name.to_owned();
     }
     let kept = most.saturating_sub(1);
-    let (head, tail) = (kept / 2, kept - kept / 2);
+    let head = if most < BOTH_ENDS { 0 } else { kept / 2 };
+    let tail = kept - head;
     let (head, tail) = (&letters[..head], &letters[letters.len() - tail..]);
     head.iter().chain(&['…']).chain(tail).collect()
 }
@@ -308,9 +318,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_name_that_is_cut_keeps_both_ends() {
+    fn a_name_that_is_cut_keeps_its_end_and_if_there_is_room_its_beginning() {
         assert_eq!(cut("build-1", 7), "build-1");
-        assert_eq!(cut("gke-prod-pool-x7f2", 9), "gke-…x7f2");
-        assert_eq!(cut("build-172", 4), "b…72");
+        assert_eq!(cut("gke-prod-pool-x7f2", 10), "gke-…-x7f2");
+        assert_eq!(cut("build-172", 4), "…172");
     }
 }

@@ -14,7 +14,7 @@ const DAY: i64 = 86_400;
 pub(crate) fn ticks(window: Span, most: usize) -> Vec<(Timestamp, String)> {
     let (from, to) = (window.from.as_second(), window.to.as_second());
     let most = i64::try_from(most.max(1)).unwrap_or(1);
-    let fits = |step: &&i64| (to - from) / **step < most;
+    let fits = |step: &&i64| (to - from) / **step <= most;
     let step = STEPS.iter().find(fits).copied().unwrap_or((to - from) / most + 1);
     let first = from.div_euclid(step) * step;
     let all = (0..=most + 1).map(|number| first + number * step);

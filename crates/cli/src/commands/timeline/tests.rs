@@ -112,7 +112,7 @@ async fn a_run_that_is_not_there_is_an_error_and_one_that_is_there_is_drawn() {
 
 #[test]
 fn an_empty_picture_says_what_was_looked_for_and_how_to_see_more() {
-    let hour = Reach::Last(std::time::Duration::from_hours(1));
+    let hour = Reach::Last(Duration::from_hours(1));
     assert_eq!(
         nothing(CI, hour),
         "No PipelineRuns in namespace ci in the last 1h. Use a longer --since, or -A for all namespaces."
@@ -141,11 +141,11 @@ fn an_empty_picture_says_what_was_looked_for_and_how_to_see_more() {
 
 #[test]
 fn how_far_back_is_an_hour_or_the_time_of_the_run() {
-    assert_eq!(args("").reach(), Reach::Last(std::time::Duration::from_hours(1)));
-    assert_eq!(args("--run build").reach(), Reach::Whole);
+    assert_eq!(reach(&args("")), Reach::Last(Duration::from_hours(1)));
+    assert_eq!(reach(&args("--run build")), Reach::Whole);
     assert_eq!(
-        args("--run build --since 2h").reach(),
-        Reach::Last(std::time::Duration::from_hours(2))
+        reach(&args("--run build --since 2h")),
+        Reach::Last(Duration::from_hours(2))
     );
-    assert_eq!(args("--since 0").reach(), Reach::All);
+    assert_eq!(reach(&args("--since 0")), Reach::All);
 }

@@ -23,6 +23,7 @@ mod cli_doctor;
 mod cli_explain;
 mod cli_list;
 mod cli_states;
+mod cli_timeline;
 mod cli_tool;
 mod cli_writes;
 mod cluster_upgrades;

@@ -1,0 +1,72 @@
+//! `timeline` draws what happened on a real cluster: a run that moved, and an unlabelled one.
+
+use crate::beds::{SOON, create, fresh};
+use crate::cli_tool::{only, tool, until_says};
+use crate::moves::{bound_task, small_then};
+use testbed::Nodes;
+
+/// The lines of one node's lane: its own, and those of the runs there.
+fn lane(text: &str, name: &str) -> Vec<String> {
+    let mut lines = text.lines().skip_while(|line| !line.starts_with(name));
+    let first = lines.next().into_iter();
+    let runs = lines.take_while(|line| line.starts_with("  "));
+    first.chain(runs).map(str::to_owned).collect()
+}
+
+fn bar<'a>(lane: &'a [String], run: &str) -> &'a str {
+    let is_its = |line: &&String| line.split_whitespace().next() == Some(run);
+    let found = lane.iter().find(is_its);
+    found.unwrap_or_else(|| panic!("{run}: {lane:#?}"))
+}
+
+#[e2e_test]
+async fn timeline_draws_a_run_that_moved_on_both_of_its_nodes_and_an_unlabelled_one_where_it_ran() {
+    let bed = fresh(0).await;
+    let add = async |name, cpu| {
+        bed.add_nodes(&Nodes::new(name, 1).size(cpu, "32Gi"))
+            .await
+            .unwrap()
+    };
+    add("small", "2").await;
+    let moves = small_then("4");
+    create(&bed, &moves).await;
+    bound_task(&bed, &moves, "small").await;
+    add("large", "8").await;
+    bed.until_succeeded(&moves, SOON).await.unwrap();
+    let plain = only("plain").lasting("2s");
+    create(&bed, &plain).await;
+    bed.until_succeeded(&plain, SOON).await.unwrap();
+
+    let drawn = until_says(&bed, "timeline --since=0", "moved").await.out;
+    println!("{drawn}");
+    let (small, large) = (lane(&drawn, "small-0"), lane(&drawn, "large-0"));
+    assert!(
+        bar(&small, "run").contains('█') && bar(&small, "run").contains('>'),
+        "{drawn}"
+    );
+    assert!(
+        bar(&large, "run").contains('█') && bar(&large, "run").contains('>'),
+        "{drawn}"
+    );
+    let grey = [&small, &large].into_iter().flatten();
+    assert!(
+        grey.clone()
+            .any(|line| line.trim_start().starts_with("plain") && line.contains('─')),
+        "{drawn}"
+    );
+
+    for (format, begin) in [("svg", "<svg"), ("html", "<!doctype html>")] {
+        let picture = tool(&bed, &format!("timeline -o {format}")).await;
+        assert_eq!((picture.code, picture.err.as_str()), (Some(0), ""));
+        assert!(picture.out.to_lowercase().starts_with(begin), "{}", picture.out);
+        for name in ["small-0", "large-0", "plain"] {
+            assert!(picture.out.contains(name), "{format}: {name}");
+        }
+    }
+    let none = tool(&bed, "timeline -n kube-public").await;
+    assert!(
+        none.err.contains("No PipelineRuns in namespace kube-public"),
+        "{}",
+        none.err
+    );
+}

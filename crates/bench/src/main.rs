@@ -16,6 +16,7 @@ mod runs;
 mod scenario;
 mod scheduling;
 mod shapes;
+mod sizes;
 mod stats;
 mod through_api;
 mod turn;

@@ -8,6 +8,7 @@ use crate::process::cpu_seconds;
 use crate::report::{Aim, Report};
 use crate::scenario::{Figures, Scenario};
 use crate::shapes::{Shape, TASKS, stranger};
+use crate::sizes::{QUICK, SIDE_BY_SIDE, SIZES, Size, Way};
 use crate::stats::{exponent, number, short};
 use crate::watch::{self, Pods, SeenPod};
 use anyhow::{Context, Result, bail};
@@ -16,7 +17,7 @@ use kube::api::Api;
 use serde_json::json;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
-use testbed::{Kubernetes, Limits, Options, Part, Testbed};
+use testbed::{Limits, Options, Part, Testbed};
 
 const TOGETHER: &str = "queued together, s";
 const HELD: &str = "tasks after placeholders, s";
@@ -25,103 +26,6 @@ const RUNS: &str = "runs";
 const OTHERS: &str = "strangers";
 /// A pod that no node takes is tried again after at most ten seconds; whoever is silent for longer has given up.
 const SILENCE: Duration = Duration::from_secs(40);
-
-const SIDE_BY_SIDE: [Shape; 4] = [Shape::None, Shape::InTree, Shape::Ours, Shape::OursNamespace];
-const TRIED: [Shape; 3] = [Shape::Keys, Shape::ApartByPlaceholder, Shape::ToPlaceholder];
-const GATED: [Shape; 2] = [Shape::InTree, Shape::Ours];
-/// A feature gate of the scheduler, alpha and off since this version.
-const FAST_PATH: (&str, Kubernetes) = ("InterPodAffinityHostnameFastPath", Kubernetes::V1_37);
-
-/// A size of cluster and work.
-#[derive(Clone, Copy)]
-struct Size {
-    nodes: usize,
-    runs: usize,
-    /// The shapes that were tried too.
-    tried: bool,
-    /// Some shapes with the scheduler's fast path too.
-    gated: bool,
-}
-
-/// How a turn is scheduled.
-#[derive(Clone, Copy)]
-struct Way {
-    shape: Shape,
-    fast_path: bool,
-}
-
-impl Way {
-    fn usual(shape: Shape) -> Self {
-        let fast_path = false;
-        Self { shape, fast_path }
-    }
-
-    fn gated(shape: Shape) -> Self {
-        let fast_path = true;
-        Self { shape, fast_path }
-    }
-
-    /// Pods of another shape, scheduled likewise.
-    fn with(self, shape: Shape) -> Self {
-        Self { shape, ..self }
-    }
-
-    fn name(self) -> String {
-        let gate = if self.fast_path {
-            ", with the fast path"
-        } else {
-            ""
-        };
-        format!("{}{gate}", self.shape.name())
-    }
-
-    fn gates(self) -> Option<String> {
-        let (gate, _) = FAST_PATH;
-        self.fast_path.then(|| format!("--feature-gates={gate}=true"))
-    }
-}
-
-/// Growth with nodes is seen at 80 runs, growth with runs at 1000 nodes. 100 nodes have no room for 300 runs.
-const SIZES: [Size; 7] = [
-    size(100, 80),
-    size(1000, 80),
-    size(1000, 300).with_tried().with_gated(),
-    size(1000, 900),
-    size(5000, 80),
-    size(5000, 300).with_gated(),
-    size(5000, 1000),
-];
-const QUICK: [Size; 1] = [size(30, 20).with_tried().with_gated()];
-
-const fn size(nodes: usize, runs: usize) -> Size {
-    let (tried, gated) = (false, false);
-    Size {
-        nodes,
-        runs,
-        tried,
-        gated,
-    }
-}
-
-impl Size {
-    const fn with_tried(mut self) -> Self {
-        self.tried = true;
-        self
-    }
-
-    const fn with_gated(mut self) -> Self {
-        self.gated = true;
-        self
-    }
-
-    fn ways(self, kubernetes: Kubernetes) -> Vec<Way> {
-        let (_, since) = FAST_PATH;
-        let tried = TRIED.into_iter().filter(|_| self.tried);
-        let gated = GATED.into_iter().filter(|_| self.gated && kubernetes >= since);
-        let usual = SIDE_BY_SIDE.into_iter().chain(tried).map(Way::usual);
-        usual.chain(gated.map(Way::gated)).collect()
-    }
-}
 
 const METHOD: &str = "Each run is a placeholder (with Tekton's modes: an assistant) and four task pods. They are created \
 while no scheduler runs. Then the scheduler is started, and the time from its first binding to its last is measured. \
@@ -406,6 +310,7 @@ fn growth(shape: Shape, scenarios: &[Scenario], sizes: &[Size]) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::sizes::size;
 
     fn seen(pods: &[(&str, &str)]) -> BTreeMap<String, SeenPod> {
         let pod = |(index, (run, node)): (usize, &(&str, &str))| {

@@ -159,10 +159,7 @@ pub(super) fn follow(seen: &Observation, set: &Placeholder) -> Plan {
         // Its end brings the run back. Sooner, the StatefulSet's controller might never see that it was to go.
         Some(_) => at_once(Decision::Wait(Wait::Steady)),
         None if seen.waiting.is_empty() => match room::absence_left(seen) {
-            Duration::ZERO => {
-                let set = set.uid.clone();
-                at_once(questions::without_assistants(seen, Write::Follow { set }))
-            }
+            Duration::ZERO => come_back(seen, set),
             left => again(Decision::Wait(Wait::Steady), left),
         },
         None => {
@@ -213,12 +210,14 @@ fn await_fit(seen: &Observation, set: &Placeholder) -> Plan {
 /// Nothing of the group is anywhere, so that a scheduler which looked again would not miss it.
 fn rouse(seen: &Observation, set: &Placeholder, woken: Option<Timestamp>) -> Plan {
     match woken.map_or(Duration::ZERO, |woken| seen.left(woken, ASLEEP)) {
-        Duration::ZERO => {
-            let set = set.uid.clone();
-            at_once(questions::without_assistants(seen, Write::Follow { set }))
-        }
+        Duration::ZERO => come_back(seen, set),
         left => again(Decision::Wait(Wait::Steady), left),
     }
+}
+
+fn come_back(seen: &Observation, set: &Placeholder) -> Plan {
+    let set = set.uid.clone();
+    at_once(questions::without_assistants(seen, Write::Follow { set }))
 }
 
 fn no_fit(seen: &Observation, pod: &WaitingPod, message: &str) -> Decision {

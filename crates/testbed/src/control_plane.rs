@@ -15,41 +15,34 @@ use kube::api::Api;
 impl Testbed {
     pub(crate) async fn start_control_plane(&self, base: &Built, kubernetes: &Built) -> Result<()> {
         self.launch(Part::Etcd, self.plane.etcd(base, &self.folder))?;
-        let launch = |part| self.launch(part, self.launch_of(part, kubernetes, self.versions.kubernetes)?);
-        launch(Part::ApiServer)?;
+        let [api_server, manager, scheduler] = self.launches_of(kubernetes, self.versions.kubernetes)?;
+        self.launch(Part::ApiServer, api_server)?;
         self.answers(Part::ApiServer).await?;
-        launch(Part::ControllerManager)?;
-        launch(Part::Scheduler)?;
+        self.launch(Part::ControllerManager, manager)?;
+        self.launch(Part::Scheduler, scheduler)?;
         self.answers(Part::Scheduler).await?;
         self.answers(Part::ControllerManager).await
     }
 
-    /// How a part of this Kubernetes is started; an error for any other part.
-    pub(crate) fn launch_of(&self, part: Part, built: &Built, version: Kubernetes) -> Result<Launch> {
-        let (plane, folder) = (&self.plane, &self.folder);
-        match part {
-            Part::ApiServer => self.api_server(plane.api_server(built, folder)),
-            Part::ControllerManager => Ok(plane.manager(built, folder, version)),
-            Part::Scheduler if self.options.limits == Limits::Raised => Ok(plane
-                .scheduler(built, folder)
-                .arg("--kube-api-qps=5000")
-                .arg("--kube-api-burst=10000")),
-            Part::Scheduler => Ok(plane.scheduler(built, folder)),
-            Part::Etcd
-            | Part::Kwok
-            | Part::TektonController
-            | Part::TektonWebhook
-            | Part::ClusterAutoscaler
-            | Part::Karpenter
-            | Part::Registry
-            | Part::Prometheus
-            | Part::RealNode
-            | Part::Webhook(_)
-            | Part::Controller(_) => Err(Error::NotRunning(part.to_string())),
+    /// How API server, controller manager and scheduler of this Kubernetes are started.
+    pub(crate) fn launches_of(&self, built: &Built, version: Kubernetes) -> Result<[Launch; 3]> {
+        Ok([
+            self.api_server(built)?,
+            self.plane.manager(built, &self.folder, version),
+            self.scheduler(built),
+        ])
+    }
+
+    fn scheduler(&self, built: &Built) -> Launch {
+        let launch = self.plane.scheduler(built, &self.folder);
+        match self.options.limits {
+            Limits::Raised => launch.arg("--kube-api-qps=5000").arg("--kube-api-burst=10000"),
+            Limits::AsShipped | Limits::TektonRaised => launch,
         }
     }
 
-    fn api_server(&self, mut launch: Launch) -> Result<Launch> {
+    fn api_server(&self, built: &Built) -> Result<Launch> {
+        let mut launch = self.plane.api_server(built, &self.folder);
         if !self.options.taint_new_nodes {
             launch = launch.arg("--disable-admission-plugins=TaintNodesByCondition");
         }

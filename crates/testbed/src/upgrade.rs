@@ -11,8 +11,9 @@ impl Testbed {
     /// Replaces API server, controller manager and scheduler, the API server first. Nobody answers in its place meanwhile.
     pub async fn upgrade_kubernetes(&self, to: Kubernetes) -> Result<()> {
         let [kubernetes] = built(move || binaries::ensure([to.recipe()])).await?;
-        for part in [Part::ApiServer, Part::ControllerManager, Part::Scheduler] {
-            let launch = self.launch_of(part, &kubernetes, to)?;
+        let launches = self.launches_of(&kubernetes, to)?;
+        let parts = [Part::ApiServer, Part::ControllerManager, Part::Scheduler];
+        for (part, launch) in parts.into_iter().zip(launches) {
             self.stop(part)?;
             self.launch(part, launch)?;
             self.answers(part).await?;

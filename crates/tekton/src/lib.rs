@@ -7,6 +7,7 @@
 mod facts;
 pub mod metadata;
 mod pipeline_run;
+mod read_only;
 mod tolerant;
 
 pub use pipeline_run::{PipelineRun, PipelineRunSpec, PipelineRunStatus};

@@ -4,15 +4,12 @@
 //! it is reduced to facts while it is decoded, so that the pages of a long list are small at once.
 
 use crate::{facts, metadata, tolerant};
-use k8s_openapi::NamespaceResourceScope;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
-use kube::Resource;
 use placement::keys;
 use placement::names::RunKey;
 use placement::run::{HeldFrom, PodTemplate, Run, SpecStatus, is_controlled_by_run, is_managed_elsewhere};
 use placement::strategy::Strategy;
 use serde::Deserialize;
-use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 /// A PipelineRun as it is watched: a read view, never written back.
@@ -179,35 +176,7 @@ fn controller_only(mut owners: Vec<OwnerReference>) -> Option<Vec<OwnerReference
     (!owners.is_empty()).then_some(owners)
 }
 
-// Not derived: kube's derive demands `spec` on decoding and `Serialize` on the type, and a view must have neither.
-impl Resource for PipelineRun {
-    type DynamicType = ();
-    type Scope = NamespaceResourceScope;
-
-    fn kind((): &()) -> Cow<'_, str> {
-        "PipelineRun".into()
-    }
-
-    fn group((): &()) -> Cow<'_, str> {
-        "tekton.dev".into()
-    }
-
-    fn version((): &()) -> Cow<'_, str> {
-        "v1".into()
-    }
-
-    fn plural((): &()) -> Cow<'_, str> {
-        "pipelineruns".into()
-    }
-
-    fn meta(&self) -> &ObjectMeta {
-        &self.metadata
-    }
-
-    fn meta_mut(&mut self) -> &mut ObjectMeta {
-        &mut self.metadata
-    }
-}
+crate::read_only!(PipelineRun, "pipelineruns");
 
 #[cfg(test)]
 mod tests;

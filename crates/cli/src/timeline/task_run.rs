@@ -2,11 +2,8 @@
 
 use crate::view::label;
 use jiff::Timestamp;
-use k8s_openapi::NamespaceResourceScope;
-use kube::Resource;
 use kube::api::ObjectMeta;
 use serde::Deserialize;
-use std::borrow::Cow;
 
 pub(crate) const TASK: &str = "tekton.dev/pipelineTask";
 
@@ -65,32 +62,4 @@ impl TaskRun {
     }
 }
 
-// Not derived: kube's derive demands `Serialize`, and what is only read must not have it.
-impl Resource for TaskRun {
-    type DynamicType = ();
-    type Scope = NamespaceResourceScope;
-
-    fn kind((): &()) -> Cow<'_, str> {
-        "TaskRun".into()
-    }
-
-    fn group((): &()) -> Cow<'_, str> {
-        "tekton.dev".into()
-    }
-
-    fn version((): &()) -> Cow<'_, str> {
-        "v1".into()
-    }
-
-    fn plural((): &()) -> Cow<'_, str> {
-        "taskruns".into()
-    }
-
-    fn meta(&self) -> &ObjectMeta {
-        &self.metadata
-    }
-
-    fn meta_mut(&mut self) -> &mut ObjectMeta {
-        &mut self.metadata
-    }
-}
+tekton::read_only!(TaskRun, "taskruns");

@@ -2,6 +2,7 @@
 
 use super::*;
 use k8s_openapi::api::core::v1::Toleration;
+use kube::Resource;
 use kube::core::ObjectList;
 use serde_json::{Value, json};
 

@@ -83,7 +83,7 @@ async fn pods(server: &Server, view: &RunView) -> Seen<Vec<Pod>> {
         let group = pod
             .labels()
             .get(keys::GROUP)
-            .or_else(|| pod.labels().get("tekton.dev/pipelineRunUID"));
+            .or_else(|| pod.labels().get(keys::TEKTON_PIPELINE_RUN_UID));
         group.is_none_or(|uid| *uid == key.uid)
     };
     Ok(pods.into_iter().filter(of_run).collect())

@@ -151,9 +151,14 @@ pub(crate) fn phase(pod: &Pod) -> &str {
 
 /// The scheduler's own message, while it finds no node.
 pub(crate) fn unschedulable(pod: &Pod) -> Option<&str> {
+    scheduled(pod, "False")?.message.as_deref()
+}
+
+/// The condition of whether the pod has a node, if this is its status.
+pub(crate) fn scheduled<'a>(pod: &'a Pod, status: &str) -> Option<&'a PodCondition> {
     let conditions = pod.status.as_ref()?.conditions.as_deref()?;
-    let is_it = |it: &&PodCondition| it.type_ == "PodScheduled" && it.status == "False";
-    conditions.iter().find(is_it)?.message.as_deref()
+    let is_it = |it: &&PodCondition| it.type_ == "PodScheduled" && it.status == status;
+    conditions.iter().find(is_it)
 }
 
 /// It keeps a run's place.

@@ -39,6 +39,8 @@ pub const RELAXED: &str = "pod-affinity.tekton.dev/relaxed";
 
 /// Label that Tekton puts on every pod of a run; the value is the run's name.
 pub const TEKTON_PIPELINE_RUN: &str = "tekton.dev/pipelineRun";
+/// On pods of a run: its UID.
+pub const TEKTON_PIPELINE_RUN_UID: &str = "tekton.dev/pipelineRunUID";
 /// Label of a run that Kueue queues: its hold is Kueue's to clear.
 pub const KUEUE_QUEUE_NAME: &str = "kueue.x-k8s.io/queue-name";
 /// `spec.managedBy` of a run that Tekton itself runs.

@@ -6,14 +6,15 @@ use super::task_run::{TASK, TaskRun};
 use crate::events::Told;
 use crate::list::Seats;
 use crate::state::State;
-use crate::view::{RunView, Seat, created, is_live, is_placeholder, label, node, phase};
-use jiff::Timestamp;
+use crate::view::{RunView, Seat, created, is_live, is_placeholder, label, node, phase, scheduled};
+use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::core::v1::Pod;
 use kube::ResourceExt;
 use placement::keys;
 use std::collections::{HashMap, HashSet};
 
-const PIPELINE_RUN_UID: &str = "tekton.dev/pipelineRunUID";
+/// Times of runs and tasks have whole seconds.
+pub(crate) const ROUNDING: SignedDuration = SignedDuration::from_secs(1);
 
 /// What was seen of one run.
 #[derive(Clone, Debug)]
@@ -103,7 +104,9 @@ impl<'a> Index<'a> {
         let key = &view.run.key;
         let no_pods = Vec::new();
         let pods = self.pods.get(&key.to_string()).unwrap_or(&no_pods);
-        let is_own = |pod: &&&Pod| label(&pod.metadata, PIPELINE_RUN_UID).is_none_or(|uid| *uid == key.uid);
+        let is_own = |pod: &&&Pod| {
+            label(&pod.metadata, keys::TEKTON_PIPELINE_RUN_UID).is_none_or(|uid| *uid == key.uid)
+        };
         let pods: Vec<&Pod> = pods.iter().filter(is_own).copied().collect();
         let end = view.ended.unwrap_or(self.now);
         let task_runs = self.task_runs.get(key.uid.as_str());
@@ -174,10 +177,7 @@ fn place(pod: &Pod) -> Place {
 pub(crate) fn bound(pod: &Pod) -> Option<Timestamp> {
     node(pod)?;
     let status = pod.status.as_ref();
-    let conditions = status.and_then(|status| status.conditions.as_deref());
-    let mut conditions = conditions.unwrap_or_default().iter();
-    let scheduled = conditions.find(|it| it.type_ == "PodScheduled" && it.status == "True");
-    let scheduled = scheduled.and_then(|it| it.last_transition_time.as_ref());
+    let scheduled = scheduled(pod, "True").and_then(|it| it.last_transition_time.as_ref());
     let started = || status.and_then(|status| status.start_time.as_ref());
     let time = scheduled.or_else(started).map(|time| time.0);
     time.or_else(|| created(&pod.metadata))

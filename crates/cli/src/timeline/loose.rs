@@ -1,13 +1,10 @@
 //! The bars of a run that pod-affinity does not place: its tasks may be on several nodes at a time. Pure.
 
-use super::evidence::{Evidence, Work};
+use super::evidence::{Evidence, ROUNDING, Work};
 use super::model::{Bar, Phase, Place, Segment, Span, Who};
-use jiff::{SignedDuration, Timestamp};
+use jiff::Timestamp;
 use placement::run::SpecStatus;
 use std::collections::BTreeMap;
-
-/// Times of runs have whole seconds.
-const ROUNDING: SignedDuration = SignedDuration::from_secs(1);
 
 /// A bar for each place of its tasks, and one for the time before them.
 pub(crate) fn bars(evidence: &Evidence<'_>, who: &Who) -> Vec<(Place, Bar)> {
@@ -18,11 +15,11 @@ pub(crate) fn bars(evidence: &Evidence<'_>, who: &Who) -> Vec<(Place, Bar)> {
     let on = places
         .into_iter()
         .map(|(place, work)| (place.clone(), at_work(place, &work, who)));
-    let before = before(evidence).map(|segment| (Place::Nowhere, plain(who, segment)));
+    let before = before(evidence).map(|segment| (Place::Nowhere, Bar::plain(who, segment)));
     let none = (evidence.work.is_empty())
         .then(|| without_tasks(evidence))
         .flatten();
-    let none = none.map(|(place, segment)| (place, plain(who, segment)));
+    let none = none.map(|(place, segment)| (place, Bar::plain(who, segment)));
     before.into_iter().chain(on).chain(none).collect()
 }
 
@@ -36,7 +33,7 @@ fn at_work(place: &Place, work: &[&Work], who: &Who) -> Bar {
     };
     Bar {
         tasks: work.iter().map(|it| it.task.clone()).collect(),
-        ..plain(who, Segment { phase, span })
+        ..Bar::plain(who, Segment { phase, span })
     }
 }
 
@@ -63,15 +60,4 @@ fn without_tasks(evidence: &Evidence<'_>) -> Option<(Place, Segment)> {
         (Place::Nowhere, Phase::Unknown)
     };
     Some((place, Segment { phase, span }))
-}
-
-fn plain(who: &Who, segment: Segment) -> Bar {
-    Bar {
-        who: who.clone(),
-        span: segment.span,
-        segments: vec![segment],
-        tasks: Vec::new(),
-        marks: Vec::new(),
-        notes: Vec::new(),
-    }
 }

@@ -120,13 +120,12 @@ fn window(bars: &[(Place, Bar)], now: Timestamp, reach: Reach) -> Span {
 
 /// `PipelineRuns of namespace ci: 3 runs in 60m, until 2027-01-15 09:00:00 UTC`.
 pub(crate) fn title(timeline: &Timeline) -> String {
-    let Span { from, to } = timeline.window;
-    let lasted = lasting(Duration::try_from(to.duration_since(from)).unwrap_or_default());
+    let lasted = lasting(Duration::try_from(timeline.window.length()).unwrap_or_default());
     format!(
         "{}: {} in {lasted}, until {} UTC",
         timeline.about,
         count(timeline.runs(), "run"),
-        to.strftime("%Y-%m-%d %H:%M:%S")
+        timeline.window.to.strftime("%Y-%m-%d %H:%M:%S")
     )
 }
 

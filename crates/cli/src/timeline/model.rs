@@ -1,7 +1,8 @@
 //! What a timeline shows: lanes of nodes, bars of runs, segments of phases. It has times and no pixels. Pure.
 
 use crate::state::State;
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
+use std::collections::BTreeSet;
 
 /// From when until when.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -137,6 +138,10 @@ impl Span {
         self.within(other).filter(|span| span.from < span.to)
     }
 
+    pub(crate) fn length(self) -> SignedDuration {
+        self.to.duration_since(self.from)
+    }
+
     pub(crate) fn has(self, at: Timestamp) -> bool {
         (self.from..=self.to).contains(&at)
     }
@@ -173,7 +178,32 @@ impl Place {
     }
 }
 
+impl Lane {
+    /// Its title and what is to be said behind it.
+    pub(crate) fn heading(&self) -> String {
+        let remark = self.remark.map(|remark| format!(" ({remark})"));
+        format!("{}{}", self.place.title(), remark.unwrap_or_default())
+    }
+}
+
 impl Bar {
+    /// A bar of one segment, with nothing else to say.
+    pub(crate) fn plain(who: &Who, segment: Segment) -> Self {
+        Self {
+            who: who.clone(),
+            span: segment.span,
+            segments: vec![segment],
+            tasks: Vec::new(),
+            marks: Vec::new(),
+            notes: Vec::new(),
+        }
+    }
+
+    /// Which run this is.
+    pub(crate) fn run(&self) -> (&str, &str) {
+        (&self.who.namespace, &self.who.name)
+    }
+
     /// The part within the window, if there is one.
     pub(crate) fn clipped(&self, window: Span) -> Option<Self> {
         let span = self.span.within(window)?;
@@ -214,8 +244,7 @@ impl Timeline {
 
     /// How many runs have bars.
     pub(crate) fn runs(&self) -> usize {
-        let names = self.bars().map(|bar| (&bar.who.namespace, &bar.who.name));
-        names.collect::<std::collections::BTreeSet<_>>().len()
+        self.bars().map(Bar::run).collect::<BTreeSet<_>>().len()
     }
 
     pub(crate) fn is_empty(&self) -> bool {

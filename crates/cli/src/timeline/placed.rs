@@ -1,11 +1,10 @@
 //! The bars of a run that pod-affinity places: where it was held, waited, ran, and what it keeps. Pure.
 
-use super::evidence::{Evidence, Work};
+use super::evidence::{Evidence, ROUNDING, Work};
 use super::model::{Bar, Mark, MarkKind, Phase, Place, Segment, Span, Task, Who};
 use super::sightings::{Stay, stays};
-use jiff::{SignedDuration, Timestamp};
-
-const ROUNDING: SignedDuration = SignedDuration::from_secs(1);
+use crate::view::scheduled;
+use jiff::Timestamp;
 
 /// A bar for each place, and for each task that opted out and went elsewhere.
 pub(crate) fn bars(evidence: &Evidence<'_>, who: &Who) -> Vec<(Place, Bar)> {
@@ -81,12 +80,7 @@ fn phases(evidence: &Evidence<'_>) -> Vec<Segment> {
 /// When the scheduler first found no node for the placeholder, as an event or the placeholder's pod says.
 fn waits_from(evidence: &Evidence<'_>) -> Option<Timestamp> {
     let event = evidence.events("WaitingForNode").map(|told| told.since).next();
-    let conditions = evidence
-        .seat
-        .pod
-        .and_then(|pod| pod.status.as_ref()?.conditions.as_ref());
-    let mut conditions = conditions.into_iter().flatten();
-    let refused = conditions.find(|it| it.type_ == "PodScheduled" && it.status == "False");
+    let refused = evidence.seat.pod.and_then(|pod| scheduled(pod, "False"));
     let refused = refused.and_then(|it| it.last_transition_time.as_ref());
     [event, refused.map(|time| time.0)].into_iter().flatten().min()
 }
@@ -100,7 +94,7 @@ fn tasks(evidence: &Evidence<'_>, stay: &Stay) -> Vec<Task> {
     let tasks = evidence.work.iter().filter(here).filter_map(|work| {
         let span = work.task.span.within(stay.span)?;
         // The times of tasks have whole seconds: less than one beyond a stay is rounding.
-        let lasts = span.to.duration_since(span.from) >= ROUNDING;
+        let lasts = span.length() >= ROUNDING;
         (lasts || span == work.task.span).then(|| Task {
             span,
             ..work.task.clone()
@@ -116,17 +110,14 @@ fn strays(evidence: &Evidence<'_>, who: &Who, stays: &[Stay]) -> Vec<(Place, Bar
         Place::Nowhere | Place::Unknown => work.opted_out,
     };
     let strays = evidence.work.iter().filter(is_stray).map(|work| {
-        let span = work.task.span;
+        let segment = Segment {
+            phase: Phase::Running,
+            span: work.task.span,
+        };
         let bar = Bar {
-            who: who.clone(),
-            span,
-            segments: vec![Segment {
-                phase: Phase::Running,
-                span,
-            }],
             tasks: vec![work.task.clone()],
-            marks: Vec::new(),
             notes: vec![apart(work).to_owned()],
+            ..Bar::plain(who, segment)
         };
         (work.place.clone(), bar)
     });

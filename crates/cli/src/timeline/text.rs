@@ -66,13 +66,13 @@ pub(crate) fn text(timeline: &Timeline, width: usize, paint: Paint) -> String {
 impl<'a> Canvas<'a> {
     fn of(timeline: &'a Timeline, width: usize, paint: Paint) -> Self {
         let length = |text: &str| text.chars().count();
-        let lanes = timeline.lanes.iter().map(|lane| length(&heading(lane)));
+        let lanes = timeline.lanes.iter().map(|lane| length(&lane.heading()));
         let bars = timeline.bars().map(|bar| length(&bar.who.label) + 2);
         let longest = lanes.chain(bars).max().unwrap_or_default();
         let names = longest.clamp(8, (width / 3).max(8));
         let mut number = HashMap::new();
         for bar in timeline.bars() {
-            *number.entry(run(bar)).or_default() += 1;
+            *number.entry(bar.run()).or_default() += 1;
         }
         Self {
             window: timeline.window,
@@ -105,14 +105,14 @@ impl<'a> Canvas<'a> {
         let (brief, shown): (Vec<_>, Vec<_>) = lane.bars.iter().partition(|bar| self.is_brief(lane, bar));
         let bars: String = shown.into_iter().map(|bar| self.bar(bar, with_tasks)).collect();
         let rest = (!brief.is_empty()).then(|| self.rest(brief.len()));
-        let heading = self.line(&heading(lane), &cells);
+        let heading = self.line(&lane.heading(), &cells);
         heading + &bars + &rest.unwrap_or_default()
     }
 
     /// It would fill less than a column, and its run has a line elsewhere.
     fn is_brief(&self, lane: &Lane, bar: &Bar) -> bool {
-        let is_short = bar.span.to.duration_since(bar.span.from).as_secs_f64() < self.seconds();
-        let others = self.bars.get(&run(bar)).is_some_and(|number| *number > 1);
+        let is_short = bar.span.length().as_secs_f64() < self.seconds();
+        let others = self.bars.get(&bar.run()).is_some_and(|number| *number > 1);
         lane.place == Place::Nowhere && is_short && others
     }
 
@@ -125,7 +125,7 @@ impl<'a> Canvas<'a> {
         let mut cells = self.blank();
         let mut segments = bar.segments.clone();
         // What is short is painted last, so that it can be seen.
-        segments.sort_by_key(|it| std::cmp::Reverse(it.span.to.duration_since(it.span.from)));
+        segments.sort_by_key(|it| std::cmp::Reverse(it.span.length()));
         for segment in segments {
             let cell = cell(segment.phase, bar);
             self.fill(&mut cells, segment.span, cell);
@@ -183,7 +183,7 @@ impl<'a> Canvas<'a> {
 
     /// How long a column is.
     fn seconds(&self) -> f64 {
-        let length = self.window.to.duration_since(self.window.from).as_secs_f64();
+        let length = self.window.length().as_secs_f64();
         length / as_f64(self.columns)
     }
 
@@ -213,15 +213,6 @@ fn as_f64(columns: usize) -> f64 {
 )]
 fn as_column(place: f64) -> usize {
     place as usize
-}
-
-fn run(bar: &Bar) -> (&str, &str) {
-    (&bar.who.namespace, &bar.who.name)
-}
-
-fn heading(lane: &Lane) -> String {
-    let remark = lane.remark.map(|remark| format!(" ({remark})"));
-    format!("{}{}", lane.place.title(), remark.unwrap_or_default())
 }
 
 fn cell(phase: Phase, bar: &Bar) -> (char, Ink) {

@@ -96,7 +96,7 @@ impl<'a> Layout<'a> {
 
     /// Where a time is, within the picture.
     pub(super) fn x(&self, at: Timestamp) -> f64 {
-        let length = self.window.to.duration_since(self.window.from).as_secs_f64();
+        let length = self.window.length().as_secs_f64();
         let part = at.duration_since(self.window.from).as_secs_f64() / length.max(1e-9);
         LEFT + part.clamp(0.0, 1.0) * (RIGHT - LEFT)
     }

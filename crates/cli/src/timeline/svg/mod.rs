@@ -7,7 +7,7 @@ mod legend;
 mod tests;
 
 use super::escape::escaped;
-use super::model::{Lane, Mark, MarkKind, Timeline};
+use super::model::{Mark, MarkKind, Timeline};
 use super::text::cut;
 use super::ticks::ticks;
 use super::title;
@@ -149,21 +149,15 @@ fn lane(layout: &Layout<'_>, it: &LaneBox<'_>, interactive: bool) -> String {
 fn heading(it: &LaneBox<'_>) -> String {
     let y = it.y + GAP + BAR - 5.0;
     let name = it.lane.place.title();
-    let full = full_name(it.lane);
     let (shown, remark) = match it.lane.remark {
         Some(_) => (cut(name, NAME - 2), " ✕"),
         None => (cut(name, NAME), ""),
     };
     format!(
         "<text class=\"name\" x=\"12\" y=\"{y:.1}\"><title>{}</title>{}{remark}</text>\n",
-        escaped(&full),
+        escaped(&it.lane.heading()),
         escaped(&shown)
     )
-}
-
-fn full_name(lane: &Lane) -> String {
-    let remark = lane.remark.map(|remark| format!(" ({remark})"));
-    format!("{}{}", lane.place.title(), remark.unwrap_or_default())
 }
 
 fn of_node(layout: &Layout<'_>, it: &LaneBox<'_>, mark: &Mark) -> String {

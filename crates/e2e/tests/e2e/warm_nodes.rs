@@ -2,12 +2,11 @@
 //! in the background.
 
 use crate::auditor::Auditor;
-use crate::autoscalers::{Autoscaler, FIXED, bed, delete_runs};
+use crate::autoscalers::{Autoscaler, FIXED, bed, delete_runs, until_left};
 use crate::beds::{SOON, create, nodes_of};
 use crate::install_kubectl::{file, kubectl, rendered, workspace};
 use crate::moves::{bound_task, node_of};
-use k8s_openapi::api::core::v1::{Node, Pod};
-use kube::ResourceExt;
+use k8s_openapi::api::core::v1::Pod;
 use kube::api::{Api, ListParams};
 use std::time::{Duration, Instant};
 use testbed::Testbed;
@@ -34,25 +33,6 @@ async fn until_warm(bed: &Testbed) -> String {
     })
     .await
     .unwrap()
-}
-
-async fn until_nodes(bed: &Testbed, count: usize) {
-    let nodes: Api<Node> = Api::all(bed.client().await.unwrap());
-    bed.until(format!("{count} nodes to be left"), SOON, async || {
-        let listed = nodes.list(&ListParams::default()).await;
-        let names: Vec<_> = listed
-            .map_err(|error| error.to_string())?
-            .iter()
-            .map(ResourceExt::name_any)
-            .collect();
-        if names.len() == count {
-            Ok(())
-        } else {
-            Err(names.join(" "))
-        }
-    })
-    .await
-    .unwrap();
 }
 
 /// A long run on each node that is there from the start.
@@ -96,9 +76,9 @@ async fn takes_a_warm_node(autoscaler: Autoscaler) {
         assert_eq!(nodes_of(&bed, run).await.len(), 1);
     }
     delete_runs(&bed).await;
-    until_nodes(&bed, FIXED + 1).await;
+    until_left(&bed, 1).await;
     kubectl(&bed, &["delete", "-f", &overlay]);
-    until_nodes(&bed, FIXED).await;
+    until_left(&bed, 0).await;
     auditor.found_no_meeting();
 }
 

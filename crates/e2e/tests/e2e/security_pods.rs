@@ -11,7 +11,7 @@ use placement::keys;
 use serde_json::{Value, json};
 use testbed::product::NAMESPACE;
 use testbed::runs::RunSpec;
-use testbed::{Testbed, apply};
+use testbed::{Admission, Testbed, apply};
 
 /// Only tried, not made.
 async fn tried(client: &Client, namespace: &str, template: &Value) -> Result<Pod, Error> {
@@ -41,14 +41,19 @@ async fn the_processes_are_admitted_where_restricted_is_enforced() {
     }
 }
 
-/// Of the Deployments' pods.
-fn templates() -> [Value; 2] {
-    ["700-webhook.yaml", "701-controller.yaml"].map(|file| {
+/// Of the pods of the Deployments that are installed here.
+fn templates() -> Vec<Value> {
+    let files: &[&str] = match Admission::of_environment().unwrap() {
+        Admission::Webhook => &["700-webhook.yaml", "701-controller.yaml"],
+        Admission::Policies => &["701-controller.yaml"],
+    };
+    let template = |file: &&str| {
         let objects = parsed(&std::fs::read_to_string(workspace().join("config").join(file)).unwrap());
         let mut objects = objects.into_iter();
         let deployment = objects.find(|object| object["kind"] == "Deployment");
         deployment.unwrap()["spec"]["template"].take()
-    })
+    };
+    files.iter().map(template).collect()
 }
 
 #[e2e_test]

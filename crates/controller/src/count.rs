@@ -6,13 +6,15 @@ use crate::members;
 use crate::nodes::WatchedNode;
 use crate::refusal::Refused;
 use crate::refusals::REASON;
+use crate::stints::stint;
 use crate::tasks::{TaskPod, Tasks};
 use crate::write::{Cluster, Kind, TASK_RUN, within};
-use k8s_openapi::api::core::v1::{Event, PersistentVolume, PersistentVolumeClaim};
+use k8s_openapi::api::core::v1::{Event, PersistentVolume, PersistentVolumeClaim, Pod};
 use kube::ResourceExt;
 use kube::api::{Api, DynamicObject, ListMeta, ListParams, PartialObjectMeta};
 use placement::autoscaler;
 use placement::keys;
+use placement::need::Stint;
 use placement::node;
 use placement::plan::{
     AssistantPod, Beginning, Census, Claims, Message, Observation, PlaceholderPod, Question,
@@ -55,6 +57,8 @@ impl Cluster {
             Question::Claims => seen.claims = Some(self.claims(&seen.run).await?),
             Question::Labels => seen.copied_labels = Some(self.copied_labels(seen).await?),
             Question::Assistants => seen.assistants = Some(self.assistants(seen).await?),
+            Question::Need => {}
+            Question::Stints => seen.stints = Some(self.stints(seen).await),
             Question::Complaint => seen.complaint = Some(self.complaint(seen).await),
             Question::Autoscaler => seen.autoscaler = Some(self.autoscaler(seen).await),
         }
@@ -79,6 +83,29 @@ impl Cluster {
             match after(&page, listed.metadata) {
                 Some(next) => page = next,
                 None => return Ok(tasks),
+            }
+        }
+    }
+
+    /// The run's tasks as they ran. Worth no delay: of a run whose pods cannot be read, nothing is written down.
+    async fn stints(&self, seen: &Observation) -> Vec<Stint> {
+        let pods: Api<Pod> = self.api(&seen.run.key.namespace);
+        let mut page = ListParams::default()
+            .labels(&members::tasks_of(&seen.run.key))
+            .limit(PODS_A_PAGE);
+        let mut stints = Vec::new();
+        loop {
+            let listed = match within(Operation::RecordUse, pods.list(&page)).await {
+                Ok(listed) => listed,
+                Err(refused) => {
+                    debug!(error = %refused.fault, "what the tasks asked for is not written down");
+                    return Vec::new();
+                }
+            };
+            stints.extend(listed.items.iter().filter_map(|pod| stint(pod, seen.now)));
+            match after(&page, listed.metadata) {
+                Some(next) => page = next,
+                None => return stints,
             }
         }
     }

@@ -151,6 +151,8 @@ impl Known {
             Question::Beginning
             | Question::Claims
             | Question::Labels
+            | Question::Need
+            | Question::Stints
             | Question::Assistants
             | Question::Complaint => {}
         }

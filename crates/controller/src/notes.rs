@@ -3,6 +3,7 @@
 use crate::moves;
 use crate::reason::{Note, Reason, note};
 use crate::refusal::{Cause, Refused, is_denial};
+use crate::reserves;
 use crate::write::Effect;
 use placement::keys;
 use placement::names::RunKey;
@@ -31,7 +32,7 @@ pub(crate) fn notes(seen: &Observation, plan: &Plan, result: &Result<Effect, Ref
 fn before(seen: &Observation, decision: &Decision) -> Option<Note> {
     match decision {
         Decision::Wait(wait) => waiting(seen, wait),
-        Decision::Count(Question::Claims | Question::Labels)
+        Decision::Count(Question::Claims | Question::Labels | Question::Need)
         | Decision::Write(Write::CreatePlaceholder(_)) => is_held(&seen.run).then(|| held(seen)),
         Decision::Leave(_) | Decision::Count(_) | Decision::Write(_) => None,
     }
@@ -60,7 +61,8 @@ fn written(seen: &Observation, write: &Write) -> Vec<Note> {
     let run = &seen.run;
     match write {
         Write::Enrol(_) if !run.is_held_by_us() => vec![enrolled(run)],
-        Write::CreatePlaceholder(_) => vec![created(run)],
+        Write::CreatePlaceholder(_) => reserves::chosen(seen).into_iter().chain([created(run)]).collect(),
+        Write::GiveUpReserve { nearest, .. } => vec![reserves::given_up(seen, nearest.as_ref())],
         Write::Nudge => no_pod(seen).into_iter().collect(),
         Write::Release {
             cause,
@@ -100,7 +102,7 @@ fn not_written(refused: &Refused) -> Option<Note> {
         | Operation::Wake
         | Operation::Retry
         | Operation::Assistants => Some(moves::refused(refused)),
-        Operation::Sync | Operation::Lookup | Operation::Count => None,
+        Operation::Sync | Operation::Lookup | Operation::Count | Operation::RecordUse => None,
     }
 }
 

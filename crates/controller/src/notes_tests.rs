@@ -2,6 +2,7 @@ use super::*;
 use crate::fixture::{at, enrolment, nothing, planned, run};
 use crate::refusal::Fault;
 use kube::core::Status;
+use placement::need::{Need, Source};
 use placement::plan::{Make, PlaceholderPod, Unschedulable, Why};
 use placement::strategy::Isolation;
 
@@ -272,4 +273,38 @@ fn durations_read_as_people_write_them() {
     assert_eq!(seconds(Duration::from_mins(10)), "10m");
     assert_eq!(seconds(Duration::from_secs(90)), "90s");
     assert_eq!(seconds(Duration::ZERO), "0s");
+}
+
+#[test]
+fn an_automatic_reserve_is_told_with_its_amount_and_its_source_or_that_there_is_none() {
+    let text = |source: Source, asks: &str| {
+        let seen = Observation {
+            need: Some(Need {
+                asks: placement::need::recorded(asks).unwrap(),
+                source,
+            }),
+            ..seen()
+        };
+        reserves::chosen(&seen).unwrap().text
+    };
+    let earlier = || Source::Record("build-7".to_owned());
+    let known = text(earlier(), "cpu=4,memory=8Gi");
+    assert!(
+        known.contains("cpu=4,memory=8Gi") && known.contains("PipelineRun build-7"),
+        "{known}"
+    );
+    assert!(text(earlier(), "").contains("nothing is reserved, since the tasks of PipelineRun build-7"));
+    assert!(text(Source::Nothing, "").contains("no earlier run of its Pipeline"));
+    assert_eq!(reserves::chosen(&seen()), None, "it is not automatic");
+}
+
+#[test]
+fn a_reserve_that_is_given_up_is_told_with_what_the_nearest_node_has() {
+    let mut seen = seen();
+    seen.pod.as_mut().unwrap().make.requests = placement::need::recorded("cpu=64").unwrap();
+    let text = reserves::given_up(&seen, None).text;
+    assert!(
+        text.contains("No node has room for cpu=64") && text.contains("auto-reserve-maximum"),
+        "{text}"
+    );
 }

@@ -11,7 +11,9 @@ use crate::waiting_pods::{PodKey, WaitingPods, waiting_in};
 use jiff::Timestamp;
 use kube::runtime::reflector::{ObjectRef, Store};
 use placement::config::Config;
+use placement::keys;
 use placement::names::RunKey;
+use placement::need::{self, Need, Source};
 use placement::node::{self, NodeFacts, NodeState};
 use placement::plan::{Observation, Placeholder, PlaceholderPod, Repeated, WaitingPod};
 use placement::requests::Operation;
@@ -93,6 +95,8 @@ impl Stores {
             beginning: None,
             claims: None,
             copied_labels: None,
+            need: None,
+            stints: None,
             assistants: None,
             complaint: None,
             autoscaler: None,
@@ -130,6 +134,29 @@ impl Stores {
         named.or_else(|| Some(ObjectRef::from_obj(&*self.runs.find(is_it)?)))
     }
 
+    /// As much as the latest run of the same Pipeline that has a record.
+    pub(crate) fn need(&self, run: &Run) -> Need {
+        let Some(pipeline) = run.pipeline else {
+            return Need::default();
+        };
+        let runs = self.runs.state();
+        let alike = runs.iter().filter(|it| it.spec.pipeline == Some(pipeline));
+        let alike = alike.filter(|it| it.metadata.namespace.as_ref() == Some(&run.key.namespace));
+        let recorded = alike.filter_map(|it| {
+            let asks = need::recorded(it.metadata.annotations.as_ref()?.get(keys::USED)?)?;
+            Some((
+                it.metadata.creation_timestamp.as_ref(),
+                it.metadata.name.clone()?,
+                asks,
+            ))
+        });
+        let latest = recorded.max_by(|one, other| (one.0, &one.1).cmp(&(other.0, &other.1)));
+        latest.map_or_else(Need::default, |(_, name, asks)| Need {
+            asks,
+            source: Source::Record(name),
+        })
+    }
+
     /// The runs of this namespace that have placeholders.
     pub(crate) fn runs_in(&self, namespace: &str) -> Vec<ObjectRef<PipelineRun>> {
         let from = (namespace.to_owned(), String::new());
@@ -157,7 +184,8 @@ impl Stores {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::fixture::{Caches, clock, run};
+    use crate::fixture::{Caches, at, clock, run, view};
+    use serde_json::json;
 
     #[tokio::test]
     async fn a_runs_placeholder_and_pod_are_found_by_name_in_its_namespace() {
@@ -171,6 +199,37 @@ mod tests {
             .unwrap();
         assert_eq!(seen.set.map(|set| set.uid).as_deref(), Some("s1"));
         assert_eq!(seen.pod.unwrap().node.as_deref(), Some("n1"));
+    }
+
+    #[test]
+    fn a_run_needs_what_the_latest_run_of_its_pipeline_in_its_namespace_used() {
+        let mut caches = Caches::ready();
+        let record = |uid: &str, second: i64, used: &str, pipeline: &str, namespace: &str| {
+            let metadata = json!({
+                "namespace": namespace, "creationTimestamp": at(second).to_string(), "annotations": {keys::USED: used},
+            });
+            (
+                uid.to_owned(),
+                json!({"metadata": metadata, "spec": {"pipelineRef": {"name": pipeline}}}),
+            )
+        };
+        for (uid, changes) in [
+            record("old", 1, "cpu=9", "build", "ns"),
+            record("latest", 5, "cpu=4", "build", "ns"),
+            record("odd", 7, "lots", "build", "ns"),
+            record("of-other", 8, "cpu=7", "test", "ns"),
+            record("elsewhere", 9, "cpu=8", "build", "other"),
+        ] {
+            caches.add_held_run_with(&uid, &uid, &changes);
+        }
+        let run = |pipeline: &str| {
+            let spec = json!({"spec": {"pipelineRef": {"name": pipeline}}});
+            view("next", "u9", &spec).run().unwrap()
+        };
+        let need = caches.stores.need(&run("build"));
+        assert_eq!(need.source, Source::Record("latest".to_owned()));
+        assert_eq!(need.asks.to_string(), "cpu=4");
+        assert_eq!(caches.stores.need(&run("unknown")), Need::default());
     }
 
     #[tokio::test]

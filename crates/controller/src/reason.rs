@@ -27,6 +27,8 @@ pub(crate) enum Reason {
     NodeUnfit,
     WaitingForRoom,
     NoNodeFits,
+    ReserveChosen,
+    ReserveGivenUp,
     ReserveIgnored,
     AffinityRelaxed,
 }
@@ -62,6 +64,7 @@ impl Reason {
             | Self::Enrolled
             | Self::PlaceholderCreated
             | Self::PlaceholderReturned
+            | Self::ReserveChosen
             | Self::WaitingForNode
             | Self::NodeAssigned
             | Self::Released
@@ -79,6 +82,7 @@ impl Reason {
             | Self::MoveRefused
             | Self::NodeUnfit
             | Self::NoNodeFits
+            | Self::ReserveGivenUp
             | Self::ReserveIgnored
             | Self::AffinityRelaxed => EventType::Warning,
         }
@@ -103,6 +107,8 @@ impl Reason {
             Self::Enrolled
             | Self::PlaceholderCreated
             | Self::PlaceholderReturned
+            | Self::ReserveChosen
+            | Self::ReserveGivenUp
             | Self::NodeAssigned
             | Self::Released
             | Self::HoldDeadlineExceeded
@@ -121,6 +127,8 @@ impl Reason {
             Self::PlaceholderCreated
             | Self::PlaceholderRefused
             | Self::PlaceholderReturned
+            | Self::ReserveChosen
+            | Self::ReserveGivenUp
             | Self::ReserveIgnored => "CreatePlaceholder",
             Self::NodeAssigned | Self::AffinityRelaxed => "AssignNode",
             Self::MovedOff

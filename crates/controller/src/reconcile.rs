@@ -70,8 +70,10 @@ impl Reconciler {
     /// What only the API server can tell.
     async fn count(&self, question: Question, seen: &mut Observation) -> Result<(), Refused> {
         self.cluster.count(question, seen).await?;
-        if question == Question::Tasks {
-            seen.nodes = self.stores.all_nodes();
+        match question {
+            Question::Tasks => seen.nodes = self.stores.all_nodes(),
+            Question::Need => seen.need = Some(self.stores.need(&seen.run)),
+            _ => {}
         }
         self.memory.answered(question, seen);
         Ok(())

@@ -13,9 +13,26 @@ pub fn answers(reporter: &str, reason: &str) -> bool {
     ANSWERS.contains(&reason) || (reporter.contains("karpenter") && reason == "FailedScheduling")
 }
 
+/// Whether an answer says that a node is coming, or is there: by the words of `TriggeredScaleUp` and of `Nominated`.
+pub fn promises(answer: &str) -> bool {
+    ["triggered scale-up", "should schedule on"]
+        .iter()
+        .any(|words| answer.contains(words))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_promise_is_told_from_a_refusal_by_its_words() {
+        assert!(promises("pod triggered scale-up: [{large 0->1 (max: 9)}]"));
+        assert!(promises("Pod should schedule on: nodeclaim/default-x"));
+        assert!(!promises("pod didn't trigger scale-up: 1 Insufficient cpu"));
+        assert!(!promises(
+            "Failed to schedule pod, no instance type satisfied resources"
+        ));
+    }
 
     #[test]
     fn a_refusal_by_karpenter_is_told_from_the_schedulers_by_its_reporter() {

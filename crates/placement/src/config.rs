@@ -1,7 +1,7 @@
 //! The ConfigMap's keys as one typed value; a bad key or value is an error that names the remedy.
 
 use crate::additions::{self, BadAddition};
-use crate::reserve::{self, BadReserve};
+use crate::reserve::{self, BadReserve, Reserve, Wish};
 use crate::strategy::{Isolation, Strategy, UnknownName, unknown};
 use jiff::SignedDuration;
 use std::collections::{BTreeMap, BTreeSet};
@@ -44,8 +44,10 @@ pub struct Config {
     pub hold_deadline: Duration,
     /// `move-after`; `None`: never.
     pub move_after: Option<Duration>,
-    /// `default-reserve`, as resource name to quantity; empty: none.
-    pub default_reserve: BTreeMap<String, String>,
+    /// `default-reserve`; empty: none.
+    pub default_reserve: Wish,
+    /// `auto-reserve-maximum`: an automatic reserve has no more of these.
+    pub auto_reserve_maximum: Reserve,
 }
 
 /// A mistake in the ConfigMap.
@@ -94,7 +96,8 @@ impl Default for Config {
             release_when: ReleaseWhen::Scheduled,
             hold_deadline: Duration::from_mins(10),
             move_after: Some(Self::MOVE_AFTER),
-            default_reserve: BTreeMap::new(),
+            default_reserve: Wish::Amounts(Reserve::new()),
+            auto_reserve_maximum: Reserve::new(),
         }
     }
 }
@@ -118,6 +121,7 @@ impl Config {
         "hold-deadline",
         "move-after",
         "default-reserve",
+        "auto-reserve-maximum",
     ];
 
     /// Reads the data of the ConfigMap; a key that is not there has its default.
@@ -156,7 +160,8 @@ impl Config {
             "release-when" => self.release_when = value.parse()?,
             "hold-deadline" => self.hold_deadline = duration(value)?,
             "move-after" => self.move_after = duration_or_never(value)?,
-            "default-reserve" => self.default_reserve = reserve::parse(value)?,
+            "default-reserve" => self.default_reserve = reserve::wish(value)?,
+            "auto-reserve-maximum" => self.auto_reserve_maximum = reserve::parse(value)?,
             _ => return Err(Cause::UnknownKey),
         }
         Ok(())

@@ -14,6 +14,7 @@ pub(crate) fn run() -> Run {
         created: None,
         deleting: false,
         done: false,
+        succeeded: false,
         status: SpecStatus::Pending,
         has_children: false,
         managed_elsewhere: false,
@@ -27,6 +28,8 @@ pub(crate) fn run() -> Run {
         held_from: HeldFrom::Creation,
         node: None,
         reserve: None,
+        used: None,
+        pipeline: None,
         template: PodTemplate::default(),
         claims: Vec::new(),
     }

@@ -227,7 +227,7 @@ impl<'a> Manifest<'a> {
             value: value.to_owned(),
             cause: Box::new(cause),
         };
-        reserve::parse(value).map(drop).map_err(refused)
+        reserve::wish(value).map(drop).map_err(refused)
     }
 
     fn check_pod_affinity(&self) -> Result<(), Refusal> {
@@ -252,11 +252,11 @@ impl<'a> Manifest<'a> {
     fn patch(&self, outcome: Outcome) -> Patch {
         Patch(match outcome {
             Outcome::Child | Outcome::NotReleased | Outcome::Odd => Vec::new(),
-            Outcome::Held => [self.strip(&[keys::NODE]), self.hold(SINCE_CREATION)].concat(),
+            Outcome::Held => [self.strip(&[keys::NODE, keys::USED]), self.hold(SINCE_CREATION)].concat(),
             Outcome::LeftHeldByOther
             | Outcome::Declined
             | Outcome::NotOptedIn
-            | Outcome::ManagedElsewhere => self.strip(&[keys::NODE, keys::HOLD]),
+            | Outcome::ManagedElsewhere => self.strip(&[keys::NODE, keys::USED, keys::HOLD]),
         })
     }
 

@@ -18,6 +18,8 @@ pub const NODE: &str = "pod-affinity.tekton.dev/node";
 /// Annotation, written by the user on a run: what its node must have room for when it is chosen. On a placeholder's
 /// pod, written by us: it was made that big.
 pub const RESERVE: &str = "pod-affinity.tekton.dev/reserve";
+/// Annotation on a run that succeeded: the most that its tasks asked for at the same time on a node.
+pub const USED: &str = "pod-affinity.tekton.dev/used";
 /// Annotation on a placeholder's pod, and in its StatefulSet's template: the node that it is bound to come back to;
 /// empty: none.
 pub const PINNED: &str = "pod-affinity.tekton.dev/pinned";

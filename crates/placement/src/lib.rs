@@ -14,6 +14,7 @@ pub mod hold;
 pub mod inject;
 pub mod keys;
 pub mod names;
+pub mod need;
 pub mod node;
 pub mod opt_in;
 pub mod placeholder;

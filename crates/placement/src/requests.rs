@@ -3,6 +3,8 @@
 
 use crate::keys;
 use crate::names::RunKey;
+use crate::need;
+use crate::placeholder::size::is_automatic;
 use crate::placeholder::wake::Wake;
 use crate::placeholder::{patches as placeholder, stateful_set};
 use crate::plan::{Beginning, Claims, Enrolment, Observation, Placeholder, Write};
@@ -40,6 +42,8 @@ pub enum Operation {
     Release,
     /// Write down its node.
     RecordNode,
+    /// Write down what its tasks asked for.
+    RecordUse,
     /// Remove what we made.
     CleanUp,
     /// Read events.
@@ -134,10 +138,19 @@ impl Write {
                 vec![change(template), delete(Object::Pod, pod)]
             }
             Self::Unpin { set } => vec![change(placeholder::unpin(set, run))],
-            Self::StartOver { set, .. } | Self::LeavePod { set } => vec![delete(Object::Set, set)],
+            Self::GiveUpReserve { set, pod, .. } => {
+                let template = placeholder::recreate(set, run, None, &seen.config);
+                vec![change(template), delete(Object::Pod, pod)]
+            }
+            Self::StartOver { set, .. } => vec![delete(Object::Set, set)],
+            Self::LeavePod { set } => [delete(Object::Set, set)]
+                .into_iter()
+                .chain(record_use(seen))
+                .collect(),
             Self::DeletePlaceholder { set, pod } => {
                 let set = set.iter().map(|set| delete(Object::Set, set));
                 set.chain(pod.iter().map(|pod| delete(Object::Pod, pod)))
+                    .chain(record_use(seen))
                     .collect()
             }
             Self::AdoptPod { pod } => vec![adopt(seen, pod)],
@@ -184,6 +197,7 @@ fn create(seen: &Observation, enrolment: Enrolment, image: &str) -> Request {
     let Claims { mountable, required } = seen.claims.clone().unwrap_or_default();
     let mut run = Run {
         claims: mountable,
+        reserve: reserve(seen),
         ..seen.run.clone()
     };
     for volume in &required {
@@ -194,6 +208,14 @@ fn create(seen: &Observation, enrolment: Enrolment, image: &str) -> Request {
     request(Operation::Placeholder, Object::Set, Verb::Apply(Box::new(set)))
 }
 
+/// As the run says it, or what it is expected to need.
+fn reserve(seen: &Observation) -> Option<String> {
+    let need = seen.need.as_ref();
+    let need = need.filter(|_| is_automatic(&seen.run, &seen.config));
+    need.map(|need| need.reserve(&seen.config.auto_reserve_maximum))
+        .or_else(|| seen.run.reserve.clone())
+}
+
 fn nudge(seen: &Observation) -> Option<Request> {
     let patch = placeholder::nudge(&seen.set.as_ref()?.uid, seen.now);
     Some(request(Operation::Placeholder, Object::Set, Verb::Merge(patch)))
@@ -202,6 +224,13 @@ fn nudge(seen: &Observation) -> Option<Request> {
 fn record_node(run: &Run, node: &str) -> Request {
     let patch = run::record_node(run, node);
     request(Operation::RecordNode, Object::Run, Verb::Merge(patch))
+}
+
+/// Last, so that nothing of the run's end hangs on it.
+fn record_use(seen: &Observation) -> Option<Request> {
+    let stints = seen.stints.as_deref().filter(|stints| !stints.is_empty())?;
+    let patch = run::record_use(&seen.run, &need::written(&need::peak(stints)));
+    Some(request(Operation::RecordUse, Object::Run, Verb::Merge(patch)))
 }
 
 fn wake_tasks(run: &Run, pods: &[String], wake: Wake) -> impl Iterator<Item = Request> {

@@ -11,6 +11,18 @@ use thiserror::Error;
 /// Resources by name, as they will be written into the placeholder.
 pub type Reserve = BTreeMap<String, String>;
 
+/// What is to be reserved.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Wish {
+    /// So much of each of these.
+    Amounts(Reserve),
+    /// What the run is expected to need.
+    Automatic,
+}
+
+/// The text that asks for what the run is expected to need.
+pub const AUTOMATIC: &str = "auto";
+
 /// A mistake in a reserve.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum BadReserve {
@@ -62,6 +74,15 @@ pub enum BadReserve {
         /// The largest amount that makes sense.
         most: &'static str,
     },
+}
+
+/// Reads what is to be reserved.
+pub fn wish(text: &str) -> Result<Wish, BadReserve> {
+    if text.trim() == AUTOMATIC {
+        Ok(Wish::Automatic)
+    } else {
+        parse(text).map(Wish::Amounts)
+    }
 }
 
 /// Reads `name=quantity` pairs, separated by commas; a blank text reserves nothing.

@@ -28,11 +28,11 @@ impl Resources {
             .containers
             .iter()
             .map(of_container)
-            .fold(Self::default(), plus);
+            .fold(Self::default(), |sum, more| sum.and(&more));
         let (sidecars, start) = start(spec.init_containers.as_deref().unwrap_or_default());
-        let mut pod = plus(containers, sidecars).or_more(start);
+        let mut pod = containers.and(&sidecars).or_more(start);
         pod.0.extend(requests(spec.resources.as_ref()).0);
-        plus(pod, spec.overhead.as_ref().map(Self::read).unwrap_or_default())
+        pod.and(&spec.overhead.as_ref().map(Self::read).unwrap_or_default())
     }
 
     /// The amount of one resource.
@@ -52,7 +52,29 @@ impl Resources {
             .map(|(name, _)| name)
     }
 
-    fn or_more(mut self, other: Self) -> Self {
+    /// Both together.
+    #[must_use]
+    pub fn and(mut self, more: &Self) -> Self {
+        for (name, amount) in &more.0 {
+            let own = self.0.entry(name.clone()).or_default();
+            *own = *own + *amount;
+        }
+        self
+    }
+
+    /// The same, of no resource more than there, if it is there.
+    #[must_use]
+    pub fn at_most(&self, most: &Self) -> Self {
+        let bounded = |(name, amount): (&String, &Quantity)| {
+            let most = most.0.get(name).unwrap_or(amount);
+            (name.clone(), *amount.min(most))
+        };
+        Self(self.0.iter().map(bounded).collect())
+    }
+
+    /// The larger amount of each.
+    #[must_use]
+    pub fn or_more(mut self, other: Self) -> Self {
         for (name, amount) in other.0 {
             let own = self.0.entry(name).or_default();
             *own = amount.max(*own);
@@ -77,7 +99,7 @@ fn start(containers: &[Container]) -> (Resources, Resources) {
     let mut sidecars = Resources::default();
     let mut most = Resources::default();
     for container in containers {
-        let beside = plus(sidecars.clone(), of_container(container));
+        let beside = sidecars.clone().and(&of_container(container));
         most = most.or_more(beside.clone());
         if container.restart_policy.as_deref() == Some("Always") {
             sidecars = beside;
@@ -93,14 +115,6 @@ fn of_container(container: &Container) -> Resources {
 fn requests(resources: Option<&ResourceRequirements>) -> Resources {
     let requests = resources.and_then(|resources| resources.requests.as_ref());
     requests.map(Resources::read).unwrap_or_default()
-}
-
-fn plus(mut sum: Resources, more: Resources) -> Resources {
-    for (name, amount) in more.0 {
-        let own = sum.0.entry(name).or_default();
-        *own = *own + amount;
-    }
-    sum
 }
 
 #[cfg(test)]

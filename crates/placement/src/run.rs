@@ -54,6 +54,8 @@ pub struct Run {
     pub deleting: bool,
     /// Condition Succeeded is True or False.
     pub done: bool,
+    /// It is True.
+    pub succeeded: bool,
     /// `spec.status`.
     pub status: SpecStatus,
     /// Tekton has made at least one child (TaskRun, CustomRun, nested run).
@@ -80,6 +82,10 @@ pub struct Run {
     pub node: Option<String>,
     /// Raw value of the reserve annotation.
     pub reserve: Option<String>,
+    /// Raw value of the annotation of what its tasks asked for.
+    pub used: Option<String>,
+    /// Which Pipeline it runs, to be compared.
+    pub pipeline: Option<u64>,
     /// The PR-level pod template.
     pub template: PodTemplate,
     /// Names of the claims that the run's workspaces name, in order, without duplicates.

@@ -7,6 +7,20 @@ use placement::run::PodTemplate;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Deserializer};
 use serde_json::Value;
+use std::collections::BTreeSet;
+use std::hash::{DefaultHasher, Hash, Hasher};
+
+/// How a run ended.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Outcome {
+    /// It has not.
+    #[default]
+    Open,
+    /// Well.
+    Succeeded,
+    /// Not well.
+    Failed,
+}
 
 pub(crate) fn lenient<'de, D, T>(from: D) -> Result<T, D::Error>
 where
@@ -27,13 +41,43 @@ pub(crate) fn non_empty<'de, D: Deserializer<'de>>(from: D) -> Result<bool, D::E
 }
 
 /// Reasons are many and change; the status of the one condition is what Tekton itself goes by.
-pub(crate) fn done<'de, D: Deserializer<'de>>(from: D) -> Result<bool, D::Error> {
+pub(crate) fn outcome<'de, D: Deserializer<'de>>(from: D) -> Result<Outcome, D::Error> {
     let conditions = Value::deserialize(from)?;
-    Ok(items(&conditions).iter().any(is_verdict))
+    let verdicts = items(&conditions).iter().map(verdict);
+    Ok(verdicts
+        .into_iter()
+        .find(|verdict| *verdict != Outcome::Open)
+        .unwrap_or_default())
 }
 
-fn is_verdict(condition: &Value) -> bool {
-    condition["type"] == "Succeeded" && (condition["status"] == "True" || condition["status"] == "False")
+fn verdict(condition: &Value) -> Outcome {
+    match condition["status"].as_str() {
+        _ if condition["type"] != "Succeeded" => Outcome::Open,
+        Some("True") => Outcome::Succeeded,
+        Some("False") => Outcome::Failed,
+        Some(_) | None => Outcome::Open,
+    }
+}
+
+/// A name, or a resolver with what it is asked for; revisions of the same Pipeline are alike.
+pub(crate) fn pipeline<'de, D: Deserializer<'de>>(from: D) -> Result<Option<u64>, D::Error> {
+    let named = Value::deserialize(from)?;
+    let resolver = named["resolver"].as_str();
+    let params = items(&named["params"])
+        .iter()
+        .filter(|it| it["name"] != "revision");
+    let params = params.map(|it| (it["name"].to_string(), it["value"].to_string()));
+    Ok(match named["name"].as_str() {
+        Some(name) if !name.is_empty() => Some(number(&name)),
+        Some(_) | None => resolver.map(|resolver| number(&(resolver, params.collect::<BTreeSet<_>>()))),
+    })
+}
+
+/// For comparisons within this process.
+pub(crate) fn number(of: &impl Hash) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    of.hash(&mut hasher);
+    hasher.finish()
 }
 
 pub(crate) fn claims<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<String>, D::Error> {

@@ -10,4 +10,5 @@ mod pipeline_run;
 mod read_only;
 mod tolerant;
 
+pub use facts::Outcome;
 pub use pipeline_run::{PipelineRun, PipelineRunSpec, PipelineRunStatus};

@@ -25,7 +25,7 @@ struct Read {
     deletion_grace_period_seconds: Option<i64>,
     #[serde(skip)]
     finalizers: Option<Vec<String>>,
-    #[serde(skip)]
+    #[serde(deserialize_with = "crate::facts::lenient")]
     generate_name: Option<String>,
     #[serde(skip)]
     managed_fields: Option<Vec<ManagedFieldsEntry>>,

@@ -3,10 +3,12 @@
 //! Only v1 is read: the API server converts what was created as v1beta1. Only what placement needs is kept, and
 //! it is reduced to facts while it is decoded, so that the pages of a long list are small at once.
 
+use crate::facts::Outcome;
 use crate::{facts, metadata, tolerant};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
 use placement::keys;
 use placement::names::RunKey;
+use placement::reserve::AUTOMATIC;
 use placement::run::{HeldFrom, PodTemplate, Run, SpecStatus, is_controlled_by_run, is_managed_elsewhere};
 use placement::strategy::Strategy;
 use serde::Deserialize;
@@ -46,15 +48,18 @@ pub struct PipelineRunSpec {
     /// Claims that `workspaces` name, in order, without duplicates.
     #[serde(rename = "workspaces", deserialize_with = "facts::claims")]
     pub claims: Vec<String>,
+    /// Which Pipeline `pipelineRef` names, as a number to be compared; of a run with a Pipeline of its own, `generateName`.
+    #[serde(rename = "pipelineRef", deserialize_with = "facts::pipeline")]
+    pub pipeline: Option<u64>,
 }
 
 /// The part of a run's status that the rules read.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(default)]
 pub struct PipelineRunStatus {
-    /// Condition Succeeded is True or False.
-    #[serde(rename = "conditions", deserialize_with = "facts::done")]
-    pub done: bool,
+    /// Condition Succeeded.
+    #[serde(rename = "conditions", deserialize_with = "facts::outcome")]
+    pub outcome: Outcome,
     /// `childReferences` names at least one child.
     #[serde(rename = "childReferences", deserialize_with = "facts::non_empty")]
     pub has_children: bool,
@@ -72,7 +77,8 @@ impl PipelineRun {
             key: self.key()?,
             created: self.metadata.creation_timestamp.as_ref().map(|time| time.0),
             deleting: self.metadata.deletion_timestamp.is_some(),
-            done: self.status.done,
+            done: self.status.outcome != Outcome::Open,
+            succeeded: self.status.outcome == Outcome::Succeeded,
             status: SpecStatus::of(self.spec.status.as_deref()),
             has_children: self.status.has_children,
             managed_elsewhere: is_managed_elsewhere(self.spec.managed_by.as_deref()),
@@ -86,6 +92,8 @@ impl PipelineRun {
             held_from: HeldFrom::of(self.annotation(keys::HOLD).as_deref()),
             node: self.annotation(keys::NODE),
             reserve: self.annotation(keys::RESERVE),
+            used: self.annotation(keys::USED),
+            pipeline: self.spec.pipeline,
             template: self.spec.pod_template.as_deref().cloned().unwrap_or_default(),
             claims: self.spec.claims.clone(),
         })
@@ -94,21 +102,40 @@ impl PipelineRun {
     /// Drops what the rules never read, so that ten thousand runs fit in little memory.
     ///
     /// Of a run without any mark of ours nothing but its name is kept, by which what is left of us is found. A done run
-    /// is only ever cleaned up, which takes its name and, where it may keep its node, its labels.
+    /// is only ever cleaned up, which takes its name and, where it may keep its node, its labels; and it may tell what the next one
+    /// of its Pipeline needs.
     pub fn prune(&mut self) {
         self.labelled = self.label(keys::OPT_IN).is_some();
+        self.spec.pipeline = self.spec.pipeline.or_else(|| self.generated());
         self.prune_metadata();
         if !self.is_marked() {
             self.spec = PipelineRunSpec::default();
             self.metadata.labels = None;
             self.metadata.owner_references = None;
-        } else if self.status.done {
-            self.spec = PipelineRunSpec::default();
-            self.metadata.annotations = None;
+        } else if self.status.outcome != Outcome::Open {
+            self.prune_to_need();
             if !self.may_keep_its_node() {
                 self.metadata.labels = None;
             }
         }
+    }
+
+    /// Keeps what a later run of the same Pipeline will need, or that it is yet to be written down.
+    fn prune_to_need(&mut self) {
+        let mut annotations = self.metadata.annotations.take().unwrap_or_default();
+        let used = annotations.remove_entry(keys::USED);
+        let wish = annotations.remove_entry(keys::RESERVE);
+        let wish = wish.filter(|(_, value)| value == AUTOMATIC);
+        self.spec = PipelineRunSpec {
+            pipeline: self.spec.pipeline.filter(|_| used.is_some()),
+            ..PipelineRunSpec::default()
+        };
+        self.metadata.annotations = used.or(wish).map(|entry| BTreeMap::from([entry]));
+    }
+
+    /// What the names of such runs have in common.
+    fn generated(&self) -> Option<u64> {
+        self.metadata.generate_name.as_ref().map(facts::number)
     }
 
     /// It is opted in, or out, or we did something to it.
@@ -131,6 +158,7 @@ impl PipelineRun {
         let meta = &mut self.metadata;
         retain(&mut meta.labels, is_read_label);
         retain(&mut meta.annotations, is_own);
+        meta.generate_name = None;
         meta.owner_references = meta.owner_references.take().and_then(controller_only);
     }
 

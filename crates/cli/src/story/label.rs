@@ -5,6 +5,7 @@ use crate::report::Chapter;
 use crate::state::State;
 use placement::keys;
 use placement::opt_in::OptIn;
+use placement::reserve::AUTOMATIC;
 use placement::strategy::{IsolateFrom, Isolation, Scope, Strategy};
 
 pub(super) fn chapter(facts: &Facts) -> Chapter {
@@ -73,16 +74,23 @@ fn by_default(value: Option<&str>, facts: &Facts) -> String {
 
 fn meaning(facts: &Facts, said: &str) -> String {
     let (strategy, isolation) = (facts.strategy(), facts.isolation());
-    let reserve = facts.view.run.reserve.as_deref();
-    let reserve = reserve
-        .map(|reserve| {
-            format!(
-                " Its node must have {reserve} free when it is chosen ({}).",
-                keys::RESERVE
-            )
-        })
-        .unwrap_or_default();
+    let reserve = reserve(facts).unwrap_or_default();
     format!("{said}: {}.{reserve}", company(strategy, isolation))
+}
+
+/// Of an automatic one, the event tells how much it came to, and why.
+fn reserve(facts: &Facts) -> Option<String> {
+    let chosen = facts.event("ReserveChosen").map(|told| format!(" {}", told.text));
+    chosen.or_else(|| match facts.view.run.reserve.as_deref()? {
+        AUTOMATIC => Some(format!(
+            " Its reserve is automatic ({}); no event says how much it came to.",
+            keys::RESERVE
+        )),
+        reserve => Some(format!(
+            " Its node must have {reserve} free when it is chosen ({}).",
+            keys::RESERVE
+        )),
+    })
 }
 
 fn company(strategy: Strategy, isolation: Isolation) -> String {

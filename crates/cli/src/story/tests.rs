@@ -56,6 +56,27 @@ fn against(node: Node, pods: Vec<Pod>) -> String {
     format!("{}\n{}", chapter.details.join("\n"), story.help.join("\n"))
 }
 
+#[test]
+fn an_automatic_reserve_is_explained_by_its_event_or_said_to_be_unknown() {
+    let automatic = json!({"metadata": {"annotations": {keys::RESERVE: "auto"}}});
+    let facts = |told| Facts {
+        told: Ok(told),
+        ..facts(&merged(released(), &automatic), Vec::new())
+    };
+    let flat = |facts| text(&facts).split_whitespace().collect::<Vec<_>>().join(" ");
+    let known = flat(facts(vec![told(
+        3,
+        "ReserveChosen",
+        "Room for cpu=4, as PipelineRun build-7 used.",
+    )]));
+    assert!(
+        known.contains("Room for cpu=4, as PipelineRun build-7 used."),
+        "{known}"
+    );
+    let unknown = flat(facts(Vec::new()));
+    assert!(unknown.contains("no event says how much it came to"), "{unknown}");
+}
+
 macro_rules! stories {
     ($($name:ident: $facts:expr;)+) => {$(
         #[test]

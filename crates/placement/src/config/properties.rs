@@ -1,6 +1,7 @@
 //! What holds for the ConfigMap whatever is written into it.
 
 use super::{Config, ConfigErrors};
+use crate::reserve::Wish;
 use proptest::prelude::{Just, Strategy, any, prop};
 use proptest::sample::select;
 use proptest::test_runner::Config as Cases;
@@ -26,6 +27,7 @@ fn value() -> impl Strategy<Value = String> {
         "never",
         "cpu=4,memory=8Gi",
         "nvidia.com/gpu=1",
+        "auto",
         "team=build",
         "team",
         "",
@@ -92,6 +94,17 @@ fn is_quantity(text: &str) -> bool {
     digits(&number.replacen('.', "", 1)) && (units.contains(&unit) || exponent.is_some_and(digits))
 }
 
+fn reserves(config: &Config) -> impl Iterator<Item = &String> {
+    let default = match &config.default_reserve {
+        Wish::Amounts(reserve) => Some(reserve),
+        Wish::Automatic => None,
+    };
+    default
+        .into_iter()
+        .chain([&config.auto_reserve_maximum])
+        .flat_map(BTreeMap::values)
+}
+
 proptest! {
     #![proptest_config(Cases { cases: Cases::default().cases.max(3000), ..Cases::default() })]
 
@@ -101,7 +114,7 @@ proptest! {
             Ok(config) => {
                 prop_assert!(is_quantity(&config.placeholder_cpu), "{}", config.placeholder_cpu);
                 prop_assert!(is_quantity(&config.placeholder_memory), "{}", config.placeholder_memory);
-                prop_assert!(config.default_reserve.values().all(|amount| is_quantity(amount)), "{config:?}");
+                prop_assert!(reserves(&config).all(|amount| is_quantity(amount)), "{config:?}");
                 prop_assert!(!config.hold_deadline.is_zero() && config.move_after != Some(Duration::ZERO));
                 prop_assert!(data.keys().all(|key| key.starts_with('_') || Config::KEYS.contains(&key.as_str())));
             }

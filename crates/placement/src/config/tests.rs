@@ -42,6 +42,7 @@ fn every_key_sets_its_field() {
         ("hold-deadline", "1h30m"),
         ("move-after", "90s"),
         ("default-reserve", "cpu=4,memory=8Gi"),
+        ("auto-reserve-maximum", "cpu=16"),
     ]);
     let expected = Config {
         default_strategy: Strategy::IsolateAlways,
@@ -58,7 +59,8 @@ fn every_key_sets_its_field() {
         release_when: ReleaseWhen::Created,
         hold_deadline: Duration::from_mins(90),
         move_after: Some(Duration::from_secs(90)),
-        default_reserve: reserve::parse("cpu=4,memory=8Gi").unwrap(),
+        default_reserve: reserve::wish("cpu=4,memory=8Gi").unwrap(),
+        auto_reserve_maximum: reserve::parse("cpu=16").unwrap(),
     };
     assert_eq!(config, Ok(expected));
 }

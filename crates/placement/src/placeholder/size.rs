@@ -3,7 +3,7 @@
 use crate::config::Config;
 use crate::keys;
 use crate::quantity::Quantity;
-use crate::reserve::{self, BadReserve, Reserve};
+use crate::reserve::{self, BadReserve, Reserve, Wish};
 use crate::resources::Resources;
 use crate::run::Run;
 use k8s_openapi::api::core::v1::ResourceRequirements;
@@ -83,15 +83,28 @@ fn of_assistant(resource: &str) -> Quantity {
     }
 }
 
-/// The run's annotation, or else the configured default; an empty annotation reserves nothing.
+/// An automatic one has amounts only once they are known: they then stand in the place of the annotation.
 fn reserve_of(run: &Run, config: &Config) -> Reserve {
+    match wish(run, config) {
+        Wish::Amounts(reserve) => reserve,
+        Wish::Automatic => Reserve::new(),
+    }
+}
+
+/// Whether the run's reserve is what it is expected to need.
+pub fn is_automatic(run: &Run, config: &Config) -> bool {
+    wish(run, config) == Wish::Automatic
+}
+
+/// The run's annotation, or else the configured default; an empty annotation reserves nothing.
+fn wish(run: &Run, config: &Config) -> Wish {
     annotated(run)
         .and_then(Result::ok)
         .unwrap_or_else(|| config.default_reserve.clone())
 }
 
-fn annotated(run: &Run) -> Option<Result<Reserve, BadReserve>> {
-    run.reserve.as_deref().map(reserve::parse)
+fn annotated(run: &Run) -> Option<Result<Wish, BadReserve>> {
+    run.reserve.as_deref().map(reserve::wish)
 }
 
 /// The run's annotation, if it cannot be honoured.

@@ -83,6 +83,10 @@ pub enum Question {
     Claims,
     /// What the run has of the labels that its placeholder copies.
     Labels,
+    /// What the run is expected to need at once.
+    Need,
+    /// What the tasks of the run asked for, and when they ran.
+    Stints,
     /// Tekton's assistants of a run that gave up a node, and where they are.
     Assistants,
     /// Why the placeholder's StatefulSet has no pod.
@@ -168,6 +172,15 @@ pub enum Write {
         pod: String,
         /// The node to come back to.
         node: Option<String>,
+    },
+    /// No node is as large as an automatic reserve, and none is coming: make the template small, then delete the pod.
+    GiveUpReserve {
+        /// UID of the StatefulSet.
+        set: String,
+        /// UID of the pod.
+        pod: String,
+        /// The node that comes nearest.
+        nearest: Option<NodeOffer>,
     },
     /// The small pod is on its node: let those after it go anywhere again.
     Unpin {

@@ -7,6 +7,7 @@ use super::decision::{Decision, Question, ReleaseCause, Wait, Why, Write};
 use super::observation::{Observation, Placeholder, PlaceholderPod};
 use super::view::{Set, asked, enrolment};
 use super::{Plan, SOON, again, at_once, stuck};
+use crate::placeholder::size::is_automatic;
 use crate::run::SpecStatus;
 use crate::strategy::Strategy;
 
@@ -22,6 +23,23 @@ pub(super) fn clean_up(seen: &Observation) -> Decision {
 
 /// Done: the node is free again, unless the strategy keeps it.
 pub(super) fn wind_up(seen: &Observation) -> Decision {
+    match wound_up(seen) {
+        Decision::Write(Write::DeletePlaceholder { set: Some(_), .. } | Write::LeavePod { .. })
+            if is_worth_a_record(seen) && seen.stints.is_none() =>
+        {
+            Decision::Count(Question::Stints)
+        }
+        decision => decision,
+    }
+}
+
+/// What a later run of the same Pipeline will need is written down on one that went well.
+fn is_worth_a_record(seen: &Observation) -> bool {
+    let run = &seen.run;
+    run.succeeded && run.used.is_none() && is_automatic(run, &seen.config)
+}
+
+fn wound_up(seen: &Observation) -> Decision {
     match seen.live_pod() {
         Some(pod)
             if pod.node.is_some() && !pod.make.mounts && !seen.has_moved_off() && keeps_its_node(seen) =>

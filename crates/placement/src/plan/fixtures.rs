@@ -6,6 +6,7 @@ use super::{
 };
 use crate::config::Config;
 use crate::names::RunKey;
+use crate::need::Need;
 use crate::node::{NodeFacts, NodeState};
 use crate::placeholder::size;
 use crate::placeholder::wake::Wake;
@@ -267,8 +268,8 @@ impl Scene {
         self.change(|scene| scene.set = None)
     }
 
-    pub(super) fn plan(&self) -> Plan {
-        let seen = Observation {
+    pub(super) fn seen(&self) -> Observation {
+        Observation {
             now: now(),
             config: Arc::new(self.config.clone()),
             run: self.run.clone(),
@@ -286,8 +287,11 @@ impl Scene {
             refused: self.refused.clone(),
             assistants: self.assistants.clone(),
             ..answered(now())
-        };
-        plan(&seen)
+        }
+    }
+
+    pub(super) fn plan(&self) -> Plan {
+        plan(&self.seen())
     }
 
     pub(super) fn decision(&self) -> Decision {
@@ -320,6 +324,8 @@ pub(super) fn answered(now: Timestamp) -> Observation {
         }),
         claims: Some(Claims::default()),
         copied_labels: Some(BTreeMap::new()),
+        need: Some(Need::default()),
+        stints: Some(Vec::new()),
         assistants: Some(Vec::new()),
         complaint: Some(Message::default()),
         autoscaler: Some(Message::default()),
@@ -383,6 +389,7 @@ fn run() -> Run {
         created: Some(now()),
         deleting: false,
         done: false,
+        succeeded: false,
         status: SpecStatus::Unset,
         has_children: false,
         managed_elsewhere: false,
@@ -396,6 +403,8 @@ fn run() -> Run {
         held_from: HeldFrom::Creation,
         node: None,
         reserve: None,
+        used: None,
+        pipeline: None,
         template: PodTemplate::default(),
         claims: Vec::new(),
     }

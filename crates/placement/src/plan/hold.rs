@@ -1,15 +1,20 @@
 //! A run that waits by our hold: released as soon as there is a reason to, else its placeholder is brought forward.
 
 use super::decision::{Decision, Enrolment, Question, ReleaseCause, Wait, Write};
-use super::observation::{Observation, Placeholder};
+use super::observation::{Message, Observation, Placeholder, PlaceholderPod};
 use super::view::Set;
-use super::weight::{Weight, weigh};
+use super::weight::{Weight, is_big, weigh};
 use super::{Plan, SOON, again, at_once, questions, stuck};
+use crate::autoscaler;
 use crate::config::ReleaseWhen;
-use crate::node::largest;
+use crate::node::{NodeOffer, largest};
+use crate::placeholder::size::is_automatic;
 use crate::run::HeldFrom;
 use std::time::Duration;
 
+/// How long an automatic reserve that is larger than all nodes waits for an autoscaler's promise: longer than one takes to answer
+/// and to be asked.
+const PROMISED_BY: Duration = Duration::from_secs(30);
 /// How long a run is held without being enrolled, unless it is known to wait.
 const UNENROLLED: Duration = Duration::from_mins(1);
 
@@ -59,7 +64,37 @@ fn obstacle(seen: &Observation) -> Option<Plan> {
         Weight::Settling(left) => Some(again(waiting(seen), left)),
         Weight::Right => None,
     };
-    stuck::relocate(seen, set).or_else(lighter)
+    stuck::relocate(seen, set)
+        .or_else(lighter)
+        .or_else(|| give_reserve_up(seen, set))
+}
+
+/// Nobody wrote an automatic reserve for the nodes of this cluster. One that no node can have, and for which no autoscaler adds one,
+/// would hold the run in vain.
+fn give_reserve_up(seen: &Observation, set: &Placeholder) -> Option<Plan> {
+    let pod = seen.live_pod().filter(|pod| is_big(seen, pod))?;
+    let since = pod.unschedulable.as_ref()?.since;
+    let nearest = nearest(seen, pod);
+    let is_too_large = nearest.as_ref().is_none_or(|offer| !offer.fits());
+    if !(is_too_large && is_automatic(&seen.run, &seen.config)) {
+        return None;
+    }
+    match (seen.left(since, PROMISED_BY), &seen.autoscaler) {
+        (Duration::ZERO, None) => None,
+        (Duration::ZERO, Some(Message(answer))) if answer.as_deref().is_some_and(autoscaler::promises) => {
+            None
+        }
+        (Duration::ZERO, Some(_)) => Some(at_once(Decision::Write(Write::GiveUpReserve {
+            set: set.uid.clone(),
+            pod: pod.uid.clone(),
+            nearest,
+        }))),
+        (left, _) => Some(again(waiting(seen), left)),
+    }
+}
+
+fn nearest(seen: &Observation, pod: &PlaceholderPod) -> Option<NodeOffer> {
+    largest(&seen.nodes, &pod.tolerations, &pod.make.requests)
 }
 
 /// A held run has no pods that could be in the way of coming back, only the old placeholder.
@@ -107,7 +142,7 @@ fn waiting(seen: &Observation) -> Decision {
     let big = seen.live_pod().filter(|pod| pod.make.reserves);
     Decision::Wait(Wait::Node {
         unschedulable: Some(unschedulable.message.clone()),
-        largest: big.and_then(|pod| largest(&seen.nodes, &pod.tolerations, &pod.make.requests)),
+        largest: big.and_then(|pod| nearest(seen, pod)),
     })
 }
 

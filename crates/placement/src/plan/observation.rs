@@ -5,6 +5,7 @@
 
 use crate::config::Config;
 use crate::keys;
+use crate::need::{Need, Stint};
 use crate::node::{NodeFacts, NodeState};
 use crate::placeholder::wake::Wake;
 use crate::resources::Resources;
@@ -59,6 +60,10 @@ pub struct Observation {
     pub claims: Option<Claims>,
     /// The answer to [`super::Question::Labels`]: those of the run's labels that the placeholder copies.
     pub copied_labels: Option<BTreeMap<String, String>>,
+    /// The answer to [`super::Question::Need`].
+    pub need: Option<Need>,
+    /// The answer to [`super::Question::Stints`]: the run's tasks as they ran, none if that cannot be known.
+    pub stints: Option<Vec<Stint>>,
     /// The answer to [`super::Question::Assistants`].
     pub assistants: Option<Vec<AssistantPod>>,
     /// The answer to [`super::Question::Complaint`].

@@ -2,6 +2,7 @@
 
 use super::decision::{Decision, Enrolment, Question, Write};
 use super::observation::Observation;
+use crate::placeholder::size::is_automatic;
 
 /// A PVC that is bound to a zone decides the zone of the run, so the placeholder mounts those that it may. Labels of the
 /// run are not in the cache, where those of ten thousand runs would weigh.
@@ -11,6 +12,9 @@ pub(super) fn create(seen: &Observation, enrolment: Enrolment) -> Decision {
     }
     if seen.copied_labels.is_none() && !seen.config.placeholder_copied_labels.is_empty() {
         return Decision::Count(Question::Labels);
+    }
+    if seen.need.is_none() && seen.run.is_held_by_us() && is_automatic(&seen.run, &seen.config) {
+        return Decision::Count(Question::Need);
     }
     Decision::Write(Write::CreatePlaceholder(enrolment))
 }

@@ -11,6 +11,7 @@ use crate::placeholder::wake::Wake;
 use crate::run::SpecStatus;
 use crate::strategy::{IsolateFrom, Isolation, Scope, Strategy};
 
+mod automatic;
 mod ending;
 mod held;
 mod properties;

@@ -99,9 +99,9 @@ impl Observation {
         self.placeholder().usable().is_some_and(|set| set.replicas <= 0)
     }
 
-    /// The run's placeholder is made bigger than usual.
+    /// The run's placeholder is made bigger than usual, or may be.
     pub(super) fn has_reserve(&self) -> bool {
-        size::reserved(&self.run, &self.config).reserves()
+        size::is_automatic(&self.run, &self.config) || size::reserved(&self.run, &self.config).reserves()
     }
 
     /// How long something may be wrong before anything is done about it.

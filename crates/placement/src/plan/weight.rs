@@ -61,7 +61,7 @@ fn how_to_shrink(seen: &Observation, pod: &PlaceholderPod) -> Option<Resize> {
 
 /// Only where it was made with a reserve: a smaller usual size, newly configured, is no reason to touch the
 /// placeholders that are there.
-fn is_big(seen: &Observation, pod: &PlaceholderPod) -> bool {
+pub(super) fn is_big(seen: &Observation, pod: &PlaceholderPod) -> bool {
     let usual = usual(&seen.config).requests();
     pod.make.reserves && pod.make.requests.beyond(&usual).next().is_some()
 }

@@ -110,6 +110,11 @@ pub(super) fn record_node(run: &Run, node: &str) -> Value {
     json!({"metadata": {"uid": run.key.uid, "annotations": {keys::NODE: node}}})
 }
 
+/// Writes down the most that its tasks asked for at the same time.
+pub(super) fn record_use(run: &Run, used: &str) -> Value {
+    json!({"metadata": {"uid": run.key.uid, "annotations": {keys::USED: used}}})
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -132,18 +132,18 @@ fn a_hold_began_at_the_time_that_its_mark_says_or_else_at_the_creation() {
 }
 
 #[test]
-fn a_run_is_done_when_its_condition_succeeded_is_not_unknown() {
-    let done = |kind: &str, status: &str| {
+fn a_run_is_done_when_its_condition_succeeded_is_not_unknown_and_succeeded_when_it_is_true() {
+    let run = |kind: &str, status: &str| {
         run_with(
             &["status", "conditions"],
             json!([{"type": kind, "status": status, "reason": "Any"}]),
         )
-        .done
     };
-    assert!(done("Succeeded", "True"));
-    assert!(done("Succeeded", "False"));
-    assert!(!done("Succeeded", "Unknown"));
-    assert!(!done("Ready", "True"));
+    let done = |kind, status| (run(kind, status).done, run(kind, status).succeeded);
+    assert_eq!(done("Succeeded", "True"), (true, true));
+    assert_eq!(done("Succeeded", "False"), (true, false));
+    assert_eq!(done("Succeeded", "Unknown"), (false, false));
+    assert_eq!(done("Ready", "True"), (false, false));
     assert!(!run_with(&["status", "conditions"], json!([])).done);
 }
 

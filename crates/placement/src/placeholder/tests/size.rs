@@ -19,7 +19,7 @@ fn reserving(reserve: &str) -> Run {
 
 fn default_reserve(reserve: &str) -> Config {
     Config {
-        default_reserve: reserve::parse(reserve).unwrap(),
+        default_reserve: reserve::wish(reserve).unwrap(),
         ..Config::default()
     }
 }

@@ -77,6 +77,54 @@ fn pruning_a_done_run_drops_its_spec_and_keeps_it_done() {
 }
 
 #[test]
+fn a_done_run_keeps_what_the_next_one_of_its_pipeline_needs_or_that_it_is_to_be_written_down() {
+    let pruned = |annotations: &[(&str, &str)]| {
+        let mut run = loaded("True");
+        let annotations = annotations
+            .iter()
+            .map(|(key, value)| ((*key).to_owned(), (*value).to_owned()));
+        run.metadata.annotations = Some(annotations.collect());
+        run.spec.pipeline = Some(7);
+        run.prune();
+        let run = run.run().unwrap();
+        (run.used, run.reserve, run.pipeline)
+    };
+    let used = [(keys::USED, "cpu=4"), (keys::RESERVE, "auto")];
+    assert_eq!(pruned(&used), (Some("cpu=4".to_owned()), None, Some(7)));
+    assert_eq!(pruned(&used[1..]), (None, Some("auto".to_owned()), None));
+    assert_eq!(pruned(&[(keys::RESERVE, "cpu=4")]), (None, None, None));
+}
+
+#[test]
+fn runs_are_of_one_pipeline_by_its_name_or_by_what_a_resolver_is_asked_for_or_by_how_they_are_named() {
+    let pipeline = |spec: Value, generate_name: Option<&str>| {
+        let mut document = document();
+        document["metadata"]["generateName"] = json!(generate_name);
+        document["metadata"]["labels"] = json!({keys::OPT_IN: "true"});
+        document["spec"] = spec;
+        let mut run: PipelineRun = serde_json::from_value(document).unwrap();
+        run.prune();
+        run.spec.pipeline
+    };
+    let named = |name: &str| pipeline(json!({"pipelineRef": {"name": name}}), Some("x-"));
+    assert_eq!(named("build"), named("build"));
+    assert_ne!(named("build"), named("test"));
+    let from_git = |path: &str, revision: &str| {
+        let params = json!([{"name": "revision", "value": revision}, {"name": "pathInRepo", "value": path}]);
+        pipeline(
+            json!({"pipelineRef": {"resolver": "git", "params": params}}),
+            None,
+        )
+    };
+    assert_eq!(from_git("build.yaml", "v1"), from_git("build.yaml", "v2"));
+    assert_ne!(from_git("build.yaml", "v1"), from_git("test.yaml", "v1"));
+    let embedded = |prefix| pipeline(json!({"pipelineSpec": {"tasks": []}}), prefix);
+    assert_eq!(embedded(Some("build-")), embedded(Some("build-")));
+    assert_ne!(embedded(Some("build-")), embedded(Some("test-")));
+    assert_eq!(embedded(None), None);
+}
+
+#[test]
 fn a_done_run_keeps_its_labels_only_where_it_may_keep_its_node() {
     let pruned = |group: &str, strategy: &str| {
         let mut run = loaded("True");

@@ -97,6 +97,10 @@ impl World {
                 life.patch_set(&patch);
                 life.pod = None;
             }
+            Decision::Write(Write::GiveUpReserve { set, .. }) => {
+                life.patch_set(&recreate(&set, &life.run, None, &config));
+                life.pod = None;
+            }
             Decision::Write(Write::Unpin { set }) => {
                 let patch = unpin(&set, &life.run);
                 life.patch_set(&patch);

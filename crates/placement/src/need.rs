@@ -1,0 +1,144 @@
+//! What a run will need at once, as far as that is known before it starts: a reserve that nobody has to write.
+//!
+//! The best source is what happened: what the tasks of an earlier run of the same Pipeline asked for at the same time, on the
+//! same node. It is written down on that run when it ends, and so is kept nowhere else. A record that is wrong, or was
+//! changed, does no more harm than a reserve that does not fit: the run moves, or takes a node without it.
+
+use crate::reserve::{self, Reserve};
+use crate::resources::Resources;
+use jiff::Timestamp;
+
+/// What a run will need.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Need {
+    /// So much of each resource; nothing, if nothing is known.
+    pub asks: Resources,
+    /// How that is known.
+    pub source: Source,
+}
+
+/// How it is known what a run will need.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Source {
+    /// It is not.
+    #[default]
+    Nothing,
+    /// This run of the same Pipeline is the latest of which it was written down.
+    Record(String),
+}
+
+/// A task as it ran.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Stint {
+    /// On this node.
+    pub node: String,
+    /// Since then.
+    pub from: Timestamp,
+    /// Until then.
+    pub to: Timestamp,
+    /// With so much of each resource.
+    pub asks: Resources,
+}
+
+/// The most that tasks asked for at the same time on one node, resource by resource.
+pub fn peak(stints: &[Stint]) -> Resources {
+    let at_its_start = |one: &Stint| {
+        let beside = stints.iter().filter(|other| !std::ptr::eq(*other, one));
+        let beside = beside.filter(|other| other.node == one.node && other.is_there(one.from));
+        beside.fold(one.asks.clone(), |sum, other| sum.and(&other.asks))
+    };
+    let sums = stints.iter().map(at_its_start);
+    sums.fold(Resources::default(), Resources::or_more)
+}
+
+impl Stint {
+    /// Times have whole seconds: a task that ended in the second in which another came was gone.
+    fn is_there(&self, at: Timestamp) -> bool {
+        self.from <= at && at < self.to
+    }
+}
+
+/// As a reserve is written, without what cannot be reserved.
+pub fn written(asks: &Resources) -> String {
+    let all = asks.iter().map(|(name, amount)| (name, amount.to_string()));
+    let pairs = all.filter(|(name, amount)| reserve::check(name, amount).is_ok());
+    let pairs: Vec<_> = pairs.map(|(name, amount)| format!("{name}={amount}")).collect();
+    pairs.join(",")
+}
+
+/// Reads what was written down; `None` if somebody made something else of it.
+pub fn recorded(text: &str) -> Option<Resources> {
+    reserve::parse(text).ok().map(|reserve| Resources::of(&reserve))
+}
+
+impl Need {
+    /// The reserve, of no resource more than the most that is allowed.
+    pub fn reserve(&self, most: &Reserve) -> String {
+        written(&self.asks.at_most(&Resources::of(most)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn amounts(text: &str) -> Resources {
+        recorded(text).unwrap()
+    }
+
+    fn stint(node: &str, from: i64, to: i64, asks: &str) -> Stint {
+        let at = |second| Timestamp::from_second(second).unwrap();
+        Stint {
+            node: node.to_owned(),
+            from: at(from),
+            to: at(to),
+            asks: amounts(asks),
+        }
+    }
+
+    #[test]
+    fn tasks_count_together_while_they_are_on_a_node_together() {
+        let stints = [
+            stint("n1", 0, 10, "cpu=1,memory=1Gi"),
+            stint("n1", 5, 20, "cpu=2,memory=8Gi"),
+            stint("n1", 12, 20, "cpu=2"),
+            stint("n2", 5, 20, "cpu=9,nvidia.com/gpu=1"),
+        ];
+        assert_eq!(written(&peak(&stints[..3])), "cpu=4,memory=9Gi");
+        assert_eq!(written(&peak(&stints)), "cpu=9,memory=9Gi,nvidia.com/gpu=1");
+        assert_eq!(peak(&[]), Resources::default());
+    }
+
+    #[test]
+    fn tasks_one_after_the_other_do_not_count_together_and_short_ones_count() {
+        let stints = [
+            stint("n", 0, 5, "cpu=1"),
+            stint("n", 5, 5, "cpu=2"),
+            stint("n", 6, 7, "cpu=1"),
+        ];
+        assert_eq!(written(&peak(&stints)), "cpu=2");
+    }
+
+    #[test]
+    fn what_is_written_can_be_read_again_and_has_only_what_can_be_reserved() {
+        let pod = serde_json::json!({"containers": [{"name": "c", "resources": {"requests": {
+            "cpu": "1500m", "memory": "3Gi", "hugepages-2Mi": "4Mi", "ephemeral-storage": "0",
+        }}}]});
+        let asks = Resources::of_pod(&serde_json::from_value(pod).unwrap());
+        assert_eq!(written(&asks), "cpu=1500m,memory=3Gi");
+        assert_eq!(recorded(&written(&asks)), Some(amounts("cpu=1500m,memory=3Gi")));
+        assert_eq!(recorded("lots"), None);
+        assert_eq!(recorded(""), Some(Resources::default()));
+    }
+
+    #[test]
+    fn a_need_is_bounded_only_where_a_most_is_set() {
+        let need = Need {
+            asks: amounts("cpu=8,memory=4Gi"),
+            ..Need::default()
+        };
+        let most = reserve::parse("cpu=4,memory=16Gi,nvidia.com/gpu=1").unwrap();
+        assert_eq!(need.reserve(&most), "cpu=4,memory=4Gi");
+        assert_eq!(need.reserve(&Reserve::new()), "cpu=8,memory=4Gi");
+    }
+}

@@ -1,0 +1,183 @@
+//! A reserve that is what the run is expected to need: asked for once, given up where no node has it, written down at the end.
+
+use super::*;
+use crate::fixture;
+use crate::keys;
+use crate::need::{Need, Source, Stint};
+use crate::requests::{Object, Operation, Verb};
+use crate::reserve::Wish;
+use serde_json::{Value, json};
+
+fn automatic(scene: Scene) -> Scene {
+    scene.change(|scene| scene.run.reserve = Some("auto".to_owned()))
+}
+
+fn need(asks: &str) -> Need {
+    Need {
+        asks: fixtures::amounts(asks),
+        source: Source::Record("earlier".to_owned()),
+    }
+}
+
+fn created(seen: &Observation) -> Value {
+    let Decision::Write(write) = plan(seen).decision else {
+        panic!("{seen:?}")
+    };
+    let [request] = write.requests(seen, "image").try_into().unwrap();
+    let Verb::Apply(set) = request.verb else {
+        panic!("{request:?}")
+    };
+    let pod = set.spec.unwrap().template.spec.unwrap();
+    json!(pod.containers[0].resources)["requests"].clone()
+}
+
+#[test]
+fn what_a_run_needs_is_asked_before_its_placeholder_is_made_and_only_then() {
+    let asks = |scene: &Scene| {
+        let seen = Observation {
+            need: None,
+            ..scene.seen()
+        };
+        plan(&seen).decision == Decision::Count(Question::Need)
+    };
+    assert!(asks(&automatic(held())));
+    assert!(!asks(&held()));
+    assert!(!asks(
+        &held().change(|scene| scene.run.reserve = Some("cpu=4".to_owned()))
+    ));
+    assert!(!asks(&automatic(enrolled())), "nobody waits for a reserve");
+    let by_default = |reserve: Option<&str>| {
+        held().change(|scene| {
+            scene.config.default_reserve = Wish::Automatic;
+            scene.run.reserve = reserve.map(str::to_owned);
+        })
+    };
+    assert!(asks(&by_default(None)));
+    assert!(!asks(&by_default(Some(""))));
+}
+
+#[test]
+fn a_placeholder_is_made_with_what_is_needed_but_no_more_than_is_allowed() {
+    let seen = |most: &str| Observation {
+        need: Some(need("cpu=4,memory=8Gi")),
+        ..automatic(held())
+            .change(|scene| scene.config.auto_reserve_maximum = crate::reserve::parse(most).unwrap())
+            .seen()
+    };
+    assert_eq!(created(&seen("")), json!({"cpu": "4100m", "memory": "8392Mi"}));
+    assert_eq!(
+        created(&seen("cpu=2")),
+        json!({"cpu": "2100m", "memory": "8392Mi"})
+    );
+    let unknown = automatic(held()).seen();
+    assert_eq!(created(&unknown), json!({"cpu": "50m", "memory": "100Mi"}));
+}
+
+/// Larger than all nodes, for so many seconds.
+fn too_large(seconds: i64) -> Scene {
+    let scene = held()
+        .in_group(fixtures::UID)
+        .stranded(seconds)
+        .reserving("cpu=4");
+    automatic(scene).change(|scene| scene.nodes = vec![node("n", "cpu=2,memory=16Gi")])
+}
+
+fn decided(scene: &Scene, answer: Option<&str>) -> Plan {
+    plan(&Observation {
+        autoscaler: Some(Message(answer.map(str::to_owned))),
+        ..scene.seen()
+    })
+}
+
+fn is_given_up(plan: &Plan) -> bool {
+    matches!(plan.decision, Decision::Write(Write::GiveUpReserve { .. }))
+}
+
+#[test]
+fn a_reserve_that_no_node_has_is_given_up_unless_an_autoscaler_promises_one() {
+    assert!(is_given_up(&decided(&too_large(30), None)));
+    let refused = Some("pod didn't trigger scale-up: 1 Insufficient cpu");
+    assert!(is_given_up(&decided(&too_large(30), refused)));
+    let promised = Some("pod triggered scale-up: [{large 0->1 (max: 9)}]");
+    assert!(!is_given_up(&decided(&too_large(300), promised)));
+    let early = decided(&too_large(12), None);
+    assert!(!is_given_up(&early));
+    assert_eq!(early.again, Some(Duration::from_secs(18)));
+}
+
+#[test]
+fn a_reserve_that_a_node_has_waits_for_it_and_one_that_a_user_wrote_is_never_given_up() {
+    let taken = too_large(300).change(|scene| scene.nodes = vec![node("n", "cpu=8,memory=16Gi")]);
+    assert!(!is_given_up(&decided(&taken, None)));
+    let written = too_large(300).change(|scene| scene.run.reserve = Some("cpu=4".to_owned()));
+    assert!(!is_given_up(&decided(&written, None)));
+    assert!(
+        !is_given_up(&decided(&too_large(300).shrunk(), None)),
+        "it is small already"
+    );
+}
+
+fn ended_well() -> Scene {
+    automatic(done(Strategy::ColocateCompleted)).change(|scene| scene.run.succeeded = true)
+}
+
+#[test]
+fn tasks_are_looked_at_when_an_automatic_run_has_ended_well_and_has_no_record() {
+    let asks = |scene: Scene| {
+        let seen = Observation {
+            stints: None,
+            ..scene.seen()
+        };
+        plan(&seen).decision == Decision::Count(Question::Stints)
+    };
+    assert!(asks(ended_well()));
+    assert!(!asks(ended_well().change(|scene| scene.run.succeeded = false)));
+    assert!(!asks(
+        ended_well().change(|scene| scene.run.used = Some(String::new()))
+    ));
+    assert!(!asks(ended_well().change(|scene| scene.run.reserve = None)));
+    assert!(!asks(ended_well().without_set()), "its end is over");
+}
+
+#[test]
+fn the_record_is_written_after_the_node_is_free_and_not_without_a_task() {
+    let stint = Stint {
+        node: "n".to_owned(),
+        from: fixtures::ago(60),
+        to: fixtures::ago(30),
+        asks: fixtures::amounts("cpu=4"),
+    };
+    let requests = |stints: Vec<Stint>| {
+        let seen = Observation {
+            stints: Some(stints),
+            ..ended_well().seen()
+        };
+        let Decision::Write(write) = plan(&seen).decision else {
+            panic!("{seen:?}")
+        };
+        write.requests(&seen, "image")
+    };
+    let operations = |stints| {
+        let requests = requests(stints);
+        requests.iter().map(|it| it.operation).collect::<Vec<_>>()
+    };
+    assert_eq!(operations(Vec::new()), [Operation::CleanUp]);
+    assert_eq!(
+        operations(vec![stint.clone()]),
+        [Operation::CleanUp, Operation::RecordUse]
+    );
+    let record = requests(vec![stint]).pop().unwrap();
+    let patch = json!({"metadata": {"uid": fixtures::UID, "annotations": {keys::USED: "cpu=4"}}});
+    assert_eq!((record.object, record.verb), (Object::Run, Verb::Merge(patch)));
+}
+
+#[test]
+fn the_size_of_a_run_that_is_automatic_is_the_usual_until_the_need_is_known() {
+    let run = crate::run::Run {
+        reserve: Some("auto".to_owned()),
+        ..fixture::run()
+    };
+    let config = crate::config::Config::default();
+    assert!(!crate::placeholder::size::reserved(&run, &config).reserves());
+    assert_eq!(crate::placeholder::size::ignored(&run), None);
+}

@@ -3,6 +3,7 @@
 
 use crate::auditor::Auditor;
 use crate::beds::{SOON, create, fresh, nodes_of, notes, pods};
+use crate::clusters_differ::of_pipeline;
 use crate::pool::Lent;
 use futures::future::join_all;
 use futures::{StreamExt, TryStreamExt};
@@ -188,7 +189,6 @@ pub(crate) async fn delete_runs(bed: &Testbed) {
         .unwrap();
 }
 
-/// Only the nodes that were there at the start.
 /// Until all nodes are there that are from the start, and so many others; how long that took.
 pub(crate) async fn until_left(bed: &Testbed, others: usize) -> Duration {
     let start = Instant::now();
@@ -243,12 +243,17 @@ async fn grows_by_what_is_missing(autoscaler: Autoscaler) {
     auditor.found_no_meeting();
 }
 
-/// A run that must leave its node gets a larger one; one that reserves is on it from the start.
+/// A run that must leave its node gets a larger one; one that reserves is on it from the start, and so is the next one of the
+/// same Pipeline.
 async fn adds_a_node_that_fits(autoscaler: Autoscaler) {
     let bed = bed(autoscaler).await;
     let (growth, auditor) = (Growth::of(&bed).await, Auditor::start(&bed).await);
     let client = bed.client().await.unwrap();
-    let moves = small_then_large("moves");
+    let automatic = async |name: &str| {
+        let run = small_then_large(name).annotation(keys::RESERVE, "auto");
+        of_pipeline(&bed, run, json!({"name": "grows"})).await
+    };
+    let moves = automatic("moves").await;
     let reserves = small_then_large("reserves").annotation(keys::RESERVE, "cpu=4");
     let moves_of = async |run: &RunSpec| {
         let told = notes(&client, run).await;
@@ -280,6 +285,23 @@ async fn adds_a_node_that_fits(autoscaler: Autoscaler) {
     );
     assert_eq!((all_nodes - nodes, moves_of(&moves).await), (1, 1));
     assert_eq!(nodes_of(&bed, &moves).await.len(), 2);
+    // The run stays: what the next one needs is written on it.
+    until_left(&bed, 0).await;
+
+    let (nodes, steps) = growth.so_far();
+    let (learned, start) = (automatic("learned").await, Instant::now());
+    create(&bed, &learned).await;
+    bed.until_succeeded(&learned, SOON).await.unwrap();
+    let (all_nodes, all_steps) = growth.so_far();
+    println!(
+        "{autoscaler:?}: the next run of its Pipeline: {} node added in {} steps, {:?}",
+        all_nodes - nodes,
+        all_steps - steps,
+        start.elapsed()
+    );
+    let added = (all_nodes - nodes, all_steps - steps);
+    assert_eq!((added, moves_of(&learned).await), ((1, 1), 0));
+    assert_eq!(nodes_of(&bed, &learned).await.len(), 1);
     delete_runs(&bed).await;
     until_left(&bed, 0).await;
     auditor.found_no_meeting();

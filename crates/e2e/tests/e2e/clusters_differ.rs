@@ -8,12 +8,12 @@ use crate::beds::{
 use k8s_openapi::api::core::v1::{Pod, Taint};
 use k8s_openapi::api::node::v1::RuntimeClass;
 use kube::ResourceExt;
-use kube::api::{Api, ApiResource, DynamicObject, GroupVersionKind, Patch, PatchParams, PostParams};
+use kube::api::{Api, Patch, PatchParams, PostParams};
 use placement::keys;
 use serde_json::{Value, json};
 use std::time::{Duration, Instant};
 use testbed::runs::{self, RunSpec, State};
-use testbed::{Nodes, Testbed};
+use testbed::{Nodes, Testbed, apply};
 
 fn with_template(run: RunSpec, template: &Value) -> RunSpec {
     run.spec("taskRunTemplate", json!({"podTemplate": template}))
@@ -179,20 +179,25 @@ async fn a_required_affinity_that_tekton_adds_by_default_is_made_preferred_and_t
     }
 }
 
-/// A run that gets the label from its Pipeline: Tekton copies it together with the first tasks, which are without terms.
-pub(crate) async fn labelled_by_its_pipeline(bed: &Testbed, mut run: RunSpec) -> RunSpec {
+/// The run with a reference to a Pipeline of these metadata, which is made, or changed, to have its tasks.
+pub(crate) async fn of_pipeline(bed: &Testbed, mut run: RunSpec, mut metadata: Value) -> RunSpec {
+    let name = metadata["name"].clone();
+    metadata["namespace"] = json!(run.namespace());
     let pipeline = json!({
-        "apiVersion": "tekton.dev/v1",
-        "kind": "Pipeline",
-        "metadata": {"name": run.name(), "namespace": run.namespace(), "labels": {keys::OPT_IN: "true"}},
+        "apiVersion": "tekton.dev/v1", "kind": "Pipeline", "metadata": metadata,
         "spec": run.manifest["spec"]["pipelineSpec"].take(),
     });
-    run.manifest["spec"] = json!({"pipelineRef": {"name": run.name()}});
-    let kind = ApiResource::from_gvk(&GroupVersionKind::gvk("tekton.dev", "v1", "Pipeline"));
-    let pipelines: Api<DynamicObject> =
-        Api::namespaced_with(bed.client().await.unwrap(), run.namespace(), &kind);
-    let pipeline: DynamicObject = serde_json::from_value(pipeline).unwrap();
-    pipelines.create(&PostParams::default(), &pipeline).await.unwrap();
+    apply::apply_all(&bed.client().await.unwrap(), &[pipeline])
+        .await
+        .unwrap();
+    run.manifest["spec"] = json!({"pipelineRef": {"name": name}});
+    run
+}
+
+/// A run that gets the label from its Pipeline: Tekton copies it together with the first tasks, which are without terms.
+pub(crate) async fn labelled_by_its_pipeline(bed: &Testbed, run: RunSpec) -> RunSpec {
+    let name = run.name().to_owned();
+    let run = of_pipeline(bed, run, json!({"name": name, "labels": {keys::OPT_IN: "true"}})).await;
     create(bed, &run).await;
     until_told(bed, &run, "LabelledTooLate").await;
     run

@@ -18,6 +18,7 @@ mod claims;
 
 mod attacher;
 mod auditor;
+mod auto_reserve;
 mod autoscalers;
 mod cli_doctor;
 mod cli_explain;

@@ -1,0 +1,106 @@
+//! A reserve that nobody has to write: what the tasks of the latest run of the same Pipeline asked for.
+
+use crate::auditor::Auditor;
+use crate::beds::{SOON, create, fresh, nodes_of, reasons, until_told};
+use crate::clusters_differ::of_pipeline;
+use crate::pool::Lent;
+use kube::ResourceExt;
+use kube::api::{Patch, PatchParams};
+use placement::keys;
+use serde_json::json;
+use testbed::runs::{RunSpec, runs};
+use testbed::{Nodes, Testbed};
+
+/// Of the Pipeline `grows`: a small task, and then two at a time that ask for so much CPU each.
+async fn run(bed: &Testbed, name: &str, cpu: &str) -> RunSpec {
+    let run = RunSpec::new("default", name)
+        .task("small", &[])
+        .sized_task("one", &["small"], &json!({"cpu": cpu}))
+        .sized_task("other", &["small"], &json!({"cpu": cpu}))
+        .opted_in("true")
+        .lasting("3s");
+    of_pipeline(bed, run, json!({"name": "grows"})).await
+}
+
+/// Whether it moved, and the record that it leaves.
+async fn after(bed: &Testbed, run: &RunSpec) -> (bool, String) {
+    create(bed, run).await;
+    finished(bed, run).await
+}
+
+async fn finished(bed: &Testbed, run: &RunSpec) -> (bool, String) {
+    bed.until_succeeded(run, SOON).await.unwrap();
+    let recorded = bed.until_run(run, "to have a record", SOON, |run| {
+        run.annotations().contains_key(keys::USED)
+    });
+    let used = recorded.await.unwrap().annotations()[keys::USED].clone();
+    let told = reasons(&bed.client().await.unwrap(), run).await;
+    (told.contains(&"MovedOff".to_owned()), used)
+}
+
+async fn bed() -> Lent {
+    let bed = fresh(0).await;
+    bed.add_nodes(&Nodes::new("small", 1).size("2", "8Gi"))
+        .await
+        .unwrap();
+    bed.configure(&[("default-reserve", Some("auto"))]).await.unwrap();
+    bed
+}
+
+#[e2e_test]
+async fn the_next_run_of_a_pipeline_has_room_for_its_tasks_at_once_and_the_one_after_it_adapts() {
+    let bed = bed().await;
+    let auditor = Auditor::start(&bed).await;
+    let first = run(&bed, "first", "3").await;
+    create(&bed, &first).await;
+    let told = until_told(&bed, &first, "ReserveChosen").await;
+    assert!(told.contains("no earlier run of its Pipeline"), "{told}");
+    until_told(&bed, &first, "NoNodeFits").await;
+    bed.add_nodes(&Nodes::new("large", 1).size("8", "16Gi"))
+        .await
+        .unwrap();
+    let (moved, used) = finished(&bed, &first).await;
+    assert!(moved && used.starts_with("cpu=6"), "{used}");
+
+    let second = run(&bed, "second", "3").await;
+    assert_eq!(after(&bed, &second).await, (false, used));
+    assert_eq!(nodes_of(&bed, &second).await, ["large-0".to_owned()].into());
+    let told = until_told(&bed, &second, "ReserveChosen").await;
+    assert!(
+        told.contains("cpu=6") && told.contains("PipelineRun first"),
+        "{told}"
+    );
+
+    let shrunk = run(&bed, "shrunk", "500m").await;
+    let (moved, used) = after(&bed, &shrunk).await;
+    assert!(!moved && used.starts_with("cpu=1"), "{used}");
+    let adapted = run(&bed, "adapted", "500m").await;
+    after(&bed, &adapted).await;
+    let told = until_told(&bed, &adapted, "ReserveChosen").await;
+    assert!(told.contains("room for cpu=1"), "{told}");
+    auditor.found_nothing();
+}
+
+#[e2e_test]
+async fn a_record_that_is_wrong_holds_its_pipeline_up_no_longer_than_an_autoscaler_needs_to_answer() {
+    let bed = bed().await;
+    let first = run(&bed, "first", "500m").await;
+    let (_, used) = after(&bed, &first).await;
+    assert!(used.starts_with("cpu=1"), "{used}");
+    let patch = Patch::Merge(json!({"metadata": {"annotations": {keys::USED: "cpu=64"}}}));
+    let api = runs(&bed.client().await.unwrap(), "default");
+    api.patch("first", &PatchParams::default(), &patch).await.unwrap();
+    let next = run(&bed, "next", "500m").await;
+    let (moved, used) = after(&bed, &next).await;
+    assert!(!moved && used.starts_with("cpu=1"), "{used}");
+    let told = until_told(&bed, &next, "ReserveGivenUp").await;
+    assert!(told.contains("small-0 has cpu 2 of 64"), "{told}");
+}
+
+#[e2e_test]
+async fn a_run_with_a_copied_record_is_not_what_its_pipeline_goes_by() {
+    let bed = bed().await;
+    let copied = run(&bed, "copied", "500m").await.annotation(keys::USED, "cpu=64");
+    let (_, used) = after(&bed, &copied).await;
+    assert!(used.starts_with("cpu=1"), "{used}");
+}

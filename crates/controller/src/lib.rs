@@ -13,6 +13,7 @@ mod assistants;
 mod claims;
 mod conditions;
 mod count;
+mod definitions;
 mod events;
 #[cfg(test)]
 mod fixture;

@@ -102,7 +102,9 @@ fn not_written(refused: &Refused) -> Option<Note> {
         | Operation::Wake
         | Operation::Retry
         | Operation::Assistants => Some(moves::refused(refused)),
-        Operation::Sync | Operation::Lookup | Operation::Count | Operation::RecordUse => None,
+        Operation::Sync | Operation::Lookup | Operation::Count | Operation::Need | Operation::RecordUse => {
+            None
+        }
     }
 }
 

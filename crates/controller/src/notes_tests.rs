@@ -294,6 +294,7 @@ fn an_automatic_reserve_is_told_with_its_amount_and_its_source_or_that_there_is_
         "{known}"
     );
     assert!(text(earlier(), "").contains("nothing is reserved, since the tasks of PipelineRun build-7"));
+    assert!(text(Source::Definitions, "cpu=4").contains("the largest task of its Pipeline asks for"));
     assert!(text(Source::Nothing, "").contains("no earlier run of its Pipeline"));
     assert_eq!(reserves::chosen(&seen()), None, "it is not automatic");
 }

@@ -135,10 +135,8 @@ impl Stores {
     }
 
     /// As much as the latest run of the same Pipeline that has a record.
-    pub(crate) fn need(&self, run: &Run) -> Need {
-        let Some(pipeline) = run.pipeline else {
-            return Need::default();
-        };
+    pub(crate) fn need(&self, run: &Run) -> Option<Need> {
+        let pipeline = run.pipeline?;
         let runs = self.runs.state();
         let alike = runs.iter().filter(|it| it.spec.pipeline == Some(pipeline));
         let alike = alike.filter(|it| it.metadata.namespace.as_ref() == Some(&run.key.namespace));
@@ -151,7 +149,8 @@ impl Stores {
             ))
         });
         let latest = recorded.max_by(|one, other| (one.0, &one.1).cmp(&(other.0, &other.1)));
-        latest.map_or_else(Need::default, |(_, name, asks)| Need {
+        let (_, name, asks) = latest?;
+        Some(Need {
             asks,
             source: Source::Record(name),
         })
@@ -226,10 +225,10 @@ mod tests {
             let spec = json!({"spec": {"pipelineRef": {"name": pipeline}}});
             view("next", "u9", &spec).run().unwrap()
         };
-        let need = caches.stores.need(&run("build"));
+        let need = caches.stores.need(&run("build")).unwrap();
         assert_eq!(need.source, Source::Record("latest".to_owned()));
         assert_eq!(need.asks.to_string(), "cpu=4");
-        assert_eq!(caches.stores.need(&run("unknown")), Need::default());
+        assert_eq!(caches.stores.need(&run("unknown")), None);
     }
 
     #[tokio::test]

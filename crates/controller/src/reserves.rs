@@ -14,7 +14,11 @@ pub(crate) fn chosen(seen: &Observation) -> Option<Note> {
     let text = match &need.source {
         Source::Nothing => format!(
             "The reserve of this run is {AUTOMATIC}, and no earlier run of its Pipeline is known that succeeded with an \
-             automatic reserve: nothing is reserved."
+             automatic reserve, and no task says what it asks for: nothing is reserved."
+        ),
+        Source::Definitions => format!(
+            "The reserve of this run is {AUTOMATIC}: its node is chosen with room for {reserve}. So much, the largest task of its \
+             Pipeline asks for; no earlier run is known that succeeded with an automatic reserve."
         ),
         Source::Record(name) if reserve.is_empty() => format!(
             "The reserve of this run is {AUTOMATIC}: nothing is reserved, since the tasks of PipelineRun {name} asked for \

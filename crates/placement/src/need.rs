@@ -1,7 +1,8 @@
 //! What a run will need at once, as far as that is known before it starts: a reserve that nobody has to write.
 //!
 //! The best source is what happened: what the tasks of an earlier run of the same Pipeline asked for at the same time, on the
-//! same node. It is written down on that run when it ends, and so is kept nowhere else. A record that is wrong, or was
+//! same node. It is written down on that run when it ends, and so is kept nowhere else. Without such a record, it is what the
+//! largest task asks for by its definition. A record that is wrong, or was
 //! changed, does no more harm than a reserve that does not fit: the run moves, or takes a node without it.
 
 use crate::reserve::{self, Reserve};
@@ -23,6 +24,8 @@ pub enum Source {
     /// It is not.
     #[default]
     Nothing,
+    /// It is what the largest task asks for by its definition.
+    Definitions,
     /// This run of the same Pipeline is the latest of which it was written down.
     Record(String),
 }

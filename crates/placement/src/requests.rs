@@ -42,6 +42,8 @@ pub enum Operation {
     Release,
     /// Write down its node.
     RecordNode,
+    /// Read the definitions of its tasks.
+    Need,
     /// Write down what its tasks asked for.
     RecordUse,
     /// Remove what we made.

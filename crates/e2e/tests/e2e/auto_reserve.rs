@@ -9,17 +9,33 @@ use kube::api::{Patch, PatchParams};
 use placement::keys;
 use serde_json::json;
 use testbed::runs::{RunSpec, runs};
-use testbed::{Nodes, Testbed};
+use testbed::{Nodes, Testbed, apply};
 
-/// Of the Pipeline `grows`: a small task, and then two at a time that ask for so much CPU each.
-async fn run(bed: &Testbed, name: &str, cpu: &str) -> RunSpec {
+/// Of the Pipeline `grows`: a small task, and then two at a time that ask for so much CPU each, one of them by a Task.
+pub(crate) async fn run(bed: &Testbed, name: &str, cpu: &str) -> RunSpec {
     let run = RunSpec::new("default", name)
         .task("small", &[])
         .sized_task("one", &["small"], &json!({"cpu": cpu}))
         .sized_task("other", &["small"], &json!({"cpu": cpu}))
         .opted_in("true")
         .lasting("3s");
+    let run = with_a_task(bed, run).await;
     of_pipeline(bed, run, json!({"name": "grows"})).await
+}
+
+/// The last task is a Task.
+async fn with_a_task(bed: &Testbed, mut run: RunSpec) -> RunSpec {
+    let tasks = run.manifest["spec"]["pipelineSpec"]["tasks"].as_array_mut();
+    let last = tasks.and_then(|tasks| tasks.last_mut()?.as_object_mut()).unwrap();
+    let task = json!({
+        "apiVersion": "tekton.dev/v1", "kind": "Task", "metadata": {"namespace": "default", "name": "other"},
+        "spec": last.remove("taskSpec"),
+    });
+    last.insert("taskRef".into(), json!({"name": "other"}));
+    apply::apply_all(&bed.client().await.unwrap(), &[task])
+        .await
+        .unwrap();
+    run
 }
 
 /// Whether it moved, and the record that it leaves.
@@ -54,13 +70,16 @@ async fn the_next_run_of_a_pipeline_has_room_for_its_tasks_at_once_and_the_one_a
     let first = run(&bed, "first", "3").await;
     create(&bed, &first).await;
     let told = until_told(&bed, &first, "ReserveChosen").await;
-    assert!(told.contains("no earlier run of its Pipeline"), "{told}");
-    until_told(&bed, &first, "NoNodeFits").await;
+    assert!(
+        told.contains("cpu=3") && told.contains("the largest task of its Pipeline"),
+        "{told}"
+    );
+    until_told(&bed, &first, "WaitingForNode").await;
     bed.add_nodes(&Nodes::new("large", 1).size("8", "16Gi"))
         .await
         .unwrap();
     let (moved, used) = finished(&bed, &first).await;
-    assert!(moved && used.starts_with("cpu=6"), "{used}");
+    assert!(!moved && used.starts_with("cpu=6"), "{used}");
 
     let second = run(&bed, "second", "3").await;
     assert_eq!(after(&bed, &second).await, (false, used));

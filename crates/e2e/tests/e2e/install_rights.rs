@@ -1,6 +1,7 @@
 //! The roles in config/ against the API server's own record of what our processes asked for: nothing is lacking, and
 //! nothing is there that nobody needs.
 
+use crate::auto_reserve;
 use crate::beds::{
     SOON, create, held_for_good, lose_certificates, quota, sets, start_controllers, stop_controllers,
     until_no_placeholder, until_told,
@@ -123,6 +124,7 @@ async fn live(bed: &Testbed, client: &Client) {
     every_strategy(bed, client).await;
     a_claim(bed).await;
     a_task_too_big_and_a_reserve(bed).await;
+    an_automatic_reserve(bed).await;
     a_quota(bed).await;
     a_held_run_that_is_cancelled_and_a_new_leader(bed, client).await;
     a_held_run_that_loses_its_label(bed, client).await;
@@ -154,6 +156,13 @@ async fn until_no_set(bed: &Testbed, client: &Client) {
     })
     .await
     .unwrap();
+}
+
+async fn an_automatic_reserve(bed: &Testbed) {
+    let run = auto_reserve::run(bed, "automatic", "500m").await;
+    let run = run.annotation(keys::RESERVE, "auto");
+    create(bed, &run).await;
+    bed.until_succeeded(&run, SOON).await.unwrap();
 }
 
 async fn a_claim(bed: &Testbed) {

@@ -1,0 +1,84 @@
+//! What the tasks of a run ask for by their definitions, read once for a run of whose Pipeline there is no record.
+//!
+//! Worth no delay: what cannot be read, or may not, counts as nothing.
+
+use crate::refusal::Refused;
+use crate::write::{Cluster, Kind, within};
+use kube::api::{DynamicObject, ListParams};
+use placement::need::{Need, Source};
+use placement::requests::Operation;
+use placement::resources::Resources;
+use placement::run::Run;
+use serde_json::Value;
+use std::collections::BTreeMap;
+use tekton::tasks::{Body, tasks};
+use tracing::debug;
+
+const RUN: Kind = ("v1", "PipelineRun", "pipelineruns");
+const PIPELINE: Kind = ("v1", "Pipeline", "pipelines");
+const TASK: Kind = ("v1", "Task", "tasks");
+/// Tasks that are read for one run.
+const MOST_TASKS: usize = 20;
+
+impl Cluster {
+    /// As much as the largest task of a run asks for.
+    pub(crate) async fn largest_task(&self, run: &Run) -> Need {
+        match self.largest(run).await {
+            Ok(asks) if asks == Resources::default() => Need::default(),
+            Ok(asks) => Need {
+                asks,
+                source: Source::Definitions,
+            },
+            Err(refused) => {
+                debug!(error = %refused.fault, "the definitions of the tasks cannot be read");
+                Need::default()
+            }
+        }
+    }
+
+    async fn largest(&self, run: &Run) -> Result<Resources, Refused> {
+        let namespace = &run.key.namespace;
+        let runs = self.tekton(namespace, RUN);
+        let named = ListParams::default().fields(&format!("metadata.name={}", run.key.name));
+        let found = within(Operation::Need, runs.list(&named)).await?.items.pop();
+        let spec = found.map(spec).unwrap_or_default();
+        let pipeline = match spec["pipelineRef"]["name"].as_str() {
+            Some(name) => self.definition(namespace, PIPELINE, name).await?,
+            None => spec["pipelineSpec"].clone(),
+        };
+        let definitions = self.definitions(namespace, &pipeline).await?;
+        let sizes = tasks(&pipeline).filter_map(|task| match task.body {
+            Body::Embedded(body) => Some(task.asks(body, &spec)),
+            Body::Named(name) => Some(task.asks(definitions.get(name)?, &spec)),
+            Body::Elsewhere => None,
+        });
+        Ok(sizes.fold(Resources::default(), Resources::or_more))
+    }
+
+    async fn definitions<'a>(
+        &self,
+        namespace: &str,
+        pipeline: &'a Value,
+    ) -> Result<BTreeMap<&'a str, Value>, Refused> {
+        let mut found = BTreeMap::new();
+        for task in tasks(pipeline) {
+            if let Body::Named(name) = task.body
+                && found.len() < MOST_TASKS
+                && !found.contains_key(name)
+            {
+                found.insert(name, self.definition(namespace, TASK, name).await?);
+            }
+        }
+        Ok(found)
+    }
+
+    async fn definition(&self, namespace: &str, kind: Kind, name: &str) -> Result<Value, Refused> {
+        let api = self.tekton(namespace, kind);
+        let found = within(Operation::Need, api.get_opt(name)).await?;
+        Ok(found.map(spec).unwrap_or_default())
+    }
+}
+
+fn spec(mut object: DynamicObject) -> Value {
+    object.data["spec"].take()
+}

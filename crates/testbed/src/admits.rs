@@ -3,7 +3,7 @@
 use crate::admission::Admission;
 use crate::apply;
 use crate::error::{Error, Result};
-use crate::product::workspace;
+use crate::program::workspace;
 use crate::runs::RunSpec;
 use crate::testbed::{READY, Testbed};
 use kube::api::{DynamicObject, PostParams};

@@ -32,6 +32,7 @@ mod plane;
 mod ports;
 pub mod probe;
 pub mod product;
+pub mod program;
 mod progress;
 mod prometheus;
 pub mod real_node;

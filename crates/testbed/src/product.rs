@@ -9,14 +9,14 @@ use crate::namespace::{Tenants, Watch};
 use crate::pace;
 use crate::part::{Launch, Part};
 use crate::probe;
+use crate::program::PRODUCT;
 use crate::tekton::redirect;
 use crate::testbed::{READY, Testbed, built};
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::api::{Api, Patch, PatchParams};
 use serde_json::{Value, json};
-use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
-use std::sync::{Mutex, PoisonError};
+use std::path::PathBuf;
+use std::sync::PoisonError;
 
 /// Namespace of the installation.
 pub const NAMESPACE: &str = "tekton-pod-affinity";
@@ -74,7 +74,7 @@ impl Processes {
         Ok(Self {
             binary: match &bed.options.binary {
                 Some(given) => given.clone(),
-                None => built(binary).await?,
+                None => built(|| PRODUCT.path()).await?,
             },
             said: Deployments::of(objects),
             environment: pace::environment(environment),
@@ -286,73 +286,5 @@ impl Testbed {
             .await
             .map(drop)
             .map_err(Error::api("changing pod-affinity's configuration"))
-    }
-}
-
-pub(crate) fn workspace() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
-}
-
-/// The binary under test: `POD_AFFINITY_BINARY`, or built by the first that asks in this process.
-pub fn binary() -> Result<PathBuf> {
-    static BUILT: Mutex<Option<PathBuf>> = Mutex::new(None);
-    if let Some(given) = std::env::var_os("POD_AFFINITY_BINARY") {
-        return Ok(given.into());
-    }
-    let mut built = BUILT.lock().unwrap_or_else(PoisonError::into_inner);
-    if built.is_none() {
-        *built = Some(build()?);
-    }
-    built
-        .clone()
-        .ok_or_else(|| Error::NotRunning("pod-affinity".into()))
-}
-
-fn build() -> Result<PathBuf> {
-    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
-    let output = Command::new(cargo)
-        .args([
-            "build",
-            "--quiet",
-            // Not by --package: features would be those of that package alone, and what it shares with the testbed
-            // would be compiled again.
-            "--bin=pod-affinity",
-            "--message-format=json-render-diagnostics",
-        ])
-        .current_dir(workspace())
-        .stdin(Stdio::null())
-        .stderr(Stdio::inherit())
-        .output()
-        .map_err(|source| Error::Spawn {
-            part: "cargo".into(),
-            program: "cargo".into(),
-            source,
-        })?;
-    executable(&String::from_utf8_lossy(&output.stdout)).ok_or_else(|| Error::Build {
-        part: "pod-affinity",
-        remedy: "see what cargo says above",
-        log: String::new(),
-    })
-}
-
-/// The path that cargo names for the binary in its messages, one JSON object a line.
-fn executable(messages: &str) -> Option<PathBuf> {
-    let mut messages = messages
-        .lines()
-        .rev()
-        .filter_map(|line| serde_json::from_str::<Value>(line).ok());
-    messages.find_map(|message| message["executable"].as_str().map(PathBuf::from))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_binary_is_the_one_that_cargo_names() {
-        let messages =
-            "{\"reason\":\"compiler-artifact\",\"executable\":null}\n{\"executable\":\"/x/pod-affinity\"}\n";
-        assert_eq!(executable(messages), Some(PathBuf::from("/x/pod-affinity")));
-        assert_eq!(executable("error: no such package"), None);
     }
 }

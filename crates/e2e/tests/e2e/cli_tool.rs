@@ -5,8 +5,8 @@ use kube::api::DeleteParams;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use testbed::Testbed;
+use testbed::program::PLUGIN;
 use testbed::runs::{self, RunSpec};
-use tokio::sync::OnceCell;
 
 /// Longer than any test.
 pub(crate) const LONG: &str = "10m";
@@ -91,38 +91,9 @@ pub(crate) async fn delete(bed: &Testbed, name: &str) {
 }
 
 /// The binary under test: `POD_AFFINITY_CLI`, or built here and now.
-pub(crate) async fn binary() -> &'static PathBuf {
-    static BINARY: OnceCell<PathBuf> = OnceCell::const_new();
-    BINARY
-        .get_or_init(|| async {
-            match std::env::var_os("POD_AFFINITY_CLI") {
-                Some(given) => given.into(),
-                None => tokio::task::spawn_blocking(build).await.expect("a build"),
-            }
-        })
-        .await
-}
-
-fn build() -> PathBuf {
-    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
-    let arguments = ["build", "--quiet", "--bin=kubectl-pod_affinity"];
-    let output = Command::new(cargo)
-        .args(arguments)
-        .arg("--message-format=json-render-diagnostics")
-        .current_dir(Path::new(env!("CARGO_MANIFEST_DIR")).join("../.."))
-        .stderr(Stdio::inherit())
-        .output()
-        .expect("cargo to start");
-    let messages = String::from_utf8_lossy(&output.stdout).into_owned();
-    let executable = |line: &str| {
-        let message: serde_json::Value = serde_json::from_str(line).ok()?;
-        message["executable"].as_str().map(PathBuf::from)
-    };
-    messages
-        .lines()
-        .rev()
-        .find_map(executable)
-        .expect("cargo to name the binary")
+pub(crate) async fn binary() -> PathBuf {
+    let built = tokio::task::spawn_blocking(|| PLUGIN.path()).await;
+    built.expect("a build").expect("the plugin")
 }
 
 /// A text without what differs from one time to the next: ages, hashes, the scheduler's own words, and where lines

@@ -45,7 +45,7 @@ pub(crate) const POLICIES: Release = Release {
 /// As somebody who reads the page: in a folder with the release, in a shell that stops at the first failure. Returns what is
 /// printed.
 pub(crate) async fn follow(bed: &Testbed, command: &str, run: &RunSpec) -> String {
-    let plugins = plugins(bed, binary().await);
+    let plugins = plugins(bed, &binary().await);
     let path = std::env::var("PATH").unwrap();
     let mut shell = shell(bed, command, run);
     shell.env("PATH", format!("{}:{path}", plugins.display()));

@@ -1,12 +1,15 @@
 //! `cargo demo`: the product at work on a real control plane, beside the same runs without it.
 
+mod picture;
 mod scene;
 mod screen;
 
 use scene::Placements;
 use screen::Screen;
 use std::process::ExitCode;
+use std::time::Instant;
 use testbed::pace::AS_SHIPPED;
+use testbed::program::{PLUGIN, PRODUCT};
 use testbed::{Error, NodeGroup, Options, Testbed, Versions};
 
 /// Nodes at the start; one run more than these makes the autoscaler add one.
@@ -43,7 +46,8 @@ async fn demo() -> Result<bool, Error> {
     screen.title(&format!(
         "{RUNS} runs without pod-affinity, which is compiled meanwhile"
     ));
-    let compiling = tokio::task::spawn_blocking(testbed::product::binary);
+    let start = Instant::now();
+    let compiling = tokio::task::spawn_blocking(|| PRODUCT.path().and_then(|_| PLUGIN.path()));
     let without = scene::play(&bed, &mut screen, "plain", None).await?;
 
     screen.title(&format!(
@@ -54,6 +58,11 @@ async fn demo() -> Result<bool, Error> {
     let _ = compiling.await;
     bed.install_pod_affinity_with(&[AS_SHIPPED]).await?;
     let with = scene::play(&bed, &mut screen, "labelled", Some("true")).await?;
+
+    screen.title("A timeline of both, by kubectl pod-affinity timeline");
+    for page in picture::draw(&bed, start.elapsed()).await? {
+        println!("{}", page.display());
+    }
 
     screen.title("The nodes go back");
     scene::until_nodes_are_back(&bed, &mut screen).await?;

@@ -10,6 +10,7 @@ use crate::webhook::{Question, Ruling, Webhook};
 use axum::http::header;
 use axum::response::{IntoResponse, Response};
 use json_patch::Patch;
+use placement::hold;
 use serde_json::Value;
 use serde_json::value::RawValue;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -66,6 +67,9 @@ fn consider(webhook: Webhook, request: &Request<'_>) -> Verdict {
     match webhook.question(request) {
         None => (write(&Reply::allow(uid)), "not_concerned"),
         Some(Question::Creation(rule)) => created(uid, request, rule),
+        Some(Question::CreationIn(label)) => {
+            created(uid, request, |run| hold::admit_by_namespace(run, label).into())
+        }
         Some(Question::Change(rule)) => changed(uid, request, rule),
     }
 }
@@ -103,6 +107,7 @@ fn judge(uid: &str, object: Value, rule: impl FnOnce(&Value) -> Ruling) -> Verdi
     match catch_unwind(AssertUnwindSafe(|| rule(&object))) {
         Ok(Ruling::Allow { patch, outcome }) if patch.is_empty() => (write(&Reply::allow(uid)), outcome),
         Ok(Ruling::Allow { patch, outcome }) => patched(uid, object, &patch, outcome),
+        Ok(Ruling::Warn { warning, outcome }) => (write(&Reply::warn(uid, &warning)), outcome),
         Ok(Ruling::Deny { message }) => {
             info!(message, "denied");
             (write(&Reply::deny(uid, &message)), "denied")

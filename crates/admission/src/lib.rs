@@ -21,6 +21,7 @@ use axum::routing::post;
 use decide::Decision;
 use fault::Fault;
 use placement::keys;
+use placement::namespace::NamespaceLabel;
 use room::Room;
 use std::time::Instant;
 use webhook::Webhook;
@@ -33,7 +34,8 @@ struct Gate {
     room: Room,
 }
 
-/// The two webhooks at [`keys::PIPELINE_RUN_PATH`] and [`keys::POD_PATH`]; any other path is a JSON 404.
+/// The two webhooks at [`keys::PIPELINE_RUN_PATH`] and [`keys::POD_PATH`], the first one also at the paths below
+/// [`keys::BY_NAMESPACE_PATH`]; any other path is a JSON 404.
 pub fn router(metrics: Metrics) -> Router {
     let runs = Gate {
         webhook: Webhook::PipelineRun,
@@ -44,11 +46,25 @@ pub fn router(metrics: Metrics) -> Router {
         webhook: Webhook::Pod,
         ..runs.clone()
     };
-    Router::new()
+    by_namespace(&runs)
         .merge(route(keys::PIPELINE_RUN_PATH, runs))
         .merge(route(keys::POD_PATH, pods))
         .fallback(|| async { Fault::UnknownPath })
         .layer(DefaultBodyLimit::max(room::LIMIT))
+}
+
+/// A path for each value that the label of a Namespace may have: the review does not contain the Namespace's labels.
+fn by_namespace(runs: &Gate) -> Router {
+    NamespaceLabel::all().fold(Router::new(), |router, label| {
+        let webhook = Webhook::InNamespace(label);
+        router.merge(route(
+            &label.path(),
+            Gate {
+                webhook,
+                ..runs.clone()
+            },
+        ))
+    })
 }
 
 fn route(path: &str, gate: Gate) -> Router {

@@ -109,7 +109,7 @@ impl<'a> Reply<'a> {
         reply
     }
 
-    /// Let the object in and tell its author what went wrong on our side.
+    /// Let the object in and tell its author what is wrong.
     pub(crate) fn warn(uid: &'a str, warning: &'a str) -> Self {
         let mut reply = Self::allow(uid);
         reply.response.warnings = Some([warning]);

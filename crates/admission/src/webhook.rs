@@ -3,6 +3,7 @@
 use crate::review::{Kind, Request};
 use jiff::Timestamp;
 use json_patch::Patch;
+use placement::namespace::NamespaceLabel;
 use placement::{hold, inject};
 use serde_json::Value;
 
@@ -10,6 +11,8 @@ use serde_json::Value;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Webhook {
     PipelineRun,
+    /// The first one's for runs without the label, in Namespaces that have it.
+    InNamespace(NamespaceLabel),
     Pod,
 }
 
@@ -17,6 +20,8 @@ pub(crate) enum Webhook {
 pub(crate) enum Question {
     /// What to make of the object that it creates.
     Creation(fn(&Value) -> Ruling),
+    /// The same, in a Namespace with this label.
+    CreationIn(NamespaceLabel),
     /// What to make of its change from the first object to the second.
     Change(fn(&Value, &Value) -> Ruling),
 }
@@ -24,6 +29,7 @@ pub(crate) enum Question {
 /// What a rule says about an object.
 pub(crate) enum Ruling {
     Allow { patch: Patch, outcome: &'static str },
+    Warn { warning: String, outcome: &'static str },
     Deny { message: String },
 }
 
@@ -31,7 +37,7 @@ impl Webhook {
     /// The webhook as metric label.
     pub(crate) fn as_str(self) -> &'static str {
         match self {
-            Self::PipelineRun => "pipelinerun",
+            Self::PipelineRun | Self::InNamespace(_) => "pipelinerun",
             Self::Pod => "pod",
         }
     }
@@ -48,14 +54,17 @@ impl Webhook {
             (Self::PipelineRun, "UPDATE") => Some(Question::Change(|old, run| {
                 hold::admit_change(old, run, Timestamp::now()).into()
             })),
+            (Self::InNamespace(label), "CREATE") => Some(Question::CreationIn(label)),
             (Self::Pod, "CREATE") => Some(Question::Creation(|pod| inject::admit(pod).into())),
-            (Self::PipelineRun | Self::Pod, _) => None,
+            (Self::PipelineRun | Self::InNamespace(_) | Self::Pod, _) => None,
         }
     }
 
     fn is_for(self, kind: &Kind<'_>) -> bool {
         match self {
-            Self::PipelineRun => kind.group == "tekton.dev" && kind.kind == "PipelineRun",
+            Self::PipelineRun | Self::InNamespace(_) => {
+                kind.group == "tekton.dev" && kind.kind == "PipelineRun"
+            }
             Self::Pod => kind.group.is_empty() && kind.kind == "Pod",
         }
     }
@@ -66,6 +75,10 @@ impl From<hold::Verdict> for Ruling {
         match verdict {
             hold::Verdict::Allow { patch, outcome } => Self::Allow {
                 patch,
+                outcome: outcome.as_str(),
+            },
+            hold::Verdict::Warn { warning, outcome } => Self::Warn {
+                warning,
                 outcome: outcome.as_str(),
             },
             hold::Verdict::Deny(refusal) => Self::Deny {

@@ -5,19 +5,22 @@
 //! touches `/spec/status` and our own metadata keys, nothing else. The UID is not known yet at this point, so the
 //! run is not enrolled here but by the controller.
 
-use crate::inject::REQUIRED;
+mod refusal;
+
+pub use refusal::Refusal;
+
 use crate::keys;
+use crate::namespace::{self, NamespaceLabel};
 use crate::opt_in::{OptIn, UnknownValue};
 use crate::raw::{self, Odd};
-use crate::reserve::{self, BadReserve};
+use crate::reserve;
 use crate::run::{SpecStatus, dated, is_controlled_by_run, is_managed_elsewhere};
 use jiff::Timestamp;
 use json_patch::{Patch, PatchOperation};
-use serde_json::{Map, Value, json};
+use refusal::required_pod_affinity;
+use serde_json::{Map, Value};
 use strum::IntoStaticStr;
-use thiserror::Error;
 
-const POD_AFFINITY: &str = "podTemplate.affinity.podAffinity.requiredDuringSchedulingIgnoredDuringExecution";
 /// Value of the hold annotation of a run that is held since its creation; a later hold has the time it began.
 const SINCE_CREATION: &str = "true";
 
@@ -28,6 +31,13 @@ pub enum Verdict {
     Allow {
         /// Minimal patch of the document as it came.
         patch: Patch,
+        /// What was decided.
+        outcome: Outcome,
+    },
+    /// Let the run in as it is, and warn whoever created it.
+    Warn {
+        /// What is wrong, and what to do.
+        warning: String,
         /// What was decided.
         outcome: Outcome,
     },
@@ -47,6 +57,8 @@ pub enum Outcome {
     Declined,
     /// There is no opt-in label.
     NotOptedIn,
+    /// There is none, and that of the Namespace has a value that means nothing.
+    UnknownByNamespace,
     /// A nested run follows its root.
     Child,
     /// `spec.managedBy` is somebody else.
@@ -55,48 +67,6 @@ pub enum Outcome {
     NotReleased,
     /// A member that a patch would need has the wrong type: left as it is for Tekton's validation to refuse.
     Odd,
-}
-
-/// Why a run is refused, in a sentence for whoever created it.
-#[derive(Clone, Debug, PartialEq, Eq, Error)]
-pub enum Refusal {
-    /// The opt-in label has a value that means nothing.
-    #[error("PipelineRun {run}: {cause}; correct the label and create the run again")]
-    OptIn {
-        /// The run, as far as it has a name.
-        run: String,
-        /// What is wrong.
-        cause: UnknownValue,
-    },
-    /// The reserve annotation cannot be honoured.
-    #[error(
-        "PipelineRun {run}: annotation {} has the bad value {value:?}: {cause}; correct the annotation and create \
-         the run again",
-        keys::RESERVE
-    )]
-    Reserve {
-        /// The run, as far as it has a name.
-        run: String,
-        /// The value of the annotation.
-        value: String,
-        /// What is wrong with it.
-        cause: Box<BadReserve>,
-    },
-    /// The run's own template ties its pods to others. The scheduler counts only pods that match all required terms of a
-    /// pod, and none is in the run's group and is what the user means.
-    #[error(
-        "PipelineRun {run}: {field} requires other pods on the node, and a labelled run's pods are required to be with \
-         each other: no node can satisfy both. Make it preferredDuringSchedulingIgnoredDuringExecution, or a nodeSelector; \
-         or opt the task out by the label {}: \"false\" in the metadata of its taskRunSpecs entry; and create the \
-         run again",
-        keys::OPT_IN
-    )]
-    PodAffinity {
-        /// The run, as far as it has a name.
-        run: String,
-        /// The path of what requires them.
-        field: String,
-    },
 }
 
 impl Outcome {
@@ -111,6 +81,15 @@ pub fn admit(object: &Value) -> Verdict {
     match Manifest::read(object) {
         Ok(run) => run.created(),
         Err(Odd) => untouched(Outcome::Odd),
+    }
+}
+
+/// Decides about the creation of a PipelineRun without the label, in a Namespace that has it.
+pub fn admit_by_namespace(object: &Value, label: NamespaceLabel) -> Verdict {
+    match (Manifest::read(object), label) {
+        (Ok(run), NamespaceLabel::Means(value)) => run.labelled(value).created(),
+        (Ok(run), NamespaceLabel::Unknown) => run.left_by_namespace(),
+        (Err(Odd), _) => untouched(Outcome::Odd),
     }
 }
 
@@ -142,6 +121,8 @@ struct Manifest<'a> {
     annotations: Option<&'a Map<String, Value>>,
     owners: &'a [Value],
     opt_in: Option<&'a str>,
+    /// The label that the run gets, because its Namespace has it.
+    by_namespace: Option<&'static str>,
     reserve: Option<&'a str>,
     managed_by: Option<&'a str>,
     status: SpecStatus,
@@ -161,10 +142,33 @@ impl<'a> Manifest<'a> {
             annotations,
             owners: raw::list(metadata, "ownerReferences")?.unwrap_or_default(),
             opt_in: entry(labels, keys::OPT_IN)?,
+            by_namespace: None,
             reserve: entry(annotations, keys::RESERVE)?,
             managed_by: raw::text(spec, "managedBy")?,
             status: SpecStatus::of(raw::text(spec, "status")?),
         })
+    }
+
+    /// A label of its own wins.
+    fn labelled(self, value: &'static str) -> Self {
+        match self.opt_in {
+            Some(_) => self,
+            None => Self {
+                opt_in: Some(value),
+                by_namespace: Some(value),
+                ..self
+            },
+        }
+    }
+
+    fn left_by_namespace(&self) -> Verdict {
+        match self.outcome() {
+            Ok(Outcome::NotOptedIn) => Verdict::Warn {
+                warning: namespace::warning(self.text("namespace").unwrap_or_default()),
+                outcome: Outcome::UnknownByNamespace,
+            },
+            Ok(_) | Err(UnknownValue { .. }) => self.created(),
+        }
     }
 
     fn created(&self) -> Verdict {
@@ -251,12 +255,22 @@ impl<'a> Manifest<'a> {
 
     fn patch(&self, outcome: Outcome) -> Patch {
         Patch(match outcome {
-            Outcome::Child | Outcome::NotReleased | Outcome::Odd => Vec::new(),
-            Outcome::Held => [self.strip(&[keys::NODE, keys::USED]), self.hold(SINCE_CREATION)].concat(),
-            Outcome::LeftHeldByOther
-            | Outcome::Declined
-            | Outcome::NotOptedIn
-            | Outcome::ManagedElsewhere => self.strip(&[keys::NODE, keys::USED, keys::HOLD]),
+            Outcome::Child | Outcome::NotReleased | Outcome::UnknownByNamespace | Outcome::Odd => Vec::new(),
+            Outcome::Held => [
+                self.strip(&[keys::NODE, keys::USED, keys::OPTED_IN_BY]),
+                self.label(),
+                self.hold(SINCE_CREATION),
+            ]
+            .concat(),
+            Outcome::LeftHeldByOther => [
+                self.strip(&[keys::NODE, keys::USED, keys::HOLD, keys::OPTED_IN_BY]),
+                self.label(),
+                self.annotate(self.origin()),
+            ]
+            .concat(),
+            Outcome::Declined | Outcome::NotOptedIn | Outcome::ManagedElsewhere => {
+                self.strip(&[keys::NODE, keys::USED, keys::HOLD, keys::OPTED_IN_BY])
+            }
         })
     }
 
@@ -274,55 +288,61 @@ impl<'a> Manifest<'a> {
     fn hold(&self, mark: &str) -> Vec<PatchOperation> {
         let pending =
             (self.status != SpecStatus::Pending).then(|| raw::add(&["spec", "status"], keys::PENDING));
-        pending.into_iter().chain(self.mark(mark)).collect()
+        let marked = self.annotations.and_then(|all| all.get(keys::HOLD));
+        let mark = marked
+            .is_none_or(|value| value != mark)
+            .then_some((keys::HOLD, mark));
+        let marks = self.annotate(mark.into_iter().chain(self.origin()));
+        pending.into_iter().chain(marks).collect()
     }
 
-    fn mark(&self, mark: &str) -> Option<PatchOperation> {
-        match self.annotations {
-            None => Some(raw::add(
-                &["metadata", "annotations"],
-                json!({ keys::HOLD: mark }),
-            )),
-            Some(annotations) if annotations.get(keys::HOLD).is_some_and(|value| value == mark) => None,
-            Some(_) => Some(raw::add(&["metadata", "annotations", keys::HOLD], mark)),
-        }
+    /// The opt-in label that the run lacks.
+    fn label(&self) -> Vec<PatchOperation> {
+        let entry = self.by_namespace.map(|value| (keys::OPT_IN, value));
+        added("labels", self.labels, entry)
+    }
+
+    /// Where that label comes from.
+    fn origin(&self) -> Option<(&'static str, &'static str)> {
+        self.by_namespace.map(|_| (keys::OPTED_IN_BY, keys::BY_NAMESPACE))
+    }
+
+    fn annotate<'b>(&self, entries: impl IntoIterator<Item = (&'b str, &'b str)>) -> Vec<PatchOperation> {
+        added("annotations", self.annotations, entries)
+    }
+
+    fn text(&self, key: &str) -> Option<&str> {
+        self.metadata.get(key)?.as_str().filter(|text| !text.is_empty())
     }
 
     fn name(&self) -> String {
-        let text = |key| self.metadata.get(key)?.as_str().filter(|text| !text.is_empty());
-        let name = match (text("name"), text("generateName")) {
+        let name = match (self.text("name"), self.text("generateName")) {
             (Some(name), _) => name.to_owned(),
             (None, Some(prefix)) => format!("{prefix}*"),
             (None, None) => "without a name".to_owned(),
         };
-        match text("namespace") {
+        match self.text("namespace") {
             Some(namespace) => format!("{namespace}/{name}"),
             None => name,
         }
     }
 }
 
-/// Where the pods of all tasks, or of one that goes with the run, are tied to others.
-fn required_pod_affinity(spec: &Map<String, Value>) -> Option<String> {
-    let of_all = spec
-        .get("taskRunTemplate")
-        .filter(|tasks| requires_pods(tasks))
-        .map(|_| format!("spec.taskRunTemplate.{POD_AFFINITY}"));
-    let tasks = spec.get("taskRunSpecs").and_then(Value::as_array);
-    let mut tasks = tasks.into_iter().flatten().enumerate();
-    of_all.or_else(|| {
-        let (index, _) = tasks.find(|(_, task)| requires_pods(task) && !opts_out(task))?;
-        Some(format!("spec.taskRunSpecs[{index}].{POD_AFFINITY}"))
-    })
-}
-
-fn requires_pods(tasks: &Value) -> bool {
-    let required = &tasks["podTemplate"]["affinity"]["podAffinity"][REQUIRED];
-    required.as_array().is_some_and(|terms| !terms.is_empty())
-}
-
-fn opts_out(task: &Value) -> bool {
-    OptIn::parse(task["metadata"]["labels"][keys::OPT_IN].as_str()) == Ok(OptIn::Declined)
+/// Adds entries to a map of the metadata, and the map if it is not there.
+fn added<'a>(
+    name: &str,
+    map: Option<&Map<String, Value>>,
+    entries: impl IntoIterator<Item = (&'a str, &'a str)>,
+) -> Vec<PatchOperation> {
+    let entries = entries.into_iter();
+    if map.is_some() {
+        let add = |(key, value): (&str, &str)| raw::add(&["metadata", name, key], value);
+        return entries.map(add).collect();
+    }
+    let entries = entries.map(|(key, value)| (key.to_owned(), value.into()));
+    let whole: Map<_, _> = entries.collect();
+    let whole = (!whole.is_empty()).then(|| raw::add(&["metadata", name], whole));
+    whole.into_iter().collect()
 }
 
 fn entry<'a>(map: Option<&'a Map<String, Value>>, key: &str) -> raw::Member<&'a str> {

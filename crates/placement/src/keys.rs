@@ -1,6 +1,7 @@
 //! Every label, annotation and object name that pod-affinity writes or reads: their one home.
 
-/// Opt-in label on a PipelineRun; with the value `false` on a TaskRun or pod, the opt-out of one task.
+/// Opt-in label on a PipelineRun; with the value `false` on a TaskRun or pod, the opt-out of one task. On a Namespace, the
+/// label that its PipelineRuns get when they are created without one.
 pub const OPT_IN: &str = "tekton.dev/custom-pod-affinity";
 
 /// Prefix of the keys that only pod-affinity writes.
@@ -13,6 +14,10 @@ pub const STRATEGY: &str = "pod-affinity.tekton.dev/strategy";
 pub const ISOLATION: &str = "pod-affinity.tekton.dev/isolation";
 /// Annotation: the Pending of this run is ours, so we may clear it.
 pub const HOLD: &str = "pod-affinity.tekton.dev/hold";
+/// Annotation on a run that did not come with the opt-in label: where it got the label.
+pub const OPTED_IN_BY: &str = "pod-affinity.tekton.dev/opted-in-by";
+/// Value of [`OPTED_IN_BY`].
+pub const BY_NAMESPACE: &str = "namespace";
 /// Annotation: the node where the run is.
 pub const NODE: &str = "pod-affinity.tekton.dev/node";
 /// Annotation, written by the user on a run: what its node must have room for when it is chosen. On a placeholder's
@@ -84,6 +89,9 @@ pub const PIPELINE_RUN_WEBHOOK: &str = "pipelinerun.mutation.webhook.pod-affinit
 pub const POD_WEBHOOK: &str = "pod.mutation.webhook.pod-affinity.tekton.dev";
 /// Path that serves the PipelineRun webhook.
 pub const PIPELINE_RUN_PATH: &str = "/mutate/pipelineruns";
+/// What the paths begin with that serve the PipelineRun webhook for runs that get the label of their Namespace. They end in
+/// its value, in lower case.
+pub const BY_NAMESPACE_PATH: &str = "/mutate/pipelineruns/by-namespace";
 /// Path that serves the pod webhook.
 pub const POD_PATH: &str = "/mutate/pods";
 /// Service in front of the webhook replicas.

@@ -15,6 +15,7 @@ pub mod inject;
 pub mod keys;
 pub mod names;
 pub mod need;
+pub mod namespace;
 pub mod node;
 pub mod opt_in;
 pub mod placeholder;

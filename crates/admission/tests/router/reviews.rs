@@ -1,6 +1,7 @@
 //! Whoever sends a review gets a well-formed one back, with the uid that was sent.
 
-use crate::edge::{PODS, RUNS, ask, patch_in, review};
+use crate::edge::{PODS, RUNS, ask, patch_in, post, review, send};
+use placement::keys::BY_NAMESPACE_PATH as BY_NAMESPACE;
 use serde_json::{Value, json};
 
 fn held(label: &str) -> Value {
@@ -29,6 +30,55 @@ async fn a_labelled_run_is_held() {
             .is_some(),
         "{run}"
     );
+}
+
+/// The same, without a label.
+fn unlabelled() -> Value {
+    let mut run = held("");
+    run["metadata"].as_object_mut().unwrap().remove("labels");
+    run
+}
+
+#[tokio::test]
+async fn a_run_in_a_labelled_namespace_gets_the_value_that_the_path_ends_in() {
+    let paths = [
+        ("true", "true"),
+        ("colocate-always", "colocateAlways"),
+        ("colocate-completed", "colocateCompleted"),
+        ("isolate-always", "isolateAlways"),
+    ];
+    for (path, value) in paths {
+        let mut run = unlabelled();
+        let path = format!("{BY_NAMESPACE}/{path}");
+        let response = ask(&path, &review("tekton.dev", "PipelineRun", &run)).await;
+        json_patch::patch(&mut run, &patch_in(&response)).unwrap();
+        assert_eq!(run["spec"]["status"], placement::keys::PENDING);
+        assert_eq!(run["metadata"]["labels"], json!({placement::keys::OPT_IN: value}));
+    }
+}
+
+#[tokio::test]
+async fn an_unknown_label_of_a_namespace_is_a_warning_and_the_run_is_let_in_unpatched() {
+    let path = format!("{BY_NAMESPACE}/unknown");
+    let response = ask(&path, &review("tekton.dev", "PipelineRun", &unlabelled())).await;
+    assert_eq!(response["allowed"], true);
+    assert_eq!(response["patch"], Value::Null);
+    let [warning] = response["warnings"].as_array().unwrap().as_slice() else {
+        panic!("{response}")
+    };
+    assert!(
+        warning.as_str().unwrap().starts_with("Namespace ns: "),
+        "{warning}"
+    );
+}
+
+#[tokio::test]
+async fn other_values_have_no_path() {
+    for value in ["", "false", "True", "nonsense"] {
+        let review = review("tekton.dev", "PipelineRun", &unlabelled());
+        let request = post(&format!("{BY_NAMESPACE}/{value}"), review.to_string());
+        assert_eq!(send(request).await.0, 404, "{value}");
+    }
 }
 
 /// A review of the change by which its user releases a run.

@@ -25,6 +25,7 @@ fn any_run() -> BoxedStrategy<Value> {
     let annotations = object(vec![
         (keys::HOLD, text(&["true", "x"])),
         (keys::NODE, text(&["n"])),
+        (keys::OPTED_IN_BY, text(&["namespace"])),
         (keys::RESERVE, text(&["cpu=1", "cpu=1,memory=1Gi"])),
         ("team", text(&["blue"])),
     ]);
@@ -93,6 +94,31 @@ proptest! {
         prop_assert_eq!(admit(&patched), Verdict::Allow { patch: Patch::default(), outcome });
         if outcome != Outcome::Held {
             prop_assert_eq!(document.pointer("/spec/status"), patched.pointer("/spec/status"));
+        }
+    }
+
+    #[test]
+    fn in_a_labelled_namespace_any_run_becomes_what_it_becomes_with_the_label_of_its_own(document in any_run()) {
+        let verdict = admit_by_namespace(&document, NamespaceLabel::Means("isolateAlways"));
+        let mut labelled = document.clone();
+        if let Ok(run) = Manifest::read(&document) && run.opt_in.is_none() {
+            if run.labels.is_none() {
+                labelled["metadata"]["labels"] = json!({});
+            }
+            labelled["metadata"]["labels"][keys::OPT_IN] = json!("isolateAlways");
+        }
+        match (verdict, admit(&labelled)) {
+            (Verdict::Allow { patch, outcome }, Verdict::Allow { patch: own, outcome: same }) => {
+                prop_assert_eq!(outcome, same);
+                let (mut run, mut other) = (document, labelled);
+                prop_assert!(json_patch::patch(&mut run, &patch).is_ok(), "{patch} does not apply");
+                json_patch::patch(&mut other, &own).unwrap();
+                if let Outcome::Held | Outcome::LeftHeldByOther = outcome {
+                    prop_assert_eq!(&run["metadata"]["labels"], &other["metadata"]["labels"]);
+                }
+                prop_assert_eq!(&run["spec"], &other["spec"]);
+            }
+            (verdict, own) => prop_assert_eq!(verdict, own),
         }
     }
 

@@ -1,9 +1,14 @@
 //! The PipelineRun webhook's rules, one test a sentence; what holds for any document is in `properties`.
 
 use super::*;
+use crate::inject::REQUIRED;
+use serde_json::json;
 
 #[path = "properties.rs"]
 mod properties;
+
+#[path = "by_namespace.rs"]
+mod by_namespace;
 
 /// A run as a user writes it, opted in, and changed by the methods below.
 struct Doc(Value);
@@ -50,6 +55,7 @@ impl Doc {
             .label(keys::STRATEGY, "isolateAlways")
             .label(keys::ISOLATION, "cluster-all")
             .annotation(keys::NODE, "old-node")
+            .annotation(keys::OPTED_IN_BY, keys::BY_NAMESPACE)
     }
 
     fn outcome(&self) -> Outcome {
@@ -67,17 +73,26 @@ impl Doc {
     }
 
     fn refusal(&self) -> String {
-        match admit(&self.0) {
-            Verdict::Deny(refusal) => refusal.to_string(),
-            Verdict::Allow { outcome, .. } => panic!("{outcome:?}"),
-        }
+        refused(admit(&self.0))
     }
 }
 
 fn allowed(object: &Value) -> (Patch, Outcome) {
-    match admit(object) {
+    patched(admit(object))
+}
+
+fn patched(verdict: Verdict) -> (Patch, Outcome) {
+    match verdict {
         Verdict::Allow { patch, outcome } => (patch, outcome),
+        Verdict::Warn { warning, .. } => panic!("{warning}"),
         Verdict::Deny(refusal) => panic!("{refusal}"),
+    }
+}
+
+fn refused(verdict: Verdict) -> String {
+    match verdict {
+        Verdict::Deny(refusal) => refusal.to_string(),
+        Verdict::Allow { outcome, .. } | Verdict::Warn { outcome, .. } => panic!("{outcome:?}"),
     }
 }
 
@@ -360,6 +375,7 @@ fn outcomes_have_distinct_labels() {
         Outcome::LeftHeldByOther,
         Outcome::Declined,
         Outcome::NotOptedIn,
+        Outcome::UnknownByNamespace,
         Outcome::Child,
         Outcome::ManagedElsewhere,
         Outcome::Odd,
@@ -375,10 +391,7 @@ fn release() -> (Doc, Doc) {
 
 fn on_change(old: &Doc, new: &Doc) -> (Patch, Outcome) {
     let now = "2026-11-22T04:17:42.9Z".parse().unwrap();
-    match admit_change(&old.0, &new.0, now) {
-        Verdict::Allow { patch, outcome } => (patch, outcome),
-        Verdict::Deny(refusal) => panic!("{refusal}"),
-    }
+    patched(admit_change(&old.0, &new.0, now))
 }
 
 fn is_untouched(old: &Doc, new: &Doc, outcome: Outcome) {

@@ -172,7 +172,7 @@ mod tests {
     fn policies() -> Vec<Value> {
         let all = manifests::policies(placement::keys::NAMESPACE).into_iter();
         let policies: Vec<_> = all.filter(|it| !it.is_binding()).map(|it| it.spec).collect();
-        assert_eq!(policies.len(), 5);
+        assert_eq!(policies.len(), 7);
         policies
     }
 

@@ -3,6 +3,7 @@
 
 use crate::args::{Args, Command};
 use clap::Parser;
+use placement::namespace::NamespaceLabel;
 use placement::{config::Config, keys};
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -196,8 +197,7 @@ fn both_webhooks_fail_closed_quickly_and_never_for_system_namespaces() {
         assert_eq!(webhook["timeoutSeconds"], 10);
         assert_eq!(webhook["sideEffects"], "None");
         assert_eq!(webhook["matchPolicy"], "Equivalent");
-        let expected =
-            json!([{"key": "kubernetes.io/metadata.name", "operator": "NotIn", "values": keys::LEFT_OUT}]);
+        let expected = json!([left_out()]);
         assert_eq!(webhook["namespaceSelector"]["matchExpressions"], expected);
     }
 }
@@ -217,17 +217,112 @@ fn the_pipeline_run_webhook_sees_created_runs_that_opted_in() {
 #[test]
 fn a_stray_run_that_lost_only_the_opt_in_label_is_seen_too_and_otherwise_treated_alike() {
     let all = webhooks(keys::PIPELINE_RUN_WEBHOOK);
-    assert_eq!(all.len(), 3);
+    assert_eq!(all.len(), 3 + NamespaceLabel::all().count());
     let mut stray = all[1].clone();
     let selector = json!({"matchExpressions": [
         {"key": keys::GROUP, "operator": "Exists"},
         {"key": keys::OPT_IN, "operator": "DoesNotExist"},
     ]});
     assert_eq!(stray["objectSelector"], selector);
-    for key in ["name", "objectSelector"] {
+    let namespaces = json!([left_out(), of_namespace("NotIn", &OPTING_IN)]);
+    assert_eq!(stray["namespaceSelector"]["matchExpressions"], namespaces);
+    for key in ["name", "objectSelector", "namespaceSelector"] {
         stray[key] = all[0][key].clone();
     }
     assert_eq!(stray, all[0]);
+}
+
+/// Values of a Namespace's label that opt its runs in.
+const OPTING_IN: [&str; 5] = ["true", "", "colocateAlways", "colocateCompleted", "isolateAlways"];
+
+fn left_out() -> Value {
+    json!({"key": "kubernetes.io/metadata.name", "operator": "NotIn", "values": keys::LEFT_OUT})
+}
+
+fn of_namespace(operator: &str, values: &[&str]) -> Value {
+    json!({"key": keys::OPT_IN, "operator": operator, "values": values})
+}
+
+/// The labels of Namespaces for which the API server asks about a run without the label, as the path says.
+fn asked_for(label: NamespaceLabel) -> Vec<Value> {
+    match label {
+        NamespaceLabel::Means("true") => vec![of_namespace("In", &OPTING_IN[..2])],
+        NamespaceLabel::Means(value) => vec![of_namespace("In", &[value])],
+        NamespaceLabel::Unknown => vec![
+            json!({"key": keys::OPT_IN, "operator": "Exists"}),
+            of_namespace("NotIn", &[&OPTING_IN[..], &["false"]].concat()),
+        ],
+    }
+}
+
+/// They come last, so that a run that one of them labels is not sent a second time.
+#[test]
+fn a_run_without_the_label_is_sent_by_the_label_of_its_namespace_and_otherwise_like_a_labelled_one() {
+    let all = webhooks(keys::PIPELINE_RUN_WEBHOOK);
+    let not_labelled = json!([{"key": keys::OPT_IN, "operator": "DoesNotExist"}]);
+    for (label, entry) in NamespaceLabel::all().zip(&all[3..]) {
+        let mut entry = entry.clone();
+        assert_eq!(entry["clientConfig"]["service"]["path"], label.path());
+        assert_eq!(entry["objectSelector"]["matchExpressions"], not_labelled);
+        let namespaces = [vec![left_out()], asked_for(label)].concat();
+        assert_eq!(
+            entry["namespaceSelector"]["matchExpressions"],
+            json!(namespaces),
+            "{label:?}"
+        );
+        let stops_runs = label != NamespaceLabel::Unknown;
+        assert_eq!(entry["failurePolicy"] == "Fail", stops_runs);
+        for key in [
+            "name",
+            "clientConfig",
+            "objectSelector",
+            "namespaceSelector",
+            "failurePolicy",
+        ] {
+            entry[key] = all[0][key].clone();
+        }
+        assert_eq!(entry, all[0]);
+    }
+}
+
+/// Policy and binding of a file of overlays/policies.
+fn policy(name: &str) -> [Value; 2] {
+    let file = config().join(format!("../overlays/policies/admission/{name}.yaml"));
+    documents(&fs::read_to_string(file).unwrap()).try_into().unwrap()
+}
+
+#[test]
+fn the_policy_for_runs_that_get_the_label_of_their_namespace_is_that_for_labelled_runs_but_for_its_selectors()
+{
+    let [hold, binding] = policy("hold");
+    let [mut other, mut its_binding] = policy("hold-by-namespace");
+    let constraints = &other["spec"]["matchConstraints"];
+    assert_eq!(
+        constraints["objectSelector"]["matchExpressions"],
+        json!([{"key": keys::OPT_IN, "operator": "DoesNotExist"}])
+    );
+    assert_eq!(
+        constraints["namespaceSelector"]["matchExpressions"],
+        json!([left_out(), of_namespace("In", &OPTING_IN)])
+    );
+    for selector in ["objectSelector", "namespaceSelector"] {
+        other["spec"]["matchConstraints"][selector] = hold["spec"]["matchConstraints"][selector].clone();
+    }
+    for object in [&mut other, &mut its_binding] {
+        object["metadata"]["name"] = hold["metadata"]["name"].clone();
+    }
+    its_binding["spec"]["policyName"] = hold["metadata"]["name"].clone();
+    assert_eq!((other, its_binding), (hold, binding));
+}
+
+#[test]
+fn the_policy_that_warns_has_the_selectors_of_the_webhook_that_warns() {
+    let [warn, binding] = policy("warn");
+    let all = webhooks(keys::PIPELINE_RUN_WEBHOOK);
+    for selector in ["objectSelector", "namespaceSelector"] {
+        assert_eq!(warn["spec"]["matchConstraints"][selector], all[7][selector]);
+    }
+    assert_eq!(binding["spec"]["validationActions"], json!(["Warn"]));
 }
 
 #[test]

@@ -32,12 +32,14 @@ const ALL: [&str; 10] = [
     include_str!("../../../../config/701-controller.yaml"),
 ];
 /// The policies of overlays/policies, each with its binding.
-const POLICIES: [&str; 5] = [
+const POLICIES: [&str; 7] = [
     include_str!("../../../../overlays/policies/admission/hold.yaml"),
+    include_str!("../../../../overlays/policies/admission/hold-by-namespace.yaml"),
     include_str!("../../../../overlays/policies/admission/stray.yaml"),
     include_str!("../../../../overlays/policies/admission/release.yaml"),
     include_str!("../../../../overlays/policies/admission/terms.yaml"),
     include_str!("../../../../overlays/policies/admission/refuse.yaml"),
+    include_str!("../../../../overlays/policies/admission/warn.yaml"),
 ];
 /// The namespace that manifests name.
 const NAMESPACE: &str = "tekton-pod-affinity";

@@ -159,6 +159,8 @@ fn changed(which: &str, fields: &[String]) -> Option<Finding> {
 fn consequence(name: &str) -> &'static str {
     match name.split('.').next() {
         Some("hold") => "labelled runs start at once, without waiting for their node",
+        Some("hold-by-namespace") => "the label of a Namespace opts no run in",
+        Some("warn") => "an unknown value of the label of a Namespace goes unnoticed",
         Some("stray") => "a run without the label can get keys of the run that it was copied from",
         Some("release") => "a labelled run that another holder releases starts without waiting for its node",
         Some("terms") => "the pods of labelled runs get no affinity and land on any nodes",

@@ -197,5 +197,5 @@ fn the_policies_of_an_installation_elsewhere_name_its_namespace() {
         .iter()
         .filter_map(|it| it.spec["paramRef"]["namespace"].as_str())
         .collect();
-    assert_eq!(namespaces, ["elsewhere"; 3]);
+    assert_eq!(namespaces, ["elsewhere"; 5]);
 }

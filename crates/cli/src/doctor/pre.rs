@@ -266,7 +266,7 @@ mod tests {
             .collect();
         assert_eq!(
             bad.len(),
-            3,
+            5,
             "for each binding that names the namespace: {bad:#?}"
         );
         assert!(

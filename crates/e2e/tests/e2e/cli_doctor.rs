@@ -202,7 +202,7 @@ async fn policies_are_switched_off(bed: &Testbed) {
     let bad = until_found(bed, "A labelled PipelineRun is not held").await;
     assert_eq!(
         bad.iter().filter(|line| line.contains("is switched off")).count(),
-        5,
+        7,
         "{bad:#?}"
     );
     let said = tool(bed, "enable -A").await;

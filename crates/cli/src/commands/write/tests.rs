@@ -195,7 +195,7 @@ async fn with_policies_everything_is_switched_off_and_on_again() {
     assert!(api.writes().is_empty());
     assert_eq!(done(&api, "disable -A").await, Ok(ExitCode::SUCCESS));
     assert!(policies(&api).iter().all(is_policy_off));
-    assert_eq!(api.writes().len(), 5, "each policy, and no binding");
+    assert_eq!(api.writes().len(), 7, "each policy, and no binding");
     assert_eq!(done(&api, "enable -A").await, Ok(ExitCode::SUCCESS));
     assert_eq!(policies(&api), before);
 }
@@ -205,7 +205,7 @@ async fn webhook_and_policies_are_switched_off_where_both_are_there() {
     let api = cluster();
     install_policies(&api);
     done(&api, "disable -A").await.unwrap();
-    assert_eq!(api.writes().len(), 2 + 5);
+    assert_eq!(api.writes().len(), 2 + 7);
 }
 
 #[tokio::test(start_paused = true)]
@@ -216,7 +216,7 @@ async fn a_policy_or_a_binding_that_is_not_there_keeps_no_other_from_being_switc
         let missing = releases.rfind(|it| it.is_binding() == is_binding).unwrap();
         api.remove(&policy_path(&missing));
         assert_eq!(done(&api, "disable -A").await, Ok(ExitCode::SUCCESS));
-        assert_eq!(api.writes().len(), if is_binding { 5 } else { 4 });
+        assert_eq!(api.writes().len(), if is_binding { 7 } else { 6 });
         assert_eq!(
             done(&api, "enable -A").await,
             Ok(ExitCode::from(BAD)),

@@ -34,6 +34,8 @@ pub(crate) struct Row {
     pub(crate) group: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) held_by: Option<&'static str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) opted_in_by: Option<&'static str>,
 }
 
 /// How rows are shown as a table.
@@ -93,6 +95,7 @@ pub(crate) fn row(view: &RunView, seat: &Seat<'_>, default: Option<Strategy>) ->
         placeholder: seat.set.map(ResourceExt::name_any),
         group: run.group.clone(),
         held_by: held_by(view),
+        opted_in_by: opted_in_by(view),
     }
 }
 
@@ -121,6 +124,14 @@ fn strategy(view: &RunView, default: Option<Strategy>) -> Option<String> {
     })
 }
 
+fn opted_in_by(view: &RunView) -> Option<&'static str> {
+    match OptIn::parse(view.run.opt_in.as_deref()) {
+        Ok(OptIn::Default | OptIn::Chosen(_)) if view.by_namespace => Some("namespace"),
+        Ok(OptIn::Default | OptIn::Chosen(_)) => Some("run"),
+        Ok(OptIn::Absent | OptIn::Declined) | Err(_) => None,
+    }
+}
+
 fn held_by(view: &RunView) -> Option<&'static str> {
     let run = &view.run;
     match run.status {
@@ -136,7 +147,7 @@ impl Layout {
     /// The heads of the columns.
     pub(crate) fn heads(self) -> Vec<&'static str> {
         let namespace = self.namespaces.then_some("NAMESPACE");
-        let wide = ["PLACEHOLDER", "GROUP", "HELD-BY"]
+        let wide = ["PLACEHOLDER", "GROUP", "HELD-BY", "OPTED-IN-BY"]
             .into_iter()
             .filter(|_| self.wide);
         namespace
@@ -157,7 +168,12 @@ impl Layout {
             or_dash(row.node.as_deref()),
             or_dash(since.as_deref()),
         ];
-        let wide = [row.placeholder.as_deref(), row.group.as_deref(), row.held_by];
+        let wide = [
+            row.placeholder.as_deref(),
+            row.group.as_deref(),
+            row.held_by,
+            row.opted_in_by,
+        ];
         let wide = wide.into_iter().filter(|_| self.wide).map(or_dash);
         let namespace = self.namespaces.then(|| row.namespace.clone());
         namespace.into_iter().chain(plain).chain(wide).collect()

@@ -26,6 +26,8 @@ pub(crate) struct PipelineRun {
 pub(crate) struct RunView {
     pub(crate) run: Run,
     pub(crate) queue: Option<String>,
+    /// The run got its label from its Namespace when it was created.
+    pub(crate) by_namespace: bool,
     /// The run that started this one.
     pub(crate) parent: Option<String>,
     pub(crate) started: Option<Timestamp>,
@@ -46,12 +48,21 @@ impl RunView {
             queue: labels
                 .and_then(|labels| labels.get(keys::KUEUE_QUEUE_NAME))
                 .cloned(),
+            by_namespace: is_by_namespace(&object.metadata),
             parent: parent(&object.metadata),
             started: time(&object.status, "startTime"),
             ended: time(&object.status, "completionTime"),
             verdict: verdict(&object.status),
         })
     }
+}
+
+fn is_by_namespace(metadata: &ObjectMeta) -> bool {
+    let annotations = metadata.annotations.as_ref();
+    annotations.is_some_and(|all| {
+        all.get(keys::OPTED_IN_BY)
+            .is_some_and(|by| by == keys::BY_NAMESPACE)
+    })
 }
 
 fn parent(metadata: &ObjectMeta) -> Option<String> {

@@ -86,6 +86,7 @@ impl Printer {
                 placeholder: None,
                 group: None,
                 held_by: None,
+                opted_in_by: None,
                 ..row
             },
         }

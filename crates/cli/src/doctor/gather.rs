@@ -43,8 +43,9 @@ pub(crate) async fn exam(server: &Server, scope: Scope, tekton: String) -> Seen<
         server.reach::<ResourceQuota>(None),
         server.reach::<LimitRange>(None),
     );
-    let (platform, rights, quotas, limits) = join!(
+    let (platform, namespaces, rights, quotas, limits) = join!(
         platform(server, tekton),
+        labelled_namespaces(server),
         rights(server, own, manifests::rights()),
         quotas.list(ListParams::default()),
         ranges.list(ListParams::default())
@@ -68,10 +69,16 @@ pub(crate) async fn exam(server: &Server, scope: Scope, tekton: String) -> Seen<
         waiting: runs.waiting,
         quotas,
         limits,
+        namespaces,
         scope,
     };
     exam.renewed = renewed(server, &exam).await;
     Ok(exam)
+}
+
+async fn labelled_namespaces(server: &Server) -> Seen<Vec<Namespace>> {
+    let labelled = ListParams::default().labels(keys::OPT_IN);
+    server.cluster::<Namespace>().list(labelled).await
 }
 
 /// Looks at what there is before an installation, and at what the user may do to it.

@@ -7,6 +7,7 @@ pub(crate) mod gather;
 mod leader;
 mod limits;
 pub(crate) mod manifests;
+mod namespaces;
 mod policies;
 mod pre;
 mod processes;
@@ -58,6 +59,8 @@ pub(crate) struct Exam {
     pub(crate) waiting: Seen<Vec<Pod>>,
     pub(crate) quotas: Seen<Vec<ResourceQuota>>,
     pub(crate) limits: Seen<Vec<LimitRange>>,
+    /// Those with the opt-in label.
+    pub(crate) namespaces: Seen<Vec<Namespace>>,
 }
 
 impl Exam {
@@ -169,6 +172,7 @@ pub(crate) fn findings(exam: &Exam) -> Vec<Finding> {
         trial::findings,
         rights::findings,
         |exam: &Exam| tekton::findings(&exam.platform),
+        namespaces::findings,
         limits::findings,
         runs::findings,
     ];

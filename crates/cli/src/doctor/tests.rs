@@ -127,6 +127,7 @@ fn bare() -> Exam {
         waiting: Ok(vec![]),
         quotas: Ok(vec![]),
         limits: Ok(vec![]),
+        namespaces: Ok(vec![labelled("team-a", "true"), labelled("team-b", "false")]),
     }
 }
 
@@ -220,6 +221,13 @@ fn quota(namespace: &str, used: &str) -> ResourceQuota {
     )
 }
 
+fn labelled(name: &str, value: &str) -> Namespace {
+    object(
+        json!({"metadata": {"name": name, "labels": {placement::keys::OPT_IN: value}}}),
+        &json!({}),
+    )
+}
+
 fn least(cpu: &str) -> LimitRange {
     object(
         json!({
@@ -247,6 +255,13 @@ ills! {
     a_placeholder_that_asks_for_less_than_is_allowed: |exam| {
         exam.runs = Ok(vec![run(&json!({}))]);
         exam.limits = Ok(vec![least("100m")]);
+    };
+    namespaces_whose_label_means_nothing: |exam| {
+        exam.namespaces = Ok(vec![labelled("team-a", "yes"), labelled("team-b", "true"), labelled("team-c", "True")]);
+    };
+    webhooks_for_labelled_namespaces_that_are_missing: |exam| {
+        let found = exam.admission.webhooks[0].1.as_mut().unwrap().as_mut().unwrap();
+        found.webhooks.as_mut().unwrap().truncate(3);
     };
     versions_that_are_too_old: |exam| {
         exam.platform.kubernetes = Ok("v1.27.9-gke.1".into());
@@ -350,6 +365,7 @@ ills! {
         exam.rights = Err(forbidden("create", "subjectaccessreviews.authorization.k8s.io"));
         exam.trial_run = Err(forbidden("create", "pipelineruns.tekton.dev"));
         exam.config = Err(forbidden("get", "configmaps"));
+        exam.namespaces = Err(forbidden("list", "namespaces"));
         exam.platform.flags = Err(forbidden("get", "configmaps"));
         exam.deployments = Err(forbidden("list", "deployments.apps"));
     };

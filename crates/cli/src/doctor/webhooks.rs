@@ -7,6 +7,8 @@ use k8s_openapi::api::admissionregistration::v1::{MutatingWebhook, MutatingWebho
 use placement::keys;
 
 const CHECK: &str = "webhook configuration";
+/// In the names of the webhooks for runs that get the label of their Namespace.
+const BY_NAMESPACE: &str = "by-namespace.";
 const APPLY: &str = "Apply the release's manifests again (500-webhooks.yaml).";
 
 pub(super) fn findings(exam: &Exam) -> Vec<Finding> {
@@ -32,8 +34,11 @@ pub(super) fn findings(exam: &Exam) -> Vec<Finding> {
         .collect()
 }
 
+/// What does not happen without a webhook, or without a configuration.
 fn consequence(name: &str) -> &'static str {
-    if name == keys::POD_WEBHOOK {
+    if name.contains(BY_NAMESPACE) {
+        "the label of a Namespace opts no run in"
+    } else if name == keys::POD_WEBHOOK {
         "the pods of labelled runs get no affinity and land on any nodes"
     } else {
         "labelled runs start at once, without waiting for their node"
@@ -47,10 +52,12 @@ fn compared(exam: &Exam, name: &str, found: &MutatingWebhookConfiguration) -> Fi
         .find(|it| it.metadata.name.as_deref() == Some(name));
     let (mut wrong, mut other) = (Vec::new(), Vec::new());
     for wanted in release.into_iter().flat_map(|it| it.webhooks.iter().flatten()) {
+        let consequence = consequence(&wanted.name);
         match found.webhooks.iter().flatten().find(|it| it.name == wanted.name) {
-            None => wrong.push(format!("{} is missing", wanted.name)),
+            None => wrong.push((format!("{} is missing", wanted.name), consequence)),
             Some(found) => {
-                wrong.extend(broken(exam, wanted, found).into_iter().map(str::to_owned));
+                let broken = broken(exam, wanted, found);
+                wrong.extend(broken.into_iter().map(|what| (what.to_owned(), consequence)));
                 other.extend(bent(wanted, found));
             }
         }
@@ -60,7 +67,8 @@ fn compared(exam: &Exam, name: &str, found: &MutatingWebhookConfiguration) -> Fi
     judged(name, &wrong, &other)
 }
 
-fn judged(name: &str, wrong: &[String], other: &[&str]) -> Finding {
+/// What is wrong, each with its consequence.
+fn judged(name: &str, wrong: &[(String, &str)], other: &[&str]) -> Finding {
     match (wrong, other) {
         ([], []) => Finding::ok(CHECK, format!("{name} is as in the release.")),
         ([], other) => Finding::warning(
@@ -68,15 +76,15 @@ fn judged(name: &str, wrong: &[String], other: &[&str]) -> Finding {
             format!("{name} differs from the release in {}.", other.join(", ")),
             "Nothing needs to be done if that is meant; else apply the release's manifests again.",
         ),
-        (wrong, _) => Finding::bad(
-            CHECK,
-            format!(
-                "{name} was changed ({}): {}.",
-                wrong.join(", "),
-                consequence(name)
-            ),
-            APPLY,
-        ),
+        (wrong, _) => {
+            let mut what: Vec<_> = wrong.iter().map(|(what, _)| what.as_str()).collect();
+            what.dedup();
+            let mut consequences: Vec<_> = wrong.iter().map(|(_, consequence)| *consequence).collect();
+            consequences.dedup();
+            let consequences = consequences.join("; ");
+            let sentence = format!("{name} was changed ({}): {consequences}.", what.join(", "));
+            Finding::bad(CHECK, sentence, APPLY)
+        }
     }
 }
 

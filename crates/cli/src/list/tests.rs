@@ -80,6 +80,19 @@ fn a_wide_table_of_all_namespaces_has_all_columns() {
 }
 
 #[test]
+fn a_row_says_where_the_label_came_from_as_long_as_it_opts_in() {
+    let by_namespace = |value: &str| {
+        let changes = json!({"metadata": {
+            "labels": {keys::OPT_IN: value}, "annotations": {keys::OPTED_IN_BY: keys::BY_NAMESPACE},
+        }});
+        one(&changes, &[], &[]).opted_in_by
+    };
+    assert_eq!(by_namespace("true"), Some("namespace"));
+    assert_eq!(by_namespace("false"), None);
+    assert_eq!(one(&json!({}), &[], &[]).opted_in_by, Some("run"));
+}
+
+#[test]
 fn a_row_is_data_too() {
     insta::assert_json_snapshot!(&all()[4..5]);
 }

@@ -21,9 +21,20 @@ fn text(facts: &Facts) -> String {
         (_, Ok(OptIn::Absent)) => absent(),
         (_, Ok(OptIn::Declined)) => declined(),
         (State::TooLate, Ok(OptIn::Default | OptIn::Chosen(_))) => too_late(value),
-        (_, Ok(OptIn::Default)) => meaning(facts, &by_default(value, facts)),
-        (_, Ok(OptIn::Chosen(strategy))) => meaning(facts, &format!("{} is {strategy}", keys::OPT_IN)),
+        (_, Ok(OptIn::Default)) => meaning(facts, &by_default(value, facts)) + &origin(facts),
+        (_, Ok(OptIn::Chosen(strategy))) => {
+            meaning(facts, &format!("{} is {strategy}", keys::OPT_IN)) + &origin(facts)
+        }
     }
+}
+
+/// Where the label came from, if not from whoever created the run.
+fn origin(facts: &Facts) -> String {
+    if !facts.view.by_namespace {
+        return String::new();
+    }
+    let namespace = &facts.view.run.key.namespace;
+    format!(" The run got this label from Namespace {namespace} when it was created.")
 }
 
 fn nested(facts: &Facts) -> String {

@@ -113,7 +113,12 @@ stories! {
     being_deleted: facts(&json!({"metadata": {"deletionTimestamp": at(100).to_string()}}), vec![]);
     refused_by_a_quota: refused();
     seen_with_few_rights: half_blind();
+    labelled_by_its_namespace: facts(&by_namespace(), vec![]);
     with_a_reserve_and_a_narrow_isolation: facts(&narrow(), vec![home()]);
+}
+
+fn by_namespace() -> Value {
+    json!({"metadata": {"annotations": {keys::OPTED_IN_BY: keys::BY_NAMESPACE}}})
 }
 
 fn users() -> Value {

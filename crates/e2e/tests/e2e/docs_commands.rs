@@ -11,7 +11,7 @@ const SHELL: &str = "sh";
 const YAML: &str = "yaml";
 
 /// Pages, headings, and the tests that execute the blocks between such a heading and the next one.
-const EXECUTED: [(&str, &str, &str); 32] = [
+const EXECUTED: [(&str, &str, &str); 33] = [
     ("README.md", "# pod-affinity", PAGES),
     ("README.md", "## Install", PAGES),
     ("README.md", "## Install", SHIP),
@@ -20,6 +20,11 @@ const EXECUTED: [(&str, &str, &str); 32] = [
     ("docs/cli.md", "# The command line tool", PAGES),
     ("docs/cli.md", "### Shell completion", PAGES),
     ("docs/cli.md", "## wait", PAGES),
+    (
+        "docs/concepts.md",
+        "## Opt in by namespace",
+        "opt_in_by_namespace::a_run_without_the_label",
+    ),
     (
         "docs/configuration.md",
         "## Labels and annotations of placeholders",

@@ -53,6 +53,7 @@ mod moves_with_claims;
 mod nothing_lost;
 mod nothing_lost_certificates;
 mod one_node_per_run;
+mod opt_in_by_namespace;
 mod policies_at_work;
 mod policies_corpus;
 mod policies_equal;

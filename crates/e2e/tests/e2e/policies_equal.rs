@@ -7,16 +7,19 @@
 use crate::beds::{SOON, fresh_by, start_controllers, stop_controllers};
 use crate::policies_corpus::{Corpus, with_reserve};
 use crate::policies_ways::{
-    Answer, Outcome, POLICIES, WEBHOOK, both_ways, create_held, created, each, patched, policies, send,
+    Answer, LABELLED, Outcome, POLICIES, WEBHOOK, both_ways, create_held, created, created_in, each, patched,
+    policies, send,
 };
 use fastrand::Rng;
-use kube::api::{Patch, PatchParams};
+use k8s_openapi::api::core::v1::Namespace;
+use kube::Client;
+use kube::api::{Api, Patch, PatchParams};
 use placement::keys;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::env;
-use testbed::Admission;
 use testbed::apply::api_of;
+use testbed::{Admission, Testbed};
 
 const SEED: u64 = 20_261_123;
 /// Random documents of each kind.
@@ -60,6 +63,91 @@ async fn policies_make_of_any_run_and_pod_what_the_webhook_makes_of_it() {
         let seen = tally.get(kind).copied().unwrap_or_default();
         assert!(seen >= least, "{kind}: {seen} of {least}, {tally:?}");
     }
+}
+
+#[e2e_test(policies)]
+async fn policies_make_of_any_run_in_a_labelled_namespace_what_the_webhook_makes_of_it() {
+    let bed = fresh_by(Admission::Webhook, 0).await;
+    let client = both_ways(&bed).await;
+    let corpus = Corpus::read();
+    let mut rng = Rng::with_seed(setting("POD_AFFINITY_CORPUS_SEED").unwrap_or(SEED));
+    let size = setting("POD_AFFINITY_CORPUS_SIZE").unwrap_or(SIZE);
+    // With each label of the Namespaces: the one that runs get, and so many random documents.
+    let labels = [
+        ("", Some("true"), size),
+        ("isolateAlways", Some("isolateAlways"), 0),
+        ("sometimes", None, 0),
+        ("false", None, 0),
+    ];
+    for (label, given, random) in labels {
+        relabel(&bed, &client, label, given).await;
+        let documents = mostly_unlabelled(corpus.runs(&mut rng, random));
+        let outcomes = each(documents, async |document| {
+            created_in(&client, LABELLED, document).await
+        })
+        .await;
+        let held = outcomes
+            .iter()
+            .filter(|it| is_given(&it.policies, given) && is_held(&it.policies));
+        let held = held.count();
+        println!("{label:?}: {} runs, {held} held by it", outcomes.len());
+        are_equal(&outcomes);
+        assert!(given.is_none() || held >= 50, "{label}: {held}");
+    }
+}
+
+/// Two of three runs without a label of their own.
+fn mostly_unlabelled(mut runs: Vec<Value>) -> Vec<Value> {
+    for (number, run) in runs.iter_mut().enumerate() {
+        let labels = run.pointer_mut("/metadata/labels").and_then(Value::as_object_mut);
+        if let Some(labels) = labels.filter(|_| number % 3 != 0) {
+            labels.remove(keys::OPT_IN);
+        }
+    }
+    runs
+}
+
+/// Labels both Namespaces, and waits until both ways go by that.
+async fn relabel(bed: &Testbed, client: &Client, label: &str, given: Option<&str>) {
+    let namespaces: Api<Namespace> = Api::all(client.clone());
+    let patch = Patch::Merge(json!({"metadata": {"labels": {keys::OPT_IN: label}}}));
+    for namespace in LABELLED {
+        namespaces
+            .patch(namespace, &PatchParams::default(), &patch)
+            .await
+            .unwrap();
+    }
+    let mut run = with_reserve("");
+    run["metadata"]["labels"] = json!({"team": "blue"});
+    bed.until("the label of a Namespace to apply", SOON, async || {
+        let outcome = created_in(client, LABELLED, run.clone()).await;
+        if is_given(&outcome.policies, given) && is_given(&outcome.webhook, given) {
+            Ok(())
+        } else {
+            Err(outcome)
+        }
+    })
+    .await
+    .unwrap();
+}
+
+/// Whether a run got this label from its Namespace, or none.
+fn is_given(answer: &Answer, label: Option<&str>) -> bool {
+    let Answer::Accepted(run) = answer else {
+        return false;
+    };
+    let metadata = &run["metadata"];
+    let by = metadata["annotations"].get(keys::OPTED_IN_BY);
+    match label {
+        Some(label) => {
+            metadata["labels"][keys::OPT_IN] == label && by.is_some_and(|by| by == keys::BY_NAMESPACE)
+        }
+        None => metadata["labels"].get(keys::OPT_IN).is_none() && by.is_none(),
+    }
+}
+
+fn is_held(answer: &Answer) -> bool {
+    matches!(answer, Answer::Accepted(run) if run["metadata"]["annotations"][keys::HOLD] == "true")
 }
 
 /// Tekton's webhook adds it to each run after the policies that change runs, and before those that reject them.

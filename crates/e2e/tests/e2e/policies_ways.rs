@@ -15,6 +15,8 @@ use testbed::apply::{api_of, apply_all};
 /// The namespaces in which each way decides.
 pub(crate) const POLICIES: &str = "by-policies";
 pub(crate) const WEBHOOK: &str = "by-webhook";
+/// The same of namespaces with the label, as soon as a test gives it to them: by policies, and by the webhook.
+pub(crate) const LABELLED: [&str; 2] = ["labelled-by-policies", "labelled-by-webhook"];
 const AT_ONCE: usize = 4;
 
 /// What became of a document.
@@ -39,7 +41,7 @@ pub(crate) struct Outcome {
 /// Each way in its namespace, and only there.
 pub(crate) async fn both_ways(bed: &Testbed) -> Client {
     let client = bed.client().await.unwrap();
-    for namespace in [POLICIES, WEBHOOK] {
+    for namespace in [POLICIES, WEBHOOK].into_iter().chain(LABELLED) {
         bed.namespace(namespace).await.unwrap();
     }
     keep_the_webhook_out(&client).await;
@@ -100,7 +102,7 @@ async fn keep_the_webhook_out(client: &Client) {
         let (api, _) = api_of(client, &reference).unwrap();
         let mut configuration = api.get(name).await.unwrap();
         for webhook in configuration.data["webhooks"].as_array_mut().unwrap() {
-            leave_out(&mut webhook["namespaceSelector"], POLICIES);
+            leave_out(&mut webhook["namespaceSelector"], [POLICIES, LABELLED[0]]);
         }
         api.replace(name, &PostParams::default(), &configuration)
             .await
@@ -118,15 +120,18 @@ pub(crate) fn policies() -> Vec<Value> {
     });
     for object in &mut objects {
         if let Some(constraints) = object.pointer_mut("/spec/matchConstraints") {
-            leave_out(&mut constraints["namespaceSelector"], WEBHOOK);
+            leave_out(&mut constraints["namespaceSelector"], [WEBHOOK, LABELLED[1]]);
         }
     }
     objects
 }
 
-fn leave_out(selector: &mut Value, namespace: &str) {
+fn leave_out(selector: &mut Value, namespaces: [&str; 2]) {
     let left_out = selector.pointer_mut("/matchExpressions/0/values").unwrap();
-    left_out.as_array_mut().unwrap().push(json!(namespace));
+    left_out
+        .as_array_mut()
+        .unwrap()
+        .extend(namespaces.map(Value::from));
 }
 
 pub(crate) async fn each<T, F: Future<Output = Outcome>>(items: Vec<T>, of: impl Fn(T) -> F) -> Vec<Outcome> {
@@ -137,9 +142,13 @@ pub(crate) async fn each<T, F: Future<Output = Outcome>>(items: Vec<T>, of: impl
 }
 
 pub(crate) async fn created(client: &Client, document: Value) -> Outcome {
+    created_in(client, [POLICIES, WEBHOOK], document).await
+}
+
+pub(crate) async fn created_in(client: &Client, [policies, webhook]: [&str; 2], document: Value) -> Outcome {
     Outcome {
-        policies: send(client, POLICIES, &document).await,
-        webhook: send(client, WEBHOOK, &document).await,
+        policies: send(client, policies, &document).await,
+        webhook: send(client, webhook, &document).await,
         document,
     }
 }

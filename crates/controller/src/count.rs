@@ -8,10 +8,11 @@ use crate::refusal::Refused;
 use crate::refusals::REASON;
 use crate::stints::stint;
 use crate::tasks::{TaskPod, Tasks};
-use crate::write::{Cluster, Kind, TASK_RUN, within};
+use crate::write::{Cluster, Kind, PIPELINE_RUN, TASK_RUN, within};
+use k8s_openapi::NamespaceResourceScope;
 use k8s_openapi::api::core::v1::{Event, PersistentVolume, PersistentVolumeClaim, Pod};
-use kube::ResourceExt;
 use kube::api::{Api, DynamicObject, ListMeta, ListParams, PartialObjectMeta};
+use kube::{Resource, ResourceExt};
 use placement::autoscaler;
 use placement::keys;
 use placement::need::Stint;
@@ -22,19 +23,17 @@ use placement::plan::{
 use placement::requests::Operation;
 use placement::run::Run;
 use placement::volume::{Named, is_only_on, required};
+use serde::de::DeserializeOwned;
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Debug;
 use tekton::PipelineRun;
 use tracing::debug;
 
 /// Pods counted at a time; a pod of Tekton is large, and a run may have hundreds.
 const PODS_A_PAGE: u32 = 100;
 /// What Tekton makes of a run.
-const CHILDREN: [Kind; 3] = [
-    TASK_RUN,
-    ("v1beta1", "CustomRun", "customruns"),
-    ("v1", "PipelineRun", "pipelineruns"),
-];
+const CHILDREN: [Kind; 3] = [TASK_RUN, ("v1beta1", "CustomRun", "customruns"), PIPELINE_RUN];
 
 impl Cluster {
     /// Adds the answer to an observation.
@@ -57,7 +56,11 @@ impl Cluster {
             Question::Claims => seen.claims = Some(self.claims(&seen.run).await?),
             Question::Labels => seen.copied_labels = Some(self.copied_labels(seen).await?),
             Question::Assistants => seen.assistants = Some(self.assistants(seen).await?),
-            Question::Need => {}
+            Question::Need => {
+                if seen.need.is_none() {
+                    seen.need = Some(self.largest_task(&seen.run).await);
+                }
+            }
             Question::Stints => seen.stints = Some(self.stints(seen).await),
             Question::Complaint => seen.complaint = Some(self.complaint(seen).await),
             Question::Autoscaler => seen.autoscaler = Some(self.autoscaler(seen).await),
@@ -72,42 +75,47 @@ impl Cluster {
         placeholder: Option<&PlaceholderPod>,
     ) -> Result<Tasks, Refused> {
         let node = placeholder.and_then(|pod| pod.node.as_deref());
-        let pods: Api<TaskPod> = self.api(&run.key.namespace);
+        let tasks = self.before_a_count(placeholder).await?;
+        let and_one = |tasks: Tasks, pod: &TaskPod| tasks.and(pod, node);
+        self.over_tasks(Operation::Count, run, tasks, and_one).await
+    }
+
+    /// Puts the pods of the run's tasks together, a page at a time.
+    async fn over_tasks<K, T>(
+        &self,
+        operation: Operation,
+        run: &Run,
+        mut whole: T,
+        and_one: impl Fn(T, &K) -> T,
+    ) -> Result<T, Refused>
+    where
+        K: Resource<Scope = NamespaceResourceScope, DynamicType = ()> + Clone + DeserializeOwned + Debug,
+    {
+        let pods: Api<K> = self.api(&run.key.namespace);
         let mut page = ListParams::default()
             .labels(&members::tasks_of(&run.key))
             .limit(PODS_A_PAGE);
-        let mut tasks = self.before_a_count(placeholder).await?;
         loop {
-            let listed = within(Operation::Count, pods.list(&page)).await?;
-            tasks = listed.items.iter().fold(tasks, |tasks, pod| tasks.and(pod, node));
+            let listed = within(operation, pods.list(&page)).await?;
+            whole = listed.items.iter().fold(whole, &and_one);
             match after(&page, listed.metadata) {
                 Some(next) => page = next,
-                None => return Ok(tasks),
+                None => return Ok(whole),
             }
         }
     }
 
     /// The run's tasks as they ran. Worth no delay: of a run whose pods cannot be read, nothing is written down.
     async fn stints(&self, seen: &Observation) -> Vec<Stint> {
-        let pods: Api<Pod> = self.api(&seen.run.key.namespace);
-        let mut page = ListParams::default()
-            .labels(&members::tasks_of(&seen.run.key))
-            .limit(PODS_A_PAGE);
-        let mut stints = Vec::new();
-        loop {
-            let listed = match within(Operation::RecordUse, pods.list(&page)).await {
-                Ok(listed) => listed,
-                Err(refused) => {
-                    debug!(error = %refused.fault, "what the tasks asked for is not written down");
-                    return Vec::new();
-                }
-            };
-            stints.extend(listed.items.iter().filter_map(|pod| stint(pod, seen.now)));
-            match after(&page, listed.metadata) {
-                Some(next) => page = next,
-                None => return stints,
-            }
-        }
+        let and_one = |mut stints: Vec<Stint>, pod: &Pod| {
+            stints.extend(stint(pod, seen.now));
+            stints
+        };
+        let stints = self.over_tasks(Operation::RecordUse, &seen.run, Vec::new(), and_one);
+        stints.await.unwrap_or_else(|refused| {
+            debug!(error = %refused.fault, "what the tasks asked for is not written down");
+            Vec::new()
+        })
     }
 
     /// The first of a run's claims that can be used on this node only.
@@ -192,11 +200,7 @@ impl Cluster {
     /// The run as it is now, and with all its labels, which the cache does not keep; `None` if it is gone. By a list, which
     /// needs no right that the watch does not.
     async fn read(&self, operation: Operation, run: &Run) -> Result<Option<PipelineRun>, Refused> {
-        let runs: Api<PipelineRun> = self.api(&run.key.namespace);
-        let named = ListParams::default().fields(&format!("metadata.name={}", run.key.name));
-        let found = within(operation, runs.list(&named)).await?.items;
-        let is_it = |it: &PipelineRun| it.metadata.uid.as_deref() == Some(&run.key.uid);
-        Ok(found.into_iter().find(is_it))
+        named(operation, &self.api(&run.key.namespace), run).await
     }
 
     /// What the run has of the labels that the configuration asks for.
@@ -289,6 +293,17 @@ impl Cluster {
 }
 
 /// The next page, if this was not the last; an empty token means that it was.
+/// This very run among those of its name, in whatever view.
+pub(crate) async fn named<K>(operation: Operation, runs: &Api<K>, run: &Run) -> Result<Option<K>, Refused>
+where
+    K: Resource + Clone + DeserializeOwned + Debug,
+{
+    let named = ListParams::default().fields(&format!("metadata.name={}", run.key.name));
+    let found = within(operation, runs.list(&named)).await?.items;
+    let is_it = |it: &K| it.meta().uid.as_deref() == Some(&run.key.uid);
+    Ok(found.into_iter().find(is_it))
+}
+
 fn after(page: &ListParams, listed: ListMeta) -> Option<ListParams> {
     let token = listed.continue_.filter(|token| !token.is_empty())?;
     Some(page.clone().continue_token(&token))

@@ -2,9 +2,10 @@
 //!
 //! Worth no delay: what cannot be read, or may not, counts as nothing.
 
+use crate::count::named;
 use crate::refusal::Refused;
-use crate::write::{Cluster, Kind, within};
-use kube::api::{DynamicObject, ListParams};
+use crate::write::{Cluster, Kind, PIPELINE_RUN, within};
+use kube::api::DynamicObject;
 use placement::need::{Need, Source};
 use placement::requests::Operation;
 use placement::resources::Resources;
@@ -14,7 +15,6 @@ use std::collections::BTreeMap;
 use tekton::tasks::{Body, tasks};
 use tracing::debug;
 
-const RUN: Kind = ("v1", "PipelineRun", "pipelineruns");
 const PIPELINE: Kind = ("v1", "Pipeline", "pipelines");
 const TASK: Kind = ("v1", "Task", "tasks");
 /// Tasks that are read for one run.
@@ -38,9 +38,8 @@ impl Cluster {
 
     async fn largest(&self, run: &Run) -> Result<Resources, Refused> {
         let namespace = &run.key.namespace;
-        let runs = self.tekton(namespace, RUN);
-        let named = ListParams::default().fields(&format!("metadata.name={}", run.key.name));
-        let found = within(Operation::Need, runs.list(&named)).await?.items.pop();
+        let runs = self.tekton(namespace, PIPELINE_RUN);
+        let found = named(Operation::Need, &runs, run).await?;
         let spec = found.map(spec).unwrap_or_default();
         let pipeline = match spec["pipelineRef"]["name"].as_str() {
             Some(name) => self.definition(namespace, PIPELINE, name).await?,

@@ -6,7 +6,6 @@ use crate::refusal::Refused;
 use crate::report::Report;
 use crate::write::{Cluster, Effect};
 use placement::config::Config;
-use placement::need::Need;
 use placement::plan::{Decision, Observation, Plan, Question, plan};
 use placement::run::Run;
 use std::sync::Arc;
@@ -70,22 +69,15 @@ impl Reconciler {
 
     /// What only the API server can tell.
     async fn count(&self, question: Question, seen: &mut Observation) -> Result<(), Refused> {
+        if question == Question::Need {
+            seen.need = self.stores.need(&seen.run);
+        }
         self.cluster.count(question, seen).await?;
-        match question {
-            Question::Tasks => seen.nodes = self.stores.all_nodes(),
-            Question::Need => seen.need = Some(self.need(&seen.run).await),
-            _ => {}
+        if question == Question::Tasks {
+            seen.nodes = self.stores.all_nodes();
         }
         self.memory.answered(question, seen);
         Ok(())
-    }
-
-    /// A record of the caches, or else what the API server has of definitions.
-    async fn need(&self, run: &Run) -> Need {
-        match self.stores.need(run) {
-            Some(need) => need,
-            None => self.cluster.largest_task(run).await,
-        }
     }
 
     async fn write(&self, seen: &Observation, plan: &Plan) -> Result<Effect, Refused> {

@@ -29,6 +29,7 @@ const LIMIT: Duration = Duration::from_secs(25);
 /// A kind of Tekton's: version, kind, plural.
 pub(crate) type Kind = (&'static str, &'static str, &'static str);
 pub(crate) const TASK_RUN: Kind = ("v1", "TaskRun", "taskruns");
+pub(crate) const PIPELINE_RUN: Kind = ("v1", "PipelineRun", "pipelineruns");
 
 /// What a step came to.
 #[derive(Clone, Debug, PartialEq, Eq)]

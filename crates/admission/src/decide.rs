@@ -10,7 +10,6 @@ use crate::webhook::{Question, Ruling, Webhook};
 use axum::http::header;
 use axum::response::{IntoResponse, Response};
 use json_patch::Patch;
-use placement::hold;
 use serde_json::Value;
 use serde_json::value::RawValue;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -67,9 +66,7 @@ fn consider(webhook: Webhook, request: &Request<'_>) -> Verdict {
     match webhook.question(request) {
         None => (write(&Reply::allow(uid)), "not_concerned"),
         Some(Question::Creation(rule)) => created(uid, request, rule),
-        Some(Question::CreationIn(label)) => {
-            created(uid, request, |run| hold::admit_by_namespace(run, label).into())
-        }
+        Some(Question::CreationIn(label, rule)) => created(uid, request, |run| rule(run, label)),
         Some(Question::Change(rule)) => changed(uid, request, rule),
     }
 }

@@ -21,7 +21,7 @@ pub(crate) enum Question {
     /// What to make of the object that it creates.
     Creation(fn(&Value) -> Ruling),
     /// The same, in a Namespace with this label.
-    CreationIn(NamespaceLabel),
+    CreationIn(NamespaceLabel, fn(&Value, NamespaceLabel) -> Ruling),
     /// What to make of its change from the first object to the second.
     Change(fn(&Value, &Value) -> Ruling),
 }
@@ -54,7 +54,9 @@ impl Webhook {
             (Self::PipelineRun, "UPDATE") => Some(Question::Change(|old, run| {
                 hold::admit_change(old, run, Timestamp::now()).into()
             })),
-            (Self::InNamespace(label), "CREATE") => Some(Question::CreationIn(label)),
+            (Self::InNamespace(label), "CREATE") => Some(Question::CreationIn(label, |run, label| {
+                hold::admit_by_namespace(run, label).into()
+            })),
             (Self::Pod, "CREATE") => Some(Question::Creation(|pod| inject::admit(pod).into())),
             (Self::PipelineRun | Self::InNamespace(_) | Self::Pod, _) => None,
         }

@@ -256,29 +256,24 @@ impl<'a> Manifest<'a> {
     fn patch(&self, outcome: Outcome) -> Patch {
         Patch(match outcome {
             Outcome::Child | Outcome::NotReleased | Outcome::UnknownByNamespace | Outcome::Odd => Vec::new(),
-            Outcome::Held => [
-                self.strip(&[keys::NODE, keys::USED, keys::OPTED_IN_BY]),
-                self.label(),
-                self.hold(SINCE_CREATION),
-            ]
-            .concat(),
-            Outcome::LeftHeldByOther => [
-                self.strip(&[keys::NODE, keys::USED, keys::HOLD, keys::OPTED_IN_BY]),
-                self.label(),
-                self.annotate(self.origin()),
-            ]
-            .concat(),
-            Outcome::Declined | Outcome::NotOptedIn | Outcome::ManagedElsewhere => {
-                self.strip(&[keys::NODE, keys::USED, keys::HOLD, keys::OPTED_IN_BY])
+            Outcome::Held => [self.strip(outcome), self.label(), self.hold(SINCE_CREATION)].concat(),
+            Outcome::LeftHeldByOther => {
+                [self.strip(outcome), self.label(), self.annotate(self.origin())].concat()
             }
+            Outcome::Declined | Outcome::NotOptedIn | Outcome::ManagedElsewhere => self.strip(outcome),
         })
     }
 
-    /// A copied manifest must not join the group of the run it was copied from.
-    fn strip(&self, annotations: &[&str]) -> Vec<PatchOperation> {
+    /// A copied manifest must not join the group of the run it was copied from. The mark of a hold stays on a run that is held.
+    fn strip(&self, outcome: Outcome) -> Vec<PatchOperation> {
         let labels = [keys::GROUP, keys::STRATEGY, keys::ISOLATION];
         let labels = labels.iter().filter(|key| has(self.labels, key));
-        let annotations = annotations.iter().filter(|key| has(self.annotations, key));
+        let annotations = [keys::NODE, keys::USED, keys::HOLD, keys::OPTED_IN_BY];
+        let goes = |key: &&&str| **key != keys::HOLD || outcome != Outcome::Held;
+        let annotations = annotations
+            .iter()
+            .filter(goes)
+            .filter(|key| has(self.annotations, key));
         labels
             .map(|key| raw::remove(&["metadata", "labels", key]))
             .chain(annotations.map(|key| raw::remove(&["metadata", "annotations", key])))

@@ -258,47 +258,33 @@ async fn adds_a_node_that_fits(autoscaler: Autoscaler) {
         told.iter().filter(|(reason, _)| reason == "MovedOff").count()
     };
 
-    let start = Instant::now();
-    create(&bed, &reserves).await;
-    bed.until_succeeded(&reserves, SOON).await.unwrap();
-    let (nodes, steps) = growth.so_far();
-    println!(
-        "{autoscaler:?}: a run that reserves 4 CPU: {nodes} node added in {steps} steps, {:?}",
-        start.elapsed()
-    );
+    let added_by = async |run: &RunSpec, what: &str| {
+        let ((nodes, steps), start) = (growth.so_far(), Instant::now());
+        create(&bed, run).await;
+        bed.until_succeeded(run, SOON).await.unwrap();
+        let (all_nodes, all_steps) = growth.so_far();
+        let (nodes, steps) = (all_nodes - nodes, all_steps - steps);
+        println!(
+            "{autoscaler:?}: {what}: {nodes} node added in {steps} steps, {:?}",
+            start.elapsed()
+        );
+        (nodes, steps)
+    };
+
+    let (nodes, steps) = added_by(&reserves, "a run that reserves 4 CPU").await;
     assert_eq!((nodes, steps, moves_of(&reserves).await), (1, 1, 0));
     assert_eq!(nodes_of(&bed, &reserves).await.len(), 1);
     delete_runs(&bed).await;
     until_left(&bed, 0).await;
 
-    let start = Instant::now();
-    create(&bed, &moves).await;
-    bed.until_succeeded(&moves, SOON).await.unwrap();
-    let (all_nodes, all_steps) = growth.so_far();
-    println!(
-        "{autoscaler:?}: a run that moves: {} node added in {} steps, {:?}",
-        all_nodes - nodes,
-        all_steps - steps,
-        start.elapsed()
-    );
-    assert_eq!((all_nodes - nodes, moves_of(&moves).await), (1, 1));
+    let (nodes, _) = added_by(&moves, "a run that moves").await;
+    assert_eq!((nodes, moves_of(&moves).await), (1, 1));
     assert_eq!(nodes_of(&bed, &moves).await.len(), 2);
     delete_runs(&bed).await;
     until_left(&bed, 0).await;
 
-    let (nodes, steps) = growth.so_far();
-    let start = Instant::now();
-    create(&bed, &automatic).await;
-    bed.until_succeeded(&automatic, SOON).await.unwrap();
-    let (all_nodes, all_steps) = growth.so_far();
-    println!(
-        "{autoscaler:?}: a run with an automatic reserve: {} node added in {} steps, {:?}",
-        all_nodes - nodes,
-        all_steps - steps,
-        start.elapsed()
-    );
-    let added = (all_nodes - nodes, all_steps - steps);
-    assert_eq!((added, moves_of(&automatic).await), ((1, 1), 0));
+    let (nodes, steps) = added_by(&automatic, "a run with an automatic reserve").await;
+    assert_eq!((nodes, steps, moves_of(&automatic).await), (1, 1, 0));
     assert_eq!(nodes_of(&bed, &automatic).await.len(), 1);
     delete_runs(&bed).await;
     until_left(&bed, 0).await;

@@ -51,8 +51,7 @@ async fn policies_make_of_any_run_and_pod_what_the_webhook_makes_of_it() {
     let bed = fresh_by(Admission::Webhook, 0).await;
     let client = both_ways(&bed).await;
     let corpus = Corpus::read();
-    let mut rng = Rng::with_seed(setting("POD_AFFINITY_CORPUS_SEED").unwrap_or(SEED));
-    let size = setting("POD_AFFINITY_CORPUS_SIZE").unwrap_or(SIZE);
+    let (mut rng, size) = settings();
     let documents = [corpus.runs(&mut rng, size), corpus.pods(&mut rng, size)].concat();
     let outcomes = each(documents, async |document| created(&client, document).await).await;
 
@@ -70,8 +69,7 @@ async fn policies_make_of_any_run_in_a_labelled_namespace_what_the_webhook_makes
     let bed = fresh_by(Admission::Webhook, 0).await;
     let client = both_ways(&bed).await;
     let corpus = Corpus::read();
-    let mut rng = Rng::with_seed(setting("POD_AFFINITY_CORPUS_SEED").unwrap_or(SEED));
-    let size = setting("POD_AFFINITY_CORPUS_SIZE").unwrap_or(SIZE);
+    let (mut rng, size) = settings();
     // With each label of the Namespaces: the one that runs get, and so many random documents.
     let labels = [
         ("", Some("true"), size),
@@ -265,6 +263,13 @@ async fn without_the_controllers_service_account_no_run_is_held_or_rejected_by_p
     })
     .await
     .unwrap();
+}
+
+/// The source of random documents, and how many of them.
+fn settings() -> (Rng, usize) {
+    let seed = setting("POD_AFFINITY_CORPUS_SEED").unwrap_or(SEED);
+    let size = setting("POD_AFFINITY_CORPUS_SIZE").unwrap_or(SIZE);
+    (Rng::with_seed(seed), size)
 }
 
 fn setting<T: std::str::FromStr>(name: &str) -> Option<T> {

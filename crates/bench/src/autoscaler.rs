@@ -1,8 +1,9 @@
 //! Runs that need nodes which only the autoscaler can add.
 
 use crate::Effort;
+use crate::aim::Aim;
 use crate::cluster;
-use crate::report::{Aim, Report};
+use crate::report::Report;
 use crate::scenario::{Figures, Scenario};
 use crate::stats::number;
 use crate::watch::{self, Nodes as SeenNodes, SeenPod, SeenRun};

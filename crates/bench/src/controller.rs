@@ -1,9 +1,10 @@
 //! The controller with many runs in the cluster, and with many new ones at once.
 
 use crate::Effort;
+use crate::aim::Aim;
 use crate::cluster::{self, OURS, Requests};
 use crate::process::{cpu_seconds, most_resident, resident};
-use crate::report::{Aim, Report};
+use crate::report::Report;
 use crate::scenario::{Figures, Scenario};
 use crate::stats::{number, quantile};
 use crate::watch;

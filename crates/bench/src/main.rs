@@ -2,6 +2,7 @@
 //!
 //! A time never fails; a measurement that is broken does.
 
+mod aim;
 mod autoscaler;
 mod cluster;
 mod controller;
@@ -189,7 +190,7 @@ fn measure(cli: &Cli) -> Result<()> {
     let (folder, machine) = (cli.folder(), Machine::look()?);
     let effort = Effort {
         quick: cli.quick,
-        rounds: cli.rounds.unwrap_or(if cli.quick { 1 } else { 3 }),
+        rounds: cli.rounds.unwrap_or(if cli.quick { 1 } else { 5 }),
         at_most: cli.at_most,
         binary: cli.binary()?,
     };

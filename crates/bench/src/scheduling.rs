@@ -2,10 +2,11 @@
 //! touch them.
 
 use crate::Effort;
+use crate::aim::Aim;
 use crate::cluster;
 use crate::exposition::{label, sum};
 use crate::process::cpu_seconds;
-use crate::report::{Aim, Report};
+use crate::report::Report;
 use crate::scenario::{Figures, Scenario};
 use crate::shapes::{Shape, TASKS, stranger};
 use crate::sizes::{QUICK, SIDE_BY_SIDE, SIZES, Size, Way};

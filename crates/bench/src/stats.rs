@@ -24,6 +24,11 @@ impl Spread {
             rounds: sorted.len(),
         })
     }
+
+    /// Whether some rounds are above this value and some are below, or there is one round only: it cannot be told from it.
+    pub(crate) fn is_within_noise_of(self, value: f64) -> bool {
+        self.rounds < 2 || (self.low <= value && value <= self.high)
+    }
 }
 
 /// With its range, unless there was one round only.

@@ -1,9 +1,10 @@
 //! What the webhook, or policies instead, add to the creation of a pod through the real API server.
 
 use crate::Effort;
+use crate::aim::Aim;
 use crate::cluster::{self, OURS};
 use crate::load::milliseconds;
-use crate::report::{Aim, Report};
+use crate::report::Report;
 use crate::scenario::{Figures, Scenario};
 use crate::stats::quantile;
 use crate::ways::{self, has_terms, pod};

@@ -1,9 +1,10 @@
 //! The real webhook process under load on loopback.
 
 use crate::Effort;
+use crate::aim::Aim;
 use crate::load::{self, Outcome, Target, on_core};
 use crate::process::{cpu_seconds, resident};
-use crate::report::{Aim, Report};
+use crate::report::Report;
 use crate::scenario::{Figures, Scenario};
 use crate::stats::{number, quantile};
 use anyhow::{Context, Result, bail};

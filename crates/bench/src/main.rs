@@ -3,14 +3,17 @@
 //! A time never fails; a measurement that is broken does.
 
 mod aim;
+mod asked;
 mod autoscaler;
 mod cluster;
 mod controller;
+mod costs;
 mod exposition;
 mod load;
 mod machine;
 mod plot;
 mod process;
+mod profile;
 mod pure;
 mod report;
 mod runs;
@@ -85,7 +88,7 @@ struct Part {
 }
 
 /// In the order in which they are measured: the short ones first.
-const PARTS: [Part; 9] = [
+const PARTS: [Part; 10] = [
     Part {
         name: "pure",
         in_quick: false,
@@ -115,6 +118,12 @@ const PARTS: [Part; 9] = [
         in_quick: true,
         measure: |runtime, effort| runtime.block_on(controller::measure(effort)),
         report: |_, scenarios| controller::report(scenarios),
+    },
+    Part {
+        name: "costs",
+        in_quick: true,
+        measure: |runtime, effort| runtime.block_on(costs::measure(effort)),
+        report: |_, scenarios| costs::report(scenarios),
     },
     Part {
         name: "runs-few",

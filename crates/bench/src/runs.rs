@@ -15,10 +15,10 @@ use std::time::Duration;
 use testbed::runs::RunSpec;
 use testbed::{Admission, Limits, Nodes, Options, Part, Testbed};
 
-const DISABLED: &str = "Tekton, disabled";
-const ISOLATE: &str = "Tekton, isolate-pipelinerun";
-const COMPLETED: &str = "pod-affinity, colocateCompleted";
-const BY_POLICIES: &str = "pod-affinity by policies, colocateCompleted";
+pub(crate) const DISABLED: &str = "Tekton, disabled";
+pub(crate) const ISOLATE: &str = "Tekton, isolate-pipelinerun";
+pub(crate) const COMPLETED: &str = "pod-affinity, colocateCompleted";
+pub(crate) const BY_POLICIES: &str = "pod-affinity by policies, colocateCompleted";
 const CPU: &str = "all CPU, ms a run";
 const OUR_CPU: &str = "our CPU, ms a run";
 const REQUESTS: &str = "all requests, a run";
@@ -27,15 +27,15 @@ const MANY: [usize; 3] = [20, 80, 320];
 const ALL_DONE: Duration = Duration::from_mins(90);
 
 #[derive(Clone, Copy)]
-struct Variant {
-    name: &'static str,
-    coschedule: &'static str,
-    label: Option<&'static str>,
+pub(crate) struct Variant {
+    pub(crate) name: &'static str,
+    pub(crate) coschedule: &'static str,
+    pub(crate) label: Option<&'static str>,
     promise: Promise,
-    way: Admission,
+    pub(crate) way: Admission,
 }
 
-const VARIANTS: [Variant; 7] = [
+pub(crate) const VARIANTS: [Variant; 7] = [
     variant(DISABLED, "disabled", None, Promise::Nothing),
     variant(
         "pod-affinity, colocateAlways",
@@ -220,7 +220,7 @@ async fn one_size(effort: &Effort, bed: &Testbed, size: usize, rounds: u32) -> R
     Ok(scenario)
 }
 
-fn slug(name: &str) -> String {
+pub(crate) fn slug(name: &str) -> String {
     let kept = name.chars().filter(char::is_ascii_alphanumeric);
     kept.collect::<String>().to_lowercase()
 }
@@ -267,7 +267,7 @@ async fn turn(
     Ok(figures.into_iter().chain(used).collect())
 }
 
-fn spec(namespace: &str, index: usize, variant: Variant, lasting: &str) -> RunSpec {
+pub(crate) fn spec(namespace: &str, index: usize, variant: Variant, lasting: &str) -> RunSpec {
     let spec = RunSpec::diamond(namespace, &format!("run-{index}")).lasting(lasting);
     match variant.label {
         Some(value) => spec.opted_in(value),

@@ -45,22 +45,30 @@ impl Scenario {
     }
 
     /// Adds what a round gave. A figure that is no number means that the measurement is broken.
-    pub(crate) fn add(&mut self, variant: &str, figures: Figures) -> Result<()> {
+    pub(crate) fn add<Name>(
+        &mut self,
+        variant: &str,
+        figures: impl IntoIterator<Item = (Name, f64)>,
+    ) -> Result<()>
+    where
+        Name: Into<String>,
+    {
         if !self.variants.iter().any(|known| known == variant) {
             self.variants.push(variant.to_owned());
         }
         for (figure, value) in figures {
+            let figure = figure.into();
             if !value.is_finite() {
                 bail!(
                     "{}: {variant}: {figure} is {value}: nothing was measured",
                     self.title
                 );
             }
-            if !self.figures.iter().any(|known| known == figure) {
-                self.figures.push(figure.to_owned());
+            if !self.figures.contains(&figure) {
+                self.figures.push(figure.clone());
             }
             let of_variant = self.values.entry(variant.to_owned()).or_default();
-            of_variant.entry(figure.to_owned()).or_default().push(value);
+            of_variant.entry(figure).or_default().push(value);
         }
         Ok(())
     }

@@ -17,20 +17,20 @@ use std::time::{Duration, Instant};
 use testbed::{Admission, Part, Testbed};
 use tokio::time::sleep_until;
 
-const WITHOUT: &str = "without pod-affinity";
+pub(crate) const WITHOUT: &str = "without pod-affinity";
 const WEBHOOK: &str = "with the webhook";
 const POLICIES: &str = "with policies";
 const P99: &str = "p99, ms";
 
 /// A kind of pods, and what decides about them.
 #[derive(Clone, Copy)]
-struct Variant {
-    name: &'static str,
-    way: Admission,
+pub(crate) struct Variant {
+    pub(crate) name: &'static str,
+    pub(crate) way: Admission,
     is_ours: bool,
 }
 
-const VARIANTS: [Variant; 3] = [
+pub(crate) const VARIANTS: [Variant; 3] = [
     Variant {
         name: WITHOUT,
         way: Admission::Webhook,
@@ -69,7 +69,7 @@ pub(crate) async fn measure(effort: &Effort) -> Result<Vec<Scenario>> {
     Ok(scenarios)
 }
 
-fn namespace(way: Admission) -> String {
+pub(crate) fn namespace(way: Admission) -> String {
     format!("pods-{way:?}").to_lowercase()
 }
 
@@ -123,7 +123,7 @@ async fn one_round(bed: &Testbed, rate: u32, count: u32) -> Result<BTreeMap<usiz
     Ok(taken)
 }
 
-async fn create(bed: &Testbed, variant: Variant, rate: u32, count: u32) -> Result<Figures> {
+pub(crate) async fn create(bed: &Testbed, variant: Variant, rate: u32, count: u32) -> Result<Figures> {
     let api: Api<Pod> = Api::namespaced(bed.client().await?, &namespace(variant.way));
     // Made before the clock starts: thousands take a second, which is none of the API server's.
     let pods = (0..count).map(|index| serde_json::from_value(pod(index, variant.is_ours)));

@@ -42,12 +42,10 @@ impl Testbed {
     }
 
     fn api_server(&self, built: &Built) -> Result<Launch> {
-        let mut launch = self.plane.api_server(built, &self.folder);
+        let launch = self.plane.api_server(built, &self.folder);
+        let mut launch = audit::switched_on(self.options.audit, launch, &self.folder)?;
         if !self.options.taint_new_nodes {
             launch = launch.arg("--disable-admission-plugins=TaintNodesByCondition");
-        }
-        if self.options.audit {
-            launch = audit::switched_on(launch, &self.folder)?;
         }
         Ok(launch)
     }

@@ -56,7 +56,7 @@ pub use error::{Error, Result};
 pub use faults::{Fault, Faults};
 pub use foreign::{Definitions, crane, promtool};
 pub use kwok::Nodes;
-pub use options::{Limits, Options};
+pub use options::{Audit, Limits, Options};
 pub use part::Part;
 pub use recycle::Baseline;
 pub use testbed::{Testbed, interrupted};

@@ -11,8 +11,8 @@ use std::path::PathBuf;
 pub struct Options {
     /// Start Tekton's controller and webhook.
     pub tekton: bool,
-    /// Write down what the ServiceAccounts of pod-affinity's namespace ask of the API server: [`crate::Testbed::audit`].
-    pub audit: bool,
+    /// Whose requests the API server writes down.
+    pub audit: Audit,
     /// Keep the state folder, logs included, when the testbed ends.
     pub keep: bool,
     /// How many requests a second Tekton and the scheduler allow themselves.
@@ -33,6 +33,18 @@ pub struct Options {
     pub binary: Option<PathBuf>,
 }
 
+/// Whose requests the API server writes down: [`crate::Testbed::audit`].
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Audit {
+    /// No record is kept.
+    #[default]
+    Nobody,
+    /// The ServiceAccounts of pod-affinity's namespace.
+    PodAffinity,
+    /// Everyone, without watches, and without leases, which come with time.
+    Everybody,
+}
+
 /// How many requests a second clients of the API server allow themselves.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Limits {
@@ -49,7 +61,7 @@ impl Default for Options {
     fn default() -> Self {
         Self {
             tekton: true,
-            audit: false,
+            audit: Audit::default(),
             keep: std::env::var_os("POD_AFFINITY_TESTBED_KEEP").is_some(),
             limits: Limits::default(),
             taint_new_nodes: true,

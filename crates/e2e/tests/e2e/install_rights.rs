@@ -21,7 +21,7 @@ use serde_json::{Value, json};
 use std::collections::BTreeSet;
 use testbed::product::NAMESPACE;
 use testbed::runs::{self, RunSpec};
-use testbed::{Nodes, Options, Testbed};
+use testbed::{Audit, Nodes, Options, Testbed};
 
 /// The smallest piece of a role.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -310,7 +310,7 @@ fn trusts(configuration: &MutatingWebhookConfiguration, bundle: &ByteString) -> 
 #[e2e_test(webhook)]
 async fn every_right_is_used_and_none_is_lacking() {
     let options = Options {
-        audit: true,
+        audit: Audit::PodAffinity,
         ..Options::default()
     };
     let bed = pool::start(options).await;

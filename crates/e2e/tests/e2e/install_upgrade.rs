@@ -14,7 +14,7 @@ use std::collections::BTreeMap;
 use std::process::Command;
 use testbed::pace::AS_SHIPPED;
 use testbed::runs::{self, RunSpec, State};
-use testbed::{Nodes, Options, Testbed};
+use testbed::{Audit, Nodes, Options, Testbed};
 
 /// The objects of a release, of an image that has only this version in it.
 fn release(bed: &Testbed, version: &str) -> Vec<Value> {
@@ -89,7 +89,7 @@ async fn state(bed: &Testbed, run: &RunSpec) -> State {
 #[e2e_test(webhook)]
 async fn an_upgrade_loses_no_run_and_doubles_no_placeholder() {
     let options = Options {
-        audit: true,
+        audit: Audit::PodAffinity,
         ..Options::default()
     };
     let bed = pool::start(options).await;

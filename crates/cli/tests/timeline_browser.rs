@@ -125,18 +125,16 @@ impl Lists {
         lists.event(
             0,
             900,
-            "NodeAssigned",
-            "All pods of this run go to node node-a; no other can use it.",
+            "Released",
+            "Released: all pods of this run go to node node-a; no other can use it.",
         );
-        lists.event(0, 900, "Released", "Released: the run has a node.");
         lists.run(1, (60, 70, 3000), "node-b");
         lists.event(
             1,
             70,
-            "NodeAssigned",
-            "All pods of this run go to node node-a; no other can use it.",
+            "Released",
+            "Released: all pods of this run go to node node-a; no other can use it.",
         );
-        lists.event(1, 70, "Released", "Released: the run has a node.");
         lists.event(
             1,
             870,

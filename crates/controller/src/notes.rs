@@ -61,19 +61,19 @@ fn written(seen: &Observation, write: &Write) -> Vec<Note> {
     let run = &seen.run;
     match write {
         Write::Enrol(_) if !run.is_held_by_us() => vec![enrolled(run)],
-        Write::CreatePlaceholder(_) => reserves::chosen(seen).into_iter().chain([created(run)]).collect(),
+        Write::CreatePlaceholder(_) => reserves::chosen(seen).into_iter().chain(returned(run)).collect(),
         Write::GiveUpReserve { nearest, .. } => vec![reserves::given_up(seen, nearest.as_ref())],
         Write::Nudge => no_pod(seen).into_iter().collect(),
         Write::Release {
             cause,
             enrolment,
             node,
-        } => released(seen, *cause, *enrolment, node.as_deref()),
+        } => released(seen, *cause, node.as_deref().zip(*enrolment)),
         Write::RecordNode { node } => vec![moves::arrived(run, node)],
         Write::MoveOff { cause, pod, set: _ } => vec![moves::moves_off(seen, *cause, pod.as_deref())],
         Write::StartOver { cause, set: _ } => vec![moves::starts_over(seen, *cause)],
         Write::MakeRoom { .. } => vec![moves::makes_room(seen)],
-        Write::DeletePlaceholder { .. } if !run.deleting => vec![cleaned_up(seen)],
+        Write::DeletePlaceholder { .. } if !(run.deleting || run.done) => vec![cleaned_up(seen)],
         Write::LeavePod { .. } => vec![reserved(seen)],
         Write::DeletePlaceholder { .. }
         | Write::AdoptPod { .. }
@@ -118,9 +118,10 @@ fn held(seen: &Observation) -> Note {
         HeldFrom::Release(_) | HeldFrom::UndatedRelease => "its previous holder released it",
     };
     let text = format!(
-        "Held by pod-affinity (spec.status is {}) until its placeholder has a node, so that all its pods can share \
+        "Held by pod-affinity (spec.status is {}) until its placeholder {} has a node, so that all its pods can share \
          that node. The hold ends at the latest {} after {start}.",
         keys::PENDING,
+        seen.run.key.placeholder(),
         seconds(seen.config.hold_deadline),
     );
     note(Reason::Held, text)
@@ -136,18 +137,15 @@ fn enrolled(run: &Run) -> Note {
     note(Reason::Enrolled, text.to_owned())
 }
 
-fn created(run: &Run) -> Note {
-    let name = run.key.placeholder();
-    if run.node.is_none() {
-        let text =
-            format!("Created the placeholder {name}; the node it is scheduled to will be this run's node.");
-        return note(Reason::PlaceholderCreated, text);
-    }
+/// The first placeholder of a run is told with its hold, or with its enrolment.
+fn returned(run: &Run) -> Option<Note> {
+    run.node.as_ref()?;
     let text = format!(
-        "The placeholder {name} was lost; the controller recreated it, and it returns to the node of this run's pods. \
-         If this happens often, find out what deletes or evicts it."
+        "The placeholder {} was lost; the controller recreated it, and it returns to the node of this run's pods. \
+         If this happens often, find out what deletes or evicts it.",
+        run.key.placeholder()
     );
-    note(Reason::PlaceholderReturned, text)
+    Some(note(Reason::PlaceholderReturned, text))
 }
 
 fn no_pod(seen: &Observation) -> Option<Note> {
@@ -194,39 +192,30 @@ fn ignored(ignored: &Ignored) -> Note {
     note(Reason::ReserveIgnored, text)
 }
 
-fn released(
-    seen: &Observation,
-    cause: ReleaseCause,
-    enrolment: Option<Enrolment>,
-    node: Option<&str>,
-) -> Vec<Note> {
-    let assigned = node.map(|node| assigned(node, enrolment));
-    let text = match cause {
-        ReleaseCause::NodeFound => "Released: the run has a node, and Tekton can start the tasks.",
-        ReleaseCause::PlaceholderCreated => {
+fn released(seen: &Observation, cause: ReleaseCause, goes: Option<(&str, Enrolment)>) -> Vec<Note> {
+    let text = match (cause, goes) {
+        (ReleaseCause::NodeFound | ReleaseCause::PlaceholderCreated | ReleaseCause::Deadline, Some(goes)) => {
+            format!("Released: all pods of this run go to {}.", place(goes))
+        }
+        (ReleaseCause::NodeFound | ReleaseCause::PlaceholderCreated, None) => {
             "Released as soon as its placeholder existed (release-when: created); its pods wait for the node."
+                .to_owned()
         }
-        ReleaseCause::Deadline => {
-            "Released without a node; its pods will share the node that the first of them gets."
+        (ReleaseCause::Deadline, None) => {
+            "Released without a node; its pods will share the node that the first of them gets.".to_owned()
         }
-        ReleaseCause::OptedOut => {
+        (ReleaseCause::OptedOut, _) => {
             "Released: the label was removed or opts out. Its pods are scheduled as for an unlabelled run."
+                .to_owned()
         }
     };
     let late = (cause == ReleaseCause::Deadline).then(|| deadline(seen));
-    assigned
-        .into_iter()
-        .chain(late)
-        .chain([note(Reason::Released, text.to_owned())])
-        .collect()
+    late.into_iter().chain([note(Reason::Released, text)]).collect()
 }
 
-fn assigned(node: &str, enrolment: Option<Enrolment>) -> Note {
-    let company = enrolment.map(company).unwrap_or_default();
-    note(
-        Reason::NodeAssigned,
-        format!("All pods of this run go to node {node}{company}."),
-    )
+/// The node, and who else may use it.
+fn place((node, enrolment): (&str, Enrolment)) -> String {
+    format!("node {node}{}", company(enrolment))
 }
 
 fn company(Enrolment { strategy, isolation }: Enrolment) -> String {
@@ -275,6 +264,7 @@ fn too_late() -> Note {
     note(Reason::LabelledTooLate, text)
 }
 
+/// That of a run that is done goes with it, and is told by the run itself.
 fn cleaned_up(seen: &Observation) -> Note {
     let freed = seen
         .node_name()

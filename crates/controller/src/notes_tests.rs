@@ -66,7 +66,7 @@ fn a_placeholder_that_comes_back_is_told_from_a_first_one() {
         ..run()
     };
     let create = Decision::Write(Write::CreatePlaceholder(enrolment()));
-    assert_eq!(reasons(&written(&run(), &create)), ["Held", "PlaceholderCreated"]);
+    assert_eq!(reasons(&written(&run(), &create)), ["Held"]);
     assert_eq!(reasons(&written(&running, &create)), ["PlaceholderReturned"]);
 }
 
@@ -164,10 +164,7 @@ fn a_missing_pod_is_told_with_the_complaint_of_its_controller() {
 
 #[test]
 fn the_node_is_told_with_who_else_may_use_it() {
-    let text = |strategy, isolation| {
-        let enrolment = Some(Enrolment { strategy, isolation });
-        assigned("n1", enrolment).text
-    };
+    let text = |strategy, isolation| place(("n1", Enrolment { strategy, isolation }));
     let everywhere = Isolation::default();
     let narrow = Isolation {
         scope: Scope::Namespace,

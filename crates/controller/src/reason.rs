@@ -9,7 +9,6 @@ pub(crate) enum Reason {
     Held,
     Enrolled,
     EnrolRefused,
-    PlaceholderCreated,
     PlaceholderRefused,
     PlaceholderReturned,
     WaitingForNode,
@@ -62,7 +61,6 @@ impl Reason {
         match self {
             Self::Held
             | Self::Enrolled
-            | Self::PlaceholderCreated
             | Self::PlaceholderReturned
             | Self::ReserveChosen
             | Self::WaitingForNode
@@ -105,7 +103,6 @@ impl Reason {
             | Self::WaitingForRoom
             | Self::WaitingForNode => Repeat::Every(Duration::from_mins(5)),
             Self::Enrolled
-            | Self::PlaceholderCreated
             | Self::PlaceholderReturned
             | Self::ReserveChosen
             | Self::ReserveGivenUp
@@ -124,8 +121,7 @@ impl Reason {
         match self {
             Self::Held | Self::WaitingForNode | Self::HoldDeadlineExceeded => "Hold",
             Self::Enrolled | Self::EnrolRefused | Self::LabelledTooLate => "Enrol",
-            Self::PlaceholderCreated
-            | Self::PlaceholderRefused
+            Self::PlaceholderRefused
             | Self::PlaceholderReturned
             | Self::ReserveChosen
             | Self::ReserveGivenUp

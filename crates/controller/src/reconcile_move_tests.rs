@@ -195,8 +195,5 @@ async fn a_reserve_that_means_nothing_is_told_once() {
         ..run()
     };
     reconciler.reconcile(held.clone()).await.unwrap();
-    assert_eq!(
-        courier.reasons(),
-        ["ReserveIgnored", "Held", "PlaceholderCreated"]
-    );
+    assert_eq!(courier.reasons(), ["ReserveIgnored", "Held"]);
 }

@@ -31,7 +31,7 @@ async fn a_held_run_gets_its_placeholder_and_is_told_so() {
     let (reconciler, mut courier, _) = reconciler(&Caches::ready(), &server);
     let settled = reconciler.reconcile(held()).await.unwrap();
     assert!(!is_at_rest(&settled));
-    assert_eq!(courier.reasons(), ["Held", "PlaceholderCreated"]);
+    assert_eq!(courier.reasons(), ["Held"]);
 }
 
 #[tokio::test]
@@ -68,7 +68,7 @@ async fn a_run_whose_placeholder_has_a_node_is_released_in_one_call() {
     caches.add_pod(&run(), "p1", Some("n1"));
     let (reconciler, mut courier, registry) = reconciler(&caches, &server);
     reconciler.reconcile(held()).await.unwrap();
-    assert_eq!(courier.reasons(), ["NodeAssigned", "Released"]);
+    assert_eq!(courier.reasons(), ["Released"]);
     assert_eq!(server.calls().len(), 1);
     let text = exposition(&registry);
     assert!(text.contains("releases_total{cause=\"node_found\"} 1"), "{text}");

@@ -72,16 +72,7 @@ async fn the_usual_way_is_told_in_order_and_timed() {
         ),
         (run(), 4, release(ReleaseCause::NodeFound), Ok(Effect::Written)),
     ]);
-    assert_eq!(
-        reasons,
-        [
-            "Held",
-            "PlaceholderCreated",
-            "WaitingForNode",
-            "NodeAssigned",
-            "Released"
-        ]
-    );
+    assert_eq!(reasons, ["Held", "WaitingForNode", "Released"]);
     assert!(
         text.contains("hold_seconds_sum{outcome=\"node_found\"} 4.0"),
         "{text}"

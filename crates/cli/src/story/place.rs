@@ -38,8 +38,8 @@ pub(super) fn placeholder(facts: &Facts) -> Option<Chapter> {
 }
 
 fn gone(facts: &Facts) -> Option<String> {
-    let removed = facts.event("CleanedUp")?;
-    Some(format!("deleted {} ago.", age(removed.at, facts.now)))
+    let set = facts.set.as_ref().ok()?;
+    set.is_none().then(|| "deleted when the run was done.".to_owned())
 }
 
 fn present(facts: &Facts) -> Option<String> {

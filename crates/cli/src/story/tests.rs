@@ -37,7 +37,7 @@ fn running(pods: Vec<Pod>) -> Facts {
             told(
                 19,
                 "Released",
-                "Released: the run has a node, and Tekton can start the tasks.",
+                "Released: all pods of this run go to node node-1.",
             ),
         ]),
         ..facts(&released(), pods)
@@ -219,7 +219,7 @@ fn late() -> Facts {
 fn cleaned() -> Facts {
     let ended = json!({"status": {"phase": "Succeeded"}});
     Facts {
-        told: Ok(vec![told(61, "CleanedUp", "The placeholder is deleted.")]),
+        set: Ok(None),
         ..facts(&done(), vec![task("build", Some("node-1"), &ended)])
     }
 }
@@ -240,7 +240,7 @@ fn refused() -> Facts {
     let told = vec![
         told(10, "PlaceholderRefused", "An older text."),
         told(100, "PlaceholderRefused", text),
-        told(1, "PlaceholderCreated", "Created the placeholder."),
+        told(1, "Held", "Held by pod-affinity."),
     ];
     with_set(
         Facts {

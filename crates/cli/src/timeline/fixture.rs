@@ -104,10 +104,9 @@ pub(crate) fn life_on(node: &str) -> Vec<Told> {
         told(5, "WaitingForNode", "No node for this run yet."),
         told(
             20,
-            "NodeAssigned",
-            &format!("All pods of this run go to node {node}; no other can use it."),
+            "Released",
+            &format!("Released: all pods of this run go to node {node}; no other can use it."),
         ),
-        told(20, "Released", "Released: the run has a node."),
     ]
 }
 

@@ -86,6 +86,8 @@ fn extend(evidence: &Evidence<'_>, first: &mut Sighting) {
 fn by_events(evidence: &Evidence<'_>) -> Vec<Sighting> {
     let sightings = evidence.told.iter().filter_map(|told| {
         let (place, why) = match told.reason.as_str() {
+            "Released" => (Place::Node(node_in(told.text.strip_prefix("Released: ")?)?), None),
+            // Older releases told of every first node by itself.
             "NodeAssigned" | "Moved" => (Place::Node(node_in(&told.text)?), None),
             "MovedOff" => (Place::Nowhere, Some(told.text.clone())),
             _ => return None,
@@ -148,7 +150,7 @@ mod tests {
     fn the_node_is_read_from_each_event_that_names_one() {
         let table = [
             (
-                "All pods of this run go to node node-1; no other PipelineRun's pods can use it",
+                "Released: all pods of this run go to node node-1; no other PipelineRun's pods can use it",
                 "node-1",
             ),
             ("All pods of this run go to node a.b.internal.", "a.b.internal"),

@@ -116,7 +116,7 @@ Placeholder  pod custom-pod-affinity-<hash>-0, made <age> ago, on node taken-0.
 
 Node         taken-0, its own until it is done.
 
-Released     <age> ago. The run has a node, and Tekton can start the tasks.
+Released     <age> ago. All pods of this run go to node taken-0; no other PipelineRun's pods can use it until it is done (colocateCompleted).
 
 Tasks        1 pod, on node taken-0.
              - only: running on taken-0

@@ -62,7 +62,7 @@ async fn finished(bed: &Testbed) {
     let spec = only("done").opted_in("true").lasting("1s");
     create(bed, &spec).await;
     bed.until_succeeded(&spec, SOON).await.unwrap();
-    let text = explained(bed, "done", "deleted <age> ago").await;
+    let text = explained(bed, "done", "deleted when").await;
     assert_eq!(
         text,
         "\
@@ -72,11 +72,11 @@ Label        tekton.dev/custom-pod-affinity is \"true\", the default strategy; w
 
 Held         by pod-affinity for <age>.
 
-Placeholder  deleted <age> ago.
+Placeholder  deleted when the run was done.
 
 Node         was node-0, which this run does not keep.
 
-Released     <age> ago. The run has a node, and Tekton can start the tasks.
+Released     <age> ago. All pods of this run go to node node-0; no other PipelineRun's pods can use it until it is done (colocateCompleted).
 
 Tasks        1 pod, on node node-0.
              - only: succeeded on node-0

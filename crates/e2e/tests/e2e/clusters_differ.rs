@@ -232,7 +232,7 @@ async fn where_no_webhook_is_asked_a_labelled_run_goes_as_without_the_label() {
     let done = bed.until_succeeded(&run, SOON).await.unwrap();
     assert!(!done.labels().contains_key(keys::GROUP), "{:?}", done.labels());
     let told = reasons(&bed.client().await.unwrap(), &run).await;
-    assert!(!told.contains(&"PlaceholderCreated".to_owned()), "{told:?}");
+    assert!(!told.contains(&"Held".to_owned()), "{told:?}");
 }
 
 #[e2e_test]

@@ -4,7 +4,7 @@ use crate::exposition::{label, sum};
 use crate::process::{cpu_seconds, most_resident};
 use anyhow::{Context, Result, bail};
 use futures::{StreamExt, TryStreamExt, stream};
-use k8s_openapi::api::core::v1::Pod;
+use k8s_openapi::api::core::v1::{ConfigMap, Pod};
 use kube::Client;
 use kube::api::{Api, DeleteParams, DynamicObject, ListParams, PostParams, PropagationPolicy};
 use serde::Serialize;
@@ -13,7 +13,7 @@ use std::collections::BTreeMap;
 use std::fmt::Debug;
 use std::time::{Duration, Instant};
 use testbed::runs::{self, RunSpec};
-use testbed::{Part, Testbed};
+use testbed::{Part, Testbed, tekton};
 
 /// Calls to the API server at the same time when objects are made in numbers.
 const AT_ONCE: usize = 32;
@@ -84,6 +84,20 @@ pub(crate) fn memory(bed: &Testbed, parts: &[Part]) -> Result<f64> {
 fn each(bed: &Testbed, parts: &[Part], look: fn(u32) -> Result<f64>) -> Result<Vec<f64>> {
     let look = |part: &Part| look(bed.pid(*part).with_context(|| format!("{part} does not run"))?);
     parts.iter().map(look).collect()
+}
+
+/// Has Tekton place pods like this. It starts again for it, unless it does so already.
+pub(crate) async fn coschedule(bed: &Testbed, mode: &str) -> Result<()> {
+    let flags: Api<ConfigMap> = Api::namespaced(bed.client().await?, tekton::NAMESPACE);
+    let found = flags
+        .get("feature-flags")
+        .await
+        .context("reading Tekton's feature flags")?;
+    let now = found.data.unwrap_or_default().remove("coschedule");
+    if now.as_deref() != Some(mode) {
+        bed.feature_flags(&[("coschedule", mode)]).await?;
+    }
+    Ok(())
 }
 
 /// Creates objects as fast as the API server takes them; when each was asked for, in their order.

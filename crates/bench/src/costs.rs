@@ -5,13 +5,12 @@ use crate::asked::Window;
 use crate::cluster;
 use crate::profile::{self, Profile, Rule};
 use crate::report::Report;
-use crate::runs::{self, BY_POLICIES, COMPLETED, DISABLED, ISOLATE, Variant};
 use crate::scenario::Scenario;
+use crate::scene::{BY_POLICIES, COMPLETED, DISABLED, ISOLATE, Scene, VARIANTS};
 use crate::stats::number;
 use crate::through_api;
-use crate::watch;
 use crate::ways;
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 use futures::try_join;
 use jiff::Timestamp;
 use std::collections::{BTreeMap, BTreeSet};
@@ -151,17 +150,14 @@ impl Table {
 async fn of_runs(effort: &Effort, bed: &Testbed, size: usize) -> Result<(Scenario, Scenario)> {
     let (mut requests, mut cpu) = (Table::default(), Table::default());
     for round in 0..effort.rounds {
-        let mut order = runs::VARIANTS.to_vec();
+        let mut order = VARIANTS.to_vec();
         order.retain(|variant| [DISABLED, COMPLETED, BY_POLICIES, ISOLATE].contains(&variant.name));
         fastrand::shuffle(&mut order);
         for variant in order {
-            bed.feature_flags(&[("coschedule", variant.coschedule)]).await?;
-            let namespace = format!("costs-{round}-{}", runs::slug(variant.name));
-            let namespace = ways::namespace(bed, &namespace, variant.way).await?;
-            cluster::warm_up(bed, &namespace, variant.label).await?;
-            let turn = turn(effort, bed, namespace, variant, size).await;
-            let (window, profile) = turn.with_context(|| variant.name)?;
-            cluster::clear_runs(bed, &window.namespace).await?;
+            let lasting = effort.pick("3s", "500ms");
+            let scene = Scene::set(bed, &format!("costs-{round}"), variant, size, lasting).await?;
+            let (window, profile) = turn(bed, &scene).await.with_context(|| variant.name)?;
+            scene.clear().await?;
             requests.add(variant.name, requests_a_run(&window.count(&bed.audit()?)?, size));
             cpu.add(variant.name, purposes(&profile, number(size)));
             eprintln!("   round {}: {}", round + 1, variant.name);
@@ -178,39 +174,22 @@ async fn of_runs(effort: &Effort, bed: &Testbed, size: usize) -> Result<(Scenari
 }
 
 /// What was asked and profiled from the creation of runs until all that follows their end.
-async fn turn(
-    effort: &Effort,
-    bed: &Testbed,
-    namespace: String,
-    variant: Variant,
-    size: usize,
-) -> Result<(Window, Profile)> {
+async fn turn(bed: &Testbed, scene: &Scene<'_>) -> Result<(Window, Profile)> {
     let client = bed.client().await?;
     let from = Timestamp::now();
-    let (packed, ()) = try_join!(
+    let (packed, turn) = try_join!(
         profile::of_api_server(&client, WINDOW),
-        all_done(effort, bed, &namespace, variant, size),
+        scene.play(Duration::ZERO)
     )?;
-    let to = Timestamp::now();
-    Ok((Window { namespace, from, to }, Profile::unpacked(&packed)?))
-}
-
-async fn all_done(
-    effort: &Effort,
-    bed: &Testbed,
-    namespace: &str,
-    variant: Variant,
-    size: usize,
-) -> Result<()> {
-    let client = bed.client().await?;
-    let lasting = effort.pick("3s", "500ms");
-    let specs: Vec<_> = (0..size)
-        .map(|index| runs::spec(namespace, index, variant, lasting))
-        .collect();
-    let (runs, _watching) = watch::runs(&client, namespace).await?;
-    cluster::create_runs(&client, namespace, &specs).await?;
-    let done = || runs.look().values().filter(|run| run.done.is_some()).count();
-    cluster::all_are(bed, "runs done", size, WINDOW, done).await
+    let window = Window {
+        namespace: scene.namespace.clone(),
+        from,
+        to: Timestamp::now(),
+    };
+    if turn.lasted()? > WINDOW {
+        bail!("the runs took longer than the API server was looked at");
+    }
+    Ok((window, Profile::unpacked(&packed)?))
 }
 
 /// All, those of each client, and those of each kind.

@@ -6,6 +6,7 @@ mod aim;
 mod asked;
 mod autoscaler;
 mod cluster;
+mod contention;
 mod controller;
 mod costs;
 mod exposition;
@@ -18,6 +19,7 @@ mod pure;
 mod report;
 mod runs;
 mod scenario;
+mod scene;
 mod scheduling;
 mod shapes;
 mod sizes;
@@ -88,7 +90,7 @@ struct Part {
 }
 
 /// In the order in which they are measured: the short ones first.
-const PARTS: [Part; 10] = [
+const PARTS: [Part; 11] = [
     Part {
         name: "pure",
         in_quick: false,
@@ -142,6 +144,12 @@ const PARTS: [Part; 10] = [
         in_quick: true,
         measure: |runtime, effort| runtime.block_on(runs::with_raised_limits(effort)),
         report: |_, scenarios| runs::report("runs", "Whole runs, client limits raised", scenarios),
+    },
+    Part {
+        name: "contention",
+        in_quick: true,
+        measure: |runtime, effort| runtime.block_on(contention::measure(effort)),
+        report: |_, scenarios| contention::report(scenarios),
     },
     Part {
         name: "runs-as-shipped",

@@ -5,84 +5,18 @@ use crate::aim::Aim;
 use crate::cluster::{self, OURS, Requests, VERBS};
 use crate::report::Report;
 use crate::scenario::{Figures, Scenario};
+use crate::scene::{BY_POLICIES, COMPLETED, DISABLED, ISOLATE, Scene, VARIANTS};
 use crate::stats::number;
-use crate::turn::{Promise, TOTAL, Turn};
-use crate::watch;
+use crate::turn::TOTAL;
 use crate::ways;
 use anyhow::{Context, Result, bail};
-use std::collections::BTreeMap;
 use std::time::Duration;
-use testbed::runs::RunSpec;
-use testbed::{Admission, Limits, Nodes, Options, Part, Testbed};
+use testbed::{Limits, Nodes, Options, Part, Testbed};
 
-pub(crate) const DISABLED: &str = "Tekton, disabled";
-pub(crate) const ISOLATE: &str = "Tekton, isolate-pipelinerun";
-pub(crate) const COMPLETED: &str = "pod-affinity, colocateCompleted";
-pub(crate) const BY_POLICIES: &str = "pod-affinity by policies, colocateCompleted";
 const CPU: &str = "all CPU, ms a run";
 const OUR_CPU: &str = "our CPU, ms a run";
 const REQUESTS: &str = "all requests, a run";
 const MANY: [usize; 3] = [20, 80, 320];
-/// Longest wait for all runs of one measurement.
-const ALL_DONE: Duration = Duration::from_mins(90);
-
-#[derive(Clone, Copy)]
-pub(crate) struct Variant {
-    pub(crate) name: &'static str,
-    pub(crate) coschedule: &'static str,
-    pub(crate) label: Option<&'static str>,
-    promise: Promise,
-    pub(crate) way: Admission,
-}
-
-pub(crate) const VARIANTS: [Variant; 7] = [
-    variant(DISABLED, "disabled", None, Promise::Nothing),
-    variant(
-        "pod-affinity, colocateAlways",
-        "disabled",
-        Some("colocateAlways"),
-        Promise::OneNode,
-    ),
-    variant(
-        COMPLETED,
-        "disabled",
-        Some("colocateCompleted"),
-        Promise::ANodeOfItsOwn,
-    ),
-    Variant {
-        way: Admission::Policies,
-        ..variant(
-            BY_POLICIES,
-            "disabled",
-            Some("colocateCompleted"),
-            Promise::ANodeOfItsOwn,
-        )
-    },
-    variant(
-        "pod-affinity, isolateAlways",
-        "disabled",
-        Some("isolateAlways"),
-        Promise::ANodeOfItsOwn,
-    ),
-    variant(ISOLATE, "isolate-pipelinerun", None, Promise::ANodeOfItsOwn),
-    variant("Tekton, pipelineruns", "pipelineruns", None, Promise::OneNode),
-];
-
-const fn variant(
-    name: &'static str,
-    coschedule: &'static str,
-    label: Option<&'static str>,
-    promise: Promise,
-) -> Variant {
-    Variant {
-        name,
-        coschedule,
-        label,
-        promise,
-        way: Admission::Webhook,
-    }
-}
-
 const METHOD: &str = "Runs of four tasks in three levels are created at once, with enough nodes for all of them. \
 The variants have another random order in each round. pod-affinity is installed in every variant, with two replicas of each \
 process. It has nothing to do in the variants without its label. Policies and webhook are both installed, each for its own \
@@ -193,20 +127,13 @@ async fn one_size(effort: &Effort, bed: &Testbed, size: usize, rounds: u32) -> R
         format!("{size} runs")
     };
     let mut scenario = Scenario::new(title, ratios.as_flattened());
-    let mut in_force = String::new();
     for round in 0..rounds {
         let mut order = VARIANTS;
         fastrand::shuffle(&mut order);
         for variant in order {
-            if in_force != variant.coschedule {
-                bed.feature_flags(&[("coschedule", variant.coschedule)]).await?;
-                variant.coschedule.clone_into(&mut in_force);
-            }
-            let namespace = format!("size-{size}-{round}-{}", slug(variant.name));
-            let namespace = ways::namespace(bed, &namespace, variant.way).await?;
-            cluster::warm_up(bed, &namespace, variant.label).await?;
             let lasting = effort.pick("3s", "500ms");
-            let figures = turn(bed, &namespace, variant, size, lasting).await;
+            let scene = Scene::set(bed, &format!("size-{size}-{round}"), variant, size, lasting).await?;
+            let figures = turn(bed, scene, size).await;
             let figures = figures.with_context(|| format!("{size} runs, {}", variant.name))?;
             eprintln!(
                 "   {size} runs, round {}: {}: {:.1} s",
@@ -220,59 +147,13 @@ async fn one_size(effort: &Effort, bed: &Testbed, size: usize, rounds: u32) -> R
     Ok(scenario)
 }
 
-pub(crate) fn slug(name: &str) -> String {
-    let kept = name.chars().filter(char::is_ascii_alphanumeric);
-    kept.collect::<String>().to_lowercase()
-}
-
 /// One turn of one variant, and everything cleared away after it.
-async fn turn(
-    bed: &Testbed,
-    namespace: &str,
-    variant: Variant,
-    size: usize,
-    lasting: &str,
-) -> Result<Figures> {
-    let client = bed.client().await?;
-    let specs: Vec<_> = (0..size)
-        .map(|index| spec(namespace, index, variant, lasting))
-        .collect();
-    let ((pods, _watching_pods), (runs, _watching_runs)) = (
-        watch::pods(&client, namespace).await?,
-        watch::runs(&client, namespace).await?,
-    );
+async fn turn(bed: &Testbed, scene: Scene<'_>, size: usize) -> Result<Figures> {
     let used = Used::so_far(bed).await?;
-    let asked = cluster::create_runs(&client, namespace, &specs).await?;
-    let done = || {
-        runs.look()
-            .values()
-            .filter(|run| run.done.is_some() || run.failed.is_some())
-            .count()
-    };
-    cluster::all_are(bed, "runs done", size, ALL_DONE, done).await?;
+    let turn = scene.play(Duration::ZERO).await?;
     let used = used.until_now(bed, size).await?;
-    let asked: BTreeMap<_, _> = specs
-        .iter()
-        .map(|spec| spec.name().to_owned())
-        .zip(asked)
-        .collect();
-    let figures = Turn {
-        promise: variant.promise,
-        asked,
-        pods: pods.look().clone(),
-        runs: runs.look().clone(),
-    }
-    .figures()?;
-    cluster::clear_runs(bed, namespace).await?;
-    Ok(figures.into_iter().chain(used).collect())
-}
-
-pub(crate) fn spec(namespace: &str, index: usize, variant: Variant, lasting: &str) -> RunSpec {
-    let spec = RunSpec::diamond(namespace, &format!("run-{index}")).lasting(lasting);
-    match variant.label {
-        Some(value) => spec.opted_in(value),
-        None => spec,
-    }
+    scene.clear().await?;
+    Ok(turn.figures()?.into_iter().chain(used).collect())
 }
 
 /// What was used before a turn.

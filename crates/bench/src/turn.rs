@@ -5,7 +5,7 @@ use crate::stats::{number, quantile};
 use crate::watch::{SeenPod, SeenRun};
 use anyhow::{Context, Result, bail};
 use std::collections::{BTreeMap, BTreeSet};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 pub(crate) const TOTAL: &str = "all done, s";
 const TASKS: usize = 4;
@@ -31,17 +31,10 @@ pub(crate) struct Turn {
 impl Turn {
     pub(crate) fn figures(&self) -> Result<Figures> {
         self.all_is_well()?;
-        let first = self.asked.values().min().context("no run was created")?;
-        let last = self
-            .runs
-            .values()
-            .filter_map(|run| run.done)
-            .max()
-            .context("no run is done")?;
         let (bound, done) = (self.until_first_bound(), self.until_done());
         let of = |times: &[f64], share| quantile(times, share).context("no times");
         Ok(vec![
-            (TOTAL, (last - *first).as_secs_f64()),
+            (TOTAL, self.lasted()?.as_secs_f64()),
             ("first pod bound p50, s", of(&bound, 0.5)?),
             ("first pod bound p99, s", of(&bound, 0.99)?),
             ("done p50, s", of(&done, 0.5)?),
@@ -51,7 +44,14 @@ impl Turn {
         ])
     }
 
-    fn all_is_well(&self) -> Result<()> {
+    /// From the creation of the first run to the end of the last one.
+    pub(crate) fn lasted(&self) -> Result<Duration> {
+        let first = self.asked.values().min().context("no run was created")?;
+        let ends = self.runs.values().filter_map(|run| run.done);
+        Ok(ends.max().context("no run is done")? - *first)
+    }
+
+    pub(crate) fn all_is_well(&self) -> Result<()> {
         if let Some((name, run)) = self.runs.iter().find(|(_, run)| run.failed.is_some()) {
             bail!("run {name} failed: {:?}", run.failed);
         }
@@ -105,24 +105,43 @@ impl Turn {
         nodes.values().map(BTreeSet::len).max().unwrap_or_default()
     }
 
-    /// A run is on a node from its first pod's binding to its last pod's end there.
-    fn runs_at_a_time(&self) -> usize {
-        let mut stays: BTreeMap<&str, BTreeMap<&str, (Instant, Instant)>> = BTreeMap::new();
+    /// By node, then by run: from the binding of its first pod there to the end of its last one.
+    pub(crate) fn stays(&self) -> BTreeMap<&str, BTreeMap<&str, Stay>> {
+        let mut stays: BTreeMap<&str, BTreeMap<&str, Stay>> = BTreeMap::new();
         for pod in self.tasks() {
             let Some(ended) = pod.ended else { continue };
             let on_node = stays.entry(&pod.node).or_default();
             let stay = on_node.entry(&pod.run).or_insert((pod.bound, ended));
             *stay = (stay.0.min(pod.bound), stay.1.max(ended));
         }
+        stays
+    }
+
+    fn runs_at_a_time(&self) -> usize {
+        let stays = self.stays();
         let most = stays
             .values()
             .map(|on_node| most_at_a_time(&on_node.values().copied().collect::<Vec<_>>()));
         most.max().unwrap_or_default()
     }
+
+    /// When the first pod of each run was bound, in the order in which the runs were created.
+    pub(crate) fn starts(&self) -> Vec<Instant> {
+        let mut runs: Vec<_> = self.asked.iter().collect();
+        runs.sort_by_key(|(_, asked)| **asked);
+        let first = |run: &str| {
+            let pods = self.tasks().filter(|pod| pod.run == run);
+            pods.map(|pod| pod.bound).min()
+        };
+        runs.into_iter().filter_map(|(run, _)| first(run)).collect()
+    }
 }
 
+/// From when to when.
+pub(crate) type Stay = (Instant, Instant);
+
 /// How many of these stays overlap at the start of one of them.
-fn most_at_a_time(stays: &[(Instant, Instant)]) -> usize {
+fn most_at_a_time(stays: &[Stay]) -> usize {
     let at = |moment: Instant| {
         stays
             .iter()
@@ -135,7 +154,6 @@ fn most_at_a_time(stays: &[(Instant, Instant)]) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::time::Duration;
 
     fn turn(promise: Promise, pods: &[(&str, &str, u64, u64)]) -> Turn {
         let start = Instant::now();

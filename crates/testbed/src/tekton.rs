@@ -16,7 +16,8 @@ use kube::api::{Api, DynamicObject, Patch, PatchParams, PostParams};
 use serde_json::{Value, json};
 use std::path::PathBuf;
 
-const NAMESPACE: &str = "tekton-pipelines";
+/// Where Tekton is.
+pub const NAMESPACE: &str = "tekton-pipelines";
 const WEBHOOK_SERVICE: &str = "tekton-pipelines-webhook";
 const WEBHOOK_PORT: &str = "WEBHOOK_PORT";
 /// No node pulls it.

@@ -1,0 +1,177 @@
+//! More runs than nodes: how long nodes stand idle between two runs, and whether runs start in the order of their creation.
+
+use crate::Effort;
+use crate::report::Report;
+use crate::scenario::{Figures, Scenario};
+use crate::scene::{COMPLETED, DISABLED, ISOLATE, Scene, VARIANTS};
+use crate::stats::{number, quantile};
+use crate::turn::{Stay, TOTAL, Turn};
+use crate::ways;
+use anyhow::{Context, Result, bail};
+use std::time::{Duration, Instant};
+use testbed::{Limits, Nodes, Options, Testbed};
+
+const GAP: &str = "node idle between two runs p50, s";
+const INVERTED: &str = "pairs of runs that started in the wrong order, %";
+const RUNS_A_NODE: usize = 3;
+/// Between the creation of two runs, so that they have an order.
+const APART: Duration = Duration::from_millis(100);
+
+const METHOD: &str = "Three times as many runs as nodes, of four tasks in three levels, are created a tenth of a second apart, with \
+client limits raised. A node is idle from the end of the last task pod of a run to the binding of the first one of the next run, \
+if none of another run is there. Two runs started in the wrong order if the first task pod of the older one was bound later. \
+Without a mode (disabled), runs share nodes and none has to wait.";
+
+pub(crate) async fn measure(effort: &Effort) -> Result<Vec<Scenario>> {
+    let sizes = effort.pick(&[3, 30, 100][..], &[2]).iter().copied();
+    let sizes: Vec<usize> = sizes.filter(|nodes| effort.wants(nodes * RUNS_A_NODE)).collect();
+    if sizes.is_empty() {
+        bail!("nothing is left to measure: --at-most is below the fewest runs of this part");
+    }
+    let bed = Testbed::start(Options {
+        limits: Limits::Raised,
+        ..effort.options()
+    })
+    .await?;
+    ways::install(&bed).await?;
+    let (mut scenarios, mut there) = (Vec::new(), 0);
+    for nodes in sizes {
+        bed.add_nodes(&Nodes::new(&format!("of-{nodes}"), nodes - there))
+            .await?;
+        there = nodes;
+        scenarios.push(one_size(effort, &bed, nodes).await?);
+    }
+    Ok(scenarios)
+}
+
+pub(crate) fn report(scenarios: Vec<Scenario>) -> Report {
+    let faster = scenarios
+        .iter()
+        .flat_map(|scenario| scenario.faster_than(COMPLETED, GAP));
+    Report {
+        part: "contention",
+        title: "More runs than nodes",
+        method: METHOD,
+        aims: Vec::new(),
+        faster: faster.collect(),
+        scenarios,
+        plotted: TOTAL,
+        notes: Vec::new(),
+    }
+}
+
+async fn one_size(effort: &Effort, bed: &Testbed, nodes: usize) -> Result<Scenario> {
+    let runs = nodes * RUNS_A_NODE;
+    let ratios = [(TOTAL, ISOLATE), (GAP, ISOLATE), (TOTAL, DISABLED)];
+    let mut scenario = Scenario::new(format!("{runs} runs on {nodes} nodes"), &ratios);
+    for round in 0..effort.rounds {
+        let mut order = VARIANTS.to_vec();
+        order.retain(|variant| [DISABLED, COMPLETED, ISOLATE].contains(&variant.name));
+        fastrand::shuffle(&mut order);
+        for variant in order {
+            let lasting = effort.pick("3s", "500ms");
+            let scene = Scene::set(bed, &format!("on-{nodes}-{round}"), variant, runs, lasting).await?;
+            let turn = scene.play(APART).await;
+            let turn = turn.with_context(|| format!("{nodes} nodes, {}", variant.name))?;
+            scene.clear().await?;
+            scenario.add(variant.name, figures(&turn, nodes)?)?;
+            eprintln!(
+                "   {nodes} nodes, round {}: {}: {:.1?}",
+                round + 1,
+                variant.name,
+                turn.lasted()?
+            );
+        }
+    }
+    Ok(scenario)
+}
+
+fn figures(turn: &Turn, nodes: usize) -> Result<Figures> {
+    turn.all_is_well()?;
+    let stays = turn.stays();
+    let stays: Vec<Vec<Stay>> = stays
+        .values()
+        .map(|on_node| on_node.values().copied().collect())
+        .collect();
+    let gaps: Vec<_> = stays.iter().flat_map(|on_node| gaps(on_node)).collect();
+    let busy: f64 = stays.iter().map(|on_node| span(on_node) - gaps_of(on_node)).sum();
+    let lasted = turn.lasted()?.as_secs_f64();
+    let of = |share| quantile(&gaps, share).unwrap_or_default();
+    Ok(vec![
+        (TOTAL, lasted),
+        (GAP, of(0.5)),
+        ("node idle between two runs p99, s", of(0.99)),
+        (
+            "node time in which a run's task pods are there, %",
+            busy / (lasted * number(nodes)) * 100.0,
+        ),
+        (INVERTED, inverted(&turn.starts()) * 100.0),
+    ])
+}
+
+/// Seconds between a run and the next one on a node, where none is there.
+fn gaps(on_node: &[Stay]) -> Vec<f64> {
+    let mut sorted = on_node.to_vec();
+    sorted.sort();
+    let mut free_since = None::<Instant>;
+    let mut gaps = Vec::new();
+    for (from, to) in sorted {
+        if let Some(gap) = free_since.and_then(|since| from.checked_duration_since(since)) {
+            gaps.push(gap.as_secs_f64());
+        }
+        free_since = free_since.max(Some(to));
+    }
+    gaps
+}
+
+fn gaps_of(on_node: &[Stay]) -> f64 {
+    gaps(on_node).iter().sum()
+}
+
+/// From the first run's begin on a node to the last one's end.
+fn span(on_node: &[Stay]) -> f64 {
+    let begin = on_node.iter().map(|stay| stay.0).min();
+    let end = on_node.iter().map(|stay| stay.1).max();
+    begin
+        .zip(end)
+        .map_or(0.0, |(begin, end)| (end - begin).as_secs_f64())
+}
+
+/// The share of pairs of which the older one started later.
+fn inverted(starts: &[Instant]) -> f64 {
+    let pairs = starts.iter().enumerate().flat_map(|(index, older)| {
+        let younger = &starts[index + 1..];
+        younger.iter().map(move |younger| older > younger)
+    });
+    let (wrong, all) = pairs.fold((0, 0), |(wrong, all), is_wrong| {
+        (wrong + usize::from(is_wrong), all + 1)
+    });
+    number(wrong) / number(all.max(1))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(start: Instant, seconds: u64) -> Instant {
+        start + Duration::from_secs(seconds)
+    }
+
+    #[test]
+    fn a_node_is_idle_only_while_no_run_is_there() {
+        let start = Instant::now();
+        let stay = |from, to| (at(start, from), at(start, to));
+        // The second one ends before the first one does.
+        let on_node = [stay(12, 14), stay(0, 10), stay(2, 5), stay(14, 15)];
+        assert_eq!(gaps(&on_node), [2.0, 0.0]);
+        assert!((span(&on_node) - 15.0).abs() < 1e-9);
+    }
+
+    #[test]
+    fn of_three_runs_with_the_last_one_first_two_pairs_are_in_the_wrong_order() {
+        let start = Instant::now();
+        let starts = [2, 3, 1].map(|second| at(start, second));
+        assert!((inverted(&starts) - 2.0 / 3.0).abs() < 1e-9);
+        assert!(inverted(&starts[..1]) < 1e-9);
+    }
+}

@@ -4,6 +4,7 @@ use anyhow::{Context, Result};
 use jiff::Timestamp;
 use serde_json::Value;
 use std::collections::BTreeMap;
+use testbed::{product, tekton};
 
 /// Requests about the objects of one namespace, from one moment to another.
 pub(crate) struct Window {
@@ -51,15 +52,18 @@ fn kind(asked: &Value) -> String {
 
 fn client(asked: &Value) -> &'static str {
     let user = text(asked, "/user/username");
-    match user.strip_prefix("system:serviceaccount:").unwrap_or(user) {
-        "system:kube-scheduler" => "scheduler",
-        "system:kube-controller-manager" => "controller manager",
-        "tekton-pipelines:tekton-pipelines-controller" => "Tekton controller",
-        "tekton-pipelines:tekton-pipelines-webhook" => "Tekton webhook",
-        account if account.starts_with("kube-system:") => "controller manager",
-        account if account.starts_with("tekton-pod-affinity:") => "pod-affinity",
-        _ if text(asked, "/userAgent").starts_with("kwok") => "KWOK",
-        _ => "the measuring program",
+    let account = user.strip_prefix("system:serviceaccount:");
+    match account.and_then(|account| account.split_once(':')) {
+        Some(("kube-system", _)) => "controller manager",
+        Some((tekton::NAMESPACE, "tekton-pipelines-controller")) => "Tekton controller",
+        Some((tekton::NAMESPACE, "tekton-pipelines-webhook")) => "Tekton webhook",
+        Some((product::NAMESPACE, _)) => "pod-affinity",
+        Some(_) | None => match user {
+            "system:kube-scheduler" => "scheduler",
+            "system:kube-controller-manager" => "controller manager",
+            _ if text(asked, "/userAgent").starts_with("kwok") => "KWOK",
+            _ => "the measuring program",
+        },
     }
 }
 

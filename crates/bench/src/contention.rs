@@ -3,11 +3,11 @@
 use crate::Effort;
 use crate::report::Report;
 use crate::scenario::{Figures, Scenario};
-use crate::scene::{COMPLETED, DISABLED, ISOLATE, Scene, VARIANTS};
+use crate::scene::{COMPLETED, DISABLED, ISOLATE, Scene, in_random_order};
 use crate::stats::{number, quantile};
 use crate::turn::{Stay, TOTAL, Turn};
 use crate::ways;
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result};
 use std::time::{Duration, Instant};
 use testbed::{Limits, Nodes, Options, Testbed};
 
@@ -23,11 +23,7 @@ if none of another run is there. Two runs started in the wrong order if the firs
 Without a mode (disabled), runs share nodes and none has to wait.";
 
 pub(crate) async fn measure(effort: &Effort) -> Result<Vec<Scenario>> {
-    let sizes = effort.pick(&[3, 30, 100][..], &[2]).iter().copied();
-    let sizes: Vec<usize> = sizes.filter(|nodes| effort.wants(nodes * RUNS_A_NODE)).collect();
-    if sizes.is_empty() {
-        bail!("nothing is left to measure: --at-most is below the fewest runs of this part");
-    }
+    let sizes = effort.those_wanted(effort.pick(&[3, 30, 100], &[2]), RUNS_A_NODE)?;
     let bed = Testbed::start(Options {
         limits: Limits::Raised,
         ..effort.options()
@@ -65,12 +61,8 @@ async fn one_size(effort: &Effort, bed: &Testbed, nodes: usize) -> Result<Scenar
     let ratios = [(TOTAL, ISOLATE), (GAP, ISOLATE), (TOTAL, DISABLED)];
     let mut scenario = Scenario::new(format!("{runs} runs on {nodes} nodes"), &ratios);
     for round in 0..effort.rounds {
-        let mut order = VARIANTS.to_vec();
-        order.retain(|variant| [DISABLED, COMPLETED, ISOLATE].contains(&variant.name));
-        fastrand::shuffle(&mut order);
-        for variant in order {
-            let lasting = effort.pick("3s", "500ms");
-            let scene = Scene::set(bed, &format!("on-{nodes}-{round}"), variant, runs, lasting).await?;
+        for variant in in_random_order(&[DISABLED, COMPLETED, ISOLATE]) {
+            let scene = Scene::set(effort, bed, &format!("on-{nodes}-{round}"), variant, runs).await?;
             let turn = scene.play(APART).await;
             let turn = turn.with_context(|| format!("{nodes} nodes, {}", variant.name))?;
             scene.clear().await?;
@@ -89,12 +81,9 @@ async fn one_size(effort: &Effort, bed: &Testbed, nodes: usize) -> Result<Scenar
 fn figures(turn: &Turn, nodes: usize) -> Result<Figures> {
     turn.all_is_well()?;
     let stays = turn.stays();
-    let stays: Vec<Vec<Stay>> = stays
-        .values()
-        .map(|on_node| on_node.values().copied().collect())
-        .collect();
     let gaps: Vec<_> = stays.iter().flat_map(|on_node| gaps(on_node)).collect();
-    let busy: f64 = stays.iter().map(|on_node| span(on_node) - gaps_of(on_node)).sum();
+    let spans: f64 = stays.iter().map(|on_node| span(on_node)).sum();
+    let busy = spans - gaps.iter().sum::<f64>();
     let lasted = turn.lasted()?.as_secs_f64();
     let of = |share| quantile(&gaps, share).unwrap_or_default();
     Ok(vec![
@@ -122,10 +111,6 @@ fn gaps(on_node: &[Stay]) -> Vec<f64> {
         free_since = free_since.max(Some(to));
     }
     gaps
-}
-
-fn gaps_of(on_node: &[Stay]) -> f64 {
-    gaps(on_node).iter().sum()
 }
 
 /// From the first run's begin on a node to the last one's end.

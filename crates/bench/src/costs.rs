@@ -6,7 +6,7 @@ use crate::cluster;
 use crate::profile::{self, Profile, Rule};
 use crate::report::Report;
 use crate::scenario::Scenario;
-use crate::scene::{BY_POLICIES, COMPLETED, DISABLED, ISOLATE, Scene, VARIANTS};
+use crate::scene::{BY_POLICIES, COMPLETED, DISABLED, ISOLATE, Scene, in_random_order};
 use crate::stats::number;
 use crate::through_api;
 use crate::ways;
@@ -148,20 +148,20 @@ impl Table {
 
 /// Requests, and CPU by purpose.
 async fn of_runs(effort: &Effort, bed: &Testbed, size: usize) -> Result<(Scenario, Scenario)> {
-    let (mut requests, mut cpu) = (Table::default(), Table::default());
+    let (mut windows, mut requests, mut cpu) = (Vec::new(), Table::default(), Table::default());
     for round in 0..effort.rounds {
-        let mut order = VARIANTS.to_vec();
-        order.retain(|variant| [DISABLED, COMPLETED, BY_POLICIES, ISOLATE].contains(&variant.name));
-        fastrand::shuffle(&mut order);
-        for variant in order {
-            let lasting = effort.pick("3s", "500ms");
-            let scene = Scene::set(bed, &format!("costs-{round}"), variant, size, lasting).await?;
+        for variant in in_random_order(&[DISABLED, COMPLETED, BY_POLICIES, ISOLATE]) {
+            let scene = Scene::set(effort, bed, &format!("costs-{round}"), variant, size).await?;
             let (window, profile) = turn(bed, &scene).await.with_context(|| variant.name)?;
             scene.clear().await?;
-            requests.add(variant.name, requests_a_run(&window.count(&bed.audit()?)?, size));
+            windows.push((variant.name, window));
             cpu.add(variant.name, purposes(&profile, number(size)));
             eprintln!("   round {}: {}", round + 1, variant.name);
         }
+    }
+    let record = bed.audit()?;
+    for (variant, window) in windows {
+        requests.add(variant, requests_a_run(&window.count(&record)?, size));
     }
     let ratios = [(ALL, ISOLATE), (ALL, DISABLED)];
     Ok((
@@ -186,6 +186,7 @@ async fn turn(bed: &Testbed, scene: &Scene<'_>) -> Result<(Window, Profile)> {
         from,
         to: Timestamp::now(),
     };
+    turn.all_is_well()?;
     if turn.lasted()? > WINDOW {
         bail!("the runs took longer than the API server was looked at");
     }

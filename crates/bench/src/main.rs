@@ -171,6 +171,16 @@ impl Effort {
         if self.quick { quick } else { full }
     }
 
+    /// The sizes of a part that are to be measured, each with so many runs at once for each of its units.
+    fn those_wanted(&self, sizes: &[usize], runs_a_unit: usize) -> Result<Vec<usize>> {
+        let sizes = sizes.iter().copied();
+        let wanted: Vec<_> = sizes.filter(|size| self.wants(size * runs_a_unit)).collect();
+        if wanted.is_empty() {
+            bail!("nothing is left to measure: --at-most is below the fewest runs at once of this part");
+        }
+        Ok(wanted)
+    }
+
     /// Whether so many runs at once are to be measured.
     fn wants(&self, runs: usize) -> bool {
         self.at_most

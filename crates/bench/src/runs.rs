@@ -9,7 +9,7 @@ use crate::scene::{BY_POLICIES, COMPLETED, DISABLED, ISOLATE, Scene, VARIANTS};
 use crate::stats::number;
 use crate::turn::TOTAL;
 use crate::ways;
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result};
 use std::time::Duration;
 use testbed::{Limits, Nodes, Options, Part, Testbed};
 
@@ -94,10 +94,7 @@ fn aims(scenario: &Scenario) -> Vec<Aim> {
 }
 
 async fn measure(effort: &Effort, limits: Limits, sizes: &[usize]) -> Result<Vec<Scenario>> {
-    let sizes: Vec<_> = sizes.iter().copied().filter(|size| effort.wants(*size)).collect();
-    if sizes.is_empty() {
-        bail!("nothing is left to measure: --at-most is below the fewest runs at once of this part");
-    }
+    let sizes = effort.those_wanted(sizes, 1)?;
     let bed = Testbed::start(Options {
         limits,
         ..effort.options()
@@ -131,8 +128,7 @@ async fn one_size(effort: &Effort, bed: &Testbed, size: usize, rounds: u32) -> R
         let mut order = VARIANTS;
         fastrand::shuffle(&mut order);
         for variant in order {
-            let lasting = effort.pick("3s", "500ms");
-            let scene = Scene::set(bed, &format!("size-{size}-{round}"), variant, size, lasting).await?;
+            let scene = Scene::set(effort, bed, &format!("size-{size}-{round}"), variant, size).await?;
             let figures = turn(bed, scene, size).await;
             let figures = figures.with_context(|| format!("{size} runs, {}", variant.name))?;
             eprintln!(

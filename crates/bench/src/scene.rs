@@ -1,5 +1,6 @@
 //! Runs of one variant in a namespace of their own, from their creation to their end.
 
+use crate::Effort;
 use crate::cluster;
 use crate::turn::{Promise, Turn};
 use crate::watch::{self, Pods, Runs, Watch};
@@ -21,10 +22,10 @@ const ALL_DONE: Duration = Duration::from_mins(90);
 #[derive(Clone, Copy)]
 pub(crate) struct Variant {
     pub(crate) name: &'static str,
-    pub(crate) coschedule: &'static str,
-    pub(crate) label: Option<&'static str>,
+    coschedule: &'static str,
+    label: Option<&'static str>,
     promise: Promise,
-    pub(crate) way: Admission,
+    way: Admission,
 }
 
 pub(crate) const VARIANTS: [Variant; 7] = [
@@ -75,6 +76,14 @@ const fn variant(
     }
 }
 
+/// The variants with these names, as they come.
+pub(crate) fn in_random_order(names: &[&str]) -> Vec<Variant> {
+    let mut order = VARIANTS.to_vec();
+    order.retain(|variant| names.contains(&variant.name));
+    fastrand::shuffle(&mut order);
+    order
+}
+
 /// Runs that are to be, and eyes on them.
 pub(crate) struct Scene<'a> {
     bed: &'a Testbed,
@@ -87,18 +96,19 @@ pub(crate) struct Scene<'a> {
 }
 
 impl<'a> Scene<'a> {
-    /// Prepares so many runs whose tasks last so long, in a namespace in which one like them has run already.
+    /// Prepares so many runs in a namespace in which one like them has run already.
     pub(crate) async fn set(
+        effort: &Effort,
         bed: &'a Testbed,
         namespace: &str,
         variant: Variant,
         size: usize,
-        lasting: &str,
     ) -> Result<Self> {
         let namespace = format!("{namespace}-{}", slug(variant.name));
         let namespace = ways::namespace(bed, &namespace, variant.way).await?;
         cluster::coschedule(bed, variant.coschedule).await?;
         cluster::warm_up(bed, &namespace, variant.label).await?;
+        let lasting = effort.pick("3s", "500ms");
         let specs = (0..size).map(|index| spec(&namespace, index, variant, lasting));
         let client = bed.client().await?;
         let (pods, watching_pods) = watch::pods(&client, &namespace).await?;

@@ -75,17 +75,16 @@ impl Turn {
         self.pods.values().filter(|pod| pod.is_task)
     }
 
+    fn first_bound(&self, run: &str) -> Option<Instant> {
+        let pods = self.tasks().filter(|pod| pod.run == run);
+        pods.map(|pod| pod.bound).min()
+    }
+
     fn until_first_bound(&self) -> Vec<f64> {
-        let first = |run: &str| {
-            self.tasks()
-                .filter(|pod| pod.run == run)
-                .map(|pod| pod.bound)
-                .min()
-        };
         let times = self
             .asked
             .iter()
-            .filter_map(|(run, asked)| Some(first(run)? - *asked));
+            .filter_map(|(run, asked)| Some(self.first_bound(run)? - *asked));
         times.map(|time| time.as_secs_f64()).collect()
     }
 
@@ -105,8 +104,8 @@ impl Turn {
         nodes.values().map(BTreeSet::len).max().unwrap_or_default()
     }
 
-    /// By node, then by run: from the binding of its first pod there to the end of its last one.
-    pub(crate) fn stays(&self) -> BTreeMap<&str, BTreeMap<&str, Stay>> {
+    /// Those of the runs on each node: from the binding of a run's first pod there to the end of its last one.
+    pub(crate) fn stays(&self) -> Vec<Vec<Stay>> {
         let mut stays: BTreeMap<&str, BTreeMap<&str, Stay>> = BTreeMap::new();
         for pod in self.tasks() {
             let Some(ended) = pod.ended else { continue };
@@ -114,14 +113,13 @@ impl Turn {
             let stay = on_node.entry(&pod.run).or_insert((pod.bound, ended));
             *stay = (stay.0.min(pod.bound), stay.1.max(ended));
         }
-        stays
+        let on_nodes = stays.into_values();
+        on_nodes.map(|on_node| on_node.into_values().collect()).collect()
     }
 
     fn runs_at_a_time(&self) -> usize {
         let stays = self.stays();
-        let most = stays
-            .values()
-            .map(|on_node| most_at_a_time(&on_node.values().copied().collect::<Vec<_>>()));
+        let most = stays.iter().map(|on_node| most_at_a_time(on_node));
         most.max().unwrap_or_default()
     }
 
@@ -129,11 +127,9 @@ impl Turn {
     pub(crate) fn starts(&self) -> Vec<Instant> {
         let mut runs: Vec<_> = self.asked.iter().collect();
         runs.sort_by_key(|(_, asked)| **asked);
-        let first = |run: &str| {
-            let pods = self.tasks().filter(|pod| pod.run == run);
-            pods.map(|pod| pod.bound).min()
-        };
-        runs.into_iter().filter_map(|(run, _)| first(run)).collect()
+        runs.into_iter()
+            .filter_map(|(run, _)| self.first_bound(run))
+            .collect()
     }
 }
 

@@ -3,7 +3,7 @@
 use crate::Effort;
 use crate::report::Report;
 use crate::scenario::{Figures, Scenario};
-use crate::scene::{COMPLETED, DISABLED, ISOLATE, Scene, in_random_order};
+use crate::scene::{COMPLETED, DISABLED, ISOLATE, Scene, Variant, in_random_order};
 use crate::stats::{number, quantile};
 use crate::turn::{Stay, TOTAL, Turn};
 use crate::ways;
@@ -13,17 +13,57 @@ use testbed::{Limits, Nodes, Options, Testbed};
 
 const GAP: &str = "node idle between two runs p50, s";
 const INVERTED: &str = "pairs of runs that started in the wrong order, %";
-const RUNS_A_NODE: usize = 3;
+/// Nodes, and the runs that want them.
+const SIZES: [(usize, usize); 3] = [(3, 24), (30, 90), (100, 300)];
+const QUICK: [(usize, usize); 1] = [(2, 6)];
+/// In seconds, of a scheduler that soon tries a pod again: as long as the shortest.
+const SHORT_BACKOFF: u32 = 1;
 /// Between the creation of two runs, so that they have an order.
 const APART: Duration = Duration::from_millis(100);
 
-const METHOD: &str = "Three times as many runs as nodes, of four tasks in three levels, are created a tenth of a second apart, with \
-client limits raised. A node is idle from the end of the last task pod of a run to the binding of the first one of the next run, \
-if none of another run is there. Two runs started in the wrong order if the first task pod of the older one was bound later. \
-Without a mode (disabled), runs share nodes and none has to wait.";
+const METHOD: &str = "More runs than nodes, of four tasks in three levels, are created a tenth of a second apart, with client \
+limits raised. A node is idle from the end of the last task pod of a run to the binding of the first one of the next run, if none \
+of another run is there. Two runs started in the wrong order if the first task pod of the older one was bound later. Without a \
+mode (disabled), runs share nodes and none has to wait. With podMaxBackoffSeconds: 1 in the scheduler's configuration (10 as \
+shipped), a pod that found no node is tried again a second after the last attempt at the latest, once something has changed.";
+
+/// A variant, and how soon the scheduler tries a pod again.
+#[derive(Clone, Copy)]
+struct Way {
+    variant: Variant,
+    longest_backoff: Option<u32>,
+}
+
+impl Way {
+    fn name(self) -> String {
+        let name = self.variant.name;
+        match self.longest_backoff {
+            None => name.to_owned(),
+            Some(seconds) => format!("{name}, podMaxBackoffSeconds {seconds}"),
+        }
+    }
+}
+
+/// Each with the scheduler as shipped, and those in which runs wait also with a short backoff; in random order.
+fn ways() -> Vec<Way> {
+    let with = |longest_backoff| {
+        move |variant| Way {
+            variant,
+            longest_backoff,
+        }
+    };
+    let as_shipped = in_random_order(&[DISABLED, COMPLETED, ISOLATE]);
+    let soon = in_random_order(&[COMPLETED, ISOLATE]);
+    let as_shipped = as_shipped.into_iter().map(with(None));
+    let mut ways: Vec<_> = as_shipped
+        .chain(soon.into_iter().map(with(Some(SHORT_BACKOFF))))
+        .collect();
+    fastrand::shuffle(&mut ways);
+    ways
+}
 
 pub(crate) async fn measure(effort: &Effort) -> Result<Vec<Scenario>> {
-    let sizes = effort.those_wanted(effort.pick(&[3, 30, 100], &[2]), RUNS_A_NODE)?;
+    let sizes = effort.those_wanted(effort.pick(&SIZES[..], &QUICK), |(_, runs)| *runs)?;
     let bed = Testbed::start(Options {
         limits: Limits::Raised,
         ..effort.options()
@@ -31,11 +71,11 @@ pub(crate) async fn measure(effort: &Effort) -> Result<Vec<Scenario>> {
     .await?;
     ways::install(&bed).await?;
     let (mut scenarios, mut there) = (Vec::new(), 0);
-    for nodes in sizes {
+    for (nodes, runs) in sizes {
         bed.add_nodes(&Nodes::new(&format!("of-{nodes}"), nodes - there))
             .await?;
         there = nodes;
-        scenarios.push(one_size(effort, &bed, nodes).await?);
+        scenarios.push(one_size(effort, &bed, nodes, runs).await?);
     }
     Ok(scenarios)
 }
@@ -56,26 +96,34 @@ pub(crate) fn report(scenarios: Vec<Scenario>) -> Report {
     }
 }
 
-async fn one_size(effort: &Effort, bed: &Testbed, nodes: usize) -> Result<Scenario> {
-    let runs = nodes * RUNS_A_NODE;
+async fn one_size(effort: &Effort, bed: &Testbed, nodes: usize, runs: usize) -> Result<Scenario> {
     let ratios = [(TOTAL, ISOLATE), (GAP, ISOLATE), (TOTAL, DISABLED)];
     let mut scenario = Scenario::new(format!("{runs} runs on {nodes} nodes"), &ratios);
     for round in 0..effort.rounds {
-        for variant in in_random_order(&[DISABLED, COMPLETED, ISOLATE]) {
-            let scene = Scene::set(effort, bed, &format!("on-{nodes}-{round}"), variant, runs).await?;
-            let turn = scene.play(APART).await;
-            let turn = turn.with_context(|| format!("{nodes} nodes, {}", variant.name))?;
-            scene.clear().await?;
-            scenario.add(variant.name, figures(&turn, nodes)?)?;
+        for way in ways() {
+            let name = way.name();
+            bed.restart_scheduler(way.longest_backoff).await?;
+            let turn = turn(effort, bed, way, &format!("on-{nodes}-{round}"), runs).await;
+            let turn = turn.with_context(|| format!("{nodes} nodes, {name}"))?;
+            scenario.add(&name, figures(&turn, nodes)?)?;
             eprintln!(
-                "   {nodes} nodes, round {}: {}: {:.1?}",
+                "   {nodes} nodes, round {}: {name}: {:.1?}",
                 round + 1,
-                variant.name,
                 turn.lasted()?
             );
         }
     }
     Ok(scenario)
+}
+
+async fn turn(effort: &Effort, bed: &Testbed, way: Way, name: &str, runs: usize) -> Result<Turn> {
+    let backoff = way
+        .longest_backoff
+        .map_or_else(|| "as-shipped".to_owned(), |seconds| seconds.to_string());
+    let scene = Scene::set(effort, bed, &format!("{name}-{backoff}"), way.variant, runs).await?;
+    let turn = scene.play(APART).await?;
+    scene.clear().await?;
+    Ok(turn)
 }
 
 fn figures(turn: &Turn, nodes: usize) -> Result<Figures> {

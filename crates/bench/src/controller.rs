@@ -30,7 +30,7 @@ const RELEASE: &str = "hold to release";
 const PATCHES: &str = "the API server alone: patches of runs";
 const CREATES: &str = "the API server alone: new ConfigMaps";
 const WRITES: &str = "writes a second";
-const MEMORY: &str = "memory, MB";
+pub(crate) const MEMORY: &str = "memory, MB";
 const AT_REST: &str = "CPU at rest, % of a core";
 /// Calls at the same time: as many as the controller makes.
 const AT_ONCE: usize = 32;
@@ -88,7 +88,7 @@ pub(crate) fn report(scenarios: Vec<Scenario>) -> Report {
     }
 }
 
-async fn add_nodes(bed: &Testbed, count: usize) -> Result<()> {
+pub(crate) async fn add_nodes(bed: &Testbed, count: usize) -> Result<()> {
     for (step, from) in (0..count).step_by(NODES_A_STEP).enumerate() {
         let nodes = Nodes::new(&format!("node-{step}"), NODES_A_STEP.min(count - from));
         bed.add_nodes(&nodes).await?;
@@ -167,7 +167,7 @@ fn stop_controllers(bed: &Testbed) -> Result<()> {
 }
 
 /// A fresh start, and then nothing to do.
-async fn at_rest(effort: &Effort, bed: &Testbed, round: u32) -> Result<Figures> {
+pub(crate) async fn at_rest(effort: &Effort, bed: &Testbed, round: u32) -> Result<Figures> {
     let client = bed.client().await?;
     stop_controllers(bed)?;
     let run = RunSpec::diamond("default", &format!("marker-{round}")).opted_in("true");
@@ -257,7 +257,11 @@ async fn release(bed: &Testbed, namespace: &str, specs: &[RunSpec]) -> Result<Fi
 }
 
 /// Creates runs, and waits until all are released; for how long each was held, and all together.
-async fn released(bed: &Testbed, namespace: &str, specs: &[RunSpec]) -> Result<(Vec<f64>, Duration)> {
+pub(crate) async fn released(
+    bed: &Testbed,
+    namespace: &str,
+    specs: &[RunSpec],
+) -> Result<(Vec<f64>, Duration)> {
     let client = bed.client().await?;
     let (seen, _watching) = watch::runs(&client, namespace).await?;
     let begun = Instant::now();

@@ -10,6 +10,7 @@ mod contention;
 mod controller;
 mod costs;
 mod exposition;
+mod growth;
 mod load;
 mod machine;
 mod plot;
@@ -90,7 +91,7 @@ struct Part {
 }
 
 /// In the order in which they are measured: the short ones first.
-const PARTS: [Part; 11] = [
+const PARTS: [Part; 12] = [
     Part {
         name: "pure",
         in_quick: false,
@@ -120,6 +121,12 @@ const PARTS: [Part; 11] = [
         in_quick: true,
         measure: |runtime, effort| runtime.block_on(controller::measure(effort)),
         report: |_, scenarios| controller::report(scenarios),
+    },
+    Part {
+        name: "growth",
+        in_quick: true,
+        measure: |runtime, effort| runtime.block_on(growth::measure(effort)),
+        report: |_, scenarios| growth::report(scenarios),
     },
     Part {
         name: "costs",
@@ -171,20 +178,17 @@ impl Effort {
         if self.quick { quick } else { full }
     }
 
-    /// The sizes of a part that are to be measured, each with so many runs at once for each of its units.
-    fn those_wanted(&self, sizes: &[usize], runs_a_unit: usize) -> Result<Vec<usize>> {
-        let sizes = sizes.iter().copied();
-        let wanted: Vec<_> = sizes.filter(|size| self.wants(size * runs_a_unit)).collect();
+    /// The sizes of a part that are to be measured, by their runs at once.
+    fn those_wanted<Size: Copy>(&self, sizes: &[Size], runs: fn(&Size) -> usize) -> Result<Vec<Size>> {
+        let is_wanted = |size: &Size| {
+            self.at_most
+                .is_none_or(|most| u32::try_from(runs(size)).is_ok_and(|runs| runs <= most))
+        };
+        let wanted: Vec<_> = sizes.iter().copied().filter(is_wanted).collect();
         if wanted.is_empty() {
             bail!("nothing is left to measure: --at-most is below the fewest runs at once of this part");
         }
         Ok(wanted)
-    }
-
-    /// Whether so many runs at once are to be measured.
-    fn wants(&self, runs: usize) -> bool {
-        self.at_most
-            .is_none_or(|most| u32::try_from(runs).is_ok_and(|runs| runs <= most))
     }
 
     fn options(&self) -> testbed::Options {

@@ -94,7 +94,7 @@ fn aims(scenario: &Scenario) -> Vec<Aim> {
 }
 
 async fn measure(effort: &Effort, limits: Limits, sizes: &[usize]) -> Result<Vec<Scenario>> {
-    let sizes = effort.those_wanted(sizes, 1)?;
+    let sizes = effort.those_wanted(sizes, |size| *size)?;
     let bed = Testbed::start(Options {
         limits,
         ..effort.options()

@@ -3,7 +3,7 @@
 use crate::stats::Spread;
 use anyhow::{Result, bail};
 use serde::{Deserialize, Serialize};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// What one round gave for one variant: figures by name.
 pub(crate) type Figures = Vec<(&'static str, f64)>;
@@ -76,7 +76,9 @@ impl Scenario {
     /// Adds the rounds of another sitting after its own. Each variant had its turns in both, with the same figures,
     /// or rounds would be compared that have nothing to do with one another.
     pub(crate) fn join(&mut self, other: Self) -> Result<()> {
-        if self.variants != other.variants || self.figures != other.figures {
+        // Variants are measured in random order.
+        let variants = |of: &Self| BTreeSet::from_iter(of.variants.clone());
+        if variants(self) != variants(&other) || self.figures != other.figures {
             bail!(
                 "{}: the variants or figures are not those of the earlier rounds: measure this part again",
                 self.title
@@ -157,6 +159,20 @@ mod tests {
             refused.to_string().contains("measure this part again"),
             "{refused}"
         );
+    }
+
+    #[test]
+    fn rounds_are_joined_whichever_variant_was_measured_first() {
+        let rounds = |order: [&str; 2]| {
+            let mut scenario = Scenario::new("s", &[]);
+            for variant in order {
+                scenario.add(variant, vec![("time", 1.0)]).unwrap();
+            }
+            scenario
+        };
+        let mut both = rounds(["a", "b"]);
+        both.join(rounds(["b", "a"])).unwrap();
+        assert_eq!(both.rounds("a", "time"), [1.0, 1.0]);
     }
 
     #[test]

@@ -50,7 +50,7 @@ pub(crate) async fn measure(effort: &Effort) -> Result<Vec<Scenario>> {
         bed.stop(part)?;
     }
     let (mut scenarios, mut nodes) = (Vec::new(), 0);
-    for size in sizes(effort) {
+    for size in sizes(effort)? {
         grow(&bed, nodes, size.nodes).await?;
         nodes = size.nodes;
         scenarios.push(one_size(effort, &bed, size).await?);
@@ -58,9 +58,8 @@ pub(crate) async fn measure(effort: &Effort) -> Result<Vec<Scenario>> {
     Ok(scenarios)
 }
 
-fn sizes(effort: &Effort) -> Vec<Size> {
-    let sizes = effort.pick(&SIZES[..], &QUICK).iter().copied();
-    sizes.filter(|size| effort.wants(size.runs)).collect()
+fn sizes(effort: &Effort) -> Result<Vec<Size>> {
+    effort.those_wanted(effort.pick(&SIZES[..], &QUICK), |size| size.runs)
 }
 
 /// Nodes that are Ready as they are created; nobody looks after them.
@@ -248,7 +247,7 @@ fn shared_nodes(seen: &BTreeMap<String, SeenPod>) -> usize {
 }
 
 pub(crate) fn report(effort: &Effort, scenarios: Vec<Scenario>) -> Report {
-    let (ours, sizes) = (Shape::Ours.name(), sizes(effort));
+    let (ours, sizes) = (Shape::Ours.name(), sizes(effort).unwrap_or_default());
     let faster = [TOGETHER, HELD].iter().flat_map(|figure| {
         scenarios
             .iter()

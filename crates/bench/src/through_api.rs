@@ -7,43 +7,49 @@ use crate::load::milliseconds;
 use crate::report::Report;
 use crate::scenario::{Figures, Scenario};
 use crate::stats::quantile;
-use crate::ways::{self, has_terms, pod};
+use crate::ways::{self, Way, has_terms, pod};
 use anyhow::{Context, Result, bail};
 use futures::future::try_join_all;
 use k8s_openapi::api::core::v1::Pod;
 use kube::api::{Api, PostParams};
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
-use testbed::{Admission, Part, Testbed};
+use testbed::{Part, Testbed};
 use tokio::time::sleep_until;
 
 pub(crate) const WITHOUT: &str = "without pod-affinity";
 const WEBHOOK: &str = "with the webhook";
 const POLICIES: &str = "with policies";
+const APPLIED: &str = "tried: with policies, the terms by ApplyConfiguration";
 const P99: &str = "p99, ms";
 
 /// A kind of pods, and what decides about them.
 #[derive(Clone, Copy)]
 pub(crate) struct Variant {
     pub(crate) name: &'static str,
-    pub(crate) way: Admission,
+    pub(crate) way: Way,
     is_ours: bool,
 }
 
-pub(crate) const VARIANTS: [Variant; 3] = [
+pub(crate) const VARIANTS: [Variant; 4] = [
     Variant {
         name: WITHOUT,
-        way: Admission::Webhook,
+        way: Way::Webhook,
         is_ours: false,
     },
     Variant {
         name: WEBHOOK,
-        way: Admission::Webhook,
+        way: Way::Webhook,
         is_ours: true,
     },
     Variant {
         name: POLICIES,
-        way: Admission::Policies,
+        way: Way::Policies,
+        is_ours: true,
+    },
+    Variant {
+        name: APPLIED,
+        way: Way::AppliedTerms,
         is_ours: true,
     },
 ];
@@ -69,7 +75,7 @@ pub(crate) async fn measure(effort: &Effort) -> Result<Vec<Scenario>> {
     Ok(scenarios)
 }
 
-pub(crate) fn namespace(way: Admission) -> String {
+pub(crate) fn namespace(way: Way) -> String {
     format!("pods-{way:?}").to_lowercase()
 }
 

@@ -2,14 +2,12 @@
 
 use crate::audit;
 use crate::binaries::Built;
-use crate::error::{Error, Result};
-use crate::options::Limits;
+use crate::error::Result;
 use crate::part::{Launch, Part};
 use crate::probe;
 use crate::testbed::{READY, Testbed};
 use crate::versions::Kubernetes;
 use k8s_openapi::api::core::v1::ServiceAccount;
-use kube::Client;
 use kube::api::Api;
 
 impl Testbed {
@@ -31,14 +29,6 @@ impl Testbed {
             self.plane.manager(built, &self.folder, version),
             self.scheduler(built),
         ])
-    }
-
-    fn scheduler(&self, built: &Built) -> Launch {
-        let launch = self.plane.scheduler(built, &self.folder);
-        match self.options.limits {
-            Limits::Raised => launch.arg("--kube-api-qps=5000").arg("--kube-api-burst=10000"),
-            Limits::AsShipped | Limits::TektonRaised => launch,
-        }
     }
 
     fn api_server(&self, built: &Built) -> Result<Launch> {
@@ -90,22 +80,6 @@ impl Testbed {
         })
         .await
         .map(drop)
-    }
-
-    /// What the scheduler tells of itself, as Prometheus reads it.
-    pub async fn scheduler_metrics(&self) -> Result<String> {
-        let mut config = self.client_config().await?;
-        let address = format!("https://127.0.0.1:{}", self.plane.scheduler_port);
-        config.cluster_url = address.parse().map_err(|_| Error::NotRunning(address))?;
-        // It serves with a certificate that it made for itself.
-        config.accept_invalid_certs = true;
-        let client = Client::try_from(config).map_err(Error::api("making a client"))?;
-        let request = http::Request::get("/metrics").body(Vec::new());
-        let request = request.map_err(|_| Error::NotRunning("/metrics".into()))?;
-        client
-            .request_text(request)
-            .await
-            .map_err(Error::api("reading the scheduler's metrics"))
     }
 
     // The default ServiceAccount is made by the controller manager, and no pod is admitted without it.

@@ -40,6 +40,7 @@ mod recipe;
 mod recycle;
 mod registry;
 pub mod runs;
+mod scheduler;
 mod stages;
 mod start;
 mod store;

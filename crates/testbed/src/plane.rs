@@ -33,7 +33,7 @@ pub(crate) struct ControlPlane {
     pub(crate) server: Identity,
     tokens: TokenKeys,
     manager: PathBuf,
-    scheduler: PathBuf,
+    pub(crate) scheduler: PathBuf,
     /// For the real node's kubelet.
     pub(crate) node: PathBuf,
 }

@@ -1,0 +1,69 @@
+//! The scheduler: its limits, its configuration, and what it says of itself.
+
+use crate::binaries::Built;
+use crate::error::{Error, Result, write};
+use crate::options::Limits;
+use crate::part::{Launch, Part};
+use crate::testbed::Testbed;
+use kube::Client;
+use serde_json::json;
+
+/// Requests a second, and in a burst, of a scheduler whose limits are raised.
+const RAISED: (u32, u32) = (5000, 10_000);
+
+impl Testbed {
+    pub(crate) fn scheduler(&self, built: &Built) -> Launch {
+        let launch = self.plane.scheduler(built, &self.folder);
+        let (qps, burst) = RAISED;
+        match self.options.limits {
+            Limits::Raised => launch
+                .arg(format!("--kube-api-qps={qps}"))
+                .arg(format!("--kube-api-burst={burst}")),
+            Limits::AsShipped | Limits::TektonRaised => launch,
+        }
+    }
+
+    /// Starts the scheduler again. It then tries a pod that found no node again after at most so many seconds, once something
+    /// has changed; without a number, after at most ten, as shipped.
+    pub async fn restart_scheduler(&self, longest_backoff: Option<u32>) -> Result<()> {
+        self.kill(Part::Scheduler)?;
+        let Some(seconds) = longest_backoff else {
+            return self.start_again(Part::Scheduler).await;
+        };
+        let file = self.folder.join("scheduler.json");
+        write(&file, &self.scheduler_configuration(seconds).to_string())?;
+        let config = format!("--config={}", file.display());
+        self.start_again_with(Part::Scheduler, &[&config]).await
+    }
+
+    /// With a configuration, the scheduler ignores the flags that say how it reaches the API server.
+    fn scheduler_configuration(&self, longest_backoff: u32) -> serde_json::Value {
+        let mut connection = json!({"kubeconfig": self.plane.scheduler});
+        if self.options.limits == Limits::Raised {
+            (connection["qps"], connection["burst"]) = (json!(RAISED.0), json!(RAISED.1));
+        }
+        json!({
+            "apiVersion": "kubescheduler.config.k8s.io/v1",
+            "kind": "KubeSchedulerConfiguration",
+            "clientConnection": connection,
+            "leaderElection": {"leaderElect": false},
+            "podMaxBackoffSeconds": longest_backoff,
+        })
+    }
+
+    /// What the scheduler tells of itself, as Prometheus reads it.
+    pub async fn scheduler_metrics(&self) -> Result<String> {
+        let mut config = self.client_config().await?;
+        let address = format!("https://127.0.0.1:{}", self.plane.scheduler_port);
+        config.cluster_url = address.parse().map_err(|_| Error::NotRunning(address))?;
+        // It serves with a certificate that it made for itself.
+        config.accept_invalid_certs = true;
+        let client = Client::try_from(config).map_err(Error::api("making a client"))?;
+        let request = http::Request::get("/metrics").body(Vec::new());
+        let request = request.map_err(|_| Error::NotRunning("/metrics".into()))?;
+        client
+            .request_text(request)
+            .await
+            .map_err(Error::api("reading the scheduler's metrics"))
+    }
+}

@@ -10,7 +10,8 @@ use axum::http::header::CONTENT_TYPE;
 use std::time::Duration;
 use tokio::sync::OwnedSemaphorePermit;
 
-/// As long as our configurations let the API server wait for us, and it began sooner: nobody waits for who is slower.
+/// The timeout of our webhook configurations. The API server starts it earlier, so it no longer waits for a body that takes
+/// longer than this.
 const TIME: Duration = Duration::from_secs(10);
 
 /// A body, and the room that it takes until it is dropped.
@@ -20,7 +21,7 @@ pub(crate) struct Body {
     _room: Option<OwnedSemaphorePermit>,
 }
 
-/// Reads the whole body as soon as there is room for it, or says what is wrong with it.
+/// Reads the whole body as soon as there is room for it, or returns what is wrong with it.
 pub(crate) async fn read(request: Request, room: &Room) -> Result<Body, Fault> {
     check_type(&request)?;
     let size = request.body().size_hint().exact();

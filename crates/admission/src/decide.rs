@@ -1,12 +1,12 @@
 //! From the bytes of a request to the bytes of the answer: pure, and total over any bytes.
 //!
-//! Two promises are kept here. Whoever sent a readable uid gets it back in a well-formed review. And a bug of
-//! ours never denies: a rule that panics, or a patch that would not apply (the API server refuses the object for
+//! Two promises are kept here. A request with a readable uid is answered with a well-formed review that has this uid. And a
+//! bug of ours never denies: a rule that panics, or a patch that would not apply (the API server refuses the object for
 //! that, whatever the failure policy), lets the object in with a warning and is counted.
 
 use crate::fault::Fault;
 use crate::review::{API_VERSION, Envelope, KIND, Reply, Request};
-use crate::webhook::{Question, Ruling, Webhook};
+use crate::webhook::{Ruling, Webhook};
 use axum::http::header;
 use axum::response::{IntoResponse, Response};
 use json_patch::Patch;
@@ -15,7 +15,7 @@ use serde_json::value::RawValue;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use tracing::{Span, debug, error, field, info, info_span};
 
-/// The answer, with what the metrics say of it.
+/// The answer, with its labels in the metrics.
 pub(crate) struct Decision {
     /// CREATE and so on; one of a closed set.
     pub(crate) operation: &'static str,
@@ -27,7 +27,7 @@ pub(crate) struct Decision {
 /// The written review and the verdict's name.
 type Verdict = (Result<Vec<u8>, Fault>, &'static str);
 
-/// The verdict on what a bug of ours got wrong.
+/// The verdict on an object that a bug of ours let in.
 pub(crate) const FAULT: &str = "failed";
 
 const FAILED: &str = "pod-affinity could not handle this object and left it as it is; see the webhook's log for this request's uid";
@@ -63,36 +63,28 @@ fn answer(webhook: Webhook, request: &Request<'_>) -> Decision {
 
 fn consider(webhook: Webhook, request: &Request<'_>) -> Verdict {
     let uid = request.uid.as_ref();
-    match webhook.question(request) {
-        None => (write(&Reply::allow(uid)), "not_concerned"),
-        Some(Question::Creation(rule)) => created(uid, request, rule),
-        Some(Question::CreationIn(label, rule)) => created(uid, request, |run| rule(run, label)),
-        Some(Question::Change(rule)) => changed(uid, request, rule),
+    if !webhook.is_for(request) {
+        return (write(&Reply::allow(uid)), "not_concerned");
+    }
+    match objects(request) {
+        Ok((old, object)) => judge(uid, object, |object| webhook.rule(old.as_ref(), object)),
+        Err(message) => denied(uid, &message, "malformed"),
     }
 }
 
-fn created(uid: &str, request: &Request<'_>, rule: impl FnOnce(&Value) -> Ruling) -> Verdict {
-    match object(request) {
-        Ok(object) => judge(uid, object, rule),
-        Err(message) => {
-            info!(message, "denied");
-            (write(&Reply::deny(uid, &message)), "malformed")
-        }
+/// The object before a change, and the object. In a change, an object that cannot be read is null to the rule: what exists
+/// already is not ours to refuse.
+fn objects(request: &Request<'_>) -> Result<(Option<Value>, Value), String> {
+    if request.operation != "CREATE" {
+        let [old, object] = [request.old_object, request.object]
+            .map(|raw| raw.and_then(|raw| read(raw).ok()).unwrap_or_default());
+        return Ok((Some(old), object));
     }
-}
-
-fn object(request: &Request<'_>) -> Result<Value, String> {
     let raw = request
         .object
         .ok_or("the request to create an object carries no object")?;
-    read(raw).map_err(|error| format!("the object cannot be read: {error}"))
-}
-
-/// What cannot be read is null to the rule: a change of what is there already is not ours to refuse.
-fn changed(uid: &str, request: &Request<'_>, rule: impl FnOnce(&Value, &Value) -> Ruling) -> Verdict {
-    let [old, new] = [request.old_object, request.object]
-        .map(|raw| raw.and_then(|raw| read(raw).ok()).unwrap_or_default());
-    judge(uid, new, |new| rule(&old, new))
+    let object = read(raw).map_err(|error| format!("the object cannot be read: {error}"))?;
+    Ok((None, object))
 }
 
 /// `serde_json` stops at a depth of 128, far beyond any real object, so that no stack overflows.
@@ -105,10 +97,7 @@ fn judge(uid: &str, object: Value, rule: impl FnOnce(&Value) -> Ruling) -> Verdi
         Ok(Ruling::Allow { patch, outcome }) if patch.is_empty() => (write(&Reply::allow(uid)), outcome),
         Ok(Ruling::Allow { patch, outcome }) => patched(uid, object, &patch, outcome),
         Ok(Ruling::Warn { warning, outcome }) => (write(&Reply::warn(uid, &warning)), outcome),
-        Ok(Ruling::Deny { message }) => {
-            info!(message, "denied");
-            (write(&Reply::deny(uid, &message)), "denied")
-        }
+        Ok(Ruling::Deny { message }) => denied(uid, &message, "denied"),
         Err(_) => failed(uid, "the rule panicked"),
     }
 }
@@ -119,6 +108,11 @@ fn patched(uid: &str, mut object: Value, patch: &Patch, outcome: &'static str) -
         Ok(bytes) => (write(&Reply::patched(uid, bytes)), outcome),
         Err(error) => failed(uid, &error),
     }
+}
+
+fn denied(uid: &str, message: &str, verdict: &'static str) -> Verdict {
+    info!(message, "denied");
+    (write(&Reply::deny(uid, message)), verdict)
 }
 
 fn failed(uid: &str, cause: &str) -> Verdict {

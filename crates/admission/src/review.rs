@@ -1,7 +1,7 @@
 //! AdmissionReview v1 as it goes over the wire: the few fields we read, and the answer.
 //!
-//! An envelope of our own instead of a typed pod: what we do not know must neither fail nor be lost, and the
-//! options and the user's groups are skipped without being built.
+//! Not kube's `AdmissionReview`: fields that we do not know must neither fail nor be lost, and the options and the user's
+//! groups are skipped without being built.
 
 use k8s_openapi::ByteString;
 use serde::{Deserialize, Serialize};
@@ -109,7 +109,7 @@ impl<'a> Reply<'a> {
         reply
     }
 
-    /// Let the object in and tell its author what is wrong.
+    /// Let the object in and warn its author.
     pub(crate) fn warn(uid: &'a str, warning: &'a str) -> Self {
         let mut reply = Self::allow(uid);
         reply.response.warnings = Some([warning]);
@@ -120,7 +120,7 @@ impl<'a> Reply<'a> {
     pub(crate) fn deny(uid: &'a str, message: &'a str) -> Self {
         let mut reply = Self::allow(uid);
         reply.response.allowed = false;
-        // 400 rather than 422: with Invalid, kubectl prints a list of fields, which we do not have, over our words.
+        // 400 rather than 422: with Invalid, kubectl prints a list of fields, which we do not have, before our message.
         reply.response.status = Some(Status {
             code: 400,
             reason: "BadRequest",

@@ -1,15 +1,15 @@
 //! How much of what clients send is kept at once.
 //!
 //! A replica may use 256 MiB. A review is a few ten KiB, but it may have 4 MiB, and as a tree of values up to thirty times as
-//! much for the moment in which it is judged (one at a time: the process has one thread). Whoever sends bodies and does not
-//! end them must neither use up the memory nor the room of those with reviews of the usual size.
+//! much for the moment in which it is judged (one at a time: the process has one thread). A client that sends bodies and does
+//! not end them must use up neither the memory nor the room for reviews of the usual size.
 
 use std::sync::Arc;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-/// The API server takes no request over 3 MiB, so no object is bigger; the fourth is for the envelope around it.
+/// The API server accepts no request over 3 MiB, so no object is bigger; the fourth MiB is for the envelope around it.
 pub(crate) const LIMIT: usize = 4 << 20;
-/// A body up to this size has its own room, in which no larger one can stand in its way.
+/// A body up to this size waits only for others up to this size.
 const USUAL: usize = 64 << 10;
 /// For bodies of the usual size, and for larger ones.
 const EACH: usize = 32 << 20;
@@ -34,7 +34,7 @@ impl Default for Room {
 }
 
 impl Room {
-    /// Waits for room for a body of this size; one of unknown size gets as much as any may have.
+    /// Waits for room for a body of this size; a body of unknown size gets room for the largest.
     pub(crate) async fn take(&self, size: Option<usize>) -> Option<OwnedSemaphorePermit> {
         let size = size.unwrap_or(LIMIT).min(LIMIT);
         let room = if size <= USUAL { &self.usual } else { &self.large };

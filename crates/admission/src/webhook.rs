@@ -1,4 +1,4 @@
-//! The two webhooks: which requests each is for, and the rule of `placement` that it asks.
+//! The two webhooks: which requests each is for, and the rule of `placement` that each applies.
 
 use crate::review::{Kind, Request};
 use jiff::Timestamp;
@@ -11,22 +11,12 @@ use serde_json::Value;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Webhook {
     PipelineRun,
-    /// The first one's for runs without the label, in Namespaces that have it.
+    /// The webhook for runs without the label, in Namespaces that have it.
     InNamespace(NamespaceLabel),
     Pod,
 }
 
-/// What is asked about a request.
-pub(crate) enum Question {
-    /// What to make of the object that it creates.
-    Creation(fn(&Value) -> Ruling),
-    /// The same, in a Namespace with this label.
-    CreationIn(NamespaceLabel, fn(&Value, NamespaceLabel) -> Ruling),
-    /// What to make of its change from the first object to the second.
-    Change(fn(&Value, &Value) -> Ruling),
-}
-
-/// What a rule says about an object.
+/// What a rule decides about an object.
 pub(crate) enum Ruling {
     Allow { patch: Patch, outcome: &'static str },
     Warn { warning: String, outcome: &'static str },
@@ -42,27 +32,32 @@ impl Webhook {
         }
     }
 
-    /// What is to be asked about a request, if this webhook is for it. A version is not asked for: by matchPolicy
-    /// Equivalent the API server converts to the one it was told, and the rules read them all.
-    pub(crate) fn question(self, request: &Request<'_>) -> Option<Question> {
+    /// Whether this webhook is for a request. The version of the object is not compared: by matchPolicy Equivalent the API
+    /// server converts to the version of the webhook configuration, and the rules read every version.
+    pub(crate) fn is_for(self, request: &Request<'_>) -> bool {
         let whole = request.sub_resource.as_deref().unwrap_or_default().is_empty();
-        if !(whole && self.is_for(&request.kind)) {
-            return None;
-        }
-        match (self, request.operation.as_ref()) {
-            (Self::PipelineRun, "CREATE") => Some(Question::Creation(|run| hold::admit(run).into())),
-            (Self::PipelineRun, "UPDATE") => Some(Question::Change(|old, run| {
-                hold::admit_change(old, run, Timestamp::now()).into()
-            })),
-            (Self::InNamespace(label), "CREATE") => Some(Question::CreationIn(label, |run, label| {
-                hold::admit_by_namespace(run, label).into()
-            })),
-            (Self::Pod, "CREATE") => Some(Question::Creation(|pod| inject::admit(pod).into())),
-            (Self::PipelineRun | Self::InNamespace(_) | Self::Pod, _) => None,
+        whole && self.is_for_kind(&request.kind) && self.is_for_operation(&request.operation)
+    }
+
+    /// What the rule decides about an object that is created, or changed if there is an old one.
+    pub(crate) fn rule(self, old: Option<&Value>, object: &Value) -> Ruling {
+        match (self, old) {
+            (Self::PipelineRun, None) => hold::admit(object).into(),
+            (Self::PipelineRun, Some(old)) => hold::admit_change(old, object, Timestamp::now()).into(),
+            (Self::InNamespace(label), _) => hold::admit_by_namespace(object, label).into(),
+            (Self::Pod, _) => inject::admit(object).into(),
         }
     }
 
-    fn is_for(self, kind: &Kind<'_>) -> bool {
+    fn is_for_operation(self, operation: &str) -> bool {
+        match operation {
+            "CREATE" => true,
+            "UPDATE" => self == Self::PipelineRun,
+            _ => false,
+        }
+    }
+
+    fn is_for_kind(self, kind: &Kind<'_>) -> bool {
         match self {
             Self::PipelineRun | Self::InNamespace(_) => {
                 kind.group == "tekton.dev" && kind.kind == "PipelineRun"

@@ -1,11 +1,11 @@
 //! The reads at the API server, for what the caches cannot answer: they may be behind, and they keep little.
 
+use crate::api_error::Refused;
 use crate::assistants::{ListedPod, listed_pod};
 use crate::claims::{Part, part};
 use crate::members;
 use crate::nodes::WatchedNode;
-use crate::refusal::Refused;
-use crate::refusals::REASON;
+use crate::quota_events::REASON;
 use crate::stints::stint;
 use crate::tasks::{TaskPod, Tasks};
 use crate::write::{Cluster, Kind, PIPELINE_RUN, TASK_RUN, within};

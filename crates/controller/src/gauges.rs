@@ -8,7 +8,7 @@ use placement::plan::PlaceholderPod;
 use placement::run::Run;
 use placement::strategy::Strategy;
 use prometheus_client::collector::Collector;
-use prometheus_client::encoding::{DescriptorEncoder, EncodeLabelSet, EncodeMetric};
+use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric};
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::{ConstGauge, Gauge};
 use std::collections::BTreeSet;
@@ -20,29 +20,20 @@ use tekton::PipelineRun;
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Gauges(Arc<Mutex<Option<Stores>>>);
 
-/// What a run has its node for.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, EncodeLabelSet)]
-struct Use {
-    strategy: &'static str,
-    state: &'static str,
+/// What a run has its node for: its strategy, and whether it is done.
+type Use = [(&'static str, &'static str); 2];
+
+/// The run is not done.
+fn active(strategy: &'static str) -> Use {
+    [("strategy", strategy), ("state", "active")]
 }
 
-impl Use {
-    /// The run is not done.
-    fn active(strategy: &'static str) -> Self {
-        Self {
-            strategy,
-            state: "active",
-        }
-    }
-
-    /// The run is done, and keeps its node until it is deleted.
-    fn reserved() -> Self {
-        Self {
-            strategy: Strategy::IsolateAlways.as_str(),
-            state: "reserved",
-        }
-    }
+/// The run is done, and keeps its node until it is deleted.
+fn reserved() -> Use {
+    [
+        ("strategy", Strategy::IsolateAlways.as_str()),
+        ("state", "reserved"),
+    ]
 }
 
 impl Gauges {
@@ -103,9 +94,9 @@ fn waiting(stores: &Stores) -> i64 {
 /// Runs of `colocateAlways` may share a node, which then counts once.
 fn nodes(stores: Option<&Stores>) -> Family<Use, Gauge> {
     let used = stores.map(used).unwrap_or_default();
-    let all = Strategy::NAMES.iter().map(|strategy| Use::active(strategy));
+    let all = Strategy::NAMES.iter().map(|strategy| active(strategy));
     let family = Family::<Use, Gauge>::default();
-    for each in all.chain([Use::reserved()]) {
+    for each in all.chain([reserved()]) {
         let nodes = used.iter().filter(|(found, _)| *found == each).count();
         family.get_or_create(&each).set(integer(nodes));
     }
@@ -128,11 +119,11 @@ fn use_of(stores: &Stores, (namespace, name): &ObjectKey, pod: &PlaceholderPod) 
         return None;
     }
     if pod.adopted {
-        return Some(Use::reserved());
+        return Some(reserved());
     }
     let set = (namespace.clone(), name.strip_suffix("-0")?.to_owned());
     let strategy = stores.sets.read().get(&set)?.it.strategy?;
-    Some(Use::active(strategy.as_str()))
+    Some(active(strategy.as_str()))
 }
 
 fn integer(count: usize) -> i64 {
@@ -146,7 +137,7 @@ mod tests {
     use prometheus_client::registry::Registry;
     use serde_json::json;
 
-    fn told(stores: Option<&Stores>) -> String {
+    fn exposed(stores: Option<&Stores>) -> String {
         let gauges = Gauges::default();
         gauges.count_in(stores.cloned());
         let mut registry = Registry::default();
@@ -154,7 +145,7 @@ mod tests {
         exposition(&registry)
     }
 
-    fn tells(text: &str, line: &str) {
+    fn assert_line(text: &str, line: &str) {
         assert!(
             text.lines().any(|found| found == line),
             "{line} is not in:\n{text}"
@@ -166,17 +157,17 @@ mod tests {
         let mut caches = Caches::ready();
         caches.add_held_run("build", "u1");
         caches.add_pod(&run(), "p1", None);
-        let text = told(Some(&caches.stores));
+        let text = exposed(Some(&caches.stores));
         for line in ["holds 1", "placeholders 1", "placeholders_waiting 1"] {
-            tells(&text, line);
+            assert_line(&text, line);
         }
-        let text = told(None);
+        let text = exposed(None);
         for line in [
             "holds 0",
             "oldest_hold_timestamp_seconds 0",
             "placeholders_waiting 0",
         ] {
-            tells(&text, line);
+            assert_line(&text, line);
         }
     }
 
@@ -188,8 +179,8 @@ mod tests {
         caches.add_held_run_with("old", "u2", &begun("2026-11-23T08:00:00Z"));
         let free = json!({"metadata": {"annotations": {keys::HOLD: "2026-11-23T07:00:00Z"}}, "spec": {"status": null}});
         caches.add_held_run_with("released", "u3", &free);
-        tells(
-            &told(Some(&caches.stores)),
+        assert_line(
+            &exposed(Some(&caches.stores)),
             "oldest_hold_timestamp_seconds 1795420800",
         );
     }
@@ -204,17 +195,17 @@ mod tests {
         );
         let of_the_set = json!({"metadata": {"ownerReferences": null}, "spec": {"nodeName": "n1"}});
         caches.add_pod_of(&run(), "p1", &of_the_set);
-        let text = told(Some(&caches.stores));
-        tells(&text, r#"nodes{strategy="colocateCompleted",state="active"} 1"#);
-        tells(&text, r#"nodes{strategy="isolateAlways",state="reserved"} 0"#);
+        let text = exposed(Some(&caches.stores));
+        assert_line(&text, r#"nodes{strategy="colocateCompleted",state="active"} 1"#);
+        assert_line(&text, r#"nodes{strategy="isolateAlways",state="reserved"} 0"#);
     }
 
     #[test]
     fn a_node_whose_pod_the_run_itself_owns_is_reserved() {
         let mut caches = Caches::ready();
         caches.add_pod(&run(), "p1", Some("n1"));
-        let text = told(Some(&caches.stores));
-        tells(&text, r#"nodes{strategy="isolateAlways",state="reserved"} 1"#);
-        tells(&text, r#"nodes{strategy="isolateAlways",state="active"} 0"#);
+        let text = exposed(Some(&caches.stores));
+        assert_line(&text, r#"nodes{strategy="isolateAlways",state="reserved"} 1"#);
+        assert_line(&text, r#"nodes{strategy="isolateAlways",state="active"} 0"#);
     }
 }

@@ -9,6 +9,7 @@
 //! Not in here: leader election, signals, the configuration's file format, serving of metrics (`process`), and
 //! every rule about what should happen and every request (`placement`).
 
+mod api_error;
 mod assistants;
 mod claims;
 mod conditions;
@@ -29,10 +30,9 @@ mod notes;
 mod observe;
 mod pace;
 mod placeholders;
+mod quota_events;
 mod reason;
 mod reconcile;
-mod refusal;
-mod refusals;
 mod report;
 mod reserves;
 mod run;

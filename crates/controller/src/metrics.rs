@@ -1,30 +1,33 @@
 //! What an operator sees of the controller. Every label value comes from a closed set; never a run's name.
 
+use crate::api_error::Refused;
 use crate::gauges::Gauges;
 use crate::observe::Stores;
-use crate::refusal::Refused;
 use placement::plan::{MoveCause, ReleaseCause};
-use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
-use prometheus_client::registry::Registry;
+use prometheus_client::registry::{Metric, Registry};
 use std::time::Duration;
 use strum::{IntoStaticStr, VariantArray};
+
+/// The labels of a series, each with its value.
+type Labels<const N: usize> = [(&'static str, &'static str); N];
+type Counters<const N: usize> = Family<Labels<N>, Counter>;
 
 /// Counts and times what the controller does; clones share their values.
 #[derive(Clone, Debug)]
 pub struct Metrics {
-    hold_seconds: Family<ByOutcome, Histogram, fn() -> Histogram>,
+    hold_seconds: Family<Labels<1>, Histogram, fn() -> Histogram>,
     schedule_seconds: Histogram,
-    releases: Family<ByCause, Counter>,
-    moves_off: Family<ByCause, Counter>,
+    releases: Counters<1>,
+    moves_off: Counters<1>,
     nodeless_seconds: Histogram,
+    events: Counters<1>,
     reconcile_seconds: Histogram,
-    reconcile_errors: Family<ByStepAndReason, Counter>,
+    reconcile_errors: Counters<2>,
     overtaken: Counter,
-    events: Family<ByOutcome, Counter>,
-    watch_errors: Family<ByResource, Counter>,
+    watch_errors: Counters<1>,
     gauges: Gauges,
 }
 
@@ -32,7 +35,7 @@ pub struct Metrics {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum HoldEnd {
     Released(ReleaseCause),
-    /// Another released the run.
+    /// Another controller or a user released the run.
     Foreign,
     /// The run was done without ever being released.
     Cancelled,
@@ -50,112 +53,79 @@ pub(crate) enum EventEnd {
     Dropped,
 }
 
-#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct ByOutcome {
-    outcome: &'static str,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct ByCause {
-    cause: &'static str,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct ByStepAndReason {
-    step: &'static str,
-    reason: &'static str,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct ByResource {
-    resource: &'static str,
-}
-
 impl Metrics {
     /// Registers all of them; the prefix is the registry's.
     pub fn register(registry: &mut Registry) -> Self {
-        let metrics = Self::new();
-        metrics.register_runs(registry);
-        metrics.register_work(registry);
+        let metrics = Self::of(registry);
+        metrics.begin();
         registry.register_collector(Box::new(metrics.gauges.clone()));
         metrics
     }
 
-    /// What happens to runs.
-    fn register_runs(&self, registry: &mut Registry) {
-        let help = "Time from a run's creation to the end of its hold";
-        registry.register("hold_seconds", help, self.hold_seconds.clone());
-        let help = "Time from asking for a placeholder to seeing it on a node";
-        registry.register(
-            "placeholder_schedule_seconds",
-            help,
-            self.schedule_seconds.clone(),
-        );
-        registry.register("releases", "Runs released, by cause", self.releases.clone());
-        let help = "Moves of runs off their node, by cause";
-        registry.register("moves", help, self.moves_off.clone());
-        let help = "Time from giving up a node to the placeholder on the next one";
-        registry.register("nodeless_seconds", help, self.nodeless_seconds.clone());
-        let help = "Events on runs, by outcome";
-        registry.register("events", help, self.events.clone());
-    }
-
-    /// What it takes.
-    fn register_work(&self, registry: &mut Registry) {
-        let help = "Duration of one reconciliation of one run, its write included";
-        registry.register("reconcile_seconds", help, self.reconcile_seconds.clone());
-        let help = "Steps that failed and are retried, by step and reason";
-        registry.register("reconcile_errors", help, self.reconcile_errors.clone());
-        let help = "Guarded writes that found the object changed, and changed nothing";
-        registry.register("overtaken", help, self.overtaken.clone());
-        let help = "Watches that broke and were restarted";
-        registry.register("watch_errors", help, self.watch_errors.clone());
-    }
-
-    fn new() -> Self {
-        let metrics = Self {
-            // 0.1 s to 27 min: hold-deadline is 10 min unless it was changed.
-            hold_seconds: Family::new_with_constructor(|| Histogram::new(exponential_buckets(0.1, 2.0, 15))),
-            schedule_seconds: Histogram::new(exponential_buckets(0.025, 2.0, 16)),
-            releases: Family::default(),
-            moves_off: Family::default(),
-            // 0.1 s to 27 min: a machine has to be bought sometimes.
-            nodeless_seconds: Histogram::new(exponential_buckets(0.1, 2.0, 15)),
-            reconcile_seconds: Histogram::new(exponential_buckets(0.000_1, 4.0, 10)),
-            reconcile_errors: Family::default(),
-            overtaken: Counter::default(),
-            events: Family::default(),
-            watch_errors: Family::default(),
+    fn of(registry: &mut Registry) -> Self {
+        Self {
+            hold_seconds: registered(
+                registry,
+                "hold_seconds",
+                "Time from a run's creation to the end of its hold",
+                Family::new_with_constructor(minutes),
+            ),
+            schedule_seconds: registered(
+                registry,
+                "placeholder_schedule_seconds",
+                "Time from asking for a placeholder to seeing it on a node",
+                Histogram::new(exponential_buckets(0.025, 2.0, 16)),
+            ),
+            releases: counted(registry, "releases", "Runs released, by cause"),
+            moves_off: counted(registry, "moves", "Moves of runs off their node, by cause"),
+            nodeless_seconds: registered(
+                registry,
+                "nodeless_seconds",
+                "Time from giving up a node to the placeholder on the next one",
+                minutes(),
+            ),
+            events: counted(registry, "events", "Events on runs, by outcome"),
+            reconcile_seconds: registered(
+                registry,
+                "reconcile_seconds",
+                "Duration of one reconciliation of one run, its write included",
+                Histogram::new(exponential_buckets(0.000_1, 4.0, 10)),
+            ),
+            reconcile_errors: counted(
+                registry,
+                "reconcile_errors",
+                "Steps that failed and are retried, by step and reason",
+            ),
+            overtaken: counted(
+                registry,
+                "overtaken",
+                "Guarded writes that found the object changed, and changed nothing",
+            ),
+            watch_errors: counted(registry, "watch_errors", "Watches that broke and were restarted"),
             gauges: Gauges::default(),
-        };
-        metrics.begin();
-        metrics
+        }
     }
 
-    /// What has not happened yet is told as 0, so that its first time is an increase.
+    /// What has not happened yet is reported as 0, so that its first time is an increase.
     fn begin(&self) {
-        for end in EventEnd::VARIANTS {
-            drop(self.events.get_or_create(&ByOutcome { outcome: end.into() }));
+        for cause in ReleaseCause::ALL {
+            drop(self.releases.get_or_create(&by_cause(cause.as_str())));
         }
-        let releases = ReleaseCause::ALL.iter();
-        let releases = releases.map(|cause| (&self.releases, cause.as_str()));
-        let moves = MoveCause::ALL.map(|cause| (&self.moves_off, cause.as_str()));
-        for (family, cause) in releases.chain(moves) {
-            drop(family.get_or_create(&ByCause { cause }));
+        for cause in MoveCause::ALL {
+            drop(self.moves_off.get_or_create(&by_cause(cause.as_str())));
+        }
+        for end in EventEnd::VARIANTS {
+            drop(self.events.get_or_create(&by_outcome(end.into())));
         }
     }
 
     pub(crate) fn hold_ended(&self, end: HoldEnd, after: Duration) {
-        let labels = ByOutcome {
-            outcome: end.as_str(),
-        };
+        let labels = by_outcome(end.as_str());
         self.hold_seconds
             .get_or_create(&labels)
             .observe(after.as_secs_f64());
-        if let HoldEnd::Released(_) = end {
-            self.releases
-                .get_or_create(&ByCause { cause: end.as_str() })
-                .inc();
+        if let HoldEnd::Released(cause) = end {
+            self.releases.get_or_create(&by_cause(cause.as_str())).inc();
         }
     }
 
@@ -164,14 +134,15 @@ impl Metrics {
     }
 
     pub(crate) fn moved_off(&self, cause: MoveCause) {
-        let labels = ByCause {
-            cause: cause.as_str(),
-        };
-        self.moves_off.get_or_create(&labels).inc();
+        self.moves_off.get_or_create(&by_cause(cause.as_str())).inc();
     }
 
     pub(crate) fn moved(&self, after: Duration) {
         self.nodeless_seconds.observe(after.as_secs_f64());
+    }
+
+    pub(crate) fn event(&self, end: EventEnd) {
+        self.events.get_or_create(&by_outcome(end.into())).inc();
     }
 
     pub(crate) fn reconciled(&self, took: Duration) {
@@ -179,10 +150,8 @@ impl Metrics {
     }
 
     pub(crate) fn refused(&self, refused: &Refused) {
-        let labels = ByStepAndReason {
-            step: refused.operation.into(),
-            reason: refused.cause().into(),
-        };
+        let (step, reason) = (refused.operation.into(), refused.cause().into());
+        let labels = [("step", step), ("reason", reason)];
         self.reconcile_errors.get_or_create(&labels).inc();
     }
 
@@ -190,24 +159,41 @@ impl Metrics {
         self.overtaken.inc();
     }
 
-    pub(crate) fn event(&self, end: EventEnd) {
-        self.events
-            .get_or_create(&ByOutcome { outcome: end.into() })
-            .inc();
-    }
-
     /// A watch begins, without an error so far.
     pub(crate) fn watch(&self, resource: &'static str) {
-        drop(self.watch_errors.get_or_create(&ByResource { resource }));
+        drop(self.watch_errors.get_or_create(&[("resource", resource)]));
     }
 
     pub(crate) fn watch_error(&self, resource: &'static str) {
-        self.watch_errors.get_or_create(&ByResource { resource }).inc();
+        self.watch_errors.get_or_create(&[("resource", resource)]).inc();
     }
 
     pub(crate) fn count_in(&self, stores: Option<Stores>) {
         self.gauges.count_in(stores);
     }
+}
+
+fn registered<M: Metric + Clone>(registry: &mut Registry, name: &str, help: &str, metric: M) -> M {
+    registry.register(name, help, metric.clone());
+    metric
+}
+
+fn counted<M: Metric + Clone + Default>(registry: &mut Registry, name: &str, help: &str) -> M {
+    registered(registry, name, help, M::default())
+}
+
+/// 0.1 s to 27 min: `hold-deadline` is 10 min unless it was changed, and the next node may be a machine that has to be
+/// bought first.
+fn minutes() -> Histogram {
+    Histogram::new(exponential_buckets(0.1, 2.0, 15))
+}
+
+fn by_outcome(outcome: &'static str) -> Labels<1> {
+    [("outcome", outcome)]
+}
+
+fn by_cause(cause: &'static str) -> Labels<1> {
+    [("cause", cause)]
 }
 
 impl HoldEnd {

@@ -1,7 +1,7 @@
 //! What a user is told of a run that leaves its node, or cannot: which pod, why, from where and to where. Pure.
 
+use crate::api_error::{Cause, Refused};
 use crate::reason::{Note, Reason, note};
-use crate::refusal::{Cause, Refused};
 use placement::keys;
 use placement::node::{self, NodeOffer};
 use placement::plan::{MoveCause, Observation};

@@ -1,8 +1,8 @@
 //! What a user is told on the run, in words: what happened, why, and what to do about it. Pure.
 
+use crate::api_error::{Cause, Refused, is_denial};
 use crate::moves;
 use crate::reason::{Note, Reason, note};
-use crate::refusal::{Cause, Refused, is_denial};
 use crate::reserves;
 use crate::write::Effect;
 use placement::keys;

@@ -1,6 +1,6 @@
 use super::*;
+use crate::api_error::Fault;
 use crate::fixture::{at, enrolment, nothing, planned, run};
-use crate::refusal::Fault;
 use kube::core::Status;
 use placement::need::{Need, Source};
 use placement::plan::{Make, PlaceholderPod, Unschedulable, Why};

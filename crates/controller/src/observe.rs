@@ -2,11 +2,11 @@
 //!
 //! The only place in this crate that reads a clock for a decision: the one by which objects are dated.
 
+use crate::api_error::{Fault, Refused};
 use crate::index::Index;
 use crate::nodes::Nodes;
 use crate::placeholders::{ObjectKey, Of, run_of};
-use crate::refusal::{Fault, Refused};
-use crate::refusals::Refusals;
+use crate::quota_events::Refusals;
 use crate::waiting_pods::{PodKey, WaitingPods, waiting_in};
 use jiff::Timestamp;
 use kube::runtime::reflector::{ObjectRef, Store};

@@ -1,8 +1,8 @@
 //! One run: observe -> plan -> (count -> plan) -> write -> report.
 
+use crate::api_error::Refused;
 use crate::memory::Memory;
 use crate::observe::{Clock, Stores};
-use crate::refusal::Refused;
 use crate::report::Report;
 use crate::write::{Cluster, Effect};
 use placement::config::Config;

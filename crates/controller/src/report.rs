@@ -1,11 +1,11 @@
 //! The one reporting point: turns what happened to a run into logs, events, metrics and what is remembered.
 
+use crate::api_error::Refused;
 use crate::events::{Notice, Outbox};
 use crate::memory::{Known, Memory};
 use crate::metrics::Metrics;
 use crate::news::Due;
 use crate::notes;
-use crate::refusal::Refused;
 use crate::write::Effect;
 use jiff::Timestamp;
 use placement::plan::{Decision, Observation, Plan, Wait, Why, Write};

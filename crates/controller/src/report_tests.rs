@@ -1,7 +1,8 @@
 use super::*;
+use crate::api_error::Fault;
 use crate::fixture::{Caches, Server, at, enrolment, exposition, nothing, planned, reconciler, run};
-use crate::refusal::Fault;
-use placement::plan::{Make, PlaceholderPod, ReleaseCause};
+use placement::node::Cause;
+use placement::plan::{Make, MoveCause, PlaceholderPod, ReleaseCause};
 use placement::requests::Operation;
 use placement::run::{Run, SpecStatus};
 use prometheus_client::registry::Registry;

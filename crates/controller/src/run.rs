@@ -1,11 +1,11 @@
 //! Puts the parts together. Called in the leader only, until it is told to stop.
 
+use crate::api_error::Refused;
 use crate::events::{self, Courier};
 use crate::memory::{Known, Memory};
 use crate::metrics::Metrics;
 use crate::observe::{Clock, Stores};
 use crate::reconcile::Reconciler;
-use crate::refusal::Refused;
 use crate::report::Report;
 use crate::watch::{self, Feeds, Gone};
 use crate::write::Cluster;

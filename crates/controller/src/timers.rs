@@ -1,6 +1,6 @@
 //! How long a run is held, waits for its placeholder and is without a node, for the metrics.
 //!
-//! May be lost: a new leader measures a hold from its beginning all the same, and misses what it did not see begin.
+//! May be lost: a new leader still measures a hold from its beginning, but no other time that began before it led.
 
 use crate::metrics::{HoldEnd, Metrics};
 use jiff::Timestamp;
@@ -11,11 +11,11 @@ use std::time::Duration;
 /// What is being measured of one run.
 #[derive(Debug, Default)]
 pub(crate) struct Timers {
-    /// Since when it is held by us, as far as was seen.
+    /// Since when we hold it, as far as observed.
     held: Option<Timestamp>,
     /// When its placeholder was created, until it has a node.
     created: Option<Timestamp>,
-    /// Since when it has been without a node, and the UID of the pod that gave it up.
+    /// Since when it has no node, and the UID of the pod that gave up the node.
     nodeless: Option<(Timestamp, Option<String>)>,
 }
 
@@ -56,7 +56,7 @@ impl Timers {
         self.end_hold(Some(HoldEnd::Deleted), now, metrics);
     }
 
-    /// Right after the move, the old pod is in the cache still.
+    /// Right after the move, the old pod is still in the cache.
     fn arrive(&mut self, seen: &Observation, metrics: &Metrics) {
         let pod = seen.pod.as_ref().filter(|pod| pod.node.is_some());
         let is_another = |old: &Option<String>| pod.is_some_and(|pod| old.as_ref() != Some(&pod.uid));
@@ -88,7 +88,8 @@ fn gives_up(write: &Write) -> Option<MoveCause> {
     }
 }
 
-/// Our own release takes the mark away, so a run that bears it and is not Pending was released by another.
+/// Our own release removes the hold annotation, so a run that has it and is not Pending was released by another controller or a
+/// user.
 fn without_us(run: &Run) -> Option<HoldEnd> {
     match run.status {
         _ if run.done => Some(HoldEnd::Cancelled),

@@ -10,7 +10,7 @@ use crate::metrics::Metrics;
 use crate::observe::Stores;
 use crate::placeholders::{self, ObjectKey, Of, run_of};
 use crate::waiting_pods::{self, PodKey};
-use crate::{members, nodes, refusals};
+use crate::{members, nodes, quota_events};
 use futures::{Stream, StreamExt, TryStreamExt, future, stream};
 use kube::runtime::reflector::{self, ObjectRef, store::Writer};
 use kube::runtime::watcher::{self, Event, watcher};
@@ -185,8 +185,8 @@ pub(crate) fn refusals(
     stores: Stores,
     metrics: Metrics,
 ) -> impl Stream<Item = Woken> + Send + 'static {
-    let told = Watch::default().fields(&refusals::fields()).page_size(A_PAGE);
-    let changes = reduced(client, told, writer, refusals::refusal, "events", metrics);
+    let told = Watch::default().fields(&quota_events::fields()).page_size(A_PAGE);
+    let changes = reduced(client, told, writer, quota_events::refusal, "events", metrics);
     changes.flat_map(move |changed| {
         let runs: Vec<_> = changed
             .iter()

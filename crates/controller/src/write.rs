@@ -3,8 +3,8 @@
 //! Each call has a time limit, since a call that hangs would hang its run. A guarded write that finds its object
 //! changed is not an error: the cache is behind, and what changed will bring the run back.
 
+use crate::api_error::{Fault, Refused, is_gone, is_no, is_overtaken};
 use crate::placeholders::{WatchedPod, WatchedSet};
-use crate::refusal::{Fault, Refused, is_gone, is_no, is_overtaken};
 use k8s_openapi::NamespaceResourceScope;
 use k8s_openapi::api::events::v1::{Event, EventSeries};
 use kube::api::{

@@ -2,8 +2,8 @@
 
 use super::tests::{SETS, act, act_on, seen};
 use super::*;
+use crate::api_error::Cause;
 use crate::fixture::{Server, at, node as node_json, placeholder, run};
-use crate::refusal::Cause;
 use crate::tasks::Tasks;
 use placement::node::Cause as Trouble;
 use placement::node::NodeState;

@@ -1,6 +1,6 @@
 use super::*;
+use crate::api_error::Cause;
 use crate::fixture::{Call, Server, at, enrolment, nothing, placeholder, run};
-use crate::refusal::Cause;
 use placement::additions;
 use placement::config::Config;
 use placement::plan::{Beginning, Decision, Message, Placeholder, Question, ReleaseCause, Wait, Why};

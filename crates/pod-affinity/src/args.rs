@@ -1,10 +1,9 @@
-//! The command line, and the environment but for what logs and traces are set up by (`process::log`).
+//! The command line, and the environment except the variables of logs and traces (`process::log`).
 
 mod election;
 
-pub(crate) use election::ElectionTerms;
-
 use clap::{Parser, Subcommand, ValueEnum, builder::NonEmptyStringValueParser};
+use election::ElectionArgs;
 use jiff::SignedDuration;
 use placement::keys;
 use process::{log::Format, tls::sources::Files};
@@ -42,7 +41,7 @@ pub(crate) enum Command {
 }
 
 impl Command {
-    /// The process as it is called in traces.
+    /// The name of the process in traces.
     pub(crate) fn name(&self) -> &'static str {
         match self {
             Self::Webhook(_) => "webhook",
@@ -126,7 +125,7 @@ pub(crate) struct ControllerArgs {
     #[arg(long, env = "POD_AFFINITY_CERTIFICATE_SETTLE_TIME", default_value = "10s", value_parser = some_time, value_name = "DURATION")]
     pub(crate) certificate_settle_time: Duration,
     #[command(flatten)]
-    pub(crate) election: ElectionTerms,
+    pub(crate) election: ElectionArgs,
 }
 
 /// The second port.
@@ -188,7 +187,7 @@ fn some_time(text: &str) -> Result<Duration, String> {
     Ok(time)
 }
 
-/// A reference that was never resolved would give pods that can never start.
+/// Pods of a reference that was never resolved could never start.
 fn image(text: &str) -> Result<String, String> {
     match text {
         "" => Err("the image is empty".to_owned()),

@@ -1,16 +1,16 @@
 //! The controller process: the certificates, the configuration and the reconciler, run by the leader alone.
 
 use crate::{
-    args::{Certificates, ControllerArgs, ElectionTerms},
+    args::{Certificates, ControllerArgs},
     identity, rejections,
-    webhook::{announce, client},
+    start::{client, listen},
 };
 use anyhow::{anyhow, bail};
 use jiff::Timestamp;
 use kube::Client;
 use placement::{config::Config, keys};
 use process::{
-    admin::Admin,
+    admin,
     certs::keeper::Keeper,
     config_watch::{self, ConfigWatch},
     http_limits::SILENCE,
@@ -34,54 +34,42 @@ const THREADS: usize = 2;
 const LAST_WRITES: Duration = Duration::from_secs(15);
 
 pub(crate) fn run(args: ControllerArgs) -> anyhow::Result<()> {
+    let terms = args.election.terms().unwrap_or_else(|unsound| unsound.exit());
     let runtime = Builder::new_multi_thread()
         .worker_threads(THREADS)
         .enable_all()
         .build()?;
-    let outcome = runtime.block_on(serve(args));
+    let outcome = runtime.block_on(serve(args, terms));
     // A name lookup that hangs must not hold up the end.
     runtime.shutdown_background();
     outcome
 }
 
-async fn serve(args: ControllerArgs) -> anyhow::Result<()> {
-    let ControllerArgs {
-        admin,
-        placeholder_image,
-        namespace,
-        identity,
-        certificates,
-        certificate_settle_time,
-        election: ElectionTerms(terms),
-    } = args;
+async fn serve(args: ControllerArgs, terms: Terms) -> anyhow::Result<()> {
     let shutdown = Shutdown::on_signals()?;
     let readiness = Readiness::default();
     let mut registry = Registry::new(env!("CARGO_PKG_VERSION"));
     let metrics = Leading::register(registry.prefixed());
-    if certificates != Certificates::None {
+    if args.certificates != Certificates::None {
         metrics.register_certificates(registry.prefixed());
     }
     let clock = ServerClock::default();
-    let context = Parts {
+    let parts = Parts {
         client: client(&clock).await?,
         clock,
         counts: controller::Metrics::register(registry.prefixed()),
         metrics,
         shutdown: shutdown.clone(),
-        namespace: namespace.namespace,
-        image: placeholder_image,
-        identity: identity.unwrap_or_else(identity::unique),
-        certificates,
-        certificate_settle_time,
+        identity: args.identity.clone().unwrap_or_else(identity::unique),
         terms,
+        args,
     };
-    let admin_server = Admin::bind(admin.admin_listen).await?;
-    announce("admin", admin.admin_listen, admin_server.address());
-    let judged = versions::judge(context.client.clone());
-    let candidate = candidacy(context, readiness.clone());
+    let admin_port = listen(&admin::PORT, parts.args.admin.admin_listen).await?;
+    let judged = versions::judge(parts.client.clone());
+    let candidate = candidacy(parts, readiness.clone());
     tokio::select! {
         outcome = candidate => outcome,
-        ended = admin_server.serve(readiness, registry, SILENCE) => Ok(ended?),
+        ended = admin::serve(admin_port, readiness, registry, SILENCE) => Ok(ended?),
         () = judged => bail!("the task that checks the versions of the API server and Tekton has ended"),
         () = shutdown.forced() => bail!("ended at once by a second signal; the lease runs out by itself"),
     }
@@ -89,26 +77,23 @@ async fn serve(args: ControllerArgs) -> anyhow::Result<()> {
 
 /// What the leader needs.
 struct Parts {
+    args: ControllerArgs,
+    terms: Terms,
+    identity: String,
     client: Client,
     clock: ServerClock,
     counts: controller::Metrics,
     metrics: Leading,
     shutdown: Shutdown,
-    namespace: String,
-    image: String,
-    identity: String,
-    certificates: Certificates,
-    certificate_settle_time: Duration,
-    terms: Terms,
 }
 
-/// Stands for election, leads once elected, and gives the lease up after the last write.
+/// Stands for election, leads once elected, and releases the Lease after the last write.
 async fn candidacy(parts: Parts, readiness: Readiness) -> anyhow::Result<()> {
     let configuration = readiness.condition(config_watch::CONDITION, "the ConfigMap has not been read yet");
     let elected = readiness.condition("election", "the Lease has not been seen yet");
     let config = ConfigWatch::start(
         parts.client.clone(),
-        &parts.namespace,
+        &parts.args.namespace.namespace,
         configuration,
         parts.metrics.clone(),
     );
@@ -123,7 +108,7 @@ async fn candidacy(parts: Parts, readiness: Readiness) -> anyhow::Result<()> {
     outcome
 }
 
-/// Ready as soon as the Lease was seen: a standby that can take over at any time is what it is meant to be.
+/// Ready as soon as the Lease was seen: a standby can lead at any time.
 async fn elevated(leadership: &mut Leadership, elected: &Condition) {
     leadership.known().await;
     elected.met();
@@ -131,7 +116,7 @@ async fn elevated(leadership: &mut Leadership, elected: &Condition) {
 }
 
 async fn lead(parts: Parts, config: ConfigWatch, mut leadership: Leadership) -> anyhow::Result<()> {
-    let refused = rejections::tell(parts.client.clone(), parts.identity.clone(), config.rejections());
+    let refused = rejections::report(parts.client.clone(), parts.identity.clone(), config.rejections());
     let certificates = certificates(&parts);
     tokio::select! {
         outcome = reconcile(parts, config) => outcome,
@@ -150,7 +135,7 @@ fn lost() -> anyhow::Error {
 }
 
 fn certificates(parts: &Parts) -> impl Future<Output = ()> + Send + use<> {
-    let keeper = match parts.certificates {
+    let keeper = match parts.args.certificates {
         Certificates::Managed => Some(parts.keeper()),
         Certificates::External => Some(parts.keeper().of_external_certificates()),
         Certificates::None => None,
@@ -163,11 +148,12 @@ fn certificates(parts: &Parts) -> impl Future<Output = ()> + Send + use<> {
     }
 }
 
-/// Waits for a configuration, reconciles until asked to end, and then for the last writes, but not for ever.
-async fn reconcile(parts: Parts, mut config: ConfigWatch) -> anyhow::Result<()> {
+/// Waits for a configuration, reconciles until the process is asked to end, and then waits for the last writes, for a limited
+/// time.
+async fn reconcile(parts: Parts, config: ConfigWatch) -> anyhow::Result<()> {
     let shutdown = parts.shutdown.clone();
-    let in_force = tokio::select! {
-        in_force = config.in_force() => in_force,
+    let active = tokio::select! {
+        active = config.active() => active,
         () = shutdown.asked() => return Ok(()),
     };
     let overdue = async {
@@ -175,7 +161,7 @@ async fn reconcile(parts: Parts, mut config: ConfigWatch) -> anyhow::Result<()> 
         sleep(LAST_WRITES).await;
     };
     tokio::select! {
-        outcome = controller::run(parts.context(in_force), shutdown.asked()) => Ok(outcome?),
+        outcome = controller::run(parts.context(active), shutdown.asked()) => Ok(outcome?),
         () = overdue => bail!("the last writes took too long; they are taken up by the next leader"),
     }
 }
@@ -183,7 +169,7 @@ async fn reconcile(parts: Parts, mut config: ConfigWatch) -> anyhow::Result<()> 
 impl Parts {
     fn candidate(&self) -> Candidate {
         Candidate {
-            namespace: self.namespace.clone(),
+            namespace: self.args.namespace.namespace.clone(),
             lease: keys::CONTROLLER_LEASE,
             identity: self.identity.clone(),
             terms: self.terms.clone(),
@@ -193,35 +179,23 @@ impl Parts {
     fn keeper(&self) -> Keeper {
         Keeper::new(
             self.client.clone(),
-            &self.namespace,
+            &self.args.namespace.namespace,
             Arc::new(Timestamp::now),
             self.metrics.clone(),
         )
-        .with_settle_time(self.certificate_settle_time)
+        .with_settle_time(self.args.certificate_settle_time)
     }
 
     fn context(self, config: watch::Receiver<Arc<Config>>) -> controller::Context {
-        let Self {
-            client,
-            clock,
-            counts,
-            image,
-            namespace,
-            identity,
-            metrics: _,
-            shutdown: _,
-            certificates: _,
-            certificate_settle_time: _,
-            terms: _,
-        } = self;
+        let clock = self.clock;
         controller::Context {
-            client,
+            client: self.client,
             clock: Arc::new(move || clock.now()),
             config,
-            image,
-            metrics: counts,
-            namespace,
-            instance: identity,
+            image: self.args.placeholder_image,
+            metrics: self.counts,
+            namespace: self.args.namespace.namespace,
+            instance: self.identity,
         }
     }
 }

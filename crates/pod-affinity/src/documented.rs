@@ -1,4 +1,4 @@
-//! What a user may set, against the pages that tell of it. Reads files only.
+//! What a user may set, compared with the pages that describe it. Reads files only.
 
 use crate::args::Args;
 use clap::{Arg, CommandFactory};

@@ -1,10 +1,10 @@
-//! A name for this process that no other has, not even the same container after a restart: the former one's lease must
-//! not pass for ours.
+//! A name for this process that no other process has, not even the same container after a restart: the Lease of the earlier
+//! process must not be taken for ours.
 
 use std::collections::hash_map::RandomState;
 use std::hash::BuildHasher;
 
-/// The host's name, which in a pod is the pod's, and a random number.
+/// The name of the host, which in a pod is the name of the pod, and a random number.
 pub(crate) fn unique() -> String {
     let host = hostname::get().map_or_else(
         |_| "unknown".to_owned(),

@@ -9,6 +9,7 @@ mod identity;
 mod manifests;
 mod placeholder;
 mod rejections;
+mod start;
 mod webhook;
 
 use args::{Args, Command};
@@ -38,7 +39,7 @@ fn main() -> ExitCode {
 }
 
 fn run(command: Command) -> anyhow::Result<()> {
-    // Refused only if somebody was first, and nobody was; the client would choose the same by itself.
+    // Refused only if a provider was installed before, and none was; the client would choose the same by itself.
     let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
     match command {
         Command::Webhook(args) => webhook::run(args),

@@ -1,4 +1,4 @@
-//! Holds a place on a node. It must be a process that costs next to nothing and goes at once when told to.
+//! Holds a place on a node. It must be a process that costs next to nothing and ends at once when it is asked to.
 
 use signal_hook::{
     consts::{SIGINT, SIGTERM},
@@ -12,7 +12,7 @@ pub(crate) fn is_asked_for() -> bool {
     env::args_os().nth(1).is_some_and(|first| first == "placeholder")
 }
 
-/// Sleeps until told to go. As process 1 of a container it gets no signal that it does not ask for.
+/// Sleeps until it is asked to end. As process 1 of a container it gets no signal for which it has no handler.
 pub(crate) fn stay() -> ExitCode {
     match Signals::new([SIGTERM, SIGINT]) {
         Ok(mut signals) => {

@@ -1,4 +1,4 @@
-//! Tells of a refused ConfigMap where its author looks: as an event on it. The leader alone does.
+//! Reports a refused ConfigMap where its author sees it: as an event on it. Only the leader does.
 
 use kube::{
     Client,
@@ -8,11 +8,11 @@ use placement::keys;
 use process::{config_watch::Rejection, words};
 use tokio::sync::watch;
 
-/// Longer notes are refused by the API server.
+/// The API server refuses longer notes.
 const NOTE_AT_MOST: usize = 1024;
 
-/// Publishes each rejection, the one that stands at the start included; never ends.
-pub(crate) async fn tell(
+/// Publishes each rejection, including the rejection that there is at the start; never ends.
+pub(crate) async fn report(
     client: Client,
     instance: String,
     mut rejections: watch::Receiver<Option<Rejection>>,
@@ -24,7 +24,7 @@ pub(crate) async fn tell(
     loop {
         let latest = rejections.borrow_and_update().clone();
         if let Some(rejection) = latest {
-            // Each has its own words, and a recorder would count them as repeats of the first.
+            // Each has its own text, and one recorder would count them as repeats of the first.
             let recorder = Recorder::new(client.clone(), reporter.clone());
             publish(&recorder, &rejection).await;
         }

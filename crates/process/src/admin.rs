@@ -1,7 +1,13 @@
 //! The second, plain HTTP port: `/livez`, `/readyz` and `/metrics`. It answers until the process is gone, so that the
 //! kubelet sees a draining process as not ready rather than as unreachable.
 
-use crate::{guard::Guard, http_limits, metrics::Registry, readiness::Readiness};
+use crate::{
+    guard::Guard,
+    http_limits,
+    listen::{Error, Listening, Port},
+    metrics::Registry,
+    readiness::Readiness,
+};
 use axum::{
     Router,
     extract::State,
@@ -11,68 +17,32 @@ use axum::{
 };
 use axum_server::{Server, accept::DefaultAcceptor};
 use prometheus_client::metrics::counter::Counter;
-use std::{io, net::SocketAddr, sync::Arc, time::Duration};
-use thiserror::Error;
-use tokio::net::TcpListener;
+use std::{net::SocketAddr, sync::Arc, time::Duration};
 
-/// Connections at once: of the kubelet and of who scrapes, with much to spare.
+/// The port for probes and metrics.
+pub const PORT: Port = Port {
+    name: "admin",
+    serves: "probes and metrics",
+    flag: "--admin-listen",
+};
+/// Connections at once: of the kubelet and of those that scrape, with much to spare.
 pub(crate) const CONNECTIONS_AT_MOST: usize = 1000;
 const OPEN_METRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
-/// The port cannot be had.
-#[derive(Debug, Error)]
-pub enum Error {
-    /// Binding failed.
-    #[error("cannot listen on {address} for probes and metrics: {source}; choose another --admin-listen")]
-    Bind {
-        /// What was asked for.
-        address: SocketAddr,
-        /// What the system said.
-        source: io::Error,
-    },
-    /// Serving failed.
-    #[error("the server for probes and metrics ended: {0}")]
-    Serve(#[source] io::Error),
-}
-
-/// A bound port that does not serve yet.
-#[derive(Debug)]
-pub struct Admin {
-    listener: TcpListener,
-    address: SocketAddr,
-}
-
-impl Admin {
-    /// Binds the port; port 0 takes any that is free.
-    pub async fn bind(address: SocketAddr) -> Result<Self, Error> {
-        let failed = |source| Error::Bind { address, source };
-        let listener = TcpListener::bind(address).await.map_err(failed)?;
-        let address = listener.local_addr().map_err(failed)?;
-        Ok(Self { listener, address })
-    }
-
-    /// Where it listens.
-    pub fn address(&self) -> SocketAddr {
-        self.address
-    }
-
-    /// Serves until it is dropped. A client may be silent for as long as `silence`; see [`http_limits::SILENCE`].
-    pub async fn serve(
-        self,
-        readiness: Readiness,
-        registry: Registry,
-        silence: Duration,
-    ) -> Result<(), Error> {
-        // Who is turned away is not counted: that is nobody's alarm, and would be told on this very port.
-        let guard = Guard::new(DefaultAcceptor::new(), CONNECTIONS_AT_MOST, Counter::default());
-        let server = Server::<SocketAddr>::from_listener(self.listener).acceptor(guard);
-        let server = http_limits::applied(server, silence);
-        let router = router(readiness, registry);
-        server
-            .serve(router.into_make_service())
-            .await
-            .map_err(Error::Serve)
-    }
+/// Serves until it is dropped. A client may be silent for as long as `silence`; see [`http_limits::SILENCE`].
+pub async fn serve(
+    listening: Listening,
+    readiness: Readiness,
+    registry: Registry,
+    silence: Duration,
+) -> Result<(), Error> {
+    let Listening { port, listener, .. } = listening;
+    // Refused connections are not counted: no alert needs them, and the count would be served on this very port.
+    let guard = Guard::new(DefaultAcceptor::new(), CONNECTIONS_AT_MOST, Counter::default());
+    let server = Server::<SocketAddr>::from_listener(listener).acceptor(guard);
+    let server = http_limits::applied(server, silence);
+    let served = server.serve(router(readiness, registry).into_make_service());
+    served.await.map_err(|source| Error::Serve { port, source })
 }
 
 /// The three routes.
@@ -123,7 +93,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_process_that_is_not_ready_is_alive_and_says_what_it_waits_for() {
+    async fn a_process_that_is_not_ready_is_alive_and_reports_what_it_waits_for() {
         let readiness = Readiness::default();
         readiness.condition("certificate", "the Secret is empty");
         let (status, text) = ask(&readiness, "/readyz").await;
@@ -150,9 +120,11 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_taken_port_is_told_with_its_remedy() {
-        let first = Admin::bind(SocketAddr::from(([127, 0, 0, 1], 0))).await.unwrap();
-        let error = Admin::bind(first.address()).await.unwrap_err().to_string();
+    async fn a_taken_port_is_reported_with_its_remedy() {
+        let address = SocketAddr::from(([127, 0, 0, 1], 0));
+        let first = Listening::bind(&PORT, address).await.unwrap();
+        let error = Listening::bind(&PORT, first.address()).await.unwrap_err();
+        let error = error.to_string();
         assert!(error.contains("choose another --admin-listen"), "{error}");
     }
 }

@@ -1,5 +1,7 @@
-//! The configuration in force. Follows the ConfigMap; a version that is refused changes nothing, except at the start,
-//! when nothing is in force yet: then the process waits, not ready, until the ConfigMap is mended.
+//! The active configuration. Follows the ConfigMap; a version that is refused changes nothing, except at the start, when no
+//! configuration is active yet: then the process waits, not ready, until the ConfigMap is corrected.
+//!
+//! Not by a reflector of kube: its store would hold the ConfigMap as it is, and the last valid version has to be kept.
 
 use crate::{metrics::Leading, readiness::Condition, words};
 use futures::{Stream, StreamExt};
@@ -13,7 +15,7 @@ use placement::{
     keys,
 };
 use std::{collections::BTreeMap, future::pending, pin::pin, sync::Arc};
-use tokio::sync::{oneshot, watch};
+use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
 /// Name of the readiness condition, for those who create it.
@@ -22,7 +24,7 @@ pub const CONDITION: &str = "configuration";
 /// A ConfigMap version that was refused.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Rejection {
-    /// What is wrong with it, one sentence a fault.
+    /// What is wrong with it, one sentence for each fault.
     pub message: String,
     /// The ConfigMap, as an event refers to it.
     pub config_map: ObjectReference,
@@ -31,7 +33,7 @@ pub struct Rejection {
 /// A watch of the ConfigMap that runs in the background.
 #[derive(Debug)]
 pub struct ConfigWatch {
-    first: oneshot::Receiver<watch::Receiver<Arc<Config>>>,
+    active: watch::Receiver<Arc<Config>>,
     rejections: watch::Receiver<Option<Rejection>>,
     task: JoinHandle<()>,
 }
@@ -49,17 +51,18 @@ impl ConfigWatch {
         condition: Condition,
         metrics: Leading,
     ) -> Self {
-        let (announce, first) = oneshot::channel();
+        let (activated, active) = watch::channel(Arc::default());
         let (rejected, rejections) = watch::channel(None);
         let follower = Follower {
-            in_force: InForce::Nothing(announce),
+            active: activated,
+            is_active: false,
             rejected,
             condition,
             metrics,
         };
         let task = tokio::spawn(follower.follow(versions));
         Self {
-            first,
+            active,
             rejections,
             task,
         }
@@ -70,10 +73,11 @@ impl ConfigWatch {
         self.rejections.clone()
     }
 
-    /// Resolves with the configuration once there is a valid one.
-    pub async fn in_force(&mut self) -> watch::Receiver<Arc<Config>> {
-        match (&mut self.first).await {
-            Ok(config) => config,
+    /// Resolves with the configuration once there is a valid one, which counts as seen.
+    pub async fn active(&self) -> watch::Receiver<Arc<Config>> {
+        let mut active = self.active.clone();
+        match active.changed().await {
+            Ok(()) => active,
             Err(_) => pending().await,
         }
     }
@@ -85,14 +89,14 @@ impl Drop for ConfigWatch {
     }
 }
 
-/// What a ConfigMap says; none at all says the defaults.
+/// The configuration of a ConfigMap; the defaults without one.
 pub fn read(config_map: Option<&ConfigMap>) -> Result<Config, ConfigErrors> {
     let empty = BTreeMap::new();
     let data = config_map.and_then(|map| map.data.as_ref()).unwrap_or(&empty);
     Config::parse(data)
 }
 
-/// For metrics only: a ConfigMap has no generation, and every server of today counts its resource versions.
+/// For metrics only: a ConfigMap has no generation, and the resource version of an API server is a number in practice.
 fn generation(config_map: Option<&ConfigMap>) -> i64 {
     let version = config_map.and_then(|map| map.metadata.resource_version.as_deref());
     version
@@ -100,13 +104,10 @@ fn generation(config_map: Option<&ConfigMap>) -> i64 {
         .unwrap_or_default()
 }
 
-enum InForce {
-    Nothing(oneshot::Sender<watch::Receiver<Arc<Config>>>),
-    Some(watch::Sender<Arc<Config>>),
-}
-
 struct Follower {
-    in_force: InForce,
+    active: watch::Sender<Arc<Config>>,
+    /// Whether a valid version was read; `active` is the default before that.
+    is_active: bool,
     rejected: watch::Sender<Option<Rejection>>,
     condition: Condition,
     metrics: Leading,
@@ -117,43 +118,45 @@ impl Follower {
         let mut versions = pin!(versions);
         while let Some(version) = versions.next().await {
             match version {
-                Ok(config_map) => self = self.take(config_map.as_ref()),
+                Ok(config_map) => self.take(config_map.as_ref()),
                 Err(error) => self.unreadable(&error),
             }
         }
     }
 
-    fn take(self, config_map: Option<&ConfigMap>) -> Self {
+    fn take(&mut self, config_map: Option<&ConfigMap>) {
         match read(config_map) {
             Ok(config) => self.accept(config, generation(config_map)),
             Err(errors) => self.refuse(config_map, &errors),
         }
     }
 
-    fn accept(self, config: Config, generation: i64) -> Self {
+    fn accept(&mut self, config: Config, generation: i64) {
         self.metrics.configuration_accepted(generation);
         self.rejected
             .send_if_modified(|rejection| rejection.take().is_some());
         self.condition.met();
-        Self {
-            in_force: self.in_force.replaced_by(config),
-            ..self
+        if self.is_active {
+            self.active.send_if_modified(|current| changed(current, config));
+        } else {
+            self.active.send_replace(Arc::new(config));
         }
+        self.is_active = true;
     }
 
-    fn refuse(self, config_map: Option<&ConfigMap>, errors: &ConfigErrors) -> Self {
+    fn refuse(&self, config_map: Option<&ConfigMap>, errors: &ConfigErrors) {
         let message = errors.to_string();
         self.metrics.configuration_refused();
-        let consequence = self.in_force.consequence();
+        let consequence = if self.is_active {
+            "the last valid configuration stays active"
+        } else {
+            "this process waits until it is corrected"
+        };
         tracing::error!(%message, "ConfigMap {} is refused; {consequence}", keys::CONFIG_MAP);
-        if let InForce::Nothing(_) = self.in_force {
-            self.condition
-                .unmet(format!("ConfigMap {} is refused: {message}", keys::CONFIG_MAP));
-        }
+        self.waits_because(&format!("is refused: {message}"));
         let config_map = config_map.map(|map| map.object_ref(&())).unwrap_or_default();
         self.rejected
             .send_replace(Some(Rejection { message, config_map }));
-        self
     }
 
     fn unreadable(&self, error: &watcher::Error) {
@@ -163,33 +166,14 @@ impl Follower {
             "ConfigMap {} cannot be read; trying again",
             keys::CONFIG_MAP
         );
-        if let InForce::Nothing(_) = self.in_force {
+        self.waits_because(&format!("cannot be read: {error}"));
+    }
+
+    /// The process is not ready while no configuration is active.
+    fn waits_because(&self, what: &str) {
+        if !self.is_active {
             self.condition
-                .unmet(format!("ConfigMap {} cannot be read: {error}", keys::CONFIG_MAP));
-        }
-    }
-}
-
-impl InForce {
-    fn replaced_by(self, config: Config) -> Self {
-        match self {
-            Self::Nothing(announce) => {
-                let (sender, receiver) = watch::channel(Arc::new(config));
-                // Nobody waits for it only when the process is about to end.
-                let _ = announce.send(receiver);
-                Self::Some(sender)
-            }
-            Self::Some(sender) => {
-                sender.send_if_modified(|current| changed(current, config));
-                Self::Some(sender)
-            }
-        }
-    }
-
-    fn consequence(&self) -> &'static str {
-        match self {
-            Self::Nothing(_) => "this process waits until it is corrected",
-            Self::Some(_) => "the last valid configuration stays active",
+                .unmet(format!("ConfigMap {} {what}", keys::CONFIG_MAP));
         }
     }
 }

@@ -1,4 +1,4 @@
-//! ConfigMap versions in, configurations in force out, through a watch of an API server in memory.
+//! ConfigMap versions in, active configurations out, through a watch of an API server in memory.
 
 use super::*;
 use crate::fake_api::{CONFIG_MAPS, FakeApi, Mood};
@@ -52,19 +52,19 @@ fn bad() -> Value {
 }
 
 #[tokio::test(start_paused = true)]
-async fn without_a_config_map_the_defaults_are_in_force() {
-    let mut scene = Scene::begin(None);
-    let config = scene.watch.in_force().await;
+async fn without_a_config_map_the_defaults_are_active() {
+    let scene = Scene::begin(None);
+    let config = scene.watch.active().await;
     assert_eq!(**config.borrow(), Config::default());
     assert!(scene.readiness.is_ready());
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_change_comes_into_force_and_a_deletion_brings_the_defaults_back() {
-    let mut scene = Scene::begin(Some(
+async fn a_change_becomes_active_and_a_deletion_brings_the_defaults_back() {
+    let scene = Scene::begin(Some(
         json!({"release-when": "created", "_example": "anything: at all"}),
     ));
-    let mut config = scene.watch.in_force().await;
+    let mut config = scene.watch.active().await;
     assert_eq!(config.borrow_and_update().release_when, ReleaseWhen::Created);
     put(&scene.api, &json!({"placeholder-cpu": "75m"}));
     config.changed().await.unwrap();
@@ -76,7 +76,7 @@ async fn a_change_comes_into_force_and_a_deletion_brings_the_defaults_back() {
 
 #[tokio::test(start_paused = true)]
 async fn a_bad_one_at_the_start_keeps_the_process_not_ready_until_it_is_mended() {
-    let mut scene = Scene::begin(Some(bad()));
+    let scene = Scene::begin(Some(bad()));
     scene.settle().await;
     let why = scene.readiness.to_string();
     assert!(
@@ -84,15 +84,15 @@ async fn a_bad_one_at_the_start_keeps_the_process_not_ready_until_it_is_mended()
         "{why}"
     );
     put(&scene.api, &json!({"release-when": "created"}));
-    let config = scene.watch.in_force().await;
+    let config = scene.watch.active().await;
     assert_eq!(config.borrow().release_when, ReleaseWhen::Created);
     assert!(scene.readiness.is_ready());
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_bad_one_later_is_told_and_the_last_good_one_stays() {
-    let mut scene = Scene::begin(Some(json!({"release-when": "created"})));
-    let config = scene.watch.in_force().await;
+    let scene = Scene::begin(Some(json!({"release-when": "created"})));
+    let config = scene.watch.active().await;
     let mut rejections = scene.watch.rejections();
     put(&scene.api, &bad());
     rejections.changed().await.unwrap();
@@ -110,7 +110,7 @@ async fn a_bad_one_later_is_told_and_the_last_good_one_stays() {
 async fn an_api_server_that_is_away_is_waited_for_and_named() {
     let api = FakeApi::new();
     api.set_mood(Mood::Forbidding);
-    let mut scene = Scene::against(api);
+    let scene = Scene::against(api);
     scene.settle().await;
     let why = scene.readiness.to_string();
     assert!(
@@ -118,14 +118,14 @@ async fn an_api_server_that_is_away_is_waited_for_and_named() {
         "{why}"
     );
     scene.api.set_mood(Mood::Well);
-    scene.watch.in_force().await;
+    scene.watch.active().await;
     assert!(scene.readiness.is_ready());
 }
 
 #[tokio::test(start_paused = true)]
 async fn the_same_content_again_wakes_nobody() {
-    let mut scene = Scene::begin(Some(json!({"placeholder-cpu": "75m"})));
-    let config = scene.watch.in_force().await;
+    let scene = Scene::begin(Some(json!({"placeholder-cpu": "75m"})));
+    let config = scene.watch.active().await;
     put(&scene.api, &json!({"placeholder-cpu": "75m"}));
     scene.settle().await;
     assert!(!config.has_changed().unwrap());

@@ -1,5 +1,5 @@
 //! What every process of pod-affinity needs around its own work: logs, traces, metrics, probes, shutdown, TLS with hot reload,
-//! certificates, a lease, and the configuration in force. Knows nothing of PipelineRuns.
+//! certificates, a lease, and the active configuration. Knows nothing of PipelineRuns.
 
 pub mod admin;
 pub mod certs;
@@ -7,9 +7,11 @@ pub mod config_watch;
 mod guard;
 pub mod http_limits;
 pub mod lease;
+pub mod listen;
 pub mod log;
 pub mod metrics;
 mod open_files;
+mod params;
 pub mod readiness;
 pub mod server_clock;
 pub mod shutdown;

@@ -1,5 +1,5 @@
-//! Logs on standard error: JSON for machines, readable lines on a terminal. `RUST_LOG` filters. Traces beside them
-//! if the environment asks for them.
+//! Logs on standard error: JSON for machines, readable lines on a terminal. `RUST_LOG` filters them. Traces as well if the
+//! environment requests them.
 
 use crate::traces::{self, Traces};
 use std::env;
@@ -12,7 +12,7 @@ use tracing_subscriber::{
     util::SubscriberInitExt,
 };
 
-/// Used when `RUST_LOG` says nothing. The client logs each failed request that we also log, with its consequence.
+/// Used when `RUST_LOG` is empty. The client logs each failed request, and we log it with its consequence.
 const FILTER: &str = "info,kube_client::client::builder=off";
 
 /// How a log line looks.
@@ -28,7 +28,7 @@ pub enum Format {
     Text,
 }
 
-/// A value of `--log-format` that is none.
+/// A value of `--log-format` that is no format.
 #[derive(Debug, Error, PartialEq, Eq)]
 #[error("'{0}' is no log format: use auto, json or text")]
 pub struct UnknownFormat(String);
@@ -39,10 +39,10 @@ pub enum Error {
     /// `RUST_LOG` cannot be read.
     #[error("RUST_LOG is not a filter: {0}; an example that is one: info,controller=debug")]
     Filter(#[from] tracing_subscriber::filter::ParseError),
-    /// Traces were asked for, and cannot be had.
+    /// Traces were requested, and cannot be sent.
     #[error(transparent)]
     Traces(#[from] traces::Error),
-    /// Somebody was first.
+    /// Logging was set up before.
     #[error("logging is already set up in this process: {0}")]
     Taken(#[from] tracing_subscriber::util::TryInitError),
 }
@@ -51,8 +51,8 @@ fn unknown(text: &str) -> UnknownFormat {
     UnknownFormat(text.to_owned())
 }
 
-/// Sets up logging for the whole process; to be called once, first of all. The traces that were asked for go out
-/// until what is returned is dropped.
+/// Sets up logging for the whole process; to be called once, first of all. Traces that were requested are sent until the
+/// returned value is dropped.
 pub fn init(format: Format, process: &str) -> Result<Option<Traces>, Error> {
     let filter = filter(env::var(EnvFilter::DEFAULT_ENV).ok().as_deref())?;
     let traces = Traces::asked_for(process)?;

@@ -2,26 +2,19 @@
 
 use crate::usage::Usage;
 use prometheus_client::{
-    encoding::{EncodeLabelSet, text},
+    encoding::text,
     metrics::{counter::Counter, family::Family, gauge::Gauge, info::Info},
-    registry,
+    registry::{self, Metric},
 };
-use std::{fmt, hash::Hash};
+use std::fmt;
 use strum::{IntoStaticStr, VariantArray};
 
-/// Prefix of every metric that is ours.
+/// Prefix of all our metrics.
 pub const PREFIX: &str = "pod_affinity";
 
-/// Makes a series of each of these, at 0: what has not happened yet can be asked for, and its first time is an increase.
-fn begin<L, S>(family: &Family<S, Counter>, labels: &[L])
-where
-    L: Copy,
-    S: From<L> + Clone + Eq + Hash,
-{
-    for label in labels {
-        drop(family.get_or_create(&S::from(*label)));
-    }
-}
+/// The one label of a series, with its value.
+type Label = [(&'static str, &'static str); 1];
+type Counters = Family<Label, Counter>;
 
 /// Owner of all metrics of one process.
 pub struct Registry(registry::Registry);
@@ -37,7 +30,7 @@ impl Registry {
         Self(root)
     }
 
-    /// Where metrics of ours are registered; their names get [`PREFIX`].
+    /// Where our metrics are registered; their names get [`PREFIX`].
     pub fn prefixed(&mut self) -> &mut registry::Registry {
         self.0.sub_registry_with_prefix(PREFIX)
     }
@@ -50,13 +43,13 @@ impl Registry {
     }
 }
 
-/// How an attempt to take something into force ended.
+/// How an attempt to load a configuration or a certificate ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, IntoStaticStr, VariantArray)]
 #[strum(serialize_all = "snake_case")]
 pub enum Outcome {
-    /// It is in force.
+    /// It is active.
     Accepted,
-    /// It was refused; what was in force before still is.
+    /// It was refused; what was active before still is.
     Refused,
 }
 
@@ -64,57 +57,32 @@ pub enum Outcome {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, IntoStaticStr, VariantArray)]
 #[strum(serialize_all = "snake_case")]
 pub enum Part {
-    /// The authority.
-    Authority,
-    /// The bundle of authorities.
+    /// The CA.
+    #[strum(to_string = "authority")]
+    Ca,
+    /// The bundle of CAs.
     Bundle,
     /// The serving certificate.
     Leaf,
 }
 
-/// Label `outcome`.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-pub struct ByOutcome {
-    outcome: &'static str,
-}
-
-/// Label `part`.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-pub struct ByPart {
-    part: &'static str,
-}
-
-impl From<Outcome> for ByOutcome {
-    fn from(outcome: Outcome) -> Self {
-        Self {
-            outcome: outcome.into(),
-        }
-    }
-}
-
-impl From<Part> for ByPart {
-    fn from(part: Part) -> Self {
-        Self { part: part.into() }
-    }
-}
-
 /// What a process that serves admission counts; clones share their values.
 #[derive(Clone, Debug, Default)]
 pub struct Serving {
-    certificate_loads: Family<ByOutcome, Counter>,
+    certificate_loads: Counters,
     /// Unix time at which the served certificate expires; 0 while there is none.
     pub certificate_expiry: Gauge,
-    /// Connections turned away because there were too many.
+    /// Connections refused because there were too many.
     pub connections_refused: Counter,
 }
 
 /// What a process that stands for election counts; clones share their values.
 #[derive(Clone, Debug, Default)]
 pub struct Leading {
-    configuration_loads: Family<ByOutcome, Counter>,
+    configuration_loads: Counters,
     configuration_valid: Gauge,
     configuration_generation: Gauge,
-    renewals: Family<ByPart, Counter>,
+    renewals: Counters,
     /// Failed checks of the certificates.
     pub certificate_errors: Counter,
     /// 1 while this process leads.
@@ -126,64 +94,69 @@ pub struct Leading {
 impl Serving {
     /// Registers all of them.
     pub fn register(registry: &mut registry::Registry) -> Self {
-        let all = Self::default();
-        begin(&all.certificate_loads, Outcome::VARIANTS);
-        let help = "Serving certificates read";
-        registry.register("certificate_loads", help, all.certificate_loads.clone());
-        let help = "When the served certificate expires; 0 while there is none";
-        let expiry = all.certificate_expiry.clone();
-        registry.register("certificate_expiry_timestamp_seconds", help, expiry);
-        let help = "Connections over the limit";
-        registry.register("connections_refused", help, all.connections_refused.clone());
+        let all = Self {
+            certificate_loads: registered(registry, "certificate_loads", "Serving certificates read"),
+            certificate_expiry: registered(
+                registry,
+                "certificate_expiry_timestamp_seconds",
+                "When the served certificate expires; 0 while there is none",
+            ),
+            connections_refused: registered(registry, "connections_refused", "Connections over the limit"),
+        };
+        begin(&all.certificate_loads, Outcome::VARIANTS, by_outcome);
         all
     }
 
     /// Counts a certificate that was read.
     pub fn certificate_load(&self, outcome: Outcome) {
-        self.certificate_loads
-            .get_or_create(&ByOutcome::from(outcome))
-            .inc();
+        self.certificate_loads.get_or_create(&by_outcome(outcome)).inc();
     }
 
     /// How many certificates were read with this outcome.
     #[cfg(test)]
     pub(crate) fn certificate_loads(&self, outcome: Outcome) -> u64 {
-        self.certificate_loads
-            .get_or_create(&ByOutcome::from(outcome))
-            .get()
+        self.certificate_loads.get_or_create(&by_outcome(outcome)).get()
     }
 }
 
 impl Leading {
     /// Registers those of every controller.
     pub fn register(registry: &mut registry::Registry) -> Self {
-        let all = Self::default();
-        begin(&all.configuration_loads, Outcome::VARIANTS);
-        let loads = all.configuration_loads.clone();
-        registry.register("configuration_loads", "ConfigMap versions read", loads);
-        let help = "1 while the current ConfigMap is active; 0 while it is rejected or not read yet";
-        registry.register("configuration_valid", help, all.configuration_valid.clone());
-        let help = "resourceVersion of the active ConfigMap; 0 without a ConfigMap";
-        let generation = all.configuration_generation.clone();
-        registry.register("configuration_generation", help, generation);
-        let help = "1 while this process is the leader";
-        registry.register("leading", help, all.leading.clone());
-        let help = "Failed attempts to acquire or renew the Lease";
-        registry.register("lease_errors", help, all.lease_errors.clone());
+        let all = Self {
+            configuration_loads: registered(registry, "configuration_loads", "ConfigMap versions read"),
+            configuration_valid: registered(
+                registry,
+                "configuration_valid",
+                "1 while the current ConfigMap is active; 0 while it is rejected or not read yet",
+            ),
+            configuration_generation: registered(
+                registry,
+                "configuration_generation",
+                "resourceVersion of the active ConfigMap; 0 without a ConfigMap",
+            ),
+            leading: registered(registry, "leading", "1 while this process is the leader"),
+            lease_errors: registered(
+                registry,
+                "lease_errors",
+                "Failed attempts to acquire or renew the Lease",
+            ),
+            ..Self::default()
+        };
+        begin(&all.configuration_loads, Outcome::VARIANTS, by_outcome);
         all
     }
 
-    /// Registers those of a controller that keeps certificates. Without a webhook there is none, and the alert on a missing webhook
-    /// goes by these metrics.
+    /// Registers those of a controller that keeps certificates. Without a webhook there are no certificates, and the alert on a
+    /// missing webhook depends on these metrics.
     pub fn register_certificates(&self, registry: &mut registry::Registry) {
-        begin(&self.renewals, Part::VARIANTS);
+        begin(&self.renewals, Part::VARIANTS, by_part);
         let help = "Certificates made by this process";
         registry.register("certificate_renewals", help, self.renewals.clone());
         let help = "Failed checks of the certificates";
         registry.register("certificate_errors", help, self.certificate_errors.clone());
     }
 
-    /// Counts a ConfigMap version that was read and is in force.
+    /// Counts a ConfigMap version that was read and is active.
     pub(crate) fn configuration_accepted(&self, generation: i64) {
         self.configuration_loaded(Outcome::Accepted);
         self.configuration_valid.set(1);
@@ -197,15 +170,35 @@ impl Leading {
     }
 
     fn configuration_loaded(&self, outcome: Outcome) {
-        self.configuration_loads
-            .get_or_create(&ByOutcome::from(outcome))
-            .inc();
+        self.configuration_loads.get_or_create(&by_outcome(outcome)).inc();
     }
 
     /// Counts a certificate that was made.
     pub fn renewal(&self, part: Part) {
-        self.renewals.get_or_create(&ByPart::from(part)).inc();
+        self.renewals.get_or_create(&by_part(part)).inc();
     }
+}
+
+fn registered<M: Metric + Clone + Default>(registry: &mut registry::Registry, name: &str, help: &str) -> M {
+    let metric = M::default();
+    registry.register(name, help, metric.clone());
+    metric
+}
+
+/// Creates a series for each of these values, at 0: what has not happened yet can be queried, and its first time is an
+/// increase.
+fn begin<V: Copy>(counters: &Counters, values: &[V], label: fn(V) -> Label) {
+    for value in values {
+        drop(counters.get_or_create(&label(*value)));
+    }
+}
+
+fn by_outcome(outcome: Outcome) -> Label {
+    [("outcome", outcome.into())]
+}
+
+fn by_part(part: Part) -> Label {
+    [("part", part.into())]
 }
 
 #[cfg(test)]
@@ -250,7 +243,7 @@ mod tests {
     }
 
     #[test]
-    fn what_has_not_happened_yet_is_told_as_none() {
+    fn what_has_not_happened_yet_is_reported_as_0() {
         let text = exposition();
         for line in [
             "pod_affinity_certificate_loads_total{outcome=\"accepted\"} 0",
@@ -262,7 +255,7 @@ mod tests {
     }
 
     #[test]
-    fn a_refused_configuration_is_not_valid_and_the_generation_stays_that_of_the_one_in_force() {
+    fn a_refused_configuration_is_not_valid_and_the_generation_stays_that_of_the_active_one() {
         let mut registry = Registry::new("1.2.3");
         let metrics = Leading::register(registry.prefixed());
         metrics.configuration_accepted(41);
@@ -276,7 +269,7 @@ mod tests {
     }
 
     #[test]
-    fn the_process_tells_its_memory_under_the_usual_name() {
+    fn the_process_reports_its_memory_under_the_usual_name() {
         let text = exposition();
         assert!(text.contains("\nprocess_resident_memory_bytes "), "{text}");
         assert!(text.ends_with("# EOF\n"), "{text}");

@@ -3,13 +3,13 @@
 use crate::admin;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
-/// For all that is no client of the port that is asked for: the other port's, the API server's, the runtime's, files.
+/// For all that is no client of this port: clients of the other port, the API server, the runtime, files.
 const OTHERS: u64 = admin::CONNECTIONS_AT_MOST as u64 + 64;
 
-/// Sees to it that this many clients can be connected at once, and tells how many of them the system allows.
+/// Raises the limit of open files so that this many clients can be connected at once; returns how many the system allows.
 ///
-/// Container runtimes hand down a limit of 1024 for the sake of programs that use `select`, and let us raise it. At the
-/// limit nobody's connection could be accepted, nor a changed certificate be read.
+/// Container runtimes set a limit of 1024 for programs that use `select`, and let us raise it. At the limit, no connection
+/// could be accepted and no changed certificate be read.
 pub(crate) fn room_for(clients: usize) -> usize {
     let limit = getrlimit(Resource::Nofile);
     let wanted = u64::try_from(clients).unwrap_or(u64::MAX).saturating_add(OTHERS);
@@ -36,7 +36,7 @@ pub(crate) fn room_for(clients: usize) -> usize {
     room
 }
 
-/// Where even the others would take up all files, half of them.
+/// At least half of the files, even if the others would need all.
 fn room(has: u64, clients: usize) -> usize {
     let room = has.saturating_sub(OTHERS).max(has / 2);
     usize::try_from(room).map_or(clients, |room| room.min(clients))
@@ -47,7 +47,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn however_few_files_may_be_open_there_is_room_for_somebody() {
+    fn however_few_files_may_be_open_there_is_room_for_clients() {
         for (has, expected) in [
             (1024, 512),
             (1064, 532),

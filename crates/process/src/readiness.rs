@@ -1,5 +1,5 @@
-//! Readiness as a list of named conditions, each owned by the part of the process that can tell. A process is ready when
-//! none is unmet; what is unmet says why, so that `kubectl describe pod` shows more than a number.
+//! Readiness as a list of named conditions, each set by one part of the process. A process is ready when every condition is met;
+//! an unmet condition has a reason, so that `kubectl describe pod` shows more than a number.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -12,7 +12,7 @@ type Conditions = BTreeMap<&'static str, Option<String>>;
 #[derive(Clone, Debug)]
 pub struct Readiness(Arc<watch::Sender<Conditions>>);
 
-/// One condition, in the hands of its owner.
+/// One condition, for the part of the process that sets it.
 #[derive(Clone, Debug)]
 pub struct Condition {
     name: &'static str,
@@ -26,7 +26,7 @@ impl Default for Readiness {
 }
 
 impl Readiness {
-    /// Adds a condition that is unmet until its owner says otherwise.
+    /// Adds a condition that is unmet until it is set to met.
     pub fn condition(&self, name: &'static str, unmet: impl Into<String>) -> Condition {
         let condition = Condition {
             name,
@@ -66,7 +66,7 @@ impl Condition {
     }
 }
 
-/// One line a condition, `[+]` when met and `[-]` with the reason when not.
+/// One line for each condition, `[+]` when met and `[-]` with the reason when not.
 impl fmt::Display for Readiness {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (name, state) in self.0.borrow().iter() {

@@ -1,22 +1,19 @@
-//! The API server's clock, as its answers tell it.
+//! The API server's clock, read from the dates of its answers.
 //!
-//! How old an object is can only be told by the clock that dated it. By one of ours that is ten minutes ahead, every run would be
-//! released at once, without a node.
+//! Only the clock that dated an object measures the object's age. By a clock of ours that is ten minutes ahead, every run would
+//! be released at once, without a node. Not by a library: kube does not compare clocks, and NTP knows the right time, but not
+//! the API server's.
 
-use axum::http::{HeaderMap, Request, Response, header::DATE};
-use futures::future::BoxFuture;
+use axum::http::{HeaderMap, Response, header::DATE};
 use jiff::{SignedDuration, Timestamp, fmt::rfc2822};
 use kube::{Client, Config, client::ClientBuilder};
-use std::{
-    sync::{
-        Arc,
-        atomic::{AtomicI64, Ordering},
-    },
-    task::{Context, Poll},
+use std::sync::{
+    Arc,
+    atomic::{AtomicI64, Ordering},
 };
-use tower::{Layer, Service};
+use tower::util::MapResponseLayer;
 
-/// An answer is dated to the second and takes a moment to come: as far as this the clocks agree.
+/// In seconds: an answer is dated to the second and takes a moment to arrive, so up to this difference the clocks agree.
 const AGREEMENT: i64 = 5;
 
 /// The clock: how many seconds ours is ahead of it.
@@ -26,10 +23,10 @@ pub struct ServerClock(Arc<AtomicI64>);
 impl ServerClock {
     /// A client whose answers set this clock.
     pub fn client(&self, config: Config) -> kube::Result<Client> {
-        Ok(ClientBuilder::try_from(config)?.with_layer(self).build())
+        Ok(ClientBuilder::try_from(config)?.with_layer(&self.layer()).build())
     }
 
-    /// What time it is there. Until the first answer, what time it is here.
+    /// The time by this clock; until the first answer, the time by ours.
     pub fn now(&self) -> Timestamp {
         self.at(Timestamp::now())
     }
@@ -37,6 +34,14 @@ impl ServerClock {
     fn at(&self, now: Timestamp) -> Timestamp {
         let ahead = SignedDuration::from_secs(self.0.load(Ordering::Relaxed));
         now.checked_sub(ahead).unwrap_or(now)
+    }
+
+    fn layer<B>(&self) -> MapResponseLayer<impl Fn(Response<B>) -> Response<B> + Clone + use<B>> {
+        let clock = self.clone();
+        MapResponseLayer::new(move |answer: Response<B>| {
+            clock.heard(answer.headers(), Timestamp::now());
+            answer
+        })
     }
 
     fn heard(&self, headers: &HeaderMap, now: Timestamp) {
@@ -60,52 +65,12 @@ fn date(headers: &HeaderMap) -> Option<Timestamp> {
         .ok()
 }
 
-impl<S> Layer<S> for ServerClock {
-    type Service = Dated<S>;
-
-    fn layer(&self, inner: S) -> Dated<S> {
-        Dated {
-            inner,
-            clock: self.clone(),
-        }
-    }
-}
-
-/// A way to the API server whose answers set a clock.
-#[derive(Clone, Debug)]
-pub struct Dated<S> {
-    inner: S,
-    clock: ServerClock,
-}
-
-impl<S, Sent, Answered> Service<Request<Sent>> for Dated<S>
-where
-    S: Service<Request<Sent>, Response = Response<Answered>>,
-    S::Future: Send + 'static,
-{
-    type Response = S::Response;
-    type Error = S::Error;
-    type Future = BoxFuture<'static, Result<S::Response, S::Error>>;
-
-    fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), S::Error>> {
-        self.inner.poll_ready(cx)
-    }
-
-    fn call(&mut self, request: Request<Sent>) -> Self::Future {
-        let (answer, clock) = (self.inner.call(request), self.clock.clone());
-        Box::pin(async move {
-            let answer = answer.await?;
-            clock.heard(answer.headers(), Timestamp::now());
-            Ok(answer)
-        })
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use axum::http::Request;
     use std::convert::Infallible;
-    use tower::{ServiceExt, service_fn};
+    use tower::{Layer, ServiceExt, service_fn};
 
     fn heard(clock: &ServerClock, date: &str, now: &str) {
         let headers = HeaderMap::from_iter([(DATE, date.parse().unwrap())]);
@@ -139,7 +104,8 @@ mod tests {
                 .body(());
             Ok::<_, Infallible>(answer.unwrap())
         });
-        clock.layer(server).oneshot(Request::new(())).await.unwrap();
+        let server = clock.layer().layer(server);
+        server.oneshot(Request::new(())).await.unwrap();
         assert!(clock.now().as_second() < 60, "{}", clock.now());
     }
 }

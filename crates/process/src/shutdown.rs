@@ -1,5 +1,5 @@
 //! Turns SIGTERM and SIGINT into a value that every part of a process can wait for. The first signal asks for an orderly
-//! end; the second one is for people who cannot wait.
+//! end; the second one ends the process at once.
 
 use futures::{Stream, StreamExt, stream};
 use std::io;
@@ -7,7 +7,7 @@ use thiserror::Error;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 
-/// The operating system gave us no signals.
+/// The operating system refused to report signals.
 #[derive(Debug, Error)]
 #[error("cannot listen for SIGTERM and SIGINT: {0}; the process would not be able to end in order")]
 pub struct Error(#[from] io::Error);
@@ -20,7 +20,7 @@ pub struct Shutdown {
 }
 
 impl Shutdown {
-    /// Asked for by the process's own signals. Needs a tokio runtime.
+    /// A shutdown by the process's own signals. Needs a tokio runtime.
     pub fn on_signals() -> Result<Self, Error> {
         let terminate = named("SIGTERM", signal(SignalKind::terminate())?);
         let interrupt = named("SIGINT", signal(SignalKind::interrupt())?);
@@ -30,7 +30,8 @@ impl Shutdown {
     }
 
     /// Asks for the orderly end.
-    pub fn ask(&self) {
+    #[cfg(test)]
+    pub(crate) fn ask(&self) {
         self.asked.cancel();
     }
 
@@ -44,7 +45,7 @@ impl Shutdown {
         self.asked.clone().cancelled_owned()
     }
 
-    /// Resolves once the end must not be waited for any longer.
+    /// Resolves once the process is to end at once.
     pub fn forced(&self) -> impl Future<Output = ()> + Send + 'static {
         self.forced.clone().cancelled_owned()
     }

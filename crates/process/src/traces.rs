@@ -1,7 +1,7 @@
-//! Spans over OTLP, for those who ask for them by the usual variable `OTEL_EXPORTER_OTLP_ENDPOINT`; without it there
-//! is no exporter, no thread and no layer.
+//! Spans over OTLP, if the usual variable `OTEL_EXPORTER_OTLP_ENDPOINT` is set; without it there is no exporter, no thread and
+//! no layer.
 //!
-//! Batches leave from the SDK's own thread, which drives a runtime of its own: a collector that is slow or away never
+//! Batches are sent from the SDK's own thread, which drives a runtime of its own: a collector that is slow or unavailable never
 //! delays an admission or a reconcile, and no second HTTP stack comes into the binary.
 
 use async_trait::async_trait;
@@ -37,7 +37,7 @@ const LAST_BATCH: Duration = Duration::from_secs(2);
 /// A collector answers with a few bytes.
 const LONGEST_ANSWER: usize = 64 * 1024;
 
-/// Traces were asked for, and cannot be had.
+/// Traces were requested, and cannot be sent.
 #[derive(Debug, Error)]
 pub enum Error {
     /// Another scheme than http.
@@ -58,7 +58,7 @@ pub enum Error {
         /// Its value.
         value: String,
     },
-    /// The exporter does not take the rest of what the environment says.
+    /// The exporter refuses another variable of the environment.
     #[error(
         "traces cannot be exported: {0}; correct the OTEL_* variables, or remove OTEL_EXPORTER_OTLP_ENDPOINT"
     )]
@@ -68,15 +68,15 @@ pub enum Error {
     Runtime(#[from] io::Error),
 }
 
-/// What the environment says, by the names of its variables.
+/// The values of the environment, by the names of its variables.
 type Environment<'a> = &'a dyn Fn(&str) -> Option<String>;
 
-/// Traces on their way out. Dropped, it sends what is left.
+/// The export of traces. When dropped, it sends what is left.
 #[derive(Debug)]
 pub struct Traces(SdkTracerProvider);
 
 impl Traces {
-    /// What the environment asks for, of a process by this name; most often nothing.
+    /// The export that the environment requests, for a process of this name; most often none.
     pub(crate) fn asked_for(process: &str) -> Result<Option<Self>, Error> {
         Self::of(process, &|name| env::var(name).ok())
     }
@@ -119,7 +119,7 @@ impl Traces {
         Ok(Self(provider))
     }
 
-    /// Hands over the spans that are there for people: those of level INFO and above, whatever `RUST_LOG` says.
+    /// Exports the spans of level INFO and above, whatever `RUST_LOG` is.
     pub(crate) fn layer<S>(&self) -> impl Layer<S> + use<S>
     where
         S: Subscriber + for<'a> LookupSpan<'a>,
@@ -140,7 +140,7 @@ impl Drop for Traces {
     }
 }
 
-/// The first of these variables that says anything.
+/// The first of these variables that is not empty.
 fn first(names: [&'static str; 2], environment: Environment<'_>) -> Option<(&'static str, String)> {
     names.into_iter().find_map(|name| {
         let value = environment(name)?;
@@ -158,7 +158,7 @@ struct Sender {
 impl Sender {
     fn new() -> io::Result<Self> {
         let runtime = Builder::new_current_thread().enable_all().build()?;
-        // Between two batches nobody drives the runtime, so no connection is kept.
+        // Between two batches the runtime does not run, so no connection is kept.
         let client = Client::builder(TokioExecutor::new())
             .pool_max_idle_per_host(0)
             .build_http();

@@ -7,7 +7,7 @@ use prometheus_client::{
 };
 use std::{fmt, fs};
 
-/// Collector of the process's own use; on systems without /proc it reports nothing.
+/// Collects what the process uses; on systems without /proc it reports nothing.
 #[derive(Debug)]
 pub(crate) struct Usage;
 

@@ -1,4 +1,4 @@
-//! Which versions the API server and Tekton are of. One that is not supported is logged once, at the start.
+//! The versions of the API server and Tekton. A version that is not supported is logged once, at the start.
 
 use crate::words;
 use k8s_openapi::api::core::v1::ConfigMap;
@@ -8,11 +8,11 @@ use std::future::pending;
 use std::time::Duration;
 use tokio::time::sleep;
 
-/// Between two attempts to read one: other parts of the process log what is wrong with the connection.
+/// Between two attempts to read a version: other parts of the process log what is wrong with the connection.
 const PAUSE: Duration = Duration::from_secs(5);
-/// Where Tekton is installed, unless it is a part of something else: then nothing is said about it.
+/// Where Tekton is installed, unless it is part of another product: then nothing is logged about it.
 const TEKTON_NAMESPACE: &str = "tekton-pipelines";
-/// Tekton lets everybody read this ConfigMap, who needs no right for that.
+/// Tekton lets every user read this ConfigMap, so it needs no right of ours.
 const TEKTON_INFO: &str = "pipelines-info";
 
 /// Logs a warning for each of the two whose version is not one that this release was tested with; never ends.
@@ -38,13 +38,13 @@ async fn kubernetes(client: &Client) -> Option<String> {
 async fn tekton(client: &Client) -> Option<String> {
     let maps: Api<ConfigMap> = Api::namespaced(client.clone(), TEKTON_NAMESPACE);
     let info = answer(TEKTON.name, || maps.get(TEKTON_INFO)).await?;
-    // A build of its developers has none.
+    // A development build has no version.
     info.data?
         .remove("version")
         .filter(|version| numbers(version).is_some())
 }
 
-/// Waits until the API server answers. Nothing if it forbids to ask, as only some hardened clusters do, or has nothing.
+/// Waits until the API server answers. Nothing if it forbids the request, as only some hardened clusters do, or finds nothing.
 async fn answer<T, F: Future<Output = Result<T>>>(whose: &str, ask: impl Fn() -> F) -> Option<T> {
     loop {
         match ask().await {

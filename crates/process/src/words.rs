@@ -1,4 +1,4 @@
-//! What the API server said, as a sentence: the client's own text repeats the whole `Status` behind it.
+//! Errors of the API server as a sentence: the client's own text repeats the whole `Status` behind it.
 
 use kube::{Error, core::Status, runtime::watcher};
 
@@ -35,7 +35,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_refusal_is_told_in_the_servers_own_words() {
+    fn a_refusal_is_reported_in_the_servers_own_words() {
         let status = Status::failure("secrets is forbidden", "Forbidden").with_code(403);
         let said = of(&Error::Api(status.boxed()));
         assert_eq!(said, "secrets is forbidden (403)");

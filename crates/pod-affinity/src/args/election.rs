@@ -1,18 +1,13 @@
-//! The flags of the leader election. They are checked together, while the command line is read.
+//! The flags of the leader election.
 
-use super::duration;
-use clap::error::ErrorKind;
-use clap::{ArgMatches, Args, Command, Error, FromArgMatches};
+use super::{Args, duration};
+use clap::{CommandFactory, Error, error::ErrorKind};
 use process::lease::Terms;
 use std::time::Duration;
 
-/// Durations that go together.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct ElectionTerms(pub(crate) Terms);
-
-/// As given. Names and defaults are those of kube-controller-manager.
-#[derive(Debug, Args)]
-struct Given {
+/// Durations that go together. Names and defaults are those of kube-controller-manager.
+#[derive(Debug, clap::Args)]
+pub(crate) struct ElectionArgs {
     /// How long the other controllers wait, after the last renewal of the Lease that they saw, before one of them leads.
     /// Whole seconds.
     #[arg(long = "leader-elect-lease-duration", env = "POD_AFFINITY_LEADER_ELECT_LEASE_DURATION", default_value = "15s", value_parser = duration, value_name = "DURATION")]
@@ -25,39 +20,11 @@ struct Given {
     retry_period: Duration,
 }
 
-impl TryFrom<Given> for ElectionTerms {
-    type Error = Error;
-
-    fn try_from(given: Given) -> Result<Self, Error> {
-        let Given {
-            lease_duration,
-            renew_deadline,
-            retry_period,
-        } = given;
-        let terms = Terms::new(lease_duration, renew_deadline, retry_period);
-        let refused = |unsound| Error::raw(ErrorKind::ValueValidation, format!("{unsound}\n"));
-        terms.map(Self).map_err(refused)
-    }
-}
-
-impl FromArgMatches for ElectionTerms {
-    fn from_arg_matches(matches: &ArgMatches) -> Result<Self, Error> {
-        Given::from_arg_matches(matches)?.try_into()
-    }
-
-    fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), Error> {
-        *self = Self::from_arg_matches(matches)?;
-        Ok(())
-    }
-}
-
-impl Args for ElectionTerms {
-    fn augment_args(command: Command) -> Command {
-        Given::augment_args(command)
-    }
-
-    fn augment_args_for_update(command: Command) -> Command {
-        Given::augment_args_for_update(command)
+impl ElectionArgs {
+    /// The durations, or the error of the command line if they do not go together.
+    pub(crate) fn terms(&self) -> Result<Terms, Error> {
+        let terms = Terms::new(self.lease_duration, self.renew_deadline, self.retry_period);
+        terms.map_err(|unsound| Args::command().error(ErrorKind::ValueValidation, format!("{unsound}\n")))
     }
 }
 
@@ -69,13 +36,13 @@ mod tests {
     #[derive(Debug, Parser)]
     struct Line {
         #[command(flatten)]
-        election: ElectionTerms,
+        election: ElectionArgs,
     }
 
     fn parsed(line: &str) -> Result<Terms, String> {
         let parsed = Line::try_parse_from(line.split(' '));
         parsed
-            .map(|line| line.election.0)
+            .and_then(|line| line.election.terms())
             .map_err(|error| error.to_string())
     }
 

@@ -1,4 +1,4 @@
-//! What is to be done about the stored certificates at a given time. Pure: no clock, no IO, no keys made.
+//! What is to be done about the stored certificates at a given time. Pure: no clock, no IO, no new keys.
 
 use super::{bundle::bundle, stored::Stored, x509::Facts};
 use jiff::Timestamp;
@@ -9,11 +9,11 @@ use strum::Display;
 pub enum Decision {
     /// Everything is in order.
     Keep,
-    /// The stored bundle is not what the stored authorities make it.
+    /// The stored bundle is not the bundle of the stored CAs.
     MendBundle,
-    /// The serving certificate is to be issued anew by the current authority.
+    /// The current CA is to issue a new serving certificate.
     RenewLeaf(Why),
-    /// A new authority is needed; the serving certificate stays until the new authority is trusted.
+    /// A new CA is needed; the serving certificate stays until the new CA is trusted.
     RenewCa(Why),
 }
 
@@ -29,7 +29,7 @@ pub enum Why {
     /// Its private key is missing or belongs to another one.
     #[strum(to_string = "does not belong to the stored private key")]
     KeyMismatch,
-    /// Its validity has not begun: the clock was ahead when it was made.
+    /// Its validity has not begun: the clock was ahead when it was issued.
     #[strum(to_string = "is not valid yet")]
     NotYetValid,
     /// Its validity is over.
@@ -40,8 +40,8 @@ pub enum Why {
     Due,
     /// It was signed by an earlier CA, which is still trusted.
     #[strum(to_string = "was signed by an earlier CA")]
-    EarlierAuthority,
-    /// No authority of ours signed it.
+    EarlierCa,
+    /// No CA of ours signed it.
     #[strum(to_string = "was not signed by any stored CA")]
     Foreign,
     /// It does not name the Service's DNS names.
@@ -49,27 +49,27 @@ pub enum Why {
     WrongNames,
 }
 
-/// Looks at the authority first, since a serving certificate is only as good as what signed it.
+/// Checks the CA first, because a serving certificate is only as good as the CA that signed it.
 pub fn decide(stored: &Stored, names: &[String], now: Timestamp) -> Decision {
-    match authority(stored, now) {
+    match ca(stored, now) {
         Err(why) => Decision::RenewCa(why),
         Ok(_) if stored.bundle != wanted_bundle(stored, now) => Decision::MendBundle,
-        Ok(authority) => match leaf(stored, &authority, names, now) {
+        Ok(ca) => match leaf(stored, &ca, names, now) {
             Err(why) => Decision::RenewLeaf(why),
             Ok(()) => Decision::Keep,
         },
     }
 }
 
-/// The bundle that the stored authorities make at `now`.
+/// The bundle of the stored CAs at `now`.
 pub fn wanted_bundle(stored: &Stored, now: Timestamp) -> String {
     bundle(&stored.ca, &[&stored.bundle], now)
 }
 
-/// Whether a replica may serve the stored leaf: some trusted authority signed it, and it is for the right names.
+/// Whether a replica may serve the stored leaf: a trusted CA signed it, and it is for the right names.
 ///
-/// Laxer than [`decide`]: a leaf that is due, or signed by an earlier authority, still serves well, and whether one is
-/// valid yet is for the API server's clock to say.
+/// Laxer than [`decide`]: a leaf that is due, or signed by an earlier CA, can still be served, and the API server's clock
+/// decides whether a leaf is valid yet.
 pub fn serves(stored: &Stored, names: &[String], now: Timestamp) -> Result<(), Why> {
     let leaf = unexpired(&stored.leaf, &stored.leaf_key, now)?;
     let trusted = Facts::all(&wanted_bundle(stored, now));
@@ -77,19 +77,17 @@ pub fn serves(stored: &Stored, names: &[String], now: Timestamp) -> Result<(), W
     named(&leaf, names)
 }
 
-fn authority(stored: &Stored, now: Timestamp) -> Result<Facts, Why> {
-    let authority = sound(&stored.ca, &stored.ca_key, now)?;
-    if !authority.is_authority {
-        return Err(Why::Corrupt);
-    }
-    fresh(&authority, now).map(|()| authority)
+fn ca(stored: &Stored, now: Timestamp) -> Result<Facts, Why> {
+    let ca = sound(&stored.ca, &stored.ca_key, now)?;
+    ensure(ca.is_ca, Why::Corrupt)?;
+    fresh(&ca, now).map(|()| ca)
 }
 
-fn leaf(stored: &Stored, authority: &Facts, names: &[String], now: Timestamp) -> Result<(), Why> {
+fn leaf(stored: &Stored, ca: &Facts, names: &[String], now: Timestamp) -> Result<(), Why> {
     let leaf = sound(&stored.leaf, &stored.leaf_key, now)?;
-    if !leaf.is_signed_by(authority) {
+    if !leaf.is_signed_by(ca) {
         signed_by_any(&leaf, &Facts::all(&stored.bundle))?;
-        return Err(Why::EarlierAuthority);
+        return Err(Why::EarlierCa);
     }
     named(&leaf, names)?;
     fresh(&leaf, now)
@@ -97,44 +95,30 @@ fn leaf(stored: &Stored, authority: &Facts, names: &[String], now: Timestamp) ->
 
 fn sound(certificate: &str, key: &str, now: Timestamp) -> Result<Facts, Why> {
     let facts = unexpired(certificate, key, now)?;
-    if now < facts.not_before {
-        Err(Why::NotYetValid)
-    } else {
-        Ok(facts)
-    }
+    ensure(now >= facts.not_before, Why::NotYetValid).map(|()| facts)
 }
 
 fn unexpired(certificate: &str, key: &str, now: Timestamp) -> Result<Facts, Why> {
-    if certificate.is_empty() {
-        return Err(Why::Missing);
-    }
+    ensure(!certificate.is_empty(), Why::Missing)?;
     let facts = Facts::first(certificate).ok_or(Why::Corrupt)?;
-    match () {
-        () if !facts.has_key(key) => Err(Why::KeyMismatch),
-        () if facts.has_expired_at(now) => Err(Why::Expired),
-        () => Ok(facts),
-    }
+    ensure(facts.has_key(key), Why::KeyMismatch)?;
+    ensure(!facts.has_expired_at(now), Why::Expired).map(|()| facts)
 }
 
 fn fresh(facts: &Facts, now: Timestamp) -> Result<(), Why> {
-    if now < facts.renewal() {
-        Ok(())
-    } else {
-        Err(Why::Due)
-    }
+    ensure(now < facts.renewal(), Why::Due)
 }
 
 fn named(leaf: &Facts, names: &[String]) -> Result<(), Why> {
-    if leaf.covers(names) {
-        Ok(())
-    } else {
-        Err(Why::WrongNames)
-    }
+    ensure(leaf.covers(names), Why::WrongNames)
 }
 
-fn signed_by_any(leaf: &Facts, authorities: &[Facts]) -> Result<(), Why> {
-    let signed = authorities.iter().any(|authority| leaf.is_signed_by(authority));
-    if signed { Ok(()) } else { Err(Why::Foreign) }
+fn signed_by_any(leaf: &Facts, cas: &[Facts]) -> Result<(), Why> {
+    ensure(cas.iter().any(|ca| leaf.is_signed_by(ca)), Why::Foreign)
+}
+
+fn ensure(holds: bool, otherwise: Why) -> Result<(), Why> {
+    holds.then_some(()).ok_or(otherwise)
 }
 
 #[cfg(test)]

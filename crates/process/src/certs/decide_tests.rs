@@ -190,10 +190,7 @@ fn during_a_rotation_the_old_leaf_serves_on_and_both_authorities_are_trusted() {
     let old = issued_at(start());
     let later = start() + LEAF_LIFE / 2;
     let stored = rotated(&old, later);
-    assert_eq!(
-        decided(&stored, later),
-        Decision::RenewLeaf(Why::EarlierAuthority)
-    );
+    assert_eq!(decided(&stored, later), Decision::RenewLeaf(Why::EarlierCa));
     assert_eq!(serves(&stored, &names(), later), Ok(()));
     assert_eq!(Facts::all(&stored.bundle).len(), 2);
 }

@@ -1,4 +1,4 @@
-//! Makes authorities and serving certificates. Decides nothing: lives and names are the caller's.
+//! Creates CAs and serving certificates. Decides nothing: the caller gives the names and the time.
 
 use super::{AUTHORITY_LIFE, BACK_DATED, LEAF_LIFE, x509::Facts};
 use jiff::{SignedDuration, Timestamp};
@@ -9,13 +9,13 @@ use rcgen::{
 use thiserror::Error;
 use time::OffsetDateTime;
 
-/// Why a certificate could not be made.
+/// Why a certificate could not be created.
 #[derive(Debug, Error)]
 pub enum Error {
     /// The crypto library refused.
     #[error("cannot make a certificate: {0}; this is a fault in pod-affinity, please report it")]
     Crypto(#[from] rcgen::Error),
-    /// The clock is beyond what a certificate can say.
+    /// The clock shows a time that a certificate cannot contain.
     #[error("cannot make a certificate for the time {0}: set this machine's clock right")]
     Clock(Timestamp),
 }
@@ -29,11 +29,11 @@ pub struct Issued {
     pub key: String,
 }
 
-/// A new self-signed authority.
+/// A new self-signed CA.
 pub fn authority(now: Timestamp) -> Result<Issued, Error> {
     let key = new_key()?;
     let mut params = lasting(now, after(now, AUTHORITY_LIFE)?)?;
-    params.distinguished_name = authority_name(now);
+    params.distinguished_name = ca_name(now);
     params.is_ca = IsCa::Ca(BasicConstraints::Constrained(0));
     params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::DigitalSignature];
     let certificate = params.self_signed(&key)?.pem();
@@ -43,11 +43,11 @@ pub fn authority(now: Timestamp) -> Result<Issued, Error> {
     })
 }
 
-/// A new serving certificate, signed by an authority; never outlives it.
-pub fn leaf(authority: &Issued, names: &[String], now: Timestamp) -> Result<Issued, Error> {
-    let signer = Issuer::from_ca_cert_pem(&authority.certificate, KeyPair::from_pem(&authority.key)?)?;
+/// A new serving certificate, signed by a CA; never outlives it.
+pub fn leaf(ca: &Issued, names: &[String], now: Timestamp) -> Result<Issued, Error> {
+    let signer = Issuer::from_ca_cert_pem(&ca.certificate, KeyPair::from_pem(&ca.key)?)?;
     let key = new_key()?;
-    let mut params = lasting(now, leaf_end(authority, now)?)?;
+    let mut params = lasting(now, leaf_end(ca, now)?)?;
     params.subject_alt_names = CertificateParams::new(names)?.subject_alt_names;
     params.distinguished_name = common_name(names.first().map_or("webhook", String::as_str));
     params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
@@ -64,9 +64,9 @@ fn new_key() -> Result<KeyPair, Error> {
     Ok(KeyPair::generate_for(&PKCS_ECDSA_P256_SHA256)?)
 }
 
-fn leaf_end(authority: &Issued, now: Timestamp) -> Result<Timestamp, Error> {
+fn leaf_end(ca: &Issued, now: Timestamp) -> Result<Timestamp, Error> {
     let wanted = after(now, LEAF_LIFE)?;
-    Ok(Facts::first(&authority.certificate).map_or(wanted, |facts| facts.not_after.min(wanted)))
+    Ok(Facts::first(&ca.certificate).map_or(wanted, |facts| facts.not_after.min(wanted)))
 }
 
 fn lasting(now: Timestamp, until: Timestamp) -> Result<CertificateParams, Error> {
@@ -76,8 +76,8 @@ fn lasting(now: Timestamp, until: Timestamp) -> Result<CertificateParams, Error>
     Ok(params)
 }
 
-/// A name of its own for each authority, so that a verifier which holds two of them never tries the wrong key.
-fn authority_name(now: Timestamp) -> DistinguishedName {
+/// A name of its own for each CA, so that a verifier which has two of them never tries the wrong key.
+fn ca_name(now: Timestamp) -> DistinguishedName {
     common_name(&format!("pod-affinity webhook authority {}", now.as_second()))
 }
 

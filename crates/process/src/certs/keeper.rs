@@ -1,8 +1,8 @@
-//! Keeps the stored certificates in order and the API server's trust ahead of them. The leader alone runs this; should two
-//! run it at once, the Secret's resourceVersion lets only one of them write.
+//! Keeps the stored certificates in order and the API server's trust ahead of them. The leader alone runs this; if two
+//! processes run it at once, the Secret's resourceVersion lets only one of them write.
 //!
-//! The order that makes a rotation lossless: a new authority is stored beside the old one, both configurations trust
-//! both, the API servers get a moment to hear of it, and only then a leaf signed by the new one is stored.
+//! The order that makes a rotation lossless: a new CA is stored beside the old one, both configurations trust both CAs, the API
+//! servers get some time to read the configurations, and only then a leaf signed by the new CA is stored.
 
 use super::{
     decide::{Decision, Why, decide, wanted_bundle},
@@ -12,7 +12,7 @@ use super::{
     stored::Stored,
 };
 use crate::metrics::{Leading, Part};
-use crate::words;
+use crate::{params, words};
 use futures::{
     Stream, StreamExt,
     stream::{self, BoxStream},
@@ -21,31 +21,30 @@ use jiff::Timestamp;
 use k8s_openapi::api::{admissionregistration::v1::MutatingWebhookConfiguration, core::v1::Secret};
 use kube::{
     Api, Client, Resource,
-    api::PostParams,
     runtime::{WatchStreamExt, watcher},
 };
-use placement::keys::{self, CERTIFICATE_SECRET};
+use placement::keys::CERTIFICATE_SECRET;
 use serde::de::DeserializeOwned;
 use std::{fmt::Debug, pin::pin, sync::Arc, time::Duration};
 use thiserror::Error;
 use tokio::time::{Instant, sleep, timeout};
 
-/// Looked at this often without any event, so that a jump of the clock is noticed.
+/// Between two checks without any event, so that a jump of the clock is noticed.
 const CHECK_EVERY: Duration = Duration::from_mins(1);
-/// How long API servers may take to act on a changed `caBundle`, unless the keeper is told otherwise.
+/// How long API servers may take to act on a changed `caBundle`, by default.
 pub const SETTLE_TIME: Duration = Duration::from_secs(10);
-/// Between two looks, so that a quarrel with another writer stays cheap.
+/// Between two checks, so that a conflict with another writer stays cheap.
 const PAUSE: Duration = Duration::from_millis(500);
 /// After an error.
 const RETRY: Duration = Duration::from_secs(5);
-/// For all requests of one look: an API server that went silent must not stop the looking for good.
+/// For all requests of one check: an API server that does not answer must not stop the checks for good.
 const PASS_DEADLINE: Duration = Duration::from_secs(30);
-/// Events that are answered by one look.
+/// Events that one check handles at most.
 const BURST: usize = 16;
-/// Authority, bundle, leaf and the last look: no healthy pass takes more steps.
+/// CA, bundle, leaf and the last check: no healthy pass takes more steps.
 const STEPS_AT_MOST: usize = 5;
 
-/// Tells the time; a parameter, so that tests can let years pass.
+/// Returns the time; a parameter, so that tests can let years pass.
 pub type Clock = Arc<dyn Fn() -> Timestamp + Send + Sync>;
 
 /// Why the certificates are not in order.
@@ -54,29 +53,29 @@ pub enum Error {
     /// The Secret is not readable.
     #[error("cannot read Secret {CERTIFICATE_SECRET}: {}; check the controller's Role", words::of(.0))]
     Read(#[source] Box<kube::Error>),
-    /// The Secret does not exist, and no role of ours may create one.
+    /// The Secret does not exist, and no Role of ours may create one.
     #[error("Secret {CERTIFICATE_SECRET} does not exist; apply config/400-secret.yaml")]
     Missing,
     /// The Secret is not writable.
     #[error("cannot write Secret {CERTIFICATE_SECRET}: {}; check the controller's Role", words::of(.0))]
     Write(#[source] Box<kube::Error>),
-    /// The API server cannot be told of the authority.
+    /// The API server cannot be made to trust the CA.
     #[error(transparent)]
     Publish(#[from] publish::Error),
-    /// No certificate could be made.
+    /// No certificate could be created.
     #[error(transparent)]
     Issue(#[from] issue::Error),
-    /// The API server went silent.
+    /// The API server did not answer.
     #[error("the API server did not answer within {PASS_DEADLINE:?}")]
     Unanswered,
-    /// The decisions never came to rest.
+    /// The decisions never ended.
     #[error(
         "the certificates in Secret {CERTIFICATE_SECRET} keep changing; another client may be writing it"
     )]
     Restless,
 }
 
-/// The one who cares for the certificates.
+/// Keeps the certificates of one installation.
 pub struct Keeper {
     client: Client,
     namespace: String,
@@ -108,7 +107,7 @@ impl Keeper {
         }
     }
 
-    /// The same, which touches no certificate: it only makes the webhook configurations go with our namespace.
+    /// The same, but it writes no certificate: it only makes our namespace the owner of the webhook configurations.
     #[must_use]
     pub fn of_external_certificates(self) -> Self {
         Self {
@@ -117,7 +116,7 @@ impl Keeper {
         }
     }
 
-    /// The same, which gives API servers this long to act on a changed `caBundle`.
+    /// The same, but it gives API servers this long to act on a changed `caBundle`.
     #[must_use]
     pub fn with_settle_time(self, settle_time: Duration) -> Self {
         Self { settle_time, ..self }
@@ -132,16 +131,16 @@ impl Keeper {
                 .unwrap_or(Err(Error::Unanswered));
             let next = done.unwrap_or_else(|error| self.failed(&error));
             sleep(PAUSE).await;
-            // Either outcome means the same: look again.
+            // Either outcome means the same: check again.
             let _ = timeout(next, changes.next()).await;
         }
     }
 
-    /// One look and all that follows from it; returns when to look again at the latest.
+    /// One check and all that follows from it; returns when to check again at the latest.
     pub async fn pass(&mut self) -> Result<Duration, Error> {
         let mut trust = Configurations::read(self.client.clone(), &self.namespace).await?;
         trust.belong().await?;
-        if self.external || self.is_anothers_business(&trust) {
+        if self.external || self.has_injector(&trust) {
             return Ok(CHECK_EVERY);
         }
         let mut secret = self.secret().await?;
@@ -157,7 +156,7 @@ impl Keeper {
     async fn step(&mut self, stored: &Stored, trust: &mut Configurations) -> Result<Step, Error> {
         let now = (self.clock)();
         match decide(stored, &self.names, now) {
-            Decision::RenewCa(why) => self.renewed_authority(stored, trust, why, now),
+            Decision::RenewCa(why) => self.renewed_ca(stored, trust, why, now),
             Decision::MendBundle => Ok(self.mended_bundle(stored, now)),
             Decision::RenewLeaf(why) => {
                 self.publish(stored, trust).await?;
@@ -170,7 +169,7 @@ impl Keeper {
         }
     }
 
-    fn renewed_authority(
+    fn renewed_ca(
         &self,
         stored: &Stored,
         trust: &Configurations,
@@ -179,8 +178,8 @@ impl Keeper {
     ) -> Result<Step, Error> {
         tracing::info!(%why, "the webhook's CA {why}: creating a new one");
         let Issued { certificate, key } = issue::authority(now)?;
-        self.metrics.renewal(Part::Authority);
-        // What the API server trusts now may be all that is left of a lost Secret, while replicas still serve from memory.
+        self.metrics.renewal(Part::Ca);
+        // What the API server trusts now may be all that is left of a lost Secret, while replicas still serve its certificate.
         let bundle =
             super::bundle::bundle(&certificate, &[&stored.ca, &stored.bundle, &trust.trusted()], now);
         Ok(Step::Store(Stored {
@@ -204,11 +203,11 @@ impl Keeper {
             return Ok(Step::Rest(rest));
         }
         tracing::info!(%why, "the webhook's serving certificate {why}: making a new one");
-        let authority = Issued {
+        let ca = Issued {
             certificate: stored.ca.clone(),
             key: stored.ca_key.clone(),
         };
-        let Issued { certificate, key } = issue::leaf(&authority, &self.names, now)?;
+        let Issued { certificate, key } = issue::leaf(&ca, &self.names, now)?;
         self.metrics.renewal(Part::Leaf);
         Ok(Step::Store(Stored {
             leaf: certificate,
@@ -217,8 +216,8 @@ impl Keeper {
         }))
     }
 
-    /// On a first installation nobody trusted anything before, and nobody needs time to change his mind. What this keeper
-    /// finds when it begins, the leader before it may have published a moment ago.
+    /// On a first installation the API servers trusted no CA before, so they need no time to act on a change. When this keeper
+    /// begins, the leader before it may have published a moment ago.
     async fn publish(&mut self, stored: &Stored, trust: &mut Configurations) -> Result<(), Error> {
         let first = trust.trusted().is_empty();
         let changed = trust.publish(&stored.bundle).await?;
@@ -234,7 +233,8 @@ impl Keeper {
         Some(rest).filter(|rest| !rest.is_zero())
     }
 
-    fn is_anothers_business(&mut self, trust: &Configurations) -> bool {
+    /// Whether another controller keeps the certificates; logged when it begins to.
+    fn has_injector(&mut self, trust: &Configurations) -> bool {
         let injector = trust.injector();
         let noted = std::mem::replace(&mut self.leaves_alone, injector.is_some());
         if let Some(annotation) = injector.filter(|_| !noted) {
@@ -260,12 +260,12 @@ impl Keeper {
         };
         let written = self
             .secrets()
-            .replace(CERTIFICATE_SECRET, &params(), &changed)
+            .replace(CERTIFICATE_SECRET, &params::post(), &changed)
             .await;
         written.map_err(|error| Error::Write(Box::new(error)))
     }
 
-    /// Something of what the keeper looks after has changed. What changed does not matter: every pass looks at all.
+    /// Changes of the objects that the keeper checks. Which one changed does not matter: every pass checks all.
     fn changes(&self) -> impl Stream<Item = ()> + use<> {
         let secret = (!self.external).then(|| changes_of(self.secrets(), CERTIFICATE_SECRET));
         let configuration = |name| {
@@ -301,13 +301,6 @@ impl Error {
 enum Step {
     Rest(Duration),
     Store(Stored),
-}
-
-fn params() -> PostParams {
-    PostParams {
-        field_manager: Some(keys::FIELD_MANAGER.to_owned()),
-        ..PostParams::default()
-    }
 }
 
 fn changes_of<K>(api: Api<K>, name: &str) -> BoxStream<'static, ()>

@@ -6,6 +6,7 @@ use crate::certs::{AUTHORITY_LIFE, LEAF_LIFE, decide::serves, x509::Facts};
 use crate::fake_api::{FakeApi, Mood, SECRETS, WEBHOOKS};
 use jiff::SignedDuration;
 use k8s_openapi::ByteString;
+use placement::keys;
 use serde_json::{Value, json};
 use std::sync::atomic::{AtomicI64, Ordering};
 

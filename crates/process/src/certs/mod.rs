@@ -1,8 +1,11 @@
-//! The serving certificate of the webhook and the authority that signs it: when each is made anew, and how the API
-//! server learns of a new authority before anything signed by it is served.
+//! The serving certificate of the webhook and the CA that signs it: when each is renewed, and how the API server trusts a new CA
+//! before a certificate signed by it is served.
 //!
-//! [`decide`] is pure; [`keeper`] is the one place that reads and writes, and only the leader runs it. Serving the
-//! certificate is the business of [`crate::tls`].
+//! [`decide`] is pure; [`keeper`] is the one place that reads and writes, and only the leader runs it. [`crate::tls`] serves
+//! the certificate.
+//!
+//! Not by a library: cert-manager is a controller of its own, which users may install instead (`--certificates=external`), and
+//! no crate renews the certificate of a webhook and its `caBundle`.
 
 pub mod bundle;
 pub mod decide;
@@ -15,7 +18,7 @@ pub mod x509;
 use jiff::SignedDuration;
 use placement::keys;
 
-/// Life of an authority.
+/// Life of a CA.
 pub const AUTHORITY_LIFE: SignedDuration = SignedDuration::from_hours(365 * 24);
 /// Life of a serving certificate.
 pub const LEAF_LIFE: SignedDuration = SignedDuration::from_hours(30 * 24);

@@ -1,27 +1,24 @@
-//! The `caBundle` of both webhook configurations, and that they go with our namespace. Written by JSON patch, one field at a
-//! time: the manifests do not hold these fields, so neither form of `kubectl apply` ever takes them back.
+//! The `caBundle` of both webhook configurations, and our namespace as their owner. Written by JSON patch, one field at a time:
+//! the manifests do not contain these fields, so neither form of `kubectl apply` removes them.
 
-use crate::words;
+use crate::{params, words};
 use json_patch::{Patch, PatchOperation};
 use k8s_openapi::{
     ByteString,
     api::{admissionregistration::v1::MutatingWebhookConfiguration, core::v1::Namespace},
     apimachinery::pkg::apis::meta::v1::OwnerReference,
 };
-use kube::{
-    Api, Client, ResourceExt,
-    api::{Patch as ApiPatch, PatchParams},
-};
+use kube::{Api, Client, ResourceExt, api::Patch as ApiPatch};
 use placement::keys;
 use serde_json::{Value, json};
 use thiserror::Error;
 
-/// The two configurations that trust our authority.
+/// The two configurations that trust our CA.
 pub const CONFIGURATIONS: [&str; 2] = [keys::PIPELINE_RUN_WEBHOOK, keys::POD_WEBHOOK];
 
 const NAMESPACE: &str = "Namespace";
 
-/// Annotations by which somebody else says that `caBundle` is his.
+/// Annotations by which another controller writes `caBundle`.
 const INJECTORS: [&str; 4] = [
     "cert-manager.io/inject-ca-from",
     "cert-manager.io/inject-ca-from-secret",
@@ -40,7 +37,7 @@ pub enum Error {
     Read {
         /// Its name.
         name: &'static str,
-        /// What the API server said.
+        /// What the API server reported.
         source: Box<kube::Error>,
     },
     /// Not writable.
@@ -51,7 +48,7 @@ pub enum Error {
     Write {
         /// Its name.
         name: String,
-        /// What the API server said.
+        /// What the API server reported.
         source: Box<kube::Error>,
     },
     /// The patch could not be built.
@@ -68,7 +65,7 @@ pub struct Configurations {
 }
 
 impl Configurations {
-    /// Reads both, and the namespace that they are to go with.
+    /// Reads both, and the namespace that is to own them.
     pub async fn read(client: Client, namespace: &str) -> Result<Self, Error> {
         let owner = owner(client.clone(), namespace).await;
         let api = Api::all(client);
@@ -83,12 +80,12 @@ impl Configurations {
         Ok(Self { api, seen, owner })
     }
 
-    /// The annotation, if there is one, by which somebody else cares for the certificates.
+    /// The annotation, if there is one, by which another controller keeps the certificates.
     pub fn injector(&self) -> Option<&'static str> {
         self.seen.iter().find_map(injector)
     }
 
-    /// Every authority that is trusted now, as PEM.
+    /// Every CA that is trusted now, as PEM.
     pub fn trusted(&self) -> String {
         let webhooks = self.seen.iter().flat_map(|one| one.webhooks.iter().flatten());
         webhooks
@@ -97,7 +94,7 @@ impl Configurations {
             .collect()
     }
 
-    /// Makes both trust `bundle`; `true` when another authority is trusted now.
+    /// Makes both trust `bundle`; `true` if they trusted another one before.
     pub async fn publish(&mut self, bundle: &str) -> Result<bool, Error> {
         let mut written = false;
         for one in &mut self.seen {
@@ -110,7 +107,7 @@ impl Configurations {
         Ok(written)
     }
 
-    /// Makes both go with their namespace.
+    /// Makes the namespace the owner of both.
     pub async fn belong(&mut self) -> Result<(), Error> {
         for one in &mut self.seen {
             let owner = self.owner.as_ref();
@@ -122,8 +119,8 @@ impl Configurations {
     }
 }
 
-/// The namespace as the owner of what it cannot hold. Left alone, the configurations would outlive it, and the API server
-/// would go on to ask webhooks that are gone for each labelled run. Not to be had is no reason to do nothing else.
+/// The namespace as owner of cluster-scoped objects. Without it, the configurations would outlive the namespace, and the API
+/// server would call webhooks that no longer exist for each labelled run. If it cannot be read, all else is done without it.
 async fn owner(client: Client, name: &str) -> Option<OwnerReference> {
     let namespace = Api::<Namespace>::all(client).get_metadata_opt(name).await;
     let uid = namespace.ok().flatten()?.metadata.uid?;
@@ -136,7 +133,7 @@ async fn owner(client: Client, name: &str) -> Option<OwnerReference> {
     })
 }
 
-/// Makes a configuration go with its owner, and no more with one of that name that was there before.
+/// Adds the owner to a configuration, and removes an earlier owner of the same name.
 fn belong(configuration: &MutatingWebhookConfiguration, owner: &OwnerReference) -> Option<PatchOperation> {
     let owners = configuration.owner_references();
     if owners.contains(owner) {
@@ -147,14 +144,14 @@ fn belong(configuration: &MutatingWebhookConfiguration, owner: &OwnerReference) 
     serde_json::from_value(json!({"op": "add", "path": "/metadata/ownerReferences", "value": owners})).ok()
 }
 
-/// The annotation, if there is one, by which somebody else cares for a configuration's `caBundle`.
+/// The annotation, if there is one, by which another controller writes a configuration's `caBundle`.
 pub fn injector(configuration: &MutatingWebhookConfiguration) -> Option<&'static str> {
     let annotations = configuration.annotations();
     INJECTORS.into_iter().find(|key| annotations.contains_key(*key))
 }
 
 /// The patch that makes every webhook of a configuration trust `bundle`; empty when all do. Each write is guarded by the
-/// webhook's name, since the list may have been reordered since it was read.
+/// webhook's name, because the list may have been reordered since it was read.
 pub fn trust(configuration: &MutatingWebhookConfiguration, bundle: &str) -> Result<Patch, serde_json::Error> {
     let wanted = ByteString(bundle.as_bytes().to_vec());
     let webhooks = configuration.webhooks.iter().flatten().enumerate();
@@ -176,15 +173,11 @@ async fn write(
     name: &str,
     patch: Patch,
 ) -> Result<MutatingWebhookConfiguration, Error> {
-    let params = PatchParams {
-        field_manager: Some(keys::FIELD_MANAGER.to_owned()),
-        ..PatchParams::default()
-    };
     let failed = |error| Error::Write {
         name: name.to_owned(),
         source: Box::new(error),
     };
-    api.patch(name, &params, &ApiPatch::Json::<()>(patch))
+    api.patch(name, &params::patch(), &ApiPatch::Json::<()>(patch))
         .await
         .map_err(failed)
 }

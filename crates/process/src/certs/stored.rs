@@ -1,14 +1,14 @@
-//! The Secret's keys as one value. Knows no meaning of what is stored.
+//! The Secret's keys as one value. Does not interpret what is stored.
 
 use k8s_openapi::{ByteString, api::core::v1::Secret};
 use std::collections::BTreeMap;
 use std::fmt;
 
-/// Key of the authority's certificate.
+/// Key of the CA's certificate.
 pub const CA_CERTIFICATE: &str = "ca.crt";
-/// Key of the authority's private key.
+/// Key of the CA's private key.
 pub const CA_KEY: &str = "ca.key";
-/// Key of every authority that may have signed what is served: the current one first.
+/// Key of every CA that may have signed what is served: the current one first.
 pub const CA_BUNDLE: &str = "ca-bundle.crt";
 /// Key of the serving certificate.
 pub const CERTIFICATE: &str = "tls.crt";
@@ -31,7 +31,7 @@ pub struct Stored {
 }
 
 impl Stored {
-    /// Reads a Secret; bytes that are no text count as missing, since no PEM is in them.
+    /// Reads a Secret; bytes that are no text count as missing, because they contain no PEM.
     pub fn of(secret: &Secret) -> Self {
         let text = |key: &str| {
             secret
@@ -49,7 +49,7 @@ impl Stored {
         }
     }
 
-    /// The Secret's `data`. Keys that are not ours are dropped, so that a foreign leftover does not live on.
+    /// The Secret's `data`. Keys that are not ours are dropped.
     pub fn into_data(self) -> BTreeMap<String, ByteString> {
         let Self {
             ca,
@@ -72,7 +72,7 @@ impl Stored {
     }
 }
 
-/// Says which parts are there, never what is in them.
+/// Shows the length of each part, never its content.
 impl fmt::Debug for Stored {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Stored")

@@ -1,4 +1,7 @@
 //! The few facts about an X.509 certificate that the decisions need. Reads PEM, judges nothing.
+//!
+//! Not by one library: `rustls` reads PEM and `pem` writes it, `x509-parser` reads certificates, and `rcgen` private keys.
+//! `webpki` verifies a whole chain, but reports neither dates nor names.
 
 use jiff::Timestamp;
 use pem::{EncodeConfig, LineEnding, Pem};
@@ -15,8 +18,8 @@ pub struct Facts {
     /// Last moment of its validity.
     pub not_after: Timestamp,
     /// Whether it may sign others.
-    pub is_authority: bool,
-    /// DNS names it is good for.
+    pub is_ca: bool,
+    /// DNS names it is valid for.
     pub names: Vec<String>,
     public_key: Vec<u8>,
 }
@@ -51,12 +54,12 @@ impl Facts {
         KeyPair::from_pem(key_pem).is_ok_and(|key| key.subject_public_key_info() == self.public_key)
     }
 
-    /// Whether `authority` signed it.
-    pub fn is_signed_by(&self, authority: &Facts) -> bool {
-        signature_holds(&self.der, &authority.der).unwrap_or(false)
+    /// Whether `ca` signed it.
+    pub fn is_signed_by(&self, ca: &Facts) -> bool {
+        signature_holds(&self.der, &ca.der).unwrap_or(false)
     }
 
-    /// Whether it is good for every one of these DNS names.
+    /// Whether it is valid for every one of these DNS names.
     pub fn covers(&self, names: &[String]) -> bool {
         names.iter().all(|name| self.names.contains(name))
     }
@@ -74,7 +77,7 @@ impl Facts {
             der: der.to_vec(),
             not_before: Timestamp::from_second(validity.not_before.timestamp()).ok()?,
             not_after: Timestamp::from_second(validity.not_after.timestamp()).ok()?,
-            is_authority: certificate.is_ca(),
+            is_ca: certificate.is_ca(),
             names: dns_names(&certificate),
             public_key: certificate.public_key().raw.to_vec(),
         })
@@ -92,9 +95,9 @@ fn dns_names(certificate: &X509Certificate<'_>) -> Vec<String> {
     alternative.value.general_names.iter().filter_map(dns).collect()
 }
 
-fn signature_holds(leaf: &[u8], authority: &[u8]) -> Option<bool> {
+fn signature_holds(leaf: &[u8], ca: &[u8]) -> Option<bool> {
     let (_, leaf) = X509Certificate::from_der(leaf).ok()?;
-    let (_, authority) = X509Certificate::from_der(authority).ok()?;
-    let named = leaf.issuer() == authority.subject();
-    Some(named && leaf.verify_signature(Some(authority.public_key())).is_ok())
+    let (_, ca) = X509Certificate::from_der(ca).ok()?;
+    let named = leaf.issuer() == ca.subject();
+    Some(named && leaf.verify_signature(Some(ca.public_key())).is_ok())
 }

@@ -1,6 +1,5 @@
-//! Whether to take, renew or wait for a Lease. Pure. Times written in the Lease are never compared with our clock: a
-//! holder is given up when *we* have seen no change of the record for as long as it promised to renew, so that clocks
-//! which differ do no harm.
+//! Whether to take, renew or wait for a Lease. Pure. Times in the Lease are never compared with our clock: a Lease has
+//! expired when *we* have seen no change of its record for its duration, so clocks that differ do no harm.
 
 use super::Terms;
 use jiff::Timestamp;
@@ -11,12 +10,12 @@ use tokio::time::Instant;
 /// What to do with the Lease.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Decision {
-    /// Nobody holds it, or its holder went silent: take it.
+    /// It is free, or its holder does not renew it: take it.
     Acquire,
-    /// We hold it: say so again.
+    /// We hold it.
     Renew,
-    /// Another holds it, until this moment unless the record changes.
-    Wait(Instant),
+    /// Another holds it.
+    Wait,
 }
 
 /// A Lease's record and when, on our own monotonic clock, it was first seen like that.
@@ -36,18 +35,18 @@ impl Observation {
     }
 }
 
-/// Decides for the candidate `me`.
+/// Decides for the candidate of this name.
 pub fn decide(seen: &Observation, me: &str, now: Instant) -> Decision {
-    let silent_at = seen.since + promised(&seen.spec);
+    let expires_at = seen.since + promised(&seen.spec);
     match seen.spec.holder_identity.as_deref() {
         None | Some("") => Decision::Acquire,
         Some(holder) if holder == me => Decision::Renew,
-        Some(_) if now >= silent_at => Decision::Acquire,
-        Some(_) => Decision::Wait(silent_at),
+        Some(_) if now >= expires_at => Decision::Acquire,
+        Some(_) => Decision::Wait,
     }
 }
 
-/// The record that takes the Lease. `clock` is only for people who read it.
+/// The record that takes the Lease. Only people who read the Lease use `clock`.
 pub fn acquired(before: &LeaseSpec, me: &str, terms: &Terms, clock: Timestamp) -> LeaseSpec {
     let transitions = before.lease_transitions.unwrap_or(0).saturating_add(1);
     LeaseSpec {
@@ -68,7 +67,7 @@ pub fn renewed(before: &LeaseSpec, clock: Timestamp) -> LeaseSpec {
     }
 }
 
-/// The record that gives it up, so that the next one need not wait.
+/// The record that releases it, so that the next leader need not wait.
 pub fn released(before: &LeaseSpec, clock: Timestamp) -> LeaseSpec {
     LeaseSpec {
         holder_identity: Some(String::new()),
@@ -77,7 +76,7 @@ pub fn released(before: &LeaseSpec, clock: Timestamp) -> LeaseSpec {
     }
 }
 
-/// A record without a sensible duration is judged by our own.
+/// Our own duration for a record without a valid one.
 fn promised(spec: &LeaseSpec) -> Duration {
     let seconds = spec
         .lease_duration_seconds
@@ -126,9 +125,10 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn anothers_lease_is_waited_for_until_it_went_unchanged_for_its_duration() {
         let other = seen(held_by("other", at(0)));
-        let silent_at = Instant::now() + Duration::from_secs(15);
-        assert_eq!(decide(&other, ME, Instant::now()), Decision::Wait(silent_at));
-        advance(Duration::from_secs(15)).await;
+        assert_eq!(decide(&other, ME, Instant::now()), Decision::Wait);
+        advance(Duration::from_millis(14_999)).await;
+        assert_eq!(decide(&other, ME, Instant::now()), Decision::Wait);
+        advance(Duration::from_millis(1)).await;
         assert_eq!(decide(&other, ME, Instant::now()), Decision::Acquire);
     }
 
@@ -144,7 +144,7 @@ mod tests {
                 Instant::now(),
             );
             advance(Duration::from_secs(14)).await;
-            assert!(matches!(decide(&other, ME, Instant::now()), Decision::Wait(_)));
+            assert_eq!(decide(&other, ME, Instant::now()), Decision::Wait);
             advance(Duration::from_secs(1)).await;
             assert_eq!(decide(&other, ME, Instant::now()), Decision::Acquire);
         }

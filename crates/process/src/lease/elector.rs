@@ -6,14 +6,10 @@ use super::{
     decide::{Decision, Observation, acquired, decide, released, renewed},
     leadership::{Leadership, Standing},
 };
-use crate::{metrics::Leading, words};
+use crate::{metrics::Leading, params, words};
 use jiff::Timestamp;
 use k8s_openapi::api::coordination::v1::{Lease, LeaseSpec};
-use kube::{
-    Api, Client,
-    api::{ObjectMeta, PostParams},
-};
-use placement::keys;
+use kube::{Api, Client, api::ObjectMeta};
 use std::pin::pin;
 use std::time::Duration;
 use thiserror::Error;
@@ -22,19 +18,19 @@ use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep, timeout};
 use tokio_util::sync::CancellationToken;
 
-/// For giving the Lease up. With the last writes before it, less than terminationGracePeriodSeconds.
+/// For releasing the Lease. With the last writes before it, less than terminationGracePeriodSeconds.
 const FAREWELL: Duration = Duration::from_secs(5);
 
-/// Who runs for which Lease.
+/// A process that may lead, and the Lease for that.
 #[derive(Clone, Debug)]
 pub struct Candidate {
     /// Namespace of the Lease.
     pub namespace: String,
     /// Its name.
     pub lease: &'static str,
-    /// Our own name in it; no two processes may share one.
+    /// Our own name in it; no two processes may have the same.
     pub identity: String,
-    /// How we behave.
+    /// The durations of the election.
     pub terms: Terms,
 }
 
@@ -46,10 +42,10 @@ pub enum Error {
     Api {
         /// The Lease.
         name: &'static str,
-        /// What was said.
+        /// What the API server reported.
         source: Box<kube::Error>,
     },
-    /// The API server went silent.
+    /// The API server did not answer.
     #[error("the API server did not answer the request for Lease {0} in time")]
     Unanswered(&'static str),
 }
@@ -63,7 +59,7 @@ pub struct Election {
 }
 
 impl Election {
-    /// Runs for the Lease, and holds it once it has it.
+    /// Tries to acquire the Lease, and renews it after that.
     pub fn start(client: Client, candidate: Candidate, metrics: Leading) -> Self {
         let (standing, seen) = watch::channel(Standing::Unknown);
         let resign = CancellationToken::new();
@@ -83,15 +79,15 @@ impl Election {
         }
     }
 
-    /// Where we stand.
+    /// Whether this process leads, as the election goes on.
     pub fn leadership(&self) -> Leadership {
         self.leadership.clone()
     }
 
-    /// Gives the Lease up, so that the next one need not wait for it to run out. To be called when the last write is done.
+    /// Releases the Lease, so that the next leader need not wait until it expires. To be called when the last write is done.
     pub async fn resign(self) {
         self.resign.cancel();
-        // Should it have panicked, the Lease runs out by itself.
+        // If the task has panicked, the Lease expires by itself.
         let _ = self.ended.await;
     }
 }
@@ -101,8 +97,11 @@ struct Elector {
     candidate: Candidate,
     metrics: Leading,
     standing: watch::Sender<Standing>,
-    seen: Option<(Lease, Observation)>,
+    seen: Option<Seen>,
 }
+
+/// The Lease, and when its record was first seen like that.
+type Seen = (Lease, Observation);
 
 enum Attempt {
     Held,
@@ -116,8 +115,8 @@ impl Elector {
         self.standing.send_replace(Standing::Over);
     }
 
-    /// Ends when a claim that was held is lost, or given up. No request is broken off for that: what it wrote would not be
-    /// known, and the Lease would have to run out.
+    /// Ends when a Lease that was held is lost or released. No request is aborted for that: what it wrote would not be known,
+    /// and the Lease would have to expire.
     async fn campaign(&mut self, resigned: impl Future<Output = ()>) {
         let mut resigned = pin!(resigned);
         loop {
@@ -142,7 +141,7 @@ impl Elector {
         }
     }
 
-    /// Half of the deadline, so that a request which got lost leaves time for a second one; and never beyond it.
+    /// Half of the deadline, so that after a lost request there is time for a second one; and never beyond the deadline.
     fn patience(&self) -> Duration {
         let half = self.candidate.terms.renew_deadline / 2;
         match *self.standing.borrow() {
@@ -162,7 +161,7 @@ impl Elector {
         }
     }
 
-    /// Counted from before the request, since the others may count from the moment it was carried out.
+    /// Counted from before the request, because the others may count from the moment at which the API server handled it.
     fn held_since(&self, started: Instant) {
         let before = self
             .standing
@@ -194,35 +193,31 @@ impl Elector {
         let (lease, seen) = self.observed().await?;
         let spec = lease.spec.clone().unwrap_or_default();
         match decide(&seen, &self.candidate.identity, Instant::now()) {
-            Decision::Wait(_) => Ok(Attempt::Waiting),
+            Decision::Wait => Ok(Attempt::Waiting),
             Decision::Renew => self.write(lease, renewed(&spec, Timestamp::now())).await,
             Decision::Acquire => self.write(lease, self.taken(&spec)).await,
         }
     }
 
-    /// The leader goes by what it wrote last; all others, and a leader that met a conflict, look.
-    async fn observed(&mut self) -> Result<(Lease, Observation), Error> {
-        if !matches!(*self.standing.borrow(), Standing::Leading(_)) || self.seen.is_none() {
-            let found = self
-                .api
-                .get_opt(self.candidate.lease)
-                .await
-                .map_err(|error| self.failed(error))?;
-            self.see(found.unwrap_or_else(|| self.missing()));
+    /// The leader relies on what it wrote last. All others, and a leader that met a conflict, read the Lease.
+    async fn observed(&mut self) -> Result<Seen, Error> {
+        if let Some(seen) = self.seen.as_ref().filter(|_| self.is_leading()) {
+            return Ok(seen.clone());
         }
-        let blank = || {
-            (
-                self.missing(),
-                Observation::update(None, LeaseSpec::default(), Instant::now()),
-            )
-        };
-        Ok(self.seen.clone().unwrap_or_else(blank))
+        let found = self.api.get_opt(self.candidate.lease).await;
+        let found = found.map_err(|error| self.failed(error))?;
+        Ok(self.see(found.unwrap_or_else(|| self.missing())))
     }
 
-    fn see(&mut self, lease: Lease) {
+    fn see(&mut self, lease: Lease) -> Seen {
         let before = self.seen.take().map(|(_, observation)| observation);
         let spec = lease.spec.clone().unwrap_or_default();
-        self.seen = Some((lease, Observation::update(before, spec, Instant::now())));
+        let seen = (lease, Observation::update(before, spec, Instant::now()));
+        self.seen.insert(seen).clone()
+    }
+
+    fn is_leading(&self) -> bool {
+        matches!(*self.standing.borrow(), Standing::Leading(_))
     }
 
     async fn write(&mut self, lease: Lease, spec: LeaseSpec) -> Result<Attempt, Error> {
@@ -231,7 +226,7 @@ impl Elector {
             spec: Some(spec),
             ..lease
         };
-        let params = params();
+        let params = params::post();
         let written = if exists {
             self.api.replace(self.candidate.lease, &params, &wanted).await
         } else {
@@ -253,16 +248,16 @@ impl Elector {
         }
     }
 
-    /// What we believed about the object may be wrong; when we first saw its record may not be.
+    /// What a leader assumed about the Lease may be wrong. A standby keeps the time at which it first saw the record.
     fn forget_version(&mut self) {
-        if matches!(*self.standing.borrow(), Standing::Leading(_)) {
+        if self.is_leading() {
             self.seen = None;
         }
     }
 
     async fn release(&mut self) {
-        let held = matches!(*self.standing.borrow(), Standing::Leading(_));
-        let Some((lease, _)) = self.seen.take().filter(|_| held) else {
+        let is_leading = self.is_leading();
+        let Some((lease, _)) = self.seen.take().filter(|_| is_leading) else {
             return;
         };
         let spec = released(&lease.spec.clone().unwrap_or_default(), Timestamp::now());
@@ -295,13 +290,6 @@ impl Elector {
             name: self.candidate.lease,
             source: Box::new(error),
         }
-    }
-}
-
-fn params() -> PostParams {
-    PostParams {
-        field_manager: Some(keys::FIELD_MANAGER.to_owned()),
-        ..PostParams::default()
     }
 }
 

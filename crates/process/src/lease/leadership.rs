@@ -1,4 +1,5 @@
-//! What the rest of a process sees of the election: a claim that ends by itself, on our own clock, when it is not renewed.
+//! What the rest of a process sees of the election: a leadership that ends by itself, on our own clock, when the Lease is not
+//! renewed.
 
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep_until};
@@ -8,7 +9,7 @@ use tokio::time::{Instant, sleep_until};
 pub enum Standing {
     /// The Lease has not been seen yet.
     Unknown,
-    /// Waiting for another to go.
+    /// Another process leads.
     Standby,
     /// Leading, up to this moment unless renewed before.
     Leading(Instant),
@@ -16,7 +17,7 @@ pub enum Standing {
     Over,
 }
 
-/// A view of the standing; clones see the same.
+/// A view of the [`Standing`]; clones see the same.
 #[derive(Clone, Debug)]
 pub struct Leadership(watch::Receiver<Standing>);
 
@@ -26,11 +27,12 @@ impl Leadership {
     }
 
     /// Whether this process leads now.
-    pub fn is_held(&self) -> bool {
+    #[cfg(test)]
+    pub(super) fn is_held(&self) -> bool {
         matches!(*self.0.borrow(), Standing::Leading(until) if Instant::now() < until)
     }
 
-    /// Resolves once the Lease was seen, whoever holds it.
+    /// Resolves once the Lease was seen.
     pub async fn known(&mut self) {
         self.reached(|standing| *standing != Standing::Unknown).await;
     }
@@ -41,7 +43,7 @@ impl Leadership {
             .await;
     }
 
-    /// Resolves once a claim that was held is not held any more.
+    /// Resolves once this process no longer leads.
     pub async fn lost(&mut self) {
         loop {
             let Standing::Leading(until) = *self.0.borrow_and_update() else {

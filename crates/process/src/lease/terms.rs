@@ -1,9 +1,9 @@
-//! How long a leader counts on its Lease and how long the others wait: three durations that are sound only together.
+//! How long a leader relies on its Lease and how long the others wait: three durations that are valid only together.
 
 use std::time::Duration;
 use thiserror::Error;
 
-/// How a candidate behaves.
+/// The durations of an election.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Terms {
     pub(super) duration: Duration,
@@ -14,7 +14,7 @@ pub struct Terms {
 /// Durations that would give two leaders, or none for long.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum Unsound {
-    /// The Lease would promise less than the leader counts on.
+    /// The Lease would expire before the leader stops.
     #[error(
         "--leader-elect-lease-duration ({0:?}) is not a number of seconds that a Lease can hold: write whole seconds, such \
          as 15s"
@@ -54,7 +54,7 @@ impl Terms {
     /// `retry`: 1.2 times.
     ///
     /// `duration` is how long the others wait after the last renewal that they saw, `renew_deadline` how long the leader
-    /// counts on its own last renewal, and `retry` the pause between two attempts.
+    /// relies on its own last renewal, and `retry` the pause between two attempts.
     pub fn new(duration: Duration, renew_deadline: Duration, retry: Duration) -> Result<Self, Unsound> {
         if duration.subsec_nanos() != 0 || i32::try_from(duration.as_secs()).is_err() {
             return Err(Unsound::Fraction(duration));

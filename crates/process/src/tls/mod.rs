@@ -1,6 +1,5 @@
-//! The webhook's TLS port: a certificate that can be exchanged while connections are served, and an end that loses no call.
+//! The webhook's TLS port: a certificate that can be replaced while connections are served, and an end that loses no call.
 
-pub mod layers;
 pub mod pair;
 pub mod serve;
 pub mod sources;

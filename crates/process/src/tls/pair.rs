@@ -10,7 +10,7 @@ use rustls::{
 use std::fmt;
 use thiserror::Error;
 
-/// PEM as it came.
+/// PEM as it was read.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Pair {
     /// The serving certificate, and the chain above it if there is one.
@@ -24,7 +24,7 @@ pub struct Pair {
 pub struct Usable {
     /// What rustls needs.
     pub key: CertifiedKey,
-    /// When it ends.
+    /// When it expires.
     pub not_after: Timestamp,
 }
 
@@ -46,8 +46,8 @@ pub enum Refusal {
 }
 
 impl Pair {
-    /// Checks that the pair can be served at `now`. A certificate that is not valid yet passes: whether it is, is for the
-    /// API server's clock to say.
+    /// Checks that the pair can be served at `now`. A certificate that is not valid yet passes, because the API server's clock
+    /// decides that.
     pub fn check(&self, provider: &CryptoProvider, now: Timestamp) -> Result<Usable, Refusal> {
         let facts = Facts::first(&self.chain).ok_or(Refusal::NoCertificate)?;
         let key = PrivateKeyDer::from_pem_slice(self.key.as_bytes()).map_err(|_| Refusal::NoKey)?;
@@ -101,7 +101,7 @@ mod tests {
     }
 
     #[test]
-    fn a_fresh_pair_is_usable_and_tells_its_end() {
+    fn a_fresh_pair_is_usable_and_reports_when_it_expires() {
         let usable = pair().check(&default_provider(), now()).unwrap();
         assert_eq!(usable.not_after, now() + crate::certs::LEAF_LIFE);
     }

@@ -1,43 +1,43 @@
-//! Serves a router over TLS until it is told to end, and ends so that no call is lost: not ready first, serving on while
-//! the endpoints change, then no new connections, then the calls that are under way.
+//! Serves a router over TLS until it is asked to end, and ends so that no call is lost: the process is not ready first, serves on
+//! while the endpoints change, then accepts no new connections, and then ends the calls that are under way.
 
-use super::layers;
 use crate::{
-    guard::Guard, http_limits, metrics::Serving, open_files, readiness::Readiness, shutdown::Shutdown,
+    guard::Guard,
+    http_limits,
+    listen::{Error, Listening, Port},
+    metrics::Serving,
+    open_files,
+    readiness::Readiness,
+    shutdown::Shutdown,
 };
-use axum::Router;
+use axum::{
+    Router,
+    extract::{Request, State},
+    http::{HeaderValue, header},
+    middleware::{Next, from_fn_with_state},
+    response::Response,
+};
 use axum_server::{
     Handle, Server,
     accept::NoDelayAcceptor,
     tls_rustls::{RustlsAcceptor, RustlsConfig},
 };
 use rustls::ServerConfig;
-use std::{io, net::SocketAddr, pin::pin, sync::Arc, time::Duration};
-use thiserror::Error;
-use tokio::{net::TcpListener, time::sleep};
+use std::{net::SocketAddr, pin::pin, sync::Arc, time::Duration};
+use tokio::time::sleep;
 
-/// Name of the readiness condition that is met while new calls are welcome.
+/// The port for admission requests.
+pub const PORT: Port = Port {
+    name: "webhook",
+    serves: "admission requests",
+    flag: "--listen",
+};
+/// Name of the readiness condition that is met while new calls are accepted.
 pub const CONDITION: &str = "listener";
 /// Connections at once. An API server holds a few dozen at most.
 const CONNECTIONS_AT_MOST: usize = 2000;
 /// For a TLS handshake.
 const HANDSHAKE: Duration = Duration::from_secs(10);
-
-/// Why nothing is served.
-#[derive(Debug, Error)]
-pub enum Error {
-    /// Binding failed.
-    #[error("cannot listen on {address} for admission requests: {source}; choose another --listen")]
-    Bind {
-        /// What was asked for.
-        address: SocketAddr,
-        /// What the system said.
-        source: io::Error,
-    },
-    /// Serving failed.
-    #[error("the server for admission requests ended: {0}")]
-    Serve(#[source] io::Error),
-}
 
 /// How to end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -53,7 +53,7 @@ pub struct Drain {
 pub struct Service {
     /// The routes.
     pub router: Router,
-    /// How connections are made safe; see [`super::store::Store::server_config`].
+    /// The TLS configuration; see [`super::store::Store::server_config`].
     pub tls: Arc<ServerConfig>,
     /// How long a client may be silent; see [`crate::http_limits::SILENCE`].
     pub silence: Duration,
@@ -61,67 +61,56 @@ pub struct Service {
     pub drain: Drain,
     /// When to end.
     pub shutdown: Shutdown,
-    /// Told whether calls are welcome.
+    /// Where the condition [`CONDITION`] is set.
     pub readiness: Readiness,
-    /// Told of refused connections.
+    /// Where refused connections are counted.
     pub metrics: Serving,
 }
 
-/// A bound port that does not serve yet.
-#[derive(Debug)]
-pub struct Listening {
-    listener: TcpListener,
-    address: SocketAddr,
+/// Serves until the service's shutdown is asked for, and drains then.
+pub fn serve(listening: Listening, service: Service) -> impl Future<Output = Result<(), Error>> + Send {
+    let Listening { port, listener, .. } = listening;
+    let Service {
+        router,
+        tls,
+        silence,
+        drain,
+        shutdown,
+        readiness,
+        metrics,
+    } = service;
+    let tls = RustlsAcceptor::new(RustlsConfig::from_config(tls)).handshake_timeout(HANDSHAKE);
+    let guard = Guard::new(
+        tls.acceptor(NoDelayAcceptor::new()),
+        open_files::room_for(CONNECTIONS_AT_MOST),
+        metrics.connections_refused,
+    );
+    let handle = Handle::new();
+    let server = Server::<SocketAddr>::from_listener(listener)
+        .acceptor(guard)
+        .handle(handle.clone());
+    let server = http_limits::applied(server, silence);
+    let router = router.layer(from_fn_with_state(shutdown.clone(), farewell));
+    let serving = async move {
+        let served = server.serve(router.into_make_service()).await;
+        served.map_err(|source| Error::Serve { port, source })
+    };
+    until_drained(serving, end(handle, drain, shutdown, readiness))
 }
 
-impl Listening {
-    /// Binds the port; port 0 takes any that is free.
-    pub async fn bind(address: SocketAddr) -> Result<Self, Error> {
-        let failed = |source| Error::Bind { address, source };
-        let listener = TcpListener::bind(address).await.map_err(failed)?;
-        let address = listener.local_addr().map_err(failed)?;
-        Ok(Self { listener, address })
+/// While draining, each answer asks the API server not to reuse its connection. So the connections in use are gone before we
+/// close the idle ones, and no call can be lost on one that we close while it is being reused.
+async fn farewell(State(shutdown): State<Shutdown>, request: Request, next: Next) -> Response {
+    let mut response = next.run(request).await;
+    if shutdown.is_asked() {
+        response
+            .headers_mut()
+            .insert(header::CONNECTION, HeaderValue::from_static("close"));
     }
-
-    /// Where it listens.
-    pub fn address(&self) -> SocketAddr {
-        self.address
-    }
-
-    /// Serves until the service's shutdown is asked for, and drains then.
-    pub fn serve(self, service: Service) -> impl Future<Output = Result<(), Error>> + Send {
-        let Service {
-            router,
-            tls,
-            silence,
-            drain,
-            shutdown,
-            readiness,
-            metrics,
-        } = service;
-        let tls = RustlsAcceptor::new(RustlsConfig::from_config(tls)).handshake_timeout(HANDSHAKE);
-        let guard = Guard::new(
-            tls.acceptor(NoDelayAcceptor::new()),
-            open_files::room_for(CONNECTIONS_AT_MOST),
-            metrics.connections_refused,
-        );
-        let handle = Handle::new();
-        let server = Server::<SocketAddr>::from_listener(self.listener)
-            .acceptor(guard)
-            .handle(handle.clone());
-        let server = http_limits::applied(server, silence);
-        let router = layers::around(router, shutdown.clone());
-        let serving = async move {
-            server
-                .serve(router.into_make_service())
-                .await
-                .map_err(Error::Serve)
-        };
-        until_drained(serving, end(handle, drain, shutdown, readiness))
-    }
+    response
 }
 
-/// The server ends by itself once `ending` has told it to; should it fail before, nobody waits for `ending`.
+/// The server ends by itself after `ending`; if it fails before, `ending` is not waited for.
 async fn until_drained(
     serving: impl Future<Output = Result<(), Error>> + Send,
     ending: impl Future<Output = ()> + Send,

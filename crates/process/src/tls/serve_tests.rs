@@ -7,7 +7,7 @@ use axum::routing::get;
 use jiff::Timestamp;
 use rustls::pki_types::{CertificateDer, ServerName, pem::PemObject};
 use rustls::{ClientConfig, RootCertStore, crypto::aws_lc_rs::default_provider};
-use std::future::pending;
+use std::{future::pending, io};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::sync::mpsc;
@@ -35,9 +35,7 @@ impl Scene {
         let store = Store::new(readiness.condition("certificate", "none yet"), Serving::default());
         let shutdown = Shutdown::default();
         let (router, called, answer) = routes();
-        let listening = Listening::bind(SocketAddr::from(([127, 0, 0, 1], 0)))
-            .await
-            .unwrap();
+        let listening = bound_to(SocketAddr::from(([127, 0, 0, 1], 0))).await.unwrap();
         let address = listening.address();
         let service = Service {
             router,
@@ -48,7 +46,7 @@ impl Scene {
             readiness: readiness.clone(),
             metrics: Serving::default(),
         };
-        let served = tokio::spawn(listening.serve(service));
+        let served = tokio::spawn(serve(listening, service));
         let authority = issue::authority(Timestamp::now()).unwrap();
         Self {
             address,
@@ -105,6 +103,10 @@ impl Scene {
             tokio::task::yield_now().await;
         }
     }
+}
+
+async fn bound_to(address: SocketAddr) -> Result<Listening, Error> {
+    Listening::bind(&PORT, address).await
 }
 
 fn at_once() -> Drain {
@@ -317,15 +319,18 @@ async fn a_call_that_never_ends_does_not_outlast_the_deadline() {
 
 #[tokio::test]
 async fn a_server_that_fails_is_not_waited_for() {
-    let failed = async { Err(Error::Serve(io::Error::other("gone"))) };
+    let failed = async {
+        Err(Error::Serve {
+            port: &PORT,
+            source: io::Error::other("gone"),
+        })
+    };
     assert!(until_drained(failed, pending()).await.is_err());
 }
 
 #[tokio::test]
 async fn a_taken_port_is_told_with_its_remedy() {
-    let first = Listening::bind(SocketAddr::from(([127, 0, 0, 1], 0)))
-        .await
-        .unwrap();
-    let error = Listening::bind(first.address()).await.unwrap_err().to_string();
+    let first = bound_to(SocketAddr::from(([127, 0, 0, 1], 0))).await.unwrap();
+    let error = bound_to(first.address()).await.unwrap_err().to_string();
     assert!(error.contains("choose another --listen"), "{error}");
 }

@@ -1,5 +1,5 @@
-//! Where the serving certificate comes from: our Secret, watched, or two files, compared every few seconds (the kubelet
-//! exchanges mounted Secrets by a link swap, which file notifications miss). Judges nothing; the store does.
+//! Where the serving certificate comes from: our Secret, watched, or two files, compared every few seconds (the kubelet replaces
+//! mounted Secrets by a link swap, which file notifications miss). Checks nothing; the store does.
 
 use super::{pair::Pair, store::Store};
 use crate::certs::{decide, service_names, stored::Stored};
@@ -15,9 +15,9 @@ use placement::keys;
 use std::{fs, io, path::PathBuf, pin::pin, time::Duration};
 use tokio::time::{MissedTickBehavior, interval, timeout};
 
-/// Between two looks at the files.
+/// Between two reads of the files.
 const POLL: Duration = Duration::from_secs(10);
-/// Between two looks at a Secret that does not change.
+/// Between two checks of a Secret that does not change.
 const RECHECK: Duration = Duration::from_mins(1);
 
 /// The files of `--tls-cert-file` and `--tls-key-file`.
@@ -29,9 +29,14 @@ pub struct Files {
     pub key: PathBuf,
 }
 
-/// Offers every version of the Secret to the store, and the latest one again now and then, should this machine's clock
-/// have stood in its way; never ends.
-pub async fn follow_secret(client: Client, namespace: &str, mut store: Store) {
+/// Offers every version of the Secret to the store, and now and then the latest version again, because it may have been refused
+/// by this machine's clock; never ends.
+pub async fn follow_secret(client: Client, namespace: &str, store: Store) {
+    follow_secret_by(Timestamp::now, client, namespace, store).await;
+}
+
+/// The same, by this clock.
+async fn follow_secret_by(clock: impl Fn() -> Timestamp, client: Client, namespace: &str, mut store: Store) {
     let names = service_names(namespace);
     let secrets = Api::<Secret>::namespaced(client, namespace);
     let mut versions = pin!(watcher::watch_object(secrets, keys::CERTIFICATE_SECRET).default_backoff());
@@ -39,11 +44,11 @@ pub async fn follow_secret(client: Client, namespace: &str, mut store: Store) {
     loop {
         match timeout(RECHECK, versions.next()).await {
             Ok(Some(Ok(version))) => latest = Ok(version),
-            // A watch that fails for a moment takes back nothing of what was read.
+            // While a watch fails, the version that was read stays.
             Ok(Some(Err(error))) if latest.is_err() => latest = Err(unreadable(&error)),
             Ok(Some(Err(_)) | None) | Err(_) => {}
         }
-        let now = Timestamp::now();
+        let now = clock();
         match latest
             .as_ref()
             .map_err(Clone::clone)
@@ -71,7 +76,7 @@ pub async fn follow_files(files: &Files, mut store: Store) {
     }
 }
 
-/// What a Secret offers. One that its own authorities do not vouch for would be refused by the API server anyway.
+/// The pair in a Secret. The API server would refuse a certificate that no CA of the Secret signed.
 fn pair(secret: Option<&Secret>, names: &[String], now: Timestamp) -> Result<Pair, String> {
     let name = keys::CERTIFICATE_SECRET;
     let secret =

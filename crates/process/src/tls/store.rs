@@ -1,4 +1,4 @@
-//! The one place that knows which certificate is served. A bad offer is refused and changes nothing.
+//! The certificate that is served. An offered pair that is not valid is refused and changes nothing.
 
 use super::pair::{Pair, Refusal, Usable};
 use crate::{
@@ -66,8 +66,8 @@ impl Store {
         Ok(Arc::new(config))
     }
 
-    /// Serves this pair from now on, if it is any good. The same pair again is no news, but one that was refused is looked
-    /// at again: the clock may have been wrong.
+    /// Serves this pair from now on, if it is valid. A pair that is served already changes nothing, but a pair that was refused
+    /// is checked again: the clock may have been wrong.
     pub fn offer(&mut self, pair: Pair, now: Timestamp) {
         let known = self
             .offered
@@ -89,7 +89,7 @@ impl Store {
         }
     }
 
-    /// There is nothing to serve; what is served already stays.
+    /// The source has no pair; the pair that is served stays.
     pub fn lack(&mut self, why: &str) {
         if self.lacking.as_deref() == Some(why) {
             return;
@@ -143,7 +143,7 @@ mod tests {
         }
     }
 
-    /// At the start the clock was a month ahead; then it is set right, and nobody writes the Secret.
+    /// At the start the clock was a month ahead; then it is corrected, and the Secret is not written again.
     #[test]
     fn a_pair_that_only_the_clock_refused_is_taken_when_the_clock_is_right_again() {
         let (now, readiness, metrics) = (Timestamp::UNIX_EPOCH, Readiness::default(), Serving::default());

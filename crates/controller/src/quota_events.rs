@@ -1,6 +1,6 @@
-//! Pods of tasks that a quota refused: Tekton tells it by an event on the TaskRun, and tries again after a minute.
+//! Pods of tasks that a quota refused: Tekton reports each by an event on the TaskRun, and tries again after a minute.
 //!
-//! The API server sends these events only. Each names its TaskRun, which tells the namespace; whose run it is of, `count` asks
+//! The API server sends only these events. The event of a TaskRun has its namespace; `count` asks for the run of the TaskRun
 //! where that matters.
 
 use crate::index::{Index, Reduced};

@@ -1,4 +1,4 @@
-//! Why a write did not succeed: one closed set of causes, for metrics, and the words for the run's events.
+//! Why a write did not succeed: one closed set of causes, for metrics, and the text for the run's events.
 
 use kube::core::Status;
 use placement::requests::Operation;
@@ -25,34 +25,34 @@ pub(crate) enum Fault {
     NotSynced,
 }
 
-/// Why, as one of a closed set.
+/// The cause, one of a closed set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, strum::IntoStaticStr)]
 #[strum(serialize_all = "snake_case")]
 pub(crate) enum Cause {
-    /// An admission webhook or policy said no.
+    /// An admission webhook or policy denied it.
     Denied,
-    /// An admission webhook could not be asked.
+    /// An admission webhook could not be called.
     WebhookDown,
     /// A ResourceQuota is used up.
     Quota,
-    /// The API server does not let us.
+    /// We lack the right.
     Forbidden,
-    /// The API server finds the object wrong.
+    /// The object is invalid.
     Invalid,
-    /// Another was faster.
+    /// Another client wrote the object first.
     Conflict,
-    /// The object, its namespace or its kind is not there.
+    /// The object, its namespace or its kind does not exist.
     NotFound,
-    /// The API server asks for patience.
+    /// The API server asks us to send fewer requests.
     Throttled,
-    /// The API server is away or in trouble.
+    /// The API server is unavailable or failed.
     Unavailable,
     /// Our caches are not filled yet.
     NotSynced,
 }
 
 impl Refused {
-    /// Why, as one of a closed set.
+    /// The cause, one of a closed set.
     pub(crate) fn cause(&self) -> Cause {
         match &self.fault {
             Fault::Api(error) => cause(error),
@@ -62,7 +62,7 @@ impl Refused {
     }
 }
 
-/// Why the API server, or the way to it, failed.
+/// Why the API server, or the connection to it, failed.
 pub(crate) fn cause(error: &kube::Error) -> Cause {
     match error {
         kube::Error::Api(status) => cause_of_status(status),
@@ -86,16 +86,16 @@ fn cause_of_status(status: &Status) -> Cause {
     }
 }
 
-/// Whether an admission webhook or policy said no.
+/// Whether an admission webhook or policy denied the request.
 pub(crate) fn is_denial(message: &str) -> bool {
     message.contains("denied the request") || message.contains("denied request")
 }
 
-/// Whether a guarded patch failed because the object is gone, is another one by now, or has moved on: nothing is
-/// wrong then, only our cache is behind.
+/// Whether a guarded patch failed because the object is deleted, replaced or changed: nothing is wrong then, only our cache is
+/// behind.
 ///
-/// A failed `test` or `remove` of a JSON patch comes back as 422 with words so general that no webhook's or
-/// validation's message can be taken for them; a foreign UID in a merge patch as 409, or as 422 on that field.
+/// A failed `test` or `remove` of a JSON patch is a 422 with a message so general that no webhook and no validation has the
+/// same; a foreign UID in a merge patch is a 409, or a 422 on that field.
 pub(crate) fn is_overtaken(error: &kube::Error) -> bool {
     let kube::Error::Api(status) = error else {
         return false;
@@ -112,8 +112,8 @@ fn is_guard(message: &str) -> bool {
         || message.contains("metadata.uid")
 }
 
-/// Whether a delete found nothing left of the very object that it meant: nothing, or another one in its place. Any other
-/// conflict is a quarrel of writers, after which the object is still there.
+/// Whether a delete failed because its object no longer exists, or another object has its name. After any other conflict, which
+/// is between writers, the object still exists.
 pub(crate) fn is_gone(error: &kube::Error) -> bool {
     let kube::Error::Api(status) = error else {
         return false;
@@ -125,8 +125,8 @@ pub(crate) fn is_gone(error: &kube::Error) -> bool {
     }
 }
 
-/// Whether the server will not do it, however often it is asked: it has no such subresource, does not let us, or
-/// finds it wrong. A webhook that cannot be asked, or a server in trouble, may answer otherwise next time.
+/// Whether the API server refuses the request however often it is repeated: it has no such subresource, we lack the right, or
+/// the request is invalid. A webhook that cannot be called, or a failing server, may answer differently next time.
 pub(crate) fn is_no(error: &kube::Error) -> bool {
     match cause(error) {
         Cause::Denied | Cause::Quota | Cause::Forbidden | Cause::Invalid | Cause::NotFound => true,
@@ -199,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn a_failed_guard_is_told_from_a_refusal() {
+    fn a_failed_guard_is_distinguished_from_a_refusal() {
         for (code, message) in [
             (404, "not found"),
             (
@@ -233,7 +233,7 @@ mod tests {
     }
 
     #[test]
-    fn a_no_is_told_from_trouble_that_passes() {
+    fn a_final_refusal_is_distinguished_from_a_passing_failure() {
         for code in [400, 403, 404, 405, 422] {
             assert!(is_no(&error(code, "no")), "{code}");
         }
@@ -243,7 +243,7 @@ mod tests {
     }
 
     #[test]
-    fn a_refusal_is_told_in_the_servers_own_words() {
+    fn a_refusal_is_reported_in_the_servers_own_words() {
         let refused = Refused {
             operation: Operation::Release,
             fault: Fault::Api(Box::new(error(400, "no spec changes"))),

@@ -83,7 +83,7 @@ fn held(seat: &Seat<'_>) -> State {
 }
 
 fn is_too_late(view: &RunView, seat: &Seat<'_>) -> bool {
-    !view.run.is_enrolled() && view.run.has_children && seat.set.is_none()
+    view.run.status == SpecStatus::Unset && !view.run.is_enrolled() && seat.set.is_none()
 }
 
 impl Serialize for State {

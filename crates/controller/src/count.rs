@@ -8,18 +8,16 @@ use crate::nodes::WatchedNode;
 use crate::quota_events::REASON;
 use crate::stints::stint;
 use crate::tasks::{TaskPod, Tasks};
-use crate::write::{Cluster, Kind, PIPELINE_RUN, TASK_RUN, within};
+use crate::write::{Cluster, within};
 use k8s_openapi::NamespaceResourceScope;
 use k8s_openapi::api::core::v1::{Event, PersistentVolume, PersistentVolumeClaim, Pod};
-use kube::api::{Api, DynamicObject, ListMeta, ListParams, PartialObjectMeta};
-use kube::{Resource, ResourceExt};
+use kube::Resource;
+use kube::api::{Api, DynamicObject, ListMeta, ListParams};
 use placement::autoscaler;
 use placement::keys;
 use placement::need::Stint;
 use placement::node;
-use placement::plan::{
-    AssistantPod, Beginning, Census, Claims, Message, Observation, PlaceholderPod, Question,
-};
+use placement::plan::{AssistantPod, Census, Claims, Message, Observation, PlaceholderPod, Question};
 use placement::requests::Operation;
 use placement::run::Run;
 use placement::volume::{Named, is_only_on, required};
@@ -32,8 +30,6 @@ use tracing::debug;
 
 /// Pods counted at a time; a pod of Tekton is large, and a run may have hundreds.
 const PODS_A_PAGE: u32 = 100;
-/// What Tekton makes of a run.
-const CHILDREN: [Kind; 3] = [TASK_RUN, ("v1beta1", "CustomRun", "customruns"), PIPELINE_RUN];
 
 impl Cluster {
     /// Adds the answer to an observation.
@@ -52,7 +48,6 @@ impl Cluster {
                 };
             }
             Question::Refused => seen.refused = Some(self.refused(&seen.run).await?),
-            Question::Beginning => seen.beginning = Some(self.beginning(&seen.run).await?),
             Question::Claims => seen.claims = Some(self.claims(&seen.run).await?),
             Question::Labels => seen.copied_labels = Some(self.copied_labels(seen).await?),
             Question::Assistants => seen.assistants = Some(self.assistants(seen).await?),
@@ -180,23 +175,6 @@ impl Cluster {
         Ok(refused.filter_map(|task| task.metadata.name).collect())
     }
 
-    /// The run is read first: what is made of it after that changes it.
-    async fn beginning(&self, run: &Run) -> Result<Beginning, Refused> {
-        let it = self.read(Operation::Beginning, run).await?;
-        let Some(version) = it.and_then(|it| it.metadata.resource_version) else {
-            return Ok(Beginning::Begun);
-        };
-        let mut begun = false;
-        for kind in CHILDREN {
-            begun |= self.has_made(run, kind).await?;
-        }
-        Ok(if begun {
-            Beginning::Begun
-        } else {
-            Beginning::Nothing { version }
-        })
-    }
-
     /// The run as it is now, and with all its labels, which the cache does not keep; `None` if it is gone. By a list, which
     /// needs no right that the watch does not.
     async fn read(&self, operation: Operation, run: &Run) -> Result<Option<PipelineRun>, Refused> {
@@ -209,20 +187,6 @@ impl Cluster {
         let mut labels = run.and_then(|run| run.metadata.labels).unwrap_or_default();
         labels.retain(|key, _| seen.config.placeholder_copied_labels.contains(key));
         Ok(labels)
-    }
-
-    async fn has_made(&self, run: &Run, kind: Kind) -> Result<bool, Refused> {
-        let api = self.tekton(&run.key.namespace, kind);
-        let members = format!("{}={}", keys::TEKTON_PIPELINE_RUN, run.key.name);
-        let members = ListParams::default().labels(&members);
-        let children = within(Operation::Beginning, api.list_metadata(&members))
-            .await?
-            .items;
-        let is_owned = |child: &PartialObjectMeta<_>| {
-            let mut owners = child.owner_references().iter();
-            owners.any(|owner| owner.uid == run.key.uid)
-        };
-        Ok(children.iter().any(is_owned))
     }
 
     /// The run's PVCs that its placeholder can mount, and where those can be used that only a task may mount.
@@ -292,7 +256,6 @@ impl Cluster {
     }
 }
 
-/// The next page, if this was not the last; an empty token means that it was.
 /// This very run among those of its name, in whatever view.
 pub(crate) async fn named<K>(operation: Operation, runs: &Api<K>, run: &Run) -> Result<Option<K>, Refused>
 where
@@ -304,6 +267,7 @@ where
     Ok(found.into_iter().find(is_it))
 }
 
+/// The next page, if this was not the last; an empty token means that it was.
 fn after(page: &ListParams, listed: ListMeta) -> Option<ListParams> {
     let token = listed.continue_.filter(|token| !token.is_empty())?;
     Some(page.clone().continue_token(&token))

@@ -15,8 +15,8 @@ use std::collections::BTreeMap;
 use tekton::tasks::{Body, tasks};
 use tracing::debug;
 
-const PIPELINE: Kind = ("v1", "Pipeline", "pipelines");
-const TASK: Kind = ("v1", "Task", "tasks");
+const PIPELINE: Kind = ("Pipeline", "pipelines");
+const TASK: Kind = ("Task", "tasks");
 /// Tasks that are read for one run.
 const MOST_TASKS: usize = 20;
 

@@ -148,8 +148,7 @@ impl Known {
                 }
             }
             Question::Autoscaler => self.autoscaler.answered(seen.autoscaler.clone(), seen.now),
-            Question::Beginning
-            | Question::Claims
+            Question::Claims
             | Question::Labels
             | Question::Need
             | Question::Stints

@@ -93,9 +93,7 @@ fn not_written(refused: &Refused) -> Option<Note> {
     match refused.operation {
         Operation::Release => Some(release_refused(refused)),
         Operation::Placeholder | Operation::Claims | Operation::Labels => Some(placeholder_refused(refused)),
-        Operation::Enrol | Operation::DateHold | Operation::RecordNode | Operation::Beginning => {
-            Some(enrol_refused(refused))
-        }
+        Operation::Enrol | Operation::DateHold | Operation::RecordNode => Some(enrol_refused(refused)),
         Operation::CleanUp => Some(clean_up_refused(refused)),
         Operation::Change
         | Operation::Shrink
@@ -257,8 +255,8 @@ fn relaxed() -> Note {
 
 fn too_late() -> Note {
     let text = format!(
-        "The label {} came after the first task had started, so pods of this run may already be on several nodes; \
-         nothing is changed. Set the label on the run itself, when it is created: one on its Pipeline comes too late.",
+        "This run started before pod-affinity could hold it, so its pods may already be on several nodes; nothing is \
+         changed. Set the label {} on the run itself, when it is created: one on its Pipeline comes too late.",
         keys::OPT_IN
     );
     note(Reason::LabelledTooLate, text)

@@ -92,7 +92,6 @@ impl Stores {
             census: None,
             tied: None,
             refused: None,
-            beginning: None,
             claims: None,
             copied_labels: None,
             need: None,

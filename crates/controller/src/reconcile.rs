@@ -111,7 +111,7 @@ impl Reconciler {
     /// Drops what is remembered of runs that are not there any more.
     pub(crate) fn forget(&self, is_gone: impl Fn(&str) -> bool) {
         for known in self.memory.take(is_gone) {
-            self.report.deleted(known);
+            self.report.deleted(known, (self.clock)());
         }
     }
 }

@@ -12,7 +12,6 @@ fn running() -> Run {
     Run {
         status: SpecStatus::Unset,
         hold: false,
-        has_children: true,
         group: Some("u1".into()),
         node: Some("n1".into()),
         ..run()

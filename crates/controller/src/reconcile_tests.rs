@@ -259,7 +259,6 @@ async fn a_label_that_came_too_late_is_told_once() {
     let running = Run {
         status: SpecStatus::Unset,
         hold: false,
-        has_children: true,
         ..run()
     };
     for _ in 0..3 {

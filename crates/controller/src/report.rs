@@ -50,8 +50,8 @@ impl Report {
     }
 
     /// Reports the end of a run that was deleted before it was done.
-    pub(crate) fn deleted(&self, mut known: Known) {
-        known.timers.deleted(Timestamp::now(), &self.metrics);
+    pub(crate) fn deleted(&self, mut known: Known, now: Timestamp) {
+        known.timers.deleted(now, &self.metrics);
     }
 
     /// Reports how long it took to reconcile a run, and the error that it ended in.

@@ -27,9 +27,9 @@ use tekton::PipelineRun;
 const LIMIT: Duration = Duration::from_secs(25);
 
 /// A kind of Tekton's: version, kind, plural.
-pub(crate) type Kind = (&'static str, &'static str, &'static str);
-pub(crate) const TASK_RUN: Kind = ("v1", "TaskRun", "taskruns");
-pub(crate) const PIPELINE_RUN: Kind = ("v1", "PipelineRun", "pipelineruns");
+pub(crate) type Kind = (&'static str, &'static str);
+pub(crate) const TASK_RUN: Kind = ("TaskRun", "taskruns");
+pub(crate) const PIPELINE_RUN: Kind = ("PipelineRun", "pipelineruns");
 
 /// What a step came to.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -109,8 +109,8 @@ impl Cluster {
     }
 
     /// Objects of Tekton's, of this version, kind and plural.
-    pub(crate) fn tekton(&self, namespace: &str, (version, kind, plural): Kind) -> Api<DynamicObject> {
-        let kind = GroupVersionKind::gvk("tekton.dev", version, kind);
+    pub(crate) fn tekton(&self, namespace: &str, (kind, plural): Kind) -> Api<DynamicObject> {
+        let kind = GroupVersionKind::gvk("tekton.dev", "v1", kind);
         let kind = ApiResource::from_gvk_with_plural(&kind, plural);
         Api::namespaced_with(self.client.clone(), namespace, &kind)
     }

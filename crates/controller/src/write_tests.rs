@@ -3,9 +3,9 @@ use crate::api_error::Cause;
 use crate::fixture::{Call, Server, at, enrolment, nothing, placeholder, run};
 use placement::additions;
 use placement::config::Config;
-use placement::plan::{Beginning, Decision, Message, Placeholder, Question, ReleaseCause, Wait, Why};
+use placement::plan::{Decision, Message, Placeholder, Question, ReleaseCause, Wait, Why};
 use placement::run::{Run, SpecStatus};
-use serde_json::{Value, json};
+use serde_json::json;
 
 pub(super) const SETS: &str = "/apis/apps/v1/namespaces/ns/statefulsets";
 const RUN: &str = "/apis/tekton.dev/v1/namespaces/ns/pipelineruns/build";
@@ -294,47 +294,20 @@ async fn enrolling_is_one_json_patch_of_a_run_that_is_as_it_was() {
     server.answer(200, json!({"metadata": {}}));
     let action = Decision::Write(Write::Enrol(enrolment()));
     let mut seen = seen();
-    seen.run.status = SpecStatus::Unset;
-    seen.beginning = Some(Beginning::Nothing { version: "7".into() });
+    seen.run.status = SpecStatus::Pending;
     assert_eq!(act_on(&server, &mut seen, action).await.unwrap(), Effect::Written);
     let call = only(&server);
     assert_eq!(call.line, format!("PATCH {RUN}?&fieldManager=pod-affinity"));
     assert_eq!(call.content_type, "application/json-patch+json");
     let expected = json!([
         {"op": "test", "path": "/metadata/uid", "value": "u1"},
-        {"op": "test", "path": "/metadata/resourceVersion", "value": "7"},
+        {"op": "test", "path": "/spec/status", "value": "PipelineRunPending"},
         {"op": "test", "path": "/metadata/labels/tekton.dev~1custom-pod-affinity", "value": "true"},
         {"op": "add", "path": "/metadata/labels/pod-affinity.tekton.dev~1group", "value": "u1"},
         {"op": "add", "path": "/metadata/labels/pod-affinity.tekton.dev~1strategy", "value": "colocateCompleted"},
         {"op": "add", "path": "/metadata/labels/pod-affinity.tekton.dev~1isolation", "value": "cluster-all"},
     ]);
     assert_eq!(call.body, expected);
-}
-
-#[tokio::test]
-async fn of_a_run_something_was_made_once_one_of_its_own_children_is_there() {
-    let named = json!({"metadata": {}, "items": [{"metadata": {"name": "build", "uid": "u1", "resourceVersion": "7"}}]});
-    let children = |owner: &str| {
-        let owners =
-            json!([{"apiVersion": "tekton.dev/v1", "kind": "PipelineRun", "name": "build", "uid": owner}]);
-        json!({"metadata": {}, "items": [{"metadata": {"name": "build-a", "ownerReferences": owners}}]})
-    };
-    let beginning = async |found: Value, of_custom: &str| {
-        let mut server = Server::start();
-        server.answer(200, found);
-        server.answer(200, children("an earlier run of that name"));
-        server.answer(200, children(of_custom));
-        server.answer(200, json!({"metadata": {}, "items": []}));
-        let mut seen = seen();
-        let cluster = Cluster::new(server.client(), "image".into());
-        cluster.count(Question::Beginning, &mut seen).await.unwrap();
-        seen.beginning.unwrap()
-    };
-    let nothing = Beginning::Nothing { version: "7".into() };
-    assert_eq!(beginning(named.clone(), "another").await, nothing);
-    assert_eq!(beginning(named, "u1").await, Beginning::Begun);
-    let gone = json!({"metadata": {}, "items": []});
-    assert_eq!(beginning(gone, "another").await, Beginning::Begun);
 }
 
 #[tokio::test]

@@ -16,7 +16,6 @@ pub(crate) fn run() -> Run {
         done: false,
         succeeded: false,
         status: SpecStatus::Pending,
-        has_children: false,
         managed_elsewhere: false,
         child: false,
         queued_by_kueue: false,

@@ -17,8 +17,8 @@ mod weight;
 
 pub use self::decision::{Decision, Enrolment, MoveCause, Question, ReleaseCause, Wait, Why, Write};
 pub use self::observation::{
-    AssistantPod, Beginning, Census, Claims, Make, Message, Observation, Placeholder, PlaceholderPod,
-    Repeated, Resize, Unschedulable, WaitingPod, is_pinned,
+    AssistantPod, Census, Claims, Make, Message, Observation, Placeholder, PlaceholderPod, Repeated, Resize,
+    Unschedulable, WaitingPod, is_pinned,
 };
 use self::view::{Stage, enrolment};
 use crate::placeholder::size::{self, Ignored};

@@ -7,7 +7,7 @@ use crate::need;
 use crate::placeholder::size::is_automatic;
 use crate::placeholder::wake::Wake;
 use crate::placeholder::{patches as placeholder, stateful_set};
-use crate::plan::{Beginning, Claims, Enrolment, Observation, Placeholder, Write};
+use crate::plan::{Claims, Enrolment, Observation, Placeholder, Write};
 use crate::raw::test;
 use crate::run::{Run, SpecStatus};
 use json_patch::Patch;
@@ -30,8 +30,6 @@ pub enum Operation {
     Enrol,
     /// Write down when the hold began.
     DateHold,
-    /// Look for tasks of the run.
-    Beginning,
     /// Read the run's PVCs.
     Claims,
     /// Read the run's labels.
@@ -183,13 +181,8 @@ fn delete(object: Object, uid: &str) -> Request {
 
 /// A run that is Pending must still be, and one of which there was nothing must not have changed since.
 fn enrol(seen: &Observation, enrolment: Enrolment) -> Request {
-    let guard = match &seen.beginning {
-        _ if seen.run.status == SpecStatus::Pending => Some(test(&["spec", "status"], keys::PENDING)),
-        Some(Beginning::Nothing { version }) => {
-            Some(test(&["metadata", "resourceVersion"], version.as_str()))
-        }
-        Some(Beginning::Begun) | None => None,
-    };
+    let is_pending = seen.run.status == SpecStatus::Pending;
+    let guard = is_pending.then(|| test(&["spec", "status"], keys::PENDING));
     patch_run(Operation::Enrol, run::enrol(&seen.run, enrolment, guard))
 }
 

@@ -58,8 +58,6 @@ pub struct Run {
     pub succeeded: bool,
     /// `spec.status`.
     pub status: SpecStatus,
-    /// Tekton has made at least one child (TaskRun, CustomRun, nested run).
-    pub has_children: bool,
     /// `spec.managedBy` names another than Tekton.
     pub managed_elsewhere: bool,
     /// The controller owner is a PipelineRun.

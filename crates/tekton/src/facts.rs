@@ -30,16 +30,6 @@ where
     Ok(T::deserialize(Value::deserialize(from)?).unwrap_or_default())
 }
 
-/// Something is there: neither null, nor empty.
-pub(crate) fn non_empty<'de, D: Deserializer<'de>>(from: D) -> Result<bool, D::Error> {
-    Ok(match Value::deserialize(from)? {
-        Value::Null => false,
-        Value::String(text) => !text.is_empty(),
-        Value::Array(items) => !items.is_empty(),
-        Value::Bool(_) | Value::Number(_) | Value::Object(_) => true,
-    })
-}
-
 /// Reasons are many and change; the status of the one condition is what Tekton itself goes by.
 pub(crate) fn outcome<'de, D: Deserializer<'de>>(from: D) -> Result<Outcome, D::Error> {
     let conditions = Value::deserialize(from)?;

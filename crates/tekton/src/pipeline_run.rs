@@ -60,9 +60,6 @@ pub struct PipelineRunStatus {
     /// Condition Succeeded.
     #[serde(rename = "conditions", deserialize_with = "facts::outcome")]
     pub outcome: Outcome,
-    /// `childReferences` names at least one child.
-    #[serde(rename = "childReferences", deserialize_with = "facts::non_empty")]
-    pub has_children: bool,
 }
 
 impl PipelineRun {
@@ -80,7 +77,6 @@ impl PipelineRun {
             done: self.status.outcome != Outcome::Open,
             succeeded: self.status.outcome == Outcome::Succeeded,
             status: SpecStatus::of(self.spec.status.as_deref()),
-            has_children: self.status.has_children,
             managed_elsewhere: is_managed_elsewhere(self.spec.managed_by.as_deref()),
             child: self.owners().iter().any(is_controller_run),
             queued_by_kueue: self.label(keys::KUEUE_QUEUE_NAME).is_some(),

@@ -62,8 +62,8 @@ fn declined() -> String {
 
 fn too_late(value: Option<&str>) -> String {
     format!(
-        "{} is {:?}, but was set after the first task had started. Pods of this run may already be on several nodes, so \
-         pod-affinity changes nothing.",
+        "{} is {:?}, but the run started before pod-affinity could hold it. Pods of this run may already be on several \
+         nodes, so pod-affinity changes nothing.",
         keys::OPT_IN,
         value.unwrap_or_default()
     )

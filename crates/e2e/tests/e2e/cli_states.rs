@@ -177,7 +177,7 @@ async fn too_late(bed: &Testbed) {
         "\
 PipelineRun default/late: TooLate
 
-Label        tekton.dev/custom-pod-affinity is \"true\", but was set after the first task had started. Pods of this run may already be on several nodes, so pod-affinity changes nothing.
+Label        tekton.dev/custom-pod-affinity is \"true\", but the run started before pod-affinity could hold it. Pods of this run may already be on several nodes, so pod-affinity changes nothing.
 
 Tasks        1 pod, on node late-0.
              - only: running on late-0

@@ -2,7 +2,7 @@
 
 use crate::beds::{
     SOON, bound_placeholder, create, fresh, installed, kill_webhooks, nodes_of, placeholder_name, sets,
-    start_controllers, stop_controllers, until_told,
+    start_controllers, stop_controllers, until_no_placeholder, until_told,
 };
 use kube::ResourceExt;
 use kube::api::{DynamicObject, Patch, PatchParams};
@@ -243,6 +243,21 @@ async fn a_label_that_comes_after_the_first_task_is_told_and_nothing_else() {
     until_told(bed, &spec, "LabelledTooLate").await;
     let done = bed.until_succeeded(&spec, SOON).await.unwrap();
     assert!(!done.labels().contains_key(keys::GROUP));
+}
+
+/// Its first tasks may have started before the controller hears of it.
+#[e2e_test]
+async fn a_run_that_a_user_releases_before_it_is_enrolled_goes_as_without_the_label() {
+    let bed = fresh(1).await;
+    let spec = RunSpec::diamond("default", "run").lasting("1s").opted_in("true");
+    stop_controllers(&bed);
+    create(&bed, &spec).await;
+    patch(&bed, &spec, json!({"spec": {"status": null}})).await;
+    start_controllers(&bed).await;
+    until_told(&bed, &spec, "LabelledTooLate").await;
+    let done = bed.until_succeeded(&spec, SOON).await.unwrap();
+    assert!(!done.labels().contains_key(keys::GROUP));
+    until_no_placeholder(&bed, "default").await;
 }
 
 #[e2e_test]

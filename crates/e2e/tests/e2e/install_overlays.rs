@@ -1,6 +1,8 @@
 //! The overlays and certs/: the API server accepts each, and another cares for the certificates where one is to.
 
-use crate::beds::{SOON, held_for_good, kill_webhooks, nodes_after, start_controllers, stop_controllers};
+use crate::beds::{
+    SOON, held_for_good, kill_webhooks, nodes_after, start_controllers, stop_controllers, until_told,
+};
 use crate::cert_manager::{CertManager, configurations, secrets};
 use crate::install_kubectl::{call, file, kubectl, printed, rendered, workspace};
 use crate::pool;
@@ -103,7 +105,12 @@ async fn fail_open_lets_labelled_runs_pass_when_no_webhook_answers() {
     let run = RunSpec::diamond("default", "run").opted_in("true");
     let made = crate::beds::create(&bed, &run).await;
     assert!(made.data["spec"].get("status").is_none(), "nobody holds it");
-    bed.until_succeeded(&run, SOON).await.unwrap();
+    until_told(&bed, &run, "LabelledTooLate").await;
+    let done = bed.until_succeeded(&run, SOON).await.unwrap();
+    assert!(
+        !done.labels().contains_key(keys::GROUP),
+        "some of its pods would have terms, and others none"
+    );
 }
 
 async fn install(bed: &Testbed, objects: Vec<Value>) -> Installed {

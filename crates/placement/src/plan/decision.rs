@@ -28,7 +28,7 @@ pub enum Decision {
 pub enum Wait {
     /// All is as it should be.
     Steady,
-    /// The label came after the first task: nothing is done, and the user hears it once.
+    /// The run started before it was held or enrolled: nothing is done, and the user hears it once.
     LabelledTooLate,
     /// A node; the scheduler's message says why there is none yet.
     Node {
@@ -77,8 +77,6 @@ pub enum Question {
     Tasks,
     /// Which TaskRuns of the run a quota lets have no pod.
     Refused,
-    /// Whether Tekton has made anything of the run yet.
-    Beginning,
     /// Which PVCs of the run its placeholder may mount.
     Claims,
     /// What the run has of the labels that its placeholder copies.

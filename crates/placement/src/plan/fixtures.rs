@@ -1,7 +1,7 @@
 //! Scenes for the tests of `plan`: a run and its placeholder, changed step by step.
 
 use super::{
-    AssistantPod, Beginning, Census, Claims, Decision, Enrolment, Make, Message, Observation, Placeholder,
+    AssistantPod, Census, Claims, Decision, Enrolment, Make, Message, Observation, Placeholder,
     PlaceholderPod, Plan, Repeated, Unschedulable, WaitingPod, Write, plan,
 };
 use crate::config::Config;
@@ -319,9 +319,6 @@ pub(super) fn answered(now: Timestamp) -> Observation {
         census: None,
         tied: None,
         refused: None,
-        beginning: Some(Beginning::Nothing {
-            version: "7".to_owned(),
-        }),
         claims: Some(Claims::default()),
         copied_labels: Some(BTreeMap::new()),
         need: Some(Need::default()),
@@ -391,7 +388,6 @@ fn run() -> Run {
         done: false,
         succeeded: false,
         status: SpecStatus::Unset,
-        has_children: false,
         managed_elsewhere: false,
         child: false,
         queued_by_kueue: false,

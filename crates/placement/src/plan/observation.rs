@@ -54,8 +54,6 @@ pub struct Observation {
     pub tied: Option<String>,
     /// The answer to [`super::Question::Refused`]: the run's TaskRuns whose pods a quota does not let in.
     pub refused: Option<Vec<String>>,
-    /// The answer to [`super::Question::Beginning`].
-    pub beginning: Option<Beginning>,
     /// The answer to [`super::Question::Claims`].
     pub claims: Option<Claims>,
     /// The answer to [`super::Question::Labels`]: those of the run's labels that the placeholder copies.
@@ -83,18 +81,6 @@ pub struct Claims {
     pub mountable: Vec<String>,
     /// What the volumes of the others require of a node, as far as they are bound.
     pub required: Vec<NodeSelector>,
-}
-
-/// What Tekton has made of a run so far.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Beginning {
-    /// Nothing, when the run was at this version.
-    Nothing {
-        /// `metadata.resourceVersion`.
-        version: String,
-    },
-    /// At least one task, or the run is not there any more.
-    Begun,
 }
 
 /// A run's placeholder StatefulSet.

@@ -1,10 +1,11 @@
 //! A run that runs, whoever released it: labels first, so that no more pods come without them, then the placeholder.
 
-use super::decision::{Decision, Enrolment, Question, Wait, Write};
-use super::observation::{Beginning, Observation, Placeholder};
+use super::decision::{Decision, Enrolment, Wait, Why, Write};
+use super::observation::{Observation, Placeholder};
 use super::view::Set;
 use super::weight::{Weight, weigh};
-use super::{Plan, at_once, questions, room, stuck};
+use super::{Plan, at_once, ending, questions, room, stuck};
+use crate::run::SpecStatus;
 
 pub(super) fn accompany(seen: &Observation, enrolment: Enrolment) -> Plan {
     match seen.placeholder() {
@@ -15,17 +16,16 @@ pub(super) fn accompany(seen: &Observation, enrolment: Enrolment) -> Plan {
     }
 }
 
-/// Tasks that there are already have no terms: they may be on several nodes, and the others would be sent after one of them
-/// at random. A label that comes late comes with them: Tekton copies those of a Pipeline to its run when it has made the first
-/// tasks. A placeholder tells that the run was enrolled before and lost its label.
+/// Tekton creates the first tasks of a run in the moment in which it starts, and they would have no terms: they may be on
+/// several nodes, and the others would be sent after one of them at random, away from a volume that they share. So a run is
+/// enrolled only while it cannot start. A placeholder says that it was, and lost its labels; but not where our hold is still
+/// noted, since our own release removes that: somebody else ended a hold that was too young to have enrolled the run.
 fn join(seen: &Observation, enrolment: Enrolment) -> Decision {
-    let had_placeholder = seen.set.as_ref().is_some_and(|set| set.owned);
-    match &seen.beginning {
-        _ if had_placeholder => Decision::Write(Write::Enrol(enrolment)),
-        _ if seen.run.has_children => Decision::Wait(Wait::LabelledTooLate),
-        None => Decision::Count(Question::Beginning),
-        Some(Beginning::Nothing { .. }) => Decision::Write(Write::Enrol(enrolment)),
-        Some(Beginning::Begun) => Decision::Wait(Wait::LabelledTooLate),
+    match (seen.placeholder(), seen.run.hold) {
+        (Set::Usable(_), false) => Decision::Write(Write::Enrol(enrolment)),
+        (Set::Usable(set), true) => ending::delete_or_leave(Some(set.uid.clone()), None, Why::NotOptedIn),
+        (Set::Missing, _) if seen.run.status == SpecStatus::Unset => Decision::Wait(Wait::LabelledTooLate),
+        (Set::Missing | Set::Unusable, _) => Decision::Wait(Wait::Steady),
     }
 }
 

@@ -59,15 +59,8 @@ fn a_fresh_run_is_neither_started_nor_held_nor_ours() {
     );
     assert_eq!(run.created, Some("2026-01-02T03:04:05Z".parse().unwrap()));
     assert_eq!(run.status, SpecStatus::Unset);
-    let facts = [
-        run.deleting,
-        run.done,
-        run.has_children,
-        run.managed_elsewhere,
-        run.child,
-        run.hold,
-    ];
-    assert_eq!(facts, [false; 6]);
+    let facts = [run.deleting, run.done, run.managed_elsewhere, run.child, run.hold];
+    assert_eq!(facts, [false; 5]);
     let labels = [
         run.opt_in,
         run.group,
@@ -145,14 +138,6 @@ fn a_run_is_done_when_its_condition_succeeded_is_not_unknown_and_succeeded_when_
     assert_eq!(done("Succeeded", "Unknown"), (false, false));
     assert_eq!(done("Ready", "True"), (false, false));
     assert!(!run_with(&["status", "conditions"], json!([])).done);
-}
-
-#[test]
-fn a_run_has_children_once_tekton_lists_one() {
-    let children = |list: Value| run_with(&["status", "childReferences"], list).has_children;
-    assert!(children(json!([{"kind": "TaskRun", "name": "build-compile"}])));
-    assert!(!children(json!([])));
-    assert!(!children(json!(null)));
 }
 
 #[test]

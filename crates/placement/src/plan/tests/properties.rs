@@ -16,7 +16,6 @@ const CHANGES: &[Change] = &[
     |scene| scene.run.status = SpecStatus::Pending,
     |scene| scene.run.status = SpecStatus::Other("StoppedRunFinally".to_owned()),
     |scene| scene.run.hold = true,
-    |scene| scene.run.has_children = true,
     |scene| scene.run.managed_elsewhere = true,
     |scene| scene.run.child = true,
     |scene| scene.run.queued_by_kueue = true,

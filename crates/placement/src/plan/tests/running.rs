@@ -1,51 +1,44 @@
 //! Runs that run, and which strategy they run by.
 
 use super::*;
-use crate::plan::fixtures::answered;
 
 #[test]
-fn a_running_run_without_tasks_yet_is_enrolled_first() {
-    assert_eq!(
-        fresh().decision(),
-        Decision::Write(Write::Enrol(default_enrolment()))
-    );
-    assert_eq!(
-        fresh().in_group("old-uid").decision(),
-        Decision::Write(Write::Enrol(default_enrolment()))
-    );
-}
-
-#[test]
-fn a_running_run_with_tasks_was_labelled_too_late() {
-    let scene = fresh().change(|scene| scene.run.has_children = true);
-    assert_eq!(scene.decision(), Decision::Wait(Wait::LabelledTooLate));
-}
-
-#[test]
-fn whether_a_running_run_has_begun_is_asked_of_the_api_server_itself() {
-    let seen = |beginning: Option<Beginning>| Observation {
-        beginning,
-        ..answered(now())
-    };
-    assert_eq!(plan(&seen(None)).decision, Decision::Count(Question::Beginning));
-    let begun = plan(&seen(Some(Beginning::Begun))).decision;
-    assert_eq!(begun, Decision::Wait(Wait::LabelledTooLate));
+fn a_run_that_runs_and_was_never_in_its_group_is_left_alone() {
+    for scene in [fresh(), fresh().in_group("old-uid")] {
+        assert_eq!(scene.decision(), Decision::Wait(Wait::LabelledTooLate));
+    }
 }
 
 #[test]
 fn a_running_run_with_a_placeholder_that_lost_its_group_gets_it_back() {
-    let scene = fresh().on(NODE).change(|scene| scene.run.has_children = true);
     assert_eq!(
-        scene.decision(),
+        fresh().on(NODE).decision(),
         Decision::Write(Write::Enrol(default_enrolment()))
+    );
+}
+
+#[test]
+fn a_run_that_somebody_else_released_before_it_was_enrolled_loses_its_placeholder() {
+    let released = |scene: Scene| scene.change(|scene| scene.run.hold = true);
+    let Decision::Write(Write::DeletePlaceholder {
+        set: Some(_),
+        pod: None,
+    }) = released(fresh().on(NODE)).decision()
+    else {
+        panic!("its placeholder keeps a node from others");
+    };
+    let later = released(fresh().on(NODE).set_deleting());
+    assert_eq!(later.decision(), Decision::Wait(Wait::Steady));
+    assert_eq!(
+        released(fresh()).decision(),
+        Decision::Wait(Wait::LabelledTooLate)
     );
 }
 
 #[test]
 fn an_enrolled_run_without_placeholder_gets_one_back() {
-    let scene = enrolled().change(|scene| scene.run.has_children = true);
     assert_eq!(
-        scene.decision(),
+        enrolled().decision(),
         Decision::Write(Write::CreatePlaceholder(default_enrolment()))
     );
 }
@@ -101,11 +94,7 @@ fn a_run_that_is_being_cancelled_keeps_its_placeholder_until_it_is_done() {
                 .change(|scene| scene.run.status = SpecStatus::Other(status.to_owned()))
                 .decision()
         };
-        assert_eq!(
-            cancel(held()),
-            Decision::Write(Write::Enrol(default_enrolment())),
-            "{status}"
-        );
+        assert_eq!(cancel(held()), Decision::Wait(Wait::Steady), "{status}");
         assert_eq!(
             cancel(enrolled()),
             Decision::Write(Write::CreatePlaceholder(default_enrolment())),
@@ -171,7 +160,7 @@ fn the_placeholders_labels_come_before_the_runs_own() {
 
 #[test]
 fn labels_that_came_with_a_foreign_group_are_not_believed() {
-    let scene = fresh().in_group("old-uid").opt_in(Some("isolateAlways"));
+    let scene = held().in_group("old-uid").opt_in(Some("isolateAlways"));
     assert_eq!(
         enrolment_of(&scene.decision()).unwrap().strategy,
         Strategy::IsolateAlways

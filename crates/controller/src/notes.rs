@@ -192,6 +192,7 @@ fn ignored(ignored: &Ignored) -> Note {
 
 fn released(seen: &Observation, cause: ReleaseCause, goes: Option<(&str, Enrolment)>) -> Vec<Note> {
     let text = match (cause, goes) {
+        (ReleaseCause::PlaceholderImpossible, _) => impossible(seen),
         (ReleaseCause::NodeFound | ReleaseCause::PlaceholderCreated | ReleaseCause::Deadline, Some(goes)) => {
             format!("Released: all pods of this run go to {}.", place(goes))
         }
@@ -209,6 +210,15 @@ fn released(seen: &Observation, cause: ReleaseCause, goes: Option<(&str, Enrolme
     };
     let late = (cause == ReleaseCause::Deadline).then(|| deadline(seen));
     late.into_iter().chain([note(Reason::Released, text)]).collect()
+}
+
+fn impossible(seen: &Observation) -> String {
+    let complaint = seen.complaint.as_ref().and_then(|Message(text)| text.as_deref());
+    format!(
+        "Released without a node: its placeholder cannot be created, nor can pods of its tasks that refer to the same \
+         object: {}. Create the object, or correct its name in the PipelineRun.",
+        complaint.unwrap_or_default()
+    )
 }
 
 /// The node, and who else may use it.

@@ -8,6 +8,7 @@ pub mod additions;
 mod arbitrary;
 pub mod autoscaler;
 pub mod config;
+pub mod dangling;
 #[cfg(test)]
 mod fixture;
 pub mod hold;

@@ -12,16 +12,15 @@ use crate::keys;
 use crate::names::RunKey;
 use crate::plan::Enrolment;
 use crate::run::{PodTemplate, Run};
-use crate::terms::terms;
 use k8s_openapi::api::apps::v1::{StatefulSet, StatefulSetSpec, StatefulSetUpdateStrategy};
 use k8s_openapi::api::core::v1::{
-    Affinity, Capabilities, Container, LocalObjectReference, NodeAffinity, PersistentVolumeClaimVolumeSource,
-    PodAffinity, PodAntiAffinity, PodSecurityContext, PodSpec, PodTemplateSpec, SeccompProfile,
-    SecurityContext, Volume,
+    Capabilities, Container, LocalObjectReference, PersistentVolumeClaimVolumeSource, PodSecurityContext,
+    PodSpec, PodTemplateSpec, SeccompProfile, SecurityContext, Volume,
 };
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, ObjectMeta, OwnerReference};
 use std::collections::{BTreeMap, BTreeSet};
 
+mod affinity;
 pub mod patches;
 pub mod size;
 pub mod wake;
@@ -129,7 +128,7 @@ fn pod_metadata(labels: Strings, size: &size::Size, config: &Config) -> ObjectMe
 fn pod_spec(run: &Run, enrolment: Enrolment, size: &size::Size, config: &Config, image: &str) -> PodSpec {
     let template = &run.template;
     PodSpec {
-        affinity: Some(affinity(run, enrolment)),
+        affinity: Some(affinity::of(run, enrolment)),
         containers: vec![container(size, image)],
         volumes: some(volumes(&run.claims)),
         node_selector: (!template.node_selector.is_empty()).then(|| template.node_selector.clone()),
@@ -155,33 +154,6 @@ fn pull_secrets(template: &PodTemplate, config: &Config) -> Vec<LocalObjectRefer
         .into_iter()
         .map(|name| LocalObjectReference { name: name.clone() })
         .collect()
-}
-
-fn affinity(run: &Run, enrolment: Enrolment) -> Affinity {
-    let terms = terms(&run.key.group(), enrolment.strategy, enrolment.isolation);
-    Affinity {
-        node_affinity: required_node_affinity(&run.template),
-        pod_affinity: Some(PodAffinity {
-            required_during_scheduling_ignored_during_execution: Some(vec![terms.affinity]),
-            preferred_during_scheduling_ignored_during_execution: None,
-        }),
-        pod_anti_affinity: terms.anti_affinity.map(|term| PodAntiAffinity {
-            required_during_scheduling_ignored_during_execution: Some(vec![term]),
-            preferred_during_scheduling_ignored_during_execution: None,
-        }),
-    }
-}
-
-/// Preferences are left to the task pods: by the time they come there is only one node to prefer.
-fn required_node_affinity(template: &PodTemplate) -> Option<NodeAffinity> {
-    let node_affinity = template.affinity.as_ref()?.node_affinity.as_ref()?;
-    let required = node_affinity
-        .required_during_scheduling_ignored_during_execution
-        .clone()?;
-    Some(NodeAffinity {
-        required_during_scheduling_ignored_during_execution: Some(required),
-        preferred_during_scheduling_ignored_during_execution: None,
-    })
 }
 
 fn container(size: &size::Size, image: &str) -> Container {

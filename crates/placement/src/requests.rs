@@ -10,7 +10,7 @@ use crate::placeholder::{patches as placeholder, stateful_set};
 use crate::plan::{Claims, Enrolment, Observation, Placeholder, Write};
 use crate::raw::test;
 use crate::run::{Run, SpecStatus};
-use json_patch::Patch;
+use json_patch::{Patch, PatchOperation};
 use k8s_openapi::api::apps::v1::StatefulSet;
 use serde_json::Value;
 use std::borrow::Cow;
@@ -125,7 +125,7 @@ impl Write {
                 vec![patch_run(Operation::Release, patch)]
             }
             Self::RecordNode { node } => vec![record_node(run, node)],
-            Self::MoveOff { set, .. } => vec![move_off(seen, set)],
+            Self::MoveOff { set, pod, .. } => vec![move_off(seen, set, pod.as_deref())],
             Self::MakeRoom { set } => vec![make_room(seen, set)],
             Self::RetryTasks { tasks } => retry_tasks(seen, tasks).collect(),
             Self::WakeTasks { pods, wake } => dismissals(seen).chain(wake_tasks(run, pods, *wake)).collect(),
@@ -135,6 +135,9 @@ impl Write {
                 let mut template = placeholder::recreate(set, run, node.as_deref(), &seen.config);
                 let outlives = seen.set.as_ref().is_some_and(Placeholder::outlives_its_run);
                 template.0.extend(outlives.then(placeholder::without_claims));
+                template
+                    .0
+                    .extend(node.as_ref().and_then(|_| tolerating_the_same(seen)));
                 vec![change(template), delete(Object::Pod, pod)]
             }
             Self::Unpin { set } => vec![change(placeholder::unpin(set, run))],
@@ -179,7 +182,7 @@ fn delete(object: Object, uid: &str) -> Request {
     request(Operation::CleanUp, object, Verb::Delete { uid, at_once: false })
 }
 
-/// A run that is Pending must still be, and one of which there was nothing must not have changed since.
+/// A run that is Pending must still be.
 fn enrol(seen: &Observation, enrolment: Enrolment) -> Request {
     let is_pending = seen.run.status == SpecStatus::Pending;
     let guard = is_pending.then(|| test(&["spec", "status"], keys::PENDING));
@@ -249,12 +252,21 @@ fn adopt(seen: &Observation, pod: &str) -> Request {
     request(Operation::CleanUp, Object::Pod, Verb::Strategic(patch))
 }
 
-/// A placeholder that finds no node left the one that the run names.
-fn move_off(seen: &Observation, set: &str) -> Request {
+/// A placeholder that finds no node left the one that the run names. It is to follow the pod that waits.
+fn move_off(seen: &Observation, set: &str, pod: Option<&str>) -> Request {
     let mut patch = scale(seen, set, 0);
     let node = seen.node_name().or(seen.run.node.as_deref());
     patch.0.extend(node.map(placeholder::left));
+    let leads = seen.waiting.iter().find(|it| Some(it.name.as_str()) == pod);
+    patch
+        .0
+        .extend(leads.map(|it| placeholder::tolerating(&seen.run, &it.tolerations)));
     change(patch)
+}
+
+fn tolerating_the_same(seen: &Observation) -> Option<PatchOperation> {
+    let pod = seen.pod.as_ref()?;
+    Some(placeholder::tolerating(&seen.run, &pod.tolerations))
 }
 
 /// It gives up no node: what is there of the run stays.

@@ -151,7 +151,7 @@ pub struct PodTemplate {
     pub node_selector: BTreeMap<String, String>,
     /// Tolerations.
     pub tolerations: Vec<Toleration>,
-    /// Affinity; of it the placeholder takes the required node affinity.
+    /// Affinity, without what is required of other pods on the node.
     pub affinity: Option<Affinity>,
     /// Scheduler.
     pub scheduler_name: Option<String>,

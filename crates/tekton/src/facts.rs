@@ -2,7 +2,7 @@
 //!
 //! One undecodable object would take the whole list with it, so whatever Tekton let in must decode here.
 
-use k8s_openapi::api::core::v1::{Affinity, NodeAffinity};
+use k8s_openapi::api::core::v1::{Affinity, PodAffinity};
 use placement::run::PodTemplate;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Deserializer};
@@ -96,14 +96,14 @@ where
         service_account: field(&tasks, "serviceAccountName"),
         ..placing_part(&tasks["podTemplate"])
     };
-    Ok((template != PodTemplate::default()).then(|| Box::new(template)))
+    Ok(some(template).map(Box::new))
 }
 
 fn placing_part(template: &Value) -> PodTemplate {
     PodTemplate {
         node_selector: field(template, "nodeSelector"),
         tolerations: field(template, "tolerations"),
-        affinity: node_affinity(template),
+        affinity: affinity(&template["affinity"]),
         scheduler_name: field(template, "schedulerName"),
         priority_class_name: field(template, "priorityClassName"),
         runtime_class_name: field(template, "runtimeClassName"),
@@ -112,17 +112,23 @@ fn placing_part(template: &Value) -> PodTemplate {
     }
 }
 
-/// The required node affinity; the rest of an affinity is about pods, and the placeholder is none of the user's.
-fn node_affinity(template: &Value) -> Option<Affinity> {
-    let node_affinity: NodeAffinity = field(&template["affinity"], "nodeAffinity");
-    let required = node_affinity.required_during_scheduling_ignored_during_execution?;
-    Some(Affinity {
-        node_affinity: Some(NodeAffinity {
-            required_during_scheduling_ignored_during_execution: Some(required),
-            preferred_during_scheduling_ignored_during_execution: None,
+/// Without what is required of other pods on the node: no run may have that.
+fn affinity(of: &Value) -> Option<Affinity> {
+    let near: PodAffinity = field(of, "podAffinity");
+    let preferred = near.preferred_during_scheduling_ignored_during_execution;
+    let read = Affinity {
+        node_affinity: some(field(of, "nodeAffinity")),
+        pod_affinity: preferred.map(|preferred| PodAffinity {
+            preferred_during_scheduling_ignored_during_execution: Some(preferred),
+            required_during_scheduling_ignored_during_execution: None,
         }),
-        ..Affinity::default()
-    })
+        pod_anti_affinity: some(field(of, "podAntiAffinity")),
+    };
+    some(read)
+}
+
+fn some<T: Default + PartialEq>(read: T) -> Option<T> {
+    (read != T::default()).then_some(read)
 }
 
 fn field<T: DeserializeOwned + Default>(of: &Value, name: &str) -> T {

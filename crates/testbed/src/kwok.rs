@@ -38,6 +38,8 @@ pub struct Nodes {
     pub labels: BTreeMap<String, String>,
     /// Taints.
     pub taints: Vec<Taint>,
+    /// Devices, by the name of their resource.
+    pub devices: BTreeMap<String, u32>,
 }
 
 impl Nodes {
@@ -51,6 +53,7 @@ impl Nodes {
             zone: None,
             labels: BTreeMap::new(),
             taints: Vec::new(),
+            devices: BTreeMap::new(),
         }
     }
 
@@ -80,6 +83,18 @@ impl Nodes {
         self
     }
 
+    /// With devices, and with the taint that keeps pods away which do not ask for one.
+    #[must_use]
+    pub fn devices(mut self, resource: &str, count: u32) -> Self {
+        self.devices.insert(resource.into(), count);
+        self.taints.push(Taint {
+            key: resource.into(),
+            effect: "NoSchedule".into(),
+            ..Taint::default()
+        });
+        self
+    }
+
     fn names(&self) -> impl Iterator<Item = String> + '_ {
         (0..self.count).map(|index| format!("{}-{index}", self.prefix))
     }
@@ -93,7 +108,10 @@ impl Nodes {
         if let Some(zone) = &self.zone {
             labels.insert("topology.kubernetes.io/zone".into(), zone.clone());
         }
-        let room = json!({"cpu": self.cpu, "memory": self.memory, "pods": "110"});
+        let mut room = json!({"cpu": self.cpu, "memory": self.memory, "pods": "110"});
+        for (resource, count) in &self.devices {
+            room[resource] = json!(count.to_string());
+        }
         let (key, value) = MANAGED;
         json!({
             "apiVersion": "v1",

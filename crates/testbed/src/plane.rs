@@ -125,6 +125,8 @@ impl ControlPlane {
             .path("--service-account-key-file", &self.tokens.public)
             .arg("--authorization-mode=Node,RBAC")
             .arg("--allow-privileged=true")
+            // As on clusters with nodes for GPUs: a pod that asks for a device tolerates the taint of that name.
+            .arg("--enable-admission-plugins=ExtendedResourceToleration")
             // Twenty of them, with five times what they need, would fill the memory of a machine that tests run on.
             .env("GOGC", "150")
     }

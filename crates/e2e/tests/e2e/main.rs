@@ -83,6 +83,7 @@ mod twins;
 mod volumes;
 mod warm_nodes;
 
+mod what_tasks_ask_for;
 fn main() -> std::process::ExitCode {
     if real_node::is_the_process_to_kill() {
         return real_node::wait_to_be_killed();

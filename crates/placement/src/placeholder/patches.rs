@@ -1,7 +1,7 @@
 //! The bodies of the writes that move a placeholder or change its size. Each names what it relies on, so that a stale
 //! decision changes nothing.
 
-use super::required_node_affinity;
+use super::affinity;
 use super::size::{Size, usual};
 use super::wake::Wake;
 use crate::config::Config;
@@ -11,7 +11,9 @@ use crate::raw::{add, replace, test};
 use crate::run::Run;
 use jiff::Timestamp;
 use json_patch::{Patch, PatchOperation};
-use k8s_openapi::api::core::v1::{NodeAffinity, NodeSelector, NodeSelectorRequirement, NodeSelectorTerm};
+use k8s_openapi::api::core::v1::{
+    NodeAffinity, NodeSelector, NodeSelectorRequirement, NodeSelectorTerm, Toleration,
+};
 use serde::Serialize;
 use serde_json::{Value, json};
 
@@ -51,6 +53,21 @@ pub fn recreate(set: &str, run: &Run, node: Option<&str>, config: &Config) -> Pa
     let [name, resources] = usual_size(config);
     let [affinity, mark] = pinned(run, node);
     Patch(vec![is(set), name, resources, affinity, mark])
+}
+
+/// Among the changes of the StatefulSet: pods to come tolerate what the run demands and what this pod does. Admission gives pods
+/// tolerations for what they ask for, such as a GPU, and a placeholder that asks for less would not be let onto the same node.
+pub fn tolerating(run: &Run, pod: &[Toleration]) -> PatchOperation {
+    let mut tolerations = run.template.tolerations.clone();
+    tolerations.extend(
+        pod.iter()
+            .filter(|it| !run.template.tolerations.contains(it))
+            .cloned(),
+    );
+    add(
+        &["spec", "template", "spec", "tolerations"],
+        written(&tolerations),
+    )
 }
 
 /// Among the changes of the StatefulSet: pods to come keep no PVC from others.
@@ -137,7 +154,7 @@ fn pinned(run: &Run, node: Option<&str>) -> [PatchOperation; 2] {
 
 /// What the run itself demands stays. Its terms are alternatives, so that each of them gets the node.
 fn node_affinity(run: &Run, node: Option<&str>) -> NodeAffinity {
-    let mut affinity = required_node_affinity(&run.template).unwrap_or_default();
+    let mut affinity = affinity::of_nodes(&run.template).unwrap_or_default();
     if let Some(node) = node {
         let required = affinity
             .required_during_scheduling_ignored_during_execution

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 mod additions;
 mod size;
 
-/// A run whose pod template says everything that a placeholder follows, and something that it does not.
+/// A run whose pod template says everything that a placeholder follows, and something that no run may say.
 fn demanding_run() -> Run {
     let affinity = json!({
         "nodeAffinity": {
@@ -20,7 +20,14 @@ fn demanding_run() -> Run {
             "preferredDuringSchedulingIgnoredDuringExecution": [{"weight": 1, "preference": {}}]
         },
         "podAffinity": {
-            "requiredDuringSchedulingIgnoredDuringExecution": [{"topologyKey": "zone"}]
+            "requiredDuringSchedulingIgnoredDuringExecution": [{"topologyKey": "zone"}],
+            "preferredDuringSchedulingIgnoredDuringExecution":
+                [{"weight": 2, "podAffinityTerm": {"topologyKey": "rack"}}]
+        },
+        "podAntiAffinity": {
+            "requiredDuringSchedulingIgnoredDuringExecution": [{"topologyKey": "host"}],
+            "preferredDuringSchedulingIgnoredDuringExecution":
+                [{"weight": 3, "podAffinityTerm": {"topologyKey": "row"}}]
         }
     });
     let template = PodTemplate {
@@ -173,13 +180,17 @@ fn the_configured_size_is_both_requested_and_the_limit() {
 }
 
 #[test]
-fn a_run_with_preferences_only_leaves_no_node_affinity_behind() {
-    let mut run = demanding_run();
-    let affinity = run.template.affinity.as_mut().unwrap();
-    let node_affinity = affinity.node_affinity.as_mut().unwrap();
-    node_affinity.required_during_scheduling_ignored_during_execution = None;
-    let pod = pod_of(&run, Strategy::ColocateCompleted);
-    assert!(pod["spec"]["affinity"].get("nodeAffinity").is_none());
+fn a_placeholder_prefers_to_keep_away_from_what_its_tasks_must_keep_away_from() {
+    let pod = pod_of(&demanding_run(), Strategy::ColocateAlways);
+    let away = &pod["spec"]["affinity"]["podAntiAffinity"];
+    let preferred = json!([
+        {"weight": 100, "podAffinityTerm": {"topologyKey": "host"}},
+        {"weight": 3, "podAffinityTerm": {"topologyKey": "row"}}
+    ]);
+    assert_eq!(
+        away,
+        &json!({"preferredDuringSchedulingIgnoredDuringExecution": preferred})
+    );
 }
 
 #[test]

@@ -243,6 +243,8 @@ pub enum ReleaseCause {
     NodeFound,
     /// `release-when: created`, and the placeholder exists.
     PlaceholderCreated,
+    /// The placeholder refers to an object that does not exist, as the tasks do: they report it at once.
+    PlaceholderImpossible,
     /// The hold is older than `hold-deadline`.
     Deadline,
     /// The user took the opt-in back.

@@ -7,6 +7,7 @@ use super::weight::{Weight, is_big, weigh};
 use super::{Plan, SOON, again, at_once, questions, stuck};
 use crate::autoscaler;
 use crate::config::ReleaseWhen;
+use crate::dangling;
 use crate::node::{NodeOffer, largest};
 use crate::placeholder::size::is_automatic;
 use crate::run::HeldFrom;
@@ -36,8 +37,17 @@ fn reason_to_release(seen: &Observation, clear: bool, left: Duration) -> Option<
     match seen.placeholder() {
         Set::Usable(_) if clear && seen.live_node().is_some() => Some(ReleaseCause::NodeFound),
         Set::Usable(_) if clear && is_enough_to_exist(seen) => Some(ReleaseCause::PlaceholderCreated),
+        Set::Usable(_) if is_impossible(seen) => Some(ReleaseCause::PlaceholderImpossible),
         Set::Usable(_) | Set::Missing | Set::Unusable => left.is_zero().then_some(ReleaseCause::Deadline),
     }
+}
+
+fn is_impossible(seen: &Observation) -> bool {
+    let complaint = seen
+        .complaint
+        .as_ref()
+        .and_then(|Message(complaint)| complaint.as_deref());
+    seen.live_pod().is_none() && complaint.is_some_and(dangling::is_reported_by)
 }
 
 /// A reserve means nothing unless it is waited for: the tasks would not fit beside a placeholder that has it still.

@@ -21,6 +21,15 @@ const RECOUNT: Duration = Duration::from_secs(30);
 const ASLEEP: Duration = Duration::from_secs(15);
 /// In the scheduler's words about a pod: it looked for others of the pod's group, and they were elsewhere.
 const LACKS_ITS_GROUP: &str = "didn't match pod affinity rules";
+/// Likewise: a volume that the pod mounts cannot be used on the node.
+const VOLUME_ELSEWHERE: &str = "didn't match PersistentVolume's node affinity";
+/// Likewise: the pod might fit on the node later.
+const SHORT_OF_ROOM: [&str; 4] = [
+    "Insufficient",
+    "Too many pods",
+    "didn't have free ports",
+    "didn't match pod anti-affinity rules",
+];
 
 /// Why the node would be given up, and since when that is so; `None` needs no patience.
 struct Reason {
@@ -55,12 +64,19 @@ fn unfit(seen: &Observation) -> Option<Reason> {
     }
 }
 
+/// Room may come if it is waited for; a volume that is elsewhere stays there.
 fn misfit(seen: &Observation) -> Option<Reason> {
     let (_, unschedulable) = seen.misfit()?;
+    let waits_for_room = !is_about_volumes_alone(&unschedulable.message);
     Some(Reason {
         cause: MoveCause::TaskDoesNotFit,
-        since: Some(unschedulable.since),
+        since: waits_for_room.then_some(unschedulable.since),
     })
+}
+
+/// The message counts nodes by reason and names none: where nothing is said of room, the run's own node is not short of it.
+fn is_about_volumes_alone(message: &str) -> bool {
+    message.contains(VOLUME_ELSEWHERE) && !SHORT_OF_ROOM.iter().any(|words| message.contains(words))
 }
 
 /// A placeholder without a node holds up nobody unless somebody waits.

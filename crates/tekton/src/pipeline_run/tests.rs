@@ -209,21 +209,31 @@ fn the_placing_part_of_the_pod_template_is_read() {
 }
 
 #[test]
-fn of_an_affinity_only_what_is_required_of_nodes_is_kept() {
+fn an_affinity_is_kept_without_what_is_required_of_other_pods_on_the_node() {
     let terms = json!({"nodeSelectorTerms": [{"matchExpressions": [{"key": "gpu", "operator": "Exists"}]}]});
-    let affinity = |required: Value| {
-        template(json!({"affinity": {
-            "nodeAffinity": {
-                "requiredDuringSchedulingIgnoredDuringExecution": required,
-                "preferredDuringSchedulingIgnoredDuringExecution": [{"weight": 1, "preference": {}}]
-            },
-            "podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [{"topologyKey": "zone"}]}
-        }}))
-        .affinity
-    };
-    let expected = json!({"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": terms}});
-    assert_eq!(serde_json::to_value(affinity(terms).unwrap()).unwrap(), expected);
-    assert_eq!(affinity(Value::Null), None);
+    let term = json!({"topologyKey": "zone"});
+    let given = json!({
+        "nodeAffinity": {
+            "requiredDuringSchedulingIgnoredDuringExecution": terms,
+            "preferredDuringSchedulingIgnoredDuringExecution": [{"weight": 1, "preference": {}}]
+        },
+        "podAffinity": {
+            "requiredDuringSchedulingIgnoredDuringExecution": [term],
+            "preferredDuringSchedulingIgnoredDuringExecution": [{"weight": 2, "podAffinityTerm": term}]
+        },
+        "podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}
+    });
+    let mut expected = given.clone();
+    expected["podAffinity"]
+        .as_object_mut()
+        .unwrap()
+        .remove("requiredDuringSchedulingIgnoredDuringExecution");
+    let read = template(json!({"affinity": given})).affinity.unwrap();
+    assert_eq!(serde_json::to_value(read).unwrap(), expected);
+    let required = json!({"podAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}});
+    for nothing in [json!(null), json!({}), required] {
+        assert_eq!(template(json!({"affinity": nothing})).affinity, None);
+    }
 }
 
 #[test]

@@ -44,6 +44,24 @@ fn a_held_run_whose_placeholder_has_no_pod_yet_has_it_nudged_and_is_looked_at_so
 }
 
 #[test]
+fn a_held_run_whose_placeholder_refers_to_nothing_is_released_to_fail_as_its_tasks_do() {
+    let complaint = |message: &str| {
+        let seen = Observation {
+            complaint: Some(Message(Some(message.to_owned()))),
+            ..held().with_set().seen()
+        };
+        plan(&seen).decision
+    };
+    let missing = r#"pods "x" is forbidden: no PriorityClass with name urgent was found"#;
+    let Decision::Write(Write::Release { cause, node, .. }) = complaint(missing) else {
+        panic!("it is held although nothing can come of it");
+    };
+    assert_eq!((cause, node), (ReleaseCause::PlaceholderImpossible, None));
+    let quota = r#"pods "x" is forbidden: exceeded quota: few"#;
+    assert_eq!(complaint(quota), Decision::Write(Write::Nudge));
+}
+
+#[test]
 fn a_held_run_waits_for_its_node_until_the_deadline() {
     let plan = held().with_pod().in_group(UID).created_ago(60).plan();
     assert_eq!(plan, in_seconds(await_node(), 9 * 60));

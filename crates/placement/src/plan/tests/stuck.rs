@@ -30,6 +30,22 @@ fn a_task_that_does_not_fit_is_given_the_configured_time() {
 }
 
 #[test]
+fn a_task_whose_volume_is_elsewhere_is_given_no_time_unless_it_may_be_short_of_room() {
+    let waits = |message: &str| {
+        let scene = settled().task_waits("big", 0).change(|scene| {
+            let pod = scene.waiting.last_mut().unwrap();
+            pod.unschedulable.as_mut().unwrap().message = message.to_owned();
+        });
+        scene.plan()
+    };
+    let elsewhere = "0/4 nodes are available: 1 node(s) didn't match PersistentVolume's node affinity, 3 node(s) didn't match \
+                     pod affinity rules.";
+    assert_eq!(waits(elsewhere), at_once(Decision::Count(Question::Tasks)));
+    let also_short = elsewhere.replace(", 3", ", 1 Insufficient cpu, 2");
+    assert_eq!(waits(&also_short), in_seconds(Decision::Wait(Wait::Steady), 10));
+}
+
+#[test]
 fn the_node_is_given_up_once_nothing_of_the_run_is_found_to_live() {
     let scene = settled().task_waits("big", 10);
     assert_eq!(

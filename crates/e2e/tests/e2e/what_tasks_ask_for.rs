@@ -1,0 +1,166 @@
+//! The placeholder chooses the node of all tasks, so it goes by what they ask for: devices, preferences, objects that may not
+//! exist.
+
+use crate::beds::{SOON, bound_placeholder, create, fresh, nodes_of, reasons, until_told};
+use k8s_openapi::api::core::v1::Pod;
+use kube::api::{Api, PostParams};
+use placement::keys;
+use serde_json::{Value, json};
+use std::time::{Duration, Instant};
+use testbed::runs::{self, RunSpec, State};
+use testbed::{Nodes, Testbed};
+
+const DEVICE: &str = "example.com/gpu";
+const REQUIRED: &str = "requiredDuringSchedulingIgnoredDuringExecution";
+const PREFERRED: &str = "preferredDuringSchedulingIgnoredDuringExecution";
+
+/// A plain node, and one whose taint only pods tolerate that ask for its device: admission sees to that.
+async fn with_devices(bed: &Testbed) {
+    bed.add_nodes(&Nodes::new("device", 1).devices(DEVICE, 1))
+        .await
+        .unwrap();
+}
+
+fn trains(run: RunSpec, name: &str, after: &[&str]) -> RunSpec {
+    run.task(name, after).task_field("taskSpec", with_device(name))
+}
+
+/// A device has to be the limit too.
+fn with_device(name: &str) -> Value {
+    let devices = json!({DEVICE: "1"});
+    json!({"steps": [{
+        "name": name, "image": "testbed.invalid/step", "script": "true",
+        "computeResources": {"requests": devices, "limits": devices},
+    }]})
+}
+
+#[e2e_test]
+async fn a_run_that_reserves_a_device_starts_on_a_node_that_is_tainted_for_it() {
+    let bed = fresh(1).await;
+    with_devices(&bed).await;
+    let run = trains(RunSpec::new("default", "run"), "train", &[]);
+    let run = trains(run, "test", &["train"])
+        .opted_in("true")
+        .annotation(keys::RESERVE, "example.com/gpu=1")
+        .lasting("1s");
+    create(&bed, &run).await;
+    bed.until_succeeded(&run, SOON).await.unwrap();
+    assert_eq!(nodes_of(&bed, &run).await, ["device-0".to_owned()].into());
+    let told = reasons(&bed.client().await.unwrap(), &run).await;
+    assert!(!told.contains(&"MovedOff".to_owned()), "{told:?}");
+}
+
+#[e2e_test]
+async fn a_placeholder_follows_a_task_to_the_device_that_it_asks_for() {
+    let bed = fresh(1).await;
+    with_devices(&bed).await;
+    let run = RunSpec::new("default", "run").task("fetch", &[]);
+    let run = trains(trains(run, "train", &["fetch"]), "test", &["train"])
+        .opted_in("true")
+        .lasting("8s");
+    let created = create(&bed, &run).await;
+    until_told(&bed, &run, "MovedOff").await;
+    bed.until("the placeholder to be on the task's node", SOON, async || {
+        let pod = bound_placeholder(&bed, &created).await;
+        match runs::node(&pod) {
+            Some("device-0") => Ok(()),
+            elsewhere => Err(format!("{elsewhere:?}")),
+        }
+    })
+    .await
+    .unwrap();
+    bed.until_succeeded(&run, SOON).await.unwrap();
+}
+
+/// A pod of another application, which asks for as much as to make its node the least attractive one, or for nothing.
+async fn another_pod(bed: &Testbed, node: &str, app: &str, cpu: &str) {
+    let pod = json!({
+        "metadata": {"name": format!("{app}-{node}"), "labels": {"app": app}},
+        "spec": {"nodeName": node, "containers": [{
+            "name": "main", "image": "testbed.invalid/main", "resources": {"requests": {"cpu": cpu}},
+        }]},
+    });
+    let pods: Api<Pod> = Api::namespaced(bed.client().await.unwrap(), "default");
+    pods.create(&PostParams::default(), &serde_json::from_value(pod).unwrap())
+        .await
+        .unwrap();
+}
+
+async fn goes_to(bed: &Testbed, affinity: Value, node: &str) {
+    let run = RunSpec::diamond("default", "run")
+        .opted_in("true")
+        .lasting("1s")
+        .spec("taskRunTemplate", json!({"podTemplate": {"affinity": affinity}}));
+    create(bed, &run).await;
+    bed.until_succeeded(&run, SOON).await.unwrap();
+    assert_eq!(nodes_of(bed, &run).await, [node.to_owned()].into());
+    let told = reasons(&bed.client().await.unwrap(), &run).await;
+    assert!(!told.contains(&"MovedOff".to_owned()), "{told:?}");
+}
+
+#[e2e_test]
+async fn a_run_starts_where_its_tasks_anti_affinity_lets_them_run() {
+    let bed = fresh(3).await;
+    for node in ["node-0", "node-1"] {
+        another_pod(&bed, node, "database", "0").await;
+    }
+    another_pod(&bed, "node-2", "busy", "4").await;
+    let database =
+        json!({"topologyKey": keys::HOSTNAME, "labelSelector": {"matchLabels": {"app": "database"}}});
+    let affinity = json!({"podAntiAffinity": {REQUIRED: [database]}});
+    goes_to(&bed, affinity, "node-2").await;
+}
+
+#[e2e_test]
+async fn a_run_starts_on_a_node_that_its_tasks_prefer() {
+    let bed = fresh(2).await;
+    bed.add_nodes(&Nodes::new("ssd", 1).label("disk", "ssd"))
+        .await
+        .unwrap();
+    another_pod(&bed, "ssd-0", "busy", "4").await;
+    let ssd = json!({"matchExpressions": [{"key": "disk", "operator": "In", "values": ["ssd"]}]});
+    let affinity = json!({"nodeAffinity": {PREFERRED: [{"weight": 100, "preference": ssd}]}});
+    goes_to(&bed, affinity, "ssd-0").await;
+}
+
+/// How a run ends, and after how long.
+async fn end(bed: &Testbed, run: &RunSpec) -> (State, Duration) {
+    let begun = Instant::now();
+    create(bed, run).await;
+    let done = bed
+        .until_run(run, "to be done", SOON, |run| {
+            !matches!(runs::state(run), State::Pending | State::Running)
+        })
+        .await
+        .unwrap();
+    (runs::state(&done), begun.elapsed())
+}
+
+#[e2e_test]
+async fn a_run_that_refers_to_an_object_that_does_not_exist_fails_as_soon_as_without_the_label() {
+    let bed = fresh(1).await;
+    for (name, template) in [
+        ("account", json!({"serviceAccountName": "missing"})),
+        (
+            "priority",
+            json!({"podTemplate": {"priorityClassName": "missing"}}),
+        ),
+        ("runtime", json!({"podTemplate": {"runtimeClassName": "missing"}})),
+    ] {
+        let run = |name: String| {
+            RunSpec::new("default", &name)
+                .task("only", &[])
+                .spec("taskRunTemplate", template.clone())
+        };
+        let (plain, soon) = end(&bed, &run(format!("plain-{name}"))).await;
+        let labelled = run(name.to_owned()).opted_in("true");
+        let (outcome, later) = end(&bed, &labelled).await;
+        assert_eq!(outcome, plain, "{name}");
+        assert!(
+            later < soon + Duration::from_secs(15),
+            "{name}: {later:?}, not {soon:?}"
+        );
+        let note = until_told(&bed, &labelled, "Released").await;
+        assert!(note.contains("missing"), "{note}");
+    }
+}

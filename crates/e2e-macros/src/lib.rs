@@ -7,6 +7,7 @@ use proc_macro::{TokenStream, TokenTree};
 
 /// Marks an end-to-end test, with any of these options:
 /// - `first`: it takes long, and is started early.
+/// - `autoscaler`: it needs one, and is started last where the autoscalers still have to be built.
 /// - `real_node`: it is ignored where there can be no real node, and with other versions than the default ones.
 /// - `webhook`: it is about the webhook, and is ignored where policies replace it.
 /// - `policies`: it needs admission policies, and is ignored where the API server is too old to evaluate them.
@@ -23,7 +24,14 @@ pub fn e2e_test(options: TokenStream, function: TokenStream) -> TokenStream {
     registration.into_iter().chain(function).collect()
 }
 
-const OPTIONS: [&str; 5] = ["first", "real_node", "webhook", "policies", "on_request"];
+const OPTIONS: [&str; 6] = [
+    "first",
+    "autoscaler",
+    "real_node",
+    "webhook",
+    "policies",
+    "on_request",
+];
 
 /// The function's name, and how it is called.
 fn call_of(function: &TokenStream) -> Option<(String, String)> {
@@ -46,12 +54,13 @@ fn word(token: TokenTree) -> Option<String> {
 }
 
 fn registration(name: &str, call: &str, options: &[String]) -> TokenStream {
-    let [first, real_node, webhook, policies, on_request] =
+    let [first, autoscaler, real_node, webhook, policies, on_request] =
         OPTIONS.map(|option| options.iter().any(|given| given == option));
     parsed(&format!(
         "::inventory::submit! {{ crate::harness::Test {{
             path: concat!(module_path!(), \"::{name}\"),
             first: {first},
+            autoscaler: {autoscaler},
             real_node: {real_node},
             webhook: {webhook},
             policies: {policies},

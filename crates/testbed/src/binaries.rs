@@ -4,13 +4,14 @@
 use crate::error::{Error, Result};
 use crate::go::{self, Download, Go};
 use crate::progress::Progress;
-use crate::recipe::{ALL, CLUSTER_AUTOSCALER, CONTROL_PLANE, Recipe, parts, required_version};
+use crate::recipe::{ALL, CLUSTER_AUTOSCALER, CONTROL_PLANE, KARPENTER, Recipe, parts, required_version};
 use crate::versions::Versions;
 use sha2::{Digest, Sha256};
 use std::collections::BTreeSet;
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 
+const AUTOSCALERS: [&Recipe; 2] = [&CLUSTER_AUTOSCALER, &KARPENTER];
 const CACHE_VARIABLE: &str = "POD_AFFINITY_TESTBED_CACHE";
 
 /// A part's binaries and assets, ready to use.
@@ -65,6 +66,20 @@ pub fn build_all() -> Result<()> {
 pub fn build_for_autoscaler(versions: Versions) -> Result<()> {
     let (kubernetes, tekton) = (versions.kubernetes.recipe(), versions.tekton.recipe());
     ensure([&CONTROL_PLANE, kubernetes, tekton, &CLUSTER_AUTOSCALER]).map(drop)
+}
+
+/// Whether both autoscalers are built, which few tests want, and whose build takes minutes.
+pub fn autoscalers_are_built() -> Result<bool> {
+    let jobs = AUTOSCALERS.iter().map(|recipe| Job::of(recipe));
+    let jobs = jobs.collect::<Result<Vec<_>>>()?;
+    Ok(jobs.iter().all(Job::is_built))
+}
+
+/// Builds them, after what every testbed of these versions wants: testbeds that start meanwhile need not wait for more.
+pub fn build_autoscalers(versions: Versions) -> Result<()> {
+    let (kubernetes, tekton) = (versions.kubernetes.recipe(), versions.tekton.recipe());
+    ensure([&CONTROL_PLANE, kubernetes, tekton])?;
+    ensure(AUTOSCALERS).map(drop)
 }
 
 fn build_missing(jobs: &[Job<'_>]) -> Result<()> {

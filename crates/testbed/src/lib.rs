@@ -52,7 +52,7 @@ pub mod wait;
 
 pub use admission::Admission;
 pub use autoscaler::NodeGroup;
-pub use binaries::{build_all, build_for_autoscaler, releases};
+pub use binaries::{autoscalers_are_built, build_all, build_autoscalers, build_for_autoscaler, releases};
 pub use error::{Error, Result};
 pub use faults::{Fault, Faults};
 pub use foreign::{Definitions, crane, promtool};

@@ -291,22 +291,22 @@ async fn adds_a_node_that_fits(autoscaler: Autoscaler) {
     auditor.found_no_meeting();
 }
 
-#[e2e_test(first)]
+#[e2e_test(first, autoscaler)]
 async fn the_cluster_autoscaler_adds_as_many_nodes_as_are_missing_and_takes_them_back() {
     grows_by_what_is_missing(Autoscaler::Cluster).await;
 }
 
-#[e2e_test]
+#[e2e_test(autoscaler)]
 async fn the_cluster_autoscaler_adds_a_node_that_fits_for_a_reserve_or_a_run_that_moves() {
     adds_a_node_that_fits(Autoscaler::Cluster).await;
 }
 
-#[e2e_test(first)]
+#[e2e_test(first, autoscaler)]
 async fn karpenter_adds_as_many_nodes_as_are_missing_and_takes_them_back() {
     grows_by_what_is_missing(Autoscaler::Karpenter).await;
 }
 
-#[e2e_test(first)]
+#[e2e_test(first, autoscaler)]
 async fn karpenter_adds_a_node_that_fits_for_a_reserve_or_a_run_that_moves() {
     adds_a_node_that_fits(Autoscaler::Karpenter).await;
 }

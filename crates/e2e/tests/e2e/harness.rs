@@ -9,6 +9,7 @@ use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::process::ExitCode;
 use std::sync::{Mutex, PoisonError};
+use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 use testbed::{Admission, Kubernetes, Versions};
 
@@ -26,6 +27,7 @@ const WAITS: usize = 3;
 pub(crate) struct Test {
     pub(crate) path: &'static str,
     pub(crate) first: bool,
+    pub(crate) autoscaler: bool,
     pub(crate) real_node: bool,
     pub(crate) webhook: bool,
     pub(crate) policies: bool,
@@ -155,22 +157,36 @@ pub(crate) fn run() -> ExitCode {
     tests.retain(|test| test.matches(&filters, arguments.exact));
     tests.sort_by_key(|test| test.name());
     let tests = long_ones_early(tests);
-    let will_ship =
-        |test: &&'static Test| test.ships() && !test.on_request && lacking.for_test(test).is_none();
-    let ships = !arguments.list && tests.iter().any(will_ship);
-    let ahead = ships.then(compile_release_ahead);
+    let will = |needs: fn(&Test) -> bool| {
+        let is_run = |test: &Test| !test.on_request && lacking.for_test(test).is_none();
+        !arguments.list && tests.iter().any(|test| needs(test) && is_run(test))
+    };
+    let ahead = [
+        will(Test::ships).then(compile_release_ahead),
+        will(|test| test.autoscaler).then(build_autoscalers_ahead),
+    ];
     let asked_for = arguments.ignored || arguments.include_ignored;
     let trials = tests
         .into_iter()
         .map(|test| trial(test, lacking.for_test(test), asked_for));
     let conclusion = libtest_mimic::run(&arguments, trials.collect());
     // A panic of it is no test's.
-    ahead.map(std::thread::JoinHandle::join);
+    for thread in ahead.into_iter().flatten() {
+        drop(thread.join());
+    }
     report();
     conclusion.exit_code()
 }
 
+/// The tests that want it do the same, and say what is wrong.
+fn build_autoscalers_ahead() -> JoinHandle<()> {
+    std::thread::spawn(|| drop(Versions::of_environment().and_then(testbed::build_autoscalers)))
+}
+
+/// Tests that would wait for the build of an autoscaler come last: they would keep others from running meanwhile.
 fn long_ones_early(tests: Vec<&'static Test>) -> Vec<&'static Test> {
+    let built = testbed::autoscalers_are_built().unwrap_or_default();
+    let (last, tests): (Vec<_>, Vec<_>) = tests.into_iter().partition(|test| test.autoscaler && !built);
     let (first, others): (Vec<_>, Vec<_>) = tests.into_iter().partition(|test| test.first);
     let mut others = others.into_iter();
     let mut ordered = Vec::new();
@@ -179,6 +195,7 @@ fn long_ones_early(tests: Vec<&'static Test>) -> Vec<&'static Test> {
         ordered.extend(others.by_ref().take(BETWEEN));
     }
     ordered.extend(others);
+    ordered.extend(last);
     ordered
 }
 

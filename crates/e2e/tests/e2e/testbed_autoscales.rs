@@ -7,7 +7,7 @@ use kube::api::{Api, DeleteParams, PostParams};
 use serde_json::json;
 use testbed::{NodeGroup, Nodes, Options};
 
-#[e2e_test]
+#[e2e_test(autoscaler)]
 async fn a_node_is_added_for_a_pod_that_fits_nowhere_and_removed_later() {
     let bed = pool::start(Options {
         tekton: false,

@@ -82,12 +82,12 @@ async fn takes_a_warm_node(autoscaler: Autoscaler) {
     auditor.found_no_meeting();
 }
 
-#[e2e_test]
+#[e2e_test(first, autoscaler)]
 async fn with_the_cluster_autoscaler_the_next_run_takes_a_warm_node_which_is_replaced() {
     takes_a_warm_node(Autoscaler::Cluster).await;
 }
 
-#[e2e_test]
+#[e2e_test(first, autoscaler)]
 async fn with_karpenter_the_next_run_takes_a_warm_node_which_is_replaced() {
     takes_a_warm_node(Autoscaler::Karpenter).await;
 }

@@ -4,7 +4,7 @@ use crate::ask::{Gap, Seen};
 use crate::events::{Told, latest};
 use crate::fit::{Bound, Scene};
 use crate::state::State;
-use crate::view::{RunView, Seat, is_placeholder, unschedulable};
+use crate::view::{RunView, Seat, is_assistant, is_live, is_opted_out, is_placeholder, node, unschedulable};
 use jiff::Timestamp;
 use k8s_openapi::api::apps::v1::StatefulSet;
 use k8s_openapi::api::core::v1::{Node, Pod};
@@ -22,7 +22,11 @@ pub(crate) struct Facts {
     /// The run's pods, the placeholder's among them.
     pub(crate) pods: Seen<Vec<Pod>>,
     pub(crate) told: Seen<Vec<Told>>,
+    /// The node of [`Facts::home_name`], if it was looked for by name or among those around.
+    pub(crate) home: Option<Seen<Option<Node>>>,
     pub(crate) around: Option<Around>,
+    /// Of the run's PVCs, if a pod of the run waits, or its node is unfit.
+    pub(crate) volumes: Seen<Vec<Bound>>,
 }
 
 /// The cluster, which is looked at only when a pod of the run waits.
@@ -30,7 +34,6 @@ pub(crate) struct Facts {
 pub(crate) struct Around {
     pub(crate) nodes: Seen<Vec<Node>>,
     pub(crate) pods: Partial,
-    pub(crate) volumes: Seen<Vec<Bound>>,
 }
 
 /// Pods of all namespaces; of the run's own only where more may not be seen.
@@ -58,14 +61,23 @@ impl Facts {
 
     /// Pods of the run's tasks.
     pub(crate) fn tasks(&self) -> impl Iterator<Item = &Pod> {
-        self.all_pods().iter().filter(|pod| !is_placeholder(pod))
+        let is_task = |pod: &&Pod| !is_placeholder(pod) && !is_assistant(pod);
+        self.all_pods().iter().filter(is_task)
+    }
+
+    /// Pods of the run's tasks that are alive and have to be where the run is.
+    pub(crate) fn members(&self) -> impl Iterator<Item = &Pod> {
+        self.tasks().filter(|pod| is_live(pod) && !is_opted_out(pod))
     }
 
     /// Pods of the run that find no node.
     pub(crate) fn waiting(&self) -> impl Iterator<Item = &Pod> {
-        self.all_pods()
-            .iter()
-            .filter(|pod| unschedulable(pod).is_some() && crate::view::node(pod).is_none())
+        self.all_pods().iter().filter(|pod| waits(pod))
+    }
+
+    /// The first pod of a task that finds no node, and has to be where the run is.
+    pub(crate) fn waiting_member(&self) -> Option<&Pod> {
+        self.members().find(|pod| waits(pod))
     }
 
     pub(crate) fn uid(&self) -> &str {
@@ -119,13 +131,20 @@ impl Facts {
         self.seat().node().or(self.view.run.node.as_deref())
     }
 
+    /// The node where the run is: that of its placeholder, or that of its tasks while the placeholder has none.
+    pub(crate) fn home_name(&self) -> Option<&str> {
+        let of_tasks = || self.members().find_map(node);
+        let name = self.seat().node().or_else(of_tasks);
+        name.filter(|_| self.view.run.is_enrolled())
+    }
+
     /// The cluster as far as it was seen.
     pub(crate) fn scene(&self) -> Option<Scene<'_>> {
         let around = self.around.as_ref()?;
         Some(Scene {
             nodes: around.nodes.as_deref().ok()?,
             pods: &around.pods.pods,
-            volumes: around.volumes.as_deref().unwrap_or_default(),
+            volumes: self.volumes.as_deref().unwrap_or_default(),
         })
     }
 
@@ -141,10 +160,15 @@ impl Facts {
             self.told.as_ref().err(),
         ];
         let others = [
+            self.home.as_ref().and_then(|it| it.as_ref().err()),
             around.and_then(|it| it.nodes.as_ref().err()),
-            around.and_then(|it| it.volumes.as_ref().err()),
+            self.volumes.as_ref().err(),
         ];
         let pods = around.into_iter().flat_map(|it| &it.pods.gaps);
         own.into_iter().chain(others).flatten().chain(pods).collect()
     }
+}
+
+fn waits(pod: &Pod) -> bool {
+    unschedulable(pod).is_some() && node(pod).is_none()
 }

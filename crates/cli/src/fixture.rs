@@ -169,7 +169,6 @@ pub(crate) fn waiting(nodes: Vec<Node>, pods: Vec<Pod>) -> Facts {
                 pods,
                 gaps: Vec::new(),
             },
-            volumes: Ok(Vec::new()),
         }),
         set: Ok(Some(object(json!({"metadata": {"name": "s"}}), &json!({})))),
         ..facts(&enrolled, vec![own])
@@ -185,7 +184,9 @@ pub(crate) fn facts(changes: &Value, pods: Vec<Pod>) -> Facts {
         set: Ok(None),
         pods: Ok(pods),
         told: Ok(Vec::new()),
+        home: None,
         around: None,
+        volumes: Ok(Vec::new()),
     }
 }
 

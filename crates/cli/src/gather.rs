@@ -1,10 +1,11 @@
-//! Looks at one run and, if a pod of it waits, at the cluster around it. Questions only, no judgement.
+//! Looks at one run, at its node and, if a pod of it waits, at the cluster around it. Questions only, no judgement.
 
 use crate::ask::{Gap, Seen, Server};
 use crate::events::Told;
 use crate::facts::{Around, Facts, Partial};
 use crate::fit::Bound;
-use crate::view::{PipelineRun, RunView, full_name, is_placeholder, node};
+use crate::home::Home;
+use crate::view::{PipelineRun, RunView, claims, full_name, is_placeholder, node};
 use futures::future::try_join_all;
 use k8s_openapi::api::apps::v1::StatefulSet;
 use k8s_openapi::api::core::v1::{ConfigMap, Event, Node, PersistentVolume, PersistentVolumeClaim, Pod};
@@ -39,10 +40,14 @@ pub(crate) async fn facts(server: &Server, namespace: &str, name: &str) -> Seen<
         pods,
         view,
         told: Ok(Vec::new()),
+        home: None,
         around: None,
+        volumes: Ok(Vec::new()),
     };
     facts.told = told(server, &facts).await;
     facts.around = around(server, &facts).await;
+    facts.home = home(server, &facts).await;
+    facts.volumes = volumes(server, &facts).await;
     Ok(Some(facts))
 }
 
@@ -106,12 +111,24 @@ async fn events_about(server: &Server, namespace: &str, uid: String) -> Seen<Vec
 async fn around(server: &Server, facts: &Facts) -> Option<Around> {
     facts.waiting().next()?;
     let namespace = facts.view.run.key.namespace.as_str();
-    let (nodes, pods, volumes) = join!(
+    let (nodes, pods) = join!(
         async { server.cluster::<Node>().list(ListParams::default()).await },
-        live_pods(server, namespace),
-        volumes(server, facts)
+        live_pods(server, namespace)
     );
-    Some(Around { nodes, pods, volumes })
+    Some(Around { nodes, pods })
+}
+
+/// The node where the run is: one of those around, or by its name. A missing right to nodes is reported once.
+async fn home(server: &Server, facts: &Facts) -> Option<Seen<Option<Node>>> {
+    let name = facts.home_name().filter(|_| !facts.view.run.done)?;
+    match facts.around.as_ref().map(|around| &around.nodes) {
+        None => Some(server.cluster::<Node>().get(name).await),
+        Some(Err(_)) => None,
+        Some(Ok(nodes)) => {
+            let mut nodes = nodes.iter();
+            Some(Ok(nodes.find(|node| node.name_any() == name).cloned()))
+        }
+    }
 }
 
 /// Pods that take up room anywhere, or at least in this namespace.
@@ -139,38 +156,30 @@ pub(crate) async fn live_pods(server: &Server, namespace: &str) -> Partial {
     }
 }
 
-/// The volumes of the claims that the waiting pods mount, and of those that only the run's tasks may: the placeholder's
-/// affinity is then theirs.
+/// The volumes of the claims that the run names, and of those that its pods mount or mounted, if they matter.
 async fn volumes(server: &Server, facts: &Facts) -> Seen<Vec<Bound>> {
+    let is_unfit = || Home::of(facts).is_some_and(|home| home.trouble.is_some());
+    if facts.waiting().next().is_none() && !is_unfit() {
+        return Ok(Vec::new());
+    }
     let run = &facts.view.run;
     let namespace = run.key.namespace.as_str();
-    let mounted = facts.waiting().flat_map(claims);
-    let claims: BTreeSet<String> = mounted.chain(run.claims.iter().cloned()).collect();
+    let named = run.claims.iter().map(String::as_str);
+    let claims: BTreeSet<_> = facts.all_pods().iter().flat_map(claims).chain(named).collect();
     let found = try_join_all(claims.into_iter().map(|claim| volume(server, namespace, claim))).await?;
     Ok(found.into_iter().flatten().collect())
 }
 
-fn claims(pod: &Pod) -> Vec<String> {
-    let volumes = pod.spec.as_ref().and_then(|spec| spec.volumes.as_deref());
-    let claim = |volume: &k8s_openapi::api::core::v1::Volume| {
-        volume
-            .persistent_volume_claim
-            .as_ref()
-            .map(|claim| claim.claim_name.clone())
-    };
-    volumes.unwrap_or_default().iter().filter_map(claim).collect()
-}
-
-async fn volume(server: &Server, namespace: &str, claim: String) -> Seen<Option<Bound>> {
+async fn volume(server: &Server, namespace: &str, claim: &str) -> Seen<Option<Bound>> {
     let found = server
         .within::<PersistentVolumeClaim>(namespace)
-        .get(&claim)
+        .get(claim)
         .await?;
     let Some(name) = found.and_then(|claim| claim.spec?.volume_name) else {
         return Ok(None);
     };
     let volume = server.cluster::<PersistentVolume>().get(&name).await?;
-    Ok(volume.and_then(|volume| Bound::of(&claim, &volume)))
+    Ok(volume.and_then(|volume| Bound::of(claim, &volume)))
 }
 
 /// Runs with a name like that, and where else there is one of exactly that name.
@@ -233,6 +242,46 @@ pub(crate) fn is_waiting_task(pod: &Pod) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::fake_api::{FakeApi, run_path};
+    use crate::fixture::{self, UID, merged, placeholder, released, run};
+    use placement::node::Cause;
+    use serde_json::{Value, json, to_value};
+
+    #[tokio::test]
+    async fn the_node_of_a_run_is_read_though_no_pod_waits_and_its_volumes_once_that_is_unfit() {
+        let api = FakeApi::default();
+        let put = |path: &str, object: Value| api.put(path, object);
+        let claim =
+            json!({"spec": {"workspaces": [{"name": "w", "persistentVolumeClaim": {"claimName": "disk"}}]}});
+        put(
+            &run_path("build"),
+            to_value(run(&merged(released(), &claim))).unwrap(),
+        );
+        let pod = placeholder("build", UID, Some("node-1"), &json!({}));
+        put("/api/v1/namespaces/ci/pods/p-0", to_value(pod).unwrap());
+        let bound = json!({"metadata": {"name": "disk"}, "spec": {"volumeName": "v"}});
+        put("/api/v1/namespaces/ci/persistentvolumeclaims/disk", bound);
+        let here =
+            json!([{"matchExpressions": [{"key": keys::HOSTNAME, "operator": "In", "values": ["node-1"]}]}]);
+        let affinity = json!({"required": {"nodeSelectorTerms": here}});
+        put(
+            "/api/v1/persistentvolumes/v",
+            json!({"metadata": {"name": "v"}, "spec": {"nodeAffinity": affinity}}),
+        );
+        let seen = async |unschedulable: bool| {
+            let node = fixture::node("node-1", &json!({"spec": {"unschedulable": unschedulable}}));
+            put("/api/v1/nodes/node-1", to_value(node).unwrap());
+            let server = api.cluster().server;
+            let facts = Box::pin(facts(&server, "ci", "build")).await;
+            let facts = facts.unwrap().unwrap();
+            assert!(facts.around.is_none() && facts.gaps().is_empty(), "{facts:?}");
+            let home = Home::of(&facts).unwrap();
+            (home.name.to_owned(), home.trouble, home.tie.map(str::to_owned))
+        };
+        assert_eq!(seen(false).await, ("node-1".into(), None, None));
+        let tied = ("node-1".into(), Some(Cause::Cordoned), Some("disk".into()));
+        assert_eq!(seen(true).await, tied);
+    }
 
     #[test]
     fn the_closest_names_come_first_and_strangers_not_at_all() {

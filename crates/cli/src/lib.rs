@@ -23,6 +23,7 @@ mod fixture;
 mod follow;
 mod gather;
 mod goal;
+mod home;
 mod list;
 mod nodes;
 mod output;

@@ -5,6 +5,7 @@ use k8s_openapi::api::apps::v1::StatefulSet;
 use k8s_openapi::api::core::v1::{Pod, PodCondition};
 use kube::api::ObjectMeta;
 use placement::keys;
+use placement::opt_in::DECLINED;
 use placement::run::Run;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -176,6 +177,22 @@ pub(crate) fn scheduled<'a>(pod: &'a Pod, status: &str) -> Option<&'a PodConditi
 pub(crate) fn is_placeholder(pod: &Pod) -> bool {
     label(&pod.metadata, keys::COMPONENT) == Some(keys::PLACEHOLDER)
         && label(&pod.metadata, keys::APP) == Some(keys::APP_NAME)
+}
+
+/// Tekton keeps it on the node of a run that mounts a PVC.
+pub(crate) fn is_assistant(pod: &Pod) -> bool {
+    label(&pod.metadata, keys::COMPONENT) == Some(keys::ASSISTANT)
+}
+
+/// Its task opted out, so that it may be anywhere.
+pub(crate) fn is_opted_out(pod: &Pod) -> bool {
+    label(&pod.metadata, keys::OPT_IN) == Some(DECLINED)
+}
+
+/// The PVCs that a pod mounts.
+pub(crate) fn claims(pod: &Pod) -> impl Iterator<Item = &str> {
+    let volumes = pod.spec.iter().flat_map(|spec| spec.volumes.iter().flatten());
+    volumes.filter_map(|volume| Some(volume.persistent_volume_claim.as_ref()?.claim_name.as_str()))
 }
 
 /// What is left of a done run with isolateAlways: its placeholder's pod, and the run itself as owner.

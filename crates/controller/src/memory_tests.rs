@@ -83,7 +83,8 @@ fn a_note_is_told_again_as_its_reason_allows() {
     let mut known = Known::default();
     let waiting = note(Reason::WaitingForNode, "0/3");
     assert_eq!(known.news.due(&waiting, at(0)), Due::Now(1));
-    assert_eq!(known.news.due(&waiting, at(60)), Due::Not);
+    let soon = known.news.due(&waiting, at(60));
+    assert_eq!(soon, Due::Later(Duration::from_mins(4)));
     assert_eq!(known.news.due(&waiting, at(400)), Due::Now(2));
     let late = note(Reason::LabelledTooLate, "late");
     assert_eq!(

@@ -3,7 +3,7 @@
 use crate::api_error::{Cause, Refused};
 use crate::reason::{Note, Reason, note};
 use placement::keys;
-use placement::node::{self, NodeOffer};
+use placement::node::{self, NodeOffer, NodeState};
 use placement::plan::{MoveCause, Observation};
 use placement::resources::Resources;
 use placement::run::Run;
@@ -58,18 +58,10 @@ pub(crate) fn arrived(run: &Run, node: &str) -> Note {
 /// Tasks of the run are in the way of leaving, so that nothing is done. They are not counted here: the same note
 /// would be told anew for each that ends.
 pub(crate) fn awaits_tasks(seen: &Observation, cause: MoveCause, pod: Option<&str>) -> Option<Note> {
-    let node = here(seen);
-    match cause {
-        MoveCause::Node(cause) => {
-            let text = format!(
-                "This run's {node} {}. Tasks of this run still run there. The run moves when they \
-                 have ended.{}",
-                trouble(cause),
-                remedy(cause)
-            );
-            Some(note(Reason::NodeUnfit, text))
-        }
-        MoveCause::TaskDoesNotFit | MoveCause::PlaceholderDoesNotFit => {
+    match (cause, evicted_from(seen)) {
+        (MoveCause::Node(cause), _) => Some(keeps_tasks(&here(seen), cause)),
+        (_, Some((node, cause))) => Some(keeps_tasks(&format!("node {node}"), cause)),
+        (MoveCause::TaskDoesNotFit | MoveCause::PlaceholderDoesNotFit, None) => {
             let text = format!(
                 "Pod {} has no room beside the running tasks of this run, and waits until they end.",
                 pod?
@@ -77,6 +69,28 @@ pub(crate) fn awaits_tasks(seen: &Observation, cause: MoveCause, pod: Option<&st
             Some(note(Reason::WaitingForRoom, text))
         }
     }
+}
+
+/// Kubernetes evicts the placeholder of a node that does not answer, and removes it at once, which it does not do with tasks: as
+/// long as these are there, another pod of the run would have to be there as well.
+fn evicted_from(seen: &Observation) -> Option<(&str, node::Cause)> {
+    let pod = seen.pod.as_ref().filter(|pod| pod.node.is_none())?;
+    let left = seen.set.as_ref().and_then(|set| set.left.as_deref());
+    let name = seen.run.node.as_deref().filter(|name| left != Some(*name))?;
+    let node = seen.nodes.iter().find(|node| node.name == name)?;
+    match node::state(Some(node), &pod.tolerations) {
+        NodeState::Unfit(cause) => Some((name, cause)),
+        NodeState::Fit | NodeState::Unknown => None,
+    }
+}
+
+fn keeps_tasks(node: &str, cause: node::Cause) -> Note {
+    let text = format!(
+        "This run's {node} {}. Tasks of this run still run there. The run moves when they have ended.{}",
+        trouble(cause),
+        remedy(cause)
+    );
+    note(Reason::NodeUnfit, text)
 }
 
 /// A volume of the run can be used nowhere else, so that nothing is done.

@@ -1,6 +1,7 @@
 use super::*;
 use crate::fixture::{at, nothing, run};
-use placement::plan::{Make, PlaceholderPod, Unschedulable, WaitingPod};
+use placement::node::NodeFacts;
+use placement::plan::{Make, Placeholder, PlaceholderPod, Unschedulable, WaitingPod};
 use std::collections::BTreeMap;
 
 fn cpu(amount: &str) -> Resources {
@@ -103,6 +104,55 @@ fn a_task_that_waits_for_its_own_runs_tasks_is_told_apart() {
     assert_eq!(told.reason, Reason::WaitingForRoom);
     all(&told.text, &["large-pod"]);
     assert_eq!(awaits_tasks(&on_node(), MoveCause::TaskDoesNotFit, None), None);
+}
+
+/// The placeholder has lost its node, and the tasks on it seem to run.
+fn evicted(ready: bool, left: Option<&str>) -> Observation {
+    let mut seen = on_node();
+    if let Some(pod) = &mut seen.pod {
+        pod.node = None;
+    }
+    let node = NodeFacts {
+        name: "small-0".into(),
+        ready,
+        ..NodeFacts::default()
+    };
+    Observation {
+        run: Run {
+            node: Some("small-0".into()),
+            ..run()
+        },
+        nodes: vec![node],
+        set: left.map(|left| Placeholder {
+            uid: "s1".into(),
+            owned: true,
+            deleting: false,
+            replicas: 1,
+            generation: 1,
+            taken_up: true,
+            strategy: None,
+            isolation: None,
+            pinned: false,
+            left: Some(left.into()),
+        }),
+        ..seen
+    }
+}
+
+#[test]
+fn a_node_that_died_is_told_also_once_kubernetes_has_removed_the_placeholder() {
+    let told = |seen: &Observation| awaits_tasks(seen, MoveCause::TaskDoesNotFit, Some("large-pod")).unwrap();
+    let cause = MoveCause::Node(node::Cause::NotReady);
+    let before = awaits_tasks(&on_node(), cause, None).unwrap();
+    assert_eq!(
+        told(&evicted(false, None)),
+        before,
+        "the same event is counted up"
+    );
+    assert_eq!(told(&evicted(false, Some("other"))), before);
+    for another in [evicted(true, None), evicted(false, Some("small-0"))] {
+        assert_eq!(told(&another).reason, Reason::WaitingForRoom);
+    }
 }
 
 #[test]

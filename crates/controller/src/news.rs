@@ -30,9 +30,9 @@ struct Reported {
 pub(crate) enum Due {
     /// Now, and how often it was reported by then.
     Now(i32),
-    /// It is news, but too soon after the last news of its reason.
+    /// Not before this time has passed: it was reported a while ago, or other news of its reason were.
     Later(Duration),
-    /// It is known.
+    /// Never again.
     Not,
 }
 
@@ -43,13 +43,14 @@ impl News {
         let Some(reported) = self.0.iter_mut().find(|reported| reported.note == id) else {
             return self.due_news(note.reason, id, now);
         };
-        let is_due = match repeat {
-            Repeat::Always => true,
-            Repeat::Never => false,
-            Repeat::Every(pause) => until(later(reported.at, pause), now).is_none(),
-        };
-        if !is_due {
+        let left = repeat
+            .pause()
+            .and_then(|pause| until(later(reported.at, pause), now));
+        if repeat == Repeat::Never {
             return Due::Not;
+        }
+        if let Some(left) = left {
+            return Due::Later(left);
         }
         (reported.at, reported.count) = (now, reported.count.saturating_add(1));
         Due::Now(reported.count)

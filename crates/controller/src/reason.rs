@@ -55,6 +55,16 @@ pub(crate) enum Repeat {
     Never,
 }
 
+impl Repeat {
+    /// When the same note is due again after it was reported, if the state that it reports lasts.
+    pub(crate) fn pause(self) -> Option<Duration> {
+        match self {
+            Self::Every(pause) => Some(pause),
+            Self::Always | Self::Never => None,
+        }
+    }
+}
+
 impl Reason {
     /// Normal, or something that a user may want to look at.
     pub(crate) fn kind(self) -> EventType {
@@ -89,16 +99,15 @@ impl Reason {
     /// How often the same words may be reported.
     pub(crate) fn repeat(self) -> Repeat {
         match self {
-            Self::Held
-            | Self::LabelledTooLate
-            | Self::NodeUnfit
-            | Self::ReserveIgnored
-            | Self::AffinityRelaxed => Repeat::Never,
+            Self::Held | Self::LabelledTooLate | Self::ReserveIgnored | Self::AffinityRelaxed => {
+                Repeat::Never
+            }
             Self::EnrolRefused
             | Self::PlaceholderRefused
             | Self::ReleaseRefused
             | Self::CleanUpRefused
             | Self::MoveRefused
+            | Self::NodeUnfit
             | Self::NoNodeFits
             | Self::WaitingForRoom
             | Self::WaitingForNode => Repeat::Every(Duration::from_mins(5)),

@@ -78,7 +78,8 @@ impl Report {
         }
     }
 
-    /// Measures, and sends what is news; returns when there is more to send, if it is too soon for it now.
+    /// Measures, and sends what is news; returns when there is more to send, or the same again if it is so still: nothing of
+    /// the run need change until then.
     fn emit(
         &self,
         known: &mut Known,
@@ -94,14 +95,16 @@ impl Report {
             .note(seen, written(&plan.decision, result), &self.metrics);
         let (mut at, mut more) = (seen.now, None);
         for note in notes::notes(seen, plan, result) {
-            match known.news.due(&note, seen.now) {
+            let pause = match known.news.due(&note, seen.now) {
                 Due::Now(count) => {
-                    let key = seen.run.key.clone();
+                    let (key, pause) = (seen.run.key.clone(), note.reason.repeat().pause());
                     self.outbox.put(Notice { key, note, count, at });
+                    pause
                 }
-                Due::Later(pause) => more = Some(pause),
-                Due::Not => {}
-            }
+                Due::Later(pause) => Some(pause),
+                Due::Not => None,
+            };
+            more = [more, pause].into_iter().flatten().min();
             // Notes of one step are sorted by their time, which the API server keeps to the microsecond.
             at = at.checked_add(Duration::from_micros(1)).unwrap_or(at);
         }

@@ -152,3 +152,24 @@ async fn the_same_refusal_is_told_again_only_after_minutes() {
     ]);
     assert_eq!(reasons, ["ReleaseRefused", "ReleaseRefused"]);
 }
+
+/// No pod of it waits, so that nothing else brings the run back before its tasks have ended.
+#[tokio::test]
+async fn an_unfit_node_is_told_every_five_minutes_for_as_long_as_tasks_keep_the_run_there() {
+    let server = Server::start();
+    let (reconciler, mut courier, _) = reconciler(&Caches::ready(), &server);
+    let tasks = Decision::Wait(Wait::Tasks {
+        cause: MoveCause::Node(Cause::NotReady),
+        pod: None,
+        live: 1,
+    });
+    let mut second = 0;
+    for _ in 0..3 {
+        let (seen, plan) = (seen(second, &tasks), planned(tasks.clone()));
+        let plan = reconciler
+            .report
+            .step(&reconciler.memory, &seen, plan, Ok(Effect::Nothing));
+        second += i64::try_from(plan.unwrap().again.unwrap().as_secs()).unwrap();
+    }
+    assert_eq!((courier.reasons(), second), (vec!["NodeUnfit"; 3], 900));
+}

@@ -3,9 +3,9 @@
 use super::leader::is_stale;
 use super::manifests::{self, Policy, Right};
 use super::rights::Answer;
-use super::{Exam, Platform, Pre, Scope, policies, trial};
+use super::{Exam, Platform, Pre, Scope, Suspects, policies, trial};
 use crate::admission::{Admission, Compared};
-use crate::ask::{Gap, Question, Seen, Server};
+use crate::ask::{Gap, Place, Question, Seen, Server};
 use crate::gather::{is_waiting_task, placeholders};
 use crate::view::PipelineRun;
 use crate::way::Way;
@@ -61,8 +61,9 @@ pub(crate) async fn exam(server: &Server, scope: Scope, tekton: String) -> Seen<
         admission,
         secret: installed.secret,
         config: installed.config,
-        trial_run: tried.0,
-        trial_pod: tried.1,
+        trial_run: tried.run,
+        trial_pod: tried.pod,
+        suspects: tried.suspects,
         runs: runs.all,
         sets: runs.sets,
         pods: runs.pods,
@@ -220,11 +221,33 @@ pub(crate) fn policy_kind(kind: &str) -> ApiResource {
     ApiResource::from_gvk(&GroupVersionKind::gvk("admissionregistration.k8s.io", "v1", kind))
 }
 
-async fn tried(server: &Server, namespace: &str) -> (Seen<PipelineRun>, Seen<Pod>) {
+struct Tried {
+    run: Seen<PipelineRun>,
+    pod: Seen<Pod>,
+    suspects: Option<Suspects>,
+}
+
+async fn tried(server: &Server, namespace: &str) -> Tried {
     let runs = server.within::<PipelineRun>(namespace);
     let pods = server.within::<Pod>(namespace);
     let (run, pod) = (trial::run(), trial::pod());
-    join!(runs.dry_create(&run), pods.dry_create(&pod))
+    let (run, pod) = join!(runs.dry_create(&run), pods.dry_create(&pod));
+    let suspects = match &pod {
+        Ok(pod) if !trial::has_terms(pod) => suspects(server, &pods).await,
+        Ok(_) | Err(_) => None,
+    };
+    Tried { run, pod, suspects }
+}
+
+/// What else changes pods; `None` if pod-affinity was not asked about a pod at all, as far as that shows.
+async fn suspects(server: &Server, pods: &Place<Pod>) -> Option<Suspects> {
+    let pod = pods.dry_create(&trial::pod_to_mark()).await.ok();
+    pod.filter(trial::is_marked)?;
+    let webhooks = server.cluster::<MutatingWebhookConfiguration>();
+    let policies = server.cluster_of(&policy_kind("MutatingAdmissionPolicy"));
+    let all = ListParams::default;
+    let (webhooks, policies) = join!(webhooks.list(all()), policies.list(all()));
+    Some(Suspects::of(webhooks, policies))
 }
 
 struct Labelled {

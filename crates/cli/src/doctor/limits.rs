@@ -1,91 +1,69 @@
-//! Do the quotas and limits of the namespaces with labelled runs leave room for placeholders?
+//! Do the limits of the namespaces with placeholders let these in, at the size that they have?
 
-use super::{Exam, Finding};
+use super::tenants::{tenants, text};
+use super::{Exam, Finding, runs, trial};
 use crate::view::{RunView, full_name};
-use crate::words::{count, list};
-use k8s_openapi::api::core::v1::{LimitRange, ResourceQuota};
-use k8s_openapi::apimachinery::pkg::api::resource::Quantity as Text;
-use placement::quantity::Quantity;
-use std::collections::{BTreeMap, BTreeSet};
+use crate::words::list;
+use k8s_openapi::api::core::v1::LimitRange;
+use placement::config::Config;
+use placement::placeholder::size;
+use placement::resources::Resources;
 
 const CHECK: &str = "limits";
 const NAMED: usize = 5;
-/// What a quota may count that a labelled run takes one more of.
-const COUNTED: [&str; 3] = ["pods", "count/pods", "count/statefulsets.apps"];
 
-type Amounts = BTreeMap<String, Text>;
+/// What is allowed of a pod of one container.
+struct Bounds {
+    range: String,
+    least: Resources,
+    most: Resources,
+}
 
 pub(super) fn findings(exam: &Exam) -> Vec<Finding> {
-    let (quotas, ranges) = match (&exam.quotas, &exam.limits) {
-        (Ok(quotas), Ok(ranges)) => (quotas, ranges),
-        (Err(gap), _) | (_, Err(gap)) => return vec![Finding::unseen(CHECK, gap)],
+    let ranges = match &exam.limits {
+        Err(gap) => return vec![Finding::unseen(CHECK, gap)],
+        Ok(ranges) => ranges,
     };
-    let namespaces = namespaces(exam);
-    let mut found = Vec::new();
-    let is_here = |namespace: &Option<String>| namespace.as_ref().is_some_and(|it| namespaces.contains(it));
-    found.extend(tight(quotas.iter().filter(|it| is_here(&it.metadata.namespace))));
-    let ranges = ranges.iter().filter(|it| is_here(&it.metadata.namespace));
-    found.extend(too_small(exam, ranges));
+    let (tenants, config) = (tenants(exam), runs::config(exam));
+    let is_here = |range: &&LimitRange| {
+        let namespace = range.metadata.namespace.as_ref();
+        namespace.is_some_and(|it| tenants.contains_key(it))
+    };
+    let bounds: Vec<_> = ranges.iter().filter(is_here).flat_map(bounds).collect();
+    let found = [too_small(&config, &bounds), too_large(&config, &bounds)];
+    let found: Vec<_> = found.into_iter().flatten().collect();
     if found.is_empty() {
-        let sentence = format!(
-            "No quota or limit rejects placeholders in the {} with labelled runs.",
-            count(namespaces.len(), "namespace")
-        );
-        found.push(Finding::ok(CHECK, sentence));
+        let sentence = format!("No LimitRange rejects placeholders in {}.", text(&tenants));
+        return vec![Finding::ok(CHECK, sentence)];
     }
     found
 }
 
-/// Those with labelled runs that are not done.
-fn namespaces(exam: &Exam) -> BTreeSet<String> {
-    let runs = exam.runs.as_deref().unwrap_or_default();
-    let views = runs.iter().filter_map(RunView::of).filter(|view| !view.run.done);
-    views.map(|view| view.run.key.namespace).collect()
-}
-
-fn tight<'a>(quotas: impl Iterator<Item = &'a ResourceQuota>) -> Option<Finding> {
-    let full: Vec<_> = quotas.flat_map(used_up).collect();
-    (!full.is_empty()).then(|| {
-        Finding::warning(
-            CHECK,
-            format!("Used up, while there are labelled runs: {}.", list(&full, NAMED)),
-            "Each labelled run needs one more pod and one more StatefulSet. Raise the quota by the number of runs at a time; \
-             until then, runs wait for each other.",
-        )
+fn bounds(range: &LimitRange) -> impl Iterator<Item = Bounds> {
+    let items = range.spec.iter().flat_map(|spec| &spec.limits);
+    let items = items.filter(|item| item.type_ == "Container" || item.type_ == "Pod");
+    items.map(|item| Bounds {
+        range: full_name(&range.metadata),
+        least: item.min.as_ref().map(Resources::read).unwrap_or_default(),
+        most: item.max.as_ref().map(Resources::read).unwrap_or_default(),
     })
 }
 
-fn used_up(quota: &ResourceQuota) -> Vec<String> {
-    let status = quota.status.clone().unwrap_or_default();
-    let (hard, used) = (status.hard.unwrap_or_default(), status.used.unwrap_or_default());
-    let is_full = |key: &&str| match (amount(&hard, key), amount(&used, key)) {
-        (Some(hard), Some(used)) => used >= hard,
-        _ => false,
+/// The API server would refuse the placeholder's pod, or to make it small.
+fn too_small(config: &Config, bounds: &[Bounds]) -> Option<Finding> {
+    let ours = size::usual(config).requests();
+    let of_range = |it: &Bounds| -> Vec<String> {
+        let short = it.least.beyond(&ours).filter(|name| is_set(&ours, name));
+        let told = short.map(|name| {
+            let (least, ours) = (it.least.get(name), ours.get(name));
+            format!(
+                "{name} {least} in LimitRange {} (placeholder-{name} is {ours})",
+                it.range
+            )
+        });
+        told.collect()
     };
-    let name = full_name(&quota.metadata);
-    let full = COUNTED.iter().filter(|key| is_full(key));
-    full.map(|key| format!("{key} of ResourceQuota {name}")).collect()
-}
-
-/// The API server would refuse the placeholder's pod.
-fn too_small<'a>(exam: &Exam, ranges: impl Iterator<Item = &'a LimitRange>) -> Option<Finding> {
-    let config = super::runs::config(exam);
-    let ours = [
-        ("cpu", "placeholder-cpu", config.placeholder_cpu),
-        ("memory", "placeholder-memory", config.placeholder_memory),
-    ];
-    let mut found = Vec::new();
-    for (range, minimum) in ranges.flat_map(|range| minima(range).map(move |minimum| (range, minimum))) {
-        for (resource, key, ours) in &ours {
-            let least = amount(minimum, resource);
-            if least > ours.parse().ok() {
-                let (name, least) = (full_name(&range.metadata), &minimum[*resource].0);
-                found.push(format!(
-                    "{resource} {least} in LimitRange {name} ({key} is {ours})"
-                ));
-            }
-        }
-    }
+    let found: Vec<_> = bounds.iter().flat_map(of_range).collect();
     (!found.is_empty()).then(|| {
         Finding::bad(
             CHECK,
@@ -96,12 +74,44 @@ fn too_small<'a>(exam: &Exam, ranges: impl Iterator<Item = &'a LimitRange>) -> O
     })
 }
 
-fn minima(range: &LimitRange) -> impl Iterator<Item = &Amounts> {
-    let items = range.spec.iter().flat_map(|spec| &spec.limits);
-    let items = items.filter(|item| item.type_ == "Container" || item.type_ == "Pod");
-    items.filter_map(|item| item.min.as_ref())
+fn too_large(config: &Config, bounds: &[Bounds]) -> Option<Finding> {
+    let ours = asked(config);
+    let of_range = |it: &Bounds| -> Vec<String> {
+        let long = ours.beyond(&it.most).filter(|name| is_set(&it.most, name));
+        let told = long.map(|name| {
+            let (most, ours) = (it.most.get(name), ours.get(name));
+            format!(
+                "{name} {most} in LimitRange {} (a placeholder requests {ours})",
+                it.range
+            )
+        });
+        told.collect()
+    };
+    let found: Vec<_> = bounds.iter().flat_map(of_range).collect();
+    (!found.is_empty()).then(|| {
+        Finding::bad(
+            CHECK,
+            format!(
+                "A LimitRange maximum is lower than the requests of a placeholder, default-reserve included: {}.",
+                list(&found, NAMED)
+            ),
+            "Lower default-reserve, placeholder-cpu or placeholder-memory in the ConfigMap config-pod-affinity, or raise the maximum; \
+             until then, labelled runs in the namespace without a lower reserve of their own get no placeholder, and are held until \
+             hold-deadline.",
+        )
+    })
 }
 
-fn amount(amounts: &Amounts, key: &str) -> Option<Quantity> {
-    amounts.get(key)?.0.parse().ok()
+fn is_set(amounts: &Resources, name: &str) -> bool {
+    amounts.iter().any(|(key, _)| key == name)
+}
+
+/// What a placeholder requests while its run is held, if the run has no reserve of its own.
+fn asked(config: &Config) -> Resources {
+    let mut run = trial::run();
+    let name = run.metadata.generate_name.take();
+    (run.metadata.namespace, run.metadata.uid) = (name.clone(), name.clone());
+    run.metadata.name = name;
+    let size = RunView::of(&run).map(|view| size::reserved(&view.run, config));
+    size.unwrap_or_else(|| size::usual(config)).requests()
 }

@@ -11,14 +11,18 @@ mod namespaces;
 mod policies;
 mod pre;
 mod processes;
+mod quotas;
 mod rights;
 mod runs;
+mod suspects;
 mod tekton;
+mod tenants;
 mod trial;
 mod versions;
 mod webhooks;
 
 pub(crate) use pre::{Pre, findings as pre_findings};
+pub(crate) use suspects::Suspects;
 
 use crate::admission::Admission;
 use crate::ask::{Gap, Seen};
@@ -51,6 +55,8 @@ pub(crate) struct Exam {
     pub(crate) config: Seen<Option<ConfigMap>>,
     pub(crate) trial_run: Seen<PipelineRun>,
     pub(crate) trial_pod: Seen<Pod>,
+    /// What else changes pods, if pod-affinity changed the trial pod and its affinity is another in the end.
+    pub(crate) suspects: Option<Suspects>,
     pub(crate) rights: Seen<Vec<rights::Answer>>,
     pub(crate) runs: Seen<Vec<PipelineRun>>,
     pub(crate) sets: Seen<Vec<StatefulSet>>,
@@ -173,6 +179,7 @@ pub(crate) fn findings(exam: &Exam) -> Vec<Finding> {
         rights::findings,
         |exam: &Exam| tekton::findings(&exam.platform),
         namespaces::findings,
+        quotas::findings,
         limits::findings,
         runs::findings,
     ];

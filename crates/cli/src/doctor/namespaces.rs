@@ -7,7 +7,7 @@ use k8s_openapi::api::core::v1::Namespace;
 use kube::ResourceExt;
 use placement::keys;
 use placement::namespace::is_unknown;
-use placement::opt_in::DECLINED;
+use placement::opt_in::{DECLINED, OptIn};
 use placement::strategy::Strategy;
 
 const CHECK: &str = "namespaces";
@@ -23,6 +23,16 @@ pub(super) fn findings(exam: &Exam) -> Vec<Finding> {
         None => Finding::ok(CHECK, opted_in(namespaces)),
         Some((first, _)) => mistaken(first, &unknown),
     }]
+}
+
+/// Names of Namespaces whose label gives their runs one.
+pub(super) fn opting_in(exam: &Exam) -> impl Iterator<Item = String> {
+    let opts_in = |it: &&Namespace| {
+        let label = OptIn::parse(value(it));
+        label.is_ok_and(|label| label.strategy(Strategy::default()).is_some())
+    };
+    let namespaces = exam.namespaces.as_deref().unwrap_or_default().iter();
+    namespaces.filter(opts_in).map(ResourceExt::name_any)
 }
 
 fn opted_in(namespaces: &[Namespace]) -> String {

@@ -117,6 +117,7 @@ fn bare() -> Exam {
         config: map(&json!({"_example": "x"})),
         trial_run: Ok(run(&held)),
         trial_pod: Ok(with_terms()),
+        suspects: None,
         rights: Ok(manifests::rights()
             .into_iter()
             .map(|right| rights::Answer { right, allowed: true })
@@ -239,15 +240,52 @@ fn least(cpu: &str) -> LimitRange {
 }
 
 #[test]
-fn a_quota_with_room_one_elsewhere_and_a_low_minimum_are_no_matter() {
+fn what_concerns_no_placeholder_is_no_matter() {
     let mut exam = healthy();
-    exam.runs = Ok(vec![run(&json!({}))]);
-    exam.quotas = Ok(vec![quota("ci", "2"), quota("other", "3")]);
-    exam.limits = Ok(vec![least("50m")]);
+    let done = json!({"metadata": {"namespace": "other"}, "status": {"conditions": [{"type": "Succeeded", "status": "True"}]}});
+    let declined = json!({"metadata": {"namespace": "other", "labels": {placement::keys::OPT_IN: "false"}}});
+    exam.runs = Ok(vec![run(&json!({})), run(&done), run(&declined)]);
+    let mut scoped = quota("ci", "3");
+    scoped.spec = Some(object(json!({"scopes": ["Terminating"]}), &json!({})));
+    let mut selected = quota("ci", "3");
+    let terminating = json!({"matchExpressions": [{"scopeName": "BestEffort", "operator": "Exists"}]});
+    selected.spec = Some(object(json!({"scopeSelector": terminating}), &json!({})));
+    exam.quotas = Ok(vec![quota("other", "3"), quota("team-b", "3"), scoped, selected]);
+    exam.limits = Ok(vec![least("50m"), most("50m")]);
     assert_eq!(ill(&exam), ill(&healthy()));
 }
 
+#[test]
+fn a_quota_that_is_new_has_used_nothing_yet() {
+    let mut exam = healthy();
+    let new =
+        json!({"metadata": {"namespace": "team-a", "name": "new"}, "spec": {"hard": {"count/pods": "1"}}});
+    exam.quotas = Ok(vec![object(new, &json!({}))]);
+    assert!(ill(&exam).contains("(0 of 1 used, 0"), "{}", ill(&exam));
+}
+
+fn most(cpu: &str) -> LimitRange {
+    object(
+        json!({
+            "metadata": {"namespace": "ci", "name": "roof"},
+            "spec": {"limits": [{"type": "Pod", "max": {"cpu": cpu, "nvidia.com/gpu": "0"}}]},
+        }),
+        &json!({}),
+    )
+}
+
 ills! {
+    quotas_that_have_room: |exam| {
+        exam.runs = Ok(vec![run(&json!({})), run(&json!({"metadata": {"name": "next", "uid": "u2"}}))]);
+        let sets = json!({"status": {"hard": {"count/statefulsets.apps": "9"}, "used": {"count/statefulsets.apps": "4"}}});
+        let sets = merged(serde_json::to_value(quota("team-a", "3")).unwrap(), &sets);
+        exam.quotas = Ok(vec![quota("ci", "2"), object(sets, &json!({"status": {"hard": {"pods": null}}}))]);
+    };
+    a_placeholder_that_asks_for_more_than_is_allowed: |exam| {
+        exam.runs = Ok(vec![run(&json!({}))]);
+        exam.config = map(&json!({"default-reserve": "cpu=4,memory=8Gi"}));
+        exam.limits = Ok(vec![most("2")]);
+    };
     a_quota_that_is_used_up: |exam| {
         exam.runs = Ok(vec![run(&json!({}))]);
         exam.quotas = Ok(vec![quota("ci", "3")]);

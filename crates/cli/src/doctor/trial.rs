@@ -4,7 +4,7 @@ use super::{Exam, Finding};
 use crate::ask::{Gap, Seen};
 use crate::view::PipelineRun;
 use crate::way::Way;
-use k8s_openapi::api::core::v1::{Affinity, Pod};
+use k8s_openapi::api::core::v1::{Affinity, Pod, PodSpec};
 use kube::ResourceExt;
 use placement::keys;
 use placement::names::Group;
@@ -106,8 +106,28 @@ pub(super) fn pod() -> Pod {
     serde_json::from_value(pod).unwrap_or_default()
 }
 
+/// The same with a required podAffinity of others, which pod-affinity makes preferred and marks. Whatever is changed after that,
+/// the mark shows that pod-affinity was asked.
+pub(super) fn pod_to_mark() -> Pod {
+    let others =
+        json!([{"topologyKey": keys::HOSTNAME, "labelSelector": {"matchLabels": {keys::APP: NAME}}}]);
+    let affinity = json!({"podAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": others}});
+    let pod = pod();
+    let spec = pod.spec.map(|spec| PodSpec {
+        affinity: serde_json::from_value(affinity).unwrap_or_default(),
+        ..spec
+    });
+    Pod { spec, ..pod }
+}
+
+pub(super) fn is_marked(pod: &Pod) -> bool {
+    pod.annotations().contains_key(keys::RELAXED)
+}
+
 pub(super) fn findings(exam: &Exam) -> Vec<Finding> {
     let [for_runs, for_pods] = means(exam.way());
+    let undone = exam.suspects.as_ref();
+    let undone = undone.map(|suspects| suspects.finding(for_pods.check, &exam.scope.trial));
     vec![
         judged(
             exam,
@@ -119,16 +139,18 @@ pub(super) fn findings(exam: &Exam) -> Vec<Finding> {
                 "A labelled PipelineRun is not held",
             ],
         ),
-        judged(
-            exam,
-            &exam.trial_pod,
-            &for_pods,
-            has_terms,
-            [
-                "A pod of a labelled run gets its affinity when it is created (dry run).",
-                "A pod of a labelled run gets no affinity",
-            ],
-        ),
+        undone.unwrap_or_else(|| {
+            judged(
+                exam,
+                &exam.trial_pod,
+                &for_pods,
+                has_terms,
+                [
+                    "A pod of a labelled run gets its affinity when it is created (dry run).",
+                    "A pod of a labelled run gets no affinity",
+                ],
+            )
+        }),
     ]
 }
 
@@ -209,7 +231,8 @@ fn is_held(run: &PipelineRun) -> bool {
     run.spec["status"] == keys::PENDING && run.annotations().contains_key(keys::HOLD)
 }
 
-fn has_terms(pod: &Pod) -> bool {
+/// And no other that its node would have to meet: pod-affinity leaves none of those required.
+pub(super) fn has_terms(pod: &Pod) -> bool {
     let affinity = pod
         .spec
         .as_ref()
@@ -224,9 +247,42 @@ fn has_both(affinity: &Affinity, wanted: &Terms) -> bool {
     let with = with.and_then(|it| it.required_during_scheduling_ignored_during_execution.as_ref());
     let apart = affinity.pod_anti_affinity.as_ref();
     let apart = apart.and_then(|it| it.required_during_scheduling_ignored_during_execution.as_ref());
-    with.is_some_and(|terms| terms.contains(&wanted.affinity))
+    with.is_some_and(|terms| *terms == [wanted.affinity.clone()])
         && wanted
             .anti_affinity
             .iter()
             .all(|term| apart.is_some_and(|terms| terms.contains(term)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn admitted(pod: &Pod) -> Pod {
+        let mut pod = serde_json::to_value(pod).unwrap();
+        let injection = placement::inject::admit(&pod);
+        json_patch::patch(&mut pod, &injection.patch).unwrap();
+        serde_json::from_value(pod).unwrap()
+    }
+
+    #[test]
+    fn pod_affinity_gives_both_trial_pods_their_terms_and_marks_the_second() {
+        let (first, second) = (admitted(&pod()), admitted(&pod_to_mark()));
+        assert!(has_terms(&first) && !is_marked(&first));
+        assert!(has_terms(&second) && is_marked(&second));
+    }
+
+    #[test]
+    fn terms_with_another_required_affinity_beside_them_are_not_as_they_should_be() {
+        let mut undone = admitted(&pod());
+        let affinity = undone.spec.as_mut().unwrap().affinity.as_mut().unwrap();
+        let together = affinity.pod_affinity.as_mut().unwrap();
+        let terms = together
+            .required_during_scheduling_ignored_during_execution
+            .as_mut();
+        terms
+            .unwrap()
+            .push(k8s_openapi::api::core::v1::PodAffinityTerm::default());
+        assert!(!has_terms(&undone) && !has_terms(&pod()));
+    }
 }

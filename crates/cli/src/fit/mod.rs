@@ -19,7 +19,7 @@ use std::fmt;
 const CORDON: &str = "node.kubernetes.io/unschedulable";
 const WELL_KNOWN: &str = "node.kubernetes.io/";
 
-/// What stands between a pod and the nodes: the nodes, all pods in sight, the volumes of the pod's claims.
+/// What stands between a pod and the nodes: the nodes, all pods in sight, the volumes of its run's claims.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Scene<'a> {
     pub(crate) nodes: &'a [Node],
@@ -69,7 +69,12 @@ pub(crate) fn refusals(pod: &Pod, node: &Node, scene: &Scene<'_>) -> Vec<Refusal
         return Vec::new();
     };
     let mut found = state(spec, node);
-    found.extend(scene.volumes.iter().filter_map(|volume| volume.refusal(node)));
+    found.extend(
+        scene
+            .volumes
+            .iter()
+            .filter_map(|volume| volume.refusal(pod, node)),
+    );
     found.extend(selectors::refusal(spec, node).map(Refusal::Selector));
     found.extend(neighbours::refusals(pod, node, scene));
     found.extend(short(spec, node, scene));

@@ -49,7 +49,7 @@ fn all() -> Vec<Row> {
         one(&free(label("false")), &[], &[]),
         one(&free(late), &[], &[]),
         one(&free(label("perhaps")), &[], &[]),
-        one(&free(label("isolateAlways")), &[], &[]),
+        one(&free(label("isolateAlways")), &[set(1)], &[]),
         one(&json!({"spec": {"managedBy": "x.com/y"}}), &[], &[]),
         one(
             &json!({"metadata": {"deletionTimestamp": at(9).to_string()}}),

@@ -1,5 +1,7 @@
 //! What would help: one or two things that somebody can do, the most likely first.
 
+use super::room;
+use super::unfit::{see_why, uncordon};
 use crate::facts::Facts;
 use crate::fit::{Refusal, Tenant, refusals};
 use crate::state::State;
@@ -7,7 +9,6 @@ use crate::view::is_placeholder;
 use crate::words::after;
 use k8s_openapi::api::core::v1::Pod;
 use placement::keys;
-use placement::reserve;
 use placement::strategy::Strategy;
 use std::collections::BTreeSet;
 
@@ -17,7 +18,7 @@ pub(super) fn help(facts: &Facts) -> Vec<String> {
     let mut advice = match facts.state() {
         State::Held if is_overdue(facts) => vec![doctor()],
         State::Held | State::WaitingForNode => node_wanted(facts),
-        State::Running | State::Moving => room_wanted(facts),
+        State::Running | State::Moving => room::advice(facts),
         State::Reserved => vec![format!(
             "Delete the run when its node is needed: {}.",
             delete(facts)
@@ -148,8 +149,8 @@ fn effort(refusal: &Refusal) -> u8 {
 
 fn remedy(node: &str, refusal: &Refusal) -> Option<String> {
     Some(match refusal {
-        Refusal::Cordoned => format!("Let pods onto {node} again: `kubectl uncordon {node}`."),
-        Refusal::NotReady => format!("See why {node} is not ready: `kubectl describe node {node}`."),
+        Refusal::Cordoned => uncordon(node),
+        Refusal::NotReady => see_why(node),
         Refusal::Taint(taint) => format!(
             "Tolerate the taint {taint} in the run's spec.taskRunTemplate.podTemplate.tolerations, if the run may use \
              such nodes."
@@ -197,73 +198,4 @@ fn lets_in(refusal: &Refusal) -> bool {
             .is_none_or(|it| it == Strategy::ColocateAlways.as_str())
     };
     matches!(refusal, Refusal::Occupied(tenant) if shares(tenant))
-}
-
-/// A task finds no room where its run is.
-fn room_wanted(facts: &Facts) -> Vec<String> {
-    let Some(pod) = facts.waiting().find(|pod| !is_placeholder(pod)) else {
-        return Vec::new();
-    };
-    let asked = pod
-        .spec
-        .as_ref()
-        .map(placement::resources::Resources::of_pod)
-        .unwrap_or_default();
-    let reserve: Vec<_> = asked
-        .iter()
-        .filter(|(name, amount)| reserve::check(name, &amount.to_string()).is_ok())
-        .map(|(name, amount)| format!("{name}={amount}"))
-        .collect();
-    let mut advice = by_home(facts, pod);
-    if !reserve.is_empty() && is_short(facts, pod) {
-        advice.push(format!(
-            "Have the node chosen for this task from the start: annotate the next run with {}: \"{}\".",
-            keys::RESERVE,
-            reserve.join(",")
-        ));
-    }
-    advice
-}
-
-fn is_short(facts: &Facts, pod: &Pod) -> bool {
-    facts.scene().is_some_and(|scene| {
-        let mut reasons = scene.nodes.iter().flat_map(|node| refusals(pod, node, &scene));
-        reasons.any(|it| matches!(it, Refusal::Short { .. }))
-    })
-}
-
-fn by_home(facts: &Facts, pod: &Pod) -> Vec<String> {
-    let has_home = facts.seat().node().is_some();
-    let may_leave = has_home && facts.config().move_after.is_some();
-    let busy = facts
-        .tasks()
-        .any(|task| crate::view::is_live(task) && crate::view::node(task).is_some());
-    if facts.scene().is_none() {
-        Vec::new()
-    } else if may_leave && busy {
-        vec!["Wait: the task starts when those that run now leave room, or moves with its run when they are done.".to_owned()]
-    } else if may_leave || facts.state() == State::Moving {
-        by_other_nodes(facts, pod)
-    } else {
-        Vec::new()
-    }
-}
-
-fn by_other_nodes(facts: &Facts, pod: &Pod) -> Vec<String> {
-    let Some(scene) = facts.scene() else {
-        return Vec::new();
-    };
-    let fits = scene.nodes.iter().any(|node| {
-        refusals(pod, node, &scene)
-            .iter()
-            .all(|it| matches!(it, Refusal::Away(_)))
-    });
-    if fits {
-        vec!["Wait: no task of the run is on a node now, so it moves to one that fits by itself.".to_owned()]
-    } else {
-        vec![
-            "Add a node that is large enough, or let an autoscaler do it: the run moves there by itself."
-                .to_owned(),
-        ]
-    }
 }

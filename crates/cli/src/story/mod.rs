@@ -4,8 +4,10 @@ mod help;
 mod hold;
 mod label;
 mod place;
+mod room;
 mod summary;
 mod tasks;
+mod unfit;
 
 use crate::events::Told;
 use crate::facts::Facts;

@@ -1,6 +1,6 @@
 //! The placeholder, the node or why there is none, and what an autoscaler says to that.
 
-use super::reports;
+use super::{reports, unfit};
 use crate::events::Told;
 use crate::facts::Facts;
 use crate::fit::{Refusal, refusals};
@@ -50,6 +50,7 @@ fn present(facts: &Facts) -> Option<String> {
     let seat = facts.seat();
     Some(match (seat.set, seat.pod) {
         (_, Some(pod)) => format!("pod {}, {}.", name.pod(), pod_state(pod, facts)),
+        (Some(_), None) if seat.has_made_room() => format!("{name}, scaled to 0: it comes back later."),
         (Some(_), None) if seat.is_vacant() => {
             format!("{name}, scaled to 0: it comes back where the run's next pod finds a node.")
         }
@@ -72,7 +73,7 @@ fn pod_state(pod: &Pod, facts: &Facts) -> String {
 pub(super) fn node(facts: &Facts) -> Option<Chapter> {
     match facts.state() {
         State::WaitingForNode | State::Held => Some(none_yet(facts)),
-        State::Running => facts.node().map(|node| here(facts, node)),
+        State::Running => facts.home_name().or(facts.node()).map(|node| here(facts, node)),
         State::Moving => Some(moving(facts)),
         State::Reserved => facts.node().map(reserved),
         State::Done => facts.node().map(was),
@@ -93,7 +94,8 @@ fn here(facts: &Facts, node: &str) -> Chapter {
         Strategy::ColocateCompleted => "its own until it is done",
         Strategy::IsolateAlways => "its own until it is deleted",
     };
-    Chapter::new("Node", format!("{node}, {company}."))
+    let unfit = unfit::sentence(facts).map(|sentence| format!(" {sentence}"));
+    Chapter::new("Node", format!("{node}, {company}.{}", unfit.unwrap_or_default()))
 }
 
 fn moving(facts: &Facts) -> Chapter {

@@ -7,12 +7,11 @@ use crate::fit::{Refusal, refusals};
 use crate::list;
 use crate::report::{Candidate, KIND, Reason, Said, Summary, Task, VERSION};
 use crate::state::State;
-use crate::view::{is_placeholder, label, node, phase, unschedulable};
+use crate::view::{is_opted_out, is_placeholder, label, node, phase, unschedulable};
 use crate::words::after;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Pod;
 use kube::ResourceExt;
-use placement::keys;
 
 const TASK: &str = "tekton.dev/pipelineTask";
 
@@ -78,7 +77,7 @@ fn task(pod: &Pod) -> Task {
         pod: pod.name_any(),
         node: node(pod).map(str::to_owned),
         phase: phase(pod).to_owned(),
-        opted_out: label(&pod.metadata, keys::OPT_IN) == Some("false"),
+        opted_out: is_opted_out(pod),
     }
 }
 

@@ -5,10 +5,9 @@ use crate::facts::Facts;
 use crate::fit::refusals;
 use crate::report::Chapter;
 use crate::state::State;
-use crate::view::{created, label, node, phase, unschedulable};
+use crate::view::{created, is_live, is_opted_out, label, node, phase, unschedulable};
 use crate::words::{count, list};
 use k8s_openapi::api::core::v1::Pod;
-use placement::keys;
 use std::collections::BTreeSet;
 
 /// Tasks that are listed; the rest is counted.
@@ -57,10 +56,6 @@ fn summary(facts: &Facts, pods: &[&Pod]) -> String {
     }
 }
 
-fn is_opted_out(pod: &Pod) -> bool {
-    label(&pod.metadata, keys::OPT_IN) == Some("false")
-}
-
 fn line(facts: &Facts, pod: &Pod) -> String {
     let name = label(&pod.metadata, TASK)
         .or(pod.metadata.name.as_deref())
@@ -71,20 +66,25 @@ fn line(facts: &Facts, pod: &Pod) -> String {
         ""
     };
     match (node(pod), unschedulable(pod)) {
-        (Some(node), _) => format!("{name}: {} on {node}{apart}", phase(pod).to_lowercase()),
+        (Some(node), _) => format!("{name}: {} on {node}{apart}", condition(pod)),
         (None, Some(message)) => format!("{name}: waits{apart}. {}", why(facts, pod, message)),
-        (None, None) => format!(
-            "{name}: {}, not on any node yet{apart}",
-            phase(pod).to_lowercase()
-        ),
+        (None, None) => format!("{name}: {}, not on any node yet{apart}", condition(pod)),
     }
+}
+
+/// The phase, in the words of `kubectl get pods`.
+fn condition(pod: &Pod) -> String {
+    if is_live(pod) && pod.metadata.deletion_timestamp.is_some() {
+        return "terminating".to_owned();
+    }
+    phase(pod).to_lowercase()
 }
 
 /// For a pod that must be where its run is, only that node matters; if the run is nowhere, the chapter on its node tells of
 /// all of them.
 fn why(facts: &Facts, pod: &Pod, message: &str) -> String {
     let said = reports("The scheduler", message);
-    let home = facts.seat().node().and_then(|home| {
+    let home = facts.home_name().and_then(|home| {
         let scene = facts.scene()?;
         let is_home = |name: Option<&str>| name == Some(home);
         let node = scene

@@ -311,7 +311,7 @@ fn what_the_podtemplate_and_the_claims_ask_of_a_node_is_told() {
         }}}})
     };
     let with_volume = |mut facts: Facts| {
-        facts.around.as_mut().unwrap().volumes = Ok(vec![volume()]);
+        facts.volumes = Ok(vec![volume()]);
         facts
     };
     let zonal = with_volume(asks(json!({})));
@@ -406,3 +406,5 @@ fn the_documentation_has_each_field_of_the_data() {
         .collect();
     assert_eq!(found, documented);
 }
+
+mod unfit;

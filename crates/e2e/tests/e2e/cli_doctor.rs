@@ -1,15 +1,16 @@
-//! `doctor` finds each of ten faults that are planted one after another, and nothing on a healthy installation, by the webhook or
+//! `doctor` finds each fault that is planted, one after another, and nothing on a healthy installation, by the webhook or
 //! by policies.
 
 use crate::beds::{SOON, create};
 use crate::cli_tool::{Said, plain, tool};
 use crate::install_docs::{POLICIES, install};
+use crate::policies_at_work::admission;
 use crate::pool;
 use kube::api::{Api, DeleteParams, DynamicObject, Patch, PatchParams, PostParams};
 use kube::{Client, ResourceExt};
 use placement::keys;
 use serde_json::{Value, json};
-use testbed::apply::api_of;
+use testbed::apply::{api_of, apply_all};
 use testbed::runs::RunSpec;
 use testbed::{Nodes, Options, Part, Testbed};
 
@@ -147,6 +148,7 @@ async fn doctor_finds_each_planted_fault_and_nothing_on_a_healthy_installation()
     an_object_selector_was_changed(&bed).await;
     a_flag_of_tekton_is_in_the_way(&bed).await;
     a_deployment_is_scaled_to_nothing(&bed).await;
+    a_namespace_has_no_room_for_placeholders(&bed).await;
     until_well(&bed).await;
 
     // Whatever a living controller would mend at once comes last.
@@ -179,6 +181,7 @@ async fn doctor_recommends_policies_and_finds_nothing_once_they_are_installed_bu
     );
 
     a_policy_is_deleted(&bed).await;
+    another_policy_takes_the_affinity_away(&bed).await;
     policies_are_switched_off(&bed).await;
     until_well(&bed).await;
 }
@@ -193,6 +196,56 @@ async fn a_policy_is_deleted(bed: &Testbed) {
     let gone = format!("{kind} {name} is not there");
     assert!(bad.iter().any(|line| line.contains(&gone)), "{bad:#?}");
     policy.mend().await;
+    until_well(bed).await;
+}
+
+/// After ours, which is a matter of luck: the API server evaluates policies in any order, and in another one after a change.
+async fn another_policy_takes_the_affinity_away(bed: &Testbed) {
+    let client = bed.client().await.unwrap();
+    let (name, kinds) = (
+        "zzz",
+        ["MutatingAdmissionPolicy", "MutatingAdmissionPolicyBinding"],
+    );
+    let rule =
+        json!({"apiGroups": [""], "apiVersions": ["v1"], "resources": ["pods"], "operations": ["CREATE"]});
+    let change = "[JSONPatch{op: 'replace', path: '/spec/affinity', value: {}}]";
+    let policy = json!({
+        "matchConstraints": {"resourceRules": [rule]},
+        "failurePolicy": "Fail",
+        "reinvocationPolicy": "IfNeeded",
+        "matchConditions": [{"name": "has-affinity", "expression": "has(object.spec.affinity)"}],
+        "mutations": [{"patchType": "JSONPatch", "jsonPatch": {"expression": change}}],
+    });
+    let specs = [policy, json!({"policyName": name})];
+    let objects: Vec<_> = (kinds.iter().zip(&specs))
+        .map(|(kind, spec)| admission(kind, name, spec))
+        .collect();
+    apply_all(&client, &objects).await.unwrap();
+    let version = "admissionregistration.k8s.io/v1";
+    let policy = Victim::of(&client, version, kinds[0], None, name).await;
+    let mut tries = 0;
+    let text = bed.until("doctor to find that an affinity is undone", SOON, async || {
+        tries += 1;
+        policy
+            .patch(&json!({"metadata": {"annotations": {"tries": tries.to_string()}}}))
+            .await;
+        let (_, text) = examined(bed).await;
+        if text.contains("something changes it after pod-affinity") {
+            Ok(text)
+        } else {
+            Err(text)
+        }
+    });
+    let text = text.await.unwrap();
+    assert!(
+        text.contains("These change pods when they are created: MutatingAdmissionPolicy zzz."),
+        "{text}"
+    );
+    policy.delete().await;
+    Victim::of(&client, version, kinds[1], None, name)
+        .await
+        .delete()
+        .await;
     until_well(bed).await;
 }
 
@@ -325,6 +378,41 @@ async fn a_deployment_is_scaled_to_nothing(bed: &Testbed) {
     webhook.patch(&json!({"spec": {"replicas": 0}})).await;
     until_found(bed, "Deployment pod-affinity-webhook is scaled to 0").await;
     webhook.patch(&json!({"spec": {"replicas": 2}})).await;
+}
+
+async fn a_namespace_has_no_room_for_placeholders(bed: &Testbed) {
+    let client = bed.client().await.unwrap();
+    let (of_all, within) = (
+        json!({"name": "tight", "labels": {keys::OPT_IN: "true"}}),
+        json!({"name": "tight", "namespace": "tight"}),
+    );
+    let hard = json!({"count/statefulsets.apps": "0", "pods": "9"});
+    let limits = json!([{"type": "Container", "max": {"cpu": "10m"}}]);
+    let objects = [
+        json!({"apiVersion": "v1", "kind": "Namespace", "metadata": of_all}),
+        json!({"apiVersion": "v1", "kind": "ResourceQuota", "metadata": within, "spec": {"hard": hard}}),
+        json!({"apiVersion": "v1", "kind": "LimitRange", "metadata": within, "spec": {"limits": limits}}),
+    ];
+    apply_all(&client, &objects).await.unwrap();
+    let bad = until_found(
+        bed,
+        "count/statefulsets.apps of ResourceQuota tight/tight (0 of 0 used",
+    )
+    .await;
+    let maximum = "A LimitRange maximum is lower than the requests of a placeholder";
+    assert!(
+        bad.iter().any(|line| line.contains(maximum)) && bad.len() == 2,
+        "{bad:#?}"
+    );
+    let (_, text) = examined(bed).await;
+    assert!(
+        text.contains("pods of ResourceQuota tight/tight (0 of 9 used, 0 labelled runs)"),
+        "{text}"
+    );
+    let namespace = Victim::of(&client, "v1", "Namespace", None, "tight").await;
+    namespace
+        .patch(&json!({"metadata": {"labels": {keys::OPT_IN: null}}}))
+        .await;
 }
 
 async fn a_bundle_is_empty(bed: &Testbed) {

@@ -2,6 +2,7 @@
 
 use crate::auditor::Auditor;
 use crate::beds::{SOON, bound_placeholder, create, fresh, nodes_of, pods, until_told};
+use crate::cli_tool::{chapter, explained};
 use crate::install_kubectl::kubectl;
 use k8s_openapi::api::core::v1::{Node, Pod};
 use kube::ResourceExt;
@@ -297,6 +298,9 @@ async fn a_run_whose_node_died_with_a_task_on_it_goes_on_once_the_node_is_given_
     let told = until_told(&bed, &run, "NodeUnfit").await;
     let taint = "node.kubernetes.io/out-of-service=nodeshutdown:NoExecute";
     assert!(told.contains(&dead) && told.contains(taint), "{told}");
+    let text = explained(&bed, "run", "No new pod can start there: the node is not ready.").await;
+    let remedy = format!("`kubectl taint node {dead} {taint}`");
+    assert!(chapter(&text, "Node").contains(&remedy), "{text}");
     kubectl(&bed, &["taint", "node", &dead, taint]);
     let next = until_moved_from(&bed, &run, &dead).await;
     bed.until_succeeded(&run, SOON).await.unwrap();

@@ -4,6 +4,7 @@ use crate::attacher::Attacher;
 use crate::auditor::Auditor;
 use crate::beds::{SOON, bound_placeholder, create, fresh, notes, pods, until_no_placeholder, until_told};
 use crate::claims::{claim, claim_of, with_claim};
+use crate::cli_tool::explained;
 use crate::moves::{bound_task, cordon, node_of, patch_node, small_then, uncordon, until_moved_from};
 use kube::ResourceExt;
 use kube::api::{ListParams, Patch, PatchParams};
@@ -100,6 +101,14 @@ async fn the_one_node_that_a_claim_can_be_used_on_is_never_given_up() {
     .unwrap();
     assert_eq!(bound_placeholder(&bed, &created).await.uid(), placeholder.uid());
     uncordon(&bed, "node-0").await;
+    let text = explained(
+        &bed,
+        "run",
+        "stays there, because its PVC disk can be used on no other node",
+    )
+    .await;
+    let remedies = "What would help\n  * Let pods onto node-0 again: `kubectl uncordon node-0`.\n";
+    assert!(text.ends_with(remedies), "{text}");
     bed.until_succeeded(&run, SOON).await.unwrap();
     bed.until_succeeded(&other, SOON).await.unwrap();
 }

@@ -4,11 +4,11 @@ use crate::Effort;
 use crate::cluster;
 use crate::turn::{Promise, Turn};
 use crate::watch::{self, Pods, Runs, Watch};
-use crate::ways::{self, Way};
+use crate::ways;
 use anyhow::Result;
 use std::time::{Duration, Instant};
-use testbed::Testbed;
 use testbed::runs::RunSpec;
+use testbed::{Admission, Testbed};
 use tokio::time::sleep_until;
 
 pub(crate) const DISABLED: &str = "Tekton, disabled";
@@ -25,7 +25,7 @@ pub(crate) struct Variant {
     coschedule: &'static str,
     label: Option<&'static str>,
     promise: Promise,
-    way: Way,
+    way: Admission,
 }
 
 pub(crate) const VARIANTS: [Variant; 7] = [
@@ -43,7 +43,7 @@ pub(crate) const VARIANTS: [Variant; 7] = [
         Promise::ANodeOfItsOwn,
     ),
     Variant {
-        way: Way::Policies,
+        way: Admission::Policies,
         ..variant(
             BY_POLICIES,
             "disabled",
@@ -72,7 +72,7 @@ const fn variant(
         coschedule,
         label,
         promise,
-        way: Way::Webhook,
+        way: Admission::Webhook,
     }
 }
 

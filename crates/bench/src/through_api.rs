@@ -7,49 +7,43 @@ use crate::load::milliseconds;
 use crate::report::Report;
 use crate::scenario::{Figures, Scenario};
 use crate::stats::quantile;
-use crate::ways::{self, Way, has_terms, pod};
+use crate::ways::{self, has_terms, pod};
 use anyhow::{Context, Result, bail};
 use futures::future::try_join_all;
 use k8s_openapi::api::core::v1::Pod;
 use kube::api::{Api, PostParams};
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
-use testbed::{Part, Testbed};
+use testbed::{Admission, Part, Testbed};
 use tokio::time::sleep_until;
 
 pub(crate) const WITHOUT: &str = "without pod-affinity";
 const WEBHOOK: &str = "with the webhook";
 const POLICIES: &str = "with policies";
-const APPLIED: &str = "tried: with policies, the terms by ApplyConfiguration";
 const P99: &str = "p99, ms";
 
 /// A kind of pods, and what decides about them.
 #[derive(Clone, Copy)]
 pub(crate) struct Variant {
     pub(crate) name: &'static str,
-    pub(crate) way: Way,
+    pub(crate) way: Admission,
     is_ours: bool,
 }
 
-pub(crate) const VARIANTS: [Variant; 4] = [
+pub(crate) const VARIANTS: [Variant; 3] = [
     Variant {
         name: WITHOUT,
-        way: Way::Webhook,
+        way: Admission::Webhook,
         is_ours: false,
     },
     Variant {
         name: WEBHOOK,
-        way: Way::Webhook,
+        way: Admission::Webhook,
         is_ours: true,
     },
     Variant {
         name: POLICIES,
-        way: Way::Policies,
-        is_ours: true,
-    },
-    Variant {
-        name: APPLIED,
-        way: Way::AppliedTerms,
+        way: Admission::Policies,
         is_ours: true,
     },
 ];
@@ -75,7 +69,7 @@ pub(crate) async fn measure(effort: &Effort) -> Result<Vec<Scenario>> {
     Ok(scenarios)
 }
 
-pub(crate) fn namespace(way: Way) -> String {
+pub(crate) fn namespace(way: Admission) -> String {
     format!("pods-{way:?}").to_lowercase()
 }
 

@@ -4,7 +4,8 @@ use crate::beds::{SOON, create, fresh_by, nodes_after, nodes_of};
 use crate::policies_corpus::with_reserve;
 use crate::policies_ways::{Answer, POLICIES, both_ways, pod, send};
 use jiff::Timestamp;
-use kube::api::{DynamicObject, Patch, PatchParams};
+use k8s_openapi::api::core::v1::Pod;
+use kube::api::{Api, DynamicObject, Patch, PatchParams, PostParams};
 use kube::{Client, ResourceExt};
 use placement::keys;
 use serde_json::{Value, json};
@@ -94,6 +95,34 @@ async fn a_run_that_another_policy_labels_is_held_once_ours_is_changed_as_its_pa
     until_accepted(&bed, &client, &run, |run| is_labelled(run) && is_held(run)).await;
 }
 
+/// Why ours are JSON patches.
+#[e2e_test(policies)]
+async fn the_api_server_gives_no_pod_terms_by_an_apply_configuration() {
+    let bed = fresh_by(Admission::Webhook, 0).await;
+    let client = both_ways(&bed).await;
+    let term = "Object.spec.affinity.podAffinity.requiredDuringSchedulingIgnoredDuringExecution";
+    let affinity = format!(
+        "Object{{spec: Object.spec{{affinity: Object.spec.affinity{{podAffinity: Object.spec.affinity.podAffinity{{
+            requiredDuringSchedulingIgnoredDuringExecution: [{term}{{topologyKey: 'kubernetes.io/hostname'}}]
+        }}}}}}}}"
+    );
+    let applied = json!({"patchType": "ApplyConfiguration", "applyConfiguration": {"expression": affinity}});
+    add_mutation(&client, ["", "pods"], "true", &applied).await;
+    let pods: Api<Pod> = Api::namespaced(client, POLICIES);
+    let mut pod: Pod = serde_json::from_value(pod()).unwrap();
+    pod.metadata.namespace = Some(POLICIES.to_owned());
+    let dry_run = PostParams {
+        dry_run: true,
+        ..PostParams::default()
+    };
+    let rejected = bed.until("the policy to be evaluated", SOON, async || {
+        let created = pods.create(&dry_run, &pod).await;
+        created.err().ok_or("accepted")
+    });
+    let error = rejected.await.unwrap().to_string();
+    assert!(error.contains("may not mutate atomic arrays"), "{error}");
+}
+
 /// The API server evaluates policies in any order, and in another one after a change of any policy.
 async fn until_accepted(
     bed: &Testbed,
@@ -121,7 +150,12 @@ async fn change_other_policy(client: &Client, tries: usize) {
 }
 
 /// A policy that makes this change on creation, under this condition.
-async fn add_policy(client: &Client, [group, resource]: [&str; 2], condition: &str, change: &str) {
+async fn add_policy(client: &Client, of: [&str; 2], condition: &str, change: &str) {
+    let mutation = json!({"patchType": "JSONPatch", "jsonPatch": {"expression": change}});
+    add_mutation(client, of, condition, &mutation).await;
+}
+
+async fn add_mutation(client: &Client, [group, resource]: [&str; 2], condition: &str, mutation: &Value) {
     let rule = json!({
         "apiGroups": [group], "apiVersions": ["v1"], "resources": [resource], "operations": ["CREATE"],
     });
@@ -130,7 +164,7 @@ async fn add_policy(client: &Client, [group, resource]: [&str; 2], condition: &s
         "failurePolicy": "Fail",
         "reinvocationPolicy": "Never",
         "matchConditions": [{"name": "condition", "expression": condition}],
-        "mutations": [{"patchType": "JSONPatch", "jsonPatch": {"expression": change}}],
+        "mutations": [mutation],
     });
     let binding = json!({"policyName": OTHER});
     let objects = [

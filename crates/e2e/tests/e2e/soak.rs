@@ -4,6 +4,9 @@
 //! `POD_AFFINITY_SOAK_RUNS` says how many runs, `POD_AFFINITY_SOAK_SEED` repeats the steps of an earlier soak. What the
 //! cluster makes of the same steps depends on the machine's timing, too.
 
+mod step;
+
+use self::step::{Step, world};
 use crate::auditor::Auditor;
 use crate::beds::{SOON, fresh, until_no_placeholder};
 use crate::load::alone;
@@ -22,12 +25,10 @@ use testbed::{Part, Testbed, probe};
 const NAMESPACE: &str = "default";
 /// In CI.
 const FEW: usize = 100;
-/// Live at once, and kept after their end; together with those that keep their node for long, fewer than the nodes.
+/// Live at once, and kept after their end; together with those that keep their node for long, fewer than the nodes of the two
+/// zones.
 const LIVE: usize = 20;
 const KEPT: usize = 60;
-const NODES: usize = 120;
-/// A step is about one of the runs that were created last.
-const RECENT: usize = 25;
 /// A process may have grown by this much between a quarter of the soak and its end.
 const GROWTH: u64 = 40 << 20;
 const PROCESSES: [Part; 4] = [
@@ -36,82 +37,6 @@ const PROCESSES: [Part; 4] = [
     Part::Controller(0),
     Part::Controller(1),
 ];
-const VALUES: [&str; 4] = ["true", "colocateAlways", "colocateCompleted", "isolateAlways"];
-const CONFIGURATIONS: [(&str, Option<&str>); 8] = [
-    ("default-strategy", Some("isolateAlways")),
-    ("default-strategy", Some("colocateAlways")),
-    ("default-strategy", Some("colocateCompleted")),
-    ("default-strategy", Some("colocateSometimes")),
-    ("release-when", Some("created")),
-    ("release-when", None),
-    ("placeholder-memory", Some("64Mi")),
-    ("placeholder-memory", None),
-];
-
-/// What is done next; which run it is about is told by how many were created after it.
-#[derive(Debug)]
-enum Step {
-    Create(RunSpec),
-    Cancel(usize, &'static str),
-    Delete(usize),
-    MakeAnew(usize),
-    Relabel(usize, Option<&'static str>),
-    UserReleases(usize),
-    Configure((&'static str, Option<&'static str>)),
-    RestartTekton,
-}
-
-impl Step {
-    /// Depends on nothing but the generator and the number of the next run.
-    fn next(rng: &mut Rng, number: usize) -> Self {
-        let recent = rng.usize(0..RECENT);
-        let cancellations = ["Cancelled", "CancelledRunFinally", "StoppedRunFinally"];
-        let labels = [
-            None,
-            Some("false"),
-            Some("true"),
-            Some("isolateAlways"),
-            Some("colocateAlways"),
-        ];
-        match rng.u32(0..200) {
-            0..110 => Self::Create(shape(rng, &format!("run-{number}"))),
-            110..128 => Self::Cancel(recent, one_of(rng, &cancellations)),
-            128..144 => Self::Delete(recent),
-            144..160 => Self::MakeAnew(recent),
-            160..176 => Self::Relabel(recent, one_of(rng, &labels)),
-            176..190 => Self::UserReleases(recent),
-            190..198 => Self::Configure(one_of(rng, &CONFIGURATIONS)),
-            _ => Self::RestartTekton,
-        }
-    }
-}
-
-pub(crate) fn one_of<T: Copy>(rng: &mut Rng, choices: &[T]) -> T {
-    choices[rng.usize(0..choices.len())]
-}
-
-fn shape(rng: &mut Rng, name: &str) -> RunSpec {
-    let mut run = RunSpec::new(NAMESPACE, name).task("first", &[]);
-    for task in ["left", "right"].iter().take(rng.usize(0..3)) {
-        run = run.task(task, &["first"]);
-    }
-    if rng.u32(0..4) == 0 {
-        run = run.finally("last");
-    }
-    if rng.u32(0..12) > 0 {
-        run = run.opted_in(one_of(rng, &VALUES));
-    }
-    if rng.u32(0..12) == 0 {
-        run = run.spec("status", json!(keys::PENDING));
-    }
-    if rng.u32(0..12) == 0 {
-        run = run.annotation(keys::RESERVE, "cpu=2,memory=1Gi");
-    }
-    if rng.u32(0..12) == 0 {
-        run = run.ending("fail");
-    }
-    run.lasting(one_of(rng, &["300ms", "1s", "2s"]))
-}
 
 /// A run as it was created.
 struct Made {
@@ -144,7 +69,8 @@ struct Soak {
 
 impl Soak {
     async fn begin() -> Self {
-        let bed = fresh(NODES).await;
+        let bed = fresh(0).await;
+        world(&bed).await;
         Self {
             client: bed.client().await.unwrap(),
             auditor: Auditor::start(&bed).await,
@@ -373,6 +299,10 @@ impl Soak {
     }
 }
 
+pub(crate) fn one_of<T: Copy>(rng: &mut Rng, choices: &[T]) -> T {
+    choices[rng.usize(0..choices.len())]
+}
+
 pub(crate) fn number_of(variable: &str) -> Option<u64> {
     let given = env::var(variable).ok()?;
     Some(
@@ -435,15 +365,4 @@ async fn random_work_breaks_no_promise_and_leaves_nothing() {
         );
     }
     soak.auditor.found_nothing();
-}
-
-#[e2e_test]
-fn the_same_seed_takes_the_same_steps() {
-    let steps = |seed| {
-        let mut rng = Rng::with_seed(seed);
-        let steps = (0..500).map(|number| format!("{:?}", Step::next(&mut rng, number)));
-        steps.collect::<Vec<_>>()
-    };
-    assert_eq!(steps(7), steps(7));
-    assert_ne!(steps(7), steps(8));
 }

@@ -1,0 +1,179 @@
+//! What happens to a run, or to its node, while it waits or runs.
+
+use super::manifest::{GAP, OWNER};
+use super::pair::{Pair, Twin};
+use super::twist::Twist;
+use crate::beds::{SOON, create, placeholder_name, pods};
+use crate::install_kubectl::kubectl;
+use crate::moves::{cordon, uncordon};
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1::{Node, Pod};
+use kube::api::{Api, ApiResource, DeleteParams, DynamicObject, Patch, PatchParams, PostParams};
+use kube::core::GroupVersionKind;
+use placement::keys;
+use serde_json::json;
+use std::time::Duration;
+use testbed::runs::{self, RunSpec};
+use testbed::{Result, Testbed};
+
+/// A silent node is gone for so long, and a cordoned one is not in use.
+const A_WHILE: Duration = Duration::from_secs(2);
+const A_SECOND: Duration = Duration::from_secs(1);
+
+pub(super) async fn disturb(
+    bed: &Testbed,
+    pair: &Pair,
+    twin: Twin,
+    (run, created): (&RunSpec, &DynamicObject),
+) -> Result<()> {
+    match pair.twist {
+        Twist::Cordoned | Twist::CordonedForASecond => {
+            let node = first_node(bed, run).await?;
+            cordon(bed, &node).await;
+            if pair.twist == Twist::CordonedForASecond {
+                tokio::time::sleep(A_SECOND).await;
+                uncordon(bed, &node).await;
+            }
+            Ok(())
+        }
+        // As NodeUnfit tells: else nobody knows whether its pods have ended.
+        Twist::NodeDies => {
+            let node = first_node(bed, run).await?;
+            bed.silence(&node).await?;
+            let out_of_service = "node.kubernetes.io/out-of-service=nodeshutdown:NoExecute";
+            kubectl(bed, &["taint", "node", &node, out_of_service]);
+            Ok(())
+        }
+        Twist::NodeReturns => {
+            let node = first_node(bed, run).await?;
+            bed.silence(&node).await?;
+            tokio::time::sleep(A_WHILE).await;
+            bed.revive(&node).await
+        }
+        Twist::CordonedBetween | Twist::NodeDiesBetween => in_the_gap(bed, pair, run).await,
+        Twist::Preempted => preempt(bed, run).await,
+        Twist::PlaceholderDeleted if twin == Twin::Labelled => {
+            first_node(bed, run).await?;
+            let pods = pods(&bed.client().await?, run.namespace());
+            let name = placeholder_name(created).pod();
+            // It may be gone by itself, with a short run.
+            let _ = pods.delete(&name, &DeleteParams::default()).await;
+            Ok(())
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Where the first of its pods is.
+async fn first_node(bed: &Testbed, run: &RunSpec) -> Result<String> {
+    let client = bed.client().await?;
+    bed.until(format!("a pod of {} on a node", run.name()), SOON, async || {
+        let pods = runs::pods(&client, run.namespace(), run.name()).await;
+        let nodes = runs::nodes(&pods.map_err(|error| error.to_string())?);
+        nodes.into_iter().next().ok_or_else(|| "none".to_owned())
+    })
+    .await
+}
+
+/// The first task has ended, and the second begins when the node is as it was meant to be.
+async fn in_the_gap(bed: &Testbed, pair: &Pair, run: &RunSpec) -> Result<()> {
+    let kind = GroupVersionKind::gvk("tekton.dev", "v1beta1", "CustomRun");
+    let client = bed.client().await?;
+    let gaps: Api<DynamicObject> =
+        Api::namespaced_with(client, run.namespace(), &ApiResource::from_gvk(&kind));
+    let name = format!("{}-{GAP}", run.name());
+    bed.until(format!("{name} to begin"), SOON, async || {
+        gaps.get(&name).await.map(drop).map_err(|error| error.to_string())
+    })
+    .await?;
+    let node = first_node(bed, run).await?;
+    if pair.twist == Twist::CordonedBetween {
+        cordon(bed, &node).await;
+    } else {
+        bed.silence(&node).await?;
+    }
+    until_unfit(bed, &node).await?;
+    let now = Timestamp::now().to_string();
+    let over = json!({"type": "Succeeded", "status": "True", "reason": "Over", "lastTransitionTime": now});
+    let done = json!({"status": {"conditions": [over]}});
+    let params = PatchParams::default();
+    gaps.patch_status(&name, &params, &Patch::Merge(done))
+        .await
+        .unwrap();
+    Ok(())
+}
+
+/// Until the taint is there that keeps pods away.
+async fn until_unfit(bed: &Testbed, node: &str) -> Result<()> {
+    let nodes: Api<Node> = Api::all(bed.client().await?);
+    bed.until(format!("{node} to be tainted"), SOON, async || {
+        let node = nodes.get(node).await.map_err(|error| error.to_string())?;
+        let mut taints = node.spec.iter().flat_map(|spec| spec.taints.iter().flatten());
+        if taints.any(|taint| taint.key.starts_with("node.kubernetes.io/")) {
+            Ok(())
+        } else {
+            Err(format!("{:?}", node.spec))
+        }
+    })
+    .await
+}
+
+/// A pod that matters more takes the node for good.
+async fn preempt(bed: &Testbed, run: &RunSpec) -> Result<()> {
+    let node = first_node(bed, run).await?;
+    let container = json!({
+        "name": "main", "image": "testbed.invalid/main", "resources": {"requests": {"cpu": "7"}},
+    });
+    let pod = json!({
+        "metadata": {"name": preemptor(run)},
+        "spec": {
+            "nodeSelector": {keys::HOSTNAME: node},
+            "tolerations": [{"operator": "Exists"}],
+            "priorityClassName": "urgent",
+            "containers": [container],
+        },
+    });
+    let pod: Pod = serde_json::from_value(pod).unwrap();
+    let pods = pods(&bed.client().await?, "default");
+    pods.create(&PostParams::default(), &pod).await.unwrap();
+    Ok(())
+}
+
+fn preemptor(run: &RunSpec) -> String {
+    format!("urgent-{}", run.name())
+}
+
+/// Has the one that preempted pods of a run go.
+pub(super) async fn end_preemption(bed: &Testbed, run: &RunSpec) {
+    let pods = pods(&bed.client().await.unwrap(), "default");
+    // It is not there if the run hung before.
+    let _ = pods.delete(&preemptor(run), &DeleteParams::default()).await;
+}
+
+/// An unlabelled run whose two tasks are on the two nodes of a pair.
+pub(super) async fn take_nodes(bed: &Testbed, pair: &Pair, twin: Twin) -> RunSpec {
+    let name = pair.name(twin);
+    let mut template = pair.place.template();
+    template["nodeSelector"][OWNER] = json!(name);
+    template["tolerations"] = json!([{"operator": "Exists"}]);
+    let size = json!({"cpu": "5"});
+    let run = RunSpec::new("default", &format!("neighbour-of-{name}"))
+        .sized_task("left", &[], &size)
+        .sized_task("right", &[], &size)
+        .lasting("5s")
+        .spec("taskRunTemplate", json!({"podTemplate": template}));
+    create(bed, &run).await;
+    let client = bed.client().await.unwrap();
+    bed.until(format!("{} to be on two nodes", run.name()), SOON, async || {
+        let pods = runs::pods(&client, run.namespace(), run.name()).await;
+        let nodes = runs::nodes(&pods.map_err(|error| error.to_string())?);
+        if nodes.len() == 2 {
+            Ok(())
+        } else {
+            Err(format!("{nodes:?}"))
+        }
+    })
+    .await
+    .unwrap();
+    run
+}

@@ -1,0 +1,106 @@
+//! What became of a run, by what is written on it and on its events: the test's own looks come at any time.
+
+use crate::beds::SOON;
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1::Event;
+use k8s_openapi::api::events;
+use kube::api::{Api, DynamicObject, ListParams};
+use kube::{Client, ResourceExt};
+use placement::keys;
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+use testbed::runs::{self, RunSpec, State};
+use testbed::{Result, Testbed};
+
+/// What Tekton reports on a TaskRun whose pod a quota refused.
+const REFUSED: &str = "ExceededResourceQuota";
+
+/// What became of a run; times are whole seconds.
+#[derive(Clone, Debug)]
+pub(super) struct Ended {
+    pub(super) state: State,
+    /// From its creation to its end, and how much of it the run was Pending.
+    pub(super) total: i64,
+    pub(super) held: i64,
+    /// For so long another run stood in the way of its placeholder.
+    pub(super) obstructed: i64,
+    /// How often each reason was reported on it, and the words of one of its events.
+    pub(super) reported: BTreeMap<String, (i64, String)>,
+    /// How many of its tasks a quota let have no pod, at first.
+    pub(super) refused: i64,
+}
+
+impl Ended {
+    /// How often it reported this.
+    pub(super) fn reports(&self, reason: &str) -> i64 {
+        self.reported.get(reason).map_or(0, |(count, _)| *count)
+    }
+}
+
+/// Waits for the end of a run. Before that of the obstacle, there is no node for its placeholder.
+pub(super) async fn until_ended(
+    bed: &Testbed,
+    run: &RunSpec,
+    patience: Duration,
+    obstacle: Option<&RunSpec>,
+) -> Result<Ended> {
+    let over = until_over(bed, run, patience).await?;
+    let created = over.creation_timestamp().unwrap().0.as_second();
+    let free = match obstacle {
+        Some(other) => at(&until_over(bed, other, SOON).await?, "completionTime"),
+        None => created,
+    };
+    let client = bed.client().await?;
+    Ok(Ended {
+        state: runs::state(&over),
+        total: at(&over, "completionTime") - created,
+        held: at(&over, "startTime") - created,
+        obstructed: (free - created).max(0),
+        reported: reported(&client, run).await,
+        refused: refused(&client, run).await,
+    })
+}
+
+async fn until_over(bed: &Testbed, run: &RunSpec, patience: Duration) -> Result<DynamicObject> {
+    let is_over = |run: &DynamicObject| matches!(runs::state(run), State::Succeeded | State::Failed(_));
+    bed.until_run(run, "to end", patience, is_over).await
+}
+
+fn at(run: &DynamicObject, moment: &str) -> i64 {
+    let time = run.data["status"][moment].as_str().unwrap();
+    time.parse::<Timestamp>().unwrap().as_second()
+}
+
+async fn reported(client: &Client, run: &RunSpec) -> BTreeMap<String, (i64, String)> {
+    let api: Api<events::v1::Event> = Api::namespaced(client.clone(), run.namespace());
+    let mut reported = BTreeMap::<_, (i64, _)>::new();
+    for event in api.list(&ListParams::default()).await.unwrap() {
+        let of_run = event.regarding.and_then(|it| it.name).as_deref() == Some(run.name());
+        let by_us = event
+            .reporting_controller
+            .is_some_and(|by| by.starts_with(keys::OWN_PREFIX));
+        if of_run && by_us {
+            let count = event.series.map_or(1, |series| series.count);
+            let words = event.note.unwrap_or_default();
+            let reason = reported.entry(event.reason.unwrap_or_default());
+            reason.or_insert((0, words)).0 += i64::from(count);
+        }
+    }
+    reported
+}
+
+async fn refused(client: &Client, run: &RunSpec) -> i64 {
+    let api: Api<Event> = Api::namespaced(client.clone(), run.namespace());
+    let events = api.list(&ListParams::default()).await.unwrap().items;
+    let refused = events
+        .into_iter()
+        .filter(|event| event.reason.as_deref() == Some(REFUSED));
+    let tasks = refused.filter_map(|event| task_of(run, &event.involved_object.name?));
+    i64::try_from(tasks.collect::<BTreeSet<_>>().len()).unwrap()
+}
+
+/// The task, if it is one of this run: others of its namespace have its name and a number.
+fn task_of(run: &RunSpec, task_run: &str) -> Option<String> {
+    let task = task_run.strip_prefix(run.name())?.strip_prefix('-')?;
+    (!task.contains('-')).then(|| task.to_owned())
+}

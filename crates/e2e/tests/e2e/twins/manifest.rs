@@ -1,0 +1,169 @@
+//! The runs of a pair: each of the two is made of the same draw, and has the label or has it not.
+
+use super::pair::{Pair, Storage, Twin};
+use super::place::ZONE;
+use super::twist::Twist;
+use crate::claims::{with_claim, with_workspace};
+use crate::provisioner::{IMMEDIATE, WITH_THE_FIRST_POD};
+use placement::keys;
+use serde_json::{Value, json};
+use testbed::runs::{OPT_IN, RunSpec};
+
+/// The label of nodes that only one pair uses; a taint of the pair's name keeps others away.
+pub(super) const OWNER: &str = "pair";
+/// A task that the test itself ends.
+pub(super) const GAP: &str = "gap";
+/// What runs like to be near, or away from.
+pub(super) const DATABASE: &str = "database";
+const SIDES: [&str; 3] = ["left", "middle", "right"];
+
+/// The run, and those of its namespace that are created together with it.
+pub(super) fn runs(pair: &Pair, twin: Twin) -> Vec<RunSpec> {
+    let all = 0..pair.twist.crowd();
+    all.map(|number| run(pair, twin, &name(pair, twin, number)))
+        .collect()
+}
+
+fn name(pair: &Pair, twin: Twin, number: usize) -> String {
+    match number {
+        0 => pair.name(twin),
+        _ => format!("{}-{number}", pair.name(twin)),
+    }
+}
+
+fn run(pair: &Pair, twin: Twin, name: &str) -> RunSpec {
+    let run = RunSpec::new(&pair.namespace(twin), name).lasting(&format!("{}ms", pair.lasting.as_millis()));
+    let run = mounting(pair, with_tasks(pair, run));
+    let run = special(pair, run);
+    let mut of_tasks = json!({"podTemplate": template(pair, twin)});
+    if pair.twist == Twist::NoSuchAccount {
+        of_tasks["serviceAccountName"] = json!("nobody");
+    }
+    labelled(pair, twin, run.spec("taskRunTemplate", of_tasks))
+}
+
+fn with_tasks(pair: &Pair, mut run: RunSpec) -> RunSpec {
+    let size = pair.twist.cpu(pair.place);
+    let size = size.map_or(json!({}), |cpu| json!({"cpu": cpu}));
+    run = run.sized_task("first", &[], &size);
+    run = match pair.twist {
+        Twist::NodeDies => run.task_field("retries", json!(pair.retries)),
+        // Whatever Tekton makes of a pod that is evicted, the task is tried again.
+        Twist::Preempted => run.task_field("retries", json!(2)),
+        _ => run,
+    };
+    for side in SIDES.into_iter().take(pair.width) {
+        run = run.sized_task(side, &["first"], &size);
+    }
+    let before = if pair.twist.has_gap() { GAP } else { "first" };
+    for (before, name) in [(before, "second"), ("second", "third")]
+        .into_iter()
+        .take(pair.length)
+    {
+        run = run.sized_task(name, &[before], &size);
+    }
+    if pair.finally { run.finally("last") } else { run }
+}
+
+fn mounting(pair: &Pair, run: RunSpec) -> RunSpec {
+    let made = |class: &str| {
+        let requests = json!({"storage": "1Gi"});
+        json!({"volumeClaimTemplate": {"spec": {
+            "accessModes": ["ReadWriteOnce"], "storageClassName": class, "resources": {"requests": requests},
+        }}})
+    };
+    match pair.storage {
+        Storage::None => run,
+        Storage::InZone | Storage::OnOneNode => {
+            let claim = run.name().to_owned();
+            with_claim(run, &claim)
+        }
+        Storage::Immediate => with_workspace(run, &made(IMMEDIATE)),
+        Storage::WithTheFirstPod => with_workspace(run, &made(WITH_THE_FIRST_POD)),
+    }
+}
+
+fn special(pair: &Pair, run: RunSpec) -> RunSpec {
+    match pair.twist {
+        Twist::MadeByATrigger => ["eventlistener", "trigger", "triggers-eventid"]
+            .into_iter()
+            .fold(run, |run, key| {
+                run.label(&format!("triggers.tekton.dev/{key}"), "some")
+            }),
+        Twist::TaskElsewhere => {
+            let elsewhere = json!({"runtimeClassName": "sandbox"});
+            let second = json!({"pipelineTaskName": "second", "podTemplate": elsewhere});
+            run.spec("taskRunSpecs", json!([second]))
+        }
+        Twist::FailsOnce => run.ending("fail-once").task_field("retries", json!(pair.retries)),
+        Twist::Fails => run.ending("fail"),
+        _ if pair.twist.has_gap() => with_gap(run),
+        _ => run,
+    }
+}
+
+/// Tekton makes a CustomRun of the task, and waits for whoever ends that.
+fn with_gap(mut run: RunSpec) -> RunSpec {
+    let kind = json!({"apiVersion": "testbed.example.com/v1", "kind": "Gap", "name": GAP});
+    let gap = json!({"name": GAP, "runAfter": ["first"], "taskRef": kind});
+    let tasks = run.manifest["spec"]["pipelineSpec"]["tasks"].as_array_mut();
+    tasks.unwrap().push(gap);
+    run
+}
+
+fn labelled(pair: &Pair, twin: Twin, mut run: RunSpec) -> RunSpec {
+    match (twin, pair.twist) {
+        // The label of a task says nothing: only its pods have it.
+        (Twin::Labelled, Twist::LabelledTask) => {
+            let metadata = json!({"labels": {OPT_IN: "true"}});
+            run.manifest["spec"]["pipelineSpec"]["tasks"][0]["taskSpec"]["metadata"] = metadata;
+            run
+        }
+        (Twin::Labelled, Twist::LabelledByPipeline | Twist::LabelledByNamespace) | (Twin::Plain, _) => run,
+        (Twin::Labelled, _) => run.opted_in(pair.strategy),
+    }
+}
+
+/// What the pods of all tasks have in common.
+fn template(pair: &Pair, twin: Twin) -> Value {
+    let (name, mut template) = (pair.name(twin), pair.place.template());
+    if pair.own_nodes() > 0 {
+        let own = json!({"key": name, "operator": "Exists", "effect": "NoSchedule"});
+        let tolerations = template["tolerations"].as_array().cloned().unwrap_or_default();
+        template["tolerations"] = tolerations.into_iter().chain([own]).collect();
+    }
+    if pair.twist.has_nodes() {
+        template["nodeSelector"][OWNER] = json!(name);
+    }
+    if let Some(affinity) = affinity(pair) {
+        template["affinity"] = affinity;
+    }
+    template
+}
+
+fn affinity(pair: &Pair) -> Option<Value> {
+    let selector = json!({"matchLabels": {"app": DATABASE}});
+    let near = json!({"topologyKey": keys::HOSTNAME, "labelSelector": selector});
+    match pair.twist {
+        Twist::OwnAntiAffinity => {
+            Some(json!({"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [near]}}))
+        }
+        Twist::OwnPreferredAffinity => {
+            let weighted = json!({"weight": 100, "podAffinityTerm": near});
+            Some(json!({"podAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": [weighted]}}))
+        }
+        Twist::OwnNodeAffinity => Some(json!({"nodeAffinity": of_nodes(pair)})),
+        _ => None,
+    }
+}
+
+/// A zone is required, and one of its nodes preferred.
+fn of_nodes(pair: &Pair) -> Value {
+    let is = |key: &str, value: String| json!({"matchExpressions": [{"key": key, "operator": "In", "values": [value]}]});
+    let zone = is(ZONE, pair.place.zone().to_owned());
+    let node = is(keys::HOSTNAME, format!("{}-0", pair.place.pool()));
+    json!({
+        "requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [zone]},
+        "preferredDuringSchedulingIgnoredDuringExecution": [{"weight": 100, "preference": node}],
+    })
+}

@@ -1,0 +1,190 @@
+//! What a run needs to be there before it: a namespace with its limits, nodes of its own, a volume; and how it is created.
+
+use super::manifest::OWNER;
+use super::pair::{Pair, Storage, Twin};
+use super::place::{ZONE, only_where, tainted};
+use super::twist::Twist;
+use super::world::LISTENER;
+use crate::attacher::DRIVER;
+use crate::beds::{SOON, create, quota};
+use crate::claims::claim_of;
+use crate::moves_with_claims::add_attaching_nodes;
+use k8s_openapi::api::core::v1::Namespace;
+use kube::ResourceExt;
+use kube::api::{Api, DynamicObject, Patch, PatchParams, PostParams};
+use placement::keys;
+use serde_json::{Value, json};
+use testbed::runs::{self, OPT_IN, RunSpec, State};
+use testbed::{Testbed, apply};
+
+pub(super) async fn prepare(bed: &Testbed, pair: &Pair, twin: Twin) {
+    if pair.twist.has_namespace() {
+        let namespace = bed.namespace(&pair.namespace(twin)).await.unwrap();
+        limit(bed, pair, &namespace).await;
+    }
+    if pair.own_nodes() > 0 {
+        add_nodes(bed, pair, &pair.name(twin)).await;
+    }
+    if pair.twist == Twist::MadeByATrigger {
+        let account = listener(&pair.name(twin));
+        let client = bed.client().await.unwrap();
+        apply::apply_all(&client, &account).await.unwrap();
+    }
+    add_claim(bed, pair, &pair.name(twin)).await;
+}
+
+async fn limit(bed: &Testbed, pair: &Pair, namespace: &str) {
+    match pair.twist {
+        Twist::QuotaOfPods(most) => drop(quota(bed, namespace, "pods", &most.to_string()).await),
+        Twist::Crowd => drop(quota(bed, namespace, "pods", &pair.twist.crowd().to_string()).await),
+        Twist::QuotaOfSets => drop(quota(bed, namespace, "count/statefulsets.apps", "1").await),
+        // Each container needs a request then. There is room for two tasks, or for one of them and a placeholder.
+        Twist::QuotaOfCpu => {
+            limit_range(bed, namespace, json!({"defaultRequest": {"cpu": "100m"}})).await;
+            quota(bed, namespace, "requests.cpu", "240m").await;
+        }
+        Twist::Limits => {
+            let limit = json!({
+                "min": {"cpu": "1m", "memory": "1Mi"},
+                "defaultRequest": {"cpu": "500m", "memory": "128Mi"},
+                "default": {"cpu": "1", "memory": "256Mi"},
+            });
+            limit_range(bed, namespace, limit).await;
+        }
+        Twist::LimitsAbove => {
+            let limit = json!({
+                "min": {"cpu": "200m", "memory": "200Mi"},
+                "defaultRequest": {"cpu": "250m", "memory": "256Mi"},
+                "default": {"cpu": "1", "memory": "512Mi"},
+            });
+            limit_range(bed, namespace, limit).await;
+        }
+        _ => {}
+    }
+}
+
+async fn limit_range(bed: &Testbed, namespace: &str, mut limit: Value) {
+    limit["type"] = json!("Container");
+    let range = json!({
+        "apiVersion": "v1", "kind": "LimitRange", "metadata": {"namespace": namespace, "name": "limits"},
+        "spec": {"limits": [limit]},
+    });
+    apply::apply(&bed.client().await.unwrap(), &range).await.unwrap();
+}
+
+/// They are as those of the pair's place, and nobody else tolerates them.
+async fn add_nodes(bed: &Testbed, pair: &Pair, name: &str) {
+    let nodes = pair.place.nodes(name, pair.own_nodes()).label(OWNER, name);
+    add_attaching_nodes(bed, &tainted(nodes, name, None)).await;
+}
+
+pub(super) fn own_nodes(pair: &Pair, twin: Twin) -> Vec<String> {
+    let all = 0..pair.own_nodes();
+    all.map(|number| format!("{}-{number}", pair.name(twin)))
+        .collect()
+}
+
+fn listener(name: &str) -> [Value; 2] {
+    let metadata = json!({"namespace": "default", "name": name});
+    let account = json!({"kind": "ServiceAccount", "namespace": "default", "name": name});
+    let role = json!({"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": LISTENER});
+    [
+        json!({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": metadata}),
+        json!({
+            "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "RoleBinding", "metadata": metadata,
+            "subjects": [account], "roleRef": role,
+        }),
+    ]
+}
+
+async fn add_claim(bed: &Testbed, pair: &Pair, name: &str) {
+    let volume = match pair.storage {
+        Storage::InZone => json!({
+            "csi": {"driver": DRIVER, "volumeHandle": name},
+            "nodeAffinity": only_where(ZONE, pair.place.zone()),
+        }),
+        Storage::OnOneNode => json!({
+            "local": {"path": "/tmp"},
+            "nodeAffinity": only_where(keys::HOSTNAME, &format!("{name}-0")),
+        }),
+        Storage::None | Storage::Immediate | Storage::WithTheFirstPod => return,
+    };
+    claim_of(bed, name, volume).await;
+}
+
+/// Creates the run in the way of its pair.
+pub(super) async fn begin(bed: &Testbed, pair: &Pair, twin: Twin, run: &mut RunSpec) -> DynamicObject {
+    match pair.twist {
+        Twist::MadeByATrigger => by_trigger(bed, &pair.name(twin), run).await,
+        Twist::LabelledByPipeline => {
+            by_pipeline(bed, run, twin).await;
+            create(bed, run).await
+        }
+        Twist::LabelledByNamespace if twin == Twin::Labelled => {
+            label_namespace(bed, pair.strategy, run).await;
+            create(bed, run).await
+        }
+        _ => create(bed, run).await,
+    }
+}
+
+async fn by_trigger(bed: &Testbed, account: &str, run: &mut RunSpec) -> DynamicObject {
+    let prefix = format!("{}-", run.name());
+    let metadata = run.manifest["metadata"].as_object_mut().unwrap();
+    metadata.remove("name");
+    metadata.insert("generateName".to_owned(), json!(prefix));
+    let client = bed.client_of("default", account).await.unwrap();
+    // What the account may do applies after a moment.
+    let created = bed.until("an EventListener to create a run", SOON, async || {
+        run.create(&client).await.map_err(|error| error.to_string())
+    });
+    let created = created.await.unwrap();
+    run.manifest["metadata"]["name"] = json!(created.name_any());
+    created
+}
+
+/// Tekton copies the labels of a Pipeline to its runs.
+async fn by_pipeline(bed: &Testbed, run: &mut RunSpec, twin: Twin) {
+    let mut pipeline = json!({
+        "apiVersion": "tekton.dev/v1", "kind": "Pipeline",
+        "metadata": {"namespace": run.namespace(), "name": run.name(), "labels": {}},
+        "spec": run.manifest["spec"]["pipelineSpec"].take(),
+    });
+    if twin == Twin::Labelled {
+        pipeline["metadata"]["labels"][OPT_IN] = json!("true");
+    }
+    apply::apply(&bed.client().await.unwrap(), &pipeline)
+        .await
+        .unwrap();
+    let name = json!({"name": run.name()});
+    let spec = run.manifest["spec"].as_object_mut().unwrap();
+    spec.remove("pipelineSpec");
+    spec.insert("pipelineRef".to_owned(), name);
+}
+
+/// API servers go by the label after a moment.
+async fn label_namespace(bed: &Testbed, value: &str, run: &RunSpec) {
+    let client = bed.client().await.unwrap();
+    let namespaces: Api<Namespace> = Api::all(client.clone());
+    let label = Patch::Merge(json!({"metadata": {"labels": {OPT_IN: value}}}));
+    namespaces
+        .patch(run.namespace(), &PatchParams::default(), &label)
+        .await
+        .unwrap();
+    let trial = serde_json::from_value(run.manifest.clone()).unwrap();
+    let dry_run = PostParams {
+        dry_run: true,
+        ..PostParams::default()
+    };
+    bed.until("the label of a Namespace to apply", SOON, async || {
+        let tried = runs::runs(&client, run.namespace())
+            .create(&dry_run, &trial)
+            .await;
+        match tried.map_err(|error| error.to_string())? {
+            run if runs::state(&run) == State::Pending => Ok(()),
+            run => Err(format!("{:?}", run.labels())),
+        }
+    })
+    .await
+    .unwrap();
+}

@@ -170,6 +170,30 @@ async fn a_controller_that_is_told_to_stop_at_once_does() {
     run(context(client, config), async {}).await.unwrap();
 }
 
+/// The same cluster, but a fault of ours: the task that sends an event panics.
+fn faulty(client: Client) -> Client {
+    let answer = move |request: http::Request<Body>| {
+        let client = client.clone();
+        async move {
+            assert_ne!(request.method(), "POST", "a fault in the task that sends events");
+            client.send(request).await
+        }
+    };
+    Client::new(tower::service_fn(answer), "default")
+}
+
+#[tokio::test]
+async fn a_controller_whose_events_are_not_sent_any_more_ends_and_says_so() {
+    let (client, _, _released) = cluster();
+    let (_sender, config) = channel::channel(Arc::new(Config::default()));
+    let running = run(context(faulty(client), config), future::pending());
+    let ended = timeout(Duration::from_secs(30), running).await;
+    assert!(
+        matches!(ended, Ok(Err(Error::EventsEnded))),
+        "its users would hear nothing: {ended:?}"
+    );
+}
+
 #[tokio::test]
 async fn of_a_run_that_a_complete_list_lacks_nothing_is_remembered_and_of_the_others_all() {
     let mut caches = Caches::ready();

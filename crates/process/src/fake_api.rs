@@ -85,6 +85,13 @@ impl FakeApi {
         }
     }
 
+    /// Has the watches of this object report an error, and go on.
+    pub(crate) fn disturb_watches(&self, path: &str) {
+        let error =
+            json!({"status": "Failure", "reason": "InternalError", "code": 500, "message": "a moment"});
+        self.record("ERROR", named(path, error));
+    }
+
     /// `METHOD path` of every write that succeeded, and an empty list afterwards.
     pub(crate) fn take_writes(&self) -> Vec<String> {
         std::mem::take(&mut self.state().writes)
@@ -210,11 +217,8 @@ impl FakeApi {
         ok(&self.commit(path, event, object))
     }
 
-    fn commit(&self, path: &str, event: &'static str, mut object: Value) -> Value {
-        let (collection, name) = path.rsplit_once('/').unwrap();
-        object["metadata"]["name"] = json!(name);
-        object["fakeKind"] = json!(collection.rsplit('/').next().unwrap());
-        let object = self.record(event, object);
+    fn commit(&self, path: &str, event: &'static str, object: Value) -> Value {
+        let object = self.record(event, named(path, object));
         self.state().objects.insert(path.to_owned(), object.clone());
         object
     }
@@ -226,6 +230,14 @@ impl FakeApi {
         self.version.send_replace(version);
         object
     }
+}
+
+/// The object with what the watches tell it by.
+fn named(path: &str, mut object: Value) -> Value {
+    let (collection, name) = path.rsplit_once('/').unwrap();
+    object["metadata"]["name"] = json!(name);
+    object["fakeKind"] = json!(collection.rsplit('/').next().unwrap());
+    object
 }
 
 fn selected(query: &str) -> String {

@@ -67,6 +67,11 @@ impl Attacher {
         .unwrap();
     }
 
+    /// Whether a volume has been attached to this node.
+    pub(crate) fn has_attached(&self, node: &str) -> bool {
+        self.seen.lock().unwrap().had_one.contains(node)
+    }
+
     /// Ends the driver; fails if a volume was on two nodes at once.
     pub(crate) fn never_attached_twice(self) {
         self.task.abort();

@@ -49,6 +49,7 @@ mod metrics_prometheus;
 mod metrics_queries;
 mod metrics_rules;
 mod moves;
+mod moves_of_nested_runs;
 mod moves_with_claims;
 mod nothing_lost;
 mod nothing_lost_certificates;
@@ -82,8 +83,8 @@ mod traces;
 mod twins;
 mod volumes;
 mod warm_nodes;
-
 mod what_tasks_ask_for;
+
 fn main() -> std::process::ExitCode {
     if real_node::is_the_process_to_kill() {
         return real_node::wait_to_be_killed();

@@ -6,8 +6,9 @@ use crate::beds::{SOON, bound_placeholder, create, fresh, notes, pods, until_no_
 use crate::claims::{claim, claim_of, with_claim};
 use crate::cli_tool::explained;
 use crate::moves::{bound_task, cordon, node_of, patch_node, small_then, uncordon, until_moved_from};
+use k8s_openapi::api::core::v1::PersistentVolumeClaim;
 use kube::ResourceExt;
-use kube::api::{ListParams, Patch, PatchParams};
+use kube::api::{Api, DeleteParams, ListParams, Patch, PatchParams};
 use placement::keys;
 use serde_json::json;
 use std::collections::BTreeSet;
@@ -100,7 +101,6 @@ async fn the_one_node_that_a_claim_can_be_used_on_is_never_given_up() {
     .await
     .unwrap();
     assert_eq!(bound_placeholder(&bed, &created).await.uid(), placeholder.uid());
-    uncordon(&bed, "node-0").await;
     let text = explained(
         &bed,
         "run",
@@ -109,6 +109,7 @@ async fn the_one_node_that_a_claim_can_be_used_on_is_never_given_up() {
     .await;
     let remedies = "What would help\n  * Let pods onto node-0 again: `kubectl uncordon node-0`.\n";
     assert!(text.ends_with(remedies), "{text}");
+    uncordon(&bed, "node-0").await;
     bed.until_succeeded(&run, SOON).await.unwrap();
     bed.until_succeeded(&other, SOON).await.unwrap();
 }
@@ -216,4 +217,26 @@ async fn a_claim_of_a_finished_run_that_reserves_its_node_goes_on_to_the_next_ru
     attacher.until_attached(&bed, "second-0").await;
     bed.until_succeeded(&next, SOON).await.unwrap();
     attacher.never_attached_twice();
+    until_claim_deleted(&bed, "source").await;
+    assert_eq!(node_of(&bound_placeholder(&bed, &made).await), "first-0");
+}
+
+/// Deletes a claim after the pods of all tasks, as pruners do: Kubernetes keeps a claim while a pod refers to it, be it one
+/// that has ended.
+async fn until_claim_deleted(bed: &Testbed, name: &str) {
+    let client = bed.client().await.unwrap();
+    let (params, tasks) = (
+        DeleteParams::default(),
+        ListParams::default().labels("tekton.dev/pipelineTask"),
+    );
+    let api = pods(&client, "default");
+    api.delete_collection(&params, &tasks).await.unwrap();
+    let claims: Api<PersistentVolumeClaim> = Api::namespaced(client, "default");
+    claims.delete(name, &params).await.unwrap();
+    bed.until(format!("claim {name} to be deleted"), SOON, async || {
+        let claim = claims.get_opt(name).await.map_err(|error| error.to_string())?;
+        claim.map_or(Ok(()), |claim| Err(format!("{:?}", claim.metadata.finalizers)))
+    })
+    .await
+    .unwrap();
 }

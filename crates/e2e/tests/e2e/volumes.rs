@@ -2,13 +2,18 @@
 //! bound.
 
 use crate::attacher::Attacher;
-use crate::beds::{SOON, create, fresh, nodes_of, reasons};
+use crate::beds::{SOON, create, fresh, let_end, nodes_of, pods, reasons, until_told};
 use crate::claims::{claim_of, with_claim, with_workspace};
+use crate::moves::{bound_task, node_of};
 use crate::moves_with_claims::add_attaching_nodes;
 use crate::provisioner::{IMMEDIATE, ITS_ZONE, Provisioner, WITH_THE_FIRST_POD};
+use k8s_openapi::api::core::v1::{Event, Pod};
+use kube::api::{Api, ListParams};
+use kube::{Client, ResourceExt};
 use placement::keys;
 use serde_json::json;
-use testbed::runs::RunSpec;
+use std::collections::BTreeSet;
+use testbed::runs::{self, RunSpec};
 use testbed::{Nodes, Testbed};
 
 async fn zones(bed: &Testbed) {
@@ -87,4 +92,184 @@ async fn on_the_node_of_a_volume_of_one_pod(bed: &Testbed) {
     assert_eq!(nodes_of(bed, &run).await, ["east-1".to_owned()].into());
     let told = reasons(&bed.client().await.unwrap(), &run).await;
     assert!(!told.contains(&"MovedOff".to_owned()), "{told:?}");
+}
+
+/// What runs with the label and runs without it come to, each kind in a zone of its own.
+const BOTH: [(&str, Option<&str>); 2] = [("plain", None), ("labelled", Some("true"))];
+
+/// The run, in this zone and with its claim.
+fn in_zone((zone, label): (&str, Option<&str>), run: RunSpec) -> RunSpec {
+    let here = json!({"podTemplate": {"nodeSelector": {"topology.kubernetes.io/zone": zone}}});
+    let run = with_claim(run.spec("taskRunTemplate", here), zone);
+    label.into_iter().fold(run, RunSpec::opted_in)
+}
+
+fn one_task(name: &str) -> RunSpec {
+    RunSpec::new("default", name).task("a", &[])
+}
+
+/// The names of the pods on a node.
+async fn names_on(client: &Client, node: &str) -> Result<BTreeSet<String>, String> {
+    let all = pods(client, "default").list(&ListParams::default()).await;
+    let all = all.map_err(|error| error.to_string())?;
+    let here = all.iter().filter(|pod| runs::node(pod) == Some(node));
+    Ok(here.map(ResourceExt::name_any).collect())
+}
+
+/// Waits until the attach-detach controller says of a pod on this node that pods of another one use its volume. It does so once,
+/// of the pods that are there by then: of the placeholder or of Tekton's assistant, and not of tasks that come later.
+async fn until_kept_from_its_volume(bed: &Testbed, node: &str) {
+    let client = bed.client().await.unwrap();
+    let events: Api<Event> = Api::namespaced(client.clone(), "default");
+    let failed = ListParams::default().fields("reason=FailedAttachVolume");
+    let what = format!("a pod on {node} to be kept from its volume");
+    bed.until(what, SOON, async || {
+        let here = names_on(&client, node).await?;
+        let told = events.list(&failed).await.map_err(|error| error.to_string())?;
+        let told = told.items.into_iter().filter_map(|event| {
+            let pod = event.involved_object.name.filter(|pod| here.contains(pod))?;
+            Some((pod, event.message?))
+        });
+        let told: Vec<_> = told.collect();
+        if told
+            .iter()
+            .any(|(_, it)| it.contains("Volume is already used by pod(s)"))
+        {
+            Ok(())
+        } else {
+            Err(format!("{told:?}"))
+        }
+    })
+    .await
+    .unwrap();
+}
+
+/// Two runs at once that mount one claim, each on a node of its own.
+struct Pair<'a> {
+    bed: &'a Testbed,
+    attacher: &'a Attacher,
+    second: RunSpec,
+    /// The node of the second.
+    other: String,
+}
+
+impl<'a> Pair<'a> {
+    /// KWOK starts pods without their volumes, so that the task of the second hangs until the test ends it, as it would with a
+    /// kubelet until its volume is there.
+    async fn start(
+        bed: &'a Testbed,
+        attacher: &'a Attacher,
+        kind: (&str, Option<&str>),
+        first: &RunSpec,
+    ) -> Self {
+        let (zone, _) = kind;
+        Attacher::claim(bed, zone).await;
+        add_attaching_nodes(bed, &Nodes::new(zone, 2).zone(zone)).await;
+        create(bed, first).await;
+        let node = node_of(&bound_task(bed, first, "a").await);
+        attacher.until_attached(bed, &node).await;
+        let second = in_zone(kind, one_task(&format!("{zone}-second")).ending("hang"));
+        create(bed, &second).await;
+        let other = node_of(&bound_task(bed, &second, "a").await);
+        assert_ne!(node, other, "{zone}");
+        until_kept_from_its_volume(bed, &other).await;
+        Self {
+            bed,
+            attacher,
+            second,
+            other,
+        }
+    }
+
+    /// The first is done.
+    async fn ends(self) {
+        self.attacher.until_attached(self.bed, &self.other).await;
+        let_end(self.bed, &self.second).await;
+        self.bed.until_succeeded(&self.second, SOON).await.unwrap();
+    }
+}
+
+#[e2e_test]
+async fn of_two_runs_with_one_volume_the_second_waits_until_the_first_is_done_labelled_or_not() {
+    let bed = fresh(0).await;
+    let attacher = Attacher::start(&bed).await;
+    let [plain, labelled] = BOTH.map(async |kind| {
+        let first = in_zone(kind, one_task(&format!("{}-first", kind.0)).ending("hang"));
+        let pair = Pair::start(&bed, &attacher, kind, &first).await;
+        let_end(&bed, &first).await;
+        bed.until_succeeded(&first, SOON).await.unwrap();
+        pair.ends().await;
+    });
+    tokio::join!(plain, labelled);
+    attacher.never_attached_twice();
+}
+
+/// Without Tekton's assistants nothing but the placeholder mounts the volume then.
+#[e2e_test]
+async fn between_two_tasks_of_a_run_its_volume_does_not_go_to_another_run_that_waits_for_it() {
+    let bed = fresh(0).await;
+    bed.feature_flags(&[("coschedule", "disabled")]).await.unwrap();
+    let attacher = Attacher::start(&bed).await;
+    // Longer than the driver takes to detach a volume.
+    let first = one_task("first").task("b", &["a"]).lasting("7s");
+    let first = in_zone(BOTH[1], first);
+    let pair = Pair::start(&bed, &attacher, BOTH[1], &first).await;
+    bed.until_succeeded(&first, SOON).await.unwrap();
+    assert!(!attacher.has_attached(&pair.other), "between the tasks");
+    pair.ends().await;
+    attacher.never_attached_twice();
+}
+
+/// A volume that one pod at a time can have, of this zone.
+async fn volume_of_one_pod(bed: &Testbed, zone: &str) {
+    let here = json!({"key": "topology.kubernetes.io/zone", "operator": "In", "values": [zone]});
+    let disk = json!({
+        "hostPath": {"path": "/tmp"},
+        "nodeAffinity": {"required": {"nodeSelectorTerms": [{"matchExpressions": [here]}]}},
+        "accessModes": ["ReadWriteOncePod"],
+    });
+    claim_of(bed, zone, disk).await;
+}
+
+/// What the scheduler says of a pod that it finds no node for.
+fn verdict(pod: &Pod) -> Option<String> {
+    let mut conditions = pod.status.clone()?.conditions?.into_iter();
+    let scheduled = conditions.find(|it| it.type_ == "PodScheduled" && it.status == "False");
+    scheduled?.message
+}
+
+/// Waits until the scheduler says that another pod has the only task's volume.
+async fn until_kept_from_a_volume_of_one_pod(bed: &Testbed, run: &RunSpec) {
+    let client = bed.client().await.unwrap();
+    let what = format!("another pod to have the volume of {}", run.name());
+    bed.until(what, SOON, async || {
+        let pods = runs::pods(&client, run.namespace(), run.name()).await;
+        let pods = pods.map_err(|error| error.to_string())?;
+        let verdicts: Vec<_> = pods.iter().filter_map(verdict).collect();
+        match &verdicts[..] {
+            [verdict] if verdict.contains("ReadWriteOncePod access mode") => Ok(()),
+            _ => Err(format!("{verdicts:?}")),
+        }
+    })
+    .await
+    .unwrap();
+}
+
+/// Tekton's assistant is the pod that has the volume. A labelled run that is stuck moves off, and its assistant with it: the
+/// task then comes first. Each task that finds the assistant there again costs a move.
+#[e2e_test]
+async fn where_tektons_assistant_takes_a_volume_of_one_pod_a_plain_run_hangs_and_a_labelled_one_goes_on() {
+    let bed = fresh(0).await;
+    bed.configure(&[("move-after", Some("2s"))]).await.unwrap();
+    let runs = BOTH.map(|kind| in_zone(kind, one_task(kind.0)));
+    for ((zone, _), run) in BOTH.iter().zip(&runs) {
+        bed.add_nodes(&Nodes::new(zone, 1).zone(zone)).await.unwrap();
+        volume_of_one_pod(&bed, zone).await;
+        create(&bed, run).await;
+    }
+    let [plain, labelled] = &runs;
+    until_kept_from_a_volume_of_one_pod(&bed, plain).await;
+    until_told(&bed, labelled, "MovedOff").await;
+    bed.until_succeeded(labelled, SOON).await.unwrap();
+    until_kept_from_a_volume_of_one_pod(&bed, plain).await;
 }

@@ -1,12 +1,20 @@
 //! Certificates on their way from a Secret or from files into the store.
 
 use super::*;
-use crate::certs::bundle::bundle;
-use crate::certs::issue::{self, Issued};
+use crate::certs::{
+    LEAF_LIFE,
+    bundle::bundle,
+    issue::{self, Issued},
+};
 use crate::fake_api::{FakeApi, Mood, SECRETS};
 use crate::metrics::Serving;
 use crate::readiness::Readiness;
+use jiff::SignedDuration;
 use serde_json::json;
+use std::sync::{
+    Arc,
+    atomic::{AtomicI64, Ordering},
+};
 use tempfile::TempDir;
 use tokio::task::JoinHandle;
 use tokio::time::sleep;
@@ -28,11 +36,12 @@ fn stored() -> Stored {
     }
 }
 
+fn secret() -> String {
+    format!("{SECRETS}/{}", keys::CERTIFICATE_SECRET)
+}
+
 fn put(api: &FakeApi, stored: Stored) {
-    api.put(
-        &format!("{SECRETS}/{}", keys::CERTIFICATE_SECRET),
-        json!({"metadata": {}, "data": stored.into_data()}),
-    );
+    api.put(&secret(), json!({"metadata": {}, "data": stored.into_data()}));
 }
 
 fn store() -> (Store, Readiness, Serving) {
@@ -113,6 +122,27 @@ async fn a_leaf_that_no_stored_authority_signed_is_not_taken() {
     settle().await;
     assert!(readiness.is_ready());
     assert_eq!(metrics.certificate_expiry.get(), expiry);
+}
+
+/// At the start the clock is a month ahead. It is set right after the watch failed for a moment, and nobody writes the Secret.
+#[tokio::test(start_paused = true)]
+async fn a_secret_that_only_the_clock_refused_is_taken_once_it_is_right_even_if_the_watch_failed_meanwhile() {
+    let api = FakeApi::new();
+    put(&api, stored());
+    let ahead = Arc::new(AtomicI64::new(LEAF_LIFE.as_secs()));
+    let told = ahead.clone();
+    let clock = move || Timestamp::now() + SignedDuration::from_secs(told.load(Ordering::Relaxed));
+    let ((store, readiness, _), client) = (store(), api.client());
+    let _task = tokio::spawn(async move { follow_secret_by(clock, client, "ns", store).await });
+    settle().await;
+    api.disturb_watches(&secret());
+    settle().await;
+    let refused = "the certificate in Secret pod-affinity-webhook-certs has expired";
+    assert!(readiness.to_string().contains(refused), "{readiness}");
+    ahead.store(0, Ordering::Relaxed);
+    timeout(RECHECK * 2, readiness.ready())
+        .await
+        .expect("ready without a change of the Secret");
 }
 
 /// A kubelet writes both at once, other tools one after the other.

@@ -1,0 +1,128 @@
+//! A nested run that starts while its root is without a node: both are on the next one.
+
+use crate::auditor::Auditor;
+use crate::beds::{SOON, create, fresh, pods, until_told};
+use crate::claims::{claim, with_claim};
+use crate::moves::small_then;
+use k8s_openapi::api::core::v1::{Pod, Taint};
+use kube::ResourceExt;
+use kube::api::{DynamicObject, ListParams, Patch, PatchParams};
+use placement::keys;
+use serde_json::{Value, json};
+use testbed::kwok::OUTCOME;
+use testbed::runs::{self, RunSpec};
+use testbed::{Nodes, Testbed};
+
+const ASIDE: &str = "aside";
+/// The root's large task and the nested run's, an assistant of Tekton's for each of the two runs, and the placeholder.
+const TASKS: usize = 2;
+const ASSISTANTS: usize = 2;
+const ALL: usize = TASKS + ASSISTANTS + 1;
+
+/// A node for the task that opted out, and for no other.
+async fn add_node_aside(bed: &Testbed) {
+    let taint = Taint {
+        key: ASIDE.into(),
+        effect: "NoSchedule".into(),
+        ..Taint::default()
+    };
+    let nodes = Nodes::new(ASIDE, 1).label("pool", ASIDE);
+    let taints = vec![taint];
+    bed.add_nodes(&Nodes { taints, ..nodes }).await.unwrap();
+}
+
+/// With a nested run, whose task mounts the claim too. It starts when a task has ended that opted out: such a task keeps its
+/// root on no node.
+fn nesting(run: RunSpec) -> RunSpec {
+    let workspace = json!([{"name": "source"}]);
+    let step = json!({
+        "name": "step", "image": "testbed.invalid/step", "script": "true",
+        "computeResources": {"requests": {"cpu": "3"}},
+    });
+    let inner = json!({
+        "name": "inner",
+        "workspaces": workspace,
+        "taskSpec": {"workspaces": workspace, "steps": [step]},
+    });
+    run.task(ASIDE, &[])
+        .task("nested", &[ASIDE])
+        .task_field("taskSpec", json!(null))
+        .task_field("pipelineSpec", json!({"workspaces": workspace, "tasks": [inner]}))
+        .task_field("workspaces", workspace)
+        .spec("taskRunSpecs", task_run_specs())
+}
+
+/// All tasks but the first hang until the test has them end.
+fn task_run_specs() -> Value {
+    let toleration = json!({"key": ASIDE, "operator": "Exists"});
+    json!([
+        {"pipelineTaskName": "small", "metadata": {"annotations": {OUTCOME: "succeed"}}},
+        {
+            "pipelineTaskName": ASIDE,
+            "metadata": {"labels": {keys::OPT_IN: "false"}},
+            "podTemplate": {"nodeSelector": {"pool": ASIDE}, "tolerations": [toleration]},
+        },
+    ])
+}
+
+/// What of the root and of its nested run is still to end.
+async fn members(bed: &Testbed, root: &DynamicObject) -> Result<Vec<Pod>, String> {
+    let api = pods(&bed.client().await.unwrap(), "default");
+    let group = format!("{}={},{}!=false", keys::GROUP, root.uid().unwrap(), keys::OPT_IN);
+    let ended = "tekton.dev/pipelineTask!=small";
+    let found = ListParams::default().labels(&format!("{group},{ended}"));
+    let found = api.list(&found).await.map_err(|error| error.to_string())?;
+    Ok(found.items)
+}
+
+/// Waits until as many pods of the group are there, all of them on this node, or on none.
+async fn until_all_are(bed: &Testbed, root: &DynamicObject, count: usize, node: Option<&str>) {
+    let what = format!("{count} pods of the group, all on {node:?}");
+    bed.until(what, SOON, async || {
+        let members = members(bed, root).await?;
+        if members.len() == count && members.iter().all(|pod| runs::node(pod) == node) {
+            return Ok(());
+        }
+        let told = |pod: &Pod| format!("{} on {:?}", pod.name_any(), runs::node(pod));
+        Err(members.iter().map(told).collect::<Vec<_>>().join("; "))
+    })
+    .await
+    .unwrap();
+}
+
+/// Has the pods of these tasks end well.
+async fn end(bed: &Testbed, tasks: &str) {
+    let api = pods(&bed.client().await.unwrap(), "default");
+    let tasks = ListParams::default().labels(&format!("tekton.dev/pipelineTask in ({tasks})"));
+    let succeeds = Patch::Merge(json!({"metadata": {"annotations": {OUTCOME: "succeed"}}}));
+    for pod in api.list(&tasks).await.unwrap().items {
+        api.patch(&pod.name_any(), &PatchParams::default(), &succeeds)
+            .await
+            .unwrap();
+    }
+}
+
+#[e2e_test]
+async fn a_nested_run_that_starts_while_its_root_is_without_a_node_is_with_it_on_the_next_one() {
+    let bed = fresh(0).await;
+    bed.configure(&[("move-after", Some("2s"))]).await.unwrap();
+    bed.feature_flags(&[("enable-api-fields", "alpha")])
+        .await
+        .unwrap();
+    add_node_aside(&bed).await;
+    bed.add_nodes(&Nodes::new("small", 1).size("2", "8Gi"))
+        .await
+        .unwrap();
+    claim(&bed, "source", None).await;
+    let run = nesting(with_claim(small_then("4"), "source")).ending("hang");
+    let auditor = Auditor::start(&bed).await;
+    let root = create(&bed, &run).await;
+    until_told(&bed, &run, "MovedOff").await;
+    end(&bed, ASIDE).await;
+    until_all_are(&bed, &root, TASKS + ASSISTANTS, None).await;
+    bed.add_nodes(&Nodes::new("large", 1)).await.unwrap();
+    until_all_are(&bed, &root, ALL, Some("large-0")).await;
+    end(&bed, "large,inner").await;
+    bed.until_succeeded(&run, SOON).await.unwrap();
+    auditor.found_no_meeting();
+}

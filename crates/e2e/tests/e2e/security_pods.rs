@@ -1,7 +1,7 @@
 //! Our pods under Pod Security `restricted`, as the API server itself judges them, and where the cluster assigns users as
 //! OpenShift does.
 
-use crate::beds::{SOON, bound_placeholder, create, fresh, installed, nodes_of, pods, reasons};
+use crate::beds::{SOON, bound_placeholder, create, fresh, installed, nodes_of, pods, reasons, until_told};
 use crate::install_kubectl::{parsed, workspace};
 use crate::policies_at_work::admission;
 use k8s_openapi::api::core::v1::{Namespace, Pod};
@@ -70,12 +70,11 @@ async fn a_placeholder_gets_its_node_where_restricted_is_enforced() {
         .await
         .unwrap();
     is_enforced(&client, &namespace).await;
-    let run = create(
-        bed,
-        &RunSpec::new(&namespace, "run").task("only", &[]).opted_in("true"),
-    )
-    .await;
-    bound_placeholder(bed, &run).await;
+    // The pod of its task is not admitted there, so that the run, and its placeholder, are soon gone.
+    let run = RunSpec::new(&namespace, "run").task("only", &[]).opted_in("true");
+    create(bed, &run).await;
+    let note = until_told(bed, &run, "Released").await;
+    assert!(note.contains("go to node "), "{note}");
 }
 
 /// The user that a namespace is assigned.

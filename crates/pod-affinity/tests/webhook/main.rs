@@ -8,7 +8,6 @@ mod program;
 
 use program::{Webhook, folder_with_certificate};
 use std::net::TcpStream;
-use std::thread::yield_now;
 use tempfile::TempDir;
 
 #[test]
@@ -30,10 +29,8 @@ fn it_becomes_ready_with_its_certificate_and_ends_in_order() {
 fn without_its_certificate_it_is_alive_and_says_what_is_missing() {
     let folder = TempDir::new().unwrap();
     let webhook = Webhook::start(folder.path());
-    while !webhook.ask("/readyz").contains("tls.crt: No such file") {
-        yield_now();
-    }
-    assert!(webhook.ask("/readyz").starts_with("HTTP/1.1 503"));
+    let answer = webhook.until("/readyz", |answer| answer.contains("tls.crt: No such file"));
+    assert!(answer.starts_with("HTTP/1.1 503"));
     assert!(webhook.ask("/livez").starts_with("HTTP/1.1 200"));
     assert!(webhook.end());
 }

@@ -7,10 +7,13 @@ use std::net::{SocketAddr, TcpStream};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::thread::yield_now;
+use std::time::{Duration, Instant};
 use tempfile::TempDir;
 
 /// Whom the certificate is for.
 pub(crate) const NAME: &str = "a.b.svc";
+
+const DEADLINE: Duration = Duration::from_mins(1);
 
 /// Ports told on standard output, its certificate in files.
 pub(crate) struct Webhook {
@@ -62,7 +65,18 @@ impl Webhook {
     }
 
     pub(crate) fn until_ready(&self) {
-        while !self.ask("/readyz").starts_with("HTTP/1.1 200") {
+        self.until("/readyz", |answer| answer.starts_with("HTTP/1.1 200"));
+    }
+
+    /// Asks until this is answered, and gives the answer.
+    pub(crate) fn until(&self, path: &str, is_it: impl Fn(&str) -> bool) -> String {
+        let end = Instant::now() + DEADLINE;
+        loop {
+            let answer = self.ask(path);
+            if is_it(&answer) {
+                return answer;
+            }
+            assert!(Instant::now() < end, "waited {DEADLINE:?} for {path}: {answer}");
             yield_now();
         }
     }

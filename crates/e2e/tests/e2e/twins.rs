@@ -32,7 +32,7 @@ use kube::api::DeleteParams;
 use std::collections::BTreeMap;
 use std::time::Duration;
 use testbed::runs::{self, RunSpec};
-use testbed::{Result, Testbed};
+use testbed::{Part, Result, Testbed};
 
 /// In CI.
 const FEW: usize = 16;
@@ -110,6 +110,11 @@ async fn half(bed: &Testbed, pairs: &[Pair], twin: Twin, control: &Pair) -> Half
     }
 }
 
+/// They end, and are started again, when they lose their lease.
+fn controllers(bed: &Testbed) -> [Option<u32>; 2] {
+    [0, 1].map(|replica| bed.pid(Part::Controller(replica)))
+}
+
 /// What was found so far.
 #[derive(Default)]
 struct Findings {
@@ -120,12 +125,14 @@ struct Findings {
     later: BTreeMap<Twist, i64>,
     reported: BTreeMap<String, i64>,
     slowest_control: i64,
+    stalls: usize,
     hang: usize,
 }
 
 impl Findings {
     /// Some pairs at once; the first halves of them, then those with the label.
     async fn compare(&mut self, bed: &Testbed, pairs: &[Pair], controls: [Pair; 2]) {
+        let led = controllers(bed);
         let before = half(bed, pairs, Twin::Plain, &controls[0]).await;
         let (mut compared, mut plain) = (Vec::new(), Vec::new());
         for (pair, ends) in pairs.iter().zip(before.ends) {
@@ -143,8 +150,10 @@ impl Findings {
         let after = half(bed, &compared, Twin::Labelled, &controls[1]).await;
         let circumstances = Circumstances {
             controls: [before.control, after.control],
+            lost_lease: controllers(bed) != led,
             kubernetes: bed.versions().kubernetes,
         };
+        self.stalls += usize::from(!circumstances.are_calm());
         self.slowest_control = circumstances
             .controls
             .into_iter()
@@ -187,9 +196,9 @@ impl Findings {
 
     fn report(&self) {
         println!(
-            "{} hang without the label; the slowest control took {} s; reported {:?}; drawn {:?}; held for at most so many \
-             seconds {:?}; later by {:?}",
-            self.hang, self.slowest_control, self.reported, self.drawn, self.held, self.later
+            "{} hang without the label; the slowest control took {} s, {} times the machine was too slow to tell; reported \
+             {:?}; drawn {:?}; held for at most so many seconds {:?}; later by {:?}",
+            self.hang, self.slowest_control, self.stalls, self.reported, self.drawn, self.held, self.later
         );
     }
 }

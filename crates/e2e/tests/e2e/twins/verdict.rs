@@ -14,6 +14,8 @@ const FEW_SECONDS: i64 = 10;
 /// takes longer than it usually does.
 const HOLD: i64 = 5;
 const CONTROL: i64 = 10;
+/// A machine on which the control takes so long is too slow to tell anything about times.
+const STALLED: i64 = 2 * CONTROL;
 /// The longest that a scheduler waits before it tries a pod again that found no node.
 const BACKOFF: i64 = 10;
 /// A move: a pod is given `move-after` to find room where it is, 10 s by default, and the scheduler tries it again after that.
@@ -36,6 +38,8 @@ const START: i64 = 3;
 pub(super) struct Circumstances {
     /// How many seconds the control took, beside the first halves of the pairs and beside those with the label.
     pub(super) controls: [i64; 2],
+    /// A controller could not renew its lease meanwhile: then none decides anything for a quarter of a minute.
+    pub(super) lost_lease: bool,
     pub(super) kubernetes: Kubernetes,
 }
 
@@ -59,9 +63,17 @@ impl Circumstances {
         }
     }
 
+    /// Whether times tell anything, and what is reported because of them.
+    pub(super) fn are_calm(&self) -> bool {
+        !self.lost_lease && self.controls.iter().all(|control| *control < STALLED)
+    }
+
     /// What is wrong with the labelled one of a pair, if anything is.
     pub(super) fn complaint(&self, pair: &Pair, plain: &Ended, labelled: &Ended) -> Option<String> {
         let otherwise = (plain.state != labelled.state).then(|| "it ended otherwise".to_owned());
+        if !self.are_calm() {
+            return otherwise;
+        }
         otherwise
             .or_else(|| needless(pair, labelled))
             .or_else(|| restless(pair, labelled))

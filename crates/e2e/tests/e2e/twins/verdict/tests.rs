@@ -6,6 +6,7 @@ use testbed::runs::State;
 
 const CALM: Circumstances = Circumstances {
     controls: [7, 7],
+    lost_lease: false,
     kubernetes: Kubernetes::V1_37,
 };
 
@@ -72,9 +73,9 @@ fn a_run_that_ends_otherwise_is_wrong_whatever_it_reports() {
 fn a_run_may_end_a_few_seconds_later_and_as_much_more_as_the_machine_is_slower() {
     assert!(is_well(Twist::None, &lasting(15, &["Released"])));
     assert!(complaint(Twist::None, &lasting(16, &["Released"])).contains("1 s later"));
-    for (controls, is_well) in [([7, 37], true), ([37, 7], false)] {
+    for (controls, is_well) in [([7, 17], true), ([17, 7], false)] {
         let then = Circumstances { controls, ..CALM };
-        let complaint = then.complaint(&pair(Twist::None), &ended(&[]), &lasting(45, &[]));
+        let complaint = then.complaint(&pair(Twist::None), &ended(&[]), &lasting(25, &[]));
         assert_eq!(complaint.is_none(), is_well, "{complaint:?}");
     }
 }
@@ -156,11 +157,34 @@ fn a_hold_takes_seconds_where_nodes_are_free() {
     let long = complaint(Twist::None, &held(6, &["WaitingForNode"]));
     assert!(long.contains("held for 6 s while nodes were free"), "{long}");
     let slow = Circumstances {
-        controls: [25, 25],
+        controls: [17, 17],
         ..CALM
     };
-    let complaint = slow.complaint(&pair(Twist::None), &lasting(20, &[]), &held(20, &[]));
+    let complaint = slow.complaint(
+        &pair(Twist::None),
+        &lasting(12, &[]),
+        &held(12, &["WaitingForNode"]),
+    );
     assert_eq!(complaint, None, "nothing is fast on a slow machine");
+}
+
+#[e2e_test]
+fn a_machine_that_stalls_tells_how_runs_end_and_nothing_about_times() {
+    let late = held(60, &["HoldDeadlineExceeded"]);
+    let failed = Ended {
+        state: State::Failed("Failed".into()),
+        ..ended(&[])
+    };
+    let (controls, lost_lease) = ([7, 20], true);
+    let stalled = [
+        Circumstances { controls, ..CALM },
+        Circumstances { lost_lease, ..CALM },
+    ];
+    for stalled in stalled {
+        let complaint = |labelled| stalled.complaint(&pair(Twist::None), &ended(&[]), labelled);
+        assert_eq!(complaint(&late), None);
+        assert!(complaint(&failed).is_some());
+    }
 }
 
 #[e2e_test]

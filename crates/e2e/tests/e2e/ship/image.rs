@@ -140,8 +140,8 @@ async fn the_pulled_binary_runs_and_a_placeholder_goes_at_once_when_told() {
         .spawn()
         .unwrap();
     let pid = Pid::from_child(&placeholder);
-    until("the placeholder to catch signals", || {
-        catches_sigterm(placeholder.id())
+    until("the placeholder to wait for signals", || {
+        keeps_sigterm(placeholder.id())
     });
     assert!(placeholder.try_wait().unwrap().is_none());
     let told = Instant::now();
@@ -242,13 +242,14 @@ fn paths_of_this_machine(binary: &Path) -> Vec<String> {
     paths.into_iter().filter(found).collect()
 }
 
-fn catches_sigterm(pid: u32) -> bool {
+/// It is blocked, so that it waits to be read.
+fn keeps_sigterm(pid: u32) -> bool {
     let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
-    let caught = status
+    let blocked = status
         .lines()
-        .find_map(|line| line.strip_prefix("SigCgt:\t"))
+        .find_map(|line| line.strip_prefix("SigBlk:\t"))
         .unwrap();
-    u64::from_str_radix(caught, 16).unwrap() & (1 << (Signal::TERM.as_raw() - 1)) != 0
+    u64::from_str_radix(blocked, 16).unwrap() & (1 << (Signal::TERM.as_raw() - 1)) != 0
 }
 
 fn until(what: &str, mut reached: impl FnMut() -> bool) {

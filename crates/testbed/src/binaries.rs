@@ -86,12 +86,15 @@ fn build_missing(jobs: &[Job<'_>]) -> Result<()> {
     let cache = cache_folder()?;
     fs::create_dir_all(&cache).map_err(Error::io("creating", &cache))?;
     go::require()?;
-    // Two testbeds that start together build once: the second waits here and then finds all built.
-    let _one_builder = lock(&cache)?;
     let missing = missing(jobs);
     // One part after the other: the first fills all cores, and later ones find compiled what they share with it.
     let _downloads: Vec<_> = missing.iter().skip(1).map(|job| job.download()).collect();
     for (index, job) in missing.iter().enumerate() {
+        // Two testbeds that want the same build it once: the second waits here and then finds it built.
+        let _one_builder = lock(job)?;
+        if job.is_built() {
+            continue;
+        }
         let label = format!(
             "building {} {} ({} of {})",
             job.recipe.name,
@@ -113,11 +116,15 @@ fn missing<'a, 'b>(jobs: &'a [Job<'b>]) -> Vec<&'a Job<'b>> {
     missing.filter(|job| seen.insert(&job.folder)).collect()
 }
 
-fn lock(cache: &Path) -> Result<File> {
-    let path = cache.join("lock");
+/// Of one part only: a small one need not wait until a large one is built.
+fn lock(job: &Job<'_>) -> Result<File> {
+    let mut path = job.folder.clone().into_os_string();
+    path.push(".lock");
+    let path = PathBuf::from(path);
     let file = File::create(&path).map_err(Error::io("creating", &path))?;
     if file.try_lock().is_err() {
-        let progress = Progress::start("waiting for another testbed that builds".into());
+        let label = format!("waiting for another testbed that builds {}", job.recipe.name);
+        let progress = Progress::start(label);
         file.lock().map_err(Error::io("locking", &path))?;
         progress.done();
     }

@@ -207,6 +207,12 @@ async fn left_alone(bed: &Testbed) {
     create(bed, &ending).await;
     let api = runs::runs(&client, &namespace);
     api.delete("ending", &DeleteParams::default()).await.unwrap();
+    // Tekton's first write of a run would bring the label back that it read before.
+    bed.until_run(&run("misspelt"), "to be labelled by Tekton", SOON, |run| {
+        run.labels().contains_key("tekton.dev/pipeline")
+    })
+    .await
+    .unwrap();
     let label = Patch::Merge(json!({"metadata": {"labels": {keys::OPT_IN: "perhaps"}}}));
     api.patch("misspelt", &PatchParams::default(), &label)
         .await

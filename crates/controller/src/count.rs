@@ -1,16 +1,15 @@
 //! The reads at the API server, for what the caches cannot answer: they may be behind, and they keep little.
 
 use crate::api_error::Refused;
-use crate::assistants::{ListedPod, listed_pod};
 use crate::claims::{Part, part};
 use crate::members;
 use crate::nodes::WatchedNode;
+use crate::pod_view::PodView;
 use crate::quota_events::REASON;
 use crate::stints::stint;
-use crate::tasks::{TaskPod, Tasks};
+use crate::tasks::Tasks;
 use crate::write::{Cluster, within};
-use k8s_openapi::NamespaceResourceScope;
-use k8s_openapi::api::core::v1::{Event, PersistentVolume, PersistentVolumeClaim, Pod};
+use k8s_openapi::api::core::v1::{Event, PersistentVolume, PersistentVolumeClaim};
 use kube::Resource;
 use kube::api::{Api, DynamicObject, ListMeta, ListParams};
 use placement::autoscaler;
@@ -71,22 +70,19 @@ impl Cluster {
     ) -> Result<Tasks, Refused> {
         let node = placeholder.and_then(|pod| pod.node.as_deref());
         let tasks = self.before_a_count(placeholder).await?;
-        let and_one = |tasks: Tasks, pod: &TaskPod| tasks.and(pod, node);
+        let and_one = |tasks: Tasks, pod: &PodView| tasks.and(pod, node);
         self.over_tasks(Operation::Count, run, tasks, and_one).await
     }
 
     /// Puts the pods of the run's tasks together, a page at a time.
-    async fn over_tasks<K, T>(
+    async fn over_tasks<T>(
         &self,
         operation: Operation,
         run: &Run,
         mut whole: T,
-        and_one: impl Fn(T, &K) -> T,
-    ) -> Result<T, Refused>
-    where
-        K: Resource<Scope = NamespaceResourceScope, DynamicType = ()> + Clone + DeserializeOwned + Debug,
-    {
-        let pods: Api<K> = self.api(&run.key.namespace);
+        and_one: impl Fn(T, &PodView) -> T,
+    ) -> Result<T, Refused> {
+        let pods = self.api::<PodView>(&run.key.namespace);
         let mut page = ListParams::default()
             .labels(&members::tasks_of(&run.key))
             .limit(PODS_A_PAGE);
@@ -102,7 +98,7 @@ impl Cluster {
 
     /// The run's tasks as they ran. Worth no delay: of a run whose pods cannot be read, nothing is written down.
     async fn stints(&self, seen: &Observation) -> Vec<Stint> {
-        let and_one = |mut stints: Vec<Stint>, pod: &Pod| {
+        let and_one = |mut stints: Vec<Stint>, pod: &PodView| {
             stints.extend(stint(pod, seen.now));
             stints
         };
@@ -216,9 +212,9 @@ impl Cluster {
         }
         let key = &seen.run.key;
         let own = ListParams::default().labels(&members::assistants_of(key));
-        let pods = self.api::<ListedPod>(&key.namespace);
+        let pods = self.api::<PodView>(&key.namespace);
         let pods = within(Operation::Assistants, pods.list(&own)).await?.items;
-        Ok(pods.into_iter().filter_map(listed_pod).collect())
+        Ok(pods.iter().filter_map(assistant).collect())
     }
 
     /// What the StatefulSet's controller last said about pods that it could not create.
@@ -265,6 +261,15 @@ where
     let found = within(operation, runs.list(&named)).await?.items;
     let is_it = |it: &K| it.meta().uid.as_deref() == Some(&run.key.uid);
     Ok(found.into_iter().find(is_it))
+}
+
+/// As long as one is on the old node, the scheduler sends the tasks there: see `placement::inject`.
+fn assistant(pod: &PodView) -> Option<AssistantPod> {
+    Some(AssistantPod {
+        name: pod.metadata.name.clone()?,
+        uid: pod.metadata.uid.clone()?,
+        node: pod.node().map(str::to_owned),
+    })
 }
 
 /// The next page, if this was not the last; an empty token means that it was.

@@ -6,14 +6,13 @@
 //! there and only counts it up.
 
 use crate::metrics::{EventEnd, Metrics};
-use crate::reason::{Note, Reason};
+use crate::reason::{Manner, Note};
 use crate::write::Cluster;
 use futures::{StreamExt, stream};
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::ObjectReference;
 use k8s_openapi::api::events::v1::Event;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{MicroTime, ObjectMeta};
-use kube::runtime::events::EventType;
 use placement::keys;
 use placement::names::{RunKey, digest};
 use std::sync::Arc;
@@ -125,6 +124,7 @@ async fn deliver(cluster: &Cluster, instance: &str, metrics: &Metrics, notice: N
 
 fn event(instance: &str, notice: &Notice) -> Event {
     let reason = notice.note.reason;
+    let Manner { kind, action, .. } = reason.manner();
     Event {
         metadata: ObjectMeta {
             name: Some(name(notice)),
@@ -134,11 +134,11 @@ fn event(instance: &str, notice: &Notice) -> Event {
         event_time: Some(MicroTime(notice.at)),
         reporting_controller: Some(format!("{}controller", keys::OWN_PREFIX)),
         reporting_instance: Some(instance.to_owned()),
-        action: Some(reason.action().to_owned()),
+        action: Some(action.to_owned()),
         reason: Some(reason.to_string()),
         note: Some(shortened(&notice.note.text)),
         regarding: Some(reference(&notice.key)),
-        type_: Some(type_(reason).to_owned()),
+        type_: Some(kind.to_owned()),
         ..Event::default()
     }
 }
@@ -160,13 +160,6 @@ fn name(notice: &Notice) -> String {
     format!("{}.{}", notice.key.name, digest(&texts, 8))
 }
 
-fn type_(reason: Reason) -> &'static str {
-    match reason.kind() {
-        EventType::Normal => "Normal",
-        EventType::Warning => "Warning",
-    }
-}
-
 fn shortened(text: &str) -> String {
     if text.len() <= LONGEST {
         return text.to_owned();
@@ -179,6 +172,7 @@ fn shortened(text: &str) -> String {
 mod tests {
     use super::*;
     use crate::fixture::{Server, at, exposition, run};
+    use crate::reason::Reason;
     use prometheus_client::registry::Registry;
     use serde_json::json;
 

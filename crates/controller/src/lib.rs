@@ -10,9 +10,7 @@
 //! every rule about what should happen and every request (`placement`).
 
 mod api_error;
-mod assistants;
 mod claims;
-mod conditions;
 mod count;
 mod definitions;
 mod events;
@@ -30,6 +28,7 @@ mod notes;
 mod observe;
 mod pace;
 mod placeholders;
+mod pod_view;
 mod quota_events;
 mod reason;
 mod reconcile;

@@ -2,18 +2,15 @@
 //!
 //! Ten thousand runs may each have one, so each is reduced at once.
 
-use crate::conditions::{Condition, INFEASIBLE, unschedulable};
 use crate::index::Reduced;
+use crate::pod_view::PodView;
 use k8s_openapi::api::apps::v1::StatefulSet;
-use k8s_openapi::api::core::v1::{Pod, ResourceRequirements, Toleration};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::runtime::reflector::ObjectRef;
 use placement::keys;
 use placement::names::PlaceholderName;
 use placement::plan::{Make, Placeholder, PlaceholderPod, Resize, is_pinned};
-use placement::resources::Resources;
 use serde::Deserialize;
-use serde::de::IgnoredAny;
 use std::collections::BTreeMap;
 use std::str::FromStr;
 use tekton::PipelineRun;
@@ -59,48 +56,6 @@ struct SetStatus {
     observed_generation: Option<i64>,
 }
 
-/// Its pod.
-#[derive(kube::Resource, Clone, Debug, Default, Deserialize)]
-#[resource(inherit = Pod)]
-#[serde(default)]
-pub(crate) struct WatchedPod {
-    #[serde(deserialize_with = "tekton::metadata::read")]
-    metadata: ObjectMeta,
-    spec: PodSpec,
-    status: PodStatus,
-}
-
-#[derive(Clone, Debug, Default, Deserialize)]
-#[serde(default, rename_all = "camelCase")]
-struct PodSpec {
-    node_name: Option<String>,
-    containers: Vec<Container>,
-    tolerations: Vec<Toleration>,
-    volumes: Vec<Volume>,
-}
-
-#[derive(Clone, Debug, Default, Deserialize)]
-#[serde(default, rename_all = "camelCase")]
-struct Volume {
-    persistent_volume_claim: Option<IgnoredAny>,
-}
-
-#[derive(Clone, Debug, Default, Deserialize)]
-#[serde(default)]
-struct Container {
-    name: String,
-    resources: ResourceRequirements,
-}
-
-#[derive(Clone, Debug, Default, Deserialize)]
-#[serde(default)]
-struct PodStatus {
-    phase: Option<String>,
-    conditions: Vec<Condition>,
-    /// Kubernetes 1.32 and older say here what newer ones say in a condition.
-    resize: Option<String>,
-}
-
 /// A StatefulSet, reduced.
 pub(crate) fn set(set: &WatchedSet) -> Option<Reduced<ObjectKey, Of<Placeholder>>> {
     let WatchedSet {
@@ -133,29 +88,18 @@ pub(crate) fn set(set: &WatchedSet) -> Option<Reduced<ObjectKey, Of<Placeholder>
 }
 
 /// A placeholder's pod, reduced.
-pub(crate) fn pod(pod: &WatchedPod) -> Option<Reduced<ObjectKey, Of<PlaceholderPod>>> {
-    let WatchedPod {
-        metadata,
-        spec,
-        status,
-    } = pod;
-    let key = key(metadata)?;
-    let node = spec.node_name.clone().filter(|name| !name.is_empty());
+pub(crate) fn pod(pod: &PodView) -> Option<Reduced<ObjectKey, Of<PlaceholderPod>>> {
+    let key = key(&pod.metadata)?;
     let reduced = PlaceholderPod {
-        uid: metadata.uid.clone()?,
-        node,
-        ending: metadata.deletion_timestamp.is_some() || has_ended(status.phase.as_deref()),
-        unschedulable: unschedulable(&status.conditions),
-        tolerations: spec.tolerations.clone(),
-        adopted: is_owned(metadata, key.1.trim_end_matches("-0")),
+        uid: pod.metadata.uid.clone()?,
+        node: pod.node().map(str::to_owned),
+        ending: pod.is_going() || pod.has_ended(),
+        unschedulable: pod.unschedulable(),
+        tolerations: pod.spec.tolerations.clone(),
+        adopted: is_owned(&pod.metadata, key.1.trim_end_matches("-0")),
         make: make(pod),
     };
-    Some((key, Some(of(metadata, reduced))))
-}
-
-/// Whether a pod of this phase runs no more.
-pub(crate) fn has_ended(phase: Option<&str>) -> bool {
-    matches!(phase, Some("Succeeded" | "Failed"))
+    Some((key, Some(of(&pod.metadata, reduced))))
 }
 
 /// The run of this name, if there is one to be named.
@@ -171,30 +115,17 @@ pub(crate) fn of<T>(metadata: &ObjectMeta, it: T) -> Of<T> {
     }
 }
 
-fn make(pod: &WatchedPod) -> Make {
+fn make(pod: &PodView) -> Make {
     let none = BTreeMap::new();
     let annotations = pod.metadata.annotations.as_ref().unwrap_or(&none);
-    let mut containers = pod.spec.containers.iter();
-    let own = containers.find(|container| container.name == keys::PLACEHOLDER);
-    let requests = own.and_then(|container| container.resources.requests.as_ref());
-    let mut volumes = pod.spec.volumes.iter();
-    let make = Make::read(
-        annotations,
-        requests.map(Resources::read).unwrap_or_default(),
-        resize(&pod.status),
-    );
-    Make {
-        mounts: volumes.any(|volume| volume.persistent_volume_claim.is_some()),
-        ..make
-    }
-}
-
-fn resize(status: &PodStatus) -> Resize {
-    let infeasible = status.conditions.iter().any(Condition::is_infeasible_resize);
-    if infeasible || status.resize.as_deref() == Some(INFEASIBLE) {
+    let resize = if pod.cannot_be_resized() {
         Resize::Refused
     } else {
         Resize::Possible
+    };
+    Make {
+        mounts: pod.claims().next().is_some(),
+        ..Make::read(annotations, pod.asks_of(keys::PLACEHOLDER), resize)
     }
 }
 

@@ -1,6 +1,5 @@
 //! Notes and their reasons, which are stable names that users and other programs filter events by.
 
-use kube::runtime::events::EventType;
 use std::time::Duration;
 
 /// Why an event is emitted; its name is the reason of the event.
@@ -44,6 +43,16 @@ pub(crate) fn note(reason: Reason, text: String) -> Note {
     Note { reason, text }
 }
 
+/// How the notes of a reason are reported.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Manner {
+    /// The type of the event: `Normal`, or `Warning` where a user may want to look at something.
+    pub(crate) kind: &'static str,
+    /// What was done, or tried, as the event has it.
+    pub(crate) action: &'static str,
+    pub(crate) repeat: Repeat,
+}
+
 /// How often the same note may be reported of one run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Repeat {
@@ -54,6 +63,8 @@ pub(crate) enum Repeat {
     /// Once is enough.
     Never,
 }
+
+const LASTS: Repeat = Repeat::Every(Duration::from_mins(5));
 
 impl Repeat {
     /// When the same note is due again after it was reported, if the state that it reports lasts.
@@ -66,85 +77,49 @@ impl Repeat {
 }
 
 impl Reason {
-    /// Normal, or something that a user may want to look at.
-    pub(crate) fn kind(self) -> EventType {
+    /// How its notes are reported.
+    pub(crate) fn manner(self) -> Manner {
+        use Repeat::{Always, Never};
         match self {
-            Self::Held
-            | Self::Enrolled
-            | Self::PlaceholderReturned
-            | Self::ReserveChosen
-            | Self::WaitingForNode
-            | Self::NodeAssigned
-            | Self::Released
-            | Self::CleanedUp
-            | Self::MovedOff
-            | Self::Moved
-            | Self::MadeRoom
-            | Self::WaitingForRoom => EventType::Normal,
-            Self::EnrolRefused
-            | Self::PlaceholderRefused
-            | Self::ReleaseRefused
-            | Self::HoldDeadlineExceeded
-            | Self::LabelledTooLate
-            | Self::CleanUpRefused
-            | Self::MoveRefused
-            | Self::NodeUnfit
-            | Self::NoNodeFits
-            | Self::ReserveGivenUp
-            | Self::ReserveIgnored
-            | Self::AffinityRelaxed => EventType::Warning,
+            Self::Held => normal("Hold", Never),
+            Self::WaitingForNode => normal("Hold", LASTS),
+            Self::HoldDeadlineExceeded => warning("Hold", Always),
+            Self::Enrolled => normal("Enrol", Always),
+            Self::EnrolRefused => warning("Enrol", LASTS),
+            Self::LabelledTooLate => warning("Enrol", Never),
+            Self::PlaceholderReturned | Self::ReserveChosen => normal("CreatePlaceholder", Always),
+            Self::PlaceholderRefused => warning("CreatePlaceholder", LASTS),
+            Self::ReserveGivenUp => warning("CreatePlaceholder", Always),
+            Self::ReserveIgnored => warning("CreatePlaceholder", Never),
+            Self::NodeAssigned => normal("AssignNode", Always),
+            Self::AffinityRelaxed => warning("AssignNode", Never),
+            Self::Released => normal("Release", Always),
+            Self::ReleaseRefused => warning("Release", LASTS),
+            Self::MovedOff | Self::Moved | Self::MadeRoom => normal("Move", Always),
+            Self::WaitingForRoom => normal("Move", LASTS),
+            Self::MoveRefused | Self::NodeUnfit | Self::NoNodeFits => warning("Move", LASTS),
+            Self::CleanedUp => normal("CleanUp", Always),
+            Self::CleanUpRefused => warning("CleanUp", LASTS),
         }
     }
 
     /// How often the same words may be reported.
     pub(crate) fn repeat(self) -> Repeat {
-        match self {
-            Self::Held | Self::LabelledTooLate | Self::ReserveIgnored | Self::AffinityRelaxed => {
-                Repeat::Never
-            }
-            Self::EnrolRefused
-            | Self::PlaceholderRefused
-            | Self::ReleaseRefused
-            | Self::CleanUpRefused
-            | Self::MoveRefused
-            | Self::NodeUnfit
-            | Self::NoNodeFits
-            | Self::WaitingForRoom
-            | Self::WaitingForNode => Repeat::Every(Duration::from_mins(5)),
-            Self::Enrolled
-            | Self::PlaceholderReturned
-            | Self::ReserveChosen
-            | Self::ReserveGivenUp
-            | Self::NodeAssigned
-            | Self::Released
-            | Self::HoldDeadlineExceeded
-            | Self::MovedOff
-            | Self::Moved
-            | Self::MadeRoom
-            | Self::CleanedUp => Repeat::Always,
-        }
+        self.manner().repeat
     }
+}
 
-    /// What was done, or tried, as the event has it.
-    pub(crate) fn action(self) -> &'static str {
-        match self {
-            Self::Held | Self::WaitingForNode | Self::HoldDeadlineExceeded => "Hold",
-            Self::Enrolled | Self::EnrolRefused | Self::LabelledTooLate => "Enrol",
-            Self::PlaceholderRefused
-            | Self::PlaceholderReturned
-            | Self::ReserveChosen
-            | Self::ReserveGivenUp
-            | Self::ReserveIgnored => "CreatePlaceholder",
-            Self::NodeAssigned | Self::AffinityRelaxed => "AssignNode",
-            Self::MovedOff
-            | Self::Moved
-            | Self::MadeRoom
-            | Self::MoveRefused
-            | Self::NodeUnfit
-            | Self::WaitingForRoom
-            | Self::NoNodeFits => "Move",
-            Self::Released | Self::ReleaseRefused => "Release",
-            Self::CleanedUp | Self::CleanUpRefused => "CleanUp",
-        }
+fn normal(action: &'static str, repeat: Repeat) -> Manner {
+    Manner {
+        kind: "Normal",
+        action,
+        repeat,
+    }
+}
+
+fn warning(action: &'static str, repeat: Repeat) -> Manner {
+    Manner {
+        kind: "Warning",
+        ..normal(action, repeat)
     }
 }

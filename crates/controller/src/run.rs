@@ -7,7 +7,7 @@ use crate::metrics::Metrics;
 use crate::observe::{Clock, Stores};
 use crate::reconcile::Reconciler;
 use crate::report::Report;
-use crate::watch::{self, Feeds, Gone};
+use crate::watch::{self, Feeds, Gone, Watches};
 use crate::write::Cluster;
 use futures::StreamExt;
 use futures::future::{self, BoxFuture, FutureExt, Shared};
@@ -107,23 +107,17 @@ fn reconciler(context: &Context, stores: &Stores) -> (Arc<Reconciler>, Courier) 
 }
 
 async fn control(context: &Context, stores: Stores, feeds: Feeds, reconciler: Arc<Reconciler>, stop: Stop) {
-    let (client, metrics) = (|| context.client.clone(), || context.metrics.clone());
+    let watches = Watches {
+        client: context.client.clone(),
+        metrics: context.metrics.clone(),
+        stores: stores.clone(),
+    };
     let (for_gone, runs, for_relaxed) = (reconciler.clone(), stores.runs.clone(), reconciler.clone());
     let relaxed = move |uid: &str| for_relaxed.memory.with(uid, Known::relaxed);
     let gone = move |gone| forget(&for_gone, &runs, &gone);
-    let runs = watch::runs(client(), feeds.runs, gone, metrics());
-    Controller::for_stream(runs, stores.runs.clone())
-        .reconcile_on(watch::sets(client(), feeds.sets, metrics()))
-        .reconcile_on(watch::pods(client(), feeds.pods, metrics()))
-        .reconcile_on(watch::nodes(client(), feeds.nodes, stores.clone(), metrics()))
-        .reconcile_on(watch::waiting(
-            client(),
-            feeds.waiting,
-            stores.clone(),
-            relaxed,
-            metrics(),
-        ))
-        .reconcile_on(watch::refusals(client(), feeds.refusals, stores, metrics()))
+    let (runs, woken) = watches.open(feeds, gone, relaxed);
+    Controller::for_stream(runs, stores.runs)
+        .reconcile_on(woken)
         .reconcile_all_on(watch::changes(context.config.clone()))
         .with_config(controller::Config::default().concurrency(AT_ONCE))
         .graceful_shutdown_on(stop)

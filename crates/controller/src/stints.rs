@@ -1,34 +1,23 @@
 //! A run's pods as they ran: what they asked for, where, and from when until when. Read once, when a run has ended well.
 
+use crate::pod_view::PodView;
 use jiff::Timestamp;
-use k8s_openapi::api::core::v1::{Pod, PodStatus};
 use placement::need::Stint;
-use placement::resources::Resources;
 
 /// Of a pod that had a node.
-pub(crate) fn stint(pod: &Pod, now: Timestamp) -> Option<Stint> {
-    let (spec, status) = (pod.spec.as_ref()?, pod.status.as_ref()?);
-    let from = bound(status)?;
+pub(crate) fn stint(pod: &PodView, now: Timestamp) -> Option<Stint> {
+    let from = pod.bound_since()?;
     Some(Stint {
-        node: spec.node_name.clone().filter(|node| !node.is_empty())?,
+        node: pod.node()?.to_owned(),
         from,
-        to: ended(status).unwrap_or(now).max(from),
-        asks: Resources::of_pod(spec),
+        to: ended(pod).unwrap_or(now).max(from),
+        asks: pod.asks(),
     })
 }
 
-fn bound(status: &PodStatus) -> Option<Timestamp> {
-    let mut conditions = status.conditions.iter().flatten();
-    let bound = conditions.find(|it| it.type_ == "PodScheduled" && it.status == "True");
-    let bound = bound.and_then(|it| it.last_transition_time.as_ref());
-    bound.or(status.start_time.as_ref()).map(|time| time.0)
-}
-
 /// When the last of its containers ended, if all have.
-fn ended(status: &PodStatus) -> Option<Timestamp> {
-    let containers = status.container_statuses.iter().flatten();
-    let ends = containers.map(|it| Some(it.state.as_ref()?.terminated.as_ref()?.finished_at.as_ref()?.0));
-    ends.collect::<Option<Vec<_>>>()?.into_iter().max()
+fn ended(pod: &PodView) -> Option<Timestamp> {
+    pod.ends().collect::<Option<Vec<_>>>()?.into_iter().max()
 }
 
 #[cfg(test)]
@@ -37,7 +26,7 @@ mod tests {
     use crate::fixture::at;
     use serde_json::{Value, json};
 
-    fn pod(status: &Value) -> Pod {
+    fn pod(status: &Value) -> PodView {
         let spec = json!({"nodeName": "n1", "containers": [{"name": "step", "resources": {"requests": {"cpu": "2"}}}]});
         serde_json::from_value(json!({"metadata": {}, "spec": spec, "status": status})).unwrap()
     }

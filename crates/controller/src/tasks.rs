@@ -3,12 +3,9 @@
 //! Caches will not do here: a node is given up only where nothing of the run is, and a task that a cache does not
 //! show yet would be left behind.
 
-use crate::placeholders::has_ended;
+use crate::pod_view::PodView;
 use jiff::Timestamp;
-use k8s_openapi::api::core::v1::Pod;
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
 use placement::node::NodeState;
-use serde::Deserialize;
 use std::collections::BTreeSet;
 
 /// What was counted.
@@ -26,98 +23,27 @@ pub(crate) struct Tasks {
     pub(crate) claims: BTreeSet<String>,
 }
 
-/// A task's pod as it is counted.
-#[derive(kube::Resource, Clone, Debug, Default, Deserialize)]
-#[resource(inherit = Pod)]
-#[serde(default)]
-pub(crate) struct TaskPod {
-    #[serde(deserialize_with = "tekton::metadata::read")]
-    metadata: ObjectMeta,
-    spec: Spec,
-    status: Status,
-}
-
-#[derive(Clone, Debug, Default, Deserialize)]
-#[serde(default, rename_all = "camelCase")]
-struct Spec {
-    node_name: Option<String>,
-    volumes: Vec<Volume>,
-}
-
-#[derive(Clone, Debug, Default, Deserialize)]
-#[serde(default, rename_all = "camelCase")]
-struct Volume {
-    persistent_volume_claim: Option<Claim>,
-}
-
-#[derive(Clone, Debug, Default, Deserialize)]
-#[serde(default, rename_all = "camelCase")]
-struct Claim {
-    claim_name: String,
-}
-
-#[derive(Clone, Debug, Default, Deserialize)]
-#[serde(default, rename_all = "camelCase")]
-struct Status {
-    phase: Option<String>,
-    container_statuses: Vec<ContainerStatus>,
-}
-
-#[derive(Clone, Debug, Default, Deserialize)]
-#[serde(default)]
-struct ContainerStatus {
-    state: State,
-}
-
-#[derive(Clone, Debug, Default, Deserialize)]
-#[serde(default)]
-struct State {
-    terminated: Option<Terminated>,
-}
-
-#[derive(Clone, Debug, Default, Deserialize)]
-#[serde(default, rename_all = "camelCase")]
-struct Terminated {
-    finished_at: Option<Time>,
-}
-
 impl Tasks {
     /// With one more pod of a run whose placeholder is there.
     #[must_use]
-    pub(crate) fn and(mut self, pod: &TaskPod, there: Option<&str>) -> Self {
-        self.claims.extend(pod.claims());
+    pub(crate) fn and(mut self, pod: &PodView, there: Option<&str>) -> Self {
+        self.claims.extend(pod.claims().map(str::to_owned));
         Self {
-            live: self.live + usize::from(pod.lives(there)),
-            ended: self.ended.max(pod.ended()),
+            live: self.live + usize::from(lives(pod, there)),
+            ended: self.ended.max(ended(pod)),
             ..self
         }
     }
 }
 
-impl TaskPod {
-    /// Once its node is gone, the scheduler takes no account of the pods on it, and a run may have its next one elsewhere.
-    fn lives(&self, there: Option<&str>) -> bool {
-        let node = self.spec.node_name.as_deref().filter(|node| !node.is_empty());
-        let is_there = |node| there.is_none_or(|there| there == node);
-        node.is_some_and(is_there) && !self.has_ended()
-    }
+/// Once its node is gone, the scheduler takes no account of the pods on it, and a run may have its next one elsewhere.
+fn lives(pod: &PodView, there: Option<&str>) -> bool {
+    let is_there = |node| there.is_none_or(|there| there == node);
+    pod.node().is_some_and(is_there) && !pod.has_ended()
+}
 
-    fn claims(&self) -> impl Iterator<Item = String> {
-        let claims = self.spec.volumes.iter();
-        claims.filter_map(|volume| Some(volume.persistent_volume_claim.as_ref()?.claim_name.clone()))
-    }
-
-    fn has_ended(&self) -> bool {
-        has_ended(self.status.phase.as_deref())
-    }
-
-    fn ended(&self) -> Option<Timestamp> {
-        let ends = self.status.container_statuses.iter().filter_map(|container| {
-            let terminated = container.state.terminated.as_ref()?;
-            Some(terminated.finished_at.as_ref()?.0)
-        });
-        ends.max().filter(|_| self.has_ended())
-    }
+fn ended(pod: &PodView) -> Option<Timestamp> {
+    pod.ends().flatten().max().filter(|_| pod.has_ended())
 }
 
 #[cfg(test)]
@@ -133,7 +59,7 @@ mod tests {
     fn count_at(pods: &[Value], there: Option<&str>) -> Tasks {
         let pods = pods
             .iter()
-            .map(|pod| serde_json::from_value::<TaskPod>(pod.clone()).unwrap());
+            .map(|pod| serde_json::from_value::<PodView>(pod.clone()).unwrap());
         pods.fold(Tasks::default(), |count, pod| count.and(&pod, there))
     }
 

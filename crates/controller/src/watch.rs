@@ -11,6 +11,7 @@ use crate::observe::Stores;
 use crate::placeholders::{self, ObjectKey, Of, run_of};
 use crate::waiting_pods::{self, PodKey};
 use crate::{members, nodes, quota_events};
+use futures::stream::BoxStream;
 use futures::{Stream, StreamExt, TryStreamExt, future, stream};
 use kube::runtime::reflector::{self, ObjectRef, store::Writer};
 use kube::runtime::watcher::{self, Event, watcher};
@@ -70,21 +71,6 @@ pub(crate) fn stores() -> (Stores, Feeds) {
     (stores, feeds)
 }
 
-/// Runs that came or changed. What is gone is passed on after the store has dropped it.
-pub(crate) fn runs(
-    client: Client,
-    writer: Writer<PipelineRun>,
-    gone: impl Fn(Gone) + Send + 'static,
-    metrics: Metrics,
-) -> impl Stream<Item = watcher::Result<PipelineRun>> + Send + 'static {
-    let events = watcher(Api::all(client), Watch::default().page_size(A_PAGE))
-        .default_backoff()
-        .modify(PipelineRun::prune)
-        .reflect(writer)
-        .inspect_ok(move |event| gone_by(event).into_iter().for_each(&gone));
-    healthy(events.applied_objects(), "pipelineruns", metrics)
-}
-
 /// Which runs may be gone.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Gone {
@@ -103,128 +89,127 @@ fn gone_by(event: &Event<PipelineRun>) -> Option<Gone> {
     }
 }
 
-/// The runs whose placeholder StatefulSets changed.
-pub(crate) fn sets(
-    client: Client,
-    writer: IndexWriter<ObjectKey, Of<Placeholder>>,
-    metrics: Metrics,
-) -> impl Stream<Item = Woken> + Send + 'static {
-    let changes = reduced(
-        client,
-        placeholders(),
-        writer,
-        placeholders::set,
-        "statefulsets",
-        metrics,
-    );
-    changes.flat_map(|changed| stream::iter(owners(&changed)))
+/// What the watches need.
+pub(crate) struct Watches {
+    pub(crate) client: Client,
+    pub(crate) metrics: Metrics,
+    pub(crate) stores: Stores,
 }
 
-/// The runs whose placeholder pods changed.
-pub(crate) fn pods(
-    client: Client,
-    writer: IndexWriter<ObjectKey, Of<PlaceholderPod>>,
-    metrics: Metrics,
-) -> impl Stream<Item = Woken> + Send + 'static {
-    let changes = reduced(client, placeholders(), writer, placeholders::pod, "pods", metrics);
-    changes.flat_map(|changed| stream::iter(owners(&changed)))
+impl Watches {
+    /// Runs that came or changed, and those for which a change of something else matters. Runs that are gone are passed on after
+    /// the store has dropped them, and the groups of pods whose affinity was relaxed.
+    pub(crate) fn open(
+        self,
+        feeds: Feeds,
+        gone: impl Fn(Gone) + Send + 'static,
+        relaxed: impl Fn(&str) + Send + 'static,
+    ) -> (
+        impl Stream<Item = watcher::Result<PipelineRun>> + Send + 'static,
+        impl Stream<Item = Woken> + Send + 'static,
+    ) {
+        let all = Watch::default;
+        let refusals = all().fields(&quota_events::fields());
+        let woken = stream::select_all([
+            self.watch(
+                "statefulsets",
+                placeholders(),
+                feeds.sets,
+                placeholders::set,
+                owners,
+            ),
+            self.watch("pods", placeholders(), feeds.pods, placeholders::pod, owners),
+            self.watch("nodes", all(), feeds.nodes, nodes::node, on_nodes),
+            self.watch("pending_pods", pending(), feeds.waiting, waiting_pods::pod, {
+                move |stores, pods| of_pods(stores, pods, &relaxed)
+            }),
+            self.watch(
+                "events",
+                refusals,
+                feeds.refusals,
+                quota_events::refusal,
+                in_namespaces,
+            ),
+        ]);
+        (self.runs(feeds.runs, gone), woken)
+    }
+
+    fn runs<G: Fn(Gone) + Send + 'static>(
+        &self,
+        writer: Writer<PipelineRun>,
+        gone: G,
+    ) -> impl Stream<Item = watcher::Result<PipelineRun>> + Send + use<G> {
+        let events = watcher(Api::all(self.client.clone()), Watch::default().page_size(A_PAGE))
+            .default_backoff()
+            .modify(PipelineRun::prune)
+            .reflect(writer)
+            .inspect_ok(move |event| gone_by(event).into_iter().for_each(&gone));
+        healthy(events.applied_objects(), "pipelineruns", self.metrics.clone())
+    }
+
+    /// Whom the changes of one kind of objects wake.
+    fn watch<O, K, V>(
+        &self,
+        resource: &'static str,
+        watch: Watch,
+        mut writer: IndexWriter<K, V>,
+        reduce: fn(&O) -> Option<Reduced<K, V>>,
+        woken: impl Fn(&Stores, &[(K, V)]) -> Vec<Woken> + Send + 'static,
+    ) -> BoxStream<'static, Woken>
+    where
+        O: Resource<DynamicType = ()> + Clone + DeserializeOwned + Debug + Send + 'static,
+        K: Ord + Clone + Send + Sync + 'static,
+        V: Clone + PartialEq + Send + Sync + 'static,
+    {
+        let stores = self.stores.clone();
+        let events = watcher(Api::all(self.client.clone()), watch.page_size(A_PAGE)).default_backoff();
+        healthy(events, resource, self.metrics.clone())
+            .filter_map(|event| future::ready(event.ok()))
+            .flat_map(move |event| stream::iter(woken(&stores, &writer.take(event, reduce))))
+            .boxed()
+    }
 }
 
-/// The runs on nodes that changed in a way that matters to pods; heartbeats wake none.
-pub(crate) fn nodes(
-    client: Client,
-    writer: IndexWriter<String, NodeFacts>,
-    stores: Stores,
-    metrics: Metrics,
-) -> impl Stream<Item = Woken> + Send + 'static {
-    let all = Watch::default().page_size(A_PAGE);
-    let changes = reduced(client, all, writer, nodes::node, "nodes", metrics);
-    changes.flat_map(move |changed| {
-        let names = changed.into_iter().map(|(name, _)| name).collect();
-        stream::iter(stores.runs_on(&names))
-    })
+fn owners<T>(_: &Stores, changed: &[(ObjectKey, Of<T>)]) -> Vec<Woken> {
+    let owner = |((namespace, _), of): &(ObjectKey, Of<T>)| run_of(namespace, of);
+    changed.iter().filter_map(owner).collect()
 }
 
-/// The runs with task pods that wait for a node, and those whose pods do no longer. By phase, since whether a pod is
-/// bound cannot be selected by. The group of a pod whose affinity was relaxed is passed on.
-pub(crate) fn waiting(
-    client: Client,
-    writer: IndexWriter<PodKey, Of<WaitingPod>>,
-    stores: Stores,
-    relaxed: impl Fn(&str) + Send + 'static,
-    metrics: Metrics,
-) -> impl Stream<Item = Woken> + Send + 'static {
-    let pending = Watch::default()
+/// Nodes that changed in a way that matters to pods; heartbeats wake none.
+fn on_nodes(stores: &Stores, changed: &[(String, NodeFacts)]) -> Vec<Woken> {
+    stores.runs_on(&changed.iter().map(|(name, _)| name.clone()).collect())
+}
+
+fn of_pods(stores: &Stores, changed: &[(PodKey, Of<WaitingPod>)], relaxed: &impl Fn(&str)) -> Vec<Woken> {
+    let runs = changed.iter().filter_map(|(key, pod)| {
+        let run = stores.run_of_pod(key, pod)?;
+        if pod.it.relaxed {
+            relaxed(&key.group);
+        }
+        Some(run)
+    });
+    runs.collect()
+}
+
+/// Namespaces in which a quota refused a task's pod.
+fn in_namespaces(stores: &Stores, changed: &[(String, String)]) -> Vec<Woken> {
+    let namespaces = changed.iter().map(|(namespace, _)| namespace);
+    namespaces
+        .flat_map(|namespace| stores.runs_in(namespace))
+        .collect()
+}
+
+/// Task pods that wait for a node, and those that do no longer. By phase, since whether a pod is bound cannot be selected by.
+fn pending() -> Watch {
+    Watch::default()
         .labels(&members::tasks())
         .fields("status.phase=Pending")
-        .page_size(A_PAGE);
-    let changes = reduced(
-        client,
-        pending,
-        writer,
-        waiting_pods::pod,
-        "pending_pods",
-        metrics,
-    );
-    changes.flat_map(move |changed| {
-        let runs = changed.iter().filter_map(|(key, pod)| {
-            let run = stores.run_of_pod(key, pod)?;
-            if pod.it.relaxed {
-                relaxed(&key.group);
-            }
-            Some(run)
-        });
-        stream::iter(runs.collect::<Vec<_>>())
-    })
-}
-
-/// The runs of namespaces in which a quota refused a task's pod.
-pub(crate) fn refusals(
-    client: Client,
-    writer: IndexWriter<String, String>,
-    stores: Stores,
-    metrics: Metrics,
-) -> impl Stream<Item = Woken> + Send + 'static {
-    let told = Watch::default().fields(&quota_events::fields()).page_size(A_PAGE);
-    let changes = reduced(client, told, writer, quota_events::refusal, "events", metrics);
-    changes.flat_map(move |changed| {
-        let runs: Vec<_> = changed
-            .iter()
-            .flat_map(|(namespace, _)| stores.runs_in(namespace))
-            .collect();
-        stream::iter(runs)
-    })
 }
 
 fn placeholders() -> Watch {
     let (component, app) = (keys::COMPONENT, keys::APP);
     let labels = format!("{component}={},{app}={}", keys::PLACEHOLDER, keys::APP_NAME);
     Watch::default().labels(&labels)
-}
-
-fn owners<T>(changed: &[(ObjectKey, Of<T>)]) -> Vec<Woken> {
-    let owner = |((namespace, _), of): &(ObjectKey, Of<T>)| run_of(namespace, of);
-    changed.iter().filter_map(owner).collect()
-}
-
-/// What each event of a watch changed.
-fn reduced<O, K, V>(
-    client: Client,
-    watch: Watch,
-    mut writer: IndexWriter<K, V>,
-    reduce: fn(&O) -> Option<Reduced<K, V>>,
-    resource: &'static str,
-    metrics: Metrics,
-) -> impl Stream<Item = Vec<(K, V)>> + Send + 'static
-where
-    O: Resource<DynamicType = ()> + Clone + DeserializeOwned + Debug + Send + 'static,
-    K: Ord + Clone + Send + Sync + 'static,
-    V: Clone + PartialEq + Send + Sync + 'static,
-{
-    let events = watcher(Api::all(client), watch).default_backoff();
-    healthy(events, resource, metrics)
-        .filter_map(|event| future::ready(event.ok()))
-        .map(move |event| writer.take(event, reduce))
 }
 
 /// Reports broken watches and keeps their errors from the controller, whose own backoff would hold up the triggers

@@ -4,7 +4,8 @@
 //! changed is not an error: the cache is behind, and what changed will bring the run back.
 
 use crate::api_error::{Fault, Refused, is_gone, is_no, is_overtaken};
-use crate::placeholders::{WatchedPod, WatchedSet};
+use crate::placeholders::WatchedSet;
+use crate::pod_view::PodView;
 use k8s_openapi::NamespaceResourceScope;
 use k8s_openapi::api::events::v1::{Event, EventSeries};
 use kube::api::{
@@ -76,7 +77,7 @@ impl Cluster {
             Object::Run => change(&self.api::<PipelineRun>(namespace), &name, request).await,
             Object::Set => change(&self.api::<WatchedSet>(namespace), &name, request).await,
             Object::Pod | Object::OtherPod(_) => {
-                change(&self.api::<WatchedPod>(namespace), &name, request).await
+                change(&self.api::<PodView>(namespace), &name, request).await
             }
             Object::TaskRun(_) => change(&self.task_runs(namespace), &name, request).await,
         };

@@ -1,0 +1,217 @@
+//! A pod as it is watched, counted and listed: of the kilobytes of a task's pod, with its scripts, only what decisions read is
+//! decoded. The one view of pods there is.
+
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1::{Container, Pod, PodSpec, ResourceRequirements, Toleration};
+use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
+use placement::plan::Unschedulable;
+use placement::resources::Resources;
+use serde::Deserialize;
+use std::collections::BTreeMap;
+
+/// What a kubelet says of a resize that it will never carry out.
+const INFEASIBLE: &str = "Infeasible";
+
+/// A placeholder's pod, a task's or one of Tekton's assistants.
+#[derive(kube::Resource, Clone, Debug, Default, Deserialize)]
+#[resource(inherit = Pod)]
+#[serde(default)]
+pub(crate) struct PodView {
+    #[serde(deserialize_with = "tekton::metadata::read")]
+    pub(crate) metadata: ObjectMeta,
+    pub(crate) spec: Spec,
+    pub(crate) status: Status,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub(crate) struct Spec {
+    node_name: Option<String>,
+    containers: Vec<ContainerView>,
+    init_containers: Vec<ContainerView>,
+    overhead: Option<BTreeMap<String, Quantity>>,
+    resources: Option<ResourceRequirements>,
+    pub(crate) tolerations: Vec<Toleration>,
+    volumes: Vec<Volume>,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+struct ContainerView {
+    name: String,
+    resources: Option<ResourceRequirements>,
+    restart_policy: Option<String>,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+struct Volume {
+    persistent_volume_claim: Option<Claim>,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+struct Claim {
+    claim_name: String,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub(crate) struct Status {
+    phase: Option<String>,
+    start_time: Option<Time>,
+    conditions: Vec<Condition>,
+    container_statuses: Vec<ContainerStatus>,
+    /// Kubernetes 1.32 and older say here what newer ones say in a condition.
+    resize: Option<String>,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+struct Condition {
+    #[serde(rename = "type")]
+    type_: String,
+    status: String,
+    reason: Option<String>,
+    message: Option<String>,
+    last_transition_time: Option<Time>,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+struct ContainerStatus {
+    state: State,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+struct State {
+    terminated: Option<Terminated>,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+struct Terminated {
+    finished_at: Option<Time>,
+}
+
+impl PodView {
+    /// The node it is bound to.
+    pub(crate) fn node(&self) -> Option<&str> {
+        self.spec.node_name.as_deref().filter(|node| !node.is_empty())
+    }
+
+    /// It runs no more.
+    pub(crate) fn has_ended(&self) -> bool {
+        matches!(self.status.phase.as_deref(), Some("Succeeded" | "Failed"))
+    }
+
+    pub(crate) fn is_going(&self) -> bool {
+        self.metadata.deletion_timestamp.is_some()
+    }
+
+    /// What it asks for as a whole.
+    pub(crate) fn asks(&self) -> Resources {
+        let containers = |views: &[ContainerView]| views.iter().map(Container::from).collect();
+        Resources::of_pod(&PodSpec {
+            containers: containers(&self.spec.containers),
+            init_containers: Some(containers(&self.spec.init_containers)),
+            overhead: self.spec.overhead.clone(),
+            resources: self.spec.resources.clone(),
+            ..PodSpec::default()
+        })
+    }
+
+    /// What one of its containers asks for.
+    pub(crate) fn asks_of(&self, name: &str) -> Resources {
+        let mut containers = self.spec.containers.iter();
+        let container = containers.find(|container| container.name == name);
+        let requests = container.and_then(|container| container.resources.as_ref()?.requests.as_ref());
+        requests.map(Resources::read).unwrap_or_default()
+    }
+
+    /// Names of the PVCs that it mounts.
+    pub(crate) fn claims(&self) -> impl Iterator<Item = &str> {
+        let claims = self.spec.volumes.iter();
+        claims.filter_map(|volume| Some(volume.persistent_volume_claim.as_ref()?.claim_name.as_str()))
+    }
+
+    /// That the scheduler finds no node for it, and since when.
+    pub(crate) fn unschedulable(&self) -> Option<Unschedulable> {
+        let condition = self.condition("PodScheduled")?;
+        let is_it = condition.status == "False" && condition.reason.as_deref() == Some("Unschedulable");
+        is_it.then(|| Unschedulable {
+            message: condition.message.clone().unwrap_or_default(),
+            since: condition.since().unwrap_or(Timestamp::UNIX_EPOCH),
+        })
+    }
+
+    /// The resize that was asked for will never be carried out.
+    pub(crate) fn cannot_be_resized(&self) -> bool {
+        let pending = self.condition("PodResizePending");
+        let reason = pending.and_then(|condition| condition.reason.as_deref());
+        [reason, self.status.resize.as_deref()].contains(&Some(INFEASIBLE))
+    }
+
+    /// Since when it has been bound.
+    pub(crate) fn bound_since(&self) -> Option<Timestamp> {
+        let bound = self.condition("PodScheduled").filter(|it| it.status == "True");
+        let started = self.status.start_time.as_ref().map(|time| time.0);
+        bound.and_then(Condition::since).or(started)
+    }
+
+    /// When its containers ended; `None` for each that has not.
+    pub(crate) fn ends(&self) -> impl Iterator<Item = Option<Timestamp>> {
+        let containers = self.status.container_statuses.iter();
+        containers.map(|container| Some(container.state.terminated.as_ref()?.finished_at.as_ref()?.0))
+    }
+
+    fn condition(&self, type_: &str) -> Option<&Condition> {
+        let mut conditions = self.status.conditions.iter();
+        conditions.find(|condition| condition.type_ == type_)
+    }
+}
+
+impl Condition {
+    fn since(&self) -> Option<Timestamp> {
+        self.last_transition_time.as_ref().map(|time| time.0)
+    }
+}
+
+impl From<&ContainerView> for Container {
+    fn from(view: &ContainerView) -> Self {
+        Self {
+            resources: view.resources.clone(),
+            restart_policy: view.restart_policy.clone(),
+            ..Self::default()
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn a_pod_asks_for_what_it_does_as_kubernetes_own_type() {
+        let asks = |cpu: &str| json!({"requests": {"cpu": cpu}});
+        let document = json!({
+            "metadata": {"name": "p"},
+            "spec": {
+                "containers": [{"name": "step", "image": "i", "resources": asks("1")}, {"name": "plain"}],
+                "initContainers": [
+                    {"name": "sidecar", "restartPolicy": "Always", "resources": asks("2")},
+                    {"name": "prepare", "resources": asks("4")},
+                ],
+                "overhead": {"cpu": "500m"},
+                "resources": {"requests": {"memory": "1Gi"}},
+            },
+        });
+        let whole: Pod = serde_json::from_value(document.clone()).unwrap();
+        let read: PodView = serde_json::from_value(document).unwrap();
+        assert_eq!(read.asks(), Resources::of_pod(&whole.spec.unwrap()));
+        assert_eq!(read.asks().to_string(), "cpu=6500m, memory=1Gi");
+    }
+}

@@ -9,10 +9,10 @@ use placement::keys;
 use placement::names::RunKey;
 use placement::node::NodeOffer;
 use placement::placeholder::size::Ignored;
-use placement::plan::{Decision, Enrolment, Message, Observation, Plan, Question, ReleaseCause, Wait, Write};
+use placement::plan::{Decision, Message, Observation, Plan, Question, ReleaseCause, Wait, Write};
 use placement::requests::Operation;
 use placement::run::{HeldFrom, Run, SpecStatus};
-use placement::strategy::{IsolateFrom, Scope, Strategy};
+use placement::strategy::{Enrolment, IsolateFrom, Scope, Strategy};
 use std::time::Duration;
 
 /// What there is to tell about a plan, and about what came of it.

@@ -10,8 +10,8 @@
 use crate::config::Config;
 use crate::keys;
 use crate::names::RunKey;
-use crate::plan::Enrolment;
 use crate::run::{PodTemplate, Run};
+use crate::strategy::Enrolment;
 use k8s_openapi::api::apps::v1::{StatefulSet, StatefulSetSpec, StatefulSetUpdateStrategy};
 use k8s_openapi::api::core::v1::{
     Capabilities, Container, LocalObjectReference, PersistentVolumeClaimVolumeSource, PodSecurityContext,

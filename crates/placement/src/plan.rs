@@ -15,7 +15,7 @@ mod stuck;
 mod view;
 mod weight;
 
-pub use self::decision::{Decision, Enrolment, MoveCause, Question, ReleaseCause, Wait, Why, Write};
+pub use self::decision::{Decision, MoveCause, Question, ReleaseCause, Wait, Why, Write};
 pub use self::observation::{
     AssistantPod, Census, Claims, Make, Message, Observation, Placeholder, PlaceholderPod, Repeated, Resize,
     Unschedulable, WaitingPod, is_pinned,
@@ -23,6 +23,7 @@ pub use self::observation::{
 use self::view::{Stage, enrolment};
 use crate::placeholder::size::{self, Ignored};
 use crate::run::Run;
+use crate::strategy::Enrolment;
 use std::time::Duration;
 
 /// What to do with a run now, and when to reconcile it again if nothing else happens.

@@ -1,4 +1,4 @@
-//! How a run shares its node: the three strategies, and whom an isolated run keeps away from.
+//! How a run shares its node: the three strategies, whom an isolated run keeps away from, and the labels that say so.
 
 use std::fmt;
 use std::str::FromStr;
@@ -54,6 +54,15 @@ pub struct Isolation {
     pub scope: Scope,
     /// Whom it is from.
     pub from: IsolateFrom,
+}
+
+/// The labels that make a run a group.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Enrolment {
+    /// Resolved strategy.
+    pub strategy: Strategy,
+    /// Resolved isolation.
+    pub isolation: Isolation,
 }
 
 /// A text that is none of a closed set of values.

@@ -4,8 +4,8 @@
 //! required of it as it is of them. To keep away from other pods is preferred: Kubernetes before 1.37 tries a pod with two
 //! required terms of anti-affinity again only when a pod goes that matches both.
 
-use crate::plan::Enrolment;
 use crate::run::{PodTemplate, Run};
+use crate::strategy::Enrolment;
 use crate::terms::terms;
 use k8s_openapi::api::core::v1::{
     Affinity, NodeAffinity, PodAffinity, PodAffinityTerm, PodAntiAffinity, WeightedPodAffinityTerm,

@@ -6,7 +6,7 @@
 use crate::node::{Cause, NodeOffer};
 use crate::placeholder::wake::Wake;
 use crate::resources::Resources;
-use crate::strategy::{Isolation, Strategy};
+use crate::strategy::Enrolment;
 use strum::{IntoStaticStr, VariantArray};
 
 /// What to do with a run now.
@@ -209,15 +209,6 @@ pub enum Write {
         /// UID of the StatefulSet.
         set: String,
     },
-}
-
-/// The labels that make a run a group.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Enrolment {
-    /// Resolved strategy.
-    pub strategy: Strategy,
-    /// Resolved isolation.
-    pub isolation: Isolation,
 }
 
 /// Why a run is left alone.

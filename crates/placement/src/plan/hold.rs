@@ -1,6 +1,6 @@
 //! A run that waits by our hold: released as soon as there is a reason to, else its placeholder is brought forward.
 
-use super::decision::{Decision, Enrolment, Question, ReleaseCause, Wait, Write};
+use super::decision::{Decision, Question, ReleaseCause, Wait, Write};
 use super::observation::{Message, Observation, Placeholder, PlaceholderPod};
 use super::view::Set;
 use super::weight::{Weight, is_big, weigh};
@@ -11,6 +11,7 @@ use crate::dangling;
 use crate::node::{NodeOffer, largest};
 use crate::placeholder::size::is_automatic;
 use crate::run::HeldFrom;
+use crate::strategy::Enrolment;
 use std::time::Duration;
 
 /// How long an automatic reserve that is larger than all nodes waits for an autoscaler's promise: longer than one takes to answer

@@ -1,8 +1,9 @@
 //! Writes that rest on an answer of the API server: the question comes first.
 
-use super::decision::{Decision, Enrolment, Question, Write};
+use super::decision::{Decision, Question, Write};
 use super::observation::Observation;
 use crate::placeholder::size::is_automatic;
+use crate::strategy::Enrolment;
 
 /// A PVC that is bound to a zone decides the zone of the run, so the placeholder mounts those that it may. Labels of the
 /// run are not in the cache, where those of ten thousand runs would weigh.

@@ -1,11 +1,12 @@
 //! A run that runs, whoever released it: labels first, so that no more pods come without them, then the placeholder.
 
-use super::decision::{Decision, Enrolment, Wait, Why, Write};
+use super::decision::{Decision, Wait, Why, Write};
 use super::observation::{Observation, Placeholder};
 use super::view::Set;
 use super::weight::{Weight, weigh};
 use super::{Plan, at_once, ending, questions, room, stuck};
 use crate::run::SpecStatus;
+use crate::strategy::Enrolment;
 
 pub(super) fn accompany(seen: &Observation, enrolment: Enrolment) -> Plan {
     match seen.placeholder() {

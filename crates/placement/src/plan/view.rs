@@ -1,13 +1,13 @@
 //! How `plan` reads an observation: the stage of the run, and what there is of ours.
 
-use super::decision::{Enrolment, Why};
+use super::decision::Why;
 use super::observation::{Observation, Placeholder, PlaceholderPod, Repeated, Unschedulable, WaitingPod};
 use crate::config::Config;
 use crate::keys;
 use crate::opt_in::OptIn;
 use crate::placeholder::size;
 use crate::run::SpecStatus;
-use crate::strategy::Strategy;
+use crate::strategy::{Enrolment, Strategy};
 use jiff::Timestamp;
 use std::time::Duration;
 

@@ -2,9 +2,9 @@
 
 use crate::keys;
 use crate::opt_in::DECLINED;
-use crate::plan::Enrolment;
 use crate::raw::{add, remove, replace, test};
 use crate::run::{RELEASED, Run, dated};
+use crate::strategy::Enrolment;
 use jiff::Timestamp;
 use json_patch::{Patch, PatchOperation};
 use serde_json::{Value, json};

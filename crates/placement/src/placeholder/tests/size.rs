@@ -3,9 +3,9 @@
 use super::*;
 use crate::placeholder::patches::{recreate, resize, scale, shrink, unpin};
 use crate::placeholder::size::{can_resize, ignored, reserved, usual};
-use crate::plan::Enrolment;
 use crate::reserve;
 use crate::resources::Resources;
+use crate::strategy::Enrolment;
 use json_patch::Patch;
 
 const SET: &str = "set-uid";

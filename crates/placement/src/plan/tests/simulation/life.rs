@@ -3,10 +3,10 @@
 use super::{Census, Repeated, Resize, Unschedulable};
 use crate::keys;
 use crate::placeholder::wake::Wake;
-use crate::plan::Enrolment;
 use crate::quantity::Quantity;
 use crate::resources::Resources;
 use crate::run::Run;
+use crate::strategy::Enrolment;
 use crate::strategy::{Isolation, Strategy};
 use jiff::Timestamp;
 use json_patch::Patch;

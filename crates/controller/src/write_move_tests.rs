@@ -233,7 +233,7 @@ async fn pods_of_this_run_are_woken_by_a_label_and_one_that_is_gone_is_passed_ov
         pods: vec!["gone".into(), "there".into()],
         wake: Wake {
             generation: 4,
-            quiet: None,
+            since: None,
         },
     });
     assert_eq!(act(&server, &run(), action).await.unwrap(), Effect::Written);

@@ -259,3 +259,17 @@ pub(crate) async fn until_told(bed: &Testbed, run: &RunSpec, reason: &str) -> St
     .await
     .unwrap()
 }
+
+/// A pod of another application, which asks for as much as to make its node the least attractive one, or for nothing.
+pub(crate) async fn another_pod(bed: &Testbed, node: &str, app: &str, cpu: &str) {
+    let pod = json!({
+        "metadata": {"name": format!("{app}-{node}"), "labels": {"app": app}},
+        "spec": {"nodeName": node, "containers": [{
+            "name": "main", "image": "testbed.invalid/main", "resources": {"requests": {"cpu": cpu}},
+        }]},
+    });
+    let pods = pods(&bed.client().await.unwrap(), "default");
+    pods.create(&PostParams::default(), &serde_json::from_value(pod).unwrap())
+        .await
+        .unwrap();
+}

@@ -2,14 +2,14 @@
 //! change their mind.
 
 use crate::beds::{
-    SOON, bound_placeholder, create, fresh, installed, nodes_after, quota, reasons, until_no_placeholder,
-    until_told,
+    SOON, another_pod, bound_placeholder, create, fresh, installed, nodes_after, pods, quota, reasons,
+    until_no_placeholder, until_told,
 };
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Pod, Taint};
 use k8s_openapi::api::node::v1::RuntimeClass;
 use kube::ResourceExt;
-use kube::api::{Api, DynamicObject, Patch, PatchParams, PostParams};
+use kube::api::{Api, DeleteParams, DynamicObject, Patch, PatchParams, PostParams};
 use placement::keys;
 use serde_json::{Value, json};
 use std::time::{Duration, Instant};
@@ -18,6 +18,11 @@ use testbed::{Nodes, Part, Testbed, apply};
 
 fn with_template(run: RunSpec, template: &Value) -> RunSpec {
     run.spec("taskRunTemplate", json!({"podTemplate": template}))
+}
+
+fn away_from(app: &str) -> Value {
+    let them = json!({"topologyKey": keys::HOSTNAME, "labelSelector": {"matchLabels": {"app": app}}});
+    json!({"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [them]}})
 }
 
 /// Nodes that only pods of a RuntimeClass get to, which says so itself: nothing of it is in the pods as Tekton makes them.
@@ -71,17 +76,30 @@ async fn a_run_with_an_anti_affinity_of_its_own_takes_the_node_that_another_run_
     let first = first.opted_in("true").lasting("8s");
     let created = create(&bed, &first).await;
     bound_placeholder(&bed, &created).await;
-    let database =
-        json!({"topologyKey": keys::HOSTNAME, "labelSelector": {"matchLabels": {"app": "database"}}});
-    let away = json!({"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [database]}});
     let second = RunSpec::new("default", "second")
         .task("only", &[])
         .opted_in("true");
-    let second = with_template(second, &json!({"affinity": away}));
+    let second = with_template(second, &json!({"affinity": away_from("database")}));
     create(&bed, &second).await;
     until_told(&bed, &second, "WaitingForNode").await;
     bed.until_succeeded(&first, SOON).await.unwrap();
     bed.until_succeeded(&second, SOON).await.unwrap();
+}
+
+/// A scheduler of Kubernetes 1.36 does not hear that it may try such a task again, so that it is told each minute.
+#[e2e_test]
+async fn a_task_with_an_anti_affinity_of_its_own_goes_on_when_what_kept_it_away_is_gone() {
+    let bed = fresh(1).await;
+    another_pod(&bed, "node-0", "database", "0").await;
+    let run = RunSpec::new("default", "run").task("only", &[]).opted_in("true");
+    let run = with_template(run, &json!({"affinity": away_from("database")}));
+    create(&bed, &run).await;
+    until_told(&bed, &run, "NoNodeFits").await;
+    let pods = pods(&bed.client().await.unwrap(), "default");
+    pods.delete("database-node-0", &DeleteParams::default())
+        .await
+        .unwrap();
+    bed.until_succeeded(&run, SOON).await.unwrap();
 }
 
 /// What a refusal costs a run: two to three seconds, five on a busy machine. Less than the pause before Tekton is told to try
@@ -130,6 +148,29 @@ async fn runs_that_come_one_after_the_other_to_a_quota_that_is_used_up_end_a_pau
     println!("the same, one after the other: {plain:.1?} without the label, {labelled:.1?} with it");
     assert!(labelled < plain + REFUSAL + PAUSE, "{labelled:?}");
     assert!(rooms(&bed, &runs).await > 0);
+}
+
+/// Such a quota lets no pod in that says nothing of its limits, as Tekton's do unless something says it for them.
+#[e2e_test]
+async fn a_quota_of_limits_with_a_limit_range_lets_a_labelled_run_go_as_anywhere() {
+    let bed = fresh(2).await;
+    let namespace = bed.namespace("limits").await.unwrap();
+    let client = bed.client().await.unwrap();
+    let range = json!({
+        "apiVersion": "v1", "kind": "LimitRange", "metadata": {"namespace": namespace, "name": "limits"},
+        "spec": {"limits": [{"type": "Container", "default": {"cpu": "500m", "memory": "256Mi"}}]},
+    });
+    apply::apply(&client, &range).await.unwrap();
+    quota(&bed, &namespace, "limits.cpu", "2").await;
+    let run = RunSpec::diamond(&namespace, "run").opted_in("true").lasting("1s");
+    let nodes = nodes_after(&bed, &run).await;
+    assert_eq!(nodes.len(), 1, "{nodes:?}");
+    let told = reasons(&client, &run).await;
+    assert!(
+        told.contains(&"Released".to_owned()) && !told.contains(&"MadeRoom".to_owned()),
+        "{told:?}"
+    );
+    until_no_placeholder(&bed, &namespace).await;
 }
 
 /// Creates three runs of one task each. Of a second one Tekton might be refused the pod with or without the label, because quotas

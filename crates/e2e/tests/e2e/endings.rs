@@ -1,8 +1,11 @@
 //! However a run ends, nothing of ours is left behind, and a status that is not ours is never overwritten.
 
-use crate::beds::{SOON, bound_placeholder, create, fresh, installed, until_no_placeholder, until_told};
+use crate::beds::{
+    SOON, bound_placeholder, create, fresh, held_for_good, installed, until_no_placeholder, until_told,
+};
 use futures::future::join_all;
 use k8s_openapi::api::apps::v1::ControllerRevision;
+use k8s_openapi::api::core::v1::Namespace;
 use kube::api::{Api, DeleteParams, DynamicObject, ListParams, Patch, PatchParams};
 use serde_json::json;
 use std::time::Duration;
@@ -108,6 +111,23 @@ async fn a_run_deleted_while_held_leaves_nothing() {
     until_told(&bed, &spec, "WaitingForNode").await;
     delete(&bed, &spec).await;
     until_no_placeholder(&bed, "default").await;
+}
+
+#[e2e_test]
+async fn a_namespace_deleted_while_a_run_is_held_there_ends() {
+    let bed = fresh(0).await;
+    let namespace = bed.namespace("deleted-whole").await.unwrap();
+    held_for_good(&bed, &namespace, "run").await;
+    bed.remove_namespace(&namespace).await.unwrap();
+    let namespaces: Api<Namespace> = Api::all(bed.client().await.unwrap());
+    bed.until("the namespace to end", SOON, async || {
+        match namespaces.get_opt(&namespace).await {
+            Ok(None) => Ok(()),
+            it => Err(format!("{it:?}")),
+        }
+    })
+    .await
+    .unwrap();
 }
 
 /// A reservation changes hands just then. Many runs, so that some are deleted in each of its moments.

@@ -1,9 +1,7 @@
 //! The placeholder chooses the node of all tasks, so it goes by what they ask for: devices, preferences, objects that may not
 //! exist.
 
-use crate::beds::{SOON, bound_placeholder, create, fresh, nodes_of, reasons, until_told};
-use k8s_openapi::api::core::v1::Pod;
-use kube::api::{Api, PostParams};
+use crate::beds::{SOON, another_pod, bound_placeholder, create, fresh, nodes_of, reasons, until_told};
 use placement::keys;
 use serde_json::{Value, json};
 use std::time::{Duration, Instant};
@@ -70,20 +68,6 @@ async fn a_placeholder_follows_a_task_to_the_device_that_it_asks_for() {
     .await
     .unwrap();
     bed.until_succeeded(&run, SOON).await.unwrap();
-}
-
-/// A pod of another application, which asks for as much as to make its node the least attractive one, or for nothing.
-async fn another_pod(bed: &Testbed, node: &str, app: &str, cpu: &str) {
-    let pod = json!({
-        "metadata": {"name": format!("{app}-{node}"), "labels": {"app": app}},
-        "spec": {"nodeName": node, "containers": [{
-            "name": "main", "image": "testbed.invalid/main", "resources": {"requests": {"cpu": cpu}},
-        }]},
-    });
-    let pods: Api<Pod> = Api::namespaced(bed.client().await.unwrap(), "default");
-    pods.create(&PostParams::default(), &serde_json::from_value(pod).unwrap())
-        .await
-        .unwrap();
 }
 
 async fn goes_to(bed: &Testbed, affinity: Value, node: &str) {

@@ -7,34 +7,34 @@ use std::fmt;
 pub struct Wake {
     /// Its run moved off its node: the generation of the placeholder's StatefulSet by which it did.
     pub generation: i64,
-    /// The last of the run's other tasks ended since then: when, in seconds since 1970.
-    pub quiet: Option<i64>,
+    /// The last of the run's other tasks ended since then, or the pod has waited for long: when, in seconds since 1970.
+    pub since: Option<i64>,
 }
 
 impl Wake {
     /// Reads the label; `None` if it has a value that we did not write.
     pub fn read(label: &str) -> Option<Self> {
-        let (generation, quiet) = match label.split_once('.') {
+        let (generation, since) = match label.split_once('.') {
             None => (label, None),
-            Some((generation, quiet)) => (generation, Some(quiet.parse().ok()?)),
+            Some((generation, since)) => (generation, Some(since.parse().ok()?)),
         };
         Some(Self {
             generation: generation.parse().ok()?,
-            quiet,
+            since,
         })
     }
 
     /// Whether a pod that was woken for this needs not be woken for the other.
     pub fn covers(self, other: Self) -> bool {
-        self.generation == other.generation && self.quiet >= other.quiet
+        self.generation == other.generation && self.since >= other.since
     }
 }
 
 impl fmt::Display for Wake {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.quiet {
+        match self.since {
             None => write!(f, "{}", self.generation),
-            Some(quiet) => write!(f, "{}.{quiet}", self.generation),
+            Some(since) => write!(f, "{}.{since}", self.generation),
         }
     }
 }
@@ -43,8 +43,8 @@ impl fmt::Display for Wake {
 mod tests {
     use super::*;
 
-    fn wake(generation: i64, quiet: Option<i64>) -> Wake {
-        Wake { generation, quiet }
+    fn wake(generation: i64, since: Option<i64>) -> Wake {
+        Wake { generation, since }
     }
 
     #[test]

@@ -361,7 +361,7 @@ fn unschedulable(seconds: i64) -> Unschedulable {
 pub(super) fn woken_for(generation: i64) -> Wake {
     Wake {
         generation,
-        quiet: None,
+        since: None,
     }
 }
 

@@ -6,11 +6,11 @@
 //! node fits. It comes back before only where the scheduler does not look at that pod again.
 
 use super::decision::{Decision, MoveCause, Question, Wait, Write};
-use super::observation::{Census, Observation, Placeholder, WaitingPod};
+use super::observation::{Census, Observation, Placeholder, Unschedulable, WaitingPod};
 use super::{Plan, again, at_once, questions, room};
 use crate::node::{NodeState, largest};
 use crate::placeholder::wake::Wake;
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use std::time::Duration;
 
 /// How soon tasks are counted again whose end is waited for: a pod that is being deleted outlives its task, so that
@@ -19,16 +19,21 @@ const RECOUNT: Duration = Duration::from_secs(30);
 
 /// How long a woken pod may keep its old verdict: a scheduler's longest back-off is ten seconds.
 const ASLEEP: Duration = Duration::from_secs(15);
+/// How often a pod is woken that other pods keep away. Kubernetes before 1.37 tries one with two required terms of anti-affinity,
+/// ours and its user's, again only when a pod goes that matches both, or after five minutes.
+const KEPT_AWAY_AGAIN: Duration = Duration::from_mins(1);
 /// In the scheduler's words about a pod: it looked for others of the pod's group, and they were elsewhere.
 const LACKS_ITS_GROUP: &str = "didn't match pod affinity rules";
 /// Likewise: a volume that the pod mounts cannot be used on the node.
 const VOLUME_ELSEWHERE: &str = "didn't match PersistentVolume's node affinity";
+/// Likewise: pods are on the node that this one has to keep away from, or the other way round.
+const KEPT_AWAY: &str = "didn't match pod anti-affinity rules";
 /// Likewise: the pod might fit on the node later.
 const SHORT_OF_ROOM: [&str; 4] = [
     "Insufficient",
     "Too many pods",
     "didn't have free ports",
-    "didn't match pod anti-affinity rules",
+    KEPT_AWAY,
 ];
 
 /// Why the node would be given up, and since when that is so; `None` needs no patience.
@@ -168,7 +173,7 @@ fn leave(seen: &Observation, set: &Placeholder, cause: MoveCause) -> Decision {
 /// A scheduler that finds no node for a pod sets it aside until something happens that could help, and the end of
 /// the last pod that it had to be near is none of that to it (Kubernetes 1.34 and newer: it would wait for minutes).
 /// A changed label of the pod itself is since Kubernetes 1.36, and each pod is given one each time that the run moves
-/// off, and each time that the last of the tasks that went ahead of it ends. To older schedulers only a member of the
+/// off, each time that the last of the tasks that went ahead of it ends, and now and then while others keep it away. To older schedulers only a member of the
 /// group that finds a node is: a pod that they leave asleep is woken by the placeholder.
 pub(super) fn follow(seen: &Observation, set: &Placeholder) -> Plan {
     match seen.live_pod() {
@@ -196,8 +201,20 @@ fn wake(seen: &Observation, set: &Placeholder) -> Wake {
     let ended = quiet_since.filter(|ended| seen.moves.last.is_none_or(|last| *ended > last));
     Wake {
         generation: set.generation,
-        quiet: ended.map(Timestamp::as_second),
+        since: ended.max(kept_away_again(seen)).map(Timestamp::as_second),
     }
+}
+
+/// The last full minute of a pod's waiting.
+fn kept_away_again(seen: &Observation) -> Option<Timestamp> {
+    let (_, it) = seen.misfit().filter(|(_, it)| is_kept_away(it))?;
+    let minutes = seen.now.duration_since(it.since).as_mins();
+    let waited = (minutes > 0).then(|| SignedDuration::from_mins(minutes))?;
+    it.since.checked_add(waited).ok()
+}
+
+fn is_kept_away(it: &Unschedulable) -> bool {
+    it.message.contains(KEPT_AWAY)
 }
 
 fn asleep(seen: &Observation, wake: Wake) -> Vec<String> {
@@ -218,7 +235,10 @@ fn await_fit(seen: &Observation, set: &Placeholder) -> Plan {
         (Some((_, it)), Some(Census { live: 0, quiet_since })) if it.message.contains(LACKS_ITS_GROUP) => {
             rouse(seen, set, quiet_since.max(last))
         }
-        (Some((pod, it)), Some(Census { live: 0, .. })) => at_once(no_fit(seen, pod, &it.message)),
+        (Some((pod, it)), Some(Census { live: 0, .. })) => Plan {
+            again: is_kept_away(it).then_some(KEPT_AWAY_AGAIN),
+            ..at_once(no_fit(seen, pod, &it.message))
+        },
         (Some(_), Some(Census { live, .. })) => await_tasks(seen, MoveCause::TaskDoesNotFit, live),
     }
 }

@@ -411,7 +411,7 @@ fn pods_that_were_set_aside_before_the_run_moved_off_are_woken_once() {
 
 #[test]
 fn a_pod_that_was_woken_while_another_task_ran_is_woken_again_when_that_one_has_ended() {
-    let asleep = |quiet: Option<i64>| {
+    let asleep = |since: Option<i64>| {
         enrolled()
             .moved_off()
             .task_waits("old", 60)
@@ -419,20 +419,20 @@ fn a_pod_that_was_woken_while_another_task_ran_is_woken_again_when_that_one_has_
             .change(|scene| {
                 scene.waiting[0].woken = Some(Wake {
                     generation: GENERATION,
-                    quiet,
+                    since,
                 });
             })
     };
-    let counted = |quiet, live, ended| {
+    let counted = |since, live, ended| {
         let quiet_since = Some(ago(ended));
-        asleep(quiet).change(|scene| scene.census = Some(Census { live, quiet_since }))
+        asleep(since).change(|scene| scene.census = Some(Census { live, quiet_since }))
     };
     let ended = Some(ago(20).as_second());
     let wake = Decision::Write(Write::WakeTasks {
         pods: vec!["old".to_owned()],
         wake: Wake {
             generation: GENERATION,
-            quiet: ended,
+            since: ended,
         },
     });
     assert_eq!(asleep(None).decision(), Decision::Count(Question::Tasks));
@@ -440,6 +440,49 @@ fn a_pod_that_was_woken_while_another_task_ran_is_woken_again_when_that_one_has_
     let is_told = |scene: Scene| matches!(scene.decision(), Decision::Wait(Wait::Fit { .. }));
     assert!(is_told(counted(ended, 0, 20)), "woken for that already");
     assert!(is_told(counted(None, 0, 55)), "it ended before the run moved off");
+}
+
+/// The scheduler of Kubernetes 1.36 does not hear of it when what keeps the pod away is gone.
+#[test]
+fn a_pod_that_others_keep_away_is_woken_again_every_minute() {
+    let kept_away = |waits: i64, since: Option<i64>| {
+        enrolled()
+            .moved_off()
+            .task_waits("old", waits)
+            .change(|scene| scene.moves = Repeated::default().and_one(ago(50)))
+            .counted(0)
+            .change(|scene| {
+                let pod = &mut scene.waiting[0];
+                pod.woken = Some(Wake {
+                    generation: GENERATION,
+                    since,
+                });
+                pod.unschedulable.as_mut().unwrap().message =
+                    "0/1 nodes are available: 1 node(s) didn't match pod anti-affinity rules.".to_owned();
+            })
+    };
+    let woken = |since: i64| {
+        Decision::Write(Write::WakeTasks {
+            pods: vec!["old".to_owned()],
+            wake: Wake {
+                generation: GENERATION,
+                since: Some(since),
+            },
+        })
+    };
+    let minute = |waits: i64, minutes: i64| ago(waits).as_second() + minutes * 60;
+    let is_told = |scene: Scene| {
+        let plan = scene.plan();
+        matches!(plan.decision, Decision::Wait(Wait::Fit { .. }))
+            && plan.again == Some(Duration::from_mins(1))
+    };
+    assert!(is_told(kept_away(59, None)));
+    assert_eq!(kept_away(61, None).decision(), woken(minute(61, 1)));
+    assert!(is_told(kept_away(119, Some(minute(119, 1)))));
+    assert_eq!(
+        kept_away(120, Some(minute(120, 1))).decision(),
+        woken(minute(120, 2))
+    );
 }
 
 /// Schedulers before Kubernetes 1.36 do not look at the label.
@@ -456,7 +499,7 @@ fn a_pod_that_still_misses_its_group_long_after_it_was_woken_is_woken_by_the_pla
                 let pod = &mut scene.waiting[0];
                 pod.woken = Some(Wake {
                     generation: GENERATION,
-                    quiet: Some(i64::MAX),
+                    since: Some(i64::MAX),
                 });
                 pod.unschedulable.as_mut().unwrap().message = message;
             })

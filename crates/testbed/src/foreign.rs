@@ -1,10 +1,11 @@
-//! What tests need of other projects: custom resource definitions, a client of registries, and promtool.
+//! What tests need of other projects: custom resource definitions, a client of registries, promtool, and Tekton's examples.
 
 use crate::apply;
 use crate::binaries;
 use crate::error::Result;
-use crate::recipe::{CERT_MANAGER, CRANE, PROMETHEUS_OPERATOR, PROMTOOL};
+use crate::recipe::{CERT_MANAGER, CRANE, PROMETHEUS_OPERATOR, PROMTOOL, TEKTONS_EXAMPLES};
 use crate::testbed::{READY, Testbed, built};
+use crate::versions::Versions;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::{
     CustomResourceDefinition, CustomResourceDefinitionCondition,
 };
@@ -30,6 +31,13 @@ pub async fn crane() -> Result<PathBuf> {
 pub async fn promtool() -> Result<PathBuf> {
     let [built] = built(|| binaries::ensure([&PROMTOOL])).await?;
     Ok(built.program("promtool"))
+}
+
+/// Folder of the PipelineRuns by which Tekton shows what it can do.
+pub async fn tektons_examples(versions: Versions) -> Result<PathBuf> {
+    let recipe = versions.tekton.recipe();
+    let [built] = built(move || binaries::ensure([recipe])).await?;
+    Ok(built.asset(TEKTONS_EXAMPLES))
 }
 
 impl Testbed {

@@ -24,6 +24,8 @@ const ETCD: &str = "go.etcd.io/etcd/server/v3";
 const KUBERNETES: &str = "k8s.io/kubernetes";
 const KWOK: &str = "sigs.k8s.io/kwok";
 const PIPELINE: &str = "github.com/tektoncd/pipeline";
+/// PipelineRuns that show what Tekton can do.
+pub(crate) const TEKTONS_EXAMPLES: &str = "examples/v1/pipelineruns";
 const AUTOSCALER: &str = "k8s.io/autoscaler/cluster-autoscaler";
 const KARPENTER_MODULE: &str = "sigs.k8s.io/karpenter";
 const CERT_MANAGER_MODULE: &str = "github.com/cert-manager/cert-manager";
@@ -84,7 +86,7 @@ const fn tekton(name: &'static str) -> Recipe {
         ],
         tags: "",
         link_kubernetes_version: false,
-        assets: &[(PIPELINE, "config")],
+        assets: &[(PIPELINE, "config"), (PIPELINE, TEKTONS_EXAMPLES)],
     }
 }
 

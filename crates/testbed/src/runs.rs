@@ -168,8 +168,12 @@ fn task(name: &str, requests: &Value) -> Value {
 
 /// The PipelineRuns of a namespace, untyped.
 pub fn runs(client: &Client, namespace: &str) -> Api<DynamicObject> {
-    let kind = GroupVersionKind::gvk("tekton.dev", "v1", "PipelineRun");
-    Api::namespaced_with(client.clone(), namespace, &ApiResource::from_gvk(&kind))
+    Api::namespaced_with(client.clone(), namespace, &resource())
+}
+
+/// What the API server calls PipelineRuns.
+pub fn resource() -> ApiResource {
+    ApiResource::from_gvk(&GroupVersionKind::gvk("tekton.dev", "v1", "PipelineRun"))
 }
 
 /// What a run's condition says.

@@ -73,6 +73,7 @@ mod ship;
 mod ship_program;
 mod soak;
 mod strategies;
+mod tektons_examples;
 mod testbed_autoscales;
 mod testbed_coschedules;
 mod testbed_keeps_data;

@@ -14,10 +14,12 @@ use std::process::{Command, ExitCode, Stdio};
 use testbed::Versions;
 
 /// The end-to-end tests that each pair has to pass: filters, as `cargo test` takes them.
-const TESTS: [&str; 11] = [
+const TESTS: [&str; 13] = [
     "one_node_per_run::",
     "holds::",
     "endings::",
+    "clusters_differ::",
+    "tektons_examples::",
     "moves::",
     "moves_with_claims::",
     "reserve::",

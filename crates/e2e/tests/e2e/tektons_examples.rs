@@ -1,0 +1,183 @@
+//! Tekton's own examples end with the label as they do without it, and each run has one node.
+
+use crate::beds::{SOON, fresh};
+use crate::provisioner::{Provisioner, WITH_THE_FIRST_POD};
+use futures::{StreamExt, stream};
+use k8s_openapi::api::storage::v1::StorageClass;
+use kube::ResourceExt;
+use kube::api::{Api, DynamicObject, ListParams, Patch, PatchParams, PostParams};
+use placement::keys;
+use serde_json::json;
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+use testbed::runs::{self, State};
+use testbed::{Nodes, Testbed, apply};
+
+/// So many end, of which so many succeed: fake nodes play no step, so that an example whose tasks hand results on fails in either
+/// way, as one does that loads something from elsewhere.
+const AT_LEAST: (usize, usize) = (40, 25);
+/// Those that have not ended by then without the label hang, or wait for a time limit of theirs.
+const PATIENCE: Duration = Duration::from_secs(45);
+const AT_ONCE: usize = 8;
+/// Each run has a node of its own, in one of two zones.
+const NODES_IN_A_ZONE: usize = 60;
+
+/// A file, in a namespace of its own.
+#[derive(Clone, Debug)]
+struct Example {
+    file: PathBuf,
+    namespace: String,
+    runs: Vec<String>,
+}
+
+/// With those of its folders for what Tekton does not promise yet.
+fn files(folder: &Path) -> Vec<PathBuf> {
+    let entries = std::fs::read_dir(folder).unwrap();
+    let (folders, files): (Vec<_>, Vec<_>) = entries
+        .map(|entry| entry.unwrap().path())
+        .partition(|path| path.is_dir());
+    let is_yaml = |path: &PathBuf| path.extension().is_some_and(|ending| ending == "yaml");
+    let below = folders.iter().flat_map(|folder| self::files(folder));
+    files.into_iter().filter(is_yaml).chain(below).collect()
+}
+
+/// Creates all that is in a file; `None` if Kubernetes or Tekton refuse some of it, or it is for a whole cluster.
+async fn create(bed: &Testbed, file: &Path, namespace: String, label: Option<&str>) -> Option<Example> {
+    bed.namespace(&namespace).await.unwrap();
+    let client = bed.client().await.unwrap();
+    let mut runs = Vec::new();
+    for mut object in apply::documents(file).ok()? {
+        let metadata = &mut object["metadata"];
+        metadata["namespace"] = namespace.as_str().into();
+        if let Some(prefix) = metadata["generateName"].as_str() {
+            metadata["name"] = prefix.trim_end_matches('-').into();
+        }
+        if object["kind"] == "PipelineRun" {
+            runs.push(object["metadata"]["name"].as_str()?.to_owned());
+            if let Some(label) = label {
+                object["metadata"]["labels"][keys::OPT_IN] = label.into();
+            }
+        }
+        let (api, _) = apply::api_of(&client, &object)?;
+        let object = serde_json::from_value(object).ok()?;
+        api.create(&PostParams::default(), &object).await.ok()?;
+    }
+    let file = file.to_owned();
+    (!runs.is_empty()).then_some(Example {
+        file,
+        namespace,
+        runs,
+    })
+}
+
+async fn create_all(bed: &Testbed, files: &[PathBuf], half: &str, label: Option<&str>) -> Vec<Example> {
+    let created = stream::iter(files.iter().enumerate())
+        .map(|(number, file)| create(bed, file, format!("{half}-{number}"), label))
+        .buffer_unordered(AT_ONCE);
+    created.filter_map(async |example| example).collect().await
+}
+
+type States = BTreeMap<(String, String), State>;
+
+async fn states(bed: &Testbed) -> States {
+    let client = bed.client().await.unwrap();
+    let all: Api<DynamicObject> = Api::all_with(client, &runs::resource());
+    let listed = all.list(&ListParams::default()).await.unwrap().items;
+    let state = |run: DynamicObject| ((run.namespace().unwrap(), run.name_any()), runs::state(&run));
+    listed.into_iter().map(state).collect()
+}
+
+impl Example {
+    fn states(&self, all: &States) -> Vec<State> {
+        let state = |run: &String| all.get(&(self.namespace.clone(), run.clone())).cloned();
+        self.runs.iter().filter_map(state).collect()
+    }
+
+    fn is_over(&self, all: &States) -> bool {
+        let goes_on = |state: &State| matches!(state, State::Pending | State::Running);
+        !self.states(all).iter().any(goes_on)
+    }
+}
+
+/// The states of all runs, when those of these examples are done or time is up.
+async fn when_over(bed: &Testbed, examples: &[Example], patience: Duration) -> States {
+    let end = Instant::now() + patience;
+    loop {
+        let all = states(bed).await;
+        let is_over = examples.iter().all(|example| example.is_over(&all));
+        if is_over || Instant::now() > end {
+            return all;
+        }
+        tokio::time::sleep(Duration::from_secs(1)).await;
+    }
+}
+
+async fn with_volumes(bed: &Testbed) -> Provisioner {
+    for zone in crate::beds::ZONES {
+        bed.add_nodes(&Nodes::new(zone, NODES_IN_A_ZONE).zone(zone))
+            .await
+            .unwrap();
+    }
+    let provisioner = Provisioner::start(bed).await;
+    let classes: Api<StorageClass> = Api::all(bed.client().await.unwrap());
+    let by_default =
+        json!({"metadata": {"annotations": {"storageclass.kubernetes.io/is-default-class": "true"}}});
+    classes
+        .patch(
+            WITH_THE_FIRST_POD,
+            &PatchParams::default(),
+            &Patch::Merge(&by_default),
+        )
+        .await
+        .unwrap();
+    provisioner
+}
+
+async fn nodes(bed: &Testbed, example: &Example, run: &str) -> usize {
+    let client = bed.client().await.unwrap();
+    let pods = runs::pods(&client, &example.namespace, run).await.unwrap();
+    runs::nodes(&pods).len()
+}
+
+#[e2e_test(first)]
+async fn tektons_own_examples_end_with_the_label_as_without_it_on_one_node_each() {
+    let bed = fresh(0).await;
+    let _provisioner = with_volumes(&bed).await;
+    let files = files(&testbed::tektons_examples(bed.versions()).await.unwrap());
+    let plain = create_all(&bed, &files, "plain", None).await;
+    let all = when_over(&bed, &plain, PATIENCE).await;
+    let over = plain.iter().filter(|example| example.is_over(&all));
+    let expected: BTreeMap<_, _> = over.map(|it| (it.file.clone(), it.states(&all))).collect();
+    let well = expected.values().filter(|states| succeed(states)).count();
+    println!(
+        "of {} examples, {} end on fake nodes and {well} of them succeed",
+        files.len(),
+        expected.len()
+    );
+    assert!(expected.len() >= AT_LEAST.0 && well >= AT_LEAST.1);
+    let files: Vec<_> = expected.keys().cloned().collect();
+    let labelled = create_all(&bed, &files, "labelled", Some("true")).await;
+    assert_eq!(labelled.len(), files.len(), "some were refused");
+    let all = when_over(&bed, &labelled, SOON).await;
+    for example in &labelled {
+        assert_eq!(
+            example.states(&all),
+            expected[&example.file],
+            "{}",
+            example.file.display()
+        );
+        for run in &example.runs {
+            let nodes = nodes(&bed, example, run).await;
+            assert!(
+                nodes <= 1,
+                "{run} of {} had {nodes} nodes",
+                example.file.display()
+            );
+        }
+    }
+}
+
+fn succeed(states: &[State]) -> bool {
+    states.iter().all(|state| *state == State::Succeeded)
+}

@@ -133,6 +133,7 @@ fn evicted(ready: bool, left: Option<&str>) -> Observation {
             strategy: None,
             isolation: None,
             pinned: false,
+            within_limits: false,
             left: Some(left.into()),
         }),
         ..seen

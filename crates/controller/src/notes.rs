@@ -5,6 +5,7 @@ use crate::moves;
 use crate::reason::{Note, Reason, note};
 use crate::reserves;
 use crate::write::Effect;
+use placement::impossible::{self, Impossible};
 use placement::keys;
 use placement::names::RunKey;
 use placement::node::NodeOffer;
@@ -64,6 +65,7 @@ fn written(seen: &Observation, write: &Write) -> Vec<Note> {
         Write::CreatePlaceholder(_) => reserves::chosen(seen).into_iter().chain(returned(run)).collect(),
         Write::GiveUpReserve { nearest, .. } => vec![reserves::given_up(seen, nearest.as_ref())],
         Write::Nudge => no_pod(seen).into_iter().collect(),
+        Write::AskWithinLimits { .. } => within_limits(seen).into_iter().collect(),
         Write::Release {
             cause,
             enrolment,
@@ -161,6 +163,17 @@ fn no_pod(seen: &Observation) -> Option<Note> {
     Some(note(Reason::PlaceholderRefused, text))
 }
 
+fn within_limits(seen: &Observation) -> Option<Note> {
+    let Message(complaint) = seen.complaint.as_ref()?;
+    let text = format!(
+        "A LimitRange of this namespace does not let the placeholder's pod in: {}. The controller changes what it asks for. To \
+         avoid the delay, set placeholder-cpu and placeholder-memory in the configuration of pod-affinity to what the \
+         LimitRange allows.",
+        complaint.as_deref()?
+    );
+    Some(note(Reason::PlaceholderRefused, text))
+}
+
 fn for_node(seen: &Observation, message: &str, largest: Option<&NodeOffer>) -> Note {
     let reserve = largest
         .filter(|offer| !offer.fits())
@@ -214,11 +227,18 @@ fn released(seen: &Observation, cause: ReleaseCause, goes: Option<(&str, Enrolme
 
 fn impossible(seen: &Observation) -> String {
     let complaint = seen.complaint.as_ref().and_then(|Message(text)| text.as_deref());
-    format!(
-        "Released without a node: its placeholder cannot be created, nor can pods of its tasks that refer to the same \
-         object: {}. Create the object, or correct its name in the PipelineRun.",
-        complaint.unwrap_or_default()
-    )
+    let complaint = complaint.unwrap_or_default();
+    match impossible::told_by(complaint) {
+        Some(Impossible::OutOfLimits) => format!(
+            "Released without a node, because a LimitRange of this namespace does not let its placeholder in: {complaint}. \
+             Its pods will share the node that the first of them gets, but between tasks other runs can take that node. Set \
+             placeholder-cpu and placeholder-memory in the configuration of pod-affinity to what the LimitRange allows."
+        ),
+        Some(Impossible::RefersToNothing) | None => format!(
+            "Released without a node: its placeholder cannot be created, nor can pods of its tasks that refer to the same \
+             object: {complaint}. Create the object, or correct its name in the PipelineRun."
+        ),
+    }
 }
 
 /// The node, and who else may use it.

@@ -79,6 +79,7 @@ pub(crate) fn set(set: &WatchedSet) -> Option<Reduced<ObjectKey, Of<Placeholder>
         strategy: label(metadata, keys::STRATEGY),
         isolation: label(metadata, keys::ISOLATION),
         pinned: template.is_some_and(is_pinned),
+        within_limits: template.is_some_and(|annotations| annotations.contains_key(keys::WITHIN_LIMITS)),
         left: template
             .and_then(|annotations| annotations.get(keys::LEFT))
             .filter(|node| !node.is_empty())

@@ -54,6 +54,7 @@ fn a_placeholder_of_the_run_is_seen_with_its_strategy() {
         strategy: Some(Strategy::IsolateAlways),
         isolation: Some(Isolation::default()),
         pinned: false,
+        within_limits: false,
         left: None,
     };
     assert_eq!(set(&json!({})), expected);

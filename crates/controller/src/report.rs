@@ -144,7 +144,9 @@ fn remember(
                     known.retried(seen.refusal.clone(), seen.now);
                     Some(Duration::ZERO)
                 }
-                Decision::Write(Write::Nudge) => Some(known.nudges.sent(seen.now)),
+                Decision::Write(Write::Nudge | Write::AskWithinLimits { .. }) => {
+                    Some(known.nudges.sent(seen.now))
+                }
                 _ => None,
             }
         }

@@ -21,6 +21,7 @@ pub(super) fn seen() -> Observation {
         strategy: None,
         isolation: None,
         pinned: false,
+        within_limits: false,
         left: None,
     };
     Observation {
@@ -37,7 +38,7 @@ fn question(seen: &Observation, decision: &Decision) -> Option<Question> {
             Some(Question::Labels)
         }
         Decision::Write(Write::WakeTasks { .. } | Write::Follow { .. }) => Some(Question::Assistants),
-        Decision::Write(Write::Nudge) => Some(Question::Complaint),
+        Decision::Write(Write::Nudge | Write::AskWithinLimits { .. }) => Some(Question::Complaint),
         _ => None,
     }
 }

@@ -28,6 +28,8 @@ pub const USED: &str = "pod-affinity.tekton.dev/used";
 /// Annotation on a placeholder's pod, and in its StatefulSet's template: the node that it is bound to come back to;
 /// empty: none.
 pub const PINNED: &str = "pod-affinity.tekton.dev/pinned";
+/// Annotation on a placeholder's pod, and in its StatefulSet's template: it asks for what a `LimitRange` lets in.
+pub const WITHIN_LIMITS: &str = "pod-affinity.tekton.dev/within-limits";
 /// Annotation in the template of a placeholder's StatefulSet: the node that its run gave up last.
 pub const LEFT: &str = "pod-affinity.tekton.dev/left";
 /// Annotation on a placeholder's StatefulSet: when its controller was last asked to try again.

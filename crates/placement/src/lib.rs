@@ -8,12 +8,14 @@ pub mod additions;
 mod arbitrary;
 pub mod autoscaler;
 pub mod config;
-pub mod dangling;
+
 #[cfg(test)]
 mod fixture;
 pub mod hold;
+pub mod impossible;
 pub mod inject;
 pub mod keys;
+pub mod limits;
 pub mod names;
 pub mod namespace;
 pub mod need;

@@ -2,6 +2,7 @@
 //! decision changes nothing.
 
 use crate::keys;
+use crate::limits::Bounds;
 use crate::names::RunKey;
 use crate::need;
 use crate::placeholder::size::is_automatic;
@@ -10,8 +11,8 @@ use crate::placeholder::{patches as placeholder, stateful_set};
 use crate::plan::{Claims, Message, Observation, Placeholder, Write};
 use crate::raw::test;
 use crate::run::{Run, SpecStatus};
-use json_patch::{Patch, PatchOperation};
 use crate::strategy::Enrolment;
+use json_patch::{Patch, PatchOperation};
 use k8s_openapi::api::apps::v1::StatefulSet;
 use serde_json::Value;
 use std::borrow::Cow;
@@ -121,6 +122,7 @@ impl Write {
             Self::Withdraw => vec![patch_run(Operation::Enrol, run::withdraw(run))],
             Self::CreatePlaceholder(enrolment) => vec![create(seen, *enrolment, image)],
             Self::Nudge => nudge(seen).into_iter().collect(),
+            Self::AskWithinLimits { set } => ask_within_limits(seen, set).into_iter().collect(),
             Self::Release { enrolment, node, .. } => {
                 let patch = run::release(run, *enrolment, node.as_deref());
                 vec![patch_run(Operation::Release, patch)]
@@ -218,6 +220,13 @@ fn reserve(seen: &Observation) -> Option<String> {
 fn nudge(seen: &Observation) -> Option<Request> {
     let patch = placeholder::nudge(&seen.set.as_ref()?.uid, seen.now);
     Some(request(Operation::Placeholder, Object::Set, Verb::Merge(patch)))
+}
+
+fn ask_within_limits(seen: &Observation, set: &str) -> Option<Request> {
+    let Message(complaint) = seen.complaint.as_ref()?;
+    let bounds = Bounds::told_by(complaint.as_deref()?)?;
+    let patch = placeholder::within_limits(set, &bounds, &seen.config);
+    Some(request(Operation::Placeholder, Object::Set, Verb::Json(patch)))
 }
 
 fn record_node(run: &Run, node: &str) -> Request {

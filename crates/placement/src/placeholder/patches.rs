@@ -2,10 +2,11 @@
 //! decision changes nothing.
 
 use super::affinity;
-use super::size::{Size, usual};
+use super::size::{Size, usual, within};
 use super::wake::Wake;
 use crate::config::Config;
 use crate::keys;
+use crate::limits::Bounds;
 use crate::names::RunKey;
 use crate::raw::{add, replace, test};
 use crate::run::Run;
@@ -46,6 +47,17 @@ pub fn shrink(set: &str, config: &Config) -> Patch {
 pub fn resize(pod: &str, config: &Config) -> Value {
     let container = json!({"name": keys::PLACEHOLDER, "resources": written(&usual(config).resources())});
     json!({"metadata": {"uid": pod}, "spec": {"containers": [container]}})
+}
+
+/// For the StatefulSet: pods to come ask for what a `LimitRange` lets in.
+pub fn within_limits(set: &str, bounds: &Bounds, config: &Config) -> Patch {
+    let [name, resources] = of_size(&within(bounds, config));
+    let mark = [
+        TEMPLATE.as_slice(),
+        &["metadata", "annotations", keys::WITHIN_LIMITS],
+    ]
+    .concat();
+    Patch(vec![is(set), name, resources, add(&mark, "true")])
 }
 
 /// For the StatefulSet: pods to come have the usual size and go to this node, or to any node again.
@@ -131,7 +143,10 @@ fn is(uid: &str) -> PatchOperation {
 }
 
 fn usual_size(config: &Config) -> [PatchOperation; 2] {
-    let size: Size = usual(config);
+    of_size(&usual(config))
+}
+
+fn of_size(size: &Size) -> [PatchOperation; 2] {
     let at = |member| [CONTAINER.as_slice(), &[member]].concat();
     [
         test(&at("name"), keys::PLACEHOLDER),

@@ -2,6 +2,7 @@
 
 use crate::config::Config;
 use crate::keys;
+use crate::limits::Bounds;
 use crate::quantity::Quantity;
 use crate::reserve::{self, BadReserve, Reserve, Wish};
 use crate::resources::Resources;
@@ -48,6 +49,18 @@ pub fn usual(config: &Config) -> Size {
         amounts: amounts
             .map(|(name, amount)| (name.to_owned(), amount.clone()))
             .into(),
+        reserves: false,
+    }
+}
+
+/// As near to the usual size as a `LimitRange` lets in.
+pub(super) fn within(bounds: &Bounds, config: &Config) -> Size {
+    let allowed = bounds.nearest(usual(config).requests());
+    let amounts = allowed
+        .iter()
+        .map(|(name, amount)| (name.to_owned(), amount.to_string()));
+    Size {
+        amounts: amounts.collect(),
         reserves: false,
     }
 }

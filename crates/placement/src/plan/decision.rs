@@ -107,6 +107,11 @@ pub enum Write {
     CreatePlaceholder(Enrolment),
     /// The StatefulSet is there but its pod is not: wake its controller, say why if it is known.
     Nudge,
+    /// A `LimitRange` does not let its pod in: have it ask for what that allows.
+    AskWithinLimits {
+        /// UID of the StatefulSet.
+        set: String,
+    },
     /// Clear Pending and our hold in one guarded patch; enrol unless the user opted out meanwhile.
     Release {
         /// Why now.
@@ -234,7 +239,7 @@ pub enum ReleaseCause {
     NodeFound,
     /// `release-when: created`, and the placeholder exists.
     PlaceholderCreated,
-    /// The placeholder refers to an object that does not exist, as the tasks do: they report it at once.
+    /// There will never be a placeholder: it refers to an object that does not exist, or no size of it is let in.
     PlaceholderImpossible,
     /// The hold is older than `hold-deadline`.
     Deadline,

@@ -417,6 +417,7 @@ fn set() -> Placeholder {
         strategy: Some(Strategy::default()),
         isolation: Some(Isolation::default()),
         pinned: false,
+        within_limits: false,
         left: None,
     }
 }

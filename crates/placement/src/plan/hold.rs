@@ -7,7 +7,7 @@ use super::weight::{Weight, is_big, weigh};
 use super::{Plan, SOON, again, at_once, questions, stuck};
 use crate::autoscaler;
 use crate::config::ReleaseWhen;
-use crate::dangling;
+use crate::impossible::{self, Impossible};
 use crate::node::{NodeOffer, largest};
 use crate::placeholder::size::is_automatic;
 use crate::run::HeldFrom;
@@ -38,17 +38,23 @@ fn reason_to_release(seen: &Observation, clear: bool, left: Duration) -> Option<
     match seen.placeholder() {
         Set::Usable(_) if clear && seen.live_node().is_some() => Some(ReleaseCause::NodeFound),
         Set::Usable(_) if clear && is_enough_to_exist(seen) => Some(ReleaseCause::PlaceholderCreated),
-        Set::Usable(_) if is_impossible(seen) => Some(ReleaseCause::PlaceholderImpossible),
+        Set::Usable(set) if is_impossible(seen, set) => Some(ReleaseCause::PlaceholderImpossible),
         Set::Usable(_) | Set::Missing | Set::Unusable => left.is_zero().then_some(ReleaseCause::Deadline),
     }
 }
 
-fn is_impossible(seen: &Observation) -> bool {
-    let complaint = seen
-        .complaint
-        .as_ref()
-        .and_then(|Message(complaint)| complaint.as_deref());
-    seen.live_pod().is_none() && complaint.is_some_and(dangling::is_reported_by)
+fn is_impossible(seen: &Observation, set: &Placeholder) -> bool {
+    match refusal(seen) {
+        Some(Impossible::RefersToNothing) => true,
+        Some(Impossible::OutOfLimits) => set.within_limits,
+        None => false,
+    }
+}
+
+/// Why there is no pod and will be none as it is.
+fn refusal(seen: &Observation) -> Option<Impossible> {
+    let Message(complaint) = seen.complaint.as_ref().filter(|_| seen.live_pod().is_none())?;
+    impossible::told_by(complaint.as_deref()?)
 }
 
 /// A reserve means nothing unless it is waited for: the tasks would not fit beside a placeholder that has it still.
@@ -162,8 +168,15 @@ fn nudge(seen: &Observation, set: &Placeholder) -> Plan {
     match seen.nudge_in {
         _ if !set.taken_up => again(Decision::await_placeholder(), SOON),
         Duration::ZERO if seen.complaint.is_none() => again(Decision::Count(Question::Complaint), SOON),
-        Duration::ZERO => again(Decision::Write(Write::Nudge), SOON),
+        Duration::ZERO => again(Decision::Write(wake_or_resize(seen, set)), SOON),
         left => again(Decision::await_placeholder(), left.min(SOON)),
+    }
+}
+
+fn wake_or_resize(seen: &Observation, set: &Placeholder) -> Write {
+    match refusal(seen) {
+        Some(Impossible::OutOfLimits) => Write::AskWithinLimits { set: set.uid.clone() },
+        Some(Impossible::RefersToNothing) | None => Write::Nudge,
     }
 }
 

@@ -106,6 +106,8 @@ pub struct Placeholder {
     pub isolation: Option<Isolation>,
     /// The annotation `pinned` of its template is there and not empty.
     pub pinned: bool,
+    /// The annotation `within-limits` of its template is there.
+    pub within_limits: bool,
     /// The annotation `left` of its template: the node that the run gave up last.
     pub left: Option<String>,
 }
@@ -134,7 +136,7 @@ pub struct PlaceholderPod {
 pub struct Make {
     /// `spec`: what our own container, `placeholder`, asks for.
     pub requests: Resources,
-    /// It has the annotation `reserve`: it was made bigger than usual.
+    /// It has the annotation `reserve`: it was made bigger than usual; unless it has `within-limits`.
     pub reserves: bool,
     /// It has the annotation `pinned`, not empty: it can be on that node only.
     pub pinned: bool,
@@ -229,7 +231,8 @@ impl Make {
     pub fn read(annotations: &BTreeMap<String, String>, requests: Resources, resize: Resize) -> Self {
         Self {
             requests,
-            reserves: annotations.contains_key(keys::RESERVE),
+            reserves: annotations.contains_key(keys::RESERVE)
+                && !annotations.contains_key(keys::WITHIN_LIMITS),
             pinned: is_pinned(annotations),
             mounts: false,
             resize,

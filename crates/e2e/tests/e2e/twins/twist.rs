@@ -92,7 +92,7 @@ impl Twist {
 
     /// Its namespace may let no placeholder in, so that the hold lasts until the deadline.
     pub(super) fn may_lack_placeholder(self) -> bool {
-        matches!(self, Self::Crowd | Self::QuotaOfSets | Self::LimitsAbove)
+        matches!(self, Self::Crowd | Self::QuotaOfSets)
     }
 
     /// Its tasks cannot be on one node at the same time.

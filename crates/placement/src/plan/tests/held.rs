@@ -44,7 +44,7 @@ fn a_held_run_whose_placeholder_has_no_pod_yet_has_it_nudged_and_is_looked_at_so
 }
 
 #[test]
-fn a_held_run_whose_placeholder_refers_to_nothing_is_released_to_fail_as_its_tasks_do() {
+fn a_held_run_that_will_never_have_a_placeholder_is_released() {
     let complaint = |message: &str| {
         let seen = Observation {
             complaint: Some(Message(Some(message.to_owned()))),
@@ -53,12 +53,37 @@ fn a_held_run_whose_placeholder_refers_to_nothing_is_released_to_fail_as_its_tas
         plan(&seen).decision
     };
     let missing = r#"pods "x" is forbidden: no PriorityClass with name urgent was found"#;
-    let Decision::Write(Write::Release { cause, node, .. }) = complaint(missing) else {
+    is_released_as_impossible(complaint(missing));
+    let quota = r#"pods "x" is forbidden: exceeded quota: few"#;
+    assert_eq!(complaint(quota), Decision::Write(Write::Nudge));
+}
+
+fn is_released_as_impossible(decision: Decision) {
+    let Decision::Write(Write::Release { cause, node, .. }) = decision else {
         panic!("it is held although nothing can come of it");
     };
     assert_eq!((cause, node), (ReleaseCause::PlaceholderImpossible, None));
-    let quota = r#"pods "x" is forbidden: exceeded quota: few"#;
-    assert_eq!(complaint(quota), Decision::Write(Write::Nudge));
+}
+
+#[test]
+fn a_placeholder_that_a_limit_range_does_not_let_in_asks_for_what_it_allows_and_is_given_up_if_that_is_not_enough()
+ {
+    let message = r#"pods "x" is forbidden: minimum cpu usage per Container is 100m, but request is 50m"#;
+    let complaint = |within_limits| {
+        let scene = held()
+            .with_set()
+            .change(|scene| scene.set.as_mut().unwrap().within_limits = within_limits);
+        Observation {
+            complaint: Some(Message(Some(message.to_owned()))),
+            ..scene.seen()
+        }
+    };
+    let set = SET.to_owned();
+    assert_eq!(
+        plan(&complaint(false)),
+        again(Decision::Write(Write::AskWithinLimits { set }), SOON)
+    );
+    is_released_as_impossible(plan(&complaint(true)).decision);
 }
 
 #[test]

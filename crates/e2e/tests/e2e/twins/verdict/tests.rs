@@ -202,7 +202,7 @@ fn a_hold_lasts_until_another_run_has_left_the_node_and_the_run_says_so() {
 #[e2e_test]
 fn a_hold_lasts_until_its_deadline_where_no_placeholder_is_let_in() {
     let reports = ["PlaceholderRefused", "HoldDeadlineExceeded"];
-    assert!(is_well(Twist::LimitsAbove, &held(HOLD_DEADLINE, &reports)));
+    assert!(is_well(Twist::QuotaOfSets, &held(HOLD_DEADLINE, &reports)));
     for reason in reports {
         assert!(complaint(Twist::None, &ended(&[reason])).contains(reason));
     }

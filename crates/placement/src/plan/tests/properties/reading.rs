@@ -112,7 +112,7 @@ pub(super) fn rests_on(seen: &Observation, write: &Write) -> Vec<Question> {
         Write::MoveOff { .. } => vec![Question::Tasks],
         Write::MakeRoom { .. } | Write::RetryTasks { .. } => vec![Question::Refused],
         Write::WakeTasks { .. } | Write::Follow { .. } => vec![Question::Assistants],
-        Write::Nudge => vec![Question::Complaint],
+        Write::Nudge | Write::AskWithinLimits { .. } => vec![Question::Complaint],
         Write::GiveUpReserve { .. } => vec![Question::Autoscaler],
         Write::Enrol(_)
         | Write::DateHold

@@ -106,7 +106,7 @@ impl World {
                 life.patch_set(&patch);
             }
             Decision::Write(Write::StartOver { .. }) => (life.set, life.pod) = (None, None),
-            Decision::Write(Write::Nudge)
+            Decision::Write(Write::Nudge | Write::AskWithinLimits { .. })
             | Decision::Wait(
                 Wait::Steady
                 | Wait::Node { .. }
@@ -188,6 +188,7 @@ impl Life {
             strategy: Some(Strategy::ColocateCompleted),
             isolation: Some(Self::enrolment().isolation),
             pinned: is_pinned(&self.annotations()),
+            within_limits: false,
             left: None,
         })
     }

@@ -1,0 +1,90 @@
+//! What the API server says of a pod that a `LimitRange` does not let in, which no right to read that would tell sooner.
+
+use crate::resources::Resources;
+use std::collections::BTreeMap;
+
+/// What a pod may ask for, as far as it did not.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Bounds {
+    least: Resources,
+    most: Resources,
+}
+
+impl Bounds {
+    /// Those in a message; `None` if it is about something else.
+    pub fn told_by(message: &str) -> Option<Self> {
+        let bounds = Self {
+            least: told("minimum ", message),
+            most: told("maximum ", message),
+        };
+        (bounds != Self::default()).then_some(bounds)
+    }
+
+    /// As near to this as they allow.
+    pub fn nearest(&self, asks: Resources) -> Resources {
+        asks.or_more(self.least.clone()).at_most(&self.most)
+    }
+}
+
+/// Such as `minimum cpu usage per Container is 100m, but request is 50m`.
+fn told(bound: &str, message: &str) -> Resources {
+    let told = message.split(bound).skip(1).filter_map(|rest| {
+        let (resource, rest) = rest.split_once(" usage per ")?;
+        let (_, amount) = rest.split_once(" is ")?;
+        let end = amount.find([',', '.', ' ', ']']).unwrap_or(amount.len());
+        Some((resource.to_owned(), amount[..end].to_owned()))
+    });
+    Resources::of(&told.collect::<BTreeMap<_, _>>())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn nearest(message: &str, asks: &[(&str, &str)]) -> String {
+        let asks: BTreeMap<_, _> = asks
+            .iter()
+            .map(|(name, amount)| ((*name).to_owned(), (*amount).to_owned()))
+            .collect();
+        let bounds = Bounds::told_by(message).unwrap();
+        bounds.nearest(Resources::of(&asks)).to_string()
+    }
+
+    #[test]
+    fn each_bound_that_is_told_is_kept_and_all_else_is_as_before() {
+        let usual = [("cpu", "50m"), ("memory", "100Mi")];
+        let table = [
+            (
+                r#"pods "a-0" is forbidden: minimum cpu usage per Container is 100m, but request is 50m"#,
+                "cpu=100m, memory=100Mi",
+            ),
+            (
+                r#"pods "a-0" is forbidden: [minimum cpu usage per Pod is 1, but request is 50m, minimum memory usage per Pod is 1Gi, but request is 104857600]"#,
+                "cpu=1, memory=1Gi",
+            ),
+            (
+                r#"pods "a-0" is forbidden: [maximum cpu usage per Container is 30m, but limit is 50m, maximum memory usage per Container is 8Gi, but limit is 9Gi]"#,
+                "cpu=30m, memory=100Mi",
+            ),
+            (
+                r#"pods "a-0" is forbidden: minimum ephemeral-storage usage per Pod is 1Gi.  No request is specified"#,
+                "cpu=50m, ephemeral-storage=1Gi, memory=100Mi",
+            ),
+        ];
+        for (message, expected) in table {
+            assert_eq!(nearest(message, &usual), expected, "{message}");
+        }
+    }
+
+    #[test]
+    fn other_refusals_tell_no_bounds() {
+        for other in [
+            r#"pods "a-0" is forbidden: exceeded quota: few, requested: pods=1, used: pods=3, limited: pods=3"#,
+            r#"admission webhook "policy.example.com" denied the request: the minimum is not met"#,
+            "minimum cpu usage per Container is lots, but request is 50m",
+            "",
+        ] {
+            assert_eq!(Bounds::told_by(other), None, "{other}");
+        }
+    }
+}

@@ -135,15 +135,10 @@ impl Write {
             Self::Follow { set } => dismissals(seen).chain([change(scale(seen, set, 1))]).collect(),
             Self::Shrink { set, pod } => shrink(seen, set, pod),
             Self::RecreateSmall { set, pod, node } => {
-                let mut template = placeholder::recreate(set, run, node.as_deref(), &seen.config);
-                let outlives = seen.set.as_ref().is_some_and(Placeholder::outlives_its_run);
-                template.0.extend(outlives.then(placeholder::without_claims));
-                template
-                    .0
-                    .extend(node.as_ref().and_then(|_| tolerating_the_same(seen)));
+                let template = small(seen, set, node.as_deref());
                 vec![change(template), delete(Object::Pod, pod)]
             }
-            Self::Unpin { set } => vec![change(placeholder::unpin(set, run))],
+            Self::Unpin { set } => vec![change(placeholder::pin(set, run, None))],
             Self::GiveUpReserve { set, pod, .. } => {
                 let template = placeholder::recreate(set, run, None, &seen.config);
                 vec![change(template), delete(Object::Pod, pod)]
@@ -220,6 +215,21 @@ fn reserve(seen: &Observation) -> Option<String> {
 fn nudge(seen: &Observation) -> Option<Request> {
     let patch = placeholder::nudge(&seen.set.as_ref()?.uid, seen.now);
     Some(request(Operation::Placeholder, Object::Set, Verb::Merge(patch)))
+}
+
+/// A size that a `LimitRange` let in is small already.
+fn small(seen: &Observation, set: &str, node: Option<&str>) -> Patch {
+    let is = |it: fn(&Placeholder) -> bool| seen.set.as_ref().is_some_and(it);
+    let mut template = if is(|set| set.within_limits) {
+        placeholder::pin(set, &seen.run, node)
+    } else {
+        placeholder::recreate(set, &seen.run, node, &seen.config)
+    };
+    template
+        .0
+        .extend(is(Placeholder::outlives_its_run).then(placeholder::without_claims));
+    template.0.extend(node.and_then(|_| tolerating_the_same(seen)));
+    template
 }
 
 fn ask_within_limits(seen: &Observation, set: &str) -> Option<Request> {

@@ -87,9 +87,9 @@ pub fn without_claims() -> PatchOperation {
     add(&["spec", "template", "spec", "volumes"], json!([]))
 }
 
-/// For the StatefulSet: pods to come may go to any node again.
-pub fn unpin(set: &str, run: &Run) -> Patch {
-    let [affinity, mark] = pinned(run, None);
+/// For the StatefulSet: pods to come go to this node, or to any node again.
+pub fn pin(set: &str, run: &Run, node: Option<&str>) -> Patch {
+    let [affinity, mark] = pinned(run, node);
     Patch(vec![is(set), affinity, mark])
 }
 

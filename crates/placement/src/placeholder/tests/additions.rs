@@ -1,7 +1,7 @@
 //! What the configuration adds to a placeholder, and what it cannot change by that.
 
 use super::*;
-use crate::placeholder::patches::{recreate, shrink, unpin};
+use crate::placeholder::patches::{pin, recreate, shrink};
 use crate::terms::terms;
 use k8s_openapi::api::core::v1::PodAffinityTerm;
 use proptest::sample::{select, subsequence};
@@ -93,7 +93,7 @@ fn a_running_placeholder_keeps_what_it_was_made_with_when_the_configuration_chan
     for patch in [
         shrink("s1", &changed),
         recreate("s1", &demanding_run(), None, &changed),
-        unpin("s1", &demanding_run()),
+        pin("s1", &demanding_run(), None),
     ] {
         let mut after = set.clone();
         json_patch::patch(&mut after, &patch).unwrap();

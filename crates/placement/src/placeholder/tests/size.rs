@@ -1,8 +1,10 @@
 //! How big a placeholder is made, and how it is made small again.
 
 use super::*;
-use crate::placeholder::patches::{recreate, resize, scale, shrink, unpin};
+use crate::limits::Bounds;
+use crate::placeholder::patches::{pin, recreate, resize, scale, shrink, within_limits};
 use crate::placeholder::size::{can_resize, ignored, reserved, usual};
+use crate::plan::{Make, Resize};
 use crate::reserve;
 use crate::resources::Resources;
 use crate::strategy::Enrolment;
@@ -138,6 +140,20 @@ fn a_shrunk_template_asks_for_the_usual_and_is_otherwise_as_it_was() {
 }
 
 #[test]
+fn a_template_within_limits_asks_for_what_they_allow_and_has_a_reserve_no_more() {
+    let big = made(&reserving("cpu=4"), &Config::default());
+    let message = "minimum cpu usage per Container is 200m, but request is 50m";
+    let patch = within_limits(SET, &Bounds::told_by(message).unwrap(), &Config::default());
+    let within = patched(big, &patch);
+    assert_eq!(requests(&within), json!({"cpu": "200m", "memory": "100Mi"}));
+    let marks = serde_json::from_value(annotations(&within)).unwrap();
+    let make = Make::read(&marks, Resources::default(), Resize::Possible);
+    assert!(!make.reserves && marks.contains_key(keys::WITHIN_LIMITS));
+    let pinned = patched(within.clone(), &pin(SET, &run(), Some("n1")));
+    assert_eq!(requests(&pinned), requests(&within));
+}
+
+#[test]
 fn a_resize_names_the_pod_and_our_own_container_and_keeps_requests_equal_to_limits() {
     let size = json!({"cpu": "50m", "memory": "100Mi"});
     assert_eq!(
@@ -173,7 +189,7 @@ fn a_pinned_template_is_small_and_for_one_node_and_loses_that_again_when_it_is_u
     let group = |set: &Value| set["spec"]["template"]["spec"]["affinity"]["podAffinity"].clone();
     assert_eq!(group(&pinned), group(&set));
     for patch in [
-        unpin(SET, &run()),
+        pin(SET, &run(), None),
         recreate(SET, &run(), None, &Config::default()),
     ] {
         let free = patched(pinned.clone(), &patch);
@@ -199,7 +215,7 @@ fn a_pin_comes_on_top_of_each_alternative_that_the_run_itself_demands() {
         &node_affinity(&pinned)["requiredDuringSchedulingIgnoredDuringExecution"]["nodeSelectorTerms"][0];
     assert_eq!(term["matchExpressions"][0]["key"], "gpu");
     assert_eq!(term["matchFields"][0]["values"], json!(["n1"]));
-    let free = patched(pinned, &unpin(SET, &run));
+    let free = patched(pinned, &pin(SET, &run, None));
     assert_eq!(node_affinity(&free), node_affinity(&set));
 }
 
@@ -210,7 +226,7 @@ fn every_patch_fails_as_a_whole_on_another_set_of_the_same_name() {
         scale("other", 1, 0),
         shrink("other", &config),
         recreate("other", &run(), Some("n1"), &config),
-        unpin("other", &run()),
+        pin("other", &run(), None),
     ];
     for patch in patches {
         let mut set = made(&run(), &config);

@@ -10,7 +10,7 @@ use super::world::{Node, World};
 use super::{Census, Resize};
 use crate::config::Config;
 use crate::node::{NodeFacts, NodeState, state};
-use crate::placeholder::patches::{recreate, resize, scale, shrink, unpin, wake};
+use crate::placeholder::patches::{pin, recreate, resize, scale, shrink, wake};
 use crate::placeholder::stateful_set;
 use crate::run::{HeldFrom, SpecStatus};
 use crate::strategy::Enrolment;
@@ -102,7 +102,7 @@ impl World {
                 life.pod = None;
             }
             Decision::Write(Write::Unpin { set }) => {
-                let patch = unpin(&set, &life.run);
+                let patch = pin(&set, &life.run, None);
                 life.patch_set(&patch);
             }
             Decision::Write(Write::StartOver { .. }) => (life.set, life.pod) = (None, None),

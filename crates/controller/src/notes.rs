@@ -149,8 +149,7 @@ fn returned(run: &Run) -> Option<Note> {
 }
 
 fn no_pod(seen: &Observation) -> Option<Note> {
-    let Message(complaint) = seen.complaint.as_ref()?;
-    let complaint = complaint.as_deref()?;
+    let complaint = complaint(seen)?;
     let required = is_denial(complaint).then(|| {
         let name = seen.run.key.placeholder();
         format!("{REQUIRED} Then delete the StatefulSet {name}: the controller recreates it with them.")
@@ -163,13 +162,17 @@ fn no_pod(seen: &Observation) -> Option<Note> {
     Some(note(Reason::PlaceholderRefused, text))
 }
 
+/// Why the placeholder has no pod, as its controller says it.
+fn complaint(seen: &Observation) -> Option<&str> {
+    seen.complaint.as_ref()?.text()
+}
+
 fn within_limits(seen: &Observation) -> Option<Note> {
-    let Message(complaint) = seen.complaint.as_ref()?;
     let text = format!(
         "A LimitRange of this namespace does not let the placeholder's pod in: {}. The controller changes what it asks for. To \
          avoid the delay, set placeholder-cpu and placeholder-memory in the configuration of pod-affinity to what the \
          LimitRange allows.",
-        complaint.as_deref()?
+        complaint(seen)?
     );
     Some(note(Reason::PlaceholderRefused, text))
 }
@@ -179,10 +182,7 @@ fn for_node(seen: &Observation, message: &str, largest: Option<&NodeOffer>) -> N
         .filter(|offer| !offer.fits())
         .map(|offer| format!(" No node has what its reserve asks for; the nearest, {offer}."))
         .unwrap_or_default();
-    let autoscaler = seen
-        .autoscaler
-        .as_ref()
-        .and_then(|Message(answer)| answer.as_ref());
+    let autoscaler = seen.autoscaler.as_ref().and_then(Message::text);
     let autoscaler = autoscaler
         .map(|words| format!(" The autoscaler reports: {words}."))
         .unwrap_or_default();
@@ -226,10 +226,9 @@ fn released(seen: &Observation, cause: ReleaseCause, goes: Option<(&str, Enrolme
 }
 
 fn impossible(seen: &Observation) -> String {
-    let complaint = seen.complaint.as_ref().and_then(|Message(text)| text.as_deref());
-    let complaint = complaint.unwrap_or_default();
+    let complaint = complaint(seen).unwrap_or_default();
     match impossible::told_by(complaint) {
-        Some(Impossible::OutOfLimits) => format!(
+        Some(Impossible::OutOfLimits(_)) => format!(
             "Released without a node, because a LimitRange of this namespace does not let its placeholder in: {complaint}. \
              Its pods will share the node that the first of them gets, but between tasks other runs can take that node. Set \
              placeholder-cpu and placeholder-memory in the configuration of pod-affinity to what the LimitRange allows."

@@ -3,12 +3,12 @@
 use crate::limits::Bounds;
 
 /// Why there will be no such pod.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Impossible {
     /// It refers to an object that does not exist. The tasks of the run do too: to wait would only delay their failure.
     RefersToNothing,
     /// It asks for less than a `LimitRange` demands, or for more than one allows.
-    OutOfLimits,
+    OutOfLimits(Bounds),
 }
 
 /// What a message says.
@@ -20,7 +20,7 @@ pub fn told_by(message: &str) -> Option<Impossible> {
     if service_account || priority_class || runtime_class {
         Some(Impossible::RefersToNothing)
     } else {
-        Bounds::told_by(message).map(|_| Impossible::OutOfLimits)
+        Bounds::told_by(message).map(Impossible::OutOfLimits)
     }
 }
 
@@ -41,7 +41,8 @@ mod tests {
             r#"pods "a-0" is forbidden: minimum cpu usage per Container is 100m, but request is 50m"#,
             r#"pods "a-0" is forbidden: [maximum cpu usage per Pod is 30m, but limit is 50m, maximum memory usage per Pod is 1Mi, but limit is 104857600]"#,
         ] {
-            assert_eq!(told_by(limits), Some(Impossible::OutOfLimits), "{limits}");
+            let bounds = Bounds::told_by(limits).unwrap();
+            assert_eq!(told_by(limits), Some(Impossible::OutOfLimits(bounds)), "{limits}");
         }
         for other in [
             r#"pods "a-0" is forbidden: exceeded quota: few, requested: pods=1, used: pods=3, limited: pods=3"#,

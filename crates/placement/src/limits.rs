@@ -1,4 +1,4 @@
-//! What the API server says of a pod that a `LimitRange` does not let in, which no right to read that would tell sooner.
+//! What the API server says of a pod that a `LimitRange` does not let in: enough that nobody needs the right to read that.
 
 use crate::resources::Resources;
 use std::collections::BTreeMap;

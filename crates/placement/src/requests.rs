@@ -8,7 +8,7 @@ use crate::need;
 use crate::placeholder::size::is_automatic;
 use crate::placeholder::wake::Wake;
 use crate::placeholder::{patches as placeholder, stateful_set};
-use crate::plan::{Claims, Message, Observation, Placeholder, Write};
+use crate::plan::{Claims, Observation, Placeholder, Write};
 use crate::raw::test;
 use crate::run::{Run, SpecStatus};
 use crate::strategy::Enrolment;
@@ -122,7 +122,7 @@ impl Write {
             Self::Withdraw => vec![patch_run(Operation::Enrol, run::withdraw(run))],
             Self::CreatePlaceholder(enrolment) => vec![create(seen, *enrolment, image)],
             Self::Nudge => nudge(seen).into_iter().collect(),
-            Self::AskWithinLimits { set } => ask_within_limits(seen, set).into_iter().collect(),
+            Self::AskWithinLimits { set, bounds } => vec![ask_within_limits(seen, set, bounds)],
             Self::Release { enrolment, node, .. } => {
                 let patch = run::release(run, *enrolment, node.as_deref());
                 vec![patch_run(Operation::Release, patch)]
@@ -232,11 +232,9 @@ fn small(seen: &Observation, set: &str, node: Option<&str>) -> Patch {
     template
 }
 
-fn ask_within_limits(seen: &Observation, set: &str) -> Option<Request> {
-    let Message(complaint) = seen.complaint.as_ref()?;
-    let bounds = Bounds::told_by(complaint.as_deref()?)?;
-    let patch = placeholder::within_limits(set, &bounds, &seen.config);
-    Some(request(Operation::Placeholder, Object::Set, Verb::Json(patch)))
+fn ask_within_limits(seen: &Observation, set: &str, bounds: &Bounds) -> Request {
+    let patch = placeholder::within_limits(set, bounds, &seen.config);
+    request(Operation::Placeholder, Object::Set, Verb::Json(patch))
 }
 
 fn record_node(run: &Run, node: &str) -> Request {

@@ -3,6 +3,7 @@
 //! A new step is a variant of [`Write`]; the compiler then asks for its requests (`requests`) and for what the user
 //! hears of it (the controller's `notes`).
 
+use crate::limits::Bounds;
 use crate::node::{Cause, NodeOffer};
 use crate::placeholder::wake::Wake;
 use crate::resources::Resources;
@@ -111,6 +112,8 @@ pub enum Write {
     AskWithinLimits {
         /// UID of the StatefulSet.
         set: String,
+        /// What it allows.
+        bounds: Bounds,
     },
     /// Clear Pending and our hold in one guarded patch; enrol unless the user opted out meanwhile.
     Release {

@@ -46,15 +46,15 @@ fn reason_to_release(seen: &Observation, clear: bool, left: Duration) -> Option<
 fn is_impossible(seen: &Observation, set: &Placeholder) -> bool {
     match refusal(seen) {
         Some(Impossible::RefersToNothing) => true,
-        Some(Impossible::OutOfLimits) => set.within_limits,
+        Some(Impossible::OutOfLimits(_)) => set.within_limits,
         None => false,
     }
 }
 
 /// Why there is no pod and will be none as it is.
 fn refusal(seen: &Observation) -> Option<Impossible> {
-    let Message(complaint) = seen.complaint.as_ref().filter(|_| seen.live_pod().is_none())?;
-    impossible::told_by(complaint.as_deref()?)
+    let complaint = seen.complaint.as_ref().filter(|_| seen.live_pod().is_none())?;
+    impossible::told_by(complaint.text()?)
 }
 
 /// A reserve means nothing unless it is waited for: the tasks would not fit beside a placeholder that has it still.
@@ -175,7 +175,10 @@ fn nudge(seen: &Observation, set: &Placeholder) -> Plan {
 
 fn wake_or_resize(seen: &Observation, set: &Placeholder) -> Write {
     match refusal(seen) {
-        Some(Impossible::OutOfLimits) => Write::AskWithinLimits { set: set.uid.clone() },
+        Some(Impossible::OutOfLimits(bounds)) => Write::AskWithinLimits {
+            set: set.uid.clone(),
+            bounds,
+        },
         Some(Impossible::RefersToNothing) | None => Write::Nudge,
     }
 }

@@ -74,6 +74,13 @@ pub struct Observation {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Message(pub Option<String>);
 
+impl Message {
+    /// Its words.
+    pub fn text(&self) -> Option<&str> {
+        self.0.as_deref()
+    }
+}
+
 /// What the placeholder has to do with the run's PVCs.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Claims {

@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::config::Config;
+use crate::limits::Bounds;
 use crate::plan::fixtures::answered;
 use crate::run::HeldFrom;
 use std::collections::BTreeMap;
@@ -78,10 +79,10 @@ fn a_placeholder_that_a_limit_range_does_not_let_in_asks_for_what_it_allows_and_
             ..scene.seen()
         }
     };
-    let set = SET.to_owned();
+    let (set, bounds) = (SET.to_owned(), Bounds::told_by(message).unwrap());
     assert_eq!(
         plan(&complaint(false)),
-        again(Decision::Write(Write::AskWithinLimits { set }), SOON)
+        again(Decision::Write(Write::AskWithinLimits { set, bounds }), SOON)
     );
     is_released_as_impossible(plan(&complaint(true)).decision);
 }

@@ -7,7 +7,7 @@ use kube::api::{Api, DynamicObject, ListParams, Patch, PatchParams, PostParams};
 use kube::{Client, ResourceExt};
 use placement::keys;
 use placement::names::PlaceholderName;
-use serde_json::json;
+use serde_json::{Value, json};
 use std::collections::BTreeSet;
 use std::time::Duration;
 use testbed::kwok::OUTCOME;
@@ -272,4 +272,21 @@ pub(crate) async fn another_pod(bed: &Testbed, node: &str, app: &str, cpu: &str)
     pods.create(&PostParams::default(), &serde_json::from_value(pod).unwrap())
         .await
         .unwrap();
+}
+
+/// Creates what a manifest says. The untyped API goes by the name, and some have none before they are made.
+pub(crate) async fn create_manifest(
+    client: &Client,
+    namespace: &str,
+    mut manifest: Value,
+) -> Result<DynamicObject, String> {
+    let metadata = &mut manifest["metadata"];
+    metadata["namespace"] = namespace.into();
+    if let Some(prefix) = metadata["generateName"].as_str() {
+        metadata["name"] = prefix.trim_end_matches('-').into();
+    }
+    let (api, _) = testbed::apply::api_of(client, &manifest).ok_or("it has no kind or no name")?;
+    let object = serde_json::from_value(manifest).map_err(|error| error.to_string())?;
+    let created = api.create(&PostParams::default(), &object).await;
+    created.map_err(|error| error.to_string())
 }

@@ -1,11 +1,10 @@
 //! Every file in examples/ is accepted as it is, runs to its end, and does what the label says.
 
-use crate::beds::{SOON, fresh, installed};
+use crate::beds::{SOON, create_manifest, fresh, installed};
 use k8s_openapi::api::core::v1::Pod;
-use kube::api::{Api, DeleteParams, DynamicObject, ListParams, PostParams};
-use kube::{Client, ResourceExt};
+use kube::ResourceExt;
+use kube::api::{Api, DeleteParams, ListParams};
 use placement::keys;
-use serde_json::Value;
 use std::path::{Path, PathBuf};
 use testbed::Testbed;
 use testbed::runs::{self, State};
@@ -26,24 +25,10 @@ fn files() -> Vec<PathBuf> {
         .collect()
 }
 
-async fn create(client: &Client, namespace: &str, mut manifest: Value) -> DynamicObject {
-    manifest["metadata"]["namespace"] = namespace.into();
-    // The untyped API goes by the name, and these have none before they are made.
-    manifest["metadata"]["name"] = manifest["metadata"]["generateName"]
-        .as_str()
-        .unwrap()
-        .trim_end_matches('-')
-        .into();
-    let (api, _) = testbed::apply::api_of(client, &manifest).unwrap();
-    api.create(&PostParams::default(), &serde_json::from_value(manifest).unwrap())
-        .await
-        .unwrap()
-}
-
 async fn ends_on_one_node(bed: &Testbed, namespace: &str, file: &Path) {
     let client = bed.client().await.unwrap();
     let [manifest] = testbed::apply::documents(file).unwrap().try_into().unwrap();
-    let run = create(&client, namespace, manifest).await;
+    let run = create_manifest(&client, namespace, manifest).await.unwrap();
     let name = run.name_any();
     let api = runs::runs(&client, namespace);
     bed.until(format!("{} to end", file.display()), SOON * 2, async || {

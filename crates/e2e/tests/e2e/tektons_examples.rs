@@ -1,11 +1,11 @@
 //! Tekton's own examples end with the label as they do without it, and each run has one node.
 
-use crate::beds::{SOON, fresh};
+use crate::beds::{SOON, create_manifest, fresh};
 use crate::provisioner::{Provisioner, WITH_THE_FIRST_POD};
 use futures::{StreamExt, stream};
 use k8s_openapi::api::storage::v1::StorageClass;
 use kube::ResourceExt;
-use kube::api::{Api, DynamicObject, ListParams, Patch, PatchParams, PostParams};
+use kube::api::{Api, DynamicObject, ListParams, Patch, PatchParams};
 use placement::keys;
 use serde_json::json;
 use std::collections::BTreeMap;
@@ -48,20 +48,12 @@ async fn create(bed: &Testbed, file: &Path, namespace: String, label: Option<&st
     let client = bed.client().await.unwrap();
     let mut runs = Vec::new();
     for mut object in apply::documents(file).ok()? {
-        let metadata = &mut object["metadata"];
-        metadata["namespace"] = namespace.as_str().into();
-        if let Some(prefix) = metadata["generateName"].as_str() {
-            metadata["name"] = prefix.trim_end_matches('-').into();
+        let is_run = object["kind"] == "PipelineRun";
+        if let Some(label) = label.filter(|_| is_run) {
+            object["metadata"]["labels"][keys::OPT_IN] = label.into();
         }
-        if object["kind"] == "PipelineRun" {
-            runs.push(object["metadata"]["name"].as_str()?.to_owned());
-            if let Some(label) = label {
-                object["metadata"]["labels"][keys::OPT_IN] = label.into();
-            }
-        }
-        let (api, _) = apply::api_of(&client, &object)?;
-        let object = serde_json::from_value(object).ok()?;
-        api.create(&PostParams::default(), &object).await.ok()?;
+        let created = create_manifest(&client, &namespace, object).await.ok()?;
+        runs.extend(is_run.then(|| created.name_any()));
     }
     let file = file.to_owned();
     (!runs.is_empty()).then_some(Example {

@@ -224,22 +224,25 @@ fn asleep(seen: &Observation, wake: Wake) -> Vec<String> {
     pods.map(|pod| pod.name.clone()).collect()
 }
 
-/// The scheduler is given its time before anybody is told that no node fits.
+/// The scheduler is given its time before anybody is told that no node fits: a pod that came after the run had left may wait for
+/// others to go that it preempts.
 fn await_fit(seen: &Observation, set: &Placeholder) -> Plan {
+    let Some((pod, it)) = seen.misfit() else {
+        return at_once(Decision::Wait(Wait::Steady));
+    };
     let last = seen.moves.last;
-    let left = last.map_or(Duration::ZERO, |last| seen.left(last, seen.patience()));
-    match (seen.misfit(), seen.census) {
-        (None, _) => at_once(Decision::Wait(Wait::Steady)),
-        (Some(_), _) if !left.is_zero() => again(Decision::Wait(Wait::Steady), left),
-        (Some(_), None) => at_once(Decision::Count(Question::Tasks)),
-        (Some((_, it)), Some(Census { live: 0, quiet_since })) if it.message.contains(LACKS_ITS_GROUP) => {
+    let since = last.map_or(it.since, |last| last.max(it.since));
+    match (seen.left(since, seen.patience()), seen.census) {
+        (Duration::ZERO, None) => at_once(Decision::Count(Question::Tasks)),
+        (Duration::ZERO, Some(Census { live: 0, quiet_since })) if it.message.contains(LACKS_ITS_GROUP) => {
             rouse(seen, set, quiet_since.max(last))
         }
-        (Some((pod, it)), Some(Census { live: 0, .. })) => Plan {
+        (Duration::ZERO, Some(Census { live: 0, .. })) => Plan {
             again: is_kept_away(it).then_some(KEPT_AWAY_AGAIN),
             ..at_once(no_fit(seen, pod, &it.message))
         },
-        (Some(_), Some(Census { live, .. })) => await_tasks(seen, MoveCause::TaskDoesNotFit, live),
+        (Duration::ZERO, Some(Census { live, .. })) => await_tasks(seen, MoveCause::TaskDoesNotFit, live),
+        (left, _) => again(Decision::Wait(Wait::Steady), left),
     }
 }
 

@@ -316,6 +316,20 @@ fn a_task_that_fits_no_node_is_told_with_what_it_asks_for_and_the_largest_node()
     assert_eq!(plan.again, None);
 }
 
+/// As the first task of a run whose placeholder made room: it may preempt others, which takes a while.
+#[test]
+fn a_task_that_came_after_the_run_had_left_is_given_as_much_time_as_any() {
+    let came = |seconds| {
+        enrolled()
+            .moved_off()
+            .task_waits("big", seconds)
+            .counted(0)
+            .plan()
+    };
+    assert_eq!(came(4), in_seconds(Decision::Wait(Wait::Steady), 6));
+    assert!(matches!(came(10).decision, Decision::Wait(Wait::Fit { .. })));
+}
+
 #[test]
 fn a_placeholder_that_somebody_scaled_down_comes_back() {
     let scaled = settled().moved_off();

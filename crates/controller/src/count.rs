@@ -38,11 +38,13 @@ impl Cluster {
                 let tasks = self.tasks(&seen.run, seen.pod.as_ref()).await?;
                 seen.node = tasks.node;
                 seen.census = Some(Census {
-                    live: tasks.live,
+                    live: tasks.live.len(),
                     quiet_since: tasks.ended,
                 });
+                // The watch may be behind: what is bound waits no more.
+                seen.waiting.retain(|pod| !tasks.live.contains(&pod.name));
                 seen.tied = match seen.node_name() {
-                    Some(node) if tasks.live == 0 => self.tied(&seen.run, &tasks, node).await?,
+                    Some(node) if tasks.live.is_empty() => self.tied(&seen.run, &tasks, node).await?,
                     Some(_) | None => None,
                 };
             }

@@ -11,8 +11,8 @@ use std::collections::BTreeSet;
 /// What was counted.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Tasks {
-    /// Pods that have not ended, on the placeholder's node; if it has none, on any.
-    pub(crate) live: usize,
+    /// Names of the pods that have not ended, on the placeholder's node; if it has none, on any.
+    pub(crate) live: Vec<String>,
     /// When the last of those ended that have.
     pub(crate) ended: Option<Timestamp>,
     /// The node that the placeholder is bound to.
@@ -28,8 +28,10 @@ impl Tasks {
     #[must_use]
     pub(crate) fn and(mut self, pod: &PodView, there: Option<&str>) -> Self {
         self.claims.extend(pod.claims().map(str::to_owned));
+        if lives(pod, there) {
+            self.live.push(pod.metadata.name.clone().unwrap_or_default());
+        }
         Self {
-            live: self.live + usize::from(lives(pod, there)),
             ended: self.ended.max(ended(pod)),
             ..self
         }
@@ -83,14 +85,17 @@ mod tests {
             pod(Some("n1"), "Failed", None),
             pod(Some("n1"), "Succeeded", Some(1)),
         ];
-        assert_eq!(count(&pods).live, 3);
+        assert_eq!(count(&pods).live.len(), 3);
     }
 
     #[test]
     fn a_pod_on_another_node_than_the_placeholder_is_no_reason_to_keep_that() {
         let pods = [pod(Some("n2"), "Running", None), pod(Some(""), "Pending", None)];
         assert_eq!(
-            (count_at(&pods, Some("n1")).live, count_at(&pods, None).live),
+            (
+                count_at(&pods, Some("n1")).live.len(),
+                count_at(&pods, None).live.len()
+            ),
             (0, 1)
         );
     }

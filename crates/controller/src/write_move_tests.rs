@@ -8,7 +8,8 @@ use crate::tasks::Tasks;
 use placement::node::Cause as Trouble;
 use placement::node::NodeState;
 use placement::placeholder::wake::Wake;
-use placement::plan::{Decision, Make, MoveCause, PlaceholderPod, Question};
+use placement::plan::{Decision, Make, MoveCause, PlaceholderPod, Question, WaitingPod};
+use placement::resources::Resources;
 use serde_json::{Value, json};
 
 const POD: &str = "/api/v1/namespaces/ns/pods";
@@ -26,6 +27,17 @@ fn on(node: &str) -> PlaceholderPod {
         tolerations: Vec::new(),
         adopted: false,
         make: Make::default(),
+    }
+}
+
+fn waiting(name: &str) -> WaitingPod {
+    WaitingPod {
+        name: name.into(),
+        requests: Resources::default(),
+        unschedulable: None,
+        tolerations: Vec::new(),
+        woken: None,
+        relaxed: false,
     }
 }
 
@@ -257,7 +269,7 @@ async fn tasks_are_counted_page_by_page_after_a_fresh_look_at_the_node() {
     };
     let disk = json!([{"name": "ws", "persistentVolumeClaim": {"claimName": "disk"}}, {"name": "tmp"}]);
     let live = json!({
-        "metadata": {}, "spec": {"nodeName": "n1", "volumes": disk}, "status": {"phase": "Running"},
+        "metadata": {"name": "build"}, "spec": {"nodeName": "n1", "volumes": disk}, "status": {"phase": "Running"},
     });
     let mut server = Server::start();
     let labels = json!({"kubernetes.io/hostname": "n1.internal"});
@@ -271,7 +283,7 @@ async fn tasks_are_counted_page_by_page_after_a_fresh_look_at_the_node() {
     let cluster = Cluster::new(server.client(), "image".into());
     let count = cluster.tasks(&run(), Some(&on("n1"))).await.unwrap();
     let expected = Tasks {
-        live: 1,
+        live: vec!["build".to_owned()],
         ended: Some(at(5)),
         node: NodeState::Unfit(Trouble::Cordoned),
         hostname: Some("n1.internal".to_owned()),
@@ -329,6 +341,23 @@ async fn a_claim_that_only_this_node_can_have_is_found_by_its_volume() {
             assert_eq!(server.calls()[3].line, "GET /api/v1/persistentvolumes/pv-1");
         }
     }
+}
+
+/// Else the user would be told that it waits for itself.
+#[tokio::test]
+async fn a_pod_that_is_counted_as_bound_waits_no_more_whatever_the_watch_says() {
+    let mut server = Server::start();
+    server.answer(200, node_json("n1", &json!({})));
+    let bound =
+        json!({"metadata": {"name": "bound"}, "spec": {"nodeName": "n1"}, "status": {"phase": "Pending"}});
+    server.answer(200, json!({"metadata": {}, "items": [bound]}));
+    let cluster = Cluster::new(server.client(), "image".into());
+    let mut seen = seen();
+    seen.pod = Some(on("n1"));
+    seen.waiting = vec![waiting("bound"), waiting("waits")];
+    cluster.count(Question::Tasks, &mut seen).await.unwrap();
+    assert_eq!(seen.waiting, [waiting("waits")]);
+    assert_eq!(seen.census.map(|census| census.live), Some(1));
 }
 
 #[tokio::test]

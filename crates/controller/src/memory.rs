@@ -172,6 +172,7 @@ impl Known {
     /// The placeholder made room.
     pub(crate) fn made_room(&mut self, now: Timestamp) {
         self.yields = self.yields.and_one(now);
+        self.retries = Repeated::default();
     }
 
     /// Tekton was told to try again after this refusal.

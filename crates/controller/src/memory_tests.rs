@@ -215,6 +215,20 @@ fn a_refusal_is_looked_into_until_it_is_none_of_the_runs_or_was_dealt_with() {
 }
 
 #[test]
+fn the_pauses_between_retries_begin_anew_when_the_placeholder_makes_room() {
+    let memory = Memory::default();
+    let retries = || {
+        let mut seen = nothing();
+        memory.recall(&mut seen);
+        seen.retries.count
+    };
+    memory.with("u1", |known| known.retried(Some("7".into()), at(0)));
+    assert_eq!(retries(), 1);
+    memory.with("u1", |known| known.made_room(at(60)));
+    assert_eq!(retries(), 0);
+}
+
+#[test]
 fn that_a_pods_affinity_was_relaxed_is_remembered_when_the_pod_is_bound() {
     let (memory, mut seen) = (Memory::default(), nothing());
     memory.recall(&mut seen);

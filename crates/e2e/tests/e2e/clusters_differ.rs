@@ -102,11 +102,10 @@ async fn a_task_with_an_anti_affinity_of_its_own_goes_on_when_what_kept_it_away_
     bed.until_succeeded(&run, SOON).await.unwrap();
 }
 
-/// What a refusal costs a run: two to three seconds, five on a busy machine. Less than the pause before Tekton is told to try
-/// again, so that the first time was not in vain.
+/// What a refusal costs a run: two to three seconds, five on a busy machine.
 const REFUSAL: Duration = Duration::from_secs(8);
-/// That pause.
-const PAUSE: Duration = Duration::from_secs(10);
+/// The first two pauses before Tekton is told to try again.
+const PAUSES: Duration = Duration::from_secs(6);
 
 /// Each placeholder is one pod more, and Tekton tries again only after a minute. Tekton starts these runs when all placeholders
 /// are there, so that the room that they make is for nothing but tasks.
@@ -130,8 +129,8 @@ async fn runs_whose_placeholders_use_a_quota_up_end_a_few_seconds_later_than_wit
     until_no_placeholder(&bed, &namespace).await;
 }
 
-/// Here the placeholder of a run that is held may take the room that another one made for a task, which is tried again after a
-/// pause: the bound cannot be less.
+/// Here the placeholder of a run that is held may take the room that another one made for a task, which is tried again after
+/// pauses: the bound cannot be less.
 #[e2e_test]
 async fn runs_that_come_one_after_the_other_to_a_quota_that_is_used_up_end_a_pause_later_at_the_latest() {
     let bed = fresh(4).await;
@@ -146,7 +145,7 @@ async fn runs_that_come_one_after_the_other_to_a_quota_that_is_used_up_end_a_pau
     until_all_succeed(&bed, &runs).await;
     let labelled = begun.elapsed();
     println!("the same, one after the other: {plain:.1?} without the label, {labelled:.1?} with it");
-    assert!(labelled < plain + REFUSAL + PAUSE, "{labelled:?}");
+    assert!(labelled < plain + REFUSAL + PAUSES, "{labelled:?}");
     assert!(rooms(&bed, &runs).await > 0);
 }
 

@@ -42,7 +42,7 @@ pub struct Observation {
     pub moves: Repeated,
     /// When, and how often, the placeholder made room in a quota.
     pub yields: Repeated,
-    /// When, and how often, Tekton was told to try again.
+    /// When, and how often since the placeholder made room, Tekton was told to try again.
     pub retries: Repeated,
     /// The last refusal of a task's pod by a quota of the namespace, of which is not known yet whether it was one of this run.
     pub refusal: Option<String>,
@@ -267,7 +267,8 @@ impl Census {
 }
 
 impl Repeated {
-    const FIRST_PAUSE: Duration = Duration::from_secs(10);
+    /// The usual first pause.
+    pub(super) const PAUSE: Duration = Duration::from_secs(10);
     const LAST_PAUSE: Duration = Duration::from_mins(5);
 
     /// With one more.
@@ -279,11 +280,11 @@ impl Repeated {
         }
     }
 
-    /// How long to keep from the next one after the last: ten seconds, twice as long each time, up to five minutes.
-    pub(super) fn pause(self) -> Duration {
+    /// How long to keep from the next one after the last: twice as long each time, up to five minutes.
+    pub(super) fn pause(self, first: Duration) -> Duration {
         match self.count {
             0 => Duration::ZERO,
-            count => Self::FIRST_PAUSE
+            count => first
                 .saturating_mul(1 << (count - 1).min(8))
                 .min(Self::LAST_PAUSE),
         }

@@ -117,13 +117,13 @@ impl Observation {
 
     /// How long to keep from moving again.
     pub(super) fn pause(&self) -> Duration {
-        self.pause_after(self.moves)
+        self.pause_after(self.moves, Repeated::PAUSE)
     }
 
-    /// How long to keep from doing again what was done so often.
-    pub(super) fn pause_after(&self, done: Repeated) -> Duration {
+    /// How long to keep from doing again what was done so often, from the first pause on.
+    pub(super) fn pause_after(&self, done: Repeated, first: Duration) -> Duration {
         let last = done.last;
-        last.map_or(Duration::ZERO, |last| self.left(last, done.pause()))
+        last.map_or(Duration::ZERO, |last| self.left(last, done.pause(first)))
     }
 
     /// The pod that waits longest of those for which there is no node.

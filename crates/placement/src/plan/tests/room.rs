@@ -59,9 +59,10 @@ fn it_is_told_so_again_with_growing_pauses_if_another_took_the_place() {
         };
         scene.change(|scene| scene.retries = retries).plan()
     };
-    assert_eq!(gone(2, 5), in_seconds(Decision::Wait(Wait::Steady), 15));
+    assert_eq!(gone(1, 1), in_seconds(Decision::Wait(Wait::Steady), 1));
+    assert_eq!(gone(3, 5), in_seconds(Decision::Wait(Wait::Steady), 3));
     assert!(matches!(
-        gone(2, 20).decision,
+        gone(3, 8).decision,
         Decision::Write(Write::RetryTasks { .. })
     ));
 }

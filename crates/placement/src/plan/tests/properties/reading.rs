@@ -67,7 +67,7 @@ pub(super) fn is_refused(seen: &Observation) -> bool {
 
 /// The placeholder of a run that runs makes room in a quota, or did so a moment ago.
 pub(super) fn keeps_away(seen: &Observation) -> bool {
-    let pause = seen.yields.pause();
+    let pause = seen.yields.pause(Repeated::PAUSE);
     let is_over = |last| seen.now.duration_since(last) >= pause.try_into().unwrap();
     let asks = seen.refusal.is_some() && seen.refused.is_none();
     !seen.run.is_held_by_us() && (asks || is_refused(seen) || !seen.yields.last.is_none_or(is_over))

@@ -95,6 +95,11 @@ impl Twist {
         matches!(self, Self::Crowd | Self::QuotaOfSets)
     }
 
+    /// The API server lets the first pod of its placeholder not in, and the controller finds out why.
+    pub(super) fn has_pod_refused(self) -> bool {
+        matches!(self, Self::NoSuchAccount | Self::LimitsAbove)
+    }
+
     /// Its tasks cannot be on one node at the same time.
     pub(super) fn is_apart(self) -> bool {
         matches!(self, Self::LargeTasks | Self::TaskElsewhere)

@@ -141,7 +141,7 @@ impl Circumstances {
 fn may_wait(pair: &Pair, labelled: &Ended) -> i64 {
     match pair.twist {
         Twist::NodeTaken => labelled.obstructed + BACKOFF,
-        Twist::NoSuchAccount => QUESTION,
+        twist if twist.has_pod_refused() => QUESTION,
         _ if pair.twist.may_lack_placeholder() => HOLD_DEADLINE,
         _ => 0,
     }
@@ -157,7 +157,7 @@ fn needless(pair: &Pair, labelled: &Ended) -> Option<String> {
         "MadeRoom" => twist.has_quota_of_pods(),
         "MoveRefused" | "ReleaseRefused" | "EnrolRefused" | "CleanUpRefused" | "AffinityRelaxed" => false,
         "HoldDeadlineExceeded" => twist.may_lack_placeholder(),
-        "PlaceholderRefused" => twist.may_lack_placeholder() || twist == Twist::NoSuchAccount,
+        "PlaceholderRefused" => twist.may_lack_placeholder() || twist.has_pod_refused(),
         "LabelledTooLate" => twist == Twist::LabelledByPipeline,
         _ => true,
     };

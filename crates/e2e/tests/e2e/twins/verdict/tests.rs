@@ -200,6 +200,17 @@ fn a_hold_lasts_until_another_run_has_left_the_node_and_the_run_says_so() {
 }
 
 #[e2e_test]
+fn a_hold_lasts_until_it_is_known_why_a_placeholder_has_no_pod() {
+    for twist in [Twist::NoSuchAccount, Twist::LimitsAbove] {
+        assert!(is_well(twist, &held(5 + 5, &["PlaceholderRefused"])), "{twist:?}");
+        assert!(
+            !is_well(twist, &held(5 + 6, &["PlaceholderRefused"])),
+            "{twist:?}"
+        );
+    }
+}
+
+#[e2e_test]
 fn a_hold_lasts_until_its_deadline_where_no_placeholder_is_let_in() {
     let reports = ["PlaceholderRefused", "HoldDeadlineExceeded"];
     assert!(is_well(Twist::QuotaOfSets, &held(HOLD_DEADLINE, &reports)));

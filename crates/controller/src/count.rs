@@ -1,6 +1,6 @@
 //! The reads at the API server, for what the caches cannot answer: they may be behind, and they keep little.
 
-use crate::api_error::Refused;
+use crate::api_error::{Cause, Refused};
 use crate::claims::{Part, part};
 use crate::members;
 use crate::nodes::WatchedNode;
@@ -9,9 +9,10 @@ use crate::quota_events::REASON;
 use crate::stints::stint;
 use crate::tasks::Tasks;
 use crate::write::{Cluster, within};
-use k8s_openapi::api::core::v1::{Event, PersistentVolume, PersistentVolumeClaim};
+use k8s_openapi::api::apps::v1::StatefulSet;
+use k8s_openapi::api::core::v1::{Event, PersistentVolume, PersistentVolumeClaim, ResourceQuota};
 use kube::Resource;
-use kube::api::{Api, DynamicObject, ListMeta, ListParams};
+use kube::api::{Api, DynamicObject, ListMeta, ListParams, PartialObjectMeta};
 use placement::autoscaler;
 use placement::keys;
 use placement::need::Stint;
@@ -19,6 +20,7 @@ use placement::node;
 use placement::plan::{AssistantPod, Census, Claims, Message, Observation, PlaceholderPod, Question};
 use placement::requests::Operation;
 use placement::run::Run;
+use placement::sets::{self, Owned};
 use placement::volume::{Named, is_only_on, required};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
@@ -57,6 +59,7 @@ impl Cluster {
                     seen.need = Some(self.largest_task(&seen.run).await);
                 }
             }
+            Question::Places => seen.short_of = Some(self.short_of(seen).await?),
             Question::Stints => seen.stints = Some(self.stints(seen).await),
             Question::Complaint => seen.complaint = Some(self.complaint(seen).await),
             Question::Autoscaler => seen.autoscaler = Some(self.autoscaler(seen).await),
@@ -207,6 +210,36 @@ impl Cluster {
         Ok(claims)
     }
 
+    /// Whether Tekton makes StatefulSets for anybody is known without asking, and nothing else is at stake.
+    async fn short_of(&self, seen: &Observation) -> Result<Message, Refused> {
+        let (run, namespace) = (&seen.run, &seen.run.key.namespace);
+        if run.assistants() == 0 && seen.others.is_empty() {
+            return Ok(Message::default());
+        }
+        let quotas = self.quotas(namespace).await?;
+        if !sets::are_counted(&quotas) {
+            return Ok(Message::default());
+        }
+        let owned = self.api::<StatefulSet>(namespace);
+        let owned = within(Operation::Places, owned.list_metadata(&ListParams::default())).await?;
+        let there: Vec<_> = owned.items.iter().filter_map(owned_by_run).collect();
+        let needed = sets::needed(run, &seen.others, &there);
+        Ok(Message(sets::short_of(&quotas, needed)))
+    }
+
+    /// An older role has no right to them, and a run is not to wait for its update.
+    async fn quotas(&self, namespace: &str) -> Result<Vec<ResourceQuota>, Refused> {
+        let quotas = self.api::<ResourceQuota>(namespace);
+        match within(Operation::Places, quotas.list(&ListParams::default())).await {
+            Ok(list) => Ok(list.items),
+            Err(refused) if refused.cause() == Cause::Forbidden => {
+                debug!(error = %refused.fault, "quotas are not known");
+                Ok(Vec::new())
+            }
+            Err(refused) => Err(refused),
+        }
+    }
+
     /// A run that never gave up a node left none behind.
     async fn assistants(&self, seen: &Observation) -> Result<Vec<AssistantPod>, Refused> {
         if seen.set.as_ref().is_none_or(|set| set.left.is_none()) {
@@ -263,6 +296,15 @@ where
     let found = within(operation, runs.list(&named)).await?.items;
     let is_it = |it: &K| it.meta().uid.as_deref() == Some(&run.key.uid);
     Ok(found.into_iter().find(is_it))
+}
+
+fn owned_by_run(set: &PartialObjectMeta<StatefulSet>) -> Option<Owned> {
+    let owners = set.metadata.owner_references.iter().flatten();
+    let mut runs = owners.filter(|owner| owner.kind == "PipelineRun");
+    Some(Owned {
+        run: runs.next()?.uid.clone(),
+        name: set.metadata.name.clone()?,
+    })
 }
 
 /// As long as one is on the old node, the scheduler sends the tasks there: see `placement::inject`.

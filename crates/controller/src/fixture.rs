@@ -59,6 +59,7 @@ pub(crate) fn run() -> Run {
         pipeline: None,
         template: PodTemplate::default(),
         claims: Vec::new(),
+        templates: 0,
     }
 }
 
@@ -97,6 +98,8 @@ pub(crate) fn nothing() -> Observation {
         claims: None,
         copied_labels: None,
         need: None,
+        others: Vec::new(),
+        short_of: None,
         stints: None,
         assistants: None,
         complaint: None,

@@ -32,6 +32,7 @@ mod pod_view;
 mod quota_events;
 mod reason;
 mod reconcile;
+mod refusals;
 mod report;
 mod reserves;
 mod run;

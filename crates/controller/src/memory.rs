@@ -151,6 +151,7 @@ impl Known {
             Question::Claims
             | Question::Labels
             | Question::Need
+            | Question::Places
             | Question::Stints
             | Question::Assistants
             | Question::Complaint => {}

@@ -1,6 +1,5 @@
 //! What a user is told of a run that leaves its node, or cannot: which pod, why, from where and to where. Pure.
 
-use crate::api_error::{Cause, Refused};
 use crate::reason::{Note, Reason, note};
 use placement::keys;
 use placement::node::{self, NodeOffer, NodeState};
@@ -132,24 +131,6 @@ pub(crate) fn no_node_fits(pod: &str, asks: &Resources, message: &str, nearest: 
          there is such a node."
     );
     note(Reason::NoNodeFits, text)
-}
-
-/// The way out was barred.
-pub(crate) fn refused(refused: &Refused) -> Note {
-    let advice = match refused.cause() {
-        Cause::Forbidden => {
-            " The controller's ClusterRole is incomplete; apply the manifests of the release again."
-        }
-        Cause::Denied => {
-            " An admission policy of this cluster rejects changes of the placeholder; exempt the placeholder or change the policy."
-        }
-        _ => "",
-    };
-    let text = format!(
-        "The placeholder could not be moved or resized; the controller retries: {}.{advice}",
-        refused.fault
-    );
-    note(Reason::MoveRefused, text)
 }
 
 fn here(seen: &Observation) -> String {

@@ -1,17 +1,16 @@
 //! What a user is told on the run, in words: what happened, why, and what to do about it. Pure.
 
-use crate::api_error::{Cause, Refused, is_denial};
+use crate::api_error::Refused;
 use crate::moves;
 use crate::reason::{Note, Reason, note};
+use crate::refusals;
 use crate::reserves;
 use crate::write::Effect;
-use placement::impossible::{self, Impossible};
 use placement::keys;
 use placement::names::RunKey;
 use placement::node::NodeOffer;
 use placement::placeholder::size::Ignored;
 use placement::plan::{Decision, Message, Observation, Plan, Question, ReleaseCause, Wait, Write};
-use placement::requests::Operation;
 use placement::run::{HeldFrom, Run, SpecStatus};
 use placement::strategy::{Enrolment, IsolateFrom, Scope, Strategy};
 use std::time::Duration;
@@ -24,19 +23,22 @@ pub(crate) fn notes(seen: &Observation, plan: &Plan, result: &Result<Effect, Ref
     match (&plan.decision, result) {
         (Decision::Write(write), Ok(Effect::Written)) => notes.extend(written(seen, write)),
         (_, Ok(_)) => {}
-        (_, Err(refused)) => notes.extend(not_written(refused)),
+        (_, Err(refused)) => notes.extend(refusals::of(refused)),
     }
     notes
 }
 
 /// What is so whether or not the step succeeds.
-fn before(seen: &Observation, decision: &Decision) -> Option<Note> {
-    match decision {
-        Decision::Wait(wait) => waiting(seen, wait),
-        Decision::Count(Question::Claims | Question::Labels | Question::Need)
-        | Decision::Write(Write::CreatePlaceholder(_)) => is_held(&seen.run).then(|| held(seen)),
-        Decision::Leave(_) | Decision::Count(_) | Decision::Write(_) => None,
-    }
+fn before(seen: &Observation, decision: &Decision) -> Vec<Note> {
+    let held = || is_held(&seen.run).then(|| held(seen));
+    let notes = match decision {
+        Decision::Wait(wait @ Wait::Places { .. }) => [held(), waiting(seen, wait)],
+        Decision::Wait(wait) => [waiting(seen, wait), None],
+        Decision::Count(Question::Claims | Question::Labels | Question::Need | Question::Places)
+        | Decision::Write(Write::CreatePlaceholder(_)) => [held(), None],
+        Decision::Leave(_) | Decision::Count(_) | Decision::Write(_) => [None, None],
+    };
+    notes.into_iter().flatten().collect()
 }
 
 fn waiting(seen: &Observation, wait: &Wait) -> Option<Note> {
@@ -47,6 +49,7 @@ fn waiting(seen: &Observation, wait: &Wait) -> Option<Note> {
             unschedulable,
             largest,
         } => Some(for_node(seen, unschedulable.as_deref()?, largest.as_ref())),
+        Wait::Places { quota } => Some(refusals::no_place(&seen.run, quota)),
         Wait::Tasks { cause, pod, live: _ } => moves::awaits_tasks(seen, *cause, pod.as_deref()),
         Wait::Volume { cause, pod, claim } => Some(moves::is_tied(seen, *cause, pod.as_deref(), claim)),
         Wait::Fit {
@@ -64,8 +67,8 @@ fn written(seen: &Observation, write: &Write) -> Vec<Note> {
         Write::Enrol(_) if !run.is_held_by_us() => vec![enrolled(run)],
         Write::CreatePlaceholder(_) => reserves::chosen(seen).into_iter().chain(returned(run)).collect(),
         Write::GiveUpReserve { nearest, .. } => vec![reserves::given_up(seen, nearest.as_ref())],
-        Write::Nudge => no_pod(seen).into_iter().collect(),
-        Write::AskWithinLimits { .. } => within_limits(seen).into_iter().collect(),
+        Write::Nudge => refusals::no_pod(seen).into_iter().collect(),
+        Write::AskWithinLimits { .. } => refusals::within_limits(seen).into_iter().collect(),
         Write::Release {
             cause,
             enrolment,
@@ -88,23 +91,6 @@ fn written(seen: &Observation, write: &Write) -> Vec<Note> {
         | Write::Shrink { .. }
         | Write::RecreateSmall { .. }
         | Write::Unpin { .. } => Vec::new(),
-    }
-}
-
-fn not_written(refused: &Refused) -> Option<Note> {
-    match refused.operation {
-        Operation::Release => Some(release_refused(refused)),
-        Operation::Placeholder | Operation::Claims | Operation::Labels => Some(placeholder_refused(refused)),
-        Operation::Enrol | Operation::DateHold | Operation::RecordNode => Some(enrol_refused(refused)),
-        Operation::CleanUp => Some(clean_up_refused(refused)),
-        Operation::Change
-        | Operation::Shrink
-        | Operation::Wake
-        | Operation::Retry
-        | Operation::Assistants => Some(moves::refused(refused)),
-        Operation::Sync | Operation::Lookup | Operation::Count | Operation::Need | Operation::RecordUse => {
-            None
-        }
     }
 }
 
@@ -148,35 +134,6 @@ fn returned(run: &Run) -> Option<Note> {
     Some(note(Reason::PlaceholderReturned, text))
 }
 
-fn no_pod(seen: &Observation) -> Option<Note> {
-    let complaint = complaint(seen)?;
-    let required = is_denial(complaint).then(|| {
-        let name = seen.run.key.placeholder();
-        format!("{REQUIRED} Then delete the StatefulSet {name}: the controller recreates it with them.")
-    });
-    let text = format!(
-        "The placeholder's pod cannot be created: {complaint}. The run stays held, and the controller retries every \
-         few seconds. Raise the quota or relax the policy that the message names.{}",
-        required.unwrap_or_default()
-    );
-    Some(note(Reason::PlaceholderRefused, text))
-}
-
-/// Why the placeholder has no pod, as its controller says it.
-fn complaint(seen: &Observation) -> Option<&str> {
-    seen.complaint.as_ref()?.text()
-}
-
-fn within_limits(seen: &Observation) -> Option<Note> {
-    let text = format!(
-        "A LimitRange of this namespace does not let the placeholder's pod in: {}. The controller changes what it asks for. To \
-         avoid the delay, set placeholder-cpu and placeholder-memory in the configuration of pod-affinity to what the \
-         LimitRange allows.",
-        complaint(seen)?
-    );
-    Some(note(Reason::PlaceholderRefused, text))
-}
-
 fn for_node(seen: &Observation, message: &str, largest: Option<&NodeOffer>) -> Note {
     let reserve = largest
         .filter(|offer| !offer.fits())
@@ -205,7 +162,7 @@ fn ignored(ignored: &Ignored) -> Note {
 
 fn released(seen: &Observation, cause: ReleaseCause, goes: Option<(&str, Enrolment)>) -> Vec<Note> {
     let text = match (cause, goes) {
-        (ReleaseCause::PlaceholderImpossible, _) => impossible(seen),
+        (ReleaseCause::PlaceholderImpossible, _) => refusals::impossible(seen),
         (ReleaseCause::NodeFound | ReleaseCause::PlaceholderCreated | ReleaseCause::Deadline, Some(goes)) => {
             format!("Released: all pods of this run go to {}.", place(goes))
         }
@@ -223,21 +180,6 @@ fn released(seen: &Observation, cause: ReleaseCause, goes: Option<(&str, Enrolme
     };
     let late = (cause == ReleaseCause::Deadline).then(|| deadline(seen));
     late.into_iter().chain([note(Reason::Released, text)]).collect()
-}
-
-fn impossible(seen: &Observation) -> String {
-    let complaint = complaint(seen).unwrap_or_default();
-    match impossible::told_by(complaint) {
-        Some(Impossible::OutOfLimits(_)) => format!(
-            "Released without a node, because a LimitRange of this namespace does not let its placeholder in: {complaint}. \
-             Its pods will share the node that the first of them gets, but between tasks other runs can take that node. Set \
-             placeholder-cpu and placeholder-memory in the configuration of pod-affinity to what the LimitRange allows."
-        ),
-        Some(Impossible::RefersToNothing) | None => format!(
-            "Released without a node: its placeholder cannot be created, nor can pods of its tasks that refer to the same \
-             object: {complaint}. Create the object, or correct its name in the PipelineRun."
-        ),
-    }
 }
 
 /// The node, and who else may use it.
@@ -307,79 +249,6 @@ fn reserved(seen: &Observation) -> Note {
          autoscaler removes the node."
     );
     note(Reason::CleanedUp, text)
-}
-
-fn release_refused(refused: &Refused) -> Note {
-    let advice = match refused.cause() {
-        Cause::Denied => {
-            "Usual cause: Tekton's configuration or version changed while this run was held, so that Tekton now takes \
-             the release for a change of the spec. If this error persists, create the run again."
-        }
-        Cause::WebhookDown => "A run cannot start while Tekton's webhook is unavailable; check its pods.",
-        Cause::Forbidden => {
-            "The controller's ClusterRole is incomplete; apply the manifests of the release again."
-        }
-        _ => "No action is needed, unless this error persists.",
-    };
-    note(
-        Reason::ReleaseRefused,
-        format!(
-            "The run could not be released; the controller retries: {}. {advice}",
-            refused.fault
-        ),
-    )
-}
-
-/// What else there is to do about a policy.
-const REQUIRED: &str = " If the policy requires labels or annotations, add them by placeholder-labels, \
-                        placeholder-copied-labels or placeholder-annotations in the ConfigMap config-pod-affinity.";
-
-fn placeholder_refused(refused: &Refused) -> Note {
-    let required = if refused.cause() == Cause::Denied {
-        REQUIRED
-    } else {
-        ""
-    };
-    let advice = match refused.cause() {
-        Cause::Quota => "Raise the ResourceQuota of this namespace or remove what uses it up.",
-        Cause::Denied => {
-            "An admission policy of this cluster rejects the placeholder; exempt the placeholder or change the policy."
-        }
-        Cause::Invalid => {
-            "A setting that the placeholder copies from this run's podTemplate is not valid there."
-        }
-        Cause::Forbidden => {
-            "The controller's ClusterRole is incomplete; apply the manifests of the release again."
-        }
-        _ => "No action is needed, unless this error persists.",
-    };
-    note(
-        Reason::PlaceholderRefused,
-        format!(
-            "The placeholder could not be created; the controller retries: {}. {advice}{required}",
-            refused.fault
-        ),
-    )
-}
-
-fn enrol_refused(refused: &Refused) -> Note {
-    note(
-        Reason::EnrolRefused,
-        format!(
-            "The run could not be labelled; the controller retries: {}.",
-            refused.fault
-        ),
-    )
-}
-
-fn clean_up_refused(refused: &Refused) -> Note {
-    note(
-        Reason::CleanUpRefused,
-        format!(
-            "The placeholder of this run could not be removed; the controller retries: {}.",
-            refused.fault
-        ),
-    )
 }
 
 fn seconds(duration: Duration) -> String {

@@ -4,6 +4,7 @@ use crate::fixture::{at, enrolment, nothing, planned, run};
 use kube::core::Status;
 use placement::need::{Need, Source};
 use placement::plan::{Make, PlaceholderPod, Unschedulable, Why};
+use placement::requests::Operation;
 use placement::strategy::Isolation;
 
 fn seen() -> Observation {
@@ -80,6 +81,30 @@ fn a_held_run_is_told_so_even_if_its_placeholder_is_refused() {
     );
     assert_eq!(reasons(&notes), ["Held", "PlaceholderRefused"]);
     assert!(notes[1].text.contains("exceeded quota: builds") && notes[1].text.contains("ResourceQuota"));
+}
+
+#[test]
+fn a_placeholder_that_gives_way_to_tektons_assistants_is_told_with_the_quota() {
+    let wait = Decision::Wait(Wait::Places {
+        quota: "ResourceQuota few (count/statefulsets.apps: 0 of 1 used, 2 needed)".to_owned(),
+    });
+    let held = written(&run(), &wait);
+    assert_eq!(reasons(&held), ["Held", "PlaceholderRefused"]);
+    for words in ["ResourceQuota few", "affinity assistants", "hold-deadline"] {
+        assert!(held[1].text.contains(words), "{}", held[1].text);
+    }
+    let running = Run {
+        hold: false,
+        status: SpecStatus::Unset,
+        ..run()
+    };
+    let goes_on = written(&running, &wait);
+    assert_eq!(reasons(&goes_on), ["PlaceholderRefused"]);
+    assert!(
+        goes_on[0].text.contains("without a placeholder"),
+        "{}",
+        goes_on[0].text
+    );
 }
 
 #[test]

@@ -21,7 +21,7 @@ use placement::run::Run;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
-use tekton::PipelineRun;
+use tekton::{PipelineRun, Volumes};
 use tokio::sync::watch;
 use tokio::time::timeout;
 
@@ -95,6 +95,8 @@ impl Stores {
             claims: None,
             copied_labels: None,
             need: None,
+            others: Vec::new(),
+            short_of: None,
             stints: None,
             assistants: None,
             complaint: None,
@@ -155,6 +157,18 @@ impl Stores {
         })
     }
 
+    /// The other runs of its namespace that have yet to end and for which Tekton makes StatefulSets.
+    pub(crate) fn with_assistants(&self, run: &RunKey) -> Vec<Run> {
+        let runs = self.runs.state();
+        let here = runs
+            .iter()
+            .filter(|it| it.metadata.namespace.as_ref() == Some(&run.namespace));
+        let here = here.filter(|it| it.spec.volumes != Volumes::default());
+        let ours = |it: &Run| it.is_held_by_us() || it.is_enrolled();
+        let is_it = |it: &Run| ours(it) && !it.done && it.key.uid != run.uid;
+        here.filter_map(|it| it.run()).filter(is_it).collect()
+    }
+
     /// The runs of this namespace that have placeholders.
     pub(crate) fn runs_in(&self, namespace: &str) -> Vec<ObjectRef<PipelineRun>> {
         let from = (namespace.to_owned(), String::new());
@@ -183,7 +197,7 @@ impl Stores {
 mod tests {
     use super::*;
     use crate::fixture::{Caches, at, clock, run, view};
-    use serde_json::json;
+    use serde_json::{Value, json};
 
     #[tokio::test]
     async fn a_runs_placeholder_and_pod_are_found_by_name_in_its_namespace() {
@@ -228,6 +242,32 @@ mod tests {
         assert_eq!(need.source, Source::Record("latest".to_owned()));
         assert_eq!(need.asks.to_string(), "cpu=4");
         assert_eq!(caches.stores.need(&run("unknown")), None);
+    }
+
+    #[test]
+    fn others_of_the_namespace_have_a_part_in_its_places_if_they_are_ours_and_have_volumes() {
+        let mut caches = Caches::ready();
+        let claim = json!({"spec": {"workspaces": [{"persistentVolumeClaim": {"claimName": "c"}}]}});
+        let with = |mut changes: Value| {
+            json_patch::merge(&mut changes, &claim);
+            changes
+        };
+        let over = json!({"status": {"conditions": [{"type": "Succeeded", "status": "True"}]}});
+        let elsewhere = json!({"metadata": {"namespace": "other"}});
+        let not_ours = json!({"metadata": {"annotations": null}});
+        caches.add_held_run_with("counts", "u2", &claim);
+        caches.add_held_run_with("mounts-nothing", "u3", &json!({}));
+        for (uid, changes) in [
+            ("u4", over),
+            ("u5", elsewhere),
+            ("u6", not_ours),
+            ("u1", json!({})),
+        ] {
+            caches.add_held_run_with(uid, uid, &with(changes));
+        }
+        let others = caches.stores.with_assistants(&run().key);
+        let names: Vec<_> = others.iter().map(|other| other.key.name.as_str()).collect();
+        assert_eq!(names, ["counts"]);
     }
 
     #[tokio::test]

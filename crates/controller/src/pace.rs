@@ -34,11 +34,14 @@ impl Pace {
         self.echo(decision, now).max(block)
     }
 
-    /// What is asked before a move is asked again before the one back, which may come at once.
+    /// What is asked before a move is asked again before the one back, which may come at once; and what others may have taken,
+    /// before each attempt.
     fn echo(&self, decision: &Decision, now: Timestamp) -> Option<Duration> {
         let last = self.last.as_ref().filter(|(last, _)| last == decision);
         let at = match decision {
-            Decision::Leave(_) | Decision::Wait(_) | Decision::Count(Question::Assistants) => None,
+            Decision::Leave(_)
+            | Decision::Wait(_)
+            | Decision::Count(Question::Assistants | Question::Places) => None,
             Decision::Count(question) => self.asked.get(question),
             Decision::Write(_) => last.map(|(_, at)| at),
         };

@@ -69,8 +69,10 @@ impl Reconciler {
 
     /// What only the API server can tell.
     async fn count(&self, question: Question, seen: &mut Observation) -> Result<(), Refused> {
-        if question == Question::Need {
-            seen.need = self.stores.need(&seen.run);
+        match question {
+            Question::Need => seen.need = self.stores.need(&seen.run),
+            Question::Places => seen.others = self.stores.with_assistants(&seen.run.key),
+            _ => {}
         }
         self.cluster.count(question, seen).await?;
         if question == Question::Tasks {

@@ -145,6 +145,67 @@ async fn a_placeholder_mounts_only_claims_that_do_no_harm_and_goes_where_the_oth
     assert_eq!(names, ["source"]);
 }
 
+const QUOTAS: &str = "GET /api/v1/namespaces/ns/resourcequotas?";
+const ALL_SETS: &str = "GET /apis/apps/v1/namespaces/ns/statefulsets?";
+
+/// The answer, and what was called for it, for a run with so many PVCs.
+async fn short_of(server: &mut Server, claims: &[&str]) -> (Option<Message>, Vec<String>) {
+    let cluster = Cluster::new(server.client(), "image".into());
+    let mut seen = seen();
+    seen.run.claims = claims.iter().map(|name| (*name).to_owned()).collect();
+    cluster.count(Question::Places, &mut seen).await.unwrap();
+    let calls = server.calls().into_iter().map(|call| call.line);
+    (seen.short_of, calls.collect())
+}
+
+#[tokio::test]
+async fn a_quota_of_sets_is_short_if_it_has_no_room_beside_those_that_tekton_has_yet_to_make() {
+    let quota = json!({"hard": {"count/statefulsets.apps": "3"}, "used": {"count/statefulsets.apps": "2"}});
+    let quota = json!({"metadata": {"name": "few"}, "status": quota});
+    let owned = |name: &str, kind: &str| {
+        let owner = json!({"apiVersion": "tekton.dev/v1", "kind": kind, "name": "build", "uid": "u1"});
+        json!({"metadata": {"name": name, "ownerReferences": [owner]}})
+    };
+    let cases = [
+        (vec![owned("other", "Other")], Some("2 of 3 used, 2 needed")),
+        (vec![owned("affinity-assistant-1", "PipelineRun")], None),
+    ];
+    for (sets, expected) in cases {
+        let mut server = Server::start();
+        server.answer(200, json!({"metadata": {}, "items": [quota]}));
+        server.answer(200, json!({"metadata": {}, "items": sets}));
+        let (short_of, calls) = short_of(&mut server, &["source"]).await;
+        assert_eq!(calls, [QUOTAS, ALL_SETS]);
+        let text = short_of.unwrap().0;
+        assert_eq!(text.is_some(), expected.is_some(), "{text:?}");
+        assert!(text.unwrap_or_default().contains(expected.unwrap_or_default()));
+    }
+}
+
+#[tokio::test]
+async fn nobody_asks_for_quotas_where_tekton_makes_no_sets_nor_for_sets_where_none_are_counted() {
+    let mut server = Server::start();
+    assert_eq!(
+        short_of(&mut server, &[]).await,
+        (Some(Message(None)), Vec::new())
+    );
+    let pods = json!({"metadata": {"name": "pods"}, "spec": {"hard": {"pods": "0"}}});
+    server.answer(200, json!({"metadata": {}, "items": [pods]}));
+    let asked = vec![QUOTAS.to_owned()];
+    assert_eq!(
+        short_of(&mut server, &["source"]).await,
+        (Some(Message(None)), asked)
+    );
+}
+
+#[tokio::test]
+async fn without_the_right_to_read_quotas_the_placeholder_is_made_as_if_there_were_none() {
+    let mut server = Server::start();
+    server.refuse(403, "Forbidden", "resourcequotas is forbidden");
+    let (short_of, _) = short_of(&mut server, &["source"]).await;
+    assert_eq!(short_of, Some(Message(None)));
+}
+
 #[tokio::test]
 async fn claims_that_cannot_be_read_make_no_placeholder() {
     let mut server = Server::start();

@@ -31,5 +31,6 @@ pub(crate) fn run() -> Run {
         pipeline: None,
         template: PodTemplate::default(),
         claims: Vec::new(),
+        templates: 0,
     }
 }

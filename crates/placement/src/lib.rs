@@ -30,6 +30,7 @@ pub mod requests;
 pub mod reserve;
 pub mod resources;
 pub mod run;
+pub mod sets;
 pub mod strategy;
 pub mod supported;
 pub mod terms;

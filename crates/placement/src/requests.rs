@@ -36,6 +36,8 @@ pub enum Operation {
     Claims,
     /// Read the run's labels.
     Labels,
+    /// Read the quotas of its namespace.
+    Places,
     /// Create the placeholder, or have its pod created.
     Placeholder,
     /// Release the run.

@@ -88,6 +88,8 @@ pub struct Run {
     pub template: PodTemplate,
     /// Names of the claims that the run's workspaces name, in order, without duplicates.
     pub claims: Vec<String>,
+    /// How many of its workspaces Tekton makes a claim for.
+    pub templates: usize,
 }
 
 impl Run {
@@ -104,6 +106,11 @@ impl Run {
             HeldFrom::Release(time) => Some(time),
             HeldFrom::UndatedRelease => None,
         }
+    }
+
+    /// How many affinity assistants Tekton makes for it: one for each PVC, by default.
+    pub fn assistants(&self) -> usize {
+        self.claims.len() + self.templates
     }
 
     /// Its labels make it a group of its own.

@@ -70,15 +70,29 @@ pub(crate) fn number(of: &impl Hash) -> u64 {
     hasher.finish()
 }
 
-pub(crate) fn claims<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<String>, D::Error> {
+/// The claims of a run's workspaces.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Volumes {
+    /// Names of those that are there, in order, without duplicates.
+    pub claims: Vec<String>,
+    /// How many Tekton makes.
+    pub templates: usize,
+}
+
+pub(crate) fn volumes<'de, D: Deserializer<'de>>(from: D) -> Result<Volumes, D::Error> {
     let workspaces = Value::deserialize(from)?;
-    let mut claims = Vec::new();
-    for name in items(&workspaces).iter().filter_map(claim) {
-        if !claims.iter().any(|known| known == name) {
-            claims.push(name.to_owned());
+    let workspaces = items(&workspaces);
+    let is_made = |workspace: &&Value| workspace["volumeClaimTemplate"].is_object();
+    let mut volumes = Volumes {
+        claims: Vec::new(),
+        templates: workspaces.iter().filter(is_made).count(),
+    };
+    for name in workspaces.iter().filter_map(claim) {
+        if !volumes.claims.iter().any(|known| known == name) {
+            volumes.claims.push(name.to_owned());
         }
     }
-    Ok(claims)
+    Ok(volumes)
 }
 
 fn claim(workspace: &Value) -> Option<&str> {

@@ -3,7 +3,7 @@
 //! Only v1 is read: the API server converts what was created as v1beta1. Only what placement needs is kept, and
 //! it is reduced to facts while it is decoded, so that the pages of a long list are small at once.
 
-use crate::facts::Outcome;
+use crate::facts::{Outcome, Volumes};
 use crate::{facts, metadata, tolerant};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
 use placement::keys;
@@ -45,9 +45,9 @@ pub struct PipelineRunSpec {
     /// `taskRunTemplate.podTemplate`; boxed because few runs have one.
     #[serde(rename = "taskRunTemplate", deserialize_with = "facts::pod_template")]
     pub pod_template: Option<Box<PodTemplate>>,
-    /// Claims that `workspaces` name, in order, without duplicates.
-    #[serde(rename = "workspaces", deserialize_with = "facts::claims")]
-    pub claims: Vec<String>,
+    /// What `workspaces` say of claims.
+    #[serde(rename = "workspaces", deserialize_with = "facts::volumes")]
+    pub volumes: Volumes,
     /// Which Pipeline `pipelineRef` names, as a number to be compared; of a run with a Pipeline of its own, `generateName`.
     #[serde(rename = "pipelineRef", deserialize_with = "facts::pipeline")]
     pub pipeline: Option<u64>,
@@ -91,7 +91,8 @@ impl PipelineRun {
             used: self.annotation(keys::USED),
             pipeline: self.spec.pipeline,
             template: self.spec.pod_template.as_deref().cloned().unwrap_or_default(),
-            claims: self.spec.claims.clone(),
+            claims: self.spec.volumes.claims.clone(),
+            templates: self.spec.volumes.templates,
         })
     }
 

@@ -63,6 +63,7 @@ mod policies_switch;
 mod policies_ways;
 mod pool;
 mod provisioner;
+mod quota_of_sets;
 mod real_node;
 mod reserve;
 mod rights;

@@ -38,6 +38,11 @@ pub enum Wait {
         /// For a placeholder that asks for a reserve: the node that comes nearest.
         largest: Option<NodeOffer>,
     },
+    /// Room for the placeholder in a quota of StatefulSets, beside those that Tekton makes.
+    Places {
+        /// Which quota, and what it has, in words.
+        quota: String,
+    },
     /// The node would be given up, but tasks of the run live on it: their end.
     Tasks {
         /// Why it would be given up.
@@ -84,6 +89,8 @@ pub enum Question {
     Labels,
     /// What the run is expected to need at once.
     Need,
+    /// Which quota of StatefulSets has no room for the placeholder, if one has none.
+    Places,
     /// What the tasks of the run asked for, and when they ran.
     Stints,
     /// Tekton's assistants of a run that gave up a node, and where they are.

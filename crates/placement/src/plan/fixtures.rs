@@ -322,6 +322,8 @@ pub(super) fn answered(now: Timestamp) -> Observation {
         claims: Some(Claims::default()),
         copied_labels: Some(BTreeMap::new()),
         need: Some(Need::default()),
+        others: Vec::new(),
+        short_of: Some(Message::default()),
         stints: Some(Vec::new()),
         assistants: Some(Vec::new()),
         complaint: Some(Message::default()),
@@ -403,6 +405,7 @@ fn run() -> Run {
         pipeline: None,
         template: PodTemplate::default(),
         claims: Vec::new(),
+        templates: 0,
     }
 }
 

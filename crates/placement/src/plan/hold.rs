@@ -126,10 +126,8 @@ fn come_back(seen: &Observation) -> Plan {
 
 fn await_node(seen: &Observation, enrolment: Enrolment) -> Plan {
     match (seen.placeholder(), seen.live_pod(), until_enrolled(seen)) {
-        (Set::Missing, ..) => at_once(questions::create(seen, enrolment)),
-        (Set::Unusable | Set::Usable(_), _, Some(Duration::ZERO)) => {
-            at_once(Decision::Write(Write::Enrol(enrolment)))
-        }
+        (_, _, Some(Duration::ZERO)) => at_once(Decision::Write(Write::Enrol(enrolment))),
+        (Set::Missing, ..) => questions::create(seen, enrolment),
         (Set::Unusable, ..) => again(Decision::await_placeholder(), SOON),
         (Set::Usable(set), None, _) => nudge(seen, set),
         (Set::Usable(_), Some(_), again) => Plan {

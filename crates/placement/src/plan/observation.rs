@@ -60,6 +60,10 @@ pub struct Observation {
     pub copied_labels: Option<BTreeMap<String, String>>,
     /// The answer to [`super::Question::Need`].
     pub need: Option<Need>,
+    /// Other runs of the namespace for which Tekton makes StatefulSets, if that is asked: [`super::Question::Places`].
+    pub others: Vec<Run>,
+    /// The answer to it: the quota that has no room, in words.
+    pub short_of: Option<Message>,
     /// The answer to [`super::Question::Stints`]: the run's tasks as they ran, none if that cannot be known.
     pub stints: Option<Vec<Stint>>,
     /// The answer to [`super::Question::Assistants`].

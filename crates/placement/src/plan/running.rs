@@ -11,7 +11,7 @@ use crate::strategy::Enrolment;
 pub(super) fn accompany(seen: &Observation, enrolment: Enrolment) -> Plan {
     match seen.placeholder() {
         _ if !seen.run.is_enrolled() => at_once(join(seen, enrolment)),
-        Set::Missing => at_once(questions::create(seen, enrolment)),
+        Set::Missing => questions::create(seen, enrolment),
         Set::Unusable => at_once(Decision::Wait(Wait::Steady)),
         Set::Usable(set) => room::make_room(seen, set).unwrap_or_else(|| settle(seen, set)),
     }

@@ -177,7 +177,12 @@ fn claims_of_workspaces_are_read_once_each_and_in_order() {
         {"name": "odd", "persistentVolumeClaim": "c"},
         7
     ]);
-    assert_eq!(run_with(&["spec", "workspaces"], workspaces).claims, ["b", "a"]);
+    let run = run_with(&["spec", "workspaces"], workspaces);
+    assert_eq!(
+        (run.claims.as_slice(), run.templates),
+        (["b", "a"].map(String::from).as_slice(), 1)
+    );
+    assert_eq!(run.assistants(), 3);
 }
 
 #[test]

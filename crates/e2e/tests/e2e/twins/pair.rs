@@ -50,7 +50,9 @@ impl Storage {
         match self {
             // Tekton's own assistant is not on the nodes of a RuntimeClass, and does not leave a node.
             _ if assistants && (place == Place::Sandbox || twist.moves()) => Self::None,
-            _ if !twist.goes_with_volumes() => Self::None,
+            // Only Tekton's own claims are in the namespace of the run.
+            Self::InZone | Self::OnOneNode if twist == Twist::QuotaOfSets => Self::WithTheFirstPod,
+            _ if !(twist.goes_with_volumes() || twist == Twist::QuotaOfSets) => Self::None,
             Self::OnOneNode if twist.moves() || twist.has_nodes() => Self::None,
             // The driver would choose another zone than the placeholder did, and the run would have to move there.
             Self::Immediate if place.zone() != ITS_ZONE => Self::WithTheFirstPod,

@@ -37,7 +37,14 @@ async fn limit(bed: &Testbed, pair: &Pair, namespace: &str) {
     match pair.twist {
         Twist::QuotaOfPods(most) => drop(quota(bed, namespace, "pods", &most.to_string()).await),
         Twist::Crowd => drop(quota(bed, namespace, "pods", &pair.twist.crowd().to_string()).await),
-        Twist::QuotaOfSets => drop(quota(bed, namespace, "count/statefulsets.apps", "1").await),
+        Twist::QuotaOfSets => {
+            let most = if pair.storage == Storage::None {
+                1
+            } else {
+                pair.twist.crowd()
+            };
+            quota(bed, namespace, "count/statefulsets.apps", &most.to_string()).await;
+        }
         // Each container needs a request then. There is room for two tasks, or for one of them and a placeholder.
         Twist::QuotaOfCpu => {
             limit_range(bed, namespace, json!({"defaultRequest": {"cpu": "100m"}})).await;

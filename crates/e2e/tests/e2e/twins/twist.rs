@@ -1,7 +1,4 @@
 //! What is special about a pair, besides where it is and what it mounts; and what follows from that for its runs.
-//!
-//! Left out, because the run ends otherwise without the label for a reason that is documented: a quota of StatefulSets that has
-//! no room for Tekton's assistant beside the placeholder.
 
 use super::place::Place;
 use std::time::Duration;
@@ -12,7 +9,7 @@ pub(super) enum Twist {
     None,
     QuotaOfPods(usize),
     QuotaOfCpu,
-    /// Two runs, and one StatefulSet.
+    /// Two runs, and one StatefulSet; or as many as Tekton makes for them.
     QuotaOfSets,
     /// Three runs, and a quota of three pods.
     Crowd,

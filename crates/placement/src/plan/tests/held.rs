@@ -37,6 +37,47 @@ fn labels_of_the_run_are_asked_for_if_its_placeholder_copies_some() {
 }
 
 #[test]
+fn a_placeholder_gives_way_where_a_quota_has_no_room_for_it_beside_tektons_assistants() {
+    let with = |scene: Scene, short_of: Option<Message>| {
+        plan(&Observation {
+            short_of,
+            ..scene.seen()
+        })
+    };
+    let short = || Some(Message(Some("ResourceQuota few".to_owned())));
+    let waits = Decision::Wait(Wait::Places {
+        quota: "ResourceQuota few".to_owned(),
+    });
+    assert_eq!(with(held(), None).decision, Decision::Count(Question::Places));
+    assert_eq!(with(held(), short()), again(waits.clone(), SOON));
+    assert_eq!(with(enrolled(), short()), in_seconds(waits, 30));
+    let over = held().change(|scene| scene.run.created = Some(ago(9999)));
+    assert!(matches!(
+        with(over, short()).decision,
+        Decision::Write(Write::Release {
+            cause: ReleaseCause::Deadline,
+            ..
+        })
+    ));
+}
+
+/// As one with a placeholder: it may be cancelled while we hold it.
+#[test]
+fn a_run_that_is_held_without_a_placeholder_for_a_minute_is_enrolled() {
+    let waits = |seconds| held().change(|scene| scene.run.created = Some(ago(seconds)));
+    let enrol = Decision::Write(Write::Enrol(default_enrolment()));
+    assert_eq!(waits(60).decision(), enrol);
+    assert!(matches!(
+        waits(59).decision(),
+        Decision::Write(Write::CreatePlaceholder(_))
+    ));
+    assert!(matches!(
+        waits(60).in_group(UID).decision(),
+        Decision::Write(Write::CreatePlaceholder(_))
+    ));
+}
+
+#[test]
 fn a_held_run_whose_placeholder_has_no_pod_yet_has_it_nudged_and_is_looked_at_soon() {
     assert_eq!(
         held().with_set().plan(),

@@ -86,6 +86,7 @@ pub(super) fn is_answered(seen: &Observation, question: Question) -> bool {
         Question::Claims => seen.claims.is_some(),
         Question::Labels => seen.copied_labels.is_some(),
         Question::Need => seen.need.is_some(),
+        Question::Places => seen.short_of.is_some(),
         Question::Stints => seen.stints.is_some(),
         Question::Assistants => seen.assistants.is_some(),
         Question::Complaint => seen.complaint.is_some(),
@@ -97,6 +98,7 @@ pub(super) fn is_answered(seen: &Observation, question: Question) -> bool {
 pub(super) fn rests_on(seen: &Observation, write: &Write) -> Vec<Question> {
     let (run, config) = (&seen.run, &seen.config);
     let creates = [
+        (Question::Places, true),
         (Question::Claims, !run.claims.is_empty()),
         (Question::Labels, !config.placeholder_copied_labels.is_empty()),
         (

@@ -117,7 +117,7 @@ impl World {
                 return false;
             }
             Decision::Leave(_)
-            | Decision::Wait(Wait::LabelledTooLate)
+            | Decision::Wait(Wait::LabelledTooLate | Wait::Places { .. })
             | Decision::Count(_)
             | Decision::Write(
                 Write::Enrol(_)

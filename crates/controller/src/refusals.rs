@@ -1,0 +1,181 @@
+//! What the API server does not let in, in words: a placeholder, its pod, or another step; and what to do about it. Pure.
+
+use crate::api_error::{Cause, Refused, is_denial};
+use crate::reason::{Note, Reason, note};
+use placement::impossible::{self, Impossible};
+use placement::plan::Observation;
+use placement::requests::Operation;
+use placement::run::Run;
+
+/// What else there is to do about a policy.
+const REQUIRED: &str = " If the policy requires labels or annotations, add them by placeholder-labels, \
+                        placeholder-copied-labels or placeholder-annotations in the ConfigMap config-pod-affinity.";
+
+/// What is told of a step that was refused.
+pub(crate) fn of(refused: &Refused) -> Option<Note> {
+    match refused.operation {
+        Operation::Release => Some(release_refused(refused)),
+        Operation::Placeholder | Operation::Claims | Operation::Labels | Operation::Places => {
+            Some(placeholder_refused(refused))
+        }
+        Operation::Enrol | Operation::DateHold | Operation::RecordNode => Some(enrol_refused(refused)),
+        Operation::CleanUp => Some(clean_up_refused(refused)),
+        Operation::Change
+        | Operation::Shrink
+        | Operation::Wake
+        | Operation::Retry
+        | Operation::Assistants => Some(move_refused(refused)),
+        Operation::Sync | Operation::Lookup | Operation::Count | Operation::Need | Operation::RecordUse => {
+            None
+        }
+    }
+}
+
+/// Its controller is refused the pod, and says why.
+pub(crate) fn no_pod(seen: &Observation) -> Option<Note> {
+    let complaint = complaint(seen)?;
+    let required = is_denial(complaint).then(|| {
+        let name = seen.run.key.placeholder();
+        format!("{REQUIRED} Then delete the StatefulSet {name}: the controller recreates it with them.")
+    });
+    let text = format!(
+        "The placeholder's pod cannot be created: {complaint}. The run stays held, and the controller retries every \
+         few seconds. Raise the quota or relax the policy that the message names.{}",
+        required.unwrap_or_default()
+    );
+    Some(note(Reason::PlaceholderRefused, text))
+}
+
+/// It would take the place of a StatefulSet without which Tekton fails a run.
+pub(crate) fn no_place(run: &Run, quota: &str) -> Note {
+    let meanwhile = if run.is_held_by_us() {
+        "The run stays held until there is room, at the latest until its hold-deadline."
+    } else {
+        "Meanwhile, the run goes on without a placeholder: between tasks other runs can take its node."
+    };
+    let text = format!(
+        "{quota} has no room for the placeholder's StatefulSet beside those that Tekton creates for PVCs (affinity \
+         assistants). Tekton fails a run if the quota refuses one, so the placeholder gives way. {meanwhile} Raise the quota by \
+         one for each labelled run at a time."
+    );
+    note(Reason::PlaceholderRefused, text)
+}
+
+/// Why the placeholder has no pod, as its controller says it.
+fn complaint(seen: &Observation) -> Option<&str> {
+    seen.complaint.as_ref()?.text()
+}
+
+/// Likewise, and something is done about it.
+pub(crate) fn within_limits(seen: &Observation) -> Option<Note> {
+    let text = format!(
+        "A LimitRange of this namespace does not let the placeholder's pod in: {}. The controller changes what it asks for. To \
+         avoid the delay, set placeholder-cpu and placeholder-memory in the configuration of pod-affinity to what the \
+         LimitRange allows.",
+        complaint(seen)?
+    );
+    Some(note(Reason::PlaceholderRefused, text))
+}
+
+/// Why a run is released for which there will be no placeholder.
+pub(crate) fn impossible(seen: &Observation) -> String {
+    let complaint = complaint(seen).unwrap_or_default();
+    match impossible::told_by(complaint) {
+        Some(Impossible::OutOfLimits(_)) => format!(
+            "Released without a node, because a LimitRange of this namespace does not let its placeholder in: {complaint}. \
+             Its pods will share the node that the first of them gets, but between tasks other runs can take that node. Set \
+             placeholder-cpu and placeholder-memory in the configuration of pod-affinity to what the LimitRange allows."
+        ),
+        Some(Impossible::RefersToNothing) | None => format!(
+            "Released without a node: its placeholder cannot be created, nor can pods of its tasks that refer to the same \
+             object: {complaint}. Create the object, or correct its name in the PipelineRun."
+        ),
+    }
+}
+
+fn release_refused(refused: &Refused) -> Note {
+    let advice = match refused.cause() {
+        Cause::Denied => {
+            "Usual cause: Tekton's configuration or version changed while this run was held, so that Tekton now takes \
+             the release for a change of the spec. If this error persists, create the run again."
+        }
+        Cause::WebhookDown => "A run cannot start while Tekton's webhook is unavailable; check its pods.",
+        Cause::Forbidden => {
+            "The controller's ClusterRole is incomplete; apply the manifests of the release again."
+        }
+        _ => "No action is needed, unless this error persists.",
+    };
+    note(
+        Reason::ReleaseRefused,
+        format!(
+            "The run could not be released; the controller retries: {}. {advice}",
+            refused.fault
+        ),
+    )
+}
+
+fn placeholder_refused(refused: &Refused) -> Note {
+    let required = if refused.cause() == Cause::Denied {
+        REQUIRED
+    } else {
+        ""
+    };
+    let advice = match refused.cause() {
+        Cause::Quota => "Raise the ResourceQuota of this namespace or remove what uses it up.",
+        Cause::Denied => {
+            "An admission policy of this cluster rejects the placeholder; exempt the placeholder or change the policy."
+        }
+        Cause::Invalid => {
+            "A setting that the placeholder copies from this run's podTemplate is not valid there."
+        }
+        Cause::Forbidden => {
+            "The controller's ClusterRole is incomplete; apply the manifests of the release again."
+        }
+        _ => "No action is needed, unless this error persists.",
+    };
+    note(
+        Reason::PlaceholderRefused,
+        format!(
+            "The placeholder could not be created; the controller retries: {}. {advice}{required}",
+            refused.fault
+        ),
+    )
+}
+
+fn enrol_refused(refused: &Refused) -> Note {
+    note(
+        Reason::EnrolRefused,
+        format!(
+            "The run could not be labelled; the controller retries: {}.",
+            refused.fault
+        ),
+    )
+}
+
+fn clean_up_refused(refused: &Refused) -> Note {
+    note(
+        Reason::CleanUpRefused,
+        format!(
+            "The placeholder of this run could not be removed; the controller retries: {}.",
+            refused.fault
+        ),
+    )
+}
+
+/// The way out was barred.
+fn move_refused(refused: &Refused) -> Note {
+    let advice = match refused.cause() {
+        Cause::Forbidden => {
+            " The controller's ClusterRole is incomplete; apply the manifests of the release again."
+        }
+        Cause::Denied => {
+            " An admission policy of this cluster rejects changes of the placeholder; exempt the placeholder or change the policy."
+        }
+        _ => "",
+    };
+    let text = format!(
+        "The placeholder could not be moved or resized; the controller retries: {}.{advice}",
+        refused.fault
+    );
+    note(Reason::MoveRefused, text)
+}

@@ -1,0 +1,49 @@
+//! A quota of StatefulSets: Tekton makes one for each PVC of a run, and fails the run if it is refused. A placeholder gives way.
+
+use crate::beds::{SOON, create, fresh, quota, reasons, until_no_placeholder, until_told};
+use crate::claims::{claim, with_claim};
+use futures::future::join_all;
+use testbed::Testbed;
+use testbed::runs::RunSpec;
+
+const SETS: &str = "count/statefulsets.apps";
+
+/// It mounts a claim of its own.
+async fn run_with_claim(bed: &Testbed, name: &str) -> RunSpec {
+    claim(bed, name, None).await;
+    let run = RunSpec::new("default", name).task("only", &[]).lasting("1s");
+    with_claim(run, name).opted_in("true")
+}
+
+#[e2e_test]
+async fn a_run_whose_quota_has_room_for_tektons_assistant_alone_goes_without_a_placeholder() {
+    let bed = fresh(2).await;
+    bed.configure(&[("hold-deadline", Some("5s"))]).await.unwrap();
+    quota(&bed, "default", SETS, "1").await;
+    let run = run_with_claim(&bed, "alone").await;
+    create(&bed, &run).await;
+    until_told(&bed, &run, "PlaceholderRefused").await;
+    bed.until_succeeded(&run, SOON).await.unwrap();
+    let told = reasons(&bed.client().await.unwrap(), &run).await;
+    assert!(told.contains(&"HoldDeadlineExceeded".to_owned()), "{told:?}");
+}
+
+/// Each needs two. The one that is first goes at once, and each of the others when there is room again.
+#[e2e_test]
+async fn runs_that_come_at_once_to_a_quota_for_one_of_them_and_a_half_go_one_after_the_other() {
+    let bed = fresh(4).await;
+    quota(&bed, "default", SETS, "3").await;
+    let runs = ["one", "two", "three"].map(|name| run_with_claim(&bed, name));
+    let runs = join_all(runs).await;
+    join_all(runs.iter().map(|run| create(&bed, run))).await;
+    for run in &runs {
+        bed.until_succeeded(run, SOON).await.unwrap();
+    }
+    let client = bed.client().await.unwrap();
+    let told = join_all(runs.iter().map(|run| reasons(&client, run))).await;
+    let waited = told
+        .iter()
+        .filter(|told| told.contains(&"PlaceholderRefused".to_owned()));
+    assert_eq!(waited.count(), 2, "{told:?}");
+    until_no_placeholder(&bed, "default").await;
+}

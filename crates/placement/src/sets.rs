@@ -1,0 +1,94 @@
+//! Whether a quota of StatefulSets has room for a placeholder. Tekton makes one for each PVC of a run, its affinity assistants, and
+//! fails the run if one is refused: a placeholder must not take the place of any.
+
+use crate::names::RunKey;
+use crate::quantity::Quantity;
+use crate::run::Run;
+use k8s_openapi::api::core::v1::ResourceQuota;
+use k8s_openapi::apimachinery::pkg::api::resource::Quantity as Text;
+
+/// What such a quota counts.
+const COUNTED: &str = "count/statefulsets.apps";
+
+/// A StatefulSet that a run owns.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Owned {
+    /// UID of the run.
+    pub run: String,
+    /// Its own name.
+    pub name: String,
+}
+
+/// How many places have to be free for a placeholder of this run: its own, and those that Tekton has yet to take for this run and
+/// for others of the namespace that are released soon.
+pub fn needed(run: &Run, others: &[Run], there: &[Owned]) -> i64 {
+    let others = others.iter().map(|other| match other {
+        _ if has_placeholder(&other.key, there) || !other.is_held_by_us() => lacking(other, there),
+        _ if comes_first(other, run) => 1 + lacking(other, there),
+        _ => 0,
+    });
+    1 + lacking(run, there) + others.sum::<i64>()
+}
+
+/// The first of these quotas that has fewer free, in words.
+pub fn short_of(quotas: &[ResourceQuota], needed: i64) -> Option<String> {
+    let counts = quotas.iter().filter_map(|quota| Some((quota, Count::of(quota)?)));
+    let mut short = counts.filter(|(_, count)| count.hard < count.used + Quantity::of(needed));
+    short.next().map(|(quota, Count { hard, used })| {
+        let name = quota.metadata.name.as_deref().unwrap_or_default();
+        format!("ResourceQuota {name} ({COUNTED}: {used} of {hard} used, {needed} needed)")
+    })
+}
+
+/// Whether any of these quotas counts StatefulSets.
+pub fn are_counted(quotas: &[ResourceQuota]) -> bool {
+    quotas.iter().any(|quota| Count::of(quota).is_some())
+}
+
+/// StatefulSets, as a quota counts them.
+struct Count {
+    hard: Quantity,
+    used: Quantity,
+}
+
+impl Count {
+    /// What was used is not there yet while a quota is new.
+    fn of(quota: &ResourceQuota) -> Option<Self> {
+        let status = quota.status.as_ref();
+        let hard = status.and_then(|status| status.hard.as_ref());
+        let wanted = || quota.spec.as_ref()?.hard.as_ref();
+        let hard = hard.or_else(wanted)?;
+        let used = status.and_then(|status| status.used.as_ref()?.get(COUNTED));
+        let number = |text: &Text| text.0.parse().unwrap_or_default();
+        Some(Self {
+            hard: number(hard.get(COUNTED)?),
+            used: used.map(number).unwrap_or_default(),
+        })
+    }
+}
+
+/// Among runs that wait for each other's places, one must be first.
+fn comes_first(one: &Run, other: &Run) -> bool {
+    (one.created, &one.key.uid) < (other.created, &other.key.uid)
+}
+
+fn has_placeholder(run: &RunKey, there: &[Owned]) -> bool {
+    let name = run.placeholder();
+    of(run, there).any(|set| set.name == name.as_str())
+}
+
+/// Tekton's own for this run that are not there yet.
+fn lacking(run: &Run, there: &[Owned]) -> i64 {
+    let name = run.key.placeholder();
+    let assistants = of(&run.key, there).filter(|set| set.name != name.as_str());
+    let lacking = run.assistants().saturating_sub(assistants.count());
+    i64::try_from(lacking).unwrap_or(i64::MAX)
+}
+
+fn of<'a>(run: &RunKey, there: &'a [Owned]) -> impl Iterator<Item = &'a Owned> {
+    let uid = run.uid.clone();
+    there.iter().filter(move |set| set.run == uid)
+}
+
+#[cfg(test)]
+mod tests;

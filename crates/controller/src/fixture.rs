@@ -17,8 +17,7 @@ use kube::runtime::watcher::Event;
 use placement::config::Config;
 use placement::keys;
 use placement::names::RunKey;
-use placement::node::NodeState;
-use placement::plan::{Decision, Observation, Plan, Repeated, Wait};
+use placement::plan::{Decision, Observation, Plan, Wait};
 use placement::run::{HeldFrom, PodTemplate, Run, SpecStatus};
 use placement::strategy::{Enrolment, Isolation, Strategy};
 use prometheus_client::registry::Registry;
@@ -26,7 +25,6 @@ use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
 use tekton::PipelineRun;
 use tokio::sync::watch as channel;
 use tower_test::mock::{self, Handle};
@@ -77,34 +75,7 @@ pub(crate) fn at(second: i64) -> Timestamp {
 
 /// A run, and nothing around it.
 pub(crate) fn nothing() -> Observation {
-    Observation {
-        now: at(0),
-        config: Arc::new(Config::default()),
-        run: run(),
-        set: None,
-        pod: None,
-        node: NodeState::Unknown,
-        nodes: Vec::new(),
-        waiting: Vec::new(),
-        moves: Repeated::default(),
-        relaxed: false,
-        yields: Repeated::default(),
-        retries: Repeated::default(),
-        refusal: None,
-        nudge_in: Duration::ZERO,
-        census: None,
-        tied: None,
-        refused: None,
-        claims: None,
-        copied_labels: None,
-        need: None,
-        others: Vec::new(),
-        short_of: None,
-        stints: None,
-        assistants: None,
-        complaint: None,
-        autoscaler: None,
-    }
+    Observation::of(run(), Arc::default(), at(0))
 }
 
 /// A plan to do this.

@@ -15,7 +15,7 @@ use placement::keys;
 use placement::names::RunKey;
 use placement::need::{self, Need, Source};
 use placement::node::{self, NodeFacts, NodeState};
-use placement::plan::{Observation, Placeholder, PlaceholderPod, Repeated, WaitingPod};
+use placement::plan::{Observation, Placeholder, PlaceholderPod, WaitingPod};
 use placement::requests::Operation;
 use placement::run::Run;
 use std::collections::BTreeSet;
@@ -72,8 +72,6 @@ impl Stores {
         let pod = self.pod(&run.key);
         let is_big = |pod: &PlaceholderPod| pod.unschedulable.is_some() && pod.make.reserves;
         Observation {
-            now,
-            config,
             set: self.set(&run.key),
             node: self.state_of_node(pod.as_ref()),
             nodes: if pod.as_ref().is_some_and(is_big) {
@@ -83,25 +81,8 @@ impl Stores {
             },
             pod,
             waiting: waiting_in(&self.waiting, &run.key),
-            relaxed: false,
-            moves: Repeated::default(),
-            yields: Repeated::default(),
-            retries: Repeated::default(),
             refusal: self.refusals.read().get(&run.key.namespace).cloned(),
-            nudge_in: Duration::ZERO,
-            census: None,
-            tied: None,
-            refused: None,
-            claims: None,
-            copied_labels: None,
-            need: None,
-            others: Vec::new(),
-            short_of: None,
-            stints: None,
-            assistants: None,
-            complaint: None,
-            autoscaler: None,
-            run,
+            ..Observation::of(run, config, now)
         }
     }
 

@@ -5,18 +5,16 @@ use super::{
     PlaceholderPod, Plan, Repeated, Unschedulable, WaitingPod, Write, plan,
 };
 use crate::config::Config;
-use crate::names::RunKey;
 use crate::need::Need;
 use crate::node::{NodeFacts, NodeState};
 use crate::placeholder::size;
 use crate::placeholder::wake::Wake;
 use crate::resources::Resources;
-use crate::run::{HeldFrom, PodTemplate, Run, SpecStatus};
+use crate::run::{Run, SpecStatus};
 use crate::strategy::{Isolation, Strategy};
 use jiff::{SignedDuration, Timestamp};
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::time::Duration;
 
 pub(super) const UID: &str = "run-uid";
 pub(super) const SET: &str = "set-uid";
@@ -302,32 +300,15 @@ impl Scene {
 /// Nothing but a run, of which all questions are answered: nothing speaks against any write.
 pub(super) fn answered(now: Timestamp) -> Observation {
     Observation {
-        now,
-        config: Arc::default(),
-        run: run(),
-        set: None,
-        pod: None,
-        node: NodeState::Unknown,
-        nodes: Vec::new(),
-        waiting: Vec::new(),
-        moves: Repeated::default(),
-        nudge_in: Duration::ZERO,
-        relaxed: false,
-        yields: Repeated::default(),
-        retries: Repeated::default(),
-        refusal: None,
-        census: None,
-        tied: None,
-        refused: None,
         claims: Some(Claims::default()),
         copied_labels: Some(BTreeMap::new()),
         need: Some(Need::default()),
-        others: Vec::new(),
         short_of: Some(Message::default()),
         stints: Some(Vec::new()),
         assistants: Some(Vec::new()),
         complaint: Some(Message::default()),
         autoscaler: Some(Message::default()),
+        ..Observation::of(run(), Arc::default(), now)
     }
 }
 
@@ -379,33 +360,13 @@ fn waiting_pod(name: &str, unschedulable: Option<Unschedulable>) -> WaitingPod {
 }
 
 fn run() -> Run {
+    let mut run = crate::fixture::run();
+    run.key.uid = UID.to_owned();
     Run {
-        key: RunKey {
-            namespace: "ns".to_owned(),
-            name: "build".to_owned(),
-            uid: UID.to_owned(),
-        },
         created: Some(now()),
-        deleting: false,
-        done: false,
-        succeeded: false,
         status: SpecStatus::Unset,
-        managed_elsewhere: false,
-        child: false,
-        queued_by_kueue: false,
-        opt_in: Some("true".to_owned()),
-        group: None,
-        strategy: None,
-        isolation: None,
         hold: false,
-        held_from: HeldFrom::Creation,
-        node: None,
-        reserve: None,
-        used: None,
-        pipeline: None,
-        template: PodTemplate::default(),
-        claims: Vec::new(),
-        templates: 0,
+        ..run
     }
 }
 

@@ -224,6 +224,38 @@ pub struct Repeated {
 }
 
 impl Observation {
+    /// Of a run with nothing around it, of which nothing was asked.
+    pub fn of(run: Run, config: Arc<Config>, now: Timestamp) -> Self {
+        Self {
+            now,
+            config,
+            run,
+            set: None,
+            pod: None,
+            node: NodeState::Unknown,
+            nodes: Vec::new(),
+            waiting: Vec::new(),
+            relaxed: false,
+            moves: Repeated::default(),
+            yields: Repeated::default(),
+            retries: Repeated::default(),
+            refusal: None,
+            nudge_in: Duration::ZERO,
+            census: None,
+            tied: None,
+            refused: None,
+            claims: None,
+            copied_labels: None,
+            need: None,
+            others: Vec::new(),
+            short_of: None,
+            stints: None,
+            assistants: None,
+            complaint: None,
+            autoscaler: None,
+        }
+    }
+
     /// The node of the placeholder.
     pub fn node_name(&self) -> Option<&str> {
         self.pod.as_ref()?.node.as_deref()

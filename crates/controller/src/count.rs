@@ -223,7 +223,7 @@ impl Cluster {
         let owned = self.api::<StatefulSet>(namespace);
         let owned = within(Operation::Places, owned.list_metadata(&ListParams::default())).await?;
         let there: Vec<_> = owned.items.iter().filter_map(owned_by_run).collect();
-        let needed = sets::needed(run, &seen.others, &there);
+        let needed = sets::needed(run, &seen.others, &there, seen.now);
         Ok(Message(sets::short_of(&quotas, needed)))
     }
 

@@ -38,6 +38,7 @@ pub(crate) fn run() -> Run {
             uid: "u1".into(),
         },
         created: Some(at(0)),
+        started: None,
         deleting: false,
         done: false,
         succeeded: false,

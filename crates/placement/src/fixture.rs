@@ -12,6 +12,7 @@ pub(crate) fn run() -> Run {
             uid: "u1".to_owned(),
         },
         created: None,
+        started: None,
         deleting: false,
         done: false,
         succeeded: false,

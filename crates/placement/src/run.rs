@@ -50,6 +50,8 @@ pub struct Run {
     pub key: RunKey,
     /// When it was created.
     pub created: Option<Timestamp>,
+    /// When Tekton started it.
+    pub started: Option<Timestamp>,
     /// It is being deleted.
     pub deleting: bool,
     /// Condition Succeeded is True or False.

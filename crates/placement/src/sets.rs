@@ -4,6 +4,7 @@
 use crate::names::RunKey;
 use crate::quantity::Quantity;
 use crate::run::Run;
+use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::core::v1::ResourceQuota;
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity as Text;
 
@@ -19,10 +20,23 @@ pub struct Owned {
     pub name: String,
 }
 
+/// Tekton makes its StatefulSets when it starts a run, or a minute later if it has to fetch the Pipeline first. Where it has not by
+/// then, it makes none (`coschedule: disabled`).
+const MADE_BY: SignedDuration = SignedDuration::from_mins(2);
+
 /// How many places have to be free for a placeholder of this run: its own, and those that Tekton has yet to take for this run and
 /// for others of the namespace that are released soon.
-pub fn needed(run: &Run, others: &[Run], there: &[Owned]) -> i64 {
-    let others = others.iter().map(|other| match other {
+pub fn needed(run: &Run, others: &[Run], there: &[Owned], now: Timestamp) -> i64 {
+    let started_long_ago = |other: &&Run| {
+        other
+            .started
+            .is_some_and(|time| now.duration_since(time) > MADE_BY)
+    };
+    let (old, new): (Vec<_>, Vec<_>) = others.iter().partition(started_long_ago);
+    if old.iter().any(|other| assistants(other, there) == 0) {
+        return 1;
+    }
+    let others = new.into_iter().map(|other| match other {
         _ if has_placeholder(&other.key, there) || !other.is_held_by_us() => lacking(other, there),
         _ if comes_first(other, run) => 1 + lacking(other, there),
         _ => 0,
@@ -79,10 +93,16 @@ fn has_placeholder(run: &RunKey, there: &[Owned]) -> bool {
 
 /// Tekton's own for this run that are not there yet.
 fn lacking(run: &Run, there: &[Owned]) -> i64 {
-    let name = run.key.placeholder();
-    let assistants = of(&run.key, there).filter(|set| set.name != name.as_str());
-    let lacking = run.assistants().saturating_sub(assistants.count());
+    let lacking = run.assistants().saturating_sub(assistants(run, there));
     i64::try_from(lacking).unwrap_or(i64::MAX)
+}
+
+/// Those that are.
+fn assistants(run: &Run, there: &[Owned]) -> usize {
+    let name = run.key.placeholder();
+    of(&run.key, there)
+        .filter(|set| set.name != name.as_str())
+        .count()
 }
 
 fn of<'a>(run: &RunKey, there: &'a [Owned]) -> impl Iterator<Item = &'a Owned> {

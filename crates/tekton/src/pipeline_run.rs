@@ -5,7 +5,7 @@
 
 use crate::facts::{Outcome, Volumes};
 use crate::{facts, metadata, tolerant};
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference, Time};
 use placement::keys;
 use placement::names::RunKey;
 use placement::reserve::AUTOMATIC;
@@ -54,12 +54,15 @@ pub struct PipelineRunSpec {
 }
 
 /// The part of a run's status that the rules read.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(default)]
 pub struct PipelineRunStatus {
     /// Condition Succeeded.
     #[serde(rename = "conditions", deserialize_with = "facts::outcome")]
     pub outcome: Outcome,
+    /// `startTime`.
+    #[serde(rename = "startTime", deserialize_with = "facts::lenient")]
+    pub started: Option<Time>,
 }
 
 impl PipelineRun {
@@ -74,6 +77,7 @@ impl PipelineRun {
             key: self.key()?,
             created: self.metadata.creation_timestamp.as_ref().map(|time| time.0),
             deleting: self.metadata.deletion_timestamp.is_some(),
+            started: self.status.started.as_ref().map(|time| time.0),
             done: self.status.outcome != Outcome::Open,
             succeeded: self.status.outcome == Outcome::Succeeded,
             status: SpecStatus::of(self.spec.status.as_deref()),

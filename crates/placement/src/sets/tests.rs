@@ -12,6 +12,12 @@ fn quota(hard: &str, used: &str) -> ResourceQuota {
     .unwrap()
 }
 
+const NOW: i64 = 1000;
+
+fn places(run: &Run, others: &[Run], there: &[Owned]) -> i64 {
+    needed(run, others, there, Timestamp::from_second(NOW).unwrap())
+}
+
 /// Created in this second, held, with so many PVCs.
 fn run(uid: &str, second: i64, claims: usize) -> Run {
     let mut run = fixture::run();
@@ -46,43 +52,65 @@ fn assistant(run: &Run) -> Owned {
 
 #[test]
 fn a_run_needs_a_place_for_its_placeholder_and_one_for_each_assistant() {
-    assert_eq!(needed(&run("a", 1, 0), &[], &[]), 1);
+    assert_eq!(places(&run("a", 1, 0), &[], &[]), 1);
     let mut three = run("a", 1, 1);
     three.claims = vec!["cache".to_owned(), "data".to_owned()];
-    assert_eq!(needed(&three, &[], &[]), 4);
-    assert_eq!(needed(&three, &[], &[assistant(&three)]), 3);
+    assert_eq!(places(&three, &[], &[]), 4);
+    assert_eq!(places(&three, &[], &[assistant(&three)]), 3);
 }
 
 #[test]
 fn others_that_tekton_may_be_about_to_start_come_first() {
     let (own, other) = (run("a", 1, 1), run("b", 9, 1));
     assert_eq!(
-        needed(&own, std::slice::from_ref(&other), &[placeholder(&other)]),
+        places(&own, std::slice::from_ref(&other), &[placeholder(&other)]),
         3
     );
     let started = [placeholder(&other), assistant(&other)];
-    assert_eq!(needed(&own, std::slice::from_ref(&other), &started), 2);
+    assert_eq!(places(&own, std::slice::from_ref(&other), &started), 2);
     assert_eq!(
-        needed(&own, &[released(other.clone())], &[]),
+        places(&own, &[released(other.clone())], &[]),
         3,
         "it was released without a placeholder"
     );
 }
 
+fn started(run: Run, second: i64) -> Run {
+    Run {
+        started: Some(Timestamp::from_second(second).unwrap()),
+        ..released(run)
+    }
+}
+
+/// With `coschedule: disabled`; else it would have made some by now.
+#[test]
+fn where_tekton_made_nothing_for_a_run_that_it_started_long_ago_it_makes_nothing() {
+    let (own, other) = (run("a", 900, 1), run("b", 1, 1));
+    let long_ago = started(other.clone(), NOW - 121);
+    assert_eq!(
+        places(&own, std::slice::from_ref(&long_ago), &[placeholder(&other)]),
+        1
+    );
+    let made = [placeholder(&other), assistant(&other)];
+    assert_eq!(places(&own, &[long_ago], &made), 2);
+    let just_now = started(other.clone(), NOW - 120);
+    assert_eq!(places(&own, &[just_now], &[placeholder(&other)]), 3);
+}
+
 #[test]
 fn of_runs_that_wait_for_a_placeholder_each_gives_way_to_the_older_ones() {
     let (older, own, younger) = (run("z", 1, 1), run("m", 2, 1), run("a", 3, 1));
-    assert_eq!(needed(&own, &[older.clone(), younger.clone()], &[]), 4);
-    assert_eq!(needed(&older, &[own.clone(), younger.clone()], &[]), 2);
-    assert_eq!(needed(&younger, &[older, own], &[]), 6);
+    assert_eq!(places(&own, &[older.clone(), younger.clone()], &[]), 4);
+    assert_eq!(places(&older, &[own.clone(), younger.clone()], &[]), 2);
+    assert_eq!(places(&younger, &[older, own], &[]), 6);
 }
 
 #[test]
 fn of_runs_of_the_same_second_one_is_first() {
     let (one, other) = (run("a", 1, 1), run("b", 1, 1));
     let both = [
-        needed(&one, std::slice::from_ref(&other), &[]),
-        needed(&other, std::slice::from_ref(&one), &[]),
+        places(&one, std::slice::from_ref(&other), &[]),
+        places(&other, std::slice::from_ref(&one), &[]),
     ];
     assert_eq!(both, [2, 4]);
 }

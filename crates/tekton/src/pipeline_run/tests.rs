@@ -166,6 +166,16 @@ fn a_run_whose_controller_is_a_pipeline_run_is_a_child() {
 }
 
 #[test]
+fn the_start_of_a_run_is_read() {
+    let started = |value: Value| run_with(&["status", "startTime"], value).started;
+    assert_eq!(
+        started(json!("2026-01-02T03:04:05Z")),
+        run_with(&["spec"], json!({})).created
+    );
+    assert_eq!((started(json!("soon")), started(json!(7))), (None, None));
+}
+
+#[test]
 fn claims_of_workspaces_are_read_once_each_and_in_order() {
     let workspaces = json!([
         {"name": "source", "persistentVolumeClaim": {"claimName": "b"}},

@@ -69,10 +69,11 @@ impl Reconciler {
 
     /// What only the API server can tell.
     async fn count(&self, question: Question, seen: &mut Observation) -> Result<(), Refused> {
-        match question {
-            Question::Need => seen.need = self.stores.need(&seen.run),
-            Question::Places => seen.others = self.stores.with_assistants(&seen.run.key),
-            _ => {}
+        if question == Question::Need {
+            seen.need = self.stores.need(&seen.run);
+        }
+        if question == Question::Places {
+            seen.others = self.stores.with_assistants(&seen.run.key);
         }
         self.cluster.count(question, seen).await?;
         if question == Question::Tasks {

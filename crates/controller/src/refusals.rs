@@ -11,6 +11,12 @@ use placement::run::Run;
 const REQUIRED: &str = " If the policy requires labels or annotations, add them by placeholder-labels, \
                         placeholder-copied-labels or placeholder-annotations in the ConfigMap config-pod-affinity.";
 
+/// What there is to do about a right that is missing.
+const INCOMPLETE: &str =
+    "The controller's ClusterRole is incomplete; apply the manifests of the release again.";
+/// Likewise about what may pass by itself.
+const PATIENCE: &str = "No action is needed, unless this error persists.";
+
 /// What is told of a step that was refused.
 pub(crate) fn of(refused: &Refused) -> Option<Note> {
     match refused.operation {
@@ -100,10 +106,8 @@ fn release_refused(refused: &Refused) -> Note {
              the release for a change of the spec. If this error persists, create the run again."
         }
         Cause::WebhookDown => "A run cannot start while Tekton's webhook is unavailable; check its pods.",
-        Cause::Forbidden => {
-            "The controller's ClusterRole is incomplete; apply the manifests of the release again."
-        }
-        _ => "No action is needed, unless this error persists.",
+        Cause::Forbidden => INCOMPLETE,
+        _ => PATIENCE,
     };
     note(
         Reason::ReleaseRefused,
@@ -128,10 +132,8 @@ fn placeholder_refused(refused: &Refused) -> Note {
         Cause::Invalid => {
             "A setting that the placeholder copies from this run's podTemplate is not valid there."
         }
-        Cause::Forbidden => {
-            "The controller's ClusterRole is incomplete; apply the manifests of the release again."
-        }
-        _ => "No action is needed, unless this error persists.",
+        Cause::Forbidden => INCOMPLETE,
+        _ => PATIENCE,
     };
     note(
         Reason::PlaceholderRefused,
@@ -165,13 +167,12 @@ fn clean_up_refused(refused: &Refused) -> Note {
 /// The way out was barred.
 fn move_refused(refused: &Refused) -> Note {
     let advice = match refused.cause() {
-        Cause::Forbidden => {
-            " The controller's ClusterRole is incomplete; apply the manifests of the release again."
-        }
+        Cause::Forbidden => format!(" {INCOMPLETE}"),
         Cause::Denied => {
             " An admission policy of this cluster rejects changes of the placeholder; exempt the placeholder or change the policy."
+                .to_owned()
         }
-        _ => "",
+        _ => String::new(),
     };
     let text = format!(
         "The placeholder could not be moved or resized; the controller retries: {}.{advice}",

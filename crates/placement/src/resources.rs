@@ -1,7 +1,7 @@
 //! Amounts of resources by name, to be compared and told: what a pod asks for, what a node offers.
 
 use crate::quantity::Quantity;
-use k8s_openapi::api::core::v1::{Container, PodSpec, ResourceRequirements};
+use k8s_openapi::api::core::v1::{Container, PodSpec, ResourceQuota, ResourceRequirements};
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity as Text;
 use std::collections::BTreeMap;
 use std::fmt;
@@ -11,6 +11,16 @@ use std::fmt;
 pub struct Resources(BTreeMap<String, Quantity>);
 
 impl Resources {
+    /// What a quota allows, and what is used of it, which is not there yet while the quota is new.
+    pub fn of_quota(quota: &ResourceQuota) -> (Self, Self) {
+        let status = quota.status.as_ref();
+        let hard = status.and_then(|status| status.hard.as_ref());
+        let hard = hard.or_else(|| quota.spec.as_ref()?.hard.as_ref());
+        let used = status.and_then(|status| status.used.as_ref());
+        let read = |amounts: Option<&_>| amounts.map(Self::read).unwrap_or_default();
+        (read(hard), read(used))
+    }
+
     /// Reads amounts as an object of the API server has them; one that cannot be read counts as none.
     pub fn read(amounts: &BTreeMap<String, Text>) -> Self {
         Self::of(amounts.iter().map(|(name, amount)| (name, &amount.0)))

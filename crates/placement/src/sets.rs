@@ -3,10 +3,10 @@
 
 use crate::names::RunKey;
 use crate::quantity::Quantity;
+use crate::resources::Resources;
 use crate::run::Run;
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::core::v1::ResourceQuota;
-use k8s_openapi::apimachinery::pkg::api::resource::Quantity as Text;
 
 /// What such a quota counts.
 const COUNTED: &str = "count/statefulsets.apps";
@@ -66,18 +66,11 @@ struct Count {
 }
 
 impl Count {
-    /// What was used is not there yet while a quota is new.
     fn of(quota: &ResourceQuota) -> Option<Self> {
-        let status = quota.status.as_ref();
-        let hard = status.and_then(|status| status.hard.as_ref());
-        let wanted = || quota.spec.as_ref()?.hard.as_ref();
-        let hard = hard.or_else(wanted)?;
-        let used = status.and_then(|status| status.used.as_ref()?.get(COUNTED));
-        let number = |text: &Text| text.0.parse().unwrap_or_default();
-        Some(Self {
-            hard: number(hard.get(COUNTED)?),
-            used: used.map(number).unwrap_or_default(),
-        })
+        let (hard, used) = Resources::of_quota(quota);
+        let (_, hard) = hard.iter().find(|(name, _)| *name == COUNTED)?;
+        let used = used.get(COUNTED);
+        Some(Self { hard, used })
     }
 }
 
@@ -105,9 +98,8 @@ fn assistants(run: &Run, there: &[Owned]) -> usize {
         .count()
 }
 
-fn of<'a>(run: &RunKey, there: &'a [Owned]) -> impl Iterator<Item = &'a Owned> {
-    let uid = run.uid.clone();
-    there.iter().filter(move |set| set.run == uid)
+fn of<'a>(run: &'a RunKey, there: &'a [Owned]) -> impl Iterator<Item = &'a Owned> {
+    there.iter().filter(|set| set.run == run.uid)
 }
 
 #[cfg(test)]

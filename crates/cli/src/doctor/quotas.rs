@@ -76,12 +76,8 @@ fn counts_placeholders(quota: &ResourceQuota) -> bool {
     !scopes.any(|scope| OTHER_SCOPES.contains(&scope.as_str()))
 }
 
-/// What was used is not there yet while a quota is new.
 fn counted_by(quota: &ResourceQuota, runs: usize) -> Vec<Counted> {
-    let status = quota.status.clone().unwrap_or_default();
-    let wanted = || quota.spec.as_ref()?.hard.clone();
-    let hard = Resources::read(&status.hard.or_else(wanted).unwrap_or_default());
-    let used = Resources::read(&status.used.unwrap_or_default());
+    let (hard, used) = Resources::of_quota(quota);
     let (name, runs) = (full_name(&quota.metadata), count(runs, "labelled run"));
     let counted = hard.iter().filter(|(key, _)| COUNTED.contains(key));
     counted

@@ -298,6 +298,7 @@ pub(crate) fn reconciler(caches: &Caches, server: &Server) -> (Reconciler, Couri
         cluster,
         memory: Memory::default(),
         report: Report::new(outbox, metrics),
+        places: tokio::sync::Mutex::default(),
     };
     (reconciler, courier, registry)
 }

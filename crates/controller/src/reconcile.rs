@@ -10,7 +10,7 @@ use placement::plan::{Decision, Observation, Plan, Question, plan};
 use placement::run::Run;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-use tokio::sync::watch;
+use tokio::sync::{Mutex, watch};
 use tracing::{Instrument, field, info_span};
 
 /// Reconciles runs, one at a time each.
@@ -21,6 +21,8 @@ pub(crate) struct Reconciler {
     pub(crate) cluster: Arc<Cluster>,
     pub(crate) memory: Memory,
     pub(crate) report: Report,
+    /// Whoever has it looks for places in a quota, and takes one.
+    pub(crate) places: Mutex<()>,
 }
 
 impl Reconciler {
@@ -40,13 +42,18 @@ impl Reconciler {
     async fn step(&self, run: Run) -> Result<Plan, Refused> {
         let mut seen = self.observe(run).await?;
         let mut next = plan(&seen);
+        let mut turn = None;
         while let Some(question) = self.question(&seen, &next) {
+            if question == Question::Places && seen.run.assistants() > 0 {
+                turn = Some(self.places.lock().await);
+            }
             if let Err(refused) = self.count(question, &mut seen).await {
                 return self.report(&seen, next, Err(refused));
             }
             next = plan(&seen);
         }
         let result = self.write(&seen, &next).await;
+        drop(turn);
         self.report(&seen, next, result)
     }
 

@@ -21,7 +21,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use tekton::PipelineRun;
 use thiserror::Error;
-use tokio::sync::watch as channel;
+use tokio::sync::{Mutex, watch as channel};
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 use tracing::{debug, info};
@@ -102,6 +102,7 @@ fn reconciler(context: &Context, stores: &Stores) -> (Arc<Reconciler>, Courier) 
         cluster,
         memory: Memory::default(),
         report: Report::new(outbox, metrics.clone()),
+        places: Mutex::default(),
     };
     (Arc::new(reconciler), courier)
 }

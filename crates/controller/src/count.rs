@@ -213,7 +213,7 @@ impl Cluster {
     /// Whether Tekton makes StatefulSets for anybody is known without asking, and nothing else is at stake.
     async fn short_of(&self, seen: &Observation) -> Result<Message, Refused> {
         let (run, namespace) = (&seen.run, &seen.run.key.namespace);
-        if run.assistants() == 0 && seen.others.is_empty() {
+        if !seen.is_beside_assistants() {
             return Ok(Message::default());
         }
         let quotas = self.quotas(namespace).await?;

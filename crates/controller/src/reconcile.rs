@@ -10,7 +10,7 @@ use placement::plan::{Decision, Observation, Plan, Question, plan};
 use placement::run::Run;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-use tokio::sync::{Mutex, watch};
+use tokio::sync::{Mutex, MutexGuard, watch};
 use tracing::{Instrument, field, info_span};
 
 /// Reconciles runs, one at a time each.
@@ -44,8 +44,8 @@ impl Reconciler {
         let mut next = plan(&seen);
         let mut turn = None;
         while let Some(question) = self.question(&seen, &next) {
-            if question == Question::Places && seen.run.assistants() > 0 {
-                turn = Some(self.places.lock().await);
+            if question == Question::Places {
+                turn = self.turn(&mut seen).await;
             }
             if let Err(refused) = self.count(question, &mut seen).await {
                 return self.report(&seen, next, Err(refused));
@@ -74,13 +74,20 @@ impl Reconciler {
         }
     }
 
+    /// Waits until nobody else looks for a place that this run could take, or that could be this run's.
+    async fn turn(&self, seen: &mut Observation) -> Option<MutexGuard<'_, ()>> {
+        seen.others = self.stores.with_assistants(&seen.run.key);
+        if seen.is_beside_assistants() {
+            Some(self.places.lock().await)
+        } else {
+            None
+        }
+    }
+
     /// What only the API server can tell.
     async fn count(&self, question: Question, seen: &mut Observation) -> Result<(), Refused> {
         if question == Question::Need {
             seen.need = self.stores.need(&seen.run);
-        }
-        if question == Question::Places {
-            seen.others = self.stores.with_assistants(&seen.run.key);
         }
         self.cluster.count(question, seen).await?;
         if question == Question::Tasks {

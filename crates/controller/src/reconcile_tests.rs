@@ -47,6 +47,46 @@ async fn a_hold_is_as_old_as_the_clock_says_by_which_the_run_is_dated() {
     }
 }
 
+/// Both runs of a namespace with room for three StatefulSets, at the same time; the methods of the calls, in order.
+async fn at_the_same_time(other: Run) -> Vec<String> {
+    let mut server = Server::start();
+    let quota = json!({"metadata": {"name": "q"}, "spec": {"hard": {"count/statefulsets.apps": "3"}}});
+    for _ in 0..2 {
+        server.answer(200, json!({"metadata": {}, "items": [quota]}));
+        server.answer(200, json!({"metadata": {}, "items": []}));
+        server.answer(201, written());
+    }
+    let mut caches = Caches::ready();
+    let claim = json!({"name": "w", "volumeClaimTemplate": {}});
+    caches.add_held_run_with("build", "u1", &json!({"spec": {"workspaces": [claim]}}));
+    let (reconciler, ..) = reconciler(&caches, &server);
+    let with_assistant = Run {
+        templates: 1,
+        ..held()
+    };
+    let both = (reconciler.reconcile(with_assistant), reconciler.reconcile(other));
+    let (first, second) = tokio::join!(both.0, both.1);
+    assert!(first.is_ok() && second.is_ok(), "{first:?}, {second:?}");
+    let calls = server.calls().into_iter();
+    calls
+        .map(|call| call.line.split(' ').next().unwrap_or_default().to_owned())
+        .collect()
+}
+
+#[tokio::test]
+async fn runs_look_for_places_in_a_quota_of_sets_and_take_them_one_after_the_other() {
+    for templates in [0, 1] {
+        let mut other = Run { templates, ..held() };
+        other.key.uid = "u2".into();
+        let calls = at_the_same_time(other).await;
+        assert_eq!(
+            calls,
+            ["GET", "GET", "PATCH", "GET", "GET", "PATCH"],
+            "{templates}"
+        );
+    }
+}
+
 #[tokio::test]
 async fn a_write_is_not_repeated_while_its_echo_is_on_the_way() {
     let mut server = Server::start();

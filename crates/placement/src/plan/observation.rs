@@ -256,6 +256,11 @@ impl Observation {
         }
     }
 
+    /// Tekton makes StatefulSets for this run, or for another of its namespace.
+    pub fn is_beside_assistants(&self) -> bool {
+        self.run.assistants() > 0 || !self.others.is_empty()
+    }
+
     /// The node of the placeholder.
     pub fn node_name(&self) -> Option<&str> {
         self.pod.as_ref()?.node.as_deref()

@@ -216,13 +216,14 @@ impl Cluster {
         if !seen.is_beside_assistants() {
             return Ok(Message::default());
         }
-        let quotas = self.quotas(namespace).await?;
-        if !sets::are_counted(&quotas) {
+        if !sets::are_counted(&self.quotas(namespace).await?) {
             return Ok(Message::default());
         }
         let owned = self.api::<StatefulSet>(namespace);
         let owned = within(Operation::Places, owned.list_metadata(&ListParams::default())).await?;
         let there: Vec<_> = owned.items.iter().filter_map(owned_by_run).collect();
+        // Read after the sets: one that Tekton makes meanwhile is then counted twice, else it would not be at all.
+        let quotas = self.quotas(namespace).await?;
         let needed = sets::needed(run, &seen.others, &there, seen.now);
         Ok(Message(sets::short_of(&quotas, needed)))
     }

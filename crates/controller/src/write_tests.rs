@@ -160,8 +160,11 @@ async fn short_of(server: &mut Server, claims: &[&str]) -> (Option<Message>, Vec
 
 #[tokio::test]
 async fn a_quota_of_sets_is_short_if_it_has_no_room_beside_those_that_tekton_has_yet_to_make() {
-    let quota = json!({"hard": {"count/statefulsets.apps": "3"}, "used": {"count/statefulsets.apps": "2"}});
-    let quota = json!({"metadata": {"name": "few"}, "status": quota});
+    let quota = |used: &str| {
+        let status =
+            json!({"hard": {"count/statefulsets.apps": "3"}, "used": {"count/statefulsets.apps": used}});
+        json!({"metadata": {}, "items": [{"metadata": {"name": "few"}, "status": status}]})
+    };
     let owned = |name: &str, kind: &str| {
         let owner = json!({"apiVersion": "tekton.dev/v1", "kind": kind, "name": "build", "uid": "u1"});
         json!({"metadata": {"name": name, "ownerReferences": [owner]}})
@@ -172,10 +175,12 @@ async fn a_quota_of_sets_is_short_if_it_has_no_room_beside_those_that_tekton_has
     ];
     for (sets, expected) in cases {
         let mut server = Server::start();
-        server.answer(200, json!({"metadata": {}, "items": [quota]}));
+        // Before the sets were read there was one less: what it says after them counts.
+        server.answer(200, quota("1"));
         server.answer(200, json!({"metadata": {}, "items": sets}));
+        server.answer(200, quota("2"));
         let (short_of, calls) = short_of(&mut server, &["source"]).await;
-        assert_eq!(calls, [QUOTAS, ALL_SETS]);
+        assert_eq!(calls, [QUOTAS, ALL_SETS, QUOTAS]);
         let text = short_of.unwrap().0;
         assert_eq!(text.is_some(), expected.is_some(), "{text:?}");
         assert!(text.unwrap_or_default().contains(expected.unwrap_or_default()));

@@ -77,11 +77,13 @@ impl Reconciler {
     /// Waits until nobody else looks for a place that this run could take, or that could be this run's.
     async fn turn(&self, seen: &mut Observation) -> Option<MutexGuard<'_, ()>> {
         seen.others = self.stores.with_assistants(&seen.run.key);
-        if seen.is_beside_assistants() {
-            Some(self.places.lock().await)
-        } else {
-            None
+        if !seen.is_beside_assistants() {
+            return None;
         }
+        let turn = self.places.lock().await;
+        // Those whose turn it was have gone on meanwhile.
+        seen.others = self.stores.with_assistants(&seen.run.key);
+        Some(turn)
     }
 
     /// What only the API server can tell.

@@ -1,6 +1,7 @@
 use super::*;
 use crate::fixture::{Caches, Server, at, exposition, is_at_rest, reconciler, run};
 use jiff::Timestamp;
+use placement::keys;
 use placement::run::SpecStatus;
 use serde_json::json;
 
@@ -84,6 +85,35 @@ async fn runs_look_for_places_in_a_quota_of_sets_and_take_them_one_after_the_oth
         let turn = ["GET", "GET", "GET", "PATCH"];
         assert_eq!(calls, [turn, turn].concat(), "{templates}");
     }
+}
+
+#[tokio::test]
+async fn a_run_counts_what_became_of_the_others_while_it_waited_for_its_turn() {
+    let mut server = Server::start();
+    let quota = json!({"metadata": {"name": "q"}, "spec": {"hard": {"count/statefulsets.apps": "2"}}});
+    for items in [json!([quota]), json!([]), json!([quota])] {
+        server.answer(200, json!({"metadata": {}, "items": items}));
+    }
+    let mut caches = Caches::ready();
+    let (reconciler, ..) = reconciler(&caches, &server);
+    let other = async {
+        let turn = reconciler.places.lock().await;
+        tokio::task::yield_now().await;
+        let claim = json!({"name": "w", "volumeClaimTemplate": {}});
+        let released = json!({
+            "metadata": {"labels": {keys::GROUP: "u2"}},
+            "spec": {"status": null, "workspaces": [claim]},
+        });
+        caches.add_held_run_with("other", "u2", &released);
+        drop(turn);
+    };
+    let with_assistant = Run {
+        templates: 1,
+        ..held()
+    };
+    let ((), plan) = tokio::join!(other, reconciler.reconcile(with_assistant));
+    let plan = plan.unwrap();
+    assert_eq!(plan.decision.name(), "places", "{plan:?}");
 }
 
 #[tokio::test]

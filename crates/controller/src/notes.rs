@@ -30,7 +30,7 @@ pub(crate) fn notes(seen: &Observation, plan: &Plan, result: &Result<Effect, Ref
 
 /// What is so whether or not the step succeeds.
 fn before(seen: &Observation, decision: &Decision) -> Vec<Note> {
-    let held = || is_held(&seen.run).then(|| held(seen));
+    let held = || seen.run.is_held_by_us().then(|| held(seen));
     let notes = match decision {
         Decision::Wait(wait @ Wait::Places { .. }) => [held(), waiting(seen, wait)],
         Decision::Wait(wait) => [waiting(seen, wait), None],
@@ -92,10 +92,6 @@ fn written(seen: &Observation, write: &Write) -> Vec<Note> {
         | Write::RecreateSmall { .. }
         | Write::Unpin { .. } => Vec::new(),
     }
-}
-
-fn is_held(run: &Run) -> bool {
-    run.hold && run.status == SpecStatus::Pending
 }
 
 fn held(seen: &Observation) -> Note {

@@ -11,6 +11,7 @@ pub mod apply;
 mod audit;
 pub mod autoscaler;
 mod binaries;
+mod clients;
 mod control_plane;
 mod deployment;
 mod environment;

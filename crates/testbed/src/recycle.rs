@@ -5,10 +5,11 @@
 //! and every process hears of it by its watches, as of any other change. What a process did about an object that is gone
 //! may arrive a moment later, so a reset looks until nothing changes any more.
 
+use crate::clients::client;
 use crate::error::Result;
 use crate::part::{Launch, Part};
 use crate::store::{Change, Contents, MAX_CHANGES, Store};
-use crate::testbed::{Testbed, client};
+use crate::testbed::Testbed;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -58,6 +59,7 @@ impl Testbed {
 
     /// Puts all objects back as they were, and returns when pod-affinity, if it was there, is in effect again.
     pub async fn reset(&self, baseline: &mut Baseline) -> Result<()> {
+        self.client.forget();
         if self.restore(baseline).await?.contains(TEKTON_CONFIGURATION) {
             self.restart_tekton().await?;
         }

@@ -1,6 +1,7 @@
 //! Starts a control plane: builds what is missing, and puts the parts together.
 
 use crate::binaries::{self, Built};
+use crate::clients::Kept;
 use crate::error::{Error, Result};
 use crate::guard::Guard;
 use crate::options::Options;
@@ -31,6 +32,7 @@ impl Testbed {
             folder,
             parts,
             plane,
+            client: Kept::default(),
             autoscaler_port: OnceLock::new(),
             fronts: Mutex::default(),
             namespace: Mutex::default(),

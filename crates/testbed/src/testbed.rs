@@ -1,5 +1,6 @@
 //! One running control plane: use, disturb, stop. `start` starts it.
 
+use crate::clients::{Kept, client, config};
 use crate::error::{Error, Result};
 use crate::faults::Faults;
 use crate::front::Front;
@@ -14,7 +15,6 @@ use crate::{kubeconfig, wait};
 use k8s_openapi::api::authentication::v1::{TokenRequest, TokenRequestSpec};
 use k8s_openapi::api::core::v1::ServiceAccount;
 use kube::api::{Api, PostParams};
-use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Client, Config};
 use rustix::process::Signal;
 use std::path::{Path, PathBuf};
@@ -30,6 +30,7 @@ pub struct Testbed {
     pub(crate) folder: PathBuf,
     pub(crate) parts: Arc<Parts>,
     pub(crate) plane: ControlPlane,
+    pub(crate) client: Kept,
     pub(crate) autoscaler_port: OnceLock<u16>,
     pub(crate) fronts: Mutex<Vec<Front>>,
     pub(crate) namespace: Mutex<Option<namespace::Watch>>,
@@ -69,9 +70,9 @@ impl Testbed {
         &self.plane.admin
     }
 
-    /// A client with the administrator's rights, for the runtime that it is made on.
+    /// The client with the administrator's rights, for the runtime that asks.
     pub async fn client(&self) -> Result<Client> {
-        client(&self.plane.admin).await
+        self.client.here(&self.plane.admin).await
     }
 
     pub(crate) async fn client_config(&self) -> Result<Config> {
@@ -300,13 +301,4 @@ pub(crate) async fn built<T: Send + 'static>(
             remedy: "see the panic above",
             log: String::new(),
         })?
-}
-
-pub(crate) async fn client(kubeconfig: &Path) -> Result<Client> {
-    Client::try_from(config(kubeconfig).await?).map_err(Error::api("making a client"))
-}
-
-async fn config(kubeconfig: &Path) -> Result<Config> {
-    let options = KubeConfigOptions::default();
-    Ok(Config::from_custom_kubeconfig(Kubeconfig::read_from(kubeconfig)?, &options).await?)
 }

@@ -20,6 +20,7 @@ use testbed::{Audit, Limits, Nodes, Options, Part, Testbed};
 const ALL: &str = "all";
 /// Longer than this many runs take, and what follows their end.
 const WINDOW: Duration = Duration::from_secs(40);
+const WINDOW_OF_FEW: Duration = Duration::from_secs(20);
 /// Pods a second. The profile looks at every tick of the clock: with a rate that divides those, always at the same part of a request.
 const RATE: u32 = 47;
 
@@ -152,7 +153,9 @@ async fn of_runs(effort: &Effort, bed: &Testbed, size: usize) -> Result<(Scenari
     for round in 0..effort.rounds {
         for variant in in_random_order(&[DISABLED, COMPLETED, BY_POLICIES, ISOLATE]) {
             let scene = Scene::set(effort, bed, &format!("costs-{round}"), variant, size).await?;
-            let (window, profile) = turn(bed, &scene).await.with_context(|| variant.name)?;
+            let (window, profile) = turn(bed, &scene, effort.pick(WINDOW, WINDOW_OF_FEW))
+                .await
+                .with_context(|| variant.name)?;
             scene.clear().await?;
             windows.push((variant.name, window));
             cpu.add(variant.name, purposes(&profile, number(size)));
@@ -174,11 +177,11 @@ async fn of_runs(effort: &Effort, bed: &Testbed, size: usize) -> Result<(Scenari
 }
 
 /// What was asked and profiled from the creation of runs until all that follows their end.
-async fn turn(bed: &Testbed, scene: &Scene<'_>) -> Result<(Window, Profile)> {
+async fn turn(bed: &Testbed, scene: &Scene<'_>, lasting: Duration) -> Result<(Window, Profile)> {
     let client = bed.client().await?;
     let from = Timestamp::now();
     let (packed, turn) = try_join!(
-        profile::of_api_server(&client, WINDOW),
+        profile::of_api_server(&client, lasting),
         scene.play(Duration::ZERO)
     )?;
     let window = Window {
@@ -187,7 +190,7 @@ async fn turn(bed: &Testbed, scene: &Scene<'_>) -> Result<(Window, Profile)> {
         to: Timestamp::now(),
     };
     turn.all_is_well()?;
-    if turn.lasted()? > WINDOW {
+    if turn.lasted()? > lasting {
         bail!("the runs took longer than the API server was looked at");
     }
     Ok((window, Profile::unpacked(&packed)?))

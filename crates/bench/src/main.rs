@@ -38,6 +38,8 @@ use report::{Before, Report, Sitting};
 use scenario::Scenario;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::thread::ScopedJoinHandle;
 use std::time::Instant;
 use tokio::runtime::Runtime;
 
@@ -226,19 +228,22 @@ fn measure(cli: &Cli) -> Result<()> {
         binary: cli.binary()?,
     };
     let runtime = Runtime::new()?;
-    let mut broken = Vec::new();
-    for part in cli.parts(&folder, &machine)? {
-        let started = Instant::now();
-        eprintln!("== {}", part.name);
-        match cli.take(part, &runtime, &effort, &folder, &machine) {
-            Ok(()) => eprintln!("== {}: done in {:.0?}", part.name, started.elapsed()),
-            // The parts after it may take the night, and need not wait for a repair.
-            Err(error) => {
-                eprintln!("== {}: broken: {error:#}", part.name);
-                broken.push(part.name);
-            }
-        }
-    }
+    let parts = cli.parts(&folder, &machine)?;
+    let next = AtomicUsize::new(0);
+    let take_parts = || -> Vec<&str> {
+        let parts = std::iter::from_fn(|| parts.get(next.fetch_add(1, Relaxed)));
+        let broken = parts.filter(|part| !cli.is_taken(part, &runtime, &effort, &folder, &machine));
+        broken.map(|part| part.name).collect()
+    };
+    // What is measured has the machine to itself, but to see whether a part works, two can share it.
+    let at_a_time = effort.pick(1, 2);
+    let broken: Vec<_> = std::thread::scope(|scope| {
+        let threads: Vec<_> = (0..at_a_time).map(|_| scope.spawn(take_parts)).collect();
+        let ended = threads.into_iter().map(ScopedJoinHandle::join);
+        ended
+            .flat_map(|broken| broken.unwrap_or_else(|_| vec!["a panic: see above"]))
+            .collect()
+    });
     let overview = folder.join("README.md");
     eprintln!(
         "== all ended after {:.0?}: see {}",
@@ -253,10 +258,28 @@ fn measure(cli: &Cli) -> Result<()> {
 }
 
 impl Cli {
-    /// One part.
+    /// Takes one part, and tells whether that went well: those after it may take the night, and need not wait for a repair.
+    fn is_taken(
+        &self,
+        part: &Part,
+        runtime: &Runtime,
+        effort: &Effort,
+        folder: &Path,
+        machine: &Machine,
+    ) -> bool {
+        let started = Instant::now();
+        eprintln!("== {}", part.name);
+        let taken = self.take(part, runtime, effort, folder, machine);
+        match &taken {
+            Ok(()) => eprintln!("== {}: done in {:.0?}", part.name, started.elapsed()),
+            Err(error) => eprintln!("== {}: broken: {error:#}", part.name),
+        }
+        taken.is_ok()
+    }
+
     fn take(
         &self,
-        part: Part,
+        part: &Part,
         runtime: &Runtime,
         effort: &Effort,
         folder: &Path,

@@ -12,6 +12,10 @@ use serde_json::Value;
 use std::fmt::Write;
 use std::fs;
 use std::path::Path;
+use std::sync::{Mutex, PoisonError};
+
+/// The overview is of all parts.
+static WRITING: Mutex<()> = Mutex::new(());
 
 /// Everything that a part found.
 #[derive(Debug, Serialize)]
@@ -117,6 +121,7 @@ impl Report {
             &scenarios,
             self.plotted,
         );
+        let _turn = WRITING.lock().unwrap_or_else(PoisonError::into_inner);
         fs::create_dir_all(folder).with_context(|| format!("creating {}", folder.display()))?;
         save(
             folder,

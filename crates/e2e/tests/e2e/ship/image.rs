@@ -36,7 +36,7 @@ fn manifest<'a>(layout: &Path, reference: &'a str) -> (&'a str, Vec<u8>) {
     (digest, manifest)
 }
 
-/// As users build it, but for optimisation: minutes when nothing is compiled yet.
+/// THE REAL RELEASE BUILD, but for LTO: minutes when nothing is compiled yet.
 #[e2e_test]
 async fn the_real_release_build_prints_the_digest_of_what_is_in_layout_and_registry() {
     let world = world().await;

@@ -15,12 +15,13 @@ use kube::Resource;
 use kube::api::{Api, DynamicObject, ListMeta, ListParams, PartialObjectMeta};
 use placement::autoscaler;
 use placement::keys;
+use placement::names::RunKey;
 use placement::need::Stint;
 use placement::node;
 use placement::plan::{AssistantPod, Census, Claims, Message, Observation, PlaceholderPod, Question};
 use placement::requests::Operation;
 use placement::run::Run;
-use placement::sets::{self, Owned};
+use placement::sets::{self, InTheWay, Owned, Places};
 use placement::volume::{Named, is_only_on, required};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
@@ -59,7 +60,10 @@ impl Cluster {
                     seen.need = Some(self.largest_task(&seen.run).await);
                 }
             }
-            Question::Places => seen.short_of = Some(self.short_of(seen).await?),
+            Question::Places => {
+                let (short_of, in_the_way) = self.places(seen).await?;
+                (seen.short_of, seen.in_the_way) = (Some(short_of), in_the_way);
+            }
             Question::Stints => seen.stints = Some(self.stints(seen).await),
             Question::Complaint => seen.complaint = Some(self.complaint(seen).await),
             Question::Autoscaler => seen.autoscaler = Some(self.autoscaler(seen).await),
@@ -211,21 +215,26 @@ impl Cluster {
     }
 
     /// Whether Tekton makes StatefulSets for anybody is known without asking, and nothing else is at stake.
-    async fn short_of(&self, seen: &Observation) -> Result<Message, Refused> {
-        let (run, namespace) = (&seen.run, &seen.run.key.namespace);
-        if !seen.is_beside_assistants() {
-            return Ok(Message::default());
-        }
-        if !sets::are_counted(&self.quotas(namespace).await?) {
-            return Ok(Message::default());
+    async fn places(&self, seen: &Observation) -> Result<(Message, Option<InTheWay>), Refused> {
+        let namespace = &seen.run.key.namespace;
+        if !seen.is_beside_assistants() || !sets::are_counted(&self.quotas(namespace).await?) {
+            return Ok(Default::default());
         }
         let owned = self.api::<StatefulSet>(namespace);
         let owned = within(Operation::Places, owned.list_metadata(&ListParams::default())).await?;
-        let there: Vec<_> = owned.items.iter().filter_map(owned_by_run).collect();
+        let there = owned.items.iter().filter_map(|set| owned_by_run(set, namespace));
+        let there: Vec<_> = there.collect();
         // Read after the sets: one that Tekton makes meanwhile is then counted twice, else it would not be at all.
         let quotas = self.quotas(namespace).await?;
-        let needed = sets::needed(run, &seen.others, &there, seen.now);
-        Ok(Message(sets::short_of(&quotas, needed)))
+        let places = Places {
+            run: &seen.run,
+            others: &seen.others,
+            there: &there,
+            now: seen.now,
+            hold_deadline: seen.config.hold_deadline,
+        };
+        let short_of = sets::short_of(&quotas, places.needed());
+        Ok((Message(short_of), places.in_the_way(&quotas, owned.items.len())))
     }
 
     /// An older role has no right to them, and a run is not to wait for its update.
@@ -299,12 +308,20 @@ where
     Ok(found.into_iter().find(is_it))
 }
 
-fn owned_by_run(set: &PartialObjectMeta<StatefulSet>) -> Option<Owned> {
+fn owned_by_run(set: &PartialObjectMeta<StatefulSet>, namespace: &str) -> Option<Owned> {
     let owners = set.metadata.owner_references.iter().flatten();
     let mut runs = owners.filter(|owner| owner.kind == "PipelineRun");
+    let (run, name) = (runs.next()?, set.metadata.name.clone()?);
+    let key = RunKey {
+        namespace: namespace.to_owned(),
+        name: run.name.clone(),
+        uid: run.uid.clone(),
+    };
     Some(Owned {
-        run: runs.next()?.uid.clone(),
-        name: set.metadata.name.clone()?,
+        is_placeholder: key.placeholder().as_str() == name,
+        run: key.uid,
+        name,
+        uid: set.metadata.uid.clone()?,
     })
 }
 

@@ -77,6 +77,7 @@ fn written(seen: &Observation, write: &Write) -> Vec<Note> {
         Write::RecordNode { node } => vec![moves::arrived(run, node)],
         Write::MoveOff { cause, pod, set: _ } => vec![moves::moves_off(seen, *cause, pod.as_deref())],
         Write::StartOver { cause, set: _ } => vec![moves::starts_over(seen, *cause)],
+        Write::FreePlace { name, uid: _ } => vec![refusals::frees_place(seen, name)],
         Write::MakeRoom { .. } => vec![moves::makes_room(seen)],
         Write::DeletePlaceholder { .. } if !(run.deleting || run.done) => vec![cleaned_up(seen)],
         Write::LeavePod { .. } => vec![reserved(seen)],

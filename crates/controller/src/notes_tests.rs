@@ -3,7 +3,7 @@ use crate::api_error::Fault;
 use crate::fixture::{at, enrolment, nothing, planned, run};
 use kube::core::Status;
 use placement::need::{Need, Source};
-use placement::plan::{Make, PlaceholderPod, Unschedulable, Why};
+use placement::plan::{Make, Message, PlaceholderPod, Unschedulable, Why};
 use placement::requests::Operation;
 use placement::strategy::Isolation;
 
@@ -81,6 +81,28 @@ fn a_held_run_is_told_so_even_if_its_placeholder_is_refused() {
     );
     assert_eq!(reasons(&notes), ["Held", "PlaceholderRefused"]);
     assert!(notes[1].text.contains("exceeded quota: builds") && notes[1].text.contains("ResourceQuota"));
+}
+
+#[test]
+fn a_run_whose_place_another_placeholder_had_is_told_which_and_in_what_quota() {
+    let seen = Observation {
+        short_of: Some(Message(Some("ResourceQuota few (2 of 2 used)".to_owned()))),
+        ..seen()
+    };
+    let frees = Decision::Write(Write::FreePlace {
+        name: "another".to_owned(),
+        uid: "s9".to_owned(),
+    });
+    let notes = notes(&seen, &planned(frees), &Ok(Effect::Written));
+    assert_eq!(reasons(&notes), ["MadeRoom"]);
+    for words in [
+        "ResourceQuota few (2 of 2 used)",
+        "placeholder another",
+        "assistants",
+        "Raise the quota",
+    ] {
+        assert!(notes[0].text.contains(words), "{}", notes[0].text);
+    }
 }
 
 #[test]

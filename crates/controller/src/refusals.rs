@@ -67,6 +67,18 @@ pub(crate) fn no_place(run: &Run, quota: &str) -> Note {
     note(Reason::PlaceholderRefused, text)
 }
 
+/// It had the place of one without which Tekton fails this run.
+pub(crate) fn frees_place(seen: &Observation, placeholder: &str) -> Note {
+    let quota = seen.short_of.as_ref().and_then(|quota| quota.text());
+    let quota = quota.unwrap_or_default();
+    let text = format!(
+        "{quota} has no room for the StatefulSets that Tekton creates for this run's PVCs (affinity assistants), and Tekton fails a \
+         run if the quota refuses one. The hold of this run is over, so the controller deleted the placeholder {placeholder} of \
+         another run, which goes on without one. Raise the quota by one for each labelled run at a time."
+    );
+    note(Reason::MadeRoom, text)
+}
+
 /// Why the placeholder has no pod, as its controller says it.
 fn complaint(seen: &Observation) -> Option<&str> {
     seen.complaint.as_ref()?.text()

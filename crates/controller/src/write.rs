@@ -75,7 +75,9 @@ impl Cluster {
         let (namespace, name) = (key.namespace.as_str(), request.object.name(key));
         let sent = match request.object {
             Object::Run => change(&self.api::<PipelineRun>(namespace), &name, request).await,
-            Object::Set => change(&self.api::<WatchedSet>(namespace), &name, request).await,
+            Object::Set | Object::OtherSet(_) => {
+                change(&self.api::<WatchedSet>(namespace), &name, request).await
+            }
             Object::Pod | Object::OtherPod(_) => {
                 change(&self.api::<PodView>(namespace), &name, request).await
             }
@@ -180,7 +182,7 @@ fn effect(verb: &Verb, refused: Refused) -> Result<Effect, Refused> {
 /// Of this very object; a StatefulSet's pod goes with it.
 fn deletion(object: &Object, uid: &str, at_once: bool) -> DeleteParams {
     let params = match object {
-        Object::Set => DeleteParams::background(),
+        Object::Set | Object::OtherSet(_) => DeleteParams::background(),
         Object::Run | Object::Pod | Object::OtherPod(_) | Object::TaskRun(_) => DeleteParams::default(),
     };
     let params = params.preconditions(Preconditions {

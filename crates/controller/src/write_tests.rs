@@ -3,8 +3,10 @@ use crate::api_error::Cause;
 use crate::fixture::{Call, Server, at, enrolment, nothing, placeholder, run};
 use placement::additions;
 use placement::config::Config;
+use placement::names::RunKey;
 use placement::plan::{Decision, Message, Placeholder, Question, ReleaseCause, Wait, Why};
 use placement::run::{Run, SpecStatus};
+use placement::sets::InTheWay;
 use serde_json::json;
 
 pub(super) const SETS: &str = "/apis/apps/v1/namespaces/ns/statefulsets";
@@ -167,7 +169,7 @@ async fn a_quota_of_sets_is_short_if_it_has_no_room_beside_those_that_tekton_has
     };
     let owned = |name: &str, kind: &str| {
         let owner = json!({"apiVersion": "tekton.dev/v1", "kind": kind, "name": "build", "uid": "u1"});
-        json!({"metadata": {"name": name, "ownerReferences": [owner]}})
+        json!({"metadata": {"name": name, "uid": "s9", "ownerReferences": [owner]}})
     };
     let cases = [
         (vec![owned("other", "Other")], Some("2 of 3 used, 2 needed")),
@@ -184,6 +186,59 @@ async fn a_quota_of_sets_is_short_if_it_has_no_room_beside_those_that_tekton_has
         let text = short_of.unwrap().0;
         assert_eq!(text.is_some(), expected.is_some(), "{text:?}");
         assert!(text.unwrap_or_default().contains(expected.unwrap_or_default()));
+    }
+}
+
+#[tokio::test]
+async fn what_another_runs_placeholder_is_called_tells_that_it_is_in_the_way() {
+    let mut server = Server::start();
+    let other = RunKey {
+        name: "other".into(),
+        uid: "u2".into(),
+        ..run().key
+    };
+    let owner = json!({"apiVersion": "tekton.dev/v1", "kind": "PipelineRun", "name": "other", "uid": "u2"});
+    let set =
+        |name: &str, uid: &str| json!({"metadata": {"name": name, "uid": uid, "ownerReferences": [owner]}});
+    let sets = [
+        set("affinity-assistant-1", "s8"),
+        set(other.placeholder().as_str(), "s9"),
+    ];
+    let count = json!({"count/statefulsets.apps": "2"});
+    let quota = json!({"metadata": {"name": "few"}, "status": {"hard": count, "used": count}});
+    let quotas = json!({"metadata": {}, "items": [quota]});
+    server.answer(200, quotas.clone());
+    server.answer(200, json!({"metadata": {}, "items": sets}));
+    server.answer(200, quotas);
+    let mut seen = seen();
+    seen.run.templates = 1;
+    let cluster = Cluster::new(server.client(), "image".into());
+    cluster.count(Question::Places, &mut seen).await.unwrap();
+    let placeholder = InTheWay::Placeholder {
+        name: other.placeholder().as_str().into(),
+        uid: "s9".into(),
+    };
+    assert_eq!(seen.in_the_way, Some(placeholder));
+}
+
+#[tokio::test]
+async fn the_placeholder_of_another_run_is_deleted_by_its_uid_and_it_is_no_error_if_it_is_gone() {
+    for gone in [false, true] {
+        let mut server = Server::start();
+        if gone {
+            server.refuse(404, "NotFound", "statefulsets.apps \"another\" not found");
+        } else {
+            server.answer(200, json!({"kind": "Status", "status": "Success"}));
+        }
+        let action = Decision::Write(Write::FreePlace {
+            name: "another".into(),
+            uid: "s9".into(),
+        });
+        assert_eq!(act(&server, &run(), action).await.unwrap(), Effect::Written);
+        let call = server.calls().remove(0);
+        assert_eq!(call.line, format!("DELETE {SETS}/another?"));
+        let body = json!({"propagationPolicy": "Background", "preconditions": {"uid": "s9"}});
+        assert_eq!(call.body, body);
     }
 }
 

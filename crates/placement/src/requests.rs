@@ -36,7 +36,7 @@ pub enum Operation {
     Claims,
     /// Read the run's labels.
     Labels,
-    /// Read the quotas of its namespace.
+    /// Read the quotas of its namespace, and make room in one.
     Places,
     /// Create the placeholder, or have its pod created.
     Placeholder,
@@ -84,9 +84,11 @@ pub enum Object {
     Run,
     /// The StatefulSet of its placeholder.
     Set,
+    /// The StatefulSet of another run's placeholder. That it has changed meanwhile stops nothing.
+    OtherSet(String),
     /// The pod of its placeholder.
     Pod,
-    /// Another pod: a task's or an assistant's. That it has changed meanwhile stops nothing.
+    /// Another pod: a task's or an assistant's. Likewise.
     OtherPod(String),
     /// A TaskRun of the run. Likewise.
     TaskRun(String),
@@ -132,6 +134,7 @@ impl Write {
             Self::RecordNode { node } => vec![record_node(run, node)],
             Self::MoveOff { set, pod, .. } => vec![move_off(seen, set, pod.as_deref())],
             Self::MakeRoom { set } => vec![make_room(seen, set)],
+            Self::FreePlace { name, uid } => vec![free_place(name, uid)],
             Self::RetryTasks { tasks } => retry_tasks(seen, tasks).collect(),
             Self::WakeTasks { pods, wake } => dismissals(seen).chain(wake_tasks(run, pods, *wake)).collect(),
             Self::Follow { set } => dismissals(seen).chain([change(scale(seen, set, 1))]).collect(),
@@ -180,6 +183,11 @@ fn change(patch: Patch) -> Request {
 fn delete(object: Object, uid: &str) -> Request {
     let uid = uid.to_owned();
     request(Operation::CleanUp, object, Verb::Delete { uid, at_once: false })
+}
+
+fn free_place(name: &str, uid: &str) -> Request {
+    let (object, uid) = (Object::OtherSet(name.to_owned()), uid.to_owned());
+    request(Operation::Places, object, Verb::Delete { uid, at_once: false })
 }
 
 /// A run that is Pending must still be.
@@ -329,7 +337,7 @@ impl Object {
             Self::Run => run.name.as_str().into(),
             Self::Set => run.placeholder().as_str().to_owned().into(),
             Self::Pod => run.placeholder().pod().into(),
-            Self::OtherPod(name) | Self::TaskRun(name) => name.as_str().into(),
+            Self::OtherSet(name) | Self::OtherPod(name) | Self::TaskRun(name) => name.as_str().into(),
         }
     }
 
@@ -337,7 +345,7 @@ impl Object {
     pub fn is_own(&self) -> bool {
         match self {
             Self::Run | Self::Set | Self::Pod => true,
-            Self::OtherPod(_) | Self::TaskRun(_) => false,
+            Self::OtherSet(_) | Self::OtherPod(_) | Self::TaskRun(_) => false,
         }
     }
 }

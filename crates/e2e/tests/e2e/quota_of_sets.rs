@@ -47,3 +47,21 @@ async fn runs_that_come_at_once_to_a_quota_for_one_of_them_and_a_half_go_one_aft
     assert_eq!(waited.count(), 2, "{told:?}");
     until_no_placeholder(&bed, "default").await;
 }
+
+/// Without the labels both would have run at the same time.
+#[e2e_test]
+async fn at_the_end_of_its_hold_a_run_gets_the_place_that_the_placeholder_of_another_has() {
+    let bed = fresh(4).await;
+    bed.configure(&[("hold-deadline", Some("5s"))]).await.unwrap();
+    quota(&bed, "default", SETS, "2").await;
+    let long = run_with_claim(&bed, "long").await.lasting("40s");
+    create(&bed, &long).await;
+    until_told(&bed, &long, "Released").await;
+    let other = run_with_claim(&bed, "other").await;
+    create(&bed, &other).await;
+    until_told(&bed, &other, "MadeRoom").await;
+    bed.until_succeeded(&other, SOON).await.unwrap();
+    until_told(&bed, &long, "PlaceholderRefused").await;
+    bed.until_succeeded(&long, SOON).await.unwrap();
+    until_no_placeholder(&bed, "default").await;
+}

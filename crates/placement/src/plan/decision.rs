@@ -150,6 +150,13 @@ pub enum Write {
         /// UID of the StatefulSet.
         set: String,
     },
+    /// Delete the placeholder of another run: its place in a quota is the one that Tekton needs for this run, whose hold is over.
+    FreePlace {
+        /// Its name.
+        name: String,
+        /// Its UID.
+        uid: String,
+    },
     /// Have Tekton try again to make the pods of these TaskRuns, now that there is room: it would in a minute.
     RetryTasks {
         /// Their names.

@@ -19,6 +19,8 @@ use std::time::Duration;
 const PROMISED_BY: Duration = Duration::from_secs(30);
 /// How long a run is held without being enrolled, unless it is known to wait.
 const UNENROLLED: Duration = Duration::from_mins(1);
+/// How long after the deadline of its hold there has to be room for a run's affinity assistants.
+const ROOM_BY: Duration = Duration::from_secs(15);
 
 pub(super) fn hold(seen: &Observation, enrolment: Enrolment) -> Plan {
     if seen.run.held_from == HeldFrom::UndatedRelease {
@@ -27,6 +29,9 @@ pub(super) fn hold(seen: &Observation, enrolment: Enrolment) -> Plan {
     let left = left_of_hold(seen, seen.config.hold_deadline);
     let obstacle = obstacle(seen);
     match reason_to_release(seen, obstacle.is_none(), left) {
+        Some(ReleaseCause::Deadline) => {
+            free_place(seen).unwrap_or_else(|| at_once(release(seen, ReleaseCause::Deadline, enrolment)))
+        }
         Some(cause) => at_once(release(seen, cause, enrolment)),
         None => obstacle
             .unwrap_or_else(|| await_node(seen, enrolment))
@@ -40,6 +45,16 @@ fn reason_to_release(seen: &Observation, clear: bool, left: Duration) -> Option<
         Set::Usable(_) if clear && is_enough_to_exist(seen) => Some(ReleaseCause::PlaceholderCreated),
         Set::Usable(set) if is_impossible(seen, set) => Some(ReleaseCause::PlaceholderImpossible),
         Set::Usable(_) | Set::Missing | Set::Unusable => left.is_zero().then_some(ReleaseCause::Deadline),
+    }
+}
+
+/// Without the label another's placeholder would not be where Tekton needs a place for this run now.
+fn free_place(seen: &Observation) -> Option<Plan> {
+    let is_late = left_of_hold(seen, seen.config.hold_deadline.saturating_add(ROOM_BY)).is_zero();
+    if is_late || seen.set.is_some() || seen.run.assistants() == 0 {
+        None
+    } else {
+        questions::free_place(seen)
     }
 }
 

@@ -10,6 +10,7 @@ use crate::node::{NodeFacts, NodeState};
 use crate::placeholder::wake::Wake;
 use crate::resources::Resources;
 use crate::run::Run;
+use crate::sets::InTheWay;
 use crate::strategy::{Isolation, Strategy};
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{NodeSelector, Toleration};
@@ -64,6 +65,8 @@ pub struct Observation {
     pub others: Vec<Run>,
     /// The answer to it: the quota that has no room, in words.
     pub short_of: Option<Message>,
+    /// And what is in the way of those that Tekton makes for this run.
+    pub in_the_way: Option<InTheWay>,
     /// The answer to [`super::Question::Stints`]: the run's tasks as they ran, none if that cannot be known.
     pub stints: Option<Vec<Stint>>,
     /// The answer to [`super::Question::Assistants`].
@@ -249,6 +252,7 @@ impl Observation {
             need: None,
             others: Vec::new(),
             short_of: None,
+            in_the_way: None,
             stints: None,
             assistants: None,
             complaint: None,

@@ -4,11 +4,14 @@ use super::decision::{Decision, Question, Wait, Write};
 use super::observation::{Message, Observation};
 use super::{Plan, SOON, again, at_once};
 use crate::placeholder::size::is_automatic;
+use crate::sets::InTheWay;
 use crate::strategy::Enrolment;
 use std::time::Duration;
 
 /// How soon a run that runs without a placeholder looks for room for it again.
 const ROOM: Duration = Duration::from_secs(30);
+/// How soon a quota has forgotten what is gone.
+const A_MOMENT: Duration = Duration::from_secs(1);
 
 /// A PVC that is bound to a zone decides the zone of the run, so the placeholder mounts those that it may. Labels of the
 /// run are not in the cache, where those of ten thousand runs would weigh. The last question is about room that others take, too.
@@ -35,6 +38,22 @@ fn create_where_there_is_room(seen: &Observation, enrolment: Enrolment) -> Plan 
             let pause = if seen.run.is_held_by_us() { SOON } else { ROOM };
             again(Decision::Wait(Wait::Places { quota }), pause)
         }
+    }
+}
+
+/// If a quota has no room for what Tekton makes for this run, but for a placeholder.
+pub(super) fn free_place(seen: &Observation) -> Option<Plan> {
+    match (&seen.short_of, &seen.in_the_way) {
+        (None, _) => Some(at_once(Decision::Count(Question::Places))),
+        (Some(Message(Some(quota))), Some(InTheWay::Gone)) => {
+            let quota = quota.clone();
+            Some(again(Decision::Wait(Wait::Places { quota }), A_MOMENT))
+        }
+        (Some(Message(Some(_))), Some(InTheWay::Placeholder { name, uid })) => {
+            let (name, uid) = (name.clone(), uid.clone());
+            Some(again(Decision::Write(Write::FreePlace { name, uid }), A_MOMENT))
+        }
+        (Some(Message(None)), _) | (Some(_), None) => None,
     }
 }
 

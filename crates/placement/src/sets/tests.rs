@@ -3,6 +3,7 @@ use crate::fixture;
 use crate::run::SpecStatus;
 use jiff::Timestamp;
 use serde_json::json;
+use std::time::Duration;
 
 fn quota(hard: &str, used: &str) -> ResourceQuota {
     serde_json::from_value(json!({
@@ -14,15 +15,25 @@ fn quota(hard: &str, used: &str) -> ResourceQuota {
 
 const NOW: i64 = 1000;
 
-fn places(run: &Run, others: &[Run], there: &[Owned]) -> i64 {
-    needed(run, others, there, Timestamp::from_second(NOW).unwrap())
+fn among<'a>(run: &'a Run, others: &'a [Run], there: &'a [Owned]) -> Places<'a> {
+    Places {
+        run,
+        others,
+        there,
+        now: Timestamp::from_second(NOW).unwrap(),
+        hold_deadline: Duration::from_secs(100),
+    }
 }
 
-/// Created in this second, held, with so many PVCs.
+fn places(run: &Run, others: &[Run], there: &[Owned]) -> i64 {
+    among(run, others, there).needed()
+}
+
+/// Created in this second of the last minute, held, with so many PVCs.
 fn run(uid: &str, second: i64, claims: usize) -> Run {
     let mut run = fixture::run();
     run.key.uid = uid.to_owned();
-    run.created = Some(Timestamp::from_second(second).unwrap());
+    run.created = Some(Timestamp::from_second(NOW - 60 + second).unwrap());
     run.templates = claims;
     run
 }
@@ -39,7 +50,9 @@ fn placeholder(run: &Run) -> Owned {
     let name = run.key.placeholder().as_str().to_owned();
     Owned {
         run: run.key.uid.clone(),
+        uid: format!("placeholder of {}", run.key.uid),
         name,
+        is_placeholder: true,
     }
 }
 
@@ -47,6 +60,8 @@ fn assistant(run: &Run) -> Owned {
     Owned {
         run: run.key.uid.clone(),
         name: "affinity-assistant-1".to_owned(),
+        uid: format!("assistant of {}", run.key.uid),
+        is_placeholder: false,
     }
 }
 
@@ -103,6 +118,85 @@ fn of_runs_that_wait_for_a_placeholder_each_gives_way_to_the_older_ones() {
     assert_eq!(places(&own, &[older.clone(), younger.clone()], &[]), 4);
     assert_eq!(places(&older, &[own.clone(), younger.clone()], &[]), 2);
     assert_eq!(places(&younger, &[older, own], &[]), 6);
+}
+
+/// It is released without a placeholder, and not before there is room for what Tekton makes for it.
+#[test]
+fn a_run_whose_hold_is_over_comes_before_the_placeholders_of_all_others() {
+    let (older, own) = (run("z", 1, 1), run("m", 2, 1));
+    let over = run("a", 3 - 100, 1);
+    assert_eq!(places(&own, std::slice::from_ref(&over), &[]), 3);
+    let with_assistant = released(older);
+    assert_eq!(places(&with_assistant, &[over], &[assistant(&with_assistant)]), 2);
+    let waits = run("a", 3, 1);
+    assert_eq!(
+        places(&with_assistant, &[waits], &[assistant(&with_assistant)]),
+        1
+    );
+}
+
+fn in_its_way(run: &Run, others: &[Run], there: &[Owned], quota: ResourceQuota) -> Option<InTheWay> {
+    among(run, others, there).in_the_way(&[quota], there.len())
+}
+
+#[test]
+fn the_placeholder_of_a_released_run_is_in_the_way_where_a_run_has_no_place_for_its_assistant() {
+    let (own, other) = (run("a", 9, 1), released(run("b", 1, 1)));
+    let there = [assistant(&other), placeholder(&other)];
+    let way = |run: &Run, others: &[Run], hard| in_its_way(run, others, &there, quota(hard, "2"));
+    let placeholder = InTheWay::Placeholder {
+        name: placeholder(&other).name,
+        uid: "placeholder of b".to_owned(),
+    };
+    assert_eq!(
+        way(&own, std::slice::from_ref(&other), "2"),
+        Some(placeholder.clone())
+    );
+    assert_eq!(
+        way(&own, &[], "2"),
+        Some(placeholder),
+        "one of a run without PVCs is not among the others"
+    );
+    assert_eq!(
+        way(&own, std::slice::from_ref(&other), "3"),
+        None,
+        "there is room"
+    );
+    assert_eq!(way(&run("a", 9, 0), &[], "2"), None, "it has no assistant");
+    assert_eq!(way(&own, &[run("b", 1, 1)], "2"), None, "the other is held");
+}
+
+/// The first of them is released, and Tekton has yet to make its assistant: that place is not free for the second.
+#[test]
+fn of_two_runs_that_need_a_place_each_gets_one() {
+    let (own, released_before, other) = (run("a", 9, 1), released(run("c", 8, 1)), released(run("b", 1, 1)));
+    let there = [assistant(&other), placeholder(&other)];
+    let others = [other, released_before];
+    let way = |hard| in_its_way(&own, &others, &there, quota(hard, "2"));
+    assert!(way("3").is_some());
+    assert_eq!(way("4"), None);
+}
+
+#[test]
+fn nothing_is_in_the_way_where_only_what_tekton_made_takes_the_places_or_where_it_makes_none() {
+    let (own, other) = (run("a", 9, 1), released(run("b", 1, 1)));
+    let made = [assistant(&other), assistant(&other)];
+    assert_eq!(
+        in_its_way(&own, std::slice::from_ref(&other), &made, quota("2", "2")),
+        None
+    );
+    let long_ago = started(other.clone(), NOW - 121);
+    let unmade = [placeholder(&other), placeholder(&other)];
+    assert_eq!(in_its_way(&own, &[long_ago], &unmade, quota("2", "2")), None);
+}
+
+#[test]
+fn a_set_that_is_gone_is_in_the_way_as_long_as_the_quota_counts_it() {
+    let own = run("a", 9, 1);
+    assert_eq!(
+        in_its_way(&own, &[], &[assistant(&run("b", 1, 1))], quota("2", "2")),
+        Some(InTheWay::Gone)
+    );
 }
 
 #[test]

@@ -154,7 +154,7 @@ fn needless(pair: &Pair, labelled: &Ended) -> Option<String> {
         "MovedOff" | "NodeUnfit" | "WaitingForRoom" | "NoNodeFits" => {
             twist.is_apart() || twist.loses_its_node()
         }
-        "MadeRoom" => twist.has_quota_of_pods(),
+        "MadeRoom" => twist.has_quota_of_pods() || twist == Twist::QuotaOfSets,
         "MoveRefused" | "ReleaseRefused" | "EnrolRefused" | "CleanUpRefused" | "AffinityRelaxed" => false,
         "HoldDeadlineExceeded" => twist.may_lack_placeholder(),
         "PlaceholderRefused" => twist.may_lack_placeholder() || twist.has_pod_refused(),

@@ -5,6 +5,7 @@ use crate::config::Config;
 use crate::limits::Bounds;
 use crate::plan::fixtures::answered;
 use crate::run::HeldFrom;
+use crate::sets::InTheWay;
 use std::collections::BTreeMap;
 
 #[test]
@@ -59,6 +60,63 @@ fn a_placeholder_gives_way_where_a_quota_has_no_room_for_it_beside_tektons_assis
             ..
         })
     ));
+}
+
+/// Tekton fails a run whose assistants a quota refuses, and without the label another's placeholder would not be there.
+#[test]
+fn at_the_end_of_its_hold_a_run_frees_the_place_that_another_placeholder_has_and_is_released_when_it_has_room()
+ {
+    let deadline = i64::try_from(Config::default().hold_deadline.as_secs()).unwrap();
+    let with = |templates, late, short_of: Option<&str>, in_the_way| {
+        let short_of =
+            short_of.map(|quota| Message(Some(quota.to_owned()).filter(|quota| !quota.is_empty())));
+        let run = Run {
+            templates,
+            created: Some(ago(deadline + late)),
+            group: Some(UID.to_owned()),
+            ..held().run
+        };
+        plan(&Observation {
+            run,
+            short_of,
+            in_the_way,
+            ..answered(now())
+        })
+    };
+    let placeholder = || {
+        Some(InTheWay::Placeholder {
+            name: "another".to_owned(),
+            uid: "u9".to_owned(),
+        })
+    };
+    let frees = Decision::Write(Write::FreePlace {
+        name: "another".to_owned(),
+        uid: "u9".to_owned(),
+    });
+    let waits = Decision::Wait(Wait::Places {
+        quota: "few".to_owned(),
+    });
+    assert_eq!(with(1, 0, None, None).decision, Decision::Count(Question::Places));
+    assert_eq!(with(1, 0, Some("few"), placeholder()), in_seconds(frees, 1));
+    assert_eq!(
+        with(1, 14, Some("few"), Some(InTheWay::Gone)),
+        in_seconds(waits.clone(), 1)
+    );
+    assert_eq!(
+        with(1, -1, Some("few"), placeholder()),
+        in_seconds(waits, 1),
+        "it may wait"
+    );
+    let released = [
+        with(1, 15, None, None),
+        with(1, 15, Some("few"), placeholder()),
+        with(1, 0, Some("few"), None),
+        with(1, 0, Some(""), None),
+        with(0, 0, None, None),
+    ];
+    for plan in released {
+        assert_eq!(plan.decision.name(), "release", "{plan:?}");
+    }
 }
 
 /// As one with a placeholder: it may be cancelled while we hold it.

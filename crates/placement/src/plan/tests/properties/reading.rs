@@ -111,6 +111,7 @@ pub(super) fn rests_on(seen: &Observation, write: &Write) -> Vec<Question> {
             let asked = creates.into_iter().filter(|(_, matters)| *matters);
             asked.map(|(question, _)| question).collect()
         }
+        Write::FreePlace { .. } => vec![Question::Places],
         Write::MoveOff { .. } => vec![Question::Tasks],
         Write::MakeRoom { .. } | Write::RetryTasks { .. } => vec![Question::Refused],
         Write::WakeTasks { .. } | Write::Follow { .. } => vec![Question::Assistants],
@@ -137,6 +138,7 @@ pub(super) fn names_what_was_seen(seen: &Observation, request: &Request) -> bool
         Object::Run => Some(seen.run.key.uid.as_str()),
         Object::Set => seen.set.as_ref().map(|set| set.uid.as_str()),
         Object::Pod => seen.pod.as_ref().map(|pod| pod.uid.as_str()),
+        Object::OtherSet(_) => Some("another-set-uid"),
         Object::OtherPod(_) | Object::TaskRun(_) => Some("assistant-uid"),
     };
     let is_it = |found: &Value| uid.is_some() && found.as_str() == uid;

@@ -3,6 +3,7 @@
 use super::super::*;
 use crate::reserve::Wish;
 use crate::run::HeldFrom;
+use crate::sets::InTheWay;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Toleration;
 use proptest::collection::vec;
@@ -127,6 +128,8 @@ const ANSWERS: &[Answer] = &[
     |seen| seen.need = None,
     |seen| seen.short_of = None,
     |seen| seen.short_of = Some(told("ResourceQuota few")),
+    |seen| seen.in_the_way = Some(InTheWay::Gone),
+    another_placeholder_is_in_the_way,
     |seen| seen.stints = None,
     |seen| seen.complaint = None,
     |seen| seen.complaint = Some(told("exceeded quota: tight")),
@@ -137,6 +140,13 @@ const ANSWERS: &[Answer] = &[
     |seen| seen.nudge_in = Duration::from_secs(3),
     |seen| seen.relaxed = true,
 ];
+
+fn another_placeholder_is_in_the_way(seen: &mut Observation) {
+    seen.in_the_way = Some(InTheWay::Placeholder {
+        name: "another-set".to_owned(),
+        uid: "another-set-uid".to_owned(),
+    });
+}
 
 /// From each of these it is a step or two to another decision.
 const USUAL: &[fn() -> Scene] = &[

@@ -123,6 +123,7 @@ impl World {
                 Write::Enrol(_)
                 | Write::Withdraw
                 | Write::MakeRoom { .. }
+                | Write::FreePlace { .. }
                 | Write::RetryTasks { .. }
                 | Write::DeletePlaceholder { .. }
                 | Write::AdoptPod { .. }

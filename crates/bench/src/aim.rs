@@ -11,7 +11,7 @@ pub(crate) struct Aim {
     at_most: f64,
     measured: Spread,
     reached: bool,
-    /// More or other rounds may say otherwise.
+    /// Some rounds reached it and others did not, or there was one only.
     within_noise: bool,
 }
 
@@ -23,7 +23,7 @@ impl Aim {
             at_most,
             measured,
             reached: measured.median <= at_most,
-            within_noise: measured.is_within_noise_of(at_most),
+            within_noise: measured.rounds < 2 || (measured.low <= at_most && at_most < measured.high),
         })
     }
 }
@@ -79,5 +79,7 @@ mod tests {
         assert_eq!(words(&[0.8, 0.9]), "reached");
         assert_eq!(words(&[0.8, 0.9, 1.1]), "reached, within noise");
         assert_eq!(words(&[0.8]), "reached, within noise");
+        assert_eq!(words(&[1.0, 1.0]), "reached");
+        assert_eq!(words(&[1.0, 1.1, 1.1]), "missed, within noise");
     }
 }

@@ -220,23 +220,17 @@ fn measure(cli: &Cli) -> Result<()> {
         bail!("another TLS provider is installed already");
     }
     let begun = Instant::now();
-    let (folder, machine) = (cli.folder(), Machine::look()?);
-    let effort = Effort {
-        quick: cli.quick,
-        rounds: cli.rounds.unwrap_or(if cli.quick { 1 } else { 5 }),
-        at_most: cli.at_most,
-        binary: cli.binary()?,
-    };
-    let runtime = Runtime::new()?;
-    let parts = cli.parts(&folder, &machine)?;
+    let measurement = Measurement::prepare(cli)?;
+    let Measurement { folder, machine, .. } = &measurement;
+    let parts = cli.parts(folder, machine)?;
     let next = AtomicUsize::new(0);
     let take_parts = || -> Vec<&str> {
         let parts = std::iter::from_fn(|| parts.get(next.fetch_add(1, Relaxed)));
-        let broken = parts.filter(|part| !cli.is_taken(part, &runtime, &effort, &folder, &machine));
+        let broken = parts.filter(|part| !measurement.is_taken(part));
         broken.map(|part| part.name).collect()
     };
     // What is measured has the machine to itself, but to see whether a part works, two can share it.
-    let at_a_time = effort.pick(1, 2);
+    let at_a_time = measurement.effort.pick(1, 2);
     let broken: Vec<_> = std::thread::scope(|scope| {
         let threads: Vec<_> = (0..at_a_time).map(|_| scope.spawn(take_parts)).collect();
         let ended = threads.into_iter().map(ScopedJoinHandle::join);
@@ -257,19 +251,36 @@ fn measure(cli: &Cli) -> Result<()> {
     }
 }
 
-impl Cli {
+/// What each part is taken with.
+struct Measurement<'a> {
+    cli: &'a Cli,
+    effort: Effort,
+    folder: PathBuf,
+    machine: Machine,
+    runtime: Runtime,
+}
+
+impl<'a> Measurement<'a> {
+    fn prepare(cli: &'a Cli) -> Result<Self> {
+        Ok(Self {
+            cli,
+            folder: cli.folder(),
+            machine: Machine::look()?,
+            effort: Effort {
+                quick: cli.quick,
+                rounds: cli.rounds.unwrap_or(if cli.quick { 1 } else { 5 }),
+                at_most: cli.at_most,
+                binary: cli.binary()?,
+            },
+            runtime: Runtime::new()?,
+        })
+    }
+
     /// Takes one part, and tells whether that went well: those after it may take the night, and need not wait for a repair.
-    fn is_taken(
-        &self,
-        part: &Part,
-        runtime: &Runtime,
-        effort: &Effort,
-        folder: &Path,
-        machine: &Machine,
-    ) -> bool {
+    fn is_taken(&self, part: &Part) -> bool {
         let started = Instant::now();
         eprintln!("== {}", part.name);
-        let taken = self.take(part, runtime, effort, folder, machine);
+        let taken = self.take(part);
         match &taken {
             Ok(()) => eprintln!("== {}: done in {:.0?}", part.name, started.elapsed()),
             Err(error) => eprintln!("== {}: broken: {error:#}", part.name),
@@ -277,27 +288,23 @@ impl Cli {
         taken.is_ok()
     }
 
-    fn take(
-        &self,
-        part: &Part,
-        runtime: &Runtime,
-        effort: &Effort,
-        folder: &Path,
-        machine: &Machine,
-    ) -> Result<()> {
-        let before = if self.add {
-            Before::read(folder, part.name)?
+    fn take(&self, part: &Part) -> Result<()> {
+        let before = if self.cli.add {
+            Before::read(&self.folder, part.name)?
         } else {
             Before::default()
         };
-        let measured = (part.measure)(runtime, effort)?;
+        let measured = (part.measure)(&self.runtime, &self.effort)?;
         let (scenarios, earlier) = before.and(measured)?;
-        let report = (part.report)(effort, scenarios);
-        report.write(folder, Sitting::now(machine)?, earlier, effort.quick)?;
+        let report = (part.report)(&self.effort, scenarios);
+        let sitting = Sitting::now(&self.machine)?;
+        report.write(&self.folder, sitting, earlier, self.effort.quick)?;
         println!("{}", report.figures());
         Ok(())
     }
+}
 
+impl Cli {
     fn folder(&self) -> PathBuf {
         let usual = if self.quick {
             "target/benchmarks"

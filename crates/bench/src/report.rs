@@ -211,7 +211,7 @@ fn row(name: &str, variants: &[String], cell_of: impl Fn(&str) -> String) -> Str
 /// Marked where some rounds are on one side of the compared variant, and some on the other.
 fn ratio_cell(scenario: &Scenario, variant: &str, to: &str, figure: &str) -> String {
     let ratio = scenario.ratio(variant, to, figure);
-    let is_noise = |ratio: Spread| variant != to && ratio.rounds > 1 && ratio.is_within_noise_of(1.0);
+    let is_noise = |ratio: Spread| variant != to && ratio.rounds > 1 && ratio.spans(1.0);
     let mark = if ratio.is_some_and(is_noise) { " ≈" } else { "" };
     cell(ratio) + mark
 }

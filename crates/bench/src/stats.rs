@@ -25,9 +25,9 @@ impl Spread {
         })
     }
 
-    /// Whether some rounds are above this value and some are below, or there is one round only: it cannot be told from it.
-    pub(crate) fn is_within_noise_of(self, value: f64) -> bool {
-        self.rounds < 2 || (self.low <= value && value <= self.high)
+    /// Whether some rounds are at or above this value and some at or below it.
+    pub(crate) fn spans(self, value: f64) -> bool {
+        self.low <= value && value <= self.high
     }
 }
 

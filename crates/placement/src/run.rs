@@ -6,6 +6,7 @@ use crate::volume;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Affinity, LocalObjectReference, NodeSelector, Toleration};
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 /// What `spec.status` says.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -108,6 +109,14 @@ impl Run {
             HeldFrom::Release(time) => Some(time),
             HeldFrom::UndatedRelease => None,
         }
+    }
+
+    /// How much of a hold of this length is left. A run of which nobody knows since when counts as new: it has not been stored, or
+    /// its clock cannot be trusted.
+    pub(crate) fn left_of_hold(&self, now: Timestamp, span: Duration) -> Duration {
+        let held = self.held_since().map(|since| now.duration_since(since));
+        let held = held.and_then(|held| Duration::try_from(held).ok());
+        span.saturating_sub(held.unwrap_or_default())
     }
 
     /// How many affinity assistants Tekton makes for it: one for each PVC, by default.

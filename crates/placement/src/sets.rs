@@ -106,8 +106,7 @@ impl Places<'_> {
     }
 
     fn is_hold_over(&self, run: &Run) -> bool {
-        let held = run.held_since().map(|since| self.now.duration_since(since));
-        held.is_some_and(|held| Duration::try_from(held).is_ok_and(|held| held >= self.hold_deadline))
+        run.left_of_hold(self.now, self.hold_deadline).is_zero()
     }
 
     fn is_of_held(&self, set: &Owned) -> bool {

@@ -196,7 +196,6 @@ fn wake_or_resize(seen: &Observation, set: &Placeholder) -> Write {
     }
 }
 
-/// A run without a creation time counts as new: it has not been stored, or its clock cannot be trusted.
 fn left_of_hold(seen: &Observation, span: Duration) -> Duration {
-    seen.left(seen.run.held_since().unwrap_or(seen.now), span)
+    seen.run.left_of_hold(seen.now, span)
 }

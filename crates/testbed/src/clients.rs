@@ -1,5 +1,5 @@
 //! The administrator's client. A client's connections end with the runtime that made them, and each test has a runtime of its own;
-//! but within one, a handshake for each question costs the API server more than the answer.
+//! but within one, a kubeconfig and a handshake for each question are more than it takes.
 
 use crate::error::{Error, Result};
 use kube::config::{KubeConfigOptions, Kubeconfig};

@@ -48,6 +48,7 @@ mod store;
 pub mod tekton;
 mod testbed;
 mod upgrade;
+pub mod usage;
 mod versions;
 pub mod wait;
 

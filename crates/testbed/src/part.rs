@@ -1,6 +1,7 @@
 //! The parts as processes: started with a log of their own, looked after, stopped, started again.
 
 use crate::error::{Error, Result, log_remedy, tail};
+use crate::usage;
 use rustix::process::{Pid, Signal, kill_process};
 use std::collections::BTreeMap;
 use std::fmt;
@@ -9,6 +10,7 @@ use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 /// How a controller of ours says that it has lost its Lease.
 const LOST_ITS_LEASE: &str = "stands for election again when it is restarted";
@@ -119,6 +121,8 @@ pub(crate) struct Parts {
     running: Mutex<BTreeMap<Part, Running>>,
     /// Those that are started again when they end by themselves, and how often that was.
     kept_alive: Mutex<BTreeMap<Part, u32>>,
+    /// CPU time of those that were ended.
+    ended: Mutex<Duration>,
 }
 
 impl Parts {
@@ -129,6 +133,7 @@ impl Parts {
             logs,
             running: Mutex::default(),
             kept_alive: Mutex::default(),
+            ended: Mutex::default(),
         })
     }
 
@@ -262,6 +267,7 @@ impl Parts {
             .running()
             .get_mut(&part)
             .and_then(|running| running.child.take());
+        self.count(child.as_ref());
         send(part, child.as_ref(), signal)?;
         if let Some(mut child) = child {
             child
@@ -329,11 +335,32 @@ impl Parts {
         self.running().get(&part)?.child.as_ref().map(Child::id)
     }
 
+    /// CPU time of all parts since the start of the testbed, except of those that ended by themselves.
+    pub(crate) fn cpu_time(&self) -> Duration {
+        let running: Duration = self
+            .running()
+            .values()
+            .filter_map(|running| usage::cpu_time(running.child.as_ref()?.id()).ok())
+            .sum();
+        running + *self.ended()
+    }
+
+    /// Keeps in mind what a process has computed that is about to be ended.
+    fn count(&self, child: Option<&Child>) {
+        let cpu_time = child.and_then(|child| usage::cpu_time(child.id()).ok());
+        *self.ended() += cpu_time.unwrap_or_default();
+    }
+
+    fn ended(&self) -> MutexGuard<'_, Duration> {
+        self.ended.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// Ends parts at once, and forgets them; what they hold is thrown away.
     pub(crate) fn end(&self, which: impl Fn(Part) -> bool) -> Vec<Part> {
         let mut running = self.running();
         let mut ended: Vec<_> = running.extract_if(.., |part, _| which(*part)).collect();
         for child in ended.iter_mut().filter_map(|(_, running)| running.child.as_mut()) {
+            self.count(Some(child));
             // Gone already is as good.
             let _ = child.kill();
         }

@@ -151,6 +151,11 @@ impl Testbed {
         self.parts.pid(part)
     }
 
+    /// CPU time of all parts since the start.
+    pub fn cpu_time(&self) -> Duration {
+        self.parts.cpu_time()
+    }
+
     /// From now on the part is started again when it ends by itself, as a kubelet does it, but at once, and only
     /// while somebody waits by [`Testbed::until`].
     pub fn keep_alive(&self, part: Part) {

@@ -1,12 +1,11 @@
 //! Runs the end-to-end tests: more at a time than there are cores, because they mostly wait; the longest early; and at
 //! the end a report of the slowest tests and what they waited for.
 
+use crate::account::{self, Account, Waits};
 use crate::pool;
 use crate::ship_program::compile_release_ahead;
 use clap::Parser;
 use libtest_mimic::{Arguments, Completion, Failed, Trial};
-use std::cell::RefCell;
-use std::collections::BTreeMap;
 use std::process::ExitCode;
 use std::sync::{Mutex, PoisonError};
 use std::thread::JoinHandle;
@@ -110,17 +109,10 @@ fn no_policies(kubernetes: Kubernetes) -> Option<String> {
 struct Took {
     name: &'static str,
     all: Duration,
-    waits: Waits,
+    account: Account,
 }
-
-type Waits = BTreeMap<String, Duration>;
 
 static TOOK: Mutex<Vec<Took>> = Mutex::new(Vec::new());
-
-thread_local! {
-    // A test's own future runs on the thread that blocks on it; what a task of it waits for is not counted.
-    static WAITED: RefCell<Waits> = const { RefCell::new(Waits::new()) };
-}
 
 /// libtest takes several filters, and runs what matches any of them; libtest-mimic takes one.
 #[derive(Parser)]
@@ -139,7 +131,7 @@ impl Cli {
 }
 
 pub(crate) fn run() -> ExitCode {
-    testbed::wait::observe(waited);
+    testbed::wait::observe(account::waited);
     // Also where RUST_BACKTRACE is set: the frames of an async test only hide what it says.
     std::panic::set_hook(Box::new(|panic| eprintln!("{panic}")));
     let lacking = match Lacking::found() {
@@ -216,7 +208,7 @@ fn timed(test: &'static Test) -> Result<(), Failed> {
     TOOK.lock().unwrap_or_else(PoisonError::into_inner).push(Took {
         name: test.name(),
         all: start.elapsed(),
-        waits: WAITED.take(),
+        account: account::close(),
     });
     outcome.map_err(|panic| message(&*panic).into())
 }
@@ -233,10 +225,6 @@ pub(crate) fn block_on(test: impl Future<Output = ()>) {
     runtime.expect("a runtime").block_on(test);
 }
 
-fn waited(what: &str, time: Duration) {
-    WAITED.with_borrow_mut(|waits| *waits.entry(what.to_owned()).or_default() += time);
-}
-
 fn report() {
     let mut took = std::mem::take(&mut *TOOK.lock().unwrap_or_else(PoisonError::into_inner));
     if took.len() <= SLOWEST {
@@ -246,9 +234,14 @@ fn report() {
     println!("the {SLOWEST} slowest tests, and what they waited for:");
     for test in took.iter().take(SLOWEST) {
         println!("{:6.1} s  {}", test.all.as_secs_f32(), test.name);
-        for (what, time) in longest(&test.waits) {
+        for (what, time) in longest(&test.account.waits) {
             println!("    {:6.1} s  {what}", time.as_secs_f32());
         }
+    }
+    took.sort_by_key(|test| std::cmp::Reverse(test.account.cpu_time));
+    println!("the {SLOWEST} tests whose control planes used the most CPU time:");
+    for test in took.iter().take(SLOWEST) {
+        println!("{:6.1} s  {}", test.account.cpu_time.as_secs_f32(), test.name);
     }
     let (started, again) = pool::economy();
     println!("{started} testbeds were started for a test, and {again} times one was used again\n");

@@ -16,6 +16,7 @@ mod beds;
 mod cert_manager;
 mod claims;
 
+mod account;
 mod attacher;
 mod auditor;
 mod auto_reserve;

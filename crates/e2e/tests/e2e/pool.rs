@@ -1,5 +1,6 @@
 //! Testbeds that one test has after another: each gets it as new, but a reset takes one second and a start ten.
 
+use crate::account;
 use std::ops::Deref;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -105,6 +106,7 @@ impl Idle {
         };
         wait::waited("a testbed", begun.elapsed());
         Lent {
+            before: bed.testbed.cpu_time(),
             bed: Some(bed),
             back_to: self,
         }
@@ -131,6 +133,8 @@ impl Idle {
 /// A testbed that goes back to the others when the test has ended.
 pub(crate) struct Lent {
     bed: Option<Bed>,
+    /// What its processes had computed when the test got it.
+    before: Duration,
     back_to: &'static Idle,
 }
 
@@ -155,6 +159,7 @@ impl Deref for Lent {
 
 impl Drop for Lent {
     fn drop(&mut self) {
+        account::computed(self.cpu_time().saturating_sub(self.before));
         let Some(mut bed) = self.bed.take().filter(|_| !std::thread::panicking()) else {
             return;
         };

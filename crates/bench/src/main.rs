@@ -56,7 +56,7 @@ struct Cli {
     /// Leave out parts that have figures of this commit.
     #[arg(long, conflicts_with = "quick")]
     resume: bool,
-    /// Add the rounds to the existing ones, of any commit. Parts that are left out keep their figures.
+    /// Add the rounds to those of any commit, or replace those with other variants. What is left out keeps its figures.
     #[arg(long, conflicts_with = "resume")]
     add: bool,
     /// How often each variant is measured.
@@ -295,7 +295,7 @@ impl<'a> Measurement<'a> {
             Before::default()
         };
         let measured = (part.measure)(&self.runtime, &self.effort)?;
-        let (scenarios, earlier) = before.and(measured)?;
+        let (scenarios, earlier) = before.and(measured);
         let report = (part.report)(&self.effort, scenarios);
         let sitting = Sitting::now(&self.machine)?;
         report.write(&self.folder, sitting, earlier, self.effort.quick)?;

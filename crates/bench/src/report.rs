@@ -87,16 +87,18 @@ impl Before {
     }
 
     /// Its scenarios with these rounds after their own; those that were not measured again stay as they are.
-    /// With the sittings that gave what was there.
-    pub(crate) fn and(self, measured: Vec<Scenario>) -> Result<(Vec<Scenario>, Vec<Sitting>)> {
+    /// With the sittings that gave what is left of it.
+    pub(crate) fn and(self, measured: Vec<Scenario>) -> (Vec<Scenario>, Vec<Sitting>) {
         let mut all = self.scenarios;
+        let mut left = all.len();
         for scenario in measured {
             match all.iter_mut().find(|known| known.title == scenario.title) {
-                Some(known) => known.join(scenario)?,
+                Some(known) => left -= usize::from(!known.join(scenario)),
                 None => all.push(scenario),
             }
         }
-        Ok((all, self.earlier.into_iter().chain(self.last).collect()))
+        let sittings = self.earlier.into_iter().chain(self.last);
+        (all, sittings.filter(|_| left > 0).collect())
     }
 }
 
@@ -329,7 +331,7 @@ mod tests {
         };
         let add = |measured| {
             let before = Before::read(folder.path(), "runs").unwrap();
-            let (scenarios, earlier) = before.and(measured).unwrap();
+            let (scenarios, earlier) = before.and(measured);
             let report = crate::runs::report("runs", "Runs", scenarios);
             report.write(folder.path(), sitting(), earlier, false).unwrap();
         };
@@ -342,5 +344,13 @@ mod tests {
             "{page}"
         );
         assert_eq!(page.matches("Earlier rounds were taken").count(), 2);
+        let others = ["20 runs", "80 runs"].map(|title| {
+            let mut scenario = scenario(title, 4.0);
+            scenario.add("ours", vec![("time", 4.0)]).unwrap();
+            scenario
+        });
+        add(others.into());
+        let page = fs::read_to_string(folder.path().join("runs.md")).unwrap();
+        assert!(!page.contains("Earlier rounds were taken"), "{page}");
     }
 }

@@ -73,16 +73,18 @@ impl Scenario {
         Ok(())
     }
 
-    /// Adds the rounds of another sitting after its own. Each variant had its turns in both, with the same figures,
-    /// or rounds would be compared that have nothing to do with one another.
-    pub(crate) fn join(&mut self, other: Self) -> Result<()> {
+    /// Adds the rounds of another sitting after its own. Where variants or figures are others by now, the new rounds take the
+    /// place of its own: they have nothing to do with one another. Whether its own are still there.
+    pub(crate) fn join(&mut self, other: Self) -> bool {
         // Variants are measured in random order.
         let variants = |of: &Self| BTreeSet::from_iter(of.variants.clone());
         if variants(self) != variants(&other) || self.figures != other.figures {
-            bail!(
-                "{}: the variants or figures are not those of the earlier rounds: measure this part again",
+            eprintln!(
+                "   {}: the earlier rounds go, because their variants or figures are not those of the new ones",
                 self.title
             );
+            *self = other;
+            return false;
         }
         for (variant, figures) in other.values {
             let of_variant = self.values.entry(variant).or_default();
@@ -90,7 +92,7 @@ impl Scenario {
                 of_variant.entry(figure).or_default().extend(values);
             }
         }
-        Ok(())
+        true
     }
 
     /// One value a round.
@@ -150,15 +152,18 @@ mod tests {
     #[test]
     fn rounds_of_two_sittings_follow_one_another() {
         let mut both = scenario();
-        both.join(scenario()).unwrap();
+        assert!(both.join(scenario()));
         assert_eq!(both.rounds("ours", "time"), [11.0, 21.0, 12.0, 11.0, 21.0, 12.0]);
+    }
+
+    #[test]
+    fn rounds_with_another_variant_take_the_place_of_those_that_are_there() {
+        let mut there = scenario();
         let mut other = scenario();
         other.add("a third", vec![("time", 1.0)]).unwrap();
-        let refused = both.join(other).unwrap_err();
-        assert!(
-            refused.to_string().contains("measure this part again"),
-            "{refused}"
-        );
+        assert!(!there.join(other));
+        assert_eq!(there.rounds("a third", "time"), [1.0]);
+        assert_eq!(there.rounds("ours", "time"), [11.0, 21.0, 12.0]);
     }
 
     #[test]
@@ -171,7 +176,7 @@ mod tests {
             scenario
         };
         let mut both = rounds(["a", "b"]);
-        both.join(rounds(["b", "a"])).unwrap();
+        assert!(both.join(rounds(["b", "a"])));
         assert_eq!(both.rounds("a", "time"), [1.0, 1.0]);
     }
 

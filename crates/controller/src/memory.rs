@@ -134,7 +134,7 @@ impl Known {
         }
         let unshrinkable = self.unshrinkable.as_deref();
         if let Some(pod) = seen.pod.as_mut().filter(|pod| unshrinkable == Some(&pod.uid)) {
-            pod.make.resize = Resize::Refused;
+            pod.shape.resize = Resize::Refused;
         }
     }
 

@@ -3,7 +3,7 @@ use crate::fixture::{at, enrolment, nothing};
 use crate::news::Due;
 use crate::pace::ECHO;
 use crate::reason::{Note, Reason};
-use placement::plan::{Decision, Make, PlaceholderPod, Wait, Write};
+use placement::plan::{Decision, PlaceholderPod, Shape, Wait, Write};
 
 fn create() -> Decision {
     Decision::Write(Write::CreatePlaceholder(enrolment()))
@@ -162,10 +162,10 @@ fn what_is_known_of_a_pods_size_is_for_that_pod() {
             unschedulable: None,
             tolerations: Vec::new(),
             adopted: false,
-            make: Make::default(),
+            shape: Shape::default(),
         });
         known.recall(&mut seen);
-        seen.pod.unwrap().make.resize
+        seen.pod.unwrap().shape.resize
     };
     assert_eq!((resize("p1"), resize("p2")), (Resize::Refused, Resize::Possible));
 }

@@ -1,7 +1,7 @@
 use super::*;
 use crate::fixture::{at, nothing, run};
 use placement::node::NodeFacts;
-use placement::plan::{Make, Placeholder, PlaceholderPod, Unschedulable, WaitingPod};
+use placement::plan::{Placeholder, PlaceholderPod, Shape, Unschedulable, WaitingPod};
 use std::collections::BTreeMap;
 
 fn cpu(amount: &str) -> Resources {
@@ -16,7 +16,7 @@ fn on_node() -> Observation {
         unschedulable: None,
         tolerations: Vec::new(),
         adopted: false,
-        make: Make::default(),
+        shape: Shape::default(),
     };
     let waiting = WaitingPod {
         name: "large-pod".into(),

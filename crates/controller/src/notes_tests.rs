@@ -3,7 +3,7 @@ use crate::api_error::Fault;
 use crate::fixture::{at, enrolment, nothing, planned, run};
 use kube::core::Status;
 use placement::need::{Need, Source};
-use placement::plan::{Make, Message, PlaceholderPod, Unschedulable, Why};
+use placement::plan::{Message, PlaceholderPod, Shape, Unschedulable, Why};
 use placement::requests::Operation;
 use placement::strategy::Isolation;
 
@@ -18,7 +18,7 @@ fn seen() -> Observation {
         }),
         tolerations: Vec::new(),
         adopted: false,
-        make: Make::default(),
+        shape: Shape::default(),
     };
     Observation {
         pod: Some(pod),
@@ -346,7 +346,7 @@ fn an_automatic_reserve_is_told_with_its_amount_and_its_source_or_that_there_is_
 #[test]
 fn a_reserve_that_is_given_up_is_told_with_what_the_nearest_node_has() {
     let mut seen = seen();
-    seen.pod.as_mut().unwrap().make.requests = placement::need::recorded("cpu=64").unwrap();
+    seen.pod.as_mut().unwrap().shape.requests = placement::need::recorded("cpu=64").unwrap();
     let text = reserves::given_up(&seen, None).text;
     assert!(
         text.contains("No node has room for cpu=64") && text.contains("auto-reserve-maximum"),

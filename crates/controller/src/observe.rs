@@ -70,7 +70,7 @@ impl Stores {
 
     fn read(&self, run: Run, config: Arc<Config>, now: Timestamp) -> Observation {
         let pod = self.pod(&run.key);
-        let is_big = |pod: &PlaceholderPod| pod.unschedulable.is_some() && pod.make.reserves;
+        let is_big = |pod: &PlaceholderPod| pod.unschedulable.is_some() && pod.shape.reserves;
         Observation {
             set: self.set(&run.key),
             node: self.state_of_node(pod.as_ref()),

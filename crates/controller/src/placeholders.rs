@@ -9,7 +9,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::runtime::reflector::ObjectRef;
 use placement::keys;
 use placement::names::PlaceholderName;
-use placement::plan::{Make, Placeholder, PlaceholderPod, Resize, is_pinned};
+use placement::plan::{Placeholder, PlaceholderPod, Resize, Shape, is_pinned};
 use serde::Deserialize;
 use std::collections::BTreeMap;
 use std::str::FromStr;
@@ -98,7 +98,7 @@ pub(crate) fn pod(pod: &PodView) -> Option<Reduced<ObjectKey, Of<PlaceholderPod>
         unschedulable: pod.unschedulable(),
         tolerations: pod.spec.tolerations.clone(),
         adopted: is_owned(&pod.metadata, key.1.trim_end_matches("-0")),
-        make: make(pod),
+        shape: shape(pod),
     };
     Some((key, Some(of(&pod.metadata, reduced))))
 }
@@ -116,7 +116,7 @@ pub(crate) fn of<T>(metadata: &ObjectMeta, it: T) -> Of<T> {
     }
 }
 
-fn make(pod: &PodView) -> Make {
+fn shape(pod: &PodView) -> Shape {
     let none = BTreeMap::new();
     let annotations = pod.metadata.annotations.as_ref().unwrap_or(&none);
     let resize = if pod.cannot_be_resized() {
@@ -124,9 +124,9 @@ fn make(pod: &PodView) -> Make {
     } else {
         Resize::Possible
     };
-    Make {
+    Shape {
         mounts: pod.claims().next().is_some(),
-        ..Make::read(annotations, pod.asks_of(keys::PLACEHOLDER), resize)
+        ..Shape::read(annotations, pod.asks_of(keys::PLACEHOLDER), resize)
     }
 }
 

@@ -124,7 +124,7 @@ fn a_pod_tells_how_it_was_made_whatever_others_added() {
         "metadata": {"annotations": {keys::RESERVE: "cpu=4", keys::PINNED: ""}},
         "spec": {"containers": [of("sidecar", "1"), of(keys::PLACEHOLDER, "4")]},
     }))
-    .make;
+    .shape;
     assert_eq!(made.requests.to_string(), "cpu=4");
     assert_eq!(
         (made.reserves, made.pinned, made.resize),
@@ -140,7 +140,7 @@ fn a_resize_that_a_kubelet_will_never_carry_out_counts_as_refused() {
         (json!({"conditions": [pending("Deferred")]}), Resize::Possible),
         (json!({"resize": "Infeasible"}), Resize::Refused),
     ] {
-        assert_eq!(pod(&json!({"status": status})).make.resize, resize, "{status}");
+        assert_eq!(pod(&json!({"status": status})).shape.resize, resize, "{status}");
     }
 }
 

@@ -2,7 +2,7 @@ use super::*;
 use crate::api_error::Fault;
 use crate::fixture::{Caches, Server, at, enrolment, exposition, nothing, planned, reconciler, run};
 use placement::node::Cause;
-use placement::plan::{Make, MoveCause, PlaceholderPod, ReleaseCause};
+use placement::plan::{MoveCause, PlaceholderPod, ReleaseCause, Shape};
 use placement::requests::Operation;
 use placement::run::{Run, SpecStatus};
 use prometheus_client::registry::Registry;
@@ -36,7 +36,7 @@ fn seen(second: i64, action: &Decision) -> Observation {
         unschedulable: None,
         tolerations: Vec::new(),
         adopted: false,
-        make: Make::default(),
+        shape: Shape::default(),
     };
     Observation {
         now: at(second),

@@ -34,7 +34,7 @@ pub(crate) fn chosen(seen: &Observation) -> Option<Note> {
 
 /// No node is like that.
 pub(crate) fn given_up(seen: &Observation, nearest: Option<&NodeOffer>) -> Note {
-    let asked = seen.pod.as_ref().map(|pod| pod.make.requests.to_string());
+    let asked = seen.pod.as_ref().map(|pod| pod.shape.requests.to_string());
     let nearest = nearest
         .map(|offer| format!("; the nearest, {offer}"))
         .unwrap_or_default();

@@ -8,7 +8,7 @@ use crate::tasks::Tasks;
 use placement::node::Cause as Trouble;
 use placement::node::NodeState;
 use placement::placeholder::wake::Wake;
-use placement::plan::{Decision, Make, MoveCause, PlaceholderPod, Question, WaitingPod};
+use placement::plan::{Decision, MoveCause, PlaceholderPod, Question, Shape, WaitingPod};
 use placement::resources::Resources;
 use serde_json::{Value, json};
 
@@ -26,7 +26,7 @@ fn on(node: &str) -> PlaceholderPod {
         unschedulable: None,
         tolerations: Vec::new(),
         adopted: false,
-        make: Make::default(),
+        shape: Shape::default(),
     }
 }
 

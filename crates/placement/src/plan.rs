@@ -11,13 +11,13 @@ mod observation;
 mod questions;
 mod room;
 mod running;
+mod shape;
 mod stuck;
 mod view;
-mod weight;
 
 pub use self::decision::{Decision, MoveCause, Question, ReleaseCause, Wait, Why, Write};
 pub use self::observation::{
-    AssistantPod, Census, Claims, Make, Message, Observation, Placeholder, PlaceholderPod, Repeated, Resize,
+    AssistantPod, Census, Claims, Message, Observation, Placeholder, PlaceholderPod, Repeated, Resize, Shape,
     Unschedulable, WaitingPod, is_pinned,
 };
 use self::view::{Stage, enrolment};

@@ -42,7 +42,7 @@ fn is_worth_a_record(seen: &Observation) -> bool {
 fn wound_up(seen: &Observation) -> Decision {
     match seen.live_pod() {
         Some(pod)
-            if pod.node.is_some() && !pod.make.mounts && !seen.has_moved_off() && keeps_its_node(seen) =>
+            if pod.node.is_some() && !pod.shape.mounts && !seen.has_moved_off() && keeps_its_node(seen) =>
         {
             keep_node(pod, seen.placeholder())
         }

@@ -1,8 +1,8 @@
 //! Scenes for the tests of `plan`: a run and its placeholder, changed step by step.
 
 use super::{
-    AssistantPod, Census, Claims, Decision, Enrolment, Make, Message, Observation, Placeholder,
-    PlaceholderPod, Plan, Repeated, Unschedulable, WaitingPod, Write, plan,
+    AssistantPod, Census, Claims, Decision, Enrolment, Message, Observation, Placeholder, PlaceholderPod,
+    Plan, Repeated, Shape, Unschedulable, WaitingPod, Write, plan,
 };
 use crate::config::Config;
 use crate::need::Need;
@@ -237,9 +237,9 @@ impl Scene {
         self.change(|scene| {
             scene.run.reserve = Some(reserve.to_owned());
             let requests = size::reserved(&scene.run, &scene.config).requests();
-            scene.made(|make| {
-                make.reserves = true;
-                make.requests = requests;
+            scene.shaped(|shape| {
+                shape.reserves = true;
+                shape.requests = requests;
             });
         })
     }
@@ -248,17 +248,17 @@ impl Scene {
     pub(super) fn shrunk(self) -> Self {
         self.change(|scene| {
             let requests = size::usual(&scene.config).requests();
-            scene.made(|make| make.requests = requests);
+            scene.shaped(|shape| shape.requests = requests);
         })
     }
 
-    pub(super) fn make(self, change: impl FnOnce(&mut Make)) -> Self {
-        self.change(|scene| scene.made(change))
+    pub(super) fn shape(self, change: impl FnOnce(&mut Shape)) -> Self {
+        self.change(|scene| scene.shaped(change))
     }
 
-    fn made(&mut self, change: impl FnOnce(&mut Make)) {
+    fn shaped(&mut self, change: impl FnOnce(&mut Shape)) {
         if let Some(pod) = &mut self.pod {
-            change(&mut pod.make);
+            change(&mut pod.shape);
         }
     }
 
@@ -394,6 +394,6 @@ fn pod() -> PlaceholderPod {
         unschedulable: None,
         tolerations: Vec::new(),
         adopted: false,
-        make: Make::default(),
+        shape: Shape::default(),
     }
 }

@@ -2,8 +2,8 @@
 
 use super::decision::{Decision, Question, ReleaseCause, Wait, Write};
 use super::observation::{Message, Observation, Placeholder, PlaceholderPod};
+use super::shape::{Reshape, is_big, reshape};
 use super::view::Set;
-use super::weight::{Weight, is_big, weigh};
 use super::{Plan, SOON, again, at_once, questions, stuck};
 use crate::autoscaler;
 use crate::config::ReleaseWhen;
@@ -91,13 +91,13 @@ fn obstacle(seen: &Observation) -> Option<Plan> {
     if seen.has_moved_off() {
         return Some(come_back(seen));
     }
-    let lighter = || match weigh(seen, set) {
-        Weight::TooHeavy(write) => Some(at_once(write)),
-        Weight::Settling(left) => Some(again(waiting(seen), left)),
-        Weight::Right => None,
+    let reshaped = || match reshape(seen, set) {
+        Reshape::Now(write) => Some(at_once(write)),
+        Reshape::Wait(left) => Some(again(waiting(seen), left)),
+        Reshape::No => None,
     };
     stuck::relocate(seen, set)
-        .or_else(lighter)
+        .or_else(reshaped)
         .or_else(|| give_reserve_up(seen, set))
 }
 
@@ -126,7 +126,7 @@ fn give_reserve_up(seen: &Observation, set: &Placeholder) -> Option<Plan> {
 }
 
 fn nearest(seen: &Observation, pod: &PlaceholderPod) -> Option<NodeOffer> {
-    largest(&seen.nodes, &pod.tolerations, &pod.make.requests)
+    largest(&seen.nodes, &pod.tolerations, &pod.shape.requests)
 }
 
 /// A held run has no pods that could be in the way of coming back, only the old placeholder.
@@ -169,7 +169,7 @@ fn waiting(seen: &Observation) -> Decision {
     if seen.autoscaler.is_none() {
         return Decision::Count(Question::Autoscaler);
     }
-    let big = seen.live_pod().filter(|pod| pod.make.reserves);
+    let big = seen.live_pod().filter(|pod| pod.shape.reserves);
     Decision::Wait(Wait::Node {
         unschedulable: Some(unschedulable.message.clone()),
         largest: big.and_then(|pod| nearest(seen, pod)),

@@ -141,13 +141,13 @@ pub struct PlaceholderPod {
     pub tolerations: Vec<Toleration>,
     /// The run itself owns the pod (isolateAlways, after completion).
     pub adopted: bool,
-    /// How it was made.
-    pub make: Make,
+    /// How it was made, and what became of that.
+    pub shape: Shape,
 }
 
 /// How a placeholder pod was made, and what became of its size; the default is a pod of the usual size.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Make {
+pub struct Shape {
     /// `spec`: what our own container, `placeholder`, asks for.
     pub requests: Resources,
     /// It has the annotation `reserve`: it was made bigger than usual; unless it has `within-limits`.
@@ -278,7 +278,7 @@ impl Placeholder {
     }
 }
 
-impl Make {
+impl Shape {
     /// Reads the marks that a pod bears.
     pub fn read(annotations: &BTreeMap<String, String>, requests: Resources, resize: Resize) -> Self {
         Self {

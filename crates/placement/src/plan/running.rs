@@ -2,8 +2,8 @@
 
 use super::decision::{Decision, Wait, Why, Write};
 use super::observation::{Observation, Placeholder};
+use super::shape::{Reshape, reshape};
 use super::view::Set;
-use super::weight::{Weight, weigh};
 use super::{Plan, at_once, ending, questions, room, stuck};
 use crate::run::SpecStatus;
 use crate::strategy::Enrolment;
@@ -40,10 +40,10 @@ fn settle(seen: &Observation, set: &Placeholder) -> Plan {
 
 /// A task that does not fit may only be short of what the placeholder asks for, so that comes first.
 fn stay(seen: &Observation, set: &Placeholder) -> Plan {
-    match weigh(seen, set) {
-        Weight::Right => recorded(seen, stuck::move_off_if_stuck(seen, set)),
-        Weight::Settling(left) => stuck::move_off_if_stuck(seen, set).no_later_than(left),
-        Weight::TooHeavy(write) => at_once(write),
+    match reshape(seen, set) {
+        Reshape::No => recorded(seen, stuck::move_off_if_stuck(seen, set)),
+        Reshape::Wait(left) => stuck::move_off_if_stuck(seen, set).no_later_than(left),
+        Reshape::Now(write) => at_once(write),
     }
 }
 

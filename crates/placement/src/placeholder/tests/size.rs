@@ -4,7 +4,7 @@ use super::*;
 use crate::limits::Bounds;
 use crate::placeholder::patches::{pin, recreate, resize, scale, shrink, within_limits};
 use crate::placeholder::size::{can_resize, ignored, reserved, usual};
-use crate::plan::{Make, Resize};
+use crate::plan::{Resize, Shape};
 use crate::reserve;
 use crate::resources::Resources;
 use crate::strategy::Enrolment;
@@ -147,8 +147,8 @@ fn a_template_within_limits_asks_for_what_they_allow_and_has_a_reserve_no_more()
     let within = patched(big, &patch);
     assert_eq!(requests(&within), json!({"cpu": "200m", "memory": "100Mi"}));
     let marks = serde_json::from_value(annotations(&within)).unwrap();
-    let make = Make::read(&marks, Resources::default(), Resize::Possible);
-    assert!(!make.reserves && marks.contains_key(keys::WITHIN_LIMITS));
+    let shape = Shape::read(&marks, Resources::default(), Resize::Possible);
+    assert!(!shape.reserves && marks.contains_key(keys::WITHIN_LIMITS));
     let pinned = patched(within.clone(), &pin(SET, &run(), Some("n1")));
     assert_eq!(requests(&pinned), requests(&within));
 }

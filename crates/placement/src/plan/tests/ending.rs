@@ -61,7 +61,7 @@ fn what_a_done_run_leaves_behind_keeps_no_claim_from_others() {
     let mounting = |scene: Scene| {
         scene.change(|scene| {
             let pod = scene.pod.as_mut().unwrap();
-            pod.make.mounts = true;
+            pod.shape.mounts = true;
         })
     };
     let running = mounting(settled().resolved(Strategy::IsolateAlways).on(NODE));

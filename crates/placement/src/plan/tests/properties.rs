@@ -115,7 +115,7 @@ proptest! {
     #[test]
     fn what_stays_behind_of_a_run_mounts_nothing(seen in anything()) {
         if let Decision::Write(Write::AdoptPod { .. } | Write::LeavePod { .. }) = decision(&seen) {
-            prop_assert!(seen.pod.is_some_and(|pod| !pod.make.mounts));
+            prop_assert!(seen.pod.is_some_and(|pod| !pod.shape.mounts));
         }
     }
 
@@ -216,8 +216,8 @@ proptest! {
     fn a_run_with_a_reserve_is_released_for_its_node_only_once_the_placeholder_is_small_and_free(seen in anything()) {
         if let Decision::Write(Write::Release { cause: ReleaseCause::NodeFound, .. }) = decision(&seen) {
             let usual = size::usual(&seen.config).requests();
-            let make = &seen.pod.as_ref().unwrap().make;
-            prop_assert!(!make.reserves || make.requests.beyond(&usual).next().is_none());
+            let shape = &seen.pod.as_ref().unwrap().shape;
+            prop_assert!(!shape.reserves || shape.requests.beyond(&usual).next().is_none());
             prop_assert!(!usable_set(&seen).unwrap().pinned);
         }
     }

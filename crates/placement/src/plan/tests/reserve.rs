@@ -10,7 +10,7 @@ fn big() -> Scene {
 }
 
 fn refused(scene: Scene) -> Scene {
-    scene.make(|make| make.resize = Resize::Refused)
+    scene.shape(|shape| shape.resize = Resize::Refused)
 }
 
 /// Made small again, and to be on its node only.
@@ -18,7 +18,7 @@ fn pinned(scene: Scene) -> Scene {
     scene
         .reserving(RESERVE)
         .shrunk()
-        .make(|make| make.pinned = true)
+        .shape(|shape| shape.pinned = true)
         .change(|scene| {
             scene.set.as_mut().unwrap().pinned = true;
         })
@@ -211,14 +211,14 @@ fn a_big_placeholder_is_made_small_before_its_node_is_given_up_for_a_task() {
 
 #[test]
 fn a_size_is_judged_by_amount_and_not_by_spelling() {
-    let scene = big().make(|make| make.requests = amounts("cpu=0.05,memory=104857600"));
+    let scene = big().shape(|shape| shape.requests = amounts("cpu=0.05,memory=104857600"));
     assert_eq!(scene.decision(), released(ReleaseCause::NodeFound, Some(NODE)));
 }
 
 #[test]
 fn a_smaller_usual_size_newly_configured_leaves_placeholders_without_a_reserve_alone() {
     let scene = settled()
-        .make(|make| make.requests = amounts("cpu=50m,memory=100Mi"))
+        .shape(|shape| shape.requests = amounts("cpu=50m,memory=100Mi"))
         .change(|scene| scene.config.placeholder_cpu = "10m".to_owned());
     assert_eq!(scene.decision(), Decision::Wait(Wait::Steady));
 }

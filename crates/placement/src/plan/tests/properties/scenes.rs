@@ -79,9 +79,9 @@ const OF_THE_PLACEHOLDER: &[Change] = &[
     |scene| *scene = scene.clone().on(NODE).adopted(),
     |scene| *scene = scene.clone().on(NODE).pod_ending(),
     |scene| *scene = scene.clone().stranded(60),
-    |scene| *scene = scene.clone().make(|make| make.resize = Resize::Refused),
-    |scene| *scene = scene.clone().make(|make| make.pinned = true),
-    |scene| *scene = scene.clone().make(|make| make.mounts = true),
+    |scene| *scene = scene.clone().shape(|shape| shape.resize = Resize::Refused),
+    |scene| *scene = scene.clone().shape(|shape| shape.pinned = true),
+    |scene| *scene = scene.clone().shape(|shape| shape.mounts = true),
     |scene| {
         let pod = scene.pod.iter_mut();
         pod.for_each(|pod| pod.tolerations = vec![Toleration::default()]);
@@ -219,8 +219,8 @@ fn too_large_for_all_nodes() -> Scene {
         scene.run.reserve = Some("auto".to_owned());
         scene.nodes = vec![node("small", "cpu=2")];
     };
-    let big = |make: &mut Make| (make.reserves, make.requests) = (true, amounts("cpu=4"));
-    held().stranded(60).change(automatic).make(big)
+    let big = |shape: &mut Shape| (shape.reserves, shape.requests) = (true, amounts("cpu=4"));
+    held().stranded(60).change(automatic).shape(big)
 }
 
 fn of_set(scene: &mut Scene, change: fn(&mut Placeholder)) {

@@ -2,7 +2,7 @@
 
 use super::super::super::fixtures::answered;
 use super::super::super::{
-    Decision, Make, Observation, Placeholder, PlaceholderPod, Question, Wait, WaitingPod, Write, is_pinned,
+    Decision, Observation, Placeholder, PlaceholderPod, Question, Shape, Wait, WaitingPod, Write, is_pinned,
     plan,
 };
 use super::life::Life;
@@ -203,7 +203,7 @@ impl Life {
             unschedulable: pod.unschedulable.clone(),
             tolerations: Vec::new(),
             adopted: false,
-            make: Make::read(&pod.annotations, pod.requests.clone(), pod.resize),
+            shape: Shape::read(&pod.annotations, pod.requests.clone(), pod.resize),
         })
     }
 }

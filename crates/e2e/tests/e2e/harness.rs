@@ -1,5 +1,5 @@
 //! Runs the end-to-end tests: more at a time than there are cores, because they mostly wait; the longest early; and at
-//! the end a report of the slowest tests and what they waited for.
+//! the end a report of the slowest tests, what they waited for, and which used the most CPU time.
 
 use crate::account::{self, Account, Waits};
 use crate::pool;

@@ -131,3 +131,22 @@ fn a_part_whose_end_is_expected_is_not_missed_until_it_is_started_again() {
     parts.again(Part::Webhook(0), &[]).unwrap();
     wait_for_death(&parts);
 }
+
+#[test]
+fn what_a_part_has_computed_still_counts_when_it_was_ended() {
+    let folder = tempfile::tempdir().unwrap();
+    let (_guard, parts) = parts(folder.path());
+    let busy = Launch::of("sh").arg("-c").arg("while :; do :; done");
+    parts.start(Part::Etcd, busy).unwrap();
+    let deadline = std::time::Instant::now() + Duration::from_secs(10);
+    while parts.cpu_time().is_zero() {
+        assert!(std::time::Instant::now() < deadline, "it computes all the time");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    let before = parts.cpu_time();
+    parts.stop(Part::Etcd, Signal::KILL).unwrap();
+    let stopped = parts.cpu_time();
+    assert!(stopped >= before, "{stopped:?} after {before:?}");
+    parts.end(|_| true);
+    assert_eq!(parts.cpu_time(), stopped);
+}

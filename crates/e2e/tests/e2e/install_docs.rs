@@ -149,7 +149,7 @@ async fn switch_off(release: Release) {
 
 impl Release {
     /// Of two blocks of commands, the one for this release.
-    fn pick(self, policies: String, webhook: String) -> String {
+    fn pick<T>(self, policies: T, webhook: T) -> T {
         if self.file == POLICIES.file {
             policies
         } else {
@@ -229,7 +229,9 @@ async fn everything(bed: &Testbed, release: Release) {
     follow(bed, &stop, &run).await;
     until_released(bed, &run).await;
     until_no_placeholder(bed, "default").await;
-    let new = RunSpec::diamond("default", "off").opted_in("true");
+    // Names of its own for each release, as below.
+    let name = release.pick("off-policies", "off-webhook");
+    let new = RunSpec::diamond("default", name).opted_in("true");
     create(bed, &new).await;
     let done = bed.until_succeeded(&new, SOON).await.unwrap();
     assert!(!done.labels().contains_key(keys::GROUP));

@@ -101,7 +101,6 @@ impl ControlPlane {
             .arg(format!("--initial-cluster=default={peer}"))
             // The data outlives a crash of etcd, not one of the machine: enough for tests, and much faster.
             .arg("--unsafe-no-fsync")
-            .arg(format!("--max-txn-ops={}", crate::store::MAX_CHANGES))
             .arg("--log-level=warn")
     }
 

@@ -1,4 +1,4 @@
-//! etcd itself, past the API server: what is stored under which key, and a way to put it back in one transaction.
+//! etcd itself, past the API server: what is stored under which key, and a way to put it back.
 
 use crate::error::{Error, Result};
 use k8s_openapi::ByteString;
@@ -10,8 +10,6 @@ use std::collections::BTreeMap;
 /// Everything that the API server stores lies under this prefix, and before its end.
 const PREFIX: &str = "/registry/";
 const PREFIX_END: &str = "/registry0";
-/// Changes in one transaction; etcd is started with this limit.
-pub(crate) const MAX_CHANGES: usize = 10_000;
 
 /// A stored object.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
@@ -83,10 +81,11 @@ impl Store {
         Ok(range.kvs.into_iter().map(pair).collect())
     }
 
-    /// Makes all changes at once, and returns the revision that they have.
-    pub(crate) async fn change(&self, changes: &[Change]) -> Result<String> {
-        let changes: Vec<_> = changes.iter().map(Change::operation).collect();
-        let done: Done = self.ask("txn", &json!({"success": changes})).await?;
+    /// Makes a change, and returns its revision. No two may have the same, as they would in one transaction: whoever watches and
+    /// goes on from a revision that it has seen never hears of the rest of it.
+    pub(crate) async fn change(&self, change: &Change) -> Result<String> {
+        let (what, query) = change.call();
+        let done: Done = self.ask(what, &query).await?;
         Ok(done.header.revision)
     }
 
@@ -105,10 +104,10 @@ impl Change {
         }
     }
 
-    fn operation(&self) -> Value {
+    fn call(&self) -> (&'static str, Value) {
         match self {
-            Self::Put(key, value) => json!({"request_put": {"key": bytes(key), "value": value}}),
-            Self::Delete(key) => json!({"request_delete_range": {"key": bytes(key)}}),
+            Self::Put(key, value) => ("put", json!({"key": bytes(key), "value": value})),
+            Self::Delete(key) => ("deleterange", json!({"key": bytes(key)})),
         }
     }
 }

@@ -82,6 +82,7 @@ mod testbed_keeps_data;
 mod testbed_leaves_nothing;
 mod testbed_outlives_us;
 mod testbed_plays_outcomes;
+mod testbed_resets;
 mod traces;
 mod twins;
 mod volumes;

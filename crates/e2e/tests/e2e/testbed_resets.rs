@@ -1,0 +1,53 @@
+//! A testbed that is reset forgets what was there, and so does every process that watches it.
+
+use crate::beds::SOON;
+use crate::pool;
+use futures::{Stream, StreamExt};
+use k8s_openapi::api::core::v1::ConfigMap;
+use kube::ResourceExt;
+use kube::api::{Api, ListParams, PostParams, WatchEvent, WatchParams};
+use serde_json::json;
+use std::collections::BTreeSet;
+
+const MANY: usize = 20;
+
+/// A process whose connection ends goes on from the last change that it has seen.
+#[e2e_test]
+async fn whoever_begins_to_watch_anew_in_the_middle_of_a_reset_misses_nothing_of_it() {
+    let bed = pool::bare().await;
+    let mut new = bed.baseline().await.unwrap();
+    let maps: Api<ConfigMap> = Api::namespaced(bed.client().await.unwrap(), "default");
+    let names: BTreeSet<_> = (0..MANY).map(|number| format!("gone-{number}")).collect();
+    for name in &names {
+        let map = serde_json::from_value(json!({"metadata": {"name": name}})).unwrap();
+        maps.create(&PostParams::default(), &map).await.unwrap();
+    }
+    let listed = maps.list(&ListParams::default()).await.unwrap();
+    let before = listed.metadata.resource_version.unwrap();
+    let watch = WatchParams::default();
+    let mut first = maps.watch(&watch, &before).await.unwrap().boxed();
+
+    bed.reset(&mut new).await.unwrap();
+
+    let (name, seen) = next_deletion(&mut first).await;
+    let mut anew = maps.watch(&watch, &seen).await.unwrap().boxed();
+    let mut gone = BTreeSet::from([name]);
+    let all = async {
+        while gone != names {
+            gone.insert(next_deletion(&mut anew).await.0);
+        }
+    };
+    let heard = tokio::time::timeout(SOON / 10, all).await;
+    assert!(heard.is_ok(), "of {MANY} deletions it heard of {gone:?}");
+}
+
+/// The name of what was deleted, and the revision of that.
+async fn next_deletion(
+    events: &mut (impl Stream<Item = kube::Result<WatchEvent<ConfigMap>>> + Unpin),
+) -> (String, String) {
+    loop {
+        if let WatchEvent::Deleted(map) = events.next().await.expect("the watch goes on").unwrap() {
+            return (map.name_any(), map.resource_version().unwrap());
+        }
+    }
+}

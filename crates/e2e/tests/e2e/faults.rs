@@ -370,8 +370,8 @@ async fn a_leader_that_was_paused_past_its_lease_comes_back_beside_another_and_d
 }
 
 #[e2e_test(first)]
-async fn a_hundred_runs_go_through_while_the_leader_is_killed_every_ten_seconds() {
-    go_through_kills(100).await;
+async fn forty_runs_go_through_while_the_leader_is_killed_every_ten_seconds() {
+    go_through_kills(40).await;
 }
 
 #[e2e_test(on_request)]

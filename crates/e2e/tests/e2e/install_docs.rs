@@ -229,9 +229,7 @@ async fn everything(bed: &Testbed, release: Release) {
     follow(bed, &stop, &run).await;
     until_released(bed, &run).await;
     until_no_placeholder(bed, "default").await;
-    // Names of its own for each release, as below.
-    let name = release.pick("off-policies", "off-webhook");
-    let new = RunSpec::diamond("default", name).opted_in("true");
+    let new = RunSpec::diamond("default", "off").opted_in("true");
     create(bed, &new).await;
     let done = bed.until_succeeded(&new, SOON).await.unwrap();
     assert!(!done.labels().contains_key(keys::GROUP));
@@ -308,8 +306,10 @@ async fn uninstall(release: Release, heading: &str) {
     let uninstalling = tokio::task::spawn_blocking(move || printed(&uninstall.output().unwrap()));
     let mut others = Vec::new();
     while !uninstalling.is_finished() {
-        let other = RunSpec::diamond("default", &format!("other-{}", others.len()));
-        let other = other.opted_in("true").lasting("1s");
+        let other = RunSpec::new("default", &format!("other-{}", others.len()))
+            .task("a", &[])
+            .task("b", &["a"])
+            .opted_in("true");
         create(&bed, &other).await;
         others.push(other);
         tokio::time::sleep(EVERY).await;
@@ -329,13 +329,12 @@ async fn what_a_hasty_deletion_leaves_is_started_and_removed_as_the_page_says() 
     let bed = pool::bare().await;
     bed.add_nodes(&Nodes::new("node", 3)).await.unwrap();
     install(&bed, WEBHOOK).await;
-    // Names of its own: a Tekton whose caches are behind a reset takes tasks of an earlier run of the same name for those of this one.
-    let running = RunSpec::diamond("default", "hasty-running")
+    let running = RunSpec::diamond("default", "running")
         .opted_in("true")
         .lasting("6s");
     bound_placeholder(&bed, &create(&bed, &running).await).await;
-    let held = held_for_good(&bed, "default", "hasty-held").await;
-    let users = RunSpec::new("default", "hasty-users")
+    let held = held_for_good(&bed, "default", "held").await;
+    let users = RunSpec::new("default", "users")
         .task("only", &[])
         .opted_in("true")
         .spec("status", json!("PipelineRunPending"));

@@ -24,7 +24,7 @@ use testbed::{Part, Testbed, probe};
 
 const NAMESPACE: &str = "default";
 /// In CI.
-const FEW: usize = 100;
+const FEW: usize = 60;
 /// Live at once, and kept after their end; together with those that keep their node for long, fewer than the nodes of the two
 /// zones.
 const LIVE: usize = 20;

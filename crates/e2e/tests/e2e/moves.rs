@@ -2,7 +2,7 @@
 
 use crate::auditor::Auditor;
 use crate::beds::{SOON, bound_placeholder, create, fresh, nodes_of, pods, until_told};
-use crate::cli_tool::{chapter, explained};
+use crate::cli_tool::{binary, chapter, explained};
 use crate::install_kubectl::kubectl;
 use k8s_openapi::api::core::v1::{Node, Pod};
 use kube::ResourceExt;
@@ -287,6 +287,8 @@ async fn a_node_that_is_not_ready_is_left_once_nothing_of_the_run_is_there() {
 #[e2e_test]
 async fn a_run_whose_node_died_with_a_task_on_it_goes_on_once_the_node_is_given_up_as_the_event_says() {
     let bed = fresh(3).await;
+    // To build it may take longer than the task.
+    binary().await;
     let run = RunSpec::new("default", "run")
         .task("a", &[])
         .task_field("retries", json!(1))

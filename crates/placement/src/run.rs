@@ -114,9 +114,7 @@ impl Run {
     /// How much of a hold of this length is left. A run of which nobody knows since when counts as new: it has not been stored, or
     /// its clock cannot be trusted.
     pub(crate) fn left_of_hold(&self, now: Timestamp, span: Duration) -> Duration {
-        let held = self.held_since().map(|since| now.duration_since(since));
-        let held = held.and_then(|held| Duration::try_from(held).ok());
-        span.saturating_sub(held.unwrap_or_default())
+        self.held_since().map_or(span, |since| left(span, since, now))
     }
 
     /// How many affinity assistants Tekton makes for it: one for each PVC, by default.
@@ -133,6 +131,12 @@ impl Run {
 /// Value of the hold annotation as an admission policy writes it for a hold that begins after the creation, until the
 /// controller has dated it.
 pub(crate) const RELEASED: &str = "released";
+
+/// What is left now of a time span that began then.
+pub(crate) fn left(span: Duration, since: Timestamp, now: Timestamp) -> Duration {
+    let passed = Duration::try_from(now.duration_since(since)).unwrap_or_default();
+    span.saturating_sub(passed)
+}
 
 /// The value of the hold annotation of a run whose first holder released it now.
 pub(crate) fn dated(now: Timestamp) -> String {

@@ -6,7 +6,7 @@ use crate::config::Config;
 use crate::keys;
 use crate::opt_in::OptIn;
 use crate::placeholder::size;
-use crate::run::SpecStatus;
+use crate::run::{self, SpecStatus};
 use crate::strategy::{Enrolment, Strategy};
 use jiff::Timestamp;
 use std::time::Duration;
@@ -111,8 +111,7 @@ impl Observation {
 
     /// What is left of a time span that began then.
     pub(super) fn left(&self, since: Timestamp, span: Duration) -> Duration {
-        let passed = Duration::try_from(self.now.duration_since(since)).unwrap_or_default();
-        span.saturating_sub(passed)
+        run::left(span, since, self.now)
     }
 
     /// How long to keep from moving again.

@@ -154,6 +154,7 @@ impl Tenants {
 mod tests {
     use super::*;
     use crate::guard::Guard;
+    use crate::options::Cores;
     use crate::part::Launch;
     use serde_json::{Value, json};
 
@@ -178,7 +179,7 @@ mod tests {
     fn a_process_that_does_not_end_when_asked_is_killed_after_its_grace_period() {
         let folder = tempfile::tempdir().unwrap();
         let guard = Guard::start(folder.path(), true).unwrap();
-        let parts = Parts::new(guard.group(), folder.path().join("logs")).unwrap();
+        let parts = Parts::new(guard.group(), folder.path().join("logs"), Cores::All).unwrap();
         let (obedient, stopped) = (Part::Webhook(0), Part::Webhook(1));
         for part in [obedient, stopped] {
             parts.start(part, Launch::of("sleep").arg("600")).unwrap();

@@ -17,6 +17,8 @@ pub struct Options {
     pub keep: bool,
     /// How many requests a second Tekton and the scheduler allow themselves.
     pub limits: Limits,
+    /// How many cores each part may keep busy.
+    pub cores: Cores,
     /// New nodes are tainted until the controller manager has seen them Ready, as everywhere. Without, a node can be
     /// used as it is created, whoever runs.
     pub taint_new_nodes: bool,
@@ -57,6 +59,25 @@ pub enum Limits {
     Raised,
 }
 
+/// How many cores a part that is written in Go may keep busy.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Cores {
+    /// As by default.
+    #[default]
+    All,
+    /// For a testbed among others: parts that look for no work on a second core compute a tenth less in all.
+    One,
+}
+
+impl Cores {
+    pub(crate) fn environment(self) -> Option<(&'static str, &'static str)> {
+        match self {
+            Self::All => None,
+            Self::One => Some(("GOMAXPROCS", "1")),
+        }
+    }
+}
+
 impl Default for Options {
     fn default() -> Self {
         Self {
@@ -64,6 +85,7 @@ impl Default for Options {
             audit: Audit::default(),
             keep: std::env::var_os("POD_AFFINITY_TESTBED_KEEP").is_some(),
             limits: Limits::default(),
+            cores: Cores::default(),
             taint_new_nodes: true,
             deployments: false,
             admission: None,

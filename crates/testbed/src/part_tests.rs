@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 fn parts(folder: &Path) -> (Guard, Parts) {
     let guard = Guard::start(folder, true).unwrap();
-    let parts = Parts::new(guard.group(), folder.join("logs")).unwrap();
+    let parts = Parts::new(guard.group(), folder.join("logs"), Cores::All).unwrap();
     (guard, parts)
 }
 

@@ -24,7 +24,7 @@ impl Testbed {
         let begun = Instant::now();
         let folder = state_folder()?;
         let guard = Guard::start(&folder, options.keep)?;
-        let parts = Arc::new(Parts::new(guard.group(), folder.join("logs"))?);
+        let parts = Arc::new(Parts::new(guard.group(), folder.join("logs"), options.cores)?);
         let mut ports = Ports::reserve()?;
         let plane = ControlPlane::prepare(&folder, &mut ports)?;
         let ports = Mutex::new(ports);

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 use testbed::product::Installed;
-use testbed::{Admission, Baseline, Options, Testbed, wait};
+use testbed::{Admission, Baseline, Cores, Options, Testbed, wait};
 use tokio::sync::Semaphore;
 
 /// After so long without a test a testbed sleeps: awake, it takes as much of a core in two minutes as a start.
@@ -194,6 +194,10 @@ pub(crate) async fn bare() -> Lent {
 pub(crate) async fn start(options: Options) -> Testbed {
     let _turn = STARTS.acquire().await.expect("nobody closes it");
     STARTED.fetch_add(1, Relaxed);
+    let options = Options {
+        cores: Cores::One,
+        ..options
+    };
     Testbed::start(options).await.expect("a testbed")
 }
 

@@ -79,7 +79,7 @@ impl Testbed {
         if self.scheduler_knows(baseline, HEARD).await.is_ok() {
             return Ok(());
         }
-        eprintln!("the scheduler is started again");
+        eprintln!("the scheduler is started again, because it still counts what is gone");
         self.stop(Part::Scheduler)?;
         self.start_again(Part::Scheduler).await?;
         self.scheduler_knows(baseline, PATIENCE).await
@@ -126,8 +126,7 @@ impl Testbed {
     }
 }
 
-/// What there is once nothing changes any more. Tekton writes the authority of its webhook into its definitions right after its
-/// start: were that no part of the beginning, each reset would take it away, and Tekton write it again.
+/// What there is once nothing changes any more.
 async fn at_rest(store: &Store) -> Result<Contents> {
     let mut contents = store.contents().await?;
     for _ in 0..LOOKS {

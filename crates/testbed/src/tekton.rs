@@ -12,7 +12,9 @@ use crate::part::{Launch, Part};
 use crate::recipe;
 use crate::testbed::{READY, Testbed, built};
 use k8s_openapi::api::core::v1::ConfigMap;
-use kube::api::{Api, DynamicObject, Patch, PatchParams, PostParams};
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
+use kube::ResourceExt;
+use kube::api::{Api, DynamicObject, ListParams, Patch, PatchParams, PostParams};
 use serde_json::{Value, json};
 use std::path::PathBuf;
 
@@ -165,8 +167,34 @@ async fn common(bed: &Testbed, built: &Built, program: &str, probes: u16) -> Res
         .env("PROBES_PORT", probes.to_string()))
 }
 
-/// Waits until a run would be accepted: definitions served, webhook reachable, its certificate trusted.
+/// Waits until a run would be accepted, and objects of any version would be.
 pub(crate) async fn answers(bed: &Testbed) -> Result<()> {
+    accepts_runs(bed).await?;
+    converts(bed).await
+}
+
+/// Its webhook writes its authority into one definition after the other. A baseline from before the last would have each reset
+/// take that away, and the webhook write it again.
+async fn converts(bed: &Testbed) -> Result<()> {
+    let definitions: Api<CustomResourceDefinition> = Api::all(bed.client().await?);
+    bed.until("Tekton's webhook to convert objects", READY, async || {
+        let listed = definitions.list(&ListParams::default()).await;
+        let listed = listed.map_err(|error| error.to_string())?;
+        let lacks = listed.iter().find(|definition| lacks_an_authority(definition));
+        lacks.map_or(Ok(()), |definition| Err(definition.name_any()))
+    })
+    .await
+}
+
+fn lacks_an_authority(definition: &CustomResourceDefinition) -> bool {
+    let conversion = definition.spec.conversion.as_ref();
+    let webhook = conversion.and_then(|conversion| conversion.webhook.as_ref());
+    let client = webhook.and_then(|webhook| webhook.client_config.as_ref());
+    definition.spec.group.ends_with("tekton.dev") && client.is_some_and(|client| client.ca_bundle.is_none())
+}
+
+/// Definitions served, webhook reachable, its certificate trusted.
+async fn accepts_runs(bed: &Testbed) -> Result<()> {
     let client = bed.client().await?;
     let run = json!({
         "apiVersion": "tekton.dev/v1",

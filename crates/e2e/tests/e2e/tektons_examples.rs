@@ -18,8 +18,8 @@ use testbed::{Nodes, Testbed, apply};
 /// way, as one does that loads something from elsewhere.
 const AT_LEAST: (usize, usize) = (40, 25);
 /// Those that have not ended by then without the label hang, or wait for a time limit of theirs.
-const PATIENCE: Duration = Duration::from_secs(45);
-const AT_ONCE: usize = 8;
+const PATIENCE: Duration = Duration::from_mins(1);
+const AT_ONCE: usize = 24;
 /// Each run has a node of its own, in one of two zones.
 const NODES_IN_A_ZONE: usize = 60;
 
@@ -63,46 +63,48 @@ async fn create(bed: &Testbed, file: &Path, namespace: String, label: Option<&st
     })
 }
 
-async fn create_all(bed: &Testbed, files: &[PathBuf], half: &str, label: Option<&str>) -> Vec<Example> {
-    let created = stream::iter(files.iter().enumerate())
-        .map(|(number, file)| create(bed, file, format!("{half}-{number}"), label))
-        .buffer_unordered(AT_ONCE);
-    created.filter_map(async |example| example).collect().await
-}
-
-type States = BTreeMap<(String, String), State>;
-
-async fn states(bed: &Testbed) -> States {
-    let client = bed.client().await.unwrap();
-    let all: Api<DynamicObject> = Api::all_with(client, &runs::resource());
-    let listed = all.list(&ListParams::default()).await.unwrap().items;
-    let state = |run: DynamicObject| ((run.namespace().unwrap(), run.name_any()), runs::state(&run));
-    listed.into_iter().map(state).collect()
-}
-
-impl Example {
-    fn states(&self, all: &States) -> Vec<State> {
-        let state = |run: &String| all.get(&(self.namespace.clone(), run.clone())).cloned();
-        self.runs.iter().filter_map(state).collect()
-    }
-
-    fn is_over(&self, all: &States) -> bool {
-        let goes_on = |state: &State| matches!(state, State::Pending | State::Running);
-        !self.states(all).iter().any(goes_on)
-    }
-}
-
-/// The states of all runs, when those of these examples are done or time is up.
-async fn when_over(bed: &Testbed, examples: &[Example], patience: Duration) -> States {
+/// What became of its runs, or where they are when time is up.
+async fn states(bed: &Testbed, example: &Example, patience: Duration) -> Vec<State> {
+    let runs = runs::runs(&bed.client().await.unwrap(), &example.namespace);
     let end = Instant::now() + patience;
     loop {
-        let all = states(bed).await;
-        let is_over = examples.iter().all(|example| example.is_over(&all));
-        if is_over || Instant::now() > end {
-            return all;
+        let listed = runs.list(&ListParams::default()).await.unwrap().items;
+        let states = example.states(&listed);
+        if is_over(&states) || Instant::now() > end {
+            return states;
         }
         tokio::time::sleep(Duration::from_secs(1)).await;
     }
+}
+
+impl Example {
+    fn states(&self, listed: &[DynamicObject]) -> Vec<State> {
+        let state = |name: &String| listed.iter().find(|run| run.name_any() == *name).map(runs::state);
+        self.runs.iter().filter_map(state).collect()
+    }
+}
+
+fn is_over(states: &[State]) -> bool {
+    let goes_on = |state: &State| matches!(state, State::Pending | State::Running);
+    !states.iter().any(goes_on)
+}
+
+/// Plays some at a time, each for as long as it may take, whatever the others do.
+async fn play(
+    bed: &Testbed,
+    files: &[PathBuf],
+    half: &str,
+    label: Option<&str>,
+    patience: Duration,
+) -> Vec<(Example, Vec<State>)> {
+    let played = stream::iter(files.iter().enumerate())
+        .map(async |(number, file)| {
+            let example = create(bed, file, format!("{half}-{number}"), label).await?;
+            let states = states(bed, &example, patience).await;
+            Some((example, states))
+        })
+        .buffer_unordered(AT_ONCE);
+    played.filter_map(async |played| played).collect().await
 }
 
 async fn with_volumes(bed: &Testbed) -> Provisioner {
@@ -137,10 +139,9 @@ async fn tektons_own_examples_end_with_the_label_as_without_it_on_one_node_each(
     let bed = fresh(0).await;
     let _provisioner = with_volumes(&bed).await;
     let files = files(&testbed::tektons_examples(bed.versions()).await.unwrap());
-    let plain = create_all(&bed, &files, "plain", None).await;
-    let all = when_over(&bed, &plain, PATIENCE).await;
-    let over = plain.iter().filter(|example| example.is_over(&all));
-    let expected: BTreeMap<_, _> = over.map(|it| (it.file.clone(), it.states(&all))).collect();
+    let plain = play(&bed, &files, "plain", None, PATIENCE).await;
+    let over = plain.into_iter().filter(|(_, states)| is_over(states));
+    let expected: BTreeMap<_, _> = over.map(|(example, states)| (example.file, states)).collect();
     let well = expected.values().filter(|states| succeed(states)).count();
     println!(
         "of {} examples, {} end on fake nodes and {well} of them succeed",
@@ -149,16 +150,10 @@ async fn tektons_own_examples_end_with_the_label_as_without_it_on_one_node_each(
     );
     assert!(expected.len() >= AT_LEAST.0 && well >= AT_LEAST.1);
     let files: Vec<_> = expected.keys().cloned().collect();
-    let labelled = create_all(&bed, &files, "labelled", Some("true")).await;
+    let labelled = play(&bed, &files, "labelled", Some("true"), SOON).await;
     assert_eq!(labelled.len(), files.len(), "some were refused");
-    let all = when_over(&bed, &labelled, SOON).await;
-    for example in &labelled {
-        assert_eq!(
-            example.states(&all),
-            expected[&example.file],
-            "{}",
-            example.file.display()
-        );
+    for (example, states) in &labelled {
+        assert_eq!(*states, expected[&example.file], "{}", example.file.display());
         for run in &example.runs {
             let nodes = nodes(&bed, example, run).await;
             assert!(

@@ -9,12 +9,13 @@ use placement::keys;
 use placement::names::PlaceholderName;
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 use testbed::kwok::OUTCOME;
 use testbed::product::NAMESPACE;
 use testbed::runs::{self, RunSpec};
 use testbed::{Admission, Nodes, Part, Testbed};
-use tokio::sync::OnceCell;
+use tokio::sync::Mutex;
 
 /// Longest wait for anything that should take seconds; only a failing test takes this long.
 pub(crate) const SOON: Duration = Duration::from_secs(90);
@@ -23,26 +24,36 @@ const PLENTY: usize = 60;
 /// Where those nodes are, in equal parts.
 pub(crate) const ZONES: [&str; 2] = ["east", "west"];
 
-/// Tekton and nodes, without pod-affinity.
-pub(crate) async fn plain() -> &'static Testbed {
-    static BED: OnceCell<Lent> = OnceCell::const_new();
-    BED.get_or_init(|| async {
-        let bed = pool::bare().await;
+/// A testbed that tests have at the same time, for as long as one of them has it.
+struct Shared(Mutex<Weak<Lent>>);
+
+impl Shared {
+    const fn new() -> Self {
+        Self(Mutex::const_new(Weak::new()))
+    }
+
+    async fn get(&self, new: impl AsyncFnOnce() -> Lent) -> Arc<Lent> {
+        let mut shared = self.0.lock().await;
+        if let Some(bed) = shared.upgrade() {
+            return bed;
+        }
+        let bed = Arc::new(new().await);
         add_plenty(&bed).await;
+        *shared = Arc::downgrade(&bed);
         bed
-    })
-    .await
+    }
+}
+
+/// Tekton and nodes, without pod-affinity.
+pub(crate) async fn plain() -> Arc<Lent> {
+    static BED: Shared = Shared::new();
+    BED.get(pool::bare).await
 }
 
 /// Tekton, nodes and pod-affinity with its default configuration.
-pub(crate) async fn installed() -> &'static Testbed {
-    static BED: OnceCell<Lent> = OnceCell::const_new();
-    BED.get_or_init(|| async {
-        let bed = fresh(0).await;
-        add_plenty(&bed).await;
-        bed
-    })
-    .await
+pub(crate) async fn installed() -> Arc<Lent> {
+    static BED: Shared = Shared::new();
+    BED.get(pool::installed).await
 }
 
 pub(crate) async fn add_plenty(bed: &Testbed) {

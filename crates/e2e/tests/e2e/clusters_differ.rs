@@ -213,7 +213,7 @@ async fn rooms(bed: &Testbed, runs: &[RunSpec]) -> usize {
 
 #[e2e_test]
 async fn a_run_whose_pods_have_to_be_with_others_is_refused_by_the_field_that_says_so() {
-    let bed = installed().await;
+    let bed = &installed().await;
     let cache = json!({"topologyKey": keys::HOSTNAME, "labelSelector": {"matchLabels": {"app": "cache"}}});
     let tied =
         json!({"affinity": {"podAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [cache]}}});

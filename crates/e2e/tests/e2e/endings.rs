@@ -31,7 +31,7 @@ fn failed(run: &DynamicObject) -> bool {
 
 #[e2e_test]
 async fn nothing_is_left_after_success_and_after_failure() {
-    let bed = installed().await;
+    let bed = &installed().await;
     let namespace = bed.namespace("ended").await.unwrap();
     let good = RunSpec::diamond(&namespace, "good").opted_in("true");
     let bad = RunSpec::diamond(&namespace, "bad")
@@ -84,7 +84,7 @@ async fn a_run_stopped_while_held_still_runs_its_finally_tasks_on_one_node() {
 
 #[e2e_test]
 async fn a_run_cancelled_while_running_leaves_nothing() {
-    let bed = installed().await;
+    let bed = &installed().await;
     let namespace = bed.namespace("cancelled").await.unwrap();
     let spec = RunSpec::diamond(&namespace, "run")
         .opted_in("true")
@@ -133,7 +133,7 @@ async fn a_namespace_deleted_while_a_run_is_held_there_ends() {
 /// A reservation changes hands just then. Many runs, so that some are deleted in each of its moments.
 #[e2e_test]
 async fn isolated_runs_deleted_as_soon_as_they_are_done_leave_nothing() {
-    let bed = installed().await;
+    let bed = &installed().await;
     let namespace = bed.namespace("deleted-done").await.unwrap();
     let specs: Vec<_> = (0..12).map(|index| reserving(&namespace, index)).collect();
     let ends = specs.iter().enumerate().map(async |(index, spec)| {
@@ -167,7 +167,7 @@ fn reserving(namespace: &str, index: usize) -> RunSpec {
 
 #[e2e_test]
 async fn a_run_deleted_while_running_leaves_nothing_and_its_name_can_be_used_again() {
-    let bed = installed().await;
+    let bed = &installed().await;
     let namespace = bed.namespace("deleted").await.unwrap();
     for strategy in ["true", "isolateAlways"] {
         let spec = RunSpec::diamond(&namespace, "run")

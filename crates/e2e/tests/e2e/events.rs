@@ -34,7 +34,7 @@ fn note(event: &Event) -> &str {
 
 #[e2e_test]
 async fn each_step_of_a_runs_life_is_told_once_and_in_order() {
-    let bed = installed().await;
+    let bed = &installed().await;
     let namespace = bed.namespace("told").await.unwrap();
     let run = RunSpec::diamond(&namespace, "run").opted_in("true");
     create(bed, &run).await;

@@ -58,7 +58,7 @@ async fn ends_on_one_node(bed: &Testbed, namespace: &str, file: &Path) {
 
 #[e2e_test]
 async fn every_example_ends_with_its_pods_on_one_node() {
-    let bed = installed().await;
+    let bed = &installed().await;
     let namespace = bed.namespace("examples").await.unwrap();
     for file in files().iter().filter(|file| !file.ends_with(NEEDS_DISABLED)) {
         ends_on_one_node(bed, &namespace, file).await;

@@ -18,7 +18,7 @@ use testbed::{Nodes, Testbed};
 
 #[e2e_test]
 async fn a_placeholder_deleted_while_tasks_run_returns_to_the_same_node() {
-    let bed = installed().await;
+    let bed = &installed().await;
     let namespace = bed.namespace("returns").await.unwrap();
     let client = bed.client().await.unwrap();
     let spec = RunSpec::diamond(&namespace, "run").opted_in("true").lasting("8s");
@@ -61,7 +61,7 @@ async fn a_placeholder_deleted_while_tasks_run_returns_to_the_same_node() {
 
 #[e2e_test]
 async fn a_placeholder_that_a_quota_refuses_is_told_and_made_once_there_is_room() {
-    let bed = installed().await;
+    let bed = &installed().await;
     let namespace = bed.namespace("quota").await.unwrap();
     let quotas = quota(bed, &namespace, "pods", "0").await;
     let spec = RunSpec::diamond(&namespace, "run").opted_in("true");

@@ -40,7 +40,7 @@ async fn release(bed: &Testbed, run: &RunSpec) -> DynamicObject {
 
 #[e2e_test]
 async fn a_labelled_run_is_held_until_its_placeholder_has_a_node_and_says_where_it_is() {
-    let bed = installed().await;
+    let bed = &installed().await;
     let namespace = bed.namespace("held").await.unwrap();
     let spec = RunSpec::diamond(&namespace, "run").opted_in("true");
     let held = create(bed, &spec).await;
@@ -63,7 +63,7 @@ async fn a_labelled_run_is_held_until_its_placeholder_has_a_node_and_says_where_
 
 #[e2e_test]
 async fn a_run_that_its_user_holds_stays_held_until_the_user_lets_it_go() {
-    let bed = installed().await;
+    let bed = &installed().await;
     let namespace = bed.namespace("users-hold").await.unwrap();
     let spec = RunSpec::diamond(&namespace, "run")
         .opted_in("true")
@@ -132,7 +132,7 @@ async fn a_run_can_be_released_by_its_user_while_no_webhook_answers() {
 
 #[e2e_test]
 async fn a_run_in_kueues_queue_is_never_released_by_us() {
-    let bed = installed().await;
+    let bed = &installed().await;
     let namespace = bed.namespace("queued").await.unwrap();
     let spec = RunSpec::diamond(&namespace, "run")
         .opted_in("true")
@@ -147,7 +147,7 @@ async fn a_run_in_kueues_queue_is_never_released_by_us() {
 
 #[e2e_test]
 async fn a_copied_manifest_with_our_keys_in_it_joins_nobody() {
-    let bed = installed().await;
+    let bed = &installed().await;
     let namespace = bed.namespace("copied").await.unwrap();
     let original = RunSpec::diamond(&namespace, "original")
         .opted_in("true")
@@ -180,7 +180,7 @@ async fn a_copied_manifest_with_our_keys_in_it_joins_nobody() {
 
 #[e2e_test]
 async fn a_copy_that_lost_only_the_opt_in_label_joins_nobody_either() {
-    let bed = installed().await;
+    let bed = &installed().await;
     let namespace = bed.namespace("stray").await.unwrap();
     let copy = RunSpec::new(&namespace, "copy")
         .task("only", &[])
@@ -192,7 +192,7 @@ async fn a_copy_that_lost_only_the_opt_in_label_joins_nobody_either() {
 
 #[e2e_test]
 async fn a_declined_run_is_not_touched() {
-    let bed = installed().await;
+    let bed = &installed().await;
     let namespace = bed.namespace("declined").await.unwrap();
     let spec = RunSpec::diamond(&namespace, "run").opted_in("false");
     let made = create(bed, &spec).await;
@@ -203,7 +203,7 @@ async fn a_declined_run_is_not_touched() {
 
 #[e2e_test]
 async fn a_run_of_another_manager_is_left_alone() {
-    let bed = installed().await;
+    let bed = &installed().await;
     let namespace = bed.namespace("managed").await.unwrap();
     let spec = RunSpec::diamond(&namespace, "run")
         .opted_in("true")
@@ -225,7 +225,7 @@ async fn a_run_of_another_manager_is_left_alone() {
 
 #[e2e_test]
 async fn a_label_that_comes_after_the_first_task_is_told_and_nothing_else() {
-    let bed = installed().await;
+    let bed = &installed().await;
     let namespace = bed.namespace("too-late").await.unwrap();
     let spec = RunSpec::diamond(&namespace, "run").lasting("6s");
     create(bed, &spec).await;
@@ -320,7 +320,7 @@ async fn a_run_whose_label_is_taken_back_while_no_controller_runs_starts_once_on
 
 #[e2e_test]
 async fn a_run_whose_label_is_taken_back_while_its_user_holds_it_is_in_no_group_when_it_starts() {
-    let bed = installed().await;
+    let bed = &installed().await;
     let namespace = bed.namespace("withdrawn").await.unwrap();
     for (name, value) in [("removed", json!(null)), ("declined", json!("false"))] {
         let spec = RunSpec::diamond(&namespace, name)

@@ -18,7 +18,7 @@ async fn meets_only_when_labelled(name: &str, shape: impl Fn(&str) -> RunSpec) {
     let (without, with) = (plain().await, installed().await);
     let unlabelled = shape(&without.namespace(name).await.unwrap());
     let labelled = shape(&with.namespace(name).await.unwrap()).opted_in("true");
-    let (spread, met) = tokio::join!(nodes_after(without, &unlabelled), nodes_after(with, &labelled));
+    let (spread, met) = tokio::join!(nodes_after(&without, &unlabelled), nodes_after(&with, &labelled));
     assert!(
         spread.len() > 1,
         "without the label all pods met by chance on {spread:?}"
@@ -122,7 +122,7 @@ async fn with_policies_all_of_these_meet_and_share_no_node() {
 
 #[e2e_test]
 async fn a_run_made_through_v1beta1_meets_too() {
-    let bed = installed().await;
+    let bed = &installed().await;
     let namespace = bed.namespace("v1beta1").await.unwrap();
     let mut run = RunSpec::new(&namespace, "run").opted_in("true");
     let step = json!({"name": "step", "image": "testbed.invalid/step", "script": "true"});
@@ -140,7 +140,7 @@ async fn a_run_made_through_v1beta1_meets_too() {
 
 #[e2e_test]
 async fn one_task_may_opt_out() {
-    let bed = installed().await;
+    let bed = &installed().await;
     let namespace = bed.namespace("opt-out").await.unwrap();
     let elsewhere = json!([{
         "pipelineTaskName": "elsewhere",

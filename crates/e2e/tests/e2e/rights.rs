@@ -154,7 +154,7 @@ async fn allowed(client: &Client, deeds: &[Deed]) -> BTreeSet<Deed> {
 
 #[e2e_test(webhook)]
 async fn each_account_may_do_what_its_roles_say_and_nothing_else_that_is_served() {
-    let bed = installed().await;
+    let bed = &installed().await;
     let (served, grants) = (served(&bed.client().await.unwrap()).await, grants());
     assert!(
         served.len() > 100 && served.contains(&("tekton.dev".into(), "pipelineruns".into())),
@@ -202,7 +202,7 @@ fn is_forbidden<T>(answer: Result<T, Error>) -> bool {
 
 #[e2e_test(webhook)]
 async fn requests_beyond_a_role_are_refused() {
-    let bed = installed().await;
+    let bed = &installed().await;
     let webhook = bed.client_of(NAMESPACE, "pod-affinity-webhook").await.unwrap();
     let controller = bed.client_of(NAMESPACE, "pod-affinity-controller").await.unwrap();
     let all = ListParams::default();

@@ -2,11 +2,13 @@
 //! that is possible here is told in SECURITY.md.
 
 use crate::beds::{SOON, bound_placeholder, create, installed, nodes_of, notes, until_told};
+use crate::pool::Lent;
 use kube::api::{DeleteParams, DynamicObject};
 use kube::{Client, ResourceExt};
 use placement::keys;
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
+use std::sync::Arc;
 use testbed::Testbed;
 use testbed::apply;
 use testbed::runs::{self, RunSpec, State};
@@ -38,7 +40,7 @@ async fn forger(bed: &Testbed, namespace: &str) -> Client {
 
 /// A run that has its node, and a forger who knows all about it.
 struct Scene {
-    bed: &'static Testbed,
+    bed: Arc<Lent>,
     client: Client,
     run: RunSpec,
     uid: String,
@@ -56,14 +58,14 @@ impl Scene {
             .task("only", &[])
             .opted_in("true")
             .lasting(LONG));
-        let created = create(bed, &run).await;
-        let placeholder = bound_placeholder(bed, &created).await;
+        let created = create(&bed, &run).await;
+        let placeholder = bound_placeholder(&bed, &created).await;
         let scene = Self {
-            bed,
             client: bed.client().await.unwrap(),
             uid: created.uid().unwrap(),
             node: runs::node(&placeholder).unwrap().to_owned(),
-            forger: forger(bed, &elsewhere).await,
+            forger: forger(&bed, &elsewhere).await,
+            bed,
             run,
             elsewhere,
         };
@@ -139,7 +141,7 @@ impl Scene {
         assert_eq!(runs::state(&run), State::Running);
         assert_eq!(run.annotations().get(keys::NODE), Some(&self.node));
         assert_eq!(
-            nodes_of(self.bed, &self.run).await,
+            nodes_of(&self.bed, &self.run).await,
             BTreeSet::from([self.node.clone()])
         );
         let told: BTreeSet<_> = notes(&self.client, &self.run)
@@ -216,8 +218,8 @@ async fn a_run_that_asks_for_anothers_node_waits_and_so_does_one_that_asks_for_t
     }
     scene.until_pods(&unlabelled, false).await;
     for run in [&labelled, &greedy] {
-        until_told(scene.bed, run, "WaitingForNode").await;
-        assert!(nodes_of(scene.bed, run).await.is_empty());
+        until_told(&scene.bed, run, "WaitingForNode").await;
+        assert!(nodes_of(&scene.bed, run).await.is_empty());
     }
     scene.is_undisturbed().await;
     scene.end().await;
@@ -252,9 +254,9 @@ async fn a_run_leaves_its_node_for_forged_pods_of_its_own_namespace_but_for_none
     scene.create(&outsider).await;
     scene.until_pods(&outsider, false).await;
     let insider = RunSpec::new(scene.run.namespace(), "insider").task("only", &[]);
-    create(scene.bed, &of_the_task(insider, &labels, &nowhere)).await;
+    create(&scene.bed, &of_the_task(insider, &labels, &nowhere)).await;
     // Of two that wait, the run would leave for the one that waits longer.
-    let note = until_told(scene.bed, &scene.run, "MovedOff").await;
+    let note = until_told(&scene.bed, &scene.run, "MovedOff").await;
     assert!(
         note.contains("insider-only-pod") && !note.contains("outsider"),
         "{note}"

@@ -34,7 +34,8 @@ async fn is_enforced(client: &Client, namespace: &str) {
 
 #[e2e_test(webhook)]
 async fn the_processes_are_admitted_where_restricted_is_enforced() {
-    let client = installed().await.client().await.unwrap();
+    let bed = installed().await;
+    let client = bed.client().await.unwrap();
     is_enforced(&client, NAMESPACE).await;
     for template in templates() {
         tried(&client, NAMESPACE, &template).await.unwrap();
@@ -58,7 +59,7 @@ fn templates() -> Vec<Value> {
 
 #[e2e_test]
 async fn a_placeholder_gets_its_node_where_restricted_is_enforced() {
-    let bed = installed().await;
+    let bed = &installed().await;
     let (client, namespace) = (
         bed.client().await.unwrap(),
         bed.namespace("restricted").await.unwrap(),

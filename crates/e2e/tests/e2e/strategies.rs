@@ -166,7 +166,7 @@ async fn a_node_that_a_finished_run_reserves_can_be_drained_like_any_other() {
 
 #[e2e_test]
 async fn an_unknown_strategy_is_refused_with_the_list_of_valid_ones() {
-    let bed = crate::beds::installed().await;
+    let bed = &crate::beds::installed().await;
     let run = RunSpec::diamond("default", "misspelt").opted_in("colocateSometimes");
     let refused = run
         .create(&bed.client().await.unwrap())

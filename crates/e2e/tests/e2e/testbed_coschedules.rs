@@ -16,7 +16,7 @@ async fn nodes_of(bed: &Testbed, spec: &RunSpec) -> BTreeSet<String> {
 
 #[e2e_test]
 async fn the_pods_of_an_unlabelled_run_spread_over_nodes() {
-    let bed = plain().await;
+    let bed = &plain().await;
     let namespace = bed.namespace("spread").await.unwrap();
     let nodes = nodes_of(bed, &RunSpec::diamond(&namespace, "run").lasting("2s")).await;
     assert!(nodes.len() > 1, "all pods met on {nodes:?}");

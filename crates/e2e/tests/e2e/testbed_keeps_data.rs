@@ -37,7 +37,8 @@ async fn a_killed_api_server_comes_back_with_all_data_and_runs_go_on() {
 /// Whoever writes there can have a real node run anything as root.
 #[e2e_test]
 async fn etcd_answers_nobody_without_a_certificate_of_the_testbed() {
-    let file = plain().await.folder().join("etcd.kubeconfig");
+    let bed = plain().await;
+    let file = bed.folder().join("etcd.kubeconfig");
     let file = Kubeconfig::read_from(file).unwrap();
     let with = Config::from_custom_kubeconfig(file, &KubeConfigOptions::default())
         .await

@@ -6,7 +6,7 @@ use testbed::runs::{self, RunSpec, State};
 
 #[e2e_test]
 async fn a_task_lasts_as_long_as_the_annotation_says() {
-    let bed = plain().await;
+    let bed = &plain().await;
     let namespace = bed.namespace("lasting").await.unwrap();
     let run = RunSpec::new(&namespace, "run").task("only", &[]).lasting("4s");
     run.create(&bed.client().await.unwrap()).await.unwrap();
@@ -21,7 +21,7 @@ async fn a_task_lasts_as_long_as_the_annotation_says() {
 
 #[e2e_test]
 async fn a_failing_task_fails_its_run_and_a_retry_saves_it() {
-    let bed = plain().await;
+    let bed = &plain().await;
     let client = bed.client().await.unwrap();
     let namespace = bed.namespace("failing").await.unwrap();
     let fails = RunSpec::new(&namespace, "fails").task("only", &[]).ending("fail");
@@ -48,7 +48,7 @@ async fn a_failing_task_fails_its_run_and_a_retry_saves_it() {
 
 #[e2e_test]
 async fn a_hanging_task_ends_by_its_timeout_only() {
-    let bed = plain().await;
+    let bed = &plain().await;
     let namespace = bed.namespace("hanging").await.unwrap();
     let run = RunSpec::new(&namespace, "run").task("only", &[]).ending("hang");
     let run = run.spec("timeouts", json!({"pipeline": "5s"}));

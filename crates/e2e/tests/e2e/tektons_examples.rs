@@ -17,8 +17,6 @@ use testbed::{Nodes, Testbed, apply};
 /// So many end, of which so many succeed: fake nodes play no step, so that an example whose tasks hand results on fails in either
 /// way, as one does that loads something from elsewhere.
 const AT_LEAST: (usize, usize) = (40, 25);
-/// Those that have not ended by then without the label hang, or wait for a time limit of theirs.
-const PATIENCE: Duration = Duration::from_mins(1);
 const AT_ONCE: usize = 24;
 /// Each run has a node of its own, in one of two zones.
 const NODES_IN_A_ZONE: usize = 60;
@@ -63,10 +61,10 @@ async fn create(bed: &Testbed, file: &Path, namespace: String, label: Option<&st
     })
 }
 
-/// What became of its runs, or where they are when time is up.
-async fn states(bed: &Testbed, example: &Example, patience: Duration) -> Vec<State> {
+/// What became of its runs, or where they are when time is up: without the label, these hang, or wait for a time limit of theirs.
+async fn states(bed: &Testbed, example: &Example) -> Vec<State> {
     let runs = runs::runs(&bed.client().await.unwrap(), &example.namespace);
-    let end = Instant::now() + patience;
+    let end = Instant::now() + SOON;
     loop {
         let listed = runs.list(&ListParams::default()).await.unwrap().items;
         let states = example.states(&listed);
@@ -95,12 +93,11 @@ async fn play(
     files: &[PathBuf],
     half: &str,
     label: Option<&str>,
-    patience: Duration,
 ) -> Vec<(Example, Vec<State>)> {
     let played = stream::iter(files.iter().enumerate())
         .map(async |(number, file)| {
             let example = create(bed, file, format!("{half}-{number}"), label).await?;
-            let states = states(bed, &example, patience).await;
+            let states = states(bed, &example).await;
             Some((example, states))
         })
         .buffer_unordered(AT_ONCE);
@@ -139,7 +136,7 @@ async fn tektons_own_examples_end_with_the_label_as_without_it_on_one_node_each(
     let bed = fresh(0).await;
     let _provisioner = with_volumes(&bed).await;
     let files = files(&testbed::tektons_examples(bed.versions()).await.unwrap());
-    let plain = play(&bed, &files, "plain", None, PATIENCE).await;
+    let plain = play(&bed, &files, "plain", None).await;
     let over = plain.into_iter().filter(|(_, states)| is_over(states));
     let expected: BTreeMap<_, _> = over.map(|(example, states)| (example.file, states)).collect();
     let well = expected.values().filter(|states| succeed(states)).count();
@@ -150,7 +147,7 @@ async fn tektons_own_examples_end_with_the_label_as_without_it_on_one_node_each(
     );
     assert!(expected.len() >= AT_LEAST.0 && well >= AT_LEAST.1);
     let files: Vec<_> = expected.keys().cloned().collect();
-    let labelled = play(&bed, &files, "labelled", Some("true"), SOON).await;
+    let labelled = play(&bed, &files, "labelled", Some("true")).await;
     assert_eq!(labelled.len(), files.len(), "some were refused");
     for (example, states) in &labelled {
         assert_eq!(*states, expected[&example.file], "{}", example.file.display());

@@ -37,7 +37,8 @@ pub(crate) async fn start(bed: &Testbed, built: &Built) -> Result<()> {
     apply_manifests(bed, built, webhook_port).await?;
     start_webhook(bed, built, webhook_port).await?;
     start_controller(bed, built, ENTRYPOINT).await?;
-    answers(bed).await
+    answers(bed).await?;
+    converts(bed).await
 }
 
 /// Instead of what runs, whose webhook is asked about the ConfigMaps. The controller meets no webhook that is away: in a cluster
@@ -51,7 +52,8 @@ pub(crate) async fn replace(bed: &Testbed, built: &Built) -> Result<()> {
     bed.stop(Part::TektonWebhook)?;
     start_webhook(bed, built, webhook_port).await?;
     start_controller(bed, built, ENTRYPOINT).await?;
-    answers(bed).await
+    answers(bed).await?;
+    converts(bed).await
 }
 
 async fn apply_manifests(bed: &Testbed, built: &Built, webhook_port: u16) -> Result<()> {
@@ -167,12 +169,6 @@ async fn common(bed: &Testbed, built: &Built, program: &str, probes: u16) -> Res
         .env("PROBES_PORT", probes.to_string()))
 }
 
-/// Waits until a run would be accepted, and objects of any version would be.
-pub(crate) async fn answers(bed: &Testbed) -> Result<()> {
-    accepts_runs(bed).await?;
-    converts(bed).await
-}
-
 /// Its webhook writes its authority into one definition after the other. A baseline from before the last would have each reset
 /// take that away, and the webhook write it again.
 async fn converts(bed: &Testbed) -> Result<()> {
@@ -193,8 +189,8 @@ fn lacks_an_authority(definition: &CustomResourceDefinition) -> bool {
     definition.spec.group.ends_with("tekton.dev") && client.is_some_and(|client| client.ca_bundle.is_none())
 }
 
-/// Definitions served, webhook reachable, its certificate trusted.
-async fn accepts_runs(bed: &Testbed) -> Result<()> {
+/// Waits until a run would be accepted: definitions served, webhook reachable, its certificate trusted.
+pub(crate) async fn answers(bed: &Testbed) -> Result<()> {
     let client = bed.client().await?;
     let run = json!({
         "apiVersion": "tekton.dev/v1",

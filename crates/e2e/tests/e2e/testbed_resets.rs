@@ -29,10 +29,11 @@ async fn whoever_begins_to_watch_anew_in_the_middle_of_a_reset_misses_nothing_of
 
     bed.reset(&mut new).await.unwrap();
 
-    let (name, seen) = next_deletion(&mut first).await;
-    let mut anew = maps.watch(&watch, &seen).await.unwrap().boxed();
-    let mut gone = BTreeSet::from([name]);
+    let mut gone = BTreeSet::new();
     let all = async {
+        let (name, seen) = next_deletion(&mut first).await;
+        gone.insert(name);
+        let mut anew = maps.watch(&watch, &seen).await.unwrap().boxed();
         while gone != names {
             gone.insert(next_deletion(&mut anew).await.0);
         }

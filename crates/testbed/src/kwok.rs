@@ -18,6 +18,7 @@ pub use crate::stages::{DURATION, OUTCOME};
 
 /// The annotation by which KWOK knows its nodes.
 pub const MANAGED: (&str, &str) = ("kwok.x-k8s.io/node", "fake");
+const HOSTNAME: &str = "kubernetes.io/hostname";
 /// Nodes made at the same time.
 const CONCURRENCY: usize = 16;
 
@@ -158,7 +159,7 @@ impl Testbed {
     pub async fn add_nodes(&self, nodes: &Nodes) -> Result<Vec<String>> {
         let client = self.client().await?;
         let api: Api<Node> = Api::all(client.clone());
-        let manifest = |name: String| nodes.manifest(&name, &self.kubelet_version);
+        let manifest = |name: String| at_work(&name, nodes.manifest(&name, &self.kubelet_version));
         stream::iter(nodes.names().map(|name| create(&api, manifest(name))))
             .buffer_unordered(CONCURRENCY)
             .try_collect::<Vec<_>>()
@@ -240,6 +241,21 @@ impl Testbed {
         self.nodes_are_ready(&self.client().await?, &[node.to_owned()])
             .await
     }
+}
+
+/// A node as one that has been there for a while: what KWOK and the controller manager would write on it, in ten steps that
+/// everybody who watches nodes hears of, it has already. Only the taint is left to them. An autoscaler's nodes become so step by
+/// step.
+fn at_work(name: &str, mut manifest: Value) -> Value {
+    let metadata = &mut manifest["metadata"];
+    metadata["labels"][HOSTNAME] = json!(name);
+    metadata["labels"]["beta.kubernetes.io/os"] = json!("linux");
+    metadata["labels"]["beta.kubernetes.io/arch"] = json!("amd64");
+    metadata["annotations"]["node.alpha.kubernetes.io/ttl"] = json!("0");
+    // KWOK lets the heart of such a node beat.
+    manifest["status"]["phase"] = json!("Running");
+    manifest["status"]["conditions"] = json!([{"type": "Ready", "status": "True", "reason": "KubeletReady"}]);
+    manifest
 }
 
 async fn create(api: &Api<Node>, manifest: Value) -> Result<()> {

@@ -42,7 +42,7 @@ pub(crate) fn grants() -> BTreeSet<Grant> {
     objects.flat_map(|object| grants_of(&object)).collect()
 }
 
-fn grants_of(role: &Value) -> Vec<Grant> {
+pub(crate) fn grants_of(role: &Value) -> Vec<Grant> {
     let mut grants = Vec::new();
     for rule in role["rules"].as_array().into_iter().flatten() {
         let names = texts(&rule["resourceNames"]).into_iter().map(Some);

@@ -115,7 +115,7 @@ pub(crate) async fn whole(nodes: usize) -> Testbed {
         deployments: true,
         ..Options::default()
     };
-    let bed = Testbed::start(options).await.unwrap();
+    let bed = pool::start(options).await;
     bed.add_nodes(&Nodes::new("node", nodes)).await.unwrap();
     bed.install_pod_affinity().await.unwrap();
     bed

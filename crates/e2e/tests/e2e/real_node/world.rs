@@ -1,5 +1,6 @@
 //! A testbed with a registry, the image in it, and the real node.
 
+use crate::pool;
 use crate::real_node::images::{pull, push_program, push_sandbox, unpack};
 use crate::ship_program::{BINARY, printed, ship, workspace};
 use std::path::PathBuf;
@@ -27,7 +28,7 @@ pub(crate) async fn start(tekton: bool) -> World {
         tekton,
         ..Options::default()
     };
-    let bed = Testbed::start(options).await.expect("a testbed");
+    let bed = pool::start(options).await;
     let registry = bed.start_registry().await.expect("a registry");
     let mut world = World {
         bed,

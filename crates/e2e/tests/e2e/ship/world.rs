@@ -1,5 +1,6 @@
 //! The program, a registry, an API server: shared by all tests of this binary.
 
+use crate::pool;
 use crate::ship::pulled::pull;
 pub(crate) use crate::ship_program::{BINARY, printed, workspace};
 use crate::ship_program::{program, ship};
@@ -30,7 +31,7 @@ async fn start() -> World {
         tekton: false,
         ..Options::default()
     };
-    let bed = Testbed::start(options).await.expect("a testbed");
+    let bed = pool::start(options).await;
     let registry = bed.start_registry().await.expect("a registry");
     let mut world = World {
         bed,

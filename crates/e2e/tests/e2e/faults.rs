@@ -26,7 +26,7 @@ const AWAY: Duration = Duration::from_secs(12);
 const SOONER_AWAY: Duration = Duration::from_secs(6);
 pub(crate) const CONTROLLERS: [Part; 2] = [Part::Controller(0), Part::Controller(1)];
 /// Labelled runs that go through each fault, and runs that their users hold all the while.
-pub(crate) const OURS: usize = 12;
+pub(crate) const OURS: usize = 8;
 const USERS: usize = 2;
 
 /// A testbed whose controllers are started again when they end, as a kubelet would do it.

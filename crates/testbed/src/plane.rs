@@ -22,6 +22,7 @@ pub(crate) struct ControlPlane {
     pub(crate) authority: PathBuf,
     pub(crate) api_port: u16,
     pub(crate) etcd_port: u16,
+    etcd_http_port: u16,
     etcd_peer_port: u16,
     /// Signs for etcd and its clients only.
     etcd_authority: PathBuf,
@@ -46,6 +47,7 @@ impl ControlPlane {
         let etcd_identity = etcd_authority.etcd()?;
         let api_port = ports.take()?;
         let etcd_port = ports.take()?;
+        let etcd_http_port = ports.take()?;
         let config = |file: &str, user: &str, group: Option<&str>| {
             let identity = authority.client(file, user, group)?;
             let path = folder.join(format!("{file}.kubeconfig"));
@@ -65,13 +67,14 @@ impl ControlPlane {
             api_port,
             store: kubeconfig::write(
                 &folder.join("etcd.kubeconfig"),
-                etcd_port,
+                etcd_http_port,
                 &etcd_authority.certificate(),
                 &Proof::Certificate(&etcd_identity),
             )?,
             etcd_authority: etcd_authority.certificate(),
             etcd_identity,
             etcd_port,
+            etcd_http_port,
             etcd_peer_port: ports.take()?,
             manager_port: ports.take()?,
             scheduler_port: ports.take()?,
@@ -82,7 +85,8 @@ impl ControlPlane {
 
     pub(crate) fn etcd(&self, built: &Built, folder: &Path) -> Launch {
         let url = |port: u16| format!("https://127.0.0.1:{port}");
-        let (client, peer) = (url(self.etcd_port), url(self.etcd_peer_port));
+        let (client, http) = (url(self.etcd_port), url(self.etcd_http_port));
+        let peer = url(self.etcd_peer_port);
         let etcd = Launch::of(built.program("etcd")).path("--data-dir", &folder.join("etcd"));
         // Whoever writes here has all rights of the cluster; beside a real node, those of root.
         let guarded = |etcd: Launch, whose: &str| {
@@ -95,6 +99,8 @@ impl ControlPlane {
             .into_iter()
             .fold(etcd, guarded)
             .arg(format!("--listen-client-urls={client}"))
+            // The JSON gateway beside gRPC on one port would have Go's HTTP server carry both, which takes etcd a third more.
+            .arg(format!("--listen-client-http-urls={http}"))
             .arg(format!("--advertise-client-urls={client}"))
             .arg(format!("--listen-peer-urls={peer}"))
             .arg(format!("--initial-advertise-peer-urls={peer}"))
@@ -126,8 +132,8 @@ impl ControlPlane {
             .arg("--allow-privileged=true")
             // As on clusters with nodes for GPUs: a pod that asks for a device tolerates the taint of that name.
             .arg("--enable-admission-plugins=ExtendedResourceToleration")
-            // Twenty of them, with five times what they need, would fill the memory of a machine that tests run on.
-            .env("GOGC", "150")
+            // More than a dozen of them, with five times what they need, would fill the memory of a machine that tests run on.
+            .env("GOGC", "250")
     }
 
     pub(crate) fn manager(&self, built: &Built, folder: &Path, kubernetes: Kubernetes) -> Launch {

@@ -28,8 +28,6 @@ const QUIET: Duration = Duration::from_secs(1);
 const LOOKS: usize = 10;
 /// A reset that takes longer than a start is none.
 const PATIENCE: Duration = Duration::from_secs(15);
-/// A scheduler hears of what is gone within a second, also on a busy machine.
-const HEARD: Duration = Duration::from_secs(4);
 
 /// A testbed's objects and processes at one moment.
 #[derive(Debug)]
@@ -73,21 +71,10 @@ impl Testbed {
         Ok(())
     }
 
-    /// A scheduler that still has a node in its cache binds pods to it, although there is no such node any more. It may
-    /// have taken a pod for bound that was gone in that very moment: it then counts it, and its node, for good.
+    /// A scheduler that still has a node in its cache binds pods to it, although there is no such node any more.
     async fn scheduler_has_caught_up(&self, baseline: &Baseline) -> Result<()> {
-        if self.scheduler_knows(baseline, HEARD).await.is_ok() {
-            return Ok(());
-        }
-        eprintln!("the scheduler is started again, because it still counts what is gone");
-        self.stop(Part::Scheduler)?;
-        self.start_again(Part::Scheduler).await?;
-        self.scheduler_knows(baseline, PATIENCE).await
-    }
-
-    async fn scheduler_knows(&self, baseline: &Baseline, deadline: Duration) -> Result<()> {
         let wanted = baseline.scheduler_cache();
-        self.until("the scheduler to know what is there", deadline, async || {
+        self.until("the scheduler to know what is there", PATIENCE, async || {
             let metrics = self
                 .scheduler_metrics()
                 .await

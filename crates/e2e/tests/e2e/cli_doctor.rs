@@ -378,6 +378,7 @@ async fn a_deployment_is_scaled_to_nothing(bed: &Testbed) {
     webhook.patch(&json!({"spec": {"replicas": 0}})).await;
     until_found(bed, "Deployment pod-affinity-webhook is scaled to 0").await;
     webhook.patch(&json!({"spec": {"replicas": 2}})).await;
+    until_well(bed).await;
 }
 
 async fn a_namespace_has_no_room_for_placeholders(bed: &Testbed) {

@@ -189,6 +189,16 @@ pub enum State {
     Failed(String),
 }
 
+impl State {
+    /// Whether it stays.
+    pub fn is_over(&self) -> bool {
+        match self {
+            Self::Pending | Self::Running => false,
+            Self::Succeeded | Self::Failed(_) => true,
+        }
+    }
+}
+
 /// The state of a run.
 pub fn state(run: &DynamicObject) -> State {
     let conditions = run.data.pointer("/status/conditions").and_then(Value::as_array);

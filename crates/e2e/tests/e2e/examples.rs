@@ -7,7 +7,7 @@ use kube::api::{Api, DeleteParams, ListParams};
 use placement::keys;
 use std::path::{Path, PathBuf};
 use testbed::Testbed;
-use testbed::runs::{self, State};
+use testbed::runs;
 
 /// Tekton refuses two claims in one task in its default mode; the file says so.
 const NEEDS_DISABLED: &str = "several-workspaces.yaml";
@@ -33,10 +33,8 @@ async fn ends_on_one_node(bed: &Testbed, namespace: &str, file: &Path) {
     let api = runs::runs(&client, namespace);
     bed.until(format!("{} to end", file.display()), SOON * 2, async || {
         let run = api.get(&name).await.map_err(|error| error.to_string())?;
-        match runs::state(&run) {
-            State::Succeeded | State::Failed(_) => Ok(()),
-            state @ (State::Pending | State::Running) => Err(format!("{state:?}")),
-        }
+        let state = runs::state(&run);
+        state.is_over().then_some(()).ok_or_else(|| format!("{state:?}"))
     })
     .await
     .unwrap();

@@ -80,16 +80,9 @@ async fn states(bed: &Testbed, example: &Example) -> Vec<State> {
 async fn ended(runs: &Api<DynamicObject>, name: &str) {
     let mut seen = pin!(watch_object(runs.clone(), name).default_backoff());
     while let Some(seen) = seen.next().await {
-        if seen.is_ok_and(|run| run.is_some_and(|run| is_over(&runs::state(&run)))) {
+        if seen.is_ok_and(|run| run.is_some_and(|run| runs::state(&run).is_over())) {
             return;
         }
-    }
-}
-
-fn is_over(state: &State) -> bool {
-    match state {
-        State::Pending | State::Running => false,
-        State::Succeeded | State::Failed(_) => true,
     }
 }
 
@@ -140,7 +133,9 @@ async fn tektons_own_examples_end_with_the_label_as_without_it_on_one_node_each(
     let _provisioner = with_volumes(&bed).await;
     let files = files(&testbed::tektons_examples(bed.versions()).await.unwrap());
     let plain = play(&bed, &files, "plain", None).await;
-    let over = plain.into_iter().filter(|(_, states)| states.iter().all(is_over));
+    let over = plain
+        .into_iter()
+        .filter(|(_, states)| states.iter().all(State::is_over));
     let expected: BTreeMap<_, _> = over.map(|(example, states)| (example.file, states)).collect();
     let well = expected.values().filter(|states| succeed(states)).count();
     println!(

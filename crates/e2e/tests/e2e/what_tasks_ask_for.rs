@@ -112,9 +112,7 @@ async fn end(bed: &Testbed, run: &RunSpec) -> (State, Duration) {
     let begun = Instant::now();
     create(bed, run).await;
     let done = bed
-        .until_run(run, "to be done", SOON, |run| {
-            !matches!(runs::state(run), State::Pending | State::Running)
-        })
+        .until_run(run, "to be done", SOON, |run| runs::state(run).is_over())
         .await
         .unwrap();
     (runs::state(&done), begun.elapsed())

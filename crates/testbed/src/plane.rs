@@ -84,9 +84,8 @@ impl ControlPlane {
     }
 
     pub(crate) fn etcd(&self, built: &Built, folder: &Path) -> Launch {
-        let url = |port: u16| format!("https://127.0.0.1:{port}");
-        let (client, http) = (url(self.etcd_port), url(self.etcd_http_port));
-        let peer = url(self.etcd_peer_port);
+        let ports = [self.etcd_port, self.etcd_http_port, self.etcd_peer_port];
+        let [client, http, peer] = ports.map(|port| format!("https://127.0.0.1:{port}"));
         let etcd = Launch::of(built.program("etcd")).path("--data-dir", &folder.join("etcd"));
         // Whoever writes here has all rights of the cluster; beside a real node, those of root.
         let guarded = |etcd: Launch, whose: &str| {

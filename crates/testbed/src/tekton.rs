@@ -35,10 +35,7 @@ const WORKLOADS: [&str; 4] = [
 pub(crate) async fn start(bed: &Testbed, built: &Built) -> Result<()> {
     let webhook_port = bed.port()?;
     apply_manifests(bed, built, webhook_port).await?;
-    start_webhook(bed, built, webhook_port).await?;
-    start_controller(bed, built, ENTRYPOINT).await?;
-    answers(bed).await?;
-    converts(bed).await
+    start_processes(bed, built, webhook_port).await
 }
 
 /// Instead of what runs, whose webhook is asked about the ConfigMaps. The controller meets no webhook that is away: in a cluster
@@ -50,6 +47,10 @@ pub(crate) async fn replace(bed: &Testbed, built: &Built) -> Result<()> {
     apply_manifests(bed, built, webhook_port).await?;
     bed.stop(Part::TektonController)?;
     bed.stop(Part::TektonWebhook)?;
+    start_processes(bed, built, webhook_port).await
+}
+
+async fn start_processes(bed: &Testbed, built: &Built, webhook_port: u16) -> Result<()> {
     start_webhook(bed, built, webhook_port).await?;
     start_controller(bed, built, ENTRYPOINT).await?;
     answers(bed).await?;

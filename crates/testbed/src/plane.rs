@@ -11,9 +11,9 @@ use std::path::{Path, PathBuf};
 
 /// Name of the real node, which its kubeconfig has in it.
 pub(crate) const REAL_NODE: &str = "real";
-/// So long the control plane takes a node for alive that says nothing; KWOK's say something every ten minutes. They die when
+/// So long the control plane takes a node for alive that says nothing: longer than any testbed lasts or sleeps. Nodes die when
 /// a test says so, not when the machine has no time for KWOK.
-pub(crate) const GRACE_PERIOD: &str = "20m";
+const GRACE_PERIOD: &str = "24h";
 
 /// What the control plane needs before it starts.
 #[derive(Debug)]

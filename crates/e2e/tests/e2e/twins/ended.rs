@@ -62,7 +62,7 @@ pub(super) async fn until_ended(
 }
 
 async fn until_over(bed: &Testbed, run: &RunSpec, patience: Duration) -> Result<DynamicObject> {
-    let is_over = |run: &DynamicObject| matches!(runs::state(run), State::Succeeded | State::Failed(_));
+    let is_over = |run: &DynamicObject| runs::state(run).is_over();
     bed.until_run(run, "to end", patience, is_over).await
 }
 

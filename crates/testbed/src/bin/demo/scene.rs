@@ -103,7 +103,7 @@ async fn line_of(client: &Client, spec: &RunSpec) -> Result<Line, Error> {
     let pods = runs::pods(client, spec.namespace(), spec.name()).await?;
     let nodes = runs::nodes(&pods).into_iter().collect::<Vec<_>>().join(" ");
     let state = runs::state(&run);
-    let done = matches!(state, State::Succeeded | State::Failed(_));
+    let done = state.is_over();
     let nodes = if nodes.is_empty() {
         "no node yet".into()
     } else {

@@ -2,8 +2,9 @@
 //! its node gets a larger one, one that reserves gets it from the start, and in the end all new nodes are gone.
 
 use crate::auditor::Auditor;
-use crate::beds::{SOON, create, fresh, nodes_of, notes, pods};
+use crate::beds::{SOON, create, fresh, let_end, nodes_of, notes, pods};
 use crate::clusters_differ::of_pipeline;
+use crate::moves::bound_task;
 use crate::pool::Lent;
 use futures::future::join_all;
 use futures::{StreamExt, TryStreamExt};
@@ -215,12 +216,18 @@ pub(crate) async fn until_left(bed: &Testbed, others: usize) -> Duration {
 async fn grows_by_what_is_missing(autoscaler: Autoscaler) {
     let bed = bed(autoscaler).await;
     let (growth, auditor) = (Growth::of(&bed).await, Auditor::start(&bed).await);
-    // They go on until the autoscaler has seen them: a node that one of them leaves would do for the last.
+    // They go on until each has a node: one that one of them leaves would do for the last.
     let runs = many("one-more", FIXED + 1)
         .into_iter()
-        .map(|run| run.lasting("20s"));
+        .map(|run| run.ending("hang"));
     let runs: Vec<_> = runs.collect();
     create_at_once(&bed, &runs, autoscaler).await;
+    for run in &runs {
+        bound_task(&bed, run, "only").await;
+    }
+    for run in &runs {
+        let_end(&bed, run).await;
+    }
     let took = all_succeed(&bed, &runs).await;
     let (nodes, steps) = growth.so_far();
     println!(

@@ -2,8 +2,8 @@
 //! change their mind.
 
 use crate::beds::{
-    SOON, another_pod, bound_placeholder, create, fresh, installed, nodes_after, pods, quota, reasons,
-    until_no_placeholder, until_told,
+    SOON, another_pod, bound_placeholder, create, fresh, installed, let_end, nodes_after, pods, quota,
+    reasons, until_no_placeholder, until_told,
 };
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Pod, Taint};
@@ -74,7 +74,7 @@ async fn a_node_that_pods_tolerate_by_their_runtime_class_is_as_good_as_any() {
 async fn a_run_with_an_anti_affinity_of_its_own_takes_the_node_that_another_run_leaves() {
     let bed = fresh(1).await;
     let first = RunSpec::new("default", "first").task("only", &[]);
-    let first = first.opted_in("true").lasting("8s");
+    let first = first.opted_in("true").ending("hang");
     let created = create(&bed, &first).await;
     bound_placeholder(&bed, &created).await;
     let second = RunSpec::new("default", "second")
@@ -83,6 +83,7 @@ async fn a_run_with_an_anti_affinity_of_its_own_takes_the_node_that_another_run_
     let second = with_template(second, &json!({"affinity": away_from("database")}));
     create(&bed, &second).await;
     until_told(&bed, &second, "WaitingForNode").await;
+    let_end(&bed, &first).await;
     bed.until_succeeded(&first, SOON).await.unwrap();
     bed.until_succeeded(&second, SOON).await.unwrap();
 }

@@ -1,7 +1,7 @@
 //! A run whose node cannot take its next task moves on by itself; while any of its tasks is there, it waits.
 
 use crate::auditor::Auditor;
-use crate::beds::{SOON, bound_placeholder, create, fresh, nodes_of, pods, until_told};
+use crate::beds::{SOON, bound_placeholder, create, fresh, let_end, nodes_of, pods, until_told};
 use crate::cli_tool::{binary, chapter, explained};
 use crate::install_kubectl::kubectl;
 use k8s_openapi::api::core::v1::{Node, Pod};
@@ -11,7 +11,7 @@ use placement::keys;
 use serde_json::{Value, json};
 use std::time::Duration;
 use testbed::runs::{self, RunSpec};
-use testbed::{Nodes, Testbed};
+use testbed::{Nodes, Part, Testbed};
 
 /// First a task that fits anywhere, then one that asks for `cpu`.
 pub(crate) fn small_then(cpu: &str) -> RunSpec {
@@ -183,22 +183,52 @@ async fn a_task_left_waiting_by_another_on_a_node_that_was_cordoned_since_moves_
     assert_eq!(nodes_of(&bed, &run).await, nodes.into());
 }
 
-#[e2e_test]
-async fn a_node_cordoned_between_two_tasks_is_left_at_once() {
+/// Has a run that hangs end its first task, and waits until it has.
+async fn end_first_task(bed: &Testbed, run: &RunSpec) {
+    let_end(bed, run).await;
+    let client = bed.client().await.unwrap();
+    bed.until("the first task's pod to have ended", SOON, async || {
+        let pods = runs::pods(&client, run.namespace(), run.name()).await;
+        let phases = pods.map_err(|error| error.to_string())?.into_iter();
+        let phases: Vec<_> = phases.filter_map(|pod| pod.status?.phase).collect();
+        match phases.as_slice() {
+            [phase] if phase == "Succeeded" => Ok(()),
+            _ => Err(format!("{phases:?}")),
+        }
+    })
+    .await
+    .unwrap();
+}
+
+/// No second task is waiting for a node then: it is made when the run has moved off.
+async fn is_left_between_two_tasks(spoil: impl AsyncFn(&Testbed, &str)) {
     let bed = fresh(3).await;
-    // A task that fails and is tried again leaves a moment between; a held-back second task does it better.
     let run = RunSpec::new("default", "run")
         .task("a", &[])
         .task("b", &["a"])
         .opted_in("true")
-        .lasting("3s");
+        .ending("hang");
     create(&bed, &run).await;
     let first = node_of(&bound_task(&bed, &run, "a").await);
-    cordon(&bed, &first).await;
+    bed.kill(Part::TektonController).unwrap();
+    end_first_task(&bed, &run).await;
+    spoil(&bed, &first).await;
+    until_told(&bed, &run, "MovedOff").await;
+    bed.start_again(Part::TektonController).await.unwrap();
     let second = node_of(&bound_task(&bed, &run, "b").await);
     assert_ne!(first, second);
     bed.until_succeeded(&run, SOON).await.unwrap();
     assert_eq!(until_moved_from(&bed, &run, &first).await, second);
+}
+
+#[e2e_test]
+async fn a_node_cordoned_between_two_tasks_is_left_at_once() {
+    is_left_between_two_tasks(cordon).await;
+}
+
+#[e2e_test]
+async fn a_node_that_is_not_ready_between_two_tasks_is_left_at_once() {
+    is_left_between_two_tasks(async |bed, node| bed.silence(node).await.unwrap()).await;
 }
 
 #[e2e_test]
@@ -208,11 +238,12 @@ async fn a_node_cordoned_during_a_task_is_left_when_the_task_has_ended() {
         .task("a", &[])
         .task("b", &[])
         .task("c", &["a", "b"]);
-    let run = run.opted_in("true").lasting("5s");
+    let run = run.opted_in("true").ending("hang");
     create(&bed, &run).await;
     let a = bound_task(&bed, &run, "a").await;
     let b = bound_task(&bed, &run, "b").await;
     cordon(&bed, &node_of(&a)).await;
+    let_end(&bed, &run).await;
     let c = bound_task(&bed, &run, "c").await;
     assert_eq!(node_of(&a), node_of(&b));
     assert_ne!(node_of(&a), node_of(&c));
@@ -259,30 +290,6 @@ async fn a_node_that_is_deleted_is_left_though_the_next_task_found_another_by_it
     auditor.found_no_meeting();
 }
 
-#[e2e_test]
-async fn a_node_that_is_not_ready_is_left_once_nothing_of_the_run_is_there() {
-    let bed = fresh(3).await;
-    let run = RunSpec::new("default", "run")
-        .task("a", &[])
-        .task("b", &["a"])
-        .opted_in("true")
-        .lasting("4s");
-    create(&bed, &run).await;
-    let first = node_of(&bound_task(&bed, &run, "a").await);
-    // The task ends while the node is still there to say so; then the node goes silent.
-    bed.until_run(&run, "to have ended its first task", SOON, |run| {
-        let children = run
-            .data
-            .pointer("/status/childReferences")
-            .and_then(Value::as_array);
-        children.is_some_and(|children| children.len() > 1)
-    })
-    .await
-    .unwrap();
-    bed.silence(&first).await.unwrap();
-    bed.until_succeeded(&run, SOON * 2).await.unwrap();
-}
-
 /// By itself it would wait for the node until its timeout, as a run without the label does.
 #[e2e_test]
 async fn a_run_whose_node_died_with_a_task_on_it_goes_on_once_the_node_is_given_up_as_the_event_says() {
@@ -316,7 +323,7 @@ async fn a_drain_that_evicts_the_placeholder_moves_the_run() {
         .task("a", &[])
         .task("b", &["a"])
         .opted_in("true")
-        .lasting("4s");
+        .ending("hang");
     let held = create(&bed, &run).await;
     let first = node_of(&bound_task(&bed, &run, "a").await);
     cordon(&bed, &first).await;
@@ -325,6 +332,7 @@ async fn a_drain_that_evicts_the_placeholder_moves_the_run() {
     api.evict(&placeholder.name_any(), &EvictParams::default())
         .await
         .unwrap();
+    let_end(&bed, &run).await;
     let second = node_of(&bound_task(&bed, &run, "b").await);
     assert_ne!(first, second);
     assert_eq!(until_moved_from(&bed, &run, &first).await, second);

@@ -2,7 +2,9 @@
 
 use crate::attacher::Attacher;
 use crate::auditor::Auditor;
-use crate::beds::{SOON, bound_placeholder, create, fresh, notes, pods, until_no_placeholder, until_told};
+use crate::beds::{
+    SOON, bound_placeholder, create, fresh, let_end, notes, pods, until_no_placeholder, until_told,
+};
 use crate::claims::{claim, claim_of, with_claim};
 use crate::cli_tool::explained;
 use crate::moves::{bound_task, cordon, node_of, patch_node, small_then, uncordon, until_moved_from};
@@ -57,10 +59,11 @@ async fn a_cordoned_node_is_left_together_with_tektons_own_assistant() {
     let bed = fresh(2).await;
     claim(&bed, "source", None).await;
     let tasks = RunSpec::new("default", "run").task("a", &[]).task("b", &["a"]);
-    let run = with_claim(tasks.opted_in("true").lasting("6s"), "source");
+    let run = with_claim(tasks.opted_in("true").ending("hang"), "source");
     create(&bed, &run).await;
     let first = node_of(&bound_task(&bed, &run, "a").await);
     cordon(&bed, &first).await;
+    let_end(&bed, &run).await;
     let second = until_moved_from(&bed, &run, &first).await;
     assert_eq!(node_of(&bound_task(&bed, &run, "b").await), second);
     until_assistant_on(&bed, &second).await;

@@ -1,6 +1,6 @@
 //! A quota of StatefulSets: Tekton makes one for each PVC of a run, and fails the run if it is refused. A placeholder gives way.
 
-use crate::beds::{SOON, create, fresh, quota, reasons, until_no_placeholder, until_told};
+use crate::beds::{SOON, create, fresh, let_end, quota, reasons, until_no_placeholder, until_told};
 use crate::claims::{claim, with_claim};
 use futures::future::join_all;
 use testbed::Testbed;
@@ -54,7 +54,7 @@ async fn at_the_end_of_its_hold_a_run_gets_the_place_that_the_placeholder_of_ano
     let bed = fresh(4).await;
     bed.configure(&[("hold-deadline", Some("5s"))]).await.unwrap();
     quota(&bed, "default", SETS, "2").await;
-    let long = run_with_claim(&bed, "long").await.lasting("40s");
+    let long = run_with_claim(&bed, "long").await.ending("hang");
     create(&bed, &long).await;
     until_told(&bed, &long, "Released").await;
     let other = run_with_claim(&bed, "other").await;
@@ -62,6 +62,7 @@ async fn at_the_end_of_its_hold_a_run_gets_the_place_that_the_placeholder_of_ano
     until_told(&bed, &other, "MadeRoom").await;
     bed.until_succeeded(&other, SOON).await.unwrap();
     until_told(&bed, &long, "PlaceholderRefused").await;
+    let_end(&bed, &long).await;
     bed.until_succeeded(&long, SOON).await.unwrap();
     until_no_placeholder(&bed, "default").await;
 }

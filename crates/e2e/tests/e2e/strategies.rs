@@ -1,8 +1,8 @@
 //! The three strategies, against each other and against runs that are not labelled.
 
 use crate::beds::{
-    SOON, bound_placeholder, create, fresh, nodes_of, placeholder_name, pods, sets, until_no_placeholder,
-    until_told,
+    SOON, bound_placeholder, create, fresh, let_end, nodes_of, placeholder_name, pods, sets,
+    until_no_placeholder, until_told,
 };
 use crate::install_kubectl::kubectl;
 use kube::api::DeleteParams;
@@ -33,8 +33,8 @@ async fn an_isolated_run_keeps_unlabelled_runs_away_and_stays_away_from_theirs()
     let bed = fresh(2).await;
     let isolated = RunSpec::diamond("default", "isolated")
         .opted_in("colocateCompleted")
-        .lasting(WHILE);
-    let before = RunSpec::new("default", "before").task("only", &[]).lasting("10s");
+        .ending("hang");
+    let before = RunSpec::new("default", "before").task("only", &[]).ending("hang");
     create(&bed, &before).await;
     bed.until_run(&before, "to have a node", SOON, |_| true)
         .await
@@ -59,7 +59,11 @@ async fn an_isolated_run_keeps_unlabelled_runs_away_and_stays_away_from_theirs()
     for run in &after {
         create(&bed, run).await;
     }
-    for run in after.iter().chain([&before, &isolated]) {
+    for run in &after {
+        bed.until_succeeded(run, SOON).await.unwrap();
+    }
+    for run in [&before, &isolated] {
+        let_end(&bed, run).await;
         bed.until_succeeded(run, SOON).await.unwrap();
     }
     let own = nodes_of(&bed, &isolated).await;

@@ -3,7 +3,7 @@
 
 use crate::auditor::Auditor;
 use crate::autoscalers::{Autoscaler, FIXED, bed, delete_runs, until_left};
-use crate::beds::{SOON, create, nodes_of};
+use crate::beds::{SOON, create, let_end, nodes_of};
 use crate::install_kubectl::{file, kubectl, rendered, workspace};
 use crate::moves::{bound_task, node_of};
 use k8s_openapi::api::core::v1::Pod;
@@ -55,8 +55,7 @@ async fn takes_a_warm_node(autoscaler: Autoscaler) {
 
     bed.pause(autoscaler.part()).unwrap();
     let start = Instant::now();
-    // It keeps the node for longer than a new one takes.
-    let (next, other) = (run("next").lasting("60s"), run("other").lasting("5s"));
+    let (next, other) = (run("next").ending("hang"), run("other").lasting("5s"));
     create(&bed, &next).await;
     let first_task = bound_task(&bed, &next, "only").await;
     println!(
@@ -71,6 +70,7 @@ async fn takes_a_warm_node(autoscaler: Autoscaler) {
     let replaced = until_warm(&bed).await;
     println!("{autoscaler:?}: {warm} was replaced by {replaced}");
     assert_ne!(warm, replaced);
+    let_end(&bed, &next).await;
     for run in [&next, &other] {
         bed.until_succeeded(run, SOON).await.unwrap();
         assert_eq!(nodes_of(&bed, run).await.len(), 1);

@@ -1,8 +1,9 @@
 //! A reserve that nobody has to write: what the tasks of the latest run of the same Pipeline asked for.
 
 use crate::auditor::Auditor;
-use crate::beds::{SOON, create, fresh, nodes_of, reasons, until_told};
+use crate::beds::{SOON, create, fresh, let_end, let_task_end, nodes_of, reasons, until_told};
 use crate::clusters_differ::of_pipeline;
+use crate::moves::bound_task;
 use crate::pool::Lent;
 use kube::ResourceExt;
 use kube::api::{Patch, PatchParams};
@@ -21,6 +22,11 @@ pub(crate) async fn run(bed: &Testbed, name: &str, cpu: &str) -> RunSpec {
         .lasting("3s");
     let run = with_a_task(bed, run).await;
     of_pipeline(bed, run, json!({"name": "grows"})).await
+}
+
+/// Such a run whose tasks end when the test says so.
+async fn hanging(bed: &Testbed, name: &str, cpu: &str) -> RunSpec {
+    run(bed, name, cpu).await.ending("hang")
 }
 
 /// The last task is a Task.
@@ -44,7 +50,14 @@ async fn after(bed: &Testbed, run: &RunSpec) -> (bool, String) {
     finished(bed, run).await
 }
 
+/// Two of its tasks are there at the same time, however slow this machine is.
 async fn finished(bed: &Testbed, run: &RunSpec) -> (bool, String) {
+    bound_task(bed, run, "small").await;
+    let_task_end(bed, run, "small").await;
+    for task in ["one", "other"] {
+        bound_task(bed, run, task).await;
+    }
+    let_end(bed, run).await;
     bed.until_succeeded(run, SOON).await.unwrap();
     let recorded = bed.until_run(run, "to have a record", SOON, |run| {
         run.annotations().contains_key(keys::USED)
@@ -67,7 +80,7 @@ async fn bed() -> Lent {
 async fn the_next_run_of_a_pipeline_has_room_for_its_tasks_at_once_and_the_one_after_it_adapts() {
     let bed = bed().await;
     let auditor = Auditor::start(&bed).await;
-    let first = run(&bed, "first", "3").await;
+    let first = hanging(&bed, "first", "3").await;
     create(&bed, &first).await;
     let told = until_told(&bed, &first, "ReserveChosen").await;
     assert!(
@@ -81,7 +94,7 @@ async fn the_next_run_of_a_pipeline_has_room_for_its_tasks_at_once_and_the_one_a
     let (moved, used) = finished(&bed, &first).await;
     assert!(!moved && used.starts_with("cpu=6"), "{used}");
 
-    let second = run(&bed, "second", "3").await;
+    let second = hanging(&bed, "second", "3").await;
     assert_eq!(after(&bed, &second).await, (false, used));
     assert_eq!(nodes_of(&bed, &second).await, ["large-0".to_owned()].into());
     let told = until_told(&bed, &second, "ReserveChosen").await;
@@ -90,10 +103,10 @@ async fn the_next_run_of_a_pipeline_has_room_for_its_tasks_at_once_and_the_one_a
         "{told}"
     );
 
-    let shrunk = run(&bed, "shrunk", "500m").await;
+    let shrunk = hanging(&bed, "shrunk", "500m").await;
     let (moved, used) = after(&bed, &shrunk).await;
     assert!(!moved && used.starts_with("cpu=1"), "{used}");
-    let adapted = run(&bed, "adapted", "500m").await;
+    let adapted = hanging(&bed, "adapted", "500m").await;
     after(&bed, &adapted).await;
     let told = until_told(&bed, &adapted, "ReserveChosen").await;
     assert!(told.contains("room for cpu=1"), "{told}");
@@ -103,13 +116,13 @@ async fn the_next_run_of_a_pipeline_has_room_for_its_tasks_at_once_and_the_one_a
 #[e2e_test]
 async fn a_record_that_is_wrong_holds_its_pipeline_up_no_longer_than_an_autoscaler_needs_to_answer() {
     let bed = bed().await;
-    let first = run(&bed, "first", "500m").await;
+    let first = hanging(&bed, "first", "500m").await;
     let (_, used) = after(&bed, &first).await;
     assert!(used.starts_with("cpu=1"), "{used}");
     let patch = Patch::Merge(json!({"metadata": {"annotations": {keys::USED: "cpu=64"}}}));
     let api = runs(&bed.client().await.unwrap(), "default");
     api.patch("first", &PatchParams::default(), &patch).await.unwrap();
-    let next = run(&bed, "next", "500m").await;
+    let next = hanging(&bed, "next", "500m").await;
     let (moved, used) = after(&bed, &next).await;
     assert!(!moved && used.starts_with("cpu=1"), "{used}");
     let told = until_told(&bed, &next, "ReserveGivenUp").await;
@@ -119,7 +132,9 @@ async fn a_record_that_is_wrong_holds_its_pipeline_up_no_longer_than_an_autoscal
 #[e2e_test]
 async fn a_run_with_a_copied_record_is_not_what_its_pipeline_goes_by() {
     let bed = bed().await;
-    let copied = run(&bed, "copied", "500m").await.annotation(keys::USED, "cpu=64");
+    let copied = hanging(&bed, "copied", "500m")
+        .await
+        .annotation(keys::USED, "cpu=64");
     let (_, used) = after(&bed, &copied).await;
     assert!(used.starts_with("cpu=1"), "{used}");
 }

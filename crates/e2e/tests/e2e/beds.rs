@@ -105,17 +105,33 @@ pub(crate) async fn create(bed: &Testbed, spec: &RunSpec) -> DynamicObject {
     spec.create(&bed.client().await.unwrap()).await.unwrap()
 }
 
-/// Has the pods of a run that hangs succeed, those that are there and those to come.
+/// Has the pods of a run that hangs succeed, those that are there and those of tasks to come. A task that Tekton is just making
+/// may miss it.
 pub(crate) async fn let_end(bed: &Testbed, spec: &RunSpec) {
-    let client = bed.client().await.unwrap();
-    let succeeds = Patch::Merge(json!({"metadata": {"annotations": {OUTCOME: "succeed"}}}));
-    let params = PatchParams::default();
-    let (api, name) = (runs::runs(&client, spec.namespace()), spec.name());
-    api.patch(name, &params, &succeeds).await.unwrap();
-    for pod in runs::pods(&client, spec.namespace(), name).await.unwrap() {
-        let api = pods(&client, spec.namespace());
-        api.patch(&pod.name_any(), &params, &succeeds).await.unwrap();
+    let api = runs::runs(&bed.client().await.unwrap(), spec.namespace());
+    api.patch(spec.name(), &PatchParams::default(), &succeeds())
+        .await
+        .unwrap();
+    let_pods_end(bed, spec, "tekton.dev/pipelineTask").await;
+}
+
+/// Has the pod of one task of a run that hangs succeed.
+pub(crate) async fn let_task_end(bed: &Testbed, spec: &RunSpec, task: &str) {
+    let_pods_end(bed, spec, &format!("tekton.dev/pipelineTask={task}")).await;
+}
+
+async fn let_pods_end(bed: &Testbed, spec: &RunSpec, which: &str) {
+    let api = pods(&bed.client().await.unwrap(), spec.namespace());
+    let which = ListParams::default().labels(&format!("{}={},{which}", runs::RUN_LABEL, spec.name()));
+    for pod in api.list(&which).await.unwrap() {
+        api.patch(&pod.name_any(), &PatchParams::default(), &succeeds())
+            .await
+            .unwrap();
     }
+}
+
+fn succeeds() -> Patch<Value> {
+    Patch::Merge(json!({"metadata": {"annotations": {OUTCOME: "succeed"}}}))
 }
 
 /// Creates a run that no node takes, and waits until it says so.

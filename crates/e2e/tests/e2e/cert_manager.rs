@@ -85,21 +85,19 @@ impl<'a> CertManager<'a> {
     pub(crate) async fn inject(&self) {
         for name in [keys::PIPELINE_RUN_WEBHOOK, keys::POD_WEBHOOK] {
             let api = configurations(&self.client);
-            let mut found = self
-                .bed
-                .until(format!("{name} to be there"), SOON, async || {
-                    api.get(name).await.map_err(|error| error.to_string())
-                })
-                .await
-                .unwrap();
-            assert_eq!(
-                found.annotations()["cert-manager.io/inject-ca-from"],
-                format!("{NAMESPACE}/{CERTIFICATE}")
-            );
-            for webhook in found.webhooks.iter_mut().flatten() {
-                webhook.client_config.ca_bundle = Some(ByteString(self.authority.pem().into_bytes()));
-            }
-            api.replace(name, &PostParams::default(), &found).await.unwrap();
+            // The controllers change it too, when they start.
+            let injected = self.bed.until(format!("{name} to be injected"), SOON, async || {
+                let mut found = api.get(name).await?;
+                assert_eq!(
+                    found.annotations()["cert-manager.io/inject-ca-from"],
+                    format!("{NAMESPACE}/{CERTIFICATE}")
+                );
+                for webhook in found.webhooks.iter_mut().flatten() {
+                    webhook.client_config.ca_bundle = Some(ByteString(self.authority.pem().into_bytes()));
+                }
+                api.replace(name, &PostParams::default(), &found).await
+            });
+            injected.await.unwrap();
         }
     }
 }

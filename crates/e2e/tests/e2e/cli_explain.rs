@@ -1,9 +1,9 @@
 //! `explain` and `nodes` on runs that wait: each reason that keeps a run from a node, and rights that are missing.
 
-use crate::beds::{SOON, create, fresh, until_no_placeholder};
+use crate::beds::{SOON, create, fresh, let_end, let_task_end, until_no_placeholder};
 use crate::claims::claim;
 use crate::cli_tool::{LONG, chapter, delete, explained, only, plain, tool, tool_as};
-use crate::moves::cordon;
+use crate::moves::{bound_task, cordon, until_moved_from};
 use k8s_openapi::api::core::v1::Taint;
 use serde_json::json;
 use testbed::runs::RunSpec;
@@ -54,8 +54,11 @@ async fn moving(bed: &Testbed) {
     let spec = RunSpec::new("default", "mover")
         .task("small", &[])
         .sized_task("large", &["small"], &json!({"cpu": "64"}))
-        .opted_in("true");
+        .opted_in("true")
+        .ending("hang");
     create(bed, &spec).await;
+    bound_task(bed, &spec, "small").await;
+    let_task_end(bed, &spec, "small").await;
     let text = explained(bed, "mover", "NoNodeFits").await;
     assert!(text.starts_with("PipelineRun default/mover: Moving\n"), "{text}");
     assert_eq!(
@@ -88,8 +91,9 @@ Tasks        2 pods, 1 on node east-0 and 1 on none yet.
     bed.add_nodes(&Nodes::new("huge", 1).size("96", "256Gi"))
         .await
         .unwrap();
+    until_moved_from(bed, &spec, "east-0").await;
+    let_end(bed, &spec).await;
     bed.until_succeeded(&spec, SOON).await.unwrap();
-    // The node is written down a moment after the run is there, which may have ended by then.
     let there = "\nNode         was huge-0, which this run does not keep.\n";
     let text = explained(bed, "mover", there).await;
     assert!(text.starts_with("PipelineRun default/mover: Done\n"), "{text}");

@@ -5,6 +5,7 @@ use crate::beds::{
     SOON, another_pod, bound_placeholder, create, fresh, installed, let_end, nodes_after, pods, quota,
     reasons, until_no_placeholder, until_told,
 };
+use crate::moves::bound_task;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Pod, Taint};
 use k8s_openapi::api::events::v1::Event;
@@ -317,8 +318,12 @@ async fn a_label_on_a_pipeline_comes_too_late_and_the_run_goes_as_without_it() {
         .task("a", &[])
         .task("b", &[])
         .task("c", &["a"])
-        .lasting("2s");
+        .ending("hang");
     let run = labelled_by_its_pipeline(&bed, run).await;
+    for task in ["a", "b"] {
+        bound_task(&bed, &run, task).await;
+    }
+    let_end(&bed, &run).await;
     bed.until_succeeded(&run, SOON).await.unwrap();
     let client = bed.client().await.unwrap();
     let pods = runs::pods(&client, "default", "run").await.unwrap();
@@ -350,9 +355,10 @@ async fn a_user_who_takes_our_hold_over_keeps_the_run_until_he_releases_it() {
     let client = bed.client().await.unwrap();
     let first = RunSpec::diamond("default", "first")
         .opted_in("true")
-        .lasting("4s");
+        .ending("hang");
     create(&bed, &first).await;
-    let run = RunSpec::diamond("default", "run").opted_in("true").lasting("1s");
+    bound_task(&bed, &first, "fetch").await;
+    let run = RunSpec::diamond("default", "run").opted_in("true").ending("hang");
     let held = create(&bed, &run).await;
     let api = runs::runs(&client, "default");
     // What docs/troubleshooting.md tells: `kubectl annotate pipelinerun run pod-affinity.tekton.dev/hold-`.
@@ -360,6 +366,7 @@ async fn a_user_who_takes_our_hold_over_keeps_the_run_until_he_releases_it() {
     api.patch("run", &PatchParams::default(), &take_over)
         .await
         .unwrap();
+    let_end(&bed, &first).await;
     bed.until_succeeded(&first, SOON).await.unwrap();
     until_no_placeholder(&bed, "default").await;
     assert_eq!(runs::state(&api.get("run").await.unwrap()), State::Pending);
@@ -371,5 +378,7 @@ async fn a_user_who_takes_our_hold_over_keeps_the_run_until_he_releases_it() {
         "it waits for its node, like any other"
     );
     bound_placeholder(&bed, &held).await;
+    bound_task(&bed, &run, "fetch").await;
+    let_end(&bed, &run).await;
     bed.until_succeeded(&run, SOON).await.unwrap();
 }

@@ -1,12 +1,12 @@
 //! The commands and manifests of the pages, taken from there, on an installation: kubectl, the plugin and the API server accept
 //! them, and they do what the page says.
 
-use crate::beds::{SOON, create, held_for_good, placeholder_name, sets, until_no_placeholder};
+use crate::beds::{SOON, create, held_for_good, nodes_of, placeholder_name, sets, until_no_placeholder};
 use crate::docs_commands::{block, blocks};
 use crate::install_docs::{WEBHOOK, follow, install};
 use crate::install_kubectl::{kubectl, parsed, printed, workspace};
 use crate::pool;
-use kube::api::{DynamicObject, PostParams};
+use kube::api::{DynamicObject, ListParams, PostParams};
 use kube::{Client, ResourceExt};
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
@@ -68,6 +68,16 @@ async fn a_first_run_has_one_node(bed: &Testbed) {
         }
     });
     placed.await.unwrap();
+    let client = bed.client().await.unwrap();
+    for run in runs::runs(&client, "default")
+        .list(&ListParams::default())
+        .await
+        .unwrap()
+    {
+        let run = RunSpec::new("default", &run.name_any());
+        bed.until_succeeded(&run, SOON).await.unwrap();
+        assert_eq!(nodes_of(bed, &run).await.len(), 1, "{}", run.name());
+    }
     kubectl(bed, &["delete", "pipelineruns", "--all"]);
     until_no_placeholder(bed, "default").await;
 }

@@ -1,8 +1,10 @@
 //! However a run ends, nothing of ours is left behind, and a status that is not ours is never overwritten.
 
 use crate::beds::{
-    SOON, bound_placeholder, create, fresh, held_for_good, installed, until_no_placeholder, until_told,
+    SOON, bound_placeholder, create, fresh, held_for_good, installed, let_end, until_no_placeholder,
+    until_told,
 };
+use crate::moves::bound_task;
 use futures::future::join_all;
 use k8s_openapi::api::apps::v1::ControllerRevision;
 use k8s_openapi::api::core::v1::Namespace;
@@ -62,18 +64,22 @@ async fn a_run_cancelled_while_held_stays_cancelled() {
 #[e2e_test]
 async fn a_run_stopped_while_held_still_runs_its_finally_tasks_on_one_node() {
     let bed = fresh(0).await;
-    // Its user has taken the hold away before there is any node. Each pod that waits is tried again after a pause of up to
-    // 10 s, the placeholder's, too: tasks that last longer are under way at the same time, whoever comes first.
+    // Its user has taken the hold away before there is any node. Each pod that waits is tried again after a pause, the
+    // placeholder's, too: the tasks go on until both are there, whoever comes first.
     let spec = RunSpec::diamond("default", "run")
         .finally("report")
         .finally("tidy")
         .opted_in("true")
-        .lasting("15s");
+        .ending("hang");
     create(&bed, &spec).await;
     until_told(&bed, &spec, "WaitingForNode").await;
     // Tekton starts its finally tasks as soon as it hears of this, whether our controller has or not.
     set_status(&bed, &spec, "CancelledRunFinally").await;
     bed.add_nodes(&testbed::Nodes::new("late", 5)).await.unwrap();
+    for task in ["report", "tidy"] {
+        bound_task(&bed, &spec, task).await;
+    }
+    let_end(&bed, &spec).await;
     bed.until_run(&spec, "to be cancelled", SOON, failed)
         .await
         .unwrap();

@@ -41,12 +41,15 @@ async fn each_step_of_a_runs_life_is_told_once_and_in_order() {
     until_told(bed, &run, "Released").await;
     until_no_placeholder(bed, &namespace).await;
     let told = told(bed, &run).await;
-    let steps: Vec<_> = told
-        .iter()
-        .map(reason)
-        .filter(|it| *it != "WaitingForNode")
+    let steps = told.iter().filter(|event| reason(event) != "WaitingForNode");
+    let steps: Vec<_> = steps
+        .map(|event| (reason(event), event.series.is_some()))
         .collect();
-    assert_eq!(steps, ["Held", "Released"]);
+    assert_eq!(
+        steps,
+        [("Held", false), ("Released", false)],
+        "none of them repeatedly"
+    );
     assert!(told.iter().all(|event| note(event).ends_with('.')), "{told:#?}");
 }
 

@@ -387,7 +387,7 @@ async fn go_through_kills(count: usize) {
     runs.create_held_by_users().await;
     let start = Instant::now();
     let mut kills = 0;
-    while kills == 0 || runs.have_all_succeeded().await.is_err() {
+    while kills == 0 || runs.ours.len() < count || runs.have_all_succeeded().await.is_err() {
         assert!(
             start.elapsed() < SOON * 5,
             "{:?}",

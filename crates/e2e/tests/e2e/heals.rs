@@ -1,8 +1,8 @@
 //! What is lost comes back, what is refused is told and tried again, and no run fails by our trouble.
 
 use crate::beds::{
-    SOON, bound_placeholder, create, fresh, installed, nodes_of, placeholder_name, pods, quota, sets,
-    until_told,
+    SOON, bound_placeholder, create, fresh, installed, let_end, nodes_of, placeholder_name, pods, quota,
+    sets, until_told,
 };
 use crate::claims::{claim, with_claim};
 use crate::cli_tool::only;
@@ -21,7 +21,9 @@ async fn a_placeholder_deleted_while_tasks_run_returns_to_the_same_node() {
     let bed = &installed().await;
     let namespace = bed.namespace("returns").await.unwrap();
     let client = bed.client().await.unwrap();
-    let spec = RunSpec::diamond(&namespace, "run").opted_in("true").lasting("8s");
+    let spec = RunSpec::diamond(&namespace, "run")
+        .opted_in("true")
+        .ending("hang");
     let run = create(bed, &spec).await;
     let first = bound_placeholder(bed, &run).await;
     bed.until("a task to run beside it", SOON, async || {
@@ -55,6 +57,7 @@ async fn a_placeholder_deleted_while_tasks_run_returns_to_the_same_node() {
         .await
         .unwrap();
     assert_eq!(runs::node(&first), runs::node(&second));
+    let_end(bed, &spec).await;
     bed.until_succeeded(&spec, SOON).await.unwrap();
     assert_eq!(nodes_of(bed, &spec).await.len(), 1);
 }
@@ -159,33 +162,41 @@ async fn a_changed_configuration_is_for_new_runs_and_splits_no_running_one() {
     bed.configure(&[("default-strategy", Some("colocateAlways"))])
         .await
         .unwrap();
-    let strategy = async |name: &str| {
-        let spec = RunSpec::diamond("default", name).opted_in("true");
-        create(&bed, &spec).await;
-        let run = bed.until_succeeded(&spec, SOON).await.unwrap();
-        run.labels()[placement::keys::STRATEGY].clone()
-    };
-    let mut tries = 0;
-    while strategy(&format!("after-{tries}")).await != "colocateAlways" {
-        tries += 1;
-        assert!(tries < 5, "the new default is not taken over");
-    }
+    until_colocate_always_is_the_default(&bed).await;
     let old = bed.until_succeeded(&before, SOON).await.unwrap();
     assert_eq!(old.labels()[placement::keys::STRATEGY], "colocateCompleted");
     assert_eq!(nodes_of(&bed, &before).await.len(), 1);
 }
 
+/// The default strategy that a run takes.
+async fn strategy(bed: &Testbed, name: &str) -> String {
+    let spec = RunSpec::new("default", name).task("only", &[]).opted_in("true");
+    create(bed, &spec).await;
+    let run = bed.until_succeeded(&spec, SOON).await.unwrap();
+    run.labels()[placement::keys::STRATEGY].clone()
+}
+
+/// The controller hears of a changed configuration and of a run by two watches.
+async fn until_colocate_always_is_the_default(bed: &Testbed) {
+    let mut tries = 0;
+    while strategy(bed, &format!("after-{tries}")).await != "colocateAlways" {
+        tries += 1;
+        assert!(tries < 5, "the new default is not taken over");
+    }
+}
+
 #[e2e_test]
 async fn a_bad_configuration_is_told_and_the_last_good_one_stays() {
     let bed = fresh(3).await;
+    bed.configure(&[("default-strategy", Some("colocateAlways"))])
+        .await
+        .unwrap();
+    until_colocate_always_is_the_default(&bed).await;
     bed.configure(&[("default-strategy", Some("colocateSometimes"))])
         .await
         .unwrap();
-    let spec = RunSpec::diamond("default", "run").opted_in("true");
-    create(&bed, &spec).await;
-    let run = bed.until_succeeded(&spec, SOON).await.unwrap();
-    assert_eq!(run.labels()[placement::keys::STRATEGY], "colocateCompleted");
     until_configuration_refused(&bed, "colocateSometimes").await;
+    assert_eq!(strategy(&bed, "run").await, "colocateAlways");
     bed.configure(&[("default-strategy", Some("colocateNever"))])
         .await
         .unwrap();

@@ -1,9 +1,10 @@
 //! Who holds a run, and who may release it.
 
 use crate::beds::{
-    SOON, bound_placeholder, create, fresh, installed, kill_webhooks, nodes_of, placeholder_name, sets,
-    start_controllers, stop_controllers, until_no_placeholder, until_told,
+    SOON, bound_placeholder, create, fresh, installed, kill_webhooks, let_end, nodes_of, placeholder_name,
+    sets, start_controllers, stop_controllers, until_no_placeholder, until_told,
 };
+use crate::moves::bound_task;
 use kube::ResourceExt;
 use kube::api::{DynamicObject, Patch, PatchParams};
 use placement::keys;
@@ -42,7 +43,9 @@ async fn release(bed: &Testbed, run: &RunSpec) -> DynamicObject {
 async fn a_labelled_run_is_held_until_its_placeholder_has_a_node_and_says_where_it_is() {
     let bed = &installed().await;
     let namespace = bed.namespace("held").await.unwrap();
-    let spec = RunSpec::diamond(&namespace, "run").opted_in("true");
+    let spec = RunSpec::diamond(&namespace, "run")
+        .opted_in("true")
+        .ending("hang");
     let held = create(bed, &spec).await;
     assert_eq!(runs::state(&held), State::Pending);
     assert!(held.annotations().contains_key(keys::HOLD));
@@ -58,6 +61,8 @@ async fn a_labelled_run_is_held_until_its_placeholder_has_a_node_and_says_where_
         runs::node(&placeholder)
     );
     assert!(!run.annotations().contains_key(keys::HOLD));
+    bound_task(bed, &spec, "fetch").await;
+    let_end(bed, &spec).await;
     bed.until_succeeded(&spec, SOON).await.unwrap();
 }
 
@@ -67,6 +72,7 @@ async fn a_run_that_its_user_holds_stays_held_until_the_user_lets_it_go() {
     let namespace = bed.namespace("users-hold").await.unwrap();
     let spec = RunSpec::diamond(&namespace, "run")
         .opted_in("true")
+        .ending("hang")
         .spec("status", json!("PipelineRunPending"));
     let held = create(bed, &spec).await;
     assert!(
@@ -75,18 +81,20 @@ async fn a_run_that_its_user_holds_stays_held_until_the_user_lets_it_go() {
     );
     let enrolled = until_enrolled(bed, &spec).await;
     assert_eq!(runs::state(&enrolled), State::Pending);
+    bed.until_run(&spec, "to be released by us", Duration::from_secs(4), released)
+        .await
+        .expect_err("it is not ours");
     let set = sets(&bed.client().await.unwrap(), &namespace)
         .get_opt(&placeholder_name(&held).to_string())
         .await;
     assert!(set.unwrap().is_none(), "a queued run occupies no node");
-    bed.until_run(&spec, "to be released by us", Duration::from_secs(4), released)
-        .await
-        .expect_err("it is not ours");
 
     let after = release(bed, &spec).await;
     assert_eq!(runs::state(&after), State::Pending, "now the hold is ours");
     assert!(after.annotations().contains_key(keys::HOLD));
     bound_placeholder(bed, &held).await;
+    bound_task(bed, &spec, "fetch").await;
+    let_end(bed, &spec).await;
     bed.until_succeeded(&spec, SOON).await.unwrap();
     assert_eq!(nodes_of(bed, &spec).await.len(), 1);
 }
@@ -249,12 +257,14 @@ async fn a_label_that_comes_after_the_first_task_is_told_and_nothing_else() {
 #[e2e_test]
 async fn a_run_that_a_user_releases_before_it_is_enrolled_goes_as_without_the_label() {
     let bed = fresh(1).await;
-    let spec = RunSpec::diamond("default", "run").lasting("1s").opted_in("true");
+    let spec = RunSpec::diamond("default", "run").ending("hang").opted_in("true");
     stop_controllers(&bed);
     create(&bed, &spec).await;
     patch(&bed, &spec, json!({"spec": {"status": null}})).await;
     start_controllers(&bed).await;
     until_told(&bed, &spec, "LabelledTooLate").await;
+    bound_task(&bed, &spec, "fetch").await;
+    let_end(&bed, &spec).await;
     let done = bed.until_succeeded(&spec, SOON).await.unwrap();
     assert!(!done.labels().contains_key(keys::GROUP));
     until_no_placeholder(&bed, "default").await;
@@ -353,7 +363,6 @@ async fn a_run_whose_label_is_taken_back_while_its_user_holds_it_is_in_no_group_
 #[e2e_test]
 async fn a_hold_ends_at_its_deadline_even_without_a_node() {
     let bed = fresh(0).await;
-    bed.configure(&[("hold-deadline", Some("6s"))]).await.unwrap();
     let spec = RunSpec::new("default", "run").task("only", &[]).opted_in("true");
     create(&bed, &spec).await;
     let told = until_told(&bed, &spec, "WaitingForNode").await;
@@ -361,6 +370,7 @@ async fn a_hold_ends_at_its_deadline_even_without_a_node() {
         told.contains("no nodes available"),
         "the scheduler's own words: {told}"
     );
+    bed.configure(&[("hold-deadline", Some("6s"))]).await.unwrap();
     bed.until_run(&spec, "to be released", SOON, released)
         .await
         .unwrap();

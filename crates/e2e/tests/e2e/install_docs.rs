@@ -1,12 +1,13 @@
 //! The commands of docs/install.md, taken from that page: they switch off what they say, and leave nothing behind.
 
 use crate::beds::{
-    SOON, bound_placeholder, create, held_for_good, nodes_after, sets, start_controllers, stop_controllers,
-    until_no_placeholder,
+    SOON, bound_placeholder, create, held_for_good, let_end, nodes_after, sets, start_controllers,
+    stop_controllers, until_no_placeholder,
 };
 use crate::cli_tool::binary;
 use crate::docs_commands::blocks;
 use crate::install_kubectl::{call, file, kubectl, parsed, printed};
+use crate::moves::bound_task;
 use crate::pool;
 use kube::ResourceExt;
 use kube::api::{DynamicObject, ListParams, PostParams};
@@ -331,8 +332,9 @@ async fn what_a_hasty_deletion_leaves_is_started_and_removed_as_the_page_says() 
     install(&bed, WEBHOOK).await;
     let running = RunSpec::diamond("default", "running")
         .opted_in("true")
-        .lasting("6s");
+        .ending("hang");
     bound_placeholder(&bed, &create(&bed, &running).await).await;
+    bound_task(&bed, &running, "fetch").await;
     let held = held_for_good(&bed, "default", "held").await;
     let users = RunSpec::new("default", "users")
         .task("only", &[])
@@ -377,6 +379,7 @@ async fn what_a_hasty_deletion_leaves_is_started_and_removed_as_the_page_says() 
         .await
         .unwrap();
     assert_eq!(runs::state(&users_run), State::Pending, "that hold is its user's");
+    let_end(&bed, &running).await;
     bed.until_succeeded(&running, SOON).await.unwrap();
     until_nothing_is_left(&bed).await;
 }

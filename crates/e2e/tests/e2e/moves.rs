@@ -1,7 +1,9 @@
 //! A run whose node cannot take its next task moves on by itself; while any of its tasks is there, it waits.
 
 use crate::auditor::Auditor;
-use crate::beds::{SOON, bound_placeholder, create, fresh, let_end, nodes_of, pods, until_told};
+use crate::beds::{
+    SOON, bound_placeholder, create, fresh, let_end, let_task_end, nodes_of, pods, reasons, until_told,
+};
 use crate::cli_tool::{binary, chapter, explained};
 use crate::install_kubectl::kubectl;
 use k8s_openapi::api::core::v1::{Node, Pod};
@@ -98,9 +100,10 @@ async fn a_task_too_big_for_the_node_takes_its_run_to_one_that_fits() {
         .await
         .unwrap();
     let auditor = Auditor::start(&bed).await;
-    let run = small_then("4");
+    let run = small_then("4").ending("hang");
     let held = create(&bed, &run).await;
     let first = node_of(&bound_task(&bed, &run, "small").await);
+    let_task_end(&bed, &run, "small").await;
     bed.add_nodes(&Nodes::new("large", 1).size("8", "32Gi"))
         .await
         .unwrap();
@@ -109,6 +112,7 @@ async fn a_task_too_big_for_the_node_takes_its_run_to_one_that_fits() {
     assert_eq!(node_of(&large), "large-0");
     assert_eq!(until_moved_from(&bed, &run, &first).await, "large-0");
     assert_eq!(node_of(&bound_placeholder(&bed, &held).await), "large-0");
+    let_end(&bed, &run).await;
     bed.until_succeeded(&run, SOON).await.unwrap();
     auditor.found_no_meeting();
 }
@@ -128,6 +132,8 @@ async fn two_parallel_tasks_that_do_not_fit_together_go_one_after_the_other_and_
     create(&bed, &run).await;
     bed.until_succeeded(&run, SOON).await.unwrap();
     assert_eq!(nodes_of(&bed, &run).await.len(), 1);
+    let told = reasons(&bed.client().await.unwrap(), &run).await;
+    assert!(!told.contains(&"MovedOff".to_owned()), "{told:?}");
 }
 
 /// Waits until the run has so many pods of tasks, and so many of them a node.
@@ -332,10 +338,11 @@ async fn a_drain_that_evicts_the_placeholder_moves_the_run() {
     api.evict(&placeholder.name_any(), &EvictParams::default())
         .await
         .unwrap();
-    let_end(&bed, &run).await;
+    let_task_end(&bed, &run, "a").await;
     let second = node_of(&bound_task(&bed, &run, "b").await);
     assert_ne!(first, second);
     assert_eq!(until_moved_from(&bed, &run, &first).await, second);
+    let_end(&bed, &run).await;
     bed.until_succeeded(&run, SOON).await.unwrap();
 }
 
@@ -405,7 +412,10 @@ async fn when_no_node_fits_anywhere_the_run_says_so_with_numbers_and_nothing_fla
         told.contains("large") && told.contains("64"),
         "which pod, what it asks for: {told}"
     );
-    assert!(told.contains('2'), "what the largest node offers: {told}");
+    assert!(
+        told.contains("cpu 2 of 64"),
+        "what the largest node offers: {told}"
+    );
     let client = bed.client().await.unwrap();
     let scaled = async || {
         let events: Api<k8s_openapi::api::core::v1::Event> = Api::namespaced(client.clone(), "default");

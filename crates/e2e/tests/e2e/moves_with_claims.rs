@@ -3,7 +3,8 @@
 use crate::attacher::Attacher;
 use crate::auditor::Auditor;
 use crate::beds::{
-    SOON, bound_placeholder, create, fresh, let_end, notes, pods, until_no_placeholder, until_told,
+    SOON, bound_placeholder, create, fresh, let_end, let_task_end, notes, pods, until_no_placeholder,
+    until_told,
 };
 use crate::claims::{claim, claim_of, with_claim};
 use crate::cli_tool::explained;
@@ -42,13 +43,15 @@ async fn tektons_own_assistant_leaves_with_the_run_and_follows_it() {
         .await
         .unwrap();
     claim(&bed, "source", None).await;
-    let run = with_claim(small_then("4"), "source").lasting("6s");
+    let run = with_claim(small_then("4"), "source").ending("hang");
     let auditor = Auditor::start(&bed).await;
     create(&bed, &run).await;
     bound_task(&bed, &run, "small").await;
+    let_task_end(&bed, &run, "small").await;
     bed.add_nodes(&Nodes::new("large", 1)).await.unwrap();
     assert_eq!(node_of(&bound_task(&bed, &run, "large").await), "large-0");
     until_assistant_on(&bed, "large-0").await;
+    let_end(&bed, &run).await;
     bed.until_succeeded(&run, SOON).await.unwrap();
     auditor.found_no_meeting();
 }
@@ -63,10 +66,11 @@ async fn a_cordoned_node_is_left_together_with_tektons_own_assistant() {
     create(&bed, &run).await;
     let first = node_of(&bound_task(&bed, &run, "a").await);
     cordon(&bed, &first).await;
-    let_end(&bed, &run).await;
+    let_task_end(&bed, &run, "a").await;
     let second = until_moved_from(&bed, &run, &first).await;
     assert_eq!(node_of(&bound_task(&bed, &run, "b").await), second);
     until_assistant_on(&bed, &second).await;
+    let_end(&bed, &run).await;
     bed.until_succeeded(&run, SOON).await.unwrap();
 }
 
@@ -79,7 +83,7 @@ async fn the_one_node_that_a_claim_can_be_used_on_is_never_given_up() {
     let disk = json!({"local": {"path": "/tmp"}, "nodeAffinity": only_here});
     claim_of(&bed, "disk", disk).await;
     let tasks = RunSpec::new("default", "run").task("a", &[]).task("b", &["a"]);
-    let run = with_claim(tasks.opted_in("true").lasting("6s"), "disk");
+    let run = with_claim(tasks.opted_in("true").ending("hang"), "disk");
     let created = create(&bed, &run).await;
     let placeholder = bound_placeholder(&bed, &created).await;
     let same_node = json!({"podTemplate": {"nodeSelector": {"kubernetes.io/hostname": "node-0"}}});
@@ -87,7 +91,9 @@ async fn the_one_node_that_a_claim_can_be_used_on_is_never_given_up() {
         .task("only", &[])
         .opted_in("true");
     create(&bed, &other.clone().spec("taskRunTemplate", same_node)).await;
+    bound_task(&bed, &run, "a").await;
     cordon(&bed, "node-0").await;
+    let_end(&bed, &run).await;
     let client = bed.client().await.unwrap();
     let is_it = |(reason, note): &(String, String)| {
         reason == "NodeUnfit"
@@ -160,13 +166,15 @@ async fn a_claim_that_is_still_attached_to_the_old_node_is_detached_before_it_fo
     let attacher = Attacher::start(&bed).await;
     Attacher::claim(&bed, "source").await;
     add_attaching_node(&bed, "small", "2").await;
-    let run = with_claim(small_then("4"), "source").lasting("10s");
+    let run = with_claim(small_then("4"), "source").ending("hang");
     create(&bed, &run).await;
     bound_task(&bed, &run, "small").await;
     attacher.until_attached(&bed, "small-0").await;
+    let_task_end(&bed, &run, "small").await;
     add_attaching_node(&bed, "large", "8").await;
     assert_eq!(node_of(&bound_task(&bed, &run, "large").await), "large-0");
     attacher.until_attached(&bed, "large-0").await;
+    let_end(&bed, &run).await;
     bed.until_succeeded(&run, SOON).await.unwrap();
     let told = notes(&bed.client().await.unwrap(), &run).await;
     let moves = told.iter().filter(|(reason, _)| reason == "MovedOff").count();

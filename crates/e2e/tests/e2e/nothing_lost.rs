@@ -3,7 +3,7 @@
 //! The front of the testbed stands for the Service: it learns of readiness a fifth of a second late. It leaves out
 //! the node, which cannot be lost here, and the lag of real endpoints, which is longer; `--drain-delay` is for that.
 
-use crate::beds::{SOON, create, fresh, kill_webhooks, nodes_of};
+use crate::beds::{SOON, create, fresh, kill_webhooks, let_end, nodes_of};
 use crate::load::{Counted, Load, Lost, alone, burst};
 use crate::moves::bound_task;
 use crate::pool::{self, Lent};
@@ -187,11 +187,12 @@ async fn loses_a_call(bed: &Testbed, name: &str) -> RunSpec {
         .task("a", &[])
         .task("b", &["a"])
         .opted_in("true")
-        .lasting("3s");
+        .ending("hang");
     create(bed, &run).await;
     bound_task(bed, &run, "a").await;
     let before = Counted::now(&client).await;
     kill_webhooks(bed);
+    let_end(bed, &run).await;
     bed.until("a call to be lost", SOON, async || {
         match Counted::now(&client).await.since(before).rejections {
             0 => Err("none is lost"),

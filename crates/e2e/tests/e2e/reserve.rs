@@ -1,7 +1,7 @@
 //! A run that says beforehand what its tasks will need gets a node that has it from the start.
 
 use crate::auditor::Auditor;
-use crate::beds::{SOON, create, fresh, nodes_of, reasons, until_told};
+use crate::beds::{SOON, another_pod, create, fresh, nodes_of, reasons, until_told};
 use crate::claims::{claim, with_claim};
 use crate::pool::Lent;
 use k8s_openapi::api::admissionregistration::v1::{
@@ -128,6 +128,8 @@ async fn a_placeholder_reserves_and_is_made_small_in_place_before_the_tasks_come
 #[e2e_test]
 async fn the_reserve_of_the_configuration_is_for_runs_that_name_none() {
     let bed = bed().await;
+    // Without a reserve, runs would begin on a small node.
+    another_pod(&bed, "large-0", "busy", "1200m").await;
     bed.configure(&[("default-reserve", Some("cpu=4"))])
         .await
         .unwrap();

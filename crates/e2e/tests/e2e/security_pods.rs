@@ -26,17 +26,25 @@ async fn tried(client: &Client, namespace: &str, template: &Value) -> Result<Pod
         .await
 }
 
-async fn is_enforced(client: &Client, namespace: &str) {
+/// The API server hears of the namespace's labels by a watch.
+async fn until_enforced(bed: &Testbed, client: &Client, namespace: &str) {
     let careless = json!({"spec": {"containers": [{"name": "c", "image": "i"}]}});
-    let refusal = tried(client, namespace, &careless).await.unwrap_err().to_string();
-    assert!(refusal.contains("violates PodSecurity \"restricted"), "{refusal}");
+    let what = format!("restricted to be enforced in {namespace}");
+    bed.until(what, SOON, async || {
+        match tried(client, namespace, &careless).await {
+            Err(error) if error.to_string().contains("violates PodSecurity \"restricted") => Ok(()),
+            other => Err(format!("{other:?}")),
+        }
+    })
+    .await
+    .unwrap();
 }
 
 #[e2e_test(webhook)]
 async fn the_processes_are_admitted_where_restricted_is_enforced() {
     let bed = installed().await;
     let client = bed.client().await.unwrap();
-    is_enforced(&client, NAMESPACE).await;
+    until_enforced(&bed, &client, NAMESPACE).await;
     for template in templates() {
         tried(&client, NAMESPACE, &template).await.unwrap();
     }
@@ -70,7 +78,7 @@ async fn a_placeholder_gets_its_node_where_restricted_is_enforced() {
         .patch(&namespace, &PatchParams::default(), &enforced)
         .await
         .unwrap();
-    is_enforced(&client, &namespace).await;
+    until_enforced(bed, &client, &namespace).await;
     // The pod of its task is not admitted there, so that the run, and its placeholder, are soon gone.
     let run = RunSpec::new(&namespace, "run").task("only", &[]).opted_in("true");
     create(bed, &run).await;

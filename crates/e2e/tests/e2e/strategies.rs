@@ -5,27 +5,30 @@ use crate::beds::{
     until_no_placeholder, until_told,
 };
 use crate::install_kubectl::kubectl;
+use crate::moves::bound_task;
 use kube::api::DeleteParams;
 use std::time::Duration;
 use testbed::runs::{self, RunSpec};
 
-/// Long enough to be there while others are placed, short enough to wait for.
-const WHILE: &str = "4s";
-
 #[e2e_test]
 async fn colocate_always_runs_may_share_a_node() {
     let bed = fresh(1).await;
-    let one = RunSpec::diamond("default", "one")
-        .opted_in("colocateAlways")
-        .lasting(WHILE);
-    let two = RunSpec::diamond("default", "two")
-        .opted_in("colocateAlways")
-        .lasting(WHILE);
-    create(&bed, &one).await;
-    create(&bed, &two).await;
-    bed.until_succeeded(&one, SOON).await.unwrap();
-    bed.until_succeeded(&two, SOON).await.unwrap();
-    assert_eq!(nodes_of(&bed, &one).await, nodes_of(&bed, &two).await);
+    let run = |name| {
+        RunSpec::diamond("default", name)
+            .opted_in("colocateAlways")
+            .ending("hang")
+    };
+    let runs = [run("one"), run("two")];
+    for run in &runs {
+        create(&bed, run).await;
+    }
+    for run in &runs {
+        bound_task(&bed, run, "fetch").await;
+    }
+    for run in &runs {
+        let_end(&bed, run).await;
+        bed.until_succeeded(run, SOON).await.unwrap();
+    }
 }
 
 #[e2e_test]

@@ -16,7 +16,7 @@ async fn a_task_lasts_as_long_as_the_annotation_says() {
     let seconds = (time("completionTime") - time("startTime"))
         .total(jiff::Unit::Second)
         .unwrap();
-    assert!((4.0..20.0).contains(&seconds), "{seconds} s");
+    assert!(seconds >= 4.0, "{seconds} s");
 }
 
 #[e2e_test]

@@ -164,21 +164,18 @@ impl Crowd {
 
     /// Goes on, and looks who is cut off.
     fn look(&mut self) {
-        let (mut left, cut) = (Vec::new(), &mut self.cut);
+        let (mut left, mut late) = (Vec::new(), 0);
         for (since, mut line) in self.left.drain(..) {
+            let age = since.elapsed();
             line.drip();
             if is_cut(line.socket()) {
-                cut.push(since.elapsed());
+                self.cut.push(since.elapsed());
             } else {
+                late += usize::from(age > self.limit + GRACE);
                 left.push((since, line));
             }
         }
         self.left = left;
-        let late = self
-            .left
-            .iter()
-            .filter(|(since, _)| since.elapsed() > self.limit + GRACE)
-            .count();
         assert_eq!(
             late,
             0,

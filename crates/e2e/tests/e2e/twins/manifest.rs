@@ -46,12 +46,6 @@ fn with_tasks(pair: &Pair, mut run: RunSpec) -> RunSpec {
     let size = pair.twist.cpu(pair.place);
     let size = size.map_or(json!({}), |cpu| json!({"cpu": cpu}));
     run = run.sized_task("first", &[], &size);
-    run = match pair.twist {
-        Twist::NodeDies => run.task_field("retries", json!(pair.retries)),
-        // Whatever Tekton makes of a pod that is evicted, the task is tried again.
-        Twist::Preempted => run.task_field("retries", json!(2)),
-        _ => run,
-    };
     for side in SIDES.into_iter().take(pair.width) {
         run = run.sized_task(side, &["first"], &size);
     }
@@ -62,7 +56,26 @@ fn with_tasks(pair: &Pair, mut run: RunSpec) -> RunSpec {
     {
         run = run.sized_task(name, &[before], &size);
     }
-    if pair.finally { run.finally("last") } else { run }
+    if pair.finally {
+        run = run.finally("last");
+    }
+    match pair.twist {
+        Twist::NodeDies | Twist::FailsOnce => tried_again(run, pair.retries),
+        // Whatever Tekton makes of a pod that is evicted, the task is tried again.
+        Twist::Preempted => tried_again(run, 2),
+        _ => run,
+    }
+}
+
+/// Each task, whichever is there when something happens to it.
+fn tried_again(mut run: RunSpec, retries: u32) -> RunSpec {
+    for tasks in ["tasks", "finally"] {
+        let tasks = run.manifest["spec"]["pipelineSpec"][tasks].as_array_mut();
+        for task in tasks.into_iter().flatten() {
+            task["retries"] = json!(retries);
+        }
+    }
+    run
 }
 
 fn mounting(pair: &Pair, run: RunSpec) -> RunSpec {
@@ -95,7 +108,7 @@ fn special(pair: &Pair, run: RunSpec) -> RunSpec {
             let second = json!({"pipelineTaskName": "second", "podTemplate": elsewhere});
             run.spec("taskRunSpecs", json!([second]))
         }
-        Twist::FailsOnce => run.ending("fail-once").task_field("retries", json!(pair.retries)),
+        Twist::FailsOnce => run.ending("fail-once"),
         Twist::Fails => run.ending("fail"),
         _ if pair.twist.has_gap() => with_gap(run),
         _ => run,

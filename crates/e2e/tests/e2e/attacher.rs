@@ -19,7 +19,7 @@ pub(crate) const DRIVER: &str = "slow.example.com";
 /// Holds an attachment back until the volume has left its node, as drivers do.
 const FINALIZER: &str = "external-attacher/slow-example-com";
 /// Longer than a run takes to be bound to its next node.
-const DETACHING: Duration = Duration::from_secs(4);
+pub(crate) const DETACHING: Duration = Duration::from_secs(4);
 
 /// The nodes that each volume is attached to, all that had one, and what was wrong at any moment.
 #[derive(Default)]

@@ -346,7 +346,10 @@ async fn a_leader_that_was_paused_past_its_lease_comes_back_beside_another_and_d
     let mut runs = Runs::in_namespace(&bed, &auditor, "paused").await;
     runs.create_held_by_users().await;
     runs.create(OURS).await;
-    let paused = leader(&installed).await.expect("one of two leads");
+    let paused = bed.until("one of two to lead", SOON, async || {
+        leader(&installed).await.ok_or("neither does")
+    });
+    let paused = paused.await.unwrap();
     bed.pause(Part::Controller(paused)).unwrap();
     let start = Instant::now();
     runs.create(OURS).await;

@@ -31,6 +31,8 @@ pub(crate) struct Release {
     folder: &'static str,
 }
 
+/// So many runs come while another is running, for whose end the page waits.
+const AT_LEAST: usize = 3;
 /// So often a run comes while pod-affinity is uninstalled.
 const EVERY: Duration = Duration::from_secs(1);
 
@@ -298,9 +300,10 @@ async fn uninstall(release: Release, heading: &str) {
     assert!(!left(&bed).is_empty());
     let running = RunSpec::diamond("default", "running")
         .opted_in("true")
-        .lasting("3s");
+        .ending("hang");
     let reserves = RunSpec::diamond("default", "reserves").opted_in("isolateAlways");
     bound_placeholder(&bed, &create(&bed, &running).await).await;
+    bound_task(&bed, &running, "fetch").await;
     assert_eq!(nodes_after(&bed, &reserves).await.len(), 1);
     let [uninstall] = commands(heading).try_into().unwrap();
     let mut uninstall = shell(&bed, &uninstall, &running);
@@ -313,9 +316,13 @@ async fn uninstall(release: Release, heading: &str) {
             .opted_in("true");
         create(&bed, &other).await;
         others.push(other);
+        if others.len() == AT_LEAST {
+            let_end(&bed, &running).await;
+        }
         tokio::time::sleep(EVERY).await;
     }
     uninstalling.await.unwrap();
+    assert!(others.len() >= AT_LEAST, "it did not wait for the run's end");
     bed.stop_pod_affinity();
     for other in &others {
         bed.until_succeeded(other, SOON).await.unwrap();

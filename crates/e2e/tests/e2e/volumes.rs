@@ -1,8 +1,8 @@
 //! Volumes in both of Tekton's settings that go with pod-affinity: a run is where its volumes can be used, however they are
 //! bound.
 
-use crate::attacher::Attacher;
-use crate::beds::{SOON, create, fresh, let_end, nodes_of, pods, reasons, until_told};
+use crate::attacher::{Attacher, DETACHING};
+use crate::beds::{SOON, create, fresh, let_end, let_task_end, nodes_of, pods, reasons, until_told};
 use crate::claims::{claim_of, with_claim, with_workspace};
 use crate::moves::{bound_task, node_of};
 use crate::moves_with_claims::add_attaching_nodes;
@@ -210,12 +210,16 @@ async fn between_two_tasks_of_a_run_its_volume_does_not_go_to_another_run_that_w
     let bed = fresh(0).await;
     bed.feature_flags(&[("coschedule", "disabled")]).await.unwrap();
     let attacher = Attacher::start(&bed).await;
-    // Longer than the driver takes to detach a volume.
-    let first = one_task("first").task("b", &["a"]).lasting("7s");
+    let first = one_task("first").task("b", &["a"]).ending("hang");
     let first = in_zone(BOTH[1], first);
     let pair = Pair::start(&bed, &attacher, BOTH[1], &first).await;
-    bed.until_succeeded(&first, SOON).await.unwrap();
+    let_task_end(&bed, &first, "a").await;
+    bound_task(&bed, &first, "b").await;
+    // Had it been detached meanwhile, the other would have it by then.
+    tokio::time::sleep(DETACHING * 2).await;
     assert!(!attacher.has_attached(&pair.other), "between the tasks");
+    let_end(&bed, &first).await;
+    bed.until_succeeded(&first, SOON).await.unwrap();
     pair.ends().await;
     attacher.never_attached_twice();
 }

@@ -1,9 +1,9 @@
 //! A reserve that nobody has to write: what the tasks of the latest run of the same Pipeline asked for.
 
 use crate::auditor::Auditor;
-use crate::beds::{SOON, create, fresh, let_end, let_task_end, nodes_of, reasons, until_told};
+use crate::beds::{SOON, create, fresh, nodes_of, reasons, until_told};
 use crate::clusters_differ::of_pipeline;
-use crate::moves::bound_task;
+use crate::moves::{let_end_once_bound, let_task_end};
 use crate::pool::Lent;
 use kube::ResourceExt;
 use kube::api::{Patch, PatchParams};
@@ -52,12 +52,8 @@ async fn after(bed: &Testbed, run: &RunSpec) -> (bool, String) {
 
 /// Two of its tasks are there at the same time, however slow this machine is.
 async fn finished(bed: &Testbed, run: &RunSpec) -> (bool, String) {
-    bound_task(bed, run, "small").await;
     let_task_end(bed, run, "small").await;
-    for task in ["one", "other"] {
-        bound_task(bed, run, task).await;
-    }
-    let_end(bed, run).await;
+    let_end_once_bound(bed, [run], &["one", "other"]).await;
     bed.until_succeeded(run, SOON).await.unwrap();
     let recorded = bed.until_run(run, "to have a record", SOON, |run| {
         run.annotations().contains_key(keys::USED)

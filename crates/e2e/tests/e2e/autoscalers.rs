@@ -2,9 +2,9 @@
 //! its node gets a larger one, one that reserves gets it from the start, and in the end all new nodes are gone.
 
 use crate::auditor::Auditor;
-use crate::beds::{SOON, create, fresh, let_end, nodes_of, notes, pods};
+use crate::beds::{SOON, create, fresh, nodes_of, notes, pods};
 use crate::clusters_differ::of_pipeline;
-use crate::moves::bound_task;
+use crate::moves::let_end_once_bound;
 use crate::pool::Lent;
 use futures::future::join_all;
 use futures::{StreamExt, TryStreamExt};
@@ -222,12 +222,7 @@ async fn grows_by_what_is_missing(autoscaler: Autoscaler) {
         .map(|run| run.ending("hang"));
     let runs: Vec<_> = runs.collect();
     create_at_once(&bed, &runs, autoscaler).await;
-    for run in &runs {
-        bound_task(&bed, run, "only").await;
-    }
-    for run in &runs {
-        let_end(&bed, run).await;
-    }
+    let_end_once_bound(&bed, &runs, &["only"]).await;
     let took = all_succeed(&bed, &runs).await;
     let (nodes, steps) = growth.so_far();
     println!(

@@ -106,24 +106,20 @@ pub(crate) async fn create(bed: &Testbed, spec: &RunSpec) -> DynamicObject {
 }
 
 /// Has the pods of a run that hangs succeed, those that are there and those of tasks to come. A task that Tekton is just making
-/// may miss it.
+/// may miss it: see `let_end_once_bound`.
 pub(crate) async fn let_end(bed: &Testbed, spec: &RunSpec) {
     let api = runs::runs(&bed.client().await.unwrap(), spec.namespace());
     api.patch(spec.name(), &PatchParams::default(), &succeeds())
         .await
         .unwrap();
-    let_pods_end(bed, spec, "tekton.dev/pipelineTask").await;
+    let its_tasks = format!("{}={},tekton.dev/pipelineTask", runs::RUN_LABEL, spec.name());
+    let_pods_end(bed, spec.namespace(), &its_tasks).await;
 }
 
-/// Has the pod of one task of a run that hangs succeed.
-pub(crate) async fn let_task_end(bed: &Testbed, spec: &RunSpec, task: &str) {
-    let_pods_end(bed, spec, &format!("tekton.dev/pipelineTask={task}")).await;
-}
-
-async fn let_pods_end(bed: &Testbed, spec: &RunSpec, which: &str) {
-    let api = pods(&bed.client().await.unwrap(), spec.namespace());
-    let which = ListParams::default().labels(&format!("{}={},{which}", runs::RUN_LABEL, spec.name()));
-    for pod in api.list(&which).await.unwrap() {
+/// Has the pods of tasks that hang succeed, those that are there.
+pub(crate) async fn let_pods_end(bed: &Testbed, namespace: &str, selector: &str) {
+    let api = pods(&bed.client().await.unwrap(), namespace);
+    for pod in api.list(&ListParams::default().labels(selector)).await.unwrap() {
         api.patch(&pod.name_any(), &PatchParams::default(), &succeeds())
             .await
             .unwrap();

@@ -1,9 +1,9 @@
 //! `explain` and `nodes` on runs that wait: each reason that keeps a run from a node, and rights that are missing.
 
-use crate::beds::{SOON, create, fresh, let_end, let_task_end, until_no_placeholder};
+use crate::beds::{SOON, create, fresh, let_end, until_no_placeholder};
 use crate::claims::claim;
 use crate::cli_tool::{LONG, chapter, delete, explained, only, plain, tool, tool_as};
-use crate::moves::{bound_task, cordon, until_moved_from};
+use crate::moves::{cordon, let_task_end, until_moved_from};
 use k8s_openapi::api::core::v1::Taint;
 use serde_json::json;
 use testbed::runs::RunSpec;
@@ -57,7 +57,6 @@ async fn moving(bed: &Testbed) {
         .opted_in("true")
         .ending("hang");
     create(bed, &spec).await;
-    bound_task(bed, &spec, "small").await;
     let_task_end(bed, &spec, "small").await;
     let text = explained(bed, "mover", "NoNodeFits").await;
     assert!(text.starts_with("PipelineRun default/mover: Moving\n"), "{text}");

@@ -5,7 +5,7 @@ use crate::beds::{
     SOON, another_pod, bound_placeholder, create, fresh, installed, let_end, nodes_after, pods, quota,
     reasons, until_no_placeholder, until_told,
 };
-use crate::moves::bound_task;
+use crate::moves::{bound_task, let_end_once_bound};
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Pod, Taint};
 use k8s_openapi::api::events::v1::Event;
@@ -320,10 +320,7 @@ async fn a_label_on_a_pipeline_comes_too_late_and_the_run_goes_as_without_it() {
         .task("c", &["a"])
         .ending("hang");
     let run = labelled_by_its_pipeline(&bed, run).await;
-    for task in ["a", "b"] {
-        bound_task(&bed, &run, task).await;
-    }
-    let_end(&bed, &run).await;
+    let_end_once_bound(&bed, [&run], &["a", "b"]).await;
     bed.until_succeeded(&run, SOON).await.unwrap();
     let client = bed.client().await.unwrap();
     let pods = runs::pods(&client, "default", "run").await.unwrap();
@@ -378,7 +375,6 @@ async fn a_user_who_takes_our_hold_over_keeps_the_run_until_he_releases_it() {
         "it waits for its node, like any other"
     );
     bound_placeholder(&bed, &held).await;
-    bound_task(&bed, &run, "fetch").await;
-    let_end(&bed, &run).await;
+    let_end_once_bound(&bed, [&run], &["fetch"]).await;
     bed.until_succeeded(&run, SOON).await.unwrap();
 }

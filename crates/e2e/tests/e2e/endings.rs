@@ -1,10 +1,9 @@
 //! However a run ends, nothing of ours is left behind, and a status that is not ours is never overwritten.
 
 use crate::beds::{
-    SOON, bound_placeholder, create, fresh, held_for_good, installed, let_end, until_no_placeholder,
-    until_told,
+    SOON, bound_placeholder, create, fresh, held_for_good, installed, until_no_placeholder, until_told,
 };
-use crate::moves::bound_task;
+use crate::moves::let_end_once_bound;
 use futures::future::join_all;
 use k8s_openapi::api::apps::v1::ControllerRevision;
 use k8s_openapi::api::core::v1::Namespace;
@@ -76,10 +75,7 @@ async fn a_run_stopped_while_held_still_runs_its_finally_tasks_on_one_node() {
     // Tekton starts its finally tasks as soon as it hears of this, whether our controller has or not.
     set_status(&bed, &spec, "CancelledRunFinally").await;
     bed.add_nodes(&testbed::Nodes::new("late", 5)).await.unwrap();
-    for task in ["report", "tidy"] {
-        bound_task(&bed, &spec, task).await;
-    }
-    let_end(&bed, &spec).await;
+    let_end_once_bound(&bed, [&spec], &["report", "tidy"]).await;
     bed.until_run(&spec, "to be cancelled", SOON, failed)
         .await
         .unwrap();

@@ -1,10 +1,10 @@
 //! Who holds a run, and who may release it.
 
 use crate::beds::{
-    SOON, bound_placeholder, create, fresh, installed, kill_webhooks, let_end, nodes_of, placeholder_name,
-    sets, start_controllers, stop_controllers, until_no_placeholder, until_told,
+    SOON, bound_placeholder, create, fresh, installed, kill_webhooks, nodes_of, placeholder_name, sets,
+    start_controllers, stop_controllers, until_no_placeholder, until_told,
 };
-use crate::moves::bound_task;
+use crate::moves::let_end_once_bound;
 use kube::ResourceExt;
 use kube::api::{DynamicObject, Patch, PatchParams};
 use placement::keys;
@@ -61,8 +61,7 @@ async fn a_labelled_run_is_held_until_its_placeholder_has_a_node_and_says_where_
         runs::node(&placeholder)
     );
     assert!(!run.annotations().contains_key(keys::HOLD));
-    bound_task(bed, &spec, "fetch").await;
-    let_end(bed, &spec).await;
+    let_end_once_bound(bed, [&spec], &["fetch"]).await;
     bed.until_succeeded(&spec, SOON).await.unwrap();
 }
 
@@ -93,8 +92,7 @@ async fn a_run_that_its_user_holds_stays_held_until_the_user_lets_it_go() {
     assert_eq!(runs::state(&after), State::Pending, "now the hold is ours");
     assert!(after.annotations().contains_key(keys::HOLD));
     bound_placeholder(bed, &held).await;
-    bound_task(bed, &spec, "fetch").await;
-    let_end(bed, &spec).await;
+    let_end_once_bound(bed, [&spec], &["fetch"]).await;
     bed.until_succeeded(&spec, SOON).await.unwrap();
     assert_eq!(nodes_of(bed, &spec).await.len(), 1);
 }
@@ -263,8 +261,7 @@ async fn a_run_that_a_user_releases_before_it_is_enrolled_goes_as_without_the_la
     patch(&bed, &spec, json!({"spec": {"status": null}})).await;
     start_controllers(&bed).await;
     until_told(&bed, &spec, "LabelledTooLate").await;
-    bound_task(&bed, &spec, "fetch").await;
-    let_end(&bed, &spec).await;
+    let_end_once_bound(&bed, [&spec], &["fetch"]).await;
     let done = bed.until_succeeded(&spec, SOON).await.unwrap();
     assert!(!done.labels().contains_key(keys::GROUP));
     until_no_placeholder(&bed, "default").await;

@@ -1,11 +1,11 @@
 //! The overlays and certs/: the API server accepts each, and another cares for the certificates where one is to.
 
 use crate::beds::{
-    SOON, held_for_good, kill_webhooks, let_end, nodes_after, start_controllers, stop_controllers, until_told,
+    SOON, held_for_good, kill_webhooks, nodes_after, start_controllers, stop_controllers, until_told,
 };
 use crate::cert_manager::{CertManager, configurations, secrets};
 use crate::install_kubectl::{call, file, kubectl, printed, rendered, workspace};
-use crate::moves::bound_task;
+use crate::moves::let_end_once_bound;
 use crate::pool;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use kube::api::DeleteParams;
@@ -107,8 +107,7 @@ async fn fail_open_lets_labelled_runs_pass_when_no_webhook_answers() {
     let made = crate::beds::create(&bed, &run).await;
     assert!(made.data["spec"].get("status").is_none(), "nobody holds it");
     until_told(&bed, &run, "LabelledTooLate").await;
-    bound_task(&bed, &run, "fetch").await;
-    let_end(&bed, &run).await;
+    let_end_once_bound(&bed, [&run], &["fetch"]).await;
     let done = bed.until_succeeded(&run, SOON).await.unwrap();
     assert!(
         !done.labels().contains_key(keys::GROUP),

@@ -2,7 +2,7 @@
 
 use crate::auditor::Auditor;
 use crate::beds::{
-    SOON, bound_placeholder, create, fresh, let_end, let_task_end, nodes_of, pods, reasons, until_told,
+    SOON, bound_placeholder, create, fresh, let_end, let_pods_end, nodes_of, pods, reasons, until_told,
 };
 use crate::cli_tool::{binary, chapter, explained};
 use crate::install_kubectl::kubectl;
@@ -40,14 +40,19 @@ pub(crate) async fn uncordon(bed: &Testbed, node: &str) {
     patch_node(bed, node, json!({"spec": {"unschedulable": null}})).await;
 }
 
-/// The pod of one of the run's tasks, once it is bound.
-pub(crate) async fn bound_task(bed: &Testbed, run: &RunSpec, task: &str) -> Pod {
-    let api = pods(&bed.client().await.unwrap(), run.namespace());
-    let selector = format!(
+/// Of the pods of one of the run's tasks.
+fn of_task(run: &RunSpec, task: &str) -> String {
+    format!(
         "{}={},tekton.dev/pipelineTask={task}",
         runs::RUN_LABEL,
         run.name()
-    );
+    )
+}
+
+/// The pod of one of the run's tasks, once it is bound.
+pub(crate) async fn bound_task(bed: &Testbed, run: &RunSpec, task: &str) -> Pod {
+    let api = pods(&bed.client().await.unwrap(), run.namespace());
+    let selector = of_task(run, task);
     bed.until(format!("task {task} to be bound"), SOON, async || {
         let found = api
             .list(&ListParams::default().labels(&selector))
@@ -58,6 +63,28 @@ pub(crate) async fn bound_task(bed: &Testbed, run: &RunSpec, task: &str) -> Pod 
     })
     .await
     .unwrap()
+}
+
+/// Has one task of a run that hangs succeed, once its pod has a node.
+pub(crate) async fn let_task_end(bed: &Testbed, run: &RunSpec, task: &str) {
+    bound_task(bed, run, task).await;
+    let_pods_end(bed, run.namespace(), &of_task(run, task)).await;
+}
+
+/// Lets runs that hang end when these tasks of each have a node: all are there at the same time, and no pod of theirs is missed.
+pub(crate) async fn let_end_once_bound<'a>(
+    bed: &Testbed,
+    runs: impl IntoIterator<Item = &'a RunSpec> + Clone,
+    tasks: &[&str],
+) {
+    for run in runs.clone() {
+        for task in tasks {
+            bound_task(bed, run, task).await;
+        }
+    }
+    for run in runs {
+        let_end(bed, run).await;
+    }
 }
 
 pub(crate) fn node_of(pod: &Pod) -> String {

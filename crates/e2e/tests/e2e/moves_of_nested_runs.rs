@@ -1,12 +1,12 @@
 //! A nested run that starts while its root is without a node: both are on the next one.
 
 use crate::auditor::Auditor;
-use crate::beds::{SOON, create, fresh, pods, until_told};
+use crate::beds::{SOON, create, fresh, let_pods_end, pods, until_told};
 use crate::claims::{claim, with_claim};
 use crate::moves::small_then;
 use k8s_openapi::api::core::v1::{Pod, Taint};
 use kube::ResourceExt;
-use kube::api::{DynamicObject, ListParams, Patch, PatchParams};
+use kube::api::{DynamicObject, ListParams};
 use placement::keys;
 use serde_json::{Value, json};
 use testbed::kwok::OUTCOME;
@@ -92,14 +92,7 @@ async fn until_all_are(bed: &Testbed, root: &DynamicObject, count: usize, node: 
 
 /// Has the pods of these tasks end well.
 async fn end(bed: &Testbed, tasks: &str) {
-    let api = pods(&bed.client().await.unwrap(), "default");
-    let tasks = ListParams::default().labels(&format!("tekton.dev/pipelineTask in ({tasks})"));
-    let succeeds = Patch::Merge(json!({"metadata": {"annotations": {OUTCOME: "succeed"}}}));
-    for pod in api.list(&tasks).await.unwrap().items {
-        api.patch(&pod.name_any(), &PatchParams::default(), &succeeds)
-            .await
-            .unwrap();
-    }
+    let_pods_end(bed, "default", &format!("tekton.dev/pipelineTask in ({tasks})")).await;
 }
 
 #[e2e_test]

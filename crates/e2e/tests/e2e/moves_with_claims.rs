@@ -3,12 +3,13 @@
 use crate::attacher::Attacher;
 use crate::auditor::Auditor;
 use crate::beds::{
-    SOON, bound_placeholder, create, fresh, let_end, let_task_end, notes, pods, until_no_placeholder,
-    until_told,
+    SOON, bound_placeholder, create, fresh, let_end, notes, pods, until_no_placeholder, until_told,
 };
 use crate::claims::{claim, claim_of, with_claim};
 use crate::cli_tool::explained;
-use crate::moves::{bound_task, cordon, node_of, patch_node, small_then, uncordon, until_moved_from};
+use crate::moves::{
+    bound_task, cordon, let_task_end, node_of, patch_node, small_then, uncordon, until_moved_from,
+};
 use k8s_openapi::api::core::v1::PersistentVolumeClaim;
 use kube::ResourceExt;
 use kube::api::{Api, DeleteParams, ListParams, Patch, PatchParams};
@@ -46,7 +47,6 @@ async fn tektons_own_assistant_leaves_with_the_run_and_follows_it() {
     let run = with_claim(small_then("4"), "source").ending("hang");
     let auditor = Auditor::start(&bed).await;
     create(&bed, &run).await;
-    bound_task(&bed, &run, "small").await;
     let_task_end(&bed, &run, "small").await;
     bed.add_nodes(&Nodes::new("large", 1)).await.unwrap();
     assert_eq!(node_of(&bound_task(&bed, &run, "large").await), "large-0");

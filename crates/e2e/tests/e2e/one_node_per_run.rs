@@ -2,9 +2,9 @@
 
 use crate::auditor::Auditor;
 use crate::beds::{
-    SOON, ZONES, add_plenty, create, fresh, fresh_by, installed, let_end, nodes_after, nodes_of, plain,
+    SOON, ZONES, add_plenty, create, fresh, fresh_by, installed, nodes_after, nodes_of, plain,
 };
-use crate::moves::bound_task;
+use crate::moves::let_end_once_bound;
 use crate::pool;
 use futures::future::join_all;
 use k8s_openapi::api::core::v1::Pod;
@@ -226,12 +226,7 @@ async fn runs_of_two_namespaces_get_a_node_each_and_the_autoscaler_adds_exactly_
         create(&bed, run).await;
     }
     // None is to have the node that another has left.
-    for run in &runs {
-        bound_task(&bed, run, "fetch").await;
-    }
-    for run in &runs {
-        let_end(&bed, run).await;
-    }
+    let_end_once_bound(&bed, &runs, &["fetch"]).await;
     let mut used = BTreeSet::new();
     for run in &runs {
         bed.until_succeeded(run, SOON * 2).await.unwrap();

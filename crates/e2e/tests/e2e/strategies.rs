@@ -5,7 +5,7 @@ use crate::beds::{
     until_no_placeholder, until_told,
 };
 use crate::install_kubectl::kubectl;
-use crate::moves::bound_task;
+use crate::moves::let_end_once_bound;
 use kube::api::DeleteParams;
 use std::time::Duration;
 use testbed::runs::{self, RunSpec};
@@ -22,11 +22,8 @@ async fn colocate_always_runs_may_share_a_node() {
     for run in &runs {
         create(&bed, run).await;
     }
+    let_end_once_bound(&bed, &runs, &["fetch"]).await;
     for run in &runs {
-        bound_task(&bed, run, "fetch").await;
-    }
-    for run in &runs {
-        let_end(&bed, run).await;
         bed.until_succeeded(run, SOON).await.unwrap();
     }
 }

@@ -2,9 +2,9 @@
 //! bound.
 
 use crate::attacher::{Attacher, DETACHING};
-use crate::beds::{SOON, create, fresh, let_end, let_task_end, nodes_of, pods, reasons, until_told};
+use crate::beds::{SOON, create, fresh, let_end, nodes_of, pods, reasons, until_told};
 use crate::claims::{claim_of, with_claim, with_workspace};
-use crate::moves::{bound_task, node_of};
+use crate::moves::{bound_task, let_task_end, node_of};
 use crate::moves_with_claims::add_attaching_nodes;
 use crate::provisioner::{IMMEDIATE, ITS_ZONE, Provisioner, WITH_THE_FIRST_POD};
 use k8s_openapi::api::core::v1::{Event, Pod};

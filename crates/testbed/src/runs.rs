@@ -219,11 +219,15 @@ pub fn state(run: &DynamicObject) -> State {
     }
 }
 
+/// Selects the pods of a run's tasks. With `=` and a name after it, those of one task.
+pub fn task_pods(run: &str) -> String {
+    format!("{RUN_LABEL}={run},tekton.dev/pipelineTask")
+}
+
 /// The pods of a run's tasks: not the placeholder.
 pub async fn pods(client: &Client, namespace: &str, run: &str) -> Result<Vec<Pod>> {
     let api: Api<Pod> = Api::namespaced(client.clone(), namespace);
-    let selector = format!("{RUN_LABEL}={run},tekton.dev/pipelineTask");
-    let listed = api.list(&ListParams::default().labels(&selector)).await;
+    let listed = api.list(&ListParams::default().labels(&task_pods(run))).await;
     Ok(listed
         .map_err(Error::api(format!("listing the pods of {namespace}/{run}")))?
         .items)

@@ -112,8 +112,7 @@ pub(crate) async fn let_end(bed: &Testbed, spec: &RunSpec) {
     api.patch(spec.name(), &PatchParams::default(), &succeeds())
         .await
         .unwrap();
-    let its_tasks = format!("{}={},tekton.dev/pipelineTask", runs::RUN_LABEL, spec.name());
-    let_pods_end(bed, spec.namespace(), &its_tasks).await;
+    let_pods_end(bed, spec.namespace(), &runs::task_pods(spec.name())).await;
 }
 
 /// Has the pods of tasks that hang succeed, those that are there.

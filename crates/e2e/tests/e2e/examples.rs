@@ -39,11 +39,7 @@ async fn ends_on_one_node(bed: &Testbed, namespace: &str, file: &Path) {
     .await
     .unwrap();
     let pods: Api<Pod> = Api::namespaced(client.clone(), namespace);
-    let followers = format!(
-        "{}={name},{}!=false,tekton.dev/pipelineTask",
-        runs::RUN_LABEL,
-        keys::OPT_IN
-    );
+    let followers = format!("{},{}!=false", runs::task_pods(&name), keys::OPT_IN);
     let pods = pods
         .list(&ListParams::default().labels(&followers))
         .await

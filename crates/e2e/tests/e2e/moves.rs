@@ -42,11 +42,7 @@ pub(crate) async fn uncordon(bed: &Testbed, node: &str) {
 
 /// Of the pods of one of the run's tasks.
 fn of_task(run: &RunSpec, task: &str) -> String {
-    format!(
-        "{}={},tekton.dev/pipelineTask={task}",
-        runs::RUN_LABEL,
-        run.name()
-    )
+    format!("{}={task}", runs::task_pods(run.name()))
 }
 
 /// The pod of one of the run's tasks, once it is bound.

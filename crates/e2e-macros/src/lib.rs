@@ -39,7 +39,7 @@ fn call_of(function: &TokenStream) -> Option<(String, String)> {
     let keyword = words.iter().position(|word| word == "fn")?;
     let name = words.get(keyword + 1)?.clone();
     let call = if words[..keyword].contains(&"async".to_owned()) {
-        format!("crate::harness::block_on({name}())")
+        format!("crate::support::harness::block_on({name}())")
     } else {
         format!("{name}()")
     };
@@ -57,7 +57,7 @@ fn registration(name: &str, call: &str, options: &[String]) -> TokenStream {
     let [first, autoscaler, real_node, webhook, policies, on_request] =
         OPTIONS.map(|option| options.iter().any(|given| given == option));
     parsed(&format!(
-        "::inventory::submit! {{ crate::harness::Test {{
+        "::inventory::submit! {{ crate::support::harness::Test {{
             path: concat!(module_path!(), \"::{name}\"),
             first: {first},
             autoscaler: {autoscaler},

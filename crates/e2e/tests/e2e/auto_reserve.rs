@@ -1,10 +1,11 @@
 //! A reserve that nobody has to write: what the tasks of the latest run of the same Pipeline asked for.
 
-use crate::auditor::Auditor;
-use crate::beds::{SOON, create, fresh, nodes_of, reasons, until_told};
-use crate::clusters_differ::of_pipeline;
-use crate::moves::{let_end_once_bound, let_task_end};
-use crate::pool::Lent;
+use crate::support::SOON;
+use crate::support::auditor::Auditor;
+use crate::support::beds::fresh;
+use crate::support::events::{reasons, until_told};
+use crate::support::pool::Lent;
+use crate::support::runs::{create, let_end_once_bound, let_task_end, nodes_of, of_pipeline};
 use kube::ResourceExt;
 use kube::api::{Patch, PatchParams};
 use placement::keys;

@@ -1,11 +1,13 @@
 //! With a real autoscaler: as many nodes as are missing come in as few steps as it can take, a run that has to leave
 //! its node gets a larger one, one that reserves gets it from the start, and in the end all new nodes are gone.
 
-use crate::auditor::Auditor;
-use crate::beds::{SOON, create, fresh, nodes_of, notes, pods};
-use crate::clusters_differ::of_pipeline;
-use crate::moves::let_end_once_bound;
-use crate::pool::Lent;
+use crate::support::SOON;
+use crate::support::auditor::Auditor;
+use crate::support::beds::fresh;
+use crate::support::events::notes;
+use crate::support::placeholders::pods;
+use crate::support::pool::Lent;
+use crate::support::runs::{create, let_end_once_bound, nodes_of, of_pipeline};
 use futures::future::join_all;
 use futures::{StreamExt, TryStreamExt};
 use k8s_openapi::api::core::v1::{Node, Pod};

@@ -1,11 +1,12 @@
 //! `doctor` finds each fault that is planted, one after another, and nothing on a healthy installation, by the webhook or
 //! by policies.
 
-use crate::beds::{SOON, create};
-use crate::cli_tool::{Said, plain, tool};
-use crate::install_docs::{POLICIES, install};
 use crate::policies_at_work::admission;
-use crate::pool;
+use crate::support::SOON;
+use crate::support::cli::{Said, plain, tool};
+use crate::support::install::{POLICIES, install};
+use crate::support::pool;
+use crate::support::runs::create;
 use kube::api::{Api, DeleteParams, DynamicObject, Patch, PatchParams, PostParams};
 use kube::{Client, ResourceExt};
 use placement::keys;

@@ -1,9 +1,12 @@
 //! `explain` and `nodes` on runs that wait: each reason that keeps a run from a node, and rights that are missing.
 
-use crate::beds::{SOON, create, fresh, let_end, until_no_placeholder};
-use crate::claims::claim;
-use crate::cli_tool::{LONG, chapter, delete, explained, only, plain, tool, tool_as};
-use crate::moves::{cordon, let_task_end, until_moved_from};
+use crate::support::SOON;
+use crate::support::beds::fresh;
+use crate::support::claims::claim;
+use crate::support::cli::{LONG, chapter, delete, explained, only, plain, tool, tool_as};
+use crate::support::nodes::cordon;
+use crate::support::placeholders::until_no_placeholder;
+use crate::support::runs::{create, let_end, let_task_end, until_moved_from};
 use k8s_openapi::api::core::v1::Taint;
 use serde_json::json;
 use testbed::runs::RunSpec;

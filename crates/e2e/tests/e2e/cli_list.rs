@@ -1,7 +1,8 @@
 //! `list --watch` follows a run through its life, and ends when it is told to.
 
-use crate::beds::{create, installed};
-use crate::cli_tool::binary;
+use crate::support::beds::installed;
+use crate::support::cli::binary;
+use crate::support::runs::create;
 use std::process::Stdio;
 use std::time::Duration;
 use testbed::Testbed;

@@ -1,7 +1,10 @@
 //! `explain` and `list` on runs in every state but waiting.
 
-use crate::beds::{SOON, create, fresh, quota};
-use crate::cli_tool::{LONG, chapter, delete, explained, only, plain, tool, until_says};
+use crate::support::SOON;
+use crate::support::beds::fresh;
+use crate::support::cli::{LONG, chapter, delete, explained, only, plain, tool, until_says};
+use crate::support::objects::quota;
+use crate::support::runs::create;
 use kube::ResourceExt;
 use kube::api::{DeleteParams, Patch, PatchParams};
 use placement::keys;

@@ -1,8 +1,9 @@
 //! `timeline` draws what happened on a real cluster: a run that moved, and an unlabelled one.
 
-use crate::beds::{SOON, create, fresh};
-use crate::cli_tool::{only, tool, until_says};
-use crate::moves::{bound_task, small_then};
+use crate::support::SOON;
+use crate::support::beds::fresh;
+use crate::support::cli::{only, tool, until_says};
+use crate::support::runs::{bound_task, create, small_then};
 use testbed::Nodes;
 
 /// The lines of one node's lane: its own, and those of the runs there.

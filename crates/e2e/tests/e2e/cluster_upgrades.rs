@@ -1,9 +1,9 @@
 //! Kubernetes and Tekton are upgraded while labelled runs are held and running: none is lost, none is split.
 
-use crate::auditor::Auditor;
-use crate::beds::SOON;
 use crate::faults::{OURS, Runs, is_held, keep_alive_on};
-use crate::pool;
+use crate::support::SOON;
+use crate::support::auditor::Auditor;
+use crate::support::pool;
 use std::process::Command;
 use testbed::pace::SHORT_LEASE;
 use testbed::runs::{self, State};

@@ -1,11 +1,14 @@
 //! What clusters of others have: sandboxes with tainted nodes of their own, templates that ask for more than a node, users who
 //! change their mind.
 
-use crate::beds::{
-    SOON, another_pod, bound_placeholder, create, fresh, installed, let_end, nodes_after, pods, quota,
-    reasons, until_no_placeholder, until_told,
+use crate::support::SOON;
+use crate::support::beds::{fresh, installed};
+use crate::support::events::{reasons, until_told};
+use crate::support::objects::{another_pod, quota};
+use crate::support::placeholders::{bound_placeholder, pods, until_no_placeholder};
+use crate::support::runs::{
+    bound_task, create, labelled_by_its_pipeline, let_end, let_end_once_bound, nodes_after,
 };
-use crate::moves::{bound_task, let_end_once_bound};
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Pod, Taint};
 use k8s_openapi::api::events::v1::Event;
@@ -285,30 +288,6 @@ async fn a_required_affinity_that_tekton_adds_by_default_is_made_preferred_and_t
         let is_marked = |pod: &Pod| pod.annotations().contains_key(keys::RELAXED) == marked;
         assert!(tasks.iter().all(is_marked), "{name}");
     }
-}
-
-/// The run with a reference to a Pipeline of these metadata, which is made, or changed, to have its tasks.
-pub(crate) async fn of_pipeline(bed: &Testbed, mut run: RunSpec, mut metadata: Value) -> RunSpec {
-    let name = metadata["name"].clone();
-    metadata["namespace"] = json!(run.namespace());
-    let pipeline = json!({
-        "apiVersion": "tekton.dev/v1", "kind": "Pipeline", "metadata": metadata,
-        "spec": run.manifest["spec"]["pipelineSpec"].take(),
-    });
-    apply::apply_all(&bed.client().await.unwrap(), &[pipeline])
-        .await
-        .unwrap();
-    run.manifest["spec"] = json!({"pipelineRef": {"name": name}});
-    run
-}
-
-/// A run that gets the label from its Pipeline: Tekton copies it together with the first tasks, which are without terms.
-pub(crate) async fn labelled_by_its_pipeline(bed: &Testbed, run: RunSpec) -> RunSpec {
-    let name = run.name().to_owned();
-    let run = of_pipeline(bed, run, json!({"name": name, "labels": {keys::OPT_IN: "true"}})).await;
-    create(bed, &run).await;
-    until_told(bed, &run, "LabelledTooLate").await;
-    run
 }
 
 #[e2e_test]

@@ -1,11 +1,13 @@
 //! The commands and manifests of the pages, taken from there, on an installation: kubectl, the plugin and the API server accept
 //! them, and they do what the page says.
 
-use crate::beds::{SOON, create, held_for_good, nodes_of, placeholder_name, sets, until_no_placeholder};
-use crate::docs_commands::{block, blocks};
-use crate::install_docs::{WEBHOOK, follow, install};
-use crate::install_kubectl::{kubectl, parsed, printed, workspace};
-use crate::pool;
+use crate::support::SOON;
+use crate::support::install::{WEBHOOK, follow, install};
+use crate::support::kubectl::{kubectl, parsed, printed, workspace};
+use crate::support::pages::{block, blocks};
+use crate::support::placeholders::{placeholder_name, sets, until_no_placeholder};
+use crate::support::pool;
+use crate::support::runs::{create, held_for_good, nodes_of};
 use kube::api::{DynamicObject, ListParams, PostParams};
 use kube::{Client, ResourceExt};
 use serde_json::{Value, json};

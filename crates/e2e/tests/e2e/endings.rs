@@ -1,9 +1,10 @@
 //! However a run ends, nothing of ours is left behind, and a status that is not ours is never overwritten.
 
-use crate::beds::{
-    SOON, bound_placeholder, create, fresh, held_for_good, installed, until_no_placeholder, until_told,
-};
-use crate::moves::let_end_once_bound;
+use crate::support::SOON;
+use crate::support::beds::{fresh, installed};
+use crate::support::events::until_told;
+use crate::support::placeholders::{bound_placeholder, until_no_placeholder};
+use crate::support::runs::{create, held_for_good, let_end_once_bound};
 use futures::future::join_all;
 use k8s_openapi::api::apps::v1::ControllerRevision;
 use k8s_openapi::api::core::v1::Namespace;
@@ -79,7 +80,7 @@ async fn a_run_stopped_while_held_still_runs_its_finally_tasks_on_one_node() {
     bed.until_run(&spec, "to be cancelled", SOON, failed)
         .await
         .unwrap();
-    let nodes = crate::beds::nodes_of(&bed, &spec).await;
+    let nodes = crate::support::runs::nodes_of(&bed, &spec).await;
     assert_eq!(nodes.len(), 1, "{nodes:?}");
     until_no_placeholder(&bed, "default").await;
 }

@@ -1,6 +1,10 @@
 //! What a user is told on the run: each step once, and what lasts now and then, with everybody's own words.
 
-use crate::beds::{SOON, create, fresh, installed, until_no_placeholder, until_told};
+use crate::support::SOON;
+use crate::support::beds::{fresh, installed};
+use crate::support::events::until_told;
+use crate::support::placeholders::until_no_placeholder;
+use crate::support::runs::create;
 use k8s_openapi::api::events::v1::Event;
 use kube::api::{Api, ListParams};
 use serde_json::json;

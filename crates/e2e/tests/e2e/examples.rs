@@ -1,6 +1,8 @@
 //! Every file in examples/ is accepted as it is, runs to its end, and does what the label says.
 
-use crate::beds::{SOON, create_manifest, fresh, installed};
+use crate::support::SOON;
+use crate::support::beds::{fresh, installed};
+use crate::support::runs::create_manifest;
 use k8s_openapi::api::core::v1::Pod;
 use kube::ResourceExt;
 use kube::api::{Api, DeleteParams, ListParams};

@@ -1,10 +1,13 @@
 //! Whatever happens to our controllers or to their way to the API server, every run goes through, soon after it is over,
 //! and nothing of it is left.
 
-use crate::auditor::Auditor;
-use crate::beds::{SOON, nodes_of, notes, placeholder_name, sets, until_no_placeholder};
-use crate::load::alone;
-use crate::pool::{self, Lent};
+use crate::support::SOON;
+use crate::support::auditor::Auditor;
+use crate::support::events::notes;
+use crate::support::load::alone;
+use crate::support::placeholders::{placeholder_name, sets, until_no_placeholder};
+use crate::support::pool::{self, Lent};
+use crate::support::runs::nodes_of;
 use futures::{StreamExt, stream};
 use k8s_openapi::api::events::v1::Event;
 use kube::Client;

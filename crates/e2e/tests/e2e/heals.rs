@@ -1,11 +1,13 @@
 //! What is lost comes back, what is refused is told and tried again, and no run fails by our trouble.
 
-use crate::beds::{
-    SOON, bound_placeholder, create, fresh, installed, let_end, nodes_of, placeholder_name, pods, quota,
-    sets, until_told,
-};
-use crate::claims::{claim, with_claim};
-use crate::cli_tool::only;
+use crate::support::SOON;
+use crate::support::beds::{fresh, installed};
+use crate::support::claims::{claim, with_claim};
+use crate::support::cli::only;
+use crate::support::events::until_told;
+use crate::support::objects::quota;
+use crate::support::placeholders::{bound_placeholder, placeholder_name, pods, sets};
+use crate::support::runs::{create, let_end, nodes_of};
 use k8s_openapi::api::admissionregistration::v1::ValidatingAdmissionPolicyBinding;
 use k8s_openapi::api::events::v1::Event;
 use kube::ResourceExt;

@@ -1,10 +1,10 @@
 //! Who holds a run, and who may release it.
 
-use crate::beds::{
-    SOON, bound_placeholder, create, fresh, installed, kill_webhooks, nodes_of, placeholder_name, sets,
-    start_controllers, stop_controllers, until_no_placeholder, until_told,
-};
-use crate::moves::let_end_once_bound;
+use crate::support::SOON;
+use crate::support::beds::{fresh, installed, kill_webhooks, start_controllers, stop_controllers};
+use crate::support::events::until_told;
+use crate::support::placeholders::{bound_placeholder, placeholder_name, sets, until_no_placeholder};
+use crate::support::runs::{create, let_end_once_bound, nodes_of};
 use kube::ResourceExt;
 use kube::api::{DynamicObject, Patch, PatchParams};
 use placement::keys;
@@ -289,7 +289,7 @@ async fn a_run_whose_label_is_taken_back_while_it_is_held_starts_without_us() {
             .unwrap();
         assert!(!run.labels().contains_key(keys::GROUP), "{name}");
     }
-    crate::beds::until_no_placeholder(&bed, "default").await;
+    crate::support::placeholders::until_no_placeholder(&bed, "default").await;
 }
 
 #[e2e_test]
@@ -307,7 +307,7 @@ async fn a_run_whose_label_is_taken_back_while_it_waits_for_a_node_leaves_its_gr
             assert!(!run.labels().contains_key(key), "{name}: {key}");
         }
     }
-    crate::beds::until_no_placeholder(&bed, "default").await;
+    crate::support::placeholders::until_no_placeholder(&bed, "default").await;
 }
 
 #[e2e_test]
@@ -341,7 +341,7 @@ async fn a_run_whose_label_is_taken_back_while_its_user_holds_it_is_in_no_group_
         assert_eq!(runs::state(&withdrawn.await.unwrap()), State::Pending, "{name}");
         release(bed, &spec).await;
         bed.until_succeeded(&spec, SOON).await.unwrap();
-        let pods = crate::beds::pods(&bed.client().await.unwrap(), &namespace);
+        let pods = crate::support::placeholders::pods(&bed.client().await.unwrap(), &namespace);
         let run = format!("{}={name}", keys::TEKTON_PIPELINE_RUN);
         let pods = pods
             .list(&kube::api::ListParams::default().labels(&run))
@@ -423,7 +423,7 @@ async fn a_nested_run_follows_its_root() {
         .lasting("2s");
     let root = create(&bed, &spec).await;
     bed.until_succeeded(&spec, SOON).await.unwrap();
-    let pods = crate::beds::pods(&bed.client().await.unwrap(), "default");
+    let pods = crate::support::placeholders::pods(&bed.client().await.unwrap(), "default");
     let group = format!("{}={},tekton.dev/pipelineTask", keys::GROUP, root.uid().unwrap());
     let pods = pods
         .list(&kube::api::ListParams::default().labels(&group))

@@ -1,22 +1,19 @@
 //! The commands of docs/install.md, taken from that page: they switch off what they say, and leave nothing behind.
 
-use crate::beds::{
-    SOON, bound_placeholder, create, held_for_good, let_end, nodes_after, sets, start_controllers,
-    stop_controllers, until_no_placeholder,
-};
-use crate::cli_tool::binary;
-use crate::docs_commands::blocks;
-use crate::install_kubectl::{call, file, kubectl, parsed, printed};
-use crate::moves::bound_task;
-use crate::pool;
+use crate::support::SOON;
+use crate::support::beds::{start_controllers, stop_controllers};
+use crate::support::install::{POLICIES, Release, WEBHOOK, apply, follow, install, shell};
+use crate::support::kubectl::{kubectl, printed};
+use crate::support::pages::blocks;
+use crate::support::placeholders::{bound_placeholder, sets, until_no_placeholder};
+use crate::support::pool;
+use crate::support::runs::{bound_task, create, held_for_good, let_end, nodes_after};
 use kube::ResourceExt;
 use kube::api::{DynamicObject, ListParams, PostParams};
 use placement::keys;
 use serde_json::json;
-use std::path::{Path, PathBuf};
-use std::process::Command;
 use std::time::Duration;
-use testbed::product::{Installed, NAMESPACE};
+use testbed::product::NAMESPACE;
 use testbed::runs::{self, RunSpec, State};
 use testbed::{Nodes, Testbed};
 
@@ -24,77 +21,10 @@ fn commands(heading: &str) -> Vec<String> {
     blocks("docs/install.md", heading)
 }
 
-/// A file of a release, and the folder with its manifests.
-#[derive(Clone, Copy)]
-pub(crate) struct Release {
-    file: &'static str,
-    folder: &'static str,
-}
-
 /// So many runs come while another is running, for whose end the page waits.
 const AT_LEAST: usize = 3;
 /// So often a run comes while pod-affinity is uninstalled.
 const EVERY: Duration = Duration::from_secs(1);
-
-pub(crate) const WEBHOOK: Release = Release {
-    file: "release.yaml",
-    folder: "config",
-};
-pub(crate) const POLICIES: Release = Release {
-    file: "release-policies.yaml",
-    folder: "overlays/policies",
-};
-
-/// As somebody who reads the page: in a folder with the release, in a shell that stops at the first failure. Returns what is
-/// printed.
-pub(crate) async fn follow(bed: &Testbed, command: &str, run: &RunSpec) -> String {
-    let plugins = plugins(bed, &binary().await);
-    let path = std::env::var("PATH").unwrap();
-    let mut shell = shell(bed, command, run);
-    shell.env("PATH", format!("{}:{path}", plugins.display()));
-    printed(&shell.output().unwrap())
-}
-
-/// A folder in which kubectl finds the plugin.
-pub(crate) fn plugins(bed: &Testbed, binary: &Path) -> PathBuf {
-    let folder = bed.folder().join("plugins");
-    let link = folder.join("kubectl-pod_affinity");
-    if !link.exists() {
-        std::fs::create_dir_all(&folder).unwrap();
-        std::os::unix::fs::symlink(binary, link).unwrap();
-    }
-    folder
-}
-
-fn shell(bed: &Testbed, command: &str, run: &RunSpec) -> Command {
-    let mut shell = Command::new("bash");
-    shell
-        .args(["-euo", "pipefail", "-c", command])
-        .current_dir(bed.folder())
-        .env("KUBECONFIG", bed.kubeconfig())
-        .env("NAMESPACE", run.namespace())
-        .env("RUN", run.name());
-    shell
-}
-
-/// A release, its webhooks leading here; the Deployments are there as well, and KWOK plays their pods.
-pub(crate) async fn install(bed: &Testbed, release: Release) -> Installed {
-    let manifests = kubectl(bed, &["kustomize", release.folder]);
-    let objects = parsed(&manifests.replace("ko://", "testbed.invalid/"));
-    bed.install(objects, &[], async |objects| {
-        let list = file(bed, "release", &objects);
-        std::fs::rename(list, bed.folder().join(release.file)).unwrap();
-        apply(bed, release);
-        Ok(())
-    })
-    .await
-    .unwrap()
-}
-
-fn apply(bed: &Testbed, release: Release) {
-    let file = bed.folder().join(release.file);
-    printed(&call(bed, "kubectl", &["apply", "-f", file.to_str().unwrap()]));
-}
 
 async fn until_released(bed: &Testbed, run: &RunSpec) -> DynamicObject {
     let released = |run: &DynamicObject| run.data["spec"].get("status").is_none();

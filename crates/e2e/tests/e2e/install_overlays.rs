@@ -1,12 +1,12 @@
 //! The overlays and certs/: the API server accepts each, and another cares for the certificates where one is to.
 
-use crate::beds::{
-    SOON, held_for_good, kill_webhooks, nodes_after, start_controllers, stop_controllers, until_told,
-};
-use crate::cert_manager::{CertManager, configurations, secrets};
-use crate::install_kubectl::{call, file, kubectl, printed, rendered, workspace};
-use crate::moves::let_end_once_bound;
-use crate::pool;
+use crate::support::SOON;
+use crate::support::beds::{kill_webhooks, start_controllers, stop_controllers};
+use crate::support::cert_manager::{CertManager, configurations, secrets};
+use crate::support::events::until_told;
+use crate::support::kubectl::{call, file, kubectl, printed, rendered, workspace};
+use crate::support::pool;
+use crate::support::runs::{held_for_good, let_end_once_bound, nodes_after};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use kube::api::DeleteParams;
 use kube::{Client, ResourceExt};
@@ -104,7 +104,7 @@ async fn fail_open_lets_labelled_runs_pass_when_no_webhook_answers() {
     install(&bed, rendered(&overlay("fail-open"))).await;
     kill_webhooks(&bed);
     let run = RunSpec::diamond("default", "run").opted_in("true").ending("hang");
-    let made = crate::beds::create(&bed, &run).await;
+    let made = crate::support::runs::create(&bed, &run).await;
     assert!(made.data["spec"].get("status").is_none(), "nobody holds it");
     until_told(&bed, &run, "LabelledTooLate").await;
     let_end_once_bound(&bed, [&run], &["fetch"]).await;

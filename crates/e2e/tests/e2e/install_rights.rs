@@ -2,14 +2,15 @@
 //! nothing is there that nobody needs.
 
 use crate::auto_reserve;
-use crate::beds::{
-    SOON, create, held_for_good, lose_certificates, quota, sets, start_controllers, stop_controllers,
-    until_no_placeholder, until_told,
-};
-use crate::claims::{claim, with_claim};
-use crate::clusters_differ::labelled_by_its_pipeline;
-use crate::install_kubectl::{parsed, workspace};
-use crate::pool;
+use crate::support::SOON;
+use crate::support::beds::{start_controllers, stop_controllers};
+use crate::support::claims::{claim, with_claim};
+use crate::support::events::until_told;
+use crate::support::kubectl::{parsed, workspace};
+use crate::support::objects::{lose_certificates, quota};
+use crate::support::placeholders::{sets, until_no_placeholder};
+use crate::support::pool;
+use crate::support::runs::{create, held_for_good, labelled_by_its_pipeline};
 use k8s_openapi::ByteString;
 use k8s_openapi::api::admissionregistration::v1::MutatingWebhookConfiguration;
 use k8s_openapi::api::core::v1::Secret;

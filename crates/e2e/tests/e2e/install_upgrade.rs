@@ -4,9 +4,12 @@
 //! Both releases are what `cargo ship release` writes. The processes are the testbed's own and of the same code; what
 //! differs is the image, by which each release names its placeholders, and the version on every object.
 
-use crate::beds::{SOON, bound_placeholder, create, let_end, nodes_of, until_told};
-use crate::install_kubectl::{call, file, parsed, printed, workspace};
-use crate::pool;
+use crate::support::SOON;
+use crate::support::events::until_told;
+use crate::support::kubectl::{call, file, parsed, printed, workspace};
+use crate::support::placeholders::bound_placeholder;
+use crate::support::pool;
+use crate::support::runs::{create, let_end, nodes_of};
 use k8s_openapi::api::core::v1::Pod;
 use kube::ResourceExt;
 use serde_json::{Value, json};

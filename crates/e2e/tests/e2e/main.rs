@@ -12,13 +12,6 @@
 #[macro_use]
 extern crate e2e_macros;
 
-mod beds;
-mod cert_manager;
-mod claims;
-
-mod account;
-mod attacher;
-mod auditor;
 mod auto_reserve;
 mod autoscalers;
 mod cli_doctor;
@@ -26,7 +19,6 @@ mod cli_explain;
 mod cli_list;
 mod cli_states;
 mod cli_timeline;
-mod cli_tool;
 mod cli_writes;
 mod cluster_upgrades;
 mod clusters_differ;
@@ -36,15 +28,12 @@ mod endings;
 mod events;
 mod examples;
 mod faults;
-mod harness;
 mod heals;
 mod holds;
 mod install_docs;
-mod install_kubectl;
 mod install_overlays;
 mod install_rights;
 mod install_upgrade;
-mod load;
 mod metrics;
 mod metrics_prometheus;
 mod metrics_queries;
@@ -62,8 +51,6 @@ mod policies_equal;
 mod policies_lose_nothing;
 mod policies_switch;
 mod policies_ways;
-mod pool;
-mod provisioner;
 mod quota_of_sets;
 mod real_node;
 mod reserve;
@@ -72,9 +59,9 @@ mod security_forged;
 mod security_logs;
 mod security_pods;
 mod ship;
-mod ship_program;
 mod soak;
 mod strategies;
+mod support;
 mod tektons_examples;
 mod testbed_autoscales;
 mod testbed_coschedules;
@@ -93,5 +80,5 @@ fn main() -> std::process::ExitCode {
     if real_node::is_the_process_to_kill() {
         return real_node::wait_to_be_killed();
     }
-    harness::run()
+    support::harness::run()
 }

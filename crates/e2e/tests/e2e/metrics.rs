@@ -1,7 +1,9 @@
 //! What the running processes expose is what docs/metrics.md says: each metric, its type, its labels and their values.
 
-use crate::beds::{SOON, quota, until_told};
-use crate::pool;
+use crate::support::SOON;
+use crate::support::events::until_told;
+use crate::support::objects::quota;
+use crate::support::pool;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use testbed::runs::RunSpec;

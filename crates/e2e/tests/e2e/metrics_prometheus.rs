@@ -1,10 +1,13 @@
 //! A real Prometheus scrapes an installation, evaluates the alert rules, and answers every query of the dashboard.
 
-use crate::beds::{SOON, create, kill_webhooks, nodes_after, quota, until_told};
 use crate::metrics::repository;
 use crate::metrics_queries::{alerts, dashboard, panels, text, yaml};
-use crate::moves::{bound_task, small_then};
-use crate::pool;
+use crate::support::SOON;
+use crate::support::beds::kill_webhooks;
+use crate::support::events::until_told;
+use crate::support::objects::quota;
+use crate::support::pool;
+use crate::support::runs::{bound_task, create, nodes_after, small_then};
 use axum::Router;
 use axum::http::header::CONTENT_TYPE;
 use axum::routing::get;

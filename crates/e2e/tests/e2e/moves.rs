@@ -1,101 +1,22 @@
 //! A run whose node cannot take its next task moves on by itself; while any of its tasks is there, it waits.
 
-use crate::auditor::Auditor;
-use crate::beds::{
-    SOON, bound_placeholder, create, fresh, let_end, let_pods_end, nodes_of, pods, reasons, until_told,
+use crate::support::SOON;
+use crate::support::auditor::Auditor;
+use crate::support::beds::fresh;
+use crate::support::cli::{binary, chapter, explained};
+use crate::support::events::{reasons, until_told};
+use crate::support::kubectl::kubectl;
+use crate::support::nodes::{cordon, node_of, patch_node};
+use crate::support::placeholders::{bound_placeholder, pods};
+use crate::support::runs::{
+    bound_task, create, let_end, let_task_end, nodes_of, small_then, until_moved_from,
 };
-use crate::cli_tool::{binary, chapter, explained};
-use crate::install_kubectl::kubectl;
-use k8s_openapi::api::core::v1::{Node, Pod};
 use kube::ResourceExt;
-use kube::api::{Api, DynamicObject, EvictParams, ListParams, Patch, PatchParams};
-use placement::keys;
-use serde_json::{Value, json};
+use kube::api::{Api, EvictParams, ListParams, Patch, PatchParams};
+use serde_json::json;
 use std::time::Duration;
 use testbed::runs::{self, RunSpec};
 use testbed::{Nodes, Part, Testbed};
-
-/// First a task that fits anywhere, then one that asks for `cpu`.
-pub(crate) fn small_then(cpu: &str) -> RunSpec {
-    RunSpec::new("default", "run")
-        .task("small", &[])
-        .sized_task("large", &["small"], &json!({"cpu": cpu}))
-        .opted_in("true")
-        .lasting("2s")
-}
-
-pub(crate) async fn patch_node(bed: &Testbed, node: &str, patch: Value) {
-    let nodes: Api<Node> = Api::all(bed.client().await.unwrap());
-    nodes
-        .patch(node, &PatchParams::default(), &Patch::Merge(patch))
-        .await
-        .unwrap();
-}
-
-pub(crate) async fn cordon(bed: &Testbed, node: &str) {
-    patch_node(bed, node, json!({"spec": {"unschedulable": true}})).await;
-}
-
-pub(crate) async fn uncordon(bed: &Testbed, node: &str) {
-    patch_node(bed, node, json!({"spec": {"unschedulable": null}})).await;
-}
-
-/// Of the pods of one of the run's tasks.
-fn of_task(run: &RunSpec, task: &str) -> String {
-    format!("{}={task}", runs::task_pods(run.name()))
-}
-
-/// The pod of one of the run's tasks, once it is bound.
-pub(crate) async fn bound_task(bed: &Testbed, run: &RunSpec, task: &str) -> Pod {
-    let api = pods(&bed.client().await.unwrap(), run.namespace());
-    let selector = of_task(run, task);
-    bed.until(format!("task {task} to be bound"), SOON, async || {
-        let found = api
-            .list(&ListParams::default().labels(&selector))
-            .await
-            .map_err(|error| error.to_string())?;
-        let bound = found.items.into_iter().find(|pod| runs::node(pod).is_some());
-        bound.ok_or_else(|| "no such pod has a node".to_owned())
-    })
-    .await
-    .unwrap()
-}
-
-/// Has one task of a run that hangs succeed, once its pod has a node.
-pub(crate) async fn let_task_end(bed: &Testbed, run: &RunSpec, task: &str) {
-    bound_task(bed, run, task).await;
-    let_pods_end(bed, run.namespace(), &of_task(run, task)).await;
-}
-
-/// Lets runs that hang end when these tasks of each have a node: all are there at the same time, and no pod of theirs is missed.
-pub(crate) async fn let_end_once_bound<'a>(
-    bed: &Testbed,
-    runs: impl IntoIterator<Item = &'a RunSpec> + Clone,
-    tasks: &[&str],
-) {
-    for run in runs.clone() {
-        for task in tasks {
-            bound_task(bed, run, task).await;
-        }
-    }
-    for run in runs {
-        let_end(bed, run).await;
-    }
-}
-
-pub(crate) fn node_of(pod: &Pod) -> String {
-    runs::node(pod).unwrap().to_owned()
-}
-
-/// The node that a run's annotation names, once it is another than `old`.
-pub(crate) async fn until_moved_from(bed: &Testbed, run: &RunSpec, old: &str) -> String {
-    let moved = |run: &DynamicObject| run.annotations().get(keys::NODE).is_some_and(|node| node != old);
-    let run = bed
-        .until_run(run, &format!("to move away from {old}"), SOON, moved)
-        .await
-        .unwrap();
-    run.annotations()[keys::NODE].clone()
-}
 
 #[e2e_test]
 async fn a_task_too_big_for_the_node_waits_in_vain_when_moving_is_switched_off() {

@@ -1,9 +1,12 @@
 //! A nested run that starts while its root is without a node: both are on the next one.
 
-use crate::auditor::Auditor;
-use crate::beds::{SOON, create, fresh, let_pods_end, pods, until_told};
-use crate::claims::{claim, with_claim};
-use crate::moves::small_then;
+use crate::support::SOON;
+use crate::support::auditor::Auditor;
+use crate::support::beds::fresh;
+use crate::support::claims::{claim, with_claim};
+use crate::support::events::until_told;
+use crate::support::placeholders::pods;
+use crate::support::runs::{create, let_pods_end, small_then};
 use k8s_openapi::api::core::v1::{Pod, Taint};
 use kube::ResourceExt;
 use kube::api::{DynamicObject, ListParams};

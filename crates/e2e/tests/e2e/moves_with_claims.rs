@@ -1,15 +1,15 @@
 //! A run that moves takes its claims along: it goes where they can be attached, and they follow.
 
-use crate::attacher::Attacher;
-use crate::auditor::Auditor;
-use crate::beds::{
-    SOON, bound_placeholder, create, fresh, let_end, notes, pods, until_no_placeholder, until_told,
-};
-use crate::claims::{claim, claim_of, with_claim};
-use crate::cli_tool::explained;
-use crate::moves::{
-    bound_task, cordon, let_task_end, node_of, patch_node, small_then, uncordon, until_moved_from,
-};
+use crate::support::SOON;
+use crate::support::attacher::Attacher;
+use crate::support::auditor::Auditor;
+use crate::support::beds::fresh;
+use crate::support::claims::{claim, claim_of, with_claim};
+use crate::support::cli::explained;
+use crate::support::events::{notes, until_told};
+use crate::support::nodes::{cordon, node_of, patch_node, uncordon};
+use crate::support::placeholders::{bound_placeholder, pods, until_no_placeholder};
+use crate::support::runs::{bound_task, create, let_end, let_task_end, small_then, until_moved_from};
 use k8s_openapi::api::core::v1::PersistentVolumeClaim;
 use kube::ResourceExt;
 use kube::api::{Api, DeleteParams, ListParams, Patch, PatchParams};

@@ -3,10 +3,11 @@
 //! The front of the testbed stands for the Service: it learns of readiness a fifth of a second late. It leaves out
 //! the node, which cannot be lost here, and the lag of real endpoints, which is longer; `--drain-delay` is for that.
 
-use crate::beds::{SOON, create, fresh, kill_webhooks, let_end, nodes_of};
-use crate::load::{Counted, Load, Lost, alone, burst};
-use crate::moves::bound_task;
-use crate::pool::{self, Lent};
+use crate::support::SOON;
+use crate::support::beds::{fresh, kill_webhooks};
+use crate::support::load::{Counted, Load, Lost, alone, burst};
+use crate::support::pool::{self, Lent};
+use crate::support::runs::{bound_task, create, let_end, nodes_of};
 use kube::api::DynamicObject;
 use std::collections::BTreeSet;
 use std::time::Duration;

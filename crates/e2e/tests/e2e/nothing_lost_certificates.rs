@@ -2,11 +2,12 @@
 //!
 //! Clocks are not set here: what a jump of the clock does is shown by the unit tests of `process`, with a clock of their own.
 
-use crate::beds::{SOON, kill_webhooks, start_controllers, stop_controllers};
-use crate::load::{Counted, Load, alone};
 use crate::metrics::repository;
 use crate::nothing_lost::{installed, until_ready};
-use crate::pool::Lent;
+use crate::support::SOON;
+use crate::support::beds::{kill_webhooks, start_controllers, stop_controllers};
+use crate::support::load::{Counted, Load, alone};
+use crate::support::pool::Lent;
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::core::v1::Secret;
 use kube::api::{Api, DeleteParams, PostParams};

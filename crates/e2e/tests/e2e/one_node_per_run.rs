@@ -1,11 +1,10 @@
 //! The promise: all pods of a labelled run on one node, whatever the shape of the run, and no other run there.
 
-use crate::auditor::Auditor;
-use crate::beds::{
-    SOON, ZONES, add_plenty, create, fresh, fresh_by, installed, nodes_after, nodes_of, plain,
-};
-use crate::moves::let_end_once_bound;
-use crate::pool;
+use crate::support::SOON;
+use crate::support::auditor::Auditor;
+use crate::support::beds::{ZONES, add_plenty, fresh, fresh_by, installed, plain};
+use crate::support::pool;
+use crate::support::runs::{create, let_end_once_bound, nodes_after, nodes_of};
 use futures::future::join_all;
 use k8s_openapi::api::core::v1::Pod;
 use kube::api::{Api, ListParams, PostParams};

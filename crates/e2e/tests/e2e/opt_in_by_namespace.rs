@@ -1,9 +1,11 @@
 //! A label on the Namespace opts in the runs that are created there without a label of their own.
 
-use crate::beds::{SOON, create, installed, nodes_of};
-use crate::cli_tool::{plain, tool, until_says};
-use crate::docs_commands::block;
-use crate::install_docs::follow;
+use crate::support::SOON;
+use crate::support::beds::installed;
+use crate::support::cli::{plain, tool, until_says};
+use crate::support::install::follow;
+use crate::support::pages::block;
+use crate::support::runs::{create, nodes_of};
 use k8s_openapi::api::core::v1::Namespace;
 use kube::api::{Api, DynamicObject, Patch, PatchParams, PostParams};
 use kube::client::Body;

@@ -1,8 +1,10 @@
 //! The policies at work: with the controller, and beside the policies of others, which change the same objects.
 
-use crate::beds::{SOON, create, fresh_by, nodes_after, nodes_of};
 use crate::policies_corpus::with_reserve;
 use crate::policies_ways::{Answer, POLICIES, both_ways, pod, send};
+use crate::support::SOON;
+use crate::support::beds::fresh_by;
+use crate::support::runs::{create, nodes_after, nodes_of};
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Pod;
 use kube::api::{Api, DynamicObject, Patch, PatchParams, PostParams};

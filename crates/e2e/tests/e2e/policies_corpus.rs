@@ -1,7 +1,7 @@
 //! Runs and pods as users, Tekton and others send them, and as nobody should: those that were recorded, the examples, and what
 //! `policies_corpus.yaml` makes of them.
 
-use crate::install_kubectl::{parsed, workspace};
+use crate::support::kubectl::{parsed, workspace};
 use fastrand::Rng;
 use placement::keys;
 use serde::Deserialize;

@@ -4,12 +4,13 @@
 //! Both are installed on one API server, each for a namespace of its own, and each document is sent to both as a dry run.
 //! `POD_AFFINITY_CORPUS_SEED` and `POD_AFFINITY_CORPUS_SIZE` make other random documents, and more of them.
 
-use crate::beds::{SOON, fresh_by, start_controllers, stop_controllers};
 use crate::policies_corpus::{Corpus, with_reserve};
 use crate::policies_ways::{
     Answer, LABELLED, Outcome, POLICIES, WEBHOOK, both_ways, create_held, created, created_in, each, patched,
     policies, send,
 };
+use crate::support::SOON;
+use crate::support::beds::{fresh_by, start_controllers, stop_controllers};
 use fastrand::Rng;
 use k8s_openapi::api::core::v1::Namespace;
 use kube::Client;

@@ -1,10 +1,11 @@
 //! What is lost by policies when controllers and API servers are killed: nothing. No pod and no run passes without them, and
 //! each run ends on one node.
 
-use crate::auditor::Auditor;
-use crate::beds::{SOON, fresh_by, start_controllers};
 use crate::faults::{CONTROLLERS, OURS, Runs, is_held};
-use crate::load::{GENTLE, Load, Lost, WITHOUT_TERMS};
+use crate::support::SOON;
+use crate::support::auditor::Auditor;
+use crate::support::beds::{fresh_by, start_controllers};
+use crate::support::load::{GENTLE, Load, Lost, WITHOUT_TERMS};
 use std::time::Duration;
 use testbed::runs::RunSpec;
 use testbed::{Admission, Part, Testbed};

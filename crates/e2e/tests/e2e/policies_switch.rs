@@ -1,14 +1,15 @@
 //! From the webhook to policies and back, by the commands of the overlay's page, while runs and pods are created all the time.
 
-use crate::auditor::Auditor;
-use crate::beds::{SOON, nodes_of};
-use crate::cli_tool::binary;
-use crate::docs_commands::blocks;
 use crate::faults::CONTROLLERS;
-use crate::install_docs::{follow, plugins};
-use crate::install_kubectl::{file, kubectl, rendered, workspace};
-use crate::load::{GENTLE, Load};
-use crate::pool;
+use crate::support::SOON;
+use crate::support::auditor::Auditor;
+use crate::support::cli::binary;
+use crate::support::install::{follow, plugins};
+use crate::support::kubectl::{file, kubectl, rendered, workspace};
+use crate::support::load::{GENTLE, Load};
+use crate::support::pages::blocks;
+use crate::support::pool;
+use crate::support::runs::nodes_of;
 use k8s_openapi::api::core::v1::Affinity;
 use kube::api::{DynamicObject, Patch, PatchParams};
 use kube::{Client, ResourceExt};

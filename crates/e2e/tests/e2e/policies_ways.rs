@@ -1,8 +1,8 @@
 //! Both ways on one API server: the policies of `overlays/policies` decide in one namespace, and the webhook in another.
 
-use crate::beds::SOON;
-use crate::install_kubectl::{rendered, workspace};
 use crate::policies_corpus::with_reserve;
+use crate::support::SOON;
+use crate::support::kubectl::{rendered, workspace};
 use futures::{StreamExt, stream};
 use kube::api::{Patch, PatchParams, PostParams};
 use kube::core::Request;

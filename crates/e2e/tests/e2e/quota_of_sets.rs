@@ -1,7 +1,12 @@
 //! A quota of StatefulSets: Tekton makes one for each PVC of a run, and fails the run if it is refused. A placeholder gives way.
 
-use crate::beds::{SOON, create, fresh, let_end, quota, reasons, until_no_placeholder, until_told};
-use crate::claims::{claim, with_claim};
+use crate::support::SOON;
+use crate::support::beds::fresh;
+use crate::support::claims::{claim, with_claim};
+use crate::support::events::{reasons, until_told};
+use crate::support::objects::quota;
+use crate::support::placeholders::until_no_placeholder;
+use crate::support::runs::{create, let_end};
 use futures::future::join_all;
 use testbed::Testbed;
 use testbed::runs::RunSpec;

@@ -1,9 +1,13 @@
 //! A run that says beforehand what its tasks will need gets a node that has it from the start.
 
-use crate::auditor::Auditor;
-use crate::beds::{SOON, another_pod, create, fresh, nodes_of, reasons, until_told};
-use crate::claims::{claim, with_claim};
-use crate::pool::Lent;
+use crate::support::SOON;
+use crate::support::auditor::Auditor;
+use crate::support::beds::fresh;
+use crate::support::claims::{claim, with_claim};
+use crate::support::events::{reasons, until_told};
+use crate::support::objects::another_pod;
+use crate::support::pool::Lent;
+use crate::support::runs::{create, nodes_of};
 use k8s_openapi::api::admissionregistration::v1::{
     ValidatingAdmissionPolicy, ValidatingAdmissionPolicyBinding,
 };

@@ -1,8 +1,8 @@
 //! What our accounts may do, as the API server tells it: what the roles in config/ say, SECURITY.md too, and nothing beyond.
 
-use crate::beds::installed;
-use crate::install_kubectl::workspace;
 use crate::install_rights::{Grant, grants, grants_of};
+use crate::support::beds::installed;
+use crate::support::kubectl::workspace;
 use k8s_openapi::api::authorization::v1::SelfSubjectRulesReview;
 use k8s_openapi::api::core::v1::{Node, Pod, Secret};
 use kube::api::{Api, DeleteParams, ListParams, Patch, PatchParams, PostParams};

@@ -1,8 +1,12 @@
 //! Somebody who may create PipelineRuns in one namespace, and nothing else, and what that does to a run in another. Each thing
 //! that is possible here is told in SECURITY.md.
 
-use crate::beds::{SOON, bound_placeholder, create, installed, nodes_of, notes, until_told};
-use crate::pool::Lent;
+use crate::support::SOON;
+use crate::support::beds::installed;
+use crate::support::events::{notes, until_told};
+use crate::support::placeholders::bound_placeholder;
+use crate::support::pool::Lent;
+use crate::support::runs::{create, nodes_of};
 use kube::api::{DeleteParams, DynamicObject};
 use kube::{Client, ResourceExt};
 use placement::keys;

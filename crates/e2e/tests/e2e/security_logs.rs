@@ -1,7 +1,9 @@
 //! Nothing that is secret is in the logs, not even in those that tell everything.
 
-use crate::beds::{SOON, create, lose_certificates};
-use crate::pool;
+use crate::support::SOON;
+use crate::support::objects::lose_certificates;
+use crate::support::pool;
+use crate::support::runs::create;
 use k8s_openapi::ByteString;
 use k8s_openapi::api::core::v1::Secret;
 use kube::Client;

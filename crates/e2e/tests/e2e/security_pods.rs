@@ -1,9 +1,13 @@
 //! Our pods under Pod Security `restricted`, as the API server itself judges them, and where the cluster assigns users as
 //! OpenShift does.
 
-use crate::beds::{SOON, bound_placeholder, create, fresh, installed, nodes_of, pods, reasons, until_told};
-use crate::install_kubectl::{parsed, workspace};
 use crate::policies_at_work::admission;
+use crate::support::SOON;
+use crate::support::beds::{fresh, installed};
+use crate::support::events::{reasons, until_told};
+use crate::support::kubectl::{parsed, workspace};
+use crate::support::placeholders::{bound_placeholder, pods};
+use crate::support::runs::{create, nodes_of};
 use k8s_openapi::api::core::v1::{Namespace, Pod};
 use kube::api::{Api, Patch, PatchParams, PostParams};
 use kube::{Client, Error};

@@ -7,10 +7,12 @@
 mod step;
 
 use self::step::{Step, world};
-use crate::auditor::Auditor;
-use crate::beds::{SOON, fresh, until_no_placeholder};
-use crate::load::alone;
-use crate::pool::Lent;
+use crate::support::SOON;
+use crate::support::auditor::Auditor;
+use crate::support::beds::fresh;
+use crate::support::load::alone;
+use crate::support::placeholders::until_no_placeholder;
+use crate::support::pool::Lent;
 use fastrand::Rng;
 use kube::api::{DeleteParams, DynamicObject, ListParams, Patch, PatchParams};
 use kube::{Client, ResourceExt};
@@ -242,7 +244,7 @@ impl Soak {
             .await
             .unwrap();
         until_no_placeholder(&self.bed, NAMESPACE).await;
-        let pods = crate::beds::pods(&self.client, NAMESPACE);
+        let pods = crate::support::placeholders::pods(&self.client, NAMESPACE);
         self.bed
             .until("no pod of a group to be left", SOON, async || {
                 let listed = pods.list(&ListParams::default().labels(keys::GROUP)).await;

@@ -1,11 +1,11 @@
 //! The three strategies, against each other and against runs that are not labelled.
 
-use crate::beds::{
-    SOON, bound_placeholder, create, fresh, let_end, nodes_of, placeholder_name, pods, sets,
-    until_no_placeholder, until_told,
-};
-use crate::install_kubectl::kubectl;
-use crate::moves::let_end_once_bound;
+use crate::support::SOON;
+use crate::support::beds::fresh;
+use crate::support::events::until_told;
+use crate::support::kubectl::kubectl;
+use crate::support::placeholders::{bound_placeholder, placeholder_name, pods, sets, until_no_placeholder};
+use crate::support::runs::{create, let_end, let_end_once_bound, nodes_of};
 use kube::api::DeleteParams;
 use std::time::Duration;
 use testbed::runs::{self, RunSpec};
@@ -170,7 +170,7 @@ async fn a_node_that_a_finished_run_reserves_can_be_drained_like_any_other() {
 
 #[e2e_test]
 async fn an_unknown_strategy_is_refused_with_the_list_of_valid_ones() {
-    let bed = &crate::beds::installed().await;
+    let bed = &crate::support::beds::installed().await;
     let run = RunSpec::diamond("default", "misspelt").opted_in("colocateSometimes");
     let refused = run
         .create(&bed.client().await.unwrap())

@@ -1,7 +1,9 @@
 //! Tekton's own examples end with the label as they do without it, and each run has one node.
 
-use crate::beds::{SOON, add_plenty, create_manifest, fresh};
-use crate::provisioner::{Provisioner, WITH_THE_FIRST_POD};
+use crate::support::SOON;
+use crate::support::beds::{add_plenty, fresh};
+use crate::support::provisioner::{Provisioner, WITH_THE_FIRST_POD};
+use crate::support::runs::create_manifest;
 use futures::future::{join_all, try_join_all};
 use futures::{StreamExt, stream};
 use k8s_openapi::api::storage::v1::StorageClass;

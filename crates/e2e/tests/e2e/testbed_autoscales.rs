@@ -1,7 +1,7 @@
 //! The real cluster autoscaler: a node comes for a pod that fits nowhere, and goes when it is not needed.
 
-use crate::beds::SOON;
-use crate::pool;
+use crate::support::SOON;
+use crate::support::pool;
 use k8s_openapi::api::core::v1::Pod;
 use kube::api::{Api, DeleteParams, PostParams};
 use serde_json::json;

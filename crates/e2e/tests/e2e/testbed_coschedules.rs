@@ -1,8 +1,9 @@
 //! What Tekton does by itself: pods spread without a word, and meet in its own isolating mode. Without the
 //! first, tests of pod-affinity could not fail.
 
-use crate::beds::{SOON, plain};
-use crate::pool;
+use crate::support::SOON;
+use crate::support::beds::plain;
+use crate::support::pool;
 use std::collections::BTreeSet;
 use testbed::runs::{self, RunSpec};
 use testbed::{Nodes, Testbed};

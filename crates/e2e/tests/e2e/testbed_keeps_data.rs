@@ -1,7 +1,8 @@
 //! A part that is killed comes back, and nothing is forgotten; and nobody else gets at the data.
 
-use crate::beds::{SOON, plain};
-use crate::pool;
+use crate::support::SOON;
+use crate::support::beds::plain;
+use crate::support::pool;
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::api::{Api, PostParams};
 use kube::config::{AuthInfo, KubeConfigOptions, Kubeconfig};

@@ -1,7 +1,8 @@
 //! The testbed outlives the deletion of pod-affinity's namespace, and pod-affinity can be installed on it again.
 
-use crate::beds::{SOON, create, nodes_after};
 use crate::cli_doctor::{until_well, whole};
+use crate::support::SOON;
+use crate::support::runs::{create, nodes_after};
 use k8s_openapi::api::admissionregistration::v1::MutatingWebhookConfiguration;
 use k8s_openapi::api::core::v1::Namespace;
 use kube::api::Api;

@@ -1,6 +1,7 @@
 //! Task pods do as the annotations of their run say.
 
-use crate::beds::{SOON, plain};
+use crate::support::SOON;
+use crate::support::beds::plain;
 use serde_json::json;
 use testbed::runs::{self, RunSpec, State};
 

@@ -1,7 +1,7 @@
 //! A testbed that is reset forgets what was there, and so does every process that watches it.
 
-use crate::beds::SOON;
-use crate::pool;
+use crate::support::SOON;
+use crate::support::pool;
 use futures::{Stream, StreamExt};
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::ResourceExt;

@@ -1,7 +1,8 @@
 //! A collector on this machine gets the spans of an admission and of a run, by OTLP from the running processes.
 
-use crate::beds::{SOON, create};
-use crate::pool;
+use crate::support::SOON;
+use crate::support::pool;
+use crate::support::runs::create;
 use axum::Router;
 use axum::body::Bytes;
 use axum::extract::State;

@@ -1,12 +1,16 @@
 //! Volumes in both of Tekton's settings that go with pod-affinity: a run is where its volumes can be used, however they are
 //! bound.
 
-use crate::attacher::{Attacher, DETACHING};
-use crate::beds::{SOON, create, fresh, let_end, nodes_of, pods, reasons, until_told};
-use crate::claims::{claim_of, with_claim, with_workspace};
-use crate::moves::{bound_task, let_task_end, node_of};
 use crate::moves_with_claims::add_attaching_nodes;
-use crate::provisioner::{IMMEDIATE, ITS_ZONE, Provisioner, WITH_THE_FIRST_POD};
+use crate::support::SOON;
+use crate::support::attacher::{Attacher, DETACHING};
+use crate::support::beds::fresh;
+use crate::support::claims::{claim_of, with_claim, with_workspace};
+use crate::support::events::{reasons, until_told};
+use crate::support::nodes::node_of;
+use crate::support::placeholders::pods;
+use crate::support::provisioner::{IMMEDIATE, ITS_ZONE, Provisioner, WITH_THE_FIRST_POD};
+use crate::support::runs::{bound_task, create, let_end, let_task_end, nodes_of};
 use k8s_openapi::api::core::v1::{Event, Pod};
 use kube::api::{Api, ListParams};
 use kube::{Client, ResourceExt};

@@ -1,11 +1,12 @@
 //! The overlay of warm nodes: while no new node can come, the next run takes an idle one at once, and another is added for it
 //! in the background.
 
-use crate::auditor::Auditor;
 use crate::autoscalers::{Autoscaler, FIXED, bed, delete_runs, until_left};
-use crate::beds::{SOON, create, let_end, nodes_of};
-use crate::install_kubectl::{file, kubectl, rendered, workspace};
-use crate::moves::{bound_task, node_of};
+use crate::support::SOON;
+use crate::support::auditor::Auditor;
+use crate::support::kubectl::{file, kubectl, rendered, workspace};
+use crate::support::nodes::node_of;
+use crate::support::runs::{bound_task, create, let_end, nodes_of};
 use k8s_openapi::api::core::v1::Pod;
 use kube::api::{Api, ListParams};
 use std::time::{Duration, Instant};

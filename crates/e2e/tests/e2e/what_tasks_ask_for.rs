@@ -1,7 +1,12 @@
 //! The placeholder chooses the node of all tasks, so it goes by what they ask for: devices, preferences, objects that may not
 //! exist.
 
-use crate::beds::{SOON, another_pod, bound_placeholder, create, fresh, nodes_of, reasons, until_told};
+use crate::support::SOON;
+use crate::support::beds::fresh;
+use crate::support::events::{reasons, until_told};
+use crate::support::objects::another_pod;
+use crate::support::placeholders::bound_placeholder;
+use crate::support::runs::{create, nodes_of};
 use placement::keys;
 use serde_json::{Value, json};
 use std::time::{Duration, Instant};

@@ -1,7 +1,7 @@
 //! Both ways to install, and both ways back.
 
 use crate::real_node::world::{SOON, World};
-use crate::ship_program::workspace;
+use crate::support::ship_program::workspace;
 use std::path::PathBuf;
 
 /// Patches of any manifests for one node without a cluster network, each with its reason.

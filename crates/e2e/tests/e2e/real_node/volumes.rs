@@ -1,9 +1,9 @@
 //! Volumes that containers mount: a disk of the node, with what one task writes and another one executes.
 
-use crate::beds::reasons;
-use crate::claims::{claim_of, with_claim};
 use crate::real_node::runs::{create, ends_well, released};
 use crate::real_node::world::{SOON, World};
+use crate::support::claims::{claim_of, with_claim};
+use crate::support::events::reasons;
 use k8s_openapi::api::core::v1::Pod;
 use kube::ResourceExt;
 use placement::keys;

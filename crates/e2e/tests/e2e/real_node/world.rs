@@ -1,8 +1,8 @@
 //! A testbed with a registry, the image in it, and the real node.
 
-use crate::pool;
 use crate::real_node::images::{pull, push_program, push_sandbox, unpack};
-use crate::ship_program::{BINARY, printed, ship, workspace};
+use crate::support::pool;
+use crate::support::ship_program::{BINARY, printed, ship, workspace};
 use std::path::PathBuf;
 use std::process::{Command, Output, Stdio};
 use std::time::Duration;

@@ -1,9 +1,9 @@
 //! The manifests of this checkout, by way of `cargo ship`, on a real API server; and the pulled binary, alone in its
 //! image's file system, at work there.
 
-use crate::docs_commands::{block, blocks};
 use crate::ship::pulled::pull;
 use crate::ship::world::{World, printed, world};
+use crate::support::pages::{block, blocks};
 use k8s_openapi::api::coordination::v1::Lease;
 use kube::api::Api;
 use placement::keys;

@@ -2,7 +2,7 @@
 
 use crate::ship::pulled::{pull, sha256};
 use crate::ship::world::{BINARY, printed, workspace, world};
-use crate::ship_program::program;
+use crate::support::ship_program::program;
 use rustix::process::{Pid, Signal, kill_process};
 use std::path::Path;
 use std::process::Command;

@@ -1,9 +1,9 @@
 //! The program, a registry, an API server: shared by all tests of this binary.
 
-use crate::pool;
 use crate::ship::pulled::pull;
-pub(crate) use crate::ship_program::{BINARY, printed, workspace};
-use crate::ship_program::{program, ship};
+use crate::support::pool;
+pub(crate) use crate::support::ship_program::{BINARY, printed, workspace};
+use crate::support::ship_program::{program, ship};
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};

@@ -1,7 +1,7 @@
 //! The steps of a soak, and the shapes of its runs; and the nodes and claims that these need.
 
 use super::{NAMESPACE, one_of};
-use crate::claims::{claim_of, with_claim};
+use crate::support::claims::{claim_of, with_claim};
 use crate::twins::place::{Place, ZONE, only_where, runtime_class};
 use fastrand::Rng;
 use placement::keys;

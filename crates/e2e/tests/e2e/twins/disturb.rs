@@ -3,9 +3,11 @@
 use super::manifest::{GAP, OWNER};
 use super::pair::{Pair, Twin};
 use super::twist::Twist;
-use crate::beds::{SOON, create, placeholder_name, pods};
-use crate::install_kubectl::kubectl;
-use crate::moves::{cordon, uncordon};
+use crate::support::SOON;
+use crate::support::kubectl::kubectl;
+use crate::support::nodes::{cordon, uncordon};
+use crate::support::placeholders::{placeholder_name, pods};
+use crate::support::runs::create;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Node, Pod};
 use kube::api::{Api, ApiResource, DeleteParams, DynamicObject, Patch, PatchParams, PostParams};

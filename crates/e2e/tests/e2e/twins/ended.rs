@@ -1,6 +1,6 @@
 //! What became of a run, by what is written on it and on its events: the test's own looks come at any time.
 
-use crate::beds::SOON;
+use crate::support::SOON;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Event;
 use k8s_openapi::api::events;

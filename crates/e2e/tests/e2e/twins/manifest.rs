@@ -3,8 +3,8 @@
 use super::pair::{Pair, Storage, Twin};
 use super::place::ZONE;
 use super::twist::Twist;
-use crate::claims::{with_claim, with_workspace};
-use crate::provisioner::{IMMEDIATE, WITH_THE_FIRST_POD};
+use crate::support::claims::{with_claim, with_workspace};
+use crate::support::provisioner::{IMMEDIATE, WITH_THE_FIRST_POD};
 use placement::keys;
 use serde_json::{Value, json};
 use testbed::runs::{OPT_IN, RunSpec};

@@ -2,8 +2,8 @@
 
 use super::place::Place;
 use super::twist::Twist;
-use crate::provisioner::ITS_ZONE;
 use crate::soak::one_of;
+use crate::support::provisioner::ITS_ZONE;
 use fastrand::Rng;
 use std::time::Duration;
 

@@ -4,11 +4,11 @@
 use super::AT_ONCE;
 use super::manifest::DATABASE;
 use super::place::{Place, runtime_class};
-use crate::attacher::Attacher;
-use crate::beds::SOON;
-use crate::moves::cordon;
 use crate::moves_with_claims::add_attaching_nodes;
-use crate::provisioner::Provisioner;
+use crate::support::SOON;
+use crate::support::attacher::Attacher;
+use crate::support::nodes::cordon;
+use crate::support::provisioner::Provisioner;
 use k8s_openapi::api::apps::v1::Deployment;
 use kube::Client;
 use kube::api::Api;

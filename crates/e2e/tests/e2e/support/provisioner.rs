@@ -1,7 +1,7 @@
 //! Plays the storage driver that makes a volume for each PVC of two classes: in a zone of its own choice and at once, or where
 //! the scheduler wants the first pod that mounts it.
 
-use crate::attacher::DRIVER;
+use crate::support::attacher::DRIVER;
 use futures::{StreamExt, TryStreamExt};
 use k8s_openapi::api::core::v1::{Node, PersistentVolume, PersistentVolumeClaim};
 use kube::api::{Api, PostParams};

@@ -1,7 +1,7 @@
 //! Plays the storage driver that the attach-detach controller asks to attach volumes, and takes note of what is where.
 
-use crate::beds::SOON;
-use crate::claims::claim_of;
+use crate::support::SOON;
+use crate::support::claims::claim_of;
 use futures::{StreamExt, TryStreamExt};
 use k8s_openapi::api::storage::v1::{CSIDriver, VolumeAttachment};
 use kube::ResourceExt;

@@ -1,9 +1,9 @@
 //! Runs the end-to-end tests: more at a time than there are cores, because they mostly wait; the longest early; and at
 //! the end a report of the slowest tests, what they waited for, and which used the most CPU time.
 
-use crate::account::{self, Account, Waits};
-use crate::pool;
-use crate::ship_program::compile_release_ahead;
+use crate::support::account::{self, Account, Waits};
+use crate::support::pool;
+use crate::support::ship_program::compile_release_ahead;
 use clap::Parser;
 use libtest_mimic::{Arguments, Completion, Failed, Trial};
 use std::process::ExitCode;

@@ -1,6 +1,6 @@
 //! Plays cert-manager and its cainjector, as far as the overlay asks them for something.
 
-use crate::beds::SOON;
+use crate::support::SOON;
 use k8s_openapi::ByteString;
 use k8s_openapi::api::admissionregistration::v1::MutatingWebhookConfiguration;
 use k8s_openapi::api::core::v1::Secret;

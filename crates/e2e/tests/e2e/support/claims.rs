@@ -1,6 +1,6 @@
 //! Claims that runs mount.
 
-use crate::beds::SOON;
+use crate::support::SOON;
 use k8s_openapi::api::core::v1::{PersistentVolume, PersistentVolumeClaim};
 use kube::api::{Api, PostParams};
 use serde_json::{Value, json};

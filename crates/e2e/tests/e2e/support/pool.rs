@@ -1,6 +1,6 @@
 //! Testbeds that one test has after another: each gets it as new, but a reset takes one second and a start ten.
 
-use crate::account;
+use crate::support::account;
 use std::ops::Deref;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Mutex, MutexGuard, PoisonError};

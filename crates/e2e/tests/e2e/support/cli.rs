@@ -1,6 +1,6 @@
 //! The real command line tool: built once, run against a testbed, its text made comparable.
 
-use crate::beds::SOON;
+use crate::support::SOON;
 use kube::api::DeleteParams;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};

@@ -1,0 +1,87 @@
+//! The testbeds that tests share, and words that many of them use.
+
+use crate::support::pool::{self, Lent};
+use std::sync::{Arc, Weak};
+use testbed::{Admission, Nodes, Part, Testbed};
+use tokio::sync::Mutex;
+
+/// Enough nodes that two pods hardly ever meet by chance, and that no test waits for another's.
+const PLENTY: usize = 60;
+/// Where those nodes are, in equal parts.
+pub(crate) const ZONES: [&str; 2] = ["east", "west"];
+
+/// A testbed that tests have at the same time, for as long as one of them has it.
+struct Shared(Mutex<Weak<Lent>>);
+
+impl Shared {
+    const fn new() -> Self {
+        Self(Mutex::const_new(Weak::new()))
+    }
+
+    async fn get(&self, new: impl AsyncFnOnce() -> Lent) -> Arc<Lent> {
+        let mut shared = self.0.lock().await;
+        if let Some(bed) = shared.upgrade() {
+            return bed;
+        }
+        let bed = Arc::new(new().await);
+        add_plenty(&bed).await;
+        *shared = Arc::downgrade(&bed);
+        bed
+    }
+}
+
+/// Tekton and nodes, without pod-affinity.
+pub(crate) async fn plain() -> Arc<Lent> {
+    static BED: Shared = Shared::new();
+    BED.get(pool::bare).await
+}
+
+/// Tekton, nodes and pod-affinity with its default configuration.
+pub(crate) async fn installed() -> Arc<Lent> {
+    static BED: Shared = Shared::new();
+    BED.get(pool::installed).await
+}
+
+pub(crate) async fn add_plenty(bed: &Testbed) {
+    for zone in ZONES {
+        bed.add_nodes(&Nodes::new(zone, PLENTY / ZONES.len()).zone(zone))
+            .await
+            .expect("nodes");
+    }
+}
+
+/// As `installed`, for a test that disturbs others.
+pub(crate) async fn fresh(nodes: usize) -> Lent {
+    with_nodes(pool::installed().await, nodes).await
+}
+
+/// As `fresh`, for a test that is about one way of admission.
+pub(crate) async fn fresh_by(way: Admission, nodes: usize) -> Lent {
+    with_nodes(pool::installed_by(way).await, nodes).await
+}
+
+async fn with_nodes(bed: Lent, nodes: usize) -> Lent {
+    bed.add_nodes(&Nodes::new("node", nodes)).await.expect("nodes");
+    bed
+}
+
+/// Until they are started again, nobody leads.
+pub(crate) fn stop_controllers(bed: &Testbed) {
+    for replica in 0..2 {
+        bed.stop(Part::Controller(replica)).unwrap();
+    }
+}
+
+/// Starts what `stop_controllers` stopped.
+pub(crate) async fn start_controllers(bed: &Testbed) {
+    for replica in 0..2 {
+        bed.start_again(Part::Controller(replica)).await.unwrap();
+    }
+}
+
+/// Until they are started again, no webhook answers.
+pub(crate) fn kill_webhooks(bed: &Testbed) {
+    for replica in 0..2 {
+        bed.kill(Part::Webhook(replica)).unwrap();
+    }
+}

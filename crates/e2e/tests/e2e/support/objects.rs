@@ -1,0 +1,56 @@
+//! Objects of other owners: quotas, pods of other applications, Secrets.
+
+use super::SOON;
+use super::placeholders::pods;
+use k8s_openapi::api::core::v1::{ResourceQuota, Secret};
+use kube::Client;
+use kube::api::{Api, Patch, PatchParams, PostParams};
+use placement::keys;
+use serde_json::json;
+use testbed::Testbed;
+use testbed::product::NAMESPACE;
+
+/// Lets so many of a resource into a namespace, by a quota of the name `tight`. It is in force on return: before its
+/// first status, the API server refuses with other words.
+pub(crate) async fn quota(bed: &Testbed, namespace: &str, resource: &str, most: &str) -> Api<ResourceQuota> {
+    let quotas: Api<ResourceQuota> = Api::namespaced(bed.client().await.unwrap(), namespace);
+    let quota = json!({"metadata": {"name": "tight"}, "spec": {"hard": {resource: most}}});
+    quotas
+        .create(&PostParams::default(), &serde_json::from_value(quota).unwrap())
+        .await
+        .unwrap();
+    bed.until("the quota to be in force", SOON, async || {
+        let quota = quotas.get("tight").await.map_err(|error| error.to_string())?;
+        quota
+            .status
+            .and_then(|status| status.hard)
+            .ok_or_else(|| "no status".to_owned())
+    })
+    .await
+    .unwrap();
+    quotas
+}
+
+/// A pod of another application, which asks for as much as to make its node the least attractive one, or for nothing.
+pub(crate) async fn another_pod(bed: &Testbed, node: &str, app: &str, cpu: &str) {
+    let pod = json!({
+        "metadata": {"name": format!("{app}-{node}"), "labels": {"app": app}},
+        "spec": {"nodeName": node, "containers": [{
+            "name": "main", "image": "testbed.invalid/main", "resources": {"requests": {"cpu": cpu}},
+        }]},
+    });
+    let pods = pods(&bed.client().await.unwrap(), "default");
+    pods.create(&PostParams::default(), &serde_json::from_value(pod).unwrap())
+        .await
+        .unwrap();
+}
+
+/// Empties the webhook's Secret, so that the leader makes all that is in it anew.
+pub(crate) async fn lose_certificates(client: &Client) {
+    let secrets: Api<Secret> = Api::namespaced(client.clone(), NAMESPACE);
+    let lost = Patch::Merge(json!({"data": null}));
+    secrets
+        .patch(keys::CERTIFICATE_SECRET, &PatchParams::default(), &lost)
+        .await
+        .unwrap();
+}

@@ -1,0 +1,175 @@
+//! The blocks of commands and YAML in the documentation, and which test executes which.
+
+use super::kubectl::workspace;
+use std::fs;
+use std::path::Path;
+
+/// Nothing below this line of a block is executed.
+const NOT_EXECUTED: &str = "# not executed by a test";
+
+/// Pages, headings, and the tests that execute the blocks between such a heading and the next one.
+pub(crate) const EXECUTED: [(&str, &str, &str); 33] = [
+    ("README.md", "# pod-affinity", PAGES),
+    ("README.md", "## Install", PAGES),
+    ("README.md", "## Install", SHIP),
+    ("README.md", "## A first run", PAGES),
+    ("certs/README.md", "## cert-manager", SHIP),
+    ("docs/cli.md", "# The command line tool", PAGES),
+    ("docs/cli.md", "### Shell completion", PAGES),
+    ("docs/cli.md", "## wait", PAGES),
+    (
+        "docs/concepts.md",
+        "## Opt in by namespace",
+        "opt_in_by_namespace::a_run_without_the_label",
+    ),
+    (
+        "docs/configuration.md",
+        "## Labels and annotations of placeholders",
+        PAGES,
+    ),
+    ("docs/install.md", "## From a release", PAGES),
+    ("docs/install.md", "## From a clone", SHIP),
+    ("docs/install.md", "## Variants", SHIP),
+    ("docs/install.md", "## Check", PAGES),
+    ("docs/install.md", "### One run", SWITCH_OFF),
+    ("docs/install.md", "### One namespace", SWITCH_OFF),
+    ("docs/install.md", "### Everything", SWITCH_OFF),
+    (
+        "docs/install.md",
+        "### With admission policies",
+        "install_docs::uninstalling_policies",
+    ),
+    (
+        "docs/install.md",
+        "### With the webhook",
+        "install_docs::uninstalling_as_the_page_says",
+    ),
+    ("docs/metrics.md", "## Alerts and dashboard", KUSTOMIZE),
+    ("docs/metrics.md", "## Traces", PAGES),
+    ("docs/never-stuck.md", "## Avoid the detour: reserve", PAGES),
+    ("docs/production.md", "### Add the label by a policy", PAGES),
+    ("docs/production.md", "## Node upgrades and drains", PAGES),
+    (
+        "docs/production.md",
+        "## Network policies and private API servers",
+        PAGES,
+    ),
+    ("docs/runbooks/", "## Diagnosis", PAGES),
+    ("docs/troubleshooting.md", "# Troubleshooting", PAGES),
+    ("examples/README.md", "## A first run", PAGES),
+    (
+        "overlays/policies/README.md",
+        "# Admission policies instead of the webhook",
+        SHIP,
+    ),
+    ("overlays/policies/README.md", "## What is different", KUSTOMIZE),
+    (
+        "overlays/policies/README.md",
+        "### From the webhook to policies",
+        SWITCH,
+    ),
+    (
+        "overlays/policies/README.md",
+        "### From policies to the webhook",
+        SWITCH,
+    ),
+    ("overlays/warm-nodes/README.md", "## Settings", KUSTOMIZE),
+];
+
+const KUSTOMIZE: &str = "docs_pages::the_kustomization";
+const PAGES: &str = "docs_pages::the_commands_of_the_pages";
+const SHIP: &str = "ship::cluster::the_manifests";
+const SWITCH: &str = "policies_switch::a_switch_to_policies";
+const SWITCH_OFF: &str = "install_docs::each_way_to_switch_it_off";
+
+/// A fenced block.
+pub(crate) struct Block {
+    pub(crate) page: String,
+    pub(crate) heading: String,
+    pub(crate) language: String,
+    /// What is executed of it.
+    pub(crate) text: String,
+}
+
+impl Block {
+    pub(crate) fn is_of(&self, page: &str, heading: &str) -> bool {
+        self.page.starts_with(page) && self.heading == heading && !self.text.is_empty()
+    }
+
+    pub(crate) fn is_executed(&self) -> bool {
+        EXECUTED
+            .iter()
+            .any(|(page, heading, _)| self.is_of(page, heading))
+    }
+}
+
+/// The blocks below a heading of a page, or of all pages in a folder, without what is not executed of them.
+pub(crate) fn blocks(page: &str, heading: &str) -> Vec<String> {
+    let mut found = all_blocks();
+    found.retain(|block| block.is_of(page, heading));
+    assert!(
+        !found.is_empty() && found.iter().all(Block::is_executed),
+        "{page}, {heading}"
+    );
+    found.into_iter().map(|block| block.text).collect()
+}
+
+/// The only one.
+pub(crate) fn block(page: &str, heading: &str) -> String {
+    let [block] = blocks(page, heading).try_into().unwrap();
+    block
+}
+
+/// All pages, by their paths in the repository.
+pub(crate) fn pages() -> Vec<String> {
+    let mut pages = Vec::new();
+    for folder in [
+        "",
+        "certs",
+        "docs",
+        "docs/benchmarks",
+        "docs/runbooks",
+        "examples",
+        "overlays/policies",
+        "overlays/warm-nodes",
+    ] {
+        for entry in fs::read_dir(workspace().join(folder)).unwrap() {
+            let page = Path::new(folder).join(entry.unwrap().file_name());
+            if page.extension().is_some_and(|ending| ending == "md") {
+                pages.push(page.into_os_string().into_string().unwrap());
+            }
+        }
+    }
+    pages.sort();
+    pages
+}
+
+pub(crate) fn all_blocks() -> Vec<Block> {
+    pages().iter().flat_map(|page| blocks_of(page)).collect()
+}
+
+fn blocks_of(page: &str) -> Vec<Block> {
+    let text = fs::read_to_string(workspace().join(page)).unwrap();
+    let (mut blocks, mut heading) = (Vec::new(), String::new());
+    let mut lines = text.lines();
+    while let Some(line) = lines.next() {
+        if let Some((indent, language)) = line.split_once("```") {
+            let inside = lines.by_ref().take_while(|line| line.trim() != "```");
+            let inside = inside.map(|line| line.strip_prefix(indent).unwrap_or(line));
+            blocks.push(Block {
+                page: page.to_owned(),
+                heading: heading.clone(),
+                language: language.to_owned(),
+                text: executed(&inside.collect::<Vec<_>>()),
+            });
+        } else if line.starts_with('#') {
+            line.clone_into(&mut heading);
+        }
+    }
+    blocks
+}
+
+fn executed(lines: &[&str]) -> String {
+    let executed = lines.iter().take_while(|line| !line.starts_with(NOT_EXECUTED));
+    executed.map(|line| format!("{line}\n")).collect()
+}

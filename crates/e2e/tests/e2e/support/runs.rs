@@ -1,0 +1,174 @@
+//! Runs of tests: created, told to end, waited for.
+
+use super::SOON;
+use super::events::until_told;
+use super::placeholders::pods;
+use k8s_openapi::api::core::v1::Pod;
+use kube::api::{Api, DynamicObject, ListParams, Patch, PatchParams, PostParams};
+use kube::{Client, ResourceExt};
+use placement::keys;
+use serde_json::{Value, json};
+use std::collections::BTreeSet;
+use testbed::kwok::OUTCOME;
+use testbed::runs::{self, RunSpec};
+use testbed::{Testbed, apply};
+
+/// Creates a run as the administrator.
+pub(crate) async fn create(bed: &Testbed, spec: &RunSpec) -> DynamicObject {
+    spec.create(&bed.client().await.unwrap()).await.unwrap()
+}
+
+/// Creates what a manifest says. The untyped API goes by the name, and some have none before they are made.
+pub(crate) async fn create_manifest(
+    client: &Client,
+    namespace: &str,
+    mut manifest: Value,
+) -> Result<DynamicObject, String> {
+    let metadata = &mut manifest["metadata"];
+    metadata["namespace"] = namespace.into();
+    if let Some(prefix) = metadata["generateName"].as_str() {
+        metadata["name"] = prefix.trim_end_matches('-').into();
+    }
+    let (api, _) = testbed::apply::api_of(client, &manifest).ok_or("it has no kind or no name")?;
+    let object = serde_json::from_value(manifest).map_err(|error| error.to_string())?;
+    let created = api.create(&PostParams::default(), &object).await;
+    created.map_err(|error| error.to_string())
+}
+
+/// First a task that fits anywhere, then one that asks for `cpu`.
+pub(crate) fn small_then(cpu: &str) -> RunSpec {
+    RunSpec::new("default", "run")
+        .task("small", &[])
+        .sized_task("large", &["small"], &json!({"cpu": cpu}))
+        .opted_in("true")
+        .lasting("2s")
+}
+
+/// The run with a reference to a Pipeline of these metadata, which is made, or changed, to have its tasks.
+pub(crate) async fn of_pipeline(bed: &Testbed, mut run: RunSpec, mut metadata: Value) -> RunSpec {
+    let name = metadata["name"].clone();
+    metadata["namespace"] = json!(run.namespace());
+    let pipeline = json!({
+        "apiVersion": "tekton.dev/v1", "kind": "Pipeline", "metadata": metadata,
+        "spec": run.manifest["spec"]["pipelineSpec"].take(),
+    });
+    apply::apply_all(&bed.client().await.unwrap(), &[pipeline])
+        .await
+        .unwrap();
+    run.manifest["spec"] = json!({"pipelineRef": {"name": name}});
+    run
+}
+
+/// A run that gets the label from its Pipeline: Tekton copies it together with the first tasks, which are without terms.
+pub(crate) async fn labelled_by_its_pipeline(bed: &Testbed, run: RunSpec) -> RunSpec {
+    let name = run.name().to_owned();
+    let run = of_pipeline(bed, run, json!({"name": name, "labels": {keys::OPT_IN: "true"}})).await;
+    create(bed, &run).await;
+    until_told(bed, &run, "LabelledTooLate").await;
+    run
+}
+
+/// Creates a run that no node takes, and waits until it says so.
+pub(crate) async fn held_for_good(bed: &Testbed, namespace: &str, name: &str) -> RunSpec {
+    let nowhere = json!({"podTemplate": {"nodeSelector": {"nowhere": "true"}}});
+    let run = RunSpec::new(namespace, name)
+        .task("only", &[])
+        .opted_in("true")
+        .spec("taskRunTemplate", nowhere);
+    create(bed, &run).await;
+    until_told(bed, &run, "WaitingForNode").await;
+    run
+}
+
+/// Of the pods of one of the run's tasks.
+pub(crate) fn of_task(run: &RunSpec, task: &str) -> String {
+    format!("{}={task}", runs::task_pods(run.name()))
+}
+
+/// The pod of one of the run's tasks, once it is bound.
+pub(crate) async fn bound_task(bed: &Testbed, run: &RunSpec, task: &str) -> Pod {
+    let api = pods(&bed.client().await.unwrap(), run.namespace());
+    let selector = of_task(run, task);
+    bed.until(format!("task {task} to be bound"), SOON, async || {
+        let found = api
+            .list(&ListParams::default().labels(&selector))
+            .await
+            .map_err(|error| error.to_string())?;
+        let bound = found.items.into_iter().find(|pod| runs::node(pod).is_some());
+        bound.ok_or_else(|| "no such pod has a node".to_owned())
+    })
+    .await
+    .unwrap()
+}
+
+/// The nodes of the pods that a run's tasks had.
+pub(crate) async fn nodes_of(bed: &Testbed, spec: &RunSpec) -> BTreeSet<String> {
+    runs::nodes(
+        &runs::pods(&bed.client().await.unwrap(), spec.namespace(), spec.name())
+            .await
+            .unwrap(),
+    )
+}
+
+/// Creates a run, waits until it has succeeded, and tells the nodes of its pods.
+pub(crate) async fn nodes_after(bed: &Testbed, spec: &RunSpec) -> BTreeSet<String> {
+    create(bed, spec).await;
+    bed.until_succeeded(spec, SOON).await.unwrap();
+    nodes_of(bed, spec).await
+}
+
+/// The node that a run's annotation names, once it is another than `old`.
+pub(crate) async fn until_moved_from(bed: &Testbed, run: &RunSpec, old: &str) -> String {
+    let moved = |run: &DynamicObject| run.annotations().get(keys::NODE).is_some_and(|node| node != old);
+    let run = bed
+        .until_run(run, &format!("to move away from {old}"), SOON, moved)
+        .await
+        .unwrap();
+    run.annotations()[keys::NODE].clone()
+}
+
+/// Has the pods of a run that hangs succeed, those that are there and those of tasks to come. A task that Tekton is just making
+/// may miss it: see `let_end_once_bound`.
+pub(crate) async fn let_end(bed: &Testbed, spec: &RunSpec) {
+    let api = runs::runs(&bed.client().await.unwrap(), spec.namespace());
+    api.patch(spec.name(), &PatchParams::default(), &succeeds())
+        .await
+        .unwrap();
+    let_pods_end(bed, spec.namespace(), &runs::task_pods(spec.name())).await;
+}
+
+/// Has the pods of tasks that hang succeed, those that are there.
+pub(crate) async fn let_pods_end(bed: &Testbed, namespace: &str, selector: &str) {
+    let api = pods(&bed.client().await.unwrap(), namespace);
+    for pod in api.list(&ListParams::default().labels(selector)).await.unwrap() {
+        api.patch(&pod.name_any(), &PatchParams::default(), &succeeds())
+            .await
+            .unwrap();
+    }
+}
+
+/// Has one task of a run that hangs succeed, once its pod has a node.
+pub(crate) async fn let_task_end(bed: &Testbed, run: &RunSpec, task: &str) {
+    bound_task(bed, run, task).await;
+    let_pods_end(bed, run.namespace(), &of_task(run, task)).await;
+}
+
+/// Lets runs that hang end when these tasks of each have a node: all are there at the same time, and no pod of theirs is missed.
+pub(crate) async fn let_end_once_bound<'a>(
+    bed: &Testbed,
+    runs: impl IntoIterator<Item = &'a RunSpec> + Clone,
+    tasks: &[&str],
+) {
+    for run in runs.clone() {
+        for task in tasks {
+            bound_task(bed, run, task).await;
+        }
+    }
+    for run in runs {
+        let_end(bed, run).await;
+    }
+}
+
+fn succeeds() -> Patch<Value> {
+    Patch::Merge(json!({"metadata": {"annotations": {OUTCOME: "succeed"}}}))
+}

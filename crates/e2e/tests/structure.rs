@@ -263,3 +263,68 @@ fn production_code_keeps_its_limits_and_has_no_import_cycle() {
     }
     assert!(broken.is_empty(), "{}", broken.join("\n"));
 }
+
+/// The Rust files of a folder and of the folders below.
+fn files_below(folder: &Path) -> Vec<PathBuf> {
+    let entries = fs::read_dir(folder).into_iter().flatten();
+    let files = entries.flat_map(|entry| {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            files_below(&path)
+        } else {
+            vec![path]
+        }
+    });
+    files
+        .filter(|file| file.extension().is_some_and(|ending| ending == "rs"))
+        .collect()
+}
+
+/// Whether cargo compiles the file by itself, or a file nearby names the file in a `mod` line or a `#[path]`.
+fn is_compiled(file: &Path) -> bool {
+    let (folder, name) = (
+        file.parent().unwrap(),
+        file.file_name().unwrap().to_str().unwrap(),
+    );
+    let module = match name {
+        "main.rs" | "lib.rs" => return true,
+        "mod.rs" => folder.file_name().unwrap().to_str().unwrap(),
+        name => name.trim_end_matches(".rs"),
+    };
+    let is_program = ["tests", "benches", "bin"]
+        .iter()
+        .any(|roots| folder.ends_with(roots));
+    let names = |line: &str| {
+        let item = line
+            .trim()
+            .trim_start_matches("pub(crate) ")
+            .trim_start_matches("pub ");
+        item == format!("mod {module};") || item.starts_with("#[path") && item.contains(&format!("{name}\""))
+    };
+    let near = fs::read_dir(folder)
+        .unwrap()
+        .chain(fs::read_dir(folder.parent().unwrap()).unwrap());
+    let near = near.map(|entry| entry.unwrap().path());
+    let texts = near
+        .filter(|path| path.is_file())
+        .map(|path| fs::read(path).unwrap());
+    let mut texts = texts.map(|text| String::from_utf8_lossy(&text).into_owned());
+    (is_program && !folder.join(module).is_dir()) || texts.any(|text| text.lines().any(names))
+}
+
+#[test]
+fn every_rust_file_is_part_of_a_crate() {
+    let crates = Path::new(env!("CARGO_MANIFEST_DIR")).with_file_name("");
+    let mut files = Vec::new();
+    for package in fs::read_dir(crates).unwrap() {
+        let package = package.unwrap().path();
+        files.extend(
+            ["src", "tests", "benches"]
+                .iter()
+                .flat_map(|folder| files_below(&package.join(folder))),
+        );
+    }
+    let (compiled, left_out): (Vec<_>, Vec<_>) = files.into_iter().partition(|file| is_compiled(file));
+    assert!(compiled.len() > 300, "{compiled:?}");
+    assert!(left_out.is_empty(), "no `mod` line names {left_out:?}");
+}

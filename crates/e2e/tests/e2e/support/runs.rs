@@ -3,12 +3,15 @@
 use super::SOON;
 use super::events::until_told;
 use super::placeholders::pods;
+use futures::StreamExt;
 use k8s_openapi::api::core::v1::Pod;
 use kube::api::{Api, DynamicObject, ListParams, Patch, PatchParams, PostParams};
+use kube::runtime::{WatchStreamExt, watcher};
 use kube::{Client, ResourceExt};
 use placement::keys;
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
+use std::pin::pin;
 use testbed::kwok::OUTCOME;
 use testbed::runs::{self, RunSpec};
 use testbed::{Testbed, apply};
@@ -127,23 +130,47 @@ pub(crate) async fn until_moved_from(bed: &Testbed, run: &RunSpec, old: &str) ->
     run.annotations()[keys::NODE].clone()
 }
 
-/// Has the pods of a run that hangs succeed, those that are there and those of tasks to come. A task that Tekton is just making
-/// may miss it: see `let_end_once_bound`.
+/// Lets a run that hangs end: its pods succeed, including pods that are created later.
+///
+/// Tekton copies annotations from its caches to new TaskRuns and pods. A pod can therefore have the old annotation although the
+/// run was patched before, so a task watches for such pods until the test ends.
 pub(crate) async fn let_end(bed: &Testbed, spec: &RunSpec) {
-    let api = runs::runs(&bed.client().await.unwrap(), spec.namespace());
-    api.patch(spec.name(), &PatchParams::default(), &succeeds())
+    let client = bed.client().await.unwrap();
+    runs::runs(&client, spec.namespace())
+        .patch(spec.name(), &PatchParams::default(), &succeeds())
         .await
         .unwrap();
     let_pods_end(bed, spec.namespace(), &runs::task_pods(spec.name())).await;
 }
 
-/// Has the pods of tasks that hang succeed, those that are there.
+/// Lets the pods of tasks that hang succeed: those that exist on return, and those that are created until the test ends.
 pub(crate) async fn let_pods_end(bed: &Testbed, namespace: &str, selector: &str) {
     let api = pods(&bed.client().await.unwrap(), namespace);
     for pod in api.list(&ListParams::default().labels(selector)).await.unwrap() {
-        api.patch(&pod.name_any(), &PatchParams::default(), &succeeds())
-            .await
-            .unwrap();
+        let_pod_end(&api, &pod).await;
+    }
+    let config = watcher::Config::default().labels(selector);
+    tokio::spawn(async move {
+        let mut pods = pin!(watcher(api.clone(), config).default_backoff().applied_objects());
+        while let Some(found) = pods.next().await {
+            if let Ok(pod) = found {
+                let_pod_end(&api, &pod).await;
+            }
+        }
+    });
+}
+
+async fn let_pod_end(api: &Api<Pod>, pod: &Pod) {
+    if pod
+        .annotations()
+        .get(OUTCOME)
+        .is_some_and(|outcome| outcome == "hang")
+    {
+        // The pod may be gone, and a pod that still hangs fails the test, which names the pod.
+        drop(
+            api.patch(&pod.name_any(), &PatchParams::default(), &succeeds())
+                .await,
+        );
     }
 }
 

@@ -2,7 +2,7 @@
 
 use crate::error::{Error, Result, log_remedy, tail};
 use crate::options::Cores;
-use crate::usage;
+use crate::usage::{self, CpuTimes};
 use rustix::process::{Pid, Signal, kill_process};
 use std::collections::BTreeMap;
 use std::fmt;
@@ -123,8 +123,8 @@ pub(crate) struct Parts {
     running: Mutex<BTreeMap<Part, Running>>,
     /// Those that are started again when they end by themselves, and how often that was.
     kept_alive: Mutex<BTreeMap<Part, u32>>,
-    /// CPU time of those that were ended.
-    ended: Mutex<Duration>,
+    /// CPU time of processes that were ended.
+    ended: Mutex<CpuTimes>,
 }
 
 impl Parts {
@@ -271,7 +271,7 @@ impl Parts {
             .running()
             .get_mut(&part)
             .and_then(|running| running.child.take());
-        self.count(child.as_ref());
+        self.count(part, child.as_ref());
         send(part, child.as_ref(), signal)?;
         if let Some(mut child) = child {
             child
@@ -339,23 +339,21 @@ impl Parts {
         self.running().get(&part)?.child.as_ref().map(Child::id)
     }
 
-    /// CPU time of all parts since the start of the testbed, except of those that ended by themselves.
-    pub(crate) fn cpu_time(&self) -> Duration {
-        let running: Duration = self
-            .running()
-            .values()
-            .filter_map(|running| usage::cpu_time(running.child.as_ref()?.id()).ok())
-            .sum();
-        running + *self.ended()
+    /// CPU time of each part since the start of the testbed, except of processes that ended by themselves.
+    pub(crate) fn cpu_times(&self) -> CpuTimes {
+        let mut times = self.ended().clone();
+        for (part, running) in self.running().iter() {
+            *times.entry(*part).or_default() += cpu_time(running.child.as_ref());
+        }
+        times
     }
 
-    /// Keeps in mind what a process has computed that is about to be ended.
-    fn count(&self, child: Option<&Child>) {
-        let cpu_time = child.and_then(|child| usage::cpu_time(child.id()).ok());
-        *self.ended() += cpu_time.unwrap_or_default();
+    /// Adds the CPU time of a process that is about to be ended.
+    fn count(&self, part: Part, child: Option<&Child>) {
+        *self.ended().entry(part).or_default() += cpu_time(child);
     }
 
-    fn ended(&self) -> MutexGuard<'_, Duration> {
+    fn ended(&self) -> MutexGuard<'_, CpuTimes> {
         self.ended.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -363,10 +361,10 @@ impl Parts {
     pub(crate) fn end(&self, which: impl Fn(Part) -> bool) -> Vec<Part> {
         let mut running = self.running();
         let mut ended: Vec<_> = running.extract_if(.., |part, _| which(*part)).collect();
-        for child in ended.iter_mut().filter_map(|(_, running)| running.child.as_mut()) {
-            self.count(Some(child));
+        for (part, running) in &mut ended {
+            self.count(*part, running.child.as_ref());
             // Gone already is as good.
-            let _ = child.kill();
+            let _ = running.child.as_mut().map(Child::kill);
         }
         for child in ended.iter_mut().filter_map(|(_, running)| running.child.as_mut()) {
             let _ = child.wait();
@@ -381,6 +379,11 @@ impl Parts {
             let _ = fs::remove_file(self.log_file(part));
         }
     }
+}
+
+fn cpu_time(child: Option<&Child>) -> Duration {
+    let cpu_time = child.and_then(|child| usage::cpu_time(child.id()).ok());
+    cpu_time.unwrap_or_default()
 }
 
 /// To a child that nobody else may wait for meanwhile: until then its process id is no other's.

@@ -10,6 +10,7 @@ use crate::options::Options;
 use crate::part::{Launch, Part, Parts};
 use crate::plane::ControlPlane;
 use crate::ports::Ports;
+use crate::usage::CpuTimes;
 use crate::versions::Versions;
 use crate::{kubeconfig, wait};
 use k8s_openapi::api::authentication::v1::{TokenRequest, TokenRequestSpec};
@@ -151,9 +152,9 @@ impl Testbed {
         self.parts.pid(part)
     }
 
-    /// CPU time of all parts since the start.
-    pub fn cpu_time(&self) -> Duration {
-        self.parts.cpu_time()
+    /// CPU time of each part since the start.
+    pub fn cpu_times(&self) -> CpuTimes {
+        self.parts.cpu_times()
     }
 
     /// From now on the part is started again when it ends by itself, as a kubelet does it, but at once, and only

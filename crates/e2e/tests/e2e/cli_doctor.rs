@@ -7,6 +7,7 @@ use crate::support::cli::{Said, plain, tool};
 use crate::support::install::{POLICIES, install};
 use crate::support::pool;
 use crate::support::runs::create;
+use crate::support::usage::Counted;
 use kube::api::{Api, DeleteParams, DynamicObject, Patch, PatchParams, PostParams};
 use kube::{Client, ResourceExt};
 use placement::keys;
@@ -111,7 +112,7 @@ pub(crate) async fn until_well(bed: &Testbed) {
 }
 
 /// What `cargo testbed up --pod-affinity` installs.
-pub(crate) async fn whole(nodes: usize) -> Testbed {
+pub(crate) async fn whole(nodes: usize) -> Counted {
     let options = Options {
         deployments: true,
         ..Options::default()

@@ -3,17 +3,18 @@
 use crate::real_node::images::{pull, push_program, push_sandbox, unpack};
 use crate::support::pool;
 use crate::support::ship_program::{BINARY, printed, ship, workspace};
+use crate::support::usage::Counted;
 use std::path::PathBuf;
 use std::process::{Command, Output, Stdio};
 use std::time::Duration;
-use testbed::{Options, Testbed};
+use testbed::Options;
 
 /// Longest wait for anything that should take seconds; only a failing test takes this long.
 pub(crate) const SOON: Duration = Duration::from_mins(2);
 
 /// What the test works with.
 pub(crate) struct World {
-    pub(crate) bed: Testbed,
+    pub(crate) bed: Counted,
     /// Such as `127.0.0.1:20012`.
     pub(crate) registry: String,
     /// Our image, by its digest, as `cargo ship` printed it.

@@ -4,15 +4,16 @@ use crate::ship::pulled::pull;
 use crate::support::pool;
 pub(crate) use crate::support::ship_program::{BINARY, printed, workspace};
 use crate::support::ship_program::{program, ship};
+use crate::support::usage::Counted;
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
-use testbed::{Options, Testbed};
+use testbed::Options;
 use tokio::sync::OnceCell;
 
 /// What the tests share.
 pub(crate) struct World {
-    pub(crate) bed: Testbed,
+    pub(crate) bed: Counted,
     /// Such as `127.0.0.1:20012`.
     pub(crate) registry: String,
     /// What was built and pushed first: by the real release build, unless a binary was given.

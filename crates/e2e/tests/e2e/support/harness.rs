@@ -4,6 +4,7 @@
 use crate::support::account::{self, Account, Waits};
 use crate::support::pool;
 use crate::support::ship_program::compile_release_ahead;
+use crate::support::usage;
 use clap::Parser;
 use libtest_mimic::{Arguments, Completion, Failed, Trial};
 use std::process::ExitCode;
@@ -20,6 +21,7 @@ const BETWEEN: usize = 4;
 /// Tests and waits that the report names.
 const SLOWEST: usize = 10;
 const WAITS: usize = 3;
+const FIGURES: &str = concat!(env!("CARGO_TARGET_TMPDIR"), "/e2e-tests.tsv");
 
 /// A registered test.
 #[allow(clippy::struct_excessive_bools, reason = "each is an option of the attribute")]
@@ -166,6 +168,7 @@ pub(crate) fn run() -> ExitCode {
     for thread in ahead.into_iter().flatten() {
         drop(thread.join());
     }
+    pool::end();
     report();
     conclusion.exit_code()
 }
@@ -231,6 +234,10 @@ fn report() {
         return;
     }
     took.sort_by_key(|test| std::cmp::Reverse(test.all));
+    match write_figures(&took) {
+        Ok(()) => println!("{FIGURES} has the figures of each test"),
+        Err(error) => eprintln!("writing {FIGURES}: {error}"),
+    }
     println!("the {SLOWEST} slowest tests, and what they waited for:");
     for test in took.iter().take(SLOWEST) {
         println!("{:6.1} s  {}", test.all.as_secs_f32(), test.name);
@@ -244,7 +251,18 @@ fn report() {
         println!("{:6.1} s  {}", test.account.cpu_time.as_secs_f32(), test.name);
     }
     let (started, again) = pool::economy();
-    println!("{started} testbeds were started for a test, and {again} times one was used again\n");
+    println!("{started} testbeds were started for a test, and {again} times one was used again");
+    usage::report();
+    println!();
+}
+
+/// One line for each test: seconds, CPU seconds of its testbeds, name.
+fn write_figures(took: &[Took]) -> std::io::Result<()> {
+    let line = |test: &Took| {
+        let (all, cpu_time) = (test.all.as_secs_f32(), test.account.cpu_time.as_secs_f32());
+        format!("{all:.1}\t{cpu_time:.1}\t{}\n", test.name)
+    };
+    std::fs::write(FIGURES, took.iter().map(line).collect::<String>())
 }
 
 fn longest(waits: &Waits) -> Vec<(&String, &Duration)> {

@@ -42,6 +42,8 @@ pub(crate) mod provisioner;
 pub(crate) mod runs;
 /// Builds the release and the program `ship`.
 pub(crate) mod ship_program;
+/// The CPU time of testbeds, by part and by phase.
+pub(crate) mod usage;
 
 /// Longest wait for anything that should take seconds; only a failing test takes this long.
 pub(crate) const SOON: Duration = Duration::from_secs(90);

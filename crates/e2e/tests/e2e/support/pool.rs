@@ -1,6 +1,6 @@
 //! Testbeds that one test has after another: each gets it as new, but a reset takes one second and a start ten.
 
-use crate::support::account;
+use super::usage::{Counted, Phase};
 use std::ops::Deref;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -21,7 +21,7 @@ static WITH_POLICIES: Idle = Idle(Mutex::new(Vec::new()));
 
 /// A testbed with Tekton, without nodes, and as it was when it was new.
 struct Bed {
-    testbed: Testbed,
+    testbed: Counted,
     installed: Option<Installed>,
     new: Baseline,
     asleep: bool,
@@ -42,8 +42,9 @@ impl Bed {
         Self::of(testbed, Some(installed)).await
     }
 
-    async fn of(testbed: Testbed, installed: Option<Installed>) -> Self {
+    async fn of(mut testbed: Counted, installed: Option<Installed>) -> Self {
         let new = testbed.baseline().await.expect("a baseline");
+        testbed.count(Phase::Start);
         Self {
             testbed,
             installed,
@@ -63,10 +64,13 @@ impl Bed {
     }
 
     async fn as_new(&mut self) -> testbed::Result<()> {
+        self.testbed.count(Phase::Idle);
         if std::mem::take(&mut self.asleep) {
             self.testbed.wake().await?;
         }
-        self.testbed.reset(&mut self.new).await
+        self.testbed.reset(&mut self.new).await?;
+        self.testbed.count(Phase::Reset);
+        Ok(())
     }
 
     fn sleeping(mut self) -> Option<Self> {
@@ -106,7 +110,6 @@ impl Idle {
         };
         wait::waited("a testbed", begun.elapsed());
         Lent {
-            before: bed.testbed.cpu_time(),
             bed: Some(bed),
             back_to: self,
         }
@@ -133,8 +136,6 @@ impl Idle {
 /// A testbed that goes back to the others when the test has ended.
 pub(crate) struct Lent {
     bed: Option<Bed>,
-    /// What its processes had computed when the test got it.
-    before: Duration,
     back_to: &'static Idle,
 }
 
@@ -159,10 +160,10 @@ impl Deref for Lent {
 
 impl Drop for Lent {
     fn drop(&mut self) {
-        account::computed(self.cpu_time().saturating_sub(self.before));
         let Some(mut bed) = self.bed.take().filter(|_| !std::thread::panicking()) else {
             return;
         };
+        bed.testbed.count(Phase::Test);
         // A testbed that lacks a process now, or has another in its place, ends here.
         if bed.testbed.keeps_only(&bed.new) {
             self.back_to.put(bed);
@@ -191,14 +192,23 @@ pub(crate) async fn bare() -> Lent {
 }
 
 /// A testbed of its own for a test that needs other options.
-pub(crate) async fn start(options: Options) -> Testbed {
+pub(crate) async fn start(options: Options) -> Counted {
     let _turn = STARTS.acquire().await.expect("nobody closes it");
     STARTED.fetch_add(1, Relaxed);
     let options = Options {
         cores: Cores::One,
         ..options
     };
-    Testbed::start(options).await.expect("a testbed")
+    Counted::new(Testbed::start(options).await.expect("a testbed"))
+}
+
+/// Ends the testbeds that no test has.
+pub(crate) fn end() {
+    for idle in [&BARE, &WITH_WEBHOOK, &WITH_POLICIES] {
+        for (_, mut bed) in idle.beds().drain(..) {
+            bed.testbed.count(Phase::Idle);
+        }
+    }
 }
 
 /// How many were started, and how often one was used again.

@@ -1,0 +1,111 @@
+//! What the testbeds compute, by part and by phase: the table at the end of a run says where the CPU time went.
+
+use super::account;
+use std::collections::BTreeMap;
+use std::ops::{Deref, DerefMut};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+use testbed::usage::{self, CpuTimes};
+use testbed::{Part, Testbed};
+
+/// What a testbed is doing.
+#[derive(Clone, Copy)]
+pub(crate) enum Phase {
+    /// It starts.
+    Start,
+    /// A test has it.
+    Test,
+    /// It goes back to its initial state.
+    Reset,
+    /// No test has it, and its processes run.
+    Idle,
+}
+
+const PHASES: [&str; 4] = ["start", "tests", "resets", "idle"];
+
+type Row = [Duration; PHASES.len()];
+
+static TABLE: Mutex<BTreeMap<String, Row>> = Mutex::new(BTreeMap::new());
+
+// A panic elsewhere leaves the table whole: each change to it is one addition.
+fn table() -> MutexGuard<'static, BTreeMap<String, Row>> {
+    TABLE.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// A testbed whose CPU time is counted until its end.
+pub(crate) struct Counted {
+    testbed: Testbed,
+    counted: CpuTimes,
+}
+
+impl Counted {
+    /// A testbed that has just started.
+    pub(crate) fn new(testbed: Testbed) -> Self {
+        let mut new = Self {
+            testbed,
+            counted: CpuTimes::new(),
+        };
+        new.count(Phase::Start);
+        new
+    }
+
+    /// Adds what was computed since the last call to this phase.
+    pub(crate) fn count(&mut self, phase: Phase) {
+        let now = self.testbed.cpu_times();
+        let mut all = Duration::ZERO;
+        for (part, time) in &now {
+            let before = self.counted.get(part).copied().unwrap_or_default();
+            let since = time.saturating_sub(before);
+            table().entry(kind(*part)).or_default()[phase as usize] += since;
+            all += since;
+        }
+        if matches!(phase, Phase::Test) {
+            account::computed(all);
+        }
+        self.counted = now;
+    }
+}
+
+impl Deref for Counted {
+    type Target = Testbed;
+
+    fn deref(&self) -> &Testbed {
+        &self.testbed
+    }
+}
+
+impl DerefMut for Counted {
+    fn deref_mut(&mut self) -> &mut Testbed {
+        &mut self.testbed
+    }
+}
+
+impl Drop for Counted {
+    fn drop(&mut self) {
+        self.count(Phase::Test);
+    }
+}
+
+/// Replicas count together.
+fn kind(part: Part) -> String {
+    let name = part.to_string();
+    name.trim_end_matches(|c: char| c.is_ascii_digit() || c == '-')
+        .to_owned()
+}
+
+/// Prints the CPU seconds of each part in each phase, and of the process of the tests.
+pub(crate) fn report() {
+    let mut rows: Vec<_> = std::mem::take(&mut *table()).into_iter().collect();
+    rows.sort_by_key(|(_, row)| std::cmp::Reverse(row.iter().sum::<Duration>()));
+    let sums: Row = std::array::from_fn(|phase| rows.iter().map(|(_, row)| row[phase]).sum());
+    rows.push(("all testbeds".into(), sums));
+    let [start, tests, resets, idle] = PHASES;
+    println!("CPU seconds              {start:>8} {tests:>8} {resets:>8} {idle:>8}      all");
+    for (part, row) in rows {
+        let columns = row.map(|time| format!("{:8.1}", time.as_secs_f32()));
+        let all = row.iter().sum::<Duration>().as_secs_f32();
+        println!("{part:<24} {} {all:8.1}", columns.join(" "));
+    }
+    let own = usage::cpu_time(std::process::id()).unwrap_or_default();
+    println!("{:<24} {:44.1}", "the tests themselves", own.as_secs_f32());
+}

@@ -113,10 +113,18 @@ async fn a_change_whose_objects_are_missing_or_unreadable_is_let_through_unpatch
 }
 
 #[tokio::test]
-async fn a_change_of_a_pod_is_let_through_unpatched() {
-    let mut review = release();
-    review["request"]["kind"] = json!({"group": "", "version": "v1", "kind": "Pod"});
-    assert_eq!(ask(PODS, &review).await, unpatched());
+async fn a_change_of_a_pod_or_of_a_run_without_the_label_is_let_through_unpatched() {
+    let by_namespace = format!("{BY_NAMESPACE}/true");
+    for (path, group, kind, object) in [
+        (PODS, "", "Pod", enrolled_pod()),
+        (&by_namespace, "tekton.dev", "PipelineRun", unlabelled()),
+    ] {
+        let mut review = review(group, kind, &object);
+        assert_ne!(ask(path, &review).await, unpatched(), "{kind} is created");
+        review["request"]["operation"] = "UPDATE".into();
+        review["request"]["oldObject"] = object;
+        assert_eq!(ask(path, &review).await, unpatched(), "{kind} is changed");
+    }
 }
 
 #[tokio::test]
@@ -132,13 +140,17 @@ async fn an_unknown_label_value_is_denied_with_a_sentence_and_the_uid() {
     );
 }
 
-#[tokio::test]
-async fn a_pod_of_an_enrolled_run_gets_terms() {
+fn enrolled_pod() -> Value {
     let labels = json!({
         placement::keys::GROUP: "9c2e", placement::keys::STRATEGY: "colocateCompleted",
         placement::keys::ISOLATION: "cluster-all", "tekton.dev/pipelineRun": "build-x",
     });
-    let mut pod = json!({"metadata": {"name": "p", "labels": labels}, "spec": {"containers": []}});
+    json!({"metadata": {"name": "p", "labels": labels}, "spec": {"containers": []}})
+}
+
+#[tokio::test]
+async fn a_pod_of_an_enrolled_run_gets_terms() {
+    let mut pod = enrolled_pod();
     let response = ask(PODS, &review("", "Pod", &pod)).await;
     json_patch::patch(&mut pod, &patch_in(&response)).unwrap();
     assert!(pod["spec"]["affinity"]["podAffinity"].is_object(), "{pod}");
@@ -156,18 +168,24 @@ async fn other_operations_are_let_through_unpatched() {
 
 #[tokio::test]
 async fn other_kinds_and_subresources_are_let_through_unpatched() {
-    assert_eq!(ask(RUNS, &review("", "Pod", &held("true"))).await, unpatched());
-    assert_eq!(
-        ask(PODS, &review("tekton.dev", "PipelineRun", &held("true"))).await,
-        unpatched()
-    );
-    assert_eq!(
-        ask(RUNS, &review("other.dev", "PipelineRun", &held("true"))).await,
-        unpatched()
-    );
-    let mut status = review("tekton.dev", "PipelineRun", &held("true"));
-    status["request"]["subResource"] = "status".into();
-    assert_eq!(ask(RUNS, &status).await, unpatched());
+    let (run, pod) = (held("true"), enrolled_pod());
+    for (path, group, kind, object) in [
+        (RUNS, "", "Pod", &run),
+        (RUNS, "", "PipelineRun", &run),
+        (RUNS, "other.dev", "PipelineRun", &run),
+        (RUNS, "tekton.dev", "TaskRun", &run),
+        (PODS, "tekton.dev", "PipelineRun", &pod),
+        (PODS, "other.dev", "Pod", &pod),
+        (PODS, "", "PodTemplate", &pod),
+    ] {
+        let response = ask(path, &review(group, kind, object)).await;
+        assert_eq!(response, unpatched(), "{path}: {kind} of {group:?}");
+    }
+    for (path, group, kind, object) in [(RUNS, "tekton.dev", "PipelineRun", &run), (PODS, "", "Pod", &pod)] {
+        let mut review = review(group, kind, object);
+        review["request"]["subResource"] = "status".into();
+        assert_eq!(ask(path, &review).await, unpatched(), "{kind}/status");
+    }
 }
 
 #[tokio::test]

@@ -3,6 +3,7 @@
 use crate::edge::{PODS, RUNS, post, review, router, send};
 use axum::body::Body;
 use http::{Method, Request, StatusCode, header};
+use prometheus_client::registry::Registry;
 use serde_json::{Value, json};
 use tower::ServiceExt;
 
@@ -135,14 +136,34 @@ async fn an_object_as_big_as_the_api_server_takes_is_read() {
     assert_eq!(status, StatusCode::OK, "{answer}");
 }
 
+fn exposition(registry: &Registry) -> String {
+    let mut text = String::new();
+    prometheus_client::encoding::text::encode(&mut text, registry).unwrap();
+    text
+}
+
+/// Prometheus sees no increase in a series that begins with 1, and the alert on a fault would not fire.
+#[test]
+fn each_webhook_reports_zero_faults_before_the_first_request() {
+    let text = exposition(&router().1);
+    for webhook in ["pipelinerun", "pod"] {
+        let labels = format!(r#"{{webhook="{webhook}""#);
+        for line in [
+            format!(r#"admissions_total{labels},operation="CREATE",verdict="failed"}} 0"#),
+            format!("admission_seconds_count{labels}}} 0"),
+        ] {
+            assert!(text.contains(&line), "{line} is not in {text}");
+        }
+    }
+}
+
 #[tokio::test]
 async fn every_answer_is_counted_under_its_webhook() {
     let (router, registry) = router();
     for body in ["{", &review("", "Pod", &Value::Null).to_string()] {
         router.clone().oneshot(post(PODS, body.to_owned())).await.unwrap();
     }
-    let mut text = String::new();
-    prometheus_client::encoding::text::encode(&mut text, &registry).unwrap();
+    let text = exposition(&registry);
     for line in [
         r#"admissions_total{webhook="pod",operation="none",verdict="malformed"} 1"#,
         r#"admissions_total{webhook="pod",operation="CREATE",verdict="malformed"} 1"#,

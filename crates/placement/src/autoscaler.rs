@@ -35,8 +35,16 @@ mod tests {
     }
 
     #[test]
-    fn a_refusal_by_karpenter_is_told_from_the_schedulers_by_its_reporter() {
+    fn an_answer_is_recognized_by_its_reason() {
+        assert!(answers("cluster-autoscaler", "TriggeredScaleUp"));
         assert!(answers("cluster-autoscaler", "NotTriggerScaleUp"));
+        assert!(answers("karpenter", "Nominated"));
+        assert!(answers("karpenter", "NoCompatibleInstanceTypes"));
+        assert!(!answers("cluster-autoscaler", "ScaledUpGroup"));
+    }
+
+    #[test]
+    fn a_refusal_by_karpenter_is_told_from_the_schedulers_by_its_reporter() {
         assert!(answers("karpenter", "FailedScheduling"));
         assert!(!answers("default-scheduler", "FailedScheduling"));
         assert!(!answers("kubelet", "Started"));

@@ -259,6 +259,12 @@ fn a_set_of_the_same_name_that_the_run_does_not_own_is_never_touched() {
         Decision::Leave(Why::NotOptedIn)
     );
     assert_eq!(delete(foreign()).decision(), Decision::Leave(Why::Done));
+    let adopted = delete(done(Strategy::IsolateAlways).adopted().foreign_set());
+    assert_eq!(
+        adopted.decision(),
+        deletion(None, Some(POD)),
+        "the run owns the pod"
+    );
     assert_eq!(
         done(Strategy::ColocateCompleted).foreign_set().decision(),
         Decision::Leave(Why::Done)

@@ -119,6 +119,16 @@ fn at_the_end_of_its_hold_a_run_frees_the_place_that_another_placeholder_has_and
     }
 }
 
+#[test]
+fn at_the_end_of_its_hold_a_run_whose_own_placeholder_exists_frees_no_place() {
+    let late = held().with_pod().created_ago(600);
+    let unasked = Observation {
+        short_of: None,
+        ..late.change(|scene| scene.run.templates = 1).seen()
+    };
+    assert_eq!(plan(&unasked).decision, released(ReleaseCause::Deadline, None));
+}
+
 /// As one with a placeholder: it may be cancelled while we hold it.
 #[test]
 fn a_run_that_is_held_without_a_placeholder_for_a_minute_is_enrolled() {
@@ -141,6 +151,14 @@ fn a_held_run_whose_placeholder_has_no_pod_yet_has_it_nudged_and_is_looked_at_so
         held().with_set().plan(),
         again(Decision::Write(Write::Nudge), SOON)
     );
+    let nudged = |nudge_in| {
+        plan(&Observation {
+            nudge_in: Duration::from_secs(nudge_in),
+            ..held().with_set().seen()
+        })
+    };
+    assert_eq!(nudged(2), in_seconds(await_node(), 2));
+    assert_eq!(nudged(30), again(await_node(), SOON));
 }
 
 #[test]

@@ -131,6 +131,13 @@ fn where_a_resize_is_refused_the_placeholder_is_made_anew_in_its_place() {
 }
 
 #[test]
+fn a_placeholder_without_a_reserve_is_never_recreated_for_a_refused_resize() {
+    let node_found = released(ReleaseCause::NodeFound, Some(NODE));
+    assert_eq!(refused(held().on(NODE)).decision(), node_found);
+    assert_eq!(refused(settled()).decision(), Decision::Wait(Wait::Steady));
+}
+
+#[test]
 fn what_kubernetes_resizes_in_no_pod_is_not_tried() {
     assert_eq!(held().on(NODE).reserving(GPU).decision(), recreate(Some(NODE)));
 }

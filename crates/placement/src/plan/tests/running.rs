@@ -61,6 +61,11 @@ fn a_node_that_is_new_or_not_yet_known_is_written_down() {
         .on(NODE)
         .change(|scene| scene.run.node = Some("node-0".to_owned()));
     assert_eq!(moved.decision(), record);
+    let kept_by_a_volume = moved
+        .node_is(NodeState::Unfit(Cause::Cordoned))
+        .counted(0)
+        .change(|scene| scene.tied = Some("disk".to_owned()));
+    assert_eq!(kept_by_a_volume.decision(), record);
 }
 
 #[test]
@@ -149,13 +154,18 @@ fn what_was_resolved_once_outlives_a_change_of_the_configuration_and_of_the_labe
 
 #[test]
 fn the_placeholders_labels_come_before_the_runs_own() {
+    let resolved = Enrolment {
+        strategy: Strategy::ColocateAlways,
+        isolation: Isolation {
+            scope: Scope::Namespace,
+            from: IsolateFrom::Enrolled,
+        },
+    };
     let scene = held().in_group(UID).on(NODE).change(|scene| {
-        scene.set.as_mut().unwrap().strategy = Some(Strategy::ColocateAlways);
+        let set = scene.set.as_mut().unwrap();
+        (set.strategy, set.isolation) = (Some(resolved.strategy), Some(resolved.isolation));
     });
-    assert_eq!(
-        enrolment_of(&scene.decision()).unwrap().strategy,
-        Strategy::ColocateAlways
-    );
+    assert_eq!(enrolment_of(&scene.decision()), Some(resolved));
 }
 
 #[test]

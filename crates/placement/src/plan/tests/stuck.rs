@@ -41,8 +41,16 @@ fn a_task_whose_volume_is_elsewhere_is_given_no_time_unless_it_may_be_short_of_r
     let elsewhere = "0/4 nodes are available: 1 node(s) didn't match PersistentVolume's node affinity, 3 node(s) didn't match \
                      pod affinity rules.";
     assert_eq!(waits(elsewhere), at_once(Decision::Count(Question::Tasks)));
-    let also_short = elsewhere.replace(", 3", ", 1 Insufficient cpu, 2");
-    assert_eq!(waits(&also_short), in_seconds(Decision::Wait(Wait::Steady), 10));
+    for short_of_room in [
+        "1 Insufficient cpu",
+        "1 Too many pods",
+        "1 node(s) didn't have free ports for the requested pod ports",
+        "1 node(s) didn't match pod anti-affinity rules",
+    ] {
+        let also_short = elsewhere.replace(", 3", &format!(", {short_of_room}, 2"));
+        let patient = in_seconds(Decision::Wait(Wait::Steady), 10);
+        assert_eq!(waits(&also_short), patient, "{also_short}");
+    }
 }
 
 #[test]
@@ -454,6 +462,7 @@ fn a_pod_that_was_woken_while_another_task_ran_is_woken_again_when_that_one_has_
     let is_told = |scene: Scene| matches!(scene.decision(), Decision::Wait(Wait::Fit { .. }));
     assert!(is_told(counted(ended, 0, 20)), "woken for that already");
     assert!(is_told(counted(None, 0, 55)), "it ended before the run moved off");
+    assert!(is_told(counted(None, 0, 50)), "it ended as the run moved off");
 }
 
 /// The scheduler of Kubernetes 1.36 does not hear of it when what keeps the pod away is gone.

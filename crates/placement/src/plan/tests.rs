@@ -16,6 +16,7 @@ mod ending;
 mod held;
 mod properties;
 mod relocation;
+mod requests;
 mod reserve;
 mod room;
 mod running;

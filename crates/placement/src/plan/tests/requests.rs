@@ -1,0 +1,144 @@
+//! The requests by which a placeholder makes room, leaves its node or gets another size.
+
+use super::*;
+use crate::keys;
+use crate::requests::{Object, Request, Verb};
+use crate::strategy::Strategy;
+use k8s_openapi::api::core::v1::Toleration;
+use serde_json::{Value, json};
+
+fn requests(scene: &Scene) -> Vec<Request> {
+    match scene.decision() {
+        Decision::Write(write) => write.requests(&scene.seen(), "image"),
+        other => panic!("{other:?}"),
+    }
+}
+
+/// The patch of the StatefulSet, which comes first.
+fn patch(scene: &Scene) -> Value {
+    let Request {
+        object: Object::Set,
+        verb: Verb::Json(patch),
+        ..
+    } = requests(scene).swap_remove(0)
+    else {
+        panic!("{scene:?}")
+    };
+    json!(patch)
+}
+
+/// The value that the patch adds to the template at this path.
+fn added(scene: &Scene, path: &str) -> Option<Value> {
+    let (patch, path) = (patch(scene), format!("/spec/template{path}"));
+    let mut operations = patch.as_array().unwrap().iter();
+    let add = operations.find(|it| it["op"] == "add" && it["path"] == path)?;
+    Some(add["value"].clone())
+}
+
+fn annotation(scene: &Scene, key: &str) -> Option<Value> {
+    added(
+        scene,
+        &format!("/metadata/annotations/{}", key.replace('/', "~1")),
+    )
+}
+
+fn tolerations(scene: &Scene) -> Option<Value> {
+    added(scene, "/spec/tolerations")
+}
+
+fn toleration(key: &str) -> Toleration {
+    Toleration {
+        key: Some(key.to_owned()),
+        operator: Some("Exists".to_owned()),
+        ..Toleration::default()
+    }
+}
+
+/// The CLI reads from the empty annotation that the placeholder makes room.
+#[test]
+fn a_placeholder_that_makes_room_after_a_move_gives_up_no_node() {
+    let makes_room = settled().change(|scene| {
+        scene.set.as_mut().unwrap().left = Some("old".to_owned());
+        (scene.refusal, scene.refused) = (Some("7".into()), Some(vec!["build-test".into()]));
+    });
+    let left = format!(
+        "/spec/template/metadata/annotations/{}",
+        keys::LEFT.replace('/', "~1")
+    );
+    let expected = json!([
+        {"op": "test", "path": "/metadata/uid", "value": SET},
+        {"op": "test", "path": "/spec/replicas", "value": 1},
+        {"op": "replace", "path": "/spec/replicas", "value": 0},
+        {"op": "add", "path": left, "value": ""},
+    ]);
+    assert_eq!(patch(&makes_room), expected);
+}
+
+#[test]
+fn a_run_leaves_the_node_of_its_placeholder_and_without_one_the_recorded_node() {
+    let recorded = |scene: Scene| scene.change(|scene| scene.run.node = Some("recorded".to_owned()));
+    let left = |scene| annotation(&recorded(scene), keys::LEFT);
+    let unschedulable = enrolled().stranded(10).task_starts("task").counted(0);
+    assert_eq!(left(unschedulable), Some(json!("recorded")));
+    let elsewhere = enrolled().on(NODE).task_waits("task", 10).counted(0);
+    assert_eq!(left(elsewhere), Some(json!(NODE)));
+}
+
+#[test]
+fn a_placeholder_that_moves_off_tolerates_what_the_pod_tolerates_that_waits_longest() {
+    let stuck = settled()
+        .task_waits("late", 11)
+        .task_waits("first", 60)
+        .counted(0)
+        .change(|scene| {
+            scene.waiting[0].tolerations = vec![toleration("other")];
+            scene.waiting[1].tolerations = vec![toleration("gpu")];
+        });
+    assert_eq!(tolerations(&stuck), Some(json!([toleration("gpu")])));
+}
+
+/// A placeholder with a reserve, on a node that refuses the resize.
+fn recreated() -> Scene {
+    settled()
+        .reserving("cpu=4")
+        .shape(|shape| shape.resize = Resize::Refused)
+        .change(|scene| scene.pod.as_mut().unwrap().tolerations = vec![toleration("gpu")])
+}
+
+#[test]
+fn a_placeholder_that_is_recreated_on_its_node_tolerates_what_its_pod_does() {
+    assert_eq!(tolerations(&recreated()), Some(json!([toleration("gpu")])));
+    let anywhere = recreated().change(|scene| scene.pod.as_mut().unwrap().node = None);
+    assert_eq!(annotation(&anywhere, keys::PINNED), Some(json!("")));
+    assert_eq!(tolerations(&anywhere), None);
+}
+
+#[test]
+fn a_placeholder_that_outlives_its_run_is_recreated_without_pvcs() {
+    let volumes = |strategy| {
+        let scene = recreated().change(|scene| scene.set.as_mut().unwrap().strategy = Some(strategy));
+        added(&scene, "/spec/volumes")
+    };
+    assert_eq!(volumes(Strategy::IsolateAlways), Some(json!([])));
+    assert_eq!(volumes(Strategy::ColocateCompleted), None);
+}
+
+#[test]
+fn a_reserve_that_is_given_up_leaves_the_usual_size_and_no_pod_of_the_old_one() {
+    let too_large = held()
+        .in_group(UID)
+        .stranded(30)
+        .reserving("cpu=4")
+        .change(|scene| {
+            scene.run.reserve = Some("auto".to_owned());
+            scene.nodes = vec![node("n", "cpu=2,memory=16Gi")];
+        });
+    let expected = json!({"cpu": "50m", "memory": "100Mi"});
+    let patch = patch(&too_large);
+    let resources = patch.as_array().unwrap().iter().find(|it| it["op"] == "replace");
+    assert_eq!(resources.unwrap()["value"]["requests"], expected, "{patch}");
+    let requests = requests(&too_large);
+    let uid = POD.to_owned();
+    let deleted = Verb::Delete { uid, at_once: false };
+    assert_eq!((&requests[1].object, &requests[1].verb), (&Object::Pod, &deleted));
+}

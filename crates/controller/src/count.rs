@@ -354,3 +354,7 @@ fn last_seen(event: &Event) -> Option<jiff::Timestamp> {
     let times = (event.last_timestamp.as_ref(), event.event_time.as_ref());
     times.0.map(|time| time.0).or_else(|| times.1.map(|time| time.0))
 }
+
+#[cfg(test)]
+#[path = "count_tests.rs"]
+mod tests;

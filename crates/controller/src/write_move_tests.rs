@@ -304,45 +304,6 @@ async fn tasks_are_counted_page_by_page_after_a_fresh_look_at_the_node() {
     assert!(calls[2].line.contains("continue=more"), "{}", calls[2].line);
 }
 
-/// Counted with the tasks, and only where none lives: then alone it is about to be left.
-#[tokio::test]
-async fn a_claim_that_only_this_node_can_have_is_found_by_its_volume() {
-    let here = json!({"key": "kubernetes.io/hostname", "operator": "In", "values": ["n1"]});
-    let terms = json!({"nodeSelectorTerms": [{"matchExpressions": [here]}]});
-    let mounted = json!([{"name": "ws", "persistentVolumeClaim": {"claimName": "disk"}}]);
-    let ended = |phase: &str| {
-        let pod = json!({"metadata": {}, "spec": {"nodeName": "n1", "volumes": mounted}, "status": {"phase": phase}});
-        json!({"metadata": {}, "items": [pod]})
-    };
-    let cases = [
-        ("Succeeded", "n1", Some("disk")),
-        ("Succeeded", "n2", None),
-        ("Running", "n1", None),
-    ];
-    for (phase, hostname, tied) in cases {
-        let mut server = Server::start();
-        let labels = json!({"kubernetes.io/hostname": hostname});
-        server.answer(200, node_json("n1", &json!({"metadata": {"labels": labels}})));
-        server.answer(200, ended(phase));
-        server.answer(
-            200,
-            json!({"metadata": {"name": "disk"}, "spec": {"volumeName": "pv-1"}}),
-        );
-        server.answer(
-            200,
-            json!({"metadata": {"name": "pv-1"}, "spec": {"nodeAffinity": {"required": terms}}}),
-        );
-        let cluster = Cluster::new(server.client(), "image".into());
-        let mut seen = seen();
-        seen.pod = Some(on("n1"));
-        cluster.count(Question::Tasks, &mut seen).await.unwrap();
-        assert_eq!(seen.tied.as_deref(), tied, "{phase} on {hostname}");
-        if tied.is_some() {
-            assert_eq!(server.calls()[3].line, "GET /api/v1/persistentvolumes/pv-1");
-        }
-    }
-}
-
 /// Else the user would be told that it waits for itself.
 #[tokio::test]
 async fn a_pod_that_is_counted_as_bound_waits_no_more_whatever_the_watch_says() {

@@ -1,0 +1,54 @@
+use super::*;
+use crate::fixture::{Server, node as node_json, nothing};
+use placement::plan::Shape;
+use serde_json::json;
+
+fn seen_on(node: &str) -> Observation {
+    let pod = PlaceholderPod {
+        uid: "p1".into(),
+        node: Some(node.into()),
+        ending: false,
+        unschedulable: None,
+        tolerations: Vec::new(),
+        adopted: false,
+        shape: Shape::default(),
+    };
+    Observation {
+        pod: Some(pod),
+        ..nothing()
+    }
+}
+
+/// Volumes are read only where no task lives, because the run keeps its node while one does.
+#[tokio::test]
+async fn a_pvc_that_only_this_node_can_use_is_found_by_its_volume_whether_a_pod_or_only_the_run_names_it() {
+    let here = json!({"key": "kubernetes.io/hostname", "operator": "In", "values": ["n1"]});
+    let terms = json!({"nodeSelectorTerms": [{"matchExpressions": [here]}]});
+    let volume = json!({"metadata": {"name": "pv-1"}, "spec": {"nodeAffinity": {"required": terms}}});
+    let mounted = json!([{"name": "ws", "persistentVolumeClaim": {"claimName": "disk"}}]);
+    let cases = [
+        ("Succeeded", &mounted, None, "n1", Some("disk")),
+        ("Succeeded", &mounted, None, "n2", None),
+        ("Running", &mounted, None, "n1", None),
+        ("Succeeded", &json!([]), Some("disk"), "n1", Some("disk")),
+        ("Succeeded", &json!([]), None, "n1", None),
+    ];
+    for (phase, volumes, of_run, hostname, tied) in cases {
+        let mut server = Server::start();
+        let labels = json!({"kubernetes.io/hostname": hostname});
+        server.answer(200, node_json("n1", &json!({"metadata": {"labels": labels}})));
+        let pod = json!({"metadata": {}, "spec": {"nodeName": "n1", "volumes": volumes}, "status": {"phase": phase}});
+        server.answer(200, json!({"metadata": {}, "items": [pod]}));
+        let claim = json!({"metadata": {"name": "disk"}, "spec": {"volumeName": "pv-1"}});
+        server.answer(200, claim);
+        server.answer(200, volume.clone());
+        let cluster = Cluster::new(server.client(), "image".into());
+        let mut seen = seen_on("n1");
+        seen.run.claims.extend(of_run.map(str::to_owned));
+        cluster.count(Question::Tasks, &mut seen).await.unwrap();
+        assert_eq!(seen.tied.as_deref(), tied, "{phase}, {of_run:?} on {hostname}");
+        if tied.is_some() {
+            assert_eq!(server.calls()[3].line, "GET /api/v1/persistentvolumes/pv-1");
+        }
+    }
+}

@@ -270,14 +270,23 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn nothing_is_decided_before_the_first_lists_are_in() {
-        let caches = Caches::empty();
-        let refused = caches
-            .stores
-            .observe(run(), &caches.config, &clock())
-            .await
-            .err()
-            .unwrap();
-        assert_eq!(<&str>::from(refused.cause()), "not_synced");
+        let (empty, ready) = (Caches::empty(), Caches::ready());
+        let lacks = |lack: fn(&mut Stores, Stores)| {
+            let mut stores = ready.stores.clone();
+            lack(&mut stores, empty.stores.clone());
+            stores
+        };
+        let lacking = [
+            ("sets", lacks(|stores, empty| stores.sets = empty.sets)),
+            ("pods", lacks(|stores, empty| stores.pods = empty.pods)),
+            ("nodes", lacks(|stores, empty| stores.nodes = empty.nodes)),
+            ("waiting", lacks(|stores, empty| stores.waiting = empty.waiting)),
+        ];
+        for (list, stores) in lacking {
+            let seen = stores.observe(run(), &ready.config, &clock()).await;
+            let cause = seen.err().map(|refused| <&str>::from(refused.cause()));
+            assert_eq!(cause, Some("not_synced"), "{list}");
+        }
     }
 
     #[tokio::test]

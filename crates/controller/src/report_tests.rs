@@ -153,6 +153,44 @@ async fn the_same_refusal_is_told_again_only_after_minutes() {
     assert_eq!(reasons, ["ReleaseRefused", "ReleaseRefused"]);
 }
 
+#[tokio::test]
+async fn moves_and_yields_and_retries_are_remembered_for_the_pause_before_the_next() {
+    let (set, cause) = (|| "s1".to_owned(), MoveCause::PlaceholderDoesNotFit);
+    let (move_off, start_over) = (
+        Write::MoveOff {
+            set: set(),
+            cause,
+            pod: None,
+        },
+        Write::StartOver { set: set(), cause },
+    );
+    let writes = [
+        (move_off, [1, 0, 0]),
+        (start_over, [1, 0, 0]),
+        (Write::MakeRoom { set: set() }, [0, 1, 0]),
+        (Write::RetryTasks { tasks: Vec::new() }, [0, 0, 1]),
+        (Write::Follow { set: set() }, [0, 0, 0]),
+    ];
+    for (write, expected) in writes {
+        let decision = Decision::Write(write);
+        let (mut seen, plan) = (seen(7, &decision), planned(decision.clone()));
+        let (reconciler, _, registry) = reconciler(&Caches::ready(), &Server::start());
+        let (report, memory) = (&reconciler.report, &reconciler.memory);
+        report.step(memory, &seen, plan, Ok(Effect::Written)).unwrap();
+        memory.recall(&mut seen);
+        let counted = [seen.moves, seen.yields, seen.retries];
+        assert_eq!(counted.map(|it| it.count), expected, "{decision:?}");
+        let last = counted.iter().find_map(|it| it.last);
+        assert!(last.is_none_or(|last| last == at(7)), "{decision:?}");
+        let moves = format!(
+            r#"moves_total{{cause="placeholder_does_not_fit"}} {}"#,
+            expected[0]
+        );
+        let text = exposition(&registry);
+        assert!(text.contains(&moves), "{decision:?}: {text}");
+    }
+}
+
 /// No pod of it waits, so that nothing else brings the run back before its tasks have ended.
 #[tokio::test]
 async fn an_unfit_node_is_told_every_five_minutes_for_as_long_as_tasks_keep_the_run_there() {

@@ -4,12 +4,14 @@ use crate::fixture::{
     view_json,
 };
 use kube::client::Body;
+use placement::config::ReleaseWhen;
 use placement::keys;
 use prometheus_client::registry::Registry;
 use serde_json::{Value, json};
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::Mutex;
 use tokio::sync::oneshot;
+use tokio::time;
 use tower_test::mock::{self, SendResponse};
 
 type Reply = SendResponse<http::Response<Body>>;
@@ -20,6 +22,8 @@ struct Cluster {
     pending: HashMap<&'static str, Value>,
     lines: Arc<Mutex<Vec<String>>>,
     released: Option<oneshot::Sender<()>>,
+    /// The placeholder's pod.
+    pod: Value,
 }
 
 impl Cluster {
@@ -42,7 +46,7 @@ impl Cluster {
         }
     }
 
-    /// The placeholder is bound at once; a released run ends the test.
+    /// The placeholder is there at once; a released run ends the test.
     fn write(&mut self, resource: &'static str, reply: Reply) {
         answer(reply, &json!({"metadata": {}}));
         if resource == "pipelineruns" {
@@ -53,7 +57,8 @@ impl Cluster {
             return;
         }
         self.show("statefulsets", &placeholder_set(&held_run()));
-        self.show("pods", &bound_pod(&held_run()));
+        let pod = self.pod.clone();
+        self.show("pods", &pod);
     }
 
     fn show(&mut self, resource: &'static str, object: &Value) {
@@ -90,6 +95,10 @@ fn answer(reply: Reply, body: &Value) {
 }
 
 fn cluster() -> (Client, Arc<Mutex<Vec<String>>>, oneshot::Receiver<()>) {
+    cluster_with(bound_pod(&held_run()))
+}
+
+fn cluster_with(pod: Value) -> (Client, Arc<Mutex<Vec<String>>>, oneshot::Receiver<()>) {
     let (service, mut handle) = mock::pair::<http::Request<Body>, http::Response<Body>>();
     let (sender, released) = oneshot::channel();
     let lines = Arc::<Mutex<Vec<String>>>::default();
@@ -99,6 +108,7 @@ fn cluster() -> (Client, Arc<Mutex<Vec<String>>>, oneshot::Receiver<()>) {
         pending,
         lines: lines.clone(),
         released: Some(sender),
+        pod,
     };
     tokio::spawn(async move {
         while let Some((request, reply)) = handle.next_request().await {
@@ -168,6 +178,62 @@ async fn a_controller_that_is_told_to_stop_at_once_does() {
     let (client, _, _released) = cluster();
     let (_sender, config) = channel::channel(Arc::new(Config::default()));
     run(context(client, config), async {}).await.unwrap();
+}
+
+/// The paused clock advances only when no task can run. A run that waits for its node is requeued after a minute.
+#[tokio::test(start_paused = true)]
+async fn a_waiting_run_is_reconciled_at_once_when_the_configuration_changes() {
+    let mut unbound = bound_pod(&held_run());
+    unbound["spec"] = json!({});
+    let (client, _, mut released) = cluster_with(unbound);
+    let (sender, config) = channel::channel(Arc::new(Config::default()));
+    let changed = async move {
+        time::sleep(Duration::from_secs(20)).await;
+        assert!(released.try_recv().is_err(), "it waits for its node");
+        let since = time::Instant::now();
+        let release_when = ReleaseWhen::Created;
+        sender.send_replace(Arc::new(Config {
+            release_when,
+            ..Config::default()
+        }));
+        released.await.unwrap();
+        assert!(since.elapsed() < Duration::from_secs(1), "{:?}", since.elapsed());
+    };
+    run(context(client, config), changed).await.unwrap();
+}
+
+/// The same cluster with this number of runs. It answers no write.
+fn hanging(client: Client, runs: usize) -> Client {
+    let answer = move |request: http::Request<Body>| {
+        let client = client.clone();
+        async move {
+            let line = format!("{} {}", request.method(), request.uri());
+            let response = client.send(request).await?;
+            if line.starts_with("PATCH") {
+                future::pending::<()>().await;
+            }
+            if !line.contains("/pipelineruns") || line.contains("watch=true") {
+                return Ok(response);
+            }
+            let items: Vec<_> = (0..runs)
+                .map(|run| view_json(&format!("build-{run}"), &format!("u{run}")))
+                .collect();
+            let list = json!({"metadata": {"resourceVersion": "1"}, "items": items});
+            Ok::<_, kube::Error>(http::Response::new(Body::from(list.to_string().into_bytes())))
+        }
+    };
+    Client::new(tower::service_fn(answer), "default")
+}
+
+#[tokio::test(start_paused = true)]
+async fn thirty_two_runs_are_reconciled_at_the_same_time() {
+    let (client, lines, _released) = cluster();
+    let (_sender, config) = channel::channel(Arc::new(Config::default()));
+    let running = run(context(hanging(client, 32), config), future::pending());
+    assert!(timeout(Duration::from_secs(5), running).await.is_err());
+    let lines = lines.lock().unwrap().clone();
+    let created: BTreeSet<_> = lines.iter().filter(|line| line.starts_with("PATCH")).collect();
+    assert_eq!(created.len(), 32, "{lines:?}");
 }
 
 /// The same cluster, but a fault of ours: the task that sends an event panics.

@@ -26,13 +26,13 @@ impl Testbed {
     pub(crate) fn launches_of(&self, built: &Built, version: Kubernetes) -> Result<[Launch; 3]> {
         Ok([
             self.api_server(built)?,
-            self.plane.manager(built, &self.folder, version),
+            self.plane.manager(built, &self.folder, version, &self.options),
             self.scheduler(built),
         ])
     }
 
     fn api_server(&self, built: &Built) -> Result<Launch> {
-        let launch = self.plane.api_server(built, &self.folder);
+        let launch = self.plane.api_server(built, &self.folder, self.options.settings);
         let mut launch = audit::switched_on(self.options.audit, launch, &self.folder)?;
         if !self.options.taint_new_nodes {
             launch = launch.arg("--disable-admission-plugins=TaintNodesByCondition");

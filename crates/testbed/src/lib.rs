@@ -59,7 +59,7 @@ pub use error::{Error, Result};
 pub use faults::{Fault, Faults};
 pub use foreign::{Definitions, crane, promtool, tektons_examples};
 pub use kwok::Nodes;
-pub use options::{Audit, Cores, Limits, Options};
+pub use options::{Audit, Cores, Limits, Options, Settings};
 pub use part::Part;
 pub use recycle::Baseline;
 pub use testbed::{Testbed, interrupted};

@@ -19,6 +19,8 @@ pub struct Options {
     pub limits: Limits,
     /// How many cores each part may keep busy.
     pub cores: Cores,
+    /// How the control plane and Tekton are configured.
+    pub settings: Settings,
     /// New nodes are tainted until the controller manager has seen them Ready, as everywhere. Without, a node can be
     /// used as it is created, whoever runs.
     pub taint_new_nodes: bool,
@@ -69,6 +71,16 @@ pub enum Cores {
     One,
 }
 
+/// How the control plane and Tekton are configured.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Settings {
+    /// As shipped: for the demo, for measurements, and for tests that compare with Tekton.
+    #[default]
+    Shipped,
+    /// Without work that does not change what a run and its pods go through. docs/testbed.md lists the differences.
+    Reduced,
+}
+
 impl Cores {
     pub(crate) fn environment(self) -> Option<(&'static str, &'static str)> {
         match self {
@@ -86,6 +98,7 @@ impl Default for Options {
             keep: std::env::var_os("POD_AFFINITY_TESTBED_KEEP").is_some(),
             limits: Limits::default(),
             cores: Cores::default(),
+            settings: Settings::default(),
             taint_new_nodes: true,
             deployments: false,
             admission: None,

@@ -3,6 +3,7 @@
 use crate::binaries::Built;
 use crate::error::Result;
 use crate::kubeconfig::{self, Proof};
+use crate::options::{Limits, Options, Settings};
 use crate::part::Launch;
 use crate::pki::{self, Authority, Identity, TokenKeys};
 use crate::ports::Ports;
@@ -109,8 +110,8 @@ impl ControlPlane {
             .arg("--log-level=warn")
     }
 
-    pub(crate) fn api_server(&self, built: &Built, folder: &Path) -> Launch {
-        Launch::of(built.program("kube-apiserver"))
+    pub(crate) fn api_server(&self, built: &Built, folder: &Path, settings: Settings) -> Launch {
+        let launch = Launch::of(built.program("kube-apiserver"))
             .arg(format!("--etcd-servers=https://127.0.0.1:{}", self.etcd_port))
             .path("--etcd-cafile", &self.etcd_authority)
             .path("--etcd-certfile", &self.etcd_identity.certificate)
@@ -132,11 +133,21 @@ impl ControlPlane {
             // As on clusters with nodes for GPUs: a pod that asks for a device tolerates the taint of that name.
             .arg("--enable-admission-plugins=ExtendedResourceToleration")
             // More than a dozen of them, with five times what they need, would fill the memory of a machine that tests run on.
-            .env("GOGC", "250")
+            .env("GOGC", "250");
+        match settings {
+            Settings::Shipped => launch,
+            Settings::Reduced => launch.arg("--enable-priority-and-fairness=false"),
+        }
     }
 
-    pub(crate) fn manager(&self, built: &Built, folder: &Path, kubernetes: Kubernetes) -> Launch {
-        component(
+    pub(crate) fn manager(
+        &self,
+        built: &Built,
+        folder: &Path,
+        kubernetes: Kubernetes,
+        options: &Options,
+    ) -> Launch {
+        let launch = component(
             &built.program("kube-controller-manager"),
             &self.manager,
             self.manager_port,
@@ -145,10 +156,17 @@ impl ControlPlane {
         .path("--service-account-private-key-file", &self.tokens.private)
         .path("--root-ca-file", &self.authority)
         .arg("--use-service-account-credentials=true")
-        .arg(format!("--controllers={}", controllers(kubernetes)))
-        .arg(format!("--node-monitor-grace-period={GRACE_PERIOD}"))
-        .arg("--kube-api-qps=300")
-        .arg("--kube-api-burst=600")
+        .arg(format!(
+            "--controllers={}",
+            controllers(kubernetes, options.settings)
+        ))
+        .arg(format!("--node-monitor-grace-period={GRACE_PERIOD}"));
+        match options.limits {
+            Limits::AsShipped => launch,
+            Limits::TektonRaised | Limits::Raised => {
+                launch.arg("--kube-api-qps=300").arg("--kube-api-burst=600")
+            }
+        }
     }
 
     pub(crate) fn scheduler(&self, built: &Built, folder: &Path) -> Launch {
@@ -163,13 +181,39 @@ impl ControlPlane {
     }
 }
 
-/// No cloud and no pod network here: the controllers for these would only complain. A name that is not known is an error.
-fn controllers(kubernetes: Kubernetes) -> &'static str {
-    match kubernetes {
-        Kubernetes::V1_33 | Kubernetes::V1_34 | Kubernetes::V1_35 | Kubernetes::V1_36 => {
-            "*,-nodeipam,-cloud-node-lifecycle-controller"
-        }
-        Kubernetes::V1_37 => "*,-nodeipam",
+/// The controllers that act on objects of runs, of their namespaces and of installations. All versions know these names.
+const REDUCED: [&str; 20] = [
+    "clusterrole-aggregation-controller",
+    "deployment-controller",
+    "disruption-controller",
+    "endpointslice-controller",
+    "ephemeral-volume-controller",
+    "garbage-collector-controller",
+    "job-controller",
+    "namespace-controller",
+    "node-lifecycle-controller",
+    "persistentvolume-attach-detach-controller",
+    "persistentvolume-binder-controller",
+    "persistentvolume-protection-controller",
+    "persistentvolumeclaim-protection-controller",
+    "pod-garbage-collector-controller",
+    "replicaset-controller",
+    "resourcequota-controller",
+    "root-ca-certificate-publisher-controller",
+    "serviceaccount-controller",
+    "statefulset-controller",
+    "taint-eviction-controller",
+];
+
+/// The testbed has no cloud and no pod network, so their controllers would only log errors. An unknown name is an error.
+fn controllers(kubernetes: Kubernetes, settings: Settings) -> String {
+    match (settings, kubernetes) {
+        (Settings::Reduced, _) => REDUCED.join(","),
+        (
+            Settings::Shipped,
+            Kubernetes::V1_33 | Kubernetes::V1_34 | Kubernetes::V1_35 | Kubernetes::V1_36,
+        ) => "*,-nodeipam,-cloud-node-lifecycle-controller".to_owned(),
+        (Settings::Shipped, Kubernetes::V1_37) => "*,-nodeipam".to_owned(),
     }
 }
 

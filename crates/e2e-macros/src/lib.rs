@@ -11,7 +11,8 @@ use proc_macro::{TokenStream, TokenTree};
 /// - `real_node`: it is ignored where there can be no real node, and with other versions than the default ones.
 /// - `webhook`: it is about the webhook, and is ignored where policies replace it.
 /// - `policies`: it needs admission policies, and is ignored where the API server is too old to evaluate them.
-/// - `on_request`: it is ignored unless it is asked for, by `--include-ignored` or `--ignored`.
+/// - `second`: `cargo test-all` runs it, and `cargo test` does not. It repeats a behaviour, or needs another build.
+/// - `nightly`: only `cargo test-nightly` runs it.
 #[proc_macro_attribute]
 pub fn e2e_test(options: TokenStream, function: TokenStream) -> TokenStream {
     let options: Vec<_> = options.into_iter().filter_map(word).collect();
@@ -24,13 +25,14 @@ pub fn e2e_test(options: TokenStream, function: TokenStream) -> TokenStream {
     registration.into_iter().chain(function).collect()
 }
 
-const OPTIONS: [&str; 6] = [
+const OPTIONS: [&str; 7] = [
     "first",
     "autoscaler",
     "real_node",
     "webhook",
     "policies",
-    "on_request",
+    "second",
+    "nightly",
 ];
 
 /// The function's name, and how it is called.
@@ -54,7 +56,7 @@ fn word(token: TokenTree) -> Option<String> {
 }
 
 fn registration(name: &str, call: &str, options: &[String]) -> TokenStream {
-    let [first, autoscaler, real_node, webhook, policies, on_request] =
+    let [first, autoscaler, real_node, webhook, policies, second, nightly] =
         OPTIONS.map(|option| options.iter().any(|given| given == option));
     parsed(&format!(
         "::inventory::submit! {{ crate::support::harness::Test {{
@@ -64,7 +66,7 @@ fn registration(name: &str, call: &str, options: &[String]) -> TokenStream {
             real_node: {real_node},
             webhook: {webhook},
             policies: {policies},
-            on_request: {on_request},
+            level: crate::support::level::Level::of({second}, {nightly}),
             run: || {call},
         }} }}"
     ))

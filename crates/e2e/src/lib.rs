@@ -1,1 +1,45 @@
-//! End-to-end tests on the testbed.
+//! End-to-end tests on the testbed, and what the commands that run them share.
+
+use anyhow::{Context, Result, bail};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// The root of the checkout.
+pub fn workspace() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+}
+
+/// cargo, in the root of the checkout.
+pub fn cargo() -> Command {
+    let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    cargo.current_dir(workspace());
+    cargo
+}
+
+/// The abbreviated commit, with a mark if the checkout differs from the commit in another file than `page`.
+pub fn commit(page: &str) -> Result<String> {
+    let commit = git(&["rev-parse", "--short=12", "HEAD"])?;
+    let others = format!(":!{page}");
+    let changes = git(&[
+        "status",
+        "--porcelain",
+        "--untracked-files=no",
+        "--",
+        ".",
+        &others,
+    ])?;
+    let mark = if changes.is_empty() { "" } else { "-dirty" };
+    Ok(format!("{commit}{mark}"))
+}
+
+fn git(arguments: &[&str]) -> Result<String> {
+    let output = Command::new("git")
+        .args(arguments)
+        .current_dir(workspace())
+        .output()
+        .context("starting git")?;
+    if !output.status.success() {
+        bail!("git {arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
+    }
+    Ok(String::from_utf8_lossy(&output.stdout).trim().to_owned())
+}

@@ -300,17 +300,17 @@ async fn the_cluster_autoscaler_adds_as_many_nodes_as_are_missing_and_takes_them
     grows_by_what_is_missing(Autoscaler::Cluster).await;
 }
 
-#[e2e_test(autoscaler)]
+#[e2e_test(autoscaler, second)]
 async fn the_cluster_autoscaler_adds_a_node_that_fits_for_a_reserve_or_a_run_that_moves() {
     adds_a_node_that_fits(Autoscaler::Cluster).await;
 }
 
-#[e2e_test(first, autoscaler)]
+#[e2e_test(first, autoscaler, second)]
 async fn karpenter_adds_as_many_nodes_as_are_missing_and_takes_them_back() {
     grows_by_what_is_missing(Autoscaler::Karpenter).await;
 }
 
-#[e2e_test(first, autoscaler)]
+#[e2e_test(first, autoscaler, second)]
 async fn karpenter_adds_a_node_that_fits_for_a_reserve_or_a_run_that_moves() {
     adds_a_node_that_fits(Autoscaler::Karpenter).await;
 }

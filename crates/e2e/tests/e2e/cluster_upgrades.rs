@@ -58,7 +58,7 @@ fn tekton_version(bed: &Testbed) -> String {
     words.next().unwrap().to_owned()
 }
 
-#[e2e_test(on_request)]
+#[e2e_test(nightly)]
 async fn labelled_runs_go_through_an_upgrade_of_kubernetes_and_one_of_tekton() {
     let bed = pool::start(Options {
         versions: Some(Versions {

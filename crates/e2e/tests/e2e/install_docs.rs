@@ -65,7 +65,7 @@ async fn each_way_to_switch_it_off_does_what_the_page_says() {
     switch_off(WEBHOOK).await;
 }
 
-#[e2e_test(policies)]
+#[e2e_test(policies, second)]
 async fn each_way_to_switch_off_policies_does_what_the_page_says() {
     switch_off(POLICIES).await;
 }
@@ -218,7 +218,7 @@ async fn uninstalling_as_the_page_says_leaves_nothing_and_stops_no_run_though_ot
     uninstall(WEBHOOK, "### With the webhook").await;
 }
 
-#[e2e_test(first, policies)]
+#[e2e_test(first, policies, second)]
 async fn uninstalling_policies_leaves_nothing_and_stops_no_run_though_others_come_all_the_while() {
     uninstall(POLICIES, "### With admission policies").await;
 }

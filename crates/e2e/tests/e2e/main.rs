@@ -70,6 +70,7 @@ mod testbed_leaves_nothing;
 mod testbed_outlives_us;
 mod testbed_plays_outcomes;
 mod testbed_resets;
+mod testbed_settings;
 mod traces;
 mod twins;
 mod volumes;

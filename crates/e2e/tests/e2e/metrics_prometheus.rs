@@ -36,7 +36,7 @@ const WITHOUT_WEBHOOK: [(&str, &str); 3] = [
 ];
 
 // On request: Prometheus takes minutes to build.
-#[e2e_test(on_request)]
+#[e2e_test(nightly)]
 async fn prometheus_answers_each_query_of_the_dashboard_and_fires_an_alert_only_when_something_is_wrong() {
     let bed = pool::start(Options {
         deployments: true,

@@ -17,7 +17,7 @@ fn expectations(cases: &Value, alert: &str) -> Vec<bool> {
 }
 
 // On request: promtool takes two minutes to build.
-#[e2e_test(on_request)]
+#[e2e_test(nightly)]
 async fn each_alert_fires_when_its_case_says_so_and_only_then() {
     let promtool = testbed::promtool().await.unwrap();
     let folder = tempfile::tempdir().unwrap();

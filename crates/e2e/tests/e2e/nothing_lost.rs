@@ -157,7 +157,7 @@ fn connections(installed: &Installed) -> BTreeSet<String> {
 }
 
 /// A connection that both sides may close is closed by one while the other takes it up, sooner or later.
-#[e2e_test(first, webhook)]
+#[e2e_test(first, webhook, second)]
 async fn the_api_server_itself_closes_the_connections_that_it_does_not_use_and_no_call_is_lost_over_one() {
     let (bed, installed) = installed().await;
     let nothing = Vec::<Lost>::new;

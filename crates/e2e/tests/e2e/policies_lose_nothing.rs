@@ -37,7 +37,7 @@ impl Outage {
     }
 }
 
-#[e2e_test(on_request, policies)]
+#[e2e_test(nightly, policies)]
 async fn with_policies_nothing_is_lost_when_controllers_and_the_api_server_are_killed() {
     let bed = fresh_by(Admission::Policies, OURS * 3).await;
     let auditor = Auditor::start(&bed).await;

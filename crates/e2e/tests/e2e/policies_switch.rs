@@ -35,7 +35,7 @@ const CARGO: &str = r#"#!/bin/sh
 exec kubectl apply -f "$(echo "$4" | tr / -).json"
 "#;
 
-#[e2e_test(on_request, policies)]
+#[e2e_test(nightly, policies)]
 async fn a_switch_to_policies_and_back_under_load_loses_no_run_and_no_pod() {
     let bed = pool::bare().await;
     bed.add_nodes(&Nodes::new("node", 60)).await.unwrap();

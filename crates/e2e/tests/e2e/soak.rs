@@ -324,7 +324,7 @@ fn mebibytes(memory: &[u64]) -> Vec<u64> {
     memory.iter().map(|bytes| bytes >> 20).collect()
 }
 
-#[e2e_test(first)]
+#[e2e_test(first, second)]
 async fn random_work_breaks_no_promise_and_leaves_nothing() {
     let _alone = alone().await;
     let runs = number_of("POD_AFFINITY_SOAK_RUNS").map_or(FEW, |runs| usize::try_from(runs).unwrap());

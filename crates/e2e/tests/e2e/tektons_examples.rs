@@ -128,7 +128,7 @@ async fn nodes(bed: &Testbed, example: &Example, run: &str) -> usize {
     runs::nodes(&pods).len()
 }
 
-#[e2e_test(first)]
+#[e2e_test(first, second)]
 async fn tektons_own_examples_end_with_the_label_as_without_it_on_one_node_each() {
     let bed = fresh(0).await;
     bed.tekton_config("config-defaults", &[FETCHED]).await.unwrap();

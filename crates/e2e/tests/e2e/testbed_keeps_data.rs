@@ -11,7 +11,7 @@ use serde_json::json;
 use testbed::runs::RunSpec;
 use testbed::{Nodes, Part};
 
-#[e2e_test]
+#[e2e_test(second)]
 async fn a_killed_api_server_comes_back_with_all_data_and_runs_go_on() {
     let bed = pool::bare().await;
     bed.add_nodes(&Nodes::new("node", 3)).await.unwrap();

@@ -18,7 +18,7 @@ const PROCESSES: [Part; 4] = [
     Part::Controller(1),
 ];
 
-#[e2e_test(webhook)]
+#[e2e_test(webhook, second)]
 async fn our_namespace_can_be_deleted_and_installed_again() {
     let bed = whole(3).await;
     assert!(PROCESSES.iter().all(|part| bed.pid(*part).is_some()));

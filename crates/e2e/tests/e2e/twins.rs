@@ -204,7 +204,7 @@ impl Findings {
     }
 }
 
-#[e2e_test(first)]
+#[e2e_test(first, second)]
 async fn a_labelled_run_ends_as_the_same_run_without_the_label_does() {
     let all = number_of("POD_AFFINITY_TWINS").map_or(FEW, |pairs| usize::try_from(pairs).unwrap());
     let seed = number_of("POD_AFFINITY_TWINS_SEED").unwrap_or_else(|| fastrand::u64(..));

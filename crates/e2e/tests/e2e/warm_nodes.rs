@@ -88,7 +88,7 @@ async fn with_the_cluster_autoscaler_the_next_run_takes_a_warm_node_which_is_rep
     takes_a_warm_node(Autoscaler::Cluster).await;
 }
 
-#[e2e_test(first, autoscaler)]
+#[e2e_test(first, autoscaler, second)]
 async fn with_karpenter_the_next_run_takes_a_warm_node_which_is_replaced() {
     takes_a_warm_node(Autoscaler::Karpenter).await;
 }

@@ -9,8 +9,7 @@ use clap::Parser;
 use outcome::Outcome;
 use page::{Page, Row};
 use std::io::{BufRead, BufReader};
-use std::path::{Path, PathBuf};
-use std::process::{Command, ExitCode, Stdio};
+use std::process::{ExitCode, Stdio};
 use testbed::Versions;
 
 /// The end-to-end tests that each pair has to pass: filters, as `cargo test` takes them.
@@ -74,7 +73,7 @@ fn compare(cli: &Cli) -> Result<bool> {
         let row = row(versions, &cli.arguments).with_context(|| versions.to_string())?;
         all_passed &= row.outcome.failed.is_empty();
         println!("{row}");
-        let file = workspace().join(page::FILE);
+        let file = e2e::workspace().join(page::FILE);
         // There is none before the first pair.
         let before = std::fs::read_to_string(&file).unwrap_or_default();
         let page = Page::read(&before).with(&row);
@@ -85,7 +84,7 @@ fn compare(cli: &Cli) -> Result<bool> {
 
 fn row(versions: Versions, arguments: &[String]) -> Result<Row> {
     // Before the tests: what is changed meanwhile is not what they test.
-    let (commit, date) = (commit()?, jiff::Timestamp::now());
+    let (commit, date) = (e2e::commit(page::FILE)?, jiff::Timestamp::now());
     let releases = testbed::releases(versions)?;
     let release = |part: &str| {
         let found = releases.iter().find(|(name, _)| *name == part);
@@ -101,8 +100,7 @@ fn row(versions: Versions, arguments: &[String]) -> Result<Row> {
 }
 
 fn tested(versions: Versions, arguments: &[String]) -> Result<Outcome> {
-    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
-    let mut tests = Command::new(cargo)
+    let mut tests = e2e::cargo()
         // Not by --package: see .cargo/config.toml.
         .args(["test", "--test=e2e", "--", "--color=never"])
         .args(TESTS)
@@ -110,7 +108,7 @@ fn tested(versions: Versions, arguments: &[String]) -> Result<Outcome> {
         .envs(versions.environment())
         // Tests that are about policies install them by themselves.
         .env("POD_AFFINITY_ADMISSION", "webhook")
-        .current_dir(workspace())
+        .env("POD_AFFINITY_TESTS", "all")
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
         .spawn()
@@ -139,37 +137,4 @@ fn shown(output: impl BufRead) -> Result<String> {
         all.push('\n');
     }
     Ok(all)
-}
-
-/// Short, and marked when the checkout differs from it by more than the page.
-fn commit() -> Result<String> {
-    let commit = git(&["rev-parse", "--short=12", "HEAD"])?;
-    let others = format!(":!{}", page::FILE);
-    let changes = git(&[
-        "status",
-        "--porcelain",
-        "--untracked-files=no",
-        "--",
-        ".",
-        &others,
-    ])?;
-    let mark = if changes.is_empty() { "" } else { "-dirty" };
-    Ok(format!("{commit}{mark}"))
-}
-
-fn git(arguments: &[&str]) -> Result<String> {
-    let output = Command::new("git")
-        .args(arguments)
-        .current_dir(workspace())
-        .output()
-        .context("starting git")?;
-    if !output.status.success() {
-        bail!("git {arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
-    }
-    Ok(String::from_utf8_lossy(&output.stdout).trim().to_owned())
-}
-
-/// The root of the checkout.
-fn workspace() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }

@@ -114,7 +114,7 @@ fn names_in(folder: &Path) -> BTreeSet<String> {
 }
 
 /// By SIGKILL, so that only the guard can clean up; and with containers running.
-#[e2e_test(first, real_node, webhook)]
+#[e2e_test(first, real_node, webhook, second)]
 fn a_killed_testbed_leaves_nothing_of_its_node() {
     let _alone = super::alone();
     let before = Machine::look();

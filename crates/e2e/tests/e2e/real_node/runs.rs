@@ -14,7 +14,7 @@ use testbed::real_node::NAME;
 use testbed::runs::{self, RunSpec, State, state};
 
 /// One test, since each step needs the one before, and an installation is for the whole cluster.
-#[e2e_test(first, real_node, webhook)]
+#[e2e_test(first, real_node, webhook, second)]
 fn a_labelled_run_goes_from_pending_to_succeeded_in_containers() {
     let _alone = super::alone();
     let runtime = tokio::runtime::Runtime::new().unwrap();

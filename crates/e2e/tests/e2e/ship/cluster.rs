@@ -38,7 +38,7 @@ fn generations(world: &World) -> String {
 }
 
 /// One test, since there is one cluster and each step needs the one before.
-#[e2e_test(first, policies)]
+#[e2e_test(first, policies, second)]
 async fn the_manifests_are_resolved_applied_twice_and_deleted_and_so_is_a_release() {
     let world = world().await;
     resolving_names_the_pushed_digest(world);

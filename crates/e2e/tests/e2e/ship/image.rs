@@ -14,7 +14,7 @@ const LIMIT: u64 = 12_000_000;
 const AT_ONCE: Duration = Duration::from_secs(5);
 
 /// Fat LTO: two to four minutes even if all but the program is compiled.
-#[e2e_test(on_request)]
+#[e2e_test(second)]
 fn the_release_as_it_is_shipped_is_small() {
     let folder = tempfile::tempdir().unwrap();
     let layout = folder.path().to_str().unwrap();
@@ -37,7 +37,7 @@ fn manifest<'a>(layout: &Path, reference: &'a str) -> (&'a str, Vec<u8>) {
 }
 
 /// THE REAL RELEASE BUILD, but for LTO: minutes when nothing is compiled yet.
-#[e2e_test]
+#[e2e_test(second)]
 async fn the_real_release_build_prints_the_digest_of_what_is_in_layout_and_registry() {
     let world = world().await;
     let layout = world.folder("layout");
@@ -56,7 +56,7 @@ async fn the_real_release_build_prints_the_digest_of_what_is_in_layout_and_regis
 }
 
 /// Compiles everything once more, in another folder: five to ten minutes.
-#[e2e_test(on_request)]
+#[e2e_test(nightly)]
 async fn another_folder_of_the_same_source_gives_the_same_digest() {
     let world = world().await;
     let elsewhere = world.folder("elsewhere/checkout");
@@ -76,7 +76,7 @@ async fn another_folder_of_the_same_source_gives_the_same_digest() {
     assert_eq!(built_in(&elsewhere), built_in(&workspace()));
 }
 
-#[e2e_test]
+#[e2e_test(second)]
 async fn the_same_binary_of_the_same_commit_is_the_same_image() {
     let world = world().await;
     let build = || {
@@ -88,7 +88,7 @@ async fn the_same_binary_of_the_same_commit_is_the_same_image() {
     assert_eq!(build(), build());
 }
 
-#[e2e_test]
+#[e2e_test(second)]
 async fn a_pulled_image_is_one_static_binary_for_nobody_with_its_source_on_it() {
     let world = world().await;
     let image = pull(&world.reference);
@@ -119,7 +119,7 @@ async fn a_pulled_image_is_one_static_binary_for_nobody_with_its_source_on_it() 
     );
 }
 
-#[e2e_test]
+#[e2e_test(second)]
 async fn the_pulled_binary_runs_and_a_placeholder_goes_at_once_when_told() {
     let world = world().await;
     let root = pull(&world.reference).unpacked(&world.folder("runs"));
@@ -150,7 +150,7 @@ async fn the_pulled_binary_runs_and_a_placeholder_goes_at_once_when_told() {
     assert!(told.elapsed() < AT_ONCE, "{:?}", told.elapsed());
 }
 
-#[e2e_test]
+#[e2e_test(second)]
 async fn crane_finds_the_image_whole_in_registry_archive_and_layout() {
     let world = world().await;
     let folder = world.folder("crane");
@@ -194,7 +194,7 @@ async fn crane_finds_the_image_whole_in_registry_archive_and_layout() {
     }
 }
 
-#[e2e_test]
+#[e2e_test(second)]
 async fn a_second_push_sends_nothing_that_is_there_already() {
     let world = world().await;
     let again = world.ship(&["build", "--sbom=none", "--tag=again"]).output();

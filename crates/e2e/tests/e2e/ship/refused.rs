@@ -124,7 +124,7 @@ fn logged_in(world: &World, docker: &str, registry: &str, auth: &str) {
     std::fs::write(world.folder(docker).join("config.json"), config.to_string()).unwrap();
 }
 
-#[e2e_test]
+#[e2e_test(second)]
 async fn a_registry_with_users_takes_the_right_one_only() {
     let world = world().await;
     let registry = with_users(world, "users");
@@ -149,7 +149,7 @@ async fn a_registry_with_users_takes_the_right_one_only() {
     assert!(pushed.starts_with(&registry.address), "{pushed}");
 }
 
-#[e2e_test]
+#[e2e_test(second)]
 async fn a_read_only_registry_takes_nothing() {
     let world = world().await;
     let read_only = json!({"storage": {"maintenance": {"readonly": {"enabled": true}}}});
@@ -158,7 +158,7 @@ async fn a_read_only_registry_takes_nothing() {
     assert!(said.contains("takes no pushes at all (405"), "{said}");
 }
 
-#[e2e_test]
+#[e2e_test(second)]
 async fn a_wrong_registry_or_a_file_that_is_no_yaml_leaves_the_cluster_alone() {
     let world = world().await;
     let wrong = refusal(world, "127.0.0.1:1", "nobody");

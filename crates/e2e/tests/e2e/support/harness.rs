@@ -2,6 +2,7 @@
 //! the end a report of the slowest tests, what they waited for, and which used the most CPU time.
 
 use crate::support::account::{self, Account, Waits};
+use crate::support::level::{self, Level};
 use crate::support::pool;
 use crate::support::ship_program::compile_release_ahead;
 use crate::support::usage;
@@ -32,7 +33,7 @@ pub(crate) struct Test {
     pub(crate) real_node: bool,
     pub(crate) webhook: bool,
     pub(crate) policies: bool,
-    pub(crate) on_request: bool,
+    pub(crate) level: Level,
     pub(crate) run: fn(),
 }
 
@@ -136,8 +137,9 @@ pub(crate) fn run() -> ExitCode {
     testbed::wait::observe(account::waited);
     // Also where RUST_BACKTRACE is set: the frames of an async test only hide what it says.
     std::panic::set_hook(Box::new(|panic| eprintln!("{panic}")));
-    let lacking = match Lacking::found() {
-        Ok(lacking) => lacking,
+    let found = Lacking::found().map_err(|error| error.to_string());
+    let (lacking, levels) = match found.and_then(|lacking| Ok((lacking, level::wanted()?))) {
+        Ok(found) => found,
         Err(error) => {
             eprintln!("{error}");
             return ExitCode::FAILURE;
@@ -152,7 +154,7 @@ pub(crate) fn run() -> ExitCode {
     tests.sort_by_key(|test| test.name());
     let tests = long_ones_early(tests);
     let will = |needs: fn(&Test) -> bool| {
-        let is_run = |test: &Test| !test.on_request && lacking.for_test(test).is_none();
+        let is_run = |test: &Test| levels.contains(&test.level) && lacking.for_test(test).is_none();
         !arguments.list && tests.iter().any(|test| needs(test) && is_run(test))
     };
     let ahead = [
@@ -160,9 +162,13 @@ pub(crate) fn run() -> ExitCode {
         will(|test| test.autoscaler).then(build_autoscalers_ahead),
     ];
     let asked_for = arguments.ignored || arguments.include_ignored;
+    if levels == [Level::Nightly] && !tests.iter().any(|test| test.level == Level::Nightly) {
+        eprintln!("no nightly test matches {filters:?}");
+        return ExitCode::FAILURE;
+    }
     let trials = tests
         .into_iter()
-        .map(|test| trial(test, lacking.for_test(test), asked_for));
+        .map(|test| trial(test, levels, lacking.for_test(test), asked_for));
     let conclusion = libtest_mimic::run(&arguments, trials.collect());
     // A panic of it is no test's.
     for thread in ahead.into_iter().flatten() {
@@ -194,12 +200,16 @@ fn long_ones_early(tests: Vec<&'static Test>) -> Vec<&'static Test> {
     ordered
 }
 
-/// A test that lacks something is ignored, and fails if it is asked for all the same.
-fn trial(test: &'static Test, lacking: Option<String>, asked_for: bool) -> Trial {
-    let ignored = test.on_request || (lacking.is_some() && asked_for);
+/// Set by CI: a test that needs a real node fails where that is missing.
+const REAL_NODE_REQUIRED: &str = "POD_AFFINITY_REQUIRE_REAL_NODE";
+
+/// A test that lacks something is ignored. The test fails if it was requested, or if CI requires what is missing.
+fn trial(test: &'static Test, levels: &[Level], lacking: Option<String>, asked_for: bool) -> Trial {
+    let is_required = test.real_node && std::env::var_os(REAL_NODE_REQUIRED).is_some();
+    let ignored = !levels.contains(&test.level) || (lacking.is_some() && asked_for);
     let run = move || match lacking {
         None => timed(test).map(|()| Completion::Completed),
-        Some(what) if asked_for => Err(what.into()),
+        Some(what) if asked_for || is_required => Err(what.into()),
         Some(what) => Ok(Completion::ignored_with(what)),
     };
     Trial::ignorable_test(test.name(), run).with_ignored_flag(ignored)

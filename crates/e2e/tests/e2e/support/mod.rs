@@ -24,6 +24,8 @@ pub(crate) mod harness;
 pub(crate) mod install;
 /// kubectl, run against a testbed.
 pub(crate) mod kubectl;
+/// The levels of tests: `cargo test`, `cargo test-all`, `cargo test-nightly`.
+pub(crate) mod level;
 /// A steady load on pod admission, and the calls that are lost.
 pub(crate) mod load;
 /// Nodes: cordoned, patched.

@@ -2,17 +2,17 @@
 //! that is possible here is told in SECURITY.md.
 
 use crate::support::SOON;
+use crate::support::beds::Share;
 use crate::support::beds::installed;
 use crate::support::events::{notes, until_told};
 use crate::support::placeholders::bound_placeholder;
-use crate::support::pool::Lent;
 use crate::support::runs::{create, nodes_of};
 use kube::api::{DeleteParams, DynamicObject};
 use kube::{Client, ResourceExt};
 use placement::keys;
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
-use std::sync::Arc;
+
 use testbed::Testbed;
 use testbed::apply;
 use testbed::runs::{self, RunSpec, State};
@@ -44,7 +44,7 @@ async fn forger(bed: &Testbed, namespace: &str) -> Client {
 
 /// A run that has its node, and a forger who knows all about it.
 struct Scene {
-    bed: Arc<Lent>,
+    bed: Share,
     client: Client,
     run: RunSpec,
     uid: String,

@@ -1,6 +1,7 @@
 //! The testbeds that tests share, and words that many of them use.
 
 use crate::support::pool::{self, Lent};
+use std::ops::Deref;
 use std::sync::{Arc, Weak};
 use testbed::{Admission, Nodes, Part, Testbed};
 use tokio::sync::Mutex;
@@ -18,26 +19,45 @@ impl Shared {
         Self(Mutex::const_new(Weak::new()))
     }
 
-    async fn get(&self, new: impl AsyncFnOnce() -> Lent) -> Arc<Lent> {
+    async fn get(&self, new: impl AsyncFnOnce() -> Lent) -> Share {
         let mut shared = self.0.lock().await;
-        if let Some(bed) = shared.upgrade() {
-            return bed;
+        if let Some(bed) = shared.upgrade().filter(|bed| !bed.is_broken()) {
+            return Share(bed);
         }
         let bed = Arc::new(new().await);
         add_plenty(&bed).await;
         *shared = Arc::downgrade(&bed);
-        bed
+        Share(bed)
+    }
+}
+
+/// A testbed that other tests have at the same time. After a failed test, new tests get another testbed.
+pub(crate) struct Share(Arc<Lent>);
+
+impl Deref for Share {
+    type Target = Lent;
+
+    fn deref(&self) -> &Lent {
+        &self.0
+    }
+}
+
+impl Drop for Share {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            self.0.set_broken();
+        }
     }
 }
 
 /// Tekton and nodes, without pod-affinity.
-pub(crate) async fn plain() -> Arc<Lent> {
+pub(crate) async fn plain() -> Share {
     static BED: Shared = Shared::new();
     BED.get(pool::bare).await
 }
 
 /// Tekton, nodes and pod-affinity with its default configuration.
-pub(crate) async fn installed() -> Arc<Lent> {
+pub(crate) async fn installed() -> Share {
     static BED: Shared = Shared::new();
     BED.get(pool::installed).await
 }
@@ -84,4 +104,18 @@ pub(crate) fn kill_webhooks(bed: &Testbed) {
     for replica in 0..2 {
         bed.kill(Part::Webhook(replica)).unwrap();
     }
+}
+
+#[e2e_test(second)]
+async fn a_shared_testbed_with_which_a_test_failed_is_not_given_to_the_next_test() {
+    static BED: Shared = Shared::new();
+    let [first, failing] = [BED.get(pool::bare).await, BED.get(pool::bare).await];
+    assert!(Arc::ptr_eq(&first.0, &failing.0));
+    let failed = std::thread::spawn(move || {
+        let _share = failing;
+        panic!("as a failing test does");
+    });
+    assert!(failed.join().is_err());
+    let next = BED.get(pool::bare).await;
+    assert!(first.is_broken() && !Arc::ptr_eq(&first.0, &next.0));
 }

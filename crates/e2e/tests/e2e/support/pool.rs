@@ -2,7 +2,7 @@
 
 use super::usage::{Counted, Phase};
 use std::ops::Deref;
-use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 use testbed::product::Installed;
@@ -111,6 +111,7 @@ impl Idle {
         wait::waited("a testbed", begun.elapsed());
         Lent {
             bed: Some(bed),
+            broken: AtomicBool::new(false),
             back_to: self,
         }
     }
@@ -136,6 +137,8 @@ impl Idle {
 /// A testbed that goes back to the others when the test has ended.
 pub(crate) struct Lent {
     bed: Option<Bed>,
+    /// A test failed with the testbed.
+    broken: AtomicBool,
     back_to: &'static Idle,
 }
 
@@ -143,6 +146,14 @@ impl Lent {
     /// Of one with pod-affinity.
     pub(crate) fn installed(&self) -> &Installed {
         self.bed().installed.as_ref().expect("pod-affinity")
+    }
+
+    pub(crate) fn is_broken(&self) -> bool {
+        self.broken.load(Relaxed)
+    }
+
+    pub(crate) fn set_broken(&self) {
+        self.broken.store(true, Relaxed);
     }
 
     fn bed(&self) -> &Bed {
@@ -160,7 +171,8 @@ impl Deref for Lent {
 
 impl Drop for Lent {
     fn drop(&mut self) {
-        let Some(mut bed) = self.bed.take().filter(|_| !std::thread::panicking()) else {
+        let is_whole = !self.is_broken() && !std::thread::panicking();
+        let Some(mut bed) = self.bed.take().filter(|_| is_whole) else {
             return;
         };
         bed.testbed.count(Phase::Test);

@@ -13,43 +13,40 @@ const fn nightly(title: &'static str, command: &'static str) -> Nightly {
 pub(crate) const NIGHTLY: [Nightly; 13] = [
     nightly(
         "policies under load: a switch from the webhook and back, killed API servers",
-        "cargo test -p e2e --test e2e -- policies_switch policies_lose",
+        "cargo test --test e2e -- policies_switch policies_lose",
     ),
     nightly(
         "upgrades of Kubernetes and Tekton under load",
-        "cargo test -p e2e --test e2e -- cluster_upgrades",
+        "cargo test --test e2e -- cluster_upgrades",
     ),
     nightly(
         "more runs while the leader is killed",
-        "cargo test -p e2e --test e2e -- two_hundred_runs",
+        "cargo test --test e2e -- two_hundred_runs",
     ),
     nightly(
         "when each alert fires",
-        "cargo test -p e2e --test e2e -- each_alert_fires",
+        "cargo test --test e2e -- each_alert_fires",
     ),
     nightly(
         "the dashboard and the alerts on a real Prometheus",
-        "cargo test -p e2e --test e2e -- prometheus_answers",
+        "cargo test --test e2e -- prometheus_answers",
     ),
     nightly(
         "the page of the timeline in a browser",
         "cargo test -p cli --test timeline_browser -- --ignored",
     ),
-    nightly(
-        "a reproducible image",
-        "cargo test -p e2e --test e2e -- another_folder",
-    ),
+    nightly("a reproducible image", "cargo test --test e2e -- another_folder"),
     nightly(
         "the cost of a testbed's reduced settings",
-        "cargo test -p e2e --test e2e -- testbed_settings",
+        "cargo test --test e2e -- testbed_settings",
     ),
     nightly(
         "240 pairs of runs with and without the label, by a random seed",
-        "POD_AFFINITY_TWINS=240 cargo test -p e2e --test e2e -- twins::random",
+        "POD_AFFINITY_TWINS=240 cargo test --test e2e -- twins::random",
     ),
     nightly(
         "a soak of 2,000 runs, by a random seed",
-        "POD_AFFINITY_SOAK_RUNS=2000 cargo test -p e2e --test e2e -- soak::random",
+        "POD_AFFINITY_SOAK_RUNS=2000 cargo test --test e2e -- soak::random",
     ),
     nightly(
         "100,000 cases of each property",

@@ -6,15 +6,16 @@ use crate::support::beds::fresh;
 use crate::support::cli::{binary, chapter, explained};
 use crate::support::events::{reasons, until_told};
 use crate::support::kubectl::kubectl;
+use crate::support::marker::until_reconciled;
 use crate::support::nodes::{cordon, node_of, patch_node};
-use crate::support::placeholders::{bound_placeholder, pods};
+use crate::support::placeholders::{bound_placeholder, placeholder_name, pods, sets};
 use crate::support::runs::{
-    bound_task, create, let_end, let_task_end, nodes_of, small_then, until_moved_from,
+    bound_task, create, let_end, let_task_end, nodes_of, small_then, until_moved_from, until_unschedulable,
 };
 use kube::ResourceExt;
-use kube::api::{Api, EvictParams, ListParams, Patch, PatchParams};
+use kube::api::{EvictParams, Patch, PatchParams};
+use placement::config::Config;
 use serde_json::json;
-use std::time::Duration;
 use testbed::runs::{self, RunSpec};
 use testbed::{Nodes, Part, Testbed};
 
@@ -31,10 +32,14 @@ async fn a_task_too_big_for_the_node_waits_in_vain_when_moving_is_switched_off()
     bed.add_nodes(&Nodes::new("large", 1).size("8", "32Gi"))
         .await
         .unwrap();
-    bed.until_succeeded(&run, Duration::from_secs(30))
-        .await
-        .expect_err("its affinity points at the small node");
+    until_unschedulable(&bed, &run, "large", Config::MOVE_AFTER).await;
+    until_reconciled(&bed, &run).await;
     assert_eq!(nodes_of(&bed, &run).await, [first].into());
+    let told = reasons(&bed.client().await.unwrap(), &run).await;
+    assert!(!told.contains(&"MovedOff".to_owned()), "{told:?}");
+    // Nothing else keeps the run there.
+    bed.configure(&[("move-after", Some("1s"))]).await.unwrap();
+    bed.until_succeeded(&run, SOON).await.unwrap();
 }
 
 #[e2e_test]
@@ -350,7 +355,7 @@ async fn when_no_node_fits_anywhere_the_run_says_so_with_numbers_and_nothing_fla
         .await
         .unwrap();
     let run = small_then("64");
-    create(&bed, &run).await;
+    let made = create(&bed, &run).await;
     let told = until_told(&bed, &run, "NoNodeFits").await;
     assert!(
         told.contains("large") && told.contains("64"),
@@ -360,24 +365,16 @@ async fn when_no_node_fits_anywhere_the_run_says_so_with_numbers_and_nothing_fla
         told.contains("cpu 2 of 64"),
         "what the largest node offers: {told}"
     );
-    let client = bed.client().await.unwrap();
-    let scaled = async || {
-        let events: Api<k8s_openapi::api::core::v1::Event> = Api::namespaced(client.clone(), "default");
-        let of_sets = ListParams::default().fields("involvedObject.kind=StatefulSet,reason=SuccessfulCreate");
-        events
-            .list(&of_sets)
-            .await
-            .unwrap()
-            .items
-            .iter()
-            .filter_map(|event| event.count)
-            .sum::<i32>()
-    };
-    let before = scaled().await;
-    bed.until_succeeded(&run, Duration::from_secs(15))
-        .await
-        .expect_err("nothing fits");
-    assert_eq!(scaled().await, before, "the placeholder does not come and go");
+    let sets = sets(&bed.client().await.unwrap(), "default");
+    let set = async || sets.get(&placeholder_name(&made).to_string()).await.unwrap();
+    let before = set().await;
+    assert_eq!(before.spec.unwrap().replicas, Some(0), "the run has moved off");
+    until_reconciled(&bed, &run).await;
+    let after = set().await.metadata.generation;
+    assert_eq!(
+        after, before.metadata.generation,
+        "the placeholder does not come and go"
+    );
     bed.add_nodes(&Nodes::new("huge", 1).size("96", "256Gi"))
         .await
         .unwrap();

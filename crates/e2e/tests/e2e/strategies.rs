@@ -7,8 +7,7 @@ use crate::support::kubectl::kubectl;
 use crate::support::placeholders::{bound_placeholder, placeholder_name, pods, sets, until_no_placeholder};
 use crate::support::runs::{create, let_end, let_end_once_bound, nodes_of};
 use kube::api::DeleteParams;
-use std::time::Duration;
-use testbed::runs::{self, RunSpec};
+use testbed::runs::{self, RunSpec, State};
 
 #[e2e_test]
 async fn colocate_always_runs_may_share_a_node() {
@@ -121,17 +120,12 @@ async fn isolate_always_reserves_its_node_until_the_run_is_deleted() {
 
     let two = RunSpec::diamond("default", "two").opted_in("true").lasting("1s");
     create(&bed, &two).await;
-    let waits = bed.until_run(
-        &two,
-        "to start although the node is reserved",
-        Duration::from_secs(5),
-        |run| run.data["spec"].get("status").is_none(),
-    );
-    waits.await.expect_err("the node is reserved");
-    runs::runs(&client, "default")
-        .delete("one", &DeleteParams::default())
-        .await
-        .unwrap();
+    // The scheduler has tried the only node, and the controller knows that.
+    until_told(&bed, &two, "WaitingForNode").await;
+    let runs = runs::runs(&client, "default");
+    let waiting = runs.get("two").await.unwrap();
+    assert_eq!(runs::state(&waiting), State::Pending, "the node is reserved");
+    runs.delete("one", &DeleteParams::default()).await.unwrap();
     bed.until_succeeded(&two, SOON).await.unwrap();
     assert!(pods(&client, "default").get_opt(&pod).await.unwrap().is_none());
 }

@@ -28,6 +28,8 @@ pub(crate) mod kubectl;
 pub(crate) mod level;
 /// A steady load on pod admission, and the calls that are lost.
 pub(crate) mod load;
+/// Markers for tests that assert an absence.
+pub(crate) mod marker;
 /// Nodes: cordoned, patched.
 pub(crate) mod nodes;
 /// Objects of other owners: quotas, pods of other applications, Secrets.

@@ -4,6 +4,7 @@ use super::SOON;
 use super::events::until_told;
 use super::placeholders::pods;
 use futures::StreamExt;
+use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Pod;
 use kube::api::{Api, DynamicObject, ListParams, Patch, PatchParams, PostParams};
 use kube::runtime::{WatchStreamExt, watcher};
@@ -12,6 +13,7 @@ use placement::keys;
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 use std::pin::pin;
+use std::time::Duration;
 use testbed::kwok::OUTCOME;
 use testbed::runs::{self, RunSpec};
 use testbed::{Testbed, apply};
@@ -102,6 +104,27 @@ pub(crate) async fn bound_task(bed: &Testbed, run: &RunSpec, task: &str) -> Pod 
     })
     .await
     .unwrap()
+}
+
+/// Waits until the scheduler has found no node for a task for this time.
+pub(crate) async fn until_unschedulable(bed: &Testbed, run: &RunSpec, task: &str, time: Duration) {
+    let api = pods(&bed.client().await.unwrap(), run.namespace());
+    let selector = ListParams::default().labels(&of_task(run, task));
+    let what = format!("task {task} to be unschedulable for {time:?}");
+    bed.until(what, SOON, async || {
+        let listed = api.list(&selector).await.map_err(|error| error.to_string())?;
+        let conditions = listed.items.into_iter().filter_map(|pod| pod.status?.conditions);
+        let mut conditions = conditions.flatten();
+        let unschedulable = conditions.find(|it| it.reason.as_deref() == Some("Unschedulable"));
+        let since = unschedulable.and_then(|it| it.last_transition_time);
+        let waited = since.map(|since| Timestamp::now().duration_since(since.0));
+        match waited {
+            Some(waited) if waited.unsigned_abs() > time => Ok(()),
+            _ => Err(format!("{waited:?}")),
+        }
+    })
+    .await
+    .unwrap();
 }
 
 /// The nodes of the pods that a run's tasks had.

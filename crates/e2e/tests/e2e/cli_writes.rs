@@ -74,8 +74,20 @@ async fn the_cluster_is_switched_off_and_on(bed: &Testbed) {
         doctor.out.replace(['\n', ' '], "").contains("isswitchedoff"),
         "{doctor:?}"
     );
-    // This testbed has no Deployment, which the tool reports; the webhooks are switched on all the same.
-    tool(bed, "enable -A").await;
+    // This testbed has no Deployment, which the tool reports after it has switched the admission on.
+    let said = tool(bed, "enable -A").await;
+    let lines: Vec<_> = said.out.lines().collect();
+    let (last, others) = lines.split_last().unwrap();
+    assert!(
+        !others.is_empty() && others.iter().all(|line| line.ends_with(" enabled")),
+        "{said:?}"
+    );
+    assert_eq!(*last, "deployment.apps/pod-affinity-controller is not there");
+    assert_eq!(
+        said.err,
+        "error: a part of the installation is not there. Apply the manifests of the release again.\n"
+    );
+    assert_eq!(said.code, Some(1), "{said:?}");
     until_created_runs_are(bed, "default", "all-on", State::Pending).await;
 }
 

@@ -34,6 +34,7 @@ mod install_docs;
 mod install_overlays;
 mod install_rights;
 mod install_upgrade;
+mod isolation;
 mod metrics;
 mod metrics_prometheus;
 mod metrics_queries;

@@ -9,6 +9,7 @@ use kube::api::{Api, DynamicObject};
 use kube::runtime::{WatchStreamExt, watcher};
 use kube::{Resource, ResourceExt};
 use placement::keys;
+use placement::strategy::{IsolateFrom, Isolation, Scope};
 use serde::de::DeserializeOwned;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Debug;
@@ -44,9 +45,12 @@ struct Book {
 /// A live pod on a node.
 #[derive(Clone)]
 struct BoundPod {
+    namespace: String,
     group: String,
     node: String,
-    isolated: bool,
+    /// Whom this pod keeps off its node.
+    isolation: Option<Isolation>,
+    enrolled: bool,
     placeholder: bool,
     /// Has our terms, so its place is our business.
     placed: bool,
@@ -214,14 +218,19 @@ impl Entry for BoundPod {
         let node = runs::node(pod).filter(|_| !matches!(phase, Some("Succeeded" | "Failed")))?;
         let labels = pod.labels();
         let is = |key: &str, value: &str| labels.get(key).is_some_and(|found| found == value);
-        let placed = labels.contains_key(keys::GROUP) && !is(keys::OPT_IN, "false");
+        let enrolled = labels.contains_key(keys::GROUP);
+        let placed = enrolled && !is(keys::OPT_IN, "false");
+        let isolates = placed && !is(keys::STRATEGY, "colocateAlways");
+        let isolation = labels.get(keys::ISOLATION).and_then(|label| label.parse().ok());
         Some(Self {
+            namespace: pod.namespace()?,
             group: labels
                 .get(keys::GROUP)
                 .unwrap_or(&labels[runs::RUN_LABEL])
                 .clone(),
             node: node.to_owned(),
-            isolated: placed && !is(keys::STRATEGY, "colocateAlways"),
+            isolation: isolates.then(|| isolation.unwrap_or_default()),
+            enrolled,
             placeholder: is(keys::COMPONENT, keys::PLACEHOLDER),
             placed,
         })
@@ -243,13 +252,21 @@ impl BoundPod {
     fn quarrel(&self, other: &Self) -> Option<String> {
         let Self { group, node, .. } = self;
         let (mine, here) = (other.group == *group, other.node == *node);
-        if !mine && here && (self.isolated || other.isolated) {
+        if !mine && here && (self.keeps_off(other) || other.keeps_off(self)) {
             return Some(format!("{group} and {} {MET} {node}", other.group));
         }
         if mine && !here && self.placed && other.placed {
             return Some(format!("{group} is on {node} and on {}", other.node));
         }
         (mine && self.placeholder && other.placeholder).then(|| format!("{group} has two placeholders"))
+    }
+
+    /// Whether a pod of another group may not be on the same node.
+    fn keeps_off(&self, other: &Self) -> bool {
+        self.isolation.is_some_and(|Isolation { scope, from }| {
+            (scope == Scope::Cluster || other.namespace == self.namespace)
+                && (from == IsolateFrom::All || other.enrolled)
+        })
     }
 }
 
@@ -323,9 +340,11 @@ mod tests {
 
     fn pod(group: &str, node: &str, isolated: bool) -> BoundPod {
         BoundPod {
+            namespace: "red".into(),
             group: group.into(),
             node: node.into(),
-            isolated,
+            isolation: isolated.then(Isolation::default),
+            enrolled: true,
             placeholder: false,
             placed: true,
         }
@@ -351,6 +370,33 @@ mod tests {
         assert_eq!(wrongs([pod("a", "n", true), pod("a", "m", true)]), 1);
         assert_eq!(wrongs([pod("a", "n", true), pod("b", "m", true)]), 0);
         assert_eq!(wrongs([placeholder.clone(), placeholder]), 1);
+    }
+
+    #[e2e_test]
+    fn a_run_keeps_off_its_node_only_what_its_isolation_names() {
+        let isolated = |isolation: &str| BoundPod {
+            isolation: Some(isolation.parse().unwrap()),
+            ..pod("a", "n", true)
+        };
+        let in_blue = |enrolled| BoundPod {
+            namespace: "blue".into(),
+            enrolled,
+            ..pod("b", "n", false)
+        };
+        let in_red = |enrolled| BoundPod {
+            namespace: "red".into(),
+            ..in_blue(enrolled)
+        };
+        for (isolation, kept_off) in [
+            ("cluster-all", [true, true, true, true]),
+            ("cluster-enrolled", [true, false, true, false]),
+            ("namespace-all", [true, true, false, false]),
+            ("namespace-enrolled", [true, false, false, false]),
+        ] {
+            let others = [in_red(true), in_red(false), in_blue(true), in_blue(false)];
+            let found = others.map(|other| wrongs([isolated(isolation), other]) == 1);
+            assert_eq!(found, kept_off, "{isolation}");
+        }
     }
 
     #[e2e_test]

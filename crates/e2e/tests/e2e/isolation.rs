@@ -1,0 +1,88 @@
+//! `isolation-scope: namespace` and `isolate-from: enrolled`: from which runs an isolated run keeps away, and from which not.
+
+use crate::support::SOON;
+use crate::support::auditor::Auditor;
+use crate::support::beds::{configure, fresh};
+use crate::support::pool::Lent;
+use crate::support::runs::{bound_task, create, let_end_once_bound, nodes_of};
+use serde_json::{Value, json};
+use std::collections::BTreeSet;
+use testbed::Testbed;
+use testbed::runs::RunSpec;
+
+const ONLY: &str = "only";
+
+/// Two nodes, with one setting that is not the default.
+async fn bed_with(setting: (&str, &str)) -> Lent {
+    let bed = fresh(2).await;
+    configure(&bed, &[(setting.0, Some(setting.1))]).await;
+    bed
+}
+
+/// A run whose pods prefer the first node: only isolation leads them to the other.
+fn run(namespace: &str, name: &str) -> RunSpec {
+    RunSpec::new(namespace, name).task(ONLY, &[]).ending("hang").spec(
+        "taskRunTemplate",
+        json!({"podTemplate": {"affinity": first_node()}}),
+    )
+}
+
+fn first_node() -> Value {
+    let first = json!({"key": placement::keys::HOSTNAME, "operator": "In", "values": ["node-0"]});
+    let term = json!({"weight": 100, "preference": {"matchExpressions": [first]}});
+    json!({"nodeAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": [term]}})
+}
+
+/// The node of each run. All runs have a node at the same time.
+async fn nodes_at_once<const RUNS: usize>(bed: &Testbed, runs: &[RunSpec; RUNS]) -> [String; RUNS] {
+    let_end_once_bound(bed, runs, &[ONLY]).await;
+    let mut nodes = Vec::new();
+    for run in runs {
+        bed.until_succeeded(run, SOON).await.unwrap();
+        nodes.extend(nodes_of(bed, run).await);
+    }
+    nodes.try_into().unwrap()
+}
+
+#[e2e_test]
+async fn with_isolation_scope_namespace_only_runs_of_one_namespace_keep_apart() {
+    let bed = bed_with(("isolation-scope", "namespace")).await;
+    let auditor = Auditor::start(&bed).await;
+    let (red, blue) = (
+        bed.namespace("red").await.unwrap(),
+        bed.namespace("blue").await.unwrap(),
+    );
+    let runs = [(&red, "one"), (&red, "two"), (&blue, "one"), (&blue, "two")]
+        .map(|(namespace, name)| run(namespace, name).opted_in("true"));
+    for run in &runs {
+        create(&bed, run).await;
+    }
+    let [red, other_red, blue, other_blue] = nodes_at_once(&bed, &runs).await;
+    assert_ne!(red, other_red);
+    assert_ne!(blue, other_blue);
+    auditor.found_nothing();
+}
+
+#[e2e_test]
+async fn with_isolate_from_enrolled_only_labelled_runs_keep_apart() {
+    let bed = bed_with(("isolate-from", "enrolled")).await;
+    let auditor = Auditor::start(&bed).await;
+    let runs = [
+        run("default", "unlabelled-before"),
+        run("default", "labelled").opted_in("true"),
+        run("default", "labelled-too").opted_in("true"),
+        run("default", "unlabelled-after"),
+    ];
+    for run in &runs {
+        create(&bed, run).await;
+        bound_task(&bed, run, ONLY).await;
+    }
+    let [before, labelled, other, after] = nodes_at_once(&bed, &runs).await;
+    assert_eq!(before, labelled, "it prefers the node of an unlabelled run");
+    assert_ne!(labelled, other);
+    assert!(
+        BTreeSet::from([labelled, other]).contains(&after),
+        "an unlabelled run is on the node of a labelled run"
+    );
+    auditor.found_nothing();
+}

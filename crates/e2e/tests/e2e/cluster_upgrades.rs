@@ -60,7 +60,7 @@ fn tekton_version(bed: &Testbed) -> String {
 
 #[e2e_test(nightly)]
 async fn labelled_runs_go_through_an_upgrade_of_kubernetes_and_one_of_tekton() {
-    let bed = pool::start(Options {
+    let bed = pool::start_exactly(Options {
         versions: Some(Versions {
             kubernetes: Kubernetes::V1_36,
             tekton: Tekton::V1_12,

@@ -35,6 +35,7 @@ mod install_overlays;
 mod install_rights;
 mod install_upgrade;
 mod isolation;
+mod limits_as_shipped;
 mod metrics;
 mod metrics_prometheus;
 mod metrics_queries;

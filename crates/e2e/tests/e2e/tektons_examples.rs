@@ -1,7 +1,7 @@
 //! Tekton's own examples end with the label as they do without it, and each run has one node.
 
 use crate::support::SOON;
-use crate::support::beds::{add_plenty, fresh};
+use crate::support::beds::{add_plenty, shipped};
 use crate::support::provisioner::{Provisioner, WITH_THE_FIRST_POD};
 use crate::support::runs::create_manifest;
 use futures::future::{join_all, try_join_all};
@@ -130,7 +130,7 @@ async fn nodes(bed: &Testbed, example: &Example, run: &str) -> usize {
 
 #[e2e_test(first, second)]
 async fn tektons_own_examples_end_with_the_label_as_without_it_on_one_node_each() {
-    let bed = fresh(0).await;
+    let bed = shipped(0).await;
     bed.tekton_config("config-defaults", &[FETCHED]).await.unwrap();
     let _provisioner = with_volumes(&bed).await;
     let files = files(&testbed::tektons_examples(bed.versions()).await.unwrap());

@@ -41,7 +41,7 @@ fn since(bed: &Testbed, before: &CpuTimes, what: &str) -> Duration {
 
 /// CPU time of the runs, and of a testbed that has nothing to do.
 async fn measure(settings: Settings) -> (Duration, Duration) {
-    let bed = pool::start(Options {
+    let bed = pool::start_exactly(Options {
         settings,
         ..Options::default()
     })

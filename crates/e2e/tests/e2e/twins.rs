@@ -26,7 +26,7 @@ use self::world::World;
 use crate::soak::number_of;
 use crate::support::SOON;
 use crate::support::auditor::Auditor;
-use crate::support::beds::fresh;
+use crate::support::beds::shipped;
 use fastrand::Rng;
 use futures::future::join_all;
 use kube::api::DeleteParams;
@@ -209,7 +209,7 @@ async fn a_labelled_run_ends_as_the_same_run_without_the_label_does() {
     let all = number_of("POD_AFFINITY_TWINS").map_or(FEW, |pairs| usize::try_from(pairs).unwrap());
     let seed = number_of("POD_AFFINITY_TWINS_SEED").unwrap_or_else(|| fastrand::u64(..));
     println!("{all} pairs; repeat with POD_AFFINITY_TWINS_SEED={seed}");
-    let bed = fresh(0).await;
+    let bed = shipped(0).await;
     let deadline = format!("{HOLD_DEADLINE}s");
     bed.configure(&[("hold-deadline", Some(&deadline))])
         .await

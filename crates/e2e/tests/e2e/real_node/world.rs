@@ -29,7 +29,7 @@ pub(crate) async fn start(tekton: bool) -> World {
         tekton,
         ..Options::default()
     };
-    let bed = pool::start(options).await;
+    let bed = pool::start_exactly(options).await;
     let registry = bed.start_registry().await.expect("a registry");
     let mut world = World {
         bed,

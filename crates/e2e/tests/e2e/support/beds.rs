@@ -84,6 +84,11 @@ pub(crate) async fn fresh_by(way: Admission, nodes: usize) -> Lent {
     with_nodes(pool::installed_by(way).await, nodes).await
 }
 
+/// As `fresh`, for a test that compares with Tekton.
+pub(crate) async fn shipped(nodes: usize) -> Lent {
+    with_nodes(pool::shipped().await, nodes).await
+}
+
 async fn with_nodes(bed: Lent, nodes: usize) -> Lent {
     bed.add_nodes(&Nodes::new("node", nodes)).await.expect("nodes");
     bed

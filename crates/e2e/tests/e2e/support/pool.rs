@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 use testbed::product::Installed;
-use testbed::{Admission, Baseline, Cores, Options, Testbed, wait};
+use testbed::{Admission, Baseline, Cores, Options, Settings, Testbed, wait};
 use tokio::sync::Semaphore;
 
 /// After so long without a test a testbed sleeps: awake, it takes as much of a core in two minutes as a start.
@@ -18,6 +18,8 @@ static USED_AGAIN: AtomicUsize = AtomicUsize::new(0);
 static BARE: Idle = Idle(Mutex::new(Vec::new()));
 static WITH_WEBHOOK: Idle = Idle(Mutex::new(Vec::new()));
 static WITH_POLICIES: Idle = Idle(Mutex::new(Vec::new()));
+static SHIPPED: Idle = Idle(Mutex::new(Vec::new()));
+static ALL: [&Idle; 4] = [&BARE, &WITH_WEBHOOK, &WITH_POLICIES, &SHIPPED];
 
 /// A testbed with Tekton, without nodes, and as it was when it was new.
 struct Bed {
@@ -32,12 +34,13 @@ impl Bed {
         Self::of(start(Options::default()).await, None).await
     }
 
-    async fn installed(way: Admission) -> Self {
+    async fn installed(way: Admission, settings: Settings) -> Self {
         let options = Options {
             admission: Some(way),
+            settings,
             ..Options::default()
         };
-        let testbed = start(options).await;
+        let testbed = start_exactly(options).await;
         let installed = testbed.install_pod_affinity().await.expect("pod-affinity");
         Self::of(testbed, Some(installed)).await
     }
@@ -118,7 +121,7 @@ impl Idle {
 
     fn put(&self, bed: Bed) {
         self.beds().push((Instant::now(), bed));
-        for idle in [&BARE, &WITH_WEBHOOK, &WITH_POLICIES] {
+        for idle in ALL {
             idle.rest();
         }
     }
@@ -185,8 +188,11 @@ impl Drop for Lent {
 
 /// One with pod-affinity, installed in the way that this run of the tests is for.
 pub(crate) async fn installed() -> Lent {
-    let way = Admission::of_environment().expect("the harness has checked it");
-    installed_by(way).await
+    installed_by(way()).await
+}
+
+fn way() -> Admission {
+    Admission::of_environment().expect("the harness has checked it")
 }
 
 /// One with pod-affinity, installed in this way.
@@ -195,7 +201,15 @@ pub(crate) async fn installed_by(way: Admission) -> Lent {
         Admission::Webhook => &WITH_WEBHOOK,
         Admission::Policies => &WITH_POLICIES,
     };
-    idle.take(async || Bed::installed(way).await).await
+    idle.take(async || Bed::installed(way, Settings::Reduced).await)
+        .await
+}
+
+/// As `installed`, with a control plane and Tekton as shipped, for a test that compares with Tekton.
+pub(crate) async fn shipped() -> Lent {
+    SHIPPED
+        .take(async || Bed::installed(way(), Settings::Shipped).await)
+        .await
 }
 
 /// One with Tekton only.
@@ -203,8 +217,17 @@ pub(crate) async fn bare() -> Lent {
     BARE.take(Bed::bare).await
 }
 
-/// A testbed of its own for a test that needs other options.
+/// A testbed of its own for a test that needs other options, with reduced settings.
 pub(crate) async fn start(options: Options) -> Counted {
+    start_exactly(Options {
+        settings: Settings::Reduced,
+        ..options
+    })
+    .await
+}
+
+/// As `start`, with the settings that the options name.
+pub(crate) async fn start_exactly(options: Options) -> Counted {
     let _turn = STARTS.acquire().await.expect("nobody closes it");
     STARTED.fetch_add(1, Relaxed);
     let options = Options {
@@ -216,7 +239,7 @@ pub(crate) async fn start(options: Options) -> Counted {
 
 /// Ends the testbeds that no test has.
 pub(crate) fn end() {
-    for idle in [&BARE, &WITH_WEBHOOK, &WITH_POLICIES] {
+    for idle in ALL {
         for (_, mut bed) in idle.beds().drain(..) {
             bed.testbed.count(Phase::Idle);
         }

@@ -5,7 +5,6 @@ use crate::support::SOON;
 use crate::support::auditor::Auditor;
 use crate::support::beds::fresh;
 use crate::support::events::notes;
-use crate::support::placeholders::pods;
 use crate::support::pool::Lent;
 use crate::support::runs::{create, let_end_once_bound, nodes_of, of_pipeline};
 use futures::future::join_all;
@@ -25,6 +24,8 @@ use tokio::task::JoinHandle;
 
 /// Nodes that come within this time of one another come in one step.
 const ONE_STEP: Duration = Duration::from_millis(1_500);
+/// The namespace of every second run.
+const OTHER: &str = "other";
 /// Nodes that are there from the start and stay, of 2 CPU.
 pub(crate) const FIXED: usize = 3;
 
@@ -119,7 +120,8 @@ async fn create_at_once(bed: &Testbed, specs: &[RunSpec], autoscaler: Autoscaler
     bed.pause(autoscaler.part()).unwrap();
     join_all(specs.iter().map(|spec| create(bed, spec))).await;
     let client = bed.client().await.unwrap();
-    let (runs, pods) = (runs::runs(&client, "default"), pods(&client, "default"));
+    let runs: Api<DynamicObject> = Api::all_with(client.clone(), &runs::resource());
+    let pods: Api<Pod> = Api::all(client);
     let placeholders = format!("{}={}", keys::COMPONENT, keys::PLACEHOLDER);
     let placeholders = ListParams::default().labels(&placeholders);
     bed.until("each run to have a node or to wait for one", SOON, async || {
@@ -166,10 +168,12 @@ async fn all_succeed(bed: &Testbed, specs: &[RunSpec]) -> Duration {
     start.elapsed()
 }
 
+/// In two namespaces.
 fn many(prefix: &str, count: usize) -> Vec<RunSpec> {
     let run = |index| {
         let strategy = if index % 5 == 4 { "isolateAlways" } else { "true" };
-        RunSpec::new("default", &format!("{prefix}-{index}"))
+        let namespace = if index % 2 == 0 { "default" } else { OTHER };
+        RunSpec::new(namespace, &format!("{prefix}-{index}"))
             .task("only", &[])
             .lasting("5s")
             .opted_in(strategy)
@@ -218,6 +222,7 @@ pub(crate) async fn until_left(bed: &Testbed, others: usize) -> Duration {
 async fn grows_by_what_is_missing(autoscaler: Autoscaler) {
     let bed = bed(autoscaler).await;
     let (growth, auditor) = (Growth::of(&bed).await, Auditor::start(&bed).await);
+    bed.namespace(OTHER).await.unwrap();
     // They go on until each has a node: one that one of them leaves would do for the last.
     let runs = many("one-more", FIXED + 1)
         .into_iter()
@@ -240,6 +245,7 @@ async fn grows_by_what_is_missing(autoscaler: Autoscaler) {
     println!("{autoscaler:?}: then 20 runs at once: {nodes} added in {steps} steps, {took:?}");
     assert!(nodes <= 20 && steps <= 3, "{nodes} nodes in {steps} steps");
     delete_runs(&bed).await;
+    bed.remove_namespace(OTHER).await.unwrap();
     println!(
         "{autoscaler:?}: back to {FIXED} nodes after {:?}",
         until_left(&bed, 0).await

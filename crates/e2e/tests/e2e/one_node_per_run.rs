@@ -3,27 +3,52 @@
 use crate::support::SOON;
 use crate::support::auditor::Auditor;
 use crate::support::beds::{ZONES, add_plenty, fresh, fresh_by, installed, plain};
-use crate::support::pool;
-use crate::support::runs::{create, let_end_once_bound, nodes_after, nodes_of};
+use crate::support::runs::{create, nodes_after, nodes_of};
 use futures::future::join_all;
 use k8s_openapi::api::core::v1::Pod;
 use kube::api::{Api, ListParams, PostParams};
 use serde_json::json;
 use std::collections::BTreeSet;
 use testbed::runs::RunSpec;
-use testbed::{Admission, NodeGroup, Nodes, Testbed};
+use testbed::{Admission, Nodes, Testbed};
 
-/// Runs the same shape without the label first: where it does not spread, the test would prove nothing.
-async fn meets_only_when_labelled(name: &str, shape: impl Fn(&str) -> RunSpec) {
+const SHAPES: [fn(&str) -> RunSpec; 5] = [parallel, sequence, with_finally, with_retries, matrix];
+
+/// The nodes of labelled runs of all shapes, side by side.
+async fn nodes_of_shapes(bed: &Testbed) -> Vec<BTreeSet<String>> {
+    let runs = SHAPES.iter().enumerate().map(async |(number, shape)| {
+        let namespace = bed.namespace(&format!("shape-{number}")).await.unwrap();
+        nodes_after(bed, &shape(&namespace).opted_in("true")).await
+    });
+    join_all(runs).await
+}
+
+fn meet(shapes: &[BTreeSet<String>]) {
+    for (number, nodes) in shapes.iter().enumerate() {
+        assert_eq!(nodes.len(), 1, "shape {number} is on {nodes:?}");
+    }
+}
+
+/// Without the label, sequential tasks spread here; `testbed_coschedules` proves the same of parallel ones.
+#[e2e_test]
+async fn tasks_one_after_another_and_in_parallel_and_retried_and_at_the_end_and_of_a_matrix_meet() {
     let (without, with) = (plain().await, installed().await);
-    let unlabelled = shape(&without.namespace(name).await.unwrap());
-    let labelled = shape(&with.namespace(name).await.unwrap()).opted_in("true");
-    let (spread, met) = tokio::join!(nodes_after(&without, &unlabelled), nodes_after(&with, &labelled));
+    let unlabelled = sequence(&without.namespace("sequence").await.unwrap());
+    let (spread, met) = tokio::join!(nodes_after(&without, &unlabelled), nodes_of_shapes(&with));
     assert!(
         spread.len() > 1,
         "without the label all pods met by chance on {spread:?}"
     );
-    assert_eq!(met.len(), 1, "with the label the pods are on {met:?}");
+    meet(&met);
+}
+
+#[e2e_test(policies)]
+async fn with_policies_all_of_these_meet_and_share_no_node() {
+    let bed = fresh_by(Admission::Policies, 0).await;
+    add_plenty(&bed).await;
+    let auditor = Auditor::start(&bed).await;
+    meet(&nodes_of_shapes(&bed).await);
+    auditor.found_nothing();
 }
 
 fn parallel(namespace: &str) -> RunSpec {
@@ -31,11 +56,6 @@ fn parallel(namespace: &str) -> RunSpec {
         .iter()
         .fold(RunSpec::new(namespace, "run"), |run, task| run.task(task, &[]))
         .lasting("2s")
-}
-
-#[e2e_test]
-async fn parallel_tasks_meet() {
-    meets_only_when_labelled("parallel", parallel).await;
 }
 
 /// Tasks that would rather be in different zones: one after the other on an empty cluster they would often
@@ -59,20 +79,10 @@ fn sequence(namespace: &str) -> RunSpec {
     torn(run, &["a", "b", "c"])
 }
 
-#[e2e_test]
-async fn sequential_tasks_meet() {
-    meets_only_when_labelled("sequence", sequence).await;
-}
-
 fn with_finally(namespace: &str) -> RunSpec {
     RunSpec::diamond(namespace, "run")
         .finally("report")
         .finally("tidy")
-}
-
-#[e2e_test]
-async fn finally_tasks_meet_the_others() {
-    meets_only_when_labelled("finally", with_finally).await;
 }
 
 fn with_retries(namespace: &str) -> RunSpec {
@@ -86,38 +96,12 @@ fn with_retries(namespace: &str) -> RunSpec {
     torn(run, &["a", "b"])
 }
 
-#[e2e_test]
-async fn a_retry_meets_its_first_try() {
-    meets_only_when_labelled("retry", with_retries).await;
-}
-
 fn matrix(namespace: &str) -> RunSpec {
     let params = json!([{"name": "platform", "value": ["linux", "mac", "windows", "plan9"]}]);
     RunSpec::new(namespace, "run")
         .task("build", &[])
         .task_field("matrix", json!({"params": params}))
         .lasting("2s")
-}
-
-#[e2e_test]
-async fn the_tasks_of_a_matrix_meet() {
-    meets_only_when_labelled("matrix", matrix).await;
-}
-
-#[e2e_test(policies)]
-async fn with_policies_all_of_these_meet_and_share_no_node() {
-    let bed = fresh_by(Admission::Policies, 0).await;
-    add_plenty(&bed).await;
-    let auditor = Auditor::start(&bed).await;
-    let shapes = [parallel, sequence, with_finally, with_retries, matrix];
-    let runs = shapes.iter().enumerate().map(async |(number, shape)| {
-        let namespace = bed.namespace(&format!("shape-{number}")).await.unwrap();
-        nodes_after(&bed, &shape(&namespace).opted_in("true")).await
-    });
-    for (number, nodes) in join_all(runs).await.into_iter().enumerate() {
-        assert_eq!(nodes.len(), 1, "shape {number} is on {nodes:?}");
-    }
-    auditor.found_nothing();
 }
 
 #[e2e_test]
@@ -198,83 +182,6 @@ async fn nobody_follows_a_task_that_opted_out() {
         let pods = pods.list(&selector(task)).await.unwrap().items;
         assert_eq!(testbed::runs::nodes(&pods), [node.to_owned()].into(), "{task}");
     }
-}
-
-#[e2e_test]
-async fn runs_of_two_namespaces_get_a_node_each_and_the_autoscaler_adds_exactly_what_is_missing() {
-    const NODES: usize = 2;
-    let bed = pool::bare().await;
-    bed.start_autoscaler(&[NodeGroup::new("pool", NODES, 10)])
-        .await
-        .unwrap();
-    bed.install_pod_affinity().await.unwrap();
-    let (red, blue) = (
-        bed.namespace("red").await.unwrap(),
-        bed.namespace("blue").await.unwrap(),
-    );
-    let runs: Vec<_> = [
-        (&red, "one"),
-        (&blue, "two"),
-        (&red, "three"),
-        (&blue, "four"),
-        (&red, "five"),
-    ]
-    .map(|(namespace, name)| RunSpec::diamond(namespace, name).opted_in("true").ending("hang"))
-    .into();
-    for run in &runs {
-        create(&bed, run).await;
-    }
-    // None is to have the node that another has left.
-    let_end_once_bound(&bed, &runs, &["fetch"]).await;
-    let mut used = BTreeSet::new();
-    for run in &runs {
-        bed.until_succeeded(run, SOON * 2).await.unwrap();
-        let nodes = nodes_of(&bed, run).await;
-        assert_eq!(nodes.len(), 1, "{} is on {nodes:?}", run.name());
-        assert!(used.is_disjoint(&nodes), "{} shares {nodes:?}", run.name());
-        used.extend(nodes);
-    }
-    assert_eq!(used.len(), runs.len());
-    assert_eq!(
-        added_nodes(&bed).await,
-        runs.len() - NODES,
-        "the autoscaler adds what is missing, no more"
-    );
-    bed.until("the added nodes to go", SOON, async || {
-        let nodes = bed
-            .ready_nodes_of("pool")
-            .await
-            .map_err(|error| error.to_string())?;
-        if nodes.len() == NODES {
-            Ok(())
-        } else {
-            Err(nodes.join(" "))
-        }
-    })
-    .await
-    .unwrap();
-}
-
-/// How many nodes the autoscaler has added since it started, by its own count.
-async fn added_nodes(bed: &Testbed) -> usize {
-    let metrics = testbed::probe::get(bed.autoscaler_port().unwrap(), "/metrics")
-        .await
-        .unwrap();
-    let line = metrics
-        .lines()
-        .find(|line| line.starts_with("cluster_autoscaler_scaled_up_nodes_total "));
-    let count: f64 = line
-        .and_then(|line| line.rsplit(' ').next())
-        .unwrap()
-        .parse()
-        .unwrap();
-    #[expect(
-        clippy::cast_possible_truncation,
-        clippy::cast_sign_loss,
-        reason = "a small count of nodes"
-    )]
-    let count = count as usize;
-    count
 }
 
 #[e2e_test]

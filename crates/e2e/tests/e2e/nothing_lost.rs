@@ -5,7 +5,7 @@
 
 use crate::support::SOON;
 use crate::support::beds::{fresh, kill_webhooks};
-use crate::support::load::{Counted, Load, Lost, alone, burst};
+use crate::support::load::{Counted, GENTLE, Load, Lost, alone, burst};
 use crate::support::pool::{self, Lent};
 use crate::support::runs::{bound_task, create, let_end, nodes_of};
 use kube::api::DynamicObject;
@@ -18,7 +18,7 @@ use testbed::{Nodes, Part, Testbed, probe};
 use tokio::time::{Instant, sleep};
 
 /// So many calls are to come through restarts.
-const MANY: u32 = 2000;
+const MANY: u32 = 600;
 /// After this a Service knows that a replica is gone: the front looks five times a second, and a look takes a moment.
 const NOTICED: Duration = Duration::from_millis(500);
 /// Between death and restart: no kubelet is faster.
@@ -62,7 +62,7 @@ async fn rolling_restarts_of_the_webhook_lose_no_call() {
     let (bed, installed) = installed_as_shipped().await;
     let client = bed.client().await.unwrap();
     let before = Counted::now(&client).await;
-    let load = Load::start(&bed).await;
+    let load = Load::of(&bed, GENTLE).await;
     let mut restarts = 0;
     while load.calls() < MANY {
         let replica = restarts % 2;

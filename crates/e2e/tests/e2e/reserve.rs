@@ -2,7 +2,7 @@
 
 use crate::support::SOON;
 use crate::support::auditor::Auditor;
-use crate::support::beds::fresh;
+use crate::support::beds::{fresh, installed};
 use crate::support::claims::{claim, with_claim};
 use crate::support::events::{reasons, until_told};
 use crate::support::objects::another_pod;
@@ -170,7 +170,7 @@ async fn a_reserve_that_no_node_can_hold_is_told_with_numbers() {
 
 #[e2e_test]
 async fn a_bad_reserve_is_refused_when_the_run_is_created() {
-    let bed = fresh(0).await;
+    let bed = installed().await;
     let client = bed.client().await.unwrap();
     for (reserve, part) in [
         ("cpu", "name=quantity"),

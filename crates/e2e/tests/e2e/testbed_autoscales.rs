@@ -5,15 +5,11 @@ use crate::support::pool;
 use k8s_openapi::api::core::v1::Pod;
 use kube::api::{Api, DeleteParams, PostParams};
 use serde_json::json;
-use testbed::{NodeGroup, Nodes, Options};
+use testbed::{NodeGroup, Nodes};
 
 #[e2e_test(autoscaler)]
 async fn a_node_is_added_for_a_pod_that_fits_nowhere_and_removed_later() {
-    let bed = pool::start(Options {
-        tekton: false,
-        ..Options::default()
-    })
-    .await;
+    let bed = pool::bare().await;
     bed.add_nodes(&Nodes::new("fixed", 3).size("1", "4Gi"))
         .await
         .unwrap();

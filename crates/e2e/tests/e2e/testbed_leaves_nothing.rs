@@ -31,47 +31,33 @@ fn small() -> Options {
 }
 
 #[e2e_test]
-async fn a_dropped_testbed_leaves_no_process_and_no_folder() {
-    let bed = Testbed::start(small()).await.unwrap();
-    let (pids, folder) = (pids(&bed), bed.folder().to_owned());
-    assert_eq!(alive(&pids), PARTS.len());
-    drop(bed);
-    assert_eq!(alive(&pids), 0);
-    assert!(!folder.exists());
-}
-
-#[e2e_test]
-fn a_panic_leaves_nothing_either() {
-    let (tell, told) = std::sync::mpsc::channel();
-    let test = std::thread::spawn(move || {
-        let runtime = tokio::runtime::Runtime::new().unwrap();
-        runtime.block_on(async {
-            let bed = Testbed::start(small()).await.unwrap();
-            tell.send(pids(&bed)).unwrap();
-            panic!("as a failing test does");
-        });
-    });
-    assert!(test.join().is_err());
-    assert_eq!(alive(&told.recv().unwrap()), 0);
-}
-
-#[e2e_test]
-async fn two_testbeds_run_side_by_side() {
+async fn two_testbeds_run_side_by_side_and_leave_nothing_however_they_end() {
     let (one, two) = tokio::join!(Testbed::start(small()), Testbed::start(small()));
     let (one, two) = (one.unwrap(), two.unwrap());
     one.add_nodes(&Nodes::new("only-here", 1)).await.unwrap();
     let nodes: kube::Api<k8s_openapi::api::core::v1::Node> = kube::Api::all(two.client().await.unwrap());
     assert!(nodes.get_opt("only-here-0").await.unwrap().is_none());
-}
 
-#[e2e_test]
-async fn a_part_that_dies_is_told_instead_of_waited_for() {
-    let bed = Testbed::start(small()).await.unwrap();
-    let pid = Pid::from_raw(bed.pid(Part::Scheduler).unwrap().cast_signed()).unwrap();
+    let (its_pids, folder) = (pids(&one), one.folder().to_owned());
+    assert_eq!(alive(&its_pids), PARTS.len());
+    drop(one);
+    assert_eq!(alive(&its_pids), 0);
+    assert!(!folder.exists());
+
+    let pid = Pid::from_raw(two.pid(Part::Scheduler).unwrap().cast_signed()).unwrap();
     rustix::process::kill_process(pid, rustix::process::Signal::KILL).unwrap();
-    let death = bed.until_a_part_dies().await.unwrap_err();
+    let death = two.until_a_part_dies().await.unwrap_err();
     assert!(
         matches!(&death, Error::Died { part, .. } if part == "kube-scheduler"),
         "{death}"
     );
+
+    let its_pids = pids(&two);
+    assert!(alive(&its_pids) >= PARTS.len() - 1);
+    let failing = tokio::spawn(async move {
+        let _two = two;
+        panic!("as a failing test does");
+    });
+    assert!(failing.await.unwrap_err().is_panic());
+    assert_eq!(alive(&its_pids), 0);
 }

@@ -4,8 +4,9 @@ use crate::support::SOON;
 use crate::support::beds::{fresh, installed, kill_webhooks, start_controllers, stop_controllers};
 use crate::support::events::until_told;
 use crate::support::marker::{has_group, until_reconciled};
+use crate::support::nodes::node_of;
 use crate::support::placeholders::{bound_placeholder, placeholder_name, sets, until_no_placeholder};
-use crate::support::runs::{create, let_end_once_bound, nodes_of};
+use crate::support::runs::{bound_task, create, let_end, let_end_once_bound, nodes_of};
 use kube::ResourceExt;
 use kube::api::{DynamicObject, Patch, PatchParams};
 use placement::keys;
@@ -156,31 +157,29 @@ async fn a_copied_manifest_with_our_keys_in_it_joins_nobody() {
     let namespace = bed.namespace("copied").await.unwrap();
     let original = RunSpec::diamond(&namespace, "original")
         .opted_in("true")
-        .lasting("3s");
+        .ending("hang");
     let first = create(bed, &original).await;
-    let first = bed
-        .until_run(&original, "to be released", SOON, released)
-        .await
-        .map(|_| first)
-        .unwrap();
+    let node = node_of(&bound_task(bed, &original, "fetch").await);
+    // With the strategy in it, the copy could be there, and with the group it would have to.
+    let there = json!({"key": keys::HOSTNAME, "operator": "In", "values": [node]});
+    let preferred = json!([{"weight": 100, "preference": {"matchExpressions": [there]}}]);
+    let affinity = json!({"nodeAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": preferred}});
     let copy = RunSpec::diamond(&namespace, "copy")
         .opted_in("true")
         .label(keys::GROUP, &first.uid().unwrap())
         .label(keys::STRATEGY, "colocateAlways")
         .annotation(keys::HOLD, "true")
         .annotation(keys::NODE, "east-0")
-        .lasting("3s");
+        .spec("taskRunTemplate", json!({"podTemplate": {"affinity": affinity}}));
     let made = create(bed, &copy).await;
     assert!(!made.labels().contains_key(keys::GROUP));
     assert!(!made.annotations().contains_key(keys::NODE));
     let run = bed.until_succeeded(&copy, SOON).await.unwrap();
     assert_eq!(run.labels()[keys::GROUP], made.uid().unwrap());
     assert_eq!(run.labels()[keys::STRATEGY], "colocateCompleted");
-    assert!(
-        nodes_of(bed, &copy)
-            .await
-            .is_disjoint(&nodes_of(bed, &original).await)
-    );
+    assert!(!nodes_of(bed, &copy).await.contains(&node));
+    let_end(bed, &original).await;
+    bed.until_succeeded(&original, SOON).await.unwrap();
 }
 
 #[e2e_test]

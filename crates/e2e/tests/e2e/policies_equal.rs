@@ -7,19 +7,18 @@
 use crate::policies_corpus::{Corpus, with_reserve};
 use crate::policies_ways::{
     Answer, LABELLED, Outcome, POLICIES, WEBHOOK, both_ways, create_held, created, created_in, each, patched,
-    policies, send,
+    pod, send,
 };
 use crate::support::SOON;
 use crate::support::beds::{fresh_by, start_controllers, stop_controllers};
 use fastrand::Rng;
-use k8s_openapi::api::core::v1::Namespace;
+use k8s_openapi::api::core::v1::{Namespace, ServiceAccount};
 use kube::Client;
-use kube::api::{Api, Patch, PatchParams};
+use kube::api::{Api, DeleteParams, Patch, PatchParams};
 use placement::keys;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::env;
-use testbed::apply::api_of;
 use testbed::{Admission, Testbed};
 
 const SEED: u64 = 20_261_123;
@@ -248,17 +247,14 @@ async fn policies_differ_from_the_webhook_as_their_page_says() {
 }
 
 #[e2e_test(policies)]
-async fn without_the_controllers_service_account_no_run_is_held_or_rejected_by_policies() {
+async fn without_the_controllers_service_account_policies_hold_and_reject_no_run_and_pods_get_their_terms() {
     let bed = fresh_by(Admission::Webhook, 0).await;
     let client = both_ways(&bed).await;
-    let gone = Patch::Merge(json!({"spec": {"paramRef": {"name": "gone"}}}));
-    for object in policies()
-        .iter()
-        .filter(|object| object["spec"].get("paramRef").is_some())
-    {
-        let (api, name) = api_of(&client, object).unwrap();
-        api.patch(&name, &PatchParams::default(), &gone).await.unwrap();
-    }
+    let accounts: Api<ServiceAccount> = Api::namespaced(client.clone(), keys::NAMESPACE);
+    accounts
+        .delete("pod-affinity-controller", &DeleteParams::default())
+        .await
+        .unwrap();
     let run = with_reserve("nonsense");
     bed.until("the policies to let a run pass", SOON, async || {
         match send(&client, POLICIES, &run).await {
@@ -268,6 +264,13 @@ async fn without_the_controllers_service_account_no_run_is_held_or_rejected_by_p
     })
     .await
     .unwrap();
+    let pod = created(&client, pod()).await;
+    assert_eq!(
+        pod.kind(),
+        "terms",
+        "the pods of runs that have started keep together"
+    );
+    are_equal(&[pod]);
 }
 
 /// The source of random documents, and how many of them.

@@ -35,9 +35,6 @@ async fn an_isolated_run_keeps_unlabelled_runs_away_and_stays_away_from_theirs()
         .ending("hang");
     let before = RunSpec::new("default", "before").task("only", &[]).ending("hang");
     create(&bed, &before).await;
-    bed.until_run(&before, "to have a node", SOON, |_| true)
-        .await
-        .unwrap();
     let client = bed.client().await.unwrap();
     bed.until("the unlabelled run's pod to be bound", SOON, async || {
         let nodes = runs::nodes(&runs::pods(&client, "default", "before").await.unwrap());

@@ -2,6 +2,7 @@
 
 use crate::support::harness::Test;
 use crate::support::kubectl::workspace;
+use crate::support::level::Level;
 use crate::support::pages::{EXECUTED, all_blocks, pages};
 use std::fs;
 
@@ -34,18 +35,27 @@ fn every_block_of_every_page_is_executed_by_a_test_or_says_that_it_is_not() {
         .collect();
     assert_eq!(wrong, [""; 0]);
     for (page, heading, test) in EXECUTED {
-        assert!(
-            blocks.iter().any(|block| block.is_of(page, heading)),
-            "{page}, {heading}"
-        );
+        let mut of_heading = blocks
+            .iter()
+            .filter(|block| block.is_of(page, heading))
+            .peekable();
+        assert!(of_heading.peek().is_some(), "{page}, {heading}");
         assert!(is_a_test(test), "{test}");
+        let is_nightly = tests(test).all(|test| test.level == Level::Nightly);
+        assert!(
+            of_heading.all(|block| block.nightly == is_nightly),
+            "{page}, {heading}: a block says that a nightly test executes it, if and only if this is so"
+        );
     }
 }
 
+fn tests(filter: &str) -> impl Iterator<Item = &'static Test> {
+    let all = inventory::iter::<Test>.into_iter();
+    all.filter(move |test| test.path.contains(filter))
+}
+
 fn is_a_test(filter: &str) -> bool {
-    inventory::iter::<Test>
-        .into_iter()
-        .any(|test| test.path.contains(filter))
+    tests(filter).next().is_some()
 }
 
 #[e2e_test]

@@ -6,6 +6,8 @@ use std::path::Path;
 
 /// Nothing below this line of a block is executed.
 const NOT_EXECUTED: &str = "# not executed by a test";
+/// CI does not execute a block with this line.
+const NIGHTLY: &str = "# executed by a nightly test";
 
 /// Pages, headings, and the tests that execute the blocks between such a heading and the next one.
 pub(crate) const EXECUTED: [(&str, &str, &str); 33] = [
@@ -89,6 +91,7 @@ pub(crate) struct Block {
     pub(crate) language: String,
     /// What is executed of it.
     pub(crate) text: String,
+    pub(crate) nightly: bool,
 }
 
 impl Block {
@@ -155,12 +158,15 @@ fn blocks_of(page: &str) -> Vec<Block> {
     while let Some(line) = lines.next() {
         if let Some((indent, language)) = line.split_once("```") {
             let inside = lines.by_ref().take_while(|line| line.trim() != "```");
-            let inside = inside.map(|line| line.strip_prefix(indent).unwrap_or(line));
+            let inside: Vec<_> = inside
+                .map(|line| line.strip_prefix(indent).unwrap_or(line))
+                .collect();
             blocks.push(Block {
                 page: page.to_owned(),
                 heading: heading.clone(),
                 language: language.to_owned(),
-                text: executed(&inside.collect::<Vec<_>>()),
+                text: executed(&inside),
+                nightly: inside.contains(&NIGHTLY),
             });
         } else if line.starts_with('#') {
             line.clone_into(&mut heading);
@@ -171,5 +177,6 @@ fn blocks_of(page: &str) -> Vec<Block> {
 
 fn executed(lines: &[&str]) -> String {
     let executed = lines.iter().take_while(|line| !line.starts_with(NOT_EXECUTED));
-    executed.map(|line| format!("{line}\n")).collect()
+    let commands = executed.filter(|line| **line != NIGHTLY);
+    commands.map(|line| format!("{line}\n")).collect()
 }

@@ -1,8 +1,9 @@
 //! Random work for as long as one likes: runs of many shapes are created, cancelled, deleted, made anew under the same name,
 //! relabelled, while the configuration changes and Tekton restarts; what must hold is watched all along.
 //!
-//! `POD_AFFINITY_SOAK_RUNS` says how many runs, `POD_AFFINITY_SOAK_SEED` repeats the steps of an earlier soak. What the
-//! cluster makes of the same steps depends on the machine's timing, too.
+//! CI takes the steps of one seed, and of those in seeds.txt. At night the seed is random: `POD_AFFINITY_SOAK_RUNS` is the number of
+//! runs, `POD_AFFINITY_SOAK_SEED` repeats the steps of an earlier soak. The result of the same steps also depends on timing. A seed
+//! that fails is added to seeds.txt.
 
 mod step;
 
@@ -11,8 +12,9 @@ use crate::support::SOON;
 use crate::support::auditor::Auditor;
 use crate::support::beds::fresh;
 use crate::support::load::alone;
-use crate::support::placeholders::until_no_placeholder;
+use crate::support::placeholders::{pods, until_no_placeholder};
 use crate::support::pool::Lent;
+use crate::support::seeds;
 use fastrand::Rng;
 use kube::api::{DeleteParams, DynamicObject, ListParams, Patch, PatchParams};
 use kube::{Client, ResourceExt};
@@ -25,12 +27,14 @@ use testbed::runs::{self, OPT_IN, RunSpec};
 use testbed::{Part, Testbed, probe};
 
 const NAMESPACE: &str = "default";
-/// In CI.
-const FEW: usize = 60;
-/// Live at once, and kept after their end; together with those that keep their node for long, fewer than the nodes of the two
-/// zones.
+/// In CI: a seed whose steps are of every kind, and a number of runs.
+const FIXED: (u64, usize) = (34, 60);
+/// At night.
+const MANY: usize = 2000;
+const SEEDS: &str = "soak/seeds.txt";
+/// Live at once, and kept after their end; together with those that keep their node for long, fewer than the nodes of the zones.
 const LIVE: usize = 20;
-const KEPT: usize = 60;
+const KEPT: usize = 40;
 /// A process may have grown by this much between a quarter of the soak and its end.
 const GROWTH: u64 = 40 << 20;
 const PROCESSES: [Part; 4] = [
@@ -238,13 +242,12 @@ impl Soak {
     }
 
     async fn nothing_is_left(&self) {
-        let all = ListParams::default();
         self.runs()
-            .delete_collection(&DeleteParams::background(), &all)
+            .delete_collection(&DeleteParams::background(), &ListParams::default())
             .await
             .unwrap();
         until_no_placeholder(&self.bed, NAMESPACE).await;
-        let pods = crate::support::placeholders::pods(&self.client, NAMESPACE);
+        let pods = pods(&self.client, NAMESPACE);
         self.bed
             .until("no pod of a group to be left", SOON, async || {
                 let listed = pods.list(&ListParams::default().labels(keys::GROUP)).await;
@@ -324,13 +327,24 @@ fn mebibytes(memory: &[u64]) -> Vec<u64> {
     memory.iter().map(|bytes| bytes >> 20).collect()
 }
 
-#[e2e_test(first, second)]
-async fn random_work_breaks_no_promise_and_leaves_nothing() {
-    let _alone = alone().await;
-    let runs = number_of("POD_AFFINITY_SOAK_RUNS").map_or(FEW, |runs| usize::try_from(runs).unwrap());
-    let seed = number_of("POD_AFFINITY_SOAK_SEED").unwrap_or_else(|| fastrand::u64(..));
+/// Keeps a seed and the number of runs so far, if the test panics.
+struct Kept {
+    seed: u64,
+    runs: usize,
+}
+
+impl Drop for Kept {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            seeds::keep(SEEDS, &format!("{} {}", self.seed, self.runs));
+        }
+    }
+}
+
+async fn breaks_no_promise(seed: u64, runs: usize) {
     println!("{runs} runs; repeat with POD_AFFINITY_SOAK_SEED={seed}");
     let mut soak = Soak::begin().await;
+    let mut kept = Kept { seed, runs: 0 };
     let (mut rng, mut steps, start) = (Rng::with_seed(seed), 0_u64, Instant::now());
     let mut memory = vec![soak.memory()];
     while soak.made.len() < runs {
@@ -338,14 +352,13 @@ async fn random_work_breaks_no_promise_and_leaves_nothing() {
         let step = Step::next(&mut rng, soak.made.len());
         soak.take(step).await;
         soak.auditor.wrongs().unwrap();
-        steps += 1;
-        if soak.made.len() * 8 >= runs * memory.len() {
+        (steps, kept.runs) = (steps + 1, soak.made.len());
+        if kept.runs * 8 >= runs * memory.len() {
             memory.push(soak.memory());
+            let (now, took) = (mebibytes(&soak.memory()), start.elapsed());
             println!(
-                "{} runs, {steps} steps, {:.0?}: MiB of webhooks and controllers {:?}",
-                soak.made.len(),
-                start.elapsed(),
-                mebibytes(&soak.memory())
+                "{} runs, {steps} steps, {took:.0?}: MiB of webhooks and controllers {now:?}",
+                kept.runs
             );
         }
     }
@@ -367,4 +380,21 @@ async fn random_work_breaks_no_promise_and_leaves_nothing() {
         );
     }
     soak.auditor.found_nothing();
+}
+
+#[e2e_test(first, second)]
+async fn the_same_work_in_each_run_of_ci_breaks_no_promise_and_leaves_nothing() {
+    let _alone = alone().await;
+    breaks_no_promise(FIXED.0, FIXED.1).await;
+    for line in seeds::kept(SEEDS) {
+        let (seed, runs) = line.split_once(' ').expect("a seed and a number of runs");
+        breaks_no_promise(seed.parse().unwrap(), runs.parse().unwrap()).await;
+    }
+}
+
+#[e2e_test(nightly)]
+async fn random_work_breaks_no_promise_and_leaves_nothing() {
+    let runs = number_of("POD_AFFINITY_SOAK_RUNS").map_or(MANY, |runs| usize::try_from(runs).unwrap());
+    let seed = number_of("POD_AFFINITY_SOAK_SEED").unwrap_or_else(|| fastrand::u64(..));
+    breaks_no_promise(seed, runs).await;
 }

@@ -1,18 +1,21 @@
 //! The steps of a soak, and the shapes of its runs; and the nodes and claims that these need.
 
-use super::{NAMESPACE, one_of};
+use super::{FIXED, NAMESPACE, one_of};
 use crate::support::claims::{claim_of, with_claim};
 use crate::twins::place::{Place, ZONE, only_where, runtime_class};
 use fastrand::Rng;
 use placement::keys;
 use serde_json::json;
+use std::collections::HashSet;
+use std::mem::discriminant;
+use strum::EnumCount;
 use testbed::runs::RunSpec;
 use testbed::{Testbed, apply};
 
 /// Of each of the two zones.
-const NODES: usize = 50;
+const NODES: usize = 30;
 /// Of each tainted pool: one run in sixteen is there.
-const TAINTED: usize = 16;
+const TAINTED: usize = 8;
 /// A step is about one of the runs that were created last.
 const RECENT: usize = 25;
 /// Claims that any number of runs mount at the same time: one can be used anywhere, one in a zone.
@@ -30,7 +33,7 @@ const CONFIGURATIONS: [(&str, Option<&str>); 8] = [
 ];
 
 /// What is done next; which run it is about is told by how many were created after it.
-#[derive(Debug)]
+#[derive(Debug, EnumCount)]
 pub(super) enum Step {
     Create(RunSpec),
     Cancel(usize, &'static str),
@@ -139,4 +142,16 @@ fn the_same_seed_takes_the_same_steps() {
     };
     assert_eq!(steps(7), steps(7));
     assert_ne!(steps(7), steps(8));
+}
+
+#[e2e_test]
+fn the_soak_in_ci_takes_steps_of_every_kind() {
+    let (seed, runs) = FIXED;
+    let (mut rng, mut number, mut kinds) = (Rng::with_seed(seed), 0, HashSet::new());
+    while number < runs {
+        let step = Step::next(&mut rng, number);
+        number += usize::from(matches!(step, Step::Create(_) | Step::MakeAnew(_)));
+        kinds.insert(discriminant(&step));
+    }
+    assert_eq!(kinds.len(), Step::COUNT);
 }

@@ -44,6 +44,8 @@ pub(crate) mod pool;
 pub(crate) mod provisioner;
 /// Runs: created, told to end, waited for.
 pub(crate) mod runs;
+/// Seeds of random tests that failed.
+pub(crate) mod seeds;
 /// Builds the release and the program `ship`.
 pub(crate) mod ship_program;
 /// The CPU time of testbeds, by part and by phase.

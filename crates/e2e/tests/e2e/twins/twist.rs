@@ -2,9 +2,10 @@
 
 use super::place::Place;
 use std::time::Duration;
+use strum::EnumCount;
 
 /// What is special about a pair.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, EnumCount, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Twist {
     None,
     QuotaOfPods(usize),

@@ -79,6 +79,24 @@ pub(super) fn may_come_back(seen: &Observation) -> bool {
     away && is_alive(seen) && seen.waiting.is_empty() && seen.pod.as_ref().is_none_or(|pod| pod.ending)
 }
 
+/// Tekton creates StatefulSets for this run when it starts, and a quota has no room for them that can be freed, or has not been read.
+pub(super) fn needs_a_place(seen: &Observation) -> bool {
+    let can_be_freed = match &seen.short_of {
+        None => true,
+        Some(short_of) => short_of.text().is_some() && seen.in_the_way.is_some(),
+    };
+    is_opted_in(seen) && seen.set.is_none() && seen.run.assistants() > 0 && can_be_freed
+}
+
+pub(super) fn frees_a_place(decision: &Decision) -> bool {
+    matches!(
+        decision,
+        Decision::Count(Question::Places)
+            | Decision::Wait(Wait::Places { .. })
+            | Decision::Write(Write::FreePlace { .. })
+    )
+}
+
 pub(super) fn is_answered(seen: &Observation, question: Question) -> bool {
     match question {
         Question::Tasks => seen.census.is_some(),

@@ -33,5 +33,7 @@ pub mod run;
 pub mod sets;
 pub mod strategy;
 pub mod supported;
+#[cfg(test)]
+mod tally;
 pub mod terms;
 pub mod volume;

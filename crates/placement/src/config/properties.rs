@@ -2,6 +2,7 @@
 
 use super::{Config, ConfigErrors};
 use crate::reserve::Wish;
+use crate::tally::tally;
 use proptest::prelude::{Just, Strategy, any, prop};
 use proptest::sample::select;
 use proptest::test_runner::Config as Cases;
@@ -109,9 +110,12 @@ proptest! {
     #![proptest_config(Cases { cases: Cases::default().cases.max(3000), ..Cases::default() })]
 
     #[test]
-    fn any_data_is_taken_into_force_whole_and_sound_or_refused_with_a_sentence_a_key(data in data()) {
+    fn any_data_is_taken_into_force_whole_and_sound_or_refused_with_a_sentence_a_key(
+        data in data(), met in tally(&[("accepted", 200), ("refused", 500)]),
+    ) {
         match Config::parse(&data) {
             Ok(config) => {
+                met.count("accepted");
                 prop_assert!(is_quantity(&config.placeholder_cpu), "{}", config.placeholder_cpu);
                 prop_assert!(is_quantity(&config.placeholder_memory), "{}", config.placeholder_memory);
                 prop_assert!(reserves(&config).all(|amount| is_quantity(amount)), "{config:?}");
@@ -119,6 +123,7 @@ proptest! {
                 prop_assert!(data.keys().all(|key| key.starts_with('_') || Config::KEYS.contains(&key.as_str())));
             }
             Err(ConfigErrors(errors)) => {
+                met.count("refused");
                 prop_assert!(!errors.is_empty() && errors.len() <= data.len());
                 for error in errors {
                     let told = error.to_string();

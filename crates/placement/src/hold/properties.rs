@@ -2,9 +2,10 @@
 
 use super::*;
 use crate::arbitrary::{document, list, object, one_of, text};
+use crate::tally::tally;
 use proptest::strategy::BoxedStrategy;
 use proptest::test_runner::Config as Cases;
-use proptest::{prop_assert, prop_assert_eq, proptest};
+use proptest::{prop_assert, prop_assert_eq, prop_oneof, proptest};
 
 fn any_run() -> BoxedStrategy<Value> {
     let owner = object(vec![
@@ -44,6 +45,12 @@ fn any_run() -> BoxedStrategy<Value> {
     document(vec![("metadata", metadata), ("spec", spec)])
 }
 
+/// Held, mostly by another than us.
+fn waiting() -> BoxedStrategy<Value> {
+    let spec = object(vec![("status", text(&["PipelineRunPending"]))]);
+    document(vec![("metadata", object(Vec::new())), ("spec", spec)])
+}
+
 /// Takes out of a document all that a patch may touch.
 fn untouchable(mut document: Value) -> Value {
     for map in ["labels", "annotations"] {
@@ -68,7 +75,9 @@ proptest! {
 
     #[test]
     fn any_change_is_let_in_with_a_patch_that_applies_and_holds_only_what_another_held(
-        old in any_run(), document in any_run()
+        old in prop_oneof![any_run(), waiting()], document in any_run(), met in tally(&[
+            ("held", 10), ("untouched", 500),
+        ]),
     ) {
         let Verdict::Allow { patch, outcome } = admit_change(&old, &document, Timestamp::UNIX_EPOCH) else {
             panic!("refused")
@@ -77,28 +86,41 @@ proptest! {
         prop_assert!(json_patch::patch(&mut patched, &patch).is_ok(), "{patch} does not apply");
         prop_assert_eq!(untouchable(document.clone()), untouchable(patched.clone()));
         if outcome == Outcome::Held {
+            met.count("held");
             prop_assert_eq!(&old["spec"]["status"], keys::PENDING);
             prop_assert!(old.pointer("/metadata/annotations").and_then(|all| all.get(keys::HOLD)).is_none());
             prop_assert_eq!(&patched["spec"]["status"], keys::PENDING);
         } else {
+            met.count("untouched");
             prop_assert_eq!(patched, document);
         }
     }
 
     #[test]
-    fn any_patch_applies_touches_only_what_is_ours_and_leaves_nothing_for_a_second_pass(document in any_run()) {
+    fn any_patch_applies_touches_only_what_is_ours_and_leaves_nothing_for_a_second_pass(
+        document in any_run(), met in tally(&[
+            ("held", 50), ("left_held_by_other", 30), ("declined", 30), ("not_opted_in", 50), ("child", 10),
+            ("managed_elsewhere", 100), ("odd", 200),
+        ]),
+    ) {
         let Verdict::Allow { patch, outcome } = admit(&document) else { return Ok(()) };
         let mut patched = document.clone();
         prop_assert!(json_patch::patch(&mut patched, &patch).is_ok(), "{patch} does not apply");
         prop_assert_eq!(untouchable(document.clone()), untouchable(patched.clone()));
         prop_assert_eq!(admit(&patched), Verdict::Allow { patch: Patch::default(), outcome });
+        met.count(outcome.as_str());
         if outcome != Outcome::Held {
             prop_assert_eq!(document.pointer("/spec/status"), patched.pointer("/spec/status"));
         }
     }
 
     #[test]
-    fn in_a_labelled_namespace_any_run_becomes_what_it_becomes_with_the_label_of_its_own(document in any_run()) {
+    fn in_a_labelled_namespace_any_run_becomes_what_it_becomes_with_the_label_of_its_own(
+        document in any_run(), met in tally(&[
+            ("held", 100), ("left_held_by_other", 50), ("declined", 30), ("child", 10),
+            ("managed_elsewhere", 100), ("odd", 200), ("rejected", 30),
+        ]),
+    ) {
         let verdict = admit_by_namespace(&document, NamespaceLabel::Means("isolateAlways"));
         let mut labelled = document.clone();
         if let Ok(run) = Manifest::read(&document) && run.opt_in.is_none() {
@@ -109,6 +131,7 @@ proptest! {
         }
         match (verdict, admit(&labelled)) {
             (Verdict::Allow { patch, outcome }, Verdict::Allow { patch: own, outcome: same }) => {
+                met.count(outcome.as_str());
                 prop_assert_eq!(outcome, same);
                 let (mut run, mut other) = (document, labelled);
                 prop_assert!(json_patch::patch(&mut run, &patch).is_ok(), "{patch} does not apply");
@@ -118,13 +141,17 @@ proptest! {
                 }
                 prop_assert_eq!(&run["spec"], &other["spec"]);
             }
-            (verdict, own) => prop_assert_eq!(verdict, own),
+            (verdict, own) => {
+                met.count("rejected");
+                prop_assert_eq!(verdict, own);
+            }
         }
     }
 
     #[test]
-    fn a_held_run_is_pending_and_marked_and_in_no_group(document in any_run()) {
+    fn a_held_run_is_pending_and_marked_and_in_no_group(document in any_run(), met in tally(&[("held", 50)])) {
         let Verdict::Allow { patch, outcome: Outcome::Held } = admit(&document) else { return Ok(()) };
+        met.count("held");
         let mut patched = document;
         json_patch::patch(&mut patched, &patch).unwrap();
         prop_assert_eq!(&patched["spec"]["status"], keys::PENDING);

@@ -2,9 +2,10 @@
 
 use super::*;
 use crate::arbitrary::{document, list, object, odd, one_of, text};
-use proptest::strategy::BoxedStrategy;
+use crate::tally::tally;
+use proptest::strategy::{BoxedStrategy, Strategy as _};
 use proptest::test_runner::Config as Cases;
-use proptest::{prop_assert, prop_assert_eq, proptest};
+use proptest::{prop_assert, prop_assert_eq, prop_oneof, proptest};
 
 fn any_pod() -> BoxedStrategy<Value> {
     let labels = object(vec![
@@ -43,7 +44,14 @@ fn any_pod() -> BoxedStrategy<Value> {
     ]);
     let metadata = object(vec![("labels", labels)]);
     let spec = object(vec![("affinity", affinity)]);
-    document(vec![("metadata", metadata), ("spec", spec)])
+    let pod = document(vec![("metadata", metadata), ("spec", spec)]);
+    prop_oneof![8 => pod.clone(), 1 => pod.prop_map(patched)].boxed()
+}
+
+fn patched(mut pod: Value) -> Value {
+    let Injection { patch, .. } = admit(&pod);
+    json_patch::patch(&mut pod, &patch).unwrap();
+    pod
 }
 
 /// Makes required again what was made preferred.
@@ -123,8 +131,14 @@ proptest! {
     #![proptest_config(Cases::with_cases(2000))]
 
     #[test]
-    fn any_patch_applies_adds_only_our_terms_takes_only_tektons_and_leaves_nothing_for_a_second_pass(document in any_pod()) {
+    fn any_patch_applies_adds_only_our_terms_takes_only_tektons_and_leaves_nothing_for_a_second_pass(
+        document in any_pod(), met in tally(&[
+            ("injected", 50), ("relaxed", 50), ("already_there", 20), ("not_enrolled", 300), ("declined", 50),
+            ("odd", 50),
+        ]),
+    ) {
         let Injection { patch, outcome } = admit(&document);
+        met.count(outcome.as_str());
         let mut patched = document.clone();
         prop_assert!(json_patch::patch(&mut patched, &patch).is_ok(), "{patch} does not apply");
         prop_assert_eq!(matches!(outcome, Outcome::Injected | Outcome::Relaxed), !patch.is_empty());
@@ -134,10 +148,10 @@ proptest! {
     }
 
     #[test]
-    fn an_injected_pod_has_each_of_its_terms_once(document in any_pod()) {
-        let Injection { patch, outcome: Outcome::Injected } = admit(&document) else { return Ok(()) };
-        let mut patched = document.clone();
-        json_patch::patch(&mut patched, &patch).unwrap();
+    fn an_injected_pod_has_each_of_its_terms_once(document in any_pod(), met in tally(&[("injected", 50)])) {
+        let Injection { outcome: Outcome::Injected, .. } = admit(&document) else { return Ok(()) };
+        met.count("injected");
+        let patched = patched(document.clone());
         let wanted = terms_of(&document);
         for (list, term) in [AFFINITY, ANTI_AFFINITY].iter().zip(&wanted) {
             let before = Doc(document.clone()).terms(list).iter().filter(|other| *other == term).count();
@@ -147,13 +161,15 @@ proptest! {
     }
 
     #[test]
-    fn beside_our_term_no_other_podaffinity_is_required_of_a_pod_of_a_group(document in any_pod()) {
-        let Injection { patch, outcome } = admit(&document);
+    fn beside_our_term_no_other_podaffinity_is_required_of_a_pod_of_a_group(
+        document in any_pod(), met in tally(&[("injected", 100), ("relaxed", 50), ("already_there", 20)]),
+    ) {
+        let Injection { outcome, .. } = admit(&document);
         if matches!(outcome, Outcome::NotEnrolled | Outcome::Declined | Outcome::Odd) {
             return Ok(());
         }
-        let mut patched = document.clone();
-        json_patch::patch(&mut patched, &patch).unwrap();
+        met.count(outcome.as_str());
+        let patched = patched(document.clone());
         let own = &terms_of(&document)[0];
         prop_assert!(Doc(patched).terms(AFFINITY).iter().all(|term| term == own));
     }

@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::placeholder::patches::{pin, recreate, shrink};
+use crate::tally::tally;
 use crate::terms::terms;
 use k8s_openapi::api::core::v1::PodAffinityTerm;
 use proptest::sample::{select, subsequence};
@@ -154,10 +155,12 @@ proptest! {
         copied in subsequence(CANDIDATES.to_vec(), 0..3),
         value in select(vec!["x", "u1", "false", "true", "placeholder", "affinity-assistant", ""]),
         setting in select(vec!["placeholder-labels", "placeholder-annotations"]).prop_map(str::to_owned),
+        met in tally(&[("accepted", 10)]),
     ) {
         let pairs: Vec<_> = set.iter().map(|key| format!("{key}={value}")).collect();
         let data = [(setting, pairs.join("\n")), ("placeholder-copied-labels".to_owned(), copied.join(","))];
         if let Ok(config) = Config::parse(&data.into()) {
+            met.count("accepted");
             let labels: Vec<_> = copied.iter().map(|key| (*key, value)).collect();
             let (plain, with) = (made(&[], &Config::default()), made(&labels, &config));
             prop_assert_eq!(&plain["spec"]["selector"], &with["spec"]["selector"]);

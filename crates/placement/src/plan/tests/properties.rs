@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::run::HeldFrom;
+use crate::tally::tally;
 use proptest::prelude::any;
 use proptest::test_runner::Config as Cases;
 use proptest::{prop_assert, prop_assert_eq, prop_oneof, proptest};
@@ -21,8 +22,9 @@ proptest! {
     #![proptest_config(Cases::with_cases(4000))]
 
     #[test]
-    fn only_our_own_hold_is_ever_released(seen in anything()) {
+    fn only_our_own_hold_is_ever_released(seen in anything(), met in tally(&[("release", 100)])) {
         if let Decision::Write(Write::Release { .. }) = decision(&seen) {
+            met.count("release");
             prop_assert_eq!(&seen.run.status, &SpecStatus::Pending);
             prop_assert!(seen.run.hold && !seen.run.queued_by_kueue && goes_on(&seen));
         }
@@ -31,6 +33,7 @@ proptest! {
     #[test]
     fn our_hold_never_outlives_its_deadline_but_to_free_a_place_nor_ends_by_it_before(
         mut seen in anything(), age in prop_oneof![any::<u16>(), 590..630_u16], from_creation in any::<bool>(),
+        met in tally(&[("held", 50), ("released", 300), ("frees a place", 3)]),
     ) {
         seen.run.held_from = if from_creation { HeldFrom::Creation } else { HeldFrom::Release(ago(age.into())) };
         seen.run.created = Some(ago(if from_creation { age.into() } else { 99_999 }));
@@ -40,9 +43,16 @@ proptest! {
         }
         let plan = plan(&seen);
         match Duration::from_secs(age.into()).checked_sub(deadline) {
-            Some(late) if late < FOR_A_PLACE && needs_a_place(&seen) => prop_assert!(frees_a_place(&plan.decision), "{plan:?}"),
-            Some(_) => prop_assert!(matches!(plan.decision, Decision::Write(Write::Release { .. })), "{plan:?}"),
+            Some(late) if late < FOR_A_PLACE && needs_a_place(&seen) => {
+                met.count("frees a place");
+                prop_assert!(frees_a_place(&plan.decision), "{plan:?}");
+            }
+            Some(_) => {
+                met.count("released");
+                prop_assert!(matches!(plan.decision, Decision::Write(Write::Release { .. })), "{plan:?}");
+            }
             None => {
+                met.count("held");
                 let overdue = matches!(plan.decision, Decision::Write(Write::Release { cause: ReleaseCause::Deadline, .. }));
                 prop_assert!(!overdue);
             }
@@ -51,26 +61,35 @@ proptest! {
     }
 
     #[test]
-    fn a_hold_that_bears_no_date_gets_one_before_anything_else(mut seen in anything()) {
+    fn a_hold_that_bears_no_date_gets_one_before_anything_else(
+        mut seen in anything(), met in tally(&[("undated", 300)]),
+    ) {
         seen.run.held_from = HeldFrom::UndatedRelease;
         if seen.run.is_held_by_us() && is_alive(&seen) {
+            met.count("undated");
             prop_assert_eq!(decision(&seen), Decision::Write(Write::DateHold));
         }
     }
 
     #[test]
-    fn a_run_that_may_have_started_is_enrolled_only_if_its_placeholder_says_that_it_was(seen in anything()) {
+    fn a_run_that_may_have_started_is_enrolled_only_if_its_placeholder_says_that_it_was(
+        seen in anything(), met in tally(&[("pending", 30), ("running", 3)]),
+    ) {
         if let Decision::Write(Write::Enrol(_)) = decision(&seen) {
-            let was = usable_set(&seen).is_some() && !seen.run.hold;
-            prop_assert!(seen.run.status == SpecStatus::Pending || was);
+            let is_pending = seen.run.status == SpecStatus::Pending;
+            met.count(if is_pending { "pending" } else { "running" });
+            prop_assert!(is_pending || usable_set(&seen).is_some() && !seen.run.hold);
             prop_assert!(is_opted_in(&seen) && goes_on(&seen));
         }
     }
 
     #[test]
-    fn what_was_resolved_once_stays_whatever_the_configuration_becomes(seen in anything()) {
+    fn what_was_resolved_once_stays_whatever_the_configuration_becomes(
+        seen in anything(), met in tally(&[("enrolled", 500)]),
+    ) {
         let labels = (seen.run.strategy.is_some(), seen.run.isolation.is_some());
         if seen.run.is_enrolled() && labels == (true, true) {
+            met.count("enrolled");
             let mut config = (*seen.config).clone();
             config.default_strategy = Strategy::ColocateAlways;
             config.isolation = Isolation { scope: Scope::Namespace, from: IsolateFrom::Enrolled };
@@ -80,22 +99,29 @@ proptest! {
     }
 
     #[test]
-    fn a_placeholder_is_made_only_where_there_is_none_and_the_run_lives(seen in anything()) {
+    fn a_placeholder_is_made_only_where_there_is_none_and_the_run_lives(
+        seen in anything(), met in tally(&[("created", 30)]),
+    ) {
         if let Decision::Write(Write::CreatePlaceholder(_)) = decision(&seen) {
+            met.count("created");
             prop_assert!(seen.set.is_none() && is_alive(&seen));
         }
     }
 
     #[test]
-    fn nothing_is_deleted_but_a_live_set_of_our_own_and_an_adopted_pod(seen in anything()) {
+    fn nothing_is_deleted_but_a_live_set_of_our_own_and_an_adopted_pod(
+        seen in anything(), met in tally(&[("set", 200), ("adopted pod", 20), ("left pod", 20)]),
+    ) {
         let ours = |uid: &String| usable_set(&seen).is_some_and(|set| set.uid == *uid);
         match decision(&seen) {
             Decision::Write(Write::DeletePlaceholder { set, pod }) => {
                 prop_assert!(set.is_some() || pod.is_some());
+                met.count(if pod.is_some() { "adopted pod" } else { "set" });
                 prop_assert!(set.as_ref().is_none_or(ours));
                 prop_assert!(pod.is_none() || seen.pod.as_ref().is_some_and(|pod| pod.adopted));
             }
             Decision::Write(Write::LeavePod { set }) => {
+                met.count("left pod");
                 prop_assert!(ours(&set) && seen.pod.as_ref().is_some_and(|pod| pod.adopted));
             }
             _ => {}
@@ -103,64 +129,86 @@ proptest! {
     }
 
     #[test]
-    fn a_dead_run_is_only_ever_cleaned_up(seen in anything()) {
+    fn a_dead_run_is_only_ever_cleaned_up(
+        seen in anything(),
+        met in tally(&[
+            ("delete_placeholder", 100), ("adopt_pod", 20), ("leave_pod", 10), ("leave", 30), ("stints", 20),
+        ]),
+    ) {
         if seen.run.done || seen.run.deleting {
             let action = decision(&seen);
-            let cleaning = matches!(
-                action,
-                Decision::Write(
-                    Write::DeletePlaceholder { .. } | Write::AdoptPod { .. } | Write::LeavePod { .. }
-                )
-                    | Decision::Leave(Why::Done)
-                    | Decision::Count(Question::Stints)
-            );
-            prop_assert!(cleaning, "{action:?}");
+            met.count(action.name());
+            prop_assert!(!matches!(action, Decision::Leave(why) if why != Why::Done), "{action:?}");
         }
     }
 
     #[test]
-    fn what_stays_behind_of_a_run_mounts_nothing(seen in anything()) {
-        if let Decision::Write(Write::AdoptPod { .. } | Write::LeavePod { .. }) = decision(&seen) {
+    fn what_stays_behind_of_a_run_mounts_nothing(
+        seen in anything(), met in tally(&[("adopt_pod", 20), ("leave_pod", 20)]),
+    ) {
+        if let Decision::Write(write @ (Write::AdoptPod { .. } | Write::LeavePod { .. })) = decision(&seen) {
+            met.count((&write).into());
             prop_assert!(seen.pod.is_some_and(|pod| !pod.shape.mounts));
         }
     }
 
     #[test]
-    fn no_node_is_given_up_while_anything_of_the_run_lives_or_before_that_was_counted(seen in anything()) {
+    fn no_node_is_given_up_while_anything_of_the_run_lives_or_before_that_was_counted(
+        seen in anything(), met in tally(&[("move_off", 30), ("start_over", 10)]),
+    ) {
+        let decision = decision(&seen);
         if let Decision::Write(
             Write::MoveOff { set, .. } | Write::StartOver { set, cause: MoveCause::Node(_) },
-        ) = decision(&seen) {
+        ) = &decision {
+            met.count(decision.name());
             prop_assert_eq!(seen.census.map(|census| census.live), Some(0));
             prop_assert!(is_alive(&seen) && seen.config.move_after.is_some());
             let usable = usable_set(&seen).unwrap();
-            prop_assert!(usable.uid == set && usable.replicas > 0);
+            prop_assert!(usable.uid == *set && usable.replicas > 0);
         }
     }
 
     #[test]
-    fn the_one_node_that_a_volume_of_the_run_can_be_used_on_is_never_given_up(mut seen in anything()) {
+    fn the_one_node_that_a_volume_of_the_run_can_be_used_on_is_never_given_up(
+        mut seen in anything(), met in tally(&[("move_off", 50), ("start_over", 10)]),
+    ) {
+        let gives_up = |seen: &Observation| match decision(seen) {
+            Decision::Write(write @ (Write::MoveOff { .. } | Write::StartOver { cause: MoveCause::Node(_), .. })) => Some(write),
+            _ => None,
+        };
+        seen.tied = None;
+        if let Some(write) = gives_up(&seen) {
+            met.count((&write).into());
+        }
         seen.tied = Some("disk".to_owned());
-        let decision = decision(&seen);
-        let moves_off = matches!(&decision, Decision::Write(Write::MoveOff { .. }));
-        let starts_over = matches!(&decision, Decision::Write(Write::StartOver { cause: MoveCause::Node(_), .. }));
-        prop_assert!(!moves_off && !starts_over, "{decision:?}");
+        prop_assert_eq!(gives_up(&seen), None);
     }
 
     #[test]
-    fn no_count_makes_both_scalings_possible_and_none_asks_for_another_count(seen in anything()) {
+    fn no_count_makes_both_scalings_possible_and_none_asks_for_another_count(
+        seen in anything(), met in tally(&[("down", 50), ("up", 50)]),
+    ) {
         let actions = counted(&seen);
         let is_down = |action: &Decision| {
             matches!(action, Decision::Write(Write::MoveOff { .. } | Write::MakeRoom { .. }))
         };
         let is_up = |action: &Decision| matches!(action, Decision::Write(Write::Follow { .. }));
-        prop_assert!(!(actions.iter().any(is_down) && actions.iter().any(is_up)), "{actions:?}");
+        match (actions.iter().any(is_down), actions.iter().any(is_up)) {
+            (false, false) => {}
+            (true, false) => met.count("down"),
+            (false, true) => met.count("up"),
+            (true, true) => prop_assert!(false, "{actions:?}"),
+        }
         prop_assert!(!actions[1..].contains(&Decision::Count(Question::Tasks)), "{actions:?}");
     }
 
     #[test]
-    fn where_it_may_come_back_and_no_quota_keeps_it_away_the_placeholder_always_does(seen in anything()) {
+    fn where_it_may_come_back_and_no_quota_keeps_it_away_the_placeholder_always_does(
+        seen in anything(), met in tally(&[("back", 30)]),
+    ) {
         let released = matches!(decision(&seen), Decision::Write(Write::Release { .. } | Write::DateHold));
         if may_come_back(&seen) && !keeps_away(&seen) && !released {
+            met.count("back");
             let follow = Decision::Write(Write::Follow { set: SET.to_owned() });
             let expected = seen.assistants.as_ref().map_or(Decision::Count(Question::Assistants), |_| follow);
             prop_assert_eq!(decision(&seen), expected);
@@ -168,9 +216,12 @@ proptest! {
     }
 
     #[test]
-    fn a_placeholder_that_made_room_stays_away_for_no_longer_than_five_minutes(mut seen in anything()) {
+    fn a_placeholder_that_made_room_stays_away_for_no_longer_than_five_minutes(
+        mut seen in anything(), met in tally(&[("away", 10)]),
+    ) {
         seen.refusal = None;
         if may_come_back(&seen) && keeps_away(&seen) {
+            met.count("away");
             let plan = plan(&seen);
             prop_assert_eq!(&plan.decision, &Decision::Wait(Wait::Steady));
             prop_assert!(plan.again.is_some_and(|again| again <= Duration::from_mins(5)), "{plan:?}");
@@ -178,8 +229,11 @@ proptest! {
     }
 
     #[test]
-    fn the_placeholder_comes_back_only_from_no_replicas_and_while_nobody_waits_awake(seen in anything()) {
+    fn the_placeholder_comes_back_only_from_no_replicas_and_while_nobody_waits_awake(
+        seen in anything(), met in tally(&[("nobody waits", 30), ("asleep", 5), ("leaving", 10)]),
+    ) {
         if let Decision::Write(Write::Follow { .. }) = decision(&seen) {
+            met.count(if is_leaving(&seen) { "leaving" } else if seen.waiting.is_empty() { "nobody waits" } else { "asleep" });
             let nobody_lives = seen.census.is_some_and(|census| census.live == 0);
             prop_assert!(seen.waiting.is_empty() || nobody_lives && seen.waiting.iter().any(lacks_its_group));
             prop_assert!(is_alive(&seen) || is_leaving(&seen));
@@ -188,12 +242,18 @@ proptest! {
     }
 
     #[test]
-    fn room_is_made_only_for_a_task_of_the_run_that_runs_and_tekton_tries_again_only_when_it_is_made(seen in anything()) {
+    fn room_is_made_only_for_a_task_of_the_run_that_runs_and_tekton_tries_again_only_when_it_is_made(
+        seen in anything(), met in tally(&[("make_room", 20), ("retry_tasks", 10)]),
+    ) {
         let replicas = usable_set(&seen).map(|set| set.replicas);
         let runs = is_alive(&seen) && !seen.run.is_held_by_us() && is_refused(&seen);
         match decision(&seen) {
-            Decision::Write(Write::MakeRoom { .. }) => prop_assert!(runs && replicas > Some(0)),
+            Decision::Write(Write::MakeRoom { .. }) => {
+                met.count("make_room");
+                prop_assert!(runs && replicas > Some(0));
+            }
             Decision::Write(Write::RetryTasks { .. }) => {
+                met.count("retry_tasks");
                 prop_assert!(runs && replicas <= Some(0) && replicas.is_some() && seen.pod.is_none());
             }
             _ => {}
@@ -201,8 +261,11 @@ proptest! {
     }
 
     #[test]
-    fn a_run_that_opted_out_keeps_its_placeholder_until_no_assistant_of_tekton_waits_for_it(seen in anything()) {
+    fn a_run_that_opted_out_keeps_its_placeholder_until_no_assistant_of_tekton_waits_for_it(
+        seen in anything(), met in tally(&[("delete", 20)]),
+    ) {
         if let (Decision::Write(Write::DeletePlaceholder { set: Some(_), .. }), true) = (decision(&seen), is_leaving(&seen)) {
+            met.count("delete");
             prop_assert!(usable_set(&seen).unwrap().replicas > 0);
             let assistants = seen.assistants.as_ref().unwrap();
             prop_assert!(assistants.iter().all(|assistant| assistant.node.is_some()));
@@ -210,40 +273,61 @@ proptest! {
     }
 
     #[test]
-    fn no_run_is_released_to_a_node_that_is_unfit_and_that_it_can_leave_before_its_deadline(seen in anything()) {
+    fn no_run_is_released_to_a_node_that_is_unfit_and_that_it_can_leave_before_its_deadline(
+        seen in anything(), met in tally(&[("released", 10)]),
+    ) {
         let unfit = matches!(seen.node, NodeState::Unfit(_)) && seen.config.move_after.is_some();
         let free = seen.census.is_none_or(|census| census.live == 0 && seen.tied.is_none());
         if let (Decision::Write(Write::Release { cause, node: Some(_), .. }), true) = (decision(&seen), unfit && free) {
+            met.count("released");
             prop_assert_eq!(cause, ReleaseCause::Deadline);
         }
     }
 
     #[test]
-    fn a_run_with_a_reserve_is_released_for_its_node_only_once_the_placeholder_is_small_and_free(seen in anything()) {
+    fn a_run_with_a_reserve_is_released_for_its_node_only_once_the_placeholder_is_small_and_free(
+        seen in anything(), met in tally(&[("reserve", 5), ("none", 20)]),
+    ) {
         if let Decision::Write(Write::Release { cause: ReleaseCause::NodeFound, .. }) = decision(&seen) {
             let usual = size::usual(&seen.config).requests();
             let shape = &seen.pod.as_ref().unwrap().shape;
+            met.count(if shape.reserves { "reserve" } else { "none" });
             prop_assert!(!shape.reserves || shape.requests.beyond(&usual).next().is_none());
             prop_assert!(!usable_set(&seen).unwrap().pinned);
         }
     }
 
     #[test]
-    fn only_a_held_run_starts_over_and_only_a_pod_that_is_there_is_made_small(seen in anything()) {
+    fn only_a_held_run_starts_over_and_only_a_pod_that_is_there_is_made_small(
+        seen in anything(), met in tally(&[("start_over", 10), ("shrink", 10), ("recreate_small", 10)]),
+    ) {
         let is_pod = |uid: &String| seen.pod.as_ref().is_some_and(|pod| pod.uid == *uid && !pod.ending);
-        match decision(&seen) {
-            Decision::Write(Write::StartOver { .. }) => prop_assert!(seen.run.is_held_by_us()),
-            Decision::Write(Write::Shrink { pod, .. }) => prop_assert!(is_pod(&pod)),
+        let decision = decision(&seen);
+        let is_right = match &decision {
+            Decision::Write(Write::StartOver { .. }) => seen.run.is_held_by_us(),
+            Decision::Write(Write::Shrink { pod, .. }) => is_pod(pod),
             Decision::Write(Write::RecreateSmall { pod, node, .. }) => {
-                prop_assert!(is_pod(&pod) && node == seen.pod.as_ref().unwrap().node);
+                is_pod(pod) && *node == seen.pod.as_ref().unwrap().node
             }
-            _ => {}
-        }
+            _ => return Ok(()),
+        };
+        met.count(decision.name());
+        prop_assert!(is_right);
     }
 
     #[test]
-    fn every_write_names_the_objects_that_it_relies_on(seen in anything()) {
+    fn every_write_names_the_objects_that_it_relies_on(
+        seen in anything(),
+        met in tally(&[
+            ("adopt_pod", 20), ("ask_within_limits", 5), ("create_placeholder", 30), ("date_hold", 3),
+            ("delete_placeholder", 200), ("enrol", 30), ("follow", 50), ("free_place", 5),
+            ("give_up_reserve", 5), ("leave_pod", 20), ("make_room", 20), ("move_off", 30), ("nudge", 10),
+            ("record_node", 10), ("recreate_small", 10), ("release", 100), ("retry_tasks", 10),
+            ("shrink", 10), ("start_over", 10), ("unpin", 10), ("wake_tasks", 10), ("withdraw", 20),
+        ]),
+    ) {
         if let Decision::Write(write) = decision(&seen) {
+            met.count((&write).into());
             for request in write.requests(&seen, "image") {
                 prop_assert!(names_what_was_seen(&seen, &request), "{request:?}");
             }
@@ -251,23 +335,36 @@ proptest! {
     }
 
     #[test]
-    fn what_a_write_rests_on_is_asked_first_and_nothing_is_asked_twice(seen in anything()) {
+    fn what_a_write_rests_on_is_asked_first_and_nothing_is_asked_twice(
+        seen in anything(),
+        met in tally(&[
+            ("tasks", 30), ("refused", 30), ("claims", 3), ("labels", 3), ("need", 3), ("places", 50),
+            ("assistants", 50), ("complaint", 30), ("autoscaler", 5), ("asked", 50),
+        ]),
+    ) {
         match decision(&seen) {
             Decision::Write(write) => {
                 for question in rests_on(&seen, &write) {
+                    met.count(question.into());
                     prop_assert!(is_answered(&seen, question), "{write:?}: {question:?}");
                 }
             }
-            Decision::Count(question) => prop_assert!(!is_answered(&seen, question), "{question:?}"),
+            Decision::Count(question) => {
+                met.count("asked");
+                prop_assert!(!is_answered(&seen, question), "{question:?}");
+            }
             Decision::Leave(_) | Decision::Wait(_) => {}
         }
     }
 
     #[test]
-    fn a_plan_never_asks_to_be_looked_at_again_at_once_and_comes_back_to_a_pod_that_waits(seen in anything()) {
+    fn a_plan_never_asks_to_be_looked_at_again_at_once_and_comes_back_to_a_pod_that_waits(
+        seen in anything(), met in tally(&[("tasks", 10), ("volume", 10)]),
+    ) {
         let plan = plan(&seen);
         prop_assert!(plan.again.is_none_or(|again| !again.is_zero()));
         if let Decision::Wait(Wait::Tasks { pod: Some(_), .. } | Wait::Volume { pod: Some(_), .. }) = plan.decision {
+            met.count(plan.decision.name());
             prop_assert!(plan.again.is_some());
         }
     }

@@ -7,6 +7,7 @@ use crate::sets::InTheWay;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Toleration;
 use proptest::collection::vec;
+use proptest::prop_oneof;
 use proptest::sample::select;
 use proptest::strategy::{BoxedStrategy, Strategy as Arbitrary};
 
@@ -14,6 +15,7 @@ use proptest::strategy::{BoxedStrategy, Strategy as Arbitrary};
 type Change = fn(&mut Scene);
 /// Another answer, or another state of the memory; see `fixtures::answered` for the usual ones.
 type Answer = fn(&mut Observation);
+type Usual = fn() -> Scene;
 
 const OF_THE_RUN: &[Change] = &[
     |scene| scene.run.deleting = true,
@@ -128,12 +130,13 @@ const ANSWERS: &[Answer] = &[
     |seen| seen.need = None,
     |seen| seen.short_of = None,
     |seen| seen.short_of = Some(told("ResourceQuota few")),
-    |seen| seen.in_the_way = Some(InTheWay::Gone),
-    another_placeholder_is_in_the_way,
+    |seen| places(seen, InTheWay::Gone),
+    |seen| places(seen, another_placeholder()),
     |seen| seen.stints = None,
     |seen| seen.complaint = None,
     |seen| seen.complaint = Some(told("exceeded quota: tight")),
     |seen| seen.complaint = Some(told("no PriorityClass with name urgent was found")),
+    |seen| seen.complaint = Some(told(TOO_SMALL)),
     |seen| seen.autoscaler = None,
     |seen| seen.autoscaler = Some(told("pod triggered scale-up: pool")),
     |seen| seen.autoscaler = Some(told("max node group size reached")),
@@ -141,32 +144,55 @@ const ANSWERS: &[Answer] = &[
     |seen| seen.relaxed = true,
 ];
 
-fn another_placeholder_is_in_the_way(seen: &mut Observation) {
-    seen.in_the_way = Some(InTheWay::Placeholder {
+/// A quota has none.
+fn places(seen: &mut Observation, in_the_way: InTheWay) {
+    (seen.short_of, seen.in_the_way) = (Some(told("ResourceQuota few")), Some(in_the_way));
+}
+
+fn another_placeholder() -> InTheWay {
+    InTheWay::Placeholder {
         name: "another-set".to_owned(),
         uid: "another-set-uid".to_owned(),
-    });
+    }
 }
 
 /// From each of these it is a step or two to another decision.
-const USUAL: &[fn() -> Scene] = &[
+const USUAL: &[Usual] = &[
     held,
     with_questions,
     || held().with_set(),
     || held().stranded(60),
     || held().on(NODE),
+    || held().on(NODE).reserving("cpu=4"),
+    || held().on(NODE).reserving("cpu=4").shrunk(),
+    || held().on(NODE).reserving("nvidia.com/gpu=1"),
     || on_unfit_node(held()),
     || on_unfit_node(held()).reserving("cpu=4"),
+    || on_unfit_node(held()).created_ago(9999),
     || held().moved_off(),
+    || automatic(held()),
     too_large_for_all_nodes,
     fresh,
     settled,
+    || enrolled().on("node-2"),
+    || settled().change(|scene| of_set(scene, |set| set.pinned = true)),
     || on_unfit_node(settled()),
     || settled().task_waits("big", 60).counted(0),
+    || settled().task_waits("big", 60).counted(2),
+    || on_the_node_of_its_volume(settled().task_waits("big", 60)),
     || settled().change(a_quota_refuses_a_task),
-    opted_out_after_a_move,
+    || {
+        enrolled()
+            .opt_in(None)
+            .change(|scene| scene.run.status = SpecStatus::Pending)
+    },
+    || opted_out_after_a_move(None),
+    || opted_out_after_a_move(Some(NODE)),
+    || opted_out_after_a_move(None).moved_off(),
     || enrolled().moved_off(),
     || enrolled().moved_off().task_waits("big", 60),
+    || not_woken(enrolled().moved_off().task_waits("big", 60)),
+    || left_asleep(enrolled().moved_off().task_waits("big", 60)),
     || enrolled().moved_off().change(a_quota_refuses_a_task),
     || {
         enrolled()
@@ -174,17 +200,46 @@ const USUAL: &[fn() -> Scene] = &[
             .change(|scene| scene.yields = repeated(1, 4))
     },
     || done(Strategy::IsolateAlways),
+    || done(Strategy::IsolateAlways).adopted(),
+    || {
+        done(Strategy::IsolateAlways)
+            .adopted()
+            .without_set()
+            .change(|scene| scene.run.deleting = true)
+    },
     || done(Strategy::ColocateCompleted).change(|scene| scene.run.succeeded = true),
 ];
+
+/// Likewise, with this answer.
+const ANSWERED: &[(Usual, Answer)] = &[
+    (
+        || held().with_set(),
+        |seen| seen.complaint = Some(told(TOO_SMALL)),
+    ),
+    (at_its_deadline, |seen| seen.short_of = None),
+    (at_its_deadline, |seen| places(seen, InTheWay::Gone)),
+    (at_its_deadline, |seen| places(seen, another_placeholder())),
+    (|| automatic(held()), |seen| seen.need = None),
+    (
+        || automatic(done(Strategy::ColocateCompleted)),
+        |seen| (seen.run.succeeded, seen.stints) = (true, None),
+    ),
+];
+
+/// Says a `LimitRange`.
+const TOO_SMALL: &str = "minimum cpu usage per Container is 100m, but request is 50m";
 
 /// Any observation.
 pub(super) fn anything() -> BoxedStrategy<Observation> {
     let changes = [OF_THE_RUN, OF_THE_CONFIGURATION, OF_THE_PLACEHOLDER, AROUND_IT].concat();
-    let changes = vec(select(changes), 0..14);
-    (select(USUAL), changes, vec(select(ANSWERS), 0..4))
-        .prop_map(|(usual, changes, answers)| {
-            let mut seen = changes.into_iter().fold(usual(), Scene::change).seen();
-            for answer in answers {
+    let changes = prop_oneof![vec(select(changes.clone()), 0..3), vec(select(changes), 0..14)];
+    let as_usual: Answer = |_| {};
+    let usual: Vec<_> = USUAL.iter().map(|scene| (*scene, as_usual)).collect();
+    let scenes = [usual.as_slice(), ANSWERED].concat();
+    (select(scenes), changes, vec(select(ANSWERS), 0..4))
+        .prop_map(|((scene, answer), changes, answers)| {
+            let mut seen = changes.into_iter().fold(scene(), Scene::change).seen();
+            for answer in [answer].into_iter().chain(answers) {
                 answer(&mut seen);
             }
             seen
@@ -199,13 +254,25 @@ fn with_questions() -> Scene {
     })
 }
 
-/// The assistants of Tekton that it dismissed are not back yet.
-fn opted_out_after_a_move() -> Scene {
+/// One of Tekton's assistants that it dismissed is back on this node, or on none yet.
+fn opted_out_after_a_move(node: Option<&str>) -> Scene {
     let gave_up = |set: &mut Placeholder| set.left = Some("node-0".to_owned());
     settled().opt_in(None).change(|scene| {
         of_set(scene, gave_up);
-        scene.assistants = Some(vec![assistant(None)]);
+        scene.assistants = Some(vec![assistant(node)]);
     })
+}
+
+/// Tekton creates a StatefulSet for it.
+fn at_its_deadline() -> Scene {
+    held()
+        .in_group(UID)
+        .created_ago(605)
+        .change(|scene| scene.run.templates = 1)
+}
+
+fn automatic(scene: Scene) -> Scene {
+    scene.change(|scene| scene.run.reserve = Some("auto".to_owned()))
 }
 
 fn on_unfit_node(scene: Scene) -> Scene {
@@ -213,14 +280,28 @@ fn on_unfit_node(scene: Scene) -> Scene {
     scene.on(NODE).node_is(cordoned).counted(0)
 }
 
+fn on_the_node_of_its_volume(scene: Scene) -> Scene {
+    scene
+        .counted(0)
+        .change(|scene| scene.tied = Some("disk".to_owned()))
+}
+
+fn not_woken(scene: Scene) -> Scene {
+    scene.change(|scene| scene.waiting.iter_mut().for_each(|pod| pod.woken = None))
+}
+
+/// The scheduler does not look again at the pod that waits.
+fn left_asleep(scene: Scene) -> Scene {
+    scene
+        .counted(0)
+        .change(|scene| scene.waiting.iter_mut().for_each(miss_the_group))
+}
+
 /// An automatic reserve.
 fn too_large_for_all_nodes() -> Scene {
-    let automatic = |scene: &mut Scene| {
-        scene.run.reserve = Some("auto".to_owned());
-        scene.nodes = vec![node("small", "cpu=2")];
-    };
+    let small = |scene: &mut Scene| scene.nodes = vec![node("small", "cpu=2")];
     let big = |shape: &mut Shape| (shape.reserves, shape.requests) = (true, amounts("cpu=4"));
-    held().stranded(60).change(automatic).shape(big)
+    automatic(held().stranded(60)).change(small).shape(big)
 }
 
 fn of_set(scene: &mut Scene, change: fn(&mut Placeholder)) {

@@ -1,40 +1,60 @@
-//! The model's controller: observes as the real one does, plans, and carries the step out with the real patches.
+//! The model's controller: observes as the real one does, plans, and sends the real requests.
 
 use super::super::super::fixtures::answered;
 use super::super::super::{
-    Decision, Observation, Placeholder, PlaceholderPod, Question, Shape, Wait, WaitingPod, Write, is_pinned,
-    plan,
+    Decision, Observation, Placeholder, PlaceholderPod, Question, Shape, Wait, WaitingPod, Why, Write,
+    is_pinned, plan,
 };
-use super::life::Life;
+use super::Census;
+use super::api::SET;
+use super::life::{Life, texts};
 use super::world::{Node, World};
-use super::{Census, Resize};
-use crate::config::Config;
+use crate::keys;
 use crate::node::{NodeFacts, NodeState, state};
-use crate::placeholder::patches::{pin, recreate, resize, scale, shrink, wake};
-use crate::placeholder::stateful_set;
-use crate::run::{HeldFrom, SpecStatus};
-use crate::strategy::Enrolment;
-use crate::strategy::Strategy;
-use serde_json::json;
-use std::collections::BTreeMap;
+use crate::placeholder::wake::Wake;
 use std::sync::Arc;
 
-const SET: &str = "set";
-
 impl World {
-    /// Step by step until there is nothing to do but wait.
+    /// Step by step until there is nothing to do but wait. No write is repeated at once.
     pub(super) fn settle(&mut self, index: usize) {
+        let (mut census, mut last) = (None, None);
         for _ in 0..20 {
-            let mut action = self.plan(index, None);
-            if action == Decision::Count(Question::Tasks) {
-                let census = self.count(index);
-                action = self.plan(index, Some(census));
-            }
-            if !self.act(index, action) {
-                return;
+            let seen = self.observe(index, census.take());
+            match plan(&seen).decision {
+                Decision::Write(write) if last.as_ref() != Some(&write) => {
+                    self.write(index, &seen, &write);
+                    last = Some(write);
+                }
+                Decision::Count(Question::Tasks) => census = Some(self.count(index)),
+                Decision::Write(_)
+                | Decision::Leave(Why::Done)
+                | Decision::Wait(Wait::Steady | Wait::Node { .. } | Wait::Tasks { .. } | Wait::Fit { .. }) => {
+                    return;
+                }
+                // The other questions are answered, and every run is ours, was held when it came, and has no volume.
+                decision => panic!("{decision:?}: {:?}", self.lives[index]),
             }
         }
         panic!("a run is never at rest: {:?}", self.lives[index]);
+    }
+
+    fn write(&mut self, index: usize, seen: &Observation, write: &Write) {
+        let life = &mut self.lives[index];
+        match write {
+            // The model has no reason for these.
+            Write::MakeRoom { .. }
+            | Write::FreePlace { .. }
+            | Write::RetryTasks { .. }
+            | Write::AskWithinLimits { .. }
+            | Write::GiveUpReserve { .. }
+            | Write::Withdraw => panic!("{write:?}: {life:?}"),
+            Write::MoveOff { .. } | Write::StartOver { .. } => life.moves = life.moves.and_one(self.now),
+            _ => {}
+        }
+        for request in write.requests(seen, "image") {
+            life.send(&request, self.can_resize, self.hears_labels);
+        }
+        self.written.insert(write.into());
     }
 
     fn count(&mut self, index: usize) -> Census {
@@ -45,12 +65,12 @@ impl World {
         census
     }
 
-    fn plan(&self, index: usize, census: Option<Census>) -> Decision {
+    fn observe(&self, index: usize, census: Option<Census>) -> Observation {
         let life = &self.lives[index];
         let nodes: Vec<_> = self.nodes.iter().filter(|node| !node.gone).map(facts).collect();
-        let seen = Observation {
+        Observation {
             config: Arc::new(self.config.clone()),
-            run: life.run.clone(),
+            run: life.run(),
             set: life.placeholder(),
             pod: life.placeholder_pod(),
             node: node_of(life, &nodes),
@@ -59,78 +79,7 @@ impl World {
             moves: life.moves,
             census,
             ..answered(self.now)
-        };
-        plan(&seen).decision
-    }
-
-    /// Whether anything was written.
-    fn act(&mut self, index: usize, action: Decision) -> bool {
-        let (now, config) = (self.now, self.config.clone());
-        let (can_resize, hears_labels) = (self.can_resize, self.hears_labels);
-        let life = &mut self.lives[index];
-        let replicas = life.replicas().unwrap_or_default();
-        match action {
-            Decision::Write(Write::CreatePlaceholder(enrolment)) => life.create(enrolment, &config),
-            Decision::Write(Write::Release { node, .. }) => life.release(node),
-            Decision::Write(Write::RecordNode { node }) => life.run.node = Some(node),
-            Decision::Write(Write::DateHold) => life.run.held_from = HeldFrom::Release(now),
-            Decision::Write(Write::MoveOff { set, .. }) => {
-                life.patch_set(&scale(&set, replicas, 0));
-                life.moves = life.moves.and_one(now);
-            }
-            Decision::Write(Write::WakeTasks { pods, wake: woken }) => {
-                life.wake(&pods, &wake(&life.run, woken), hears_labels);
-            }
-            Decision::Write(Write::Follow { set }) => life.patch_set(&scale(&set, replicas, 1)),
-            Decision::Write(Write::Shrink { set, .. }) => {
-                life.patch_set(&shrink(&set, &config));
-                let container = resize("", &config)["spec"]["containers"][0].clone();
-                let pod = life.pod.as_mut().unwrap();
-                if can_resize {
-                    pod.set_size(&container);
-                } else {
-                    pod.resize = Resize::Refused;
-                }
-            }
-            Decision::Write(Write::RecreateSmall { set, node, .. }) => {
-                let patch = recreate(&set, &life.run, node.as_deref(), &config);
-                life.patch_set(&patch);
-                life.pod = None;
-            }
-            Decision::Write(Write::GiveUpReserve { set, .. }) => {
-                life.patch_set(&recreate(&set, &life.run, None, &config));
-                life.pod = None;
-            }
-            Decision::Write(Write::Unpin { set }) => {
-                let patch = pin(&set, &life.run, None);
-                life.patch_set(&patch);
-            }
-            Decision::Write(Write::StartOver { .. }) => (life.set, life.pod) = (None, None),
-            Decision::Write(Write::Nudge | Write::AskWithinLimits { .. })
-            | Decision::Wait(
-                Wait::Steady
-                | Wait::Node { .. }
-                | Wait::Tasks { .. }
-                | Wait::Volume { .. }
-                | Wait::Fit { .. },
-            ) => {
-                return false;
-            }
-            Decision::Leave(_)
-            | Decision::Wait(Wait::LabelledTooLate | Wait::Places { .. })
-            | Decision::Count(_)
-            | Decision::Write(
-                Write::Enrol(_)
-                | Write::Withdraw
-                | Write::MakeRoom { .. }
-                | Write::FreePlace { .. }
-                | Write::RetryTasks { .. }
-                | Write::DeletePlaceholder { .. }
-                | Write::AdoptPod { .. }
-                | Write::LeavePod { .. },
-            ) => panic!("{action:?}: {life:?}"),
         }
-        true
     }
 }
 
@@ -150,35 +99,26 @@ fn facts(node: &Node) -> NodeFacts {
 }
 
 impl Life {
-    fn create(&mut self, enrolment: Enrolment, config: &Config) {
-        let set = stateful_set(&self.run, enrolment, &BTreeMap::new(), config, "image");
-        let mut set = serde_json::to_value(set).unwrap();
-        set["metadata"]["uid"] = json!(SET);
-        self.set = Some(set);
-    }
-
-    fn release(&mut self, node: Option<String>) {
-        self.run.status = SpecStatus::Unset;
-        self.run.hold = false;
-        self.run.group = Some(self.run.key.uid.clone());
-        self.run.node = node;
-    }
-
     fn waiting(&self) -> Vec<WaitingPod> {
         let unbound = self.tasks.iter().filter(|task| task.node.is_none());
         unbound
             .map(|task| WaitingPod {
                 name: task.name.clone(),
-                requests: task.requests.clone(),
+                requests: task.requests(),
                 unschedulable: task.unschedulable.clone(),
                 tolerations: Vec::new(),
-                woken: task.woken(),
+                woken: task.object["metadata"]["labels"][keys::WOKEN]
+                    .as_str()
+                    .and_then(Wake::read),
                 relaxed: false,
             })
             .collect()
     }
 
     fn placeholder(&self) -> Option<Placeholder> {
+        let set = self.set.as_ref()?;
+        let labels = texts(set, "labels");
+        let mut template = texts(&set["spec"]["template"], "annotations");
         Some(Placeholder {
             uid: SET.to_owned(),
             owned: true,
@@ -186,11 +126,11 @@ impl Life {
             replicas: self.replicas()?,
             generation: self.generation,
             taken_up: true,
-            strategy: Some(Strategy::ColocateCompleted),
-            isolation: Some(Self::enrolment().isolation),
-            pinned: is_pinned(&self.annotations()),
+            strategy: labels[keys::STRATEGY].parse().ok(),
+            isolation: labels[keys::ISOLATION].parse().ok(),
+            pinned: is_pinned(&template),
             within_limits: false,
-            left: None,
+            left: template.remove(keys::LEFT),
         })
     }
 
@@ -202,8 +142,8 @@ impl Life {
             ending: false,
             unschedulable: pod.unschedulable.clone(),
             tolerations: Vec::new(),
-            adopted: false,
-            shape: Shape::read(&pod.annotations, pod.requests.clone(), pod.resize),
+            adopted: pod.is_owned_by(&self.base.key.uid),
+            shape: Shape::read(&texts(&pod.object, "annotations"), pod.requests(), pod.resize),
         })
     }
 }

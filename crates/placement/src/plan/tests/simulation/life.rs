@@ -1,15 +1,13 @@
-//! One run of the model: its pods, and its StatefulSet as the API server would have it.
+//! One run of the model, with its StatefulSet and its pods.
 
+use super::api::SET;
 use super::{Census, Repeated, Resize, Unschedulable};
 use crate::keys;
-use crate::placeholder::wake::Wake;
 use crate::quantity::Quantity;
 use crate::resources::Resources;
-use crate::run::Run;
-use crate::strategy::Enrolment;
-use crate::strategy::{Isolation, Strategy};
+use crate::run::{HeldFrom, Run, SpecStatus};
+use crate::strategy::Strategy;
 use jiff::Timestamp;
-use json_patch::Patch;
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, VecDeque};
 
@@ -23,25 +21,25 @@ pub(super) struct Job {
 #[derive(Debug)]
 pub(super) struct Pod {
     pub(super) name: String,
-    pub(super) cpu: i64,
+    /// As the API server has it.
+    pub(super) object: Value,
+    pub(super) cpu: Quantity,
     pub(super) node: Option<String>,
     pub(super) unschedulable: Option<Unschedulable>,
     pub(super) created: Timestamp,
     /// The task; none for a placeholder.
     pub(super) job: Option<Job>,
-    pub(super) annotations: BTreeMap<String, String>,
-    /// GPUs are asked for too, and every big node has them.
-    pub(super) requests: Resources,
     pub(super) resize: Resize,
-    pub(super) labels: Value,
     /// The scheduler has set it aside, and the end of another pod is no reason for it to look again.
     pub(super) deaf: bool,
 }
 
 #[derive(Debug)]
 pub(super) struct Life {
-    pub(super) run: Run,
-    /// The StatefulSet as the API server would have it.
+    /// What never changes of the run.
+    pub(super) base: Run,
+    /// The run and its StatefulSet as the API server has them.
+    pub(super) run: Value,
     pub(super) set: Option<Value>,
     pub(super) generation: i64,
     pub(super) pod: Option<Pod>,
@@ -52,42 +50,116 @@ pub(super) struct Life {
     pub(super) ended: Option<Timestamp>,
 }
 
+/// The labels or the annotations of an object.
+pub(super) fn texts(object: &Value, map: &str) -> BTreeMap<String, String> {
+    serde_json::from_value(object["metadata"][map].clone()).unwrap_or_default()
+}
+
+fn requests(pod: &Value) -> Resources {
+    let requests = &pod["spec"]["containers"][0]["resources"]["requests"];
+    Resources::read(&serde_json::from_value(requests.clone()).unwrap_or_default())
+}
+
 impl Pod {
-    pub(super) fn task(name: String, job: Job, created: Timestamp) -> Self {
-        let asks = BTreeMap::from([("cpu".to_owned(), format!("{}m", job.cpu))]);
+    pub(super) fn new(name: String, mut object: Value, job: Option<Job>, created: Timestamp) -> Self {
+        object["metadata"]["uid"] = json!(name);
         Self {
             name,
-            cpu: job.cpu,
+            cpu: requests(&object).get("cpu"),
+            object,
             node: None,
             unschedulable: None,
             created,
-            job: Some(job),
-            annotations: BTreeMap::new(),
-            requests: Resources::of(&asks),
+            job,
             resize: Resize::Possible,
-            labels: json!({}),
             deaf: false,
         }
     }
 
-    pub(super) fn woken(&self) -> Option<Wake> {
-        Wake::read(self.labels.get(keys::WOKEN)?.as_str()?)
+    /// A task's, of a run with these labels, of which it gets its group.
+    pub(super) fn of_task(name: String, labels: &Value, job: Job, created: Timestamp) -> Self {
+        assert!(labels[keys::GROUP].is_string(), "{name} is in no group");
+        let requests = json!({"cpu": format!("{}m", job.cpu)});
+        let container = json!({"name": "step", "resources": {"requests": requests}});
+        let object = json!({"metadata": {"labels": labels}, "spec": {"containers": [container]}});
+        Self::new(name, object, Some(job), created)
     }
 
-    pub(super) fn set_size(&mut self, container: &Value) {
-        let requests = serde_json::from_value(container["resources"]["requests"].clone()).unwrap();
-        self.requests = Resources::read(&requests);
-        let milli = |cpu: i64| self.requests.get("cpu") <= Quantity::of_milli(cpu);
-        self.cpu = (0..=20_000).step_by(50).find(|cpu| milli(*cpu)).unwrap();
+    /// GPUs are asked for too, and every big node has them.
+    pub(super) fn requests(&self) -> Resources {
+        requests(&self.object)
+    }
+
+    pub(super) fn is_owned_by(&self, uid: &str) -> bool {
+        let owners = self.object["metadata"]["ownerReferences"].as_array();
+        owners.is_some_and(|owners| owners.iter().any(|owner| owner["uid"] == uid))
+    }
+
+    /// The only node that the scheduler may bind it to.
+    pub(super) fn pin(&self) -> Option<&str> {
+        let terms =
+            "/spec/affinity/nodeAffinity/requiredDuringSchedulingIgnoredDuringExecution/nodeSelectorTerms";
+        let terms = self.object.pointer(terms)?;
+        terms[0]["matchFields"][0]["values"][0].as_str()
     }
 }
 
 impl Life {
-    pub(super) fn enrolment() -> Enrolment {
-        Enrolment {
-            strategy: Strategy::ColocateCompleted,
-            isolation: Isolation::default(),
+    pub(super) fn new(base: Run, hold: &str, steps: Vec<Vec<Job>>) -> Self {
+        let metadata = json!({
+            "uid": base.key.uid, "labels": {keys::OPT_IN: base.opt_in}, "annotations": {keys::HOLD: hold},
+        });
+        Self {
+            base,
+            run: json!({"metadata": metadata, "spec": {"status": keys::PENDING}}),
+            set: None,
+            generation: 0,
+            pod: None,
+            tasks: Vec::new(),
+            steps: steps.into(),
+            moves: Repeated::default(),
+            census: None,
+            ended: None,
         }
+    }
+
+    pub(super) fn run(&self) -> Run {
+        let (mut labels, mut annotations) = (texts(&self.run, "labels"), texts(&self.run, "annotations"));
+        let hold = annotations.remove(keys::HOLD);
+        Run {
+            status: SpecStatus::of(self.run["spec"]["status"].as_str()),
+            done: self.is_over(),
+            hold: hold.is_some(),
+            held_from: HeldFrom::of(hold.as_deref()),
+            group: labels.remove(keys::GROUP),
+            strategy: labels.remove(keys::STRATEGY),
+            isolation: labels.remove(keys::ISOLATION),
+            node: annotations.remove(keys::NODE),
+            ..self.base.clone()
+        }
+    }
+
+    pub(super) fn is_held(&self) -> bool {
+        !self.is_over() && self.run["spec"].get("status").is_some()
+    }
+
+    /// With all of its tasks.
+    pub(super) fn delete(&mut self) {
+        self.base.deleting = true;
+        self.steps.clear();
+        self.tasks.clear();
+    }
+
+    pub(super) fn is_over(&self) -> bool {
+        self.steps.is_empty() && self.tasks.is_empty()
+    }
+
+    /// Nothing but the pod that keeps the node of an isolateAlways run.
+    pub(super) fn has_left_too_much(&self) -> bool {
+        let run = self.run();
+        let keeps_node = !run.deleting && run.strategy == Some(Strategy::IsolateAlways.to_string());
+        let is_kept = |pod: &Pod| keeps_node && pod.node.is_some() && !pod.is_owned_by(SET);
+        self.set.is_some() || !self.pod.iter().all(is_kept)
     }
 
     pub(super) fn bound(&self) -> impl Iterator<Item = &Pod> {
@@ -106,37 +178,10 @@ impl Life {
         self.set.as_ref()?["spec"]["replicas"].as_i64()?.try_into().ok()
     }
 
-    pub(super) fn annotations(&self) -> BTreeMap<String, String> {
-        let template = self
-            .set
-            .as_ref()
-            .map(|set| &set["spec"]["template"]["metadata"]["annotations"]);
-        serde_json::from_value(template.unwrap_or(&json!({})).clone()).unwrap()
-    }
-
-    /// A patch that does not apply changes nothing, as at an API server.
-    pub(super) fn patch_set(&mut self, patch: &Patch) {
-        json_patch::patch(self.set.as_mut().unwrap(), patch).unwrap();
-        self.generation += 1;
-    }
-
-    pub(super) fn wake(&mut self, pods: &[String], patch: &Patch, is_heard: bool) {
-        for task in self.tasks.iter_mut().filter(|task| pods.contains(&task.name)) {
-            let mut labels = task.labels.clone();
-            labels[keys::GROUP] = json!(self.run.key.uid);
-            let mut object = json!({"metadata": {"labels": labels}});
-            json_patch::patch(&mut object, patch).unwrap();
-            task.labels = object["metadata"]["labels"].take();
-            task.deaf &= !is_heard;
-        }
-    }
-
+    /// What the StatefulSet's controller creates.
     pub(super) fn template(&self, name: String, now: Timestamp) -> Option<Pod> {
-        let container = &self.set.as_ref()?["spec"]["template"]["spec"]["containers"][0];
-        let mut pod = Pod::task(name, Job { cpu: 0, seconds: 0 }, now);
-        pod.job = None;
-        pod.annotations = self.annotations();
-        pod.set_size(container);
-        Some(pod)
+        let mut pod = self.set.as_ref()?["spec"]["template"].clone();
+        pod["metadata"]["ownerReferences"] = json!([{"uid": SET, "controller": true}]);
+        Some(Pod::new(name, pod, None, now))
     }
 }

@@ -1,21 +1,24 @@
 //! The model: nodes, pods, a scheduler, a StatefulSet controller, a pipeline controller.
 
 use super::super::super::fixtures::{ELSEWHERE, NO_NODE, held, now};
+use super::api::SET;
 use super::life::{Job, Life, Pod};
-use super::{Repeated, Unschedulable};
+use super::{BIG, Unschedulable};
 use crate::config::Config;
-use crate::keys;
-use crate::run::SpecStatus;
+use crate::quantity::Quantity;
+use crate::run::RELEASED;
+use crate::strategy::Strategy;
 use jiff::{SignedDuration, Timestamp};
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-/// What happens to a node, or to the placeholder on it.
+/// What happens to a node, to the placeholder on it, or to a run.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Trouble {
     Cordon,
     Remove,
     Evict,
+    Delete,
 }
 
 #[derive(Debug)]
@@ -35,6 +38,8 @@ pub(super) struct World {
     pub(super) can_resize: bool,
     /// A scheduler looks again at a pod whose label changed: Kubernetes 1.36 and newer.
     pub(super) hears_labels: bool,
+    /// The writes that there were.
+    pub(super) written: BTreeSet<&'static str>,
     serial: u32,
     seed: u64,
 }
@@ -51,6 +56,7 @@ impl World {
             lives: Vec::new(),
             can_resize: true,
             hears_labels: true,
+            written: BTreeSet::new(),
             serial: 0,
             seed,
         }
@@ -74,34 +80,27 @@ impl World {
         let mut run = held().run;
         run.key.uid = self.name("run");
         run.reserve = reserve;
-        self.lives.push(Life {
-            run,
-            set: None,
-            generation: 0,
-            pod: None,
-            tasks: Vec::new(),
-            steps: steps.into(),
-            moves: Repeated::default(),
-            census: None,
-            ended: None,
-        });
+        let is_odd = |seed: u64| seed % 2 == 1;
+        if is_odd(self.seed >> self.lives.len()) {
+            run.opt_in = Some(Strategy::IsolateAlways.to_string());
+        }
+        let hold = if is_odd(self.seed >> 32) { "true" } else { RELEASED };
+        self.lives.push(Life::new(run, hold, steps));
     }
 
-    /// Trouble for some node or placeholder; then an autoscaler sees to it that enough big nodes are left.
-    pub(super) fn befall(&mut self, trouble: Trouble, enough: usize, big: i64) {
+    /// Trouble; then an autoscaler sees to it that as many big nodes are left as there are runs.
+    pub(super) fn befall(&mut self, trouble: Trouble) {
         let node = self.roll(self.nodes.len());
         let life = self.roll(self.lives.len());
         match trouble {
             Trouble::Cordon => self.nodes[node].cordoned = true,
             Trouble::Remove => self.nodes[node].gone = true,
             Trouble::Evict => self.lives[life].pod = None,
+            Trouble::Delete => self.lives[life].delete(),
         }
-        let left = |world: &Self| {
-            let fit = |node: &&Node| !node.cordoned && !node.gone && node.cpu >= big;
-            world.nodes.iter().filter(fit).count()
-        };
-        while left(self) < enough {
-            self.add_node(big);
+        let fit = |node: &&Node| !node.cordoned && !node.gone && node.cpu >= BIG;
+        while self.nodes.iter().filter(fit).count() < self.lives.len() {
+            self.add_node(BIG);
         }
     }
 
@@ -126,9 +125,7 @@ impl World {
     }
 
     pub(super) fn is_over(&self) -> bool {
-        self.lives
-            .iter()
-            .all(|life| life.steps.is_empty() && life.tasks.is_empty())
+        self.lives.iter().all(Life::is_over)
     }
 
     pub(super) fn moves(&self) -> u32 {
@@ -139,7 +136,7 @@ impl World {
     pub(super) fn longest_wait(&self) -> usize {
         let waiting = self.lives.iter().flat_map(|life| {
             let tasks = life.tasks.iter().filter(|task| task.node.is_none());
-            let held = life.run.is_held_by_us().then_some(now());
+            let held = life.is_held().then_some(now());
             tasks.map(|task| task.created).chain(held)
         });
         let longest = waiting
@@ -148,16 +145,17 @@ impl World {
         longest.unwrap_or_default().try_into().unwrap()
     }
 
-    /// Two groups on one node, or one group on two.
-    pub(super) fn broken_rule(&self) -> Option<String> {
-        let shared = self
-            .nodes
-            .iter()
-            .filter(|node| !node.gone)
-            .find(|node| self.groups_on(&node.name).len() > 1);
-        let split = (0..self.lives.len()).find(|index| self.nodes_of(*index).len() > 1);
-        let shared = shared.map(|node| format!("{} is shared: {self:?}", node.name));
-        shared.or_else(|| split.map(|index| format!("{index} is split: {self:?}")))
+    pub(super) fn broken_rule(&self) -> Option<&'static str> {
+        let there = || self.nodes.iter().filter(|node| !node.gone);
+        if there().any(|node| self.groups_on(&node.name).len() > 1) {
+            return Some("two groups share a node");
+        }
+        if (0..self.lives.len()).any(|index| self.nodes_of(index).len() > 1) {
+            return Some("a group is on two nodes");
+        }
+        let mut over = self.lives.iter().filter(|life| life.is_over());
+        over.any(Life::has_left_too_much)
+            .then_some("a run left something behind")
     }
 
     fn groups_on(&self, name: &str) -> BTreeSet<usize> {
@@ -185,7 +183,7 @@ impl World {
             let now = self.now;
             let life = &mut self.lives[index];
             match life.replicas() {
-                None | Some(0) => life.pod = None,
+                None | Some(0) => drop(life.pod.take_if(|pod| pod.is_owned_by(SET))),
                 Some(_) if life.pod.is_none() => life.pod = life.template(name, now),
                 Some(_) => {}
             }
@@ -197,12 +195,8 @@ impl World {
         if self.roll(8) != 0 {
             return;
         }
-        let gone: Vec<_> = self
-            .nodes
-            .iter()
-            .filter(|node| node.gone)
-            .map(|node| node.name.clone())
-            .collect();
+        let gone = self.nodes.iter().filter(|node| node.gone);
+        let gone: Vec<_> = gone.map(|node| node.name.clone()).collect();
         let lost = |pod: &Pod| pod.node.as_ref().is_some_and(|node| gone.contains(node));
         for life in &mut self.lives {
             life.pod.take_if(|pod| lost(pod));
@@ -236,12 +230,8 @@ impl World {
         if found.node.is_some() || found.deaf {
             return;
         }
-        let fitting: Vec<_> = self
-            .nodes
-            .iter()
-            .filter(|node| self.takes(node, index, found))
-            .collect();
-        let names: Vec<_> = fitting.iter().map(|node| node.name.clone()).collect();
+        let fitting = self.nodes.iter().filter(|node| self.takes(node, index, found));
+        let names: Vec<_> = fitting.map(|node| node.name.clone()).collect();
         let cpu = found.cpu;
         let chosen = (!names.is_empty()).then(|| names[self.roll(names.len())].clone());
         let since = self.now;
@@ -266,27 +256,24 @@ impl World {
     }
 
     /// Wherever room is short, the end of any pod may help.
-    fn is_short_somewhere(&self, cpu: i64) -> bool {
+    fn is_short_somewhere(&self, cpu: Quantity) -> bool {
         let fit = |node: &&Node| !node.cordoned && !node.gone;
         let mut nodes = self.nodes.iter().filter(fit);
-        nodes.any(|node| self.used(&node.name) + cpu > node.cpu)
+        nodes.any(|node| self.used(&node.name) + cpu > Quantity::of_milli(node.cpu))
     }
 
-    fn used(&self, node: &str) -> i64 {
-        let on_node = self.lives.iter().flat_map(Life::bound);
-        on_node
-            .filter(|pod| pod.node.as_deref() == Some(node))
-            .map(|pod| pod.cpu)
-            .sum()
+    fn used(&self, node: &str) -> Quantity {
+        let bound = self.lives.iter().flat_map(Life::bound);
+        let on_node = bound.filter(|pod| pod.node.as_deref() == Some(node));
+        on_node.fold(Quantity::default(), |used, pod| used + pod.cpu)
     }
 
     fn takes(&self, node: &Node, index: usize, pod: &Pod) -> bool {
         let members = self.nodes_of(index);
-        let pin = pod.annotations.get(keys::PINNED).filter(|pin| !pin.is_empty());
         !node.cordoned
             && !node.gone
-            && self.used(&node.name) + pod.cpu <= node.cpu
-            && pin.is_none_or(|pin| *pin == node.name)
+            && self.used(&node.name) + pod.cpu <= Quantity::of_milli(node.cpu)
+            && pod.pin().is_none_or(|pin| pin == node.name)
             && (members.is_empty() || members.contains(node.name.as_str()))
             && self.groups_on(&node.name).iter().all(|group| *group == index)
     }
@@ -312,13 +299,14 @@ impl World {
     fn start_tasks(&mut self) {
         for index in 0..self.lives.len() {
             let life = &mut self.lives[index];
-            if life.run.status == SpecStatus::Pending || !life.tasks.is_empty() {
+            if life.is_held() || !life.tasks.is_empty() {
                 continue;
             }
             for job in life.steps.pop_front().unwrap_or_default() {
                 let name = self.name("task");
-                let pod = Pod::task(name, job, self.now);
-                self.lives[index].tasks.push(pod);
+                let life = &mut self.lives[index];
+                let pod = Pod::of_task(name, &life.run["metadata"]["labels"], job, self.now);
+                life.tasks.push(pod);
             }
         }
     }

@@ -1,6 +1,6 @@
 //! The steps by which a run leaves its node, and those that bring a placeholder to its size: exact requests.
 
-use super::tests::{SETS, act, act_on, seen};
+use super::tests::{SETS, act, act_on, seen, step};
 use super::*;
 use crate::api_error::Cause;
 use crate::fixture::{Server, at, node as node_json, placeholder, run};
@@ -62,10 +62,7 @@ async fn moving_off_scales_the_very_set_that_was_seen_from_the_very_number_that_
     server.answer(200, written());
     let mut seen = seen();
     seen.pod = Some(on("n1"));
-    assert_eq!(
-        act_on(&server, &mut seen, move_off()).await.unwrap(),
-        Effect::Written
-    );
+    assert_eq!(act_on(&server, &seen, move_off()).await.unwrap(), Effect::Written);
     let call = server.calls().remove(0);
     assert_eq!(
         call.line,
@@ -88,7 +85,7 @@ async fn following_scales_it_back() {
     let mut seen = seen();
     seen.set.as_mut().unwrap().replicas = 0;
     let follow = Decision::Write(Write::Follow { set: "s1".into() });
-    assert_eq!(act_on(&server, &mut seen, follow).await.unwrap(), Effect::Written);
+    assert_eq!(act_on(&server, &seen, follow).await.unwrap(), Effect::Written);
     let body = &server.calls()[0].body;
     assert_eq!((&body[1]["value"], &body[2]["value"]), (&json!(0), &json!(1)));
 }
@@ -113,8 +110,7 @@ async fn before_the_placeholder_follows_tektons_assistants_leave_the_old_node_at
     server.answer(200, json!({"metadata": {}, "items": items}));
     server.refuse(404, "NotFound", "pods \"aa-0\" not found");
     server.answer(200, written());
-    let follow = Decision::Write(Write::Follow { set: "s1".into() });
-    let effect = act_on(&server, &mut moved_off(), follow).await;
+    let effect = step(&server, &mut moved_off()).await;
     assert_eq!(effect.unwrap(), Effect::Written);
     let calls = server.calls();
     assert!(
@@ -132,8 +128,7 @@ async fn before_the_placeholder_follows_tektons_assistants_leave_the_old_node_at
 async fn as_long_as_tektons_assistants_cannot_be_found_nothing_follows() {
     let mut server = Server::start();
     server.refuse(503, "", "later");
-    let follow = Decision::Write(Write::Follow { set: "s1".into() });
-    let refused = act_on(&server, &mut moved_off(), follow).await.unwrap_err();
+    let refused = step(&server, &mut moved_off()).await.unwrap_err();
     assert_eq!(refused.operation, Operation::Assistants);
     assert_eq!(server.calls().len(), 1);
 }

@@ -4,7 +4,7 @@ use crate::fixture::{Call, Server, at, enrolment, nothing, placeholder, run};
 use placement::additions;
 use placement::config::Config;
 use placement::names::RunKey;
-use placement::plan::{Decision, Message, Placeholder, Question, ReleaseCause, Wait, Why};
+use placement::plan::{Decision, Message, Placeholder, Question, ReleaseCause, plan};
 use placement::run::{Run, SpecStatus};
 use placement::sets::InTheWay;
 use serde_json::json;
@@ -32,37 +32,33 @@ pub(super) fn seen() -> Observation {
     }
 }
 
-/// What the plan asks before it comes to this.
-fn question(seen: &Observation, decision: &Decision) -> Option<Question> {
-    match decision {
-        Decision::Write(Write::CreatePlaceholder(_)) if !seen.run.claims.is_empty() => Some(Question::Claims),
-        Decision::Write(Write::CreatePlaceholder(_)) if !seen.config.placeholder_copied_labels.is_empty() => {
-            Some(Question::Labels)
+/// Answers what the plan asks, and carries out what it comes to.
+pub(super) async fn step(server: &Server, seen: &mut Observation) -> Result<Effect, Refused> {
+    let cluster = Cluster::new(server.client(), "image".into());
+    loop {
+        match plan(seen).decision {
+            Decision::Count(question) => cluster.count(question, seen).await?,
+            Decision::Write(write) => return cluster.write(seen, &write).await,
+            decision @ (Decision::Leave(_) | Decision::Wait(_)) => panic!("{decision:?}"),
         }
-        Decision::Write(Write::WakeTasks { .. } | Write::Follow { .. }) => Some(Question::Assistants),
-        Decision::Write(Write::Nudge | Write::AskWithinLimits { .. }) => Some(Question::Complaint),
-        _ => None,
     }
 }
 
 pub(super) async fn act(server: &Server, run: &Run, decision: Decision) -> Result<Effect, Refused> {
     let run = run.clone();
-    act_on(server, &mut Observation { run, ..seen() }, decision).await
+    act_on(server, &Observation { run, ..seen() }, decision).await
 }
 
 pub(super) async fn act_on(
     server: &Server,
-    seen: &mut Observation,
+    seen: &Observation,
     decision: Decision,
 ) -> Result<Effect, Refused> {
     let cluster = Cluster::new(server.client(), "image".into());
-    if let Some(question) = question(seen, &decision) {
-        cluster.count(question, seen).await?;
-    }
-    match decision {
-        Decision::Write(write) => cluster.write(seen, &write).await,
-        _ => Ok(Effect::Nothing),
-    }
+    let Decision::Write(write) = decision else {
+        panic!("{decision:?} writes nothing")
+    };
+    cluster.write(seen, &write).await
 }
 
 fn release() -> Decision {
@@ -118,25 +114,19 @@ async fn a_placeholder_mounts_only_claims_that_do_no_harm_and_goes_where_the_oth
     server.answer(200, claim("ReadWriteOncePod"));
     server.answer(200, volume);
     server.refuse(404, "NotFound", "persistentvolumeclaims \"later\" not found");
+    server.answer(200, json!({"metadata": {}, "items": []}));
     server.answer(201, json!({"metadata": {}}));
-    let run = Run {
-        claims: vec!["source".into(), "alone".into(), "later".into()],
-        ..run()
-    };
-    act(
-        &server,
-        &run,
-        Decision::Write(Write::CreatePlaceholder(enrolment())),
-    )
-    .await
-    .unwrap();
+    let mut seen = nothing();
+    seen.run.claims = vec!["source".into(), "alone".into(), "later".into()];
+    step(&server, &mut seen).await.unwrap();
     let calls = server.calls();
     assert_eq!(
         calls[0].line,
         "GET /api/v1/namespaces/ns/persistentvolumeclaims/source"
     );
     assert_eq!(calls[2].line, "GET /api/v1/persistentvolumes/pv-1");
-    let pod = &calls[4].body["spec"]["template"]["spec"];
+    assert_eq!(calls[4].line, QUOTAS);
+    let pod = &calls[5].body["spec"]["template"]["spec"];
     let required = &pod["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"];
     assert_eq!(required, &west);
     let volumes = pod["volumes"].as_array().unwrap();
@@ -270,17 +260,9 @@ async fn without_the_right_to_read_quotas_the_placeholder_is_made_as_if_there_we
 async fn claims_that_cannot_be_read_make_no_placeholder() {
     let mut server = Server::start();
     server.refuse(403, "Forbidden", "persistentvolumeclaims is forbidden");
-    let run = Run {
-        claims: vec!["source".into()],
-        ..run()
-    };
-    let refused = act(
-        &server,
-        &run,
-        Decision::Write(Write::CreatePlaceholder(enrolment())),
-    )
-    .await
-    .unwrap_err();
+    let mut seen = nothing();
+    seen.run.claims = vec!["source".into()];
+    let refused = step(&server, &mut seen).await.unwrap_err();
     assert_eq!(
         (refused.operation, refused.cause()),
         (Operation::Claims, Cause::Forbidden)
@@ -301,15 +283,9 @@ async fn a_placeholder_copies_the_labels_that_are_asked_for_and_that_the_run_has
     };
     let mut seen = Observation {
         config: config.into(),
-        ..seen()
+        ..nothing()
     };
-    act_on(
-        &server,
-        &mut seen,
-        Decision::Write(Write::CreatePlaceholder(enrolment())),
-    )
-    .await
-    .unwrap();
+    step(&server, &mut seen).await.unwrap();
     assert_eq!(
         seen.copied_labels,
         Some([("team".to_owned(), "build".to_owned())].into())
@@ -417,7 +393,7 @@ async fn enrolling_is_one_json_patch_of_a_run_that_is_as_it_was() {
     let action = Decision::Write(Write::Enrol(enrolment()));
     let mut seen = seen();
     seen.run.status = SpecStatus::Pending;
-    assert_eq!(act_on(&server, &mut seen, action).await.unwrap(), Effect::Written);
+    assert_eq!(act_on(&server, &seen, action).await.unwrap(), Effect::Written);
     let call = only(&server);
     assert_eq!(call.line, format!("PATCH {RUN}?&fieldManager=pod-affinity"));
     assert_eq!(call.content_type, "application/json-patch+json");
@@ -571,8 +547,7 @@ async fn a_nudge_asks_for_the_latest_complaint_and_touches_the_set() {
     );
     server.answer(200, json!({"metadata": {}}));
     let mut seen = seen();
-    let nudge = Decision::Write(Write::Nudge);
-    let effect = act_on(&server, &mut seen, nudge).await.unwrap();
+    let effect = step(&server, &mut seen).await.unwrap();
     assert_eq!(effect, Effect::Written);
     assert_eq!(seen.complaint, Some(Message(Some("exceeded quota".into()))));
     let calls = server.calls();
@@ -595,24 +570,6 @@ async fn a_nudge_happens_even_if_events_cannot_be_read() {
     server.refuse(403, "Forbidden", "events is forbidden");
     server.answer(200, json!({"metadata": {}}));
     let mut seen = seen();
-    let nudge = Decision::Write(Write::Nudge);
-    let effect = act_on(&server, &mut seen, nudge).await.unwrap();
+    let effect = step(&server, &mut seen).await.unwrap();
     assert_eq!((effect, seen.complaint), (Effect::Written, Some(Message(None))));
-}
-
-#[tokio::test]
-async fn what_asks_for_no_write_makes_no_call() {
-    let server = Server::start();
-    for action in [
-        Decision::Leave(Why::Done),
-        Decision::Wait(Wait::Steady),
-        Decision::Wait(Wait::LabelledTooLate),
-        Decision::Wait(Wait::Node {
-            unschedulable: None,
-            largest: None,
-        }),
-    ] {
-        assert_eq!(act(&server, &run(), action).await.unwrap(), Effect::Nothing);
-    }
-    assert!(server.calls().is_empty());
 }

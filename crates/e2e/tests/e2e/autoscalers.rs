@@ -250,7 +250,7 @@ async fn grows_by_what_is_missing(autoscaler: Autoscaler) {
         "{autoscaler:?}: back to {FIXED} nodes after {:?}",
         until_left(&bed, 0).await
     );
-    auditor.found_no_meeting();
+    auditor.found_nothing_on_live_nodes();
 }
 
 /// A run that must leave its node gets a larger one; one that reserves is on it from the start, also if nobody has
@@ -298,7 +298,7 @@ async fn adds_a_node_that_fits(autoscaler: Autoscaler) {
     assert_eq!(nodes_of(&bed, &automatic).await.len(), 1);
     delete_runs(&bed).await;
     until_left(&bed, 0).await;
-    auditor.found_no_meeting();
+    auditor.found_nothing_on_live_nodes();
 }
 
 #[e2e_test(first, autoscaler)]

@@ -63,7 +63,7 @@ async fn a_task_too_big_for_the_node_takes_its_run_to_one_that_fits() {
     assert_eq!(node_of(&bound_placeholder(&bed, &held).await), "large-0");
     let_end(&bed, &run).await;
     bed.until_succeeded(&run, SOON).await.unwrap();
-    auditor.found_no_meeting();
+    auditor.found_nothing_on_live_nodes();
 }
 
 #[e2e_test]
@@ -242,7 +242,7 @@ async fn a_node_that_is_deleted_is_left_though_the_next_task_found_another_by_it
     let second = until_moved_from(&bed, &run, &first).await;
     bed.until_succeeded(&run, SOON).await.unwrap();
     assert_eq!(node_of(&bound_task(&bed, &run, "b").await), second);
-    auditor.found_no_meeting();
+    auditor.found_nothing_on_live_nodes();
 }
 
 /// By itself it would wait for the node until its timeout, as a run without the label does.

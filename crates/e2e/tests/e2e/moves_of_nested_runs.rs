@@ -120,5 +120,5 @@ async fn a_nested_run_that_starts_while_its_root_is_without_a_node_is_with_it_on
     until_all_are(&bed, &root, ALL, Some("large-0")).await;
     end(&bed, "large,inner").await;
     bed.until_succeeded(&run, SOON).await.unwrap();
-    auditor.found_no_meeting();
+    auditor.found_nothing_on_live_nodes();
 }

@@ -53,7 +53,7 @@ async fn tektons_own_assistant_leaves_with_the_run_and_follows_it() {
     until_assistant_on(&bed, "large-0").await;
     let_end(&bed, &run).await;
     bed.until_succeeded(&run, SOON).await.unwrap();
-    auditor.found_no_meeting();
+    auditor.found_nothing_on_live_nodes();
 }
 
 /// Tekton itself looks after the assistant of a cordoned node only until the run's first task is made.

@@ -254,6 +254,7 @@ async fn end_alike(mut pairs: Vec<Pair>) {
         findings.hang * 4 <= pairs.len(),
         "too many hang without the label"
     );
+    auditor.found_nothing_on_live_nodes();
     if pairs.iter().any(|pair| pair.storage == Storage::InZone) {
         world.attached_no_volume_twice();
     }

@@ -80,7 +80,7 @@ async fn takes_a_warm_node(autoscaler: Autoscaler) {
     until_left(&bed, 1).await;
     kubectl(&bed, &["delete", "-f", &overlay]);
     until_left(&bed, 0).await;
-    auditor.found_no_meeting();
+    auditor.found_nothing_on_live_nodes();
 }
 
 #[e2e_test(first, autoscaler)]

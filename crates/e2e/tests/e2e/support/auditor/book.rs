@@ -1,0 +1,393 @@
+//! What an audit has seen: the objects that matter, and what was wrong about them.
+
+use k8s_openapi::api::apps::v1::StatefulSet;
+use k8s_openapi::api::core::v1::{Node, Pod};
+use kube::api::DynamicObject;
+use kube::{Resource, ResourceExt};
+use placement::keys;
+use placement::strategy::{IsolateFrom, Isolation, Scope};
+use serde::de::DeserializeOwned;
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Debug;
+use std::time::{Duration, Instant};
+use testbed::runs::{self, State};
+
+/// The watch of nodes may be so far behind the watch of pods.
+const BEHIND: Duration = Duration::from_secs(5);
+
+#[derive(Default)]
+pub(super) struct Book {
+    pods: BTreeMap<String, BoundPod>,
+    sets: BTreeMap<String, Set>,
+    pub(super) runs: BTreeMap<String, Run>,
+    nodes: BTreeMap<String, LiveNode>,
+    /// When each node was first deleted or not ready, by name.
+    lost: BTreeMap<String, Instant>,
+    /// Runs that only their users may release, by UID.
+    pub(super) users: BTreeSet<String>,
+    held_since: BTreeMap<String, Instant>,
+    pub(super) longest_hold: Duration,
+    /// Names and reasons.
+    pub(super) failed: BTreeMap<String, String>,
+    wrongs: BTreeMap<String, Wrong>,
+    /// How many objects of each kind were noted.
+    pub(super) noted: BTreeMap<&'static str, usize>,
+    /// Kinds whose watch failed and is not restarted yet.
+    pub(super) unwatched: BTreeSet<&'static str>,
+}
+
+/// Something that was wrong.
+struct Wrong {
+    since: Instant,
+    /// Where the pods are, if pods of one run are apart.
+    apart: Vec<String>,
+}
+
+/// A live pod on a node.
+#[derive(Clone)]
+pub(super) struct BoundPod {
+    namespace: String,
+    group: String,
+    node: String,
+    /// Which pods this pod keeps off its node.
+    isolation: Option<Isolation>,
+    enrolled: bool,
+    placeholder: bool,
+    /// Has our terms, so its place is our business.
+    placed: bool,
+}
+
+/// A placeholder's StatefulSet.
+#[derive(Clone)]
+pub(super) struct Set {
+    group: String,
+}
+
+#[derive(Clone)]
+pub(super) struct Run {
+    name: String,
+    pub(super) state: State,
+    pub(super) ours: bool,
+    /// Neither held nor asked to stop.
+    released: bool,
+}
+
+/// A node that is ready.
+#[derive(Clone)]
+pub(super) struct LiveNode {
+    name: String,
+}
+
+/// One kind of object in the book, as far as it matters.
+pub(super) trait Entry: Clone + Sized + Send {
+    const KIND: &'static str;
+    type Object: Resource + Clone + Debug + DeserializeOwned + Send + 'static;
+    /// `None`: it does not matter any more.
+    fn of(object: &Self::Object) -> Option<Self>;
+    fn page(book: &mut Book) -> &mut BTreeMap<String, Self>;
+    fn audit(&self, uid: &str, book: &mut Book);
+    fn gone(&self, _: &mut Book) {}
+}
+
+pub(super) fn uid<K: Resource>(object: &K) -> String {
+    object.meta().uid.clone().unwrap()
+}
+
+pub(super) fn remove<E: Entry>(book: &mut Book, uid: &str) {
+    if let Some(entry) = E::page(book).remove(uid) {
+        entry.gone(book);
+    }
+}
+
+pub(super) fn note<E: Entry>(book: &mut Book, object: &E::Object) {
+    let uid = uid(object);
+    match E::of(object) {
+        Some(entry) => {
+            E::page(book).insert(uid.clone(), entry.clone());
+            entry.audit(&uid, book);
+            *book.noted.entry(E::KIND).or_default() += 1;
+        }
+        None => remove::<E>(book, &uid),
+    }
+}
+
+impl Book {
+    pub(super) fn wrongs(&self) -> BTreeSet<String> {
+        self.wrongs.keys().cloned().collect()
+    }
+
+    /// Without pods of one run that are apart because one of their nodes was lost.
+    pub(super) fn wrongs_on_live_nodes(&self) -> BTreeSet<String> {
+        let was_lost = |wrong: &Wrong, node: &String| {
+            let lost = self.lost.get(node);
+            lost.is_some_and(|at| *at <= wrong.since + BEHIND)
+        };
+        let is_excused = |wrong: &Wrong| wrong.apart.iter().any(|node| was_lost(wrong, node));
+        let wrongs = self.wrongs.iter().filter(|(_, wrong)| !is_excused(wrong));
+        wrongs.map(|(what, _)| what.clone()).collect()
+    }
+
+    fn write(&mut self, what: String, apart: Vec<String>) {
+        let since = Instant::now();
+        self.wrongs.entry(what).or_insert(Wrong { since, apart });
+    }
+}
+
+impl Entry for BoundPod {
+    const KIND: &'static str = "pods";
+    type Object = Pod;
+
+    fn of(pod: &Pod) -> Option<Self> {
+        let phase = pod.status.as_ref().and_then(|status| status.phase.as_deref());
+        let node = runs::node(pod).filter(|_| !matches!(phase, Some("Succeeded" | "Failed")))?;
+        let labels = pod.labels();
+        let is = |key: &str, value: &str| labels.get(key).is_some_and(|found| found == value);
+        let enrolled = labels.contains_key(keys::GROUP);
+        let placed = enrolled && !is(keys::OPT_IN, "false");
+        let isolates = placed && !is(keys::STRATEGY, "colocateAlways");
+        let isolation = labels.get(keys::ISOLATION).and_then(|label| label.parse().ok());
+        Some(Self {
+            namespace: pod.namespace()?,
+            group: labels
+                .get(keys::GROUP)
+                .unwrap_or(&labels[runs::RUN_LABEL])
+                .clone(),
+            node: node.to_owned(),
+            isolation: isolates.then(|| isolation.unwrap_or_default()),
+            enrolled,
+            placeholder: is(keys::COMPONENT, keys::PLACEHOLDER),
+            placed,
+        })
+    }
+
+    fn page(book: &mut Book) -> &mut BTreeMap<String, Self> {
+        &mut book.pods
+    }
+
+    fn audit(&self, uid: &str, book: &mut Book) {
+        let others = book.pods.iter().filter(|(other, _)| *other != uid);
+        let wrongs: Vec<_> = others.filter_map(|(_, other)| self.quarrel(other)).collect();
+        for (what, apart) in wrongs {
+            book.write(what, apart);
+        }
+    }
+}
+
+impl BoundPod {
+    /// What is wrong, and the nodes of pods that are apart.
+    fn quarrel(&self, other: &Self) -> Option<(String, Vec<String>)> {
+        let Self { group, node, .. } = self;
+        let (mine, here) = (other.group == *group, other.node == *node);
+        if !mine && here && (self.keeps_off(other) || other.keeps_off(self)) {
+            let met = format!("{group} and {} met on {node}", other.group);
+            return Some((met, Vec::new()));
+        }
+        let apart = vec![node.clone(), other.node.clone()];
+        if mine && !here && self.placed && other.placed {
+            return Some((format!("{group} is on {node} and on {}", other.node), apart));
+        }
+        (mine && self.placeholder && other.placeholder)
+            .then(|| (format!("{group} has two placeholders"), Vec::new()))
+    }
+
+    /// Whether a pod of another group may not be on the same node.
+    fn keeps_off(&self, other: &Self) -> bool {
+        self.isolation.is_some_and(|Isolation { scope, from }| {
+            (scope == Scope::Cluster || other.namespace == self.namespace)
+                && (from == IsolateFrom::All || other.enrolled)
+        })
+    }
+}
+
+impl Entry for LiveNode {
+    const KIND: &'static str = "nodes";
+    type Object = Node;
+
+    fn of(node: &Node) -> Option<Self> {
+        let conditions = node.status.as_ref().and_then(|status| status.conditions.as_ref());
+        let mut conditions = conditions.into_iter().flatten();
+        let ready = conditions.any(|it| it.type_ == "Ready" && it.status == "True");
+        ready.then(|| Self {
+            name: node.name_any(),
+        })
+    }
+
+    fn page(book: &mut Book) -> &mut BTreeMap<String, Self> {
+        &mut book.nodes
+    }
+
+    fn audit(&self, _: &str, _: &mut Book) {}
+
+    fn gone(&self, book: &mut Book) {
+        let lost = book.lost.entry(self.name.clone());
+        lost.or_insert_with(Instant::now);
+    }
+}
+
+impl Entry for Set {
+    const KIND: &'static str = "sets";
+    type Object = StatefulSet;
+
+    fn of(set: &StatefulSet) -> Option<Self> {
+        let group = set.labels()[keys::GROUP].clone();
+        Some(Self { group })
+    }
+
+    fn page(book: &mut Book) -> &mut BTreeMap<String, Self> {
+        &mut book.sets
+    }
+
+    fn audit(&self, uid: &str, book: &mut Book) {
+        let mut others = book.sets.iter().filter(|(other, _)| *other != uid);
+        if others.any(|(_, other)| other.group == self.group) {
+            book.write(format!("{} has two StatefulSets", self.group), Vec::new());
+        }
+    }
+}
+
+impl Entry for Run {
+    const KIND: &'static str = "runs";
+    type Object = DynamicObject;
+
+    fn of(run: &DynamicObject) -> Option<Self> {
+        Some(Self {
+            name: run.name_any(),
+            state: runs::state(run),
+            ours: run.annotations().contains_key(keys::HOLD),
+            released: run.data["spec"].get("status").is_none(),
+        })
+    }
+
+    fn page(book: &mut Book) -> &mut BTreeMap<String, Self> {
+        &mut book.runs
+    }
+
+    fn audit(&self, uid: &str, book: &mut Book) {
+        let Self {
+            name,
+            state,
+            ours,
+            released,
+        } = self;
+        match state {
+            State::Pending if *ours => {
+                book.held_since.entry(uid.to_owned()).or_insert_with(Instant::now);
+            }
+            State::Running if *released && book.users.contains(uid) => {
+                let what = format!("{name} was released, and that was its user's to do");
+                book.write(what, Vec::new());
+            }
+            State::Pending | State::Running | State::Succeeded => {}
+            State::Failed(reason) => {
+                book.failed.insert(name.clone(), reason.clone());
+            }
+        }
+        if *state != State::Pending
+            && let Some(since) = book.held_since.remove(uid)
+        {
+            book.longest_hold = book.longest_hold.max(since.elapsed());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn pod(group: &str, node: &str, isolated: bool) -> BoundPod {
+        BoundPod {
+            namespace: "red".into(),
+            group: group.into(),
+            node: node.into(),
+            isolation: isolated.then(Isolation::default),
+            enrolled: true,
+            placeholder: false,
+            placed: true,
+        }
+    }
+
+    fn book(pods: [BoundPod; 2]) -> Book {
+        let mut book = Book::default();
+        for (number, pod) in pods.into_iter().enumerate() {
+            book.pods.insert(number.to_string(), pod.clone());
+            pod.audit(&number.to_string(), &mut book);
+        }
+        book
+    }
+
+    fn wrongs(pods: [BoundPod; 2]) -> usize {
+        book(pods).wrongs().len()
+    }
+
+    #[e2e_test]
+    fn two_runs_on_one_node_one_run_on_two_and_two_placeholders_are_wrong() {
+        let placeholder = BoundPod {
+            placeholder: true,
+            ..pod("a", "n", true)
+        };
+        assert_eq!(wrongs([pod("a", "n", true), pod("b", "n", false)]), 1);
+        assert_eq!(wrongs([pod("a", "n", false), pod("b", "n", false)]), 0);
+        assert_eq!(wrongs([pod("a", "n", true), pod("a", "m", true)]), 1);
+        assert_eq!(wrongs([pod("a", "n", true), pod("b", "m", true)]), 0);
+        assert_eq!(wrongs([placeholder.clone(), placeholder]), 1);
+    }
+
+    #[e2e_test]
+    fn a_run_keeps_off_its_node_only_what_its_isolation_names() {
+        let isolated = |isolation: &str| BoundPod {
+            isolation: Some(isolation.parse().unwrap()),
+            ..pod("a", "n", true)
+        };
+        let in_blue = |enrolled| BoundPod {
+            namespace: "blue".into(),
+            enrolled,
+            ..pod("b", "n", false)
+        };
+        let in_red = |enrolled| BoundPod {
+            namespace: "red".into(),
+            ..in_blue(enrolled)
+        };
+        for (isolation, kept_off) in [
+            ("cluster-all", [true, true, true, true]),
+            ("cluster-enrolled", [true, false, true, false]),
+            ("namespace-all", [true, true, false, false]),
+            ("namespace-enrolled", [true, false, false, false]),
+        ] {
+            let others = [in_red(true), in_red(false), in_blue(true), in_blue(false)];
+            let found = others.map(|other| wrongs([isolated(isolation), other]) == 1);
+            assert_eq!(found, kept_off, "{isolation}");
+        }
+    }
+
+    #[e2e_test]
+    fn pods_of_a_run_may_be_apart_only_while_one_of_their_nodes_is_lost() {
+        let apart = || book([pod("a", "n", true), pod("a", "m", true)]);
+        let lost = |name: &str, at: Instant, mut book: Book| {
+            book.lost.insert(name.into(), at);
+            book.wrongs_on_live_nodes().len()
+        };
+        let now = Instant::now();
+        assert_eq!(apart().wrongs_on_live_nodes().len(), 1);
+        assert_eq!(lost("n", now, apart()), 0);
+        assert_eq!(lost("another", now, apart()), 1);
+        assert_eq!(lost("n", now + 2 * BEHIND, apart()), 1, "later");
+        let met = book([pod("a", "n", true), pod("b", "n", true)]);
+        assert_eq!(lost("n", now, met), 1);
+    }
+
+    #[e2e_test]
+    fn a_run_that_was_not_ours_to_release_and_is_released_is_wrong() {
+        let mut book = Book::default();
+        book.users.insert("uid".into());
+        let run = |state| Run {
+            name: "run".into(),
+            released: state == State::Running,
+            state,
+            ours: false,
+        };
+        run(State::Pending).audit("uid", &mut book);
+        assert!(book.wrongs.is_empty());
+        run(State::Running).audit("uid", &mut book);
+        assert_eq!(book.wrongs.len(), 1);
+    }
+}

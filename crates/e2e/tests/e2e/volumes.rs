@@ -3,7 +3,7 @@
 
 use crate::moves_with_claims::add_attaching_nodes;
 use crate::support::SOON;
-use crate::support::attacher::{Attacher, DETACHING};
+use crate::support::attacher::Attacher;
 use crate::support::beds::fresh;
 use crate::support::claims::{claim_of, with_claim, with_workspace};
 use crate::support::events::{reasons, until_told};
@@ -219,9 +219,9 @@ async fn between_two_tasks_of_a_run_its_volume_does_not_go_to_another_run_that_w
     let pair = Pair::start(&bed, &attacher, BOTH[1], &first).await;
     let_task_end(&bed, &first, "a").await;
     bound_task(&bed, &first, "b").await;
-    // Had it been detached meanwhile, the other would have it by then.
-    tokio::time::sleep(DETACHING * 2).await;
-    assert!(!attacher.has_attached(&pair.other), "between the tasks");
+    add_attaching_nodes(&bed, &Nodes::new("marker", 1)).await;
+    attacher.until_passed(&bed, "marker-0").await;
+    assert!(!attacher.has_detached(BOTH[1].0), "between the tasks");
     let_end(&bed, &first).await;
     bed.until_succeeded(&first, SOON).await.unwrap();
     pair.ends().await;

@@ -1,12 +1,14 @@
 //! Plays the storage driver that the attach-detach controller asks to attach volumes, and takes note of what is where.
 
 use crate::support::SOON;
+use crate::support::changes::changes;
 use crate::support::claims::claim_of;
-use futures::{StreamExt, TryStreamExt};
+use crate::support::placeholders::pods;
+use futures::StreamExt;
 use k8s_openapi::api::storage::v1::{CSIDriver, VolumeAttachment};
 use kube::ResourceExt;
-use kube::api::{Api, Patch, PatchParams, PostParams};
-use kube::runtime::{WatchStreamExt, watcher};
+use kube::api::{Api, DeleteParams, Patch, PatchParams, PostParams};
+use kube::runtime::watcher;
 use serde_json::json;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex};
@@ -19,13 +21,15 @@ pub(crate) const DRIVER: &str = "slow.example.com";
 /// Holds an attachment back until the volume has left its node, as drivers do.
 const FINALIZER: &str = "external-attacher/slow-example-com";
 /// Longer than a run takes to be bound to its next node.
-pub(crate) const DETACHING: Duration = Duration::from_secs(4);
+const DETACHING: Duration = Duration::from_secs(4);
 
-/// The nodes that each volume is attached to, all that had one, and what was wrong at any moment.
+/// The nodes that each volume is attached to, all nodes that had a volume, and what was wrong at any moment.
 #[derive(Default)]
 struct Seen {
     attached: BTreeMap<String, BTreeSet<String>>,
     had_one: BTreeSet<String>,
+    /// Volumes that the attach-detach controller had detached from a node.
+    leaving: BTreeSet<String>,
     doubled: Vec<String>,
 }
 
@@ -56,6 +60,7 @@ impl Attacher {
     /// Waits until a volume has been attached to this node, which it may have left since.
     pub(crate) async fn until_attached(&self, bed: &Testbed, node: &str) {
         bed.until(format!("a volume to be attached to {node}"), SOON, async || {
+            self.is_at_work();
             let had_one = self.seen.lock().unwrap().had_one.clone();
             if had_one.contains(node) {
                 Ok(())
@@ -67,13 +72,45 @@ impl Attacher {
         .unwrap();
     }
 
-    /// Whether a volume has been attached to this node.
-    pub(crate) fn has_attached(&self, node: &str) -> bool {
-        self.seen.lock().unwrap().had_one.contains(node)
+    /// Whether the attach-detach controller has had this volume detached from a node.
+    pub(crate) fn has_detached(&self, volume: &str) -> bool {
+        self.seen.lock().unwrap().leaving.contains(volume)
+    }
+
+    /// Waits until the attach-detach controller has handled all changes of pods so far: it attaches the volume of a pod on this
+    /// node, and detaches the volume when the pod is deleted. Each of its rounds is about all volumes.
+    pub(crate) async fn until_passed(&self, bed: &Testbed, node: &str) {
+        let marker = "marker";
+        Self::claim(bed, marker).await;
+        let pod = json!({
+            "metadata": {"name": marker},
+            "spec": {
+                "nodeName": node,
+                "containers": [{"name": "main", "image": "testbed.invalid/main"}],
+                "volumes": [{"name": "marker", "persistentVolumeClaim": {"claimName": marker}}],
+            },
+        });
+        let pods = pods(&bed.client().await.unwrap(), "default");
+        pods.create(&PostParams::default(), &serde_json::from_value(pod).unwrap())
+            .await
+            .unwrap();
+        self.until_attached(bed, node).await;
+        pods.delete(marker, &DeleteParams::default()).await.unwrap();
+        bed.until("the marker's volume to be detached", SOON, async || {
+            self.is_at_work();
+            self.has_detached(marker).then_some(()).ok_or("it is attached")
+        })
+        .await
+        .unwrap();
+    }
+
+    fn is_at_work(&self) {
+        assert!(!self.task.is_finished(), "the storage driver has ended");
     }
 
     /// Ends the driver; fails if a volume was on two nodes at once.
     pub(crate) fn never_attached_twice(self) {
+        self.is_at_work();
         self.task.abort();
         let seen = self.seen.lock().unwrap();
         assert!(!seen.had_one.is_empty(), "nothing was ever attached");
@@ -87,10 +124,11 @@ impl Attacher {
 
 /// Attaches what is asked for at once, and detaches it slowly.
 async fn serve(attachments: Api<VolumeAttachment>, seen: Arc<Mutex<Seen>>) {
-    let events = watcher(attachments.clone(), watcher::Config::default()).default_backoff();
-    let mut asked = events.applied_objects().boxed();
-    while let Ok(Some(attachment)) = asked.try_next().await {
+    let mut asked = changes(attachments.clone(), watcher::Config::default());
+    while let Some(attachment) = asked.next().await {
         if attachment.metadata.deletion_timestamp.is_some() {
+            let volume = attachment.spec.source.persistent_volume_name.clone().unwrap();
+            seen.lock().unwrap().leaving.insert(volume);
             tokio::time::sleep(DETACHING).await;
             seen.lock().unwrap().note(&attachment, false);
             patch(

@@ -12,6 +12,8 @@ pub(crate) mod auditor;
 pub(crate) mod beds;
 /// cert-manager's cainjector and controller, played by the test.
 pub(crate) mod cert_manager;
+/// The objects of a kind as they come and change.
+pub(crate) mod changes;
 /// PVCs, and runs that mount them.
 pub(crate) mod claims;
 /// The command line tool, run against a testbed.

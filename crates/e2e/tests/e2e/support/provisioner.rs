@@ -2,10 +2,11 @@
 //! the scheduler wants the first pod that mounts it.
 
 use crate::support::attacher::DRIVER;
-use futures::{StreamExt, TryStreamExt};
+use crate::support::changes::changes;
+use futures::StreamExt;
 use k8s_openapi::api::core::v1::{Node, PersistentVolume, PersistentVolumeClaim};
 use kube::api::{Api, PostParams};
-use kube::runtime::{WatchStreamExt, watcher};
+use kube::runtime::watcher;
 use kube::{Client, ResourceExt};
 use serde_json::json;
 use testbed::{Testbed, apply};
@@ -43,15 +44,17 @@ impl Provisioner {
 
 impl Drop for Provisioner {
     fn drop(&mut self) {
+        let at_work = !self.0.is_finished();
         self.0.abort();
+        // A second panic would end all tests.
+        assert!(at_work || std::thread::panicking(), "the provisioner has ended");
     }
 }
 
 async fn serve(client: Client) {
     let claims: Api<PersistentVolumeClaim> = Api::all(client.clone());
-    let events = watcher(claims, watcher::Config::default()).default_backoff();
-    let mut asked = events.applied_objects().boxed();
-    while let Ok(Some(claim)) = asked.try_next().await {
+    let mut asked = changes(claims, watcher::Config::default());
+    while let Some(claim) = asked.next().await {
         if let Some(zone) = zone_for(&client, &claim).await {
             make(&client, &claim, &zone).await;
         }

@@ -1,18 +1,18 @@
 //! Runs of tests: created, told to end, waited for.
 
 use super::SOON;
+use super::changes::changes;
 use super::events::until_told;
 use super::placeholders::pods;
 use futures::StreamExt;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Pod;
 use kube::api::{Api, DynamicObject, ListParams, Patch, PatchParams, PostParams};
-use kube::runtime::{WatchStreamExt, watcher};
+use kube::runtime::watcher;
 use kube::{Client, ResourceExt};
 use placement::keys;
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
-use std::pin::pin;
 use std::time::Duration;
 use testbed::kwok::OUTCOME;
 use testbed::runs::{self, RunSpec};
@@ -174,11 +174,9 @@ pub(crate) async fn let_pods_end(bed: &Testbed, namespace: &str, selector: &str)
     }
     let config = watcher::Config::default().labels(selector);
     tokio::spawn(async move {
-        let mut pods = pin!(watcher(api.clone(), config).default_backoff().applied_objects());
-        while let Some(found) = pods.next().await {
-            if let Ok(pod) = found {
-                let_pod_end(&api, &pod).await;
-            }
+        let mut pods = changes(api.clone(), config);
+        while let Some(pod) = pods.next().await {
+            let_pod_end(&api, &pod).await;
         }
     });
 }

@@ -4,18 +4,16 @@
 use crate::autoscalers::{Autoscaler, FIXED, bed, delete_runs, until_left};
 use crate::support::SOON;
 use crate::support::auditor::Auditor;
+use crate::support::events::until_told;
 use crate::support::kubectl::{file, kubectl, rendered, workspace};
 use crate::support::nodes::node_of;
 use crate::support::runs::{bound_task, create, let_end, nodes_of};
 use k8s_openapi::api::core::v1::Pod;
 use kube::api::{Api, ListParams};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 use testbed::Testbed;
 use testbed::product::NAMESPACE;
 use testbed::runs::{RunSpec, node};
-
-/// How long a new node takes here.
-const NEW_NODE: Duration = Duration::from_secs(30);
 
 fn run(name: &str) -> RunSpec {
     RunSpec::new("default", name).task("only", &[]).opted_in("true")
@@ -65,7 +63,8 @@ async fn takes_a_warm_node(autoscaler: Autoscaler) {
     );
     assert_eq!(node_of(&first_task), warm);
     create(&bed, &other).await;
-    tokio::time::sleep(NEW_NODE.saturating_sub(start.elapsed())).await;
+    // There is no node for the other run, nor for the warm pod that was preempted: each gets a new one.
+    until_told(&bed, &other, "WaitingForNode").await;
     bed.resume(autoscaler.part()).unwrap();
 
     let replaced = until_warm(&bed).await;

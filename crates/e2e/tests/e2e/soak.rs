@@ -35,8 +35,9 @@ const SEEDS: &str = "soak/seeds.txt";
 /// Live at once, and kept after their end; together with those that keep their node for long, fewer than the nodes of the zones.
 const LIVE: usize = 20;
 const KEPT: usize = 40;
-/// A process may have grown by this much between a quarter of the soak and its end.
-const GROWTH: u64 = 40 << 20;
+/// A process may grow by this much between a quarter of the soak and its end. Measured: 1 MiB in 60 runs, and no growth between
+/// 1250 and 10,000 runs. In 60 runs, a leak of 180 KiB a run is found.
+const GROWTH: u64 = 8 << 20;
 const PROCESSES: [Part; 4] = [
     Part::Webhook(0),
     Part::Webhook(1),
@@ -279,8 +280,8 @@ impl Soak {
                 let line = metrics
                     .lines()
                     .find(|line| line.starts_with(&format!("{gauge} ")));
-                if line.is_some_and(|line| line != format!("{gauge} 0")) {
-                    return Err(line.unwrap_or_default().to_owned());
+                if line != Some(&format!("{gauge} 0")) {
+                    return Err(format!("{gauge}: {line:?}"));
                 }
             }
         }

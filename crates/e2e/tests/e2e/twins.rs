@@ -245,7 +245,7 @@ async fn end_alike(mut pairs: Vec<Pair>) {
             let auditor = Auditor::start(&bed).await;
             let two = [(); 2].map(|()| controls.next().unwrap());
             findings.compare(&bed, at_once, two).await;
-            auditor.found_no_meeting();
+            auditor.found_nothing_on_live_nodes();
         }
     }
     findings.report();
@@ -254,7 +254,6 @@ async fn end_alike(mut pairs: Vec<Pair>) {
         findings.hang * 4 <= pairs.len(),
         "too many hang without the label"
     );
-    auditor.found_nothing_on_live_nodes();
     if pairs.iter().any(|pair| pair.storage == Storage::InZone) {
         world.attached_no_volume_twice();
     }

@@ -250,8 +250,9 @@ async fn end_alike(mut pairs: Vec<Pair>) {
     }
     findings.report();
     assert_eq!(findings.complaints, []);
+    // No pair is drawn that is known to hang.
     assert!(
-        findings.hang * 4 <= pairs.len(),
+        findings.hang * 16 <= pairs.len(),
         "too many hang without the label"
     );
     if pairs.iter().any(|pair| pair.storage == Storage::InZone) {

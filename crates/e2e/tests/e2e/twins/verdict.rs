@@ -30,6 +30,9 @@ const ROOM: i64 = 15;
 const QUESTION: i64 = 5;
 /// The control plane looks every 20 s whether pods are on a node that is out of service.
 const COLLECTION: i64 = 20;
+/// Without a leader, no run is released for so long. Two more waits end a hold later: for a place in a quota, and for a slow
+/// machine, which takes as long as the control.
+const LEASE: i64 = 15;
 /// What the start of one more pod takes.
 const START: i64 = 3;
 
@@ -72,13 +75,20 @@ impl Circumstances {
     pub(super) fn complaint(&self, pair: &Pair, plain: &Ended, labelled: &Ended) -> Option<String> {
         let otherwise = (plain.state != labelled.state).then(|| "it ended otherwise".to_owned());
         if !self.are_calm() {
-            return otherwise;
+            return otherwise.or_else(|| self.overdue(labelled));
         }
         otherwise
             .or_else(|| needless(pair, labelled))
             .or_else(|| restless(pair, labelled))
             .or_else(|| self.held_too_long(pair, labelled))
             .or_else(|| self.late(pair, plain, labelled))
+    }
+
+    /// The deadline of its hold is kept on any machine.
+    fn overdue(&self, labelled: &Ended) -> Option<String> {
+        let [_, now] = self.controls;
+        let (held, longest) = (labelled.held, HOLD_DEADLINE + LEASE + ROOM + now);
+        (held > longest).then(|| format!("it was held for {held} s, and not {longest} s at most"))
     }
 
     fn held_too_long(&self, pair: &Pair, labelled: &Ended) -> Option<String> {

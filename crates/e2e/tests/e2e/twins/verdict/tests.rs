@@ -169,8 +169,9 @@ fn a_hold_takes_seconds_where_nodes_are_free() {
 }
 
 #[e2e_test]
-fn a_machine_that_stalls_tells_how_runs_end_and_nothing_about_times() {
-    let late = held(60, &["HoldDeadlineExceeded"]);
+fn a_machine_that_stalls_tells_how_runs_end_and_of_times_only_that_a_hold_has_an_end() {
+    let late = held(57, &["HoldDeadlineExceeded"]);
+    let overdue = held(71, &["HoldDeadlineExceeded"]);
     let failed = Ended {
         state: State::Failed("Failed".into()),
         ..ended(&[])
@@ -184,6 +185,7 @@ fn a_machine_that_stalls_tells_how_runs_end_and_nothing_about_times() {
         let complaint = |labelled| stalled.complaint(&pair(Twist::None), &ended(&[]), labelled);
         assert_eq!(complaint(&late), None);
         assert!(complaint(&failed).is_some());
+        assert!(complaint(&overdue).is_some());
     }
 }
 

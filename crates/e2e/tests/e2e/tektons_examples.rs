@@ -4,7 +4,7 @@ use crate::support::SOON;
 use crate::support::beds::{add_plenty, shipped};
 use crate::support::provisioner::{Provisioner, WITH_THE_FIRST_POD};
 use crate::support::runs::create_manifest;
-use futures::future::{join_all, try_join_all};
+use futures::future::join_all;
 use futures::{StreamExt, stream};
 use k8s_openapi::api::storage::v1::StorageClass;
 use kube::ResourceExt;
@@ -17,20 +17,20 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::pin::pin;
 use testbed::runs::{self, State};
-use testbed::{Testbed, apply};
+use testbed::{Tekton, Testbed, apply};
 use tokio::time::timeout;
 
-/// So many end, of which so many succeed: fake nodes play no step, so that an example whose tasks hand results on fails in either
-/// way, as one does that loads something from elsewhere.
-const AT_LEAST: (usize, usize) = (40, 25);
+/// So many are accepted, of which so many end, of which so many succeed: with Tekton 1.15, 67, 64 and 34. Fake nodes play no step, so
+/// that an example whose tasks hand results on fails in either way, as one does that loads something from elsewhere.
+const AT_LEAST: (usize, usize, usize) = (64, 60, 31);
+/// With other versions of Tekton.
+const AT_LEAST_ELSEWHERE: (usize, usize, usize) = (45, 40, 25);
 const AT_ONCE: usize = 12;
 /// Nobody here fetches what is elsewhere, and Tekton would wait for a minute.
 const FETCHED: (&str, &str) = ("default-maximum-resolution-timeout", "5s");
 
-/// A file, in a namespace of its own.
-#[derive(Clone, Debug)]
+/// The runs of a file, in a namespace of their own.
 struct Example {
-    file: PathBuf,
     namespace: String,
     runs: Vec<String>,
 }
@@ -46,37 +46,47 @@ fn files(folder: &Path) -> Vec<PathBuf> {
     files.into_iter().filter(is_yaml).chain(below).collect()
 }
 
-/// Creates all that is in a file; `None` if Kubernetes or Tekton refuse some of it, or it is for a whole cluster.
-async fn create(bed: &Testbed, file: &Path, namespace: String, label: Option<&str>) -> Option<Example> {
+/// Creates all that is in a file; an error if Kubernetes or Tekton refuse some of it, or it has no run.
+async fn create(
+    bed: &Testbed,
+    file: &Path,
+    namespace: String,
+    label: Option<&str>,
+) -> Result<Example, String> {
     bed.namespace(&namespace).await.unwrap();
     let client = bed.client().await.unwrap();
     let mut runs = Vec::new();
-    for mut object in apply::documents(file).ok()? {
+    for mut object in apply::documents(file).map_err(|error| error.to_string())? {
         let is_run = object["kind"] == "PipelineRun";
         if let Some(label) = label.filter(|_| is_run) {
             object["metadata"]["labels"][keys::OPT_IN] = label.into();
         }
-        let created = create_manifest(&client, &namespace, object).await.ok()?;
+        let created = create_manifest(&client, &namespace, object).await?;
         runs.extend(is_run.then(|| created.name_any()));
     }
-    let file = file.to_owned();
-    (!runs.is_empty()).then_some(Example {
-        file,
-        namespace,
-        runs,
-    })
+    if runs.is_empty() {
+        return Err("it has no run".to_owned());
+    }
+    Ok(Example { namespace, runs })
 }
 
+/// What became of a run, and how many nodes its pods were on.
+type End = (State, usize);
+
 /// What became of its runs, or where they are when time is up: without the label, these hang, or wait for a time limit of theirs.
-async fn states(bed: &Testbed, example: &Example) -> Vec<State> {
+async fn ends(bed: &Testbed, example: &Example) -> Vec<End> {
     let runs = runs::runs(&bed.client().await.unwrap(), &example.namespace);
     // Who looks every second at so many runs keeps them from their end.
     let ends = example.runs.iter().map(|name| ended(&runs, name));
     // What has not ended by then is as it is.
     let _ = timeout(SOON, join_all(ends)).await;
-    let states = example.runs.iter().map(|name| runs.get(name));
-    let states = try_join_all(states).await.unwrap();
-    states.iter().map(runs::state).collect()
+    let end = async |name: &String| {
+        (
+            runs::state(&runs.get(name).await.unwrap()),
+            nodes(bed, example, name).await,
+        )
+    };
+    join_all(example.runs.iter().map(end)).await
 }
 
 async fn ended(runs: &Api<DynamicObject>, name: &str) {
@@ -89,20 +99,24 @@ async fn ended(runs: &Api<DynamicObject>, name: &str) {
 }
 
 /// Plays some at a time, each for as long as it may take, whatever the others do.
-async fn play(
-    bed: &Testbed,
-    files: &[PathBuf],
-    half: &str,
-    label: Option<&str>,
-) -> Vec<(Example, Vec<State>)> {
+async fn play(bed: &Testbed, files: &[PathBuf], half: &str, label: Option<&str>) -> Vec<(PathBuf, Vec<End>)> {
     let played = stream::iter(files.iter().enumerate())
         .map(async |(number, file)| {
-            let example = create(bed, file, format!("{half}-{number}"), label).await?;
-            let states = states(bed, &example).await;
-            Some((example, states))
+            let example = create(bed, file, format!("{half}-{number}"), label).await;
+            let example = example
+                .inspect_err(|error| {
+                    println!("{half}: {} is left out: {}", file.display(), first_line(error))
+                })
+                .ok()?;
+            let ends = ends(bed, &example).await;
+            Some((file.clone(), ends))
         })
         .buffer_unordered(AT_ONCE);
     played.filter_map(async |played| played).collect().await
+}
+
+fn first_line(text: &str) -> &str {
+    text.lines().next().unwrap_or_default()
 }
 
 async fn with_volumes(bed: &Testbed) -> Provisioner {
@@ -134,34 +148,41 @@ async fn tektons_own_examples_end_with_the_label_as_without_it_on_one_node_each(
     bed.tekton_config("config-defaults", &[FETCHED]).await.unwrap();
     let _provisioner = with_volumes(&bed).await;
     let files = files(&testbed::tektons_examples(bed.versions()).await.unwrap());
-    let plain = play(&bed, &files, "plain", None).await;
-    let over = plain
-        .into_iter()
-        .filter(|(_, states)| states.iter().all(State::is_over));
-    let expected: BTreeMap<_, _> = over.map(|(example, states)| (example.file, states)).collect();
-    let well = expected.values().filter(|states| succeed(states)).count();
+    let mut expected: BTreeMap<_, _> = play(&bed, &files, "plain", None).await.into_iter().collect();
+    let accepted = expected.len();
+    expected.retain(|_, ends| ends.iter().all(|(state, _)| state.is_over()));
+    let well = expected.values().filter(|ends| succeed(ends)).count();
     println!(
-        "of {} examples, {} end on fake nodes and {well} of them succeed",
+        "of {} examples, {accepted} are accepted, {} end on fake nodes and {well} of them succeed",
         files.len(),
         expected.len()
     );
-    assert!(expected.len() >= AT_LEAST.0 && well >= AT_LEAST.1);
+    let least = match bed.versions().tekton == Tekton::default() {
+        true => AT_LEAST,
+        false => AT_LEAST_ELSEWHERE,
+    };
+    let found = (accepted, expected.len(), well);
+    assert!(
+        found.0 >= least.0 && found.1 >= least.1 && found.2 >= least.2,
+        "{found:?} of {least:?}"
+    );
     let files: Vec<_> = expected.keys().cloned().collect();
     let labelled = play(&bed, &files, "labelled", Some("true")).await;
     assert_eq!(labelled.len(), files.len(), "some were refused");
-    for (example, states) in &labelled {
-        assert_eq!(*states, expected[&example.file], "{}", example.file.display());
-        for run in &example.runs {
-            let nodes = nodes(&bed, example, run).await;
-            assert!(
-                nodes <= 1,
-                "{run} of {} had {nodes} nodes",
-                example.file.display()
-            );
+    for (file, ends) in labelled {
+        for ((state, nodes), (plain, plain_nodes)) in ends.iter().zip(&expected[&file]) {
+            let (file, least) = (file.display(), has_pods(plain, *plain_nodes));
+            assert_eq!(state, plain, "{file}");
+            assert!((least..=1).contains(nodes), "a run of {file} had {nodes} nodes");
         }
     }
 }
 
-fn succeed(states: &[State]) -> bool {
-    states.iter().all(|state| *state == State::Succeeded)
+/// Tekton deletes the pods of a run that is cancelled or timed out.
+fn has_pods(state: &State, nodes: usize) -> usize {
+    usize::from(*state == State::Succeeded && nodes > 0)
+}
+
+fn succeed(ends: &[End]) -> bool {
+    ends.iter().all(|(state, _)| *state == State::Succeeded)
 }

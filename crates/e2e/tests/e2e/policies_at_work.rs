@@ -98,7 +98,7 @@ async fn a_run_that_another_policy_labels_is_held_once_ours_is_changed_as_its_pa
 }
 
 /// Why ours are JSON patches.
-#[e2e_test(nightly, policies)]
+#[e2e_test(policies, second)]
 async fn the_api_server_gives_no_pod_terms_by_an_apply_configuration() {
     let bed = fresh_by(Admission::Webhook, 0).await;
     let client = both_ways(&bed).await;

@@ -10,14 +10,10 @@ const fn nightly(title: &'static str, command: &'static str) -> Nightly {
     Nightly { title, command }
 }
 
-pub(crate) const NIGHTLY: [Nightly; 14] = [
+pub(crate) const NIGHTLY: [Nightly; 13] = [
     nightly(
         "policies under load: a switch from the webhook and back, killed API servers",
         "cargo test --test e2e -- policies_switch policies_lose",
-    ),
-    nightly(
-        "why policies change pods by JSON patches",
-        "cargo test -p e2e --test e2e -- the_api_server_gives_no_pod_terms",
     ),
     nightly(
         "upgrades of Kubernetes and Tekton under load",

@@ -105,7 +105,7 @@ async fn play(bed: &Testbed, files: &[PathBuf], half: &str, label: Option<&str>)
             let example = create(bed, file, format!("{half}-{number}"), label).await;
             let example = example
                 .inspect_err(|error| {
-                    println!("{half}: {} is left out: {}", file.display(), first_line(error))
+                    println!("{half}: {} is left out: {}", file.display(), first_line(error));
                 })
                 .ok()?;
             let ends = ends(bed, &example).await;
@@ -157,9 +157,10 @@ async fn tektons_own_examples_end_with_the_label_as_without_it_on_one_node_each(
         files.len(),
         expected.len()
     );
-    let least = match bed.versions().tekton == Tekton::default() {
-        true => AT_LEAST,
-        false => AT_LEAST_ELSEWHERE,
+    let least = if bed.versions().tekton == Tekton::default() {
+        AT_LEAST
+    } else {
+        AT_LEAST_ELSEWHERE
     };
     let found = (accepted, expected.len(), well);
     assert!(

@@ -62,5 +62,5 @@ pub use kwok::Nodes;
 pub use options::{Audit, Cores, Limits, Options, Settings};
 pub use part::Part;
 pub use recycle::Baseline;
-pub use testbed::{Testbed, interrupted};
+pub use testbed::{CpuTimes, Testbed, interrupted};
 pub use versions::{Kubernetes, Tekton, Versions};

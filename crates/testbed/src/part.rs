@@ -2,7 +2,7 @@
 
 use crate::error::{Error, Result, log_remedy, tail};
 use crate::options::Cores;
-use crate::usage::{self, CpuTimes};
+use crate::usage;
 use rustix::process::{Pid, Signal, kill_process};
 use std::collections::BTreeMap;
 use std::fmt;
@@ -124,7 +124,7 @@ pub(crate) struct Parts {
     /// Those that are started again when they end by themselves, and how often that was.
     kept_alive: Mutex<BTreeMap<Part, u32>>,
     /// CPU time of processes that were ended.
-    ended: Mutex<CpuTimes>,
+    ended: Mutex<BTreeMap<Part, Duration>>,
 }
 
 impl Parts {
@@ -340,7 +340,7 @@ impl Parts {
     }
 
     /// CPU time of each part since the start of the testbed, except of processes that ended by themselves.
-    pub(crate) fn cpu_times(&self) -> CpuTimes {
+    pub(crate) fn cpu_times(&self) -> BTreeMap<Part, Duration> {
         let mut times = self.ended().clone();
         for (part, running) in self.running().iter() {
             *times.entry(*part).or_default() += cpu_time(running.child.as_ref());
@@ -353,7 +353,7 @@ impl Parts {
         *self.ended().entry(part).or_default() += cpu_time(child);
     }
 
-    fn ended(&self) -> MutexGuard<'_, CpuTimes> {
+    fn ended(&self) -> MutexGuard<'_, BTreeMap<Part, Duration>> {
         self.ended.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

@@ -10,7 +10,6 @@ use crate::options::Options;
 use crate::part::{Launch, Part, Parts};
 use crate::plane::ControlPlane;
 use crate::ports::Ports;
-use crate::usage::CpuTimes;
 use crate::versions::Versions;
 use crate::{kubeconfig, wait};
 use k8s_openapi::api::authentication::v1::{TokenRequest, TokenRequestSpec};
@@ -18,12 +17,16 @@ use k8s_openapi::api::core::v1::ServiceAccount;
 use kube::api::{Api, PostParams};
 use kube::{Client, Config};
 use rustix::process::Signal;
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
 /// Longest wait for one part to become ready; a warm start of everything takes a few seconds.
 pub(crate) const READY: Duration = Duration::from_secs(90);
+
+/// CPU time of each part of a testbed.
+pub type CpuTimes = BTreeMap<Part, Duration>;
 
 /// A running control plane. Everything ends when the value is dropped, or when its process ends.
 #[derive(Debug)]

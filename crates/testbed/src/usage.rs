@@ -1,15 +1,10 @@
 //! What a process has computed, by the kernel's account of it.
 
 use crate::error::{Error, Result};
-use crate::part::Part;
 use rustix::param::clock_ticks_per_second;
-use std::collections::BTreeMap;
 use std::fs;
 use std::io;
 use std::time::Duration;
-
-/// CPU time of each part of a testbed.
-pub type CpuTimes = BTreeMap<Part, Duration>;
 
 /// CPU time since the start of the process, all its threads.
 pub fn cpu_time(pid: u32) -> Result<Duration> {

@@ -5,8 +5,7 @@ use crate::support::pool;
 use futures::{StreamExt, stream};
 use std::time::Duration;
 use testbed::runs::RunSpec;
-use testbed::usage::CpuTimes;
-use testbed::{Nodes, Options, Settings, Testbed};
+use testbed::{CpuTimes, Nodes, Options, Settings, Testbed};
 
 /// Runs that are measured, after some that fill caches.
 const RUNS: usize = 40;

@@ -5,8 +5,7 @@ use std::collections::BTreeMap;
 use std::ops::{Deref, DerefMut};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
-use testbed::usage::{self, CpuTimes};
-use testbed::{Part, Testbed};
+use testbed::{CpuTimes, Part, Testbed, usage};
 
 /// What a testbed is doing.
 #[derive(Clone, Copy)]

@@ -2,6 +2,7 @@
 
 use crate::edge::{PODS, RUNS, ask, patch_in, post, review, runtime, send};
 use crate::mutation::key;
+use crate::tally::tally;
 use http::StatusCode;
 use placement::keys;
 use proptest::prelude::*;
@@ -47,13 +48,20 @@ fn tree() -> impl Strategy<Value = Value> {
 
 /// A tree, or a real-looking object with trees in the places that the rules read.
 fn object() -> impl Strategy<Value = Value> {
-    let shaped = (tree(), tree(), tree()).prop_map(|(labels, annotations, spec)| {
+    let labels = [
+        json!({keys::OPT_IN: "true"}),
+        json!({keys::OPT_IN: "sometimes"}),
+        json!({keys::GROUP: "u1"}),
+    ];
+    let labels = prop_oneof![tree(), prop::sample::select(labels.to_vec())];
+    let shaped = (labels, tree(), tree()).prop_map(|(labels, annotations, spec)| {
         json!({"metadata": {"labels": labels, "annotations": annotations}, "spec": spec})
     });
     prop_oneof![tree(), shaped]
 }
 
-fn check(mut object: Value, response: &Value, uid: &str) {
+/// Returns what became of it.
+fn check(mut object: Value, response: &Value, uid: &str) -> &'static str {
     assert_eq!(response["uid"], uid);
     let allowed = response["allowed"].as_bool().unwrap();
     assert!(
@@ -61,12 +69,14 @@ fn check(mut object: Value, response: &Value, uid: &str) {
         "{response}"
     );
     assert!(response.get("warnings").is_none(), "a fault of ours: {response}");
-    if response.get("patch").is_some() {
-        assert!(allowed, "{response}");
-        let patch = patch_in(response);
-        assert!(!patch.is_empty());
-        json_patch::patch(&mut object, &patch).unwrap();
+    if response.get("patch").is_none() {
+        return if allowed { "untouched" } else { "denied" };
     }
+    assert!(allowed, "{response}");
+    let patch = patch_in(response);
+    assert!(!patch.is_empty());
+    json_patch::patch(&mut object, &patch).unwrap();
+    "patched"
 }
 
 proptest! {
@@ -99,12 +109,14 @@ proptest! {
     }
 
     #[test]
-    fn any_object_gets_a_review_with_its_uid(object in object(), uid in ".{0,40}") {
+    fn any_object_gets_a_review_with_its_uid(
+        object in object(), uid in ".{0,40}", met in tally(&[("patched", 5), ("untouched", 100), ("denied", 1)]),
+    ) {
         for (path, group, kind) in [(RUNS, "tekton.dev", "PipelineRun"), (PODS, "", "Pod")] {
             let mut review = review(group, kind, &object);
             review["request"]["uid"] = Value::from(uid.as_str());
             let response = runtime().block_on(ask(path, &review));
-            check(object.clone(), &response, &uid);
+            met.count(check(object.clone(), &response, &uid));
         }
     }
 

@@ -14,3 +14,6 @@ mod mutation;
 mod requests;
 #[cfg(test)]
 mod reviews;
+#[cfg(test)]
+#[path = "../../../placement/src/tally.rs"]
+mod tally;

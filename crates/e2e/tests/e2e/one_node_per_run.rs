@@ -42,7 +42,7 @@ async fn tasks_one_after_another_and_in_parallel_and_retried_and_at_the_end_and_
     meet(&met);
 }
 
-#[e2e_test(policies)]
+#[e2e_test(policies, second)]
 async fn with_policies_all_of_these_meet_and_share_no_node() {
     let bed = fresh_by(Admission::Policies, 0).await;
     add_plenty(&bed).await;

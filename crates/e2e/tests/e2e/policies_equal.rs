@@ -66,7 +66,7 @@ async fn policies_make_of_any_run_and_pod_what_the_webhook_makes_of_it() {
     }
 }
 
-#[e2e_test(policies)]
+#[e2e_test(policies, second)]
 async fn policies_make_of_any_run_in_a_labelled_namespace_what_the_webhook_makes_of_it() {
     let bed = fresh_by(Admission::Webhook, 0).await;
     let client = both_ways(&bed).await;

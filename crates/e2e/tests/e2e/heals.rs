@@ -4,6 +4,7 @@ use crate::support::SOON;
 use crate::support::beds::{fresh, installed};
 use crate::support::claims::{claim, with_claim};
 use crate::support::cli::only;
+use crate::support::configuration::configure;
 use crate::support::events::until_told;
 use crate::support::objects::quota;
 use crate::support::placeholders::{bound_placeholder, placeholder_name, pods, sets};
@@ -161,10 +162,8 @@ async fn a_changed_configuration_is_for_new_runs_and_splits_no_running_one() {
     })
     .await
     .unwrap();
-    bed.configure(&[("default-strategy", Some("colocateAlways"))])
-        .await
-        .unwrap();
-    until_colocate_always_is_the_default(&bed).await;
+    configure(&bed, &[("default-strategy", Some("colocateAlways"))]).await;
+    assert_eq!(strategy(&bed, "after").await, "colocateAlways");
     let old = bed.until_succeeded(&before, SOON).await.unwrap();
     assert_eq!(old.labels()[placement::keys::STRATEGY], "colocateCompleted");
     assert_eq!(nodes_of(&bed, &before).await.len(), 1);
@@ -178,22 +177,10 @@ async fn strategy(bed: &Testbed, name: &str) -> String {
     run.labels()[placement::keys::STRATEGY].clone()
 }
 
-/// The controller hears of a changed configuration and of a run by two watches, so the first run may have the old default.
-async fn until_colocate_always_is_the_default(bed: &Testbed) {
-    let mut tries = 0;
-    while strategy(bed, &format!("after-{tries}")).await != "colocateAlways" {
-        tries += 1;
-        assert!(tries < 2, "the new default is not taken over");
-    }
-}
-
 #[e2e_test]
 async fn a_bad_configuration_is_told_and_the_last_good_one_stays() {
     let bed = fresh(3).await;
-    bed.configure(&[("default-strategy", Some("colocateAlways"))])
-        .await
-        .unwrap();
-    until_colocate_always_is_the_default(&bed).await;
+    configure(&bed, &[("default-strategy", Some("colocateAlways"))]).await;
     bed.configure(&[("default-strategy", Some("colocateSometimes"))])
         .await
         .unwrap();

@@ -18,6 +18,8 @@ pub(crate) mod changes;
 pub(crate) mod claims;
 /// The command line tool, run against a testbed.
 pub(crate) mod cli;
+/// The configuration of pod-affinity.
+pub(crate) mod configuration;
 /// Events on a run.
 pub(crate) mod events;
 /// Runs all tests, in which order, and the report at the end.

@@ -1,0 +1,37 @@
+//! The configuration of pod-affinity, changed by a test.
+
+use super::pool::Lent;
+use k8s_openapi::api::core::v1::ConfigMap;
+use kube::api::Api;
+use placement::keys;
+use std::time::Duration;
+use testbed::probe;
+use testbed::product::NAMESPACE;
+
+/// A changed ConfigMap is read by a watch.
+const READ: Duration = Duration::from_secs(10);
+
+/// Changes the configuration, and waits until it is active in both controllers. Runs that are created later get it: the
+/// controller reads the ConfigMap and the runs by two watches.
+pub(crate) async fn configure(bed: &Lent, data: &[(&str, Option<&str>)]) {
+    bed.configure(data).await.unwrap();
+    let maps: Api<ConfigMap> = Api::namespaced(bed.client().await.unwrap(), NAMESPACE);
+    let version = maps
+        .get(keys::CONFIG_MAP)
+        .await
+        .unwrap()
+        .metadata
+        .resource_version;
+    let active = format!("pod_affinity_configuration_generation {}", version.unwrap());
+    bed.until("the configuration to be active", READ, async || {
+        for admin in &bed.installed().controller_admin {
+            let metrics = probe::get(*admin, "/metrics").await?;
+            if !metrics.lines().any(|line| line == active) {
+                return Err(format!("not {active} at {admin}"));
+            }
+        }
+        Ok(())
+    })
+    .await
+    .unwrap();
+}

@@ -35,9 +35,9 @@ const SEEDS: &str = "soak/seeds.txt";
 /// Live at once, and kept after their end; together with those that keep their node for long, fewer than the nodes of the zones.
 const LIVE: usize = 20;
 const KEPT: usize = 40;
-/// A process may grow by this much between a quarter of the soak and its end. Measured: 1 MiB in 60 runs, and no growth between
-/// 1250 and 10,000 runs. In 60 runs, a leak of 180 KiB a run is found.
-const GROWTH: u64 = 8 << 20;
+/// A process may grow by this much between a quarter of the soak and its end. Measured: 1 MiB in 60 runs, no growth between 1250
+/// and 10,000 runs, and 8 MiB in a controller that becomes the leader. In 60 runs, a leak of 270 KiB a run is found.
+const GROWTH: u64 = 12 << 20;
 const PROCESSES: [Part; 4] = [
     Part::Webhook(0),
     Part::Webhook(1),

@@ -2,7 +2,8 @@
 
 use crate::support::SOON;
 use crate::support::auditor::Auditor;
-use crate::support::beds::{configure, fresh};
+use crate::support::beds::fresh;
+use crate::support::configuration::configure;
 use crate::support::pool::Lent;
 use crate::support::runs::{bound_task, create, let_end_once_bound, nodes_of};
 use serde_json::{Value, json};

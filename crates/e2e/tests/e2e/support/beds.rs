@@ -1,13 +1,9 @@
 //! The testbeds that tests share, and words that many of them use.
 
-use crate::support::SOON;
 use crate::support::pool::{self, Lent};
-use k8s_openapi::api::core::v1::ConfigMap;
-use kube::api::Api;
-use placement::keys;
 use std::ops::Deref;
 use std::sync::{Arc, Weak};
-use testbed::{Admission, Nodes, Part, Testbed, probe};
+use testbed::{Admission, Nodes, Part, Testbed};
 use tokio::sync::Mutex;
 
 /// Enough nodes that two pods hardly ever meet by chance, and that no test waits for another's.
@@ -92,31 +88,6 @@ pub(crate) async fn shipped(nodes: usize) -> Lent {
 async fn with_nodes(bed: Lent, nodes: usize) -> Lent {
     bed.add_nodes(&Nodes::new("node", nodes)).await.expect("nodes");
     bed
-}
-
-/// Changes the configuration, and waits until all controllers have it.
-pub(crate) async fn configure(bed: &Lent, data: &[(&str, Option<&str>)]) {
-    bed.configure(data).await.unwrap();
-    let maps: Api<ConfigMap> = Api::namespaced(bed.client().await.unwrap(), keys::NAMESPACE);
-    let version = maps
-        .get(keys::CONFIG_MAP)
-        .await
-        .unwrap()
-        .metadata
-        .resource_version;
-    let line = format!("pod_affinity_configuration_generation {}", version.unwrap());
-    for admin in &bed.installed().controller_admin {
-        bed.until(format!("controllers to report {line}"), SOON, async || {
-            let metrics = probe::get(*admin, "/metrics").await?;
-            if metrics.lines().any(|found| found == line) {
-                Ok(())
-            } else {
-                Err("the configuration is an older one".to_owned())
-            }
-        })
-        .await
-        .unwrap();
-    }
 }
 
 /// Until they are started again, nobody leads.

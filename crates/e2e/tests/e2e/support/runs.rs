@@ -1,6 +1,7 @@
 //! Runs of tests: created, told to end, waited for.
 
 use super::SOON;
+use super::beds::plain;
 use super::changes::changes;
 use super::events::until_told;
 use super::placeholders::pods;
@@ -219,4 +220,35 @@ pub(crate) async fn let_end_once_bound<'a>(
 
 fn succeeds() -> Patch<Value> {
     Patch::Merge(json!({"metadata": {"annotations": {OUTCOME: "succeed"}}}))
+}
+
+#[e2e_test]
+async fn a_pod_that_tekton_creates_from_an_older_annotation_ends_with_its_run() {
+    let bed = plain().await;
+    let namespace = bed.namespace("let-end").await.unwrap();
+    let run = RunSpec::new(&namespace, "run").task("first", &[]).ending("hang");
+    create(&bed, &run).await;
+    let_end(&bed, &run).await;
+    let late = json!({
+        "metadata": {
+            "name": "late",
+            "labels": {runs::RUN_LABEL: "run", "tekton.dev/pipelineTask": "late"},
+            "annotations": {OUTCOME: "hang"},
+        },
+        "spec": {"containers": [{"name": "main", "image": "testbed.invalid/main"}]},
+    });
+    let pods = pods(&bed.client().await.unwrap(), &namespace);
+    let late = serde_json::from_value(late).unwrap();
+    pods.create(&PostParams::default(), &late).await.unwrap();
+    bed.until("the late pod to be told to succeed", SOON, async || {
+        let pod = pods.get("late").await.map_err(|error| error.to_string())?;
+        let outcome = &pod.annotations()[OUTCOME];
+        if outcome == "succeed" {
+            Ok(())
+        } else {
+            Err(outcome.clone())
+        }
+    })
+    .await
+    .unwrap();
 }

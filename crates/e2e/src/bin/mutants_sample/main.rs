@@ -31,7 +31,7 @@ const MEMORY: u64 = 8 << 30;
 
 /// Draws mutants of placement, controller and admission from a seed, and runs the unit tests against each of them.
 ///
-/// The same command goes on where an interrupted one ended. Results and logs are in target/mutants.
+/// The same command resumes an interrupted one. Results and logs are in target/mutants.
 #[derive(Debug, Parser)]
 #[command(name = "cargo mutants-sample", bin_name = "cargo mutants-sample")]
 struct Cli {

@@ -81,3 +81,53 @@ impl Cluster {
 fn spec(mut object: DynamicObject) -> Value {
     object.data["spec"].take()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fixture::{Server, run};
+    use serde_json::json;
+
+    fn steps(cpu: &str) -> Value {
+        json!({"steps": [{"computeResources": {"requests": {"cpu": cpu}}}]})
+    }
+
+    #[tokio::test]
+    async fn a_run_needs_what_its_largest_task_asks_for_in_its_pipeline_or_in_a_task_object() {
+        let cases = [("3", "1", "cpu=3"), ("1", "2", "cpu=2")];
+        for (named, embedded, asks) in cases {
+            let mut server = Server::start();
+            let found =
+                json!({"metadata": {"name": "build", "uid": "u1"}, "spec": {"pipelineRef": {"name": "all"}}});
+            server.answer(200, json!({"metadata": {}, "items": [found]}));
+            let tasks = json!([
+                {"name": "a", "taskRef": {"name": "compile"}},
+                {"name": "b", "taskSpec": steps(embedded)},
+            ]);
+            server.answer(
+                200,
+                json!({"metadata": {"name": "all"}, "spec": {"tasks": tasks}}),
+            );
+            server.answer(
+                200,
+                json!({"metadata": {"name": "compile"}, "spec": steps(named)}),
+            );
+            let need = Cluster::new(server.client(), "image".into())
+                .largest_task(&run())
+                .await;
+            assert_eq!(
+                (need.asks.to_string().as_str(), need.source),
+                (asks, Source::Definitions)
+            );
+            let calls = server.calls();
+            assert!(
+                calls[1].line.ends_with("/namespaces/ns/pipelines/all"),
+                "{calls:?}"
+            );
+            assert!(
+                calls[2].line.ends_with("/namespaces/ns/tasks/compile"),
+                "{calls:?}"
+            );
+        }
+    }
+}

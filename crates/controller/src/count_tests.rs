@@ -1,20 +1,10 @@
 use super::*;
-use crate::fixture::{Server, node as node_json, nothing};
-use placement::plan::Shape;
+use crate::fixture::{Server, node as node_json, nothing, observed_pod};
 use serde_json::json;
 
 fn seen_on(node: &str) -> Observation {
-    let pod = PlaceholderPod {
-        uid: "p1".into(),
-        node: Some(node.into()),
-        ending: false,
-        unschedulable: None,
-        tolerations: Vec::new(),
-        adopted: false,
-        shape: Shape::default(),
-    };
     Observation {
-        pod: Some(pod),
+        pod: Some(observed_pod(Some(node))),
         ..nothing()
     }
 }

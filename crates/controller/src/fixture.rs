@@ -17,7 +17,7 @@ use kube::runtime::watcher::Event;
 use placement::config::Config;
 use placement::keys;
 use placement::names::RunKey;
-use placement::plan::{Decision, Observation, Plan, Wait};
+use placement::plan::{Decision, Observation, PlaceholderPod, Plan, Shape, Wait};
 use placement::run::{HeldFrom, PodTemplate, Run, SpecStatus};
 use placement::strategy::{Enrolment, Isolation, Strategy};
 use prometheus_client::registry::Registry;
@@ -306,6 +306,19 @@ pub(crate) fn reconciler(caches: &Caches, server: &Server) -> (Reconciler, Couri
 /// The machine's own clock.
 pub(crate) fn clock() -> Clock {
     Arc::new(Timestamp::now)
+}
+
+/// The placeholder's pod, as observed.
+pub(crate) fn observed_pod(node: Option<&str>) -> PlaceholderPod {
+    PlaceholderPod {
+        uid: "p1".into(),
+        node: node.map(str::to_owned),
+        ending: false,
+        unschedulable: None,
+        tolerations: Vec::new(),
+        adopted: false,
+        shape: Shape::default(),
+    }
 }
 
 /// Everything in the text format.

@@ -1,24 +1,19 @@
 use super::*;
 use crate::api_error::Fault;
-use crate::fixture::{at, enrolment, nothing, planned, run};
+use crate::fixture::{at, enrolment, nothing, observed_pod, planned, run};
 use kube::core::Status;
 use placement::need::{Need, Source};
-use placement::plan::{Message, PlaceholderPod, Shape, Unschedulable, Why};
+use placement::plan::{Message, PlaceholderPod, Unschedulable, Why};
 use placement::requests::Operation;
 use placement::strategy::Isolation;
 
 fn seen() -> Observation {
     let pod = PlaceholderPod {
-        uid: "p1".into(),
-        node: None,
-        ending: false,
         unschedulable: Some(Unschedulable {
             message: "0/3 nodes are available.".into(),
             since: at(0),
         }),
-        tolerations: Vec::new(),
-        adopted: false,
-        shape: Shape::default(),
+        ..observed_pod(None)
     };
     Observation {
         pod: Some(pod),

@@ -1,8 +1,10 @@
 use super::*;
 use crate::api_error::Fault;
-use crate::fixture::{Caches, Server, at, enrolment, exposition, nothing, planned, reconciler, run};
+use crate::fixture::{
+    Caches, Server, at, enrolment, exposition, nothing, observed_pod, planned, reconciler, run,
+};
 use placement::node::Cause;
-use placement::plan::{MoveCause, PlaceholderPod, ReleaseCause, Shape};
+use placement::plan::{MoveCause, ReleaseCause};
 use placement::requests::Operation;
 use placement::run::{Run, SpecStatus};
 use prometheus_client::registry::Registry;
@@ -27,20 +29,10 @@ fn told(steps: Vec<(Run, i64, Decision, Result<Effect, Refused>)>) -> (Vec<&'sta
 
 /// Once a run is released for its node, its placeholder has one.
 fn seen(second: i64, action: &Decision) -> Observation {
-    let node =
-        matches!(action, Decision::Write(Write::Release { node: Some(_), .. })).then(|| "n1".to_owned());
-    let pod = PlaceholderPod {
-        uid: "p1".into(),
-        node,
-        ending: false,
-        unschedulable: None,
-        tolerations: Vec::new(),
-        adopted: false,
-        shape: Shape::default(),
-    };
+    let node = matches!(action, Decision::Write(Write::Release { node: Some(_), .. })).then_some("n1");
     Observation {
         now: at(second),
-        pod: Some(pod),
+        pod: Some(observed_pod(node)),
         ..nothing()
     }
 }

@@ -3,12 +3,12 @@
 use super::tests::{SETS, act, act_on, seen, step};
 use super::*;
 use crate::api_error::Cause;
-use crate::fixture::{Server, at, node as node_json, placeholder, run};
+use crate::fixture::{Server, at, node as node_json, observed_pod, placeholder, run};
 use crate::tasks::Tasks;
 use placement::node::Cause as Trouble;
 use placement::node::NodeState;
 use placement::placeholder::wake::Wake;
-use placement::plan::{Decision, MoveCause, PlaceholderPod, Question, Shape, WaitingPod};
+use placement::plan::{Decision, MoveCause, Question, WaitingPod};
 use placement::resources::Resources;
 use serde_json::{Value, json};
 
@@ -16,18 +16,6 @@ const POD: &str = "/api/v1/namespaces/ns/pods";
 
 fn written() -> Value {
     json!({"metadata": {}})
-}
-
-fn on(node: &str) -> PlaceholderPod {
-    PlaceholderPod {
-        uid: "p1".into(),
-        node: Some(node.into()),
-        ending: false,
-        unschedulable: None,
-        tolerations: Vec::new(),
-        adopted: false,
-        shape: Shape::default(),
-    }
 }
 
 fn waiting(name: &str) -> WaitingPod {
@@ -61,7 +49,7 @@ async fn moving_off_scales_the_very_set_that_was_seen_from_the_very_number_that_
     let mut server = Server::start();
     server.answer(200, written());
     let mut seen = seen();
-    seen.pod = Some(on("n1"));
+    seen.pod = Some(observed_pod(Some("n1")));
     assert_eq!(act_on(&server, &seen, move_off()).await.unwrap(), Effect::Written);
     let call = server.calls().remove(0);
     assert_eq!(
@@ -276,7 +264,10 @@ async fn tasks_are_counted_page_by_page_after_a_fresh_look_at_the_node() {
     );
     server.answer(200, json!({"metadata": {}, "items": [pod(5)]}));
     let cluster = Cluster::new(server.client(), "image".into());
-    let count = cluster.tasks(&run(), Some(&on("n1"))).await.unwrap();
+    let count = cluster
+        .tasks(&run(), Some(&observed_pod(Some("n1"))))
+        .await
+        .unwrap();
     let expected = Tasks {
         live: vec!["build".to_owned()],
         ended: Some(at(5)),
@@ -309,7 +300,7 @@ async fn a_pod_that_is_counted_as_bound_waits_no_more_whatever_the_watch_says() 
     server.answer(200, json!({"metadata": {}, "items": [bound]}));
     let cluster = Cluster::new(server.client(), "image".into());
     let mut seen = seen();
-    seen.pod = Some(on("n1"));
+    seen.pod = Some(observed_pod(Some("n1")));
     seen.waiting = vec![waiting("bound"), waiting("waits")];
     cluster.count(Question::Tasks, &mut seen).await.unwrap();
     assert_eq!(seen.waiting, [waiting("waits")]);
@@ -322,7 +313,10 @@ async fn a_node_that_is_not_found_is_gone() {
     server.refuse(404, "NotFound", "nodes \"n1\" not found");
     server.answer(200, json!({"metadata": {}, "items": []}));
     let cluster = Cluster::new(server.client(), "image".into());
-    let count = cluster.tasks(&run(), Some(&on("n1"))).await.unwrap();
+    let count = cluster
+        .tasks(&run(), Some(&observed_pod(Some("n1"))))
+        .await
+        .unwrap();
     assert_eq!(count.node, NodeState::Unfit(Trouble::Gone));
 }
 

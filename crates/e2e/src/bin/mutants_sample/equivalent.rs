@@ -43,7 +43,7 @@ impl Equivalent {
         self.0.contains_key(key)
     }
 
-    /// Keys of which the code has no mutant any more.
+    /// Keys that no mutant of the code has.
     pub(crate) fn stale<'a>(&self, keys: impl Iterator<Item = &'a str>) -> Vec<&str> {
         let keys: BTreeSet<_> = keys.collect();
         let all = self.0.keys().map(String::as_str);

@@ -92,7 +92,7 @@ fn run(cli: &Cli) -> Result<bool> {
     let folder = target()?.join("mutants");
     let tool = Tool::installed(seed, locked(&folder)?)?;
     limit_memory()?;
-    let snapshot = Snapshot::take(&workspace(), &folder.join("clone.index"))?;
+    let snapshot = Snapshot::take(&e2e::workspace(), &folder.join("clone.index"))?;
     let copies = copies(&snapshot, &folder, cli.jobs)?;
     let all = mutant::listed(&tool.list(copies.first().context("no copy")?)?)?;
     let drawn = mutant::drawn(cli.chosen(&all), seed);
@@ -161,9 +161,4 @@ fn target() -> Result<PathBuf> {
     let program = std::env::current_exe().context("the path of this program")?;
     let target = program.ancestors().nth(2);
     Ok(target.context("no target directory")?.to_owned())
-}
-
-/// The root of the clone.
-fn workspace() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }

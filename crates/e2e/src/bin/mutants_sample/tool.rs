@@ -53,7 +53,7 @@ impl Tool {
                 "installing cargo-mutants {VERSION} in {}: minutes",
                 root.display()
             );
-            let mut install = cargo();
+            let mut install = e2e::cargo();
             install
                 .args(["install", "--quiet", "--locked", "--version", VERSION, "--root"])
                 .arg(&root)
@@ -93,7 +93,7 @@ impl Tool {
     }
 
     fn cargo_test(&self, suite: Suite, arguments: &[&str]) -> Result<()> {
-        let mut command = self.set(cargo(), suite);
+        let mut command = self.set(e2e::cargo(), suite);
         command.arg("test").args(arguments).args(suite.targets());
         for package in suite.packages() {
             command.args(["--package", package]);
@@ -205,10 +205,6 @@ fn is_current(program: &Path) -> bool {
     output.is_ok_and(|output| {
         String::from_utf8_lossy(&output.stdout).trim() == format!("cargo-mutants {VERSION}")
     })
-}
-
-fn cargo() -> Command {
-    Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()))
 }
 
 /// The one of .ci/run.

@@ -62,7 +62,7 @@ impl Auditor {
         self.book.lock().unwrap()
     }
 
-    /// From now on nobody but its user may release this run.
+    /// From now on, only the user may release this run.
     pub(crate) fn only_its_user_releases(&self, run: &DynamicObject) {
         self.book().users.insert(run.uid().unwrap());
     }

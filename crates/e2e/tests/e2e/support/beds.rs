@@ -90,7 +90,7 @@ async fn with_nodes(bed: Lent, nodes: usize) -> Lent {
     bed
 }
 
-/// Until they are started again, nobody leads.
+/// No controller leads until the test starts them again.
 pub(crate) fn stop_controllers(bed: &Testbed) {
     for replica in 0..2 {
         bed.stop(Part::Controller(replica)).unwrap();

@@ -14,8 +14,8 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 use testbed::{Admission, Kubernetes, Versions};
 
-/// Tests at a time: each needs about a third of a core and 1 GB.
-const SLOTS: usize = 6;
+/// Tests at a time: each needs about a quarter of a core and 1 GB.
+const SLOTS: usize = 8;
 /// So many others begin between two that are marked `first`: most of these keep a core busy, and together they would starve
 /// each other.
 const BETWEEN: usize = 4;

@@ -4,8 +4,9 @@ use crate::reviews;
 use axum::Router;
 use axum::body::Body;
 use axum::http::{Request, header};
-use placement::inject::{self, Injection};
-use placement::keys;
+use json_patch::Patch;
+use placement::verdict::Verdict;
+use placement::{inject, keys};
 use prometheus_client::registry::Registry;
 use serde_json::Value;
 use std::hint::black_box;
@@ -26,7 +27,7 @@ pub(crate) const ALL: [(&str, Step); 4] = [
 pub(crate) struct Steps {
     text: String,
     pod: Value,
-    injection: Injection,
+    patch: Patch,
     review: String,
     router: Router,
     runtime: tokio::runtime::Runtime,
@@ -35,14 +36,13 @@ pub(crate) struct Steps {
 impl Steps {
     pub(crate) fn of(size: usize) -> Self {
         let pod = reviews::pod(size);
-        let injection = inject::admit(&pod);
-        assert!(
-            !injection.patch.is_empty(),
-            "a pod that is left alone measures nothing"
-        );
+        let Verdict::Allow { patch, .. } = inject::admit(&pod) else {
+            unreachable!("a rule admits every pod")
+        };
+        assert!(!patch.is_empty(), "a pod that is left alone measures nothing");
         Self {
             text: pod.to_string(),
-            injection,
+            patch,
             review: reviews::review(&pod),
             pod,
             router: admission::router(admission::Metrics::register(&mut Registry::default())),
@@ -64,8 +64,8 @@ impl Steps {
     /// The copy is not part of an answer, which has the document to itself; it is told apart by `parse`.
     fn patch(&self) {
         let mut pod = self.pod.clone();
-        json_patch::patch(&mut pod, &self.injection.patch).unwrap();
-        black_box((pod, serde_json::to_vec(&self.injection.patch).unwrap()));
+        json_patch::patch(&mut pod, &self.patch).unwrap();
+        black_box((pod, serde_json::to_vec(&self.patch).unwrap()));
     }
 
     fn answer(&self) {

@@ -1,74 +1,47 @@
-//! From the bytes of a request to the bytes of the answer: pure, and total over any bytes.
+//! From a request to the verdict: pure, and total over any object.
 //!
-//! Two promises are kept here. A request with a readable uid is answered with a well-formed review that has this uid. And a
-//! bug of ours never denies: a rule that panics, or a patch that would not apply (the API server refuses the object for
+//! A bug of ours never denies: a rule that panics, or a patch that would not apply (the API server refuses the object for
 //! that, whatever the failure policy), lets the object in with a warning and is counted.
 
 use crate::fault::Fault;
-use crate::review::{API_VERSION, Envelope, KIND, Reply, Request};
-use crate::webhook::{Ruling, Webhook};
-use axum::http::header;
-use axum::response::{IntoResponse, Response};
-use json_patch::Patch;
+use crate::review::Request;
+use crate::webhook::Webhook;
+use placement::verdict::{Outcome, Verdict};
 use serde_json::Value;
 use serde_json::value::RawValue;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use tracing::{Span, debug, error, field, info, info_span};
 
-/// The answer, with its labels in the metrics.
-pub(crate) struct Decision {
-    /// CREATE and so on; one of a closed set.
-    pub(crate) operation: &'static str,
-    /// What was decided; one of a closed set.
-    pub(crate) verdict: &'static str,
-    answer: Result<Vec<u8>, Fault>,
-}
-
-/// The written review and the verdict's name.
-type Verdict = (Result<Vec<u8>, Fault>, &'static str);
-
-/// The verdict on an object that a bug of ours let in.
-pub(crate) const FAULT: &str = "failed";
-
 const FAILED: &str = "pod-affinity could not handle this object and left it as it is; see the webhook's log for this request's uid";
 
 /// Answers one request.
-pub(crate) fn decide(webhook: Webhook, body: &[u8]) -> Decision {
-    match open(body) {
-        Ok(request) => answer(webhook, &request),
-        Err(fault) => Decision::of(fault),
-    }
-}
-
-fn open(body: &[u8]) -> Result<Request<'_>, Fault> {
-    let envelope: Envelope<'_> = serde_json::from_slice(body)?;
-    if envelope.api_version != API_VERSION || envelope.kind != KIND {
-        let (api_version, kind) = (envelope.api_version.into_owned(), envelope.kind.into_owned());
-        return Err(Fault::WrongKind { api_version, kind });
-    }
-    envelope.request.ok_or(Fault::NoRequest)
-}
-
-fn answer(webhook: Webhook, request: &Request<'_>) -> Decision {
+pub(crate) fn decide(webhook: Webhook, request: &Request<'_>) -> Verdict {
     let _entered = span(webhook, request).entered();
-    let (reply, verdict) = consider(webhook, request);
-    Span::current().record("verdict", verdict);
-    debug!("answered");
-    Decision {
-        operation: operation(request),
-        verdict,
-        answer: reply,
+    let verdict = consider(webhook, request);
+    if let Verdict::Deny { message, .. } = &verdict {
+        info!(message, "denied");
     }
+    Span::current().record("verdict", verdict.outcome().as_str());
+    debug!("answered");
+    verdict
+}
+
+/// The outcome of a request without a review.
+pub(crate) fn refuse(fault: &Fault) -> Outcome {
+    info!(%fault, "refused a request");
+    Outcome::Malformed
 }
 
 fn consider(webhook: Webhook, request: &Request<'_>) -> Verdict {
-    let uid = request.uid.as_ref();
     if !webhook.is_for(request) {
-        return (write(&Reply::allow(uid)), "not_concerned");
+        return Verdict::unpatched(Outcome::NotConcerned);
     }
     match objects(request) {
-        Ok((old, object)) => judge(uid, object, |object| webhook.rule(old.as_ref(), object)),
-        Err(message) => denied(uid, &message, "malformed"),
+        Ok((old, object)) => judge(object, |object| webhook.rule(old.as_ref(), object)),
+        Err(message) => Verdict::Deny {
+            message,
+            outcome: Outcome::Malformed,
+        },
     }
 }
 
@@ -92,45 +65,23 @@ fn read(raw: &RawValue) -> serde_json::Result<Value> {
     serde_json::from_str(raw.get())
 }
 
-fn judge(uid: &str, object: Value, rule: impl FnOnce(&Value) -> Ruling) -> Verdict {
-    match catch_unwind(AssertUnwindSafe(|| rule(&object))) {
-        Ok(Ruling::Allow { patch, outcome }) if patch.is_empty() => (write(&Reply::allow(uid)), outcome),
-        Ok(Ruling::Allow { patch, outcome }) => patched(uid, object, &patch, outcome),
-        Ok(Ruling::Warn { warning, outcome }) => (write(&Reply::warn(uid, &warning)), outcome),
-        Ok(Ruling::Deny { message }) => denied(uid, &message, "denied"),
-        Err(_) => failed(uid, "the rule panicked"),
+fn judge(mut object: Value, rule: impl FnOnce(&Value) -> Verdict) -> Verdict {
+    let Ok(verdict) = catch_unwind(AssertUnwindSafe(|| rule(&object))) else {
+        return failed("the rule panicked");
+    };
+    if let Verdict::Allow { patch, .. } = &verdict
+        && let Err(error) = json_patch::patch(&mut object, patch)
+    {
+        return failed(&error.to_string());
     }
+    verdict
 }
 
-fn patched(uid: &str, mut object: Value, patch: &Patch, outcome: &'static str) -> Verdict {
-    let applied = json_patch::patch(&mut object, patch).map_err(|error| error.to_string());
-    match applied.and_then(|()| serde_json::to_vec(patch).map_err(|error| error.to_string())) {
-        Ok(bytes) => (write(&Reply::patched(uid, bytes)), outcome),
-        Err(error) => failed(uid, &error),
-    }
-}
-
-fn denied(uid: &str, message: &str, verdict: &'static str) -> Verdict {
-    info!(message, "denied");
-    (write(&Reply::deny(uid, message)), verdict)
-}
-
-fn failed(uid: &str, cause: &str) -> Verdict {
+fn failed(cause: &str) -> Verdict {
     error!(cause, "let in unpatched because of a fault of ours");
-    (write(&Reply::warn(uid, FAILED)), FAULT)
-}
-
-fn write(reply: &Reply<'_>) -> Result<Vec<u8>, Fault> {
-    serde_json::to_vec(reply).map_err(Fault::Unwritable)
-}
-
-fn operation(request: &Request<'_>) -> &'static str {
-    match request.operation.as_ref() {
-        "CREATE" => "CREATE",
-        "UPDATE" => "UPDATE",
-        "DELETE" => "DELETE",
-        "CONNECT" => "CONNECT",
-        _ => "other",
+    Verdict::Warn {
+        warning: FAILED.into(),
+        outcome: Outcome::Failed,
     }
 }
 
@@ -147,84 +98,56 @@ fn span(webhook: Webhook, request: &Request<'_>) -> Span {
     )
 }
 
-impl Decision {
-    /// The answer to a request that is no review.
-    pub(crate) fn of(fault: Fault) -> Self {
-        info!(%fault, "refused a request");
-        Self {
-            operation: "none",
-            verdict: "malformed",
-            answer: Err(fault),
-        }
-    }
-}
-
-impl IntoResponse for Decision {
-    fn into_response(self) -> Response {
-        match self.answer {
-            Ok(body) => ([(header::CONTENT_TYPE, "application/json")], body).into_response(),
-            Err(fault) => fault.into_response(),
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::review::reply;
+    use json_patch::Patch;
     use serde_json::json;
 
-    fn answer_of((reply, verdict): Verdict) -> (Value, &'static str) {
-        (serde_json::from_slice(&reply.unwrap()).unwrap(), verdict)
+    /// The reply to an empty object.
+    fn reply_by(rule: impl FnOnce(&Value) -> Verdict) -> (Value, Outcome) {
+        let verdict = judge(json!({}), rule);
+        let mut review: Value = serde_json::from_slice(&reply("u", &verdict).unwrap()).unwrap();
+        (review["response"].take(), verdict.outcome())
     }
 
     fn add(path: &str) -> Patch {
         serde_json::from_value(json!([{"op": "add", "path": path, "value": 1}])).unwrap()
     }
 
+    fn held_by(patch: Patch) -> Verdict {
+        let outcome = Outcome::Held;
+        Verdict::Allow { patch, outcome }
+    }
+
     #[test]
     fn a_rule_that_panics_lets_the_object_in_with_a_warning() {
-        let (reply, verdict) = answer_of(judge("u", json!({}), |_| panic!("on purpose")));
-        assert_eq!(verdict, "failed");
-        assert_eq!(
-            reply["response"],
-            json!({"uid": "u", "allowed": true, "warnings": [FAILED]})
-        );
+        let (reply, outcome) = reply_by(|_| panic!("on purpose"));
+        assert_eq!(outcome, Outcome::Failed);
+        assert_eq!(reply, json!({"uid": "u", "allowed": true, "warnings": [FAILED]}));
     }
 
     #[test]
     fn a_patch_that_would_not_apply_is_not_sent() {
-        let rule = |_: &Value| Ruling::Allow {
-            patch: add("/no/parent"),
-            outcome: "held",
-        };
-        let (reply, verdict) = answer_of(judge("u", json!({}), rule));
-        assert_eq!(verdict, "failed");
-        assert_eq!(reply["response"]["patch"], Value::Null);
-        assert_eq!(reply["response"]["allowed"], true);
+        let (reply, outcome) = reply_by(|_| held_by(add("/no/parent")));
+        assert_eq!(outcome, Outcome::Failed);
+        assert_eq!(reply, json!({"uid": "u", "allowed": true, "warnings": [FAILED]}));
     }
 
     #[test]
     fn a_patch_goes_out_as_base64_under_its_outcome() {
-        let rule = |_: &Value| Ruling::Allow {
-            patch: add("/a"),
-            outcome: "held",
-        };
-        let (reply, verdict) = answer_of(judge("u", json!({}), rule));
-        assert_eq!(verdict, "held");
-        assert_eq!(reply["response"]["patchType"], "JSONPatch");
-        let sent: k8s_openapi::ByteString =
-            serde_json::from_value(reply["response"]["patch"].clone()).unwrap();
+        let (reply, outcome) = reply_by(|_| held_by(add("/a")));
+        assert_eq!(outcome, Outcome::Held);
+        assert_eq!(reply["patchType"], "JSONPatch");
+        let sent: k8s_openapi::ByteString = serde_json::from_value(reply["patch"].clone()).unwrap();
         assert_eq!(serde_json::from_slice::<Patch>(&sent.0).unwrap(), add("/a"));
     }
 
     #[test]
     fn an_empty_patch_is_left_out() {
-        let rule = |_: &Value| Ruling::Allow {
-            patch: Patch(Vec::new()),
-            outcome: "left_alone",
-        };
-        let (reply, _) = answer_of(judge("u", json!({}), rule));
-        assert_eq!(reply["response"], json!({"uid": "u", "allowed": true}));
+        let (reply, _) = reply_by(|_| held_by(Patch::default()));
+        assert_eq!(reply, json!({"uid": "u", "allowed": true}));
     }
 
     #[test]

@@ -16,9 +16,9 @@ pub use metrics::Metrics;
 
 use axum::Router;
 use axum::extract::{DefaultBodyLimit, Request, State};
+use axum::http::header;
 use axum::response::{IntoResponse, Response};
 use axum::routing::post;
-use decide::Decision;
 use fault::Fault;
 use placement::keys;
 use placement::namespace::NamespaceLabel;
@@ -74,10 +74,27 @@ fn route(path: &str, gate: Gate) -> Router {
 
 async fn serve(State(gate): State<Gate>, request: Request) -> Response {
     let started = Instant::now();
-    let decision = match body::read(request, &gate.room).await {
-        Ok(body) => decide::decide(gate.webhook, &body.bytes),
-        Err(fault) => Decision::of(fault),
-    };
-    gate.metrics.observe(gate.webhook, &decision, started.elapsed());
-    decision.into_response()
+    let body = body::read(request, &gate.room).await;
+    match body.and_then(|body| gate.answer(&body.bytes, started)) {
+        Ok(review) => ([(header::CONTENT_TYPE, "application/json")], review).into_response(),
+        Err(fault) => {
+            let outcome = decide::refuse(&fault);
+            gate.metrics
+                .observe(gate.webhook, None, outcome, started.elapsed());
+            fault.into_response()
+        }
+    }
+}
+
+impl Gate {
+    /// The review that answers a review, counted. After its uid was read, every request gets one.
+    fn answer(&self, body: &[u8], started: Instant) -> Result<Vec<u8>, Fault> {
+        let request = review::request(body)?;
+        let verdict = decide::decide(self.webhook, &request);
+        let reply = review::reply(&request.uid, &verdict)?;
+        let operation = Some(request.operation.as_ref());
+        self.metrics
+            .observe(self.webhook, operation, verdict.outcome(), started.elapsed());
+        Ok(reply)
+    }
 }

@@ -1,7 +1,7 @@
 //! What an operator sees of the webhooks. Every label value comes from a closed set.
 
-use crate::decide::{Decision, FAULT};
 use crate::webhook::Webhook;
+use placement::verdict::Outcome;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
@@ -46,12 +46,19 @@ impl Metrics {
         drop(self.seconds.get_or_create(&timed(webhook)));
         drop(
             self.admissions
-                .get_or_create(&admission(webhook, "CREATE", FAULT)),
+                .get_or_create(&admission(webhook, Some("CREATE"), Outcome::Failed)),
         );
     }
 
-    pub(crate) fn observe(&self, webhook: Webhook, decision: &Decision, took: Duration) {
-        let labels = admission(webhook, decision.operation, decision.verdict);
+    /// `operation` is that of the request; `None` without a request.
+    pub(crate) fn observe(
+        &self,
+        webhook: Webhook,
+        operation: Option<&str>,
+        outcome: Outcome,
+        took: Duration,
+    ) {
+        let labels = admission(webhook, operation, outcome);
         self.admissions.get_or_create(&labels).inc();
         self.seconds
             .get_or_create(&timed(webhook))
@@ -64,11 +71,19 @@ fn registered<M: Metric + Clone>(registry: &mut Registry, name: &str, help: &str
     metric
 }
 
-fn admission(webhook: Webhook, operation: &'static str, verdict: &'static str) -> Labels<3> {
+fn admission(webhook: Webhook, operation: Option<&str>, outcome: Outcome) -> Labels<3> {
+    let operation = match operation {
+        Some("CREATE") => "CREATE",
+        Some("UPDATE") => "UPDATE",
+        Some("DELETE") => "DELETE",
+        Some("CONNECT") => "CONNECT",
+        Some(_) => "other",
+        None => "none",
+    };
     [
         ("webhook", webhook.as_str()),
         ("operation", operation),
-        ("verdict", verdict),
+        ("verdict", outcome.as_str()),
     ]
 }
 

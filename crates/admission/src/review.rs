@@ -3,24 +3,26 @@
 //! Not kube's `AdmissionReview`: fields that we do not know must neither fail nor be lost, and the options and the user's
 //! groups are skipped without being built.
 
+use crate::fault::Fault;
 use k8s_openapi::ByteString;
+use placement::verdict::Verdict;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use std::borrow::Cow;
 
-pub(crate) const API_VERSION: &str = "admission.k8s.io/v1";
-pub(crate) const KIND: &str = "AdmissionReview";
+const API_VERSION: &str = "admission.k8s.io/v1";
+const KIND: &str = "AdmissionReview";
 
 /// What the API server sends.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub(crate) struct Envelope<'a> {
+struct Envelope<'a> {
     #[serde(borrow, default)]
-    pub(crate) api_version: Cow<'a, str>,
+    api_version: Cow<'a, str>,
     #[serde(borrow, default)]
-    pub(crate) kind: Cow<'a, str>,
+    kind: Cow<'a, str>,
     #[serde(borrow)]
-    pub(crate) request: Option<Request<'a>>,
+    request: Option<Request<'a>>,
 }
 
 /// What the API server asks.
@@ -52,10 +54,31 @@ pub(crate) struct Kind<'a> {
     pub(crate) kind: Cow<'a, str>,
 }
 
+/// The request in the body of a review.
+pub(crate) fn request(body: &[u8]) -> Result<Request<'_>, Fault> {
+    let envelope: Envelope<'_> = serde_json::from_slice(body)?;
+    if envelope.api_version != API_VERSION || envelope.kind != KIND {
+        let (api_version, kind) = (envelope.api_version.into_owned(), envelope.kind.into_owned());
+        return Err(Fault::WrongKind { api_version, kind });
+    }
+    envelope.request.ok_or(Fault::NoRequest)
+}
+
+/// The body of the review that answers the request with this uid.
+pub(crate) fn reply(uid: &str, verdict: &Verdict) -> Result<Vec<u8>, Fault> {
+    let response = Answer::of(uid, verdict).map_err(Fault::Unwritable)?;
+    let reply = Reply {
+        api_version: API_VERSION,
+        kind: KIND,
+        response,
+    };
+    serde_json::to_vec(&reply).map_err(Fault::Unwritable)
+}
+
 /// What we answer.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-pub(crate) struct Reply<'a> {
+struct Reply<'a> {
     api_version: &'static str,
     kind: &'static str,
     response: Answer<'a>,
@@ -83,10 +106,9 @@ struct Status<'a> {
     message: &'a str,
 }
 
-impl<'a> Reply<'a> {
-    /// Let the object in as it is.
-    pub(crate) fn allow(uid: &'a str) -> Self {
-        let response = Answer {
+impl<'a> Answer<'a> {
+    fn of(uid: &'a str, verdict: &'a Verdict) -> serde_json::Result<Self> {
+        let mut answer = Self {
             uid,
             allowed: true,
             status: None,
@@ -94,38 +116,29 @@ impl<'a> Reply<'a> {
             patch: None,
             warnings: None,
         };
-        Self {
-            api_version: API_VERSION,
-            kind: KIND,
-            response,
+        match verdict {
+            Verdict::Allow { patch, .. } if patch.is_empty() => {}
+            Verdict::Allow { patch, .. } => {
+                answer.patch_type = Some("JSONPatch");
+                answer.patch = Some(ByteString(serde_json::to_vec(patch)?));
+            }
+            Verdict::Warn { warning, .. } => answer.warnings = Some([warning]),
+            Verdict::Deny { message, .. } => {
+                answer.allowed = false;
+                answer.status = Some(Status::of(message));
+            }
         }
+        Ok(answer)
     }
+}
 
-    /// Let the object in with this JSON patch.
-    pub(crate) fn patched(uid: &'a str, patch: Vec<u8>) -> Self {
-        let mut reply = Self::allow(uid);
-        reply.response.patch_type = Some("JSONPatch");
-        reply.response.patch = Some(ByteString(patch));
-        reply
-    }
-
-    /// Let the object in and warn its author.
-    pub(crate) fn warn(uid: &'a str, warning: &'a str) -> Self {
-        let mut reply = Self::allow(uid);
-        reply.response.warnings = Some([warning]);
-        reply
-    }
-
-    /// Refuse the object with a sentence.
-    pub(crate) fn deny(uid: &'a str, message: &'a str) -> Self {
-        let mut reply = Self::allow(uid);
-        reply.response.allowed = false;
-        // 400 rather than 422: with Invalid, kubectl prints a list of fields, which we do not have, before our message.
-        reply.response.status = Some(Status {
+impl<'a> Status<'a> {
+    /// 400 rather than 422: with Invalid, kubectl prints a list of fields, which we do not have, before our message.
+    fn of(message: &'a str) -> Self {
+        Self {
             code: 400,
             reason: "BadRequest",
             message,
-        });
-        reply
+        }
     }
 }

@@ -2,8 +2,8 @@
 
 use crate::review::{Kind, Request};
 use jiff::Timestamp;
-use json_patch::Patch;
 use placement::namespace::NamespaceLabel;
+use placement::verdict::Verdict;
 use placement::{hold, inject};
 use serde_json::Value;
 
@@ -14,13 +14,6 @@ pub(crate) enum Webhook {
     /// The webhook for runs without the label, in Namespaces that have it.
     InNamespace(NamespaceLabel),
     Pod,
-}
-
-/// What a rule decides about an object.
-pub(crate) enum Ruling {
-    Allow { patch: Patch, outcome: &'static str },
-    Warn { warning: String, outcome: &'static str },
-    Deny { message: String },
 }
 
 impl Webhook {
@@ -40,12 +33,12 @@ impl Webhook {
     }
 
     /// What the rule decides about an object that is created, or changed if there is an old one.
-    pub(crate) fn rule(self, old: Option<&Value>, object: &Value) -> Ruling {
+    pub(crate) fn rule(self, old: Option<&Value>, object: &Value) -> Verdict {
         match (self, old) {
-            (Self::PipelineRun, None) => hold::admit(object).into(),
-            (Self::PipelineRun, Some(old)) => hold::admit_change(old, object, Timestamp::now()).into(),
-            (Self::InNamespace(label), _) => hold::admit_by_namespace(object, label).into(),
-            (Self::Pod, _) => inject::admit(object).into(),
+            (Self::PipelineRun, None) => hold::admit(object),
+            (Self::PipelineRun, Some(old)) => hold::admit_change(old, object, Timestamp::now()),
+            (Self::InNamespace(label), _) => hold::admit_by_namespace(object, label),
+            (Self::Pod, _) => inject::admit(object),
         }
     }
 
@@ -63,33 +56,6 @@ impl Webhook {
                 kind.group == "tekton.dev" && kind.kind == "PipelineRun"
             }
             Self::Pod => kind.group.is_empty() && kind.kind == "Pod",
-        }
-    }
-}
-
-impl From<hold::Verdict> for Ruling {
-    fn from(verdict: hold::Verdict) -> Self {
-        match verdict {
-            hold::Verdict::Allow { patch, outcome } => Self::Allow {
-                patch,
-                outcome: outcome.as_str(),
-            },
-            hold::Verdict::Warn { warning, outcome } => Self::Warn {
-                warning,
-                outcome: outcome.as_str(),
-            },
-            hold::Verdict::Deny(refusal) => Self::Deny {
-                message: refusal.to_string(),
-            },
-        }
-    }
-}
-
-impl From<inject::Injection> for Ruling {
-    fn from(inject::Injection { patch, outcome }: inject::Injection) -> Self {
-        Self::Allow {
-            patch,
-            outcome: outcome.as_str(),
         }
     }
 }

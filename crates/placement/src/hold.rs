@@ -7,80 +7,26 @@
 
 mod refusal;
 
-pub use refusal::Refusal;
-
 use crate::keys;
 use crate::namespace::{self, NamespaceLabel};
 use crate::opt_in::{OptIn, UnknownValue};
 use crate::raw::{self, Odd};
 use crate::reserve;
 use crate::run::{SpecStatus, dated, is_controlled_by_run, is_managed_elsewhere};
+use crate::verdict::{Outcome, Verdict};
 use jiff::Timestamp;
 use json_patch::{Patch, PatchOperation};
-use refusal::required_pod_affinity;
+use refusal::{Refusal, required_pod_affinity};
 use serde_json::{Map, Value};
-use strum::IntoStaticStr;
 
 /// Value of the hold annotation of a run that is held since its creation; a later hold has the time it began.
 const SINCE_CREATION: &str = "true";
-
-/// What to answer.
-#[derive(Clone, Debug, PartialEq)]
-pub enum Verdict {
-    /// Let the run in, patched.
-    Allow {
-        /// Minimal patch of the document as it came.
-        patch: Patch,
-        /// What was decided.
-        outcome: Outcome,
-    },
-    /// Let the run in as it is, and warn whoever created it.
-    Warn {
-        /// What is wrong, and what to do.
-        warning: String,
-        /// What was decided.
-        outcome: Outcome,
-    },
-    /// Refuse the run.
-    Deny(Refusal),
-}
-
-/// What was decided about a run that is let in.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, IntoStaticStr)]
-#[strum(serialize_all = "snake_case")]
-pub enum Outcome {
-    /// It waits for its node, by our hold.
-    Held,
-    /// Its `spec.status` was set already, or Kueue queues it: it waits for somebody else.
-    LeftHeldByOther,
-    /// The opt-in label is `false`.
-    Declined,
-    /// There is no opt-in label.
-    NotOptedIn,
-    /// There is none, and that of the Namespace has a value that means nothing.
-    UnknownByNamespace,
-    /// A nested run follows its root.
-    Child,
-    /// `spec.managedBy` is somebody else.
-    ManagedElsewhere,
-    /// A change by which nobody releases a run that he held.
-    NotReleased,
-    /// A member that a patch would need has the wrong type: left as it is for Tekton's validation to refuse.
-    Odd,
-}
-
-impl Outcome {
-    /// The outcome as metric label.
-    pub fn as_str(self) -> &'static str {
-        self.into()
-    }
-}
 
 /// Decides about the creation of a PipelineRun.
 pub fn admit(object: &Value) -> Verdict {
     match Manifest::read(object) {
         Ok(run) => run.created(),
-        Err(Odd) => untouched(Outcome::Odd),
+        Err(Odd) => Verdict::unpatched(Outcome::Odd),
     }
 }
 
@@ -89,7 +35,7 @@ pub fn admit_by_namespace(object: &Value, label: NamespaceLabel) -> Verdict {
     match (Manifest::read(object), label) {
         (Ok(run), NamespaceLabel::Means(value)) => run.labelled(value).created(),
         (Ok(run), NamespaceLabel::Unknown) => run.left_by_namespace(),
-        (Err(Odd), _) => untouched(Outcome::Odd),
+        (Err(Odd), _) => Verdict::unpatched(Outcome::Odd),
     }
 }
 
@@ -101,15 +47,8 @@ pub fn admit_by_namespace(object: &Value, label: NamespaceLabel) -> Verdict {
 pub fn admit_change(old: &Value, object: &Value, now: Timestamp) -> Verdict {
     match (Manifest::read(old), Manifest::read(object)) {
         (Ok(old), Ok(run)) if run.is_released(&old) => run.released(now),
-        (Ok(_), Ok(_)) => untouched(Outcome::NotReleased),
-        (Err(Odd), _) | (_, Err(Odd)) => untouched(Outcome::Odd),
-    }
-}
-
-fn untouched(outcome: Outcome) -> Verdict {
-    Verdict::Allow {
-        patch: Patch::default(),
-        outcome,
+        (Ok(_), Ok(_)) => Verdict::unpatched(Outcome::NotReleased),
+        (Err(Odd), _) | (_, Err(Odd)) => Verdict::unpatched(Outcome::Odd),
     }
 }
 
@@ -164,7 +103,7 @@ impl<'a> Manifest<'a> {
     fn left_by_namespace(&self) -> Verdict {
         match self.outcome() {
             Ok(Outcome::NotOptedIn) => Verdict::Warn {
-                warning: namespace::warning(self.text("namespace").unwrap_or_default()),
+                warning: namespace::warning(self.text("namespace").unwrap_or_default()).into(),
                 outcome: Outcome::UnknownByNamespace,
             },
             Ok(_) | Err(UnknownValue { .. }) => self.created(),
@@ -177,7 +116,10 @@ impl<'a> Manifest<'a> {
                 patch: self.patch(outcome),
                 outcome,
             },
-            Err(refusal) => Verdict::Deny(refusal),
+            Err(refusal) => Verdict::Deny {
+                message: refusal.to_string(),
+                outcome: Outcome::Denied,
+            },
         }
     }
 
@@ -205,8 +147,8 @@ impl<'a> Manifest<'a> {
                 patch: Patch(self.hold(&dated(now))),
                 outcome: Outcome::Held,
             },
-            Ok(outcome) => untouched(outcome),
-            Err(UnknownValue { .. }) => untouched(Outcome::NotOptedIn),
+            Ok(outcome) => Verdict::unpatched(outcome),
+            Err(UnknownValue { .. }) => Verdict::unpatched(Outcome::NotOptedIn),
         }
     }
 
@@ -255,12 +197,13 @@ impl<'a> Manifest<'a> {
 
     fn patch(&self, outcome: Outcome) -> Patch {
         Patch(match outcome {
-            Outcome::Child | Outcome::NotReleased | Outcome::UnknownByNamespace | Outcome::Odd => Vec::new(),
+            // Tekton copied the labels of its group to the run.
+            Outcome::Child => Vec::new(),
             Outcome::Held => [self.strip(outcome), self.label(), self.hold(SINCE_CREATION)].concat(),
             Outcome::LeftHeldByOther => {
                 [self.strip(outcome), self.label(), self.annotate(self.origin())].concat()
             }
-            Outcome::Declined | Outcome::NotOptedIn | Outcome::ManagedElsewhere => self.strip(outcome),
+            _ => self.strip(outcome),
         })
     }
 

@@ -16,100 +16,52 @@ use crate::names::Group;
 use crate::opt_in::OptIn;
 use crate::raw::{self, Odd};
 use crate::terms::{Terms, terms};
+use crate::verdict::{Outcome, Verdict};
 use json_patch::{Patch, PatchOperation};
 use k8s_openapi::api::core::v1::PodAffinityTerm;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 use std::str::FromStr;
-use strum::IntoStaticStr;
 
 pub(crate) const REQUIRED: &str = "requiredDuringSchedulingIgnoredDuringExecution";
 const PREFERRED: &str = "preferredDuringSchedulingIgnoredDuringExecution";
 /// The most that a preferred term can weigh.
 const WEIGHT: u8 = 100;
 
-/// What to do with a pod.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Injection {
-    /// Minimal patch of the pod as it came.
-    pub patch: Patch,
-    /// What was decided.
-    pub outcome: Outcome,
-}
-
-/// What was decided about a pod.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, IntoStaticStr)]
-#[strum(serialize_all = "snake_case")]
-pub enum Outcome {
-    /// Terms were added, or Tekton's taken out.
-    Injected,
-    /// The same, and required podAffinity of others was made preferred.
-    Relaxed,
-    /// All terms were there, and Tekton's was not.
-    AlreadyThere,
-    /// The pod belongs to no group.
-    NotEnrolled,
-    /// The pod's task opted out.
-    Declined,
-    /// A member that the patch would need has the wrong type: left for the API server's validation to refuse.
-    Odd,
-}
-
-impl Outcome {
-    /// The outcome as metric label.
-    pub fn as_str(self) -> &'static str {
-        self.into()
-    }
-}
-
 /// Decides about the creation of a pod.
-pub fn admit(pod: &Value) -> Injection {
+pub fn admit(pod: &Value) -> Verdict {
     match pod.as_object().ok_or(Odd).and_then(decide) {
-        Ok(injection) => injection,
-        Err(Odd) => nothing(Outcome::Odd),
+        Ok(verdict) => verdict,
+        Err(Odd) => Verdict::unpatched(Outcome::Odd),
     }
 }
 
-fn decide(pod: &Map<String, Value>) -> Result<Injection, Odd> {
+fn decide(pod: &Map<String, Value>) -> Result<Verdict, Odd> {
     let metadata = raw::object(pod, "metadata")?;
     let labels = metadata.map_or(Ok(None), |metadata| raw::object(metadata, "labels"))?;
     let label = |key| labels?.get(key)?.as_str().filter(|value| !value.is_empty());
     let Some(group) = label(keys::GROUP) else {
-        return Ok(nothing(Outcome::NotEnrolled));
+        return Ok(Verdict::unpatched(Outcome::NotEnrolled));
     };
     if OptIn::parse(label(keys::OPT_IN)) == Ok(OptIn::Declined) {
-        return Ok(nothing(Outcome::Declined));
+        return Ok(Verdict::unpatched(Outcome::Declined));
     }
     let (strategy, isolation) = (resolved(label(keys::STRATEGY)), resolved(label(keys::ISOLATION)));
     let terms = terms(&Group::of(group), strategy, isolation);
     let is_assistant = label(keys::COMPONENT) == Some(keys::ASSISTANT);
     let terms = if is_assistant { terms.of_assistant() } else { terms };
     let (operations, outcome) = operations(pod, &terms)?;
-    Ok(injection(operations, outcome))
+    if operations.is_empty() {
+        return Ok(Verdict::unpatched(Outcome::AlreadyThere));
+    }
+    let patch = Patch(operations);
+    Ok(Verdict::Allow { patch, outcome })
 }
 
 /// A pod that lacks the strategy or isolation label, or has one that means nothing, is isolated from every run in
 /// the cluster, as an untouched configuration has it: one node too many is a smaller harm than a shared one.
 fn resolved<T: FromStr + Default>(label: Option<&str>) -> T {
     label.and_then(|value| value.parse().ok()).unwrap_or_default()
-}
-
-fn nothing(outcome: Outcome) -> Injection {
-    Injection {
-        patch: Patch::default(),
-        outcome,
-    }
-}
-
-fn injection(operations: Vec<PatchOperation>, outcome: Outcome) -> Injection {
-    Injection {
-        outcome: if operations.is_empty() {
-            Outcome::AlreadyThere
-        } else {
-            outcome
-        },
-        patch: Patch(operations),
-    }
 }
 
 fn operations(pod: &Map<String, Value>, terms: &Terms) -> Result<(Vec<PatchOperation>, Outcome), Odd> {

@@ -36,4 +36,5 @@ pub mod supported;
 #[cfg(test)]
 mod tally;
 pub mod terms;
+pub mod verdict;
 pub mod volume;

@@ -257,11 +257,14 @@ fn has_both(affinity: &Affinity, wanted: &Terms) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use placement::verdict::Verdict;
 
     fn admitted(pod: &Pod) -> Pod {
         let mut pod = serde_json::to_value(pod).unwrap();
-        let injection = placement::inject::admit(&pod);
-        json_patch::patch(&mut pod, &injection.patch).unwrap();
+        let Verdict::Allow { patch, .. } = placement::inject::admit(&pod) else {
+            panic!("not admitted: {pod}")
+        };
+        json_patch::patch(&mut pod, &patch).unwrap();
         serde_json::from_value(pod).unwrap()
     }
 

@@ -11,7 +11,7 @@ const POD_AFFINITY: &str = "podTemplate.affinity.podAffinity.requiredDuringSched
 
 /// Why a run is refused, in a sentence for whoever created it.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
-pub enum Refusal {
+pub(super) enum Refusal {
     /// The opt-in label has a value that means nothing.
     #[error("PipelineRun {run}: {cause}; correct the label and create the run again")]
     OptIn {

@@ -4,6 +4,7 @@ use super::*;
 use crate::fixture::run;
 use crate::inject;
 use crate::strategy::{Isolation, Strategy};
+use crate::verdict::Outcome;
 use k8s_openapi::api::core::v1::{LocalObjectReference, Toleration};
 use serde_json::{Value, json};
 
@@ -106,12 +107,8 @@ fn the_pod_is_a_member_of_the_group_to_which_the_webhook_has_nothing_to_add() {
                 &Config::default(),
                 "i",
             );
-            let injection = inject::admit(&template_of(&set));
-            assert_eq!(
-                injection.outcome,
-                inject::Outcome::AlreadyThere,
-                "{name} {isolation}"
-            );
+            let verdict = inject::admit(&template_of(&set));
+            assert_eq!(verdict.outcome(), Outcome::AlreadyThere, "{name} {isolation}");
         }
     }
 }

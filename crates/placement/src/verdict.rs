@@ -1,0 +1,107 @@
+//! The verdict on an object in admission. A rule returns the verdict, and the webhook writes the verdict as its reply.
+
+use json_patch::Patch;
+use std::borrow::Cow;
+use strum::{IntoStaticStr, VariantNames};
+
+/// What the API server does with an object.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Verdict {
+    /// Admits the object with a patch.
+    Allow {
+        /// Minimal patch of the object, possibly empty.
+        patch: Patch,
+        /// Why.
+        outcome: Outcome,
+    },
+    /// Admits the object as it is, and warns the client.
+    Warn {
+        /// What is wrong, and what to do.
+        warning: Cow<'static, str>,
+        /// Why.
+        outcome: Outcome,
+    },
+    /// Rejects the object.
+    Deny {
+        /// What is wrong, and what to do.
+        message: String,
+        /// Why.
+        outcome: Outcome,
+    },
+}
+
+impl Verdict {
+    /// Admits the object as it is.
+    pub fn unpatched(outcome: Outcome) -> Self {
+        Self::Allow {
+            patch: Patch::default(),
+            outcome,
+        }
+    }
+
+    /// The outcome of any verdict.
+    pub fn outcome(&self) -> Outcome {
+        match self {
+            Self::Allow { outcome, .. } | Self::Warn { outcome, .. } | Self::Deny { outcome, .. } => *outcome,
+        }
+    }
+}
+
+/// Why the verdict is as it is: the value of `verdict` in logs, traces and metrics.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, IntoStaticStr, VariantNames)]
+#[strum(serialize_all = "snake_case")]
+pub enum Outcome {
+    /// pod-affinity holds the run until the run has its node.
+    Held,
+    /// The run has a `spec.status`, or Kueue queues the run: the user or another controller starts the run.
+    LeftHeldByOther,
+    /// The opt-in label of the run, or of the pod's task, is `false`.
+    Declined,
+    /// The run has no opt-in label.
+    NotOptedIn,
+    /// The run has no opt-in label, and the label of its Namespace has an unknown value.
+    UnknownByNamespace,
+    /// The run is nested: it is placed with the run that contains it.
+    Child,
+    /// The run's `spec.managedBy` names another controller.
+    ManagedElsewhere,
+    /// A change that does not release a hold of the user or of another controller.
+    NotReleased,
+    /// A field that a patch would need has the wrong type. The validation of Tekton or of the API server rejects the object.
+    Odd,
+    /// Terms were added to the pod, or Tekton's term was removed.
+    Injected,
+    /// The same, and a required podAffinity of others became a preferred one.
+    Relaxed,
+    /// The pod had all terms, and not Tekton's.
+    AlreadyThere,
+    /// The pod is in no group.
+    NotEnrolled,
+    /// The request is not one for this webhook.
+    NotConcerned,
+    /// The user has to correct the run.
+    Denied,
+    /// The request has no object, or no object that can be read.
+    Malformed,
+    /// A bug of pod-affinity.
+    Failed,
+}
+
+impl Outcome {
+    /// The outcome as metric label.
+    pub fn as_str(self) -> &'static str {
+        self.into()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_labels_of_all_outcomes_are_those_on_the_page_about_metrics() {
+        let page = include_str!("../../../docs/metrics.md");
+        let labels = format!("`verdict`: {} |", Outcome::VARIANTS.join(", "));
+        assert!(page.contains(&labels), "{labels}");
+    }
+}

@@ -3,7 +3,7 @@
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Event;
 use kube::ResourceExt;
-use placement::autoscaler;
+use placement::messages;
 
 /// One event.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -39,7 +39,7 @@ impl Told {
 
     /// It is what an autoscaler has to say.
     pub(crate) fn is_of_autoscaler(&self) -> bool {
-        autoscaler::answers(&self.by, &self.reason)
+        messages::is_of_autoscaler(&self.by, &self.reason)
     }
 
     /// It is ours.

@@ -13,8 +13,8 @@ use k8s_openapi::api::apps::v1::StatefulSet;
 use k8s_openapi::api::core::v1::{Event, PersistentVolume, PersistentVolumeClaim, ResourceQuota};
 use kube::Resource;
 use kube::api::{Api, DynamicObject, ListMeta, ListParams, PartialObjectMeta};
-use placement::autoscaler;
 use placement::keys;
+use placement::messages;
 use placement::names::RunKey;
 use placement::need::Stint;
 use placement::node;
@@ -347,7 +347,7 @@ fn is_of_autoscaler(event: &Event) -> bool {
         .and_then(|source| source.component.as_deref());
     let reporter = event.reporting_component.as_deref().filter(|it| !it.is_empty());
     let reason = event.reason.as_deref().unwrap_or_default();
-    autoscaler::answers(reporter.or(source).unwrap_or_default(), reason)
+    messages::is_of_autoscaler(reporter.or(source).unwrap_or_default(), reason)
 }
 
 fn last_seen(event: &Event) -> Option<jiff::Timestamp> {

@@ -6,7 +6,6 @@
 pub mod additions;
 #[cfg(test)]
 mod arbitrary;
-pub mod autoscaler;
 pub mod config;
 
 #[cfg(test)]
@@ -16,6 +15,7 @@ pub mod impossible;
 pub mod inject;
 pub mod keys;
 pub mod limits;
+pub mod messages;
 pub mod names;
 pub mod namespace;
 pub mod need;

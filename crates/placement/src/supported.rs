@@ -11,7 +11,7 @@ pub struct Supported {
     pub newest: u32,
 }
 
-/// API servers.
+/// API servers. Before a newer version is supported, compare the files that `messages.rs` names.
 pub const KUBERNETES: Supported = Supported {
     name: "Kubernetes",
     oldest: 33,

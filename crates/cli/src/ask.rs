@@ -11,6 +11,7 @@ use jiff::Timestamp;
 use k8s_openapi::{ClusterResourceScope, NamespaceResourceScope};
 use kube::api::{Api, ApiResource, DynamicObject, ListParams, PostParams};
 use kube::{Client, Error, Resource};
+use placement::messages;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use std::fmt::{self, Debug};
@@ -295,9 +296,8 @@ fn is_change(verb: &str, code: u16) -> bool {
     matches!((verb, code), ("patch", 404 | 409 | 422) | ("delete", 409))
 }
 
-/// Admission says 403 as well; only the authorizer speaks of a user who cannot.
 fn forbidden(question: Question, message: &str) -> Gap {
-    if message.contains("User \"") && message.contains("cannot ") {
+    if messages::is_right_missing(message) {
         Gap::Forbidden(question)
     } else {
         Gap::Failed(question, message.to_owned())

@@ -1,6 +1,7 @@
 //! Why a write did not succeed: one closed set of causes, for metrics, and the text for the run's events.
 
 use kube::core::Status;
+use placement::messages;
 use placement::requests::Operation;
 use std::time::Duration;
 use thiserror::Error;
@@ -73,10 +74,10 @@ pub(crate) fn cause(error: &kube::Error) -> Cause {
 fn cause_of_status(status: &Status) -> Cause {
     let message = status.message.as_str();
     match status.code {
-        500 if message.contains("failed calling webhook") => Cause::WebhookDown,
-        _ if is_denial(message) => Cause::Denied,
-        403 if message.contains("exceeded quota") => Cause::Quota,
-        403 if message.contains("because it is being terminated") => Cause::NotFound,
+        500 if messages::is_webhook_down(message) => Cause::WebhookDown,
+        _ if messages::is_denied(message) => Cause::Denied,
+        403 if messages::is_over_quota(message) => Cause::Quota,
+        403 if messages::is_namespace_ending(message) => Cause::NotFound,
         401 | 403 => Cause::Forbidden,
         404 => Cause::NotFound,
         409 => Cause::Conflict,
@@ -86,30 +87,17 @@ fn cause_of_status(status: &Status) -> Cause {
     }
 }
 
-/// Whether an admission webhook or policy denied the request.
-pub(crate) fn is_denial(message: &str) -> bool {
-    message.contains("denied the request") || message.contains("denied request")
-}
-
 /// Whether a guarded patch failed because the object is deleted, replaced or changed: nothing is wrong then, only our cache is
-/// behind.
-///
-/// A failed `test` or `remove` of a JSON patch is a 422 with a message so general that no webhook and no validation has the
-/// same; a foreign UID in a merge patch is a 409, or a 422 on that field.
+/// behind. A failed `test` or `remove` of a JSON patch is a 422; a foreign UID in a merge patch is a 409, or a 422 on that field.
 pub(crate) fn is_overtaken(error: &kube::Error) -> bool {
     let kube::Error::Api(status) = error else {
         return false;
     };
     match status.code {
         404 | 409 => true,
-        422 => is_guard(&status.message),
+        422 => messages::is_guard_failed(&status.message),
         _ => false,
     }
-}
-
-fn is_guard(message: &str) -> bool {
-    message.starts_with("the server rejected our request due to an error in our request")
-        || message.contains("metadata.uid")
 }
 
 /// Whether a delete failed because its object no longer exists, or another object has its name. After any other conflict, which
@@ -120,7 +108,7 @@ pub(crate) fn is_gone(error: &kube::Error) -> bool {
     };
     match status.code {
         404 => true,
-        409 => status.message.contains("precondition"),
+        409 => messages::is_precondition_failed(&status.message),
         _ => false,
     }
 }

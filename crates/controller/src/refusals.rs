@@ -1,8 +1,9 @@
 //! What the API server does not let in, in words: a placeholder, its pod, or another step; and what to do about it. Pure.
 
-use crate::api_error::{Cause, Refused, is_denial};
+use crate::api_error::{Cause, Refused};
 use crate::reason::{Note, Reason, note};
 use placement::impossible::{self, Impossible};
+use placement::messages;
 use placement::plan::Observation;
 use placement::requests::Operation;
 use placement::run::Run;
@@ -40,7 +41,7 @@ pub(crate) fn of(refused: &Refused) -> Option<Note> {
 /// Its controller is refused the pod, and says why.
 pub(crate) fn no_pod(seen: &Observation) -> Option<Note> {
     let complaint = complaint(seen)?;
-    let required = is_denial(complaint).then(|| {
+    let required = messages::is_denied(complaint).then(|| {
         let name = seen.run.key.placeholder();
         format!("{REQUIRED} Then delete the StatefulSet {name}: the controller recreates it with them.")
     });

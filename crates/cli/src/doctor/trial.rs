@@ -7,6 +7,7 @@ use crate::way::Way;
 use k8s_openapi::api::core::v1::{Affinity, Pod, PodSpec};
 use kube::ResourceExt;
 use placement::keys;
+use placement::messages;
 use placement::names::Group;
 use placement::strategy::{Isolation, Strategy};
 use placement::terms::{Terms, terms};
@@ -15,8 +16,6 @@ use serde_json::json;
 const WEBHOOK: &str = "webhook";
 const POLICIES: &str = "policies";
 const NAME: &str = "pod-affinity-doctor";
-/// An API server that has not read the definition of PipelineRuns yet cannot evaluate policies for them.
-const UNREAD: &str = "Kind=PipelineRun not found";
 
 /// What changes objects of one kind, and what is said about it.
 struct Means {
@@ -188,7 +187,7 @@ fn refused(exam: &Exam, means: &Means, words: &str) -> Finding {
         check, name, mark, ..
     } = *means;
     match exam.way() {
-        _ if words.contains(UNREAD) => too_early(words),
+        _ if messages::is_pipeline_run_unknown(words) => too_early(words),
         Way::Policies if words.contains(mark) => failing(words),
         Way::Webhook | Way::Both if words.contains(mark) => unreachable(exam, words),
         Way::Webhook | Way::Policies | Way::Both => Finding::warning(

@@ -3,6 +3,7 @@
 use crate::events::Told;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Event;
+use placement::messages;
 
 /// Of the node lifecycle controller, of a cloud's controller, and of the cluster autoscaler.
 pub(crate) const REASONS: [&str; 3] = ["RemovingNode", "DeletingNode", "ScaleDown"];
@@ -19,9 +20,8 @@ impl NodeEnd {
         let about = &event.involved_object;
         let reason = event.reason.as_deref()?;
         let is_it = about.kind.as_deref() == Some("Node") && REASONS.contains(&reason);
-        // The autoscaler reports under this reason also that a node is to be removed, or cannot be.
         let text = event.message.as_deref().unwrap_or_default();
-        let is_it = is_it && (reason != "ScaleDown" || text.contains("removed"));
+        let is_it = is_it && (reason != "ScaleDown" || messages::is_node_removed(text));
         let told = Told::of(event);
         let at = told.map_or_else(
             || event.metadata.creation_timestamp.as_ref().map(|it| it.0),

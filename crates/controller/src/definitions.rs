@@ -3,7 +3,7 @@
 //! Worth no delay: what cannot be read, or may not, counts as nothing.
 
 use crate::api_error::Refused;
-use crate::count::named;
+use crate::read::named;
 use crate::write::{Cluster, Kind, PIPELINE_RUN, within};
 use kube::api::DynamicObject;
 use placement::need::{Need, Source};

@@ -17,13 +17,17 @@ use kube::runtime::watcher::Event;
 use placement::config::Config;
 use placement::keys;
 use placement::names::RunKey;
-use placement::plan::{Decision, Observation, PlaceholderPod, Plan, Shape, Wait};
+use placement::placeholder::spec::Spec;
+use placement::plan::{
+    Action, Decision, Event as Meaning, Observation, Placeholder, PlaceholderPod, Plan, Shape, Step, Wait,
+};
 use placement::run::{HeldFrom, PodTemplate, Run, SpecStatus};
 use placement::strategy::{Enrolment, Isolation, Strategy};
 use prometheus_client::registry::Registry;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use std::collections::VecDeque;
+use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, Mutex};
 use tekton::PipelineRun;
 use tokio::sync::watch as channel;
@@ -88,9 +92,25 @@ pub(crate) fn planned(decision: Decision) -> Plan {
     }
 }
 
+/// A step that means this.
+pub(crate) fn step_of(event: Meaning) -> Decision {
+    Decision::Act(Step {
+        event: Some(event),
+        actions: Vec::new(),
+    })
+}
+
+/// A step of these actions, which means nothing to the user.
+pub(crate) fn actions(actions: impl Into<Vec<Action>>) -> Decision {
+    Decision::Act(Step {
+        event: None,
+        actions: actions.into(),
+    })
+}
+
 /// There is nothing left to do until something changes.
 pub(crate) fn is_at_rest(plan: &Plan) -> bool {
-    matches!(plan.decision, Decision::Leave(_) | Decision::Wait(Wait::Steady)) && plan.again.is_none()
+    matches!(plan.decision, Decision::Ignore(_) | Decision::Wait(Wait::Settled)) && plan.again.is_none()
 }
 
 /// The name of the run's placeholder.
@@ -250,7 +270,7 @@ impl Caches {
         self.add_set_of(run, uid, &json!({"spec": {"replicas": 1}}));
     }
 
-    pub(crate) fn add_taken_up_set(&mut self, run: &Run, uid: &str) {
+    pub(crate) fn add_observed_set(&mut self, run: &Run, uid: &str) {
         self.add_set_of(run, uid, &json!({"status": {"observedGeneration": 1}}));
     }
 
@@ -303,9 +323,32 @@ pub(crate) fn reconciler(caches: &Caches, server: &Server) -> (Reconciler, Couri
     (reconciler, courier, registry)
 }
 
+/// A clock that shows these seconds after the tests' epoch.
+pub(crate) fn clock_of(seconds: &Arc<AtomicI64>) -> Clock {
+    let seconds = seconds.clone();
+    Arc::new(move || at(seconds.load(Ordering::Relaxed)))
+}
+
 /// The machine's own clock.
 pub(crate) fn clock() -> Clock {
     Arc::new(Timestamp::now)
+}
+
+/// The placeholder's StatefulSet, as observed.
+pub(crate) fn observed_set() -> Placeholder {
+    Placeholder {
+        uid: "s1".into(),
+        owned: true,
+        deleting: false,
+        generation: 4,
+        observed: true,
+        strategy: None,
+        isolation: None,
+        spec: Spec {
+            replicas: 1,
+            ..Spec::default()
+        },
+    }
 }
 
 /// The placeholder's pod, as observed.

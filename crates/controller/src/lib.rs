@@ -1,7 +1,7 @@
-//! The controller: one run at a time, observe -> plan -> (count -> plan) -> write -> report.
+//! The controller: one run at a time, observe -> plan -> (read -> plan) -> write -> report.
 //!
 //! `reconcile` is that line as a function. `observe` reads the caches that the watches keep; `placement::plan` decides,
-//! purely; `count` asks the API server what a decision must not take from a cache; `write` is the one door through
+//! purely; `read` reads at the API server what a decision must not take from a cache; `write` is the one door through
 //! which writes leave, events included; `report` turns what happened into logs, events, metrics and what is
 //! remembered. Whatever is written is safe when it was decided from a stale cache or by a second leader: names are
 //! deterministic, and every patch and delete carries the UID, and what else it relies on, as a precondition.
@@ -11,7 +11,6 @@
 
 mod api_error;
 mod claims;
-mod count;
 mod definitions;
 mod events;
 #[cfg(test)]
@@ -30,6 +29,7 @@ mod pace;
 mod placeholders;
 mod pod_view;
 mod quota_events;
+mod read;
 mod reason;
 mod reconcile;
 mod refusals;
@@ -37,6 +37,8 @@ mod report;
 mod reserves;
 mod run;
 mod stints;
+#[cfg(test)]
+mod takeover_tests;
 mod tasks;
 mod timers;
 mod waiting_pods;
@@ -46,3 +48,14 @@ mod write;
 pub use metrics::Metrics;
 pub use observe::Clock;
 pub use run::{Context, Error, run};
+
+/// The reasons and texts of the events of a plan that succeeds.
+#[doc(hidden)]
+pub fn texts(seen: &placement::plan::Observation, plan: &placement::plan::Plan) -> Vec<(String, String)> {
+    let effect = match plan.decision {
+        placement::plan::Decision::Act(_) => write::Effect::Written,
+        _ => write::Effect::Nothing,
+    };
+    let notes = notes::notes(seen, plan, &Ok(effect)).into_iter();
+    notes.map(|note| (note.reason.to_string(), note.text)).collect()
+}

@@ -5,10 +5,12 @@
 //! only, so that thousands of done ones weigh nothing.
 
 use crate::news::News;
+use crate::observe::{Recall, Remembered};
 use crate::pace::{Pace, later, until};
 use crate::timers::Timers;
 use jiff::Timestamp;
-use placement::plan::{Census, Message, Observation, Question, Repeated, Resize};
+use placement::plan::{Census, Inputs, Placeholder, PlaceholderPod, Repeated};
+use placement::run::Run;
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -17,10 +19,10 @@ use std::time::Duration;
 const GRACE: Duration = Duration::from_secs(2);
 const FIRST_NUDGE_PAUSE: Duration = Duration::from_secs(5);
 const LAST_NUDGE_PAUSE: Duration = Duration::from_secs(30);
-/// An autoscaler has answered by then.
-const FIRST_QUESTION: Duration = Duration::from_secs(20);
-/// The pause between two questions for an autoscaler's answer: each is a list of events.
-const QUESTIONS: Duration = Duration::from_mins(5);
+/// By then, an autoscaler has emitted an event about an unschedulable pod.
+const FIRST_READ: Duration = Duration::from_secs(20);
+/// The pause between two reads of an autoscaler's events: each lists events.
+const NEXT_READ: Duration = Duration::from_mins(5);
 
 /// What is known of all unsettled runs, by UID.
 #[derive(Default)]
@@ -53,10 +55,10 @@ pub(crate) struct Nudges {
     next: Option<Timestamp>,
 }
 
-/// What an autoscaler answered the placeholder's pod, and when to ask again.
+/// The latest event of an autoscaler about the placeholder's pod, and when to read the events again.
 #[derive(Debug, Default)]
 pub(crate) struct Autoscaler {
-    answer: Message,
+    answer: Option<String>,
     next: Option<Timestamp>,
 }
 
@@ -88,79 +90,61 @@ impl Memory {
             .collect()
     }
 
-    /// Adds to an observation what is remembered.
-    pub(crate) fn recall(&self, seen: &mut Observation) {
-        let uid = seen.run.key.uid.clone();
-        if seen.run.is_held_by_us() && (lacks_pod(seen) || waits(seen)) {
-            self.with(&uid, |known| known.recall(seen));
-        } else if let Some(known) = self.lock().get_mut(&uid) {
-            known.recall(seen);
-        }
-    }
-
-    /// Keeps what the next decisions need of an answer.
-    pub(crate) fn answered(&self, question: Question, seen: &mut Observation) {
-        let uid = seen.run.key.uid.clone();
-        self.with(&uid, |known| known.answered(question, seen));
-    }
-
     fn lock(&self) -> MutexGuard<'_, HashMap<String, Known>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// A StatefulSet whose controller has tried, and has no pod.
-fn lacks_pod(seen: &Observation) -> bool {
-    let taken_up = seen.set.as_ref().is_some_and(|set| set.taken_up);
-    taken_up && seen.pod.as_ref().is_none_or(|pod| pod.ending)
+impl Recall for Memory {
+    fn recall(
+        &self,
+        run: &Run,
+        set: Option<&Placeholder>,
+        pod: Option<&PlaceholderPod>,
+        now: Timestamp,
+    ) -> Remembered {
+        let waits = pod.is_some_and(|pod| pod.unschedulable.is_some());
+        let lacks_pod = lacks_pod(set, pod);
+        let recall = |known: &mut Known| known.recall(lacks_pod, waits, now);
+        if run.is_held_by_us() && (lacks_pod || waits) {
+            return self.with(&run.key.uid, recall);
+        }
+        let mut runs = self.lock();
+        runs.get_mut(&run.key.uid).map(recall).unwrap_or_default()
+    }
 }
 
-fn waits(seen: &Observation) -> bool {
-    seen.pod.as_ref().is_some_and(|pod| pod.unschedulable.is_some())
+/// The StatefulSet controller has tried to create the pod, and there is none.
+fn lacks_pod(set: Option<&Placeholder>, pod: Option<&PlaceholderPod>) -> bool {
+    set.is_some_and(|set| set.observed) && pod.is_none_or(|pod| pod.ending)
 }
 
 impl Known {
-    fn recall(&mut self, seen: &mut Observation) {
-        seen.moves = self.moves;
-        seen.yields = self.yields;
-        seen.retries = self.retries;
-        seen.relaxed = self.relaxed;
-        if seen.refusal == self.settled_refusal {
-            seen.refusal = None;
-        }
-        seen.nudge_in = self.nudges.pause(lacks_pod(seen), seen.now);
-        if waits(seen) {
-            seen.autoscaler = self.autoscaler.known(seen.now);
-        }
-        let unshrinkable = self.unshrinkable.as_deref();
-        if let Some(pod) = seen.pod.as_mut().filter(|pod| unshrinkable == Some(&pod.uid)) {
-            pod.shape.resize = Resize::Refused;
+    fn recall(&mut self, lacks_pod: bool, waits: bool, now: Timestamp) -> Remembered {
+        Remembered {
+            moves: self.moves,
+            yields: self.yields,
+            retries: self.retries,
+            relaxed: self.relaxed,
+            settled_refusal: self.settled_refusal.clone(),
+            nudge_in: self.nudges.pause(lacks_pod, now),
+            inputs: if waits {
+                self.autoscaler.inputs(now)
+            } else {
+                Inputs::default()
+            },
+            unshrinkable: self.unshrinkable.clone(),
         }
     }
 
-    fn answered(&mut self, question: Question, seen: &mut Observation) {
-        self.pace.asked(question, seen.now);
-        match question {
-            Question::Tasks => seen.census = seen.census.map(|census| self.counted(census, seen.now)),
-            Question::Refused => {
-                if seen.refused.as_ref().is_some_and(Vec::is_empty) {
-                    self.settled_refusal = seen.refusal.take();
-                }
-            }
-            Question::Autoscaler => self.autoscaler.answered(seen.autoscaler.clone(), seen.now),
-            Question::Claims
-            | Question::Labels
-            | Question::Need
-            | Question::Places
-            | Question::Stints
-            | Question::Assistants
-            | Question::Complaint => {}
-        }
+    /// The rejection concerned another run.
+    pub(crate) fn settled(&mut self, refusal: Option<String>) {
+        self.settled_refusal = refusal;
     }
 
     /// What follows from a count and the one before it.
-    pub(crate) fn counted(&mut self, count: Census, now: Timestamp) -> Census {
-        let census = Census::after(self.census, count.live, count.quiet_since, now);
+    pub(crate) fn counted(&mut self, live: usize, ended: Option<Timestamp>, now: Timestamp) -> Census {
+        let census = Census::after(self.census, live, ended, now);
         self.census = Some(census);
         census
     }
@@ -177,8 +161,8 @@ impl Known {
     }
 
     /// Tekton was told to try again after this refusal.
-    pub(crate) fn retried(&mut self, refusal: Option<String>, now: Timestamp) {
-        self.settled_refusal = refusal;
+    pub(crate) fn retried(&mut self, refusal: String, now: Timestamp) {
+        self.settled_refusal = Some(refusal);
         self.retries = self.retries.and_one(now);
     }
 
@@ -212,20 +196,24 @@ impl Nudges {
 }
 
 impl Autoscaler {
-    /// The last answer, unless it is time to ask. At first sight of a pod it cannot have answered.
-    pub(crate) fn known(&mut self, now: Timestamp) -> Option<Message> {
-        let next = *self.next.get_or_insert_with(|| later(now, FIRST_QUESTION));
-        until(next, now).map(|_| self.answer.clone())
+    /// The latest answer, unless it is time to read the next. No autoscaler has answered a pod that was just created.
+    fn inputs(&mut self, now: Timestamp) -> Inputs {
+        let next = *self.next.get_or_insert_with(|| later(now, FIRST_READ));
+        let mut inputs = Inputs::default();
+        if until(next, now).is_some() {
+            inputs.autoscaler = self.answer.clone().into();
+        }
+        inputs
     }
 
-    /// This was the answer.
-    pub(crate) fn answered(&mut self, answer: Option<Message>, now: Timestamp) {
-        self.answer = answer.unwrap_or_default();
-        self.next = Some(later(now, QUESTIONS));
+    /// The controller read this answer.
+    pub(crate) fn answered(&mut self, answer: Option<String>, now: Timestamp) {
+        self.answer = answer;
+        self.next = Some(later(now, NEXT_READ));
     }
 
-    /// When to ask again.
-    pub(crate) fn next_question(&self, now: Timestamp) -> Option<Duration> {
+    /// When to read the next answer.
+    pub(crate) fn next_read(&self, now: Timestamp) -> Option<Duration> {
         until(self.next?, now)
     }
 }

@@ -1,17 +1,20 @@
 use super::*;
-use crate::fixture::{at, enrolment, nothing};
+use crate::fixture::{Caches, at, clock, run, step_of};
 use crate::news::Due;
+use crate::observe::Clock;
 use crate::pace::ECHO;
 use crate::reason::{Note, Reason};
-use placement::plan::{Decision, PlaceholderPod, Shape, Wait, Write};
+use placement::plan::{Decision, Event, Read, Resize, Wait};
+use std::sync::Arc;
 
 fn create() -> Decision {
-    Decision::Write(Write::CreatePlaceholder(enrolment()))
+    step_of(Event::Created(None))
 }
 
 fn nothing_yet() -> Decision {
     Decision::Wait(Wait::Node {
         unschedulable: None,
+        autoscaler: None,
         largest: None,
     })
 }
@@ -29,7 +32,7 @@ fn a_step_just_taken_is_not_taken_again_before_its_echo() {
     assert_eq!(known.pace.pause(&create(), at(0)), None);
     known.pace.took(&create(), at(0));
     assert_eq!(known.pace.pause(&create(), at(0)), Some(ECHO));
-    assert_eq!(known.pace.pause(&Decision::Wait(Wait::Steady), at(0)), None);
+    assert_eq!(known.pace.pause(&Decision::Wait(Wait::Settled), at(0)), None);
     assert_eq!(known.pace.pause(&create(), at(1)), None);
 }
 
@@ -113,61 +116,47 @@ fn words_that_keep_changing_are_told_now_and_then() {
 }
 
 #[test]
-fn an_autoscaler_is_asked_when_it_can_have_answered_and_rarely_after_that() {
+fn the_answer_of_an_autoscaler_is_read_when_there_can_be_one_and_rarely_after_that() {
     let mut autoscaler = Autoscaler::default();
-    let mut asked = Vec::new();
+    let mut reads = Vec::new();
     for second in 0..900 {
-        if autoscaler.known(at(second)).is_none() {
+        if autoscaler.inputs(at(second)).autoscaler.get().is_err() {
             autoscaler.answered(None, at(second));
-            asked.push(second);
+            reads.push(second);
         }
     }
-    assert_eq!(asked, [20, 320, 620]);
-    assert_eq!(autoscaler.next_question(at(900)), Some(Duration::from_secs(20)));
+    assert_eq!(reads, [20, 320, 620]);
+    assert_eq!(autoscaler.next_read(at(900)), Some(Duration::from_secs(20)));
 }
 
 #[test]
 fn tasks_are_counted_once_a_second_and_no_write_loses_its_echo_by_it() {
     let mut known = Known::default();
     known.pace.took(&create(), at(0));
-    assert_eq!(known.pace.pause(&Decision::Count(Question::Tasks), at(0)), None);
+    assert_eq!(known.pace.pause(&Decision::Read(Read::Tasks), at(0)), None);
     let counted = |known: &mut Known, live, second| {
-        known.pace.asked(Question::Tasks, at(second));
-        let quiet_since = None;
-        known.counted(Census { live, quiet_since }, at(second))
+        known.pace.read(Read::Tasks, at(second));
+        known.counted(live, None, at(second))
     };
     let census = counted(&mut known, 1, 0);
     assert_eq!((census.live, census.quiet_since), (1, None));
-    assert_eq!(
-        known.pace.pause(&Decision::Count(Question::Tasks), at(0)),
-        Some(ECHO)
-    );
+    assert_eq!(known.pace.pause(&Decision::Read(Read::Tasks), at(0)), Some(ECHO));
     assert_eq!(known.pace.pause(&create(), at(0)), Some(ECHO));
-    assert_eq!(known.pace.pause(&Decision::Count(Question::Tasks), at(1)), None);
+    assert_eq!(known.pace.pause(&Decision::Read(Read::Tasks), at(1)), None);
     assert_eq!(counted(&mut known, 0, 1).quiet_since, Some(at(1)));
 }
 
-#[test]
-fn what_is_known_of_a_pods_size_is_for_that_pod() {
-    let mut known = Known {
-        unshrinkable: Some("p1".into()),
-        ..Known::default()
-    };
-    let mut resize = |uid: &str| {
-        let mut seen = nothing();
-        seen.pod = Some(PlaceholderPod {
-            uid: uid.into(),
-            node: None,
-            ending: false,
-            unschedulable: None,
-            tolerations: Vec::new(),
-            adopted: false,
-            shape: Shape::default(),
-        });
-        known.recall(&mut seen);
-        seen.pod.unwrap().shape.resize
-    };
-    assert_eq!((resize("p1"), resize("p2")), (Resize::Refused, Resize::Possible));
+#[tokio::test]
+async fn what_is_known_of_a_pods_size_is_for_that_pod() {
+    for (uid, expected) in [("p1", Resize::Refused), ("p2", Resize::Possible)] {
+        let (mut caches, memory) = (Caches::ready(), Memory::default());
+        caches.add_pod(&run(), uid, Some("n1"));
+        memory.with("u1", |known| known.unshrinkable = Some("p1".into()));
+        let clock = clock();
+        let seen = caches.stores.observe(run(), &caches.config, &clock, &memory);
+        let (seen, _) = seen.await.unwrap();
+        assert_eq!(seen.pod.unwrap().shape.resize, expected, "{uid}");
+    }
 }
 
 #[test]
@@ -188,52 +177,48 @@ fn a_settled_run_leaves_nothing_behind() {
     assert!(memory.lock().is_empty());
 }
 
-#[test]
-fn a_refusal_is_looked_into_until_it_is_none_of_the_runs_or_was_dealt_with() {
-    let memory = Memory::default();
-    let refused = |refusal: &str| Observation {
-        refusal: Some(refusal.into()),
-        ..nothing()
-    };
-    let recalled = |refusal: &str| {
-        let mut seen = refused(refusal);
-        memory.recall(&mut seen);
-        seen.refusal
-    };
-    let mut seen = refused("7");
-    seen.refused = Some(vec!["build-test".into()]);
-    memory.answered(Question::Refused, &mut seen);
-    assert_eq!(recalled("7").as_deref(), Some("7"), "Tekton was not told yet");
-    memory.with("u1", |known| known.retried(Some("7".into()), at(0)));
-    assert_eq!(recalled("7"), None);
-    let mut another = refused("8");
-    another.refused = Some(Vec::new());
-    memory.answered(Question::Refused, &mut another);
-    assert_eq!(another.refusal, None, "the next decision is made without it");
-    assert_eq!(recalled("8"), None);
-    assert_eq!(recalled("9").as_deref(), Some("9"));
+/// What is remembered of a run without a placeholder.
+fn recalled(memory: &Memory) -> Remembered {
+    memory.recall(&run(), None, None, at(0))
 }
 
 #[test]
 fn the_pauses_between_retries_begin_anew_when_the_placeholder_makes_room() {
     let memory = Memory::default();
-    let retries = || {
-        let mut seen = nothing();
-        memory.recall(&mut seen);
-        seen.retries.count
-    };
-    memory.with("u1", |known| known.retried(Some("7".into()), at(0)));
-    assert_eq!(retries(), 1);
+    memory.with("u1", |known| known.retried("7".into(), at(0)));
+    assert_eq!(recalled(&memory).retries.count, 1);
     memory.with("u1", |known| known.made_room(at(60)));
-    assert_eq!(retries(), 0);
+    assert_eq!(recalled(&memory).retries.count, 0);
 }
 
 #[test]
 fn that_a_pods_affinity_was_relaxed_is_remembered_when_the_pod_is_bound() {
-    let (memory, mut seen) = (Memory::default(), nothing());
-    memory.recall(&mut seen);
-    assert!(!seen.relaxed);
-    memory.with(&seen.run.key.uid, Known::relaxed);
-    memory.recall(&mut seen);
-    assert!(seen.relaxed);
+    let memory = Memory::default();
+    assert!(!recalled(&memory).relaxed);
+    memory.with("u1", Known::relaxed);
+    assert!(recalled(&memory).relaxed);
+}
+
+#[tokio::test]
+async fn the_answer_of_an_autoscaler_that_is_remembered_is_an_input_without_a_read() {
+    let (mut caches, memory) = (Caches::ready(), Memory::default());
+    caches.add_unschedulable_pod(&run(), "p1", "0/3 nodes are available.");
+    for (second, expected) in [
+        (0, Ok(None)),
+        (19, Ok(None)),
+        (20, Err(Read::Autoscaler)),
+        (21, Ok(Some("max size reached"))),
+        (320, Ok(Some("max size reached"))),
+        (321, Err(Read::Autoscaler)),
+    ] {
+        let clock: Clock = Arc::new(move || at(second));
+        let seen = caches.stores.observe(run(), &caches.config, &clock, &memory);
+        let (_, inputs) = seen.await.unwrap();
+        let answer = inputs.autoscaler.get().map(Option::as_deref);
+        assert_eq!(answer, expected, "{second}");
+        if second == 20 {
+            let answer = Some("max size reached".to_owned());
+            memory.with("u1", |known| known.autoscaler.answered(answer, at(21)));
+        }
+    }
 }

@@ -19,9 +19,7 @@ pub(crate) fn moves_off(seen: &Observation, cause: MoveCause, pod: Option<&str>)
 }
 
 /// A quota has no room for a task beside the placeholder.
-pub(crate) fn makes_room(seen: &Observation) -> Note {
-    let tasks = seen.refused.iter().flatten();
-    let tasks: Vec<_> = tasks.map(String::as_str).collect();
+pub(crate) fn makes_room(tasks: &[String]) -> Note {
     let text = format!(
         "A quota of this namespace has no room for the pod of {}: the placeholder makes room and returns later. Until then, \
          the running tasks of this run keep its node; between tasks, other runs can take it. Each labelled run needs one \
@@ -74,7 +72,7 @@ pub(crate) fn awaits_tasks(seen: &Observation, cause: MoveCause, pod: Option<&st
 /// long as these are there, another pod of the run would have to be there as well.
 fn evicted_from(seen: &Observation) -> Option<(&str, node::Cause)> {
     let pod = seen.pod.as_ref().filter(|pod| pod.node.is_none())?;
-    let left = seen.set.as_ref().and_then(|set| set.left.as_deref());
+    let left = seen.set.as_ref().and_then(|set| set.spec.left_node());
     let name = seen.run.node.as_deref().filter(|name| left != Some(*name))?;
     let node = seen.nodes.iter().find(|node| node.name == name)?;
     match node::state(Some(node), &pod.tolerations) {

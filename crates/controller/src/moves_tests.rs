@@ -1,7 +1,7 @@
 use super::*;
-use crate::fixture::{at, nothing, run};
+use crate::fixture::{at, nothing, observed_set, run};
 use placement::node::NodeFacts;
-use placement::plan::{Placeholder, PlaceholderPod, Shape, Unschedulable, WaitingPod};
+use placement::plan::{PlaceholderPod, Shape, Unschedulable, WaitingPod};
 use std::collections::BTreeMap;
 
 fn cpu(amount: &str) -> Resources {
@@ -123,18 +123,10 @@ fn evicted(ready: bool, left: Option<&str>) -> Observation {
             ..run()
         },
         nodes: vec![node],
-        set: left.map(|left| Placeholder {
-            uid: "s1".into(),
-            owned: true,
-            deleting: false,
-            replicas: 1,
-            generation: 1,
-            taken_up: true,
-            strategy: None,
-            isolation: None,
-            pinned: false,
-            within_limits: false,
-            left: Some(left.into()),
+        set: left.map(|left| {
+            let mut set = observed_set();
+            set.spec.left = Some(left.into());
+            set
         }),
         ..seen
     }

@@ -10,7 +10,7 @@ use placement::keys;
 use placement::names::RunKey;
 use placement::node::NodeOffer;
 use placement::placeholder::size::Ignored;
-use placement::plan::{Decision, Message, Observation, Plan, Question, ReleaseCause, Wait, Write};
+use placement::plan::{Decision, Event, Observation, Plan, Read, ReleaseCause, Step, Wait};
 use placement::run::{HeldFrom, Run, SpecStatus};
 use placement::strategy::{Enrolment, IsolateFrom, Scope, Strategy};
 use std::time::Duration;
@@ -21,7 +21,9 @@ pub(crate) fn notes(seen: &Observation, plan: &Plan, result: &Result<Effect, Ref
     notes.extend(seen.relaxed.then(relaxed));
     notes.extend(before(seen, &plan.decision));
     match (&plan.decision, result) {
-        (Decision::Write(write), Ok(Effect::Written)) => notes.extend(written(seen, write)),
+        (Decision::Act(step), Ok(Effect::Written)) => {
+            notes.extend(step.event.iter().flat_map(|event| done(seen, event)));
+        }
         (_, Ok(_)) => {}
         (_, Err(refused)) => notes.extend(refusals::of(refused)),
     }
@@ -34,21 +36,35 @@ fn before(seen: &Observation, decision: &Decision) -> Vec<Note> {
     let notes = match decision {
         Decision::Wait(wait @ Wait::Places { .. }) => [held(), waiting(seen, wait)],
         Decision::Wait(wait) => [waiting(seen, wait), None],
-        Decision::Count(Question::Claims | Question::Labels | Question::Need | Question::Places)
-        | Decision::Write(Write::CreatePlaceholder(_)) => [held(), None],
-        Decision::Leave(_) | Decision::Count(_) | Decision::Write(_) => [None, None],
+        Decision::Read(Read::Creation | Read::Quota)
+        | Decision::Act(Step {
+            event: Some(Event::Created(_)),
+            ..
+        }) => [held(), None],
+        Decision::Ignore(_) | Decision::Read(_) | Decision::Act(_) => [None, None],
     };
     notes.into_iter().flatten().collect()
 }
 
 fn waiting(seen: &Observation, wait: &Wait) -> Option<Note> {
     match wait {
-        Wait::Steady => None,
+        Wait::Settled
+        | Wait::OldStatefulSet
+        | Wait::PodEnd
+        | Wait::Scheduler
+        | Wait::Pause
+        | Wait::Assistants => None,
         Wait::LabelledTooLate => Some(too_late()),
         Wait::Node {
             unschedulable,
+            autoscaler,
             largest,
-        } => Some(for_node(seen, unschedulable.as_deref()?, largest.as_ref())),
+        } => Some(for_node(
+            &seen.run,
+            unschedulable.as_deref()?,
+            autoscaler.as_deref(),
+            largest.as_ref(),
+        )),
         Wait::Places { quota } => Some(refusals::no_place(&seen.run, quota)),
         Wait::Tasks { cause, pod, live: _ } => moves::awaits_tasks(seen, *cause, pod.as_deref()),
         Wait::Volume { cause, pod, claim } => Some(moves::is_tied(seen, *cause, pod.as_deref(), claim)),
@@ -61,37 +77,37 @@ fn waiting(seen: &Observation, wait: &Wait) -> Option<Note> {
     }
 }
 
-fn written(seen: &Observation, write: &Write) -> Vec<Note> {
+fn done(seen: &Observation, event: &Event) -> Vec<Note> {
     let run = &seen.run;
-    match write {
-        Write::Enrol(_) if !run.is_held_by_us() => vec![enrolled(run)],
-        Write::CreatePlaceholder(_) => reserves::chosen(seen).into_iter().chain(returned(run)).collect(),
-        Write::GiveUpReserve { nearest, .. } => vec![reserves::given_up(seen, nearest.as_ref())],
-        Write::Nudge => refusals::no_pod(seen).into_iter().collect(),
-        Write::AskWithinLimits { .. } => refusals::within_limits(seen).into_iter().collect(),
-        Write::Release {
+    match event {
+        Event::Enrolled => vec![enrolled(run)],
+        Event::Created(need) => {
+            let chosen = need.as_ref().map(|need| reserves::chosen(seen, need));
+            chosen.into_iter().chain(returned(run)).collect()
+        }
+        Event::ReserveGivenUp { nearest } => vec![reserves::given_up(seen, nearest.as_ref())],
+        Event::PodMissing { message } => refusals::no_pod(run, message.as_deref()).into_iter().collect(),
+        Event::SizedWithinLimits { message } => vec![refusals::within_limits(message)],
+        Event::Released {
             cause,
             enrolment,
             node,
-        } => released(seen, *cause, node.as_deref().zip(*enrolment)),
-        Write::RecordNode { node } => vec![moves::arrived(run, node)],
-        Write::MoveOff { cause, pod, set: _ } => vec![moves::moves_off(seen, *cause, pod.as_deref())],
-        Write::StartOver { cause, set: _ } => vec![moves::starts_over(seen, *cause)],
-        Write::FreePlace { name, uid: _ } => vec![refusals::frees_place(seen, name)],
-        Write::MakeRoom { .. } => vec![moves::makes_room(seen)],
-        Write::DeletePlaceholder { .. } if !(run.deleting || run.done) => vec![cleaned_up(seen)],
-        Write::LeavePod { .. } => vec![reserved(seen)],
-        Write::DeletePlaceholder { .. }
-        | Write::AdoptPod { .. }
-        | Write::Enrol(_)
-        | Write::DateHold
-        | Write::Withdraw
-        | Write::WakeTasks { .. }
-        | Write::RetryTasks { .. }
-        | Write::Follow { .. }
-        | Write::Shrink { .. }
-        | Write::RecreateSmall { .. }
-        | Write::Unpin { .. } => Vec::new(),
+            message,
+        } => {
+            let goes = node.as_deref().zip(*enrolment);
+            released(seen, *cause, goes, message.as_deref().unwrap_or_default())
+        }
+        Event::NodeRecorded { node } => vec![moves::arrived(run, node)],
+        Event::MovedOff {
+            cause,
+            pod,
+            starts_over: false,
+        } => vec![moves::moves_off(seen, *cause, pod.as_deref())],
+        Event::MovedOff { cause, .. } => vec![moves::starts_over(seen, *cause)],
+        Event::PlaceFreed { name, quota } => vec![refusals::frees_place(name, quota)],
+        Event::MadeRoom { tasks } => vec![moves::makes_room(tasks)],
+        Event::CleanedUp => vec![cleaned_up(seen)],
+        Event::NodeKept => vec![reserved(seen)],
     }
 }
 
@@ -131,16 +147,15 @@ fn returned(run: &Run) -> Option<Note> {
     Some(note(Reason::PlaceholderReturned, text))
 }
 
-fn for_node(seen: &Observation, message: &str, largest: Option<&NodeOffer>) -> Note {
+fn for_node(run: &Run, message: &str, autoscaler: Option<&str>, largest: Option<&NodeOffer>) -> Note {
     let reserve = largest
         .filter(|offer| !offer.fits())
         .map(|offer| format!(" No node has what its reserve asks for; the nearest, {offer}."))
         .unwrap_or_default();
-    let autoscaler = seen.autoscaler.as_ref().and_then(Message::text);
     let autoscaler = autoscaler
         .map(|words| format!(" The autoscaler reports: {words}."))
         .unwrap_or_default();
-    let RunKey { namespace, name, .. } = &seen.run.key;
+    let RunKey { namespace, name, .. } = &run.key;
     let message = message.trim_end_matches('.');
     let text = format!(
         "No node for this run yet. The scheduler reports for its placeholder: {message}.{autoscaler}{reserve} The run starts \
@@ -157,9 +172,14 @@ fn ignored(ignored: &Ignored) -> Note {
     note(Reason::ReserveIgnored, text)
 }
 
-fn released(seen: &Observation, cause: ReleaseCause, goes: Option<(&str, Enrolment)>) -> Vec<Note> {
+fn released(
+    seen: &Observation,
+    cause: ReleaseCause,
+    goes: Option<(&str, Enrolment)>,
+    message: &str,
+) -> Vec<Note> {
     let text = match (cause, goes) {
-        (ReleaseCause::PlaceholderImpossible, _) => refusals::impossible(seen),
+        (ReleaseCause::PlaceholderImpossible, _) => refusals::impossible(message),
         (ReleaseCause::NodeFound | ReleaseCause::PlaceholderCreated | ReleaseCause::Deadline, Some(goes)) => {
             format!("Released: all pods of this run go to {}.", place(goes))
         }

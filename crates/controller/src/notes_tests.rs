@@ -1,9 +1,9 @@
 use super::*;
 use crate::api_error::Fault;
-use crate::fixture::{at, enrolment, nothing, observed_pod, planned, run};
+use crate::fixture::{actions, at, enrolment, nothing, observed_pod, observed_set, planned, run, step_of};
 use kube::core::Status;
 use placement::need::{Need, Source};
-use placement::plan::{Message, PlaceholderPod, Unschedulable, Why};
+use placement::plan::{Action, Inputs, PlaceholderPod, PodChange, Unschedulable, Why, plan};
 use placement::requests::Operation;
 use placement::strategy::Isolation;
 
@@ -46,10 +46,11 @@ fn refused(operation: Operation, code: u16, message: &str) -> Result<Effect, Ref
 }
 
 fn release(cause: ReleaseCause) -> Decision {
-    Decision::Write(Write::Release {
+    step_of(Event::Released {
         cause,
         enrolment: Some(enrolment()),
         node: Some("n1".into()),
+        message: None,
     })
 }
 
@@ -61,7 +62,7 @@ fn a_placeholder_that_comes_back_is_told_from_a_first_one() {
         status: SpecStatus::Unset,
         ..run()
     };
-    let create = Decision::Write(Write::CreatePlaceholder(enrolment()));
+    let create = step_of(Event::Created(None));
     assert_eq!(reasons(&written(&run(), &create)), ["Held"]);
     assert_eq!(reasons(&written(&running, &create)), ["PlaceholderReturned"]);
 }
@@ -69,26 +70,18 @@ fn a_placeholder_that_comes_back_is_told_from_a_first_one() {
 #[test]
 fn a_held_run_is_told_so_even_if_its_placeholder_is_refused() {
     let quota = refused(Operation::Placeholder, 403, "exceeded quota: builds");
-    let notes = told(
-        &run(),
-        &Decision::Write(Write::CreatePlaceholder(enrolment())),
-        &quota,
-    );
+    let notes = told(&run(), &step_of(Event::Created(None)), &quota);
     assert_eq!(reasons(&notes), ["Held", "PlaceholderRefused"]);
     assert!(notes[1].text.contains("exceeded quota: builds") && notes[1].text.contains("ResourceQuota"));
 }
 
 #[test]
 fn a_run_whose_place_another_placeholder_had_is_told_which_and_in_what_quota() {
-    let seen = Observation {
-        short_of: Some(Message(Some("ResourceQuota few (2 of 2 used)".to_owned()))),
-        ..seen()
-    };
-    let frees = Decision::Write(Write::FreePlace {
+    let frees = step_of(Event::PlaceFreed {
         name: "another".to_owned(),
-        uid: "s9".to_owned(),
+        quota: "ResourceQuota few (2 of 2 used)".to_owned(),
     });
-    let notes = notes(&seen, &planned(frees), &Ok(Effect::Written));
+    let notes = written(&run(), &frees);
     assert_eq!(reasons(&notes), ["MadeRoom"]);
     for words in [
         "ResourceQuota few (2 of 2 used)",
@@ -126,7 +119,7 @@ fn a_placeholder_that_gives_way_to_tektons_assistants_is_told_with_the_quota() {
 
 #[test]
 fn a_placeholder_that_a_policy_refuses_is_told_with_the_settings_that_may_help() {
-    let create = Decision::Write(Write::CreatePlaceholder(enrolment()));
+    let create = step_of(Event::Created(None));
     let denied = refused(
         Operation::Placeholder,
         403,
@@ -142,6 +135,7 @@ fn a_placeholder_that_a_policy_refuses_is_told_with_the_settings_that_may_help()
 fn waiting_is_told_in_the_schedulers_own_words() {
     let waiting = Decision::Wait(Wait::Node {
         unschedulable: Some("0/3 nodes are available: taint.".into()),
+        autoscaler: None,
         largest: None,
     });
     let notes = told(&run(), &waiting, &Ok(Effect::Nothing));
@@ -150,6 +144,7 @@ fn waiting_is_told_in_the_schedulers_own_words() {
     assert!(!notes[0].text.contains("autoscaler"), "none has spoken");
     let silent = Decision::Wait(Wait::Node {
         unschedulable: None,
+        autoscaler: None,
         largest: None,
     });
     assert!(told(&run(), &silent, &Ok(Effect::Nothing)).is_empty());
@@ -159,15 +154,10 @@ fn waiting_is_told_in_the_schedulers_own_words() {
 fn waiting_is_told_with_what_an_autoscaler_says_and_with_what_helps_against_any_neighbour() {
     let waiting = Decision::Wait(Wait::Node {
         unschedulable: Some("0/3 nodes are available.".into()),
+        autoscaler: Some("pod didn't trigger scale-up: 1 max node group size reached".into()),
         largest: None,
     });
-    let seen = Observation {
-        autoscaler: Some(Message(Some(
-            "pod didn't trigger scale-up: 1 max node group size reached".into(),
-        ))),
-        ..nothing()
-    };
-    let text = &notes(&seen, &planned(waiting), &Ok(Effect::Nothing))[0].text;
+    let text = &notes(&nothing(), &planned(waiting), &Ok(Effect::Nothing))[0].text;
     assert!(
         text.contains("The autoscaler reports: pod didn't trigger scale-up: 1 max"),
         "{text}"
@@ -180,18 +170,8 @@ fn waiting_is_told_with_what_an_autoscaler_says_and_with_what_helps_against_any_
 }
 
 #[test]
-fn a_missing_pod_is_told_with_the_complaint_of_its_controller() {
-    let told = |complaint| {
-        let seen = Observation {
-            complaint: Some(Message(complaint)),
-            ..seen()
-        };
-        notes(
-            &seen,
-            &planned(Decision::Write(Write::Nudge)),
-            &Ok(Effect::Written),
-        )
-    };
+fn a_missing_pod_is_told_with_the_message_of_its_controller() {
+    let told = |message| written(&run(), &step_of(Event::PodMissing { message }));
     let quota = told(Some("create Pod failed: exceeded quota".to_owned()));
     assert_eq!(reasons(&quota), ["PlaceholderRefused"]);
     assert!(!quota[0].text.contains("placeholder-labels"));
@@ -220,10 +200,11 @@ fn the_node_is_told_with_who_else_may_use_it() {
 
 #[test]
 fn a_deadline_is_told_with_the_reason_why_there_is_no_node() {
-    let action = Decision::Write(Write::Release {
+    let action = step_of(Event::Released {
         cause: ReleaseCause::Deadline,
         enrolment: None,
         node: None,
+        message: None,
     });
     let notes = written(&run(), &action);
     assert_eq!(reasons(&notes), ["HoldDeadlineExceeded", "Released"]);
@@ -252,14 +233,14 @@ fn a_refused_release_names_its_cause_and_a_remedy() {
 #[test]
 fn an_enrolled_run_is_told_whose_hold_it_waits_for() {
     let queued = Run { hold: false, ..run() };
-    let told = written(&queued, &Decision::Write(Write::Enrol(enrolment())));
+    let told = written(&queued, &step_of(Event::Enrolled));
     assert!(told[0].text.contains("Another holder"), "{}", told[0].text);
     let running = Run {
         status: SpecStatus::Unset,
         ..run()
     };
     assert!(
-        written(&running, &Decision::Write(Write::Enrol(enrolment())))[0]
+        written(&running, &step_of(Event::Enrolled))[0]
             .text
             .contains("after it was released")
     );
@@ -267,37 +248,53 @@ fn an_enrolled_run_is_told_whose_hold_it_waits_for() {
 
 #[test]
 fn a_run_that_is_enrolled_while_we_hold_it_is_told_nothing_but_what_it_waits_for() {
-    assert!(written(&run(), &Decision::Write(Write::Enrol(enrolment()))).is_empty());
+    let seen = Observation {
+        set: Some(observed_set()),
+        ..seen()
+    };
+    let enrols = plan(&seen, &Inputs::default());
+    assert_eq!(enrols.decision.name(), "run", "its labels are written");
+    assert!(notes(&seen, &enrols, &Ok(Effect::Written)).is_empty());
 }
 
 #[test]
 fn cleaning_up_is_told_unless_the_run_itself_goes() {
-    let delete = Decision::Write(Write::DeletePlaceholder {
-        set: Some("s1".into()),
-        pod: None,
-    });
-    assert_eq!(reasons(&written(&run(), &delete)), ["CleanedUp"]);
-    assert!(
-        written(
-            &Run {
-                deleting: true,
-                ..run()
-            },
-            &delete
-        )
-        .is_empty()
-    );
-    let leave = Decision::Write(Write::LeavePod { set: "s1".into() });
-    assert!(written(&run(), &leave)[0].text.contains("stays reserved"));
-    assert!(written(&run(), &Decision::Write(Write::AdoptPod { pod: "p1".into() })).is_empty());
+    let deleted = |deleting: bool| {
+        let run = Run {
+            deleting,
+            opt_in: None,
+            hold: false,
+            status: SpecStatus::Unset,
+            ..run()
+        };
+        let seen = Observation {
+            run,
+            set: Some(observed_set()),
+            ..seen()
+        };
+        let deletes = plan(&seen, &Inputs::default());
+        assert!(matches!(deletes.decision, Decision::Act(_)), "{deletes:?}");
+        notes(&seen, &deletes, &Ok(Effect::Written))
+    };
+    assert_eq!(reasons(&deleted(false)), ["CleanedUp"]);
+    assert!(deleted(true).is_empty());
+    let kept = written(&run(), &step_of(Event::NodeKept));
+    assert!(kept[0].text.contains("stays reserved"));
+    let adopts = actions([Action::Pod(PodChange::Adopt("p1".into()))]);
+    assert!(written(&run(), &adopts).is_empty());
 }
 
 #[test]
 fn what_needs_no_words_gets_none() {
     for action in [
-        Decision::Leave(Why::Done),
-        Decision::Wait(Wait::Steady),
-        Decision::Write(Write::Nudge),
+        Decision::Ignore(Why::Done),
+        Decision::Wait(Wait::Settled),
+        Decision::Wait(Wait::OldStatefulSet),
+        Decision::Wait(Wait::PodEnd),
+        Decision::Wait(Wait::Scheduler),
+        Decision::Wait(Wait::Pause),
+        Decision::Wait(Wait::Assistants),
+        step_of(Event::PodMissing { message: None }),
     ] {
         assert!(
             told(&run(), &action, &Ok(Effect::Nothing)).is_empty(),
@@ -317,14 +314,13 @@ fn durations_read_as_people_write_them() {
 #[test]
 fn an_automatic_reserve_is_told_with_its_amount_and_its_source_or_that_there_is_none() {
     let text = |source: Source, asks: &str| {
-        let seen = Observation {
-            need: Some(Need {
-                asks: placement::need::recorded(asks).unwrap(),
-                source,
-            }),
-            ..seen()
+        let need = Need {
+            asks: placement::need::recorded(asks).unwrap(),
+            source,
         };
-        reserves::chosen(&seen).unwrap().text
+        let told = written(&run(), &step_of(Event::Created(Some(need))));
+        assert_eq!(reasons(&told), ["Held", "ReserveChosen"]);
+        told[1].text.clone()
     };
     let earlier = || Source::Record("build-7".to_owned());
     let known = text(earlier(), "cpu=4,memory=8Gi");
@@ -335,7 +331,8 @@ fn an_automatic_reserve_is_told_with_its_amount_and_its_source_or_that_there_is_
     assert!(text(earlier(), "").contains("nothing is reserved, since the tasks of PipelineRun build-7"));
     assert!(text(Source::Definitions, "cpu=4").contains("the largest task of its Pipeline asks for"));
     assert!(text(Source::Nothing, "").contains("no earlier run of its Pipeline"));
-    assert_eq!(reserves::chosen(&seen()), None, "it is not automatic");
+    let stated = written(&run(), &step_of(Event::Created(None)));
+    assert_eq!(reasons(&stated), ["Held"], "it is not automatic");
 }
 
 #[test]

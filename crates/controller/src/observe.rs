@@ -1,4 +1,4 @@
-//! What the caches hold of a run at one moment, with the configuration and the clock. No API call.
+//! What the caches and the memory hold of a run at one moment, with the configuration and the clock. No API call.
 //!
 //! The only place in this crate that reads a clock for a decision: the one by which objects are dated.
 
@@ -15,7 +15,7 @@ use placement::keys;
 use placement::names::RunKey;
 use placement::need::{self, Need, Source};
 use placement::node::{self, NodeFacts, NodeState};
-use placement::plan::{Observation, Placeholder, PlaceholderPod, WaitingPod};
+use placement::plan::{Inputs, Observation, Placeholder, PlaceholderPod, Repeated, Resize, WaitingPod};
 use placement::requests::Operation;
 use placement::run::Run;
 use std::collections::BTreeSet;
@@ -42,6 +42,32 @@ pub(crate) struct Stores {
     pub(crate) refusals: Refusals,
 }
 
+/// The controller's memory.
+pub(crate) trait Recall {
+    /// What is remembered of a run with this placeholder.
+    fn recall(
+        &self,
+        run: &Run,
+        set: Option<&Placeholder>,
+        pod: Option<&PlaceholderPod>,
+        now: Timestamp,
+    ) -> Remembered;
+}
+
+/// What is remembered of a run, for one observation.
+#[derive(Debug, Default)]
+pub(crate) struct Remembered {
+    pub(crate) moves: Repeated,
+    pub(crate) yields: Repeated,
+    pub(crate) retries: Repeated,
+    pub(crate) relaxed: bool,
+    pub(crate) settled_refusal: Option<String>,
+    pub(crate) nudge_in: Duration,
+    /// The inputs that need no read.
+    pub(crate) inputs: Inputs,
+    pub(crate) unshrinkable: Option<String>,
+}
+
 impl Stores {
     /// Reads the caches. Before the first lists are in, an absent placeholder would only be an unseen one.
     pub(crate) async fn observe(
@@ -49,7 +75,8 @@ impl Stores {
         run: Run,
         config: &watch::Receiver<Arc<Config>>,
         clock: &Clock,
-    ) -> Result<Observation, Refused> {
+        memory: &impl Recall,
+    ) -> Result<(Observation, Inputs), Refused> {
         let synced = timeout(PATIENCE, self.are_filled()).await;
         if synced != Ok(true) {
             return Err(Refused {
@@ -57,7 +84,7 @@ impl Stores {
                 fault: Fault::NotSynced,
             });
         }
-        Ok(self.read(run, config.borrow().clone(), clock()))
+        Ok(self.read(run, config.borrow().clone(), clock(), memory))
     }
 
     /// Refusals need not be: one that is not seen costs a task the minute that it takes without us.
@@ -68,22 +95,46 @@ impl Stores {
             && self.waiting.is_filled().await
     }
 
-    fn read(&self, run: Run, config: Arc<Config>, now: Timestamp) -> Observation {
-        let pod = self.pod(&run.key);
+    /// The observation, and the inputs that need no read.
+    fn read(
+        &self,
+        run: Run,
+        config: Arc<Config>,
+        now: Timestamp,
+        memory: &impl Recall,
+    ) -> (Observation, Inputs) {
+        let (set, mut pod) = (self.set(&run.key), self.pod(&run.key));
+        let memory = memory.recall(&run, set.as_ref(), pod.as_ref(), now);
+        if let Some(pod) = pod
+            .as_mut()
+            .filter(|pod| memory.unshrinkable.as_ref() == Some(&pod.uid))
+        {
+            pod.shape.resize = Resize::Refused;
+        }
         let is_big = |pod: &PlaceholderPod| pod.unschedulable.is_some() && pod.shape.reserves;
-        Observation {
-            set: self.set(&run.key),
+        let is_open = |refusal: &&String| memory.settled_refusal.as_ref() != Some(*refusal);
+        let refusals = self.refusals.read();
+        let seen = Observation {
             node: self.state_of_node(pod.as_ref()),
             nodes: if pod.as_ref().is_some_and(is_big) {
                 self.all_nodes()
             } else {
                 Vec::new()
             },
-            pod,
             waiting: waiting_in(&self.waiting, &run.key),
-            refusal: self.refusals.read().get(&run.key.namespace).cloned(),
-            ..Observation::of(run, config, now)
-        }
+            relaxed: memory.relaxed,
+            moves: memory.moves,
+            yields: memory.yields,
+            retries: memory.retries,
+            refusal: refusals.get(&run.key.namespace).filter(is_open).cloned(),
+            nudge_in: memory.nudge_in,
+            now,
+            config,
+            run,
+            set,
+            pod,
+        };
+        (seen, memory.inputs)
     }
 
     fn set(&self, run: &RunKey) -> Option<Placeholder> {
@@ -178,6 +229,7 @@ impl Stores {
 mod tests {
     use super::*;
     use crate::fixture::{Caches, at, clock, run, view};
+    use crate::memory::Memory;
     use serde_json::{Value, json};
 
     #[tokio::test]
@@ -185,9 +237,9 @@ mod tests {
         let mut caches = Caches::ready();
         caches.add_set(&run(), "s1");
         caches.add_pod(&run(), "p1", Some("n1"));
-        let seen = caches
+        let (seen, _) = caches
             .stores
-            .observe(run(), &caches.config, &clock())
+            .observe(run(), &caches.config, &clock(), &Memory::default())
             .await
             .unwrap();
         assert_eq!(seen.set.map(|set| set.uid).as_deref(), Some("s1"));
@@ -259,9 +311,9 @@ mod tests {
         elsewhere.key.namespace = "other".into();
         recreated.key.uid = "u2".into();
         for other in [elsewhere, recreated] {
-            let seen = caches
+            let (seen, _) = caches
                 .stores
-                .observe(other.clone(), &caches.config, &clock())
+                .observe(other.clone(), &caches.config, &clock(), &Memory::default())
                 .await
                 .unwrap();
             assert!(seen.set.is_none() && seen.pod.is_none(), "{other:?}");
@@ -283,7 +335,8 @@ mod tests {
             ("waiting", lacks(|stores, empty| stores.waiting = empty.waiting)),
         ];
         for (list, stores) in lacking {
-            let seen = stores.observe(run(), &ready.config, &clock()).await;
+            let memory = Memory::default();
+            let seen = stores.observe(run(), &ready.config, &clock(), &memory).await;
             let cause = seen.err().map(|refused| <&str>::from(refused.cause()));
             assert_eq!(cause, Some("not_synced"), "{list}");
         }
@@ -297,9 +350,9 @@ mod tests {
             ..Config::default()
         };
         caches.set_config(changed.clone());
-        let seen = caches
+        let (seen, _) = caches
             .stores
-            .observe(run(), &caches.config, &clock())
+            .observe(run(), &caches.config, &clock(), &Memory::default())
             .await
             .unwrap();
         assert_eq!(*seen.config, changed);

@@ -4,13 +4,13 @@
 //! it may be lost: a new leader tries a little earlier.
 
 use jiff::Timestamp;
-use placement::plan::{Decision, Question};
+use placement::plan::{Decision, Read};
 use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::time::Duration;
 
-/// After a write, the watch needs a moment to bring it back; until then the plan may ask for it again. No question is
-/// asked more often either.
+/// After a write, the watch needs a moment to deliver the changed object; until then the plan may want the same write again. No
+/// group of inputs is read more often either.
 pub(crate) const ECHO: Duration = Duration::from_secs(1);
 const FIRST: Duration = Duration::from_millis(400);
 const LAST: Duration = Duration::from_secs(30);
@@ -22,7 +22,7 @@ pub(crate) struct Pace {
     retry_after: Duration,
     blocked: Option<(Decision, Timestamp)>,
     last: Option<(Decision, Timestamp)>,
-    asked: HashMap<Question, Timestamp>,
+    read: HashMap<Read, Timestamp>,
 }
 
 impl Pace {
@@ -34,16 +34,13 @@ impl Pace {
         self.echo(decision, now).max(block)
     }
 
-    /// What is asked before a move is asked again before the one back, which may come at once; and what others may have taken,
-    /// before each attempt.
+    /// Assistants and quotas are read before every attempt: a move back may come at once, and other runs take the room in a quota.
     fn echo(&self, decision: &Decision, now: Timestamp) -> Option<Duration> {
         let last = self.last.as_ref().filter(|(last, _)| last == decision);
         let at = match decision {
-            Decision::Leave(_)
-            | Decision::Wait(_)
-            | Decision::Count(Question::Assistants | Question::Places) => None,
-            Decision::Count(question) => self.asked.get(question),
-            Decision::Write(_) => last.map(|(_, at)| at),
+            Decision::Ignore(_) | Decision::Wait(_) | Decision::Read(Read::Assistants | Read::Quota) => None,
+            Decision::Read(read) => self.read.get(read),
+            Decision::Act(_) => last.map(|(_, at)| at),
         };
         until(later(*at?, ECHO), now)
     }
@@ -54,9 +51,9 @@ impl Pace {
         self.last = Some((decision.clone(), now));
     }
 
-    /// It was answered. The echo of the last write stays, since a question changes nothing.
-    pub(crate) fn asked(&mut self, question: Question, now: Timestamp) {
-        self.asked.insert(question, now);
+    /// A group of inputs was read. The echo of the last write stays, because a read changes nothing.
+    pub(crate) fn read(&mut self, read: Read, now: Timestamp) {
+        self.read.insert(read, now);
     }
 
     /// Something failed before there was a decision.
@@ -68,6 +65,7 @@ impl Pace {
     /// It failed, or was overtaken; returns when to try again.
     pub(crate) fn failed(&mut self, uid: &str, decision: &Decision, now: Timestamp) -> Duration {
         self.stumbled(uid);
+        self.read.clear();
         self.blocked = Some((decision.clone(), later(now, self.retry_after)));
         self.retry_after
     }

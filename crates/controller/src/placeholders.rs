@@ -9,7 +9,8 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::runtime::reflector::ObjectRef;
 use placement::keys;
 use placement::names::PlaceholderName;
-use placement::plan::{Placeholder, PlaceholderPod, Resize, Shape, is_pinned};
+use placement::placeholder::spec::Spec;
+use placement::plan::{Placeholder, PlaceholderPod, Resize, Shape};
 use serde::Deserialize;
 use std::collections::BTreeMap;
 use std::str::FromStr;
@@ -19,7 +20,7 @@ use tekton::PipelineRun;
 pub(crate) type ObjectKey = (String, String);
 
 /// An object of a run, reduced.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Of<T> {
     /// The run's name, as Tekton's label has it.
     pub(crate) run: Option<String>,
@@ -41,13 +42,7 @@ pub(crate) struct WatchedSet {
 #[serde(default)]
 struct SetSpec {
     replicas: Option<i32>,
-    template: Template,
-}
-
-#[derive(Clone, Debug, Default, Deserialize)]
-#[serde(default)]
-struct Template {
-    metadata: Option<ObjectMeta>,
+    template: PodView,
 }
 
 #[derive(Clone, Debug, Default, Deserialize)]
@@ -64,28 +59,33 @@ pub(crate) fn set(set: &WatchedSet) -> Option<Reduced<ObjectKey, Of<Placeholder>
         status,
     } = set;
     let key = key(metadata)?;
-    let template = spec.template.metadata.as_ref();
-    let template = template.and_then(|metadata| metadata.annotations.as_ref());
     let placeholder = Placeholder {
         uid: metadata.uid.clone()?,
         owned: is_owned(metadata, &key.1),
         deleting: metadata.deletion_timestamp.is_some(),
-        // The API server fills it in; its default is 1.
-        replicas: spec.replicas.unwrap_or(1),
         generation: metadata.generation.unwrap_or_default(),
-        taken_up: status
+        observed: status
             .observed_generation
             .is_some_and(|generation| generation > 0),
         strategy: label(metadata, keys::STRATEGY),
         isolation: label(metadata, keys::ISOLATION),
-        pinned: template.is_some_and(is_pinned),
-        within_limits: template.is_some_and(|annotations| annotations.contains_key(keys::WITHIN_LIMITS)),
-        left: template
-            .and_then(|annotations| annotations.get(keys::LEFT))
-            .filter(|node| !node.is_empty())
-            .cloned(),
+        spec: wanted_pod(spec),
     };
     Some((key, Some(of(metadata, placeholder))))
+}
+
+fn wanted_pod(SetSpec { replicas, template }: &SetSpec) -> Spec {
+    let annotation = |key| template.metadata.annotations.as_ref()?.get(key).cloned();
+    Spec {
+        // The API server sets the field; its default is 1.
+        replicas: replicas.unwrap_or(1),
+        size: template.asks_of(keys::PLACEHOLDER),
+        within_limits: annotation(keys::WITHIN_LIMITS).is_some(),
+        node: annotation(keys::PINNED).filter(|node| !node.is_empty()),
+        left: annotation(keys::LEFT),
+        tolerations: template.spec.tolerations.clone(),
+        claims: template.claims().map(str::to_owned).collect(),
+    }
 }
 
 /// A placeholder's pod, reduced.

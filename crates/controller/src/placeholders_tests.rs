@@ -48,14 +48,14 @@ fn a_placeholder_of_the_run_is_seen_with_its_strategy() {
         uid: "s1".into(),
         owned: true,
         deleting: false,
-        replicas: 1,
         generation: 4,
-        taken_up: false,
+        observed: false,
         strategy: Some(Strategy::IsolateAlways),
         isolation: Some(Isolation::default()),
-        pinned: false,
-        within_limits: false,
-        left: None,
+        spec: Spec {
+            replicas: 1,
+            ..Spec::default()
+        },
     };
     assert_eq!(set(&json!({})), expected);
 }
@@ -65,14 +65,14 @@ fn a_placeholder_of_another_run_or_with_odd_labels_is_told_apart() {
     let another = json!({"name": PlaceholderName::of_uid("u2").as_str(), "labels": {keys::STRATEGY: "?"}});
     let odd = set(&json!({"metadata": another, "spec": {"replicas": null}}));
     assert!(!odd.owned);
-    assert_eq!((odd.strategy, odd.replicas), (None, 1));
+    assert_eq!((odd.strategy, odd.spec.replicas), (None, 1));
 }
 
 #[test]
-fn a_placeholder_is_taken_up_once_its_controller_has_tried() {
-    assert!(!set(&json!({})).taken_up);
-    assert!(!set(&json!({"status": {"observedGeneration": 0}})).taken_up);
-    assert!(set(&json!({"status": {"observedGeneration": 1}})).taken_up);
+fn a_placeholder_is_observed_once_its_controller_has_tried() {
+    assert!(!set(&json!({})).observed);
+    assert!(!set(&json!({"status": {"observedGeneration": 0}})).observed);
+    assert!(set(&json!({"status": {"observedGeneration": 1}})).observed);
 }
 
 #[test]
@@ -147,7 +147,23 @@ fn a_resize_that_a_kubelet_will_never_carry_out_counts_as_refused() {
 #[test]
 fn a_set_whose_template_names_a_node_is_pinned() {
     let template = |node: &str| {
-        set(&json!({"spec": {"template": {"metadata": {"annotations": {keys::PINNED: node}}}}})).pinned
+        set(&json!({"spec": {"template": {"metadata": {"annotations": {keys::PINNED: node}}}}}))
+            .spec
+            .node
     };
-    assert_eq!((template("n1"), template("")), (true, false));
+    assert_eq!((template("n1").as_deref(), template("")), (Some("n1"), None));
+}
+
+#[test]
+fn a_placeholder_that_made_room_gave_up_no_node_and_is_not_one_that_never_left() {
+    let left = |node: &Value| {
+        set(&json!({"spec": {"template": {"metadata": {"annotations": {keys::LEFT: node}}}}})).spec
+    };
+    let [moved, made_room, stayed] = [json!("n1"), json!(""), Value::Null].map(|node| left(&node));
+    assert_eq!(moved.left_node(), Some("n1"));
+    assert_eq!(
+        (made_room.left.as_deref(), made_room.left_node()),
+        (Some(""), None)
+    );
+    assert_eq!(stayed.left, None);
 }

@@ -1,7 +1,7 @@
-//! Pods of tasks that a quota refused: Tekton reports each by an event on the TaskRun, and tries again after a minute.
+//! Pods of tasks that a quota rejected: Tekton reports each by an event on the TaskRun, and retries after a minute.
 //!
-//! The API server sends only these events. The event of a TaskRun has its namespace; `count` asks for the run of the TaskRun
-//! where that matters.
+//! The watch selects these events only. An event names the TaskRun and its namespace, but not the run: `read` lists the rejected
+//! TaskRuns of a run if the decision needs them.
 
 use crate::index::{Index, Reduced};
 use k8s_openapi::api::core::v1::Event;

@@ -1,4 +1,4 @@
-//! One run: observe -> plan -> (count -> plan) -> write -> report.
+//! One run: observe -> plan -> (read -> plan) -> write -> report.
 
 use crate::api_error::Refused;
 use crate::memory::Memory;
@@ -6,8 +6,10 @@ use crate::observe::{Clock, Stores};
 use crate::report::Report;
 use crate::write::{Cluster, Effect};
 use placement::config::Config;
-use placement::plan::{Decision, Observation, Plan, Question, plan};
+use placement::placeholder::size::is_automatic;
+use placement::plan::{Census, Creation, Decision, Inputs, Observation, Plan, Quota, Read, Tasks, plan};
 use placement::run::Run;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::sync::{Mutex, MutexGuard, watch};
@@ -21,12 +23,14 @@ pub(crate) struct Reconciler {
     pub(crate) cluster: Arc<Cluster>,
     pub(crate) memory: Memory,
     pub(crate) report: Report,
-    /// Whoever has it looks for places in a quota, and takes one.
+    /// Held while the controller counts a quota of StatefulSets and creates a placeholder.
     pub(crate) places: Mutex<()>,
 }
 
+type Turn<'a> = Option<MutexGuard<'a, ()>>;
+
 impl Reconciler {
-    /// Takes the next step for a run, and returns it, with the time of the next one if nothing changes.
+    /// Takes the next step for a run, and returns it, with the time of the next reconciliation if nothing changes.
     pub(crate) async fn reconcile(&self, run: Run) -> Result<Plan, Refused> {
         let span = info_span!("reconcile", run = %run.key, uid = run.key.uid, action = field::Empty);
         let timed = async {
@@ -38,72 +42,142 @@ impl Reconciler {
         timed.instrument(span).await
     }
 
-    /// The five steps. Only `observe` and `count` read, only `write` writes, and only `plan` decides.
+    /// The five phases. Only `observe` and `read` read, only `write` writes, and only `plan` decides.
     async fn step(&self, run: Run) -> Result<Plan, Refused> {
-        let mut seen = self.observe(run).await?;
-        let mut next = plan(&seen);
+        let (mut seen, mut inputs) = self.observe(run).await?;
+        let mut next = plan(&seen, &inputs);
         let mut turn = None;
-        while let Some(question) = self.question(&seen, &next) {
-            if question == Question::Places {
-                turn = self.turn(&mut seen).await;
+        while let Some(read) = self.missing(&seen, &next) {
+            match self.read(read, &mut seen, &mut inputs).await {
+                Ok(taken) => turn = taken.or(turn),
+                Err(refused) => return self.report(&seen, next, Err(refused)),
             }
-            if let Err(refused) = self.count(question, &mut seen).await {
-                return self.report(&seen, next, Err(refused));
-            }
-            next = plan(&seen);
+            next = plan(&seen, &inputs);
         }
         let result = self.write(&seen, &next).await;
         drop(turn);
         self.report(&seen, next, result)
     }
 
-    /// What the caches hold, and what is remembered.
-    async fn observe(&self, run: Run) -> Result<Observation, Refused> {
+    async fn observe(&self, run: Run) -> Result<(Observation, Inputs), Refused> {
         let uid = run.key.uid.clone();
-        let seen = self.stores.observe(run, &self.config, &self.clock).await;
-        let mut seen = seen.inspect_err(|_| self.memory.with(&uid, |known| known.pace.stumbled(&uid)))?;
-        self.memory.recall(&mut seen);
-        Ok(seen)
+        let seen = self.stores.observe(run, &self.config, &self.clock, &self.memory);
+        let seen = seen.await;
+        seen.inspect_err(|_| self.memory.with(&uid, |known| known.pace.stumbled(&uid)))
     }
 
-    /// What the plan asks, unless it is too early to ask it.
-    fn question(&self, seen: &Observation, plan: &Plan) -> Option<Question> {
+    /// The group of inputs that the plan misses, unless it is too early to read the group again.
+    fn missing(&self, seen: &Observation, plan: &Plan) -> Option<Read> {
         match plan.decision {
-            Decision::Count(question) => Some(question).filter(|_| self.pause(seen, plan).is_none()),
-            Decision::Leave(_) | Decision::Wait(_) | Decision::Write(_) => None,
+            Decision::Read(read) => Some(read).filter(|_| self.pause(seen, plan).is_none()),
+            Decision::Ignore(_) | Decision::Wait(_) | Decision::Act(_) => None,
         }
     }
 
-    /// Waits until nobody else looks for a place that this run could take, or that could be this run's.
-    async fn turn(&self, seen: &mut Observation) -> Option<MutexGuard<'_, ()>> {
-        seen.others = self.stores.with_assistants(&seen.run.key);
-        if !seen.is_beside_assistants() {
-            return None;
+    /// Adds a group of inputs. A count of tasks also brings what was observed of the nodes and of waiting pods up to date.
+    async fn read<'a>(
+        &'a self,
+        read: Read,
+        seen: &mut Observation,
+        inputs: &mut Inputs,
+    ) -> Result<Turn<'a>, Refused> {
+        let mut turn = None;
+        match read {
+            Read::Creation => {
+                let creation;
+                (creation, turn) = self.creation(seen).await?;
+                inputs.creation = creation.into();
+            }
+            Read::Quota => {
+                let quota;
+                (quota, turn) = self.quota(seen).await?;
+                inputs.quota = quota.into();
+            }
+            Read::Tasks => inputs.tasks = self.tasks(seen).await?.into(),
+            Read::Assistants => inputs.assistants = self.cluster.assistants(seen).await?.into(),
+            Read::RejectedTasks => inputs.rejected_tasks = self.rejected_tasks(seen).await?.into(),
+            Read::Usage => inputs.usage = self.cluster.stints(seen).await.into(),
+            Read::FailedCreate => inputs.failed_create = self.cluster.failed_create(seen).await.into(),
+            Read::Autoscaler => inputs.autoscaler = self.autoscaler(seen).await.into(),
+        }
+        let uid = &seen.run.key.uid;
+        self.memory.with(uid, |known| known.pace.read(read, seen.now));
+        Ok(turn)
+    }
+
+    /// The quotas come last, because other runs take their room, too.
+    async fn creation(&self, seen: &Observation) -> Result<(Creation, Turn<'_>), Refused> {
+        let (run, config) = (&seen.run, &seen.config);
+        let volumes = self.cluster.volumes(run).await?;
+        let labels = if config.placeholder_copied_labels.is_empty() {
+            BTreeMap::new()
+        } else {
+            self.cluster.copied_labels(seen).await?
+        };
+        let need = match self.stores.need(run) {
+            _ if !(run.is_held_by_us() && is_automatic(run, config)) => None,
+            Some(need) => Some(need),
+            None => Some(self.cluster.largest_task(run).await),
+        };
+        let (quota, turn) = self.quota(seen).await?;
+        let creation = Creation {
+            volumes,
+            labels,
+            need,
+            quota,
+        };
+        Ok((creation, turn))
+    }
+
+    /// If Tekton creates StatefulSets for this run or for others, one run at a time counts them and creates its own.
+    async fn quota(&self, seen: &Observation) -> Result<(Quota, Turn<'_>), Refused> {
+        let run = &seen.run;
+        let others = || self.stores.with_assistants(&run.key);
+        if run.assistants() == 0 && others().is_empty() {
+            return Ok((Quota::default(), None));
         }
         let turn = self.places.lock().await;
-        // Those whose turn it was have gone on meanwhile.
-        seen.others = self.stores.with_assistants(&seen.run.key);
-        Some(turn)
+        // Not before: other runs went on while this run waited for its turn.
+        let quota = self.cluster.quota(seen, &others()).await?;
+        Ok((quota, Some(turn)))
     }
 
-    /// What only the API server can tell.
-    async fn count(&self, question: Question, seen: &mut Observation) -> Result<(), Refused> {
-        if question == Question::Need {
-            seen.need = self.stores.need(&seen.run);
+    async fn tasks(&self, seen: &mut Observation) -> Result<Tasks, Refused> {
+        let tasks = self.cluster.tasks(&seen.run, seen.pod.as_ref()).await?;
+        let (live, ended) = (tasks.live.len(), tasks.ended);
+        seen.node = tasks.node;
+        seen.nodes = self.stores.all_nodes();
+        seen.waiting.retain(|pod| !tasks.live.contains(&pod.name));
+        let tied = match seen.node_name() {
+            Some(node) if live == 0 => self.cluster.tied(&seen.run, &tasks, node).await?,
+            Some(_) | None => None,
+        };
+        let counted = |known: &mut crate::memory::Known| known.counted(live, ended, seen.now);
+        let census: Census = self.memory.with(&seen.run.key.uid, counted);
+        Ok(Tasks { census, tied })
+    }
+
+    async fn rejected_tasks(&self, seen: &Observation) -> Result<Vec<String>, Refused> {
+        let tasks = self.cluster.rejected_tasks(&seen.run).await?;
+        if tasks.is_empty() {
+            let settled = |known: &mut crate::memory::Known| known.settled(seen.refusal.clone());
+            self.memory.with(&seen.run.key.uid, settled);
         }
-        self.cluster.count(question, seen).await?;
-        if question == Question::Tasks {
-            seen.nodes = self.stores.all_nodes();
-        }
-        self.memory.answered(question, seen);
-        Ok(())
+        Ok(tasks)
+    }
+
+    async fn autoscaler(&self, seen: &Observation) -> Option<String> {
+        let answer = self.cluster.autoscaler(seen).await;
+        let answered = |known: &mut crate::memory::Known| known.autoscaler.answered(answer.clone(), seen.now);
+        self.memory.with(&seen.run.key.uid, answered);
+        answer
     }
 
     async fn write(&self, seen: &Observation, plan: &Plan) -> Result<Effect, Refused> {
         match (&plan.decision, self.pause(seen, plan)) {
-            (Decision::Write(_) | Decision::Count(_), Some(pause)) => Ok(Effect::Paused(pause)),
-            (Decision::Write(write), None) => self.cluster.write(seen, write).await,
-            (Decision::Leave(_) | Decision::Wait(_) | Decision::Count(_), _) => Ok(Effect::Nothing),
+            (Decision::Act(_) | Decision::Read(_), Some(pause)) => Ok(Effect::Paused(pause)),
+            (Decision::Act(step), None) => self.cluster.write(seen, step).await,
+            (Decision::Ignore(_) | Decision::Wait(_) | Decision::Read(_), _) => Ok(Effect::Nothing),
         }
     }
 
@@ -138,6 +212,9 @@ impl Reconciler {
 #[cfg(test)]
 #[path = "reconcile_move_tests.rs"]
 mod move_tests;
+#[cfg(test)]
+#[path = "reconcile_read_tests.rs"]
+mod read_tests;
 #[cfg(test)]
 #[path = "reconcile_tests.rs"]
 mod tests;

@@ -1,12 +1,11 @@
 use super::*;
 use crate::fixture::{Caches, Server, at, exposition, is_at_rest, reconciler, run};
 use jiff::Timestamp;
-use placement::keys;
 use placement::run::SpecStatus;
 use serde_json::json;
 
 /// Held by us, a moment ago.
-fn held() -> Run {
+pub(super) fn held() -> Run {
     Run {
         created: Some(Timestamp::now()),
         ..run()
@@ -21,7 +20,7 @@ fn waiting() -> Run {
     }
 }
 
-fn written() -> serde_json::Value {
+pub(super) fn written() -> serde_json::Value {
     json!({"metadata": {}})
 }
 
@@ -44,76 +43,8 @@ async fn a_hold_is_as_old_as_the_clock_says_by_which_the_run_is_dated() {
         reconciler.clock = Arc::new(move || at(seconds));
         // By the clock of this machine it is months or years away from its creation.
         let plan = reconciler.reconcile(run()).await.unwrap();
-        assert_eq!(plan.decision.name() == "release", is_released, "{plan:?}");
+        assert_eq!(plan.decision.name() == "released", is_released, "{plan:?}");
     }
-}
-
-/// Both runs of a namespace with room for three StatefulSets, at the same time; the methods of the calls, in order.
-async fn at_the_same_time(other: Run) -> Vec<String> {
-    let mut server = Server::start();
-    let quota = json!({"metadata": {"name": "q"}, "spec": {"hard": {"count/statefulsets.apps": "3"}}});
-    for _ in 0..2 {
-        let quotas = json!({"metadata": {}, "items": [quota]});
-        server.answer(200, quotas.clone());
-        server.answer(200, json!({"metadata": {}, "items": []}));
-        server.answer(200, quotas);
-        server.answer(201, written());
-    }
-    let mut caches = Caches::ready();
-    let claim = json!({"name": "w", "volumeClaimTemplate": {}});
-    caches.add_held_run_with("build", "u1", &json!({"spec": {"workspaces": [claim]}}));
-    let (reconciler, ..) = reconciler(&caches, &server);
-    let with_assistant = Run {
-        templates: 1,
-        ..held()
-    };
-    let both = (reconciler.reconcile(with_assistant), reconciler.reconcile(other));
-    let (first, second) = tokio::join!(both.0, both.1);
-    assert!(first.is_ok() && second.is_ok(), "{first:?}, {second:?}");
-    let calls = server.calls().into_iter();
-    calls
-        .map(|call| call.line.split(' ').next().unwrap_or_default().to_owned())
-        .collect()
-}
-
-#[tokio::test]
-async fn runs_look_for_places_in_a_quota_of_sets_and_take_them_one_after_the_other() {
-    for templates in [0, 1] {
-        let mut other = Run { templates, ..held() };
-        other.key.uid = "u2".into();
-        let calls = Box::pin(at_the_same_time(other)).await;
-        let turn = ["GET", "GET", "GET", "PATCH"];
-        assert_eq!(calls, [turn, turn].concat(), "{templates}");
-    }
-}
-
-#[tokio::test]
-async fn a_run_counts_what_became_of_the_others_while_it_waited_for_its_turn() {
-    let mut server = Server::start();
-    let quota = json!({"metadata": {"name": "q"}, "spec": {"hard": {"count/statefulsets.apps": "2"}}});
-    for items in [json!([quota]), json!([]), json!([quota])] {
-        server.answer(200, json!({"metadata": {}, "items": items}));
-    }
-    let mut caches = Caches::ready();
-    let (reconciler, ..) = reconciler(&caches, &server);
-    let other = async {
-        let turn = reconciler.places.lock().await;
-        tokio::task::yield_now().await;
-        let claim = json!({"name": "w", "volumeClaimTemplate": {}});
-        let released = json!({
-            "metadata": {"labels": {keys::GROUP: "u2"}},
-            "spec": {"status": null, "workspaces": [claim]},
-        });
-        caches.add_held_run_with("other", "u2", &released);
-        drop(turn);
-    };
-    let with_assistant = Run {
-        templates: 1,
-        ..held()
-    };
-    let ((), plan) = tokio::join!(other, reconciler.reconcile(with_assistant));
-    let plan = plan.unwrap();
-    assert_eq!(plan.decision.name(), "places", "{plan:?}");
 }
 
 #[tokio::test]
@@ -177,7 +108,7 @@ async fn a_refused_step_waits_though_something_wakes_its_run() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_look_before_the_first_lists_is_retried() {
+async fn a_reconciliation_before_the_first_lists_is_retried() {
     let server = Server::start();
     let (reconciler, ..) = reconciler(&Caches::empty(), &server);
     reconciler.reconcile(held()).await.unwrap_err();
@@ -186,7 +117,7 @@ async fn a_look_before_the_first_lists_is_retried() {
 }
 
 #[tokio::test]
-async fn an_overtaken_release_is_looked_at_again_soon_and_is_no_error() {
+async fn an_overtaken_release_is_decided_again_soon_and_is_no_error() {
     let mut server = Server::start();
     server.refuse(
         422,
@@ -225,47 +156,6 @@ async fn a_run_that_waits_for_a_node_is_told_once_why() {
 }
 
 #[tokio::test]
-async fn a_run_that_goes_on_to_wait_is_told_what_an_autoscaler_says() {
-    let mut server = Server::start();
-    let event = |reporter: &str, reason: &str, second: u32, message: &str| {
-        let at = format!("2026-01-01T00:00:{second:02}Z");
-        json!({
-            "metadata": {}, "involvedObject": {}, "reason": reason, "message": message, "lastTimestamp": at,
-            "source": {"component": reporter},
-        })
-    };
-    server.answer(
-        200,
-        json!({"metadata": {}, "items": [
-            event("cluster-autoscaler", "NotTriggerScaleUp", 1, "not yet"),
-            event("cluster-autoscaler", "NotTriggerScaleUp", 2, "max size reached"),
-            event("default-scheduler", "FailedScheduling", 3, "0/3 nodes are available."),
-        ]}),
-    );
-    let mut caches = Caches::ready();
-    caches.add_set(&run(), "s1");
-    caches.add_unschedulable_pod(&run(), "p1", "0/3 nodes are available.");
-    let (reconciler, mut courier, _) = reconciler(&caches, &server);
-    let first_seen = Timestamp::now() - Duration::from_mins(1);
-    reconciler.memory.with("u1", |known| {
-        assert!(known.autoscaler.known(first_seen).is_some());
-    });
-    for _ in 0..3 {
-        reconciler.reconcile(waiting()).await.unwrap();
-    }
-    let notes = courier.notes();
-    assert_eq!(notes.len(), 1, "{notes:?}");
-    assert!(
-        notes[0].contains("The autoscaler reports: max size reached."),
-        "{notes:?}"
-    );
-    let calls = server.calls();
-    assert_eq!(calls.len(), 1, "asked once, remembered after that: {calls:?}");
-    let line = "GET /api/v1/namespaces/ns/events?&fieldSelector=involvedObject.uid%3Dp1";
-    assert_eq!(calls[0].line, line);
-}
-
-#[tokio::test]
 async fn a_placeholder_whose_controller_is_busy_is_not_nudged() {
     let server = Server::start();
     let mut caches = Caches::ready();
@@ -280,7 +170,7 @@ async fn a_placeholder_whose_controller_is_busy_is_not_nudged() {
 async fn a_new_placeholder_is_given_a_moment_to_make_its_pod() {
     let server = Server::start();
     let mut caches = Caches::ready();
-    caches.add_taken_up_set(&run(), "s1");
+    caches.add_observed_set(&run(), "s1");
     let (reconciler, ..) = reconciler(&caches, &server);
     let again = reconciler.reconcile(held()).await.unwrap().again.unwrap();
     assert!(again <= Duration::from_secs(2), "{again:?}");

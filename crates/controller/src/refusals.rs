@@ -4,7 +4,6 @@ use crate::api_error::{Cause, Refused};
 use crate::reason::{Note, Reason, note};
 use placement::impossible::{self, Impossible};
 use placement::messages;
-use placement::plan::Observation;
 use placement::requests::Operation;
 use placement::run::Run;
 
@@ -39,10 +38,10 @@ pub(crate) fn of(refused: &Refused) -> Option<Note> {
 }
 
 /// Its controller is refused the pod, and says why.
-pub(crate) fn no_pod(seen: &Observation) -> Option<Note> {
-    let complaint = complaint(seen)?;
+pub(crate) fn no_pod(run: &Run, complaint: Option<&str>) -> Option<Note> {
+    let complaint = complaint?;
     let required = messages::is_denied(complaint).then(|| {
-        let name = seen.run.key.placeholder();
+        let name = run.key.placeholder();
         format!("{REQUIRED} Then delete the StatefulSet {name}: the controller recreates it with them.")
     });
     let text = format!(
@@ -69,9 +68,7 @@ pub(crate) fn no_place(run: &Run, quota: &str) -> Note {
 }
 
 /// It had the place of one without which Tekton fails this run.
-pub(crate) fn frees_place(seen: &Observation, placeholder: &str) -> Note {
-    let quota = seen.short_of.as_ref().and_then(|quota| quota.text());
-    let quota = quota.unwrap_or_default();
+pub(crate) fn frees_place(placeholder: &str, quota: &str) -> Note {
     let text = format!(
         "{quota} has no room for the StatefulSets that Tekton creates for this run's PVCs (affinity assistants), and Tekton fails a \
          run if the quota refuses one. The hold of this run is over, so the controller deleted the placeholder {placeholder} of \
@@ -80,25 +77,18 @@ pub(crate) fn frees_place(seen: &Observation, placeholder: &str) -> Note {
     note(Reason::MadeRoom, text)
 }
 
-/// Why the placeholder has no pod, as its controller says it.
-fn complaint(seen: &Observation) -> Option<&str> {
-    seen.complaint.as_ref()?.text()
-}
-
-/// Likewise, and something is done about it.
-pub(crate) fn within_limits(seen: &Observation) -> Option<Note> {
+/// A `LimitRange` rejected the placeholder's pod, and the controller changes the size.
+pub(crate) fn within_limits(complaint: &str) -> Note {
     let text = format!(
-        "A LimitRange of this namespace does not let the placeholder's pod in: {}. The controller changes what it asks for. To \
-         avoid the delay, set placeholder-cpu and placeholder-memory in the configuration of pod-affinity to what the \
-         LimitRange allows.",
-        complaint(seen)?
+        "A LimitRange of this namespace does not let the placeholder's pod in: {complaint}. The controller changes what it asks \
+         for. To avoid the delay, set placeholder-cpu and placeholder-memory in the configuration of pod-affinity to what the \
+         LimitRange allows."
     );
-    Some(note(Reason::PlaceholderRefused, text))
+    note(Reason::PlaceholderRefused, text)
 }
 
 /// Why a run is released for which there will be no placeholder.
-pub(crate) fn impossible(seen: &Observation) -> String {
-    let complaint = complaint(seen).unwrap_or_default();
+pub(crate) fn impossible(complaint: &str) -> String {
     match impossible::told_by(complaint) {
         Some(Impossible::OutOfLimits(_)) => format!(
             "Released without a node, because a LimitRange of this namespace does not let its placeholder in: {complaint}. \

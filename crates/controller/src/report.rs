@@ -8,7 +8,7 @@ use crate::news::Due;
 use crate::notes;
 use crate::write::Effect;
 use jiff::Timestamp;
-use placement::plan::{Decision, Observation, Plan, Wait, Why, Write};
+use placement::plan::{Action, Decision, Event, Observation, Plan, Requeue, Step, Wait, Why};
 use std::time::Duration;
 use tracing::{Span, debug, info, warn};
 
@@ -34,12 +34,12 @@ impl Report {
     ) -> Result<Plan, Refused> {
         log(&plan.decision, &result);
         match (&plan.decision, &result) {
-            (Decision::Leave(why), _) => {
+            (Decision::Ignore(why), _) => {
                 self.leave(memory, seen, *why);
                 Ok(plan)
             }
             (_, Ok(Effect::Paused(pause))) => Ok(sooner(plan, Some(*pause))),
-            (Decision::Wait(_) | Decision::Count(_) | Decision::Write(_), _) => {
+            (Decision::Wait(_) | Decision::Read(_) | Decision::Act(_), _) => {
                 let next = memory.with(&seen.run.key.uid, |known| {
                     let news = self.emit(known, seen, &plan, &result);
                     [news, remember(known, seen, &plan.decision, &result)]
@@ -92,7 +92,7 @@ impl Report {
         }
         known
             .timers
-            .note(seen, written(&plan.decision, result), &self.metrics);
+            .note(seen, done(&plan.decision, result), &self.metrics);
         let (mut at, mut more) = (seen.now, None);
         for note in notes::notes(seen, plan, result) {
             let pause = match known.news.due(&note, seen.now) {
@@ -126,28 +126,14 @@ fn remember(
             Decision::Wait(Wait::Node {
                 unschedulable: Some(_),
                 ..
-            }) => known.autoscaler.next_question(seen.now),
+            }) => known.autoscaler.next_read(seen.now),
             _ => None,
         },
         Ok(Effect::Written) => {
             known.pace.took(decision, seen.now);
             match decision {
-                Decision::Write(Write::MoveOff { .. } | Write::StartOver { .. }) => {
-                    known.moved_off(pod(), seen.now);
-                    None
-                }
-                Decision::Write(Write::MakeRoom { .. }) => {
-                    known.made_room(seen.now);
-                    None
-                }
-                Decision::Write(Write::RetryTasks { .. }) => {
-                    known.retried(seen.refusal.clone(), seen.now);
-                    Some(Duration::ZERO)
-                }
-                Decision::Write(Write::Nudge | Write::AskWithinLimits { .. }) => {
-                    Some(known.nudges.sent(seen.now))
-                }
-                _ => None,
+                Decision::Act(step) => acted(known, seen, step),
+                Decision::Ignore(_) | Decision::Wait(_) | Decision::Read(_) => None,
             }
         }
         Ok(Effect::ResizeRefused) => {
@@ -159,6 +145,32 @@ fn remember(
     }
 }
 
+fn acted(known: &mut Known, seen: &Observation, step: &Step) -> Option<Duration> {
+    if let [Action::Requeue(Requeue::TaskRuns { refusal, .. })] = step.actions.as_slice() {
+        known.retried(refusal.clone(), seen.now);
+        return Some(Duration::ZERO);
+    }
+    match step.event.as_ref()? {
+        Event::MovedOff { .. } => {
+            known.moved_off(seen.pod.as_ref().map(|pod| pod.uid.clone()), seen.now);
+            None
+        }
+        Event::MadeRoom { .. } => {
+            known.made_room(seen.now);
+            None
+        }
+        Event::PodMissing { .. } | Event::SizedWithinLimits { .. } => Some(known.nudges.sent(seen.now)),
+        Event::Enrolled
+        | Event::Created(_)
+        | Event::ReserveGivenUp { .. }
+        | Event::Released { .. }
+        | Event::NodeRecorded { .. }
+        | Event::PlaceFreed { .. }
+        | Event::CleanedUp
+        | Event::NodeKept => None,
+    }
+}
+
 fn sooner(plan: Plan, than: Option<Duration>) -> Plan {
     match than {
         None => plan,
@@ -166,9 +178,10 @@ fn sooner(plan: Plan, than: Option<Duration>) -> Plan {
     }
 }
 
-fn written<'a>(decision: &'a Decision, result: &Result<Effect, Refused>) -> Option<&'a Write> {
+/// The event of a step of which all actions are done.
+fn done<'a>(decision: &'a Decision, result: &Result<Effect, Refused>) -> Option<&'a Event> {
     match (decision, result) {
-        (Decision::Write(write), Ok(Effect::Written)) => Some(write),
+        (Decision::Act(step), Ok(Effect::Written)) => step.event.as_ref(),
         _ => None,
     }
 }
@@ -177,8 +190,14 @@ fn written<'a>(decision: &'a Decision, result: &Result<Effect, Refused>) -> Opti
 fn log(decision: &Decision, result: &Result<Effect, Refused>) {
     Span::current().record("action", decision.name());
     let node = match decision {
-        Decision::Write(Write::Release { node, .. }) => node.as_deref(),
-        Decision::Write(Write::RecordNode { node }) => Some(node.as_str()),
+        Decision::Act(Step {
+            event: Some(Event::Released { node, .. }),
+            ..
+        }) => node.as_deref(),
+        Decision::Act(Step {
+            event: Some(Event::NodeRecorded { node }),
+            ..
+        }) => Some(node.as_str()),
         _ => None,
     };
     match result {

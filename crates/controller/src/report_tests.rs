@@ -1,8 +1,10 @@
 use super::*;
 use crate::api_error::Fault;
 use crate::fixture::{
-    Caches, Server, at, enrolment, exposition, nothing, observed_pod, planned, reconciler, run,
+    Caches, Server, actions, at, enrolment, exposition, nothing, observed_pod, observed_set, planned,
+    reconciler, run, step_of,
 };
+use crate::observe::Recall;
 use placement::node::Cause;
 use placement::plan::{MoveCause, ReleaseCause};
 use placement::requests::Operation;
@@ -29,7 +31,13 @@ fn told(steps: Vec<(Run, i64, Decision, Result<Effect, Refused>)>) -> (Vec<&'sta
 
 /// Once a run is released for its node, its placeholder has one.
 fn seen(second: i64, action: &Decision) -> Observation {
-    let node = matches!(action, Decision::Write(Write::Release { node: Some(_), .. })).then_some("n1");
+    let node = match action {
+        Decision::Act(Step {
+            event: Some(Event::Released { node, .. }),
+            ..
+        }) => node.as_deref(),
+        _ => None,
+    };
     Observation {
         now: at(second),
         pod: Some(observed_pod(node)),
@@ -39,15 +47,16 @@ fn seen(second: i64, action: &Decision) -> Observation {
 
 fn release(cause: ReleaseCause) -> Decision {
     let node = (cause == ReleaseCause::NodeFound).then(|| "n1".to_owned());
-    Decision::Write(Write::Release {
+    step_of(Event::Released {
         cause,
         enrolment: Some(enrolment()),
         node,
+        message: None,
     })
 }
 
 fn create() -> Decision {
-    Decision::Write(Write::CreatePlaceholder(enrolment()))
+    step_of(Event::Created(None))
 }
 
 #[tokio::test]
@@ -59,6 +68,7 @@ async fn the_usual_way_is_told_in_order_and_timed() {
             2,
             Decision::Wait(Wait::Node {
                 unschedulable: Some("0/3".into()),
+                autoscaler: None,
                 largest: None,
             }),
             Ok(Effect::Nothing),
@@ -93,13 +103,8 @@ async fn a_run_released_by_somebody_else_is_no_release_of_ours() {
     };
     let (_, text) = told(vec![
         (run(), 1, create(), Ok(Effect::Written)),
-        (
-            released.clone(),
-            3,
-            Decision::Write(Write::Enrol(enrolment())),
-            Ok(Effect::Written),
-        ),
-        (released, 4, Decision::Wait(Wait::Steady), Ok(Effect::Nothing)),
+        (released.clone(), 3, step_of(Event::Enrolled), Ok(Effect::Written)),
+        (released, 4, Decision::Wait(Wait::Settled), Ok(Effect::Nothing)),
     ]);
     assert!(
         text.contains("hold_seconds_count{outcome=\"foreign\"} 1"),
@@ -118,8 +123,8 @@ async fn our_own_release_is_not_counted_again_when_it_comes_back() {
     };
     let (_, text) = told(vec![
         (run(), 1, release(ReleaseCause::NodeFound), Ok(Effect::Written)),
-        (run(), 1, Decision::Wait(Wait::Steady), Ok(Effect::Nothing)),
-        (back, 2, Decision::Wait(Wait::Steady), Ok(Effect::Nothing)),
+        (run(), 1, Decision::Wait(Wait::Settled), Ok(Effect::Nothing)),
+        (back, 2, Decision::Wait(Wait::Settled), Ok(Effect::Nothing)),
     ]);
     assert!(
         text.contains("hold_seconds_count{outcome=\"node_found\"} 1"),
@@ -147,30 +152,31 @@ async fn the_same_refusal_is_told_again_only_after_minutes() {
 
 #[tokio::test]
 async fn moves_and_yields_and_retries_are_remembered_for_the_pause_before_the_next() {
-    let (set, cause) = (|| "s1".to_owned(), MoveCause::PlaceholderDoesNotFit);
-    let (move_off, start_over) = (
-        Write::MoveOff {
-            set: set(),
-            cause,
+    let moves_off = |starts_over| {
+        step_of(Event::MovedOff {
+            cause: MoveCause::PlaceholderDoesNotFit,
             pod: None,
-        },
-        Write::StartOver { set: set(), cause },
-    );
-    let writes = [
-        (move_off, [1, 0, 0]),
-        (start_over, [1, 0, 0]),
-        (Write::MakeRoom { set: set() }, [0, 1, 0]),
-        (Write::RetryTasks { tasks: Vec::new() }, [0, 0, 1]),
-        (Write::Follow { set: set() }, [0, 0, 0]),
+            starts_over,
+        })
+    };
+    let retry = Requeue::TaskRuns {
+        names: Vec::new(),
+        refusal: "7".to_owned(),
+    };
+    let steps = [
+        (moves_off(false), [1, 0, 0]),
+        (moves_off(true), [1, 0, 0]),
+        (step_of(Event::MadeRoom { tasks: Vec::new() }), [0, 1, 0]),
+        (actions([Action::Requeue(retry)]), [0, 0, 1]),
+        (actions([]), [0, 0, 0]),
     ];
-    for (write, expected) in writes {
-        let decision = Decision::Write(write);
-        let (mut seen, plan) = (seen(7, &decision), planned(decision.clone()));
+    for (decision, expected) in steps {
+        let (seen, plan) = (seen(7, &decision), planned(decision.clone()));
         let (reconciler, _, registry) = reconciler(&Caches::ready(), &Server::start());
         let (report, memory) = (&reconciler.report, &reconciler.memory);
         report.step(memory, &seen, plan, Ok(Effect::Written)).unwrap();
-        memory.recall(&mut seen);
-        let counted = [seen.moves, seen.yields, seen.retries];
+        let known = memory.recall(&seen.run, None, None, seen.now);
+        let counted = [known.moves, known.yields, known.retries];
         assert_eq!(counted.map(|it| it.count), expected, "{decision:?}");
         let last = counted.iter().find_map(|it| it.last);
         assert!(last.is_none_or(|last| last == at(7)), "{decision:?}");
@@ -180,6 +186,25 @@ async fn moves_and_yields_and_retries_are_remembered_for_the_pause_before_the_ne
         );
         let text = exposition(&registry);
         assert!(text.contains(&moves), "{decision:?}: {text}");
+    }
+}
+
+/// Otherwise the StatefulSet would be requeued each second.
+#[tokio::test]
+async fn a_placeholder_that_was_requeued_is_given_time_to_get_its_pod() {
+    let message = "maximum cpu usage per Container is 10m".to_owned();
+    for event in [
+        Event::PodMissing { message: None },
+        Event::SizedWithinLimits { message },
+    ] {
+        let decision = step_of(event);
+        let (seen, plan) = (seen(7, &decision), planned(decision.clone()));
+        let (reconciler, ..) = reconciler(&Caches::ready(), &Server::start());
+        let (report, memory) = (&reconciler.report, &reconciler.memory);
+        let plan = report.step(memory, &seen, plan, Ok(Effect::Written)).unwrap();
+        assert_eq!(plan.again, Some(Duration::from_secs(5)), "{decision:?}");
+        let known = memory.recall(&seen.run, Some(&observed_set()), None, seen.now);
+        assert_eq!(known.nudge_in, Duration::from_secs(5), "{decision:?}");
     }
 }
 

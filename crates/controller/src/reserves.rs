@@ -2,14 +2,13 @@
 
 use crate::reason::{Note, Reason, note};
 use placement::keys;
-use placement::need::Source;
+use placement::need::{Need, Source};
 use placement::node::NodeOffer;
 use placement::plan::Observation;
 use placement::reserve::AUTOMATIC;
 
 /// How much it is, and why.
-pub(crate) fn chosen(seen: &Observation) -> Option<Note> {
-    let need = seen.need.as_ref()?;
+pub(crate) fn chosen(seen: &Observation, need: &Need) -> Note {
     let reserve = need.reserve(&seen.config.auto_reserve_maximum);
     let text = match &need.source {
         Source::Nothing => format!(
@@ -29,7 +28,7 @@ pub(crate) fn chosen(seen: &Observation) -> Option<Note> {
              PipelineRun {name} asked for at the same time."
         ),
     };
-    Some(note(Reason::ReserveChosen, text))
+    note(Reason::ReserveChosen, text)
 }
 
 /// No node is like that.

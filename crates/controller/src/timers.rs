@@ -4,7 +4,7 @@
 
 use crate::metrics::{HoldEnd, Metrics};
 use jiff::Timestamp;
-use placement::plan::{MoveCause, Observation, Write};
+use placement::plan::{Event, MoveCause, Observation};
 use placement::run::{Run, SpecStatus};
 use std::time::Duration;
 
@@ -20,18 +20,18 @@ pub(crate) struct Timers {
 }
 
 impl Timers {
-    /// Measures what an observation and, if there was one, a write begin and end.
-    pub(crate) fn note(&mut self, seen: &Observation, written: Option<&Write>, metrics: &Metrics) {
+    /// Measures what an observation and, if there was one, a step begin and end.
+    pub(crate) fn note(&mut self, seen: &Observation, done: Option<&Event>, metrics: &Metrics) {
         let (run, now) = (&seen.run, seen.now);
         if run.hold && run.status == SpecStatus::Pending {
             self.held = run.held_since().or(self.held).or(Some(now));
         }
-        self.end_hold(released(written).or_else(|| without_us(run)), now, metrics);
-        if let Some(cause) = written.and_then(gives_up) {
+        self.end_hold(released(done).or_else(|| without_us(run)), now, metrics);
+        if let Some(cause) = done.and_then(gives_up) {
             metrics.moved_off(cause);
         }
         self.arrive(seen, metrics);
-        if let Some(Write::CreatePlaceholder(_)) = written {
+        if let Some(Event::Created(_)) = done {
             self.created.get_or_insert(now);
         }
         if seen.node_name().is_some()
@@ -74,16 +74,16 @@ impl Timers {
     }
 }
 
-fn released(written: Option<&Write>) -> Option<HoldEnd> {
-    match written? {
-        Write::Release { cause, .. } => Some(HoldEnd::Released(*cause)),
+fn released(done: Option<&Event>) -> Option<HoldEnd> {
+    match done? {
+        Event::Released { cause, .. } => Some(HoldEnd::Released(*cause)),
         _ => None,
     }
 }
 
-fn gives_up(write: &Write) -> Option<MoveCause> {
-    match write {
-        Write::MoveOff { cause, .. } | Write::StartOver { cause, .. } => Some(*cause),
+fn gives_up(event: &Event) -> Option<MoveCause> {
+    match event {
+        Event::MovedOff { cause, .. } => Some(*cause),
         _ => None,
     }
 }

@@ -14,7 +14,7 @@ use kube::api::{
 };
 use kube::{Client, Resource};
 use placement::keys;
-use placement::plan::{Observation, Write};
+use placement::plan::{Observation, Step};
 use placement::requests::{Object, Operation, Request, Verb};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -59,9 +59,10 @@ impl Cluster {
         Self { client, image }
     }
 
-    /// Carries out a write: its requests in order, until one shows that the decision does not hold any more.
-    pub(crate) async fn write(&self, seen: &Observation, write: &Write) -> Result<Effect, Refused> {
-        for request in write.requests(seen, &self.image) {
+    /// Carries out a step: its requests in order, until one shows that the decision does not hold any more.
+    pub(crate) async fn write(&self, seen: &Observation, step: &Step) -> Result<Effect, Refused> {
+        let requests = step.actions.iter();
+        for request in requests.flat_map(|action| action.requests(seen, &self.image)) {
             let effect = self.send(seen, &request).await?;
             if effect != Effect::Written && request.object.is_own() {
                 return Ok(effect);

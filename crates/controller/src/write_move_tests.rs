@@ -1,15 +1,16 @@
 //! The steps by which a run leaves its node, and those that bring a placeholder to its size: exact requests.
 
-use super::tests::{SETS, act, act_on, seen, step};
+use super::tests::{SETS, act, act_on, seen, seen_on, step, write};
 use super::*;
 use crate::api_error::Cause;
-use crate::fixture::{Server, at, node as node_json, observed_pod, placeholder, run};
+use crate::fixture::{Caches, Server, at, node as node_json, observed_pod, placeholder, reconciler, run};
 use crate::tasks::Tasks;
 use placement::node::Cause as Trouble;
 use placement::node::NodeState;
 use placement::placeholder::wake::Wake;
-use placement::plan::{Decision, MoveCause, Question, WaitingPod};
+use placement::plan::{Action, Inputs, Read, Requeue, Resize, Tasks as Counted, WaitingPod};
 use placement::resources::Resources;
+use placement::run::SpecStatus;
 use serde_json::{Value, json};
 
 const POD: &str = "/api/v1/namespaces/ns/pods";
@@ -29,28 +30,45 @@ fn waiting(name: &str) -> WaitingPod {
     }
 }
 
-fn move_off() -> Decision {
-    Decision::Write(Write::MoveOff {
-        set: "s1".into(),
-        cause: MoveCause::TaskDoesNotFit,
-        pod: None,
-    })
+/// The placeholder is on node n1, where no pod can start any more.
+fn on_cordoned_node() -> Observation {
+    Observation {
+        node: NodeState::Unfit(Trouble::Cordoned),
+        ..seen_on("n1")
+    }
 }
 
-fn shrink() -> Decision {
-    Decision::Write(Write::Shrink {
-        set: "s1".into(),
-        pod: "p1".into(),
-    })
+/// No task of the run lives, and no volume ties the run to its node.
+fn no_tasks() -> Inputs {
+    Inputs {
+        tasks: Counted::default().into(),
+        ..Inputs::default()
+    }
+}
+
+async fn move_off(server: &Server) -> Result<Effect, Refused> {
+    act_on(server, &on_cordoned_node(), &no_tasks()).await
+}
+
+/// The placeholder has found node n1 with a reserve.
+fn big() -> Observation {
+    let mut seen = seen_on("n1");
+    let size = Resources::of([(&"cpu".to_owned(), &"4".to_owned())]);
+    seen.set.as_mut().unwrap().spec.size = size.clone();
+    let shape = &mut seen.pod.as_mut().unwrap().shape;
+    (shape.requests, shape.reserves) = (size, true);
+    seen
+}
+
+async fn shrink(server: &Server) -> Result<Effect, Refused> {
+    act(server, &big()).await
 }
 
 #[tokio::test]
 async fn moving_off_scales_the_very_set_that_was_seen_from_the_very_number_that_was_seen() {
     let mut server = Server::start();
     server.answer(200, written());
-    let mut seen = seen();
-    seen.pod = Some(observed_pod(Some("n1")));
-    assert_eq!(act_on(&server, &seen, move_off()).await.unwrap(), Effect::Written);
+    assert_eq!(move_off(&server).await.unwrap(), Effect::Written);
     let call = server.calls().remove(0);
     assert_eq!(
         call.line,
@@ -71,9 +89,9 @@ async fn following_scales_it_back() {
     let mut server = Server::start();
     server.answer(200, written());
     let mut seen = seen();
-    seen.set.as_mut().unwrap().replicas = 0;
-    let follow = Decision::Write(Write::Follow { set: "s1".into() });
-    assert_eq!(act_on(&server, &seen, follow).await.unwrap(), Effect::Written);
+    seen.set.as_mut().unwrap().spec.replicas = 0;
+    let (effect, _) = step(&server, &mut seen).await.unwrap();
+    assert_eq!(effect, Effect::Written);
     let body = &server.calls()[0].body;
     assert_eq!((&body[1]["value"], &body[2]["value"]), (&json!(0), &json!(1)));
 }
@@ -84,8 +102,8 @@ const ASSISTANTS: &str =
 /// A run that gave up the node `old`.
 fn moved_off() -> Observation {
     let mut seen = seen();
-    let set = seen.set.as_mut().unwrap();
-    (set.replicas, set.left) = (0, Some("old".into()));
+    let spec = &mut seen.set.as_mut().unwrap().spec;
+    (spec.replicas, spec.left) = (0, Some("old".into()));
     seen
 }
 
@@ -98,8 +116,8 @@ async fn before_the_placeholder_follows_tektons_assistants_leave_the_old_node_at
     server.answer(200, json!({"metadata": {}, "items": items}));
     server.refuse(404, "NotFound", "pods \"aa-0\" not found");
     server.answer(200, written());
-    let effect = step(&server, &mut moved_off()).await;
-    assert_eq!(effect.unwrap(), Effect::Written);
+    let (effect, _) = step(&server, &mut moved_off()).await.unwrap();
+    assert_eq!(effect, Effect::Written);
     let calls = server.calls();
     assert!(
         calls[0].line.starts_with(&format!("GET {POD}?")) && calls[0].line.contains(ASSISTANTS),
@@ -126,7 +144,7 @@ async fn a_scale_that_somebody_forestalled_changes_nothing() {
     let mut server = Server::start();
     let guard = "the server rejected our request due to an error in our request";
     server.refuse(422, "Invalid", guard);
-    assert_eq!(act(&server, &run(), move_off()).await.unwrap(), Effect::Overtaken);
+    assert_eq!(move_off(&server).await.unwrap(), Effect::Overtaken);
 }
 
 #[tokio::test]
@@ -134,7 +152,7 @@ async fn shrinking_changes_the_template_and_then_the_pod_in_place() {
     let mut server = Server::start();
     server.answer(200, written());
     server.answer(200, written());
-    assert_eq!(act(&server, &run(), shrink()).await.unwrap(), Effect::Written);
+    assert_eq!(shrink(&server).await.unwrap(), Effect::Written);
     let calls = server.calls();
     assert!(
         calls[0].line.starts_with(&format!("PATCH {SETS}/")),
@@ -160,16 +178,12 @@ async fn a_server_that_does_not_resize_is_told_from_one_in_trouble() {
         let mut server = Server::start();
         server.answer(200, written());
         server.refuse(code, "", "no");
-        assert_eq!(
-            act(&server, &run(), shrink()).await.unwrap(),
-            Effect::ResizeRefused,
-            "{code}"
-        );
+        assert_eq!(shrink(&server).await.unwrap(), Effect::ResizeRefused, "{code}");
     }
     let mut server = Server::start();
     server.answer(200, written());
     server.refuse(503, "", "later");
-    let refused = act(&server, &run(), shrink()).await.unwrap_err();
+    let refused = shrink(&server).await.unwrap_err();
     assert_eq!(
         (refused.operation, refused.cause()),
         (Operation::Shrink, Cause::Unavailable)
@@ -180,7 +194,7 @@ async fn a_server_that_does_not_resize_is_told_from_one_in_trouble() {
 async fn a_pod_is_not_resized_when_its_set_has_changed() {
     let mut server = Server::start();
     server.refuse(404, "NotFound", "statefulsets.apps \"x\" not found");
-    assert_eq!(act(&server, &run(), shrink()).await.unwrap(), Effect::Overtaken);
+    assert_eq!(shrink(&server).await.unwrap(), Effect::Overtaken);
     assert_eq!(server.calls().len(), 1);
 }
 
@@ -189,12 +203,9 @@ async fn recreating_pins_the_template_to_the_node_by_its_name_and_deletes_the_ve
     let mut server = Server::start();
     server.answer(200, written());
     server.answer(200, json!({"kind": "Status", "status": "Success"}));
-    let action = Decision::Write(Write::RecreateSmall {
-        set: "s1".into(),
-        pod: "p1".into(),
-        node: Some("n1".into()),
-    });
-    assert_eq!(act(&server, &run(), action).await.unwrap(), Effect::Written);
+    let mut seen = big();
+    seen.pod.as_mut().unwrap().shape.resize = Resize::Refused;
+    assert_eq!(act(&server, &seen).await.unwrap(), Effect::Written);
     let calls = server.calls();
     let pin = json!({"key": "metadata.name", "operator": "In", "values": ["n1"]});
     assert!(
@@ -210,11 +221,9 @@ async fn recreating_pins_the_template_to_the_node_by_its_name_and_deletes_the_ve
 async fn starting_over_deletes_the_set_with_its_pod() {
     let mut server = Server::start();
     server.answer(200, json!({"kind": "Status", "status": "Success"}));
-    let action = Decision::Write(Write::StartOver {
-        set: "s1".into(),
-        cause: MoveCause::Node(Trouble::Cordoned),
-    });
-    act(&server, &run(), action).await.unwrap();
+    let mut seen = on_cordoned_node();
+    seen.run.reserve = Some("cpu=4".into());
+    act_on(&server, &seen, &no_tasks()).await.unwrap();
     let body = json!({"propagationPolicy": "Background", "preconditions": {"uid": "s1"}});
     assert_eq!(server.calls()[0].body, body);
 }
@@ -224,14 +233,15 @@ async fn pods_of_this_run_are_woken_by_a_label_and_one_that_is_gone_is_passed_ov
     let mut server = Server::start();
     server.refuse(404, "NotFound", "pods \"gone\" not found");
     server.answer(200, written());
-    let action = Decision::Write(Write::WakeTasks {
-        pods: vec!["gone".into(), "there".into()],
+    let pods = Requeue::Pods {
+        names: vec!["gone".into(), "there".into()],
         wake: Wake {
             generation: 4,
             since: None,
         },
-    });
-    assert_eq!(act(&server, &run(), action).await.unwrap(), Effect::Written);
+    };
+    let effect = write(&server, &seen(), [Action::Requeue(pods)]).await;
+    assert_eq!(effect.unwrap(), Effect::Written);
     let call = server.calls().remove(1);
     assert_eq!(call.line, format!("PATCH {POD}/there?&fieldManager=pod-affinity"));
     let expected = json!([
@@ -298,13 +308,13 @@ async fn a_pod_that_is_counted_as_bound_waits_no_more_whatever_the_watch_says() 
     let bound =
         json!({"metadata": {"name": "bound"}, "spec": {"nodeName": "n1"}, "status": {"phase": "Pending"}});
     server.answer(200, json!({"metadata": {}, "items": [bound]}));
-    let cluster = Cluster::new(server.client(), "image".into());
-    let mut seen = seen();
-    seen.pod = Some(observed_pod(Some("n1")));
+    let (reconciler, ..) = reconciler(&Caches::ready(), &server);
+    let mut seen = seen_on("n1");
     seen.waiting = vec![waiting("bound"), waiting("waits")];
-    cluster.count(Question::Tasks, &mut seen).await.unwrap();
+    let inputs = reconciler.read_one(Read::Tasks, &mut seen).await.unwrap();
     assert_eq!(seen.waiting, [waiting("waits")]);
-    assert_eq!(seen.census.map(|census| census.live), Some(1));
+    assert_eq!(seen.nodes.len(), 1, "a note may name the node that comes nearest");
+    assert_eq!(inputs.tasks.get().unwrap().census.live, 1);
 }
 
 #[tokio::test]
@@ -333,16 +343,13 @@ async fn tekton_is_told_to_try_again_by_a_label_on_the_very_tasks_that_were_refu
     ];
     server.answer(200, json!({"metadata": {}, "items": items}));
     server.answer(200, written());
-    let cluster = Cluster::new(server.client(), "image".into());
     let mut seen = seen();
+    (seen.run.hold, seen.run.status) = (false, SpecStatus::Unset);
+    seen.run.group = Some("u1".into());
+    seen.set.as_mut().unwrap().spec.replicas = 0;
     seen.refusal = Some("7".into());
-    cluster.count(Question::Refused, &mut seen).await.unwrap();
-    assert_eq!(
-        seen.refused.as_deref(),
-        Some(["build-test".to_owned()].as_slice())
-    );
-    let tasks = vec!["build-test".to_owned()];
-    cluster.write(&seen, &Write::RetryTasks { tasks }).await.unwrap();
+    let (_, inputs) = step(&server, &mut seen).await.unwrap();
+    assert_eq!(inputs.rejected_tasks, vec!["build-test".to_owned()].into());
     let call = server.calls().remove(1);
     assert_eq!(
         call.line,

@@ -1,72 +1,69 @@
 use super::*;
 use crate::api_error::Cause;
-use crate::fixture::{Call, Server, at, enrolment, nothing, placeholder, run};
+use crate::fixture::{
+    Caches, Call, Server, at, nothing, observed_pod, observed_set, placeholder, reconciler, run,
+};
 use placement::additions;
 use placement::config::Config;
 use placement::names::RunKey;
-use placement::plan::{Decision, Message, Placeholder, Question, ReleaseCause, plan};
+use placement::plan::{Action, Decision, Inputs, Quota, Read, Target, Unschedulable, plan};
 use placement::run::{Run, SpecStatus};
 use placement::sets::InTheWay;
+use placement::strategy::Strategy;
 use serde_json::json;
 
 pub(super) const SETS: &str = "/apis/apps/v1/namespaces/ns/statefulsets";
 const RUN: &str = "/apis/tekton.dev/v1/namespaces/ns/pipelineruns/build";
 
 pub(super) fn seen() -> Observation {
-    let set = Placeholder {
-        uid: "s1".into(),
-        owned: true,
-        deleting: false,
-        replicas: 1,
-        generation: 4,
-        taken_up: true,
-        strategy: None,
-        isolation: None,
-        pinned: false,
-        within_limits: false,
-        left: None,
-    };
     Observation {
-        set: Some(set),
+        set: Some(observed_set()),
         ..nothing()
     }
 }
 
-/// Answers what the plan asks, and carries out what it comes to.
-pub(super) async fn step(server: &Server, seen: &mut Observation) -> Result<Effect, Refused> {
-    let cluster = Cluster::new(server.client(), "image".into());
-    loop {
-        match plan(seen).decision {
-            Decision::Count(question) => cluster.count(question, seen).await?,
-            Decision::Write(write) => return cluster.write(seen, &write).await,
-            decision @ (Decision::Leave(_) | Decision::Wait(_)) => panic!("{decision:?}"),
-        }
+/// With the placeholder's pod on this node.
+pub(super) fn seen_on(node: &str) -> Observation {
+    Observation {
+        pod: Some(observed_pod(Some(node))),
+        ..seen()
     }
 }
 
-pub(super) async fn act(server: &Server, run: &Run, decision: Decision) -> Result<Effect, Refused> {
-    let run = run.clone();
-    act_on(server, &Observation { run, ..seen() }, decision).await
+/// Reads what the plan misses, and carries out its step.
+pub(super) async fn step(server: &Server, seen: &mut Observation) -> Result<(Effect, Inputs), Refused> {
+    let (reconciler, ..) = reconciler(&Caches::ready(), server);
+    let inputs = reconciler.read_all(seen).await?;
+    Ok((act_on(server, seen, &inputs).await?, inputs))
 }
 
-pub(super) async fn act_on(
+/// Carries out the step that needs no reading.
+pub(super) async fn act(server: &Server, seen: &Observation) -> Result<Effect, Refused> {
+    act_on(server, seen, &Inputs::default()).await
+}
+
+/// Carries out the step that follows from these inputs.
+pub(super) async fn act_on(server: &Server, seen: &Observation, inputs: &Inputs) -> Result<Effect, Refused> {
+    let Decision::Act(step) = plan(seen, inputs).decision else {
+        panic!("nothing to do: {:?}", plan(seen, inputs))
+    };
+    write(server, seen, step.actions).await
+}
+
+/// Carries out these actions.
+pub(super) async fn write(
     server: &Server,
     seen: &Observation,
-    decision: Decision,
+    actions: impl Into<Vec<Action>>,
 ) -> Result<Effect, Refused> {
     let cluster = Cluster::new(server.client(), "image".into());
-    let Decision::Write(write) = decision else {
-        panic!("{decision:?} writes nothing")
-    };
-    cluster.write(seen, &write).await
+    let (event, actions) = (None, actions.into());
+    cluster.write(seen, &Step { event, actions }).await
 }
 
-fn release() -> Decision {
-    Decision::Write(Write::Release {
-        cause: ReleaseCause::NodeFound,
-        enrolment: Some(enrolment()),
-        node: Some("n1".into()),
-    })
+/// A held run whose placeholder is on node n1.
+async fn release(server: &Server) -> Result<Effect, Refused> {
+    act(server, &seen_on("n1")).await
 }
 
 fn only(server: &Server) -> Call {
@@ -79,13 +76,7 @@ fn only(server: &Server) -> Call {
 async fn a_placeholder_is_made_by_server_side_apply_under_its_own_name() {
     let mut server = Server::start();
     server.answer(201, json!({"metadata": {}}));
-    let effect = act(
-        &server,
-        &run(),
-        Decision::Write(Write::CreatePlaceholder(enrolment())),
-    )
-    .await
-    .unwrap();
+    let (effect, _) = step(&server, &mut nothing()).await.unwrap();
     let call = only(&server);
     assert_eq!(effect, Effect::Written);
     assert_eq!(
@@ -140,14 +131,20 @@ async fn a_placeholder_mounts_only_claims_that_do_no_harm_and_goes_where_the_oth
 const QUOTAS: &str = "GET /api/v1/namespaces/ns/resourcequotas?";
 const ALL_SETS: &str = "GET /apis/apps/v1/namespaces/ns/statefulsets?";
 
-/// The answer, and what was called for it, for a run with so many PVCs.
-async fn short_of(server: &mut Server, claims: &[&str]) -> (Option<Message>, Vec<String>) {
-    let cluster = Cluster::new(server.client(), "image".into());
+/// What a quota says about a run, and what was called for it.
+async fn quota_of(server: &Server, seen: &mut Observation) -> (Quota, Vec<String>) {
+    let (reconciler, ..) = reconciler(&Caches::ready(), server);
+    let inputs = reconciler.read_one(Read::Quota, seen).await.unwrap();
+    let calls = server.calls().into_iter().map(|call| call.line);
+    (inputs.quota.get().unwrap().clone(), calls.collect())
+}
+
+/// Likewise, for a run with these PVCs.
+async fn short_of(server: &mut Server, claims: &[&str]) -> (Option<String>, Vec<String>) {
     let mut seen = seen();
     seen.run.claims = claims.iter().map(|name| (*name).to_owned()).collect();
-    cluster.count(Question::Places, &mut seen).await.unwrap();
-    let calls = server.calls().into_iter().map(|call| call.line);
-    (seen.short_of, calls.collect())
+    let (quota, calls) = quota_of(server, &mut seen).await;
+    (quota.short_of, calls)
 }
 
 #[tokio::test]
@@ -173,9 +170,12 @@ async fn a_quota_of_sets_is_short_if_it_has_no_room_beside_those_that_tekton_has
         server.answer(200, quota("2"));
         let (short_of, calls) = short_of(&mut server, &["source"]).await;
         assert_eq!(calls, [QUOTAS, ALL_SETS, QUOTAS]);
-        let text = short_of.unwrap().0;
-        assert_eq!(text.is_some(), expected.is_some(), "{text:?}");
-        assert!(text.unwrap_or_default().contains(expected.unwrap_or_default()));
+        assert_eq!(short_of.is_some(), expected.is_some(), "{short_of:?}");
+        assert!(
+            short_of
+                .unwrap_or_default()
+                .contains(expected.unwrap_or_default())
+        );
     }
 }
 
@@ -202,13 +202,12 @@ async fn what_another_runs_placeholder_is_called_tells_that_it_is_in_the_way() {
     server.answer(200, quotas);
     let mut seen = seen();
     seen.run.templates = 1;
-    let cluster = Cluster::new(server.client(), "image".into());
-    cluster.count(Question::Places, &mut seen).await.unwrap();
+    let (quota, _) = quota_of(&server, &mut seen).await;
     let placeholder = InTheWay::Placeholder {
         name: other.placeholder().as_str().into(),
         uid: "s9".into(),
     };
-    assert_eq!(seen.in_the_way, Some(placeholder));
+    assert_eq!(quota.in_the_way, Some(placeholder));
 }
 
 #[tokio::test]
@@ -220,11 +219,12 @@ async fn the_placeholder_of_another_run_is_deleted_by_its_uid_and_it_is_no_error
         } else {
             server.answer(200, json!({"kind": "Status", "status": "Success"}));
         }
-        let action = Decision::Write(Write::FreePlace {
+        let another = Target::OtherPlaceholder {
             name: "another".into(),
             uid: "s9".into(),
-        });
-        assert_eq!(act(&server, &run(), action).await.unwrap(), Effect::Written);
+        };
+        let effect = write(&server, &seen(), [Action::Delete(another)]).await;
+        assert_eq!(effect.unwrap(), Effect::Written);
         let call = server.calls().remove(0);
         assert_eq!(call.line, format!("DELETE {SETS}/another?"));
         let body = json!({"propagationPolicy": "Background", "preconditions": {"uid": "s9"}});
@@ -235,17 +235,11 @@ async fn the_placeholder_of_another_run_is_deleted_by_its_uid_and_it_is_no_error
 #[tokio::test]
 async fn nobody_asks_for_quotas_where_tekton_makes_no_sets_nor_for_sets_where_none_are_counted() {
     let mut server = Server::start();
-    assert_eq!(
-        short_of(&mut server, &[]).await,
-        (Some(Message(None)), Vec::new())
-    );
+    assert_eq!(short_of(&mut server, &[]).await, (None, Vec::new()));
     let pods = json!({"metadata": {"name": "pods"}, "spec": {"hard": {"pods": "0"}}});
     server.answer(200, json!({"metadata": {}, "items": [pods]}));
     let asked = vec![QUOTAS.to_owned()];
-    assert_eq!(
-        short_of(&mut server, &["source"]).await,
-        (Some(Message(None)), asked)
-    );
+    assert_eq!(short_of(&mut server, &["source"]).await, (None, asked));
 }
 
 #[tokio::test]
@@ -253,7 +247,7 @@ async fn without_the_right_to_read_quotas_the_placeholder_is_made_as_if_there_we
     let mut server = Server::start();
     server.refuse(403, "Forbidden", "resourcequotas is forbidden");
     let (short_of, _) = short_of(&mut server, &["source"]).await;
-    assert_eq!(short_of, Some(Message(None)));
+    assert_eq!(short_of, None);
 }
 
 #[tokio::test]
@@ -285,11 +279,9 @@ async fn a_placeholder_copies_the_labels_that_are_asked_for_and_that_the_run_has
         config: config.into(),
         ..nothing()
     };
-    step(&server, &mut seen).await.unwrap();
-    assert_eq!(
-        seen.copied_labels,
-        Some([("team".to_owned(), "build".to_owned())].into())
-    );
+    let (_, inputs) = step(&server, &mut seen).await.unwrap();
+    let creation = inputs.creation.get().unwrap();
+    assert_eq!(creation.labels, [("team".to_owned(), "build".to_owned())].into());
     let calls = server.calls();
     assert!(
         calls[0].line.contains("fieldSelector=metadata.name"),
@@ -304,7 +296,7 @@ async fn a_placeholder_copies_the_labels_that_are_asked_for_and_that_the_run_has
 async fn a_release_is_one_guarded_json_patch() {
     let mut server = Server::start();
     server.answer(200, json!({"metadata": {}}));
-    assert_eq!(act(&server, &run(), release()).await.unwrap(), Effect::Written);
+    assert_eq!(release(&server).await.unwrap(), Effect::Written);
     let call = only(&server);
     assert_eq!(call.line, format!("PATCH {RUN}?&fieldManager=pod-affinity"));
     assert_eq!(call.content_type, "application/json-patch+json");
@@ -334,11 +326,7 @@ async fn a_release_that_comes_too_late_is_overtaken_and_no_error() {
     ] {
         let mut server = Server::start();
         server.refuse(code, reason, message);
-        assert_eq!(
-            act(&server, &run(), release()).await.unwrap(),
-            Effect::Overtaken,
-            "{message}"
-        );
+        assert_eq!(release(&server).await.unwrap(), Effect::Overtaken, "{message}");
     }
 }
 
@@ -358,7 +346,7 @@ async fn a_release_that_tekton_refuses_is_an_error_with_its_cause() {
     ] {
         let mut server = Server::start();
         server.refuse(code, "", message);
-        let refused = act(&server, &run(), release()).await.unwrap_err();
+        let refused = release(&server).await.unwrap_err();
         assert_eq!((refused.operation, refused.cause()), (Operation::Release, cause));
         assert!(refused.to_string().contains(message), "{refused}");
     }
@@ -368,17 +356,28 @@ async fn a_release_that_tekton_refuses_is_an_error_with_its_cause() {
 async fn a_call_that_is_never_answered_ends_as_an_error() {
     let mut server = Server::start();
     server.hang();
-    let refused = act(&server, &run(), release()).await.unwrap_err();
+    let refused = release(&server).await.unwrap_err();
     assert_eq!(refused.cause(), Cause::Unavailable);
     assert!(refused.to_string().contains("no answer"), "{refused}");
+}
+
+/// A run that runs, and whose annotation says another node than its placeholder is on.
+fn moved_to(node: &str) -> Observation {
+    let run = Run {
+        status: SpecStatus::Unset,
+        hold: false,
+        group: Some("u1".into()),
+        node: Some("n1".into()),
+        ..run()
+    };
+    Observation { run, ..seen_on(node) }
 }
 
 #[tokio::test]
 async fn the_node_is_merged_into_this_very_run() {
     let mut server = Server::start();
     server.answer(200, json!({"metadata": {}}));
-    let action = Decision::Write(Write::RecordNode { node: "n2".into() });
-    assert_eq!(act(&server, &run(), action).await.unwrap(), Effect::Written);
+    assert_eq!(act(&server, &moved_to("n2")).await.unwrap(), Effect::Written);
     let call = only(&server);
     assert_eq!(call.line, format!("PATCH {RUN}?&fieldManager=pod-affinity"));
     assert_eq!(call.content_type, "application/merge-patch+json");
@@ -390,10 +389,13 @@ async fn the_node_is_merged_into_this_very_run() {
 async fn enrolling_is_one_json_patch_of_a_run_that_is_as_it_was() {
     let mut server = Server::start();
     server.answer(200, json!({"metadata": {}}));
-    let action = Decision::Write(Write::Enrol(enrolment()));
-    let mut seen = seen();
-    seen.run.status = SpecStatus::Pending;
-    assert_eq!(act_on(&server, &seen, action).await.unwrap(), Effect::Written);
+    let mut seen = seen_on("n1");
+    seen.pod.as_mut().unwrap().node = None;
+    seen.pod.as_mut().unwrap().unschedulable = Some(Unschedulable {
+        message: "0/3 nodes are available.".into(),
+        since: at(0),
+    });
+    assert_eq!(act(&server, &seen).await.unwrap(), Effect::Written);
     let call = only(&server);
     assert_eq!(call.line, format!("PATCH {RUN}?&fieldManager=pod-affinity"));
     assert_eq!(call.content_type, "application/json-patch+json");
@@ -416,8 +418,16 @@ async fn the_node_of_a_run_that_was_made_anew_is_not_written() {
         "Conflict",
         "Precondition failed: UID in precondition: u1, UID in object meta: u2",
     );
-    let action = Decision::Write(Write::RecordNode { node: "n2".into() });
-    assert_eq!(act(&server, &run(), action).await.unwrap(), Effect::Overtaken);
+    assert_eq!(act(&server, &moved_to("n2")).await.unwrap(), Effect::Overtaken);
+}
+
+/// A run that is done and keeps its node; it owns the pod, or has yet to.
+fn done(adopted: bool) -> Observation {
+    let mut seen = moved_to("n1");
+    seen.run.done = true;
+    seen.set.as_mut().unwrap().strategy = Some(Strategy::IsolateAlways);
+    seen.pod.as_mut().unwrap().adopted = adopted;
+    seen
 }
 
 #[tokio::test]
@@ -425,11 +435,9 @@ async fn a_placeholder_and_an_adopted_pod_are_deleted_by_uid() {
     let mut server = Server::start();
     server.answer(200, json!({"kind": "Status", "status": "Success"}));
     server.answer(200, json!({"kind": "Status", "status": "Success"}));
-    let action = Decision::Write(Write::DeletePlaceholder {
-        set: Some("s1".into()),
-        pod: Some("p1".into()),
-    });
-    assert_eq!(act(&server, &run(), action).await.unwrap(), Effect::Written);
+    let mut seen = done(true);
+    seen.run.deleting = true;
+    assert_eq!(act(&server, &seen).await.unwrap(), Effect::Written);
     let calls = server.calls();
     assert_eq!(calls[0].line, format!("DELETE {SETS}/{}?", placeholder()));
     assert_eq!(
@@ -448,15 +456,8 @@ async fn deleting_what_is_gone_or_another_by_now_is_success() {
     for (code, reason) in [(404, "NotFound"), (409, "Conflict")] {
         let mut server = Server::start();
         server.refuse(code, reason, "the UID in the precondition does not match");
-        let action = Decision::Write(Write::DeletePlaceholder {
-            set: Some("s1".into()),
-            pod: None,
-        });
-        assert_eq!(
-            act(&server, &run(), action).await.unwrap(),
-            Effect::Written,
-            "{reason}"
-        );
+        let effect = act(&server, &done(true)).await;
+        assert_eq!(effect.unwrap(), Effect::Written, "{reason}");
     }
 }
 
@@ -468,8 +469,7 @@ async fn a_delete_that_met_another_writer_is_not_taken_for_done() {
         "Conflict",
         "Operation cannot be fulfilled on statefulsets.apps \"x\": the object has been modified",
     );
-    let action = Decision::Write(Write::LeavePod { set: "s1".into() });
-    let refused = act(&server, &run(), action).await.unwrap_err();
+    let refused = act(&server, &done(true)).await.unwrap_err();
     assert_eq!(refused.cause(), Cause::Conflict);
 }
 
@@ -477,11 +477,7 @@ async fn a_delete_that_met_another_writer_is_not_taken_for_done() {
 async fn a_delete_that_is_refused_is_an_error() {
     let mut server = Server::start();
     server.refuse(403, "Forbidden", "statefulsets.apps is forbidden");
-    let action = Decision::Write(Write::DeletePlaceholder {
-        set: Some("s1".into()),
-        pod: None,
-    });
-    let refused = act(&server, &run(), action).await.unwrap_err();
+    let refused = act(&server, &done(true)).await.unwrap_err();
     assert_eq!(
         (refused.operation, refused.cause()),
         (Operation::CleanUp, Cause::Forbidden)
@@ -492,13 +488,7 @@ async fn a_delete_that_is_refused_is_an_error() {
 async fn a_set_whose_pod_the_run_has_adopted_is_deleted_like_any_other() {
     let mut server = Server::start();
     server.answer(200, json!({"kind": "Status", "status": "Success"}));
-    act(
-        &server,
-        &run(),
-        Decision::Write(Write::LeavePod { set: "s1".into() }),
-    )
-    .await
-    .unwrap();
+    act(&server, &done(true)).await.unwrap();
     let body = only(&server).body;
     assert_eq!(
         body,
@@ -510,13 +500,7 @@ async fn a_set_whose_pod_the_run_has_adopted_is_deleted_like_any_other() {
 async fn adoption_takes_the_pod_from_its_set_for_the_run_and_lets_autoscalers_have_it() {
     let mut server = Server::start();
     server.answer(200, json!({"metadata": {}}));
-    act(
-        &server,
-        &run(),
-        Decision::Write(Write::AdoptPod { pod: "p1".into() }),
-    )
-    .await
-    .unwrap();
+    act(&server, &done(false)).await.unwrap();
     let call = only(&server);
     assert_eq!(call.content_type, "application/strategic-merge-patch+json");
     let annotations = json!({
@@ -534,7 +518,7 @@ async fn adoption_takes_the_pod_from_its_set_for_the_run_and_lets_autoscalers_ha
 }
 
 #[tokio::test]
-async fn a_nudge_asks_for_the_latest_complaint_and_touches_the_set() {
+async fn a_nudge_asks_for_the_latest_failed_create_event_and_touches_the_set() {
     let mut server = Server::start();
     let event = |second: i64, message: &str| {
         json!({
@@ -546,10 +530,9 @@ async fn a_nudge_asks_for_the_latest_complaint_and_touches_the_set() {
         json!({"metadata": {}, "items": [event(2, "exceeded quota"), event(1, "older")]}),
     );
     server.answer(200, json!({"metadata": {}}));
-    let mut seen = seen();
-    let effect = step(&server, &mut seen).await.unwrap();
+    let (effect, inputs) = step(&server, &mut seen()).await.unwrap();
     assert_eq!(effect, Effect::Written);
-    assert_eq!(seen.complaint, Some(Message(Some("exceeded quota".into()))));
+    assert_eq!(inputs.failed_create, Some("exceeded quota".to_owned()).into());
     let calls = server.calls();
     let selector = "involvedObject.uid%3Ds1%2Creason%3DFailedCreate";
     assert_eq!(
@@ -569,7 +552,6 @@ async fn a_nudge_happens_even_if_events_cannot_be_read() {
     let mut server = Server::start();
     server.refuse(403, "Forbidden", "events is forbidden");
     server.answer(200, json!({"metadata": {}}));
-    let mut seen = seen();
-    let effect = step(&server, &mut seen).await.unwrap();
-    assert_eq!((effect, seen.complaint), (Effect::Written, Some(Message(None))));
+    let (effect, inputs) = step(&server, &mut seen()).await.unwrap();
+    assert_eq!((effect, inputs.failed_create), (Effect::Written, None.into()));
 }

@@ -298,6 +298,7 @@ fn is_compiled(file: &Path) -> bool {
         let item = line
             .trim()
             .trim_start_matches("pub(crate) ")
+            .trim_start_matches("pub(super) ")
             .trim_start_matches("pub ");
         item == format!("mod {module};") || item.starts_with("#[path") && item.contains(&format!("{name}\""))
     };

@@ -1,7 +1,12 @@
 //! What the tests of this crate share.
 
+use crate::keys;
 use crate::names::RunKey;
+use crate::placeholder::spec::Spec;
+use crate::resources::Resources;
 use crate::run::{HeldFrom, PodTemplate, Run, SpecStatus};
+use k8s_openapi::api::apps::v1::StatefulSet;
+use serde_json::Value;
 
 /// A run that is held by us and has nothing yet.
 pub(crate) fn run() -> Run {
@@ -33,5 +38,26 @@ pub(crate) fn run() -> Run {
         template: PodTemplate::default(),
         claims: Vec::new(),
         templates: 0,
+    }
+}
+
+/// What the StatefulSet of a placeholder is, as the API server has it.
+pub(crate) fn spec_of(set: &Value) -> Spec {
+    let set: StatefulSet = serde_json::from_value(set.clone()).unwrap();
+    let set = set.spec.unwrap();
+    let mut annotations = set.template.metadata.unwrap().annotations.unwrap();
+    let pod = set.template.spec.unwrap();
+    let resources = pod.containers[0].resources.as_ref().unwrap();
+    assert_eq!(resources.requests, resources.limits);
+    let claims = pod.volumes.into_iter().flatten();
+    let claims = claims.map(|volume| volume.persistent_volume_claim.unwrap().claim_name);
+    Spec {
+        replicas: set.replicas.unwrap(),
+        size: Resources::read(resources.requests.as_ref().unwrap()),
+        within_limits: annotations.contains_key(keys::WITHIN_LIMITS),
+        node: annotations.remove(keys::PINNED).filter(|node| !node.is_empty()),
+        left: annotations.remove(keys::LEFT),
+        tolerations: pod.tolerations.unwrap_or_default(),
+        claims: claims.collect(),
     }
 }

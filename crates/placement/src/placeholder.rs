@@ -15,7 +15,7 @@ use crate::strategy::Enrolment;
 use k8s_openapi::api::apps::v1::{StatefulSet, StatefulSetSpec, StatefulSetUpdateStrategy};
 use k8s_openapi::api::core::v1::{
     Capabilities, Container, LocalObjectReference, PersistentVolumeClaimVolumeSource, PodSecurityContext,
-    PodSpec, PodTemplateSpec, SeccompProfile, SecurityContext, Volume,
+    PodSpec, PodTemplateSpec, SeccompProfile, SecurityContext, Toleration, Volume,
 };
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, ObjectMeta, OwnerReference};
 use std::collections::{BTreeMap, BTreeSet};
@@ -23,6 +23,7 @@ use std::collections::{BTreeMap, BTreeSet};
 mod affinity;
 pub mod patches;
 pub mod size;
+pub mod spec;
 pub mod wake;
 
 type Strings = BTreeMap<String, String>;
@@ -208,6 +209,14 @@ fn volumes(claims: &[String]) -> Vec<Volume> {
 
 fn volume_name(index: usize) -> String {
     format!("workspace-{index}")
+}
+
+/// What pods of the placeholder should tolerate: what the run demands and what this pod does.
+pub(crate) fn tolerating(run: &Run, pod: &[Toleration]) -> Vec<Toleration> {
+    let mut tolerations = run.template.tolerations.clone();
+    let others = pod.iter().filter(|it| !run.template.tolerations.contains(it));
+    tolerations.extend(others.cloned());
+    tolerations
 }
 
 fn some<T>(list: Vec<T>) -> Option<Vec<T>> {

@@ -1,44 +1,114 @@
 //! The controller's one decision: what is observed of a run, and the time, in; the next step out.
 //!
-//! Level-triggered: what is remembered between two passes, when a run last moved off its node and when its pods were
-//! last counted, only makes it patient. Each step leads to a change that brings the run back for the next one. The
-//! stage of the run is settled first; each stage has a sub-decision of its own.
+//! Level-triggered: the controller's memory, such as when a run last moved off its node, only makes the plan patient. Each step
+//! leads to a change of an object that triggers the next decision.
+//!
+//! The plan first decides from the observation alone. If the decision needs a group of inputs that the caches do not hold, the plan
+//! returns [`Decision::Read`]; the controller reads that group and calls the plan again with it.
+//!
+//! The states of a run (`state.rs`), the steps that the plan takes in each, and the states that can follow if nothing else changes:
+//!
+//! | state | step | next state | when |
+//! | --- | --- | --- | --- |
+//! | Ignored | adopt pod | NodeKept | done, `isolateAlways`: the pod has lost its StatefulSet |
+//! | Queued | enrol | Queued | the labels are there before another controller releases the run |
+//! | Queued | delete placeholder | Queued | another controller took the hold over |
+//! | HeldWithoutPlaceholder | date hold | HeldWithoutPlaceholder | the hold began without a date |
+//! | HeldWithoutPlaceholder | enrol | HeldWithoutPlaceholder | held for a minute |
+//! | HeldWithoutPlaceholder | create placeholder | HeldOnNode, HeldUnscheduled, HeldWithoutPod | a quota has room for the StatefulSet |
+//! | HeldWithoutPlaceholder | free place | HeldWithoutPlaceholder | at the deadline: Tekton needs the room that another run's placeholder takes |
+//! | HeldWithoutPlaceholder | release | RunningWithoutPlaceholder | at the deadline |
+//! | HeldWithoutPod | date hold | HeldWithoutPod | the hold began without a date |
+//! | HeldWithoutPod | enrol | HeldWithoutPod | held for a minute |
+//! | HeldWithoutPod | nudge | HeldWithoutPod | the StatefulSet controller backs off: requeue the StatefulSet |
+//! | HeldWithoutPod | ask within limits | HeldWithoutPod | a LimitRange rejected the pod |
+//! | HeldWithoutPod | release | RunningWithoutPod | at the deadline, or the pod is impossible |
+//! | HeldUnscheduled | date hold | HeldUnscheduled | the hold began without a date |
+//! | HeldUnscheduled | enrol | HeldUnscheduled | the run waits for a node |
+//! | HeldUnscheduled | give up reserve | HeldWithoutPod | no node is as large as an automatic reserve |
+//! | HeldUnscheduled | start over | HeldWithoutPlaceholder | the pod is pinned to a node that has no room any more |
+//! | HeldUnscheduled | release | RunningUnscheduled | at the deadline, or `release-when: created` |
+//! | HeldOnNode | date hold | HeldOnNode | the hold began without a date |
+//! | HeldOnNode | shrink | HeldOnNode | the pod has a reserve: resize it in place |
+//! | HeldOnNode | recreate small | HeldWithoutPod | the pod cannot be resized: a small pod, pinned to the node |
+//! | HeldOnNode | unpin | HeldOnNode | the small pod is on its node |
+//! | HeldOnNode | move off | HeldScaledDown | the node is unusable |
+//! | HeldOnNode | start over | HeldWithoutPlaceholder | the node is unusable, and the run has a reserve |
+//! | HeldOnNode | release | RunningOnNode | the node is found, or at the deadline |
+//! | HeldScaledDown | date hold | HeldScaledDown | the hold began without a date |
+//! | HeldScaledDown | follow | HeldWithoutPod | the previous pod has ended: scale up |
+//! | HeldScaledDown | release | RunningScaledDown | at the deadline |
+//! | Unenrolled | enrol | RunningOnNode, RunningScaledDown, RunningUnscheduled, RunningWithoutPod | the run has lost its labels |
+//! | Unenrolled | delete placeholder | Unenrolled | another client ended the hold before the run had its labels |
+//! | RunningWithoutPlaceholder | create placeholder | RunningOnNode, RunningUnscheduled, RunningWithoutPod | the placeholder is lost, and a quota has room |
+//! | RunningWithoutPod | make room | RunningScaledDown | a quota rejected a task's pod |
+//! | RunningWithoutPod | move off | RunningScaledDown | a task's pod does not fit |
+//! | RunningUnscheduled | recreate small | RunningWithoutPod | a reserve, or a pin to a node without room, is given up |
+//! | RunningUnscheduled | make room | RunningScaledDown | a quota rejected a task's pod |
+//! | RunningUnscheduled | move off | RunningScaledDown | the placeholder or a task's pod does not fit |
+//! | RunningOnNode | shrink | RunningOnNode | the pod has a reserve: resize it in place |
+//! | RunningOnNode | recreate small | RunningWithoutPod | the pod cannot be resized, or mounts PVCs that it must not keep |
+//! | RunningOnNode | unpin | RunningOnNode | the small pod is on its node |
+//! | RunningOnNode | record node | RunningOnNode | the node is not the recorded node |
+//! | RunningOnNode | make room | RunningScaledDown | a quota rejected a task's pod |
+//! | RunningOnNode | move off | RunningScaledDown | the node is unusable, or a task's pod does not fit |
+//! | RunningScaledDown | wake tasks | RunningScaledDown | tasks wait: requeue them at the scheduler |
+//! | RunningScaledDown | retry tasks | RunningScaledDown | a quota rejected pods of tasks: requeue the TaskRuns at Tekton |
+//! | RunningScaledDown | follow | RunningWithoutPod | no task waits: scale up |
+//! | OptedOut | release | Ignored, OptedOut | held: the run starts without a group |
+//! | OptedOut | withdraw | Ignored, OptedOut | held by another controller: remove the labels |
+//! | OptedOut | follow | OptedOut | Tekton's assistants wait for the placeholder: scale up |
+//! | OptedOut | wake tasks | OptedOut | tasks wait: requeue them at the scheduler |
+//! | OptedOut | delete placeholder | Ignored | nothing waits for the placeholder |
+//! | Ending | delete placeholder | Ignored, NodeKept | the node is free |
+//! | Ending | adopt pod | Ending | `isolateAlways`: the run owns the pod |
+//! | Ending | leave pod | NodeKept | `isolateAlways`: delete the StatefulSet alone |
+//! | NodeKept | delete placeholder | Ignored | the run is being deleted |
 
+mod action;
+mod cause;
+mod creation;
 mod decision;
 mod ending;
-mod hold;
+mod held;
+mod inputs;
+mod moving;
 mod observation;
-mod questions;
-mod room;
+mod pod_quota;
+mod reshape;
 mod running;
-mod shape;
-mod stuck;
-mod view;
+mod scaled_down;
+mod state;
 
-pub use self::decision::{Decision, MoveCause, Question, ReleaseCause, Wait, Why, Write};
+pub use self::action::{Action, Event, PodChange, Requeue, Target};
+pub use self::cause::{MoveCause, ReleaseCause};
+pub use self::decision::{Decision, Step, Wait, Why};
+pub use self::inputs::{Census, Creation, Group, Inputs, Quota, Read, Tasks, VolumeConstraints};
 pub use self::observation::{
-    AssistantPod, Census, Claims, Message, Observation, Placeholder, PlaceholderPod, Repeated, Resize, Shape,
-    Unschedulable, WaitingPod, is_pinned,
+    AssistantPod, Observation, Placeholder, PlaceholderPod, Repeated, Resize, Shape, Unschedulable,
+    WaitingPod, is_pinned,
 };
-use self::view::{Stage, enrolment};
+pub use self::state::State;
+use self::state::{Stage, enrolment};
 use crate::placeholder::size::{self, Ignored};
-use crate::run::Run;
+use crate::placeholder::spec::Spec;
+use crate::requests::RunState;
 use crate::strategy::Enrolment;
 use std::time::Duration;
 
 /// What to do with a run now, and when to reconcile it again if nothing else happens.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Plan {
     /// What to do now.
     pub decision: Decision,
     /// When to reconcile again; `None` waits for the next change.
     pub again: Option<Duration>,
-    /// What the user should hear once, whatever is done.
+    /// A reserve annotation that is ignored: one event says so, whatever is done.
     pub note: Option<Ignored>,
 }
 
 impl Plan {
-    /// The same, to be reconciled again after this time at the latest.
+    /// The same plan, and the run is reconciled again after this time at the latest.
     #[must_use]
     pub fn no_later_than(self, after: Duration) -> Self {
         Self {
@@ -48,40 +118,51 @@ impl Plan {
     }
 }
 
-/// How soon a placeholder that lacks its pod, or is on its way out, is looked at again.
+/// How soon a placeholder that lacks its pod, or is being deleted, is checked again.
 const SOON: Duration = Duration::from_secs(5);
 
-/// Decides what to do.
-pub fn plan(seen: &Observation) -> Plan {
-    match Stage::of(seen) {
-        Stage::Deleting => at_once(ending::clean_up(seen)),
-        Stage::Done => at_once(ending::wind_up(seen)),
-        Stage::Foreign(why) => at_once(Decision::Leave(why)),
-        Stage::OptedOut => ending::withdraw(seen),
-        Stage::HeldByUs(asked) => noted(hold::hold(seen, enrolment(seen, asked)), &seen.run),
-        Stage::HeldElsewhere(asked) => at_once(queue(seen, enrolment(seen, asked))),
-        Stage::Running(asked) => running::accompany(seen, enrolment(seen, asked)),
-    }
-}
-
-/// Held by another: the labels have to be there when it is released, a placeholder would only block a node. One is there
-/// if the run was held by us until its user took the hold over.
-fn queue(seen: &Observation, enrolment: Enrolment) -> Decision {
-    if !seen.run.is_enrolled() {
-        return Decision::Write(Write::Enrol(enrolment));
-    }
-    ending::delete_or_leave(seen.placeholder().uid(), None, Why::HeldElsewhere)
-}
-
-/// The reserve matters only while the run is held.
-fn noted(plan: Plan, run: &Run) -> Plan {
+/// Decides what to do, with the inputs that were read so far.
+pub fn plan(seen: &Observation, inputs: &Inputs) -> Plan {
+    let (plan, is_held) = match Stage::of(seen) {
+        Stage::Deleting => (Ok(at_once(ending::on_deletion(seen))), false),
+        Stage::Done => (ending::on_done(seen, inputs).map(at_once), false),
+        Stage::Foreign(why) => (Ok(at_once(Decision::Ignore(why))), false),
+        Stage::OptedOut => (ending::on_opt_out(seen, inputs), false),
+        Stage::HeldByUs(asked) => (held::hold(seen, inputs, enrolment(seen, asked)), true),
+        Stage::HeldElsewhere(asked) => (Ok(at_once(queue(seen, enrolment(seen, asked)))), false),
+        Stage::Running(asked) => (running::follow(seen, inputs, enrolment(seen, asked)), false),
+    };
     Plan {
-        note: size::ignored(run),
-        ..plan
+        note: size::ignored(&seen.run).filter(|_| is_held),
+        ..plan.unwrap_or_else(|read| at_once(Decision::Read(read)))
     }
 }
 
-/// Nothing but a change brings the run back.
+/// Another controller holds the run: its labels have to be there when it is released, whereas a placeholder would only block a
+/// node. There is a placeholder if pod-affinity held the run before.
+fn queue(seen: &Observation, enrolment: Enrolment) -> Decision {
+    if seen.run.is_enrolled() {
+        ending::delete(seen, seen.placeholder().usable(), None, Why::HeldElsewhere)
+    } else {
+        running::enrol(seen, enrolment)
+    }
+}
+
+/// The run with some of what it carries changed.
+fn run_should(seen: &Observation, change: impl FnOnce(&mut RunState)) -> Action {
+    let mut wanted = RunState::of(&seen.run);
+    change(&mut wanted);
+    Action::Run(wanted)
+}
+
+/// The placeholder's StatefulSet with some fields changed.
+fn spec_should(set: &Placeholder, change: impl FnOnce(&mut Spec)) -> Action {
+    let mut wanted = set.spec.clone();
+    change(&mut wanted);
+    Action::Placeholder(wanted)
+}
+
+/// Only a change triggers the next decision.
 fn at_once(decision: Decision) -> Plan {
     Plan {
         decision,

@@ -54,7 +54,7 @@ pub fn usual(config: &Config) -> Size {
 }
 
 /// As near to the usual size as a `LimitRange` lets in.
-pub(super) fn within(bounds: &Bounds, config: &Config) -> Size {
+pub(crate) fn within(bounds: &Bounds, config: &Config) -> Size {
     let allowed = bounds.nearest(usual(config).requests());
     let amounts = allowed
         .iter()
@@ -138,16 +138,9 @@ impl Size {
         Resources::of(&self.amounts)
     }
 
-    /// Requests equal to limits make the pod Guaranteed: the last that a kubelet short of memory evicts, and what
-    /// lets a resize keep its class.
+    /// The resources of the placeholder's container.
     pub fn resources(&self) -> ResourceRequirements {
-        let amount = |(name, amount): (&String, &String)| (name.clone(), Text(amount.clone()));
-        let amounts: BTreeMap<_, _> = self.amounts.iter().map(amount).collect();
-        ResourceRequirements {
-            requests: Some(amounts.clone()),
-            limits: Some(amounts),
-            claims: None,
-        }
+        guaranteed(&self.requests())
     }
 
     /// What tells a placeholder that was made with a reserve from one whose usual size was configured otherwise.
@@ -158,6 +151,20 @@ impl Size {
             .map(|(name, amount)| format!("{name}={amount}"))
             .collect();
         self.reserves.then(|| pairs.join(","))
+    }
+}
+
+/// Requests equal to limits make the pod Guaranteed: the last that a kubelet short of memory evicts, and what lets a resize keep
+/// its class.
+pub(super) fn guaranteed(size: &Resources) -> ResourceRequirements {
+    let amounts: BTreeMap<_, _> = size
+        .iter()
+        .map(|(name, amount)| (name.to_owned(), Text(amount.to_string())))
+        .collect();
+    ResourceRequirements {
+        requests: Some(amounts.clone()),
+        limits: Some(amounts),
+        claims: None,
     }
 }
 

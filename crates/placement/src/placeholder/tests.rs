@@ -1,14 +1,17 @@
 //! What the placeholder is made of, and what it must never take over from its run.
 
 use super::*;
-use crate::fixture::run;
+use crate::fixture::{run, spec_of};
 use crate::inject;
 use crate::strategy::{Isolation, Strategy};
 use crate::verdict::Outcome;
+use json_patch::Patch;
 use k8s_openapi::api::core::v1::{LocalObjectReference, Toleration};
 use serde_json::{Value, json};
+use spec::Spec;
 
 mod additions;
+mod properties;
 mod size;
 
 /// A run whose pod template says everything that a placeholder follows, and something that no run may say.
@@ -69,6 +72,16 @@ fn placeholder(run: &Run, strategy: Strategy) -> StatefulSet {
         &Config::default(),
         "registry/pod-affinity:1",
     )
+}
+
+const SET: &str = "set-uid";
+
+/// The patch that changes this StatefulSet, as it was observed.
+fn change(set: &Value, run: &Run, change: impl FnOnce(&mut Spec)) -> Patch {
+    let spec = spec_of(set);
+    let mut wanted = spec.clone();
+    change(&mut wanted);
+    spec::patch(SET, &spec, &wanted, run)
 }
 
 fn template_of(set: &StatefulSet) -> Value {

@@ -1,105 +1,115 @@
-//! The end of a run, or of our part in it: what is cleaned up and what is kept.
+//! The end of a run, or of pod-affinity's part in it: what is cleaned up and what is kept.
 //!
-//! A placeholder that gave up its node has none to keep: an isolateAlways run that ends in that moment leaves no
-//! reservation behind, since the node it would be for is no longer its own.
+//! A placeholder that gave up its node has none to keep: an isolateAlways run that ends in that moment leaves no reservation
+//! behind.
 
-use super::decision::{Decision, Question, ReleaseCause, Wait, Why, Write};
+use super::action::{Action, Event, PodChange, Target};
+use super::cause::ReleaseCause;
+use super::decision::{Decision, Step, Wait, Why};
+use super::inputs::{Inputs, Read};
 use super::observation::{Observation, Placeholder, PlaceholderPod};
-use super::view::{Set, asked, enrolment};
-use super::{Plan, SOON, again, at_once, stuck};
+use super::state::{asked, enrolment};
+use super::{Plan, SOON, again, at_once, held, run_should, scaled_down};
+use crate::need;
 use crate::placeholder::size::is_automatic;
 use crate::run::SpecStatus;
 use crate::strategy::Strategy;
 
-/// Being deleted: nothing is kept, a node that was reserved included. Finalizers of others may keep the run for
-/// long, so garbage collection is not waited for.
-pub(super) fn clean_up(seen: &Observation) -> Decision {
-    let pod = seen
-        .live_pod()
-        .filter(|pod| pod.adopted)
-        .map(|pod| pod.uid.clone());
-    delete_or_leave(seen.placeholder().uid(), pod, Why::Done)
+/// The run is being deleted: nothing is kept, a reserved node included. Finalizers of other controllers may keep the run for long,
+/// so the plan does not wait for garbage collection.
+pub(super) fn on_deletion(seen: &Observation) -> Decision {
+    let adopted = seen.live_pod().filter(|pod| pod.adopted);
+    delete(seen, seen.placeholder().usable(), adopted, Why::Done)
 }
 
-/// Done: the node is free again, unless the strategy keeps it.
-pub(super) fn wind_up(seen: &Observation) -> Decision {
-    match wound_up(seen) {
-        Decision::Write(Write::DeletePlaceholder { set: Some(_), .. } | Write::LeavePod { .. })
-            if is_worth_a_record(seen) && seen.stints.is_none() =>
-        {
-            Decision::Count(Question::Stints)
+/// The run is done: the node is free again, unless the strategy keeps it.
+pub(super) fn on_done(seen: &Observation, inputs: &Inputs) -> Result<Decision, Read> {
+    let set = seen.placeholder().usable();
+    match (keeps_its_node(seen), set) {
+        (Some(pod), _) if !pod.adopted => Ok(adopt(pod)),
+        (kept, Some(set)) => {
+            let delete = Action::Delete(Target::Placeholder(set.uid.clone()));
+            let actions = [delete].into_iter().chain(record_usage(seen, inputs)?);
+            Ok(Decision::Act(Step {
+                event: kept.map(|_| Event::NodeKept),
+                actions: actions.collect(),
+            }))
         }
-        decision => decision,
+        (_, None) => Ok(Decision::Ignore(Why::Done)),
     }
 }
 
-/// What a later run of the same Pipeline will need is written down on one that went well.
-fn is_worth_a_record(seen: &Observation) -> bool {
+/// The run owns the pod before the StatefulSet is deleted: otherwise the pod would be deleted with it.
+fn adopt(pod: &PlaceholderPod) -> Decision {
+    Decision::act([Action::Pod(PodChange::Adopt(pod.uid.clone()))])
+}
+
+/// What a later run of the same Pipeline will need is recorded on a run that succeeded. Best effort, so it is sent last.
+fn record_usage(seen: &Observation, inputs: &Inputs) -> Result<Option<Action>, Read> {
     let run = &seen.run;
-    run.succeeded && run.used.is_none() && is_automatic(run, &seen.config)
-}
-
-fn wound_up(seen: &Observation) -> Decision {
-    match seen.live_pod() {
-        Some(pod)
-            if pod.node.is_some() && !pod.shape.mounts && !seen.has_moved_off() && keeps_its_node(seen) =>
-        {
-            keep_node(pod, seen.placeholder())
-        }
-        Some(_) | None => delete_or_leave(seen.placeholder().uid(), None, Why::Done),
+    if !run.succeeded || run.used.is_some() || !is_automatic(run, &seen.config) {
+        return Ok(None);
     }
+    let usage = inputs.usage.get()?;
+    let used = (!usage.is_empty()).then(|| need::written(&need::peak(usage)));
+    Ok(used.map(|used| run_should(seen, |run| run.used = Some(used))))
 }
 
-/// The default never applies: an enrolled run has its strategy on it.
-fn keeps_its_node(seen: &Observation) -> bool {
+/// The pod that stays, if the strategy keeps the node. The default strategy never applies: an enrolled run has its strategy as
+/// label.
+fn keeps_its_node(seen: &Observation) -> Option<&PlaceholderPod> {
     let asked = asked(seen).unwrap_or(seen.config.default_strategy);
-    seen.run.is_enrolled() && enrolment(seen, asked).strategy == Strategy::IsolateAlways
+    let is_kept = |pod: &&PlaceholderPod| pod.node.is_some() && !pod.shape.mounts && !seen.is_scaled_down();
+    let strategy = enrolment(seen, asked).strategy;
+    let keeps = seen.run.is_enrolled() && strategy == Strategy::IsolateAlways;
+    seen.live_pod().filter(is_kept).filter(|_| keeps)
 }
 
-/// The pod changes hands before the set is deleted, or it would go with it.
-fn keep_node(pod: &PlaceholderPod, set: Set<'_>) -> Decision {
-    match set.uid() {
-        _ if !pod.adopted => Decision::Write(Write::AdoptPod { pod: pod.uid.clone() }),
-        Some(set) => Decision::Write(Write::LeavePod { set }),
-        None => Decision::Leave(Why::Done),
-    }
-}
-
-/// A run that is not opted in any more must not wait for us, nor be followed. Once it was started it keeps its group,
-/// since half of its pods have the terms already.
-pub(super) fn withdraw(seen: &Observation) -> Plan {
+/// A run that is opted out is neither held nor followed any more. Once it has started it keeps its group, because half of its pods
+/// have the terms already.
+pub(super) fn on_opt_out(seen: &Observation, inputs: &Inputs) -> Result<Plan, Read> {
     let run = &seen.run;
     if run.is_held_by_us() {
-        return at_once(Decision::Write(Write::Release {
-            cause: ReleaseCause::OptedOut,
-            enrolment: None,
-            node: None,
-        }));
+        return Ok(at_once(held::release(seen, inputs, ReleaseCause::OptedOut, None)));
     }
     if run.status == SpecStatus::Pending && run.is_enrolled() {
-        return at_once(Decision::Write(Write::Withdraw));
+        let withdrawn = run_should(seen, |run| run.group = None);
+        return Ok(at_once(Decision::act([withdrawn])));
     }
     match seen.placeholder().usable() {
-        Some(set) if set.left.is_some() => dismiss(seen, set),
-        Some(_) | None => at_once(delete_or_leave(seen.placeholder().uid(), None, Why::NotOptedIn)),
+        Some(set) if set.spec.left_node().is_some() => dismiss(seen, inputs, set),
+        set => Ok(at_once(delete(seen, set, None, Why::NotOptedIn))),
     }
 }
 
-/// Tekton's assistants may wait for the placeholder to be somewhere, and tasks that are none of ours now may hang on them.
-fn dismiss(seen: &Observation, set: &Placeholder) -> Plan {
-    match &seen.assistants {
-        _ if seen.has_moved_off() => stuck::follow(seen, set),
-        None => at_once(Decision::Count(Question::Assistants)),
-        Some(assistants) if assistants.iter().any(|assistant| assistant.node.is_none()) => {
-            again(Decision::Wait(Wait::Steady), SOON)
-        }
-        Some(_) => at_once(delete_or_leave(Some(set.uid.clone()), None, Why::NotOptedIn)),
+/// Tekton's assistants may wait for the placeholder to be bound, and tasks without terms may depend on them.
+fn dismiss(seen: &Observation, inputs: &Inputs, set: &Placeholder) -> Result<Plan, Read> {
+    if seen.is_scaled_down() {
+        return scaled_down::follow(seen, inputs, set);
+    }
+    let mut assistants = inputs.assistants.get()?.iter();
+    if assistants.any(|assistant| assistant.node.is_none()) {
+        Ok(again(Decision::Wait(Wait::Assistants), SOON))
+    } else {
+        Ok(at_once(delete(seen, Some(set), None, Why::NotOptedIn)))
     }
 }
 
-pub(super) fn delete_or_leave(set: Option<String>, pod: Option<String>, why: Why) -> Decision {
-    match (set, pod) {
-        (None, None) => Decision::Leave(why),
-        (set, pod) => Decision::Write(Write::DeletePlaceholder { set, pod }),
+/// The user of a run that goes on is told.
+pub(super) fn delete(
+    seen: &Observation,
+    set: Option<&Placeholder>,
+    pod: Option<&PlaceholderPod>,
+    otherwise: Why,
+) -> Decision {
+    let set = set.map(|set| Target::Placeholder(set.uid.clone()));
+    let pod = pod.map(|pod| Target::Pod(pod.uid.clone()));
+    let targets: Vec<_> = set.into_iter().chain(pod).map(Action::Delete).collect();
+    if targets.is_empty() {
+        Decision::Ignore(otherwise)
+    } else if seen.run.deleting || seen.run.done {
+        Decision::act(targets)
+    } else {
+        Decision::act_and_report(Event::CleanedUp, targets)
     }
 }

@@ -1,11 +1,11 @@
 //! Scenes for the tests of `plan`: a run and its placeholder, changed step by step.
 
 use super::{
-    AssistantPod, Census, Claims, Decision, Enrolment, Message, Observation, Placeholder, PlaceholderPod,
-    Plan, Repeated, Shape, Unschedulable, WaitingPod, Write, plan,
+    Action, Census, Creation, Decision, Enrolment, Event, Group, Inputs, Observation, Placeholder,
+    PlaceholderPod, Plan, Quota, Read, Repeated, RunState, Shape, Spec, Target, Tasks, Unschedulable,
+    WaitingPod, plan,
 };
 use crate::config::Config;
-use crate::need::Need;
 use crate::node::{NodeFacts, NodeState};
 use crate::placeholder::size;
 use crate::placeholder::wake::Wake;
@@ -13,8 +13,8 @@ use crate::resources::Resources;
 use crate::run::{Run, SpecStatus};
 use crate::strategy::{Isolation, Strategy};
 use jiff::{SignedDuration, Timestamp};
-use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 pub(super) const UID: &str = "run-uid";
 pub(super) const SET: &str = "set-uid";
@@ -26,6 +26,7 @@ pub(super) const GENERATION: i64 = 3;
 pub(super) const NO_NODE: &str = "0/3 nodes are available";
 pub(super) const ELSEWHERE: &str = "0/3 nodes are available: 3 node(s) didn't match pod affinity rules";
 
+/// A run that is observed, and what was read about it.
 #[derive(Clone, Debug)]
 pub(super) struct Scene {
     pub(super) run: Run,
@@ -34,15 +35,14 @@ pub(super) struct Scene {
     pub(super) config: Config,
     pub(super) node: NodeState,
     pub(super) waiting: Vec<WaitingPod>,
-    pub(super) census: Option<Census>,
-    pub(super) tied: Option<String>,
+    pub(super) relaxed: bool,
     pub(super) yields: Repeated,
     pub(super) retries: Repeated,
     pub(super) refusal: Option<String>,
-    pub(super) refused: Option<Vec<String>>,
     pub(super) moves: Repeated,
     pub(super) nodes: Vec<NodeFacts>,
-    pub(super) assistants: Option<Vec<AssistantPod>>,
+    pub(super) nudge_in: Duration,
+    pub(super) inputs: Inputs,
 }
 
 /// An opted-in run, created now; nothing holds it and nothing has happened yet.
@@ -54,15 +54,14 @@ pub(super) fn fresh() -> Scene {
         config: Config::default(),
         node: NodeState::Unknown,
         waiting: Vec::new(),
-        census: None,
-        tied: None,
+        relaxed: false,
         yields: Repeated::default(),
         retries: Repeated::default(),
         refusal: None,
-        refused: None,
         moves: Repeated::default(),
         nodes: Vec::new(),
-        assistants: Some(Vec::new()),
+        nudge_in: Duration::ZERO,
+        inputs: answered(),
     }
 }
 
@@ -101,11 +100,32 @@ pub(super) fn default_enrolment() -> Enrolment {
     }
 }
 
+/// What the run carries after its labels were added.
+pub(super) fn enrolled_state() -> RunState {
+    RunState {
+        hold: None,
+        group: Some(default_enrolment().into()),
+        node: None,
+        used: None,
+    }
+}
+
+/// Of a run that is done or being deleted.
 pub(super) fn deletion(set: Option<&str>, pod: Option<&str>) -> Decision {
-    Decision::Write(Write::DeletePlaceholder {
-        set: set.map(str::to_owned),
-        pod: pod.map(str::to_owned),
-    })
+    let set = set.map(|uid| Target::Placeholder(uid.to_owned()));
+    let pod = pod.map(|uid| Target::Pod(uid.to_owned()));
+    Decision::act(set.into_iter().chain(pod).map(Action::Delete).collect::<Vec<_>>())
+}
+
+/// The run goes on without its placeholder.
+pub(super) fn cleaned_up() -> Decision {
+    let delete = Action::Delete(Target::Placeholder(SET.to_owned()));
+    Decision::act_and_report(Event::CleanedUp, [delete])
+}
+
+pub(super) fn creation() -> Decision {
+    let create = Action::Create(default_enrolment(), Creation::default());
+    Decision::act_and_report(Event::Created(None), [create])
 }
 
 impl Scene {
@@ -183,7 +203,7 @@ impl Scene {
     /// The StatefulSet is at no replicas and its pod is gone.
     pub(super) fn moved_off(self) -> Self {
         self.change(|scene| {
-            scene.set.get_or_insert_with(set).replicas = 0;
+            scene.set.get_or_insert_with(set).spec.replicas = 0;
             scene.pod = None;
         })
     }
@@ -201,22 +221,61 @@ impl Scene {
 
     /// So many tasks live; if none, for longer than anybody knows.
     pub(super) fn counted(self, live: usize) -> Self {
-        self.change(|scene| {
-            scene.census = Some(Census {
-                live,
-                quiet_since: None,
-            });
-        })
+        self.census(live, None)
     }
 
     /// The last task ended so many seconds ago.
     pub(super) fn quiet_for(self, seconds: i64) -> Self {
+        self.census(0, Some(ago(seconds)))
+    }
+
+    pub(super) fn census(self, live: usize, quiet_since: Option<Timestamp>) -> Self {
+        self.tasks(|tasks| tasks.census = Census { live, quiet_since })
+    }
+
+    /// This PVC can be used on the placeholder's node only; no task lives, unless a count says otherwise.
+    pub(super) fn tied(self, claim: &str) -> Self {
+        self.tasks(|tasks| tasks.tied = Some(claim.to_owned()))
+    }
+
+    fn tasks(self, change: impl FnOnce(&mut Tasks)) -> Self {
         self.change(|scene| {
-            scene.census = Some(Census {
-                live: 0,
-                quiet_since: Some(ago(seconds)),
-            });
+            let mut tasks = scene.inputs.tasks.get().cloned().unwrap_or_default();
+            change(&mut tasks);
+            scene.inputs.tasks = tasks.into();
         })
+    }
+
+    /// A quota has no room.
+    pub(super) fn short_of(self, quota: Quota) -> Self {
+        self.change(|scene| {
+            let mut creation = scene.inputs.creation.get().cloned().unwrap_or_default();
+            creation.quota = quota.clone();
+            scene.inputs.creation = creation.into();
+            scene.inputs.quota = quota.into();
+        })
+    }
+
+    /// This group was not read yet.
+    pub(super) fn unread(self, read: Read) -> Self {
+        self.change(|scene| {
+            let (inputs, nothing) = (&mut scene.inputs, Inputs::default());
+            match read {
+                Read::Creation => inputs.creation = nothing.creation,
+                Read::Quota => inputs.quota = nothing.quota,
+                Read::Tasks => inputs.tasks = nothing.tasks,
+                Read::Assistants => inputs.assistants = nothing.assistants,
+                Read::RejectedTasks => inputs.rejected_tasks = nothing.rejected_tasks,
+                Read::Usage => inputs.usage = nothing.usage,
+                Read::FailedCreate => inputs.failed_create = nothing.failed_create,
+                Read::Autoscaler => inputs.autoscaler = nothing.autoscaler,
+            }
+        })
+    }
+
+    /// The latest event about a placeholder without a pod.
+    pub(super) fn failed_create(self, message: &str) -> Self {
+        self.change(|scene| scene.inputs.failed_create = Some(message.to_owned()).into())
     }
 
     pub(super) fn node_is(self, state: NodeState) -> Self {
@@ -237,18 +296,29 @@ impl Scene {
         self.change(|scene| {
             scene.run.reserve = Some(reserve.to_owned());
             let requests = size::reserved(&scene.run, &scene.config).requests();
-            scene.shaped(|shape| {
-                shape.reserves = true;
-                shape.requests = requests;
-            });
+            scene.sized(&requests);
+            scene.shaped(|shape| shape.reserves = true);
         })
     }
 
-    /// The placeholder pod has the usual size again.
+    /// The placeholder has the usual size again.
     pub(super) fn shrunk(self) -> Self {
+        self.change(|scene| scene.sized(&size::usual(&scene.config).requests()))
+    }
+
+    fn sized(&mut self, size: &Resources) {
+        self.shaped(|shape| shape.requests = size.clone());
+        if let Some(set) = &mut self.set {
+            set.spec.size = size.clone();
+        }
+    }
+
+    /// The placeholder's StatefulSet, if it is there, is otherwise.
+    pub(super) fn spec(self, change: impl FnOnce(&mut Spec)) -> Self {
         self.change(|scene| {
-            let requests = size::usual(&scene.config).requests();
-            scene.shaped(|shape| shape.requests = requests);
+            if let Some(set) = &mut scene.set {
+                change(&mut set.spec);
+            }
         })
     }
 
@@ -276,20 +346,17 @@ impl Scene {
             node: self.node,
             nodes: self.nodes.clone(),
             waiting: self.waiting.clone(),
+            relaxed: self.relaxed,
             moves: self.moves,
-            census: self.census,
-            tied: self.tied.clone(),
             yields: self.yields,
             retries: self.retries,
             refusal: self.refusal.clone(),
-            refused: self.refused.clone(),
-            assistants: self.assistants.clone(),
-            ..answered(now())
+            nudge_in: self.nudge_in,
         }
     }
 
     pub(super) fn plan(&self) -> Plan {
-        plan(&self.seen())
+        plan(&self.seen(), &self.inputs)
     }
 
     pub(super) fn decision(&self) -> Decision {
@@ -297,18 +364,16 @@ impl Scene {
     }
 }
 
-/// Nothing but a run, of which all questions are answered: nothing speaks against any write.
-pub(super) fn answered(now: Timestamp) -> Observation {
-    Observation {
-        claims: Some(Claims::default()),
-        copied_labels: Some(BTreeMap::new()),
-        need: Some(Need::default()),
-        short_of: Some(Message::default()),
-        stints: Some(Vec::new()),
-        assistants: Some(Vec::new()),
-        complaint: Some(Message::default()),
-        autoscaler: Some(Message::default()),
-        ..Observation::of(run(), Arc::default(), now)
+/// All groups were read but the tasks and the rejected tasks; nothing speaks against any step.
+pub(super) fn answered() -> Inputs {
+    Inputs {
+        creation: Creation::default().into(),
+        quota: Quota::default().into(),
+        assistants: Vec::new().into(),
+        usage: Vec::new().into(),
+        failed_create: Group::from(None),
+        autoscaler: Group::from(None),
+        ..Inputs::default()
     }
 }
 
@@ -375,14 +440,20 @@ fn set() -> Placeholder {
         uid: SET.to_owned(),
         owned: true,
         deleting: false,
-        replicas: 1,
         generation: GENERATION,
-        taken_up: true,
+        observed: true,
         strategy: Some(Strategy::default()),
         isolation: Some(Isolation::default()),
-        pinned: false,
-        within_limits: false,
-        left: None,
+        spec: spec(),
+    }
+}
+
+/// A placeholder of the usual size.
+pub(super) fn spec() -> Spec {
+    Spec {
+        replicas: 1,
+        size: size::usual(&Config::default()).requests(),
+        ..Spec::default()
     }
 }
 

@@ -1,64 +1,78 @@
 //! A run that runs, whoever released it: labels first, so that no more pods come without them, then the placeholder.
 
-use super::decision::{Decision, Wait, Why, Write};
+use super::action::Event;
+use super::decision::{Decision, Wait, Why};
+use super::inputs::{Inputs, Read};
 use super::observation::{Observation, Placeholder};
-use super::shape::{Reshape, reshape};
-use super::view::Set;
-use super::{Plan, at_once, ending, questions, room, stuck};
+use super::reshape::{Reshape, reshape};
+use super::state::Set;
+use super::{Plan, at_once, creation, ending, moving, pod_quota, run_should, scaled_down};
 use crate::run::SpecStatus;
 use crate::strategy::Enrolment;
 
-pub(super) fn accompany(seen: &Observation, enrolment: Enrolment) -> Plan {
+pub(super) fn follow(seen: &Observation, inputs: &Inputs, enrolment: Enrolment) -> Result<Plan, Read> {
     match seen.placeholder() {
-        _ if !seen.run.is_enrolled() => at_once(join(seen, enrolment)),
-        Set::Missing => questions::create(seen, enrolment),
-        Set::Unusable => at_once(Decision::Wait(Wait::Steady)),
-        Set::Usable(set) => room::make_room(seen, set).unwrap_or_else(|| settle(seen, set)),
+        _ if !seen.run.is_enrolled() => Ok(at_once(join(seen, enrolment))),
+        Set::Missing => creation::create(seen, inputs, enrolment),
+        Set::Unusable => Ok(at_once(Decision::Wait(Wait::OldStatefulSet))),
+        Set::Usable(set) => match pod_quota::make_room(seen, inputs, set)? {
+            Some(plan) => Ok(plan),
+            None if seen.is_scaled_down() => scaled_down::follow(seen, inputs, set),
+            None => stay(seen, inputs, set),
+        },
     }
 }
 
-/// Tekton creates the first tasks of a run in the moment in which it starts, and they would have no terms: they may be on
-/// several nodes, and the others would be sent after one of them at random, away from a volume that they share. So a run is
-/// enrolled only while it cannot start. A placeholder says that it was, and lost its labels; but not where our hold is still
-/// noted, since our own release removes that: somebody else ended a hold that was too young to have enrolled the run.
+/// Tekton creates the first tasks of a run in the moment in which the run starts, and their pods would have no terms: they may be
+/// on several nodes, and the others would be sent after one of them at random, away from a volume that they share. So a run is
+/// enrolled only while it cannot start. A placeholder proves that the run was enrolled and lost its labels; but not if the hold
+/// annotation is still there, which a release by the controller removes: then another client ended a hold that was too short for
+/// the enrolment.
 fn join(seen: &Observation, enrolment: Enrolment) -> Decision {
     match (seen.placeholder(), seen.run.hold) {
-        (Set::Usable(_), false) => Decision::Write(Write::Enrol(enrolment)),
-        (Set::Usable(set), true) => ending::delete_or_leave(Some(set.uid.clone()), None, Why::NotOptedIn),
+        (Set::Usable(_), false) => enrol(seen, enrolment),
+        (Set::Usable(set), true) => ending::delete(seen, Some(set), None, Why::NotOptedIn),
         (Set::Missing, _) if seen.run.status == SpecStatus::Unset => Decision::Wait(Wait::LabelledTooLate),
-        (Set::Missing | Set::Unusable, _) => Decision::Wait(Wait::Steady),
+        (Set::Missing | Set::Unusable, _) => Decision::Wait(Wait::Settled),
     }
 }
 
-fn settle(seen: &Observation, set: &Placeholder) -> Plan {
-    if seen.has_moved_off() {
-        stuck::follow(seen, set)
-    } else {
-        stay(seen, set)
-    }
+/// Nothing of pod-affinity holds the run.
+pub(super) fn enrol(seen: &Observation, enrolment: Enrolment) -> Decision {
+    let run = run_should(seen, |run| run.group = Some(enrolment.into()));
+    Decision::act_and_report(Event::Enrolled, [run])
 }
 
-/// A task that does not fit may only be short of what the placeholder asks for, so that comes first.
-fn stay(seen: &Observation, set: &Placeholder) -> Plan {
+/// A task that does not fit may only be short of what the placeholder requests, so the placeholder's size comes first.
+fn stay(seen: &Observation, inputs: &Inputs, set: &Placeholder) -> Result<Plan, Read> {
     match reshape(seen, set) {
-        Reshape::No => recorded(seen, stuck::move_off_if_stuck(seen, set)),
-        Reshape::Wait(left) => stuck::move_off_if_stuck(seen, set).no_later_than(left),
-        Reshape::Now(write) => at_once(write),
+        Reshape::No => Ok(recorded(seen, moving::move_off_if_stuck(seen, inputs, set)?)),
+        Reshape::Wait(left) => Ok(moving::move_off_if_stuck(seen, inputs, set)?.no_later_than(left)),
+        Reshape::Now(decision) => Ok(at_once(decision)),
     }
 }
 
-/// Where nothing else is to be done, the node is written down.
+/// If nothing else is to be done, the run's annotation gets the node.
 fn recorded(seen: &Observation, plan: Plan) -> Plan {
     let node = seen
         .live_node()
         .filter(|node| seen.run.node.as_deref() != Some(*node));
-    match (&plan.decision, node) {
-        (Decision::Wait(Wait::Steady | Wait::Tasks { .. } | Wait::Volume { .. }), Some(node)) => Plan {
-            decision: Decision::Write(Write::RecordNode {
-                node: node.to_owned(),
-            }),
+    let is_idle = matches!(
+        plan.decision,
+        Decision::Wait(
+            Wait::Settled | Wait::Scheduler | Wait::Pause | Wait::Tasks { .. } | Wait::Volume { .. }
+        )
+    );
+    match node.filter(|_| is_idle) {
+        Some(node) => Plan {
+            decision: record_node(seen, node.to_owned()),
             ..plan
         },
-        _ => plan,
+        None => plan,
     }
+}
+
+fn record_node(seen: &Observation, node: String) -> Decision {
+    let run = run_should(seen, |run| run.node = Some(node.clone()));
+    Decision::act_and_report(Event::NodeRecorded { node }, [run])
 }

@@ -1,14 +1,15 @@
 //! The controller's table, one test a row or a decision; what must hold whatever is observed is in `properties`.
 
 use super::fixtures::{
-    ELSEWHERE, GENERATION, NO_NODE, NODE, POD, SET, Scene, UID, ago, amounts, default_enrolment, deletion,
-    done, enrolled, fresh, held, node, now, settled, woken_for,
+    ELSEWHERE, GENERATION, NO_NODE, NODE, POD, SET, Scene, UID, ago, amounts, cleaned_up, creation,
+    default_enrolment, deletion, done, enrolled, enrolled_state, fresh, held, node, now, settled, spec,
+    woken_for,
 };
 use super::*;
 use crate::config::ReleaseWhen;
 use crate::node::{Cause, NodeState};
 use crate::placeholder::wake::Wake;
-use crate::run::SpecStatus;
+use crate::run::{HeldFrom, SpecStatus};
 use crate::strategy::{IsolateFrom, Isolation, Scope, Strategy};
 
 mod automatic;
@@ -22,26 +23,60 @@ mod room;
 mod running;
 mod simulation;
 mod stuck;
+mod table;
 
-fn enrolment_of(action: &Decision) -> Option<Enrolment> {
-    match action {
-        Decision::Write(Write::Enrol(enrolment) | Write::CreatePlaceholder(enrolment)) => Some(*enrolment),
-        Decision::Write(Write::Release { enrolment, .. }) => *enrolment,
-        _ => None,
-    }
+/// Whether the run gets these labels now, or its placeholder does.
+fn enrols_as(decision: &Decision, enrolment: Enrolment) -> bool {
+    let Decision::Act(Step { event, actions }) = decision else {
+        return false;
+    };
+    let is_reported = match event {
+        Some(Event::Released { enrolment: told, .. }) => *told == Some(enrolment),
+        _ => true,
+    };
+    let enrols = |action: &Action| match action {
+        Action::Create(created, _) => *created == enrolment,
+        Action::Run(run) => run.group == Some(enrolment.into()),
+        _ => false,
+    };
+    is_reported && actions.iter().any(enrols)
 }
 
 fn released(cause: ReleaseCause, node: Option<&str>) -> Decision {
-    Decision::Write(Write::Release {
+    let node = node.map(str::to_owned);
+    let run = RunState {
+        node: node.clone(),
+        ..enrolled_state()
+    };
+    let event = Event::Released {
         cause,
         enrolment: Some(default_enrolment()),
-        node: node.map(str::to_owned),
-    })
+        node,
+        message: None,
+    };
+    Decision::act_and_report(event, [Action::Run(run)])
+}
+
+/// The run is held, and stays so.
+fn enrolled_while_held() -> Decision {
+    Decision::act([Action::Run(RunState {
+        hold: Some(HeldFrom::Creation),
+        ..enrolled_state()
+    })])
+}
+
+fn labelled(hold: Option<HeldFrom>) -> Decision {
+    let run = RunState {
+        hold,
+        ..enrolled_state()
+    };
+    Decision::act_and_report(Event::Enrolled, [Action::Run(run)])
 }
 
 fn await_node() -> Decision {
     Decision::Wait(Wait::Node {
         unschedulable: None,
+        autoscaler: None,
         largest: None,
     })
 }
@@ -53,13 +88,47 @@ fn in_seconds(action: Decision, seconds: u64) -> Plan {
 const CAUSES: [Cause; 4] = [Cause::Cordoned, Cause::Tainted, Cause::NotReady, Cause::Gone];
 
 fn moving_off(cause: MoveCause, pod: Option<&str>) -> Decision {
-    Decision::Write(Write::MoveOff {
-        set: SET.to_owned(),
+    leaving(Some(NODE), cause, pod)
+}
+
+fn leaving(node: Option<&str>, cause: MoveCause, pod: Option<&str>) -> Decision {
+    let away = Spec {
+        replicas: 0,
+        left: node.map(str::to_owned),
+        ..spec()
+    };
+    let event = Event::MovedOff {
         cause,
         pod: pod.map(str::to_owned),
-    })
+        starts_over: false,
+    };
+    Decision::act_and_report(event, [Action::Placeholder(away)])
 }
 
 fn follow() -> Decision {
-    Decision::Write(Write::Follow { set: SET.to_owned() })
+    Decision::act([Action::Placeholder(spec())])
+}
+
+/// The placeholder's StatefulSet gets this, and its pod is deleted.
+fn recreated_as(spec: Spec) -> Decision {
+    let delete = Action::Delete(Target::Pod(POD.to_owned()));
+    Decision::act([Action::Placeholder(spec), delete])
+}
+
+/// Of a run that is enrolled and carries no other annotation.
+fn node_recorded(node: &str) -> Decision {
+    let node = node.to_owned();
+    let run = RunState {
+        node: Some(node.clone()),
+        ..enrolled_state()
+    };
+    Decision::act_and_report(Event::NodeRecorded { node }, [Action::Run(run)])
+}
+
+fn pod_missing(message: Option<&str>) -> Decision {
+    let message = message.map(str::to_owned);
+    Decision::act_and_report(
+        Event::PodMissing { message },
+        [Action::Requeue(Requeue::Placeholder)],
+    )
 }

@@ -1,7 +1,6 @@
 //! What the configuration adds to a placeholder, and what it cannot change by that.
 
 use super::*;
-use crate::placeholder::patches::{pin, recreate, shrink};
 use crate::tally::tally;
 use crate::terms::terms;
 use k8s_openapi::api::core::v1::PodAffinityTerm;
@@ -23,7 +22,7 @@ fn made(copied: &[(&str, &str)], config: &Config) -> Value {
     let enrolment = enrolment(Strategy::default());
     let set = stateful_set(&demanding_run(), enrolment, &copied.collect(), config, "i");
     let mut set = serde_json::to_value(set).unwrap();
-    set["metadata"]["uid"] = json!("s1");
+    set["metadata"]["uid"] = json!(SET);
     set
 }
 
@@ -87,15 +86,24 @@ fn every_key_that_a_placeholder_has_of_its_own_is_refused() {
 fn a_running_placeholder_keeps_what_it_was_made_with_when_the_configuration_changes() {
     let set = made(&[("team", "build")], &Config::default());
     let changed = config(&[
+        ("placeholder-cpu", "10m"),
         ("placeholder-labels", "team=other,extra=x"),
         ("placeholder-annotations", "example.com/why=other"),
         ("placeholder-image-pull-secrets", "other"),
     ]);
+    let small = crate::placeholder::size::usual(&changed).requests();
     for patch in [
-        shrink("s1", &changed),
-        recreate("s1", &demanding_run(), None, &changed),
-        pin("s1", &demanding_run(), None),
+        change(&set, &demanding_run(), |spec| spec.size = small.clone()),
+        change(&set, &demanding_run(), |spec| {
+            spec.size = small.clone();
+            spec.node = Some("n1".to_owned());
+            spec.claims.clear();
+        }),
+        change(&set, &demanding_run(), |spec| {
+            (spec.replicas, spec.left) = (0, Some("n1".to_owned()));
+        }),
     ] {
+        assert!(!patch.is_empty());
         let mut after = set.clone();
         json_patch::patch(&mut after, &patch).unwrap();
         let [of_set, of_pod] = metadata_of(&after);

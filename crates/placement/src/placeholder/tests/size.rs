@@ -2,15 +2,12 @@
 
 use super::*;
 use crate::limits::Bounds;
-use crate::placeholder::patches::{pin, recreate, resize, scale, shrink, within_limits};
-use crate::placeholder::size::{can_resize, ignored, reserved, usual};
+use crate::placeholder::patches::resize;
+use crate::placeholder::size::{can_resize, ignored, reserved, usual, within};
 use crate::plan::{Resize, Shape};
 use crate::reserve;
 use crate::resources::Resources;
 use crate::strategy::Enrolment;
-use json_patch::Patch;
-
-const SET: &str = "set-uid";
 
 fn reserving(reserve: &str) -> Run {
     Run {
@@ -37,6 +34,27 @@ fn requests(set: &Value) -> Value {
     let resources = &set["spec"]["template"]["spec"]["containers"][0]["resources"];
     assert_eq!(resources["requests"], resources["limits"]);
     resources["requests"].clone()
+}
+
+/// To the usual size.
+fn shrink(spec: &mut Spec) {
+    spec.size = usual(&Config::default()).requests();
+}
+
+/// To the usual size on this node, or on any.
+fn recreate(node: Option<&str>) -> impl Fn(&mut Spec) {
+    move |spec| {
+        shrink(spec);
+        pin(node)(spec);
+    }
+}
+
+fn pin(node: Option<&str>) -> impl Fn(&mut Spec) {
+    move |spec| spec.node = node.map(str::to_owned)
+}
+
+fn scale(replicas: i32) -> impl Fn(&mut Spec) {
+    move |spec| spec.replicas = replicas
 }
 
 fn annotations(set: &Value) -> Value {
@@ -117,39 +135,48 @@ fn cpu_and_memory_can_be_resized_and_nothing_else() {
 #[test]
 fn a_scaling_touches_the_replicas_only_and_only_if_they_are_as_they_were_seen() {
     let set = made(&run(), &Config::default());
-    let down = patched(set.clone(), &scale(SET, 1, 0));
+    let leave = change(&set, &run(), scale(0));
+    let down = patched(set.clone(), &leave);
     let mut expected = set.clone();
     expected["spec"]["replicas"] = json!(0);
     assert_eq!(down, expected);
-    assert_eq!(patched(down.clone(), &scale(SET, 0, 1)), set);
-    for patch in [scale(SET, 1, 0), scale("other", 0, 1)] {
-        assert!(json_patch::patch(&mut down.clone(), &patch).is_err(), "{patch:?}");
+    let come_back = change(&down, &run(), scale(1));
+    assert_eq!(patched(down.clone(), &come_back), set);
+    let mut other = down.clone();
+    other["metadata"]["uid"] = json!("other");
+    for (mut set, patch) in [(down, leave), (other, come_back)] {
+        assert!(json_patch::patch(&mut set, &patch).is_err(), "{patch:?}");
     }
 }
 
 #[test]
 fn a_shrunk_template_asks_for_the_usual_and_is_otherwise_as_it_was() {
     let big = made(&reserving("cpu=4,nvidia.com/gpu=1"), &Config::default());
-    let small = patched(big.clone(), &shrink(SET, &Config::default()));
+    let patch = change(&big, &run(), shrink);
+    let small = patched(big.clone(), &patch);
     assert_eq!(requests(&small), json!({"cpu": "50m", "memory": "100Mi"}));
     let mut expected = big;
     expected["spec"]["template"]["spec"]["containers"] =
         small["spec"]["template"]["spec"]["containers"].clone();
     assert_eq!(small, expected);
-    assert_eq!(patched(small.clone(), &shrink(SET, &Config::default())), small);
+    assert_eq!(patched(small.clone(), &patch), small);
+    assert!(change(&small, &run(), shrink).is_empty());
 }
 
 #[test]
 fn a_template_within_limits_asks_for_what_they_allow_and_has_a_reserve_no_more() {
     let big = made(&reserving("cpu=4"), &Config::default());
     let message = "minimum cpu usage per Container is 200m, but request is 50m";
-    let patch = within_limits(SET, &Bounds::told_by(message).unwrap(), &Config::default());
+    let size = within(&Bounds::told_by(message).unwrap(), &Config::default()).requests();
+    let patch = change(&big, &run(), |spec| {
+        (spec.size, spec.within_limits) = (size, true);
+    });
     let within = patched(big, &patch);
     assert_eq!(requests(&within), json!({"cpu": "200m", "memory": "100Mi"}));
     let marks = serde_json::from_value(annotations(&within)).unwrap();
     let shape = Shape::read(&marks, Resources::default(), Resize::Possible);
     assert!(!shape.reserves && marks.contains_key(keys::WITHIN_LIMITS));
-    let pinned = patched(within.clone(), &pin(SET, &run(), Some("n1")));
+    let pinned = patched(within.clone(), &change(&within, &run(), pin(Some("n1"))));
     assert_eq!(requests(&pinned), requests(&within));
 }
 
@@ -174,10 +201,7 @@ fn node_affinity(set: &Value) -> Value {
 #[test]
 fn a_pinned_template_is_small_and_for_one_node_and_loses_that_again_when_it_is_unpinned() {
     let set = made(&reserving("cpu=4"), &Config::default());
-    let pinned = patched(
-        set.clone(),
-        &recreate(SET, &run(), Some("n1"), &Config::default()),
-    );
+    let pinned = patched(set.clone(), &change(&set, &run(), recreate(Some("n1"))));
     assert_eq!(requests(&pinned)["cpu"], "50m");
     assert_eq!(annotations(&pinned)[keys::PINNED], "n1");
     assert_eq!(
@@ -189,8 +213,8 @@ fn a_pinned_template_is_small_and_for_one_node_and_loses_that_again_when_it_is_u
     let group = |set: &Value| set["spec"]["template"]["spec"]["affinity"]["podAffinity"].clone();
     assert_eq!(group(&pinned), group(&set));
     for patch in [
-        pin(SET, &run(), None),
-        recreate(SET, &run(), None, &Config::default()),
+        change(&pinned, &run(), pin(None)),
+        change(&pinned, &run(), recreate(None)),
     ] {
         let free = patched(pinned.clone(), &patch);
         assert_eq!(
@@ -210,26 +234,27 @@ fn a_pinned_template_is_small_and_for_one_node_and_loses_that_again_when_it_is_u
 fn a_pin_comes_on_top_of_each_alternative_that_the_run_itself_demands() {
     let run = demanding_run();
     let set = made(&run, &Config::default());
-    let pinned = patched(set.clone(), &recreate(SET, &run, Some("n1"), &Config::default()));
+    let pinned = patched(set.clone(), &change(&set, &run, recreate(Some("n1"))));
     let term =
         &node_affinity(&pinned)["requiredDuringSchedulingIgnoredDuringExecution"]["nodeSelectorTerms"][0];
     assert_eq!(term["matchExpressions"][0]["key"], "gpu");
     assert_eq!(term["matchFields"][0]["values"], json!(["n1"]));
-    let free = patched(pinned, &pin(SET, &run, None));
+    let free = patched(pinned.clone(), &change(&pinned, &run, pin(None)));
     assert_eq!(node_affinity(&free), node_affinity(&set));
 }
 
 #[test]
 fn every_patch_fails_as_a_whole_on_another_set_of_the_same_name() {
-    let config = Config::default();
+    let set = made(&reserving("cpu=4"), &Config::default());
     let patches = [
-        scale("other", 1, 0),
-        shrink("other", &config),
-        recreate("other", &run(), Some("n1"), &config),
-        pin("other", &run(), None),
+        change(&set, &run(), scale(0)),
+        change(&set, &run(), shrink),
+        change(&set, &run(), recreate(Some("n1"))),
+        change(&set, &run(), pin(Some("n1"))),
     ];
     for patch in patches {
-        let mut set = made(&run(), &config);
-        assert!(json_patch::patch(&mut set, &patch).is_err(), "{patch:?}");
+        let mut other = set.clone();
+        other["metadata"]["uid"] = json!("other");
+        assert!(json_patch::patch(&mut other, &patch).is_err(), "{patch:?}");
     }
 }

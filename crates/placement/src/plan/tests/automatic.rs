@@ -4,7 +4,7 @@ use super::*;
 use crate::fixture;
 use crate::keys;
 use crate::need::{Need, Source, Stint};
-use crate::requests::{Object, Operation, Verb};
+use crate::requests::{Object, Operation, Request, Verb};
 use crate::reserve::Wish;
 use serde_json::{Value, json};
 
@@ -19,11 +19,18 @@ fn need(asks: &str) -> Need {
     }
 }
 
-fn created(seen: &Observation) -> Value {
-    let Decision::Write(write) = plan(seen).decision else {
-        panic!("{seen:?}")
+fn requests(scene: &Scene) -> Vec<Request> {
+    let Decision::Act(Step { actions, .. }) = scene.decision() else {
+        panic!("{scene:?}")
     };
-    let [request] = write.requests(seen, "image").try_into().unwrap();
+    let seen = scene.seen();
+    let requests = actions.iter().flat_map(|action| action.requests(&seen, "image"));
+    requests.collect()
+}
+
+/// What the new placeholder requests.
+fn created(scene: &Scene) -> Value {
+    let [request] = requests(scene).try_into().unwrap();
     let Verb::Apply(set) = request.verb else {
         panic!("{request:?}")
     };
@@ -31,46 +38,53 @@ fn created(seen: &Observation) -> Value {
     json!(pod.containers[0].resources)["requests"].clone()
 }
 
+fn needing(scene: Scene, asks: &str) -> Scene {
+    scene.change(|scene| {
+        let need = Some(need(asks));
+        scene.inputs.creation = Creation {
+            need,
+            ..Creation::default()
+        }
+        .into();
+    })
+}
+
 #[test]
-fn what_a_run_needs_is_asked_before_its_placeholder_is_made_and_only_then() {
-    let asks = |scene: &Scene| {
-        let seen = Observation {
-            need: None,
-            ..scene.seen()
-        };
-        plan(&seen).decision == Decision::Count(Question::Need)
-    };
-    assert!(asks(&automatic(held())));
-    assert!(!asks(&held()));
-    assert!(!asks(
-        &held().change(|scene| scene.run.reserve = Some("cpu=4".to_owned()))
+fn what_a_run_needs_is_read_before_its_placeholder_is_made_and_counts_only_for_an_automatic_reserve() {
+    let unread = automatic(held()).unread(Read::Creation);
+    assert_eq!(unread.decision(), Decision::Read(Read::Creation));
+    let counts = |scene: Scene| created(&needing(scene, "cpu=2"))["cpu"] == json!("2100m");
+    assert!(counts(automatic(held())));
+    assert!(!counts(held()));
+    assert!(!counts(
+        held().change(|scene| scene.run.reserve = Some("cpu=4".to_owned()))
     ));
-    assert!(!asks(&automatic(enrolled())), "nobody waits for a reserve");
+    assert!(!counts(automatic(enrolled())), "nobody waits for a reserve");
     let by_default = |reserve: Option<&str>| {
         held().change(|scene| {
             scene.config.default_reserve = Wish::Automatic;
             scene.run.reserve = reserve.map(str::to_owned);
         })
     };
-    assert!(asks(&by_default(None)));
-    assert!(!asks(&by_default(Some(""))));
+    assert!(counts(by_default(None)));
+    assert!(!counts(by_default(Some(""))));
 }
 
 #[test]
 fn a_placeholder_is_made_with_what_is_needed_but_no_more_than_is_allowed() {
-    let seen = |most: &str| Observation {
-        need: Some(need("cpu=4,memory=8Gi")),
-        ..automatic(held())
-            .change(|scene| scene.config.auto_reserve_maximum = crate::reserve::parse(most).unwrap())
-            .seen()
+    let at_most = |most: &str| {
+        let scene = automatic(held())
+            .change(|scene| scene.config.auto_reserve_maximum = crate::reserve::parse(most).unwrap());
+        created(&needing(scene, "cpu=4,memory=8Gi"))
     };
-    assert_eq!(created(&seen("")), json!({"cpu": "4100m", "memory": "8392Mi"}));
-    assert_eq!(
-        created(&seen("cpu=2")),
-        json!({"cpu": "2100m", "memory": "8392Mi"})
-    );
-    let unknown = automatic(held()).seen();
+    assert_eq!(at_most(""), json!({"cpu": "4100m", "memory": "8392Mi"}));
+    assert_eq!(at_most("cpu=2"), json!({"cpu": "2100m", "memory": "8392Mi"}));
+    let unknown = needing(automatic(held()), "");
     assert_eq!(created(&unknown), json!({"cpu": "50m", "memory": "100Mi"}));
+    let Decision::Act(step) = needing(automatic(held()), "cpu=4").decision() else {
+        panic!("{unknown:?}")
+    };
+    assert_eq!(step.event, Some(Event::Created(Some(need("cpu=4")))));
 }
 
 /// Larger than all nodes, for so many seconds.
@@ -83,14 +97,26 @@ fn too_large(seconds: i64) -> Scene {
 }
 
 fn decided(scene: &Scene, answer: Option<&str>) -> Plan {
-    plan(&Observation {
-        autoscaler: Some(Message(answer.map(str::to_owned))),
-        ..scene.seen()
-    })
+    let answer = answer.map(str::to_owned);
+    let scene = scene.clone();
+    scene
+        .change(|scene| scene.inputs.autoscaler = answer.into())
+        .plan()
 }
 
+/// The template is small and on any node, then the pod is deleted.
 fn is_given_up(plan: &Plan) -> bool {
-    matches!(plan.decision, Decision::Write(Write::GiveUpReserve { .. }))
+    let Decision::Act(Step { event, actions }) = &plan.decision else {
+        return false;
+    };
+    let Some(Event::ReserveGivenUp { nearest }) = event else {
+        return false;
+    };
+    let nearest = nearest.as_ref().map(ToString::to_string);
+    assert_eq!(nearest.as_deref(), Some("n has cpu 2 of 4100m"));
+    let delete = Action::Delete(Target::Pod(POD.to_owned()));
+    assert_eq!(*actions, [Action::Placeholder(spec()), delete]);
+    true
 }
 
 #[test]
@@ -123,13 +149,7 @@ fn ended_well() -> Scene {
 
 #[test]
 fn tasks_are_looked_at_when_an_automatic_run_has_ended_well_and_has_no_record() {
-    let asks = |scene: Scene| {
-        let seen = Observation {
-            stints: None,
-            ..scene.seen()
-        };
-        plan(&seen).decision == Decision::Count(Question::Stints)
-    };
+    let asks = |scene: Scene| scene.unread(Read::Usage).decision() == Decision::Read(Read::Usage);
     assert!(asks(ended_well()));
     assert!(!asks(ended_well().change(|scene| scene.run.succeeded = false)));
     assert!(!asks(
@@ -147,16 +167,8 @@ fn the_record_is_written_after_the_node_is_free_and_not_without_a_task() {
         to: fixtures::ago(30),
         asks: fixtures::amounts("cpu=4"),
     };
-    let requests = |stints: Vec<Stint>| {
-        let seen = Observation {
-            stints: Some(stints),
-            ..ended_well().seen()
-        };
-        let Decision::Write(write) = plan(&seen).decision else {
-            panic!("{seen:?}")
-        };
-        write.requests(&seen, "image")
-    };
+    let requests =
+        |stints: Vec<Stint>| requests(&ended_well().change(|scene| scene.inputs.usage = stints.into()));
     let operations = |stints| {
         let requests = requests(stints);
         requests.iter().map(|it| it.operation).collect::<Vec<_>>()

@@ -5,9 +5,9 @@ use super::*;
 #[test]
 fn nested_runs_and_runs_of_other_managers_are_left_alone() {
     let child = held().change(|scene| scene.run.child = true);
-    assert_eq!(child.decision(), Decision::Leave(Why::Child));
+    assert_eq!(child.decision(), Decision::Ignore(Why::Child));
     let managed = held().change(|scene| scene.run.managed_elsewhere = true);
-    assert_eq!(managed.decision(), Decision::Leave(Why::ManagedElsewhere));
+    assert_eq!(managed.decision(), Decision::Ignore(Why::ManagedElsewhere));
 }
 
 const NOT_OPTED_IN: [Option<&str>; 3] = [None, Some("false"), Some("nonsense")];
@@ -17,7 +17,7 @@ fn a_run_that_is_not_opted_in_is_left_alone() {
     for value in NOT_OPTED_IN {
         assert_eq!(
             fresh().opt_in(value).decision(),
-            Decision::Leave(Why::NotOptedIn),
+            Decision::Ignore(Why::NotOptedIn),
             "{value:?}"
         );
     }
@@ -27,17 +27,23 @@ fn a_run_that_is_not_opted_in_is_left_alone() {
 fn where_no_webhook_is_asked_the_label_means_nothing() {
     for namespace in crate::keys::LEFT_OUT {
         let run = fresh().change(|scene| scene.run.key.namespace = namespace.to_owned());
-        assert_eq!(run.decision(), Decision::Leave(Why::NotOptedIn), "{namespace}");
+        assert_eq!(run.decision(), Decision::Ignore(Why::NotOptedIn), "{namespace}");
     }
 }
 
 #[test]
 fn a_held_run_that_opted_out_is_released_at_once_and_in_no_group() {
-    let action = Decision::Write(Write::Release {
+    let event = Event::Released {
         cause: ReleaseCause::OptedOut,
         enrolment: None,
         node: None,
-    });
+        message: None,
+    };
+    let run = RunState {
+        group: None,
+        ..enrolled_state()
+    };
+    let action = Decision::act_and_report(event, [Action::Run(run)]);
     for value in NOT_OPTED_IN {
         assert_eq!(held().on(NODE).opt_in(value).decision(), action, "{value:?}");
     }
@@ -48,11 +54,11 @@ fn a_running_run_that_opted_out_loses_its_placeholder() {
     for value in NOT_OPTED_IN {
         assert_eq!(
             enrolled().on(NODE).opt_in(value).decision(),
-            deletion(Some(SET), None),
+            cleaned_up(),
             "{value:?}"
         );
         let gone = enrolled().set_deleting().opt_in(value);
-        assert_eq!(gone.decision(), Decision::Leave(Why::NotOptedIn), "{value:?}");
+        assert_eq!(gone.decision(), Decision::Ignore(Why::NotOptedIn), "{value:?}");
     }
 }
 
@@ -62,16 +68,17 @@ fn what_a_done_run_leaves_behind_keeps_no_claim_from_others() {
         scene.change(|scene| {
             let pod = scene.pod.as_mut().unwrap();
             pod.shape.mounts = true;
+            scene.set.as_mut().unwrap().spec.claims = vec!["source".to_owned()];
         })
     };
     let running = mounting(settled().resolved(Strategy::IsolateAlways).on(NODE));
-    let unmount = Decision::Write(Write::RecreateSmall {
-        set: SET.to_owned(),
-        pod: POD.to_owned(),
+    let unmounted = Spec {
         node: Some(NODE.to_owned()),
-    });
-    assert_eq!(running.decision(), unmount);
-    assert_eq!(mounting(settled()).decision(), Decision::Wait(Wait::Steady));
+        claims: Vec::new(),
+        ..spec()
+    };
+    assert_eq!(running.decision(), recreated_as(unmounted));
+    assert_eq!(mounting(settled()).decision(), Decision::Wait(Wait::Settled));
     let done = mounting(done(Strategy::IsolateAlways));
     assert_eq!(
         done.decision(),
@@ -90,28 +97,29 @@ fn assistant(node: Option<&str>) -> AssistantPod {
 
 #[test]
 fn a_run_that_opts_out_without_a_node_first_finds_one_where_tektons_assistants_can_be() {
-    let moved_off = enrolled().moved_off().opt_in(Some("false")).change(|scene| {
-        scene.set.as_mut().unwrap().left = Some("old".to_owned());
-    });
-    assert_eq!(moved_off.decision(), follow());
-    let back = moved_off
-        .change(|scene| scene.set.as_mut().unwrap().replicas = 1)
-        .on(NODE);
+    let left = |spec: &mut Spec| spec.left = Some("old".to_owned());
+    let moved_off = enrolled().moved_off().opt_in(Some("false")).spec(left);
+    let back = Spec {
+        left: Some("old".to_owned()),
+        ..spec()
+    };
+    assert_eq!(moved_off.decision(), Decision::act([Action::Placeholder(back)]));
+    let back = moved_off.spec(|spec| spec.replicas = 1).on(NODE);
     let with = |assistants: Option<AssistantPod>| {
-        let assistants = Some(assistants.into_iter().collect());
-        back.clone().change(|scene| scene.assistants = assistants).plan()
+        let assistants: Vec<_> = assistants.into_iter().collect();
+        let scene = back.clone();
+        scene
+            .change(|scene| scene.inputs.assistants = assistants.into())
+            .plan()
     };
     assert_eq!(
         with(Some(assistant(None))),
-        in_seconds(Decision::Wait(Wait::Steady), 5)
+        in_seconds(Decision::Wait(Wait::Assistants), 5)
     );
-    assert_eq!(
-        with(Some(assistant(Some(NODE)))).decision,
-        deletion(Some(SET), None)
-    );
-    assert_eq!(with(None).decision, deletion(Some(SET), None));
-    let unasked = back.clone().change(|scene| scene.assistants = None);
-    assert_eq!(unasked.decision(), Decision::Count(Question::Assistants));
+    assert_eq!(with(Some(assistant(Some(NODE)))).decision, cleaned_up());
+    assert_eq!(with(None).decision, cleaned_up());
+    let unread = back.clone().unread(Read::Assistants);
+    assert_eq!(unread.decision(), Decision::Read(Read::Assistants));
 }
 
 #[test]
@@ -119,7 +127,7 @@ fn a_run_held_by_another_that_opted_out_is_not_released_by_us() {
     let kueue = held()
         .opt_in(Some("false"))
         .change(|scene| scene.run.queued_by_kueue = true);
-    assert_eq!(kueue.decision(), Decision::Leave(Why::NotOptedIn));
+    assert_eq!(kueue.decision(), Decision::Ignore(Why::NotOptedIn));
 }
 
 #[test]
@@ -132,9 +140,14 @@ fn a_queued_run_that_opted_out_leaves_its_group_before_it_is_started() {
                 scene.pod = None;
             })
         };
-        assert_eq!(queued().decision(), Decision::Write(Write::Withdraw), "{value:?}");
+        let withdrawn = RunState {
+            group: None,
+            ..enrolled_state()
+        };
+        let withdraw = Decision::act([Action::Run(withdrawn)]);
+        assert_eq!(queued().decision(), withdraw, "{value:?}");
         let left = queued().change(|scene| scene.run.group = None);
-        assert_eq!(left.decision(), Decision::Leave(Why::NotOptedIn), "{value:?}");
+        assert_eq!(left.decision(), Decision::Ignore(Why::NotOptedIn), "{value:?}");
     }
 }
 
@@ -144,32 +157,34 @@ fn a_done_run_frees_its_node_by_either_colocating_strategy() {
         assert_eq!(done(strategy).decision(), deletion(Some(SET), None));
         assert_eq!(
             done(strategy).set_deleting().decision(),
-            Decision::Leave(Why::Done)
+            Decision::Ignore(Why::Done)
         );
         assert_eq!(
             done(strategy).without_set().decision(),
-            Decision::Leave(Why::Done)
+            Decision::Ignore(Why::Done)
         );
     }
+}
+
+fn adoption() -> Decision {
+    Decision::act([Action::Pod(PodChange::Adopt(POD.to_owned()))])
 }
 
 #[test]
 fn a_done_isolated_run_adopts_its_pod_then_deletes_its_set_then_rests() {
     let scene = done(Strategy::IsolateAlways);
-    assert_eq!(
-        scene.decision(),
-        Decision::Write(Write::AdoptPod { pod: POD.to_owned() })
-    );
+    assert_eq!(scene.decision(), adoption());
     let scene = scene.adopted();
+    let delete = Action::Delete(Target::Placeholder(SET.to_owned()));
     assert_eq!(
         scene.decision(),
-        Decision::Write(Write::LeavePod { set: SET.to_owned() })
+        Decision::act_and_report(Event::NodeKept, [delete])
     );
     assert_eq!(
         scene.clone().set_deleting().decision(),
-        Decision::Leave(Why::Done)
+        Decision::Ignore(Why::Done)
     );
-    assert_eq!(scene.without_set().decision(), Decision::Leave(Why::Done));
+    assert_eq!(scene.without_set().decision(), Decision::Ignore(Why::Done));
 }
 
 #[test]
@@ -205,7 +220,7 @@ fn a_run_that_had_moved_off_is_cleaned_up_like_any_other() {
         assert_eq!(done(strategy).moved_off().decision(), deletion(Some(SET), None));
     }
     let opted_out = enrolled().moved_off().opt_in(None);
-    assert_eq!(opted_out.decision(), deletion(Some(SET), None));
+    assert_eq!(opted_out.decision(), cleaned_up());
     let deleted = enrolled().moved_off().change(|scene| scene.run.deleting = true);
     assert_eq!(deleted.decision(), deletion(Some(SET), None));
 }
@@ -227,10 +242,7 @@ fn the_end_is_the_same_for_a_run_that_opted_out() {
             deletion(Some(SET), None)
         );
         let isolated = done(Strategy::IsolateAlways).opt_in(value);
-        assert_eq!(
-            isolated.decision(),
-            Decision::Write(Write::AdoptPod { pod: POD.to_owned() })
-        );
+        assert_eq!(isolated.decision(), adoption());
     }
 }
 
@@ -244,21 +256,21 @@ fn a_run_that_is_being_deleted_keeps_nothing() {
     assert_eq!(delete(isolated.clone().without_set()), deletion(None, Some(POD)));
     assert_eq!(
         delete(isolated.without_set().pod_ending()),
-        Decision::Leave(Why::Done)
+        Decision::Ignore(Why::Done)
     );
-    assert_eq!(delete(held()), Decision::Leave(Why::Done));
+    assert_eq!(delete(held()), Decision::Ignore(Why::Done));
 }
 
 #[test]
 fn a_set_of_the_same_name_that_the_run_does_not_own_is_never_touched() {
     let delete = |scene: Scene| scene.change(|scene| scene.run.deleting = true);
     let foreign = || enrolled().on(NODE).foreign_set();
-    assert_eq!(foreign().decision(), Decision::Wait(Wait::Steady));
+    assert_eq!(foreign().decision(), Decision::Wait(Wait::OldStatefulSet));
     assert_eq!(
         foreign().opt_in(None).decision(),
-        Decision::Leave(Why::NotOptedIn)
+        Decision::Ignore(Why::NotOptedIn)
     );
-    assert_eq!(delete(foreign()).decision(), Decision::Leave(Why::Done));
+    assert_eq!(delete(foreign()).decision(), Decision::Ignore(Why::Done));
     let adopted = delete(done(Strategy::IsolateAlways).adopted().foreign_set());
     assert_eq!(
         adopted.decision(),
@@ -267,7 +279,7 @@ fn a_set_of_the_same_name_that_the_run_does_not_own_is_never_touched() {
     );
     assert_eq!(
         done(Strategy::ColocateCompleted).foreign_set().decision(),
-        Decision::Leave(Why::Done)
+        Decision::Ignore(Why::Done)
     );
     assert_eq!(held().on(NODE).foreign_set().decision(), await_node());
 }

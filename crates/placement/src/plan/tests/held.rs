@@ -2,64 +2,56 @@
 
 use super::*;
 use crate::config::Config;
-use crate::limits::Bounds;
-use crate::plan::fixtures::answered;
-use crate::run::HeldFrom;
+use crate::requests::Verb;
 use crate::sets::InTheWay;
-use std::collections::BTreeMap;
 
 #[test]
 fn a_held_run_without_placeholder_gets_one() {
-    assert_eq!(
-        held().decision(),
-        Decision::Write(Write::CreatePlaceholder(default_enrolment()))
-    );
+    assert_eq!(held().decision(), creation());
 }
 
 #[test]
-fn labels_of_the_run_are_asked_for_if_its_placeholder_copies_some() {
-    let decision = |keys: &[&str], copied_labels| {
-        let config = Config {
-            placeholder_copied_labels: keys.iter().map(|&key| key.to_owned()).collect(),
-            ..Config::default()
-        };
-        let seen = Observation {
-            run: held().run,
-            config: config.into(),
-            copied_labels,
-            ..answered(now())
-        };
-        plan(&seen).decision
+fn labels_of_the_run_are_read_before_its_placeholder_copies_them() {
+    let read = Creation {
+        labels: [("team".to_owned(), "build".to_owned())].into(),
+        ..Creation::default()
     };
-    let create = Decision::Write(Write::CreatePlaceholder(default_enrolment()));
-    assert_eq!(decision(&[], None), create);
-    assert_eq!(decision(&["team"], None), Decision::Count(Question::Labels));
-    assert_eq!(decision(&["team"], Some(BTreeMap::new())), create);
+    let unread = held().unread(Read::Creation);
+    assert_eq!(unread.decision(), Decision::Read(Read::Creation));
+    let scene = held().change(|scene| scene.inputs.creation = read.clone().into());
+    let create = Action::Create(default_enrolment(), read);
+    assert_eq!(
+        scene.decision(),
+        Decision::act_and_report(Event::Created(None), [create.clone()])
+    );
+    let [request] = create.requests(&scene.seen(), "image").try_into().unwrap();
+    let Verb::Apply(set) = request.verb else {
+        panic!("{request:?}")
+    };
+    assert_eq!(set.metadata.labels.unwrap()["team"], "build");
+}
+
+fn no_room(quota: &str, in_the_way: Option<InTheWay>) -> Quota {
+    Quota {
+        short_of: Some(quota.to_owned()),
+        in_the_way,
+    }
 }
 
 #[test]
 fn a_placeholder_gives_way_where_a_quota_has_no_room_for_it_beside_tektons_assistants() {
-    let with = |scene: Scene, short_of: Option<Message>| {
-        plan(&Observation {
-            short_of,
-            ..scene.seen()
-        })
-    };
-    let short = || Some(Message(Some("ResourceQuota few".to_owned())));
+    let short = |scene: Scene| scene.short_of(no_room("ResourceQuota few", None)).plan();
     let waits = Decision::Wait(Wait::Places {
         quota: "ResourceQuota few".to_owned(),
     });
-    assert_eq!(with(held(), None).decision, Decision::Count(Question::Places));
-    assert_eq!(with(held(), short()), again(waits.clone(), SOON));
-    assert_eq!(with(enrolled(), short()), in_seconds(waits, 30));
+    assert_eq!(
+        held().unread(Read::Creation).decision(),
+        Decision::Read(Read::Creation)
+    );
+    assert_eq!(short(held()), again(waits.clone(), SOON));
+    assert_eq!(short(enrolled()), in_seconds(waits, 30));
     let over = held().change(|scene| scene.run.created = Some(ago(9999)));
-    assert!(matches!(
-        with(over, short()).decision,
-        Decision::Write(Write::Release {
-            cause: ReleaseCause::Deadline,
-            ..
-        })
-    ));
+    assert_eq!(short(over).decision, released(ReleaseCause::Deadline, None));
 }
 
 /// Tekton fails a run whose assistants a quota refuses, and without the label another's placeholder would not be there.
@@ -67,141 +59,128 @@ fn a_placeholder_gives_way_where_a_quota_has_no_room_for_it_beside_tektons_assis
 fn at_the_end_of_its_hold_a_run_frees_the_place_that_another_placeholder_has_and_is_released_when_it_has_room()
  {
     let deadline = i64::try_from(Config::default().hold_deadline.as_secs()).unwrap();
-    let with = |templates, late, short_of: Option<&str>, in_the_way| {
-        let short_of =
-            short_of.map(|quota| Message(Some(quota.to_owned()).filter(|quota| !quota.is_empty())));
-        let run = Run {
-            templates,
-            created: Some(ago(deadline + late)),
-            group: Some(UID.to_owned()),
-            ..held().run
-        };
-        plan(&Observation {
-            run,
-            short_of,
-            in_the_way,
-            ..answered(now())
-        })
+    let with = |templates, late, quota: Option<Quota>| {
+        let scene = held().in_group(UID).created_ago(deadline + late);
+        let scene = scene.change(|scene| scene.run.templates = templates);
+        match quota {
+            Some(quota) => scene.short_of(quota).plan(),
+            None => scene.unread(Read::Quota).unread(Read::Creation).plan(),
+        }
     };
+    let few = |in_the_way| Some(no_room("few", in_the_way));
     let placeholder = || {
         Some(InTheWay::Placeholder {
             name: "another".to_owned(),
             uid: "u9".to_owned(),
         })
     };
-    let frees = Decision::Write(Write::FreePlace {
+    let event = Event::PlaceFreed {
+        name: "another".to_owned(),
+        quota: "few".to_owned(),
+    };
+    let delete = Action::Delete(Target::OtherPlaceholder {
         name: "another".to_owned(),
         uid: "u9".to_owned(),
     });
+    let frees = Decision::act_and_report(event, [delete]);
     let waits = Decision::Wait(Wait::Places {
         quota: "few".to_owned(),
     });
-    assert_eq!(with(1, 0, None, None).decision, Decision::Count(Question::Places));
-    assert_eq!(with(1, 0, Some("few"), placeholder()), in_seconds(frees, 1));
+    assert_eq!(with(1, 0, None).decision, Decision::Read(Read::Quota));
+    assert_eq!(with(1, 0, few(placeholder())), in_seconds(frees, 1));
     assert_eq!(
-        with(1, 14, Some("few"), Some(InTheWay::Gone)),
+        with(1, 14, few(Some(InTheWay::Gone))),
         in_seconds(waits.clone(), 1)
     );
     assert_eq!(
-        with(1, -1, Some("few"), placeholder()),
+        with(1, -1, few(placeholder())),
         in_seconds(waits, 1),
         "it may wait"
     );
-    let released = [
-        with(1, 15, None, None),
-        with(1, 15, Some("few"), placeholder()),
-        with(1, 0, Some("few"), None),
-        with(1, 0, Some(""), None),
-        with(0, 0, None, None),
+    let over = [
+        with(1, 15, None),
+        with(1, 15, few(placeholder())),
+        with(1, 0, few(None)),
+        with(1, 0, Some(Quota::default())),
+        with(0, 0, None),
     ];
-    for plan in released {
-        assert_eq!(plan.decision.name(), "release", "{plan:?}");
+    for plan in over {
+        assert_eq!(plan.decision, released(ReleaseCause::Deadline, None), "{plan:?}");
     }
 }
 
 #[test]
 fn at_the_end_of_its_hold_a_run_whose_own_placeholder_exists_frees_no_place() {
     let late = held().with_pod().created_ago(600);
-    let unasked = Observation {
-        short_of: None,
-        ..late.change(|scene| scene.run.templates = 1).seen()
-    };
-    assert_eq!(plan(&unasked).decision, released(ReleaseCause::Deadline, None));
+    let unread = late.change(|scene| scene.run.templates = 1).unread(Read::Quota);
+    assert_eq!(unread.decision(), released(ReleaseCause::Deadline, None));
 }
 
 /// As one with a placeholder: it may be cancelled while we hold it.
 #[test]
 fn a_run_that_is_held_without_a_placeholder_for_a_minute_is_enrolled() {
     let waits = |seconds| held().change(|scene| scene.run.created = Some(ago(seconds)));
-    let enrol = Decision::Write(Write::Enrol(default_enrolment()));
-    assert_eq!(waits(60).decision(), enrol);
-    assert!(matches!(
-        waits(59).decision(),
-        Decision::Write(Write::CreatePlaceholder(_))
-    ));
-    assert!(matches!(
-        waits(60).in_group(UID).decision(),
-        Decision::Write(Write::CreatePlaceholder(_))
-    ));
+    assert_eq!(waits(60).decision(), enrolled_while_held());
+    assert_eq!(waits(59).decision(), creation());
+    assert_eq!(waits(60).in_group(UID).decision(), creation());
 }
 
 #[test]
 fn a_held_run_whose_placeholder_has_no_pod_yet_has_it_nudged_and_is_looked_at_soon() {
-    assert_eq!(
-        held().with_set().plan(),
-        again(Decision::Write(Write::Nudge), SOON)
-    );
+    assert_eq!(held().with_set().plan(), again(pod_missing(None), SOON));
     let nudged = |nudge_in| {
-        plan(&Observation {
-            nudge_in: Duration::from_secs(nudge_in),
-            ..held().with_set().seen()
-        })
+        let scene = held().with_set();
+        scene
+            .change(|scene| scene.nudge_in = Duration::from_secs(nudge_in))
+            .plan()
     };
     assert_eq!(nudged(2), in_seconds(await_node(), 2));
     assert_eq!(nudged(30), again(await_node(), SOON));
+    let unobserved = held()
+        .with_set()
+        .change(|scene| scene.set.as_mut().unwrap().observed = false);
+    assert_eq!(unobserved.plan(), again(await_node(), SOON));
 }
 
 #[test]
 fn a_held_run_that_will_never_have_a_placeholder_is_released() {
-    let complaint = |message: &str| {
-        let seen = Observation {
-            complaint: Some(Message(Some(message.to_owned()))),
-            ..held().with_set().seen()
-        };
-        plan(&seen).decision
-    };
+    let told = |message: &str| held().with_set().failed_create(message).decision();
     let missing = r#"pods "x" is forbidden: no PriorityClass with name urgent was found"#;
-    is_released_as_impossible(complaint(missing));
+    is_released_as_impossible(&told(missing), missing);
     let quota = r#"pods "x" is forbidden: exceeded quota: few"#;
-    assert_eq!(complaint(quota), Decision::Write(Write::Nudge));
+    assert_eq!(told(quota), pod_missing(Some(quota)));
 }
 
-fn is_released_as_impossible(decision: Decision) {
-    let Decision::Write(Write::Release { cause, node, .. }) = decision else {
-        panic!("it is held although nothing can come of it");
+fn is_released_as_impossible(decision: &Decision, told: &str) {
+    let event = Event::Released {
+        cause: ReleaseCause::PlaceholderImpossible,
+        enrolment: Some(default_enrolment()),
+        node: None,
+        message: Some(told.to_owned()),
     };
-    assert_eq!((cause, node), (ReleaseCause::PlaceholderImpossible, None));
+    let release = Decision::act_and_report(event, [Action::Run(enrolled_state())]);
+    assert_eq!(*decision, release, "it is held although nothing can come of it");
 }
 
 #[test]
 fn a_placeholder_that_a_limit_range_does_not_let_in_asks_for_what_it_allows_and_is_given_up_if_that_is_not_enough()
  {
     let message = r#"pods "x" is forbidden: minimum cpu usage per Container is 100m, but request is 50m"#;
-    let complaint = |within_limits| {
-        let scene = held()
-            .with_set()
-            .change(|scene| scene.set.as_mut().unwrap().within_limits = within_limits);
-        Observation {
-            complaint: Some(Message(Some(message.to_owned()))),
-            ..scene.seen()
-        }
+    let told = |within_limits| {
+        let scene = held().with_set().spec(|spec| spec.within_limits = within_limits);
+        scene.failed_create(message).plan()
     };
-    let (set, bounds) = (SET.to_owned(), Bounds::told_by(message).unwrap());
-    assert_eq!(
-        plan(&complaint(false)),
-        again(Decision::Write(Write::AskWithinLimits { set, bounds }), SOON)
-    );
-    is_released_as_impossible(plan(&complaint(true)).decision);
+    let within = Spec {
+        size: amounts("cpu=100m,memory=100Mi"),
+        within_limits: true,
+        ..spec()
+    };
+    let event = Event::SizedWithinLimits {
+        message: message.to_owned(),
+    };
+    let sized = Decision::act_and_report(event, [Action::Placeholder(within)]);
+    assert_eq!(told(false), again(sized, SOON));
+    is_released_as_impossible(&told(true).decision, message);
 }
 
 #[test]
@@ -214,14 +193,20 @@ fn a_held_run_waits_for_its_node_until_the_deadline() {
 fn the_schedulers_own_message_tells_why_there_is_no_node() {
     let told = Decision::Wait(Wait::Node {
         unschedulable: Some(NO_NODE.to_owned()),
+        autoscaler: None,
         largest: None,
     });
-    assert_eq!(held().stranded(1).in_group(UID).decision(), told);
+    let stranded = held().stranded(1).in_group(UID);
+    assert_eq!(stranded.decision(), told);
+    assert_eq!(
+        stranded.unread(Read::Autoscaler).decision(),
+        Decision::Read(Read::Autoscaler)
+    );
 }
 
 #[test]
 fn a_run_that_waits_for_its_node_is_enrolled_first_so_that_it_may_be_cancelled_at_any_time() {
-    let enrol = Decision::Write(Write::Enrol(default_enrolment()));
+    let enrol = enrolled_while_held();
     assert_eq!(held().stranded(1).decision(), enrol);
     assert_eq!(held().stranded(1).in_group("old-uid").decision(), enrol);
 }
@@ -236,7 +221,7 @@ fn a_run_that_is_held_for_long_is_enrolled_whatever_it_waits_for() {
     ];
     for waits in waits {
         let after = |seconds| waits(held()).created_ago(seconds);
-        let enrol = Decision::Write(Write::Enrol(default_enrolment()));
+        let enrol = enrolled_while_held();
         assert_ne!(after(59).decision(), enrol);
         assert!(after(59).plan().again.is_some_and(|again| again <= SOON));
         assert_eq!(after(60).decision(), enrol);
@@ -254,10 +239,7 @@ fn a_held_run_whose_placeholder_is_bound_is_released_enrolled_and_told_its_node(
 
 #[test]
 fn a_node_counts_only_while_the_placeholder_pod_lives_there() {
-    assert_eq!(
-        held().on(NODE).pod_ending().decision(),
-        Decision::Write(Write::Nudge)
-    );
+    assert_eq!(held().on(NODE).pod_ending().decision(), pod_missing(None));
 }
 
 #[test]
@@ -267,10 +249,7 @@ fn release_when_created_waits_for_no_node() {
             .change(|scene| scene.config.release_when = ReleaseWhen::Created)
             .decision()
     };
-    assert_eq!(
-        created(held()),
-        Decision::Write(Write::CreatePlaceholder(default_enrolment()))
-    );
+    assert_eq!(created(held()), creation());
     assert_eq!(
         created(held().with_set()),
         released(ReleaseCause::PlaceholderCreated, None)
@@ -335,7 +314,13 @@ fn a_hold_that_a_policy_began_is_dated_before_anything_else() {
     let undated = held()
         .created_ago(9999)
         .change(|scene| scene.run.held_from = HeldFrom::UndatedRelease);
-    assert_eq!(undated.decision(), Decision::Write(Write::DateHold));
+    let dated = RunState {
+        hold: Some(HeldFrom::Release(now())),
+        group: None,
+        node: None,
+        used: None,
+    };
+    assert_eq!(undated.decision(), Decision::act([Action::Run(dated)]));
 }
 
 #[test]
@@ -358,22 +343,19 @@ fn a_run_whose_hold_its_user_took_over_gives_its_placeholder_back() {
         .in_group(UID)
         .on(NODE)
         .change(|scene| scene.run.hold = false);
-    assert_eq!(taken_over.decision(), deletion(Some(SET), None));
+    assert_eq!(taken_over.decision(), cleaned_up());
 }
 
 #[test]
 fn a_run_held_by_another_is_enrolled_and_then_left_to_them_without_placeholder() {
     let pending = fresh().change(|scene| scene.run.status = SpecStatus::Pending);
     let kueue = held().change(|scene| scene.run.queued_by_kueue = true);
-    for scene in [pending, kueue] {
+    for (scene, hold) in [(pending, None), (kueue, Some(HeldFrom::Creation))] {
         let scene = scene.created_ago(9999);
-        assert_eq!(
-            scene.decision(),
-            Decision::Write(Write::Enrol(default_enrolment()))
-        );
+        assert_eq!(scene.decision(), labelled(hold));
         assert_eq!(
             scene.in_group(UID).decision(),
-            Decision::Leave(Why::HeldElsewhere)
+            Decision::Ignore(Why::HeldElsewhere)
         );
     }
 }
@@ -381,8 +363,5 @@ fn a_run_held_by_another_is_enrolled_and_then_left_to_them_without_placeholder()
 #[test]
 fn a_run_that_kueue_released_is_running_like_any_other() {
     let scene = enrolled().change(|scene| scene.run.queued_by_kueue = true);
-    assert_eq!(
-        scene.decision(),
-        Decision::Write(Write::CreatePlaceholder(default_enrolment()))
-    );
+    assert_eq!(scene.decision(), creation());
 }

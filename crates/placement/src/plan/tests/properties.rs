@@ -1,19 +1,19 @@
 //! What holds for `plan` whatever is observed; `scenes` says what that may be, `reading` how a test reads it.
 
 use super::*;
-use crate::run::HeldFrom;
 use crate::tally::tally;
 use proptest::prelude::any;
 use proptest::test_runner::Config as Cases;
 use proptest::{prop_assert, prop_assert_eq, prop_oneof, proptest};
 use reading::{
-    counted, decision, frees_a_place, goes_on, is_alive, is_answered, is_leaving, is_opted_in, is_refused,
-    keeps_away, lacks_its_group, may_come_back, names_what_was_seen, needs_a_place, rests_on, usable_set,
+    counted, deletions, frees_a_place, gives_up_its_node, goes_on, is_alive, is_leaving, is_opted_in,
+    is_read, is_refused, keeps_away, lacks_its_group, live, may_come_back, name, names_what_was_seen,
+    needs_a_place, release, rests_on, step, usable_set, wanted,
 };
 use scenes::anything;
 
-mod reading;
-mod scenes;
+pub(super) mod reading;
+pub(super) mod scenes;
 
 /// How long after its deadline a run may be held while a place in a quota is freed for it.
 const FOR_A_PLACE: Duration = Duration::from_secs(15);
@@ -23,7 +23,11 @@ proptest! {
 
     #[test]
     fn only_our_own_hold_is_ever_released(seen in anything(), met in tally(&[("release", 100)])) {
-        if let Decision::Write(Write::Release { .. }) = decision(&seen) {
+        let lets_go = |action: &Action| matches!(action, Action::Run(run) if run.hold.is_none() && seen.run.hold);
+        if let Some((name, step)) = step(&seen) {
+            prop_assert_eq!(name == "release", step.actions.iter().any(lets_go), "{:?}", step);
+        }
+        if release(&seen).is_some() {
             met.count("release");
             prop_assert_eq!(&seen.run.status, &SpecStatus::Pending);
             prop_assert!(seen.run.hold && !seen.run.queued_by_kueue && goes_on(&seen));
@@ -41,7 +45,7 @@ proptest! {
         if !(seen.run.is_held_by_us() && goes_on(&seen)) {
             return Ok(());
         }
-        let plan = plan(&seen);
+        let plan = seen.plan();
         match Duration::from_secs(age.into()).checked_sub(deadline) {
             Some(late) if late < FOR_A_PLACE && needs_a_place(&seen) => {
                 met.count("frees a place");
@@ -49,11 +53,11 @@ proptest! {
             }
             Some(_) => {
                 met.count("released");
-                prop_assert!(matches!(plan.decision, Decision::Write(Write::Release { .. })), "{plan:?}");
+                prop_assert!(release(&seen).is_some(), "{plan:?}");
             }
             None => {
                 met.count("held");
-                let overdue = matches!(plan.decision, Decision::Write(Write::Release { cause: ReleaseCause::Deadline, .. }));
+                let overdue = release(&seen).is_some_and(|(cause, _)| cause == ReleaseCause::Deadline);
                 prop_assert!(!overdue);
             }
         }
@@ -67,7 +71,9 @@ proptest! {
         seen.run.held_from = HeldFrom::UndatedRelease;
         if seen.run.is_held_by_us() && is_alive(&seen) {
             met.count("undated");
-            prop_assert_eq!(decision(&seen), Decision::Write(Write::DateHold));
+            let mut dated = RunState::of(&seen.run);
+            dated.hold = Some(HeldFrom::Release(now()));
+            prop_assert_eq!(seen.decision(), Decision::act([Action::Run(dated)]));
         }
     }
 
@@ -75,7 +81,7 @@ proptest! {
     fn a_run_that_may_have_started_is_enrolled_only_if_its_placeholder_says_that_it_was(
         seen in anything(), met in tally(&[("pending", 30), ("running", 3)]),
     ) {
-        if let Decision::Write(Write::Enrol(_)) = decision(&seen) {
+        if name(&seen) == "enrol" {
             let is_pending = seen.run.status == SpecStatus::Pending;
             met.count(if is_pending { "pending" } else { "running" });
             prop_assert!(is_pending || usable_set(&seen).is_some() && !seen.run.hold);
@@ -90,11 +96,11 @@ proptest! {
         let labels = (seen.run.strategy.is_some(), seen.run.isolation.is_some());
         if seen.run.is_enrolled() && labels == (true, true) {
             met.count("enrolled");
-            let mut config = (*seen.config).clone();
-            config.default_strategy = Strategy::ColocateAlways;
-            config.isolation = Isolation { scope: Scope::Namespace, from: IsolateFrom::Enrolled };
-            let reconfigured = Observation { config: config.into(), ..seen.clone() };
-            prop_assert_eq!(decision(&reconfigured), decision(&seen));
+            let reconfigured = seen.clone().change(|seen| {
+                seen.config.default_strategy = Strategy::ColocateAlways;
+                seen.config.isolation = Isolation { scope: Scope::Namespace, from: IsolateFrom::Enrolled };
+            });
+            prop_assert_eq!(reconfigured.decision(), seen.decision());
         }
     }
 
@@ -102,7 +108,7 @@ proptest! {
     fn a_placeholder_is_made_only_where_there_is_none_and_the_run_lives(
         seen in anything(), met in tally(&[("created", 30)]),
     ) {
-        if let Decision::Write(Write::CreatePlaceholder(_)) = decision(&seen) {
+        if name(&seen) == "create_placeholder" {
             met.count("created");
             prop_assert!(seen.set.is_none() && is_alive(&seen));
         }
@@ -113,18 +119,21 @@ proptest! {
         seen in anything(), met in tally(&[("set", 200), ("adopted pod", 20), ("left pod", 20)]),
     ) {
         let ours = |uid: &String| usable_set(&seen).is_some_and(|set| set.uid == *uid);
-        match decision(&seen) {
-            Decision::Write(Write::DeletePlaceholder { set, pod }) => {
-                prop_assert!(set.is_some() || pod.is_some());
-                met.count(if pod.is_some() { "adopted pod" } else { "set" });
-                prop_assert!(set.as_ref().is_none_or(ours));
-                prop_assert!(pod.is_none() || seen.pod.as_ref().is_some_and(|pod| pod.adopted));
+        let adopted = seen.pod.as_ref().is_some_and(|pod| pod.adopted);
+        if let Some((name @ ("delete_placeholder" | "leave_pod"), step)) = step(&seen) {
+            let leaves_pod = name == "leave_pod";
+            let targets: Vec<_> = deletions(&step).collect();
+            let deletes_pod = targets.iter().any(|target| matches!(target, Target::Pod(_)));
+            prop_assert!(!targets.is_empty());
+            met.count(if leaves_pod { "left pod" } else if deletes_pod { "adopted pod" } else { "set" });
+            for target in targets {
+                match target {
+                    Target::Placeholder(uid) => prop_assert!(ours(uid)),
+                    Target::Pod(_) => prop_assert!(adopted && !leaves_pod),
+                    other => prop_assert!(false, "{other:?}"),
+                }
             }
-            Decision::Write(Write::LeavePod { set }) => {
-                met.count("left pod");
-                prop_assert!(ours(&set) && seen.pod.as_ref().is_some_and(|pod| pod.adopted));
-            }
-            _ => {}
+            prop_assert!(!leaves_pod || adopted);
         }
     }
 
@@ -132,13 +141,13 @@ proptest! {
     fn a_dead_run_is_only_ever_cleaned_up(
         seen in anything(),
         met in tally(&[
-            ("delete_placeholder", 100), ("adopt_pod", 20), ("leave_pod", 10), ("leave", 30), ("stints", 20),
+            ("delete_placeholder", 100), ("adopt_pod", 20), ("leave_pod", 10), ("ignore", 30), ("usage", 20),
         ]),
     ) {
         if seen.run.done || seen.run.deleting {
-            let action = decision(&seen);
-            met.count(action.name());
-            prop_assert!(!matches!(action, Decision::Leave(why) if why != Why::Done), "{action:?}");
+            let action = seen.decision();
+            met.count(name(&seen));
+            prop_assert!(!matches!(action, Decision::Ignore(why) if why != Why::Done), "{action:?}");
         }
     }
 
@@ -146,8 +155,8 @@ proptest! {
     fn what_stays_behind_of_a_run_mounts_nothing(
         seen in anything(), met in tally(&[("adopt_pod", 20), ("leave_pod", 20)]),
     ) {
-        if let Decision::Write(write @ (Write::AdoptPod { .. } | Write::LeavePod { .. })) = decision(&seen) {
-            met.count((&write).into());
+        if let name @ ("adopt_pod" | "leave_pod") = name(&seen) {
+            met.count(name);
             prop_assert!(seen.pod.is_some_and(|pod| !pod.shape.mounts));
         }
     }
@@ -156,15 +165,14 @@ proptest! {
     fn no_node_is_given_up_while_anything_of_the_run_lives_or_before_that_was_counted(
         seen in anything(), met in tally(&[("move_off", 30), ("start_over", 10)]),
     ) {
-        let decision = decision(&seen);
-        if let Decision::Write(
-            Write::MoveOff { set, .. } | Write::StartOver { set, cause: MoveCause::Node(_) },
-        ) = &decision {
-            met.count(decision.name());
-            prop_assert_eq!(seen.census.map(|census| census.live), Some(0));
+        if let Some((name, step)) = step(&seen).filter(gives_up_its_node) {
+            met.count(name);
+            prop_assert_eq!(live(&seen), Some(0));
             prop_assert!(is_alive(&seen) && seen.config.move_after.is_some());
             let usable = usable_set(&seen).unwrap();
-            prop_assert!(usable.uid == *set && usable.replicas > 0);
+            let is_scaled_down = wanted(&step).is_some_and(|spec| spec.replicas == 0);
+            let is_deleted = deletions(&step).eq([&Target::Placeholder(usable.uid.clone())]);
+            prop_assert!(usable.spec.replicas > 0 && is_scaled_down != is_deleted, "{step:?}");
         }
     }
 
@@ -172,16 +180,15 @@ proptest! {
     fn the_one_node_that_a_volume_of_the_run_can_be_used_on_is_never_given_up(
         mut seen in anything(), met in tally(&[("move_off", 50), ("start_over", 10)]),
     ) {
-        let gives_up = |seen: &Observation| match decision(seen) {
-            Decision::Write(write @ (Write::MoveOff { .. } | Write::StartOver { cause: MoveCause::Node(_), .. })) => Some(write),
-            _ => None,
-        };
-        seen.tied = None;
-        if let Some(write) = gives_up(&seen) {
-            met.count((&write).into());
+        let gives_up = |seen: &Scene| step(seen).filter(gives_up_its_node);
+        if let Ok(tasks) = seen.inputs.tasks.get() {
+            let census = tasks.census;
+            seen.inputs.tasks = Tasks { census, tied: None }.into();
         }
-        seen.tied = Some("disk".to_owned());
-        prop_assert_eq!(gives_up(&seen), None);
+        if let Some((name, _)) = gives_up(&seen) {
+            met.count(name);
+        }
+        prop_assert_eq!(gives_up(&seen.tied("disk")), None);
     }
 
     #[test]
@@ -189,29 +196,31 @@ proptest! {
         seen in anything(), met in tally(&[("down", 50), ("up", 50)]),
     ) {
         let actions = counted(&seen);
-        let is_down = |action: &Decision| {
-            matches!(action, Decision::Write(Write::MoveOff { .. } | Write::MakeRoom { .. }))
+        let replicas = seen.set.as_ref().map(|set| set.spec.replicas);
+        let scales = |action: &Decision, how: fn(i32, i32) -> bool| match action {
+            Decision::Act(step) => wanted(step).is_some_and(|spec| how(replicas.unwrap(), spec.replicas)),
+            _ => false,
         };
-        let is_up = |action: &Decision| matches!(action, Decision::Write(Write::Follow { .. }));
+        let is_down = |action: &Decision| scales(action, |seen, wanted| wanted < seen);
+        let is_up = |action: &Decision| scales(action, |seen, wanted| wanted > seen);
         match (actions.iter().any(is_down), actions.iter().any(is_up)) {
             (false, false) => {}
             (true, false) => met.count("down"),
             (false, true) => met.count("up"),
             (true, true) => prop_assert!(false, "{actions:?}"),
         }
-        prop_assert!(!actions[1..].contains(&Decision::Count(Question::Tasks)), "{actions:?}");
+        prop_assert!(!actions[1..].contains(&Decision::Read(Read::Tasks)), "{actions:?}");
     }
 
     #[test]
     fn where_it_may_come_back_and_no_quota_keeps_it_away_the_placeholder_always_does(
         seen in anything(), met in tally(&[("back", 30)]),
     ) {
-        let released = matches!(decision(&seen), Decision::Write(Write::Release { .. } | Write::DateHold));
+        let released = matches!(name(&seen), "release" | "date_hold");
         if may_come_back(&seen) && !keeps_away(&seen) && !released {
             met.count("back");
-            let follow = Decision::Write(Write::Follow { set: SET.to_owned() });
-            let expected = seen.assistants.as_ref().map_or(Decision::Count(Question::Assistants), |_| follow);
-            prop_assert_eq!(decision(&seen), expected);
+            let expected = if is_read(&seen, Read::Assistants) { "follow" } else { "assistants" };
+            prop_assert_eq!(name(&seen), expected);
         }
     }
 
@@ -222,8 +231,8 @@ proptest! {
         seen.refusal = None;
         if may_come_back(&seen) && keeps_away(&seen) {
             met.count("away");
-            let plan = plan(&seen);
-            prop_assert_eq!(&plan.decision, &Decision::Wait(Wait::Steady));
+            let plan = seen.plan();
+            prop_assert_eq!(&plan.decision, &Decision::Wait(Wait::Pause));
             prop_assert!(plan.again.is_some_and(|again| again <= Duration::from_mins(5)), "{plan:?}");
         }
     }
@@ -232,12 +241,12 @@ proptest! {
     fn the_placeholder_comes_back_only_from_no_replicas_and_while_nobody_waits_awake(
         seen in anything(), met in tally(&[("nobody waits", 30), ("asleep", 5), ("leaving", 10)]),
     ) {
-        if let Decision::Write(Write::Follow { .. }) = decision(&seen) {
+        if name(&seen) == "follow" {
             met.count(if is_leaving(&seen) { "leaving" } else if seen.waiting.is_empty() { "nobody waits" } else { "asleep" });
-            let nobody_lives = seen.census.is_some_and(|census| census.live == 0);
+            let nobody_lives = live(&seen) == Some(0);
             prop_assert!(seen.waiting.is_empty() || nobody_lives && seen.waiting.iter().any(lacks_its_group));
             prop_assert!(is_alive(&seen) || is_leaving(&seen));
-            prop_assert!(usable_set(&seen).is_some_and(|set| set.replicas <= 0));
+            prop_assert!(usable_set(&seen).is_some_and(|set| set.spec.replicas <= 0));
         }
     }
 
@@ -245,14 +254,14 @@ proptest! {
     fn room_is_made_only_for_a_task_of_the_run_that_runs_and_tekton_tries_again_only_when_it_is_made(
         seen in anything(), met in tally(&[("make_room", 20), ("retry_tasks", 10)]),
     ) {
-        let replicas = usable_set(&seen).map(|set| set.replicas);
+        let replicas = usable_set(&seen).map(|set| set.spec.replicas);
         let runs = is_alive(&seen) && !seen.run.is_held_by_us() && is_refused(&seen);
-        match decision(&seen) {
-            Decision::Write(Write::MakeRoom { .. }) => {
+        match name(&seen) {
+            "make_room" => {
                 met.count("make_room");
                 prop_assert!(runs && replicas > Some(0));
             }
-            Decision::Write(Write::RetryTasks { .. }) => {
+            "retry_tasks" => {
                 met.count("retry_tasks");
                 prop_assert!(runs && replicas <= Some(0) && replicas.is_some() && seen.pod.is_none());
             }
@@ -264,10 +273,10 @@ proptest! {
     fn a_run_that_opted_out_keeps_its_placeholder_until_no_assistant_of_tekton_waits_for_it(
         seen in anything(), met in tally(&[("delete", 20)]),
     ) {
-        if let (Decision::Write(Write::DeletePlaceholder { set: Some(_), .. }), true) = (decision(&seen), is_leaving(&seen)) {
+        if name(&seen) == "delete_placeholder" && is_leaving(&seen) {
             met.count("delete");
-            prop_assert!(usable_set(&seen).unwrap().replicas > 0);
-            let assistants = seen.assistants.as_ref().unwrap();
+            prop_assert!(usable_set(&seen).unwrap().spec.replicas > 0);
+            let assistants = seen.inputs.assistants.get().unwrap();
             prop_assert!(assistants.iter().all(|assistant| assistant.node.is_some()));
         }
     }
@@ -277,8 +286,9 @@ proptest! {
         seen in anything(), met in tally(&[("released", 10)]),
     ) {
         let unfit = matches!(seen.node, NodeState::Unfit(_)) && seen.config.move_after.is_some();
-        let free = seen.census.is_none_or(|census| census.live == 0 && seen.tied.is_none());
-        if let (Decision::Write(Write::Release { cause, node: Some(_), .. }), true) = (decision(&seen), unfit && free) {
+        let tasks = seen.inputs.tasks.get();
+        let free = tasks.map_or(true, |tasks| tasks.census.live == 0 && tasks.tied.is_none());
+        if let (Some((cause, Some(_))), true) = (release(&seen), unfit && free) {
             met.count("released");
             prop_assert_eq!(cause, ReleaseCause::Deadline);
         }
@@ -288,12 +298,12 @@ proptest! {
     fn a_run_with_a_reserve_is_released_for_its_node_only_once_the_placeholder_is_small_and_free(
         seen in anything(), met in tally(&[("reserve", 5), ("none", 20)]),
     ) {
-        if let Decision::Write(Write::Release { cause: ReleaseCause::NodeFound, .. }) = decision(&seen) {
+        if let Some((ReleaseCause::NodeFound, _)) = release(&seen) {
             let usual = size::usual(&seen.config).requests();
             let shape = &seen.pod.as_ref().unwrap().shape;
             met.count(if shape.reserves { "reserve" } else { "none" });
             prop_assert!(!shape.reserves || shape.requests.beyond(&usual).next().is_none());
-            prop_assert!(!usable_set(&seen).unwrap().pinned);
+            prop_assert_eq!(&usable_set(&seen).unwrap().spec.node, &None);
         }
     }
 
@@ -302,21 +312,23 @@ proptest! {
         seen in anything(), met in tally(&[("start_over", 10), ("shrink", 10), ("recreate_small", 10)]),
     ) {
         let is_pod = |uid: &String| seen.pod.as_ref().is_some_and(|pod| pod.uid == *uid && !pod.ending);
-        let decision = decision(&seen);
-        let is_right = match &decision {
-            Decision::Write(Write::StartOver { .. }) => seen.run.is_held_by_us(),
-            Decision::Write(Write::Shrink { pod, .. }) => is_pod(pod),
-            Decision::Write(Write::RecreateSmall { pod, node, .. }) => {
-                is_pod(pod) && *node == seen.pod.as_ref().unwrap().node
+        let Some((name, step)) = step(&seen) else {
+            return Ok(());
+        };
+        let is_right = match (name, step.actions.as_slice()) {
+            ("start_over", _) => seen.run.is_held_by_us(),
+            ("shrink", [Action::Placeholder(_), Action::Pod(PodChange::Resize(pod))]) => is_pod(pod),
+            ("recreate_small", [Action::Placeholder(spec), Action::Delete(Target::Pod(pod))]) => {
+                is_pod(pod) && spec.node == seen.pod.as_ref().unwrap().node
             }
             _ => return Ok(()),
         };
-        met.count(decision.name());
+        met.count(name);
         prop_assert!(is_right);
     }
 
     #[test]
-    fn every_write_names_the_objects_that_it_relies_on(
+    fn every_step_changes_something_and_each_request_names_the_object_that_it_relies_on(
         seen in anything(),
         met in tally(&[
             ("adopt_pod", 20), ("ask_within_limits", 5), ("create_placeholder", 30), ("date_hold", 3),
@@ -326,34 +338,33 @@ proptest! {
             ("shrink", 10), ("start_over", 10), ("unpin", 10), ("wake_tasks", 10), ("withdraw", 20),
         ]),
     ) {
-        if let Decision::Write(write) = decision(&seen) {
-            met.count((&write).into());
-            for request in write.requests(&seen, "image") {
+        if let Some((name, step)) = step(&seen) {
+            met.count(name);
+            let observed = seen.seen();
+            let requests = step.actions.iter().flat_map(|action| action.requests(&observed, "image"));
+            let requests: Vec<_> = requests.collect();
+            prop_assert!(!requests.is_empty(), "{step:?}");
+            for request in requests {
                 prop_assert!(names_what_was_seen(&seen, &request), "{request:?}");
             }
         }
     }
 
     #[test]
-    fn what_a_write_rests_on_is_asked_first_and_nothing_is_asked_twice(
+    fn what_a_step_rests_on_is_read_first_and_nothing_is_read_twice(
         seen in anything(),
         met in tally(&[
-            ("tasks", 30), ("refused", 30), ("claims", 3), ("labels", 3), ("need", 3), ("places", 50),
-            ("assistants", 50), ("complaint", 30), ("autoscaler", 5), ("asked", 50),
+            ("tasks", 30), ("rejected_tasks", 30), ("creation", 30), ("quota", 5), ("assistants", 50),
+            ("failed_create", 30), ("autoscaler", 5), ("usage", 5), ("read", 50),
         ]),
     ) {
-        match decision(&seen) {
-            Decision::Write(write) => {
-                for question in rests_on(&seen, &write) {
-                    met.count(question.into());
-                    prop_assert!(is_answered(&seen, question), "{write:?}: {question:?}");
-                }
-            }
-            Decision::Count(question) => {
-                met.count("asked");
-                prop_assert!(!is_answered(&seen, question), "{question:?}");
-            }
-            Decision::Leave(_) | Decision::Wait(_) => {}
+        if let Decision::Read(read) = seen.decision() {
+            met.count("read");
+            prop_assert!(!is_read(&seen, read), "{read:?}");
+        }
+        if let Some(read) = rests_on(&seen, name(&seen)) {
+            met.count(read.into());
+            prop_assert!(is_read(&seen, read), "{read:?}");
         }
     }
 
@@ -361,7 +372,7 @@ proptest! {
     fn a_plan_never_asks_to_be_looked_at_again_at_once_and_comes_back_to_a_pod_that_waits(
         seen in anything(), met in tally(&[("tasks", 10), ("volume", 10)]),
     ) {
-        let plan = plan(&seen);
+        let plan = seen.plan();
         prop_assert!(plan.again.is_none_or(|again| !again.is_zero()));
         if let Decision::Wait(Wait::Tasks { pod: Some(_), .. } | Wait::Volume { pod: Some(_), .. }) = plan.decision {
             met.count(plan.decision.name());

@@ -6,7 +6,7 @@ use super::*;
 fn a_held_run_leaves_an_unfit_node_before_it_is_released() {
     for cause in CAUSES {
         let held = held().on(NODE).node_is(NodeState::Unfit(cause));
-        assert_eq!(held.decision(), Decision::Count(Question::Tasks), "{cause:?}");
+        assert_eq!(held.decision(), Decision::Read(Read::Tasks), "{cause:?}");
         let expected = moving_off(MoveCause::Node(cause), None);
         assert_eq!(held.counted(0).decision(), expected, "{cause:?}");
     }
@@ -33,16 +33,14 @@ fn a_held_run_that_keeps_finding_unfit_nodes_waits_between_them_and_not_beyond_i
     assert_eq!(unfit().created_ago(590).plan(), in_seconds(await_node(), 10));
     for late in [unfit(), unfit().counted(0), held().moved_off()] {
         let release = late.created_ago(600).decision();
-        assert!(
-            matches!(
-                release,
-                Decision::Write(Write::Release {
-                    cause: ReleaseCause::Deadline,
-                    ..
-                })
-            ),
-            "{release:?}"
-        );
+        let Decision::Act(Step {
+            event: Some(Event::Released { cause, .. }),
+            ..
+        }) = release
+        else {
+            panic!("{release:?}")
+        };
+        assert_eq!(cause, ReleaseCause::Deadline);
     }
 }
 
@@ -63,6 +61,6 @@ fn release_when_created_does_not_release_to_an_unfit_node_either() {
             .decision()
     };
     let unfit = held().on(NODE).node_is(NodeState::Unfit(Cause::Gone));
-    assert_eq!(created(unfit), Decision::Count(Question::Tasks));
+    assert_eq!(created(unfit), Decision::Read(Read::Tasks));
     assert_eq!(created(held().moved_off()), follow());
 }

@@ -8,10 +8,12 @@ use k8s_openapi::api::core::v1::Toleration;
 use serde_json::{Value, json};
 
 fn requests(scene: &Scene) -> Vec<Request> {
-    match scene.decision() {
-        Decision::Write(write) => write.requests(&scene.seen(), "image"),
-        other => panic!("{other:?}"),
-    }
+    let Decision::Act(Step { actions, .. }) = scene.decision() else {
+        panic!("{scene:?}")
+    };
+    let seen = scene.seen();
+    let requests = actions.iter().flat_map(|action| action.requests(&seen, "image"));
+    requests.collect()
 }
 
 /// The patch of the StatefulSet, which comes first.
@@ -58,8 +60,9 @@ fn toleration(key: &str) -> Toleration {
 #[test]
 fn a_placeholder_that_makes_room_after_a_move_gives_up_no_node() {
     let makes_room = settled().change(|scene| {
-        scene.set.as_mut().unwrap().left = Some("old".to_owned());
-        (scene.refusal, scene.refused) = (Some("7".into()), Some(vec!["build-test".into()]));
+        scene.set.as_mut().unwrap().spec.left = Some("old".to_owned());
+        scene.refusal = Some("7".into());
+        scene.inputs.rejected_tasks = vec!["build-test".into()].into();
     });
     let left = format!(
         "/spec/template/metadata/annotations/{}",
@@ -108,7 +111,9 @@ fn recreated() -> Scene {
 #[test]
 fn a_placeholder_that_is_recreated_on_its_node_tolerates_what_its_pod_does() {
     assert_eq!(tolerations(&recreated()), Some(json!([toleration("gpu")])));
-    let anywhere = recreated().change(|scene| scene.pod.as_mut().unwrap().node = None);
+    let pinned = recreated().spec(|spec| spec.node = Some("node-0".to_owned()));
+    assert_eq!(annotation(&pinned, keys::PINNED), Some(json!(NODE)));
+    let anywhere = pinned.change(|scene| scene.pod.as_mut().unwrap().node = None);
     assert_eq!(annotation(&anywhere, keys::PINNED), Some(json!("")));
     assert_eq!(tolerations(&anywhere), None);
 }
@@ -116,7 +121,9 @@ fn a_placeholder_that_is_recreated_on_its_node_tolerates_what_its_pod_does() {
 #[test]
 fn a_placeholder_that_outlives_its_run_is_recreated_without_pvcs() {
     let volumes = |strategy| {
-        let scene = recreated().change(|scene| scene.set.as_mut().unwrap().strategy = Some(strategy));
+        let scene = recreated()
+            .spec(|spec| spec.claims = vec!["source".to_owned()])
+            .change(|scene| scene.set.as_mut().unwrap().strategy = Some(strategy));
         added(&scene, "/spec/volumes")
     };
     assert_eq!(volumes(Strategy::IsolateAlways), Some(json!([])));

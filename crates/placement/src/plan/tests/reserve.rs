@@ -19,31 +19,33 @@ fn pinned(scene: Scene) -> Scene {
         .reserving(RESERVE)
         .shrunk()
         .shape(|shape| shape.pinned = true)
-        .change(|scene| {
-            scene.set.as_mut().unwrap().pinned = true;
-        })
+        .spec(|spec| spec.node = Some(NODE.to_owned()))
 }
 
 fn shrink() -> Decision {
-    Decision::Write(Write::Shrink {
-        set: SET.to_owned(),
-        pod: POD.to_owned(),
-    })
+    let resize = Action::Pod(PodChange::Resize(POD.to_owned()));
+    Decision::act([Action::Placeholder(spec()), resize])
 }
 
 fn recreate(node: Option<&str>) -> Decision {
-    Decision::Write(Write::RecreateSmall {
-        set: SET.to_owned(),
-        pod: POD.to_owned(),
+    recreated_as(Spec {
         node: node.map(str::to_owned),
+        ..spec()
     })
 }
 
+/// On any node again.
+fn unpin() -> Decision {
+    Decision::act([Action::Placeholder(spec())])
+}
+
 fn start_over(cause: MoveCause) -> Decision {
-    Decision::Write(Write::StartOver {
-        set: SET.to_owned(),
+    let event = Event::MovedOff {
         cause,
-    })
+        pod: None,
+        starts_over: true,
+    };
+    Decision::act_and_report(event, [Action::Delete(Target::Placeholder(SET.to_owned()))])
 }
 
 #[test]
@@ -61,6 +63,7 @@ fn a_big_placeholder_without_a_node_waits_for_one_that_is_large_enough() {
     let waiting = waiting.change(|scene| scene.nodes = vec![node("n", "cpu=2,memory=16Gi")]);
     let Decision::Wait(Wait::Node {
         unschedulable,
+        autoscaler: None,
         largest,
     }) = waiting.decision()
     else {
@@ -79,6 +82,7 @@ fn numbers_are_told_only_of_a_reserve() {
         .change(|scene| scene.nodes = vec![node("n", "cpu=1m")]);
     let told = Decision::Wait(Wait::Node {
         unschedulable: Some(NO_NODE.to_owned()),
+        autoscaler: None,
         largest: None,
     });
     assert_eq!(small.decision(), told);
@@ -98,10 +102,7 @@ fn release_when_created_waits_for_a_reserve_all_the_same() {
             .decision()
     };
     assert_eq!(created(held().with_pod().reserving(RESERVE)), await_node());
-    assert_eq!(
-        created(held().with_set().reserving(RESERVE)),
-        Decision::Write(Write::Nudge)
-    );
+    assert_eq!(created(held().with_set().reserving(RESERVE)), pod_missing(None));
     assert_eq!(created(big()), shrink());
     let nothing = held().with_pod().reserving("");
     assert_eq!(created(nothing), released(ReleaseCause::PlaceholderCreated, None));
@@ -134,7 +135,7 @@ fn where_a_resize_is_refused_the_placeholder_is_made_anew_in_its_place() {
 fn a_placeholder_without_a_reserve_is_never_recreated_for_a_refused_resize() {
     let node_found = released(ReleaseCause::NodeFound, Some(NODE));
     assert_eq!(refused(held().on(NODE)).decision(), node_found);
-    assert_eq!(refused(settled()).decision(), Decision::Wait(Wait::Steady));
+    assert_eq!(refused(settled()).decision(), Decision::Wait(Wait::Settled));
 }
 
 #[test]
@@ -145,11 +146,8 @@ fn what_kubernetes_resizes_in_no_pod_is_not_tried() {
 #[test]
 fn a_placeholder_that_came_back_small_is_unpinned_and_then_the_run_is_released() {
     let back = pinned(held().on(NODE));
-    assert_eq!(
-        back.decision(),
-        Decision::Write(Write::Unpin { set: SET.to_owned() })
-    );
-    let unpinned = back.change(|scene| scene.set.as_mut().unwrap().pinned = false);
+    assert_eq!(back.decision(), unpin());
+    let unpinned = back.spec(|spec| spec.node = None);
     assert_eq!(unpinned.decision(), released(ReleaseCause::NodeFound, Some(NODE)));
 }
 
@@ -173,7 +171,7 @@ fn a_run_with_a_reserve_starts_over_when_its_node_turns_out_unfit() {
     let unfit = |scene: Scene| scene.node_is(NodeState::Unfit(Cause::Cordoned));
     let expected = start_over(MoveCause::Node(Cause::Cordoned));
     for scene in [big(), big().shrunk(), refused(big()), pinned(held().on(NODE))] {
-        assert_eq!(unfit(scene.clone()).decision(), Decision::Count(Question::Tasks));
+        assert_eq!(unfit(scene.clone()).decision(), Decision::Read(Read::Tasks));
         assert_eq!(unfit(scene).counted(0).decision(), expected);
     }
 }
@@ -193,19 +191,16 @@ fn whatever_is_still_big_when_the_hold_ends_is_made_small_then() {
     );
     assert_eq!(
         settled().reserving(RESERVE).shrunk().decision(),
-        Decision::Wait(Wait::Steady)
+        Decision::Wait(Wait::Settled)
     );
 }
 
 #[test]
 fn a_placeholder_that_is_still_pinned_when_the_hold_ends_is_free_again_after_a_while() {
-    assert_eq!(
-        pinned(settled()).decision(),
-        Decision::Write(Write::Unpin { set: SET.to_owned() })
-    );
+    assert_eq!(pinned(settled()).decision(), unpin());
     assert_eq!(
         pinned(enrolled().stranded(4)).plan(),
-        in_seconds(Decision::Wait(Wait::Steady), 6)
+        in_seconds(Decision::Wait(Wait::Settled), 6)
     );
     assert_eq!(pinned(enrolled().stranded(10)).decision(), recreate(None));
 }
@@ -227,7 +222,7 @@ fn a_smaller_usual_size_newly_configured_leaves_placeholders_without_a_reserve_a
     let scene = settled()
         .shape(|shape| shape.requests = amounts("cpu=50m,memory=100Mi"))
         .change(|scene| scene.config.placeholder_cpu = "10m".to_owned());
-    assert_eq!(scene.decision(), Decision::Wait(Wait::Steady));
+    assert_eq!(scene.decision(), Decision::Wait(Wait::Settled));
 }
 
 #[test]

@@ -3,10 +3,10 @@
 use super::*;
 
 fn refused(scene: Scene, tasks: &[&str]) -> Scene {
-    let tasks = tasks.iter().map(|task| (*task).to_owned()).collect();
+    let tasks: Vec<_> = tasks.iter().map(|task| (*task).to_owned()).collect();
     scene.change(|scene| {
         scene.refusal = Some("7".into());
-        scene.refused = Some(tasks);
+        scene.inputs.rejected_tasks = tasks.into();
     })
 }
 
@@ -22,7 +22,7 @@ fn made_room(scene: Scene, count: u32, seconds: i64) -> Scene {
 #[test]
 fn a_refusal_in_the_namespace_is_looked_into() {
     let scene = settled().change(|scene| scene.refusal = Some("7".into()));
-    assert_eq!(scene.plan(), at_once(Decision::Count(Question::Refused)));
+    assert_eq!(scene.plan(), at_once(Decision::Read(Read::RejectedTasks)));
 }
 
 #[test]
@@ -35,18 +35,29 @@ fn one_that_is_anothers_changes_nothing() {
 #[test]
 fn the_placeholder_makes_room_and_when_it_is_gone_tekton_tries_again() {
     let tasks = ["build-test"];
-    let makes_room = Write::MakeRoom { set: SET.into() };
-    assert_eq!(
-        refused(settled(), &tasks).plan(),
-        at_once(Decision::Write(makes_room))
-    );
-    let ending = refused(enrolled().moved_off().on(NODE).pod_ending(), &tasks);
-    assert_eq!(ending.plan(), at_once(Decision::Wait(Wait::Steady)));
-    let retries = Write::RetryTasks {
+    let event = Event::MadeRoom {
         tasks: vec!["build-test".into()],
     };
+    let away = Spec {
+        replicas: 0,
+        left: Some(String::new()),
+        ..spec()
+    };
+    assert_eq!(
+        refused(settled(), &tasks).plan(),
+        at_once(Decision::act_and_report(event, [Action::Placeholder(away)]))
+    );
+    let ending = refused(enrolled().moved_off().on(NODE).pod_ending(), &tasks);
+    assert_eq!(ending.plan(), at_once(Decision::Wait(Wait::PodEnd)));
     let gone = refused(enrolled().moved_off(), &tasks);
-    assert_eq!(gone.plan(), at_once(Decision::Write(retries)));
+    assert_eq!(gone.plan(), at_once(retries()));
+}
+
+fn retries() -> Decision {
+    Decision::act([Action::Requeue(Requeue::TaskRuns {
+        names: vec!["build-test".into()],
+        refusal: "7".into(),
+    })])
 }
 
 #[test]
@@ -59,19 +70,16 @@ fn it_is_told_so_again_with_growing_pauses_if_another_took_the_place() {
         };
         scene.change(|scene| scene.retries = retries).plan()
     };
-    assert_eq!(gone(1, 1), in_seconds(Decision::Wait(Wait::Steady), 1));
-    assert_eq!(gone(3, 5), in_seconds(Decision::Wait(Wait::Steady), 3));
-    assert!(matches!(
-        gone(3, 8).decision,
-        Decision::Write(Write::RetryTasks { .. })
-    ));
+    assert_eq!(gone(1, 1), in_seconds(Decision::Wait(Wait::Pause), 1));
+    assert_eq!(gone(3, 5), in_seconds(Decision::Wait(Wait::Pause), 3));
+    assert_eq!(gone(3, 8).decision, retries());
 }
 
 #[test]
 fn it_stays_away_for_ten_seconds_and_each_time_twice_as_long() {
     let away = |count, seconds| made_room(enrolled().moved_off(), count, seconds).plan();
-    assert_eq!(away(1, 4), in_seconds(Decision::Wait(Wait::Steady), 6));
-    assert_eq!(away(3, 4), in_seconds(Decision::Wait(Wait::Steady), 36));
+    assert_eq!(away(1, 4), in_seconds(Decision::Wait(Wait::Pause), 6));
+    assert_eq!(away(3, 4), in_seconds(Decision::Wait(Wait::Pause), 36));
     assert_eq!(away(1, 10), at_once(follow()));
 }
 

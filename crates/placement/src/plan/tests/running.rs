@@ -11,24 +11,19 @@ fn a_run_that_runs_and_was_never_in_its_group_is_left_alone() {
 
 #[test]
 fn a_running_run_with_a_placeholder_that_lost_its_group_gets_it_back() {
-    assert_eq!(
-        fresh().on(NODE).decision(),
-        Decision::Write(Write::Enrol(default_enrolment()))
-    );
+    assert_eq!(fresh().on(NODE).decision(), labelled(None));
 }
 
 #[test]
 fn a_run_that_somebody_else_released_before_it_was_enrolled_loses_its_placeholder() {
     let released = |scene: Scene| scene.change(|scene| scene.run.hold = true);
-    let Decision::Write(Write::DeletePlaceholder {
-        set: Some(_),
-        pod: None,
-    }) = released(fresh().on(NODE)).decision()
-    else {
-        panic!("its placeholder keeps a node from others");
-    };
+    assert_eq!(
+        released(fresh().on(NODE)).decision(),
+        cleaned_up(),
+        "its placeholder keeps a node from others"
+    );
     let later = released(fresh().on(NODE).set_deleting());
-    assert_eq!(later.decision(), Decision::Wait(Wait::Steady));
+    assert_eq!(later.decision(), Decision::Wait(Wait::Settled));
     assert_eq!(
         released(fresh()).decision(),
         Decision::Wait(Wait::LabelledTooLate)
@@ -37,34 +32,26 @@ fn a_run_that_somebody_else_released_before_it_was_enrolled_loses_its_placeholde
 
 #[test]
 fn an_enrolled_run_without_placeholder_gets_one_back() {
-    assert_eq!(
-        enrolled().decision(),
-        Decision::Write(Write::CreatePlaceholder(default_enrolment()))
-    );
+    assert_eq!(enrolled().decision(), creation());
 }
 
 #[test]
-fn an_enrolled_run_whose_node_is_written_down_is_steady() {
+fn an_enrolled_run_whose_node_is_written_down_is_settled() {
     let scene = enrolled()
         .on(NODE)
         .change(|scene| scene.run.node = Some(NODE.to_owned()));
-    assert_eq!(scene.plan(), at_once(Decision::Wait(Wait::Steady)));
+    assert_eq!(scene.plan(), at_once(Decision::Wait(Wait::Settled)));
 }
 
 #[test]
 fn a_node_that_is_new_or_not_yet_known_is_written_down() {
-    let record = Decision::Write(Write::RecordNode {
-        node: NODE.to_owned(),
-    });
+    let record = node_recorded(NODE);
     assert_eq!(enrolled().on(NODE).decision(), record);
     let moved = enrolled()
         .on(NODE)
         .change(|scene| scene.run.node = Some("node-0".to_owned()));
     assert_eq!(moved.decision(), record);
-    let kept_by_a_volume = moved
-        .node_is(NodeState::Unfit(Cause::Cordoned))
-        .counted(0)
-        .change(|scene| scene.tied = Some("disk".to_owned()));
+    let kept_by_a_volume = moved.node_is(NodeState::Unfit(Cause::Cordoned)).tied("disk");
     assert_eq!(kept_by_a_volume.decision(), record);
 }
 
@@ -75,11 +62,11 @@ fn a_placeholder_that_is_between_two_pods_leaves_the_node_as_it_is() {
         .change(|scene| scene.run.node = Some("node-0".to_owned()));
     assert_eq!(
         scene.clone().pod_ending().decision(),
-        Decision::Wait(Wait::Steady)
+        Decision::Wait(Wait::Settled)
     );
     assert_eq!(
         scene.change(|scene| scene.pod = None).decision(),
-        Decision::Wait(Wait::Steady)
+        Decision::Wait(Wait::Settled)
     );
 }
 
@@ -87,7 +74,7 @@ fn a_placeholder_that_is_between_two_pods_leaves_the_node_as_it_is() {
 fn a_running_run_waits_for_a_placeholder_on_its_way_out() {
     assert_eq!(
         enrolled().set_deleting().plan(),
-        at_once(Decision::Wait(Wait::Steady))
+        at_once(Decision::Wait(Wait::OldStatefulSet))
     );
 }
 
@@ -99,15 +86,11 @@ fn a_run_that_is_being_cancelled_keeps_its_placeholder_until_it_is_done() {
                 .change(|scene| scene.run.status = SpecStatus::Other(status.to_owned()))
                 .decision()
         };
-        assert_eq!(cancel(held()), Decision::Wait(Wait::Steady), "{status}");
-        assert_eq!(
-            cancel(enrolled()),
-            Decision::Write(Write::CreatePlaceholder(default_enrolment())),
-            "{status}"
-        );
+        assert_eq!(cancel(held()), Decision::Wait(Wait::Settled), "{status}");
+        assert_eq!(cancel(enrolled()), creation(), "{status}");
         assert_eq!(
             cancel(enrolled().with_pod()),
-            Decision::Wait(Wait::Steady),
+            Decision::Wait(Wait::Settled),
             "{status}"
         );
     }
@@ -122,11 +105,14 @@ fn the_opt_in_label_chooses_and_the_configuration_fills_in() {
             from: IsolateFrom::Enrolled,
         };
     };
-    let default = enrolment_of(&held().change(config).decision()).unwrap();
-    assert_eq!(default.strategy, Strategy::IsolateAlways);
-    assert_eq!(default.isolation.as_str(), "namespace-enrolled");
+    let with = |strategy| Enrolment {
+        strategy,
+        isolation: "namespace-enrolled".parse().unwrap(),
+    };
+    let default = held().change(config).decision();
+    assert!(enrols_as(&default, with(Strategy::IsolateAlways)), "{default:?}");
     let chosen = held().opt_in(Some("colocateAlways")).change(config).decision();
-    assert_eq!(enrolment_of(&chosen).unwrap().strategy, Strategy::ColocateAlways);
+    assert!(enrols_as(&chosen, with(Strategy::ColocateAlways)), "{chosen:?}");
 }
 
 #[test]
@@ -144,11 +130,7 @@ fn what_was_resolved_once_outlives_a_change_of_the_configuration_and_of_the_labe
         later(fresh().with_set()),
         later(enrolled()),
     ] {
-        assert_eq!(
-            enrolment_of(&scene.decision()),
-            Some(default_enrolment()),
-            "{scene:?}"
-        );
+        assert!(enrols_as(&scene.decision(), default_enrolment()), "{scene:?}");
     }
 }
 
@@ -165,16 +147,17 @@ fn the_placeholders_labels_come_before_the_runs_own() {
         let set = scene.set.as_mut().unwrap();
         (set.strategy, set.isolation) = (Some(resolved.strategy), Some(resolved.isolation));
     });
-    assert_eq!(enrolment_of(&scene.decision()), Some(resolved));
+    assert!(enrols_as(&scene.decision(), resolved), "{scene:?}");
 }
 
 #[test]
 fn labels_that_came_with_a_foreign_group_are_not_believed() {
     let scene = held().in_group("old-uid").opt_in(Some("isolateAlways"));
-    assert_eq!(
-        enrolment_of(&scene.decision()).unwrap().strategy,
-        Strategy::IsolateAlways
-    );
+    let anew = Enrolment {
+        strategy: Strategy::IsolateAlways,
+        ..default_enrolment()
+    };
+    assert!(enrols_as(&scene.decision(), anew), "{scene:?}");
 }
 
 #[test]
@@ -183,8 +166,5 @@ fn labels_that_mean_nothing_are_resolved_anew() {
         scene.run.strategy = Some("nonsense".to_owned());
         scene.run.isolation = None;
     });
-    assert_eq!(
-        scene.decision(),
-        Decision::Write(Write::CreatePlaceholder(default_enrolment()))
-    );
+    assert_eq!(scene.decision(), creation());
 }

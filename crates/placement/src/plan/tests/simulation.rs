@@ -106,8 +106,8 @@ proptest! {
             prop_assert_eq!(world.broken_rule(), None, "{:?}", world);
             prop_assert!(world.longest_wait() <= LONGEST_WAIT, "{world:?}");
             if world.is_over() {
-                for write in world.written {
-                    met.count(write);
+                for step in world.taken {
+                    met.count(step);
                 }
                 return Ok(());
             }

@@ -10,8 +10,21 @@ fn awaiting_tasks(cause: MoveCause, pod: Option<&str>, live: usize) -> Decision 
     })
 }
 
-fn steady() -> Plan {
-    at_once(Decision::Wait(Wait::Steady))
+fn settled_for_good() -> Plan {
+    at_once(Decision::Wait(Wait::Settled))
+}
+
+/// The scheduler has so many seconds left.
+fn given_time(seconds: u64) -> Plan {
+    in_seconds(Decision::Wait(Wait::Scheduler), seconds)
+}
+
+fn pausing(seconds: u64) -> Plan {
+    in_seconds(Decision::Wait(Wait::Pause), seconds)
+}
+
+fn pod_end() -> Plan {
+    at_once(Decision::Wait(Wait::PodEnd))
 }
 
 const MISFIT: MoveCause = MoveCause::TaskDoesNotFit;
@@ -20,13 +33,13 @@ const STRANDED: MoveCause = MoveCause::PlaceholderDoesNotFit;
 #[test]
 fn a_task_that_does_not_fit_is_given_the_configured_time() {
     let waits = |seconds| settled().task_waits("big", seconds).plan();
-    assert_eq!(waits(0), in_seconds(Decision::Wait(Wait::Steady), 10));
-    assert_eq!(waits(7), in_seconds(Decision::Wait(Wait::Steady), 3));
-    assert_eq!(waits(10), at_once(Decision::Count(Question::Tasks)));
+    assert_eq!(waits(0), given_time(10));
+    assert_eq!(waits(7), given_time(3));
+    assert_eq!(waits(10), at_once(Decision::Read(Read::Tasks)));
     let patient = settled()
         .task_waits("big", 10)
         .change(|scene| scene.config.move_after = Some(Duration::from_mins(1)));
-    assert_eq!(patient.plan(), in_seconds(Decision::Wait(Wait::Steady), 50));
+    assert_eq!(patient.plan(), given_time(50));
 }
 
 #[test]
@@ -40,7 +53,7 @@ fn a_task_whose_volume_is_elsewhere_is_given_no_time_unless_it_may_be_short_of_r
     };
     let elsewhere = "0/4 nodes are available: 1 node(s) didn't match PersistentVolume's node affinity, 3 node(s) didn't match \
                      pod affinity rules.";
-    assert_eq!(waits(elsewhere), at_once(Decision::Count(Question::Tasks)));
+    assert_eq!(waits(elsewhere), at_once(Decision::Read(Read::Tasks)));
     for short_of_room in [
         "1 Insufficient cpu",
         "1 Too many pods",
@@ -48,7 +61,7 @@ fn a_task_whose_volume_is_elsewhere_is_given_no_time_unless_it_may_be_short_of_r
         "1 node(s) didn't match pod anti-affinity rules",
     ] {
         let also_short = elsewhere.replace(", 3", &format!(", {short_of_room}, 2"));
-        let patient = in_seconds(Decision::Wait(Wait::Steady), 10);
+        let patient = given_time(10);
         assert_eq!(waits(&also_short), patient, "{also_short}");
     }
 }
@@ -71,14 +84,8 @@ fn of_two_tasks_that_do_not_fit_together_the_second_gets_the_place_of_the_first_
         second().counted(1).decision(),
         awaiting_tasks(MISFIT, Some("second"), 1)
     );
-    assert_eq!(
-        second().quiet_for(0).plan(),
-        in_seconds(Decision::Wait(Wait::Steady), 10)
-    );
-    assert_eq!(
-        second().quiet_for(9).plan(),
-        in_seconds(Decision::Wait(Wait::Steady), 1)
-    );
+    assert_eq!(second().quiet_for(0).plan(), given_time(10));
+    assert_eq!(second().quiet_for(9).plan(), given_time(1));
     assert_eq!(
         second().quiet_for(10).decision(),
         moving_off(MISFIT, Some("second"))
@@ -87,7 +94,7 @@ fn of_two_tasks_that_do_not_fit_together_the_second_gets_the_place_of_the_first_
 
 #[test]
 fn a_pod_that_is_new_or_waits_for_its_claim_is_no_reason_to_move_off() {
-    assert_eq!(settled().task_starts("new").counted(0).plan(), steady());
+    assert_eq!(settled().task_starts("new").counted(0).plan(), settled_for_good());
     let with_another = settled().task_starts("new").task_waits("big", 10).counted(0);
     assert_eq!(with_another.decision(), moving_off(MISFIT, Some("big")));
 }
@@ -106,11 +113,7 @@ fn a_node_where_no_pod_can_start_is_given_up_at_once_whether_a_task_waits_or_not
     for cause in CAUSES {
         let scene = settled().node_is(NodeState::Unfit(cause));
         let cause = MoveCause::Node(cause);
-        assert_eq!(
-            scene.plan(),
-            at_once(Decision::Count(Question::Tasks)),
-            "{cause:?}"
-        );
+        assert_eq!(scene.plan(), at_once(Decision::Read(Read::Tasks)), "{cause:?}");
         assert_eq!(
             scene.clone().counted(0).decision(),
             moving_off(cause, None),
@@ -128,7 +131,7 @@ fn a_node_where_no_pod_can_start_is_given_up_at_once_whether_a_task_waits_or_not
 
 #[test]
 fn the_only_node_that_a_claim_can_be_used_on_is_never_given_up() {
-    let tied = |scene: Scene| scene.change(|scene| scene.tied = Some("disk".to_owned()));
+    let tied = |scene: Scene| scene.tied("disk");
     let stays = |cause, pod: Option<&str>| {
         Decision::Wait(Wait::Volume {
             cause,
@@ -163,7 +166,11 @@ fn tasks_that_still_live_on_an_unfit_node_are_waited_for() {
 #[test]
 fn a_fit_node_and_one_that_nobody_looked_at_are_kept() {
     for state in [NodeState::Fit, NodeState::Unknown] {
-        assert_eq!(settled().node_is(state).counted(0).plan(), steady(), "{state:?}");
+        assert_eq!(
+            settled().node_is(state).counted(0).plan(),
+            settled_for_good(),
+            "{state:?}"
+        );
     }
 }
 
@@ -175,9 +182,15 @@ fn with_moving_switched_off_a_stuck_run_stays_stuck() {
             .change(|scene| scene.config.move_after = None)
             .plan()
     };
-    assert_eq!(off(settled().task_waits("big", 9999)), steady());
-    assert_eq!(off(settled().node_is(NodeState::Unfit(Cause::Gone))), steady());
-    assert_eq!(off(enrolled().stranded(9999).task_waits("big", 9999)), steady());
+    assert_eq!(off(settled().task_waits("big", 9999)), settled_for_good());
+    assert_eq!(
+        off(settled().node_is(NodeState::Unfit(Cause::Gone))),
+        settled_for_good()
+    );
+    assert_eq!(
+        off(enrolled().stranded(9999).task_waits("big", 9999)),
+        settled_for_good()
+    );
 }
 
 #[test]
@@ -195,20 +208,17 @@ fn each_move_keeps_longer_from_the_next_one_up_to_five_minutes() {
         .collect();
     assert_eq!(pauses, [0, 10, 20, 40, 80, 160, 300, 300]);
     let many = settled().task_waits("big", 9999).moved_before(u32::MAX, 0).plan();
-    assert_eq!(many, in_seconds(Decision::Wait(Wait::Steady), 300));
+    assert_eq!(many, pausing(300));
 }
 
 #[test]
 fn the_pause_counts_from_the_last_move_and_holds_for_unfit_nodes_too() {
     let unfit = || settled().node_is(NodeState::Unfit(Cause::Cordoned)).counted(0);
-    assert_eq!(
-        unfit().moved_before(2, 13).plan(),
-        in_seconds(Decision::Wait(Wait::Steady), 7)
-    );
+    assert_eq!(unfit().moved_before(2, 13).plan(), pausing(7));
     let cause = MoveCause::Node(Cause::Cordoned);
     assert_eq!(unfit().moved_before(2, 20).decision(), moving_off(cause, None));
     let slower = settled().task_waits("big", 1).moved_before(1, 9).plan();
-    assert_eq!(slower, in_seconds(Decision::Wait(Wait::Steady), 9));
+    assert_eq!(slower, given_time(9));
 }
 
 #[test]
@@ -220,27 +230,24 @@ fn moves_are_counted_with_the_time_of_the_last() {
 #[test]
 fn a_placeholder_that_finds_no_node_itself_is_given_up_while_a_task_waits() {
     let scene = enrolled().stranded(10).task_starts("task");
-    assert_eq!(scene.plan(), at_once(Decision::Count(Question::Tasks)));
+    assert_eq!(scene.plan(), at_once(Decision::Read(Read::Tasks)));
     assert_eq!(
         scene.clone().counted(0).decision(),
-        moving_off(STRANDED, Some("task"))
+        leaving(None, STRANDED, Some("task"))
     );
-    assert_eq!(
-        enrolled().stranded(4).task_starts("task").plan(),
-        in_seconds(Decision::Wait(Wait::Steady), 6)
-    );
+    assert_eq!(enrolled().stranded(4).task_starts("task").plan(), given_time(6));
     let earlier = enrolled().stranded(20).task_waits("task", 10).counted(0);
-    assert_eq!(earlier.decision(), moving_off(STRANDED, Some("task")));
+    assert_eq!(earlier.decision(), leaving(None, STRANDED, Some("task")));
     let later = enrolled().stranded(10).task_waits("task", 20).counted(0);
-    assert_eq!(later.decision(), moving_off(MISFIT, Some("task")));
+    assert_eq!(later.decision(), leaving(None, MISFIT, Some("task")));
 }
 
 #[test]
 fn a_placeholder_without_a_node_waits_when_nobody_else_does() {
-    assert_eq!(enrolled().stranded(9999).counted(0).plan(), steady());
+    assert_eq!(enrolled().stranded(9999).counted(0).plan(), settled_for_good());
     assert_eq!(
         enrolled().with_pod().task_starts("task").counted(0).plan(),
-        steady()
+        settled_for_good()
     );
 }
 
@@ -249,7 +256,7 @@ fn an_evicted_placeholder_waits_while_its_group_lives_on_the_cordoned_node() {
     let evicted = enrolled()
         .stranded(9999)
         .node_is(NodeState::Unfit(Cause::Cordoned));
-    assert_eq!(evicted.clone().counted(1).plan(), steady());
+    assert_eq!(evicted.clone().counted(1).plan(), settled_for_good());
     let waiting = evicted.task_waits("next", 10).counted(1).decision();
     assert_eq!(waiting, awaiting_tasks(STRANDED, Some("next"), 1));
 }
@@ -257,8 +264,8 @@ fn an_evicted_placeholder_waits_while_its_group_lives_on_the_cordoned_node() {
 #[test]
 fn a_placeholder_between_two_pods_is_left_to_its_stateful_set() {
     let scene = settled().node_is(NodeState::Unfit(Cause::Gone)).counted(0);
-    assert_eq!(scene.clone().pod_ending().plan(), steady());
-    assert_eq!(scene.change(|scene| scene.pod = None).plan(), steady());
+    assert_eq!(scene.clone().pod_ending().plan(), settled_for_good());
+    assert_eq!(scene.change(|scene| scene.pod = None).plan(), settled_for_good());
 }
 
 #[test]
@@ -277,21 +284,24 @@ fn after_moving_off_the_placeholder_follows_when_no_task_waits_any_more() {
 #[test]
 fn the_old_placeholder_pod_is_gone_or_going_before_the_next_one_is_asked_for() {
     let there = || enrolled().moved_off().on(NODE);
-    assert_eq!(there().plan(), steady());
+    assert_eq!(there().plan(), pod_end());
     assert_eq!(there().pod_ending().plan(), at_once(follow()));
     let unfit = there().node_is(NodeState::Unfit(Cause::Gone)).counted(0);
-    assert_eq!(unfit.plan(), steady());
+    assert_eq!(unfit.plan(), pod_end());
 }
 
 #[test]
 fn as_long_as_a_task_waits_unbound_the_placeholder_stays_away() {
     let away = || enrolled().moved_off();
-    assert_eq!(away().task_starts("new").plan(), steady());
+    assert_eq!(
+        away().task_starts("new").plan(),
+        at_once(Decision::Wait(Wait::Scheduler))
+    );
     let quiet = away().task_waits("big", 20).moved_before(1, 4);
-    assert_eq!(quiet.plan(), in_seconds(Decision::Wait(Wait::Steady), 6));
+    assert_eq!(quiet.plan(), given_time(6));
     assert_eq!(
         away().task_waits("big", 20).moved_before(1, 10).decision(),
-        Decision::Count(Question::Tasks)
+        Decision::Read(Read::Tasks)
     );
     let beside = away().task_waits("big", 20).counted(1).plan();
     assert_eq!(beside, in_seconds(awaiting_tasks(MISFIT, Some("big"), 1), 30));
@@ -334,7 +344,7 @@ fn a_task_that_came_after_the_run_had_left_is_given_as_much_time_as_any() {
             .counted(0)
             .plan()
     };
-    assert_eq!(came(4), in_seconds(Decision::Wait(Wait::Steady), 6));
+    assert_eq!(came(4), given_time(6));
     assert!(matches!(came(10).decision, Decision::Wait(Wait::Fit { .. })));
 }
 
@@ -342,44 +352,38 @@ fn a_task_that_came_after_the_run_had_left_is_given_as_much_time_as_any() {
 fn a_placeholder_that_somebody_scaled_down_comes_back() {
     let scaled = settled().moved_off();
     assert_eq!(scaled.decision(), follow());
-    let oddly = scaled.change(|scene| scene.set.as_mut().unwrap().replicas = -1);
+    let oddly = scaled.spec(|spec| spec.replicas = -1);
     assert_eq!(oddly.decision(), follow());
 }
 
 #[test]
 fn the_new_node_is_written_down_once_the_placeholder_is_there() {
     let moved = settled().on("node-2");
-    let record = Decision::Write(Write::RecordNode {
-        node: "node-2".to_owned(),
-    });
+    let record = node_recorded("node-2");
     assert_eq!(moved.decision(), record);
     let waiting = moved.clone().task_waits("big", 4).plan();
     assert_eq!(waiting, in_seconds(record.clone(), 6));
+    let pausing = moved.clone().task_waits("big", 60).moved_before(1, 4).plan();
+    assert_eq!(pausing, in_seconds(record.clone(), 6));
     assert_eq!(moved.clone().task_waits("big", 10).counted(1).decision(), record);
     assert_eq!(
         moved.task_waits("big", 10).counted(0).decision(),
-        moving_off(MISFIT, Some("big"))
+        leaving(Some("node-2"), MISFIT, Some("big"))
     );
 }
 
 #[test]
 fn a_run_that_is_not_enrolled_or_has_no_usable_placeholder_lets_nothing_go() {
     let stuck = |scene: Scene| scene.task_waits("big", 99).counted(0).decision();
-    assert_eq!(
-        stuck(fresh().on(NODE)),
-        Decision::Write(Write::Enrol(default_enrolment()))
-    );
-    assert_eq!(
-        stuck(enrolled()),
-        Decision::Write(Write::CreatePlaceholder(default_enrolment()))
-    );
+    assert_eq!(stuck(fresh().on(NODE)), labelled(None));
+    assert_eq!(stuck(enrolled()), creation());
     assert_eq!(
         stuck(enrolled().on(NODE).set_deleting()),
-        Decision::Wait(Wait::Steady)
+        Decision::Wait(Wait::OldStatefulSet)
     );
     assert_eq!(
         stuck(enrolled().on(NODE).foreign_set()),
-        Decision::Wait(Wait::Steady)
+        Decision::Wait(Wait::OldStatefulSet)
     );
 }
 
@@ -410,6 +414,11 @@ fn a_count_tells_since_when_it_is_quiet() {
     }
 }
 
+fn waking(wake: Wake) -> Decision {
+    let names = vec!["old".to_owned()];
+    Decision::act([Action::Requeue(Requeue::Pods { names, wake })])
+}
+
 #[test]
 fn pods_that_were_set_aside_before_the_run_moved_off_are_woken_once() {
     let asleep = |generation: Option<i64>| {
@@ -420,15 +429,12 @@ fn pods_that_were_set_aside_before_the_run_moved_off_are_woken_once() {
             .task_starts("new")
             .change(|scene| scene.waiting[0].woken = woken)
     };
-    let wake = Decision::Write(Write::WakeTasks {
-        pods: vec!["old".to_owned()],
-        wake: woken_for(GENERATION),
-    });
+    let wake = waking(woken_for(GENERATION));
     assert_eq!(asleep(None).plan(), at_once(wake.clone()));
     assert_eq!(asleep(Some(GENERATION - 2)).plan(), at_once(wake.clone()));
     assert_ne!(asleep(Some(GENERATION)).decision(), wake);
     let still_there = asleep(None).change(|scene| scene.pod = Some(there()));
-    assert_eq!(still_there.decision(), Decision::Wait(Wait::Steady));
+    assert_eq!(still_there.plan(), pod_end());
 }
 
 #[test]
@@ -445,24 +451,61 @@ fn a_pod_that_was_woken_while_another_task_ran_is_woken_again_when_that_one_has_
                 });
             })
     };
-    let counted = |since, live, ended| {
-        let quiet_since = Some(ago(ended));
-        asleep(since).change(|scene| scene.census = Some(Census { live, quiet_since }))
-    };
+    let counted = |since, live, ended| asleep(since).census(live, Some(ago(ended)));
     let ended = Some(ago(20).as_second());
-    let wake = Decision::Write(Write::WakeTasks {
-        pods: vec!["old".to_owned()],
-        wake: Wake {
-            generation: GENERATION,
-            since: ended,
-        },
+    let wake = waking(Wake {
+        generation: GENERATION,
+        since: ended,
     });
-    assert_eq!(asleep(None).decision(), Decision::Count(Question::Tasks));
+    assert_eq!(asleep(None).decision(), Decision::Read(Read::Tasks));
     assert_eq!(counted(None, 0, 20).decision(), wake);
     let is_told = |scene: Scene| matches!(scene.decision(), Decision::Wait(Wait::Fit { .. }));
     assert!(is_told(counted(ended, 0, 20)), "woken for that already");
     assert!(is_told(counted(None, 0, 55)), "it ended before the run moved off");
     assert!(is_told(counted(None, 0, 50)), "it ended as the run moved off");
+}
+
+#[test]
+fn assistants_on_the_node_that_was_left_are_deleted_before_anything_goes_elsewhere() {
+    let assistant = |name: &str, node: Option<&str>| AssistantPod {
+        name: name.to_owned(),
+        uid: format!("{name}-uid"),
+        node: node.map(str::to_owned),
+    };
+    let assistants = vec![
+        assistant("here", Some(NODE)),
+        assistant("behind", Some("old")),
+        assistant("nowhere", None),
+    ];
+    let away = |left: &str| {
+        let left = Some(left.to_owned());
+        let scene = enrolled().moved_off().spec(|spec| spec.left = left);
+        scene.change(|scene| scene.inputs.assistants = assistants.clone().into())
+    };
+    let back = |left: &str| {
+        Action::Placeholder(Spec {
+            left: Some(left.to_owned()),
+            ..spec()
+        })
+    };
+    let delete = Action::Delete(Target::Assistant {
+        name: "behind".to_owned(),
+        uid: "behind-uid".to_owned(),
+    });
+    assert_eq!(
+        away("old").decision(),
+        Decision::act([delete.clone(), back("old")])
+    );
+    let made_room = away("");
+    assert_eq!(made_room.decision(), Decision::act([back("")]));
+    let asleep = away("old")
+        .task_waits("old", 5)
+        .change(|scene| scene.waiting[0].woken = None);
+    let Decision::Act(step) = asleep.decision() else {
+        panic!("{asleep:?}")
+    };
+    assert_eq!(step.actions[0], delete);
+    assert_eq!(Decision::act(&step.actions[1..]), waking(woken_for(GENERATION)));
 }
 
 /// The scheduler of Kubernetes 1.36 does not hear of it when what keeps the pod away is gone.
@@ -485,12 +528,9 @@ fn a_pod_that_others_keep_away_is_woken_again_every_minute() {
             })
     };
     let woken = |since: i64| {
-        Decision::Write(Write::WakeTasks {
-            pods: vec!["old".to_owned()],
-            wake: Wake {
-                generation: GENERATION,
-                since: Some(since),
-            },
+        waking(Wake {
+            generation: GENERATION,
+            since: Some(since),
         })
     };
     let minute = |waits: i64, minutes: i64| ago(waits).as_second() + minutes * 60;
@@ -528,14 +568,8 @@ fn a_pod_that_still_misses_its_group_long_after_it_was_woken_is_woken_by_the_pla
             })
     };
     assert_eq!(asleep(15, 15, ELSEWHERE).decision(), follow());
-    assert_eq!(
-        asleep(11, 30, ELSEWHERE).plan(),
-        in_seconds(Decision::Wait(Wait::Steady), 4)
-    );
-    assert_eq!(
-        asleep(60, 12, ELSEWHERE).plan(),
-        in_seconds(Decision::Wait(Wait::Steady), 3)
-    );
+    assert_eq!(asleep(11, 30, ELSEWHERE).plan(), given_time(4));
+    assert_eq!(asleep(60, 12, ELSEWHERE).plan(), given_time(3));
     assert_ne!(asleep(60, 60, NO_NODE).decision(), follow());
     assert_ne!(asleep(60, 60, ELSEWHERE).counted(1).decision(), follow());
 }

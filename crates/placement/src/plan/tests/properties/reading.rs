@@ -5,52 +5,134 @@ use crate::requests::{Object, Request, Verb};
 use json_patch::PatchOperation;
 use serde_json::Value;
 
-pub(super) fn decision(seen: &Observation) -> Decision {
-    plan(seen).decision
+/// The name of the step that is planned, and the step.
+pub(super) fn step(scene: &Scene) -> Option<(&'static str, Step)> {
+    match scene.decision() {
+        Decision::Act(step) => Some((step_name(&scene.seen(), &step), step)),
+        Decision::Ignore(_) | Decision::Wait(_) | Decision::Read(_) => None,
+    }
+}
+
+/// The name of the step, or of what is decided instead.
+pub(super) fn name(scene: &Scene) -> &'static str {
+    step(scene).map_or_else(|| scene.decision().name(), |(name, _)| name)
+}
+
+/// Tells apart the steps that events alone, or actions alone, do not.
+pub(in super::super) fn step_name(seen: &Observation, step: &Step) -> &'static str {
+    match &step.event {
+        Some(Event::Enrolled) => "enrol",
+        Some(Event::Created(_)) => "create_placeholder",
+        Some(Event::ReserveGivenUp { .. }) => "give_up_reserve",
+        Some(Event::PodMissing { .. }) => "nudge",
+        Some(Event::SizedWithinLimits { .. }) => "ask_within_limits",
+        Some(Event::Released { .. }) => "release",
+        Some(Event::NodeRecorded { .. }) => "record_node",
+        Some(Event::MovedOff {
+            starts_over: true, ..
+        }) => "start_over",
+        Some(Event::MovedOff { .. }) => "move_off",
+        Some(Event::MadeRoom { .. }) => "make_room",
+        Some(Event::PlaceFreed { .. }) => "free_place",
+        Some(Event::CleanedUp) => "delete_placeholder",
+        Some(Event::NodeKept) => "leave_pod",
+        None => name_of_actions(seen, &step.actions),
+    }
+}
+
+/// Of a step without an event.
+fn name_of_actions(seen: &Observation, actions: &[Action]) -> &'static str {
+    let is_assistant = |action: &&Action| matches!(action, Action::Delete(Target::Assistant { .. }));
+    let assistants = actions.iter().take_while(is_assistant).count();
+    let seen_spec = seen.set.as_ref().map(|set| &set.spec);
+    match (assistants, &actions[assistants..]) {
+        (_, [Action::Placeholder(spec)]) if (seen_spec.unwrap().replicas, spec.replicas) <= (0, 1) => {
+            "follow"
+        }
+        (_, [Action::Requeue(Requeue::Pods { .. })]) => "wake_tasks",
+        (0, [Action::Requeue(Requeue::TaskRuns { .. })]) => "retry_tasks",
+        (0, [Action::Run(run)]) if run.hold != RunState::of(&seen.run).hold => "date_hold",
+        (0, [Action::Run(run)]) if run.group.is_none() => "withdraw",
+        (0, [Action::Run(_)]) => "enrol",
+        (0, [Action::Placeholder(spec)]) if spec.node.is_none() => "unpin",
+        (0, [Action::Placeholder(_), Action::Pod(PodChange::Resize(_))]) => "shrink",
+        (0, [Action::Placeholder(_), Action::Delete(Target::Pod(_))]) => "recreate_small",
+        (0, [Action::Pod(PodChange::Adopt(_))]) => "adopt_pod",
+        (0, [Action::Delete(Target::Placeholder(_) | Target::Pod(_)), ..]) => "delete_placeholder",
+        _ => panic!("{actions:?}"),
+    }
+}
+
+/// What the placeholder should be.
+pub(super) fn wanted(step: &Step) -> Option<&Spec> {
+    step.actions.iter().find_map(|action| match action {
+        Action::Placeholder(spec) => Some(spec),
+        _ => None,
+    })
+}
+
+/// The objects that are deleted.
+pub(super) fn deletions(step: &Step) -> impl Iterator<Item = &Target> {
+    step.actions.iter().filter_map(|action| match action {
+        Action::Delete(target) => Some(target),
+        _ => None,
+    })
+}
+
+/// Whether the run gives up its node: its placeholder finds another, with or without a reserve.
+pub(super) fn gives_up_its_node((_, step): &(&str, Step)) -> bool {
+    let of_node = |cause: &MoveCause| matches!(cause, MoveCause::Node(_));
+    match &step.event {
+        Some(Event::MovedOff {
+            cause, starts_over, ..
+        }) => !starts_over || of_node(cause),
+        _ => false,
+    }
+}
+
+/// The cause of a release, and the node.
+pub(super) fn release(scene: &Scene) -> Option<(ReleaseCause, Option<String>)> {
+    match step(scene)?.1.event? {
+        Event::Released { cause, node, .. } => Some((cause, node)),
+        _ => None,
+    }
 }
 
 /// What is planned with each outcome of a count.
-pub(super) fn counted(seen: &Observation) -> [Decision; 3] {
-    let with = |census| {
-        decision(&Observation {
-            census,
-            ..seen.clone()
-        })
-    };
-    let census = |live| {
-        Some(Census {
-            live,
-            quiet_since: None,
-        })
-    };
-    [with(None), with(census(0)), with(census(1))]
+pub(super) fn counted(scene: &Scene) -> [Decision; 3] {
+    let uncounted = scene.clone().unread(Read::Tasks);
+    [
+        uncounted.decision(),
+        uncounted.clone().counted(0).decision(),
+        uncounted.counted(1).decision(),
+    ]
 }
 
-pub(super) fn is_opted_in(seen: &Observation) -> bool {
+pub(super) fn is_opted_in(seen: &Scene) -> bool {
     let label = matches!(seen.run.opt_in.as_deref(), Some("true" | "isolateAlways"));
     label && seen.run.key.namespace == "ns"
 }
 
 /// Tekton runs it, and it is not at its end.
-pub(super) fn goes_on(seen: &Observation) -> bool {
+pub(super) fn goes_on(seen: &Scene) -> bool {
     let run = &seen.run;
     !run.child && !run.managed_elsewhere && !run.done && !run.deleting
 }
 
 /// Ours to look after.
-pub(super) fn is_alive(seen: &Observation) -> bool {
+pub(super) fn is_alive(seen: &Scene) -> bool {
     let run = &seen.run;
     let ours = run.is_held_by_us() || run.status != SpecStatus::Pending && run.is_enrolled();
     ours && is_opted_in(seen) && goes_on(seen)
 }
 
 /// Opted out, and a node of it may have been given up: what it left behind there is brought back first.
-pub(super) fn is_leaving(seen: &Observation) -> bool {
-    let gave_up = usable_set(seen).is_some_and(|set| set.left.is_some());
+pub(super) fn is_leaving(seen: &Scene) -> bool {
+    let gave_up = usable_set(seen).is_some_and(|set| set.spec.left_node().is_some());
     gave_up && !is_opted_in(seen) && goes_on(seen) && !seen.run.is_held_by_us()
 }
 
-pub(super) fn usable_set(seen: &Observation) -> Option<&Placeholder> {
+pub(super) fn usable_set(seen: &Scene) -> Option<&Placeholder> {
     seen.set.as_ref().filter(|set| set.owned && !set.deleting)
 }
 
@@ -60,98 +142,80 @@ pub(super) fn lacks_its_group(pod: &WaitingPod) -> bool {
 }
 
 /// A task of this run has no pod because of a quota, and it is known which.
-pub(super) fn is_refused(seen: &Observation) -> bool {
-    let tasks = seen.refused.as_ref().filter(|_| seen.refusal.is_some());
-    tasks.is_some_and(|tasks| !tasks.is_empty())
+pub(super) fn is_refused(seen: &Scene) -> bool {
+    let tasks = seen.inputs.rejected_tasks.get();
+    seen.refusal.is_some() && tasks.is_ok_and(|tasks| !tasks.is_empty())
 }
 
 /// The placeholder of a run that runs makes room in a quota, or did so a moment ago.
-pub(super) fn keeps_away(seen: &Observation) -> bool {
+pub(super) fn keeps_away(seen: &Scene) -> bool {
     let pause = seen.yields.pause(Repeated::PAUSE);
-    let is_over = |last| seen.now.duration_since(last) >= pause.try_into().unwrap();
-    let asks = seen.refusal.is_some() && seen.refused.is_none();
+    let is_over = |last| now().duration_since(last) >= pause.try_into().unwrap();
+    let asks = seen.refusal.is_some() && !is_read(seen, Read::RejectedTasks);
     !seen.run.is_held_by_us() && (asks || is_refused(seen) || !seen.yields.last.is_none_or(is_over))
 }
 
 /// At no replicas, its old pod gone or going, and nobody waits.
-pub(super) fn may_come_back(seen: &Observation) -> bool {
-    let away = usable_set(seen).is_some_and(|set| set.replicas <= 0);
+pub(super) fn may_come_back(seen: &Scene) -> bool {
+    let away = usable_set(seen).is_some_and(|set| set.spec.replicas <= 0);
     away && is_alive(seen) && seen.waiting.is_empty() && seen.pod.as_ref().is_none_or(|pod| pod.ending)
 }
 
 /// Tekton creates StatefulSets for this run when it starts, and a quota has no room for them that can be freed, or has not been read.
-pub(super) fn needs_a_place(seen: &Observation) -> bool {
-    let can_be_freed = match &seen.short_of {
-        None => true,
-        Some(short_of) => short_of.text().is_some() && seen.in_the_way.is_some(),
-    };
+pub(super) fn needs_a_place(seen: &Scene) -> bool {
+    let quota = seen.inputs.quota.get();
+    let can_be_freed = quota.map_or(true, |quota| {
+        quota.short_of.is_some() && quota.in_the_way.is_some()
+    });
     is_opted_in(seen) && seen.set.is_none() && seen.run.assistants() > 0 && can_be_freed
 }
 
 pub(super) fn frees_a_place(decision: &Decision) -> bool {
-    matches!(
-        decision,
-        Decision::Count(Question::Places)
-            | Decision::Wait(Wait::Places { .. })
-            | Decision::Write(Write::FreePlace { .. })
-    )
-}
-
-pub(super) fn is_answered(seen: &Observation, question: Question) -> bool {
-    match question {
-        Question::Tasks => seen.census.is_some(),
-        Question::Refused => seen.refused.is_some(),
-        Question::Claims => seen.claims.is_some(),
-        Question::Labels => seen.copied_labels.is_some(),
-        Question::Need => seen.need.is_some(),
-        Question::Places => seen.short_of.is_some(),
-        Question::Stints => seen.stints.is_some(),
-        Question::Assistants => seen.assistants.is_some(),
-        Question::Complaint => seen.complaint.is_some(),
-        Question::Autoscaler => seen.autoscaler.is_some(),
+    match decision {
+        Decision::Read(Read::Quota) | Decision::Wait(Wait::Places { .. }) => true,
+        Decision::Act(step) => matches!(step.event, Some(Event::PlaceFreed { .. })),
+        Decision::Ignore(_) | Decision::Wait(_) | Decision::Read(_) => false,
     }
 }
 
-/// The answers that a write rests on.
-pub(super) fn rests_on(seen: &Observation, write: &Write) -> Vec<Question> {
-    let (run, config) = (&seen.run, &seen.config);
-    let creates = [
-        (Question::Places, true),
-        (Question::Claims, !run.claims.is_empty()),
-        (Question::Labels, !config.placeholder_copied_labels.is_empty()),
-        (
-            Question::Need,
-            run.is_held_by_us() && size::is_automatic(run, config),
-        ),
-    ];
-    match write {
-        Write::CreatePlaceholder(_) => {
-            let asked = creates.into_iter().filter(|(_, matters)| *matters);
-            asked.map(|(question, _)| question).collect()
-        }
-        Write::FreePlace { .. } => vec![Question::Places],
-        Write::MoveOff { .. } => vec![Question::Tasks],
-        Write::MakeRoom { .. } | Write::RetryTasks { .. } => vec![Question::Refused],
-        Write::WakeTasks { .. } | Write::Follow { .. } => vec![Question::Assistants],
-        Write::Nudge | Write::AskWithinLimits { .. } => vec![Question::Complaint],
-        Write::GiveUpReserve { .. } => vec![Question::Autoscaler],
-        Write::Enrol(_)
-        | Write::DateHold
-        | Write::Withdraw
-        | Write::Release { .. }
-        | Write::RecordNode { .. }
-        | Write::Shrink { .. }
-        | Write::RecreateSmall { .. }
-        | Write::Unpin { .. }
-        | Write::StartOver { .. }
-        | Write::DeletePlaceholder { .. }
-        | Write::AdoptPod { .. }
-        | Write::LeavePod { .. } => Vec::new(),
+pub(super) fn is_read(seen: &Scene, read: Read) -> bool {
+    let inputs = &seen.inputs;
+    match read {
+        Read::Creation => inputs.creation.get().is_ok(),
+        Read::Quota => inputs.quota.get().is_ok(),
+        Read::Tasks => inputs.tasks.get().is_ok(),
+        Read::Assistants => inputs.assistants.get().is_ok(),
+        Read::RejectedTasks => inputs.rejected_tasks.get().is_ok(),
+        Read::Usage => inputs.usage.get().is_ok(),
+        Read::FailedCreate => inputs.failed_create.get().is_ok(),
+        Read::Autoscaler => inputs.autoscaler.get().is_ok(),
+    }
+}
+
+/// How many tasks live, if they were counted.
+pub(super) fn live(seen: &Scene) -> Option<usize> {
+    seen.inputs.tasks.get().ok().map(|tasks| tasks.census.live)
+}
+
+/// The group that a step of this name rests on.
+pub(super) fn rests_on(seen: &Scene, name: &str) -> Option<Read> {
+    let run = &seen.run;
+    let records_usage = run.succeeded && run.used.is_none() && size::is_automatic(run, &seen.config);
+    match name {
+        "create_placeholder" => Some(Read::Creation),
+        "free_place" => Some(Read::Quota),
+        "move_off" => Some(Read::Tasks),
+        "make_room" | "retry_tasks" => Some(Read::RejectedTasks),
+        "wake_tasks" | "follow" => Some(Read::Assistants),
+        "nudge" | "ask_within_limits" => Some(Read::FailedCreate),
+        "give_up_reserve" => Some(Read::Autoscaler),
+        "delete_placeholder" | "leave_pod" if run.done && !run.deleting && records_usage => Some(Read::Usage),
+        _ => None,
     }
 }
 
 /// Whether a request changes nothing but the object that was seen, or one that is still of this run.
-pub(super) fn names_what_was_seen(seen: &Observation, request: &Request) -> bool {
+pub(super) fn names_what_was_seen(seen: &Scene, request: &Request) -> bool {
     let uid = match &request.object {
         Object::Run => Some(seen.run.key.uid.as_str()),
         Object::Set => seen.set.as_ref().map(|set| set.uid.as_str()),

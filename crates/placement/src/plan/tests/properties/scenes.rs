@@ -1,8 +1,8 @@
 //! Anything that may be observed of a run: a usual scene, and then some facts that need not go together.
 
 use super::super::*;
+use crate::need::Stint;
 use crate::reserve::Wish;
-use crate::run::HeldFrom;
 use crate::sets::InTheWay;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Toleration;
@@ -13,8 +13,6 @@ use proptest::strategy::{BoxedStrategy, Strategy as Arbitrary};
 
 /// Another fact of a scene.
 type Change = fn(&mut Scene);
-/// Another answer, or another state of the memory; see `fixtures::answered` for the usual ones.
-type Answer = fn(&mut Observation);
 type Usual = fn() -> Scene;
 
 const OF_THE_RUN: &[Change] = &[
@@ -68,12 +66,16 @@ const OF_THE_PLACEHOLDER: &[Change] = &[
     |scene| *scene = scene.clone().foreign_set(),
     |scene| *scene = scene.clone().resolved(Strategy::IsolateAlways),
     |scene| *scene = scene.clone().moved_off(),
-    |scene| of_set(scene, |set| set.replicas = -1),
-    |scene| of_set(scene, |set| set.taken_up = false),
+    |scene| of_set(scene, |set| set.spec.replicas = -1),
+    |scene| of_set(scene, |set| set.observed = false),
     |scene| of_set(scene, |set| (set.strategy, set.isolation) = (None, None)),
-    |scene| of_set(scene, |set| set.pinned = true),
-    |scene| of_set(scene, |set| set.left = Some(NODE.to_owned())),
-    |scene| of_set(scene, |set| set.left = Some(String::new())),
+    |scene| of_set(scene, |set| set.spec.node = Some(NODE.to_owned())),
+    |scene| of_set(scene, |set| set.spec.left = Some(NODE.to_owned())),
+    |scene| of_set(scene, |set| set.spec.left = Some(String::new())),
+    |scene| of_set(scene, |set| set.spec.size = amounts("cpu=4")),
+    |scene| of_set(scene, |set| set.spec.within_limits = true),
+    |scene| of_set(scene, |set| set.spec.claims = vec!["source".to_owned()]),
+    |scene| of_set(scene, |set| set.spec.tolerations = vec![Toleration::default()]),
     |scene| scene.pod = None,
     |scene| *scene = scene.clone().with_pod(),
     |scene| *scene = scene.clone().on(NODE),
@@ -100,7 +102,7 @@ const AROUND_IT: &[Change] = &[
     |scene| *scene = scene.clone().quiet_for(3),
     |scene| *scene = scene.clone().quiet_for(-9999),
     |scene| *scene = scene.clone().counted(2),
-    |scene| scene.tied = Some("disk".to_owned()),
+    |scene| *scene = scene.clone().tied("disk"),
     |scene| *scene = scene.clone().task_starts("new"),
     |scene| *scene = scene.clone().task_waits("big", 60),
     |scene| *scene = scene.clone().task_waits("late", 3),
@@ -112,41 +114,51 @@ const AROUND_IT: &[Change] = &[
     |scene| *scene = scene.clone().moved_before(u32::MAX, -9999),
     |scene| scene.moves.last = Some(Timestamp::MIN),
     |scene| scene.refusal = Some("7".to_owned()),
-    |scene| (scene.refusal, scene.refused) = (Some("7".to_owned()), Some(Vec::new())),
+    |scene| {
+        scene.refusal = Some("7".to_owned());
+        scene.inputs.rejected_tasks = Vec::new().into();
+    },
     a_quota_refuses_a_task,
     |scene| scene.yields = repeated(1, 4),
     |scene| scene.yields = repeated(3, 9999),
     |scene| scene.yields = repeated(u32::MAX, -9999),
     |scene| scene.retries = repeated(1, 4),
     |scene| scene.retries = repeated(2, 9999),
-    |scene| scene.assistants = None,
-    |scene| scene.assistants = Some(vec![assistant(Some(NODE))]),
-    |scene| scene.assistants = Some(vec![assistant(Some(NODE)), assistant(None)]),
+    |scene| unread(scene, Read::Assistants),
+    |scene| scene.inputs.assistants = vec![assistant(Some(NODE))].into(),
+    |scene| scene.inputs.assistants = vec![assistant(Some(NODE)), assistant(None)].into(),
 ];
 
-const ANSWERS: &[Answer] = &[
-    |seen| seen.claims = None,
-    |seen| seen.copied_labels = None,
-    |seen| seen.need = None,
-    |seen| seen.short_of = None,
-    |seen| seen.short_of = Some(told("ResourceQuota few")),
-    |seen| places(seen, InTheWay::Gone),
-    |seen| places(seen, another_placeholder()),
-    |seen| seen.stints = None,
-    |seen| seen.complaint = None,
-    |seen| seen.complaint = Some(told("exceeded quota: tight")),
-    |seen| seen.complaint = Some(told("no PriorityClass with name urgent was found")),
-    |seen| seen.complaint = Some(told(TOO_SMALL)),
-    |seen| seen.autoscaler = None,
-    |seen| seen.autoscaler = Some(told("pod triggered scale-up: pool")),
-    |seen| seen.autoscaler = Some(told("max node group size reached")),
-    |seen| seen.nudge_in = Duration::from_secs(3),
-    |seen| seen.relaxed = true,
+/// Another answer, or another state of the memory; see `fixtures::answered` for the usual ones.
+const ANSWERS: &[Change] = &[
+    |scene| unread(scene, Read::Creation),
+    |scene| unread(scene, Read::Quota),
+    |scene| no_room(scene, None),
+    |scene| no_room(scene, Some(InTheWay::Gone)),
+    |scene| no_room(scene, Some(another_placeholder())),
+    |scene| unread(scene, Read::Usage),
+    |scene| unread(scene, Read::FailedCreate),
+    |scene| *scene = scene.clone().failed_create("exceeded quota: tight"),
+    |scene| {
+        *scene = scene
+            .clone()
+            .failed_create("no PriorityClass with name urgent was found");
+    },
+    |scene| *scene = scene.clone().failed_create(TOO_SMALL),
+    |scene| unread(scene, Read::Autoscaler),
+    |scene| scene.inputs.autoscaler = Some("pod triggered scale-up: pool".to_owned()).into(),
+    |scene| scene.inputs.autoscaler = Some("max node group size reached".to_owned()).into(),
+    |scene| scene.nudge_in = Duration::from_secs(3),
+    |scene| scene.relaxed = true,
 ];
 
-/// A quota has none.
-fn places(seen: &mut Observation, in_the_way: InTheWay) {
-    (seen.short_of, seen.in_the_way) = (Some(told("ResourceQuota few")), Some(in_the_way));
+fn unread(scene: &mut Scene, read: Read) {
+    *scene = scene.clone().unread(read);
+}
+
+fn no_room(scene: &mut Scene, in_the_way: Option<InTheWay>) {
+    let short_of = Some("ResourceQuota few".to_owned());
+    *scene = scene.clone().short_of(Quota { short_of, in_the_way });
 }
 
 fn another_placeholder() -> InTheWay {
@@ -175,7 +187,7 @@ const USUAL: &[Usual] = &[
     fresh,
     settled,
     || enrolled().on("node-2"),
-    || settled().change(|scene| of_set(scene, |set| set.pinned = true)),
+    || settled().change(|scene| of_set(scene, |set| set.spec.node = Some(NODE.to_owned()))),
     || on_unfit_node(settled()),
     || settled().task_waits("big", 60).counted(0),
     || settled().task_waits("big", 60).counted(2),
@@ -208,42 +220,28 @@ const USUAL: &[Usual] = &[
             .change(|scene| scene.run.deleting = true)
     },
     || done(Strategy::ColocateCompleted).change(|scene| scene.run.succeeded = true),
-];
-
-/// Likewise, with this answer.
-const ANSWERED: &[(Usual, Answer)] = &[
-    (
-        || held().with_set(),
-        |seen| seen.complaint = Some(told(TOO_SMALL)),
-    ),
-    (at_its_deadline, |seen| seen.short_of = None),
-    (at_its_deadline, |seen| places(seen, InTheWay::Gone)),
-    (at_its_deadline, |seen| places(seen, another_placeholder())),
-    (|| automatic(held()), |seen| seen.need = None),
-    (
-        || automatic(done(Strategy::ColocateCompleted)),
-        |seen| (seen.run.succeeded, seen.stints) = (true, None),
-    ),
+    || held().with_set().failed_create(TOO_SMALL),
+    || at_its_deadline().unread(Read::Quota),
+    || at_its_deadline().change(|scene| no_room(scene, Some(InTheWay::Gone))),
+    || at_its_deadline().change(|scene| no_room(scene, Some(another_placeholder()))),
+    || automatic(held()).unread(Read::Creation),
+    || {
+        automatic(done(Strategy::ColocateCompleted))
+            .change(|scene| scene.run.succeeded = true)
+            .unread(Read::Usage)
+    },
+    || automatic(done(Strategy::ColocateCompleted)).change(ended_well),
 ];
 
 /// Says a `LimitRange`.
 const TOO_SMALL: &str = "minimum cpu usage per Container is 100m, but request is 50m";
 
-/// Any observation.
-pub(super) fn anything() -> BoxedStrategy<Observation> {
+/// Anything that may be observed and read.
+pub(in super::super) fn anything() -> BoxedStrategy<Scene> {
     let changes = [OF_THE_RUN, OF_THE_CONFIGURATION, OF_THE_PLACEHOLDER, AROUND_IT].concat();
     let changes = prop_oneof![vec(select(changes.clone()), 0..3), vec(select(changes), 0..14)];
-    let as_usual: Answer = |_| {};
-    let usual: Vec<_> = USUAL.iter().map(|scene| (*scene, as_usual)).collect();
-    let scenes = [usual.as_slice(), ANSWERED].concat();
-    (select(scenes), changes, vec(select(ANSWERS), 0..4))
-        .prop_map(|((scene, answer), changes, answers)| {
-            let mut seen = changes.into_iter().fold(scene(), Scene::change).seen();
-            for answer in [answer].into_iter().chain(answers) {
-                answer(&mut seen);
-            }
-            seen
-        })
+    (select(USUAL), changes, vec(select(ANSWERS), 0..4))
+        .prop_map(|(scene, changes, answers)| changes.into_iter().chain(answers).fold(scene(), Scene::change))
         .boxed()
 }
 
@@ -256,11 +254,10 @@ fn with_questions() -> Scene {
 
 /// One of Tekton's assistants that it dismissed is back on this node, or on none yet.
 fn opted_out_after_a_move(node: Option<&str>) -> Scene {
-    let gave_up = |set: &mut Placeholder| set.left = Some("node-0".to_owned());
-    settled().opt_in(None).change(|scene| {
-        of_set(scene, gave_up);
-        scene.assistants = Some(vec![assistant(node)]);
-    })
+    settled()
+        .opt_in(None)
+        .spec(|spec| spec.left = Some("node-0".to_owned()))
+        .change(|scene| scene.inputs.assistants = vec![assistant(node)].into())
 }
 
 /// Tekton creates a StatefulSet for it.
@@ -281,9 +278,7 @@ fn on_unfit_node(scene: Scene) -> Scene {
 }
 
 fn on_the_node_of_its_volume(scene: Scene) -> Scene {
-    scene
-        .counted(0)
-        .change(|scene| scene.tied = Some("disk".to_owned()))
+    scene.counted(0).tied("disk")
 }
 
 fn not_woken(scene: Scene) -> Scene {
@@ -309,11 +304,20 @@ fn of_set(scene: &mut Scene, change: fn(&mut Placeholder)) {
 }
 
 fn a_quota_refuses_a_task(scene: &mut Scene) {
-    (scene.refusal, scene.refused) = (Some("7".to_owned()), Some(vec!["build-test".to_owned()]));
+    scene.refusal = Some("7".to_owned());
+    scene.inputs.rejected_tasks = vec!["build-test".to_owned()].into();
 }
 
-fn told(message: &str) -> Message {
-    Message(Some(message.to_owned()))
+/// A task ran.
+fn ended_well(scene: &mut Scene) {
+    scene.run.succeeded = true;
+    let stint = Stint {
+        node: NODE.to_owned(),
+        from: ago(60),
+        to: ago(30),
+        asks: amounts("cpu=3"),
+    };
+    scene.inputs.usage = vec![stint].into();
 }
 
 fn repeated(count: u32, seconds: i64) -> Repeated {

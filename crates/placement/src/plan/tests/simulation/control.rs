@@ -2,83 +2,99 @@
 
 use super::super::super::fixtures::answered;
 use super::super::super::{
-    Decision, Observation, Placeholder, PlaceholderPod, Question, Shape, Wait, WaitingPod, Why, Write,
-    is_pinned, plan,
+    Decision, Event, Inputs, Observation, Placeholder, PlaceholderPod, Read, Shape, Step, Tasks, Wait,
+    WaitingPod, Why, plan,
 };
+use super::super::properties::reading::step_name;
 use super::Census;
 use super::api::SET;
 use super::life::{Life, texts};
 use super::world::{Node, World};
+use crate::fixture::spec_of;
 use crate::keys;
 use crate::node::{NodeFacts, NodeState, state};
 use crate::placeholder::wake::Wake;
 use std::sync::Arc;
 
 impl World {
-    /// Step by step until there is nothing to do but wait. No write is repeated at once.
+    /// Step by step until there is nothing to do but wait. No step is repeated at once.
     pub(super) fn settle(&mut self, index: usize) {
-        let (mut census, mut last) = (None, None);
+        let (mut inputs, mut last) = (answered(), None);
         for _ in 0..20 {
-            let seen = self.observe(index, census.take());
-            match plan(&seen).decision {
-                Decision::Write(write) if last.as_ref() != Some(&write) => {
-                    self.write(index, &seen, &write);
-                    last = Some(write);
+            let seen = self.observe(index);
+            match plan(&seen, &inputs).decision {
+                Decision::Act(step) if last.as_ref() != Some(&step) => {
+                    self.act(index, &seen, &step);
+                    inputs = answered();
+                    last = Some(step);
                 }
-                Decision::Count(Question::Tasks) => census = Some(self.count(index)),
-                Decision::Write(_)
-                | Decision::Leave(Why::Done)
-                | Decision::Wait(Wait::Steady | Wait::Node { .. } | Wait::Tasks { .. } | Wait::Fit { .. }) => {
-                    return;
+                Decision::Read(Read::Tasks) => {
+                    inputs = Inputs {
+                        tasks: self.count(index).into(),
+                        ..answered()
+                    };
                 }
-                // The other questions are answered, and every run is ours, was held when it came, and has no volume.
+                Decision::Act(_)
+                | Decision::Ignore(Why::Done)
+                | Decision::Wait(
+                    Wait::Settled
+                    | Wait::Scheduler
+                    | Wait::Pause
+                    | Wait::PodEnd
+                    | Wait::Node { .. }
+                    | Wait::Tasks { .. }
+                    | Wait::Fit { .. },
+                ) => return,
+                // The other groups were read, and every run is ours, was held when it came, and has no volume.
                 decision => panic!("{decision:?}: {:?}", self.lives[index]),
             }
         }
         panic!("a run is never at rest: {:?}", self.lives[index]);
     }
 
-    fn write(&mut self, index: usize, seen: &Observation, write: &Write) {
+    fn act(&mut self, index: usize, seen: &Observation, step: &Step) {
         let life = &mut self.lives[index];
-        match write {
+        let name = step_name(seen, step);
+        match name {
             // The model has no reason for these.
-            Write::MakeRoom { .. }
-            | Write::FreePlace { .. }
-            | Write::RetryTasks { .. }
-            | Write::AskWithinLimits { .. }
-            | Write::GiveUpReserve { .. }
-            | Write::Withdraw => panic!("{write:?}: {life:?}"),
-            Write::MoveOff { .. } | Write::StartOver { .. } => life.moves = life.moves.and_one(self.now),
+            "make_room" | "free_place" | "retry_tasks" | "ask_within_limits" | "give_up_reserve"
+            | "withdraw" => {
+                panic!("{step:?}: {life:?}")
+            }
             _ => {}
         }
-        for request in write.requests(seen, "image") {
+        if let Some(Event::MovedOff { .. }) = step.event {
+            life.moves = life.moves.and_one(self.now);
+        }
+        for request in step
+            .actions
+            .iter()
+            .flat_map(|action| action.requests(seen, "image"))
+        {
             life.send(&request, self.can_resize, self.hears_labels);
         }
-        self.written.insert(write.into());
+        self.taken.insert(name);
     }
 
-    fn count(&mut self, index: usize) -> Census {
+    fn count(&mut self, index: usize) -> Tasks {
         let life = &mut self.lives[index];
         let live = life.tasks.iter().filter(|task| task.node.is_some()).count();
         let census = Census::after(life.census, live, life.ended, self.now);
         life.census = Some(census);
-        census
+        Tasks { census, tied: None }
     }
 
-    fn observe(&self, index: usize, census: Option<Census>) -> Observation {
+    fn observe(&self, index: usize) -> Observation {
         let life = &self.lives[index];
         let nodes: Vec<_> = self.nodes.iter().filter(|node| !node.gone).map(facts).collect();
         Observation {
-            config: Arc::new(self.config.clone()),
-            run: life.run(),
             set: life.placeholder(),
             pod: life.placeholder_pod(),
             node: node_of(life, &nodes),
             nodes,
             waiting: life.waiting(),
             moves: life.moves,
-            census,
-            ..answered(self.now)
+            ..Observation::of(life.run(), Arc::new(self.config.clone()), self.now)
         }
     }
 }
@@ -118,19 +134,15 @@ impl Life {
     fn placeholder(&self) -> Option<Placeholder> {
         let set = self.set.as_ref()?;
         let labels = texts(set, "labels");
-        let mut template = texts(&set["spec"]["template"], "annotations");
         Some(Placeholder {
             uid: SET.to_owned(),
             owned: true,
             deleting: false,
-            replicas: self.replicas()?,
             generation: self.generation,
-            taken_up: true,
+            observed: true,
             strategy: labels[keys::STRATEGY].parse().ok(),
             isolation: labels[keys::ISOLATION].parse().ok(),
-            pinned: is_pinned(&template),
-            within_limits: false,
-            left: template.remove(keys::LEFT),
+            spec: spec_of(set),
         })
     }
 

@@ -38,8 +38,8 @@ pub(super) struct World {
     pub(super) can_resize: bool,
     /// A scheduler looks again at a pod whose label changed: Kubernetes 1.36 and newer.
     pub(super) hears_labels: bool,
-    /// The writes that there were.
-    pub(super) written: BTreeSet<&'static str>,
+    /// The steps that were taken.
+    pub(super) taken: BTreeSet<&'static str>,
     serial: u32,
     seed: u64,
 }
@@ -56,7 +56,7 @@ impl World {
             lives: Vec::new(),
             can_resize: true,
             hears_labels: true,
-            written: BTreeSet::new(),
+            taken: BTreeSet::new(),
             serial: 0,
             seed,
         }

@@ -8,7 +8,6 @@
 use super::decision::{Decision, MoveCause, Question, Wait, Write};
 use super::observation::{Census, Observation, Placeholder, Unschedulable, WaitingPod};
 use super::{Plan, again, at_once, questions, room};
-use crate::messages;
 use crate::node::{NodeState, largest};
 use crate::placeholder::wake::Wake;
 use jiff::{SignedDuration, Timestamp};
@@ -23,6 +22,19 @@ const ASLEEP: Duration = Duration::from_secs(15);
 /// How often a pod is woken that other pods keep away. Kubernetes before 1.37 tries one with two required terms of anti-affinity,
 /// ours and its user's, again only when a pod goes that matches both, or after five minutes.
 const KEPT_AWAY_AGAIN: Duration = Duration::from_mins(1);
+/// In the scheduler's words about a pod: it looked for others of the pod's group, and they were elsewhere.
+const LACKS_ITS_GROUP: &str = "didn't match pod affinity rules";
+/// Likewise: a volume that the pod mounts cannot be used on the node.
+const VOLUME_ELSEWHERE: &str = "didn't match PersistentVolume's node affinity";
+/// Likewise: pods are on the node that this one has to keep away from, or the other way round.
+const KEPT_AWAY: &str = "didn't match pod anti-affinity rules";
+/// Likewise: the pod might fit on the node later.
+const SHORT_OF_ROOM: [&str; 4] = [
+    "Insufficient",
+    "Too many pods",
+    "didn't have free ports",
+    KEPT_AWAY,
+];
 
 /// Why the node would be given up, and since when that is so; `None` needs no patience.
 struct Reason {
@@ -69,7 +81,7 @@ fn misfit(seen: &Observation) -> Option<Reason> {
 
 /// The message counts nodes by reason and names none: where nothing is said of room, the run's own node is not short of it.
 fn is_about_volumes_alone(message: &str) -> bool {
-    messages::lacks_its_volume(message) && !messages::is_short_of_room(message)
+    message.contains(VOLUME_ELSEWHERE) && !SHORT_OF_ROOM.iter().any(|words| message.contains(words))
 }
 
 /// A placeholder without a node holds up nobody unless somebody waits.
@@ -202,7 +214,7 @@ fn kept_away_again(seen: &Observation) -> Option<Timestamp> {
 }
 
 fn is_kept_away(it: &Unschedulable) -> bool {
-    messages::is_kept_away(&it.message)
+    it.message.contains(KEPT_AWAY)
 }
 
 fn asleep(seen: &Observation, wake: Wake) -> Vec<String> {
@@ -222,7 +234,7 @@ fn await_fit(seen: &Observation, set: &Placeholder) -> Plan {
     let since = last.map_or(it.since, |last| last.max(it.since));
     match (seen.left(since, seen.patience()), seen.census) {
         (Duration::ZERO, None) => at_once(Decision::Count(Question::Tasks)),
-        (Duration::ZERO, Some(Census { live: 0, quiet_since })) if messages::lacks_its_group(&it.message) => {
+        (Duration::ZERO, Some(Census { live: 0, quiet_since })) if it.message.contains(LACKS_ITS_GROUP) => {
             rouse(seen, set, quiet_since.max(last))
         }
         (Duration::ZERO, Some(Census { live: 0, .. })) => Plan {

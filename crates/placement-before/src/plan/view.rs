@@ -12,7 +12,7 @@ use jiff::Timestamp;
 use std::time::Duration;
 
 /// Where a run is in its life, as far as placement goes; with the strategy that an opted-in user asks for.
-pub(super) enum Stage {
+pub enum Stage {
     Deleting,
     Done,
     Foreign(Why),
@@ -24,7 +24,7 @@ pub(super) enum Stage {
 
 impl Stage {
     /// The end comes first: what we made is cleaned up whatever became of the labels.
-    pub(super) fn of(seen: &Observation) -> Self {
+    pub fn of(seen: &Observation) -> Self {
         let run = &seen.run;
         match asked(seen) {
             _ if run.deleting => Self::Deleting,
@@ -40,7 +40,7 @@ impl Stage {
 }
 
 /// The strategy that the opt-in label asks for; `None` if it is absent, `false` or means nothing.
-pub(super) fn asked(seen: &Observation) -> Option<Strategy> {
+pub fn asked(seen: &Observation) -> Option<Strategy> {
     if keys::LEFT_OUT.contains(&seen.run.key.namespace.as_str()) {
         return None;
     }
@@ -50,7 +50,7 @@ pub(super) fn asked(seen: &Observation) -> Option<Strategy> {
 
 /// What was resolved once stays for the life of the run: two halves of a group with different terms would be
 /// isolated by one and not by the other. Labels of a run that is not enrolled are another's.
-pub(super) fn enrolment(seen: &Observation, asked: Strategy) -> Enrolment {
+pub fn enrolment(seen: &Observation, asked: Strategy) -> Enrolment {
     let placeholder = seen.set.as_ref().filter(|placeholder| placeholder.owned);
     let run = Some(&seen.run).filter(|run| run.is_enrolled());
     let strategy = || run?.strategy.as_deref()?.parse().ok();
@@ -68,7 +68,7 @@ pub(super) fn enrolment(seen: &Observation, asked: Strategy) -> Enrolment {
 }
 
 #[derive(Clone, Copy)]
-pub(super) enum Set<'a> {
+pub enum Set<'a> {
     /// There is none: the name is free.
     Missing,
     /// On its way out, or another's of the same name: neither can be used, nor can one be made.
@@ -79,61 +79,61 @@ pub(super) enum Set<'a> {
 
 impl Observation {
     /// The placeholder as far as we may touch it.
-    pub(super) fn placeholder(&self) -> Set<'_> {
+    pub fn placeholder(&self) -> Set<'_> {
         Set::of(self.set.as_ref())
     }
 
     /// A pod beside a set that is not ours is that set's, unless the run itself owns it.
-    pub(super) fn live_pod(&self) -> Option<&PlaceholderPod> {
+    pub fn live_pod(&self) -> Option<&PlaceholderPod> {
         let foreign = self.set.as_ref().is_some_and(|set| !set.owned);
         let is_ours = |pod: &&PlaceholderPod| !pod.ending && (!foreign || pod.adopted);
         self.pod.as_ref().filter(is_ours)
     }
 
-    pub(super) fn live_node(&self) -> Option<&str> {
+    pub fn live_node(&self) -> Option<&str> {
         self.live_pod()?.node.as_deref()
     }
 
     /// Our StatefulSet is at no replicas: the run moved off its node, and its pod is gone or going.
-    pub(super) fn has_moved_off(&self) -> bool {
+    pub fn has_moved_off(&self) -> bool {
         self.placeholder().usable().is_some_and(|set| set.replicas <= 0)
     }
 
     /// The run's placeholder is made bigger than usual, or may be.
-    pub(super) fn has_reserve(&self) -> bool {
+    pub fn has_reserve(&self) -> bool {
         size::is_automatic(&self.run, &self.config) || size::reserved(&self.run, &self.config).reserves()
     }
 
     /// How long something may be wrong before anything is done about it.
-    pub(super) fn patience(&self) -> Duration {
+    pub fn patience(&self) -> Duration {
         self.config.move_after.unwrap_or(Config::MOVE_AFTER)
     }
 
     /// What is left of a time span that began then.
-    pub(super) fn left(&self, since: Timestamp, span: Duration) -> Duration {
+    pub fn left(&self, since: Timestamp, span: Duration) -> Duration {
         run::left(span, since, self.now)
     }
 
     /// How long to keep from moving again.
-    pub(super) fn pause(&self) -> Duration {
+    pub fn pause(&self) -> Duration {
         self.pause_after(self.moves, Repeated::PAUSE)
     }
 
     /// How long to keep from doing again what was done so often, from the first pause on.
-    pub(super) fn pause_after(&self, done: Repeated, first: Duration) -> Duration {
+    pub fn pause_after(&self, done: Repeated, first: Duration) -> Duration {
         let last = done.last;
         last.map_or(Duration::ZERO, |last| self.left(last, done.pause(first)))
     }
 
     /// The pod that waits longest of those for which there is no node.
-    pub(super) fn misfit(&self) -> Option<(&WaitingPod, &Unschedulable)> {
+    pub fn misfit(&self) -> Option<(&WaitingPod, &Unschedulable)> {
         let misfits = self.waiting.iter();
         let misfits = misfits.filter_map(|pod| Some((pod, pod.unschedulable.as_ref()?)));
         misfits.min_by_key(|(pod, it)| (it.since, &pod.name))
     }
 
     /// The name of that pod, or of one that waits for another reason.
-    pub(super) fn waits(&self) -> Option<String> {
+    pub fn waits(&self) -> Option<String> {
         let first = self.misfit().map(|(pod, _)| pod).or(self.waiting.first());
         first.map(|pod| pod.name.clone())
     }
@@ -148,14 +148,14 @@ impl<'a> Set<'a> {
         }
     }
 
-    pub(super) fn usable(self) -> Option<&'a Placeholder> {
+    pub fn usable(self) -> Option<&'a Placeholder> {
         match self {
             Self::Missing | Self::Unusable => None,
             Self::Usable(placeholder) => Some(placeholder),
         }
     }
 
-    pub(super) fn uid(self) -> Option<String> {
+    pub fn uid(self) -> Option<String> {
         self.usable().map(|placeholder| placeholder.uid.clone())
     }
 }

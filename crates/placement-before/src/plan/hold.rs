@@ -5,9 +5,9 @@ use super::observation::{Message, Observation, Placeholder, PlaceholderPod};
 use super::shape::{Reshape, is_big, reshape};
 use super::view::Set;
 use super::{Plan, SOON, again, at_once, questions, stuck};
+use crate::autoscaler;
 use crate::config::ReleaseWhen;
 use crate::impossible::{self, Impossible};
-use crate::messages;
 use crate::node::{NodeOffer, largest};
 use crate::placeholder::size::is_automatic;
 use crate::run::HeldFrom;
@@ -113,7 +113,7 @@ fn give_reserve_up(seen: &Observation, set: &Placeholder) -> Option<Plan> {
     }
     match (seen.left(since, PROMISED_BY), &seen.autoscaler) {
         (Duration::ZERO, None) => None,
-        (Duration::ZERO, Some(Message(answer))) if answer.as_deref().is_some_and(messages::promises_node) => {
+        (Duration::ZERO, Some(Message(answer))) if answer.as_deref().is_some_and(autoscaler::promises) => {
             None
         }
         (Duration::ZERO, Some(_)) => Some(at_once(Decision::Write(Write::GiveUpReserve {

@@ -1,4 +1,4 @@
-//! The reads at the API server, for what the caches cannot answer: they may be behind, and they keep little.
+//! The requests by which a group of inputs is read: the caches may be behind, and they keep little of each object.
 
 use crate::api_error::{Cause, Refused};
 use crate::claims::{Part, part};
@@ -18,10 +18,10 @@ use placement::messages;
 use placement::names::RunKey;
 use placement::need::Stint;
 use placement::node;
-use placement::plan::{AssistantPod, Census, Claims, Message, Observation, PlaceholderPod, Question};
+use placement::plan::{AssistantPod, Observation, PlaceholderPod, Quota, VolumeConstraints};
 use placement::requests::Operation;
 use placement::run::Run;
-use placement::sets::{self, InTheWay, Owned, Places};
+use placement::sets::{self, Owned, Places};
 use placement::volume::{Named, is_only_on, required};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
@@ -34,43 +34,6 @@ use tracing::debug;
 const PODS_A_PAGE: u32 = 100;
 
 impl Cluster {
-    /// Adds the answer to an observation.
-    pub(crate) async fn count(&self, question: Question, seen: &mut Observation) -> Result<(), Refused> {
-        match question {
-            Question::Tasks => {
-                let tasks = self.tasks(&seen.run, seen.pod.as_ref()).await?;
-                seen.node = tasks.node;
-                seen.census = Some(Census {
-                    live: tasks.live.len(),
-                    quiet_since: tasks.ended,
-                });
-                // The watch may be behind: what is bound waits no more.
-                seen.waiting.retain(|pod| !tasks.live.contains(&pod.name));
-                seen.tied = match seen.node_name() {
-                    Some(node) if tasks.live.is_empty() => self.tied(&seen.run, &tasks, node).await?,
-                    Some(_) | None => None,
-                };
-            }
-            Question::Refused => seen.refused = Some(self.refused(&seen.run).await?),
-            Question::Claims => seen.claims = Some(self.claims(&seen.run).await?),
-            Question::Labels => seen.copied_labels = Some(self.copied_labels(seen).await?),
-            Question::Assistants => seen.assistants = Some(self.assistants(seen).await?),
-            Question::Need => {
-                if seen.need.is_none() {
-                    seen.need = Some(self.largest_task(&seen.run).await);
-                }
-            }
-            Question::Places => {
-                let (short_of, in_the_way) = self.places(seen).await?;
-                (seen.short_of, seen.in_the_way) = (Some(short_of), in_the_way);
-            }
-            Question::Stints => seen.stints = Some(self.stints(seen).await),
-            Question::Complaint => seen.complaint = Some(self.complaint(seen).await),
-            Question::Autoscaler => seen.autoscaler = Some(self.autoscaler(seen).await),
-        }
-        Ok(())
-    }
-
     /// Counts the run's tasks, after reading its node: what decides over a move must not be stale.
     pub(crate) async fn tasks(
         &self,
@@ -106,7 +69,7 @@ impl Cluster {
     }
 
     /// The run's tasks as they ran. Worth no delay: of a run whose pods cannot be read, nothing is written down.
-    async fn stints(&self, seen: &Observation) -> Vec<Stint> {
+    pub(crate) async fn stints(&self, seen: &Observation) -> Vec<Stint> {
         let and_one = |mut stints: Vec<Stint>, pod: &PodView| {
             stints.extend(stint(pod, seen.now));
             stints
@@ -119,7 +82,7 @@ impl Cluster {
     }
 
     /// The first of a run's claims that can be used on this node only.
-    async fn tied(&self, run: &Run, tasks: &Tasks, node: &str) -> Result<Option<String>, Refused> {
+    pub(crate) async fn tied(&self, run: &Run, tasks: &Tasks, node: &str) -> Result<Option<String>, Refused> {
         let claims: Api<PersistentVolumeClaim> = self.api(&run.key.namespace);
         let here = Named {
             name: node,
@@ -165,7 +128,7 @@ impl Cluster {
     }
 
     /// The run's TaskRuns whose condition is that a quota refused their pod.
-    async fn refused(&self, run: &Run) -> Result<Vec<String>, Refused> {
+    pub(crate) async fn rejected_tasks(&self, run: &Run) -> Result<Vec<String>, Refused> {
         let members = ListParams::default().labels(&format!("{}={}", keys::GROUP, run.key.uid));
         let tasks = self.task_runs(&run.key.namespace);
         let listed = within(Operation::Retry, tasks.list(&members)).await?.items;
@@ -187,54 +150,59 @@ impl Cluster {
     }
 
     /// What the run has of the labels that the configuration asks for.
-    async fn copied_labels(&self, seen: &Observation) -> Result<BTreeMap<String, String>, Refused> {
+    pub(crate) async fn copied_labels(
+        &self,
+        seen: &Observation,
+    ) -> Result<BTreeMap<String, String>, Refused> {
         let run = self.read(Operation::Labels, &seen.run).await?;
         let mut labels = run.and_then(|run| run.metadata.labels).unwrap_or_default();
         labels.retain(|key, _| seen.config.placeholder_copied_labels.contains(key));
         Ok(labels)
     }
 
-    /// The run's PVCs that its placeholder can mount, and where those can be used that only a task may mount.
-    async fn claims(&self, run: &Run) -> Result<Claims, Refused> {
+    /// The run's PVCs that its placeholder can mount, and where the volumes can be used that only a task may mount.
+    pub(crate) async fn volumes(&self, run: &Run) -> Result<VolumeConstraints, Refused> {
         let api: Api<PersistentVolumeClaim> = self.api(&run.key.namespace);
-        let mut claims = Claims::default();
+        let mut volumes = VolumeConstraints::default();
         for name in &run.claims {
             let found = within(Operation::Claims, api.get_opt(name)).await?;
             match found.as_ref().map(part) {
-                Some(Part::Mounted) => claims.mountable.push(name.clone()),
+                Some(Part::Mounted) => volumes.mountable.push(name.clone()),
                 Some(Part::OfOnePod) => {
                     let volume = self.volume(Operation::Claims, found.as_ref()).await?;
-                    claims
+                    volumes
                         .required
                         .extend(volume.as_ref().and_then(required).cloned());
                 }
                 Some(Part::None) | None => {}
             }
         }
-        Ok(claims)
+        Ok(volumes)
     }
 
-    /// Whether Tekton makes StatefulSets for anybody is known without asking, and nothing else is at stake.
-    async fn places(&self, seen: &Observation) -> Result<(Message, Option<InTheWay>), Refused> {
+    /// Whether a quota has room for the placeholder's StatefulSet, beside those that Tekton creates for this run and for others.
+    pub(crate) async fn quota(&self, seen: &Observation, others: &[Run]) -> Result<Quota, Refused> {
         let namespace = &seen.run.key.namespace;
-        if !seen.is_beside_assistants() || !sets::are_counted(&self.quotas(namespace).await?) {
-            return Ok(Default::default());
+        if !sets::are_counted(&self.quotas(namespace).await?) {
+            return Ok(Quota::default());
         }
         let owned = self.api::<StatefulSet>(namespace);
         let owned = within(Operation::Places, owned.list_metadata(&ListParams::default())).await?;
         let there = owned.items.iter().filter_map(|set| owned_by_run(set, namespace));
         let there: Vec<_> = there.collect();
-        // Read after the sets: one that Tekton makes meanwhile is then counted twice, else it would not be at all.
+        // Read after the StatefulSets: a StatefulSet that Tekton creates meanwhile is then counted twice, and not missed.
         let quotas = self.quotas(namespace).await?;
         let places = Places {
             run: &seen.run,
-            others: &seen.others,
+            others,
             there: &there,
             now: seen.now,
             hold_deadline: seen.config.hold_deadline,
         };
-        let short_of = sets::short_of(&quotas, places.needed());
-        Ok((Message(short_of), places.in_the_way(&quotas, owned.items.len())))
+        Ok(Quota {
+            short_of: sets::short_of(&quotas, places.needed()),
+            in_the_way: places.in_the_way(&quotas, owned.items.len()),
+        })
     }
 
     /// An older role has no right to them, and a run is not to wait for its update.
@@ -251,8 +219,8 @@ impl Cluster {
     }
 
     /// A run that never gave up a node left none behind.
-    async fn assistants(&self, seen: &Observation) -> Result<Vec<AssistantPod>, Refused> {
-        if seen.set.as_ref().is_none_or(|set| set.left.is_none()) {
+    pub(crate) async fn assistants(&self, seen: &Observation) -> Result<Vec<AssistantPod>, Refused> {
+        if seen.set.as_ref().is_none_or(|set| set.spec.left_node().is_none()) {
             return Ok(Vec::new());
         }
         let key = &seen.run.key;
@@ -263,21 +231,21 @@ impl Cluster {
     }
 
     /// What the StatefulSet's controller last said about pods that it could not create.
-    async fn complaint(&self, seen: &Observation) -> Message {
+    pub(crate) async fn failed_create(&self, seen: &Observation) -> Option<String> {
         let set = seen.set.as_ref().map(|set| set.uid.as_str()).unwrap_or_default();
         let about = format!("involvedObject.uid={set},reason=FailedCreate");
         self.latest(seen, &about, |_| true).await
     }
 
     /// What an autoscaler last said to the placeholder's pod.
-    async fn autoscaler(&self, seen: &Observation) -> Message {
+    pub(crate) async fn autoscaler(&self, seen: &Observation) -> Option<String> {
         let pod = seen.pod.as_ref().map(|pod| pod.uid.as_str()).unwrap_or_default();
         self.latest(seen, &format!("involvedObject.uid={pod}"), is_of_autoscaler)
             .await
     }
 
     /// Only for the user's eyes, so that an error in asking keeps nothing from happening.
-    async fn latest(&self, seen: &Observation, about: &str, is_it: fn(&Event) -> bool) -> Message {
+    async fn latest(&self, seen: &Observation, about: &str, is_it: fn(&Event) -> bool) -> Option<String> {
         let events: Api<Event> = self.api(&seen.run.key.namespace);
         match within(
             Operation::Lookup,
@@ -287,11 +255,11 @@ impl Cluster {
         {
             Ok(list) => {
                 let events = list.items.into_iter().filter(is_it);
-                Message(events.max_by_key(last_seen).and_then(|event| event.message))
+                events.max_by_key(last_seen).and_then(|event| event.message)
             }
             Err(error) => {
                 debug!(%error, "cannot read the events of a placeholder");
-                Message::default()
+                None
             }
         }
     }
@@ -356,5 +324,5 @@ fn last_seen(event: &Event) -> Option<jiff::Timestamp> {
 }
 
 #[cfg(test)]
-#[path = "count_tests.rs"]
+#[path = "read_tests.rs"]
 mod tests;

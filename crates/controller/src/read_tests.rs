@@ -1,5 +1,6 @@
 use super::*;
-use crate::fixture::{Server, node as node_json, nothing, observed_pod};
+use crate::fixture::{Caches, Server, node as node_json, nothing, observed_pod, reconciler};
+use placement::plan::Read;
 use serde_json::json;
 
 fn seen_on(node: &str) -> Observation {
@@ -32,11 +33,12 @@ async fn a_pvc_that_only_this_node_can_use_is_found_by_its_volume_whether_a_pod_
         let claim = json!({"metadata": {"name": "disk"}, "spec": {"volumeName": "pv-1"}});
         server.answer(200, claim);
         server.answer(200, volume.clone());
-        let cluster = Cluster::new(server.client(), "image".into());
+        let (reconciler, ..) = reconciler(&Caches::ready(), &server);
         let mut seen = seen_on("n1");
         seen.run.claims.extend(of_run.map(str::to_owned));
-        cluster.count(Question::Tasks, &mut seen).await.unwrap();
-        assert_eq!(seen.tied.as_deref(), tied, "{phase}, {of_run:?} on {hostname}");
+        let inputs = reconciler.read_one(Read::Tasks, &mut seen).await.unwrap();
+        let found = inputs.tasks.get().unwrap().tied.as_deref();
+        assert_eq!(found, tied, "{phase}, {of_run:?} on {hostname}");
         if tied.is_some() {
             assert_eq!(server.calls()[3].line, "GET /api/v1/persistentvolumes/pv-1");
         }

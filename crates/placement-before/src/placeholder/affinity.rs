@@ -1,0 +1,58 @@
+//! Where a placeholder may be and would rather be: with its group, and where the tasks would go without it.
+//!
+//! The tasks follow the placeholder, so what they would choose a node by is the placeholder's to go by. Only what nodes have is
+//! required of it as it is of them. To keep away from other pods is preferred: Kubernetes before 1.37 tries a pod with two
+//! required terms of anti-affinity again only when a pod goes that matches both.
+
+use crate::run::{PodTemplate, Run};
+use crate::strategy::Enrolment;
+use crate::terms::terms;
+use k8s_openapi::api::core::v1::{
+    Affinity, NodeAffinity, PodAffinity, PodAffinityTerm, PodAntiAffinity, WeightedPodAffinityTerm,
+};
+
+/// The highest weight that a preference can have.
+const MOST: i32 = 100;
+
+pub(super) fn of(run: &Run, enrolment: Enrolment) -> Affinity {
+    let terms = terms(&run.key.group(), enrolment.strategy, enrolment.isolation);
+    let away = preferred_away(&run.template);
+    Affinity {
+        node_affinity: of_nodes(&run.template),
+        pod_affinity: Some(PodAffinity {
+            required_during_scheduling_ignored_during_execution: Some(vec![terms.affinity]),
+            preferred_during_scheduling_ignored_during_execution: preferred_near(&run.template),
+        }),
+        pod_anti_affinity: (terms.anti_affinity.is_some() || away.is_some()).then(|| PodAntiAffinity {
+            required_during_scheduling_ignored_during_execution: terms.anti_affinity.map(|term| vec![term]),
+            preferred_during_scheduling_ignored_during_execution: away,
+        }),
+    }
+}
+
+pub(super) fn of_nodes(template: &PodTemplate) -> Option<NodeAffinity> {
+    template.affinity.as_ref()?.node_affinity.clone()
+}
+
+/// What a run requires of other pods on its node is refused when the run is created.
+fn preferred_near(template: &PodTemplate) -> Option<Vec<WeightedPodAffinityTerm>> {
+    let near = template.affinity.as_ref()?.pod_affinity.as_ref()?;
+    near.preferred_during_scheduling_ignored_during_execution.clone()
+}
+
+fn preferred_away(template: &PodTemplate) -> Option<Vec<WeightedPodAffinityTerm>> {
+    let PodAntiAffinity {
+        preferred_during_scheduling_ignored_during_execution: preferred,
+        required_during_scheduling_ignored_during_execution: required,
+    } = template.affinity.as_ref()?.pod_anti_affinity.clone()?;
+    let required = required.into_iter().flatten().map(most_of_all);
+    let away: Vec<_> = required.chain(preferred.into_iter().flatten()).collect();
+    (!away.is_empty()).then_some(away)
+}
+
+fn most_of_all(term: PodAffinityTerm) -> WeightedPodAffinityTerm {
+    WeightedPodAffinityTerm {
+        pod_affinity_term: term,
+        weight: MOST,
+    }
+}

@@ -1,0 +1,189 @@
+//! What a user is told of a run that leaves its node, or cannot: which pod, why, from where and to where. Pure.
+
+use super::reason::{Note, Reason, note};
+use crate::plan::{MoveCause, Observation};
+use placement::keys;
+use placement::node::{self, NodeOffer, NodeState};
+use placement::resources::Resources;
+use placement::run::Run;
+
+/// The node was given up.
+pub fn moves_off(seen: &Observation, cause: MoveCause, pod: Option<&str>) -> Note {
+    let text = format!(
+        "Moved off {}: {}. This run's next pod can go to any node that fits, or to one that an autoscaler adds; the \
+         placeholder follows it.",
+        here(seen),
+        why(seen, cause, pod),
+    );
+    note(Reason::MovedOff, text)
+}
+
+/// A quota has no room for a task beside the placeholder.
+pub fn makes_room(seen: &Observation) -> Note {
+    let tasks = seen.refused.iter().flatten();
+    let tasks: Vec<_> = tasks.map(String::as_str).collect();
+    let text = format!(
+        "A quota of this namespace has no room for the pod of {}: the placeholder makes room and returns later. Until then, \
+         the running tasks of this run keep its node; between tasks, other runs can take it. Each labelled run needs one \
+         more pod: raise the quota by the number of runs at a time.",
+        tasks.join(", ")
+    );
+    note(Reason::MadeRoom, text)
+}
+
+/// The node of a held run with a reserve was given up.
+pub fn starts_over(seen: &Observation, cause: MoveCause) -> Note {
+    let text = format!(
+        "Moved off {}: {}. The controller recreates the placeholder with this run's reserve, so that it gets another node.",
+        here(seen),
+        why(seen, cause, None),
+    );
+    note(Reason::MovedOff, text)
+}
+
+/// The placeholder is on a node that is not the one written down.
+pub fn arrived(run: &Run, node: &str) -> Note {
+    let text = |from: &str| {
+        format!(
+            "The placeholder is on node {node}{from}; this run's pods are there or will be scheduled there."
+        )
+    };
+    match run.node.as_deref() {
+        Some(old) => note(Reason::Moved, text(&format!(" (before: {old})"))),
+        None => note(Reason::NodeAssigned, text("")),
+    }
+}
+
+/// Tasks of the run are in the way of leaving, so that nothing is done. They are not counted here: the same note
+/// would be told anew for each that ends.
+pub fn awaits_tasks(seen: &Observation, cause: MoveCause, pod: Option<&str>) -> Option<Note> {
+    match (cause, evicted_from(seen)) {
+        (MoveCause::Node(cause), _) => Some(keeps_tasks(&here(seen), cause)),
+        (_, Some((node, cause))) => Some(keeps_tasks(&format!("node {node}"), cause)),
+        (MoveCause::TaskDoesNotFit | MoveCause::PlaceholderDoesNotFit, None) => {
+            let text = format!(
+                "Pod {} has no room beside the running tasks of this run, and waits until they end.",
+                pod?
+            );
+            Some(note(Reason::WaitingForRoom, text))
+        }
+    }
+}
+
+/// Kubernetes evicts the placeholder of a node that does not answer, and removes it at once, which it does not do with tasks: as
+/// long as these are there, another pod of the run would have to be there as well.
+fn evicted_from(seen: &Observation) -> Option<(&str, node::Cause)> {
+    let pod = seen.pod.as_ref().filter(|pod| pod.node.is_none())?;
+    let left = seen.set.as_ref().and_then(|set| set.left.as_deref());
+    let name = seen.run.node.as_deref().filter(|name| left != Some(*name))?;
+    let node = seen.nodes.iter().find(|node| node.name == name)?;
+    match node::state(Some(node), &pod.tolerations) {
+        NodeState::Unfit(cause) => Some((name, cause)),
+        NodeState::Fit | NodeState::Unknown => None,
+    }
+}
+
+fn keeps_tasks(node: &str, cause: node::Cause) -> Note {
+    let text = format!(
+        "This run's {node} {}. Tasks of this run still run there. The run moves when they have ended.{}",
+        trouble(cause),
+        remedy(cause)
+    );
+    note(Reason::NodeUnfit, text)
+}
+
+/// A volume of the run can be used nowhere else, so that nothing is done.
+pub fn is_tied(seen: &Observation, cause: MoveCause, pod: Option<&str>, claim: &str) -> Note {
+    let node = here(seen);
+    let stays = format!("This run stays on {node}, because its PVC {claim} can be used on no other node:");
+    match cause {
+        MoveCause::Node(cause) => {
+            let text = format!(
+                "{stays} the node {}. Its next task starts when the node is usable again.{}",
+                trouble(cause),
+                remedy(cause)
+            );
+            note(Reason::NodeUnfit, text)
+        }
+        MoveCause::TaskDoesNotFit | MoveCause::PlaceholderDoesNotFit => {
+            let text = format!(
+                "{stays} pod {} waits for room there. Reduce its requests, or use a volume that other nodes can also use.",
+                pod.unwrap_or("of a task")
+            );
+            note(Reason::WaitingForRoom, text)
+        }
+    }
+}
+
+/// The node was given up, and there is no other.
+pub fn no_node_fits(pod: &str, asks: &Resources, message: &str, nearest: Option<&NodeOffer>) -> Note {
+    let nearest = match nearest {
+        Some(offer) if offer.fits() => {
+            format!("Among the existing nodes, {offer}, but the node is full or not allowed")
+        }
+        Some(offer) => format!("Among the existing nodes, the nearest is too small: {offer}"),
+        None => "There is no node that allows this run's pods".to_owned(),
+    };
+    let asks = Some(asks.to_string()).filter(|asks| !asks.is_empty());
+    let asks = asks.unwrap_or_else(|| "nothing in particular".to_owned());
+    let text = format!(
+        "No node fits pod {pod}, which asks for {asks}. {nearest}. The scheduler reports: {message} The run continues when \
+         there is such a node."
+    );
+    note(Reason::NoNodeFits, text)
+}
+
+fn here(seen: &Observation) -> String {
+    seen.node_name()
+        .map_or_else(|| "its place".to_owned(), |node| format!("node {node}"))
+}
+
+fn why(seen: &Observation, cause: MoveCause, pod: Option<&str>) -> String {
+    match cause {
+        MoveCause::TaskDoesNotFit => task_does_not_fit(seen, pod.unwrap_or("of a task")),
+        MoveCause::PlaceholderDoesNotFit => placeholder_does_not_fit(pod),
+        MoveCause::Node(cause) => format!("it {}", trouble(cause)),
+    }
+}
+
+fn task_does_not_fit(seen: &Observation, pod: &str) -> String {
+    let waiting = seen.waiting.iter().find(|waiting| waiting.name == pod);
+    let asks = waiting
+        .map(|waiting| waiting.requests.to_string())
+        .filter(|asks| !asks.is_empty())
+        .map(|asks| format!(", which asks for {asks},"))
+        .unwrap_or_default();
+    format!(
+        "pod {pod}{asks} does not fit there, and no task of this run is there (to avoid the detour, see the \
+         annotation {})",
+        keys::RESERVE
+    )
+}
+
+fn placeholder_does_not_fit(pod: Option<&str>) -> String {
+    let waiting = pod
+        .map(|pod| format!(", and pod {pod} waits"))
+        .unwrap_or_default();
+    format!("the placeholder itself has no room{waiting}")
+}
+
+fn trouble(cause: node::Cause) -> &'static str {
+    match cause {
+        node::Cause::Cordoned => "is cordoned",
+        node::Cause::Tainted => "has a taint that this run does not tolerate",
+        node::Cause::NotReady => "is not ready",
+        node::Cause::Gone => "is gone",
+    }
+}
+
+/// Kubernetes does not take it upon itself to say that what is on a silent node has ended, and what may still be at work with
+/// this run's volumes must not have a second beside it elsewhere.
+fn remedy(cause: node::Cause) -> &'static str {
+    match cause {
+        node::Cause::NotReady => {
+            " If the node does not come back, delete it, or run `kubectl taint node NAME \
+             node.kubernetes.io/out-of-service=nodeshutdown:NoExecute`: only then does Kubernetes remove the pods on it."
+        }
+        node::Cause::Cordoned | node::Cause::Tainted | node::Cause::Gone => "",
+    }
+}

@@ -1,0 +1,252 @@
+//! What a user is told on the run, in words: what happened, why, and what to do about it. Pure.
+
+use super::moves;
+use super::reason::{Note, Reason, note};
+use super::refusals;
+use super::reserves;
+use crate::plan::{Decision, Message, Observation, Plan, Question, ReleaseCause, Wait, Write};
+use placement::keys;
+use placement::names::RunKey;
+use placement::node::NodeOffer;
+use placement::placeholder::size::Ignored;
+use placement::run::{HeldFrom, Run, SpecStatus};
+use placement::strategy::{Enrolment, IsolateFrom, Scope, Strategy};
+use std::time::Duration;
+
+/// What there is to tell about a plan, and about what came of it.
+pub fn notes(seen: &Observation, plan: &Plan) -> Vec<Note> {
+    let mut notes: Vec<_> = plan.note.as_ref().map(ignored).into_iter().collect();
+    notes.extend(seen.relaxed.then(relaxed));
+    notes.extend(before(seen, &plan.decision));
+    if let Decision::Write(write) = &plan.decision {
+        notes.extend(written(seen, write));
+    }
+    notes
+}
+
+/// What is so whether or not the step succeeds.
+fn before(seen: &Observation, decision: &Decision) -> Vec<Note> {
+    let held = || seen.run.is_held_by_us().then(|| held(seen));
+    let notes = match decision {
+        Decision::Wait(wait @ Wait::Places { .. }) => [held(), waiting(seen, wait)],
+        Decision::Wait(wait) => [waiting(seen, wait), None],
+        Decision::Count(Question::Claims | Question::Labels | Question::Need | Question::Places)
+        | Decision::Write(Write::CreatePlaceholder(_)) => [held(), None],
+        Decision::Leave(_) | Decision::Count(_) | Decision::Write(_) => [None, None],
+    };
+    notes.into_iter().flatten().collect()
+}
+
+fn waiting(seen: &Observation, wait: &Wait) -> Option<Note> {
+    match wait {
+        Wait::Steady => None,
+        Wait::LabelledTooLate => Some(too_late()),
+        Wait::Node {
+            unschedulable,
+            largest,
+        } => Some(for_node(seen, unschedulable.as_deref()?, largest.as_ref())),
+        Wait::Places { quota } => Some(refusals::no_place(&seen.run, quota)),
+        Wait::Tasks { cause, pod, live: _ } => moves::awaits_tasks(seen, *cause, pod.as_deref()),
+        Wait::Volume { cause, pod, claim } => Some(moves::is_tied(seen, *cause, pod.as_deref(), claim)),
+        Wait::Fit {
+            pod,
+            asks,
+            message,
+            largest,
+        } => Some(moves::no_node_fits(pod, asks, message, largest.as_ref())),
+    }
+}
+
+fn written(seen: &Observation, write: &Write) -> Vec<Note> {
+    let run = &seen.run;
+    match write {
+        Write::Enrol(_) if !run.is_held_by_us() => vec![enrolled(run)],
+        Write::CreatePlaceholder(_) => reserves::chosen(seen).into_iter().chain(returned(run)).collect(),
+        Write::GiveUpReserve { nearest, .. } => vec![reserves::given_up(seen, nearest.as_ref())],
+        Write::Nudge => refusals::no_pod(seen).into_iter().collect(),
+        Write::AskWithinLimits { .. } => refusals::within_limits(seen).into_iter().collect(),
+        Write::Release {
+            cause,
+            enrolment,
+            node,
+        } => released(seen, *cause, node.as_deref().zip(*enrolment)),
+        Write::RecordNode { node } => vec![moves::arrived(run, node)],
+        Write::MoveOff { cause, pod, set: _ } => vec![moves::moves_off(seen, *cause, pod.as_deref())],
+        Write::StartOver { cause, set: _ } => vec![moves::starts_over(seen, *cause)],
+        Write::FreePlace { name, uid: _ } => vec![refusals::frees_place(seen, name)],
+        Write::MakeRoom { .. } => vec![moves::makes_room(seen)],
+        Write::DeletePlaceholder { .. } if !(run.deleting || run.done) => vec![cleaned_up(seen)],
+        Write::LeavePod { .. } => vec![reserved(seen)],
+        Write::DeletePlaceholder { .. }
+        | Write::AdoptPod { .. }
+        | Write::Enrol(_)
+        | Write::DateHold
+        | Write::Withdraw
+        | Write::WakeTasks { .. }
+        | Write::RetryTasks { .. }
+        | Write::Follow { .. }
+        | Write::Shrink { .. }
+        | Write::RecreateSmall { .. }
+        | Write::Unpin { .. } => Vec::new(),
+    }
+}
+
+fn held(seen: &Observation) -> Note {
+    let start = match seen.run.held_from {
+        HeldFrom::Creation => "its creation",
+        HeldFrom::Release(_) | HeldFrom::UndatedRelease => "its previous holder released it",
+    };
+    let text = format!(
+        "Held by pod-affinity (spec.status is {}) until its placeholder {} has a node, so that all its pods can share \
+         that node. The hold ends at the latest {} after {start}.",
+        keys::PENDING,
+        seen.run.key.placeholder(),
+        seconds(seen.config.hold_deadline),
+    );
+    note(Reason::Held, text)
+}
+
+fn enrolled(run: &Run) -> Note {
+    let text = if run.status == SpecStatus::Pending {
+        "Enrolled. Another holder holds this run (spec.status was already set, or Kueue queues it). The controller \
+         creates the placeholder when that holder releases it."
+    } else {
+        "Enrolled after it was released: the controller creates its placeholder now, and its pods will share one node."
+    };
+    note(Reason::Enrolled, text.to_owned())
+}
+
+/// The first placeholder of a run is told with its hold, or with its enrolment.
+fn returned(run: &Run) -> Option<Note> {
+    run.node.as_ref()?;
+    let text = format!(
+        "The placeholder {} was lost; the controller recreated it, and it returns to the node of this run's pods. \
+         If this happens often, find out what deletes or evicts it.",
+        run.key.placeholder()
+    );
+    Some(note(Reason::PlaceholderReturned, text))
+}
+
+fn for_node(seen: &Observation, message: &str, largest: Option<&NodeOffer>) -> Note {
+    let reserve = largest
+        .filter(|offer| !offer.fits())
+        .map(|offer| format!(" No node has what its reserve asks for; the nearest, {offer}."))
+        .unwrap_or_default();
+    let autoscaler = seen.autoscaler.as_ref().and_then(Message::text);
+    let autoscaler = autoscaler
+        .map(|words| format!(" The autoscaler reports: {words}."))
+        .unwrap_or_default();
+    let RunKey { namespace, name, .. } = &seen.run.key;
+    let message = message.trim_end_matches('.');
+    let text = format!(
+        "No node for this run yet. The scheduler reports for its placeholder: {message}.{autoscaler}{reserve} The run starts \
+         when another run leaves a node that fits, or when such a node is added. To speed that up, add one, delete \
+         finished runs that reserve one (isolateAlways), or ask for less in this run's podTemplate. \
+         `kubectl pod-affinity explain -n {namespace} {name}` lists the reasons for each node."
+    );
+    note(Reason::WaitingForNode, text)
+}
+
+/// What is told beside whatever is done.
+fn ignored(ignored: &Ignored) -> Note {
+    let text = format!("{ignored}. It is taken as absent; correct it before you create the run again.");
+    note(Reason::ReserveIgnored, text)
+}
+
+fn released(seen: &Observation, cause: ReleaseCause, goes: Option<(&str, Enrolment)>) -> Vec<Note> {
+    let text = match (cause, goes) {
+        (ReleaseCause::PlaceholderImpossible, _) => refusals::impossible(seen),
+        (ReleaseCause::NodeFound | ReleaseCause::PlaceholderCreated | ReleaseCause::Deadline, Some(goes)) => {
+            format!("Released: all pods of this run go to {}.", place(goes))
+        }
+        (ReleaseCause::NodeFound | ReleaseCause::PlaceholderCreated, None) => {
+            "Released as soon as its placeholder existed (release-when: created); its pods wait for the node."
+                .to_owned()
+        }
+        (ReleaseCause::Deadline, None) => {
+            "Released without a node; its pods will share the node that the first of them gets.".to_owned()
+        }
+        (ReleaseCause::OptedOut, _) => {
+            "Released: the label was removed or opts out. Its pods are scheduled as for an unlabelled run."
+                .to_owned()
+        }
+    };
+    let late = (cause == ReleaseCause::Deadline).then(|| deadline(seen));
+    late.into_iter().chain([note(Reason::Released, text)]).collect()
+}
+
+/// The node, and who else may use it.
+fn place((node, enrolment): (&str, Enrolment)) -> String {
+    format!("node {node}{}", company(enrolment))
+}
+
+fn company(Enrolment { strategy, isolation }: Enrolment) -> String {
+    let until = match strategy {
+        Strategy::ColocateAlways => {
+            return ", which it may share with other runs (colocateAlways)".to_owned();
+        }
+        Strategy::ColocateCompleted => "until it is done",
+        Strategy::IsolateAlways => "until it is deleted",
+    };
+    let whom = match isolation.from {
+        IsolateFrom::All => "no other PipelineRun's pods",
+        IsolateFrom::Enrolled => "no other enrolled PipelineRun's pods",
+    };
+    let whence = match isolation.scope {
+        Scope::Cluster => "",
+        Scope::Namespace => " of this namespace",
+    };
+    format!("; {whom}{whence} can use it {until} ({strategy})")
+}
+
+fn deadline(seen: &Observation) -> Note {
+    let why = seen.pod.as_ref().and_then(|pod| pod.unschedulable.as_ref());
+    let text = format!(
+        "The hold reached hold-deadline ({}) without a node{}. The run is released without a node; add nodes, \
+         or raise hold-deadline if new nodes take longer.",
+        seconds(seen.config.hold_deadline),
+        why.map(|why| format!(": {}", why.message)).unwrap_or_default(),
+    );
+    note(Reason::HoldDeadlineExceeded, text)
+}
+
+fn relaxed() -> Note {
+    let text = "Pods of this run came with a required podAffinity to other pods, and no node can satisfy both that and the \
+                run's own: pod-affinity made theirs preferred. It does not come from the run itself; usual sources are \
+                default-pod-template in Tekton's ConfigMap config-defaults, and admission policies.";
+    note(Reason::AffinityRelaxed, text.to_owned())
+}
+
+fn too_late() -> Note {
+    let text = format!(
+        "This run started before pod-affinity could hold it, so its pods may already be on several nodes; nothing is \
+         changed. Set the label {} on the run itself, when it is created: one on its Pipeline comes too late.",
+        keys::OPT_IN
+    );
+    note(Reason::LabelledTooLate, text)
+}
+
+/// That of a run that is done goes with it, and is told by the run itself.
+fn cleaned_up(seen: &Observation) -> Note {
+    let freed = seen
+        .node_name()
+        .map(|node| format!("; node {node} is free for other runs"))
+        .unwrap_or_default();
+    note(Reason::CleanedUp, format!("The placeholder is deleted{freed}."))
+}
+
+fn reserved(seen: &Observation) -> Note {
+    let node = seen.node_name().unwrap_or("of this run");
+    let text = format!(
+        "The run is done; node {node} stays reserved for it (isolateAlways) until the PipelineRun is deleted or an \
+         autoscaler removes the node."
+    );
+    note(Reason::CleanedUp, text)
+}
+
+fn seconds(duration: Duration) -> String {
+    match duration.as_secs() {
+        minutes if minutes >= 60 && minutes % 60 == 0 => format!("{}m", minutes / 60),
+        seconds => format!("{seconds}s"),
+    }
+}

@@ -1,0 +1,150 @@
+//! What a plan does: six kinds of action, and the events that they mean to a user.
+//!
+//! An action states what an object should be. `requests` computes the request from that and from what was observed.
+
+use super::cause::{MoveCause, ReleaseCause};
+use super::inputs::Creation;
+use crate::need::Need;
+use crate::node::NodeOffer;
+use crate::placeholder::spec::Spec;
+use crate::placeholder::wake::Wake;
+use crate::requests::RunState;
+use crate::strategy::Enrolment;
+use strum::IntoStaticStr;
+
+/// What is done to one object, or to several of a kind.
+#[derive(Clone, Debug, PartialEq, IntoStaticStr)]
+#[strum(serialize_all = "snake_case")]
+pub enum Action {
+    /// The run should carry this.
+    Run(RunState),
+    /// The placeholder should exist.
+    Create(Enrolment, Creation),
+    /// The placeholder's StatefulSet should be this.
+    Placeholder(Spec),
+    /// The placeholder's pod is changed in place.
+    Pod(PodChange),
+    /// This object should be gone.
+    Delete(Target),
+    /// Another controller should look at these objects now.
+    Requeue(Requeue),
+}
+
+/// A change of the placeholder's pod.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum PodChange {
+    /// The pod of this UID should have the usual size.
+    Resize(String),
+    /// The run should own the pod of this UID, and autoscalers may remove its node.
+    Adopt(String),
+}
+
+/// An object to delete; the UID is the precondition.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Target {
+    /// The placeholder's StatefulSet of this UID.
+    Placeholder(String),
+    /// The placeholder's pod of this UID.
+    Pod(String),
+    /// The StatefulSet of another run's placeholder.
+    OtherPlaceholder {
+        /// Its name.
+        name: String,
+        /// Its UID.
+        uid: String,
+    },
+    /// An affinity assistant on the node that the run gave up. Its StatefulSet recreates it where the run goes.
+    Assistant {
+        /// Its name.
+        name: String,
+        /// Its UID.
+        uid: String,
+    },
+}
+
+/// Objects that another controller should look at now, instead of when its own back-off ends.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Requeue {
+    /// The placeholder's StatefulSet, by its controller: its pod is missing.
+    Placeholder,
+    /// Task pods, by the scheduler.
+    Pods {
+        /// Their names.
+        names: Vec<String>,
+        /// What to label them with.
+        wake: Wake,
+    },
+    /// TaskRuns whose pods a quota rejected, by Tekton, which would retry in a minute.
+    TaskRuns {
+        /// Their names.
+        names: Vec<String>,
+        /// Which rejection they are retried for.
+        refusal: String,
+    },
+}
+
+/// What a step means to the user, the metrics and the controller's memory.
+#[derive(Clone, Debug, PartialEq, IntoStaticStr)]
+#[strum(serialize_all = "snake_case")]
+pub enum Event {
+    /// A run that nothing of pod-affinity holds was labelled.
+    Enrolled,
+    /// The placeholder was created, for an automatic reserve with room for this.
+    Created(Option<Need>),
+    /// An automatic reserve was given up.
+    ReserveGivenUp {
+        /// The node that comes nearest.
+        nearest: Option<NodeOffer>,
+    },
+    /// The placeholder has no pod; the message says why, if it is known.
+    PodMissing {
+        /// The message of the event `FailedCreate`.
+        message: Option<String>,
+    },
+    /// A `LimitRange` rejected the placeholder's pod, which now requests what the `LimitRange` allows.
+    SizedWithinLimits {
+        /// The message of the event `FailedCreate`.
+        message: String,
+    },
+    /// The hold ended.
+    Released {
+        /// Why now.
+        cause: ReleaseCause,
+        /// The labels that the run got.
+        enrolment: Option<Enrolment>,
+        /// The node, if it is known.
+        node: Option<String>,
+        /// For a placeholder that is impossible: the message of the event `FailedCreate`.
+        message: Option<String>,
+    },
+    /// The placeholder is on another node than the run's annotation said.
+    NodeRecorded {
+        /// Where it is now.
+        node: String,
+    },
+    /// The run gave up its node.
+    MovedOff {
+        /// Why.
+        cause: MoveCause,
+        /// The pod that waits longest, if a pod waits.
+        pod: Option<String>,
+        /// The placeholder is recreated with its reserve, because the run is still held.
+        starts_over: bool,
+    },
+    /// The placeholder made room in a quota of pods.
+    MadeRoom {
+        /// The TaskRuns whose pods the quota rejected.
+        tasks: Vec<String>,
+    },
+    /// The placeholder of another run was deleted, to make room for StatefulSets of Tekton.
+    PlaceFreed {
+        /// The name of the placeholder.
+        name: String,
+        /// The quota and its figures.
+        quota: String,
+    },
+    /// The placeholder of a run that goes on was deleted.
+    CleanedUp,
+    /// The node stays reserved for the run, which is done.
+    NodeKept,
+}

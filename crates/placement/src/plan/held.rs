@@ -1,0 +1,274 @@
+//! A run that pod-affinity holds: released as soon as there is a reason to; until then the plan brings its placeholder forward.
+
+use super::action::{Action, Event, Requeue, Target};
+use super::cause::ReleaseCause;
+use super::decision::{Decision, Wait};
+use super::inputs::{Inputs, Read};
+use super::observation::{Observation, Placeholder, PlaceholderPod};
+use super::reshape::{Reshape, is_big, reshape};
+use super::state::Set;
+use super::{Plan, SOON, again, at_once, creation, moving, run_should, scaled_down, spec_should};
+use crate::config::ReleaseWhen;
+use crate::impossible::{self, Impossible};
+use crate::messages;
+use crate::node::{NodeOffer, largest};
+use crate::placeholder::size::{is_automatic, usual, within};
+use crate::run::HeldFrom;
+use crate::strategy::Enrolment;
+use std::time::Duration;
+
+/// How long an automatic reserve that is larger than all nodes waits for an autoscaler's promise: longer than an autoscaler takes
+/// to answer, and the controller to read the answer.
+const PROMISED_BY: Duration = Duration::from_secs(30);
+/// How long a run is held without being enrolled, unless its placeholder is unschedulable.
+const UNENROLLED: Duration = Duration::from_mins(1);
+/// How long after the deadline of its hold there has to be room for a run's affinity assistants.
+const ROOM_BY: Duration = Duration::from_secs(15);
+
+/// A missing input never delays a release at the deadline.
+pub(super) fn hold(seen: &Observation, inputs: &Inputs, enrolment: Enrolment) -> Result<Plan, Read> {
+    if seen.run.held_from == HeldFrom::UndatedRelease {
+        return Ok(at_once(date_hold(seen)));
+    }
+    let left = left_of_hold(seen, seen.config.hold_deadline);
+    let obstacle = obstacle(seen, inputs);
+    match reason_to_release(seen, inputs, obstacle == Ok(None), left) {
+        Some(ReleaseCause::Deadline) => {
+            let release = at_once(release(seen, inputs, ReleaseCause::Deadline, Some(enrolment)));
+            Ok(free_place(seen, inputs)?.unwrap_or(release))
+        }
+        Some(cause) => Ok(at_once(release(seen, inputs, cause, Some(enrolment)))),
+        None => {
+            let plan = match obstacle? {
+                Some(plan) => plan,
+                None => await_node(seen, inputs, enrolment)?,
+            };
+            Ok(plan.no_later_than(left))
+        }
+    }
+}
+
+fn date_hold(seen: &Observation) -> Decision {
+    Decision::act([run_should(seen, |run| {
+        run.hold = Some(HeldFrom::Release(seen.now));
+    })])
+}
+
+fn reason_to_release(
+    seen: &Observation,
+    inputs: &Inputs,
+    clear: bool,
+    left: Duration,
+) -> Option<ReleaseCause> {
+    match seen.placeholder() {
+        Set::Usable(_) if clear && seen.live_node().is_some() => Some(ReleaseCause::NodeFound),
+        Set::Usable(_) if clear && is_enough_to_exist(seen) => Some(ReleaseCause::PlaceholderCreated),
+        Set::Usable(set) if is_impossible(seen, inputs, set) => Some(ReleaseCause::PlaceholderImpossible),
+        Set::Usable(_) | Set::Missing | Set::Unusable => left.is_zero().then_some(ReleaseCause::Deadline),
+    }
+}
+
+/// Without the label, another run's placeholder would not be where Tekton now needs a place for this run.
+fn free_place(seen: &Observation, inputs: &Inputs) -> Result<Option<Plan>, Read> {
+    let is_late = left_of_hold(seen, seen.config.hold_deadline.saturating_add(ROOM_BY)).is_zero();
+    if is_late || seen.set.is_some() || seen.run.assistants() == 0 {
+        Ok(None)
+    } else {
+        creation::free_place(inputs)
+    }
+}
+
+fn is_impossible(seen: &Observation, inputs: &Inputs, set: &Placeholder) -> bool {
+    match refusal(seen, inputs) {
+        Some(Impossible::RefersToNothing) => true,
+        Some(Impossible::OutOfLimits(_)) => set.spec.within_limits,
+        None => false,
+    }
+}
+
+/// Why there is no pod and will be none as it is, if that was read.
+fn refusal(seen: &Observation, inputs: &Inputs) -> Option<Impossible> {
+    let message = inputs.failed_create.get().ok()?.as_deref();
+    impossible::told_by(message.filter(|_| seen.live_pod().is_none())?)
+}
+
+/// A reserve has to be waited for: the tasks would not fit beside a placeholder that still has the reserve.
+fn is_enough_to_exist(seen: &Observation) -> bool {
+    seen.config.release_when == ReleaseWhen::Created && !seen.has_reserve()
+}
+
+/// Clears Pending and the hold. Without an enrolment, the run is in no group afterwards.
+pub(super) fn release(
+    seen: &Observation,
+    inputs: &Inputs,
+    cause: ReleaseCause,
+    enrolment: Option<Enrolment>,
+) -> Decision {
+    let node = enrolment.and(seen.live_node()).map(str::to_owned);
+    let run = run_should(seen, |run| {
+        run.hold = None;
+        run.group = enrolment.map(Into::into);
+        run.node = node.clone().or(run.node.take());
+    });
+    let message = match cause {
+        ReleaseCause::PlaceholderImpossible => inputs.failed_create.get().ok().cloned().flatten(),
+        ReleaseCause::NodeFound
+        | ReleaseCause::PlaceholderCreated
+        | ReleaseCause::Deadline
+        | ReleaseCause::OptedOut => None,
+    };
+    let event = Event::Released {
+        cause,
+        enrolment,
+        node,
+        message,
+    };
+    Decision::act_and_report(event, [run])
+}
+
+/// What a placeholder that exists needs before the run can be released to its node.
+fn obstacle(seen: &Observation, inputs: &Inputs) -> Result<Option<Plan>, Read> {
+    let Some(set) = seen.placeholder().usable() else {
+        return Ok(None);
+    };
+    if seen.is_scaled_down() {
+        return come_back(seen, inputs, set).map(Some);
+    }
+    if let Some(plan) = moving::relocate(seen, inputs, set)? {
+        return Ok(Some(plan));
+    }
+    match reshape(seen, set) {
+        Reshape::Now(decision) => Ok(Some(at_once(decision))),
+        Reshape::Wait(left) => Ok(Some(again(waiting(seen, inputs)?, left))),
+        Reshape::No => give_reserve_up(seen, inputs, set),
+    }
+}
+
+/// No user chose an automatic reserve for the nodes of this cluster. A reserve that no node can have, and for which no autoscaler
+/// adds a node, would hold the run in vain.
+fn give_reserve_up(seen: &Observation, inputs: &Inputs, set: &Placeholder) -> Result<Option<Plan>, Read> {
+    let Some((pod, since)) = unschedulable_and_big(seen) else {
+        return Ok(None);
+    };
+    let nearest = nearest(seen, pod);
+    let is_too_large = nearest.as_ref().is_none_or(|offer| !offer.fits());
+    if !(is_too_large && is_automatic(&seen.run, &seen.config)) {
+        return Ok(None);
+    }
+    let left = seen.left(since, PROMISED_BY);
+    if !left.is_zero() {
+        return Ok(Some(again(waiting(seen, inputs)?, left)));
+    }
+    let is_promised = |answer: &Option<String>| answer.as_deref().is_some_and(messages::promises_node);
+    if inputs.autoscaler.get().map_or(true, is_promised) {
+        return Ok(None);
+    }
+    let small = spec_should(set, |spec| {
+        spec.size = usual(&seen.config).requests();
+        spec.node = None;
+    });
+    let actions = [small, Action::Delete(Target::Pod(pod.uid.clone()))];
+    let event = Event::ReserveGivenUp { nearest };
+    Ok(Some(at_once(Decision::act_and_report(event, actions))))
+}
+
+fn unschedulable_and_big(seen: &Observation) -> Option<(&PlaceholderPod, jiff::Timestamp)> {
+    let pod = seen.live_pod().filter(|pod| is_big(seen, pod))?;
+    Some((pod, pod.unschedulable.as_ref()?.since))
+}
+
+fn nearest(seen: &Observation, pod: &PlaceholderPod) -> Option<NodeOffer> {
+    largest(&seen.nodes, &pod.tolerations, &pod.shape.requests)
+}
+
+/// A held run has no pods that the placeholder would have to wait for, only its own previous pod.
+fn come_back(seen: &Observation, inputs: &Inputs, set: &Placeholder) -> Result<Plan, Read> {
+    if seen.live_pod().is_none() && seen.waiting.is_empty() {
+        scaled_down::come_back(inputs, set)
+    } else {
+        Ok(again(waiting(seen, inputs)?, SOON))
+    }
+}
+
+fn await_node(seen: &Observation, inputs: &Inputs, enrolment: Enrolment) -> Result<Plan, Read> {
+    let until_enrolled = until_enrolled(seen);
+    if until_enrolled == Some(Duration::ZERO) {
+        return Ok(at_once(enrol(seen, enrolment)));
+    }
+    match (seen.placeholder(), seen.live_pod()) {
+        (Set::Missing, _) => creation::create(seen, inputs, enrolment),
+        (Set::Unusable, _) => Ok(again(Decision::await_placeholder(), SOON)),
+        (Set::Usable(set), None) => requeue(seen, inputs, set),
+        (Set::Usable(_), Some(_)) => Ok(Plan {
+            again: until_enrolled,
+            ..at_once(waiting(seen, inputs)?)
+        }),
+    }
+}
+
+fn enrol(seen: &Observation, enrolment: Enrolment) -> Decision {
+    Decision::act([run_should(seen, |run| run.group = Some(enrolment.into()))])
+}
+
+/// A run that is cancelled while it is held starts its finally tasks at that moment, so its labels have to be there before. Most
+/// holds are too short to be worth a write of their own.
+fn until_enrolled(seen: &Observation) -> Option<Duration> {
+    match seen.live_pod() {
+        _ if seen.run.is_enrolled() => None,
+        Some(pod) if pod.unschedulable.is_some() => Some(Duration::ZERO),
+        Some(_) | None => Some(left_of_hold(seen, UNENROLLED)),
+    }
+}
+
+fn waiting(seen: &Observation, inputs: &Inputs) -> Result<Decision, Read> {
+    let Some(unschedulable) = seen.live_pod().and_then(|pod| pod.unschedulable.as_ref()) else {
+        return Ok(Decision::await_placeholder());
+    };
+    let autoscaler = inputs.autoscaler.get()?.clone();
+    let big = seen.live_pod().filter(|pod| pod.shape.reserves);
+    Ok(Decision::Wait(Wait::Node {
+        unschedulable: Some(unschedulable.message.clone()),
+        autoscaler,
+        largest: big.and_then(|pod| nearest(seen, pod)),
+    }))
+}
+
+/// The StatefulSet controller backs off for minutes after its pod was rejected. A change of the StatefulSet requeues it.
+fn requeue(seen: &Observation, inputs: &Inputs, set: &Placeholder) -> Result<Plan, Read> {
+    let plan = if !set.observed {
+        again(Decision::await_placeholder(), SOON)
+    } else if !seen.nudge_in.is_zero() {
+        again(Decision::await_placeholder(), seen.nudge_in.min(SOON))
+    } else {
+        let message = inputs.failed_create.get()?;
+        again(requeue_or_resize(seen, inputs, set, message.as_deref()), SOON)
+    };
+    Ok(plan)
+}
+
+fn requeue_or_resize(
+    seen: &Observation,
+    inputs: &Inputs,
+    set: &Placeholder,
+    message: Option<&str>,
+) -> Decision {
+    match (refusal(seen, inputs), message) {
+        (Some(Impossible::OutOfLimits(bounds)), Some(message)) => {
+            let sized = spec_should(set, |spec| {
+                spec.size = within(&bounds, &seen.config).requests();
+                spec.within_limits = true;
+            });
+            let message = message.to_owned();
+            Decision::act_and_report(Event::SizedWithinLimits { message }, [sized])
+        }
+        (Some(Impossible::OutOfLimits(_) | Impossible::RefersToNothing) | None, message) => {
+            let message = message.map(str::to_owned);
+            let requeued = Action::Requeue(Requeue::Placeholder);
+            Decision::act_and_report(Event::PodMissing { message }, [requeued])
+        }
+    }
+}
+
+fn left_of_hold(seen: &Observation, span: Duration) -> Duration {
+    seen.run.left_of_hold(seen.now, span)
+}

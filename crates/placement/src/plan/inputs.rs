@@ -1,0 +1,151 @@
+//! What a decision needs beyond the caches: the caches may be behind the API server, and they keep little of each object.
+//!
+//! The plan names the group of inputs that is missing ([`Read`]); the controller reads that group and plans again.
+
+use super::observation::AssistantPod;
+use crate::need::{Need, Stint};
+use crate::sets::InTheWay;
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1::NodeSelector;
+use std::collections::BTreeMap;
+use strum::IntoStaticStr;
+
+/// A group of inputs that a decision needs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, IntoStaticStr)]
+#[strum(serialize_all = "snake_case")]
+pub enum Read {
+    /// [`Creation`].
+    Creation,
+    /// [`Quota`].
+    Quota,
+    /// [`Tasks`], and the nodes as they are now.
+    Tasks,
+    /// The affinity assistants of a run that gave up a node.
+    Assistants,
+    /// The run's TaskRuns whose pods were rejected by a `ResourceQuota`.
+    RejectedTasks,
+    /// What the run's tasks requested, and when they ran.
+    Usage,
+    /// The latest `FailedCreate` event of the placeholder's StatefulSet.
+    FailedCreate,
+    /// The latest event of an autoscaler about the placeholder's pod.
+    Autoscaler,
+}
+
+/// What a new placeholder is made of, and whether a quota has room for the StatefulSet.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Creation {
+    /// What the run's PVCs mean to the placeholder.
+    pub volumes: VolumeConstraints,
+    /// The labels of the run that the placeholder copies.
+    pub labels: BTreeMap<String, String>,
+    /// What the run is expected to request at once; only for an automatic reserve.
+    pub need: Option<Need>,
+    /// The quotas of the namespace.
+    pub quota: Quota,
+}
+
+/// Whether a `ResourceQuota` has room for one more StatefulSet.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Quota {
+    /// The quota that has no room, with its figures.
+    pub short_of: Option<String>,
+    /// What takes the room of the StatefulSets that Tekton creates for this run.
+    pub in_the_way: Option<InTheWay>,
+}
+
+/// What the run's PVCs mean to the placeholder.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct VolumeConstraints {
+    /// The PVCs that the placeholder mounts.
+    pub mountable: Vec<String>,
+    /// The required node affinity of the volumes that the placeholder must not mount.
+    pub required: Vec<NodeSelector>,
+}
+
+/// The run's task pods, counted at the API server.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Tasks {
+    /// How many live, and since when none does.
+    pub census: Census,
+    /// The PVC, if there is one, that no other node than the placeholder's can use. Read only if no task lives.
+    pub tied: Option<String>,
+}
+
+/// How many task pods of a group live.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Census {
+    /// The task pods that are bound to the placeholder's node, or to any node if the placeholder has none, and neither Succeeded
+    /// nor Failed. A pod that is being deleted counts, as it does for the scheduler.
+    pub live: usize,
+    /// Since when none lives, if that is known.
+    pub quiet_since: Option<Timestamp>,
+}
+
+/// The groups that were read for this decision.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Inputs {
+    /// See [`Read::Creation`].
+    pub creation: Group<Creation>,
+    /// See [`Read::Quota`].
+    pub quota: Group<Quota>,
+    /// See [`Read::Tasks`].
+    pub tasks: Group<Tasks>,
+    /// See [`Read::Assistants`].
+    pub assistants: Group<Vec<AssistantPod>>,
+    /// See [`Read::RejectedTasks`]: their names.
+    pub rejected_tasks: Group<Vec<String>>,
+    /// See [`Read::Usage`]; empty if the usage is unknown.
+    pub usage: Group<Vec<Stint>>,
+    /// See [`Read::FailedCreate`]: the message, if there is an event.
+    pub failed_create: Group<Option<String>>,
+    /// See [`Read::Autoscaler`]: the message, if there is an event.
+    pub autoscaler: Group<Option<String>>,
+}
+
+/// A group that was read, or what to read.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Group<T>(Result<T, Read>);
+
+impl<T> Group<T> {
+    /// The group; the error is what the controller should read.
+    pub fn get(&self) -> Result<&T, Read> {
+        self.0.as_ref().map_err(|read| *read)
+    }
+}
+
+impl<T> From<T> for Group<T> {
+    fn from(group: T) -> Self {
+        Self(Ok(group))
+    }
+}
+
+impl Default for Inputs {
+    /// Nothing was read yet.
+    fn default() -> Self {
+        Self {
+            creation: Group(Err(Read::Creation)),
+            quota: Group(Err(Read::Quota)),
+            tasks: Group(Err(Read::Tasks)),
+            assistants: Group(Err(Read::Assistants)),
+            rejected_tasks: Group(Err(Read::RejectedTasks)),
+            usage: Group(Err(Read::Usage)),
+            failed_create: Group(Err(Read::FailedCreate)),
+            autoscaler: Group(Err(Read::Autoscaler)),
+        }
+    }
+}
+
+impl Census {
+    /// The outcome of a count, after the previous count if there was one. `ended` is when the last pod of the group ended, if a pod
+    /// that ended still exists.
+    pub fn after(before: Option<Self>, live: usize, ended: Option<Timestamp>, now: Timestamp) -> Self {
+        let quiet_since = match before {
+            _ if live > 0 => None,
+            Some(before) if before.live > 0 => Some(now),
+            Some(before) => before.quiet_since.max(ended),
+            None => ended,
+        };
+        Self { live, quiet_since }
+    }
+}

@@ -1,0 +1,125 @@
+//! Whether a placeholder has the right size and volumes: a placeholder that found its node with a reserve must be small before
+//! tasks come, and a placeholder that outlives its run must not keep the run's PVCs from other pods.
+
+use super::action::{Action, Event, PodChange, Target};
+use super::cause::MoveCause;
+use super::decision::Decision;
+use super::observation::{Observation, Placeholder, PlaceholderPod, Resize, Shape};
+use super::spec_should;
+use crate::placeholder::size::{can_resize, usual};
+use crate::placeholder::tolerating;
+use std::time::Duration;
+
+pub(super) enum Reshape {
+    /// Size and volumes are right.
+    No,
+    /// The placeholder is small again, and another pod may have taken its room meanwhile: it has this long to come back.
+    Wait(Duration),
+    /// The next step to the right size.
+    Now(Decision),
+}
+
+pub(super) fn reshape(seen: &Observation, set: &Placeholder) -> Reshape {
+    match seen.live_pod().map(|pod| (pod, pod.node.as_deref())) {
+        None => Reshape::No,
+        Some((pod, Some(node))) => on_node(seen, set, pod, node),
+        Some((pod, None)) => without_node(seen, set, pod),
+    }
+}
+
+fn on_node(seen: &Observation, set: &Placeholder, pod: &PlaceholderPod, node: &str) -> Reshape {
+    match how_to_shrink(seen, pod) {
+        _ if keeps_claims(set, pod) => Reshape::Now(recreate(seen, set, pod, Some(node))),
+        Some(Resize::Possible) => Reshape::Now(shrink(seen, set, pod)),
+        Some(Resize::Refused) => Reshape::Now(recreate(seen, set, pod, Some(node))),
+        None if set.spec.node.is_some() => {
+            Reshape::Now(Decision::act([spec_should(set, |spec| spec.node = None)]))
+        }
+        None => Reshape::No,
+    }
+}
+
+/// The placeholder has its node, so it needs the PVCs no more, and it stays when the run is done.
+fn keeps_claims(set: &Placeholder, pod: &PlaceholderPod) -> bool {
+    pod.shape.mounts && set.outlives_its_run()
+}
+
+/// A refusal counts whatever size the pod has by its spec: a kubelet may find infeasible what the API server accepted.
+fn how_to_shrink(seen: &Observation, pod: &PlaceholderPod) -> Option<Resize> {
+    let Shape {
+        requests,
+        reserves,
+        resize,
+        pinned: _,
+        mounts: _,
+    } = &pod.shape;
+    let refused = *resize == Resize::Refused;
+    let how = if refused || !can_resize(requests, &usual(&seen.config).requests()) {
+        Resize::Refused
+    } else {
+        Resize::Possible
+    };
+    (is_big(seen, pod) || *reserves && refused).then_some(how)
+}
+
+/// Only a pod that was created with a reserve: a smaller usual size in a new configuration is no reason to change existing
+/// placeholders.
+pub(super) fn is_big(seen: &Observation, pod: &PlaceholderPod) -> bool {
+    let usual = usual(&seen.config).requests();
+    pod.shape.reserves && pod.shape.requests.beyond(&usual).next().is_some()
+}
+
+/// While the run is held, a big placeholder waits for its node, and a pinned placeholder for its own; afterwards neither may keep
+/// the placeholder from joining its group on any node.
+fn without_node(seen: &Observation, set: &Placeholder, pod: &PlaceholderPod) -> Reshape {
+    let held = seen.run.is_held_by_us();
+    match time_to_come_back(seen, pod) {
+        None if !held && is_big(seen, pod) => Reshape::Now(recreate(seen, set, pod, None)),
+        None => Reshape::No,
+        Some(left) if !left.is_zero() => Reshape::Wait(left),
+        Some(_) if held => Reshape::Now(start_over(set, MoveCause::PlaceholderDoesNotFit)),
+        Some(_) => Reshape::Now(recreate(seen, set, pod, None)),
+    }
+}
+
+fn time_to_come_back(seen: &Observation, pod: &PlaceholderPod) -> Option<Duration> {
+    let unschedulable = pod.unschedulable.as_ref().filter(|_| pod.shape.pinned)?;
+    Some(seen.left(unschedulable.since, seen.patience()))
+}
+
+/// The template first: if the pod is recreated meanwhile, the new pod must be small.
+fn shrink(seen: &Observation, set: &Placeholder, pod: &PlaceholderPod) -> Decision {
+    let small = spec_should(set, |spec| spec.size = usual(&seen.config).requests());
+    Decision::act([small, Action::Pod(PodChange::Resize(pod.uid.clone()))])
+}
+
+/// The pod cannot be made small where it is, so a small pod takes its place, on this node if there is one. A size that a
+/// `LimitRange` decided is small already. Admission adds tolerations for what a pod requests, such as a GPU; a small pod without
+/// them would not be admitted to the same node.
+fn recreate(seen: &Observation, set: &Placeholder, pod: &PlaceholderPod, node: Option<&str>) -> Decision {
+    let small = spec_should(set, |spec| {
+        if !spec.within_limits {
+            spec.size = usual(&seen.config).requests();
+        }
+        spec.node = node.map(str::to_owned);
+        if set.outlives_its_run() {
+            spec.claims.clear();
+        }
+        if node.is_some() {
+            spec.tolerations = tolerating(&seen.run, &pod.tolerations);
+        }
+    });
+    Decision::act([small, Action::Delete(Target::Pod(pod.uid.clone()))])
+}
+
+/// The controller creates the StatefulSet of a held run again, with the reserve, so that the placeholder finds another node. A
+/// template that is small already would find a node without the reserve.
+pub(super) fn start_over(set: &Placeholder, cause: MoveCause) -> Decision {
+    let event = Event::MovedOff {
+        cause,
+        pod: None,
+        starts_over: true,
+    };
+    let delete = Action::Delete(Target::Placeholder(set.uid.clone()));
+    Decision::act_and_report(event, [delete])
+}

@@ -1,0 +1,148 @@
+//! The placeholder is at no replicas, because the run gave up its node or the placeholder made room in a quota.
+//!
+//! The placeholder comes back once its previous pod has ended and no task waits: as long as a task waits unbound, the task must be
+//! free to be the first of its group, on any node that fits. The placeholder comes back earlier only if the scheduler does not
+//! retry that task.
+//!
+//! A scheduler that finds no node for a pod sets the pod aside until something happens that could help. Deleting the last pod of the
+//! group does not requeue it (Kubernetes 1.34 and newer), so it would wait for minutes. A changed label of the pod itself does
+//! (Kubernetes 1.36 and newer), so each waiting pod gets a label when the run moves off, when the last of the tasks ahead of it ends,
+//! and each minute while other pods keep it away. Older schedulers requeue it when a member of its group is bound: there the
+//! placeholder comes back and requeues it.
+
+use super::action::{Action, Requeue, Target};
+use super::cause::MoveCause;
+use super::decision::{Decision, Wait};
+use super::inputs::{Inputs, Read, Tasks};
+use super::moving::await_tasks;
+use super::observation::{AssistantPod, Observation, Placeholder, Unschedulable, WaitingPod};
+use super::{Plan, again, at_once, pod_quota, spec_should};
+use crate::messages;
+use crate::node::largest;
+use crate::placeholder::wake::Wake;
+use jiff::{SignedDuration, Timestamp};
+use std::time::Duration;
+
+/// How long a requeued pod may keep its previous condition: a scheduler's longest back-off is ten seconds.
+const ASLEEP: Duration = Duration::from_secs(15);
+/// How often a pod is requeued that other pods keep away. Kubernetes before 1.37 retries a pod with two required terms of
+/// anti-affinity, the run's and its user's, only when a pod ends that matches both, or after five minutes.
+const KEPT_AWAY_AGAIN: Duration = Duration::from_mins(1);
+pub(super) fn follow(seen: &Observation, inputs: &Inputs, set: &Placeholder) -> Result<Plan, Read> {
+    if seen.live_pod().is_some() {
+        // Sooner, the StatefulSet controller might not delete the pod.
+        return Ok(at_once(Decision::Wait(Wait::PodEnd)));
+    }
+    if seen.waiting.is_empty() {
+        return match pod_quota::absence_left(seen) {
+            Duration::ZERO => come_back(inputs, set),
+            left => Ok(again(Decision::Wait(Wait::Pause), left)),
+        };
+    }
+    let wake = wake(seen, inputs, set);
+    match asleep(seen, wake) {
+        names if names.is_empty() => await_fit(seen, inputs, set),
+        names => {
+            let requeue = Action::Requeue(Requeue::Pods { names, wake });
+            Ok(at_once(without_assistants(
+                inputs.assistants.get()?,
+                set,
+                requeue,
+            )))
+        }
+    }
+}
+
+/// The placeholder joins its run, or finds a node for it.
+pub(super) fn come_back(inputs: &Inputs, set: &Placeholder) -> Result<Plan, Read> {
+    let back = spec_should(set, |spec| spec.replicas = 1);
+    Ok(at_once(without_assistants(inputs.assistants.get()?, set, back)))
+}
+
+/// Tekton's assistants leave the previous node before anything else of the run goes anywhere: as long as an assistant is there,
+/// the scheduler sends the others after it. Where the run has no node, an assistant has none.
+fn without_assistants(assistants: &[AssistantPod], set: &Placeholder, then: Action) -> Decision {
+    let is_behind = |pod: &&AssistantPod| pod.node.is_some() && pod.node.as_deref() == set.spec.left_node();
+    let behind = assistants.iter().filter(is_behind);
+    let deletions = behind.map(|pod| {
+        Action::Delete(Target::Assistant {
+            name: pod.name.clone(),
+            uid: pod.uid.clone(),
+        })
+    });
+    Decision::act(deletions.chain([then]).collect::<Vec<_>>())
+}
+
+fn wake(seen: &Observation, inputs: &Inputs, set: &Placeholder) -> Wake {
+    let quiet_since = inputs.tasks.get().ok().and_then(|tasks| tasks.census.quiet_since);
+    let ended = quiet_since.filter(|ended| seen.moves.last.is_none_or(|last| *ended > last));
+    Wake {
+        generation: set.generation,
+        since: ended.max(kept_away_again(seen)).map(Timestamp::as_second),
+    }
+}
+
+/// The last full minute of a pod's waiting.
+fn kept_away_again(seen: &Observation) -> Option<Timestamp> {
+    let (_, it) = seen.unschedulable_task().filter(|(_, it)| is_kept_away(it))?;
+    let minutes = seen.now.duration_since(it.since).as_mins();
+    let waited = (minutes > 0).then(|| SignedDuration::from_mins(minutes))?;
+    it.since.checked_add(waited).ok()
+}
+
+fn is_kept_away(it: &Unschedulable) -> bool {
+    messages::is_kept_away(&it.message)
+}
+
+fn asleep(seen: &Observation, wake: Wake) -> Vec<String> {
+    let is_woken = |pod: &WaitingPod| pod.woken.is_some_and(|woken| woken.covers(wake));
+    let asleep = |pod: &&WaitingPod| pod.unschedulable.is_some() && !is_woken(pod);
+    let pods = seen.waiting.iter().filter(asleep);
+    pods.map(|pod| pod.name.clone()).collect()
+}
+
+/// The scheduler has its time before an event says that no node fits: a pod that came after the run had left may wait for pods
+/// to end that it preempts.
+fn await_fit(seen: &Observation, inputs: &Inputs, set: &Placeholder) -> Result<Plan, Read> {
+    let Some((pod, it)) = seen.unschedulable_task() else {
+        return Ok(at_once(Decision::Wait(Wait::Scheduler)));
+    };
+    let last = seen.moves.last;
+    let left = seen.left(last.map_or(it.since, |last| last.max(it.since)), seen.patience());
+    if !left.is_zero() {
+        return Ok(again(Decision::Wait(Wait::Scheduler), left));
+    }
+    let Tasks { census, tied: _ } = inputs.tasks.get()?;
+    if census.live > 0 {
+        return Ok(await_tasks(seen, MoveCause::TaskDoesNotFit, census.live));
+    }
+    if messages::lacks_its_group(&it.message) {
+        return wake_by_placeholder(seen, inputs, set, census.quiet_since.max(last));
+    }
+    Ok(Plan {
+        again: is_kept_away(it).then_some(KEPT_AWAY_AGAIN),
+        ..at_once(no_fit(seen, pod, &it.message))
+    })
+}
+
+/// No pod of the group is bound, so a scheduler that retried the pod would not miss the group.
+fn wake_by_placeholder(
+    seen: &Observation,
+    inputs: &Inputs,
+    set: &Placeholder,
+    woken: Option<Timestamp>,
+) -> Result<Plan, Read> {
+    match woken.map_or(Duration::ZERO, |woken| seen.left(woken, ASLEEP)) {
+        Duration::ZERO => come_back(inputs, set),
+        left => Ok(again(Decision::Wait(Wait::Scheduler), left)),
+    }
+}
+
+fn no_fit(seen: &Observation, pod: &WaitingPod, message: &str) -> Decision {
+    Decision::Wait(Wait::Fit {
+        pod: pod.name.clone(),
+        asks: pod.requests.clone(),
+        message: message.to_owned(),
+        largest: largest(&seen.nodes, &pod.tolerations, &pod.requests),
+    })
+}

@@ -1,0 +1,240 @@
+//! The state of a run: where the run is in its life, and where its placeholder is.
+
+use super::decision::Why;
+use super::observation::{Observation, Placeholder, PlaceholderPod, Repeated, Unschedulable, WaitingPod};
+use crate::config::Config;
+use crate::keys;
+use crate::opt_in::OptIn;
+use crate::placeholder::size;
+use crate::run::{self, SpecStatus};
+use crate::strategy::{Enrolment, Strategy};
+use jiff::Timestamp;
+use std::time::Duration;
+use strum::IntoStaticStr;
+
+/// Where a run is, and where its placeholder is. The table in `plan.rs` lists the steps of each state.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, IntoStaticStr)]
+pub enum State {
+    /// Not, or no longer, a run of pod-affinity: nested, of another controller, not opted in, or done and cleaned up.
+    Ignored,
+    /// Another controller holds the run.
+    Queued,
+    /// Held, and there is no placeholder that belongs to the run.
+    HeldWithoutPlaceholder,
+    /// Held; the StatefulSet exists, its pod does not.
+    HeldWithoutPod,
+    /// Held; the placeholder's pod has no node.
+    HeldUnscheduled,
+    /// Held; the placeholder's pod has a node.
+    HeldOnNode,
+    /// Held; the StatefulSet is at no replicas.
+    HeldScaledDown,
+    /// Running, without the labels of a group.
+    Unenrolled,
+    /// Running, and there is no placeholder that belongs to the run.
+    RunningWithoutPlaceholder,
+    /// Running; the StatefulSet exists, its pod does not.
+    RunningWithoutPod,
+    /// Running; the placeholder's pod has no node.
+    RunningUnscheduled,
+    /// Running; the placeholder's pod has a node.
+    RunningOnNode,
+    /// Running; the StatefulSet is at no replicas.
+    RunningScaledDown,
+    /// Opted out, and something of pod-affinity is left.
+    OptedOut,
+    /// Done or being deleted, and the placeholder is left.
+    Ending,
+    /// Done, and the run itself owns the placeholder's pod.
+    NodeKept,
+}
+
+impl State {
+    /// The state of the run that was observed.
+    pub fn of(seen: &Observation) -> Self {
+        let run = &seen.run;
+        let set = seen.placeholder().usable();
+        let adopted = seen.live_pod().is_some_and(|pod| pod.adopted);
+        match Stage::of(seen) {
+            Stage::Done | Stage::Deleting if set.is_some() => Self::Ending,
+            Stage::Done | Stage::Deleting if adopted => Self::NodeKept,
+            Stage::OptedOut if set.is_some() || run.is_held_by_us() => Self::OptedOut,
+            Stage::OptedOut if run.status == SpecStatus::Pending && run.is_enrolled() => Self::OptedOut,
+            Stage::Done | Stage::Deleting | Stage::OptedOut | Stage::Foreign(_) => Self::Ignored,
+            Stage::HeldElsewhere(_) => Self::Queued,
+            Stage::HeldByUs(_) => held(seen),
+            Stage::Running(_) if !run.is_enrolled() => Self::Unenrolled,
+            Stage::Running(_) => running(seen),
+        }
+    }
+}
+
+fn held(seen: &Observation) -> State {
+    match (seen.placeholder(), seen.live_pod().map(|pod| &pod.node)) {
+        (Set::Missing | Set::Unusable, _) => State::HeldWithoutPlaceholder,
+        (Set::Usable(_), _) if seen.is_scaled_down() => State::HeldScaledDown,
+        (Set::Usable(_), None) => State::HeldWithoutPod,
+        (Set::Usable(_), Some(None)) => State::HeldUnscheduled,
+        (Set::Usable(_), Some(Some(_))) => State::HeldOnNode,
+    }
+}
+
+fn running(seen: &Observation) -> State {
+    match (seen.placeholder(), seen.live_pod().map(|pod| &pod.node)) {
+        (Set::Missing | Set::Unusable, _) => State::RunningWithoutPlaceholder,
+        (Set::Usable(_), _) if seen.is_scaled_down() => State::RunningScaledDown,
+        (Set::Usable(_), None) => State::RunningWithoutPod,
+        (Set::Usable(_), Some(None)) => State::RunningUnscheduled,
+        (Set::Usable(_), Some(Some(_))) => State::RunningOnNode,
+    }
+}
+
+/// Where a run is in its life, as far as placement goes; with the strategy that an opted-in user asks for.
+pub(super) enum Stage {
+    Deleting,
+    Done,
+    Foreign(Why),
+    OptedOut,
+    HeldByUs(Strategy),
+    HeldElsewhere(Strategy),
+    Running(Strategy),
+}
+
+impl Stage {
+    /// The end comes first: what we made is cleaned up whatever became of the labels.
+    pub(super) fn of(seen: &Observation) -> Self {
+        let run = &seen.run;
+        match asked(seen) {
+            _ if run.deleting => Self::Deleting,
+            _ if run.done => Self::Done,
+            _ if run.child => Self::Foreign(Why::Child),
+            _ if run.managed_elsewhere => Self::Foreign(Why::ManagedElsewhere),
+            None => Self::OptedOut,
+            Some(asked) if run.is_held_by_us() => Self::HeldByUs(asked),
+            Some(asked) if run.status == SpecStatus::Pending => Self::HeldElsewhere(asked),
+            Some(asked) => Self::Running(asked),
+        }
+    }
+}
+
+/// The strategy that the opt-in label asks for; `None` if it is absent, `false` or means nothing.
+pub(super) fn asked(seen: &Observation) -> Option<Strategy> {
+    if keys::LEFT_OUT.contains(&seen.run.key.namespace.as_str()) {
+        return None;
+    }
+    let opt_in = OptIn::parse(seen.run.opt_in.as_deref()).ok()?;
+    opt_in.strategy(seen.config.default_strategy)
+}
+
+/// What was resolved once stays for the life of the run: two halves of a group with different terms would be
+/// isolated by one and not by the other. Labels of a run that is not enrolled are another's.
+pub(super) fn enrolment(seen: &Observation, asked: Strategy) -> Enrolment {
+    let placeholder = seen.set.as_ref().filter(|placeholder| placeholder.owned);
+    let run = Some(&seen.run).filter(|run| run.is_enrolled());
+    let strategy = || run?.strategy.as_deref()?.parse().ok();
+    let isolation = || run?.isolation.as_deref()?.parse().ok();
+    Enrolment {
+        strategy: placeholder
+            .and_then(|it| it.strategy)
+            .or_else(strategy)
+            .unwrap_or(asked),
+        isolation: placeholder
+            .and_then(|it| it.isolation)
+            .or_else(isolation)
+            .unwrap_or(seen.config.isolation),
+    }
+}
+
+#[derive(Clone, Copy)]
+pub(super) enum Set<'a> {
+    /// There is none: the name is free.
+    Missing,
+    /// On its way out, or another's of the same name: neither can be used, nor can one be made.
+    Unusable,
+    /// There, and the run owns it.
+    Usable(&'a Placeholder),
+}
+
+impl Observation {
+    /// The placeholder as far as we may touch it.
+    pub(super) fn placeholder(&self) -> Set<'_> {
+        Set::of(self.set.as_ref())
+    }
+
+    /// A pod beside a set that is not ours is that set's, unless the run itself owns it.
+    pub(super) fn live_pod(&self) -> Option<&PlaceholderPod> {
+        let foreign = self.set.as_ref().is_some_and(|set| !set.owned);
+        let is_ours = |pod: &&PlaceholderPod| !pod.ending && (!foreign || pod.adopted);
+        self.pod.as_ref().filter(is_ours)
+    }
+
+    pub(super) fn live_node(&self) -> Option<&str> {
+        self.live_pod()?.node.as_deref()
+    }
+
+    /// The placeholder's StatefulSet is at no replicas: its pod has ended or is ending.
+    pub(super) fn is_scaled_down(&self) -> bool {
+        self.placeholder()
+            .usable()
+            .is_some_and(|set| set.spec.replicas <= 0)
+    }
+
+    /// The run's placeholder is made bigger than usual, or may be.
+    pub(super) fn has_reserve(&self) -> bool {
+        size::is_automatic(&self.run, &self.config) || size::reserved(&self.run, &self.config).reserves()
+    }
+
+    /// How long something may be wrong before anything is done about it.
+    pub(super) fn patience(&self) -> Duration {
+        self.config.move_after.unwrap_or(Config::MOVE_AFTER)
+    }
+
+    /// What is left of a time span that began then.
+    pub(super) fn left(&self, since: Timestamp, span: Duration) -> Duration {
+        run::left(span, since, self.now)
+    }
+
+    /// How long to keep from moving again.
+    pub(super) fn pause(&self) -> Duration {
+        self.pause_after(self.moves, Repeated::PAUSE)
+    }
+
+    /// How long to keep from doing again what was done so often, from the first pause on.
+    pub(super) fn pause_after(&self, done: Repeated, first: Duration) -> Duration {
+        let last = done.last;
+        last.map_or(Duration::ZERO, |last| self.left(last, done.pause(first)))
+    }
+
+    /// The pod that waits longest of those for which there is no node.
+    pub(super) fn unschedulable_task(&self) -> Option<(&WaitingPod, &Unschedulable)> {
+        let pods = self.waiting.iter();
+        let pods = pods.filter_map(|pod| Some((pod, pod.unschedulable.as_ref()?)));
+        pods.min_by_key(|(pod, it)| (it.since, &pod.name))
+    }
+
+    /// The name of that pod, or of one that waits for another reason.
+    pub(super) fn waits(&self) -> Option<String> {
+        let first = self
+            .unschedulable_task()
+            .map(|(pod, _)| pod)
+            .or(self.waiting.first());
+        first.map(|pod| pod.name.clone())
+    }
+}
+
+impl<'a> Set<'a> {
+    fn of(placeholder: Option<&'a Placeholder>) -> Self {
+        match placeholder {
+            None => Self::Missing,
+            Some(placeholder) if placeholder.owned && !placeholder.deleting => Self::Usable(placeholder),
+            Some(_) => Self::Unusable,
+        }
+    }
+
+    pub(super) fn usable(self) -> Option<&'a Placeholder> {
+        match self {
+            Self::Missing | Self::Unusable => None,
+            Self::Usable(placeholder) => Some(placeholder),
+        }
+    }
+}

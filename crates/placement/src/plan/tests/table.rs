@@ -1,0 +1,129 @@
+//! The table of the plan: each step that a state can take, and the states that follow. In `plan.rs` and in docs/architecture.md.
+
+use super::properties::reading::step_name;
+use super::properties::scenes::anything;
+use super::*;
+use crate::placeholder::spec::Spec;
+use crate::requests::RunState;
+use proptest::strategy::{Strategy as _, ValueTree};
+use proptest::test_runner::TestRunner;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// State and step; the states that follow.
+type Rows = BTreeMap<(String, String), BTreeSet<String>>;
+
+/// Enough to meet most rows. The test goes on until all were met, at most for a million scenes.
+const AT_LEAST: usize = 50_000;
+const AT_MOST: usize = 1_000_000;
+
+fn rows(text: &str) -> Rows {
+    let lines = text.lines().map(|line| line.trim_start_matches("//! "));
+    let lines = lines.skip_while(|line| !line.starts_with("| state |"));
+    let lines = lines.skip(2).take_while(|line| line.starts_with('|'));
+    lines
+        .map(|line| {
+            let cells: Vec<_> = line.split('|').map(str::trim).collect();
+            let next = cells[3].split(", ").map(str::to_owned).collect();
+            ((cells[1].to_owned(), cells[2].to_owned()), next)
+        })
+        .collect()
+}
+
+fn of_plan() -> Rows {
+    rows(include_str!("../../plan.rs"))
+}
+
+/// What is observed once the step is done and nothing else has changed.
+fn after(seen: &Observation, step: &Step) -> Observation {
+    let mut next = seen.clone();
+    for action in &step.actions {
+        match action {
+            Action::Run(wanted) => carry(&mut next.run, wanted),
+            Action::Create(..) => next.set = Some(new_set()),
+            Action::Placeholder(wanted) => next.set.as_mut().unwrap().spec = wanted.clone(),
+            Action::Pod(PodChange::Adopt(_)) => next.pod.as_mut().unwrap().adopted = true,
+            Action::Delete(Target::Placeholder(_)) => {
+                next.set = None;
+                next.pod.take_if(|pod| !pod.adopted);
+            }
+            Action::Delete(Target::Pod(_)) => next.pod = None,
+            Action::Pod(PodChange::Resize(_)) | Action::Delete(_) | Action::Requeue(_) => {}
+        }
+    }
+    next
+}
+
+fn carry(run: &mut crate::run::Run, wanted: &RunState) {
+    if run.hold && wanted.hold.is_none() {
+        run.status = SpecStatus::Unset;
+    }
+    run.hold = wanted.hold.is_some();
+    run.held_from = wanted.hold.unwrap_or_default();
+    run.group = wanted.group.as_ref().map(|_| run.key.uid.clone());
+}
+
+fn new_set() -> Placeholder {
+    let spec = Spec {
+        replicas: 1,
+        ..Spec::default()
+    };
+    Placeholder {
+        spec,
+        ..held().with_set().set.unwrap()
+    }
+}
+
+/// The rows of so many scenes; once all of the expected rows were met, `at_least` is enough.
+fn met(at_least: usize, expected: &Rows) -> Rows {
+    let (mut runner, scenes) = (TestRunner::deterministic(), anything());
+    let mut met = Rows::new();
+    for count in 0..AT_MOST {
+        if count >= at_least && met == *expected {
+            break;
+        }
+        let scene = scenes.new_tree(&mut runner).unwrap().current();
+        let seen = scene.seen();
+        let Decision::Act(step) = plan(&seen, &scene.inputs).decision else {
+            continue;
+        };
+        let name = |seen: &Observation| <&str>::from(State::of(seen)).to_owned();
+        let step_name = step_name(&seen, &step).replace('_', " ");
+        let next = met.entry((name(&seen), step_name)).or_default();
+        next.insert(name(&after(&seen, &step)));
+    }
+    met
+}
+
+fn written(rows: &Rows) -> String {
+    let row = |((state, step), next): (&(String, String), &BTreeSet<String>)| {
+        let next: Vec<_> = next.iter().map(String::as_str).collect();
+        format!("| {state} | {step} | {} |\n", next.join(", "))
+    };
+    rows.iter().map(row).collect()
+}
+
+#[test]
+fn the_table_has_exactly_the_steps_that_the_plan_takes() {
+    let expected = of_plan();
+    assert_eq!(written(&met(AT_LEAST, &expected)), written(&expected));
+}
+
+#[test]
+#[ignore = "takes half a minute; cargo test-nightly runs it"]
+fn a_million_scenes_take_no_step_that_is_not_in_the_table() {
+    let expected = of_plan();
+    assert_eq!(written(&met(AT_MOST, &expected)), written(&expected));
+}
+
+#[test]
+fn the_architecture_page_has_the_same_table() {
+    let page = include_str!("../../../../../docs/architecture.md");
+    let lines = |text: &str| -> Vec<String> {
+        let lines = text
+            .lines()
+            .map(|line| line.trim_start_matches("//! ").to_owned());
+        let lines = lines.skip_while(|line| !line.starts_with("| state |"));
+        lines.take_while(|line| line.starts_with('|')).collect()
+    };
+    assert_eq!(lines(page), lines(include_str!("../../plan.rs")));
+}

@@ -48,14 +48,3 @@ mod write;
 pub use metrics::Metrics;
 pub use observe::Clock;
 pub use run::{Context, Error, run};
-
-/// The reasons and texts of the events of a plan that succeeds.
-#[doc(hidden)]
-pub fn texts(seen: &placement::plan::Observation, plan: &placement::plan::Plan) -> Vec<(String, String)> {
-    let effect = match plan.decision {
-        placement::plan::Decision::Act(_) => write::Effect::Written,
-        _ => write::Effect::Nothing,
-    };
-    let notes = notes::notes(seen, plan, &Ok(effect)).into_iter();
-    notes.map(|note| (note.reason.to_string(), note.text)).collect()
-}

@@ -86,7 +86,7 @@ pub use self::decision::{Decision, Step, Wait, Why};
 pub use self::inputs::{Census, Creation, Group, Inputs, Quota, Read, Tasks, VolumeConstraints};
 pub use self::observation::{
     AssistantPod, Observation, Placeholder, PlaceholderPod, Repeated, Resize, Shape, Unschedulable,
-    WaitingPod, is_pinned,
+    WaitingPod,
 };
 pub use self::state::State;
 use self::state::{Stage, enrolment};

@@ -113,7 +113,7 @@ impl Run {
 
     /// How much of a hold of this length is left. A run of which nobody knows since when counts as new: it has not been stored, or
     /// its clock cannot be trusted.
-    pub fn left_of_hold(&self, now: Timestamp, span: Duration) -> Duration {
+    pub(crate) fn left_of_hold(&self, now: Timestamp, span: Duration) -> Duration {
         self.held_since().map_or(span, |since| left(span, since, now))
     }
 
@@ -130,16 +130,16 @@ impl Run {
 
 /// Value of the hold annotation as an admission policy writes it for a hold that begins after the creation, until the
 /// controller has dated it.
-pub const RELEASED: &str = "released";
+pub(crate) const RELEASED: &str = "released";
 
 /// What is left now of a time span that began then.
-pub fn left(span: Duration, since: Timestamp, now: Timestamp) -> Duration {
+pub(crate) fn left(span: Duration, since: Timestamp, now: Timestamp) -> Duration {
     let passed = Duration::try_from(now.duration_since(since)).unwrap_or_default();
     span.saturating_sub(passed)
 }
 
 /// The value of the hold annotation of a run whose first holder released it now.
-pub fn dated(now: Timestamp) -> String {
+pub(crate) fn dated(now: Timestamp) -> String {
     now.strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
 }
 
@@ -190,7 +190,7 @@ pub struct PodTemplate {
 
 impl PodTemplate {
     /// To nodes that can use this volume.
-    pub fn restrict_to(&mut self, volume: &NodeSelector) {
+    pub(crate) fn restrict_to(&mut self, volume: &NodeSelector) {
         let affinity = self.affinity.get_or_insert_default();
         volume::restrict(affinity.node_affinity.get_or_insert_default(), volume);
     }

@@ -203,16 +203,11 @@ impl Shape {
             requests,
             reserves: annotations.contains_key(keys::RESERVE)
                 && !annotations.contains_key(keys::WITHIN_LIMITS),
-            pinned: is_pinned(annotations),
+            pinned: annotations.get(keys::PINNED).is_some_and(|node| !node.is_empty()),
             mounts: false,
             resize,
         }
     }
-}
-
-/// Whether these annotations, of a placeholder's pod or of its StatefulSet's template, pin it to a node.
-pub fn is_pinned(annotations: &BTreeMap<String, String>) -> bool {
-    annotations.get(keys::PINNED).is_some_and(|node| !node.is_empty())
 }
 
 impl Repeated {

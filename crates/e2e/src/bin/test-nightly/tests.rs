@@ -49,8 +49,8 @@ pub(crate) const NIGHTLY: [Nightly; 13] = [
         "POD_AFFINITY_SOAK_RUNS=2000 cargo test --test e2e -- soak::random",
     ),
     nightly(
-        "100,000 cases of each property",
-        "PROPTEST_CASES=100000 cargo test --release -p placement",
+        "100,000 cases of each property, and the steps of a million scenes",
+        "PROPTEST_CASES=100000 cargo test --release -p placement -- --include-ignored",
     ),
     nightly("150 mutants by a random seed", "cargo mutants-sample"),
     nightly("all pairs of Kubernetes and Tekton", "cargo compat"),

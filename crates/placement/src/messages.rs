@@ -1,8 +1,9 @@
 //! What messages of other programs mean. All matching on the English text of other programs is in this file, because a
 //! new version of a program can change its text.
 //!
-//! Texts of Kubernetes were read in 1.33.1, 1.36.3 and 1.37.2, where they are the same; of cluster-autoscaler in 1.33.0;
-//! of Karpenter in 1.14.1. Each function names the file. `tests` has complete messages of these versions.
+//! Texts of kube-scheduler and kube-apiserver were read in Kubernetes 1.33.1, 1.36.3 and 1.37.2, which have the same texts;
+//! those of the autoscalers in cluster-autoscaler 1.33.0 and Karpenter 1.14.1. Each function names the file. `tests` has
+//! complete messages of these versions.
 
 use std::collections::BTreeMap;
 

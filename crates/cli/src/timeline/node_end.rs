@@ -33,3 +33,35 @@ impl NodeEnd {
         })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn end(reason: &str, message: &str) -> Option<String> {
+        let event = json!({
+            "metadata": {"creationTimestamp": "2026-11-22T04:17:42Z"},
+            "involvedObject": {"kind": "Node", "name": "node-1"},
+            "reason": reason,
+            "message": message,
+        });
+        let event: Event = serde_json::from_value(event).unwrap();
+        NodeEnd::of(&event).map(|end| end.node)
+    }
+
+    #[test]
+    fn a_scale_down_ends_a_node_only_when_the_node_was_removed() {
+        let node = Some("node-1".to_owned());
+        assert_eq!(end("ScaleDown", "nodes removed by cluster autoscaler"), node);
+        assert_eq!(
+            end("ScaleDown", "marked the node as toBeDeleted/unschedulable"),
+            None
+        );
+        assert_eq!(end("RemovingNode", "Removing Node node-1 from Controller"), node);
+        assert_eq!(
+            end("NodeNotReady", "Node node-1 status is now: NodeNotReady"),
+            None
+        );
+    }
+}

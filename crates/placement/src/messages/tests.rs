@@ -153,6 +153,10 @@ const API_SERVER: &[Row] = &[
         &["guard failed"],
     ),
     (
+        r#"admission webhook "policy.example.com" denied the request: the server rejected our request due to an error in our request"#,
+        &["denied"],
+    ),
+    (
         r#"PipelineRun.tekton.dev "x" is invalid: metadata.uid: Invalid value: "2b5a": field is immutable"#,
         &["guard failed"],
     ),

@@ -95,6 +95,7 @@ pub(crate) fn planned(decision: Decision) -> Plan {
 /// A step that means this.
 pub(crate) fn step_of(event: Meaning) -> Decision {
     Decision::Act(Step {
+        name: "step",
         event: Some(event),
         actions: Vec::new(),
     })
@@ -103,6 +104,7 @@ pub(crate) fn step_of(event: Meaning) -> Decision {
 /// A step of these actions, which means nothing to the user.
 pub(crate) fn actions(actions: impl Into<Vec<Action>>) -> Decision {
     Decision::Act(Step {
+        name: "step",
         event: None,
         actions: actions.into(),
     })

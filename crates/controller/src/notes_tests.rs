@@ -253,7 +253,7 @@ fn a_run_that_is_enrolled_while_we_hold_it_is_told_nothing_but_what_it_waits_for
         ..seen()
     };
     let enrols = plan(&seen, &Inputs::default());
-    assert_eq!(enrols.decision.name(), "run", "its labels are written");
+    assert_eq!(enrols.decision.name(), "enrol", "its labels are written");
     assert!(notes(&seen, &enrols, &Ok(Effect::Written)).is_empty());
 }
 

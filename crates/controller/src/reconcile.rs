@@ -32,7 +32,7 @@ type Turn<'a> = Option<MutexGuard<'a, ()>>;
 impl Reconciler {
     /// Takes the next step for a run, and returns it, with the time of the next reconciliation if nothing changes.
     pub(crate) async fn reconcile(&self, run: Run) -> Result<Plan, Refused> {
-        let span = info_span!("reconcile", run = %run.key, uid = run.key.uid, action = field::Empty);
+        let span = info_span!("reconcile", run = %run.key, uid = run.key.uid, state = field::Empty, action = field::Empty);
         let timed = async {
             let started = Instant::now();
             let result = self.step(run).await;

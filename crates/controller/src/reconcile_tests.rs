@@ -43,7 +43,7 @@ async fn a_hold_is_as_old_as_the_clock_says_by_which_the_run_is_dated() {
         reconciler.clock = Arc::new(move || at(seconds));
         // By the clock of this machine it is months or years away from its creation.
         let plan = reconciler.reconcile(run()).await.unwrap();
-        assert_eq!(plan.decision.name() == "released", is_released, "{plan:?}");
+        assert_eq!(plan.decision.name() == "release", is_released, "{plan:?}");
     }
 }
 

@@ -8,7 +8,7 @@ use crate::news::Due;
 use crate::notes;
 use crate::write::Effect;
 use jiff::Timestamp;
-use placement::plan::{Action, Decision, Event, Observation, Plan, Requeue, Step, Wait, Why};
+use placement::plan::{Action, Decision, Event, Observation, Plan, Requeue, State, Step, Wait, Why};
 use std::time::Duration;
 use tracing::{Span, debug, info, warn};
 
@@ -32,7 +32,7 @@ impl Report {
         plan: Plan,
         result: Result<Effect, Refused>,
     ) -> Result<Plan, Refused> {
-        log(&plan.decision, &result);
+        log(seen, &plan.decision, &result);
         match (&plan.decision, &result) {
             (Decision::Ignore(why), _) => {
                 self.leave(memory, seen, *why);
@@ -187,8 +187,11 @@ fn done<'a>(decision: &'a Decision, result: &Result<Effect, Refused>) -> Option<
 }
 
 /// The span says which run it is about.
-fn log(decision: &Decision, result: &Result<Effect, Refused>) {
-    Span::current().record("action", decision.name());
+fn log(seen: &Observation, decision: &Decision, result: &Result<Effect, Refused>) {
+    let state: &str = State::of(seen).into();
+    Span::current()
+        .record("state", state)
+        .record("action", decision.name());
     let node = match decision {
         Decision::Act(Step {
             event: Some(Event::Released { node, .. }),

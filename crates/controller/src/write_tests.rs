@@ -57,8 +57,12 @@ pub(super) async fn write(
     actions: impl Into<Vec<Action>>,
 ) -> Result<Effect, Refused> {
     let cluster = Cluster::new(server.client(), "image".into());
-    let (event, actions) = (None, actions.into());
-    cluster.write(seen, &Step { event, actions }).await
+    let step = Step {
+        name: "step",
+        event: None,
+        actions: actions.into(),
+    };
+    cluster.write(seen, &step).await
 }
 
 /// A held run whose placeholder is on node n1.

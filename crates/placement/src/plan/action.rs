@@ -10,11 +10,9 @@ use crate::placeholder::spec::Spec;
 use crate::placeholder::wake::Wake;
 use crate::requests::RunState;
 use crate::strategy::Enrolment;
-use strum::IntoStaticStr;
 
 /// What is done to one object, or to several of a kind.
-#[derive(Clone, Debug, PartialEq, IntoStaticStr)]
-#[strum(serialize_all = "snake_case")]
+#[derive(Clone, Debug, PartialEq)]
 pub enum Action {
     /// The run should carry this.
     Run(RunState),
@@ -84,8 +82,7 @@ pub enum Requeue {
 }
 
 /// What a step means to the user, the metrics and the controller's memory.
-#[derive(Clone, Debug, PartialEq, IntoStaticStr)]
-#[strum(serialize_all = "snake_case")]
+#[derive(Clone, Debug, PartialEq)]
 pub enum Event {
     /// A run that nothing of pod-affinity holds was labelled.
     Enrolled,

@@ -24,7 +24,7 @@ pub(super) fn create(seen: &Observation, inputs: &Inputs, enrolment: Enrolment) 
     }
     let event = Event::Created(creation.need.clone());
     let create = Action::Create(enrolment, creation.clone());
-    Ok(at_once(Decision::act_and_report(event, [create])))
+    Ok(at_once(Decision::act("create_placeholder", event, [create])))
 }
 
 /// A quota may have no room for the StatefulSets that Tekton creates for this run, but for the placeholder of another run.
@@ -43,7 +43,11 @@ pub(super) fn free_place(inputs: &Inputs) -> Result<Option<Plan>, Read> {
                 name: name.clone(),
                 quota,
             };
-            Decision::act_and_report(event, [Action::Delete(Target::OtherPlaceholder { name, uid })])
+            Decision::act(
+                "free_place",
+                event,
+                [Action::Delete(Target::OtherPlaceholder { name, uid })],
+            )
         }
     };
     Ok(Some(again(decision, A_MOMENT)))

@@ -24,6 +24,8 @@ pub enum Decision {
 /// triggers the next decision.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Step {
+    /// Its name in logs, traces and the table of the plan.
+    pub name: &'static str,
     /// What the user, the metrics and the controller's memory are told once all actions are done.
     pub event: Option<Event>,
     /// What to do, in this order: a pod template before the pod, an adoption before the deletion of the previous owner.
@@ -118,18 +120,14 @@ impl Decision {
         })
     }
 
-    /// The actions alone.
-    pub(super) fn act(actions: impl Into<Vec<Action>>) -> Self {
+    pub(super) fn act(
+        name: &'static str,
+        event: impl Into<Option<Event>>,
+        actions: impl Into<Vec<Action>>,
+    ) -> Self {
         Self::Act(Step {
-            event: None,
-            actions: actions.into(),
-        })
-    }
-
-    /// The actions, and what they mean.
-    pub(super) fn act_and_report(event: Event, actions: impl Into<Vec<Action>>) -> Self {
-        Self::Act(Step {
-            event: Some(event),
+            name,
+            event: event.into(),
             actions: actions.into(),
         })
     }
@@ -140,10 +138,7 @@ impl Decision {
             Self::Ignore(_) => "ignore",
             Self::Wait(wait) => wait.into(),
             Self::Read(read) => read.into(),
-            Self::Act(Step {
-                event: Some(event), ..
-            }) => event.into(),
-            Self::Act(step) => step.actions.last().map_or("nothing", Into::into),
+            Self::Act(step) => step.name,
         }
     }
 }

@@ -5,7 +5,7 @@
 
 use super::action::{Action, Event, PodChange, Target};
 use super::cause::ReleaseCause;
-use super::decision::{Decision, Step, Wait, Why};
+use super::decision::{Decision, Wait, Why};
 use super::inputs::{Inputs, Read};
 use super::observation::{Observation, Placeholder, PlaceholderPod};
 use super::state::{asked, enrolment};
@@ -30,10 +30,11 @@ pub(super) fn on_done(seen: &Observation, inputs: &Inputs) -> Result<Decision, R
         (kept, Some(set)) => {
             let delete = Action::Delete(Target::Placeholder(set.uid.clone()));
             let actions = [delete].into_iter().chain(record_usage(seen, inputs)?);
-            Ok(Decision::Act(Step {
-                event: kept.map(|_| Event::NodeKept),
-                actions: actions.collect(),
-            }))
+            let (name, event) = match kept {
+                Some(_) => ("leave_pod", Some(Event::NodeKept)),
+                None => ("delete_placeholder", None),
+            };
+            Ok(Decision::act(name, event, actions.collect::<Vec<_>>()))
         }
         (_, None) => Ok(Decision::Ignore(Why::Done)),
     }
@@ -41,7 +42,11 @@ pub(super) fn on_done(seen: &Observation, inputs: &Inputs) -> Result<Decision, R
 
 /// The run owns the pod before the StatefulSet is deleted: otherwise the pod would be deleted with it.
 fn adopt(pod: &PlaceholderPod) -> Decision {
-    Decision::act([Action::Pod(PodChange::Adopt(pod.uid.clone()))])
+    Decision::act(
+        "adopt_pod",
+        None,
+        [Action::Pod(PodChange::Adopt(pod.uid.clone()))],
+    )
 }
 
 /// What a later run of the same Pipeline will need is recorded on a run that succeeded. Best effort, so it is sent last.
@@ -74,7 +79,7 @@ pub(super) fn on_opt_out(seen: &Observation, inputs: &Inputs) -> Result<Plan, Re
     }
     if run.status == SpecStatus::Pending && run.is_enrolled() {
         let withdrawn = run_should(seen, |run| run.group = None);
-        return Ok(at_once(Decision::act([withdrawn])));
+        return Ok(at_once(Decision::act("withdraw", None, [withdrawn])));
     }
     match seen.placeholder().usable() {
         Some(set) if set.spec.left_node().is_some() => dismiss(seen, inputs, set),
@@ -106,10 +111,8 @@ pub(super) fn delete(
     let pod = pod.map(|pod| Target::Pod(pod.uid.clone()));
     let targets: Vec<_> = set.into_iter().chain(pod).map(Action::Delete).collect();
     if targets.is_empty() {
-        Decision::Ignore(otherwise)
-    } else if seen.run.deleting || seen.run.done {
-        Decision::act(targets)
-    } else {
-        Decision::act_and_report(Event::CleanedUp, targets)
+        return Decision::Ignore(otherwise);
     }
+    let goes_on = !(seen.run.deleting || seen.run.done);
+    Decision::act("delete_placeholder", goes_on.then_some(Event::CleanedUp), targets)
 }

@@ -114,18 +114,19 @@ pub(super) fn enrolled_state() -> RunState {
 pub(super) fn deletion(set: Option<&str>, pod: Option<&str>) -> Decision {
     let set = set.map(|uid| Target::Placeholder(uid.to_owned()));
     let pod = pod.map(|uid| Target::Pod(uid.to_owned()));
-    Decision::act(set.into_iter().chain(pod).map(Action::Delete).collect::<Vec<_>>())
+    let targets = set.into_iter().chain(pod).map(Action::Delete);
+    Decision::act("delete_placeholder", None, targets.collect::<Vec<_>>())
 }
 
 /// The run goes on without its placeholder.
 pub(super) fn cleaned_up() -> Decision {
     let delete = Action::Delete(Target::Placeholder(SET.to_owned()));
-    Decision::act_and_report(Event::CleanedUp, [delete])
+    Decision::act("delete_placeholder", Event::CleanedUp, [delete])
 }
 
 pub(super) fn creation() -> Decision {
     let create = Action::Create(default_enrolment(), Creation::default());
-    Decision::act_and_report(Event::Created(None), [create])
+    Decision::act("create_placeholder", Event::Created(None), [create])
 }
 
 impl Scene {

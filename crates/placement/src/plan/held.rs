@@ -49,9 +49,8 @@ pub(super) fn hold(seen: &Observation, inputs: &Inputs, enrolment: Enrolment) ->
 }
 
 fn date_hold(seen: &Observation) -> Decision {
-    Decision::act([run_should(seen, |run| {
-        run.hold = Some(HeldFrom::Release(seen.now));
-    })])
+    let dated = run_should(seen, |run| run.hold = Some(HeldFrom::Release(seen.now)));
+    Decision::act("date_hold", None, [dated])
 }
 
 fn reason_to_release(
@@ -123,7 +122,7 @@ pub(super) fn release(
         node,
         message,
     };
-    Decision::act_and_report(event, [run])
+    Decision::act("release", event, [run])
 }
 
 /// What a placeholder that exists needs before the run can be released to its node.
@@ -169,7 +168,7 @@ fn give_reserve_up(seen: &Observation, inputs: &Inputs, set: &Placeholder) -> Re
     });
     let actions = [small, Action::Delete(Target::Pod(pod.uid.clone()))];
     let event = Event::ReserveGivenUp { nearest };
-    Ok(Some(at_once(Decision::act_and_report(event, actions))))
+    Ok(Some(at_once(Decision::act("give_up_reserve", event, actions))))
 }
 
 fn unschedulable_and_big(seen: &Observation) -> Option<(&PlaceholderPod, jiff::Timestamp)> {
@@ -207,7 +206,8 @@ fn await_node(seen: &Observation, inputs: &Inputs, enrolment: Enrolment) -> Resu
 }
 
 fn enrol(seen: &Observation, enrolment: Enrolment) -> Decision {
-    Decision::act([run_should(seen, |run| run.group = Some(enrolment.into()))])
+    let enrolled = run_should(seen, |run| run.group = Some(enrolment.into()));
+    Decision::act("enrol", None, [enrolled])
 }
 
 /// A run that is cancelled while it is held starts its finally tasks at that moment, so its labels have to be there before. Most
@@ -259,12 +259,12 @@ fn requeue_or_resize(
                 spec.within_limits = true;
             });
             let message = message.to_owned();
-            Decision::act_and_report(Event::SizedWithinLimits { message }, [sized])
+            Decision::act("ask_within_limits", Event::SizedWithinLimits { message }, [sized])
         }
         (Some(Impossible::OutOfLimits(_) | Impossible::RefersToNothing) | None, message) => {
             let message = message.map(str::to_owned);
             let requeued = Action::Requeue(Requeue::Placeholder);
-            Decision::act_and_report(Event::PodMissing { message }, [requeued])
+            Decision::act("nudge", Event::PodMissing { message }, [requeued])
         }
     }
 }

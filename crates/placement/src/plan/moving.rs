@@ -148,7 +148,7 @@ fn move_off(seen: &Observation, set: &Placeholder, cause: MoveCause) -> Decision
         pod,
         starts_over: false,
     };
-    Decision::act_and_report(event, [away])
+    Decision::act("move_off", event, [away])
 }
 
 /// A held run is not released to a node where no pod of it can start. Its tasks are counted although it has none: the count reads

@@ -41,18 +41,20 @@ fn leave_to_make_room(set: &Placeholder, tasks: &[String]) -> Decision {
         spec.left = Some(String::new());
     });
     let tasks = tasks.to_vec();
-    Decision::act_and_report(Event::MadeRoom { tasks }, [away])
+    Decision::act("make_room", Event::MadeRoom { tasks }, [away])
 }
 
 /// Another run may have taken the room first, so the retry is repeated; Tekton itself retries each minute.
 fn retry(seen: &Observation, tasks: &[String], refusal: &str) -> Plan {
-    match seen.pause_after(seen.retries, FIRST_RETRY) {
-        Duration::ZERO => at_once(Decision::act([Action::Requeue(Requeue::TaskRuns {
-            names: tasks.to_vec(),
-            refusal: refusal.to_owned(),
-        })])),
-        left => again(Decision::Wait(Wait::Pause), left),
+    let left = seen.pause_after(seen.retries, FIRST_RETRY);
+    if !left.is_zero() {
+        return again(Decision::Wait(Wait::Pause), left);
     }
+    let requeue = Requeue::TaskRuns {
+        names: tasks.to_vec(),
+        refusal: refusal.to_owned(),
+    };
+    at_once(Decision::act("retry_tasks", None, [Action::Requeue(requeue)]))
 }
 
 /// How long the placeholder that made room stays away. Only the quota knows whether there is room again; if there is none, the next

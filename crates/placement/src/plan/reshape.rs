@@ -32,9 +32,11 @@ fn on_node(seen: &Observation, set: &Placeholder, pod: &PlaceholderPod, node: &s
         _ if keeps_claims(set, pod) => Reshape::Now(recreate(seen, set, pod, Some(node))),
         Some(Resize::Possible) => Reshape::Now(shrink(seen, set, pod)),
         Some(Resize::Refused) => Reshape::Now(recreate(seen, set, pod, Some(node))),
-        None if set.spec.node.is_some() => {
-            Reshape::Now(Decision::act([spec_should(set, |spec| spec.node = None)]))
-        }
+        None if set.spec.node.is_some() => Reshape::Now(Decision::act(
+            "unpin",
+            None,
+            [spec_should(set, |spec| spec.node = None)],
+        )),
         None => Reshape::No,
     }
 }
@@ -90,7 +92,11 @@ fn time_to_come_back(seen: &Observation, pod: &PlaceholderPod) -> Option<Duratio
 /// The template first: if the pod is recreated meanwhile, the new pod must be small.
 fn shrink(seen: &Observation, set: &Placeholder, pod: &PlaceholderPod) -> Decision {
     let small = spec_should(set, |spec| spec.size = usual(&seen.config).requests());
-    Decision::act([small, Action::Pod(PodChange::Resize(pod.uid.clone()))])
+    Decision::act(
+        "shrink",
+        None,
+        [small, Action::Pod(PodChange::Resize(pod.uid.clone()))],
+    )
 }
 
 /// The pod cannot be made small where it is, so a small pod takes its place, on this node if there is one. A size that a
@@ -109,7 +115,11 @@ fn recreate(seen: &Observation, set: &Placeholder, pod: &PlaceholderPod, node: O
             spec.tolerations = tolerating(&seen.run, &pod.tolerations);
         }
     });
-    Decision::act([small, Action::Delete(Target::Pod(pod.uid.clone()))])
+    Decision::act(
+        "recreate_small",
+        None,
+        [small, Action::Delete(Target::Pod(pod.uid.clone()))],
+    )
 }
 
 /// The controller creates the StatefulSet of a held run again, with the reserve, so that the placeholder finds another node. A
@@ -121,5 +131,5 @@ pub(super) fn start_over(set: &Placeholder, cause: MoveCause) -> Decision {
         starts_over: true,
     };
     let delete = Action::Delete(Target::Placeholder(set.uid.clone()));
-    Decision::act_and_report(event, [delete])
+    Decision::act("start_over", event, [delete])
 }

@@ -40,7 +40,7 @@ fn join(seen: &Observation, enrolment: Enrolment) -> Decision {
 /// Nothing of pod-affinity holds the run.
 pub(super) fn enrol(seen: &Observation, enrolment: Enrolment) -> Decision {
     let run = run_should(seen, |run| run.group = Some(enrolment.into()));
-    Decision::act_and_report(Event::Enrolled, [run])
+    Decision::act("enrol", Event::Enrolled, [run])
 }
 
 /// A task that does not fit may only be short of what the placeholder requests, so the placeholder's size comes first.
@@ -74,5 +74,5 @@ fn recorded(seen: &Observation, plan: Plan) -> Plan {
 
 fn record_node(seen: &Observation, node: String) -> Decision {
     let run = run_should(seen, |run| run.node = Some(node.clone()));
-    Decision::act_and_report(Event::NodeRecorded { node }, [run])
+    Decision::act("record_node", Event::NodeRecorded { node }, [run])
 }

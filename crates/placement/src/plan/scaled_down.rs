@@ -45,6 +45,7 @@ pub(super) fn follow(seen: &Observation, inputs: &Inputs, set: &Placeholder) -> 
         names => {
             let requeue = Action::Requeue(Requeue::Pods { names, wake });
             Ok(at_once(without_assistants(
+                "wake_tasks",
                 inputs.assistants.get()?,
                 set,
                 requeue,
@@ -56,12 +57,22 @@ pub(super) fn follow(seen: &Observation, inputs: &Inputs, set: &Placeholder) -> 
 /// The placeholder joins its run, or finds a node for it.
 pub(super) fn come_back(inputs: &Inputs, set: &Placeholder) -> Result<Plan, Read> {
     let back = spec_should(set, |spec| spec.replicas = 1);
-    Ok(at_once(without_assistants(inputs.assistants.get()?, set, back)))
+    Ok(at_once(without_assistants(
+        "follow",
+        inputs.assistants.get()?,
+        set,
+        back,
+    )))
 }
 
 /// Tekton's assistants leave the previous node before anything else of the run goes anywhere: as long as an assistant is there,
 /// the scheduler sends the others after it. Where the run has no node, an assistant has none.
-fn without_assistants(assistants: &[AssistantPod], set: &Placeholder, then: Action) -> Decision {
+fn without_assistants(
+    name: &'static str,
+    assistants: &[AssistantPod],
+    set: &Placeholder,
+    then: Action,
+) -> Decision {
     let is_behind = |pod: &&AssistantPod| pod.node.is_some() && pod.node.as_deref() == set.spec.left_node();
     let behind = assistants.iter().filter(is_behind);
     let deletions = behind.map(|pod| {
@@ -70,7 +81,7 @@ fn without_assistants(assistants: &[AssistantPod], set: &Placeholder, then: Acti
             uid: pod.uid.clone(),
         })
     });
-    Decision::act(deletions.chain([then]).collect::<Vec<_>>())
+    Decision::act(name, None, deletions.chain([then]).collect::<Vec<_>>())
 }
 
 fn wake(seen: &Observation, inputs: &Inputs, set: &Placeholder) -> Wake {

@@ -27,7 +27,7 @@ mod table;
 
 /// Whether the run gets these labels now, or its placeholder does.
 fn enrols_as(decision: &Decision, enrolment: Enrolment) -> bool {
-    let Decision::Act(Step { event, actions }) = decision else {
+    let Decision::Act(Step { event, actions, .. }) = decision else {
         return false;
     };
     let is_reported = match event {
@@ -54,15 +54,16 @@ fn released(cause: ReleaseCause, node: Option<&str>) -> Decision {
         node,
         message: None,
     };
-    Decision::act_and_report(event, [Action::Run(run)])
+    Decision::act("release", event, [Action::Run(run)])
 }
 
 /// The run is held, and stays so.
 fn enrolled_while_held() -> Decision {
-    Decision::act([Action::Run(RunState {
+    let run = RunState {
         hold: Some(HeldFrom::Creation),
         ..enrolled_state()
-    })])
+    };
+    Decision::act("enrol", None, [Action::Run(run)])
 }
 
 fn labelled(hold: Option<HeldFrom>) -> Decision {
@@ -70,7 +71,7 @@ fn labelled(hold: Option<HeldFrom>) -> Decision {
         hold,
         ..enrolled_state()
     };
-    Decision::act_and_report(Event::Enrolled, [Action::Run(run)])
+    Decision::act("enrol", Event::Enrolled, [Action::Run(run)])
 }
 
 fn await_node() -> Decision {
@@ -102,17 +103,17 @@ fn leaving(node: Option<&str>, cause: MoveCause, pod: Option<&str>) -> Decision 
         pod: pod.map(str::to_owned),
         starts_over: false,
     };
-    Decision::act_and_report(event, [Action::Placeholder(away)])
+    Decision::act("move_off", event, [Action::Placeholder(away)])
 }
 
 fn follow() -> Decision {
-    Decision::act([Action::Placeholder(spec())])
+    Decision::act("follow", None, [Action::Placeholder(spec())])
 }
 
 /// The placeholder's StatefulSet gets this, and its pod is deleted.
 fn recreated_as(spec: Spec) -> Decision {
     let delete = Action::Delete(Target::Pod(POD.to_owned()));
-    Decision::act([Action::Placeholder(spec), delete])
+    Decision::act("recreate_small", None, [Action::Placeholder(spec), delete])
 }
 
 /// Of a run that is enrolled and carries no other annotation.
@@ -122,12 +123,13 @@ fn node_recorded(node: &str) -> Decision {
         node: Some(node.clone()),
         ..enrolled_state()
     };
-    Decision::act_and_report(Event::NodeRecorded { node }, [Action::Run(run)])
+    Decision::act("record_node", Event::NodeRecorded { node }, [Action::Run(run)])
 }
 
 fn pod_missing(message: Option<&str>) -> Decision {
     let message = message.map(str::to_owned);
-    Decision::act_and_report(
+    Decision::act(
+        "nudge",
         Event::PodMissing { message },
         [Action::Requeue(Requeue::Placeholder)],
     )

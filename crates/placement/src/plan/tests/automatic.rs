@@ -106,7 +106,7 @@ fn decided(scene: &Scene, answer: Option<&str>) -> Plan {
 
 /// The template is small and on any node, then the pod is deleted.
 fn is_given_up(plan: &Plan) -> bool {
-    let Decision::Act(Step { event, actions }) = &plan.decision else {
+    let Decision::Act(Step { event, actions, .. }) = &plan.decision else {
         return false;
     };
     let Some(Event::ReserveGivenUp { nearest }) = event else {

@@ -43,7 +43,7 @@ fn a_held_run_that_opted_out_is_released_at_once_and_in_no_group() {
         group: None,
         ..enrolled_state()
     };
-    let action = Decision::act_and_report(event, [Action::Run(run)]);
+    let action = Decision::act("release", event, [Action::Run(run)]);
     for value in NOT_OPTED_IN {
         assert_eq!(held().on(NODE).opt_in(value).decision(), action, "{value:?}");
     }
@@ -103,7 +103,10 @@ fn a_run_that_opts_out_without_a_node_first_finds_one_where_tektons_assistants_c
         left: Some("old".to_owned()),
         ..spec()
     };
-    assert_eq!(moved_off.decision(), Decision::act([Action::Placeholder(back)]));
+    assert_eq!(
+        moved_off.decision(),
+        Decision::act("follow", None, [Action::Placeholder(back)])
+    );
     let back = moved_off.spec(|spec| spec.replicas = 1).on(NODE);
     let with = |assistants: Option<AssistantPod>| {
         let assistants: Vec<_> = assistants.into_iter().collect();
@@ -144,7 +147,7 @@ fn a_queued_run_that_opted_out_leaves_its_group_before_it_is_started() {
             group: None,
             ..enrolled_state()
         };
-        let withdraw = Decision::act([Action::Run(withdrawn)]);
+        let withdraw = Decision::act("withdraw", None, [Action::Run(withdrawn)]);
         assert_eq!(queued().decision(), withdraw, "{value:?}");
         let left = queued().change(|scene| scene.run.group = None);
         assert_eq!(left.decision(), Decision::Ignore(Why::NotOptedIn), "{value:?}");
@@ -167,7 +170,7 @@ fn a_done_run_frees_its_node_by_either_colocating_strategy() {
 }
 
 fn adoption() -> Decision {
-    Decision::act([Action::Pod(PodChange::Adopt(POD.to_owned()))])
+    Decision::act("adopt_pod", None, [Action::Pod(PodChange::Adopt(POD.to_owned()))])
 }
 
 #[test]
@@ -178,7 +181,7 @@ fn a_done_isolated_run_adopts_its_pod_then_deletes_its_set_then_rests() {
     let delete = Action::Delete(Target::Placeholder(SET.to_owned()));
     assert_eq!(
         scene.decision(),
-        Decision::act_and_report(Event::NodeKept, [delete])
+        Decision::act("leave_pod", Event::NodeKept, [delete])
     );
     assert_eq!(
         scene.clone().set_deleting().decision(),

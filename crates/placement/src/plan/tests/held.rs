@@ -22,7 +22,7 @@ fn labels_of_the_run_are_read_before_its_placeholder_copies_them() {
     let create = Action::Create(default_enrolment(), read);
     assert_eq!(
         scene.decision(),
-        Decision::act_and_report(Event::Created(None), [create.clone()])
+        Decision::act("create_placeholder", Event::Created(None), [create.clone()])
     );
     let [request] = create.requests(&scene.seen(), "image").try_into().unwrap();
     let Verb::Apply(set) = request.verb else {
@@ -82,7 +82,7 @@ fn at_the_end_of_its_hold_a_run_frees_the_place_that_another_placeholder_has_and
         name: "another".to_owned(),
         uid: "u9".to_owned(),
     });
-    let frees = Decision::act_and_report(event, [delete]);
+    let frees = Decision::act("free_place", event, [delete]);
     let waits = Decision::Wait(Wait::Places {
         quota: "few".to_owned(),
     });
@@ -158,7 +158,7 @@ fn is_released_as_impossible(decision: &Decision, told: &str) {
         node: None,
         message: Some(told.to_owned()),
     };
-    let release = Decision::act_and_report(event, [Action::Run(enrolled_state())]);
+    let release = Decision::act("release", event, [Action::Run(enrolled_state())]);
     assert_eq!(*decision, release, "it is held although nothing can come of it");
 }
 
@@ -178,7 +178,7 @@ fn a_placeholder_that_a_limit_range_does_not_let_in_asks_for_what_it_allows_and_
     let event = Event::SizedWithinLimits {
         message: message.to_owned(),
     };
-    let sized = Decision::act_and_report(event, [Action::Placeholder(within)]);
+    let sized = Decision::act("ask_within_limits", event, [Action::Placeholder(within)]);
     assert_eq!(told(false), again(sized, SOON));
     is_released_as_impossible(&told(true).decision, message);
 }
@@ -320,7 +320,10 @@ fn a_hold_that_a_policy_began_is_dated_before_anything_else() {
         node: None,
         used: None,
     };
-    assert_eq!(undated.decision(), Decision::act([Action::Run(dated)]));
+    assert_eq!(
+        undated.decision(),
+        Decision::act("date_hold", None, [Action::Run(dated)])
+    );
 }
 
 #[test]

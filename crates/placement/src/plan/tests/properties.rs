@@ -73,7 +73,7 @@ proptest! {
             met.count("undated");
             let mut dated = RunState::of(&seen.run);
             dated.hold = Some(HeldFrom::Release(now()));
-            prop_assert_eq!(seen.decision(), Decision::act([Action::Run(dated)]));
+            prop_assert_eq!(seen.decision(), Decision::act("date_hold", None, [Action::Run(dated)]));
         }
     }
 

@@ -24,7 +24,7 @@ fn pinned(scene: Scene) -> Scene {
 
 fn shrink() -> Decision {
     let resize = Action::Pod(PodChange::Resize(POD.to_owned()));
-    Decision::act([Action::Placeholder(spec()), resize])
+    Decision::act("shrink", None, [Action::Placeholder(spec()), resize])
 }
 
 fn recreate(node: Option<&str>) -> Decision {
@@ -36,7 +36,7 @@ fn recreate(node: Option<&str>) -> Decision {
 
 /// On any node again.
 fn unpin() -> Decision {
-    Decision::act([Action::Placeholder(spec())])
+    Decision::act("unpin", None, [Action::Placeholder(spec())])
 }
 
 fn start_over(cause: MoveCause) -> Decision {
@@ -45,7 +45,11 @@ fn start_over(cause: MoveCause) -> Decision {
         pod: None,
         starts_over: true,
     };
-    Decision::act_and_report(event, [Action::Delete(Target::Placeholder(SET.to_owned()))])
+    Decision::act(
+        "start_over",
+        event,
+        [Action::Delete(Target::Placeholder(SET.to_owned()))],
+    )
 }
 
 #[test]

@@ -45,7 +45,7 @@ fn the_placeholder_makes_room_and_when_it_is_gone_tekton_tries_again() {
     };
     assert_eq!(
         refused(settled(), &tasks).plan(),
-        at_once(Decision::act_and_report(event, [Action::Placeholder(away)]))
+        at_once(Decision::act("make_room", event, [Action::Placeholder(away)]))
     );
     let ending = refused(enrolled().moved_off().on(NODE).pod_ending(), &tasks);
     assert_eq!(ending.plan(), at_once(Decision::Wait(Wait::PodEnd)));
@@ -54,10 +54,14 @@ fn the_placeholder_makes_room_and_when_it_is_gone_tekton_tries_again() {
 }
 
 fn retries() -> Decision {
-    Decision::act([Action::Requeue(Requeue::TaskRuns {
-        names: vec!["build-test".into()],
-        refusal: "7".into(),
-    })])
+    Decision::act(
+        "retry_tasks",
+        None,
+        [Action::Requeue(Requeue::TaskRuns {
+            names: vec!["build-test".into()],
+            refusal: "7".into(),
+        })],
+    )
 }
 
 #[test]

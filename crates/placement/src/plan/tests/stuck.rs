@@ -416,7 +416,11 @@ fn a_count_tells_since_when_it_is_quiet() {
 
 fn waking(wake: Wake) -> Decision {
     let names = vec!["old".to_owned()];
-    Decision::act([Action::Requeue(Requeue::Pods { names, wake })])
+    Decision::act(
+        "wake_tasks",
+        None,
+        [Action::Requeue(Requeue::Pods { names, wake })],
+    )
 }
 
 #[test]
@@ -494,10 +498,10 @@ fn assistants_on_the_node_that_was_left_are_deleted_before_anything_goes_elsewhe
     });
     assert_eq!(
         away("old").decision(),
-        Decision::act([delete.clone(), back("old")])
+        Decision::act("follow", None, [delete.clone(), back("old")])
     );
     let made_room = away("");
-    assert_eq!(made_room.decision(), Decision::act([back("")]));
+    assert_eq!(made_room.decision(), Decision::act("follow", None, [back("")]));
     let asleep = away("old")
         .task_waits("old", 5)
         .change(|scene| scene.waiting[0].woken = None);
@@ -505,7 +509,10 @@ fn assistants_on_the_node_that_was_left_are_deleted_before_anything_goes_elsewhe
         panic!("{asleep:?}")
     };
     assert_eq!(step.actions[0], delete);
-    assert_eq!(Decision::act(&step.actions[1..]), waking(woken_for(GENERATION)));
+    assert_eq!(
+        Decision::act(step.name, None, &step.actions[1..]),
+        waking(woken_for(GENERATION))
+    );
 }
 
 /// The scheduler of Kubernetes 1.36 does not hear of it when what keeps the pod away is gone.

@@ -1,6 +1,5 @@
 //! The table of the plan: each step that a state can take, and the states that follow. In `plan.rs` and in docs/architecture.md.
 
-use super::properties::reading::step_name;
 use super::properties::scenes::anything;
 use super::*;
 use crate::placeholder::spec::Spec;
@@ -87,7 +86,7 @@ fn met(at_least: usize, expected: &Rows) -> Rows {
             continue;
         };
         let name = |seen: &Observation| <&str>::from(State::of(seen)).to_owned();
-        let step_name = step_name(&seen, &step).replace('_', " ");
+        let step_name = step.name.replace('_', " ");
         let next = met.entry((name(&seen), step_name)).or_default();
         next.insert(name(&after(&seen, &step)));
     }

@@ -8,7 +8,7 @@ use serde_json::Value;
 /// The name of the step that is planned, and the step.
 pub(super) fn step(scene: &Scene) -> Option<(&'static str, Step)> {
     match scene.decision() {
-        Decision::Act(step) => Some((step_name(&scene.seen(), &step), step)),
+        Decision::Act(step) => Some((step.name, step)),
         Decision::Ignore(_) | Decision::Wait(_) | Decision::Read(_) => None,
     }
 }
@@ -16,51 +16,6 @@ pub(super) fn step(scene: &Scene) -> Option<(&'static str, Step)> {
 /// The name of the step, or of what is decided instead.
 pub(super) fn name(scene: &Scene) -> &'static str {
     step(scene).map_or_else(|| scene.decision().name(), |(name, _)| name)
-}
-
-/// Tells apart the steps that events alone, or actions alone, do not.
-pub(in super::super) fn step_name(seen: &Observation, step: &Step) -> &'static str {
-    match &step.event {
-        Some(Event::Enrolled) => "enrol",
-        Some(Event::Created(_)) => "create_placeholder",
-        Some(Event::ReserveGivenUp { .. }) => "give_up_reserve",
-        Some(Event::PodMissing { .. }) => "nudge",
-        Some(Event::SizedWithinLimits { .. }) => "ask_within_limits",
-        Some(Event::Released { .. }) => "release",
-        Some(Event::NodeRecorded { .. }) => "record_node",
-        Some(Event::MovedOff {
-            starts_over: true, ..
-        }) => "start_over",
-        Some(Event::MovedOff { .. }) => "move_off",
-        Some(Event::MadeRoom { .. }) => "make_room",
-        Some(Event::PlaceFreed { .. }) => "free_place",
-        Some(Event::CleanedUp) => "delete_placeholder",
-        Some(Event::NodeKept) => "leave_pod",
-        None => name_of_actions(seen, &step.actions),
-    }
-}
-
-/// Of a step without an event.
-fn name_of_actions(seen: &Observation, actions: &[Action]) -> &'static str {
-    let is_assistant = |action: &&Action| matches!(action, Action::Delete(Target::Assistant { .. }));
-    let assistants = actions.iter().take_while(is_assistant).count();
-    let seen_spec = seen.set.as_ref().map(|set| &set.spec);
-    match (assistants, &actions[assistants..]) {
-        (_, [Action::Placeholder(spec)]) if (seen_spec.unwrap().replicas, spec.replicas) <= (0, 1) => {
-            "follow"
-        }
-        (_, [Action::Requeue(Requeue::Pods { .. })]) => "wake_tasks",
-        (0, [Action::Requeue(Requeue::TaskRuns { .. })]) => "retry_tasks",
-        (0, [Action::Run(run)]) if run.hold != RunState::of(&seen.run).hold => "date_hold",
-        (0, [Action::Run(run)]) if run.group.is_none() => "withdraw",
-        (0, [Action::Run(_)]) => "enrol",
-        (0, [Action::Placeholder(spec)]) if spec.node.is_none() => "unpin",
-        (0, [Action::Placeholder(_), Action::Pod(PodChange::Resize(_))]) => "shrink",
-        (0, [Action::Placeholder(_), Action::Delete(Target::Pod(_))]) => "recreate_small",
-        (0, [Action::Pod(PodChange::Adopt(_))]) => "adopt_pod",
-        (0, [Action::Delete(Target::Placeholder(_) | Target::Pod(_)), ..]) => "delete_placeholder",
-        _ => panic!("{actions:?}"),
-    }
 }
 
 /// What the placeholder should be.

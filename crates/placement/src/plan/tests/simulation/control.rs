@@ -5,7 +5,6 @@ use super::super::super::{
     Decision, Event, Inputs, Observation, Placeholder, PlaceholderPod, Read, Shape, Step, Tasks, Wait,
     WaitingPod, Why, plan,
 };
-use super::super::properties::reading::step_name;
 use super::Census;
 use super::api::SET;
 use super::life::{Life, texts};
@@ -54,7 +53,7 @@ impl World {
 
     fn act(&mut self, index: usize, seen: &Observation, step: &Step) {
         let life = &mut self.lives[index];
-        let name = step_name(seen, step);
+        let name = step.name;
         match name {
             // The model has no reason for these.
             "make_room" | "free_place" | "retry_tasks" | "ask_within_limits" | "give_up_reserve"

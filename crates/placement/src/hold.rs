@@ -12,7 +12,7 @@ use crate::namespace::{self, NamespaceLabel};
 use crate::opt_in::{OptIn, UnknownValue};
 use crate::raw::{self, Odd};
 use crate::reserve;
-use crate::run::{SpecStatus, dated, is_controlled_by_run, is_managed_elsewhere};
+use crate::run::{HeldFrom, SpecStatus, is_controlled_by_run, is_managed_elsewhere};
 use crate::verdict::{Outcome, Verdict};
 use jiff::Timestamp;
 use json_patch::{Patch, PatchOperation};
@@ -144,7 +144,7 @@ impl<'a> Manifest<'a> {
     fn released(&self, now: Timestamp) -> Verdict {
         match self.outcome() {
             Ok(Outcome::Held) => Verdict::Allow {
-                patch: Patch(self.hold(&dated(now))),
+                patch: Patch(self.hold(&HeldFrom::Release(now).to_string())),
                 outcome: Outcome::Held,
             },
             Ok(outcome) => Verdict::unpatched(outcome),

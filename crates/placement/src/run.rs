@@ -6,6 +6,7 @@ use crate::volume;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Affinity, LocalObjectReference, NodeSelector, Toleration};
 use std::collections::BTreeMap;
+use std::fmt;
 use std::time::Duration;
 
 /// What `spec.status` says.
@@ -138,11 +139,6 @@ pub(crate) fn left(span: Duration, since: Timestamp, now: Timestamp) -> Duration
     span.saturating_sub(passed)
 }
 
-/// The value of the hold annotation of a run whose first holder released it now.
-pub(crate) fn dated(now: Timestamp) -> String {
-    now.strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
-}
-
 /// When our hold of a run began, as its annotation says.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum HeldFrom {
@@ -153,6 +149,17 @@ pub enum HeldFrom {
     Release(Timestamp),
     /// Likewise, by an admission policy: it has no clock, and the controller has yet to write the time down.
     UndatedRelease,
+}
+
+/// The value of the hold annotation.
+impl fmt::Display for HeldFrom {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Creation => f.write_str("true"),
+            Self::Release(time) => write!(f, "{}", time.strftime("%Y-%m-%dT%H:%M:%SZ")),
+            Self::UndatedRelease => f.write_str(RELEASED),
+        }
+    }
 }
 
 impl HeldFrom {

@@ -4,10 +4,11 @@ use super::{Object, Operation, Request, Verb, request as request_for};
 use crate::keys;
 use crate::opt_in::DECLINED;
 use crate::raw::{add, remove, replace, test};
-use crate::run::{HeldFrom, RELEASED, Run, SpecStatus, dated};
+use crate::run::{HeldFrom, Run, SpecStatus};
 use crate::strategy::Enrolment;
 use json_patch::{Patch, PatchOperation};
 use serde_json::{Value, json};
+use std::collections::BTreeMap;
 
 /// What a run carries of pod-affinity, or should carry.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -91,37 +92,39 @@ fn patch(run: &Run, seen: &RunState, wanted: &RunState) -> Patch {
         Some(group) => joins(run, seen, group),
         None => leaves(seen, run),
     });
-    let annotation = |key| ["metadata", "annotations", key];
-    if let Some(node) = wanted
-        .node
-        .as_ref()
-        .filter(|node| seen.node.as_ref() != Some(*node))
-    {
-        patch.push(add(&annotation(keys::NODE), node.as_str()));
-    }
-    match wanted.hold {
-        None if released => patch.push(remove(&annotation(keys::HOLD))),
-        Some(HeldFrom::Release(since)) if seen.hold == Some(HeldFrom::UndatedRelease) => {
-            let mark = annotation(keys::HOLD);
-            patch.extend([test(&mark, RELEASED), replace(&mark, dated(since))]);
+    patch.extend(annotations(seen, wanted).map(|(key, value)| {
+        let at = ["metadata", "annotations", key];
+        value.map_or_else(|| remove(&at), |value| add(&at, value))
+    }));
+    let mark = ["metadata", "annotations", keys::HOLD];
+    match (seen.hold, wanted.hold) {
+        (was, is) if was == is => {}
+        (_, None) => patch.push(remove(&mark)),
+        (was, Some(is)) => {
+            patch.extend(was.map(|was| test(&mark, was.to_string())));
+            patch.push(add(&mark, is.to_string()));
         }
-        Some(_) | None => {}
     }
     Patch(patch)
 }
 
-/// Annotations alone are merged, because a run without annotations has nothing to add one to.
+/// Annotations alone are merged, because a run without annotations has no member to add to.
 fn annotate(run: &Run, seen: &RunState, wanted: &RunState) -> Value {
-    let mut annotations = serde_json::Map::new();
-    for (key, was, is) in [
+    let annotations: BTreeMap<_, _> = annotations(seen, wanted).collect();
+    json!({"metadata": {"uid": run.key.uid, "annotations": annotations}})
+}
+
+/// The annotations that change, but for the hold.
+fn annotations<'a>(
+    seen: &'a RunState,
+    wanted: &'a RunState,
+) -> impl Iterator<Item = (&'static str, Option<&'a str>)> {
+    let all = [
         (keys::NODE, &seen.node, &wanted.node),
         (keys::USED, &seen.used, &wanted.used),
-    ] {
-        if was != is {
-            annotations.insert(key.to_owned(), json!(is));
-        }
-    }
-    json!({"metadata": {"uid": run.key.uid, "annotations": annotations}})
+    ];
+    let changed = all.into_iter().filter(|(_, was, is)| was != is);
+    changed.map(|(key, _, is)| (key, is.as_deref()))
 }
 
 /// What a user does to start a held run without its node: the run is opted out and released in one write, which fails as a whole as

@@ -105,11 +105,7 @@ impl Change {
 
 /// The run as the API server has it. Without an annotation it has no member `annotations`.
 fn document(run: &Run) -> Value {
-    let mark = match run.held_from {
-        HeldFrom::Creation => "true".to_owned(),
-        HeldFrom::UndatedRelease => RELEASED.to_owned(),
-        HeldFrom::Release(time) => dated(time),
-    };
+    let mark = run.held_from.to_string();
     let mut document = json!({"metadata": {"uid": "u1", "labels": {"app": "x"}}, "spec": {}});
     let mut set = |map: &str, key: &str, value: Option<&str>| {
         if let Some(value) = value {

@@ -42,17 +42,17 @@ pub enum NodeState {
     Unfit(Cause),
 }
 
-/// Why no pod can start on a node.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, IntoStaticStr)]
+/// Why no pod can start on a node; the worst cause is the greatest.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, IntoStaticStr)]
 #[strum(serialize_all = "snake_case")]
 pub enum Cause {
-    /// Somebody marked it unschedulable.
-    Cordoned,
-    /// It has a taint that the run does not tolerate.
+    /// The node has a taint that the run does not tolerate.
     Tainted,
-    /// Its kubelet does not answer, or says that it is not ready.
+    /// The node is marked unschedulable.
+    Cordoned,
+    /// The kubelet does not answer, or reports that the node is not ready.
     NotReady,
-    /// It is not there any more.
+    /// The node does not exist any more.
     Gone,
 }
 
@@ -105,8 +105,8 @@ pub fn state(node: Option<&NodeFacts>, tolerations: &[Toleration]) -> NodeState 
     }
 }
 
-/// The worst comes first: a node that is dead and cordoned is told as dead. Taints that Kubernetes itself derives
-/// from a condition or from the cordon come a moment after it, so that either counts.
+/// The worst cause: a node that is not ready and cordoned is reported as not ready. Taints that Kubernetes derives from a condition
+/// or from the cordon come a moment later, so either counts.
 fn obstacle(node: &NodeFacts, tolerations: &[Toleration]) -> Option<Cause> {
     let derived = [(!node.ready, NOT_READY), (node.unschedulable, CORDON)];
     let derived = derived
@@ -118,7 +118,7 @@ fn obstacle(node: &NodeFacts, tolerations: &[Toleration]) -> Option<Cause> {
         .filter(keeps_out)
         .filter(|taint| !tolerations.iter().any(|toleration| tolerates(toleration, taint)))
         .map(|taint| cause(&taint.key))
-        .min_by_key(|cause| gravity(*cause))
+        .max()
 }
 
 fn no_schedule(key: &str) -> Taint {
@@ -138,15 +138,6 @@ fn cause(key: &str) -> Cause {
         NOT_READY | UNREACHABLE => Cause::NotReady,
         CORDON => Cause::Cordoned,
         _ => Cause::Tainted,
-    }
-}
-
-fn gravity(cause: Cause) -> u8 {
-    match cause {
-        Cause::Gone => 0,
-        Cause::NotReady => 1,
-        Cause::Cordoned => 2,
-        Cause::Tainted => 3,
     }
 }
 

@@ -90,6 +90,13 @@ fn of_several_causes_the_worst_is_told() {
     assert_eq!(judged(&all), NodeState::Unfit(Cause::Cordoned));
     json_patch::merge(&mut all, &not_ready("Unknown"));
     assert_eq!(judged(&all), NodeState::Unfit(Cause::NotReady));
+    let mut by_taints = tainted("ci", NO_SCHEDULE);
+    let unreachable = json!({"key": UNREACHABLE, "effect": NO_SCHEDULE});
+    by_taints["spec"]["taints"]
+        .as_array_mut()
+        .unwrap()
+        .push(unreachable);
+    assert_eq!(judged(&by_taints), NodeState::Unfit(Cause::NotReady));
 }
 
 #[test]

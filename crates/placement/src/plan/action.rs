@@ -111,7 +111,7 @@ pub enum Event {
         enrolment: Option<Enrolment>,
         /// The node, if it is known.
         node: Option<String>,
-        /// For a placeholder that is impossible: the message of the event `FailedCreate`.
+        /// The message of the event `FailedCreate`, if it was read.
         message: Option<String>,
     },
     /// The placeholder is on another node than the run's annotation said.

@@ -109,13 +109,7 @@ pub(super) fn release(
         run.group = enrolment.map(Into::into);
         run.node = node.clone().or(run.node.take());
     });
-    let message = match cause {
-        ReleaseCause::PlaceholderImpossible => inputs.failed_create.get().ok().cloned().flatten(),
-        ReleaseCause::NodeFound
-        | ReleaseCause::PlaceholderCreated
-        | ReleaseCause::Deadline
-        | ReleaseCause::OptedOut => None,
-    };
+    let message = inputs.failed_create.get().ok().cloned().flatten();
     let event = Event::Released {
         cause,
         enrolment,

@@ -76,12 +76,14 @@ pub(crate) fn set(set: &WatchedSet) -> Option<Reduced<ObjectKey, Of<Placeholder>
 
 fn wanted_pod(SetSpec { replicas, template }: &SetSpec) -> Spec {
     let annotation = |key| template.metadata.annotations.as_ref()?.get(key).cloned();
+    let node = annotation(keys::PINNED).filter(|node| !node.is_empty());
     Spec {
+        affinity: Spec::unpinned(template.node_affinity(), node.as_deref()),
         // The API server sets the field; its default is 1.
         replicas: replicas.unwrap_or(1),
         size: template.asks_of(keys::PLACEHOLDER),
         within_limits: annotation(keys::WITHIN_LIMITS).is_some(),
-        node: annotation(keys::PINNED).filter(|node| !node.is_empty()),
+        node,
         left: annotation(keys::LEFT),
         tolerations: template.spec.tolerations.clone(),
         claims: template.claims().map(str::to_owned).collect(),

@@ -2,7 +2,7 @@
 //! decoded. The one view of pods there is.
 
 use jiff::Timestamp;
-use k8s_openapi::api::core::v1::{Container, Pod, PodSpec, ResourceRequirements, Toleration};
+use k8s_openapi::api::core::v1::{Container, NodeAffinity, Pod, PodSpec, ResourceRequirements, Toleration};
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
 use placement::plan::Unschedulable;
@@ -33,7 +33,14 @@ pub(crate) struct Spec {
     overhead: Option<BTreeMap<String, Quantity>>,
     resources: Option<ResourceRequirements>,
     pub(crate) tolerations: Vec<Toleration>,
+    affinity: AffinityView,
     volumes: Vec<Volume>,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+struct AffinityView {
+    node_affinity: Option<NodeAffinity>,
 }
 
 #[derive(Clone, Debug, Default, Deserialize)]
@@ -129,6 +136,10 @@ impl PodView {
         let container = containers.find(|container| container.name == name);
         let requests = container.and_then(|container| container.resources.as_ref()?.requests.as_ref());
         requests.map(Resources::read).unwrap_or_default()
+    }
+
+    pub(crate) fn node_affinity(&self) -> NodeAffinity {
+        self.spec.affinity.node_affinity.clone().unwrap_or_default()
     }
 
     /// Names of the PVCs that it mounts.

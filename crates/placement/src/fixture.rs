@@ -51,11 +51,14 @@ pub(crate) fn spec_of(set: &Value) -> Spec {
     assert_eq!(resources.requests, resources.limits);
     let claims = pod.volumes.into_iter().flatten();
     let claims = claims.map(|volume| volume.persistent_volume_claim.unwrap().claim_name);
+    let node = annotations.remove(keys::PINNED).filter(|node| !node.is_empty());
+    let affinity = pod.affinity.and_then(|affinity| affinity.node_affinity);
     Spec {
+        affinity: Spec::unpinned(affinity.unwrap_or_default(), node.as_deref()),
         replicas: set.replicas.unwrap(),
         size: Resources::read(resources.requests.as_ref().unwrap()),
         within_limits: annotations.contains_key(keys::WITHIN_LIMITS),
-        node: annotations.remove(keys::PINNED).filter(|node| !node.is_empty()),
+        node,
         left: annotations.remove(keys::LEFT),
         tolerations: pod.tolerations.unwrap_or_default(),
         claims: claims.collect(),

@@ -163,7 +163,7 @@ fn reserve(seen: &Observation, creation: &Creation) -> Option<String> {
 
 fn change_placeholder(seen: &Observation, wanted: &spec::Spec) -> Option<Request> {
     let set = seen.set.as_ref()?;
-    let patch = spec::patch(&set.uid, &set.spec, wanted, &seen.run);
+    let patch = spec::patch(&set.uid, &set.spec, wanted);
     let operation = if wanted.within_limits && !set.spec.within_limits {
         Operation::Placeholder
     } else {

@@ -1,10 +1,8 @@
 //! The part of a placeholder's StatefulSet that the plan changes: as observed, and as wanted.
 
-use super::affinity;
 use crate::keys;
 use crate::raw::{add, remove, replace, test};
 use crate::resources::Resources;
-use crate::run::Run;
 use json_patch::{Patch, PatchOperation};
 use k8s_openapi::api::core::v1::{
     NodeAffinity, NodeSelector, NodeSelectorRequirement, NodeSelectorTerm, Toleration,
@@ -25,6 +23,8 @@ pub struct Spec {
     pub within_limits: bool,
     /// The annotation `pinned`: the only node that the pod may be on.
     pub node: Option<String>,
+    /// The node affinity without that pin: what the run's pod template and the run's volumes require.
+    pub affinity: NodeAffinity,
     /// The annotation `left`: the node that the run gave up last; empty if the placeholder last made room in a quota.
     pub left: Option<String>,
     /// The tolerations.
@@ -34,6 +34,22 @@ pub struct Spec {
 }
 
 impl Spec {
+    /// The node affinity of a pod template that is pinned to this node, without the pin.
+    #[must_use]
+    pub fn unpinned(mut affinity: NodeAffinity, node: Option<&str>) -> NodeAffinity {
+        let required = &mut affinity.required_during_scheduling_ignored_during_execution;
+        if let (Some(node), Some(required)) = (node, required.as_mut()) {
+            let pin = named(node);
+            for term in &mut required.node_selector_terms {
+                let fields = term.match_fields.take();
+                let others = fields.into_iter().flatten().filter(|field| *field != pin);
+                term.match_fields = Some(others.collect()).filter(|fields: &Vec<_>| !fields.is_empty());
+            }
+        }
+        required.take_if(|required| required.node_selector_terms == [NodeSelectorTerm::default()]);
+        affinity
+    }
+
     /// The node that the run gave up last.
     pub fn left_node(&self) -> Option<&str> {
         self.left.as_deref().filter(|node| !node.is_empty())
@@ -42,12 +58,13 @@ impl Spec {
 
 /// Changes the StatefulSet from what was observed to what is wanted. Empty exactly if both are equal. The patch fails as a whole if
 /// the StatefulSet is another, or if a field that it relies on changed meanwhile.
-pub fn patch(uid: &str, seen: &Spec, wanted: &Spec, run: &Run) -> Patch {
+pub fn patch(uid: &str, seen: &Spec, wanted: &Spec) -> Patch {
     let Spec {
         replicas,
         size,
         within_limits,
         node,
+        affinity,
         left,
         tolerations,
         claims,
@@ -66,8 +83,8 @@ pub fn patch(uid: &str, seen: &Spec, wanted: &Spec, run: &Run) -> Patch {
     if seen.within_limits != *within_limits {
         changes.push(annotation(keys::WITHIN_LIMITS, within_limits.then_some("true")));
     }
-    if seen.node != *node {
-        changes.extend(pin(run, node.as_deref()));
+    if seen.node != *node || seen.affinity != *affinity {
+        changes.extend(pin(affinity, node.as_deref()));
     }
     if seen.tolerations != *tolerations {
         changes.push(add(&template(&["spec", "tolerations"]), json(tolerations)));
@@ -91,18 +108,10 @@ fn resources(size: &Resources) -> [PatchOperation; 2] {
     ]
 }
 
-/// Where the run itself requires nodes, the pin is added to each of its alternatives. An operation `add` also replaces, whereas
-/// `remove` would fail where nothing is.
-fn pin(run: &Run, node: Option<&str>) -> [PatchOperation; 2] {
-    let affinity = json(&node_affinity(run, node));
-    [
-        add(&template(&["spec", "affinity", "nodeAffinity"]), affinity),
-        annotation(keys::PINNED, Some(node.unwrap_or_default())),
-    ]
-}
-
-fn node_affinity(run: &Run, node: Option<&str>) -> NodeAffinity {
-    let mut affinity = affinity::of_nodes(&run.template).unwrap_or_default();
+/// The pin is added to each alternative that is required already. An operation `add` also replaces, whereas `remove` would fail where
+/// nothing is.
+fn pin(affinity: &NodeAffinity, node: Option<&str>) -> [PatchOperation; 2] {
+    let mut affinity = affinity.clone();
     if let Some(node) = node {
         let required = affinity
             .required_during_scheduling_ignored_during_execution
@@ -111,7 +120,10 @@ fn node_affinity(run: &Run, node: Option<&str>) -> NodeAffinity {
             term.match_fields.get_or_insert_default().push(named(node));
         }
     }
-    affinity
+    [
+        add(&template(&["spec", "affinity", "nodeAffinity"]), json(&affinity)),
+        annotation(keys::PINNED, Some(node.unwrap_or_default())),
+    ]
 }
 
 fn any_node() -> NodeSelector {

@@ -77,11 +77,11 @@ fn placeholder(run: &Run, strategy: Strategy) -> StatefulSet {
 const SET: &str = "set-uid";
 
 /// The patch that changes this StatefulSet, as it was observed.
-fn change(set: &Value, run: &Run, change: impl FnOnce(&mut Spec)) -> Patch {
+fn change(set: &Value, change: impl FnOnce(&mut Spec)) -> Patch {
     let spec = spec_of(set);
     let mut wanted = spec.clone();
     change(&mut wanted);
-    spec::patch(SET, &spec, &wanted, run)
+    spec::patch(SET, &spec, &wanted)
 }
 
 fn template_of(set: &StatefulSet) -> Value {

@@ -93,13 +93,13 @@ fn a_running_placeholder_keeps_what_it_was_made_with_when_the_configuration_chan
     ]);
     let small = crate::placeholder::size::usual(&changed).requests();
     for patch in [
-        change(&set, &demanding_run(), |spec| spec.size = small.clone()),
-        change(&set, &demanding_run(), |spec| {
+        change(&set, |spec| spec.size = small.clone()),
+        change(&set, |spec| {
             spec.size = small.clone();
             spec.node = Some("n1".to_owned());
             spec.claims.clear();
         }),
-        change(&set, &demanding_run(), |spec| {
+        change(&set, |spec| {
             (spec.replicas, spec.left) = (0, Some("n1".to_owned()));
         }),
     ] {

@@ -57,6 +57,7 @@ fn specs() -> BoxedStrategy<Spec> {
                 left,
                 tolerations,
                 claims,
+                ..Spec::default()
             },
         )
         .boxed()
@@ -77,6 +78,7 @@ fn mix(of: &Spec, with: &Spec, fields: [bool; 7]) -> Spec {
         left: one(left, &of.left, &with.left),
         tolerations: one(tolerations, &of.tolerations, &with.tolerations),
         claims: one(claims, &of.claims, &with.claims),
+        affinity: of.affinity.clone(),
     }
 }
 
@@ -129,8 +131,10 @@ proptest! {
         met in tally(&[("as wanted", 10), ("scaled", 100), ("pinned", 50), ("resized", 100)]),
     ) {
         let run = if is_demanding { demanding_run() } else { run() };
+        let affinity = spec_of(&document(&run, &of)).affinity;
+        let of = Spec { affinity, ..of };
         let wanted = mix(&of, &with, fields);
-        let patch = spec::patch(SET, &of, &wanted, &run);
+        let patch = spec::patch(SET, &of, &wanted);
         prop_assert_eq!(patch.is_empty(), of == wanted, "{:?}", patch);
         let before = document(&run, &of);
         prop_assert_eq!(spec_of(&before), of.clone());

@@ -135,12 +135,12 @@ fn cpu_and_memory_can_be_resized_and_nothing_else() {
 #[test]
 fn a_scaling_touches_the_replicas_only_and_only_if_they_are_as_they_were_seen() {
     let set = made(&run(), &Config::default());
-    let leave = change(&set, &run(), scale(0));
+    let leave = change(&set, scale(0));
     let down = patched(set.clone(), &leave);
     let mut expected = set.clone();
     expected["spec"]["replicas"] = json!(0);
     assert_eq!(down, expected);
-    let come_back = change(&down, &run(), scale(1));
+    let come_back = change(&down, scale(1));
     assert_eq!(patched(down.clone(), &come_back), set);
     let mut other = down.clone();
     other["metadata"]["uid"] = json!("other");
@@ -152,7 +152,7 @@ fn a_scaling_touches_the_replicas_only_and_only_if_they_are_as_they_were_seen() 
 #[test]
 fn a_shrunk_template_asks_for_the_usual_and_is_otherwise_as_it_was() {
     let big = made(&reserving("cpu=4,nvidia.com/gpu=1"), &Config::default());
-    let patch = change(&big, &run(), shrink);
+    let patch = change(&big, shrink);
     let small = patched(big.clone(), &patch);
     assert_eq!(requests(&small), json!({"cpu": "50m", "memory": "100Mi"}));
     let mut expected = big;
@@ -160,7 +160,7 @@ fn a_shrunk_template_asks_for_the_usual_and_is_otherwise_as_it_was() {
         small["spec"]["template"]["spec"]["containers"].clone();
     assert_eq!(small, expected);
     assert_eq!(patched(small.clone(), &patch), small);
-    assert!(change(&small, &run(), shrink).is_empty());
+    assert!(change(&small, shrink).is_empty());
 }
 
 #[test]
@@ -168,7 +168,7 @@ fn a_template_within_limits_asks_for_what_they_allow_and_has_a_reserve_no_more()
     let big = made(&reserving("cpu=4"), &Config::default());
     let message = "minimum cpu usage per Container is 200m, but request is 50m";
     let size = within(&Bounds::told_by(message).unwrap(), &Config::default()).requests();
-    let patch = change(&big, &run(), |spec| {
+    let patch = change(&big, |spec| {
         (spec.size, spec.within_limits) = (size, true);
     });
     let within = patched(big, &patch);
@@ -176,7 +176,7 @@ fn a_template_within_limits_asks_for_what_they_allow_and_has_a_reserve_no_more()
     let marks = serde_json::from_value(annotations(&within)).unwrap();
     let shape = Shape::read(&marks, Resources::default(), Resize::Possible);
     assert!(!shape.reserves && marks.contains_key(keys::WITHIN_LIMITS));
-    let pinned = patched(within.clone(), &change(&within, &run(), pin(Some("n1"))));
+    let pinned = patched(within.clone(), &change(&within, pin(Some("n1"))));
     assert_eq!(requests(&pinned), requests(&within));
 }
 
@@ -201,7 +201,7 @@ fn node_affinity(set: &Value) -> Value {
 #[test]
 fn a_pinned_template_is_small_and_for_one_node_and_loses_that_again_when_it_is_unpinned() {
     let set = made(&reserving("cpu=4"), &Config::default());
-    let pinned = patched(set.clone(), &change(&set, &run(), recreate(Some("n1"))));
+    let pinned = patched(set.clone(), &change(&set, recreate(Some("n1"))));
     assert_eq!(requests(&pinned)["cpu"], "50m");
     assert_eq!(annotations(&pinned)[keys::PINNED], "n1");
     assert_eq!(
@@ -212,10 +212,7 @@ fn a_pinned_template_is_small_and_for_one_node_and_loses_that_again_when_it_is_u
     );
     let group = |set: &Value| set["spec"]["template"]["spec"]["affinity"]["podAffinity"].clone();
     assert_eq!(group(&pinned), group(&set));
-    for patch in [
-        change(&pinned, &run(), pin(None)),
-        change(&pinned, &run(), recreate(None)),
-    ] {
+    for patch in [change(&pinned, pin(None)), change(&pinned, recreate(None))] {
         let free = patched(pinned.clone(), &patch);
         assert_eq!(
             (node_affinity(&free), &annotations(&free)[keys::PINNED]),
@@ -231,15 +228,19 @@ fn a_pinned_template_is_small_and_for_one_node_and_loses_that_again_when_it_is_u
 }
 
 #[test]
-fn a_pin_comes_on_top_of_each_alternative_that_the_run_itself_demands() {
-    let run = demanding_run();
+fn a_pin_comes_on_top_of_each_alternative_that_the_run_and_its_volumes_demand_and_goes_alone() {
+    let mut run = demanding_run();
+    let west = json!({"matchExpressions": [{"key": "zone", "operator": "In", "values": ["west"]}]});
+    let volume = serde_json::from_value(json!({"nodeSelectorTerms": [west]})).unwrap();
+    run.template.restrict_to(&volume);
     let set = made(&run, &Config::default());
-    let pinned = patched(set.clone(), &change(&set, &run, recreate(Some("n1"))));
+    let pinned = patched(set.clone(), &change(&set, recreate(Some("n1"))));
     let term =
         &node_affinity(&pinned)["requiredDuringSchedulingIgnoredDuringExecution"]["nodeSelectorTerms"][0];
     assert_eq!(term["matchExpressions"][0]["key"], "gpu");
+    assert_eq!(term["matchExpressions"][1]["key"], "zone");
     assert_eq!(term["matchFields"][0]["values"], json!(["n1"]));
-    let free = patched(pinned.clone(), &change(&pinned, &run, pin(None)));
+    let free = patched(pinned.clone(), &change(&pinned, pin(None)));
     assert_eq!(node_affinity(&free), node_affinity(&set));
 }
 
@@ -247,10 +248,10 @@ fn a_pin_comes_on_top_of_each_alternative_that_the_run_itself_demands() {
 fn every_patch_fails_as_a_whole_on_another_set_of_the_same_name() {
     let set = made(&reserving("cpu=4"), &Config::default());
     let patches = [
-        change(&set, &run(), scale(0)),
-        change(&set, &run(), shrink),
-        change(&set, &run(), recreate(Some("n1"))),
-        change(&set, &run(), pin(Some("n1"))),
+        change(&set, scale(0)),
+        change(&set, shrink),
+        change(&set, recreate(Some("n1"))),
+        change(&set, pin(Some("n1"))),
     ];
     for patch in patches {
         let mut other = set.clone();

@@ -1,21 +1,21 @@
-//! A watch's objects, each reduced at once to the little that decisions read.
+//! The cache of a watch. Each object is reduced at once to the fields that decisions read.
 //!
-//! kube's own store keeps objects as they are. This one keeps less, reports only changes that matter, and lets any
-//! number of tasks wait for the first list (kube 5.0 wakes only the last of those that wait).
+//! kube's own store keeps whole objects, and kube 5.0 wakes only the last task that waits for the first list. This cache keeps
+//! less, reports only changes of reduced objects, and wakes all tasks that wait.
 
 use kube::runtime::watcher::Event;
 use std::collections::BTreeMap;
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
 use tokio::sync::watch;
 
-/// The reading end.
+/// The reader of the cache.
 #[derive(Debug)]
 pub(crate) struct Index<K, V> {
     known: Arc<RwLock<BTreeMap<K, V>>>,
     listed: watch::Receiver<bool>,
 }
 
-/// The writing end.
+/// The writer of the cache.
 #[derive(Debug)]
 pub(crate) struct IndexWriter<K, V> {
     known: Arc<RwLock<BTreeMap<K, V>>>,
@@ -23,7 +23,7 @@ pub(crate) struct IndexWriter<K, V> {
     incoming: BTreeMap<K, V>,
 }
 
-/// What an object comes down to; `None` for its value: it does not matter now.
+/// The key and the reduced value of an object. The value is `None` if decisions do not need the object now.
 pub(crate) type Reduced<K, V> = (K, Option<V>);
 
 /// An empty index and its writer.
@@ -42,7 +42,7 @@ pub(crate) fn index<K: Ord, V>() -> (Index<K, V>, IndexWriter<K, V>) {
     (index, writer)
 }
 
-// Derived, it would demand that keys and values can be cloned.
+// Not derived: a derived `Clone` would require that keys and values implement `Clone`.
 impl<K, V> Clone for Index<K, V> {
     fn clone(&self) -> Self {
         Self {
@@ -53,20 +53,20 @@ impl<K, V> Clone for Index<K, V> {
 }
 
 impl<K, V> Index<K, V> {
-    /// What is known now. Held for a moment only: the watch waits meanwhile.
+    /// The current values. Hold the guard only briefly, because the watch waits meanwhile.
     pub(crate) fn read(&self) -> RwLockReadGuard<'_, BTreeMap<K, V>> {
         self.known.read().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Waits for the first list; `false` if there will be none, since the watch has ended.
+    /// Waits for the first list. Returns `false` if the watch ended before its first list.
     pub(crate) async fn is_filled(&self) -> bool {
         self.listed.clone().wait_for(|listed| *listed).await.is_ok()
     }
 }
 
 impl<K: Ord + Clone, V: Clone + PartialEq> IndexWriter<K, V> {
-    /// Takes one event; returns what changed by it, as it is now or, if it is gone, as it was. The first list changes
-    /// nothing, since nothing was decided before it.
+    /// Applies an event. Returns the changed entries with the new value, or with the last value if the entry was removed. The
+    /// first list returns no changes, because no decision came before it.
     pub(crate) fn take<O>(
         &mut self,
         event: Event<O>,

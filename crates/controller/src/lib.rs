@@ -1,13 +1,12 @@
-//! The controller: one run at a time, observe -> plan -> (read -> plan) -> write -> report.
+//! The controller reconciles each run in five phases: observe, plan, read (and plan again), write, report.
 //!
-//! `reconcile` is that line as a function. `observe` reads the caches that the watches keep; `placement::plan` decides,
-//! purely; `read` reads at the API server what a decision must not take from a cache; `write` is the one door through
-//! which writes leave, events included; `report` turns what happened into logs, events, metrics and what is
-//! remembered. Whatever is written is safe when it was decided from a stale cache or by a second leader: names are
-//! deterministic, and every patch and delete carries the UID, and what else it relies on, as a precondition.
+//! `reconcile` calls the phases. `observe` reads the caches of the watches. `placement::plan` decides and is pure. `read` requests
+//! from the API server what a decision must not take from a cache. `write` sends all writes, also those of events. `report` emits
+//! logs, events and metrics, and updates the memory. A write is safe even if the decision used a stale cache, or if a second leader
+//! made it: names are deterministic, and the preconditions of a patch or delete are the UID and all values that it relies on.
 //!
-//! Not in here: leader election, signals, the configuration's file format, serving of metrics (`process`), and
-//! every rule about what should happen and every request (`placement`).
+//! The `process` crate has leader election, signals, the file format of the configuration and the metrics server. The `placement`
+//! crate has the rules and the requests.
 
 mod api_error;
 mod claims;

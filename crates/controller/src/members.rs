@@ -1,20 +1,20 @@
-//! What is a run's, as label selectors.
+//! Label selectors for the pods of a run.
 
 use placement::names::RunKey;
 use placement::{keys, opt_in};
 
-/// The pods that have to be with their run, of all groups: neither placeholders nor Tekton's assistants, which follow,
-/// nor those of tasks that opted out.
+/// Selects the task pods of all groups. Excludes placeholders, pods of tasks that opted out, and Tekton's affinity assistants,
+/// which follow the group.
 pub(crate) fn tasks() -> String {
     tasks_in(keys::GROUP)
 }
 
-/// The same of one run.
+/// Selects the task pods of one run's group.
 pub(crate) fn tasks_of(run: &RunKey) -> String {
     tasks_in(&format!("{}={}", keys::GROUP, run.uid))
 }
 
-/// What Tekton keeps on the node of a run that mounts a claim.
+/// Selects the affinity assistants that Tekton creates for the run's PVCs.
 pub(crate) fn assistants_of(run: &RunKey) -> String {
     format!(
         "{}={},{}={}",

@@ -1,6 +1,6 @@
-//! What the caches and the memory hold of a run at one moment, with the configuration and the clock. No API call.
+//! Observes a run: combines the caches, the memory, the configuration and the time. Sends no request.
 //!
-//! The only place in this crate that reads a clock for a decision: the one by which objects are dated.
+//! Only this module reads a clock for decisions: the API server's clock, which also sets the times in objects.
 
 use crate::api_error::{Fault, Refused};
 use crate::index::Index;
@@ -25,13 +25,14 @@ use tekton::{PipelineRun, Volumes};
 use tokio::sync::watch;
 use tokio::time::timeout;
 
-/// How long a decision waits for the first lists before it gives way to the others in the queue.
+/// How long a run waits for the first lists of the caches. After this time its reconciliation fails, so that the other runs in
+/// the queue get their turn.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// Tells the time.
+/// Returns the current time.
 pub type Clock = Arc<dyn Fn() -> Timestamp + Send + Sync>;
 
-/// The caches that the watches keep.
+/// The caches that the watches fill.
 #[derive(Clone, Debug)]
 pub(crate) struct Stores {
     pub(crate) runs: Store<PipelineRun>,
@@ -44,7 +45,7 @@ pub(crate) struct Stores {
 
 /// The controller's memory.
 pub(crate) trait Recall {
-    /// What is remembered of a run with this placeholder.
+    /// The memory of a run with this placeholder.
     fn recall(
         &self,
         run: &Run,
@@ -54,7 +55,7 @@ pub(crate) trait Recall {
     ) -> Remembered;
 }
 
-/// What is remembered of a run, for one observation.
+/// The part of a run's memory that an observation uses.
 #[derive(Debug, Default)]
 pub(crate) struct Remembered {
     pub(crate) moves: Repeated,
@@ -63,13 +64,13 @@ pub(crate) struct Remembered {
     pub(crate) relaxed: bool,
     pub(crate) settled_refusal: Option<String>,
     pub(crate) nudge_in: Duration,
-    /// The inputs that need no read.
+    /// Inputs that the memory still has, so that the controller need not read them.
     pub(crate) inputs: Inputs,
     pub(crate) unshrinkable: Option<String>,
 }
 
 impl Stores {
-    /// Reads the caches. Before the first lists are in, an absent placeholder would only be an unseen one.
+    /// Reads the caches after their first lists. Before, an existing placeholder could be missing from its cache.
     pub(crate) async fn observe(
         &self,
         run: Run,
@@ -87,7 +88,7 @@ impl Stores {
         Ok(self.read(run, config.borrow().clone(), clock(), memory))
     }
 
-    /// Refusals need not be: one that is not seen costs a task the minute that it takes without us.
+    /// Does not wait for the list of refusals: if the controller misses a refusal, Tekton retries the task itself after a minute.
     async fn are_filled(&self) -> bool {
         self.sets.is_filled().await
             && self.pods.is_filled().await
@@ -95,7 +96,7 @@ impl Stores {
             && self.waiting.is_filled().await
     }
 
-    /// The observation, and the inputs that need no read.
+    /// The observation, and the inputs that the memory still has.
     fn read(
         &self,
         run: Run,
@@ -154,12 +155,12 @@ impl Stores {
         }
     }
 
-    /// All nodes there are.
+    /// All nodes of the cluster.
     pub(crate) fn all_nodes(&self) -> Vec<NodeFacts> {
         self.nodes.read().values().cloned().collect()
     }
 
-    /// The run of a pod's group, which need not be the one that Tekton made it for.
+    /// The run of a pod's group. Tekton may have created the pod for a nested run of this run.
     pub(crate) fn run_of_pod(&self, key: &PodKey, pod: &Of<WaitingPod>) -> Option<ObjectRef<PipelineRun>> {
         let is_it = |run: &PipelineRun| run.metadata.uid.as_deref() == Some(key.group.as_str());
         let named = run_of(&key.namespace, pod);
@@ -167,7 +168,7 @@ impl Stores {
         named.or_else(|| Some(ObjectRef::from_obj(&*self.runs.find(is_it)?)))
     }
 
-    /// As much as the latest run of the same Pipeline that has a record.
+    /// The recorded need of the latest run in this namespace that has the same Pipeline and a record.
     pub(crate) fn need(&self, run: &Run) -> Option<Need> {
         let pipeline = run.pipeline?;
         let runs = self.runs.state();
@@ -189,7 +190,7 @@ impl Stores {
         })
     }
 
-    /// The other runs of its namespace that have yet to end and for which Tekton makes StatefulSets.
+    /// The other held or enrolled runs of the namespace that are not done and for which Tekton creates StatefulSets.
     pub(crate) fn with_assistants(&self, run: &RunKey) -> Vec<Run> {
         let runs = self.runs.state();
         let here = runs

@@ -1,4 +1,4 @@
-//! The requests by which a group of inputs is read: the caches may be behind, and they keep little of each object.
+//! Reads the groups of inputs from the API server: the caches may be stale, and they keep only a part of each object.
 
 use crate::api_error::{Cause, Refused};
 use crate::claims::{Part, part};
@@ -30,11 +30,11 @@ use std::fmt::Debug;
 use tekton::PipelineRun;
 use tracing::debug;
 
-/// Pods counted at a time; a pod of Tekton is large, and a run may have hundreds.
+/// Pods per page of a list: Tekton's pods are large, and a run may have hundreds.
 const PODS_A_PAGE: u32 = 100;
 
 impl Cluster {
-    /// Counts the run's tasks, after reading its node: what decides over a move must not be stale.
+    /// Reads the placeholder's node, then counts the run's tasks. A decision about a move must not use stale data.
     pub(crate) async fn tasks(
         &self,
         run: &Run,
@@ -46,7 +46,7 @@ impl Cluster {
         self.over_tasks(Operation::Count, run, tasks, and_one).await
     }
 
-    /// Puts the pods of the run's tasks together, a page at a time.
+    /// Folds over the pods of the run's tasks, page by page.
     async fn over_tasks<T>(
         &self,
         operation: Operation,
@@ -68,7 +68,7 @@ impl Cluster {
         }
     }
 
-    /// The run's tasks as they ran. Worth no delay: of a run whose pods cannot be read, nothing is written down.
+    /// The node, the requests and the times of each task pod. After an error the run gets no record, which is not worth a delay.
     pub(crate) async fn stints(&self, seen: &Observation) -> Vec<Stint> {
         let and_one = |mut stints: Vec<Stint>, pod: &PodView| {
             stints.extend(stint(pod, seen.now));
@@ -81,7 +81,7 @@ impl Cluster {
         })
     }
 
-    /// The first of a run's claims that can be used on this node only.
+    /// The first PVC of the run whose volume can be used on this node only.
     pub(crate) async fn tied(&self, run: &Run, tasks: &Tasks, node: &str) -> Result<Option<String>, Refused> {
         let claims: Api<PersistentVolumeClaim> = self.api(&run.key.namespace);
         let here = Named {
@@ -99,7 +99,7 @@ impl Cluster {
         Ok(None)
     }
 
-    /// The one that a claim is bound to.
+    /// The `PersistentVolume` that the PVC is bound to.
     async fn volume(
         &self,
         operation: Operation,
@@ -112,7 +112,7 @@ impl Cluster {
         within(operation, volumes.get_opt(name)).await
     }
 
-    /// With the node of the placeholder, and no task yet.
+    /// The start of a count: the state of the placeholder's node, and no tasks.
     async fn before_a_count(&self, placeholder: Option<&PlaceholderPod>) -> Result<Tasks, Refused> {
         let Some((pod, name)) = placeholder.and_then(|pod| Some((pod, pod.node.as_deref()?))) else {
             return Ok(Tasks::default());
@@ -127,7 +127,7 @@ impl Cluster {
         })
     }
 
-    /// The run's TaskRuns whose condition is that a quota refused their pod.
+    /// The TaskRuns of the run's group whose pod was rejected by a ResourceQuota, as their condition reports.
     pub(crate) async fn rejected_tasks(&self, run: &Run) -> Result<Vec<String>, Refused> {
         let members = ListParams::default().labels(&format!("{}={}", keys::GROUP, run.key.uid));
         let tasks = self.task_runs(&run.key.namespace);
@@ -143,13 +143,13 @@ impl Cluster {
         Ok(refused.filter_map(|task| task.metadata.name).collect())
     }
 
-    /// The run as it is now, and with all its labels, which the cache does not keep; `None` if it is gone. By a list, which
-    /// needs no right that the watch does not.
+    /// The current run with all its labels, which the cache does not keep; `None` if the run was deleted. Lists the runs, because
+    /// the controller has the right to list for its watch, but needs no right to get.
     async fn read(&self, operation: Operation, run: &Run) -> Result<Option<PipelineRun>, Refused> {
         named(operation, &self.api(&run.key.namespace), run).await
     }
 
-    /// What the run has of the labels that the configuration asks for.
+    /// The run's labels whose keys are in `placeholder-copied-labels`.
     pub(crate) async fn copied_labels(
         &self,
         seen: &Observation,
@@ -160,7 +160,7 @@ impl Cluster {
         Ok(labels)
     }
 
-    /// The run's PVCs that its placeholder can mount, and where the volumes can be used that only a task may mount.
+    /// The run's PVCs that the placeholder can mount, and the node selectors of the volumes that only a task may mount.
     pub(crate) async fn volumes(&self, run: &Run) -> Result<VolumeConstraints, Refused> {
         let api: Api<PersistentVolumeClaim> = self.api(&run.key.namespace);
         let mut volumes = VolumeConstraints::default();
@@ -180,7 +180,8 @@ impl Cluster {
         Ok(volumes)
     }
 
-    /// Whether a quota has room for the placeholder's StatefulSet, beside those that Tekton creates for this run and for others.
+    /// Whether a quota has room for the placeholder's StatefulSet, beside the StatefulSets that Tekton creates for this run and for
+    /// other runs.
     pub(crate) async fn quota(&self, seen: &Observation, others: &[Run]) -> Result<Quota, Refused> {
         let namespace = &seen.run.key.namespace;
         if !sets::are_counted(&self.quotas(namespace).await?) {
@@ -205,7 +206,7 @@ impl Cluster {
         })
     }
 
-    /// An older role has no right to them, and a run is not to wait for its update.
+    /// Returns no quotas if an older `ClusterRole` lacks the right to list quotas: runs must not wait for its update.
     async fn quotas(&self, namespace: &str) -> Result<Vec<ResourceQuota>, Refused> {
         let quotas = self.api::<ResourceQuota>(namespace);
         match within(Operation::Places, quotas.list(&ListParams::default())).await {
@@ -218,7 +219,7 @@ impl Cluster {
         }
     }
 
-    /// A run that never gave up a node left none behind.
+    /// The run's affinity assistants. Sends no request if the run never gave up a node: no assistant is on an old node then.
     pub(crate) async fn assistants(&self, seen: &Observation) -> Result<Vec<AssistantPod>, Refused> {
         if seen.set.as_ref().is_none_or(|set| set.spec.left_node().is_none()) {
             return Ok(Vec::new());
@@ -230,21 +231,21 @@ impl Cluster {
         Ok(pods.iter().filter_map(assistant).collect())
     }
 
-    /// What the StatefulSet's controller last said about pods that it could not create.
+    /// The message of the latest `FailedCreate` event on the placeholder's StatefulSet.
     pub(crate) async fn failed_create(&self, seen: &Observation) -> Option<String> {
         let set = seen.set.as_ref().map(|set| set.uid.as_str()).unwrap_or_default();
         let about = format!("involvedObject.uid={set},reason=FailedCreate");
         self.latest(seen, &about, |_| true).await
     }
 
-    /// What an autoscaler last said to the placeholder's pod.
+    /// The message of an autoscaler's latest event on the placeholder's pod.
     pub(crate) async fn autoscaler(&self, seen: &Observation) -> Option<String> {
         let pod = seen.pod.as_ref().map(|pod| pod.uid.as_str()).unwrap_or_default();
         self.latest(seen, &format!("involvedObject.uid={pod}"), is_of_autoscaler)
             .await
     }
 
-    /// Only for the user's eyes, so that an error in asking keeps nothing from happening.
+    /// The message of the latest event. An error is logged and counts as no event, so that it stops no step.
     async fn latest(&self, seen: &Observation, about: &str, is_it: fn(&Event) -> bool) -> Option<String> {
         let events: Api<Event> = self.api(&seen.run.key.namespace);
         match within(
@@ -265,7 +266,7 @@ impl Cluster {
     }
 }
 
-/// This very run among those of its name, in whatever view.
+/// Lists the run by name, in any view. A run with the same name and another UID is a different run.
 pub(crate) async fn named<K>(operation: Operation, runs: &Api<K>, run: &Run) -> Result<Option<K>, Refused>
 where
     K: Resource + Clone + DeserializeOwned + Debug,
@@ -293,7 +294,7 @@ fn owned_by_run(set: &PartialObjectMeta<StatefulSet>, namespace: &str) -> Option
     })
 }
 
-/// As long as one is on the old node, the scheduler sends the tasks there: see `placement::inject`.
+/// While an assistant is on the old node, the scheduler places the tasks on that node: see `placement::inject`.
 fn assistant(pod: &PodView) -> Option<AssistantPod> {
     Some(AssistantPod {
         name: pod.metadata.name.clone()?,
@@ -302,7 +303,7 @@ fn assistant(pod: &PodView) -> Option<AssistantPod> {
     })
 }
 
-/// The next page, if this was not the last; an empty token means that it was.
+/// The parameters of the next page, if there is one. An empty continue token marks the last page.
 fn after(page: &ListParams, listed: ListMeta) -> Option<ListParams> {
     let token = listed.continue_.filter(|token| !token.is_empty())?;
     Some(page.clone().continue_token(&token))

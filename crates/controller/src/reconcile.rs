@@ -1,4 +1,4 @@
-//! One run: observe -> plan -> (read -> plan) -> write -> report.
+//! Reconciles a run in five phases: observe, plan, read (and plan again), write, report.
 
 use crate::api_error::Refused;
 use crate::memory::Memory;
@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 use tokio::sync::{Mutex, MutexGuard, watch};
 use tracing::{Instrument, field, info_span};
 
-/// Reconciles runs, one at a time each.
+/// Reconciles runs. kube's controller runs one reconciliation of a run at a time.
 pub(crate) struct Reconciler {
     pub(crate) stores: Stores,
     pub(crate) config: watch::Receiver<Arc<Config>>,
@@ -30,7 +30,7 @@ pub(crate) struct Reconciler {
 type Turn<'a> = Option<MutexGuard<'a, ()>>;
 
 impl Reconciler {
-    /// Takes the next step for a run, and returns it, with the time of the next reconciliation if nothing changes.
+    /// Takes the next step of a run. Returns the plan, with the time of the next reconciliation if no object changes before.
     pub(crate) async fn reconcile(&self, run: Run) -> Result<Plan, Refused> {
         let span = info_span!("reconcile", run = %run.key, uid = run.key.uid, state = field::Empty, action = field::Empty);
         let timed = async {
@@ -66,7 +66,7 @@ impl Reconciler {
         seen.inspect_err(|_| self.memory.with(&uid, |known| known.pace.stumbled(&uid)))
     }
 
-    /// The group of inputs that the plan misses, unless it is too early to read the group again.
+    /// The group of inputs that the plan needs, unless the pause before the next read of this group has not passed.
     fn missing(&self, seen: &Observation, plan: &Plan) -> Option<Read> {
         match plan.decision {
             Decision::Read(read) => Some(read).filter(|_| self.pause(seen, plan).is_none()),
@@ -74,7 +74,7 @@ impl Reconciler {
         }
     }
 
-    /// Adds a group of inputs. A count of tasks also brings what was observed of the nodes and of waiting pods up to date.
+    /// Reads a group of inputs. Reading the tasks also updates the nodes and the waiting pods of the observation.
     async fn read<'a>(
         &'a self,
         read: Read,
@@ -105,7 +105,7 @@ impl Reconciler {
         Ok(turn)
     }
 
-    /// The quotas come last, because other runs take their room, too.
+    /// Reads the quotas last, because other runs can use the room in the quotas meanwhile.
     async fn creation(&self, seen: &Observation) -> Result<(Creation, Turn<'_>), Refused> {
         let (run, config) = (&seen.run, &seen.config);
         let volumes = self.cluster.volumes(run).await?;
@@ -129,7 +129,8 @@ impl Reconciler {
         Ok((creation, turn))
     }
 
-    /// If Tekton creates StatefulSets for this run or for others, one run at a time counts them and creates its own.
+    /// If Tekton creates StatefulSets for this run or for other runs, the controller counts the StatefulSets and creates a
+    /// placeholder for one run at a time.
     async fn quota(&self, seen: &Observation) -> Result<(Quota, Turn<'_>), Refused> {
         let run = &seen.run;
         let others = || self.stores.with_assistants(&run.key);
@@ -137,7 +138,7 @@ impl Reconciler {
             return Ok((Quota::default(), None));
         }
         let turn = self.places.lock().await;
-        // Not before: other runs went on while this run waited for its turn.
+        // Reads after the lock is taken, because other runs may create StatefulSets before.
         let quota = self.cluster.quota(seen, &others()).await?;
         Ok((quota, Some(turn)))
     }
@@ -196,12 +197,12 @@ impl Reconciler {
             .peek(uid, |known| known.pace.pause(&plan.decision, seen.now))
     }
 
-    /// When to reconcile a run again after a failure.
+    /// The pause before a run is reconciled again after a failure.
     pub(crate) fn retry_after(&self, uid: &str) -> Duration {
         self.memory.with(uid, |known| known.pace.retry_after())
     }
 
-    /// Drops what is remembered of runs that are not there any more.
+    /// Drops the memory of deleted runs, and reports their end.
     pub(crate) fn forget(&self, is_gone: impl Fn(&str) -> bool) {
         for known in self.memory.take(is_gone) {
             self.report.deleted(known, (self.clock)());

@@ -1,4 +1,4 @@
-//! Puts the parts together. Called in the leader only, until it is told to stop.
+//! Starts and stops the controller: watches, reconciler and the task that sends events. Only the leader calls `run`.
 
 use crate::api_error::Refused;
 use crate::events::{self, Courier};
@@ -26,22 +26,23 @@ use tokio::task::JoinSet;
 use tokio::time::timeout;
 use tracing::{debug, info};
 
-/// Reconciliations at a time: enough to keep an API server busy, few enough not to queue behind our own requests.
+/// The number of runs that are reconciled at the same time: enough to keep an API server busy. More runs would queue behind the
+/// controller's own requests.
 const AT_ONCE: u16 = 32;
-/// How long the last events may take when we stop.
+/// How long the controller waits for its last events when it stops.
 const LAST_EVENTS: Duration = Duration::from_secs(3);
 
 /// What the controller needs from the process around it.
 pub struct Context {
-    /// The way to the API server.
+    /// The client for the API server.
     pub client: Client,
-    /// What time it is for those who date the objects.
+    /// The API server's clock.
     pub clock: Clock,
-    /// Configuration that applies; a change is taken up by all runs that are not settled.
+    /// The active configuration. After a change, the controller reconciles all runs.
     pub config: channel::Receiver<Arc<Config>>,
     /// Image of the placeholder.
     pub image: String,
-    /// Where to count.
+    /// The controller's metrics.
     pub metrics: Metrics,
     /// Namespace of the installation.
     pub namespace: String,
@@ -49,13 +50,13 @@ pub struct Context {
     pub instance: String,
 }
 
-/// Why the controller ended before it was told to.
+/// Why the controller ended before `shutdown` resolved.
 #[derive(Debug, Error)]
 pub enum Error {
-    /// Cannot happen while the watches hold their ends.
+    /// The stream of runs to reconcile ended. This cannot happen while the watches are open.
     #[error("the controller's queue ended by itself")]
     QueueEnded,
-    /// A fault of ours: users would hear nothing of their runs any more.
+    /// A bug ended the task that sends events, so that users would get no more events on their runs.
     #[error("the task that sends events has ended")]
     EventsEnded,
 }
@@ -63,8 +64,8 @@ pub enum Error {
 type Stop = Shared<BoxFuture<'static, ()>>;
 type Reconciled = Result<(ObjectRef<PipelineRun>, Action), controller::Error<Refused, watcher::Error>>;
 
-/// Reconciles runs until `shutdown` resolves, then lets the steps that were begun end. Dropped before that, it stops
-/// at once and leaves no task behind.
+/// Reconciles runs until `shutdown` resolves, then completes the steps that already started. Dropping the future stops all tasks
+/// at once.
 pub async fn run(context: Context, shutdown: impl Future<Output = ()> + Send + 'static) -> Result<(), Error> {
     let stop = shutdown.boxed().shared();
     let (stores, feeds) = watch::stores();
@@ -135,13 +136,13 @@ async fn reconcile(view: Arc<PipelineRun>, reconciler: Arc<Reconciler>) -> Resul
     Ok(plan.again.map_or_else(Action::await_change, Action::requeue))
 }
 
-// By value, because kube's controller passes it so.
+// kube's controller passes these arguments by value.
 #[allow(clippy::needless_pass_by_value)]
 fn retry(view: Arc<PipelineRun>, _: &Refused, reconciler: Arc<Reconciler>) -> Action {
     Action::requeue(reconciler.retry_after(view.metadata.uid.as_deref().unwrap_or_default()))
 }
 
-/// Failed steps were reported where they failed; what is left is a trigger for a run that is gone meanwhile.
+/// `Report` already logged the failed steps. Any other error is a trigger for a run that was deleted meanwhile.
 async fn reconciled(reconciled: Reconciled) {
     match reconciled {
         Ok(_) | Err(controller::Error::ReconcilerFailed(..)) => {}
@@ -149,7 +150,7 @@ async fn reconciled(reconciled: Reconciled) {
     }
 }
 
-/// Nothing is remembered of runs that are gone.
+/// Drops the memory of deleted runs.
 fn forget(reconciler: &Reconciler, runs: &Store<PipelineRun>, gone: &Gone) {
     match gone {
         Gone::One(uid) => reconciler.forget(|known| known == uid),
@@ -164,10 +165,10 @@ fn forget(reconciler: &Reconciler, runs: &Store<PipelineRun>, gone: &Gone) {
     }
 }
 
-/// kube's controller, told to stop before its first list is in, waits for that list for ever (5.0).
+/// Resolves if `stop` comes before the first list of runs. In that case, kube 5.0's controller would wait for the list for ever.
 async fn stopped_early(stop: Stop, runs: Store<PipelineRun>) {
     stop.await;
-    // Polled once, and not awaited: the store wakes only the last of those that wait, and the controller does.
+    // Polled once and not awaited: the store wakes only the last task that waits, which must be the controller.
     if runs.wait_until_ready().now_or_never().is_some() {
         future::pending::<()>().await;
     }

@@ -1,30 +1,30 @@
-//! How many of a run's tasks live, read at the API server when a decision hangs on it.
+//! Counts a run's live tasks. The pods come from the API server, and only if a decision depends on the count.
 //!
-//! Caches will not do here: a node is given up only where nothing of the run is, and a task that a cache does not
-//! show yet would be left behind.
+//! A cache is not enough: a run gives up a node only if none of its tasks is there. The cache may lack a new task, which would
+//! stay behind on the node.
 
 use crate::pod_view::PodView;
 use jiff::Timestamp;
 use placement::node::NodeState;
 use std::collections::BTreeSet;
 
-/// What was counted.
+/// The result of a count.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Tasks {
-    /// Names of the pods that have not ended, on the placeholder's node; if it has none, on any.
+    /// Names of the live pods on the placeholder's node, or on any node if the placeholder has no node.
     pub(crate) live: Vec<String>,
-    /// When the last of those ended that have.
+    /// When the last of the ended pods ended.
     pub(crate) ended: Option<Timestamp>,
-    /// The node that the placeholder is bound to.
+    /// The state of the node that the placeholder is bound to.
     pub(crate) node: NodeState,
-    /// Its label `kubernetes.io/hostname`.
+    /// The label `kubernetes.io/hostname` of that node.
     pub(crate) hostname: Option<String>,
-    /// Names of the PVCs that they mount, or mounted.
+    /// Names of the PVCs that the pods mount or mounted.
     pub(crate) claims: BTreeSet<String>,
 }
 
 impl Tasks {
-    /// With one more pod of a run whose placeholder is there.
+    /// Adds a pod to the count. `there` is the node of the run's placeholder.
     #[must_use]
     pub(crate) fn and(mut self, pod: &PodView, there: Option<&str>) -> Self {
         self.claims.extend(pod.claims().map(str::to_owned));
@@ -38,7 +38,8 @@ impl Tasks {
     }
 }
 
-/// Once its node is gone, the scheduler takes no account of the pods on it, and a run may have its next one elsewhere.
+/// Counts only pods on the placeholder's node. The scheduler ignores pods on a deleted node, so that the run's next pod may be on
+/// another node.
 fn lives(pod: &PodView, there: Option<&str>) -> bool {
     let is_there = |node| there.is_none_or(|there| there == node);
     pod.node().is_some_and(is_there) && !pod.has_ended()

@@ -1,7 +1,7 @@
-//! Task pods that have no node yet, as they are watched.
+//! The watch of task pods that have no node yet.
 //!
-//! They are large, since a task's pod carries its scripts, and come several times before they have a node. Nothing
-//! is kept of a pod that is bound, so that runs that are done, or busy, weigh nothing here.
+//! Task pods are large because they carry the scripts of their steps, and a pod changes several times before it has a node. The
+//! cache drops bound pods, so that running and finished runs use no memory here.
 
 use crate::index::{Index, Reduced};
 use crate::placeholders::{Of, of};
@@ -12,12 +12,12 @@ use placement::names::RunKey;
 use placement::placeholder::wake::Wake;
 use placement::plan::WaitingPod;
 
-/// Unbound task pods, by group and name. The run that Tekton made one for is, for a nested run's pod, not the one
-/// whose group it is in.
+/// Unbound task pods by group and name. The pod of a nested run carries the name of the nested run, but is in the group of the
+/// root run.
 pub(crate) type WaitingPods = Index<PodKey, Of<WaitingPod>>;
 
-/// A pod of a group, sorted by group. Who may make pods in one namespace has no say over the runs of another, so that
-/// a group is one namespace's.
+/// The key of a pod, sorted by group. A group belongs to one namespace: a user who can create pods in one namespace must not
+/// affect the runs of another namespace.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct PodKey {
     pub(crate) namespace: String,
@@ -25,7 +25,7 @@ pub(crate) struct PodKey {
     name: String,
 }
 
-/// A pod of a group, reduced: it matters as long as it has no node and may still get one.
+/// Reduces a pod of a group. The value is `None` if the pod has a node or is being deleted.
 pub(crate) fn pod(pod: &PodView) -> Option<Reduced<PodKey, Of<WaitingPod>>> {
     let key = PodKey {
         namespace: pod.metadata.namespace.clone()?,

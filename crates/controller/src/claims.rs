@@ -1,20 +1,19 @@
-//! What the run's claims have to do with its placeholder, so that a volume decides the zone before the node is chosen.
+//! Decides which PVCs of a run the placeholder mounts, so that the volumes determine the zone before a node is chosen.
 //!
-//! Asked for only when a placeholder is about to be made for a run that names claims. The placeholder does not mount a claim
-//! when that could only do harm: a `ReadWriteOncePod` claim would lock the tasks out, and one that is missing, lost or being
-//! deleted would keep the placeholder from ever being scheduled, so that the run would be held until its deadline for a
-//! thing that may appear once it runs.
+//! The controller reads the PVCs only before it creates a placeholder for a run that names PVCs. The placeholder does not mount a
+//! PVC that would do harm. A `ReadWriteOncePod` PVC in the placeholder would block the tasks. A PVC that is missing, lost or being
+//! deleted would make the placeholder unschedulable: the run would be held until its deadline, although the PVC may appear later.
 
 use k8s_openapi::api::core::v1::PersistentVolumeClaim;
 
-/// The part that a claim has in where the placeholder goes.
+/// How a PVC determines the placeholder's node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Part {
-    /// The placeholder mounts it.
+    /// The placeholder mounts the PVC.
     Mounted,
-    /// One pod at a time may mount it, which is to be a task's. The placeholder goes where its volume can be used.
+    /// Only one pod at a time may mount the PVC, which must be a task's. The placeholder requires a node that can use the volume.
     OfOnePod,
-    /// None.
+    /// The PVC has no effect on the placeholder.
     None,
 }
 

@@ -1,6 +1,6 @@
-//! What the tasks of a run ask for by their definitions, read once for a run of whose Pipeline there is no record.
+//! Reads the resource requests in the definitions of a run's tasks, once, if no earlier run of the Pipeline has a record.
 //!
-//! Worth no delay: what cannot be read, or may not, counts as nothing.
+//! An error or a missing right counts as no requests, because definitions are not worth a delay.
 
 use crate::api_error::Refused;
 use crate::read::named;
@@ -17,11 +17,11 @@ use tracing::debug;
 
 const PIPELINE: Kind = ("Pipeline", "pipelines");
 const TASK: Kind = ("Task", "tasks");
-/// Tasks that are read for one run.
+/// The most Task objects that are read for one run.
 const MOST_TASKS: usize = 20;
 
 impl Cluster {
-    /// As much as the largest task of a run asks for.
+    /// For each resource, the largest request of a task of the run.
     pub(crate) async fn largest_task(&self, run: &Run) -> Need {
         match self.largest(run).await {
             Ok(asks) if asks == Resources::default() => Need::default(),

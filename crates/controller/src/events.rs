@@ -1,9 +1,8 @@
-//! Sends notes as events.k8s.io/v1 Events on the PipelineRun, apart from the decisions: no run waits for its events.
+//! Sends notes as events.k8s.io/v1 Events on the PipelineRun. A task of its own sends them, so that no run waits for its events.
 //!
-//! kube's own recorder is not used: it merges notes of one reason into the words of the first, while the words are
-//! what the user is to see here, and it keeps every event for minutes, which is memory times runs. Instead an
-//! event's name is made from what it says, so that a repeat, also one by the next leader, finds the event that is
-//! there and only counts it up.
+//! kube's `Recorder` is not used. It merges the notes of one reason under the text of the first note, but users need every text.
+//! It also keeps every event in memory for minutes, for every run. Here, the name of an event contains a hash of the run's UID,
+//! the reason and the text, so that a repeated note, also from the next leader, only increases the count of the existing event.
 
 use crate::metrics::{EventEnd, Metrics};
 use crate::reason::{Manner, Note};
@@ -20,32 +19,32 @@ use std::time::Duration;
 use tokio::sync::mpsc;
 use tracing::debug;
 
-/// Events that may wait: some for each of a thousand runs that come at once. Beyond that they are dropped.
+/// The length of the queue: a few events for each of a thousand runs that are created at once. A full queue drops events.
 const WAITING: usize = 4096;
-/// Sent at a time: enough to keep up, few enough to leave the API server to the releases.
+/// Events that are sent at the same time: enough to keep up, and few enough not to delay releases at the API server.
 const AT_ONCE: usize = 4;
-/// The longest note that the API server takes.
+/// The longest note that the API server accepts.
 const LONGEST: usize = 1024;
 const LIMIT: Duration = Duration::from_secs(10);
 
-/// A note on its way to its run.
+/// A note in the queue, with its run and its time.
 #[derive(Clone, Debug)]
 pub(crate) struct Notice {
     pub(crate) key: RunKey,
     pub(crate) note: Note,
-    /// How often it was reported by then.
+    /// How often the note was reported, including this time.
     pub(crate) count: i32,
     pub(crate) at: Timestamp,
 }
 
-/// Where notes are dropped in without waiting.
+/// The sender of the queue, which never waits.
 #[derive(Clone)]
 pub(crate) struct Outbox {
     queue: mpsc::Sender<Notice>,
     metrics: Metrics,
 }
 
-/// The other end, which sends them.
+/// The receiver of the queue, which sends the notices to the API server.
 pub(crate) struct Courier {
     queue: mpsc::Receiver<Notice>,
     cluster: Arc<Cluster>,
@@ -53,7 +52,7 @@ pub(crate) struct Courier {
     metrics: Metrics,
 }
 
-/// An outbox and its courier.
+/// The sender and the receiver of a new queue.
 pub(crate) fn post(cluster: Arc<Cluster>, instance: String, metrics: Metrics) -> (Outbox, Courier) {
     let (sender, queue) = mpsc::channel(WAITING);
     let outbox = Outbox {
@@ -72,7 +71,7 @@ pub(crate) fn post(cluster: Arc<Cluster>, instance: String, metrics: Metrics) ->
 }
 
 impl Outbox {
-    /// Takes a notice along, unless too many wait.
+    /// Queues a notice, or drops the notice if the queue is full.
     pub(crate) fn put(&self, notice: Notice) {
         if self.queue.try_send(notice).is_err() {
             self.metrics.event(EventEnd::Dropped);
@@ -81,7 +80,7 @@ impl Outbox {
 }
 
 impl Courier {
-    /// Sends until every outbox is gone and the queue is empty.
+    /// Sends notices until every outbox is dropped and the queue is empty.
     pub(crate) async fn run(mut self) {
         let (cluster, instance, metrics) = (self.cluster, self.instance, self.metrics);
         let notices = stream::poll_fn(|context| self.queue.poll_recv(context));
@@ -92,12 +91,12 @@ impl Courier {
 
 #[cfg(test)]
 impl Courier {
-    /// The reasons of the notices that wait, in order.
+    /// The reasons of the queued notices, in order.
     pub(crate) fn reasons(&mut self) -> Vec<&'static str> {
         self.waiting().map(|note| note.reason.into()).collect()
     }
 
-    /// Their words.
+    /// The texts of the queued notices, in order.
     pub(crate) fn notes(&mut self) -> Vec<String> {
         self.waiting().map(|note| note.text).collect()
     }

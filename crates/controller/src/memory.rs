@@ -1,8 +1,7 @@
-//! What the controller remembers of a run from one reconciliation to the next: nothing that a decision's safety
-//! rests on.
+//! What the controller remembers of a run between two reconciliations. The safety of a decision does not depend on the memory.
 //!
-//! Losing it, as a new leader has, costs a repeated event or an early retry. There are entries for unsettled runs
-//! only, so that thousands of done ones weigh nothing.
+//! A new leader starts with an empty memory, which costs a repeated event or an early retry. Only unsettled runs have entries, so
+//! that thousands of finished runs use no memory.
 
 use crate::news::News;
 use crate::observe::{Recall, Remembered};
@@ -15,20 +14,20 @@ use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-/// A StatefulSet's controller makes the pod within this time unless something stops it.
+/// The StatefulSet controller creates the pod within this time, unless an error prevents that.
 const GRACE: Duration = Duration::from_secs(2);
 const FIRST_NUDGE_PAUSE: Duration = Duration::from_secs(5);
 const LAST_NUDGE_PAUSE: Duration = Duration::from_secs(30);
-/// By then, an autoscaler has emitted an event about an unschedulable pod.
+/// After this time, an autoscaler has emitted an event about an unschedulable pod.
 const FIRST_READ: Duration = Duration::from_secs(20);
-/// The pause between two reads of an autoscaler's events: each lists events.
+/// The pause between two reads of an autoscaler's events, because each read lists events at the API server.
 const NEXT_READ: Duration = Duration::from_mins(5);
 
-/// What is known of all unsettled runs, by UID.
+/// The memory of all unsettled runs, by UID.
 #[derive(Default)]
 pub(crate) struct Memory(Mutex<HashMap<String, Known>>);
 
-/// What is known of one run, by concern.
+/// The memory of one run.
 #[derive(Debug, Default)]
 pub(crate) struct Known {
     pub(crate) pace: Pace,
@@ -39,16 +38,16 @@ pub(crate) struct Known {
     pub(crate) moves: Repeated,
     yields: Repeated,
     retries: Repeated,
-    /// The last refusal by a quota that was looked into, and was dealt with or none of this run's.
+    /// The last refusal by a quota that was handled, or that concerned another run.
     settled_refusal: Option<String>,
     census: Option<Census>,
-    /// A pod of its group came that is marked as relaxed.
+    /// The controller observed a pod of the group that has the annotation for relaxed affinity.
     relaxed: bool,
-    /// UID of the placeholder's pod that the server does not resize.
+    /// UID of the placeholder's pod that the API server does not resize.
     pub(crate) unshrinkable: Option<String>,
 }
 
-/// How often the placeholder's StatefulSet was nudged since it has been without a pod.
+/// How often the controller requeued the placeholder's StatefulSet while the pod is missing, and when it may requeue again.
 #[derive(Debug, Default)]
 pub(crate) struct Nudges {
     count: u32,
@@ -63,7 +62,7 @@ pub(crate) struct Autoscaler {
 }
 
 impl Memory {
-    /// Works on what is known of one run.
+    /// Changes the memory of one run. Creates an empty entry if the run has none.
     pub(crate) fn with<R>(&self, uid: &str, work: impl FnOnce(&mut Known) -> R) -> R {
         let mut runs = self.lock();
         if let Some(known) = runs.get_mut(uid) {
@@ -72,17 +71,17 @@ impl Memory {
         work(runs.entry(uid.to_owned()).or_default())
     }
 
-    /// Reads what is known of one run, if anything is.
+    /// Reads the memory of one run, if the run has an entry.
     pub(crate) fn peek<R>(&self, uid: &str, read: impl FnOnce(&Known) -> Option<R>) -> Option<R> {
         self.lock().get(uid).and_then(read)
     }
 
-    /// Drops what is known of a run that is settled.
+    /// Removes the memory of a settled run.
     pub(crate) fn forget(&self, uid: &str) -> Option<Known> {
         self.lock().remove(uid)
     }
 
-    /// Drops what is known of runs that are gone.
+    /// Removes the memory of deleted runs.
     pub(crate) fn take(&self, is_gone: impl Fn(&str) -> bool) -> Vec<Known> {
         self.lock()
             .extract_if(|uid, _| is_gone(uid))
@@ -114,7 +113,7 @@ impl Recall for Memory {
     }
 }
 
-/// The StatefulSet controller has tried to create the pod, and there is none.
+/// The StatefulSet controller has observed the StatefulSet, but the pod is missing or ending.
 fn lacks_pod(set: Option<&Placeholder>, pod: Option<&PlaceholderPod>) -> bool {
     set.is_some_and(|set| set.observed) && pod.is_none_or(|pod| pod.ending)
 }
@@ -137,36 +136,36 @@ impl Known {
         }
     }
 
-    /// The rejection concerned another run.
+    /// Records that a rejection by a quota concerned another run.
     pub(crate) fn settled(&mut self, refusal: Option<String>) {
         self.settled_refusal = refusal;
     }
 
-    /// What follows from a count and the one before it.
+    /// Records a count of tasks. Returns the census that follows from this count and the previous one.
     pub(crate) fn counted(&mut self, live: usize, ended: Option<Timestamp>, now: Timestamp) -> Census {
         let census = Census::after(self.census, live, ended, now);
         self.census = Some(census);
         census
     }
 
-    /// A pod came whose affinity the webhook relaxed; it is bound, and no longer watched, a moment later.
+    /// Records a pod whose affinity the webhook relaxed. The pod leaves the cache as soon as it is bound.
     pub(crate) fn relaxed(&mut self) {
         self.relaxed = true;
     }
 
-    /// The placeholder made room.
+    /// Records that the placeholder made room.
     pub(crate) fn made_room(&mut self, now: Timestamp) {
         self.yields = self.yields.and_one(now);
         self.retries = Repeated::default();
     }
 
-    /// Tekton was told to try again after this refusal.
+    /// Records that the controller requeued the run's TaskRuns after this refusal.
     pub(crate) fn retried(&mut self, refusal: String, now: Timestamp) {
         self.settled_refusal = Some(refusal);
         self.retries = self.retries.and_one(now);
     }
 
-    /// The run gave up its node.
+    /// Records that the run gave up its node.
     pub(crate) fn moved_off(&mut self, pod: Option<String>, now: Timestamp) {
         self.moves = self.moves.and_one(now);
         self.timers.moved_off(pod, now);
@@ -174,7 +173,7 @@ impl Known {
 }
 
 impl Nudges {
-    /// How long to wait before the next one; what came before counts only while the pod is lacking.
+    /// The pause before the next requeue. The count starts again at zero when the pod exists.
     pub(crate) fn pause(&mut self, lacks_pod: bool, now: Timestamp) -> Duration {
         if !lacks_pod {
             *self = Self::default();
@@ -184,7 +183,7 @@ impl Nudges {
         until(next, now).unwrap_or_default()
     }
 
-    /// One was sent; returns how long to wait before the next.
+    /// Records a requeue. Returns the pause before the next requeue.
     pub(crate) fn sent(&mut self, now: Timestamp) -> Duration {
         let pause = FIRST_NUDGE_PAUSE
             .saturating_mul(1 << self.count.min(8))
@@ -196,7 +195,7 @@ impl Nudges {
 }
 
 impl Autoscaler {
-    /// The latest answer, unless it is time to read the next. No autoscaler has answered a pod that was just created.
+    /// The latest message, unless the next read is due. Before the first read there is no message: the autoscaler needs time.
     fn inputs(&mut self, now: Timestamp) -> Inputs {
         let next = *self.next.get_or_insert_with(|| later(now, FIRST_READ));
         let mut inputs = Inputs::default();
@@ -206,13 +205,13 @@ impl Autoscaler {
         inputs
     }
 
-    /// The controller read this answer.
+    /// Records the message that the controller read.
     pub(crate) fn answered(&mut self, answer: Option<String>, now: Timestamp) {
         self.answer = answer;
         self.next = Some(later(now, NEXT_READ));
     }
 
-    /// When to read the next answer.
+    /// The pause before the next read.
     pub(crate) fn next_read(&self, now: Timestamp) -> Option<Duration> {
         until(self.next?, now)
     }

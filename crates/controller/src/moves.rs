@@ -1,4 +1,4 @@
-//! What a user is told of a run that leaves its node, or cannot: which pod, why, from where and to where. Pure.
+//! Event texts for a run that moves off its node or cannot move: the pod, the cause, the old and the new node. Pure.
 
 use crate::reason::{Note, Reason, note};
 use placement::keys;
@@ -7,7 +7,7 @@ use placement::plan::{MoveCause, Observation};
 use placement::resources::Resources;
 use placement::run::Run;
 
-/// The node was given up.
+/// The run gave up its node.
 pub(crate) fn moves_off(seen: &Observation, cause: MoveCause, pod: Option<&str>) -> Note {
     let text = format!(
         "Moved off {}: {}. This run's next pod can go to any node that fits, or to one that an autoscaler adds; the \
@@ -18,7 +18,7 @@ pub(crate) fn moves_off(seen: &Observation, cause: MoveCause, pod: Option<&str>)
     note(Reason::MovedOff, text)
 }
 
-/// A quota has no room for a task beside the placeholder.
+/// A ResourceQuota has no room for a task's pod beside the placeholder.
 pub(crate) fn makes_room(tasks: &[String]) -> Note {
     let text = format!(
         "A quota of this namespace has no room for the pod of {}: the placeholder makes room and returns later. Until then, \
@@ -29,7 +29,7 @@ pub(crate) fn makes_room(tasks: &[String]) -> Note {
     note(Reason::MadeRoom, text)
 }
 
-/// The node of a held run with a reserve was given up.
+/// A held run with a reserve gave up its node.
 pub(crate) fn starts_over(seen: &Observation, cause: MoveCause) -> Note {
     let text = format!(
         "Moved off {}: {}. The controller recreates the placeholder with this run's reserve, so that it gets another node.",
@@ -39,7 +39,7 @@ pub(crate) fn starts_over(seen: &Observation, cause: MoveCause) -> Note {
     note(Reason::MovedOff, text)
 }
 
-/// The placeholder is on a node that is not the one written down.
+/// The placeholder is on another node than the run's annotation says, or on the run's first node.
 pub(crate) fn arrived(run: &Run, node: &str) -> Note {
     let text = |from: &str| {
         format!(
@@ -52,8 +52,8 @@ pub(crate) fn arrived(run: &Run, node: &str) -> Note {
     }
 }
 
-/// Tasks of the run are in the way of leaving, so that nothing is done. They are not counted here: the same note
-/// would be told anew for each that ends.
+/// The run stays on its node until its tasks there have ended. The text does not count the tasks: a count would cause a new event
+/// each time a task ends.
 pub(crate) fn awaits_tasks(seen: &Observation, cause: MoveCause, pod: Option<&str>) -> Option<Note> {
     match (cause, evicted_from(seen)) {
         (MoveCause::Node(cause), _) => Some(keeps_tasks(&here(seen), cause)),
@@ -68,8 +68,8 @@ pub(crate) fn awaits_tasks(seen: &Observation, cause: MoveCause, pod: Option<&st
     }
 }
 
-/// Kubernetes evicts the placeholder of a node that does not answer, and removes it at once, which it does not do with tasks: as
-/// long as these are there, another pod of the run would have to be there as well.
+/// The run's last node, if that node cannot run the waiting placeholder. Kubernetes evicts and removes the placeholder from an
+/// unresponsive node, but keeps the tasks' pods. While they exist, affinity requires this node for the run's other pods.
 fn evicted_from(seen: &Observation) -> Option<(&str, node::Cause)> {
     let pod = seen.pod.as_ref().filter(|pod| pod.node.is_none())?;
     let left = seen.set.as_ref().and_then(|set| set.spec.left_node());
@@ -90,7 +90,7 @@ fn keeps_tasks(node: &str, cause: node::Cause) -> Note {
     note(Reason::NodeUnfit, text)
 }
 
-/// A volume of the run can be used nowhere else, so that nothing is done.
+/// The run stays on its node, because no other node can use one of its volumes.
 pub(crate) fn is_tied(seen: &Observation, cause: MoveCause, pod: Option<&str>, claim: &str) -> Note {
     let node = here(seen);
     let stays = format!("This run stays on {node}, because its PVC {claim} can be used on no other node:");
@@ -113,7 +113,7 @@ pub(crate) fn is_tied(seen: &Observation, cause: MoveCause, pod: Option<&str>, c
     }
 }
 
-/// The node was given up, and there is no other.
+/// The run gave up its node, and no other node fits.
 pub(crate) fn no_node_fits(pod: &str, asks: &Resources, message: &str, nearest: Option<&NodeOffer>) -> Note {
     let nearest = match nearest {
         Some(offer) if offer.fits() => {
@@ -174,8 +174,8 @@ fn trouble(cause: node::Cause) -> &'static str {
     }
 }
 
-/// Kubernetes does not take it upon itself to say that what is on a silent node has ended, and what may still be at work with
-/// this run's volumes must not have a second beside it elsewhere.
+/// Kubernetes does not assume that the pods on an unresponsive node have ended. They may still use this run's volumes, so no pod
+/// of the run may start on another node.
 fn remedy(cause: node::Cause) -> &'static str {
     match cause {
         node::Cause::NotReady => {

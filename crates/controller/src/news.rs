@@ -1,6 +1,6 @@
-//! Which notes a run has got already, so that a state that lasts is reported now and then, and not at each look.
+//! The notes that were reported on a run, so that a lasting state is reported at intervals and not by each reconciliation.
 //!
-//! May be lost: a new leader repeats a note, which the API server counts up on the event that is there.
+//! The notes may be lost: a new leader repeats a note, which increases the count of the existing event.
 
 use crate::pace::{later, until};
 use crate::reason::{Note, Reason, Repeat};
@@ -8,9 +8,9 @@ use jiff::Timestamp;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::time::Duration;
 
-/// The pause between two notes of one reason about a state that lasts, however often its words change.
+/// The pause between two notes of one reason about a lasting state, even if the text changes more often.
 const NEWS: Duration = Duration::from_secs(20);
-/// Different notes remembered of one run: a scheduler's message changes with every node that comes or goes.
+/// The most notes that are remembered of one run: the scheduler's message changes when a node is added or removed.
 const REMEMBERED: usize = 16;
 
 /// The latest notes of one run, newest first.
@@ -25,19 +25,19 @@ struct Reported {
     count: i32,
 }
 
-/// Whether to report a note.
+/// When to report a note.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Due {
-    /// Now, and how often it was reported by then.
+    /// Now. The number says how often the note was reported, including this time.
     Now(i32),
-    /// Not before this time has passed: it was reported a while ago, or other news of its reason were.
+    /// After this pause, because the note or another note of its reason was reported shortly before.
     Later(Duration),
     /// Never again.
     Not,
 }
 
 impl News {
-    /// Whether to report this now.
+    /// Decides when to report a note, and remembers a note that is due now.
     pub(crate) fn due(&mut self, note: &Note, now: Timestamp) -> Due {
         let (id, repeat) = (id(note), note.reason.repeat());
         let Some(reported) = self.0.iter_mut().find(|reported| reported.note == id) else {
@@ -74,7 +74,8 @@ impl News {
         Due::Now(count)
     }
 
-    /// A scheduler's message changes with every node that comes or goes; the latest is reported when it is time.
+    /// The rest of the pause after the last note of this reason. The scheduler's message changes when a node is added or removed;
+    /// the latest message is reported after the pause.
     fn quiet(&self, reason: Reason, now: Timestamp) -> Option<Duration> {
         let Repeat::Every(_) = reason.repeat() else {
             return None;

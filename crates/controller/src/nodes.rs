@@ -1,5 +1,5 @@
-//! Nodes as they are watched: a node reports all its images with each heartbeat, and what is skipped while decoding
-//! costs next to nothing.
+//! The watch of nodes. Each heartbeat delivers the list of all images on the node; skipping unused fields while decoding costs
+//! almost nothing.
 
 use crate::index::{Index, Reduced};
 use k8s_openapi::api::core::v1::{Node, NodeCondition, NodeSpec, NodeStatus};
@@ -13,7 +13,7 @@ use std::collections::BTreeMap;
 /// All nodes, by name.
 pub(crate) type Nodes = Index<String, NodeFacts>;
 
-/// A node.
+/// A node, with the fields that decisions read.
 #[derive(kube::Resource, Clone, Debug, Default, Deserialize)]
 #[resource(inherit = Node)]
 #[serde(default)]
@@ -31,19 +31,19 @@ struct NodeState {
     allocatable: Option<BTreeMap<String, Quantity>>,
 }
 
-/// A node, reduced.
+/// Reduces a node.
 pub(crate) fn node(node: &WatchedNode) -> Option<Reduced<String, NodeFacts>> {
     let facts = node.facts()?;
     Some((facts.name.clone(), Some(facts)))
 }
 
 impl WatchedNode {
-    /// By which volumes name it.
+    /// The label `kubernetes.io/hostname`, by which volumes refer to the node.
     pub(crate) fn hostname(&self) -> Option<String> {
         self.metadata.labels.as_ref()?.get(keys::HOSTNAME).cloned()
     }
 
-    /// `None` without a name, which no node of an API server lacks.
+    /// The facts that decisions read; `None` without a name. Nodes from the API server always have a name.
     pub(crate) fn facts(&self) -> Option<NodeFacts> {
         NodeFacts::of(&Node {
             metadata: ObjectMeta {

@@ -1,7 +1,7 @@
-//! How soon something may be tried: again after a failure, and again before the watch has brought back what it did.
+//! The backoff of each run: the pause after a failure, and the pause until the watch has delivered the result of a write.
 //!
-//! kube's controller gives an error policy no count of attempts, so that a backoff for each run is our own. All of
-//! it may be lost: a new leader tries a little earlier.
+//! kube's controller does not pass the number of attempts to an error policy, so this module counts the attempts for each run.
+//! The counts may be lost: a new leader retries a little earlier.
 
 use jiff::Timestamp;
 use placement::plan::{Decision, Read};
@@ -9,13 +9,13 @@ use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::time::Duration;
 
-/// After a write, the watch needs a moment to deliver the changed object; until then the plan may want the same write again. No
-/// group of inputs is read more often either.
+/// After a write, the watch needs a moment to deliver the changed object; until then the plan may want the same write again. The
+/// same pause separates two reads of one group of inputs.
 pub(crate) const ECHO: Duration = Duration::from_secs(1);
 const FIRST: Duration = Duration::from_millis(400);
 const LAST: Duration = Duration::from_secs(30);
 
-/// The attempts at one run.
+/// The attempts to reconcile one run.
 #[derive(Debug, Default)]
 pub(crate) struct Pace {
     failures: u32,
@@ -26,15 +26,15 @@ pub(crate) struct Pace {
 }
 
 impl Pace {
-    /// How long this should wait, if it should not be done right now. What failed waits, whatever else wakes its
-    /// run meanwhile; something else does not.
+    /// The pause before the decision may be carried out. A failed decision waits even if a trigger reconciles the run meanwhile; a
+    /// different decision does not wait.
     pub(crate) fn pause(&self, decision: &Decision, now: Timestamp) -> Option<Duration> {
         let blocked = self.blocked.as_ref().filter(|(blocked, _)| blocked == decision);
         let block = blocked.and_then(|(_, end)| until(*end, now));
         self.echo(decision, now).max(block)
     }
 
-    /// Assistants and quotas are read before every attempt: a move back may come at once, and other runs take the room in a quota.
+    /// Assistants and quotas are read before every attempt: a move back may follow at once, and other runs use the room in a quota.
     fn echo(&self, decision: &Decision, now: Timestamp) -> Option<Duration> {
         let last = self.last.as_ref().filter(|(last, _)| last == decision);
         let at = match decision {
@@ -45,24 +45,24 @@ impl Pace {
         until(later(*at?, ECHO), now)
     }
 
-    /// It succeeded.
+    /// Records that a decision was carried out.
     pub(crate) fn took(&mut self, decision: &Decision, now: Timestamp) {
         (self.failures, self.blocked) = (0, None);
         self.last = Some((decision.clone(), now));
     }
 
-    /// A group of inputs was read. The echo of the last write stays, because a read changes nothing.
+    /// Records a read of a group of inputs. The pause after the last write stays, because a read changes no object.
     pub(crate) fn read(&mut self, read: Read, now: Timestamp) {
         self.read.insert(read, now);
     }
 
-    /// Something failed before there was a decision.
+    /// Records a failure before the decision.
     pub(crate) fn stumbled(&mut self, uid: &str) {
         self.failures = self.failures.saturating_add(1);
         self.retry_after = delay(uid, self.failures);
     }
 
-    /// It failed, or was overtaken; returns when to try again.
+    /// Records that a decision failed or was overtaken. Returns the pause before the retry.
     pub(crate) fn failed(&mut self, uid: &str, decision: &Decision, now: Timestamp) -> Duration {
         self.stumbled(uid);
         self.read.clear();
@@ -70,7 +70,7 @@ impl Pace {
         self.retry_after
     }
 
-    /// When to try again after the last failure.
+    /// The pause before the retry after the last failure.
     pub(crate) fn retry_after(&self) -> Duration {
         self.retry_after
     }
@@ -80,15 +80,14 @@ pub(crate) fn later(from: Timestamp, by: Duration) -> Timestamp {
     from.checked_add(by).unwrap_or(Timestamp::MAX)
 }
 
-/// The time from now until then; `None` if it has passed.
+/// The time from `now` until `then`; `None` if `then` has passed.
 pub(crate) fn until(then: Timestamp, now: Timestamp) -> Option<Duration> {
     let left = Duration::try_from(then.duration_since(now)).ok();
     left.filter(|left| !left.is_zero())
 }
 
-/// The wait after the given number of failures in a row: between half of a ceiling and all of it, where the
-/// ceiling doubles from 0.4 s to 30 s. Runs that failed together are spread by their UIDs, so that they do not
-/// come back together.
+/// The pause after this number of consecutive failures: between half of a ceiling and the ceiling, which doubles from 0.4 s to
+/// 30 s. The UID determines the jitter, so that runs that failed together do not retry together.
 pub(crate) fn delay(uid: &str, failures: u32) -> Duration {
     within(ceiling(failures), spread(uid, failures))
 }

@@ -1,6 +1,6 @@
-//! Placeholders as they are watched: StatefulSets and their pods, of which only what decisions read is decoded.
+//! The watches of placeholders: StatefulSets and their pods. The decoder keeps only the fields that decisions read.
 //!
-//! Ten thousand runs may each have one, so each is reduced at once.
+//! Ten thousand runs may each have a placeholder, so each object is reduced at once.
 
 use crate::index::Reduced;
 use crate::pod_view::PodView;
@@ -19,10 +19,10 @@ use tekton::PipelineRun;
 /// Namespace and name of an object.
 pub(crate) type ObjectKey = (String, String);
 
-/// An object of a run, reduced.
+/// A reduced object that belongs to a run.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Of<T> {
-    /// The run's name, as Tekton's label has it.
+    /// The run's name, from Tekton's label.
     pub(crate) run: Option<String>,
     pub(crate) it: T,
 }
@@ -51,7 +51,7 @@ struct SetStatus {
     observed_generation: Option<i64>,
 }
 
-/// A StatefulSet, reduced.
+/// Reduces a placeholder's StatefulSet.
 pub(crate) fn set(set: &WatchedSet) -> Option<Reduced<ObjectKey, Of<Placeholder>>> {
     let WatchedSet {
         metadata,
@@ -90,7 +90,7 @@ fn wanted_pod(SetSpec { replicas, template }: &SetSpec) -> Spec {
     }
 }
 
-/// A placeholder's pod, reduced.
+/// Reduces a placeholder's pod.
 pub(crate) fn pod(pod: &PodView) -> Option<Reduced<ObjectKey, Of<PlaceholderPod>>> {
     let key = key(&pod.metadata)?;
     let reduced = PlaceholderPod {
@@ -105,12 +105,12 @@ pub(crate) fn pod(pod: &PodView) -> Option<Reduced<ObjectKey, Of<PlaceholderPod>
     Some((key, Some(of(&pod.metadata, reduced))))
 }
 
-/// The run of this name, if there is one to be named.
+/// A reference to the object's run, if the object has Tekton's label.
 pub(crate) fn run_of<T>(namespace: &str, of: &Of<T>) -> Option<ObjectRef<PipelineRun>> {
     of.run.as_ref().map(|name| ObjectRef::new(name).within(namespace))
 }
 
-/// An object together with the name of its run.
+/// Adds the name of the run to a reduced object.
 pub(crate) fn of<T>(metadata: &ObjectMeta, it: T) -> Of<T> {
     Of {
         run: label(metadata, keys::TEKTON_PIPELINE_RUN),
@@ -136,7 +136,7 @@ fn key(metadata: &ObjectMeta) -> Option<ObjectKey> {
     Some((metadata.namespace.clone()?, metadata.name.clone()?))
 }
 
-/// Whether a run owns it that gives its placeholder this name, which is made from the run's UID.
+/// Whether an owner is the run whose placeholder has this name. The name is derived from the run's UID.
 fn is_owned(metadata: &ObjectMeta, name: &str) -> bool {
     let owners = metadata.owner_references.as_deref().unwrap_or_default();
     owners

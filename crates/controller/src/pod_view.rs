@@ -1,5 +1,5 @@
-//! A pod as it is watched, counted and listed: of the kilobytes of a task's pod, with its scripts, only what decisions read is
-//! decoded. The one view of pods there is.
+//! The view of pods for all watches and lists. A task's pod has kilobytes of scripts, so the decoder keeps only the fields that
+//! decisions read.
 
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Container, NodeAffinity, Pod, PodSpec, ResourceRequirements, Toleration};
@@ -10,10 +10,10 @@ use placement::resources::Resources;
 use serde::Deserialize;
 use std::collections::BTreeMap;
 
-/// What a kubelet says of a resize that it will never carry out.
+/// The reason that a kubelet reports for a resize that it will never perform.
 const INFEASIBLE: &str = "Infeasible";
 
-/// A placeholder's pod, a task's or one of Tekton's assistants.
+/// The pod of a placeholder, of a task or of an affinity assistant.
 #[derive(kube::Resource, Clone, Debug, Default, Deserialize)]
 #[resource(inherit = Pod)]
 #[serde(default)]
@@ -70,7 +70,7 @@ pub(crate) struct Status {
     start_time: Option<Time>,
     conditions: Vec<Condition>,
     container_statuses: Vec<ContainerStatus>,
-    /// Kubernetes 1.32 and older say here what newer ones say in a condition.
+    /// The state of a resize in Kubernetes 1.32 and older. Newer versions report the state in the condition `PodResizePending`.
     resize: Option<String>,
 }
 
@@ -104,12 +104,12 @@ struct Terminated {
 }
 
 impl PodView {
-    /// The node it is bound to.
+    /// The node that the pod is bound to.
     pub(crate) fn node(&self) -> Option<&str> {
         self.spec.node_name.as_deref().filter(|node| !node.is_empty())
     }
 
-    /// It runs no more.
+    /// Whether the pod's phase is final.
     pub(crate) fn has_ended(&self) -> bool {
         matches!(self.status.phase.as_deref(), Some("Succeeded" | "Failed"))
     }
@@ -118,7 +118,7 @@ impl PodView {
         self.metadata.deletion_timestamp.is_some()
     }
 
-    /// What it asks for as a whole.
+    /// The resource requests of the whole pod.
     pub(crate) fn asks(&self) -> Resources {
         let containers = |views: &[ContainerView]| views.iter().map(Container::from).collect();
         Resources::of_pod(&PodSpec {
@@ -130,7 +130,7 @@ impl PodView {
         })
     }
 
-    /// What one of its containers asks for.
+    /// The resource requests of one container.
     pub(crate) fn asks_of(&self, name: &str) -> Resources {
         let mut containers = self.spec.containers.iter();
         let container = containers.find(|container| container.name == name);
@@ -142,13 +142,13 @@ impl PodView {
         self.spec.affinity.node_affinity.clone().unwrap_or_default()
     }
 
-    /// Names of the PVCs that it mounts.
+    /// Names of the PVCs that the pod mounts.
     pub(crate) fn claims(&self) -> impl Iterator<Item = &str> {
         let claims = self.spec.volumes.iter();
         claims.filter_map(|volume| Some(volume.persistent_volume_claim.as_ref()?.claim_name.as_str()))
     }
 
-    /// That the scheduler finds no node for it, and since when.
+    /// The scheduler's message that no node fits the pod, and since when.
     pub(crate) fn unschedulable(&self) -> Option<Unschedulable> {
         let condition = self.condition("PodScheduled")?;
         let is_it = condition.status == "False" && condition.reason.as_deref() == Some("Unschedulable");
@@ -158,21 +158,21 @@ impl PodView {
         })
     }
 
-    /// The resize that was asked for will never be carried out.
+    /// Whether the kubelet will never perform the requested resize.
     pub(crate) fn cannot_be_resized(&self) -> bool {
         let pending = self.condition("PodResizePending");
         let reason = pending.and_then(|condition| condition.reason.as_deref());
         [reason, self.status.resize.as_deref()].contains(&Some(INFEASIBLE))
     }
 
-    /// Since when it has been bound.
+    /// Since when the pod has been bound to its node.
     pub(crate) fn bound_since(&self) -> Option<Timestamp> {
         let bound = self.condition("PodScheduled").filter(|it| it.status == "True");
         let started = self.status.start_time.as_ref().map(|time| time.0);
         bound.and_then(Condition::since).or(started)
     }
 
-    /// When its containers ended; `None` for each that has not.
+    /// When each container ended; `None` for a container that has not ended.
     pub(crate) fn ends(&self) -> impl Iterator<Item = Option<Timestamp>> {
         let containers = self.status.container_statuses.iter();
         containers.map(|container| Some(container.state.terminated.as_ref()?.finished_at.as_ref()?.0))

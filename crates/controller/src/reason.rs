@@ -1,8 +1,8 @@
-//! Notes and their reasons, which are stable names that users and other programs filter events by.
+//! Notes and their reasons. Reasons are stable names: users and other programs filter events by reason.
 
 use std::time::Duration;
 
-/// Why an event is emitted; its name is the reason of the event.
+/// The reason of an event. The name of the variant is the event's `reason`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, strum::Display, strum::IntoStaticStr)]
 pub(crate) enum Reason {
     Held,
@@ -31,24 +31,23 @@ pub(crate) enum Reason {
     AffinityRelaxed,
 }
 
-/// One thing to report on a run, in words.
+/// The reason and the text of an event on a run.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Note {
     pub(crate) reason: Reason,
     pub(crate) text: String,
 }
 
-/// A note.
 pub(crate) fn note(reason: Reason, text: String) -> Note {
     Note { reason, text }
 }
 
-/// How the notes of a reason are reported.
+/// How notes of one reason become events.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Manner {
-    /// The type of the event: `Normal`, or `Warning` where a user may want to look at something.
+    /// The type of the event: `Normal`, or `Warning` if the user may have to check something.
     pub(crate) kind: &'static str,
-    /// What was done, or tried, as the event has it.
+    /// The event's `action`: what the controller did or tried.
     pub(crate) action: &'static str,
     pub(crate) repeat: Repeat,
 }
@@ -56,18 +55,18 @@ pub(crate) struct Manner {
 /// How often the same note may be reported of one run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Repeat {
-    /// It reports a write, which happened as often.
+    /// The note reports a write, and each write is reported.
     Always,
-    /// It reports a state that lasts.
+    /// The note reports a lasting state, and is repeated after this pause.
     Every(Duration),
-    /// Once is enough.
+    /// The note is reported once.
     Never,
 }
 
 const LASTS: Repeat = Repeat::Every(Duration::from_mins(5));
 
 impl Repeat {
-    /// When the same note is due again after it was reported, if the state that it reports lasts.
+    /// The pause before the same note is due again, if the note reports a lasting state.
     pub(crate) fn pause(self) -> Option<Duration> {
         match self {
             Self::Every(pause) => Some(pause),
@@ -77,7 +76,7 @@ impl Repeat {
 }
 
 impl Reason {
-    /// How its notes are reported.
+    /// How notes of this reason become events.
     pub(crate) fn manner(self) -> Manner {
         use Repeat::{Always, Never};
         match self {
@@ -103,7 +102,7 @@ impl Reason {
         }
     }
 
-    /// How often the same words may be reported.
+    /// How often a note with the same text may be reported.
     pub(crate) fn repeat(self) -> Repeat {
         self.manner().repeat
     }

@@ -1,4 +1,4 @@
-//! What the API server does not let in, in words: a placeholder, its pod, or another step; and what to do about it. Pure.
+//! Event texts for what the API server rejects: a placeholder, its pod, or another step. Each text has a remedy. Pure.
 
 use crate::api_error::{Cause, Refused};
 use crate::reason::{Note, Reason, note};
@@ -7,17 +7,17 @@ use placement::messages;
 use placement::requests::Operation;
 use placement::run::Run;
 
-/// What else there is to do about a policy.
+/// The remedy for a policy that requires labels or annotations.
 const REQUIRED: &str = " If the policy requires labels or annotations, add them by placeholder-labels, \
                         placeholder-copied-labels or placeholder-annotations in the ConfigMap config-pod-affinity.";
 
-/// What there is to do about a right that is missing.
+/// The remedy for a missing right.
 const INCOMPLETE: &str =
     "The controller's ClusterRole is incomplete; apply the manifests of the release again.";
-/// Likewise about what may pass by itself.
+/// The advice for an error that may be temporary.
 const PATIENCE: &str = "No action is needed, unless this error persists.";
 
-/// What is told of a step that was refused.
+/// The note about a failed step, if the user should know of the failure.
 pub(crate) fn of(refused: &Refused) -> Option<Note> {
     match refused.operation {
         Operation::Release => Some(release_refused(refused)),
@@ -37,7 +37,7 @@ pub(crate) fn of(refused: &Refused) -> Option<Note> {
     }
 }
 
-/// Its controller is refused the pod, and says why.
+/// The StatefulSet controller cannot create the placeholder's pod. `complaint` is the message of its event.
 pub(crate) fn no_pod(run: &Run, complaint: Option<&str>) -> Option<Note> {
     let complaint = complaint?;
     let required = messages::is_denied(complaint).then(|| {
@@ -52,7 +52,7 @@ pub(crate) fn no_pod(run: &Run, complaint: Option<&str>) -> Option<Note> {
     Some(note(Reason::PlaceholderRefused, text))
 }
 
-/// It would take the place of a StatefulSet without which Tekton fails a run.
+/// The placeholder would use the room in a quota for a StatefulSet of Tekton. Without that StatefulSet, Tekton fails a run.
 pub(crate) fn no_place(run: &Run, quota: &str) -> Note {
     let meanwhile = if run.is_held_by_us() {
         "The run stays held until there is room, at the latest until its hold-deadline."
@@ -67,7 +67,7 @@ pub(crate) fn no_place(run: &Run, quota: &str) -> Note {
     note(Reason::PlaceholderRefused, text)
 }
 
-/// It had the place of one without which Tekton fails this run.
+/// The placeholder of another run used the room in a quota for a StatefulSet of Tekton, without which Tekton fails this run.
 pub(crate) fn frees_place(placeholder: &str, quota: &str) -> Note {
     let text = format!(
         "{quota} has no room for the StatefulSets that Tekton creates for this run's PVCs (affinity assistants), and Tekton fails a \
@@ -87,7 +87,7 @@ pub(crate) fn within_limits(complaint: &str) -> Note {
     note(Reason::PlaceholderRefused, text)
 }
 
-/// Why a run is released for which there will be no placeholder.
+/// Why the controller releases a run whose placeholder can never be created.
 pub(crate) fn impossible(complaint: &str) -> String {
     match impossible::told_by(complaint) {
         Some(Impossible::OutOfLimits(_)) => format!(
@@ -167,7 +167,6 @@ fn clean_up_refused(refused: &Refused) -> Note {
     )
 }
 
-/// The way out was barred.
 fn move_refused(refused: &Refused) -> Note {
     let advice = match refused.cause() {
         Cause::Forbidden => format!(" {INCOMPLETE}"),

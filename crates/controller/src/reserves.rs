@@ -1,4 +1,4 @@
-//! What a user is told on the run about a reserve that is automatic, in words. Pure.
+//! Event texts about the automatic reserve of a run. Pure.
 
 use crate::reason::{Note, Reason, note};
 use placement::keys;
@@ -7,7 +7,7 @@ use placement::node::NodeOffer;
 use placement::plan::Observation;
 use placement::reserve::AUTOMATIC;
 
-/// How much it is, and why.
+/// The size of the automatic reserve, and the source of the size.
 pub(crate) fn chosen(seen: &Observation, need: &Need) -> Note {
     let reserve = need.reserve(&seen.config.auto_reserve_maximum);
     let text = match &need.source {
@@ -31,7 +31,7 @@ pub(crate) fn chosen(seen: &Observation, need: &Need) -> Note {
     note(Reason::ReserveChosen, text)
 }
 
-/// No node is like that.
+/// No node has room for the automatic reserve, so the run gives up the reserve.
 pub(crate) fn given_up(seen: &Observation, nearest: Option<&NodeOffer>) -> Note {
     let asked = seen.pod.as_ref().map(|pod| pod.shape.requests.to_string());
     let nearest = nearest

@@ -1,6 +1,6 @@
-//! How long a run is held, waits for its placeholder and is without a node, for the metrics.
+//! Measures for the metrics how long a run is held, waits for its placeholder, and has no node.
 //!
-//! May be lost: a new leader still measures a hold from its beginning, but no other time that began before it led.
+//! The timers may be lost. A new leader still measures a hold from its start, but no other time that started before it led.
 
 use crate::metrics::{HoldEnd, Metrics};
 use jiff::Timestamp;
@@ -8,19 +8,19 @@ use placement::plan::{Event, MoveCause, Observation};
 use placement::run::{Run, SpecStatus};
 use std::time::Duration;
 
-/// What is being measured of one run.
+/// The timers of one run.
 #[derive(Debug, Default)]
 pub(crate) struct Timers {
-    /// Since when we hold it, as far as observed.
+    /// Since when pod-affinity holds the run, as far as observed.
     held: Option<Timestamp>,
-    /// When its placeholder was created, until it has a node.
+    /// When the placeholder was created; `None` after the placeholder got a node.
     created: Option<Timestamp>,
-    /// Since when it has no node, and the UID of the pod that gave up the node.
+    /// Since when the run has no node, and the UID of the placeholder's pod that gave up the node.
     nodeless: Option<(Timestamp, Option<String>)>,
 }
 
 impl Timers {
-    /// Measures what an observation and, if there was one, a step begin and end.
+    /// Starts and stops timers after an observation, and after a step if a step was taken.
     pub(crate) fn note(&mut self, seen: &Observation, done: Option<&Event>, metrics: &Metrics) {
         let (run, now) = (&seen.run, seen.now);
         if run.hold && run.status == SpecStatus::Pending {
@@ -41,22 +41,22 @@ impl Timers {
         }
     }
 
-    /// The node was given up; the first time counts.
+    /// The run gave up its node. If the run has no new node since an earlier move, the earlier time counts.
     pub(crate) fn moved_off(&mut self, pod: Option<String>, now: Timestamp) {
         self.nodeless.get_or_insert((now, pod));
     }
 
-    /// The run is settled.
+    /// Ends the hold of a settled run.
     pub(crate) fn settled(&mut self, run: &Run, now: Timestamp, metrics: &Metrics) {
         self.end_hold(without_us(run), now, metrics);
     }
 
-    /// The run was deleted.
+    /// Ends the hold of a deleted run.
     pub(crate) fn deleted(&mut self, now: Timestamp, metrics: &Metrics) {
         self.end_hold(Some(HoldEnd::Deleted), now, metrics);
     }
 
-    /// Right after the move, the old pod is still in the cache.
+    /// Measures the time of a move when another pod has a node. Right after the move, the old pod is still in the cache.
     fn arrive(&mut self, seen: &Observation, metrics: &Metrics) {
         let pod = seen.pod.as_ref().filter(|pod| pod.node.is_some());
         let is_another = |old: &Option<String>| pod.is_some_and(|pod| old.as_ref() != Some(&pod.uid));
@@ -88,8 +88,8 @@ fn gives_up(event: &Event) -> Option<MoveCause> {
     }
 }
 
-/// Our own release removes the hold annotation, so a run that has it and is not Pending was released by another controller or a
-/// user.
+/// A release by pod-affinity removes the hold annotation. A run that has the annotation and is not Pending was released by another
+/// controller or a user.
 fn without_us(run: &Run) -> Option<HoldEnd> {
     match run.status {
         _ if run.done => Some(HoldEnd::Cancelled),

@@ -1,7 +1,7 @@
-//! The one door through which the controller writes, events included.
+//! Sends all writes of the controller, also those of events.
 //!
-//! Each call has a time limit, since a call that hangs would hang its run. A guarded write that finds its object
-//! changed is not an error: the cache is behind, and what changed will bring the run back.
+//! Each request has a timeout, because a hanging request would block its run. A guarded write whose object has changed is not an
+//! error: the cache is stale, and the watch of the changed object triggers the run again.
 
 use crate::api_error::{Fault, Refused, is_gone, is_no, is_overtaken};
 use crate::placeholders::WatchedSet;
@@ -23,43 +23,44 @@ use std::fmt::Debug;
 use std::time::Duration;
 use tekton::PipelineRun;
 
-/// Longer than two slow webhooks take, so that the API server is heard first; with the longest backoff still under a
-/// minute, so that a call that hangs holds its run no longer than that.
+/// The timeout of a request. It is longer than two slow webhooks take, so that the API server's answer arrives first. With the
+/// longest backoff added, it is under a minute, so that a hanging request delays its run by less than a minute.
 const LIMIT: Duration = Duration::from_secs(25);
 
-/// A kind of Tekton's: version, kind, plural.
+/// A resource of Tekton: kind and plural.
 pub(crate) type Kind = (&'static str, &'static str);
 pub(crate) const TASK_RUN: Kind = ("TaskRun", "taskruns");
 pub(crate) const PIPELINE_RUN: Kind = ("PipelineRun", "pipelineruns");
 
-/// What a step came to.
+/// The result of a step that did not fail.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Effect {
     /// There was nothing to write.
     Nothing,
-    /// It is too early to do this again.
+    /// The step waits for this pause before it is repeated.
     Paused(Duration),
-    /// It is as the plan wants it.
+    /// The objects are as the plan wants them.
     Written,
-    /// Another writer was faster: decide again.
+    /// Another writer changed the object first, so the controller plans again.
     Overtaken,
-    /// The server does not resize this pod in place.
+    /// The API server does not resize this pod in place.
     ResizeRefused,
 }
 
-/// The API server.
+/// Sends the controller's requests to the API server.
 pub(crate) struct Cluster {
     pub(crate) client: Client,
     image: String,
 }
 
 impl Cluster {
-    /// With placeholders of this image.
+    /// `image` is the image of the placeholders.
     pub(crate) fn new(client: Client, image: String) -> Self {
         Self { client, image }
     }
 
-    /// Carries out a step: its requests in order, until one shows that the decision does not hold any more.
+    /// Sends the requests of a step in order. Stops at a request for the run's own objects that has another effect than `Written`,
+    /// because the decision is outdated then.
     pub(crate) async fn write(&self, seen: &Observation, step: &Step) -> Result<Effect, Refused> {
         let requests = step.actions.iter();
         for request in requests.flat_map(|action| action.requests(seen, &self.image)) {
@@ -90,7 +91,7 @@ impl Cluster {
         }
     }
 
-    /// Creates an event, or counts it up if it is there.
+    /// Creates an event, or increases the count of an existing event.
     pub(crate) async fn publish(&self, namespace: &str, event: &Event, count: i32) -> kube::Result<()> {
         let events: Api<Event> = self.api(namespace);
         match events.create(&PostParams::default(), event).await {
@@ -112,7 +113,7 @@ impl Cluster {
         self.tekton(namespace, TASK_RUN)
     }
 
-    /// Objects of Tekton's, of this version, kind and plural.
+    /// The API of a Tekton resource, version v1.
     pub(crate) fn tekton(&self, namespace: &str, (kind, plural): Kind) -> Api<DynamicObject> {
         let kind = GroupVersionKind::gvk("tekton.dev", "v1", kind);
         let kind = ApiResource::from_gvk_with_plural(&kind, plural);
@@ -163,8 +164,8 @@ where
         .map(drop)
 }
 
-/// What a request that failed comes to. What was to be deleted and is gone is as it should be; whoever else applies
-/// a placeholder applies the same.
+/// The effect of a failed request. A delete has succeeded if the object no longer exists. A failed apply is never overtaken,
+/// because another leader applies the same placeholder.
 fn effect(verb: &Verb, refused: Refused) -> Result<Effect, Refused> {
     let Fault::Api(error) = &refused.fault else {
         return Err(refused);
@@ -180,7 +181,7 @@ fn effect(verb: &Verb, refused: Refused) -> Result<Effect, Refused> {
     effect.ok_or(refused)
 }
 
-/// Of this very object; a StatefulSet's pod goes with it.
+/// Deletes only the object with this UID. The garbage collector then deletes the pod of a StatefulSet.
 fn deletion(object: &Object, uid: &str, at_once: bool) -> DeleteParams {
     let params = match object {
         Object::Set | Object::OtherSet(_) => DeleteParams::background(),
@@ -194,7 +195,7 @@ fn deletion(object: &Object, uid: &str, at_once: bool) -> DeleteParams {
 }
 
 async fn count_up(events: &Api<Event>, event: &Event, count: i32) -> kube::Result<()> {
-    // A series starts at 2: the event that is there was the first.
+    // A series starts at 2, because the existing event is the first occurrence.
     let series = event.event_time.clone().map(|at| EventSeries {
         count: count.max(2),
         last_observed_time: at,
@@ -207,7 +208,7 @@ async fn count_up(events: &Api<Event>, event: &Event, count: i32) -> kube::Resul
         .map(drop)
 }
 
-/// A call with its time limit.
+/// Sends a request with the timeout.
 pub(crate) async fn within<T>(
     operation: Operation,
     call: impl Future<Output = kube::Result<T>>,

@@ -1,4 +1,4 @@
-//! Why a write did not succeed: one closed set of causes, for metrics, and the text for the run's events.
+//! Why a request failed: a closed set of causes for metrics, and the text for the run's events.
 
 use kube::core::Status;
 use placement::messages;
@@ -6,7 +6,7 @@ use placement::requests::Operation;
 use std::time::Duration;
 use thiserror::Error;
 
-/// A step that did not succeed, and will be tried again.
+/// A step that failed. The controller retries the step.
 #[derive(Debug, Error)]
 #[error("{operation} failed: {fault}")]
 pub(crate) struct Refused {
@@ -15,7 +15,7 @@ pub(crate) struct Refused {
     pub(crate) fault: Fault,
 }
 
-/// What went wrong.
+/// The error of a failed step.
 #[derive(Debug, Error)]
 pub(crate) enum Fault {
     #[error("{}", words(.0))]
@@ -26,17 +26,17 @@ pub(crate) enum Fault {
     NotSynced,
 }
 
-/// The cause, one of a closed set.
+/// The cause of an error, as the label value of metrics.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, strum::IntoStaticStr)]
 #[strum(serialize_all = "snake_case")]
 pub(crate) enum Cause {
-    /// An admission webhook or policy denied it.
+    /// An admission webhook or policy denied the request.
     Denied,
     /// An admission webhook could not be called.
     WebhookDown,
     /// A ResourceQuota is used up.
     Quota,
-    /// We lack the right.
+    /// The controller lacks the right.
     Forbidden,
     /// The object is invalid.
     Invalid,
@@ -44,16 +44,15 @@ pub(crate) enum Cause {
     Conflict,
     /// The object, its namespace or its kind does not exist.
     NotFound,
-    /// The API server asks us to send fewer requests.
+    /// The API server asks the controller to send fewer requests.
     Throttled,
     /// The API server is unavailable or failed.
     Unavailable,
-    /// Our caches are not filled yet.
+    /// The caches do not have their first lists yet.
     NotSynced,
 }
 
 impl Refused {
-    /// The cause, one of a closed set.
     pub(crate) fn cause(&self) -> Cause {
         match &self.fault {
             Fault::Api(error) => cause(error),
@@ -63,7 +62,7 @@ impl Refused {
     }
 }
 
-/// Why the API server, or the connection to it, failed.
+/// The cause of an error from the API server, or from the connection to the API server.
 pub(crate) fn cause(error: &kube::Error) -> Cause {
     match error {
         kube::Error::Api(status) => cause_of_status(status),
@@ -87,8 +86,8 @@ fn cause_of_status(status: &Status) -> Cause {
     }
 }
 
-/// Whether a guarded patch failed because the object is deleted, replaced or changed: nothing is wrong then, only our cache is
-/// behind. A failed `test` or `remove` of a JSON patch is a 422; a foreign UID in a merge patch is a 409, or a 422 on that field.
+/// Whether a guarded patch failed because the object was deleted, replaced or changed: the cache is stale, which is no error. A
+/// failed `test` or `remove` of a JSON patch is a 422; a foreign UID in a merge patch is a 409, or a 422 on that field.
 pub(crate) fn is_overtaken(error: &kube::Error) -> bool {
     let kube::Error::Api(status) = error else {
         return false;
@@ -100,8 +99,8 @@ pub(crate) fn is_overtaken(error: &kube::Error) -> bool {
     }
 }
 
-/// Whether a delete failed because its object no longer exists, or another object has its name. After any other conflict, which
-/// is between writers, the object still exists.
+/// Whether a delete failed because the object no longer exists, or because another object has its name. Any other conflict is
+/// between writers, and the object still exists.
 pub(crate) fn is_gone(error: &kube::Error) -> bool {
     let kube::Error::Api(status) = error else {
         return false;
@@ -113,8 +112,8 @@ pub(crate) fn is_gone(error: &kube::Error) -> bool {
     }
 }
 
-/// Whether the API server refuses the request however often it is repeated: it has no such subresource, we lack the right, or
-/// the request is invalid. A webhook that cannot be called, or a failing server, may answer differently next time.
+/// Whether every retry of the request would fail: the API server lacks the subresource, the controller lacks the right, or the
+/// request is invalid. After a webhook that cannot be called, or an error of the API server, a retry may succeed.
 pub(crate) fn is_no(error: &kube::Error) -> bool {
     match cause(error) {
         Cause::Denied | Cause::Quota | Cause::Forbidden | Cause::Invalid | Cause::NotFound => true,

@@ -1,4 +1,4 @@
-//! How many runs, holds, placeholders and nodes there are: counted in the caches when asked, so that no gauge can drift.
+//! The numbers of runs, holds, placeholders and nodes. Each scrape counts in the caches, so that no gauge can drift.
 
 use crate::observe::Stores;
 use crate::placeholders::ObjectKey;
@@ -16,11 +16,11 @@ use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 use tekton::PipelineRun;
 
-/// All are 0 while this process does not lead: it has no caches then.
+/// All gauges are 0 while this process is not the leader, because only the leader has caches.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Gauges(Arc<Mutex<Option<Stores>>>);
 
-/// What a run has its node for: its strategy, and whether it is done.
+/// How a run uses its node: the strategy of the run, and whether the run is done.
 type Use = [(&'static str, &'static str); 2];
 
 /// The run is not done.
@@ -28,7 +28,7 @@ fn active(strategy: &'static str) -> Use {
     [("strategy", strategy), ("state", "active")]
 }
 
-/// The run is done, and keeps its node until it is deleted.
+/// The run is done, and keeps its node until the run is deleted.
 fn reserved() -> Use {
     [
         ("strategy", Strategy::IsolateAlways.as_str()),
@@ -37,7 +37,7 @@ fn reserved() -> Use {
 }
 
 impl Gauges {
-    /// Counts in these caches from now on.
+    /// Sets the caches that the gauges count in.
     pub(crate) fn count_in(&self, stores: Option<Stores>) {
         *self.0.lock().unwrap_or_else(PoisonError::into_inner) = stores;
     }
@@ -77,7 +77,7 @@ fn labelled(stores: &Stores) -> i64 {
     integer(stores.runs.state_filter(|run| run.labelled).len())
 }
 
-/// The runs that are held by us. Few of all are Pending, and only these are read as a whole.
+/// The runs that pod-affinity holds. Only Pending runs are converted to a `Run`, because few runs are Pending.
 fn held(stores: &Stores) -> Vec<Run> {
     let is_pending = |run: &PipelineRun| run.spec.status.as_deref() == Some(keys::PENDING);
     let pending = stores.runs.state_filter(is_pending);
@@ -91,7 +91,7 @@ fn waiting(stores: &Stores) -> i64 {
     integer(pods.values().filter(|pod| waits(&pod.it)).count())
 }
 
-/// Runs of `colocateAlways` may share a node, which then counts once.
+/// A node that several runs with `colocateAlways` share counts once.
 fn nodes(stores: Option<&Stores>) -> Family<Use, Gauge> {
     let used = stores.map(used).unwrap_or_default();
     let all = Strategy::NAMES.iter().map(|strategy| active(strategy));
@@ -113,7 +113,7 @@ fn used(stores: &Stores) -> BTreeSet<(Use, String)> {
         .collect()
 }
 
-/// The pod that a run leaves on its node has no StatefulSet any more, and belongs to the run itself.
+/// The pod that reserves the node of a done run has no StatefulSet: the run itself owns the pod.
 fn use_of(stores: &Stores, (namespace, name): &ObjectKey, pod: &PlaceholderPod) -> Option<Use> {
     if pod.ending {
         return None;

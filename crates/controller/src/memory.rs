@@ -47,7 +47,7 @@ pub(crate) struct Known {
     pub(crate) unshrinkable: Option<String>,
 }
 
-/// How often the controller requeued the placeholder's StatefulSet while the pod is missing, and when it may requeue again.
+/// How often the controller requeued the placeholder's StatefulSet while the pod is missing, and when the next requeue is due.
 #[derive(Debug, Default)]
 pub(crate) struct Nudges {
     count: u32,

@@ -1,4 +1,4 @@
-//! What an operator sees of the controller. Every label value comes from a closed set; never a run's name.
+//! The controller's metrics. Every label value comes from a closed set; names of runs are no label values.
 
 use crate::api_error::Refused;
 use crate::gauges::Gauges;
@@ -43,18 +43,18 @@ pub(crate) enum HoldEnd {
     Deleted,
 }
 
-/// What became of an event.
+/// The result of sending an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, IntoStaticStr, VariantArray)]
 #[strum(serialize_all = "snake_case")]
 pub(crate) enum EventEnd {
     Sent,
     Failed,
-    /// Too many were waiting.
+    /// The queue was full.
     Dropped,
 }
 
 impl Metrics {
-    /// Registers all of them; the prefix is the registry's.
+    /// Registers all metrics. The registry adds the prefix of their names.
     pub fn register(registry: &mut Registry) -> Self {
         let metrics = Self::of(registry);
         metrics.begin();
@@ -106,7 +106,7 @@ impl Metrics {
         }
     }
 
-    /// What has not happened yet is reported as 0, so that its first time is an increase.
+    /// Creates the counters with the value 0, so that the first occurrence is an increase.
     fn begin(&self) {
         for cause in ReleaseCause::ALL {
             drop(self.releases.get_or_create(&by_cause(cause.as_str())));
@@ -159,7 +159,7 @@ impl Metrics {
         self.overtaken.inc();
     }
 
-    /// A watch begins, without an error so far.
+    /// Creates the error counter of a watch with the value 0.
     pub(crate) fn watch(&self, resource: &'static str) {
         drop(self.watch_errors.get_or_create(&[("resource", resource)]));
     }
@@ -182,8 +182,7 @@ fn counted<M: Metric + Clone + Default>(registry: &mut Registry, name: &str, hel
     registered(registry, name, help, M::default())
 }
 
-/// 0.1 s to 27 min: `hold-deadline` is 10 min unless it was changed, and the next node may be a machine that has to be
-/// bought first.
+/// 0.1 s to 27 min: the default `hold-deadline` is 10 min, and an autoscaler may have to provision the next node first.
 fn minutes() -> Histogram {
     Histogram::new(exponential_buckets(0.1, 2.0, 15))
 }

@@ -32,7 +32,7 @@ pub(crate) enum Due {
     Now(i32),
     /// After this pause, because the note or another note of its reason was reported shortly before.
     Later(Duration),
-    /// Never again.
+    /// The note is never reported again.
     Not,
 }
 

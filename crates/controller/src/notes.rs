@@ -1,4 +1,4 @@
-//! What a user is told on the run, in words: what happened, why, and what to do about it. Pure.
+//! Event texts for a run: what happened, why, and what the user can do. Pure.
 
 use crate::api_error::Refused;
 use crate::moves;
@@ -15,7 +15,7 @@ use placement::run::{HeldFrom, Run, SpecStatus};
 use placement::strategy::{Enrolment, IsolateFrom, Scope, Strategy};
 use std::time::Duration;
 
-/// What there is to tell about a plan, and about what came of it.
+/// The notes about a plan and its result.
 pub(crate) fn notes(seen: &Observation, plan: &Plan, result: &Result<Effect, Refused>) -> Vec<Note> {
     let mut notes: Vec<_> = plan.note.as_ref().map(ignored).into_iter().collect();
     notes.extend(seen.relaxed.then(relaxed));
@@ -30,7 +30,7 @@ pub(crate) fn notes(seen: &Observation, plan: &Plan, result: &Result<Effect, Ref
     notes
 }
 
-/// What is so whether or not the step succeeds.
+/// The notes that are true whether or not the step succeeds.
 fn before(seen: &Observation, decision: &Decision) -> Vec<Note> {
     let held = || seen.run.is_held_by_us().then(|| held(seen));
     let notes = match decision {
@@ -136,7 +136,7 @@ fn enrolled(run: &Run) -> Note {
     note(Reason::Enrolled, text.to_owned())
 }
 
-/// The first placeholder of a run is told with its hold, or with its enrolment.
+/// Only for a recreated placeholder: the notes about hold and enrolment announce the first placeholder of a run.
 fn returned(run: &Run) -> Option<Note> {
     run.node.as_ref()?;
     let text = format!(
@@ -166,7 +166,7 @@ fn for_node(run: &Run, message: &str, autoscaler: Option<&str>, largest: Option<
     note(Reason::WaitingForNode, text)
 }
 
-/// What is told beside whatever is done.
+/// The run's reserve annotation is malformed, so the controller ignores the annotation. The note accompanies any step.
 fn ignored(ignored: &Ignored) -> Note {
     let text = format!("{ignored}. It is taken as absent; correct it before you create the run again.");
     note(Reason::ReserveIgnored, text)
@@ -199,7 +199,7 @@ fn released(
     late.into_iter().chain([note(Reason::Released, text)]).collect()
 }
 
-/// The node, and who else may use it.
+/// The node, and which other runs may use the node.
 fn place((node, enrolment): (&str, Enrolment)) -> String {
     format!("node {node}{}", company(enrolment))
 }
@@ -250,7 +250,7 @@ fn too_late() -> Note {
     note(Reason::LabelledTooLate, text)
 }
 
-/// That of a run that is done goes with it, and is told by the run itself.
+/// Only for a run that continues without a placeholder: deleting the placeholder of a done run emits no event.
 fn cleaned_up(seen: &Observation) -> Note {
     let freed = seen
         .node_name()

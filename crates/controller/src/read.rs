@@ -245,7 +245,7 @@ impl Cluster {
             .await
     }
 
-    /// The message of the latest event. An error is logged and counts as no event, so that it stops no step.
+    /// The message of the latest event. An error is logged and counts as no event, so that the error stops no step.
     async fn latest(&self, seen: &Observation, about: &str, is_it: fn(&Event) -> bool) -> Option<String> {
         let events: Api<Event> = self.api(&seen.run.key.namespace);
         match within(

@@ -1,4 +1,4 @@
-//! The one reporting point: turns what happened to a run into logs, events, metrics and what is remembered.
+//! Reports each step of a run as logs, events and metrics, and updates the memory. No other module reports steps.
 
 use crate::api_error::Refused;
 use crate::events::{Notice, Outbox};
@@ -12,19 +12,19 @@ use placement::plan::{Action, Decision, Event, Observation, Plan, Requeue, State
 use std::time::Duration;
 use tracing::{Span, debug, info, warn};
 
-/// Where results go.
+/// Reports the results of steps.
 pub(crate) struct Report {
     outbox: Outbox,
     metrics: Metrics,
 }
 
 impl Report {
-    /// A report whose events leave through this outbox.
+    /// `outbox` takes the events.
     pub(crate) fn new(outbox: Outbox, metrics: Metrics) -> Self {
         Self { outbox, metrics }
     }
 
-    /// Reports a step, and returns it with the time of the next one.
+    /// Reports a plan and its result. Returns the plan with the time of the next reconciliation.
     pub(crate) fn step(
         &self,
         memory: &Memory,
@@ -49,12 +49,12 @@ impl Report {
         }
     }
 
-    /// Reports the end of a run that was deleted before it was done.
+    /// Reports the end of a run that was deleted before the run was done.
     pub(crate) fn deleted(&self, mut known: Known, now: Timestamp) {
         known.timers.deleted(now, &self.metrics);
     }
 
-    /// Reports how long it took to reconcile a run, and the error that it ended in.
+    /// Reports the duration of a reconciliation, and its error.
     pub(crate) fn reconciled(&self, took: Duration, refused: Option<&Refused>) {
         self.metrics.reconciled(took);
         if let Some(refused) = refused {
@@ -65,7 +65,8 @@ impl Report {
         }
     }
 
-    /// Nothing is remembered of a run that is settled; one that another holds will be ours again.
+    /// Removes the memory of a settled run. A run with another holder keeps its memory, because pod-affinity continues after the
+    /// release.
     fn leave(&self, memory: &Memory, seen: &Observation, why: Why) {
         let known = match why {
             Why::HeldElsewhere => None,
@@ -78,8 +79,8 @@ impl Report {
         }
     }
 
-    /// Measures, and sends what is news; returns when there is more to send, or the same again if it is so still: nothing of
-    /// the run need change until then.
+    /// Updates the metrics and sends the notes that are due. Returns the pause before a new or repeated note is due: the run need
+    /// not change until then.
     fn emit(
         &self,
         known: &mut Known,
@@ -105,15 +106,15 @@ impl Report {
                 Due::Not => None,
             };
             more = [more, pause].into_iter().flatten().min();
-            // Notes of one step are sorted by their time, which the API server keeps to the microsecond.
+            // Each note of a step gets a later time, because clients sort events by time. The API server stores microseconds.
             at = at.checked_add(Duration::from_micros(1)).unwrap_or(at);
         }
         more
     }
 }
 
-/// Keeps what the next reconciliations need to know; returns how soon the next one is to be. A guarded write that was
-/// overtaken waits like a failure: the next decision must come after the cache has moved.
+/// Updates the memory for the next reconciliations. Returns the pause before the next reconciliation. An overtaken write waits
+/// like a failure, because the cache must change before the next decision.
 fn remember(
     known: &mut Known,
     seen: &Observation,
@@ -178,7 +179,7 @@ fn sooner(plan: Plan, than: Option<Duration>) -> Plan {
     }
 }
 
-/// The event of a step of which all actions are done.
+/// The event of a step whose actions were all carried out.
 fn done<'a>(decision: &'a Decision, result: &Result<Effect, Refused>) -> Option<&'a Event> {
     match (decision, result) {
         (Decision::Act(step), Ok(Effect::Written)) => step.event.as_ref(),
@@ -186,7 +187,7 @@ fn done<'a>(decision: &'a Decision, result: &Result<Effect, Refused>) -> Option<
     }
 }
 
-/// The span says which run it is about.
+/// Logs the result. The tracing span has the name of the run.
 fn log(seen: &Observation, decision: &Decision, result: &Result<Effect, Refused>) {
     let state: &str = State::of(seen).into();
     Span::current()
@@ -208,7 +209,7 @@ fn log(seen: &Observation, decision: &Decision, result: &Result<Effect, Refused>
         Ok(Effect::Written) => info!(node, "done"),
         Ok(Effect::Overtaken) => info!(node, "overtaken; deciding again"),
         Ok(Effect::ResizeRefused) => info!("this pod cannot be resized in place"),
-        // Logged with its cause, once, by `reconciled`.
+        // `reconciled` logs the error with its cause.
         Err(_) => {}
     }
 }

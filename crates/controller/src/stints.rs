@@ -1,10 +1,10 @@
-//! A run's pods as they ran: what they asked for, where, and from when until when. Read once, when a run has ended well.
+//! The node, the requests, the start and the end of each of a run's pods. Read once, after the run has succeeded.
 
 use crate::pod_view::PodView;
 use jiff::Timestamp;
 use placement::need::Stint;
 
-/// Of a pod that had a node.
+/// `None` for a pod that never had a node.
 pub(crate) fn stint(pod: &PodView, now: Timestamp) -> Option<Stint> {
     let from = pod.bound_since()?;
     Some(Stint {
@@ -15,7 +15,7 @@ pub(crate) fn stint(pod: &PodView, now: Timestamp) -> Option<Stint> {
     })
 }
 
-/// When the last of its containers ended, if all have.
+/// When the last container ended, if all containers have ended.
 fn ended(pod: &PodView) -> Option<Timestamp> {
     pod.ends().collect::<Option<Vec<_>>>()?.into_iter().max()
 }

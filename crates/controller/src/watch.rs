@@ -1,9 +1,9 @@
-//! The watches, and whom their changes wake. Nothing is polled; each object is reduced before it is stored.
+//! The watches, and the runs that each change triggers. The controller polls nothing. Each object is reduced before it is stored.
 //!
-//! All runs are watched, not only labelled ones: a run whose label is removed is then a run that changed, and what we
-//! hold or made for it is undone like anything else. The API server has encoded each change for Tekton's own
-//! controller already, and of a run that is not ours nothing but its name is kept: 10,000 of them take 9 MB, and each
-//! change of one 0.1 ms to decode. A label that selects would have to be stamped on runs that we do not know of yet.
+//! The controller watches all runs, not only labelled runs. The removal of a label is then a change of a known run, after which
+//! the controller releases the run and deletes its placeholder. The API server has already encoded each change for Tekton's own
+//! controller. The cache keeps only the name of a run that pod-affinity does not handle: 10,000 such runs use 9 MB, and decoding a
+//! change takes 0.1 ms. A label selector would need a label on runs that pod-affinity does not know yet.
 
 use crate::index::{IndexWriter, Reduced, index};
 use crate::metrics::Metrics;
@@ -28,10 +28,10 @@ use tekton::PipelineRun;
 use tokio::sync::watch;
 use tracing::warn;
 
-/// Objects a page: each may be tens of kilobytes before it is reduced, and a page is held in memory as a whole.
+/// Objects per page of a list: each object may have tens of kilobytes before it is reduced, and memory holds the whole page.
 const A_PAGE: u32 = 100;
 
-/// The writing ends of the caches.
+/// The writers of the caches.
 pub(crate) struct Feeds {
     pub(crate) runs: Writer<PipelineRun>,
     pub(crate) sets: IndexWriter<ObjectKey, Of<Placeholder>>,
@@ -44,7 +44,7 @@ pub(crate) struct Feeds {
 /// A run to be reconciled.
 type Woken = ObjectRef<PipelineRun>;
 
-/// Empty caches.
+/// Empty caches and their writers.
 pub(crate) fn stores() -> (Stores, Feeds) {
     let (runs, run_writer) = reflector::store();
     let (sets, set_writer) = index();
@@ -71,16 +71,16 @@ pub(crate) fn stores() -> (Stores, Feeds) {
     (stores, feeds)
 }
 
-/// Which runs may be gone.
+/// Which runs may have been deleted.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Gone {
-    /// The one of this UID.
+    /// The run with this UID.
     One(String),
-    /// All that are not in the store: a list came, and reports no deletions.
+    /// All runs that are not in the store: the watch restarted with a list, which does not report deletions.
     Unlisted,
 }
 
-/// A run without a UID is none of an API server's.
+/// Runs from the API server always have a UID.
 fn gone_by(event: &Event<PipelineRun>) -> Option<Gone> {
     match event {
         Event::Delete(run) => run.metadata.uid.clone().map(Gone::One),
@@ -97,8 +97,8 @@ pub(crate) struct Watches {
 }
 
 impl Watches {
-    /// Runs that came or changed, and those for which a change of something else matters. Runs that are gone are passed on after
-    /// the store has dropped them, and the groups of pods whose affinity was relaxed.
+    /// Starts the watches. Returns the runs that were added or changed, and the runs that changes of other objects trigger. Calls
+    /// `gone` after the store has dropped a run, and `relaxed` with the group of a pod whose affinity was relaxed.
     pub(crate) fn open(
         self,
         feeds: Feeds,
@@ -147,7 +147,7 @@ impl Watches {
         healthy(events.applied_objects(), "pipelineruns", self.metrics.clone())
     }
 
-    /// Whom the changes of one kind of objects wake.
+    /// Watches one kind of object. Returns the runs that a change triggers.
     fn watch<O, K, V>(
         &self,
         resource: &'static str,
@@ -175,7 +175,7 @@ fn owners<T>(_: &Stores, changed: &[(ObjectKey, Of<T>)]) -> Vec<Woken> {
     changed.iter().filter_map(owner).collect()
 }
 
-/// Nodes that changed in a way that matters to pods; heartbeats wake none.
+/// The runs on nodes whose reduced values changed. A heartbeat triggers no run.
 fn on_nodes(stores: &Stores, changed: &[(String, NodeFacts)]) -> Vec<Woken> {
     stores.runs_on(&changed.iter().map(|(name, _)| name.clone()).collect())
 }
@@ -191,7 +191,7 @@ fn of_pods(stores: &Stores, changed: &[(PodKey, Of<WaitingPod>)], relaxed: &impl
     runs.collect()
 }
 
-/// Namespaces in which a quota refused a task's pod.
+/// The runs in the namespaces where a quota refused a task's pod.
 fn in_namespaces(stores: &Stores, changed: &[(String, String)]) -> Vec<Woken> {
     let namespaces = changed.iter().map(|(namespace, _)| namespace);
     namespaces
@@ -199,7 +199,7 @@ fn in_namespaces(stores: &Stores, changed: &[(String, String)]) -> Vec<Woken> {
         .collect()
 }
 
-/// Task pods that wait for a node, and those that do no longer. By phase, since whether a pod is bound cannot be selected by.
+/// Selects task pods by the phase Pending, which includes pods that are bound and not started. The cache drops bound pods.
 fn pending() -> Watch {
     Watch::default()
         .labels(&members::tasks())
@@ -212,8 +212,8 @@ fn placeholders() -> Watch {
     Watch::default().labels(&labels)
 }
 
-/// Reports broken watches and keeps their errors from the controller, whose own backoff would hold up the triggers
-/// of all watches for the trouble of one.
+/// Reports errors of a watch, and does not pass the errors to kube's controller: after an error, its backoff would delay the
+/// triggers of all watches.
 fn healthy<K>(
     objects: impl Stream<Item = watcher::Result<K>> + Send + 'static,
     resource: &'static str,

@@ -23,8 +23,8 @@ use std::fmt::Debug;
 use std::time::Duration;
 use tekton::PipelineRun;
 
-/// The timeout of a request. It is longer than two slow webhooks take, so that the API server's answer arrives first. With the
-/// longest backoff added, it is under a minute, so that a hanging request delays its run by less than a minute.
+/// The timeout of a request. Two slow webhooks take less time, so that the API server's answer arrives first. The timeout and the
+/// longest backoff together are less than a minute, so that a hanging request delays its run by less than a minute.
 const LIMIT: Duration = Duration::from_secs(25);
 
 /// A resource of Tekton: kind and plural.

@@ -1,4 +1,4 @@
-//! A request's body: of the right type, of a bounded size, within a bounded time.
+//! Reads the body of a request: JSON only, with a limit on the size and on the time.
 
 use crate::fault::Fault;
 use crate::room::{LIMIT, Room};
@@ -10,18 +10,18 @@ use axum::http::header::CONTENT_TYPE;
 use std::time::Duration;
 use tokio::sync::OwnedSemaphorePermit;
 
-/// The timeout of our webhook configurations. The API server starts it earlier, so it no longer waits for a body that takes
-/// longer than this.
+/// The timeout in the webhook configurations. The API server starts its timeout earlier, so it no longer waits for a body that
+/// takes longer.
 const TIME: Duration = Duration::from_secs(10);
 
-/// A body, and the room that it takes until it is dropped.
+/// A body and the permit for its memory, which is released when the body is dropped.
 #[derive(Debug)]
 pub(crate) struct Body {
     pub(crate) bytes: Bytes,
     _room: Option<OwnedSemaphorePermit>,
 }
 
-/// Reads the whole body as soon as there is room for it, or returns what is wrong with it.
+/// Reads the whole body as soon as there is room for its size.
 pub(crate) async fn read(request: Request, room: &Room) -> Result<Body, Fault> {
     check_type(&request)?;
     let size = request.body().size_hint().exact();

@@ -1,7 +1,7 @@
-//! From a request to the verdict: pure, and total over any object.
+//! Computes the verdict of a request. Pure, and defined for every object.
 //!
-//! A bug of ours never denies: a rule that panics, or a patch that would not apply (the API server refuses the object for
-//! that, whatever the failure policy), lets the object in with a warning and is counted.
+//! A bug of pod-affinity denies no object. If a rule panics, or if a patch does not apply (the API server would reject the object
+//! under any failure policy), the webhook admits the object with a warning, and the metrics count the failure.
 
 use crate::fault::Fault;
 use crate::review::Request;
@@ -14,7 +14,7 @@ use tracing::{Span, debug, error, field, info, info_span};
 
 const FAILED: &str = "pod-affinity could not handle this object and left it as it is; see the webhook's log for this request's uid";
 
-/// Answers one request.
+/// Decides about one request, and logs the verdict.
 pub(crate) fn decide(webhook: Webhook, request: &Request<'_>) -> Verdict {
     let _entered = span(webhook, request).entered();
     let verdict = consider(webhook, request);
@@ -26,7 +26,7 @@ pub(crate) fn decide(webhook: Webhook, request: &Request<'_>) -> Verdict {
     verdict
 }
 
-/// The outcome of a request without a review.
+/// Logs a request without a valid review, and returns its outcome.
 pub(crate) fn refuse(fault: &Fault) -> Outcome {
     info!(%fault, "refused a request");
     Outcome::Malformed
@@ -45,8 +45,8 @@ fn consider(webhook: Webhook, request: &Request<'_>) -> Verdict {
     }
 }
 
-/// The object before a change, and the object. In a change, an object that cannot be read is null to the rule: what exists
-/// already is not ours to refuse.
+/// The old object of an update, and the object. In an update, an unreadable object is null for the rule: the webhook does not
+/// reject an object that already exists.
 fn objects(request: &Request<'_>) -> Result<(Option<Value>, Value), String> {
     if request.operation != "CREATE" {
         let [old, object] = [request.old_object, request.object]
@@ -60,7 +60,7 @@ fn objects(request: &Request<'_>) -> Result<(Option<Value>, Value), String> {
     Ok((None, object))
 }
 
-/// `serde_json` stops at a depth of 128, far beyond any real object, so that no stack overflows.
+/// `serde_json` rejects a depth of more than 128, far beyond any real object, so that the stack does not overflow.
 fn read(raw: &RawValue) -> serde_json::Result<Value> {
     serde_json::from_str(raw.get())
 }

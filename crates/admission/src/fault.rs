@@ -1,13 +1,13 @@
-//! What may be wrong with a request before it is a review: each a status code and one sentence.
+//! Errors of requests that carry no valid review. Each error has a status code and a message.
 //!
-//! The body is a Kubernetes Status, because that is what the API server's client reads an error from.
+//! The body of the response is a Kubernetes Status, because the API server's client reads errors from a Status.
 
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use serde_json::json;
 use thiserror::Error;
 
-/// A request that cannot be answered with a review, since it carries none.
+/// Why the webhook cannot answer a request with a review.
 #[derive(Debug, Error)]
 pub(crate) enum Fault {
     #[error("nothing is served at this path")]

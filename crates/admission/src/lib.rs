@@ -1,8 +1,8 @@
 //! The admission webhook as an axum router: AdmissionReview in, AdmissionReview out.
 //!
-//! Every pod of an enrolled run passes through here while the API server waits, so a request is answered from
-//! its own body alone: no client, no socket, no cache, no lock held across an await. TLS, listening and
-//! draining belong to the `process` crate; what to do with an object belongs to `placement`.
+//! The API server sends every new pod of an enrolled run to this webhook and waits, so the answer depends only on the body of the
+//! request: the crate uses no client, no socket and no cache, and holds no lock across an await. The `process` crate has TLS,
+//! listening and draining. The `placement` crate has the rules.
 
 mod body;
 mod decide;
@@ -26,7 +26,7 @@ use room::Room;
 use std::time::Instant;
 use webhook::Webhook;
 
-/// What one route needs.
+/// The state of one route.
 #[derive(Clone)]
 struct Gate {
     webhook: Webhook,
@@ -34,8 +34,8 @@ struct Gate {
     room: Room,
 }
 
-/// The two webhooks at [`keys::PIPELINE_RUN_PATH`] and [`keys::POD_PATH`], the first one also at the paths below
-/// [`keys::BY_NAMESPACE_PATH`]; any other path is a JSON 404.
+/// The two webhooks at [`keys::PIPELINE_RUN_PATH`] and [`keys::POD_PATH`]. The webhook of PipelineRuns is also at the paths below
+/// [`keys::BY_NAMESPACE_PATH`]. Any other path returns a JSON 404.
 pub fn router(metrics: Metrics) -> Router {
     let runs = Gate {
         webhook: Webhook::PipelineRun,
@@ -87,7 +87,7 @@ async fn serve(State(gate): State<Gate>, request: Request) -> Response {
 }
 
 impl Gate {
-    /// The review that answers a review, counted. After its uid was read, every request gets one.
+    /// Answers a review with a review, and counts the verdict. Every request whose UID was read gets a review.
     fn answer(&self, body: &[u8], started: Instant) -> Result<Vec<u8>, Fault> {
         let request = review::request(body)?;
         let verdict = decide::decide(self.webhook, &request);

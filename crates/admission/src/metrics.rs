@@ -1,4 +1,4 @@
-//! What an operator sees of the webhooks. Every label value comes from a closed set.
+//! The metrics of the webhooks. Every label value comes from a closed set.
 
 use crate::webhook::Webhook;
 use placement::verdict::Outcome;
@@ -19,7 +19,7 @@ pub struct Metrics {
 }
 
 impl Metrics {
-    /// Registers `admissions_total` and `admission_seconds`; the prefix is the registry's.
+    /// Registers `admissions_total` and `admission_seconds`. The registry adds the prefix of their names.
     pub fn register(registry: &mut Registry) -> Self {
         let metrics = Self {
             admissions: registered(
@@ -41,7 +41,7 @@ impl Metrics {
         metrics
     }
 
-    /// What has not happened yet is reported as 0, so that a first fault of ours is an increase.
+    /// Creates the counter of failures with the value 0, so that the first failure is an increase.
     fn begin(&self, webhook: Webhook) {
         drop(self.seconds.get_or_create(&timed(webhook)));
         drop(
@@ -50,7 +50,7 @@ impl Metrics {
         );
     }
 
-    /// `operation` is that of the request; `None` without a request.
+    /// `operation` is `None` if the body has no valid review.
     pub(crate) fn observe(
         &self,
         webhook: Webhook,

@@ -1,7 +1,7 @@
-//! AdmissionReview v1 as it goes over the wire: the few fields we read, and the answer.
+//! The wire format of AdmissionReview v1: the fields that the webhooks read, and the response.
 //!
-//! Not kube's `AdmissionReview`: fields that we do not know must neither fail nor be lost, and the options and the user's
-//! groups are skipped without being built.
+//! kube's `AdmissionReview` is not used: unknown fields must neither fail nor be lost, and this decoder skips the options and the
+//! user's groups without building them.
 
 use crate::fault::Fault;
 use k8s_openapi::ByteString;
@@ -13,7 +13,7 @@ use std::borrow::Cow;
 const API_VERSION: &str = "admission.k8s.io/v1";
 const KIND: &str = "AdmissionReview";
 
-/// What the API server sends.
+/// The AdmissionReview that the API server sends.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Envelope<'a> {
@@ -25,7 +25,7 @@ struct Envelope<'a> {
     request: Option<Request<'a>>,
 }
 
-/// What the API server asks.
+/// The request in an AdmissionReview.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Request<'a> {
@@ -75,7 +75,7 @@ pub(crate) fn reply(uid: &str, verdict: &Verdict) -> Result<Vec<u8>, Fault> {
     serde_json::to_vec(&reply).map_err(Fault::Unwritable)
 }
 
-/// What we answer.
+/// The AdmissionReview that the webhook returns.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Reply<'a> {
@@ -133,7 +133,7 @@ impl<'a> Answer<'a> {
 }
 
 impl<'a> Status<'a> {
-    /// 400 rather than 422: with Invalid, kubectl prints a list of fields, which we do not have, before our message.
+    /// 400 rather than 422: for `Invalid`, kubectl prints a list of fields before the message, and a verdict has no such list.
     fn of(message: &'a str) -> Self {
         Self {
             code: 400,

@@ -1,7 +1,7 @@
-//! How much of what clients send is kept at once.
+//! Limits the memory of the request bodies that are read at the same time.
 //!
-//! A replica may use 256 MiB. A review is a few ten KiB, but it may have 4 MiB, and as a tree of values up to thirty times as
-//! much for the moment in which it is judged (one at a time: the process has one thread). A client that sends bodies and does
+//! A replica may use 256 MiB. A review usually has a few ten KiB, but may have 4 MiB. While a rule reads a review, its tree of
+//! values may take thirty times as much (one review at a time: the process has one thread). A client that sends bodies and does
 //! not end them must use up neither the memory nor the room for reviews of the usual size.
 
 use std::sync::Arc;
@@ -9,14 +9,14 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 /// The API server accepts no request over 3 MiB, so no object is bigger; the fourth MiB is for the envelope around it.
 pub(crate) const LIMIT: usize = 4 << 20;
-/// A body up to this size waits only for others up to this size.
+/// A body up to this size waits only for other bodies up to this size.
 const USUAL: usize = 64 << 10;
-/// For bodies of the usual size, and for larger ones.
+/// The room for bodies of the usual size, and also the room for larger bodies.
 const EACH: usize = 32 << 20;
-/// Room is counted in these.
+/// The bytes that one permit stands for.
 const UNIT: usize = 1 << 10;
 
-/// Room for the bodies that are read and judged at once.
+/// Room for the bodies that are read and decided at the same time.
 #[derive(Clone, Debug)]
 pub(crate) struct Room {
     usual: Arc<Semaphore>,

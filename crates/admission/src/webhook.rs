@@ -1,4 +1,4 @@
-//! The two webhooks: which requests each is for, and the rule of `placement` that each applies.
+//! The two webhooks: which requests each webhook handles, and which rule of `placement` each webhook applies.
 
 use crate::review::{Kind, Request};
 use jiff::Timestamp;
@@ -7,11 +7,11 @@ use placement::verdict::Verdict;
 use placement::{hold, inject};
 use serde_json::Value;
 
-/// One of the two.
+/// One of the two webhooks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Webhook {
     PipelineRun,
-    /// The webhook for runs without the label, in Namespaces that have it.
+    /// The webhook for runs without the label, in Namespaces with the label.
     InNamespace(NamespaceLabel),
     Pod,
 }
@@ -25,14 +25,14 @@ impl Webhook {
         }
     }
 
-    /// Whether this webhook is for a request. The version of the object is not compared: by matchPolicy Equivalent the API
-    /// server converts to the version of the webhook configuration, and the rules read every version.
+    /// Whether this webhook handles a request. The version of the object is not compared: with matchPolicy Equivalent, the API
+    /// server converts to the version in the webhook configuration, and the rules read every version.
     pub(crate) fn is_for(self, request: &Request<'_>) -> bool {
         let whole = request.sub_resource.as_deref().unwrap_or_default().is_empty();
         whole && self.is_for_kind(&request.kind) && self.is_for_operation(&request.operation)
     }
 
-    /// What the rule decides about an object that is created, or changed if there is an old one.
+    /// The verdict of the rule about an object that is created or, with an old object, updated.
     pub(crate) fn rule(self, old: Option<&Value>, object: &Value) -> Verdict {
         match (self, old) {
             (Self::PipelineRun, None) => hold::admit(object),

@@ -1,6 +1,6 @@
-//! Decoders that reduce fields to facts, and never fail on a field of the wrong shape.
+//! Decoders that reduce fields to facts, and accept a field of the wrong type.
 //!
-//! One undecodable object would take the whole list with it, so whatever Tekton let in must decode here.
+//! One object that cannot be decoded would fail the whole list, so every object that Tekton admits must decode here.
 
 use k8s_openapi::api::core::v1::{Affinity, PodAffinity};
 use placement::run::PodTemplate;
@@ -13,12 +13,12 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 /// How a run ended.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Outcome {
-    /// It has not.
+    /// The run has not ended.
     #[default]
     Open,
-    /// Well.
+    /// The run succeeded.
     Succeeded,
-    /// Not well.
+    /// The run failed or was cancelled.
     Failed,
 }
 
@@ -30,7 +30,7 @@ where
     Ok(T::deserialize(Value::deserialize(from)?).unwrap_or_default())
 }
 
-/// Reasons are many and change; the status of the one condition is what Tekton itself goes by.
+/// Reads the status of the condition Succeeded, as Tekton itself does. Reasons are many, and change between versions.
 pub(crate) fn outcome<'de, D: Deserializer<'de>>(from: D) -> Result<Outcome, D::Error> {
     let conditions = Value::deserialize(from)?;
     let verdicts = items(&conditions).iter().map(verdict);
@@ -49,7 +49,7 @@ fn verdict(condition: &Value) -> Outcome {
     }
 }
 
-/// A name, or a resolver with what it is asked for; revisions of the same Pipeline are alike.
+/// A hash of the Pipeline's name, or of the resolver and its parameters without `revision`: revisions of a Pipeline are equal.
 pub(crate) fn pipeline<'de, D: Deserializer<'de>>(from: D) -> Result<Option<u64>, D::Error> {
     let named = Value::deserialize(from)?;
     let resolver = named["resolver"].as_str();
@@ -63,19 +63,19 @@ pub(crate) fn pipeline<'de, D: Deserializer<'de>>(from: D) -> Result<Option<u64>
     })
 }
 
-/// For comparisons within this process.
+/// A hash for comparisons within this process.
 pub(crate) fn number(of: &impl Hash) -> u64 {
     let mut hasher = DefaultHasher::new();
     of.hash(&mut hasher);
     hasher.finish()
 }
 
-/// The claims of a run's workspaces.
+/// The PVCs of a run's workspaces.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Volumes {
-    /// Names of those that are there, in order, without duplicates.
+    /// Names of the PVCs that workspaces refer to, in order, without duplicates.
     pub claims: Vec<String>,
-    /// How many Tekton makes.
+    /// How many PVCs Tekton creates from templates.
     pub templates: usize,
 }
 
@@ -100,7 +100,7 @@ fn claim(workspace: &Value) -> Option<&str> {
     name.as_str().filter(|text| !text.is_empty() && is_known(name))
 }
 
-/// Takes the whole `taskRunTemplate` and keeps what decides where, and as whom, pods may run.
+/// Decodes `taskRunTemplate`, and keeps the fields that decide on which nodes, and as which service account, pods may run.
 pub(crate) fn pod_template<'de, D>(from: D) -> Result<Option<Box<PodTemplate>>, D::Error>
 where
     D: Deserializer<'de>,
@@ -126,7 +126,7 @@ fn placing_part(template: &Value) -> PodTemplate {
     }
 }
 
-/// Without what is required of other pods on the node: no run may have that.
+/// Drops required podAffinity terms: no labelled run may have such terms.
 fn affinity(of: &Value) -> Option<Affinity> {
     let near: PodAffinity = field(of, "podAffinity");
     let preferred = near.preferred_during_scheduling_ignored_during_execution;
@@ -151,8 +151,8 @@ fn field<T: DeserializeOwned + Default>(of: &Value, name: &str) -> T {
         .unwrap_or_default()
 }
 
-/// Leaves out entries with variables: Tekton fills them in when it makes a pod, and a placeholder that had them
-/// as they are would be refused. An entry goes as a whole, since half a toleration would tolerate everything.
+/// Drops entries with variables: Tekton substitutes variables when it creates a pod, and the API server would reject a placeholder
+/// with unsubstituted variables. Drops an entry as a whole, because half a toleration would tolerate every taint.
 fn known_part(value: &Value) -> Value {
     match value {
         Value::Array(items) => items.iter().filter(|item| is_known(item)).cloned().collect(),

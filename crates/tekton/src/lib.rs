@@ -1,8 +1,8 @@
-//! Read-only views of Tekton's PipelineRun: the few fields that the rules read; and what definitions of tasks ask for.
+//! A read-only view of Tekton's PipelineRun with the fields that the rules read, and the resource requests of task definitions.
 //!
-//! Nothing in here talks to an API server, and nothing can be written back: the views keep only what the rules
-//! need, so a round trip would erase the rest of the object. They cannot be serialised, which makes
-//! `Api::create` and `Api::replace` refuse to compile; every write is a JSON patch of named fields.
+//! This crate sends no request to an API server. A view must not be written back: it keeps only what the rules need, so that a
+//! round trip would erase the rest of the object. Views do not implement `Serialize`, so that `Api::create` and `Api::replace` do
+//! not compile. Every write is a patch of named fields.
 
 mod facts;
 pub mod metadata;

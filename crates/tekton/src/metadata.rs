@@ -1,7 +1,7 @@
-//! Object metadata without what nobody reads.
+//! Object metadata without unused fields.
 //!
-//! `managedFields` alone may be a third of an object, and as a tree of values it takes more time to build than all the
-//! rest. Skipping it while decoding costs next to nothing.
+//! `managedFields` alone may be a third of an object, and building its tree of values takes longer than decoding the rest of the
+//! object. Skipping `managedFields` while decoding costs almost nothing.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ManagedFieldsEntry, ObjectMeta, OwnerReference, Time};
 use placement::names::RunKey;
@@ -33,16 +33,15 @@ struct Read {
     self_link: Option<String>,
 }
 
-/// Decodes the metadata of an object that is only read: without managed fields, finalizers and the like.
+/// Decodes the metadata of a read-only object, without managed fields, finalizers and other unused fields.
 ///
 /// # Errors
-/// Those of decoding: a field that is read is of the wrong shape.
+/// A field that is read has the wrong type.
 pub fn read<'de, D: Deserializer<'de>>(from: D) -> Result<ObjectMeta, D::Error> {
     Read::deserialize(from)
 }
 
-/// The run that this is the metadata of; `None` without namespace, name or UID, which no object read from an API
-/// server lacks.
+/// The key of the run with this metadata; `None` without namespace, name or UID. Objects from the API server have all three.
 pub fn key(run: &ObjectMeta) -> Option<RunKey> {
     Some(RunKey {
         namespace: run.namespace.clone()?,

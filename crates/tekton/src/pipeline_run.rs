@@ -1,7 +1,7 @@
-//! The view of a PipelineRun of `tekton.dev/v1`, and what the rules make of it.
+//! The view of a PipelineRun of `tekton.dev/v1`, and its conversion to the `Run` of the rules.
 //!
-//! Only v1 is read: the API server converts what was created as v1beta1. Only what placement needs is kept, and
-//! it is reduced to facts while it is decoded, so that the pages of a long list are small at once.
+//! Only v1 is read: the API server converts runs that were created as v1beta1. Decoding reduces each run to the facts that
+//! `placement` needs, so that the pages of a long list are small from the start.
 
 use crate::facts::{Outcome, Volumes};
 use crate::{facts, metadata, tolerant};
@@ -14,7 +14,7 @@ use placement::strategy::Strategy;
 use serde::Deserialize;
 use std::collections::BTreeMap;
 
-/// A PipelineRun as it is watched: a read view, never written back.
+/// A read-only view of a PipelineRun, which must not be written back.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(default)]
 pub struct PipelineRun {
@@ -27,7 +27,7 @@ pub struct PipelineRun {
     /// What Tekton reports.
     #[serde(deserialize_with = "tolerant::object")]
     pub status: PipelineRunStatus,
-    /// It bore the opt-in label when it was pruned, which may have dropped that.
+    /// Whether the run had the opt-in label before pruning, which may drop the label.
     #[serde(skip)]
     pub labelled: bool,
 }
@@ -45,10 +45,10 @@ pub struct PipelineRunSpec {
     /// `taskRunTemplate.podTemplate`; boxed because few runs have one.
     #[serde(rename = "taskRunTemplate", deserialize_with = "facts::pod_template")]
     pub pod_template: Option<Box<PodTemplate>>,
-    /// What `workspaces` say of claims.
+    /// The PVCs in `workspaces`.
     #[serde(rename = "workspaces", deserialize_with = "facts::volumes")]
     pub volumes: Volumes,
-    /// Which Pipeline `pipelineRef` names, as a number to be compared; of a run with a Pipeline of its own, `generateName`.
+    /// A hash of the Pipeline in `pipelineRef`, for comparisons; for a run with an embedded Pipeline, a hash of `generateName`.
     #[serde(rename = "pipelineRef", deserialize_with = "facts::pipeline")]
     pub pipeline: Option<u64>,
 }
@@ -66,12 +66,12 @@ pub struct PipelineRunStatus {
 }
 
 impl PipelineRun {
-    /// Which run this is; `None` without namespace, name or UID, which no object read from an API server lacks.
+    /// The key of the run; `None` without namespace, name or UID. Objects from the API server have all three.
     pub fn key(&self) -> Option<RunKey> {
         metadata::key(&self.metadata)
     }
 
-    /// The run as the rules see it.
+    /// Converts the view to the input of the rules; `None` without a key.
     pub fn run(&self) -> Option<Run> {
         Some(Run {
             key: self.key()?,
@@ -100,11 +100,11 @@ impl PipelineRun {
         })
     }
 
-    /// Drops what the rules never read, so that ten thousand runs fit in little memory.
+    /// Drops the fields that the rules never read, so that ten thousand runs need little memory.
     ///
-    /// Of a run without any mark of ours nothing but its name is kept, by which what is left of us is found. A done run
-    /// is only ever cleaned up, which takes its name and, where it may keep its node, its labels; and it may tell what the next one
-    /// of its Pipeline needs.
+    /// A run without labels and annotations of pod-affinity keeps only its name, by which the controller finds objects to clean up.
+    /// A done run only needs cleanup: it keeps its name, its labels if it may keep its node, and its record of usage, which says
+    /// what the next run of the Pipeline needs.
     pub fn prune(&mut self) {
         self.labelled = self.label(keys::OPT_IN).is_some();
         self.spec.pipeline = self.spec.pipeline.or_else(|| self.generated());
@@ -121,7 +121,8 @@ impl PipelineRun {
         }
     }
 
-    /// Keeps what a later run of the same Pipeline will need, or that it is yet to be written down.
+    /// Keeps the record of usage for later runs of the same Pipeline or, if the controller has yet to write the record, the
+    /// annotation of the automatic reserve.
     fn prune_to_need(&mut self) {
         let mut annotations = self.metadata.annotations.take().unwrap_or_default();
         let used = annotations.remove_entry(keys::USED);
@@ -134,12 +135,12 @@ impl PipelineRun {
         self.metadata.annotations = used.or(wish).map(|entry| BTreeMap::from([entry]));
     }
 
-    /// What the names of such runs have in common.
+    /// A hash of the prefix that the generated names of such runs share.
     fn generated(&self) -> Option<u64> {
         self.metadata.generate_name.as_ref().map(facts::number)
     }
 
-    /// It is opted in, or out, or we did something to it.
+    /// Whether the run opted in or out, or has labels or annotations of pod-affinity.
     fn is_marked(&self) -> bool {
         let labels = self.metadata.labels.iter().flatten();
         let is_marked = labels
@@ -148,7 +149,7 @@ impl PipelineRun {
         is_marked || self.metadata.annotations.is_some()
     }
 
-    /// An enrolled run has its strategy on it; in doubt it may.
+    /// An enrolled run has its strategy as a label. Without a valid strategy, the run may keep its node.
     fn may_keep_its_node(&self) -> bool {
         let strategy: Option<Strategy> = self.label(keys::STRATEGY).and_then(|name| name.parse().ok());
         self.label(keys::GROUP) == self.metadata.uid
@@ -188,7 +189,7 @@ fn is_own(key: &str) -> bool {
     key.starts_with(keys::OWN_PREFIX)
 }
 
-/// Keeps the entries with such a key; an empty map is dropped, and rebuilt ones hold no spare room.
+/// Keeps the entries whose key matches. An empty map becomes `None`, and a rebuilt map has no spare capacity.
 fn retain(map: &mut Option<BTreeMap<String, String>>, keep: fn(&str) -> bool) {
     let kept: BTreeMap<_, _> = map
         .take()

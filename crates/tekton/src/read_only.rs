@@ -1,6 +1,6 @@
-//! Makes a view a resource of Tekton.
+//! Implements `kube::Resource` for a view of a Tekton object.
 
-/// Not derived: kube's derive demands `spec` on decoding and `Serialize` on the type, and a view must have neither.
+/// A macro and not kube's derive, which requires a `spec` while decoding and `Serialize` on the type: a view must have neither.
 #[macro_export]
 macro_rules! read_only {
     ($view:ident, $plural:literal) => {

@@ -1,7 +1,7 @@
-//! What the tasks of a Pipeline ask for, as far as their definitions say it. Pure.
+//! The resource requests in the definitions of a Pipeline's tasks. Pure.
 //!
-//! Tekton makes a pod of each task, with a container for each step and sidecar. What a definition leaves to a parameter counts as
-//! nothing, and so does a task that a resolver would have to fetch.
+//! Tekton creates a pod for each task, with a container for each step and sidecar. An amount that depends on a parameter counts as
+//! zero, and so does a task that a resolver would have to fetch.
 
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use placement::resources::Resources;
@@ -12,22 +12,22 @@ use std::collections::BTreeMap;
 #[derive(Clone, Debug, PartialEq)]
 pub struct PipelineTask<'a> {
     name: &'a str,
-    /// What it consists of.
+    /// The spec of the task, or where to find the spec.
     pub body: Body<'a>,
 }
 
-/// What a task of a Pipeline consists of.
+/// Where the spec of a task is.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Body<'a> {
-    /// The spec is there.
+    /// The spec is embedded in the Pipeline.
     Embedded(&'a Value),
-    /// It is the Task of this name.
+    /// The spec is in the Task object of this name.
     Named(&'a str),
-    /// Nothing that can be read.
+    /// The spec cannot be read.
     Elsewhere,
 }
 
-/// The tasks of the spec of a Pipeline, and those that come finally.
+/// The `tasks` and the `finally` tasks in the spec of a Pipeline.
 pub fn tasks(pipeline: &Value) -> impl Iterator<Item = PipelineTask<'_>> {
     let lists = [&pipeline["tasks"], &pipeline["finally"]];
     lists.into_iter().flat_map(items).map(|task| PipelineTask {
@@ -53,7 +53,7 @@ fn is_tekton(api_version: &str) -> bool {
 }
 
 impl PipelineTask<'_> {
-    /// What the pod of this task asks for, by the spec of the task and by what the spec of the run says instead.
+    /// The requests of the task's pod, from the spec of the task and from the overrides in the spec of the run.
     pub fn asks(&self, task: &Value, run: &Value) -> Resources {
         let mut specs = items(&run["taskRunSpecs"]);
         let of_run = specs.find(|it| it["pipelineTaskName"] == self.name);
@@ -79,7 +79,7 @@ fn steps(task: &Value, of_run: &Value) -> Resources {
     steps.fold(Resources::default(), |sum, step| sum.and(&step))
 }
 
-/// A limit without a request is one.
+/// A limit without a request counts as a request.
 fn requests(own: &Value, template: &Value) -> Resources {
     let mut amounts = BTreeMap::new();
     for from in [

@@ -1,7 +1,7 @@
-//! Decoding of a large member that should be an object, and is taken for an empty one if it is not.
+//! Decodes a large field that should be an object. A value of another type counts as an empty object.
 //!
-//! Fields that nobody reads are skipped and not built first, which matters: a run carries its whole pipeline, in
-//! its spec and again in its status, and comes with every change of it.
+//! The decoder skips unused fields without building them. A run carries its whole Pipeline in its spec and again in its status,
+//! and every change of the run delivers both.
 
 use serde::de::value::MapAccessDeserializer;
 use serde::de::{IgnoredAny, MapAccess, SeqAccess, Visitor};

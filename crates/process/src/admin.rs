@@ -1,5 +1,5 @@
-//! The second, plain HTTP port: `/livez`, `/readyz` and `/metrics`. It answers until the process is gone, so that the
-//! kubelet sees a draining process as not ready rather than as unreachable.
+//! The second port, plain HTTP: `/livez`, `/readyz` and `/metrics`. The port stays open until the process exits, so that the
+//! kubelet sees a draining process as unready instead of unreachable.
 
 use crate::{
     guard::Guard,
@@ -25,11 +25,11 @@ pub const PORT: Port = Port {
     serves: "probes and metrics",
     flag: "--admin-listen",
 };
-/// Connections at once: of the kubelet and of those that scrape, with much to spare.
+/// Maximum number of connections, far more than the kubelet and scrapers need.
 pub(crate) const CONNECTIONS_AT_MOST: usize = 1000;
 const OPEN_METRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
-/// Serves until it is dropped. A client may be silent for as long as `silence`; see [`http_limits::SILENCE`].
+/// Serves until the future is dropped. A client may be silent for `silence`; see [`http_limits::SILENCE`].
 pub async fn serve(
     listening: Listening,
     readiness: Readiness,
@@ -37,7 +37,7 @@ pub async fn serve(
     silence: Duration,
 ) -> Result<(), Error> {
     let Listening { port, listener, .. } = listening;
-    // Refused connections are not counted: no alert needs them, and the count would be served on this very port.
+    // Refused connections are not exported: no alert needs the count, and this port would have to serve it.
     let guard = Guard::new(DefaultAcceptor::new(), CONNECTIONS_AT_MOST, Counter::default());
     let server = Server::<SocketAddr>::from_listener(listener).acceptor(guard);
     let server = http_limits::applied(server, silence);

@@ -1,7 +1,7 @@
-//! The active configuration. Follows the ConfigMap; a version that is refused changes nothing, except at the start, when no
-//! configuration is active yet: then the process waits, not ready, until the ConfigMap is corrected.
+//! Watches the ConfigMap and provides the active configuration. A refused version leaves the active configuration unchanged. If
+//! the first version is refused, the process stays unready until the ConfigMap is corrected.
 //!
-//! Not by a reflector of kube: its store would hold the ConfigMap as it is, and the last valid version has to be kept.
+//! Hand-written, because kube's reflector stores the current ConfigMap, and this module keeps the last valid version.
 
 use crate::{metrics::Leading, readiness::Condition, words};
 use futures::{Stream, StreamExt};
@@ -18,13 +18,13 @@ use std::{collections::BTreeMap, future::pending, pin::pin, sync::Arc};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
-/// Name of the readiness condition, for those who create it.
+/// Name of the readiness condition.
 pub const CONDITION: &str = "configuration";
 
 /// A ConfigMap version that was refused.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Rejection {
-    /// What is wrong with it, one sentence for each fault.
+    /// The faults, one sentence for each.
     pub message: String,
     /// The ConfigMap, as an event refers to it.
     pub config_map: ObjectReference,
@@ -39,7 +39,7 @@ pub struct ConfigWatch {
 }
 
 impl ConfigWatch {
-    /// Starts to follow the ConfigMap of this namespace.
+    /// Starts to watch the ConfigMap in this namespace.
     pub fn start(client: Client, namespace: &str, condition: Condition, metrics: Leading) -> Self {
         let api = Api::<ConfigMap>::namespaced(client, namespace);
         let versions = watcher::watch_object(api, keys::CONFIG_MAP).default_backoff();
@@ -68,12 +68,12 @@ impl ConfigWatch {
         }
     }
 
-    /// The latest version that was refused, if the latest was.
+    /// The latest version if it was refused, otherwise `None`.
     pub fn rejections(&self) -> watch::Receiver<Option<Rejection>> {
         self.rejections.clone()
     }
 
-    /// Resolves with the configuration once there is a valid one, which counts as seen.
+    /// Resolves when a valid configuration is active. The receiver has already seen this configuration.
     pub async fn active(&self) -> watch::Receiver<Arc<Config>> {
         let mut active = self.active.clone();
         match active.changed().await {
@@ -89,14 +89,14 @@ impl Drop for ConfigWatch {
     }
 }
 
-/// The configuration of a ConfigMap; the defaults without one.
+/// Parses a ConfigMap; without a ConfigMap, the defaults apply.
 pub fn read(config_map: Option<&ConfigMap>) -> Result<Config, ConfigErrors> {
     let empty = BTreeMap::new();
     let data = config_map.and_then(|map| map.data.as_ref()).unwrap_or(&empty);
     Config::parse(data)
 }
 
-/// For metrics only: a ConfigMap has no generation, and the resource version of an API server is a number in practice.
+/// The resourceVersion as a number, for metrics only: a ConfigMap has no generation, and in practice API servers use numbers.
 fn generation(config_map: Option<&ConfigMap>) -> i64 {
     let version = config_map.and_then(|map| map.metadata.resource_version.as_deref());
     version
@@ -106,7 +106,7 @@ fn generation(config_map: Option<&ConfigMap>) -> i64 {
 
 struct Follower {
     active: watch::Sender<Arc<Config>>,
-    /// Whether a valid version was read; `active` is the default before that.
+    /// Whether the process has read a valid version; before that, `active` has the default.
     is_active: bool,
     rejected: watch::Sender<Option<Rejection>>,
     condition: Condition,
@@ -169,7 +169,7 @@ impl Follower {
         self.waits_because(&format!("cannot be read: {error}"));
     }
 
-    /// The process is not ready while no configuration is active.
+    /// Makes the process unready if no configuration is active yet.
     fn waits_because(&self, what: &str) {
         if !self.is_active {
             self.condition

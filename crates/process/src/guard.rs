@@ -1,6 +1,6 @@
-//! An acceptor around another that keeps connections few, so that no client costs this process its last file.
+//! Wraps an acceptor and limits its connections, so that clients cannot use up the open files of this process.
 //!
-//! Not by a library: tower and tower-http limit requests, and axum-server has no limit of connections.
+//! Hand-written, because tower and tower-http limit requests, and axum-server does not limit connections.
 
 use axum::{Extension, middleware::AddExtension};
 use axum_server::accept::Accept;
@@ -10,7 +10,7 @@ use std::{io, sync::Arc};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tower::Layer;
 
-/// The acceptor.
+/// The acceptor with a limit.
 #[derive(Clone, Debug)]
 pub(crate) struct Guard<A> {
     inner: A,
@@ -18,11 +18,11 @@ pub(crate) struct Guard<A> {
     refused: Counter,
 }
 
-/// A connection's service, which holds the connection's place: the server drops both together.
+/// The service of a connection. It owns the connection's permit, so the server drops both together.
 type Guarded<S> = AddExtension<S, Arc<OwnedSemaphorePermit>>;
 
 impl<A> Guard<A> {
-    /// Accepts `at_most` connections by `inner` at once, and counts those that it refuses.
+    /// Accepts up to `at_most` connections at once through `inner`, and counts refused connections.
     pub(crate) fn new(inner: A, at_most: usize, refused: Counter) -> Self {
         Self {
             inner,

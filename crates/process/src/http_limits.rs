@@ -1,19 +1,19 @@
-//! What both our servers allow a client: HTTP/1 only, and how long it may be silent.
+//! Limits of both servers: HTTP/1 only, and a limit on how long a client may be silent.
 //!
-//! The API server speaks HTTP/1 to webhooks (`apiserver/pkg/util/webhook/client.go`: so that it spreads its calls over
-//! replicas), and so do kubelets and Prometheus. With HTTP/2 each client could make us buffer as much as it likes.
+//! API servers call webhooks over HTTP/1 (`apiserver/pkg/util/webhook/client.go`: to spread the calls over replicas), and so do
+//! kubelets and Prometheus. With HTTP/2, each client could make the server buffer any amount of data.
 
 use axum_server::{Address, Server};
 use hyper_util::rt::TokioTimer;
 use std::time::Duration;
 
-/// How long a client may be silent by default: before its first request, within the head of a request, between two requests.
-/// Longer than the minute and a half for which the API server keeps an unused connection (Go's default), so that it is always
-/// the API server that closes a connection. If we closed it, a call that begins on it at the same moment would be lost, and
-/// with it the task whose pod the call was for.
+/// Default limit on a client's silence: before its first request, within the head of a request, and between two requests.
+/// The limit exceeds the 90 seconds for which the API server keeps an idle connection (Go's default), so the API server always
+/// closes the connection. If the webhook closed a connection, a call that starts on this connection at the same moment would be
+/// lost, and the task whose pod the call was for would fail.
 pub const SILENCE: Duration = Duration::from_mins(2);
 
-/// The same server with these limits.
+/// Applies the limits to a server.
 pub(crate) fn applied<A: Address, B>(server: Server<A, B>, silence: Duration) -> Server<A, B> {
     let mut server = server.http1_only();
     server

@@ -1,5 +1,5 @@
-//! What every process of pod-affinity needs around its own work: logs, traces, metrics, probes, shutdown, TLS with hot reload,
-//! certificates, a lease, and the active configuration. Knows nothing of PipelineRuns.
+//! Code that all processes of pod-affinity share: logs, traces, metrics, probes, shutdown, TLS with hot reload, certificates, a
+//! Lease, and the active configuration. This crate is independent of PipelineRuns.
 
 pub mod admin;
 pub mod certs;

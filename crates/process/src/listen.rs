@@ -1,21 +1,21 @@
-//! A port: bound before it is served, so that its address is known and a port that is taken ends the start.
+//! A port is bound before it is served: the address is known early, and a port that is in use ends the start.
 
 use std::{io, net::SocketAddr};
 use thiserror::Error;
 use tokio::net::TcpListener;
 
-/// What a port is for.
+/// A port of the process.
 #[derive(Debug)]
 pub struct Port {
-    /// Its name.
+    /// Name of the port.
     pub name: &'static str,
-    /// What is served there, as error messages say it.
+    /// The purpose of the port, for error messages.
     pub serves: &'static str,
-    /// The flag that sets its address.
+    /// The flag that sets the address.
     pub flag: &'static str,
 }
 
-/// Why a port is not served.
+/// The reason why a port is not served.
 #[derive(Debug, Error)]
 pub enum Error {
     /// Binding failed.
@@ -23,9 +23,9 @@ pub enum Error {
     Bind {
         /// The port.
         port: &'static Port,
-        /// The address that the flag has.
+        /// The address from the flag.
         address: SocketAddr,
-        /// What the system reported.
+        /// The error of the operating system.
         source: io::Error,
     },
     /// Serving failed.
@@ -33,7 +33,7 @@ pub enum Error {
     Serve {
         /// The port.
         port: &'static Port,
-        /// What the system reported.
+        /// The error of the operating system.
         source: io::Error,
     },
 }
@@ -47,7 +47,7 @@ pub struct Listening {
 }
 
 impl Listening {
-    /// Binds the port; port 0 takes any that is free.
+    /// Binds the port; port 0 selects any free port.
     pub async fn bind(port: &'static Port, address: SocketAddr) -> Result<Self, Error> {
         let failed = |source| Error::Bind {
             port,
@@ -63,7 +63,7 @@ impl Listening {
         })
     }
 
-    /// Where it listens.
+    /// The bound address.
     pub fn address(&self) -> SocketAddr {
         self.address
     }

@@ -1,5 +1,5 @@
-//! Logs on standard error: JSON for machines, readable lines on a terminal. `RUST_LOG` filters them. Traces as well if the
-//! environment requests them.
+//! Logs on standard error: JSON for machines, text for terminals. `RUST_LOG` filters the logs. If the environment requests traces,
+//! spans are exported as well.
 
 use crate::traces::{self, Traces};
 use std::env;
@@ -12,23 +12,23 @@ use tracing_subscriber::{
     util::SubscriberInitExt,
 };
 
-/// Used when `RUST_LOG` is empty. The client logs each failed request, and we log it with its consequence.
+/// Default of `RUST_LOG`. The client's log of failed requests is off, because pod-affinity logs each failure with its consequence.
 const FILTER: &str = "info,kube_client::client::builder=off";
 
-/// How a log line looks.
+/// The format of log lines.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, EnumString)]
 #[strum(serialize_all = "snake_case", parse_err_ty = UnknownFormat, parse_err_fn = unknown)]
 pub enum Format {
-    /// Readable on a terminal, JSON otherwise.
+    /// Text on a terminal, JSON otherwise.
     #[default]
     Auto,
-    /// One JSON object a line.
+    /// One JSON object per line.
     Json,
-    /// For people.
+    /// Text for people.
     Text,
 }
 
-/// A value of `--log-format` that is no format.
+/// An unknown value of `--log-format`.
 #[derive(Debug, Error, PartialEq, Eq)]
 #[error("'{0}' is no log format: use auto, json or text")]
 pub struct UnknownFormat(String);
@@ -36,13 +36,13 @@ pub struct UnknownFormat(String);
 /// Logging could not be set up.
 #[derive(Debug, Error)]
 pub enum Error {
-    /// `RUST_LOG` cannot be read.
+    /// The filter in `RUST_LOG` is invalid.
     #[error("RUST_LOG is not a filter: {0}; an example that is one: info,controller=debug")]
     Filter(#[from] tracing_subscriber::filter::ParseError),
-    /// Traces were requested, and cannot be sent.
+    /// The environment requests traces that cannot be exported.
     #[error(transparent)]
     Traces(#[from] traces::Error),
-    /// Logging was set up before.
+    /// Another call has already set up logging.
     #[error("logging is already set up in this process: {0}")]
     Taken(#[from] tracing_subscriber::util::TryInitError),
 }
@@ -51,8 +51,8 @@ fn unknown(text: &str) -> UnknownFormat {
     UnknownFormat(text.to_owned())
 }
 
-/// Sets up logging for the whole process; to be called once, first of all. Traces that were requested are sent until the
-/// returned value is dropped.
+/// Sets up logging for the whole process. Call this once, before any other code. Requested traces are exported until the returned
+/// value is dropped.
 pub fn init(format: Format, process: &str) -> Result<Option<Traces>, Error> {
     let filter = filter(env::var(EnvFilter::DEFAULT_ENV).ok().as_deref())?;
     let traces = Traces::asked_for(process)?;

@@ -1,4 +1,4 @@
-//! The registry behind `/metrics`, and what this crate itself counts. Other crates register into the prefixed part.
+//! The registry behind `/metrics`, and this crate's own metrics. Other crates register their metrics in [`Registry::prefixed`].
 
 use crate::usage::Usage;
 use prometheus_client::{
@@ -9,18 +9,18 @@ use prometheus_client::{
 use std::fmt;
 use strum::{IntoStaticStr, VariantArray};
 
-/// Prefix of all our metrics.
+/// Prefix of all metrics of pod-affinity.
 pub const PREFIX: &str = "pod_affinity";
 
-/// The one label of a series, with its value.
+/// Name and value of the only label of a series.
 type Label = [(&'static str, &'static str); 1];
 type Counters = Family<Label, Counter>;
 
-/// Owner of all metrics of one process.
+/// All metrics of one process.
 pub struct Registry(registry::Registry);
 
 impl Registry {
-    /// A registry that knows the process's version, memory and open files.
+    /// A registry with the version, memory and open files of the process.
     pub fn new(version: &str) -> Self {
         let mut root = registry::Registry::default();
         root.register_collector(Box::new(Usage));
@@ -30,12 +30,12 @@ impl Registry {
         Self(root)
     }
 
-    /// Where our metrics are registered; their names get [`PREFIX`].
+    /// The registry for metrics of pod-affinity; their names get [`PREFIX`].
     pub fn prefixed(&mut self) -> &mut registry::Registry {
         self.0.sub_registry_with_prefix(PREFIX)
     }
 
-    /// Everything in the `OpenMetrics` text format.
+    /// All metrics in the `OpenMetrics` text format.
     pub fn encode(&self) -> Result<String, fmt::Error> {
         let mut out = String::new();
         text::encode(&mut out, &self.0)?;
@@ -43,13 +43,13 @@ impl Registry {
     }
 }
 
-/// How an attempt to load a configuration or a certificate ended.
+/// The result of loading a configuration or a certificate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, IntoStaticStr, VariantArray)]
 #[strum(serialize_all = "snake_case")]
 pub enum Outcome {
-    /// It is active.
+    /// The loaded version is active.
     Accepted,
-    /// It was refused; what was active before still is.
+    /// The loaded version was refused; the previous version stays active.
     Refused,
 }
 
@@ -66,17 +66,17 @@ pub enum Part {
     Leaf,
 }
 
-/// What a process that serves admission counts; clones share their values.
+/// Metrics of a process that serves admission requests. Clones share the values.
 #[derive(Clone, Debug, Default)]
 pub struct Serving {
     certificate_loads: Counters,
-    /// Unix time at which the served certificate expires; 0 while there is none.
+    /// Unix time at which the served certificate expires; 0 without a certificate.
     pub certificate_expiry: Gauge,
-    /// Connections refused because there were too many.
+    /// Connections that were refused because of the limit.
     pub connections_refused: Counter,
 }
 
-/// What a process that stands for election counts; clones share their values.
+/// Metrics of a process that takes part in leader election. Clones share the values.
 #[derive(Clone, Debug, Default)]
 pub struct Leading {
     configuration_loads: Counters,
@@ -87,12 +87,12 @@ pub struct Leading {
     pub certificate_errors: Counter,
     /// 1 while this process leads.
     pub leading: Gauge,
-    /// Attempts to take or renew the lease that failed.
+    /// Failed attempts to acquire or renew the Lease.
     pub lease_errors: Counter,
 }
 
 impl Serving {
-    /// Registers all of them.
+    /// Registers these metrics.
     pub fn register(registry: &mut registry::Registry) -> Self {
         let all = Self {
             certificate_loads: registered(registry, "certificate_loads", "Serving certificates read"),
@@ -107,12 +107,12 @@ impl Serving {
         all
     }
 
-    /// Counts a certificate that was read.
+    /// Counts a loaded certificate.
     pub fn certificate_load(&self, outcome: Outcome) {
         self.certificate_loads.get_or_create(&by_outcome(outcome)).inc();
     }
 
-    /// How many certificates were read with this outcome.
+    /// Number of loaded certificates with this outcome.
     #[cfg(test)]
     pub(crate) fn certificate_loads(&self, outcome: Outcome) -> u64 {
         self.certificate_loads.get_or_create(&by_outcome(outcome)).get()
@@ -120,7 +120,7 @@ impl Serving {
 }
 
 impl Leading {
-    /// Registers those of every controller.
+    /// Registers the metrics that every controller has.
     pub fn register(registry: &mut registry::Registry) -> Self {
         let all = Self {
             configuration_loads: registered(registry, "configuration_loads", "ConfigMap versions read"),
@@ -146,8 +146,8 @@ impl Leading {
         all
     }
 
-    /// Registers those of a controller that keeps certificates. Without a webhook there are no certificates, and the alert on a
-    /// missing webhook depends on these metrics.
+    /// Registers the metrics of a controller that manages certificates. Without a webhook these metrics must be absent, because the
+    /// alert on a missing webhook depends on them.
     pub fn register_certificates(&self, registry: &mut registry::Registry) {
         begin(&self.renewals, Part::VARIANTS, by_part);
         let help = "Certificates made by this process";
@@ -156,14 +156,14 @@ impl Leading {
         registry.register("certificate_errors", help, self.certificate_errors.clone());
     }
 
-    /// Counts a ConfigMap version that was read and is active.
+    /// Counts a ConfigMap version that became active.
     pub(crate) fn configuration_accepted(&self, generation: i64) {
         self.configuration_loaded(Outcome::Accepted);
         self.configuration_valid.set(1);
         self.configuration_generation.set(generation);
     }
 
-    /// Counts a ConfigMap version that was read and refused.
+    /// Counts a refused ConfigMap version.
     pub(crate) fn configuration_refused(&self) {
         self.configuration_loaded(Outcome::Refused);
         self.configuration_valid.set(0);
@@ -173,7 +173,7 @@ impl Leading {
         self.configuration_loads.get_or_create(&by_outcome(outcome)).inc();
     }
 
-    /// Counts a certificate that was made.
+    /// Counts a certificate or bundle that this process created.
     pub fn renewal(&self, part: Part) {
         self.renewals.get_or_create(&by_part(part)).inc();
     }
@@ -185,8 +185,8 @@ fn registered<M: Metric + Clone + Default>(registry: &mut registry::Registry, na
     metric
 }
 
-/// Creates a series for each of these values, at 0: what has not happened yet can be queried, and its first time is an
-/// increase.
+/// Creates a series at 0 for each of these values, so that queries find the series before the first event, and the first event is
+/// an increase.
 fn begin<V: Copy>(counters: &Counters, values: &[V], label: fn(V) -> Label) {
     for value in values {
         drop(counters.get_or_create(&label(*value)));

@@ -1,15 +1,15 @@
-//! How many files this process may have open, connections included.
+//! The limit on open files of this process, connections included.
 
 use crate::admin;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
-/// For all that is no client of this port: clients of the other port, the API server, the runtime, files.
+/// Open files for everything except the webhook's clients: clients of the admin port, the API server, the runtime, files.
 const OTHERS: u64 = admin::CONNECTIONS_AT_MOST as u64 + 64;
 
-/// Raises the limit of open files so that this many clients can be connected at once; returns how many the system allows.
+/// Raises the limit on open files so that this many clients can connect. Returns the number of clients that the system allows.
 ///
-/// Container runtimes set a limit of 1024 for programs that use `select`, and let us raise it. At the limit, no connection
-/// could be accepted and no changed certificate be read.
+/// Container runtimes set a soft limit of 1024 for programs that use `select`; processes may raise this limit. At the limit, the
+/// process could neither accept a connection nor read a changed certificate.
 pub(crate) fn room_for(clients: usize) -> usize {
     let limit = getrlimit(Resource::Nofile);
     let wanted = u64::try_from(clients).unwrap_or(u64::MAX).saturating_add(OTHERS);
@@ -36,7 +36,7 @@ pub(crate) fn room_for(clients: usize) -> usize {
     room
 }
 
-/// At least half of the files, even if the others would need all.
+/// Clients get the files that `OTHERS` leaves, and at least half of all files.
 fn room(has: u64, clients: usize) -> usize {
     let room = has.saturating_sub(OTHERS).max(has / 2);
     usize::try_from(room).map_or(clients, |room| room.min(clients))

@@ -1,9 +1,9 @@
-//! The parameters of our writes: the API server records our field manager with each field that we write.
+//! The parameters of all writes. The API server records our field manager with each written field.
 
 use kube::api::{PatchParams, PostParams};
 use placement::keys::FIELD_MANAGER;
 
-/// Of a create or a replace.
+/// Parameters of a create or a replace.
 pub(crate) fn post() -> PostParams {
     PostParams {
         field_manager: Some(FIELD_MANAGER.to_owned()),
@@ -11,7 +11,7 @@ pub(crate) fn post() -> PostParams {
     }
 }
 
-/// Of a patch.
+/// Parameters of a patch.
 pub(crate) fn patch() -> PatchParams {
     PatchParams::apply(FIELD_MANAGER)
 }

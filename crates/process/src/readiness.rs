@@ -8,11 +8,11 @@ use tokio::sync::watch;
 
 type Conditions = BTreeMap<&'static str, Option<String>>;
 
-/// All conditions of a process; clones share them.
+/// All conditions of a process. Clones share the conditions.
 #[derive(Clone, Debug)]
 pub struct Readiness(Arc<watch::Sender<Conditions>>);
 
-/// One condition, for the part of the process that sets it.
+/// One condition. One part of the process sets it.
 #[derive(Clone, Debug)]
 pub struct Condition {
     name: &'static str,
@@ -26,7 +26,7 @@ impl Default for Readiness {
 }
 
 impl Readiness {
-    /// Adds a condition that is unmet until it is set to met.
+    /// Adds a condition that is unmet at first, for this reason.
     pub fn condition(&self, name: &'static str, unmet: impl Into<String>) -> Condition {
         let condition = Condition {
             name,
@@ -41,7 +41,7 @@ impl Readiness {
         self.0.borrow().values().all(Option::is_none)
     }
 
-    /// Resolves once every condition is met.
+    /// Resolves when every condition is met.
     pub async fn ready(&self) {
         let all_met = |conditions: &Conditions| conditions.values().all(Option::is_none);
         // The sender lives in `self`, so the wait cannot fail.
@@ -55,18 +55,18 @@ impl Readiness {
 }
 
 impl Condition {
-    /// The condition is met.
+    /// Marks the condition as met.
     pub fn met(&self) {
         self.readiness.set(self.name, None);
     }
 
-    /// The condition is not met, for this reason.
+    /// Marks the condition as unmet, for this reason.
     pub fn unmet(&self, why: impl Into<String>) {
         self.readiness.set(self.name, Some(why.into()));
     }
 }
 
-/// One line for each condition, `[+]` when met and `[-]` with the reason when not.
+/// One line for each condition: `[+]` if met, `[-]` and the reason if unmet.
 impl fmt::Display for Readiness {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (name, state) in self.0.borrow().iter() {

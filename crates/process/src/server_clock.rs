@@ -1,8 +1,8 @@
-//! The API server's clock, read from the dates of its answers.
+//! The API server's clock, computed from the `Date` header of its responses.
 //!
-//! Only the clock that dated an object measures the object's age. By a clock of ours that is ten minutes ahead, every run would
-//! be released at once, without a node. Not by a library: kube does not compare clocks, and NTP knows the right time, but not
-//! the API server's.
+//! The API server sets creation timestamps, so only its clock can measure an object's age. With a local clock that is ten minutes
+//! ahead, every run would be released at once, without a node. Hand-written, because kube does not compare clocks, and NTP
+//! provides the right time, which may differ from the API server's time.
 
 use axum::http::{HeaderMap, Response, header::DATE};
 use jiff::{SignedDuration, Timestamp, fmt::rfc2822};
@@ -13,20 +13,20 @@ use std::sync::{
 };
 use tower::util::MapResponseLayer;
 
-/// In seconds: an answer is dated to the second and takes a moment to arrive, so up to this difference the clocks agree.
+/// In seconds. The header has whole seconds and a response takes time to arrive, so smaller differences count as none.
 const AGREEMENT: i64 = 5;
 
-/// The clock: how many seconds ours is ahead of it.
+/// The API server's clock, as the seconds by which the local clock is ahead.
 #[derive(Clone, Debug, Default)]
 pub struct ServerClock(Arc<AtomicI64>);
 
 impl ServerClock {
-    /// A client whose answers set this clock.
+    /// A client whose responses set this clock.
     pub fn client(&self, config: Config) -> kube::Result<Client> {
         Ok(ClientBuilder::try_from(config)?.with_layer(&self.layer()).build())
     }
 
-    /// The time by this clock; until the first answer, the time by ours.
+    /// The API server's time; before the first response, the local time.
     pub fn now(&self) -> Timestamp {
         self.at(Timestamp::now())
     }

@@ -1,5 +1,5 @@
-//! Turns SIGTERM and SIGINT into a value that every part of a process can wait for. The first signal asks for an orderly
-//! end; the second one ends the process at once.
+//! Turns SIGTERM and SIGINT into a value that every part of a process can await. The first signal starts a graceful shutdown; the
+//! second signal ends the process at once.
 
 use futures::{Stream, StreamExt, stream};
 use std::io;
@@ -7,12 +7,12 @@ use thiserror::Error;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 
-/// The operating system refused to report signals.
+/// The operating system refused the signal handlers.
 #[derive(Debug, Error)]
 #[error("cannot listen for SIGTERM and SIGINT: {0}; the process would not be able to end in order")]
 pub struct Error(#[from] io::Error);
 
-/// Whether this process is to end; clones see the same.
+/// The shutdown of this process. Clones share the state.
 #[derive(Clone, Debug, Default)]
 pub struct Shutdown {
     asked: CancellationToken,
@@ -20,7 +20,7 @@ pub struct Shutdown {
 }
 
 impl Shutdown {
-    /// A shutdown by the process's own signals. Needs a tokio runtime.
+    /// Starts to listen for SIGTERM and SIGINT. Needs a tokio runtime.
     pub fn on_signals() -> Result<Self, Error> {
         let terminate = named("SIGTERM", signal(SignalKind::terminate())?);
         let interrupt = named("SIGINT", signal(SignalKind::interrupt())?);
@@ -29,23 +29,23 @@ impl Shutdown {
         Ok(shutdown)
     }
 
-    /// Asks for the orderly end.
+    /// Starts the graceful shutdown.
     #[cfg(test)]
     pub(crate) fn ask(&self) {
         self.asked.cancel();
     }
 
-    /// Whether the end was asked for.
+    /// Whether the graceful shutdown has started.
     pub fn is_asked(&self) -> bool {
         self.asked.is_cancelled()
     }
 
-    /// Resolves once the end is asked for.
+    /// Resolves when the graceful shutdown starts.
     pub fn asked(&self) -> impl Future<Output = ()> + Send + 'static {
         self.asked.clone().cancelled_owned()
     }
 
-    /// Resolves once the process is to end at once.
+    /// Resolves when the process has to end at once.
     pub fn forced(&self) -> impl Future<Output = ()> + Send + 'static {
         self.forced.clone().cancelled_owned()
     }

@@ -1,8 +1,8 @@
-//! Spans over OTLP, if the usual variable `OTEL_EXPORTER_OTLP_ENDPOINT` is set; without it there is no exporter, no thread and
-//! no layer.
+//! Exports spans over OTLP if the standard variable `OTEL_EXPORTER_OTLP_ENDPOINT` is set. Otherwise the process has no exporter,
+//! no export thread and no tracing layer.
 //!
-//! Batches are sent from the SDK's own thread, which drives a runtime of its own: a collector that is slow or unavailable never
-//! delays an admission or a reconcile, and no second HTTP stack comes into the binary.
+//! The SDK's own thread sends the batches on a runtime of its own: a slow or unavailable collector never delays an admission
+//! request or a reconcile, and the binary contains only one HTTP stack.
 
 use async_trait::async_trait;
 use http_body_util::{BodyExt, Full, Limited};
@@ -30,53 +30,53 @@ const PROTOCOL: [&str; 2] = [
     "OTEL_EXPORTER_OTLP_PROTOCOL",
 ];
 const NAME: &str = "OTEL_SERVICE_NAME";
-/// For one batch; the next one waits meanwhile, and spans beyond the SDK's queue are dropped.
+/// Timeout for one batch. The next batch waits; the SDK drops spans that exceed its queue.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// For the last batch, when the process ends.
+/// Timeout for the last batch, when the process ends.
 const LAST_BATCH: Duration = Duration::from_secs(2);
-/// A collector answers with a few bytes.
+/// Maximum response size. Collectors respond with a few bytes.
 const LONGEST_ANSWER: usize = 64 * 1024;
 
-/// Traces were requested, and cannot be sent.
+/// The environment requests traces that cannot be exported.
 #[derive(Debug, Error)]
 pub enum Error {
-    /// Another scheme than http.
+    /// The scheme of the endpoint differs from http.
     #[error(
         "{variable}={value:?} is no plain http:// address; name a collector or agent in the cluster, such as http://otel-collector.observability:4318"
     )]
     Scheme {
-        /// The variable.
+        /// Name of the variable.
         variable: &'static str,
-        /// Its value.
+        /// Value of the variable.
         value: String,
     },
-    /// Another protocol than the one that is built in.
+    /// The protocol differs from the built-in protocol.
     #[error("{variable}={value:?} is not built in; use http/protobuf, which collectors take at port 4318")]
     Protocol {
-        /// The variable.
+        /// Name of the variable.
         variable: &'static str,
-        /// Its value.
+        /// Value of the variable.
         value: String,
     },
-    /// The exporter refuses another variable of the environment.
+    /// The exporter rejects another `OTEL_*` variable of the environment.
     #[error(
         "traces cannot be exported: {0}; correct the OTEL_* variables, or remove OTEL_EXPORTER_OTLP_ENDPOINT"
     )]
     Exporter(#[from] ExporterBuildError),
-    /// No runtime.
+    /// The runtime for the exporter cannot be created.
     #[error("no runtime for the export of traces: {0}; remove OTEL_EXPORTER_OTLP_ENDPOINT to do without")]
     Runtime(#[from] io::Error),
 }
 
-/// The values of the environment, by the names of its variables.
+/// Looks up an environment variable.
 type Environment<'a> = &'a dyn Fn(&str) -> Option<String>;
 
-/// The export of traces. When dropped, it sends what is left.
+/// The export of traces. On drop, the remaining spans are sent.
 #[derive(Debug)]
 pub struct Traces(SdkTracerProvider);
 
 impl Traces {
-    /// The export that the environment requests, for a process of this name; most often none.
+    /// Starts the export that the environment requests for this process; usually `None`.
     pub(crate) fn asked_for(process: &str) -> Result<Option<Self>, Error> {
         Self::of(process, &|name| env::var(name).ok())
     }
@@ -119,7 +119,7 @@ impl Traces {
         Ok(Self(provider))
     }
 
-    /// Exports the spans of level INFO and above, whatever `RUST_LOG` is.
+    /// The layer that exports spans of level INFO and above, independent of `RUST_LOG`.
     pub(crate) fn layer<S>(&self) -> impl Layer<S> + use<S>
     where
         S: Subscriber + for<'a> LookupSpan<'a>,
@@ -140,7 +140,7 @@ impl Drop for Traces {
     }
 }
 
-/// The first of these variables that is not empty.
+/// Name and value of the first of these variables that is set and not empty.
 fn first(names: [&'static str; 2], environment: Environment<'_>) -> Option<(&'static str, String)> {
     names.into_iter().find_map(|name| {
         let value = environment(name)?;
@@ -148,7 +148,7 @@ fn first(names: [&'static str; 2], environment: Environment<'_>) -> Option<(&'st
     })
 }
 
-/// Posts a batch and waits for the answer, on the thread that calls it.
+/// Posts a batch and blocks the calling thread until the response.
 #[derive(Debug)]
 struct Sender {
     runtime: Runtime,
@@ -158,7 +158,7 @@ struct Sender {
 impl Sender {
     fn new() -> io::Result<Self> {
         let runtime = Builder::new_current_thread().enable_all().build()?;
-        // Between two batches the runtime does not run, so no connection is kept.
+        // The runtime does not run between two batches, so the client keeps no idle connections.
         let client = Client::builder(TokioExecutor::new())
             .pool_max_idle_per_host(0)
             .build_http();

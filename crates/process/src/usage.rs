@@ -1,4 +1,4 @@
-//! Memory and open files of this process, read from /proc at each scrape under the names that dashboards expect.
+//! Memory and open files of this process, read from /proc at each scrape. Dashboards expect these metric names.
 
 use prometheus_client::{
     collector::Collector,
@@ -7,7 +7,7 @@ use prometheus_client::{
 };
 use std::{fmt, fs};
 
-/// Collects what the process uses; on systems without /proc it reports nothing.
+/// The collector. On systems without /proc the metrics are absent.
 #[derive(Debug)]
 pub(crate) struct Usage;
 

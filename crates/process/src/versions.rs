@@ -1,4 +1,4 @@
-//! The versions of the API server and Tekton. A version that is not supported is logged once, at the start.
+//! Checks the versions of the API server and Tekton. An unsupported version is logged once, at the start.
 
 use crate::words;
 use k8s_openapi::api::core::v1::ConfigMap;
@@ -8,14 +8,14 @@ use std::future::pending;
 use std::time::Duration;
 use tokio::time::sleep;
 
-/// Between two attempts to read a version: other parts of the process log what is wrong with the connection.
+/// Pause between two attempts to read a version. Other parts of the process log connection errors.
 const PAUSE: Duration = Duration::from_secs(5);
-/// Where Tekton is installed, unless it is part of another product: then nothing is logged about it.
+/// Tekton's default namespace. Tekton in another product may have another namespace; its version is then not checked.
 const TEKTON_NAMESPACE: &str = "tekton-pipelines";
-/// Tekton lets every user read this ConfigMap, so it needs no right of ours.
+/// Tekton grants every user read access to this ConfigMap, so the `ClusterRole` of pod-affinity needs no rule for the ConfigMap.
 const TEKTON_INFO: &str = "pipelines-info";
 
-/// Logs a warning for each of the two whose version is not one that this release was tested with; never ends.
+/// Logs a warning if this release was not tested with the version of Kubernetes or Tekton. Never returns.
 pub async fn judge(client: Client) {
     warn(&KUBERNETES, kubernetes(&client).await);
     warn(&TEKTON, tekton(&client).await);
@@ -44,7 +44,7 @@ async fn tekton(client: &Client) -> Option<String> {
         .filter(|version| numbers(version).is_some())
 }
 
-/// Waits until the API server answers. Nothing if it forbids the request, as only some hardened clusters do, or finds nothing.
+/// Retries until the API server responds. `None` if the request is forbidden (some hardened clusters) or finds no object.
 async fn answer<T, F: Future<Output = Result<T>>>(whose: &str, ask: impl Fn() -> F) -> Option<T> {
     loop {
         match ask().await {

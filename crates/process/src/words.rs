@@ -1,8 +1,8 @@
-//! Errors of the API server as a sentence: the client's own text repeats the whole `Status` behind it.
+//! Formats errors of the API server as one sentence. kube's own text repeats the whole `Status` after the message.
 
 use kube::{Error, core::Status, runtime::watcher};
 
-/// Of a request.
+/// The error of a request.
 pub fn of(error: &Error) -> String {
     match error {
         Error::Api(status) => of_status(status),
@@ -10,7 +10,7 @@ pub fn of(error: &Error) -> String {
     }
 }
 
-/// Of a watch.
+/// The error of a watch.
 pub fn of_watch(error: &watcher::Error) -> String {
     match error {
         watcher::Error::InitialListFailed(source)

@@ -1,55 +1,55 @@
-//! What is to be done about the stored certificates at a given time. Pure: no clock, no IO, no new keys.
+//! Decides the next step for the stored certificates at a given time. Pure: no clock, no IO, no new keys.
 
 use super::{bundle::bundle, stored::Stored, x509::Facts};
 use jiff::Timestamp;
 use strum::Display;
 
-/// The one next step.
+/// The next step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Decision {
-    /// Everything is in order.
+    /// No change is needed.
     Keep,
-    /// The stored bundle is not the bundle of the stored CAs.
+    /// The stored bundle differs from the bundle of the stored CAs.
     MendBundle,
-    /// The current CA is to issue a new serving certificate.
+    /// The current CA issues a new serving certificate.
     RenewLeaf(Why),
-    /// A new CA is needed; the serving certificate stays until the new CA is trusted.
+    /// A new CA is needed. The serving certificate stays until API servers trust the new CA.
     RenewCa(Why),
 }
 
-/// What is wrong with a certificate.
+/// The reason why a certificate is renewed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Display)]
 pub enum Why {
-    /// There is none.
+    /// The Secret has no certificate.
     #[strum(to_string = "is missing")]
     Missing,
-    /// It cannot be read, or is of the wrong kind.
+    /// The certificate cannot be parsed, or is of the wrong kind.
     #[strum(to_string = "cannot be read")]
     Corrupt,
-    /// Its private key is missing or belongs to another one.
+    /// The private key is missing or belongs to another certificate.
     #[strum(to_string = "does not belong to the stored private key")]
     KeyMismatch,
-    /// Its validity has not begun: the clock was ahead when it was issued.
+    /// The validity starts in the future: the clock was ahead when the certificate was issued.
     #[strum(to_string = "is not valid yet")]
     NotYetValid,
-    /// Its validity is over.
+    /// The certificate has expired.
     #[strum(to_string = "has expired")]
     Expired,
-    /// Two thirds of its life are over.
+    /// Two thirds of the lifetime are over.
     #[strum(to_string = "has lived two thirds of its life")]
     Due,
-    /// It was signed by an earlier CA, which is still trusted.
+    /// An earlier CA, which API servers still trust, signed the certificate.
     #[strum(to_string = "was signed by an earlier CA")]
     EarlierCa,
-    /// No CA of ours signed it.
+    /// No stored CA signed the certificate.
     #[strum(to_string = "was not signed by any stored CA")]
     Foreign,
-    /// It does not name the Service's DNS names.
+    /// The certificate lacks DNS names of the Service.
     #[strum(to_string = "does not name the Service's DNS names")]
     WrongNames,
 }
 
-/// Checks the CA first, because a serving certificate is only as good as the CA that signed it.
+/// Checks the CA first, because a serving certificate is only valid with a valid CA.
 pub fn decide(stored: &Stored, names: &[String], now: Timestamp) -> Decision {
     match ca(stored, now) {
         Err(why) => Decision::RenewCa(why),
@@ -66,9 +66,10 @@ pub fn wanted_bundle(stored: &Stored, now: Timestamp) -> String {
     bundle(&stored.ca, &[&stored.bundle], now)
 }
 
-/// Whether a replica may serve the stored leaf: a trusted CA signed it, and it is for the right names.
+/// Whether a replica may serve the stored leaf: a trusted CA signed the leaf, and the leaf has the right names.
 ///
-/// Laxer than [`decide`]: a leaf that is due, or signed by an earlier CA, can still be served, and the API server's clock
+/// Accepts more than [`decide`]: a leaf that is due for renewal or that an earlier CA signed can still be served, and the API
+/// server's clock decides whether a leaf is valid yet.
 /// decides whether a leaf is valid yet.
 pub fn serves(stored: &Stored, names: &[String], now: Timestamp) -> Result<(), Why> {
     let leaf = unexpired(&stored.leaf, &stored.leaf_key, now)?;

@@ -1,4 +1,4 @@
-//! Creates CAs and serving certificates. Decides nothing: the caller gives the names and the time.
+//! Creates CAs and serving certificates for the names and the time that the caller passes.
 
 use super::{AUTHORITY_LIFE, BACK_DATED, LEAF_LIFE, x509::Facts};
 use jiff::{SignedDuration, Timestamp};
@@ -9,10 +9,10 @@ use rcgen::{
 use thiserror::Error;
 use time::OffsetDateTime;
 
-/// Why a certificate could not be created.
+/// The reason why a certificate could not be created.
 #[derive(Debug, Error)]
 pub enum Error {
-    /// The crypto library refused.
+    /// The crypto library reported an error.
     #[error("cannot make a certificate: {0}; this is a fault in pod-affinity, please report it")]
     Crypto(#[from] rcgen::Error),
     /// The clock shows a time that a certificate cannot contain.
@@ -25,7 +25,7 @@ pub enum Error {
 pub struct Issued {
     /// The certificate.
     pub certificate: String,
-    /// Its private key.
+    /// The private key.
     pub key: String,
 }
 
@@ -43,7 +43,7 @@ pub fn authority(now: Timestamp) -> Result<Issued, Error> {
     })
 }
 
-/// A new serving certificate, signed by a CA; never outlives it.
+/// A new serving certificate, signed by `ca`. The certificate expires with `ca` at the latest.
 pub fn leaf(ca: &Issued, names: &[String], now: Timestamp) -> Result<Issued, Error> {
     let signer = Issuer::from_ca_cert_pem(&ca.certificate, KeyPair::from_pem(&ca.key)?)?;
     let key = new_key()?;
@@ -76,7 +76,7 @@ fn lasting(now: Timestamp, until: Timestamp) -> Result<CertificateParams, Error>
     Ok(params)
 }
 
-/// A name of its own for each CA, so that a verifier which has two of them never tries the wrong key.
+/// Each CA has a unique name, so that a verifier with two CAs never tries the wrong key.
 fn ca_name(now: Timestamp) -> DistinguishedName {
     common_name(&format!("pod-affinity webhook authority {}", now.as_second()))
 }

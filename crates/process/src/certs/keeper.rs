@@ -1,8 +1,8 @@
-//! Keeps the stored certificates in order and the API server's trust ahead of them. The leader alone runs this; if two
-//! processes run it at once, the Secret's resourceVersion lets only one of them write.
+//! Renews the stored certificates, and makes API servers trust a new CA before the webhook serves a certificate of this CA. Only
+//! the leader runs this code; if two processes run it at once, the Secret's resourceVersion lets only one process write.
 //!
-//! The order that makes a rotation lossless: a new CA is stored beside the old one, both configurations trust both CAs, the API
-//! servers get some time to read the configurations, and only then a leaf signed by the new CA is stored.
+//! The order of a lossless rotation: a new CA is stored beside the old CA, both configurations trust both CAs, API servers get
+//! time to read the configurations, and only then a leaf of the new CA is stored.
 
 use super::{
     decide::{Decision, Why, decide, wanted_bundle},
@@ -29,53 +29,53 @@ use std::{fmt::Debug, pin::pin, sync::Arc, time::Duration};
 use thiserror::Error;
 use tokio::time::{Instant, sleep, timeout};
 
-/// Between two checks without any event, so that a jump of the clock is noticed.
+/// Interval of checks without watch events, so that the process notices a jump of the clock.
 const CHECK_EVERY: Duration = Duration::from_mins(1);
-/// How long API servers may take to act on a changed `caBundle`, by default.
+/// Default of how long API servers may take to act on a changed `caBundle`.
 pub const SETTLE_TIME: Duration = Duration::from_secs(10);
-/// Between two checks, so that a conflict with another writer stays cheap.
+/// Pause between two checks, so that a conflict with another writer causes few requests.
 const PAUSE: Duration = Duration::from_millis(500);
-/// After an error.
+/// Pause after an error.
 const RETRY: Duration = Duration::from_secs(5);
-/// For all requests of one check: an API server that does not answer must not stop the checks for good.
+/// Timeout for all requests of one check, so that an API server without a response does not block later checks.
 const PASS_DEADLINE: Duration = Duration::from_secs(30);
-/// Events that one check handles at most.
+/// Maximum number of watch events that one check handles.
 const BURST: usize = 16;
-/// CA, bundle, leaf and the last check: no healthy pass takes more steps.
+/// No healthy pass takes more steps: CA, bundle, leaf and the last check.
 const STEPS_AT_MOST: usize = 5;
 
-/// Returns the time; a parameter, so that tests can let years pass.
+/// Returns the current time. A parameter, so that tests can let years pass.
 pub type Clock = Arc<dyn Fn() -> Timestamp + Send + Sync>;
 
-/// Why the certificates are not in order.
+/// The reason why a check of the certificates failed.
 #[derive(Debug, Error)]
 pub enum Error {
-    /// The Secret is not readable.
+    /// The Secret cannot be read.
     #[error("cannot read Secret {CERTIFICATE_SECRET}: {}; check the controller's Role", words::of(.0))]
     Read(#[source] Box<kube::Error>),
-    /// The Secret does not exist, and no Role of ours may create one.
+    /// The Secret does not exist, and the controller's Role does not allow to create Secrets.
     #[error("Secret {CERTIFICATE_SECRET} does not exist; apply config/400-secret.yaml")]
     Missing,
-    /// The Secret is not writable.
+    /// The Secret cannot be written.
     #[error("cannot write Secret {CERTIFICATE_SECRET}: {}; check the controller's Role", words::of(.0))]
     Write(#[source] Box<kube::Error>),
-    /// The API server cannot be made to trust the CA.
+    /// A webhook configuration cannot be read or patched.
     #[error(transparent)]
     Publish(#[from] publish::Error),
     /// No certificate could be created.
     #[error(transparent)]
     Issue(#[from] issue::Error),
-    /// The API server did not answer.
+    /// The API server did not respond in time.
     #[error("the API server did not answer within {PASS_DEADLINE:?}")]
     Unanswered,
-    /// The decisions never ended.
+    /// The check did not end within the maximum number of steps.
     #[error(
         "the certificates in Secret {CERTIFICATE_SECRET} keep changing; another client may be writing it"
     )]
     Restless,
 }
 
-/// Keeps the certificates of one installation.
+/// Manages the certificates of one installation.
 pub struct Keeper {
     client: Client,
     namespace: String,
@@ -83,14 +83,14 @@ pub struct Keeper {
     clock: Clock,
     metrics: Leading,
     settle_time: Duration,
-    /// When all API servers act on what is trusted now.
+    /// When all API servers act on the current `caBundle`.
     settled_at: Option<Instant>,
     leaves_alone: bool,
     external: bool,
 }
 
 impl Keeper {
-    /// A keeper of the Secret in this namespace.
+    /// A keeper for the Secret in this namespace.
     pub fn new(client: Client, namespace: &str, clock: Clock, metrics: Leading) -> Self {
         let names = service_names(namespace);
         let namespace = namespace.to_owned();
@@ -107,7 +107,7 @@ impl Keeper {
         }
     }
 
-    /// The same, but it writes no certificate: it only makes our namespace the owner of the webhook configurations.
+    /// Changes the keeper to write no certificates: it only makes our namespace the owner of the webhook configurations.
     #[must_use]
     pub fn of_external_certificates(self) -> Self {
         Self {
@@ -116,13 +116,13 @@ impl Keeper {
         }
     }
 
-    /// The same, but it gives API servers this long to act on a changed `caBundle`.
+    /// Sets how long API servers may take to act on a changed `caBundle`.
     #[must_use]
     pub fn with_settle_time(self, settle_time: Duration) -> Self {
         Self { settle_time, ..self }
     }
 
-    /// Keeps on until it is dropped.
+    /// Runs checks until the future is dropped.
     pub async fn run(mut self) {
         let mut changes = pin!(self.changes().ready_chunks(BURST));
         loop {
@@ -131,12 +131,12 @@ impl Keeper {
                 .unwrap_or(Err(Error::Unanswered));
             let next = done.unwrap_or_else(|error| self.failed(&error));
             sleep(PAUSE).await;
-            // Either outcome means the same: check again.
+            // An event and the timeout both start the next check.
             let _ = timeout(next, changes.next()).await;
         }
     }
 
-    /// One check and all that follows from it; returns when to check again at the latest.
+    /// Checks the certificates and writes all changes. Returns the latest time until the next check.
     pub async fn pass(&mut self) -> Result<Duration, Error> {
         let mut trust = Configurations::read(self.client.clone(), &self.namespace).await?;
         trust.belong().await?;
@@ -179,7 +179,7 @@ impl Keeper {
         tracing::info!(%why, "the webhook's CA {why}: creating a new one");
         let Issued { certificate, key } = issue::authority(now)?;
         self.metrics.renewal(Part::Ca);
-        // What the API server trusts now may be all that is left of a lost Secret, while replicas still serve its certificate.
+        // Keeps the CAs in `caBundle`: if the Secret was lost, replicas may still serve a certificate that one of these CAs signed.
         let bundle =
             super::bundle::bundle(&certificate, &[&stored.ca, &stored.bundle, &trust.trusted()], now);
         Ok(Step::Store(Stored {
@@ -216,8 +216,8 @@ impl Keeper {
         }))
     }
 
-    /// On a first installation the API servers trusted no CA before, so they need no time to act on a change. When this keeper
-    /// begins, the leader before it may have published a moment ago.
+    /// On a first installation API servers trust no CA, so they need no time to act on a change. A new keeper also waits, because
+    /// the previous leader may have published a moment ago.
     async fn publish(&mut self, stored: &Stored, trust: &mut Configurations) -> Result<(), Error> {
         let first = trust.trusted().is_empty();
         let changed = trust.publish(&stored.bundle).await?;
@@ -233,7 +233,7 @@ impl Keeper {
         Some(rest).filter(|rest| !rest.is_zero())
     }
 
-    /// Whether another controller keeps the certificates; logged when it begins to.
+    /// Whether another controller manages the certificates; logged when this starts.
     fn has_injector(&mut self, trust: &Configurations) -> bool {
         let injector = trust.injector();
         let noted = std::mem::replace(&mut self.leaves_alone, injector.is_some());
@@ -252,7 +252,7 @@ impl Keeper {
         found.map_err(failed)?.ok_or(Error::Missing)
     }
 
-    /// The object goes back with the resourceVersion it was read with, so a concurrent change is never overwritten.
+    /// Writes with the resourceVersion of the read, so a concurrent change causes a conflict and is never overwritten.
     async fn store(&self, secret: Secret, stored: Stored) -> Result<Secret, Error> {
         let changed = Secret {
             data: Some(stored.into_data()),
@@ -265,7 +265,7 @@ impl Keeper {
         written.map_err(|error| Error::Write(Box::new(error)))
     }
 
-    /// Changes of the objects that the keeper checks. Which one changed does not matter: every pass checks all.
+    /// Changes of the watched objects. Every pass checks all objects, so the events do not name the changed object.
     fn changes(&self) -> impl Stream<Item = ()> + use<> {
         let secret = (!self.external).then(|| changes_of(self.secrets(), CERTIFICATE_SECRET));
         let configuration = |name| {

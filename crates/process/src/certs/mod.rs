@@ -1,11 +1,10 @@
-//! The serving certificate of the webhook and the CA that signs it: when each is renewed, and how the API server trusts a new CA
-//! before a certificate signed by it is served.
+//! The serving certificate of the webhook and the CA that signs it: when each is renewed, and how API servers trust a new CA
+//! before the webhook serves a certificate of this CA.
 //!
-//! [`decide`] is pure; [`keeper`] is the one place that reads and writes, and only the leader runs it. [`crate::tls`] serves
-//! the certificate.
+//! [`decide`] is pure. Only [`keeper`] reads and writes, and only the leader runs it. [`crate::tls`] serves the certificate.
 //!
-//! Not by a library: cert-manager is a controller of its own, which users may install instead (`--certificates=external`), and
-//! no crate renews the certificate of a webhook and its `caBundle`.
+//! Hand-written: cert-manager is a separate controller, which users may install instead (`--certificates=external`), and no crate
+//! renews the certificate of a webhook together with its `caBundle`.
 
 pub mod bundle;
 pub mod decide;
@@ -18,14 +17,14 @@ pub mod x509;
 use jiff::SignedDuration;
 use placement::keys;
 
-/// Life of a CA.
+/// Lifetime of a CA.
 pub const AUTHORITY_LIFE: SignedDuration = SignedDuration::from_hours(365 * 24);
-/// Life of a serving certificate.
+/// Lifetime of a serving certificate.
 pub const LEAF_LIFE: SignedDuration = SignedDuration::from_hours(30 * 24);
 /// How far `NotBefore` lies in the past, so that an API server whose clock is behind accepts a new certificate.
 pub const BACK_DATED: SignedDuration = SignedDuration::from_hours(1);
 
-/// The DNS names that the API server may dial; it asks for the first one.
+/// The DNS names of the webhook's Service. The API server verifies the first name.
 pub fn service_names(namespace: &str) -> Vec<String> {
     let service = format!("{}.{namespace}.svc", keys::WEBHOOK_SERVICE);
     let qualified = format!("{service}.cluster.local");

@@ -1,5 +1,5 @@
-//! The `caBundle` of both webhook configurations, and our namespace as their owner. Written by JSON patch, one field at a time:
-//! the manifests do not contain these fields, so neither form of `kubectl apply` removes them.
+//! Writes the `caBundle` of both webhook configurations, and our namespace as their owner. JSON patches write one field at a
+//! time. The manifests do not contain these fields, so `kubectl apply`, client-side or server-side, keeps them.
 
 use crate::{params, words};
 use json_patch::{Patch, PatchOperation};
@@ -18,7 +18,7 @@ pub const CONFIGURATIONS: [&str; 2] = [keys::PIPELINE_RUN_WEBHOOK, keys::POD_WEB
 
 const NAMESPACE: &str = "Namespace";
 
-/// Annotations by which another controller writes `caBundle`.
+/// With one of these annotations, another controller writes `caBundle`.
 const INJECTORS: [&str; 4] = [
     "cert-manager.io/inject-ca-from",
     "cert-manager.io/inject-ca-from-secret",
@@ -26,29 +26,29 @@ const INJECTORS: [&str; 4] = [
     "service.beta.openshift.io/inject-cabundle",
 ];
 
-/// Why the API server does not trust the current bundle.
+/// The reason why API servers do not trust the current bundle.
 #[derive(Debug, Error)]
 pub enum Error {
-    /// Not readable.
+    /// A configuration cannot be read.
     #[error(
         "cannot read MutatingWebhookConfiguration {name}: {}; check the controller's ClusterRole",
         words::of(source)
     )]
     Read {
-        /// Its name.
+        /// Name of the configuration.
         name: &'static str,
-        /// What the API server reported.
+        /// The error of the request.
         source: Box<kube::Error>,
     },
-    /// Not writable.
+    /// A configuration cannot be patched.
     #[error(
         "cannot patch MutatingWebhookConfiguration {name}: {}; check the controller's ClusterRole",
         words::of(source)
     )]
     Write {
-        /// Its name.
+        /// Name of the configuration.
         name: String,
-        /// What the API server reported.
+        /// The error of the request.
         source: Box<kube::Error>,
     },
     /// The patch could not be built.
@@ -56,7 +56,7 @@ pub enum Error {
     Build(#[from] serde_json::Error),
 }
 
-/// Both configurations as they were last seen; one that does not exist is left out.
+/// Both configurations as last read; a missing configuration is left out.
 #[derive(Clone)]
 pub struct Configurations {
     api: Api<MutatingWebhookConfiguration>,
@@ -65,7 +65,7 @@ pub struct Configurations {
 }
 
 impl Configurations {
-    /// Reads both, and the namespace that is to own them.
+    /// Reads both configurations, and the namespace that becomes their owner.
     pub async fn read(client: Client, namespace: &str) -> Result<Self, Error> {
         let owner = owner(client.clone(), namespace).await;
         let api = Api::all(client);
@@ -80,12 +80,12 @@ impl Configurations {
         Ok(Self { api, seen, owner })
     }
 
-    /// The annotation, if there is one, by which another controller keeps the certificates.
+    /// The annotation with which another controller manages the certificates, if present.
     pub fn injector(&self) -> Option<&'static str> {
         self.seen.iter().find_map(injector)
     }
 
-    /// Every CA that is trusted now, as PEM.
+    /// All CAs in the current `caBundle` fields, as PEM.
     pub fn trusted(&self) -> String {
         let webhooks = self.seen.iter().flat_map(|one| one.webhooks.iter().flatten());
         webhooks
@@ -94,7 +94,7 @@ impl Configurations {
             .collect()
     }
 
-    /// Makes both trust `bundle`; `true` if they trusted another one before.
+    /// Writes `bundle` to both configurations. Returns whether a `caBundle` changed.
     pub async fn publish(&mut self, bundle: &str) -> Result<bool, Error> {
         let mut written = false;
         for one in &mut self.seen {
@@ -107,7 +107,7 @@ impl Configurations {
         Ok(written)
     }
 
-    /// Makes the namespace the owner of both.
+    /// Makes the namespace the owner of both configurations.
     pub async fn belong(&mut self) -> Result<(), Error> {
         for one in &mut self.seen {
             let owner = self.owner.as_ref();
@@ -119,8 +119,8 @@ impl Configurations {
     }
 }
 
-/// The namespace as owner of cluster-scoped objects. Without it, the configurations would outlive the namespace, and the API
-/// server would call webhooks that no longer exist for each labelled run. If it cannot be read, all else is done without it.
+/// The namespace as owner of the configurations. Without an owner, the configurations would outlive the namespace, and API
+/// servers would call a missing webhook for each labelled run. If the namespace cannot be read, the owner is left out.
 async fn owner(client: Client, name: &str) -> Option<OwnerReference> {
     let namespace = Api::<Namespace>::all(client).get_metadata_opt(name).await;
     let uid = namespace.ok().flatten()?.metadata.uid?;
@@ -144,14 +144,14 @@ fn belong(configuration: &MutatingWebhookConfiguration, owner: &OwnerReference) 
     serde_json::from_value(json!({"op": "add", "path": "/metadata/ownerReferences", "value": owners})).ok()
 }
 
-/// The annotation, if there is one, by which another controller writes a configuration's `caBundle`.
+/// The annotation with which another controller writes this configuration's `caBundle`, if present.
 pub fn injector(configuration: &MutatingWebhookConfiguration) -> Option<&'static str> {
     let annotations = configuration.annotations();
     INJECTORS.into_iter().find(|key| annotations.contains_key(*key))
 }
 
-/// The patch that makes every webhook of a configuration trust `bundle`; empty when all do. Each write is guarded by the
-/// webhook's name, because the list may have been reordered since it was read.
+/// The patch that sets `bundle` in every webhook of a configuration; empty if all have it. A test of the webhook's name guards
+/// each write, because another client may have reordered the list since the read.
 pub fn trust(configuration: &MutatingWebhookConfiguration, bundle: &str) -> Result<Patch, serde_json::Error> {
     let wanted = ByteString(bundle.as_bytes().to_vec());
     let webhooks = configuration.webhooks.iter().flatten().enumerate();

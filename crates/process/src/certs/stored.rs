@@ -1,4 +1,4 @@
-//! The Secret's keys as one value. Does not interpret what is stored.
+//! The keys of the Secret as one value. The values are not interpreted.
 
 use k8s_openapi::{ByteString, api::core::v1::Secret};
 use std::collections::BTreeMap;
@@ -8,14 +8,14 @@ use std::fmt;
 pub const CA_CERTIFICATE: &str = "ca.crt";
 /// Key of the CA's private key.
 pub const CA_KEY: &str = "ca.key";
-/// Key of every CA that may have signed what is served: the current one first.
+/// Key of all CAs that may have signed a served certificate: the current CA first.
 pub const CA_BUNDLE: &str = "ca-bundle.crt";
 /// Key of the serving certificate.
 pub const CERTIFICATE: &str = "tls.crt";
 /// Key of the serving certificate's private key.
 pub const KEY: &str = "tls.key";
 
-/// What the Secret holds, each part as PEM; a missing part is empty.
+/// The content of the Secret, each part as PEM; a missing part is empty.
 #[derive(Clone, Default, PartialEq, Eq)]
 pub struct Stored {
     /// [`CA_CERTIFICATE`].
@@ -31,7 +31,7 @@ pub struct Stored {
 }
 
 impl Stored {
-    /// Reads a Secret; bytes that are no text count as missing, because they contain no PEM.
+    /// Reads a Secret. Bytes that are not UTF-8 count as missing, because PEM is text.
     pub fn of(secret: &Secret) -> Self {
         let text = |key: &str| {
             secret
@@ -49,7 +49,7 @@ impl Stored {
         }
     }
 
-    /// The Secret's `data`. Keys that are not ours are dropped.
+    /// The Secret's `data`. Other keys are dropped.
     pub fn into_data(self) -> BTreeMap<String, ByteString> {
         let Self {
             ca,
@@ -72,7 +72,7 @@ impl Stored {
     }
 }
 
-/// Shows the length of each part, never its content.
+/// Shows the length of each part and hides the content.
 impl fmt::Debug for Stored {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Stored")

@@ -1,7 +1,7 @@
-//! The few facts about an X.509 certificate that the decisions need. Reads PEM, judges nothing.
+//! The fields of an X.509 certificate that the decisions need. This module reads PEM and decides nothing.
 //!
-//! Not by one library: `rustls` reads PEM and `pem` writes it, `x509-parser` reads certificates, and `rcgen` private keys.
-//! `webpki` verifies a whole chain, but reports neither dates nor names.
+//! Several libraries are necessary: `rustls` reads PEM and `pem` writes PEM, `x509-parser` reads certificates, and `rcgen` reads
+//! private keys. `webpki` verifies a whole chain, but reports neither dates nor names.
 
 use jiff::Timestamp;
 use pem::{EncodeConfig, LineEnding, Pem};
@@ -13,53 +13,53 @@ use x509_parser::{certificate::X509Certificate, extensions::GeneralName, prelude
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Facts {
     der: Vec<u8>,
-    /// First moment of its validity.
+    /// Start of the validity.
     pub not_before: Timestamp,
-    /// Last moment of its validity.
+    /// End of the validity.
     pub not_after: Timestamp,
-    /// Whether it may sign others.
+    /// Whether the certificate may sign other certificates.
     pub is_ca: bool,
-    /// DNS names it is valid for.
+    /// DNS names of the certificate.
     pub names: Vec<String>,
     public_key: Vec<u8>,
 }
 
 impl Facts {
-    /// The first certificate of a PEM text; `None` when there is none or it cannot be read.
+    /// The first certificate of a PEM text; `None` if the text has no certificate or the first is unreadable.
     pub fn first(pem: &str) -> Option<Self> {
         let der = CertificateDer::pem_slice_iter(pem.as_bytes()).next()?.ok()?;
         Self::read(&der)
     }
 
-    /// Every certificate of a PEM text that can be read; what cannot is left out.
+    /// All readable certificates of a PEM text.
     pub fn all(pem: &str) -> Vec<Self> {
         CertificateDer::pem_slice_iter(pem.as_bytes())
             .filter_map(|der| Self::read(&der.ok()?))
             .collect()
     }
 
-    /// Whether its validity is over at `now`.
+    /// Whether the certificate has expired at `now`.
     pub fn has_expired_at(&self, now: Timestamp) -> bool {
         now >= self.not_after
     }
 
-    /// The moment when two thirds of its life are over.
+    /// The time when two thirds of the lifetime are over.
     pub fn renewal(&self) -> Timestamp {
         let life = self.not_after.duration_since(self.not_before);
         self.not_after.checked_sub(life / 3).unwrap_or(self.not_after)
     }
 
-    /// Whether this private key, as PEM, belongs to it.
+    /// Whether this private key, as PEM, belongs to the certificate.
     pub fn has_key(&self, key_pem: &str) -> bool {
         KeyPair::from_pem(key_pem).is_ok_and(|key| key.subject_public_key_info() == self.public_key)
     }
 
-    /// Whether `ca` signed it.
+    /// Whether `ca` signed the certificate.
     pub fn is_signed_by(&self, ca: &Facts) -> bool {
         signature_holds(&self.der, &ca.der).unwrap_or(false)
     }
 
-    /// Whether it is valid for every one of these DNS names.
+    /// Whether the certificate has all these DNS names.
     pub fn covers(&self, names: &[String]) -> bool {
         names.iter().all(|name| self.names.contains(name))
     }

@@ -1,5 +1,5 @@
-//! Whether to take, renew or wait for a Lease. Pure. Times in the Lease are never compared with our clock: a Lease has
-//! expired when *we* have seen no change of its record for its duration, so clocks that differ do no harm.
+//! Decides whether to acquire the Lease, renew it or wait. Pure. A Lease has expired when this process has seen no change of the
+//! record for the lease duration. Clock skew is harmless, because times in the record are never compared with a clock.
 
 use super::Terms;
 use jiff::Timestamp;
@@ -7,18 +7,18 @@ use k8s_openapi::{api::coordination::v1::LeaseSpec, apimachinery::pkg::apis::met
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// What to do with the Lease.
+/// The next step for the Lease.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Decision {
-    /// It is free, or its holder does not renew it: take it.
+    /// The Lease is free, or its holder has stopped to renew: acquire the Lease.
     Acquire,
-    /// We hold it.
+    /// This process holds the Lease.
     Renew,
-    /// Another holds it.
+    /// Another process holds the Lease.
     Wait,
 }
 
-/// A Lease's record and when, on our own monotonic clock, it was first seen like that.
+/// The record of a Lease, and the time on the local monotonic clock at which this process first saw the record.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Observation {
     spec: LeaseSpec,
@@ -26,7 +26,7 @@ pub struct Observation {
 }
 
 impl Observation {
-    /// What is seen now, given what was seen before.
+    /// The observation of this record: `since` is kept while the record is unchanged.
     pub fn update(before: Option<Self>, spec: LeaseSpec, now: Instant) -> Self {
         match before {
             Some(before) if before.spec == spec => before,
@@ -35,7 +35,7 @@ impl Observation {
     }
 }
 
-/// Decides for the candidate of this name.
+/// The next step of the candidate `me`.
 pub fn decide(seen: &Observation, me: &str, now: Instant) -> Decision {
     let expires_at = seen.since + promised(&seen.spec);
     match seen.spec.holder_identity.as_deref() {
@@ -46,7 +46,7 @@ pub fn decide(seen: &Observation, me: &str, now: Instant) -> Decision {
     }
 }
 
-/// The record that takes the Lease. Only people who read the Lease use `clock`.
+/// The record that acquires the Lease. Only people who read the Lease use `clock`.
 pub fn acquired(before: &LeaseSpec, me: &str, terms: &Terms, clock: Timestamp) -> LeaseSpec {
     let transitions = before.lease_transitions.unwrap_or(0).saturating_add(1);
     LeaseSpec {
@@ -59,7 +59,7 @@ pub fn acquired(before: &LeaseSpec, me: &str, terms: &Terms, clock: Timestamp) -
     }
 }
 
-/// The record that renews it.
+/// The record that renews the Lease.
 pub fn renewed(before: &LeaseSpec, clock: Timestamp) -> LeaseSpec {
     LeaseSpec {
         renew_time: Some(MicroTime(clock)),
@@ -67,7 +67,7 @@ pub fn renewed(before: &LeaseSpec, clock: Timestamp) -> LeaseSpec {
     }
 }
 
-/// The record that releases it, so that the next leader need not wait.
+/// The record that releases the Lease, so that the next leader starts at once.
 pub fn released(before: &LeaseSpec, clock: Timestamp) -> LeaseSpec {
     LeaseSpec {
         holder_identity: Some(String::new()),
@@ -76,7 +76,7 @@ pub fn released(before: &LeaseSpec, clock: Timestamp) -> LeaseSpec {
     }
 }
 
-/// Our own duration for a record without a valid one.
+/// The lease duration of the record, or the default if the record has no valid duration.
 fn promised(spec: &LeaseSpec) -> Duration {
     let seconds = spec
         .lease_duration_seconds

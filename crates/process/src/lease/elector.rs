@@ -1,5 +1,5 @@
-//! Reads and writes the Lease. Every write carries the resourceVersion that the decision was made on, so of two candidates
-//! one gets a conflict.
+//! Reads and writes the Lease. Every write carries the resourceVersion of the read that the decision is based on, so if two
+//! candidates write, the API server reports a conflict to one candidate.
 
 use super::{
     Terms,
@@ -18,31 +18,31 @@ use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep, timeout};
 use tokio_util::sync::CancellationToken;
 
-/// For releasing the Lease. With the last writes before it, less than terminationGracePeriodSeconds.
+/// Timeout for releasing the Lease. Together with the leader's last writes, less than terminationGracePeriodSeconds.
 const FAREWELL: Duration = Duration::from_secs(5);
 
-/// A process that may lead, and the Lease for that.
+/// A process that may lead, and its Lease.
 #[derive(Clone, Debug)]
 pub struct Candidate {
     /// Namespace of the Lease.
     pub namespace: String,
-    /// Its name.
+    /// Name of the Lease.
     pub lease: &'static str,
-    /// Our own name in it; no two processes may have the same.
+    /// Name of this process in the Lease; must be unique.
     pub identity: String,
     /// The durations of the election.
     pub terms: Terms,
 }
 
-/// Why an attempt failed.
+/// The reason why an attempt failed.
 #[derive(Debug, Error)]
 pub enum Error {
-    /// The API server refused or could not be reached.
+    /// The API server rejected the request or was unreachable.
     #[error("the request for Lease {name} failed: {}", words::of(source))]
     Api {
         /// The Lease.
         name: &'static str,
-        /// What the API server reported.
+        /// The error of the request.
         source: Box<kube::Error>,
     },
     /// The API server did not answer.
@@ -59,7 +59,7 @@ pub struct Election {
 }
 
 impl Election {
-    /// Tries to acquire the Lease, and renews it after that.
+    /// Tries to acquire the Lease, then renews it.
     pub fn start(client: Client, candidate: Candidate, metrics: Leading) -> Self {
         let (standing, seen) = watch::channel(Standing::Unknown);
         let resign = CancellationToken::new();
@@ -79,15 +79,15 @@ impl Election {
         }
     }
 
-    /// Whether this process leads, as the election goes on.
+    /// A view of the current leadership.
     pub fn leadership(&self) -> Leadership {
         self.leadership.clone()
     }
 
-    /// Releases the Lease, so that the next leader need not wait until it expires. To be called when the last write is done.
+    /// Releases the Lease, so that the next leader starts before the Lease expires. Call this after the leader's last write.
     pub async fn resign(self) {
         self.resign.cancel();
-        // If the task has panicked, the Lease expires by itself.
+        // If the task has panicked, the Lease expires.
         let _ = self.ended.await;
     }
 }
@@ -100,7 +100,7 @@ struct Elector {
     seen: Option<Seen>,
 }
 
-/// The Lease, and when its record was first seen like that.
+/// The Lease, and the observation of its record.
 type Seen = (Lease, Observation);
 
 enum Attempt {
@@ -115,8 +115,8 @@ impl Elector {
         self.standing.send_replace(Standing::Over);
     }
 
-    /// Ends when a Lease that was held is lost or released. No request is aborted for that: what it wrote would not be known,
-    /// and the Lease would have to expire.
+    /// Ends when this process loses or releases the Lease. A pending request is completed first: after an aborted write the state
+    /// of the Lease would be unknown, and the next leader would have to wait until the Lease expires.
     async fn campaign(&mut self, resigned: impl Future<Output = ()>) {
         let mut resigned = pin!(resigned);
         loop {
@@ -141,7 +141,7 @@ impl Elector {
         }
     }
 
-    /// Half of the deadline, so that after a lost request there is time for a second one; and never beyond the deadline.
+    /// Timeout of an attempt: half of the renew deadline, so that a second attempt fits; and never beyond the deadline.
     fn patience(&self) -> Duration {
         let half = self.candidate.terms.renew_deadline / 2;
         match *self.standing.borrow() {
@@ -161,7 +161,7 @@ impl Elector {
         }
     }
 
-    /// Counted from before the request, because the others may count from the moment at which the API server handled it.
+    /// Leadership counts from before the request, because other candidates may count from the time when the API server handled it.
     fn held_since(&self, started: Instant) {
         let before = self
             .standing
@@ -199,7 +199,7 @@ impl Elector {
         }
     }
 
-    /// The leader relies on what it wrote last. All others, and a leader that met a conflict, read the Lease.
+    /// The leader reuses its last write. Standbys, and a leader whose write failed, read the Lease.
     async fn observed(&mut self) -> Result<Seen, Error> {
         if let Some(seen) = self.seen.as_ref().filter(|_| self.is_leading()) {
             return Ok(seen.clone());
@@ -248,7 +248,7 @@ impl Elector {
         }
     }
 
-    /// What a leader assumed about the Lease may be wrong. A standby keeps the time at which it first saw the record.
+    /// Makes a leader read the Lease again after a failed write. A standby keeps the time at which it first saw the record.
     fn forget_version(&mut self) {
         if self.is_leading() {
             self.seen = None;

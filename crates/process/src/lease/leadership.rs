@@ -1,23 +1,23 @@
-//! What the rest of a process sees of the election: a leadership that ends by itself, on our own clock, when the Lease is not
-//! renewed.
+//! The leadership, as the rest of the process sees it: leadership ends on the local clock when the process fails to renew the
+//! Lease.
 
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep_until};
 
-/// Where this process stands.
+/// The role of this process in the election.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Standing {
-    /// The Lease has not been seen yet.
+    /// The process has not read the Lease yet.
     Unknown,
     /// Another process leads.
     Standby,
-    /// Leading, up to this moment unless renewed before.
+    /// This process leads until this time; each renewal extends the time.
     Leading(Instant),
-    /// No longer a candidate.
+    /// The process has left the election.
     Over,
 }
 
-/// A view of the [`Standing`]; clones see the same.
+/// A view of the [`Standing`]. Clones share the state.
 #[derive(Clone, Debug)]
 pub struct Leadership(watch::Receiver<Standing>);
 
@@ -32,18 +32,18 @@ impl Leadership {
         matches!(*self.0.borrow(), Standing::Leading(until) if Instant::now() < until)
     }
 
-    /// Resolves once the Lease was seen.
+    /// Resolves when the process has read the Lease.
     pub async fn known(&mut self) {
         self.reached(|standing| *standing != Standing::Unknown).await;
     }
 
-    /// Resolves once this process leads; never, if it will not.
+    /// Resolves when this process leads; stays pending if the election ends first.
     pub async fn acquired(&mut self) {
         self.reached(|standing| matches!(standing, Standing::Leading(_)))
             .await;
     }
 
-    /// Resolves once this process no longer leads.
+    /// Resolves when the leadership ends, and at once if this process does not lead.
     pub async fn lost(&mut self) {
         loop {
             let Standing::Leading(until) = *self.0.borrow_and_update() else {

@@ -1,4 +1,4 @@
-//! How long a leader relies on its Lease and how long the others wait: three durations that are valid only together.
+//! The three durations of an election, which are valid only together.
 
 use std::time::Duration;
 use thiserror::Error;
@@ -11,38 +11,38 @@ pub struct Terms {
     pub(super) retry: Duration,
 }
 
-/// Durations that would give two leaders, or none for long.
+/// Durations with which two processes could lead, or no process for long.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum Unsound {
-    /// The Lease would expire before the leader stops.
+    /// A Lease stores whole seconds. A fraction would be cut off, so the Lease would expire before the leader stops.
     #[error(
         "--leader-elect-lease-duration ({0:?}) is not a number of seconds that a Lease can hold: write whole seconds, such \
          as 15s"
     )]
     Fraction(Duration),
-    /// Another would start before this one stops.
+    /// Another process would lead before this process stops.
     #[error(
         "--leader-elect-lease-duration ({duration:?}) is not longer than --leader-elect-renew-deadline \
          ({renew_deadline:?}), so another controller would lead before this one stops: raise the first or lower the second"
     )]
     Overlap {
-        /// Of the Lease.
+        /// The lease duration.
         duration: Duration,
-        /// Of the leader.
+        /// The renew deadline.
         renew_deadline: Duration,
     },
-    /// One failed request would cost the Lease.
+    /// After one failed request the leader would lose the Lease.
     #[error(
         "--leader-elect-renew-deadline ({renew_deadline:?}) is less than twice --leader-elect-retry-period ({retry:?}), so \
          a failed renewal would not be repeated in time: raise the first or lower the second"
     )]
     NoSecondAttempt {
-        /// Of the leader.
+        /// The renew deadline.
         renew_deadline: Duration,
-        /// Between two attempts.
+        /// The retry period.
         retry: Duration,
     },
-    /// Attempts would follow each other without a pause.
+    /// The process would send requests without a pause.
     #[error(
         "--leader-elect-retry-period is 0s, so the API server would be asked without a pause: write 2s or longer"
     )]
@@ -50,10 +50,9 @@ pub enum Unsound {
 }
 
 impl Terms {
-    /// Refuses durations that do not go together. client-go asks for less of a margin between `renew_deadline` and
-    /// `retry`: 1.2 times.
+    /// Checks that the durations fit together. client-go requires a smaller margin between `renew_deadline` and `retry`: 1.2 times.
     ///
-    /// `duration` is how long the others wait after the last renewal that they saw, `renew_deadline` how long the leader
+    /// `duration` is how long other candidates wait after the last renewal that they saw, `renew_deadline` how long the leader
     /// relies on its own last renewal, and `retry` the pause between two attempts.
     pub fn new(duration: Duration, renew_deadline: Duration, retry: Duration) -> Result<Self, Unsound> {
         if duration.subsec_nanos() != 0 || i32::try_from(duration.as_secs()).is_err() {
@@ -83,7 +82,7 @@ impl Terms {
 }
 
 impl Default for Terms {
-    /// client-go's own values.
+    /// The defaults of client-go.
     fn default() -> Self {
         Self {
             duration: Duration::from_secs(15),

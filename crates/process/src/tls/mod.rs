@@ -1,4 +1,4 @@
-//! The webhook's TLS port: a certificate that can be replaced while connections are served, and an end that loses no call.
+//! The webhook's TLS port, with certificate reload while connections are open, and a shutdown that loses no call.
 
 pub mod pair;
 pub mod serve;

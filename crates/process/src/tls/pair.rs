@@ -1,4 +1,4 @@
-//! A certificate chain and its key: read and checked before anything is served with it. Pure.
+//! A certificate chain and its key, which are checked before use. Pure.
 
 use crate::certs::x509::Facts;
 use jiff::Timestamp;
@@ -10,44 +10,44 @@ use rustls::{
 use std::fmt;
 use thiserror::Error;
 
-/// PEM as it was read.
+/// The PEM texts.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Pair {
-    /// The serving certificate, and the chain above it if there is one.
+    /// The serving certificate, and its intermediate certificates if present.
     pub chain: String,
-    /// Its private key.
+    /// The private key of the serving certificate.
     pub key: String,
 }
 
 /// A pair that can be served.
 #[derive(Clone, Debug)]
 pub struct Usable {
-    /// What rustls needs.
+    /// The certificate and key for rustls.
     pub key: CertifiedKey,
-    /// When it expires.
+    /// When the certificate expires.
     pub not_after: Timestamp,
 }
 
-/// Why a pair is not served.
+/// The reason why a pair is refused.
 #[derive(Debug, Error)]
 pub enum Refusal {
-    /// No certificate in it.
+    /// The chain has no readable certificate.
     #[error("it holds no readable certificate")]
     NoCertificate,
-    /// No key in it.
+    /// The private key is unreadable.
     #[error("it holds no readable private key")]
     NoKey,
-    /// The two do not fit.
+    /// The private key belongs to another certificate.
     #[error("certificate and private key do not go together: {0}")]
     Mismatch(#[source] rustls::Error),
-    /// Too old.
+    /// The certificate has expired.
     #[error("the certificate expired at {0}")]
     Expired(Timestamp),
 }
 
 impl Pair {
     /// Checks that the pair can be served at `now`. A certificate that is not valid yet passes, because the API server's clock
-    /// decides that.
+    /// decides whether the certificate is valid.
     pub fn check(&self, provider: &CryptoProvider, now: Timestamp) -> Result<Usable, Refusal> {
         let facts = Facts::first(&self.chain).ok_or(Refusal::NoCertificate)?;
         let key = PrivateKeyDer::from_pem_slice(self.key.as_bytes()).map_err(|_| Refusal::NoKey)?;
@@ -67,7 +67,7 @@ impl Pair {
     }
 }
 
-/// Never shows the key.
+/// Hides the private key.
 impl fmt::Debug for Pair {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Pair")

@@ -1,5 +1,5 @@
-//! Serves a router over TLS until it is asked to end, and ends so that no call is lost: the process is not ready first, serves on
-//! while the endpoints change, then accepts no new connections, and then ends the calls that are under way.
+//! Serves a router over TLS until the shutdown, which loses no call: the process turns unready, serves while endpoints change,
+//! then accepts no new connections, and then completes the calls in flight.
 
 use crate::{
     guard::Guard,
@@ -34,21 +34,21 @@ pub const PORT: Port = Port {
 };
 /// Name of the readiness condition that is met while new calls are accepted.
 pub const CONDITION: &str = "listener";
-/// Connections at once. An API server holds a few dozen at most.
+/// Maximum number of connections. An API server opens a few dozen at most.
 const CONNECTIONS_AT_MOST: usize = 2000;
-/// For a TLS handshake.
+/// Timeout for a TLS handshake.
 const HANDSHAKE: Duration = Duration::from_secs(10);
 
-/// How to end.
+/// The durations of the shutdown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Drain {
-    /// How long to serve on after the process turned not ready.
+    /// How long the process serves new calls after it turned unready.
     pub delay: Duration,
-    /// How long calls under way may take after that.
+    /// How long calls in flight may take after `delay`.
     pub deadline: Duration,
 }
 
-/// What is served, and all it needs.
+/// The routes and the settings of the server.
 #[derive(Debug)]
 pub struct Service {
     /// The routes.
@@ -57,17 +57,17 @@ pub struct Service {
     pub tls: Arc<ServerConfig>,
     /// How long a client may be silent; see [`crate::http_limits::SILENCE`].
     pub silence: Duration,
-    /// How to end.
+    /// The durations of the shutdown.
     pub drain: Drain,
-    /// When to end.
+    /// Starts the shutdown.
     pub shutdown: Shutdown,
-    /// Where the condition [`CONDITION`] is set.
+    /// The readiness that gets the condition [`CONDITION`].
     pub readiness: Readiness,
-    /// Where refused connections are counted.
+    /// The metrics that count refused connections.
     pub metrics: Serving,
 }
 
-/// Serves until the service's shutdown is asked for, and drains then.
+/// Serves until the shutdown starts, then drains.
 pub fn serve(listening: Listening, service: Service) -> impl Future<Output = Result<(), Error>> + Send {
     let Listening { port, listener, .. } = listening;
     let Service {
@@ -98,8 +98,8 @@ pub fn serve(listening: Listening, service: Service) -> impl Future<Output = Res
     until_drained(serving, end(handle, drain, shutdown, readiness))
 }
 
-/// While draining, each answer asks the API server not to reuse its connection. So the connections in use are gone before we
-/// close the idle ones, and no call can be lost on one that we close while it is being reused.
+/// While draining, each response asks the API server to close the connection. So active connections close before the server closes
+/// idle connections, and the server never closes a connection that the API server reuses at the same moment for a call.
 async fn farewell(State(shutdown): State<Shutdown>, request: Request, next: Next) -> Response {
     let mut response = next.run(request).await;
     if shutdown.is_asked() {
@@ -110,7 +110,7 @@ async fn farewell(State(shutdown): State<Shutdown>, request: Request, next: Next
     response
 }
 
-/// The server ends by itself after `ending`; if it fails before, `ending` is not waited for.
+/// Waits for `ending`, which stops the server, and then for the server. If the server fails first, returns at once.
 async fn until_drained(
     serving: impl Future<Output = Result<(), Error>> + Send,
     ending: impl Future<Output = ()> + Send,

@@ -1,5 +1,5 @@
-//! Where the serving certificate comes from: our Secret, watched, or two files, compared every few seconds (the kubelet replaces
-//! mounted Secrets by a link swap, which file notifications miss). Checks nothing; the store does.
+//! The sources of the serving certificate: a watch of our Secret, or two files that are read every few seconds, because the kubelet
+//! replaces mounted Secrets by a symlink swap, which file notifications miss. The store checks the certificates.
 
 use super::{pair::Pair, store::Store};
 use crate::certs::{decide, service_names, stored::Stored};
@@ -15,9 +15,9 @@ use placement::keys;
 use std::{fs, io, path::PathBuf, pin::pin, time::Duration};
 use tokio::time::{MissedTickBehavior, interval, timeout};
 
-/// Between two reads of the files.
+/// Interval of reads of the files.
 const POLL: Duration = Duration::from_secs(10);
-/// Between two checks of a Secret that does not change.
+/// Interval of checks of an unchanged Secret.
 const RECHECK: Duration = Duration::from_mins(1);
 
 /// The files of `--tls-cert-file` and `--tls-key-file`.
@@ -29,13 +29,13 @@ pub struct Files {
     pub key: PathBuf,
 }
 
-/// Offers every version of the Secret to the store, and now and then the latest version again, because it may have been refused
-/// by this machine's clock; never ends.
+/// Offers every version of the Secret to the store. The latest version is offered again every minute, because this machine's
+/// clock may have caused a refusal. Never returns.
 pub async fn follow_secret(client: Client, namespace: &str, store: Store) {
     follow_secret_by(Timestamp::now, client, namespace, store).await;
 }
 
-/// The same, by this clock.
+/// Like [`follow_secret`], with a clock from the caller.
 async fn follow_secret_by(clock: impl Fn() -> Timestamp, client: Client, namespace: &str, mut store: Store) {
     let names = service_names(namespace);
     let secrets = Api::<Secret>::namespaced(client, namespace);
@@ -44,7 +44,7 @@ async fn follow_secret_by(clock: impl Fn() -> Timestamp, client: Client, namespa
     loop {
         match timeout(RECHECK, versions.next()).await {
             Ok(Some(Ok(version))) => latest = Ok(version),
-            // While a watch fails, the version that was read stays.
+            // If the watch fails, the last version stays.
             Ok(Some(Err(error))) if latest.is_err() => latest = Err(unreadable(&error)),
             Ok(Some(Err(_)) | None) | Err(_) => {}
         }
@@ -60,13 +60,13 @@ async fn follow_secret_by(clock: impl Fn() -> Timestamp, client: Client, namespa
     }
 }
 
-/// Offers every version of the files to the store; never ends.
+/// Offers every version of the files to the store. Never returns.
 pub async fn follow_files(files: &Files, mut store: Store) {
     let mut ticks = interval(POLL);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
         ticks.tick().await;
-        // Two small local files: not worth a thread.
+        // Blocking reads, because the files are small and local.
         match read(files) {
             Ok(pair) => store.offer(pair, Timestamp::now()),
             Err(error) => store.lack(&format!(
@@ -76,7 +76,7 @@ pub async fn follow_files(files: &Files, mut store: Store) {
     }
 }
 
-/// The pair in a Secret. The API server would refuse a certificate that no CA of the Secret signed.
+/// The pair in a Secret. API servers would reject a certificate that no CA of the Secret signed.
 fn pair(secret: Option<&Secret>, names: &[String], now: Timestamp) -> Result<Pair, String> {
     let name = keys::CERTIFICATE_SECRET;
     let secret =

@@ -1,4 +1,4 @@
-//! The certificate that is served. An offered pair that is not valid is refused and changes nothing.
+//! The served certificate. An invalid pair is refused and leaves the served certificate unchanged.
 
 use super::pair::{Pair, Refusal, Usable};
 use crate::{
@@ -15,10 +15,10 @@ use rustls::{
 };
 use std::sync::Arc;
 
-/// Name of the readiness condition, for those who create it.
+/// Name of the readiness condition.
 pub const CONDITION: &str = "certificate";
 
-/// What is served; clones of [`Store::server_config`] see every change.
+/// The served certificate. All configurations from [`Store::server_config`] use a new certificate at once.
 #[derive(Debug)]
 pub struct Store {
     provider: Arc<CryptoProvider>,
@@ -39,7 +39,7 @@ struct Offered {
 struct Served(ArcSwapOption<CertifiedKey>);
 
 impl Store {
-    /// A store that serves nothing yet.
+    /// A store without a certificate.
     pub fn new(condition: Condition, metrics: Serving) -> Self {
         let provider = Arc::new(aws_lc_rs::default_provider());
         Self {
@@ -52,8 +52,8 @@ impl Store {
         }
     }
 
-    /// A configuration for the server. Sessions are not resumed: the API server keeps its connections, and a session
-    /// would outlive the certificate it began with.
+    /// The TLS configuration of the server. Session resumption is off: the API server keeps its connections, and a resumed session
+    /// would outlive the certificate that it began with.
     pub fn server_config(&self) -> Result<Arc<ServerConfig>, rustls::Error> {
         let builder = ServerConfig::builder_with_provider(self.provider.clone())
             .with_safe_default_protocol_versions()?;
@@ -66,8 +66,8 @@ impl Store {
         Ok(Arc::new(config))
     }
 
-    /// Serves this pair from now on, if it is valid. A pair that is served already changes nothing, but a pair that was refused
-    /// is checked again: the clock may have been wrong.
+    /// Serves this pair from now on if the pair is valid. The pair in use is ignored; a refused pair is checked again, because the
+    /// clock may have been wrong.
     pub fn offer(&mut self, pair: Pair, now: Timestamp) {
         let known = self
             .offered
@@ -89,7 +89,7 @@ impl Store {
         }
     }
 
-    /// The source has no pair; the pair that is served stays.
+    /// Reports that the source has no valid pair; the served pair stays.
     pub fn lack(&mut self, why: &str) {
         if self.lacking.as_deref() == Some(why) {
             return;

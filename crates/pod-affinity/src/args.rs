@@ -1,4 +1,4 @@
-//! The command line, and the environment except the variables of logs and traces (`process::log`).
+//! The command line, and the environment variables except those of logs and traces (`process::log`).
 
 mod election;
 
@@ -187,7 +187,7 @@ fn some_time(text: &str) -> Result<Duration, String> {
     Ok(time)
 }
 
-/// Pods of a reference that was never resolved could never start.
+/// Rejects an empty image and an unresolved `ko://` reference, because placeholder pods with such an image could never start.
 fn image(text: &str) -> Result<String, String> {
     match text {
         "" => Err("the image is empty".to_owned()),

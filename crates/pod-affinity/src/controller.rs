@@ -1,4 +1,4 @@
-//! The controller process: the certificates, the configuration and the reconciler, run by the leader alone.
+//! The controller process: certificates, configuration and reconciler. Only the leader renews certificates and reconciles.
 
 use crate::{
     args::{Certificates, ControllerArgs},
@@ -28,9 +28,9 @@ use process::{
 use std::{future::pending, sync::Arc, time::Duration};
 use tokio::{runtime::Builder, sync::watch, time::sleep};
 
-/// Reconciling must not keep the lease from being renewed.
+/// A busy reconciler must not delay the renewal of the Lease.
 const THREADS: usize = 2;
-/// For the reconciler's last writes; with the lease's release well within terminationGracePeriodSeconds.
+/// Timeout for the reconciler's last writes. With the release of the Lease, far below terminationGracePeriodSeconds.
 const LAST_WRITES: Duration = Duration::from_secs(15);
 
 pub(crate) fn run(args: ControllerArgs) -> anyhow::Result<()> {
@@ -40,7 +40,7 @@ pub(crate) fn run(args: ControllerArgs) -> anyhow::Result<()> {
         .enable_all()
         .build()?;
     let outcome = runtime.block_on(serve(args, terms));
-    // A name lookup that hangs must not hold up the end.
+    // A DNS lookup that hangs must not delay the end of the process.
     runtime.shutdown_background();
     outcome
 }
@@ -75,7 +75,7 @@ async fn serve(args: ControllerArgs, terms: Terms) -> anyhow::Result<()> {
     }
 }
 
-/// What the leader needs.
+/// The settings and clients of the leader.
 struct Parts {
     args: ControllerArgs,
     terms: Terms,
@@ -87,7 +87,7 @@ struct Parts {
     shutdown: Shutdown,
 }
 
-/// Stands for election, leads once elected, and releases the Lease after the last write.
+/// Takes part in the election, leads when elected, and releases the Lease after the last write.
 async fn candidacy(parts: Parts, readiness: Readiness) -> anyhow::Result<()> {
     let configuration = readiness.condition(config_watch::CONDITION, "the ConfigMap has not been read yet");
     let elected = readiness.condition("election", "the Lease has not been seen yet");
@@ -108,7 +108,7 @@ async fn candidacy(parts: Parts, readiness: Readiness) -> anyhow::Result<()> {
     outcome
 }
 
-/// Ready as soon as the Lease was seen: a standby can lead at any time.
+/// Resolves when this process leads. The process is ready when it has read the Lease, because a standby can lead at any time.
 async fn elevated(leadership: &mut Leadership, elected: &Condition) {
     leadership.known().await;
     elected.met();
@@ -148,8 +148,7 @@ fn certificates(parts: &Parts) -> impl Future<Output = ()> + Send + use<> {
     }
 }
 
-/// Waits for a configuration, reconciles until the process is asked to end, and then waits for the last writes, for a limited
-/// time.
+/// Waits for a valid configuration, reconciles until the shutdown, and then waits for the last writes for a limited time.
 async fn reconcile(parts: Parts, config: ConfigWatch) -> anyhow::Result<()> {
     let shutdown = parts.shutdown.clone();
     let active = tokio::select! {

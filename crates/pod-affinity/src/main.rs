@@ -17,7 +17,7 @@ use clap::Parser;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    // Placeholders are many: no argument parser, no logs, no runtime, no crypto for them.
+    // A cluster runs many placeholders, so a placeholder starts without argument parser, logs, runtime and crypto.
     if placeholder::is_asked_for() {
         return placeholder::stay();
     }
@@ -39,7 +39,7 @@ fn main() -> ExitCode {
 }
 
 fn run(command: Command) -> anyhow::Result<()> {
-    // Refused only if a provider was installed before, and none was; the client would choose the same by itself.
+    // This fails only if a provider is already installed, and none is. kube's client would choose the same provider.
     let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
     match command {
         Command::Webhook(args) => webhook::run(args),

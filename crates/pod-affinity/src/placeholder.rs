@@ -1,19 +1,19 @@
-//! Holds a place on a node. It must be a process that costs next to nothing and ends at once when it is asked to.
+//! The placeholder process, which holds a place on a node. The process must use almost no resources and end at once on a signal.
 
 use nix::sys::signal::{SigSet, Signal};
 use nix::sys::signalfd::SignalFd;
 use std::env;
 use std::process::ExitCode;
 
-/// Whether this process is a placeholder.
+/// Whether the first argument selects the placeholder.
 pub(crate) fn is_asked_for() -> bool {
     env::args_os().nth(1).is_some_and(|first| first == "placeholder")
 }
 
-/// Sleeps until it is asked to end.
+/// Sleeps until SIGTERM or SIGINT.
 ///
-/// The signals are blocked and waited for instead of handled: one that comes while a handler is being set up would be lost, and a
-/// process 1 of a container gets none that it neither blocks nor handles.
+/// Both signals are blocked and read, without a handler: a signal that arrives during the installation of a handler would be lost.
+/// Process 1 of a container receives only signals that the process blocks or handles.
 pub(crate) fn stay() -> ExitCode {
     let asked: SigSet = [Signal::SIGTERM, Signal::SIGINT].into_iter().collect();
     let wait = || {

@@ -1,4 +1,4 @@
-//! Reports a refused ConfigMap where its author sees it: as an event on it. Only the leader does.
+//! Reports a refused ConfigMap as an event on the ConfigMap, where its author looks. Only the leader reports.
 
 use kube::{
     Client,
@@ -8,10 +8,10 @@ use placement::keys;
 use process::{config_watch::Rejection, words};
 use tokio::sync::watch;
 
-/// The API server refuses longer notes.
+/// The API server rejects events with longer notes.
 const NOTE_AT_MOST: usize = 1024;
 
-/// Publishes each rejection, including the rejection that there is at the start; never ends.
+/// Publishes each rejection, also the current rejection at the start. Never returns.
 pub(crate) async fn report(
     client: Client,
     instance: String,
@@ -24,7 +24,7 @@ pub(crate) async fn report(
     loop {
         let latest = rejections.borrow_and_update().clone();
         if let Some(rejection) = latest {
-            // Each has its own text, and one recorder would count them as repeats of the first.
+            // Each rejection has its own message. One shared recorder would count later rejections as repeats of the first.
             let recorder = Recorder::new(client.clone(), reporter.clone());
             publish(&recorder, &rejection).await;
         }

@@ -1,4 +1,4 @@
-//! What the webhook and the controller do alike when they start.
+//! Startup code that the webhook and the controller share.
 
 use anyhow::anyhow;
 use kube::{Client, Config};
@@ -6,8 +6,8 @@ use process::listen::{Error, Listening, Port};
 use process::server_clock::ServerClock;
 use std::net::SocketAddr;
 
-/// Binds a port and logs its address. If the system chose the port, also prints it on standard output, for the program that
-/// started this process.
+/// Binds a port and logs its address. If the operating system chose the port, the address is also printed on standard output, for
+/// the program that started this process.
 pub(crate) async fn listen(port: &'static Port, asked: SocketAddr) -> Result<Listening, Error> {
     let listening = Listening::bind(port, asked).await?;
     let (name, address) = (port.name, listening.address());
@@ -18,7 +18,7 @@ pub(crate) async fn listen(port: &'static Port, asked: SocketAddr) -> Result<Lis
     Ok(listening)
 }
 
-/// A client by KUBECONFIG, or by the pod's own service account. Its answers set the clock.
+/// A client from KUBECONFIG or the pod's service account. Its responses set the clock.
 pub(crate) async fn client(clock: &ServerClock) -> anyhow::Result<Client> {
     let config = Config::infer().await.map_err(no_way)?;
     clock.client(config).map_err(no_way)

@@ -1,4 +1,4 @@
-//! The webhook process: all its parts are created and connected here; none of them depends on another.
+//! The webhook process: creates all parts and connects them. The parts are independent of each other.
 
 use crate::args::WebhookArgs;
 use crate::start::{client, listen};
@@ -18,11 +18,11 @@ use process::{
 };
 use tokio::runtime::Builder;
 
-/// One thread: an answer takes microseconds, and a replica is meant to be small.
+/// Runs on one thread, because a response takes microseconds and a replica should be small.
 pub(crate) fn run(args: WebhookArgs) -> anyhow::Result<()> {
     let runtime = Builder::new_current_thread().enable_all().build()?;
     let outcome = runtime.block_on(serve(args));
-    // A name lookup that hangs must not hold up the end.
+    // A DNS lookup that hangs must not delay the end of the process.
     runtime.shutdown_background();
     outcome
 }

@@ -1,4 +1,4 @@
-//! The flags of the leader election.
+//! The flags of leader election.
 
 use super::{Args, duration};
 use clap::{CommandFactory, Error, error::ErrorKind};
@@ -21,7 +21,7 @@ pub(crate) struct ElectionArgs {
 }
 
 impl ElectionArgs {
-    /// The durations, or the error of the command line if they do not go together.
+    /// The durations, or a command line error if they do not fit together.
     pub(crate) fn terms(&self) -> Result<Terms, Error> {
         let terms = Terms::new(self.lease_duration, self.renew_deadline, self.retry_period);
         terms.map_err(|unsound| Args::command().error(ErrorKind::ValueValidation, format!("{unsound}\n")))

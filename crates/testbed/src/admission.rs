@@ -1,11 +1,11 @@
-//! The two ways in which pod-affinity holds runs and gives pods their terms.
+//! The two variants of admission: how pod-affinity holds runs and adds affinity terms to pods.
 
 use crate::environment;
 use crate::error::{Error, Result};
 use crate::versions::Kubernetes;
 use clap::ValueEnum;
 
-/// Names the way of an installation that asks for none.
+/// Selects the variant of installations whose options leave it open.
 pub(crate) const VARIABLE: &str = "POD_AFFINITY_ADMISSION";
 
 /// What runs and pods pass when they are created.
@@ -19,12 +19,12 @@ pub enum Admission {
 }
 
 impl Admission {
-    /// As the environment says: by the webhook, if it says nothing.
+    /// The variant in the environment; the webhook by default.
     pub fn of_environment() -> Result<Self> {
         environment::choice(VARIABLE)
     }
 
-    /// An error if API servers of this version cannot admit in this way.
+    /// An error if API servers of this version do not support this variant.
     pub fn require(self, kubernetes: Kubernetes) -> Result<()> {
         match self {
             Self::Policies if !kubernetes.evaluates_policies() => Err(Error::NoPolicies {

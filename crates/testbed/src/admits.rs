@@ -1,4 +1,4 @@
-//! The manifests of each way of admission, and the wait until it is in effect.
+//! The manifests of each variant of admission, and the wait until the variant takes effect.
 
 use crate::admission::Admission;
 use crate::apply;
@@ -9,7 +9,7 @@ use crate::testbed::{READY, Testbed};
 use kube::api::{DynamicObject, PostParams};
 use serde_json::{Value, json};
 
-/// Label by which the pods of an enrolled run are found.
+/// Label of the pods of an enrolled run.
 const GROUP: &str = "pod-affinity.tekton.dev/group";
 
 impl Admission {
@@ -22,8 +22,7 @@ impl Admission {
 }
 
 impl Testbed {
-    /// Waits until pod-affinity is in effect. The API server takes changed configurations and policies over some moments after
-    /// they were written.
+    /// Waits until pod-affinity takes effect. The API server needs some time to read changed webhook configurations and policies.
     pub(crate) async fn admits(&self) -> Result<()> {
         let run = RunSpec::new("default", "testbed-held").task("only", &[]);
         let run = run.opted_in("true").manifest;
@@ -65,7 +64,7 @@ impl Testbed {
     }
 }
 
-/// As Tekton creates it for a task of an enrolled run.
+/// A pod as Tekton creates it for a task of an enrolled run.
 fn pod() -> Value {
     json!({
         "apiVersion": "v1",

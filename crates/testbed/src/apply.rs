@@ -1,4 +1,4 @@
-//! Applies manifests as `kubectl apply --server-side` does, in the order given, several kinds at home.
+//! Applies manifests like `kubectl apply --server-side`, in the given order.
 
 use crate::error::{Error, Result};
 use kube::api::{Api, ApiResource, DynamicObject, Patch, PatchParams};
@@ -22,7 +22,7 @@ pub fn documents(path: &Path) -> Result<Vec<Value>> {
     Ok(documents)
 }
 
-/// What kustomize makes of a folder.
+/// The output of `kubectl kustomize` for a folder.
 pub fn rendered(folder: &Path) -> Result<Vec<Value>> {
     let mut kustomize = Command::new("kubectl");
     kustomize.arg("kustomize").arg(folder).stdin(Stdio::null());
@@ -45,7 +45,7 @@ pub fn rendered(folder: &Path) -> Result<Vec<Value>> {
 fn parse(text: &str) -> std::result::Result<Vec<Value>, String> {
     let documents = serde_yaml::Deserializer::from_str(text)
         .map(|document| Value::deserialize(document).map_err(|error| format!("it is no YAML: {error}")));
-    // A file that ends with a separator, or is all comments, has an empty document.
+    // A file that ends with a separator or has only comments contains an empty document.
     documents
         .filter(|document| !matches!(document, Ok(Value::Null)))
         .collect()
@@ -64,7 +64,7 @@ fn yaml_files(path: &Path) -> Result<Vec<PathBuf>> {
     Ok(files)
 }
 
-/// The dynamic API of an object, by its own words.
+/// The dynamic API of an object, from its apiVersion, kind and metadata, and the object's name.
 pub fn api_of(client: &Client, object: &Value) -> Option<(Api<DynamicObject>, String)> {
     let text = |pointer: &str| object.pointer(pointer).and_then(Value::as_str);
     let (group, version) = text("/apiVersion")?
@@ -94,7 +94,7 @@ pub async fn apply(client: &Client, object: &Value) -> Result<DynamicObject> {
     Ok(applied)
 }
 
-/// Applies objects in their order.
+/// Applies objects in this order.
 pub async fn apply_all(client: &Client, objects: &[Value]) -> Result<()> {
     for object in objects {
         apply(client, object).await?;

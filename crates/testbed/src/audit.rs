@@ -1,4 +1,4 @@
-//! The API server's own record of what was asked of it.
+//! The API server's audit log.
 
 use crate::error::{Error, Result, write};
 use crate::options::Audit;
@@ -8,7 +8,7 @@ use crate::testbed::Testbed;
 use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
 
-/// An API server that keeps this record.
+/// Adds the flags of the audit log to the API server.
 pub(crate) fn switched_on(audit: Audit, launch: Launch, folder: &Path) -> Result<Launch> {
     let Some(rules) = rules(audit) else {
         return Ok(launch);
@@ -24,9 +24,9 @@ pub(crate) fn switched_on(audit: Audit, launch: Launch, folder: &Path) -> Result
     Ok(launch
         .path("--audit-policy-file", &file)
         .path("--audit-log-path", &log_file(folder))
-        // In megabytes: a file that is full would be put away.
+        // In megabytes. The limit prevents the rotation of the file.
         .arg("--audit-log-maxsize=100000")
-        // A request is on record before it is answered.
+        // A request is logged before the response.
         .arg("--audit-log-mode=blocking"))
 }
 
@@ -50,11 +50,11 @@ fn log_file(folder: &Path) -> PathBuf {
 }
 
 impl Testbed {
-    /// What is on record so far, each request as an `audit.k8s.io/v1` Event; needs [`crate::Options::audit`].
+    /// The audit log so far, each request as an `audit.k8s.io/v1` Event. Needs [`crate::Options::audit`].
     pub fn audit(&self) -> Result<Vec<Value>> {
         let file = log_file(&self.folder);
         let text = std::fs::read_to_string(&file).map_err(Error::io("reading", &file))?;
-        // The last line may be half written.
+        // The last line may be incomplete.
         Ok(text
             .lines()
             .filter_map(|line| serde_json::from_str(line).ok())

@@ -1,4 +1,4 @@
-//! The cluster autoscaler, with node groups whose nodes KWOK plays.
+//! The cluster autoscaler, with node groups of KWOK nodes.
 
 use crate::apply;
 use crate::binaries;
@@ -13,22 +13,22 @@ use kube::ResourceExt;
 use kube::api::{Api, ListParams, PostParams};
 use serde_json::{Value, json};
 
-/// Label by which a node belongs to a group of the autoscaler.
+/// Label that assigns a node to a node group of the autoscaler.
 pub const GROUP: &str = "testbed.pod-affinity.tekton.dev/group";
 const NAMESPACE: &str = "kube-system";
-/// How often the autoscaler looks; the default of 10 s would only make tests slow.
+/// Scan interval of the autoscaler. The default of 10 s would slow down tests.
 pub const SCAN_INTERVAL: &str = "2s";
 
-/// A group of equal nodes that the autoscaler may grow and shrink.
+/// A group of equal nodes that the autoscaler can scale up and down.
 #[derive(Clone, Debug)]
 pub struct NodeGroup {
-    /// Name of the group, and start of its nodes' names.
+    /// Name of the group and prefix of the node names.
     pub name: String,
-    /// Size and labels of its nodes; prefix and count do not matter.
+    /// Size and labels of the nodes; prefix and count are ignored.
     pub nodes: Nodes,
-    /// Least number of nodes.
+    /// Minimum number of nodes.
     pub min: usize,
-    /// Largest number of nodes.
+    /// Maximum number of nodes.
     pub max: usize,
 }
 
@@ -43,7 +43,7 @@ impl NodeGroup {
         }
     }
 
-    /// With another size of node.
+    /// Sets the size of the nodes.
     #[must_use]
     pub fn size(self, cpu: &str, memory: &str) -> Self {
         Self {
@@ -66,7 +66,7 @@ impl NodeGroup {
 }
 
 impl Testbed {
-    /// Starts the autoscaler, makes each group's least number of nodes, and waits until it looks after them.
+    /// Starts the autoscaler, creates the minimum number of nodes of each group, and waits until the autoscaler manages the nodes.
     pub async fn start_autoscaler(&self, groups: &[NodeGroup]) -> Result<()> {
         let [built] = built(|| binaries::ensure([&CLUSTER_AUTOSCALER])).await?;
         let client = self.client().await?;
@@ -75,7 +75,7 @@ impl Testbed {
             self.first_nodes(group).await?;
         }
         let port = self.port()?;
-        // Set once: a testbed has one autoscaler.
+        // A testbed has one autoscaler, so the port is set once.
         let port = *self.autoscaler_port.get_or_init(|| port);
         self.launch(
             Part::ClusterAutoscaler,
@@ -98,7 +98,7 @@ impl Testbed {
             .arg("--leader-elect=false")
             .arg(format!("--address=127.0.0.1:{port}"))
             .arg(format!("--scan-interval={SCAN_INTERVAL}"))
-            // Two groups that both fit: take the smaller machine, as people who pay do.
+            // If two groups fit, the autoscaler adds the smaller node, which costs less.
             .arg("--expander=least-waste")
             .arg("--scale-down-delay-after-add=4s")
             .arg("--scale-down-delay-after-delete=1s")
@@ -142,12 +142,12 @@ impl Testbed {
         .await
     }
 
-    /// Where the autoscaler serves its metrics, once it was started.
+    /// The metrics port of the autoscaler, if the autoscaler was started.
     pub fn autoscaler_port(&self) -> Option<u16> {
         self.autoscaler_port.get().copied()
     }
 
-    /// Names of a group's nodes that are Ready.
+    /// Names of the Ready nodes of a group.
     pub async fn ready_nodes_of(&self, group: &str) -> Result<Vec<String>> {
         let api: Api<Node> = Api::all(self.client().await?);
         let selector = ListParams::default().labels(&format!("{GROUP}={group}"));

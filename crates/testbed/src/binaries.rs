@@ -1,5 +1,5 @@
-//! Builds the parts once and keeps them: `go build` of each module under hack/ into a cache outside the
-//! checkout, keyed by the module's version and by what else decides the result.
+//! Builds the parts once: `go build` of each module under hack/ into a cache outside the checkout. The cache key is the version of
+//! the module and everything else that changes the result.
 
 use crate::error::{Error, Result};
 use crate::go::{self, Download, Go};
@@ -22,7 +22,7 @@ pub(crate) struct Built {
 }
 
 impl Built {
-    /// Of the module that names the build, such as `v1.36.3`.
+    /// Version of the module that names the build, such as `v1.36.3`.
     pub(crate) fn version(&self) -> &str {
         &self.version
     }
@@ -32,13 +32,13 @@ impl Built {
         self.folder.join("bin").join(name)
     }
 
-    /// Path of an asset folder or file, as it lies in the module.
+    /// Path of an asset folder or file, with the path that it has in the module.
     pub(crate) fn asset(&self, path: &str) -> PathBuf {
         self.folder.join("assets").join(path)
     }
 }
 
-/// Builds what the cache lacks of `recipes`, telling the progress, and hands out all of them.
+/// Builds all `recipes` that the cache lacks, shows the progress, and returns all builds.
 pub(crate) fn ensure<const N: usize>(recipes: [&Recipe; N]) -> Result<[Built; N]> {
     let jobs = recipes
         .iter()
@@ -56,26 +56,26 @@ pub(crate) fn ensure<const N: usize>(recipes: [&Recipe; N]) -> Result<[Built; N]
         .ok_or_else(|| Error::NotRunning("a recipe without a job".into()))
 }
 
-/// Builds what any testbed may want, but for what only the real node and tests on request do.
+/// Builds all parts, except those that only the real node and optional tests need.
 pub fn build_all() -> Result<()> {
     ensure(ALL).map(drop)
 }
 
-/// Builds what a testbed with Tekton and the cluster autoscaler wants: all at once, so that nothing is downloaded
-/// while nothing compiles.
+/// Builds the parts of a testbed with Tekton and the cluster autoscaler. One call for all parts lets downloads run beside
+/// compilation.
 pub fn build_for_autoscaler(versions: Versions) -> Result<()> {
     let (kubernetes, tekton) = (versions.kubernetes.recipe(), versions.tekton.recipe());
     ensure([&CONTROL_PLANE, kubernetes, tekton, &CLUSTER_AUTOSCALER]).map(drop)
 }
 
-/// Whether both autoscalers are built, which few tests want, and whose build takes minutes.
+/// Whether both autoscalers are built. Few tests need the autoscalers, and their build takes minutes.
 pub fn autoscalers_are_built() -> Result<bool> {
     let jobs = AUTOSCALERS.iter().map(|recipe| Job::of(recipe));
     let jobs = jobs.collect::<Result<Vec<_>>>()?;
     Ok(jobs.iter().all(Job::is_built))
 }
 
-/// Builds them, after what every testbed of these versions wants: testbeds that start meanwhile need not wait for more.
+/// Builds both autoscalers, after the parts that every testbed of these versions needs, so that other testbeds start earlier.
 pub fn build_autoscalers(versions: Versions) -> Result<()> {
     let (kubernetes, tekton) = (versions.kubernetes.recipe(), versions.tekton.recipe());
     ensure([&CONTROL_PLANE, kubernetes, tekton])?;
@@ -87,10 +87,10 @@ fn build_missing(jobs: &[Job<'_>]) -> Result<()> {
     fs::create_dir_all(&cache).map_err(Error::io("creating", &cache))?;
     go::require()?;
     let missing = missing(jobs);
-    // One part after the other: the first fills all cores, and later ones find compiled what they share with it.
+    // Parts are built one after the other: each build uses all cores, and later builds reuse the packages of earlier builds.
     let _downloads: Vec<_> = missing.iter().skip(1).map(|job| job.download()).collect();
     for (index, job) in missing.iter().enumerate() {
-        // Two testbeds that want the same build it once: the second waits here and then finds it built.
+        // If two testbeds need the same build, the second testbed waits here and then finds the build.
         let _one_builder = lock(job)?;
         if job.is_built() {
             continue;
@@ -109,14 +109,14 @@ fn build_missing(jobs: &[Job<'_>]) -> Result<()> {
     Ok(())
 }
 
-/// Each once: a recipe can be in the list twice.
+/// The missing builds, without duplicates: a recipe can be in the list twice.
 fn missing<'a, 'b>(jobs: &'a [Job<'b>]) -> Vec<&'a Job<'b>> {
     let mut seen = BTreeSet::new();
     let missing = jobs.iter().filter(|job| !job.is_built());
     missing.filter(|job| seen.insert(&job.folder)).collect()
 }
 
-/// Of one part only: a small one need not wait until a large one is built.
+/// Locks one part, so that a small part need not wait for the build of a large part.
 fn lock(job: &Job<'_>) -> Result<File> {
     let mut path = job.folder.clone().into_os_string();
     path.push(".lock");
@@ -146,12 +146,12 @@ fn cache_folder() -> Result<PathBuf> {
         })
 }
 
-/// hack/ of the checkout that this was compiled from.
+/// The folder hack/ of the checkout that contains this crate.
 fn hack_folder() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../hack")
 }
 
-/// Which releases of the control plane's parts a testbed of these versions runs.
+/// The releases of the control plane's parts in a testbed of these versions.
 pub fn releases(versions: Versions) -> Result<Vec<(&'static str, String)>> {
     let version = |(part, recipe, module): (&'static str, &'static Recipe, &str)| {
         let go_mod = hack_folder().join(recipe.name).join("go.mod");
@@ -205,7 +205,7 @@ impl<'a> Job<'a> {
         }
     }
 
-    // The folder appears by one rename, so that it is either whole or not there.
+    // The folder is created by a rename, so an existing folder is complete.
     fn is_built(&self) -> bool {
         self.folder.is_dir()
     }
@@ -218,7 +218,7 @@ impl<'a> Job<'a> {
         fs::create_dir_all(&bin).map_err(Error::io("creating", &bin))?;
         let outcome = self.build_into(&draft);
         if outcome.is_err() {
-            // What is left of a failed build helps nobody; the error that matters is the build's.
+            // A failure to clean up is ignored, because the error of the build matters.
             let _ = fs::remove_dir_all(&draft);
         }
         outcome?;
@@ -236,7 +236,7 @@ impl<'a> Job<'a> {
         let built = draft.join("built");
         fs::create_dir_all(&built).map_err(Error::io("creating", &built))?;
         self.go(&["build", "-trimpath", "-buildvcs=false"])
-            // The linker would leave it out again.
+            // No debug information, because the linker would remove it.
             .arg("-gcflags=all=-dwarf=false")
             .args(["-tags", self.recipe.tags, "-ldflags"])
             .arg(self.recipe.link_flags(&self.version))
@@ -259,7 +259,7 @@ impl<'a> Job<'a> {
 
     fn keep_assets(&self, draft: &Path) -> Result<()> {
         for (module, asset) in self.recipe.assets {
-            // A module of which nothing was built is not there yet.
+            // The module cache lacks a module if none of its packages was built.
             self.go(&["mod", "download", module]).run(self.recipe.name)?;
             let folder = self
                 .go(&["list", "-m", "-f", "{{.Dir}}", module])
@@ -275,7 +275,7 @@ impl<'a> Job<'a> {
     }
 }
 
-/// The Go files beside a go.mod: a program of ours is another one when they change.
+/// The Go files beside a go.mod. A change of these files needs a new build.
 fn own_code(folder: &Path) -> Result<String> {
     let entries = fs::read_dir(folder).map_err(Error::io("reading", folder))?;
     let mut files: Vec<_> = entries
@@ -311,7 +311,7 @@ fn copy_folder(from: &Path, to: &Path) -> Result<()> {
         if entry.path().is_dir() {
             copy_folder(&entry.path(), &target)?;
         } else {
-            // Read and write, not copy: files of the module cache are read-only and would stay so.
+            // Reads and writes instead of copying, because a copy would keep the read-only mode of files in the module cache.
             let content = fs::read(entry.path()).map_err(Error::io("reading", entry.path()))?;
             fs::write(&target, content).map_err(Error::io("writing", target))?;
         }

@@ -1,5 +1,5 @@
-//! The administrator's client. A client's connections end with the runtime that made them, and each test has a runtime of its own;
-//! but within one, a kubeconfig and a handshake for each question are more than it takes.
+//! Caches the administrator's client per runtime. The connections of a client end with the runtime that created the client, and
+//! each test has its own runtime. Within a runtime, the cache saves a kubeconfig and a TLS handshake for each request.
 
 use crate::error::{Error, Result};
 use kube::config::{KubeConfigOptions, Kubeconfig};
@@ -9,12 +9,12 @@ use std::path::Path;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use tokio::runtime::{Handle, Id};
 
-/// That of the runtime that asked last.
+/// The client of the runtime that used the cache last.
 #[derive(Default)]
 pub(crate) struct Kept(Mutex<Option<(Id, Client)>>);
 
 impl Kept {
-    /// That of the runtime that asks.
+    /// The client of the current runtime.
     pub(crate) async fn here(&self, kubeconfig: &Path) -> Result<Client> {
         let here = Handle::current().id();
         if let Some((_, client)) = self.kept().as_ref().filter(|(of, _)| *of == here) {
@@ -25,12 +25,12 @@ impl Kept {
         Ok(client)
     }
 
-    /// A later runtime may have the same number.
+    /// Drops the client, because a later runtime may have the same id.
     pub(crate) fn forget(&self) {
         *self.kept() = None;
     }
 
-    // Whole after a panic: each change is one assignment.
+    // The value is valid after a panic, because each change is one assignment.
     fn kept(&self) -> MutexGuard<'_, Option<(Id, Client)>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -43,12 +43,12 @@ impl fmt::Debug for Kept {
     }
 }
 
-/// A client of whom this kubeconfig names.
+/// A client for the user of this kubeconfig.
 pub(crate) async fn client(kubeconfig: &Path) -> Result<Client> {
     Client::try_from(config(kubeconfig).await?).map_err(Error::api("making a client"))
 }
 
-/// Likewise, for those who make their own.
+/// The configuration for callers that create their own client.
 pub(crate) async fn config(kubeconfig: &Path) -> Result<Config> {
     let options = KubeConfigOptions::default();
     Ok(Config::from_custom_kubeconfig(Kubeconfig::read_from(kubeconfig)?, &options).await?)

@@ -1,4 +1,4 @@
-//! etcd, API server, controller manager and scheduler, as their own binaries on loopback.
+//! etcd, API server, controller manager and scheduler: each has its own binary and listens on loopback.
 
 use crate::audit;
 use crate::binaries::Built;
@@ -22,7 +22,7 @@ impl Testbed {
         self.answers(Part::ControllerManager).await
     }
 
-    /// How API server, controller manager and scheduler of this Kubernetes are started.
+    /// The launches of API server, controller manager and scheduler for this version of Kubernetes.
     pub(crate) fn launches_of(&self, built: &Built, version: Kubernetes) -> Result<[Launch; 3]> {
         Ok([
             self.api_server(built)?,
@@ -40,7 +40,7 @@ impl Testbed {
         Ok(launch)
     }
 
-    /// Waits until a part does its work.
+    /// Waits until a part works.
     pub(crate) async fn answers(&self, part: Part) -> Result<()> {
         match part {
             Part::Etcd => self.listens(part, self.plane.etcd_port).await,
@@ -82,7 +82,7 @@ impl Testbed {
         .map(drop)
     }
 
-    // The default ServiceAccount is made by the controller manager, and no pod is admitted without it.
+    // The controller manager creates the default ServiceAccount, and no pod is admitted without this account.
     async fn controllers_work(&self) -> Result<()> {
         let accounts: Api<ServiceAccount> = Api::namespaced(self.client().await?, "default");
         self.until(

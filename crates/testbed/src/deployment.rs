@@ -1,7 +1,7 @@
-//! What the Deployments among some manifests say of their processes, and how the Deployments themselves are applied.
+//! Reads the processes of an installation from its Deployments, and prepares the Deployments for the testbed.
 //!
-//! The testbed starts the processes itself, but as the Deployments say. Whatever reads Deployments and pods finds them
-//! only on request: KWOK plays the pods, on a node that nothing else can use.
+//! The testbed starts the processes itself, with the arguments of the Deployments. The Deployments are applied only on request:
+//! KWOK then simulates their pods on a dedicated node.
 
 use crate::error::Result;
 use crate::kwok::Nodes;
@@ -12,21 +12,21 @@ use kube::ResourceExt;
 use kube::api::{Api, ListParams};
 use serde_json::{Value, json};
 
-/// Arguments of each process, and the image of placeholders.
+/// Arguments of each process, and the image of the placeholders.
 #[derive(Clone, Debug)]
 pub(crate) struct Deployments {
-    /// None where admission policies replace the webhook.
+    /// `None` if admission policies replace the webhook.
     pub(crate) webhook: Option<Vec<String>>,
     pub(crate) controller: Vec<String>,
     pub(crate) placeholder_image: String,
 }
 
-/// Stands for an image that is not built. No node pulls it; the name only has to be a valid one.
+/// Replaces an image that is not built. No node pulls the image; only the name must be valid.
 const IMAGE: &str = "testbed.invalid/pod-affinity";
 const UNBUILT: &str = "ko://";
-/// Left out unless [`crate::Options::deployments`] asks for them.
+/// Kinds that are applied only with [`crate::Options::deployments`].
 const WORKLOADS: [&str; 2] = ["Deployment", "PodDisruptionBudget"];
-/// The node of our pods, as in many clusters: whatever does not tolerate this taint keeps off it.
+/// The node of pod-affinity's own pods. As in many clusters, its taint keeps all other pods off.
 const NODE: &str = "control-plane";
 const ROLE: &str = "node-role.kubernetes.io/control-plane";
 
@@ -66,7 +66,7 @@ fn placeholder_image(container: Option<&Value>) -> String {
         .to_owned()
 }
 
-/// What the testbed applies of our manifests. With Deployments there is a node for their pods, with a kubelet of this version.
+/// The objects that the testbed applies. With Deployments, a node for their pods is added, with this version of the kubelet.
 pub(crate) fn to_apply(mut objects: Vec<Value>, deployments: bool, kubelet_version: &str) -> Vec<Value> {
     if !deployments {
         objects.retain(|object| !WORKLOADS.iter().any(|kind| object["kind"] == *kind));
@@ -77,7 +77,7 @@ pub(crate) fn to_apply(mut objects: Vec<Value>, deployments: bool, kubelet_versi
     objects
 }
 
-/// Binds a Deployment's pods to our node, and gives them an image with a valid name.
+/// Assigns the pods of a Deployment to our node, and sets a valid image name.
 fn place(object: &mut Value) {
     if object["kind"] != "Deployment" {
         return;
@@ -88,7 +88,7 @@ fn place(object: &mut Value) {
     pod["tolerations"] = json!([{"key": ROLE, "operator": "Exists", "effect": "NoSchedule"}]);
 }
 
-/// Also in the environment: placeholders get their image by it.
+/// Replaces image names everywhere, also in the environment, which has the image of the placeholders.
 fn name_images(value: &mut Value) {
     match value {
         Value::String(text) if text.starts_with(UNBUILT) => IMAGE.clone_into(text),
@@ -109,7 +109,7 @@ fn node(kubelet_version: &str) -> Value {
 }
 
 impl Testbed {
-    /// Waits until every replica of our Deployments is available.
+    /// Waits until all replicas of pod-affinity's Deployments are available.
     pub(crate) async fn deployments_are_available(&self, namespace: &str) -> Result<()> {
         let api: Api<Deployment> = Api::namespaced(self.client().await?, namespace);
         self.until("pod-affinity's Deployments to be available", READY, async || {

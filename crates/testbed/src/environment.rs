@@ -1,9 +1,9 @@
-//! What the environment says of a testbed whose options leave it open.
+//! Environment variables that set options which the caller leaves open.
 
 use crate::error::{Error, Result};
 use clap::ValueEnum;
 
-/// As the variable says; the default if it is not set.
+/// The value of the variable, or the default if the variable is not set.
 pub(crate) fn choice<T: ValueEnum + Default>(variable: &'static str) -> Result<T> {
     std::env::var(variable).map_or(Ok(T::default()), |name| named(variable, &name))
 }

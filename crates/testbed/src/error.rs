@@ -1,30 +1,30 @@
-//! What can go wrong while a control plane is built, started or used, each as a sentence with its remedy.
+//! Errors of building, starting and using a control plane. Each message is a sentence with a remedy.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// Result of the testbed.
+/// Result type of the testbed.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// A failure of the testbed.
+/// An error of the testbed.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// A tool of the host is missing.
     #[error("{tool} is missing: {remedy}")]
     MissingTool {
-        /// The program that was called.
+        /// The missing program.
         tool: &'static str,
-        /// What to install.
+        /// The package to install.
         remedy: &'static str,
     },
-    /// Go is there but too old to build the parts.
+    /// The installed Go is too old to build the parts.
     #[error(
         "{found} is too old to build the control plane: install Go {wanted} or newer, or set GOTOOLCHAIN=auto"
     )]
     OldGo {
-        /// What `go version` said.
+        /// The output of `go version`.
         found: String,
-        /// The oldest version that will do.
+        /// The oldest supported version.
         wanted: String,
     },
     /// `go build` or `go list` failed.
@@ -32,7 +32,7 @@ pub enum Error {
     Build {
         /// The part.
         part: &'static str,
-        /// What the output suggests.
+        /// The remedy, derived from the output.
         remedy: &'static str,
         /// End of the output.
         log: String,
@@ -40,16 +40,16 @@ pub enum Error {
     /// A file or folder could not be read or written.
     #[error("{action} {path}: {source}; remedy: {remedy}", path = path.display())]
     Io {
-        /// What was tried.
+        /// The failed action.
         action: &'static str,
-        /// On what.
+        /// The path of the file or folder.
         path: PathBuf,
-        /// What to do.
+        /// The remedy.
         remedy: &'static str,
         /// The cause.
         source: std::io::Error,
     },
-    /// No free ports.
+    /// No block of ports is free.
     #[error(
         "no {wanted} free ports in a row between {low} and {high} on 127.0.0.1, those of outgoing connections left out ({} to \
          {}): stop what listens there, or narrow net.ipv4.ip_local_port_range",
@@ -57,108 +57,108 @@ pub enum Error {
         ephemeral.end()
     )]
     NoPorts {
-        /// How many are needed.
+        /// Number of ports in a block.
         wanted: u16,
         /// First port tried.
         low: u16,
         /// Last port tried.
         high: u16,
-        /// Those of outgoing connections.
+        /// Port range of outgoing connections.
         ephemeral: std::ops::RangeInclusive<u16>,
     },
-    /// A program could not be started at all.
+    /// A program could not be started.
     #[error("{part} could not be started from {program}: {source}", program = program.display())]
     Spawn {
         /// The part.
         part: String,
-        /// Its binary.
+        /// The binary of the part.
         program: PathBuf,
         /// The cause.
         source: std::io::Error,
     },
-    /// A part ended by itself.
+    /// A part ended unexpectedly.
     #[error("{part} ended by itself ({status}); remedy: {remedy}; the end of its log {log_file}:\n{log}", log_file = log_file.display())]
     Died {
         /// The part.
         part: String,
-        /// Its exit status.
+        /// The exit status.
         status: String,
-        /// What the log suggests.
+        /// The remedy, derived from the log.
         remedy: &'static str,
-        /// Where the whole log is.
+        /// Path of the whole log.
         log_file: PathBuf,
-        /// Its end.
+        /// The last lines of the log.
         log: String,
     },
-    /// A part was addressed that does not run in this testbed.
+    /// The part does not run in this testbed.
     #[error("{0} does not run in this testbed: ask for it in the options")]
     NotRunning(String),
-    /// A wait came to its deadline.
+    /// A wait reached its deadline.
     #[error("waited {waited:.1?} for {what}, in vain; last seen: {last}")]
     Deadline {
-        /// What was waited for.
+        /// The expected state.
         what: String,
-        /// How long.
+        /// The waiting time.
         waited: Duration,
-        /// The last state.
+        /// The last observed state.
         last: String,
     },
-    /// The API server refused or failed a call.
+    /// A request to the API server failed.
     #[error("{action}: {source}")]
     Api {
-        /// What was tried.
+        /// The failed action.
         action: String,
         /// The cause.
         source: Box<kube::Error>,
     },
-    /// Keys, certificates or kubeconfigs could not be made.
+    /// Keys or certificates could not be created.
     #[error("making the testbed's certificates failed: {0}")]
     Pki(#[from] rcgen::Error),
-    /// A kubeconfig could not be used.
+    /// A kubeconfig could not be read.
     #[error("reading the kubeconfig failed: {0}")]
     Kubeconfig(#[from] kube::config::KubeconfigError),
-    /// The environment names something that there is not.
+    /// An environment variable has an unknown value.
     #[error("{variable} is {name:?}: set it to one of {choices}")]
     Choice {
-        /// The variable.
+        /// Name of the variable.
         variable: &'static str,
-        /// What it says.
+        /// Value of the variable.
         name: String,
-        /// What it can say.
+        /// The supported values.
         choices: String,
     },
-    /// Policies are asked for on a server that evaluates none.
+    /// This version of Kubernetes does not evaluate admission policies.
     #[error(
         "Kubernetes {kubernetes} evaluates no admission policies: set {} to 1.36 or newer, or {} to webhook",
         crate::versions::KUBERNETES_VARIABLE,
         crate::admission::VARIABLE
     )]
     NoPolicies {
-        /// What was asked for.
+        /// The requested version.
         kubernetes: String,
     },
-    /// There is no kubelet of this version.
+    /// The testbed has no kubelet of this version.
     #[error(
         "a real node has the default versions only, not {versions}: unset {} and {}",
         crate::versions::KUBERNETES_VARIABLE,
         crate::versions::TEKTON_VARIABLE
     )]
     NoKubelet {
-        /// What was asked for.
+        /// The requested versions.
         versions: String,
     },
-    /// A manifest is not what the testbed expects.
+    /// A manifest differs from what the testbed expects.
     #[error("manifest {file}: {problem}", file = file.display())]
     Manifest {
         /// The file.
         file: PathBuf,
-        /// What is wrong with it.
+        /// The fault in the manifest.
         problem: String,
     },
 }
 
 impl Error {
-    /// For `map_err` on an API call.
+    /// For `map_err` on a request to the API server.
     pub fn api(action: impl Into<String>) -> impl FnOnce(kube::Error) -> Self {
         let action = action.into();
         move |source| Self::Api {
@@ -193,7 +193,7 @@ fn io_remedy(error: &std::io::Error) -> &'static str {
     }
 }
 
-/// What the end of a log suggests to do.
+/// The remedy for the last lines of a log.
 pub(crate) fn log_remedy(log: &str) -> &'static str {
     const KNOWN: [(&str, &str); 4] = [
         (

@@ -1,7 +1,8 @@
-//! A proxy between our controllers and the API server that does harm on request: it is slow, refuses, cuts watches.
+//! A proxy between our controllers and the API server that injects faults on request: it delays or refuses requests and cuts
+//! watches.
 //!
-//! It ends TLS, since what it is to do depends on the request, and passes everything on as it is: the caller's token, a
-//! watch's stream. It lives on a thread of its own, so that a testbed can outlive the test that made it.
+//! The proxy terminates TLS, because the fault depends on the request, and forwards requests and streams unchanged, the caller's
+//! token included. The proxy has its own thread, so that a testbed can outlive the test that created the proxy.
 
 use crate::error::{Error, Result};
 use crate::pki::Identity;
@@ -28,20 +29,20 @@ use std::time::Duration;
 use std::{io, thread};
 use tokio::sync::watch;
 
-/// What the API server itself takes at most.
+/// The API server's own limit on the size of requests.
 const LARGEST_REQUEST: usize = 3 * 1024 * 1024;
 
-/// What happens to each request.
+/// The fault that each request meets.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Fault {
-    /// It is passed on.
+    /// The request is forwarded.
     #[default]
     None,
-    /// It waits for so long before it is passed on.
+    /// The request is forwarded after this delay.
     Slow(Duration),
-    /// It is answered so, and not passed on; 429 with the advice to come back in a second.
+    /// The request gets this status and is not forwarded. 429 comes with the advice to retry after one second.
     Refused(StatusCode),
-    /// Every other change or deletion of an object is answered with a conflict.
+    /// Every second update or deletion of an object gets a conflict.
     Conflicts,
 }
 
@@ -93,22 +94,22 @@ impl Faults {
         })
     }
 
-    /// Where it listens.
+    /// The port of the proxy.
     pub(crate) fn port(&self) -> u16 {
         self.port
     }
 
-    /// From now on each request meets this.
+    /// Sets the fault of all following requests.
     pub fn set(&self, fault: Fault) {
         *self.switch.fault() = fault;
     }
 
-    /// Cuts every answer that is still under way, as watches always are.
+    /// Cuts every open response, such as watches.
     pub fn cut(&self) {
         self.switch.cuts.send_modify(|cuts| *cuts += 1);
     }
 
-    /// How many requests met a fault so far, and how many answers were cut.
+    /// Number of requests that met a fault and of responses that were cut.
     pub fn struck(&self) -> u64 {
         self.switch.struck.load(Ordering::Relaxed)
     }
@@ -138,7 +139,7 @@ struct Listening {
 }
 
 impl Listening {
-    /// Until the handle ends it.
+    /// Serves until the handle stops the server.
     fn serve(self, api_port: u16, switch: Arc<Switch>, server: Handle<SocketAddr>) {
         let Ok(runtime) = tokio::runtime::Builder::new_current_thread().enable_all().build() else {
             return;
@@ -157,7 +158,7 @@ impl Listening {
     }
 }
 
-/// Bears no identity of its own, and tries nothing twice: both are the caller's business.
+/// A client without an identity and without retries: the caller provides the token and decides on retries.
 fn onward(api_port: u16, authority: Vec<u8>) -> Result<Client, BoxError> {
     let mut config = Config::new(format!("https://127.0.0.1:{api_port}").parse()?);
     config.root_cert = Some(vec![authority]);
@@ -191,7 +192,7 @@ impl Switch {
         self.fault.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The answer that a request gets instead of the API server's.
+    /// The response that replaces the API server's response, if the fault has one.
     async fn strike(&self, method: &Method) -> Option<Response> {
         let fault = *self.fault();
         let instead = match fault {
@@ -214,12 +215,12 @@ impl Switch {
             && self.writes.fetch_add(1, Ordering::Relaxed).is_multiple_of(2)
     }
 
-    /// The body, until it ends or is cut: then it breaks off as a lost connection does.
+    /// The body with an error after a cut, like a lost connection.
     fn cuttable(self: &Arc<Self>, body: Body) -> Body {
         let switch = self.clone();
         let mut cuts = self.cuts.subscribe();
         let cut = async move {
-            // The sender lives as long as this future: it is in the switch.
+            // This future owns the switch with the sender, so the wait ends only with a cut.
             let _ = cuts.changed().await;
             switch.struck.fetch_add(1, Ordering::Relaxed);
             Err(axum::Error::new(io::Error::from(io::ErrorKind::ConnectionReset)))
@@ -227,7 +228,7 @@ impl Switch {
         let end = stream::once(std::future::ready(None));
         let whole = body.into_data_stream().map(Some).chain(end);
         let cut = stream::once(cut).map(Some);
-        // Ends with the end of the body, or after the error.
+        // The stream ends with the body or after the error.
         let either = stream::select(whole, cut).scan(false, |over, item| {
             let item = item.filter(|_| !*over);
             *over = item.as_ref().is_some_and(Result::is_err);

@@ -1,4 +1,4 @@
-//! What tests need of other projects: custom resource definitions, a client of registries, promtool, and Tekton's examples.
+//! Parts of other projects that tests need: custom resource definitions, a registry client, promtool, and Tekton's examples.
 
 use crate::apply;
 use crate::binaries;
@@ -12,12 +12,12 @@ use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::{
 use kube::api::Api;
 use std::path::PathBuf;
 
-/// Whose custom resource definitions.
+/// The project of the custom resource definitions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Definitions {
-    /// cert-manager's.
+    /// cert-manager.
     CertManager,
-    /// The Prometheus operator's.
+    /// The Prometheus operator.
     PrometheusOperator,
 }
 
@@ -33,7 +33,7 @@ pub async fn promtool() -> Result<PathBuf> {
     Ok(built.program("promtool"))
 }
 
-/// Folder of the PipelineRuns by which Tekton shows what it can do.
+/// Folder of Tekton's example PipelineRuns.
 pub async fn tektons_examples(versions: Versions) -> Result<PathBuf> {
     let recipe = versions.tekton.recipe();
     let [built] = built(move || binaries::ensure([recipe])).await?;
@@ -41,7 +41,7 @@ pub async fn tektons_examples(versions: Versions) -> Result<PathBuf> {
 }
 
 impl Testbed {
-    /// Applies the definitions, as they lie in their project's own module, and waits until they are served.
+    /// Applies the definitions from the project's own module, and waits until the API server serves them.
     pub async fn define(&self, definitions: Definitions) -> Result<()> {
         let recipe = match definitions {
             Definitions::CertManager => &CERT_MANAGER,

@@ -1,8 +1,8 @@
-//! One address before several replicas, as a Service is: each new connection goes to the next replica that
-//! says it is ready; connections that are open stay where they are.
+//! One address for several replicas, like a Service: each new connection goes to the next ready replica; open connections stay at
+//! their replica.
 //!
-//! Like the endpoints of a Service it learns of readiness a moment late, and like kube-proxy it does not look into
-//! what it carries. What it leaves out: it runs in the process that made the testbed, so there is no node to lose.
+//! Like the endpoints of a Service, the front sees a change of readiness with a delay, and like kube-proxy it does not read the
+//! traffic. The front runs in the process that started the testbed, so the loss of a node is not simulated.
 
 use crate::error::{Error, Result};
 use crate::probe;
@@ -13,10 +13,10 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::Duration;
 
-/// How often readiness is looked at.
+/// Interval of readiness checks.
 const LOOK: Duration = Duration::from_millis(200);
 
-/// A replica: where it serves, and where it tells whether it is ready.
+/// A replica, with its serving port and its port for readiness.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Replica {
     pub(crate) port: u16,
@@ -58,7 +58,7 @@ impl Front {
 impl Drop for Front {
     fn drop(&mut self) {
         self.stop.store(true, Ordering::Relaxed);
-        // Wakes the accepting thread, which then sees that it is over.
+        // Wakes the accepting thread, which then sees the stop flag.
         drop(TcpStream::connect((Ipv4Addr::LOCALHOST, self.port)));
     }
 }
@@ -85,7 +85,7 @@ fn serve(listener: &TcpListener, ready: &Arc<Ready>, stop: &AtomicBool) {
             return;
         }
         let ready = ready.clone();
-        // A client that finds no replica sees its connection closed, as one to a Service without endpoints does.
+        // Without a ready replica the connection is closed, like a connection to a Service without endpoints.
         thread::spawn(move || ready.pick().and_then(|port| carry(&client, port).ok()));
     }
 }
@@ -100,20 +100,20 @@ impl Ready {
 
 fn carry(client: &TcpStream, port: u16) -> io::Result<()> {
     let server = TcpStream::connect((Ipv4Addr::LOCALHOST, port))?;
-    // kube-proxy passes packets on as they are; a second TCP would hold small ones back for 40 ms.
+    // kube-proxy forwards packets unchanged. A second TCP connection with Nagle's algorithm would delay small packets by 40 ms.
     client.set_nodelay(true)?;
     server.set_nodelay(true)?;
     let (from, to) = (server.try_clone()?, client.try_clone()?);
     let back = thread::spawn(move || pour(&from, &to));
     pour(client, &server);
-    // A thread that panicked carries nothing any more.
+    // A panic of the thread has already ended this direction.
     let _ = back.join();
     Ok(())
 }
 
-/// Copies until one side ends, and tells the other.
+/// Copies until one side closes, then closes the other side.
 fn pour(mut from: &TcpStream, mut to: &TcpStream) {
-    // Either end may be reset at any time; the other learns it by the shutdown.
+    // A reset is normal on either side; the shutdown closes the other side.
     let _ = io::copy(&mut from, &mut to);
     let _ = to.shutdown(Shutdown::Write);
 }

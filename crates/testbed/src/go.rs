@@ -1,11 +1,11 @@
-//! The `go` command: how it is called here, and what its failures mean.
+//! Calls the `go` command and explains its failures.
 
 use crate::error::{Error, Result, tail};
 use std::ffi::OsStr;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
-/// What hack/*/go.mod asks for.
+/// The version of Go in hack/*/go.mod.
 const OLDEST: (u32, u32) = (1, 26);
 
 const MISSING: Error = Error::MissingTool {
@@ -18,16 +18,16 @@ pub(crate) struct Go(Command);
 
 impl Go {
     pub(crate) fn new(module: &Path, args: &[&str]) -> Self {
-        // A build gives way: beside it there may be testbeds, whose processes fail when they get no answer in time.
+        // A build has low priority, because the processes of other testbeds fail if they get no response in time.
         let mut command = Command::new("nice");
         command.args(["-n", "10", "go"]);
-        // Static binaries: they run wherever they were built, and no C compiler is asked.
+        // Static binaries run on any machine, and their build needs no C compiler.
         command
             .args(args)
             .current_dir(module)
             .env("CGO_ENABLED", "0")
             .env("GOFLAGS", "-mod=readonly")
-            // A compiler lives for a second or two. Collecting its garbage is a quarter of its time on large packages.
+            // A compiler runs for one or two seconds. On large packages, garbage collection would take a quarter of this time.
             .env("GOGC", "off")
             .env("GOMEMLIMIT", "2GiB")
             .stdin(Stdio::null());
@@ -43,7 +43,7 @@ impl Go {
         self
     }
 
-    /// Waits for its end, and returns what it printed.
+    /// Waits until the command ends and returns its output.
     pub(crate) fn run(mut self, part: &'static str) -> Result<String> {
         let output = self.0.output().map_err(|_| MISSING)?;
         if output.status.success() {
@@ -57,21 +57,21 @@ impl Go {
         })
     }
 
-    /// Starts it for what it downloads. A failure is left to the build, which meets the same one and reports it.
+    /// Starts the command as a download. The build meets the same failure and reports it, so a failure is ignored here.
     pub(crate) fn start(mut self) -> Download {
         let started = self.0.stdout(Stdio::null()).stderr(Stdio::null()).spawn();
         Download(started.ok())
     }
 }
 
-/// A download beside the build of another part. It ends with the value.
+/// A download that runs beside the build of another part, until the value is dropped.
 #[derive(Debug)]
 pub(crate) struct Download(Option<Child>);
 
 impl Drop for Download {
     fn drop(&mut self) {
         if let Some(child) = &mut self.0 {
-            // It fails when the download has ended, which is the usual case.
+            // Killing fails if the download has ended, which is the usual case.
             let _ = child.kill();
             let _ = child.wait();
         }
@@ -91,7 +91,7 @@ pub(crate) fn require() -> Result<()> {
     }
 }
 
-/// How `go build` names the binary of a main package: by the last part of its path that is no major version.
+/// The name that `go build` gives the binary of a main package: the last part of the path that is not a major version.
 pub(crate) fn binary_name(package: &str) -> &str {
     let is_version = |part: &&str| {
         part.strip_prefix('v')
@@ -113,7 +113,7 @@ fn build_remedy(log: &str) -> &'static str {
     }
 }
 
-/// Major and minor of what `go version` prints.
+/// Major and minor version in the output of `go version`.
 fn version(printed: &str) -> Option<(u32, u32)> {
     let word = printed
         .split_whitespace()

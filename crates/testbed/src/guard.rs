@@ -1,9 +1,9 @@
-//! The guard: a tiny shell that leads the process group of a testbed and outlives its maker by a moment.
+//! The guard: a small shell process that leads the process group of a testbed and ends shortly after the process that started it.
 //!
-//! A value's `Drop` runs neither on Ctrl-C nor on `kill -9` nor for a static in a test binary. The guard
-//! waits on a pipe whose other end its maker holds: when that end closes without a word, for whatever
-//! reason, the guard ends every process of its group. In either case it removes what processes leave: the state
-//! folder, and the control groups of containers, which bear that folder's name.
+//! Rust does not call `Drop` on Ctrl-C, on `kill -9`, or for a static in a test binary. The guard waits on a pipe whose other end
+//! is in the test process. If the pipe closes without the word "done", for any reason, the guard kills every process of its
+//! group. In both cases the guard removes what processes leave behind: the state folder, and the control groups of containers,
+//! which have the name of the folder.
 
 use crate::error::{Error, Result};
 use std::io::Write;
@@ -11,7 +11,7 @@ use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
-// "done" is the word of an orderly end: the processes have ended. Anything else, the end of the pipe included, is not.
+// The test process writes "done" when all processes have ended. Any other input, or the end of the pipe, starts the cleanup.
 const SCRIPT: &str = include_str!("guard.sh");
 
 /// A running guard.
@@ -21,7 +21,7 @@ pub(crate) struct Guard {
 }
 
 impl Guard {
-    /// Starts a guard for the processes that join its group; `folder` goes with it unless it is to be kept.
+    /// Starts a guard for the processes that join its group. The guard removes `folder`, unless `keep_folder` is set.
     pub(crate) fn start(folder: &Path, keep_folder: bool) -> Result<Self> {
         let shell = Command::new("sh")
             .args(["-c", SCRIPT, "testbed-guard"])
@@ -45,10 +45,10 @@ impl Guard {
         self.shell.id().cast_signed()
     }
 
-    /// Ends the guard after an orderly end of its processes, when it has cleaned up after them.
+    /// Ends the guard after its processes have ended. The guard cleans up first.
     pub(crate) fn dismiss(&mut self) {
         if let Some(mut word) = self.shell.stdin.take() {
-            // A guard that is gone already needs no word.
+            // The write fails if the guard has already ended, which is fine.
             let _ = word.write_all(b"done\n");
         }
         let _ = self.shell.wait();

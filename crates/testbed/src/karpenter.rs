@@ -1,4 +1,4 @@
-//! Karpenter with its kwok provider: it picks sizes of nodes from a list of its own, from 1 CPU up.
+//! Karpenter with its kwok provider, which has its own list of node sizes, from 1 CPU up.
 
 use crate::apply;
 use crate::binaries::{self, Built};
@@ -13,12 +13,12 @@ use kube::ResourceExt;
 use kube::api::{Api, ListParams};
 use serde_json::{Value, json};
 
-/// Label of every node that Karpenter makes.
+/// Label of every node that Karpenter creates.
 pub const NODE_POOL: &str = "karpenter.sh/nodepool";
 const NAMESPACE: &str = "kube-system";
 
 impl Testbed {
-    /// Starts Karpenter with one pool that takes every size, and removes nodes soon after they are empty.
+    /// Starts Karpenter with one node pool that allows every size and removes empty nodes quickly.
     pub async fn start_karpenter(&self) -> Result<()> {
         let [built] = built(|| binaries::ensure([&KARPENTER])).await?;
         let client = self.client().await?;
@@ -51,7 +51,7 @@ impl Testbed {
             .env("DISABLE_LEADER_ELECTION", "true"))
     }
 
-    /// Nodes that Karpenter has made and that are Ready, with their CPU.
+    /// The Ready nodes that Karpenter created, with their CPU.
     pub async fn karpenter_nodes(&self) -> Result<Vec<(String, String)>> {
         let api: Api<Node> = Api::all(self.client().await?);
         let made = ListParams::default().labels(NODE_POOL);

@@ -1,4 +1,4 @@
-//! Kubeconfig files: with a client certificate for the parts, with a token for ServiceAccounts.
+//! Kubeconfig files, with a client certificate for the parts and with a token for ServiceAccounts.
 
 use crate::error::{Error, Result};
 use crate::pki::Identity;
@@ -7,7 +7,7 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use tempfile::NamedTempFile;
 
-/// How a kubeconfig's user proves who it is.
+/// The credentials of a kubeconfig's user.
 pub(crate) enum Proof<'a> {
     Certificate(&'a Identity),
     Token(&'a str),
@@ -26,12 +26,12 @@ pub(crate) fn write(path: &Path, port: u16, authority: &Path, proof: &Proof<'_>)
         "users": [{"name": "testbed", "user": user(proof)}],
         "contexts": [{"name": "testbed", "context": {"cluster": "testbed", "user": "testbed"}}],
     });
-    // JSON is YAML, and every reader of a kubeconfig takes it.
+    // JSON is valid YAML, so every reader of kubeconfigs accepts it.
     replace(path, &format!("{config:#}\n")).map_err(Error::io("writing", path))?;
     Ok(path.to_owned())
 }
 
-/// Whole or not at all: another replica of the same account may be reading it.
+/// Replaces the file atomically, because another replica of the same ServiceAccount may read it.
 fn replace(path: &Path, text: &str) -> io::Result<()> {
     let mut file = NamedTempFile::new_in(path.parent().unwrap_or(Path::new(".")))?;
     file.write_all(text.as_bytes())?;

@@ -1,4 +1,4 @@
-//! KWOK: nodes that do not exist, and pods on them that behave as their annotations say.
+//! KWOK simulates nodes, and pods that behave as their annotations say.
 
 use crate::apply;
 use crate::binaries::Built;
@@ -16,18 +16,18 @@ use std::path::PathBuf;
 
 pub use crate::stages::{DURATION, OUTCOME};
 
-/// The annotation by which KWOK knows its nodes.
+/// The annotation of nodes that KWOK manages.
 pub const MANAGED: (&str, &str) = ("kwok.x-k8s.io/node", "fake");
 const HOSTNAME: &str = "kubernetes.io/hostname";
-/// Nodes made at the same time.
+/// Number of nodes that are created concurrently.
 const CONCURRENCY: usize = 16;
 
 /// Nodes to add.
 #[derive(Clone, Debug)]
 pub struct Nodes {
-    /// Start of their names; a number follows.
+    /// Prefix of the names; a number follows.
     pub prefix: String,
-    /// How many.
+    /// Number of nodes.
     pub count: usize,
     /// CPU, as a quantity.
     pub cpu: String,
@@ -35,11 +35,11 @@ pub struct Nodes {
     pub memory: String,
     /// Zone, if any.
     pub zone: Option<String>,
-    /// More labels.
+    /// Additional labels.
     pub labels: BTreeMap<String, String>,
     /// Taints.
     pub taints: Vec<Taint>,
-    /// Devices, by the name of their resource.
+    /// Number of devices by resource name.
     pub devices: BTreeMap<String, u32>,
 }
 
@@ -58,7 +58,7 @@ impl Nodes {
         }
     }
 
-    /// With another size.
+    /// Sets the size.
     #[must_use]
     pub fn size(self, cpu: &str, memory: &str) -> Self {
         Self {
@@ -68,7 +68,7 @@ impl Nodes {
         }
     }
 
-    /// In a zone.
+    /// Sets the zone.
     #[must_use]
     pub fn zone(self, zone: &str) -> Self {
         Self {
@@ -77,14 +77,14 @@ impl Nodes {
         }
     }
 
-    /// With one more label.
+    /// Adds a label.
     #[must_use]
     pub fn label(mut self, key: &str, value: &str) -> Self {
         self.labels.insert(key.into(), value.into());
         self
     }
 
-    /// With devices, and with the taint that keeps pods away which do not ask for one.
+    /// Adds devices, and a taint that keeps off pods that do not request a device.
     #[must_use]
     pub fn devices(mut self, resource: &str, count: u32) -> Self {
         self.devices.insert(resource.into(), count);
@@ -100,8 +100,8 @@ impl Nodes {
         (0..self.count).map(|index| format!("{}-{index}", self.prefix))
     }
 
-    /// The node of this name as KWOK and the autoscaler's templates take it. In-place resize is refused on nodes whose
-    /// version does not look like a real one.
+    /// The manifest of a node with this name, for KWOK and for the autoscaler's templates. In-place resize is refused on nodes
+    /// whose kubelet version is not a valid version.
     pub(crate) fn manifest(&self, name: &str, kubelet_version: &str) -> Value {
         let mut labels = self.labels.clone();
         labels.insert("kubernetes.io/os".into(), "linux".into());
@@ -142,20 +142,20 @@ pub(crate) async fn start(bed: &Testbed, built: &Built) -> Result<()> {
         .path("--config", &config)
         .arg("--manage-all-nodes=false")
         .arg(format!("--manage-nodes-with-annotation-selector={key}={value}"))
-        // No leases. A node whose name another had before would share its lease, which the garbage collector takes as the
-        // old node's, and KWOK leaves a node without one alone.
+        // No Leases. A new node with the name of an old node would reuse the old Lease, the garbage collector would delete this
+        // Lease as a dependent of the old node, and KWOK does not update a node without a Lease.
         .arg("--node-lease-duration-seconds=0")
         .arg("--enable-crds=")
         .arg(format!("--server-address=127.0.0.1:{port}"));
     bed.launch(Part::Kwok, launch)?;
     bed.listens(Part::Kwok, port).await?;
-    // Claims without a class of their own get a volume at once, as on most clusters.
+    // PVCs without a storage class are bound immediately, as on most clusters.
     let class = apply::documents(&built.asset("kustomize/stage/volume/fast/storage-class.yaml"))?;
     apply::apply_all(&bed.client().await?, &class).await
 }
 
 impl Testbed {
-    /// Adds nodes, and returns their names once all are Ready and have lost the taint of new nodes.
+    /// Adds nodes and returns their names when all nodes are Ready and have lost the taint of new nodes.
     pub async fn add_nodes(&self, nodes: &Nodes) -> Result<Vec<String>> {
         let client = self.client().await?;
         let api: Api<Node> = Api::all(client.clone());
@@ -197,7 +197,7 @@ impl Testbed {
         .await
     }
 
-    /// Removes nodes, as a cloud does that takes them back.
+    /// Deletes nodes, as a cloud provider does when it removes machines.
     pub async fn remove_nodes(&self, names: &[String]) -> Result<()> {
         let api: Api<Node> = Api::all(self.client().await?);
         for name in names {
@@ -211,8 +211,8 @@ impl Testbed {
 }
 
 impl Testbed {
-    /// Makes a node fall silent: KWOK looks after it no longer, and the control plane takes it for dead, since it says so
-    /// here.
+    /// Makes a node fail: KWOK stops to update the node, and the Ready condition becomes False here, so the control plane treats
+    /// the node as failed.
     pub async fn silence(&self, node: &str) -> Result<()> {
         let api: Api<Node> = Api::all(self.client().await?);
         let what = || format!("silencing node {node}");
@@ -231,7 +231,7 @@ impl Testbed {
 }
 
 impl Testbed {
-    /// Has KWOK look after a node again that fell silent, as when a machine has restarted.
+    /// Makes KWOK update a failed node again, like a machine that has restarted.
     pub async fn revive(&self, node: &str) -> Result<()> {
         let api: Api<Node> = Api::all(self.client().await?);
         let managed = json!({"metadata": {"annotations": {MANAGED.0: MANAGED.1}}});
@@ -243,16 +243,15 @@ impl Testbed {
     }
 }
 
-/// A node as one that has been there for a while: what KWOK and the controller manager would write on it, in ten steps that
-/// everybody who watches nodes hears of, it has already. Only the taint is left to them. An autoscaler's nodes become so step by
-/// step.
+/// The node with all changes that KWOK and the controller manager would otherwise write in ten steps, each of which is an event
+/// for every watch of nodes. Only the taint is left to them. The autoscaler's nodes go through all steps.
 fn at_work(name: &str, mut manifest: Value) -> Value {
     let metadata = &mut manifest["metadata"];
     metadata["labels"][HOSTNAME] = json!(name);
     metadata["labels"]["beta.kubernetes.io/os"] = json!("linux");
     metadata["labels"]["beta.kubernetes.io/arch"] = json!("amd64");
     metadata["annotations"]["node.alpha.kubernetes.io/ttl"] = json!("0");
-    // KWOK lets the heart of such a node beat.
+    // KWOK sends heartbeats for nodes in this phase.
     manifest["status"]["phase"] = json!("Running");
     manifest["status"]["conditions"] = json!([{"type": "Ready", "status": "True", "reason": "KubeletReady"}]);
     manifest
@@ -271,7 +270,7 @@ async fn create(api: &Api<Node>, manifest: Value) -> Result<()> {
         .map(drop)
 }
 
-/// Ready, and without the taints that new nodes carry.
+/// Whether the node is Ready and without the taints of new nodes.
 pub fn is_ready(node: &Node) -> bool {
     let conditions = node
         .status

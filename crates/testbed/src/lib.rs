@@ -1,9 +1,8 @@
-//! A real control plane on one machine, for tests and demonstrations: etcd, kube-apiserver,
-//! kube-controller-manager, kube-scheduler, KWOK nodes, Tekton, and on request the cluster autoscaler and an
-//! OCI registry and one real node.
+//! A real control plane on one machine, for tests and demonstrations: etcd, kube-apiserver, kube-controller-manager,
+//! kube-scheduler, KWOK nodes, Tekton, and on request the cluster autoscaler, an OCI registry and one real node.
 //!
-//! Everything listens on 127.0.0.1, keeps its state in one temporary folder, and ends with the value that
-//! started it or with its process, however that ends. Only the real node has a kubelet and runs containers.
+//! All parts listen on 127.0.0.1, keep their state in one temporary folder, and end with the value that started them or with its
+//! process, for any reason. Only the real node has a kubelet and runs containers.
 
 mod admission;
 mod admits;

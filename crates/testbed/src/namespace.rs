@@ -1,7 +1,7 @@
-//! The end of our processes with their namespace.
+//! Ends pod-affinity's processes when their namespace is deleted.
 //!
-//! In a cluster the kubelet ends the containers of pods that are deleted with their namespace. Here the processes are in
-//! no pod, so the testbed ends them. It lives on a thread of its own, so that a testbed can outlive the test that made it.
+//! In a cluster the kubelet stops the containers when the pods are deleted with their namespace. In the testbed the processes have
+//! no pods, so the testbed stops them. The watch has its own thread, so that a testbed can outlive the test that created it.
 
 use crate::error::{Error, Result};
 use crate::part::{Part, Parts};
@@ -19,18 +19,18 @@ use std::time::{Duration, Instant};
 use tokio::runtime::{Builder, Runtime};
 use tokio::sync::oneshot;
 
-/// The `terminationGracePeriodSeconds` of our pods.
+/// The `terminationGracePeriodSeconds` of pod-affinity's pods.
 const GRACE: Duration = Duration::from_secs(30);
-/// Between two checks whether the processes have ended.
+/// Interval of checks whether the processes have ended.
 const PAUSE: Duration = Duration::from_millis(50);
 
-/// How far the deletion of a namespace is.
+/// The progress of a namespace's deletion.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Deletion {
     NotAsked,
-    /// Roles, accounts and pods are still there, but may go at any time.
+    /// Roles, ServiceAccounts and pods still exist, but may be deleted at any time.
     Begun,
-    /// The namespace controller has deleted what is in it, pods included.
+    /// The namespace controller has deleted the content, pods included.
     Emptied,
 }
 
@@ -42,7 +42,7 @@ impl Deletion {
         if namespace.metadata.deletion_timestamp.is_none() {
             return Self::NotAsked;
         }
-        // The namespace controller writes these after its first pass over the content.
+        // The namespace controller writes these conditions after its first pass over the content.
         let status = namespace.status.as_ref();
         let conditions = status.and_then(|status| status.conditions.as_ref());
         if conditions.is_some_and(|conditions| !conditions.is_empty()) {
@@ -53,7 +53,7 @@ impl Deletion {
     }
 }
 
-/// Ends processes with their namespace, until it is dropped.
+/// A watch that ends processes with their namespace. Dropping the value stops the watch.
 #[derive(Debug)]
 pub(crate) struct Watch {
     stop: Option<oneshot::Sender<()>>,
@@ -61,7 +61,7 @@ pub(crate) struct Watch {
 }
 
 impl Watch {
-    /// For a namespace that exists.
+    /// Starts a watch of an existing namespace.
     pub(crate) fn start(config: Config, name: &'static str, tenants: Tenants) -> Result<Self> {
         let runtime = Builder::new_current_thread().enable_all().build();
         let runtime = runtime.map_err(Error::io("starting a runtime to watch namespace", name))?;
@@ -78,7 +78,7 @@ impl Drop for Watch {
     fn drop(&mut self) {
         drop(self.stop.take());
         if let Some(thread) = self.thread.take() {
-            // A thread that panicked ends nothing any more.
+            // A panic has already ended the thread.
             let _ = thread.join();
         }
     }
@@ -100,7 +100,7 @@ async fn end_with(config: Config, name: &str, tenants: &Tenants) {
     let seen = watch_object::<Namespace>(Api::all(client), name).default_backoff();
     let mut seen = pin!(seen);
     while let Some(seen) = seen.next().await {
-        // The API server may be down, as tests want it to be; the watch goes on when it is back.
+        // Some tests stop the API server. The watch continues when the API server is back.
         let Ok(namespace) = seen else { continue };
         match Deletion::of(namespace.as_ref()) {
             Deletion::NotAsked => {}
@@ -110,7 +110,7 @@ async fn end_with(config: Config, name: &str, tenants: &Tenants) {
     }
 }
 
-/// The processes that live as long as the namespace.
+/// The processes that end with the namespace.
 #[derive(Clone, Debug)]
 pub(crate) struct Tenants {
     pub(crate) parts: Arc<Parts>,
@@ -118,14 +118,14 @@ pub(crate) struct Tenants {
 }
 
 impl Tenants {
-    /// One that ends by itself, because its rights are deleted before it is, is no death of the testbed.
+    /// Accepts that a process ends by itself, because its permissions may be deleted first.
     fn expect_end(&self) {
         for part in &self.which {
             self.parts.expect_end(*part);
         }
     }
 
-    /// As the kubelet does it: each is asked to end, and killed if it has not done so in time.
+    /// Ends the processes like the kubelet: SIGTERM first, then SIGKILL after the grace period.
     pub(crate) fn end(&self) {
         self.end_within(GRACE);
     }
@@ -144,7 +144,7 @@ impl Tenants {
 
     fn signal(&self, signal: Signal) {
         for part in &self.which {
-            // One that does not run needs no signal.
+            // Sending fails if the process does not run, and then no signal is needed.
             let _ = self.parts.signal(*part, signal);
         }
     }

@@ -1,83 +1,83 @@
-//! What is asked of a testbed before its start.
+//! The options of a testbed.
 
 use crate::admission::Admission;
 use crate::error::Result;
 use crate::versions::Versions;
 use std::path::PathBuf;
 
-/// What a testbed consists of.
+/// The parts and settings of a testbed.
 #[derive(Clone, Debug)]
 #[allow(clippy::struct_excessive_bools, reason = "each is a switch of its own")]
 pub struct Options {
     /// Start Tekton's controller and webhook.
     pub tekton: bool,
-    /// Whose requests the API server writes down.
+    /// The requests that the API server writes to the audit log.
     pub audit: Audit,
     /// Keep the state folder, logs included, when the testbed ends.
     pub keep: bool,
-    /// How many requests a second Tekton and the scheduler allow themselves.
+    /// Client-side rate limits of Tekton and the scheduler.
     pub limits: Limits,
-    /// How many cores each part may keep busy.
+    /// How many cores each part may use.
     pub cores: Cores,
-    /// How the control plane and Tekton are configured.
+    /// The configuration of the control plane and Tekton.
     pub settings: Settings,
-    /// New nodes are tainted until the controller manager has seen them Ready, as everywhere. Without, a node can be
-    /// used as it is created, whoever runs.
+    /// New nodes have a taint until the controller manager has seen them Ready, as in real clusters. Without this option, a node
+    /// can be used when it is created, even if the controller manager is down.
     pub taint_new_nodes: bool,
-    /// [`crate::Testbed::install_pod_affinity`] applies the Deployments too, with a node that only their pods can use. Without,
-    /// a cluster has only the nodes that were added, and no pods but those of runs.
+    /// [`crate::Testbed::install_pod_affinity`] also applies the Deployments, with a dedicated node for their pods. Without this
+    /// option, the cluster has only the added nodes and only pods of runs.
     pub deployments: bool,
-    /// How [`crate::Testbed::install_pod_affinity`] has runs held and pods given their terms; else as `POD_AFFINITY_ADMISSION`
-    /// says, else by the webhook.
+    /// The variant of admission that [`crate::Testbed::install_pod_affinity`] installs. The default is the variable
+    /// `POD_AFFINITY_ADMISSION`, then the webhook.
     pub admission: Option<Admission>,
-    /// What the control plane and Tekton are; else as `POD_AFFINITY_KUBERNETES` and `POD_AFFINITY_TEKTON` say, else the
-    /// defaults.
+    /// Versions of the control plane and Tekton. The default is the variables `POD_AFFINITY_KUBERNETES` and `POD_AFFINITY_TEKTON`,
+    /// then the default versions.
     pub versions: Option<Versions>,
-    /// The binary of pod-affinity to install; else `POD_AFFINITY_BINARY`, else it is built.
+    /// The binary of pod-affinity to install. The default is `POD_AFFINITY_BINARY`; without both, the binary is built.
     pub binary: Option<PathBuf>,
 }
 
-/// Whose requests the API server writes down: [`crate::Testbed::audit`].
+/// The requests that the API server writes to the audit log; see [`crate::Testbed::audit`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Audit {
-    /// No record is kept.
+    /// The audit log is off.
     #[default]
     Nobody,
-    /// The ServiceAccounts of pod-affinity's namespace.
+    /// Requests of the ServiceAccounts in pod-affinity's namespace.
     PodAffinity,
-    /// Everyone, without watches, and without leases, which come with time.
+    /// Requests of all users, except watches, and except Leases, whose number depends on time.
     Everybody,
 }
 
-/// How many requests a second clients of the API server allow themselves.
+/// Client-side rate limits of the API server's clients.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Limits {
-    /// Tekton's and the scheduler's own defaults.
+    /// The defaults of Tekton and the scheduler.
     AsShipped,
-    /// Tekton's raised, so that tests need not wait for it.
+    /// A higher limit for Tekton, so that tests run faster.
     #[default]
     TektonRaised,
-    /// Both raised, so that neither holds up the other.
+    /// Higher limits for both, so that neither delays the other.
     Raised,
 }
 
-/// How many cores a part that is written in Go may keep busy.
+/// How many cores a part written in Go may use.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Cores {
-    /// As by default.
+    /// All cores, Go's default.
     #[default]
     All,
-    /// For a testbed among others: parts that look for no work on a second core compute a tenth less in all.
+    /// One core, for several testbeds on one machine: the parts need a tenth less CPU time if they do not spread over cores.
     One,
 }
 
-/// How the control plane and Tekton are configured.
+/// The configuration of the control plane and Tekton.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Settings {
-    /// As shipped: for the demo, for measurements, and for tests that compare with Tekton.
+    /// The defaults, for the demo, for measurements, and for tests that compare with Tekton.
     #[default]
     Shipped,
-    /// Without work that does not change what a run and its pods go through. docs/testbed.md lists the differences.
+    /// Fewer controllers and webhook calls, without effect on runs and their pods. docs/testbed.md lists the differences.
     Reduced,
 }
 
@@ -113,7 +113,7 @@ impl Options {
         self.admission.map_or_else(Admission::of_environment, Ok)
     }
 
-    /// An error if the API server could not admit as it is asked to.
+    /// The versions; an error if the API server does not support the requested admission.
     pub(crate) fn versions(&self) -> Result<Versions> {
         let versions = self.versions.map_or_else(Versions::of_environment, Ok)?;
         self.admission()?.require(versions.kubernetes)?;

@@ -1,27 +1,27 @@
-//! How long our processes wait for others. What is shipped is for clusters: several API servers, endpoints that lag behind,
-//! networks that fail. None of that is here, so a testbed starts them with shorter times, and a test that is about the
-//! shipped ones asks for those.
+//! Shorter waiting times for pod-affinity's processes. The defaults are for clusters with several API servers, slow endpoints and
+//! networks that fail. A testbed has none of these, so the processes get shorter times; tests of the defaults request
+//! [`AS_SHIPPED`].
 
-/// Among the environment of an installation: everything as it is shipped.
+/// In the environment of an installation: all settings have their defaults.
 pub const AS_SHIPPED: (&str, &str) = ("POD_AFFINITY_TESTBED_PACE", "as shipped");
 
-/// In the environment of an installation whose controllers are killed and kept alive: a dead leader is followed after 6 s.
-/// Not for others: on two cores with many testbeds a renewal was seen to take 4 s, and then a healthy leader would end.
+/// For installations whose controllers are killed and kept alive: a new leader follows a dead leader after 6 s. Other installations
+/// keep the default, because on two cores with many testbeds a renewal took 4 s, and a healthy leader would end.
 pub const SHORT_LEASE: [(&str, &str); 3] = [
     ("POD_AFFINITY_LEADER_ELECT_LEASE_DURATION", "6s"),
     ("POD_AFFINITY_LEADER_ELECT_RENEW_DEADLINE", "4s"),
     ("POD_AFFINITY_LEADER_ELECT_RETRY_PERIOD", "1s"),
 ];
 
-/// In every environment that does not ask for what is shipped.
+/// In the environment of installations without [`AS_SHIPPED`].
 const BRISK: [(&str, &str); 2] = [
-    // The only API server takes a changed caBundle over within a second.
+    // The only API server reads a changed caBundle within a second.
     ("POD_AFFINITY_CERTIFICATE_SETTLE_TIME", "3s"),
-    // The front looks at readiness every 200 ms.
+    // The front checks readiness every 200 ms.
     ("POD_AFFINITY_DRAIN_DELAY", "1s"),
 ];
 
-/// The whole environment of an installation that asks for this one. What it asks for comes last, and so wins.
+/// The environment of an installation. The requested variables come last and take precedence.
 pub(crate) fn environment(asked: &[(&str, &str)]) -> Vec<(String, String)> {
     let as_shipped = asked.contains(&AS_SHIPPED);
     let brisk = BRISK.iter().filter(|_| !as_shipped);

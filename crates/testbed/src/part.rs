@@ -1,4 +1,4 @@
-//! The parts as processes: started with a log of their own, looked after, stopped, started again.
+//! The parts as processes: starts parts with their own logs, checks them, stops them and starts them again.
 
 use crate::error::{Error, Result, log_remedy, tail};
 use crate::options::Cores;
@@ -13,13 +13,13 @@ use std::process::{Child, Command, Stdio};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-/// How a controller of ours says that it has lost its Lease.
+/// The log message of a controller that has lost its Lease.
 const LOST_ITS_LEASE: &str = "stands for election again when it is restarted";
 
-/// Lines of a log that are shown when a test fails.
+/// Number of log lines that a failed test shows.
 const LAST_WORDS: usize = 15;
 
-/// A part of the control plane, or a process of ours.
+/// A part of the control plane, or a process of pod-affinity.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Part {
     /// etcd.
@@ -108,9 +108,9 @@ impl Launch {
 #[derive(Debug)]
 struct Running {
     launch: Launch,
-    // None: stopped on purpose.
+    // `None` if the part was stopped.
     child: Option<Child>,
-    /// If it ends by itself, that is no death.
+    /// Whether the part may end by itself.
     end_expected: bool,
 }
 
@@ -121,9 +121,9 @@ pub(crate) struct Parts {
     logs: PathBuf,
     cores: Cores,
     running: Mutex<BTreeMap<Part, Running>>,
-    /// Those that are started again when they end by themselves, and how often that was.
+    /// Parts that are started again when they end by themselves, with the number of restarts.
     kept_alive: Mutex<BTreeMap<Part, u32>>,
-    /// CPU time of processes that were ended.
+    /// CPU time of stopped processes.
     ended: Mutex<BTreeMap<Part, Duration>>,
 }
 
@@ -140,12 +140,12 @@ impl Parts {
         })
     }
 
-    // A panic elsewhere leaves the map whole: each change to it is one insert or one take.
+    // The map is valid after a panic, because each change is one insert or one take.
     fn running(&self) -> MutexGuard<'_, BTreeMap<Part, Running>> {
         self.running.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// How often each part that is to be kept alive was started again.
+    /// Number of restarts of each part that is kept alive.
     pub(crate) fn kept_alive(&self) -> MutexGuard<'_, BTreeMap<Part, u32>> {
         self.kept_alive.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -176,11 +176,11 @@ impl Parts {
         };
         Command::new(&launch.program)
             .args(&launch.args)
-            // Most are written in Go; collecting garbage less often saves a fifth of what a testbed's start computes.
+            // Most parts are written in Go. Less garbage collection saves a fifth of the CPU time of a testbed's start.
             .env("GOGC", "400")
             .envs(self.cores.environment())
             .envs(launch.env.iter().map(|(name, value)| (name, value)))
-            // Tools that look for a cluster of the user's must not find one.
+            // Processes must not find a cluster of the user.
             .env_remove("KUBERNETES_SERVICE_HOST")
             .stdin(Stdio::null())
             .stdout(log()?)
@@ -198,7 +198,7 @@ impl Parts {
         self.logs.join(format!("{part}.log"))
     }
 
-    /// An error with the end of its log if a part ended by itself.
+    /// An error with the last log lines if a part ended by itself.
     pub(crate) fn check(&self) -> Result<()> {
         for (part, running) in self.running().iter_mut() {
             let Some(child) = running.child.as_mut() else {
@@ -219,8 +219,8 @@ impl Parts {
         Ok(())
     }
 
-    /// Counts it for one that is kept alive. A leader that loses its Lease, on a machine that is busy for many seconds,
-    /// ends by design and counts on its restart.
+    /// Whether a part that ended may be started again. A restart of a part that is kept alive is counted. On a machine that is busy
+    /// for many seconds a leader can lose its Lease; the leader then ends by design and relies on its restart.
     fn may_be_revived(&self, part: Part) -> bool {
         if let Some(revivals) = self.kept_alive().get_mut(&part) {
             *revivals += 1;
@@ -234,7 +234,7 @@ impl Parts {
         lost_its_lease
     }
 
-    /// The ends of the logs of our controllers and of whoever makes their pods, for a test that fails.
+    /// The last log lines of the controllers and of the controller manager, which creates their pods, for a failed test.
     pub(crate) fn last_words(&self) -> String {
         let parts = [Part::Controller(0), Part::Controller(1), Part::ControllerManager];
         let ends = parts.map(|part| format!("{part} said last:\n{}\n", self.end_of_log(part, LAST_WORDS)));
@@ -264,9 +264,9 @@ impl Parts {
         send(part, child, signal)
     }
 
-    /// Ends a part with a signal and waits for its end.
+    /// Stops a part with a signal and waits until the part has ended.
     pub(crate) fn stop(&self, part: Part, signal: Signal) -> Result<()> {
-        // Taken before it ends: whoever looks after the parts would else see a death, and start one in its place.
+        // Removes the child first, so that a concurrent check does not report its end or restart the part.
         let child = self
             .running()
             .get_mut(&part)
@@ -281,14 +281,14 @@ impl Parts {
         Ok(())
     }
 
-    /// From now on, until it is started again, the part may end by itself.
+    /// Allows the part to end by itself, until the part is started again.
     pub(crate) fn expect_end(&self, part: Part) {
         if let Some(running) = self.running().get_mut(&part) {
             running.end_expected = true;
         }
     }
 
-    /// Whether it still runs; if not, its end is taken note of.
+    /// Whether the part still runs. The end of a part is recorded.
     pub(crate) fn still_runs(&self, part: Part) -> bool {
         let mut running = self.running();
         let Some(running) = running.get_mut(&part) else {
@@ -302,7 +302,7 @@ impl Parts {
         runs
     }
 
-    /// Starts a stopped part as it was started before, this time with more arguments.
+    /// Starts a stopped part with its previous settings and additional arguments for this start.
     pub(crate) fn again(&self, part: Part, args: &[&str]) -> Result<()> {
         let launch = self.running().get(&part).map(|running| running.launch.clone());
         let launch = launch.ok_or_else(|| Error::NotRunning(part.to_string()))?;
@@ -311,7 +311,7 @@ impl Parts {
         Ok(())
     }
 
-    /// What runs, and how it was started.
+    /// The running parts with their settings.
     pub(crate) fn launches(&self) -> BTreeMap<Part, Launch> {
         let running = self.running();
         let running = running.iter().filter(|(_, running)| running.child.is_some());
@@ -320,7 +320,7 @@ impl Parts {
             .collect()
     }
 
-    /// A variable of the environment that a part was started with.
+    /// A variable in the environment of a part.
     pub(crate) fn setting(&self, part: Part, name: &str) -> Option<String> {
         let running = self.running();
         let env = &running.get(&part)?.launch.env;
@@ -329,7 +329,7 @@ impl Parts {
             .map(|(_, value)| value.clone())
     }
 
-    /// Those that were started, and have not been forgotten.
+    /// Parts that were started and not forgotten.
     pub(crate) fn known(&self, which: impl Fn(Part) -> bool) -> Vec<Part> {
         let running = self.running();
         running.keys().copied().filter(|part| which(*part)).collect()
@@ -339,7 +339,7 @@ impl Parts {
         self.running().get(&part)?.child.as_ref().map(Child::id)
     }
 
-    /// CPU time of each part since the start of the testbed, except of processes that ended by themselves.
+    /// CPU time of each part since the start of the testbed, without processes that ended by themselves.
     pub(crate) fn cpu_times(&self) -> BTreeMap<Part, Duration> {
         let mut times = self.ended().clone();
         for (part, running) in self.running().iter() {
@@ -348,7 +348,7 @@ impl Parts {
         times
     }
 
-    /// Adds the CPU time of a process that is about to be ended.
+    /// Adds the CPU time of a process before the process is stopped.
     fn count(&self, part: Part, child: Option<&Child>) {
         *self.ended().entry(part).or_default() += cpu_time(child);
     }
@@ -357,13 +357,13 @@ impl Parts {
         self.ended.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Ends parts at once, and forgets them; what they hold is thrown away.
+    /// Kills parts and forgets them.
     pub(crate) fn end(&self, which: impl Fn(Part) -> bool) -> Vec<Part> {
         let mut running = self.running();
         let mut ended: Vec<_> = running.extract_if(.., |part, _| which(*part)).collect();
         for (part, running) in &mut ended {
             self.count(*part, running.child.as_ref());
-            // Gone already is as good.
+            // Killing fails if the process has ended, which is fine.
             let _ = running.child.as_mut().map(Child::kill);
         }
         for child in ended.iter_mut().filter_map(|(_, running)| running.child.as_mut()) {
@@ -372,10 +372,10 @@ impl Parts {
         ended.into_iter().map(|(part, _)| part).collect()
     }
 
-    /// Ends parts as if they had never been.
+    /// Kills parts and deletes their logs.
     pub(crate) fn erase(&self, which: impl Fn(Part) -> bool) {
         for part in self.end(which) {
-            // The next process of that name begins a new log, or, if this does not work, goes on with it.
+            // The next process with this name starts a new log. If the deletion fails, the process appends to the old log.
             let _ = fs::remove_file(self.log_file(part));
         }
     }
@@ -386,10 +386,10 @@ fn cpu_time(child: Option<&Child>) -> Duration {
     cpu_time.unwrap_or_default()
 }
 
-/// To a child that nobody else may wait for meanwhile: until then its process id is no other's.
+/// Sends a signal to a child. The child must not be waited for concurrently, because its process id could then be reused.
 fn send(part: Part, child: Option<&Child>, signal: Signal) -> Result<()> {
     let child = child.ok_or_else(|| Error::NotRunning(part.to_string()))?;
-    // A process that ended since is what most signals are for.
+    // Sending fails if the process has ended, which most signals request anyway.
     let _ = kill_process(Pid::from_child(child), signal);
     Ok(())
 }

@@ -1,4 +1,4 @@
-//! The testbed's own certificate authority and what it signs; all of it lives and dies with one testbed.
+//! The CA of a testbed and its certificates, which exist only as long as the testbed.
 
 use crate::error::{Error, Result};
 use rcgen::{
@@ -8,7 +8,7 @@ use rcgen::{
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// The authority, with its certificate on disk.
+/// The CA, with its certificate on disk.
 #[derive(Debug)]
 pub(crate) struct Authority {
     issuer: CertifiedIssuer<'static, KeyPair>,
@@ -38,7 +38,7 @@ impl Authority {
         Ok(authority)
     }
 
-    /// The authority's certificate.
+    /// Path of the CA certificate.
     pub(crate) fn certificate(&self) -> PathBuf {
         self.folder.join("ca.crt")
     }
@@ -59,7 +59,7 @@ impl Authority {
         self.sign(params, file)
     }
 
-    /// For etcd and its clients: its gateway is a client of its own, with the server's certificate.
+    /// A certificate for etcd and its clients. etcd's gateway is a client with the server's certificate.
     pub(crate) fn etcd(&self) -> Result<Identity> {
         let mut params = CertificateParams::new(["127.0.0.1".to_owned()])?;
         params.distinguished_name = name("etcd", None);
@@ -70,7 +70,7 @@ impl Authority {
         self.sign(params, "etcd")
     }
 
-    /// A client certificate: user and group as Kubernetes reads them.
+    /// A client certificate. Kubernetes reads the user and the group from its subject.
     pub(crate) fn client(&self, file: &str, user: &str, group: Option<&str>) -> Result<Identity> {
         let mut params = CertificateParams::default();
         params.distinguished_name = name(user, group);

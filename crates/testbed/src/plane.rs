@@ -1,4 +1,4 @@
-//! What the parts of the control plane are started with: their keys, ports and flags.
+//! The keys, ports and flags of the control plane's parts.
 
 use crate::binaries::Built;
 use crate::error::Result;
@@ -10,13 +10,13 @@ use crate::ports::Ports;
 use crate::versions::Kubernetes;
 use std::path::{Path, PathBuf};
 
-/// Name of the real node, which its kubeconfig has in it.
+/// Name of the real node, which is part of its kubeconfig.
 pub(crate) const REAL_NODE: &str = "real";
-/// So long the control plane takes a node for alive that says nothing: longer than any testbed lasts or sleeps. Nodes die when
-/// a test says so, not when the machine has no time for KWOK.
+/// How long the control plane waits for the heartbeat of a node: longer than any testbed runs or sleeps. Nodes fail only when a
+/// test makes them fail, also if KWOK gets no CPU time.
 const GRACE_PERIOD: &str = "24h";
 
-/// What the control plane needs before it starts.
+/// Files and ports that exist before the control plane starts.
 #[derive(Debug)]
 pub(crate) struct ControlPlane {
     pub(crate) admin: PathBuf,
@@ -25,10 +25,10 @@ pub(crate) struct ControlPlane {
     pub(crate) etcd_port: u16,
     etcd_http_port: u16,
     etcd_peer_port: u16,
-    /// Signs for etcd and its clients only.
+    /// The CA of etcd and its clients only.
     etcd_authority: PathBuf,
     etcd_identity: Identity,
-    /// For those who ask etcd itself.
+    /// Kubeconfig for direct access to etcd.
     pub(crate) store: PathBuf,
     manager_port: u16,
     pub(crate) scheduler_port: u16,
@@ -36,7 +36,7 @@ pub(crate) struct ControlPlane {
     tokens: TokenKeys,
     manager: PathBuf,
     pub(crate) scheduler: PathBuf,
-    /// For the real node's kubelet.
+    /// Kubeconfig of the real node's kubelet.
     pub(crate) node: PathBuf,
 }
 
@@ -88,7 +88,7 @@ impl ControlPlane {
         let ports = [self.etcd_port, self.etcd_http_port, self.etcd_peer_port];
         let [client, http, peer] = ports.map(|port| format!("https://127.0.0.1:{port}"));
         let etcd = Launch::of(built.program("etcd")).path("--data-dir", &folder.join("etcd"));
-        // Whoever writes here has all rights of the cluster; beside a real node, those of root.
+        // A client that writes to etcd has all permissions in the cluster, and with a real node also those of root.
         let guarded = |etcd: Launch, whose: &str| {
             etcd.arg(format!("--{whose}client-cert-auth"))
                 .path(&format!("--{whose}trusted-ca-file"), &self.etcd_authority)
@@ -99,13 +99,14 @@ impl ControlPlane {
             .into_iter()
             .fold(etcd, guarded)
             .arg(format!("--listen-client-urls={client}"))
-            // The JSON gateway beside gRPC on one port would have Go's HTTP server carry both, which takes etcd a third more.
+            // The JSON gateway has its own port. On one port, Go's HTTP server would carry both, and etcd would need a third more
+            // CPU time.
             .arg(format!("--listen-client-http-urls={http}"))
             .arg(format!("--advertise-client-urls={client}"))
             .arg(format!("--listen-peer-urls={peer}"))
             .arg(format!("--initial-advertise-peer-urls={peer}"))
             .arg(format!("--initial-cluster=default={peer}"))
-            // The data outlives a crash of etcd, not one of the machine: enough for tests, and much faster.
+            // The data survives a crash of etcd, but not of the machine, which is enough for tests and much faster.
             .arg("--unsafe-no-fsync")
             .arg("--log-level=warn")
     }
@@ -118,7 +119,7 @@ impl ControlPlane {
             .path("--etcd-keyfile", &self.etcd_identity.key)
             .arg("--bind-address=127.0.0.1")
             .arg(format!("--secure-port={}", self.api_port))
-            // An endpoint on loopback is not allowed, and nobody asks for it here.
+            // An endpoint on loopback is invalid, and no client needs the Service `kubernetes`.
             .arg("--endpoint-reconciler-type=none")
             .arg("--service-cluster-ip-range=10.96.0.0/16")
             .path("--cert-dir", &folder.join("apiserver"))
@@ -130,9 +131,9 @@ impl ControlPlane {
             .path("--service-account-key-file", &self.tokens.public)
             .arg("--authorization-mode=Node,RBAC")
             .arg("--allow-privileged=true")
-            // As on clusters with nodes for GPUs: a pod that asks for a device tolerates the taint of that name.
+            // As on clusters with GPU nodes: a pod that requests a device gets a toleration of the device's taint.
             .arg("--enable-admission-plugins=ExtendedResourceToleration")
-            // More than a dozen of them, with five times what they need, would fill the memory of a machine that tests run on.
+            // More than a dozen API servers with five times the memory that they need would use up the memory of a test machine.
             .env("GOGC", "250");
         match settings {
             Settings::Shipped => launch,
@@ -176,12 +177,12 @@ impl ControlPlane {
             self.scheduler_port,
             folder,
         )
-        // It takes a moment to learn whom to believe; its figures are no secret here.
+        // The scheduler needs some time until it can authorize requests. Its metrics are no secret in a testbed.
         .arg("--authorization-always-allow-paths=/healthz,/readyz,/livez,/metrics")
     }
 }
 
-/// The controllers that act on objects of runs, of their namespaces and of installations. All versions know these names.
+/// The controllers that act on objects of runs, of their namespaces and of installations. All versions have these names.
 const REDUCED: [&str; 20] = [
     "clusterrole-aggregation-controller",
     "deployment-controller",
@@ -205,7 +206,7 @@ const REDUCED: [&str; 20] = [
     "taint-eviction-controller",
 ];
 
-/// The testbed has no cloud and no pod network, so their controllers would only log errors. An unknown name is an error.
+/// Without a cloud and a pod network, the controllers for them would only log errors. An unknown name is an error.
 fn controllers(kubernetes: Kubernetes, settings: Settings) -> String {
     match (settings, kubernetes) {
         (Settings::Reduced, _) => REDUCED.join(","),
@@ -225,6 +226,6 @@ fn component(program: &Path, config: &Path, port: u16, folder: &Path) -> Launch 
         .path("--cert-dir", &folder.join("serving"))
         .arg("--bind-address=127.0.0.1")
         .arg(format!("--secure-port={port}"))
-        // One of each: an election would only delay every restart by a lease.
+        // The testbed has one instance of each. Leader election would delay every restart by the lease duration.
         .arg("--leader-elect=false")
 }

@@ -1,7 +1,7 @@
-//! A block of free ports on 127.0.0.1, reserved among all testbeds of this user for as long as it is held.
+//! Reserves a block of free ports on 127.0.0.1, among all testbeds of this user, until the value is dropped.
 //!
-//! The blocks lie outside the range from which the kernel takes outgoing ports, so that no connection takes
-//! one between the look and the use.
+//! The blocks are outside the kernel's range for outgoing connections, so no connection takes a port between the check and the
+//! use.
 
 use crate::error::{Error, Result};
 use rustix::fs::{CWD, Mode, OFlags};
@@ -12,13 +12,13 @@ use std::ops::RangeInclusive;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 
-/// Ports that are tried first.
+/// The first port of the preferred range.
 const USUAL: u16 = 20_000;
-/// Below this are those of well-known servers.
+/// Ports below this are used by well-known servers.
 const LOW: u16 = 10_000;
-/// Ports of one testbed.
+/// Number of ports of one testbed.
 const BLOCK: u16 = 48;
-/// Where the kernel says from which ports outgoing connections come, and what it says unless it was told otherwise.
+/// The file with the kernel's port range for outgoing connections, and the kernel's default.
 const EPHEMERAL: &str = "/proc/sys/net/ipv4/ip_local_port_range";
 const USUALLY_EPHEMERAL: RangeInclusive<u16> = 32_768..=60_999;
 
@@ -27,12 +27,12 @@ const USUALLY_EPHEMERAL: RangeInclusive<u16> = 32_768..=60_999;
 pub(crate) struct Ports {
     next: u16,
     end: u16,
-    // The lock on this file is the reservation; it ends with the process, however that ends.
+    // The lock on this file is the reservation. The lock ends with the process, for any reason.
     _lock: File,
 }
 
 impl Ports {
-    /// Reserves the first block that no other testbed holds and on which nothing listens.
+    /// Reserves the first block that no other testbed holds and on which no process listens.
     pub(crate) fn reserve() -> Result<Self> {
         let user = rustix::process::geteuid().as_raw();
         Self::reserve_by(&std::env::temp_dir().join(format!("pod-affinity-testbed-ports-{user}")))
@@ -58,17 +58,17 @@ impl Ports {
         })
     }
 
-    /// The port that is handed out next.
+    /// The next port.
     pub(crate) fn next(&self) -> u16 {
         self.next
     }
 
-    /// Hands out again what was handed out since this port was the next.
+    /// Frees all ports that were taken since `next` was the next port.
     pub(crate) fn go_back_to(&mut self, next: u16) {
         self.next = next.min(self.next);
     }
 
-    /// Hands out one port.
+    /// Takes one port.
     pub(crate) fn take(&mut self) -> Result<u16> {
         let port = self.next;
         if port == self.end {
@@ -97,7 +97,7 @@ fn range(told: &str) -> Option<RangeInclusive<u16>> {
     }
 }
 
-/// First ports of the blocks that no outgoing connection takes a port of.
+/// First ports of the blocks that do not overlap the range for outgoing connections.
 fn bases(ephemeral: &RangeInclusive<u16>) -> impl Iterator<Item = u16> + use<> {
     let (first, last) = (*ephemeral.start(), *ephemeral.end());
     let usual = (USUAL..=u16::MAX - BLOCK).step_by(usize::from(BLOCK));
@@ -107,7 +107,7 @@ fn bases(ephemeral: &RangeInclusive<u16>) -> impl Iterator<Item = u16> + use<> {
         .filter(move |base| base + BLOCK <= first || *base > last)
 }
 
-/// The name is known to everybody, and everybody may make something of that name in a folder for temporary files.
+/// Opens the user's own folder. The name is predictable, and any user can create a folder with this name in the temporary folder.
 fn own_folder(path: &Path) -> io::Result<OwnedFd> {
     match rustix::fs::mkdir(path, Mode::RWXU) {
         Ok(()) | Err(rustix::io::Errno::EXIST) => {}

@@ -1,14 +1,14 @@
-//! Small looks at a port of 127.0.0.1: does somebody listen, does it say it is well.
+//! Probes of a port on 127.0.0.1: whether a process listens, and the response to an HTTP request.
 
 use std::net::Ipv4Addr;
 use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
-/// Longest wait for an answer that is begun.
+/// Timeout of a request.
 const PATIENCE: Duration = Duration::from_secs(2);
 
-/// Whether somebody listens.
+/// Whether a process listens on the port.
 pub(crate) async fn connect(port: u16) -> Result<(), String> {
     TcpStream::connect((Ipv4Addr::LOCALHOST, port))
         .await
@@ -16,7 +16,7 @@ pub(crate) async fn connect(port: u16) -> Result<(), String> {
         .map_err(|error| error.to_string())
 }
 
-/// The body of a plain HTTP answer, if its status is 200; else what came instead.
+/// The body of an HTTP response with status 200, otherwise the reason.
 pub async fn get(port: u16, path: &str) -> Result<String, String> {
     exchange(port, path)
         .await
@@ -33,12 +33,12 @@ fn body(answer: &str) -> Result<String, String> {
     }
 }
 
-// HTTP/1.0: the server closes after the answer, and sends it in one piece.
+// With HTTP/1.0 the server closes the connection after the response and does not send chunks.
 fn request(path: &str) -> String {
     format!("GET {path} HTTP/1.0\r\nHost: localhost\r\n\r\n")
 }
 
-/// As [`get`], for threads of their own.
+/// Like [`get`], for threads without a runtime.
 pub fn get_blocking(port: u16, path: &str) -> Result<String, String> {
     exchange_blocking(port, path)
         .map_err(|error| error.to_string())

@@ -1,5 +1,5 @@
-//! pod-affinity on the testbed: its own manifests, its own binary as host processes, each with the token of
-//! its own ServiceAccount, so that the roles in config/ are really tried.
+//! Installs pod-affinity on the testbed: its own manifests, and its binary as host processes. Each process has the token of its
+//! own ServiceAccount, so that tests exercise the roles in config/.
 
 use crate::apply;
 use crate::deployment::{Deployments, to_apply};
@@ -24,16 +24,16 @@ const CONFIG_MAP: &str = "config-pod-affinity";
 /// Replicas of each process, as in config/.
 const REPLICAS: u8 = 2;
 
-/// An installation, by the ports of its processes.
+/// The ports of an installation's processes.
 #[derive(Clone, Debug)]
 pub struct Installed {
-    /// Where the webhook's Service leads: before both replicas. Where policies replace the webhook, nothing listens there.
+    /// The port of the webhook's Service, in front of both replicas. If policies replace the webhook, no process listens there.
     pub webhook: u16,
-    /// Ports of each webhook replica's probes and metrics.
+    /// Ports for probes and metrics of the webhook replicas.
     pub webhook_admin: Vec<u16>,
-    /// Ports of each controller replica's probes and metrics.
+    /// Ports for probes and metrics of the controller replicas.
     pub controller_admin: Vec<u16>,
-    /// Ports on which each webhook replica serves, behind the Service.
+    /// Serving ports of the webhook replicas, behind the Service.
     pub webhook_serving: Vec<u16>,
 }
 
@@ -62,7 +62,7 @@ impl Installed {
     }
 }
 
-/// What is to be started.
+/// The processes to start.
 struct Processes {
     binary: PathBuf,
     said: Deployments,
@@ -83,13 +83,13 @@ impl Processes {
 }
 
 impl Testbed {
-    /// Builds and installs pod-affinity from this checkout, two replicas of each process, and returns once a
-    /// labelled run is held. Whether by the webhook or by policies: [`crate::Options::admission`].
+    /// Builds and installs pod-affinity from this checkout, with two replicas of each process, and returns when a labelled run is
+    /// held. [`crate::Options::admission`] selects the webhook or policies.
     pub async fn install_pod_affinity(&self) -> Result<Installed> {
         self.install_pod_affinity_with(&[]).await
     }
 
-    /// The same, its processes with more in their environment.
+    /// Like [`Testbed::install_pod_affinity`], with additional environment variables.
     pub async fn install_pod_affinity_with(&self, environment: &[(&str, &str)]) -> Result<Installed> {
         let client = self.client().await?;
         let objects = self.options.admission()?.manifests()?;
@@ -105,8 +105,8 @@ impl Testbed {
         Ok(installed)
     }
 
-    /// Installs other manifests, such as an overlay's. `apply` gets them leading to the processes here, which
-    /// are started as the Deployments among them say.
+    /// Installs other manifests, such as those of an overlay. `apply` gets manifests that lead to the processes of the testbed;
+    /// their arguments come from the Deployments.
     pub async fn install(
         &self,
         objects: Vec<Value>,
@@ -131,9 +131,10 @@ impl Testbed {
         Ok(installed)
     }
 
-    /// Lays other manifests over an installation, and replaces its processes one after the other, the next when
-    /// the one before is ready. A Deployment starts the new one before it ends the old; here the port is not free before.
-    /// A webhook that is new is started, and one that is not among the manifests goes on: to apply deletes nothing.
+    /// Applies other manifests over an installation and replaces its processes one after the other; the next process is replaced
+    /// when the previous process is ready. A Deployment starts the new pod before it stops the old pod; here the port is not free
+    /// before. A new webhook is started. A webhook that is missing in the manifests continues to run, because applying deletes
+    /// nothing.
     pub async fn roll_out(
         &self,
         installed: &Installed,
@@ -161,13 +162,13 @@ impl Testbed {
         Ok(())
     }
 
-    /// Ends the processes of an installation, those that still run. When their namespace is deleted, that happens by itself.
+    /// Ends the running processes of an installation. The deletion of their namespace does the same.
     pub fn stop_pod_affinity(&self) {
         self.watch_namespace(None);
         self.tenants().end();
     }
 
-    /// Returns when what the watch before had begun is done.
+    /// Replaces the watch of the namespace. Returns when the previous watch has ended its work.
     pub(crate) fn watch_namespace(&self, watch: Option<Watch>) {
         *self.namespace.lock().unwrap_or_else(PoisonError::into_inner) = watch;
     }
@@ -210,7 +211,7 @@ impl Testbed {
         self.launch(Part::Controller(number), launch)
     }
 
-    /// Returns when all replicas are ready. There are none where policies replace the webhook.
+    /// Starts all replicas and waits until they are ready. If policies replace the webhook, there is none.
     async fn start_webhooks(&self, processes: &Processes, installed: &Installed) -> Result<()> {
         if processes.said.webhook.is_none() {
             return Ok(());
@@ -226,7 +227,7 @@ impl Testbed {
         Ok(())
     }
 
-    /// A Service outlives the replicas behind it.
+    /// Starts the front if it does not run yet: a Service outlives its replicas.
     fn open_front(&self, installed: &Installed) -> Result<()> {
         let mut fronts = self.fronts();
         if fronts.iter().all(|front| front.port() != installed.webhook) {
@@ -274,7 +275,7 @@ impl Testbed {
         .map(drop)
     }
 
-    /// Sets keys of pod-affinity's ConfigMap; `None` removes one.
+    /// Sets keys of pod-affinity's ConfigMap; `None` removes a key.
     pub async fn configure(&self, data: &[(&str, Option<&str>)]) -> Result<()> {
         let maps: Api<ConfigMap> = Api::namespaced(self.client().await?, NAMESPACE);
         let data: serde_json::Map<_, _> = data

@@ -1,4 +1,4 @@
-//! The programs of this checkout: given by a variable, or built by the first that asks for one in this process.
+//! The programs of this checkout. A variable names the binary, or the first use in this process builds the binary.
 
 use crate::error::{Error, Result};
 use serde_json::Value;
@@ -14,9 +14,9 @@ pub struct Program {
     built: Mutex<Option<PathBuf>>,
 }
 
-/// What the images have: webhook, controller and placeholder.
+/// The program in the images: webhook, controller and placeholder.
 pub static PRODUCT: Program = Program::new("pod-affinity", "POD_AFFINITY_BINARY");
-/// The plugin of kubectl.
+/// The kubectl plugin.
 pub static PLUGIN: Program = Program::new("kubectl-pod_affinity", "POD_AFFINITY_CLI");
 
 impl Program {
@@ -28,7 +28,7 @@ impl Program {
         }
     }
 
-    /// Where it is.
+    /// Path of the binary.
     pub fn path(&self) -> Result<PathBuf> {
         if let Some(given) = std::env::var_os(self.variable) {
             return Ok(given.into());
@@ -44,8 +44,8 @@ impl Program {
         let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
         let output = Command::new(cargo)
             .args(["build", "--quiet", "--message-format=json-render-diagnostics"])
-            // Not by --package: features would be those of that package alone, and what it shares with the testbed
-            // would be compiled again.
+            // With --package, cargo would enable only the features of this package and compile the crates that it shares with the
+            // testbed again.
             .arg(format!("--bin={}", self.name))
             .current_dir(workspace())
             .stdin(Stdio::null())
@@ -69,7 +69,7 @@ pub(crate) fn workspace() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
 
-/// The path that cargo names for the binary in its messages, one JSON object a line.
+/// The path of the binary in cargo's messages, one JSON object per line.
 fn executable(messages: &str) -> Option<PathBuf> {
     let mut messages = messages
         .lines()

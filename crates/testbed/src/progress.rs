@@ -1,4 +1,4 @@
-//! Says what takes long, and for how long already: one line that changes on a terminal, plain lines elsewhere.
+//! Shows long work and its duration: one changing line on a terminal, plain lines elsewhere.
 
 use std::io::{IsTerminal, Write, stderr};
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
@@ -35,7 +35,7 @@ impl Progress {
         }
     }
 
-    /// Ends with a line that stays.
+    /// Ends the progress with a permanent line.
     pub(crate) fn done(mut self) {
         self.halt();
         let clear = if stderr().is_terminal() { "\r\x1b[K" } else { "" };
@@ -49,7 +49,7 @@ impl Progress {
     fn halt(&mut self) {
         drop(self.stop.take());
         if let Some(ticker) = self.ticker.take() {
-            // A ticker that panicked has nothing more to say.
+            // A panic has already ended the ticker.
             let _ = ticker.join();
         }
     }
@@ -67,7 +67,7 @@ fn show(label: &str, start: Instant, terminal: bool) {
         "{before}testbed: {label}, {} so far{after}",
         clock(start.elapsed())
     );
-    // Progress that cannot be shown is no reason to stop the work.
+    // A failed write must not stop the work.
     let _ = stderr().flush();
 }
 

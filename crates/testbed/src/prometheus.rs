@@ -9,8 +9,8 @@ use crate::testbed::{READY, Testbed, built};
 use serde_json::Value;
 
 impl Testbed {
-    /// Starts Prometheus with a configuration, and returns its port. Paths in the configuration are relative to the testbed's
-    /// folder.
+    /// Starts Prometheus with a configuration and returns its port. Paths in the configuration are relative to the folder of the
+    /// testbed.
     pub async fn start_prometheus(&self, configuration: &Value) -> Result<u16> {
         let [built] = built(|| binaries::ensure([&PROMETHEUS])).await?;
         let port = self.port()?;

@@ -1,22 +1,22 @@
-//! What is built from which Go module, and which of a module's own files are kept beside the binaries.
+//! The builds of each Go module, and the files of a module that are kept beside the binaries.
 
 use std::collections::BTreeSet;
 
-/// A Go module under hack/ and what the testbed takes from it.
+/// A Go module under hack/, with the programs and files that the testbed uses.
 #[derive(Debug)]
 pub(crate) struct Recipe {
     /// Folder under hack/.
     pub(crate) name: &'static str,
     /// The module whose version names the build.
     pub(crate) module: &'static str,
-    /// Main packages, and the names of their binaries. A package with several names is linked once, and looks at the
-    /// name that it is called by.
+    /// Main packages with the names of their binaries. A package with several names is linked once and reads the name with which it
+    /// is called.
     pub(crate) programs: &'static [(&'static str, &'static str)],
     /// Build tags.
     pub(crate) tags: &'static str,
-    /// The version is linked in as Kubernetes does it; without it Tekton refuses the server.
+    /// Whether the version is linked in, as Kubernetes does; without the version Tekton refuses the API server.
     pub(crate) link_kubernetes_version: bool,
-    /// Folders that are kept beside the binaries, each with the module that has it.
+    /// Folders that are kept beside the binaries, each with its module.
     pub(crate) assets: &'static [(&'static str, &'static str)],
 }
 
@@ -24,17 +24,17 @@ const ETCD: &str = "go.etcd.io/etcd/server/v3";
 const KUBERNETES: &str = "k8s.io/kubernetes";
 const KWOK: &str = "sigs.k8s.io/kwok";
 const PIPELINE: &str = "github.com/tektoncd/pipeline";
-/// PipelineRuns that show what Tekton can do.
+/// Folder of Tekton's example PipelineRuns.
 pub(crate) const TEKTONS_EXAMPLES: &str = "examples/v1/pipelineruns";
 const AUTOSCALER: &str = "k8s.io/autoscaler/cluster-autoscaler";
 const KARPENTER_MODULE: &str = "sigs.k8s.io/karpenter";
 const CERT_MANAGER_MODULE: &str = "github.com/cert-manager/cert-manager";
 const PROMETHEUS_OPERATOR_MODULE: &str = "github.com/prometheus-operator/prometheus-operator";
-/// Our own command, which is all of Kubernetes' components.
+/// A command of this project that contains all components of Kubernetes.
 const COMPONENTS: &str = "pod-affinity.tekton.dev/hack/control-plane";
 
-/// etcd, API server, controller manager, scheduler, and KWOK, which plays kubelet for nodes that do not exist. They share
-/// most of what they are made of: in one module it has one version, and is compiled once.
+/// etcd, API server, controller manager, scheduler, and KWOK, which simulates kubelets. These share most packages: in one module,
+/// each package has one version and is compiled once.
 pub(crate) static CONTROL_PLANE: Recipe = Recipe {
     name: "control-plane",
     module: KUBERNETES,
@@ -50,7 +50,7 @@ pub(crate) static CONTROL_PLANE: Recipe = Recipe {
     assets: &[(KWOK, "kustomize/stage")],
 };
 
-/// What other versions of Kubernetes add to etcd and KWOK of the control plane.
+/// Other versions of Kubernetes, which use etcd and KWOK of [`CONTROL_PLANE`].
 pub(crate) static KUBERNETES_1_33: Recipe = kubernetes("kubernetes-1.33");
 pub(crate) static KUBERNETES_1_34: Recipe = kubernetes("kubernetes-1.34");
 pub(crate) static KUBERNETES_1_35: Recipe = kubernetes("kubernetes-1.35");
@@ -90,7 +90,7 @@ const fn tekton(name: &'static str) -> Recipe {
     }
 }
 
-/// The cluster autoscaler with its kwok provider only.
+/// The cluster autoscaler with only its kwok provider.
 pub(crate) static CLUSTER_AUTOSCALER: Recipe = Recipe {
     name: "cluster-autoscaler",
     module: AUTOSCALER,
@@ -113,7 +113,7 @@ pub(crate) static KARPENTER: Recipe = Recipe {
     ],
 };
 
-/// An OCI registry: our own command, with one of the distribution project's storage drivers.
+/// An OCI registry: a command of this project with one of the distribution project's storage drivers.
 pub(crate) static REGISTRY: Recipe = Recipe {
     name: "registry",
     module: "github.com/distribution/distribution/v3",
@@ -123,7 +123,7 @@ pub(crate) static REGISTRY: Recipe = Recipe {
     assets: &[],
 };
 
-/// A client of OCI registries that owes nothing to ours.
+/// A client of OCI registries, independent of the code of this project.
 pub(crate) static CRANE: Recipe = Recipe {
     name: "crane",
     module: "github.com/google/go-containerregistry",
@@ -133,7 +133,7 @@ pub(crate) static CRANE: Recipe = Recipe {
     assets: &[],
 };
 
-/// Prometheus' tool that tests alert rules, without service discovery: that is the clients of twenty clouds.
+/// Prometheus' tool that tests alert rules, without service discovery, which would add the clients of twenty clouds.
 pub(crate) static PROMTOOL: Recipe = Recipe {
     name: "prometheus",
     module: "github.com/prometheus/prometheus",
@@ -143,13 +143,13 @@ pub(crate) static PROMTOOL: Recipe = Recipe {
     assets: &[],
 };
 
-/// The server that evaluates rules and queries, without the files of its pages.
+/// The Prometheus server, without the files of its web pages.
 pub(crate) static PROMETHEUS: Recipe = Recipe {
     programs: &[("github.com/prometheus/prometheus/cmd/prometheus", "prometheus")],
     ..PROMTOOL
 };
 
-/// The definitions of cert-manager, without cert-manager.
+/// The custom resource definitions of cert-manager, without cert-manager.
 pub(crate) static CERT_MANAGER: Recipe = Recipe {
     name: "cert-manager",
     module: CERT_MANAGER_MODULE,
@@ -159,7 +159,7 @@ pub(crate) static CERT_MANAGER: Recipe = Recipe {
     assets: &[(CERT_MANAGER_MODULE, "deploy/crds")],
 };
 
-/// The definitions of the Prometheus operator, without the operator.
+/// The custom resource definitions of the Prometheus operator, without the operator.
 pub(crate) static PROMETHEUS_OPERATOR: Recipe = Recipe {
     name: "prometheus-operator",
     module: PROMETHEUS_OPERATOR_MODULE,
@@ -169,21 +169,21 @@ pub(crate) static PROMETHEUS_OPERATOR: Recipe = Recipe {
     assets: &[(PROMETHEUS_OPERATOR_MODULE, "example/prometheus-operator-crd")],
 };
 
-/// What runs pods on the real node.
+/// The kubelet of the real node.
 pub(crate) static KUBELET: Recipe = Recipe {
     programs: &[("k8s.io/kubernetes/cmd/kubelet", "kubelet")],
     assets: &[],
     ..CONTROL_PLANE
 };
 
-/// What Tekton puts into each pod, for pods that really run.
+/// Tekton's entrypoint, which runs the steps of pods on the real node.
 pub(crate) static TEKTON_ENTRYPOINT: Recipe = Recipe {
     programs: &[("github.com/tektoncd/pipeline/cmd/entrypoint", "entrypoint")],
     assets: &[],
     ..TEKTON
 };
 
-/// All recipes of the default versions but those of Prometheus, which tests on request need, and the last two, which only a
+/// All recipes of the default versions, except those of Prometheus, which only optional tests need, and the last two, which only a
 /// real node needs.
 pub(crate) static ALL: [&Recipe; 8] = [
     &CONTROL_PLANE,
@@ -196,7 +196,7 @@ pub(crate) static ALL: [&Recipe; 8] = [
     &PROMETHEUS_OPERATOR,
 ];
 
-/// What a testbed is reported to run: each part with the recipe that builds it and the module that has its version.
+/// The reported parts of a testbed: each part with its recipe and the module that has the version of the part.
 pub(crate) fn parts(
     kubernetes: &'static Recipe,
     tekton: &'static Recipe,
@@ -211,7 +211,7 @@ pub(crate) fn parts(
 }
 
 impl Recipe {
-    /// The main packages, each once.
+    /// The main packages, without duplicates.
     pub(crate) fn packages(&self) -> BTreeSet<&'static str> {
         self.programs.iter().map(|(package, _)| *package).collect()
     }

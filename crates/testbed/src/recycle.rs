@@ -1,9 +1,8 @@
-//! Gives a used testbed the objects back that it had at an earlier moment, in about a second, so that another test can
-//! have it instead of a new one.
+//! Resets a used testbed to the objects of an earlier moment, in about a second, so that another test can reuse the testbed.
 //!
-//! The objects are put back in etcd, past the API server: no finalizer, garbage collector or admission can be in the way,
-//! and every process hears of each by its watches, as of any other change. What a process did about an object that is gone
-//! may arrive a moment later, so a reset looks until nothing changes any more.
+//! The reset writes to etcd directly, so that no finalizer, garbage collector or admission interferes. Every process sees each
+//! write in its watches, like any other change. Late writes of a process about a deleted object are possible, so a reset repeats
+//! until nothing changes.
 
 use crate::clients::client;
 use crate::error::Result;
@@ -14,22 +13,22 @@ use futures::{StreamExt, stream};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-/// Their holders renew them all the time; those that are new belong to what is gone.
+/// Leases are not restored, because their holders renew them constantly. New Leases belong to deleted objects and are deleted.
 const LEASES: &str = "/registry/leases/";
 const NODES: &str = "/registry/minions/";
 const PODS: &str = "/registry/pods/";
 const TEKTON_CONFIGURATION: &str = "/registry/configmaps/tekton-pipelines/";
-/// So often in a row nothing may have changed: within nearly half a second.
+/// A reset ends after this number of checks without a change, which takes nearly half a second.
 const CALM: u32 = 5;
-/// Changes at a time.
+/// Number of concurrent changes.
 const AT_ONCE: usize = 16;
-/// For so long nothing changes at a beginning, as far as so many looks can tell.
+/// A baseline is taken when nothing changes for this time, or after [`LOOKS`] attempts.
 const QUIET: Duration = Duration::from_secs(1);
 const LOOKS: usize = 10;
-/// A reset that takes longer than a start is none.
+/// Timeout of a reset: a new testbed would start faster.
 const PATIENCE: Duration = Duration::from_secs(15);
 
-/// A testbed's objects and processes at one moment.
+/// The objects and processes of a testbed at one moment.
 #[derive(Debug)]
 pub struct Baseline {
     contents: Contents,
@@ -38,7 +37,7 @@ pub struct Baseline {
 }
 
 impl Testbed {
-    /// What [`Testbed::reset`] goes back to.
+    /// The current state, for [`Testbed::reset`].
     pub async fn baseline(&self) -> Result<Baseline> {
         Ok(Baseline {
             contents: at_rest(&self.store().await?).await?,
@@ -47,8 +46,8 @@ impl Testbed {
         })
     }
 
-    /// Ends the processes that were started since the baseline. Whether those that ran then still run, as they were
-    /// started then.
+    /// Ends the processes that were started after the baseline. Returns whether the processes of the baseline still run with the
+    /// same settings.
     pub fn keeps_only(&mut self, baseline: &Baseline) -> bool {
         if !baseline.has_pod_affinity() {
             self.forget_pod_affinity();
@@ -58,7 +57,7 @@ impl Testbed {
         self.check().is_ok() && !self.is_disturbed() && self.parts.launches() == baseline.parts
     }
 
-    /// Puts all objects back as they were, and returns when pod-affinity, if it was there, is in effect again.
+    /// Restores all objects, and returns when pod-affinity, if installed, takes effect again.
     pub async fn reset(&self, baseline: &mut Baseline) -> Result<()> {
         self.client.forget();
         if self.restore(baseline).await?.contains(TEKTON_CONFIGURATION) {
@@ -71,7 +70,7 @@ impl Testbed {
         Ok(())
     }
 
-    /// A scheduler that still has a node in its cache binds pods to it, although there is no such node any more.
+    /// Waits for the scheduler's cache: a scheduler whose cache still has a deleted node would bind pods to this node.
     async fn scheduler_has_caught_up(&self, baseline: &Baseline) -> Result<()> {
         let wanted = baseline.scheduler_cache();
         self.until("the scheduler to know what is there", PATIENCE, async || {
@@ -87,7 +86,7 @@ impl Testbed {
         .await
     }
 
-    /// The prefixes of what was restored.
+    /// Restores the objects and returns their keys.
     async fn restore(&self, baseline: &mut Baseline) -> Result<Restored> {
         let (store, mut calm, mut restored) = (self.store().await?, 0, Restored::default());
         self.until("the objects of the beginning to be back", PATIENCE, async || {
@@ -113,7 +112,7 @@ impl Testbed {
     }
 }
 
-/// What there is once nothing changes any more.
+/// The objects when nothing changes any more.
 async fn at_rest(store: &Store) -> Result<Contents> {
     let mut contents = store.contents().await?;
     for _ in 0..LOOKS {
@@ -126,7 +125,7 @@ async fn at_rest(store: &Store) -> Result<Contents> {
     Ok(contents)
 }
 
-/// Keys of what was restored.
+/// Keys of restored objects.
 #[derive(Debug, Default)]
 struct Restored(Vec<String>);
 
@@ -141,7 +140,7 @@ impl Baseline {
         self.parts.contains_key(&Part::Controller(0))
     }
 
-    /// What the scheduler's metrics say of its cache, when it has seen what the baseline has.
+    /// The scheduler's metrics lines when its cache has the nodes and pods of the baseline.
     fn scheduler_cache(&self) -> [String; 2] {
         [("nodes", NODES), ("pods", PODS)].map(|(kind, prefix)| {
             let count = self.contents.keys().filter(|key| key.starts_with(prefix)).count();
@@ -149,7 +148,7 @@ impl Baseline {
         })
     }
 
-    /// Puts back once what differs now, and returns that.
+    /// Restores all objects that differ and returns the changes.
     async fn put_back(&mut self, store: &Store) -> Result<Vec<Change>> {
         let changes = changes(&self.contents, &store.revisions().await?);
         self.make(store, &changes).await?;
@@ -169,8 +168,8 @@ impl Baseline {
     }
 }
 
-/// What turns `found` into `wanted`. Runs and sets go before their pods, as the alphabet has it: whoever still sees an owner
-/// makes what it owns anew.
+/// The changes that turn `found` into `wanted`. Deletions are in reverse alphabetical order, so runs and StatefulSets go before
+/// their pods: a controller that still sees an owner would recreate its pods.
 fn changes(wanted: &Contents, found: &Contents) -> Vec<Change> {
     let gone = found
         .keys()

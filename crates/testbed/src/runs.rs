@@ -1,4 +1,4 @@
-//! PipelineRuns to try things with, and what became of them: state, pods, nodes.
+//! Creates PipelineRuns for tests and reads their state, pods and nodes.
 
 use crate::apply;
 use crate::error::{Error, Result};
@@ -14,13 +14,13 @@ use std::time::Duration;
 
 /// Opt-in label of pod-affinity.
 pub const OPT_IN: &str = "tekton.dev/custom-pod-affinity";
-/// Label by which Tekton names a pod's run.
+/// Tekton's label with the name of a pod's run.
 pub const RUN_LABEL: &str = "tekton.dev/pipelineRun";
 
-/// A PipelineRun in the making. Its tasks sleep on fake nodes for as long as its annotation says.
+/// A builder of PipelineRuns. On fake nodes, tasks run for the time in the run's annotation.
 #[derive(Clone, Debug)]
 pub struct RunSpec {
-    /// The manifest so far.
+    /// The manifest.
     pub manifest: Value,
 }
 
@@ -37,7 +37,7 @@ impl RunSpec {
         }
     }
 
-    /// Four tasks in three levels: one, then two side by side, then one.
+    /// A run with four tasks: one task, then two in parallel, then one.
     pub fn diamond(namespace: &str, name: &str) -> Self {
         Self::new(namespace, name)
             .task("fetch", &[])
@@ -46,7 +46,7 @@ impl RunSpec {
             .task("publish", &["build", "lint"])
     }
 
-    /// With a task that runs after others.
+    /// Adds a task that runs after the tasks in `after`.
     #[must_use]
     pub fn task(self, name: &str, after: &[&str]) -> Self {
         let mut task = task(name, &json!({}));
@@ -54,7 +54,7 @@ impl RunSpec {
         self.push("/spec/pipelineSpec/tasks", task)
     }
 
-    /// With a task whose step asks for resources.
+    /// Adds a task whose step has resource requests.
     #[must_use]
     pub fn sized_task(self, name: &str, after: &[&str], requests: &Value) -> Self {
         let mut task = task(name, requests);
@@ -62,7 +62,7 @@ impl RunSpec {
         self.push("/spec/pipelineSpec/tasks", task)
     }
 
-    /// With a task that runs when the others have ended.
+    /// Adds a `finally` task.
     #[must_use]
     pub fn finally(mut self, name: &str) -> Self {
         if self.manifest.pointer("/spec/pipelineSpec/finally").is_none() {
@@ -78,19 +78,19 @@ impl RunSpec {
         self
     }
 
-    /// With the opt-in label.
+    /// Adds the opt-in label.
     #[must_use]
     pub fn opted_in(self, value: &str) -> Self {
         self.label(OPT_IN, value)
     }
 
-    /// With a label.
+    /// Adds a label.
     #[must_use]
     pub fn label(self, key: &str, value: &str) -> Self {
         self.metadata("labels", key, value)
     }
 
-    /// With an annotation.
+    /// Adds an annotation.
     #[must_use]
     pub fn annotation(self, key: &str, value: &str) -> Self {
         self.metadata("annotations", key, value)
@@ -101,26 +101,26 @@ impl RunSpec {
         self
     }
 
-    /// Whose pods run for this long, such as `3s`.
+    /// Sets how long the pods run, such as `3s`.
     #[must_use]
     pub fn lasting(self, duration: &str) -> Self {
         self.annotation(DURATION, duration)
     }
 
-    /// Whose pods end this way: `succeed`, `fail`, `fail-once` or `hang`.
+    /// Sets the result of the pods: `succeed`, `fail`, `fail-once` or `hang`.
     #[must_use]
     pub fn ending(self, outcome: &str) -> Self {
         self.annotation(OUTCOME, outcome)
     }
 
-    /// With a field of its spec set.
+    /// Sets a field of the spec.
     #[must_use]
     pub fn spec(mut self, key: &str, value: Value) -> Self {
         self.manifest["spec"][key] = value;
         self
     }
 
-    /// With a field of the last task set.
+    /// Sets a field of the last task.
     #[must_use]
     pub fn task_field(mut self, key: &str, value: Value) -> Self {
         let tasks = self
@@ -171,26 +171,26 @@ pub fn runs(client: &Client, namespace: &str) -> Api<DynamicObject> {
     Api::namespaced_with(client.clone(), namespace, &resource())
 }
 
-/// What the API server calls PipelineRuns.
+/// The API resource of PipelineRuns.
 pub fn resource() -> ApiResource {
     ApiResource::from_gvk(&GroupVersionKind::gvk("tekton.dev", "v1", "PipelineRun"))
 }
 
-/// What a run's condition says.
+/// The state of a run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum State {
-    /// `spec.status` holds it.
+    /// `spec.status` holds the run.
     Pending,
-    /// Neither held nor done.
+    /// The run is neither held nor done.
     Running,
-    /// Done and well.
+    /// The run succeeded.
     Succeeded,
-    /// Done otherwise; the condition's reason.
+    /// The run ended without success; contains the reason of the condition.
     Failed(String),
 }
 
 impl State {
-    /// Whether it stays.
+    /// Whether the state is final.
     pub fn is_over(&self) -> bool {
         match self {
             Self::Pending | Self::Running => false,
@@ -199,7 +199,7 @@ impl State {
     }
 }
 
-/// The state of a run.
+/// Reads the state of a run.
 pub fn state(run: &DynamicObject) -> State {
     let conditions = run.data.pointer("/status/conditions").and_then(Value::as_array);
     let condition = conditions
@@ -219,12 +219,12 @@ pub fn state(run: &DynamicObject) -> State {
     }
 }
 
-/// Selects the pods of a run's tasks. With `=` and a name after it, those of one task.
+/// Label selector for the pods of a run's tasks. With `=` and a name appended, it selects the pods of one task.
 pub fn task_pods(run: &str) -> String {
     format!("{RUN_LABEL}={run},tekton.dev/pipelineTask")
 }
 
-/// The pods of a run's tasks: not the placeholder.
+/// The pods of a run's tasks, without the placeholder.
 pub async fn pods(client: &Client, namespace: &str, run: &str) -> Result<Vec<Pod>> {
     let api: Api<Pod> = Api::namespaced(client.clone(), namespace);
     let listed = api.list(&ListParams::default().labels(&task_pods(run))).await;
@@ -233,18 +233,18 @@ pub async fn pods(client: &Client, namespace: &str, run: &str) -> Result<Vec<Pod
         .items)
 }
 
-/// The node of a pod, if it is bound.
+/// The node of a bound pod.
 pub fn node(pod: &Pod) -> Option<&str> {
     pod.spec.as_ref()?.node_name.as_deref()
 }
 
-/// The nodes of pods.
+/// The nodes of these pods.
 pub fn nodes(pods: &[Pod]) -> BTreeSet<String> {
     pods.iter().filter_map(node).map(String::from).collect()
 }
 
 impl Testbed {
-    /// Creates a namespace and waits until pods can be made in it.
+    /// Creates a namespace and waits until pods can be created there.
     pub async fn namespace(&self, name: &str) -> Result<String> {
         let client = self.client().await?;
         apply::apply(
@@ -271,7 +271,7 @@ impl Testbed {
             .map_err(Error::api(format!("deleting namespace {name}")))
     }
 
-    /// Waits until a run is in a state that `wanted` names, and returns it.
+    /// Waits until `wanted` accepts the run, and returns the run.
     pub async fn until_run(
         &self,
         spec: &RunSpec,
@@ -292,7 +292,7 @@ impl Testbed {
         .await
     }
 
-    /// What the tasks of a run say that failed.
+    /// The messages of a run's failed tasks.
     async fn failures(&self, spec: &RunSpec) -> Result<String, String> {
         let client = self.client().await.map_err(|error| error.to_string())?;
         let kind = GroupVersionKind::gvk("tekton.dev", "v1", "TaskRun");
@@ -315,7 +315,7 @@ impl Testbed {
     }
 }
 
-/// What there is to say of a run that is not as it should be.
+/// A description of a run in an unexpected state.
 fn describe(run: &DynamicObject) -> String {
     let status = run.data.get("status").and_then(Value::as_object).map(|status| {
         let wanted = |key: &&String| ["conditions", "childReferences"].contains(&key.as_str());

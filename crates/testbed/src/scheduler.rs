@@ -1,4 +1,4 @@
-//! The scheduler: its limits, its configuration, and what it says of itself.
+//! The rate limits, configuration and metrics of the scheduler.
 
 use crate::binaries::Built;
 use crate::error::{Error, Result, write};
@@ -8,7 +8,7 @@ use crate::testbed::Testbed;
 use kube::Client;
 use serde_json::json;
 
-/// Requests a second, and in a burst, of a scheduler whose limits are raised.
+/// Raised rate limits of the scheduler: requests per second and burst.
 const RAISED: (u32, u32) = (5000, 10_000);
 
 impl Testbed {
@@ -23,8 +23,8 @@ impl Testbed {
         }
     }
 
-    /// Starts the scheduler again. It then tries a pod that found no node again after at most so many seconds, once something
-    /// has changed; without a number, after at most ten, as shipped.
+    /// Restarts the scheduler with a maximum backoff, in seconds: the scheduler retries an unschedulable pod within this time after
+    /// a change in the cluster. `None` keeps the default of ten seconds.
     pub async fn restart_scheduler(&self, longest_backoff: Option<u32>) -> Result<()> {
         self.kill(Part::Scheduler)?;
         let Some(seconds) = longest_backoff else {
@@ -36,7 +36,8 @@ impl Testbed {
         self.start_again_with(Part::Scheduler, &[&config]).await
     }
 
-    /// With a configuration, the scheduler ignores the flags that say how it reaches the API server.
+    /// The configuration includes the connection, because the scheduler ignores the flags of the connection with a configuration
+    /// file.
     fn scheduler_configuration(&self, longest_backoff: u32) -> serde_json::Value {
         let mut connection = json!({"kubeconfig": self.plane.scheduler});
         if self.options.limits == Limits::Raised {
@@ -51,12 +52,12 @@ impl Testbed {
         })
     }
 
-    /// What the scheduler tells of itself, as Prometheus reads it.
+    /// The metrics of the scheduler in Prometheus' text format.
     pub async fn scheduler_metrics(&self) -> Result<String> {
         let mut config = self.client_config().await?;
         let address = format!("https://127.0.0.1:{}", self.plane.scheduler_port);
         config.cluster_url = address.parse().map_err(|_| Error::NotRunning(address))?;
-        // It serves with a certificate that it made for itself.
+        // The scheduler serves with a self-signed certificate.
         config.accept_invalid_certs = true;
         let client = Client::try_from(config).map_err(Error::api("making a client"))?;
         let request = http::Request::get("/metrics").body(Vec::new());

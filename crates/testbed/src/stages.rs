@@ -1,7 +1,7 @@
-//! KWOK stages: what a fake node and the pods on it do next, and when.
+//! KWOK stages: the next state of a fake node and of its pods, and the delay.
 //!
-//! That a node becomes Ready, a pod Running, a pod is deleted comes from KWOK's own module; what Tekton's
-//! pods do is the testbed's.
+//! KWOK's own module provides the stages that make nodes Ready, start pods and delete pods; the testbed provides the stages of
+//! Tekton's pods.
 
 use crate::apply;
 use crate::binaries::Built;
@@ -13,9 +13,9 @@ use std::path::PathBuf;
 pub const DURATION: &str = "testbed.pod-affinity.tekton.dev/duration";
 /// Annotation of a PipelineRun (or of one task): `succeed`, `fail`, `fail-once` (first try) or `hang`.
 pub const OUTCOME: &str = "testbed.pod-affinity.tekton.dev/outcome";
-/// How long a task's pod runs when nothing names another time.
+/// How long a task's pod runs without the annotation.
 const DEFAULT_MILLISECONDS: u64 = 1000;
-/// What is taken as it is.
+/// Stages that are used unchanged.
 const FROM_MODULE: [&str; 7] = [
     "node/heartbeat-with-lease/node-heartbeat-with-lease.yaml",
     "pod/fast/pod-ready.yaml",
@@ -27,7 +27,7 @@ const FROM_MODULE: [&str; 7] = [
 ];
 const HOSTNAME: &str = r#".metadata.labels["kubernetes.io/hostname"]"#;
 
-/// All stages, as one file of documents, for nodes whose kubelets are of this version.
+/// All stages as one YAML file, for nodes whose kubelets have this version.
 pub(crate) fn render(built: &Built, kubelet_version: &str) -> Result<String> {
     let own = [
         node_hostname(),
@@ -36,14 +36,14 @@ pub(crate) fn render(built: &Built, kubelet_version: &str) -> Result<String> {
     ];
     let stages = own.into_iter().chain(from_module(built)?);
     let text: String = stages.map(|stage| format!("---\n{stage:#}\n")).collect();
-    // The autoscaler's nodes come with a version that is none, and in-place resize is refused on such.
+    // The autoscaler's nodes have no valid kubelet version, and in-place resize is refused on such nodes.
     Ok(text.replace("{{ or $nodeInfo.kubeletVersion $kwokVersion }}", kubelet_version))
 }
 
 fn from_module(built: &Built) -> Result<Vec<Value>> {
     let stage = |file: &str| apply::documents(&built.asset("kustomize/stage").join(file));
     let mut ready = stage("node/fast/node-initialize.yaml")?;
-    // A node without its hostname label must not become Ready: a pod could land there outside every domain.
+    // A node without its hostname label must not become Ready, because a pod there would be outside every topology domain.
     let expressions = ready
         .first_mut()
         .and_then(|stage| stage.pointer_mut("/spec/selector/matchExpressions"));
@@ -62,8 +62,8 @@ fn unexpected() -> Error {
     }
 }
 
-/// Nodes that the cluster autoscaler makes share their template's labels; a hostname among them would make
-/// one domain of all. So no template has the label, and every node gets its own here.
+/// Nodes of the cluster autoscaler share the labels of their template. A hostname in the template would put all nodes into one
+/// topology domain, so the template lacks this label, and every node gets its own label here.
 fn node_hostname() -> Value {
     let template = "labels:\n  kubernetes.io/hostname: {{ .metadata.name }}\n";
     stage(
@@ -74,7 +74,7 @@ fn node_hostname() -> Value {
     )
 }
 
-/// Tekton copies a run's annotations down to its pods, so these decide for each pod, or for one task's.
+/// Tekton copies the annotations of a run to its pods, so the annotations apply to each pod, or to the pods of one task.
 fn task_ends(outcome: &str, exit_code: u8, reason: &str, phase: &str) -> Value {
     let selector = json!([
         {"key": ".metadata.deletionTimestamp", "operator": "DoesNotExist"},
@@ -91,7 +91,7 @@ fn task_ends(outcome: &str, exit_code: u8, reason: &str, phase: &str) -> Value {
     stage
 }
 
-/// The pod of a retry has `-retry` and a number at the end of its name.
+/// The name of a retry's pod ends with `-retry` and a number.
 fn outcome_expression() -> String {
     format!(
         "(.metadata.annotations[{OUTCOME:?}] // \"succeed\") as $o | if $o != \"fail-once\" then $o \

@@ -1,4 +1,4 @@
-//! Starts a control plane: builds what is missing, and puts the parts together.
+//! Starts a control plane: builds missing parts and connects all parts.
 
 use crate::binaries::{self, Built};
 use crate::clients::Kept;
@@ -17,7 +17,7 @@ use std::sync::{Arc, Mutex, OnceLock};
 use std::time::{Duration, Instant};
 
 impl Testbed {
-    /// Builds what is missing, then starts everything and returns once it answers.
+    /// Builds missing parts, then starts all parts and returns when they are ready.
     pub async fn start(options: Options) -> Result<Self> {
         let versions = options.versions()?;
         let built = Binaries::of(versions, options.tekton).await?;
@@ -64,9 +64,9 @@ impl Testbed {
     }
 }
 
-/// What is started.
+/// The binaries of a testbed.
 struct Binaries {
-    /// etcd and KWOK are the same with every Kubernetes.
+    /// etcd and KWOK, which are the same for every version of Kubernetes.
     base: Built,
     kubernetes: Built,
     tekton: Option<Built>,

@@ -1,4 +1,4 @@
-//! etcd itself, past the API server: what is stored under which key, and a way to put it back.
+//! Reads and restores objects in etcd directly, without the API server.
 
 use crate::error::{Error, Result};
 use k8s_openapi::ByteString;
@@ -7,22 +7,22 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 
-/// Everything that the API server stores lies under this prefix, and before its end.
+/// The API server stores all objects under this prefix, and before its end.
 const PREFIX: &str = "/registry/";
 const PREFIX_END: &str = "/registry0";
 
 /// A stored object.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 pub(crate) struct Stored {
-    /// The revision of its last change.
+    /// The revision of the object's last change.
     #[serde(rename = "mod_revision")]
     pub(crate) revision: String,
-    /// As the API server encoded it; empty if only keys were asked for.
+    /// The object in the API server's encoding; empty if only keys were requested.
     #[serde(default)]
     pub(crate) value: ByteString,
 }
 
-/// What is stored, by key.
+/// Stored objects by key.
 pub(crate) type Contents = BTreeMap<String, Stored>;
 
 /// A change of one key.
@@ -59,17 +59,17 @@ struct Pair {
 pub(crate) struct Store(Client);
 
 impl Store {
-    /// With the rights of the API server.
+    /// A client with the permissions of the API server.
     pub(crate) fn of(client: Client) -> Self {
         Self(client)
     }
 
-    /// Everything, with its values.
+    /// All objects with their values.
     pub(crate) async fn contents(&self) -> Result<Contents> {
         self.range(false).await
     }
 
-    /// Everything, without its values: enough to see what has changed.
+    /// All objects without their values, which is enough to detect changes.
     pub(crate) async fn revisions(&self) -> Result<Contents> {
         self.range(true).await
     }
@@ -81,8 +81,8 @@ impl Store {
         Ok(range.kvs.into_iter().map(pair).collect())
     }
 
-    /// Makes a change, and returns its revision. No two may have the same, as they would in one transaction: whoever watches and
-    /// goes on from a revision that it has seen never hears of the rest of it.
+    /// Writes a change and returns its revision. Each change needs its own revision, so a transaction of several changes is not
+    /// possible: a watch that resumes from a revision would miss the other changes of this revision.
     pub(crate) async fn change(&self, change: &Change) -> Result<String> {
         let (what, query) = change.call();
         let done: Done = self.ask(what, &query).await?;

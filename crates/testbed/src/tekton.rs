@@ -1,8 +1,7 @@
-//! Tekton Pipelines: its own manifests from its module, its two processes on the host with their own
-//! ServiceAccounts' tokens.
+//! Tekton Pipelines: the manifests from Tekton's module, and two host processes with the tokens of their own ServiceAccounts.
 //!
-//! The webhook stays behind an unchanged `clientConfig.service`: the Service becomes an `ExternalName` of
-//! localhost, and only the port is added, so the API server still checks the certificate for the Service.
+//! The webhook keeps its `clientConfig.service`: the Service becomes an `ExternalName` of localhost, and only the port is added, so
+//! the API server still checks the certificate for the Service.
 
 use crate::apply;
 use crate::binaries::{self, Built};
@@ -18,13 +17,13 @@ use kube::api::{Api, DynamicObject, ListParams, Patch, PatchParams, PostParams};
 use serde_json::{Value, json};
 use std::path::PathBuf;
 
-/// Where Tekton is.
+/// Tekton's namespace.
 pub const NAMESPACE: &str = "tekton-pipelines";
 const WEBHOOK_SERVICE: &str = "tekton-pipelines-webhook";
 const WEBHOOK_PORT: &str = "WEBHOOK_PORT";
-/// No node pulls it.
+/// The name of an image that no node pulls.
 const ENTRYPOINT: &str = "testbed.invalid/entrypoint";
-/// Not applied: the testbed runs the processes itself.
+/// Kinds that are not applied, because the testbed runs the processes itself.
 const WORKLOADS: [&str; 4] = [
     "Deployment",
     "HorizontalPodAutoscaler",
@@ -38,8 +37,8 @@ pub(crate) async fn start(bed: &Testbed, built: &Built) -> Result<()> {
     start_processes(bed, built, webhook_port).await
 }
 
-/// Instead of what runs, whose webhook is asked about the ConfigMaps. The controller meets no webhook that is away: in a cluster
-/// the old one goes when the new one is ready.
+/// Replaces the running Tekton. The old webhook runs while the ConfigMaps are applied, because it admits them. The controller
+/// runs only while a webhook is ready, as in a cluster, where the old webhook stays until the new webhook is ready.
 pub(crate) async fn replace(bed: &Testbed, built: &Built) -> Result<()> {
     let webhook_port = bed.parts.setting(Part::TektonWebhook, WEBHOOK_PORT);
     let webhook_port = webhook_port.and_then(|port| port.parse().ok());
@@ -63,7 +62,7 @@ async fn apply_manifests(bed: &Testbed, built: &Built, webhook_port: u16) -> Res
     if bed.options.settings == Settings::Reduced {
         manifests.iter_mut().for_each(reduce);
     }
-    // Definitions last are definitions not yet served when the processes start.
+    // Custom resource definitions are applied first, so that the API server serves them when the processes start.
     let (definitions, others): (Vec<_>, Vec<_>) = manifests
         .into_iter()
         .partition(|object| object["kind"] == "CustomResourceDefinition");
@@ -83,8 +82,8 @@ fn manifests(built: &Built, webhook_port: u16) -> Result<Vec<Value>> {
     Ok(objects)
 }
 
-/// Leaves out what Tekton does for its status updates and for sidecars that other webhooks inject: half of its webhook calls, and a
-/// patch of each pod.
+/// Turns off Tekton's webhook for status updates, which are half of its webhook calls, and the support of sidecars that other
+/// webhooks inject, which is a patch of each pod.
 fn reduce(object: &mut Value) {
     match object["kind"].as_str() {
         Some("MutatingWebhookConfiguration" | "ValidatingWebhookConfiguration") => {
@@ -99,7 +98,7 @@ fn reduce(object: &mut Value) {
     }
 }
 
-/// Leads calls of the webhook's Service to a port of localhost.
+/// Redirects calls of the webhook's Service to a port of localhost.
 pub(crate) fn redirect(object: &mut Value, port: u16) {
     match object["kind"].as_str() {
         Some("Service") => object["spec"] = json!({"type": "ExternalName", "externalName": "localhost"}),
@@ -166,7 +165,7 @@ async fn start_controller(bed: &Testbed, built: &Built, entrypoint: &str) -> Res
         } else {
             format!("{image}-image")
         };
-        // No node pulls these; Tekton only wants the names.
+        // No node pulls these images; Tekton only needs the names.
         launch = launch
             .arg(format!("-{flag}"))
             .arg(format!("testbed.invalid/{image}"));
@@ -175,7 +174,8 @@ async fn start_controller(bed: &Testbed, built: &Built, entrypoint: &str) -> Res
     bed.listens(Part::TektonController, probes).await
 }
 
-/// With more threads, reconciliations of a run conflict more often, and each conflict costs three requests.
+/// Number of worker threads. With more threads, concurrent reconciles of a run conflict more often, and each conflict costs three
+/// requests.
 fn threads(settings: Settings) -> u8 {
     match settings {
         Settings::Shipped => 32,
@@ -200,8 +200,8 @@ async fn common(bed: &Testbed, built: &Built, program: &str, probes: u16) -> Res
         .env("PROBES_PORT", probes.to_string()))
 }
 
-/// Its webhook writes its authority into one definition after the other. A baseline from before the last would have each reset
-/// take that away, and the webhook write it again.
+/// Waits until Tekton's webhook has written its CA into all custom resource definitions. With an earlier baseline, each reset would
+/// remove the CA, and the webhook would write the CA again.
 async fn converts(bed: &Testbed) -> Result<()> {
     let definitions: Api<CustomResourceDefinition> = Api::all(bed.client().await?);
     bed.until("Tekton's webhook to convert objects", READY, async || {
@@ -220,7 +220,7 @@ fn lacks_an_authority(definition: &CustomResourceDefinition) -> bool {
     definition.spec.group.ends_with("tekton.dev") && client.is_some_and(|client| client.ca_bundle.is_none())
 }
 
-/// Waits until a run would be accepted: definitions served, webhook reachable, its certificate trusted.
+/// Waits until the API server would accept a run: definitions are served, the webhook is reachable, its certificate is trusted.
 pub(crate) async fn answers(bed: &Testbed) -> Result<()> {
     let client = bed.client().await?;
     let run = json!({
@@ -243,7 +243,7 @@ pub(crate) async fn answers(bed: &Testbed) -> Result<()> {
             .create(&dry_run, &run)
             .await
             .map_err(|error| error.to_string())?;
-        // Tekton's webhook sets this; without it the call went past the webhook.
+        // Tekton's webhook sets this field. Without the field, the webhook was not called.
         accepted
             .data
             .pointer("/spec/timeouts")
@@ -254,13 +254,13 @@ pub(crate) async fn answers(bed: &Testbed) -> Result<()> {
 }
 
 impl Testbed {
-    /// Tekton's own program that leads each step of a task; in an image it is `/ko-app/entrypoint`.
+    /// Tekton's program that runs each step of a task; its path in an image is `/ko-app/entrypoint`.
     pub async fn tekton_entrypoint(&self) -> Result<PathBuf> {
         let [built] = built(|| binaries::ensure([&recipe::TEKTON_ENTRYPOINT])).await?;
         Ok(built.program("entrypoint"))
     }
 
-    /// Starts Tekton's controller again with an image of its entrypoint, for pods that really run.
+    /// Restarts Tekton's controller with an image of the entrypoint, for pods that really run.
     pub async fn tekton_entrypoint_image(&self, image: &str) -> Result<()> {
         let tekton = self.versions.tekton.recipe();
         let [built] = built(|| binaries::ensure([tekton])).await?;
@@ -273,8 +273,8 @@ impl Testbed {
         self.tekton_config("feature-flags", flags).await
     }
 
-    /// Sets keys of one of Tekton's ConfigMaps, and starts Tekton again so that they are surely in force: it
-    /// would take them over by itself, but says nowhere when.
+    /// Sets keys of one of Tekton's ConfigMaps and restarts Tekton, so that the keys take effect. Without a restart Tekton also
+    /// reads the keys, but does not report when.
     pub async fn tekton_config(&self, name: &str, data: &[(&str, &str)]) -> Result<()> {
         let maps: Api<ConfigMap> = Api::namespaced(self.client().await?, NAMESPACE);
         let data: serde_json::Map<_, _> = data

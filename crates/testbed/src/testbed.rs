@@ -1,4 +1,4 @@
-//! One running control plane: use, disturb, stop. `start` starts it.
+//! A running control plane: access, faults and stop. The module `start` starts it.
 
 use crate::clients::{Kept, client, config};
 use crate::error::{Error, Result};
@@ -22,13 +22,13 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
-/// Longest wait for one part to become ready; a warm start of everything takes a few seconds.
+/// Timeout for one part to become ready. A start of all built parts takes a few seconds.
 pub(crate) const READY: Duration = Duration::from_secs(90);
 
 /// CPU time of each part of a testbed.
 pub type CpuTimes = BTreeMap<Part, Duration>;
 
-/// A running control plane. Everything ends when the value is dropped, or when its process ends.
+/// A running control plane. All parts end when the value is dropped or its process ends.
 #[derive(Debug)]
 pub struct Testbed {
     pub(crate) folder: PathBuf,
@@ -43,23 +43,23 @@ pub struct Testbed {
     pub(crate) guard: Guard,
     pub(crate) options: Options,
     pub(crate) versions: Versions,
-    /// The control plane's own: what its nodes say of themselves.
+    /// The version of the control plane, which its nodes report as kubelet version.
     pub(crate) kubelet_version: String,
     pub(crate) startup: Duration,
 }
 
 impl Testbed {
-    /// How long the start took, builds not counted.
+    /// How long the start took, without builds.
     pub fn startup(&self) -> Duration {
         self.startup
     }
 
-    /// What its control plane and its Tekton are.
+    /// Versions of the control plane and Tekton.
     pub fn versions(&self) -> Versions {
         self.versions
     }
 
-    /// Where state and logs are.
+    /// The folder of state and logs.
     pub fn folder(&self) -> &Path {
         &self.folder
     }
@@ -74,7 +74,7 @@ impl Testbed {
         &self.plane.admin
     }
 
-    /// The client with the administrator's rights, for the runtime that asks.
+    /// The administrator's client for the current runtime.
     pub async fn client(&self) -> Result<Client> {
         self.client.here(&self.plane.admin).await
     }
@@ -83,7 +83,7 @@ impl Testbed {
         config(&self.plane.admin).await
     }
 
-    /// A client with the rights of a ServiceAccount, by a real token.
+    /// A client with the permissions and a real token of a ServiceAccount.
     pub async fn client_of(&self, namespace: &str, account: &str) -> Result<Client> {
         client(&self.kubeconfig_of(namespace, account).await?).await
     }
@@ -118,7 +118,7 @@ impl Testbed {
         )
     }
 
-    /// Waits as [`wait::until`] does, and ends early with its log if a part died meanwhile.
+    /// Waits like [`wait::until`], and fails with the log of a part if the part ends.
     pub async fn until<T, S: std::fmt::Debug>(
         &self,
         what: impl Into<String>,
@@ -140,7 +140,7 @@ impl Testbed {
         }
     }
 
-    /// Returns, with its log, once a part ends by itself.
+    /// Returns an error with the log of the first part that ends by itself.
     pub async fn until_a_part_dies(&self) -> Result<()> {
         Err(self.first_death().await)
     }
@@ -160,23 +160,23 @@ impl Testbed {
         self.parts.cpu_times()
     }
 
-    /// From now on the part is started again when it ends by itself, as a kubelet does it, but at once, and only
-    /// while somebody waits by [`Testbed::until`].
+    /// Restarts the part whenever it ends by itself. Unlike the kubelet, the testbed restarts at once, and only during a call of
+    /// [`Testbed::until`].
     pub fn keep_alive(&self, part: Part) {
         self.parts.kept_alive().insert(part, 0);
     }
 
-    /// How often a part was started again because it is kept alive.
+    /// Number of restarts of a part that is kept alive.
     pub fn revivals(&self, part: Part) -> u32 {
         self.parts.kept_alive().get(&part).copied().unwrap_or_default()
     }
 
-    /// The proxy that controllers which are started from now on go through on their way to the API server.
+    /// The proxy between the API server and all controllers that are started from now on.
     pub fn faults(&self) -> Result<&Faults> {
         if self.faults.get().is_none() {
             let plane = &self.plane;
             let faults = Faults::start(self.port()?, plane.api_port, &plane.authority, &plane.server)?;
-            // Whoever was faster has started one that is as good.
+            // If another thread was faster, its proxy is used.
             let _ = self.faults.set(faults);
         }
         self.faults
@@ -184,17 +184,17 @@ impl Testbed {
             .ok_or_else(|| Error::NotRunning("the fault proxy".into()))
     }
 
-    /// Whether something besides its processes makes it another than it was started.
+    /// Whether the testbed has changed since its start, apart from its processes.
     pub(crate) fn is_disturbed(&self) -> bool {
         self.faults.get().is_some() || !self.parts.kept_alive().is_empty()
     }
 
-    /// Where our controllers find the API server.
+    /// The port at which pod-affinity's controllers reach the API server.
     pub(crate) fn controllers_port(&self) -> u16 {
         self.faults.get().map_or(self.plane.api_port, Faults::port)
     }
 
-    /// Ends what pod-affinity, or a test with it, has in this process.
+    /// Drops the state of pod-affinity and its tests in this process.
     pub(crate) fn forget_pod_affinity(&mut self) {
         self.watch_namespace(None);
         self.fronts().clear();
@@ -203,28 +203,28 @@ impl Testbed {
         self.autoscaler_port = OnceLock::new();
     }
 
-    /// Ends a part as a crash would.
+    /// Kills a part, like a crash.
     pub fn kill(&self, part: Part) -> Result<()> {
         self.parts.stop(part, Signal::KILL)
     }
 
-    /// Ends a part as an orderly stop would, and waits for its end.
+    /// Stops a part with SIGTERM and waits until the part has ended.
     pub fn stop(&self, part: Part) -> Result<()> {
         self.parts.stop(part, Signal::TERM)
     }
 
-    /// Stops a part's clock: it keeps its connections and does nothing.
+    /// Pauses a part: the part keeps its connections and does nothing.
     pub fn pause(&self, part: Part) -> Result<()> {
         self.parts.signal(part, Signal::STOP)
     }
 
-    /// Lets a paused part go on.
+    /// Resumes a paused part.
     pub fn resume(&self, part: Part) -> Result<()> {
         self.parts.signal(part, Signal::CONT)
     }
 
-    /// Stops the clock of all parts until [`Testbed::wake`]. Our controllers end: they would wake up to a lease that they
-    /// have not renewed.
+    /// Pauses all parts until [`Testbed::wake`]. pod-affinity's controllers are stopped instead, because they would wake up with an
+    /// expired Lease.
     pub fn sleep(&self) -> Result<()> {
         for controller in self.controllers() {
             self.stop(controller)?;
@@ -233,7 +233,7 @@ impl Testbed {
         parts.keys().rev().try_for_each(|part| self.pause(*part))
     }
 
-    /// Lets all go on that sleep.
+    /// Resumes all parts and starts the controllers again.
     pub async fn wake(&self) -> Result<()> {
         let parts = self.parts.launches();
         parts.keys().try_for_each(|part| self.resume(*part))?;
@@ -243,17 +243,17 @@ impl Testbed {
         Ok(())
     }
 
-    /// Our controllers, whether or not they run now.
+    /// pod-affinity's controllers, running or stopped.
     fn controllers(&self) -> Vec<Part> {
         self.parts.known(|part| matches!(part, Part::Controller(_)))
     }
 
-    /// Starts a part that was killed or stopped, with the same settings, and waits until it answers.
+    /// Starts a killed or stopped part with the same settings, and waits until it responds.
     pub async fn start_again(&self, part: Part) -> Result<()> {
         self.start_again_with(part, &[]).await
     }
 
-    /// The same, with more arguments for this time.
+    /// Like [`Testbed::start_again`], with additional arguments for this start.
     pub async fn start_again_with(&self, part: Part, args: &[&str]) -> Result<()> {
         self.parts.again(part, args)?;
         self.answers(part).await
@@ -263,12 +263,12 @@ impl Testbed {
         self.parts.start(part, launch)
     }
 
-    /// What lives in this process on the testbed's behalf.
+    /// The fronts of this testbed, which run in this process.
     pub(crate) fn fronts(&self) -> MutexGuard<'_, Vec<Front>> {
         self.fronts.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A port of 127.0.0.1 that nothing else of any testbed takes.
+    /// A port of 127.0.0.1 that no other part of any testbed uses.
     pub fn port(&self) -> Result<u16> {
         self.ports().take()
     }
@@ -288,7 +288,7 @@ impl Drop for Testbed {
     }
 }
 
-/// Returns on Ctrl-C and on a request to end, so that what is running can be dropped in order.
+/// Returns on Ctrl-C or SIGTERM, so that the caller can drop the testbed.
 pub async fn interrupted() {
     let Ok(mut terminate) = tokio::signal::unix::signal(tokio::signal::unix::SignalKind::terminate()) else {
         return std::future::pending().await;
@@ -299,7 +299,7 @@ pub async fn interrupted() {
     }
 }
 
-/// Runs a build where it may block.
+/// Runs a build on a thread that may block.
 pub(crate) async fn built<T: Send + 'static>(
     build: impl FnOnce() -> Result<T> + Send + 'static,
 ) -> Result<T> {

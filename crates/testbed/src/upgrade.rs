@@ -1,4 +1,4 @@
-//! Upgrades of a cluster that goes on: another Kubernetes on the same etcd, another Tekton on the same objects.
+//! Upgrades of a running cluster: another Kubernetes on the same etcd, another Tekton on the same objects.
 
 use crate::binaries;
 use crate::error::Result;
@@ -8,7 +8,7 @@ use crate::testbed::{Testbed, built};
 use crate::versions::{Kubernetes, Tekton};
 
 impl Testbed {
-    /// Replaces API server, controller manager and scheduler, the API server first. Nobody answers in its place meanwhile.
+    /// Replaces API server, controller manager and scheduler, the API server first. The API server is down during its replacement.
     pub async fn upgrade_kubernetes(&self, to: Kubernetes) -> Result<()> {
         let [kubernetes] = built(move || binaries::ensure([to.recipe()])).await?;
         let launches = self.launches_of(&kubernetes, to)?;
@@ -21,7 +21,7 @@ impl Testbed {
         Ok(())
     }
 
-    /// Applies the manifests of another Tekton, and replaces its processes. Nobody answers in place of its webhook meanwhile.
+    /// Applies the manifests of another Tekton and replaces its processes. The webhook is down during its replacement.
     pub async fn upgrade_tekton(&self, to: Tekton) -> Result<()> {
         let [tekton] = built(move || binaries::ensure([to.recipe()])).await?;
         tekton::replace(self, &tekton).await

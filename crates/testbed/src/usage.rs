@@ -1,4 +1,4 @@
-//! What a process has computed, by the kernel's account of it.
+//! The CPU time of a process, as the kernel reports it.
 
 use crate::error::{Error, Result};
 use rustix::param::clock_ticks_per_second;
@@ -6,7 +6,7 @@ use std::fs;
 use std::io;
 use std::time::Duration;
 
-/// CPU time since the start of the process, all its threads.
+/// CPU time of all threads since the start of the process.
 pub fn cpu_time(pid: u32) -> Result<Duration> {
     let path = format!("/proc/{pid}/stat");
     let unexpected = || io::Error::new(io::ErrorKind::InvalidData, "it is not as proc(5) says");
@@ -15,7 +15,7 @@ pub fn cpu_time(pid: u32) -> Result<Duration> {
     Ok(Duration::from_millis(ticks * 1000 / clock_ticks_per_second()))
 }
 
-/// User and system time are the 12th and 13th words after the name, which is in brackets and may hold anything.
+/// User and system time are the 12th and 13th fields after the name, which is in brackets and may contain any character.
 fn ticks(stat: &str) -> Option<u64> {
     let (_, after) = stat.rsplit_once(')')?;
     let mut words = after.split_whitespace().skip(11);

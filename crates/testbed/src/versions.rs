@@ -1,4 +1,4 @@
-//! Which Kubernetes and which Tekton a testbed runs.
+//! The versions of Kubernetes and Tekton in a testbed.
 
 use crate::environment;
 use crate::error::Result;
@@ -8,7 +8,7 @@ use std::fmt;
 
 pub(crate) const KUBERNETES_VARIABLE: &str = "POD_AFFINITY_KUBERNETES";
 pub(crate) const TEKTON_VARIABLE: &str = "POD_AFFINITY_TEKTON";
-/// `MutatingAdmissionPolicy` is v1 since this one.
+/// The first minor version with `MutatingAdmissionPolicy` v1.
 const OLDEST_WITH_POLICIES: u32 = 36;
 
 /// The API server, the controller manager and the scheduler.
@@ -43,7 +43,7 @@ impl Kubernetes {
         }
     }
 
-    /// What follows `1.`.
+    /// The minor version.
     pub fn minor(self) -> u32 {
         match self {
             Self::V1_33 => 33,
@@ -54,7 +54,7 @@ impl Kubernetes {
         }
     }
 
-    /// Whether its API servers admit objects by `MutatingAdmissionPolicy`.
+    /// Whether API servers of this version evaluate `MutatingAdmissionPolicy`.
     pub fn evaluates_policies(self) -> bool {
         self.minor() >= OLDEST_WITH_POLICIES
     }
@@ -90,7 +90,7 @@ impl Tekton {
         }
     }
 
-    /// What follows `1.`.
+    /// The minor version.
     pub fn minor(self) -> u32 {
         match self {
             Self::V1_9 => 9,
@@ -106,17 +106,17 @@ impl fmt::Display for Tekton {
     }
 }
 
-/// What is put together.
+/// The versions of a testbed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Versions {
-    /// Its control plane.
+    /// Version of the control plane.
     pub kubernetes: Kubernetes,
-    /// Its Tekton.
+    /// Version of Tekton.
     pub tekton: Tekton,
 }
 
 impl Versions {
-    /// As `POD_AFFINITY_KUBERNETES` and `POD_AFFINITY_TEKTON` say, each the default if it says nothing.
+    /// The versions in `POD_AFFINITY_KUBERNETES` and `POD_AFFINITY_TEKTON`; an unset variable selects the default.
     pub fn of_environment() -> Result<Self> {
         Ok(Self {
             kubernetes: environment::choice(KUBERNETES_VARIABLE)?,
@@ -124,12 +124,12 @@ impl Versions {
         })
     }
 
-    /// Whether this is what a testbed runs that is asked for nothing else.
+    /// Whether both versions are the defaults.
     pub fn are_defaults(self) -> bool {
         self == Self::default()
     }
 
-    /// The environment in which [`Versions::of_environment`] finds them.
+    /// The environment variables from which [`Versions::of_environment`] reads these versions.
     pub fn environment(self) -> [(&'static str, String); 2] {
         [
             (KUBERNETES_VARIABLE, self.kubernetes.to_string()),

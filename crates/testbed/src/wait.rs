@@ -1,33 +1,33 @@
-//! Waiting by looking, with a deadline and a word on what was last seen.
+//! Polls for a state, with a deadline and an error that contains the last observed state.
 
 use crate::error::{Error, Result};
 use std::fmt::Debug;
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
-/// Between the first two looks, and at most: who waits for long need not learn at once, and each look costs the API server.
+/// First and longest pause between two polls: each poll costs the API server, and a long wait does not need a quick result.
 const FIRST_PAUSE: Duration = Duration::from_millis(50);
 const LONGEST_PAUSE: Duration = Duration::from_millis(250);
-/// A look that takes long, because the machine is busy or because it lists much, is followed by a pause so many times as
-/// long: what waits must not keep what it waits for from coming.
+/// After a slow poll, on a busy machine or with a long list, the pause is this multiple of the poll's duration, so that polling
+/// does not delay the expected state.
 const PATIENCE: u32 = 4;
 const LONGEST_PATIENCE: Duration = Duration::from_secs(1);
 
 static OBSERVER: OnceLock<fn(&str, Duration)> = OnceLock::new();
 
-/// Reports every wait of this process from now on: what for, and for how long. The first observer stays.
+/// Reports every wait of this process from now on, with its subject and duration. Only the first observer is used.
 pub fn observe(observer: fn(&str, Duration)) {
     let _ = OBSERVER.set(observer);
 }
 
-/// Reports a wait that was not made by [`until`].
+/// Reports a wait outside of [`until`].
 pub fn waited(what: &str, time: Duration) {
     if let Some(observer) = OBSERVER.get() {
         observer(what, time);
     }
 }
 
-/// Looks until `look` answers `Ok`, for at most `deadline`; an `Err` is what was seen instead.
+/// Polls until `look` returns `Ok`, for at most `deadline`. An `Err` is the observed state.
 pub async fn until<T, S: Debug>(
     what: impl Into<String>,
     deadline: Duration,

@@ -90,7 +90,7 @@ async fn run(up: &Up) -> Result<(), Error> {
 fn options(up: &Up) -> Options {
     Options {
         tekton: !up.no_tekton,
-        // Tools that examine an installation look for its Deployments.
+        // Tools that check an installation read its Deployments.
         deployments: up.pod_affinity,
         admission: Some(up.admission),
         versions: Some(up.versions()),

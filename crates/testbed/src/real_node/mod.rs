@@ -1,9 +1,9 @@
-//! One real node: a real kubelet with a real containerd, which pulls images and runs pods as any node does.
+//! One real node: a real kubelet with a real containerd, which pulls images and runs pods like any node.
 //!
-//! Both are in a mount and a process namespace of their own (`node.sh`), led by a process of the testbed's group. So
-//! containers, their shims and their mounts, which leave every process group, end with that one process. Pods have
-//! addresses of a network that ends on this machine; nothing is routed there, and there is no kube-proxy: what must
-//! be reached, or must reach the API server, uses the network of the host.
+//! Both have their own mount and process namespaces (`node.sh`), led by a process of the testbed's group. Containers, their shims
+//! and their mounts leave every process group, but end with this one process. Pods have addresses of a network that ends on this
+//! machine, without routing and without kube-proxy. Pods that must reach the API server, or must be reachable, use the host
+//! network.
 
 mod settings;
 
@@ -22,9 +22,9 @@ use std::process::{Command, Stdio};
 pub const NAME: &str = crate::plane::REAL_NODE;
 
 const SCRIPT: &str = include_str!("node.sh");
-/// What gives the node its namespaces, and lets it end with the process that is asked for them.
+/// Flags of `unshare`, which creates the namespaces and ends the node with the process that requested them.
 const UNSHARE: [&str; 5] = ["--mount", "--pid", "--fork", "--kill-child", "--mount-proc"];
-/// What the script and the kubelet call; containerd looks for its own helpers.
+/// Programs that the script and the kubelet call. containerd finds its own helpers.
 const PROGRAMS: [&str; 5] = [
     "containerd",
     "containerd-shim-runc-v2",
@@ -32,11 +32,11 @@ const PROGRAMS: [&str; 5] = [
     "unshare",
     "mount",
 ];
-/// Where distributions keep network plugins.
+/// Folders in which distributions install network plugins.
 const PLUGIN_FOLDERS: [&str; 3] = ["/usr/lib/cni", "/opt/cni/bin", "/usr/libexec/cni"];
 const PLUGINS: [&str; 3] = ["loopback", "ptp", "host-local"];
 
-/// What keeps this machine from having a real node, and the remedy; nothing if it can have one.
+/// The reason why this machine cannot have a real node, and the remedy; `None` if it can.
 pub fn lacking() -> Option<String> {
     missing_rights()
         .or_else(missing_program)
@@ -86,8 +86,8 @@ fn plugin_folder() -> Option<&'static Path> {
 }
 
 impl Testbed {
-    /// Starts the node, and returns once it is Ready. `sandbox_image` is what holds a pod's namespaces: any image that
-    /// does nothing until it is told to end, in a registry of this machine.
+    /// Starts the node and returns when it is Ready. The container of `sandbox_image` holds a pod's namespaces: any image in a
+    /// local registry that does nothing until it gets a signal.
     pub async fn start_real_node(&self, sandbox_image: &str) -> Result<()> {
         if !self.versions.are_defaults() {
             let versions = self.versions.to_string();
@@ -143,12 +143,12 @@ impl Testbed {
         .await
     }
 
-    /// What the node sees as `/var/lib` and `/var/log` lies in here, under the same names.
+    /// The folder with the node's `/var/lib` and `/var/log`, under the same names.
     pub fn real_node_folder(&self) -> PathBuf {
         self.folder.join("node")
     }
 
-    // The guard looks for this name.
+    // The guard removes control groups with this name.
     fn control_group(&self) -> String {
         let name = self.folder.file_name().unwrap_or_default();
         name.display().to_string()

@@ -1,4 +1,4 @@
-//! What containerd, the kubelet and the pod network are told. All that is not said here is as on any node.
+//! Settings of containerd, the kubelet and the pod network. All other settings have their defaults.
 
 use serde_json::json;
 use std::path::Path;
@@ -19,7 +19,7 @@ conf_dir = "{network}"
     )
 }
 
-/// A network whose addresses nobody outside of this machine learns of.
+/// A pod network whose addresses are known only on this machine.
 pub(crate) fn network() -> String {
     let ranges = json!([[{"subnet": "10.251.0.0/16"}]]);
     json!({
@@ -40,16 +40,16 @@ pub(crate) fn kubelet(port: u16, control_group: &str, authority: &Path) -> Strin
         "port": port,
         "healthzPort": 0,
         "authentication": {"x509": {"clientCAFile": authority}, "anonymous": {"enabled": false}},
-        // Everything of a container is below one control group, which the testbed's guard removes.
+        // The control groups of all containers are below one group, which the testbed's guard removes.
         "cgroupRoot": format!("/{control_group}"),
         "cgroupDriver": "cgroupfs",
         "enforceNodeAllocatable": [],
-        // The machine may be anybody's: an old one, one with swap, one with a full disk.
+        // The machine may have an old kernel, swap, or a full disk.
         "failCgroupV1": false,
         "failSwapOn": false,
         "localStorageCapacityIsolation": false,
         "evictionHard": {"memory.available": "0%", "nodefs.available": "0%", "imagefs.available": "0%", "nodefs.inodesFree": "0%"},
-        // Not the machine's own rules, names and folders.
+        // The kubelet must not use or change the rules, DNS settings and folders of the machine.
         "makeIPTablesUtilChains": false,
         "resolvConf": "",
         "volumePluginDir": "/var/lib/kubelet/volume-plugins",

@@ -1,4 +1,4 @@
-//! `cargo demo`: the product at work on a real control plane, beside the same runs without it.
+//! `cargo demo`: labelled runs with pod-affinity beside the same runs without pod-affinity, on a real control plane.
 
 mod picture;
 mod scene;
@@ -12,7 +12,7 @@ use testbed::pace::AS_SHIPPED;
 use testbed::program::{PLUGIN, PRODUCT};
 use testbed::{Error, NodeGroup, Options, Testbed, Versions};
 
-/// Nodes at the start; one run more than these makes the autoscaler add one.
+/// Nodes at the start. One more run than nodes makes the autoscaler add a node.
 const NODES: usize = 2;
 const RUNS: usize = NODES + 1;
 const GROUP: &str = "pool";
@@ -54,7 +54,7 @@ async fn demo() -> Result<bool, Error> {
         "The same {RUNS} runs, labelled {}: \"true\"",
         testbed::runs::OPT_IN
     ));
-    // Its failure is that of the installation, which wants the same binary.
+    // The installation needs the same binary and reports a failed build.
     let _ = compiling.await;
     bed.install_pod_affinity_with(&[AS_SHIPPED]).await?;
     let with = scene::play(&bed, &mut screen, "labelled", Some("true")).await?;
@@ -83,7 +83,7 @@ fn nodes(of: &std::collections::BTreeSet<String>) -> String {
     of.iter().map(String::as_str).collect::<Vec<_>>().join(" ")
 }
 
-/// True only if every labelled run had exactly one node, and no two had the same.
+/// True if every labelled run had exactly one node and no two runs shared a node.
 fn verdict(screen: &Screen, with: &Placements) -> bool {
     let one_each = with.iter().all(|nodes| nodes.len() == 1);
     let distinct: std::collections::BTreeSet<_> = with.iter().flatten().collect();

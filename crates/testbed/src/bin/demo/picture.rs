@@ -1,4 +1,4 @@
-//! What the demo leaves behind: a timeline of both scenes, drawn by the plugin as a user would.
+//! Draws a timeline of both scenes with the kubectl plugin.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -10,7 +10,7 @@ use tokio::process::Command;
 
 const REMEDY: &str = "make sure that it can be written to";
 
-/// Writes what happened in this time, and returns where.
+/// Writes the timelines of this period and returns their paths.
 pub(crate) async fn draw(bed: &Testbed, time: Duration) -> Result<Vec<PathBuf>, Error> {
     let folder = folder();
     fs::create_dir_all(&folder).map_err(|source| failed("creating", &folder, source))?;
@@ -44,7 +44,7 @@ async fn timeline(bed: &Testbed, time: Duration, format: &str) -> Result<Vec<u8>
     }
 }
 
-/// Beside what cargo builds.
+/// The output folder, beside cargo's build output.
 fn folder() -> PathBuf {
     let target = std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| "target".into(), PathBuf::from);
     target.join("demo")

@@ -1,4 +1,4 @@
-//! One scene: a few runs at once, watched until they are done and their nodes are free.
+//! One scene: several runs start at once, and the demo watches until all runs are done and their nodes are free.
 
 use crate::screen::Screen;
 use crate::{GROUP, NODES, RUNS};
@@ -15,7 +15,7 @@ pub(crate) type Placements = Vec<BTreeSet<String>>;
 
 const SCENE: Duration = Duration::from_mins(3);
 
-/// Creates the runs at once, shows what becomes of them, and tells where their pods were.
+/// Creates the runs at once, shows their progress, and returns the nodes of their pods.
 pub(crate) async fn play(
     bed: &Testbed,
     screen: &mut Screen,
@@ -146,7 +146,7 @@ async fn placements(client: &Client, specs: &[RunSpec]) -> Result<Placements, Er
     Ok(placements)
 }
 
-/// Waits until the autoscaler has taken back what it added.
+/// Waits until the autoscaler has removed the nodes that it added.
 pub(crate) async fn until_nodes_are_back(bed: &Testbed, screen: &mut Screen) -> Result<(), Error> {
     bed.until("the autoscaler to remove the nodes it added", SCENE, async || {
         let nodes = bed

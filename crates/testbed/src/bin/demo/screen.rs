@@ -1,4 +1,4 @@
-//! What the demo shows: lines that change in place on a terminal, plain lines that only grow elsewhere.
+//! The output of the demo: a terminal gets lines that change in place, any other output gets appended lines.
 
 use std::io::{IsTerminal, Write, stdout};
 use std::time::Instant;
@@ -16,7 +16,7 @@ pub(crate) struct Screen {
 impl Screen {
     pub(crate) fn new() -> Self {
         let terminal = stdout().is_terminal();
-        // See no-color.org: the variable counts when it is there and not empty.
+        // See no-color.org: the variable takes effect if it is set and not empty.
         let colour = terminal && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
         Self {
             start: Instant::now(),
@@ -35,7 +35,7 @@ impl Screen {
         println!("\n{on}== {text}{off}");
     }
 
-    /// Shows the present state of the changing lines.
+    /// Shows the current state of the changing lines.
     pub(crate) fn update(&mut self, lines: &[String]) {
         if self.terminal {
             self.redraw(lines);
@@ -52,7 +52,7 @@ impl Screen {
         for line in lines {
             println!("\x1b[K{}", cut(line));
         }
-        // What the terminal does not take is not worth ending the demo for.
+        // A failed write must not end the demo.
         let _ = stdout().flush();
     }
 
@@ -63,7 +63,7 @@ impl Screen {
         }
     }
 
-    /// The changing lines stay as they are.
+    /// Keeps the changing lines as they are.
     pub(crate) fn settle(&mut self) {
         self.shown.clear();
     }

@@ -1,7 +1,7 @@
 //! Watches the ConfigMap and provides the active configuration. A refused version leaves the active configuration unchanged. If
 //! the first version is refused, the process stays unready until the ConfigMap is corrected.
 //!
-//! Hand-written, because kube's reflector stores the current ConfigMap, and this module keeps the last valid version.
+//! This module is hand-written, because kube's reflector stores the current ConfigMap, and this module keeps the last valid one.
 
 use crate::{metrics::Leading, readiness::Condition, words};
 use futures::{Stream, StreamExt};

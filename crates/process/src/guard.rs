@@ -1,6 +1,6 @@
 //! Wraps an acceptor and limits its connections, so that clients cannot use up the open files of this process.
 //!
-//! Hand-written, because tower and tower-http limit requests, and axum-server does not limit connections.
+//! This module is hand-written, because tower and tower-http limit requests, and axum-server does not limit connections.
 
 use axum::{Extension, middleware::AddExtension};
 use axum_server::accept::Accept;

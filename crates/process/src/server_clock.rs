@@ -1,8 +1,8 @@
 //! The API server's clock, computed from the `Date` header of its responses.
 //!
 //! The API server sets creation timestamps, so only its clock can measure an object's age. With a local clock that is ten minutes
-//! ahead, every run would be released at once, without a node. Hand-written, because kube does not compare clocks, and NTP
-//! provides the right time, which may differ from the API server's time.
+//! ahead, every run would be released at once, without a node. This module is hand-written, because kube does not compare
+//! clocks, and NTP provides the right time, which may differ from the API server's time.
 
 use axum::http::{HeaderMap, Response, header::DATE};
 use jiff::{SignedDuration, Timestamp, fmt::rfc2822};

@@ -236,7 +236,7 @@ impl<'a> Job<'a> {
         let built = draft.join("built");
         fs::create_dir_all(&built).map_err(Error::io("creating", &built))?;
         self.go(&["build", "-trimpath", "-buildvcs=false"])
-            // No debug information, because the linker would remove it.
+            // This flag saves the creation of debug information, which the linker would remove.
             .arg("-gcflags=all=-dwarf=false")
             .args(["-tags", self.recipe.tags, "-ldflags"])
             .arg(self.recipe.link_flags(&self.version))

@@ -142,8 +142,8 @@ pub(crate) async fn start(bed: &Testbed, built: &Built) -> Result<()> {
         .path("--config", &config)
         .arg("--manage-all-nodes=false")
         .arg(format!("--manage-nodes-with-annotation-selector={key}={value}"))
-        // No Leases. A new node with the name of an old node would reuse the old Lease, the garbage collector would delete this
-        // Lease as a dependent of the old node, and KWOK does not update a node without a Lease.
+        // KWOK creates no Leases. A new node with the name of an old node would reuse the old Lease, the garbage collector would
+        // delete this Lease as a dependent of the old node, and KWOK does not update a node without a Lease.
         .arg("--node-lease-duration-seconds=0")
         .arg("--enable-crds=")
         .arg(format!("--server-address=127.0.0.1:{port}"));

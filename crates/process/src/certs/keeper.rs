@@ -41,7 +41,7 @@ const RETRY: Duration = Duration::from_secs(5);
 const PASS_DEADLINE: Duration = Duration::from_secs(30);
 /// Maximum number of watch events that one check handles.
 const BURST: usize = 16;
-/// No healthy pass takes more steps: CA, bundle, leaf and the last check.
+/// Maximum number of steps in a pass. A healthy pass takes no more steps than CA, bundle, leaf and the last check.
 const STEPS_AT_MOST: usize = 5;
 
 /// Returns the current time. A parameter, so that tests can let years pass.

@@ -3,8 +3,8 @@
 //!
 //! [`decide`] is pure. Only [`keeper`] reads and writes, and only the leader runs it. [`crate::tls`] serves the certificate.
 //!
-//! Hand-written: cert-manager is a separate controller, which users may install instead (`--certificates=external`), and no crate
-//! renews the certificate of a webhook together with its `caBundle`.
+//! This module is hand-written, because cert-manager is a separate controller, which users may install instead
+//! (`--certificates=external`), and no crate renews the certificate of a webhook together with its `caBundle`.
 
 pub mod bundle;
 pub mod decide;

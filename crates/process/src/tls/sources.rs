@@ -66,7 +66,7 @@ pub async fn follow_files(files: &Files, mut store: Store) {
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
         ticks.tick().await;
-        // Blocking reads, because the files are small and local.
+        // These reads block the thread only for a moment, because the files are small and local.
         match read(files) {
             Ok(pair) => store.offer(pair, Timestamp::now()),
             Err(error) => store.lack(&format!(

@@ -26,7 +26,7 @@ pub enum Decision {
 pub struct Step {
     /// Its name in logs, traces and the table of the plan.
     pub name: &'static str,
-    /// What the user, the metrics and the controller's memory are told once all actions are done.
+    /// What events, metrics and the controller's memory record once all actions are done.
     pub event: Option<Event>,
     /// What to do, in this order: a pod template before the pod, an adoption before the deletion of the previous owner.
     pub actions: Vec<Action>,

@@ -100,7 +100,7 @@ fn dismiss(seen: &Observation, inputs: &Inputs, set: &Placeholder) -> Result<Pla
     }
 }
 
-/// The user of a run that goes on is told.
+/// An event reports the deletion if the run goes on.
 pub(super) fn delete(
     seen: &Observation,
     set: Option<&Placeholder>,

@@ -62,32 +62,39 @@ impl State {
             Stage::OptedOut if run.status == SpecStatus::Pending && run.is_enrolled() => Self::OptedOut,
             Stage::Done | Stage::Deleting | Stage::OptedOut | Stage::Foreign(_) => Self::Ignored,
             Stage::HeldElsewhere(_) => Self::Queued,
-            Stage::HeldByUs(_) => held(seen),
+            Stage::HeldByUs(_) => by_placeholder(seen, HELD),
             Stage::Running(_) if !run.is_enrolled() => Self::Unenrolled,
-            Stage::Running(_) => running(seen),
+            Stage::Running(_) => by_placeholder(seen, RUNNING),
         }
     }
 }
 
-fn held(seen: &Observation) -> State {
+/// The state by where the placeholder is: absent, at no replicas, without a pod, without a node, on a node.
+fn by_placeholder(seen: &Observation, states: [State; 5]) -> State {
+    let [absent, scaled_down, without_pod, unscheduled, on_node] = states;
     match (seen.placeholder(), seen.live_pod().map(|pod| &pod.node)) {
-        (Set::Missing | Set::Unusable, _) => State::HeldWithoutPlaceholder,
-        (Set::Usable(_), _) if seen.is_scaled_down() => State::HeldScaledDown,
-        (Set::Usable(_), None) => State::HeldWithoutPod,
-        (Set::Usable(_), Some(None)) => State::HeldUnscheduled,
-        (Set::Usable(_), Some(Some(_))) => State::HeldOnNode,
+        (Set::Missing | Set::Unusable, _) => absent,
+        (Set::Usable(_), _) if seen.is_scaled_down() => scaled_down,
+        (Set::Usable(_), None) => without_pod,
+        (Set::Usable(_), Some(None)) => unscheduled,
+        (Set::Usable(_), Some(Some(_))) => on_node,
     }
 }
 
-fn running(seen: &Observation) -> State {
-    match (seen.placeholder(), seen.live_pod().map(|pod| &pod.node)) {
-        (Set::Missing | Set::Unusable, _) => State::RunningWithoutPlaceholder,
-        (Set::Usable(_), _) if seen.is_scaled_down() => State::RunningScaledDown,
-        (Set::Usable(_), None) => State::RunningWithoutPod,
-        (Set::Usable(_), Some(None)) => State::RunningUnscheduled,
-        (Set::Usable(_), Some(Some(_))) => State::RunningOnNode,
-    }
-}
+const HELD: [State; 5] = [
+    State::HeldWithoutPlaceholder,
+    State::HeldScaledDown,
+    State::HeldWithoutPod,
+    State::HeldUnscheduled,
+    State::HeldOnNode,
+];
+const RUNNING: [State; 5] = [
+    State::RunningWithoutPlaceholder,
+    State::RunningScaledDown,
+    State::RunningWithoutPod,
+    State::RunningUnscheduled,
+    State::RunningOnNode,
+];
 
 /// Where a run is in its life, as far as placement goes; with the strategy that an opted-in user asks for.
 pub(super) enum Stage {

@@ -9,7 +9,7 @@ use crate::report::Report;
 use crate::waiting_pods::PodKey;
 use crate::watch::{self, Feeds};
 use crate::write::Cluster;
-use crate::{nodes, placeholders, quota_events, waiting_pods};
+use crate::{nodes, placeholders, quotas, waiting_pods};
 use jiff::Timestamp;
 use kube::Client;
 use kube::client::Body;
@@ -231,7 +231,7 @@ impl Caches {
             "involvedObject": {"kind": "TaskRun", "name": "build-test"},
         });
         let event = Event::Apply(serde_json::from_value(event).unwrap());
-        let changed = self.feeds.refusals.take(event, quota_events::refusal);
+        let changed = self.feeds.refusals.take(event, quotas::refusal);
         changed.into_iter().map(|(namespace, _)| namespace).collect()
     }
 

@@ -9,25 +9,23 @@
 //! crate has the rules and the requests.
 
 mod api_error;
-mod claims;
-mod definitions;
 mod events;
 #[cfg(test)]
 mod fixture;
 mod gauges;
 mod index;
-mod members;
 mod memory;
 mod metrics;
 mod moves;
+mod need;
 mod news;
 mod nodes;
 mod notes;
 mod observe;
 mod pace;
 mod placeholders;
-mod pod_view;
-mod quota_events;
+mod pods;
+mod quotas;
 mod read;
 mod reason;
 mod reconcile;
@@ -35,11 +33,10 @@ mod refusals;
 mod report;
 mod reserves;
 mod run;
-mod stints;
 #[cfg(test)]
 mod takeover_tests;
-mod tasks;
 mod timers;
+mod volumes;
 mod waiting_pods;
 mod watch;
 mod write;

@@ -218,5 +218,4 @@ impl Autoscaler {
 }
 
 #[cfg(test)]
-#[path = "memory_tests.rs"]
 mod tests;

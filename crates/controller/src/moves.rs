@@ -187,5 +187,4 @@ fn remedy(cause: node::Cause) -> &'static str {
 }
 
 #[cfg(test)]
-#[path = "moves_tests.rs"]
 mod tests;

@@ -276,5 +276,4 @@ fn seconds(duration: Duration) -> String {
 }
 
 #[cfg(test)]
-#[path = "notes_tests.rs"]
 mod tests;

@@ -6,7 +6,7 @@ use crate::api_error::{Fault, Refused};
 use crate::index::Index;
 use crate::nodes::Nodes;
 use crate::placeholders::{ObjectKey, Of, run_of};
-use crate::quota_events::Refusals;
+use crate::quotas::Refusals;
 use crate::waiting_pods::{PodKey, WaitingPods, waiting_in};
 use jiff::Timestamp;
 use kube::runtime::reflector::{ObjectRef, Store};

@@ -3,7 +3,7 @@
 //! Ten thousand runs may each have a placeholder, so each object is reduced at once.
 
 use crate::index::Reduced;
-use crate::pod_view::PodView;
+use crate::pods::PodView;
 use k8s_openapi::api::apps::v1::StatefulSet;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::runtime::reflector::ObjectRef;
@@ -149,5 +149,4 @@ fn label<T: FromStr>(metadata: &ObjectMeta, key: &str) -> Option<T> {
 }
 
 #[cfg(test)]
-#[path = "placeholders_tests.rs"]
 mod tests;

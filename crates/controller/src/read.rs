@@ -1,28 +1,21 @@
 //! Reads the groups of inputs from the API server: the caches may be stale, and they keep only a part of each object.
 
-use crate::api_error::{Cause, Refused};
-use crate::claims::{Part, part};
-use crate::members;
+use crate::api_error::Refused;
 use crate::nodes::WatchedNode;
-use crate::pod_view::PodView;
-use crate::quota_events::REASON;
-use crate::stints::stint;
-use crate::tasks::Tasks;
+use crate::pods::{self, PodView};
+use crate::quotas::REASON;
 use crate::write::{Cluster, within};
-use k8s_openapi::api::apps::v1::StatefulSet;
-use k8s_openapi::api::core::v1::{Event, PersistentVolume, PersistentVolumeClaim, ResourceQuota};
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1::{Event, PersistentVolume, PersistentVolumeClaim};
 use kube::Resource;
-use kube::api::{Api, DynamicObject, ListMeta, ListParams, PartialObjectMeta};
+use kube::api::{Api, DynamicObject, ListMeta, ListParams};
 use placement::keys;
 use placement::messages;
-use placement::names::RunKey;
-use placement::need::Stint;
-use placement::node;
-use placement::plan::{AssistantPod, Observation, PlaceholderPod, Quota, VolumeConstraints};
+use placement::node::{self, NodeState};
+use placement::plan::{AssistantPod, Observation, PlaceholderPod};
 use placement::requests::Operation;
 use placement::run::Run;
-use placement::sets::{self, Owned, Places};
-use placement::volume::{Named, is_only_on, required};
+use placement::volume::{Named, is_only_on};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
@@ -32,6 +25,36 @@ use tracing::debug;
 
 /// Pods per page of a list: Tekton's pods are large, and a run may have hundreds.
 const PODS_A_PAGE: u32 = 100;
+
+/// The result of a count.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Tasks {
+    /// Names of the live pods on the placeholder's node, or on any node if the placeholder has no node.
+    pub(crate) live: Vec<String>,
+    /// When the last of the ended pods ended.
+    pub(crate) ended: Option<Timestamp>,
+    /// The state of the node that the placeholder is bound to.
+    pub(crate) node: NodeState,
+    /// The label `kubernetes.io/hostname` of that node.
+    pub(crate) hostname: Option<String>,
+    /// Names of the PVCs that the pods mount or mounted.
+    pub(crate) claims: BTreeSet<String>,
+}
+
+impl Tasks {
+    /// Adds a pod to the count. `there` is the node of the run's placeholder.
+    #[must_use]
+    pub(crate) fn and(mut self, pod: &PodView, there: Option<&str>) -> Self {
+        self.claims.extend(pod.claims().map(str::to_owned));
+        if lives(pod, there) {
+            self.live.push(pod.metadata.name.clone().unwrap_or_default());
+        }
+        Self {
+            ended: self.ended.max(ended(pod)),
+            ..self
+        }
+    }
+}
 
 impl Cluster {
     /// Reads the placeholder's node, then counts the run's tasks. A decision about a move must not use stale data.
@@ -47,7 +70,7 @@ impl Cluster {
     }
 
     /// Folds over the pods of the run's tasks, page by page.
-    async fn over_tasks<T>(
+    pub(crate) async fn over_tasks<T>(
         &self,
         operation: Operation,
         run: &Run,
@@ -56,7 +79,7 @@ impl Cluster {
     ) -> Result<T, Refused> {
         let pods = self.api::<PodView>(&run.key.namespace);
         let mut page = ListParams::default()
-            .labels(&members::tasks_of(&run.key))
+            .labels(&pods::tasks_of(&run.key))
             .limit(PODS_A_PAGE);
         loop {
             let listed = within(operation, pods.list(&page)).await?;
@@ -66,19 +89,6 @@ impl Cluster {
                 None => return Ok(whole),
             }
         }
-    }
-
-    /// The node, the requests and the times of each task pod. After an error the run gets no record, which is not worth a delay.
-    pub(crate) async fn stints(&self, seen: &Observation) -> Vec<Stint> {
-        let and_one = |mut stints: Vec<Stint>, pod: &PodView| {
-            stints.extend(stint(pod, seen.now));
-            stints
-        };
-        let stints = self.over_tasks(Operation::RecordUse, &seen.run, Vec::new(), and_one);
-        stints.await.unwrap_or_else(|refused| {
-            debug!(error = %refused.fault, "what the tasks asked for is not written down");
-            Vec::new()
-        })
     }
 
     /// The first PVC of the run whose volume can be used on this node only.
@@ -100,7 +110,7 @@ impl Cluster {
     }
 
     /// The `PersistentVolume` that the PVC is bound to.
-    async fn volume(
+    pub(crate) async fn volume(
         &self,
         operation: Operation,
         claim: Option<&PersistentVolumeClaim>,
@@ -160,72 +170,13 @@ impl Cluster {
         Ok(labels)
     }
 
-    /// The run's PVCs that the placeholder can mount, and the node selectors of the volumes that only a task may mount.
-    pub(crate) async fn volumes(&self, run: &Run) -> Result<VolumeConstraints, Refused> {
-        let api: Api<PersistentVolumeClaim> = self.api(&run.key.namespace);
-        let mut volumes = VolumeConstraints::default();
-        for name in &run.claims {
-            let found = within(Operation::Claims, api.get_opt(name)).await?;
-            match found.as_ref().map(part) {
-                Some(Part::Mounted) => volumes.mountable.push(name.clone()),
-                Some(Part::OfOnePod) => {
-                    let volume = self.volume(Operation::Claims, found.as_ref()).await?;
-                    volumes
-                        .required
-                        .extend(volume.as_ref().and_then(required).cloned());
-                }
-                Some(Part::None) | None => {}
-            }
-        }
-        Ok(volumes)
-    }
-
-    /// Whether a quota has room for the placeholder's StatefulSet, beside the StatefulSets that Tekton creates for this run and for
-    /// other runs.
-    pub(crate) async fn quota(&self, seen: &Observation, others: &[Run]) -> Result<Quota, Refused> {
-        let namespace = &seen.run.key.namespace;
-        if !sets::are_counted(&self.quotas(namespace).await?) {
-            return Ok(Quota::default());
-        }
-        let owned = self.api::<StatefulSet>(namespace);
-        let owned = within(Operation::Places, owned.list_metadata(&ListParams::default())).await?;
-        let there = owned.items.iter().filter_map(|set| owned_by_run(set, namespace));
-        let there: Vec<_> = there.collect();
-        // Read after the StatefulSets: a StatefulSet that Tekton creates meanwhile is then counted twice, and not missed.
-        let quotas = self.quotas(namespace).await?;
-        let places = Places {
-            run: &seen.run,
-            others,
-            there: &there,
-            now: seen.now,
-            hold_deadline: seen.config.hold_deadline,
-        };
-        Ok(Quota {
-            short_of: sets::short_of(&quotas, places.needed()),
-            in_the_way: places.in_the_way(&quotas, owned.items.len()),
-        })
-    }
-
-    /// Returns no quotas if an older `ClusterRole` lacks the right to list quotas: runs must not wait for its update.
-    async fn quotas(&self, namespace: &str) -> Result<Vec<ResourceQuota>, Refused> {
-        let quotas = self.api::<ResourceQuota>(namespace);
-        match within(Operation::Places, quotas.list(&ListParams::default())).await {
-            Ok(list) => Ok(list.items),
-            Err(refused) if refused.cause() == Cause::Forbidden => {
-                debug!(error = %refused.fault, "quotas are not known");
-                Ok(Vec::new())
-            }
-            Err(refused) => Err(refused),
-        }
-    }
-
     /// The run's affinity assistants. Sends no request if the run never gave up a node: no assistant is on an old node then.
     pub(crate) async fn assistants(&self, seen: &Observation) -> Result<Vec<AssistantPod>, Refused> {
         if seen.set.as_ref().is_none_or(|set| set.spec.left_node().is_none()) {
             return Ok(Vec::new());
         }
         let key = &seen.run.key;
-        let own = ListParams::default().labels(&members::assistants_of(key));
+        let own = ListParams::default().labels(&pods::assistants_of(key));
         let pods = self.api::<PodView>(&key.namespace);
         let pods = within(Operation::Assistants, pods.list(&own)).await?.items;
         Ok(pods.iter().filter_map(assistant).collect())
@@ -266,6 +217,17 @@ impl Cluster {
     }
 }
 
+/// Counts only pods on the placeholder's node. The scheduler ignores pods on a deleted node, so that the run's next pod may be on
+/// another node.
+fn lives(pod: &PodView, there: Option<&str>) -> bool {
+    let is_there = |node| there.is_none_or(|there| there == node);
+    pod.node().is_some_and(is_there) && !pod.has_ended()
+}
+
+fn ended(pod: &PodView) -> Option<Timestamp> {
+    pod.ends().flatten().max().filter(|_| pod.has_ended())
+}
+
 /// Lists the run by name, in any view. A run with the same name and another UID is a different run.
 pub(crate) async fn named<K>(operation: Operation, runs: &Api<K>, run: &Run) -> Result<Option<K>, Refused>
 where
@@ -275,23 +237,6 @@ where
     let found = within(operation, runs.list(&named)).await?.items;
     let is_it = |it: &K| it.meta().uid.as_deref() == Some(&run.key.uid);
     Ok(found.into_iter().find(is_it))
-}
-
-fn owned_by_run(set: &PartialObjectMeta<StatefulSet>, namespace: &str) -> Option<Owned> {
-    let owners = set.metadata.owner_references.iter().flatten();
-    let mut runs = owners.filter(|owner| owner.kind == "PipelineRun");
-    let (run, name) = (runs.next()?, set.metadata.name.clone()?);
-    let key = RunKey {
-        namespace: namespace.to_owned(),
-        name: run.name.clone(),
-        uid: run.uid.clone(),
-    };
-    Some(Owned {
-        is_placeholder: key.placeholder().as_str() == name,
-        run: key.uid,
-        name,
-        uid: set.metadata.uid.clone()?,
-    })
 }
 
 /// While an assistant is on the old node, the scheduler places the tasks on that node: see `placement::inject`.
@@ -319,11 +264,10 @@ fn is_of_autoscaler(event: &Event) -> bool {
     messages::is_of_autoscaler(reporter.or(source).unwrap_or_default(), reason)
 }
 
-fn last_seen(event: &Event) -> Option<jiff::Timestamp> {
+fn last_seen(event: &Event) -> Option<Timestamp> {
     let times = (event.last_timestamp.as_ref(), event.event_time.as_ref());
     times.0.map(|time| time.0).or_else(|| times.1.map(|time| time.0))
 }
 
 #[cfg(test)]
-#[path = "read_tests.rs"]
 mod tests;

@@ -211,11 +211,8 @@ impl Reconciler {
 }
 
 #[cfg(test)]
-#[path = "reconcile_move_tests.rs"]
 mod move_tests;
 #[cfg(test)]
-#[path = "reconcile_read_tests.rs"]
 mod read_tests;
 #[cfg(test)]
-#[path = "reconcile_tests.rs"]
 mod tests;

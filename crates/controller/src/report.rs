@@ -215,5 +215,4 @@ fn log(seen: &Observation, decision: &Decision, result: &Result<Effect, Refused>
 }
 
 #[cfg(test)]
-#[path = "report_tests.rs"]
 mod tests;

@@ -175,5 +175,4 @@ async fn stopped_early(stop: Stop, runs: Store<PipelineRun>) {
 }
 
 #[cfg(test)]
-#[path = "run_tests.rs"]
 mod tests;

@@ -5,7 +5,7 @@
 
 use crate::index::{Index, Reduced};
 use crate::placeholders::{Of, of};
-use crate::pod_view::PodView;
+use crate::pods::PodView;
 use kube::ResourceExt;
 use placement::keys;
 use placement::names::RunKey;
@@ -65,5 +65,4 @@ pub(crate) fn waiting_in(pods: &WaitingPods, run: &RunKey) -> Vec<WaitingPod> {
 }
 
 #[cfg(test)]
-#[path = "waiting_pods_tests.rs"]
 mod tests;

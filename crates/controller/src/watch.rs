@@ -10,7 +10,7 @@ use crate::metrics::Metrics;
 use crate::observe::Stores;
 use crate::placeholders::{self, ObjectKey, Of, run_of};
 use crate::waiting_pods::{self, PodKey};
-use crate::{members, nodes, quota_events};
+use crate::{nodes, pods, quotas};
 use futures::stream::BoxStream;
 use futures::{Stream, StreamExt, TryStreamExt, future, stream};
 use kube::runtime::reflector::{self, ObjectRef, store::Writer};
@@ -109,7 +109,7 @@ impl Watches {
         impl Stream<Item = Woken> + Send + 'static,
     ) {
         let all = Watch::default;
-        let refusals = all().fields(&quota_events::fields());
+        let refusals = all().fields(&quotas::fields());
         let woken = stream::select_all([
             self.watch(
                 "statefulsets",
@@ -123,13 +123,7 @@ impl Watches {
             self.watch("pending_pods", pending(), feeds.waiting, waiting_pods::pod, {
                 move |stores, pods| of_pods(stores, pods, &relaxed)
             }),
-            self.watch(
-                "events",
-                refusals,
-                feeds.refusals,
-                quota_events::refusal,
-                in_namespaces,
-            ),
+            self.watch("events", refusals, feeds.refusals, quotas::refusal, in_namespaces),
         ]);
         (self.runs(feeds.runs, gone), woken)
     }
@@ -202,7 +196,7 @@ fn in_namespaces(stores: &Stores, changed: &[(String, String)]) -> Vec<Woken> {
 /// Selects task pods by the phase Pending, which includes pods that are bound and not started. The cache drops bound pods.
 fn pending() -> Watch {
     Watch::default()
-        .labels(&members::tasks())
+        .labels(&pods::tasks())
         .fields("status.phase=Pending")
 }
 

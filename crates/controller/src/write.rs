@@ -5,7 +5,7 @@
 
 use crate::api_error::{Fault, Refused, is_gone, is_no, is_overtaken};
 use crate::placeholders::WatchedSet;
-use crate::pod_view::PodView;
+use crate::pods::PodView;
 use k8s_openapi::NamespaceResourceScope;
 use k8s_openapi::api::events::v1::{Event, EventSeries};
 use kube::api::{
@@ -228,8 +228,6 @@ fn params() -> PatchParams {
 }
 
 #[cfg(test)]
-#[path = "write_move_tests.rs"]
 mod move_tests;
 #[cfg(test)]
-#[path = "write_tests.rs"]
 mod tests;

@@ -1,12 +1,17 @@
-//! Reads the resource requests in the definitions of a run's tasks, once, if no earlier run of the Pipeline has a record.
+//! Reads the two sources of automatic reserves: the definitions of a run's tasks, before the placeholder is created, and the usage
+//! of a run's pods, after the run has succeeded. The usage is recorded for the next runs of the same Pipeline.
 //!
-//! An error or a missing right counts as no requests, because definitions are not worth a delay.
+//! The definitions are read if no earlier run of the Pipeline has a record. An error or a missing right counts as no requests and
+//! no usage, because a reserve is not worth a delay.
 
 use crate::api_error::Refused;
+use crate::pods::PodView;
 use crate::read::named;
 use crate::write::{Cluster, Kind, PIPELINE_RUN, within};
+use jiff::Timestamp;
 use kube::api::DynamicObject;
-use placement::need::{Need, Source};
+use placement::need::{Need, Source, Stint};
+use placement::plan::Observation;
 use placement::requests::Operation;
 use placement::resources::Resources;
 use placement::run::Run;
@@ -21,6 +26,19 @@ const TASK: Kind = ("Task", "tasks");
 const MOST_TASKS: usize = 20;
 
 impl Cluster {
+    /// The node, the requests and the times of each task pod. After an error the run gets no record, which is not worth a delay.
+    pub(crate) async fn stints(&self, seen: &Observation) -> Vec<Stint> {
+        let and_one = |mut stints: Vec<Stint>, pod: &PodView| {
+            stints.extend(stint(pod, seen.now));
+            stints
+        };
+        let stints = self.over_tasks(Operation::RecordUse, &seen.run, Vec::new(), and_one);
+        stints.await.unwrap_or_else(|refused| {
+            debug!(error = %refused.fault, "what the tasks asked for is not written down");
+            Vec::new()
+        })
+    }
+
     /// For each resource, the largest request of a task of the run.
     pub(crate) async fn largest_task(&self, run: &Run) -> Need {
         match self.largest(run).await {
@@ -78,6 +96,22 @@ impl Cluster {
     }
 }
 
+/// `None` for a pod that never had a node.
+pub(crate) fn stint(pod: &PodView, now: Timestamp) -> Option<Stint> {
+    let from = pod.bound_since()?;
+    Some(Stint {
+        node: pod.node()?.to_owned(),
+        from,
+        to: ended(pod).unwrap_or(now).max(from),
+        asks: pod.asks(),
+    })
+}
+
+/// When the last container ended, if all containers have ended.
+fn ended(pod: &PodView) -> Option<Timestamp> {
+    pod.ends().collect::<Option<Vec<_>>>()?.into_iter().max()
+}
+
 fn spec(mut object: DynamicObject) -> Value {
     object.data["spec"].take()
 }
@@ -85,7 +119,7 @@ fn spec(mut object: DynamicObject) -> Value {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::fixture::{Server, run};
+    use crate::fixture::{Server, at, run};
     use serde_json::json;
 
     fn steps(cpu: &str) -> Value {
@@ -129,5 +163,38 @@ mod tests {
                 "{calls:?}"
             );
         }
+    }
+
+    fn pod(status: &Value) -> PodView {
+        let spec = json!({"nodeName": "n1", "containers": [{"name": "step", "resources": {"requests": {"cpu": "2"}}}]});
+        serde_json::from_value(json!({"metadata": {}, "spec": spec, "status": status})).unwrap()
+    }
+
+    fn bound() -> Value {
+        json!([{"type": "PodScheduled", "status": "True", "lastTransitionTime": at(5).to_string()}])
+    }
+
+    #[test]
+    fn a_pod_counts_from_its_node_to_the_end_of_its_last_container() {
+        let ended = |second: i64| json!({"state": {"terminated": {"finishedAt": at(second).to_string(), "exitCode": 0}}});
+        let containers = json!([ended(9), ended(7)]);
+        let stint = stint(
+            &pod(&json!({"conditions": bound(), "containerStatuses": containers})),
+            at(60),
+        )
+        .unwrap();
+        assert_eq!((stint.node.as_str(), stint.from, stint.to), ("n1", at(5), at(9)));
+        assert_eq!(stint.asks.to_string(), "cpu=2");
+    }
+
+    #[test]
+    fn a_pod_that_has_not_ended_counts_until_now_and_one_without_a_node_not_at_all() {
+        let containers = json!([{"state": {"running": {}}}]);
+        let running = stint(
+            &pod(&json!({"conditions": bound(), "containerStatuses": containers})),
+            at(60),
+        );
+        assert_eq!(running.unwrap().to, at(60));
+        assert_eq!(stint(&pod(&json!({})), at(60)), None);
     }
 }

@@ -1,7 +1,7 @@
 use super::*;
-use crate::fixture::{Caches, Server, node as node_json, nothing, observed_pod, reconciler};
+use crate::fixture::{Caches, Server, at, node as node_json, nothing, observed_pod, reconciler};
 use placement::plan::Read;
-use serde_json::json;
+use serde_json::{Value, json};
 
 fn seen_on(node: &str) -> Observation {
     Observation {
@@ -43,4 +43,61 @@ async fn a_pvc_that_only_this_node_can_use_is_found_by_its_volume_whether_a_pod_
             assert_eq!(server.calls()[3].line, "GET /api/v1/persistentvolumes/pv-1");
         }
     }
+}
+
+fn count(pods: &[Value]) -> Tasks {
+    count_at(pods, Some("n1"))
+}
+
+fn count_at(pods: &[Value], there: Option<&str>) -> Tasks {
+    let pods = pods
+        .iter()
+        .map(|pod| serde_json::from_value::<PodView>(pod.clone()).unwrap());
+    pods.fold(Tasks::default(), |count, pod| count.and(&pod, there))
+}
+
+fn pod(node: Option<&str>, phase: &str, ended: Option<i64>) -> Value {
+    let state = ended.map(|second| json!({"terminated": {"finishedAt": at(second).to_string()}}));
+    json!({
+        "metadata": {}, "spec": {"nodeName": node},
+        "status": {"phase": phase, "containerStatuses": [{"state": state.unwrap_or_else(|| json!({}))}]},
+    })
+}
+
+#[test]
+fn a_pod_lives_from_being_bound_until_it_has_ended() {
+    let mut leaving = pod(Some("n1"), "Running", None);
+    leaving["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
+    let pods = [
+        pod(None, "Pending", None),
+        pod(Some("n1"), "Pending", None),
+        pod(Some("n1"), "Running", None),
+        leaving,
+        pod(Some("n1"), "Failed", None),
+        pod(Some("n1"), "Succeeded", Some(1)),
+    ];
+    assert_eq!(count(&pods).live.len(), 3);
+}
+
+#[test]
+fn a_pod_on_another_node_than_the_placeholder_is_no_reason_to_keep_that() {
+    let pods = [pod(Some("n2"), "Running", None), pod(Some(""), "Pending", None)];
+    assert_eq!(
+        (
+            count_at(&pods, Some("n1")).live.len(),
+            count_at(&pods, None).live.len()
+        ),
+        (0, 1)
+    );
+}
+
+#[test]
+fn the_end_is_that_of_the_last_pod_that_ended() {
+    let pods = [
+        pod(Some("n1"), "Succeeded", Some(5)),
+        pod(Some("n1"), "Failed", Some(7)),
+        pod(Some("n1"), "Running", Some(9)),
+    ];
+    assert_eq!(count(&pods).ended, Some(at(7)));
+    assert_eq!(count(&[]).ended, None);
 }

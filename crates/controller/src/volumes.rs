@@ -4,11 +4,40 @@
 //! PVC that would do harm. A `ReadWriteOncePod` PVC in the placeholder would block the tasks. A PVC that is missing, lost or being
 //! deleted would make the placeholder unschedulable: the run would be held until its deadline, although the PVC may appear later.
 
+use crate::api_error::Refused;
+use crate::write::{Cluster, within};
 use k8s_openapi::api::core::v1::PersistentVolumeClaim;
+use kube::Api;
+use placement::plan::VolumeConstraints;
+use placement::requests::Operation;
+use placement::run::Run;
+use placement::volume::required;
+
+impl Cluster {
+    /// The run's PVCs that the placeholder can mount, and the node selectors of the volumes that only a task may mount.
+    pub(crate) async fn volumes(&self, run: &Run) -> Result<VolumeConstraints, Refused> {
+        let api: Api<PersistentVolumeClaim> = self.api(&run.key.namespace);
+        let mut volumes = VolumeConstraints::default();
+        for name in &run.claims {
+            let found = within(Operation::Claims, api.get_opt(name)).await?;
+            match found.as_ref().map(part) {
+                Some(Part::Mounted) => volumes.mountable.push(name.clone()),
+                Some(Part::OfOnePod) => {
+                    let volume = self.volume(Operation::Claims, found.as_ref()).await?;
+                    volumes
+                        .required
+                        .extend(volume.as_ref().and_then(required).cloned());
+                }
+                Some(Part::None) | None => {}
+            }
+        }
+        Ok(volumes)
+    }
+}
 
 /// How a PVC determines the placeholder's node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Part {
+enum Part {
     /// The placeholder mounts the PVC.
     Mounted,
     /// Only one pod at a time may mount the PVC, which must be a task's. The placeholder requires a node that can use the volume.
@@ -17,7 +46,7 @@ pub(crate) enum Part {
     None,
 }
 
-pub(crate) fn part(claim: &PersistentVolumeClaim) -> Part {
+fn part(claim: &PersistentVolumeClaim) -> Part {
     if claim.metadata.deletion_timestamp.is_some() || is_lost(claim) {
         Part::None
     } else if is_exclusive(claim) {

@@ -4,7 +4,7 @@ use super::tests::{SETS, act, act_on, seen, seen_on, step, write};
 use super::*;
 use crate::api_error::Cause;
 use crate::fixture::{Caches, Server, at, node as node_json, observed_pod, placeholder, reconciler, run};
-use crate::tasks::Tasks;
+use crate::read::Tasks;
 use placement::node::Cause as Trouble;
 use placement::node::NodeState;
 use placement::placeholder::wake::Wake;

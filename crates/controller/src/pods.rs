@@ -1,12 +1,14 @@
-//! The view of pods for all watches and lists. A task's pod has kilobytes of scripts, so the decoder keeps only the fields that
+//! The view of pods for all watches and lists, and the label selectors of a run's pods. A task's pod has kilobytes of scripts, so the decoder keeps only the fields that
 //! decisions read.
 
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Container, NodeAffinity, Pod, PodSpec, ResourceRequirements, Toleration};
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
+use placement::names::RunKey;
 use placement::plan::Unschedulable;
 use placement::resources::Resources;
+use placement::{keys, opt_in};
 use serde::Deserialize;
 use std::collections::BTreeMap;
 
@@ -198,6 +200,39 @@ impl From<&ContainerView> for Container {
             ..Self::default()
         }
     }
+}
+
+/// Selects the task pods of all groups. Excludes placeholders, pods of tasks that opted out, and Tekton's affinity assistants,
+/// which follow the group.
+pub(crate) fn tasks() -> String {
+    tasks_in(keys::GROUP)
+}
+
+/// Selects the task pods of one run's group.
+pub(crate) fn tasks_of(run: &RunKey) -> String {
+    tasks_in(&format!("{}={}", keys::GROUP, run.uid))
+}
+
+/// Selects the affinity assistants that Tekton creates for the run's PVCs.
+pub(crate) fn assistants_of(run: &RunKey) -> String {
+    format!(
+        "{}={},{}={}",
+        keys::GROUP,
+        run.uid,
+        keys::COMPONENT,
+        keys::ASSISTANT
+    )
+}
+
+fn tasks_in(group: &str) -> String {
+    format!(
+        "{group},{} notin ({},{}),{}!={}",
+        keys::COMPONENT,
+        keys::PLACEHOLDER,
+        keys::ASSISTANT,
+        keys::OPT_IN,
+        opt_in::DECLINED,
+    )
 }
 
 #[cfg(test)]

@@ -9,16 +9,16 @@ use thiserror::Error;
 /// A step that failed. The controller retries the step.
 #[derive(Debug, Error)]
 #[error("{operation} failed: {fault}")]
-pub(crate) struct Refused {
+pub(crate) struct StepError {
     pub(crate) operation: Operation,
     #[source]
-    pub(crate) fault: Fault,
+    pub(crate) fault: Failure,
 }
 
 /// The error of a failed step.
 #[derive(Debug, Error)]
-pub(crate) enum Fault {
-    #[error("{}", words(.0))]
+pub(crate) enum Failure {
+    #[error("{}", message_of(.0))]
     Api(Box<kube::Error>),
     #[error("no answer from the API server within {} s", .0.as_secs())]
     Late(Duration),
@@ -29,7 +29,7 @@ pub(crate) enum Fault {
 /// The cause of an error, as the label value of metrics.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, strum::IntoStaticStr)]
 #[strum(serialize_all = "snake_case")]
-pub(crate) enum Cause {
+pub(crate) enum ErrorCause {
     /// An admission webhook or policy denied the request.
     Denied,
     /// An admission webhook could not be called.
@@ -52,37 +52,37 @@ pub(crate) enum Cause {
     NotSynced,
 }
 
-impl Refused {
-    pub(crate) fn cause(&self) -> Cause {
+impl StepError {
+    pub(crate) fn cause(&self) -> ErrorCause {
         match &self.fault {
-            Fault::Api(error) => cause(error),
-            Fault::Late(_) => Cause::Unavailable,
-            Fault::NotSynced => Cause::NotSynced,
+            Failure::Api(error) => cause(error),
+            Failure::Late(_) => ErrorCause::Unavailable,
+            Failure::NotSynced => ErrorCause::NotSynced,
         }
     }
 }
 
 /// The cause of an error from the API server, or from the connection to the API server.
-pub(crate) fn cause(error: &kube::Error) -> Cause {
+pub(crate) fn cause(error: &kube::Error) -> ErrorCause {
     match error {
         kube::Error::Api(status) => cause_of_status(status),
-        _ => Cause::Unavailable,
+        _ => ErrorCause::Unavailable,
     }
 }
 
-fn cause_of_status(status: &Status) -> Cause {
+fn cause_of_status(status: &Status) -> ErrorCause {
     let message = status.message.as_str();
     match status.code {
-        500 if messages::is_webhook_down(message) => Cause::WebhookDown,
-        _ if messages::is_denied(message) => Cause::Denied,
-        403 if messages::is_over_quota(message) => Cause::Quota,
-        403 if messages::is_namespace_ending(message) => Cause::NotFound,
-        401 | 403 => Cause::Forbidden,
-        404 => Cause::NotFound,
-        409 => Cause::Conflict,
-        429 => Cause::Throttled,
-        400..500 => Cause::Invalid,
-        _ => Cause::Unavailable,
+        500 if messages::is_webhook_down(message) => ErrorCause::WebhookDown,
+        _ if messages::is_denied(message) => ErrorCause::Denied,
+        403 if messages::is_over_quota(message) => ErrorCause::Quota,
+        403 if messages::is_namespace_ending(message) => ErrorCause::NotFound,
+        401 | 403 => ErrorCause::Forbidden,
+        404 => ErrorCause::NotFound,
+        409 => ErrorCause::Conflict,
+        429 => ErrorCause::Throttled,
+        400..500 => ErrorCause::Invalid,
+        _ => ErrorCause::Unavailable,
     }
 }
 
@@ -114,16 +114,22 @@ pub(crate) fn is_gone(error: &kube::Error) -> bool {
 
 /// Whether every retry of the request would fail: the API server lacks the subresource, the controller lacks the right, or the
 /// request is invalid. After a webhook that cannot be called, or an error of the API server, a retry may succeed.
-pub(crate) fn is_no(error: &kube::Error) -> bool {
+pub(crate) fn is_permanent(error: &kube::Error) -> bool {
     match cause(error) {
-        Cause::Denied | Cause::Quota | Cause::Forbidden | Cause::Invalid | Cause::NotFound => true,
-        Cause::WebhookDown | Cause::Conflict | Cause::Throttled | Cause::Unavailable | Cause::NotSynced => {
-            false
-        }
+        ErrorCause::Denied
+        | ErrorCause::Quota
+        | ErrorCause::Forbidden
+        | ErrorCause::Invalid
+        | ErrorCause::NotFound => true,
+        ErrorCause::WebhookDown
+        | ErrorCause::Conflict
+        | ErrorCause::Throttled
+        | ErrorCause::Unavailable
+        | ErrorCause::NotSynced => false,
     }
 }
 
-fn words(error: &kube::Error) -> String {
+fn message_of(error: &kube::Error) -> String {
     match error {
         kube::Error::Api(status) if !status.message.is_empty() => status.message.clone(),
         other => other.to_string(),
@@ -144,45 +150,49 @@ mod tests {
             (
                 400,
                 "admission webhook \"validation.webhook.pipeline.tekton.dev\" denied the request: no",
-                Cause::Denied,
+                ErrorCause::Denied,
             ),
             (
                 422,
                 "sets \"x\" is forbidden: ValidatingAdmissionPolicy 'p' with binding 'b' denied request: no",
-                Cause::Denied,
+                ErrorCause::Denied,
             ),
             (
                 500,
                 "Internal error occurred: failed calling webhook \"w\": connection refused",
-                Cause::WebhookDown,
+                ErrorCause::WebhookDown,
             ),
             (
                 403,
                 "pods \"x\" is forbidden: exceeded quota: q, requested: pods=1",
-                Cause::Quota,
+                ErrorCause::Quota,
             ),
             (
                 403,
                 "statefulsets.apps \"x\" is forbidden: unable to create new content in namespace ns because it is being \
                  terminated",
-                Cause::NotFound,
+                ErrorCause::NotFound,
             ),
             (
                 403,
                 "statefulsets.apps is forbidden: User \"u\" cannot patch",
-                Cause::Forbidden,
+                ErrorCause::Forbidden,
             ),
-            (404, "pipelineruns.tekton.dev \"x\" not found", Cause::NotFound),
-            (409, "the object has been modified", Cause::Conflict),
-            (422, "StatefulSet \"x\" is invalid", Cause::Invalid),
-            (429, "too many requests", Cause::Throttled),
-            (500, "etcdserver: request timed out", Cause::Unavailable),
-            (503, "", Cause::Unavailable),
+            (
+                404,
+                "pipelineruns.tekton.dev \"x\" not found",
+                ErrorCause::NotFound,
+            ),
+            (409, "the object has been modified", ErrorCause::Conflict),
+            (422, "StatefulSet \"x\" is invalid", ErrorCause::Invalid),
+            (429, "too many requests", ErrorCause::Throttled),
+            (500, "etcdserver: request timed out", ErrorCause::Unavailable),
+            (503, "", ErrorCause::Unavailable),
         ];
         for (code, message, expected) in table {
             assert_eq!(cause(&error(code, message)), expected, "{code} {message}");
         }
-        assert_eq!(cause(&kube::Error::TlsRequired), Cause::Unavailable);
+        assert_eq!(cause(&kube::Error::TlsRequired), ErrorCause::Unavailable);
     }
 
     #[test]
@@ -222,20 +232,20 @@ mod tests {
     #[test]
     fn a_final_refusal_is_distinguished_from_a_passing_failure() {
         for code in [400, 403, 404, 405, 422] {
-            assert!(is_no(&error(code, "no")), "{code}");
+            assert!(is_permanent(&error(code, "no")), "{code}");
         }
         for code in [409, 429, 500, 503] {
-            assert!(!is_no(&error(code, "failed calling webhook")), "{code}");
+            assert!(!is_permanent(&error(code, "failed calling webhook")), "{code}");
         }
     }
 
     #[test]
     fn a_refusal_is_reported_in_the_servers_own_words() {
-        let refused = Refused {
+        let refused = StepError {
             operation: Operation::Release,
-            fault: Fault::Api(Box::new(error(400, "no spec changes"))),
+            fault: Failure::Api(Box::new(error(400, "no spec changes"))),
         };
         assert_eq!(refused.to_string(), "release failed: no spec changes");
-        assert_eq!(refused.cause(), Cause::Invalid);
+        assert_eq!(refused.cause(), ErrorCause::Invalid);
     }
 }

@@ -20,16 +20,16 @@ use tokio::sync::mpsc;
 use tracing::debug;
 
 /// The length of the queue: a few events for each of a thousand runs that are created at once. A full queue drops events.
-const WAITING: usize = 4096;
+const QUEUE_LENGTH: usize = 4096;
 /// Events that are sent at the same time: enough to keep up, and few enough not to delay releases at the API server.
-const AT_ONCE: usize = 4;
+const CONCURRENCY: usize = 4;
 /// The longest note that the API server accepts.
-const LONGEST: usize = 1024;
-const LIMIT: Duration = Duration::from_secs(10);
+const MAX_NOTE_LENGTH: usize = 1024;
+const TIMEOUT: Duration = Duration::from_secs(10);
 
 /// A note in the queue, with its run and its time.
 #[derive(Clone, Debug)]
-pub(crate) struct Notice {
+pub(crate) struct QueuedNote {
     pub(crate) key: RunKey,
     pub(crate) note: Note,
     /// How often the note was reported, including this time.
@@ -39,29 +39,29 @@ pub(crate) struct Notice {
 
 /// The sender of the queue, which never waits.
 #[derive(Clone)]
-pub(crate) struct Outbox {
-    queue: mpsc::Sender<Notice>,
+pub(crate) struct EventQueue {
+    queue: mpsc::Sender<QueuedNote>,
     metrics: Metrics,
 }
 
 /// The receiver of the queue, which sends the notices to the API server.
-pub(crate) struct Courier {
-    queue: mpsc::Receiver<Notice>,
+pub(crate) struct EventWriter {
+    queue: mpsc::Receiver<QueuedNote>,
     cluster: Arc<Cluster>,
     instance: String,
     metrics: Metrics,
 }
 
 /// The sender and the receiver of a new queue.
-pub(crate) fn post(cluster: Arc<Cluster>, instance: String, metrics: Metrics) -> (Outbox, Courier) {
-    let (sender, queue) = mpsc::channel(WAITING);
-    let outbox = Outbox {
+pub(crate) fn post(cluster: Arc<Cluster>, instance: String, metrics: Metrics) -> (EventQueue, EventWriter) {
+    let (sender, queue) = mpsc::channel(QUEUE_LENGTH);
+    let event_queue = EventQueue {
         queue: sender,
         metrics: metrics.clone(),
     };
     (
-        outbox,
-        Courier {
+        event_queue,
+        EventWriter {
             queue,
             cluster,
             instance,
@@ -70,27 +70,27 @@ pub(crate) fn post(cluster: Arc<Cluster>, instance: String, metrics: Metrics) ->
     )
 }
 
-impl Outbox {
+impl EventQueue {
     /// Queues a notice, or drops the notice if the queue is full.
-    pub(crate) fn put(&self, notice: Notice) {
+    pub(crate) fn put(&self, notice: QueuedNote) {
         if self.queue.try_send(notice).is_err() {
             self.metrics.event(EventEnd::Dropped);
         }
     }
 }
 
-impl Courier {
+impl EventWriter {
     /// Sends notices until every outbox is dropped and the queue is empty.
     pub(crate) async fn run(mut self) {
         let (cluster, instance, metrics) = (self.cluster, self.instance, self.metrics);
         let notices = stream::poll_fn(|context| self.queue.poll_recv(context));
-        let send = |notice: Notice| deliver(&cluster, &instance, &metrics, notice);
-        notices.for_each_concurrent(AT_ONCE, send).await;
+        let send = |notice: QueuedNote| deliver(&cluster, &instance, &metrics, notice);
+        notices.for_each_concurrent(CONCURRENCY, send).await;
     }
 }
 
 #[cfg(test)]
-impl Courier {
+impl EventWriter {
     /// The reasons of the queued notices, in order.
     pub(crate) fn reasons(&mut self) -> Vec<&'static str> {
         self.waiting().map(|note| note.reason.into()).collect()
@@ -106,10 +106,10 @@ impl Courier {
     }
 }
 
-async fn deliver(cluster: &Cluster, instance: &str, metrics: &Metrics, notice: Notice) {
+async fn deliver(cluster: &Cluster, instance: &str, metrics: &Metrics, notice: QueuedNote) {
     let event = event(instance, &notice);
     let sending = cluster.publish(&notice.key.namespace, &event, notice.count);
-    let sent = tokio::time::timeout(LIMIT, sending).await;
+    let sent = tokio::time::timeout(TIMEOUT, sending).await;
     metrics.event(if matches!(sent, Ok(Ok(()))) {
         EventEnd::Sent
     } else {
@@ -121,7 +121,7 @@ async fn deliver(cluster: &Cluster, instance: &str, metrics: &Metrics, notice: N
     }
 }
 
-fn event(instance: &str, notice: &Notice) -> Event {
+fn event(instance: &str, notice: &QueuedNote) -> Event {
     let reason = notice.note.reason;
     let Manner { kind, action, .. } = reason.manner();
     Event {
@@ -153,17 +153,17 @@ fn reference(key: &RunKey) -> ObjectReference {
     }
 }
 
-fn name(notice: &Notice) -> String {
+fn name(notice: &QueuedNote) -> String {
     let note = &notice.note;
     let texts = [notice.key.uid.as_str(), note.reason.into(), note.text.as_str()];
     format!("{}.{}", notice.key.name, digest(&texts, 8))
 }
 
 fn shortened(text: &str) -> String {
-    if text.len() <= LONGEST {
+    if text.len() <= MAX_NOTE_LENGTH {
         return text.to_owned();
     }
-    let end = text.floor_char_boundary(LONGEST - '…'.len_utf8());
+    let end = text.floor_char_boundary(MAX_NOTE_LENGTH - '…'.len_utf8());
     format!("{}…", &text[..end])
 }
 
@@ -175,12 +175,12 @@ mod tests {
     use prometheus_client::registry::Registry;
     use serde_json::json;
 
-    fn notice(text: &str, count: i32) -> Notice {
+    fn notice(text: &str, count: i32) -> QueuedNote {
         let note = Note {
             reason: Reason::WaitingForNode,
             text: text.to_owned(),
         };
-        Notice {
+        QueuedNote {
             key: run().key,
             note,
             count,
@@ -188,24 +188,24 @@ mod tests {
         }
     }
 
-    async fn courier(server: &mut Server, notices: Vec<Notice>) {
-        let (outbox, courier) = post(
+    async fn event_writer(server: &mut Server, notices: Vec<QueuedNote>) {
+        let (event_queue, event_writer) = post(
             Arc::new(Cluster::new(server.client(), "image".to_owned())),
             "pod-1".to_owned(),
             Metrics::register(&mut Registry::default()),
         );
         for notice in notices {
-            outbox.put(notice);
+            event_queue.put(notice);
         }
-        drop(outbox);
-        courier.run().await;
+        drop(event_queue);
+        event_writer.run().await;
     }
 
     #[tokio::test]
     async fn a_note_becomes_an_event_on_the_run() {
         let mut server = Server::start();
         server.answer(201, json!({"metadata": {}}));
-        courier(&mut server, vec![notice("0/3 nodes", 1)]).await;
+        event_writer(&mut server, vec![notice("0/3 nodes", 1)]).await;
         let call = server.calls().remove(0);
         assert_eq!(call.line, "POST /apis/events.k8s.io/v1/namespaces/ns/events?");
         assert_eq!(call.body["regarding"]["uid"], "u1");
@@ -219,7 +219,7 @@ mod tests {
         let mut server = Server::start();
         server.refuse(409, "AlreadyExists", "events \"x\" already exists");
         server.answer(200, json!({"metadata": {}}));
-        courier(&mut server, vec![notice("0/3 nodes", 3)]).await;
+        event_writer(&mut server, vec![notice("0/3 nodes", 3)]).await;
         let call = server.calls().remove(1);
         assert!(
             call.line
@@ -239,7 +239,11 @@ mod tests {
     #[test]
     fn a_note_is_cut_at_a_character_where_the_api_server_would_refuse_it() {
         let long = shortened(&"ä".repeat(2000));
-        assert!(long.len() <= LONGEST && long.ends_with('…'), "{}", long.len());
+        assert!(
+            long.len() <= MAX_NOTE_LENGTH && long.ends_with('…'),
+            "{}",
+            long.len()
+        );
         assert_eq!(shortened("short"), "short");
     }
 
@@ -248,8 +252,8 @@ mod tests {
         let mut registry = Registry::default();
         let metrics = Metrics::register(&mut registry);
         let (queue, _unread) = mpsc::channel(1);
-        let outbox = Outbox { queue, metrics };
-        (0..3).for_each(|_| outbox.put(notice("x", 1)));
+        let event_queue = EventQueue { queue, metrics };
+        (0..3).for_each(|_| event_queue.put(notice("x", 1)));
         let text = exposition(&registry);
         assert!(text.contains("events_total{outcome=\"dropped\"} 2"), "{text}");
     }

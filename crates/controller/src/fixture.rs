@@ -1,13 +1,13 @@
 //! What the tests share: a run, caches that are filled by hand, and an API server that follows a script.
 
-use crate::events::{self, Courier};
+use crate::events::{self, EventWriter};
 use crate::memory::Memory;
 use crate::metrics::Metrics;
 use crate::observe::{Clock, Stores};
 use crate::reconcile::Reconciler;
 use crate::report::Report;
 use crate::waiting_pods::PodKey;
-use crate::watch::{self, Feeds};
+use crate::watch::{self, Writers};
 use crate::write::Cluster;
 use crate::{nodes, placeholders, quotas, waiting_pods};
 use jiff::Timestamp;
@@ -188,19 +188,19 @@ pub(crate) fn done() -> Value {
 pub(crate) struct Caches {
     pub(crate) stores: Stores,
     pub(crate) config: channel::Receiver<Arc<Config>>,
-    feeds: Feeds,
+    writers: Writers,
     sender: channel::Sender<Arc<Config>>,
 }
 
 impl Caches {
     /// Before the first lists.
     pub(crate) fn empty() -> Self {
-        let (stores, feeds) = watch::stores();
+        let (stores, writers) = watch::stores();
         let (sender, config) = channel::channel(Arc::new(Config::default()));
         Self {
             stores,
             config,
-            feeds,
+            writers,
             sender,
         }
     }
@@ -208,19 +208,19 @@ impl Caches {
     /// After first lists without any object but the node n1.
     pub(crate) fn ready() -> Self {
         let mut caches = Self::empty();
-        caches.feeds.runs.apply_watcher_event(&Event::InitDone);
-        caches.feeds.sets.take(Event::InitDone, placeholders::set);
-        caches.feeds.pods.take(Event::InitDone, placeholders::pod);
-        caches.feeds.nodes.take(Event::InitDone, nodes::node);
+        caches.writers.runs.apply_watcher_event(&Event::InitDone);
+        caches.writers.sets.take(Event::InitDone, placeholders::set);
+        caches.writers.pods.take(Event::InitDone, placeholders::pod);
+        caches.writers.nodes.take(Event::InitDone, nodes::node);
         caches.add_node(node("n1", &json!({})));
-        caches.feeds.waiting.take(Event::InitDone, waiting_pods::pod);
+        caches.writers.waiting.take(Event::InitDone, waiting_pods::pod);
         caches
     }
 
     /// A task's pod, as the API server sends it; returns whom that wakes.
     pub(crate) fn add_task(&mut self, pod: Value) -> Vec<PodKey> {
         let event = Event::Apply(serde_json::from_value(pod).unwrap());
-        let changed = self.feeds.waiting.take(event, waiting_pods::pod);
+        let changed = self.writers.waiting.take(event, waiting_pods::pod);
         changed.into_iter().map(|(key, _)| key).collect()
     }
 
@@ -231,14 +231,14 @@ impl Caches {
             "involvedObject": {"kind": "TaskRun", "name": "build-test"},
         });
         let event = Event::Apply(serde_json::from_value(event).unwrap());
-        let changed = self.feeds.refusals.take(event, quotas::refusal);
+        let changed = self.writers.refusals.take(event, quotas::refusal);
         changed.into_iter().map(|(namespace, _)| namespace).collect()
     }
 
     /// A node, likewise.
     pub(crate) fn add_node(&mut self, node: Value) -> Vec<String> {
         let event = Event::Apply(serde_json::from_value(node).unwrap());
-        let changed = self.feeds.nodes.take(event, nodes::node);
+        let changed = self.writers.nodes.take(event, nodes::node);
         changed.into_iter().map(|(name, _)| name).collect()
     }
 
@@ -247,7 +247,7 @@ impl Caches {
         let mut set: Value = member(run, run.key.placeholder().as_str(), uid, &json!({}));
         json_patch::merge(&mut set, changes);
         let event = Event::Apply(serde_json::from_value(set).unwrap());
-        self.feeds.sets.take(event, placeholders::set);
+        self.writers.sets.take(event, placeholders::set);
     }
 
     /// Its pod, likewise.
@@ -255,7 +255,7 @@ impl Caches {
         let mut pod: Value = member(run, &run.key.placeholder().pod(), uid, &json!({}));
         json_patch::merge(&mut pod, changes);
         let event = Event::Apply(serde_json::from_value(pod).unwrap());
-        self.feeds.pods.take(event, placeholders::pod);
+        self.writers.pods.take(event, placeholders::pod);
     }
 
     pub(crate) fn add_held_run(&mut self, name: &str, uid: &str) {
@@ -265,7 +265,7 @@ impl Caches {
     /// A held run with other fields.
     pub(crate) fn add_held_run_with(&mut self, name: &str, uid: &str, changes: &Value) {
         let event = Event::Apply(view(name, uid, changes));
-        self.feeds.runs.apply_watcher_event(&event);
+        self.writers.runs.apply_watcher_event(&event);
     }
 
     pub(crate) fn add_set(&mut self, run: &Run, uid: &str) {
@@ -288,7 +288,7 @@ impl Caches {
 
     pub(crate) fn remove_pod(&mut self, run: &Run) {
         let pod = member(run, &run.key.placeholder().pod(), "gone", &json!({}));
-        self.feeds.pods.take(Event::Delete(pod), placeholders::pod);
+        self.writers.pods.take(Event::Delete(pod), placeholders::pod);
     }
 
     pub(crate) fn set_config(&self, config: Config) {
@@ -308,21 +308,21 @@ fn member<K: DeserializeOwned>(run: &Run, name: &str, uid: &str, spec: &Value) -
 }
 
 /// A reconciler at this server, and what it reports.
-pub(crate) fn reconciler(caches: &Caches, server: &Server) -> (Reconciler, Courier, Registry) {
+pub(crate) fn reconciler(caches: &Caches, server: &Server) -> (Reconciler, EventWriter, Registry) {
     let mut registry = Registry::default();
     let metrics = Metrics::register(&mut registry);
     let cluster = Arc::new(Cluster::new(server.client(), "image".into()));
-    let (outbox, courier) = events::post(cluster.clone(), "pod-1".into(), metrics.clone());
+    let (event_queue, event_writer) = events::post(cluster.clone(), "pod-1".into(), metrics.clone());
     let reconciler = Reconciler {
         stores: caches.stores.clone(),
         config: caches.config.clone(),
         clock: clock(),
         cluster,
         memory: Memory::default(),
-        report: Report::new(outbox, metrics),
-        places: tokio::sync::Mutex::default(),
+        report: Report::new(event_queue, metrics),
+        quota_lock: tokio::sync::Mutex::default(),
     };
-    (reconciler, courier, registry)
+    (reconciler, event_writer, registry)
 }
 
 /// A clock that shows these seconds after the tests' epoch.

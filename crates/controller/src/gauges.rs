@@ -105,10 +105,10 @@ fn nodes(stores: Option<&Stores>) -> Family<Use, Gauge> {
 
 fn used(stores: &Stores) -> BTreeSet<(Use, String)> {
     let pods = stores.pods.read();
-    let on_nodes = pods
+    let runs_on_nodes = pods
         .iter()
         .filter_map(|(key, pod)| Some((key, &pod.it, pod.it.node.clone()?)));
-    on_nodes
+    runs_on_nodes
         .filter_map(|(key, pod, node)| Some((use_of(stores, key, pod)?, node)))
         .collect()
 }

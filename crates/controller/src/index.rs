@@ -11,14 +11,14 @@ use tokio::sync::watch;
 /// The reader of the cache.
 #[derive(Debug)]
 pub(crate) struct Index<K, V> {
-    known: Arc<RwLock<BTreeMap<K, V>>>,
+    objects: Arc<RwLock<BTreeMap<K, V>>>,
     listed: watch::Receiver<bool>,
 }
 
 /// The writer of the cache.
 #[derive(Debug)]
 pub(crate) struct IndexWriter<K, V> {
-    known: Arc<RwLock<BTreeMap<K, V>>>,
+    objects: Arc<RwLock<BTreeMap<K, V>>>,
     listed: watch::Sender<bool>,
     incoming: BTreeMap<K, V>,
 }
@@ -28,14 +28,14 @@ pub(crate) type Reduced<K, V> = (K, Option<V>);
 
 /// An empty index and its writer.
 pub(crate) fn index<K: Ord, V>() -> (Index<K, V>, IndexWriter<K, V>) {
-    let known = Arc::<RwLock<BTreeMap<K, V>>>::default();
+    let objects = Arc::<RwLock<BTreeMap<K, V>>>::default();
     let (sender, listed) = watch::channel(false);
     let index = Index {
-        known: known.clone(),
+        objects: objects.clone(),
         listed,
     };
     let writer = IndexWriter {
-        known,
+        objects,
         listed: sender,
         incoming: BTreeMap::new(),
     };
@@ -46,7 +46,7 @@ pub(crate) fn index<K: Ord, V>() -> (Index<K, V>, IndexWriter<K, V>) {
 impl<K, V> Clone for Index<K, V> {
     fn clone(&self) -> Self {
         Self {
-            known: self.known.clone(),
+            objects: self.objects.clone(),
             listed: self.listed.clone(),
         }
     }
@@ -55,7 +55,7 @@ impl<K, V> Clone for Index<K, V> {
 impl<K, V> Index<K, V> {
     /// The current values. Hold the guard only briefly, because the watch waits meanwhile.
     pub(crate) fn read(&self) -> RwLockReadGuard<'_, BTreeMap<K, V>> {
-        self.known.read().unwrap_or_else(PoisonError::into_inner)
+        self.objects.read().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Waits for the first list. Returns `false` if the watch ended before its first list.
@@ -65,7 +65,7 @@ impl<K, V> Index<K, V> {
 }
 
 impl<K: Ord + Clone, V: Clone + PartialEq> IndexWriter<K, V> {
-    /// Applies an event. Returns the changed entries with the new value, or with the last value if the entry was removed. The
+    /// Applies an event. Returns the changed entries with the new value, or with the last value if the objects was removed. The
     /// first list returns no changes, because no decision came before it.
     pub(crate) fn take<O>(
         &mut self,
@@ -95,20 +95,20 @@ impl<K: Ord + Clone, V: Clone + PartialEq> IndexWriter<K, V> {
     }
 
     fn set(&mut self, key: K, value: Option<V>) -> Option<(K, V)> {
-        let mut known = self.known.write().unwrap_or_else(PoisonError::into_inner);
+        let mut objects = self.objects.write().unwrap_or_else(PoisonError::into_inner);
         let Some(value) = value else {
-            return known.remove_entry(&key);
+            return objects.remove_entry(&key);
         };
-        let before = known.insert(key.clone(), value.clone());
+        let before = objects.insert(key.clone(), value.clone());
         (before.as_ref() != Some(&value)).then_some((key, value))
     }
 
     fn relisted(&mut self) -> Vec<(K, V)> {
         let now = std::mem::take(&mut self.incoming);
-        let mut known = self.known.write().unwrap_or_else(PoisonError::into_inner);
-        let before = std::mem::replace(&mut *known, now);
-        let changed = difference(before, &known);
-        drop(known);
+        let mut objects = self.objects.write().unwrap_or_else(PoisonError::into_inner);
+        let before = std::mem::replace(&mut *objects, now);
+        let changed = difference(before, &objects);
+        drop(objects);
         let first = !self.listed.send_replace(true);
         if first { Vec::new() } else { changed }
     }

@@ -3,10 +3,7 @@
 //! A new leader starts with an empty memory, which costs a repeated event or an early retry. Only unsettled runs have entries, so
 //! that thousands of finished runs use no memory.
 
-use crate::news::News;
 use crate::observe::{Recall, Remembered};
-use crate::pace::{Pace, later, until};
-use crate::timers::Timers;
 use jiff::Timestamp;
 use placement::plan::{Census, Inputs, Placeholder, PlaceholderPod, Repeated};
 use placement::run::Run;
@@ -14,10 +11,18 @@ use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+pub(crate) mod backoff;
+pub(crate) mod deduplicator;
+pub(crate) mod timers;
+
+use backoff::{Backoff, later, until};
+use deduplicator::EventDeduplicator;
+use timers::Timers;
+
 /// The StatefulSet controller creates the pod within this time, unless an error prevents that.
 const GRACE: Duration = Duration::from_secs(2);
-const FIRST_NUDGE_PAUSE: Duration = Duration::from_secs(5);
-const LAST_NUDGE_PAUSE: Duration = Duration::from_secs(30);
+const FIRST_REQUEUE_PAUSE: Duration = Duration::from_secs(5);
+const LAST_REQUEUE_PAUSE: Duration = Duration::from_secs(30);
 /// After this time, an autoscaler has emitted an event about an unschedulable pod.
 const FIRST_READ: Duration = Duration::from_secs(20);
 /// The pause between two reads of an autoscaler's events, because each read lists events at the API server.
@@ -25,15 +30,15 @@ const NEXT_READ: Duration = Duration::from_mins(5);
 
 /// The memory of all unsettled runs, by UID.
 #[derive(Default)]
-pub(crate) struct Memory(Mutex<HashMap<String, Known>>);
+pub(crate) struct Memory(Mutex<HashMap<String, RunMemory>>);
 
 /// The memory of one run.
 #[derive(Debug, Default)]
-pub(crate) struct Known {
-    pub(crate) pace: Pace,
-    pub(crate) news: News,
+pub(crate) struct RunMemory {
+    pub(crate) backoff: Backoff,
+    pub(crate) reported: EventDeduplicator,
     pub(crate) timers: Timers,
-    pub(crate) nudges: Nudges,
+    pub(crate) requeues: Requeues,
     pub(crate) autoscaler: Autoscaler,
     pub(crate) moves: Repeated,
     yields: Repeated,
@@ -49,7 +54,7 @@ pub(crate) struct Known {
 
 /// How often the controller requeued the placeholder's StatefulSet while the pod is missing, and when the next requeue is due.
 #[derive(Debug, Default)]
-pub(crate) struct Nudges {
+pub(crate) struct Requeues {
     count: u32,
     next: Option<Timestamp>,
 }
@@ -63,33 +68,33 @@ pub(crate) struct Autoscaler {
 
 impl Memory {
     /// Changes the memory of one run. Creates an empty entry if the run has none.
-    pub(crate) fn with<R>(&self, uid: &str, work: impl FnOnce(&mut Known) -> R) -> R {
+    pub(crate) fn with<R>(&self, uid: &str, work: impl FnOnce(&mut RunMemory) -> R) -> R {
         let mut runs = self.lock();
-        if let Some(known) = runs.get_mut(uid) {
-            return work(known);
+        if let Some(entry) = runs.get_mut(uid) {
+            return work(entry);
         }
         work(runs.entry(uid.to_owned()).or_default())
     }
 
     /// Reads the memory of one run, if the run has an entry.
-    pub(crate) fn peek<R>(&self, uid: &str, read: impl FnOnce(&Known) -> Option<R>) -> Option<R> {
+    pub(crate) fn peek<R>(&self, uid: &str, read: impl FnOnce(&RunMemory) -> Option<R>) -> Option<R> {
         self.lock().get(uid).and_then(read)
     }
 
     /// Removes the memory of a settled run.
-    pub(crate) fn forget(&self, uid: &str) -> Option<Known> {
+    pub(crate) fn forget(&self, uid: &str) -> Option<RunMemory> {
         self.lock().remove(uid)
     }
 
     /// Removes the memory of deleted runs.
-    pub(crate) fn take(&self, is_gone: impl Fn(&str) -> bool) -> Vec<Known> {
+    pub(crate) fn take(&self, is_gone: impl Fn(&str) -> bool) -> Vec<RunMemory> {
         self.lock()
             .extract_if(|uid, _| is_gone(uid))
-            .map(|(_, known)| known)
+            .map(|(_, entry)| entry)
             .collect()
     }
 
-    fn lock(&self) -> MutexGuard<'_, HashMap<String, Known>> {
+    fn lock(&self) -> MutexGuard<'_, HashMap<String, RunMemory>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -104,7 +109,7 @@ impl Recall for Memory {
     ) -> Remembered {
         let waits = pod.is_some_and(|pod| pod.unschedulable.is_some());
         let lacks_pod = lacks_pod(set, pod);
-        let recall = |known: &mut Known| known.recall(lacks_pod, waits, now);
+        let recall = |entry: &mut RunMemory| entry.recall(lacks_pod, waits, now);
         if run.is_held_by_us() && (lacks_pod || waits) {
             return self.with(&run.key.uid, recall);
         }
@@ -118,7 +123,7 @@ fn lacks_pod(set: Option<&Placeholder>, pod: Option<&PlaceholderPod>) -> bool {
     set.is_some_and(|set| set.observed) && pod.is_none_or(|pod| pod.ending)
 }
 
-impl Known {
+impl RunMemory {
     fn recall(&mut self, lacks_pod: bool, waits: bool, now: Timestamp) -> Remembered {
         Remembered {
             moves: self.moves,
@@ -126,7 +131,7 @@ impl Known {
             retries: self.retries,
             relaxed: self.relaxed,
             settled_refusal: self.settled_refusal.clone(),
-            nudge_in: self.nudges.pause(lacks_pod, now),
+            nudge_in: self.requeues.pause(lacks_pod, now),
             inputs: if waits {
                 self.autoscaler.inputs(now)
             } else {
@@ -172,7 +177,7 @@ impl Known {
     }
 }
 
-impl Nudges {
+impl Requeues {
     /// The pause before the next requeue. The count starts again at zero when the pod exists.
     pub(crate) fn pause(&mut self, lacks_pod: bool, now: Timestamp) -> Duration {
         if !lacks_pod {
@@ -185,9 +190,9 @@ impl Nudges {
 
     /// Records a requeue. Returns the pause before the next requeue.
     pub(crate) fn sent(&mut self, now: Timestamp) -> Duration {
-        let pause = FIRST_NUDGE_PAUSE
+        let pause = FIRST_REQUEUE_PAUSE
             .saturating_mul(1 << self.count.min(8))
-            .min(LAST_NUDGE_PAUSE);
+            .min(LAST_REQUEUE_PAUSE);
         self.count = self.count.saturating_add(1);
         self.next = Some(later(now, pause));
         pause

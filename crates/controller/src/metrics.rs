@@ -1,6 +1,6 @@
 //! The controller's metrics. Every label value comes from a closed set; names of runs are no label values.
 
-use crate::api_error::Refused;
+use crate::api_error::StepError;
 use crate::gauges::Gauges;
 use crate::observe::Stores;
 use placement::plan::{MoveCause, ReleaseCause};
@@ -145,11 +145,11 @@ impl Metrics {
         self.events.get_or_create(&by_outcome(end.into())).inc();
     }
 
-    pub(crate) fn reconciled(&self, took: Duration) {
-        self.reconcile_seconds.observe(took.as_secs_f64());
+    pub(crate) fn reconciled(&self, on_success: Duration) {
+        self.reconcile_seconds.observe(on_success.as_secs_f64());
     }
 
-    pub(crate) fn refused(&self, refused: &Refused) {
+    pub(crate) fn refused(&self, refused: &StepError) {
         let (step, reason) = (refused.operation.into(), refused.cause().into());
         let labels = [("step", step), ("reason", reason)];
         self.reconcile_errors.get_or_create(&labels).inc();

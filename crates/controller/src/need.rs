@@ -4,10 +4,10 @@
 //! The definitions are read if no earlier run of the Pipeline has a record. An error or a missing right counts as no requests and
 //! no usage, because a reserve is not worth a delay.
 
-use crate::api_error::Refused;
+use crate::api_error::StepError;
 use crate::pods::PodView;
 use crate::read::named;
-use crate::write::{Cluster, Kind, PIPELINE_RUN, within};
+use crate::write::{Cluster, Kind, PIPELINE_RUN, with_timeout};
 use jiff::Timestamp;
 use kube::api::DynamicObject;
 use placement::need::{Need, Source, Stint};
@@ -27,12 +27,12 @@ const MOST_TASKS: usize = 20;
 
 impl Cluster {
     /// The node, the requests and the times of each task pod. After an error the run gets no record, which is not worth a delay.
-    pub(crate) async fn stints(&self, seen: &Observation) -> Vec<Stint> {
+    pub(crate) async fn stints(&self, observed: &Observation) -> Vec<Stint> {
         let and_one = |mut stints: Vec<Stint>, pod: &PodView| {
-            stints.extend(stint(pod, seen.now));
+            stints.extend(stint(pod, observed.now));
             stints
         };
-        let stints = self.over_tasks(Operation::RecordUse, &seen.run, Vec::new(), and_one);
+        let stints = self.fold_task_pods(Operation::RecordUse, &observed.run, Vec::new(), and_one);
         stints.await.unwrap_or_else(|refused| {
             debug!(error = %refused.fault, "what the tasks asked for is not written down");
             Vec::new()
@@ -54,7 +54,7 @@ impl Cluster {
         }
     }
 
-    async fn largest(&self, run: &Run) -> Result<Resources, Refused> {
+    async fn largest(&self, run: &Run) -> Result<Resources, StepError> {
         let namespace = &run.key.namespace;
         let runs = self.tekton(namespace, PIPELINE_RUN);
         let found = named(Operation::Need, &runs, run).await?;
@@ -76,7 +76,7 @@ impl Cluster {
         &self,
         namespace: &str,
         pipeline: &'a Value,
-    ) -> Result<BTreeMap<&'a str, Value>, Refused> {
+    ) -> Result<BTreeMap<&'a str, Value>, StepError> {
         let mut found = BTreeMap::new();
         for task in tasks(pipeline) {
             if let Body::Named(name) = task.body
@@ -89,9 +89,9 @@ impl Cluster {
         Ok(found)
     }
 
-    async fn definition(&self, namespace: &str, kind: Kind, name: &str) -> Result<Value, Refused> {
+    async fn definition(&self, namespace: &str, kind: Kind, name: &str) -> Result<Value, StepError> {
         let api = self.tekton(namespace, kind);
-        let found = within(Operation::Need, api.get_opt(name)).await?;
+        let found = with_timeout(Operation::Need, api.get_opt(name)).await?;
         Ok(found.map(spec).unwrap_or_default())
     }
 }

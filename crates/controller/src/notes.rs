@@ -1,6 +1,6 @@
 //! Event texts for a run: what happened, why, and what the user can do. Pure.
 
-use crate::api_error::Refused;
+use crate::api_error::StepError;
 use crate::moves;
 use crate::reason::{Note, Reason, note};
 use crate::refusals;
@@ -16,7 +16,7 @@ use placement::strategy::{Enrolment, IsolateFrom, Scope, Strategy};
 use std::time::Duration;
 
 /// The notes about a plan and its result.
-pub(crate) fn notes(seen: &Observation, plan: &Plan, result: &Result<Effect, Refused>) -> Vec<Note> {
+pub(crate) fn notes(seen: &Observation, plan: &Plan, result: &Result<Effect, StepError>) -> Vec<Note> {
     let mut notes: Vec<_> = plan.note.as_ref().map(ignored).into_iter().collect();
     notes.extend(seen.relaxed.then(relaxed));
     notes.extend(before(seen, &plan.decision));

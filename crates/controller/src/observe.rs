@@ -2,11 +2,11 @@
 //!
 //! Only this module reads a clock for decisions: the API server's clock, which also sets the times in objects.
 
-use crate::api_error::{Fault, Refused};
+use crate::api_error::{Failure, StepError};
 use crate::index::Index;
 use crate::nodes::Nodes;
-use crate::placeholders::{ObjectKey, Of, run_of};
-use crate::quotas::Refusals;
+use crate::placeholders::{ObjectKey, OfRun, run_of};
+use crate::quotas::QuotaRejections;
 use crate::waiting_pods::{PodKey, WaitingPods, waiting_in};
 use jiff::Timestamp;
 use kube::runtime::reflector::{ObjectRef, Store};
@@ -27,7 +27,7 @@ use tokio::time::timeout;
 
 /// How long a run waits for the first lists of the caches. After this time its reconciliation fails, so that the other runs in
 /// the queue get their turn.
-const PATIENCE: Duration = Duration::from_secs(10);
+const SYNC_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Returns the current time.
 pub type Clock = Arc<dyn Fn() -> Timestamp + Send + Sync>;
@@ -36,11 +36,11 @@ pub type Clock = Arc<dyn Fn() -> Timestamp + Send + Sync>;
 #[derive(Clone, Debug)]
 pub(crate) struct Stores {
     pub(crate) runs: Store<PipelineRun>,
-    pub(crate) sets: Index<ObjectKey, Of<Placeholder>>,
-    pub(crate) pods: Index<ObjectKey, Of<PlaceholderPod>>,
+    pub(crate) sets: Index<ObjectKey, OfRun<Placeholder>>,
+    pub(crate) pods: Index<ObjectKey, OfRun<PlaceholderPod>>,
     pub(crate) nodes: Nodes,
     pub(crate) waiting: WaitingPods,
-    pub(crate) refusals: Refusals,
+    pub(crate) refusals: QuotaRejections,
 }
 
 /// The controller's memory.
@@ -77,12 +77,12 @@ impl Stores {
         config: &watch::Receiver<Arc<Config>>,
         clock: &Clock,
         memory: &impl Recall,
-    ) -> Result<(Observation, Inputs), Refused> {
-        let synced = timeout(PATIENCE, self.are_filled()).await;
+    ) -> Result<(Observation, Inputs), StepError> {
+        let synced = timeout(SYNC_TIMEOUT, self.are_filled()).await;
         if synced != Ok(true) {
-            return Err(Refused {
+            return Err(StepError {
                 operation: Operation::Sync,
-                fault: Fault::NotSynced,
+                fault: Failure::NotSynced,
             });
         }
         Ok(self.read(run, config.borrow().clone(), clock(), memory))
@@ -115,7 +115,7 @@ impl Stores {
         let is_big = |pod: &PlaceholderPod| pod.unschedulable.is_some() && pod.shape.reserves;
         let is_open = |refusal: &&String| memory.settled_refusal.as_ref() != Some(*refusal);
         let refusals = self.refusals.read();
-        let seen = Observation {
+        let observed = Observation {
             node: self.state_of_node(pod.as_ref()),
             nodes: if pod.as_ref().is_some_and(is_big) {
                 self.all_nodes()
@@ -135,7 +135,7 @@ impl Stores {
             set,
             pod,
         };
-        (seen, memory.inputs)
+        (observed, memory.inputs)
     }
 
     fn set(&self, run: &RunKey) -> Option<Placeholder> {
@@ -161,7 +161,7 @@ impl Stores {
     }
 
     /// The run of a pod's group. Tekton may have created the pod for a nested run of this run.
-    pub(crate) fn run_of_pod(&self, key: &PodKey, pod: &Of<WaitingPod>) -> Option<ObjectRef<PipelineRun>> {
+    pub(crate) fn run_of_pod(&self, key: &PodKey, pod: &OfRun<WaitingPod>) -> Option<ObjectRef<PipelineRun>> {
         let is_it = |run: &PipelineRun| run.metadata.uid.as_deref() == Some(key.group.as_str());
         let named = run_of(&key.namespace, pod);
         let named = named.filter(|run| self.runs.get(run).is_some_and(|run| is_it(&run)));
@@ -238,13 +238,13 @@ mod tests {
         let mut caches = Caches::ready();
         caches.add_set(&run(), "s1");
         caches.add_pod(&run(), "p1", Some("n1"));
-        let (seen, _) = caches
+        let (observed, _) = caches
             .stores
             .observe(run(), &caches.config, &clock(), &Memory::default())
             .await
             .unwrap();
-        assert_eq!(seen.set.map(|set| set.uid).as_deref(), Some("s1"));
-        assert_eq!(seen.pod.unwrap().node.as_deref(), Some("n1"));
+        assert_eq!(observed.set.map(|set| set.uid).as_deref(), Some("s1"));
+        assert_eq!(observed.pod.unwrap().node.as_deref(), Some("n1"));
     }
 
     #[test]
@@ -312,12 +312,12 @@ mod tests {
         elsewhere.key.namespace = "other".into();
         recreated.key.uid = "u2".into();
         for other in [elsewhere, recreated] {
-            let (seen, _) = caches
+            let (observed, _) = caches
                 .stores
                 .observe(other.clone(), &caches.config, &clock(), &Memory::default())
                 .await
                 .unwrap();
-            assert!(seen.set.is_none() && seen.pod.is_none(), "{other:?}");
+            assert!(observed.set.is_none() && observed.pod.is_none(), "{other:?}");
         }
     }
 
@@ -337,8 +337,8 @@ mod tests {
         ];
         for (list, stores) in lacking {
             let memory = Memory::default();
-            let seen = stores.observe(run(), &ready.config, &clock(), &memory).await;
-            let cause = seen.err().map(|refused| <&str>::from(refused.cause()));
+            let observed = stores.observe(run(), &ready.config, &clock(), &memory).await;
+            let cause = observed.err().map(|refused| <&str>::from(refused.cause()));
             assert_eq!(cause, Some("not_synced"), "{list}");
         }
     }
@@ -351,11 +351,11 @@ mod tests {
             ..Config::default()
         };
         caches.set_config(changed.clone());
-        let (seen, _) = caches
+        let (observed, _) = caches
             .stores
             .observe(run(), &caches.config, &clock(), &Memory::default())
             .await
             .unwrap();
-        assert_eq!(*seen.config, changed);
+        assert_eq!(*observed.config, changed);
     }
 }

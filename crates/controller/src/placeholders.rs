@@ -21,7 +21,7 @@ pub(crate) type ObjectKey = (String, String);
 
 /// A reduced object that belongs to a run.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Of<T> {
+pub(crate) struct OfRun<T> {
     /// The run's name, from Tekton's label.
     pub(crate) run: Option<String>,
     pub(crate) it: T,
@@ -31,7 +31,7 @@ pub(crate) struct Of<T> {
 #[derive(kube::Resource, Clone, Debug, Default, Deserialize)]
 #[resource(inherit = StatefulSet)]
 #[serde(default)]
-pub(crate) struct WatchedSet {
+pub(crate) struct WatchedStatefulSet {
     #[serde(deserialize_with = "tekton::metadata::read")]
     metadata: ObjectMeta,
     spec: SetSpec,
@@ -52,8 +52,8 @@ struct SetStatus {
 }
 
 /// Reduces a placeholder's StatefulSet.
-pub(crate) fn set(set: &WatchedSet) -> Option<Reduced<ObjectKey, Of<Placeholder>>> {
-    let WatchedSet {
+pub(crate) fn set(set: &WatchedStatefulSet) -> Option<Reduced<ObjectKey, OfRun<Placeholder>>> {
+    let WatchedStatefulSet {
         metadata,
         spec,
         status,
@@ -81,7 +81,7 @@ fn wanted_pod(SetSpec { replicas, template }: &SetSpec) -> Spec {
         affinity: Spec::unpinned(template.node_affinity(), node.as_deref()),
         // The API server sets the field; its default is 1.
         replicas: replicas.unwrap_or(1),
-        size: template.asks_of(keys::PLACEHOLDER),
+        size: template.container_requests(keys::PLACEHOLDER),
         within_limits: annotation(keys::WITHIN_LIMITS).is_some(),
         node,
         left: annotation(keys::LEFT),
@@ -91,12 +91,12 @@ fn wanted_pod(SetSpec { replicas, template }: &SetSpec) -> Spec {
 }
 
 /// Reduces a placeholder's pod.
-pub(crate) fn pod(pod: &PodView) -> Option<Reduced<ObjectKey, Of<PlaceholderPod>>> {
+pub(crate) fn pod(pod: &PodView) -> Option<Reduced<ObjectKey, OfRun<PlaceholderPod>>> {
     let key = key(&pod.metadata)?;
     let reduced = PlaceholderPod {
         uid: pod.metadata.uid.clone()?,
         node: pod.node().map(str::to_owned),
-        ending: pod.is_going() || pod.has_ended(),
+        ending: pod.is_deleting() || pod.has_ended(),
         unschedulable: pod.unschedulable(),
         tolerations: pod.spec.tolerations.clone(),
         adopted: is_owned(&pod.metadata, key.1.trim_end_matches("-0")),
@@ -106,13 +106,13 @@ pub(crate) fn pod(pod: &PodView) -> Option<Reduced<ObjectKey, Of<PlaceholderPod>
 }
 
 /// A reference to the object's run, if the object has Tekton's label.
-pub(crate) fn run_of<T>(namespace: &str, of: &Of<T>) -> Option<ObjectRef<PipelineRun>> {
+pub(crate) fn run_of<T>(namespace: &str, of: &OfRun<T>) -> Option<ObjectRef<PipelineRun>> {
     of.run.as_ref().map(|name| ObjectRef::new(name).within(namespace))
 }
 
 /// Adds the name of the run to a reduced object.
-pub(crate) fn of<T>(metadata: &ObjectMeta, it: T) -> Of<T> {
-    Of {
+pub(crate) fn of<T>(metadata: &ObjectMeta, it: T) -> OfRun<T> {
+    OfRun {
         run: label(metadata, keys::TEKTON_PIPELINE_RUN),
         it,
     }
@@ -128,7 +128,7 @@ fn shape(pod: &PodView) -> Shape {
     };
     Shape {
         mounts: pod.claims().next().is_some(),
-        ..Shape::read(annotations, pod.asks_of(keys::PLACEHOLDER), resize)
+        ..Shape::read(annotations, pod.container_requests(keys::PLACEHOLDER), resize)
     }
 }
 

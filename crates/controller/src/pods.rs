@@ -116,7 +116,7 @@ impl PodView {
         matches!(self.status.phase.as_deref(), Some("Succeeded" | "Failed"))
     }
 
-    pub(crate) fn is_going(&self) -> bool {
+    pub(crate) fn is_deleting(&self) -> bool {
         self.metadata.deletion_timestamp.is_some()
     }
 
@@ -133,7 +133,7 @@ impl PodView {
     }
 
     /// The resource requests of one container.
-    pub(crate) fn asks_of(&self, name: &str) -> Resources {
+    pub(crate) fn container_requests(&self, name: &str) -> Resources {
         let mut containers = self.spec.containers.iter();
         let container = containers.find(|container| container.name == name);
         let requests = container.and_then(|container| container.resources.as_ref()?.requests.as_ref());

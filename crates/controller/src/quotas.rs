@@ -1,12 +1,12 @@
-//! ResourceQuotas: the count of StatefulSets, read before a placeholder is created, and the watch of task pods that a quota rejected.
+//! Reads the quotas of StatefulSets before a placeholder is created, and watches task pods that a `ResourceQuota` rejected.
 //!
 //! After a quota rejected the pod of a task, Tekton emits an event on the TaskRun, and retries after a minute. The watch selects
 //! these events only. An event names the TaskRun and its namespace, but not the run: `read` lists the rejected TaskRuns of a run
 //! if the decision needs them.
 
-use crate::api_error::{Cause, Refused};
+use crate::api_error::{ErrorCause, StepError};
 use crate::index::{Index, Reduced};
-use crate::write::{Cluster, within};
+use crate::write::{Cluster, with_timeout};
 use k8s_openapi::api::apps::v1::StatefulSet;
 use k8s_openapi::api::core::v1::{Event, ResourceQuota};
 use kube::api::{ListParams, PartialObjectMeta};
@@ -18,7 +18,7 @@ use placement::sets::{self, Owned, Places};
 use tracing::debug;
 
 /// The last refusal in each namespace, as the resource version of its event.
-pub(crate) type Refusals = Index<String, String>;
+pub(crate) type QuotaRejections = Index<String, String>;
 
 /// The reason of Tekton's event, and of the TaskRun's condition.
 pub(crate) const REASON: &str = "ExceededResourceQuota";
@@ -37,23 +37,23 @@ pub(crate) fn refusal(event: &Event) -> Option<Reduced<String, String>> {
 impl Cluster {
     /// Whether a quota has room for the placeholder's StatefulSet, beside the StatefulSets that Tekton creates for this run and for
     /// other runs.
-    pub(crate) async fn quota(&self, seen: &Observation, others: &[Run]) -> Result<Quota, Refused> {
-        let namespace = &seen.run.key.namespace;
+    pub(crate) async fn quota(&self, observed: &Observation, others: &[Run]) -> Result<Quota, StepError> {
+        let namespace = &observed.run.key.namespace;
         if !sets::are_counted(&self.quotas(namespace).await?) {
             return Ok(Quota::default());
         }
         let owned = self.api::<StatefulSet>(namespace);
-        let owned = within(Operation::Places, owned.list_metadata(&ListParams::default())).await?;
+        let owned = with_timeout(Operation::Places, owned.list_metadata(&ListParams::default())).await?;
         let there = owned.items.iter().filter_map(|set| owned_by_run(set, namespace));
         let there: Vec<_> = there.collect();
         // Read after the StatefulSets: a StatefulSet that Tekton creates meanwhile is then counted twice, and not missed.
         let quotas = self.quotas(namespace).await?;
         let places = Places {
-            run: &seen.run,
+            run: &observed.run,
             others,
             there: &there,
-            now: seen.now,
-            hold_deadline: seen.config.hold_deadline,
+            now: observed.now,
+            hold_deadline: observed.config.hold_deadline,
         };
         Ok(Quota {
             short_of: sets::short_of(&quotas, places.needed()),
@@ -62,12 +62,12 @@ impl Cluster {
     }
 
     /// Returns no quotas if an older `ClusterRole` lacks the right to list quotas: runs must not wait for its update.
-    async fn quotas(&self, namespace: &str) -> Result<Vec<ResourceQuota>, Refused> {
+    async fn quotas(&self, namespace: &str) -> Result<Vec<ResourceQuota>, StepError> {
         let quotas = self.api::<ResourceQuota>(namespace);
-        match within(Operation::Places, quotas.list(&ListParams::default())).await {
+        match with_timeout(Operation::Places, quotas.list(&ListParams::default())).await {
             Ok(list) => Ok(list.items),
-            Err(refused) if refused.cause() == Cause::Forbidden => {
-                debug!(error = %refused.fault, "quotas are not known");
+            Err(refused) if refused.cause() == ErrorCause::Forbidden => {
+                debug!(error = %refused.fault, "quotas are unknown");
                 Ok(Vec::new())
             }
             Err(refused) => Err(refused),

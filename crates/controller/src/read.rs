@@ -1,10 +1,10 @@
 //! Reads the groups of inputs from the API server: the caches may be stale, and they keep only a part of each object.
 
-use crate::api_error::Refused;
+use crate::api_error::StepError;
 use crate::nodes::WatchedNode;
 use crate::pods::{self, PodView};
 use crate::quotas::REASON;
-use crate::write::{Cluster, within};
+use crate::write::{Cluster, with_timeout};
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Event, PersistentVolume, PersistentVolumeClaim};
 use kube::Resource;
@@ -24,7 +24,7 @@ use tekton::PipelineRun;
 use tracing::debug;
 
 /// Pods per page of a list: Tekton's pods are large, and a run may have hundreds.
-const PODS_A_PAGE: u32 = 100;
+const POD_PAGE_SIZE: u32 = 100;
 
 /// The result of a count.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -46,7 +46,7 @@ impl Tasks {
     #[must_use]
     pub(crate) fn and(mut self, pod: &PodView, there: Option<&str>) -> Self {
         self.claims.extend(pod.claims().map(str::to_owned));
-        if lives(pod, there) {
+        if is_live(pod, there) {
             self.live.push(pod.metadata.name.clone().unwrap_or_default());
         }
         Self {
@@ -62,27 +62,27 @@ impl Cluster {
         &self,
         run: &Run,
         placeholder: Option<&PlaceholderPod>,
-    ) -> Result<Tasks, Refused> {
+    ) -> Result<Tasks, StepError> {
         let node = placeholder.and_then(|pod| pod.node.as_deref());
-        let tasks = self.before_a_count(placeholder).await?;
+        let tasks = self.start_count(placeholder).await?;
         let and_one = |tasks: Tasks, pod: &PodView| tasks.and(pod, node);
-        self.over_tasks(Operation::Count, run, tasks, and_one).await
+        self.fold_task_pods(Operation::Count, run, tasks, and_one).await
     }
 
     /// Folds over the pods of the run's tasks, page by page.
-    pub(crate) async fn over_tasks<T>(
+    pub(crate) async fn fold_task_pods<T>(
         &self,
         operation: Operation,
         run: &Run,
         mut whole: T,
         and_one: impl Fn(T, &PodView) -> T,
-    ) -> Result<T, Refused> {
+    ) -> Result<T, StepError> {
         let pods = self.api::<PodView>(&run.key.namespace);
         let mut page = ListParams::default()
             .labels(&pods::tasks_of(&run.key))
-            .limit(PODS_A_PAGE);
+            .limit(POD_PAGE_SIZE);
         loop {
-            let listed = within(operation, pods.list(&page)).await?;
+            let listed = with_timeout(operation, pods.list(&page)).await?;
             whole = listed.items.iter().fold(whole, &and_one);
             match after(&page, listed.metadata) {
                 Some(next) => page = next,
@@ -92,15 +92,20 @@ impl Cluster {
     }
 
     /// The first PVC of the run whose volume can be used on this node only.
-    pub(crate) async fn tied(&self, run: &Run, tasks: &Tasks, node: &str) -> Result<Option<String>, Refused> {
+    pub(crate) async fn pinned_by_volume(
+        &self,
+        run: &Run,
+        tasks: &Tasks,
+        node: &str,
+    ) -> Result<Option<String>, StepError> {
         let claims: Api<PersistentVolumeClaim> = self.api(&run.key.namespace);
         let here = Named {
             name: node,
             hostname: tasks.hostname.as_deref().unwrap_or(node),
         };
-        let known: BTreeSet<_> = tasks.claims.iter().chain(&run.claims).collect();
-        for name in known {
-            let claim = within(Operation::Count, claims.get_opt(name)).await?;
+        let names: BTreeSet<_> = tasks.claims.iter().chain(&run.claims).collect();
+        for name in names {
+            let claim = with_timeout(Operation::Count, claims.get_opt(name)).await?;
             let volume = self.volume(Operation::Count, claim.as_ref()).await?;
             if volume.is_some_and(|volume| is_only_on(&volume, here)) {
                 return Ok(Some(name.clone()));
@@ -114,21 +119,21 @@ impl Cluster {
         &self,
         operation: Operation,
         claim: Option<&PersistentVolumeClaim>,
-    ) -> Result<Option<PersistentVolume>, Refused> {
+    ) -> Result<Option<PersistentVolume>, StepError> {
         let Some(name) = claim.and_then(|claim| claim.spec.as_ref()?.volume_name.as_deref()) else {
             return Ok(None);
         };
         let volumes: Api<PersistentVolume> = Api::all(self.client.clone());
-        within(operation, volumes.get_opt(name)).await
+        with_timeout(operation, volumes.get_opt(name)).await
     }
 
     /// The start of a count: the state of the placeholder's node, and no tasks.
-    async fn before_a_count(&self, placeholder: Option<&PlaceholderPod>) -> Result<Tasks, Refused> {
+    async fn start_count(&self, placeholder: Option<&PlaceholderPod>) -> Result<Tasks, StepError> {
         let Some((pod, name)) = placeholder.and_then(|pod| Some((pod, pod.node.as_deref()?))) else {
             return Ok(Tasks::default());
         };
         let nodes: Api<WatchedNode> = Api::all(self.client.clone());
-        let found = within(Operation::Count, nodes.get_opt(name)).await?;
+        let found = with_timeout(Operation::Count, nodes.get_opt(name)).await?;
         let facts = found.as_ref().and_then(WatchedNode::facts);
         Ok(Tasks {
             node: node::state(facts.as_ref(), &pod.tolerations),
@@ -138,10 +143,10 @@ impl Cluster {
     }
 
     /// The TaskRuns of the run's group whose pod was rejected by a ResourceQuota, as their condition reports.
-    pub(crate) async fn rejected_tasks(&self, run: &Run) -> Result<Vec<String>, Refused> {
+    pub(crate) async fn rejected_tasks(&self, run: &Run) -> Result<Vec<String>, StepError> {
         let members = ListParams::default().labels(&format!("{}={}", keys::GROUP, run.key.uid));
         let tasks = self.task_runs(&run.key.namespace);
-        let listed = within(Operation::Retry, tasks.list(&members)).await?.items;
+        let listed = with_timeout(Operation::Retry, tasks.list(&members)).await?.items;
         let is_refused = |task: &DynamicObject| {
             let conditions = task.data.pointer("/status/conditions").and_then(Value::as_array);
             conditions
@@ -155,51 +160,63 @@ impl Cluster {
 
     /// The current run with all its labels, which the cache does not keep; `None` if the run was deleted. Lists the runs, because
     /// the controller has the right to list for its watch, but needs no right to get.
-    async fn read(&self, operation: Operation, run: &Run) -> Result<Option<PipelineRun>, Refused> {
+    async fn read(&self, operation: Operation, run: &Run) -> Result<Option<PipelineRun>, StepError> {
         named(operation, &self.api(&run.key.namespace), run).await
     }
 
     /// The run's labels whose keys are in `placeholder-copied-labels`.
     pub(crate) async fn copied_labels(
         &self,
-        seen: &Observation,
-    ) -> Result<BTreeMap<String, String>, Refused> {
-        let run = self.read(Operation::Labels, &seen.run).await?;
+        observed: &Observation,
+    ) -> Result<BTreeMap<String, String>, StepError> {
+        let run = self.read(Operation::Labels, &observed.run).await?;
         let mut labels = run.and_then(|run| run.metadata.labels).unwrap_or_default();
-        labels.retain(|key, _| seen.config.placeholder_copied_labels.contains(key));
+        labels.retain(|key, _| observed.config.placeholder_copied_labels.contains(key));
         Ok(labels)
     }
 
     /// The run's affinity assistants. Sends no request if the run never gave up a node: no assistant is on an old node then.
-    pub(crate) async fn assistants(&self, seen: &Observation) -> Result<Vec<AssistantPod>, Refused> {
-        if seen.set.as_ref().is_none_or(|set| set.spec.left_node().is_none()) {
+    pub(crate) async fn assistants(&self, observed: &Observation) -> Result<Vec<AssistantPod>, StepError> {
+        if observed
+            .set
+            .as_ref()
+            .is_none_or(|set| set.spec.left_node().is_none())
+        {
             return Ok(Vec::new());
         }
-        let key = &seen.run.key;
+        let key = &observed.run.key;
         let own = ListParams::default().labels(&pods::assistants_of(key));
         let pods = self.api::<PodView>(&key.namespace);
-        let pods = within(Operation::Assistants, pods.list(&own)).await?.items;
+        let pods = with_timeout(Operation::Assistants, pods.list(&own)).await?.items;
         Ok(pods.iter().filter_map(assistant).collect())
     }
 
     /// The message of the latest `FailedCreate` event on the placeholder's StatefulSet.
-    pub(crate) async fn failed_create(&self, seen: &Observation) -> Option<String> {
-        let set = seen.set.as_ref().map(|set| set.uid.as_str()).unwrap_or_default();
+    pub(crate) async fn failed_create(&self, observed: &Observation) -> Option<String> {
+        let set = observed
+            .set
+            .as_ref()
+            .map(|set| set.uid.as_str())
+            .unwrap_or_default();
         let about = format!("involvedObject.uid={set},reason=FailedCreate");
-        self.latest(seen, &about, |_| true).await
+        self.latest(observed, &about, |_| true).await
     }
 
     /// The message of an autoscaler's latest event on the placeholder's pod.
-    pub(crate) async fn autoscaler(&self, seen: &Observation) -> Option<String> {
-        let pod = seen.pod.as_ref().map(|pod| pod.uid.as_str()).unwrap_or_default();
-        self.latest(seen, &format!("involvedObject.uid={pod}"), is_of_autoscaler)
+    pub(crate) async fn autoscaler(&self, observed: &Observation) -> Option<String> {
+        let pod = observed
+            .pod
+            .as_ref()
+            .map(|pod| pod.uid.as_str())
+            .unwrap_or_default();
+        self.latest(observed, &format!("involvedObject.uid={pod}"), is_of_autoscaler)
             .await
     }
 
     /// The message of the latest event. An error is logged and counts as no event, so that the error stops no step.
-    async fn latest(&self, seen: &Observation, about: &str, is_it: fn(&Event) -> bool) -> Option<String> {
-        let events: Api<Event> = self.api(&seen.run.key.namespace);
-        match within(
+    async fn latest(&self, observed: &Observation, about: &str, is_it: fn(&Event) -> bool) -> Option<String> {
+        let events: Api<Event> = self.api(&observed.run.key.namespace);
+        match with_timeout(
             Operation::Lookup,
             events.list(&ListParams::default().fields(about)),
         )
@@ -219,7 +236,7 @@ impl Cluster {
 
 /// Counts only pods on the placeholder's node. The scheduler ignores pods on a deleted node, so that the run's next pod may be on
 /// another node.
-fn lives(pod: &PodView, there: Option<&str>) -> bool {
+fn is_live(pod: &PodView, there: Option<&str>) -> bool {
     let is_there = |node| there.is_none_or(|there| there == node);
     pod.node().is_some_and(is_there) && !pod.has_ended()
 }
@@ -229,12 +246,12 @@ fn ended(pod: &PodView) -> Option<Timestamp> {
 }
 
 /// Lists the run by name, in any view. A run with the same name and another UID is a different run.
-pub(crate) async fn named<K>(operation: Operation, runs: &Api<K>, run: &Run) -> Result<Option<K>, Refused>
+pub(crate) async fn named<K>(operation: Operation, runs: &Api<K>, run: &Run) -> Result<Option<K>, StepError>
 where
     K: Resource + Clone + DeserializeOwned + Debug,
 {
     let named = ListParams::default().fields(&format!("metadata.name={}", run.key.name));
-    let found = within(operation, runs.list(&named)).await?.items;
+    let found = with_timeout(operation, runs.list(&named)).await?.items;
     let is_it = |it: &K| it.meta().uid.as_deref() == Some(&run.key.uid);
     Ok(found.into_iter().find(is_it))
 }

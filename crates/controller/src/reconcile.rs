@@ -1,6 +1,6 @@
 //! Reconciles a run in five phases: observe, plan, read (and plan again), write, report.
 
-use crate::api_error::Refused;
+use crate::api_error::StepError;
 use crate::memory::Memory;
 use crate::observe::{Clock, Stores};
 use crate::report::Report;
@@ -24,14 +24,14 @@ pub(crate) struct Reconciler {
     pub(crate) memory: Memory,
     pub(crate) report: Report,
     /// Held while the controller counts a quota of StatefulSets and creates a placeholder.
-    pub(crate) places: Mutex<()>,
+    pub(crate) quota_lock: Mutex<()>,
 }
 
-type Turn<'a> = Option<MutexGuard<'a, ()>>;
+type QuotaLock<'a> = Option<MutexGuard<'a, ()>>;
 
 impl Reconciler {
     /// Takes the next step of a run. Returns the plan, with the time of the next reconciliation if no object changes before.
-    pub(crate) async fn reconcile(&self, run: Run) -> Result<Plan, Refused> {
+    pub(crate) async fn reconcile(&self, run: Run) -> Result<Plan, StepError> {
         let span = info_span!("reconcile", run = %run.key, uid = run.key.uid, state = field::Empty, action = field::Empty);
         let timed = async {
             let started = Instant::now();
@@ -43,33 +43,33 @@ impl Reconciler {
     }
 
     /// The five phases. Only `observe` and `read` read, only `write` writes, and only `plan` decides.
-    async fn step(&self, run: Run) -> Result<Plan, Refused> {
-        let (mut seen, mut inputs) = self.observe(run).await?;
-        let mut next = plan(&seen, &inputs);
-        let mut turn = None;
-        while let Some(read) = self.missing(&seen, &next) {
-            match self.read(read, &mut seen, &mut inputs).await {
-                Ok(taken) => turn = taken.or(turn),
-                Err(refused) => return self.report(&seen, next, Err(refused)),
+    async fn step(&self, run: Run) -> Result<Plan, StepError> {
+        let (mut observed, mut inputs) = self.observe(run).await?;
+        let mut next = plan(&observed, &inputs);
+        let mut lock = None;
+        while let Some(read) = self.missing(&observed, &next) {
+            match self.read(read, &mut observed, &mut inputs).await {
+                Ok(taken) => lock = taken.or(lock),
+                Err(refused) => return self.report(&observed, next, Err(refused)),
             }
-            next = plan(&seen, &inputs);
+            next = plan(&observed, &inputs);
         }
-        let result = self.write(&seen, &next).await;
-        drop(turn);
-        self.report(&seen, next, result)
+        let result = self.write(&observed, &next).await;
+        drop(lock);
+        self.report(&observed, next, result)
     }
 
-    async fn observe(&self, run: Run) -> Result<(Observation, Inputs), Refused> {
+    async fn observe(&self, run: Run) -> Result<(Observation, Inputs), StepError> {
         let uid = run.key.uid.clone();
-        let seen = self.stores.observe(run, &self.config, &self.clock, &self.memory);
-        let seen = seen.await;
-        seen.inspect_err(|_| self.memory.with(&uid, |known| known.pace.stumbled(&uid)))
+        let observed = self.stores.observe(run, &self.config, &self.clock, &self.memory);
+        let observed = observed.await;
+        observed.inspect_err(|_| self.memory.with(&uid, |entry| entry.backoff.count_failure(&uid)))
     }
 
     /// The group of inputs that the plan needs, unless the pause before the next read of this group has not passed.
-    fn missing(&self, seen: &Observation, plan: &Plan) -> Option<Read> {
+    fn missing(&self, observed: &Observation, plan: &Plan) -> Option<Read> {
         match plan.decision {
-            Decision::Read(read) => Some(read).filter(|_| self.pause(seen, plan).is_none()),
+            Decision::Read(read) => Some(read).filter(|_| self.pause(observed, plan).is_none()),
             Decision::Ignore(_) | Decision::Wait(_) | Decision::Act(_) => None,
         }
     }
@@ -78,134 +78,139 @@ impl Reconciler {
     async fn read<'a>(
         &'a self,
         read: Read,
-        seen: &mut Observation,
+        observed: &mut Observation,
         inputs: &mut Inputs,
-    ) -> Result<Turn<'a>, Refused> {
-        let mut turn = None;
+    ) -> Result<QuotaLock<'a>, StepError> {
+        let mut lock = None;
         match read {
             Read::Creation => {
                 let creation;
-                (creation, turn) = self.creation(seen).await?;
+                (creation, lock) = self.creation(observed).await?;
                 inputs.creation = creation.into();
             }
             Read::Quota => {
                 let quota;
-                (quota, turn) = self.quota(seen).await?;
+                (quota, lock) = self.quota(observed).await?;
                 inputs.quota = quota.into();
             }
-            Read::Tasks => inputs.tasks = self.tasks(seen).await?.into(),
-            Read::Assistants => inputs.assistants = self.cluster.assistants(seen).await?.into(),
-            Read::RejectedTasks => inputs.rejected_tasks = self.rejected_tasks(seen).await?.into(),
-            Read::Usage => inputs.usage = self.cluster.stints(seen).await.into(),
-            Read::FailedCreate => inputs.failed_create = self.cluster.failed_create(seen).await.into(),
-            Read::Autoscaler => inputs.autoscaler = self.autoscaler(seen).await.into(),
+            Read::Tasks => inputs.tasks = self.tasks(observed).await?.into(),
+            Read::Assistants => inputs.assistants = self.cluster.assistants(observed).await?.into(),
+            Read::RejectedTasks => inputs.rejected_tasks = self.rejected_tasks(observed).await?.into(),
+            Read::Usage => inputs.usage = self.cluster.stints(observed).await.into(),
+            Read::FailedCreate => inputs.failed_create = self.cluster.failed_create(observed).await.into(),
+            Read::Autoscaler => inputs.autoscaler = self.autoscaler(observed).await.into(),
         }
-        let uid = &seen.run.key.uid;
-        self.memory.with(uid, |known| known.pace.read(read, seen.now));
-        Ok(turn)
+        let uid = &observed.run.key.uid;
+        self.memory
+            .with(uid, |entry| entry.backoff.read(read, observed.now));
+        Ok(lock)
     }
 
     /// Reads the quotas last, because other runs can use the room in the quotas meanwhile.
-    async fn creation(&self, seen: &Observation) -> Result<(Creation, Turn<'_>), Refused> {
-        let (run, config) = (&seen.run, &seen.config);
+    async fn creation(&self, observed: &Observation) -> Result<(Creation, QuotaLock<'_>), StepError> {
+        let (run, config) = (&observed.run, &observed.config);
         let volumes = self.cluster.volumes(run).await?;
         let labels = if config.placeholder_copied_labels.is_empty() {
             BTreeMap::new()
         } else {
-            self.cluster.copied_labels(seen).await?
+            self.cluster.copied_labels(observed).await?
         };
         let need = match self.stores.need(run) {
             _ if !(run.is_held_by_us() && is_automatic(run, config)) => None,
             Some(need) => Some(need),
             None => Some(self.cluster.largest_task(run).await),
         };
-        let (quota, turn) = self.quota(seen).await?;
+        let (quota, lock) = self.quota(observed).await?;
         let creation = Creation {
             volumes,
             labels,
             need,
             quota,
         };
-        Ok((creation, turn))
+        Ok((creation, lock))
     }
 
     /// If Tekton creates StatefulSets for this run or for other runs, the controller counts the StatefulSets and creates a
     /// placeholder for one run at a time.
-    async fn quota(&self, seen: &Observation) -> Result<(Quota, Turn<'_>), Refused> {
-        let run = &seen.run;
+    async fn quota(&self, observed: &Observation) -> Result<(Quota, QuotaLock<'_>), StepError> {
+        let run = &observed.run;
         let others = || self.stores.with_assistants(&run.key);
         if run.assistants() == 0 && others().is_empty() {
             return Ok((Quota::default(), None));
         }
-        let turn = self.places.lock().await;
+        let lock = self.quota_lock.lock().await;
         // Reads after the lock is taken, because other runs may create StatefulSets before.
-        let quota = self.cluster.quota(seen, &others()).await?;
-        Ok((quota, Some(turn)))
+        let quota = self.cluster.quota(observed, &others()).await?;
+        Ok((quota, Some(lock)))
     }
 
-    async fn tasks(&self, seen: &mut Observation) -> Result<Tasks, Refused> {
-        let tasks = self.cluster.tasks(&seen.run, seen.pod.as_ref()).await?;
+    async fn tasks(&self, observed: &mut Observation) -> Result<Tasks, StepError> {
+        let tasks = self.cluster.tasks(&observed.run, observed.pod.as_ref()).await?;
         let (live, ended) = (tasks.live.len(), tasks.ended);
-        seen.node = tasks.node;
-        seen.nodes = self.stores.all_nodes();
-        seen.waiting.retain(|pod| !tasks.live.contains(&pod.name));
-        let tied = match seen.node_name() {
-            Some(node) if live == 0 => self.cluster.tied(&seen.run, &tasks, node).await?,
+        observed.node = tasks.node;
+        observed.nodes = self.stores.all_nodes();
+        observed.waiting.retain(|pod| !tasks.live.contains(&pod.name));
+        let pinned_by_volume = match observed.node_name() {
+            Some(node) if live == 0 => self.cluster.pinned_by_volume(&observed.run, &tasks, node).await?,
             Some(_) | None => None,
         };
-        let counted = |known: &mut crate::memory::Known| known.counted(live, ended, seen.now);
-        let census: Census = self.memory.with(&seen.run.key.uid, counted);
-        Ok(Tasks { census, tied })
+        let counted = |entry: &mut crate::memory::RunMemory| entry.counted(live, ended, observed.now);
+        let census: Census = self.memory.with(&observed.run.key.uid, counted);
+        Ok(Tasks {
+            census,
+            tied: pinned_by_volume,
+        })
     }
 
-    async fn rejected_tasks(&self, seen: &Observation) -> Result<Vec<String>, Refused> {
-        let tasks = self.cluster.rejected_tasks(&seen.run).await?;
+    async fn rejected_tasks(&self, observed: &Observation) -> Result<Vec<String>, StepError> {
+        let tasks = self.cluster.rejected_tasks(&observed.run).await?;
         if tasks.is_empty() {
-            let settled = |known: &mut crate::memory::Known| known.settled(seen.refusal.clone());
-            self.memory.with(&seen.run.key.uid, settled);
+            let settled = |entry: &mut crate::memory::RunMemory| entry.settled(observed.refusal.clone());
+            self.memory.with(&observed.run.key.uid, settled);
         }
         Ok(tasks)
     }
 
-    async fn autoscaler(&self, seen: &Observation) -> Option<String> {
-        let answer = self.cluster.autoscaler(seen).await;
-        let answered = |known: &mut crate::memory::Known| known.autoscaler.answered(answer.clone(), seen.now);
-        self.memory.with(&seen.run.key.uid, answered);
+    async fn autoscaler(&self, observed: &Observation) -> Option<String> {
+        let answer = self.cluster.autoscaler(observed).await;
+        let answered =
+            |entry: &mut crate::memory::RunMemory| entry.autoscaler.answered(answer.clone(), observed.now);
+        self.memory.with(&observed.run.key.uid, answered);
         answer
     }
 
-    async fn write(&self, seen: &Observation, plan: &Plan) -> Result<Effect, Refused> {
-        match (&plan.decision, self.pause(seen, plan)) {
+    async fn write(&self, observed: &Observation, plan: &Plan) -> Result<Effect, StepError> {
+        match (&plan.decision, self.pause(observed, plan)) {
             (Decision::Act(_) | Decision::Read(_), Some(pause)) => Ok(Effect::Paused(pause)),
-            (Decision::Act(step), None) => self.cluster.write(seen, step).await,
+            (Decision::Act(step), None) => self.cluster.write(observed, step).await,
             (Decision::Ignore(_) | Decision::Wait(_) | Decision::Read(_), _) => Ok(Effect::Nothing),
         }
     }
 
     fn report(
         &self,
-        seen: &Observation,
+        observed: &Observation,
         plan: Plan,
-        result: Result<Effect, Refused>,
-    ) -> Result<Plan, Refused> {
-        self.report.step(&self.memory, seen, plan, result)
+        result: Result<Effect, StepError>,
+    ) -> Result<Plan, StepError> {
+        self.report.step(&self.memory, observed, plan, result)
     }
 
-    fn pause(&self, seen: &Observation, plan: &Plan) -> Option<Duration> {
-        let uid = &seen.run.key.uid;
+    fn pause(&self, observed: &Observation, plan: &Plan) -> Option<Duration> {
+        let uid = &observed.run.key.uid;
         self.memory
-            .peek(uid, |known| known.pace.pause(&plan.decision, seen.now))
+            .peek(uid, |entry| entry.backoff.pause(&plan.decision, observed.now))
     }
 
     /// The pause before a run is reconciled again after a failure.
     pub(crate) fn retry_after(&self, uid: &str) -> Duration {
-        self.memory.with(uid, |known| known.pace.retry_after())
+        self.memory.with(uid, |entry| entry.backoff.retry_after())
     }
 
     /// Drops the memory of deleted runs, and reports their end.
     pub(crate) fn forget(&self, is_gone: impl Fn(&str) -> bool) {
-        for known in self.memory.take(is_gone) {
-            self.report.deleted(known, (self.clock)());
+        for entry in self.memory.take(is_gone) {
+            self.report.deleted(entry, (self.clock)());
         }
     }
 }

@@ -1,6 +1,6 @@
 //! Event texts for what the API server rejects: a placeholder, its pod, or another step. Each text has a remedy. Pure.
 
-use crate::api_error::{Cause, Refused};
+use crate::api_error::{ErrorCause, StepError};
 use crate::reason::{Note, Reason, note};
 use placement::impossible::{self, Impossible};
 use placement::messages;
@@ -18,7 +18,7 @@ const INCOMPLETE: &str =
 const PATIENCE: &str = "No action is needed, unless this error persists.";
 
 /// The note about a failed step, if the user should know of the failure.
-pub(crate) fn of(refused: &Refused) -> Option<Note> {
+pub(crate) fn of(refused: &StepError) -> Option<Note> {
     match refused.operation {
         Operation::Release => Some(release_refused(refused)),
         Operation::Placeholder | Operation::Claims | Operation::Labels | Operation::Places => {
@@ -102,14 +102,16 @@ pub(crate) fn impossible(complaint: &str) -> String {
     }
 }
 
-fn release_refused(refused: &Refused) -> Note {
+fn release_refused(refused: &StepError) -> Note {
     let advice = match refused.cause() {
-        Cause::Denied => {
+        ErrorCause::Denied => {
             "Usual cause: Tekton's configuration or version changed while this run was held, so that Tekton now takes \
              the release for a change of the spec. If this error persists, create the run again."
         }
-        Cause::WebhookDown => "A run cannot start while Tekton's webhook is unavailable; check its pods.",
-        Cause::Forbidden => INCOMPLETE,
+        ErrorCause::WebhookDown => {
+            "A run cannot start while Tekton's webhook is unavailable; check its pods."
+        }
+        ErrorCause::Forbidden => INCOMPLETE,
         _ => PATIENCE,
     };
     note(
@@ -121,21 +123,21 @@ fn release_refused(refused: &Refused) -> Note {
     )
 }
 
-fn placeholder_refused(refused: &Refused) -> Note {
-    let required = if refused.cause() == Cause::Denied {
+fn placeholder_refused(refused: &StepError) -> Note {
+    let required = if refused.cause() == ErrorCause::Denied {
         REQUIRED
     } else {
         ""
     };
     let advice = match refused.cause() {
-        Cause::Quota => "Raise the ResourceQuota of this namespace or remove what uses it up.",
-        Cause::Denied => {
+        ErrorCause::Quota => "Raise the ResourceQuota of this namespace or remove what uses it up.",
+        ErrorCause::Denied => {
             "An admission policy of this cluster rejects the placeholder; exempt the placeholder or change the policy."
         }
-        Cause::Invalid => {
+        ErrorCause::Invalid => {
             "A setting that the placeholder copies from this run's podTemplate is not valid there."
         }
-        Cause::Forbidden => INCOMPLETE,
+        ErrorCause::Forbidden => INCOMPLETE,
         _ => PATIENCE,
     };
     note(
@@ -147,7 +149,7 @@ fn placeholder_refused(refused: &Refused) -> Note {
     )
 }
 
-fn enrol_refused(refused: &Refused) -> Note {
+fn enrol_refused(refused: &StepError) -> Note {
     note(
         Reason::EnrolRefused,
         format!(
@@ -157,7 +159,7 @@ fn enrol_refused(refused: &Refused) -> Note {
     )
 }
 
-fn clean_up_refused(refused: &Refused) -> Note {
+fn clean_up_refused(refused: &StepError) -> Note {
     note(
         Reason::CleanUpRefused,
         format!(
@@ -167,10 +169,10 @@ fn clean_up_refused(refused: &Refused) -> Note {
     )
 }
 
-fn move_refused(refused: &Refused) -> Note {
+fn move_refused(refused: &StepError) -> Note {
     let advice = match refused.cause() {
-        Cause::Forbidden => format!(" {INCOMPLETE}"),
-        Cause::Denied => {
+        ErrorCause::Forbidden => format!(" {INCOMPLETE}"),
+        ErrorCause::Denied => {
             " An admission policy of this cluster rejects changes of the placeholder; exempt the placeholder or change the policy."
                 .to_owned()
         }

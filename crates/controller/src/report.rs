@@ -1,10 +1,10 @@
 //! Reports each step of a run as logs, events and metrics, and updates the memory. No other module reports steps.
 
-use crate::api_error::Refused;
-use crate::events::{Notice, Outbox};
-use crate::memory::{Known, Memory};
+use crate::api_error::StepError;
+use crate::events::{EventQueue, QueuedNote};
+use crate::memory::deduplicator::Due;
+use crate::memory::{Memory, RunMemory};
 use crate::metrics::Metrics;
-use crate::news::Due;
 use crate::notes;
 use crate::write::Effect;
 use jiff::Timestamp;
@@ -14,35 +14,35 @@ use tracing::{Span, debug, info, warn};
 
 /// Reports the results of steps.
 pub(crate) struct Report {
-    outbox: Outbox,
+    event_queue: EventQueue,
     metrics: Metrics,
 }
 
 impl Report {
     /// `outbox` takes the events.
-    pub(crate) fn new(outbox: Outbox, metrics: Metrics) -> Self {
-        Self { outbox, metrics }
+    pub(crate) fn new(event_queue: EventQueue, metrics: Metrics) -> Self {
+        Self { event_queue, metrics }
     }
 
     /// Reports a plan and its result. Returns the plan with the time of the next reconciliation.
     pub(crate) fn step(
         &self,
         memory: &Memory,
-        seen: &Observation,
+        observed: &Observation,
         plan: Plan,
-        result: Result<Effect, Refused>,
-    ) -> Result<Plan, Refused> {
-        log(seen, &plan.decision, &result);
+        result: Result<Effect, StepError>,
+    ) -> Result<Plan, StepError> {
+        log(observed, &plan.decision, &result);
         match (&plan.decision, &result) {
             (Decision::Ignore(why), _) => {
-                self.leave(memory, seen, *why);
+                self.leave(memory, observed, *why);
                 Ok(plan)
             }
             (_, Ok(Effect::Paused(pause))) => Ok(sooner(plan, Some(*pause))),
             (Decision::Wait(_) | Decision::Read(_) | Decision::Act(_), _) => {
-                let next = memory.with(&seen.run.key.uid, |known| {
-                    let news = self.emit(known, seen, &plan, &result);
-                    [news, remember(known, seen, &plan.decision, &result)]
+                let next = memory.with(&observed.run.key.uid, |entry| {
+                    let reported = self.emit(entry, observed, &plan, &result);
+                    [reported, remember(entry, observed, &plan.decision, &result)]
                 });
                 result.map(|_| next.into_iter().fold(plan, sooner))
             }
@@ -50,13 +50,13 @@ impl Report {
     }
 
     /// Reports the end of a run that was deleted before the run was done.
-    pub(crate) fn deleted(&self, mut known: Known, now: Timestamp) {
-        known.timers.deleted(now, &self.metrics);
+    pub(crate) fn deleted(&self, mut entry: RunMemory, now: Timestamp) {
+        entry.timers.deleted(now, &self.metrics);
     }
 
     /// Reports the duration of a reconciliation, and its error.
-    pub(crate) fn reconciled(&self, took: Duration, refused: Option<&Refused>) {
-        self.metrics.reconciled(took);
+    pub(crate) fn reconciled(&self, on_success: Duration, refused: Option<&StepError>) {
+        self.metrics.reconciled(on_success);
         if let Some(refused) = refused {
             self.metrics.refused(refused);
             let (step, cause) = (refused.operation.into(), refused.cause().into());
@@ -67,15 +67,15 @@ impl Report {
 
     /// Removes the memory of a settled run. A run with another holder keeps its memory, because pod-affinity continues after the
     /// release.
-    fn leave(&self, memory: &Memory, seen: &Observation, why: Why) {
-        let known = match why {
+    fn leave(&self, memory: &Memory, observed: &Observation, why: Why) {
+        let entry = match why {
             Why::HeldElsewhere => None,
             Why::Child | Why::ManagedElsewhere | Why::NotOptedIn | Why::Done => {
-                memory.forget(&seen.run.key.uid)
+                memory.forget(&observed.run.key.uid)
             }
         };
-        if let Some(mut known) = known {
-            known.timers.settled(&seen.run, seen.now, &self.metrics);
+        if let Some(mut entry) = entry {
+            entry.timers.settled(&observed.run, observed.now, &self.metrics);
         }
     }
 
@@ -83,23 +83,23 @@ impl Report {
     /// not change until then.
     fn emit(
         &self,
-        known: &mut Known,
-        seen: &Observation,
+        entry: &mut RunMemory,
+        observed: &Observation,
         plan: &Plan,
-        result: &Result<Effect, Refused>,
+        result: &Result<Effect, StepError>,
     ) -> Option<Duration> {
         if let Ok(Effect::Overtaken) = result {
             self.metrics.overtaken();
         }
-        known
+        entry
             .timers
-            .note(seen, done(&plan.decision, result), &self.metrics);
-        let (mut at, mut more) = (seen.now, None);
-        for note in notes::notes(seen, plan, result) {
-            let pause = match known.news.due(&note, seen.now) {
+            .note(observed, done(&plan.decision, result), &self.metrics);
+        let (mut at, mut more) = (observed.now, None);
+        for note in notes::notes(observed, plan, result) {
+            let pause = match entry.reported.due(&note, observed.now) {
                 Due::Now(count) => {
-                    let (key, pause) = (seen.run.key.clone(), note.reason.repeat().pause());
-                    self.outbox.put(Notice { key, note, count, at });
+                    let (key, pause) = (observed.run.key.clone(), note.reason.repeat().pause());
+                    self.event_queue.put(QueuedNote { key, note, count, at });
                     pause
                 }
                 Due::Later(pause) => Some(pause),
@@ -116,51 +116,55 @@ impl Report {
 /// Updates the memory for the next reconciliations. Returns the pause before the next reconciliation. An overtaken write waits
 /// like a failure, because the cache must change before the next decision.
 fn remember(
-    known: &mut Known,
-    seen: &Observation,
+    entry: &mut RunMemory,
+    observed: &Observation,
     decision: &Decision,
-    result: &Result<Effect, Refused>,
+    result: &Result<Effect, StepError>,
 ) -> Option<Duration> {
-    let pod = || seen.pod.as_ref().map(|pod| pod.uid.clone());
+    let pod = || observed.pod.as_ref().map(|pod| pod.uid.clone());
     match result {
         Ok(Effect::Nothing | Effect::Paused(_)) => match decision {
             Decision::Wait(Wait::Node {
                 unschedulable: Some(_),
                 ..
-            }) => known.autoscaler.next_read(seen.now),
+            }) => entry.autoscaler.next_read(observed.now),
             _ => None,
         },
         Ok(Effect::Written) => {
-            known.pace.took(decision, seen.now);
+            entry.backoff.on_success(decision, observed.now);
             match decision {
-                Decision::Act(step) => acted(known, seen, step),
+                Decision::Act(step) => acted(entry, observed, step),
                 Decision::Ignore(_) | Decision::Wait(_) | Decision::Read(_) => None,
             }
         }
         Ok(Effect::ResizeRefused) => {
-            known.pace.took(decision, seen.now);
-            known.unshrinkable = pod();
+            entry.backoff.on_success(decision, observed.now);
+            entry.unshrinkable = pod();
             Some(Duration::ZERO)
         }
-        Ok(Effect::Overtaken) | Err(_) => Some(known.pace.failed(&seen.run.key.uid, decision, seen.now)),
+        Ok(Effect::Overtaken) | Err(_) => Some(entry.backoff.failed(
+            &observed.run.key.uid,
+            decision,
+            observed.now,
+        )),
     }
 }
 
-fn acted(known: &mut Known, seen: &Observation, step: &Step) -> Option<Duration> {
+fn acted(entry: &mut RunMemory, observed: &Observation, step: &Step) -> Option<Duration> {
     if let [Action::Requeue(Requeue::TaskRuns { refusal, .. })] = step.actions.as_slice() {
-        known.retried(refusal.clone(), seen.now);
+        entry.retried(refusal.clone(), observed.now);
         return Some(Duration::ZERO);
     }
     match step.event.as_ref()? {
         Event::MovedOff { .. } => {
-            known.moved_off(seen.pod.as_ref().map(|pod| pod.uid.clone()), seen.now);
+            entry.moved_off(observed.pod.as_ref().map(|pod| pod.uid.clone()), observed.now);
             None
         }
         Event::MadeRoom { .. } => {
-            known.made_room(seen.now);
+            entry.made_room(observed.now);
             None
         }
-        Event::PodMissing { .. } | Event::SizedWithinLimits { .. } => Some(known.nudges.sent(seen.now)),
+        Event::PodMissing { .. } | Event::SizedWithinLimits { .. } => Some(entry.requeues.sent(observed.now)),
         Event::Enrolled
         | Event::Created(_)
         | Event::ReserveGivenUp { .. }
@@ -180,7 +184,7 @@ fn sooner(plan: Plan, than: Option<Duration>) -> Plan {
 }
 
 /// The event of a step whose actions were all carried out.
-fn done<'a>(decision: &'a Decision, result: &Result<Effect, Refused>) -> Option<&'a Event> {
+fn done<'a>(decision: &'a Decision, result: &Result<Effect, StepError>) -> Option<&'a Event> {
     match (decision, result) {
         (Decision::Act(step), Ok(Effect::Written)) => step.event.as_ref(),
         _ => None,
@@ -188,8 +192,8 @@ fn done<'a>(decision: &'a Decision, result: &Result<Effect, Refused>) -> Option<
 }
 
 /// Logs the result. The tracing span has the name of the run.
-fn log(seen: &Observation, decision: &Decision, result: &Result<Effect, Refused>) {
-    let state: &str = State::of(seen).into();
+fn log(observed: &Observation, decision: &Decision, result: &Result<Effect, StepError>) {
+    let state: &str = State::of(observed).into();
     Span::current()
         .record("state", state)
         .record("action", decision.name());

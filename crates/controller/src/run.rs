@@ -1,13 +1,13 @@
 //! Starts and stops the controller: watches, reconciler and the task that sends events. Only the leader calls `run`.
 
-use crate::api_error::Refused;
-use crate::events::{self, Courier};
-use crate::memory::{Known, Memory};
+use crate::api_error::StepError;
+use crate::events::{self, EventWriter};
+use crate::memory::{Memory, RunMemory};
 use crate::metrics::Metrics;
 use crate::observe::{Clock, Stores};
 use crate::reconcile::Reconciler;
 use crate::report::Report;
-use crate::watch::{self, Feeds, Gone, Watches};
+use crate::watch::{self, Deleted, Watches, Writers};
 use crate::write::Cluster;
 use futures::StreamExt;
 use futures::future::{self, BoxFuture, FutureExt, Shared};
@@ -28,7 +28,7 @@ use tracing::{debug, info};
 
 /// The number of runs that are reconciled at the same time: enough to keep an API server busy. More runs would queue behind the
 /// controller's own requests.
-const AT_ONCE: u16 = 32;
+const CONCURRENCY: u16 = 32;
 /// How long the controller waits for its last events when it stops.
 const LAST_EVENTS: Duration = Duration::from_secs(3);
 
@@ -62,14 +62,14 @@ pub enum Error {
 }
 
 type Stop = Shared<BoxFuture<'static, ()>>;
-type Reconciled = Result<(ObjectRef<PipelineRun>, Action), controller::Error<Refused, watcher::Error>>;
+type Reconciled = Result<(ObjectRef<PipelineRun>, Action), controller::Error<StepError, watcher::Error>>;
 
 /// Reconciles runs until `shutdown` resolves, then completes the steps that already started. Dropping the future stops all tasks
 /// at once.
 pub async fn run(context: Context, shutdown: impl Future<Output = ()> + Send + 'static) -> Result<(), Error> {
     let stop = shutdown.boxed().shared();
-    let (stores, feeds) = watch::stores();
-    let (reconciler, courier) = reconciler(&context, &stores);
+    let (stores, writers) = watch::stores();
+    let (reconciler, event_writer) = reconciler(&context, &stores);
     info!(
         namespace = context.namespace,
         instance = context.instance,
@@ -77,10 +77,10 @@ pub async fn run(context: Context, shutdown: impl Future<Output = ()> + Send + '
     );
     context.metrics.count_in(Some(stores.clone()));
     let mut last = JoinSet::new();
-    last.spawn(courier.run());
+    last.spawn(event_writer.run());
     tokio::select! {
         () = stopped_early(stop.clone(), stores.runs.clone()) => {}
-        () = control(&context, stores, feeds, reconciler, stop.clone()) => {}
+        () = control(&context, stores, writers, reconciler, stop.clone()) => {}
         _ = last.join_next() => return Err(Error::EventsEnded),
     }
     context.metrics.count_in(None);
@@ -92,43 +92,50 @@ pub async fn run(context: Context, shutdown: impl Future<Output = ()> + Send + '
     }
 }
 
-fn reconciler(context: &Context, stores: &Stores) -> (Arc<Reconciler>, Courier) {
+fn reconciler(context: &Context, stores: &Stores) -> (Arc<Reconciler>, EventWriter) {
     let cluster = Arc::new(Cluster::new(context.client.clone(), context.image.clone()));
     let metrics = &context.metrics;
-    let (outbox, courier) = events::post(cluster.clone(), context.instance.clone(), metrics.clone());
+    let (event_queue, event_writer) =
+        events::post(cluster.clone(), context.instance.clone(), metrics.clone());
     let reconciler = Reconciler {
         stores: stores.clone(),
         config: context.config.clone(),
         clock: context.clock.clone(),
         cluster,
         memory: Memory::default(),
-        report: Report::new(outbox, metrics.clone()),
-        places: Mutex::default(),
+        report: Report::new(event_queue, metrics.clone()),
+        quota_lock: Mutex::default(),
     };
-    (Arc::new(reconciler), courier)
+    (Arc::new(reconciler), event_writer)
 }
 
-async fn control(context: &Context, stores: Stores, feeds: Feeds, reconciler: Arc<Reconciler>, stop: Stop) {
+async fn control(
+    context: &Context,
+    stores: Stores,
+    writers: Writers,
+    reconciler: Arc<Reconciler>,
+    stop: Stop,
+) {
     let watches = Watches {
         client: context.client.clone(),
         metrics: context.metrics.clone(),
         stores: stores.clone(),
     };
     let (for_gone, runs, for_relaxed) = (reconciler.clone(), stores.runs.clone(), reconciler.clone());
-    let relaxed = move |uid: &str| for_relaxed.memory.with(uid, Known::relaxed);
+    let relaxed = move |uid: &str| for_relaxed.memory.with(uid, RunMemory::relaxed);
     let gone = move |gone| forget(&for_gone, &runs, &gone);
-    let (runs, woken) = watches.open(feeds, gone, relaxed);
+    let (runs, woken) = watches.open(writers, gone, relaxed);
     Controller::for_stream(runs, stores.runs)
         .reconcile_on(woken)
         .reconcile_all_on(watch::changes(context.config.clone()))
-        .with_config(controller::Config::default().concurrency(AT_ONCE))
+        .with_config(controller::Config::default().concurrency(CONCURRENCY))
         .graceful_shutdown_on(stop)
         .run(reconcile, retry, reconciler)
         .for_each(reconciled)
         .await;
 }
 
-async fn reconcile(view: Arc<PipelineRun>, reconciler: Arc<Reconciler>) -> Result<Action, Refused> {
+async fn reconcile(view: Arc<PipelineRun>, reconciler: Arc<Reconciler>) -> Result<Action, StepError> {
     let Some(run) = view.run() else {
         return Ok(Action::await_change());
     };
@@ -138,7 +145,7 @@ async fn reconcile(view: Arc<PipelineRun>, reconciler: Arc<Reconciler>) -> Resul
 
 // kube's controller passes these arguments by value.
 #[allow(clippy::needless_pass_by_value)]
-fn retry(view: Arc<PipelineRun>, _: &Refused, reconciler: Arc<Reconciler>) -> Action {
+fn retry(view: Arc<PipelineRun>, _: &StepError, reconciler: Arc<Reconciler>) -> Action {
     Action::requeue(reconciler.retry_after(view.metadata.uid.as_deref().unwrap_or_default()))
 }
 
@@ -151,16 +158,16 @@ async fn reconciled(reconciled: Reconciled) {
 }
 
 /// Drops the memory of deleted runs.
-fn forget(reconciler: &Reconciler, runs: &Store<PipelineRun>, gone: &Gone) {
+fn forget(reconciler: &Reconciler, runs: &Store<PipelineRun>, gone: &Deleted) {
     match gone {
-        Gone::One(uid) => reconciler.forget(|known| known == uid),
-        Gone::Unlisted => {
+        Deleted::One(uid) => reconciler.forget(|entry| entry == uid),
+        Deleted::Unlisted => {
             let runs = runs.state();
             let there: HashSet<_> = runs
                 .iter()
                 .filter_map(|run| run.metadata.uid.as_deref())
                 .collect();
-            reconciler.forget(|known| !there.contains(known));
+            reconciler.forget(|entry| !there.contains(entry));
         }
     }
 }

@@ -59,17 +59,17 @@ async fn observed(base: &Value, state: &State) -> (Observation, Inputs) {
     let run: PipelineRun = serde_json::from_value(run).unwrap();
     let clock = clock_of(&Arc::new(30.into()));
     let memory = Memory::default();
-    let seen = caches
+    let observed = caches
         .stores
         .observe(run.run().unwrap(), &caches.config, &clock, &memory);
-    seen.await.unwrap()
+    observed.await.unwrap()
 }
 
 /// Answers what the plan reads, and returns the decision.
-fn decide(seen: &Observation, inputs: &mut Inputs) -> (Vec<String>, Decision) {
+fn decide(observed: &Observation, inputs: &mut Inputs) -> (Vec<String>, Decision) {
     let mut reads = Vec::new();
     loop {
-        let decision = plan(seen, inputs).decision;
+        let decision = plan(observed, inputs).decision;
         match decision {
             Decision::Read(Read::Creation) => inputs.creation = Creation::default().into(),
             Decision::Read(Read::Assistants) => inputs.assistants = vec![assistant()].into(),
@@ -88,12 +88,12 @@ fn assistant() -> AssistantPod {
 }
 
 /// What is sent for this decision, in order.
-fn sent(seen: &Observation, decision: &Decision) -> Vec<Value> {
+fn sent(observed: &Observation, decision: &Decision) -> Vec<Value> {
     let Decision::Act(step) = decision else {
         return Vec::new();
     };
     let requests = step.actions.iter();
-    let requests = requests.flat_map(|action| action.requests(seen, "image"));
+    let requests = requests.flat_map(|action| action.requests(observed, "image"));
     let body = |verb: Verb| match verb {
         Verb::Apply(set) => json!({"apply": set.metadata.name}),
         Verb::Json(patch) => json!(patch),
@@ -109,14 +109,14 @@ async fn objects_of_the_controller_before_are_taken_over_in_every_state_of_a_run
     let states: Vec<State> = serde_json::from_str(STATES).unwrap();
     assert_eq!(states.len(), 19);
     for state in states {
-        let (seen, mut inputs) = observed(&base, &state).await;
+        let (observed, mut inputs) = observed(&base, &state).await;
         if let Some(message) = &state.failed_create {
             inputs.failed_create = Some(message.clone()).into();
         }
-        let (reads, decision) = decide(&seen, &mut inputs);
+        let (reads, decision) = decide(&observed, &mut inputs);
         let name = &state.name;
         assert_eq!(reads, state.reads, "{name}");
         assert_eq!(decision.name(), state.then, "{name}: {decision:?}");
-        assert_eq!(sent(&seen, &decision), state.requests, "{name}");
+        assert_eq!(sent(&observed, &decision), state.requests, "{name}");
     }
 }

@@ -4,8 +4,8 @@
 //! PVC that would do harm. A `ReadWriteOncePod` PVC in the placeholder would block the tasks. A PVC that is missing, lost or being
 //! deleted would make the placeholder unschedulable: the run would be held until its deadline, although the PVC may appear later.
 
-use crate::api_error::Refused;
-use crate::write::{Cluster, within};
+use crate::api_error::StepError;
+use crate::write::{Cluster, with_timeout};
 use k8s_openapi::api::core::v1::PersistentVolumeClaim;
 use kube::Api;
 use placement::plan::VolumeConstraints;
@@ -15,11 +15,11 @@ use placement::volume::required;
 
 impl Cluster {
     /// The run's PVCs that the placeholder can mount, and the node selectors of the volumes that only a task may mount.
-    pub(crate) async fn volumes(&self, run: &Run) -> Result<VolumeConstraints, Refused> {
+    pub(crate) async fn volumes(&self, run: &Run) -> Result<VolumeConstraints, StepError> {
         let api: Api<PersistentVolumeClaim> = self.api(&run.key.namespace);
         let mut volumes = VolumeConstraints::default();
         for name in &run.claims {
-            let found = within(Operation::Claims, api.get_opt(name)).await?;
+            let found = with_timeout(Operation::Claims, api.get_opt(name)).await?;
             match found.as_ref().map(part) {
                 Some(Part::Mounted) => volumes.mountable.push(name.clone()),
                 Some(Part::OfOnePod) => {

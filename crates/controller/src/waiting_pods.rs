@@ -4,7 +4,7 @@
 //! cache drops bound pods, so that running and finished runs use no memory here.
 
 use crate::index::{Index, Reduced};
-use crate::placeholders::{Of, of};
+use crate::placeholders::{OfRun, of};
 use crate::pods::PodView;
 use kube::ResourceExt;
 use placement::keys;
@@ -14,7 +14,7 @@ use placement::plan::WaitingPod;
 
 /// Unbound task pods by group and name. The pod of a nested run carries the name of the nested run, but is in the group of the
 /// root run.
-pub(crate) type WaitingPods = Index<PodKey, Of<WaitingPod>>;
+pub(crate) type WaitingPods = Index<PodKey, OfRun<WaitingPod>>;
 
 /// The key of a pod, sorted by group. A group belongs to one namespace: a user who can create pods in one namespace must not
 /// affect the runs of another namespace.
@@ -26,13 +26,13 @@ pub(crate) struct PodKey {
 }
 
 /// Reduces a pod of a group. The value is `None` if the pod has a node or is being deleted.
-pub(crate) fn pod(pod: &PodView) -> Option<Reduced<PodKey, Of<WaitingPod>>> {
+pub(crate) fn pod(pod: &PodView) -> Option<Reduced<PodKey, OfRun<WaitingPod>>> {
     let key = PodKey {
         namespace: pod.metadata.namespace.clone()?,
         group: pod.labels().get(keys::GROUP)?.clone(),
         name: pod.metadata.name.clone()?,
     };
-    if pod.node().is_some() || pod.is_going() {
+    if pod.node().is_some() || pod.is_deleting() {
         return Some((key, None));
     }
     let waiting = WaitingPod {
@@ -59,8 +59,8 @@ pub(crate) fn waiting_in(pods: &WaitingPods, run: &RunKey) -> Vec<WaitingPod> {
         group: run.uid.clone(),
         name: String::new(),
     };
-    let known = pods.read();
-    let members = known.range(&from..).take_while(|(key, _)| key.is_beside(&from));
+    let waiting = pods.read();
+    let members = waiting.range(&from..).take_while(|(key, _)| key.is_beside(&from));
     members.map(|(_, waiting)| waiting.it.clone()).collect()
 }
 

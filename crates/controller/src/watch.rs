@@ -8,7 +8,7 @@
 use crate::index::{IndexWriter, Reduced, index};
 use crate::metrics::Metrics;
 use crate::observe::Stores;
-use crate::placeholders::{self, ObjectKey, Of, run_of};
+use crate::placeholders::{self, ObjectKey, OfRun, run_of};
 use crate::waiting_pods::{self, PodKey};
 use crate::{nodes, pods, quotas};
 use futures::stream::BoxStream;
@@ -29,30 +29,30 @@ use tokio::sync::watch;
 use tracing::warn;
 
 /// Objects per page of a list: each object may have tens of kilobytes before it is reduced, and memory holds the whole page.
-const A_PAGE: u32 = 100;
+const PAGE_SIZE: u32 = 100;
 
 /// The writers of the caches.
-pub(crate) struct Feeds {
+pub(crate) struct Writers {
     pub(crate) runs: Writer<PipelineRun>,
-    pub(crate) sets: IndexWriter<ObjectKey, Of<Placeholder>>,
-    pub(crate) pods: IndexWriter<ObjectKey, Of<PlaceholderPod>>,
+    pub(crate) sets: IndexWriter<ObjectKey, OfRun<Placeholder>>,
+    pub(crate) pods: IndexWriter<ObjectKey, OfRun<PlaceholderPod>>,
     pub(crate) nodes: IndexWriter<String, NodeFacts>,
-    pub(crate) waiting: IndexWriter<PodKey, Of<WaitingPod>>,
+    pub(crate) waiting: IndexWriter<PodKey, OfRun<WaitingPod>>,
     pub(crate) refusals: IndexWriter<String, String>,
 }
 
 /// A run to be reconciled.
-type Woken = ObjectRef<PipelineRun>;
+type Trigger = ObjectRef<PipelineRun>;
 
 /// Empty caches and their writers.
-pub(crate) fn stores() -> (Stores, Feeds) {
+pub(crate) fn stores() -> (Stores, Writers) {
     let (runs, run_writer) = reflector::store();
     let (sets, set_writer) = index();
     let (pods, pod_writer) = index();
     let (nodes, node_writer) = index();
     let (waiting, waiting_writer) = index();
     let (refusals, refusal_writer) = index();
-    let feeds = Feeds {
+    let writers = Writers {
         runs: run_writer,
         sets: set_writer,
         pods: pod_writer,
@@ -68,12 +68,12 @@ pub(crate) fn stores() -> (Stores, Feeds) {
         waiting,
         refusals,
     };
-    (stores, feeds)
+    (stores, writers)
 }
 
 /// Which runs may have been deleted.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Gone {
+pub(crate) enum Deleted {
     /// The run with this UID.
     One(String),
     /// All runs that are not in the store: the watch restarted with a list, which does not report deletions.
@@ -81,10 +81,10 @@ pub(crate) enum Gone {
 }
 
 /// Runs from the API server always have a UID.
-fn gone_by(event: &Event<PipelineRun>) -> Option<Gone> {
+fn deleted_by(event: &Event<PipelineRun>) -> Option<Deleted> {
     match event {
-        Event::Delete(run) => run.metadata.uid.clone().map(Gone::One),
-        Event::InitDone => Some(Gone::Unlisted),
+        Event::Delete(run) => run.metadata.uid.clone().map(Deleted::One),
+        Event::InitDone => Some(Deleted::Unlisted),
         Event::Apply(_) | Event::Init | Event::InitApply(_) => None,
     }
 }
@@ -101,12 +101,12 @@ impl Watches {
     /// `gone` after the store has dropped a run, and `relaxed` with the group of a pod whose affinity was relaxed.
     pub(crate) fn open(
         self,
-        feeds: Feeds,
-        gone: impl Fn(Gone) + Send + 'static,
+        writers: Writers,
+        gone: impl Fn(Deleted) + Send + 'static,
         relaxed: impl Fn(&str) + Send + 'static,
     ) -> (
         impl Stream<Item = watcher::Result<PipelineRun>> + Send + 'static,
-        impl Stream<Item = Woken> + Send + 'static,
+        impl Stream<Item = Trigger> + Send + 'static,
     ) {
         let all = Watch::default;
         let refusals = all().fields(&quotas::fields());
@@ -114,31 +114,46 @@ impl Watches {
             self.watch(
                 "statefulsets",
                 placeholders(),
-                feeds.sets,
+                writers.sets,
                 placeholders::set,
-                owners,
+                runs_of_owners,
             ),
-            self.watch("pods", placeholders(), feeds.pods, placeholders::pod, owners),
-            self.watch("nodes", all(), feeds.nodes, nodes::node, on_nodes),
-            self.watch("pending_pods", pending(), feeds.waiting, waiting_pods::pod, {
-                move |stores, pods| of_pods(stores, pods, &relaxed)
+            self.watch(
+                "pods",
+                placeholders(),
+                writers.pods,
+                placeholders::pod,
+                runs_of_owners,
+            ),
+            self.watch("nodes", all(), writers.nodes, nodes::node, runs_on_nodes),
+            self.watch("pending_pods", pending(), writers.waiting, waiting_pods::pod, {
+                move |stores, pods| runs_of_pods(stores, pods, &relaxed)
             }),
-            self.watch("events", refusals, feeds.refusals, quotas::refusal, in_namespaces),
+            self.watch(
+                "events",
+                refusals,
+                writers.refusals,
+                quotas::refusal,
+                runs_in_namespaces,
+            ),
         ]);
-        (self.runs(feeds.runs, gone), woken)
+        (self.runs(writers.runs, gone), woken)
     }
 
-    fn runs<G: Fn(Gone) + Send + 'static>(
+    fn runs<G: Fn(Deleted) + Send + 'static>(
         &self,
         writer: Writer<PipelineRun>,
         gone: G,
     ) -> impl Stream<Item = watcher::Result<PipelineRun>> + Send + use<G> {
-        let events = watcher(Api::all(self.client.clone()), Watch::default().page_size(A_PAGE))
-            .default_backoff()
-            .modify(PipelineRun::prune)
-            .reflect(writer)
-            .inspect_ok(move |event| gone_by(event).into_iter().for_each(&gone));
-        healthy(events.applied_objects(), "pipelineruns", self.metrics.clone())
+        let events = watcher(
+            Api::all(self.client.clone()),
+            Watch::default().page_size(PAGE_SIZE),
+        )
+        .default_backoff()
+        .modify(PipelineRun::prune)
+        .reflect(writer)
+        .inspect_ok(move |event| deleted_by(event).into_iter().for_each(&gone));
+        report_errors(events.applied_objects(), "pipelineruns", self.metrics.clone())
     }
 
     /// Watches one kind of object. Returns the runs that a change triggers.
@@ -148,33 +163,37 @@ impl Watches {
         watch: Watch,
         mut writer: IndexWriter<K, V>,
         reduce: fn(&O) -> Option<Reduced<K, V>>,
-        woken: impl Fn(&Stores, &[(K, V)]) -> Vec<Woken> + Send + 'static,
-    ) -> BoxStream<'static, Woken>
+        woken: impl Fn(&Stores, &[(K, V)]) -> Vec<Trigger> + Send + 'static,
+    ) -> BoxStream<'static, Trigger>
     where
         O: Resource<DynamicType = ()> + Clone + DeserializeOwned + Debug + Send + 'static,
         K: Ord + Clone + Send + Sync + 'static,
         V: Clone + PartialEq + Send + Sync + 'static,
     {
         let stores = self.stores.clone();
-        let events = watcher(Api::all(self.client.clone()), watch.page_size(A_PAGE)).default_backoff();
-        healthy(events, resource, self.metrics.clone())
+        let events = watcher(Api::all(self.client.clone()), watch.page_size(PAGE_SIZE)).default_backoff();
+        report_errors(events, resource, self.metrics.clone())
             .filter_map(|event| future::ready(event.ok()))
             .flat_map(move |event| stream::iter(woken(&stores, &writer.take(event, reduce))))
             .boxed()
     }
 }
 
-fn owners<T>(_: &Stores, changed: &[(ObjectKey, Of<T>)]) -> Vec<Woken> {
-    let owner = |((namespace, _), of): &(ObjectKey, Of<T>)| run_of(namespace, of);
+fn runs_of_owners<T>(_: &Stores, changed: &[(ObjectKey, OfRun<T>)]) -> Vec<Trigger> {
+    let owner = |((namespace, _), of): &(ObjectKey, OfRun<T>)| run_of(namespace, of);
     changed.iter().filter_map(owner).collect()
 }
 
 /// The runs on nodes whose reduced values changed. A heartbeat triggers no run.
-fn on_nodes(stores: &Stores, changed: &[(String, NodeFacts)]) -> Vec<Woken> {
+fn runs_on_nodes(stores: &Stores, changed: &[(String, NodeFacts)]) -> Vec<Trigger> {
     stores.runs_on(&changed.iter().map(|(name, _)| name.clone()).collect())
 }
 
-fn of_pods(stores: &Stores, changed: &[(PodKey, Of<WaitingPod>)], relaxed: &impl Fn(&str)) -> Vec<Woken> {
+fn runs_of_pods(
+    stores: &Stores,
+    changed: &[(PodKey, OfRun<WaitingPod>)],
+    relaxed: &impl Fn(&str),
+) -> Vec<Trigger> {
     let runs = changed.iter().filter_map(|(key, pod)| {
         let run = stores.run_of_pod(key, pod)?;
         if pod.it.relaxed {
@@ -186,7 +205,7 @@ fn of_pods(stores: &Stores, changed: &[(PodKey, Of<WaitingPod>)], relaxed: &impl
 }
 
 /// The runs in the namespaces where a quota refused a task's pod.
-fn in_namespaces(stores: &Stores, changed: &[(String, String)]) -> Vec<Woken> {
+fn runs_in_namespaces(stores: &Stores, changed: &[(String, String)]) -> Vec<Trigger> {
     let namespaces = changed.iter().map(|(namespace, _)| namespace);
     namespaces
         .flat_map(|namespace| stores.runs_in(namespace))
@@ -208,7 +227,7 @@ fn placeholders() -> Watch {
 
 /// Reports errors of a watch, and does not pass the errors to kube's controller: after an error, its backoff would delay the
 /// triggers of all watches.
-fn healthy<K>(
+fn report_errors<K>(
     objects: impl Stream<Item = watcher::Result<K>> + Send + 'static,
     resource: &'static str,
     metrics: Metrics,
@@ -244,11 +263,11 @@ mod tests {
     #[test]
     fn a_run_that_is_deleted_and_each_complete_list_are_reasons_to_forget() {
         let run = || view("build", "u1", &json!({}));
-        assert_eq!(gone_by(&Event::Delete(run())), Some(Gone::One("u1".into())));
-        assert_eq!(gone_by(&Event::InitDone), Some(Gone::Unlisted));
+        assert_eq!(deleted_by(&Event::Delete(run())), Some(Deleted::One("u1".into())));
+        assert_eq!(deleted_by(&Event::InitDone), Some(Deleted::Unlisted));
         let finished = view("build", "u1", &done());
         for event in [Event::Apply(finished), Event::Init, Event::InitApply(run())] {
-            assert_eq!(gone_by(&event), None);
+            assert_eq!(deleted_by(&event), None);
         }
     }
 }

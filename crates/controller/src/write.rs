@@ -3,8 +3,8 @@
 //! Each request has a timeout, because a hanging request would block its run. A guarded write whose object has changed is not an
 //! error: the cache is stale, and the watch of the changed object triggers the run again.
 
-use crate::api_error::{Fault, Refused, is_gone, is_no, is_overtaken};
-use crate::placeholders::WatchedSet;
+use crate::api_error::{Failure, StepError, is_gone, is_overtaken, is_permanent};
+use crate::placeholders::WatchedStatefulSet;
 use crate::pods::PodView;
 use k8s_openapi::NamespaceResourceScope;
 use k8s_openapi::api::events::v1::{Event, EventSeries};
@@ -25,7 +25,7 @@ use tekton::PipelineRun;
 
 /// The timeout of a request. Two slow webhooks take less time, so that the API server's answer arrives first. The timeout and the
 /// longest backoff together are less than a minute, so that a hanging request delays its run by less than a minute.
-const LIMIT: Duration = Duration::from_secs(25);
+const TIMEOUT: Duration = Duration::from_secs(25);
 
 /// A resource of Tekton: kind and plural.
 pub(crate) type Kind = (&'static str, &'static str);
@@ -61,10 +61,10 @@ impl Cluster {
 
     /// Sends the requests of a step in order. Stops at a request for the run's own objects that has another effect than `Written`,
     /// because the decision is outdated then.
-    pub(crate) async fn write(&self, seen: &Observation, step: &Step) -> Result<Effect, Refused> {
+    pub(crate) async fn write(&self, observed: &Observation, step: &Step) -> Result<Effect, StepError> {
         let requests = step.actions.iter();
-        for request in requests.flat_map(|action| action.requests(seen, &self.image)) {
-            let effect = self.send(seen, &request).await?;
+        for request in requests.flat_map(|action| action.requests(observed, &self.image)) {
+            let effect = self.send(observed, &request).await?;
             if effect != Effect::Written && request.object.is_own() {
                 return Ok(effect);
             }
@@ -72,13 +72,13 @@ impl Cluster {
         Ok(Effect::Written)
     }
 
-    async fn send(&self, seen: &Observation, request: &Request) -> Result<Effect, Refused> {
-        let key = &seen.run.key;
+    async fn send(&self, observed: &Observation, request: &Request) -> Result<Effect, StepError> {
+        let key = &observed.run.key;
         let (namespace, name) = (key.namespace.as_str(), request.object.name(key));
         let sent = match request.object {
             Object::Run => change(&self.api::<PipelineRun>(namespace), &name, request).await,
             Object::Set | Object::OtherSet(_) => {
-                change(&self.api::<WatchedSet>(namespace), &name, request).await
+                change(&self.api::<WatchedStatefulSet>(namespace), &name, request).await
             }
             Object::Pod | Object::OtherPod(_) => {
                 change(&self.api::<PodView>(namespace), &name, request).await
@@ -121,7 +121,7 @@ impl Cluster {
     }
 }
 
-async fn change<K>(api: &Api<K>, name: &str, request: &Request) -> Result<(), Refused>
+async fn change<K>(api: &Api<K>, name: &str, request: &Request) -> Result<(), StepError>
 where
     K: Clone + DeserializeOwned + Debug,
 {
@@ -129,7 +129,7 @@ where
     match &request.verb {
         Verb::Apply(set) => {
             let params = PatchParams::apply(keys::FIELD_MANAGER).force();
-            within(operation, api.patch(name, &params, &Patch::Apply(set)))
+            with_timeout(operation, api.patch(name, &params, &Patch::Apply(set)))
                 .await
                 .map(drop)
         }
@@ -138,13 +138,13 @@ where
         Verb::Strategic(patch) => send_patch(operation, api, name, &Patch::Strategic(patch)).await,
         Verb::Resize(patch) => {
             let (params, patch) = (params(), Patch::Strategic(patch));
-            within(operation, api.patch_subresource("resize", name, &params, &patch))
+            with_timeout(operation, api.patch_subresource("resize", name, &params, &patch))
                 .await
                 .map(drop)
         }
         Verb::Delete { uid, at_once } => {
             let params = deletion(&request.object, uid, *at_once);
-            within(operation, api.delete(name, &params)).await.map(drop)
+            with_timeout(operation, api.delete(name, &params)).await.map(drop)
         }
     }
 }
@@ -154,26 +154,26 @@ async fn send_patch<K, P>(
     api: &Api<K>,
     name: &str,
     patch: &Patch<P>,
-) -> Result<(), Refused>
+) -> Result<(), StepError>
 where
     K: Clone + DeserializeOwned + Debug,
     P: Serialize + Debug,
 {
-    within(operation, api.patch(name, &params(), patch))
+    with_timeout(operation, api.patch(name, &params(), patch))
         .await
         .map(drop)
 }
 
 /// The effect of a failed request. A delete has succeeded if the object no longer exists. A failed apply is never overtaken,
 /// because another leader applies the same placeholder.
-fn effect(verb: &Verb, refused: Refused) -> Result<Effect, Refused> {
-    let Fault::Api(error) = &refused.fault else {
+fn effect(verb: &Verb, refused: StepError) -> Result<Effect, StepError> {
+    let Failure::Api(error) = &refused.fault else {
         return Err(refused);
     };
     let effect = match verb {
         Verb::Apply(_) => None,
         Verb::Delete { .. } => is_gone(error).then_some(Effect::Written),
-        Verb::Resize(_) if is_no(error) => Some(Effect::ResizeRefused),
+        Verb::Resize(_) if is_permanent(error) => Some(Effect::ResizeRefused),
         Verb::Json(_) | Verb::Merge(_) | Verb::Strategic(_) | Verb::Resize(_) => {
             is_overtaken(error).then_some(Effect::Overtaken)
         }
@@ -209,15 +209,15 @@ async fn count_up(events: &Api<Event>, event: &Event, count: i32) -> kube::Resul
 }
 
 /// Sends a request with the timeout.
-pub(crate) async fn within<T>(
+pub(crate) async fn with_timeout<T>(
     operation: Operation,
     call: impl Future<Output = kube::Result<T>>,
-) -> Result<T, Refused> {
-    let answer = tokio::time::timeout(LIMIT, call).await;
+) -> Result<T, StepError> {
+    let answer = tokio::time::timeout(TIMEOUT, call).await;
     let answer = answer
-        .map_err(|_| Fault::Late(LIMIT))
-        .and_then(|it| it.map_err(|e| Fault::Api(Box::new(e))));
-    answer.map_err(|fault| Refused { operation, fault })
+        .map_err(|_| Failure::Late(TIMEOUT))
+        .and_then(|it| it.map_err(|e| Failure::Api(Box::new(e))));
+    answer.map_err(|fault| StepError { operation, fault })
 }
 
 fn params() -> PatchParams {

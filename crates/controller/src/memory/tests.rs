@@ -1,8 +1,8 @@
 use super::*;
 use crate::fixture::{Caches, at, clock, run, step_of};
-use crate::news::Due;
+use crate::memory::backoff::WATCH_DELAY;
+use crate::memory::deduplicator::Due;
 use crate::observe::Clock;
-use crate::pace::ECHO;
 use crate::reason::{Note, Reason};
 use placement::plan::{Decision, Event, Read, Resize, Wait};
 use std::sync::Arc;
@@ -28,24 +28,24 @@ fn note(reason: Reason, text: &str) -> Note {
 
 #[test]
 fn a_step_just_taken_is_not_taken_again_before_its_echo() {
-    let mut known = Known::default();
-    assert_eq!(known.pace.pause(&create(), at(0)), None);
-    known.pace.took(&create(), at(0));
-    assert_eq!(known.pace.pause(&create(), at(0)), Some(ECHO));
-    assert_eq!(known.pace.pause(&Decision::Wait(Wait::Settled), at(0)), None);
-    assert_eq!(known.pace.pause(&create(), at(1)), None);
+    let mut entry = RunMemory::default();
+    assert_eq!(entry.backoff.pause(&create(), at(0)), None);
+    entry.backoff.on_success(&create(), at(0));
+    assert_eq!(entry.backoff.pause(&create(), at(0)), Some(WATCH_DELAY));
+    assert_eq!(entry.backoff.pause(&Decision::Wait(Wait::Settled), at(0)), None);
+    assert_eq!(entry.backoff.pause(&create(), at(1)), None);
 }
 
 #[test]
 fn a_placeholder_without_a_pod_is_given_a_moment_and_then_nudged_ever_more_rarely() {
-    let mut nudges = Nudges::default();
-    assert_eq!(nudges.pause(true, at(0)), GRACE);
-    assert_eq!(nudges.pause(true, at(2)), Duration::ZERO);
+    let mut requeues = Requeues::default();
+    assert_eq!(requeues.pause(true, at(0)), GRACE);
+    assert_eq!(requeues.pause(true, at(2)), Duration::ZERO);
     let mut now = 2;
     let mut pauses = Vec::new();
     for _ in 0..5 {
-        nudges.sent(at(now));
-        let pause = nudges.pause(true, at(now)).as_secs();
+        requeues.sent(at(now));
+        let pause = requeues.pause(true, at(now)).as_secs();
         now += i64::try_from(pause).unwrap();
         pauses.push(pause);
     }
@@ -54,65 +54,68 @@ fn a_placeholder_without_a_pod_is_given_a_moment_and_then_nudged_ever_more_rarel
 
 #[test]
 fn a_pod_that_came_ends_the_nudging() {
-    let mut nudges = Nudges::default();
-    nudges.sent(at(0));
-    nudges.pause(false, at(1));
-    assert_eq!(nudges.pause(true, at(1)), GRACE);
+    let mut requeues = Requeues::default();
+    requeues.sent(at(0));
+    requeues.pause(false, at(1));
+    assert_eq!(requeues.pause(true, at(1)), GRACE);
 }
 
 #[test]
 fn failures_in_a_row_wait_longer_until_a_step_is_taken() {
-    let mut known = Known::default();
+    let mut entry = RunMemory::default();
     let waits: Vec<_> = (0..5)
-        .map(|_| known.pace.failed("u1", &create(), at(0)))
+        .map(|_| entry.backoff.failed("u1", &create(), at(0)))
         .collect();
     assert!(waits[4] > waits[0], "{waits:?}");
-    known.pace.took(&create(), at(0));
-    assert_eq!(known.pace.failed("u1", &create(), at(0)), waits[0]);
-    assert_eq!(known.pace.retry_after(), waits[0]);
+    entry.backoff.on_success(&create(), at(0));
+    assert_eq!(entry.backoff.failed("u1", &create(), at(0)), waits[0]);
+    assert_eq!(entry.backoff.retry_after(), waits[0]);
 }
 
 #[test]
 fn a_failed_step_waits_whatever_wakes_its_run_and_another_step_does_not() {
-    let mut known = Known::default();
-    let wait = known.pace.failed("u1", &create(), at(0));
-    assert_eq!(known.pace.pause(&create(), at(0)), Some(wait));
-    assert_eq!(known.pace.pause(&nothing_yet(), at(0)), None);
-    assert_eq!(known.pace.pause(&create(), at(1)), None);
+    let mut entry = RunMemory::default();
+    let wait = entry.backoff.failed("u1", &create(), at(0));
+    assert_eq!(entry.backoff.pause(&create(), at(0)), Some(wait));
+    assert_eq!(entry.backoff.pause(&nothing_yet(), at(0)), None);
+    assert_eq!(entry.backoff.pause(&create(), at(1)), None);
 }
 
 #[test]
 fn a_note_is_told_again_as_its_reason_allows() {
-    let mut known = Known::default();
+    let mut entry = RunMemory::default();
     let waiting = note(Reason::WaitingForNode, "0/3");
-    assert_eq!(known.news.due(&waiting, at(0)), Due::Now(1));
-    let soon = known.news.due(&waiting, at(60));
+    assert_eq!(entry.reported.due(&waiting, at(0)), Due::Now(1));
+    let soon = entry.reported.due(&waiting, at(60));
     assert_eq!(soon, Due::Later(Duration::from_mins(4)));
-    assert_eq!(known.news.due(&waiting, at(400)), Due::Now(2));
+    assert_eq!(entry.reported.due(&waiting, at(400)), Due::Now(2));
     let late = note(Reason::LabelledTooLate, "late");
     assert_eq!(
-        (known.news.due(&late, at(0)), known.news.due(&late, at(9999))),
+        (
+            entry.reported.due(&late, at(0)),
+            entry.reported.due(&late, at(9999))
+        ),
         (Due::Now(1), Due::Not)
     );
     let back = note(Reason::PlaceholderReturned, "back");
     assert_eq!(
-        (known.news.due(&back, at(0)), known.news.due(&back, at(1))),
+        (entry.reported.due(&back, at(0)), entry.reported.due(&back, at(1))),
         (Due::Now(1), Due::Now(2))
     );
 }
 
 #[test]
 fn words_that_keep_changing_are_told_now_and_then() {
-    let mut known = Known::default();
+    let mut entry = RunMemory::default();
     let waiting = |nodes: i64| note(Reason::WaitingForNode, &format!("0/{nodes}"));
-    let told = (0..60).filter(|second| known.news.due(&waiting(*second), at(*second)) == Due::Now(1));
+    let told = (0..60).filter(|second| entry.reported.due(&waiting(*second), at(*second)) == Due::Now(1));
     assert_eq!(told.collect::<Vec<_>>(), [0, 20, 40]);
     assert_eq!(
-        known.news.due(&waiting(99), at(50)),
+        entry.reported.due(&waiting(99), at(50)),
         Due::Later(Duration::from_secs(10))
     );
     let other = note(Reason::WaitingForRoom, "other");
-    assert_eq!(known.news.due(&other, at(50)), Due::Now(1));
+    assert_eq!(entry.reported.due(&other, at(50)), Due::Now(1));
 }
 
 #[test]
@@ -131,19 +134,22 @@ fn the_answer_of_an_autoscaler_is_read_when_there_can_be_one_and_rarely_after_th
 
 #[test]
 fn tasks_are_counted_once_a_second_and_no_write_loses_its_echo_by_it() {
-    let mut known = Known::default();
-    known.pace.took(&create(), at(0));
-    assert_eq!(known.pace.pause(&Decision::Read(Read::Tasks), at(0)), None);
-    let counted = |known: &mut Known, live, second| {
-        known.pace.read(Read::Tasks, at(second));
-        known.counted(live, None, at(second))
+    let mut entry = RunMemory::default();
+    entry.backoff.on_success(&create(), at(0));
+    assert_eq!(entry.backoff.pause(&Decision::Read(Read::Tasks), at(0)), None);
+    let counted = |entry: &mut RunMemory, live, second| {
+        entry.backoff.read(Read::Tasks, at(second));
+        entry.counted(live, None, at(second))
     };
-    let census = counted(&mut known, 1, 0);
+    let census = counted(&mut entry, 1, 0);
     assert_eq!((census.live, census.quiet_since), (1, None));
-    assert_eq!(known.pace.pause(&Decision::Read(Read::Tasks), at(0)), Some(ECHO));
-    assert_eq!(known.pace.pause(&create(), at(0)), Some(ECHO));
-    assert_eq!(known.pace.pause(&Decision::Read(Read::Tasks), at(1)), None);
-    assert_eq!(counted(&mut known, 0, 1).quiet_since, Some(at(1)));
+    assert_eq!(
+        entry.backoff.pause(&Decision::Read(Read::Tasks), at(0)),
+        Some(WATCH_DELAY)
+    );
+    assert_eq!(entry.backoff.pause(&create(), at(0)), Some(WATCH_DELAY));
+    assert_eq!(entry.backoff.pause(&Decision::Read(Read::Tasks), at(1)), None);
+    assert_eq!(counted(&mut entry, 0, 1).quiet_since, Some(at(1)));
 }
 
 #[tokio::test]
@@ -151,27 +157,27 @@ async fn what_is_known_of_a_pods_size_is_for_that_pod() {
     for (uid, expected) in [("p1", Resize::Refused), ("p2", Resize::Possible)] {
         let (mut caches, memory) = (Caches::ready(), Memory::default());
         caches.add_pod(&run(), uid, Some("n1"));
-        memory.with("u1", |known| known.unshrinkable = Some("p1".into()));
+        memory.with("u1", |entry| entry.unshrinkable = Some("p1".into()));
         let clock = clock();
-        let seen = caches.stores.observe(run(), &caches.config, &clock, &memory);
-        let (seen, _) = seen.await.unwrap();
-        assert_eq!(seen.pod.unwrap().shape.resize, expected, "{uid}");
+        let observed = caches.stores.observe(run(), &caches.config, &clock, &memory);
+        let (observed, _) = observed.await.unwrap();
+        assert_eq!(observed.pod.unwrap().shape.resize, expected, "{uid}");
     }
 }
 
 #[test]
 fn each_move_counts_and_the_time_without_a_node_starts_with_the_first() {
-    let mut known = Known::default();
-    known.moved_off(Some("p1".into()), at(0));
-    known.moved_off(None, at(20));
-    assert_eq!((known.moves.count, known.moves.last), (2, Some(at(20))));
-    assert_eq!(known.timers.nodeless(), Some((at(0), Some("p1".into()))));
+    let mut entry = RunMemory::default();
+    entry.moved_off(Some("p1".into()), at(0));
+    entry.moved_off(None, at(20));
+    assert_eq!((entry.moves.count, entry.moves.last), (2, Some(at(20))));
+    assert_eq!(entry.timers.nodeless(), Some((at(0), Some("p1".into()))));
 }
 
 #[test]
 fn a_settled_run_leaves_nothing_behind() {
     let memory = Memory::default();
-    memory.with("u1", |known| known.moved_off(None, at(0)));
+    memory.with("u1", |entry| entry.moved_off(None, at(0)));
     assert!(memory.forget("u1").unwrap().moves.count == 1);
     assert!(memory.forget("u1").is_none());
     assert!(memory.lock().is_empty());
@@ -185,9 +191,9 @@ fn recalled(memory: &Memory) -> Remembered {
 #[test]
 fn the_pauses_between_retries_begin_anew_when_the_placeholder_makes_room() {
     let memory = Memory::default();
-    memory.with("u1", |known| known.retried("7".into(), at(0)));
+    memory.with("u1", |entry| entry.retried("7".into(), at(0)));
     assert_eq!(recalled(&memory).retries.count, 1);
-    memory.with("u1", |known| known.made_room(at(60)));
+    memory.with("u1", |entry| entry.made_room(at(60)));
     assert_eq!(recalled(&memory).retries.count, 0);
 }
 
@@ -195,7 +201,7 @@ fn the_pauses_between_retries_begin_anew_when_the_placeholder_makes_room() {
 fn that_a_pods_affinity_was_relaxed_is_remembered_when_the_pod_is_bound() {
     let memory = Memory::default();
     assert!(!recalled(&memory).relaxed);
-    memory.with("u1", Known::relaxed);
+    memory.with("u1", RunMemory::relaxed);
     assert!(recalled(&memory).relaxed);
 }
 
@@ -212,13 +218,13 @@ async fn the_answer_of_an_autoscaler_that_is_remembered_is_an_input_without_a_re
         (321, Err(Read::Autoscaler)),
     ] {
         let clock: Clock = Arc::new(move || at(second));
-        let seen = caches.stores.observe(run(), &caches.config, &clock, &memory);
-        let (_, inputs) = seen.await.unwrap();
+        let observed = caches.stores.observe(run(), &caches.config, &clock, &memory);
+        let (_, inputs) = observed.await.unwrap();
         let answer = inputs.autoscaler.get().map(Option::as_deref);
         assert_eq!(answer, expected, "{second}");
         if second == 20 {
             let answer = Some("max size reached".to_owned());
-            memory.with("u1", |known| known.autoscaler.answered(answer, at(21)));
+            memory.with("u1", |entry| entry.autoscaler.answered(answer, at(21)));
         }
     }
 }

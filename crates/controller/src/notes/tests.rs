@@ -1,5 +1,5 @@
 use super::*;
-use crate::api_error::Fault;
+use crate::api_error::Failure;
 use crate::fixture::{actions, at, enrolment, nothing, observed_pod, observed_set, planned, run, step_of};
 use kube::core::Status;
 use placement::need::{Need, Source};
@@ -21,7 +21,7 @@ fn seen() -> Observation {
     }
 }
 
-fn told(run: &Run, decision: &Decision, result: &Result<Effect, Refused>) -> Vec<Note> {
+fn told(run: &Run, decision: &Decision, result: &Result<Effect, StepError>) -> Vec<Note> {
     let seen = Observation {
         run: run.clone(),
         ..seen()
@@ -37,11 +37,11 @@ fn reasons(notes: &[Note]) -> Vec<&'static str> {
     notes.iter().map(|note| note.reason.into()).collect()
 }
 
-fn refused(operation: Operation, code: u16, message: &str) -> Result<Effect, Refused> {
+fn refused(operation: Operation, code: u16, message: &str) -> Result<Effect, StepError> {
     let error = kube::Error::Api(Status::failure(message, "").with_code(code).boxed());
-    Err(Refused {
+    Err(StepError {
         operation,
-        fault: Fault::Api(Box::new(error)),
+        fault: Failure::Api(Box::new(error)),
     })
 }
 

@@ -19,7 +19,7 @@ fn metadata(suffix: &str) -> Value {
     })
 }
 
-fn watched(changes: &Value) -> Of<Placeholder> {
+fn watched(changes: &Value) -> OfRun<Placeholder> {
     let mut object = json!({"metadata": metadata(""), "spec": {"replicas": 1, "template": {}}, "status": {}});
     json_patch::merge(&mut object, changes);
     super::set(&serde_json::from_value(object).unwrap())

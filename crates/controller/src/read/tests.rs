@@ -24,7 +24,7 @@ async fn a_pvc_that_only_this_node_can_use_is_found_by_its_volume_whether_a_pod_
         ("Succeeded", &json!([]), Some("disk"), "n1", Some("disk")),
         ("Succeeded", &json!([]), None, "n1", None),
     ];
-    for (phase, volumes, of_run, hostname, tied) in cases {
+    for (phase, volumes, of_run, hostname, pinned_by_volume) in cases {
         let mut server = Server::start();
         let labels = json!({"kubernetes.io/hostname": hostname});
         server.answer(200, node_json("n1", &json!({"metadata": {"labels": labels}})));
@@ -34,12 +34,12 @@ async fn a_pvc_that_only_this_node_can_use_is_found_by_its_volume_whether_a_pod_
         server.answer(200, claim);
         server.answer(200, volume.clone());
         let (reconciler, ..) = reconciler(&Caches::ready(), &server);
-        let mut seen = seen_on("n1");
-        seen.run.claims.extend(of_run.map(str::to_owned));
-        let inputs = reconciler.read_one(Read::Tasks, &mut seen).await.unwrap();
+        let mut observed = seen_on("n1");
+        observed.run.claims.extend(of_run.map(str::to_owned));
+        let inputs = reconciler.read_one(Read::Tasks, &mut observed).await.unwrap();
         let found = inputs.tasks.get().unwrap().tied.as_deref();
-        assert_eq!(found, tied, "{phase}, {of_run:?} on {hostname}");
-        if tied.is_some() {
+        assert_eq!(found, pinned_by_volume, "{phase}, {of_run:?} on {hostname}");
+        if pinned_by_volume.is_some() {
             assert_eq!(server.calls()[3].line, "GET /api/v1/persistentvolumes/pv-1");
         }
     }

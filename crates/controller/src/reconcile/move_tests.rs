@@ -59,9 +59,9 @@ async fn a_stuck_task_is_given_time_and_nothing_is_asked_meanwhile() {
 async fn then_tasks_are_counted_and_the_node_is_given_up_in_the_same_look() {
     let mut server = Server::start();
     lets_go(&mut server);
-    let (reconciler, mut courier, registry) = reconciler(&stuck(60), &server);
+    let (reconciler, mut event_writer, registry) = reconciler(&stuck(60), &server);
     reconciler.reconcile(running()).await.unwrap();
-    assert_eq!(courier.reasons(), ["MovedOff"]);
+    assert_eq!(event_writer.reasons(), ["MovedOff"]);
     assert_eq!(server.calls().len(), 3);
     let text = exposition(&registry);
     assert!(
@@ -87,11 +87,11 @@ async fn a_live_task_keeps_the_node_and_is_counted_once_a_second_at_most() {
     let live = json!({"metadata": {}, "spec": {"nodeName": "n1"}, "status": {"phase": "Running"}});
     server.answer(200, node("n1", &json!({})));
     server.answer(200, list(&json!([live])));
-    let (reconciler, mut courier, _) = reconciler(&stuck(60), &server);
+    let (reconciler, mut event_writer, _) = reconciler(&stuck(60), &server);
     for _ in 0..3 {
         reconciler.reconcile(running()).await.unwrap();
     }
-    assert_eq!(courier.reasons(), ["WaitingForRoom"]);
+    assert_eq!(event_writer.reasons(), ["WaitingForRoom"]);
     assert_eq!(server.calls().len(), 2);
 }
 
@@ -128,7 +128,7 @@ async fn the_placeholder_follows_once_no_task_waits_and_the_time_without_a_node_
     server.answer(200, list(&json!([assistant])));
     (0..3).for_each(|_| server.answer(200, written()));
     let mut caches = stuck(60);
-    let (reconciler, mut courier, registry) = reconciler(&caches, &server);
+    let (reconciler, mut event_writer, registry) = reconciler(&caches, &server);
     reconciler.reconcile(running()).await.unwrap();
     let left = json!({"metadata": {"annotations": {keys::LEFT: "n1"}}});
     caches.add_set_of(&run(), "s1", &json!({"spec": {"replicas": 0, "template": left}}));
@@ -148,7 +148,7 @@ async fn the_placeholder_follows_once_no_task_waits_and_the_time_without_a_node_
     caches.add_set(&run(), "s1");
     caches.add_pod(&run(), "p2", Some("n2"));
     reconciler.reconcile(running()).await.unwrap();
-    assert_eq!(courier.reasons(), ["MovedOff", "Moved"]);
+    assert_eq!(event_writer.reasons(), ["MovedOff", "Moved"]);
     assert!(exposition(&registry).contains("nodeless_seconds_count 1"));
 }
 
@@ -187,12 +187,12 @@ async fn a_pod_that_cannot_be_resized_is_recreated_small_in_the_next_look() {
 async fn a_reserve_that_means_nothing_is_told_once() {
     let mut server = Server::start();
     server.answer(201, written());
-    let (reconciler, mut courier, _) = reconciler(&Caches::ready(), &server);
+    let (reconciler, mut event_writer, _) = reconciler(&Caches::ready(), &server);
     let held = Run {
         created: Some(Timestamp::now()),
         reserve: Some("cpu=much".into()),
         ..run()
     };
     reconciler.reconcile(held.clone()).await.unwrap();
-    assert_eq!(courier.reasons(), ["ReserveIgnored", "Held"]);
+    assert_eq!(event_writer.reasons(), ["ReserveIgnored", "Held"]);
 }

@@ -10,17 +10,17 @@ use std::sync::atomic::Ordering;
 
 impl Reconciler {
     /// Reads one group of inputs.
-    pub(crate) async fn read_one(&self, read: Read, seen: &mut Observation) -> Result<Inputs, Refused> {
+    pub(crate) async fn read_one(&self, read: Read, observed: &mut Observation) -> Result<Inputs, StepError> {
         let mut inputs = Inputs::default();
-        self.read(read, seen, &mut inputs).await?;
+        self.read(read, observed, &mut inputs).await?;
         Ok(inputs)
     }
 
     /// Reads what the plan misses, until the plan misses nothing.
-    pub(crate) async fn read_all(&self, seen: &mut Observation) -> Result<Inputs, Refused> {
+    pub(crate) async fn read_all(&self, observed: &mut Observation) -> Result<Inputs, StepError> {
         let mut inputs = Inputs::default();
-        while let Decision::Read(read) = plan(seen, &inputs).decision {
-            self.read(read, seen, &mut inputs).await?;
+        while let Decision::Read(read) = plan(observed, &inputs).decision {
+            self.read(read, observed, &mut inputs).await?;
         }
         Ok(inputs)
     }
@@ -80,7 +80,7 @@ async fn a_run_keeps_its_turn_until_its_placeholder_is_created() {
         while methods(&server) != ["GET", "PATCH"] {
             tokio::task::yield_now().await;
         }
-        reconciler.places.try_lock().is_err()
+        reconciler.quota_lock.try_lock().is_err()
     };
     let with_assistant = Run {
         templates: 1,
@@ -102,7 +102,7 @@ async fn a_run_counts_what_became_of_the_others_while_it_waited_for_its_turn() {
     let mut caches = Caches::ready();
     let (reconciler, ..) = reconciler(&caches, &server);
     let other = async {
-        let turn = reconciler.places.lock().await;
+        let turn = reconciler.quota_lock.lock().await;
         tokio::task::yield_now().await;
         let claim = json!({"name": "w", "volumeClaimTemplate": {}});
         let released = json!({
@@ -142,7 +142,7 @@ async fn a_run_that_goes_on_to_wait_is_told_what_an_autoscaler_says() {
     let mut caches = Caches::ready();
     caches.add_set(&run(), "s1");
     caches.add_unschedulable_pod(&run(), "p1", "0/3 nodes are available.");
-    let (mut reconciler, mut courier, _) = reconciler(&caches, &server);
+    let (mut reconciler, mut event_writer, _) = reconciler(&caches, &server);
     let seconds = Arc::default();
     reconciler.clock = clock_of(&seconds);
     let waiting = Run {
@@ -155,7 +155,7 @@ async fn a_run_that_goes_on_to_wait_is_told_what_an_autoscaler_says() {
         seconds.store(second, Ordering::Relaxed);
         reconciler.reconcile(waiting.clone()).await.unwrap();
     }
-    let notes = courier.notes();
+    let notes = event_writer.notes();
     assert_eq!(notes.len(), 1, "{notes:?}");
     assert!(
         notes[0].contains("The autoscaler reports: max size reached."),

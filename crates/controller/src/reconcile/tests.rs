@@ -28,10 +28,10 @@ pub(super) fn written() -> serde_json::Value {
 async fn a_held_run_gets_its_placeholder_and_is_told_so() {
     let mut server = Server::start();
     server.answer(201, written());
-    let (reconciler, mut courier, _) = reconciler(&Caches::ready(), &server);
+    let (reconciler, mut event_writer, _) = reconciler(&Caches::ready(), &server);
     let settled = reconciler.reconcile(held()).await.unwrap();
     assert!(!is_at_rest(&settled));
-    assert_eq!(courier.reasons(), ["Held"]);
+    assert_eq!(event_writer.reasons(), ["Held"]);
 }
 
 #[tokio::test]
@@ -66,9 +66,9 @@ async fn a_run_whose_placeholder_has_a_node_is_released_in_one_call() {
     let mut caches = Caches::ready();
     caches.add_set(&run(), "s1");
     caches.add_pod(&run(), "p1", Some("n1"));
-    let (reconciler, mut courier, registry) = reconciler(&caches, &server);
+    let (reconciler, mut event_writer, registry) = reconciler(&caches, &server);
     reconciler.reconcile(held()).await.unwrap();
-    assert_eq!(courier.reasons(), ["Released"]);
+    assert_eq!(event_writer.reasons(), ["Released"]);
     assert_eq!(server.calls().len(), 1);
     let text = exposition(&registry);
     assert!(text.contains("releases_total{cause=\"node_found\"} 1"), "{text}");
@@ -83,11 +83,11 @@ async fn a_refused_step_is_told_counted_and_retried() {
         "Forbidden",
         "statefulsets \"x\" is forbidden: exceeded quota: q",
     );
-    let (reconciler, mut courier, registry) = reconciler(&Caches::ready(), &server);
+    let (reconciler, mut event_writer, registry) = reconciler(&Caches::ready(), &server);
     reconciler.reconcile(held()).await.unwrap_err();
     let retry = reconciler.retry_after("u1").as_millis();
     assert!((200..=400).contains(&retry), "{retry}");
-    assert_eq!(courier.reasons(), ["Held", "PlaceholderRefused"]);
+    assert_eq!(event_writer.reasons(), ["Held", "PlaceholderRefused"]);
     let text = exposition(&registry);
     assert!(
         text.contains("reconcile_errors_total{step=\"placeholder\",reason=\"quota\"} 1"),
@@ -127,10 +127,10 @@ async fn an_overtaken_release_is_decided_again_soon_and_is_no_error() {
     let mut caches = Caches::ready();
     caches.add_set(&run(), "s1");
     caches.add_pod(&run(), "p1", Some("n1"));
-    let (reconciler, mut courier, registry) = reconciler(&caches, &server);
+    let (reconciler, mut event_writer, registry) = reconciler(&caches, &server);
     let again = reconciler.reconcile(held()).await.unwrap().again.unwrap();
     assert!(again < Duration::from_secs(1), "{again:?}");
-    assert_eq!(courier.reasons(), [""; 0]);
+    assert_eq!(event_writer.reasons(), [""; 0]);
     assert!(exposition(&registry).contains("overtaken_total 1"));
 }
 
@@ -140,7 +140,7 @@ async fn a_run_that_waits_for_a_node_is_told_once_why() {
     let mut caches = Caches::ready();
     caches.add_set(&run(), "s1");
     caches.add_unschedulable_pod(&run(), "p1", "0/3 nodes are available.");
-    let (reconciler, mut courier, _) = reconciler(&caches, &server);
+    let (reconciler, mut event_writer, _) = reconciler(&caches, &server);
     let waiting = waiting();
     for _ in 0..3 {
         let again = reconciler
@@ -151,7 +151,7 @@ async fn a_run_that_waits_for_a_node_is_told_once_why() {
             .unwrap();
         assert!(again <= Duration::from_secs(20), "an autoscaler is asked then");
     }
-    assert_eq!(courier.reasons(), ["WaitingForNode"]);
+    assert_eq!(event_writer.reasons(), ["WaitingForNode"]);
     assert!(server.calls().is_empty());
 }
 
@@ -198,7 +198,7 @@ async fn a_run_cancelled_while_held_is_counted_and_forgotten() {
 #[tokio::test]
 async fn done_runs_cost_no_call_and_no_memory() {
     let server = Server::start();
-    let (reconciler, mut courier, _) = reconciler(&Caches::ready(), &server);
+    let (reconciler, mut event_writer, _) = reconciler(&Caches::ready(), &server);
     let done = Run {
         done: true,
         status: SpecStatus::Unset,
@@ -207,14 +207,14 @@ async fn done_runs_cost_no_call_and_no_memory() {
     };
     assert!(is_at_rest(&reconciler.reconcile(done.clone()).await.unwrap()));
     assert!(server.calls().is_empty());
-    assert_eq!(courier.reasons(), [""; 0]);
+    assert_eq!(event_writer.reasons(), [""; 0]);
     assert!(reconciler.memory.forget("u1").is_none());
 }
 
 #[tokio::test]
 async fn a_label_that_came_too_late_is_told_once() {
     let server = Server::start();
-    let (reconciler, mut courier, _) = reconciler(&Caches::ready(), &server);
+    let (reconciler, mut event_writer, _) = reconciler(&Caches::ready(), &server);
     let running = Run {
         status: SpecStatus::Unset,
         hold: false,
@@ -223,7 +223,7 @@ async fn a_label_that_came_too_late_is_told_once() {
     for _ in 0..3 {
         reconciler.reconcile(running.clone()).await.unwrap();
     }
-    assert_eq!(courier.reasons(), ["LabelledTooLate"]);
+    assert_eq!(event_writer.reasons(), ["LabelledTooLate"]);
 }
 
 #[tokio::test]
@@ -233,7 +233,7 @@ async fn a_held_run_that_lost_its_label_is_released_and_its_placeholder_deleted(
     server.answer(200, json!({"kind": "Status", "status": "Success"}));
     let mut caches = Caches::ready();
     caches.add_set(&run(), "s1");
-    let (reconciler, mut courier, _) = reconciler(&caches, &server);
+    let (reconciler, mut event_writer, _) = reconciler(&caches, &server);
     let unlabelled = Run {
         opt_in: None,
         ..held()
@@ -251,7 +251,7 @@ async fn a_held_run_that_lost_its_label_is_released_and_its_placeholder_deleted(
         .map(|it| it.line[..5].to_owned())
         .collect();
     assert_eq!(methods, ["PATCH", "DELET"]);
-    assert_eq!(courier.reasons(), ["Released", "CleanedUp"]);
+    assert_eq!(event_writer.reasons(), ["Released", "CleanedUp"]);
 }
 
 #[tokio::test]

@@ -1,5 +1,5 @@
 use super::*;
-use crate::api_error::Fault;
+use crate::api_error::Failure;
 use crate::fixture::{
     Caches, Server, actions, at, enrolment, exposition, nothing, observed_pod, observed_set, planned,
     reconciler, run, step_of,
@@ -12,25 +12,25 @@ use placement::run::{Run, SpecStatus};
 use prometheus_client::registry::Registry;
 
 /// Reports steps, one after the other, and returns what the metrics say.
-fn told(steps: Vec<(Run, i64, Decision, Result<Effect, Refused>)>) -> (Vec<&'static str>, String) {
+fn told(steps: Vec<(Run, i64, Decision, Result<Effect, StepError>)>) -> (Vec<&'static str>, String) {
     let server = Server::start();
-    let (reconciler, mut courier, registry): (_, _, Registry) = reconciler(&Caches::ready(), &server);
+    let (reconciler, mut event_writer, registry): (_, _, Registry) = reconciler(&Caches::ready(), &server);
     for (run, second, decision, result) in steps {
-        let seen = Observation {
+        let observed = Observation {
             run,
-            ..seen(second, &decision)
+            ..observed(second, &decision)
         };
         drop(
             reconciler
                 .report
-                .step(&reconciler.memory, &seen, planned(decision), result),
+                .step(&reconciler.memory, &observed, planned(decision), result),
         );
     }
-    (courier.reasons(), exposition(&registry))
+    (event_writer.reasons(), exposition(&registry))
 }
 
 /// Once a run is released for its node, its placeholder has one.
-fn seen(second: i64, action: &Decision) -> Observation {
+fn observed(second: i64, action: &Decision) -> Observation {
     let node = match action {
         Decision::Act(Step {
             event: Some(Event::Released { node, .. }),
@@ -136,9 +136,9 @@ async fn our_own_release_is_not_counted_again_when_it_comes_back() {
 #[tokio::test]
 async fn the_same_refusal_is_told_again_only_after_minutes() {
     let refused = || {
-        Err(Refused {
+        Err(StepError {
             operation: Operation::Release,
-            fault: Fault::NotSynced,
+            fault: Failure::NotSynced,
         })
     };
     let node = || release(ReleaseCause::NodeFound);
@@ -171,12 +171,12 @@ async fn moves_and_yields_and_retries_are_remembered_for_the_pause_before_the_ne
         (actions([]), [0, 0, 0]),
     ];
     for (decision, expected) in steps {
-        let (seen, plan) = (seen(7, &decision), planned(decision.clone()));
+        let (observed, plan) = (observed(7, &decision), planned(decision.clone()));
         let (reconciler, _, registry) = reconciler(&Caches::ready(), &Server::start());
         let (report, memory) = (&reconciler.report, &reconciler.memory);
-        report.step(memory, &seen, plan, Ok(Effect::Written)).unwrap();
-        let known = memory.recall(&seen.run, None, None, seen.now);
-        let counted = [known.moves, known.yields, known.retries];
+        report.step(memory, &observed, plan, Ok(Effect::Written)).unwrap();
+        let entry = memory.recall(&observed.run, None, None, observed.now);
+        let counted = [entry.moves, entry.yields, entry.retries];
         assert_eq!(counted.map(|it| it.count), expected, "{decision:?}");
         let last = counted.iter().find_map(|it| it.last);
         assert!(last.is_none_or(|last| last == at(7)), "{decision:?}");
@@ -198,13 +198,13 @@ async fn a_placeholder_that_was_requeued_is_given_time_to_get_its_pod() {
         Event::SizedWithinLimits { message },
     ] {
         let decision = step_of(event);
-        let (seen, plan) = (seen(7, &decision), planned(decision.clone()));
+        let (observed, plan) = (observed(7, &decision), planned(decision.clone()));
         let (reconciler, ..) = reconciler(&Caches::ready(), &Server::start());
         let (report, memory) = (&reconciler.report, &reconciler.memory);
-        let plan = report.step(memory, &seen, plan, Ok(Effect::Written)).unwrap();
+        let plan = report.step(memory, &observed, plan, Ok(Effect::Written)).unwrap();
         assert_eq!(plan.again, Some(Duration::from_secs(5)), "{decision:?}");
-        let known = memory.recall(&seen.run, Some(&observed_set()), None, seen.now);
-        assert_eq!(known.nudge_in, Duration::from_secs(5), "{decision:?}");
+        let entry = memory.recall(&observed.run, Some(&observed_set()), None, observed.now);
+        assert_eq!(entry.nudge_in, Duration::from_secs(5), "{decision:?}");
     }
 }
 
@@ -212,7 +212,7 @@ async fn a_placeholder_that_was_requeued_is_given_time_to_get_its_pod() {
 #[tokio::test]
 async fn an_unfit_node_is_told_every_five_minutes_for_as_long_as_tasks_keep_the_run_there() {
     let server = Server::start();
-    let (reconciler, mut courier, _) = reconciler(&Caches::ready(), &server);
+    let (reconciler, mut event_writer, _) = reconciler(&Caches::ready(), &server);
     let tasks = Decision::Wait(Wait::Tasks {
         cause: MoveCause::Node(Cause::NotReady),
         pod: None,
@@ -220,11 +220,11 @@ async fn an_unfit_node_is_told_every_five_minutes_for_as_long_as_tasks_keep_the_
     });
     let mut second = 0;
     for _ in 0..3 {
-        let (seen, plan) = (seen(second, &tasks), planned(tasks.clone()));
+        let (observed, plan) = (observed(second, &tasks), planned(tasks.clone()));
         let plan = reconciler
             .report
-            .step(&reconciler.memory, &seen, plan, Ok(Effect::Nothing));
+            .step(&reconciler.memory, &observed, plan, Ok(Effect::Nothing));
         second += i64::try_from(plan.unwrap().again.unwrap().as_secs()).unwrap();
     }
-    assert_eq!((courier.reasons(), second), (vec!["NodeUnfit"; 3], 900));
+    assert_eq!((event_writer.reasons(), second), (vec!["NodeUnfit"; 3], 900));
 }

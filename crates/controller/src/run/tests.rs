@@ -74,8 +74,8 @@ fn resource(line: &str) -> &'static str {
     if line.contains("status.phase") {
         return "pending pods";
     }
-    let known = ["pipelineruns", "statefulsets", "nodes", "pods", "events"];
-    known
+    let watched = ["pipelineruns", "statefulsets", "nodes", "pods", "events"];
+    watched
         .into_iter()
         .find(|name| line.contains(&format!("/{name}")))
         .unwrap()
@@ -266,9 +266,9 @@ async fn of_a_run_that_a_complete_list_lacks_nothing_is_remembered_and_of_the_ot
     caches.add_held_run("build", "u1");
     let (reconciler, ..) = of_caches(&caches, &Server::start());
     for uid in ["u1", "u2"] {
-        reconciler.memory.with(uid, Known::relaxed);
+        reconciler.memory.with(uid, RunMemory::relaxed);
     }
-    forget(&reconciler, &caches.stores.runs, &Gone::Unlisted);
+    forget(&reconciler, &caches.stores.runs, &Deleted::Unlisted);
     let is_remembered = |uid| reconciler.memory.forget(uid).is_some();
     assert_eq!(["u1", "u2"].map(is_remembered), [true, false]);
 }

@@ -1,8 +1,8 @@
 //! The steps by which a run leaves its node, and those that bring a placeholder to its size: exact requests.
 
-use super::tests::{SETS, act, act_on, seen, seen_on, step, write};
+use super::tests::{SETS, act, act_on, observed, seen_on, step, write};
 use super::*;
-use crate::api_error::Cause;
+use crate::api_error::ErrorCause;
 use crate::fixture::{Caches, Server, at, node as node_json, observed_pod, placeholder, reconciler, run};
 use crate::read::Tasks;
 use placement::node::Cause as Trouble;
@@ -46,21 +46,21 @@ fn no_tasks() -> Inputs {
     }
 }
 
-async fn move_off(server: &Server) -> Result<Effect, Refused> {
+async fn move_off(server: &Server) -> Result<Effect, StepError> {
     act_on(server, &on_cordoned_node(), &no_tasks()).await
 }
 
 /// The placeholder has found node n1 with a reserve.
 fn big() -> Observation {
-    let mut seen = seen_on("n1");
+    let mut observed = seen_on("n1");
     let size = Resources::of([(&"cpu".to_owned(), &"4".to_owned())]);
-    seen.set.as_mut().unwrap().spec.size = size.clone();
-    let shape = &mut seen.pod.as_mut().unwrap().shape;
+    observed.set.as_mut().unwrap().spec.size = size.clone();
+    let shape = &mut observed.pod.as_mut().unwrap().shape;
     (shape.requests, shape.reserves) = (size, true);
-    seen
+    observed
 }
 
-async fn shrink(server: &Server) -> Result<Effect, Refused> {
+async fn shrink(server: &Server) -> Result<Effect, StepError> {
     act(server, &big()).await
 }
 
@@ -88,9 +88,9 @@ async fn moving_off_scales_the_very_set_that_was_seen_from_the_very_number_that_
 async fn following_scales_it_back() {
     let mut server = Server::start();
     server.answer(200, written());
-    let mut seen = seen();
-    seen.set.as_mut().unwrap().spec.replicas = 0;
-    let (effect, _) = step(&server, &mut seen).await.unwrap();
+    let mut observed = observed();
+    observed.set.as_mut().unwrap().spec.replicas = 0;
+    let (effect, _) = step(&server, &mut observed).await.unwrap();
     assert_eq!(effect, Effect::Written);
     let body = &server.calls()[0].body;
     assert_eq!((&body[1]["value"], &body[2]["value"]), (&json!(0), &json!(1)));
@@ -101,10 +101,10 @@ const ASSISTANTS: &str =
 
 /// A run that gave up the node `old`.
 fn moved_off() -> Observation {
-    let mut seen = seen();
-    let spec = &mut seen.set.as_mut().unwrap().spec;
+    let mut observed = observed();
+    let spec = &mut observed.set.as_mut().unwrap().spec;
     (spec.replicas, spec.left) = (0, Some("old".into()));
-    seen
+    observed
 }
 
 #[tokio::test]
@@ -186,7 +186,7 @@ async fn a_server_that_does_not_resize_is_told_from_one_in_trouble() {
     let refused = shrink(&server).await.unwrap_err();
     assert_eq!(
         (refused.operation, refused.cause()),
-        (Operation::Shrink, Cause::Unavailable)
+        (Operation::Shrink, ErrorCause::Unavailable)
     );
 }
 
@@ -203,9 +203,9 @@ async fn recreating_pins_the_template_to_the_node_by_its_name_and_deletes_the_ve
     let mut server = Server::start();
     server.answer(200, written());
     server.answer(200, json!({"kind": "Status", "status": "Success"}));
-    let mut seen = big();
-    seen.pod.as_mut().unwrap().shape.resize = Resize::Refused;
-    assert_eq!(act(&server, &seen).await.unwrap(), Effect::Written);
+    let mut observed = big();
+    observed.pod.as_mut().unwrap().shape.resize = Resize::Refused;
+    assert_eq!(act(&server, &observed).await.unwrap(), Effect::Written);
     let calls = server.calls();
     let pin = json!({"key": "metadata.name", "operator": "In", "values": ["n1"]});
     assert!(
@@ -221,9 +221,9 @@ async fn recreating_pins_the_template_to_the_node_by_its_name_and_deletes_the_ve
 async fn starting_over_deletes_the_set_with_its_pod() {
     let mut server = Server::start();
     server.answer(200, json!({"kind": "Status", "status": "Success"}));
-    let mut seen = on_cordoned_node();
-    seen.run.reserve = Some("cpu=4".into());
-    act_on(&server, &seen, &no_tasks()).await.unwrap();
+    let mut observed = on_cordoned_node();
+    observed.run.reserve = Some("cpu=4".into());
+    act_on(&server, &observed, &no_tasks()).await.unwrap();
     let body = json!({"propagationPolicy": "Background", "preconditions": {"uid": "s1"}});
     assert_eq!(server.calls()[0].body, body);
 }
@@ -240,7 +240,7 @@ async fn pods_of_this_run_are_woken_by_a_label_and_one_that_is_gone_is_passed_ov
             since: None,
         },
     };
-    let effect = write(&server, &seen(), [Action::Requeue(pods)]).await;
+    let effect = write(&server, &observed(), [Action::Requeue(pods)]).await;
     assert_eq!(effect.unwrap(), Effect::Written);
     let call = server.calls().remove(1);
     assert_eq!(call.line, format!("PATCH {POD}/there?&fieldManager=pod-affinity"));
@@ -309,11 +309,15 @@ async fn a_pod_that_is_counted_as_bound_waits_no_more_whatever_the_watch_says() 
         json!({"metadata": {"name": "bound"}, "spec": {"nodeName": "n1"}, "status": {"phase": "Pending"}});
     server.answer(200, json!({"metadata": {}, "items": [bound]}));
     let (reconciler, ..) = reconciler(&Caches::ready(), &server);
-    let mut seen = seen_on("n1");
-    seen.waiting = vec![waiting("bound"), waiting("waits")];
-    let inputs = reconciler.read_one(Read::Tasks, &mut seen).await.unwrap();
-    assert_eq!(seen.waiting, [waiting("waits")]);
-    assert_eq!(seen.nodes.len(), 1, "a note may name the node that comes nearest");
+    let mut observed = seen_on("n1");
+    observed.waiting = vec![waiting("bound"), waiting("waits")];
+    let inputs = reconciler.read_one(Read::Tasks, &mut observed).await.unwrap();
+    assert_eq!(observed.waiting, [waiting("waits")]);
+    assert_eq!(
+        observed.nodes.len(),
+        1,
+        "a note may name the node that comes nearest"
+    );
     assert_eq!(inputs.tasks.get().unwrap().census.live, 1);
 }
 
@@ -343,12 +347,12 @@ async fn tekton_is_told_to_try_again_by_a_label_on_the_very_tasks_that_were_refu
     ];
     server.answer(200, json!({"metadata": {}, "items": items}));
     server.answer(200, written());
-    let mut seen = seen();
-    (seen.run.hold, seen.run.status) = (false, SpecStatus::Unset);
-    seen.run.group = Some("u1".into());
-    seen.set.as_mut().unwrap().spec.replicas = 0;
-    seen.refusal = Some("7".into());
-    let (_, inputs) = step(&server, &mut seen).await.unwrap();
+    let mut observed = observed();
+    (observed.run.hold, observed.run.status) = (false, SpecStatus::Unset);
+    observed.run.group = Some("u1".into());
+    observed.set.as_mut().unwrap().spec.replicas = 0;
+    observed.refusal = Some("7".into());
+    let (_, inputs) = step(&server, &mut observed).await.unwrap();
     assert_eq!(inputs.rejected_tasks, vec!["build-test".to_owned()].into());
     let call = server.calls().remove(1);
     assert_eq!(

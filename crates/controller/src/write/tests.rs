@@ -1,5 +1,5 @@
 use super::*;
-use crate::api_error::Cause;
+use crate::api_error::ErrorCause;
 use crate::fixture::{
     Caches, Call, Server, at, nothing, observed_pod, observed_set, placeholder, reconciler, run,
 };
@@ -15,7 +15,7 @@ use serde_json::json;
 pub(super) const SETS: &str = "/apis/apps/v1/namespaces/ns/statefulsets";
 const RUN: &str = "/apis/tekton.dev/v1/namespaces/ns/pipelineruns/build";
 
-pub(super) fn seen() -> Observation {
+pub(super) fn observed() -> Observation {
     Observation {
         set: Some(observed_set()),
         ..nothing()
@@ -26,47 +26,51 @@ pub(super) fn seen() -> Observation {
 pub(super) fn seen_on(node: &str) -> Observation {
     Observation {
         pod: Some(observed_pod(Some(node))),
-        ..seen()
+        ..observed()
     }
 }
 
 /// Reads what the plan misses, and carries out its step.
-pub(super) async fn step(server: &Server, seen: &mut Observation) -> Result<(Effect, Inputs), Refused> {
+pub(super) async fn step(server: &Server, observed: &mut Observation) -> Result<(Effect, Inputs), StepError> {
     let (reconciler, ..) = reconciler(&Caches::ready(), server);
-    let inputs = reconciler.read_all(seen).await?;
-    Ok((act_on(server, seen, &inputs).await?, inputs))
+    let inputs = reconciler.read_all(observed).await?;
+    Ok((act_on(server, observed, &inputs).await?, inputs))
 }
 
 /// Carries out the step that needs no reading.
-pub(super) async fn act(server: &Server, seen: &Observation) -> Result<Effect, Refused> {
-    act_on(server, seen, &Inputs::default()).await
+pub(super) async fn act(server: &Server, observed: &Observation) -> Result<Effect, StepError> {
+    act_on(server, observed, &Inputs::default()).await
 }
 
 /// Carries out the step that follows from these inputs.
-pub(super) async fn act_on(server: &Server, seen: &Observation, inputs: &Inputs) -> Result<Effect, Refused> {
-    let Decision::Act(step) = plan(seen, inputs).decision else {
-        panic!("nothing to do: {:?}", plan(seen, inputs))
+pub(super) async fn act_on(
+    server: &Server,
+    observed: &Observation,
+    inputs: &Inputs,
+) -> Result<Effect, StepError> {
+    let Decision::Act(step) = plan(observed, inputs).decision else {
+        panic!("nothing to do: {:?}", plan(observed, inputs))
     };
-    write(server, seen, step.actions).await
+    write(server, observed, step.actions).await
 }
 
 /// Carries out these actions.
 pub(super) async fn write(
     server: &Server,
-    seen: &Observation,
+    observed: &Observation,
     actions: impl Into<Vec<Action>>,
-) -> Result<Effect, Refused> {
+) -> Result<Effect, StepError> {
     let cluster = Cluster::new(server.client(), "image".into());
     let step = Step {
         name: "step",
         event: None,
         actions: actions.into(),
     };
-    cluster.write(seen, &step).await
+    cluster.write(observed, &step).await
 }
 
 /// A held run whose placeholder is on node n1.
-async fn release(server: &Server) -> Result<Effect, Refused> {
+async fn release(server: &Server) -> Result<Effect, StepError> {
     act(server, &seen_on("n1")).await
 }
 
@@ -111,9 +115,9 @@ async fn a_placeholder_mounts_only_claims_that_do_no_harm_and_goes_where_the_oth
     server.refuse(404, "NotFound", "persistentvolumeclaims \"later\" not found");
     server.answer(200, json!({"metadata": {}, "items": []}));
     server.answer(201, json!({"metadata": {}}));
-    let mut seen = nothing();
-    seen.run.claims = vec!["source".into(), "alone".into(), "later".into()];
-    step(&server, &mut seen).await.unwrap();
+    let mut observed = nothing();
+    observed.run.claims = vec!["source".into(), "alone".into(), "later".into()];
+    step(&server, &mut observed).await.unwrap();
     let calls = server.calls();
     assert_eq!(
         calls[0].line,
@@ -136,18 +140,18 @@ const QUOTAS: &str = "GET /api/v1/namespaces/ns/resourcequotas?";
 const ALL_SETS: &str = "GET /apis/apps/v1/namespaces/ns/statefulsets?";
 
 /// What a quota says about a run, and what was called for it.
-async fn quota_of(server: &Server, seen: &mut Observation) -> (Quota, Vec<String>) {
+async fn quota_of(server: &Server, observed: &mut Observation) -> (Quota, Vec<String>) {
     let (reconciler, ..) = reconciler(&Caches::ready(), server);
-    let inputs = reconciler.read_one(Read::Quota, seen).await.unwrap();
+    let inputs = reconciler.read_one(Read::Quota, observed).await.unwrap();
     let calls = server.calls().into_iter().map(|call| call.line);
     (inputs.quota.get().unwrap().clone(), calls.collect())
 }
 
 /// Likewise, for a run with these PVCs.
 async fn short_of(server: &mut Server, claims: &[&str]) -> (Option<String>, Vec<String>) {
-    let mut seen = seen();
-    seen.run.claims = claims.iter().map(|name| (*name).to_owned()).collect();
-    let (quota, calls) = quota_of(server, &mut seen).await;
+    let mut observed = observed();
+    observed.run.claims = claims.iter().map(|name| (*name).to_owned()).collect();
+    let (quota, calls) = quota_of(server, &mut observed).await;
     (quota.short_of, calls)
 }
 
@@ -204,9 +208,9 @@ async fn what_another_runs_placeholder_is_called_tells_that_it_is_in_the_way() {
     server.answer(200, quotas.clone());
     server.answer(200, json!({"metadata": {}, "items": sets}));
     server.answer(200, quotas);
-    let mut seen = seen();
-    seen.run.templates = 1;
-    let (quota, _) = quota_of(&server, &mut seen).await;
+    let mut observed = observed();
+    observed.run.templates = 1;
+    let (quota, _) = quota_of(&server, &mut observed).await;
     let placeholder = InTheWay::Placeholder {
         name: other.placeholder().as_str().into(),
         uid: "s9".into(),
@@ -227,7 +231,7 @@ async fn the_placeholder_of_another_run_is_deleted_by_its_uid_and_it_is_no_error
             name: "another".into(),
             uid: "s9".into(),
         };
-        let effect = write(&server, &seen(), [Action::Delete(another)]).await;
+        let effect = write(&server, &observed(), [Action::Delete(another)]).await;
         assert_eq!(effect.unwrap(), Effect::Written);
         let call = server.calls().remove(0);
         assert_eq!(call.line, format!("DELETE {SETS}/another?"));
@@ -258,12 +262,12 @@ async fn without_the_right_to_read_quotas_the_placeholder_is_made_as_if_there_we
 async fn claims_that_cannot_be_read_make_no_placeholder() {
     let mut server = Server::start();
     server.refuse(403, "Forbidden", "persistentvolumeclaims is forbidden");
-    let mut seen = nothing();
-    seen.run.claims = vec!["source".into()];
-    let refused = step(&server, &mut seen).await.unwrap_err();
+    let mut observed = nothing();
+    observed.run.claims = vec!["source".into()];
+    let refused = step(&server, &mut observed).await.unwrap_err();
     assert_eq!(
         (refused.operation, refused.cause()),
-        (Operation::Claims, Cause::Forbidden)
+        (Operation::Claims, ErrorCause::Forbidden)
     );
     only(&server);
 }
@@ -279,11 +283,11 @@ async fn a_placeholder_copies_the_labels_that_are_asked_for_and_that_the_run_has
         placeholder_copied_labels: additions::copied_labels("team,cost-center").unwrap(),
         ..Config::default()
     };
-    let mut seen = Observation {
+    let mut observed = Observation {
         config: config.into(),
         ..nothing()
     };
-    let (_, inputs) = step(&server, &mut seen).await.unwrap();
+    let (_, inputs) = step(&server, &mut observed).await.unwrap();
     let creation = inputs.creation.get().unwrap();
     assert_eq!(creation.labels, [("team".to_owned(), "build".to_owned())].into());
     let calls = server.calls();
@@ -340,12 +344,12 @@ async fn a_release_that_tekton_refuses_is_an_error_with_its_cause() {
         (
             400,
             "admission webhook \"validation.webhook.pipeline.tekton.dev\" denied the request: no",
-            Cause::Denied,
+            ErrorCause::Denied,
         ),
         (
             500,
             "Internal error occurred: failed calling webhook \"webhook.pipeline.tekton.dev\"",
-            Cause::WebhookDown,
+            ErrorCause::WebhookDown,
         ),
     ] {
         let mut server = Server::start();
@@ -361,7 +365,7 @@ async fn a_call_that_is_never_answered_ends_as_an_error() {
     let mut server = Server::start();
     server.hang();
     let refused = release(&server).await.unwrap_err();
-    assert_eq!(refused.cause(), Cause::Unavailable);
+    assert_eq!(refused.cause(), ErrorCause::Unavailable);
     assert!(refused.to_string().contains("no answer"), "{refused}");
 }
 
@@ -393,13 +397,13 @@ async fn the_node_is_merged_into_this_very_run() {
 async fn enrolling_is_one_json_patch_of_a_run_that_is_as_it_was() {
     let mut server = Server::start();
     server.answer(200, json!({"metadata": {}}));
-    let mut seen = seen_on("n1");
-    seen.pod.as_mut().unwrap().node = None;
-    seen.pod.as_mut().unwrap().unschedulable = Some(Unschedulable {
+    let mut observed = seen_on("n1");
+    observed.pod.as_mut().unwrap().node = None;
+    observed.pod.as_mut().unwrap().unschedulable = Some(Unschedulable {
         message: "0/3 nodes are available.".into(),
         since: at(0),
     });
-    assert_eq!(act(&server, &seen).await.unwrap(), Effect::Written);
+    assert_eq!(act(&server, &observed).await.unwrap(), Effect::Written);
     let call = only(&server);
     assert_eq!(call.line, format!("PATCH {RUN}?&fieldManager=pod-affinity"));
     assert_eq!(call.content_type, "application/json-patch+json");
@@ -427,11 +431,11 @@ async fn the_node_of_a_run_that_was_made_anew_is_not_written() {
 
 /// A run that is done and keeps its node; it owns the pod, or has yet to.
 fn done(adopted: bool) -> Observation {
-    let mut seen = moved_to("n1");
-    seen.run.done = true;
-    seen.set.as_mut().unwrap().strategy = Some(Strategy::IsolateAlways);
-    seen.pod.as_mut().unwrap().adopted = adopted;
-    seen
+    let mut observed = moved_to("n1");
+    observed.run.done = true;
+    observed.set.as_mut().unwrap().strategy = Some(Strategy::IsolateAlways);
+    observed.pod.as_mut().unwrap().adopted = adopted;
+    observed
 }
 
 #[tokio::test]
@@ -439,9 +443,9 @@ async fn a_placeholder_and_an_adopted_pod_are_deleted_by_uid() {
     let mut server = Server::start();
     server.answer(200, json!({"kind": "Status", "status": "Success"}));
     server.answer(200, json!({"kind": "Status", "status": "Success"}));
-    let mut seen = done(true);
-    seen.run.deleting = true;
-    assert_eq!(act(&server, &seen).await.unwrap(), Effect::Written);
+    let mut observed = done(true);
+    observed.run.deleting = true;
+    assert_eq!(act(&server, &observed).await.unwrap(), Effect::Written);
     let calls = server.calls();
     assert_eq!(calls[0].line, format!("DELETE {SETS}/{}?", placeholder()));
     assert_eq!(
@@ -474,7 +478,7 @@ async fn a_delete_that_met_another_writer_is_not_taken_for_done() {
         "Operation cannot be fulfilled on statefulsets.apps \"x\": the object has been modified",
     );
     let refused = act(&server, &done(true)).await.unwrap_err();
-    assert_eq!(refused.cause(), Cause::Conflict);
+    assert_eq!(refused.cause(), ErrorCause::Conflict);
 }
 
 #[tokio::test]
@@ -484,7 +488,7 @@ async fn a_delete_that_is_refused_is_an_error() {
     let refused = act(&server, &done(true)).await.unwrap_err();
     assert_eq!(
         (refused.operation, refused.cause()),
-        (Operation::CleanUp, Cause::Forbidden)
+        (Operation::CleanUp, ErrorCause::Forbidden)
     );
 }
 
@@ -534,7 +538,7 @@ async fn a_nudge_asks_for_the_latest_failed_create_event_and_touches_the_set() {
         json!({"metadata": {}, "items": [event(2, "exceeded quota"), event(1, "older")]}),
     );
     server.answer(200, json!({"metadata": {}}));
-    let (effect, inputs) = step(&server, &mut seen()).await.unwrap();
+    let (effect, inputs) = step(&server, &mut observed()).await.unwrap();
     assert_eq!(effect, Effect::Written);
     assert_eq!(inputs.failed_create, Some("exceeded quota".to_owned()).into());
     let calls = server.calls();
@@ -556,6 +560,6 @@ async fn a_nudge_happens_even_if_events_cannot_be_read() {
     let mut server = Server::start();
     server.refuse(403, "Forbidden", "events is forbidden");
     server.answer(200, json!({"metadata": {}}));
-    let (effect, inputs) = step(&server, &mut seen()).await.unwrap();
+    let (effect, inputs) = step(&server, &mut observed()).await.unwrap();
     assert_eq!((effect, inputs.failed_create), (Effect::Written, None.into()));
 }

@@ -21,8 +21,8 @@ pub(crate) struct Timers {
 
 impl Timers {
     /// Starts and stops timers after an observation, and after a step if a step was taken.
-    pub(crate) fn note(&mut self, seen: &Observation, done: Option<&Event>, metrics: &Metrics) {
-        let (run, now) = (&seen.run, seen.now);
+    pub(crate) fn note(&mut self, observed: &Observation, done: Option<&Event>, metrics: &Metrics) {
+        let (run, now) = (&observed.run, observed.now);
         if run.hold && run.status == SpecStatus::Pending {
             self.held = run.held_since().or(self.held).or(Some(now));
         }
@@ -30,11 +30,11 @@ impl Timers {
         if let Some(cause) = done.and_then(gives_up) {
             metrics.moved_off(cause);
         }
-        self.arrive(seen, metrics);
+        self.arrive(observed, metrics);
         if let Some(Event::Created(_)) = done {
             self.created.get_or_insert(now);
         }
-        if seen.node_name().is_some()
+        if observed.node_name().is_some()
             && let Some(created) = self.created.take()
         {
             metrics.scheduled(between(created, now));
@@ -57,11 +57,11 @@ impl Timers {
     }
 
     /// Measures the time of a move when another pod has a node. Right after the move, the old pod is still in the cache.
-    fn arrive(&mut self, seen: &Observation, metrics: &Metrics) {
-        let pod = seen.pod.as_ref().filter(|pod| pod.node.is_some());
+    fn arrive(&mut self, observed: &Observation, metrics: &Metrics) {
+        let pod = observed.pod.as_ref().filter(|pod| pod.node.is_some());
         let is_another = |old: &Option<String>| pod.is_some_and(|pod| old.as_ref() != Some(&pod.uid));
         if let Some((since, _)) = self.nodeless.take_if(|(_, old)| is_another(old)) {
-            metrics.moved(between(since, seen.now));
+            metrics.moved(between(since, observed.now));
         }
     }
 

@@ -2,7 +2,7 @@
 //!
 //! The notes may be lost: a new leader repeats a note, which increases the count of the existing event.
 
-use crate::pace::{later, until};
+use crate::memory::backoff::{later, until};
 use crate::reason::{Note, Reason, Repeat};
 use jiff::Timestamp;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -15,7 +15,7 @@ const REMEMBERED: usize = 16;
 
 /// The latest notes of one run, newest first.
 #[derive(Debug, Default)]
-pub(crate) struct News(Vec<Reported>);
+pub(crate) struct EventDeduplicator(Vec<Reported>);
 
 #[derive(Debug)]
 struct Reported {
@@ -36,7 +36,7 @@ pub(crate) enum Due {
     Not,
 }
 
-impl News {
+impl EventDeduplicator {
     /// Decides when to report a note, and remembers a note that is due now.
     pub(crate) fn due(&mut self, note: &Note, now: Timestamp) -> Due {
         let (id, repeat) = (id(note), note.reason.repeat());
@@ -98,11 +98,11 @@ mod tests {
 
     #[test]
     fn of_many_different_notes_only_the_newest_are_remembered() {
-        let mut news = News::default();
+        let mut reported = EventDeduplicator::default();
         for number in 0..100 {
             let (reason, text) = (Reason::PlaceholderReturned, number.to_string());
-            news.due(&Note { reason, text }, at(0));
+            reported.due(&Note { reason, text }, at(0));
         }
-        assert_eq!(news.0.len(), REMEMBERED);
+        assert_eq!(reported.0.len(), REMEMBERED);
     }
 }

@@ -11,13 +11,13 @@ use std::time::Duration;
 
 /// After a write, the watch needs a moment to deliver the changed object; until then the plan may want the same write again. The
 /// same pause separates two reads of one group of inputs.
-pub(crate) const ECHO: Duration = Duration::from_secs(1);
+pub(crate) const WATCH_DELAY: Duration = Duration::from_secs(1);
 const FIRST: Duration = Duration::from_millis(400);
 const LAST: Duration = Duration::from_secs(30);
 
 /// The attempts to reconcile one run.
 #[derive(Debug, Default)]
-pub(crate) struct Pace {
+pub(crate) struct Backoff {
     failures: u32,
     retry_after: Duration,
     blocked: Option<(Decision, Timestamp)>,
@@ -25,28 +25,28 @@ pub(crate) struct Pace {
     read: HashMap<Read, Timestamp>,
 }
 
-impl Pace {
+impl Backoff {
     /// The pause before the decision may be carried out. A failed decision waits even if a trigger reconciles the run meanwhile; a
     /// different decision does not wait.
     pub(crate) fn pause(&self, decision: &Decision, now: Timestamp) -> Option<Duration> {
         let blocked = self.blocked.as_ref().filter(|(blocked, _)| blocked == decision);
         let block = blocked.and_then(|(_, end)| until(*end, now));
-        self.echo(decision, now).max(block)
+        self.watch_delay(decision, now).max(block)
     }
 
     /// Assistants and quotas are read before every attempt: a move back may follow at once, and other runs use the room in a quota.
-    fn echo(&self, decision: &Decision, now: Timestamp) -> Option<Duration> {
+    fn watch_delay(&self, decision: &Decision, now: Timestamp) -> Option<Duration> {
         let last = self.last.as_ref().filter(|(last, _)| last == decision);
         let at = match decision {
             Decision::Ignore(_) | Decision::Wait(_) | Decision::Read(Read::Assistants | Read::Quota) => None,
             Decision::Read(read) => self.read.get(read),
             Decision::Act(_) => last.map(|(_, at)| at),
         };
-        until(later(*at?, ECHO), now)
+        until(later(*at?, WATCH_DELAY), now)
     }
 
     /// Records that a decision was carried out.
-    pub(crate) fn took(&mut self, decision: &Decision, now: Timestamp) {
+    pub(crate) fn on_success(&mut self, decision: &Decision, now: Timestamp) {
         (self.failures, self.blocked) = (0, None);
         self.last = Some((decision.clone(), now));
     }
@@ -57,14 +57,14 @@ impl Pace {
     }
 
     /// Records a failure before the decision.
-    pub(crate) fn stumbled(&mut self, uid: &str) {
+    pub(crate) fn count_failure(&mut self, uid: &str) {
         self.failures = self.failures.saturating_add(1);
         self.retry_after = delay(uid, self.failures);
     }
 
     /// Records that a decision failed or was overtaken. Returns the pause before the retry.
     pub(crate) fn failed(&mut self, uid: &str, decision: &Decision, now: Timestamp) -> Duration {
-        self.stumbled(uid);
+        self.count_failure(uid);
         self.read.clear();
         self.blocked = Some((decision.clone(), later(now, self.retry_after)));
         self.retry_after
@@ -89,7 +89,7 @@ pub(crate) fn until(then: Timestamp, now: Timestamp) -> Option<Duration> {
 /// The pause after this number of consecutive failures: between half of a ceiling and the ceiling, which doubles from 0.4 s to
 /// 30 s. The UID determines the jitter, so that runs that failed together do not retry together.
 pub(crate) fn delay(uid: &str, failures: u32) -> Duration {
-    within(ceiling(failures), spread(uid, failures))
+    with_timeout(ceiling(failures), spread(uid, failures))
 }
 
 fn ceiling(failures: u32) -> Duration {
@@ -97,7 +97,7 @@ fn ceiling(failures: u32) -> Duration {
     FIRST.saturating_mul(1 << doublings).min(LAST)
 }
 
-fn within(ceiling: Duration, spread: u16) -> Duration {
+fn with_timeout(ceiling: Duration, spread: u16) -> Duration {
     let half = ceiling / 2;
     half + half * u32::from(spread) / u32::from(u16::MAX)
 }
@@ -146,7 +146,7 @@ mod tests {
 
     #[test]
     fn the_spread_reaches_both_ends() {
-        assert_eq!(within(LAST, 0), LAST / 2);
-        assert_eq!(within(LAST, u16::MAX), LAST);
+        assert_eq!(with_timeout(LAST, 0), LAST / 2);
+        assert_eq!(with_timeout(LAST, u16::MAX), LAST);
     }
 }

@@ -1,7 +1,7 @@
-//! The controller's one decision: what is observed of a run, and the time, in; the next step out.
+//! The decision of the controller: from the observation of a run, with the time, to the next step.
 //!
-//! Level-triggered: the controller's memory, such as when a run last moved off its node, only makes the plan patient. Each step
-//! leads to a change of an object that triggers the next decision.
+//! The plan is level-triggered. The controller's memory, such as when a run last moved off its node, only delays steps.
+//! Each step changes an object, and this change triggers the next decision.
 //!
 //! The plan first decides from the observation alone. If the decision needs a group of inputs that the caches do not hold, the plan
 //! returns [`Decision::Read`]; the controller reads that group and calls the plan again with it.
@@ -103,7 +103,7 @@ pub struct Plan {
     pub decision: Decision,
     /// When to reconcile again; `None` waits for the next change.
     pub again: Option<Duration>,
-    /// A reserve annotation that is ignored: one event says so, whatever is done.
+    /// A reserve annotation with a bad value, which one event reports whatever the decision is.
     pub note: Option<Ignored>,
 }
 
@@ -118,10 +118,10 @@ impl Plan {
     }
 }
 
-/// How soon a placeholder that lacks its pod, or is being deleted, is checked again.
+/// How soon a placeholder without a pod, or a placeholder that is being deleted, is checked again.
 const SOON: Duration = Duration::from_secs(5);
 
-/// Decides what to do, with the inputs that were read so far.
+/// Decides what to do, with the inputs that have been read.
 pub fn plan(seen: &Observation, inputs: &Inputs) -> Plan {
     let (plan, is_held) = match Stage::of(seen) {
         Stage::Deleting => (Ok(at_once(ending::on_deletion(seen))), false),
@@ -138,8 +138,8 @@ pub fn plan(seen: &Observation, inputs: &Inputs) -> Plan {
     }
 }
 
-/// Another controller holds the run: its labels have to be there when it is released, whereas a placeholder would only block a
-/// node. There is a placeholder if pod-affinity held the run before.
+/// Another controller holds the run. The run needs its labels before that controller releases it, whereas a placeholder
+/// would only block a node. A placeholder exists if pod-affinity held the run before.
 fn queue(seen: &Observation, enrolment: Enrolment) -> Decision {
     if seen.run.is_enrolled() {
         ending::delete(seen, seen.placeholder().usable(), None, Why::HeldElsewhere)
@@ -148,7 +148,7 @@ fn queue(seen: &Observation, enrolment: Enrolment) -> Decision {
     }
 }
 
-/// The run with some of what it carries changed.
+/// The run with some of its fields changed.
 fn run_should(seen: &Observation, change: impl FnOnce(&mut RunState)) -> Action {
     let mut wanted = RunState::of(&seen.run);
     change(&mut wanted);
@@ -162,7 +162,7 @@ fn spec_should(set: &Placeholder, change: impl FnOnce(&mut Spec)) -> Action {
     Action::Placeholder(wanted)
 }
 
-/// Only a change triggers the next decision.
+/// A plan without a timer: only a change triggers the next decision.
 fn at_once(decision: Decision) -> Plan {
     Plan {
         decision,

@@ -1,5 +1,5 @@
-//! The request of each action, computed from what is wanted and what was observed. Each names what it relies on, so a decision
-//! from a stale observation changes nothing.
+//! The requests of each action, computed from the wanted and the observed state. Each request names the state that it
+//! relies on, so a decision from a stale observation changes nothing.
 
 use crate::names::RunKey;
 use crate::placeholder::size::is_automatic;
@@ -18,58 +18,58 @@ mod run;
 
 pub use run::{RunState, opt_out, release_by_hand};
 
-/// What is tried at the API server, as metrics and messages name it.
+/// The purpose of a request, as metrics and messages name it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, IntoStaticStr, strum::Display)]
 #[strum(serialize_all = "snake_case")]
 pub enum Operation {
-    /// Wait for the first lists.
+    /// Read the caches' first lists.
     Sync,
-    /// Add or take back the labels that make a run a group.
+    /// Add or remove the labels that make a run a group.
     Enrol,
-    /// Write down when the hold began.
+    /// Write on the run when its hold began.
     DateHold,
     /// Read the run's PVCs.
     Claims,
     /// Read the run's labels.
     Labels,
-    /// Read the quotas of its namespace, and make room in one.
+    /// Read the quotas of the run's namespace, or delete another run's placeholder to make room in a quota.
     Places,
-    /// Create the placeholder, or have its pod created.
+    /// Create the placeholder, or requeue its StatefulSet until its pod is created.
     Placeholder,
     /// Release the run.
     Release,
-    /// Write down its node.
+    /// Write on the run which node it has.
     RecordNode,
-    /// Read the definitions of its tasks.
+    /// Read the definitions of the run's tasks.
     Need,
-    /// Write down what its tasks asked for.
+    /// Write on the run what its tasks requested.
     RecordUse,
-    /// Remove what we made.
+    /// Delete the placeholder, or make the run the owner of its pod.
     CleanUp,
     /// Read events.
     Lookup,
-    /// Count the run's tasks.
+    /// Count the run's task pods.
     Count,
-    /// Move the placeholder.
+    /// Change the placeholder's StatefulSet.
     Change,
-    /// Make the placeholder's pod small.
+    /// Resize the placeholder's pod to the usual size.
     Shrink,
-    /// Wake tasks that wait.
+    /// Requeue waiting task pods at the scheduler.
     Wake,
-    /// List the TaskRuns that a quota lets have no pod, and have Tekton try again.
+    /// List the TaskRuns whose pods a ResourceQuota rejected, and requeue them at Tekton.
     Retry,
-    /// List Tekton's assistants, and delete those that a run leaves behind.
+    /// List Tekton's affinity assistants, and delete those on a node that the run gave up.
     Assistants,
 }
 
 /// One request.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Request {
-    /// What it is for.
+    /// The purpose.
     pub operation: Operation,
-    /// What it changes.
+    /// The object that is changed.
     pub object: Object,
-    /// How.
+    /// The change.
     pub verb: Verb,
 }
 
@@ -80,32 +80,33 @@ pub enum Object {
     Run,
     /// The StatefulSet of its placeholder.
     Set,
-    /// The StatefulSet of another run's placeholder. That it has changed meanwhile stops nothing.
+    /// The StatefulSet of another run's placeholder. If it has changed meanwhile, the other requests are sent
+    /// nevertheless.
     OtherSet(String),
     /// The pod of its placeholder.
     Pod,
-    /// Another pod: a task's or an assistant's. Likewise.
+    /// A task's pod or an affinity assistant, which may change meanwhile, as `OtherSet` may.
     OtherPod(String),
-    /// A TaskRun of the run. Likewise.
+    /// A TaskRun of the run, which may change meanwhile, as `OtherSet` may.
     TaskRun(String),
 }
 
-/// What is done to an object.
+/// The change of an object.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Verb {
     /// Server-side apply.
     Apply(Box<StatefulSet>),
-    /// A JSON patch, guarded by its tests.
+    /// A JSON patch. Its `test` operations guard the write.
     Json(Patch),
-    /// A merge patch, guarded by the UID in it.
+    /// A merge patch. The UID in the patch guards the write.
     Merge(Value),
-    /// A strategic merge patch, likewise.
+    /// A strategic merge patch. The UID in the patch guards the write.
     Strategic(Value),
-    /// A strategic merge patch of the subresource `resize`, likewise.
+    /// A strategic merge patch of the subresource `resize`. The UID in the patch guards the write.
     Resize(Value),
     /// Delete the object of this UID.
     Delete {
-        /// Its UID.
+        /// UID of the object.
         uid: String,
         /// Without a grace period.
         at_once: bool,
@@ -113,7 +114,7 @@ pub enum Verb {
 }
 
 impl Action {
-    /// The requests that carry it out; none if everything is as wanted.
+    /// The requests that carry the action out; none if the observed state is the wanted state.
     pub fn requests(&self, seen: &Observation, image: &str) -> Vec<Request> {
         match self {
             Self::Run(wanted) => run::request(&seen.run, wanted).into_iter().collect(),
@@ -138,8 +139,8 @@ fn request(operation: Operation, object: Object, verb: Verb) -> Request {
     }
 }
 
-/// The placeholder mounts some of the run's PVCs, goes where the volumes of the others can be used, and copies the labels that the
-/// configuration names.
+/// The placeholder mounts some of the run's PVCs, is restricted to nodes that can use the volumes of the others, and
+/// copies the labels that the configuration names.
 fn create(seen: &Observation, enrolment: Enrolment, creation: &Creation, image: &str) -> Request {
     let mut run = Run {
         claims: creation.volumes.mountable.clone(),
@@ -178,7 +179,8 @@ fn adopt(seen: &Observation, pod: &str) -> Request {
     request(Operation::CleanUp, Object::Pod, Verb::Strategic(patch))
 }
 
-/// Assistants without a grace period: they have nothing to finish, and on a node that does not answer nothing would end them.
+/// Assistants are deleted without a grace period: they have no work to finish, and on a node that is unreachable no
+/// kubelet would end them.
 fn delete(target: &Target) -> Request {
     let (operation, object, uid) = match target {
         Target::Placeholder(uid) => (Operation::CleanUp, Object::Set, uid),
@@ -214,7 +216,7 @@ fn requeue_placeholder(seen: &Observation) -> Option<Request> {
 }
 
 impl Object {
-    /// Its name.
+    /// The name of the object.
     pub fn name<'a>(&'a self, run: &'a RunKey) -> Cow<'a, str> {
         match self {
             Self::Run => run.name.as_str().into(),
@@ -224,7 +226,7 @@ impl Object {
         }
     }
 
-    /// Whether a write of it that is overtaken means that what was decided does not hold any more.
+    /// Whether a conflict on the object invalidates the whole decision.
     pub fn is_own(&self) -> bool {
         match self {
             Self::Run | Self::Set | Self::Pod => true,

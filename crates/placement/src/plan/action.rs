@@ -1,6 +1,6 @@
-//! What a plan does: six kinds of action, and the events that they mean to a user.
+//! The actions of a plan, of six kinds, and the events that report them to a user.
 //!
-//! An action states what an object should be. `requests` computes the request from that and from what was observed.
+//! An action states what an object should be. `requests` computes the requests from the action and the observation.
 
 use super::cause::{MoveCause, ReleaseCause};
 use super::inputs::Creation;
@@ -11,7 +11,7 @@ use crate::placeholder::wake::Wake;
 use crate::requests::RunState;
 use crate::strategy::Enrolment;
 
-/// What is done to one object, or to several of a kind.
+/// A change of one object, or of several objects of a kind.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Action {
     /// The run should carry this.
@@ -22,9 +22,9 @@ pub enum Action {
     Placeholder(Spec),
     /// The placeholder's pod is changed in place.
     Pod(PodChange),
-    /// This object should be gone.
+    /// The object should be deleted.
     Delete(Target),
-    /// Another controller should look at these objects now.
+    /// Another controller should reconcile these objects now.
     Requeue(Requeue),
 }
 
@@ -46,42 +46,42 @@ pub enum Target {
     Pod(String),
     /// The StatefulSet of another run's placeholder.
     OtherPlaceholder {
-        /// Its name.
+        /// Name of the StatefulSet.
         name: String,
-        /// Its UID.
+        /// UID of the StatefulSet.
         uid: String,
     },
-    /// An affinity assistant on the node that the run gave up. Its StatefulSet recreates it where the run goes.
+    /// An affinity assistant on the node that the run gave up. Its StatefulSet recreates it on the run's next node.
     Assistant {
-        /// Its name.
+        /// Name of the pod.
         name: String,
-        /// Its UID.
+        /// UID of the pod.
         uid: String,
     },
 }
 
-/// Objects that another controller should look at now, instead of when its own back-off ends.
+/// Objects that another controller should reconcile now, instead of at the end of its own back-off.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Requeue {
     /// The placeholder's StatefulSet, by its controller: its pod is missing.
     Placeholder,
     /// Task pods, by the scheduler.
     Pods {
-        /// Their names.
+        /// Names of the pods.
         names: Vec<String>,
-        /// What to label them with.
+        /// The value of their label `woken`.
         wake: Wake,
     },
     /// TaskRuns whose pods a quota rejected, by Tekton, which would retry in a minute.
     TaskRuns {
-        /// Their names.
+        /// Names of the TaskRuns.
         names: Vec<String>,
-        /// Which rejection they are retried for.
+        /// The rejection for which the TaskRuns are requeued.
         refusal: String,
     },
 }
 
-/// What a step means to the user, the metrics and the controller's memory.
+/// The meaning of a step for the user, the metrics and the controller's memory.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Event {
     /// A run that nothing of pod-affinity holds was labelled.
@@ -105,7 +105,7 @@ pub enum Event {
     },
     /// The hold ended.
     Released {
-        /// Why now.
+        /// The cause.
         cause: ReleaseCause,
         /// The labels that the run got.
         enrolment: Option<Enrolment>,
@@ -114,14 +114,14 @@ pub enum Event {
         /// The message of the event `FailedCreate`, if it was read.
         message: Option<String>,
     },
-    /// The placeholder is on another node than the run's annotation said.
+    /// The placeholder is on another node than the run's annotation named.
     NodeRecorded {
-        /// Where it is now.
+        /// The node of the placeholder.
         node: String,
     },
     /// The run gave up its node.
     MovedOff {
-        /// Why.
+        /// The cause.
         cause: MoveCause,
         /// The pod that waits longest, if a pod waits.
         pod: Option<String>,
@@ -140,7 +140,7 @@ pub enum Event {
         /// The quota and its figures.
         quota: String,
     },
-    /// The placeholder of a run that goes on was deleted.
+    /// The placeholder of a run that continues was deleted.
     CleanedUp,
     /// The node stays reserved for the run, which is done.
     NodeKept,

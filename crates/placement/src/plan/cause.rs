@@ -9,9 +9,10 @@ use strum::{IntoStaticStr, VariantArray};
 pub enum ReleaseCause {
     /// The placeholder has its node.
     NodeFound,
-    /// `release-when: created`, and the placeholder exists.
+    /// `release-when` is `created`, and the placeholder exists.
     PlaceholderCreated,
-    /// There will never be a placeholder: it refers to an object that does not exist, or no size of it is admitted.
+    /// The placeholder's pod is rejected permanently: it refers to an object that does not exist, or no size of it is
+    /// admitted.
     PlaceholderImpossible,
     /// The hold is older than `hold-deadline`.
     Deadline,
@@ -22,16 +23,16 @@ pub enum ReleaseCause {
 /// Why a run gives up its node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum MoveCause {
-    /// A task's pod does not fit there.
+    /// A task's pod does not fit on the node.
     TaskDoesNotFit,
-    /// The placeholder itself finds no node, and a task waits.
+    /// The scheduler finds no node for the placeholder, and a task waits.
     PlaceholderDoesNotFit,
-    /// No pod can start there any more.
+    /// The node is unusable: no pod can start there.
     Node(Cause),
 }
 
 impl ReleaseCause {
-    /// All of them.
+    /// All causes.
     pub const ALL: &'static [Self] = Self::VARIANTS;
 
     /// The cause as metric label.
@@ -41,7 +42,7 @@ impl ReleaseCause {
 }
 
 impl MoveCause {
-    /// All of them.
+    /// All causes.
     pub const ALL: [Self; 6] = [
         Self::TaskDoesNotFit,
         Self::PlaceholderDoesNotFit,

@@ -1,4 +1,4 @@
-//! The placeholder is created, unless a quota has no room for its StatefulSet beside those of Tekton.
+//! The placeholder is created, unless a quota has no room for its StatefulSet beside the StatefulSets of Tekton.
 
 use super::action::{Action, Event, Target};
 use super::decision::{Decision, Wait};
@@ -9,13 +9,13 @@ use crate::sets::InTheWay;
 use crate::strategy::Enrolment;
 use std::time::Duration;
 
-/// How soon a run that runs without a placeholder gets another chance to have one.
+/// How soon a running run without a placeholder tries again to get one.
 const ROOM: Duration = Duration::from_secs(30);
-/// How soon a quota no longer counts a StatefulSet that is gone.
+/// How soon a quota stops counting a deleted StatefulSet.
 const A_MOMENT: Duration = Duration::from_secs(1);
 
-/// A PVC that is bound to a zone decides the zone of the run, so the placeholder mounts the run's PVCs where that does no harm. The
-/// cache does not keep all labels of a run.
+/// The placeholder mounts the run's PVCs, except where a mount does harm, because a PVC that is bound to a zone decides
+/// the zone of the run. The run's labels are read as well, because the cache does not keep all of them.
 pub(super) fn create(seen: &Observation, inputs: &Inputs, enrolment: Enrolment) -> Result<Plan, Read> {
     let creation = inputs.creation.get()?;
     if let Some(quota) = creation.quota.short_of.clone() {
@@ -27,7 +27,8 @@ pub(super) fn create(seen: &Observation, inputs: &Inputs, enrolment: Enrolment) 
     Ok(at_once(Decision::act("create_placeholder", event, [create])))
 }
 
-/// A quota may have no room for the StatefulSets that Tekton creates for this run, but for the placeholder of another run.
+/// Deletes the placeholder of another run if a quota then has room for the StatefulSets that Tekton creates for this
+/// run.
 pub(super) fn free_place(inputs: &Inputs) -> Result<Option<Plan>, Read> {
     let Quota {
         short_of: Some(quota),

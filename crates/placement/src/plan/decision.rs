@@ -1,4 +1,4 @@
-//! What a plan can decide: to ignore the run, to wait, to read more, or to act.
+//! The decisions of a plan: ignore the run, wait, read more, or act.
 
 use super::action::{Action, Event};
 use super::cause::MoveCause;
@@ -7,28 +7,29 @@ use crate::node::NodeOffer;
 use crate::resources::Resources;
 use strum::IntoStaticStr;
 
-/// What to do with a run now.
+/// What the controller does with a run now.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Decision {
-    /// The run is not, or no longer, the controller's to change.
+    /// The controller has nothing to do with the run, now or any more.
     Ignore(Why),
     /// Another object has to change first.
     Wait(Wait),
     /// A group of inputs is missing: read it and plan again.
     Read(Read),
-    /// Change something.
+    /// The step to take.
     Act(Step),
 }
 
-/// A change of a run: requests in a fixed order, and what they mean to the user. Each step leads to a change of an object that
-/// triggers the next decision.
+/// The actions of one step in a fixed order, and the event that reports them. Each step changes an object, and this
+/// change triggers the next decision.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Step {
-    /// Its name in logs, traces and the table of the plan.
+    /// The name of the step in logs, traces and the table of the plan.
     pub name: &'static str,
     /// What events, metrics and the controller's memory record once all actions are done.
     pub event: Option<Event>,
-    /// What to do, in this order: a pod template before the pod, an adoption before the deletion of the previous owner.
+    /// The actions in their order: a pod template is changed before the pod, and a pod is adopted before its previous
+    /// owner is deleted.
     pub actions: Vec<Action>,
 }
 
@@ -38,22 +39,22 @@ pub struct Step {
 pub enum Wait {
     /// Nothing: the run and its placeholder are as they should be.
     Settled,
-    /// The run started before it was held or enrolled: nothing is done, and one event says so.
+    /// The run started before it was held or enrolled. One event reports that pod-affinity does nothing for the run.
     LabelledTooLate,
-    /// A node; the scheduler's message says why there is none yet.
+    /// A node for the placeholder.
     Node {
         /// The scheduler's message.
         unschedulable: Option<String>,
         /// The message of an autoscaler about the placeholder's pod.
         autoscaler: Option<String>,
-        /// For a placeholder with a reserve: the node that comes nearest.
+        /// The node that comes nearest to a placeholder with a reserve.
         largest: Option<NodeOffer>,
     },
-    /// The end of a StatefulSet that has the placeholder's name and is being deleted or belongs to another owner.
+    /// The end of a StatefulSet with the placeholder's name that is being deleted or belongs to another owner.
     OldStatefulSet,
     /// The end of the placeholder's pod, of a StatefulSet at no replicas.
     PodEnd,
-    /// The scheduler: pods of the run are new, or are given the time `move-after` to fit.
+    /// The scheduler: pods of the run are new, or have had less than `move-after` to find a node.
     Scheduler,
     /// The end of a pause before an attempt is repeated.
     Pause,
@@ -64,30 +65,30 @@ pub enum Wait {
         /// The quota and its figures.
         quota: String,
     },
-    /// The end of tasks that live on a node that the run would give up.
+    /// The end of the run's tasks on a node that the run would give up.
     Tasks {
-        /// Why it would be given up.
+        /// Why the run would give up the node.
         cause: MoveCause,
         /// The pod that waits longest, if a pod waits.
         pod: Option<String>,
-        /// How many live.
+        /// The number of task pods.
         live: usize,
     },
-    /// The node: it would be given up, but a PVC of the run can be used nowhere else. Another run that took the node meanwhile would
-    /// keep this run from ever coming back.
+    /// The node of the run's volume: the run would give up its node, but a PVC of the run can be used only there. If
+    /// the run gave up the node, another run could take the node for good.
     Volume {
-        /// Why it would be given up.
+        /// Why the run would give up the node.
         cause: MoveCause,
         /// The pod that waits longest, if a pod waits.
         pod: Option<String>,
-        /// Name of the PVC.
+        /// The name of the PVC.
         claim: String,
     },
-    /// A node that fits, after the run gave up its node.
+    /// A node on which a task fits, after the run gave up its node.
     Fit {
         /// The pod that waits longest.
         pod: String,
-        /// What it requests.
+        /// The requests of the pod.
         asks: Resources,
         /// The scheduler's message.
         message: String,
@@ -132,7 +133,7 @@ impl Decision {
         })
     }
 
-    /// Its name in logs and traces.
+    /// The name in logs and traces.
     pub fn name(&self) -> &'static str {
         match self {
             Self::Ignore(_) => "ignore",

@@ -1,7 +1,6 @@
-//! The end of a run, or of pod-affinity's part in it: what is cleaned up and what is kept.
+//! The end of a run, and the opt-out: what is deleted and what is kept.
 //!
-//! A placeholder that gave up its node has none to keep: an isolateAlways run that ends in that moment leaves no reservation
-//! behind.
+//! A run with `isolateAlways` that ends after it gave up its node, and before it has another, keeps no node.
 
 use super::action::{Action, Event, PodChange, Target};
 use super::cause::ReleaseCause;
@@ -15,14 +14,14 @@ use crate::placeholder::size::is_automatic;
 use crate::run::SpecStatus;
 use crate::strategy::Strategy;
 
-/// The run is being deleted: nothing is kept, a reserved node included. Finalizers of other controllers may keep the run for long,
-/// so the plan does not wait for garbage collection.
+/// The run is being deleted: everything is deleted, including a reserved node. Finalizers of other controllers may
+/// delay garbage collection for long, so the plan does not wait for it.
 pub(super) fn on_deletion(seen: &Observation) -> Decision {
     let adopted = seen.live_pod().filter(|pod| pod.adopted);
     delete(seen, seen.placeholder().usable(), adopted, Why::Done)
 }
 
-/// The run is done: the node is free again, unless the strategy keeps it.
+/// The run is done: its node becomes free, unless the strategy keeps the node.
 pub(super) fn on_done(seen: &Observation, inputs: &Inputs) -> Result<Decision, Read> {
     let set = seen.placeholder().usable();
     match (keeps_its_node(seen), set) {
@@ -49,7 +48,8 @@ fn adopt(pod: &PlaceholderPod) -> Decision {
     )
 }
 
-/// What a later run of the same Pipeline will need is recorded on a run that succeeded. Best effort, so it is sent last.
+/// Records on a successful run what a later run of the same Pipeline will request. The record is best effort, so it is
+/// sent last.
 fn record_usage(seen: &Observation, inputs: &Inputs) -> Result<Option<Action>, Read> {
     let run = &seen.run;
     if !run.succeeded || run.used.is_some() || !is_automatic(run, &seen.config) {
@@ -60,8 +60,8 @@ fn record_usage(seen: &Observation, inputs: &Inputs) -> Result<Option<Action>, R
     Ok(used.map(|used| run_should(seen, |run| run.used = Some(used))))
 }
 
-/// The pod that stays, if the strategy keeps the node. The default strategy never applies: an enrolled run has its strategy as
-/// label.
+/// The pod that reserves the node after the run, if the strategy says so. The default strategy has no effect here: an
+/// enrolled run has its strategy as a label.
 fn keeps_its_node(seen: &Observation) -> Option<&PlaceholderPod> {
     let asked = asked(seen).unwrap_or(seen.config.default_strategy);
     let is_kept = |pod: &&PlaceholderPod| pod.node.is_some() && !pod.shape.mounts && !seen.is_scaled_down();
@@ -70,8 +70,8 @@ fn keeps_its_node(seen: &Observation) -> Option<&PlaceholderPod> {
     seen.live_pod().filter(is_kept).filter(|_| keeps)
 }
 
-/// A run that is opted out is neither held nor followed any more. Once it has started it keeps its group, because half of its pods
-/// have the terms already.
+/// An opted-out run is neither held nor moved. A run that has started keeps its labels, because some of its pods have
+/// the terms already.
 pub(super) fn on_opt_out(seen: &Observation, inputs: &Inputs) -> Result<Plan, Read> {
     let run = &seen.run;
     if run.is_held_by_us() {
@@ -87,7 +87,8 @@ pub(super) fn on_opt_out(seen: &Observation, inputs: &Inputs) -> Result<Plan, Re
     }
 }
 
-/// Tekton's assistants may wait for the placeholder to be bound, and tasks without terms may depend on them.
+/// Deletes the placeholder after a move. Until then, Tekton's assistants may wait for the placeholder to be bound, and
+/// tasks without terms may depend on the assistants.
 fn dismiss(seen: &Observation, inputs: &Inputs, set: &Placeholder) -> Result<Plan, Read> {
     if seen.is_scaled_down() {
         return scaled_down::follow(seen, inputs, set);
@@ -100,7 +101,7 @@ fn dismiss(seen: &Observation, inputs: &Inputs, set: &Placeholder) -> Result<Pla
     }
 }
 
-/// An event reports the deletion if the run goes on.
+/// Deletes what exists. An event reports the deletion if the run continues.
 pub(super) fn delete(
     seen: &Observation,
     set: Option<&Placeholder>,

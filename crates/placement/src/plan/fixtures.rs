@@ -1,4 +1,4 @@
-//! Scenes for the tests of `plan`: a run and its placeholder, changed step by step.
+//! Scenes for the tests of `plan`: a run and its placeholder, which methods change.
 
 use super::{
     Action, Census, Creation, Decision, Enrolment, Event, Group, Inputs, Observation, Placeholder,
@@ -20,13 +20,13 @@ pub(super) const UID: &str = "run-uid";
 pub(super) const SET: &str = "set-uid";
 pub(super) const POD: &str = "pod-uid";
 pub(super) const NODE: &str = "node-1";
-/// Of the StatefulSet; tasks that wait are labelled with it.
+/// The generation of the StatefulSet, which the label of waiting tasks has.
 pub(super) const GENERATION: i64 = 3;
-/// What the scheduler says of a pod that fits nowhere.
+/// The scheduler's message about a pod that fits on no node.
 pub(super) const NO_NODE: &str = "0/3 nodes are available";
 pub(super) const ELSEWHERE: &str = "0/3 nodes are available: 3 node(s) didn't match pod affinity rules";
 
-/// A run that is observed, and what was read about it.
+/// An observation of a run, and the inputs that were read for it.
 #[derive(Clone, Debug)]
 pub(super) struct Scene {
     pub(super) run: Run,
@@ -45,7 +45,7 @@ pub(super) struct Scene {
     pub(super) inputs: Inputs,
 }
 
-/// An opted-in run, created now; nothing holds it and nothing has happened yet.
+/// An opted-in run, created now, without a hold or a placeholder.
 pub(super) fn fresh() -> Scene {
     Scene {
         run: run(),
@@ -65,7 +65,7 @@ pub(super) fn fresh() -> Scene {
     }
 }
 
-/// Held by us.
+/// A run that pod-affinity holds.
 pub(super) fn held() -> Scene {
     fresh().change(|scene| {
         scene.run.status = SpecStatus::Pending;
@@ -73,12 +73,12 @@ pub(super) fn held() -> Scene {
     })
 }
 
-/// Running and enrolled.
+/// A running, enrolled run.
 pub(super) fn enrolled() -> Scene {
     fresh().in_group(UID)
 }
 
-/// Done, once enrolled by this strategy, its placeholder still on the node.
+/// A run that is done, was enrolled with this strategy, and has its placeholder on the node.
 pub(super) fn done(strategy: Strategy) -> Scene {
     enrolled()
         .resolved(strategy)
@@ -86,7 +86,7 @@ pub(super) fn done(strategy: Strategy) -> Scene {
         .change(|scene| scene.run.done = true)
 }
 
-/// Running on this node, which is written down.
+/// A running run on this node, which the run's annotation names.
 pub(super) fn settled() -> Scene {
     enrolled()
         .on(NODE)
@@ -100,7 +100,7 @@ pub(super) fn default_enrolment() -> Enrolment {
     }
 }
 
-/// What the run carries after its labels were added.
+/// The state of a run after it was enrolled.
 pub(super) fn enrolled_state() -> RunState {
     RunState {
         hold: None,
@@ -110,7 +110,7 @@ pub(super) fn enrolled_state() -> RunState {
     }
 }
 
-/// Of a run that is done or being deleted.
+/// The deletion of the placeholder of a run that is done or being deleted.
 pub(super) fn deletion(set: Option<&str>, pod: Option<&str>) -> Decision {
     let set = set.map(|uid| Target::Placeholder(uid.to_owned()));
     let pod = pod.map(|uid| Target::Pod(uid.to_owned()));
@@ -118,7 +118,7 @@ pub(super) fn deletion(set: Option<&str>, pod: Option<&str>) -> Decision {
     Decision::act("delete_placeholder", None, targets.collect::<Vec<_>>())
 }
 
-/// The run goes on without its placeholder.
+/// The deletion of the placeholder of a run that continues.
 pub(super) fn cleaned_up() -> Decision {
     let delete = Action::Delete(Target::Placeholder(SET.to_owned()));
     Decision::act("delete_placeholder", Event::CleanedUp, [delete])
@@ -147,7 +147,7 @@ impl Scene {
         })
     }
 
-    /// The strategy that run and placeholder have as label.
+    /// Run and placeholder have this strategy as label.
     pub(super) fn resolved(self, strategy: Strategy) -> Self {
         self.change(|scene| scene.run.strategy = Some(strategy.to_string()))
             .with_set()
@@ -171,7 +171,7 @@ impl Scene {
         })
     }
 
-    /// The placeholder pod is bound to this node.
+    /// The placeholder's pod is bound to this node.
     pub(super) fn on(self, node: &str) -> Self {
         self.with_pod()
             .change(|scene| scene.pod.as_mut().unwrap().node = Some(node.to_owned()))
@@ -195,13 +195,13 @@ impl Scene {
             .change(|scene| scene.set.as_mut().unwrap().owned = false)
     }
 
-    /// The placeholder pod has found no node for so many seconds.
+    /// The scheduler has found no node for the placeholder's pod for this number of seconds.
     pub(super) fn stranded(self, seconds: i64) -> Self {
         self.with_pod()
             .change(|scene| scene.pod.as_mut().unwrap().unschedulable = Some(unschedulable(seconds)))
     }
 
-    /// The StatefulSet is at no replicas and its pod is gone.
+    /// The StatefulSet has zero replicas and no pod.
     pub(super) fn moved_off(self) -> Self {
         self.change(|scene| {
             scene.set.get_or_insert_with(set).spec.replicas = 0;
@@ -209,23 +209,23 @@ impl Scene {
         })
     }
 
-    /// A task's pod is not bound, and nothing is wrong with it yet.
+    /// A task's pod is new and not bound.
     pub(super) fn task_starts(self, name: &str) -> Self {
         self.change(|scene| scene.waiting.push(waiting_pod(name, None)))
     }
 
-    /// A task's pod has found no node for so many seconds.
+    /// The scheduler has found no node for a task's pod for this number of seconds.
     pub(super) fn task_waits(self, name: &str, seconds: i64) -> Self {
         let pod = waiting_pod(name, Some(unschedulable(seconds)));
         self.change(|scene| scene.waiting.push(pod))
     }
 
-    /// So many tasks live; if none, for longer than anybody knows.
+    /// This number of tasks is active. If it is zero, the time of the last end is unknown.
     pub(super) fn counted(self, live: usize) -> Self {
         self.census(live, None)
     }
 
-    /// The last task ended so many seconds ago.
+    /// The last task ended this number of seconds ago.
     pub(super) fn quiet_for(self, seconds: i64) -> Self {
         self.census(0, Some(ago(seconds)))
     }
@@ -234,7 +234,7 @@ impl Scene {
         self.tasks(|tasks| tasks.census = Census { live, quiet_since })
     }
 
-    /// This PVC can be used on the placeholder's node only; no task lives, unless a count says otherwise.
+    /// This PVC can be used only on the placeholder's node. The run has no active task, unless a count says otherwise.
     pub(super) fn tied(self, claim: &str) -> Self {
         self.tasks(|tasks| tasks.tied = Some(claim.to_owned()))
     }
@@ -247,7 +247,7 @@ impl Scene {
         })
     }
 
-    /// A quota has no room.
+    /// This quota has no room for the placeholder's StatefulSet.
     pub(super) fn short_of(self, quota: Quota) -> Self {
         self.change(|scene| {
             let mut creation = scene.inputs.creation.get().cloned().unwrap_or_default();
@@ -257,7 +257,7 @@ impl Scene {
         })
     }
 
-    /// This group was not read yet.
+    /// This group of inputs has not been read.
     pub(super) fn unread(self, read: Read) -> Self {
         self.change(|scene| {
             let (inputs, nothing) = (&mut scene.inputs, Inputs::default());
@@ -274,7 +274,7 @@ impl Scene {
         })
     }
 
-    /// The latest event about a placeholder without a pod.
+    /// The message of the latest `FailedCreate` event of the placeholder.
     pub(super) fn failed_create(self, message: &str) -> Self {
         self.change(|scene| scene.inputs.failed_create = Some(message.to_owned()).into())
     }
@@ -292,7 +292,7 @@ impl Scene {
         })
     }
 
-    /// The run asks for a reserve, and its placeholder, if it is there, has it.
+    /// The run has this reserve, and so has its placeholder, if it exists.
     pub(super) fn reserving(self, reserve: &str) -> Self {
         self.change(|scene| {
             scene.run.reserve = Some(reserve.to_owned());
@@ -302,7 +302,7 @@ impl Scene {
         })
     }
 
-    /// The placeholder has the usual size again.
+    /// The placeholder has the usual size.
     pub(super) fn shrunk(self) -> Self {
         self.change(|scene| scene.sized(&size::usual(&scene.config).requests()))
     }
@@ -314,7 +314,7 @@ impl Scene {
         }
     }
 
-    /// The placeholder's StatefulSet, if it is there, is otherwise.
+    /// Changes the placeholder's StatefulSet, if it exists.
     pub(super) fn spec(self, change: impl FnOnce(&mut Spec)) -> Self {
         self.change(|scene| {
             if let Some(set) = &mut scene.set {
@@ -365,7 +365,7 @@ impl Scene {
     }
 }
 
-/// All groups were read but the tasks and the rejected tasks; nothing speaks against any step.
+/// All groups of inputs except the tasks and the rejected tasks have been read, and none prevents a step.
 pub(super) fn answered() -> Inputs {
     Inputs {
         creation: Creation::default().into(),
@@ -406,7 +406,7 @@ fn unschedulable(seconds: i64) -> Unschedulable {
     }
 }
 
-/// Woken when the run moved off.
+/// The label of a pod that was requeued when the run moved off.
 pub(super) fn woken_for(generation: i64) -> Wake {
     Wake {
         generation,

@@ -1,4 +1,5 @@
-//! A run that pod-affinity holds: released as soon as there is a reason to; until then the plan brings its placeholder forward.
+//! A run that pod-affinity holds. The plan releases the run as soon as there is a reason, and until then brings the
+//! placeholder to its node.
 
 use super::action::{Action, Event, Requeue, Target};
 use super::cause::ReleaseCause;
@@ -17,15 +18,15 @@ use crate::run::HeldFrom;
 use crate::strategy::Enrolment;
 use std::time::Duration;
 
-/// How long an automatic reserve that is larger than all nodes waits for an autoscaler's promise: longer than an autoscaler takes
-/// to answer, and the controller to read the answer.
+/// How long an automatic reserve that is larger than all nodes waits until an autoscaler promises a node: longer than
+/// an autoscaler takes to answer and the controller to read the answer.
 const PROMISED_BY: Duration = Duration::from_secs(30);
-/// How long a run is held without being enrolled, unless its placeholder is unschedulable.
+/// After this time a held run is enrolled, or at once if its placeholder is unschedulable.
 const UNENROLLED: Duration = Duration::from_mins(1);
-/// How long after the deadline of its hold there has to be room for a run's affinity assistants.
+/// How long after its deadline a hold may last while the plan makes room in a quota for the run's affinity assistants.
 const ROOM_BY: Duration = Duration::from_secs(15);
 
-/// A missing input never delays a release at the deadline.
+/// A release at the deadline never waits for an input.
 pub(super) fn hold(seen: &Observation, inputs: &Inputs, enrolment: Enrolment) -> Result<Plan, Read> {
     if seen.run.held_from == HeldFrom::UndatedRelease {
         return Ok(at_once(date_hold(seen)));
@@ -67,7 +68,8 @@ fn reason_to_release(
     }
 }
 
-/// Without the label, another run's placeholder would not be where Tekton now needs a place for this run.
+/// Makes room in a quota for Tekton's assistants before the release at the deadline, because the placeholder of another
+/// run takes their place.
 fn free_place(seen: &Observation, inputs: &Inputs) -> Result<Option<Plan>, Read> {
     let is_late = left_of_hold(seen, seen.config.hold_deadline.saturating_add(ROOM_BY)).is_zero();
     if is_late || seen.set.is_some() || seen.run.assistants() == 0 {
@@ -85,18 +87,19 @@ fn is_impossible(seen: &Observation, inputs: &Inputs, set: &Placeholder) -> bool
     }
 }
 
-/// Why there is no pod and will be none as it is, if that was read.
+/// Why the API server permanently rejects the placeholder's pod, if the message was read.
 fn refusal(seen: &Observation, inputs: &Inputs) -> Option<Impossible> {
     let message = inputs.failed_create.get().ok()?.as_deref();
     impossible::told_by(message.filter(|_| seen.live_pod().is_none())?)
 }
 
-/// A reserve has to be waited for: the tasks would not fit beside a placeholder that still has the reserve.
+/// With `release-when: created`, a placeholder that exists is enough, unless it has a reserve: the tasks would not fit
+/// beside a placeholder that still requests the reserve.
 fn is_enough_to_exist(seen: &Observation) -> bool {
     seen.config.release_when == ReleaseWhen::Created && !seen.has_reserve()
 }
 
-/// Clears Pending and the hold. Without an enrolment, the run is in no group afterwards.
+/// Clears `spec.status` and the hold annotation. Without an enrolment, the run leaves its group.
 pub(super) fn release(
     seen: &Observation,
     inputs: &Inputs,
@@ -119,7 +122,7 @@ pub(super) fn release(
     Decision::act("release", event, [run])
 }
 
-/// What a placeholder that exists needs before the run can be released to its node.
+/// The step or wait that an existing placeholder needs before the run can be released to its node.
 fn obstacle(seen: &Observation, inputs: &Inputs) -> Result<Option<Plan>, Read> {
     let Some(set) = seen.placeholder().usable() else {
         return Ok(None);
@@ -137,8 +140,8 @@ fn obstacle(seen: &Observation, inputs: &Inputs) -> Result<Option<Plan>, Read> {
     }
 }
 
-/// No user chose an automatic reserve for the nodes of this cluster. A reserve that no node can have, and for which no autoscaler
-/// adds a node, would hold the run in vain.
+/// Gives up an automatic reserve that fits on no node, and for which no autoscaler adds a node: it would hold the run
+/// in vain, and no user chose its amounts for the nodes of this cluster.
 fn give_reserve_up(seen: &Observation, inputs: &Inputs, set: &Placeholder) -> Result<Option<Plan>, Read> {
     let Some((pod, since)) = unschedulable_and_big(seen) else {
         return Ok(None);
@@ -174,7 +177,7 @@ fn nearest(seen: &Observation, pod: &PlaceholderPod) -> Option<NodeOffer> {
     largest(&seen.nodes, &pod.tolerations, &pod.shape.requests)
 }
 
-/// A held run has no pods that the placeholder would have to wait for, only its own previous pod.
+/// Scales the placeholder up once its previous pod has ended. A held run has no other pods to wait for.
 fn come_back(seen: &Observation, inputs: &Inputs, set: &Placeholder) -> Result<Plan, Read> {
     if seen.live_pod().is_none() && seen.waiting.is_empty() {
         scaled_down::come_back(inputs, set)
@@ -204,8 +207,8 @@ fn enrol(seen: &Observation, enrolment: Enrolment) -> Decision {
     Decision::act("enrol", None, [enrolled])
 }
 
-/// A run that is cancelled while it is held starts its finally tasks at that moment, so its labels have to be there before. Most
-/// holds are too short to be worth a write of their own.
+/// How long a held run stays without its labels. Tekton starts the finally tasks of a run at the moment in which the
+/// run is cancelled, so a held run needs its labels before. Most holds are too short for a separate write.
 fn until_enrolled(seen: &Observation) -> Option<Duration> {
     match seen.live_pod() {
         _ if seen.run.is_enrolled() => None,
@@ -227,7 +230,8 @@ fn waiting(seen: &Observation, inputs: &Inputs) -> Result<Decision, Read> {
     }))
 }
 
-/// The StatefulSet controller backs off for minutes after its pod was rejected. A change of the StatefulSet requeues it.
+/// Requeues the StatefulSet: its controller backs off for minutes after the pod was rejected, and a change of the
+/// StatefulSet ends the back-off.
 fn requeue(seen: &Observation, inputs: &Inputs, set: &Placeholder) -> Result<Plan, Read> {
     let plan = if !set.observed {
         again(Decision::await_placeholder(), SOON)

@@ -1,6 +1,7 @@
-//! What a decision needs beyond the caches: the caches may be behind the API server, and they keep little of each object.
+//! The inputs of a decision that the caches do not hold, because a cache may be behind the API server and keeps few
+//! fields of each object.
 //!
-//! The plan names the group of inputs that is missing ([`Read`]); the controller reads that group and plans again.
+//! The plan names the missing group of inputs ([`Read`]). The controller reads the group and plans again.
 
 use super::observation::AssistantPod;
 use crate::need::{Need, Stint};
@@ -22,7 +23,7 @@ pub enum Read {
     Tasks,
     /// The affinity assistants of a run that gave up a node.
     Assistants,
-    /// The run's TaskRuns whose pods were rejected by a `ResourceQuota`.
+    /// The run's TaskRuns whose pods a ResourceQuota rejected.
     RejectedTasks,
     /// What the run's tasks requested, and when they ran.
     Usage,
@@ -32,14 +33,14 @@ pub enum Read {
     Autoscaler,
 }
 
-/// What a new placeholder is made of, and whether a quota has room for the StatefulSet.
+/// The inputs for a new placeholder, with the room in the quotas for its StatefulSet.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Creation {
     /// What the run's PVCs mean to the placeholder.
     pub volumes: VolumeConstraints,
     /// The labels of the run that the placeholder copies.
     pub labels: BTreeMap<String, String>,
-    /// What the run is expected to request at once; only for an automatic reserve.
+    /// The expected requests of the run; only for an automatic reserve.
     pub need: Option<Need>,
     /// The quotas of the namespace.
     pub quota: Quota,
@@ -48,7 +49,7 @@ pub struct Creation {
 /// Whether a `ResourceQuota` has room for one more StatefulSet.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Quota {
-    /// The quota that has no room, with its figures.
+    /// The quota without room, with its figures.
     pub short_of: Option<String>,
     /// What takes the room of the StatefulSets that Tekton creates for this run.
     pub in_the_way: Option<InTheWay>,
@@ -66,19 +67,19 @@ pub struct VolumeConstraints {
 /// The run's task pods, counted at the API server.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Tasks {
-    /// How many live, and since when none does.
+    /// The number of task pods, and since when it is zero.
     pub census: Census,
-    /// The PVC, if there is one, that no other node than the placeholder's can use. Read only if no task lives.
+    /// The PVC, if any, that can be used only on the placeholder's node. Read only if the run has no task pod.
     pub tied: Option<String>,
 }
 
-/// How many task pods of a group live.
+/// The number of active task pods of a group.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Census {
-    /// The task pods that are bound to the placeholder's node, or to any node if the placeholder has none, and neither Succeeded
-    /// nor Failed. A pod that is being deleted counts, as it does for the scheduler.
+    /// The number of task pods that are bound to the placeholder's node, or to any node if the placeholder has none,
+    /// and are neither Succeeded nor Failed. A pod that is being deleted counts, as it does for the scheduler.
     pub live: usize,
-    /// Since when none lives, if that is known.
+    /// Since when the number is zero, if that is known.
     pub quiet_since: Option<Timestamp>,
 }
 
@@ -103,12 +104,12 @@ pub struct Inputs {
     pub autoscaler: Group<Option<String>>,
 }
 
-/// A group that was read, or what to read.
+/// A group of inputs that was read, or the request to read it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Group<T>(Result<T, Read>);
 
 impl<T> Group<T> {
-    /// The group; the error is what the controller should read.
+    /// The group. The error is the group that the controller should read.
     pub fn get(&self) -> Result<&T, Read> {
         self.0.as_ref().map_err(|read| *read)
     }
@@ -121,7 +122,7 @@ impl<T> From<T> for Group<T> {
 }
 
 impl Default for Inputs {
-    /// Nothing was read yet.
+    /// No group has been read.
     fn default() -> Self {
         Self {
             creation: Group(Err(Read::Creation)),
@@ -137,8 +138,8 @@ impl Default for Inputs {
 }
 
 impl Census {
-    /// The outcome of a count, after the previous count if there was one. `ended` is when the last pod of the group ended, if a pod
-    /// that ended still exists.
+    /// A new count, after the previous count if there was one. `ended` is the end of the last pod of the group, if an
+    /// ended pod still exists.
     pub fn after(before: Option<Self>, live: usize, ended: Option<Timestamp>, now: Timestamp) -> Self {
         let quiet_since = match before {
             _ if live > 0 => None,

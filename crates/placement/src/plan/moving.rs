@@ -1,6 +1,7 @@
-//! The run moves off: a run whose node cannot take its next task gives the node up.
+//! The move of a run: a run whose node cannot take its next task gives up the node.
 //!
-//! Only if no task of the run lives there, and never the only node that can use the run's volumes.
+//! The run gives up the node only if no task of the run is active there, and never if the run's volumes can be used
+//! only there.
 
 use super::action::Event;
 use super::cause::MoveCause;
@@ -15,17 +16,17 @@ use crate::placeholder::tolerating;
 use jiff::Timestamp;
 use std::time::Duration;
 
-/// How soon tasks whose end is waited for are counted again: a pod that is being deleted outlives its TaskRun, so nothing of the
-/// run changes when the pod ends.
+/// How soon active tasks are counted again. A pod that is being deleted outlives its TaskRun, so the end of the pod
+/// changes no watched object of the run.
 const RECOUNT: Duration = Duration::from_secs(30);
 
-/// Why the node would be given up, and since when that is so; `None` needs no patience.
+/// Why the run would give up the node, and since when. Without a time, the plan waits for no `move-after`.
 struct Reason {
     cause: MoveCause,
     since: Option<Timestamp>,
 }
 
-/// Gives the node up if there is a reason and no task of the run lives there.
+/// Gives up the node if there is a reason and no task of the run is active there.
 pub(super) fn move_off_if_stuck(
     seen: &Observation,
     inputs: &Inputs,
@@ -37,7 +38,7 @@ pub(super) fn move_off_if_stuck(
     }
 }
 
-/// An unusable node first. Otherwise the reason that has lasted longest.
+/// An unusable node comes first, then the reason that has lasted longest.
 fn reason(seen: &Observation) -> Option<Reason> {
     seen.config.move_after?;
     node_unusable(seen).or_else(|| {
@@ -56,7 +57,8 @@ fn node_unusable(seen: &Observation) -> Option<Reason> {
     }
 }
 
-/// Room may come after a while; a volume stays where it is.
+/// A node can get room after a while, whereas a volume stays on its node. So only a pod that waits for room gets
+/// `move-after`.
 fn unschedulable_task(seen: &Observation) -> Option<Reason> {
     let (_, unschedulable) = seen.unschedulable_task()?;
     let waits_for_room = !is_about_volumes_alone(&unschedulable.message);
@@ -66,12 +68,13 @@ fn unschedulable_task(seen: &Observation) -> Option<Reason> {
     })
 }
 
-/// The message counts nodes by reason and names none: if it does not mention room, the run's own node is not short of room.
+/// The message counts nodes by reason and names no node. If the message does not mention room, the node of the run has
+/// room.
 fn is_about_volumes_alone(message: &str) -> bool {
     messages::lacks_its_volume(message) && !messages::is_short_of_room(message)
 }
 
-/// A placeholder without a node matters only if a task waits.
+/// An unschedulable placeholder is a reason only while a task waits.
 fn unschedulable_placeholder(seen: &Observation) -> Option<Reason> {
     let unschedulable = seen.live_pod()?.unschedulable.as_ref()?;
     (!seen.waiting.is_empty()).then_some(Reason {
@@ -111,8 +114,8 @@ fn leave_unless_tied(seen: &Observation, set: &Placeholder, cause: MoveCause, ti
     }
 }
 
-/// The scheduler has as much time after the last task ended as after the pod came: in that time a pod that waited for room beside
-/// that task is bound to the same node.
+/// After the last task ended, the scheduler again has `move-after`: in this time it binds a pod that waited for room
+/// beside that task to the same node.
 fn patience_left(seen: &Observation, reason: &Reason, since: Option<Timestamp>) -> Duration {
     match (reason.since, since) {
         (Some(_), Some(since)) => seen.left(since, seen.patience()),
@@ -120,7 +123,7 @@ fn patience_left(seen: &Observation, reason: &Reason, since: Option<Timestamp>) 
     }
 }
 
-/// If no pod waits, the next task's pod triggers the next decision in time.
+/// If no pod waits, the pod of the next task triggers the next decision.
 pub(super) fn await_tasks(seen: &Observation, cause: MoveCause, live: usize) -> Plan {
     let pod = seen.waits();
     Plan {
@@ -129,8 +132,8 @@ pub(super) fn await_tasks(seen: &Observation, cause: MoveCause, live: usize) -> 
     }
 }
 
-/// The placeholder is to follow the pod that waits longest, so it tolerates what that pod tolerates. A placeholder that finds no
-/// node left the node that the run's annotation names.
+/// The placeholder follows the pod that waits longest, so it gets the tolerations of that pod. The previous node of an
+/// unschedulable placeholder is the node in the run's annotation.
 fn move_off(seen: &Observation, set: &Placeholder, cause: MoveCause) -> Decision {
     let (pod, node) = (seen.waits(), seen.node_name().or(seen.run.node.as_deref()));
     let leads = seen.waiting.iter().find(|it| Some(&it.name) == pod.as_ref());
@@ -151,8 +154,8 @@ fn move_off(seen: &Observation, set: &Placeholder, cause: MoveCause) -> Decision
     Decision::act("move_off", event, [away])
 }
 
-/// A held run is not released to a node where no pod of it can start. Its tasks are counted although it has none: the count reads
-/// the node again, and the watch of nodes may be behind the watch of pods.
+/// Gives up an unusable node before the run is released to it. The tasks of a held run are counted, although it has
+/// none, because the count also reads the node again: the watch of nodes may be behind the watch of pods.
 pub(super) fn relocate(seen: &Observation, inputs: &Inputs, set: &Placeholder) -> Result<Option<Plan>, Read> {
     let Some(cause) = seen.config.move_after.and(node_unusable(seen)) else {
         return Ok(None);

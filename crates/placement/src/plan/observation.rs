@@ -1,7 +1,6 @@
-//! What is observed of one run at one moment, from the caches and the controller's memory.
+//! The observation of one run at one moment, from the caches and the controller's memory.
 //!
-//! Each object is reduced to these fields while it is decoded. What only the API server knows is an input of its own
-//! (`inputs.rs`).
+//! Each object is reduced to these fields when it is decoded. Inputs that only the API server has are in `inputs.rs`.
 
 use crate::config::Config;
 use crate::keys;
@@ -17,7 +16,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// What is observed of one run.
+/// The observation of one run.
 #[derive(Clone, Debug)]
 pub struct Observation {
     /// The time of the decision.
@@ -30,11 +29,11 @@ pub struct Observation {
     pub set: Option<Placeholder>,
     /// The pod that has the name of the placeholder's pod.
     pub pod: Option<PlaceholderPod>,
-    /// The node that this pod is bound to. [`super::Read::Tasks`] reads it again.
+    /// The state of the node that this pod is bound to. [`super::Read::Tasks`] reads the node again.
     pub node: NodeState,
     /// All nodes: while the placeholder is unschedulable with a reserve, and after [`super::Read::Tasks`]. Empty if not read.
     pub nodes: Vec<NodeFacts>,
-    /// The group's task pods that are not bound yet.
+    /// The pending task pods of the group.
     pub waiting: Vec<WaitingPod>,
     /// A pod of the group is or was [`WaitingPod::relaxed`].
     pub relaxed: bool,
@@ -42,31 +41,31 @@ pub struct Observation {
     pub moves: Repeated,
     /// When, and how often, the placeholder made room in a quota of pods.
     pub yields: Repeated,
-    /// When, and how often since the placeholder made room, Tekton was made to retry.
+    /// When, and how often since the placeholder made room, TaskRuns were requeued at Tekton.
     pub retries: Repeated,
     /// The latest event that a quota rejected a task's pod in the namespace, unless its TaskRun is known to be another run's.
     pub refusal: Option<String>,
-    /// How long the StatefulSet controller has before the StatefulSet is requeued.
+    /// How long the plan waits for the StatefulSet controller before it requeues the StatefulSet.
     pub nudge_in: Duration,
 }
 
 /// A run's placeholder StatefulSet.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Placeholder {
-    /// UID, the precondition of a delete.
+    /// UID of the StatefulSet, the precondition of a delete.
     pub uid: String,
-    /// The run that it is named after owns it.
+    /// The StatefulSet belongs to the run, and not to another owner.
     pub owned: bool,
-    /// It is being deleted.
+    /// The StatefulSet is being deleted.
     pub deleting: bool,
     /// `metadata.generation`, which each change of the spec increases.
     pub generation: i64,
-    /// The StatefulSet controller has observed it. With the default client limits, a controller that hundreds of runs keep busy
-    /// takes a minute for this, and more work would only delay it.
+    /// The StatefulSet controller has observed the latest change. With the default client limits, a controller that
+    /// hundreds of runs keep busy takes a minute for this, and more writes would only delay it.
     pub observed: bool,
     /// The strategy label: the strategy that was resolved when the placeholder was created.
     pub strategy: Option<Strategy>,
-    /// The isolation label, likewise.
+    /// The isolation label: the isolation that was resolved when the placeholder was created.
     pub isolation: Option<Isolation>,
     /// The part that the plan changes.
     pub spec: Spec,
@@ -75,95 +74,96 @@ pub struct Placeholder {
 /// The placeholder's pod.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PlaceholderPod {
-    /// UID, the precondition of a write.
+    /// UID of the pod, the precondition of a write.
     pub uid: String,
-    /// The node it is bound to.
+    /// The node that the pod is bound to.
     pub node: Option<String>,
-    /// It is being deleted, or its phase is Succeeded or Failed.
+    /// The pod is being deleted, or its phase is Succeeded or Failed.
     pub ending: bool,
-    /// Set while the scheduler finds no node.
+    /// Set while the scheduler finds no node for the pod.
     pub unschedulable: Option<Unschedulable>,
-    /// The taints that it tolerates: the run's template says some, admission may have added others.
+    /// The tolerations of the run's pod template, and those that admission added.
     pub tolerations: Vec<Toleration>,
     /// The run itself owns the pod (isolateAlways, after completion).
     pub adopted: bool,
-    /// How it was made, and what became of that.
+    /// The size of the pod, and whether the pod can be resized.
     pub shape: Shape,
 }
 
-/// How a placeholder pod was made, and what became of its size; the default is a pod of the usual size.
+/// The size of a placeholder's pod and related marks. The default is a pod of the usual size.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Shape {
-    /// `spec`: what our own container, `placeholder`, asks for.
+    /// The requests of the container `placeholder` in `spec`.
     pub requests: Resources,
-    /// It has the annotation `reserve`: it was made bigger than usual; unless it has `within-limits`.
+    /// The pod has the annotation `reserve` and was created with a reserve. A pod with the annotation `within-limits`
+    /// was not.
     pub reserves: bool,
-    /// It has the annotation `pinned`, not empty: it can be on that node only.
+    /// The pod has the annotation `pinned` with the name of the only node where it may be.
     pub pinned: bool,
-    /// It has a PVC among its volumes.
+    /// The pod has a PVC among its volumes.
     pub mounts: bool,
-    /// Whether its size can be changed in place, as far as was tried.
+    /// Whether the pod can be resized in place, as far as that was tried.
     pub resize: Resize,
 }
 
 /// Condition `PodScheduled` is False, with reason Unschedulable.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Unschedulable {
-    /// The scheduler's own words.
+    /// The scheduler's message.
     pub message: String,
-    /// When the condition became so.
+    /// Since when the condition is False.
     pub since: Timestamp,
 }
 
 /// Whether a pod can be resized in place.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Resize {
-    /// Nothing speaks against it.
+    /// No resize was refused.
     #[default]
     Possible,
-    /// The server refused it for this very pod, or its kubelet calls it infeasible.
+    /// The API server rejected the resize of this pod, or the kubelet reports the resize as infeasible.
     Refused,
 }
 
 /// A task pod of the group that is Pending and not bound.
 #[derive(Clone, Debug, PartialEq)]
 pub struct WaitingPod {
-    /// Name.
+    /// Name of the pod.
     pub name: String,
-    /// What it asks for.
+    /// The requests of the pod.
     pub requests: Resources,
-    /// Set while the scheduler finds no node. A pod that is new, or waits for a PVC to be bound, is not that.
+    /// Set while the scheduler finds no node; not set for a new pod, or for a pod that waits for a PVC to be bound.
     pub unschedulable: Option<Unschedulable>,
-    /// The taints that it tolerates.
+    /// The tolerations of the pod.
     pub tolerations: Vec<Toleration>,
-    /// Its label `woken`: what the scheduler was last told to look at it again for.
+    /// The label `woken`: for which change the scheduler last requeued the pod.
     pub woken: Option<Wake>,
-    /// It came with a required podAffinity of others, which the webhook made preferred.
+    /// The pod was created with a required podAffinity to other pods, and the webhook made the podAffinity preferred.
     pub relaxed: bool,
 }
 
-/// A pod that Tekton keeps on the node of a run that mounts a PVC.
+/// An affinity assistant: a pod of Tekton that keeps the tasks that share a PVC on one node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AssistantPod {
-    /// Name.
+    /// Name of the pod.
     pub name: String,
-    /// UID, the precondition of a delete.
+    /// UID of the pod, the precondition of a delete.
     pub uid: String,
-    /// The node it is bound to.
+    /// The node that the pod is bound to.
     pub node: Option<String>,
 }
 
-/// How often, and when last, a step was taken that is not repeated at once, as far as this leader saw it.
+/// How often, and when last, this leader took a step that is repeated only after a pause.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Repeated {
-    /// How often.
+    /// The number of times.
     pub count: u32,
-    /// When last.
+    /// The last time.
     pub last: Option<Timestamp>,
 }
 
 impl Observation {
-    /// A run without any other object.
+    /// The observation of a run without any other object.
     pub fn of(run: Run, config: Arc<Config>, now: Timestamp) -> Self {
         Self {
             now,
@@ -190,14 +190,14 @@ impl Observation {
 }
 
 impl Placeholder {
-    /// Its pod stays when the run is done.
+    /// The placeholder's pod reserves the node after the run is done.
     pub(crate) fn outlives_its_run(&self) -> bool {
         self.strategy == Some(Strategy::IsolateAlways)
     }
 }
 
 impl Shape {
-    /// Reads the marks that a pod bears.
+    /// Reads the annotations of a pod.
     pub fn read(annotations: &BTreeMap<String, String>, requests: Resources, resize: Resize) -> Self {
         Self {
             requests,
@@ -215,7 +215,7 @@ impl Repeated {
     pub(super) const PAUSE: Duration = Duration::from_secs(10);
     const LAST_PAUSE: Duration = Duration::from_mins(5);
 
-    /// With one more.
+    /// The same with one more, at this time.
     #[must_use]
     pub fn and_one(self, now: Timestamp) -> Self {
         Self {
@@ -224,7 +224,7 @@ impl Repeated {
         }
     }
 
-    /// How long to keep from the next one after the last: twice as long each time, up to five minutes.
+    /// The pause before the step is repeated: twice as long each time, up to five minutes.
     pub(super) fn pause(self, first: Duration) -> Duration {
         match self.count {
             0 => Duration::ZERO,

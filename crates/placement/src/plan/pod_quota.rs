@@ -1,7 +1,8 @@
-//! A quota of pods rejects a task's pod: the placeholder makes room, and comes back later.
+//! A quota of pods rejects a task's pod: the placeholder makes room and is scaled up later.
 //!
-//! A task without a pod cannot wait for a node, and Tekton retries only after a minute, so Tekton is made to retry as soon as the
-//! placeholder is gone. The running tasks keep their node by their terms; between tasks, other runs can take the node.
+//! A task without a pod cannot wait for a node, and Tekton retries only after a minute. So the controller requeues the
+//! TaskRun at Tekton as soon as the placeholder is gone. The running tasks keep their node by their terms; between
+//! tasks, other runs can take the node.
 
 use super::action::{Action, Event, Requeue};
 use super::decision::{Decision, Wait};
@@ -10,10 +11,11 @@ use super::observation::{Observation, Placeholder, Repeated};
 use super::{Plan, again, at_once, spec_should};
 use std::time::Duration;
 
-/// A quota may count the placeholder for a moment after its end, and another run's placeholder may come back to take the room.
+/// The first pause between retries. A quota may count the placeholder for a moment after its end, or the placeholder of
+/// another run may take the room.
 const FIRST_RETRY: Duration = Duration::from_secs(2);
 
-/// What to do about a rejection in the namespace; `None` if it concerned another run, or was handled.
+/// Handles a rejection in the namespace; `None` if the rejection concerns another run.
 pub(super) fn make_room(
     seen: &Observation,
     inputs: &Inputs,
@@ -34,7 +36,8 @@ pub(super) fn make_room(
     })
 }
 
-/// No node is given up: what exists of the run stays.
+/// Scales the placeholder down. The annotation `left` is empty, because the run does not move: its active pods stay on
+/// the node.
 fn leave_to_make_room(set: &Placeholder, tasks: &[String]) -> Decision {
     let away = spec_should(set, |spec| {
         spec.replicas = 0;
@@ -44,7 +47,8 @@ fn leave_to_make_room(set: &Placeholder, tasks: &[String]) -> Decision {
     Decision::act("make_room", Event::MadeRoom { tasks }, [away])
 }
 
-/// Another run may have taken the room first, so the retry is repeated; Tekton itself retries each minute.
+/// Requeues the TaskRuns at Tekton, and repeats this because another run may have taken the room. Tekton itself retries
+/// each minute.
 fn retry(seen: &Observation, tasks: &[String], refusal: &str) -> Plan {
     let left = seen.pause_after(seen.retries, FIRST_RETRY);
     if !left.is_zero() {
@@ -57,8 +61,8 @@ fn retry(seen: &Observation, tasks: &[String], refusal: &str) -> Plan {
     at_once(Decision::act("retry_tasks", None, [Action::Requeue(requeue)]))
 }
 
-/// How long the placeholder that made room stays away. Only the quota knows whether there is room again; if there is none, the next
-/// rejected task makes the placeholder leave again, for longer.
+/// How long a placeholder that made room stays scaled down. Only the quota knows whether it has room again. If it has
+/// none, the next rejected task scales the placeholder down again, for longer.
 pub(super) fn absence_left(seen: &Observation) -> Duration {
     seen.pause_after(seen.yields, Repeated::PAUSE)
 }

@@ -1,5 +1,5 @@
-//! Whether a placeholder has the right size and volumes: a placeholder that found its node with a reserve must be small before
-//! tasks come, and a placeholder that outlives its run must not keep the run's PVCs from other pods.
+//! Brings a placeholder to the right size and volumes: a placeholder that found its node with a reserve must be small
+//! before tasks start, and a placeholder that outlives its run must not keep the run's PVCs from other pods.
 
 use super::action::{Action, Event, PodChange, Target};
 use super::cause::MoveCause;
@@ -13,7 +13,8 @@ use std::time::Duration;
 pub(super) enum Reshape {
     /// Size and volumes are right.
     No,
-    /// The placeholder is small again, and another pod may have taken its room meanwhile: it has this long to come back.
+    /// The placeholder was recreated small, and another pod may have taken its room: the placeholder has this time left
+    /// to be bound to its node.
     Wait(Duration),
     /// The next step to the right size.
     Now(Decision),
@@ -41,12 +42,13 @@ fn on_node(seen: &Observation, set: &Placeholder, pod: &PlaceholderPod, node: &s
     }
 }
 
-/// The placeholder has its node, so it needs the PVCs no more, and it stays when the run is done.
+/// The placeholder mounts PVCs and stays when the run is done. It has its node, so it no longer needs the PVCs.
 fn keeps_claims(set: &Placeholder, pod: &PlaceholderPod) -> bool {
     pod.shape.mounts && set.outlives_its_run()
 }
 
-/// A refusal counts whatever size the pod has by its spec: a kubelet may find infeasible what the API server accepted.
+/// A refused resize counts, whatever size `spec` has: the kubelet may report a resize as infeasible after the API
+/// server accepted it.
 fn how_to_shrink(seen: &Observation, pod: &PlaceholderPod) -> Option<Resize> {
     let Shape {
         requests,
@@ -64,15 +66,15 @@ fn how_to_shrink(seen: &Observation, pod: &PlaceholderPod) -> Option<Resize> {
     (is_big(seen, pod) || *reserves && refused).then_some(how)
 }
 
-/// Only a pod that was created with a reserve: a smaller usual size in a new configuration is no reason to change existing
+/// Whether the pod has a reserve. A smaller usual size in a new configuration is no reason to change existing
 /// placeholders.
 pub(super) fn is_big(seen: &Observation, pod: &PlaceholderPod) -> bool {
     let usual = usual(&seen.config).requests();
     pod.shape.reserves && pod.shape.requests.beyond(&usual).next().is_some()
 }
 
-/// While the run is held, a big placeholder waits for its node, and a pinned placeholder for its own; afterwards neither may keep
-/// the placeholder from joining its group on any node.
+/// While the run is held, a placeholder with a reserve waits for a node, and a pinned placeholder waits for its own
+/// node. Once the run is released, a reserve or a pin must not keep the placeholder from its group.
 fn without_node(seen: &Observation, set: &Placeholder, pod: &PlaceholderPod) -> Reshape {
     let held = seen.run.is_held_by_us();
     match time_to_come_back(seen, pod) {
@@ -89,7 +91,7 @@ fn time_to_come_back(seen: &Observation, pod: &PlaceholderPod) -> Option<Duratio
     Some(seen.left(unschedulable.since, seen.patience()))
 }
 
-/// The template first: if the pod is recreated meanwhile, the new pod must be small.
+/// The template is changed first: if the pod is recreated meanwhile, the new pod must be small.
 fn shrink(seen: &Observation, set: &Placeholder, pod: &PlaceholderPod) -> Decision {
     let small = spec_should(set, |spec| spec.size = usual(&seen.config).requests());
     Decision::act(
@@ -99,9 +101,9 @@ fn shrink(seen: &Observation, set: &Placeholder, pod: &PlaceholderPod) -> Decisi
     )
 }
 
-/// The pod cannot be made small where it is, so a small pod takes its place, on this node if there is one. A size that a
-/// `LimitRange` decided is small already. Admission adds tolerations for what a pod requests, such as a GPU; a small pod without
-/// them would not be admitted to the same node.
+/// Replaces a pod that cannot be resized by a small pod, pinned to the node if the pod has one. A size that a
+/// `LimitRange` decided is small already. Admission adds tolerations for the resources that a pod requests, such as a
+/// GPU: without them, the small pod would not be admitted to the same node.
 fn recreate(seen: &Observation, set: &Placeholder, pod: &PlaceholderPod, node: Option<&str>) -> Decision {
     let small = spec_should(set, |spec| {
         if !spec.within_limits {
@@ -122,8 +124,8 @@ fn recreate(seen: &Observation, set: &Placeholder, pod: &PlaceholderPod, node: O
     )
 }
 
-/// The controller creates the StatefulSet of a held run again, with the reserve, so that the placeholder finds another node. A
-/// template that is small already would find a node without the reserve.
+/// Deletes the StatefulSet of a held run. The controller then creates it again with the reserve, so that the
+/// placeholder finds another node. A template that is small already would find a node without room for the reserve.
 pub(super) fn start_over(set: &Placeholder, cause: MoveCause) -> Decision {
     let event = Event::MovedOff {
         cause,

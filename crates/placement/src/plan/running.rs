@@ -1,4 +1,4 @@
-//! A run that runs, whoever released it: labels first, so that no more pods come without them, then the placeholder.
+//! A running run: it gets its labels first, so that no more pods start without terms, then its placeholder.
 
 use super::action::Event;
 use super::decision::{Decision, Wait, Why};
@@ -23,11 +23,11 @@ pub(super) fn follow(seen: &Observation, inputs: &Inputs, enrolment: Enrolment) 
     }
 }
 
-/// Tekton creates the first tasks of a run in the moment in which the run starts, and their pods would have no terms: they may be
-/// on several nodes, and the others would be sent after one of them at random, away from a volume that they share. So a run is
-/// enrolled only while it cannot start. A placeholder proves that the run was enrolled and lost its labels; but not if the hold
-/// annotation is still there, which a release by the controller removes: then another client ended a hold that was too short for
-/// the enrolment.
+/// Enrols a run only while Tekton cannot start it. Tekton creates the first tasks in the moment in which the run
+/// starts. Their pods would have no terms and could be on several nodes, and the later pods would follow any of them,
+/// away from a volume that they share. A placeholder proves that the run was enrolled and lost its labels. It proves
+/// nothing while the hold annotation is there: the controller removes the annotation when it releases a run, so another
+/// client ended a hold before the run was enrolled.
 fn join(seen: &Observation, enrolment: Enrolment) -> Decision {
     match (seen.placeholder(), seen.run.hold) {
         (Set::Usable(_), false) => enrol(seen, enrolment),
@@ -37,13 +37,13 @@ fn join(seen: &Observation, enrolment: Enrolment) -> Decision {
     }
 }
 
-/// Nothing of pod-affinity holds the run.
+/// Enrols a run that pod-affinity does not hold.
 pub(super) fn enrol(seen: &Observation, enrolment: Enrolment) -> Decision {
     let run = run_should(seen, |run| run.group = Some(enrolment.into()));
     Decision::act("enrol", Event::Enrolled, [run])
 }
 
-/// A task that does not fit may only be short of what the placeholder requests, so the placeholder's size comes first.
+/// The size of the placeholder comes first: a task may not fit only because of the placeholder's requests.
 fn stay(seen: &Observation, inputs: &Inputs, set: &Placeholder) -> Result<Plan, Read> {
     match reshape(seen, set) {
         Reshape::No => Ok(recorded(seen, moving::move_off_if_stuck(seen, inputs, set)?)),
@@ -52,7 +52,7 @@ fn stay(seen: &Observation, inputs: &Inputs, set: &Placeholder) -> Result<Plan, 
     }
 }
 
-/// If nothing else is to be done, the run's annotation gets the node.
+/// Records the node on the run if the plan has nothing else to do.
 fn recorded(seen: &Observation, plan: Plan) -> Plan {
     let node = seen
         .live_node()

@@ -1,14 +1,15 @@
-//! The placeholder is at no replicas, because the run gave up its node or the placeholder made room in a quota.
+//! The placeholder is scaled down to zero replicas, because the run gave up its node or the placeholder made room in a
+//! quota.
 //!
-//! The placeholder comes back once its previous pod has ended and no task waits: as long as a task waits unbound, the task must be
-//! free to be the first of its group, on any node that fits. The placeholder comes back earlier only if the scheduler does not
-//! retry that task.
+//! The placeholder is scaled up once its previous pod has ended and no task waits. While a task is not bound, it must
+//! be free to be the first pod of its group, on any node that fits. The placeholder is scaled up earlier only if the
+//! scheduler does not retry that task.
 //!
-//! A scheduler that finds no node for a pod sets the pod aside until something happens that could help. Deleting the last pod of the
-//! group does not requeue it (Kubernetes 1.34 and newer), so it would wait for minutes. A changed label of the pod itself does
-//! (Kubernetes 1.36 and newer), so each waiting pod gets a label when the run moves off, when the last of the tasks ahead of it ends,
-//! and each minute while other pods keep it away. Older schedulers requeue it when a member of its group is bound: there the
-//! placeholder comes back and requeues it.
+//! A scheduler that finds no node for a pod retries the pod only after an event that could help. Deleting the last pod
+//! of the group is no such event (Kubernetes 1.34 and newer), so the pod would wait for minutes. A change of the pod's
+//! own labels is one (Kubernetes 1.36 and newer). So the controller labels each waiting pod when the run moves off,
+//! when the last active task ends, and each minute while other pods keep the pod away. Older schedulers retry the pod
+//! when a pod of its group is bound: there the controller scales the placeholder up, and this retries the pod.
 
 use super::action::{Action, Requeue, Target};
 use super::cause::MoveCause;
@@ -23,14 +24,14 @@ use crate::placeholder::wake::Wake;
 use jiff::{SignedDuration, Timestamp};
 use std::time::Duration;
 
-/// How long a requeued pod may keep its previous condition: a scheduler's longest back-off is ten seconds.
+/// How long a requeued pod may keep its previous condition: the longest back-off of a scheduler is ten seconds.
 const ASLEEP: Duration = Duration::from_secs(15);
-/// How often a pod is requeued that other pods keep away. Kubernetes before 1.37 retries a pod with two required terms of
-/// anti-affinity, the run's and its user's, only when a pod ends that matches both, or after five minutes.
+/// How often a pod is requeued that other pods keep away. Kubernetes before 1.37 retries a pod with two required
+/// anti-affinity terms, the group's and the user's, only when a pod ends that matches both, or after five minutes.
 const KEPT_AWAY_AGAIN: Duration = Duration::from_mins(1);
 pub(super) fn follow(seen: &Observation, inputs: &Inputs, set: &Placeholder) -> Result<Plan, Read> {
     if seen.live_pod().is_some() {
-        // Sooner, the StatefulSet controller might not delete the pod.
+        // If it were scaled up before, the StatefulSet controller might not delete the pod.
         return Ok(at_once(Decision::Wait(Wait::PodEnd)));
     }
     if seen.waiting.is_empty() {
@@ -54,7 +55,7 @@ pub(super) fn follow(seen: &Observation, inputs: &Inputs, set: &Placeholder) -> 
     }
 }
 
-/// The placeholder joins its run, or finds a node for it.
+/// Scales the placeholder up: it joins the pods of its run, or finds a node for them.
 pub(super) fn come_back(inputs: &Inputs, set: &Placeholder) -> Result<Plan, Read> {
     let back = spec_should(set, |spec| spec.replicas = 1);
     Ok(at_once(without_assistants(
@@ -65,8 +66,8 @@ pub(super) fn come_back(inputs: &Inputs, set: &Placeholder) -> Result<Plan, Read
     )))
 }
 
-/// Tekton's assistants leave the previous node before anything else of the run goes anywhere: as long as an assistant is there,
-/// the scheduler sends the others after it. Where the run has no node, an assistant has none.
+/// Deletes the assistants on the previous node before other objects change: as long as an assistant is there, the
+/// scheduler sends the other pods of the group to it. If the run has no node, an assistant has none.
 fn without_assistants(
     name: &'static str,
     assistants: &[AssistantPod],
@@ -93,7 +94,7 @@ fn wake(seen: &Observation, inputs: &Inputs, set: &Placeholder) -> Wake {
     }
 }
 
-/// The last full minute of a pod's waiting.
+/// The last full minute for which a pod that other pods keep away has waited.
 fn kept_away_again(seen: &Observation) -> Option<Timestamp> {
     let (_, it) = seen.unschedulable_task().filter(|(_, it)| is_kept_away(it))?;
     let minutes = seen.now.duration_since(it.since).as_mins();
@@ -112,8 +113,8 @@ fn asleep(seen: &Observation, wake: Wake) -> Vec<String> {
     pods.map(|pod| pod.name.clone()).collect()
 }
 
-/// The scheduler has its time before an event says that no node fits: a pod that came after the run had left may wait for pods
-/// to end that it preempts.
+/// The scheduler gets `move-after` before an event reports that no node fits: a pod that was created after the move may
+/// wait for the end of pods that it preempts.
 fn await_fit(seen: &Observation, inputs: &Inputs, set: &Placeholder) -> Result<Plan, Read> {
     let Some((pod, it)) = seen.unschedulable_task() else {
         return Ok(at_once(Decision::Wait(Wait::Scheduler)));
@@ -136,7 +137,8 @@ fn await_fit(seen: &Observation, inputs: &Inputs, set: &Placeholder) -> Result<P
     })
 }
 
-/// No pod of the group is bound, so a scheduler that retried the pod would not miss the group.
+/// The message says that the pod lacks its group, but no pod of the group is bound: the scheduler has not retried the
+/// pod. Scaling the placeholder up makes the scheduler retry.
 fn wake_by_placeholder(
     seen: &Observation,
     inputs: &Inputs,

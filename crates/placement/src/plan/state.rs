@@ -108,7 +108,7 @@ pub(super) enum Stage {
 }
 
 impl Stage {
-    /// The end comes first: what we made is cleaned up whatever became of the labels.
+    /// The end of a run comes first: the objects of pod-affinity are deleted whatever labels the run has.
     pub(super) fn of(seen: &Observation) -> Self {
         let run = &seen.run;
         match asked(seen) {
@@ -124,7 +124,7 @@ impl Stage {
     }
 }
 
-/// The strategy that the opt-in label asks for; `None` if it is absent, `false` or means nothing.
+/// The strategy that the opt-in label chooses; `None` if the label is absent, `false` or invalid.
 pub(super) fn asked(seen: &Observation) -> Option<Strategy> {
     if keys::LEFT_OUT.contains(&seen.run.key.namespace.as_str()) {
         return None;
@@ -133,8 +133,9 @@ pub(super) fn asked(seen: &Observation) -> Option<Strategy> {
     opt_in.strategy(seen.config.default_strategy)
 }
 
-/// What was resolved once stays for the life of the run: two halves of a group with different terms would be
-/// isolated by one and not by the other. Labels of a run that is not enrolled are another's.
+/// Strategy and isolation are resolved once for the life of a run: pods of one group with different terms would be
+/// isolated from each other. The labels of a run that is not enrolled were copied from another run, so they do not
+/// count.
 pub(super) fn enrolment(seen: &Observation, asked: Strategy) -> Enrolment {
     let placeholder = seen.set.as_ref().filter(|placeholder| placeholder.owned);
     let run = Some(&seen.run).filter(|run| run.is_enrolled());
@@ -154,21 +155,23 @@ pub(super) fn enrolment(seen: &Observation, asked: Strategy) -> Enrolment {
 
 #[derive(Clone, Copy)]
 pub(super) enum Set<'a> {
-    /// There is none: the name is free.
+    /// No StatefulSet has the placeholder's name.
     Missing,
-    /// On its way out, or another's of the same name: neither can be used, nor can one be made.
+    /// The StatefulSet with the placeholder's name is being deleted or belongs to another owner. It cannot be used, and
+    /// no other can be created.
     Unusable,
-    /// There, and the run owns it.
+    /// The StatefulSet exists, and the run owns it.
     Usable(&'a Placeholder),
 }
 
 impl Observation {
-    /// The placeholder as far as we may touch it.
+    /// The placeholder, if pod-affinity may change it.
     pub(super) fn placeholder(&self) -> Set<'_> {
         Set::of(self.set.as_ref())
     }
 
-    /// A pod beside a set that is not ours is that set's, unless the run itself owns it.
+    /// The placeholder's pod, unless it has ended. A pod beside a StatefulSet of another owner belongs to that
+    /// StatefulSet, unless the run itself owns the pod.
     pub(super) fn live_pod(&self) -> Option<&PlaceholderPod> {
         let foreign = self.set.as_ref().is_some_and(|set| !set.owned);
         let is_ours = |pod: &&PlaceholderPod| !pod.ending && (!foreign || pod.adopted);
@@ -179,47 +182,47 @@ impl Observation {
         self.live_pod()?.node.as_deref()
     }
 
-    /// The placeholder's StatefulSet is at no replicas: its pod has ended or is ending.
+    /// The placeholder's StatefulSet has zero replicas: its pod has ended or is ending.
     pub(super) fn is_scaled_down(&self) -> bool {
         self.placeholder()
             .usable()
             .is_some_and(|set| set.spec.replicas <= 0)
     }
 
-    /// The run's placeholder is made bigger than usual, or may be.
+    /// The run's placeholder has a reserve, or may get one.
     pub(super) fn has_reserve(&self) -> bool {
         size::is_automatic(&self.run, &self.config) || size::reserved(&self.run, &self.config).reserves()
     }
 
-    /// How long something may be wrong before anything is done about it.
+    /// How long a pod may be unschedulable before the run moves.
     pub(super) fn patience(&self) -> Duration {
         self.config.move_after.unwrap_or(Config::MOVE_AFTER)
     }
 
-    /// What is left of a time span that began then.
+    /// The remaining time of a span that began at `since`.
     pub(super) fn left(&self, since: Timestamp, span: Duration) -> Duration {
         run::left(span, since, self.now)
     }
 
-    /// How long to keep from moving again.
+    /// The remaining pause before the run may move again.
     pub(super) fn pause(&self) -> Duration {
         self.pause_after(self.moves, Repeated::PAUSE)
     }
 
-    /// How long to keep from doing again what was done so often, from the first pause on.
+    /// The remaining pause before a step may be repeated.
     pub(super) fn pause_after(&self, done: Repeated, first: Duration) -> Duration {
         let last = done.last;
         last.map_or(Duration::ZERO, |last| self.left(last, done.pause(first)))
     }
 
-    /// The pod that waits longest of those for which there is no node.
+    /// The pod that has been unschedulable for the longest time.
     pub(super) fn unschedulable_task(&self) -> Option<(&WaitingPod, &Unschedulable)> {
         let pods = self.waiting.iter();
         let pods = pods.filter_map(|pod| Some((pod, pod.unschedulable.as_ref()?)));
         pods.min_by_key(|(pod, it)| (it.since, &pod.name))
     }
 
-    /// The name of that pod, or of one that waits for another reason.
+    /// The name of the pod that has been unschedulable for the longest time, or of a pod that waits for another reason.
     pub(super) fn waits(&self) -> Option<String> {
         let first = self
             .unschedulable_task()

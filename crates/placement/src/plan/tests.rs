@@ -1,4 +1,4 @@
-//! The controller's table, one test a row or a decision; what must hold whatever is observed is in `properties`.
+//! The decisions of the plan, with a test for each. `properties` has what holds for any observation.
 
 use super::fixtures::{
     ELSEWHERE, GENERATION, NO_NODE, NODE, POD, SET, Scene, UID, ago, amounts, cleaned_up, creation,
@@ -25,7 +25,7 @@ mod simulation;
 mod stuck;
 mod table;
 
-/// Whether the run gets these labels now, or its placeholder does.
+/// Whether the run or its placeholder gets these labels now.
 fn enrols_as(decision: &Decision, enrolment: Enrolment) -> bool {
     let Decision::Act(Step { event, actions, .. }) = decision else {
         return false;
@@ -57,7 +57,7 @@ fn released(cause: ReleaseCause, node: Option<&str>) -> Decision {
     Decision::act("release", event, [Action::Run(run)])
 }
 
-/// The run is held, and stays so.
+/// A held run gets its labels and stays held.
 fn enrolled_while_held() -> Decision {
     let run = RunState {
         hold: Some(HeldFrom::Creation),
@@ -110,13 +110,13 @@ fn follow() -> Decision {
     Decision::act("follow", None, [Action::Placeholder(spec())])
 }
 
-/// The placeholder's StatefulSet gets this, and its pod is deleted.
+/// The placeholder's StatefulSet is changed to this, and its pod is deleted.
 fn recreated_as(spec: Spec) -> Decision {
     let delete = Action::Delete(Target::Pod(POD.to_owned()));
     Decision::act("recreate_small", None, [Action::Placeholder(spec), delete])
 }
 
-/// Of a run that is enrolled and carries no other annotation.
+/// For an enrolled run without another annotation.
 fn node_recorded(node: &str) -> Decision {
     let node = node.to_owned();
     let run = RunState {

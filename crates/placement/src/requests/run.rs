@@ -1,4 +1,5 @@
-//! What a run carries of pod-affinity, and the patch from what was observed to what is wanted.
+//! What a run carries of pod-affinity: labels, annotations and the hold. The patch changes the observed state to the
+//! wanted state.
 
 use super::{Object, Operation, Request, Verb, request as request_for};
 use crate::keys;
@@ -13,7 +14,7 @@ use std::collections::BTreeMap;
 /// What a run carries of pod-affinity, or should carry.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RunState {
-    /// The hold annotation. Its removal also clears Pending.
+    /// The hold annotation. Removing the hold also clears `spec.status`.
     pub hold: Option<HeldFrom>,
     /// The labels that make the run a group.
     pub group: Option<GroupLabels>,
@@ -54,7 +55,7 @@ impl From<Enrolment> for GroupLabels {
     }
 }
 
-/// The request that makes the run carry what is wanted; `None` if it does.
+/// The request that changes the run to the wanted state; `None` if both are equal.
 pub(super) fn request(run: &Run, wanted: &RunState) -> Option<Request> {
     let seen = RunState::of(run);
     let operation = if seen.hold.is_some() && wanted.hold.is_none() {
@@ -77,8 +78,8 @@ pub(super) fn request(run: &Run, wanted: &RunState) -> Option<Request> {
     Some(request_for(operation, Object::Run, verb))
 }
 
-/// Fails as a whole unless the run is still this very run, is still Pending if it was, still carries the hold that it carried and,
-/// if it is to be enrolled, is still opted in as it was.
+/// The patch fails as a whole unless the run has this UID, is still Pending if it was, still has the observed hold and,
+/// if the run is to be enrolled, still has the observed opt-in label.
 fn patch(run: &Run, seen: &RunState, wanted: &RunState) -> Patch {
     let mut patch = vec![test(&["metadata", "uid"], run.key.uid.as_str())];
     if run.status == SpecStatus::Pending {
@@ -108,13 +109,13 @@ fn patch(run: &Run, seen: &RunState, wanted: &RunState) -> Patch {
     Patch(patch)
 }
 
-/// Annotations alone are merged, because a run without annotations has no member to add to.
+/// A merge patch, because a run without annotations has no member to which a JSON patch could add.
 fn annotate(run: &Run, seen: &RunState, wanted: &RunState) -> Value {
     let annotations: BTreeMap<_, _> = annotations(seen, wanted).collect();
     json!({"metadata": {"uid": run.key.uid, "annotations": annotations}})
 }
 
-/// The annotations that change, but for the hold.
+/// The changed annotations, without the hold.
 fn annotations<'a>(
     seen: &'a RunState,
     wanted: &'a RunState,
@@ -127,8 +128,8 @@ fn annotations<'a>(
     changed.map(|(key, _, is)| (key, is.as_deref()))
 }
 
-/// What a user does to start a held run without its node: the run is opted out and released in one write, which fails as a whole as
-/// every release does.
+/// Starts a held run without a node, for a user: one write opts the run out and releases it. The write fails as a whole
+/// under the conditions of any release.
 pub fn release_by_hand(run: &Run) -> Patch {
     let mut patch = opt_out(run);
     let seen = RunState::of(run);
@@ -141,7 +142,7 @@ pub fn release_by_hand(run: &Run) -> Patch {
     patch
 }
 
-/// Opts this very run out, if it is opted in as it was.
+/// Opts the run of this UID out, if its opt-in label has not changed.
 pub fn opt_out(run: &Run) -> Patch {
     let mut patch = vec![test(&["metadata", "uid"], run.key.uid.as_str())];
     if let Some(value) = run.opt_in.as_deref().filter(|value| *value != DECLINED) {

@@ -1,4 +1,5 @@
-//! A reserve that is what the run is expected to need: asked for once, given up where no node has it, written down at the end.
+//! An automatic reserve: read before the placeholder is created, given up if no node has it, recorded at the end of the
+//! run.
 
 use super::*;
 use crate::fixture;
@@ -28,7 +29,7 @@ fn requests(scene: &Scene) -> Vec<Request> {
     requests.collect()
 }
 
-/// What the new placeholder requests.
+/// The requests of the new placeholder.
 fn created(scene: &Scene) -> Value {
     let [request] = requests(scene).try_into().unwrap();
     let Verb::Apply(set) = request.verb else {
@@ -87,7 +88,7 @@ fn a_placeholder_is_made_with_what_is_needed_but_no_more_than_is_allowed() {
     assert_eq!(step.event, Some(Event::Created(Some(need("cpu=4")))));
 }
 
-/// Larger than all nodes, for so many seconds.
+/// A run with an automatic reserve that is larger than all nodes, and has been for this number of seconds.
 fn too_large(seconds: i64) -> Scene {
     let scene = held()
         .in_group(fixtures::UID)
@@ -104,7 +105,7 @@ fn decided(scene: &Scene, answer: Option<&str>) -> Plan {
         .plan()
 }
 
-/// The template is small and on any node, then the pod is deleted.
+/// The template gets the usual size without a pin, then the pod is deleted.
 fn is_given_up(plan: &Plan) -> bool {
     let Decision::Act(Step { event, actions, .. }) = &plan.decision else {
         return false;

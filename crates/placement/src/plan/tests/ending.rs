@@ -1,4 +1,4 @@
-//! Runs that are not ours, not any more, done or being deleted.
+//! Runs that pod-affinity ignores, and runs that are opted out, done or being deleted.
 
 use super::*;
 

@@ -1,4 +1,4 @@
-//! Runs that wait: by our hold, or by somebody else's.
+//! Runs that wait, held by pod-affinity or by another controller.
 
 use super::*;
 use crate::config::Config;
@@ -54,7 +54,8 @@ fn a_placeholder_gives_way_where_a_quota_has_no_room_for_it_beside_tektons_assis
     assert_eq!(short(over).decision, released(ReleaseCause::Deadline, None));
 }
 
-/// Tekton fails a run whose assistants a quota refuses, and without the label another's placeholder would not be there.
+/// Tekton fails a run if a quota rejects its assistants. Without the opt-in label, no placeholder would take their
+/// place.
 #[test]
 fn at_the_end_of_its_hold_a_run_frees_the_place_that_another_placeholder_has_and_is_released_when_it_has_room()
  {
@@ -116,7 +117,7 @@ fn at_the_end_of_its_hold_a_run_whose_own_placeholder_exists_frees_no_place() {
     assert_eq!(unread.decision(), released(ReleaseCause::Deadline, None));
 }
 
-/// As one with a placeholder: it may be cancelled while we hold it.
+/// A run without a placeholder is enrolled like a run with one, because a user may cancel it while it is held.
 #[test]
 fn a_run_that_is_held_without_a_placeholder_for_a_minute_is_enrolled() {
     let waits = |seconds| held().change(|scene| scene.run.created = Some(ago(seconds)));

@@ -1,4 +1,5 @@
-//! What holds for `plan` whatever is observed; `scenes` says what that may be, `reading` how a test reads it.
+//! What holds for `plan` on any observation. `scenes` generates observations, and `reading` has the conditions of the
+//! properties.
 
 use super::*;
 use crate::tally::tally;

@@ -1,4 +1,4 @@
-//! Held runs whose node turns out to be one where no pod could start.
+//! Held runs whose node is unusable.
 
 use super::*;
 

@@ -1,4 +1,4 @@
-//! The requests by which a placeholder makes room, leaves its node or gets another size.
+//! The requests by which a placeholder makes room, moves off its node or gets another size.
 
 use super::*;
 use crate::keys;
@@ -56,7 +56,7 @@ fn toleration(key: &str) -> Toleration {
     }
 }
 
-/// The CLI reads from the empty annotation that the placeholder makes room.
+/// The CLI reads the empty annotation as a placeholder that makes room.
 #[test]
 fn a_placeholder_that_makes_room_after_a_move_gives_up_no_node() {
     let makes_room = settled().change(|scene| {

@@ -1,4 +1,4 @@
-//! A placeholder that was made with a reserve becomes small before its run starts, one way or the other.
+//! A placeholder with a reserve becomes small before its run starts, by a resize or by a new pod.
 
 use super::*;
 
@@ -13,7 +13,7 @@ fn refused(scene: Scene) -> Scene {
     scene.shape(|shape| shape.resize = Resize::Refused)
 }
 
-/// Made small again, and to be on its node only.
+/// The spec of a small placeholder that is pinned to its node.
 fn pinned(scene: Scene) -> Scene {
     scene
         .reserving(RESERVE)
@@ -34,7 +34,7 @@ fn recreate(node: Option<&str>) -> Decision {
     })
 }
 
-/// On any node again.
+/// The removal of the pin.
 fn unpin() -> Decision {
     Decision::act("unpin", None, [Action::Placeholder(spec())])
 }

@@ -1,4 +1,4 @@
-//! A quota lets a task of the run, or of another of the namespace, have no pod.
+//! A quota rejects the pod of a task of the run, or of another run of the namespace.
 
 use super::*;
 

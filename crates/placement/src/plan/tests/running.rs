@@ -1,4 +1,4 @@
-//! Runs that run, and which strategy they run by.
+//! Running runs, and the strategy that they resolve to.
 
 use super::*;
 

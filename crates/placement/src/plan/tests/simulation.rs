@@ -1,8 +1,8 @@
-//! Whole lives of a few runs in a tiny model of a cluster, changed by nothing but the plan's own requests.
+//! The lives of a few runs in a small model of a cluster. Only the requests of the plan change the placeholders.
 //!
-//! The model's scheduler knows sizes, cordons, pins and group affinity: the first of a group is free, the others
-//! follow, nobody shares a node with another group. The model has no quotas, no `LimitRange`s and no volumes, no run has an
-//! automatic reserve, and no user takes the opt-in back.
+//! The model's scheduler knows sizes, cordons, pins and group affinity: the first pod of a group may be on any node,
+//! the others follow, and no two groups share a node. The model has no quotas, no LimitRanges and no volumes, no run
+//! has an automatic reserve, and no user opts a run out.
 
 use super::*;
 use crate::requests::{Request, Verb};
@@ -21,20 +21,20 @@ mod control;
 mod life;
 mod world;
 
-/// Every big node has as much; no job and no reserve asks for more.
+/// The CPU of a large node. No task and no reserve requests more.
 const BIG: i64 = 8_000;
-/// What a placeholder and an assistant of Tekton's ask for.
+/// The requests of a placeholder and of an affinity assistant.
 const BESIDE: i64 = 100;
-/// Ten seconds of patience, at most five minutes of pause between moves, and the other tasks' time.
+/// `move-after`, the longest pause between moves, and the time of the other tasks.
 const LONGEST_WAIT: usize = 400;
-/// Long enough for every job of every run to wait that long.
+/// Long enough for every task of every run to wait that long.
 const LONGEST_LIFE: usize = 12 * LONGEST_WAIT;
 
 fn job(cpu: i64, seconds: u32) -> Job {
     Job { cpu, seconds }
 }
 
-/// What a run does: steps one after the other, of one or two tasks at the same time.
+/// The steps of a run, one after the other, each with one or two parallel tasks.
 fn steps(sizes: fn() -> BoxedStrategy<i64>) -> BoxedStrategy<Vec<Vec<Job>>> {
     let jobs = (sizes(), 1..25_u32).prop_map(|(cpu, seconds)| job(cpu, seconds));
     vec(vec(jobs, 1..3), 1..5).boxed()
@@ -44,7 +44,7 @@ fn any_size() -> BoxedStrategy<i64> {
     prop_oneof![100..1_500_i64, 1_500..BIG, Just(BIG)].boxed()
 }
 
-/// Any two of these fit on a big node one after the other, and not always together.
+/// Any two of these tasks fit on a large node one after the other, but not always in parallel.
 fn fitting_size() -> BoxedStrategy<i64> {
     (1_000..=BIG - 50).boxed()
 }
@@ -60,7 +60,7 @@ fn troubles() -> BoxedStrategy<Vec<(usize, Trouble)>> {
     vec((prop_oneof![0..20_usize, 0..200_usize], trouble), 0..6).boxed()
 }
 
-/// Small nodes and as many big ones as there are runs: whatever the others take, one that fits is left.
+/// Small nodes, and as many large nodes as runs: each run can have a node that fits.
 fn cluster(runs: usize, seed: u64) -> World {
     let mut world = World::new(seed);
     for cpu in [1_000, 2_000, 4_000] {
@@ -141,7 +141,7 @@ proptest! {
     }
 }
 
-/// The run finds the small node first and the second task fits on the big one only.
+/// The placeholder is bound to the small node first, and the second task fits only on the large node.
 fn too_small_at_first() -> World {
     let mut world = World::new(1);
     world.add_node(1_000);
@@ -175,8 +175,9 @@ fn a_task_that_fits_nowhere_makes_its_run_move_off_once_and_stay_so_until_a_node
     assert!(world.is_over() && world.moves() == 1, "{world:?}");
 }
 
-/// Found by chance: the big task went first, and while it ran its node was cordoned. After that the scheduler takes the
-/// small one, woken in time for the big one's end only, to wait for nothing but what it has to be near.
+/// A case found by chance: the large task came first, and its node was cordoned while it ran. The scheduler then takes
+/// the small task, which was requeued only for the end of the large task, and the small task waits only for a node of
+/// its group.
 #[test]
 fn a_task_that_another_left_behind_on_a_node_that_was_cordoned_is_woken_when_the_other_has_ended() {
     for hears_labels in [true, false] {

@@ -1,4 +1,4 @@
-//! Move off and follow: every condition of 'Never stuck' that is not about the reserve.
+//! Moving off a node and scaling up again: every condition that is not about the reserve.
 
 use super::*;
 
@@ -14,7 +14,7 @@ fn settled_for_good() -> Plan {
     at_once(Decision::Wait(Wait::Settled))
 }
 
-/// The scheduler has so many seconds left.
+/// The scheduler has this number of seconds left.
 fn given_time(seconds: u64) -> Plan {
     in_seconds(Decision::Wait(Wait::Scheduler), seconds)
 }
@@ -334,7 +334,7 @@ fn a_task_that_fits_no_node_is_told_with_what_it_asks_for_and_the_largest_node()
     assert_eq!(plan.again, None);
 }
 
-/// As the first task of a run whose placeholder made room: it may preempt others, which takes a while.
+/// The first task of a run whose placeholder made room may preempt other pods, which takes a while.
 #[test]
 fn a_task_that_came_after_the_run_had_left_is_given_as_much_time_as_any() {
     let came = |seconds| {
@@ -515,7 +515,7 @@ fn assistants_on_the_node_that_was_left_are_deleted_before_anything_goes_elsewhe
     );
 }
 
-/// The scheduler of Kubernetes 1.36 does not hear of it when what keeps the pod away is gone.
+/// The scheduler of Kubernetes 1.36 does not retry the pod when the pods that keep it away end.
 #[test]
 fn a_pod_that_others_keep_away_is_woken_again_every_minute() {
     let kept_away = |waits: i64, since: Option<i64>| {
@@ -555,7 +555,7 @@ fn a_pod_that_others_keep_away_is_woken_again_every_minute() {
     );
 }
 
-/// Schedulers before Kubernetes 1.36 do not look at the label.
+/// Schedulers before Kubernetes 1.36 do not retry a pod whose label changes.
 #[test]
 fn a_pod_that_still_misses_its_group_long_after_it_was_woken_is_woken_by_the_placeholder() {
     let asleep = |moved, ended, message: &str| {

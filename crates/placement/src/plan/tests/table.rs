@@ -1,4 +1,5 @@
-//! The table of the plan: each step that a state can take, and the states that follow. In `plan.rs` and in docs/architecture.md.
+//! The table of the plan in `plan.rs` and docs/architecture.md: each step that the plan takes in a state, and the next
+//! states.
 
 use super::properties::scenes::anything;
 use super::*;
@@ -8,10 +9,10 @@ use proptest::strategy::{Strategy as _, ValueTree};
 use proptest::test_runner::TestRunner;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// State and step; the states that follow.
+/// The next states, by state and step.
 type Rows = BTreeMap<(String, String), BTreeSet<String>>;
 
-/// Enough to meet most rows. The test goes on until all were met, at most for a million scenes.
+/// Scenes that are enough for most rows. The test continues until it has met every row, at most for a million scenes.
 const AT_LEAST: usize = 50_000;
 const AT_MOST: usize = 1_000_000;
 
@@ -32,7 +33,7 @@ fn of_plan() -> Rows {
     rows(include_str!("../../plan.rs"))
 }
 
-/// What is observed once the step is done and nothing else has changed.
+/// The observation after the step, if nothing else changes.
 fn after(seen: &Observation, step: &Step) -> Observation {
     let mut next = seen.clone();
     for action in &step.actions {
@@ -72,7 +73,7 @@ fn new_set() -> Placeholder {
     }
 }
 
-/// The rows of so many scenes; once all of the expected rows were met, `at_least` is enough.
+/// The rows that a number of scenes meets. `at_least` scenes are enough if all expected rows were met.
 fn met(at_least: usize, expected: &Rows) -> Rows {
     let (mut runner, scenes) = (TestRunner::deterministic(), anything());
     let mut met = Rows::new();

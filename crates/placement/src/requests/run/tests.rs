@@ -1,4 +1,4 @@
-//! The request of each change of a run.
+//! The request for each change of a run.
 
 use super::*;
 use crate::fixture::run;
@@ -15,7 +15,7 @@ fn enrolment() -> Enrolment {
     }
 }
 
-/// The request that makes the run carry something else.
+/// The request that changes the run to another state.
 fn change(run: &Run, change: impl FnOnce(&mut RunState)) -> Request {
     let mut wanted = RunState::of(run);
     change(&mut wanted);
@@ -48,7 +48,7 @@ fn held() -> Value {
     })
 }
 
-/// Opted out since; its user has taken one of our labels away.
+/// The user opted the run out and removed one of the labels of the group.
 fn enrolled() -> (Run, Value) {
     let run = Run {
         group: Some("u1".into()),

@@ -1,11 +1,11 @@
-//! How the properties read an observation, apart from the rules' own reading of it.
+//! The conditions of the properties, written independently of the rules.
 
 use super::super::*;
 use crate::requests::{Object, Request, Verb};
 use json_patch::PatchOperation;
 use serde_json::Value;
 
-/// The name of the step that is planned, and the step.
+/// The name of the planned step, and the step.
 pub(super) fn step(scene: &Scene) -> Option<(&'static str, Step)> {
     match scene.decision() {
         Decision::Act(step) => Some((step.name, step)),
@@ -13,12 +13,12 @@ pub(super) fn step(scene: &Scene) -> Option<(&'static str, Step)> {
     }
 }
 
-/// The name of the step, or of what is decided instead.
+/// The name of the step or of another decision.
 pub(super) fn name(scene: &Scene) -> &'static str {
     step(scene).map_or_else(|| scene.decision().name(), |(name, _)| name)
 }
 
-/// What the placeholder should be.
+/// The wanted placeholder.
 pub(super) fn wanted(step: &Step) -> Option<&Spec> {
     step.actions.iter().find_map(|action| match action {
         Action::Placeholder(spec) => Some(spec),
@@ -26,7 +26,7 @@ pub(super) fn wanted(step: &Step) -> Option<&Spec> {
     })
 }
 
-/// The objects that are deleted.
+/// The deleted objects.
 pub(super) fn deletions(step: &Step) -> impl Iterator<Item = &Target> {
     step.actions.iter().filter_map(|action| match action {
         Action::Delete(target) => Some(target),
@@ -34,7 +34,7 @@ pub(super) fn deletions(step: &Step) -> impl Iterator<Item = &Target> {
     })
 }
 
-/// Whether the run gives up its node: its placeholder finds another, with or without a reserve.
+/// Whether the run gives up its node, so that its placeholder finds another, with or without a reserve.
 pub(super) fn gives_up_its_node((_, step): &(&str, Step)) -> bool {
     let of_node = |cause: &MoveCause| matches!(cause, MoveCause::Node(_));
     match &step.event {
@@ -45,7 +45,7 @@ pub(super) fn gives_up_its_node((_, step): &(&str, Step)) -> bool {
     }
 }
 
-/// The cause of a release, and the node.
+/// The cause of the release, and the node.
 pub(super) fn release(scene: &Scene) -> Option<(ReleaseCause, Option<String>)> {
     match step(scene)?.1.event? {
         Event::Released { cause, node, .. } => Some((cause, node)),
@@ -53,7 +53,7 @@ pub(super) fn release(scene: &Scene) -> Option<(ReleaseCause, Option<String>)> {
     }
 }
 
-/// What is planned with each outcome of a count.
+/// The decision for each possible count of the tasks.
 pub(super) fn counted(scene: &Scene) -> [Decision; 3] {
     let uncounted = scene.clone().unread(Read::Tasks);
     [
@@ -68,20 +68,20 @@ pub(super) fn is_opted_in(seen: &Scene) -> bool {
     label && seen.run.key.namespace == "ns"
 }
 
-/// Tekton runs it, and it is not at its end.
+/// The run belongs to Tekton and is neither done nor being deleted.
 pub(super) fn goes_on(seen: &Scene) -> bool {
     let run = &seen.run;
     !run.child && !run.managed_elsewhere && !run.done && !run.deleting
 }
 
-/// Ours to look after.
+/// The run is opted in, not nested, and neither done nor being deleted.
 pub(super) fn is_alive(seen: &Scene) -> bool {
     let run = &seen.run;
     let ours = run.is_held_by_us() || run.status != SpecStatus::Pending && run.is_enrolled();
     ours && is_opted_in(seen) && goes_on(seen)
 }
 
-/// Opted out, and a node of it may have been given up: what it left behind there is brought back first.
+/// The run is opted out and may have given up a node, so its placeholder is scaled up before it is deleted.
 pub(super) fn is_leaving(seen: &Scene) -> bool {
     let gave_up = usable_set(seen).is_some_and(|set| set.spec.left_node().is_some());
     gave_up && !is_opted_in(seen) && goes_on(seen) && !seen.run.is_held_by_us()
@@ -96,13 +96,13 @@ pub(super) fn lacks_its_group(pod: &WaitingPod) -> bool {
     verdict.is_some_and(|verdict| verdict.message == ELSEWHERE)
 }
 
-/// A task of this run has no pod because of a quota, and it is known which.
+/// A quota rejected the pod of a task of this run, and the task was read.
 pub(super) fn is_refused(seen: &Scene) -> bool {
     let tasks = seen.inputs.rejected_tasks.get();
     seen.refusal.is_some() && tasks.is_ok_and(|tasks| !tasks.is_empty())
 }
 
-/// The placeholder of a run that runs makes room in a quota, or did so a moment ago.
+/// The placeholder of a running run makes room in a quota, or made room a short time ago.
 pub(super) fn keeps_away(seen: &Scene) -> bool {
     let pause = seen.yields.pause(Repeated::PAUSE);
     let is_over = |last| now().duration_since(last) >= pause.try_into().unwrap();
@@ -110,13 +110,14 @@ pub(super) fn keeps_away(seen: &Scene) -> bool {
     !seen.run.is_held_by_us() && (asks || is_refused(seen) || !seen.yields.last.is_none_or(is_over))
 }
 
-/// At no replicas, its old pod gone or going, and nobody waits.
+/// The placeholder has zero replicas, its previous pod has ended or is ending, and no task waits.
 pub(super) fn may_come_back(seen: &Scene) -> bool {
     let away = usable_set(seen).is_some_and(|set| set.spec.replicas <= 0);
     away && is_alive(seen) && seen.waiting.is_empty() && seen.pod.as_ref().is_none_or(|pod| pod.ending)
 }
 
-/// Tekton creates StatefulSets for this run when it starts, and a quota has no room for them that can be freed, or has not been read.
+/// Tekton creates StatefulSets for this run when it starts, and a quota has no room for them that the plan could free,
+/// or was not read.
 pub(super) fn needs_a_place(seen: &Scene) -> bool {
     let quota = seen.inputs.quota.get();
     let can_be_freed = quota.map_or(true, |quota| {
@@ -147,12 +148,12 @@ pub(super) fn is_read(seen: &Scene, read: Read) -> bool {
     }
 }
 
-/// How many tasks live, if they were counted.
+/// The number of active tasks, if they were counted.
 pub(super) fn live(seen: &Scene) -> Option<usize> {
     seen.inputs.tasks.get().ok().map(|tasks| tasks.census.live)
 }
 
-/// The group that a step of this name rests on.
+/// The group of inputs that a step of this name needs.
 pub(super) fn rests_on(seen: &Scene, name: &str) -> Option<Read> {
     let run = &seen.run;
     let records_usage = run.succeeded && run.used.is_none() && size::is_automatic(run, &seen.config);
@@ -169,7 +170,7 @@ pub(super) fn rests_on(seen: &Scene, name: &str) -> Option<Read> {
     }
 }
 
-/// Whether a request changes nothing but the object that was seen, or one that is still of this run.
+/// Whether a request changes only the observed object, or an object that still belongs to this run.
 pub(super) fn names_what_was_seen(seen: &Scene, request: &Request) -> bool {
     let uid = match &request.object {
         Object::Run => Some(seen.run.key.uid.as_str()),

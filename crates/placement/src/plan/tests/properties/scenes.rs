@@ -1,4 +1,4 @@
-//! Anything that may be observed of a run: a usual scene, and then some facts that need not go together.
+//! Observations of a run: a usual scene with a few independent changes.
 
 use super::super::*;
 use crate::need::Stint;
@@ -11,7 +11,7 @@ use proptest::prop_oneof;
 use proptest::sample::select;
 use proptest::strategy::{BoxedStrategy, Strategy as Arbitrary};
 
-/// Another fact of a scene.
+/// A change of a scene.
 type Change = fn(&mut Scene);
 type Usual = fn() -> Scene;
 
@@ -129,7 +129,7 @@ const AROUND_IT: &[Change] = &[
     |scene| scene.inputs.assistants = vec![assistant(Some(NODE)), assistant(None)].into(),
 ];
 
-/// Another answer, or another state of the memory; see `fixtures::answered` for the usual ones.
+/// A change of an input or of the memory; `fixtures::answered` has the usual inputs.
 const ANSWERS: &[Change] = &[
     |scene| unread(scene, Read::Creation),
     |scene| unread(scene, Read::Quota),
@@ -168,7 +168,7 @@ fn another_placeholder() -> InTheWay {
     }
 }
 
-/// From each of these it is a step or two to another decision.
+/// Usual scenes, from which one or two changes lead to another decision.
 const USUAL: &[Usual] = &[
     held,
     with_questions,
@@ -233,10 +233,10 @@ const USUAL: &[Usual] = &[
     || automatic(done(Strategy::ColocateCompleted)).change(ended_well),
 ];
 
-/// Says a `LimitRange`.
+/// The rejection by a `LimitRange`.
 const TOO_SMALL: &str = "minimum cpu usage per Container is 100m, but request is 50m";
 
-/// Anything that may be observed and read.
+/// Any observation with any inputs.
 pub(in super::super) fn anything() -> BoxedStrategy<Scene> {
     let changes = [OF_THE_RUN, OF_THE_CONFIGURATION, OF_THE_PLACEHOLDER, AROUND_IT].concat();
     let changes = prop_oneof![vec(select(changes.clone()), 0..3), vec(select(changes), 0..14)];
@@ -252,7 +252,7 @@ fn with_questions() -> Scene {
     })
 }
 
-/// One of Tekton's assistants that it dismissed is back on this node, or on none yet.
+/// An affinity assistant that was recreated, on this node or without a node.
 fn opted_out_after_a_move(node: Option<&str>) -> Scene {
     settled()
         .opt_in(None)
@@ -260,7 +260,7 @@ fn opted_out_after_a_move(node: Option<&str>) -> Scene {
         .change(|scene| scene.inputs.assistants = vec![assistant(node)].into())
 }
 
-/// Tekton creates a StatefulSet for it.
+/// A run for which Tekton creates a StatefulSet.
 fn at_its_deadline() -> Scene {
     held()
         .in_group(UID)
@@ -285,14 +285,14 @@ fn not_woken(scene: Scene) -> Scene {
     scene.change(|scene| scene.waiting.iter_mut().for_each(|pod| pod.woken = None))
 }
 
-/// The scheduler does not look again at the pod that waits.
+/// The scheduler does not retry the waiting pod.
 fn left_asleep(scene: Scene) -> Scene {
     scene
         .counted(0)
         .change(|scene| scene.waiting.iter_mut().for_each(miss_the_group))
 }
 
-/// An automatic reserve.
+/// A run with an automatic reserve.
 fn too_large_for_all_nodes() -> Scene {
     let small = |scene: &mut Scene| scene.nodes = vec![node("small", "cpu=2")];
     let big = |shape: &mut Shape| (shape.reserves, shape.requests) = (true, amounts("cpu=4"));
@@ -308,7 +308,7 @@ fn a_quota_refuses_a_task(scene: &mut Scene) {
     scene.inputs.rejected_tasks = vec!["build-test".to_owned()].into();
 }
 
-/// A task ran.
+/// The usage of a task.
 fn ended_well(scene: &mut Scene) {
     scene.run.succeeded = true;
     let stint = Stint {

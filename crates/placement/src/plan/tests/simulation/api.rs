@@ -1,15 +1,15 @@
-//! The model's API server: what a request makes of its object.
+//! The model's API server: applies requests to objects.
 
 use super::life::{Life, Pod};
 use super::{Request, Resize, Verb};
 use crate::requests::Object;
 use serde_json::{Value, json};
 
-/// The UID of every StatefulSet; there is one for each run.
+/// The UID of every StatefulSet. Each run has only one.
 pub(super) const SET: &str = "set";
 
 impl Life {
-    /// Nothing changes between an observation and the requests that follow from it, so that all guards hold.
+    /// No object changes between an observation and its requests, so all guards hold.
     pub(super) fn send(&mut self, request: &Request, can_resize: bool, hears_labels: bool) {
         let verb = &request.verb;
         match (&request.object, verb) {
@@ -68,7 +68,7 @@ fn after(object: Option<Value>, verb: &Verb) -> Option<Value> {
     Some(object)
 }
 
-/// Lists of containers are merged by name, lists of owners by UID.
+/// A strategic merge: containers are merged by name, owners by UID.
 fn merge_strategically(object: &mut Value, patch: &Value) {
     match (object, patch) {
         (Value::Object(members), Value::Object(changes)) => {

@@ -1,4 +1,4 @@
-//! The model's controller: observes as the real one does, plans, and sends the real requests.
+//! The model's controller: observes, plans, and sends the real requests.
 
 use super::super::super::fixtures::answered;
 use super::super::super::{
@@ -16,7 +16,7 @@ use crate::placeholder::wake::Wake;
 use std::sync::Arc;
 
 impl World {
-    /// Step by step until there is nothing to do but wait. No step is repeated at once.
+    /// Takes steps until the plan waits. No step is repeated at once.
     pub(super) fn settle(&mut self, index: usize) {
         let (mut inputs, mut last) = (answered(), None);
         for _ in 0..20 {
@@ -44,7 +44,7 @@ impl World {
                     | Wait::Tasks { .. }
                     | Wait::Fit { .. },
                 ) => return,
-                // The other groups were read, and every run is ours, was held when it came, and has no volume.
+                // The other inputs were read. Every run is opted in, was held when it was created, and has no volume.
                 decision => panic!("{decision:?}: {:?}", self.lives[index]),
             }
         }
@@ -55,7 +55,7 @@ impl World {
         let life = &mut self.lives[index];
         let name = step.name;
         match name {
-            // The model has no reason for these.
+            // The model has no reason for these steps.
             "make_room" | "free_place" | "retry_tasks" | "ask_within_limits" | "give_up_reserve"
             | "withdraw" => {
                 panic!("{step:?}: {life:?}")

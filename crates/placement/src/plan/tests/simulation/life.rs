@@ -11,7 +11,7 @@ use jiff::Timestamp;
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, VecDeque};
 
-/// A task: how much it asks for, in thousandths of a CPU, and how long it runs.
+/// A task: its CPU request in thousandths, and its duration.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Job {
     pub(super) cpu: i64,
@@ -21,24 +21,24 @@ pub(super) struct Job {
 #[derive(Debug)]
 pub(super) struct Pod {
     pub(super) name: String,
-    /// As the API server has it.
+    /// The pod as the API server stores it.
     pub(super) object: Value,
     pub(super) cpu: Quantity,
     pub(super) node: Option<String>,
     pub(super) unschedulable: Option<Unschedulable>,
     pub(super) created: Timestamp,
-    /// The task; none for a placeholder.
+    /// The task; `None` for a placeholder.
     pub(super) job: Option<Job>,
     pub(super) resize: Resize,
-    /// The scheduler has set it aside, and the end of another pod is no reason for it to look again.
+    /// The scheduler found no node for the pod, and the end of another pod does not requeue it.
     pub(super) deaf: bool,
 }
 
 #[derive(Debug)]
 pub(super) struct Life {
-    /// What never changes of the run.
+    /// The immutable part of the run.
     pub(super) base: Run,
-    /// The run and its StatefulSet as the API server has them.
+    /// The run and its StatefulSet as the API server stores them.
     pub(super) run: Value,
     pub(super) set: Option<Value>,
     pub(super) generation: i64,
@@ -76,7 +76,7 @@ impl Pod {
         }
     }
 
-    /// A task's, of a run with these labels, of which it gets its group.
+    /// The pod of a task, which gets its group from the labels of its run.
     pub(super) fn of_task(name: String, labels: &Value, job: Job, created: Timestamp) -> Self {
         assert!(labels[keys::GROUP].is_string(), "{name} is in no group");
         let requests = json!({"cpu": format!("{}m", job.cpu)});
@@ -85,7 +85,7 @@ impl Pod {
         Self::new(name, object, Some(job), created)
     }
 
-    /// GPUs are asked for too, and every big node has them.
+    /// GPUs are left out, because every large node has enough of them.
     pub(super) fn requests(&self) -> Resources {
         requests(&self.object)
     }
@@ -95,7 +95,7 @@ impl Pod {
         owners.is_some_and(|owners| owners.iter().any(|owner| owner["uid"] == uid))
     }
 
-    /// The only node that the scheduler may bind it to.
+    /// The node to which the pod is pinned.
     pub(super) fn pin(&self) -> Option<&str> {
         let terms =
             "/spec/affinity/nodeAffinity/requiredDuringSchedulingIgnoredDuringExecution/nodeSelectorTerms";
@@ -143,7 +143,7 @@ impl Life {
         !self.is_over() && self.run["spec"].get("status").is_some()
     }
 
-    /// With all of its tasks.
+    /// The run is done, with all of its tasks.
     pub(super) fn delete(&mut self) {
         self.base.deleting = true;
         self.steps.clear();
@@ -154,7 +154,7 @@ impl Life {
         self.steps.is_empty() && self.tasks.is_empty()
     }
 
-    /// Nothing but the pod that keeps the node of an isolateAlways run.
+    /// Only the pod is left that reserves the node of an isolateAlways run.
     pub(super) fn has_left_too_much(&self) -> bool {
         let run = self.run();
         let keeps_node = !run.deleting && run.strategy == Some(Strategy::IsolateAlways.to_string());
@@ -178,7 +178,7 @@ impl Life {
         self.set.as_ref()?["spec"]["replicas"].as_i64()?.try_into().ok()
     }
 
-    /// What the StatefulSet's controller creates.
+    /// The pod that the StatefulSet controller creates.
     pub(super) fn template(&self, name: String, now: Timestamp) -> Option<Pod> {
         let mut pod = self.set.as_ref()?["spec"]["template"].clone();
         pod["metadata"]["ownerReferences"] = json!([{"uid": SET, "controller": true}]);

@@ -1,4 +1,4 @@
-//! The model: nodes, pods, a scheduler, a StatefulSet controller, a pipeline controller.
+//! The model: nodes, pods, a scheduler, a StatefulSet controller and Tekton.
 
 use super::super::super::fixtures::{ELSEWHERE, NO_NODE, held, now};
 use super::api::SET;
@@ -12,7 +12,7 @@ use jiff::{SignedDuration, Timestamp};
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-/// What happens to a node, to the placeholder on it, or to a run.
+/// A disturbance of a node, of the placeholder on a node, or of a run.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Trouble {
     Cordon,
@@ -36,9 +36,9 @@ pub(super) struct World {
     pub(super) nodes: Vec<Node>,
     pub(super) lives: Vec<Life>,
     pub(super) can_resize: bool,
-    /// A scheduler looks again at a pod whose label changed: Kubernetes 1.36 and newer.
+    /// The scheduler retries a pod whose label changed: Kubernetes 1.36 and newer.
     pub(super) hears_labels: bool,
-    /// The steps that were taken.
+    /// The steps that the controller took.
     pub(super) taken: BTreeSet<&'static str>,
     serial: u32,
     seed: u64,
@@ -88,7 +88,7 @@ impl World {
         self.lives.push(Life::new(run, hold, steps));
     }
 
-    /// Trouble; then an autoscaler sees to it that as many big nodes are left as there are runs.
+    /// A disturbance, after which an autoscaler adds large nodes until there are as many as runs.
     pub(super) fn befall(&mut self, trouble: Trouble) {
         let node = self.roll(self.nodes.len());
         let life = self.roll(self.lives.len());
@@ -104,7 +104,7 @@ impl World {
         }
     }
 
-    /// One second.
+    /// Simulates one second.
     pub(super) fn tick(&mut self) {
         self.now += SignedDuration::from_secs(1);
         self.tend_sets();
@@ -115,7 +115,7 @@ impl World {
         (0..self.lives.len()).for_each(|index| self.settle(index));
     }
 
-    /// So many seconds, or until all is over.
+    /// Simulates this number of seconds, or until all runs are done.
     pub(super) fn live(&mut self, seconds: usize) {
         for _ in 0..seconds {
             if !self.is_over() {
@@ -132,7 +132,7 @@ impl World {
         self.lives.iter().map(|life| life.moves.count).sum()
     }
 
-    /// In seconds, of tasks that are not bound yet, and of runs that are held.
+    /// The longest waiting times in seconds, of tasks that are not bound and of runs that are held.
     pub(super) fn longest_wait(&self) -> usize {
         let waiting = self.lives.iter().flat_map(|life| {
             let tasks = life.tasks.iter().filter(|task| task.node.is_none());
@@ -167,7 +167,7 @@ impl World {
         (0..self.lives.len()).filter(on).collect()
     }
 
-    /// As the scheduler counts them: pods on nodes that are gone are not there.
+    /// The pods as the scheduler counts them, without pods on deleted nodes.
     fn nodes_of(&self, index: usize) -> BTreeSet<&str> {
         let there = |name: &&str| self.nodes.iter().any(|node| node.name == *name && !node.gone);
         let nodes = self.lives[index].bound().filter_map(|pod| pod.node.as_deref());
@@ -190,7 +190,7 @@ impl World {
         }
     }
 
-    /// Pods of nodes that are gone are deleted after a while; Tekton retries their tasks.
+    /// Pods on deleted nodes are deleted after a while, and Tekton retries their tasks.
     fn collect_garbage(&mut self) {
         if self.roll(8) != 0 {
             return;
@@ -209,7 +209,7 @@ impl World {
         }
     }
 
-    /// In any order, and not always at once.
+    /// Schedules the pods in random order, and not always at once.
     fn schedule(&mut self) {
         let pods = |life: &Life| life.tasks.len() + 1;
         let mut queue: Vec<_> = (0..self.lives.len())
@@ -255,7 +255,7 @@ impl World {
         }
     }
 
-    /// Wherever room is short, the end of any pod may help.
+    /// The end of any pod requeues the pods that lack room.
     fn is_short_somewhere(&self, cpu: Quantity) -> bool {
         let fit = |node: &&Node| !node.cordoned && !node.gone;
         let mut nodes = self.nodes.iter().filter(fit);
@@ -316,7 +316,7 @@ impl World {
         format!("{kind}-{}", self.serial)
     }
 
-    /// Less than so many, at random.
+    /// A random number below this.
     fn roll(&mut self, sides: usize) -> usize {
         self.seed = self
             .seed

@@ -1,4 +1,4 @@
-//! Any run that is observed, and each change that a plan wants of it.
+//! Any observed run, and each change that a plan wants.
 
 use super::*;
 use crate::tally::tally;
@@ -17,7 +17,7 @@ fn texts(values: [&str; 2]) -> BoxedStrategy<Option<String>> {
     option::of(select(values.map(str::to_owned).to_vec())).boxed()
 }
 
-/// Held or running; enrolled or not, and a label of its group may be missing.
+/// A held or running run, enrolled or not; a label of its group may be missing.
 fn runs() -> BoxedStrategy<Run> {
     let holds = vec![HeldFrom::Creation, HeldFrom::UndatedRelease, at(100)];
     let marks = (any::<bool>(), option::of(select(holds)));
@@ -73,7 +73,7 @@ fn changes() -> BoxedStrategy<Change> {
 }
 
 impl Change {
-    /// Only a run that is held can be released, and a hold is dated once.
+    /// Only a held run can be released, and a hold is dated once.
     fn is_possible(self, run: &Run) -> bool {
         match self {
             Self::Release { .. } => run.is_held_by_us(),
@@ -103,7 +103,7 @@ impl Change {
     }
 }
 
-/// The run as the API server has it. Without an annotation it has no member `annotations`.
+/// The run as the API server stores it. A run without annotations has no member `annotations`.
 fn document(run: &Run) -> Value {
     let mark = run.held_from.to_string();
     let mut document = json!({"metadata": {"uid": "u1", "labels": {"app": "x"}}, "spec": {}});
@@ -125,7 +125,7 @@ fn document(run: &Run) -> Value {
     document
 }
 
-/// What the document says that the run carries.
+/// The state of the run in the document.
 fn read(document: &Value) -> Run {
     let text = |map: &str, key: &str| document["metadata"][map][key].as_str().map(str::to_owned);
     let hold = text("annotations", keys::HOLD);

@@ -1,9 +1,9 @@
-//! The verdict of the PipelineRun webhook: hold an opted-in run until it has its node, from its creation on, or from
-//! when whoever held it first releases it.
+//! The verdict of the PipelineRun webhook. pod-affinity holds an opted-in run until the run has its node: from the
+//! creation of the run, or from the moment in which the user or another controller releases it.
 //!
-//! Works on the raw JSON of v1 and v1beta1 alike, since a typed round trip would add and lose fields. The patch
-//! touches `/spec/status` and our own metadata keys, nothing else. The UID is not known yet at this point, so the
-//! run is not enrolled here but by the controller.
+//! The rules work on the raw JSON of v1 and v1beta1, because a typed round trip would add and lose fields. The patch
+//! changes `/spec/status` and labels and annotations of pod-affinity only. An object that is being created has no UID
+//! yet, so the controller, and not the webhook, enrols the run.
 
 mod refusal;
 
@@ -19,10 +19,11 @@ use json_patch::{Patch, PatchOperation};
 use refusal::{Refusal, required_pod_affinity};
 use serde_json::{Map, Value};
 
-/// Value of the hold annotation of a run that is held since its creation; a later hold has the time it began.
+/// The hold annotation of a run that is held since its creation. The annotation of a later hold is the time at which
+/// the hold began.
 const SINCE_CREATION: &str = "true";
 
-/// Decides about the creation of a PipelineRun.
+/// The verdict on the creation of a PipelineRun with the opt-in label.
 pub fn admit(object: &Value) -> Verdict {
     match Manifest::read(object) {
         Ok(run) => run.created(),
@@ -30,7 +31,7 @@ pub fn admit(object: &Value) -> Verdict {
     }
 }
 
-/// Decides about the creation of a PipelineRun without the label, in a Namespace that has it.
+/// The verdict on the creation of a PipelineRun without the opt-in label, in a Namespace that has the label.
 pub fn admit_by_namespace(object: &Value, label: NamespaceLabel) -> Verdict {
     match (Manifest::read(object), label) {
         (Ok(run), NamespaceLabel::Means(value)) => run.labelled(value).created(),
@@ -39,11 +40,12 @@ pub fn admit_by_namespace(object: &Value, label: NamespaceLabel) -> Verdict {
     }
 }
 
-/// Decides about a change of a PipelineRun: one that another held, and now releases, does not start before it has its
-/// node. With its placeholder made beside its tasks, a first task that was done before that had its node would leave the
-/// second one on another. A second release is let through, so that no one is locked out; that is also why Kueue's runs
-/// are left as they are: Kueue would release them a second time at once. Refuses nothing: what is wrong with a run is
-/// reported when it is created, and after that by the controller.
+/// The verdict on an update of a PipelineRun. If the user or another controller releases a run that it held,
+/// pod-affinity holds the run until the run has its node. Otherwise the placeholder would be created at the same time
+/// as the first tasks: if a first task ended before the placeholder had a node, the second task could get another node.
+/// A second release is admitted, so that users can always start a run. For this reason, runs that Kueue queues are not
+/// held here: Kueue would repeat the release at once. An update is never rejected. Mistakes in a run are reported when
+/// the run is created, and later by the controller.
 pub fn admit_change(old: &Value, object: &Value, now: Timestamp) -> Verdict {
     match (Manifest::read(old), Manifest::read(object)) {
         (Ok(old), Ok(run)) if run.is_released(&old) => run.released(now),
@@ -52,7 +54,7 @@ pub fn admit_change(old: &Value, object: &Value, now: Timestamp) -> Verdict {
     }
 }
 
-/// A run as it is sent, as far as it matters here. `None` stands for absent members and for null.
+/// The members of a PipelineRun that the rules read. `None` stands for absent members and for null.
 struct Manifest<'a> {
     metadata: &'a Map<String, Value>,
     spec: &'a Map<String, Value>,
@@ -60,7 +62,7 @@ struct Manifest<'a> {
     annotations: Option<&'a Map<String, Value>>,
     owners: &'a [Value],
     opt_in: Option<&'a str>,
-    /// The label that the run gets, because its Namespace has it.
+    /// The opt-in label that the run gets from its Namespace.
     by_namespace: Option<&'static str>,
     reserve: Option<&'a str>,
     managed_by: Option<&'a str>,
@@ -88,7 +90,7 @@ impl<'a> Manifest<'a> {
         })
     }
 
-    /// A label of its own wins.
+    /// The opt-in label of the run has precedence over the label of the Namespace.
     fn labelled(self, value: &'static str) -> Self {
         match self.opt_in {
             Some(_) => self,
@@ -135,7 +137,8 @@ impl<'a> Manifest<'a> {
         Ok(outcome)
     }
 
-    /// A hold of ours that is there already was released knowingly.
+    /// The update releases a hold of the user or of another controller. The release of a hold of pod-affinity is
+    /// intended, so it is no reason for a new hold.
     fn is_released(&self, old: &Self) -> bool {
         let held_by_other = old.status == SpecStatus::Pending && !has(old.annotations, keys::HOLD);
         held_by_other && self.status == SpecStatus::Unset
@@ -184,9 +187,10 @@ impl<'a> Manifest<'a> {
         required_pod_affinity(self.spec).map_or(Ok(()), |field| Err(refused(field)))
     }
 
-    /// Pending together with our annotation is our own hold, from an earlier pass over this object or copied while
-    /// it lasted; without the annotation nobody would ever release it. Kueue sets Pending itself: were it absent,
-    /// nobody would release a hold of ours, because the controller leaves queued runs to Kueue.
+    /// Pending together with the hold annotation is a hold of pod-affinity, from an earlier call for the same object,
+    /// or from a copied manifest. No controller would ever end a hold of pod-affinity without the annotation. A queued
+    /// run is left alone even if its status is unset: Kueue sets Pending itself, and the controller never releases a
+    /// run that Kueue queues.
     fn holder(&self) -> Outcome {
         match self.status {
             SpecStatus::Pending if has(self.annotations, keys::HOLD) => Outcome::Held,
@@ -197,7 +201,7 @@ impl<'a> Manifest<'a> {
 
     fn patch(&self, outcome: Outcome) -> Patch {
         Patch(match outcome {
-            // Tekton copied the labels of its group to the run.
+            // The labels of its group are right: Tekton copied them from the run that contains the nested run.
             Outcome::Child => Vec::new(),
             Outcome::Held => [self.strip(outcome), self.label(), self.hold(SINCE_CREATION)].concat(),
             Outcome::LeftHeldByOther => {
@@ -207,7 +211,8 @@ impl<'a> Manifest<'a> {
         })
     }
 
-    /// A copied manifest must not join the group of the run it was copied from. The mark of a hold stays on a run that is held.
+    /// Removes the labels and annotations of another run: a copied manifest must not join the group of the original.
+    /// The hold annotation stays on a run that is held.
     fn strip(&self, outcome: Outcome) -> Vec<PatchOperation> {
         let labels = [keys::GROUP, keys::STRATEGY, keys::ISOLATION];
         let labels = labels.iter().filter(|key| has(self.labels, key));
@@ -234,13 +239,13 @@ impl<'a> Manifest<'a> {
         pending.into_iter().chain(marks).collect()
     }
 
-    /// The opt-in label that the run lacks.
+    /// The opt-in label that the run gets from its Namespace.
     fn label(&self) -> Vec<PatchOperation> {
         let entry = self.by_namespace.map(|value| (keys::OPT_IN, value));
         added("labels", self.labels, entry)
     }
 
-    /// Where that label comes from.
+    /// The annotation that names the source of this label.
     fn origin(&self) -> Option<(&'static str, &'static str)> {
         self.by_namespace.map(|_| (keys::OPTED_IN_BY, keys::BY_NAMESPACE))
     }
@@ -266,7 +271,7 @@ impl<'a> Manifest<'a> {
     }
 }
 
-/// Adds entries to a map of the metadata, and the map if it is not there.
+/// Adds entries to the labels or the annotations, and adds the map itself if it is absent.
 fn added<'a>(
     name: &str,
     map: Option<&Map<String, Value>>,

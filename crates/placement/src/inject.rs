@@ -1,15 +1,17 @@
-//! The pod webhook's mutation: add the group's terms to a pod of an enrolled run.
+//! The verdict of the pod webhook: the affinity terms of its group are added to a pod of an enrolled run.
 //!
-//! A pure function of the pod: group, strategy and isolation are labels that Tekton copied down from the run. What
-//! the user or other injectors put there stays; terms that are there already are not added again.
+//! The verdict is a function of the pod alone: Tekton copies the labels for group, strategy and isolation from the run.
+//! Terms of the user and of other webhooks stay, and a term that the pod already has is not added again.
 //!
-//! One term is taken out: Tekton's, which ties the pods that mount a claim to an assistant. The assistant is in the
-//! group, so that ours says as much already; but with Tekton's a task could never be the first of its group on
-//! another node. The assistant itself is never the first: where it is made anew while its run has no node, it waits.
+//! One term is removed: Tekton's term that keeps the pods that mount a PVC with an affinity assistant. The assistant is
+//! in the group, so the group's term has the same effect. With Tekton's term, a task could never be the first pod of
+//! its group on another node. An assistant itself is never the first pod: an assistant that is recreated while its run
+//! has no node waits.
 //!
-//! One kind is made weaker: a required podAffinity of others. The scheduler counts only pods that match all required
-//! terms of a pod, so that with ours beside it the pod would fit nowhere. The webhook of runs refuses what it can see;
-//! Tekton's `default-pod-template` and other webhooks add theirs later, and a pod refused here would be a failed task.
+//! A required podAffinity of another author becomes a preferred one. For the required terms of a pod, the scheduler
+//! counts only pods that match all of them, so with the group's term beside it the pod would fit on no node. The
+//! PipelineRun webhook rejects such terms where it sees them. Tekton's `default-pod-template` and other webhooks add
+//! theirs later, and the rejection of a pod would be a failed task.
 
 use crate::keys;
 use crate::names::Group;
@@ -25,10 +27,10 @@ use std::str::FromStr;
 
 pub(crate) const REQUIRED: &str = "requiredDuringSchedulingIgnoredDuringExecution";
 const PREFERRED: &str = "preferredDuringSchedulingIgnoredDuringExecution";
-/// The most that a preferred term can weigh.
+/// The highest weight of a preferred term.
 const WEIGHT: u8 = 100;
 
-/// Decides about the creation of a pod.
+/// The verdict on the creation of a pod.
 pub fn admit(pod: &Value) -> Verdict {
     match pod.as_object().ok_or(Odd).and_then(decide) {
         Ok(verdict) => verdict,
@@ -58,8 +60,8 @@ fn decide(pod: &Map<String, Value>) -> Result<Verdict, Odd> {
     Ok(Verdict::Allow { patch, outcome })
 }
 
-/// A pod that lacks the strategy or isolation label, or has one that means nothing, is isolated from every run in
-/// the cluster, as an untouched configuration has it: one node too many is a smaller harm than a shared one.
+/// A pod without the strategy or isolation label, or with an unknown value, gets the default of an unchanged
+/// configuration: it is isolated from every run in the cluster. One node too many is a smaller harm than a shared node.
 fn resolved<T: FromStr + Default>(label: Option<&str>) -> T {
     label.and_then(|value| value.parse().ok()).unwrap_or_default()
 }
@@ -84,8 +86,8 @@ fn operations(pod: &Map<String, Value>, terms: &Terms) -> Result<(Vec<PatchOpera
     Ok((operations?, Outcome::Injected))
 }
 
-/// With required terms of others: ours alone required, theirs preferred as much as can be, and a mark by which the
-/// controller reports it on the run.
+/// Only the group's term is required. The required terms of other authors become preferred with the highest weight, and
+/// the pod gets an annotation by which the controller reports the change on the run.
 fn relaxed(
     pod: &Map<String, Value>,
     affinity: &Map<String, Value>,
@@ -122,7 +124,8 @@ fn mark(pod: &Map<String, Value>) -> Result<PatchOperation, Odd> {
     })
 }
 
-/// Takes out what ties the pod to Tekton's assistants; the last first, since each takes its place from those after it.
+/// Removes Tekton's terms for assistants. The last term is removed first, because each removal changes the index of the
+/// terms after it.
 fn untied(affinity: &Map<String, Value>) -> Result<Vec<PatchOperation>, Odd> {
     let Some(present) = raw::object(affinity, "podAffinity")? else {
         return Ok(Vec::new());
@@ -147,7 +150,7 @@ fn whole<'a>(wanted: impl Iterator<Item = (&'static str, &'a PodAffinityTerm)>) 
     kinds.map(Value::Object)
 }
 
-/// What is missing of this term in an affinity that is there, at the deepest parent that is there.
+/// Adds the term to an existing affinity, at the deepest parent that exists; `None` if the affinity has the term.
 fn completion(
     affinity: &Map<String, Value>,
     kind: &str,
@@ -171,14 +174,14 @@ fn requirement(term: &PodAffinityTerm) -> Result<Value, Odd> {
     Ok(Value::Object(Map::from_iter([(REQUIRED.to_owned(), list)])))
 }
 
-/// The whole term counts: others also use the hostname as topology key. That key is compared first because it is
-/// cheap and tells most strangers apart.
+/// Compares whole terms, because other authors use the hostname as topology key as well. The topology key is compared
+/// first: this is cheap and excludes most other terms.
 fn is_same(other: &Value, term: &PodAffinityTerm) -> bool {
     other["topologyKey"] == term.topology_key
         && PodAffinityTerm::deserialize(other).is_ok_and(|other| other == *term)
 }
 
-/// A term always serialises; were it not so, the pod would be left alone.
+/// Serialising a term cannot fail. If it failed, the pod would be left unchanged.
 fn value(term: &PodAffinityTerm) -> Result<Value, Odd> {
     serde_json::to_value(term).map_err(|_| Odd)
 }

@@ -1,11 +1,12 @@
-//! The placeholder: a StatefulSet of one pod that finds a run its node and keeps it.
+//! The placeholder: a StatefulSet with one pod, which finds a node for a run and reserves it.
 //!
-//! It is a member of the run's group like any task pod, so a recreated one returns to where the run is. Its labels
-//! are a short list of our own, and what the configuration adds: others react to labels of the run (Kueue would queue
-//! it, injectors would add sidecars).
+//! The placeholder's pod is a member of the run's group like a task pod, so a recreated pod is scheduled on the node of
+//! the run. The placeholder has only a few of the run's labels, and those that the configuration adds, because other
+//! controllers react to labels of the run: Kueue would queue the placeholder, and webhooks would inject sidecars.
 //!
-//! While its run is held it asks for the run's reserve, so that the node it finds has room for the tasks; then it is
-//! made small: in place, or where that is not to be had by a small pod in its place ([`patches`]).
+//! While the run is held, the placeholder requests the run's reserve, so that its node has room for the tasks. Then the
+//! placeholder gets the usual size: the pod is resized in place, or replaced by a small pod if it cannot be resized
+//! ([`patches`]).
 
 use crate::config::Config;
 use crate::keys;
@@ -28,9 +29,9 @@ pub mod wake;
 
 type Strings = BTreeMap<String, String>;
 
-/// The run's placeholder, ready for server-side apply; with these labels of the run, which the configuration asks for.
+/// The run's placeholder, ready for server-side apply. `copied` are the labels of the run that the configuration names.
 ///
-/// Fields that the API server defaults are left out: an apply owns only what the design demands.
+/// Fields with a default of the API server are left out, so that the apply owns only the fields that the design needs.
 pub fn stateful_set(
     run: &Run,
     enrolment: Enrolment,
@@ -67,7 +68,7 @@ pub fn stateful_set(
     }
 }
 
-/// A template that is made smaller, or pinned, must not restart the pod by itself: that would give up its node.
+/// A changed template must not restart the pod: the pod would give up its node.
 fn on_delete() -> StatefulSetUpdateStrategy {
     StatefulSetUpdateStrategy {
         type_: Some("OnDelete".to_owned()),
@@ -75,7 +76,8 @@ fn on_delete() -> StatefulSetUpdateStrategy {
     }
 }
 
-/// A selector can never be changed, so it holds only what the name is made from, and by what a pod is given up.
+/// A selector is immutable, so it has only labels that never change, and `kept-by`, whose removal releases the pod from
+/// the StatefulSet.
 fn selector(key: &RunKey) -> Strings {
     strings([
         (keys::GROUP, key.uid.as_str()),
@@ -84,7 +86,8 @@ fn selector(key: &RunKey) -> Strings {
     ])
 }
 
-/// A label of the run comes before a configured one, which is then for runs without it; ours come before all.
+/// Labels of the run replace configured labels, which are defaults for runs without the label. Labels of pod-affinity
+/// replace both.
 fn labels(run: &Run, enrolment: Enrolment, copied: &Strings, config: &Config) -> Strings {
     let mut labels = config.placeholder_labels.clone();
     labels.extend(copied.clone());
@@ -99,7 +102,8 @@ fn labels(run: &Run, enrolment: Enrolment, copied: &Strings, config: &Config) ->
     labels
 }
 
-/// Garbage collection follows the run; `blockOwnerDeletion` is left out since it would need a right on finalizers.
+/// Garbage collection deletes the placeholder after the run. `blockOwnerDeletion` is left out, because it needs a right
+/// on finalizers.
 fn owner(key: &RunKey) -> OwnerReference {
     OwnerReference {
         api_version: "tekton.dev/v1".to_owned(),
@@ -111,7 +115,7 @@ fn owner(key: &RunKey) -> OwnerReference {
     }
 }
 
-/// While the run lives, no autoscaler may take its node away.
+/// No autoscaler may remove the node while the run is active.
 fn pod_metadata(labels: Strings, size: &size::Size, config: &Config) -> ObjectMeta {
     let mut annotations = config.placeholder_annotations.clone();
     annotations.extend(strings([
@@ -147,7 +151,7 @@ fn pod_spec(run: &Run, enrolment: Enrolment, size: &size::Size, config: &Config,
     }
 }
 
-/// Each once: the API server applies no list that names one twice.
+/// Without duplicates: server-side apply rejects a list that has the same name twice.
 fn pull_secrets(template: &PodTemplate, config: &Config) -> Vec<LocalObjectReference> {
     let of_run = template.image_pull_secrets.iter().map(|secret| &secret.name);
     let names: BTreeSet<_> = of_run.chain(&config.placeholder_image_pull_secrets).collect();
@@ -168,8 +172,8 @@ fn container(size: &size::Size, image: &str) -> Container {
     }
 }
 
-/// As whom is the image's to say, by number, so that the kubelet can tell that it is not root; or the cluster's, as on
-/// OpenShift, which refuses a number of ours.
+/// The image names its user by number, so that the kubelet can verify that the user is not root. The cluster may choose
+/// another user: OpenShift would reject a number in the pod.
 fn pod_security() -> PodSecurityContext {
     PodSecurityContext {
         run_as_non_root: Some(true),
@@ -193,8 +197,8 @@ fn container_security() -> SecurityContext {
     }
 }
 
-/// The claims are there for the scheduler: a volume that is bound to a zone decides the zone of the run. No container mounts
-/// them, or SELinux might relabel what a task is at work with.
+/// The scheduler reads the PVCs: a volume of a zone decides the zone of the run. No container mounts them, because
+/// SELinux might relabel the files while a task uses them.
 fn volumes(claims: &[String]) -> Vec<Volume> {
     let volume = |(index, claim): (usize, &String)| Volume {
         name: volume_name(index),
@@ -211,7 +215,7 @@ fn volume_name(index: usize) -> String {
     format!("workspace-{index}")
 }
 
-/// What pods of the placeholder should tolerate: what the run demands and what this pod does.
+/// The tolerations of the run's pod template, and those of this pod.
 pub(crate) fn tolerating(run: &Run, pod: &[Toleration]) -> Vec<Toleration> {
     let mut tolerations = run.template.tolerations.clone();
     let others = pod.iter().filter(|it| !run.template.tolerations.contains(it));

@@ -11,21 +11,21 @@ pub enum Verdict {
     Allow {
         /// Minimal patch of the object, possibly empty.
         patch: Patch,
-        /// Why.
+        /// The reason.
         outcome: Outcome,
     },
     /// Admits the object as it is, and warns the client.
     Warn {
-        /// What is wrong, and what to do.
+        /// The text: what is wrong, and what to do.
         warning: Cow<'static, str>,
-        /// Why.
+        /// The reason.
         outcome: Outcome,
     },
     /// Rejects the object.
     Deny {
-        /// What is wrong, and what to do.
+        /// The text: what is wrong, and what to do.
         message: String,
-        /// Why.
+        /// The reason.
         outcome: Outcome,
     },
 }
@@ -47,7 +47,7 @@ impl Verdict {
     }
 }
 
-/// Why the verdict is as it is: the value of `verdict` in logs, traces and metrics.
+/// The reason for the verdict: the value of `verdict` in logs, traces and metrics.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, IntoStaticStr, VariantNames)]
 #[strum(serialize_all = "snake_case")]
 pub enum Outcome {
@@ -71,15 +71,15 @@ pub enum Outcome {
     Odd,
     /// Terms were added to the pod, or Tekton's term was removed.
     Injected,
-    /// The same, and a required podAffinity of others became a preferred one.
+    /// As `Injected`, and a required podAffinity to other pods became preferred.
     Relaxed,
     /// The pod had all terms, and not Tekton's.
     AlreadyThere,
     /// The pod is in no group.
     NotEnrolled,
-    /// The request is not one for this webhook.
+    /// The request is for another kind of object or another operation.
     NotConcerned,
-    /// The user has to correct the run.
+    /// The object is rejected: the user has to correct the run.
     Denied,
     /// The request has no object, or no object that can be read.
     Malformed,

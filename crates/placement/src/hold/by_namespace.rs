@@ -1,10 +1,10 @@
-//! Runs that come without the label, in a Namespace that has it.
+//! Runs that are created without the opt-in label, in a Namespace that has the label.
 
 use super::*;
 
 const LABEL: NamespaceLabel = NamespaceLabel::Means("isolateAlways");
 
-/// A run without the label.
+/// A run without the opt-in label.
 fn unlabelled() -> Doc {
     let mut doc = run();
     doc.0["metadata"].as_object_mut().unwrap().remove("labels");

@@ -1,4 +1,4 @@
-//! What holds for the verdict on any document at all.
+//! What holds for the verdict of the PipelineRun webhook on any document.
 
 use super::*;
 use crate::arbitrary::{document, list, object, one_of, text};
@@ -45,13 +45,13 @@ fn any_run() -> BoxedStrategy<Value> {
     document(vec![("metadata", metadata), ("spec", spec)])
 }
 
-/// Held, mostly by another than us.
+/// A held run, mostly held by the user or another controller.
 fn waiting() -> BoxedStrategy<Value> {
     let spec = object(vec![("status", text(&["PipelineRunPending"]))]);
     document(vec![("metadata", object(Vec::new())), ("spec", spec)])
 }
 
-/// Takes out of a document all that a patch may touch.
+/// Removes everything that a patch may change.
 fn untouchable(mut document: Value) -> Value {
     for map in ["labels", "annotations"] {
         if let Some(Value::Object(entries)) = document.pointer_mut(&format!("/metadata/{map}")) {

@@ -1,4 +1,4 @@
-//! Why a run is refused: what its author has to change.
+//! Why the creation of a run is rejected, and what its author has to change.
 
 use crate::inject::REQUIRED;
 use crate::keys;
@@ -9,33 +9,33 @@ use thiserror::Error;
 
 const POD_AFFINITY: &str = "podTemplate.affinity.podAffinity.requiredDuringSchedulingIgnoredDuringExecution";
 
-/// Why a run is refused, in a sentence for whoever created it.
+/// Why a run is rejected, as a message for the user who creates it.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub(super) enum Refusal {
-    /// The opt-in label has a value that means nothing.
+    /// The opt-in label has an unknown value.
     #[error("PipelineRun {run}: {cause}; correct the label and create the run again")]
     OptIn {
-        /// The run, as far as it has a name.
+        /// Namespace and name of the run, as far as they are known.
         run: String,
-        /// What is wrong.
+        /// The mistake in the label.
         cause: UnknownValue,
     },
-    /// The reserve annotation cannot be honoured.
+    /// The reserve annotation has a bad value.
     #[error(
         "PipelineRun {run}: annotation {} has the bad value {value:?}: {cause}; correct the annotation and create \
          the run again",
         keys::RESERVE
     )]
     Reserve {
-        /// The run, as far as it has a name.
+        /// Namespace and name of the run, as far as they are known.
         run: String,
-        /// The value of the annotation.
+        /// The value of the reserve annotation.
         value: String,
-        /// What is wrong with it.
+        /// The mistake in the value.
         cause: Box<BadReserve>,
     },
-    /// The run's own template ties its pods to others. The scheduler counts only pods that match all required terms of a
-    /// pod, and none is in the run's group and is what the user means.
+    /// The run's pod template has a required podAffinity. For the required terms of a pod, the scheduler counts only
+    /// pods that match all of them, and no pod can match both the user's term and the group's.
     #[error(
         "PipelineRun {run}: {field} requires other pods on the node, and a labelled run's pods are required to be with \
          each other: no node can satisfy both. Make it preferredDuringSchedulingIgnoredDuringExecution, or a nodeSelector; \
@@ -44,14 +44,14 @@ pub(super) enum Refusal {
         keys::OPT_IN
     )]
     PodAffinity {
-        /// The run, as far as it has a name.
+        /// Namespace and name of the run, as far as they are known.
         run: String,
-        /// The path of what requires them.
+        /// The path of the required podAffinity.
         field: String,
     },
 }
 
-/// Where the pods of all tasks, or of one that goes with the run, are tied to others.
+/// The path of a required podAffinity in the pod template of the run, or of a task that is not opted out.
 pub(super) fn required_pod_affinity(spec: &Map<String, Value>) -> Option<String> {
     let of_all = spec
         .get("taskRunTemplate")

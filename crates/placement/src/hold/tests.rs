@@ -1,4 +1,4 @@
-//! The PipelineRun webhook's rules, one test a sentence; what holds for any document is in `properties`.
+//! The rules of the PipelineRun webhook, with a test for each. `properties` has what holds for any document.
 
 use super::*;
 use crate::inject::REQUIRED;
@@ -10,7 +10,7 @@ mod properties;
 #[path = "by_namespace.rs"]
 mod by_namespace;
 
-/// A run as a user writes it, opted in, and changed by the methods below.
+/// An opted-in run as a user writes it. The methods below change it.
 struct Doc(Value);
 
 fn run() -> Doc {
@@ -288,7 +288,7 @@ fn tied() -> Value {
     json!({"podTemplate": {"affinity": {"podAffinity": {REQUIRED: [term]}}}})
 }
 
-/// A run of which one task's pods are tied to others.
+/// A run with a required podAffinity for the pods of one task.
 fn with_a_tied_task(labels: &Value) -> Doc {
     let mut task = tied();
     task["metadata"] = json!({"labels": labels});
@@ -371,7 +371,7 @@ fn a_document_that_no_patch_can_mend_is_let_through_to_tektons_validation() {
     }
 }
 
-/// A run as its user held it, and as the user releases it.
+/// A run that its user holds, and the same run when its user releases it.
 fn release() -> (Doc, Doc) {
     (run().status(keys::PENDING), run())
 }

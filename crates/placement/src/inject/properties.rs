@@ -1,4 +1,4 @@
-//! What holds for the injection into any document at all.
+//! What holds for the verdict of the pod webhook on any document.
 
 use super::*;
 use crate::arbitrary::{document, list, object, odd, one_of, text};
@@ -52,7 +52,7 @@ fn injected(pod: Value) -> Value {
     Doc(pod).injected().0
 }
 
-/// Makes required again what was made preferred.
+/// Makes the preferred terms required again.
 fn strict(mut pod: Value) -> Value {
     let is_relaxed = |term: &mut Value| term.get("podAffinityTerm").is_some();
     let kind = pod.pointer_mut("/spec/affinity/podAffinity");
@@ -73,7 +73,7 @@ fn strict(mut pod: Value) -> Value {
     pod
 }
 
-/// Takes our terms out again, and with them whatever had to be made to hold them. Tekton's is in neither.
+/// Removes the terms of the group, the parents that were added for them, and Tekton's term.
 fn without_own_terms(pod: Value, terms: &[Value]) -> Value {
     let mut pod = strict(pod);
     for list in [AFFINITY, ANTI_AFFINITY] {

@@ -1,4 +1,4 @@
-//! The pod webhook's rules, one test a sentence; what holds for any document is in `properties`.
+//! The rules of the pod webhook, with a test for each. `properties` has what holds for any document.
 
 use super::*;
 use crate::strategy::{Isolation, Strategy};
@@ -10,7 +10,7 @@ mod properties;
 const AFFINITY: &str = "/spec/affinity/podAffinity/requiredDuringSchedulingIgnoredDuringExecution";
 const ANTI_AFFINITY: &str = "/spec/affinity/podAntiAffinity/requiredDuringSchedulingIgnoredDuringExecution";
 
-/// A task pod of an enrolled run, changed by the methods below.
+/// A task pod of an enrolled run. The methods below change it.
 struct Doc(Value);
 
 fn pod() -> Doc {
@@ -83,7 +83,7 @@ impl Doc {
     }
 }
 
-/// Every pod is admitted.
+/// The patch and the outcome of a verdict that admits the pod, as every verdict does.
 fn patched(pod: &Value) -> (Patch, Outcome) {
     match admit(pod) {
         Verdict::Allow { patch, outcome } => (patch, outcome),
@@ -100,7 +100,7 @@ fn own_terms() -> [Value; 2] {
     [terms.affinity, terms.anti_affinity.unwrap()].map(|term| serde_json::to_value(term).unwrap())
 }
 
-/// Keyed by the hostname like ours: what a too simple comparison takes for ours.
+/// Terms with the hostname as topology key that a comparison of single fields would take for the group's term.
 fn users_term() -> Value {
     json!({"topologyKey": keys::HOSTNAME, "labelSelector": {"matchLabels": {"app": "cache"}}})
 }
@@ -111,7 +111,7 @@ fn a_pod_without_affinity_gets_all_of_it_in_one_operation() {
     insta::assert_json_snapshot!("bare_pod", pod().patch());
 }
 
-/// What Tekton puts on a pod that mounts a claim.
+/// The term that Tekton adds to a pod that mounts a PVC.
 fn tektons_term() -> Value {
     let labels = json!({
         "app.kubernetes.io/component": "affinity-assistant",

@@ -1,8 +1,8 @@
-//! Where a placeholder may be and would rather be: with its group, and where the tasks would go without it.
+//! The affinity of a placeholder: near its group, and on a node that the scheduler would choose for the tasks.
 //!
-//! The tasks follow the placeholder, so what they would choose a node by is the placeholder's to go by. Only what nodes have is
-//! required of it as it is of them. To keep away from other pods is preferred: Kubernetes before 1.37 tries a pod with two
-//! required terms of anti-affinity again only when a pod goes that matches both.
+//! The tasks follow the placeholder, so the placeholder has the node affinity and the preferences of the tasks.
+//! Required anti-affinity to other pods is only preferred for the placeholder: Kubernetes before 1.37 retries a pod
+//! with two required anti-affinity terms only when a pod ends that matches both.
 
 use crate::run::{PodTemplate, Run};
 use crate::strategy::Enrolment;
@@ -11,7 +11,7 @@ use k8s_openapi::api::core::v1::{
     Affinity, NodeAffinity, PodAffinity, PodAffinityTerm, PodAntiAffinity, WeightedPodAffinityTerm,
 };
 
-/// The highest weight that a preference can have.
+/// The highest weight of a preferred term.
 const MOST: i32 = 100;
 
 pub(super) fn of(run: &Run, enrolment: Enrolment) -> Affinity {
@@ -34,7 +34,7 @@ pub(super) fn of_nodes(template: &PodTemplate) -> Option<NodeAffinity> {
     template.affinity.as_ref()?.node_affinity.clone()
 }
 
-/// What a run requires of other pods on its node is refused when the run is created.
+/// A required podAffinity of the run was rejected when the run was created.
 fn preferred_near(template: &PodTemplate) -> Option<Vec<WeightedPodAffinityTerm>> {
     let near = template.affinity.as_ref()?.pod_affinity.as_ref()?;
     near.preferred_during_scheduling_ignored_during_execution.clone()

@@ -1,4 +1,5 @@
-//! The patches of pods and TaskRuns, and the patch that requeues a StatefulSet. Each names what it relies on.
+//! The patches of pods and TaskRuns, and the patch that requeues a StatefulSet. Each patch names the state that it
+//! relies on.
 
 use super::size::usual;
 use super::wake::Wake;
@@ -11,14 +12,14 @@ use jiff::Timestamp;
 use json_patch::Patch;
 use serde_json::{Value, json};
 
-/// For the pod's subresource `resize`, as a strategic merge patch, which finds the container by name: others may
-/// have added containers of their own.
+/// A strategic merge patch for the subresource `resize` of the pod. It finds the container by its name, because
+/// webhooks may have added containers.
 pub fn resize(pod: &str, config: &Config) -> Value {
     let container = json!({"name": keys::PLACEHOLDER, "resources": usual(config).resources()});
     json!({"metadata": {"uid": pod}, "spec": {"containers": [container]}})
 }
 
-/// For a task's pod of this run: a label that makes the scheduler look at it again.
+/// A label on a task's pod of this run. The change makes the scheduler retry the pod.
 pub fn wake(run: &Run, wake: Wake) -> Patch {
     let label = |key| ["metadata", "labels", key];
     Patch(vec![
@@ -27,7 +28,7 @@ pub fn wake(run: &Run, wake: Wake) -> Patch {
     ])
 }
 
-/// For a TaskRun of this run: a label that makes Tekton look at it again.
+/// A label on a TaskRun of this run. The change makes Tekton retry the TaskRun.
 pub fn retry(run: &Run, refusal: &str) -> Patch {
     let label = |key| ["metadata", "labels", key];
     Patch(vec![
@@ -36,16 +37,16 @@ pub fn retry(run: &Run, refusal: &str) -> Patch {
     ])
 }
 
-/// Makes the run the owner of its placeholder's pod in the StatefulSet's stead, and lets autoscalers have the node. One
-/// strategic merge patch, which merges owners by UID: at no moment is the pod without an owner, nor is it ever left
-/// behind, as it was when the set was deleted with its dependants orphaned while the run was deleted too.
+/// Makes the run, instead of the StatefulSet, the owner of the placeholder's pod, and lets autoscalers remove the node.
+/// One strategic merge patch merges the owners by UID, so the pod always has an owner and is always garbage-collected.
+/// Deleting the StatefulSet with `orphan` left the pod behind if the run was deleted at the same time.
 pub fn adopt(run: &RunKey, pod: &str, set: Option<&str>) -> Value {
     let owner = json!({
         "apiVersion": "tekton.dev/v1",
         "kind": "PipelineRun",
         "name": run.name,
         "uid": run.uid,
-        // Or `kubectl drain` would take the pod for one that nothing makes anew, and refuse to evict it.
+        // Without a controller owner, `kubectl drain` would refuse to evict the pod.
         "controller": true,
     });
     let mut owners = vec![owner];
@@ -58,7 +59,7 @@ pub fn adopt(run: &RunKey, pod: &str, set: Option<&str>) -> Value {
     }})
 }
 
-/// Changes the StatefulSet so that its controller looks at it now, instead of when its own backoff ends.
+/// Changes the StatefulSet so that its controller reconciles it now, instead of at the end of a back-off.
 pub fn nudge(set: &str, now: Timestamp) -> Value {
     json!({"metadata": {"uid": set, "annotations": {keys::NUDGED: now.to_string()}}})
 }

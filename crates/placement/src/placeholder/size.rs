@@ -1,4 +1,4 @@
-//! How much a placeholder asks for: its usual size, and while its run is held the run's reserve.
+//! The size of a placeholder: the usual size, or while its run is held, the usual size and the run's reserve.
 
 use crate::config::Config;
 use crate::keys;
@@ -12,19 +12,20 @@ use k8s_openapi::apimachinery::pkg::api::resource::Quantity as Text;
 use std::collections::BTreeMap;
 use std::fmt;
 
-/// What a placeholder is made to ask for.
+/// The requests of a placeholder.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Size {
     amounts: BTreeMap<String, String>,
     reserves: bool,
 }
 
-/// A reserve annotation that the webhook would have refused, and that was written later: it counts as absent.
+/// A reserve annotation with a bad value, which was written after the creation of the run. The annotation counts as
+/// absent.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Ignored {
-    /// Its value.
+    /// The value.
     pub value: String,
-    /// What is wrong with it.
+    /// The mistake in the value.
     pub cause: BadReserve,
 }
 
@@ -39,7 +40,7 @@ impl fmt::Display for Ignored {
     }
 }
 
-/// What a task's run may start beside.
+/// The usual size, beside which the run's tasks start.
 pub fn usual(config: &Config) -> Size {
     let amounts = [
         ("cpu", &config.placeholder_cpu),
@@ -53,7 +54,7 @@ pub fn usual(config: &Config) -> Size {
     }
 }
 
-/// As near to the usual size as a `LimitRange` lets in.
+/// The size nearest to the usual size that a `LimitRange` allows.
 pub(crate) fn within(bounds: &Bounds, config: &Config) -> Size {
     let allowed = bounds.nearest(usual(config).requests());
     let amounts = allowed
@@ -65,7 +66,8 @@ pub(crate) fn within(bounds: &Bounds, config: &Config) -> Size {
     }
 }
 
-/// What the placeholder of a run is made with. Only our own hold waits for it to be made small again.
+/// The size of a new placeholder. Only a run that pod-affinity holds gets its reserve, because a running run does not
+/// wait until the placeholder is small again.
 pub(super) fn of_new(run: &Run, config: &Config) -> Size {
     if run.is_held_by_us() {
         reserved(run, config)
@@ -74,8 +76,8 @@ pub(super) fn of_new(run: &Run, config: &Config) -> Size {
     }
 }
 
-/// The usual size, and of each resource in the reserve as much as that on top: when the tasks come, the placeholder and an
-/// assistant of Tekton's are still beside them.
+/// The usual size, the reserve, and for each resource of the reserve the request of one affinity assistant: when the
+/// tasks start, the placeholder and an assistant are still on the node.
 pub fn reserved(run: &Run, config: &Config) -> Size {
     let mut size = usual(config);
     let (own, reserve) = (size.requests(), Resources::of(&reserve_of(run, config)));
@@ -87,7 +89,7 @@ pub fn reserved(run: &Run, config: &Config) -> Size {
     size
 }
 
-/// What Tekton's assistant asks for, which it makes for a run with a PVC.
+/// The requests of an affinity assistant, which Tekton creates for a run with a PVC.
 fn of_assistant(resource: &str) -> Quantity {
     match resource {
         "cpu" => Quantity::of_milli(50),
@@ -96,7 +98,7 @@ fn of_assistant(resource: &str) -> Quantity {
     }
 }
 
-/// An automatic one has amounts only once they are known: they then stand in the place of the annotation.
+/// The reserve. An automatic reserve has no amounts until they were read; then they replace the annotation.
 fn reserve_of(run: &Run, config: &Config) -> Reserve {
     match wish(run, config) {
         Wish::Amounts(reserve) => reserve,
@@ -104,12 +106,12 @@ fn reserve_of(run: &Run, config: &Config) -> Reserve {
     }
 }
 
-/// Whether the run's reserve is what it is expected to need.
+/// Whether the run has an automatic reserve: the amounts that the run is expected to request.
 pub fn is_automatic(run: &Run, config: &Config) -> bool {
     wish(run, config) == Wish::Automatic
 }
 
-/// The run's annotation, or else the configured default; an empty annotation reserves nothing.
+/// The run's annotation, or else the configured default. An empty annotation reserves nothing.
 fn wish(run: &Run, config: &Config) -> Wish {
     annotated(run)
         .and_then(Result::ok)
@@ -120,7 +122,7 @@ fn annotated(run: &Run) -> Option<Result<Wish, BadReserve>> {
     run.reserve.as_deref().map(reserve::wish)
 }
 
-/// The run's annotation, if it cannot be honoured.
+/// The run's annotation, if its value is bad.
 pub fn ignored(run: &Run) -> Option<Ignored> {
     let cause = annotated(run)?.err()?;
     let value = run.reserve.clone()?;
@@ -128,12 +130,12 @@ pub fn ignored(run: &Run) -> Option<Ignored> {
 }
 
 impl Size {
-    /// Whether it is more than usual, for a reserve's sake.
+    /// Whether the size has a reserve.
     pub fn reserves(&self) -> bool {
         self.reserves
     }
 
-    /// The amounts, to be compared.
+    /// The requests, which can be compared.
     pub fn requests(&self) -> Resources {
         Resources::of(&self.amounts)
     }
@@ -143,7 +145,8 @@ impl Size {
         guaranteed(&self.requests())
     }
 
-    /// What tells a placeholder that was made with a reserve from one whose usual size was configured otherwise.
+    /// The value of the annotation `reserve`. It distinguishes a placeholder with a reserve from a placeholder whose
+    /// usual size was larger in an earlier configuration.
     pub(super) fn mark(&self) -> Option<String> {
         let pairs: Vec<_> = self
             .amounts
@@ -154,8 +157,7 @@ impl Size {
     }
 }
 
-/// Requests equal to limits make the pod Guaranteed: the last that a kubelet short of memory evicts, and what lets a resize keep
-/// its class.
+/// Requests equal to limits make the pod Guaranteed. The kubelet evicts such a pod last, and a resize keeps the class.
 pub(super) fn guaranteed(size: &Resources) -> ResourceRequirements {
     let amounts: BTreeMap<_, _> = size
         .iter()
@@ -168,7 +170,7 @@ pub(super) fn guaranteed(size: &Resources) -> ResourceRequirements {
     }
 }
 
-/// Whether a running pod can be brought from one size to the other: Kubernetes resizes nothing but these two.
+/// Whether a running pod can be resized from one size to the other: Kubernetes resizes only CPU and memory.
 pub fn can_resize(from: &Resources, to: &Resources) -> bool {
     from.beyond(to).all(|name| matches!(name, "cpu" | "memory"))
 }

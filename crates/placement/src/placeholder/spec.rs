@@ -12,7 +12,8 @@ use serde_json::Value;
 
 const CONTAINER: [&str; 5] = ["spec", "template", "spec", "containers", "0"];
 
-/// What a placeholder's StatefulSet is, or should be. All fields but the first are those of its pod template.
+/// The observed or the wanted fields of a placeholder's StatefulSet. All fields except `replicas` are in its pod
+/// template.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Spec {
     /// `spec.replicas`.
@@ -23,7 +24,7 @@ pub struct Spec {
     pub within_limits: bool,
     /// The annotation `pinned`: the only node that the pod may be on.
     pub node: Option<String>,
-    /// The node affinity without that pin: what the run's pod template and the run's volumes require.
+    /// The node affinity without the pin: the requirements of the run's pod template and of the run's volumes.
     pub affinity: NodeAffinity,
     /// The annotation `left`: the node that the run gave up last; empty if the placeholder last made room in a quota.
     pub left: Option<String>,
@@ -56,8 +57,8 @@ impl Spec {
     }
 }
 
-/// Changes the StatefulSet from what was observed to what is wanted. Empty exactly if both are equal. The patch fails as a whole if
-/// the StatefulSet is another, or if a field that it relies on changed meanwhile.
+/// Changes the StatefulSet from the observed to the wanted state. The patch is empty exactly if both are equal. The
+/// patch fails as a whole if the StatefulSet has another UID, or if a field that the patch relies on changed meanwhile.
 pub fn patch(uid: &str, seen: &Spec, wanted: &Spec) -> Patch {
     let Spec {
         replicas,
@@ -99,7 +100,8 @@ pub fn patch(uid: &str, seen: &Spec, wanted: &Spec) -> Patch {
     Patch(changes)
 }
 
-/// The container is guarded by its name: others may have added containers of their own. Requests equal limits, as at the creation.
+/// The patch tests the name of the container, because webhooks may have added containers. Requests equal limits, as in
+/// a new placeholder.
 fn resources(size: &Resources) -> [PatchOperation; 2] {
     let at = |member| [CONTAINER.as_slice(), &[member]].concat();
     [
@@ -108,8 +110,8 @@ fn resources(size: &Resources) -> [PatchOperation; 2] {
     ]
 }
 
-/// The pin is added to each alternative that is required already. An operation `add` also replaces, whereas `remove` would fail where
-/// nothing is.
+/// The pin is added to each term, because the terms are alternatives. The operation `add` also replaces a value,
+/// whereas `remove` fails if the value is absent.
 fn pin(affinity: &NodeAffinity, node: Option<&str>) -> [PatchOperation; 2] {
     let mut affinity = affinity.clone();
     if let Some(node) = node {
@@ -132,7 +134,7 @@ fn any_node() -> NodeSelector {
     }
 }
 
-/// By name and not by hostname label, because the two may differ.
+/// Pins by the name of the node and not by its hostname label, because the two may differ.
 fn named(node: &str) -> NodeSelectorRequirement {
     NodeSelectorRequirement {
         key: "metadata.name".to_owned(),
@@ -153,7 +155,7 @@ fn template<'a>(path: &[&'a str]) -> Vec<&'a str> {
     [&["spec", "template"], path].concat()
 }
 
-/// Types of Kubernetes always serialise.
+/// Serialising a type of Kubernetes cannot fail.
 fn json(value: &impl Serialize) -> Value {
     serde_json::to_value(value).unwrap_or_default()
 }

@@ -1,4 +1,4 @@
-//! What the placeholder is made of, and what it must never take over from its run.
+//! What a placeholder takes over from its run, and what it must never take over.
 
 use super::*;
 use crate::fixture::{run, spec_of};
@@ -14,7 +14,8 @@ mod additions;
 mod properties;
 mod size;
 
-/// A run whose pod template says everything that a placeholder follows, and something that no run may say.
+/// A run whose pod template has every field that the placeholder takes over, and a required podAffinity, which no run
+/// may have.
 fn demanding_run() -> Run {
     let affinity = json!({
         "nodeAffinity": {
@@ -76,7 +77,7 @@ fn placeholder(run: &Run, strategy: Strategy) -> StatefulSet {
 
 const SET: &str = "set-uid";
 
-/// The patch that changes this StatefulSet, as it was observed.
+/// The patch that changes this StatefulSet from its observed state.
 fn change(set: &Value, change: impl FnOnce(&mut Spec)) -> Patch {
     let spec = spec_of(set);
     let mut wanted = spec.clone();
@@ -213,7 +214,7 @@ fn an_apply_of_it_owns_no_empty_field() {
     assert!(set.get("status").is_none());
 }
 
-/// `namespaceSelector: {}` is the one empty value with a meaning.
+/// In `namespaceSelector`, an empty object has a meaning.
 fn has_no_empty_field(value: &Value) -> bool {
     match value {
         Value::Null => false,

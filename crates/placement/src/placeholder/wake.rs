@@ -1,18 +1,19 @@
-//! What a task's waiting pod was last brought to the scheduler's notice for, as its label says it.
+//! The label `woken` of a waiting task pod: for which change the scheduler last requeued the pod.
 
 use std::fmt;
 
-/// Why a scheduler that set a pod aside should look at it again.
+/// The change for which the scheduler should requeue a pod.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Wake {
-    /// Its run moved off its node: the generation of the placeholder's StatefulSet by which it did.
+    /// The run moved off its node: the generation that the placeholder's StatefulSet has since then.
     pub generation: i64,
-    /// The last of the run's other tasks ended since then, or the pod has waited for long: when, in seconds since 1970.
+    /// When the last other task of the run ended since then, or the last full minute of the pod's waiting, in seconds
+    /// since 1970.
     pub since: Option<i64>,
 }
 
 impl Wake {
-    /// Reads the label; `None` if it has a value that we did not write.
+    /// Parses the label; `None` if another client wrote the value.
     pub fn read(label: &str) -> Option<Self> {
         let (generation, since) = match label.split_once('.') {
             None => (label, None),
@@ -24,7 +25,7 @@ impl Wake {
         })
     }
 
-    /// Whether a pod that was woken for this needs not be woken for the other.
+    /// Whether a pod that was requeued for this change needs no requeue for the other.
     pub fn covers(self, other: Self) -> bool {
         self.generation == other.generation && self.since >= other.since
     }

@@ -1,4 +1,4 @@
-//! What the configuration adds to a placeholder, and what it cannot change by that.
+//! Configured labels and annotations of a placeholder, which change no selector.
 
 use super::*;
 use crate::tally::tally;
@@ -115,7 +115,7 @@ fn a_running_placeholder_keeps_what_it_was_made_with_when_the_configuration_chan
     }
 }
 
-/// The keys that a selector reads decide alone what it matches.
+/// Only the keys of a selector decide which pods it matches.
 fn read_by(term: &PodAffinityTerm) -> Vec<String> {
     let selector = term.label_selector.as_ref().unwrap();
     assert_eq!(selector.match_labels, None);

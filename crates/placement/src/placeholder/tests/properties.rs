@@ -1,4 +1,4 @@
-//! Any placeholder that is observed, and any that is wanted.
+//! Any observed placeholder, and any wanted placeholder.
 
 use super::*;
 use crate::resources::Resources;
@@ -11,7 +11,7 @@ use proptest::strategy::{BoxedStrategy, Strategy as Arbitrary};
 use proptest::test_runner::Config as Cases;
 use proptest::{prop_assert, prop_assert_eq, prop_oneof, proptest};
 
-/// The size is of cpu, memory and a GPU, as far as they are among these.
+/// The size has CPU, memory and a GPU, if they are among these.
 fn sizes() -> BoxedStrategy<Resources> {
     let amounts = [
         ("cpu", "50m"),
@@ -67,7 +67,7 @@ fn one<T: Clone>(is_other: bool, this: &T, other: &T) -> T {
     if is_other { other.clone() } else { this.clone() }
 }
 
-/// The observed placeholder, with some of the wanted one.
+/// The observed placeholder with some fields of the wanted placeholder.
 fn mix(of: &Spec, with: &Spec, fields: [bool; 7]) -> Spec {
     let [replicas, size, within_limits, node, left, tolerations, claims] = fields;
     Spec {
@@ -82,7 +82,7 @@ fn mix(of: &Spec, with: &Spec, fields: [bool; 7]) -> Spec {
     }
 }
 
-/// The StatefulSet of this run's placeholder after others changed its fields to these.
+/// The StatefulSet of the run's placeholder after other clients changed its fields to these.
 fn document(run: &Run, spec: &Spec) -> Value {
     let mut set = serde_json::to_value(placeholder(run, Strategy::default())).unwrap();
     set["metadata"]["uid"] = json!(SET);

@@ -1,4 +1,4 @@
-//! How big a placeholder is made, and how it is made small again.
+//! The size of a new placeholder, and how a placeholder becomes small.
 
 use super::*;
 use crate::limits::Bounds;
@@ -36,12 +36,12 @@ fn requests(set: &Value) -> Value {
     resources["requests"].clone()
 }
 
-/// To the usual size.
+/// The spec of a placeholder of the usual size.
 fn shrink(spec: &mut Spec) {
     spec.size = usual(&Config::default()).requests();
 }
 
-/// To the usual size on this node, or on any.
+/// The spec of a placeholder of the usual size, pinned to this node or to none.
 fn recreate(node: Option<&str>) -> impl Fn(&mut Spec) {
     move |spec| {
         shrink(spec);

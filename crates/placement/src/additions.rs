@@ -1,14 +1,16 @@
 //! What the configuration adds to placeholders for the policies and reports of a cluster: labels, annotations, labels
 //! that are copied from the run, pull secrets.
 //!
-//! No addition may change which pods a selector of Tekton, of Kueue or of ours matches, so their keys are refused.
+//! An addition must not change which pods the selectors of Tekton, Kueue or pod-affinity match, so keys of their
+//! domains are rejected.
 
 use crate::keys;
 use crate::qualified::{is_domain, is_key, is_label_value};
 use std::collections::{BTreeMap, BTreeSet};
 use thiserror::Error;
 
-/// Bytes of one setting. It becomes part of each placeholder, and an object has its limits too.
+/// The limit in bytes of one setting. Each setting becomes part of every placeholder, and the size of an object is
+/// limited.
 const MOST: usize = 16 << 10;
 
 /// Keys of labels and annotations that every placeholder has.
@@ -20,7 +22,8 @@ const OWN: [&str; 5] = [
     keys::DO_NOT_DISRUPT,
 ];
 
-/// Domains of which no key can be added, each with the reason. Tekton may select by more keys of its domain in time.
+/// Domains whose keys cannot be added, each with the reason. The whole domain of Tekton is reserved, because a later
+/// version may select by more keys.
 const RESERVED: [(&str, &str); 3] = [
     (
         keys::OWN_PREFIX,
@@ -39,19 +42,19 @@ const RESERVED: [(&str, &str); 3] = [
 /// A mistake in an addition.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum BadAddition {
-    /// An entry is no pair.
+    /// An entry has no `=`.
     #[error("{0:?} is not of the form key=value, such as team=build")]
     Pair(String),
-    /// A key is there twice.
+    /// A key appears twice.
     #[error("{0} is there more than once")]
     Duplicate(String),
-    /// Not a key that Kubernetes takes.
+    /// Kubernetes does not accept the key.
     #[error(
         "{0:?} is not a valid key; use up to 63 letters, digits, dots, dashes and underscores, with a letter or digit \
          at both ends, alone or after a lowercase domain and a slash, such as team or example.com/team"
     )]
     Key(String),
-    /// Not the value of a label that Kubernetes takes.
+    /// Kubernetes does not accept the label value.
     #[error(
         "{key}={value}: {value:?} is not a valid label value; use up to 63 letters, digits, dots, dashes and \
          underscores, with a letter or digit at both ends"
@@ -62,20 +65,20 @@ pub enum BadAddition {
         /// The value.
         value: String,
     },
-    /// A key that others go by.
+    /// The key is reserved, because selectors use it.
     #[error("{key} cannot be set on placeholders, because {reason}; remove it")]
     Reserved {
         /// The key.
         key: String,
-        /// Who goes by it.
+        /// Which program uses the key.
         reason: &'static str,
     },
-    /// Not a name that a Secret can have.
+    /// Kubernetes does not accept the name of the Secret.
     #[error(
         "{0:?} is not a valid name of a Secret; use lowercase letters, digits, dots and dashes, such as registry"
     )]
     Secret(String),
-    /// More than a placeholder should carry.
+    /// The setting is longer than the limit.
     #[error("the value has {0} bytes; use at most {MOST}")]
     TooLong(usize),
 }
@@ -92,7 +95,7 @@ pub fn labels(text: &str) -> Result<BTreeMap<String, String>, BadAddition> {
     }
 }
 
-/// Reads `key=value` pairs, one a line: a value may be any text.
+/// Reads `key=value` pairs, one per line, because a value may contain commas.
 pub fn annotations(text: &str) -> Result<BTreeMap<String, String>, BadAddition> {
     pairs(text, &['\n'])
 }

@@ -1,4 +1,4 @@
-//! Documents for property tests: mostly well-formed, and odd in any place.
+//! Documents for property tests: mostly well-formed, with a malformed value anywhere.
 
 use proptest::prelude::*;
 use serde_json::{Map, Value, json};
@@ -21,7 +21,7 @@ pub(crate) fn odd() -> BoxedStrategy<Value> {
     .boxed()
 }
 
-/// An object with such members, each of which may be missing, null or odd; beside them one stranger.
+/// An object with these members, each of which may be missing, null or malformed, and one unknown member.
 pub(crate) fn object(members: Vec<(&'static str, BoxedStrategy<Value>)>) -> BoxedStrategy<Value> {
     let (keys, values): (Vec<_>, Vec<_>) = members
         .into_iter()
@@ -42,26 +42,26 @@ pub(crate) fn object(members: Vec<(&'static str, BoxedStrategy<Value>)>) -> Boxe
         .boxed()
 }
 
-/// Such a document, and now and then something else altogether.
+/// An object with these members, and occasionally any other JSON.
 pub(crate) fn document(members: Vec<(&'static str, BoxedStrategy<Value>)>) -> BoxedStrategy<Value> {
     prop_oneof![30 => object(members), 1 => odd()].boxed()
 }
 
-/// A list of such items, some of them odd.
+/// A list of these items, some of them malformed.
 pub(crate) fn list(item: BoxedStrategy<Value>) -> BoxedStrategy<Value> {
     prop::collection::vec(prop_oneof![12 => item, 1 => odd()], 0..4)
         .prop_map(Value::from)
         .boxed()
 }
 
-/// One of these texts.
+/// One of the texts.
 pub(crate) fn text(values: &'static [&'static str]) -> BoxedStrategy<Value> {
     prop::sample::select(values)
         .prop_map(|value| json!(value))
         .boxed()
 }
 
-/// One of these documents.
+/// One of the documents.
 pub(crate) fn one_of(values: Vec<Value>) -> BoxedStrategy<Value> {
     prop::sample::select(values).boxed()
 }

@@ -1,4 +1,4 @@
-//! The ConfigMap's keys as one typed value; a bad key or value is an error that names the remedy.
+//! The ConfigMap as one typed value. The error for a bad key or value names the remedy.
 
 use crate::additions::{self, BadAddition};
 use crate::reserve::{self, BadReserve, Reserve, Wish};
@@ -19,10 +19,10 @@ pub enum ReleaseWhen {
     Created,
 }
 
-/// The configuration in force.
+/// The active configuration.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Config {
-    /// `default-strategy`: what the label values `true` and empty mean.
+    /// `default-strategy`: the strategy for the opt-in label values `true` and empty.
     pub default_strategy: Strategy,
     /// `isolation-scope` and `isolate-from`.
     pub isolation: Isolation,
@@ -42,11 +42,11 @@ pub struct Config {
     pub release_when: ReleaseWhen,
     /// `hold-deadline`.
     pub hold_deadline: Duration,
-    /// `move-after`; `None`: never.
+    /// `move-after`; `None` if runs never move.
     pub move_after: Option<Duration>,
-    /// `default-reserve`; empty: none.
+    /// `default-reserve`; empty if nothing is reserved.
     pub default_reserve: Wish,
-    /// `auto-reserve-maximum`: an automatic reserve has no more of these.
+    /// `auto-reserve-maximum`: the upper limit of an automatic reserve, by resource.
     pub auto_reserve_maximum: Reserve,
 }
 
@@ -74,10 +74,10 @@ enum Cause {
     DurationOrNever(String),
 }
 
-/// The value that switches off what would happen after some time.
+/// The value that switches a timed action off.
 const NEVER: &str = "never";
 
-/// All mistakes in the ConfigMap, so that they can be mended in one go.
+/// All mistakes in the ConfigMap, so that users can correct them together.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error("{}", sentences(.0))]
 pub struct ConfigErrors(pub Vec<ConfigError>);
@@ -103,7 +103,7 @@ impl Default for Config {
 }
 
 impl Config {
-    /// `move-after`, unless it is set.
+    /// The default of `move-after`.
     pub const MOVE_AFTER: Duration = Duration::from_secs(10);
 
     /// Every key that the ConfigMap may have.
@@ -124,7 +124,7 @@ impl Config {
         "auto-reserve-maximum",
     ];
 
-    /// Reads the data of the ConfigMap; a key that is not there has its default.
+    /// Reads the data of the ConfigMap. A missing key has its default.
     ///
     /// Keys that begin with an underscore are documentation, as `_example` is in Tekton's own ConfigMaps.
     pub fn parse(data: &BTreeMap<String, String>) -> Result<Self, ConfigErrors> {

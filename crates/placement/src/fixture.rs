@@ -1,4 +1,4 @@
-//! What the tests of this crate share.
+//! Fixtures that several test modules of this crate use.
 
 use crate::keys;
 use crate::names::RunKey;
@@ -8,7 +8,7 @@ use crate::run::{HeldFrom, PodTemplate, Run, SpecStatus};
 use k8s_openapi::api::apps::v1::StatefulSet;
 use serde_json::Value;
 
-/// A run that is held by us and has nothing yet.
+/// A run that pod-affinity holds, without a placeholder.
 pub(crate) fn run() -> Run {
     Run {
         key: RunKey {
@@ -41,7 +41,7 @@ pub(crate) fn run() -> Run {
     }
 }
 
-/// What the StatefulSet of a placeholder is, as the API server has it.
+/// The [`Spec`] that the controller would observe for this StatefulSet.
 pub(crate) fn spec_of(set: &Value) -> Spec {
     let set: StatefulSet = serde_json::from_value(set.clone()).unwrap();
     let set = set.spec.unwrap();

@@ -1,18 +1,19 @@
-//! What the API server says of a pod that it will not create however long that is waited for.
+//! Rejections of the placeholder's pod that a retry cannot overcome.
 
 use crate::limits::Bounds;
 use crate::messages;
 
-/// Why there will be no such pod.
+/// Why the API server will reject the placeholder's pod again.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Impossible {
-    /// It refers to an object that does not exist. The tasks of the run do too: to wait would only delay their failure.
+    /// The pod refers to an object that does not exist. The task pods refer to the same object, so waiting would only
+    /// delay their failure.
     RefersToNothing,
-    /// It asks for less than a `LimitRange` demands, or for more than one allows.
+    /// The pod requests less than a `LimitRange` demands, or more than a `LimitRange` allows.
     OutOfLimits(Bounds),
 }
 
-/// What a message says.
+/// Reads the message of a `FailedCreate` event.
 pub fn told_by(message: &str) -> Option<Impossible> {
     if messages::is_without_an_object(message) {
         Some(Impossible::RefersToNothing)

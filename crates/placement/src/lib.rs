@@ -1,6 +1,6 @@
-//! The rules of pod-affinity, pure: what to do with a PipelineRun, a pod, a placeholder.
+//! The rules of pod-affinity: what to do with a PipelineRun, a pod, a placeholder. All functions are pure.
 //!
-//! Nothing in here reads a clock, an environment or an API server; a decision takes all it needs, the time
+//! This crate reads no clock, no environment and no API server. A decision takes all its inputs as arguments, the time
 //! included, and returns a value.
 
 pub mod additions;

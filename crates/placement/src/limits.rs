@@ -1,9 +1,10 @@
-//! What the API server says of a pod that a `LimitRange` does not let in: enough that nobody needs the right to read that.
+//! The limits of a `LimitRange`, as the API server's rejection of a pod states them. The controller therefore needs no
+//! right to read LimitRanges.
 
 use crate::messages;
 use crate::resources::Resources;
 
-/// What a pod may ask for, as far as it did not.
+/// The limits that a rejected pod violated.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Bounds {
     least: Resources,
@@ -11,7 +12,7 @@ pub struct Bounds {
 }
 
 impl Bounds {
-    /// Those in a message; `None` if it is about something else.
+    /// The limits in a message; `None` if the message is about something else.
     pub fn told_by(message: &str) -> Option<Self> {
         let bounds = Self {
             least: Resources::of(&messages::least_amounts(message)),
@@ -20,7 +21,7 @@ impl Bounds {
         (bounds != Self::default()).then_some(bounds)
     }
 
-    /// As near to this as they allow.
+    /// The amounts nearest to these that the limits allow.
     pub fn nearest(&self, asks: Resources) -> Resources {
         asks.or_more(self.least.clone()).at_most(&self.most)
     }

@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 
 // The scheduler, in the condition `PodScheduled` of a pod: nodes counted by reason, without their names.
 
-/// A pod required to be with pods of its group is not with them on these nodes.
+/// The required podAffinity of the pod to its group excludes these nodes.
 ///
 /// kube-scheduler: `pkg/scheduler/framework/plugins/interpodaffinity/filtering.go`
 pub(crate) fn lacks_its_group(message: &str) -> bool {
@@ -23,7 +23,7 @@ pub(crate) fn lacks_its_volume(message: &str) -> bool {
     message.contains("didn't match PersistentVolume's node affinity")
 }
 
-/// These nodes have pods that the pod is required not to be with.
+/// A required podAntiAffinity excludes these nodes.
 ///
 /// kube-scheduler: `pkg/scheduler/framework/plugins/interpodaffinity/filtering.go`
 pub(crate) fn is_kept_away(message: &str) -> bool {

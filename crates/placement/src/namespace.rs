@@ -1,31 +1,32 @@
-//! The opt-in label of a Namespace: what it means for the runs that are created there without a label of their own.
+//! The opt-in label of a Namespace, and its meaning for runs that are created there without an opt-in label.
 
 use crate::keys;
 use crate::opt_in::{DECLINED, OptIn};
 use crate::strategy::Strategy;
 
-/// The value that runs get for each value of a Namespace's label that opts them in by the default strategy.
+/// The opt-in label that runs get from a Namespace whose label chooses the default strategy.
 const DEFAULT: &str = "true";
-/// The last part of the path for all values that mean nothing.
+/// The last part of the webhook's path for all unknown values.
 const UNKNOWN: &str = "unknown";
 
-/// What the label of a Namespace says. One that opts nothing in is not asked about.
+/// What the label of a Namespace means. The API server does not call the webhook for a Namespace whose label opts no
+/// run in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum NamespaceLabel {
-    /// The value of the label that runs get.
+    /// Runs get the opt-in label with this value.
     Means(&'static str),
-    /// A value that means nothing.
+    /// The value of the label is unknown.
     Unknown,
 }
 
 impl NamespaceLabel {
-    /// Everything that a Namespace's label may say.
+    /// All meanings, each of which has a path of its own.
     pub fn all() -> impl Iterator<Item = Self> {
         let values = std::iter::once(DEFAULT).chain(Strategy::NAMES.iter().copied());
         values.map(Self::Means).chain([Self::Unknown])
     }
 
-    /// The path at which the webhook is asked about runs of such a Namespace. API servers accept only lower case there.
+    /// The path of the webhook for runs of such a Namespace. API servers accept only lower case in paths of webhooks.
     pub fn path(self) -> String {
         let last = match self {
             Self::Means(value) => kebab(value),
@@ -43,12 +44,13 @@ fn kebab(camel: &str) -> String {
     camel.chars().flat_map(lower).collect()
 }
 
-/// Whether the label of a Namespace has a value that means nothing.
+/// Whether this value of the label is unknown.
 pub fn is_unknown(value: &str) -> bool {
     OptIn::parse(Some(value)).is_err()
 }
 
-/// What whoever creates a run in a Namespace with such a label is told. API servers may cut longer warnings than 256 bytes.
+/// The warning for a user who creates a run in a Namespace with an unknown label value. API servers may cut warnings
+/// that are longer than 256 bytes.
 pub(crate) fn warning(namespace: &str) -> String {
     format!(
         "Namespace {namespace}: label {} has an unknown value and opts no run in; correct it to \"\", {DEFAULT}, {} or {DECLINED}",

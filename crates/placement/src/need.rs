@@ -1,49 +1,49 @@
-//! What a run will need at once, as far as that is known before it starts: a reserve that nobody has to write.
+//! What a run will request at the same time, as far as that is known before the run starts: an automatic reserve.
 //!
-//! The best source is what happened: what the tasks of an earlier run of the same Pipeline asked for at the same time, on the
-//! same node. It is written down on that run when it ends, and so is kept nowhere else. Without such a record, it is what the
-//! largest task asks for by its definition. A record that is wrong, or was
-//! changed, does no more harm than a reserve that does not fit: the run moves, or takes a node without it.
+//! The best source is a record: what the tasks of an earlier run of the same Pipeline requested at the same time on the
+//! same node. The controller writes the record on that run when it ends. Without a record, the source is the largest
+//! task by its definition. A wrong record does no more harm than a reserve that does not fit: the run moves, or starts
+//! on a node without the reserve.
 
 use crate::reserve::{self, Reserve};
 use crate::resources::Resources;
 use jiff::Timestamp;
 
-/// What a run will need.
+/// What a run is expected to request.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Need {
-    /// So much of each resource; nothing, if nothing is known.
+    /// The amount of each resource; empty if nothing is known.
     pub asks: Resources,
-    /// How that is known.
+    /// Where the amounts come from.
     pub source: Source,
 }
 
-/// How it is known what a run will need.
+/// Where an expected amount comes from.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Source {
-    /// It is not.
+    /// Nothing is known.
     #[default]
     Nothing,
-    /// It is what the largest task asks for by its definition.
+    /// The definitions of the tasks: the amounts are those of the largest task.
     Definitions,
-    /// This run of the same Pipeline is the latest of which it was written down.
+    /// The record on this run, the latest run of the same Pipeline that has a record.
     Record(String),
 }
 
-/// A task as it ran.
+/// The time that a task's pod spent on a node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Stint {
-    /// On this node.
+    /// The node.
     pub node: String,
-    /// Since then.
+    /// When the pod was bound.
     pub from: Timestamp,
-    /// Until then.
+    /// When the pod ended.
     pub to: Timestamp,
-    /// With so much of each resource.
+    /// The requests of the pod.
     pub asks: Resources,
 }
 
-/// The most that tasks asked for at the same time on one node, resource by resource.
+/// The largest amounts that tasks requested at the same time on one node, resource by resource.
 pub fn peak(stints: &[Stint]) -> Resources {
     let at_its_start = |one: &Stint| {
         let beside = stints.iter().filter(|other| !std::ptr::eq(*other, one));
@@ -55,13 +55,13 @@ pub fn peak(stints: &[Stint]) -> Resources {
 }
 
 impl Stint {
-    /// Times have whole seconds: a task that ended in the second in which another came was gone.
+    /// Times have whole seconds. A task that ended in the second in which another task began does not overlap with it.
     fn is_there(&self, at: Timestamp) -> bool {
         self.from <= at && at < self.to
     }
 }
 
-/// As a reserve is written, without what cannot be reserved.
+/// Formats amounts as a reserve, without resources that cannot be reserved.
 pub fn written(asks: &Resources) -> String {
     let all = asks.iter().map(|(name, amount)| (name, amount.to_string()));
     let pairs = all.filter(|(name, amount)| reserve::check(name, amount).is_ok());
@@ -69,13 +69,13 @@ pub fn written(asks: &Resources) -> String {
     pairs.join(",")
 }
 
-/// Reads what was written down; `None` if somebody made something else of it.
+/// Parses the record on a run; `None` if another client changed the record.
 pub fn recorded(text: &str) -> Option<Resources> {
     reserve::parse(text).ok().map(|reserve| Resources::of(&reserve))
 }
 
 impl Need {
-    /// The reserve, of no resource more than the most that is allowed.
+    /// The amounts as a reserve, limited by the configured maximum.
     pub fn reserve(&self, most: &Reserve) -> String {
         written(&self.asks.at_most(&Resources::of(most)))
     }

@@ -1,7 +1,7 @@
-//! Nodes as far as placement goes: can the next pod of a run start there, and which one comes nearest to what it
-//! asks for.
+//! Nodes: whether the next pod of a run can start on a node, and which node comes nearest to the requests of a pod.
 //!
-//! The measure is the scheduler's: a node is unfit when a pod with the run's tolerations would not be placed there.
+//! The rules are the scheduler's: a node is unusable if the scheduler would not place a pod with the run's tolerations
+//! there.
 
 use crate::quantity::Quantity;
 use crate::resources::Resources;
@@ -15,10 +15,10 @@ const NOT_READY: &str = "node.kubernetes.io/not-ready";
 const UNREACHABLE: &str = "node.kubernetes.io/unreachable";
 const NO_SCHEDULE: &str = "NoSchedule";
 
-/// What is read of a node.
+/// The fields of a node that the rules read.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct NodeFacts {
-    /// Name.
+    /// Name of the node.
     pub name: String,
     /// `spec.unschedulable`.
     pub unschedulable: bool,
@@ -26,58 +26,58 @@ pub struct NodeFacts {
     pub taints: Vec<Taint>,
     /// Condition Ready is True.
     pub ready: bool,
-    /// What it has for pods.
+    /// The resources for pods.
     pub allocatable: Resources,
 }
 
 /// Whether the next pod of a run can start on a node.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum NodeState {
-    /// Nobody looked.
+    /// The node was not read.
     #[default]
     Unknown,
-    /// As far as the node itself goes, yes.
+    /// Readiness, cordon and taints allow it.
     Fit,
-    /// No.
+    /// The node is unusable.
     Unfit(Cause),
 }
 
-/// Why no pod can start on a node; the worst cause is the greatest.
+/// Why a node is unusable; the worst cause is the greatest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, IntoStaticStr)]
 #[strum(serialize_all = "snake_case")]
 pub enum Cause {
     /// The node has a taint that the run does not tolerate.
     Tainted,
-    /// The node is marked unschedulable.
+    /// The node is cordoned.
     Cordoned,
     /// The kubelet does not answer, or reports that the node is not ready.
     NotReady,
-    /// The node does not exist any more.
+    /// The node was deleted.
     Gone,
 }
 
-/// How a node compares with what is asked of it.
+/// The resources of a node, compared with requests.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct NodeOffer {
     /// Name of the node.
     pub node: String,
-    /// Each resource that is asked for, by name.
+    /// Each requested resource, by name.
     pub amounts: Vec<Amount>,
 }
 
-/// One resource, asked for and offered.
+/// The requested and the offered amount of one resource.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Amount {
     /// Name of the resource.
     pub resource: String,
-    /// As much is asked for.
+    /// The request.
     pub asked: Quantity,
-    /// As much has the node for all pods together.
+    /// What the node has for all pods together.
     pub offered: Quantity,
 }
 
 impl NodeFacts {
-    /// Reads a node; `None` without a name, which no node of an API server lacks.
+    /// Reads a node; `None` without a name. Nodes from an API server always have a name.
     pub fn of(node: &Node) -> Option<Self> {
         let spec = node.spec.as_ref();
         let status = node.status.as_ref();
@@ -96,7 +96,7 @@ impl NodeFacts {
     }
 }
 
-/// Judges a node that was looked for; `None`: it is not there.
+/// Whether a pod with these tolerations can start on a node; `None` stands for a deleted node.
 pub fn state(node: Option<&NodeFacts>, tolerations: &[Toleration]) -> NodeState {
     match node.map(|node| obstacle(node, tolerations)) {
         None => NodeState::Unfit(Cause::Gone),
@@ -105,8 +105,8 @@ pub fn state(node: Option<&NodeFacts>, tolerations: &[Toleration]) -> NodeState 
     }
 }
 
-/// The worst cause: a node that is not ready and cordoned is reported as not ready. Taints that Kubernetes derives from a condition
-/// or from the cordon come a moment later, so either counts.
+/// The worst cause: a node that is not ready and cordoned is reported as not ready. Kubernetes adds the taint of a
+/// condition or of a cordon a moment later, so the condition and the cordon count as taints.
 fn obstacle(node: &NodeFacts, tolerations: &[Toleration]) -> Option<Cause> {
     let derived = [(!node.ready, NOT_READY), (node.unschedulable, CORDON)];
     let derived = derived
@@ -141,7 +141,7 @@ fn cause(key: &str) -> Cause {
     }
 }
 
-/// As the scheduler does it. An operator that is not known here tolerates nothing.
+/// The scheduler's rule. An unknown operator tolerates nothing.
 fn tolerates(toleration: &Toleration, taint: &Taint) -> bool {
     let is = |own: Option<&str>, other: &str| own.is_none_or(|own| own.is_empty() || own == other);
     let value = toleration.value.as_deref().unwrap_or_default();
@@ -156,7 +156,8 @@ fn tolerates(toleration: &Toleration, taint: &Taint) -> bool {
         }
 }
 
-/// Of the nodes where the run may start, the one that comes nearest: fewest resources short, then the most of each.
+/// The nearest of the nodes where the run may start: the node that is short of the fewest resources, then the node with
+/// the largest amounts.
 pub fn largest(nodes: &[NodeFacts], tolerations: &[Toleration], asked: &Resources) -> Option<NodeOffer> {
     let offers = nodes
         .iter()
@@ -185,19 +186,19 @@ fn offer(node: &NodeFacts, asked: &Resources) -> NodeOffer {
 }
 
 impl NodeOffer {
-    /// The resources of which the node has less than is asked for, were it empty.
+    /// The resources that the node would lack even if it were empty.
     pub fn short(&self) -> impl Iterator<Item = &Amount> {
         self.amounts.iter().filter(|amount| amount.asked > amount.offered)
     }
 
-    /// Whether the node is large enough, were it empty.
+    /// Whether the node would be large enough if it were empty.
     pub fn fits(&self) -> bool {
         self.short().next().is_none()
     }
 }
 
 impl fmt::Display for NodeOffer {
-    /// What is short, or that nothing is: `node-1 has cpu 4 of 12`.
+    /// The resources that are short: `node-1 has cpu 4 of 12`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let amount = |it: &Amount| format!("{} {} of {}", it.resource, it.offered, it.asked);
         let short: Vec<_> = self.short().map(amount).collect();

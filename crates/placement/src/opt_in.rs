@@ -1,4 +1,4 @@
-//! The opt-in label: what its value asks for.
+//! The opt-in label and the meaning of its values.
 
 use crate::keys;
 use crate::strategy::Strategy;
@@ -7,20 +7,20 @@ use thiserror::Error;
 /// The value that opts a run, or one task of it, out.
 pub const DECLINED: &str = "false";
 
-/// What the opt-in label says.
+/// The meaning of the opt-in label.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OptIn {
-    /// The label is not there.
+    /// The object has no such label.
     Absent,
     /// `false`.
     Declined,
-    /// `true` or empty: the strategy that the configuration names.
+    /// `true` or empty: the configured default strategy.
     Default,
     /// A strategy by name.
     Chosen(Strategy),
 }
 
-/// The label has a value that means nothing.
+/// The label has an unknown value.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error(
     "label {} has the unknown value {value:?}; valid values are {} to choose a strategy, \"true\" or \"\" for \
@@ -34,7 +34,7 @@ pub struct UnknownValue {
 }
 
 impl OptIn {
-    /// Reads the value of the label; `None` when there is no label.
+    /// Reads the value of the label; `None` if the label is absent.
     pub fn parse(value: Option<&str>) -> Result<Self, UnknownValue> {
         match value {
             None => Ok(Self::Absent),
@@ -46,7 +46,7 @@ impl OptIn {
         }
     }
 
-    /// The strategy that is asked for; `None` if the object is not opted in.
+    /// The chosen strategy; `None` if the object is not opted in.
     pub fn strategy(self, default: Strategy) -> Option<Strategy> {
         match self {
             Self::Absent | Self::Declined => None,

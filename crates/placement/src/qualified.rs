@@ -1,14 +1,14 @@
-//! What Kubernetes takes as a domain, a name, a key or a value of a label.
+//! The syntax that Kubernetes accepts for domains, and for names, keys and values of labels.
 
 /// The longest domain before the slash of a key, and the longest name of most objects.
 pub(crate) const LONGEST_DOMAIN: usize = 253;
 
-/// Lowercase labels, separated by dots.
+/// Lowercase DNS labels, separated by dots.
 pub(crate) fn is_domain(text: &str) -> bool {
     text.len() <= LONGEST_DOMAIN && text.split('.').all(is_dns_label)
 }
 
-/// What follows the slash of a key.
+/// The part of a key after the slash.
 pub(crate) fn is_name(text: &str) -> bool {
     let end = |c: char| c.is_ascii_alphanumeric();
     (1..=63).contains(&text.len())
@@ -17,7 +17,7 @@ pub(crate) fn is_name(text: &str) -> bool {
         && text.chars().all(|c| end(c) || "-_.".contains(c))
 }
 
-/// A name, after a domain and a slash or alone.
+/// A name, alone or after a domain and a slash.
 pub(crate) fn is_key(text: &str) -> bool {
     match text.split_once('/') {
         Some((domain, name)) => is_domain(domain) && is_name(name),

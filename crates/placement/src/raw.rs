@@ -1,18 +1,18 @@
-//! Raw JSON of objects not yet validated: members that may be absent, null or of the wrong type, and patch
+//! Raw JSON of objects that are not validated yet: members may be absent, null or of the wrong type. And patch
 //! operations with escaped paths.
 //!
-//! An API server refuses the whole request when a patch does not apply, so every path is built from members that
-//! were seen to be there.
+//! An API server rejects the whole request if a patch does not apply, so every path uses only parents that were read
+//! before.
 
 use json_patch::jsonptr::PointerBuf;
 use json_patch::{AddOperation, PatchOperation, RemoveOperation, ReplaceOperation, TestOperation};
 use serde_json::{Map, Value};
 
-/// A member of the wrong type: nothing below it can be patched.
+/// A member has the wrong type, so the members below it cannot be patched.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Odd;
 
-/// A member; null counts as absent, since `add` replaces it.
+/// A member. Null counts as absent, because the patch operation `add` replaces null.
 pub(crate) type Member<T> = Result<Option<T>, Odd>;
 
 pub(crate) fn object<'a>(of: &'a Map<String, Value>, key: &str) -> Member<&'a Map<String, Value>> {

@@ -1,52 +1,52 @@
-//! The reserve: what a run's node must have room for when it is chosen, as `cpu=4,memory=8Gi`.
+//! The reserve: the resources that a run's node must have free when it is chosen, such as `cpu=4,memory=8Gi`.
 //!
-//! It is checked when the run is created, so that a typing mistake is told at once and never becomes a placeholder
-//! that no node can hold.
+//! The reserve is checked when the run is created. A typing mistake is therefore reported at once, and never becomes a
+//! placeholder that fits on no node.
 
 use crate::qualified::{LONGEST_DOMAIN, is_domain, is_name};
 use crate::quantity::{BadQuantity, Quantity};
 use std::collections::BTreeMap;
 use thiserror::Error;
 
-/// Resources by name, as they will be written into the placeholder.
+/// Resources by name, as they are written into the placeholder.
 pub type Reserve = BTreeMap<String, String>;
 
-/// What is to be reserved.
+/// The value of the annotation `reserve`, or of its default.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Wish {
-    /// So much of each of these.
+    /// Fixed amounts.
     Amounts(Reserve),
-    /// What the run is expected to need.
+    /// The amounts that the run is expected to request.
     Automatic,
 }
 
-/// The text that asks for what the run is expected to need.
+/// The value for an automatic reserve.
 pub const AUTOMATIC: &str = "auto";
 
 /// A mistake in a reserve.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum BadReserve {
-    /// An entry is no pair.
+    /// An entry has no `=`.
     #[error("{0:?} is not of the form name=quantity, such as cpu=4 or memory=8Gi")]
     Entry(String),
-    /// A resource is there twice.
+    /// A resource appears twice.
     #[error("{0} is there more than once")]
     Duplicate(String),
-    /// No such resource.
+    /// The resource is unknown or cannot be reserved.
     #[error(
         "{0:?} is not a resource that can be reserved; use cpu, memory, ephemeral-storage or the full name of \
          an extended resource, such as nvidia.com/gpu"
     )]
     UnknownResource(String),
-    /// The amount cannot be read.
+    /// The amount is not a quantity.
     #[error("{name}: {cause}")]
     Quantity {
         /// The resource.
         name: String,
-        /// What is wrong with the amount.
+        /// The mistake in the amount.
         cause: BadQuantity,
     },
-    /// Nothing, or less.
+    /// The amount is zero or negative.
     #[error("{name}={quantity} is not more than zero")]
     NotPositive {
         /// The resource.
@@ -54,7 +54,7 @@ pub enum BadReserve {
         /// The amount.
         quantity: String,
     },
-    /// A part of something that nodes offer only as a whole.
+    /// The amount of an extended resource is not a whole number.
     #[error("{name}={quantity} is not a whole number, and extended resources cannot be divided")]
     NotWhole {
         /// The resource.
@@ -62,7 +62,7 @@ pub enum BadReserve {
         /// The amount.
         quantity: String,
     },
-    /// No node is like that; most likely the unit is missing or wrong.
+    /// The amount is outside of the range of real nodes; most likely the unit is missing or wrong.
     #[error("{name}={quantity} is outside of {least} to {most} (check the unit)")]
     OutOfRange {
         /// The resource.
@@ -100,7 +100,7 @@ pub fn parse(text: &str) -> Result<Reserve, BadReserve> {
     Ok(reserve)
 }
 
-/// Whether this much of this resource can be asked for.
+/// Whether this amount of this resource can be reserved.
 pub fn check(name: &str, quantity: &str) -> Result<(), BadReserve> {
     let kind = Kind::of(name).ok_or_else(|| BadReserve::UnknownResource(name.to_owned()))?;
     let amount: Quantity = quantity.parse().map_err(|cause| BadReserve::Quantity {
@@ -133,11 +133,11 @@ fn pair(entry: &str) -> Result<(&str, &str), BadReserve> {
 #[derive(Clone, Copy)]
 enum Kind {
     Bounded(Bounds),
-    /// Counted by a device plugin, or by whoever else patched the node: any number may make sense.
+    /// An extended resource, of a device plugin or of another program that patches nodes: any number may be right.
     Extended,
 }
 
-/// What a node may plausibly have. `memory=8`, which is eight bytes, and `cpu=4Gi` are what this is to catch.
+/// The plausible range of a node's resource. It catches `memory=8`, which is eight bytes, and `cpu=4Gi`.
 #[derive(Clone, Copy)]
 struct Bounds {
     at_least: Quantity,
@@ -178,8 +178,8 @@ impl Kind {
     }
 }
 
-/// Kubernetes keeps `kubernetes.io/` and `requests.` for itself, and puts the latter before names in quotas,
-/// which is why it limits the domain to nine characters less than any other.
+/// Kubernetes reserves the domain `kubernetes.io` and the prefix `requests.`. In quotas Kubernetes puts this prefix
+/// before the name, which leaves nine characters less for the domain.
 fn is_extended_resource(name: &str) -> bool {
     const LONGEST: usize = LONGEST_DOMAIN - "requests.".len();
     name.split_once('/').is_some_and(|(domain, rest)| {

@@ -1,4 +1,4 @@
-//! Amounts of resources by name, to be compared and told: what a pod asks for, what a node offers.
+//! Amounts of resources by name: the requests of a pod, the resources of a node.
 
 use crate::quantity::Quantity;
 use k8s_openapi::api::core::v1::{Container, PodSpec, ResourceQuota, ResourceRequirements};
@@ -6,12 +6,12 @@ use k8s_openapi::apimachinery::pkg::api::resource::Quantity as Text;
 use std::collections::BTreeMap;
 use std::fmt;
 
-/// Amounts by resource; what is not there is none.
+/// Amounts by resource. The amount of a missing resource is zero.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Resources(BTreeMap<String, Quantity>);
 
 impl Resources {
-    /// What a quota allows, and what is used of it, which is not there yet while the quota is new.
+    /// The hard limits and the usage of a quota. A new quota has no usage yet.
     pub fn of_quota(quota: &ResourceQuota) -> (Self, Self) {
         let status = quota.status.as_ref();
         let hard = status.and_then(|status| status.hard.as_ref());
@@ -21,18 +21,19 @@ impl Resources {
         (read(hard), read(used))
     }
 
-    /// Reads amounts as an object of the API server has them; one that cannot be read counts as none.
+    /// Reads the amounts of a Kubernetes object, without amounts that cannot be parsed.
     pub fn read(amounts: &BTreeMap<String, Text>) -> Self {
         Self::of(amounts.iter().map(|(name, amount)| (name, &amount.0)))
     }
 
-    /// Reads amounts as they are configured; one that cannot be read counts as none.
+    /// Reads configured amounts, without amounts that cannot be parsed.
     pub fn of<'a>(amounts: impl IntoIterator<Item = (&'a String, &'a String)>) -> Self {
         let readable = |(name, amount): (&String, &String)| Some((name.clone(), amount.parse().ok()?));
         Self(amounts.into_iter().filter_map(readable).collect())
     }
 
-    /// What a pod asks a scheduler for: its containers together, or the most that its start takes.
+    /// The requests of a pod, as the scheduler counts them: the sum of the containers, or the largest request while the
+    /// pod starts.
     pub fn of_pod(spec: &PodSpec) -> Self {
         let containers = spec
             .containers
@@ -55,14 +56,14 @@ impl Resources {
         self.0.iter().map(|(name, amount)| (name.as_str(), *amount))
     }
 
-    /// The names of which there is more here than there.
+    /// The resources of which this has more than the other.
     pub fn beyond<'a>(&'a self, other: &'a Self) -> impl Iterator<Item = &'a str> {
         self.iter()
             .filter(|(name, amount)| *amount > other.get(name))
             .map(|(name, _)| name)
     }
 
-    /// Both together.
+    /// The sum.
     #[must_use]
     pub fn and(mut self, more: &Self) -> Self {
         for (name, amount) in &more.0 {
@@ -72,7 +73,7 @@ impl Resources {
         self
     }
 
-    /// The same, of no resource more than there, if it is there.
+    /// These amounts, limited by the other's. A resource that the other lacks is not limited.
     #[must_use]
     pub fn at_most(&self, most: &Self) -> Self {
         let bounded = |(name, amount): (&String, &Quantity)| {
@@ -82,7 +83,7 @@ impl Resources {
         Self(self.0.iter().map(bounded).collect())
     }
 
-    /// The larger amount of each.
+    /// The larger amount of each resource.
     #[must_use]
     pub fn or_more(mut self, other: Self) -> Self {
         for (name, amount) in other.0 {
@@ -103,8 +104,8 @@ impl fmt::Display for Resources {
     }
 }
 
-/// What the sidecars ask for together, and the most that is asked for while init containers run one by one, each
-/// beside the sidecars before it.
+/// The sum of the sidecars, and the largest request while the pod starts. Init containers run one by one, each beside
+/// the sidecars before it.
 fn start(containers: &[Container]) -> (Resources, Resources) {
     let mut sidecars = Resources::default();
     let mut most = Resources::default();

@@ -1,4 +1,4 @@
-//! What the rules know of a PipelineRun: the few facts they read, already told apart.
+//! The fields of a PipelineRun that the rules read.
 
 use crate::keys;
 use crate::names::RunKey;
@@ -9,19 +9,19 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::time::Duration;
 
-/// What `spec.status` says.
+/// The value of `spec.status`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SpecStatus {
-    /// Nothing: the run may start.
+    /// Absent or empty: the run may start.
     Unset,
-    /// Pending: somebody holds the run.
+    /// Pending: Tekton does not start the run.
     Pending,
-    /// Cancelled, stopped or anything else that is not ours to touch.
+    /// Cancelled, stopped or another value, which pod-affinity never changes.
     Other(String),
 }
 
 impl SpecStatus {
-    /// Reads the value of `spec.status`; absent and empty are the same to Tekton.
+    /// Parses `spec.status`. Tekton treats an absent and an empty value alike.
     pub fn of(value: Option<&str>) -> Self {
         match value {
             None | Some("") => Self::Unset,
@@ -31,42 +31,42 @@ impl SpecStatus {
     }
 }
 
-/// Whether `spec.managedBy` hands the run to another than Tekton.
+/// Whether `spec.managedBy` names a controller other than Tekton.
 pub fn is_managed_elsewhere(managed_by: Option<&str>) -> bool {
     managed_by.is_some_and(|manager| manager != keys::TEKTON_MANAGER)
 }
 
-/// Whether an owner reference makes a PipelineRun the controller: the mark of a nested run.
+/// Whether an owner reference marks a nested run: a PipelineRun is the controller.
 pub fn is_controlled_by_run(api_version: &str, kind: &str, controller: Option<bool>) -> bool {
     controller == Some(true) && kind == "PipelineRun" && api_version.starts_with("tekton.dev/")
 }
 
-/// A PipelineRun as far as the rules care.
+/// The fields of a PipelineRun that the rules read.
 #[expect(
     clippy::struct_excessive_bools,
-    reason = "facts that vary one by one; the stages they make up are the plan's to tell"
+    reason = "independent facts; the plan derives the stage of the run from them"
 )]
 #[derive(Clone, Debug)]
 pub struct Run {
-    /// Which run.
+    /// Namespace, name and UID.
     pub key: RunKey,
-    /// When it was created.
+    /// When the run was created.
     pub created: Option<Timestamp>,
-    /// When Tekton started it.
+    /// When Tekton started the run.
     pub started: Option<Timestamp>,
-    /// It is being deleted.
+    /// The run is being deleted.
     pub deleting: bool,
-    /// Condition Succeeded is True or False.
+    /// The condition Succeeded is True or False.
     pub done: bool,
-    /// It is True.
+    /// The condition Succeeded is True.
     pub succeeded: bool,
     /// `spec.status`.
     pub status: SpecStatus,
-    /// `spec.managedBy` names another than Tekton.
+    /// `spec.managedBy` names a controller other than Tekton.
     pub managed_elsewhere: bool,
     /// The controller owner is a PipelineRun.
     pub child: bool,
-    /// The queue-name label of Kueue is there.
+    /// The run has the queue-name label of Kueue.
     pub queued_by_kueue: bool,
     /// Raw value of the opt-in label.
     pub opt_in: Option<String>,
@@ -76,34 +76,34 @@ pub struct Run {
     pub strategy: Option<String>,
     /// Raw value of the isolation label.
     pub isolation: Option<String>,
-    /// Our hold annotation is there.
+    /// The run has the hold annotation of pod-affinity.
     pub hold: bool,
-    /// When our hold began.
+    /// When the hold of pod-affinity began.
     pub held_from: HeldFrom,
     /// Raw value of the node annotation.
     pub node: Option<String>,
     /// Raw value of the reserve annotation.
     pub reserve: Option<String>,
-    /// Raw value of the annotation of what its tasks asked for.
+    /// Raw value of the annotation `used`.
     pub used: Option<String>,
-    /// Which Pipeline it runs, to be compared.
+    /// A hash that identifies the Pipeline of the run.
     pub pipeline: Option<u64>,
-    /// The PR-level pod template.
+    /// The pod template of the run.
     pub template: PodTemplate,
-    /// Names of the claims that the run's workspaces name, in order, without duplicates.
+    /// The PVCs that the run's workspaces name, in order, without duplicates.
     pub claims: Vec<String>,
-    /// How many of its workspaces Tekton makes a claim for.
+    /// The number of workspaces for which Tekton creates a PVC.
     pub templates: usize,
 }
 
 impl Run {
-    /// It waits by our hold. A run that Kueue queues is Kueue's to release, also where our webhook came first and
-    /// left its mark.
+    /// pod-affinity holds the run. A run that Kueue queues is released by Kueue, even if the webhook of pod-affinity
+    /// added the hold annotation first.
     pub fn is_held_by_us(&self) -> bool {
         self.status == SpecStatus::Pending && self.hold && !self.queued_by_kueue
     }
 
-    /// Since when it waits by our hold, if it does and that is known.
+    /// When the hold of pod-affinity began, if that is known.
     pub fn held_since(&self) -> Option<Timestamp> {
         match self.held_from {
             HeldFrom::Creation => self.created,
@@ -112,46 +112,47 @@ impl Run {
         }
     }
 
-    /// How much of a hold of this length is left. A run of which nobody knows since when counts as new: it has not been stored, or
-    /// its clock cannot be trusted.
+    /// The remaining time of a hold of this length. A hold without a known beginning counts as new: the run is not
+    /// stored yet, or the hold has no date yet.
     pub(crate) fn left_of_hold(&self, now: Timestamp, span: Duration) -> Duration {
         self.held_since().map_or(span, |since| left(span, since, now))
     }
 
-    /// How many affinity assistants Tekton makes for it: one for each PVC, by default.
+    /// The number of affinity assistants that Tekton creates for the run: one for each PVC, by default.
     pub fn assistants(&self) -> usize {
         self.claims.len() + self.templates
     }
 
-    /// Its labels make it a group of its own.
+    /// The labels of the run make the run a group.
     pub fn is_enrolled(&self) -> bool {
         self.group.as_deref() == Some(self.key.uid.as_str())
     }
 }
 
-/// Value of the hold annotation as an admission policy writes it for a hold that begins after the creation, until the
-/// controller has dated it.
+/// Value of the hold annotation that an admission policy writes for a hold that begins after the creation. The
+/// controller replaces the value by the time.
 pub(crate) const RELEASED: &str = "released";
 
-/// What is left now of a time span that began then.
+/// The remaining time of a span that began at `since`.
 pub(crate) fn left(span: Duration, since: Timestamp, now: Timestamp) -> Duration {
     let passed = Duration::try_from(now.duration_since(since)).unwrap_or_default();
     span.saturating_sub(passed)
 }
 
-/// When our hold of a run began, as its annotation says.
+/// When the hold of pod-affinity began, by the hold annotation.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum HeldFrom {
-    /// With the run.
+    /// At the creation of the run.
     #[default]
     Creation,
-    /// When its first holder released it.
+    /// At this time, when the user or another controller released the run.
     Release(Timestamp),
-    /// Likewise, by an admission policy: it has no clock, and the controller has yet to write the time down.
+    /// After the creation, at an unknown time: an admission policy added the hold and has no clock. The controller
+    /// writes the time next.
     UndatedRelease,
 }
 
-/// The value of the hold annotation.
+/// Formats the value of the hold annotation.
 impl fmt::Display for HeldFrom {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -163,7 +164,7 @@ impl fmt::Display for HeldFrom {
 }
 
 impl HeldFrom {
-    /// By the value of the annotation.
+    /// Parses the value of the hold annotation.
     pub fn of(mark: Option<&str>) -> Self {
         match mark {
             Some(RELEASED) => Self::UndatedRelease,
@@ -173,14 +174,14 @@ impl HeldFrom {
     }
 }
 
-/// The part of a run's PR-level pod template that decides where its pods may run.
+/// The part of a run's pod template that decides where the run's pods may be scheduled.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct PodTemplate {
     /// Node selector.
     pub node_selector: BTreeMap<String, String>,
     /// Tolerations.
     pub tolerations: Vec<Toleration>,
-    /// Affinity, without what is required of other pods on the node.
+    /// Affinity, without the required podAffinity.
     pub affinity: Option<Affinity>,
     /// Scheduler.
     pub scheduler_name: Option<String>,
@@ -188,15 +189,15 @@ pub struct PodTemplate {
     pub priority_class_name: Option<String>,
     /// Runtime class.
     pub runtime_class_name: Option<String>,
-    /// ServiceAccount of the tasks. What is granted to it, as on OpenShift, is what the placeholder needs to be on the same
-    /// nodes; it gets no token.
+    /// ServiceAccount of the tasks. The placeholder needs the rights of this account to be admitted on the same nodes,
+    /// for example on OpenShift. The placeholder gets no token of the account.
     pub service_account: Option<String>,
     /// Pull secrets.
     pub image_pull_secrets: Vec<LocalObjectReference>,
 }
 
 impl PodTemplate {
-    /// To nodes that can use this volume.
+    /// Restricts the pods to nodes that can use this volume.
     pub(crate) fn restrict_to(&mut self, volume: &NodeSelector) {
         let affinity = self.affinity.get_or_insert_default();
         volume::restrict(affinity.node_affinity.get_or_insert_default(), volume);

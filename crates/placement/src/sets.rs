@@ -1,5 +1,5 @@
-//! Whether a quota of StatefulSets has room for a placeholder. Tekton makes one for each PVC of a run, its affinity assistants, and
-//! fails the run if one is refused: a placeholder must not take the place of any.
+//! Whether a quota of StatefulSets has room for a placeholder. Tekton creates a StatefulSet for each PVC of a run, the
+//! affinity assistants, and fails the run if a quota rejects one. A placeholder must not take their place in the quota.
 
 use crate::quantity::Quantity;
 use crate::resources::Resources;
@@ -8,7 +8,7 @@ use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::core::v1::ResourceQuota;
 use std::time::Duration;
 
-/// What such a quota counts.
+/// The resource that such a quota counts.
 const COUNTED: &str = "count/statefulsets.apps";
 
 /// A StatefulSet that a run owns.
@@ -16,50 +16,50 @@ const COUNTED: &str = "count/statefulsets.apps";
 pub struct Owned {
     /// UID of the run.
     pub run: String,
-    /// Its own name.
+    /// Name of the StatefulSet.
     pub name: String,
-    /// Its own UID.
+    /// UID of the StatefulSet.
     pub uid: String,
-    /// It has the name of that run's placeholder.
+    /// The StatefulSet has the name of that run's placeholder.
     pub is_placeholder: bool,
 }
 
-/// What keeps Tekton from making its StatefulSets for a run.
+/// Why a quota has no room for the StatefulSets that Tekton creates for a run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum InTheWay {
     /// The placeholder of another run.
     Placeholder {
-        /// Its name.
+        /// Name of its StatefulSet.
         name: String,
-        /// Its UID.
+        /// UID of its StatefulSet.
         uid: String,
     },
-    /// A StatefulSet that is gone, and that the quota still counts.
+    /// A StatefulSet that was deleted and that the quota still counts.
     Gone,
 }
 
-/// Tekton makes its StatefulSets when it starts a run, or a minute later if it has to fetch the Pipeline first. Where it has not by
-/// then, it makes none (`coschedule: disabled`).
+/// How long after the start of a run Tekton may create its StatefulSets: Tekton creates them at the start, or a minute
+/// later if it fetches the Pipeline first. A run that has none after this time never gets any (`coschedule: disabled`).
 const MADE_BY: SignedDuration = SignedDuration::from_mins(2);
 
-/// Who takes places in a namespace, at one moment.
+/// The runs and StatefulSets that take places in the quotas of a namespace, at one moment.
 #[derive(Clone, Copy, Debug)]
 pub struct Places<'a> {
-    /// The run that needs some.
+    /// The run whose placeholder needs a place.
     pub run: &'a Run,
-    /// The others for which Tekton makes StatefulSets.
+    /// The other runs of the namespace for which Tekton creates StatefulSets.
     pub others: &'a [Run],
-    /// Those that are there.
+    /// The StatefulSets that exist.
     pub there: &'a [Owned],
-    /// The time.
+    /// The time of the decision.
     pub now: Timestamp,
-    /// How long a run is held.
+    /// The longest time that a run is held.
     pub hold_deadline: Duration,
 }
 
 impl Places<'_> {
-    /// How many have to be free for a placeholder of this run: its own, those that Tekton has yet to take, and those of runs that
-    /// wait for longer.
+    /// The number of places that must be free before a placeholder for this run is created: the placeholder itself, the
+    /// StatefulSets that Tekton will create soon, and the StatefulSets of runs that have waited longer.
     pub fn needed(&self) -> i64 {
         if self.are_never_made() {
             return 1;
@@ -70,8 +70,9 @@ impl Places<'_> {
         1 + self.expected() + theirs.sum::<i64>()
     }
 
-    /// What we can do something about if a quota has no room for what Tekton has yet to make for this run, of so many StatefulSets
-    /// in the namespace. A run that is held looks for a node, and for room for its own.
+    /// Why a quota has no room for the StatefulSets that Tekton will create for this run, if pod-affinity can change
+    /// that. `listed` is the number of StatefulSets in the namespace. The placeholder of a held run is never in the
+    /// way: that run is searching a node and needs its own room.
     pub fn in_the_way(&self, quotas: &[ResourceQuota], listed: usize) -> Option<InTheWay> {
         if self.lacking(self.run) == 0 || self.are_never_made() {
             return None;
@@ -89,7 +90,7 @@ impl Places<'_> {
         })
     }
 
-    /// It made none for another that it started long ago.
+    /// Tekton creates no assistants in this cluster: a run that started long ago has none.
     fn are_never_made(&self) -> bool {
         let mut old = self.others.iter().filter(|other| self.started_long_ago(other));
         old.any(|other| self.assistants(other) == 0)
@@ -100,7 +101,7 @@ impl Places<'_> {
             .is_some_and(|time| self.now.duration_since(time) > MADE_BY)
     }
 
-    /// Or was it already.
+    /// True as well if the run is already released.
     fn is_released_soon(&self, run: &Run) -> bool {
         self.has_placeholder(run) || !run.is_held_by_us() || self.is_hold_over(run)
     }
@@ -118,20 +119,21 @@ impl Places<'_> {
         self.of(run).any(|set| set.is_placeholder)
     }
 
-    /// Those that Tekton has yet to make: for this run, and for others that are released soon.
+    /// The number of StatefulSets that Tekton will create soon: for this run, and for other runs that are released
+    /// soon.
     fn expected(&self) -> i64 {
         let others = self.others.iter().filter(|other| !self.started_long_ago(other));
         let others = others.filter(|other| self.is_released_soon(other));
         self.lacking(self.run) + others.map(|other| self.lacking(other)).sum::<i64>()
     }
 
-    /// Tekton's own for this run that are not there yet.
+    /// The number of assistants of this run that do not exist yet.
     fn lacking(&self, run: &Run) -> i64 {
         let lacking = run.assistants().saturating_sub(self.assistants(run));
         i64::try_from(lacking).unwrap_or(i64::MAX)
     }
 
-    /// Those that are.
+    /// The number of assistants of this run that exist.
     fn assistants(&self, run: &Run) -> usize {
         self.of(run).filter(|set| !set.is_placeholder).count()
     }
@@ -141,7 +143,7 @@ impl Places<'_> {
     }
 }
 
-/// The first of these quotas that has fewer free, in words.
+/// The first of these quotas with fewer free places than needed, as a text with its figures.
 pub fn short_of(quotas: &[ResourceQuota], needed: i64) -> Option<String> {
     let counts = quotas.iter().filter_map(|quota| Some((quota, Count::of(quota)?)));
     let mut short = counts.filter(|(_, count)| count.has_less_than(needed));
@@ -156,7 +158,7 @@ pub fn are_counted(quotas: &[ResourceQuota]) -> bool {
     quotas.iter().any(|quota| Count::of(quota).is_some())
 }
 
-/// StatefulSets, as a quota counts them.
+/// The StatefulSets in a quota: the limit and the usage.
 struct Count {
     hard: Quantity,
     used: Quantity,
@@ -175,7 +177,7 @@ impl Count {
     }
 }
 
-/// Among runs that wait for each other's places, one must be first.
+/// A fixed order of the waiting runs, so that two runs never wait for each other.
 fn comes_first(one: &Run, other: &Run) -> bool {
     (one.created, &one.key.uid) < (other.created, &other.key.uid)
 }

@@ -1,4 +1,5 @@
-//! How a run shares its node: the three strategies, whom an isolated run keeps away from, and the labels that say so.
+//! How a run shares its node: the strategies, which runs an isolated run keeps off its node, and the labels with these
+//! values.
 
 use std::fmt;
 use std::str::FromStr;
@@ -11,12 +12,12 @@ use thiserror::Error;
 )]
 #[strum(serialize_all = "camelCase", parse_err_ty = UnknownName, parse_err_fn = unknown_strategy)]
 pub enum Strategy {
-    /// All pods on one node; other runs may be there too.
+    /// All pods on one node, which other runs may share.
     ColocateAlways,
-    /// All pods on one node of their own, free again when the run is done.
+    /// All pods on one node of their own until the run is done.
     #[default]
     ColocateCompleted,
-    /// All pods on one node of their own, reserved until the run is deleted.
+    /// All pods on one node of their own until the run is deleted.
     IsolateAlways,
 }
 
@@ -33,39 +34,39 @@ pub enum Scope {
     Namespace,
 }
 
-/// Whom an isolated run keeps away from (`isolate-from`).
+/// Which runs an isolated run keeps off its node (`isolate-from`).
 #[derive(
     Clone, Copy, Debug, Default, Display, EnumString, Eq, Hash, IntoStaticStr, PartialEq, VariantNames,
 )]
 #[strum(serialize_all = "lowercase", parse_err_ty = UnknownName, parse_err_fn = unknown_counterpart)]
 pub enum IsolateFrom {
-    /// Every other run's pods, enrolled or not.
+    /// The pods of every other run, enrolled or not.
     #[default]
     All,
-    /// Other enrolled runs' pods only.
+    /// Only the pods of other enrolled runs.
     Enrolled,
 }
 
-/// Scope and counterpart of isolation together: the value of the isolation label
-/// (`cluster-all`, `cluster-enrolled`, `namespace-all`, `namespace-enrolled`).
+/// How far isolation reaches and which runs it concerns: the value of the isolation label (`cluster-all`,
+/// `cluster-enrolled`, `namespace-all`, `namespace-enrolled`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Isolation {
-    /// How far it reaches.
+    /// How far isolation reaches.
     pub scope: Scope,
-    /// Whom it is from.
+    /// Which runs are kept off the node.
     pub from: IsolateFrom,
 }
 
 /// The labels that make a run a group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Enrolment {
-    /// Resolved strategy.
+    /// The resolved strategy.
     pub strategy: Strategy,
-    /// Resolved isolation.
+    /// The resolved isolation.
     pub isolation: Isolation,
 }
 
-/// A text that is none of a closed set of values.
+/// The error for a text that is not in a closed set of values.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error("unknown {what} {value:?}; valid values are {}", valid.join(", "))]
 pub struct UnknownName {
@@ -75,7 +76,7 @@ pub struct UnknownName {
 }
 
 impl Strategy {
-    /// The values of the strategy label, which are also those that a user chooses by the opt-in label.
+    /// The values of the strategy label. The opt-in label has the same values.
     pub const NAMES: &'static [&'static str] = <Self as VariantNames>::VARIANTS;
 
     /// The strategy as label value.

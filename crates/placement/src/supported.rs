@@ -1,57 +1,58 @@
 //! Which versions of Kubernetes and Tekton this release supports. `cargo compat` tests the oldest and the newest of them.
 
-/// One of the two, by what follows `1.` in its versions.
+/// Kubernetes or Tekton, with the supported minor versions: the number after `1.`.
 #[derive(Debug)]
 pub struct Supported {
-    /// Its name.
+    /// Kubernetes or Tekton.
     pub name: &'static str,
-    /// The oldest that is supported.
+    /// The oldest minor version that is supported.
     pub oldest: u32,
-    /// The newest that this release was tested with.
+    /// The newest minor version that this release was tested with.
     pub newest: u32,
 }
 
-/// API servers. Before a newer version is supported, compare the files that `messages.rs` names.
+/// The supported versions of Kubernetes. Before a newer version is added, compare the files that `messages.rs` names.
 pub const KUBERNETES: Supported = Supported {
     name: "Kubernetes",
     oldest: 33,
     newest: 37,
 };
-/// Tekton Pipelines.
+/// The supported versions of Tekton Pipelines.
 pub const TEKTON: Supported = Supported {
     name: "Tekton",
     oldest: 9,
     newest: 15,
 };
-/// The oldest Kubernetes whose API servers evaluate the policies: `MutatingAdmissionPolicy` is v1 since this one.
+/// The oldest minor version of Kubernetes that evaluates the admission policies: `MutatingAdmissionPolicy` is v1 since
+/// this version.
 pub const OLDEST_WITH_POLICIES: u32 = 36;
 
-/// How a version relates to those that are supported.
+/// How a version compares with the supported versions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Support {
-    /// Of a version that was tested.
+    /// The version is in the tested range.
     Tested,
-    /// Older than the oldest that is supported.
+    /// The version is older than the oldest supported version.
     TooOld,
-    /// Newer than the newest that was tested.
+    /// The version is newer than the newest tested version.
     Untested,
     /// The version cannot be read.
     Unknown,
 }
 
-/// What there is to say about a version.
+/// A warning about a version.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Complaint {
-    /// How bad it is.
+    /// How the version compares with the supported versions.
     pub support: Support,
-    /// What is the case.
+    /// What is wrong with the version.
     pub sentence: String,
-    /// What to do about it.
+    /// What the user should do.
     pub remedy: String,
 }
 
 impl Supported {
-    /// Judges a version as it is reported.
+    /// Compares the version that a server reports.
     pub fn judge(&self, version: &str) -> Support {
         match numbers(version) {
             None => Support::Unknown,
@@ -61,7 +62,7 @@ impl Supported {
         }
     }
 
-    /// What is wrong with a version, and what to do about it.
+    /// The warning about a version; `None` if the version was tested.
     pub fn complaint(&self, version: &str) -> Option<Complaint> {
         let Self { name, oldest, newest } = self;
         let support = self.judge(version);
@@ -92,7 +93,7 @@ impl Supported {
     }
 }
 
-/// Major and minor: of `v1.36.3`, and of `v1.28.3-gke.100`.
+/// The major and minor version, of `v1.36.3` and of `v1.28.3-gke.100`.
 pub fn numbers(version: &str) -> Option<(u32, u32)> {
     let mut parts = version.trim_start_matches('v').split('.');
     let mut next = || {

@@ -1,4 +1,5 @@
-//! Counts what a property meets: one whose condition no case fulfils would pass.
+//! Counts the cases of a property test that meet its conditions. Without this count, a property whose condition is
+//! never met would pass.
 
 use proptest::strategy::Just;
 use std::cell::Cell;
@@ -6,9 +7,10 @@ use std::fmt;
 use std::rc::Rc;
 use std::{env, thread};
 
-/// An argument of a property, `met in tally(&[("released", 100)])`: after the last case the test fails if fewer cases than that met
-/// it. The numbers are a third of the mean or less, so that no seed fails by chance; `--nocapture` prints the counts. They are for
-/// the usual number of cases, and not asserted if `PROPTEST_CASES` sets another.
+/// An argument of a property, such as `met in tally(&[("released", 100)])`. After the last case, the test fails if
+/// fewer cases met the condition. The numbers are a third of the mean or less, so that no seed fails by chance;
+/// `--nocapture` prints the counts. The numbers are for the usual number of cases, and are not asserted if
+/// `PROPTEST_CASES` sets another.
 pub(crate) fn tally(least: &[(&'static str, u32)]) -> Just<Tally> {
     Just(Tally::new(least, env::var_os("PROPTEST_CASES").is_none()))
 }
@@ -30,7 +32,7 @@ impl Tally {
         }))
     }
 
-    /// This case meets it.
+    /// Counts one case that meets the condition.
     pub(crate) fn count(&self, what: &str) {
         let known = self.0.met.iter().find(|(known, ..)| *known == what);
         let (.., met) = known.unwrap_or_else(|| panic!("{what:?} is not expected"));

@@ -1,4 +1,4 @@
-//! The two terms that make group affinity: be where my group is, and keep away from every other group.
+//! The two affinity terms of a group: be on the node of the group, and keep other groups off the node.
 
 use crate::keys;
 use crate::names::Group;
@@ -10,9 +10,10 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, LabelSelecto
 /// The required terms of every pod of a group, its placeholder included.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Terms {
-    /// Be where my group is. The first pod of a group matches its own term, so it may choose freely.
+    /// Be on the node of the group. The first pod of a group matches its own term, so the scheduler may choose any node
+    /// for it.
     pub affinity: PodAffinityTerm,
-    /// Keep away from other runs, unless the strategy shares the node.
+    /// Be on no node with pods of other runs, unless the strategy shares the node.
     pub anti_affinity: Option<PodAffinityTerm>,
 }
 
@@ -25,7 +26,8 @@ pub fn terms(group: &Group, strategy: Strategy, isolation: Isolation) -> Terms {
 }
 
 impl Terms {
-    /// Of a pod that may only be where others of its group are: never the first one, since it does not match its own term.
+    /// The terms of an affinity assistant. An assistant may be only where other pods of its group are: it does not
+    /// match its own term, so it is never the first pod of the group on a node.
     #[must_use]
     pub fn of_assistant(mut self) -> Self {
         let selector = self.affinity.label_selector.get_or_insert_default();
@@ -35,7 +37,7 @@ impl Terms {
     }
 }
 
-/// The pod of a task that opted out bears the group's label too, but nobody follows it to where it is.
+/// The pod of a task that opted out has the group label as well, but the other pods do not follow it to its node.
 fn members(group: &Group) -> Vec<LabelSelectorRequirement> {
     vec![
         requirement(keys::GROUP, "In", group.as_str()),
@@ -43,7 +45,8 @@ fn members(group: &Group) -> Vec<LabelSelectorRequirement> {
     ]
 }
 
-/// `NotIn` also matches pods without the key: with `isolate-from: all` it covers runs that are not enrolled.
+/// `NotIn` also matches pods without the label: with `isolate-from: all` the term matches pods of runs that are not
+/// enrolled.
 fn keep_away(group: &Group, isolation: Isolation) -> PodAffinityTerm {
     let others = exists(match isolation.from {
         IsolateFrom::All => keys::TEKTON_PIPELINE_RUN,
@@ -55,7 +58,7 @@ fn keep_away(group: &Group, isolation: Isolation) -> PodAffinityTerm {
     )
 }
 
-/// An empty selector means every namespace; no selector means the pod's own.
+/// An empty selector selects every namespace; without a selector, a term selects the namespace of the pod.
 fn namespaces(scope: Scope) -> Option<LabelSelector> {
     match scope {
         Scope::Cluster => Some(LabelSelector::default()),

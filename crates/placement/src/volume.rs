@@ -1,29 +1,29 @@
-//! Volumes as far as placement goes: which nodes can use one, and whether that is a single node.
+//! Volumes: which nodes can use a volume, and whether only a single node can.
 
 use crate::keys;
 use k8s_openapi::api::core::v1::{
     NodeAffinity, NodeSelector, NodeSelectorRequirement, NodeSelectorTerm, PersistentVolume,
 };
 
-/// A node by the names that volumes have for it.
+/// The names of a node in the node affinity of volumes.
 #[derive(Clone, Copy, Debug)]
 pub struct Named<'a> {
     /// Name of the node.
     pub name: &'a str,
-    /// Its label `kubernetes.io/hostname`, which need not be its name.
+    /// The label `kubernetes.io/hostname` of the node, which may differ from its name.
     pub hostname: &'a str,
 }
 
-/// Whether this node can have the volume and no other one can: that of a disk in the node itself. A volume of a zone can be
-/// used on a node that is still to come.
+/// Whether only this node can use the volume, as with a local disk. A volume of a zone can also be used on a node that
+/// does not exist yet.
 pub fn is_only_on(volume: &PersistentVolume, node: Named<'_>) -> bool {
     let terms = required(volume).map(|required| required.node_selector_terms.as_slice());
     let terms = terms.unwrap_or_default();
-    // Any of the terms is enough for the scheduler.
+    // The terms are alternatives: the scheduler needs only one that matches.
     !terms.is_empty() && terms.iter().all(|term| names(term, node))
 }
 
-/// What the volume requires of a node.
+/// The required node affinity of the volume.
 pub fn required(volume: &PersistentVolume) -> Option<&NodeSelector> {
     volume.spec.as_ref()?.node_affinity.as_ref()?.required.as_ref()
 }
@@ -32,7 +32,7 @@ fn names(term: &NodeSelectorTerm, node: Named<'_>) -> bool {
     requirements(term).any(|requirement| is_one(requirement, node))
 }
 
-/// Drivers name a node by its hostname, or by a label of their own.
+/// Storage drivers name a node by its hostname label, or by its name in a label of their own.
 fn is_one(requirement: &NodeSelectorRequirement, node: Named<'_>) -> bool {
     match requirement.values.as_deref() {
         Some([only]) if requirement.operator == "In" => match requirement.key.as_str() {
@@ -43,8 +43,8 @@ fn is_one(requirement: &NodeSelectorRequirement, node: Named<'_>) -> bool {
     }
 }
 
-/// Adds what a volume requires of a node to a node affinity. The terms of each are alternatives, so each of one is combined
-/// with each of the other.
+/// Adds the required node affinity of a volume to a node affinity. The terms of each are alternatives, so each term of
+/// one is combined with each term of the other.
 pub fn restrict(affinity: &mut NodeAffinity, volume: &NodeSelector) {
     let required = &mut affinity.required_during_scheduling_ignored_during_execution;
     let Some(own) = required.as_mut() else {
@@ -61,7 +61,7 @@ pub fn restrict(affinity: &mut NodeAffinity, volume: &NodeSelector) {
     own.node_selector_terms = own.node_selector_terms.iter().flat_map(both).collect();
 }
 
-/// A term that requires nothing matches no node, and must not come to match some.
+/// A term without requirements matches no node. The combination must match no node either, so it stays empty.
 fn and(one: &NodeSelectorTerm, other: &NodeSelectorTerm) -> NodeSelectorTerm {
     if is_void(one) || is_void(other) {
         return NodeSelectorTerm::default();

@@ -1,4 +1,4 @@
-//! What can be added, how it is written, and what is refused.
+//! Which additions are accepted, how they are written, and the messages about mistakes.
 
 use super::*;
 

@@ -1,4 +1,4 @@
-//! What holds for the ConfigMap whatever is written into it.
+//! What holds for any content of the ConfigMap.
 
 use super::{Config, ConfigErrors};
 use crate::reserve::Wish;
@@ -10,7 +10,7 @@ use proptest::{prop_assert, prop_assume, prop_oneof, proptest};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-/// Nearly right, and far from it.
+/// Values that are nearly right, and values that are not.
 fn value() -> impl Strategy<Value = String> {
     let usual = [
         "colocateAlways",
@@ -78,7 +78,7 @@ fn data() -> impl Strategy<Value = BTreeMap<String, String>> {
     prop::collection::btree_map(key, value(), 0..5)
 }
 
-/// The form that an API server reads; not the code that is tested.
+/// The syntax that an API server accepts, written independently of the tested code.
 fn is_quantity(text: &str) -> bool {
     let digits = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
     let text = text.strip_prefix('+').unwrap_or(text);

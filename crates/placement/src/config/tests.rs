@@ -1,4 +1,4 @@
-//! What each key of the ConfigMap accepts, and what is said of a mistake.
+//! The values that each key of the ConfigMap accepts, and the messages about mistakes.
 
 use super::*;
 use crate::strategy::{IsolateFrom, Scope};

@@ -1,4 +1,4 @@
-//! Complete messages of the versions that `messages` names, with all that each of them means.
+//! Complete messages of the versions that `messages` names, each with all predicates that are true for it.
 
 use super::*;
 
@@ -63,7 +63,7 @@ const SCHEDULER: &[Row] = &[
          available: 1 No preemption victims found for incoming pod.",
         &["short of room"],
     ),
-    // An anti-affinity of a pod on the node, and not of this pod.
+    // The anti-affinity is that of a pod on the node, and not of this pod.
     (
         "0/2 nodes are available: 1 node(s) didn't satisfy existing pods anti-affinity rules, 1 node(s) had untolerated \
          taint(s). preemption: 0/2 nodes are available: 2 Preemption is not helpful for scheduling.",
@@ -194,7 +194,7 @@ const AUTOSCALERS: &[Row] = &[
         "Pod should schedule on: nodeclaim/default-8hsw2, node/ip-10-0-3-7",
         &["promises a node"],
     ),
-    // The reasons are the scheduler's.
+    // The scheduler also uses these reasons.
     (
         "pod didn't trigger scale-up: 1 Insufficient cpu, 1 max node group size reached",
         &["short of room"],

@@ -1,4 +1,4 @@
-//! Which node is fit, and which comes nearest.
+//! Which nodes are usable, and which node comes nearest.
 
 use super::*;
 use serde_json::{Value, json};

@@ -29,7 +29,7 @@ fn places(run: &Run, others: &[Run], there: &[Owned]) -> i64 {
     among(run, others, there).needed()
 }
 
-/// Created in this second of the last minute, held, with so many PVCs.
+/// A held run with this number of PVCs, created in this second of the last minute.
 fn run(uid: &str, second: i64, claims: usize) -> Run {
     let mut run = fixture::run();
     run.key.uid = uid.to_owned();
@@ -97,7 +97,7 @@ fn started(run: Run, second: i64) -> Run {
     }
 }
 
-/// With `coschedule: disabled`; else it would have made some by now.
+/// A cluster with `coschedule: disabled`: with the default, Tekton would have created assistants by now.
 #[test]
 fn where_tekton_made_nothing_for_a_run_that_it_started_long_ago_it_makes_nothing() {
     let (own, other) = (run("a", 900, 1), run("b", 1, 1));
@@ -120,7 +120,8 @@ fn of_runs_that_wait_for_a_placeholder_each_gives_way_to_the_older_ones() {
     assert_eq!(places(&younger, &[older, own], &[]), 6);
 }
 
-/// It is released without a placeholder, and not before there is room for what Tekton makes for it.
+/// The run is released without a placeholder, but not before the quota has room for the StatefulSets that Tekton
+/// creates for it.
 #[test]
 fn a_run_whose_hold_is_over_comes_before_the_placeholders_of_all_others() {
     let (older, own) = (run("z", 1, 1), run("m", 2, 1));
@@ -166,7 +167,7 @@ fn the_placeholder_of_a_released_run_is_in_the_way_where_a_run_has_no_place_for_
     assert_eq!(way(&own, &[run("b", 1, 1)], "2"), None, "the other is held");
 }
 
-/// The first of them is released, and Tekton has yet to make its assistant: that place is not free for the second.
+/// The first run is released, and Tekton has yet to create its assistant, so its place is not free for the second run.
 #[test]
 fn of_two_runs_that_need_a_place_each_gets_one() {
     let (own, released_before, other) = (run("a", 9, 1), released(run("c", 8, 1)), released(run("b", 1, 1)));

@@ -9,8 +9,8 @@ use crate::pods::PodView;
 use kube::ResourceExt;
 use placement::keys;
 use placement::names::RunKey;
-use placement::placeholder::wake::Wake;
 use placement::plan::WaitingPod;
+use placement::plan::Wake;
 
 /// Unbound task pods by group and name. The pod of a nested run carries the name of the nested run, but is in the group of the
 /// root run.

@@ -11,10 +11,8 @@ pub mod config;
 #[cfg(test)]
 mod fixture;
 pub mod hold;
-pub mod impossible;
 pub mod inject;
 pub mod keys;
-pub mod limits;
 pub mod messages;
 pub mod names;
 pub mod namespace;
@@ -23,6 +21,7 @@ pub mod node;
 pub mod opt_in;
 pub mod placeholder;
 pub mod plan;
+pub mod pod_rejection;
 mod qualified;
 pub mod quantity;
 mod raw;

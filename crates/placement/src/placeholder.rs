@@ -6,7 +6,7 @@
 //!
 //! While the run is held, the placeholder requests the run's reserve, so that its node has room for the tasks. Then the
 //! placeholder gets the usual size: the pod is resized in place, or replaced by a small pod if it cannot be resized
-//! ([`patches`]).
+//!.
 
 use crate::config::Config;
 use crate::keys;
@@ -22,10 +22,8 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, ObjectMeta, 
 use std::collections::{BTreeMap, BTreeSet};
 
 mod affinity;
-pub mod patches;
 pub mod size;
 pub mod spec;
-pub mod wake;
 
 type Strings = BTreeMap<String, String>;
 

@@ -66,7 +66,6 @@
 //! | NodeKept | delete placeholder | Ignored | the run is being deleted |
 
 mod action;
-mod cause;
 mod creation;
 mod decision;
 mod ending;
@@ -74,19 +73,17 @@ mod held;
 mod inputs;
 mod moving;
 mod observation;
-mod pod_quota;
 mod reshape;
 mod running;
 mod scaled_down;
 mod state;
 
-pub use self::action::{Action, Event, PodChange, Requeue, Target};
-pub use self::cause::{MoveCause, ReleaseCause};
+pub use self::action::{Action, Event, MoveCause, PodChange, ReleaseCause, Requeue, Target};
 pub use self::decision::{Decision, Step, Wait, Why};
 pub use self::inputs::{Census, Creation, Group, Inputs, Quota, Read, Tasks, VolumeConstraints};
 pub use self::observation::{
     AssistantPod, Observation, Placeholder, PlaceholderPod, Repeated, Resize, Shape, Unschedulable,
-    WaitingPod,
+    WaitingPod, Wake,
 };
 pub use self::state::State;
 use self::state::{Stage, enrolment};

@@ -1,16 +1,19 @@
 //! The requests of each action, computed from the wanted and the observed state. Each request names the state that it
 //! relies on, so a decision from a stale observation changes nothing.
 
+use crate::config::Config;
+use crate::keys;
 use crate::names::RunKey;
-use crate::placeholder::size::is_automatic;
-use crate::placeholder::spec;
-use crate::placeholder::{patches, stateful_set};
-use crate::plan::{Action, Creation, Observation, PodChange, Requeue, Target};
+use crate::placeholder::size::{is_automatic, usual};
+use crate::placeholder::{spec, stateful_set};
+use crate::plan::{Action, Creation, Observation, PodChange, Requeue, Target, Wake};
+use crate::raw::{add, test};
 use crate::run::Run;
 use crate::strategy::Enrolment;
+use jiff::Timestamp;
 use json_patch::Patch;
 use k8s_openapi::api::apps::v1::StatefulSet;
-use serde_json::Value;
+use serde_json::{Value, json};
 use std::borrow::Cow;
 use strum::IntoStaticStr;
 
@@ -121,7 +124,7 @@ impl Action {
             Self::Create(enrolment, creation) => vec![create(seen, *enrolment, creation, image)],
             Self::Placeholder(wanted) => change_placeholder(seen, wanted).into_iter().collect(),
             Self::Pod(PodChange::Resize(uid)) => {
-                let patch = Verb::Resize(patches::resize(uid, &seen.config));
+                let patch = Verb::Resize(resize_patch(uid, &seen.config));
                 vec![request(Operation::Shrink, Object::Pod, patch)]
             }
             Self::Pod(PodChange::Adopt(uid)) => vec![adopt(seen, uid)],
@@ -175,7 +178,7 @@ fn change_placeholder(seen: &Observation, wanted: &spec::Spec) -> Option<Request
 
 fn adopt(seen: &Observation, pod: &str) -> Request {
     let set = seen.set.as_ref().map(|set| set.uid.as_str());
-    let patch = patches::adopt(&seen.run.key, pod, set);
+    let patch = adoption_patch(&seen.run.key, pod, set);
     request(Operation::CleanUp, Object::Pod, Verb::Strategic(patch))
 }
 
@@ -197,12 +200,12 @@ fn requeue(seen: &Observation, objects: &Requeue) -> Vec<Request> {
     match objects {
         Requeue::Placeholder => requeue_placeholder(seen).into_iter().collect(),
         Requeue::Pods { names, wake } => {
-            let verb = Verb::Json(patches::wake(&seen.run, *wake));
+            let verb = Verb::Json(pod_requeue_patch(&seen.run, *wake));
             let wake = |name: &String| request(Operation::Wake, Object::OtherPod(name.clone()), verb.clone());
             names.iter().map(wake).collect()
         }
         Requeue::TaskRuns { names, refusal } => {
-            let verb = Verb::Json(patches::retry(&seen.run, refusal));
+            let verb = Verb::Json(task_run_requeue_patch(&seen.run, refusal));
             let retry =
                 |name: &String| request(Operation::Retry, Object::TaskRun(name.clone()), verb.clone());
             names.iter().map(retry).collect()
@@ -211,8 +214,60 @@ fn requeue(seen: &Observation, objects: &Requeue) -> Vec<Request> {
 }
 
 fn requeue_placeholder(seen: &Observation) -> Option<Request> {
-    let patch = patches::nudge(&seen.set.as_ref()?.uid, seen.now);
+    let patch = statefulset_requeue_patch(&seen.set.as_ref()?.uid, seen.now);
     Some(request(Operation::Placeholder, Object::Set, Verb::Merge(patch)))
+}
+
+/// A strategic merge patch for the subresource `resize` of the pod. It finds the container by its name, because
+/// webhooks may have added containers.
+pub(crate) fn resize_patch(pod: &str, config: &Config) -> Value {
+    let container = json!({"name": keys::PLACEHOLDER, "resources": usual(config).resources()});
+    json!({"metadata": {"uid": pod}, "spec": {"containers": [container]}})
+}
+
+/// A label on a task's pod of this run. The change makes the scheduler retry the pod.
+fn pod_requeue_patch(run: &Run, wake: Wake) -> Patch {
+    let label = |key| ["metadata", "labels", key];
+    Patch(vec![
+        test(&label(keys::GROUP), run.key.uid.as_str()),
+        add(&label(keys::WOKEN), wake.to_string()),
+    ])
+}
+
+/// A label on a TaskRun of this run. The change makes Tekton retry the TaskRun.
+fn task_run_requeue_patch(run: &Run, refusal: &str) -> Patch {
+    let label = |key| ["metadata", "labels", key];
+    Patch(vec![
+        test(&label(keys::GROUP), run.key.uid.as_str()),
+        add(&label(keys::RETRIED), refusal),
+    ])
+}
+
+/// Makes the run, instead of the StatefulSet, the owner of the placeholder's pod, and lets autoscalers remove the node.
+/// One strategic merge patch merges the owners by UID, so the pod always has an owner and is always garbage-collected.
+/// Deleting the StatefulSet with `orphan` left the pod behind if the run was deleted at the same time.
+pub(crate) fn adoption_patch(run: &RunKey, pod: &str, set: Option<&str>) -> Value {
+    let owner = json!({
+        "apiVersion": "tekton.dev/v1",
+        "kind": "PipelineRun",
+        "name": run.name,
+        "uid": run.uid,
+        // Without a controller owner, `kubectl drain` would refuse to evict the pod.
+        "controller": true,
+    });
+    let mut owners = vec![owner];
+    owners.extend(set.map(|uid| json!({"$patch": "delete", "uid": uid})));
+    json!({"metadata": {
+        "uid": pod,
+        "ownerReferences": owners,
+        "labels": {keys::KEPT_BY: null},
+        "annotations": {keys::SAFE_TO_EVICT: "true", keys::DO_NOT_DISRUPT: null},
+    }})
+}
+
+/// Changes the StatefulSet so that its controller reconciles it now, instead of at the end of a back-off.
+pub(crate) fn statefulset_requeue_patch(set: &str, now: Timestamp) -> Value {
+    json!({"metadata": {"uid": set, "annotations": {keys::NUDGED: now.to_string()}}})
 }
 
 impl Object {

@@ -7,7 +7,7 @@ use crate::fixture::{Caches, Server, at, node as node_json, observed_pod, placeh
 use crate::read::Tasks;
 use placement::node::Cause as Trouble;
 use placement::node::NodeState;
-use placement::placeholder::wake::Wake;
+use placement::plan::Wake;
 use placement::plan::{Action, Inputs, Read, Requeue, Resize, Tasks as Counted, WaitingPod};
 use placement::resources::Resources;
 use placement::run::SpecStatus;

@@ -2,7 +2,7 @@
 
 use crate::config::Config;
 use crate::keys;
-use crate::limits::Bounds;
+use crate::pod_rejection::Bounds;
 use crate::quantity::Quantity;
 use crate::reserve::{self, BadReserve, Reserve, Wish};
 use crate::resources::Resources;

@@ -1,15 +1,15 @@
-//! The actions of a plan, of six kinds, and the events that report them to a user.
+//! The actions of a plan, of six kinds, the events that report them to a user, and the causes in these events.
 //!
 //! An action states what an object should be. `requests` computes the requests from the action and the observation.
 
-use super::cause::{MoveCause, ReleaseCause};
 use super::inputs::Creation;
+use super::observation::Wake;
 use crate::need::Need;
-use crate::node::NodeOffer;
+use crate::node::{Cause, NodeOffer};
 use crate::placeholder::spec::Spec;
-use crate::placeholder::wake::Wake;
 use crate::requests::RunState;
 use crate::strategy::Enrolment;
+use strum::{IntoStaticStr, VariantArray};
 
 /// A change of one object, or of several objects of a kind.
 #[derive(Clone, Debug, PartialEq)]
@@ -144,4 +144,63 @@ pub enum Event {
     CleanedUp,
     /// The node stays reserved for the run, which is done.
     NodeKept,
+}
+
+/// Why a hold ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, IntoStaticStr, VariantArray)]
+#[strum(serialize_all = "snake_case")]
+pub enum ReleaseCause {
+    /// The placeholder has its node.
+    NodeFound,
+    /// `release-when` is `created`, and the placeholder exists.
+    PlaceholderCreated,
+    /// The placeholder's pod is rejected permanently: it refers to an object that does not exist, or no size of it is
+    /// admitted.
+    PlaceholderImpossible,
+    /// The hold is older than `hold-deadline`.
+    Deadline,
+    /// The user opted the run out.
+    OptedOut,
+}
+
+/// Why a run gives up its node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum MoveCause {
+    /// A task's pod does not fit on the node.
+    TaskDoesNotFit,
+    /// The scheduler finds no node for the placeholder, and a task waits.
+    PlaceholderDoesNotFit,
+    /// The node is unusable: no pod can start there.
+    Node(Cause),
+}
+
+impl ReleaseCause {
+    /// All causes.
+    pub const ALL: &'static [Self] = Self::VARIANTS;
+
+    /// The cause as metric label.
+    pub fn as_str(self) -> &'static str {
+        self.into()
+    }
+}
+
+impl MoveCause {
+    /// All causes.
+    pub const ALL: [Self; 6] = [
+        Self::TaskDoesNotFit,
+        Self::PlaceholderDoesNotFit,
+        Self::Node(Cause::Cordoned),
+        Self::Node(Cause::Tainted),
+        Self::Node(Cause::NotReady),
+        Self::Node(Cause::Gone),
+    ];
+
+    /// The cause as metric label.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::TaskDoesNotFit => "task_does_not_fit",
+            Self::PlaceholderDoesNotFit => "placeholder_does_not_fit",
+            Self::Node(cause) => cause.as_str(),
+        }
+    }
 }

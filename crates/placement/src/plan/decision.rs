@@ -1,7 +1,6 @@
 //! The decisions of a plan: ignore the run, wait, read more, or act.
 
-use super::action::{Action, Event};
-use super::cause::MoveCause;
+use super::action::{Action, Event, MoveCause};
 use super::inputs::Read;
 use crate::node::NodeOffer;
 use crate::resources::Resources;

@@ -2,8 +2,7 @@
 //!
 //! A run with `isolateAlways` that ends after it gave up its node, and before it has another, keeps no node.
 
-use super::action::{Action, Event, PodChange, Target};
-use super::cause::ReleaseCause;
+use super::action::{Action, Event, PodChange, ReleaseCause, Target};
 use super::decision::{Decision, Wait, Why};
 use super::inputs::{Inputs, Read};
 use super::observation::{Observation, Placeholder, PlaceholderPod};

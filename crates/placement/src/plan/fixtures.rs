@@ -3,12 +3,11 @@
 use super::{
     Action, Census, Creation, Decision, Enrolment, Event, Group, Inputs, Observation, Placeholder,
     PlaceholderPod, Plan, Quota, Read, Repeated, RunState, Shape, Spec, Target, Tasks, Unschedulable,
-    WaitingPod, plan,
+    WaitingPod, Wake, plan,
 };
 use crate::config::Config;
 use crate::node::{NodeFacts, NodeState};
 use crate::placeholder::size;
-use crate::placeholder::wake::Wake;
 use crate::resources::Resources;
 use crate::run::{Run, SpecStatus};
 use crate::strategy::{Isolation, Strategy};

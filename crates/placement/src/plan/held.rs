@@ -1,8 +1,7 @@
 //! A run that pod-affinity holds. The plan releases the run as soon as there is a reason, and until then brings the
 //! placeholder to its node.
 
-use super::action::{Action, Event, Requeue, Target};
-use super::cause::ReleaseCause;
+use super::action::{Action, Event, ReleaseCause, Requeue, Target};
 use super::decision::{Decision, Wait};
 use super::inputs::{Inputs, Read};
 use super::observation::{Observation, Placeholder, PlaceholderPod};
@@ -10,10 +9,10 @@ use super::reshape::{Reshape, is_big, reshape};
 use super::state::Set;
 use super::{Plan, SOON, again, at_once, creation, moving, run_should, scaled_down, spec_should};
 use crate::config::ReleaseWhen;
-use crate::impossible::{self, Impossible};
 use crate::messages;
 use crate::node::{NodeOffer, largest};
 use crate::placeholder::size::{is_automatic, usual, within};
+use crate::pod_rejection::{self, Impossible};
 use crate::run::HeldFrom;
 use crate::strategy::Enrolment;
 use std::time::Duration;
@@ -90,7 +89,7 @@ fn is_impossible(seen: &Observation, inputs: &Inputs, set: &Placeholder) -> bool
 /// Why the API server permanently rejects the placeholder's pod, if the message was read.
 fn refusal(seen: &Observation, inputs: &Inputs) -> Option<Impossible> {
     let message = inputs.failed_create.get().ok()?.as_deref();
-    impossible::told_by(message.filter(|_| seen.live_pod().is_none())?)
+    pod_rejection::told_by(message.filter(|_| seen.live_pod().is_none())?)
 }
 
 /// With `release-when: created`, a placeholder that exists is enough, unless it has a reserve: the tasks would not fit

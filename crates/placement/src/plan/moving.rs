@@ -3,8 +3,7 @@
 //! The run gives up the node only if no task of the run is active there, and never if the run's volumes can be used
 //! only there.
 
-use super::action::Event;
-use super::cause::MoveCause;
+use super::action::{Event, MoveCause};
 use super::decision::{Decision, Wait};
 use super::inputs::{Inputs, Read};
 use super::observation::{Observation, Placeholder};

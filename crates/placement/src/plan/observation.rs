@@ -6,13 +6,13 @@ use crate::config::Config;
 use crate::keys;
 use crate::node::{NodeFacts, NodeState};
 use crate::placeholder::spec::Spec;
-use crate::placeholder::wake::Wake;
 use crate::resources::Resources;
 use crate::run::Run;
 use crate::strategy::{Isolation, Strategy};
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Toleration;
 use std::collections::BTreeMap;
+use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -142,6 +142,16 @@ pub struct WaitingPod {
     pub relaxed: bool,
 }
 
+/// The change for which the scheduler should requeue a waiting task pod: the value of the label `woken`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Wake {
+    /// The run moved off its node: the generation that the placeholder's StatefulSet has since then.
+    pub generation: i64,
+    /// When the last other task of the run ended since then, or the last full minute of the pod's waiting, in seconds
+    /// since 1970.
+    pub since: Option<i64>,
+}
+
 /// An affinity assistant: a pod of Tekton that keeps the tasks that share a PVC on one node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AssistantPod {
@@ -232,5 +242,66 @@ impl Repeated {
                 .saturating_mul(1 << (count - 1).min(8))
                 .min(Self::LAST_PAUSE),
         }
+    }
+}
+
+impl Wake {
+    /// Parses the label; `None` if another client wrote the value.
+    pub fn read(label: &str) -> Option<Self> {
+        let (generation, since) = match label.split_once('.') {
+            None => (label, None),
+            Some((generation, since)) => (generation, Some(since.parse().ok()?)),
+        };
+        Some(Self {
+            generation: generation.parse().ok()?,
+            since,
+        })
+    }
+
+    /// Whether a pod that was requeued for this change needs no requeue for the other.
+    pub fn covers(self, other: Self) -> bool {
+        self.generation == other.generation && self.since >= other.since
+    }
+}
+
+impl fmt::Display for Wake {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.since {
+            None => write!(f, "{}", self.generation),
+            Some(since) => write!(f, "{}.{since}", self.generation),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn wake(generation: i64, since: Option<i64>) -> Wake {
+        Wake { generation, since }
+    }
+
+    #[test]
+    fn a_label_is_read_as_it_was_written() {
+        for (it, label) in [
+            (wake(4, None), "4"),
+            (wake(4, Some(1_790_000_000)), "4.1790000000"),
+        ] {
+            assert_eq!(it.to_string(), label);
+            assert_eq!(Wake::read(label), Some(it));
+        }
+        for label in ["", ".", "4.", ".4", "4.x", "four", "4.1.2"] {
+            assert_eq!(Wake::read(label), None, "{label:?}");
+        }
+    }
+
+    #[test]
+    fn a_pod_is_woken_again_when_its_run_lets_go_again_or_another_task_ends() {
+        assert!(wake(4, None).covers(wake(4, None)));
+        assert!(wake(4, Some(7)).covers(wake(4, None)));
+        assert!(wake(4, Some(7)).covers(wake(4, Some(7))));
+        assert!(!wake(4, None).covers(wake(4, Some(7))));
+        assert!(!wake(4, Some(7)).covers(wake(4, Some(8))));
+        assert!(!wake(4, Some(7)).covers(wake(6, None)));
     }
 }

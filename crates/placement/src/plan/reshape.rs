@@ -1,8 +1,7 @@
 //! Brings a placeholder to the right size and volumes: a placeholder that found its node with a reserve must be small
 //! before tasks start, and a placeholder that outlives its run must not keep the run's PVCs from other pods.
 
-use super::action::{Action, Event, PodChange, Target};
-use super::cause::MoveCause;
+use super::action::{Action, Event, MoveCause, PodChange, Target};
 use super::decision::Decision;
 use super::observation::{Observation, Placeholder, PlaceholderPod, Resize, Shape};
 use super::spec_should;

@@ -11,16 +11,14 @@
 //! when the last active task ends, and each minute while other pods keep the pod away. Older schedulers retry the pod
 //! when a pod of its group is bound: there the controller scales the placeholder up, and this retries the pod.
 
-use super::action::{Action, Requeue, Target};
-use super::cause::MoveCause;
+use super::action::{Action, MoveCause, Requeue, Target};
 use super::decision::{Decision, Wait};
 use super::inputs::{Inputs, Read, Tasks};
 use super::moving::await_tasks;
-use super::observation::{AssistantPod, Observation, Placeholder, Unschedulable, WaitingPod};
-use super::{Plan, again, at_once, pod_quota, spec_should};
+use super::observation::{AssistantPod, Observation, Placeholder, Repeated, Unschedulable, WaitingPod, Wake};
+use super::{Plan, again, at_once, spec_should};
 use crate::messages;
 use crate::node::largest;
-use crate::placeholder::wake::Wake;
 use jiff::{SignedDuration, Timestamp};
 use std::time::Duration;
 
@@ -29,13 +27,14 @@ const ASLEEP: Duration = Duration::from_secs(15);
 /// How often a pod is requeued that other pods keep away. Kubernetes before 1.37 retries a pod with two required
 /// anti-affinity terms, the group's and the user's, only when a pod ends that matches both, or after five minutes.
 const KEPT_AWAY_AGAIN: Duration = Duration::from_mins(1);
+
 pub(super) fn follow(seen: &Observation, inputs: &Inputs, set: &Placeholder) -> Result<Plan, Read> {
     if seen.live_pod().is_some() {
         // If it were scaled up before, the StatefulSet controller might not delete the pod.
         return Ok(at_once(Decision::Wait(Wait::PodEnd)));
     }
     if seen.waiting.is_empty() {
-        return match pod_quota::absence_left(seen) {
+        return match absence_left(seen) {
             Duration::ZERO => come_back(inputs, set),
             left => Ok(again(Decision::Wait(Wait::Pause), left)),
         };
@@ -53,6 +52,12 @@ pub(super) fn follow(seen: &Observation, inputs: &Inputs, set: &Placeholder) -> 
             )))
         }
     }
+}
+
+/// How long a placeholder that made room stays scaled down. Only the quota knows whether it has room again. If it has
+/// none, the next rejected task scales the placeholder down again, for longer.
+fn absence_left(seen: &Observation) -> Duration {
+    seen.pause_after(seen.yields, Repeated::PAUSE)
 }
 
 /// Scales the placeholder up: it joins the pods of its run, or finds a node for them.

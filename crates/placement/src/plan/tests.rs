@@ -8,7 +8,6 @@ use super::fixtures::{
 use super::*;
 use crate::config::ReleaseWhen;
 use crate::node::{Cause, NodeState};
-use crate::placeholder::wake::Wake;
 use crate::run::{HeldFrom, SpecStatus};
 use crate::strategy::{IsolateFrom, Isolation, Scope, Strategy};
 

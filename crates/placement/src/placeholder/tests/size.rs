@@ -1,10 +1,10 @@
 //! The size of a new placeholder, and how a placeholder becomes small.
 
 use super::*;
-use crate::limits::Bounds;
-use crate::placeholder::patches::resize;
 use crate::placeholder::size::{can_resize, ignored, reserved, usual, within};
 use crate::plan::{Resize, Shape};
+use crate::pod_rejection::Bounds;
+use crate::requests::resize_patch;
 use crate::reserve;
 use crate::resources::Resources;
 use crate::strategy::Enrolment;
@@ -184,7 +184,7 @@ fn a_template_within_limits_asks_for_what_they_allow_and_has_a_reserve_no_more()
 fn a_resize_names_the_pod_and_our_own_container_and_keeps_requests_equal_to_limits() {
     let size = json!({"cpu": "50m", "memory": "100Mi"});
     assert_eq!(
-        resize("pod-uid", &Config::default()),
+        resize_patch("pod-uid", &Config::default()),
         json!({
             "metadata": {"uid": "pod-uid"},
             "spec": {"containers": [

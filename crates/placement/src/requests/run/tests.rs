@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::fixture::run;
-use crate::placeholder::patches::{adopt, nudge};
+use crate::requests::{adoption_patch, statefulset_requeue_patch};
 use crate::strategy::{Isolation, Strategy};
 use jiff::Timestamp;
 
@@ -234,8 +234,8 @@ fn merge_patches_carry_the_uid_they_are_meant_for() {
     assert_eq!(recorded, node);
     for (patch, uid) in [
         (recorded, "u1"),
-        (adopt(&run().key, "p1", Some("s1")), "p1"),
-        (nudge("s1", Timestamp::UNIX_EPOCH), "s1"),
+        (adoption_patch(&run().key, "p1", Some("s1")), "p1"),
+        (statefulset_requeue_patch("s1", Timestamp::UNIX_EPOCH), "s1"),
     ] {
         assert_eq!(patch["metadata"]["uid"], uid, "{patch}");
     }
@@ -243,7 +243,7 @@ fn merge_patches_carry_the_uid_they_are_meant_for() {
 
 #[test]
 fn adoption_makes_the_run_the_controller_in_the_sets_stead() {
-    let patch = adopt(&run().key, "p1", Some("s1"));
+    let patch = adoption_patch(&run().key, "p1", Some("s1"));
     let owner = &patch["metadata"]["ownerReferences"][0];
     assert_eq!(
         (&owner["controller"], owner.get("blockOwnerDeletion")),

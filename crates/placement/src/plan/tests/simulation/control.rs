@@ -3,7 +3,7 @@
 use super::super::super::fixtures::answered;
 use super::super::super::{
     Decision, Event, Inputs, Observation, Placeholder, PlaceholderPod, Read, Shape, Step, Tasks, Wait,
-    WaitingPod, Why, plan,
+    WaitingPod, Wake, Why, plan,
 };
 use super::Census;
 use super::api::SET;
@@ -12,7 +12,6 @@ use super::world::{Node, World};
 use crate::fixture::spec_of;
 use crate::keys;
 use crate::node::{NodeFacts, NodeState, state};
-use crate::placeholder::wake::Wake;
 use std::sync::Arc;
 
 impl World {

@@ -1,8 +1,29 @@
-//! The limits of a `LimitRange`, as the API server's rejection of a pod states them. The controller therefore needs no
-//! right to read LimitRanges.
+//! Rejections of the placeholder's pod that a retry cannot overcome.
+//!
+//! The limits of a `LimitRange` are read from the API server's message. The controller therefore needs no right to read
+//! LimitRanges.
 
 use crate::messages;
 use crate::resources::Resources;
+
+/// Why the API server will reject the placeholder's pod again.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Impossible {
+    /// The pod refers to an object that does not exist. The task pods refer to the same object, so waiting would only
+    /// delay their failure.
+    RefersToNothing,
+    /// The pod requests less than a `LimitRange` demands, or more than a `LimitRange` allows.
+    OutOfLimits(Bounds),
+}
+
+/// Reads the message of a `FailedCreate` event.
+pub fn told_by(message: &str) -> Option<Impossible> {
+    if messages::is_without_an_object(message) {
+        Some(Impossible::RefersToNothing)
+    } else {
+        Bounds::told_by(message).map(Impossible::OutOfLimits)
+    }
+}
 
 /// The limits that a rejected pod violated.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -31,6 +52,18 @@ impl Bounds {
 mod tests {
     use super::*;
     use std::collections::BTreeMap;
+
+    #[test]
+    fn what_will_never_be_is_told_from_all_other_refusals() {
+        let missing = r#"pods "a-0" is forbidden: no PriorityClass with name urgent was found"#;
+        assert_eq!(told_by(missing), Some(Impossible::RefersToNothing));
+        let limits =
+            r#"pods "a-0" is forbidden: minimum cpu usage per Container is 100m, but request is 50m"#;
+        let bounds = Bounds::told_by(limits).unwrap();
+        assert_eq!(told_by(limits), Some(Impossible::OutOfLimits(bounds)));
+        let other = r#"admission webhook "policy.example.com" denied the request: label team not found"#;
+        assert_eq!(told_by(other), None);
+    }
 
     fn nearest(message: &str, asks: &[(&str, &str)]) -> String {
         let asks: BTreeMap<_, _> = asks

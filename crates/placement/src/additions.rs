@@ -11,10 +11,10 @@ use thiserror::Error;
 
 /// The limit in bytes of one setting. Each setting becomes part of every placeholder, and the size of an object is
 /// limited.
-const MOST: usize = 16 << 10;
+const LONGEST: usize = 16 << 10;
 
 /// Keys of labels and annotations that every placeholder has.
-const OWN: [&str; 5] = [
+const PLACEHOLDER_KEYS: [&str; 5] = [
     keys::APP,
     keys::COMPONENT,
     keys::MANAGED_BY,
@@ -24,7 +24,7 @@ const OWN: [&str; 5] = [
 
 /// Domains whose keys cannot be added, each with the reason. The whole domain of Tekton is reserved, because a later
 /// version may select by more keys.
-const RESERVED: [(&str, &str); 3] = [
+const RESERVED_DOMAINS: [(&str, &str); 3] = [
     (
         keys::OWN_PREFIX,
         "pod-affinity finds the pods of a run by keys of this domain",
@@ -79,7 +79,7 @@ pub enum BadAddition {
     )]
     Secret(String),
     /// The setting is longer than the limit.
-    #[error("the value has {0} bytes; use at most {MOST}")]
+    #[error("the value has {0} bytes; use at most {LONGEST}")]
     TooLong(usize),
 }
 
@@ -102,7 +102,7 @@ pub fn annotations(text: &str) -> Result<BTreeMap<String, String>, BadAddition> 
 
 /// Reads keys of labels, separated by commas or line breaks.
 pub fn copied_labels(text: &str) -> Result<BTreeSet<String>, BadAddition> {
-    list(text, check)
+    list(text, check_key)
 }
 
 /// Reads names of Secrets, separated by commas or line breaks.
@@ -121,7 +121,7 @@ fn pairs(text: &str, separators: &[char]) -> Result<BTreeMap<String, String>, Ba
             .split_once('=')
             .ok_or_else(|| BadAddition::Pair(entry.to_owned()))?;
         let (key, value) = (key.trim(), value.trim());
-        check(key)?;
+        check_key(key)?;
         if pairs.insert(key.to_owned(), value.to_owned()).is_some() {
             return Err(BadAddition::Duplicate(key.to_owned()));
         }
@@ -139,18 +139,18 @@ fn list(
 }
 
 fn entries<'a>(text: &'a str, separators: &'a [char]) -> Result<impl Iterator<Item = &'a str>, BadAddition> {
-    if text.len() > MOST {
+    if text.len() > LONGEST {
         return Err(BadAddition::TooLong(text.len()));
     }
     let entries = text.split(separators).map(str::trim);
     Ok(entries.filter(|entry| !entry.is_empty()))
 }
 
-fn check(key: &str) -> Result<(), BadAddition> {
+fn check_key(key: &str) -> Result<(), BadAddition> {
     if !is_key(key) {
         return Err(BadAddition::Key(key.to_owned()));
     }
-    reserved(key).map_or(Ok(()), |reason| {
+    reason_if_reserved(key).map_or(Ok(()), |reason| {
         Err(BadAddition::Reserved {
             key: key.to_owned(),
             reason,
@@ -158,11 +158,13 @@ fn check(key: &str) -> Result<(), BadAddition> {
     })
 }
 
-fn reserved(key: &str) -> Option<&'static str> {
-    if OWN.contains(&key) {
+fn reason_if_reserved(key: &str) -> Option<&'static str> {
+    if PLACEHOLDER_KEYS.contains(&key) {
         return Some("every placeholder has a value of its own for it");
     }
-    let domain = RESERVED.iter().find(|(domain, _)| key.starts_with(domain));
+    let domain = RESERVED_DOMAINS
+        .iter()
+        .find(|(domain, _)| key.starts_with(domain));
     domain.map(|&(_, reason)| reason)
 }
 

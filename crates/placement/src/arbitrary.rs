@@ -4,7 +4,7 @@ use proptest::prelude::*;
 use serde_json::{Map, Value, json};
 
 /// Any JSON.
-pub(crate) fn odd() -> BoxedStrategy<Value> {
+pub(crate) fn any_json() -> BoxedStrategy<Value> {
     let leaf = prop_oneof![
         Just(Value::Null),
         any::<bool>().prop_map(Value::from),
@@ -27,7 +27,7 @@ pub(crate) fn object(members: Vec<(&'static str, BoxedStrategy<Value>)>) -> Boxe
         .into_iter()
         .map(|(key, usual)| (key, member(usual)))
         .unzip();
-    (values, odd())
+    (values, any_json())
         .prop_map(move |(values, stranger)| {
             let known = keys
                 .iter()
@@ -44,12 +44,12 @@ pub(crate) fn object(members: Vec<(&'static str, BoxedStrategy<Value>)>) -> Boxe
 
 /// An object with these members, and occasionally any other JSON.
 pub(crate) fn document(members: Vec<(&'static str, BoxedStrategy<Value>)>) -> BoxedStrategy<Value> {
-    prop_oneof![30 => object(members), 1 => odd()].boxed()
+    prop_oneof![30 => object(members), 1 => any_json()].boxed()
 }
 
 /// A list of these items, some of them malformed.
 pub(crate) fn list(item: BoxedStrategy<Value>) -> BoxedStrategy<Value> {
-    prop::collection::vec(prop_oneof![12 => item, 1 => odd()], 0..4)
+    prop::collection::vec(prop_oneof![12 => item, 1 => any_json()], 0..4)
         .prop_map(Value::from)
         .boxed()
 }
@@ -71,7 +71,7 @@ fn member(usual: BoxedStrategy<Value>) -> BoxedStrategy<Option<Value>> {
         40 => usual.prop_map(Some),
         6 => Just(None),
         1 => Just(Some(Value::Null)),
-        1 => odd().prop_map(Some),
+        1 => any_json().prop_map(Some),
     ]
     .boxed()
 }

@@ -11,7 +11,7 @@ use thiserror::Error;
 
 /// When a held run may start.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, EnumString, VariantNames)]
-#[strum(serialize_all = "lowercase", parse_err_ty = UnknownName, parse_err_fn = unknown_moment)]
+#[strum(serialize_all = "lowercase", parse_err_ty = UnknownName, parse_err_fn = unknown_release_when)]
 pub enum ReleaseWhen {
     /// Once the placeholder has a node.
     Scheduled,
@@ -52,14 +52,14 @@ pub struct Config {
 
 /// A mistake in the ConfigMap.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
-#[error("{key}: {cause}")]
+#[error("{key}: {mistake}")]
 pub struct ConfigError {
     key: String,
-    cause: Cause,
+    mistake: Mistake,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
-enum Cause {
+enum Mistake {
     #[error("unknown key; valid keys are {}", Config::KEYS.join(", "))]
     UnknownKey,
     #[error(transparent)]
@@ -79,7 +79,7 @@ const NEVER: &str = "never";
 
 /// All mistakes in the ConfigMap, so that users can correct them together.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
-#[error("{}", sentences(.0))]
+#[error("{}", join_sentences(.0))]
 pub struct ConfigErrors(pub Vec<ConfigError>);
 
 impl Default for Config {
@@ -131,9 +131,9 @@ impl Config {
         let mut config = Self::default();
         let mut errors = Vec::new();
         for (key, value) in data.iter().filter(|(key, _)| !key.starts_with('_')) {
-            let failed = |cause| ConfigError {
+            let failed = |mistake| ConfigError {
                 key: key.clone(),
-                cause,
+                mistake,
             };
             errors.extend(config.set(key, value.trim()).map_err(failed).err());
         }
@@ -144,7 +144,7 @@ impl Config {
         }
     }
 
-    fn set(&mut self, key: &str, value: &str) -> Result<(), Cause> {
+    fn set(&mut self, key: &str, value: &str) -> Result<(), Mistake> {
         match key {
             "default-strategy" => self.default_strategy = value.parse()?,
             "isolation-scope" => self.isolation.scope = value.parse()?,
@@ -162,13 +162,13 @@ impl Config {
             "move-after" => self.move_after = duration_or_never(value)?,
             "default-reserve" => self.default_reserve = reserve::wish(value)?,
             "auto-reserve-maximum" => self.auto_reserve_maximum = reserve::parse(value)?,
-            _ => return Err(Cause::UnknownKey),
+            _ => return Err(Mistake::UnknownKey),
         }
         Ok(())
     }
 }
 
-fn unknown_moment(value: &str) -> UnknownName {
+fn unknown_release_when(value: &str) -> UnknownName {
     unknown("moment of release", value, ReleaseWhen::VARIANTS)
 }
 
@@ -176,23 +176,23 @@ fn amount(resource: &str, value: &str) -> Result<String, BadReserve> {
     reserve::check(resource, value).map(|()| value.to_owned())
 }
 
-fn duration(value: &str) -> Result<Duration, Cause> {
-    span(value).ok_or_else(|| Cause::Duration(value.to_owned()))
+fn duration(value: &str) -> Result<Duration, Mistake> {
+    positive_duration(value).ok_or_else(|| Mistake::Duration(value.to_owned()))
 }
 
-fn duration_or_never(value: &str) -> Result<Option<Duration>, Cause> {
-    match span(value) {
-        None if value != NEVER => Err(Cause::DurationOrNever(value.to_owned())),
-        span => Ok(span),
+fn duration_or_never(value: &str) -> Result<Option<Duration>, Mistake> {
+    match positive_duration(value) {
+        None if value != NEVER => Err(Mistake::DurationOrNever(value.to_owned())),
+        duration => Ok(duration),
     }
 }
 
-fn span(value: &str) -> Option<Duration> {
+fn positive_duration(value: &str) -> Option<Duration> {
     let duration = Duration::try_from(value.parse::<SignedDuration>().ok()?).ok()?;
     (!duration.is_zero()).then_some(duration)
 }
 
-fn sentences(errors: &[ConfigError]) -> String {
+fn join_sentences(errors: &[ConfigError]) -> String {
     errors
         .iter()
         .map(ToString::to_string)

@@ -5,18 +5,18 @@
 //! changes `/spec/status` and labels and annotations of pod-affinity only. An object that is being created has no UID
 //! yet, so the controller, and not the webhook, enrols the run.
 
-mod refusal;
+mod rejection;
 
 use crate::keys;
 use crate::namespace::{self, NamespaceLabel};
 use crate::opt_in::{OptIn, UnknownValue};
-use crate::raw::{self, Odd};
+use crate::raw::{self, Malformed};
 use crate::reserve;
 use crate::run::{HeldFrom, SpecStatus, is_controlled_by_run, is_managed_elsewhere};
 use crate::verdict::{Outcome, Verdict};
 use jiff::Timestamp;
 use json_patch::{Patch, PatchOperation};
-use refusal::{Refusal, required_pod_affinity};
+use rejection::{Rejection, required_pod_affinity};
 use serde_json::{Map, Value};
 
 /// The hold annotation of a run that is held since its creation. The annotation of a later hold is the time at which
@@ -25,18 +25,18 @@ const SINCE_CREATION: &str = "true";
 
 /// The verdict on the creation of a PipelineRun with the opt-in label.
 pub fn admit(object: &Value) -> Verdict {
-    match Manifest::read(object) {
-        Ok(run) => run.created(),
-        Err(Odd) => Verdict::unpatched(Outcome::Odd),
+    match PipelineRunDoc::parse(object) {
+        Ok(run) => run.on_creation(),
+        Err(Malformed) => Verdict::unpatched(Outcome::Odd),
     }
 }
 
 /// The verdict on the creation of a PipelineRun without the opt-in label, in a Namespace that has the label.
 pub fn admit_by_namespace(object: &Value, label: NamespaceLabel) -> Verdict {
-    match (Manifest::read(object), label) {
-        (Ok(run), NamespaceLabel::Means(value)) => run.labelled(value).created(),
-        (Ok(run), NamespaceLabel::Unknown) => run.left_by_namespace(),
-        (Err(Odd), _) => Verdict::unpatched(Outcome::Odd),
+    match (PipelineRunDoc::parse(object), label) {
+        (Ok(run), NamespaceLabel::Means(value)) => run.with_namespace_label(value).on_creation(),
+        (Ok(run), NamespaceLabel::Unknown) => run.on_creation_in_unknown_namespace(),
+        (Err(Malformed), _) => Verdict::unpatched(Outcome::Odd),
     }
 }
 
@@ -47,15 +47,15 @@ pub fn admit_by_namespace(object: &Value, label: NamespaceLabel) -> Verdict {
 /// held here: Kueue would repeat the release at once. An update is never rejected. Mistakes in a run are reported when
 /// the run is created, and later by the controller.
 pub fn admit_change(old: &Value, object: &Value, now: Timestamp) -> Verdict {
-    match (Manifest::read(old), Manifest::read(object)) {
-        (Ok(old), Ok(run)) if run.is_released(&old) => run.released(now),
+    match (PipelineRunDoc::parse(old), PipelineRunDoc::parse(object)) {
+        (Ok(old), Ok(run)) if run.is_released(&old) => run.on_release(now),
         (Ok(_), Ok(_)) => Verdict::unpatched(Outcome::NotReleased),
-        (Err(Odd), _) | (_, Err(Odd)) => Verdict::unpatched(Outcome::Odd),
+        (Err(Malformed), _) | (_, Err(Malformed)) => Verdict::unpatched(Outcome::Odd),
     }
 }
 
 /// The members of a PipelineRun that the rules read. `None` stands for absent members and for null.
-struct Manifest<'a> {
+struct PipelineRunDoc<'a> {
     metadata: &'a Map<String, Value>,
     spec: &'a Map<String, Value>,
     labels: Option<&'a Map<String, Value>>,
@@ -69,11 +69,11 @@ struct Manifest<'a> {
     status: SpecStatus,
 }
 
-impl<'a> Manifest<'a> {
-    fn read(object: &'a Value) -> Result<Self, Odd> {
-        let object = object.as_object().ok_or(Odd)?;
-        let metadata = raw::object(object, "metadata")?.ok_or(Odd)?;
-        let spec = raw::object(object, "spec")?.ok_or(Odd)?;
+impl<'a> PipelineRunDoc<'a> {
+    fn parse(object: &'a Value) -> Result<Self, Malformed> {
+        let object = object.as_object().ok_or(Malformed)?;
+        let metadata = raw::object(object, "metadata")?.ok_or(Malformed)?;
+        let spec = raw::object(object, "spec")?.ok_or(Malformed)?;
         let labels = raw::object(metadata, "labels")?;
         let annotations = raw::object(metadata, "annotations")?;
         Ok(Self {
@@ -82,16 +82,16 @@ impl<'a> Manifest<'a> {
             labels,
             annotations,
             owners: raw::list(metadata, "ownerReferences")?.unwrap_or_default(),
-            opt_in: entry(labels, keys::OPT_IN)?,
+            opt_in: label_text(labels, keys::OPT_IN)?,
             by_namespace: None,
-            reserve: entry(annotations, keys::RESERVE)?,
+            reserve: label_text(annotations, keys::RESERVE)?,
             managed_by: raw::text(spec, "managedBy")?,
             status: SpecStatus::of(raw::text(spec, "status")?),
         })
     }
 
     /// The opt-in label of the run has precedence over the label of the Namespace.
-    fn labelled(self, value: &'static str) -> Self {
+    fn with_namespace_label(self, value: &'static str) -> Self {
         match self.opt_in {
             Some(_) => self,
             None => Self {
@@ -102,31 +102,31 @@ impl<'a> Manifest<'a> {
         }
     }
 
-    fn left_by_namespace(&self) -> Verdict {
+    fn on_creation_in_unknown_namespace(&self) -> Verdict {
         match self.outcome() {
             Ok(Outcome::NotOptedIn) => Verdict::Warn {
                 warning: namespace::warning(self.text("namespace").unwrap_or_default()).into(),
                 outcome: Outcome::UnknownByNamespace,
             },
-            Ok(_) | Err(UnknownValue { .. }) => self.created(),
+            Ok(_) | Err(UnknownValue { .. }) => self.on_creation(),
         }
     }
 
-    fn created(&self) -> Verdict {
-        match self.outcome_of_creation() {
+    fn on_creation(&self) -> Verdict {
+        match self.creation_outcome() {
             Ok(outcome) => Verdict::Allow {
                 patch: self.patch(outcome),
                 outcome,
             },
-            Err(refusal) => Verdict::Deny {
-                message: refusal.to_string(),
+            Err(rejection) => Verdict::Deny {
+                message: rejection.to_string(),
                 outcome: Outcome::Denied,
             },
         }
     }
 
-    fn outcome_of_creation(&self) -> Result<Outcome, Refusal> {
-        let outcome = self.outcome().map_err(|cause| Refusal::OptIn {
+    fn creation_outcome(&self) -> Result<Outcome, Rejection> {
+        let outcome = self.outcome().map_err(|cause| Rejection::OptIn {
             run: self.name(),
             cause,
         })?;
@@ -140,11 +140,11 @@ impl<'a> Manifest<'a> {
     /// The update releases a hold of the user or of another controller. The release of a hold of pod-affinity is
     /// intended, so it is no reason for a new hold.
     fn is_released(&self, old: &Self) -> bool {
-        let held_by_other = old.status == SpecStatus::Pending && !has(old.annotations, keys::HOLD);
+        let held_by_other = old.status == SpecStatus::Pending && !contains(old.annotations, keys::HOLD);
         held_by_other && self.status == SpecStatus::Unset
     }
 
-    fn released(&self, now: Timestamp) -> Verdict {
+    fn on_release(&self, now: Timestamp) -> Verdict {
         match self.outcome() {
             Ok(Outcome::Held) => Verdict::Allow {
                 patch: Patch(self.hold(&HeldFrom::Release(now).to_string())),
@@ -156,7 +156,7 @@ impl<'a> Manifest<'a> {
     }
 
     fn outcome(&self) -> Result<Outcome, UnknownValue> {
-        if self.owners.iter().any(is_controller_run) {
+        if self.owners.iter().any(is_run_controller) {
             return Ok(Outcome::Child);
         }
         if is_managed_elsewhere(self.managed_by) {
@@ -165,36 +165,36 @@ impl<'a> Manifest<'a> {
         Ok(match OptIn::parse(self.opt_in)? {
             OptIn::Absent => Outcome::NotOptedIn,
             OptIn::Declined => Outcome::Declined,
-            OptIn::Default | OptIn::Chosen(_) => self.holder(),
+            OptIn::Default | OptIn::Chosen(_) => self.outcome_by_status(),
         })
     }
 
-    fn check_reserve(&self) -> Result<(), Refusal> {
+    fn check_reserve(&self) -> Result<(), Rejection> {
         let value = self.reserve.unwrap_or_default();
-        let refused = |cause| Refusal::Reserve {
+        let rejected = |cause| Rejection::Reserve {
             run: self.name(),
             value: value.to_owned(),
             cause: Box::new(cause),
         };
-        reserve::wish(value).map(drop).map_err(refused)
+        reserve::wish(value).map(drop).map_err(rejected)
     }
 
-    fn check_pod_affinity(&self) -> Result<(), Refusal> {
-        let refused = |field| Refusal::PodAffinity {
+    fn check_pod_affinity(&self) -> Result<(), Rejection> {
+        let rejected = |field| Rejection::PodAffinity {
             run: self.name(),
             field,
         };
-        required_pod_affinity(self.spec).map_or(Ok(()), |field| Err(refused(field)))
+        required_pod_affinity(self.spec).map_or(Ok(()), |field| Err(rejected(field)))
     }
 
     /// Pending together with the hold annotation is a hold of pod-affinity, from an earlier call for the same object,
     /// or from a copied manifest. No controller would ever end a hold of pod-affinity without the annotation. A queued
     /// run is left alone even if its status is unset: Kueue sets Pending itself, and the controller never releases a
     /// run that Kueue queues.
-    fn holder(&self) -> Outcome {
+    fn outcome_by_status(&self) -> Outcome {
         match self.status {
-            SpecStatus::Pending if has(self.annotations, keys::HOLD) => Outcome::Held,
-            SpecStatus::Unset if !has(self.labels, keys::KUEUE_QUEUE_NAME) => Outcome::Held,
+            SpecStatus::Pending if contains(self.annotations, keys::HOLD) => Outcome::Held,
+            SpecStatus::Unset if !contains(self.labels, keys::KUEUE_QUEUE_NAME) => Outcome::Held,
             SpecStatus::Unset | SpecStatus::Pending | SpecStatus::Other(_) => Outcome::LeftHeldByOther,
         }
     }
@@ -203,25 +203,33 @@ impl<'a> Manifest<'a> {
         Patch(match outcome {
             // The labels of its group are right: Tekton copied them from the run that contains the nested run.
             Outcome::Child => Vec::new(),
-            Outcome::Held => [self.strip(outcome), self.label(), self.hold(SINCE_CREATION)].concat(),
-            Outcome::LeftHeldByOther => {
-                [self.strip(outcome), self.label(), self.annotate(self.origin())].concat()
-            }
-            _ => self.strip(outcome),
+            Outcome::Held => [
+                self.remove_copied(outcome),
+                self.opt_in_label(),
+                self.hold(SINCE_CREATION),
+            ]
+            .concat(),
+            Outcome::LeftHeldByOther => [
+                self.remove_copied(outcome),
+                self.opt_in_label(),
+                self.annotate(self.opted_in_by()),
+            ]
+            .concat(),
+            _ => self.remove_copied(outcome),
         })
     }
 
     /// Removes the labels and annotations of another run: a copied manifest must not join the group of the original.
     /// The hold annotation stays on a run that is held.
-    fn strip(&self, outcome: Outcome) -> Vec<PatchOperation> {
+    fn remove_copied(&self, outcome: Outcome) -> Vec<PatchOperation> {
         let labels = [keys::GROUP, keys::STRATEGY, keys::ISOLATION];
-        let labels = labels.iter().filter(|key| has(self.labels, key));
+        let labels = labels.iter().filter(|key| contains(self.labels, key));
         let annotations = [keys::NODE, keys::USED, keys::HOLD, keys::OPTED_IN_BY];
         let goes = |key: &&&str| **key != keys::HOLD || outcome != Outcome::Held;
         let annotations = annotations
             .iter()
             .filter(goes)
-            .filter(|key| has(self.annotations, key));
+            .filter(|key| contains(self.annotations, key));
         labels
             .map(|key| raw::remove(&["metadata", "labels", key]))
             .chain(annotations.map(|key| raw::remove(&["metadata", "annotations", key])))
@@ -235,23 +243,23 @@ impl<'a> Manifest<'a> {
         let mark = marked
             .is_none_or(|value| value != mark)
             .then_some((keys::HOLD, mark));
-        let marks = self.annotate(mark.into_iter().chain(self.origin()));
+        let marks = self.annotate(mark.into_iter().chain(self.opted_in_by()));
         pending.into_iter().chain(marks).collect()
     }
 
     /// The opt-in label that the run gets from its Namespace.
-    fn label(&self) -> Vec<PatchOperation> {
+    fn opt_in_label(&self) -> Vec<PatchOperation> {
         let entry = self.by_namespace.map(|value| (keys::OPT_IN, value));
-        added("labels", self.labels, entry)
+        add_entries("labels", self.labels, entry)
     }
 
     /// The annotation that names the source of this label.
-    fn origin(&self) -> Option<(&'static str, &'static str)> {
+    fn opted_in_by(&self) -> Option<(&'static str, &'static str)> {
         self.by_namespace.map(|_| (keys::OPTED_IN_BY, keys::BY_NAMESPACE))
     }
 
     fn annotate<'b>(&self, entries: impl IntoIterator<Item = (&'b str, &'b str)>) -> Vec<PatchOperation> {
-        added("annotations", self.annotations, entries)
+        add_entries("annotations", self.annotations, entries)
     }
 
     fn text(&self, key: &str) -> Option<&str> {
@@ -272,7 +280,7 @@ impl<'a> Manifest<'a> {
 }
 
 /// Adds entries to the labels or the annotations, and adds the map itself if it is absent.
-fn added<'a>(
+fn add_entries<'a>(
     name: &str,
     map: Option<&Map<String, Value>>,
     entries: impl IntoIterator<Item = (&'a str, &'a str)>,
@@ -288,15 +296,15 @@ fn added<'a>(
     whole.into_iter().collect()
 }
 
-fn entry<'a>(map: Option<&'a Map<String, Value>>, key: &str) -> raw::Member<&'a str> {
+fn label_text<'a>(map: Option<&'a Map<String, Value>>, key: &str) -> raw::Member<&'a str> {
     map.map_or(Ok(None), |map| raw::text(map, key))
 }
 
-fn has(map: Option<&Map<String, Value>>, key: &str) -> bool {
+fn contains(map: Option<&Map<String, Value>>, key: &str) -> bool {
     map.is_some_and(|map| map.contains_key(key))
 }
 
-fn is_controller_run(owner: &Value) -> bool {
+fn is_run_controller(owner: &Value) -> bool {
     let text = |key: &str| owner[key].as_str().unwrap_or_default();
     is_controlled_by_run(text("apiVersion"), text("kind"), owner["controller"].as_bool())
 }

@@ -16,7 +16,7 @@
 use crate::keys;
 use crate::names::Group;
 use crate::opt_in::OptIn;
-use crate::raw::{self, Odd};
+use crate::raw::{self, Malformed};
 use crate::terms::{Terms, terms};
 use crate::verdict::{Outcome, Verdict};
 use json_patch::{Patch, PatchOperation};
@@ -32,13 +32,13 @@ const WEIGHT: u8 = 100;
 
 /// The verdict on the creation of a pod.
 pub fn admit(pod: &Value) -> Verdict {
-    match pod.as_object().ok_or(Odd).and_then(decide) {
+    match pod.as_object().ok_or(Malformed).and_then(decide) {
         Ok(verdict) => verdict,
-        Err(Odd) => Verdict::unpatched(Outcome::Odd),
+        Err(Malformed) => Verdict::unpatched(Outcome::Odd),
     }
 }
 
-fn decide(pod: &Map<String, Value>) -> Result<Verdict, Odd> {
+fn decide(pod: &Map<String, Value>) -> Result<Verdict, Malformed> {
     let metadata = raw::object(pod, "metadata")?;
     let labels = metadata.map_or(Ok(None), |metadata| raw::object(metadata, "labels"))?;
     let label = |key| labels?.get(key)?.as_str().filter(|value| !value.is_empty());
@@ -48,10 +48,17 @@ fn decide(pod: &Map<String, Value>) -> Result<Verdict, Odd> {
     if OptIn::parse(label(keys::OPT_IN)) == Ok(OptIn::Declined) {
         return Ok(Verdict::unpatched(Outcome::Declined));
     }
-    let (strategy, isolation) = (resolved(label(keys::STRATEGY)), resolved(label(keys::ISOLATION)));
+    let (strategy, isolation) = (
+        parse_or_default(label(keys::STRATEGY)),
+        parse_or_default(label(keys::ISOLATION)),
+    );
     let terms = terms(&Group::of(group), strategy, isolation);
     let is_assistant = label(keys::COMPONENT) == Some(keys::ASSISTANT);
-    let terms = if is_assistant { terms.of_assistant() } else { terms };
+    let terms = if is_assistant {
+        terms.for_assistant()
+    } else {
+        terms
+    };
     let (operations, outcome) = operations(pod, &terms)?;
     if operations.is_empty() {
         return Ok(Verdict::unpatched(Outcome::AlreadyThere));
@@ -62,33 +69,37 @@ fn decide(pod: &Map<String, Value>) -> Result<Verdict, Odd> {
 
 /// A pod without the strategy or isolation label, or with an unknown value, gets the default of an unchanged
 /// configuration: it is isolated from every run in the cluster. One node too many is a smaller harm than a shared node.
-fn resolved<T: FromStr + Default>(label: Option<&str>) -> T {
+fn parse_or_default<T: FromStr + Default>(label: Option<&str>) -> T {
     label.and_then(|value| value.parse().ok()).unwrap_or_default()
 }
 
-fn operations(pod: &Map<String, Value>, terms: &Terms) -> Result<(Vec<PatchOperation>, Outcome), Odd> {
-    let spec = raw::object(pod, "spec")?.ok_or(Odd)?;
+fn operations(pod: &Map<String, Value>, terms: &Terms) -> Result<(Vec<PatchOperation>, Outcome), Malformed> {
+    let spec = raw::object(pod, "spec")?.ok_or(Malformed)?;
     let anti_affinity = terms.anti_affinity.as_ref().map(|term| ("podAntiAffinity", term));
     let wanted = [("podAffinity", &terms.affinity)]
         .into_iter()
         .chain(anti_affinity);
     let Some(affinity) = raw::object(spec, "affinity")? else {
-        let all = raw::add(&["spec", "affinity"], whole(wanted)?);
+        let all = raw::add(&["spec", "affinity"], new_affinity(wanted)?);
         return Ok((vec![all], Outcome::Injected));
     };
-    if let Some(operations) = relaxed(pod, affinity, &terms.affinity)? {
-        let missing = anti_affinity.map(|(kind, term)| completion(affinity, kind, term));
+    if let Some(operations) = relax(pod, affinity, &terms.affinity)? {
+        let missing = anti_affinity.map(|(kind, term)| add_missing(affinity, kind, term));
         let missing = missing.transpose()?.flatten();
         return Ok((operations.into_iter().chain(missing).collect(), Outcome::Relaxed));
     }
-    let completions = wanted.filter_map(|(kind, term)| completion(affinity, kind, term).transpose());
-    let operations: Result<_, _> = untied(affinity)?.into_iter().map(Ok).chain(completions).collect();
+    let additions = wanted.filter_map(|(kind, term)| add_missing(affinity, kind, term).transpose());
+    let operations: Result<_, _> = remove_assistant_terms(affinity)?
+        .into_iter()
+        .map(Ok)
+        .chain(additions)
+        .collect();
     Ok((operations?, Outcome::Injected))
 }
 
 /// Only the group's term is required. The required terms of other authors become preferred with the highest weight, and
 /// the pod gets an annotation by which the controller reports the change on the run.
-fn relaxed(
+fn relax(
     pod: &Map<String, Value>,
     affinity: &Map<String, Value>,
     own: &PodAffinityTerm,
@@ -99,7 +110,7 @@ fn relaxed(
     let required = raw::list(present, REQUIRED)?.unwrap_or_default();
     let mut others = required
         .iter()
-        .filter(|term| !is_tie(term) && !is_same(term, own))
+        .filter(|term| !is_assistant_term(term) && !is_same(term, own))
         .peekable();
     if others.peek().is_none() {
         return Ok(None);
@@ -112,12 +123,12 @@ fn relaxed(
     wanted.insert(PREFERRED.to_owned(), Value::Array(preferred));
     Ok(Some(vec![
         raw::replace(&["spec", "affinity", "podAffinity"], wanted),
-        mark(pod)?,
+        relaxed_mark(pod)?,
     ]))
 }
 
-fn mark(pod: &Map<String, Value>) -> Result<PatchOperation, Odd> {
-    let metadata = raw::object(pod, "metadata")?.ok_or(Odd)?;
+fn relaxed_mark(pod: &Map<String, Value>) -> Result<PatchOperation, Malformed> {
+    let metadata = raw::object(pod, "metadata")?.ok_or(Malformed)?;
     Ok(match raw::object(metadata, "annotations")? {
         Some(_) => raw::add(&["metadata", "annotations", keys::RELAXED], "true"),
         None => raw::add(&["metadata", "annotations"], json!({ keys::RELAXED: "true" })),
@@ -126,38 +137,44 @@ fn mark(pod: &Map<String, Value>) -> Result<PatchOperation, Odd> {
 
 /// Removes Tekton's terms for assistants. The last term is removed first, because each removal changes the index of the
 /// terms after it.
-fn untied(affinity: &Map<String, Value>) -> Result<Vec<PatchOperation>, Odd> {
+fn remove_assistant_terms(affinity: &Map<String, Value>) -> Result<Vec<PatchOperation>, Malformed> {
     let Some(present) = raw::object(affinity, "podAffinity")? else {
         return Ok(Vec::new());
     };
     let terms = raw::list(present, REQUIRED)?.unwrap_or_default();
-    let ties = terms.iter().enumerate().rev().filter(|(_, term)| is_tie(term));
+    let assistant_terms = terms
+        .iter()
+        .enumerate()
+        .rev()
+        .filter(|(_, term)| is_assistant_term(term));
     let remove = |(index, _): (usize, _)| {
         let index = index.to_string();
         raw::remove(&["spec", "affinity", "podAffinity", REQUIRED, &index])
     };
-    Ok(ties.map(remove).collect())
+    Ok(assistant_terms.map(remove).collect())
 }
 
-fn is_tie(term: &Value) -> bool {
+fn is_assistant_term(term: &Value) -> bool {
     term["labelSelector"]["matchLabels"][keys::COMPONENT] == keys::ASSISTANT
 }
 
-fn whole<'a>(wanted: impl Iterator<Item = (&'static str, &'a PodAffinityTerm)>) -> Result<Value, Odd> {
+fn new_affinity<'a>(
+    wanted: impl Iterator<Item = (&'static str, &'a PodAffinityTerm)>,
+) -> Result<Value, Malformed> {
     let kinds: Result<Map<_, _>, _> = wanted
-        .map(|(kind, term)| Ok((kind.to_owned(), requirement(term)?)))
+        .map(|(kind, term)| Ok((kind.to_owned(), required(term)?)))
         .collect();
     kinds.map(Value::Object)
 }
 
 /// Adds the term to an existing affinity, at the deepest parent that exists; `None` if the affinity has the term.
-fn completion(
+fn add_missing(
     affinity: &Map<String, Value>,
     kind: &str,
     term: &PodAffinityTerm,
 ) -> raw::Member<PatchOperation> {
     let Some(present) = raw::object(affinity, kind)? else {
-        return Ok(Some(raw::add(&["spec", "affinity", kind], requirement(term)?)));
+        return Ok(Some(raw::add(&["spec", "affinity", kind], required(term)?)));
     };
     Ok(match raw::list(present, REQUIRED)? {
         None => Some(raw::add(
@@ -169,7 +186,7 @@ fn completion(
     })
 }
 
-fn requirement(term: &PodAffinityTerm) -> Result<Value, Odd> {
+fn required(term: &PodAffinityTerm) -> Result<Value, Malformed> {
     let list = Value::Array(vec![value(term)?]);
     Ok(Value::Object(Map::from_iter([(REQUIRED.to_owned(), list)])))
 }
@@ -182,8 +199,8 @@ fn is_same(other: &Value, term: &PodAffinityTerm) -> bool {
 }
 
 /// Serialising a term cannot fail. If it failed, the pod would be left unchanged.
-fn value(term: &PodAffinityTerm) -> Result<Value, Odd> {
-    serde_json::to_value(term).map_err(|_| Odd)
+fn value(term: &PodAffinityTerm) -> Result<Value, Malformed> {
+    serde_json::to_value(term).map_err(|_| Malformed)
 }
 
 #[cfg(test)]

@@ -45,18 +45,18 @@ pub struct Stint {
 
 /// The largest amounts that tasks requested at the same time on one node, resource by resource.
 pub fn peak(stints: &[Stint]) -> Resources {
-    let at_its_start = |one: &Stint| {
+    let at_start = |one: &Stint| {
         let beside = stints.iter().filter(|other| !std::ptr::eq(*other, one));
-        let beside = beside.filter(|other| other.node == one.node && other.is_there(one.from));
+        let beside = beside.filter(|other| other.node == one.node && other.is_running(one.from));
         beside.fold(one.asks.clone(), |sum, other| sum.and(&other.asks))
     };
-    let sums = stints.iter().map(at_its_start);
+    let sums = stints.iter().map(at_start);
     sums.fold(Resources::default(), Resources::or_more)
 }
 
 impl Stint {
     /// Times have whole seconds. A task that ended in the second in which another task began does not overlap with it.
-    fn is_there(&self, at: Timestamp) -> bool {
+    fn is_running(&self, at: Timestamp) -> bool {
         self.from <= at && at < self.to
     }
 }

@@ -98,7 +98,7 @@ impl NodeFacts {
 
 /// Whether a pod with these tolerations can start on a node; `None` stands for a deleted node.
 pub fn state(node: Option<&NodeFacts>, tolerations: &[Toleration]) -> NodeState {
-    match node.map(|node| obstacle(node, tolerations)) {
+    match node.map(|node| unusable_cause(node, tolerations)) {
         None => NodeState::Unfit(Cause::Gone),
         Some(Some(cause)) => NodeState::Unfit(cause),
         Some(None) => NodeState::Fit,
@@ -107,7 +107,7 @@ pub fn state(node: Option<&NodeFacts>, tolerations: &[Toleration]) -> NodeState 
 
 /// The worst cause: a node that is not ready and cordoned is reported as not ready. Kubernetes adds the taint of a
 /// condition or of a cordon a moment later, so the condition and the cordon count as taints.
-fn obstacle(node: &NodeFacts, tolerations: &[Toleration]) -> Option<Cause> {
+fn unusable_cause(node: &NodeFacts, tolerations: &[Toleration]) -> Option<Cause> {
     let derived = [(!node.ready, NOT_READY), (node.unschedulable, CORDON)];
     let derived = derived
         .iter()
@@ -115,7 +115,7 @@ fn obstacle(node: &NodeFacts, tolerations: &[Toleration]) -> Option<Cause> {
         .map(|(_, key)| no_schedule(key));
     derived
         .chain(node.taints.iter().cloned())
-        .filter(keeps_out)
+        .filter(prevents_scheduling)
         .filter(|taint| !tolerations.iter().any(|toleration| tolerates(toleration, taint)))
         .map(|taint| cause(&taint.key))
         .max()
@@ -129,7 +129,7 @@ fn no_schedule(key: &str) -> Taint {
     }
 }
 
-fn keeps_out(taint: &Taint) -> bool {
+fn prevents_scheduling(taint: &Taint) -> bool {
     matches!(taint.effect.as_str(), NO_SCHEDULE | "NoExecute")
 }
 

@@ -38,7 +38,7 @@ pub fn stateful_set(
     image: &str,
 ) -> StatefulSet {
     let labels = labels(run, enrolment, copied, config);
-    let size = size::of_new(run, config);
+    let size = size::for_new(run, config);
     StatefulSet {
         metadata: ObjectMeta {
             name: Some(run.key.placeholder().as_str().to_owned()),
@@ -120,7 +120,10 @@ fn pod_metadata(labels: Strings, size: &size::Size, config: &Config) -> ObjectMe
         (keys::SAFE_TO_EVICT, "false"),
         (keys::DO_NOT_DISRUPT, "true"),
     ]));
-    annotations.extend(size.mark().map(|mark| (keys::RESERVE.to_owned(), mark)));
+    annotations.extend(
+        size.annotation_value()
+            .map(|mark| (keys::RESERVE.to_owned(), mark)),
+    );
     ObjectMeta {
         labels: Some(labels),
         annotations: Some(annotations),
@@ -131,16 +134,16 @@ fn pod_metadata(labels: Strings, size: &size::Size, config: &Config) -> ObjectMe
 fn pod_spec(run: &Run, enrolment: Enrolment, size: &size::Size, config: &Config, image: &str) -> PodSpec {
     let template = &run.template;
     PodSpec {
-        affinity: Some(affinity::of(run, enrolment)),
+        affinity: Some(affinity::build(run, enrolment)),
         containers: vec![container(size, image)],
-        volumes: some(volumes(&run.claims)),
+        volumes: non_empty(volumes(&run.claims)),
         node_selector: (!template.node_selector.is_empty()).then(|| template.node_selector.clone()),
-        tolerations: some(template.tolerations.clone()),
+        tolerations: non_empty(template.tolerations.clone()),
         scheduler_name: template.scheduler_name.clone(),
         priority_class_name: template.priority_class_name.clone(),
         runtime_class_name: template.runtime_class_name.clone(),
         service_account_name: template.service_account.clone(),
-        image_pull_secrets: some(pull_secrets(template, config)),
+        image_pull_secrets: non_empty(pull_secrets(template, config)),
         security_context: Some(pod_security()),
         automount_service_account_token: Some(false),
         enable_service_links: Some(false),
@@ -214,14 +217,14 @@ fn volume_name(index: usize) -> String {
 }
 
 /// The tolerations of the run's pod template, and those of this pod.
-pub(crate) fn tolerating(run: &Run, pod: &[Toleration]) -> Vec<Toleration> {
+pub(crate) fn tolerations_with(run: &Run, pod: &[Toleration]) -> Vec<Toleration> {
     let mut tolerations = run.template.tolerations.clone();
     let others = pod.iter().filter(|it| !run.template.tolerations.contains(it));
     tolerations.extend(others.cloned());
     tolerations
 }
 
-fn some<T>(list: Vec<T>) -> Option<Vec<T>> {
+fn non_empty<T>(list: Vec<T>) -> Option<Vec<T>> {
     (!list.is_empty()).then_some(list)
 }
 

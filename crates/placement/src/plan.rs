@@ -119,48 +119,62 @@ impl Plan {
 const SOON: Duration = Duration::from_secs(5);
 
 /// Decides what to do, with the inputs that have been read.
-pub fn plan(seen: &Observation, inputs: &Inputs) -> Plan {
-    let (plan, is_held) = match Stage::of(seen) {
-        Stage::Deleting => (Ok(at_once(ending::on_deletion(seen))), false),
-        Stage::Done => (ending::on_done(seen, inputs).map(at_once), false),
-        Stage::Foreign(why) => (Ok(at_once(Decision::Ignore(why))), false),
-        Stage::OptedOut => (ending::on_opt_out(seen, inputs), false),
-        Stage::HeldByUs(asked) => (held::hold(seen, inputs, enrolment(seen, asked)), true),
-        Stage::HeldElsewhere(asked) => (Ok(at_once(queue(seen, enrolment(seen, asked)))), false),
-        Stage::Running(asked) => (running::follow(seen, inputs, enrolment(seen, asked)), false),
+pub fn plan(observed: &Observation, inputs: &Inputs) -> Plan {
+    let (plan, is_held) = match Stage::of(observed) {
+        Stage::Deleting => (Ok(without_timer(ending::on_deletion(observed))), false),
+        Stage::Done => (ending::on_done(observed, inputs).map(without_timer), false),
+        Stage::Foreign(why) => (Ok(without_timer(Decision::Ignore(why))), false),
+        Stage::OptedOut => (ending::on_opt_out(observed, inputs), false),
+        Stage::HeldByUs(chosen) => (held::on_held(observed, inputs, enrolment(observed, chosen)), true),
+        Stage::HeldElsewhere(chosen) => (
+            Ok(without_timer(on_held_elsewhere(
+                observed,
+                enrolment(observed, chosen),
+            ))),
+            false,
+        ),
+        Stage::Running(chosen) => (
+            running::on_running(observed, inputs, enrolment(observed, chosen)),
+            false,
+        ),
     };
     Plan {
-        note: size::ignored(&seen.run).filter(|_| is_held),
-        ..plan.unwrap_or_else(|read| at_once(Decision::Read(read)))
+        note: size::ignored(&observed.run).filter(|_| is_held),
+        ..plan.unwrap_or_else(|read| without_timer(Decision::Read(read)))
     }
 }
 
 /// Another controller holds the run. The run needs its labels before that controller releases it, whereas a placeholder
 /// would only block a node. A placeholder exists if pod-affinity held the run before.
-fn queue(seen: &Observation, enrolment: Enrolment) -> Decision {
-    if seen.run.is_enrolled() {
-        ending::delete(seen, seen.placeholder().usable(), None, Why::HeldElsewhere)
+fn on_held_elsewhere(observed: &Observation, enrolment: Enrolment) -> Decision {
+    if observed.run.is_enrolled() {
+        ending::delete(
+            observed,
+            observed.placeholder().usable(),
+            None,
+            Why::HeldElsewhere,
+        )
     } else {
-        running::enrol(seen, enrolment)
+        running::enrol(observed, enrolment)
     }
 }
 
 /// The run with some of its fields changed.
-fn run_should(seen: &Observation, change: impl FnOnce(&mut RunState)) -> Action {
-    let mut wanted = RunState::of(&seen.run);
+fn change_run(observed: &Observation, change: impl FnOnce(&mut RunState)) -> Action {
+    let mut wanted = RunState::of(&observed.run);
     change(&mut wanted);
     Action::Run(wanted)
 }
 
 /// The placeholder's StatefulSet with some fields changed.
-fn spec_should(set: &Placeholder, change: impl FnOnce(&mut Spec)) -> Action {
+fn change_placeholder(set: &Placeholder, change: impl FnOnce(&mut Spec)) -> Action {
     let mut wanted = set.spec.clone();
     change(&mut wanted);
     Action::Placeholder(wanted)
 }
 
 /// A plan without a timer: only a change triggers the next decision.
-fn at_once(decision: Decision) -> Plan {
+fn without_timer(decision: Decision) -> Plan {
     Plan {
         decision,
         again: None,
@@ -168,10 +182,10 @@ fn at_once(decision: Decision) -> Plan {
     }
 }
 
-fn again(decision: Decision, after: Duration) -> Plan {
+fn with_timer(decision: Decision, after: Duration) -> Plan {
     Plan {
         again: Some(after),
-        ..at_once(decision)
+        ..without_timer(decision)
     }
 }
 

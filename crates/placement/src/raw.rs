@@ -10,10 +10,10 @@ use serde_json::{Map, Value};
 
 /// A member has the wrong type, so the members below it cannot be patched.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Odd;
+pub(crate) struct Malformed;
 
 /// A member. Null counts as absent, because the patch operation `add` replaces null.
-pub(crate) type Member<T> = Result<Option<T>, Odd>;
+pub(crate) type Member<T> = Result<Option<T>, Malformed>;
 
 pub(crate) fn object<'a>(of: &'a Map<String, Value>, key: &str) -> Member<&'a Map<String, Value>> {
     member(of, key, Value::as_object)
@@ -34,7 +34,7 @@ fn member<'a, T>(
 ) -> Member<T> {
     match of.get(key) {
         None | Some(Value::Null) => Ok(None),
-        Some(value) => read(value).map(Some).ok_or(Odd),
+        Some(value) => read(value).map(Some).ok_or(Malformed),
     }
 }
 

@@ -118,18 +118,18 @@ pub enum Verb {
 
 impl Action {
     /// The requests that carry the action out; none if the observed state is the wanted state.
-    pub fn requests(&self, seen: &Observation, image: &str) -> Vec<Request> {
+    pub fn requests(&self, observed: &Observation, image: &str) -> Vec<Request> {
         match self {
-            Self::Run(wanted) => run::request(&seen.run, wanted).into_iter().collect(),
-            Self::Create(enrolment, creation) => vec![create(seen, *enrolment, creation, image)],
-            Self::Placeholder(wanted) => change_placeholder(seen, wanted).into_iter().collect(),
+            Self::Run(wanted) => run::request(&observed.run, wanted).into_iter().collect(),
+            Self::Create(enrolment, creation) => vec![create(observed, *enrolment, creation, image)],
+            Self::Placeholder(wanted) => change_placeholder(observed, wanted).into_iter().collect(),
             Self::Pod(PodChange::Resize(uid)) => {
-                let patch = Verb::Resize(resize_patch(uid, &seen.config));
+                let patch = Verb::Resize(resize_patch(uid, &observed.config));
                 vec![request(Operation::Shrink, Object::Pod, patch)]
             }
-            Self::Pod(PodChange::Adopt(uid)) => vec![adopt(seen, uid)],
+            Self::Pod(PodChange::Adopt(uid)) => vec![adopt(observed, uid)],
             Self::Delete(target) => vec![delete(target)],
-            Self::Requeue(objects) => requeue(seen, objects),
+            Self::Requeue(objects) => requeue(observed, objects),
         }
     }
 }
@@ -144,29 +144,29 @@ fn request(operation: Operation, object: Object, verb: Verb) -> Request {
 
 /// The placeholder mounts some of the run's PVCs, is restricted to nodes that can use the volumes of the others, and
 /// copies the labels that the configuration names.
-fn create(seen: &Observation, enrolment: Enrolment, creation: &Creation, image: &str) -> Request {
+fn create(observed: &Observation, enrolment: Enrolment, creation: &Creation, image: &str) -> Request {
     let mut run = Run {
         claims: creation.volumes.mountable.clone(),
-        reserve: reserve(seen, creation),
-        ..seen.run.clone()
+        reserve: reserve(observed, creation),
+        ..observed.run.clone()
     };
     for volume in &creation.volumes.required {
         run.template.restrict_to(volume);
     }
-    let set = stateful_set(&run, enrolment, &creation.labels, &seen.config, image);
+    let set = stateful_set(&run, enrolment, &creation.labels, &observed.config, image);
     request(Operation::Placeholder, Object::Set, Verb::Apply(Box::new(set)))
 }
 
 /// The reserve that the run states, or what the run is expected to need.
-fn reserve(seen: &Observation, creation: &Creation) -> Option<String> {
+fn reserve(observed: &Observation, creation: &Creation) -> Option<String> {
     let need = creation.need.as_ref();
-    let need = need.filter(|_| is_automatic(&seen.run, &seen.config));
-    need.map(|need| need.reserve(&seen.config.auto_reserve_maximum))
-        .or_else(|| seen.run.reserve.clone())
+    let need = need.filter(|_| is_automatic(&observed.run, &observed.config));
+    need.map(|need| need.reserve(&observed.config.auto_reserve_maximum))
+        .or_else(|| observed.run.reserve.clone())
 }
 
-fn change_placeholder(seen: &Observation, wanted: &spec::Spec) -> Option<Request> {
-    let set = seen.set.as_ref()?;
+fn change_placeholder(observed: &Observation, wanted: &spec::Spec) -> Option<Request> {
+    let set = observed.set.as_ref()?;
     let patch = spec::patch(&set.uid, &set.spec, wanted);
     let operation = if wanted.within_limits && !set.spec.within_limits {
         Operation::Placeholder
@@ -176,9 +176,9 @@ fn change_placeholder(seen: &Observation, wanted: &spec::Spec) -> Option<Request
     (!patch.is_empty()).then(|| request(operation, Object::Set, Verb::Json(patch)))
 }
 
-fn adopt(seen: &Observation, pod: &str) -> Request {
-    let set = seen.set.as_ref().map(|set| set.uid.as_str());
-    let patch = adoption_patch(&seen.run.key, pod, set);
+fn adopt(observed: &Observation, pod: &str) -> Request {
+    let set = observed.set.as_ref().map(|set| set.uid.as_str());
+    let patch = adoption_patch(&observed.run.key, pod, set);
     request(Operation::CleanUp, Object::Pod, Verb::Strategic(patch))
 }
 
@@ -196,16 +196,16 @@ fn delete(target: &Target) -> Request {
     request(operation, object, Verb::Delete { uid, at_once })
 }
 
-fn requeue(seen: &Observation, objects: &Requeue) -> Vec<Request> {
+fn requeue(observed: &Observation, objects: &Requeue) -> Vec<Request> {
     match objects {
-        Requeue::Placeholder => requeue_placeholder(seen).into_iter().collect(),
+        Requeue::Placeholder => requeue_placeholder(observed).into_iter().collect(),
         Requeue::Pods { names, wake } => {
-            let verb = Verb::Json(pod_requeue_patch(&seen.run, *wake));
+            let verb = Verb::Json(pod_requeue_patch(&observed.run, *wake));
             let wake = |name: &String| request(Operation::Wake, Object::OtherPod(name.clone()), verb.clone());
             names.iter().map(wake).collect()
         }
         Requeue::TaskRuns { names, refusal } => {
-            let verb = Verb::Json(task_run_requeue_patch(&seen.run, refusal));
+            let verb = Verb::Json(task_run_requeue_patch(&observed.run, refusal));
             let retry =
                 |name: &String| request(Operation::Retry, Object::TaskRun(name.clone()), verb.clone());
             names.iter().map(retry).collect()
@@ -213,8 +213,8 @@ fn requeue(seen: &Observation, objects: &Requeue) -> Vec<Request> {
     }
 }
 
-fn requeue_placeholder(seen: &Observation) -> Option<Request> {
-    let patch = statefulset_requeue_patch(&seen.set.as_ref()?.uid, seen.now);
+fn requeue_placeholder(observed: &Observation) -> Option<Request> {
+    let patch = statefulset_requeue_patch(&observed.set.as_ref()?.uid, observed.now);
     Some(request(Operation::Placeholder, Object::Set, Verb::Merge(patch)))
 }
 

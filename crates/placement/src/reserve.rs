@@ -102,7 +102,7 @@ pub fn parse(text: &str) -> Result<Reserve, BadReserve> {
 
 /// Whether this amount of this resource can be reserved.
 pub fn check(name: &str, quantity: &str) -> Result<(), BadReserve> {
-    let kind = Kind::of(name).ok_or_else(|| BadReserve::UnknownResource(name.to_owned()))?;
+    let kind = Kind::from_name(name).ok_or_else(|| BadReserve::UnknownResource(name.to_owned()))?;
     let amount: Quantity = quantity.parse().map_err(|cause| BadReserve::Quantity {
         name: name.to_owned(),
         cause,
@@ -160,7 +160,7 @@ const BYTES: Bounds = Bounds {
 };
 
 impl Kind {
-    fn of(name: &str) -> Option<Self> {
+    fn from_name(name: &str) -> Option<Self> {
         match name {
             "cpu" => Some(Self::Bounded(CPU)),
             "memory" | "ephemeral-storage" => Some(Self::Bounded(BYTES)),

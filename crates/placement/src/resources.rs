@@ -38,9 +38,9 @@ impl Resources {
         let containers = spec
             .containers
             .iter()
-            .map(of_container)
+            .map(container_requests)
             .fold(Self::default(), |sum, more| sum.and(&more));
-        let (sidecars, start) = start(spec.init_containers.as_deref().unwrap_or_default());
+        let (sidecars, start) = startup_requests(spec.init_containers.as_deref().unwrap_or_default());
         let mut pod = containers.and(&sidecars).or_more(start);
         pod.0.extend(requests(spec.resources.as_ref()).0);
         pod.and(&spec.overhead.as_ref().map(Self::read).unwrap_or_default())
@@ -106,11 +106,11 @@ impl fmt::Display for Resources {
 
 /// The sum of the sidecars, and the largest request while the pod starts. Init containers run one by one, each beside
 /// the sidecars before it.
-fn start(containers: &[Container]) -> (Resources, Resources) {
+fn startup_requests(containers: &[Container]) -> (Resources, Resources) {
     let mut sidecars = Resources::default();
     let mut most = Resources::default();
     for container in containers {
-        let beside = sidecars.clone().and(&of_container(container));
+        let beside = sidecars.clone().and(&container_requests(container));
         most = most.or_more(beside.clone());
         if container.restart_policy.as_deref() == Some("Always") {
             sidecars = beside;
@@ -119,7 +119,7 @@ fn start(containers: &[Container]) -> (Resources, Resources) {
     (sidecars, most)
 }
 
-fn of_container(container: &Container) -> Resources {
+fn container_requests(container: &Container) -> Resources {
     requests(container.resources.as_ref())
 }
 

@@ -114,8 +114,9 @@ impl Run {
 
     /// The remaining time of a hold of this length. A hold without a known beginning counts as new: the run is not
     /// stored yet, or the hold has no date yet.
-    pub(crate) fn left_of_hold(&self, now: Timestamp, span: Duration) -> Duration {
-        self.held_since().map_or(span, |since| left(span, since, now))
+    pub(crate) fn hold_remaining(&self, now: Timestamp, span: Duration) -> Duration {
+        self.held_since()
+            .map_or(span, |since| remaining(span, since, now))
     }
 
     /// The number of affinity assistants that Tekton creates for the run: one for each PVC, by default.
@@ -134,7 +135,7 @@ impl Run {
 pub(crate) const RELEASED: &str = "released";
 
 /// The remaining time of a span that began at `since`.
-pub(crate) fn left(span: Duration, since: Timestamp, now: Timestamp) -> Duration {
+pub(crate) fn remaining(span: Duration, since: Timestamp, now: Timestamp) -> Duration {
     let passed = Duration::try_from(now.duration_since(since)).unwrap_or_default();
     span.saturating_sub(passed)
 }

@@ -9,7 +9,7 @@ use k8s_openapi::api::core::v1::ResourceQuota;
 use std::time::Duration;
 
 /// The resource that such a quota counts.
-const COUNTED: &str = "count/statefulsets.apps";
+const RESOURCE: &str = "count/statefulsets.apps";
 
 /// A StatefulSet that a run owns.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -40,7 +40,7 @@ pub enum InTheWay {
 
 /// How long after the start of a run Tekton may create its StatefulSets: Tekton creates them at the start, or a minute
 /// later if it fetches the Pipeline first. A run that has none after this time never gets any (`coschedule: disabled`).
-const MADE_BY: SignedDuration = SignedDuration::from_mins(2);
+const CREATED_WITHIN: SignedDuration = SignedDuration::from_mins(2);
 
 /// The runs and StatefulSets that take places in the quotas of a namespace, at one moment.
 #[derive(Clone, Copy, Debug)]
@@ -61,29 +61,29 @@ impl Places<'_> {
     /// The number of places that must be free before a placeholder for this run is created: the placeholder itself, the
     /// StatefulSets that Tekton will create soon, and the StatefulSets of runs that have waited longer.
     pub fn needed(&self) -> i64 {
-        if self.are_never_made() {
+        if self.creates_no_assistants() {
             return 1;
         }
         let waiting = self.others.iter().filter(|other| !self.is_released_soon(other));
         let first = waiting.filter(|other| comes_first(other, self.run));
-        let theirs = first.map(|other| 1 + self.lacking(other));
-        1 + self.expected() + theirs.sum::<i64>()
+        let theirs = first.map(|other| 1 + self.missing_assistants(other));
+        1 + self.expected_statefulsets() + theirs.sum::<i64>()
     }
 
     /// Why a quota has no room for the StatefulSets that Tekton will create for this run, if pod-affinity can change
     /// that. `listed` is the number of StatefulSets in the namespace. The placeholder of a held run is never in the
     /// way: that run is searching a node and needs its own room.
     pub fn in_the_way(&self, quotas: &[ResourceQuota], listed: usize) -> Option<InTheWay> {
-        if self.lacking(self.run) == 0 || self.are_never_made() {
+        if self.missing_assistants(self.run) == 0 || self.creates_no_assistants() {
             return None;
         }
-        let mut counts = quotas.iter().filter_map(Count::of);
-        let full = counts.find(|count| count.has_less_than(self.expected()))?;
+        let mut counts = quotas.iter().filter_map(Count::from_quota);
+        let full = counts.find(|count| count.has_fewer_free_than(self.expected_statefulsets()))?;
         if full.used > Quantity::of(i64::try_from(listed).unwrap_or(i64::MAX)) {
             return Some(InTheWay::Gone);
         }
         let mut placeholders = self.there.iter().filter(|set| set.is_placeholder);
-        let placeholder = placeholders.find(|set| !self.is_of_held(set))?;
+        let placeholder = placeholders.find(|set| !self.is_of_held_run(set))?;
         Some(InTheWay::Placeholder {
             name: placeholder.name.clone(),
             uid: placeholder.uid.clone(),
@@ -91,14 +91,14 @@ impl Places<'_> {
     }
 
     /// Tekton creates no assistants in this cluster: a run that started long ago has none.
-    fn are_never_made(&self) -> bool {
+    fn creates_no_assistants(&self) -> bool {
         let mut old = self.others.iter().filter(|other| self.started_long_ago(other));
-        old.any(|other| self.assistants(other) == 0)
+        old.any(|other| self.existing_assistants(other) == 0)
     }
 
     fn started_long_ago(&self, run: &Run) -> bool {
         run.started
-            .is_some_and(|time| self.now.duration_since(time) > MADE_BY)
+            .is_some_and(|time| self.now.duration_since(time) > CREATED_WITHIN)
     }
 
     /// True as well if the run is already released.
@@ -107,55 +107,59 @@ impl Places<'_> {
     }
 
     fn is_hold_over(&self, run: &Run) -> bool {
-        run.left_of_hold(self.now, self.hold_deadline).is_zero()
+        run.hold_remaining(self.now, self.hold_deadline).is_zero()
     }
 
-    fn is_of_held(&self, set: &Owned) -> bool {
+    fn is_of_held_run(&self, set: &Owned) -> bool {
         let mut others = self.others.iter();
         others.any(|other| other.key.uid == set.run && other.is_held_by_us())
     }
 
     fn has_placeholder(&self, run: &Run) -> bool {
-        self.of(run).any(|set| set.is_placeholder)
+        self.statefulsets_of(run).any(|set| set.is_placeholder)
     }
 
     /// The number of StatefulSets that Tekton will create soon: for this run, and for other runs that are released
     /// soon.
-    fn expected(&self) -> i64 {
+    fn expected_statefulsets(&self) -> i64 {
         let others = self.others.iter().filter(|other| !self.started_long_ago(other));
         let others = others.filter(|other| self.is_released_soon(other));
-        self.lacking(self.run) + others.map(|other| self.lacking(other)).sum::<i64>()
+        self.missing_assistants(self.run) + others.map(|other| self.missing_assistants(other)).sum::<i64>()
     }
 
     /// The number of assistants of this run that do not exist yet.
-    fn lacking(&self, run: &Run) -> i64 {
-        let lacking = run.assistants().saturating_sub(self.assistants(run));
-        i64::try_from(lacking).unwrap_or(i64::MAX)
+    fn missing_assistants(&self, run: &Run) -> i64 {
+        let missing_assistants = run.assistants().saturating_sub(self.existing_assistants(run));
+        i64::try_from(missing_assistants).unwrap_or(i64::MAX)
     }
 
     /// The number of assistants of this run that exist.
-    fn assistants(&self, run: &Run) -> usize {
-        self.of(run).filter(|set| !set.is_placeholder).count()
+    fn existing_assistants(&self, run: &Run) -> usize {
+        self.statefulsets_of(run)
+            .filter(|set| !set.is_placeholder)
+            .count()
     }
 
-    fn of(&self, run: &Run) -> impl Iterator<Item = &Owned> {
+    fn statefulsets_of(&self, run: &Run) -> impl Iterator<Item = &Owned> {
         self.there.iter().filter(|set| set.run == run.key.uid)
     }
 }
 
 /// The first of these quotas with fewer free places than needed, as a text with its figures.
 pub fn short_of(quotas: &[ResourceQuota], needed: i64) -> Option<String> {
-    let counts = quotas.iter().filter_map(|quota| Some((quota, Count::of(quota)?)));
-    let mut short = counts.filter(|(_, count)| count.has_less_than(needed));
+    let counts = quotas
+        .iter()
+        .filter_map(|quota| Some((quota, Count::from_quota(quota)?)));
+    let mut short = counts.filter(|(_, count)| count.has_fewer_free_than(needed));
     short.next().map(|(quota, Count { hard, used })| {
         let name = quota.metadata.name.as_deref().unwrap_or_default();
-        format!("ResourceQuota {name} ({COUNTED}: {used} of {hard} used, {needed} needed)")
+        format!("ResourceQuota {name} ({RESOURCE}: {used} of {hard} used, {needed} needed)")
     })
 }
 
 /// Whether any of these quotas counts StatefulSets.
 pub fn are_counted(quotas: &[ResourceQuota]) -> bool {
-    quotas.iter().any(|quota| Count::of(quota).is_some())
+    quotas.iter().any(|quota| Count::from_quota(quota).is_some())
 }
 
 /// The StatefulSets in a quota: the limit and the usage.
@@ -165,14 +169,14 @@ struct Count {
 }
 
 impl Count {
-    fn of(quota: &ResourceQuota) -> Option<Self> {
+    fn from_quota(quota: &ResourceQuota) -> Option<Self> {
         let (hard, used) = Resources::of_quota(quota);
-        let (_, hard) = hard.iter().find(|(name, _)| *name == COUNTED)?;
-        let used = used.get(COUNTED);
+        let (_, hard) = hard.iter().find(|(name, _)| *name == RESOURCE)?;
+        let used = used.get(RESOURCE);
         Some(Self { hard, used })
     }
 
-    fn has_less_than(&self, needed: i64) -> bool {
+    fn has_fewer_free_than(&self, needed: i64) -> bool {
         self.hard < self.used + Quantity::of(needed)
     }
 }

@@ -38,7 +38,7 @@ pub enum Scope {
 #[derive(
     Clone, Copy, Debug, Default, Display, EnumString, Eq, Hash, IntoStaticStr, PartialEq, VariantNames,
 )]
-#[strum(serialize_all = "lowercase", parse_err_ty = UnknownName, parse_err_fn = unknown_counterpart)]
+#[strum(serialize_all = "lowercase", parse_err_ty = UnknownName, parse_err_fn = unknown_isolate_from)]
 pub enum IsolateFrom {
     /// The pods of every other run, enrolled or not.
     #[default]
@@ -122,7 +122,7 @@ impl Isolation {
         }
     }
 
-    fn read(value: &str) -> Option<Self> {
+    fn split(value: &str) -> Option<Self> {
         let (scope, from) = value.split_once('-')?;
         Some(Self {
             scope: scope.parse().ok()?,
@@ -135,7 +135,7 @@ impl FromStr for Isolation {
     type Err = UnknownName;
 
     fn from_str(value: &str) -> Result<Self, UnknownName> {
-        Self::read(value).ok_or_else(|| unknown("isolation", value, Self::NAMES))
+        Self::split(value).ok_or_else(|| unknown("isolation", value, Self::NAMES))
     }
 }
 
@@ -153,7 +153,7 @@ fn unknown_scope(value: &str) -> UnknownName {
     unknown("isolation scope", value, Scope::NAMES)
 }
 
-fn unknown_counterpart(value: &str) -> UnknownName {
+fn unknown_isolate_from(value: &str) -> UnknownName {
     unknown("isolation counterpart", value, IsolateFrom::NAMES)
 }
 

@@ -29,7 +29,7 @@ impl Terms {
     /// The terms of an affinity assistant. An assistant may be only where other pods of its group are: it does not
     /// match its own term, so it is never the first pod of the group on a node.
     #[must_use]
-    pub fn of_assistant(mut self) -> Self {
+    pub fn for_assistant(mut self) -> Self {
         let selector = self.affinity.label_selector.get_or_insert_default();
         let others = requirement(keys::COMPONENT, "NotIn", keys::ASSISTANT);
         selector.match_expressions.get_or_insert_default().push(others);

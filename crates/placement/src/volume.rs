@@ -20,7 +20,7 @@ pub fn is_only_on(volume: &PersistentVolume, node: Named<'_>) -> bool {
     let terms = required(volume).map(|required| required.node_selector_terms.as_slice());
     let terms = terms.unwrap_or_default();
     // The terms are alternatives: the scheduler needs only one that matches.
-    !terms.is_empty() && terms.iter().all(|term| names(term, node))
+    !terms.is_empty() && terms.iter().all(|term| names_only(term, node))
 }
 
 /// The required node affinity of the volume.
@@ -28,12 +28,12 @@ pub fn required(volume: &PersistentVolume) -> Option<&NodeSelector> {
     volume.spec.as_ref()?.node_affinity.as_ref()?.required.as_ref()
 }
 
-fn names(term: &NodeSelectorTerm, node: Named<'_>) -> bool {
-    requirements(term).any(|requirement| is_one(requirement, node))
+fn names_only(term: &NodeSelectorTerm, node: Named<'_>) -> bool {
+    requirements(term).any(|requirement| is_node(requirement, node))
 }
 
 /// Storage drivers name a node by its hostname label, or by its name in a label of their own.
-fn is_one(requirement: &NodeSelectorRequirement, node: Named<'_>) -> bool {
+fn is_node(requirement: &NodeSelectorRequirement, node: Named<'_>) -> bool {
     match requirement.values.as_deref() {
         Some([only]) if requirement.operator == "In" => match requirement.key.as_str() {
             keys::HOSTNAME => only == node.hostname,
@@ -56,23 +56,23 @@ pub fn restrict(affinity: &mut NodeAffinity, volume: &NodeSelector) {
         volume
             .node_selector_terms
             .iter()
-            .map(move |other| and(&term, other))
+            .map(move |other| combine(&term, other))
     };
     own.node_selector_terms = own.node_selector_terms.iter().flat_map(both).collect();
 }
 
 /// A term without requirements matches no node. The combination must match no node either, so it stays empty.
-fn and(one: &NodeSelectorTerm, other: &NodeSelectorTerm) -> NodeSelectorTerm {
-    if is_void(one) || is_void(other) {
+fn combine(one: &NodeSelectorTerm, other: &NodeSelectorTerm) -> NodeSelectorTerm {
+    if is_empty(one) || is_empty(other) {
         return NodeSelectorTerm::default();
     }
     NodeSelectorTerm {
-        match_expressions: joined(one.match_expressions.iter().chain(&other.match_expressions)),
-        match_fields: joined(one.match_fields.iter().chain(&other.match_fields)),
+        match_expressions: concatenated(one.match_expressions.iter().chain(&other.match_expressions)),
+        match_fields: concatenated(one.match_fields.iter().chain(&other.match_fields)),
     }
 }
 
-fn is_void(term: &NodeSelectorTerm) -> bool {
+fn is_empty(term: &NodeSelectorTerm) -> bool {
     requirements(term).next().is_none()
 }
 
@@ -81,7 +81,7 @@ fn requirements(term: &NodeSelectorTerm) -> impl Iterator<Item = &NodeSelectorRe
     labels.chain(term.match_fields.iter().flatten())
 }
 
-fn joined<'a, T: Clone + 'a>(lists: impl Iterator<Item = &'a Vec<T>>) -> Option<Vec<T>> {
+fn concatenated<'a, T: Clone + 'a>(lists: impl Iterator<Item = &'a Vec<T>>) -> Option<Vec<T>> {
     let all: Vec<_> = lists.flatten().cloned().collect();
     (!all.is_empty()).then_some(all)
 }

@@ -68,7 +68,7 @@ fn every_key_sets_its_field() {
 #[test]
 fn the_list_of_keys_is_the_list_that_is_accepted() {
     for key in Config::KEYS {
-        assert_ne!(Config::default().set(key, ""), Err(Cause::UnknownKey), "{key}");
+        assert_ne!(Config::default().set(key, ""), Err(Mistake::UnknownKey), "{key}");
     }
 }
 

@@ -97,14 +97,17 @@ fn a_copy_with_its_own_label_loses_the_mark_of_the_namespace() {
 }
 
 #[test]
-fn what_cannot_be_honoured_is_refused_as_for_a_label_of_its_own() {
+fn what_cannot_be_honoured_is_rejected_as_for_a_label_of_its_own() {
     let bad = |doc: Doc| doc.annotation(keys::RESERVE, "cpu=4,memory=8");
-    let refusal = refused(admit_by_namespace(&bad(unlabelled()).0, LABEL));
-    assert_eq!(refusal, bad(run()).refusal());
+    let rejection = rejected(admit_by_namespace(&bad(unlabelled()).0, LABEL));
+    assert_eq!(rejection, bad(run()).rejection());
     let tied = |doc: Doc| doc.set(&["spec", "taskRunTemplate"], tied());
-    let refusal = refused(admit_by_namespace(&tied(unlabelled()).0, LABEL));
-    assert_eq!(refusal, tied(run()).refusal());
-    assert!(refusal.contains("also if its Namespace opts it in"), "{refusal}");
+    let rejection = rejected(admit_by_namespace(&tied(unlabelled()).0, LABEL));
+    assert_eq!(rejection, tied(run()).rejection());
+    assert!(
+        rejection.contains("also if its Namespace opts it in"),
+        "{rejection}"
+    );
 }
 
 #[test]

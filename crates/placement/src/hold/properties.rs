@@ -80,7 +80,7 @@ proptest! {
         ]),
     ) {
         let Verdict::Allow { patch, outcome } = admit_change(&old, &document, Timestamp::UNIX_EPOCH) else {
-            panic!("refused")
+            panic!("rejected")
         };
         let mut patched = document.clone();
         prop_assert!(json_patch::patch(&mut patched, &patch).is_ok(), "{patch} does not apply");
@@ -123,7 +123,7 @@ proptest! {
     ) {
         let verdict = admit_by_namespace(&document, NamespaceLabel::Means("isolateAlways"));
         let mut labelled = document.clone();
-        if let Ok(run) = Manifest::read(&document) && run.opt_in.is_none() {
+        if let Ok(run) = PipelineRunDoc::parse(&document) && run.opt_in.is_none() {
             if run.labels.is_none() {
                 labelled["metadata"]["labels"] = json!({});
             }

@@ -72,8 +72,8 @@ impl Doc {
         self.0
     }
 
-    fn refusal(&self) -> String {
-        refused(admit(&self.0))
+    fn rejection(&self) -> String {
+        rejected(admit(&self.0))
     }
 }
 
@@ -89,7 +89,7 @@ fn patched(verdict: Verdict) -> (Patch, Outcome) {
     }
 }
 
-fn refused(verdict: Verdict) -> String {
+fn rejected(verdict: Verdict) -> String {
     match verdict {
         Verdict::Deny { message, outcome } => {
             assert_eq!(outcome, Outcome::Denied);
@@ -271,16 +271,16 @@ fn a_run_that_is_not_opted_in_is_left_alone() {
 }
 
 #[test]
-fn an_unknown_opt_in_value_is_refused_with_the_run_the_value_and_the_remedy() {
-    insta::assert_snapshot!("unknown_opt_in_value", run().opt_in("isolate").refusal());
+fn an_unknown_opt_in_value_is_rejected_with_the_run_the_value_and_the_remedy() {
+    insta::assert_snapshot!("unknown_opt_in_value", run().opt_in("isolate").rejection());
 }
 
 #[test]
-fn a_bad_reserve_is_refused_with_the_run_the_value_and_the_remedy() {
+fn a_bad_reserve_is_rejected_with_the_run_the_value_and_the_remedy() {
     let doc = run()
         .set(&["metadata", "name"], "build-7")
         .annotation(keys::RESERVE, "cpu=4,memory=8");
-    insta::assert_snapshot!("bad_reserve", doc.refusal());
+    insta::assert_snapshot!("bad_reserve", doc.rejection());
 }
 
 fn tied() -> Value {
@@ -296,11 +296,14 @@ fn with_a_tied_task(labels: &Value) -> Doc {
 }
 
 #[test]
-fn a_run_whose_template_ties_its_pods_to_others_is_refused_with_the_field_and_the_remedy() {
+fn a_run_whose_template_ties_its_pods_to_others_is_rejected_with_the_field_and_the_remedy() {
     let doc = run().set(&["spec", "taskRunTemplate"], tied());
-    insta::assert_snapshot!("required_pod_affinity", doc.refusal());
-    let refusal = with_a_tied_task(&json!({})).refusal();
-    assert!(refusal.contains("spec.taskRunSpecs[1].podTemplate"), "{refusal}");
+    insta::assert_snapshot!("required_pod_affinity", doc.rejection());
+    let rejection = with_a_tied_task(&json!({})).rejection();
+    assert!(
+        rejection.contains("spec.taskRunSpecs[1].podTemplate"),
+        "{rejection}"
+    );
 }
 
 #[test]
@@ -341,12 +344,12 @@ fn a_reserve_is_nobodys_business_on_a_run_that_is_not_ours() {
 }
 
 #[test]
-fn a_run_without_any_name_is_still_refused_in_a_readable_sentence() {
+fn a_run_without_any_name_is_still_rejected_in_a_readable_sentence() {
     let doc = run().set(&["metadata"], json!({"labels": {keys::OPT_IN: "x"}}));
     assert!(
-        doc.refusal().starts_with("PipelineRun without a name: label "),
+        doc.rejection().starts_with("PipelineRun without a name: label "),
         "{}",
-        doc.refusal()
+        doc.rejection()
     );
 }
 

@@ -1,7 +1,7 @@
 //! What holds for the verdict of the pod webhook on any document.
 
 use super::*;
-use crate::arbitrary::{document, list, object, odd, one_of, text};
+use crate::arbitrary::{any_json, document, list, object, one_of, text};
 use crate::tally::tally;
 use proptest::strategy::{BoxedStrategy, Strategy as _};
 use proptest::test_runner::Config as Cases;
@@ -35,12 +35,15 @@ fn any_pod() -> BoxedStrategy<Value> {
     ]);
     let pod_affinity = object(vec![
         (REQUIRED, list(term)),
-        ("preferredDuringSchedulingIgnoredDuringExecution", list(odd())),
+        (
+            "preferredDuringSchedulingIgnoredDuringExecution",
+            list(any_json()),
+        ),
     ]);
     let affinity = object(vec![
         ("podAffinity", pod_affinity.clone()),
         ("podAntiAffinity", pod_affinity),
-        ("nodeAffinity", odd()),
+        ("nodeAffinity", any_json()),
     ]);
     let metadata = object(vec![("labels", labels)]);
     let spec = object(vec![("affinity", affinity)]);

@@ -12,13 +12,13 @@ use k8s_openapi::api::core::v1::{
 };
 
 /// The highest weight of a preferred term.
-const MOST: i32 = 100;
+const HIGHEST_WEIGHT: i32 = 100;
 
-pub(super) fn of(run: &Run, enrolment: Enrolment) -> Affinity {
+pub(super) fn build(run: &Run, enrolment: Enrolment) -> Affinity {
     let terms = terms(&run.key.group(), enrolment.strategy, enrolment.isolation);
     let away = preferred_away(&run.template);
     Affinity {
-        node_affinity: of_nodes(&run.template),
+        node_affinity: node_affinity(&run.template),
         pod_affinity: Some(PodAffinity {
             required_during_scheduling_ignored_during_execution: Some(vec![terms.affinity]),
             preferred_during_scheduling_ignored_during_execution: preferred_near(&run.template),
@@ -30,7 +30,7 @@ pub(super) fn of(run: &Run, enrolment: Enrolment) -> Affinity {
     }
 }
 
-pub(super) fn of_nodes(template: &PodTemplate) -> Option<NodeAffinity> {
+pub(super) fn node_affinity(template: &PodTemplate) -> Option<NodeAffinity> {
     template.affinity.as_ref()?.node_affinity.clone()
 }
 
@@ -45,14 +45,14 @@ fn preferred_away(template: &PodTemplate) -> Option<Vec<WeightedPodAffinityTerm>
         preferred_during_scheduling_ignored_during_execution: preferred,
         required_during_scheduling_ignored_during_execution: required,
     } = template.affinity.as_ref()?.pod_anti_affinity.clone()?;
-    let required = required.into_iter().flatten().map(most_of_all);
+    let required = required.into_iter().flatten().map(with_highest_weight);
     let away: Vec<_> = required.chain(preferred.into_iter().flatten()).collect();
     (!away.is_empty()).then_some(away)
 }
 
-fn most_of_all(term: PodAffinityTerm) -> WeightedPodAffinityTerm {
+fn with_highest_weight(term: PodAffinityTerm) -> WeightedPodAffinityTerm {
     WeightedPodAffinityTerm {
         pod_affinity_term: term,
-        weight: MOST,
+        weight: HIGHEST_WEIGHT,
     }
 }

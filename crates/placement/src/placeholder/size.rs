@@ -55,7 +55,7 @@ pub fn usual(config: &Config) -> Size {
 }
 
 /// The size nearest to the usual size that a `LimitRange` allows.
-pub(crate) fn within(bounds: &Bounds, config: &Config) -> Size {
+pub(crate) fn within_limits(bounds: &Bounds, config: &Config) -> Size {
     let allowed = bounds.nearest(usual(config).requests());
     let amounts = allowed
         .iter()
@@ -68,7 +68,7 @@ pub(crate) fn within(bounds: &Bounds, config: &Config) -> Size {
 
 /// The size of a new placeholder. Only a run that pod-affinity holds gets its reserve, because a running run does not
 /// wait until the placeholder is small again.
-pub(super) fn of_new(run: &Run, config: &Config) -> Size {
+pub(super) fn for_new(run: &Run, config: &Config) -> Size {
     if run.is_held_by_us() {
         reserved(run, config)
     } else {
@@ -80,9 +80,9 @@ pub(super) fn of_new(run: &Run, config: &Config) -> Size {
 /// tasks start, the placeholder and an assistant are still on the node.
 pub fn reserved(run: &Run, config: &Config) -> Size {
     let mut size = usual(config);
-    let (own, reserve) = (size.requests(), Resources::of(&reserve_of(run, config)));
+    let (own, reserve) = (size.requests(), Resources::of(&reserve_amounts(run, config)));
     for (name, amount) in reserve.iter() {
-        let amount = amount + own.get(name) + of_assistant(name);
+        let amount = amount + own.get(name) + assistant_request(name);
         size.amounts.insert(name.to_owned(), amount.to_string());
         size.reserves = true;
     }
@@ -90,7 +90,7 @@ pub fn reserved(run: &Run, config: &Config) -> Size {
 }
 
 /// The requests of an affinity assistant, which Tekton creates for a run with a PVC.
-fn of_assistant(resource: &str) -> Quantity {
+fn assistant_request(resource: &str) -> Quantity {
     match resource {
         "cpu" => Quantity::of_milli(50),
         "memory" => Quantity::of(100 << 20),
@@ -99,8 +99,8 @@ fn of_assistant(resource: &str) -> Quantity {
 }
 
 /// The reserve. An automatic reserve has no amounts until they were read; then they replace the annotation.
-fn reserve_of(run: &Run, config: &Config) -> Reserve {
-    match wish(run, config) {
+fn reserve_amounts(run: &Run, config: &Config) -> Reserve {
+    match reserve_setting(run, config) {
         Wish::Amounts(reserve) => reserve,
         Wish::Automatic => Reserve::new(),
     }
@@ -108,23 +108,23 @@ fn reserve_of(run: &Run, config: &Config) -> Reserve {
 
 /// Whether the run has an automatic reserve: the amounts that the run is expected to request.
 pub fn is_automatic(run: &Run, config: &Config) -> bool {
-    wish(run, config) == Wish::Automatic
+    reserve_setting(run, config) == Wish::Automatic
 }
 
 /// The run's annotation, or else the configured default. An empty annotation reserves nothing.
-fn wish(run: &Run, config: &Config) -> Wish {
-    annotated(run)
+fn reserve_setting(run: &Run, config: &Config) -> Wish {
+    parse_annotation(run)
         .and_then(Result::ok)
         .unwrap_or_else(|| config.default_reserve.clone())
 }
 
-fn annotated(run: &Run) -> Option<Result<Wish, BadReserve>> {
+fn parse_annotation(run: &Run) -> Option<Result<Wish, BadReserve>> {
     run.reserve.as_deref().map(reserve::wish)
 }
 
 /// The run's annotation, if its value is bad.
 pub fn ignored(run: &Run) -> Option<Ignored> {
-    let cause = annotated(run)?.err()?;
+    let cause = parse_annotation(run)?.err()?;
     let value = run.reserve.clone()?;
     Some(Ignored { value, cause })
 }
@@ -142,12 +142,12 @@ impl Size {
 
     /// The resources of the placeholder's container.
     pub fn resources(&self) -> ResourceRequirements {
-        guaranteed(&self.requests())
+        requests_and_limits(&self.requests())
     }
 
     /// The value of the annotation `reserve`. It distinguishes a placeholder with a reserve from a placeholder whose
     /// usual size was larger in an earlier configuration.
-    pub(super) fn mark(&self) -> Option<String> {
+    pub(super) fn annotation_value(&self) -> Option<String> {
         let pairs: Vec<_> = self
             .amounts
             .iter()
@@ -158,7 +158,7 @@ impl Size {
 }
 
 /// Requests equal to limits make the pod Guaranteed. The kubelet evicts such a pod last, and a resize keeps the class.
-pub(super) fn guaranteed(size: &Resources) -> ResourceRequirements {
+pub(super) fn requests_and_limits(size: &Resources) -> ResourceRequirements {
     let amounts: BTreeMap<_, _> = size
         .iter()
         .map(|(name, amount)| (name.to_owned(), Text(amount.to_string())))

@@ -40,7 +40,7 @@ impl Spec {
     pub fn unpinned(mut affinity: NodeAffinity, node: Option<&str>) -> NodeAffinity {
         let required = &mut affinity.required_during_scheduling_ignored_during_execution;
         if let (Some(node), Some(required)) = (node, required.as_mut()) {
-            let pin = named(node);
+            let pin = name_requirement(node);
             for term in &mut required.node_selector_terms {
                 let fields = term.match_fields.take();
                 let others = fields.into_iter().flatten().filter(|field| *field != pin);
@@ -59,7 +59,7 @@ impl Spec {
 
 /// Changes the StatefulSet from the observed to the wanted state. The patch is empty exactly if both are equal. The
 /// patch fails as a whole if the StatefulSet has another UID, or if a field that the patch relies on changed meanwhile.
-pub fn patch(uid: &str, seen: &Spec, wanted: &Spec) -> Patch {
+pub fn patch(uid: &str, observed: &Spec, wanted: &Spec) -> Patch {
     let Spec {
         replicas,
         size,
@@ -71,26 +71,26 @@ pub fn patch(uid: &str, seen: &Spec, wanted: &Spec) -> Patch {
         claims,
     } = wanted;
     let mut changes = Vec::new();
-    if seen.replicas != *replicas {
+    if observed.replicas != *replicas {
         let at = ["spec", "replicas"];
-        changes.extend([test(&at, seen.replicas), replace(&at, *replicas)]);
+        changes.extend([test(&at, observed.replicas), replace(&at, *replicas)]);
     }
-    if seen.left != *left {
+    if observed.left != *left {
         changes.push(annotation(keys::LEFT, left.as_deref()));
     }
-    if seen.size != *size {
+    if observed.size != *size {
         changes.extend(resources(size));
     }
-    if seen.within_limits != *within_limits {
+    if observed.within_limits != *within_limits {
         changes.push(annotation(keys::WITHIN_LIMITS, within_limits.then_some("true")));
     }
-    if seen.node != *node || seen.affinity != *affinity {
+    if observed.node != *node || observed.affinity != *affinity {
         changes.extend(pin(affinity, node.as_deref()));
     }
-    if seen.tolerations != *tolerations {
+    if observed.tolerations != *tolerations {
         changes.push(add(&template(&["spec", "tolerations"]), json(tolerations)));
     }
-    if seen.claims != *claims {
+    if observed.claims != *claims {
         let volumes = super::volumes(claims);
         changes.push(add(&template(&["spec", "volumes"]), json(&volumes)));
     }
@@ -106,7 +106,7 @@ fn resources(size: &Resources) -> [PatchOperation; 2] {
     let at = |member| [CONTAINER.as_slice(), &[member]].concat();
     [
         test(&at("name"), keys::PLACEHOLDER),
-        replace(&at("resources"), json(&super::size::guaranteed(size))),
+        replace(&at("resources"), json(&super::size::requests_and_limits(size))),
     ]
 }
 
@@ -119,7 +119,9 @@ fn pin(affinity: &NodeAffinity, node: Option<&str>) -> [PatchOperation; 2] {
             .required_during_scheduling_ignored_during_execution
             .get_or_insert_with(any_node);
         for term in &mut required.node_selector_terms {
-            term.match_fields.get_or_insert_default().push(named(node));
+            term.match_fields
+                .get_or_insert_default()
+                .push(name_requirement(node));
         }
     }
     [
@@ -135,7 +137,7 @@ fn any_node() -> NodeSelector {
 }
 
 /// Pins by the name of the node and not by its hostname label, because the two may differ.
-fn named(node: &str) -> NodeSelectorRequirement {
+fn name_requirement(node: &str) -> NodeSelectorRequirement {
     NodeSelectorRequirement {
         key: "metadata.name".to_owned(),
         operator: "In".to_owned(),

@@ -4,27 +4,35 @@ use super::action::{Action, Event, Target};
 use super::decision::{Decision, Wait};
 use super::inputs::{Inputs, Quota, Read};
 use super::observation::Observation;
-use super::{Plan, SOON, again, at_once};
+use super::{Plan, SOON, with_timer, without_timer};
 use crate::sets::InTheWay;
 use crate::strategy::Enrolment;
 use std::time::Duration;
 
 /// How soon a running run without a placeholder tries again to get one.
-const ROOM: Duration = Duration::from_secs(30);
+const RETRY_ROOM: Duration = Duration::from_secs(30);
 /// How soon a quota stops counting a deleted StatefulSet.
-const A_MOMENT: Duration = Duration::from_secs(1);
+const RECOUNTED_IN: Duration = Duration::from_secs(1);
 
 /// The placeholder mounts the run's PVCs, except where a mount does harm, because a PVC that is bound to a zone decides
 /// the zone of the run. The run's labels are read as well, because the cache does not keep all of them.
-pub(super) fn create(seen: &Observation, inputs: &Inputs, enrolment: Enrolment) -> Result<Plan, Read> {
+pub(super) fn create(observed: &Observation, inputs: &Inputs, enrolment: Enrolment) -> Result<Plan, Read> {
     let creation = inputs.creation.get()?;
     if let Some(quota) = creation.quota.short_of.clone() {
-        let pause = if seen.run.is_held_by_us() { SOON } else { ROOM };
-        return Ok(again(Decision::Wait(Wait::Places { quota }), pause));
+        let pause = if observed.run.is_held_by_us() {
+            SOON
+        } else {
+            RETRY_ROOM
+        };
+        return Ok(with_timer(Decision::Wait(Wait::Places { quota }), pause));
     }
     let event = Event::Created(creation.need.clone());
     let create = Action::Create(enrolment, creation.clone());
-    Ok(at_once(Decision::act("create_placeholder", event, [create])))
+    Ok(without_timer(Decision::act(
+        "create_placeholder",
+        event,
+        [create],
+    )))
 }
 
 /// Deletes the placeholder of another run if a quota then has room for the StatefulSets that Tekton creates for this
@@ -51,5 +59,5 @@ pub(super) fn free_place(inputs: &Inputs) -> Result<Option<Plan>, Read> {
             )
         }
     };
-    Ok(Some(again(decision, A_MOMENT)))
+    Ok(Some(with_timer(decision, RECOUNTED_IN)))
 }

@@ -6,8 +6,8 @@ use super::action::{Action, Event, PodChange, ReleaseCause, Target};
 use super::decision::{Decision, Wait, Why};
 use super::inputs::{Inputs, Read};
 use super::observation::{Observation, Placeholder, PlaceholderPod};
-use super::state::{asked, enrolment};
-use super::{Plan, SOON, again, at_once, held, run_should, scaled_down};
+use super::state::{chosen_strategy, enrolment};
+use super::{Plan, SOON, change_run, held, scaled_down, with_timer, without_timer};
 use crate::need;
 use crate::placeholder::size::is_automatic;
 use crate::run::SpecStatus;
@@ -15,19 +15,19 @@ use crate::strategy::Strategy;
 
 /// The run is being deleted: everything is deleted, including a reserved node. Finalizers of other controllers may
 /// delay garbage collection for long, so the plan does not wait for it.
-pub(super) fn on_deletion(seen: &Observation) -> Decision {
-    let adopted = seen.live_pod().filter(|pod| pod.adopted);
-    delete(seen, seen.placeholder().usable(), adopted, Why::Done)
+pub(super) fn on_deletion(observed: &Observation) -> Decision {
+    let adopted = observed.live_pod().filter(|pod| pod.adopted);
+    delete(observed, observed.placeholder().usable(), adopted, Why::Done)
 }
 
 /// The run is done: its node becomes free, unless the strategy keeps the node.
-pub(super) fn on_done(seen: &Observation, inputs: &Inputs) -> Result<Decision, Read> {
-    let set = seen.placeholder().usable();
-    match (keeps_its_node(seen), set) {
+pub(super) fn on_done(observed: &Observation, inputs: &Inputs) -> Result<Decision, Read> {
+    let set = observed.placeholder().usable();
+    match (kept_pod(observed), set) {
         (Some(pod), _) if !pod.adopted => Ok(adopt(pod)),
         (kept, Some(set)) => {
             let delete = Action::Delete(Target::Placeholder(set.uid.clone()));
-            let actions = [delete].into_iter().chain(record_usage(seen, inputs)?);
+            let actions = [delete].into_iter().chain(record_usage(observed, inputs)?);
             let (name, event) = match kept {
                 Some(_) => ("leave_pod", Some(Event::NodeKept)),
                 None => ("delete_placeholder", None),
@@ -49,60 +49,66 @@ fn adopt(pod: &PlaceholderPod) -> Decision {
 
 /// Records on a successful run what a later run of the same Pipeline will request. The record is best effort, so it is
 /// sent last.
-fn record_usage(seen: &Observation, inputs: &Inputs) -> Result<Option<Action>, Read> {
-    let run = &seen.run;
-    if !run.succeeded || run.used.is_some() || !is_automatic(run, &seen.config) {
+fn record_usage(observed: &Observation, inputs: &Inputs) -> Result<Option<Action>, Read> {
+    let run = &observed.run;
+    if !run.succeeded || run.used.is_some() || !is_automatic(run, &observed.config) {
         return Ok(None);
     }
     let usage = inputs.usage.get()?;
     let used = (!usage.is_empty()).then(|| need::written(&need::peak(usage)));
-    Ok(used.map(|used| run_should(seen, |run| run.used = Some(used))))
+    Ok(used.map(|used| change_run(observed, |run| run.used = Some(used))))
 }
 
 /// The pod that reserves the node after the run, if the strategy says so. The default strategy has no effect here: an
 /// enrolled run has its strategy as a label.
-fn keeps_its_node(seen: &Observation) -> Option<&PlaceholderPod> {
-    let asked = asked(seen).unwrap_or(seen.config.default_strategy);
-    let is_kept = |pod: &&PlaceholderPod| pod.node.is_some() && !pod.shape.mounts && !seen.is_scaled_down();
-    let strategy = enrolment(seen, asked).strategy;
-    let keeps = seen.run.is_enrolled() && strategy == Strategy::IsolateAlways;
-    seen.live_pod().filter(is_kept).filter(|_| keeps)
+fn kept_pod(observed: &Observation) -> Option<&PlaceholderPod> {
+    let chosen = chosen_strategy(observed).unwrap_or(observed.config.default_strategy);
+    let is_kept =
+        |pod: &&PlaceholderPod| pod.node.is_some() && !pod.shape.mounts && !observed.is_scaled_down();
+    let strategy = enrolment(observed, chosen).strategy;
+    let keeps = observed.run.is_enrolled() && strategy == Strategy::IsolateAlways;
+    observed.live_pod().filter(is_kept).filter(|_| keeps)
 }
 
 /// An opted-out run is neither held nor moved. A run that has started keeps its labels, because some of its pods have
 /// the terms already.
-pub(super) fn on_opt_out(seen: &Observation, inputs: &Inputs) -> Result<Plan, Read> {
-    let run = &seen.run;
+pub(super) fn on_opt_out(observed: &Observation, inputs: &Inputs) -> Result<Plan, Read> {
+    let run = &observed.run;
     if run.is_held_by_us() {
-        return Ok(at_once(held::release(seen, inputs, ReleaseCause::OptedOut, None)));
+        return Ok(without_timer(held::release(
+            observed,
+            inputs,
+            ReleaseCause::OptedOut,
+            None,
+        )));
     }
     if run.status == SpecStatus::Pending && run.is_enrolled() {
-        let withdrawn = run_should(seen, |run| run.group = None);
-        return Ok(at_once(Decision::act("withdraw", None, [withdrawn])));
+        let withdrawn = change_run(observed, |run| run.group = None);
+        return Ok(without_timer(Decision::act("withdraw", None, [withdrawn])));
     }
-    match seen.placeholder().usable() {
-        Some(set) if set.spec.left_node().is_some() => dismiss(seen, inputs, set),
-        set => Ok(at_once(delete(seen, set, None, Why::NotOptedIn))),
+    match observed.placeholder().usable() {
+        Some(set) if set.spec.left_node().is_some() => delete_after_move(observed, inputs, set),
+        set => Ok(without_timer(delete(observed, set, None, Why::NotOptedIn))),
     }
 }
 
 /// Deletes the placeholder after a move. Until then, Tekton's assistants may wait for the placeholder to be bound, and
 /// tasks without terms may depend on the assistants.
-fn dismiss(seen: &Observation, inputs: &Inputs, set: &Placeholder) -> Result<Plan, Read> {
-    if seen.is_scaled_down() {
-        return scaled_down::follow(seen, inputs, set);
+fn delete_after_move(observed: &Observation, inputs: &Inputs, set: &Placeholder) -> Result<Plan, Read> {
+    if observed.is_scaled_down() {
+        return scaled_down::on_scaled_down(observed, inputs, set);
     }
     let mut assistants = inputs.assistants.get()?.iter();
     if assistants.any(|assistant| assistant.node.is_none()) {
-        Ok(again(Decision::Wait(Wait::Assistants), SOON))
+        Ok(with_timer(Decision::Wait(Wait::Assistants), SOON))
     } else {
-        Ok(at_once(delete(seen, Some(set), None, Why::NotOptedIn)))
+        Ok(without_timer(delete(observed, Some(set), None, Why::NotOptedIn)))
     }
 }
 
 /// Deletes what exists. An event reports the deletion if the run continues.
 pub(super) fn delete(
-    seen: &Observation,
+    observed: &Observation,
     set: Option<&Placeholder>,
     pod: Option<&PlaceholderPod>,
     otherwise: Why,
@@ -113,6 +119,6 @@ pub(super) fn delete(
     if targets.is_empty() {
         return Decision::Ignore(otherwise);
     }
-    let goes_on = !(seen.run.deleting || seen.run.done);
+    let goes_on = !(observed.run.deleting || observed.run.done);
     Decision::act("delete_placeholder", goes_on.then_some(Event::CleanedUp), targets)
 }

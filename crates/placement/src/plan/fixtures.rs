@@ -60,7 +60,7 @@ pub(super) fn fresh() -> Scene {
         moves: Repeated::default(),
         nodes: Vec::new(),
         nudge_in: Duration::ZERO,
-        inputs: answered(),
+        inputs: inputs_read(),
     }
 }
 
@@ -195,7 +195,7 @@ impl Scene {
     }
 
     /// The scheduler has found no node for the placeholder's pod for this number of seconds.
-    pub(super) fn stranded(self, seconds: i64) -> Self {
+    pub(super) fn placeholder_unschedulable(self, seconds: i64) -> Self {
         self.with_pod()
             .change(|scene| scene.pod.as_mut().unwrap().unschedulable = Some(unschedulable(seconds)))
     }
@@ -209,7 +209,7 @@ impl Scene {
     }
 
     /// A task's pod is new and not bound.
-    pub(super) fn task_starts(self, name: &str) -> Self {
+    pub(super) fn task_is_new(self, name: &str) -> Self {
         self.change(|scene| scene.waiting.push(waiting_pod(name, None)))
     }
 
@@ -234,7 +234,7 @@ impl Scene {
     }
 
     /// This PVC can be used only on the placeholder's node. The run has no active task, unless a count says otherwise.
-    pub(super) fn tied(self, claim: &str) -> Self {
+    pub(super) fn pinned_by_volume(self, claim: &str) -> Self {
         self.tasks(|tasks| tasks.tied = Some(claim.to_owned()))
     }
 
@@ -292,7 +292,7 @@ impl Scene {
     }
 
     /// The run has this reserve, and so has its placeholder, if it exists.
-    pub(super) fn reserving(self, reserve: &str) -> Self {
+    pub(super) fn with_reserve(self, reserve: &str) -> Self {
         self.change(|scene| {
             scene.run.reserve = Some(reserve.to_owned());
             let requests = size::reserved(&scene.run, &scene.config).requests();
@@ -336,7 +336,7 @@ impl Scene {
         self.change(|scene| scene.set = None)
     }
 
-    pub(super) fn seen(&self) -> Observation {
+    pub(super) fn observation(&self) -> Observation {
         Observation {
             now: now(),
             config: Arc::new(self.config.clone()),
@@ -356,7 +356,7 @@ impl Scene {
     }
 
     pub(super) fn plan(&self) -> Plan {
-        plan(&self.seen(), &self.inputs)
+        plan(&self.observation(), &self.inputs)
     }
 
     pub(super) fn decision(&self) -> Decision {
@@ -365,7 +365,7 @@ impl Scene {
 }
 
 /// All groups of inputs except the tasks and the rejected tasks have been read, and none prevents a step.
-pub(super) fn answered() -> Inputs {
+pub(super) fn inputs_read() -> Inputs {
     Inputs {
         creation: Creation::default().into(),
         quota: Quota::default().into(),
@@ -406,7 +406,7 @@ fn unschedulable(seconds: i64) -> Unschedulable {
 }
 
 /// The label of a pod that was requeued when the run moved off.
-pub(super) fn woken_for(generation: i64) -> Wake {
+pub(super) fn requeued_for(generation: i64) -> Wake {
     Wake {
         generation,
         since: None,
@@ -419,7 +419,7 @@ fn waiting_pod(name: &str, unschedulable: Option<Unschedulable>) -> WaitingPod {
         requests: amounts("cpu=12"),
         unschedulable,
         tolerations: Vec::new(),
-        woken: Some(woken_for(GENERATION)),
+        woken: Some(requeued_for(GENERATION)),
         relaxed: false,
     }
 }

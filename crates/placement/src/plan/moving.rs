@@ -8,10 +8,10 @@ use super::decision::{Decision, Wait};
 use super::inputs::{Inputs, Read};
 use super::observation::{Observation, Placeholder};
 use super::reshape::start_over;
-use super::{Plan, again, at_once, spec_should};
+use super::{Plan, change_placeholder, with_timer, without_timer};
 use crate::messages;
 use crate::node::NodeState;
-use crate::placeholder::tolerating;
+use crate::placeholder::tolerations_with;
 use jiff::Timestamp;
 use std::time::Duration;
 
@@ -27,28 +27,28 @@ struct Reason {
 
 /// Gives up the node if there is a reason and no task of the run is active there.
 pub(super) fn move_off_if_stuck(
-    seen: &Observation,
+    observed: &Observation,
     inputs: &Inputs,
     set: &Placeholder,
 ) -> Result<Plan, Read> {
-    match reason(seen) {
-        Some(reason) => consider(seen, inputs, set, &reason),
-        None => Ok(at_once(Decision::Wait(Wait::Settled))),
+    match reason(observed) {
+        Some(reason) => move_off_when_due(observed, inputs, set, &reason),
+        None => Ok(without_timer(Decision::Wait(Wait::Settled))),
     }
 }
 
 /// An unusable node comes first, then the reason that has lasted longest.
-fn reason(seen: &Observation) -> Option<Reason> {
-    seen.config.move_after?;
-    node_unusable(seen).or_else(|| {
-        let reasons = [unschedulable_task(seen), unschedulable_placeholder(seen)];
+fn reason(observed: &Observation) -> Option<Reason> {
+    observed.config.move_after?;
+    node_unusable(observed).or_else(|| {
+        let reasons = [unschedulable_task(observed), unschedulable_placeholder(observed)];
         reasons.into_iter().flatten().min_by_key(|reason| reason.since)
     })
 }
 
-fn node_unusable(seen: &Observation) -> Option<Reason> {
-    match seen.node {
-        NodeState::Unfit(cause) if seen.live_node().is_some() => Some(Reason {
+fn node_unusable(observed: &Observation) -> Option<Reason> {
+    match observed.node {
+        NodeState::Unfit(cause) if observed.live_node().is_some() => Some(Reason {
             cause: MoveCause::Node(cause),
             since: None,
         }),
@@ -58,8 +58,8 @@ fn node_unusable(seen: &Observation) -> Option<Reason> {
 
 /// A node can get room after a while, whereas a volume stays on its node. So only a pod that waits for room gets
 /// `move-after`.
-fn unschedulable_task(seen: &Observation) -> Option<Reason> {
-    let (_, unschedulable) = seen.unschedulable_task()?;
+fn unschedulable_task(observed: &Observation) -> Option<Reason> {
+    let (_, unschedulable) = observed.unschedulable_task()?;
     let waits_for_room = !is_about_volumes_alone(&unschedulable.message);
     Some(Reason {
         cause: MoveCause::TaskDoesNotFit,
@@ -74,75 +74,88 @@ fn is_about_volumes_alone(message: &str) -> bool {
 }
 
 /// An unschedulable placeholder is a reason only while a task waits.
-fn unschedulable_placeholder(seen: &Observation) -> Option<Reason> {
-    let unschedulable = seen.live_pod()?.unschedulable.as_ref()?;
-    (!seen.waiting.is_empty()).then_some(Reason {
+fn unschedulable_placeholder(observed: &Observation) -> Option<Reason> {
+    let unschedulable = observed.live_pod()?.unschedulable.as_ref()?;
+    (!observed.waiting.is_empty()).then_some(Reason {
         cause: MoveCause::PlaceholderDoesNotFit,
         since: Some(unschedulable.since),
     })
 }
 
-fn consider(seen: &Observation, inputs: &Inputs, set: &Placeholder, reason: &Reason) -> Result<Plan, Read> {
-    let (patience, pause) = (patience_left(seen, reason, reason.since), seen.pause());
+fn move_off_when_due(
+    observed: &Observation,
+    inputs: &Inputs,
+    set: &Placeholder,
+    reason: &Reason,
+) -> Result<Plan, Read> {
+    let (patience, pause) = (patience_left(observed, reason, reason.since), observed.pause());
     if !patience.max(pause).is_zero() {
         let wait = if patience < pause {
             Wait::Pause
         } else {
             Wait::Scheduler
         };
-        return Ok(again(Decision::Wait(wait), patience.max(pause)));
+        return Ok(with_timer(Decision::Wait(wait), patience.max(pause)));
     }
     let tasks = inputs.tasks.get()?;
     if tasks.census.live > 0 {
-        return Ok(await_tasks(seen, reason.cause, tasks.census.live));
+        return Ok(await_tasks(observed, reason.cause, tasks.census.live));
     }
-    Ok(match patience_left(seen, reason, tasks.census.quiet_since) {
-        Duration::ZERO => leave_unless_tied(seen, set, reason.cause, tasks.tied.as_ref()),
-        left => again(Decision::Wait(Wait::Scheduler), left),
+    Ok(match patience_left(observed, reason, tasks.census.quiet_since) {
+        Duration::ZERO => move_off_unless_pinned(observed, set, reason.cause, tasks.tied.as_ref()),
+        left => with_timer(Decision::Wait(Wait::Scheduler), left),
     })
 }
 
-fn leave_unless_tied(seen: &Observation, set: &Placeholder, cause: MoveCause, tied: Option<&String>) -> Plan {
+fn move_off_unless_pinned(
+    observed: &Observation,
+    set: &Placeholder,
+    cause: MoveCause,
+    tied: Option<&String>,
+) -> Plan {
     let Some(claim) = tied.cloned() else {
-        return at_once(move_off(seen, set, cause));
+        return without_timer(move_off(observed, set, cause));
     };
-    let pod = seen.waits();
+    let pod = observed.first_waiting_pod();
     Plan {
         again: pod.as_ref().map(|_| RECOUNT),
-        ..at_once(Decision::Wait(Wait::Volume { cause, pod, claim }))
+        ..without_timer(Decision::Wait(Wait::Volume { cause, pod, claim }))
     }
 }
 
 /// After the last task ended, the scheduler again has `move-after`: in this time it binds a pod that waited for room
 /// beside that task to the same node.
-fn patience_left(seen: &Observation, reason: &Reason, since: Option<Timestamp>) -> Duration {
+fn patience_left(observed: &Observation, reason: &Reason, since: Option<Timestamp>) -> Duration {
     match (reason.since, since) {
-        (Some(_), Some(since)) => seen.left(since, seen.patience()),
+        (Some(_), Some(since)) => observed.remaining(since, observed.patience()),
         (None, _) | (_, None) => Duration::ZERO,
     }
 }
 
 /// If no pod waits, the pod of the next task triggers the next decision.
-pub(super) fn await_tasks(seen: &Observation, cause: MoveCause, live: usize) -> Plan {
-    let pod = seen.waits();
+pub(super) fn await_tasks(observed: &Observation, cause: MoveCause, live: usize) -> Plan {
+    let pod = observed.first_waiting_pod();
     Plan {
         again: pod.as_ref().map(|_| RECOUNT),
-        ..at_once(Decision::Wait(Wait::Tasks { cause, pod, live }))
+        ..without_timer(Decision::Wait(Wait::Tasks { cause, pod, live }))
     }
 }
 
 /// The placeholder follows the pod that waits longest, so it gets the tolerations of that pod. The previous node of an
 /// unschedulable placeholder is the node in the run's annotation.
-fn move_off(seen: &Observation, set: &Placeholder, cause: MoveCause) -> Decision {
-    let (pod, node) = (seen.waits(), seen.node_name().or(seen.run.node.as_deref()));
-    let leads = seen.waiting.iter().find(|it| Some(&it.name) == pod.as_ref());
-    let away = spec_should(set, |spec| {
+fn move_off(observed: &Observation, set: &Placeholder, cause: MoveCause) -> Decision {
+    let (pod, node) = (
+        observed.first_waiting_pod(),
+        observed.node_name().or(observed.run.node.as_deref()),
+    );
+    let followed = observed.waiting.iter().find(|it| Some(&it.name) == pod.as_ref());
+    let away = change_placeholder(set, |spec| {
         spec.replicas = 0;
         if let Some(node) = node {
             spec.left = Some(node.to_owned());
         }
-        if let Some(pod) = leads {
-            spec.tolerations = tolerating(&seen.run, &pod.tolerations);
+        if let Some(pod) = followed {
+            spec.tolerations = tolerations_with(&observed.run, &pod.tolerations);
         }
     });
     let event = Event::MovedOff {
@@ -155,23 +168,31 @@ fn move_off(seen: &Observation, set: &Placeholder, cause: MoveCause) -> Decision
 
 /// Gives up an unusable node before the run is released to it. The tasks of a held run are counted, although it has
 /// none, because the count also reads the node again: the watch of nodes may be behind the watch of pods.
-pub(super) fn relocate(seen: &Observation, inputs: &Inputs, set: &Placeholder) -> Result<Option<Plan>, Read> {
-    let Some(cause) = seen.config.move_after.and(node_unusable(seen)) else {
+pub(super) fn leave_unusable_node(
+    observed: &Observation,
+    inputs: &Inputs,
+    set: &Placeholder,
+) -> Result<Option<Plan>, Read> {
+    let Some(cause) = observed.config.move_after.and(node_unusable(observed)) else {
         return Ok(None);
     };
-    let pause = seen.pause();
+    let pause = observed.pause();
     match inputs.tasks.get() {
         Ok(tasks) if tasks.census.live > 0 || tasks.tied.is_some() => Ok(None),
-        _ if !pause.is_zero() => Ok(Some(again(Decision::await_placeholder(), pause))),
-        Ok(_) => Ok(Some(at_once(leave(seen, set, cause.cause)))),
+        _ if !pause.is_zero() => Ok(Some(with_timer(Decision::await_placeholder(), pause))),
+        Ok(_) => Ok(Some(without_timer(move_off_or_start_over(
+            observed,
+            set,
+            cause.cause,
+        )))),
         Err(read) => Err(read),
     }
 }
 
-fn leave(seen: &Observation, set: &Placeholder, cause: MoveCause) -> Decision {
-    if seen.has_reserve() {
+fn move_off_or_start_over(observed: &Observation, set: &Placeholder, cause: MoveCause) -> Decision {
+    if observed.has_reserve() {
         start_over(set, cause)
     } else {
-        move_off(seen, set, cause)
+        move_off(observed, set, cause)
     }
 }

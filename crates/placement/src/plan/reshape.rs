@@ -2,11 +2,11 @@
 //! before tasks start, and a placeholder that outlives its run must not keep the run's PVCs from other pods.
 
 use super::action::{Action, Event, MoveCause, PodChange, Target};
+use super::change_placeholder;
 use super::decision::Decision;
 use super::observation::{Observation, Placeholder, PlaceholderPod, Resize, Shape};
-use super::spec_should;
 use crate::placeholder::size::{can_resize, usual};
-use crate::placeholder::tolerating;
+use crate::placeholder::tolerations_with;
 use std::time::Duration;
 
 pub(super) enum Reshape {
@@ -19,36 +19,36 @@ pub(super) enum Reshape {
     Now(Decision),
 }
 
-pub(super) fn reshape(seen: &Observation, set: &Placeholder) -> Reshape {
-    match seen.live_pod().map(|pod| (pod, pod.node.as_deref())) {
+pub(super) fn reshape(observed: &Observation, set: &Placeholder) -> Reshape {
+    match observed.live_pod().map(|pod| (pod, pod.node.as_deref())) {
         None => Reshape::No,
-        Some((pod, Some(node))) => on_node(seen, set, pod, node),
-        Some((pod, None)) => without_node(seen, set, pod),
+        Some((pod, Some(node))) => on_node(observed, set, pod, node),
+        Some((pod, None)) => without_node(observed, set, pod),
     }
 }
 
-fn on_node(seen: &Observation, set: &Placeholder, pod: &PlaceholderPod, node: &str) -> Reshape {
-    match how_to_shrink(seen, pod) {
-        _ if keeps_claims(set, pod) => Reshape::Now(recreate(seen, set, pod, Some(node))),
-        Some(Resize::Possible) => Reshape::Now(shrink(seen, set, pod)),
-        Some(Resize::Refused) => Reshape::Now(recreate(seen, set, pod, Some(node))),
+fn on_node(observed: &Observation, set: &Placeholder, pod: &PlaceholderPod, node: &str) -> Reshape {
+    match how_to_shrink(observed, pod) {
+        _ if must_unmount(set, pod) => Reshape::Now(recreate_small(observed, set, pod, Some(node))),
+        Some(Resize::Possible) => Reshape::Now(shrink(observed, set, pod)),
+        Some(Resize::Refused) => Reshape::Now(recreate_small(observed, set, pod, Some(node))),
         None if set.spec.node.is_some() => Reshape::Now(Decision::act(
             "unpin",
             None,
-            [spec_should(set, |spec| spec.node = None)],
+            [change_placeholder(set, |spec| spec.node = None)],
         )),
         None => Reshape::No,
     }
 }
 
 /// The placeholder mounts PVCs and stays when the run is done. It has its node, so it no longer needs the PVCs.
-fn keeps_claims(set: &Placeholder, pod: &PlaceholderPod) -> bool {
+fn must_unmount(set: &Placeholder, pod: &PlaceholderPod) -> bool {
     pod.shape.mounts && set.outlives_its_run()
 }
 
 /// A refused resize counts, whatever size `spec` has: the kubelet may report a resize as infeasible after the API
 /// server accepted it.
-fn how_to_shrink(seen: &Observation, pod: &PlaceholderPod) -> Option<Resize> {
+fn how_to_shrink(observed: &Observation, pod: &PlaceholderPod) -> Option<Resize> {
     let Shape {
         requests,
         reserves,
@@ -57,42 +57,44 @@ fn how_to_shrink(seen: &Observation, pod: &PlaceholderPod) -> Option<Resize> {
         mounts: _,
     } = &pod.shape;
     let refused = *resize == Resize::Refused;
-    let how = if refused || !can_resize(requests, &usual(&seen.config).requests()) {
+    let how = if refused || !can_resize(requests, &usual(&observed.config).requests()) {
         Resize::Refused
     } else {
         Resize::Possible
     };
-    (is_big(seen, pod) || *reserves && refused).then_some(how)
+    (is_larger_than_usual(observed, pod) || *reserves && refused).then_some(how)
 }
 
 /// Whether the pod has a reserve. A smaller usual size in a new configuration is no reason to change existing
 /// placeholders.
-pub(super) fn is_big(seen: &Observation, pod: &PlaceholderPod) -> bool {
-    let usual = usual(&seen.config).requests();
+pub(super) fn is_larger_than_usual(observed: &Observation, pod: &PlaceholderPod) -> bool {
+    let usual = usual(&observed.config).requests();
     pod.shape.reserves && pod.shape.requests.beyond(&usual).next().is_some()
 }
 
 /// While the run is held, a placeholder with a reserve waits for a node, and a pinned placeholder waits for its own
 /// node. Once the run is released, a reserve or a pin must not keep the placeholder from its group.
-fn without_node(seen: &Observation, set: &Placeholder, pod: &PlaceholderPod) -> Reshape {
-    let held = seen.run.is_held_by_us();
-    match time_to_come_back(seen, pod) {
-        None if !held && is_big(seen, pod) => Reshape::Now(recreate(seen, set, pod, None)),
+fn without_node(observed: &Observation, set: &Placeholder, pod: &PlaceholderPod) -> Reshape {
+    let held = observed.run.is_held_by_us();
+    match pin_remaining(observed, pod) {
+        None if !held && is_larger_than_usual(observed, pod) => {
+            Reshape::Now(recreate_small(observed, set, pod, None))
+        }
         None => Reshape::No,
         Some(left) if !left.is_zero() => Reshape::Wait(left),
         Some(_) if held => Reshape::Now(start_over(set, MoveCause::PlaceholderDoesNotFit)),
-        Some(_) => Reshape::Now(recreate(seen, set, pod, None)),
+        Some(_) => Reshape::Now(recreate_small(observed, set, pod, None)),
     }
 }
 
-fn time_to_come_back(seen: &Observation, pod: &PlaceholderPod) -> Option<Duration> {
+fn pin_remaining(observed: &Observation, pod: &PlaceholderPod) -> Option<Duration> {
     let unschedulable = pod.unschedulable.as_ref().filter(|_| pod.shape.pinned)?;
-    Some(seen.left(unschedulable.since, seen.patience()))
+    Some(observed.remaining(unschedulable.since, observed.patience()))
 }
 
 /// The template is changed first: if the pod is recreated meanwhile, the new pod must be small.
-fn shrink(seen: &Observation, set: &Placeholder, pod: &PlaceholderPod) -> Decision {
-    let small = spec_should(set, |spec| spec.size = usual(&seen.config).requests());
+fn shrink(observed: &Observation, set: &Placeholder, pod: &PlaceholderPod) -> Decision {
+    let small = change_placeholder(set, |spec| spec.size = usual(&observed.config).requests());
     Decision::act(
         "shrink",
         None,
@@ -103,17 +105,22 @@ fn shrink(seen: &Observation, set: &Placeholder, pod: &PlaceholderPod) -> Decisi
 /// Replaces a pod that cannot be resized by a small pod, pinned to the node if the pod has one. A size that a
 /// `LimitRange` decided is small already. Admission adds tolerations for the resources that a pod requests, such as a
 /// GPU: without them, the small pod would not be admitted to the same node.
-fn recreate(seen: &Observation, set: &Placeholder, pod: &PlaceholderPod, node: Option<&str>) -> Decision {
-    let small = spec_should(set, |spec| {
+fn recreate_small(
+    observed: &Observation,
+    set: &Placeholder,
+    pod: &PlaceholderPod,
+    node: Option<&str>,
+) -> Decision {
+    let small = change_placeholder(set, |spec| {
         if !spec.within_limits {
-            spec.size = usual(&seen.config).requests();
+            spec.size = usual(&observed.config).requests();
         }
         spec.node = node.map(str::to_owned);
         if set.outlives_its_run() {
             spec.claims.clear();
         }
         if node.is_some() {
-            spec.tolerations = tolerating(&seen.run, &pod.tolerations);
+            spec.tolerations = tolerations_with(&observed.run, &pod.tolerations);
         }
     });
     Decision::act(

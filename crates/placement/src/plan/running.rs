@@ -10,8 +10,10 @@ use super::decision::{Decision, Wait, Why};
 use super::inputs::{Inputs, Read};
 use super::observation::{Observation, Placeholder};
 use super::reshape::{Reshape, reshape};
-use super::state::Set;
-use super::{Plan, again, at_once, creation, ending, moving, run_should, scaled_down, spec_should};
+use super::state::PlaceholderState;
+use super::{
+    Plan, change_placeholder, change_run, creation, ending, moving, scaled_down, with_timer, without_timer,
+};
 use crate::run::SpecStatus;
 use crate::strategy::Enrolment;
 use std::time::Duration;
@@ -20,15 +22,19 @@ use std::time::Duration;
 /// another run may take the room.
 const FIRST_RETRY: Duration = Duration::from_secs(2);
 
-pub(super) fn follow(seen: &Observation, inputs: &Inputs, enrolment: Enrolment) -> Result<Plan, Read> {
-    match seen.placeholder() {
-        _ if !seen.run.is_enrolled() => Ok(at_once(join(seen, enrolment))),
-        Set::Missing => creation::create(seen, inputs, enrolment),
-        Set::Unusable => Ok(at_once(Decision::Wait(Wait::OldStatefulSet))),
-        Set::Usable(set) => match make_room(seen, inputs, set)? {
+pub(super) fn on_running(
+    observed: &Observation,
+    inputs: &Inputs,
+    enrolment: Enrolment,
+) -> Result<Plan, Read> {
+    match observed.placeholder() {
+        _ if !observed.run.is_enrolled() => Ok(without_timer(enrol_if_labels_lost(observed, enrolment))),
+        PlaceholderState::Missing => creation::create(observed, inputs, enrolment),
+        PlaceholderState::Unusable => Ok(without_timer(Decision::Wait(Wait::OldStatefulSet))),
+        PlaceholderState::Usable(set) => match make_room(observed, inputs, set)? {
             Some(plan) => Ok(plan),
-            None if seen.is_scaled_down() => scaled_down::follow(seen, inputs, set),
-            None => stay(seen, inputs, set),
+            None if observed.is_scaled_down() => scaled_down::on_scaled_down(observed, inputs, set),
+            None => keep_or_move(observed, inputs, set),
         },
     }
 }
@@ -38,35 +44,40 @@ pub(super) fn follow(seen: &Observation, inputs: &Inputs, enrolment: Enrolment) 
 /// away from a volume that they share. A placeholder proves that the run was enrolled and lost its labels. It proves
 /// nothing while the hold annotation is there: the controller removes the annotation when it releases a run, so another
 /// client ended a hold before the run was enrolled.
-fn join(seen: &Observation, enrolment: Enrolment) -> Decision {
-    match (seen.placeholder(), seen.run.hold) {
-        (Set::Usable(_), false) => enrol(seen, enrolment),
-        (Set::Usable(set), true) => ending::delete(seen, Some(set), None, Why::NotOptedIn),
-        (Set::Missing, _) if seen.run.status == SpecStatus::Unset => Decision::Wait(Wait::LabelledTooLate),
-        (Set::Missing | Set::Unusable, _) => Decision::Wait(Wait::Settled),
+fn enrol_if_labels_lost(observed: &Observation, enrolment: Enrolment) -> Decision {
+    match (observed.placeholder(), observed.run.hold) {
+        (PlaceholderState::Usable(_), false) => enrol(observed, enrolment),
+        (PlaceholderState::Usable(set), true) => ending::delete(observed, Some(set), None, Why::NotOptedIn),
+        (PlaceholderState::Missing, _) if observed.run.status == SpecStatus::Unset => {
+            Decision::Wait(Wait::LabelledTooLate)
+        }
+        (PlaceholderState::Missing | PlaceholderState::Unusable, _) => Decision::Wait(Wait::Settled),
     }
 }
 
 /// Enrols a run that pod-affinity does not hold.
-pub(super) fn enrol(seen: &Observation, enrolment: Enrolment) -> Decision {
-    let run = run_should(seen, |run| run.group = Some(enrolment.into()));
+pub(super) fn enrol(observed: &Observation, enrolment: Enrolment) -> Decision {
+    let run = change_run(observed, |run| run.group = Some(enrolment.into()));
     Decision::act("enrol", Event::Enrolled, [run])
 }
 
 /// The size of the placeholder comes first: a task may not fit only because of the placeholder's requests.
-fn stay(seen: &Observation, inputs: &Inputs, set: &Placeholder) -> Result<Plan, Read> {
-    match reshape(seen, set) {
-        Reshape::No => Ok(recorded(seen, moving::move_off_if_stuck(seen, inputs, set)?)),
-        Reshape::Wait(left) => Ok(moving::move_off_if_stuck(seen, inputs, set)?.no_later_than(left)),
-        Reshape::Now(decision) => Ok(at_once(decision)),
+fn keep_or_move(observed: &Observation, inputs: &Inputs, set: &Placeholder) -> Result<Plan, Read> {
+    match reshape(observed, set) {
+        Reshape::No => Ok(with_node_recorded(
+            observed,
+            moving::move_off_if_stuck(observed, inputs, set)?,
+        )),
+        Reshape::Wait(left) => Ok(moving::move_off_if_stuck(observed, inputs, set)?.no_later_than(left)),
+        Reshape::Now(decision) => Ok(without_timer(decision)),
     }
 }
 
 /// Records the node on the run if the plan has nothing else to do.
-fn recorded(seen: &Observation, plan: Plan) -> Plan {
-    let node = seen
+fn with_node_recorded(observed: &Observation, plan: Plan) -> Plan {
+    let node = observed
         .live_node()
-        .filter(|node| seen.run.node.as_deref() != Some(*node));
+        .filter(|node| observed.run.node.as_deref() != Some(*node));
     let is_idle = matches!(
         plan.decision,
         Decision::Wait(
@@ -75,39 +86,39 @@ fn recorded(seen: &Observation, plan: Plan) -> Plan {
     );
     match node.filter(|_| is_idle) {
         Some(node) => Plan {
-            decision: record_node(seen, node.to_owned()),
+            decision: record_node(observed, node.to_owned()),
             ..plan
         },
         None => plan,
     }
 }
 
-fn record_node(seen: &Observation, node: String) -> Decision {
-    let run = run_should(seen, |run| run.node = Some(node.clone()));
+fn record_node(observed: &Observation, node: String) -> Decision {
+    let run = change_run(observed, |run| run.node = Some(node.clone()));
     Decision::act("record_node", Event::NodeRecorded { node }, [run])
 }
 
 /// Handles a rejection in the namespace; `None` if the rejection concerns another run.
-fn make_room(seen: &Observation, inputs: &Inputs, set: &Placeholder) -> Result<Option<Plan>, Read> {
-    let Some(refusal) = &seen.refusal else {
+fn make_room(observed: &Observation, inputs: &Inputs, set: &Placeholder) -> Result<Option<Plan>, Read> {
+    let Some(refusal) = &observed.refusal else {
         return Ok(None);
     };
     let tasks = inputs.rejected_tasks.get()?;
     Ok(if tasks.is_empty() {
         None
     } else if set.spec.replicas > 0 {
-        Some(at_once(leave_to_make_room(set, tasks)))
-    } else if seen.pod.is_some() {
-        Some(at_once(Decision::Wait(Wait::PodEnd)))
+        Some(without_timer(scale_down_for_tasks(set, tasks)))
+    } else if observed.pod.is_some() {
+        Some(without_timer(Decision::Wait(Wait::PodEnd)))
     } else {
-        Some(retry(seen, tasks, refusal))
+        Some(requeue_task_runs(observed, tasks, refusal))
     })
 }
 
 /// Scales the placeholder down. The annotation `left` is empty, because the run does not move: its active pods stay on
 /// the node.
-fn leave_to_make_room(set: &Placeholder, tasks: &[String]) -> Decision {
-    let away = spec_should(set, |spec| {
+fn scale_down_for_tasks(set: &Placeholder, tasks: &[String]) -> Decision {
+    let away = change_placeholder(set, |spec| {
         spec.replicas = 0;
         spec.left = Some(String::new());
     });
@@ -117,14 +128,14 @@ fn leave_to_make_room(set: &Placeholder, tasks: &[String]) -> Decision {
 
 /// Requeues the TaskRuns at Tekton, and repeats this because another run may have taken the room. Tekton itself retries
 /// each minute.
-fn retry(seen: &Observation, tasks: &[String], refusal: &str) -> Plan {
-    let left = seen.pause_after(seen.retries, FIRST_RETRY);
+fn requeue_task_runs(observed: &Observation, tasks: &[String], refusal: &str) -> Plan {
+    let left = observed.pause_after(observed.retries, FIRST_RETRY);
     if !left.is_zero() {
-        return again(Decision::Wait(Wait::Pause), left);
+        return with_timer(Decision::Wait(Wait::Pause), left);
     }
     let requeue = Requeue::TaskRuns {
         names: tasks.to_vec(),
         refusal: refusal.to_owned(),
     };
-    at_once(Decision::act("retry_tasks", None, [Action::Requeue(requeue)]))
+    without_timer(Decision::act("retry_tasks", None, [Action::Requeue(requeue)]))
 }

@@ -16,35 +16,39 @@ use super::decision::{Decision, Wait};
 use super::inputs::{Inputs, Read, Tasks};
 use super::moving::await_tasks;
 use super::observation::{AssistantPod, Observation, Placeholder, Repeated, Unschedulable, WaitingPod, Wake};
-use super::{Plan, again, at_once, spec_should};
+use super::{Plan, change_placeholder, with_timer, without_timer};
 use crate::messages;
 use crate::node::largest;
 use jiff::{SignedDuration, Timestamp};
 use std::time::Duration;
 
 /// How long a requeued pod may keep its previous condition: the longest back-off of a scheduler is ten seconds.
-const ASLEEP: Duration = Duration::from_secs(15);
+const RETRIED_WITHIN: Duration = Duration::from_secs(15);
 /// How often a pod is requeued that other pods keep away. Kubernetes before 1.37 retries a pod with two required
 /// anti-affinity terms, the group's and the user's, only when a pod ends that matches both, or after five minutes.
-const KEPT_AWAY_AGAIN: Duration = Duration::from_mins(1);
+const KEPT_AWAY_REQUEUE: Duration = Duration::from_mins(1);
 
-pub(super) fn follow(seen: &Observation, inputs: &Inputs, set: &Placeholder) -> Result<Plan, Read> {
-    if seen.live_pod().is_some() {
+pub(super) fn on_scaled_down(
+    observed: &Observation,
+    inputs: &Inputs,
+    set: &Placeholder,
+) -> Result<Plan, Read> {
+    if observed.live_pod().is_some() {
         // If it were scaled up before, the StatefulSet controller might not delete the pod.
-        return Ok(at_once(Decision::Wait(Wait::PodEnd)));
+        return Ok(without_timer(Decision::Wait(Wait::PodEnd)));
     }
-    if seen.waiting.is_empty() {
-        return match absence_left(seen) {
-            Duration::ZERO => come_back(inputs, set),
-            left => Ok(again(Decision::Wait(Wait::Pause), left)),
+    if observed.waiting.is_empty() {
+        return match absence_left(observed) {
+            Duration::ZERO => return_placeholder(inputs, set),
+            left => Ok(with_timer(Decision::Wait(Wait::Pause), left)),
         };
     }
-    let wake = wake(seen, inputs, set);
-    match asleep(seen, wake) {
-        names if names.is_empty() => await_fit(seen, inputs, set),
+    let mark = requeue_mark(observed, inputs, set);
+    match pods_to_requeue(observed, mark) {
+        names if names.is_empty() => await_fit(observed, inputs, set),
         names => {
-            let requeue = Action::Requeue(Requeue::Pods { names, wake });
-            Ok(at_once(without_assistants(
+            let requeue = Action::Requeue(Requeue::Pods { names, wake: mark });
+            Ok(without_timer(after_deleting_assistants(
                 "wake_tasks",
                 inputs.assistants.get()?,
                 set,
@@ -56,14 +60,14 @@ pub(super) fn follow(seen: &Observation, inputs: &Inputs, set: &Placeholder) -> 
 
 /// How long a placeholder that made room stays scaled down. Only the quota knows whether it has room again. If it has
 /// none, the next rejected task scales the placeholder down again, for longer.
-fn absence_left(seen: &Observation) -> Duration {
-    seen.pause_after(seen.yields, Repeated::PAUSE)
+fn absence_left(observed: &Observation) -> Duration {
+    observed.pause_after(observed.yields, Repeated::PAUSE)
 }
 
 /// Scales the placeholder up: it joins the pods of its run, or finds a node for them.
-pub(super) fn come_back(inputs: &Inputs, set: &Placeholder) -> Result<Plan, Read> {
-    let back = spec_should(set, |spec| spec.replicas = 1);
-    Ok(at_once(without_assistants(
+pub(super) fn return_placeholder(inputs: &Inputs, set: &Placeholder) -> Result<Plan, Read> {
+    let back = change_placeholder(set, |spec| spec.replicas = 1);
+    Ok(without_timer(after_deleting_assistants(
         "follow",
         inputs.assistants.get()?,
         set,
@@ -73,15 +77,16 @@ pub(super) fn come_back(inputs: &Inputs, set: &Placeholder) -> Result<Plan, Read
 
 /// Deletes the assistants on the previous node before other objects change: as long as an assistant is there, the
 /// scheduler sends the other pods of the group to it. If the run has no node, an assistant has none.
-fn without_assistants(
+fn after_deleting_assistants(
     name: &'static str,
     assistants: &[AssistantPod],
     set: &Placeholder,
     then: Action,
 ) -> Decision {
-    let is_behind = |pod: &&AssistantPod| pod.node.is_some() && pod.node.as_deref() == set.spec.left_node();
-    let behind = assistants.iter().filter(is_behind);
-    let deletions = behind.map(|pod| {
+    let is_left_behind =
+        |pod: &&AssistantPod| pod.node.is_some() && pod.node.as_deref() == set.spec.left_node();
+    let left_behind = assistants.iter().filter(is_left_behind);
+    let deletions = left_behind.map(|pod| {
         Action::Delete(Target::Assistant {
             name: pod.name.clone(),
             uid: pod.uid.clone(),
@@ -90,19 +95,21 @@ fn without_assistants(
     Decision::act(name, None, deletions.chain([then]).collect::<Vec<_>>())
 }
 
-fn wake(seen: &Observation, inputs: &Inputs, set: &Placeholder) -> Wake {
+fn requeue_mark(observed: &Observation, inputs: &Inputs, set: &Placeholder) -> Wake {
     let quiet_since = inputs.tasks.get().ok().and_then(|tasks| tasks.census.quiet_since);
-    let ended = quiet_since.filter(|ended| seen.moves.last.is_none_or(|last| *ended > last));
+    let ended = quiet_since.filter(|ended| observed.moves.last.is_none_or(|last| *ended > last));
     Wake {
         generation: set.generation,
-        since: ended.max(kept_away_again(seen)).map(Timestamp::as_second),
+        since: ended
+            .max(kept_away_for_minutes(observed))
+            .map(Timestamp::as_second),
     }
 }
 
 /// The last full minute for which a pod that other pods keep away has waited.
-fn kept_away_again(seen: &Observation) -> Option<Timestamp> {
-    let (_, it) = seen.unschedulable_task().filter(|(_, it)| is_kept_away(it))?;
-    let minutes = seen.now.duration_since(it.since).as_mins();
+fn kept_away_for_minutes(observed: &Observation) -> Option<Timestamp> {
+    let (_, it) = observed.unschedulable_task().filter(|(_, it)| is_kept_away(it))?;
+    let minutes = observed.now.duration_since(it.since).as_mins();
     let waited = (minutes > 0).then(|| SignedDuration::from_mins(minutes))?;
     it.since.checked_add(waited).ok()
 }
@@ -111,56 +118,59 @@ fn is_kept_away(it: &Unschedulable) -> bool {
     messages::is_kept_away(&it.message)
 }
 
-fn asleep(seen: &Observation, wake: Wake) -> Vec<String> {
-    let is_woken = |pod: &WaitingPod| pod.woken.is_some_and(|woken| woken.covers(wake));
-    let asleep = |pod: &&WaitingPod| pod.unschedulable.is_some() && !is_woken(pod);
-    let pods = seen.waiting.iter().filter(asleep);
+fn pods_to_requeue(observed: &Observation, mark: Wake) -> Vec<String> {
+    let is_requeued = |pod: &WaitingPod| pod.woken.is_some_and(|woken| woken.covers(mark));
+    let to_requeue = |pod: &&WaitingPod| pod.unschedulable.is_some() && !is_requeued(pod);
+    let pods = observed.waiting.iter().filter(to_requeue);
     pods.map(|pod| pod.name.clone()).collect()
 }
 
 /// The scheduler gets `move-after` before an event reports that no node fits: a pod that was created after the move may
 /// wait for the end of pods that it preempts.
-fn await_fit(seen: &Observation, inputs: &Inputs, set: &Placeholder) -> Result<Plan, Read> {
-    let Some((pod, it)) = seen.unschedulable_task() else {
-        return Ok(at_once(Decision::Wait(Wait::Scheduler)));
+fn await_fit(observed: &Observation, inputs: &Inputs, set: &Placeholder) -> Result<Plan, Read> {
+    let Some((pod, it)) = observed.unschedulable_task() else {
+        return Ok(without_timer(Decision::Wait(Wait::Scheduler)));
     };
-    let last = seen.moves.last;
-    let left = seen.left(last.map_or(it.since, |last| last.max(it.since)), seen.patience());
+    let last = observed.moves.last;
+    let left = observed.remaining(
+        last.map_or(it.since, |last| last.max(it.since)),
+        observed.patience(),
+    );
     if !left.is_zero() {
-        return Ok(again(Decision::Wait(Wait::Scheduler), left));
+        return Ok(with_timer(Decision::Wait(Wait::Scheduler), left));
     }
     let Tasks { census, tied: _ } = inputs.tasks.get()?;
     if census.live > 0 {
-        return Ok(await_tasks(seen, MoveCause::TaskDoesNotFit, census.live));
+        return Ok(await_tasks(observed, MoveCause::TaskDoesNotFit, census.live));
     }
     if messages::lacks_its_group(&it.message) {
-        return wake_by_placeholder(seen, inputs, set, census.quiet_since.max(last));
+        return requeue_by_placeholder(observed, inputs, set, census.quiet_since.max(last));
     }
     Ok(Plan {
-        again: is_kept_away(it).then_some(KEPT_AWAY_AGAIN),
-        ..at_once(no_fit(seen, pod, &it.message))
+        again: is_kept_away(it).then_some(KEPT_AWAY_REQUEUE),
+        ..without_timer(no_fit(observed, pod, &it.message))
     })
 }
 
 /// The message says that the pod lacks its group, but no pod of the group is bound: the scheduler has not retried the
 /// pod. Scaling the placeholder up makes the scheduler retry.
-fn wake_by_placeholder(
-    seen: &Observation,
+fn requeue_by_placeholder(
+    observed: &Observation,
     inputs: &Inputs,
     set: &Placeholder,
     woken: Option<Timestamp>,
 ) -> Result<Plan, Read> {
-    match woken.map_or(Duration::ZERO, |woken| seen.left(woken, ASLEEP)) {
-        Duration::ZERO => come_back(inputs, set),
-        left => Ok(again(Decision::Wait(Wait::Scheduler), left)),
+    match woken.map_or(Duration::ZERO, |woken| observed.remaining(woken, RETRIED_WITHIN)) {
+        Duration::ZERO => return_placeholder(inputs, set),
+        left => Ok(with_timer(Decision::Wait(Wait::Scheduler), left)),
     }
 }
 
-fn no_fit(seen: &Observation, pod: &WaitingPod, message: &str) -> Decision {
+fn no_fit(observed: &Observation, pod: &WaitingPod, message: &str) -> Decision {
     Decision::Wait(Wait::Fit {
         pod: pod.name.clone(),
         asks: pod.requests.clone(),
         message: message.to_owned(),
-        largest: largest(&seen.nodes, &pod.tolerations, &pod.requests),
+        largest: largest(&observed.nodes, &pod.tolerations, &pod.requests),
     })
 }

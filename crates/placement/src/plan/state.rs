@@ -51,33 +51,33 @@ pub enum State {
 
 impl State {
     /// The state of the run that was observed.
-    pub fn of(seen: &Observation) -> Self {
-        let run = &seen.run;
-        let set = seen.placeholder().usable();
-        let adopted = seen.live_pod().is_some_and(|pod| pod.adopted);
-        match Stage::of(seen) {
+    pub fn of(observed: &Observation) -> Self {
+        let run = &observed.run;
+        let set = observed.placeholder().usable();
+        let adopted = observed.live_pod().is_some_and(|pod| pod.adopted);
+        match Stage::of(observed) {
             Stage::Done | Stage::Deleting if set.is_some() => Self::Ending,
             Stage::Done | Stage::Deleting if adopted => Self::NodeKept,
             Stage::OptedOut if set.is_some() || run.is_held_by_us() => Self::OptedOut,
             Stage::OptedOut if run.status == SpecStatus::Pending && run.is_enrolled() => Self::OptedOut,
             Stage::Done | Stage::Deleting | Stage::OptedOut | Stage::Foreign(_) => Self::Ignored,
             Stage::HeldElsewhere(_) => Self::Queued,
-            Stage::HeldByUs(_) => by_placeholder(seen, HELD),
+            Stage::HeldByUs(_) => by_placeholder(observed, HELD),
             Stage::Running(_) if !run.is_enrolled() => Self::Unenrolled,
-            Stage::Running(_) => by_placeholder(seen, RUNNING),
+            Stage::Running(_) => by_placeholder(observed, RUNNING),
         }
     }
 }
 
 /// The state by where the placeholder is: absent, at no replicas, without a pod, without a node, on a node.
-fn by_placeholder(seen: &Observation, states: [State; 5]) -> State {
+fn by_placeholder(observed: &Observation, states: [State; 5]) -> State {
     let [absent, scaled_down, without_pod, unscheduled, on_node] = states;
-    match (seen.placeholder(), seen.live_pod().map(|pod| &pod.node)) {
-        (Set::Missing | Set::Unusable, _) => absent,
-        (Set::Usable(_), _) if seen.is_scaled_down() => scaled_down,
-        (Set::Usable(_), None) => without_pod,
-        (Set::Usable(_), Some(None)) => unscheduled,
-        (Set::Usable(_), Some(Some(_))) => on_node,
+    match (observed.placeholder(), observed.live_pod().map(|pod| &pod.node)) {
+        (PlaceholderState::Missing | PlaceholderState::Unusable, _) => absent,
+        (PlaceholderState::Usable(_), _) if observed.is_scaled_down() => scaled_down,
+        (PlaceholderState::Usable(_), None) => without_pod,
+        (PlaceholderState::Usable(_), Some(None)) => unscheduled,
+        (PlaceholderState::Usable(_), Some(Some(_))) => on_node,
     }
 }
 
@@ -109,52 +109,52 @@ pub(super) enum Stage {
 
 impl Stage {
     /// The end of a run comes first: the objects of pod-affinity are deleted whatever labels the run has.
-    pub(super) fn of(seen: &Observation) -> Self {
-        let run = &seen.run;
-        match asked(seen) {
+    pub(super) fn of(observed: &Observation) -> Self {
+        let run = &observed.run;
+        match chosen_strategy(observed) {
             _ if run.deleting => Self::Deleting,
             _ if run.done => Self::Done,
             _ if run.child => Self::Foreign(Why::Child),
             _ if run.managed_elsewhere => Self::Foreign(Why::ManagedElsewhere),
             None => Self::OptedOut,
-            Some(asked) if run.is_held_by_us() => Self::HeldByUs(asked),
-            Some(asked) if run.status == SpecStatus::Pending => Self::HeldElsewhere(asked),
-            Some(asked) => Self::Running(asked),
+            Some(chosen) if run.is_held_by_us() => Self::HeldByUs(chosen),
+            Some(chosen) if run.status == SpecStatus::Pending => Self::HeldElsewhere(chosen),
+            Some(chosen) => Self::Running(chosen),
         }
     }
 }
 
 /// The strategy that the opt-in label chooses; `None` if the label is absent, `false` or invalid.
-pub(super) fn asked(seen: &Observation) -> Option<Strategy> {
-    if keys::LEFT_OUT.contains(&seen.run.key.namespace.as_str()) {
+pub(super) fn chosen_strategy(observed: &Observation) -> Option<Strategy> {
+    if keys::LEFT_OUT.contains(&observed.run.key.namespace.as_str()) {
         return None;
     }
-    let opt_in = OptIn::parse(seen.run.opt_in.as_deref()).ok()?;
-    opt_in.strategy(seen.config.default_strategy)
+    let opt_in = OptIn::parse(observed.run.opt_in.as_deref()).ok()?;
+    opt_in.strategy(observed.config.default_strategy)
 }
 
 /// Strategy and isolation are resolved once for the life of a run: pods of one group with different terms would be
 /// isolated from each other. The labels of a run that is not enrolled were copied from another run, so they do not
 /// count.
-pub(super) fn enrolment(seen: &Observation, asked: Strategy) -> Enrolment {
-    let placeholder = seen.set.as_ref().filter(|placeholder| placeholder.owned);
-    let run = Some(&seen.run).filter(|run| run.is_enrolled());
+pub(super) fn enrolment(observed: &Observation, chosen: Strategy) -> Enrolment {
+    let placeholder = observed.set.as_ref().filter(|placeholder| placeholder.owned);
+    let run = Some(&observed.run).filter(|run| run.is_enrolled());
     let strategy = || run?.strategy.as_deref()?.parse().ok();
     let isolation = || run?.isolation.as_deref()?.parse().ok();
     Enrolment {
         strategy: placeholder
             .and_then(|it| it.strategy)
             .or_else(strategy)
-            .unwrap_or(asked),
+            .unwrap_or(chosen),
         isolation: placeholder
             .and_then(|it| it.isolation)
             .or_else(isolation)
-            .unwrap_or(seen.config.isolation),
+            .unwrap_or(observed.config.isolation),
     }
 }
 
 #[derive(Clone, Copy)]
-pub(super) enum Set<'a> {
+pub(super) enum PlaceholderState<'a> {
     /// No StatefulSet has the placeholder's name.
     Missing,
     /// The StatefulSet with the placeholder's name is being deleted or belongs to another owner. It cannot be used, and
@@ -166,8 +166,8 @@ pub(super) enum Set<'a> {
 
 impl Observation {
     /// The placeholder, if pod-affinity may change it.
-    pub(super) fn placeholder(&self) -> Set<'_> {
-        Set::of(self.set.as_ref())
+    pub(super) fn placeholder(&self) -> PlaceholderState<'_> {
+        PlaceholderState::from_observed(self.set.as_ref())
     }
 
     /// The placeholder's pod, unless it has ended. A pod beside a StatefulSet of another owner belongs to that
@@ -200,8 +200,8 @@ impl Observation {
     }
 
     /// The remaining time of a span that began at `since`.
-    pub(super) fn left(&self, since: Timestamp, span: Duration) -> Duration {
-        run::left(span, since, self.now)
+    pub(super) fn remaining(&self, since: Timestamp, span: Duration) -> Duration {
+        run::remaining(span, since, self.now)
     }
 
     /// The remaining pause before the run may move again.
@@ -212,7 +212,7 @@ impl Observation {
     /// The remaining pause before a step may be repeated.
     pub(super) fn pause_after(&self, done: Repeated, first: Duration) -> Duration {
         let last = done.last;
-        last.map_or(Duration::ZERO, |last| self.left(last, done.pause(first)))
+        last.map_or(Duration::ZERO, |last| self.remaining(last, done.pause(first)))
     }
 
     /// The pod that has been unschedulable for the longest time.
@@ -223,7 +223,7 @@ impl Observation {
     }
 
     /// The name of the pod that has been unschedulable for the longest time, or of a pod that waits for another reason.
-    pub(super) fn waits(&self) -> Option<String> {
+    pub(super) fn first_waiting_pod(&self) -> Option<String> {
         let first = self
             .unschedulable_task()
             .map(|(pod, _)| pod)
@@ -232,8 +232,8 @@ impl Observation {
     }
 }
 
-impl<'a> Set<'a> {
-    fn of(placeholder: Option<&'a Placeholder>) -> Self {
+impl<'a> PlaceholderState<'a> {
+    fn from_observed(placeholder: Option<&'a Placeholder>) -> Self {
         match placeholder {
             None => Self::Missing,
             Some(placeholder) if placeholder.owned && !placeholder.deleting => Self::Usable(placeholder),

@@ -2,8 +2,8 @@
 
 use super::fixtures::{
     ELSEWHERE, GENERATION, NO_NODE, NODE, POD, SET, Scene, UID, ago, amounts, cleaned_up, creation,
-    default_enrolment, deletion, done, enrolled, enrolled_state, fresh, held, node, now, settled, spec,
-    woken_for,
+    default_enrolment, deletion, done, enrolled, enrolled_state, fresh, held, node, now, requeued_for,
+    settled, spec,
 };
 use super::*;
 use crate::config::ReleaseWhen;
@@ -82,7 +82,7 @@ fn await_node() -> Decision {
 }
 
 fn in_seconds(action: Decision, seconds: u64) -> Plan {
-    again(action, Duration::from_secs(seconds))
+    with_timer(action, Duration::from_secs(seconds))
 }
 
 const CAUSES: [Cause; 4] = [Cause::Cordoned, Cause::Tainted, Cause::NotReady, Cause::Gone];

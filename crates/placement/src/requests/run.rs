@@ -57,48 +57,50 @@ impl From<Enrolment> for GroupLabels {
 
 /// The request that changes the run to the wanted state; `None` if both are equal.
 pub(super) fn request(run: &Run, wanted: &RunState) -> Option<Request> {
-    let seen = RunState::of(run);
-    let operation = if seen.hold.is_some() && wanted.hold.is_none() {
+    let observed = RunState::of(run);
+    let operation = if observed.hold.is_some() && wanted.hold.is_none() {
         Operation::Release
-    } else if seen.hold != wanted.hold {
+    } else if observed.hold != wanted.hold {
         Operation::DateHold
-    } else if seen.group != wanted.group {
+    } else if observed.group != wanted.group {
         Operation::Enrol
-    } else if seen.node != wanted.node {
+    } else if observed.node != wanted.node {
         Operation::RecordNode
-    } else if seen.used != wanted.used {
+    } else if observed.used != wanted.used {
         Operation::RecordUse
     } else {
         return None;
     };
     let verb = match operation {
-        Operation::RecordNode | Operation::RecordUse => Verb::Merge(annotate(run, &seen, wanted)),
-        _ => Verb::Json(patch(run, &seen, wanted)),
+        Operation::RecordNode | Operation::RecordUse => {
+            Verb::Merge(annotations_patch(run, &observed, wanted))
+        }
+        _ => Verb::Json(patch(run, &observed, wanted)),
     };
     Some(request_for(operation, Object::Run, verb))
 }
 
 /// The patch fails as a whole unless the run has this UID, is still Pending if it was, still has the observed hold and,
 /// if the run is to be enrolled, still has the observed opt-in label.
-fn patch(run: &Run, seen: &RunState, wanted: &RunState) -> Patch {
+fn patch(run: &Run, observed: &RunState, wanted: &RunState) -> Patch {
     let mut patch = vec![test(&["metadata", "uid"], run.key.uid.as_str())];
     if run.status == SpecStatus::Pending {
         patch.push(test(&["spec", "status"], keys::PENDING));
     }
-    let released = seen.hold.is_some() && wanted.hold.is_none();
+    let released = observed.hold.is_some() && wanted.hold.is_none();
     if released {
         patch.push(remove(&["spec", "status"]));
     }
     patch.extend(match &wanted.group {
-        Some(group) => joins(run, seen, group),
-        None => leaves(seen, run),
+        Some(group) => join_group(run, observed, group),
+        None => leave_group(observed, run),
     });
-    patch.extend(annotations(seen, wanted).map(|(key, value)| {
+    patch.extend(annotations(observed, wanted).map(|(key, value)| {
         let at = ["metadata", "annotations", key];
         value.map_or_else(|| remove(&at), |value| add(&at, value))
     }));
     let mark = ["metadata", "annotations", keys::HOLD];
-    match (seen.hold, wanted.hold) {
+    match (observed.hold, wanted.hold) {
         (was, is) if was == is => {}
         (_, None) => patch.push(remove(&mark)),
         (was, Some(is)) => {
@@ -110,19 +112,19 @@ fn patch(run: &Run, seen: &RunState, wanted: &RunState) -> Patch {
 }
 
 /// A merge patch, because a run without annotations has no member to which a JSON patch could add.
-fn annotate(run: &Run, seen: &RunState, wanted: &RunState) -> Value {
-    let annotations: BTreeMap<_, _> = annotations(seen, wanted).collect();
+fn annotations_patch(run: &Run, observed: &RunState, wanted: &RunState) -> Value {
+    let annotations: BTreeMap<_, _> = annotations(observed, wanted).collect();
     json!({"metadata": {"uid": run.key.uid, "annotations": annotations}})
 }
 
 /// The changed annotations, without the hold.
 fn annotations<'a>(
-    seen: &'a RunState,
+    observed: &'a RunState,
     wanted: &'a RunState,
 ) -> impl Iterator<Item = (&'static str, Option<&'a str>)> {
     let all = [
-        (keys::NODE, &seen.node, &wanted.node),
-        (keys::USED, &seen.used, &wanted.used),
+        (keys::NODE, &observed.node, &wanted.node),
+        (keys::USED, &observed.used, &wanted.used),
     ];
     let changed = all.into_iter().filter(|(_, was, is)| was != is);
     changed.map(|(key, _, is)| (key, is.as_deref()))
@@ -132,13 +134,13 @@ fn annotations<'a>(
 /// under the conditions of any release.
 pub fn release_by_hand(run: &Run) -> Patch {
     let mut patch = opt_out(run);
-    let seen = RunState::of(run);
+    let observed = RunState::of(run);
     let released = RunState {
         hold: None,
         group: None,
-        ..seen.clone()
+        ..observed.clone()
     };
-    patch.0.extend(self::patch(run, &seen, &released).0);
+    patch.0.extend(self::patch(run, &observed, &released).0);
     patch
 }
 
@@ -153,11 +155,11 @@ pub fn opt_out(run: &Run) -> Patch {
 }
 
 /// The test of the opt-in label also proves that the run has labels to add to.
-fn joins(run: &Run, seen: &RunState, group: &GroupLabels) -> Vec<PatchOperation> {
+fn join_group(run: &Run, observed: &RunState, group: &GroupLabels) -> Vec<PatchOperation> {
     let label = |key| ["metadata", "labels", key];
     let opt_in = run.opt_in.as_deref().unwrap_or_default();
     let mut patch = vec![test(&label(keys::OPT_IN), opt_in)];
-    if seen.group.as_ref() != Some(group) {
+    if observed.group.as_ref() != Some(group) {
         patch.push(add(&label(keys::GROUP), run.key.uid.as_str()));
         let others = [
             (keys::STRATEGY, &group.strategy),
@@ -171,8 +173,8 @@ fn joins(run: &Run, seen: &RunState, group: &GroupLabels) -> Vec<PatchOperation>
     patch
 }
 
-fn leaves(seen: &RunState, run: &Run) -> Vec<PatchOperation> {
-    let Some(group) = &seen.group else {
+fn leave_group(observed: &RunState, run: &Run) -> Vec<PatchOperation> {
+    let Some(group) = &observed.group else {
         return Vec::new();
     };
     let label = |key| ["metadata", "labels", key];

@@ -8,7 +8,7 @@ use std::time::Duration;
 fn quota(hard: &str, used: &str) -> ResourceQuota {
     serde_json::from_value(json!({
         "metadata": {"name": "few"},
-        "status": {"hard": {"pods": "9", COUNTED: hard}, "used": {"pods": "9", COUNTED: used}},
+        "status": {"hard": {"pods": "9", RESOURCE: hard}, "used": {"pods": "9", RESOURCE: used}},
     }))
     .unwrap()
 }
@@ -222,7 +222,7 @@ fn a_quota_is_short_that_has_fewer_free() {
 #[test]
 fn a_new_quota_has_used_nothing_and_one_of_other_things_says_nothing() {
     let new: ResourceQuota =
-        serde_json::from_value(json!({"metadata": {"name": "new"}, "spec": {"hard": {COUNTED: "1"}}}))
+        serde_json::from_value(json!({"metadata": {"name": "new"}, "spec": {"hard": {RESOURCE: "1"}}}))
             .unwrap();
     assert_eq!(short_of(std::slice::from_ref(&new), 1), None);
     assert!(short_of(&[new], 2).is_some());

@@ -130,7 +130,7 @@ fn keys_of_terms() -> Vec<String> {
             Strategy::IsolateAlways,
             isolation.parse().unwrap(),
         );
-        [terms.clone().of_assistant().affinity, terms.affinity]
+        [terms.clone().for_assistant().affinity, terms.affinity]
             .into_iter()
             .chain(terms.anti_affinity)
             .flat_map(|term| read_by(&term))

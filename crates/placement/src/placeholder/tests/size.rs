@@ -1,7 +1,7 @@
 //! The size of a new placeholder, and how a placeholder becomes small.
 
 use super::*;
-use crate::placeholder::size::{can_resize, ignored, reserved, usual, within};
+use crate::placeholder::size::{can_resize, ignored, reserved, usual, within_limits};
 use crate::plan::{Resize, Shape};
 use crate::pod_rejection::Bounds;
 use crate::requests::resize_patch;
@@ -167,7 +167,7 @@ fn a_shrunk_template_asks_for_the_usual_and_is_otherwise_as_it_was() {
 fn a_template_within_limits_asks_for_what_they_allow_and_has_a_reserve_no_more() {
     let big = made(&reserving("cpu=4"), &Config::default());
     let message = "minimum cpu usage per Container is 200m, but request is 50m";
-    let size = within(&Bounds::told_by(message).unwrap(), &Config::default()).requests();
+    let size = within_limits(&Bounds::told_by(message).unwrap(), &Config::default()).requests();
     let patch = change(&big, |spec| {
         (spec.size, spec.within_limits) = (size, true);
     });

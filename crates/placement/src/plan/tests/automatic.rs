@@ -24,8 +24,10 @@ fn requests(scene: &Scene) -> Vec<Request> {
     let Decision::Act(Step { actions, .. }) = scene.decision() else {
         panic!("{scene:?}")
     };
-    let seen = scene.seen();
-    let requests = actions.iter().flat_map(|action| action.requests(&seen, "image"));
+    let observed = scene.observation();
+    let requests = actions
+        .iter()
+        .flat_map(|action| action.requests(&observed, "image"));
     requests.collect()
 }
 
@@ -92,8 +94,8 @@ fn a_placeholder_is_made_with_what_is_needed_but_no_more_than_is_allowed() {
 fn too_large(seconds: i64) -> Scene {
     let scene = held()
         .in_group(fixtures::UID)
-        .stranded(seconds)
-        .reserving("cpu=4");
+        .placeholder_unschedulable(seconds)
+        .with_reserve("cpu=4");
     automatic(scene).change(|scene| scene.nodes = vec![node("n", "cpu=2,memory=16Gi")])
 }
 

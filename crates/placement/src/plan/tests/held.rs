@@ -24,7 +24,7 @@ fn labels_of_the_run_are_read_before_its_placeholder_copies_them() {
         scene.decision(),
         Decision::act("create_placeholder", Event::Created(None), [create.clone()])
     );
-    let [request] = create.requests(&scene.seen(), "image").try_into().unwrap();
+    let [request] = create.requests(&scene.observation(), "image").try_into().unwrap();
     let Verb::Apply(set) = request.verb else {
         panic!("{request:?}")
     };
@@ -48,7 +48,7 @@ fn a_placeholder_gives_way_where_a_quota_has_no_room_for_it_beside_tektons_assis
         held().unread(Read::Creation).decision(),
         Decision::Read(Read::Creation)
     );
-    assert_eq!(short(held()), again(waits.clone(), SOON));
+    assert_eq!(short(held()), with_timer(waits.clone(), SOON));
     assert_eq!(short(enrolled()), in_seconds(waits, 30));
     let over = held().change(|scene| scene.run.created = Some(ago(9999)));
     assert_eq!(short(over).decision, released(ReleaseCause::Deadline, None));
@@ -128,7 +128,7 @@ fn a_run_that_is_held_without_a_placeholder_for_a_minute_is_enrolled() {
 
 #[test]
 fn a_held_run_whose_placeholder_has_no_pod_yet_has_it_nudged_and_is_looked_at_soon() {
-    assert_eq!(held().with_set().plan(), again(pod_missing(None), SOON));
+    assert_eq!(held().with_set().plan(), with_timer(pod_missing(None), SOON));
     let nudged = |nudge_in| {
         let scene = held().with_set();
         scene
@@ -136,11 +136,11 @@ fn a_held_run_whose_placeholder_has_no_pod_yet_has_it_nudged_and_is_looked_at_so
             .plan()
     };
     assert_eq!(nudged(2), in_seconds(await_node(), 2));
-    assert_eq!(nudged(30), again(await_node(), SOON));
+    assert_eq!(nudged(30), with_timer(await_node(), SOON));
     let unobserved = held()
         .with_set()
         .change(|scene| scene.set.as_mut().unwrap().observed = false);
-    assert_eq!(unobserved.plan(), again(await_node(), SOON));
+    assert_eq!(unobserved.plan(), with_timer(await_node(), SOON));
 }
 
 #[test]
@@ -180,7 +180,7 @@ fn a_placeholder_that_a_limit_range_does_not_let_in_asks_for_what_it_allows_and_
         message: message.to_owned(),
     };
     let sized = Decision::act("ask_within_limits", event, [Action::Placeholder(within)]);
-    assert_eq!(told(false), again(sized, SOON));
+    assert_eq!(told(false), with_timer(sized, SOON));
     is_released_as_impossible(&told(true).decision, message);
 }
 
@@ -197,7 +197,7 @@ fn the_schedulers_own_message_tells_why_there_is_no_node() {
         autoscaler: None,
         largest: None,
     });
-    let stranded = held().stranded(1).in_group(UID);
+    let stranded = held().placeholder_unschedulable(1).in_group(UID);
     assert_eq!(stranded.decision(), told);
     assert_eq!(
         stranded.unread(Read::Autoscaler).decision(),
@@ -208,8 +208,11 @@ fn the_schedulers_own_message_tells_why_there_is_no_node() {
 #[test]
 fn a_run_that_waits_for_its_node_is_enrolled_first_so_that_it_may_be_cancelled_at_any_time() {
     let enrol = enrolled_while_held();
-    assert_eq!(held().stranded(1).decision(), enrol);
-    assert_eq!(held().stranded(1).in_group("old-uid").decision(), enrol);
+    assert_eq!(held().placeholder_unschedulable(1).decision(), enrol);
+    assert_eq!(
+        held().placeholder_unschedulable(1).in_group("old-uid").decision(),
+        enrol
+    );
 }
 
 #[test]
@@ -330,7 +333,7 @@ fn a_hold_that_a_policy_began_is_dated_before_anything_else() {
 #[test]
 fn a_placeholder_on_its_way_out_is_waited_for_and_not_made_anew_over_it() {
     let plan = held().set_deleting().on(NODE).set_deleting().plan();
-    assert_eq!(plan, again(await_node(), SOON));
+    assert_eq!(plan, with_timer(await_node(), SOON));
 }
 
 #[test]

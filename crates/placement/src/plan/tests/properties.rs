@@ -8,7 +8,7 @@ use proptest::test_runner::Config as Cases;
 use proptest::{prop_assert, prop_assert_eq, prop_oneof, proptest};
 use reading::{
     counted, deletions, frees_a_place, gives_up_its_node, goes_on, is_alive, is_leaving, is_opted_in,
-    is_read, is_refused, keeps_away, lacks_its_group, live, may_come_back, name, names_what_was_seen,
+    is_read, is_refused, keeps_away, lacks_its_group, live, may_come_back, name, names_observed_object,
     needs_a_place, release, rests_on, step, usable_set, wanted,
 };
 use scenes::anything;
@@ -23,42 +23,42 @@ proptest! {
     #![proptest_config(Cases::with_cases(4000))]
 
     #[test]
-    fn only_our_own_hold_is_ever_released(seen in anything(), met in tally(&[("release", 100)])) {
-        let lets_go = |action: &Action| matches!(action, Action::Run(run) if run.hold.is_none() && seen.run.hold);
-        if let Some((name, step)) = step(&seen) {
+    fn only_our_own_hold_is_ever_released(scene in anything(), met in tally(&[("release", 100)])) {
+        let lets_go = |action: &Action| matches!(action, Action::Run(run) if run.hold.is_none() && scene.run.hold);
+        if let Some((name, step)) = step(&scene) {
             prop_assert_eq!(name == "release", step.actions.iter().any(lets_go), "{:?}", step);
         }
-        if release(&seen).is_some() {
+        if release(&scene).is_some() {
             met.count("release");
-            prop_assert_eq!(&seen.run.status, &SpecStatus::Pending);
-            prop_assert!(seen.run.hold && !seen.run.queued_by_kueue && goes_on(&seen));
+            prop_assert_eq!(&scene.run.status, &SpecStatus::Pending);
+            prop_assert!(scene.run.hold && !scene.run.queued_by_kueue && goes_on(&scene));
         }
     }
 
     #[test]
     fn our_hold_never_outlives_its_deadline_but_to_free_a_place_nor_ends_by_it_before(
-        mut seen in anything(), age in prop_oneof![any::<u16>(), 590..630_u16], from_creation in any::<bool>(),
+        mut scene in anything(), age in prop_oneof![any::<u16>(), 590..630_u16], from_creation in any::<bool>(),
         met in tally(&[("held", 50), ("released", 300), ("frees a place", 3)]),
     ) {
-        seen.run.held_from = if from_creation { HeldFrom::Creation } else { HeldFrom::Release(ago(age.into())) };
-        seen.run.created = Some(ago(if from_creation { age.into() } else { 99_999 }));
-        let deadline = seen.config.hold_deadline;
-        if !(seen.run.is_held_by_us() && goes_on(&seen)) {
+        scene.run.held_from = if from_creation { HeldFrom::Creation } else { HeldFrom::Release(ago(age.into())) };
+        scene.run.created = Some(ago(if from_creation { age.into() } else { 99_999 }));
+        let deadline = scene.config.hold_deadline;
+        if !(scene.run.is_held_by_us() && goes_on(&scene)) {
             return Ok(());
         }
-        let plan = seen.plan();
+        let plan = scene.plan();
         match Duration::from_secs(age.into()).checked_sub(deadline) {
-            Some(late) if late < FOR_A_PLACE && needs_a_place(&seen) => {
+            Some(late) if late < FOR_A_PLACE && needs_a_place(&scene) => {
                 met.count("frees a place");
                 prop_assert!(frees_a_place(&plan.decision), "{plan:?}");
             }
             Some(_) => {
                 met.count("released");
-                prop_assert!(release(&seen).is_some(), "{plan:?}");
+                prop_assert!(release(&scene).is_some(), "{plan:?}");
             }
             None => {
                 met.count("held");
-                let overdue = release(&seen).is_some_and(|(cause, _)| cause == ReleaseCause::Deadline);
+                let overdue = release(&scene).is_some_and(|(cause, _)| cause == ReleaseCause::Deadline);
                 prop_assert!(!overdue);
             }
         }
@@ -67,61 +67,61 @@ proptest! {
 
     #[test]
     fn a_hold_that_bears_no_date_gets_one_before_anything_else(
-        mut seen in anything(), met in tally(&[("undated", 300)]),
+        mut scene in anything(), met in tally(&[("undated", 300)]),
     ) {
-        seen.run.held_from = HeldFrom::UndatedRelease;
-        if seen.run.is_held_by_us() && is_alive(&seen) {
+        scene.run.held_from = HeldFrom::UndatedRelease;
+        if scene.run.is_held_by_us() && is_alive(&scene) {
             met.count("undated");
-            let mut dated = RunState::of(&seen.run);
+            let mut dated = RunState::of(&scene.run);
             dated.hold = Some(HeldFrom::Release(now()));
-            prop_assert_eq!(seen.decision(), Decision::act("date_hold", None, [Action::Run(dated)]));
+            prop_assert_eq!(scene.decision(), Decision::act("date_hold", None, [Action::Run(dated)]));
         }
     }
 
     #[test]
     fn a_run_that_may_have_started_is_enrolled_only_if_its_placeholder_says_that_it_was(
-        seen in anything(), met in tally(&[("pending", 30), ("running", 3)]),
+        scene in anything(), met in tally(&[("pending", 30), ("running", 3)]),
     ) {
-        if name(&seen) == "enrol" {
-            let is_pending = seen.run.status == SpecStatus::Pending;
+        if name(&scene) == "enrol" {
+            let is_pending = scene.run.status == SpecStatus::Pending;
             met.count(if is_pending { "pending" } else { "running" });
-            prop_assert!(is_pending || usable_set(&seen).is_some() && !seen.run.hold);
-            prop_assert!(is_opted_in(&seen) && goes_on(&seen));
+            prop_assert!(is_pending || usable_set(&scene).is_some() && !scene.run.hold);
+            prop_assert!(is_opted_in(&scene) && goes_on(&scene));
         }
     }
 
     #[test]
     fn what_was_resolved_once_stays_whatever_the_configuration_becomes(
-        seen in anything(), met in tally(&[("enrolled", 500)]),
+        scene in anything(), met in tally(&[("enrolled", 500)]),
     ) {
-        let labels = (seen.run.strategy.is_some(), seen.run.isolation.is_some());
-        if seen.run.is_enrolled() && labels == (true, true) {
+        let labels = (scene.run.strategy.is_some(), scene.run.isolation.is_some());
+        if scene.run.is_enrolled() && labels == (true, true) {
             met.count("enrolled");
-            let reconfigured = seen.clone().change(|seen| {
-                seen.config.default_strategy = Strategy::ColocateAlways;
-                seen.config.isolation = Isolation { scope: Scope::Namespace, from: IsolateFrom::Enrolled };
+            let reconfigured = scene.clone().change(|scene| {
+                scene.config.default_strategy = Strategy::ColocateAlways;
+                scene.config.isolation = Isolation { scope: Scope::Namespace, from: IsolateFrom::Enrolled };
             });
-            prop_assert_eq!(reconfigured.decision(), seen.decision());
+            prop_assert_eq!(reconfigured.decision(), scene.decision());
         }
     }
 
     #[test]
     fn a_placeholder_is_made_only_where_there_is_none_and_the_run_lives(
-        seen in anything(), met in tally(&[("created", 30)]),
+        scene in anything(), met in tally(&[("created", 30)]),
     ) {
-        if name(&seen) == "create_placeholder" {
+        if name(&scene) == "create_placeholder" {
             met.count("created");
-            prop_assert!(seen.set.is_none() && is_alive(&seen));
+            prop_assert!(scene.set.is_none() && is_alive(&scene));
         }
     }
 
     #[test]
     fn nothing_is_deleted_but_a_live_set_of_our_own_and_an_adopted_pod(
-        seen in anything(), met in tally(&[("set", 200), ("adopted pod", 20), ("left pod", 20)]),
+        scene in anything(), met in tally(&[("set", 200), ("adopted pod", 20), ("left pod", 20)]),
     ) {
-        let ours = |uid: &String| usable_set(&seen).is_some_and(|set| set.uid == *uid);
-        let adopted = seen.pod.as_ref().is_some_and(|pod| pod.adopted);
-        if let Some((name @ ("delete_placeholder" | "leave_pod"), step)) = step(&seen) {
+        let ours = |uid: &String| usable_set(&scene).is_some_and(|set| set.uid == *uid);
+        let adopted = scene.pod.as_ref().is_some_and(|pod| pod.adopted);
+        if let Some((name @ ("delete_placeholder" | "leave_pod"), step)) = step(&scene) {
             let leaves_pod = name == "leave_pod";
             let targets: Vec<_> = deletions(&step).collect();
             let deletes_pod = targets.iter().any(|target| matches!(target, Target::Pod(_)));
@@ -140,37 +140,37 @@ proptest! {
 
     #[test]
     fn a_dead_run_is_only_ever_cleaned_up(
-        seen in anything(),
+        scene in anything(),
         met in tally(&[
             ("delete_placeholder", 100), ("adopt_pod", 20), ("leave_pod", 10), ("ignore", 30), ("usage", 20),
         ]),
     ) {
-        if seen.run.done || seen.run.deleting {
-            let action = seen.decision();
-            met.count(name(&seen));
+        if scene.run.done || scene.run.deleting {
+            let action = scene.decision();
+            met.count(name(&scene));
             prop_assert!(!matches!(action, Decision::Ignore(why) if why != Why::Done), "{action:?}");
         }
     }
 
     #[test]
     fn what_stays_behind_of_a_run_mounts_nothing(
-        seen in anything(), met in tally(&[("adopt_pod", 20), ("leave_pod", 20)]),
+        scene in anything(), met in tally(&[("adopt_pod", 20), ("leave_pod", 20)]),
     ) {
-        if let name @ ("adopt_pod" | "leave_pod") = name(&seen) {
+        if let name @ ("adopt_pod" | "leave_pod") = name(&scene) {
             met.count(name);
-            prop_assert!(seen.pod.is_some_and(|pod| !pod.shape.mounts));
+            prop_assert!(scene.pod.is_some_and(|pod| !pod.shape.mounts));
         }
     }
 
     #[test]
     fn no_node_is_given_up_while_anything_of_the_run_lives_or_before_that_was_counted(
-        seen in anything(), met in tally(&[("move_off", 30), ("start_over", 10)]),
+        scene in anything(), met in tally(&[("move_off", 30), ("start_over", 10)]),
     ) {
-        if let Some((name, step)) = step(&seen).filter(gives_up_its_node) {
+        if let Some((name, step)) = step(&scene).filter(gives_up_its_node) {
             met.count(name);
-            prop_assert_eq!(live(&seen), Some(0));
-            prop_assert!(is_alive(&seen) && seen.config.move_after.is_some());
-            let usable = usable_set(&seen).unwrap();
+            prop_assert_eq!(live(&scene), Some(0));
+            prop_assert!(is_alive(&scene) && scene.config.move_after.is_some());
+            let usable = usable_set(&scene).unwrap();
             let is_scaled_down = wanted(&step).is_some_and(|spec| spec.replicas == 0);
             let is_deleted = deletions(&step).eq([&Target::Placeholder(usable.uid.clone())]);
             prop_assert!(usable.spec.replicas > 0 && is_scaled_down != is_deleted, "{step:?}");
@@ -179,31 +179,31 @@ proptest! {
 
     #[test]
     fn the_one_node_that_a_volume_of_the_run_can_be_used_on_is_never_given_up(
-        mut seen in anything(), met in tally(&[("move_off", 50), ("start_over", 10)]),
+        mut scene in anything(), met in tally(&[("move_off", 50), ("start_over", 10)]),
     ) {
-        let gives_up = |seen: &Scene| step(seen).filter(gives_up_its_node);
-        if let Ok(tasks) = seen.inputs.tasks.get() {
+        let gives_up = |scene: &Scene| step(scene).filter(gives_up_its_node);
+        if let Ok(tasks) = scene.inputs.tasks.get() {
             let census = tasks.census;
-            seen.inputs.tasks = Tasks { census, tied: None }.into();
+            scene.inputs.tasks = Tasks { census, tied: None }.into();
         }
-        if let Some((name, _)) = gives_up(&seen) {
+        if let Some((name, _)) = gives_up(&scene) {
             met.count(name);
         }
-        prop_assert_eq!(gives_up(&seen.tied("disk")), None);
+        prop_assert_eq!(gives_up(&scene.pinned_by_volume("disk")), None);
     }
 
     #[test]
     fn no_count_makes_both_scalings_possible_and_none_asks_for_another_count(
-        seen in anything(), met in tally(&[("down", 50), ("up", 50)]),
+        scene in anything(), met in tally(&[("down", 50), ("up", 50)]),
     ) {
-        let actions = counted(&seen);
-        let replicas = seen.set.as_ref().map(|set| set.spec.replicas);
+        let actions = counted(&scene);
+        let replicas = scene.set.as_ref().map(|set| set.spec.replicas);
         let scales = |action: &Decision, how: fn(i32, i32) -> bool| match action {
             Decision::Act(step) => wanted(step).is_some_and(|spec| how(replicas.unwrap(), spec.replicas)),
             _ => false,
         };
-        let is_down = |action: &Decision| scales(action, |seen, wanted| wanted < seen);
-        let is_up = |action: &Decision| scales(action, |seen, wanted| wanted > seen);
+        let is_down = |action: &Decision| scales(action, |before, wanted| wanted < before);
+        let is_up = |action: &Decision| scales(action, |before, wanted| wanted > before);
         match (actions.iter().any(is_down), actions.iter().any(is_up)) {
             (false, false) => {}
             (true, false) => met.count("down"),
@@ -215,24 +215,24 @@ proptest! {
 
     #[test]
     fn where_it_may_come_back_and_no_quota_keeps_it_away_the_placeholder_always_does(
-        seen in anything(), met in tally(&[("back", 30)]),
+        scene in anything(), met in tally(&[("back", 30)]),
     ) {
-        let released = matches!(name(&seen), "release" | "date_hold");
-        if may_come_back(&seen) && !keeps_away(&seen) && !released {
+        let released = matches!(name(&scene), "release" | "date_hold");
+        if may_come_back(&scene) && !keeps_away(&scene) && !released {
             met.count("back");
-            let expected = if is_read(&seen, Read::Assistants) { "follow" } else { "assistants" };
-            prop_assert_eq!(name(&seen), expected);
+            let expected = if is_read(&scene, Read::Assistants) { "follow" } else { "assistants" };
+            prop_assert_eq!(name(&scene), expected);
         }
     }
 
     #[test]
     fn a_placeholder_that_made_room_stays_away_for_no_longer_than_five_minutes(
-        mut seen in anything(), met in tally(&[("away", 10)]),
+        mut scene in anything(), met in tally(&[("away", 10)]),
     ) {
-        seen.refusal = None;
-        if may_come_back(&seen) && keeps_away(&seen) {
+        scene.refusal = None;
+        if may_come_back(&scene) && keeps_away(&scene) {
             met.count("away");
-            let plan = seen.plan();
+            let plan = scene.plan();
             prop_assert_eq!(&plan.decision, &Decision::Wait(Wait::Pause));
             prop_assert!(plan.again.is_some_and(|again| again <= Duration::from_mins(5)), "{plan:?}");
         }
@@ -240,31 +240,31 @@ proptest! {
 
     #[test]
     fn the_placeholder_comes_back_only_from_no_replicas_and_while_nobody_waits_awake(
-        seen in anything(), met in tally(&[("nobody waits", 30), ("asleep", 5), ("leaving", 10)]),
+        scene in anything(), met in tally(&[("nobody waits", 30), ("asleep", 5), ("leaving", 10)]),
     ) {
-        if name(&seen) == "follow" {
-            met.count(if is_leaving(&seen) { "leaving" } else if seen.waiting.is_empty() { "nobody waits" } else { "asleep" });
-            let nobody_lives = live(&seen) == Some(0);
-            prop_assert!(seen.waiting.is_empty() || nobody_lives && seen.waiting.iter().any(lacks_its_group));
-            prop_assert!(is_alive(&seen) || is_leaving(&seen));
-            prop_assert!(usable_set(&seen).is_some_and(|set| set.spec.replicas <= 0));
+        if name(&scene) == "follow" {
+            met.count(if is_leaving(&scene) { "leaving" } else if scene.waiting.is_empty() { "nobody waits" } else { "asleep" });
+            let nobody_lives = live(&scene) == Some(0);
+            prop_assert!(scene.waiting.is_empty() || nobody_lives && scene.waiting.iter().any(lacks_its_group));
+            prop_assert!(is_alive(&scene) || is_leaving(&scene));
+            prop_assert!(usable_set(&scene).is_some_and(|set| set.spec.replicas <= 0));
         }
     }
 
     #[test]
     fn room_is_made_only_for_a_task_of_the_run_that_runs_and_tekton_tries_again_only_when_it_is_made(
-        seen in anything(), met in tally(&[("make_room", 20), ("retry_tasks", 10)]),
+        scene in anything(), met in tally(&[("make_room", 20), ("retry_tasks", 10)]),
     ) {
-        let replicas = usable_set(&seen).map(|set| set.spec.replicas);
-        let runs = is_alive(&seen) && !seen.run.is_held_by_us() && is_refused(&seen);
-        match name(&seen) {
+        let replicas = usable_set(&scene).map(|set| set.spec.replicas);
+        let runs = is_alive(&scene) && !scene.run.is_held_by_us() && is_refused(&scene);
+        match name(&scene) {
             "make_room" => {
                 met.count("make_room");
                 prop_assert!(runs && replicas > Some(0));
             }
             "retry_tasks" => {
                 met.count("retry_tasks");
-                prop_assert!(runs && replicas <= Some(0) && replicas.is_some() && seen.pod.is_none());
+                prop_assert!(runs && replicas <= Some(0) && replicas.is_some() && scene.pod.is_none());
             }
             _ => {}
         }
@@ -272,24 +272,24 @@ proptest! {
 
     #[test]
     fn a_run_that_opted_out_keeps_its_placeholder_until_no_assistant_of_tekton_waits_for_it(
-        seen in anything(), met in tally(&[("delete", 20)]),
+        scene in anything(), met in tally(&[("delete", 20)]),
     ) {
-        if name(&seen) == "delete_placeholder" && is_leaving(&seen) {
+        if name(&scene) == "delete_placeholder" && is_leaving(&scene) {
             met.count("delete");
-            prop_assert!(usable_set(&seen).unwrap().spec.replicas > 0);
-            let assistants = seen.inputs.assistants.get().unwrap();
+            prop_assert!(usable_set(&scene).unwrap().spec.replicas > 0);
+            let assistants = scene.inputs.assistants.get().unwrap();
             prop_assert!(assistants.iter().all(|assistant| assistant.node.is_some()));
         }
     }
 
     #[test]
     fn no_run_is_released_to_a_node_that_is_unfit_and_that_it_can_leave_before_its_deadline(
-        seen in anything(), met in tally(&[("released", 10)]),
+        scene in anything(), met in tally(&[("released", 10)]),
     ) {
-        let unfit = matches!(seen.node, NodeState::Unfit(_)) && seen.config.move_after.is_some();
-        let tasks = seen.inputs.tasks.get();
+        let unfit = matches!(scene.node, NodeState::Unfit(_)) && scene.config.move_after.is_some();
+        let tasks = scene.inputs.tasks.get();
         let free = tasks.map_or(true, |tasks| tasks.census.live == 0 && tasks.tied.is_none());
-        if let (Some((cause, Some(_))), true) = (release(&seen), unfit && free) {
+        if let (Some((cause, Some(_))), true) = (release(&scene), unfit && free) {
             met.count("released");
             prop_assert_eq!(cause, ReleaseCause::Deadline);
         }
@@ -297,30 +297,30 @@ proptest! {
 
     #[test]
     fn a_run_with_a_reserve_is_released_for_its_node_only_once_the_placeholder_is_small_and_free(
-        seen in anything(), met in tally(&[("reserve", 5), ("none", 20)]),
+        scene in anything(), met in tally(&[("reserve", 5), ("none", 20)]),
     ) {
-        if let Some((ReleaseCause::NodeFound, _)) = release(&seen) {
-            let usual = size::usual(&seen.config).requests();
-            let shape = &seen.pod.as_ref().unwrap().shape;
+        if let Some((ReleaseCause::NodeFound, _)) = release(&scene) {
+            let usual = size::usual(&scene.config).requests();
+            let shape = &scene.pod.as_ref().unwrap().shape;
             met.count(if shape.reserves { "reserve" } else { "none" });
             prop_assert!(!shape.reserves || shape.requests.beyond(&usual).next().is_none());
-            prop_assert_eq!(&usable_set(&seen).unwrap().spec.node, &None);
+            prop_assert_eq!(&usable_set(&scene).unwrap().spec.node, &None);
         }
     }
 
     #[test]
     fn only_a_held_run_starts_over_and_only_a_pod_that_is_there_is_made_small(
-        seen in anything(), met in tally(&[("start_over", 10), ("shrink", 10), ("recreate_small", 10)]),
+        scene in anything(), met in tally(&[("start_over", 10), ("shrink", 10), ("recreate_small", 10)]),
     ) {
-        let is_pod = |uid: &String| seen.pod.as_ref().is_some_and(|pod| pod.uid == *uid && !pod.ending);
-        let Some((name, step)) = step(&seen) else {
+        let is_pod = |uid: &String| scene.pod.as_ref().is_some_and(|pod| pod.uid == *uid && !pod.ending);
+        let Some((name, step)) = step(&scene) else {
             return Ok(());
         };
         let is_right = match (name, step.actions.as_slice()) {
-            ("start_over", _) => seen.run.is_held_by_us(),
+            ("start_over", _) => scene.run.is_held_by_us(),
             ("shrink", [Action::Placeholder(_), Action::Pod(PodChange::Resize(pod))]) => is_pod(pod),
             ("recreate_small", [Action::Placeholder(spec), Action::Delete(Target::Pod(pod))]) => {
-                is_pod(pod) && spec.node == seen.pod.as_ref().unwrap().node
+                is_pod(pod) && spec.node == scene.pod.as_ref().unwrap().node
             }
             _ => return Ok(()),
         };
@@ -330,7 +330,7 @@ proptest! {
 
     #[test]
     fn every_step_changes_something_and_each_request_names_the_object_that_it_relies_on(
-        seen in anything(),
+        scene in anything(),
         met in tally(&[
             ("adopt_pod", 20), ("ask_within_limits", 5), ("create_placeholder", 30), ("date_hold", 3),
             ("delete_placeholder", 200), ("enrol", 30), ("follow", 50), ("free_place", 5),
@@ -339,41 +339,41 @@ proptest! {
             ("shrink", 10), ("start_over", 10), ("unpin", 10), ("wake_tasks", 10), ("withdraw", 20),
         ]),
     ) {
-        if let Some((name, step)) = step(&seen) {
+        if let Some((name, step)) = step(&scene) {
             met.count(name);
-            let observed = seen.seen();
+            let observed = scene.observation();
             let requests = step.actions.iter().flat_map(|action| action.requests(&observed, "image"));
             let requests: Vec<_> = requests.collect();
             prop_assert!(!requests.is_empty(), "{step:?}");
             for request in requests {
-                prop_assert!(names_what_was_seen(&seen, &request), "{request:?}");
+                prop_assert!(names_observed_object(&scene, &request), "{request:?}");
             }
         }
     }
 
     #[test]
     fn what_a_step_rests_on_is_read_first_and_nothing_is_read_twice(
-        seen in anything(),
+        scene in anything(),
         met in tally(&[
             ("tasks", 30), ("rejected_tasks", 30), ("creation", 30), ("quota", 5), ("assistants", 50),
             ("failed_create", 30), ("autoscaler", 5), ("usage", 5), ("read", 50),
         ]),
     ) {
-        if let Decision::Read(read) = seen.decision() {
+        if let Decision::Read(read) = scene.decision() {
             met.count("read");
-            prop_assert!(!is_read(&seen, read), "{read:?}");
+            prop_assert!(!is_read(&scene, read), "{read:?}");
         }
-        if let Some(read) = rests_on(&seen, name(&seen)) {
+        if let Some(read) = rests_on(&scene, name(&scene)) {
             met.count(read.into());
-            prop_assert!(is_read(&seen, read), "{read:?}");
+            prop_assert!(is_read(&scene, read), "{read:?}");
         }
     }
 
     #[test]
     fn a_plan_never_asks_to_be_looked_at_again_at_once_and_comes_back_to_a_pod_that_waits(
-        seen in anything(), met in tally(&[("tasks", 10), ("volume", 10)]),
+        scene in anything(), met in tally(&[("tasks", 10), ("volume", 10)]),
     ) {
-        let plan = seen.plan();
+        let plan = scene.plan();
         prop_assert!(plan.again.is_none_or(|again| !again.is_zero()));
         if let Decision::Wait(Wait::Tasks { pod: Some(_), .. } | Wait::Volume { pod: Some(_), .. }) = plan.decision {
             met.count(plan.decision.name());

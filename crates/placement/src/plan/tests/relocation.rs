@@ -15,7 +15,7 @@ fn a_held_run_leaves_an_unfit_node_before_it_is_released() {
 #[test]
 fn a_held_run_that_moved_off_takes_a_new_node_and_is_released_there() {
     assert_eq!(held().moved_off().decision(), follow());
-    assert_eq!(held().moved_off().on(NODE).plan(), again(await_node(), SOON));
+    assert_eq!(held().moved_off().on(NODE).plan(), with_timer(await_node(), SOON));
     assert_eq!(held().moved_off().on(NODE).pod_ending().decision(), follow());
     let found = held().on(NODE).node_is(NodeState::Fit).moved_before(1, 2);
     assert_eq!(found.decision(), released(ReleaseCause::NodeFound, Some(NODE)));

@@ -11,8 +11,10 @@ fn requests(scene: &Scene) -> Vec<Request> {
     let Decision::Act(Step { actions, .. }) = scene.decision() else {
         panic!("{scene:?}")
     };
-    let seen = scene.seen();
-    let requests = actions.iter().flat_map(|action| action.requests(&seen, "image"));
+    let observed = scene.observation();
+    let requests = actions
+        .iter()
+        .flat_map(|action| action.requests(&observed, "image"));
     requests.collect()
 }
 
@@ -81,7 +83,10 @@ fn a_placeholder_that_makes_room_after_a_move_gives_up_no_node() {
 fn a_run_leaves_the_node_of_its_placeholder_and_without_one_the_recorded_node() {
     let recorded = |scene: Scene| scene.change(|scene| scene.run.node = Some("recorded".to_owned()));
     let left = |scene| annotation(&recorded(scene), keys::LEFT);
-    let unschedulable = enrolled().stranded(10).task_starts("task").counted(0);
+    let unschedulable = enrolled()
+        .placeholder_unschedulable(10)
+        .task_is_new("task")
+        .counted(0);
     assert_eq!(left(unschedulable), Some(json!("recorded")));
     let elsewhere = enrolled().on(NODE).task_waits("task", 10).counted(0);
     assert_eq!(left(elsewhere), Some(json!(NODE)));
@@ -103,7 +108,7 @@ fn a_placeholder_that_moves_off_tolerates_what_the_pod_tolerates_that_waits_long
 /// A placeholder with a reserve, on a node that refuses the resize.
 fn recreated() -> Scene {
     settled()
-        .reserving("cpu=4")
+        .with_reserve("cpu=4")
         .shape(|shape| shape.resize = Resize::Refused)
         .change(|scene| scene.pod.as_mut().unwrap().tolerations = vec![toleration("gpu")])
 }
@@ -134,8 +139,8 @@ fn a_placeholder_that_outlives_its_run_is_recreated_without_pvcs() {
 fn a_reserve_that_is_given_up_leaves_the_usual_size_and_no_pod_of_the_old_one() {
     let too_large = held()
         .in_group(UID)
-        .stranded(30)
-        .reserving("cpu=4")
+        .placeholder_unschedulable(30)
+        .with_reserve("cpu=4")
         .change(|scene| {
             scene.run.reserve = Some("auto".to_owned());
             scene.nodes = vec![node("n", "cpu=2,memory=16Gi")];

@@ -6,7 +6,7 @@ const RESERVE: &str = "cpu=4,memory=8Gi";
 const GPU: &str = "cpu=4,nvidia.com/gpu=1";
 
 fn big() -> Scene {
-    held().on(NODE).reserving(RESERVE)
+    held().on(NODE).with_reserve(RESERVE)
 }
 
 fn refused(scene: Scene) -> Scene {
@@ -16,7 +16,7 @@ fn refused(scene: Scene) -> Scene {
 /// The spec of a small placeholder that is pinned to its node.
 fn pinned(scene: Scene) -> Scene {
     scene
-        .reserving(RESERVE)
+        .with_reserve(RESERVE)
         .shrunk()
         .shape(|shape| shape.pinned = true)
         .spec(|spec| spec.node = Some(NODE.to_owned()))
@@ -63,7 +63,10 @@ fn a_big_placeholder_on_its_node_is_shrunk_and_then_the_run_is_released() {
 
 #[test]
 fn a_big_placeholder_without_a_node_waits_for_one_that_is_large_enough() {
-    let waiting = held().in_group(UID).stranded(300).reserving(RESERVE);
+    let waiting = held()
+        .in_group(UID)
+        .placeholder_unschedulable(300)
+        .with_reserve(RESERVE);
     let waiting = waiting.change(|scene| scene.nodes = vec![node("n", "cpu=2,memory=16Gi")]);
     let Decision::Wait(Wait::Node {
         unschedulable,
@@ -75,14 +78,14 @@ fn a_big_placeholder_without_a_node_waits_for_one_that_is_large_enough() {
     };
     assert_eq!(unschedulable.as_deref(), Some(NO_NODE));
     assert_eq!(largest.unwrap().to_string(), "n has cpu 2 of 4100m");
-    assert_eq!(held().with_pod().reserving(RESERVE).decision(), await_node());
+    assert_eq!(held().with_pod().with_reserve(RESERVE).decision(), await_node());
 }
 
 #[test]
 fn numbers_are_told_only_of_a_reserve() {
     let small = held()
         .in_group(UID)
-        .stranded(300)
+        .placeholder_unschedulable(300)
         .change(|scene| scene.nodes = vec![node("n", "cpu=1m")]);
     let told = Decision::Wait(Wait::Node {
         unschedulable: Some(NO_NODE.to_owned()),
@@ -94,7 +97,10 @@ fn numbers_are_told_only_of_a_reserve() {
 
 #[test]
 fn a_reserve_that_no_node_can_hold_ends_with_the_deadline() {
-    let late = held().stranded(600).reserving(RESERVE).created_ago(600);
+    let late = held()
+        .placeholder_unschedulable(600)
+        .with_reserve(RESERVE)
+        .created_ago(600);
     assert_eq!(late.decision(), released(ReleaseCause::Deadline, None));
 }
 
@@ -105,10 +111,13 @@ fn release_when_created_waits_for_a_reserve_all_the_same() {
             .change(|scene| scene.config.release_when = ReleaseWhen::Created)
             .decision()
     };
-    assert_eq!(created(held().with_pod().reserving(RESERVE)), await_node());
-    assert_eq!(created(held().with_set().reserving(RESERVE)), pod_missing(None));
+    assert_eq!(created(held().with_pod().with_reserve(RESERVE)), await_node());
+    assert_eq!(
+        created(held().with_set().with_reserve(RESERVE)),
+        pod_missing(None)
+    );
     assert_eq!(created(big()), shrink());
-    let nothing = held().with_pod().reserving("");
+    let nothing = held().with_pod().with_reserve("");
     assert_eq!(created(nothing), released(ReleaseCause::PlaceholderCreated, None));
 }
 
@@ -121,7 +130,7 @@ fn a_default_reserve_is_honoured_like_the_runs_own_and_the_runs_own_goes_first()
         })
     };
     assert_eq!(default(held().with_pod()).decision(), await_node());
-    let none = default(held().with_pod()).reserving("");
+    let none = default(held().with_pod()).with_reserve("");
     assert_eq!(none.decision(), released(ReleaseCause::PlaceholderCreated, None));
 }
 
@@ -144,7 +153,7 @@ fn a_placeholder_without_a_reserve_is_never_recreated_for_a_refused_resize() {
 
 #[test]
 fn what_kubernetes_resizes_in_no_pod_is_not_tried() {
-    assert_eq!(held().on(NODE).reserving(GPU).decision(), recreate(Some(NODE)));
+    assert_eq!(held().on(NODE).with_reserve(GPU).decision(), recreate(Some(NODE)));
 }
 
 #[test]
@@ -157,11 +166,11 @@ fn a_placeholder_that_came_back_small_is_unpinned_and_then_the_run_is_released()
 
 #[test]
 fn a_placeholder_whose_node_was_taken_meanwhile_starts_over() {
-    let taken = |seconds| pinned(held().stranded(seconds)).plan();
+    let taken = |seconds| pinned(held().placeholder_unschedulable(seconds)).plan();
     assert_eq!(taken(4).again, Some(Duration::from_secs(6)));
     assert!(matches!(taken(4).decision, Decision::Wait(Wait::Node { .. })));
     assert_eq!(taken(10).decision, start_over(MoveCause::PlaceholderDoesNotFit));
-    let off = pinned(held().stranded(10)).change(|scene| scene.config.move_after = None);
+    let off = pinned(held().placeholder_unschedulable(10)).change(|scene| scene.config.move_after = None);
     assert_eq!(off.decision(), start_over(MoveCause::PlaceholderDoesNotFit));
     assert_eq!(
         pinned(held().with_pod()).decision(),
@@ -184,17 +193,17 @@ fn a_run_with_a_reserve_starts_over_when_its_node_turns_out_unfit() {
 fn whatever_is_still_big_when_the_hold_ends_is_made_small_then() {
     let late = |scene: Scene| scene.created_ago(600).decision();
     assert_eq!(late(big()), released(ReleaseCause::Deadline, Some(NODE)));
-    assert_eq!(settled().reserving(RESERVE).decision(), shrink());
+    assert_eq!(settled().with_reserve(RESERVE).decision(), shrink());
     assert_eq!(
-        refused(settled().reserving(RESERVE)).decision(),
+        refused(settled().with_reserve(RESERVE)).decision(),
         recreate(Some(NODE))
     );
     assert_eq!(
-        enrolled().with_pod().reserving(RESERVE).decision(),
+        enrolled().with_pod().with_reserve(RESERVE).decision(),
         recreate(None)
     );
     assert_eq!(
-        settled().reserving(RESERVE).shrunk().decision(),
+        settled().with_reserve(RESERVE).shrunk().decision(),
         Decision::Wait(Wait::Settled)
     );
 }
@@ -203,15 +212,18 @@ fn whatever_is_still_big_when_the_hold_ends_is_made_small_then() {
 fn a_placeholder_that_is_still_pinned_when_the_hold_ends_is_free_again_after_a_while() {
     assert_eq!(pinned(settled()).decision(), unpin());
     assert_eq!(
-        pinned(enrolled().stranded(4)).plan(),
+        pinned(enrolled().placeholder_unschedulable(4)).plan(),
         in_seconds(Decision::Wait(Wait::Settled), 6)
     );
-    assert_eq!(pinned(enrolled().stranded(10)).decision(), recreate(None));
+    assert_eq!(
+        pinned(enrolled().placeholder_unschedulable(10)).decision(),
+        recreate(None)
+    );
 }
 
 #[test]
 fn a_big_placeholder_is_made_small_before_its_node_is_given_up_for_a_task() {
-    let stuck = settled().reserving(RESERVE).task_waits("task", 60).counted(0);
+    let stuck = settled().with_reserve(RESERVE).task_waits("task", 60).counted(0);
     assert_eq!(stuck.decision(), shrink());
 }
 
@@ -241,6 +253,6 @@ fn an_annotation_that_means_nothing_is_told_and_holds_up_nothing() {
         "annotation pod-affinity.tekton.dev/reserve has the bad value \"cpu=lots\": cpu: \"lots\" is not a quantity \
          such as 500m, 2, 1.5 or 8Gi"
     );
-    assert_eq!(held().on(NODE).reserving(RESERVE).plan().note, None);
+    assert_eq!(held().on(NODE).with_reserve(RESERVE).plan().note, None);
     assert_eq!(held().on(NODE).plan().note, None);
 }

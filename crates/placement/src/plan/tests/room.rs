@@ -22,7 +22,7 @@ fn made_room(scene: Scene, count: u32, seconds: i64) -> Scene {
 #[test]
 fn a_refusal_in_the_namespace_is_looked_into() {
     let scene = settled().change(|scene| scene.refusal = Some("7".into()));
-    assert_eq!(scene.plan(), at_once(Decision::Read(Read::RejectedTasks)));
+    assert_eq!(scene.plan(), without_timer(Decision::Read(Read::RejectedTasks)));
 }
 
 #[test]
@@ -45,12 +45,12 @@ fn the_placeholder_makes_room_and_when_it_is_gone_tekton_tries_again() {
     };
     assert_eq!(
         refused(settled(), &tasks).plan(),
-        at_once(Decision::act("make_room", event, [Action::Placeholder(away)]))
+        without_timer(Decision::act("make_room", event, [Action::Placeholder(away)]))
     );
     let ending = refused(enrolled().moved_off().on(NODE).pod_ending(), &tasks);
-    assert_eq!(ending.plan(), at_once(Decision::Wait(Wait::PodEnd)));
+    assert_eq!(ending.plan(), without_timer(Decision::Wait(Wait::PodEnd)));
     let gone = refused(enrolled().moved_off(), &tasks);
-    assert_eq!(gone.plan(), at_once(retries()));
+    assert_eq!(gone.plan(), without_timer(retries()));
 }
 
 fn retries() -> Decision {
@@ -84,7 +84,7 @@ fn it_stays_away_for_ten_seconds_and_each_time_twice_as_long() {
     let away = |count, seconds| made_room(enrolled().moved_off(), count, seconds).plan();
     assert_eq!(away(1, 4), in_seconds(Decision::Wait(Wait::Pause), 6));
     assert_eq!(away(3, 4), in_seconds(Decision::Wait(Wait::Pause), 36));
-    assert_eq!(away(1, 10), at_once(follow()));
+    assert_eq!(away(1, 10), without_timer(follow()));
 }
 
 #[test]

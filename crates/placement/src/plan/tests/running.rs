@@ -40,7 +40,7 @@ fn an_enrolled_run_whose_node_is_written_down_is_settled() {
     let scene = enrolled()
         .on(NODE)
         .change(|scene| scene.run.node = Some(NODE.to_owned()));
-    assert_eq!(scene.plan(), at_once(Decision::Wait(Wait::Settled)));
+    assert_eq!(scene.plan(), without_timer(Decision::Wait(Wait::Settled)));
 }
 
 #[test]
@@ -51,7 +51,9 @@ fn a_node_that_is_new_or_not_yet_known_is_written_down() {
         .on(NODE)
         .change(|scene| scene.run.node = Some("node-0".to_owned()));
     assert_eq!(moved.decision(), record);
-    let kept_by_a_volume = moved.node_is(NodeState::Unfit(Cause::Cordoned)).tied("disk");
+    let kept_by_a_volume = moved
+        .node_is(NodeState::Unfit(Cause::Cordoned))
+        .pinned_by_volume("disk");
     assert_eq!(kept_by_a_volume.decision(), record);
 }
 
@@ -74,7 +76,7 @@ fn a_placeholder_that_is_between_two_pods_leaves_the_node_as_it_is() {
 fn a_running_run_waits_for_a_placeholder_on_its_way_out() {
     assert_eq!(
         enrolled().set_deleting().plan(),
-        at_once(Decision::Wait(Wait::OldStatefulSet))
+        without_timer(Decision::Wait(Wait::OldStatefulSet))
     );
 }
 

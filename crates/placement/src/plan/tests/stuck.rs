@@ -11,7 +11,7 @@ fn awaiting_tasks(cause: MoveCause, pod: Option<&str>, live: usize) -> Decision 
 }
 
 fn settled_for_good() -> Plan {
-    at_once(Decision::Wait(Wait::Settled))
+    without_timer(Decision::Wait(Wait::Settled))
 }
 
 /// The scheduler has this number of seconds left.
@@ -24,7 +24,7 @@ fn pausing(seconds: u64) -> Plan {
 }
 
 fn pod_end() -> Plan {
-    at_once(Decision::Wait(Wait::PodEnd))
+    without_timer(Decision::Wait(Wait::PodEnd))
 }
 
 const MISFIT: MoveCause = MoveCause::TaskDoesNotFit;
@@ -35,7 +35,7 @@ fn a_task_that_does_not_fit_is_given_the_configured_time() {
     let waits = |seconds| settled().task_waits("big", seconds).plan();
     assert_eq!(waits(0), given_time(10));
     assert_eq!(waits(7), given_time(3));
-    assert_eq!(waits(10), at_once(Decision::Read(Read::Tasks)));
+    assert_eq!(waits(10), without_timer(Decision::Read(Read::Tasks)));
     let patient = settled()
         .task_waits("big", 10)
         .change(|scene| scene.config.move_after = Some(Duration::from_mins(1)));
@@ -53,7 +53,7 @@ fn a_task_whose_volume_is_elsewhere_is_given_no_time_unless_it_may_be_short_of_r
     };
     let elsewhere = "0/4 nodes are available: 1 node(s) didn't match PersistentVolume's node affinity, 3 node(s) didn't match \
                      pod affinity rules.";
-    assert_eq!(waits(elsewhere), at_once(Decision::Read(Read::Tasks)));
+    assert_eq!(waits(elsewhere), without_timer(Decision::Read(Read::Tasks)));
     for short_of_room in [
         "1 Insufficient cpu",
         "1 Too many pods",
@@ -71,7 +71,7 @@ fn the_node_is_given_up_once_nothing_of_the_run_is_found_to_live() {
     let scene = settled().task_waits("big", 10);
     assert_eq!(
         scene.clone().counted(0).plan(),
-        at_once(moving_off(MISFIT, Some("big")))
+        without_timer(moving_off(MISFIT, Some("big")))
     );
     let busy = in_seconds(awaiting_tasks(MISFIT, Some("big"), 2), 30);
     assert_eq!(scene.counted(2).plan(), busy);
@@ -94,8 +94,8 @@ fn of_two_tasks_that_do_not_fit_together_the_second_gets_the_place_of_the_first_
 
 #[test]
 fn a_pod_that_is_new_or_waits_for_its_claim_is_no_reason_to_move_off() {
-    assert_eq!(settled().task_starts("new").counted(0).plan(), settled_for_good());
-    let with_another = settled().task_starts("new").task_waits("big", 10).counted(0);
+    assert_eq!(settled().task_is_new("new").counted(0).plan(), settled_for_good());
+    let with_another = settled().task_is_new("new").task_waits("big", 10).counted(0);
     assert_eq!(with_another.decision(), moving_off(MISFIT, Some("big")));
 }
 
@@ -113,7 +113,11 @@ fn a_node_where_no_pod_can_start_is_given_up_at_once_whether_a_task_waits_or_not
     for cause in CAUSES {
         let scene = settled().node_is(NodeState::Unfit(cause));
         let cause = MoveCause::Node(cause);
-        assert_eq!(scene.plan(), at_once(Decision::Read(Read::Tasks)), "{cause:?}");
+        assert_eq!(
+            scene.plan(),
+            without_timer(Decision::Read(Read::Tasks)),
+            "{cause:?}"
+        );
         assert_eq!(
             scene.clone().counted(0).decision(),
             moving_off(cause, None),
@@ -131,7 +135,7 @@ fn a_node_where_no_pod_can_start_is_given_up_at_once_whether_a_task_waits_or_not
 
 #[test]
 fn the_only_node_that_a_claim_can_be_used_on_is_never_given_up() {
-    let tied = |scene: Scene| scene.tied("disk");
+    let tied = |scene: Scene| scene.pinned_by_volume("disk");
     let stays = |cause, pod: Option<&str>| {
         Decision::Wait(Wait::Volume {
             cause,
@@ -141,7 +145,7 @@ fn the_only_node_that_a_claim_can_be_used_on_is_never_given_up() {
     };
     let cordoned = MoveCause::Node(Cause::Cordoned);
     let scene = settled().node_is(NodeState::Unfit(Cause::Cordoned)).counted(0);
-    assert_eq!(tied(scene.clone()).plan(), at_once(stays(cordoned, None)));
+    assert_eq!(tied(scene.clone()).plan(), without_timer(stays(cordoned, None)));
     let waiting = tied(scene.task_waits("next", 99));
     assert_eq!(waiting.plan(), in_seconds(stays(cordoned, Some("next")), 30));
     let big = tied(settled().task_waits("big", 10).counted(0));
@@ -153,7 +157,11 @@ fn tasks_that_still_live_on_an_unfit_node_are_waited_for() {
     for cause in CAUSES {
         let scene = settled().node_is(NodeState::Unfit(cause)).counted(1);
         let cause = MoveCause::Node(cause);
-        assert_eq!(scene.plan(), at_once(awaiting_tasks(cause, None, 1)), "{cause:?}");
+        assert_eq!(
+            scene.plan(),
+            without_timer(awaiting_tasks(cause, None, 1)),
+            "{cause:?}"
+        );
         let waiting = scene.task_waits("next", 99).plan();
         assert_eq!(
             waiting,
@@ -188,7 +196,7 @@ fn with_moving_switched_off_a_stuck_run_stays_stuck() {
         settled_for_good()
     );
     assert_eq!(
-        off(enrolled().stranded(9999).task_waits("big", 9999)),
+        off(enrolled().placeholder_unschedulable(9999).task_waits("big", 9999)),
         settled_for_good()
     );
 }
@@ -229,24 +237,36 @@ fn moves_are_counted_with_the_time_of_the_last() {
 
 #[test]
 fn a_placeholder_that_finds_no_node_itself_is_given_up_while_a_task_waits() {
-    let scene = enrolled().stranded(10).task_starts("task");
-    assert_eq!(scene.plan(), at_once(Decision::Read(Read::Tasks)));
+    let scene = enrolled().placeholder_unschedulable(10).task_is_new("task");
+    assert_eq!(scene.plan(), without_timer(Decision::Read(Read::Tasks)));
     assert_eq!(
         scene.clone().counted(0).decision(),
         leaving(None, STRANDED, Some("task"))
     );
-    assert_eq!(enrolled().stranded(4).task_starts("task").plan(), given_time(6));
-    let earlier = enrolled().stranded(20).task_waits("task", 10).counted(0);
+    assert_eq!(
+        enrolled().placeholder_unschedulable(4).task_is_new("task").plan(),
+        given_time(6)
+    );
+    let earlier = enrolled()
+        .placeholder_unschedulable(20)
+        .task_waits("task", 10)
+        .counted(0);
     assert_eq!(earlier.decision(), leaving(None, STRANDED, Some("task")));
-    let later = enrolled().stranded(10).task_waits("task", 20).counted(0);
+    let later = enrolled()
+        .placeholder_unschedulable(10)
+        .task_waits("task", 20)
+        .counted(0);
     assert_eq!(later.decision(), leaving(None, MISFIT, Some("task")));
 }
 
 #[test]
 fn a_placeholder_without_a_node_waits_when_nobody_else_does() {
-    assert_eq!(enrolled().stranded(9999).counted(0).plan(), settled_for_good());
     assert_eq!(
-        enrolled().with_pod().task_starts("task").counted(0).plan(),
+        enrolled().placeholder_unschedulable(9999).counted(0).plan(),
+        settled_for_good()
+    );
+    assert_eq!(
+        enrolled().with_pod().task_is_new("task").counted(0).plan(),
         settled_for_good()
     );
 }
@@ -254,7 +274,7 @@ fn a_placeholder_without_a_node_waits_when_nobody_else_does() {
 #[test]
 fn an_evicted_placeholder_waits_while_its_group_lives_on_the_cordoned_node() {
     let evicted = enrolled()
-        .stranded(9999)
+        .placeholder_unschedulable(9999)
         .node_is(NodeState::Unfit(Cause::Cordoned));
     assert_eq!(evicted.clone().counted(1).plan(), settled_for_good());
     let waiting = evicted.task_waits("next", 10).counted(1).decision();
@@ -270,22 +290,22 @@ fn a_placeholder_between_two_pods_is_left_to_its_stateful_set() {
 
 #[test]
 fn after_moving_off_the_placeholder_follows_when_no_task_waits_any_more() {
-    assert_eq!(enrolled().moved_off().plan(), at_once(follow()));
+    assert_eq!(enrolled().moved_off().plan(), without_timer(follow()));
     assert_eq!(
         enrolled().moved_off().counted(3).moved_before(5, 0).plan(),
-        at_once(follow())
+        without_timer(follow())
     );
     let off = enrolled()
         .moved_off()
         .change(|scene| scene.config.move_after = None);
-    assert_eq!(off.plan(), at_once(follow()));
+    assert_eq!(off.plan(), without_timer(follow()));
 }
 
 #[test]
 fn the_old_placeholder_pod_is_gone_or_going_before_the_next_one_is_asked_for() {
     let there = || enrolled().moved_off().on(NODE);
     assert_eq!(there().plan(), pod_end());
-    assert_eq!(there().pod_ending().plan(), at_once(follow()));
+    assert_eq!(there().pod_ending().plan(), without_timer(follow()));
     let unfit = there().node_is(NodeState::Unfit(Cause::Gone)).counted(0);
     assert_eq!(unfit.plan(), pod_end());
 }
@@ -294,8 +314,8 @@ fn the_old_placeholder_pod_is_gone_or_going_before_the_next_one_is_asked_for() {
 fn as_long_as_a_task_waits_unbound_the_placeholder_stays_away() {
     let away = || enrolled().moved_off();
     assert_eq!(
-        away().task_starts("new").plan(),
-        at_once(Decision::Wait(Wait::Scheduler))
+        away().task_is_new("new").plan(),
+        without_timer(Decision::Wait(Wait::Scheduler))
     );
     let quiet = away().task_waits("big", 20).moved_before(1, 4);
     assert_eq!(quiet.plan(), given_time(6));
@@ -426,16 +446,16 @@ fn waking(wake: Wake) -> Decision {
 #[test]
 fn pods_that_were_set_aside_before_the_run_moved_off_are_woken_once() {
     let asleep = |generation: Option<i64>| {
-        let woken = generation.map(woken_for);
+        let woken = generation.map(requeued_for);
         enrolled()
             .moved_off()
             .task_waits("old", 5)
-            .task_starts("new")
+            .task_is_new("new")
             .change(|scene| scene.waiting[0].woken = woken)
     };
-    let wake = waking(woken_for(GENERATION));
-    assert_eq!(asleep(None).plan(), at_once(wake.clone()));
-    assert_eq!(asleep(Some(GENERATION - 2)).plan(), at_once(wake.clone()));
+    let wake = waking(requeued_for(GENERATION));
+    assert_eq!(asleep(None).plan(), without_timer(wake.clone()));
+    assert_eq!(asleep(Some(GENERATION - 2)).plan(), without_timer(wake.clone()));
     assert_ne!(asleep(Some(GENERATION)).decision(), wake);
     let still_there = asleep(None).change(|scene| scene.pod = Some(there()));
     assert_eq!(still_there.plan(), pod_end());
@@ -511,7 +531,7 @@ fn assistants_on_the_node_that_was_left_are_deleted_before_anything_goes_elsewhe
     assert_eq!(step.actions[0], delete);
     assert_eq!(
         Decision::act(step.name, None, &step.actions[1..]),
-        waking(woken_for(GENERATION))
+        waking(requeued_for(GENERATION))
     );
 }
 

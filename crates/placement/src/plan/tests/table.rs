@@ -34,8 +34,8 @@ fn of_plan() -> Rows {
 }
 
 /// The observation after the step, if nothing else changes.
-fn after(seen: &Observation, step: &Step) -> Observation {
-    let mut next = seen.clone();
+fn after(observed: &Observation, step: &Step) -> Observation {
+    let mut next = observed.clone();
     for action in &step.actions {
         match action {
             Action::Run(wanted) => carry(&mut next.run, wanted),
@@ -82,14 +82,14 @@ fn met(at_least: usize, expected: &Rows) -> Rows {
             break;
         }
         let scene = scenes.new_tree(&mut runner).unwrap().current();
-        let seen = scene.seen();
-        let Decision::Act(step) = plan(&seen, &scene.inputs).decision else {
+        let observed = scene.observation();
+        let Decision::Act(step) = plan(&observed, &scene.inputs).decision else {
             continue;
         };
-        let name = |seen: &Observation| <&str>::from(State::of(seen)).to_owned();
+        let name = |observed: &Observation| <&str>::from(State::of(observed)).to_owned();
         let step_name = step.name.replace('_', " ");
-        let next = met.entry((name(&seen), step_name)).or_default();
-        next.insert(name(&after(&seen, &step)));
+        let next = met.entry((name(&observed), step_name)).or_default();
+        next.insert(name(&after(&observed, &step)));
     }
     met
 }

@@ -192,12 +192,12 @@ fn a_withdrawal_takes_back_our_labels_from_a_run_that_was_not_started_and_nothin
 
 #[test]
 fn a_hold_is_dated_once_and_only_while_it_lasts() {
-    let seen = Run {
+    let observed = Run {
         held_from: HeldFrom::UndatedRelease,
         ..run()
     };
     let now = "2026-11-23T08:00:00.5Z".parse().unwrap();
-    let patch = json_patch_of(change(&seen, |run| run.hold = Some(HeldFrom::Release(now))));
+    let patch = json_patch_of(change(&observed, |run| run.hold = Some(HeldFrom::Release(now))));
     let mut undated = held();
     undated["metadata"]["annotations"][keys::HOLD] = json!("released");
     let mut after = undated.clone();

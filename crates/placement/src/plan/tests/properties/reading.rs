@@ -63,32 +63,32 @@ pub(super) fn counted(scene: &Scene) -> [Decision; 3] {
     ]
 }
 
-pub(super) fn is_opted_in(seen: &Scene) -> bool {
-    let label = matches!(seen.run.opt_in.as_deref(), Some("true" | "isolateAlways"));
-    label && seen.run.key.namespace == "ns"
+pub(super) fn is_opted_in(scene: &Scene) -> bool {
+    let label = matches!(scene.run.opt_in.as_deref(), Some("true" | "isolateAlways"));
+    label && scene.run.key.namespace == "ns"
 }
 
 /// The run belongs to Tekton and is neither done nor being deleted.
-pub(super) fn goes_on(seen: &Scene) -> bool {
-    let run = &seen.run;
+pub(super) fn goes_on(scene: &Scene) -> bool {
+    let run = &scene.run;
     !run.child && !run.managed_elsewhere && !run.done && !run.deleting
 }
 
 /// The run is opted in, not nested, and neither done nor being deleted.
-pub(super) fn is_alive(seen: &Scene) -> bool {
-    let run = &seen.run;
+pub(super) fn is_alive(scene: &Scene) -> bool {
+    let run = &scene.run;
     let ours = run.is_held_by_us() || run.status != SpecStatus::Pending && run.is_enrolled();
-    ours && is_opted_in(seen) && goes_on(seen)
+    ours && is_opted_in(scene) && goes_on(scene)
 }
 
 /// The run is opted out and may have given up a node, so its placeholder is scaled up before it is deleted.
-pub(super) fn is_leaving(seen: &Scene) -> bool {
-    let gave_up = usable_set(seen).is_some_and(|set| set.spec.left_node().is_some());
-    gave_up && !is_opted_in(seen) && goes_on(seen) && !seen.run.is_held_by_us()
+pub(super) fn is_leaving(scene: &Scene) -> bool {
+    let gave_up = usable_set(scene).is_some_and(|set| set.spec.left_node().is_some());
+    gave_up && !is_opted_in(scene) && goes_on(scene) && !scene.run.is_held_by_us()
 }
 
-pub(super) fn usable_set(seen: &Scene) -> Option<&Placeholder> {
-    seen.set.as_ref().filter(|set| set.owned && !set.deleting)
+pub(super) fn usable_set(scene: &Scene) -> Option<&Placeholder> {
+    scene.set.as_ref().filter(|set| set.owned && !set.deleting)
 }
 
 pub(super) fn lacks_its_group(pod: &WaitingPod) -> bool {
@@ -97,33 +97,33 @@ pub(super) fn lacks_its_group(pod: &WaitingPod) -> bool {
 }
 
 /// A quota rejected the pod of a task of this run, and the task was read.
-pub(super) fn is_refused(seen: &Scene) -> bool {
-    let tasks = seen.inputs.rejected_tasks.get();
-    seen.refusal.is_some() && tasks.is_ok_and(|tasks| !tasks.is_empty())
+pub(super) fn is_refused(scene: &Scene) -> bool {
+    let tasks = scene.inputs.rejected_tasks.get();
+    scene.refusal.is_some() && tasks.is_ok_and(|tasks| !tasks.is_empty())
 }
 
 /// The placeholder of a running run makes room in a quota, or made room a short time ago.
-pub(super) fn keeps_away(seen: &Scene) -> bool {
-    let pause = seen.yields.pause(Repeated::PAUSE);
+pub(super) fn keeps_away(scene: &Scene) -> bool {
+    let pause = scene.yields.pause(Repeated::PAUSE);
     let is_over = |last| now().duration_since(last) >= pause.try_into().unwrap();
-    let asks = seen.refusal.is_some() && !is_read(seen, Read::RejectedTasks);
-    !seen.run.is_held_by_us() && (asks || is_refused(seen) || !seen.yields.last.is_none_or(is_over))
+    let asks = scene.refusal.is_some() && !is_read(scene, Read::RejectedTasks);
+    !scene.run.is_held_by_us() && (asks || is_refused(scene) || !scene.yields.last.is_none_or(is_over))
 }
 
 /// The placeholder has zero replicas, its previous pod has ended or is ending, and no task waits.
-pub(super) fn may_come_back(seen: &Scene) -> bool {
-    let away = usable_set(seen).is_some_and(|set| set.spec.replicas <= 0);
-    away && is_alive(seen) && seen.waiting.is_empty() && seen.pod.as_ref().is_none_or(|pod| pod.ending)
+pub(super) fn may_come_back(scene: &Scene) -> bool {
+    let away = usable_set(scene).is_some_and(|set| set.spec.replicas <= 0);
+    away && is_alive(scene) && scene.waiting.is_empty() && scene.pod.as_ref().is_none_or(|pod| pod.ending)
 }
 
 /// Tekton creates StatefulSets for this run when it starts, and a quota has no room for them that the plan could free,
 /// or was not read.
-pub(super) fn needs_a_place(seen: &Scene) -> bool {
-    let quota = seen.inputs.quota.get();
+pub(super) fn needs_a_place(scene: &Scene) -> bool {
+    let quota = scene.inputs.quota.get();
     let can_be_freed = quota.map_or(true, |quota| {
         quota.short_of.is_some() && quota.in_the_way.is_some()
     });
-    is_opted_in(seen) && seen.set.is_none() && seen.run.assistants() > 0 && can_be_freed
+    is_opted_in(scene) && scene.set.is_none() && scene.run.assistants() > 0 && can_be_freed
 }
 
 pub(super) fn frees_a_place(decision: &Decision) -> bool {
@@ -134,8 +134,8 @@ pub(super) fn frees_a_place(decision: &Decision) -> bool {
     }
 }
 
-pub(super) fn is_read(seen: &Scene, read: Read) -> bool {
-    let inputs = &seen.inputs;
+pub(super) fn is_read(scene: &Scene, read: Read) -> bool {
+    let inputs = &scene.inputs;
     match read {
         Read::Creation => inputs.creation.get().is_ok(),
         Read::Quota => inputs.quota.get().is_ok(),
@@ -149,14 +149,14 @@ pub(super) fn is_read(seen: &Scene, read: Read) -> bool {
 }
 
 /// The number of active tasks, if they were counted.
-pub(super) fn live(seen: &Scene) -> Option<usize> {
-    seen.inputs.tasks.get().ok().map(|tasks| tasks.census.live)
+pub(super) fn live(scene: &Scene) -> Option<usize> {
+    scene.inputs.tasks.get().ok().map(|tasks| tasks.census.live)
 }
 
 /// The group of inputs that a step of this name needs.
-pub(super) fn rests_on(seen: &Scene, name: &str) -> Option<Read> {
-    let run = &seen.run;
-    let records_usage = run.succeeded && run.used.is_none() && size::is_automatic(run, &seen.config);
+pub(super) fn rests_on(scene: &Scene, name: &str) -> Option<Read> {
+    let run = &scene.run;
+    let records_usage = run.succeeded && run.used.is_none() && size::is_automatic(run, &scene.config);
     match name {
         "create_placeholder" => Some(Read::Creation),
         "free_place" => Some(Read::Quota),
@@ -171,11 +171,11 @@ pub(super) fn rests_on(seen: &Scene, name: &str) -> Option<Read> {
 }
 
 /// Whether a request changes only the observed object, or an object that still belongs to this run.
-pub(super) fn names_what_was_seen(seen: &Scene, request: &Request) -> bool {
+pub(super) fn names_observed_object(scene: &Scene, request: &Request) -> bool {
     let uid = match &request.object {
-        Object::Run => Some(seen.run.key.uid.as_str()),
-        Object::Set => seen.set.as_ref().map(|set| set.uid.as_str()),
-        Object::Pod => seen.pod.as_ref().map(|pod| pod.uid.as_str()),
+        Object::Run => Some(scene.run.key.uid.as_str()),
+        Object::Set => scene.set.as_ref().map(|set| set.uid.as_str()),
+        Object::Pod => scene.pod.as_ref().map(|pod| pod.uid.as_str()),
         Object::OtherSet(_) => Some("another-set-uid"),
         Object::OtherPod(_) | Object::TaskRun(_) => Some("assistant-uid"),
     };
@@ -183,7 +183,7 @@ pub(super) fn names_what_was_seen(seen: &Scene, request: &Request) -> bool {
     let tests = |operation: &PatchOperation| match operation {
         PatchOperation::Test(test) => match test.path.to_string().as_str() {
             "/metadata/uid" => is_it(&test.value),
-            "/metadata/labels/pod-affinity.tekton.dev~1group" => test.value == seen.run.key.uid,
+            "/metadata/labels/pod-affinity.tekton.dev~1group" => test.value == scene.run.key.uid,
             _ => false,
         },
         _ => false,
@@ -191,7 +191,7 @@ pub(super) fn names_what_was_seen(seen: &Scene, request: &Request) -> bool {
     match &request.verb {
         Verb::Apply(set) => {
             let owners = set.metadata.owner_references.iter().flatten();
-            owners.map(|owner| &owner.uid).eq([&seen.run.key.uid])
+            owners.map(|owner| &owner.uid).eq([&scene.run.key.uid])
         }
         Verb::Json(patch) => patch.iter().any(tests),
         Verb::Merge(body) | Verb::Strategic(body) | Verb::Resize(body) => is_it(&body["metadata"]["uid"]),

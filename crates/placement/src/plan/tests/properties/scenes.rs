@@ -44,8 +44,8 @@ const OF_THE_RUN: &[Change] = &[
     |scene| scene.run.claims = vec!["source".to_owned()],
     |scene| scene.run.reserve = Some("auto".to_owned()),
     |scene| scene.run.used = Some("cpu=4".to_owned()),
-    |scene| *scene = scene.clone().reserving("cpu=4"),
-    |scene| *scene = scene.clone().reserving("nvidia.com/gpu=1"),
+    |scene| *scene = scene.clone().with_reserve("cpu=4"),
+    |scene| *scene = scene.clone().with_reserve("nvidia.com/gpu=1"),
 ];
 
 const OF_THE_CONFIGURATION: &[Change] = &[
@@ -82,7 +82,7 @@ const OF_THE_PLACEHOLDER: &[Change] = &[
     |scene| *scene = scene.clone().on("node-2"),
     |scene| *scene = scene.clone().on(NODE).adopted(),
     |scene| *scene = scene.clone().on(NODE).pod_ending(),
-    |scene| *scene = scene.clone().stranded(60),
+    |scene| *scene = scene.clone().placeholder_unschedulable(60),
     |scene| *scene = scene.clone().shape(|shape| shape.resize = Resize::Refused),
     |scene| *scene = scene.clone().shape(|shape| shape.pinned = true),
     |scene| *scene = scene.clone().shape(|shape| shape.mounts = true),
@@ -102,8 +102,8 @@ const AROUND_IT: &[Change] = &[
     |scene| *scene = scene.clone().quiet_for(3),
     |scene| *scene = scene.clone().quiet_for(-9999),
     |scene| *scene = scene.clone().counted(2),
-    |scene| *scene = scene.clone().tied("disk"),
-    |scene| *scene = scene.clone().task_starts("new"),
+    |scene| *scene = scene.clone().pinned_by_volume("disk"),
+    |scene| *scene = scene.clone().task_is_new("new"),
     |scene| *scene = scene.clone().task_waits("big", 60),
     |scene| *scene = scene.clone().task_waits("late", 3),
     |scene| scene.waiting.iter_mut().for_each(wait_for_ever),
@@ -129,7 +129,7 @@ const AROUND_IT: &[Change] = &[
     |scene| scene.inputs.assistants = vec![assistant(Some(NODE)), assistant(None)].into(),
 ];
 
-/// A change of an input or of the memory; `fixtures::answered` has the usual inputs.
+/// A change of an input or of the memory; `fixtures::inputs_read` has the usual inputs.
 const ANSWERS: &[Change] = &[
     |scene| unread(scene, Read::Creation),
     |scene| unread(scene, Read::Quota),
@@ -173,13 +173,13 @@ const USUAL: &[Usual] = &[
     held,
     with_questions,
     || held().with_set(),
-    || held().stranded(60),
+    || held().placeholder_unschedulable(60),
     || held().on(NODE),
-    || held().on(NODE).reserving("cpu=4"),
-    || held().on(NODE).reserving("cpu=4").shrunk(),
-    || held().on(NODE).reserving("nvidia.com/gpu=1"),
+    || held().on(NODE).with_reserve("cpu=4"),
+    || held().on(NODE).with_reserve("cpu=4").shrunk(),
+    || held().on(NODE).with_reserve("nvidia.com/gpu=1"),
     || on_unfit_node(held()),
-    || on_unfit_node(held()).reserving("cpu=4"),
+    || on_unfit_node(held()).with_reserve("cpu=4"),
     || on_unfit_node(held()).created_ago(9999),
     || held().moved_off(),
     || automatic(held()),
@@ -278,7 +278,7 @@ fn on_unfit_node(scene: Scene) -> Scene {
 }
 
 fn on_the_node_of_its_volume(scene: Scene) -> Scene {
-    scene.counted(0).tied("disk")
+    scene.counted(0).pinned_by_volume("disk")
 }
 
 fn not_woken(scene: Scene) -> Scene {
@@ -296,7 +296,9 @@ fn left_asleep(scene: Scene) -> Scene {
 fn too_large_for_all_nodes() -> Scene {
     let small = |scene: &mut Scene| scene.nodes = vec![node("small", "cpu=2")];
     let big = |shape: &mut Shape| (shape.reserves, shape.requests) = (true, amounts("cpu=4"));
-    automatic(held().stranded(60)).change(small).shape(big)
+    automatic(held().placeholder_unschedulable(60))
+        .change(small)
+        .shape(big)
 }
 
 fn of_set(scene: &mut Scene, change: fn(&mut Placeholder)) {

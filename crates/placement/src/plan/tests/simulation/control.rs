@@ -1,6 +1,6 @@
 //! The model's controller: observes, plans, and sends the real requests.
 
-use super::super::super::fixtures::answered;
+use super::super::super::fixtures::inputs_read;
 use super::super::super::{
     Decision, Event, Inputs, Observation, Placeholder, PlaceholderPod, Read, Shape, Step, Tasks, Wait,
     WaitingPod, Wake, Why, plan,
@@ -17,19 +17,19 @@ use std::sync::Arc;
 impl World {
     /// Takes steps until the plan waits. No step is repeated at once.
     pub(super) fn settle(&mut self, index: usize) {
-        let (mut inputs, mut last) = (answered(), None);
+        let (mut inputs, mut last) = (inputs_read(), None);
         for _ in 0..20 {
-            let seen = self.observe(index);
-            match plan(&seen, &inputs).decision {
+            let observed = self.observe(index);
+            match plan(&observed, &inputs).decision {
                 Decision::Act(step) if last.as_ref() != Some(&step) => {
-                    self.act(index, &seen, &step);
-                    inputs = answered();
+                    self.act(index, &observed, &step);
+                    inputs = inputs_read();
                     last = Some(step);
                 }
                 Decision::Read(Read::Tasks) => {
                     inputs = Inputs {
                         tasks: self.count(index).into(),
-                        ..answered()
+                        ..inputs_read()
                     };
                 }
                 Decision::Act(_)
@@ -50,7 +50,7 @@ impl World {
         panic!("a run is never at rest: {:?}", self.lives[index]);
     }
 
-    fn act(&mut self, index: usize, seen: &Observation, step: &Step) {
+    fn act(&mut self, index: usize, observed: &Observation, step: &Step) {
         let life = &mut self.lives[index];
         let name = step.name;
         match name {
@@ -67,7 +67,7 @@ impl World {
         for request in step
             .actions
             .iter()
-            .flat_map(|action| action.requests(seen, "image"))
+            .flat_map(|action| action.requests(observed, "image"))
         {
             life.send(&request, self.can_resize, self.hears_labels);
         }

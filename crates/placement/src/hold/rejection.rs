@@ -11,7 +11,7 @@ const POD_AFFINITY: &str = "podTemplate.affinity.podAffinity.requiredDuringSched
 
 /// Why a run is rejected, as a message for the user who creates it.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
-pub(super) enum Refusal {
+pub(super) enum Rejection {
     /// The opt-in label has an unknown value.
     #[error("PipelineRun {run}: {cause}; correct the label and create the run again")]
     OptIn {
@@ -53,13 +53,13 @@ pub(super) enum Refusal {
 
 /// The path of a required podAffinity in the pod template of the run, or of a task that is not opted out.
 pub(super) fn required_pod_affinity(spec: &Map<String, Value>) -> Option<String> {
-    let of_all = spec
+    let of_run = spec
         .get("taskRunTemplate")
         .filter(|tasks| requires_pods(tasks))
         .map(|_| format!("spec.taskRunTemplate.{POD_AFFINITY}"));
     let tasks = spec.get("taskRunSpecs").and_then(Value::as_array);
     let mut tasks = tasks.into_iter().flatten().enumerate();
-    of_all.or_else(|| {
+    of_run.or_else(|| {
         let (index, _) = tasks.find(|(_, task)| requires_pods(task) && !opts_out(task))?;
         Some(format!("spec.taskRunSpecs[{index}].{POD_AFFINITY}"))
     })

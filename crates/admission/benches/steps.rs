@@ -5,8 +5,8 @@ use axum::Router;
 use axum::body::Body;
 use axum::http::{Request, header};
 use json_patch::Patch;
-use placement::verdict::Verdict;
-use placement::{inject, keys};
+use placement::admission::{Verdict, pod};
+use placement::keys;
 use prometheus_client::registry::Registry;
 use serde_json::Value;
 use std::hint::black_box;
@@ -36,7 +36,7 @@ pub(crate) struct Steps {
 impl Steps {
     pub(crate) fn of(size: usize) -> Self {
         let pod = reviews::pod(size);
-        let Verdict::Allow { patch, .. } = inject::admit(&pod) else {
+        let Verdict::Allow { patch, .. } = pod::admit(&pod) else {
             unreachable!("a rule admits every pod")
         };
         assert!(!patch.is_empty(), "a pod that is left alone measures nothing");
@@ -58,7 +58,7 @@ impl Steps {
     }
 
     fn decide(&self) {
-        black_box(inject::admit(&self.pod));
+        black_box(pod::admit(&self.pod));
     }
 
     /// The copy is not part of an answer, which has the document to itself; it is told apart by `parse`.

@@ -6,7 +6,7 @@
 use crate::fault::Fault;
 use crate::review::Request;
 use crate::webhook::Webhook;
-use placement::verdict::{Outcome, Verdict};
+use placement::admission::{Outcome, Verdict};
 use serde_json::Value;
 use serde_json::value::RawValue;
 use std::panic::{AssertUnwindSafe, catch_unwind};

@@ -21,7 +21,7 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::post;
 use fault::Fault;
 use placement::keys;
-use placement::namespace::NamespaceLabel;
+use placement::opt_in::NamespaceLabel;
 use room::Room;
 use std::time::Instant;
 use webhook::Webhook;

@@ -1,7 +1,7 @@
 //! The metrics of the webhooks. Every label value comes from a closed set.
 
 use crate::webhook::Webhook;
-use placement::verdict::Outcome;
+use placement::admission::Outcome;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};

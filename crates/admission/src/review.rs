@@ -5,7 +5,7 @@
 
 use crate::fault::Fault;
 use k8s_openapi::ByteString;
-use placement::verdict::Verdict;
+use placement::admission::Verdict;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use std::borrow::Cow;

@@ -2,9 +2,8 @@
 
 use crate::review::{Kind, Request};
 use jiff::Timestamp;
-use placement::namespace::NamespaceLabel;
-use placement::verdict::Verdict;
-use placement::{hold, inject};
+use placement::admission::{Verdict, pipeline_run, pod};
+use placement::opt_in::NamespaceLabel;
 use serde_json::Value;
 
 /// One of the two webhooks.
@@ -35,10 +34,10 @@ impl Webhook {
     /// The verdict of the rule about an object that is created or, with an old object, updated.
     pub(crate) fn rule(self, old: Option<&Value>, object: &Value) -> Verdict {
         match (self, old) {
-            (Self::PipelineRun, None) => hold::admit(object),
-            (Self::PipelineRun, Some(old)) => hold::admit_change(old, object, Timestamp::now()),
-            (Self::InNamespace(label), _) => hold::admit_by_namespace(object, label),
-            (Self::Pod, _) => inject::admit(object),
+            (Self::PipelineRun, None) => pipeline_run::admit(object),
+            (Self::PipelineRun, Some(old)) => pipeline_run::admit_change(old, object, Timestamp::now()),
+            (Self::InNamespace(label), _) => pipeline_run::admit_by_namespace(object, label),
+            (Self::Pod, _) => pod::admit(object),
         }
     }
 

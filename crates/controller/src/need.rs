@@ -10,7 +10,7 @@ use crate::read::named;
 use crate::write::{Cluster, Kind, PIPELINE_RUN, with_timeout};
 use jiff::Timestamp;
 use kube::api::DynamicObject;
-use placement::need::{Need, Source, Stint};
+use placement::automatic_reserve::{Need, Source, Stint};
 use placement::plan::Observation;
 use placement::requests::Operation;
 use placement::resources::Resources;

@@ -10,10 +10,10 @@ use crate::quotas::QuotaRejections;
 use crate::waiting_pods::{PodKey, WaitingPods, waiting_in};
 use jiff::Timestamp;
 use kube::runtime::reflector::{ObjectRef, Store};
+use placement::automatic_reserve::{self, Need, Source};
 use placement::config::Config;
 use placement::keys;
 use placement::names::RunKey;
-use placement::need::{self, Need, Source};
 use placement::node::{self, NodeFacts, NodeState};
 use placement::plan::{Inputs, Observation, Placeholder, PlaceholderPod, Repeated, Resize, WaitingPod};
 use placement::requests::Operation;
@@ -175,7 +175,7 @@ impl Stores {
         let alike = runs.iter().filter(|it| it.spec.pipeline == Some(pipeline));
         let alike = alike.filter(|it| it.metadata.namespace.as_ref() == Some(&run.key.namespace));
         let recorded = alike.filter_map(|it| {
-            let asks = need::recorded(it.metadata.annotations.as_ref()?.get(keys::USED)?)?;
+            let asks = automatic_reserve::recorded(it.metadata.annotations.as_ref()?.get(keys::USED)?)?;
             Some((
                 it.metadata.creation_timestamp.as_ref(),
                 it.metadata.name.clone()?,

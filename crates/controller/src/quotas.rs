@@ -14,7 +14,7 @@ use placement::names::RunKey;
 use placement::plan::{Observation, Quota};
 use placement::requests::Operation;
 use placement::run::Run;
-use placement::sets::{self, Owned, Places};
+use placement::statefulset_quota::{self, Owned, Places};
 use tracing::debug;
 
 /// The last refusal in each namespace, as the resource version of its event.
@@ -39,7 +39,7 @@ impl Cluster {
     /// other runs.
     pub(crate) async fn quota(&self, observed: &Observation, others: &[Run]) -> Result<Quota, StepError> {
         let namespace = &observed.run.key.namespace;
-        if !sets::are_counted(&self.quotas(namespace).await?) {
+        if !statefulset_quota::are_counted(&self.quotas(namespace).await?) {
             return Ok(Quota::default());
         }
         let owned = self.api::<StatefulSet>(namespace);
@@ -56,7 +56,7 @@ impl Cluster {
             hold_deadline: observed.config.hold_deadline,
         };
         Ok(Quota {
-            short_of: sets::short_of(&quotas, places.needed()),
+            short_of: statefulset_quota::short_of(&quotas, places.needed()),
             in_the_way: places.in_the_way(&quotas, owned.items.len()),
         })
     }

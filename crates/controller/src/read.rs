@@ -256,7 +256,7 @@ where
     Ok(found.into_iter().find(is_it))
 }
 
-/// While an assistant is on the old node, the scheduler places the tasks on that node: see `placement::inject`.
+/// While an assistant is on the old node, the scheduler places the tasks on that node: see `placement::admission::pod`.
 fn assistant(pod: &PodView) -> Option<AssistantPod> {
     Some(AssistantPod {
         name: pod.metadata.name.clone()?,

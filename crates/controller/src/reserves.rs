@@ -1,8 +1,8 @@
 //! Event texts about the automatic reserve of a run. Pure.
 
 use crate::reason::{Note, Reason, note};
+use placement::automatic_reserve::{Need, Source};
 use placement::keys;
-use placement::need::{Need, Source};
 use placement::node::NodeOffer;
 use placement::plan::Observation;
 use placement::reserve::AUTOMATIC;

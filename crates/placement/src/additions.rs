@@ -5,7 +5,7 @@
 //! domains are rejected.
 
 use crate::keys;
-use crate::qualified::{is_domain, is_key, is_label_value};
+use crate::label_syntax::{is_domain, is_key, is_label_value};
 use std::collections::{BTreeMap, BTreeSet};
 use thiserror::Error;
 

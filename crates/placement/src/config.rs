@@ -201,6 +201,4 @@ fn join_sentences(errors: &[ConfigError]) -> String {
 }
 
 #[cfg(test)]
-mod properties;
-#[cfg(test)]
 mod tests;

@@ -4,36 +4,33 @@
 //! included, and returns a value.
 
 pub mod additions;
+pub mod admission;
 #[cfg(test)]
 mod arbitrary;
+pub mod automatic_reserve;
 pub mod config;
 
 #[cfg(test)]
 mod fixture;
-pub mod hold;
-pub mod inject;
 pub mod keys;
+mod label_syntax;
 pub mod messages;
 pub mod names;
-pub mod namespace;
-pub mod need;
 pub mod node;
 pub mod opt_in;
 pub mod placeholder;
 pub mod plan;
 pub mod pod_rejection;
-mod qualified;
 pub mod quantity;
 mod raw;
 pub mod requests;
 pub mod reserve;
 pub mod resources;
 pub mod run;
-pub mod sets;
+pub mod statefulset_quota;
 pub mod strategy;
 pub mod supported;
 #[cfg(test)]
 mod tally;
 pub mod terms;
-pub mod verdict;
 pub mod volume;

@@ -1,4 +1,4 @@
-//! The opt-in label and the meaning of its values.
+//! The opt-in label of a PipelineRun, of one task and of a Namespace, and the meaning of its values.
 
 use crate::keys;
 use crate::strategy::Strategy;
@@ -6,6 +6,10 @@ use thiserror::Error;
 
 /// The value that opts a run, or one task of it, out.
 pub const DECLINED: &str = "false";
+/// The opt-in label that runs get from a Namespace whose label chooses the default strategy.
+const DEFAULT: &str = "true";
+/// The last part of the webhook's path for all unknown values.
+const UNKNOWN: &str = "unknown";
 
 /// The meaning of the opt-in label.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -54,6 +58,56 @@ impl OptIn {
             Self::Chosen(strategy) => Some(strategy),
         }
     }
+}
+
+/// What the label of a Namespace means. The API server does not call the webhook for a Namespace whose label opts no
+/// run in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum NamespaceLabel {
+    /// Runs get the opt-in label with this value.
+    Means(&'static str),
+    /// The value of the label is unknown.
+    Unknown,
+}
+
+impl NamespaceLabel {
+    /// All meanings, each of which has a path of its own.
+    pub fn all() -> impl Iterator<Item = Self> {
+        let values = std::iter::once(DEFAULT).chain(Strategy::NAMES.iter().copied());
+        values.map(Self::Means).chain([Self::Unknown])
+    }
+
+    /// The path of the webhook for runs of such a Namespace. API servers accept only lower case in paths of webhooks.
+    pub fn path(self) -> String {
+        let last = match self {
+            Self::Means(value) => kebab(value),
+            Self::Unknown => UNKNOWN.to_owned(),
+        };
+        format!("{}/{last}", keys::BY_NAMESPACE_PATH)
+    }
+}
+
+fn kebab(camel: &str) -> String {
+    let lower = |c: char| {
+        let dash = c.is_ascii_uppercase().then_some('-');
+        dash.into_iter().chain([c.to_ascii_lowercase()])
+    };
+    camel.chars().flat_map(lower).collect()
+}
+
+/// Whether this value of the label is unknown.
+pub fn is_unknown(value: &str) -> bool {
+    OptIn::parse(Some(value)).is_err()
+}
+
+/// The warning for a user who creates a run in a Namespace with an unknown label value. API servers may cut warnings
+/// that are longer than 256 bytes.
+pub(crate) fn namespace_warning(namespace: &str) -> String {
+    format!(
+        "Namespace {namespace}: label {} has an unknown value and opts no run in; correct it to \"\", {DEFAULT}, {} or {DECLINED}",
+        keys::OPT_IN,
+        Strategy::NAMES.join(", ")
+    )
 }
 
 #[cfg(test)]
@@ -114,5 +168,38 @@ mod tests {
         assert_eq!(OptIn::Default.strategy(default), Some(default));
         let chosen = OptIn::Chosen(Strategy::ColocateAlways);
         assert_eq!(chosen.strategy(default), Some(Strategy::ColocateAlways));
+    }
+
+    #[test]
+    fn each_value_that_opts_in_has_a_path_and_so_have_all_others_together() {
+        let paths: Vec<_> = NamespaceLabel::all().map(NamespaceLabel::path).collect();
+        let last = [
+            "true",
+            "colocate-always",
+            "colocate-completed",
+            "isolate-always",
+            "unknown",
+        ];
+        assert_eq!(
+            paths,
+            last.map(|last| format!("/mutate/pipelineruns/by-namespace/{last}"))
+        );
+    }
+
+    #[test]
+    fn runs_get_only_values_that_mean_something() {
+        for label in NamespaceLabel::all() {
+            if let NamespaceLabel::Means(value) = label {
+                assert!(!is_unknown(value), "{value}");
+            }
+        }
+        assert!(is_unknown("yes") && !is_unknown("") && !is_unknown(DECLINED));
+    }
+
+    #[test]
+    fn a_warning_names_the_namespace_the_label_and_the_remedy_and_is_not_cut() {
+        let text = namespace_warning(&"n".repeat(63));
+        assert!(text.len() <= 256, "{}", text.len());
+        insta::assert_snapshot!(namespace_warning("team-a"));
     }
 }

@@ -17,9 +17,9 @@ use serde_json::{Value, json};
 use std::borrow::Cow;
 use strum::IntoStaticStr;
 
-mod run;
+mod run_state;
 
-pub use run::{RunState, opt_out, release_by_hand};
+pub use run_state::{RunState, opt_out, release_by_hand};
 
 /// The purpose of a request, as metrics and messages name it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, IntoStaticStr, strum::Display)]
@@ -120,7 +120,7 @@ impl Action {
     /// The requests that carry the action out; none if the observed state is the wanted state.
     pub fn requests(&self, observed: &Observation, image: &str) -> Vec<Request> {
         match self {
-            Self::Run(wanted) => run::request(&observed.run, wanted).into_iter().collect(),
+            Self::Run(wanted) => run_state::request(&observed.run, wanted).into_iter().collect(),
             Self::Create(enrolment, creation) => vec![create(observed, *enrolment, creation, image)],
             Self::Placeholder(wanted) => change_placeholder(observed, wanted).into_iter().collect(),
             Self::Pod(PodChange::Resize(uid)) => {

@@ -3,7 +3,7 @@
 //! The reserve is checked when the run is created. A typing mistake is therefore reported at once, and never becomes a
 //! placeholder that fits on no node.
 
-use crate::qualified::{LONGEST_DOMAIN, is_domain, is_name};
+use crate::label_syntax::{LONGEST_DOMAIN, is_domain, is_name};
 use crate::quantity::{BadQuantity, Quantity};
 use std::collections::BTreeMap;
 use thiserror::Error;

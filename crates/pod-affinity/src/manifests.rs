@@ -3,7 +3,7 @@
 
 use crate::args::{Args, Command};
 use clap::Parser;
-use placement::namespace::NamespaceLabel;
+use placement::opt_in::NamespaceLabel;
 use placement::{config::Config, keys};
 use serde::Deserialize;
 use serde_json::{Value, json};

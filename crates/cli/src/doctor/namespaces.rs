@@ -6,7 +6,7 @@ use crate::words::{count, list};
 use k8s_openapi::api::core::v1::Namespace;
 use kube::ResourceExt;
 use placement::keys;
-use placement::namespace::is_unknown;
+use placement::opt_in::is_unknown;
 use placement::opt_in::{DECLINED, OptIn};
 use placement::strategy::Strategy;
 

@@ -256,11 +256,11 @@ fn has_both(affinity: &Affinity, wanted: &Terms) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use placement::verdict::Verdict;
+    use placement::admission::Verdict;
 
     fn admitted(pod: &Pod) -> Pod {
         let mut pod = serde_json::to_value(pod).unwrap();
-        let Verdict::Allow { patch, .. } = placement::inject::admit(&pod) else {
+        let Verdict::Allow { patch, .. } = placement::admission::pod::admit(&pod) else {
             panic!("not admitted: {pod}")
         };
         json_patch::patch(&mut pod, &patch).unwrap();

@@ -8,7 +8,7 @@ use placement::config::Config;
 use placement::names::RunKey;
 use placement::plan::{Action, Decision, Inputs, Quota, Read, Target, Unschedulable, plan};
 use placement::run::{Run, SpecStatus};
-use placement::sets::InTheWay;
+use placement::statefulset_quota::InTheWay;
 use placement::strategy::Strategy;
 use serde_json::json;
 

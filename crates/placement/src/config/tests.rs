@@ -3,6 +3,8 @@
 use super::*;
 use crate::strategy::{IsolateFrom, Scope};
 
+mod properties;
+
 fn parse(data: &[(&str, &str)]) -> Result<Config, ConfigErrors> {
     Config::parse(
         &data

@@ -1,10 +1,10 @@
 //! What a placeholder takes over from its run, and what it must never take over.
 
 use super::*;
+use crate::admission::Outcome;
+use crate::admission::pod;
 use crate::fixture::{run, spec_of};
-use crate::inject;
 use crate::strategy::{Isolation, Strategy};
-use crate::verdict::Outcome;
 use json_patch::Patch;
 use k8s_openapi::api::core::v1::{LocalObjectReference, Toleration};
 use serde_json::{Value, json};
@@ -121,7 +121,7 @@ fn the_pod_is_a_member_of_the_group_to_which_the_webhook_has_nothing_to_add() {
                 &Config::default(),
                 "i",
             );
-            let verdict = inject::admit(&template_of(&set));
+            let verdict = pod::admit(&template_of(&set));
             assert_eq!(verdict.outcome(), Outcome::AlreadyThere, "{name} {isolation}");
         }
     }

@@ -4,7 +4,7 @@
 
 use super::inputs::Creation;
 use super::observation::Wake;
-use crate::need::Need;
+use crate::automatic_reserve::Need;
 use crate::node::{Cause, NodeOffer};
 use crate::placeholder::spec::Spec;
 use crate::requests::RunState;

@@ -5,7 +5,7 @@ use super::decision::{Decision, Wait};
 use super::inputs::{Inputs, Quota, Read};
 use super::observation::Observation;
 use super::{Plan, SOON, with_timer, without_timer};
-use crate::sets::InTheWay;
+use crate::statefulset_quota::InTheWay;
 use crate::strategy::Enrolment;
 use std::time::Duration;
 

@@ -8,7 +8,7 @@ use super::inputs::{Inputs, Read};
 use super::observation::{Observation, Placeholder, PlaceholderPod};
 use super::state::{chosen_strategy, enrolment};
 use super::{Plan, SOON, change_run, held, scaled_down, with_timer, without_timer};
-use crate::need;
+use crate::automatic_reserve;
 use crate::placeholder::size::is_automatic;
 use crate::run::SpecStatus;
 use crate::strategy::Strategy;
@@ -55,7 +55,7 @@ fn record_usage(observed: &Observation, inputs: &Inputs) -> Result<Option<Action
         return Ok(None);
     }
     let usage = inputs.usage.get()?;
-    let used = (!usage.is_empty()).then(|| need::written(&need::peak(usage)));
+    let used = (!usage.is_empty()).then(|| automatic_reserve::written(&automatic_reserve::peak(usage)));
     Ok(used.map(|used| change_run(observed, |run| run.used = Some(used))))
 }
 

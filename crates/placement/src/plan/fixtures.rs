@@ -2,12 +2,13 @@
 
 use super::{
     Action, Census, Creation, Decision, Enrolment, Event, Group, Inputs, Observation, Placeholder,
-    PlaceholderPod, Plan, Quota, Read, Repeated, RunState, Shape, Spec, Target, Tasks, Unschedulable,
+    PlaceholderPod, Plan, Quota, Read, Repeated, RunState, Shape, Spec, Step, Target, Tasks, Unschedulable,
     WaitingPod, Wake, plan,
 };
 use crate::config::Config;
 use crate::node::{NodeFacts, NodeState};
 use crate::placeholder::size;
+use crate::requests::Request;
 use crate::resources::Resources;
 use crate::run::{Run, SpecStatus};
 use crate::strategy::{Isolation, Strategy};
@@ -357,6 +358,18 @@ impl Scene {
 
     pub(super) fn plan(&self) -> Plan {
         plan(&self.observation(), &self.inputs)
+    }
+
+    /// The requests of the planned step.
+    pub(super) fn requests(&self) -> Vec<Request> {
+        let Decision::Act(Step { actions, .. }) = self.decision() else {
+            panic!("{self:?}")
+        };
+        let observed = self.observation();
+        let requests = actions
+            .iter()
+            .flat_map(|action| action.requests(&observed, "image"));
+        requests.collect()
     }
 
     pub(super) fn decision(&self) -> Decision {

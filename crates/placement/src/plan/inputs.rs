@@ -4,8 +4,8 @@
 //! The plan names the missing group of inputs ([`Read`]). The controller reads the group and plans again.
 
 use super::observation::AssistantPod;
-use crate::need::{Need, Stint};
-use crate::sets::InTheWay;
+use crate::automatic_reserve::{Need, Stint};
+use crate::statefulset_quota::InTheWay;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::NodeSelector;
 use std::collections::BTreeMap;

@@ -14,14 +14,13 @@ use crate::strategy::{IsolateFrom, Isolation, Scope, Strategy};
 mod automatic;
 mod ending;
 mod held;
+mod moving;
 mod properties;
-mod relocation;
 mod requests;
 mod reserve;
-mod room;
 mod running;
+mod scaled_down;
 mod simulation;
-mod stuck;
 mod table;
 
 /// Whether the run or its placeholder gets these labels now.
@@ -133,3 +132,31 @@ fn pod_missing(message: Option<&str>) -> Decision {
         [Action::Requeue(Requeue::Placeholder)],
     )
 }
+
+fn awaiting_tasks(cause: MoveCause, pod: Option<&str>, live: usize) -> Decision {
+    Decision::Wait(Wait::Tasks {
+        cause,
+        pod: pod.map(str::to_owned),
+        live,
+    })
+}
+
+fn settled_for_good() -> Plan {
+    without_timer(Decision::Wait(Wait::Settled))
+}
+
+/// The scheduler has this number of seconds left.
+fn given_time(seconds: u64) -> Plan {
+    in_seconds(Decision::Wait(Wait::Scheduler), seconds)
+}
+
+fn pausing(seconds: u64) -> Plan {
+    in_seconds(Decision::Wait(Wait::Pause), seconds)
+}
+
+fn pod_end() -> Plan {
+    without_timer(Decision::Wait(Wait::PodEnd))
+}
+
+const MISFIT: MoveCause = MoveCause::TaskDoesNotFit;
+const STRANDED: MoveCause = MoveCause::PlaceholderDoesNotFit;

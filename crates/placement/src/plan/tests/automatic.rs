@@ -2,10 +2,10 @@
 //! run.
 
 use super::*;
+use crate::automatic_reserve::{Need, Source, Stint};
 use crate::fixture;
 use crate::keys;
-use crate::need::{Need, Source, Stint};
-use crate::requests::{Object, Operation, Request, Verb};
+use crate::requests::{Object, Operation, Verb};
 use crate::reserve::Wish;
 use serde_json::{Value, json};
 
@@ -20,20 +20,9 @@ fn need(asks: &str) -> Need {
     }
 }
 
-fn requests(scene: &Scene) -> Vec<Request> {
-    let Decision::Act(Step { actions, .. }) = scene.decision() else {
-        panic!("{scene:?}")
-    };
-    let observed = scene.observation();
-    let requests = actions
-        .iter()
-        .flat_map(|action| action.requests(&observed, "image"));
-    requests.collect()
-}
-
 /// The requests of the new placeholder.
 fn created(scene: &Scene) -> Value {
-    let [request] = requests(scene).try_into().unwrap();
+    let [request] = scene.requests().try_into().unwrap();
     let Verb::Apply(set) = request.verb else {
         panic!("{request:?}")
     };
@@ -170,8 +159,10 @@ fn the_record_is_written_after_the_node_is_free_and_not_without_a_task() {
         to: fixtures::ago(30),
         asks: fixtures::amounts("cpu=4"),
     };
-    let requests =
-        |stints: Vec<Stint>| requests(&ended_well().change(|scene| scene.inputs.usage = stints.into()));
+    let requests = |stints: Vec<Stint>| {
+        let scene = ended_well().change(|scene| scene.inputs.usage = stints.into());
+        scene.requests()
+    };
     let operations = |stints| {
         let requests = requests(stints);
         requests.iter().map(|it| it.operation).collect::<Vec<_>>()

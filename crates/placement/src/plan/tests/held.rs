@@ -3,7 +3,7 @@
 use super::*;
 use crate::config::Config;
 use crate::requests::Verb;
-use crate::sets::InTheWay;
+use crate::statefulset_quota::InTheWay;
 
 #[test]
 fn a_held_run_without_placeholder_gets_one() {

@@ -7,24 +7,13 @@ use crate::strategy::Strategy;
 use k8s_openapi::api::core::v1::Toleration;
 use serde_json::{Value, json};
 
-fn requests(scene: &Scene) -> Vec<Request> {
-    let Decision::Act(Step { actions, .. }) = scene.decision() else {
-        panic!("{scene:?}")
-    };
-    let observed = scene.observation();
-    let requests = actions
-        .iter()
-        .flat_map(|action| action.requests(&observed, "image"));
-    requests.collect()
-}
-
 /// The patch of the StatefulSet, which comes first.
 fn patch(scene: &Scene) -> Value {
     let Request {
         object: Object::Set,
         verb: Verb::Json(patch),
         ..
-    } = requests(scene).swap_remove(0)
+    } = scene.requests().swap_remove(0)
     else {
         panic!("{scene:?}")
     };
@@ -149,7 +138,7 @@ fn a_reserve_that_is_given_up_leaves_the_usual_size_and_no_pod_of_the_old_one() 
     let patch = patch(&too_large);
     let resources = patch.as_array().unwrap().iter().find(|it| it["op"] == "replace");
     assert_eq!(resources.unwrap()["value"]["requests"], expected, "{patch}");
-    let requests = requests(&too_large);
+    let requests = too_large.requests();
     let uid = POD.to_owned();
     let deleted = Verb::Delete { uid, at_once: false };
     assert_eq!((&requests[1].object, &requests[1].verb), (&Object::Pod, &deleted));

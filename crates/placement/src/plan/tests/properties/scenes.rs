@@ -1,9 +1,9 @@
 //! Observations of a run: a usual scene with a few independent changes.
 
 use super::super::*;
-use crate::need::Stint;
+use crate::automatic_reserve::Stint;
 use crate::reserve::Wish;
-use crate::sets::InTheWay;
+use crate::statefulset_quota::InTheWay;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Toleration;
 use proptest::collection::vec;

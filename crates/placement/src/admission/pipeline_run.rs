@@ -7,13 +7,12 @@
 
 mod rejection;
 
+use crate::admission::{Outcome, Verdict};
 use crate::keys;
-use crate::namespace::{self, NamespaceLabel};
-use crate::opt_in::{OptIn, UnknownValue};
+use crate::opt_in::{NamespaceLabel, OptIn, UnknownValue, namespace_warning};
 use crate::raw::{self, Malformed};
 use crate::reserve;
 use crate::run::{HeldFrom, SpecStatus, is_controlled_by_run, is_managed_elsewhere};
-use crate::verdict::{Outcome, Verdict};
 use jiff::Timestamp;
 use json_patch::{Patch, PatchOperation};
 use rejection::{Rejection, required_pod_affinity};
@@ -105,7 +104,7 @@ impl<'a> PipelineRunDoc<'a> {
     fn on_creation_in_unknown_namespace(&self) -> Verdict {
         match self.outcome() {
             Ok(Outcome::NotOptedIn) => Verdict::Warn {
-                warning: namespace::warning(self.text("namespace").unwrap_or_default()).into(),
+                warning: namespace_warning(self.text("namespace").unwrap_or_default()).into(),
                 outcome: Outcome::UnknownByNamespace,
             },
             Ok(_) | Err(UnknownValue { .. }) => self.on_creation(),

@@ -1,34 +1,6 @@
-//! Moving off a node and scaling up again: every condition that is not about the reserve.
+//! Moving off a node, while a run is held and while it runs: every condition that is not about the reserve.
 
 use super::*;
-
-fn awaiting_tasks(cause: MoveCause, pod: Option<&str>, live: usize) -> Decision {
-    Decision::Wait(Wait::Tasks {
-        cause,
-        pod: pod.map(str::to_owned),
-        live,
-    })
-}
-
-fn settled_for_good() -> Plan {
-    without_timer(Decision::Wait(Wait::Settled))
-}
-
-/// The scheduler has this number of seconds left.
-fn given_time(seconds: u64) -> Plan {
-    in_seconds(Decision::Wait(Wait::Scheduler), seconds)
-}
-
-fn pausing(seconds: u64) -> Plan {
-    in_seconds(Decision::Wait(Wait::Pause), seconds)
-}
-
-fn pod_end() -> Plan {
-    without_timer(Decision::Wait(Wait::PodEnd))
-}
-
-const MISFIT: MoveCause = MoveCause::TaskDoesNotFit;
-const STRANDED: MoveCause = MoveCause::PlaceholderDoesNotFit;
 
 #[test]
 fn a_task_that_does_not_fit_is_given_the_configured_time() {
@@ -289,110 +261,6 @@ fn a_placeholder_between_two_pods_is_left_to_its_stateful_set() {
 }
 
 #[test]
-fn after_moving_off_the_placeholder_follows_when_no_task_waits_any_more() {
-    assert_eq!(enrolled().moved_off().plan(), without_timer(follow()));
-    assert_eq!(
-        enrolled().moved_off().counted(3).moved_before(5, 0).plan(),
-        without_timer(follow())
-    );
-    let off = enrolled()
-        .moved_off()
-        .change(|scene| scene.config.move_after = None);
-    assert_eq!(off.plan(), without_timer(follow()));
-}
-
-#[test]
-fn the_old_placeholder_pod_is_gone_or_going_before_the_next_one_is_asked_for() {
-    let there = || enrolled().moved_off().on(NODE);
-    assert_eq!(there().plan(), pod_end());
-    assert_eq!(there().pod_ending().plan(), without_timer(follow()));
-    let unfit = there().node_is(NodeState::Unfit(Cause::Gone)).counted(0);
-    assert_eq!(unfit.plan(), pod_end());
-}
-
-#[test]
-fn as_long_as_a_task_waits_unbound_the_placeholder_stays_away() {
-    let away = || enrolled().moved_off();
-    assert_eq!(
-        away().task_is_new("new").plan(),
-        without_timer(Decision::Wait(Wait::Scheduler))
-    );
-    let quiet = away().task_waits("big", 20).moved_before(1, 4);
-    assert_eq!(quiet.plan(), given_time(6));
-    assert_eq!(
-        away().task_waits("big", 20).moved_before(1, 10).decision(),
-        Decision::Read(Read::Tasks)
-    );
-    let beside = away().task_waits("big", 20).counted(1).plan();
-    assert_eq!(beside, in_seconds(awaiting_tasks(MISFIT, Some("big"), 1), 30));
-}
-
-#[test]
-fn a_task_that_fits_no_node_is_told_with_what_it_asks_for_and_the_largest_node() {
-    let scene = enrolled()
-        .moved_off()
-        .task_waits("big", 60)
-        .counted(0)
-        .change(|scene| {
-            scene.nodes = vec![node("small", "cpu=2"), node("large", "cpu=8")];
-        });
-    let plan = scene.plan();
-    let Decision::Wait(Wait::Fit {
-        pod,
-        asks,
-        message,
-        largest,
-    }) = &plan.decision
-    else {
-        panic!("{plan:?}");
-    };
-    assert_eq!(
-        (pod.as_str(), asks, message.as_str()),
-        ("big", &amounts("cpu=12"), NO_NODE)
-    );
-    assert_eq!(largest.as_ref().unwrap().to_string(), "large has cpu 8 of 12");
-    assert_eq!(plan.again, None);
-}
-
-/// The first task of a run whose placeholder made room may preempt other pods, which takes a while.
-#[test]
-fn a_task_that_came_after_the_run_had_left_is_given_as_much_time_as_any() {
-    let came = |seconds| {
-        enrolled()
-            .moved_off()
-            .task_waits("big", seconds)
-            .counted(0)
-            .plan()
-    };
-    assert_eq!(came(4), given_time(6));
-    assert!(matches!(came(10).decision, Decision::Wait(Wait::Fit { .. })));
-}
-
-#[test]
-fn a_placeholder_that_somebody_scaled_down_comes_back() {
-    let scaled = settled().moved_off();
-    assert_eq!(scaled.decision(), follow());
-    let oddly = scaled.spec(|spec| spec.replicas = -1);
-    assert_eq!(oddly.decision(), follow());
-}
-
-#[test]
-fn the_new_node_is_written_down_once_the_placeholder_is_there() {
-    let moved = settled().on("node-2");
-    let record = node_recorded("node-2");
-    assert_eq!(moved.decision(), record);
-    let waiting = moved.clone().task_waits("big", 4).plan();
-    assert_eq!(waiting, in_seconds(record.clone(), 6));
-    let pausing = moved.clone().task_waits("big", 60).moved_before(1, 4).plan();
-    assert_eq!(pausing, in_seconds(record.clone(), 6));
-    assert_eq!(moved.clone().task_waits("big", 10).counted(1).decision(), record);
-    assert_eq!(
-        moved.task_waits("big", 10).counted(0).decision(),
-        leaving(Some("node-2"), MISFIT, Some("big"))
-    );
-}
-
-#[test]
 fn a_run_that_is_not_enrolled_or_has_no_usable_placeholder_lets_nothing_go() {
     let stuck = |scene: Scene| scene.task_waits("big", 99).counted(0).decision();
     assert_eq!(stuck(fresh().on(NODE)), labelled(None));
@@ -434,173 +302,65 @@ fn a_count_tells_since_when_it_is_quiet() {
     }
 }
 
-fn waking(wake: Wake) -> Decision {
-    let names = vec!["old".to_owned()];
-    Decision::act(
-        "wake_tasks",
-        None,
-        [Action::Requeue(Requeue::Pods { names, wake })],
-    )
+#[test]
+fn a_held_run_leaves_an_unfit_node_before_it_is_released() {
+    for cause in CAUSES {
+        let held = held().on(NODE).node_is(NodeState::Unfit(cause));
+        assert_eq!(held.decision(), Decision::Read(Read::Tasks), "{cause:?}");
+        let expected = moving_off(MoveCause::Node(cause), None);
+        assert_eq!(held.counted(0).decision(), expected, "{cause:?}");
+    }
 }
 
 #[test]
-fn pods_that_were_set_aside_before_the_run_moved_off_are_woken_once() {
-    let asleep = |generation: Option<i64>| {
-        let woken = generation.map(requeued_for);
-        enrolled()
-            .moved_off()
-            .task_waits("old", 5)
-            .task_is_new("new")
-            .change(|scene| scene.waiting[0].woken = woken)
-    };
-    let wake = waking(requeued_for(GENERATION));
-    assert_eq!(asleep(None).plan(), without_timer(wake.clone()));
-    assert_eq!(asleep(Some(GENERATION - 2)).plan(), without_timer(wake.clone()));
-    assert_ne!(asleep(Some(GENERATION)).decision(), wake);
-    let still_there = asleep(None).change(|scene| scene.pod = Some(there()));
-    assert_eq!(still_there.plan(), pod_end());
+fn a_held_run_that_moved_off_takes_a_new_node_and_is_released_there() {
+    assert_eq!(held().moved_off().decision(), follow());
+    assert_eq!(held().moved_off().on(NODE).plan(), with_timer(await_node(), SOON));
+    assert_eq!(held().moved_off().on(NODE).pod_ending().decision(), follow());
+    let found = held().on(NODE).node_is(NodeState::Fit).moved_before(1, 2);
+    assert_eq!(found.decision(), released(ReleaseCause::NodeFound, Some(NODE)));
 }
 
 #[test]
-fn a_pod_that_was_woken_while_another_task_ran_is_woken_again_when_that_one_has_ended() {
-    let asleep = |since: Option<i64>| {
-        enrolled()
-            .moved_off()
-            .task_waits("old", 60)
-            .change(|scene| scene.moves = Repeated::default().and_one(ago(50)))
-            .change(|scene| {
-                scene.waiting[0].woken = Some(Wake {
-                    generation: GENERATION,
-                    since,
-                });
-            })
+fn a_held_run_that_keeps_finding_unfit_nodes_waits_between_them_and_not_beyond_its_deadline() {
+    let unfit = || {
+        held()
+            .on(NODE)
+            .node_is(NodeState::Unfit(Cause::Tainted))
+            .moved_before(3, 10)
     };
-    let counted = |since, live, ended| asleep(since).census(live, Some(ago(ended)));
-    let ended = Some(ago(20).as_second());
-    let wake = waking(Wake {
-        generation: GENERATION,
-        since: ended,
-    });
-    assert_eq!(asleep(None).decision(), Decision::Read(Read::Tasks));
-    assert_eq!(counted(None, 0, 20).decision(), wake);
-    let is_told = |scene: Scene| matches!(scene.decision(), Decision::Wait(Wait::Fit { .. }));
-    assert!(is_told(counted(ended, 0, 20)), "woken for that already");
-    assert!(is_told(counted(None, 0, 55)), "it ended before the run moved off");
-    assert!(is_told(counted(None, 0, 50)), "it ended as the run moved off");
+    assert_eq!(unfit().plan(), in_seconds(await_node(), 30));
+    assert_eq!(unfit().created_ago(590).plan(), in_seconds(await_node(), 10));
+    for late in [unfit(), unfit().counted(0), held().moved_off()] {
+        let release = late.created_ago(600).decision();
+        let Decision::Act(Step {
+            event: Some(Event::Released { cause, .. }),
+            ..
+        }) = release
+        else {
+            panic!("{release:?}")
+        };
+        assert_eq!(cause, ReleaseCause::Deadline);
+    }
 }
 
 #[test]
-fn assistants_on_the_node_that_was_left_are_deleted_before_anything_goes_elsewhere() {
-    let assistant = |name: &str, node: Option<&str>| AssistantPod {
-        name: name.to_owned(),
-        uid: format!("{name}-uid"),
-        node: node.map(str::to_owned),
-    };
-    let assistants = vec![
-        assistant("here", Some(NODE)),
-        assistant("behind", Some("old")),
-        assistant("nowhere", None),
-    ];
-    let away = |left: &str| {
-        let left = Some(left.to_owned());
-        let scene = enrolled().moved_off().spec(|spec| spec.left = left);
-        scene.change(|scene| scene.inputs.assistants = assistants.clone().into())
-    };
-    let back = |left: &str| {
-        Action::Placeholder(Spec {
-            left: Some(left.to_owned()),
-            ..spec()
-        })
-    };
-    let delete = Action::Delete(Target::Assistant {
-        name: "behind".to_owned(),
-        uid: "behind-uid".to_owned(),
-    });
-    assert_eq!(
-        away("old").decision(),
-        Decision::act("follow", None, [delete.clone(), back("old")])
-    );
-    let made_room = away("");
-    assert_eq!(made_room.decision(), Decision::act("follow", None, [back("")]));
-    let asleep = away("old")
-        .task_waits("old", 5)
-        .change(|scene| scene.waiting[0].woken = None);
-    let Decision::Act(step) = asleep.decision() else {
-        panic!("{asleep:?}")
-    };
-    assert_eq!(step.actions[0], delete);
-    assert_eq!(
-        Decision::act(step.name, None, &step.actions[1..]),
-        waking(requeued_for(GENERATION))
-    );
+fn a_held_run_is_released_to_an_unfit_node_only_where_moving_is_off_or_pods_of_it_live_there() {
+    let unfit = || held().on(NODE).node_is(NodeState::Unfit(Cause::Cordoned));
+    let release = released(ReleaseCause::NodeFound, Some(NODE));
+    let off = unfit().counted(0).change(|scene| scene.config.move_after = None);
+    assert_eq!(off.decision(), release);
+    assert_eq!(unfit().counted(1).decision(), release);
 }
 
-/// The scheduler of Kubernetes 1.36 does not retry the pod when the pods that keep it away end.
 #[test]
-fn a_pod_that_others_keep_away_is_woken_again_every_minute() {
-    let kept_away = |waits: i64, since: Option<i64>| {
-        enrolled()
-            .moved_off()
-            .task_waits("old", waits)
-            .change(|scene| scene.moves = Repeated::default().and_one(ago(50)))
-            .counted(0)
-            .change(|scene| {
-                let pod = &mut scene.waiting[0];
-                pod.woken = Some(Wake {
-                    generation: GENERATION,
-                    since,
-                });
-                pod.unschedulable.as_mut().unwrap().message =
-                    "0/1 nodes are available: 1 node(s) didn't match pod anti-affinity rules.".to_owned();
-            })
+fn release_when_created_does_not_release_to_an_unfit_node_either() {
+    let created = |scene: Scene| {
+        scene
+            .change(|scene| scene.config.release_when = ReleaseWhen::Created)
+            .decision()
     };
-    let woken = |since: i64| {
-        waking(Wake {
-            generation: GENERATION,
-            since: Some(since),
-        })
-    };
-    let minute = |waits: i64, minutes: i64| ago(waits).as_second() + minutes * 60;
-    let is_told = |scene: Scene| {
-        let plan = scene.plan();
-        matches!(plan.decision, Decision::Wait(Wait::Fit { .. }))
-            && plan.again == Some(Duration::from_mins(1))
-    };
-    assert!(is_told(kept_away(59, None)));
-    assert_eq!(kept_away(61, None).decision(), woken(minute(61, 1)));
-    assert!(is_told(kept_away(119, Some(minute(119, 1)))));
-    assert_eq!(
-        kept_away(120, Some(minute(120, 1))).decision(),
-        woken(minute(120, 2))
-    );
-}
-
-/// Schedulers before Kubernetes 1.36 do not retry a pod whose label changes.
-#[test]
-fn a_pod_that_still_misses_its_group_long_after_it_was_woken_is_woken_by_the_placeholder() {
-    let asleep = |moved, ended, message: &str| {
-        let message = message.to_owned();
-        enrolled()
-            .moved_off()
-            .task_waits("old", 60)
-            .change(|scene| scene.moves = Repeated::default().and_one(ago(moved)))
-            .quiet_for(ended)
-            .change(|scene| {
-                let pod = &mut scene.waiting[0];
-                pod.woken = Some(Wake {
-                    generation: GENERATION,
-                    since: Some(i64::MAX),
-                });
-                pod.unschedulable.as_mut().unwrap().message = message;
-            })
-    };
-    assert_eq!(asleep(15, 15, ELSEWHERE).decision(), follow());
-    assert_eq!(asleep(11, 30, ELSEWHERE).plan(), given_time(4));
-    assert_eq!(asleep(60, 12, ELSEWHERE).plan(), given_time(3));
-    assert_ne!(asleep(60, 60, NO_NODE).decision(), follow());
-    assert_ne!(asleep(60, 60, ELSEWHERE).counted(1).decision(), follow());
-}
-
-fn there() -> PlaceholderPod {
-    settled().pod.unwrap()
+    let unfit = held().on(NODE).node_is(NodeState::Unfit(Cause::Gone));
+    assert_eq!(created(unfit), Decision::Read(Read::Tasks));
+    assert_eq!(created(held().moved_off()), follow());
 }

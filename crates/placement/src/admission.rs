@@ -1,4 +1,8 @@
-//! The verdict on an object in admission. A rule returns the verdict, and the webhook writes the verdict as its reply.
+//! Admission: the rules for PipelineRuns and pods, and their verdicts. A rule returns a verdict, and the webhook writes the
+//! verdict as its reply.
+
+pub mod pipeline_run;
+pub mod pod;
 
 use json_patch::Patch;
 use std::borrow::Cow;

@@ -13,12 +13,12 @@
 //! PipelineRun webhook rejects such terms where it sees them. Tekton's `default-pod-template` and other webhooks add
 //! theirs later, and the rejection of a pod would be a failed task.
 
+use crate::admission::{Outcome, Verdict};
 use crate::keys;
 use crate::names::Group;
 use crate::opt_in::OptIn;
 use crate::raw::{self, Malformed};
 use crate::terms::{Terms, terms};
-use crate::verdict::{Outcome, Verdict};
 use json_patch::{Patch, PatchOperation};
 use k8s_openapi::api::core::v1::PodAffinityTerm;
 use serde::Deserialize;

@@ -4,7 +4,6 @@ use super::*;
 use crate::strategy::{Isolation, Strategy};
 use serde_json::json;
 
-#[path = "properties.rs"]
 mod properties;
 
 const AFFINITY: &str = "/spec/affinity/podAffinity/requiredDuringSchedulingIgnoredDuringExecution";

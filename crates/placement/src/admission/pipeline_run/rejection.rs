@@ -1,6 +1,6 @@
 //! Why the creation of a run is rejected, and what its author has to change.
 
-use crate::inject::REQUIRED;
+use crate::admission::pod::REQUIRED;
 use crate::keys;
 use crate::opt_in::{OptIn, UnknownValue};
 use crate::reserve::BadReserve;

@@ -1,6 +1,6 @@
 //! What holds for any content of the ConfigMap.
 
-use super::{Config, ConfigErrors};
+use crate::config::{Config, ConfigErrors};
 use crate::reserve::Wish;
 use crate::tally::tally;
 use proptest::prelude::{Just, Strategy, any, prop};

@@ -1,13 +1,11 @@
 //! The rules of the PipelineRun webhook, with a test for each. `properties` has what holds for any document.
 
 use super::*;
-use crate::inject::REQUIRED;
+use crate::admission::pod::REQUIRED;
 use serde_json::json;
 
-#[path = "properties.rs"]
 mod properties;
 
-#[path = "by_namespace.rs"]
 mod by_namespace;
 
 /// An opted-in run as a user writes it. The methods below change it.

@@ -1,0 +1,262 @@
+//! A placeholder that is scaled down: waiting pods are requeued, and the placeholder is scaled up again.
+
+use super::*;
+
+#[test]
+fn after_moving_off_the_placeholder_follows_when_no_task_waits_any_more() {
+    assert_eq!(enrolled().moved_off().plan(), without_timer(follow()));
+    assert_eq!(
+        enrolled().moved_off().counted(3).moved_before(5, 0).plan(),
+        without_timer(follow())
+    );
+    let off = enrolled()
+        .moved_off()
+        .change(|scene| scene.config.move_after = None);
+    assert_eq!(off.plan(), without_timer(follow()));
+}
+
+#[test]
+fn the_old_placeholder_pod_is_gone_or_going_before_the_next_one_is_asked_for() {
+    let there = || enrolled().moved_off().on(NODE);
+    assert_eq!(there().plan(), pod_end());
+    assert_eq!(there().pod_ending().plan(), without_timer(follow()));
+    let unfit = there().node_is(NodeState::Unfit(Cause::Gone)).counted(0);
+    assert_eq!(unfit.plan(), pod_end());
+}
+
+#[test]
+fn as_long_as_a_task_waits_unbound_the_placeholder_stays_away() {
+    let away = || enrolled().moved_off();
+    assert_eq!(
+        away().task_is_new("new").plan(),
+        without_timer(Decision::Wait(Wait::Scheduler))
+    );
+    let quiet = away().task_waits("big", 20).moved_before(1, 4);
+    assert_eq!(quiet.plan(), given_time(6));
+    assert_eq!(
+        away().task_waits("big", 20).moved_before(1, 10).decision(),
+        Decision::Read(Read::Tasks)
+    );
+    let beside = away().task_waits("big", 20).counted(1).plan();
+    assert_eq!(beside, in_seconds(awaiting_tasks(MISFIT, Some("big"), 1), 30));
+}
+
+#[test]
+fn a_task_that_fits_no_node_is_told_with_what_it_asks_for_and_the_largest_node() {
+    let scene = enrolled()
+        .moved_off()
+        .task_waits("big", 60)
+        .counted(0)
+        .change(|scene| {
+            scene.nodes = vec![node("small", "cpu=2"), node("large", "cpu=8")];
+        });
+    let plan = scene.plan();
+    let Decision::Wait(Wait::Fit {
+        pod,
+        asks,
+        message,
+        largest,
+    }) = &plan.decision
+    else {
+        panic!("{plan:?}");
+    };
+    assert_eq!(
+        (pod.as_str(), asks, message.as_str()),
+        ("big", &amounts("cpu=12"), NO_NODE)
+    );
+    assert_eq!(largest.as_ref().unwrap().to_string(), "large has cpu 8 of 12");
+    assert_eq!(plan.again, None);
+}
+
+/// The first task of a run whose placeholder made room may preempt other pods, which takes a while.
+#[test]
+fn a_task_that_came_after_the_run_had_left_is_given_as_much_time_as_any() {
+    let came = |seconds| {
+        enrolled()
+            .moved_off()
+            .task_waits("big", seconds)
+            .counted(0)
+            .plan()
+    };
+    assert_eq!(came(4), given_time(6));
+    assert!(matches!(came(10).decision, Decision::Wait(Wait::Fit { .. })));
+}
+
+#[test]
+fn a_placeholder_that_somebody_scaled_down_comes_back() {
+    let scaled = settled().moved_off();
+    assert_eq!(scaled.decision(), follow());
+    let oddly = scaled.spec(|spec| spec.replicas = -1);
+    assert_eq!(oddly.decision(), follow());
+}
+
+fn waking(wake: Wake) -> Decision {
+    let names = vec!["old".to_owned()];
+    Decision::act(
+        "wake_tasks",
+        None,
+        [Action::Requeue(Requeue::Pods { names, wake })],
+    )
+}
+
+#[test]
+fn pods_that_were_set_aside_before_the_run_moved_off_are_woken_once() {
+    let asleep = |generation: Option<i64>| {
+        let woken = generation.map(requeued_for);
+        enrolled()
+            .moved_off()
+            .task_waits("old", 5)
+            .task_is_new("new")
+            .change(|scene| scene.waiting[0].woken = woken)
+    };
+    let wake = waking(requeued_for(GENERATION));
+    assert_eq!(asleep(None).plan(), without_timer(wake.clone()));
+    assert_eq!(asleep(Some(GENERATION - 2)).plan(), without_timer(wake.clone()));
+    assert_ne!(asleep(Some(GENERATION)).decision(), wake);
+    let still_there = asleep(None).change(|scene| scene.pod = Some(there()));
+    assert_eq!(still_there.plan(), pod_end());
+}
+
+#[test]
+fn a_pod_that_was_woken_while_another_task_ran_is_woken_again_when_that_one_has_ended() {
+    let asleep = |since: Option<i64>| {
+        enrolled()
+            .moved_off()
+            .task_waits("old", 60)
+            .change(|scene| scene.moves = Repeated::default().and_one(ago(50)))
+            .change(|scene| {
+                scene.waiting[0].woken = Some(Wake {
+                    generation: GENERATION,
+                    since,
+                });
+            })
+    };
+    let counted = |since, live, ended| asleep(since).census(live, Some(ago(ended)));
+    let ended = Some(ago(20).as_second());
+    let wake = waking(Wake {
+        generation: GENERATION,
+        since: ended,
+    });
+    assert_eq!(asleep(None).decision(), Decision::Read(Read::Tasks));
+    assert_eq!(counted(None, 0, 20).decision(), wake);
+    let is_told = |scene: Scene| matches!(scene.decision(), Decision::Wait(Wait::Fit { .. }));
+    assert!(is_told(counted(ended, 0, 20)), "woken for that already");
+    assert!(is_told(counted(None, 0, 55)), "it ended before the run moved off");
+    assert!(is_told(counted(None, 0, 50)), "it ended as the run moved off");
+}
+
+#[test]
+fn assistants_on_the_node_that_was_left_are_deleted_before_anything_goes_elsewhere() {
+    let assistant = |name: &str, node: Option<&str>| AssistantPod {
+        name: name.to_owned(),
+        uid: format!("{name}-uid"),
+        node: node.map(str::to_owned),
+    };
+    let assistants = vec![
+        assistant("here", Some(NODE)),
+        assistant("behind", Some("old")),
+        assistant("nowhere", None),
+    ];
+    let away = |left: &str| {
+        let left = Some(left.to_owned());
+        let scene = enrolled().moved_off().spec(|spec| spec.left = left);
+        scene.change(|scene| scene.inputs.assistants = assistants.clone().into())
+    };
+    let back = |left: &str| {
+        Action::Placeholder(Spec {
+            left: Some(left.to_owned()),
+            ..spec()
+        })
+    };
+    let delete = Action::Delete(Target::Assistant {
+        name: "behind".to_owned(),
+        uid: "behind-uid".to_owned(),
+    });
+    assert_eq!(
+        away("old").decision(),
+        Decision::act("follow", None, [delete.clone(), back("old")])
+    );
+    let made_room = away("");
+    assert_eq!(made_room.decision(), Decision::act("follow", None, [back("")]));
+    let asleep = away("old")
+        .task_waits("old", 5)
+        .change(|scene| scene.waiting[0].woken = None);
+    let Decision::Act(step) = asleep.decision() else {
+        panic!("{asleep:?}")
+    };
+    assert_eq!(step.actions[0], delete);
+    assert_eq!(
+        Decision::act(step.name, None, &step.actions[1..]),
+        waking(requeued_for(GENERATION))
+    );
+}
+
+/// The scheduler of Kubernetes 1.36 does not retry the pod when the pods that keep it away end.
+#[test]
+fn a_pod_that_others_keep_away_is_woken_again_every_minute() {
+    let kept_away = |waits: i64, since: Option<i64>| {
+        enrolled()
+            .moved_off()
+            .task_waits("old", waits)
+            .change(|scene| scene.moves = Repeated::default().and_one(ago(50)))
+            .counted(0)
+            .change(|scene| {
+                let pod = &mut scene.waiting[0];
+                pod.woken = Some(Wake {
+                    generation: GENERATION,
+                    since,
+                });
+                pod.unschedulable.as_mut().unwrap().message =
+                    "0/1 nodes are available: 1 node(s) didn't match pod anti-affinity rules.".to_owned();
+            })
+    };
+    let woken = |since: i64| {
+        waking(Wake {
+            generation: GENERATION,
+            since: Some(since),
+        })
+    };
+    let minute = |waits: i64, minutes: i64| ago(waits).as_second() + minutes * 60;
+    let is_told = |scene: Scene| {
+        let plan = scene.plan();
+        matches!(plan.decision, Decision::Wait(Wait::Fit { .. }))
+            && plan.again == Some(Duration::from_mins(1))
+    };
+    assert!(is_told(kept_away(59, None)));
+    assert_eq!(kept_away(61, None).decision(), woken(minute(61, 1)));
+    assert!(is_told(kept_away(119, Some(minute(119, 1)))));
+    assert_eq!(
+        kept_away(120, Some(minute(120, 1))).decision(),
+        woken(minute(120, 2))
+    );
+}
+
+/// Schedulers before Kubernetes 1.36 do not retry a pod whose label changes.
+#[test]
+fn a_pod_that_still_misses_its_group_long_after_it_was_woken_is_woken_by_the_placeholder() {
+    let asleep = |moved, ended, message: &str| {
+        let message = message.to_owned();
+        enrolled()
+            .moved_off()
+            .task_waits("old", 60)
+            .change(|scene| scene.moves = Repeated::default().and_one(ago(moved)))
+            .quiet_for(ended)
+            .change(|scene| {
+                let pod = &mut scene.waiting[0];
+                pod.woken = Some(Wake {
+                    generation: GENERATION,
+                    since: Some(i64::MAX),
+                });
+                pod.unschedulable.as_mut().unwrap().message = message;
+            })
+    };
+    assert_eq!(asleep(15, 15, ELSEWHERE).decision(), follow());
+    assert_eq!(asleep(11, 30, ELSEWHERE).plan(), given_time(4));
+    assert_eq!(asleep(60, 12, ELSEWHERE).plan(), given_time(3));
+    assert_ne!(asleep(60, 60, NO_NODE).decision(), follow());
+    assert_ne!(asleep(60, 60, ELSEWHERE).counted(1).decision(), follow());
+}
+
+fn there() -> PlaceholderPod {
+    settled().pod.unwrap()
+}

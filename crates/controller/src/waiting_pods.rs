@@ -9,8 +9,8 @@ use crate::pods::PodView;
 use kube::ResourceExt;
 use placement::keys;
 use placement::names::RunKey;
+use placement::plan::RequeueMark;
 use placement::plan::WaitingPod;
-use placement::plan::Wake;
 
 /// Unbound task pods by group and name. The pod of a nested run carries the name of the nested run, but is in the group of the
 /// root run.
@@ -40,7 +40,10 @@ pub(crate) fn pod(pod: &PodView) -> Option<Reduced<PodKey, OfRun<WaitingPod>>> {
         requests: pod.asks(),
         unschedulable: pod.unschedulable(),
         tolerations: pod.spec.tolerations.clone(),
-        woken: pod.labels().get(keys::WOKEN).and_then(|label| Wake::read(label)),
+        woken: pod
+            .labels()
+            .get(keys::WOKEN)
+            .and_then(|label| RequeueMark::parse(label)),
         relaxed: pod.annotations().contains_key(keys::RELAXED),
     };
     Some((key, Some(of(&pod.metadata, waiting))))

@@ -82,8 +82,8 @@ pub use self::action::{Action, Event, MoveCause, PodChange, ReleaseCause, Requeu
 pub use self::decision::{Decision, Step, Wait, Why};
 pub use self::inputs::{Census, Creation, Group, Inputs, Quota, Read, Tasks, VolumeConstraints};
 pub use self::observation::{
-    AssistantPod, Observation, Placeholder, PlaceholderPod, Repeated, Resize, Shape, Unschedulable,
-    WaitingPod, Wake,
+    AssistantPod, Observation, Placeholder, PlaceholderPod, Repeated, RequeueMark, Resize, Shape,
+    Unschedulable, WaitingPod,
 };
 pub use self::state::State;
 use self::state::{Stage, enrolment};

@@ -6,7 +6,7 @@ use crate::keys;
 use crate::names::RunKey;
 use crate::placeholder::size::{is_automatic, usual};
 use crate::placeholder::{spec, stateful_set};
-use crate::plan::{Action, Creation, Observation, PodChange, Requeue, Target, Wake};
+use crate::plan::{Action, Creation, Observation, PodChange, Requeue, RequeueMark, Target};
 use crate::raw::{add, test};
 use crate::run::Run;
 use crate::strategy::Enrolment;
@@ -226,11 +226,11 @@ pub(crate) fn resize_patch(pod: &str, config: &Config) -> Value {
 }
 
 /// A label on a task's pod of this run. The change makes the scheduler retry the pod.
-fn pod_requeue_patch(run: &Run, wake: Wake) -> Patch {
+fn pod_requeue_patch(run: &Run, mark: RequeueMark) -> Patch {
     let label = |key| ["metadata", "labels", key];
     Patch(vec![
         test(&label(keys::GROUP), run.key.uid.as_str()),
-        add(&label(keys::WOKEN), wake.to_string()),
+        add(&label(keys::WOKEN), mark.to_string()),
     ])
 }
 

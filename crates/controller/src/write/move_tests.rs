@@ -7,7 +7,7 @@ use crate::fixture::{Caches, Server, at, node as node_json, observed_pod, placeh
 use crate::read::Tasks;
 use placement::node::Cause as Trouble;
 use placement::node::NodeState;
-use placement::plan::Wake;
+use placement::plan::RequeueMark;
 use placement::plan::{Action, Inputs, Read, Requeue, Resize, Tasks as Counted, WaitingPod};
 use placement::resources::Resources;
 use placement::run::SpecStatus;
@@ -235,7 +235,7 @@ async fn pods_of_this_run_are_woken_by_a_label_and_one_that_is_gone_is_passed_ov
     server.answer(200, written());
     let pods = Requeue::Pods {
         names: vec!["gone".into(), "there".into()],
-        wake: Wake {
+        wake: RequeueMark {
             generation: 4,
             since: None,
         },

@@ -3,7 +3,7 @@
 //! An action states what an object should be. `requests` computes the requests from the action and the observation.
 
 use super::inputs::Creation;
-use super::observation::Wake;
+use super::observation::RequeueMark;
 use crate::automatic_reserve::Need;
 use crate::node::{Cause, NodeOffer};
 use crate::placeholder::spec::Spec;
@@ -70,7 +70,7 @@ pub enum Requeue {
         /// Names of the pods.
         names: Vec<String>,
         /// The value of their label `woken`.
-        wake: Wake,
+        wake: RequeueMark,
     },
     /// TaskRuns whose pods a quota rejected, by Tekton, which would retry in a minute.
     TaskRuns {

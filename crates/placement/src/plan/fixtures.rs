@@ -2,8 +2,8 @@
 
 use super::{
     Action, Census, Creation, Decision, Enrolment, Event, Group, Inputs, Observation, Placeholder,
-    PlaceholderPod, Plan, Quota, Read, Repeated, RunState, Shape, Spec, Step, Target, Tasks, Unschedulable,
-    WaitingPod, Wake, plan,
+    PlaceholderPod, Plan, Quota, Read, Repeated, RequeueMark, RunState, Shape, Spec, Step, Target, Tasks,
+    Unschedulable, WaitingPod, plan,
 };
 use crate::config::Config;
 use crate::node::{NodeFacts, NodeState};
@@ -419,8 +419,8 @@ fn unschedulable(seconds: i64) -> Unschedulable {
 }
 
 /// The label of a pod that was requeued when the run moved off.
-pub(super) fn requeued_for(generation: i64) -> Wake {
-    Wake {
+pub(super) fn requeued_for(generation: i64) -> RequeueMark {
+    RequeueMark {
         generation,
         since: None,
     }

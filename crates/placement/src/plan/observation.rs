@@ -137,14 +137,14 @@ pub struct WaitingPod {
     /// The tolerations of the pod.
     pub tolerations: Vec<Toleration>,
     /// The label `woken`: for which change the scheduler last requeued the pod.
-    pub woken: Option<Wake>,
+    pub woken: Option<RequeueMark>,
     /// The pod was created with a required podAffinity to other pods, and the webhook made the podAffinity preferred.
     pub relaxed: bool,
 }
 
 /// The change for which the scheduler should requeue a waiting task pod: the value of the label `woken`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Wake {
+pub struct RequeueMark {
     /// The run moved off its node: the generation that the placeholder's StatefulSet has since then.
     pub generation: i64,
     /// When the last other task of the run ended since then, or the last full minute of the pod's waiting, in seconds
@@ -245,9 +245,9 @@ impl Repeated {
     }
 }
 
-impl Wake {
+impl RequeueMark {
     /// Parses the label; `None` if another client wrote the value.
-    pub fn read(label: &str) -> Option<Self> {
+    pub fn parse(label: &str) -> Option<Self> {
         let (generation, since) = match label.split_once('.') {
             None => (label, None),
             Some((generation, since)) => (generation, Some(since.parse().ok()?)),
@@ -264,7 +264,7 @@ impl Wake {
     }
 }
 
-impl fmt::Display for Wake {
+impl fmt::Display for RequeueMark {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.since {
             None => write!(f, "{}", self.generation),
@@ -277,8 +277,8 @@ impl fmt::Display for Wake {
 mod tests {
     use super::*;
 
-    fn wake(generation: i64, since: Option<i64>) -> Wake {
-        Wake { generation, since }
+    fn wake(generation: i64, since: Option<i64>) -> RequeueMark {
+        RequeueMark { generation, since }
     }
 
     #[test]
@@ -288,10 +288,10 @@ mod tests {
             (wake(4, Some(1_790_000_000)), "4.1790000000"),
         ] {
             assert_eq!(it.to_string(), label);
-            assert_eq!(Wake::read(label), Some(it));
+            assert_eq!(RequeueMark::parse(label), Some(it));
         }
         for label in ["", ".", "4.", ".4", "4.x", "four", "4.1.2"] {
-            assert_eq!(Wake::read(label), None, "{label:?}");
+            assert_eq!(RequeueMark::parse(label), None, "{label:?}");
         }
     }
 

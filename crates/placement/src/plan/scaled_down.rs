@@ -15,7 +15,9 @@ use super::action::{Action, MoveCause, Requeue, Target};
 use super::decision::{Decision, Wait};
 use super::inputs::{Inputs, Read, Tasks};
 use super::moving::await_tasks;
-use super::observation::{AssistantPod, Observation, Placeholder, Repeated, Unschedulable, WaitingPod, Wake};
+use super::observation::{
+    AssistantPod, Observation, Placeholder, Repeated, RequeueMark, Unschedulable, WaitingPod,
+};
 use super::{Plan, change_placeholder, with_timer, without_timer};
 use crate::messages;
 use crate::node::largest;
@@ -95,10 +97,10 @@ fn after_deleting_assistants(
     Decision::act(name, None, deletions.chain([then]).collect::<Vec<_>>())
 }
 
-fn requeue_mark(observed: &Observation, inputs: &Inputs, set: &Placeholder) -> Wake {
+fn requeue_mark(observed: &Observation, inputs: &Inputs, set: &Placeholder) -> RequeueMark {
     let quiet_since = inputs.tasks.get().ok().and_then(|tasks| tasks.census.quiet_since);
     let ended = quiet_since.filter(|ended| observed.moves.last.is_none_or(|last| *ended > last));
-    Wake {
+    RequeueMark {
         generation: set.generation,
         since: ended
             .max(kept_away_for_minutes(observed))
@@ -118,7 +120,7 @@ fn is_kept_away(it: &Unschedulable) -> bool {
     messages::is_kept_away(&it.message)
 }
 
-fn pods_to_requeue(observed: &Observation, mark: Wake) -> Vec<String> {
+fn pods_to_requeue(observed: &Observation, mark: RequeueMark) -> Vec<String> {
     let is_requeued = |pod: &WaitingPod| pod.woken.is_some_and(|woken| woken.covers(mark));
     let to_requeue = |pod: &&WaitingPod| pod.unschedulable.is_some() && !is_requeued(pod);
     let pods = observed.waiting.iter().filter(to_requeue);

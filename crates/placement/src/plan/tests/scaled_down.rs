@@ -90,7 +90,7 @@ fn a_placeholder_that_somebody_scaled_down_comes_back() {
     assert_eq!(oddly.decision(), follow());
 }
 
-fn waking(wake: Wake) -> Decision {
+fn waking(wake: RequeueMark) -> Decision {
     let names = vec!["old".to_owned()];
     Decision::act(
         "wake_tasks",
@@ -125,7 +125,7 @@ fn a_pod_that_was_woken_while_another_task_ran_is_woken_again_when_that_one_has_
             .task_waits("old", 60)
             .change(|scene| scene.moves = Repeated::default().and_one(ago(50)))
             .change(|scene| {
-                scene.waiting[0].woken = Some(Wake {
+                scene.waiting[0].woken = Some(RequeueMark {
                     generation: GENERATION,
                     since,
                 });
@@ -133,7 +133,7 @@ fn a_pod_that_was_woken_while_another_task_ran_is_woken_again_when_that_one_has_
     };
     let counted = |since, live, ended| asleep(since).census(live, Some(ago(ended)));
     let ended = Some(ago(20).as_second());
-    let wake = waking(Wake {
+    let wake = waking(RequeueMark {
         generation: GENERATION,
         since: ended,
     });
@@ -202,7 +202,7 @@ fn a_pod_that_others_keep_away_is_woken_again_every_minute() {
             .counted(0)
             .change(|scene| {
                 let pod = &mut scene.waiting[0];
-                pod.woken = Some(Wake {
+                pod.woken = Some(RequeueMark {
                     generation: GENERATION,
                     since,
                 });
@@ -211,7 +211,7 @@ fn a_pod_that_others_keep_away_is_woken_again_every_minute() {
             })
     };
     let woken = |since: i64| {
-        waking(Wake {
+        waking(RequeueMark {
             generation: GENERATION,
             since: Some(since),
         })
@@ -243,7 +243,7 @@ fn a_pod_that_still_misses_its_group_long_after_it_was_woken_is_woken_by_the_pla
             .quiet_for(ended)
             .change(|scene| {
                 let pod = &mut scene.waiting[0];
-                pod.woken = Some(Wake {
+                pod.woken = Some(RequeueMark {
                     generation: GENERATION,
                     since: Some(i64::MAX),
                 });

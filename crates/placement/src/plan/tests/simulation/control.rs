@@ -2,8 +2,8 @@
 
 use super::super::super::fixtures::inputs_read;
 use super::super::super::{
-    Decision, Event, Inputs, Observation, Placeholder, PlaceholderPod, Read, Shape, Step, Tasks, Wait,
-    WaitingPod, Wake, Why, plan,
+    Decision, Event, Inputs, Observation, Placeholder, PlaceholderPod, Read, RequeueMark, Shape, Step, Tasks,
+    Wait, WaitingPod, Why, plan,
 };
 use super::Census;
 use super::api::SET;
@@ -123,7 +123,7 @@ impl Life {
                 tolerations: Vec::new(),
                 woken: task.object["metadata"]["labels"][keys::WOKEN]
                     .as_str()
-                    .and_then(Wake::read),
+                    .and_then(RequeueMark::parse),
                 relaxed: false,
             })
             .collect()

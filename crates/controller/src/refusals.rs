@@ -3,7 +3,7 @@
 use crate::api_error::{ErrorCause, StepError};
 use crate::reason::{Note, Reason, note};
 use placement::messages;
-use placement::pod_rejection::{self, Impossible};
+use placement::pod_rejection::{self, PermanentRejection};
 use placement::requests::Operation;
 use placement::run::Run;
 
@@ -90,12 +90,12 @@ pub(crate) fn within_limits(complaint: &str) -> Note {
 /// Why the controller releases a run whose placeholder can never be created.
 pub(crate) fn impossible(complaint: &str) -> String {
     match pod_rejection::told_by(complaint) {
-        Some(Impossible::OutOfLimits(_)) => format!(
+        Some(PermanentRejection::OutOfLimitRange(_)) => format!(
             "Released without a node, because a LimitRange of this namespace does not let its placeholder in: {complaint}. \
              Its pods will share the node that the first of them gets, but between tasks other runs can take that node. Set \
              placeholder-cpu and placeholder-memory in the configuration of pod-affinity to what the LimitRange allows."
         ),
-        Some(Impossible::RefersToNothing) | None => format!(
+        Some(PermanentRejection::MissingObject) | None => format!(
             "Released without a node: its placeholder cannot be created, nor can pods of its tasks that refer to the same \
              object: {complaint}. Create the object, or correct its name in the PipelineRun."
         ),

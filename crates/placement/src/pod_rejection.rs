@@ -8,20 +8,20 @@ use crate::resources::Resources;
 
 /// Why the API server will reject the placeholder's pod again.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Impossible {
+pub enum PermanentRejection {
     /// The pod refers to an object that does not exist. The task pods refer to the same object, so waiting would only
     /// delay their failure.
-    RefersToNothing,
+    MissingObject,
     /// The pod requests less than a `LimitRange` demands, or more than a `LimitRange` allows.
-    OutOfLimits(Bounds),
+    OutOfLimitRange(Bounds),
 }
 
 /// Reads the message of a `FailedCreate` event.
-pub fn told_by(message: &str) -> Option<Impossible> {
+pub fn told_by(message: &str) -> Option<PermanentRejection> {
     if messages::is_without_an_object(message) {
-        Some(Impossible::RefersToNothing)
+        Some(PermanentRejection::MissingObject)
     } else {
-        Bounds::told_by(message).map(Impossible::OutOfLimits)
+        Bounds::told_by(message).map(PermanentRejection::OutOfLimitRange)
     }
 }
 
@@ -56,11 +56,11 @@ mod tests {
     #[test]
     fn what_will_never_be_is_told_from_all_other_refusals() {
         let missing = r#"pods "a-0" is forbidden: no PriorityClass with name urgent was found"#;
-        assert_eq!(told_by(missing), Some(Impossible::RefersToNothing));
+        assert_eq!(told_by(missing), Some(PermanentRejection::MissingObject));
         let limits =
             r#"pods "a-0" is forbidden: minimum cpu usage per Container is 100m, but request is 50m"#;
         let bounds = Bounds::told_by(limits).unwrap();
-        assert_eq!(told_by(limits), Some(Impossible::OutOfLimits(bounds)));
+        assert_eq!(told_by(limits), Some(PermanentRejection::OutOfLimitRange(bounds)));
         let other = r#"admission webhook "policy.example.com" denied the request: label team not found"#;
         assert_eq!(told_by(other), None);
     }

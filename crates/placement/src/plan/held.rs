@@ -14,7 +14,7 @@ use crate::config::ReleaseWhen;
 use crate::messages;
 use crate::node::{NodeOffer, largest};
 use crate::placeholder::size::{is_automatic, usual, within_limits};
-use crate::pod_rejection::{self, Impossible};
+use crate::pod_rejection::{self, PermanentRejection};
 use crate::run::HeldFrom;
 use crate::strategy::Enrolment;
 use std::time::Duration;
@@ -94,14 +94,14 @@ fn free_place(observed: &Observation, inputs: &Inputs) -> Result<Option<Plan>, R
 
 fn is_rejected_permanently(observed: &Observation, inputs: &Inputs, set: &Placeholder) -> bool {
     match permanent_rejection(observed, inputs) {
-        Some(Impossible::RefersToNothing) => true,
-        Some(Impossible::OutOfLimits(_)) => set.spec.within_limits,
+        Some(PermanentRejection::MissingObject) => true,
+        Some(PermanentRejection::OutOfLimitRange(_)) => set.spec.within_limits,
         None => false,
     }
 }
 
 /// Why the API server permanently rejects the placeholder's pod, if the message was read.
-fn permanent_rejection(observed: &Observation, inputs: &Inputs) -> Option<Impossible> {
+fn permanent_rejection(observed: &Observation, inputs: &Inputs) -> Option<PermanentRejection> {
     let message = inputs.failed_create.get().ok()?.as_deref();
     pod_rejection::told_by(message.filter(|_| observed.live_pod().is_none())?)
 }
@@ -270,7 +270,7 @@ fn requeue_or_resize(
     message: Option<&str>,
 ) -> Decision {
     match (permanent_rejection(observed, inputs), message) {
-        (Some(Impossible::OutOfLimits(bounds)), Some(message)) => {
+        (Some(PermanentRejection::OutOfLimitRange(bounds)), Some(message)) => {
             let sized = change_placeholder(set, |spec| {
                 spec.size = within_limits(&bounds, &observed.config).requests();
                 spec.within_limits = true;
@@ -278,7 +278,10 @@ fn requeue_or_resize(
             let message = message.to_owned();
             Decision::act("ask_within_limits", Event::SizedWithinLimits { message }, [sized])
         }
-        (Some(Impossible::OutOfLimits(_) | Impossible::RefersToNothing) | None, message) => {
+        (
+            Some(PermanentRejection::OutOfLimitRange(_) | PermanentRejection::MissingObject) | None,
+            message,
+        ) => {
             let message = message.map(str::to_owned);
             let requeued = Action::Requeue(Requeue::Placeholder);
             Decision::act("nudge", Event::PodMissing { message }, [requeued])

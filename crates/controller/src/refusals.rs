@@ -89,7 +89,7 @@ pub(crate) fn within_limits(complaint: &str) -> Note {
 
 /// Why the controller releases a run whose placeholder can never be created.
 pub(crate) fn impossible(complaint: &str) -> String {
-    match pod_rejection::told_by(complaint) {
+    match pod_rejection::parse(complaint) {
         Some(PermanentRejection::OutOfLimitRange(_)) => format!(
             "Released without a node, because a LimitRange of this namespace does not let its placeholder in: {complaint}. \
              Its pods will share the node that the first of them gets, but between tasks other runs can take that node. Set \

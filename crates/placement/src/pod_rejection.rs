@@ -17,11 +17,11 @@ pub enum PermanentRejection {
 }
 
 /// Reads the message of a `FailedCreate` event.
-pub fn told_by(message: &str) -> Option<PermanentRejection> {
+pub fn parse(message: &str) -> Option<PermanentRejection> {
     if messages::is_without_an_object(message) {
         Some(PermanentRejection::MissingObject)
     } else {
-        Bounds::told_by(message).map(PermanentRejection::OutOfLimitRange)
+        Bounds::parse(message).map(PermanentRejection::OutOfLimitRange)
     }
 }
 
@@ -34,7 +34,7 @@ pub struct Bounds {
 
 impl Bounds {
     /// The limits in a message; `None` if the message is about something else.
-    pub fn told_by(message: &str) -> Option<Self> {
+    pub fn parse(message: &str) -> Option<Self> {
         let bounds = Self {
             least: Resources::of(&messages::least_amounts(message)),
             most: Resources::of(&messages::greatest_amounts(message)),
@@ -56,13 +56,13 @@ mod tests {
     #[test]
     fn what_will_never_be_is_told_from_all_other_refusals() {
         let missing = r#"pods "a-0" is forbidden: no PriorityClass with name urgent was found"#;
-        assert_eq!(told_by(missing), Some(PermanentRejection::MissingObject));
+        assert_eq!(parse(missing), Some(PermanentRejection::MissingObject));
         let limits =
             r#"pods "a-0" is forbidden: minimum cpu usage per Container is 100m, but request is 50m"#;
-        let bounds = Bounds::told_by(limits).unwrap();
-        assert_eq!(told_by(limits), Some(PermanentRejection::OutOfLimitRange(bounds)));
+        let bounds = Bounds::parse(limits).unwrap();
+        assert_eq!(parse(limits), Some(PermanentRejection::OutOfLimitRange(bounds)));
         let other = r#"admission webhook "policy.example.com" denied the request: label team not found"#;
-        assert_eq!(told_by(other), None);
+        assert_eq!(parse(other), None);
     }
 
     fn nearest(message: &str, asks: &[(&str, &str)]) -> String {
@@ -70,7 +70,7 @@ mod tests {
             .iter()
             .map(|(name, amount)| ((*name).to_owned(), (*amount).to_owned()))
             .collect();
-        let bounds = Bounds::told_by(message).unwrap();
+        let bounds = Bounds::parse(message).unwrap();
         bounds.nearest(Resources::of(&asks)).to_string()
     }
 
@@ -108,7 +108,7 @@ mod tests {
             "minimum cpu usage per Container is lots, but request is 50m",
             "",
         ] {
-            assert_eq!(Bounds::told_by(other), None, "{other}");
+            assert_eq!(Bounds::parse(other), None, "{other}");
         }
     }
 }

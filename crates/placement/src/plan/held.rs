@@ -103,7 +103,7 @@ fn is_rejected_permanently(observed: &Observation, inputs: &Inputs, set: &Placeh
 /// Why the API server permanently rejects the placeholder's pod, if the message was read.
 fn permanent_rejection(observed: &Observation, inputs: &Inputs) -> Option<PermanentRejection> {
     let message = inputs.failed_create.get().ok()?.as_deref();
-    pod_rejection::told_by(message.filter(|_| observed.live_pod().is_none())?)
+    pod_rejection::parse(message.filter(|_| observed.live_pod().is_none())?)
 }
 
 /// With `release-when: created`, a placeholder that exists is enough, unless it has a reserve: the tasks would not fit

@@ -13,7 +13,7 @@ pub enum PermanentRejection {
     /// delay their failure.
     MissingObject,
     /// The pod requests less than a `LimitRange` demands, or more than a `LimitRange` allows.
-    OutOfLimitRange(Bounds),
+    OutOfLimitRange(LimitRangeBounds),
 }
 
 /// Reads the message of a `FailedCreate` event.
@@ -21,18 +21,18 @@ pub fn parse(message: &str) -> Option<PermanentRejection> {
     if messages::is_without_an_object(message) {
         Some(PermanentRejection::MissingObject)
     } else {
-        Bounds::parse(message).map(PermanentRejection::OutOfLimitRange)
+        LimitRangeBounds::parse(message).map(PermanentRejection::OutOfLimitRange)
     }
 }
 
 /// The limits that a rejected pod violated.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Bounds {
+pub struct LimitRangeBounds {
     least: Resources,
     most: Resources,
 }
 
-impl Bounds {
+impl LimitRangeBounds {
     /// The limits in a message; `None` if the message is about something else.
     pub fn parse(message: &str) -> Option<Self> {
         let bounds = Self {
@@ -59,7 +59,7 @@ mod tests {
         assert_eq!(parse(missing), Some(PermanentRejection::MissingObject));
         let limits =
             r#"pods "a-0" is forbidden: minimum cpu usage per Container is 100m, but request is 50m"#;
-        let bounds = Bounds::parse(limits).unwrap();
+        let bounds = LimitRangeBounds::parse(limits).unwrap();
         assert_eq!(parse(limits), Some(PermanentRejection::OutOfLimitRange(bounds)));
         let other = r#"admission webhook "policy.example.com" denied the request: label team not found"#;
         assert_eq!(parse(other), None);
@@ -70,7 +70,7 @@ mod tests {
             .iter()
             .map(|(name, amount)| ((*name).to_owned(), (*amount).to_owned()))
             .collect();
-        let bounds = Bounds::parse(message).unwrap();
+        let bounds = LimitRangeBounds::parse(message).unwrap();
         bounds.nearest(Resources::of(&asks)).to_string()
     }
 
@@ -108,7 +108,7 @@ mod tests {
             "minimum cpu usage per Container is lots, but request is 50m",
             "",
         ] {
-            assert_eq!(Bounds::parse(other), None, "{other}");
+            assert_eq!(LimitRangeBounds::parse(other), None, "{other}");
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use crate::config::Config;
 use crate::keys;
-use crate::pod_rejection::Bounds;
+use crate::pod_rejection::LimitRangeBounds;
 use crate::quantity::Quantity;
 use crate::reserve::{self, BadReserve, Reserve, Wish};
 use crate::resources::Resources;
@@ -55,7 +55,7 @@ pub fn usual(config: &Config) -> Size {
 }
 
 /// The size nearest to the usual size that a `LimitRange` allows.
-pub(crate) fn within_limits(bounds: &Bounds, config: &Config) -> Size {
+pub(crate) fn within_limits(bounds: &LimitRangeBounds, config: &Config) -> Size {
     let allowed = bounds.nearest(usual(config).requests());
     let amounts = allowed
         .iter()

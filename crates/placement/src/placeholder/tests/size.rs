@@ -3,7 +3,7 @@
 use super::*;
 use crate::placeholder::size::{can_resize, ignored, reserved, usual, within_limits};
 use crate::plan::{Resize, Shape};
-use crate::pod_rejection::Bounds;
+use crate::pod_rejection::LimitRangeBounds;
 use crate::requests::resize_patch;
 use crate::reserve;
 use crate::resources::Resources;
@@ -167,7 +167,7 @@ fn a_shrunk_template_asks_for_the_usual_and_is_otherwise_as_it_was() {
 fn a_template_within_limits_asks_for_what_they_allow_and_has_a_reserve_no_more() {
     let big = made(&reserving("cpu=4"), &Config::default());
     let message = "minimum cpu usage per Container is 200m, but request is 50m";
-    let size = within_limits(&Bounds::parse(message).unwrap(), &Config::default()).requests();
+    let size = within_limits(&LimitRangeBounds::parse(message).unwrap(), &Config::default()).requests();
     let patch = change(&big, |spec| {
         (spec.size, spec.within_limits) = (size, true);
     });

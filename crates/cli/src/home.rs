@@ -41,8 +41,8 @@ fn trouble(facts: &Facts) -> Option<Cause> {
     let node = facts.home.as_ref()?.as_ref().ok()?.as_ref();
     let seen = node.and_then(NodeFacts::of);
     match state(seen.as_ref(), tolerations(facts)) {
-        NodeState::Unfit(cause) => Some(cause),
-        NodeState::Fit | NodeState::Unknown => None,
+        NodeState::Unusable(cause) => Some(cause),
+        NodeState::Usable | NodeState::Unknown => None,
     }
 }
 

@@ -76,8 +76,8 @@ fn evicted_from(seen: &Observation) -> Option<(&str, node::Cause)> {
     let name = seen.run.node.as_deref().filter(|name| left != Some(*name))?;
     let node = seen.nodes.iter().find(|node| node.name == name)?;
     match node::state(Some(node), &pod.tolerations) {
-        NodeState::Unfit(cause) => Some((name, cause)),
-        NodeState::Fit | NodeState::Unknown => None,
+        NodeState::Unusable(cause) => Some((name, cause)),
+        NodeState::Usable | NodeState::Unknown => None,
     }
 }
 

@@ -37,9 +37,9 @@ pub enum NodeState {
     #[default]
     Unknown,
     /// Readiness, cordon and taints allow it.
-    Fit,
+    Usable,
     /// The node is unusable.
-    Unfit(Cause),
+    Unusable(Cause),
 }
 
 /// Why a node is unusable; the worst cause is the greatest.
@@ -99,9 +99,9 @@ impl NodeFacts {
 /// Whether a pod with these tolerations can start on a node; `None` stands for a deleted node.
 pub fn state(node: Option<&NodeFacts>, tolerations: &[Toleration]) -> NodeState {
     match node.map(|node| unusable_cause(node, tolerations)) {
-        None => NodeState::Unfit(Cause::Gone),
-        Some(Some(cause)) => NodeState::Unfit(cause),
-        Some(None) => NodeState::Fit,
+        None => NodeState::Unusable(Cause::Gone),
+        Some(Some(cause)) => NodeState::Unusable(cause),
+        Some(None) => NodeState::Usable,
     }
 }
 
@@ -161,7 +161,7 @@ fn tolerates(toleration: &Toleration, taint: &Taint) -> bool {
 pub fn largest(nodes: &[NodeFacts], tolerations: &[Toleration], asked: &Resources) -> Option<NodeOffer> {
     let offers = nodes
         .iter()
-        .filter(|node| state(Some(node), tolerations) == NodeState::Fit)
+        .filter(|node| state(Some(node), tolerations) == NodeState::Usable)
         .map(|node| offer(node, asked));
     offers.min_by_key(|offer| {
         let offered: Vec<_> = offer

@@ -33,7 +33,7 @@ fn waiting(name: &str) -> WaitingPod {
 /// The placeholder is on node n1, where no pod can start any more.
 fn on_cordoned_node() -> Observation {
     Observation {
-        node: NodeState::Unfit(Trouble::Cordoned),
+        node: NodeState::Unusable(Trouble::Cordoned),
         ..seen_on("n1")
     }
 }
@@ -281,7 +281,7 @@ async fn tasks_are_counted_page_by_page_after_a_fresh_look_at_the_node() {
     let expected = Tasks {
         live: vec!["build".to_owned()],
         ended: Some(at(5)),
-        node: NodeState::Unfit(Trouble::Cordoned),
+        node: NodeState::Unusable(Trouble::Cordoned),
         hostname: Some("n1.internal".to_owned()),
         claims: ["disk".to_owned()].into(),
     };
@@ -331,7 +331,7 @@ async fn a_node_that_is_not_found_is_gone() {
         .tasks(&run(), Some(&observed_pod(Some("n1"))))
         .await
         .unwrap();
-    assert_eq!(count.node, NodeState::Unfit(Trouble::Gone));
+    assert_eq!(count.node, NodeState::Unusable(Trouble::Gone));
 }
 
 #[tokio::test]

@@ -34,12 +34,12 @@ fn judged(changes: &Value) -> NodeState {
 
 #[test]
 fn a_ready_node_without_marks_is_fit() {
-    assert_eq!(judged(&json!({})), NodeState::Fit);
+    assert_eq!(judged(&json!({})), NodeState::Usable);
 }
 
 #[test]
 fn a_cordoned_node_is_unfit_with_its_taint_or_before_it() {
-    let cordoned = NodeState::Unfit(Cause::Cordoned);
+    let cordoned = NodeState::Unusable(Cause::Cordoned);
     assert_eq!(judged(&json!({"spec": {"unschedulable": true}})), cordoned);
     assert_eq!(judged(&tainted(CORDON, NO_SCHEDULE)), cordoned);
 }
@@ -49,18 +49,18 @@ fn a_node_whose_kubelet_says_no_or_nothing_is_not_ready() {
     for status in ["False", "Unknown"] {
         assert_eq!(
             judged(&not_ready(status)),
-            NodeState::Unfit(Cause::NotReady),
+            NodeState::Unusable(Cause::NotReady),
             "{status}"
         );
     }
     assert_eq!(
         judged(&json!({"status": null})),
-        NodeState::Unfit(Cause::NotReady)
+        NodeState::Unusable(Cause::NotReady)
     );
     for (key, effect) in [(NOT_READY, "NoExecute"), (UNREACHABLE, NO_SCHEDULE)] {
         assert_eq!(
             judged(&tainted(key, effect)),
-            NodeState::Unfit(Cause::NotReady),
+            NodeState::Unusable(Cause::NotReady),
             "{key}"
         );
     }
@@ -69,9 +69,9 @@ fn a_node_whose_kubelet_says_no_or_nothing_is_not_ready() {
 #[test]
 fn only_taints_that_keep_pods_out_count() {
     let table = [
-        (NO_SCHEDULE, NodeState::Unfit(Cause::Tainted)),
-        ("NoExecute", NodeState::Unfit(Cause::Tainted)),
-        ("PreferNoSchedule", NodeState::Fit),
+        (NO_SCHEDULE, NodeState::Unusable(Cause::Tainted)),
+        ("NoExecute", NodeState::Unusable(Cause::Tainted)),
+        ("PreferNoSchedule", NodeState::Usable),
     ];
     for (effect, expected) in table {
         assert_eq!(judged(&tainted("ci", effect)), expected, "{effect}");
@@ -80,29 +80,29 @@ fn only_taints_that_keep_pods_out_count() {
 
 #[test]
 fn a_node_that_is_not_there_is_gone() {
-    assert_eq!(state(None, &[]), NodeState::Unfit(Cause::Gone));
+    assert_eq!(state(None, &[]), NodeState::Unusable(Cause::Gone));
 }
 
 #[test]
 fn of_several_causes_the_worst_is_told() {
     let mut all = tainted("ci", NO_SCHEDULE);
     all["spec"]["unschedulable"] = json!(true);
-    assert_eq!(judged(&all), NodeState::Unfit(Cause::Cordoned));
+    assert_eq!(judged(&all), NodeState::Unusable(Cause::Cordoned));
     json_patch::merge(&mut all, &not_ready("Unknown"));
-    assert_eq!(judged(&all), NodeState::Unfit(Cause::NotReady));
+    assert_eq!(judged(&all), NodeState::Unusable(Cause::NotReady));
     let mut by_taints = tainted("ci", NO_SCHEDULE);
     let unreachable = json!({"key": UNREACHABLE, "effect": NO_SCHEDULE});
     by_taints["spec"]["taints"]
         .as_array_mut()
         .unwrap()
         .push(unreachable);
-    assert_eq!(judged(&by_taints), NodeState::Unfit(Cause::NotReady));
+    assert_eq!(judged(&by_taints), NodeState::Unusable(Cause::NotReady));
 }
 
 #[test]
 fn a_taint_that_the_run_tolerates_does_not_count() {
     let fit = |fields: Value| {
-        state(Some(&node(&tainted("ci", NO_SCHEDULE))), &[toleration(fields)]) == NodeState::Fit
+        state(Some(&node(&tainted("ci", NO_SCHEDULE))), &[toleration(fields)]) == NodeState::Usable
     };
     let tolerating = [
         json!({"operator": "Exists"}),
@@ -132,9 +132,9 @@ fn a_taint_that_the_run_tolerates_does_not_count() {
 fn a_run_that_tolerates_everything_can_start_on_any_node_that_is_there() {
     let everything = [toleration(json!({"operator": "Exists"}))];
     for changes in [json!({"spec": {"unschedulable": true}}), not_ready("Unknown")] {
-        assert_eq!(state(Some(&node(&changes)), &everything), NodeState::Fit);
+        assert_eq!(state(Some(&node(&changes)), &everything), NodeState::Usable);
     }
-    assert_eq!(state(None, &everything), NodeState::Unfit(Cause::Gone));
+    assert_eq!(state(None, &everything), NodeState::Unusable(Cause::Gone));
 }
 
 fn sized(name: &str, cpu: &str, memory: &str) -> NodeFacts {

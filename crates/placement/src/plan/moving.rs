@@ -48,11 +48,11 @@ fn reason(observed: &Observation) -> Option<Reason> {
 
 fn node_unusable(observed: &Observation) -> Option<Reason> {
     match observed.node {
-        NodeState::Unfit(cause) if observed.live_node().is_some() => Some(Reason {
+        NodeState::Unusable(cause) if observed.live_node().is_some() => Some(Reason {
             cause: MoveCause::Node(cause),
             since: None,
         }),
-        NodeState::Unfit(_) | NodeState::Fit | NodeState::Unknown => None,
+        NodeState::Unusable(_) | NodeState::Usable | NodeState::Unknown => None,
     }
 }
 

@@ -83,7 +83,7 @@ fn the_pod_that_waits_longest_is_the_one_that_is_told() {
 #[test]
 fn a_node_where_no_pod_can_start_is_given_up_at_once_whether_a_task_waits_or_not() {
     for cause in CAUSES {
-        let scene = settled().node_is(NodeState::Unfit(cause));
+        let scene = settled().node_is(NodeState::Unusable(cause));
         let cause = MoveCause::Node(cause);
         assert_eq!(
             scene.plan(),
@@ -116,7 +116,7 @@ fn the_only_node_that_a_claim_can_be_used_on_is_never_given_up() {
         })
     };
     let cordoned = MoveCause::Node(Cause::Cordoned);
-    let scene = settled().node_is(NodeState::Unfit(Cause::Cordoned)).counted(0);
+    let scene = settled().node_is(NodeState::Unusable(Cause::Cordoned)).counted(0);
     assert_eq!(tied(scene.clone()).plan(), without_timer(stays(cordoned, None)));
     let waiting = tied(scene.task_waits("next", 99));
     assert_eq!(waiting.plan(), in_seconds(stays(cordoned, Some("next")), 30));
@@ -127,7 +127,7 @@ fn the_only_node_that_a_claim_can_be_used_on_is_never_given_up() {
 #[test]
 fn tasks_that_still_live_on_an_unfit_node_are_waited_for() {
     for cause in CAUSES {
-        let scene = settled().node_is(NodeState::Unfit(cause)).counted(1);
+        let scene = settled().node_is(NodeState::Unusable(cause)).counted(1);
         let cause = MoveCause::Node(cause);
         assert_eq!(
             scene.plan(),
@@ -145,7 +145,7 @@ fn tasks_that_still_live_on_an_unfit_node_are_waited_for() {
 
 #[test]
 fn a_fit_node_and_one_that_nobody_looked_at_are_kept() {
-    for state in [NodeState::Fit, NodeState::Unknown] {
+    for state in [NodeState::Usable, NodeState::Unknown] {
         assert_eq!(
             settled().node_is(state).counted(0).plan(),
             settled_for_good(),
@@ -164,7 +164,7 @@ fn with_moving_switched_off_a_stuck_run_stays_stuck() {
     };
     assert_eq!(off(settled().task_waits("big", 9999)), settled_for_good());
     assert_eq!(
-        off(settled().node_is(NodeState::Unfit(Cause::Gone))),
+        off(settled().node_is(NodeState::Unusable(Cause::Gone))),
         settled_for_good()
     );
     assert_eq!(
@@ -193,7 +193,7 @@ fn each_move_keeps_longer_from_the_next_one_up_to_five_minutes() {
 
 #[test]
 fn the_pause_counts_from_the_last_move_and_holds_for_unfit_nodes_too() {
-    let unfit = || settled().node_is(NodeState::Unfit(Cause::Cordoned)).counted(0);
+    let unfit = || settled().node_is(NodeState::Unusable(Cause::Cordoned)).counted(0);
     assert_eq!(unfit().moved_before(2, 13).plan(), pausing(7));
     let cause = MoveCause::Node(Cause::Cordoned);
     assert_eq!(unfit().moved_before(2, 20).decision(), moving_off(cause, None));
@@ -247,7 +247,7 @@ fn a_placeholder_without_a_node_waits_when_nobody_else_does() {
 fn an_evicted_placeholder_waits_while_its_group_lives_on_the_cordoned_node() {
     let evicted = enrolled()
         .placeholder_unschedulable(9999)
-        .node_is(NodeState::Unfit(Cause::Cordoned));
+        .node_is(NodeState::Unusable(Cause::Cordoned));
     assert_eq!(evicted.clone().counted(1).plan(), settled_for_good());
     let waiting = evicted.task_waits("next", 10).counted(1).decision();
     assert_eq!(waiting, awaiting_tasks(STRANDED, Some("next"), 1));
@@ -255,7 +255,7 @@ fn an_evicted_placeholder_waits_while_its_group_lives_on_the_cordoned_node() {
 
 #[test]
 fn a_placeholder_between_two_pods_is_left_to_its_stateful_set() {
-    let scene = settled().node_is(NodeState::Unfit(Cause::Gone)).counted(0);
+    let scene = settled().node_is(NodeState::Unusable(Cause::Gone)).counted(0);
     assert_eq!(scene.clone().pod_ending().plan(), settled_for_good());
     assert_eq!(scene.change(|scene| scene.pod = None).plan(), settled_for_good());
 }
@@ -305,7 +305,7 @@ fn a_count_tells_since_when_it_is_quiet() {
 #[test]
 fn a_held_run_leaves_an_unfit_node_before_it_is_released() {
     for cause in CAUSES {
-        let held = held().on(NODE).node_is(NodeState::Unfit(cause));
+        let held = held().on(NODE).node_is(NodeState::Unusable(cause));
         assert_eq!(held.decision(), Decision::Read(Read::Tasks), "{cause:?}");
         let expected = moving_off(MoveCause::Node(cause), None);
         assert_eq!(held.counted(0).decision(), expected, "{cause:?}");
@@ -317,7 +317,7 @@ fn a_held_run_that_moved_off_takes_a_new_node_and_is_released_there() {
     assert_eq!(held().moved_off().decision(), follow());
     assert_eq!(held().moved_off().on(NODE).plan(), with_timer(await_node(), SOON));
     assert_eq!(held().moved_off().on(NODE).pod_ending().decision(), follow());
-    let found = held().on(NODE).node_is(NodeState::Fit).moved_before(1, 2);
+    let found = held().on(NODE).node_is(NodeState::Usable).moved_before(1, 2);
     assert_eq!(found.decision(), released(ReleaseCause::NodeFound, Some(NODE)));
 }
 
@@ -326,7 +326,7 @@ fn a_held_run_that_keeps_finding_unfit_nodes_waits_between_them_and_not_beyond_i
     let unfit = || {
         held()
             .on(NODE)
-            .node_is(NodeState::Unfit(Cause::Tainted))
+            .node_is(NodeState::Unusable(Cause::Tainted))
             .moved_before(3, 10)
     };
     assert_eq!(unfit().plan(), in_seconds(await_node(), 30));
@@ -346,7 +346,7 @@ fn a_held_run_that_keeps_finding_unfit_nodes_waits_between_them_and_not_beyond_i
 
 #[test]
 fn a_held_run_is_released_to_an_unfit_node_only_where_moving_is_off_or_pods_of_it_live_there() {
-    let unfit = || held().on(NODE).node_is(NodeState::Unfit(Cause::Cordoned));
+    let unfit = || held().on(NODE).node_is(NodeState::Unusable(Cause::Cordoned));
     let release = released(ReleaseCause::NodeFound, Some(NODE));
     let off = unfit().counted(0).change(|scene| scene.config.move_after = None);
     assert_eq!(off.decision(), release);
@@ -360,7 +360,7 @@ fn release_when_created_does_not_release_to_an_unfit_node_either() {
             .change(|scene| scene.config.release_when = ReleaseWhen::Created)
             .decision()
     };
-    let unfit = held().on(NODE).node_is(NodeState::Unfit(Cause::Gone));
+    let unfit = held().on(NODE).node_is(NodeState::Unusable(Cause::Gone));
     assert_eq!(created(unfit), Decision::Read(Read::Tasks));
     assert_eq!(created(held().moved_off()), follow());
 }

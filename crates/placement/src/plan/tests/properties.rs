@@ -286,7 +286,7 @@ proptest! {
     fn no_run_is_released_to_a_node_that_is_unfit_and_that_it_can_leave_before_its_deadline(
         scene in anything(), met in tally(&[("released", 10)]),
     ) {
-        let unfit = matches!(scene.node, NodeState::Unfit(_)) && scene.config.move_after.is_some();
+        let unfit = matches!(scene.node, NodeState::Unusable(_)) && scene.config.move_after.is_some();
         let tasks = scene.inputs.tasks.get();
         let free = tasks.map_or(true, |tasks| tasks.census.live == 0 && tasks.tied.is_none());
         if let (Some((cause, Some(_))), true) = (release(&scene), unfit && free) {

@@ -181,7 +181,7 @@ fn a_placeholder_whose_node_was_taken_meanwhile_starts_over() {
 
 #[test]
 fn a_run_with_a_reserve_starts_over_when_its_node_turns_out_unfit() {
-    let unfit = |scene: Scene| scene.node_is(NodeState::Unfit(Cause::Cordoned));
+    let unfit = |scene: Scene| scene.node_is(NodeState::Unusable(Cause::Cordoned));
     let expected = start_over(MoveCause::Node(Cause::Cordoned));
     for scene in [big(), big().shrunk(), refused(big()), pinned(held().on(NODE))] {
         assert_eq!(unfit(scene.clone()).decision(), Decision::Read(Read::Tasks));

@@ -52,7 +52,7 @@ fn a_node_that_is_new_or_not_yet_known_is_written_down() {
         .change(|scene| scene.run.node = Some("node-0".to_owned()));
     assert_eq!(moved.decision(), record);
     let kept_by_a_volume = moved
-        .node_is(NodeState::Unfit(Cause::Cordoned))
+        .node_is(NodeState::Unusable(Cause::Cordoned))
         .pinned_by_volume("disk");
     assert_eq!(kept_by_a_volume.decision(), record);
 }

@@ -20,7 +20,7 @@ fn the_old_placeholder_pod_is_gone_or_going_before_the_next_one_is_asked_for() {
     let there = || enrolled().moved_off().on(NODE);
     assert_eq!(there().plan(), pod_end());
     assert_eq!(there().pod_ending().plan(), without_timer(follow()));
-    let unfit = there().node_is(NodeState::Unfit(Cause::Gone)).counted(0);
+    let unfit = there().node_is(NodeState::Unusable(Cause::Gone)).counted(0);
     assert_eq!(unfit.plan(), pod_end());
 }
 

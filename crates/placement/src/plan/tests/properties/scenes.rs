@@ -93,9 +93,9 @@ const OF_THE_PLACEHOLDER: &[Change] = &[
 ];
 
 const AROUND_IT: &[Change] = &[
-    |scene| scene.node = NodeState::Fit,
-    |scene| scene.node = NodeState::Unfit(Cause::Cordoned),
-    |scene| scene.node = NodeState::Unfit(Cause::Gone),
+    |scene| scene.node = NodeState::Usable,
+    |scene| scene.node = NodeState::Unusable(Cause::Cordoned),
+    |scene| scene.node = NodeState::Unusable(Cause::Gone),
     |scene| scene.nodes = vec![node("small", "cpu=2"), node("large", "cpu=16")],
     |scene| scene.nodes = vec![node("small", "cpu=2")],
     |scene| *scene = scene.clone().counted(0),
@@ -273,7 +273,7 @@ fn automatic(scene: Scene) -> Scene {
 }
 
 fn on_unfit_node(scene: Scene) -> Scene {
-    let cordoned = NodeState::Unfit(Cause::Cordoned);
+    let cordoned = NodeState::Unusable(Cause::Cordoned);
     scene.on(NODE).node_is(cordoned).counted(0)
 }
 

@@ -10,7 +10,7 @@ use crate::read::named;
 use crate::write::{Cluster, Kind, PIPELINE_RUN, with_timeout};
 use jiff::Timestamp;
 use kube::api::DynamicObject;
-use placement::automatic_reserve::{Need, Source, Stint};
+use placement::automatic_reserve::{ExpectedRequests, Source, Stint};
 use placement::plan::Observation;
 use placement::requests::Operation;
 use placement::resources::Resources;
@@ -40,16 +40,16 @@ impl Cluster {
     }
 
     /// For each resource, the largest request of a task of the run.
-    pub(crate) async fn largest_task(&self, run: &Run) -> Need {
+    pub(crate) async fn largest_task(&self, run: &Run) -> ExpectedRequests {
         match self.largest(run).await {
-            Ok(asks) if asks == Resources::default() => Need::default(),
-            Ok(asks) => Need {
+            Ok(asks) if asks == Resources::default() => ExpectedRequests::default(),
+            Ok(asks) => ExpectedRequests {
                 asks,
                 source: Source::Definitions,
             },
             Err(refused) => {
                 debug!(error = %refused.fault, "the definitions of the tasks cannot be read");
-                Need::default()
+                ExpectedRequests::default()
             }
         }
     }

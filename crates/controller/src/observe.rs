@@ -10,7 +10,7 @@ use crate::quotas::QuotaRejections;
 use crate::waiting_pods::{PodKey, WaitingPods, waiting_in};
 use jiff::Timestamp;
 use kube::runtime::reflector::{ObjectRef, Store};
-use placement::automatic_reserve::{self, Need, Source};
+use placement::automatic_reserve::{self, ExpectedRequests, Source};
 use placement::config::Config;
 use placement::keys;
 use placement::names::RunKey;
@@ -169,7 +169,7 @@ impl Stores {
     }
 
     /// The recorded need of the latest run in this namespace that has the same Pipeline and a record.
-    pub(crate) fn need(&self, run: &Run) -> Option<Need> {
+    pub(crate) fn need(&self, run: &Run) -> Option<ExpectedRequests> {
         let pipeline = run.pipeline?;
         let runs = self.runs.state();
         let alike = runs.iter().filter(|it| it.spec.pipeline == Some(pipeline));
@@ -184,7 +184,7 @@ impl Stores {
         });
         let latest = recorded.max_by(|one, other| (one.0, &one.1).cmp(&(other.0, &other.1)));
         let (_, name, asks) = latest?;
-        Some(Need {
+        Some(ExpectedRequests {
             asks,
             source: Source::Record(name),
         })

@@ -1,14 +1,14 @@
 //! Event texts about the automatic reserve of a run. Pure.
 
 use crate::reason::{Note, Reason, note};
-use placement::automatic_reserve::{Need, Source};
+use placement::automatic_reserve::{ExpectedRequests, Source};
 use placement::keys;
 use placement::node::NodeOffer;
 use placement::plan::Observation;
 use placement::reserve::AUTOMATIC;
 
 /// The size of the automatic reserve, and the source of the size.
-pub(crate) fn chosen(seen: &Observation, need: &Need) -> Note {
+pub(crate) fn chosen(seen: &Observation, need: &ExpectedRequests) -> Note {
     let reserve = need.reserve(&seen.config.auto_reserve_maximum);
     let text = match &need.source {
         Source::Nothing => format!(

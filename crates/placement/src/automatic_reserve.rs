@@ -11,7 +11,7 @@ use jiff::Timestamp;
 
 /// What a run is expected to request.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Need {
+pub struct ExpectedRequests {
     /// The amount of each resource; empty if nothing is known.
     pub asks: Resources,
     /// Where the amounts come from.
@@ -74,7 +74,7 @@ pub fn recorded(text: &str) -> Option<Resources> {
     reserve::parse(text).ok().map(|reserve| Resources::of(&reserve))
 }
 
-impl Need {
+impl ExpectedRequests {
     /// The amounts as a reserve, limited by the configured maximum.
     pub fn reserve(&self, most: &Reserve) -> String {
         written(&self.asks.at_most(&Resources::of(most)))
@@ -136,9 +136,9 @@ mod tests {
 
     #[test]
     fn a_need_is_bounded_only_where_a_most_is_set() {
-        let need = Need {
+        let need = ExpectedRequests {
             asks: amounts("cpu=8,memory=4Gi"),
-            ..Need::default()
+            ..ExpectedRequests::default()
         };
         let most = reserve::parse("cpu=4,memory=16Gi,nvidia.com/gpu=1").unwrap();
         assert_eq!(need.reserve(&most), "cpu=4,memory=4Gi");

@@ -2,7 +2,7 @@ use super::*;
 use crate::api_error::Failure;
 use crate::fixture::{actions, at, enrolment, nothing, observed_pod, observed_set, planned, run, step_of};
 use kube::core::Status;
-use placement::automatic_reserve::{Need, Source};
+use placement::automatic_reserve::{ExpectedRequests, Source};
 use placement::plan::{Action, Inputs, PlaceholderPod, PodChange, Unschedulable, Why, plan};
 use placement::requests::Operation;
 use placement::strategy::Isolation;
@@ -314,7 +314,7 @@ fn durations_read_as_people_write_them() {
 #[test]
 fn an_automatic_reserve_is_told_with_its_amount_and_its_source_or_that_there_is_none() {
     let text = |source: Source, asks: &str| {
-        let need = Need {
+        let need = ExpectedRequests {
             asks: placement::automatic_reserve::recorded(asks).unwrap(),
             source,
         };

@@ -4,7 +4,7 @@
 
 use super::inputs::Creation;
 use super::observation::RequeueMark;
-use crate::automatic_reserve::Need;
+use crate::automatic_reserve::ExpectedRequests;
 use crate::node::{Cause, NodeOffer};
 use crate::placeholder::spec::Spec;
 use crate::requests::RunState;
@@ -87,7 +87,7 @@ pub enum Event {
     /// A run that nothing of pod-affinity holds was labelled.
     Enrolled,
     /// The placeholder was created, for an automatic reserve with room for this.
-    Created(Option<Need>),
+    Created(Option<ExpectedRequests>),
     /// An automatic reserve was given up.
     ReserveGivenUp {
         /// The node that comes nearest.

@@ -4,7 +4,7 @@
 //! The plan names the missing group of inputs ([`Read`]). The controller reads the group and plans again.
 
 use super::observation::AssistantPod;
-use crate::automatic_reserve::{Need, Stint};
+use crate::automatic_reserve::{ExpectedRequests, Stint};
 use crate::statefulset_quota::InTheWay;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::NodeSelector;
@@ -41,7 +41,7 @@ pub struct Creation {
     /// The labels of the run that the placeholder copies.
     pub labels: BTreeMap<String, String>,
     /// The expected requests of the run; only for an automatic reserve.
-    pub need: Option<Need>,
+    pub need: Option<ExpectedRequests>,
     /// The quotas of the namespace.
     pub quota: Quota,
 }

@@ -2,7 +2,7 @@
 //! run.
 
 use super::*;
-use crate::automatic_reserve::{Need, Source, Stint};
+use crate::automatic_reserve::{ExpectedRequests, Source, Stint};
 use crate::fixture;
 use crate::keys;
 use crate::requests::{Object, Operation, Verb};
@@ -13,8 +13,8 @@ fn automatic(scene: Scene) -> Scene {
     scene.change(|scene| scene.run.reserve = Some("auto".to_owned()))
 }
 
-fn need(asks: &str) -> Need {
-    Need {
+fn need(asks: &str) -> ExpectedRequests {
+    ExpectedRequests {
         asks: fixtures::amounts(asks),
         source: Source::Record("earlier".to_owned()),
     }

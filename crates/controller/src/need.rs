@@ -10,7 +10,7 @@ use crate::read::named;
 use crate::write::{Cluster, Kind, PIPELINE_RUN, with_timeout};
 use jiff::Timestamp;
 use kube::api::DynamicObject;
-use placement::automatic_reserve::{ExpectedRequests, Source, Stint};
+use placement::automatic_reserve::{ExpectedRequests, PodUsage, Source};
 use placement::plan::Observation;
 use placement::requests::Operation;
 use placement::resources::Resources;
@@ -27,8 +27,8 @@ const MOST_TASKS: usize = 20;
 
 impl Cluster {
     /// The node, the requests and the times of each task pod. After an error the run gets no record, which is not worth a delay.
-    pub(crate) async fn stints(&self, observed: &Observation) -> Vec<Stint> {
-        let and_one = |mut stints: Vec<Stint>, pod: &PodView| {
+    pub(crate) async fn stints(&self, observed: &Observation) -> Vec<PodUsage> {
+        let and_one = |mut stints: Vec<PodUsage>, pod: &PodView| {
             stints.extend(stint(pod, observed.now));
             stints
         };
@@ -97,9 +97,9 @@ impl Cluster {
 }
 
 /// `None` for a pod that never had a node.
-pub(crate) fn stint(pod: &PodView, now: Timestamp) -> Option<Stint> {
+pub(crate) fn stint(pod: &PodView, now: Timestamp) -> Option<PodUsage> {
     let from = pod.bound_since()?;
-    Some(Stint {
+    Some(PodUsage {
         node: pod.node()?.to_owned(),
         from,
         to: ended(pod).unwrap_or(now).max(from),

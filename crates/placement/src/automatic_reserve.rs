@@ -32,7 +32,7 @@ pub enum Source {
 
 /// The time that a task's pod spent on a node.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Stint {
+pub struct PodUsage {
     /// The node.
     pub node: String,
     /// When the pod was bound.
@@ -44,8 +44,8 @@ pub struct Stint {
 }
 
 /// The largest amounts that tasks requested at the same time on one node, resource by resource.
-pub fn peak(stints: &[Stint]) -> Resources {
-    let at_start = |one: &Stint| {
+pub fn peak(stints: &[PodUsage]) -> Resources {
+    let at_start = |one: &PodUsage| {
         let beside = stints.iter().filter(|other| !std::ptr::eq(*other, one));
         let beside = beside.filter(|other| other.node == one.node && other.is_running(one.from));
         beside.fold(one.asks.clone(), |sum, other| sum.and(&other.asks))
@@ -54,7 +54,7 @@ pub fn peak(stints: &[Stint]) -> Resources {
     sums.fold(Resources::default(), Resources::or_more)
 }
 
-impl Stint {
+impl PodUsage {
     /// Times have whole seconds. A task that ended in the second in which another task began does not overlap with it.
     fn is_running(&self, at: Timestamp) -> bool {
         self.from <= at && at < self.to
@@ -89,9 +89,9 @@ mod tests {
         recorded(text).unwrap()
     }
 
-    fn stint(node: &str, from: i64, to: i64, asks: &str) -> Stint {
+    fn stint(node: &str, from: i64, to: i64, asks: &str) -> PodUsage {
         let at = |second| Timestamp::from_second(second).unwrap();
-        Stint {
+        PodUsage {
             node: node.to_owned(),
             from: at(from),
             to: at(to),

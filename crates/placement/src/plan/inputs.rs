@@ -4,7 +4,7 @@
 //! The plan names the missing group of inputs ([`Read`]). The controller reads the group and plans again.
 
 use super::observation::AssistantPod;
-use crate::automatic_reserve::{ExpectedRequests, Stint};
+use crate::automatic_reserve::{ExpectedRequests, PodUsage};
 use crate::statefulset_quota::InTheWay;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::NodeSelector;
@@ -97,7 +97,7 @@ pub struct Inputs {
     /// See [`Read::RejectedTasks`]: their names.
     pub rejected_tasks: Group<Vec<String>>,
     /// See [`Read::Usage`]; empty if the usage is unknown.
-    pub usage: Group<Vec<Stint>>,
+    pub usage: Group<Vec<PodUsage>>,
     /// See [`Read::FailedCreate`]: the message, if there is an event.
     pub failed_create: Group<Option<String>>,
     /// See [`Read::Autoscaler`]: the message, if there is an event.

@@ -2,7 +2,7 @@
 //! run.
 
 use super::*;
-use crate::automatic_reserve::{ExpectedRequests, Source, Stint};
+use crate::automatic_reserve::{ExpectedRequests, PodUsage, Source};
 use crate::fixture;
 use crate::keys;
 use crate::requests::{Object, Operation, Verb};
@@ -153,13 +153,13 @@ fn tasks_are_looked_at_when_an_automatic_run_has_ended_well_and_has_no_record() 
 
 #[test]
 fn the_record_is_written_after_the_node_is_free_and_not_without_a_task() {
-    let stint = Stint {
+    let stint = PodUsage {
         node: "n".to_owned(),
         from: fixtures::ago(60),
         to: fixtures::ago(30),
         asks: fixtures::amounts("cpu=4"),
     };
-    let requests = |stints: Vec<Stint>| {
+    let requests = |stints: Vec<PodUsage>| {
         let scene = ended_well().change(|scene| scene.inputs.usage = stints.into());
         scene.requests()
     };

@@ -1,7 +1,7 @@
 //! Observations of a run: a usual scene with a few independent changes.
 
 use super::super::*;
-use crate::automatic_reserve::Stint;
+use crate::automatic_reserve::PodUsage;
 use crate::reserve::Wish;
 use crate::statefulset_quota::InTheWay;
 use jiff::Timestamp;
@@ -313,7 +313,7 @@ fn a_quota_refuses_a_task(scene: &mut Scene) {
 /// The usage of a task.
 fn ended_well(scene: &mut Scene) {
     scene.run.succeeded = true;
-    let stint = Stint {
+    let stint = PodUsage {
         node: NODE.to_owned(),
         from: ago(60),
         to: ago(30),

@@ -175,7 +175,7 @@ impl Stores {
         let alike = runs.iter().filter(|it| it.spec.pipeline == Some(pipeline));
         let alike = alike.filter(|it| it.metadata.namespace.as_ref() == Some(&run.key.namespace));
         let recorded = alike.filter_map(|it| {
-            let asks = automatic_reserve::recorded(it.metadata.annotations.as_ref()?.get(keys::USED)?)?;
+            let asks = automatic_reserve::parse_record(it.metadata.annotations.as_ref()?.get(keys::USED)?)?;
             Some((
                 it.metadata.creation_timestamp.as_ref(),
                 it.metadata.name.clone()?,

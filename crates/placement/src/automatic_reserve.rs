@@ -62,7 +62,7 @@ impl PodUsage {
 }
 
 /// Formats amounts as a reserve, without resources that cannot be reserved.
-pub fn written(asks: &Resources) -> String {
+pub fn format_record(asks: &Resources) -> String {
     let all = asks.iter().map(|(name, amount)| (name, amount.to_string()));
     let pairs = all.filter(|(name, amount)| reserve::check(name, amount).is_ok());
     let pairs: Vec<_> = pairs.map(|(name, amount)| format!("{name}={amount}")).collect();
@@ -70,14 +70,14 @@ pub fn written(asks: &Resources) -> String {
 }
 
 /// Parses the record on a run; `None` if another client changed the record.
-pub fn recorded(text: &str) -> Option<Resources> {
+pub fn parse_record(text: &str) -> Option<Resources> {
     reserve::parse(text).ok().map(|reserve| Resources::of(&reserve))
 }
 
 impl ExpectedRequests {
     /// The amounts as a reserve, limited by the configured maximum.
     pub fn reserve(&self, most: &Reserve) -> String {
-        written(&self.asks.at_most(&Resources::of(most)))
+        format_record(&self.asks.at_most(&Resources::of(most)))
     }
 }
 
@@ -86,7 +86,7 @@ mod tests {
     use super::*;
 
     fn amounts(text: &str) -> Resources {
-        recorded(text).unwrap()
+        parse_record(text).unwrap()
     }
 
     fn stint(node: &str, from: i64, to: i64, asks: &str) -> PodUsage {
@@ -107,8 +107,8 @@ mod tests {
             stint("n1", 12, 20, "cpu=2"),
             stint("n2", 5, 20, "cpu=9,nvidia.com/gpu=1"),
         ];
-        assert_eq!(written(&peak(&stints[..3])), "cpu=4,memory=9Gi");
-        assert_eq!(written(&peak(&stints)), "cpu=9,memory=9Gi,nvidia.com/gpu=1");
+        assert_eq!(format_record(&peak(&stints[..3])), "cpu=4,memory=9Gi");
+        assert_eq!(format_record(&peak(&stints)), "cpu=9,memory=9Gi,nvidia.com/gpu=1");
         assert_eq!(peak(&[]), Resources::default());
     }
 
@@ -119,7 +119,7 @@ mod tests {
             stint("n", 5, 5, "cpu=2"),
             stint("n", 6, 7, "cpu=1"),
         ];
-        assert_eq!(written(&peak(&stints)), "cpu=2");
+        assert_eq!(format_record(&peak(&stints)), "cpu=2");
     }
 
     #[test]
@@ -128,10 +128,13 @@ mod tests {
             "cpu": "1500m", "memory": "3Gi", "hugepages-2Mi": "4Mi", "ephemeral-storage": "0",
         }}}]});
         let asks = Resources::of_pod(&serde_json::from_value(pod).unwrap());
-        assert_eq!(written(&asks), "cpu=1500m,memory=3Gi");
-        assert_eq!(recorded(&written(&asks)), Some(amounts("cpu=1500m,memory=3Gi")));
-        assert_eq!(recorded("lots"), None);
-        assert_eq!(recorded(""), Some(Resources::default()));
+        assert_eq!(format_record(&asks), "cpu=1500m,memory=3Gi");
+        assert_eq!(
+            parse_record(&format_record(&asks)),
+            Some(amounts("cpu=1500m,memory=3Gi"))
+        );
+        assert_eq!(parse_record("lots"), None);
+        assert_eq!(parse_record(""), Some(Resources::default()));
     }
 
     #[test]

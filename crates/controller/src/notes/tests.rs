@@ -315,7 +315,7 @@ fn durations_read_as_people_write_them() {
 fn an_automatic_reserve_is_told_with_its_amount_and_its_source_or_that_there_is_none() {
     let text = |source: Source, asks: &str| {
         let need = ExpectedRequests {
-            asks: placement::automatic_reserve::recorded(asks).unwrap(),
+            asks: placement::automatic_reserve::parse_record(asks).unwrap(),
             source,
         };
         let told = written(&run(), &step_of(Event::Created(Some(need))));
@@ -338,7 +338,7 @@ fn an_automatic_reserve_is_told_with_its_amount_and_its_source_or_that_there_is_
 #[test]
 fn a_reserve_that_is_given_up_is_told_with_what_the_nearest_node_has() {
     let mut seen = seen();
-    seen.pod.as_mut().unwrap().shape.requests = placement::automatic_reserve::recorded("cpu=64").unwrap();
+    seen.pod.as_mut().unwrap().shape.requests = placement::automatic_reserve::parse_record("cpu=64").unwrap();
     let text = reserves::given_up(&seen, None).text;
     assert!(
         text.contains("No node has room for cpu=64") && text.contains("auto-reserve-maximum"),

@@ -55,7 +55,7 @@ fn record_usage(observed: &Observation, inputs: &Inputs) -> Result<Option<Action
         return Ok(None);
     }
     let usage = inputs.usage.get()?;
-    let used = (!usage.is_empty()).then(|| automatic_reserve::written(&automatic_reserve::peak(usage)));
+    let used = (!usage.is_empty()).then(|| automatic_reserve::format_record(&automatic_reserve::peak(usage)));
     Ok(used.map(|used| change_run(observed, |run| run.used = Some(used))))
 }
 

@@ -14,7 +14,7 @@ use placement::names::RunKey;
 use placement::plan::{Observation, Quota};
 use placement::requests::Operation;
 use placement::run::Run;
-use placement::statefulset_quota::{self, Owned, Places};
+use placement::statefulset_quota::{self, OwnedStatefulSet, Places};
 use tracing::debug;
 
 /// The last refusal in each namespace, as the resource version of its event.
@@ -75,7 +75,7 @@ impl Cluster {
     }
 }
 
-fn owned_by_run(set: &PartialObjectMeta<StatefulSet>, namespace: &str) -> Option<Owned> {
+fn owned_by_run(set: &PartialObjectMeta<StatefulSet>, namespace: &str) -> Option<OwnedStatefulSet> {
     let owners = set.metadata.owner_references.iter().flatten();
     let mut runs = owners.filter(|owner| owner.kind == "PipelineRun");
     let (run, name) = (runs.next()?, set.metadata.name.clone()?);
@@ -84,7 +84,7 @@ fn owned_by_run(set: &PartialObjectMeta<StatefulSet>, namespace: &str) -> Option
         name: run.name.clone(),
         uid: run.uid.clone(),
     };
-    Some(Owned {
+    Some(OwnedStatefulSet {
         is_placeholder: key.placeholder().as_str() == name,
         run: key.uid,
         name,

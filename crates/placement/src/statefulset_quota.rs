@@ -13,7 +13,7 @@ const RESOURCE: &str = "count/statefulsets.apps";
 
 /// A StatefulSet that a run owns.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Owned {
+pub struct OwnedStatefulSet {
     /// UID of the run.
     pub run: String,
     /// Name of the StatefulSet.
@@ -50,7 +50,7 @@ pub struct Places<'a> {
     /// The other runs of the namespace for which Tekton creates StatefulSets.
     pub others: &'a [Run],
     /// The StatefulSets that exist.
-    pub there: &'a [Owned],
+    pub there: &'a [OwnedStatefulSet],
     /// The time of the decision.
     pub now: Timestamp,
     /// The longest time that a run is held.
@@ -110,7 +110,7 @@ impl Places<'_> {
         run.hold_remaining(self.now, self.hold_deadline).is_zero()
     }
 
-    fn is_of_held_run(&self, set: &Owned) -> bool {
+    fn is_of_held_run(&self, set: &OwnedStatefulSet) -> bool {
         let mut others = self.others.iter();
         others.any(|other| other.key.uid == set.run && other.is_held_by_us())
     }
@@ -140,7 +140,7 @@ impl Places<'_> {
             .count()
     }
 
-    fn statefulsets_of(&self, run: &Run) -> impl Iterator<Item = &Owned> {
+    fn statefulsets_of(&self, run: &Run) -> impl Iterator<Item = &OwnedStatefulSet> {
         self.there.iter().filter(|set| set.run == run.key.uid)
     }
 }

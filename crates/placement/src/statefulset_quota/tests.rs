@@ -15,7 +15,7 @@ fn quota(hard: &str, used: &str) -> ResourceQuota {
 
 const NOW: i64 = 1000;
 
-fn among<'a>(run: &'a Run, others: &'a [Run], there: &'a [Owned]) -> Places<'a> {
+fn among<'a>(run: &'a Run, others: &'a [Run], there: &'a [OwnedStatefulSet]) -> Places<'a> {
     Places {
         run,
         others,
@@ -25,7 +25,7 @@ fn among<'a>(run: &'a Run, others: &'a [Run], there: &'a [Owned]) -> Places<'a> 
     }
 }
 
-fn places(run: &Run, others: &[Run], there: &[Owned]) -> i64 {
+fn places(run: &Run, others: &[Run], there: &[OwnedStatefulSet]) -> i64 {
     among(run, others, there).needed()
 }
 
@@ -46,9 +46,9 @@ fn released(run: Run) -> Run {
     }
 }
 
-fn placeholder(run: &Run) -> Owned {
+fn placeholder(run: &Run) -> OwnedStatefulSet {
     let name = run.key.placeholder().as_str().to_owned();
-    Owned {
+    OwnedStatefulSet {
         run: run.key.uid.clone(),
         uid: format!("placeholder of {}", run.key.uid),
         name,
@@ -56,8 +56,8 @@ fn placeholder(run: &Run) -> Owned {
     }
 }
 
-fn assistant(run: &Run) -> Owned {
-    Owned {
+fn assistant(run: &Run) -> OwnedStatefulSet {
+    OwnedStatefulSet {
         run: run.key.uid.clone(),
         name: "affinity-assistant-1".to_owned(),
         uid: format!("assistant of {}", run.key.uid),
@@ -136,7 +136,12 @@ fn a_run_whose_hold_is_over_comes_before_the_placeholders_of_all_others() {
     );
 }
 
-fn in_its_way(run: &Run, others: &[Run], there: &[Owned], quota: ResourceQuota) -> Option<InTheWay> {
+fn in_its_way(
+    run: &Run,
+    others: &[Run],
+    there: &[OwnedStatefulSet],
+    quota: ResourceQuota,
+) -> Option<InTheWay> {
     among(run, others, there).in_the_way(&[quota], there.len())
 }
 

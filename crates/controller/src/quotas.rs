@@ -57,7 +57,7 @@ impl Cluster {
         };
         Ok(Quota {
             short_of: statefulset_quota::short_of(&quotas, places.needed()),
-            in_the_way: places.in_the_way(&quotas, owned.items.len()),
+            blocker: places.blocker(&quotas, owned.items.len()),
         })
     }
 

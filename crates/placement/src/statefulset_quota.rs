@@ -26,7 +26,7 @@ pub struct OwnedStatefulSet {
 
 /// Why a quota has no room for the StatefulSets that Tekton creates for a run.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum InTheWay {
+pub enum QuotaBlocker {
     /// The placeholder of another run.
     Placeholder {
         /// Name of its StatefulSet.
@@ -35,7 +35,7 @@ pub enum InTheWay {
         uid: String,
     },
     /// A StatefulSet that was deleted and that the quota still counts.
-    Gone,
+    DeletedStatefulSet,
 }
 
 /// How long after the start of a run Tekton may create its StatefulSets: Tekton creates them at the start, or a minute
@@ -73,18 +73,18 @@ impl Places<'_> {
     /// Why a quota has no room for the StatefulSets that Tekton will create for this run, if pod-affinity can change
     /// that. `listed` is the number of StatefulSets in the namespace. The placeholder of a held run is never in the
     /// way: that run is searching a node and needs its own room.
-    pub fn in_the_way(&self, quotas: &[ResourceQuota], listed: usize) -> Option<InTheWay> {
+    pub fn blocker(&self, quotas: &[ResourceQuota], listed: usize) -> Option<QuotaBlocker> {
         if self.missing_assistants(self.run) == 0 || self.creates_no_assistants() {
             return None;
         }
         let mut counts = quotas.iter().filter_map(Count::from_quota);
         let full = counts.find(|count| count.has_fewer_free_than(self.expected_statefulsets()))?;
         if full.used > Quantity::of(i64::try_from(listed).unwrap_or(i64::MAX)) {
-            return Some(InTheWay::Gone);
+            return Some(QuotaBlocker::DeletedStatefulSet);
         }
         let mut placeholders = self.there.iter().filter(|set| set.is_placeholder);
         let placeholder = placeholders.find(|set| !self.is_of_held_run(set))?;
-        Some(InTheWay::Placeholder {
+        Some(QuotaBlocker::Placeholder {
             name: placeholder.name.clone(),
             uid: placeholder.uid.clone(),
         })

@@ -8,7 +8,7 @@ use placement::config::Config;
 use placement::names::RunKey;
 use placement::plan::{Action, Decision, Inputs, Quota, Read, Target, Unschedulable, plan};
 use placement::run::{Run, SpecStatus};
-use placement::statefulset_quota::InTheWay;
+use placement::statefulset_quota::QuotaBlocker;
 use placement::strategy::Strategy;
 use serde_json::json;
 
@@ -211,11 +211,11 @@ async fn what_another_runs_placeholder_is_called_tells_that_it_is_in_the_way() {
     let mut observed = observed();
     observed.run.templates = 1;
     let (quota, _) = quota_of(&server, &mut observed).await;
-    let placeholder = InTheWay::Placeholder {
+    let placeholder = QuotaBlocker::Placeholder {
         name: other.placeholder().as_str().into(),
         uid: "s9".into(),
     };
-    assert_eq!(quota.in_the_way, Some(placeholder));
+    assert_eq!(quota.blocker, Some(placeholder));
 }
 
 #[tokio::test]

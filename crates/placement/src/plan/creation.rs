@@ -5,7 +5,7 @@ use super::decision::{Decision, Wait};
 use super::inputs::{Inputs, Quota, Read};
 use super::observation::Observation;
 use super::{Plan, SOON, with_timer, without_timer};
-use crate::statefulset_quota::InTheWay;
+use crate::statefulset_quota::QuotaBlocker;
 use crate::strategy::Enrolment;
 use std::time::Duration;
 
@@ -40,14 +40,14 @@ pub(super) fn create(observed: &Observation, inputs: &Inputs, enrolment: Enrolme
 pub(super) fn free_place(inputs: &Inputs) -> Result<Option<Plan>, Read> {
     let Quota {
         short_of: Some(quota),
-        in_the_way: Some(in_the_way),
+        blocker: Some(blocker),
     } = inputs.quota.get()?.clone()
     else {
         return Ok(None);
     };
-    let decision = match in_the_way {
-        InTheWay::Gone => Decision::Wait(Wait::Places { quota }),
-        InTheWay::Placeholder { name, uid } => {
+    let decision = match blocker {
+        QuotaBlocker::DeletedStatefulSet => Decision::Wait(Wait::Places { quota }),
+        QuotaBlocker::Placeholder { name, uid } => {
             let event = Event::PlaceFreed {
                 name: name.clone(),
                 quota,

@@ -5,7 +5,7 @@
 
 use super::observation::AssistantPod;
 use crate::automatic_reserve::{ExpectedRequests, PodUsage};
-use crate::statefulset_quota::InTheWay;
+use crate::statefulset_quota::QuotaBlocker;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::NodeSelector;
 use std::collections::BTreeMap;
@@ -52,7 +52,7 @@ pub struct Quota {
     /// The quota without room, with its figures.
     pub short_of: Option<String>,
     /// What takes the room of the StatefulSets that Tekton creates for this run.
-    pub in_the_way: Option<InTheWay>,
+    pub blocker: Option<QuotaBlocker>,
 }
 
 /// What the run's PVCs mean to the placeholder.

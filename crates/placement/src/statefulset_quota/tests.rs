@@ -141,8 +141,8 @@ fn in_its_way(
     others: &[Run],
     there: &[OwnedStatefulSet],
     quota: ResourceQuota,
-) -> Option<InTheWay> {
-    among(run, others, there).in_the_way(&[quota], there.len())
+) -> Option<QuotaBlocker> {
+    among(run, others, there).blocker(&[quota], there.len())
 }
 
 #[test]
@@ -150,7 +150,7 @@ fn the_placeholder_of_a_released_run_is_in_the_way_where_a_run_has_no_place_for_
     let (own, other) = (run("a", 9, 1), released(run("b", 1, 1)));
     let there = [assistant(&other), placeholder(&other)];
     let way = |run: &Run, others: &[Run], hard| in_its_way(run, others, &there, quota(hard, "2"));
-    let placeholder = InTheWay::Placeholder {
+    let placeholder = QuotaBlocker::Placeholder {
         name: placeholder(&other).name,
         uid: "placeholder of b".to_owned(),
     };
@@ -201,7 +201,7 @@ fn a_set_that_is_gone_is_in_the_way_as_long_as_the_quota_counts_it() {
     let own = run("a", 9, 1);
     assert_eq!(
         in_its_way(&own, &[], &[assistant(&run("b", 1, 1))], quota("2", "2")),
-        Some(InTheWay::Gone)
+        Some(QuotaBlocker::DeletedStatefulSet)
     );
 }
 

@@ -3,7 +3,7 @@
 use super::*;
 use crate::config::Config;
 use crate::requests::Verb;
-use crate::statefulset_quota::InTheWay;
+use crate::statefulset_quota::QuotaBlocker;
 
 #[test]
 fn a_held_run_without_placeholder_gets_one() {
@@ -31,10 +31,10 @@ fn labels_of_the_run_are_read_before_its_placeholder_copies_them() {
     assert_eq!(set.metadata.labels.unwrap()["team"], "build");
 }
 
-fn no_room(quota: &str, in_the_way: Option<InTheWay>) -> Quota {
+fn no_room(quota: &str, blocker: Option<QuotaBlocker>) -> Quota {
     Quota {
         short_of: Some(quota.to_owned()),
-        in_the_way,
+        blocker,
     }
 }
 
@@ -68,9 +68,9 @@ fn at_the_end_of_its_hold_a_run_frees_the_place_that_another_placeholder_has_and
             None => scene.unread(Read::Quota).unread(Read::Creation).plan(),
         }
     };
-    let few = |in_the_way| Some(no_room("few", in_the_way));
+    let few = |blocker| Some(no_room("few", blocker));
     let placeholder = || {
-        Some(InTheWay::Placeholder {
+        Some(QuotaBlocker::Placeholder {
             name: "another".to_owned(),
             uid: "u9".to_owned(),
         })
@@ -90,7 +90,7 @@ fn at_the_end_of_its_hold_a_run_frees_the_place_that_another_placeholder_has_and
     assert_eq!(with(1, 0, None).decision, Decision::Read(Read::Quota));
     assert_eq!(with(1, 0, few(placeholder())), in_seconds(frees, 1));
     assert_eq!(
-        with(1, 14, few(Some(InTheWay::Gone))),
+        with(1, 14, few(Some(QuotaBlocker::DeletedStatefulSet))),
         in_seconds(waits.clone(), 1)
     );
     assert_eq!(

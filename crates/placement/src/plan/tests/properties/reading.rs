@@ -120,9 +120,7 @@ pub(super) fn may_come_back(scene: &Scene) -> bool {
 /// or was not read.
 pub(super) fn needs_a_place(scene: &Scene) -> bool {
     let quota = scene.inputs.quota.get();
-    let can_be_freed = quota.map_or(true, |quota| {
-        quota.short_of.is_some() && quota.in_the_way.is_some()
-    });
+    let can_be_freed = quota.map_or(true, |quota| quota.short_of.is_some() && quota.blocker.is_some());
     is_opted_in(scene) && scene.set.is_none() && scene.run.assistants() > 0 && can_be_freed
 }
 

@@ -3,7 +3,7 @@
 use super::super::*;
 use crate::automatic_reserve::PodUsage;
 use crate::reserve::Wish;
-use crate::statefulset_quota::InTheWay;
+use crate::statefulset_quota::QuotaBlocker;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Toleration;
 use proptest::collection::vec;
@@ -134,7 +134,7 @@ const ANSWERS: &[Change] = &[
     |scene| unread(scene, Read::Creation),
     |scene| unread(scene, Read::Quota),
     |scene| no_room(scene, None),
-    |scene| no_room(scene, Some(InTheWay::Gone)),
+    |scene| no_room(scene, Some(QuotaBlocker::DeletedStatefulSet)),
     |scene| no_room(scene, Some(another_placeholder())),
     |scene| unread(scene, Read::Usage),
     |scene| unread(scene, Read::FailedCreate),
@@ -156,13 +156,13 @@ fn unread(scene: &mut Scene, read: Read) {
     *scene = scene.clone().unread(read);
 }
 
-fn no_room(scene: &mut Scene, in_the_way: Option<InTheWay>) {
+fn no_room(scene: &mut Scene, blocker: Option<QuotaBlocker>) {
     let short_of = Some("ResourceQuota few".to_owned());
-    *scene = scene.clone().short_of(Quota { short_of, in_the_way });
+    *scene = scene.clone().short_of(Quota { short_of, blocker });
 }
 
-fn another_placeholder() -> InTheWay {
-    InTheWay::Placeholder {
+fn another_placeholder() -> QuotaBlocker {
+    QuotaBlocker::Placeholder {
         name: "another-set".to_owned(),
         uid: "another-set-uid".to_owned(),
     }
@@ -222,7 +222,7 @@ const USUAL: &[Usual] = &[
     || done(Strategy::ColocateCompleted).change(|scene| scene.run.succeeded = true),
     || held().with_set().failed_create(TOO_SMALL),
     || at_its_deadline().unread(Read::Quota),
-    || at_its_deadline().change(|scene| no_room(scene, Some(InTheWay::Gone))),
+    || at_its_deadline().change(|scene| no_room(scene, Some(QuotaBlocker::DeletedStatefulSet))),
     || at_its_deadline().change(|scene| no_room(scene, Some(another_placeholder()))),
     || automatic(held()).unread(Read::Creation),
     || {

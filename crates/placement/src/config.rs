@@ -1,7 +1,7 @@
 //! The ConfigMap as one typed value. The error for a bad key or value names the remedy.
 
 use crate::additions::{self, BadAddition};
-use crate::reserve::{self, BadReserve, Reserve, Wish};
+use crate::reserve::{self, BadReserve, Reserve, ReserveSetting};
 use crate::strategy::{Isolation, Strategy, UnknownName, unknown};
 use jiff::SignedDuration;
 use std::collections::{BTreeMap, BTreeSet};
@@ -45,7 +45,7 @@ pub struct Config {
     /// `move-after`; `None` if runs never move.
     pub move_after: Option<Duration>,
     /// `default-reserve`; empty if nothing is reserved.
-    pub default_reserve: Wish,
+    pub default_reserve: ReserveSetting,
     /// `auto-reserve-maximum`: the upper limit of an automatic reserve, by resource.
     pub auto_reserve_maximum: Reserve,
 }
@@ -96,7 +96,7 @@ impl Default for Config {
             release_when: ReleaseWhen::Scheduled,
             hold_deadline: Duration::from_mins(10),
             move_after: Some(Self::MOVE_AFTER),
-            default_reserve: Wish::Amounts(Reserve::new()),
+            default_reserve: ReserveSetting::Amounts(Reserve::new()),
             auto_reserve_maximum: Reserve::new(),
         }
     }
@@ -160,7 +160,7 @@ impl Config {
             "release-when" => self.release_when = value.parse()?,
             "hold-deadline" => self.hold_deadline = duration(value)?,
             "move-after" => self.move_after = duration_or_never(value)?,
-            "default-reserve" => self.default_reserve = reserve::wish(value)?,
+            "default-reserve" => self.default_reserve = reserve::parse_setting(value)?,
             "auto-reserve-maximum" => self.auto_reserve_maximum = reserve::parse(value)?,
             _ => return Err(Mistake::UnknownKey),
         }

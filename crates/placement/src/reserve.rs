@@ -13,7 +13,7 @@ pub type Reserve = BTreeMap<String, String>;
 
 /// The value of the annotation `reserve`, or of its default.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Wish {
+pub enum ReserveSetting {
     /// Fixed amounts.
     Amounts(Reserve),
     /// The amounts that the run is expected to request.
@@ -77,11 +77,11 @@ pub enum BadReserve {
 }
 
 /// Reads what is to be reserved.
-pub fn wish(text: &str) -> Result<Wish, BadReserve> {
+pub fn parse_setting(text: &str) -> Result<ReserveSetting, BadReserve> {
     if text.trim() == AUTOMATIC {
-        Ok(Wish::Automatic)
+        Ok(ReserveSetting::Automatic)
     } else {
-        parse(text).map(Wish::Amounts)
+        parse(text).map(ReserveSetting::Amounts)
     }
 }
 

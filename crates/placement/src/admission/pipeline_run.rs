@@ -175,7 +175,7 @@ impl<'a> PipelineRunDoc<'a> {
             value: value.to_owned(),
             cause: Box::new(cause),
         };
-        reserve::wish(value).map(drop).map_err(rejected)
+        reserve::parse_setting(value).map(drop).map_err(rejected)
     }
 
     fn check_pod_affinity(&self) -> Result<(), Rejection> {

@@ -61,7 +61,7 @@ fn every_key_sets_its_field() {
         release_when: ReleaseWhen::Created,
         hold_deadline: Duration::from_mins(90),
         move_after: Some(Duration::from_secs(90)),
-        default_reserve: reserve::wish("cpu=4,memory=8Gi").unwrap(),
+        default_reserve: reserve::parse_setting("cpu=4,memory=8Gi").unwrap(),
         auto_reserve_maximum: reserve::parse("cpu=16").unwrap(),
     };
     assert_eq!(config, Ok(expected));

@@ -4,7 +4,7 @@ use crate::config::Config;
 use crate::keys;
 use crate::pod_rejection::LimitRangeBounds;
 use crate::quantity::Quantity;
-use crate::reserve::{self, BadReserve, Reserve, Wish};
+use crate::reserve::{self, BadReserve, Reserve, ReserveSetting};
 use crate::resources::Resources;
 use crate::run::Run;
 use k8s_openapi::api::core::v1::ResourceRequirements;
@@ -101,25 +101,25 @@ fn assistant_request(resource: &str) -> Quantity {
 /// The reserve. An automatic reserve has no amounts until they were read; then they replace the annotation.
 fn reserve_amounts(run: &Run, config: &Config) -> Reserve {
     match reserve_setting(run, config) {
-        Wish::Amounts(reserve) => reserve,
-        Wish::Automatic => Reserve::new(),
+        ReserveSetting::Amounts(reserve) => reserve,
+        ReserveSetting::Automatic => Reserve::new(),
     }
 }
 
 /// Whether the run has an automatic reserve: the amounts that the run is expected to request.
 pub fn is_automatic(run: &Run, config: &Config) -> bool {
-    reserve_setting(run, config) == Wish::Automatic
+    reserve_setting(run, config) == ReserveSetting::Automatic
 }
 
 /// The run's annotation, or else the configured default. An empty annotation reserves nothing.
-fn reserve_setting(run: &Run, config: &Config) -> Wish {
+fn reserve_setting(run: &Run, config: &Config) -> ReserveSetting {
     parse_annotation(run)
         .and_then(Result::ok)
         .unwrap_or_else(|| config.default_reserve.clone())
 }
 
-fn parse_annotation(run: &Run) -> Option<Result<Wish, BadReserve>> {
-    run.reserve.as_deref().map(reserve::wish)
+fn parse_annotation(run: &Run) -> Option<Result<ReserveSetting, BadReserve>> {
+    run.reserve.as_deref().map(reserve::parse_setting)
 }
 
 /// The run's annotation, if its value is bad.

@@ -1,7 +1,7 @@
 //! What holds for any content of the ConfigMap.
 
 use crate::config::{Config, ConfigErrors};
-use crate::reserve::Wish;
+use crate::reserve::ReserveSetting;
 use crate::tally::tally;
 use proptest::prelude::{Just, Strategy, any, prop};
 use proptest::sample::select;
@@ -97,8 +97,8 @@ fn is_quantity(text: &str) -> bool {
 
 fn reserves(config: &Config) -> impl Iterator<Item = &String> {
     let default = match &config.default_reserve {
-        Wish::Amounts(reserve) => Some(reserve),
-        Wish::Automatic => None,
+        ReserveSetting::Amounts(reserve) => Some(reserve),
+        ReserveSetting::Automatic => None,
     };
     default
         .into_iter()

@@ -18,7 +18,7 @@ fn reserving(reserve: &str) -> Run {
 
 fn default_reserve(reserve: &str) -> Config {
     Config {
-        default_reserve: reserve::wish(reserve).unwrap(),
+        default_reserve: reserve::parse_setting(reserve).unwrap(),
         ..Config::default()
     }
 }

@@ -6,7 +6,7 @@ use crate::automatic_reserve::{ExpectedRequests, PodUsage, Source};
 use crate::fixture;
 use crate::keys;
 use crate::requests::{Object, Operation, Verb};
-use crate::reserve::Wish;
+use crate::reserve::ReserveSetting;
 use serde_json::{Value, json};
 
 fn automatic(scene: Scene) -> Scene {
@@ -54,7 +54,7 @@ fn what_a_run_needs_is_read_before_its_placeholder_is_made_and_counts_only_for_a
     assert!(!counts(automatic(enrolled())), "nobody waits for a reserve");
     let by_default = |reserve: Option<&str>| {
         held().change(|scene| {
-            scene.config.default_reserve = Wish::Automatic;
+            scene.config.default_reserve = ReserveSetting::Automatic;
             scene.run.reserve = reserve.map(str::to_owned);
         })
     };

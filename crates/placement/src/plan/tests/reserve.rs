@@ -125,7 +125,7 @@ fn release_when_created_waits_for_a_reserve_all_the_same() {
 fn a_default_reserve_is_honoured_like_the_runs_own_and_the_runs_own_goes_first() {
     let default = |scene: Scene| {
         scene.change(|scene| {
-            scene.config.default_reserve = crate::reserve::wish(RESERVE).unwrap();
+            scene.config.default_reserve = crate::reserve::parse_setting(RESERVE).unwrap();
             scene.config.release_when = ReleaseWhen::Created;
         })
     };

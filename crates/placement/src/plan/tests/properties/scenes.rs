@@ -2,7 +2,7 @@
 
 use super::super::*;
 use crate::automatic_reserve::PodUsage;
-use crate::reserve::Wish;
+use crate::reserve::ReserveSetting;
 use crate::statefulset_quota::QuotaBlocker;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Toleration;
@@ -51,7 +51,7 @@ const OF_THE_RUN: &[Change] = &[
 const OF_THE_CONFIGURATION: &[Change] = &[
     |scene| scene.config.default_strategy = Strategy::IsolateAlways,
     |scene| scene.config.isolation.scope = Scope::Namespace,
-    |scene| scene.config.default_reserve = Wish::Automatic,
+    |scene| scene.config.default_reserve = ReserveSetting::Automatic,
     |scene| scene.config.placeholder_copied_labels = ["team".to_owned()].into(),
     |scene| scene.config.release_when = ReleaseWhen::Created,
     |scene| scene.config.hold_deadline = Duration::MAX,

@@ -9,7 +9,7 @@ use crate::write::Effect;
 use placement::keys;
 use placement::names::RunKey;
 use placement::node::NodeOffer;
-use placement::placeholder::size::Ignored;
+use placement::placeholder::size::InvalidReserve;
 use placement::plan::{Decision, Event, Observation, Plan, Read, ReleaseCause, Step, Wait};
 use placement::run::{HeldFrom, Run, SpecStatus};
 use placement::strategy::{Enrolment, IsolateFrom, Scope, Strategy};
@@ -167,7 +167,7 @@ fn for_node(run: &Run, message: &str, autoscaler: Option<&str>, largest: Option<
 }
 
 /// The run's reserve annotation is malformed, so the controller ignores the annotation. The note accompanies any step.
-fn ignored(ignored: &Ignored) -> Note {
+fn ignored(ignored: &InvalidReserve) -> Note {
     let text = format!("{ignored}. It is taken as absent; correct it before you create the run again.");
     note(Reason::ReserveIgnored, text)
 }

@@ -87,7 +87,7 @@ pub use self::observation::{
 };
 pub use self::state::State;
 use self::state::{Stage, enrolment};
-use crate::placeholder::size::{self, Ignored};
+use crate::placeholder::size::{self, InvalidReserve};
 use crate::placeholder::spec::Spec;
 use crate::requests::RunState;
 use crate::strategy::Enrolment;
@@ -101,7 +101,7 @@ pub struct Plan {
     /// When to reconcile again; `None` waits for the next change.
     pub again: Option<Duration>,
     /// A reserve annotation with a bad value, which one event reports whatever the decision is.
-    pub note: Option<Ignored>,
+    pub note: Option<InvalidReserve>,
 }
 
 impl Plan {
@@ -139,7 +139,7 @@ pub fn plan(observed: &Observation, inputs: &Inputs) -> Plan {
         ),
     };
     Plan {
-        note: size::ignored(&observed.run).filter(|_| is_held),
+        note: size::invalid_reserve(&observed.run).filter(|_| is_held),
         ..plan.unwrap_or_else(|read| without_timer(Decision::Read(read)))
     }
 }

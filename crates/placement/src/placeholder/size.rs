@@ -22,14 +22,14 @@ pub struct Size {
 /// A reserve annotation with a bad value, which was written after the creation of the run. The annotation counts as
 /// absent.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Ignored {
+pub struct InvalidReserve {
     /// The value.
     pub value: String,
     /// The mistake in the value.
     pub cause: BadReserve,
 }
 
-impl fmt::Display for Ignored {
+impl fmt::Display for InvalidReserve {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { value, cause } = self;
         write!(
@@ -123,10 +123,10 @@ fn parse_annotation(run: &Run) -> Option<Result<ReserveSetting, BadReserve>> {
 }
 
 /// The run's annotation, if its value is bad.
-pub fn ignored(run: &Run) -> Option<Ignored> {
+pub fn invalid_reserve(run: &Run) -> Option<InvalidReserve> {
     let cause = parse_annotation(run)?.err()?;
     let value = run.reserve.clone()?;
-    Some(Ignored { value, cause })
+    Some(InvalidReserve { value, cause })
 }
 
 impl Size {

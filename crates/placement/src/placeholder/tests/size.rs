@@ -1,7 +1,7 @@
 //! The size of a new placeholder, and how a placeholder becomes small.
 
 use super::*;
-use crate::placeholder::size::{can_resize, ignored, reserved, usual, within_limits};
+use crate::placeholder::size::{can_resize, invalid_reserve, reserved, usual, within_limits};
 use crate::plan::{Resize, Shape};
 use crate::pod_rejection::LimitRangeBounds;
 use crate::requests::resize_patch;
@@ -117,10 +117,10 @@ fn the_default_reserve_counts_unless_the_run_has_one_of_its_own_that_can_be_read
 
 #[test]
 fn only_an_annotation_that_cannot_be_honoured_is_told() {
-    assert!(ignored(&reserving("cpu=lots")).is_some());
-    assert!(ignored(&reserving("cpu=0")).is_some());
-    assert_eq!(ignored(&reserving("cpu=4")), None);
-    assert_eq!(ignored(&run()), None);
+    assert!(invalid_reserve(&reserving("cpu=lots")).is_some());
+    assert!(invalid_reserve(&reserving("cpu=0")).is_some());
+    assert_eq!(invalid_reserve(&reserving("cpu=4")), None);
+    assert_eq!(invalid_reserve(&run()), None);
 }
 
 #[test]

@@ -185,5 +185,5 @@ fn the_size_of_a_run_that_is_automatic_is_the_usual_until_the_need_is_known() {
     };
     let config = crate::config::Config::default();
     assert!(!crate::placeholder::size::reserved(&run, &config).reserves());
-    assert_eq!(crate::placeholder::size::ignored(&run), None);
+    assert_eq!(crate::placeholder::size::invalid_reserve(&run), None);
 }

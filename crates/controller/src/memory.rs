@@ -160,19 +160,19 @@ impl RunMemory {
 
     /// Records that the placeholder made room.
     pub(crate) fn made_room(&mut self, now: Timestamp) {
-        self.yields = self.yields.and_one(now);
+        self.yields = self.yields.incremented(now);
         self.retries = Repeated::default();
     }
 
     /// Records that the controller requeued the run's TaskRuns after this refusal.
     pub(crate) fn retried(&mut self, refusal: String, now: Timestamp) {
         self.settled_refusal = Some(refusal);
-        self.retries = self.retries.and_one(now);
+        self.retries = self.retries.incremented(now);
     }
 
     /// Records that the run gave up its node.
     pub(crate) fn moved_off(&mut self, pod: Option<String>, now: Timestamp) {
-        self.moves = self.moves.and_one(now);
+        self.moves = self.moves.incremented(now);
         self.timers.moved_off(pod, now);
     }
 }

@@ -227,7 +227,7 @@ impl Repeated {
 
     /// The same with one more, at this time.
     #[must_use]
-    pub fn and_one(self, now: Timestamp) -> Self {
+    pub fn incremented(self, now: Timestamp) -> Self {
         Self {
             count: self.count.saturating_add(1),
             last: Some(now),

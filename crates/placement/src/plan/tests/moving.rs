@@ -203,7 +203,7 @@ fn the_pause_counts_from_the_last_move_and_holds_for_unfit_nodes_too() {
 
 #[test]
 fn moves_are_counted_with_the_time_of_the_last() {
-    let twice = Repeated::default().and_one(ago(60)).and_one(now());
+    let twice = Repeated::default().incremented(ago(60)).incremented(now());
     assert_eq!((twice.count, twice.last), (2, Some(now())));
 }
 

@@ -123,7 +123,7 @@ fn a_pod_that_was_woken_while_another_task_ran_is_woken_again_when_that_one_has_
         enrolled()
             .moved_off()
             .task_waits("old", 60)
-            .change(|scene| scene.moves = Repeated::default().and_one(ago(50)))
+            .change(|scene| scene.moves = Repeated::default().incremented(ago(50)))
             .change(|scene| {
                 scene.waiting[0].woken = Some(RequeueMark {
                     generation: GENERATION,
@@ -198,7 +198,7 @@ fn a_pod_that_others_keep_away_is_woken_again_every_minute() {
         enrolled()
             .moved_off()
             .task_waits("old", waits)
-            .change(|scene| scene.moves = Repeated::default().and_one(ago(50)))
+            .change(|scene| scene.moves = Repeated::default().incremented(ago(50)))
             .counted(0)
             .change(|scene| {
                 let pod = &mut scene.waiting[0];
@@ -239,7 +239,7 @@ fn a_pod_that_still_misses_its_group_long_after_it_was_woken_is_woken_by_the_pla
         enrolled()
             .moved_off()
             .task_waits("old", 60)
-            .change(|scene| scene.moves = Repeated::default().and_one(ago(moved)))
+            .change(|scene| scene.moves = Repeated::default().incremented(ago(moved)))
             .quiet_for(ended)
             .change(|scene| {
                 let pod = &mut scene.waiting[0];

@@ -62,7 +62,7 @@ impl World {
             _ => {}
         }
         if let Some(Event::MovedOff { .. }) = step.event {
-            life.moves = life.moves.and_one(self.now);
+            life.moves = life.moves.incremented(self.now);
         }
         for request in step
             .actions

@@ -5,7 +5,7 @@
 
 use crate::observe::{Recall, Remembered};
 use jiff::Timestamp;
-use placement::plan::{Census, Inputs, Placeholder, PlaceholderPod, Repeated};
+use placement::plan::{Inputs, Placeholder, PlaceholderPod, Repeated, TaskCount};
 use placement::run::Run;
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -45,7 +45,7 @@ pub(crate) struct RunMemory {
     retries: Repeated,
     /// The last refusal by a quota that was handled, or that concerned another run.
     settled_refusal: Option<String>,
-    census: Option<Census>,
+    task_count: Option<TaskCount>,
     /// The controller observed a pod of the group that has the annotation for relaxed affinity.
     relaxed: bool,
     /// UID of the placeholder's pod that the API server does not resize.
@@ -147,10 +147,10 @@ impl RunMemory {
     }
 
     /// Records a count of tasks. Returns the census that follows from this count and the previous one.
-    pub(crate) fn counted(&mut self, live: usize, ended: Option<Timestamp>, now: Timestamp) -> Census {
-        let census = Census::after(self.census, live, ended, now);
-        self.census = Some(census);
-        census
+    pub(crate) fn counted(&mut self, live: usize, ended: Option<Timestamp>, now: Timestamp) -> TaskCount {
+        let task_count = TaskCount::after(self.task_count, live, ended, now);
+        self.task_count = Some(task_count);
+        task_count
     }
 
     /// Records a pod whose affinity the webhook relaxed. The pod leaves the cache as soon as it is bound.

@@ -7,7 +7,7 @@ use crate::report::Report;
 use crate::write::{Cluster, Effect};
 use placement::config::Config;
 use placement::placeholder::size::is_automatic;
-use placement::plan::{Census, Creation, Decision, Inputs, Observation, Plan, Quota, Read, Tasks, plan};
+use placement::plan::{Creation, Decision, Inputs, Observation, Plan, Quota, Read, TaskCount, Tasks, plan};
 use placement::run::Run;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -155,9 +155,9 @@ impl Reconciler {
             Some(_) | None => None,
         };
         let counted = |entry: &mut crate::memory::RunMemory| entry.counted(live, ended, observed.now);
-        let census: Census = self.memory.with(&observed.run.key.uid, counted);
+        let task_count: TaskCount = self.memory.with(&observed.run.key.uid, counted);
         Ok(Tasks {
-            census,
+            task_count,
             tied: pinned_by_volume,
         })
     }

@@ -80,7 +80,7 @@ mod state;
 
 pub use self::action::{Action, Event, MoveCause, PodChange, ReleaseCause, Requeue, Target};
 pub use self::decision::{Decision, Step, Wait, Why};
-pub use self::inputs::{Census, Creation, Group, Inputs, Quota, Read, Tasks, VolumeConstraints};
+pub use self::inputs::{Creation, Group, Inputs, Quota, Read, TaskCount, Tasks, VolumeConstraints};
 pub use self::observation::{
     AssistantPod, Observation, Placeholder, PlaceholderPod, Repeated, RequeueMark, Resize, Shape,
     Unschedulable, WaitingPod,

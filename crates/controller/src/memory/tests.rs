@@ -141,8 +141,8 @@ fn tasks_are_counted_once_a_second_and_no_write_loses_its_echo_by_it() {
         entry.backoff.read(Read::Tasks, at(second));
         entry.counted(live, None, at(second))
     };
-    let census = counted(&mut entry, 1, 0);
-    assert_eq!((census.live, census.quiet_since), (1, None));
+    let task_count = counted(&mut entry, 1, 0);
+    assert_eq!((task_count.live, task_count.quiet_since), (1, None));
     assert_eq!(
         entry.backoff.pause(&Decision::Read(Read::Tasks), at(0)),
         Some(WATCH_DELAY)

@@ -318,7 +318,7 @@ async fn a_pod_that_is_counted_as_bound_waits_no_more_whatever_the_watch_says() 
         1,
         "a note may name the node that comes nearest"
     );
-    assert_eq!(inputs.tasks.get().unwrap().census.live, 1);
+    assert_eq!(inputs.tasks.get().unwrap().task_count.live, 1);
 }
 
 #[tokio::test]

@@ -1,8 +1,8 @@
 //! Scenes for the tests of `plan`: a run and its placeholder, which methods change.
 
 use super::{
-    Action, Census, Creation, Decision, Enrolment, Event, Group, Inputs, Observation, Placeholder,
-    PlaceholderPod, Plan, Quota, Read, Repeated, RequeueMark, RunState, Shape, Spec, Step, Target, Tasks,
+    Action, Creation, Decision, Enrolment, Event, Group, Inputs, Observation, Placeholder, PlaceholderPod,
+    Plan, Quota, Read, Repeated, RequeueMark, RunState, Shape, Spec, Step, Target, TaskCount, Tasks,
     Unschedulable, WaitingPod, plan,
 };
 use crate::config::Config;
@@ -222,16 +222,16 @@ impl Scene {
 
     /// This number of tasks is active. If it is zero, the time of the last end is unknown.
     pub(super) fn counted(self, live: usize) -> Self {
-        self.census(live, None)
+        self.task_count(live, None)
     }
 
     /// The last task ended this number of seconds ago.
     pub(super) fn quiet_for(self, seconds: i64) -> Self {
-        self.census(0, Some(ago(seconds)))
+        self.task_count(0, Some(ago(seconds)))
     }
 
-    pub(super) fn census(self, live: usize, quiet_since: Option<Timestamp>) -> Self {
-        self.tasks(|tasks| tasks.census = Census { live, quiet_since })
+    pub(super) fn task_count(self, live: usize, quiet_since: Option<Timestamp>) -> Self {
+        self.tasks(|tasks| tasks.task_count = TaskCount { live, quiet_since })
     }
 
     /// This PVC can be used only on the placeholder's node. The run has no active task, unless a count says otherwise.

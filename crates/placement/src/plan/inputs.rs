@@ -68,14 +68,14 @@ pub struct VolumeConstraints {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Tasks {
     /// The number of task pods, and since when it is zero.
-    pub census: Census,
+    pub task_count: TaskCount,
     /// The PVC, if any, that can be used only on the placeholder's node. Read only if the run has no task pod.
     pub tied: Option<String>,
 }
 
 /// The number of active task pods of a group.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Census {
+pub struct TaskCount {
     /// The number of task pods that are bound to the placeholder's node, or to any node if the placeholder has none,
     /// and are neither Succeeded nor Failed. A pod that is being deleted counts, as it does for the scheduler.
     pub live: usize,
@@ -137,7 +137,7 @@ impl Default for Inputs {
     }
 }
 
-impl Census {
+impl TaskCount {
     /// A new count, after the previous count if there was one. `ended` is the end of the last pod of the group, if an
     /// ended pod still exists.
     pub fn after(before: Option<Self>, live: usize, ended: Option<Timestamp>, now: Timestamp) -> Self {

@@ -98,13 +98,15 @@ fn move_off_when_due(
         return Ok(with_timer(Decision::Wait(wait), patience.max(pause)));
     }
     let tasks = inputs.tasks.get()?;
-    if tasks.census.live > 0 {
-        return Ok(await_tasks(observed, reason.cause, tasks.census.live));
+    if tasks.task_count.live > 0 {
+        return Ok(await_tasks(observed, reason.cause, tasks.task_count.live));
     }
-    Ok(match patience_left(observed, reason, tasks.census.quiet_since) {
-        Duration::ZERO => move_off_unless_pinned(observed, set, reason.cause, tasks.tied.as_ref()),
-        left => with_timer(Decision::Wait(Wait::Scheduler), left),
-    })
+    Ok(
+        match patience_left(observed, reason, tasks.task_count.quiet_since) {
+            Duration::ZERO => move_off_unless_pinned(observed, set, reason.cause, tasks.tied.as_ref()),
+            left => with_timer(Decision::Wait(Wait::Scheduler), left),
+        },
+    )
 }
 
 fn move_off_unless_pinned(
@@ -178,7 +180,7 @@ pub(super) fn leave_unusable_node(
     };
     let pause = observed.pause();
     match inputs.tasks.get() {
-        Ok(tasks) if tasks.census.live > 0 || tasks.tied.is_some() => Ok(None),
+        Ok(tasks) if tasks.task_count.live > 0 || tasks.tied.is_some() => Ok(None),
         _ if !pause.is_zero() => Ok(Some(with_timer(Decision::await_placeholder(), pause))),
         Ok(_) => Ok(Some(without_timer(move_off_or_start_over(
             observed,

@@ -98,7 +98,11 @@ fn after_deleting_assistants(
 }
 
 fn requeue_mark(observed: &Observation, inputs: &Inputs, set: &Placeholder) -> RequeueMark {
-    let quiet_since = inputs.tasks.get().ok().and_then(|tasks| tasks.census.quiet_since);
+    let quiet_since = inputs
+        .tasks
+        .get()
+        .ok()
+        .and_then(|tasks| tasks.task_count.quiet_since);
     let ended = quiet_since.filter(|ended| observed.moves.last.is_none_or(|last| *ended > last));
     RequeueMark {
         generation: set.generation,
@@ -141,12 +145,12 @@ fn await_fit(observed: &Observation, inputs: &Inputs, set: &Placeholder) -> Resu
     if !left.is_zero() {
         return Ok(with_timer(Decision::Wait(Wait::Scheduler), left));
     }
-    let Tasks { census, tied: _ } = inputs.tasks.get()?;
-    if census.live > 0 {
-        return Ok(await_tasks(observed, MoveCause::TaskDoesNotFit, census.live));
+    let Tasks { task_count, tied: _ } = inputs.tasks.get()?;
+    if task_count.live > 0 {
+        return Ok(await_tasks(observed, MoveCause::TaskDoesNotFit, task_count.live));
     }
     if messages::lacks_its_group(&it.message) {
-        return requeue_by_placeholder(observed, inputs, set, census.quiet_since.max(last));
+        return requeue_by_placeholder(observed, inputs, set, task_count.quiet_since.max(last));
     }
     Ok(Plan {
         again: is_kept_away(it).then_some(KEPT_AWAY_REQUEUE),

@@ -277,25 +277,40 @@ fn a_run_that_is_not_enrolled_or_has_no_usable_placeholder_lets_nothing_go() {
 
 #[test]
 fn a_count_tells_since_when_it_is_quiet() {
-    let census = |live, quiet_since| Census { live, quiet_since };
+    let task_count = |live, quiet_since| TaskCount { live, quiet_since };
     let table = [
-        (None, 1, Some(ago(5)), census(1, None)),
-        (None, 0, Some(ago(5)), census(0, Some(ago(5)))),
-        (None, 0, None, census(0, None)),
-        (Some(census(2, None)), 0, Some(ago(5)), census(0, Some(now()))),
-        (Some(census(2, None)), 0, None, census(0, Some(now()))),
-        (Some(census(0, Some(ago(30)))), 0, None, census(0, Some(ago(30)))),
+        (None, 1, Some(ago(5)), task_count(1, None)),
+        (None, 0, Some(ago(5)), task_count(0, Some(ago(5)))),
+        (None, 0, None, task_count(0, None)),
         (
-            Some(census(0, Some(ago(30)))),
+            Some(task_count(2, None)),
             0,
             Some(ago(5)),
-            census(0, Some(ago(5))),
+            task_count(0, Some(now())),
         ),
-        (Some(census(0, Some(ago(30)))), 1, Some(ago(5)), census(1, None)),
+        (Some(task_count(2, None)), 0, None, task_count(0, Some(now()))),
+        (
+            Some(task_count(0, Some(ago(30)))),
+            0,
+            None,
+            task_count(0, Some(ago(30))),
+        ),
+        (
+            Some(task_count(0, Some(ago(30)))),
+            0,
+            Some(ago(5)),
+            task_count(0, Some(ago(5))),
+        ),
+        (
+            Some(task_count(0, Some(ago(30)))),
+            1,
+            Some(ago(5)),
+            task_count(1, None),
+        ),
     ];
     for (before, live, ended, expected) in table {
         assert_eq!(
-            Census::after(before, live, ended, now()),
+            TaskCount::after(before, live, ended, now()),
             expected,
             "{before:?} {live} {ended:?}"
         );

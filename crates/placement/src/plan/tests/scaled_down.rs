@@ -131,7 +131,7 @@ fn a_pod_that_was_woken_while_another_task_ran_is_woken_again_when_that_one_has_
                 });
             })
     };
-    let counted = |since, live, ended| asleep(since).census(live, Some(ago(ended)));
+    let counted = |since, live, ended| asleep(since).task_count(live, Some(ago(ended)));
     let ended = Some(ago(20).as_second());
     let wake = waking(RequeueMark {
         generation: GENERATION,

@@ -148,7 +148,7 @@ pub(super) fn is_read(scene: &Scene, read: Read) -> bool {
 
 /// The number of active tasks, if they were counted.
 pub(super) fn live(scene: &Scene) -> Option<usize> {
-    scene.inputs.tasks.get().ok().map(|tasks| tasks.census.live)
+    scene.inputs.tasks.get().ok().map(|tasks| tasks.task_count.live)
 }
 
 /// The group of inputs that a step of this name needs.

@@ -5,7 +5,7 @@ use super::super::super::{
     Decision, Event, Inputs, Observation, Placeholder, PlaceholderPod, Read, RequeueMark, Shape, Step, Tasks,
     Wait, WaitingPod, Why, plan,
 };
-use super::Census;
+use super::TaskCount;
 use super::api::SET;
 use super::life::{Life, texts};
 use super::world::{Node, World};
@@ -77,9 +77,12 @@ impl World {
     fn count(&mut self, index: usize) -> Tasks {
         let life = &mut self.lives[index];
         let live = life.tasks.iter().filter(|task| task.node.is_some()).count();
-        let census = Census::after(life.census, live, life.ended, self.now);
-        life.census = Some(census);
-        Tasks { census, tied: None }
+        let task_count = TaskCount::after(life.task_count, live, life.ended, self.now);
+        life.task_count = Some(task_count);
+        Tasks {
+            task_count,
+            tied: None,
+        }
     }
 
     fn observe(&self, index: usize) -> Observation {

@@ -37,7 +37,7 @@ async fn a_pvc_that_only_this_node_can_use_is_found_by_its_volume_whether_a_pod_
         let mut observed = seen_on("n1");
         observed.run.claims.extend(of_run.map(str::to_owned));
         let inputs = reconciler.read_one(Read::Tasks, &mut observed).await.unwrap();
-        let found = inputs.tasks.get().unwrap().tied.as_deref();
+        let found = inputs.tasks.get().unwrap().pinned_by_volume.as_deref();
         assert_eq!(found, pinned_by_volume, "{phase}, {of_run:?} on {hostname}");
         if pinned_by_volume.is_some() {
             assert_eq!(server.calls()[3].line, "GET /api/v1/persistentvolumes/pv-1");

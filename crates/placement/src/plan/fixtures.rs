@@ -236,7 +236,7 @@ impl Scene {
 
     /// This PVC can be used only on the placeholder's node. The run has no active task, unless a count says otherwise.
     pub(super) fn pinned_by_volume(self, claim: &str) -> Self {
-        self.tasks(|tasks| tasks.tied = Some(claim.to_owned()))
+        self.tasks(|tasks| tasks.pinned_by_volume = Some(claim.to_owned()))
     }
 
     fn tasks(self, change: impl FnOnce(&mut Tasks)) -> Self {

@@ -70,7 +70,7 @@ pub struct Tasks {
     /// The number of task pods, and since when it is zero.
     pub task_count: TaskCount,
     /// The PVC, if any, that can be used only on the placeholder's node. Read only if the run has no task pod.
-    pub tied: Option<String>,
+    pub pinned_by_volume: Option<String>,
 }
 
 /// The number of active task pods of a group.

@@ -103,7 +103,9 @@ fn move_off_when_due(
     }
     Ok(
         match patience_left(observed, reason, tasks.task_count.quiet_since) {
-            Duration::ZERO => move_off_unless_pinned(observed, set, reason.cause, tasks.tied.as_ref()),
+            Duration::ZERO => {
+                move_off_unless_pinned(observed, set, reason.cause, tasks.pinned_by_volume.as_ref())
+            }
             left => with_timer(Decision::Wait(Wait::Scheduler), left),
         },
     )
@@ -113,9 +115,9 @@ fn move_off_unless_pinned(
     observed: &Observation,
     set: &Placeholder,
     cause: MoveCause,
-    tied: Option<&String>,
+    pinned_by_volume: Option<&String>,
 ) -> Plan {
-    let Some(claim) = tied.cloned() else {
+    let Some(claim) = pinned_by_volume.cloned() else {
         return without_timer(move_off(observed, set, cause));
     };
     let pod = observed.first_waiting_pod();
@@ -180,7 +182,7 @@ pub(super) fn leave_unusable_node(
     };
     let pause = observed.pause();
     match inputs.tasks.get() {
-        Ok(tasks) if tasks.task_count.live > 0 || tasks.tied.is_some() => Ok(None),
+        Ok(tasks) if tasks.task_count.live > 0 || tasks.pinned_by_volume.is_some() => Ok(None),
         _ if !pause.is_zero() => Ok(Some(with_timer(Decision::await_placeholder(), pause))),
         Ok(_) => Ok(Some(without_timer(move_off_or_start_over(
             observed,

@@ -145,7 +145,10 @@ fn await_fit(observed: &Observation, inputs: &Inputs, set: &Placeholder) -> Resu
     if !left.is_zero() {
         return Ok(with_timer(Decision::Wait(Wait::Scheduler), left));
     }
-    let Tasks { task_count, tied: _ } = inputs.tasks.get()?;
+    let Tasks {
+        task_count,
+        pinned_by_volume: _,
+    } = inputs.tasks.get()?;
     if task_count.live > 0 {
         return Ok(await_tasks(observed, MoveCause::TaskDoesNotFit, task_count.live));
     }

@@ -184,7 +184,7 @@ proptest! {
         let gives_up = |scene: &Scene| step(scene).filter(gives_up_its_node);
         if let Ok(tasks) = scene.inputs.tasks.get() {
             let task_count = tasks.task_count;
-            scene.inputs.tasks = Tasks { task_count, tied: None }.into();
+            scene.inputs.tasks = Tasks { task_count, pinned_by_volume: None }.into();
         }
         if let Some((name, _)) = gives_up(&scene) {
             met.count(name);
@@ -288,7 +288,7 @@ proptest! {
     ) {
         let unfit = matches!(scene.node, NodeState::Unusable(_)) && scene.config.move_after.is_some();
         let tasks = scene.inputs.tasks.get();
-        let free = tasks.map_or(true, |tasks| tasks.task_count.live == 0 && tasks.tied.is_none());
+        let free = tasks.map_or(true, |tasks| tasks.task_count.live == 0 && tasks.pinned_by_volume.is_none());
         if let (Some((cause, Some(_))), true) = (release(&scene), unfit && free) {
             met.count("released");
             prop_assert_eq!(cause, ReleaseCause::Deadline);

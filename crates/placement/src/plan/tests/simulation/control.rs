@@ -81,7 +81,7 @@ impl World {
         life.task_count = Some(task_count);
         Tasks {
             task_count,
-            tied: None,
+            pinned_by_volume: None,
         }
     }
 

@@ -6,7 +6,7 @@ use crate::view::{label, node};
 use k8s_openapi::api::core::v1::{Node, Toleration};
 use placement::keys;
 use placement::node::{Cause, NodeFacts, NodeState, state};
-use placement::volume::Named;
+use placement::volume::NodeNames;
 
 /// Where a run is.
 #[derive(Clone, Copy, Debug)]
@@ -56,7 +56,7 @@ fn tolerations(facts: &Facts) -> &[Toleration] {
 fn tie<'a>(facts: &'a Facts, name: &str) -> Option<&'a str> {
     let node = facts.home.as_ref()?.as_ref().ok()?.as_ref();
     let hostname = node.and_then(hostname).unwrap_or(name);
-    let here = Named { name, hostname };
+    let here = NodeNames { name, hostname };
     let mut volumes = facts.volumes.as_deref().unwrap_or_default().iter();
     volumes.find(|volume| volume.is_only_on(here)).map(Bound::claim)
 }

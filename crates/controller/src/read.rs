@@ -15,7 +15,7 @@ use placement::node::{self, NodeState};
 use placement::plan::{AssistantPod, Observation, PlaceholderPod};
 use placement::requests::Operation;
 use placement::run::Run;
-use placement::volume::{Named, is_only_on};
+use placement::volume::{NodeNames, is_only_on};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
@@ -99,7 +99,7 @@ impl Cluster {
         node: &str,
     ) -> Result<Option<String>, StepError> {
         let claims: Api<PersistentVolumeClaim> = self.api(&run.key.namespace);
-        let here = Named {
+        let here = NodeNames {
             name: node,
             hostname: tasks.hostname.as_deref().unwrap_or(node),
         };

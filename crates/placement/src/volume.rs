@@ -7,7 +7,7 @@ use k8s_openapi::api::core::v1::{
 
 /// The names of a node in the node affinity of volumes.
 #[derive(Clone, Copy, Debug)]
-pub struct Named<'a> {
+pub struct NodeNames<'a> {
     /// Name of the node.
     pub name: &'a str,
     /// The label `kubernetes.io/hostname` of the node, which may differ from its name.
@@ -16,7 +16,7 @@ pub struct Named<'a> {
 
 /// Whether only this node can use the volume, as with a local disk. A volume of a zone can also be used on a node that
 /// does not exist yet.
-pub fn is_only_on(volume: &PersistentVolume, node: Named<'_>) -> bool {
+pub fn is_only_on(volume: &PersistentVolume, node: NodeNames<'_>) -> bool {
     let terms = required(volume).map(|required| required.node_selector_terms.as_slice());
     let terms = terms.unwrap_or_default();
     // The terms are alternatives: the scheduler needs only one that matches.
@@ -28,12 +28,12 @@ pub fn required(volume: &PersistentVolume) -> Option<&NodeSelector> {
     volume.spec.as_ref()?.node_affinity.as_ref()?.required.as_ref()
 }
 
-fn names_only(term: &NodeSelectorTerm, node: Named<'_>) -> bool {
+fn names_only(term: &NodeSelectorTerm, node: NodeNames<'_>) -> bool {
     requirements(term).any(|requirement| is_node(requirement, node))
 }
 
 /// Storage drivers name a node by its hostname label, or by its name in a label of their own.
-fn is_node(requirement: &NodeSelectorRequirement, node: Named<'_>) -> bool {
+fn is_node(requirement: &NodeSelectorRequirement, node: NodeNames<'_>) -> bool {
     match requirement.values.as_deref() {
         Some([only]) if requirement.operator == "In" => match requirement.key.as_str() {
             keys::HOSTNAME => only == node.hostname,
@@ -91,7 +91,7 @@ mod tests {
     use super::*;
     use serde_json::{Value, json};
 
-    const N1: Named<'_> = Named {
+    const N1: NodeNames<'_> = NodeNames {
         name: "n1",
         hostname: "n1.internal",
     };

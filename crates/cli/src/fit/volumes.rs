@@ -3,7 +3,7 @@
 use super::{Refusal, selectors};
 use crate::view::{claims, is_placeholder};
 use k8s_openapi::api::core::v1::{Node, PersistentVolume, Pod};
-use placement::volume::{Named, is_only_on, required};
+use placement::volume::{NodeNames, is_only_on, required};
 
 /// A claim and its volume, which cannot be used on all nodes.
 #[derive(Clone, Debug, PartialEq)]
@@ -28,7 +28,7 @@ impl Bound {
     }
 
     /// Whether this node can have the volume and no other one can.
-    pub(crate) fn is_only_on(&self, node: Named<'_>) -> bool {
+    pub(crate) fn is_only_on(&self, node: NodeNames<'_>) -> bool {
         is_only_on(&self.volume, node)
     }
 

@@ -22,7 +22,7 @@ pub enum SpecStatus {
 
 impl SpecStatus {
     /// Parses `spec.status`. Tekton treats an absent and an empty value alike.
-    pub fn of(value: Option<&str>) -> Self {
+    pub fn parse(value: Option<&str>) -> Self {
         match value {
             None | Some("") => Self::Unset,
             Some(keys::PENDING) => Self::Pending,
@@ -166,7 +166,7 @@ impl fmt::Display for HeldFrom {
 
 impl HeldFrom {
     /// Parses the value of the hold annotation.
-    pub fn of(mark: Option<&str>) -> Self {
+    pub fn parse(mark: Option<&str>) -> Self {
         match mark {
             Some(RELEASED) => Self::UndatedRelease,
             Some(mark) => mark.parse().map_or(Self::Creation, Self::Release),

@@ -85,7 +85,7 @@ impl<'a> PipelineRunDoc<'a> {
             by_namespace: None,
             reserve: label_text(annotations, keys::RESERVE)?,
             managed_by: raw::text(spec, "managedBy")?,
-            status: SpecStatus::of(raw::text(spec, "status")?),
+            status: SpecStatus::parse(raw::text(spec, "status")?),
         })
     }
 

@@ -127,10 +127,10 @@ impl Life {
         let (mut labels, mut annotations) = (texts(&self.run, "labels"), texts(&self.run, "annotations"));
         let hold = annotations.remove(keys::HOLD);
         Run {
-            status: SpecStatus::of(self.run["spec"]["status"].as_str()),
+            status: SpecStatus::parse(self.run["spec"]["status"].as_str()),
             done: self.is_over(),
             hold: hold.is_some(),
-            held_from: HeldFrom::of(hold.as_deref()),
+            held_from: HeldFrom::parse(hold.as_deref()),
             group: labels.remove(keys::GROUP),
             strategy: labels.remove(keys::STRATEGY),
             isolation: labels.remove(keys::ISOLATION),

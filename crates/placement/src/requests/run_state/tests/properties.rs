@@ -130,9 +130,9 @@ fn read(document: &Value) -> Run {
     let text = |map: &str, key: &str| document["metadata"][map][key].as_str().map(str::to_owned);
     let hold = text("annotations", keys::HOLD);
     Run {
-        status: SpecStatus::of(document["spec"]["status"].as_str()),
+        status: SpecStatus::parse(document["spec"]["status"].as_str()),
         hold: hold.is_some(),
-        held_from: HeldFrom::of(hold.as_deref()),
+        held_from: HeldFrom::parse(hold.as_deref()),
         group: text("labels", keys::GROUP),
         strategy: text("labels", keys::STRATEGY),
         isolation: text("labels", keys::ISOLATION),

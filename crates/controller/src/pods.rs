@@ -123,7 +123,7 @@ impl PodView {
     /// The resource requests of the whole pod.
     pub(crate) fn asks(&self) -> Resources {
         let containers = |views: &[ContainerView]| views.iter().map(Container::from).collect();
-        Resources::of_pod(&PodSpec {
+        Resources::from_pod_spec(&PodSpec {
             containers: containers(&self.spec.containers),
             init_containers: Some(containers(&self.spec.init_containers)),
             overhead: self.spec.overhead.clone(),
@@ -137,7 +137,7 @@ impl PodView {
         let mut containers = self.spec.containers.iter();
         let container = containers.find(|container| container.name == name);
         let requests = container.and_then(|container| container.resources.as_ref()?.requests.as_ref());
-        requests.map(Resources::read).unwrap_or_default()
+        requests.map(Resources::from_quantities).unwrap_or_default()
     }
 
     pub(crate) fn node_affinity(&self) -> NodeAffinity {
@@ -257,7 +257,7 @@ mod tests {
         });
         let whole: Pod = serde_json::from_value(document.clone()).unwrap();
         let read: PodView = serde_json::from_value(document).unwrap();
-        assert_eq!(read.asks(), Resources::of_pod(&whole.spec.unwrap()));
+        assert_eq!(read.asks(), Resources::from_pod_spec(&whole.spec.unwrap()));
         assert_eq!(read.asks().to_string(), "cpu=6500m, memory=1Gi");
     }
 }

@@ -71,13 +71,15 @@ pub fn format_record(asks: &Resources) -> String {
 
 /// Parses the record on a run; `None` if another client changed the record.
 pub fn parse_record(text: &str) -> Option<Resources> {
-    reserve::parse(text).ok().map(|reserve| Resources::of(&reserve))
+    reserve::parse(text)
+        .ok()
+        .map(|reserve| Resources::from_texts(&reserve))
 }
 
 impl ExpectedRequests {
     /// The amounts as a reserve, limited by the configured maximum.
     pub fn reserve(&self, most: &Reserve) -> String {
-        format_record(&self.asks.at_most(&Resources::of(most)))
+        format_record(&self.asks.at_most(&Resources::from_texts(most)))
     }
 }
 
@@ -127,7 +129,7 @@ mod tests {
         let pod = serde_json::json!({"containers": [{"name": "c", "resources": {"requests": {
             "cpu": "1500m", "memory": "3Gi", "hugepages-2Mi": "4Mi", "ephemeral-storage": "0",
         }}}]});
-        let asks = Resources::of_pod(&serde_json::from_value(pod).unwrap());
+        let asks = Resources::from_pod_spec(&serde_json::from_value(pod).unwrap());
         assert_eq!(format_record(&asks), "cpu=1500m,memory=3Gi");
         assert_eq!(
             parse_record(&format_record(&asks)),

@@ -56,7 +56,7 @@ pub(crate) fn spec_of(set: &Value) -> Spec {
     Spec {
         affinity: Spec::unpinned(affinity.unwrap_or_default(), node.as_deref()),
         replicas: set.replicas.unwrap(),
-        size: Resources::read(resources.requests.as_ref().unwrap()),
+        size: Resources::from_quantities(resources.requests.as_ref().unwrap()),
         within_limits: annotations.contains_key(keys::WITHIN_LIMITS),
         node,
         left: annotations.remove(keys::LEFT),

@@ -91,7 +91,7 @@ impl NodeFacts {
                 .unwrap_or_default()
                 .iter()
                 .any(|condition| condition.type_ == "Ready" && condition.status == "True"),
-            allocatable: allocatable.map(Resources::read).unwrap_or_default(),
+            allocatable: allocatable.map(Resources::from_quantities).unwrap_or_default(),
         })
     }
 }

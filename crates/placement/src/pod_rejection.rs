@@ -36,8 +36,8 @@ impl LimitRangeBounds {
     /// The limits in a message; `None` if the message is about something else.
     pub fn parse(message: &str) -> Option<Self> {
         let bounds = Self {
-            least: Resources::of(&messages::least_amounts(message)),
-            most: Resources::of(&messages::greatest_amounts(message)),
+            least: Resources::from_texts(&messages::least_amounts(message)),
+            most: Resources::from_texts(&messages::greatest_amounts(message)),
         };
         (bounds != Self::default()).then_some(bounds)
     }
@@ -71,7 +71,7 @@ mod tests {
             .map(|(name, amount)| ((*name).to_owned(), (*amount).to_owned()))
             .collect();
         let bounds = LimitRangeBounds::parse(message).unwrap();
-        bounds.nearest(Resources::of(&asks)).to_string()
+        bounds.nearest(Resources::from_texts(&asks)).to_string()
     }
 
     #[test]

@@ -12,29 +12,29 @@ pub struct Resources(BTreeMap<String, Quantity>);
 
 impl Resources {
     /// The hard limits and the usage of a quota. A new quota has no usage yet.
-    pub fn of_quota(quota: &ResourceQuota) -> (Self, Self) {
+    pub fn limit_and_usage(quota: &ResourceQuota) -> (Self, Self) {
         let status = quota.status.as_ref();
         let hard = status.and_then(|status| status.hard.as_ref());
         let hard = hard.or_else(|| quota.spec.as_ref()?.hard.as_ref());
         let used = status.and_then(|status| status.used.as_ref());
-        let read = |amounts: Option<&_>| amounts.map(Self::read).unwrap_or_default();
+        let read = |amounts: Option<&_>| amounts.map(Self::from_quantities).unwrap_or_default();
         (read(hard), read(used))
     }
 
     /// Reads the amounts of a Kubernetes object, without amounts that cannot be parsed.
-    pub fn read(amounts: &BTreeMap<String, Text>) -> Self {
-        Self::of(amounts.iter().map(|(name, amount)| (name, &amount.0)))
+    pub fn from_quantities(amounts: &BTreeMap<String, Text>) -> Self {
+        Self::from_texts(amounts.iter().map(|(name, amount)| (name, &amount.0)))
     }
 
     /// Reads configured amounts, without amounts that cannot be parsed.
-    pub fn of<'a>(amounts: impl IntoIterator<Item = (&'a String, &'a String)>) -> Self {
+    pub fn from_texts<'a>(amounts: impl IntoIterator<Item = (&'a String, &'a String)>) -> Self {
         let readable = |(name, amount): (&String, &String)| Some((name.clone(), amount.parse().ok()?));
         Self(amounts.into_iter().filter_map(readable).collect())
     }
 
     /// The requests of a pod, as the scheduler counts them: the sum of the containers, or the largest request while the
     /// pod starts.
-    pub fn of_pod(spec: &PodSpec) -> Self {
+    pub fn from_pod_spec(spec: &PodSpec) -> Self {
         let containers = spec
             .containers
             .iter()
@@ -43,7 +43,13 @@ impl Resources {
         let (sidecars, start) = startup_requests(spec.init_containers.as_deref().unwrap_or_default());
         let mut pod = containers.and(&sidecars).or_more(start);
         pod.0.extend(requests(spec.resources.as_ref()).0);
-        pod.and(&spec.overhead.as_ref().map(Self::read).unwrap_or_default())
+        pod.and(
+            &spec
+                .overhead
+                .as_ref()
+                .map(Self::from_quantities)
+                .unwrap_or_default(),
+        )
     }
 
     /// The amount of one resource.
@@ -125,7 +131,7 @@ fn container_requests(container: &Container) -> Resources {
 
 fn requests(resources: Option<&ResourceRequirements>) -> Resources {
     let requests = resources.and_then(|resources| resources.requests.as_ref());
-    requests.map(Resources::read).unwrap_or_default()
+    requests.map(Resources::from_quantities).unwrap_or_default()
 }
 
 #[cfg(test)]
@@ -134,7 +140,7 @@ mod tests {
     use serde_json::{Value, json};
 
     fn asks(spec: Value) -> String {
-        Resources::of_pod(&serde_json::from_value(spec).unwrap()).to_string()
+        Resources::from_pod_spec(&serde_json::from_value(spec).unwrap()).to_string()
     }
 
     fn container(requests: &Value) -> Value {
@@ -146,7 +152,7 @@ mod tests {
             .iter()
             .map(|(name, amount)| ((*name).to_owned(), (*amount).to_owned()))
             .collect();
-        Resources::of(&pairs)
+        Resources::from_texts(&pairs)
     }
 
     #[test]

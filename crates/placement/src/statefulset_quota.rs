@@ -170,7 +170,7 @@ struct Count {
 
 impl Count {
     fn from_quota(quota: &ResourceQuota) -> Option<Self> {
-        let (hard, used) = Resources::of_quota(quota);
+        let (hard, used) = Resources::limit_and_usage(quota);
         let (_, hard) = hard.iter().find(|(name, _)| *name == RESOURCE)?;
         let used = used.get(RESOURCE);
         Some(Self { hard, used })

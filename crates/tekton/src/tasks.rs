@@ -93,7 +93,7 @@ fn requests(own: &Value, template: &Value) -> Resources {
             amounts.insert(name.clone(), Quantity(text));
         }
     }
-    Resources::read(&amounts)
+    Resources::from_quantities(&amounts)
 }
 
 fn items(list: &Value) -> impl Iterator<Item = &Value> {

@@ -44,8 +44,16 @@ fn bounds(range: &LimitRange) -> impl Iterator<Item = Bounds> {
     let items = items.filter(|item| item.type_ == "Container" || item.type_ == "Pod");
     items.map(|item| Bounds {
         range: full_name(&range.metadata),
-        least: item.min.as_ref().map(Resources::read).unwrap_or_default(),
-        most: item.max.as_ref().map(Resources::read).unwrap_or_default(),
+        least: item
+            .min
+            .as_ref()
+            .map(Resources::from_quantities)
+            .unwrap_or_default(),
+        most: item
+            .max
+            .as_ref()
+            .map(Resources::from_quantities)
+            .unwrap_or_default(),
     })
 }
 

@@ -77,7 +77,7 @@ fn counts_placeholders(quota: &ResourceQuota) -> bool {
 }
 
 fn counted_by(quota: &ResourceQuota, runs: usize) -> Vec<Counted> {
-    let (hard, used) = Resources::of_quota(quota);
+    let (hard, used) = Resources::limit_and_usage(quota);
     let (name, runs) = (full_name(&quota.metadata), count(runs, "labelled run"));
     let counted = hard.iter().filter(|(key, _)| COUNTED.contains(key));
     counted

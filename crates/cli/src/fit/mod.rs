@@ -157,14 +157,18 @@ pub(crate) fn allocatable(node: &Node) -> Resources {
         .status
         .as_ref()
         .and_then(|status| status.allocatable.as_ref());
-    amounts.map(Resources::read).unwrap_or_default()
+    amounts.map(Resources::from_quantities).unwrap_or_default()
 }
 
 /// What the pods on a node ask for, resource by resource.
 pub(crate) fn used<'a>(pods: impl IntoIterator<Item = &'a Pod>) -> BTreeMap<String, Quantity> {
     let mut sum = BTreeMap::new();
     for pod in pods {
-        let asked = pod.spec.as_ref().map(Resources::of_pod).unwrap_or_default();
+        let asked = pod
+            .spec
+            .as_ref()
+            .map(Resources::from_pod_spec)
+            .unwrap_or_default();
         for (name, amount) in asked.iter().chain([("pods", Quantity::of(1))]) {
             let total: &mut Quantity = sum.entry(name.to_owned()).or_default();
             *total = *total + amount;
@@ -188,7 +192,7 @@ pub(crate) fn left(offered: Quantity, used: Quantity) -> Quantity {
 fn short(spec: &PodSpec, node: &Node, scene: &Scene<'_>) -> Vec<Refusal> {
     let used = used(on(scene.pods, node.metadata.name.as_deref()));
     let offered = allocatable(node);
-    let asked = Resources::of_pod(spec);
+    let asked = Resources::from_pod_spec(spec);
     let one_pod = ("pods", Quantity::of(1));
     let lacking = |(name, asked): (&str, Quantity)| {
         let free = left(offered.get(name), used.get(name).copied().unwrap_or_default());

@@ -94,7 +94,11 @@ fn on_other_nodes(facts: &Facts, pod: &Pod) -> String {
 
 /// For the next run, if this one has to move for the task.
 fn reserved(facts: &Facts, pod: &Pod) -> Option<String> {
-    let asked = pod.spec.as_ref().map(Resources::of_pod).unwrap_or_default();
+    let asked = pod
+        .spec
+        .as_ref()
+        .map(Resources::from_pod_spec)
+        .unwrap_or_default();
     let amounts: Vec<_> = asked
         .iter()
         .filter(|(name, amount)| reserve::check(name, &amount.to_string()).is_ok())

@@ -5,7 +5,7 @@ use placement::plan::{PlaceholderPod, Shape, Unschedulable, WaitingPod};
 use std::collections::BTreeMap;
 
 fn cpu(amount: &str) -> Resources {
-    Resources::of(&BTreeMap::from([("cpu".to_owned(), amount.to_owned())]))
+    Resources::from_texts(&BTreeMap::from([("cpu".to_owned(), amount.to_owned())]))
 }
 
 fn on_node() -> Observation {

@@ -53,7 +53,7 @@ async fn move_off(server: &Server) -> Result<Effect, StepError> {
 /// The placeholder has found node n1 with a reserve.
 fn big() -> Observation {
     let mut observed = seen_on("n1");
-    let size = Resources::of([(&"cpu".to_owned(), &"4".to_owned())]);
+    let size = Resources::from_texts([(&"cpu".to_owned(), &"4".to_owned())]);
     observed.set.as_mut().unwrap().spec.size = size.clone();
     let shape = &mut observed.pod.as_mut().unwrap().shape;
     (shape.requests, shape.reserves) = (size, true);

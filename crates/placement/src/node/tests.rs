@@ -145,7 +145,7 @@ fn sized(name: &str, cpu: &str, memory: &str) -> NodeFacts {
 }
 
 fn asked(pairs: Value) -> Resources {
-    Resources::read(&serde_json::from_value(pairs).unwrap())
+    Resources::from_quantities(&serde_json::from_value(pairs).unwrap())
 }
 
 fn nearest(nodes: &[NodeFacts], asks: Value) -> String {

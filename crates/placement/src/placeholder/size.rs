@@ -80,7 +80,10 @@ pub(super) fn for_new(run: &Run, config: &Config) -> Size {
 /// tasks start, the placeholder and an assistant are still on the node.
 pub fn reserved(run: &Run, config: &Config) -> Size {
     let mut size = usual(config);
-    let (own, reserve) = (size.requests(), Resources::of(&reserve_amounts(run, config)));
+    let (own, reserve) = (
+        size.requests(),
+        Resources::from_texts(&reserve_amounts(run, config)),
+    );
     for (name, amount) in reserve.iter() {
         let amount = amount + own.get(name) + assistant_request(name);
         size.amounts.insert(name.to_owned(), amount.to_string());
@@ -137,7 +140,7 @@ impl Size {
 
     /// The requests, which can be compared.
     pub fn requests(&self) -> Resources {
-        Resources::of(&self.amounts)
+        Resources::from_texts(&self.amounts)
     }
 
     /// The resources of the placeholder's container.

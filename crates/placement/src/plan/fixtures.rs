@@ -399,7 +399,7 @@ pub(super) fn ago(seconds: i64) -> Timestamp {
 }
 
 pub(super) fn amounts(text: &str) -> Resources {
-    Resources::of(&crate::reserve::parse(text).unwrap())
+    Resources::from_texts(&crate::reserve::parse(text).unwrap())
 }
 
 pub(super) fn node(name: &str, allocatable: &str) -> NodeFacts {

@@ -20,7 +20,7 @@ fn sizes() -> BoxedStrategy<Resources> {
         ("nvidia.com/gpu", "1"),
     ];
     let amounts = amounts.map(|(name, amount)| (name.to_owned(), amount.to_owned()));
-    let size = |amounts: Strings| Resources::of(&amounts);
+    let size = |amounts: Strings| Resources::from_texts(&amounts);
     btree_set(select(amounts.to_vec()), 0..4)
         .prop_map(move |amounts| size(amounts.into_iter().collect()))
         .boxed()

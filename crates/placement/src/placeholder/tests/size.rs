@@ -126,7 +126,7 @@ fn only_an_annotation_that_cannot_be_honoured_is_told() {
 #[test]
 fn cpu_and_memory_can_be_resized_and_nothing_else() {
     let usual = usual(&Config::default()).requests();
-    let amounts = |text: &str| Resources::of(&reserve::parse(text).unwrap());
+    let amounts = |text: &str| Resources::from_texts(&reserve::parse(text).unwrap());
     assert!(can_resize(&amounts("cpu=4,memory=8Gi"), &usual));
     assert!(!can_resize(&amounts("cpu=4,nvidia.com/gpu=1"), &usual));
     assert!(!can_resize(&amounts("ephemeral-storage=1Gi"), &usual));

@@ -57,7 +57,7 @@ pub(super) fn texts(object: &Value, map: &str) -> BTreeMap<String, String> {
 
 fn requests(pod: &Value) -> Resources {
     let requests = &pod["spec"]["containers"][0]["resources"]["requests"];
-    Resources::read(&serde_json::from_value(requests.clone()).unwrap_or_default())
+    Resources::from_quantities(&serde_json::from_value(requests.clone()).unwrap_or_default())
 }
 
 impl Pod {

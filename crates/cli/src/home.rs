@@ -39,7 +39,7 @@ impl<'a> Home<'a> {
 
 fn trouble(facts: &Facts) -> Option<Cause> {
     let node = facts.home.as_ref()?.as_ref().ok()?.as_ref();
-    let seen = node.and_then(NodeFacts::of);
+    let seen = node.and_then(NodeFacts::from_node);
     match state(seen.as_ref(), tolerations(facts)) {
         NodeState::Unusable(cause) => Some(cause),
         NodeState::Usable | NodeState::Unknown => None,

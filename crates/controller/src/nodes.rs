@@ -45,7 +45,7 @@ impl WatchedNode {
 
     /// The facts that decisions read; `None` without a name. Nodes from the API server always have a name.
     pub(crate) fn facts(&self) -> Option<NodeFacts> {
-        NodeFacts::of(&Node {
+        NodeFacts::from_node(&Node {
             metadata: ObjectMeta {
                 name: self.metadata.name.clone(),
                 ..ObjectMeta::default()
@@ -77,7 +77,7 @@ mod tests {
         });
         let whole: Node = serde_json::from_value(document.clone()).unwrap();
         let read: WatchedNode = serde_json::from_value(document).unwrap();
-        assert_eq!(read.facts(), NodeFacts::of(&whole));
+        assert_eq!(read.facts(), NodeFacts::from_node(&whole));
         assert!(
             read.facts()
                 .is_some_and(|facts| facts.ready && facts.unschedulable)

@@ -78,7 +78,7 @@ pub struct Amount {
 
 impl NodeFacts {
     /// Reads a node; `None` without a name. Nodes from an API server always have a name.
-    pub fn of(node: &Node) -> Option<Self> {
+    pub fn from_node(node: &Node) -> Option<Self> {
         let spec = node.spec.as_ref();
         let status = node.status.as_ref();
         let conditions = status.and_then(|status| status.conditions.as_deref());

@@ -13,7 +13,7 @@ fn node(changes: &Value) -> NodeFacts {
         ]},
     });
     json_patch::merge(&mut node, changes);
-    NodeFacts::of(&serde_json::from_value(node).unwrap()).unwrap()
+    NodeFacts::from_node(&serde_json::from_value(node).unwrap()).unwrap()
 }
 
 fn tainted(key: &str, effect: &str) -> Value {

@@ -128,7 +128,7 @@ fn shape(pod: &PodView) -> Shape {
     };
     Shape {
         mounts: pod.claims().next().is_some(),
-        ..Shape::read(annotations, pod.container_requests(keys::PLACEHOLDER), resize)
+        ..Shape::from_annotations(annotations, pod.container_requests(keys::PLACEHOLDER), resize)
     }
 }
 

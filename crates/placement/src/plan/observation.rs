@@ -208,7 +208,11 @@ impl Placeholder {
 
 impl Shape {
     /// Reads the annotations of a pod.
-    pub fn read(annotations: &BTreeMap<String, String>, requests: Resources, resize: Resize) -> Self {
+    pub fn from_annotations(
+        annotations: &BTreeMap<String, String>,
+        requests: Resources,
+        resize: Resize,
+    ) -> Self {
         Self {
             requests,
             reserves: annotations.contains_key(keys::RESERVE)

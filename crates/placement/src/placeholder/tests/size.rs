@@ -174,7 +174,7 @@ fn a_template_within_limits_asks_for_what_they_allow_and_has_a_reserve_no_more()
     let within = patched(big, &patch);
     assert_eq!(requests(&within), json!({"cpu": "200m", "memory": "100Mi"}));
     let marks = serde_json::from_value(annotations(&within)).unwrap();
-    let shape = Shape::read(&marks, Resources::default(), Resize::Possible);
+    let shape = Shape::from_annotations(&marks, Resources::default(), Resize::Possible);
     assert!(!shape.reserves && marks.contains_key(keys::WITHIN_LIMITS));
     let pinned = patched(within.clone(), &change(&within, pin(Some("n1"))));
     assert_eq!(requests(&pinned), requests(&within));

@@ -156,7 +156,7 @@ impl Life {
             unschedulable: pod.unschedulable.clone(),
             tolerations: Vec::new(),
             adopted: pod.is_owned_by(&self.base.key.uid),
-            shape: Shape::read(&texts(&pod.object, "annotations"), pod.requests(), pod.resize),
+            shape: Shape::from_annotations(&texts(&pod.object, "annotations"), pod.requests(), pod.resize),
         })
     }
 }

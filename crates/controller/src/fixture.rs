@@ -80,7 +80,7 @@ pub(crate) fn at(second: i64) -> Timestamp {
 
 /// A run, and nothing around it.
 pub(crate) fn nothing() -> Observation {
-    Observation::of(run(), Arc::default(), at(0))
+    Observation::new(run(), Arc::default(), at(0))
 }
 
 /// A plan to do this.

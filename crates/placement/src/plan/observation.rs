@@ -174,7 +174,7 @@ pub struct Repeated {
 
 impl Observation {
     /// The observation of a run without any other object.
-    pub fn of(run: Run, config: Arc<Config>, now: Timestamp) -> Self {
+    pub fn new(run: Run, config: Arc<Config>, now: Timestamp) -> Self {
         Self {
             now,
             config,

@@ -95,7 +95,7 @@ impl World {
             nodes,
             waiting: life.waiting(),
             moves: life.moves,
-            ..Observation::of(life.run(), Arc::new(self.config.clone()), self.now)
+            ..Observation::new(life.run(), Arc::new(self.config.clone()), self.now)
         }
     }
 }

@@ -193,7 +193,7 @@ fn done<'a>(decision: &'a Decision, result: &Result<Effect, StepError>) -> Optio
 
 /// Logs the result. The tracing span has the name of the run.
 fn log(observed: &Observation, decision: &Decision, result: &Result<Effect, StepError>) {
-    let state: &str = State::of(observed).into();
+    let state: &str = State::from_observation(observed).into();
     Span::current()
         .record("state", state)
         .record("action", decision.name());

@@ -120,7 +120,7 @@ const SOON: Duration = Duration::from_secs(5);
 
 /// Decides what to do, with the inputs that have been read.
 pub fn plan(observed: &Observation, inputs: &Inputs) -> Plan {
-    let (plan, is_held) = match Stage::of(observed) {
+    let (plan, is_held) = match Stage::from_observation(observed) {
         Stage::Deleting => (Ok(without_timer(ending::on_deletion(observed))), false),
         Stage::Done => (ending::on_done(observed, inputs).map(without_timer), false),
         Stage::Foreign(why) => (Ok(without_timer(Decision::Ignore(why))), false),
@@ -161,7 +161,7 @@ fn on_held_elsewhere(observed: &Observation, enrolment: Enrolment) -> Decision {
 
 /// The run with some of its fields changed.
 fn change_run(observed: &Observation, change: impl FnOnce(&mut RunState)) -> Action {
-    let mut wanted = RunState::of(&observed.run);
+    let mut wanted = RunState::from_run(&observed.run);
     change(&mut wanted);
     Action::Run(wanted)
 }

@@ -51,11 +51,11 @@ pub enum State {
 
 impl State {
     /// The state of the run that was observed.
-    pub fn of(observed: &Observation) -> Self {
+    pub fn from_observation(observed: &Observation) -> Self {
         let run = &observed.run;
         let set = observed.placeholder().usable();
         let adopted = observed.live_pod().is_some_and(|pod| pod.adopted);
-        match Stage::of(observed) {
+        match Stage::from_observation(observed) {
             Stage::Done | Stage::Deleting if set.is_some() => Self::Ending,
             Stage::Done | Stage::Deleting if adopted => Self::NodeKept,
             Stage::OptedOut if set.is_some() || run.is_held_by_us() => Self::OptedOut,
@@ -109,7 +109,7 @@ pub(super) enum Stage {
 
 impl Stage {
     /// The end of a run comes first: the objects of pod-affinity are deleted whatever labels the run has.
-    pub(super) fn of(observed: &Observation) -> Self {
+    pub(super) fn from_observation(observed: &Observation) -> Self {
         let run = &observed.run;
         match chosen_strategy(observed) {
             _ if run.deleting => Self::Deleting,

@@ -33,7 +33,7 @@ pub struct GroupLabels {
 
 impl RunState {
     /// What the run carries.
-    pub fn of(run: &Run) -> Self {
+    pub fn from_run(run: &Run) -> Self {
         Self {
             hold: run.hold.then_some(run.held_from),
             group: run.is_enrolled().then(|| GroupLabels {
@@ -57,7 +57,7 @@ impl From<Enrolment> for GroupLabels {
 
 /// The request that changes the run to the wanted state; `None` if both are equal.
 pub(super) fn request(run: &Run, wanted: &RunState) -> Option<Request> {
-    let observed = RunState::of(run);
+    let observed = RunState::from_run(run);
     let operation = if observed.hold.is_some() && wanted.hold.is_none() {
         Operation::Release
     } else if observed.hold != wanted.hold {
@@ -134,7 +134,7 @@ fn annotations<'a>(
 /// under the conditions of any release.
 pub fn release_by_hand(run: &Run) -> Patch {
     let mut patch = opt_out(run);
-    let observed = RunState::of(run);
+    let observed = RunState::from_run(run);
     let released = RunState {
         hold: None,
         group: None,

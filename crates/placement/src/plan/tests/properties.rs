@@ -72,7 +72,7 @@ proptest! {
         scene.run.held_from = HeldFrom::UndatedRelease;
         if scene.run.is_held_by_us() && is_alive(&scene) {
             met.count("undated");
-            let mut dated = RunState::of(&scene.run);
+            let mut dated = RunState::from_run(&scene.run);
             dated.hold = Some(HeldFrom::Release(now()));
             prop_assert_eq!(scene.decision(), Decision::act("date_hold", None, [Action::Run(dated)]));
         }

@@ -86,7 +86,7 @@ fn met(at_least: usize, expected: &Rows) -> Rows {
         let Decision::Act(step) = plan(&observed, &scene.inputs).decision else {
             continue;
         };
-        let name = |observed: &Observation| <&str>::from(State::of(observed)).to_owned();
+        let name = |observed: &Observation| <&str>::from(State::from_observation(observed)).to_owned();
         let step_name = step.name.replace('_', " ");
         let next = met.entry((name(&observed), step_name)).or_default();
         next.insert(name(&after(&observed, &step)));

@@ -17,7 +17,7 @@ fn enrolment() -> Enrolment {
 
 /// The request that changes the run to another state.
 fn change(run: &Run, change: impl FnOnce(&mut RunState)) -> Request {
-    let mut wanted = RunState::of(run);
+    let mut wanted = RunState::from_run(run);
     change(&mut wanted);
     request(run, &wanted).unwrap()
 }

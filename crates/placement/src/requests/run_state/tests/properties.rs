@@ -83,7 +83,7 @@ impl Change {
     }
 
     fn wanted(self, run: &Run) -> RunState {
-        let mut wanted = RunState::of(run);
+        let mut wanted = RunState::from_run(run);
         match self {
             Self::Nothing => {}
             Self::Release { enrols, records } => {
@@ -167,19 +167,19 @@ proptest! {
         }
         let wanted = change.wanted(&run);
         let before = document(&run);
-        prop_assert_eq!(RunState::of(&read(&before)), RunState::of(&run));
+        prop_assert_eq!(RunState::from_run(&read(&before)), RunState::from_run(&run));
         let Some(request) = request(&run, &wanted) else {
             met.count("as wanted");
-            prop_assert_eq!(RunState::of(&run), wanted);
+            prop_assert_eq!(RunState::from_run(&run), wanted);
             return Ok(());
         };
         met.count(request.operation.into());
-        prop_assert_ne!(RunState::of(&run), wanted.clone());
+        prop_assert_ne!(RunState::from_run(&run), wanted.clone());
         let after = read(&sent(before.clone(), &request).unwrap());
         if wanted.group.is_none() {
             prop_assert_eq!((&after.group, &after.strategy, &after.isolation), (&None, &None, &None));
         }
-        prop_assert_eq!(RunState::of(&after), wanted);
+        prop_assert_eq!(RunState::from_run(&after), wanted);
         let is_released = matches!(change, Change::Release { .. });
         let status = if is_released { SpecStatus::Unset } else { run.status };
         prop_assert_eq!(after.status, status);

@@ -8,7 +8,7 @@ use crate::metrics::Metrics;
 use crate::notes;
 use crate::write::Effect;
 use jiff::Timestamp;
-use placement::plan::{Action, Decision, Event, Observation, Plan, Requeue, State, Step, Wait, Why};
+use placement::plan::{Action, Decision, Event, IgnoreReason, Observation, Plan, Requeue, State, Step, Wait};
 use std::time::Duration;
 use tracing::{Span, debug, info, warn};
 
@@ -67,12 +67,13 @@ impl Report {
 
     /// Removes the memory of a settled run. A run with another holder keeps its memory, because pod-affinity continues after the
     /// release.
-    fn leave(&self, memory: &Memory, observed: &Observation, why: Why) {
+    fn leave(&self, memory: &Memory, observed: &Observation, why: IgnoreReason) {
         let entry = match why {
-            Why::HeldElsewhere => None,
-            Why::Child | Why::ManagedElsewhere | Why::NotOptedIn | Why::Done => {
-                memory.forget(&observed.run.key.uid)
-            }
+            IgnoreReason::HeldElsewhere => None,
+            IgnoreReason::Child
+            | IgnoreReason::ManagedElsewhere
+            | IgnoreReason::NotOptedIn
+            | IgnoreReason::Done => memory.forget(&observed.run.key.uid),
         };
         if let Some(mut entry) = entry {
             entry.timers.settled(&observed.run, observed.now, &self.metrics);

@@ -79,7 +79,7 @@ mod scaled_down;
 mod state;
 
 pub use self::action::{Action, Event, MoveCause, PodChange, ReleaseCause, Requeue, Target};
-pub use self::decision::{Decision, Step, Wait, Why};
+pub use self::decision::{Decision, IgnoreReason, Step, Wait};
 pub use self::inputs::{Creation, Group, Inputs, Quota, Read, TaskCount, Tasks, VolumeConstraints};
 pub use self::observation::{
     AssistantPod, Observation, Placeholder, PlaceholderPod, Repeated, RequeueMark, Resize, Shape,
@@ -152,7 +152,7 @@ fn on_held_elsewhere(observed: &Observation, enrolment: Enrolment) -> Decision {
             observed,
             observed.placeholder().usable(),
             None,
-            Why::HeldElsewhere,
+            IgnoreReason::HeldElsewhere,
         )
     } else {
         running::enrol(observed, enrolment)

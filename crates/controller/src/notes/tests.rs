@@ -3,7 +3,7 @@ use crate::api_error::Failure;
 use crate::fixture::{actions, at, enrolment, nothing, observed_pod, observed_set, planned, run, step_of};
 use kube::core::Status;
 use placement::automatic_reserve::{ExpectedRequests, Source};
-use placement::plan::{Action, Inputs, PlaceholderPod, PodChange, Unschedulable, Why, plan};
+use placement::plan::{Action, IgnoreReason, Inputs, PlaceholderPod, PodChange, Unschedulable, plan};
 use placement::requests::Operation;
 use placement::strategy::Isolation;
 
@@ -287,7 +287,7 @@ fn cleaning_up_is_told_unless_the_run_itself_goes() {
 #[test]
 fn what_needs_no_words_gets_none() {
     for action in [
-        Decision::Ignore(Why::Done),
+        Decision::Ignore(IgnoreReason::Done),
         Decision::Wait(Wait::Settled),
         Decision::Wait(Wait::OldStatefulSet),
         Decision::Wait(Wait::PodEnd),

@@ -10,7 +10,7 @@ use strum::IntoStaticStr;
 #[derive(Clone, Debug, PartialEq)]
 pub enum Decision {
     /// The controller has nothing to do with the run, now or any more.
-    Ignore(Why),
+    Ignore(IgnoreReason),
     /// Another object has to change first.
     Wait(Wait),
     /// A group of inputs is missing: read it and plan again.
@@ -98,7 +98,7 @@ pub enum Wait {
 
 /// Why a run is ignored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Why {
+pub enum IgnoreReason {
     /// A nested run follows its root.
     Child,
     /// `spec.managedBy` names another controller.

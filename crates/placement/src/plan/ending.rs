@@ -3,7 +3,7 @@
 //! A run with `isolateAlways` that ends after it gave up its node, and before it has another, keeps no node.
 
 use super::action::{Action, Event, PodChange, ReleaseCause, Target};
-use super::decision::{Decision, Wait, Why};
+use super::decision::{Decision, IgnoreReason, Wait};
 use super::inputs::{Inputs, Read};
 use super::observation::{Observation, Placeholder, PlaceholderPod};
 use super::state::{chosen_strategy, enrolment};
@@ -17,7 +17,12 @@ use crate::strategy::Strategy;
 /// delay garbage collection for long, so the plan does not wait for it.
 pub(super) fn on_deletion(observed: &Observation) -> Decision {
     let adopted = observed.live_pod().filter(|pod| pod.adopted);
-    delete(observed, observed.placeholder().usable(), adopted, Why::Done)
+    delete(
+        observed,
+        observed.placeholder().usable(),
+        adopted,
+        IgnoreReason::Done,
+    )
 }
 
 /// The run is done: its node becomes free, unless the strategy keeps the node.
@@ -34,7 +39,7 @@ pub(super) fn on_done(observed: &Observation, inputs: &Inputs) -> Result<Decisio
             };
             Ok(Decision::act(name, event, actions.collect::<Vec<_>>()))
         }
-        (_, None) => Ok(Decision::Ignore(Why::Done)),
+        (_, None) => Ok(Decision::Ignore(IgnoreReason::Done)),
     }
 }
 
@@ -88,7 +93,12 @@ pub(super) fn on_opt_out(observed: &Observation, inputs: &Inputs) -> Result<Plan
     }
     match observed.placeholder().usable() {
         Some(set) if set.spec.left_node().is_some() => delete_after_move(observed, inputs, set),
-        set => Ok(without_timer(delete(observed, set, None, Why::NotOptedIn))),
+        set => Ok(without_timer(delete(
+            observed,
+            set,
+            None,
+            IgnoreReason::NotOptedIn,
+        ))),
     }
 }
 
@@ -102,7 +112,12 @@ fn delete_after_move(observed: &Observation, inputs: &Inputs, set: &Placeholder)
     if assistants.any(|assistant| assistant.node.is_none()) {
         Ok(with_timer(Decision::Wait(Wait::Assistants), SOON))
     } else {
-        Ok(without_timer(delete(observed, Some(set), None, Why::NotOptedIn)))
+        Ok(without_timer(delete(
+            observed,
+            Some(set),
+            None,
+            IgnoreReason::NotOptedIn,
+        )))
     }
 }
 
@@ -111,7 +126,7 @@ pub(super) fn delete(
     observed: &Observation,
     set: Option<&Placeholder>,
     pod: Option<&PlaceholderPod>,
-    otherwise: Why,
+    otherwise: IgnoreReason,
 ) -> Decision {
     let set = set.map(|set| Target::Placeholder(set.uid.clone()));
     let pod = pod.map(|pod| Target::Pod(pod.uid.clone()));

@@ -6,7 +6,7 @@
 //! runs can take the node.
 
 use super::action::{Action, Event, Requeue};
-use super::decision::{Decision, Wait, Why};
+use super::decision::{Decision, IgnoreReason, Wait};
 use super::inputs::{Inputs, Read};
 use super::observation::{Observation, Placeholder};
 use super::reshape::{Reshape, reshape};
@@ -47,7 +47,9 @@ pub(super) fn on_running(
 fn enrol_if_labels_lost(observed: &Observation, enrolment: Enrolment) -> Decision {
     match (observed.placeholder(), observed.run.hold) {
         (PlaceholderState::Usable(_), false) => enrol(observed, enrolment),
-        (PlaceholderState::Usable(set), true) => ending::delete(observed, Some(set), None, Why::NotOptedIn),
+        (PlaceholderState::Usable(set), true) => {
+            ending::delete(observed, Some(set), None, IgnoreReason::NotOptedIn)
+        }
         (PlaceholderState::Missing, _) if observed.run.status == SpecStatus::Unset => {
             Decision::Wait(Wait::LabelledTooLate)
         }

@@ -1,6 +1,6 @@
 //! The state of a run: where the run is in its life, and where its placeholder is.
 
-use super::decision::Why;
+use super::decision::IgnoreReason;
 use super::observation::{Observation, Placeholder, PlaceholderPod, Repeated, Unschedulable, WaitingPod};
 use crate::config::Config;
 use crate::keys;
@@ -100,7 +100,7 @@ const RUNNING: [State; 5] = [
 pub(super) enum Stage {
     Deleting,
     Done,
-    Foreign(Why),
+    Foreign(IgnoreReason),
     OptedOut,
     HeldByUs(Strategy),
     HeldElsewhere(Strategy),
@@ -114,8 +114,8 @@ impl Stage {
         match chosen_strategy(observed) {
             _ if run.deleting => Self::Deleting,
             _ if run.done => Self::Done,
-            _ if run.child => Self::Foreign(Why::Child),
-            _ if run.managed_elsewhere => Self::Foreign(Why::ManagedElsewhere),
+            _ if run.child => Self::Foreign(IgnoreReason::Child),
+            _ if run.managed_elsewhere => Self::Foreign(IgnoreReason::ManagedElsewhere),
             None => Self::OptedOut,
             Some(chosen) if run.is_held_by_us() => Self::HeldByUs(chosen),
             Some(chosen) if run.status == SpecStatus::Pending => Self::HeldElsewhere(chosen),

@@ -5,9 +5,12 @@ use super::*;
 #[test]
 fn nested_runs_and_runs_of_other_managers_are_left_alone() {
     let child = held().change(|scene| scene.run.child = true);
-    assert_eq!(child.decision(), Decision::Ignore(Why::Child));
+    assert_eq!(child.decision(), Decision::Ignore(IgnoreReason::Child));
     let managed = held().change(|scene| scene.run.managed_elsewhere = true);
-    assert_eq!(managed.decision(), Decision::Ignore(Why::ManagedElsewhere));
+    assert_eq!(
+        managed.decision(),
+        Decision::Ignore(IgnoreReason::ManagedElsewhere)
+    );
 }
 
 const NOT_OPTED_IN: [Option<&str>; 3] = [None, Some("false"), Some("nonsense")];
@@ -17,7 +20,7 @@ fn a_run_that_is_not_opted_in_is_left_alone() {
     for value in NOT_OPTED_IN {
         assert_eq!(
             fresh().opt_in(value).decision(),
-            Decision::Ignore(Why::NotOptedIn),
+            Decision::Ignore(IgnoreReason::NotOptedIn),
             "{value:?}"
         );
     }
@@ -27,7 +30,11 @@ fn a_run_that_is_not_opted_in_is_left_alone() {
 fn where_no_webhook_is_asked_the_label_means_nothing() {
     for namespace in crate::keys::LEFT_OUT {
         let run = fresh().change(|scene| scene.run.key.namespace = namespace.to_owned());
-        assert_eq!(run.decision(), Decision::Ignore(Why::NotOptedIn), "{namespace}");
+        assert_eq!(
+            run.decision(),
+            Decision::Ignore(IgnoreReason::NotOptedIn),
+            "{namespace}"
+        );
     }
 }
 
@@ -58,7 +65,11 @@ fn a_running_run_that_opted_out_loses_its_placeholder() {
             "{value:?}"
         );
         let gone = enrolled().set_deleting().opt_in(value);
-        assert_eq!(gone.decision(), Decision::Ignore(Why::NotOptedIn), "{value:?}");
+        assert_eq!(
+            gone.decision(),
+            Decision::Ignore(IgnoreReason::NotOptedIn),
+            "{value:?}"
+        );
     }
 }
 
@@ -130,7 +141,7 @@ fn a_run_held_by_another_that_opted_out_is_not_released_by_us() {
     let kueue = held()
         .opt_in(Some("false"))
         .change(|scene| scene.run.queued_by_kueue = true);
-    assert_eq!(kueue.decision(), Decision::Ignore(Why::NotOptedIn));
+    assert_eq!(kueue.decision(), Decision::Ignore(IgnoreReason::NotOptedIn));
 }
 
 #[test]
@@ -150,7 +161,11 @@ fn a_queued_run_that_opted_out_leaves_its_group_before_it_is_started() {
         let withdraw = Decision::act("withdraw", None, [Action::Run(withdrawn)]);
         assert_eq!(queued().decision(), withdraw, "{value:?}");
         let left = queued().change(|scene| scene.run.group = None);
-        assert_eq!(left.decision(), Decision::Ignore(Why::NotOptedIn), "{value:?}");
+        assert_eq!(
+            left.decision(),
+            Decision::Ignore(IgnoreReason::NotOptedIn),
+            "{value:?}"
+        );
     }
 }
 
@@ -160,11 +175,11 @@ fn a_done_run_frees_its_node_by_either_colocating_strategy() {
         assert_eq!(done(strategy).decision(), deletion(Some(SET), None));
         assert_eq!(
             done(strategy).set_deleting().decision(),
-            Decision::Ignore(Why::Done)
+            Decision::Ignore(IgnoreReason::Done)
         );
         assert_eq!(
             done(strategy).without_set().decision(),
-            Decision::Ignore(Why::Done)
+            Decision::Ignore(IgnoreReason::Done)
         );
     }
 }
@@ -185,9 +200,12 @@ fn a_done_isolated_run_adopts_its_pod_then_deletes_its_set_then_rests() {
     );
     assert_eq!(
         scene.clone().set_deleting().decision(),
-        Decision::Ignore(Why::Done)
+        Decision::Ignore(IgnoreReason::Done)
     );
-    assert_eq!(scene.without_set().decision(), Decision::Ignore(Why::Done));
+    assert_eq!(
+        scene.without_set().decision(),
+        Decision::Ignore(IgnoreReason::Done)
+    );
 }
 
 #[test]
@@ -259,9 +277,9 @@ fn a_run_that_is_being_deleted_keeps_nothing() {
     assert_eq!(delete(isolated.clone().without_set()), deletion(None, Some(POD)));
     assert_eq!(
         delete(isolated.without_set().pod_ending()),
-        Decision::Ignore(Why::Done)
+        Decision::Ignore(IgnoreReason::Done)
     );
-    assert_eq!(delete(held()), Decision::Ignore(Why::Done));
+    assert_eq!(delete(held()), Decision::Ignore(IgnoreReason::Done));
 }
 
 #[test]
@@ -271,9 +289,9 @@ fn a_set_of_the_same_name_that_the_run_does_not_own_is_never_touched() {
     assert_eq!(foreign().decision(), Decision::Wait(Wait::OldStatefulSet));
     assert_eq!(
         foreign().opt_in(None).decision(),
-        Decision::Ignore(Why::NotOptedIn)
+        Decision::Ignore(IgnoreReason::NotOptedIn)
     );
-    assert_eq!(delete(foreign()).decision(), Decision::Ignore(Why::Done));
+    assert_eq!(delete(foreign()).decision(), Decision::Ignore(IgnoreReason::Done));
     let adopted = delete(done(Strategy::IsolateAlways).adopted().foreign_set());
     assert_eq!(
         adopted.decision(),
@@ -282,7 +300,7 @@ fn a_set_of_the_same_name_that_the_run_does_not_own_is_never_touched() {
     );
     assert_eq!(
         done(Strategy::ColocateCompleted).foreign_set().decision(),
-        Decision::Ignore(Why::Done)
+        Decision::Ignore(IgnoreReason::Done)
     );
     assert_eq!(held().on(NODE).foreign_set().decision(), await_node());
 }

@@ -362,7 +362,7 @@ fn a_run_held_by_another_is_enrolled_and_then_left_to_them_without_placeholder()
         assert_eq!(scene.decision(), labelled(hold));
         assert_eq!(
             scene.in_group(UID).decision(),
-            Decision::Ignore(Why::HeldElsewhere)
+            Decision::Ignore(IgnoreReason::HeldElsewhere)
         );
     }
 }

@@ -148,7 +148,7 @@ proptest! {
         if scene.run.done || scene.run.deleting {
             let action = scene.decision();
             met.count(name(&scene));
-            prop_assert!(!matches!(action, Decision::Ignore(why) if why != Why::Done), "{action:?}");
+            prop_assert!(!matches!(action, Decision::Ignore(why) if why != IgnoreReason::Done), "{action:?}");
         }
     }
 

@@ -2,8 +2,8 @@
 
 use super::super::super::fixtures::inputs_read;
 use super::super::super::{
-    Decision, Event, Inputs, Observation, Placeholder, PlaceholderPod, Read, RequeueMark, Shape, Step, Tasks,
-    Wait, WaitingPod, Why, plan,
+    Decision, Event, IgnoreReason, Inputs, Observation, Placeholder, PlaceholderPod, Read, RequeueMark,
+    Shape, Step, Tasks, Wait, WaitingPod, plan,
 };
 use super::TaskCount;
 use super::api::SET;
@@ -33,7 +33,7 @@ impl World {
                     };
                 }
                 Decision::Act(_)
-                | Decision::Ignore(Why::Done)
+                | Decision::Ignore(IgnoreReason::Done)
                 | Decision::Wait(
                     Wait::Settled
                     | Wait::Scheduler

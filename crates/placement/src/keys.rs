@@ -87,7 +87,7 @@ pub const FIELD_MANAGER: &str = "pod-affinity";
 pub const NAMESPACE: &str = "tekton-pod-affinity";
 /// Namespaces in which the opt-in label has no effect. The webhooks leave these namespaces out, because an unavailable
 /// webhook must not stop the pods of pod-affinity or of the cluster from being recreated.
-pub const LEFT_OUT: [&str; 2] = ["kube-system", NAMESPACE];
+pub const EXCLUDED_NAMESPACES: [&str; 2] = ["kube-system", NAMESPACE];
 /// Name of the ConfigMap.
 pub const CONFIG_MAP: &str = "config-pod-affinity";
 /// Name of the webhook for PipelineRuns and of its configuration.

@@ -236,7 +236,7 @@ fn a_stray_run_that_lost_only_the_opt_in_label_is_seen_too_and_otherwise_treated
 const OPTING_IN: [&str; 5] = ["true", "", "colocateAlways", "colocateCompleted", "isolateAlways"];
 
 fn left_out() -> Value {
-    json!({"key": "kubernetes.io/metadata.name", "operator": "NotIn", "values": keys::LEFT_OUT})
+    json!({"key": "kubernetes.io/metadata.name", "operator": "NotIn", "values": keys::EXCLUDED_NAMESPACES})
 }
 
 fn of_namespace(operator: &str, values: &[&str]) -> Value {

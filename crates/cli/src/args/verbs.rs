@@ -54,7 +54,7 @@ impl Verb {
 /// The namespace of the context is not enough for something that stops so much.
 fn scope(all_namespaces: bool, namespace: Option<&str>) -> Result<(), String> {
     match namespace {
-        Some(left_out) if keys::LEFT_OUT.contains(&left_out) => {
+        Some(left_out) if keys::EXCLUDED_NAMESPACES.contains(&left_out) => {
             Err(format!("pod-affinity is always off in namespace {left_out}"))
         }
         None if !all_namespaces => Err("name a namespace with -n, or the whole cluster with -A".to_owned()),

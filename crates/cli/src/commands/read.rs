@@ -152,7 +152,7 @@ pub(super) async fn doctor(cluster: &Cluster, args: DoctorArgs) -> Seen<ExitCode
 /// A dry run where the webhooks are not asked would prove nothing.
 fn scope(cluster: &Cluster, namespace: String) -> Scope {
     let own = cluster.namespace.as_str();
-    let left_out = keys::LEFT_OUT.contains(&own) || own == namespace;
+    let left_out = keys::EXCLUDED_NAMESPACES.contains(&own) || own == namespace;
     Scope {
         trial: if left_out { "default" } else { own }.to_owned(),
         namespace,

@@ -126,7 +126,7 @@ impl Stage {
 
 /// The strategy that the opt-in label chooses; `None` if the label is absent, `false` or invalid.
 pub(super) fn chosen_strategy(observed: &Observation) -> Option<Strategy> {
-    if keys::LEFT_OUT.contains(&observed.run.key.namespace.as_str()) {
+    if keys::EXCLUDED_NAMESPACES.contains(&observed.run.key.namespace.as_str()) {
         return None;
     }
     let opt_in = OptIn::parse(observed.run.opt_in.as_deref()).ok()?;

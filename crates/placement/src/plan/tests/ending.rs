@@ -28,7 +28,7 @@ fn a_run_that_is_not_opted_in_is_left_alone() {
 
 #[test]
 fn where_no_webhook_is_asked_the_label_means_nothing() {
-    for namespace in crate::keys::LEFT_OUT {
+    for namespace in crate::keys::EXCLUDED_NAMESPACES {
         let run = fresh().change(|scene| scene.run.key.namespace = namespace.to_owned());
         assert_eq!(
             run.decision(),

@@ -131,7 +131,7 @@ impl RunMemory {
             retries: self.retries,
             relaxed: self.relaxed,
             settled_refusal: self.settled_refusal.clone(),
-            nudge_in: self.requeues.pause(lacks_pod, now),
+            requeue_in: self.requeues.pause(lacks_pod, now),
             inputs: if waits {
                 self.autoscaler.inputs(now)
             } else {

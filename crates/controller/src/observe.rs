@@ -63,7 +63,7 @@ pub(crate) struct Remembered {
     pub(crate) retries: Repeated,
     pub(crate) relaxed: bool,
     pub(crate) settled_refusal: Option<String>,
-    pub(crate) nudge_in: Duration,
+    pub(crate) requeue_in: Duration,
     /// Inputs that the memory still has, so that the controller need not read them.
     pub(crate) inputs: Inputs,
     pub(crate) unshrinkable: Option<String>,
@@ -128,7 +128,7 @@ impl Stores {
             yields: memory.yields,
             retries: memory.retries,
             refusal: refusals.get(&run.key.namespace).filter(is_open).cloned(),
-            nudge_in: memory.nudge_in,
+            requeue_in: memory.requeue_in,
             now,
             config,
             run,

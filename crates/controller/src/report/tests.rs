@@ -204,7 +204,7 @@ async fn a_placeholder_that_was_requeued_is_given_time_to_get_its_pod() {
         let plan = report.step(memory, &observed, plan, Ok(Effect::Written)).unwrap();
         assert_eq!(plan.again, Some(Duration::from_secs(5)), "{decision:?}");
         let entry = memory.recall(&observed.run, Some(&observed_set()), None, observed.now);
-        assert_eq!(entry.nudge_in, Duration::from_secs(5), "{decision:?}");
+        assert_eq!(entry.requeue_in, Duration::from_secs(5), "{decision:?}");
     }
 }
 

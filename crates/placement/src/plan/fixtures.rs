@@ -41,7 +41,7 @@ pub(super) struct Scene {
     pub(super) refusal: Option<String>,
     pub(super) moves: Repeated,
     pub(super) nodes: Vec<NodeFacts>,
-    pub(super) nudge_in: Duration,
+    pub(super) requeue_in: Duration,
     pub(super) inputs: Inputs,
 }
 
@@ -60,7 +60,7 @@ pub(super) fn fresh() -> Scene {
         refusal: None,
         moves: Repeated::default(),
         nodes: Vec::new(),
-        nudge_in: Duration::ZERO,
+        requeue_in: Duration::ZERO,
         inputs: inputs_read(),
     }
 }
@@ -352,7 +352,7 @@ impl Scene {
             yields: self.yields,
             retries: self.retries,
             refusal: self.refusal.clone(),
-            nudge_in: self.nudge_in,
+            requeue_in: self.requeue_in,
         }
     }
 

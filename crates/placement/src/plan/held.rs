@@ -254,8 +254,8 @@ fn await_scheduler(observed: &Observation, inputs: &Inputs) -> Result<Decision, 
 fn requeue_statefulset(observed: &Observation, inputs: &Inputs, set: &Placeholder) -> Result<Plan, Read> {
     let plan = if !set.observed {
         with_timer(Decision::await_placeholder(), SOON)
-    } else if !observed.nudge_in.is_zero() {
-        with_timer(Decision::await_placeholder(), observed.nudge_in.min(SOON))
+    } else if !observed.requeue_in.is_zero() {
+        with_timer(Decision::await_placeholder(), observed.requeue_in.min(SOON))
     } else {
         let message = inputs.failed_create.get()?;
         with_timer(requeue_or_resize(observed, inputs, set, message.as_deref()), SOON)

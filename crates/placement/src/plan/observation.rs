@@ -46,7 +46,7 @@ pub struct Observation {
     /// The latest event that a quota rejected a task's pod in the namespace, unless its TaskRun is known to be another run's.
     pub refusal: Option<String>,
     /// How long the plan waits for the StatefulSet controller before it requeues the StatefulSet.
-    pub nudge_in: Duration,
+    pub requeue_in: Duration,
 }
 
 /// A run's placeholder StatefulSet.
@@ -189,7 +189,7 @@ impl Observation {
             yields: Repeated::default(),
             retries: Repeated::default(),
             refusal: None,
-            nudge_in: Duration::ZERO,
+            requeue_in: Duration::ZERO,
         }
     }
 

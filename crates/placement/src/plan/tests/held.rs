@@ -129,10 +129,10 @@ fn a_run_that_is_held_without_a_placeholder_for_a_minute_is_enrolled() {
 #[test]
 fn a_held_run_whose_placeholder_has_no_pod_yet_has_it_nudged_and_is_looked_at_soon() {
     assert_eq!(held().with_set().plan(), with_timer(pod_missing(None), SOON));
-    let nudged = |nudge_in| {
+    let nudged = |requeue_in| {
         let scene = held().with_set();
         scene
-            .change(|scene| scene.nudge_in = Duration::from_secs(nudge_in))
+            .change(|scene| scene.requeue_in = Duration::from_secs(requeue_in))
             .plan()
     };
     assert_eq!(nudged(2), in_seconds(await_node(), 2));

@@ -148,7 +148,7 @@ const ANSWERS: &[Change] = &[
     |scene| unread(scene, Read::Autoscaler),
     |scene| scene.inputs.autoscaler = Some("pod triggered scale-up: pool".to_owned()).into(),
     |scene| scene.inputs.autoscaler = Some("max node group size reached".to_owned()).into(),
-    |scene| scene.nudge_in = Duration::from_secs(3),
+    |scene| scene.requeue_in = Duration::from_secs(3),
     |scene| scene.relaxed = true,
 ];
 

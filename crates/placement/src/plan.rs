@@ -20,8 +20,8 @@
 //! | HeldWithoutPlaceholder | release | RunningWithoutPlaceholder | at the deadline |
 //! | HeldWithoutPod | date hold | HeldWithoutPod | the hold began without a date |
 //! | HeldWithoutPod | enrol | HeldWithoutPod | held for a minute |
-//! | HeldWithoutPod | nudge | HeldWithoutPod | the StatefulSet controller backs off: requeue the StatefulSet |
-//! | HeldWithoutPod | ask within limits | HeldWithoutPod | a LimitRange rejected the pod |
+//! | HeldWithoutPod | requeue statefulset | HeldWithoutPod | the StatefulSet controller backs off: requeue the StatefulSet |
+//! | HeldWithoutPod | size within limits | HeldWithoutPod | a LimitRange rejected the pod |
 //! | HeldWithoutPod | release | RunningWithoutPod | at the deadline, or the pod is impossible |
 //! | HeldUnscheduled | date hold | HeldUnscheduled | the hold began without a date |
 //! | HeldUnscheduled | enrol | HeldUnscheduled | the run waits for a node |
@@ -36,7 +36,7 @@
 //! | HeldOnNode | start over | HeldWithoutPlaceholder | the node is unusable, and the run has a reserve |
 //! | HeldOnNode | release | RunningOnNode | the node is found, or at the deadline |
 //! | HeldScaledDown | date hold | HeldScaledDown | the hold began without a date |
-//! | HeldScaledDown | follow | HeldWithoutPod | the previous pod has ended: scale up |
+//! | HeldScaledDown | return placeholder | HeldWithoutPod | the previous pod has ended: scale up |
 //! | HeldScaledDown | release | RunningScaledDown | at the deadline |
 //! | Unenrolled | enrol | RunningOnNode, RunningScaledDown, RunningUnscheduled, RunningWithoutPod | the run has lost its labels |
 //! | Unenrolled | delete placeholder | Unenrolled | another client ended the hold before the run had its labels |
@@ -52,17 +52,17 @@
 //! | RunningOnNode | record node | RunningOnNode | the node is not the recorded node |
 //! | RunningOnNode | make room | RunningScaledDown | a quota rejected a task's pod |
 //! | RunningOnNode | move off | RunningScaledDown | the node is unusable, or a task's pod does not fit |
-//! | RunningScaledDown | wake tasks | RunningScaledDown | tasks wait: requeue them at the scheduler |
+//! | RunningScaledDown | requeue tasks | RunningScaledDown | tasks wait: requeue them at the scheduler |
 //! | RunningScaledDown | retry tasks | RunningScaledDown | a quota rejected pods of tasks: requeue the TaskRuns at Tekton |
-//! | RunningScaledDown | follow | RunningWithoutPod | no task waits: scale up |
+//! | RunningScaledDown | return placeholder | RunningWithoutPod | no task waits: scale up |
 //! | OptedOut | release | Ignored, OptedOut | held: the run starts without a group |
-//! | OptedOut | withdraw | Ignored, OptedOut | held by another controller: remove the labels |
-//! | OptedOut | follow | OptedOut | Tekton's assistants wait for the placeholder: scale up |
-//! | OptedOut | wake tasks | OptedOut | tasks wait: requeue them at the scheduler |
+//! | OptedOut | unenrol | Ignored, OptedOut | held by another controller: remove the labels |
+//! | OptedOut | return placeholder | OptedOut | Tekton's assistants wait for the placeholder: scale up |
+//! | OptedOut | requeue tasks | OptedOut | tasks wait: requeue them at the scheduler |
 //! | OptedOut | delete placeholder | Ignored | nothing waits for the placeholder |
 //! | Ending | delete placeholder | Ignored, NodeKept | the node is free |
 //! | Ending | adopt pod | Ending | `isolateAlways`: the run owns the pod |
-//! | Ending | leave pod | NodeKept | `isolateAlways`: delete the StatefulSet alone |
+//! | Ending | keep pod | NodeKept | `isolateAlways`: delete the StatefulSet alone |
 //! | NodeKept | delete placeholder | Ignored | the run is being deleted |
 
 mod action;

@@ -34,7 +34,7 @@ pub(super) fn on_done(observed: &Observation, inputs: &Inputs) -> Result<Decisio
             let delete = Action::Delete(Target::Placeholder(set.uid.clone()));
             let actions = [delete].into_iter().chain(record_usage(observed, inputs)?);
             let (name, event) = match kept {
-                Some(_) => ("leave_pod", Some(Event::NodeKept)),
+                Some(_) => ("keep_pod", Some(Event::NodeKept)),
                 None => ("delete_placeholder", None),
             };
             Ok(Decision::act(name, event, actions.collect::<Vec<_>>()))
@@ -89,7 +89,7 @@ pub(super) fn on_opt_out(observed: &Observation, inputs: &Inputs) -> Result<Plan
     }
     if run.status == SpecStatus::Pending && run.is_enrolled() {
         let withdrawn = change_run(observed, |run| run.group = None);
-        return Ok(without_timer(Decision::act("withdraw", None, [withdrawn])));
+        return Ok(without_timer(Decision::act("unenrol", None, [withdrawn])));
     }
     match observed.placeholder().usable() {
         Some(set) if set.spec.left_node().is_some() => delete_after_move(observed, inputs, set),

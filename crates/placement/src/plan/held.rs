@@ -276,7 +276,11 @@ fn requeue_or_resize(
                 spec.within_limits = true;
             });
             let message = message.to_owned();
-            Decision::act("ask_within_limits", Event::SizedWithinLimits { message }, [sized])
+            Decision::act(
+                "size_within_limits",
+                Event::SizedWithinLimits { message },
+                [sized],
+            )
         }
         (
             Some(PermanentRejection::OutOfLimitRange(_) | PermanentRejection::MissingObject) | None,
@@ -284,7 +288,7 @@ fn requeue_or_resize(
         ) => {
             let message = message.map(str::to_owned);
             let requeued = Action::Requeue(Requeue::Placeholder);
-            Decision::act("nudge", Event::PodMissing { message }, [requeued])
+            Decision::act("requeue_statefulset", Event::PodMissing { message }, [requeued])
         }
     }
 }

@@ -51,7 +51,7 @@ pub(super) fn on_scaled_down(
         names => {
             let requeue = Action::Requeue(Requeue::Pods { names, wake: mark });
             Ok(without_timer(after_deleting_assistants(
-                "wake_tasks",
+                "requeue_tasks",
                 inputs.assistants.get()?,
                 set,
                 requeue,
@@ -70,7 +70,7 @@ fn absence_left(observed: &Observation) -> Duration {
 pub(super) fn return_placeholder(inputs: &Inputs, set: &Placeholder) -> Result<Plan, Read> {
     let back = change_placeholder(set, |spec| spec.replicas = 1);
     Ok(without_timer(after_deleting_assistants(
-        "follow",
+        "return_placeholder",
         inputs.assistants.get()?,
         set,
         back,

@@ -105,7 +105,7 @@ fn leaving(node: Option<&str>, cause: MoveCause, pod: Option<&str>) -> Decision 
 }
 
 fn follow() -> Decision {
-    Decision::act("follow", None, [Action::Placeholder(spec())])
+    Decision::act("return_placeholder", None, [Action::Placeholder(spec())])
 }
 
 /// The placeholder's StatefulSet is changed to this, and its pod is deleted.
@@ -127,7 +127,7 @@ fn node_recorded(node: &str) -> Decision {
 fn pod_missing(message: Option<&str>) -> Decision {
     let message = message.map(str::to_owned);
     Decision::act(
-        "nudge",
+        "requeue_statefulset",
         Event::PodMissing { message },
         [Action::Requeue(Requeue::Placeholder)],
     )

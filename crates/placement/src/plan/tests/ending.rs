@@ -116,7 +116,7 @@ fn a_run_that_opts_out_without_a_node_first_finds_one_where_tektons_assistants_c
     };
     assert_eq!(
         moved_off.decision(),
-        Decision::act("follow", None, [Action::Placeholder(back)])
+        Decision::act("return_placeholder", None, [Action::Placeholder(back)])
     );
     let back = moved_off.spec(|spec| spec.replicas = 1).on(NODE);
     let with = |assistants: Option<AssistantPod>| {
@@ -158,7 +158,7 @@ fn a_queued_run_that_opted_out_leaves_its_group_before_it_is_started() {
             group: None,
             ..enrolled_state()
         };
-        let withdraw = Decision::act("withdraw", None, [Action::Run(withdrawn)]);
+        let withdraw = Decision::act("unenrol", None, [Action::Run(withdrawn)]);
         assert_eq!(queued().decision(), withdraw, "{value:?}");
         let left = queued().change(|scene| scene.run.group = None);
         assert_eq!(
@@ -196,7 +196,7 @@ fn a_done_isolated_run_adopts_its_pod_then_deletes_its_set_then_rests() {
     let delete = Action::Delete(Target::Placeholder(SET.to_owned()));
     assert_eq!(
         scene.decision(),
-        Decision::act("leave_pod", Event::NodeKept, [delete])
+        Decision::act("keep_pod", Event::NodeKept, [delete])
     );
     assert_eq!(
         scene.clone().set_deleting().decision(),

@@ -179,7 +179,7 @@ fn a_placeholder_that_a_limit_range_does_not_let_in_asks_for_what_it_allows_and_
     let event = Event::SizedWithinLimits {
         message: message.to_owned(),
     };
-    let sized = Decision::act("ask_within_limits", event, [Action::Placeholder(within)]);
+    let sized = Decision::act("size_within_limits", event, [Action::Placeholder(within)]);
     assert_eq!(told(false), with_timer(sized, SOON));
     is_released_as_impossible(&told(true).decision, message);
 }

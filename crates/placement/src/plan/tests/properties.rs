@@ -121,8 +121,8 @@ proptest! {
     ) {
         let ours = |uid: &String| usable_set(&scene).is_some_and(|set| set.uid == *uid);
         let adopted = scene.pod.as_ref().is_some_and(|pod| pod.adopted);
-        if let Some((name @ ("delete_placeholder" | "leave_pod"), step)) = step(&scene) {
-            let leaves_pod = name == "leave_pod";
+        if let Some((name @ ("delete_placeholder" | "keep_pod"), step)) = step(&scene) {
+            let leaves_pod = name == "keep_pod";
             let targets: Vec<_> = deletions(&step).collect();
             let deletes_pod = targets.iter().any(|target| matches!(target, Target::Pod(_)));
             prop_assert!(!targets.is_empty());
@@ -142,7 +142,7 @@ proptest! {
     fn a_dead_run_is_only_ever_cleaned_up(
         scene in anything(),
         met in tally(&[
-            ("delete_placeholder", 100), ("adopt_pod", 20), ("leave_pod", 10), ("ignore", 30), ("usage", 20),
+            ("delete_placeholder", 100), ("adopt_pod", 20), ("keep_pod", 10), ("ignore", 30), ("usage", 20),
         ]),
     ) {
         if scene.run.done || scene.run.deleting {
@@ -154,9 +154,9 @@ proptest! {
 
     #[test]
     fn what_stays_behind_of_a_run_mounts_nothing(
-        scene in anything(), met in tally(&[("adopt_pod", 20), ("leave_pod", 20)]),
+        scene in anything(), met in tally(&[("adopt_pod", 20), ("keep_pod", 20)]),
     ) {
-        if let name @ ("adopt_pod" | "leave_pod") = name(&scene) {
+        if let name @ ("adopt_pod" | "keep_pod") = name(&scene) {
             met.count(name);
             prop_assert!(scene.pod.is_some_and(|pod| !pod.shape.mounts));
         }
@@ -220,7 +220,7 @@ proptest! {
         let released = matches!(name(&scene), "release" | "date_hold");
         if may_come_back(&scene) && !keeps_away(&scene) && !released {
             met.count("back");
-            let expected = if is_read(&scene, Read::Assistants) { "follow" } else { "assistants" };
+            let expected = if is_read(&scene, Read::Assistants) { "return_placeholder" } else { "assistants" };
             prop_assert_eq!(name(&scene), expected);
         }
     }
@@ -242,7 +242,7 @@ proptest! {
     fn the_placeholder_comes_back_only_from_no_replicas_and_while_nobody_waits_awake(
         scene in anything(), met in tally(&[("nobody waits", 30), ("asleep", 5), ("leaving", 10)]),
     ) {
-        if name(&scene) == "follow" {
+        if name(&scene) == "return_placeholder" {
             met.count(if is_leaving(&scene) { "leaving" } else if scene.waiting.is_empty() { "nobody waits" } else { "asleep" });
             let nobody_lives = live(&scene) == Some(0);
             prop_assert!(scene.waiting.is_empty() || nobody_lives && scene.waiting.iter().any(lacks_its_group));
@@ -332,11 +332,11 @@ proptest! {
     fn every_step_changes_something_and_each_request_names_the_object_that_it_relies_on(
         scene in anything(),
         met in tally(&[
-            ("adopt_pod", 20), ("ask_within_limits", 5), ("create_placeholder", 30), ("date_hold", 3),
-            ("delete_placeholder", 200), ("enrol", 30), ("follow", 50), ("free_place", 5),
-            ("give_up_reserve", 5), ("leave_pod", 20), ("make_room", 20), ("move_off", 30), ("nudge", 10),
+            ("adopt_pod", 20), ("size_within_limits", 5), ("create_placeholder", 30), ("date_hold", 3),
+            ("delete_placeholder", 200), ("enrol", 30), ("return_placeholder", 50), ("free_place", 5),
+            ("give_up_reserve", 5), ("keep_pod", 20), ("make_room", 20), ("move_off", 30), ("requeue_statefulset", 10),
             ("record_node", 10), ("recreate_small", 10), ("release", 100), ("retry_tasks", 10),
-            ("shrink", 10), ("start_over", 10), ("unpin", 10), ("wake_tasks", 10), ("withdraw", 20),
+            ("shrink", 10), ("start_over", 10), ("unpin", 10), ("requeue_tasks", 10), ("unenrol", 20),
         ]),
     ) {
         if let Some((name, step)) = step(&scene) {

@@ -93,7 +93,7 @@ fn a_placeholder_that_somebody_scaled_down_comes_back() {
 fn waking(wake: RequeueMark) -> Decision {
     let names = vec!["old".to_owned()];
     Decision::act(
-        "wake_tasks",
+        "requeue_tasks",
         None,
         [Action::Requeue(Requeue::Pods { names, wake })],
     )
@@ -174,10 +174,13 @@ fn assistants_on_the_node_that_was_left_are_deleted_before_anything_goes_elsewhe
     });
     assert_eq!(
         away("old").decision(),
-        Decision::act("follow", None, [delete.clone(), back("old")])
+        Decision::act("return_placeholder", None, [delete.clone(), back("old")])
     );
     let made_room = away("");
-    assert_eq!(made_room.decision(), Decision::act("follow", None, [back("")]));
+    assert_eq!(
+        made_room.decision(),
+        Decision::act("return_placeholder", None, [back("")])
+    );
     let asleep = away("old")
         .task_waits("old", 5)
         .change(|scene| scene.waiting[0].woken = None);

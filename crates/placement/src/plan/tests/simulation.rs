@@ -83,9 +83,9 @@ proptest! {
         late in 0..90_usize,
         seed in any::<u64>(),
         met in tally(&[
-            ("create_placeholder", 100), ("date_hold", 50), ("enrol", 30), ("nudge", 100), ("release", 100), ("record_node", 50),
-            ("move_off", 50), ("wake_tasks", 50), ("follow", 50), ("shrink", 50), ("recreate_small", 50), ("unpin", 50),
-            ("start_over", 1), ("adopt_pod", 30), ("leave_pod", 30), ("delete_placeholder", 50),
+            ("create_placeholder", 100), ("date_hold", 50), ("enrol", 30), ("requeue_statefulset", 100), ("release", 100), ("record_node", 50),
+            ("move_off", 50), ("requeue_tasks", 50), ("return_placeholder", 50), ("shrink", 50), ("recreate_small", 50), ("unpin", 50),
+            ("start_over", 1), ("adopt_pod", 30), ("keep_pod", 30), ("delete_placeholder", 50),
         ]),
     ) {
         let mut world = cluster(0, seed);

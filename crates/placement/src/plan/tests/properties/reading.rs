@@ -160,10 +160,10 @@ pub(super) fn rests_on(scene: &Scene, name: &str) -> Option<Read> {
         "free_place" => Some(Read::Quota),
         "move_off" => Some(Read::Tasks),
         "make_room" | "retry_tasks" => Some(Read::RejectedTasks),
-        "wake_tasks" | "follow" => Some(Read::Assistants),
-        "nudge" | "ask_within_limits" => Some(Read::FailedCreate),
+        "requeue_tasks" | "return_placeholder" => Some(Read::Assistants),
+        "requeue_statefulset" | "size_within_limits" => Some(Read::FailedCreate),
         "give_up_reserve" => Some(Read::Autoscaler),
-        "delete_placeholder" | "leave_pod" if run.done && !run.deleting && records_usage => Some(Read::Usage),
+        "delete_placeholder" | "keep_pod" if run.done && !run.deleting && records_usage => Some(Read::Usage),
         _ => None,
     }
 }

@@ -55,8 +55,8 @@ impl World {
         let name = step.name;
         match name {
             // The model has no reason for these steps.
-            "make_room" | "free_place" | "retry_tasks" | "ask_within_limits" | "give_up_reserve"
-            | "withdraw" => {
+            "make_room" | "free_place" | "retry_tasks" | "size_within_limits" | "give_up_reserve"
+            | "unenrol" => {
                 panic!("{step:?}: {life:?}")
             }
             _ => {}

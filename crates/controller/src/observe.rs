@@ -132,7 +132,7 @@ impl Stores {
             now,
             config,
             run,
-            set,
+            statefulset: set,
             pod,
         };
         (observed, memory.inputs)
@@ -243,7 +243,7 @@ mod tests {
             .observe(run(), &caches.config, &clock(), &Memory::default())
             .await
             .unwrap();
-        assert_eq!(observed.set.map(|set| set.uid).as_deref(), Some("s1"));
+        assert_eq!(observed.statefulset.map(|set| set.uid).as_deref(), Some("s1"));
         assert_eq!(observed.pod.unwrap().node.as_deref(), Some("n1"));
     }
 
@@ -317,7 +317,10 @@ mod tests {
                 .observe(other.clone(), &caches.config, &clock(), &Memory::default())
                 .await
                 .unwrap();
-            assert!(observed.set.is_none() && observed.pod.is_none(), "{other:?}");
+            assert!(
+                observed.statefulset.is_none() && observed.pod.is_none(),
+                "{other:?}"
+            );
         }
     }
 

@@ -178,7 +178,7 @@ impl Cluster {
     /// The run's affinity assistants. Sends no request if the run never gave up a node: no assistant is on an old node then.
     pub(crate) async fn assistants(&self, observed: &Observation) -> Result<Vec<AssistantPod>, StepError> {
         if observed
-            .set
+            .statefulset
             .as_ref()
             .is_none_or(|set| set.spec.left_node().is_none())
         {
@@ -194,7 +194,7 @@ impl Cluster {
     /// The message of the latest `FailedCreate` event on the placeholder's StatefulSet.
     pub(crate) async fn failed_create(&self, observed: &Observation) -> Option<String> {
         let set = observed
-            .set
+            .statefulset
             .as_ref()
             .map(|set| set.uid.as_str())
             .unwrap_or_default();

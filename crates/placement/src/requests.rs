@@ -166,7 +166,7 @@ fn reserve(observed: &Observation, creation: &Creation) -> Option<String> {
 }
 
 fn change_placeholder(observed: &Observation, wanted: &spec::Spec) -> Option<Request> {
-    let set = observed.set.as_ref()?;
+    let set = observed.statefulset.as_ref()?;
     let patch = spec::patch(&set.uid, &set.spec, wanted);
     let operation = if wanted.within_limits && !set.spec.within_limits {
         Operation::Placeholder
@@ -177,7 +177,7 @@ fn change_placeholder(observed: &Observation, wanted: &spec::Spec) -> Option<Req
 }
 
 fn adopt(observed: &Observation, pod: &str) -> Request {
-    let set = observed.set.as_ref().map(|set| set.uid.as_str());
+    let set = observed.statefulset.as_ref().map(|set| set.uid.as_str());
     let patch = adoption_patch(&observed.run.key, pod, set);
     request(Operation::CleanUp, Object::Pod, Verb::Strategic(patch))
 }
@@ -214,7 +214,7 @@ fn requeue(observed: &Observation, objects: &Requeue) -> Vec<Request> {
 }
 
 fn requeue_placeholder(observed: &Observation) -> Option<Request> {
-    let patch = statefulset_requeue_patch(&observed.set.as_ref()?.uid, observed.now);
+    let patch = statefulset_requeue_patch(&observed.statefulset.as_ref()?.uid, observed.now);
     Some(request(Operation::Placeholder, Object::Set, Verb::Merge(patch)))
 }
 

@@ -123,7 +123,7 @@ fn evicted(ready: bool, left: Option<&str>) -> Observation {
             ..run()
         },
         nodes: vec![node],
-        set: left.map(|left| {
+        statefulset: left.map(|left| {
             let mut set = observed_set();
             set.spec.left = Some(left.into());
             set

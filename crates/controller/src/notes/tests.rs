@@ -249,7 +249,7 @@ fn an_enrolled_run_is_told_whose_hold_it_waits_for() {
 #[test]
 fn a_run_that_is_enrolled_while_we_hold_it_is_told_nothing_but_what_it_waits_for() {
     let seen = Observation {
-        set: Some(observed_set()),
+        statefulset: Some(observed_set()),
         ..seen()
     };
     let enrols = plan(&seen, &Inputs::default());
@@ -269,7 +269,7 @@ fn cleaning_up_is_told_unless_the_run_itself_goes() {
         };
         let seen = Observation {
             run,
-            set: Some(observed_set()),
+            statefulset: Some(observed_set()),
             ..seen()
         };
         let deletes = plan(&seen, &Inputs::default());

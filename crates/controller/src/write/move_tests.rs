@@ -54,7 +54,7 @@ async fn move_off(server: &Server) -> Result<Effect, StepError> {
 fn big() -> Observation {
     let mut observed = seen_on("n1");
     let size = Resources::from_texts([(&"cpu".to_owned(), &"4".to_owned())]);
-    observed.set.as_mut().unwrap().spec.size = size.clone();
+    observed.statefulset.as_mut().unwrap().spec.size = size.clone();
     let shape = &mut observed.pod.as_mut().unwrap().shape;
     (shape.requests, shape.reserves) = (size, true);
     observed
@@ -89,7 +89,7 @@ async fn following_scales_it_back() {
     let mut server = Server::start();
     server.answer(200, written());
     let mut observed = observed();
-    observed.set.as_mut().unwrap().spec.replicas = 0;
+    observed.statefulset.as_mut().unwrap().spec.replicas = 0;
     let (effect, _) = step(&server, &mut observed).await.unwrap();
     assert_eq!(effect, Effect::Written);
     let body = &server.calls()[0].body;
@@ -102,7 +102,7 @@ const ASSISTANTS: &str =
 /// A run that gave up the node `old`.
 fn moved_off() -> Observation {
     let mut observed = observed();
-    let spec = &mut observed.set.as_mut().unwrap().spec;
+    let spec = &mut observed.statefulset.as_mut().unwrap().spec;
     (spec.replicas, spec.left) = (0, Some("old".into()));
     observed
 }
@@ -350,7 +350,7 @@ async fn tekton_is_told_to_try_again_by_a_label_on_the_very_tasks_that_were_refu
     let mut observed = observed();
     (observed.run.hold, observed.run.status) = (false, SpecStatus::Unset);
     observed.run.group = Some("u1".into());
-    observed.set.as_mut().unwrap().spec.replicas = 0;
+    observed.statefulset.as_mut().unwrap().spec.replicas = 0;
     observed.refusal = Some("7".into());
     let (_, inputs) = step(&server, &mut observed).await.unwrap();
     assert_eq!(inputs.rejected_tasks, vec!["build-test".to_owned()].into());

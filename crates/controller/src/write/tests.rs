@@ -17,7 +17,7 @@ const RUN: &str = "/apis/tekton.dev/v1/namespaces/ns/pipelineruns/build";
 
 pub(super) fn observed() -> Observation {
     Observation {
-        set: Some(observed_set()),
+        statefulset: Some(observed_set()),
         ..nothing()
     }
 }
@@ -433,7 +433,7 @@ async fn the_node_of_a_run_that_was_made_anew_is_not_written() {
 fn done(adopted: bool) -> Observation {
     let mut observed = moved_to("n1");
     observed.run.done = true;
-    observed.set.as_mut().unwrap().strategy = Some(Strategy::IsolateAlways);
+    observed.statefulset.as_mut().unwrap().strategy = Some(Strategy::IsolateAlways);
     observed.pod.as_mut().unwrap().adopted = adopted;
     observed
 }

@@ -30,7 +30,7 @@ pub(super) const ELSEWHERE: &str = "0/3 nodes are available: 3 node(s) didn't ma
 #[derive(Clone, Debug)]
 pub(super) struct Scene {
     pub(super) run: Run,
-    pub(super) set: Option<Placeholder>,
+    pub(super) statefulset: Option<Placeholder>,
     pub(super) pod: Option<PlaceholderPod>,
     pub(super) config: Config,
     pub(super) node: NodeState,
@@ -49,7 +49,7 @@ pub(super) struct Scene {
 pub(super) fn fresh() -> Scene {
     Scene {
         run: run(),
-        set: None,
+        statefulset: None,
         pod: None,
         config: Config::default(),
         node: NodeState::Unknown,
@@ -152,7 +152,7 @@ impl Scene {
         self.change(|scene| scene.run.strategy = Some(strategy.to_string()))
             .with_set()
             .change(|scene| {
-                scene.set.as_mut().unwrap().strategy = Some(strategy);
+                scene.statefulset.as_mut().unwrap().strategy = Some(strategy);
             })
     }
 
@@ -161,12 +161,12 @@ impl Scene {
     }
 
     pub(super) fn with_set(self) -> Self {
-        self.change(|scene| scene.set = Some(set()))
+        self.change(|scene| scene.statefulset = Some(set()))
     }
 
     pub(super) fn with_pod(self) -> Self {
         self.change(|scene| {
-            scene.set.get_or_insert_with(set);
+            scene.statefulset.get_or_insert_with(set);
             scene.pod = Some(pod());
         })
     }
@@ -187,12 +187,12 @@ impl Scene {
 
     pub(super) fn set_deleting(self) -> Self {
         self.with_set()
-            .change(|scene| scene.set.as_mut().unwrap().deleting = true)
+            .change(|scene| scene.statefulset.as_mut().unwrap().deleting = true)
     }
 
     pub(super) fn foreign_set(self) -> Self {
         self.with_set()
-            .change(|scene| scene.set.as_mut().unwrap().owned = false)
+            .change(|scene| scene.statefulset.as_mut().unwrap().owned = false)
     }
 
     /// The scheduler has found no node for the placeholder's pod for this number of seconds.
@@ -204,7 +204,7 @@ impl Scene {
     /// The StatefulSet has zero replicas and no pod.
     pub(super) fn moved_off(self) -> Self {
         self.change(|scene| {
-            scene.set.get_or_insert_with(set).spec.replicas = 0;
+            scene.statefulset.get_or_insert_with(set).spec.replicas = 0;
             scene.pod = None;
         })
     }
@@ -309,7 +309,7 @@ impl Scene {
 
     fn sized(&mut self, size: &Resources) {
         self.shaped(|shape| shape.requests = size.clone());
-        if let Some(set) = &mut self.set {
+        if let Some(set) = &mut self.statefulset {
             set.spec.size = size.clone();
         }
     }
@@ -317,7 +317,7 @@ impl Scene {
     /// Changes the placeholder's StatefulSet, if it exists.
     pub(super) fn spec(self, change: impl FnOnce(&mut Spec)) -> Self {
         self.change(|scene| {
-            if let Some(set) = &mut scene.set {
+            if let Some(set) = &mut scene.statefulset {
                 change(&mut set.spec);
             }
         })
@@ -334,7 +334,7 @@ impl Scene {
     }
 
     pub(super) fn without_set(self) -> Self {
-        self.change(|scene| scene.set = None)
+        self.change(|scene| scene.statefulset = None)
     }
 
     pub(super) fn observation(&self) -> Observation {
@@ -342,7 +342,7 @@ impl Scene {
             now: now(),
             config: Arc::new(self.config.clone()),
             run: self.run.clone(),
-            set: self.set.clone(),
+            statefulset: self.statefulset.clone(),
             pod: self.pod.clone(),
             node: self.node,
             nodes: self.nodes.clone(),

@@ -85,7 +85,7 @@ fn free_place(observed: &Observation, inputs: &Inputs) -> Result<Option<Plan>, R
         observed.config.hold_deadline.saturating_add(ROOM_WITHIN),
     )
     .is_zero();
-    if is_late || observed.set.is_some() || observed.run.assistants() == 0 {
+    if is_late || observed.statefulset.is_some() || observed.run.assistants() == 0 {
         Ok(None)
     } else {
         creation::free_place(inputs)

@@ -26,7 +26,7 @@ pub struct Observation {
     /// The run.
     pub run: Run,
     /// The StatefulSet that has the name of the run's placeholder.
-    pub set: Option<Placeholder>,
+    pub statefulset: Option<Placeholder>,
     /// The pod that has the name of the placeholder's pod.
     pub pod: Option<PlaceholderPod>,
     /// The state of the node that this pod is bound to. [`super::Read::Tasks`] reads the node again.
@@ -179,7 +179,7 @@ impl Observation {
             now,
             config,
             run,
-            set: None,
+            statefulset: None,
             pod: None,
             node: NodeState::Unknown,
             nodes: Vec::new(),

@@ -137,7 +137,10 @@ pub(super) fn chosen_strategy(observed: &Observation) -> Option<Strategy> {
 /// isolated from each other. The labels of a run that is not enrolled were copied from another run, so they do not
 /// count.
 pub(super) fn enrolment(observed: &Observation, chosen: Strategy) -> Enrolment {
-    let placeholder = observed.set.as_ref().filter(|placeholder| placeholder.owned);
+    let placeholder = observed
+        .statefulset
+        .as_ref()
+        .filter(|placeholder| placeholder.owned);
     let run = Some(&observed.run).filter(|run| run.is_enrolled());
     let strategy = || run?.strategy.as_deref()?.parse().ok();
     let isolation = || run?.isolation.as_deref()?.parse().ok();
@@ -167,13 +170,13 @@ pub(super) enum PlaceholderState<'a> {
 impl Observation {
     /// The placeholder, if pod-affinity may change it.
     pub(super) fn placeholder(&self) -> PlaceholderState<'_> {
-        PlaceholderState::from_observed(self.set.as_ref())
+        PlaceholderState::from_observed(self.statefulset.as_ref())
     }
 
     /// The placeholder's pod, unless it has ended. A pod beside a StatefulSet of another owner belongs to that
     /// StatefulSet, unless the run itself owns the pod.
     pub(super) fn live_pod(&self) -> Option<&PlaceholderPod> {
-        let foreign = self.set.as_ref().is_some_and(|set| !set.owned);
+        let foreign = self.statefulset.as_ref().is_some_and(|set| !set.owned);
         let is_ours = |pod: &&PlaceholderPod| !pod.ending && (!foreign || pod.adopted);
         self.pod.as_ref().filter(is_ours)
     }

@@ -79,7 +79,7 @@ fn what_a_done_run_leaves_behind_keeps_no_claim_from_others() {
         scene.change(|scene| {
             let pod = scene.pod.as_mut().unwrap();
             pod.shape.mounts = true;
-            scene.set.as_mut().unwrap().spec.claims = vec!["source".to_owned()];
+            scene.statefulset.as_mut().unwrap().spec.claims = vec!["source".to_owned()];
         })
     };
     let running = mounting(settled().resolved(Strategy::IsolateAlways).on(NODE));
@@ -150,7 +150,7 @@ fn a_queued_run_that_opted_out_leaves_its_group_before_it_is_started() {
         let queued = || {
             enrolled().opt_in(value).change(|scene| {
                 scene.run.status = SpecStatus::Pending;
-                scene.set = None;
+                scene.statefulset = None;
                 scene.pod = None;
             })
         };

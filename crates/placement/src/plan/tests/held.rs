@@ -139,7 +139,7 @@ fn a_held_run_whose_placeholder_has_no_pod_yet_has_it_nudged_and_is_looked_at_so
     assert_eq!(nudged(30), with_timer(await_node(), SOON));
     let unobserved = held()
         .with_set()
-        .change(|scene| scene.set.as_mut().unwrap().observed = false);
+        .change(|scene| scene.statefulset.as_mut().unwrap().observed = false);
     assert_eq!(unobserved.plan(), with_timer(await_node(), SOON));
 }
 

@@ -111,7 +111,7 @@ proptest! {
     ) {
         if name(&scene) == "create_placeholder" {
             met.count("created");
-            prop_assert!(scene.set.is_none() && is_alive(&scene));
+            prop_assert!(scene.statefulset.is_none() && is_alive(&scene));
         }
     }
 
@@ -197,7 +197,7 @@ proptest! {
         scene in anything(), met in tally(&[("down", 50), ("up", 50)]),
     ) {
         let actions = counted(&scene);
-        let replicas = scene.set.as_ref().map(|set| set.spec.replicas);
+        let replicas = scene.statefulset.as_ref().map(|set| set.spec.replicas);
         let scales = |action: &Decision, how: fn(i32, i32) -> bool| match action {
             Decision::Act(step) => wanted(step).is_some_and(|spec| how(replicas.unwrap(), spec.replicas)),
             _ => false,

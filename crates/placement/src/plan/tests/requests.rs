@@ -51,7 +51,7 @@ fn toleration(key: &str) -> Toleration {
 #[test]
 fn a_placeholder_that_makes_room_after_a_move_gives_up_no_node() {
     let makes_room = settled().change(|scene| {
-        scene.set.as_mut().unwrap().spec.left = Some("old".to_owned());
+        scene.statefulset.as_mut().unwrap().spec.left = Some("old".to_owned());
         scene.refusal = Some("7".into());
         scene.inputs.rejected_tasks = vec!["build-test".into()].into();
     });
@@ -117,7 +117,7 @@ fn a_placeholder_that_outlives_its_run_is_recreated_without_pvcs() {
     let volumes = |strategy| {
         let scene = recreated()
             .spec(|spec| spec.claims = vec!["source".to_owned()])
-            .change(|scene| scene.set.as_mut().unwrap().strategy = Some(strategy));
+            .change(|scene| scene.statefulset.as_mut().unwrap().strategy = Some(strategy));
         added(&scene, "/spec/volumes")
     };
     assert_eq!(volumes(Strategy::IsolateAlways), Some(json!([])));

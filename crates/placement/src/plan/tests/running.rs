@@ -146,7 +146,7 @@ fn the_placeholders_labels_come_before_the_runs_own() {
         },
     };
     let scene = held().in_group(UID).on(NODE).change(|scene| {
-        let set = scene.set.as_mut().unwrap();
+        let set = scene.statefulset.as_mut().unwrap();
         (set.strategy, set.isolation) = (Some(resolved.strategy), Some(resolved.isolation));
     });
     assert!(enrols_as(&scene.decision(), resolved), "{scene:?}");

@@ -39,11 +39,11 @@ fn after(observed: &Observation, step: &Step) -> Observation {
     for action in &step.actions {
         match action {
             Action::Run(wanted) => carry(&mut next.run, wanted),
-            Action::Create(..) => next.set = Some(new_set()),
-            Action::Placeholder(wanted) => next.set.as_mut().unwrap().spec = wanted.clone(),
+            Action::Create(..) => next.statefulset = Some(new_set()),
+            Action::Placeholder(wanted) => next.statefulset.as_mut().unwrap().spec = wanted.clone(),
             Action::Pod(PodChange::Adopt(_)) => next.pod.as_mut().unwrap().adopted = true,
             Action::Delete(Target::Placeholder(_)) => {
-                next.set = None;
+                next.statefulset = None;
                 next.pod.take_if(|pod| !pod.adopted);
             }
             Action::Delete(Target::Pod(_)) => next.pod = None,
@@ -69,7 +69,7 @@ fn new_set() -> Placeholder {
     };
     Placeholder {
         spec,
-        ..held().with_set().set.unwrap()
+        ..held().with_set().statefulset.unwrap()
     }
 }
 

@@ -88,7 +88,10 @@ pub(super) fn is_leaving(scene: &Scene) -> bool {
 }
 
 pub(super) fn usable_set(scene: &Scene) -> Option<&Placeholder> {
-    scene.set.as_ref().filter(|set| set.owned && !set.deleting)
+    scene
+        .statefulset
+        .as_ref()
+        .filter(|set| set.owned && !set.deleting)
 }
 
 pub(super) fn lacks_its_group(pod: &WaitingPod) -> bool {
@@ -121,7 +124,7 @@ pub(super) fn may_come_back(scene: &Scene) -> bool {
 pub(super) fn needs_a_place(scene: &Scene) -> bool {
     let quota = scene.inputs.quota.get();
     let can_be_freed = quota.map_or(true, |quota| quota.short_of.is_some() && quota.blocker.is_some());
-    is_opted_in(scene) && scene.set.is_none() && scene.run.assistants() > 0 && can_be_freed
+    is_opted_in(scene) && scene.statefulset.is_none() && scene.run.assistants() > 0 && can_be_freed
 }
 
 pub(super) fn frees_a_place(decision: &Decision) -> bool {
@@ -172,7 +175,7 @@ pub(super) fn rests_on(scene: &Scene, name: &str) -> Option<Read> {
 pub(super) fn names_observed_object(scene: &Scene, request: &Request) -> bool {
     let uid = match &request.object {
         Object::Run => Some(scene.run.key.uid.as_str()),
-        Object::Set => scene.set.as_ref().map(|set| set.uid.as_str()),
+        Object::Set => scene.statefulset.as_ref().map(|set| set.uid.as_str()),
         Object::Pod => scene.pod.as_ref().map(|pod| pod.uid.as_str()),
         Object::OtherSet(_) => Some("another-set-uid"),
         Object::OtherPod(_) | Object::TaskRun(_) => Some("assistant-uid"),

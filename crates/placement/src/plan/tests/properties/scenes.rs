@@ -302,7 +302,7 @@ fn too_large_for_all_nodes() -> Scene {
 }
 
 fn of_set(scene: &mut Scene, change: fn(&mut Placeholder)) {
-    scene.set.iter_mut().for_each(change);
+    scene.statefulset.iter_mut().for_each(change);
 }
 
 fn a_quota_refuses_a_task(scene: &mut Scene) {

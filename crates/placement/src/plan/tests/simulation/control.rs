@@ -89,7 +89,7 @@ impl World {
         let life = &self.lives[index];
         let nodes: Vec<_> = self.nodes.iter().filter(|node| !node.gone).map(facts).collect();
         Observation {
-            set: life.placeholder(),
+            statefulset: life.placeholder(),
             pod: life.placeholder_pod(),
             node: node_of(life, &nodes),
             nodes,

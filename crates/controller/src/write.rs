@@ -77,7 +77,7 @@ impl Cluster {
         let (namespace, name) = (key.namespace.as_str(), request.object.name(key));
         let sent = match request.object {
             Object::Run => change(&self.api::<PipelineRun>(namespace), &name, request).await,
-            Object::Set | Object::OtherSet(_) => {
+            Object::StatefulSet | Object::OtherStatefulSet(_) => {
                 change(&self.api::<WatchedStatefulSet>(namespace), &name, request).await
             }
             Object::Pod | Object::OtherPod(_) => {
@@ -184,7 +184,7 @@ fn effect(verb: &Verb, refused: StepError) -> Result<Effect, StepError> {
 /// Deletes only the object with this UID. The garbage collector then deletes the pod of a StatefulSet.
 fn deletion(object: &Object, uid: &str, at_once: bool) -> DeleteParams {
     let params = match object {
-        Object::Set | Object::OtherSet(_) => DeleteParams::background(),
+        Object::StatefulSet | Object::OtherStatefulSet(_) => DeleteParams::background(),
         Object::Run | Object::Pod | Object::OtherPod(_) | Object::TaskRun(_) => DeleteParams::default(),
     };
     let params = params.preconditions(Preconditions {

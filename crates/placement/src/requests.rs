@@ -82,15 +82,15 @@ pub enum Object {
     /// The run itself.
     Run,
     /// The StatefulSet of its placeholder.
-    Set,
+    StatefulSet,
     /// The StatefulSet of another run's placeholder. If it has changed meanwhile, the other requests are sent
     /// nevertheless.
-    OtherSet(String),
+    OtherStatefulSet(String),
     /// The pod of its placeholder.
     Pod,
-    /// A task's pod or an affinity assistant, which may change meanwhile, as `OtherSet` may.
+    /// A task's pod or an affinity assistant, which may change meanwhile, as `OtherStatefulSet` may.
     OtherPod(String),
-    /// A TaskRun of the run, which may change meanwhile, as `OtherSet` may.
+    /// A TaskRun of the run, which may change meanwhile, as `OtherStatefulSet` may.
     TaskRun(String),
 }
 
@@ -154,7 +154,11 @@ fn create(observed: &Observation, enrolment: Enrolment, creation: &Creation, ima
         run.template.restrict_to(volume);
     }
     let set = stateful_set(&run, enrolment, &creation.labels, &observed.config, image);
-    request(Operation::Placeholder, Object::Set, Verb::Apply(Box::new(set)))
+    request(
+        Operation::Placeholder,
+        Object::StatefulSet,
+        Verb::Apply(Box::new(set)),
+    )
 }
 
 /// The reserve that the run states, or what the run is expected to need.
@@ -173,7 +177,7 @@ fn change_placeholder(observed: &Observation, wanted: &spec::Spec) -> Option<Req
     } else {
         Operation::Change
     };
-    (!patch.is_empty()).then(|| request(operation, Object::Set, Verb::Json(patch)))
+    (!patch.is_empty()).then(|| request(operation, Object::StatefulSet, Verb::Json(patch)))
 }
 
 fn adopt(observed: &Observation, pod: &str) -> Request {
@@ -186,9 +190,11 @@ fn adopt(observed: &Observation, pod: &str) -> Request {
 /// kubelet would end them.
 fn delete(target: &Target) -> Request {
     let (operation, object, uid) = match target {
-        Target::Placeholder(uid) => (Operation::CleanUp, Object::Set, uid),
+        Target::Placeholder(uid) => (Operation::CleanUp, Object::StatefulSet, uid),
         Target::Pod(uid) => (Operation::CleanUp, Object::Pod, uid),
-        Target::OtherPlaceholder { name, uid } => (Operation::Places, Object::OtherSet(name.clone()), uid),
+        Target::OtherPlaceholder { name, uid } => {
+            (Operation::Places, Object::OtherStatefulSet(name.clone()), uid)
+        }
         Target::Assistant { name, uid } => (Operation::Assistants, Object::OtherPod(name.clone()), uid),
     };
     let at_once = matches!(target, Target::Assistant { .. });
@@ -215,7 +221,11 @@ fn requeue(observed: &Observation, objects: &Requeue) -> Vec<Request> {
 
 fn requeue_placeholder(observed: &Observation) -> Option<Request> {
     let patch = statefulset_requeue_patch(&observed.statefulset.as_ref()?.uid, observed.now);
-    Some(request(Operation::Placeholder, Object::Set, Verb::Merge(patch)))
+    Some(request(
+        Operation::Placeholder,
+        Object::StatefulSet,
+        Verb::Merge(patch),
+    ))
 }
 
 /// A strategic merge patch for the subresource `resize` of the pod. It finds the container by its name, because
@@ -275,17 +285,17 @@ impl Object {
     pub fn name<'a>(&'a self, run: &'a RunKey) -> Cow<'a, str> {
         match self {
             Self::Run => run.name.as_str().into(),
-            Self::Set => run.placeholder().as_str().to_owned().into(),
+            Self::StatefulSet => run.placeholder().as_str().to_owned().into(),
             Self::Pod => run.placeholder().pod().into(),
-            Self::OtherSet(name) | Self::OtherPod(name) | Self::TaskRun(name) => name.as_str().into(),
+            Self::OtherStatefulSet(name) | Self::OtherPod(name) | Self::TaskRun(name) => name.as_str().into(),
         }
     }
 
     /// Whether a conflict on the object invalidates the whole decision.
     pub fn is_own(&self) -> bool {
         match self {
-            Self::Run | Self::Set | Self::Pod => true,
-            Self::OtherSet(_) | Self::OtherPod(_) | Self::TaskRun(_) => false,
+            Self::Run | Self::StatefulSet | Self::Pod => true,
+            Self::OtherStatefulSet(_) | Self::OtherPod(_) | Self::TaskRun(_) => false,
         }
     }
 }

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 /// The patch of the StatefulSet, which comes first.
 fn patch(scene: &Scene) -> Value {
     let Request {
-        object: Object::Set,
+        object: Object::StatefulSet,
         verb: Verb::Json(patch),
         ..
     } = scene.requests().swap_remove(0)

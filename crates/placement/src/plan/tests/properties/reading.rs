@@ -175,9 +175,9 @@ pub(super) fn rests_on(scene: &Scene, name: &str) -> Option<Read> {
 pub(super) fn names_observed_object(scene: &Scene, request: &Request) -> bool {
     let uid = match &request.object {
         Object::Run => Some(scene.run.key.uid.as_str()),
-        Object::Set => scene.statefulset.as_ref().map(|set| set.uid.as_str()),
+        Object::StatefulSet => scene.statefulset.as_ref().map(|set| set.uid.as_str()),
         Object::Pod => scene.pod.as_ref().map(|pod| pod.uid.as_str()),
-        Object::OtherSet(_) => Some("another-set-uid"),
+        Object::OtherStatefulSet(_) => Some("another-set-uid"),
         Object::OtherPod(_) | Object::TaskRun(_) => Some("assistant-uid"),
     };
     let is_it = |found: &Value| uid.is_some() && found.as_str() == uid;

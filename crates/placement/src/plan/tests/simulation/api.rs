@@ -14,7 +14,7 @@ impl Life {
         let verb = &request.verb;
         match (&request.object, verb) {
             (Object::Run, _) => self.run = after(Some(self.run.take()), verb).unwrap(),
-            (Object::Set, _) => {
+            (Object::StatefulSet, _) => {
                 self.set = after(self.set.take(), verb);
                 self.generation += i64::from(matches!(verb, Verb::Apply(_) | Verb::Json(_)));
                 self.pod.take_if(|pod| self.set.is_none() && pod.is_owned_by(SET));
@@ -28,7 +28,7 @@ impl Life {
                 assert!(!task.is_gone_after(verb));
                 task.deaf &= !hears_labels;
             }
-            (Object::OtherSet(_) | Object::TaskRun(_), _) => panic!("there is no quota: {request:?}"),
+            (Object::OtherStatefulSet(_) | Object::TaskRun(_), _) => panic!("there is no quota: {request:?}"),
         }
     }
 }

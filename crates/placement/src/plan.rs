@@ -167,8 +167,8 @@ fn change_run(observed: &Observation, change: impl FnOnce(&mut RunState)) -> Act
 }
 
 /// The placeholder's StatefulSet with some fields changed.
-fn change_placeholder(set: &Placeholder, change: impl FnOnce(&mut Spec)) -> Action {
-    let mut wanted = set.spec.clone();
+fn change_placeholder(placeholder: &Placeholder, change: impl FnOnce(&mut Spec)) -> Action {
+    let mut wanted = placeholder.spec.clone();
     change(&mut wanted);
     Action::Placeholder(wanted)
 }

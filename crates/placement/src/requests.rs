@@ -153,11 +153,11 @@ fn create(observed: &Observation, enrolment: Enrolment, creation: &Creation, ima
     for volume in &creation.volumes.required {
         run.template.restrict_to(volume);
     }
-    let set = stateful_set(&run, enrolment, &creation.labels, &observed.config, image);
+    let placeholder = stateful_set(&run, enrolment, &creation.labels, &observed.config, image);
     request(
         Operation::Placeholder,
         Object::StatefulSet,
-        Verb::Apply(Box::new(set)),
+        Verb::Apply(Box::new(placeholder)),
     )
 }
 
@@ -170,9 +170,9 @@ fn reserve(observed: &Observation, creation: &Creation) -> Option<String> {
 }
 
 fn change_placeholder(observed: &Observation, wanted: &spec::Spec) -> Option<Request> {
-    let set = observed.statefulset.as_ref()?;
-    let patch = spec::patch(&set.uid, &set.spec, wanted);
-    let operation = if wanted.within_limits && !set.spec.within_limits {
+    let placeholder = observed.statefulset.as_ref()?;
+    let patch = spec::patch(&placeholder.uid, &placeholder.spec, wanted);
+    let operation = if wanted.within_limits && !placeholder.spec.within_limits {
         Operation::Placeholder
     } else {
         Operation::Change
@@ -181,8 +181,11 @@ fn change_placeholder(observed: &Observation, wanted: &spec::Spec) -> Option<Req
 }
 
 fn adopt(observed: &Observation, pod: &str) -> Request {
-    let set = observed.statefulset.as_ref().map(|set| set.uid.as_str());
-    let patch = adoption_patch(&observed.run.key, pod, set);
+    let placeholder = observed
+        .statefulset
+        .as_ref()
+        .map(|placeholder| placeholder.uid.as_str());
+    let patch = adoption_patch(&observed.run.key, pod, placeholder);
     request(Operation::CleanUp, Object::Pod, Verb::Strategic(patch))
 }
 
@@ -256,7 +259,7 @@ fn task_run_requeue_patch(run: &Run, refusal: &str) -> Patch {
 /// Makes the run, instead of the StatefulSet, the owner of the placeholder's pod, and lets autoscalers remove the node.
 /// One strategic merge patch merges the owners by UID, so the pod always has an owner and is always garbage-collected.
 /// Deleting the StatefulSet with `orphan` left the pod behind if the run was deleted at the same time.
-pub(crate) fn adoption_patch(run: &RunKey, pod: &str, set: Option<&str>) -> Value {
+pub(crate) fn adoption_patch(run: &RunKey, pod: &str, statefulset: Option<&str>) -> Value {
     let owner = json!({
         "apiVersion": "tekton.dev/v1",
         "kind": "PipelineRun",
@@ -266,7 +269,7 @@ pub(crate) fn adoption_patch(run: &RunKey, pod: &str, set: Option<&str>) -> Valu
         "controller": true,
     });
     let mut owners = vec![owner];
-    owners.extend(set.map(|uid| json!({"$patch": "delete", "uid": uid})));
+    owners.extend(statefulset.map(|uid| json!({"$patch": "delete", "uid": uid})));
     json!({"metadata": {
         "uid": pod,
         "ownerReferences": owners,
@@ -276,8 +279,8 @@ pub(crate) fn adoption_patch(run: &RunKey, pod: &str, set: Option<&str>) -> Valu
 }
 
 /// Changes the StatefulSet so that its controller reconciles it now, instead of at the end of a back-off.
-pub(crate) fn statefulset_requeue_patch(set: &str, now: Timestamp) -> Value {
-    json!({"metadata": {"uid": set, "annotations": {keys::NUDGED: now.to_string()}}})
+pub(crate) fn statefulset_requeue_patch(uid: &str, now: Timestamp) -> Value {
+    json!({"metadata": {"uid": uid, "annotations": {keys::NUDGED: now.to_string()}}})
 }
 
 impl Object {

@@ -27,11 +27,11 @@ pub(super) fn on_deletion(observed: &Observation) -> Decision {
 
 /// The run is done: its node becomes free, unless the strategy keeps the node.
 pub(super) fn on_done(observed: &Observation, inputs: &Inputs) -> Result<Decision, Read> {
-    let set = observed.placeholder().usable();
-    match (kept_pod(observed), set) {
+    let placeholder = observed.placeholder().usable();
+    match (kept_pod(observed), placeholder) {
         (Some(pod), _) if !pod.adopted => Ok(adopt(pod)),
-        (kept, Some(set)) => {
-            let delete = Action::Delete(Target::Placeholder(set.uid.clone()));
+        (kept, Some(placeholder)) => {
+            let delete = Action::Delete(Target::Placeholder(placeholder.uid.clone()));
             let actions = [delete].into_iter().chain(record_usage(observed, inputs)?);
             let (name, event) = match kept {
                 Some(_) => ("keep_pod", Some(Event::NodeKept)),
@@ -92,10 +92,12 @@ pub(super) fn on_opt_out(observed: &Observation, inputs: &Inputs) -> Result<Plan
         return Ok(without_timer(Decision::act("unenrol", None, [withdrawn])));
     }
     match observed.placeholder().usable() {
-        Some(set) if set.spec.left_node().is_some() => delete_after_move(observed, inputs, set),
-        set => Ok(without_timer(delete(
+        Some(placeholder) if placeholder.spec.left_node().is_some() => {
+            delete_after_move(observed, inputs, placeholder)
+        }
+        placeholder => Ok(without_timer(delete(
             observed,
-            set,
+            placeholder,
             None,
             IgnoreReason::NotOptedIn,
         ))),
@@ -104,9 +106,13 @@ pub(super) fn on_opt_out(observed: &Observation, inputs: &Inputs) -> Result<Plan
 
 /// Deletes the placeholder after a move. Until then, Tekton's assistants may wait for the placeholder to be bound, and
 /// tasks without terms may depend on the assistants.
-fn delete_after_move(observed: &Observation, inputs: &Inputs, set: &Placeholder) -> Result<Plan, Read> {
+fn delete_after_move(
+    observed: &Observation,
+    inputs: &Inputs,
+    placeholder: &Placeholder,
+) -> Result<Plan, Read> {
     if observed.is_scaled_down() {
-        return scaled_down::on_scaled_down(observed, inputs, set);
+        return scaled_down::on_scaled_down(observed, inputs, placeholder);
     }
     let mut assistants = inputs.assistants.get()?.iter();
     if assistants.any(|assistant| assistant.node.is_none()) {
@@ -114,7 +120,7 @@ fn delete_after_move(observed: &Observation, inputs: &Inputs, set: &Placeholder)
     } else {
         Ok(without_timer(delete(
             observed,
-            Some(set),
+            Some(placeholder),
             None,
             IgnoreReason::NotOptedIn,
         )))
@@ -124,13 +130,13 @@ fn delete_after_move(observed: &Observation, inputs: &Inputs, set: &Placeholder)
 /// Deletes what exists. An event reports the deletion if the run continues.
 pub(super) fn delete(
     observed: &Observation,
-    set: Option<&Placeholder>,
+    placeholder: Option<&Placeholder>,
     pod: Option<&PlaceholderPod>,
     otherwise: IgnoreReason,
 ) -> Decision {
-    let set = set.map(|set| Target::Placeholder(set.uid.clone()));
+    let placeholder = placeholder.map(|placeholder| Target::Placeholder(placeholder.uid.clone()));
     let pod = pod.map(|pod| Target::Pod(pod.uid.clone()));
-    let targets: Vec<_> = set.into_iter().chain(pod).map(Action::Delete).collect();
+    let targets: Vec<_> = placeholder.into_iter().chain(pod).map(Action::Delete).collect();
     if targets.is_empty() {
         return Decision::Ignore(otherwise);
     }

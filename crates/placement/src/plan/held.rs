@@ -68,7 +68,7 @@ fn reason_to_release(
         PlaceholderState::Usable(_) if clear && may_release_when_created(observed) => {
             Some(ReleaseCause::PlaceholderCreated)
         }
-        PlaceholderState::Usable(set) if is_rejected_permanently(observed, inputs, set) => {
+        PlaceholderState::Usable(placeholder) if is_rejected_permanently(observed, inputs, placeholder) => {
             Some(ReleaseCause::PlaceholderImpossible)
         }
         PlaceholderState::Usable(_) | PlaceholderState::Missing | PlaceholderState::Unusable => {
@@ -92,10 +92,10 @@ fn free_place(observed: &Observation, inputs: &Inputs) -> Result<Option<Plan>, R
     }
 }
 
-fn is_rejected_permanently(observed: &Observation, inputs: &Inputs, set: &Placeholder) -> bool {
+fn is_rejected_permanently(observed: &Observation, inputs: &Inputs, placeholder: &Placeholder) -> bool {
     match permanent_rejection(observed, inputs) {
         Some(PermanentRejection::MissingObject) => true,
-        Some(PermanentRejection::OutOfLimitRange(_)) => set.spec.within_limits,
+        Some(PermanentRejection::OutOfLimitRange(_)) => placeholder.spec.within_limits,
         None => false,
     }
 }
@@ -137,25 +137,29 @@ pub(super) fn release(
 
 /// The step or wait that an existing placeholder needs before the run can be released to its node.
 fn obstacle(observed: &Observation, inputs: &Inputs) -> Result<Option<Plan>, Read> {
-    let Some(set) = observed.placeholder().usable() else {
+    let Some(placeholder) = observed.placeholder().usable() else {
         return Ok(None);
     };
     if observed.is_scaled_down() {
-        return return_placeholder(observed, inputs, set).map(Some);
+        return return_placeholder(observed, inputs, placeholder).map(Some);
     }
-    if let Some(plan) = moving::leave_unusable_node(observed, inputs, set)? {
+    if let Some(plan) = moving::leave_unusable_node(observed, inputs, placeholder)? {
         return Ok(Some(plan));
     }
-    match reshape(observed, set) {
+    match reshape(observed, placeholder) {
         Reshape::Now(decision) => Ok(Some(without_timer(decision))),
         Reshape::Wait(left) => Ok(Some(with_timer(await_scheduler(observed, inputs)?, left))),
-        Reshape::No => give_up_reserve(observed, inputs, set),
+        Reshape::No => give_up_reserve(observed, inputs, placeholder),
     }
 }
 
 /// Gives up an automatic reserve that fits on no node, and for which no autoscaler adds a node: it would hold the run
 /// in vain, and no user chose its amounts for the nodes of this cluster.
-fn give_up_reserve(observed: &Observation, inputs: &Inputs, set: &Placeholder) -> Result<Option<Plan>, Read> {
+fn give_up_reserve(
+    observed: &Observation,
+    inputs: &Inputs,
+    placeholder: &Placeholder,
+) -> Result<Option<Plan>, Read> {
     let Some((pod, since)) = unschedulable_with_reserve(observed) else {
         return Ok(None);
     };
@@ -172,7 +176,7 @@ fn give_up_reserve(observed: &Observation, inputs: &Inputs, set: &Placeholder) -
     if inputs.autoscaler.get().map_or(true, is_promised) {
         return Ok(None);
     }
-    let small = change_placeholder(set, |spec| {
+    let small = change_placeholder(placeholder, |spec| {
         spec.size = usual(&observed.config).requests();
         spec.node = None;
     });
@@ -197,9 +201,13 @@ fn nearest(observed: &Observation, pod: &PlaceholderPod) -> Option<NodeOffer> {
 }
 
 /// Scales the placeholder up once its previous pod has ended. A held run has no other pods to wait for.
-fn return_placeholder(observed: &Observation, inputs: &Inputs, set: &Placeholder) -> Result<Plan, Read> {
+fn return_placeholder(
+    observed: &Observation,
+    inputs: &Inputs,
+    placeholder: &Placeholder,
+) -> Result<Plan, Read> {
     if observed.live_pod().is_none() && observed.waiting.is_empty() {
-        scaled_down::return_placeholder(inputs, set)
+        scaled_down::return_placeholder(inputs, placeholder)
     } else {
         Ok(with_timer(await_scheduler(observed, inputs)?, SOON))
     }
@@ -213,7 +221,7 @@ fn await_node(observed: &Observation, inputs: &Inputs, enrolment: Enrolment) -> 
     match (observed.placeholder(), observed.live_pod()) {
         (PlaceholderState::Missing, _) => creation::create(observed, inputs, enrolment),
         (PlaceholderState::Unusable, _) => Ok(with_timer(Decision::await_placeholder(), SOON)),
-        (PlaceholderState::Usable(set), None) => requeue_statefulset(observed, inputs, set),
+        (PlaceholderState::Usable(placeholder), None) => requeue_statefulset(observed, inputs, placeholder),
         (PlaceholderState::Usable(_), Some(_)) => Ok(Plan {
             again: enrols_in,
             ..without_timer(await_scheduler(observed, inputs)?)
@@ -251,14 +259,21 @@ fn await_scheduler(observed: &Observation, inputs: &Inputs) -> Result<Decision, 
 
 /// Requeues the StatefulSet: its controller backs off for minutes after the pod was rejected, and a change of the
 /// StatefulSet ends the back-off.
-fn requeue_statefulset(observed: &Observation, inputs: &Inputs, set: &Placeholder) -> Result<Plan, Read> {
-    let plan = if !set.observed {
+fn requeue_statefulset(
+    observed: &Observation,
+    inputs: &Inputs,
+    placeholder: &Placeholder,
+) -> Result<Plan, Read> {
+    let plan = if !placeholder.observed {
         with_timer(Decision::await_placeholder(), SOON)
     } else if !observed.requeue_in.is_zero() {
         with_timer(Decision::await_placeholder(), observed.requeue_in.min(SOON))
     } else {
         let message = inputs.failed_create.get()?;
-        with_timer(requeue_or_resize(observed, inputs, set, message.as_deref()), SOON)
+        with_timer(
+            requeue_or_resize(observed, inputs, placeholder, message.as_deref()),
+            SOON,
+        )
     };
     Ok(plan)
 }
@@ -266,12 +281,12 @@ fn requeue_statefulset(observed: &Observation, inputs: &Inputs, set: &Placeholde
 fn requeue_or_resize(
     observed: &Observation,
     inputs: &Inputs,
-    set: &Placeholder,
+    placeholder: &Placeholder,
     message: Option<&str>,
 ) -> Decision {
     match (permanent_rejection(observed, inputs), message) {
         (Some(PermanentRejection::OutOfLimitRange(bounds)), Some(message)) => {
-            let sized = change_placeholder(set, |spec| {
+            let sized = change_placeholder(placeholder, |spec| {
                 spec.size = within_limits(&bounds, &observed.config).requests();
                 spec.within_limits = true;
             });

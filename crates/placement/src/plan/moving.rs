@@ -29,10 +29,10 @@ struct Reason {
 pub(super) fn move_off_if_stuck(
     observed: &Observation,
     inputs: &Inputs,
-    set: &Placeholder,
+    placeholder: &Placeholder,
 ) -> Result<Plan, Read> {
     match reason(observed) {
-        Some(reason) => move_off_when_due(observed, inputs, set, &reason),
+        Some(reason) => move_off_when_due(observed, inputs, placeholder, &reason),
         None => Ok(without_timer(Decision::Wait(Wait::Settled))),
     }
 }
@@ -85,7 +85,7 @@ fn unschedulable_placeholder(observed: &Observation) -> Option<Reason> {
 fn move_off_when_due(
     observed: &Observation,
     inputs: &Inputs,
-    set: &Placeholder,
+    placeholder: &Placeholder,
     reason: &Reason,
 ) -> Result<Plan, Read> {
     let (patience, pause) = (patience_left(observed, reason, reason.since), observed.pause());
@@ -103,9 +103,12 @@ fn move_off_when_due(
     }
     Ok(
         match patience_left(observed, reason, tasks.task_count.quiet_since) {
-            Duration::ZERO => {
-                move_off_unless_pinned(observed, set, reason.cause, tasks.pinned_by_volume.as_ref())
-            }
+            Duration::ZERO => move_off_unless_pinned(
+                observed,
+                placeholder,
+                reason.cause,
+                tasks.pinned_by_volume.as_ref(),
+            ),
             left => with_timer(Decision::Wait(Wait::Scheduler), left),
         },
     )
@@ -113,12 +116,12 @@ fn move_off_when_due(
 
 fn move_off_unless_pinned(
     observed: &Observation,
-    set: &Placeholder,
+    placeholder: &Placeholder,
     cause: MoveCause,
     pinned_by_volume: Option<&String>,
 ) -> Plan {
     let Some(claim) = pinned_by_volume.cloned() else {
-        return without_timer(move_off(observed, set, cause));
+        return without_timer(move_off(observed, placeholder, cause));
     };
     let pod = observed.first_waiting_pod();
     Plan {
@@ -147,13 +150,13 @@ pub(super) fn await_tasks(observed: &Observation, cause: MoveCause, live: usize)
 
 /// The placeholder follows the pod that waits longest, so it gets the tolerations of that pod. The previous node of an
 /// unschedulable placeholder is the node in the run's annotation.
-fn move_off(observed: &Observation, set: &Placeholder, cause: MoveCause) -> Decision {
+fn move_off(observed: &Observation, placeholder: &Placeholder, cause: MoveCause) -> Decision {
     let (pod, node) = (
         observed.first_waiting_pod(),
         observed.node_name().or(observed.run.node.as_deref()),
     );
     let followed = observed.waiting.iter().find(|it| Some(&it.name) == pod.as_ref());
-    let away = change_placeholder(set, |spec| {
+    let away = change_placeholder(placeholder, |spec| {
         spec.replicas = 0;
         if let Some(node) = node {
             spec.left = Some(node.to_owned());
@@ -175,7 +178,7 @@ fn move_off(observed: &Observation, set: &Placeholder, cause: MoveCause) -> Deci
 pub(super) fn leave_unusable_node(
     observed: &Observation,
     inputs: &Inputs,
-    set: &Placeholder,
+    placeholder: &Placeholder,
 ) -> Result<Option<Plan>, Read> {
     let Some(cause) = observed.config.move_after.and(node_unusable(observed)) else {
         return Ok(None);
@@ -186,17 +189,17 @@ pub(super) fn leave_unusable_node(
         _ if !pause.is_zero() => Ok(Some(with_timer(Decision::await_placeholder(), pause))),
         Ok(_) => Ok(Some(without_timer(move_off_or_start_over(
             observed,
-            set,
+            placeholder,
             cause.cause,
         )))),
         Err(read) => Err(read),
     }
 }
 
-fn move_off_or_start_over(observed: &Observation, set: &Placeholder, cause: MoveCause) -> Decision {
+fn move_off_or_start_over(observed: &Observation, placeholder: &Placeholder, cause: MoveCause) -> Decision {
     if observed.has_reserve() {
-        start_over(set, cause)
+        start_over(placeholder, cause)
     } else {
-        move_off(observed, set, cause)
+        move_off(observed, placeholder, cause)
     }
 }

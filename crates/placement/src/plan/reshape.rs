@@ -19,31 +19,33 @@ pub(super) enum Reshape {
     Now(Decision),
 }
 
-pub(super) fn reshape(observed: &Observation, set: &Placeholder) -> Reshape {
+pub(super) fn reshape(observed: &Observation, placeholder: &Placeholder) -> Reshape {
     match observed.live_pod().map(|pod| (pod, pod.node.as_deref())) {
         None => Reshape::No,
-        Some((pod, Some(node))) => on_node(observed, set, pod, node),
-        Some((pod, None)) => without_node(observed, set, pod),
+        Some((pod, Some(node))) => on_node(observed, placeholder, pod, node),
+        Some((pod, None)) => without_node(observed, placeholder, pod),
     }
 }
 
-fn on_node(observed: &Observation, set: &Placeholder, pod: &PlaceholderPod, node: &str) -> Reshape {
+fn on_node(observed: &Observation, placeholder: &Placeholder, pod: &PlaceholderPod, node: &str) -> Reshape {
     match how_to_shrink(observed, pod) {
-        _ if must_unmount(set, pod) => Reshape::Now(recreate_small(observed, set, pod, Some(node))),
-        Some(Resize::Possible) => Reshape::Now(shrink(observed, set, pod)),
-        Some(Resize::Refused) => Reshape::Now(recreate_small(observed, set, pod, Some(node))),
-        None if set.spec.node.is_some() => Reshape::Now(Decision::act(
+        _ if must_unmount(placeholder, pod) => {
+            Reshape::Now(recreate_small(observed, placeholder, pod, Some(node)))
+        }
+        Some(Resize::Possible) => Reshape::Now(shrink(observed, placeholder, pod)),
+        Some(Resize::Refused) => Reshape::Now(recreate_small(observed, placeholder, pod, Some(node))),
+        None if placeholder.spec.node.is_some() => Reshape::Now(Decision::act(
             "unpin",
             None,
-            [change_placeholder(set, |spec| spec.node = None)],
+            [change_placeholder(placeholder, |spec| spec.node = None)],
         )),
         None => Reshape::No,
     }
 }
 
 /// The placeholder mounts PVCs and stays when the run is done. It has its node, so it no longer needs the PVCs.
-fn must_unmount(set: &Placeholder, pod: &PlaceholderPod) -> bool {
-    pod.shape.mounts && set.outlives_its_run()
+fn must_unmount(placeholder: &Placeholder, pod: &PlaceholderPod) -> bool {
+    pod.shape.mounts && placeholder.outlives_its_run()
 }
 
 /// A refused resize counts, whatever size `spec` has: the kubelet may report a resize as infeasible after the API
@@ -74,16 +76,16 @@ pub(super) fn is_larger_than_usual(observed: &Observation, pod: &PlaceholderPod)
 
 /// While the run is held, a placeholder with a reserve waits for a node, and a pinned placeholder waits for its own
 /// node. Once the run is released, a reserve or a pin must not keep the placeholder from its group.
-fn without_node(observed: &Observation, set: &Placeholder, pod: &PlaceholderPod) -> Reshape {
+fn without_node(observed: &Observation, placeholder: &Placeholder, pod: &PlaceholderPod) -> Reshape {
     let held = observed.run.is_held_by_us();
     match pin_remaining(observed, pod) {
         None if !held && is_larger_than_usual(observed, pod) => {
-            Reshape::Now(recreate_small(observed, set, pod, None))
+            Reshape::Now(recreate_small(observed, placeholder, pod, None))
         }
         None => Reshape::No,
         Some(left) if !left.is_zero() => Reshape::Wait(left),
-        Some(_) if held => Reshape::Now(start_over(set, MoveCause::PlaceholderDoesNotFit)),
-        Some(_) => Reshape::Now(recreate_small(observed, set, pod, None)),
+        Some(_) if held => Reshape::Now(start_over(placeholder, MoveCause::PlaceholderDoesNotFit)),
+        Some(_) => Reshape::Now(recreate_small(observed, placeholder, pod, None)),
     }
 }
 
@@ -93,8 +95,8 @@ fn pin_remaining(observed: &Observation, pod: &PlaceholderPod) -> Option<Duratio
 }
 
 /// The template is changed first: if the pod is recreated meanwhile, the new pod must be small.
-fn shrink(observed: &Observation, set: &Placeholder, pod: &PlaceholderPod) -> Decision {
-    let small = change_placeholder(set, |spec| spec.size = usual(&observed.config).requests());
+fn shrink(observed: &Observation, placeholder: &Placeholder, pod: &PlaceholderPod) -> Decision {
+    let small = change_placeholder(placeholder, |spec| spec.size = usual(&observed.config).requests());
     Decision::act(
         "shrink",
         None,
@@ -107,16 +109,16 @@ fn shrink(observed: &Observation, set: &Placeholder, pod: &PlaceholderPod) -> De
 /// GPU: without them, the small pod would not be admitted to the same node.
 fn recreate_small(
     observed: &Observation,
-    set: &Placeholder,
+    placeholder: &Placeholder,
     pod: &PlaceholderPod,
     node: Option<&str>,
 ) -> Decision {
-    let small = change_placeholder(set, |spec| {
+    let small = change_placeholder(placeholder, |spec| {
         if !spec.within_limits {
             spec.size = usual(&observed.config).requests();
         }
         spec.node = node.map(str::to_owned);
-        if set.outlives_its_run() {
+        if placeholder.outlives_its_run() {
             spec.claims.clear();
         }
         if node.is_some() {
@@ -132,12 +134,12 @@ fn recreate_small(
 
 /// Deletes the StatefulSet of a held run. The controller then creates it again with the reserve, so that the
 /// placeholder finds another node. A template that is small already would find a node without room for the reserve.
-pub(super) fn start_over(set: &Placeholder, cause: MoveCause) -> Decision {
+pub(super) fn start_over(placeholder: &Placeholder, cause: MoveCause) -> Decision {
     let event = Event::MovedOff {
         cause,
         pod: None,
         starts_over: true,
     };
-    let delete = Action::Delete(Target::Placeholder(set.uid.clone()));
+    let delete = Action::Delete(Target::Placeholder(placeholder.uid.clone()));
     Decision::act("start_over", event, [delete])
 }

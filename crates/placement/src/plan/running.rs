@@ -31,10 +31,10 @@ pub(super) fn on_running(
         _ if !observed.run.is_enrolled() => Ok(without_timer(enrol_if_labels_lost(observed, enrolment))),
         PlaceholderState::Missing => creation::create(observed, inputs, enrolment),
         PlaceholderState::Unusable => Ok(without_timer(Decision::Wait(Wait::OldStatefulSet))),
-        PlaceholderState::Usable(set) => match make_room(observed, inputs, set)? {
+        PlaceholderState::Usable(placeholder) => match make_room(observed, inputs, placeholder)? {
             Some(plan) => Ok(plan),
-            None if observed.is_scaled_down() => scaled_down::on_scaled_down(observed, inputs, set),
-            None => keep_or_move(observed, inputs, set),
+            None if observed.is_scaled_down() => scaled_down::on_scaled_down(observed, inputs, placeholder),
+            None => keep_or_move(observed, inputs, placeholder),
         },
     }
 }
@@ -47,8 +47,8 @@ pub(super) fn on_running(
 fn enrol_if_labels_lost(observed: &Observation, enrolment: Enrolment) -> Decision {
     match (observed.placeholder(), observed.run.hold) {
         (PlaceholderState::Usable(_), false) => enrol(observed, enrolment),
-        (PlaceholderState::Usable(set), true) => {
-            ending::delete(observed, Some(set), None, IgnoreReason::NotOptedIn)
+        (PlaceholderState::Usable(placeholder), true) => {
+            ending::delete(observed, Some(placeholder), None, IgnoreReason::NotOptedIn)
         }
         (PlaceholderState::Missing, _) if observed.run.status == SpecStatus::Unset => {
             Decision::Wait(Wait::LabelledTooLate)
@@ -64,13 +64,15 @@ pub(super) fn enrol(observed: &Observation, enrolment: Enrolment) -> Decision {
 }
 
 /// The size of the placeholder comes first: a task may not fit only because of the placeholder's requests.
-fn keep_or_move(observed: &Observation, inputs: &Inputs, set: &Placeholder) -> Result<Plan, Read> {
-    match reshape(observed, set) {
+fn keep_or_move(observed: &Observation, inputs: &Inputs, placeholder: &Placeholder) -> Result<Plan, Read> {
+    match reshape(observed, placeholder) {
         Reshape::No => Ok(with_node_recorded(
             observed,
-            moving::move_off_if_stuck(observed, inputs, set)?,
+            moving::move_off_if_stuck(observed, inputs, placeholder)?,
         )),
-        Reshape::Wait(left) => Ok(moving::move_off_if_stuck(observed, inputs, set)?.no_later_than(left)),
+        Reshape::Wait(left) => {
+            Ok(moving::move_off_if_stuck(observed, inputs, placeholder)?.no_later_than(left))
+        }
         Reshape::Now(decision) => Ok(without_timer(decision)),
     }
 }
@@ -101,15 +103,19 @@ fn record_node(observed: &Observation, node: String) -> Decision {
 }
 
 /// Handles a rejection in the namespace; `None` if the rejection concerns another run.
-fn make_room(observed: &Observation, inputs: &Inputs, set: &Placeholder) -> Result<Option<Plan>, Read> {
+fn make_room(
+    observed: &Observation,
+    inputs: &Inputs,
+    placeholder: &Placeholder,
+) -> Result<Option<Plan>, Read> {
     let Some(refusal) = &observed.refusal else {
         return Ok(None);
     };
     let tasks = inputs.rejected_tasks.get()?;
     Ok(if tasks.is_empty() {
         None
-    } else if set.spec.replicas > 0 {
-        Some(without_timer(scale_down_for_tasks(set, tasks)))
+    } else if placeholder.spec.replicas > 0 {
+        Some(without_timer(scale_down_for_tasks(placeholder, tasks)))
     } else if observed.pod.is_some() {
         Some(without_timer(Decision::Wait(Wait::PodEnd)))
     } else {
@@ -119,8 +125,8 @@ fn make_room(observed: &Observation, inputs: &Inputs, set: &Placeholder) -> Resu
 
 /// Scales the placeholder down. The annotation `left` is empty, because the run does not move: its active pods stay on
 /// the node.
-fn scale_down_for_tasks(set: &Placeholder, tasks: &[String]) -> Decision {
-    let away = change_placeholder(set, |spec| {
+fn scale_down_for_tasks(placeholder: &Placeholder, tasks: &[String]) -> Decision {
+    let away = change_placeholder(placeholder, |spec| {
         spec.replicas = 0;
         spec.left = Some(String::new());
     });

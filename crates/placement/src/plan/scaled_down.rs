@@ -33,7 +33,7 @@ const KEPT_AWAY_REQUEUE: Duration = Duration::from_mins(1);
 pub(super) fn on_scaled_down(
     observed: &Observation,
     inputs: &Inputs,
-    set: &Placeholder,
+    placeholder: &Placeholder,
 ) -> Result<Plan, Read> {
     if observed.live_pod().is_some() {
         // If it were scaled up before, the StatefulSet controller might not delete the pod.
@@ -41,19 +41,19 @@ pub(super) fn on_scaled_down(
     }
     if observed.waiting.is_empty() {
         return match absence_left(observed) {
-            Duration::ZERO => return_placeholder(inputs, set),
+            Duration::ZERO => return_placeholder(inputs, placeholder),
             left => Ok(with_timer(Decision::Wait(Wait::Pause), left)),
         };
     }
-    let mark = requeue_mark(observed, inputs, set);
+    let mark = requeue_mark(observed, inputs, placeholder);
     match pods_to_requeue(observed, mark) {
-        names if names.is_empty() => await_fit(observed, inputs, set),
+        names if names.is_empty() => await_fit(observed, inputs, placeholder),
         names => {
             let requeue = Action::Requeue(Requeue::Pods { names, wake: mark });
             Ok(without_timer(after_deleting_assistants(
                 "requeue_tasks",
                 inputs.assistants.get()?,
-                set,
+                placeholder,
                 requeue,
             )))
         }
@@ -67,12 +67,12 @@ fn absence_left(observed: &Observation) -> Duration {
 }
 
 /// Scales the placeholder up: it joins the pods of its run, or finds a node for them.
-pub(super) fn return_placeholder(inputs: &Inputs, set: &Placeholder) -> Result<Plan, Read> {
-    let back = change_placeholder(set, |spec| spec.replicas = 1);
+pub(super) fn return_placeholder(inputs: &Inputs, placeholder: &Placeholder) -> Result<Plan, Read> {
+    let back = change_placeholder(placeholder, |spec| spec.replicas = 1);
     Ok(without_timer(after_deleting_assistants(
         "return_placeholder",
         inputs.assistants.get()?,
-        set,
+        placeholder,
         back,
     )))
 }
@@ -82,11 +82,11 @@ pub(super) fn return_placeholder(inputs: &Inputs, set: &Placeholder) -> Result<P
 fn after_deleting_assistants(
     name: &'static str,
     assistants: &[AssistantPod],
-    set: &Placeholder,
+    placeholder: &Placeholder,
     then: Action,
 ) -> Decision {
     let is_left_behind =
-        |pod: &&AssistantPod| pod.node.is_some() && pod.node.as_deref() == set.spec.left_node();
+        |pod: &&AssistantPod| pod.node.is_some() && pod.node.as_deref() == placeholder.spec.left_node();
     let left_behind = assistants.iter().filter(is_left_behind);
     let deletions = left_behind.map(|pod| {
         Action::Delete(Target::Assistant {
@@ -97,7 +97,7 @@ fn after_deleting_assistants(
     Decision::act(name, None, deletions.chain([then]).collect::<Vec<_>>())
 }
 
-fn requeue_mark(observed: &Observation, inputs: &Inputs, set: &Placeholder) -> RequeueMark {
+fn requeue_mark(observed: &Observation, inputs: &Inputs, placeholder: &Placeholder) -> RequeueMark {
     let quiet_since = inputs
         .tasks
         .get()
@@ -105,7 +105,7 @@ fn requeue_mark(observed: &Observation, inputs: &Inputs, set: &Placeholder) -> R
         .and_then(|tasks| tasks.task_count.quiet_since);
     let ended = quiet_since.filter(|ended| observed.moves.last.is_none_or(|last| *ended > last));
     RequeueMark {
-        generation: set.generation,
+        generation: placeholder.generation,
         since: ended
             .max(kept_away_for_minutes(observed))
             .map(Timestamp::as_second),
@@ -133,7 +133,7 @@ fn pods_to_requeue(observed: &Observation, mark: RequeueMark) -> Vec<String> {
 
 /// The scheduler gets `move-after` before an event reports that no node fits: a pod that was created after the move may
 /// wait for the end of pods that it preempts.
-fn await_fit(observed: &Observation, inputs: &Inputs, set: &Placeholder) -> Result<Plan, Read> {
+fn await_fit(observed: &Observation, inputs: &Inputs, placeholder: &Placeholder) -> Result<Plan, Read> {
     let Some((pod, it)) = observed.unschedulable_task() else {
         return Ok(without_timer(Decision::Wait(Wait::Scheduler)));
     };
@@ -153,7 +153,7 @@ fn await_fit(observed: &Observation, inputs: &Inputs, set: &Placeholder) -> Resu
         return Ok(await_tasks(observed, MoveCause::TaskDoesNotFit, task_count.live));
     }
     if messages::lacks_its_group(&it.message) {
-        return requeue_by_placeholder(observed, inputs, set, task_count.quiet_since.max(last));
+        return requeue_by_placeholder(observed, inputs, placeholder, task_count.quiet_since.max(last));
     }
     Ok(Plan {
         again: is_kept_away(it).then_some(KEPT_AWAY_REQUEUE),
@@ -166,11 +166,11 @@ fn await_fit(observed: &Observation, inputs: &Inputs, set: &Placeholder) -> Resu
 fn requeue_by_placeholder(
     observed: &Observation,
     inputs: &Inputs,
-    set: &Placeholder,
+    placeholder: &Placeholder,
     woken: Option<Timestamp>,
 ) -> Result<Plan, Read> {
     match woken.map_or(Duration::ZERO, |woken| observed.remaining(woken, RETRIED_WITHIN)) {
-        Duration::ZERO => return_placeholder(inputs, set),
+        Duration::ZERO => return_placeholder(inputs, placeholder),
         left => Ok(with_timer(Decision::Wait(Wait::Scheduler), left)),
     }
 }

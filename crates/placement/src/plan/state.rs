@@ -53,12 +53,12 @@ impl State {
     /// The state of the run that was observed.
     pub fn from_observation(observed: &Observation) -> Self {
         let run = &observed.run;
-        let set = observed.placeholder().usable();
+        let placeholder = observed.placeholder().usable();
         let adopted = observed.live_pod().is_some_and(|pod| pod.adopted);
         match Stage::from_observation(observed) {
-            Stage::Done | Stage::Deleting if set.is_some() => Self::Ending,
+            Stage::Done | Stage::Deleting if placeholder.is_some() => Self::Ending,
             Stage::Done | Stage::Deleting if adopted => Self::NodeKept,
-            Stage::OptedOut if set.is_some() || run.is_held_by_us() => Self::OptedOut,
+            Stage::OptedOut if placeholder.is_some() || run.is_held_by_us() => Self::OptedOut,
             Stage::OptedOut if run.status == SpecStatus::Pending && run.is_enrolled() => Self::OptedOut,
             Stage::Done | Stage::Deleting | Stage::OptedOut | Stage::Foreign(_) => Self::Ignored,
             Stage::HeldElsewhere(_) => Self::Queued,
@@ -176,7 +176,10 @@ impl Observation {
     /// The placeholder's pod, unless it has ended. A pod beside a StatefulSet of another owner belongs to that
     /// StatefulSet, unless the run itself owns the pod.
     pub(super) fn live_pod(&self) -> Option<&PlaceholderPod> {
-        let foreign = self.statefulset.as_ref().is_some_and(|set| !set.owned);
+        let foreign = self
+            .statefulset
+            .as_ref()
+            .is_some_and(|placeholder| !placeholder.owned);
         let is_ours = |pod: &&PlaceholderPod| !pod.ending && (!foreign || pod.adopted);
         self.pod.as_ref().filter(is_ours)
     }
@@ -189,7 +192,7 @@ impl Observation {
     pub(super) fn is_scaled_down(&self) -> bool {
         self.placeholder()
             .usable()
-            .is_some_and(|set| set.spec.replicas <= 0)
+            .is_some_and(|placeholder| placeholder.spec.replicas <= 0)
     }
 
     /// The run's placeholder has a reserve, or may get one.

@@ -72,7 +72,7 @@ pub(crate) fn awaits_tasks(seen: &Observation, cause: MoveCause, pod: Option<&st
 /// unresponsive node, but keeps the tasks' pods. While they exist, affinity requires this node for the run's other pods.
 fn evicted_from(seen: &Observation) -> Option<(&str, node::Cause)> {
     let pod = seen.pod.as_ref().filter(|pod| pod.node.is_none())?;
-    let left = seen.statefulset.as_ref().and_then(|set| set.spec.left_node());
+    let left = seen.statefulset.as_ref().and_then(|set| set.spec.node_given_up());
     let name = seen.run.node.as_deref().filter(|name| left != Some(*name))?;
     let node = seen.nodes.iter().find(|node| node.name == name)?;
     match node::state(Some(node), &pod.tolerations) {

@@ -84,7 +84,7 @@ fn wanted_pod(SetSpec { replicas, template }: &SetSpec) -> Spec {
         size: template.container_requests(keys::PLACEHOLDER),
         within_limits: annotation(keys::WITHIN_LIMITS).is_some(),
         node,
-        left: annotation(keys::LEFT),
+        previous_node: annotation(keys::LEFT),
         tolerations: template.spec.tolerations.clone(),
         claims: template.claims().map(str::to_owned).collect(),
     }

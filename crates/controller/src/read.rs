@@ -180,7 +180,7 @@ impl Cluster {
         if observed
             .statefulset
             .as_ref()
-            .is_none_or(|set| set.spec.left_node().is_none())
+            .is_none_or(|set| set.spec.node_given_up().is_none())
         {
             return Ok(Vec::new());
         }

@@ -59,7 +59,7 @@ pub(crate) fn spec_of(set: &Value) -> Spec {
         size: Resources::from_quantities(resources.requests.as_ref().unwrap()),
         within_limits: annotations.contains_key(keys::WITHIN_LIMITS),
         node,
-        left: annotations.remove(keys::LEFT),
+        previous_node: annotations.remove(keys::LEFT),
         tolerations: pod.tolerations.unwrap_or_default(),
         claims: claims.collect(),
     }

@@ -125,7 +125,7 @@ fn evicted(ready: bool, left: Option<&str>) -> Observation {
         nodes: vec![node],
         statefulset: left.map(|left| {
             let mut set = observed_set();
-            set.spec.left = Some(left.into());
+            set.spec.previous_node = Some(left.into());
             set
         }),
         ..seen

@@ -160,10 +160,10 @@ fn a_placeholder_that_made_room_gave_up_no_node_and_is_not_one_that_never_left()
         set(&json!({"spec": {"template": {"metadata": {"annotations": {keys::LEFT: node}}}}})).spec
     };
     let [moved, made_room, stayed] = [json!("n1"), json!(""), Value::Null].map(|node| left(&node));
-    assert_eq!(moved.left_node(), Some("n1"));
+    assert_eq!(moved.node_given_up(), Some("n1"));
     assert_eq!(
-        (made_room.left.as_deref(), made_room.left_node()),
+        (made_room.previous_node.as_deref(), made_room.node_given_up()),
         (Some(""), None)
     );
-    assert_eq!(stayed.left, None);
+    assert_eq!(stayed.previous_node, None);
 }

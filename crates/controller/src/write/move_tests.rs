@@ -103,7 +103,7 @@ const ASSISTANTS: &str =
 fn moved_off() -> Observation {
     let mut observed = observed();
     let spec = &mut observed.statefulset.as_mut().unwrap().spec;
-    (spec.replicas, spec.left) = (0, Some("old".into()));
+    (spec.replicas, spec.previous_node) = (0, Some("old".into()));
     observed
 }
 

@@ -27,7 +27,7 @@ pub struct Spec {
     /// The node affinity without the pin: the requirements of the run's pod template and of the run's volumes.
     pub affinity: NodeAffinity,
     /// The annotation `left`: the node that the run gave up last; empty if the placeholder last made room in a quota.
-    pub left: Option<String>,
+    pub previous_node: Option<String>,
     /// The tolerations.
     pub tolerations: Vec<Toleration>,
     /// The PVCs that the pod mounts.
@@ -52,8 +52,8 @@ impl Spec {
     }
 
     /// The node that the run gave up last.
-    pub fn left_node(&self) -> Option<&str> {
-        self.left.as_deref().filter(|node| !node.is_empty())
+    pub fn node_given_up(&self) -> Option<&str> {
+        self.previous_node.as_deref().filter(|node| !node.is_empty())
     }
 }
 
@@ -66,7 +66,7 @@ pub fn patch(uid: &str, observed: &Spec, wanted: &Spec) -> Patch {
         within_limits,
         node,
         affinity,
-        left,
+        previous_node,
         tolerations,
         claims,
     } = wanted;
@@ -75,8 +75,8 @@ pub fn patch(uid: &str, observed: &Spec, wanted: &Spec) -> Patch {
         let at = ["spec", "replicas"];
         changes.extend([test(&at, observed.replicas), replace(&at, *replicas)]);
     }
-    if observed.left != *left {
-        changes.push(annotation(keys::LEFT, left.as_deref()));
+    if observed.previous_node != *previous_node {
+        changes.push(annotation(keys::LEFT, previous_node.as_deref()));
     }
     if observed.size != *size {
         changes.extend(resources(size));

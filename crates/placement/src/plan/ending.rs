@@ -92,7 +92,7 @@ pub(super) fn on_opt_out(observed: &Observation, inputs: &Inputs) -> Result<Plan
         return Ok(without_timer(Decision::act("unenrol", None, [withdrawn])));
     }
     match observed.placeholder().usable() {
-        Some(placeholder) if placeholder.spec.left_node().is_some() => {
+        Some(placeholder) if placeholder.spec.node_given_up().is_some() => {
             delete_after_move(observed, inputs, placeholder)
         }
         placeholder => Ok(without_timer(delete(

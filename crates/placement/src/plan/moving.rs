@@ -159,7 +159,7 @@ fn move_off(observed: &Observation, placeholder: &Placeholder, cause: MoveCause)
     let away = change_placeholder(placeholder, |spec| {
         spec.replicas = 0;
         if let Some(node) = node {
-            spec.left = Some(node.to_owned());
+            spec.previous_node = Some(node.to_owned());
         }
         if let Some(pod) = followed {
             spec.tolerations = tolerations_with(&observed.run, &pod.tolerations);

@@ -128,7 +128,7 @@ fn make_room(
 fn scale_down_for_tasks(placeholder: &Placeholder, tasks: &[String]) -> Decision {
     let away = change_placeholder(placeholder, |spec| {
         spec.replicas = 0;
-        spec.left = Some(String::new());
+        spec.previous_node = Some(String::new());
     });
     let tasks = tasks.to_vec();
     Decision::act("make_room", Event::MadeRoom { tasks }, [away])

@@ -86,7 +86,7 @@ fn after_deleting_assistants(
     then: Action,
 ) -> Decision {
     let is_left_behind =
-        |pod: &&AssistantPod| pod.node.is_some() && pod.node.as_deref() == placeholder.spec.left_node();
+        |pod: &&AssistantPod| pod.node.is_some() && pod.node.as_deref() == placeholder.spec.node_given_up();
     let left_behind = assistants.iter().filter(is_left_behind);
     let deletions = left_behind.map(|pod| {
         Action::Delete(Target::Assistant {

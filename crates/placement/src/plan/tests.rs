@@ -93,7 +93,7 @@ fn moving_off(cause: MoveCause, pod: Option<&str>) -> Decision {
 fn leaving(node: Option<&str>, cause: MoveCause, pod: Option<&str>) -> Decision {
     let away = Spec {
         replicas: 0,
-        left: node.map(str::to_owned),
+        previous_node: node.map(str::to_owned),
         ..spec()
     };
     let event = Event::MovedOff {

@@ -100,7 +100,7 @@ fn a_running_placeholder_keeps_what_it_was_made_with_when_the_configuration_chan
             spec.claims.clear();
         }),
         change(&set, |spec| {
-            (spec.replicas, spec.left) = (0, Some("n1".to_owned()));
+            (spec.replicas, spec.previous_node) = (0, Some("n1".to_owned()));
         }),
     ] {
         assert!(!patch.is_empty());

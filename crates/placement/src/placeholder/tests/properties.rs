@@ -54,7 +54,7 @@ fn specs() -> BoxedStrategy<Spec> {
                 size,
                 within_limits,
                 node,
-                left,
+                previous_node: left,
                 tolerations,
                 claims,
                 ..Spec::default()
@@ -75,7 +75,7 @@ fn mix(of: &Spec, with: &Spec, fields: [bool; 7]) -> Spec {
         size: one(size, &of.size, &with.size),
         within_limits: one(within_limits, &of.within_limits, &with.within_limits),
         node: one(node, &of.node, &with.node),
-        left: one(left, &of.left, &with.left),
+        previous_node: one(left, &of.previous_node, &with.previous_node),
         tolerations: one(tolerations, &of.tolerations, &with.tolerations),
         claims: one(claims, &of.claims, &with.claims),
         affinity: of.affinity.clone(),
@@ -97,7 +97,7 @@ fn document(run: &Run, spec: &Spec) -> Value {
     if spec.within_limits {
         annotations[keys::WITHIN_LIMITS] = json!("true");
     }
-    if let Some(left) = &spec.left {
+    if let Some(left) = &spec.previous_node {
         annotations[keys::LEFT] = json!(left);
     }
     if let Some(node) = &spec.node {

@@ -108,10 +108,10 @@ fn assistant(node: Option<&str>) -> AssistantPod {
 
 #[test]
 fn a_run_that_opts_out_without_a_node_first_finds_one_where_tektons_assistants_can_be() {
-    let left = |spec: &mut Spec| spec.left = Some("old".to_owned());
+    let left = |spec: &mut Spec| spec.previous_node = Some("old".to_owned());
     let moved_off = enrolled().moved_off().opt_in(Some("false")).spec(left);
     let back = Spec {
-        left: Some("old".to_owned()),
+        previous_node: Some("old".to_owned()),
         ..spec()
     };
     assert_eq!(

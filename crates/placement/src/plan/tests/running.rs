@@ -225,7 +225,7 @@ fn the_placeholder_makes_room_and_when_it_is_gone_tekton_tries_again() {
     };
     let away = Spec {
         replicas: 0,
-        left: Some(String::new()),
+        previous_node: Some(String::new()),
         ..spec()
     };
     assert_eq!(

@@ -159,12 +159,12 @@ fn assistants_on_the_node_that_was_left_are_deleted_before_anything_goes_elsewhe
     ];
     let away = |left: &str| {
         let left = Some(left.to_owned());
-        let scene = enrolled().moved_off().spec(|spec| spec.left = left);
+        let scene = enrolled().moved_off().spec(|spec| spec.previous_node = left);
         scene.change(|scene| scene.inputs.assistants = assistants.clone().into())
     };
     let back = |left: &str| {
         Action::Placeholder(Spec {
-            left: Some(left.to_owned()),
+            previous_node: Some(left.to_owned()),
             ..spec()
         })
     };

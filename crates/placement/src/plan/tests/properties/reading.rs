@@ -83,7 +83,7 @@ pub(super) fn is_alive(scene: &Scene) -> bool {
 
 /// The run is opted out and may have given up a node, so its placeholder is scaled up before it is deleted.
 pub(super) fn is_leaving(scene: &Scene) -> bool {
-    let gave_up = usable_set(scene).is_some_and(|set| set.spec.left_node().is_some());
+    let gave_up = usable_set(scene).is_some_and(|set| set.spec.node_given_up().is_some());
     gave_up && !is_opted_in(scene) && goes_on(scene) && !scene.run.is_held_by_us()
 }
 

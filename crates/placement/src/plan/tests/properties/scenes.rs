@@ -70,8 +70,8 @@ const OF_THE_PLACEHOLDER: &[Change] = &[
     |scene| of_set(scene, |set| set.observed = false),
     |scene| of_set(scene, |set| (set.strategy, set.isolation) = (None, None)),
     |scene| of_set(scene, |set| set.spec.node = Some(NODE.to_owned())),
-    |scene| of_set(scene, |set| set.spec.left = Some(NODE.to_owned())),
-    |scene| of_set(scene, |set| set.spec.left = Some(String::new())),
+    |scene| of_set(scene, |set| set.spec.previous_node = Some(NODE.to_owned())),
+    |scene| of_set(scene, |set| set.spec.previous_node = Some(String::new())),
     |scene| of_set(scene, |set| set.spec.size = amounts("cpu=4")),
     |scene| of_set(scene, |set| set.spec.within_limits = true),
     |scene| of_set(scene, |set| set.spec.claims = vec!["source".to_owned()]),
@@ -256,7 +256,7 @@ fn with_questions() -> Scene {
 fn opted_out_after_a_move(node: Option<&str>) -> Scene {
     settled()
         .opt_in(None)
-        .spec(|spec| spec.left = Some("node-0".to_owned()))
+        .spec(|spec| spec.previous_node = Some("node-0".to_owned()))
         .change(|scene| scene.inputs.assistants = vec![assistant(node)].into())
 }
 

@@ -32,9 +32,9 @@ pub(super) fn on_held(observed: &Observation, inputs: &Inputs, enrolment: Enrolm
     if observed.run.held_from == HeldFrom::UndatedRelease {
         return Ok(without_timer(date_hold(observed)));
     }
-    let left = hold_remaining(observed, observed.config.hold_deadline);
+    let remaining = hold_remaining(observed, observed.config.hold_deadline);
     let obstacle = obstacle(observed, inputs);
-    match reason_to_release(observed, inputs, obstacle == Ok(None), left) {
+    match reason_to_release(observed, inputs, obstacle == Ok(None), remaining) {
         Some(ReleaseCause::Deadline) => {
             let release = without_timer(release(observed, inputs, ReleaseCause::Deadline, Some(enrolment)));
             Ok(free_place(observed, inputs)?.unwrap_or(release))
@@ -45,7 +45,7 @@ pub(super) fn on_held(observed: &Observation, inputs: &Inputs, enrolment: Enrolm
                 Some(plan) => plan,
                 None => await_node(observed, inputs, enrolment)?,
             };
-            Ok(plan.no_later_than(left))
+            Ok(plan.no_later_than(remaining))
         }
     }
 }
@@ -59,7 +59,7 @@ fn reason_to_release(
     observed: &Observation,
     inputs: &Inputs,
     clear: bool,
-    left: Duration,
+    remaining: Duration,
 ) -> Option<ReleaseCause> {
     match observed.placeholder() {
         PlaceholderState::Usable(_) if clear && observed.live_node().is_some() => {
@@ -72,7 +72,7 @@ fn reason_to_release(
             Some(ReleaseCause::PlaceholderImpossible)
         }
         PlaceholderState::Usable(_) | PlaceholderState::Missing | PlaceholderState::Unusable => {
-            left.is_zero().then_some(ReleaseCause::Deadline)
+            remaining.is_zero().then_some(ReleaseCause::Deadline)
         }
     }
 }
@@ -148,7 +148,7 @@ fn obstacle(observed: &Observation, inputs: &Inputs) -> Result<Option<Plan>, Rea
     }
     match reshape(observed, placeholder) {
         Reshape::Now(decision) => Ok(Some(without_timer(decision))),
-        Reshape::Wait(left) => Ok(Some(with_timer(await_scheduler(observed, inputs)?, left))),
+        Reshape::Wait(remaining) => Ok(Some(with_timer(await_scheduler(observed, inputs)?, remaining))),
         Reshape::No => give_up_reserve(observed, inputs, placeholder),
     }
 }
@@ -168,9 +168,9 @@ fn give_up_reserve(
     if !(is_too_large && is_automatic(&observed.run, &observed.config)) {
         return Ok(None);
     }
-    let left = observed.remaining(since, AUTOSCALER_ANSWERS_WITHIN);
-    if !left.is_zero() {
-        return Ok(Some(with_timer(await_scheduler(observed, inputs)?, left)));
+    let remaining = observed.remaining(since, AUTOSCALER_ANSWERS_WITHIN);
+    if !remaining.is_zero() {
+        return Ok(Some(with_timer(await_scheduler(observed, inputs)?, remaining)));
     }
     let is_promised = |answer: &Option<String>| answer.as_deref().is_some_and(messages::promises_node);
     if inputs.autoscaler.get().map_or(true, is_promised) {

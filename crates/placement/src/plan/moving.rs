@@ -88,7 +88,10 @@ fn move_off_when_due(
     placeholder: &Placeholder,
     reason: &Reason,
 ) -> Result<Plan, Read> {
-    let (patience, pause) = (patience_left(observed, reason, reason.since), observed.pause());
+    let (patience, pause) = (
+        patience_remaining(observed, reason, reason.since),
+        observed.pause(),
+    );
     if !patience.max(pause).is_zero() {
         let wait = if patience < pause {
             Wait::Pause
@@ -102,14 +105,14 @@ fn move_off_when_due(
         return Ok(await_tasks(observed, reason.cause, tasks.task_count.live));
     }
     Ok(
-        match patience_left(observed, reason, tasks.task_count.quiet_since) {
+        match patience_remaining(observed, reason, tasks.task_count.quiet_since) {
             Duration::ZERO => move_off_unless_pinned(
                 observed,
                 placeholder,
                 reason.cause,
                 tasks.pinned_by_volume.as_ref(),
             ),
-            left => with_timer(Decision::Wait(Wait::Scheduler), left),
+            remaining => with_timer(Decision::Wait(Wait::Scheduler), remaining),
         },
     )
 }
@@ -132,7 +135,7 @@ fn move_off_unless_pinned(
 
 /// After the last task ended, the scheduler again has `move-after`: in this time it binds a pod that waited for room
 /// beside that task to the same node.
-fn patience_left(observed: &Observation, reason: &Reason, since: Option<Timestamp>) -> Duration {
+fn patience_remaining(observed: &Observation, reason: &Reason, since: Option<Timestamp>) -> Duration {
     match (reason.since, since) {
         (Some(_), Some(since)) => observed.remaining(since, observed.patience()),
         (None, _) | (_, None) => Duration::ZERO,

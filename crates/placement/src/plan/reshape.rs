@@ -83,7 +83,7 @@ fn without_node(observed: &Observation, placeholder: &Placeholder, pod: &Placeho
             Reshape::Now(recreate_small(observed, placeholder, pod, None))
         }
         None => Reshape::No,
-        Some(left) if !left.is_zero() => Reshape::Wait(left),
+        Some(remaining) if !remaining.is_zero() => Reshape::Wait(remaining),
         Some(_) if held => Reshape::Now(start_over(placeholder, MoveCause::PlaceholderDoesNotFit)),
         Some(_) => Reshape::Now(recreate_small(observed, placeholder, pod, None)),
     }

@@ -70,8 +70,8 @@ fn keep_or_move(observed: &Observation, inputs: &Inputs, placeholder: &Placehold
             observed,
             moving::move_off_if_stuck(observed, inputs, placeholder)?,
         )),
-        Reshape::Wait(left) => {
-            Ok(moving::move_off_if_stuck(observed, inputs, placeholder)?.no_later_than(left))
+        Reshape::Wait(remaining) => {
+            Ok(moving::move_off_if_stuck(observed, inputs, placeholder)?.no_later_than(remaining))
         }
         Reshape::Now(decision) => Ok(without_timer(decision)),
     }
@@ -137,9 +137,9 @@ fn scale_down_for_tasks(placeholder: &Placeholder, tasks: &[String]) -> Decision
 /// Requeues the TaskRuns at Tekton, and repeats this because another run may have taken the room. Tekton itself retries
 /// each minute.
 fn requeue_task_runs(observed: &Observation, tasks: &[String], refusal: &str) -> Plan {
-    let left = observed.pause_after(observed.retries, FIRST_RETRY);
-    if !left.is_zero() {
-        return with_timer(Decision::Wait(Wait::Pause), left);
+    let remaining = observed.pause_after(observed.retries, FIRST_RETRY);
+    if !remaining.is_zero() {
+        return with_timer(Decision::Wait(Wait::Pause), remaining);
     }
     let requeue = Requeue::TaskRuns {
         names: tasks.to_vec(),

@@ -40,9 +40,9 @@ pub(super) fn on_scaled_down(
         return Ok(without_timer(Decision::Wait(Wait::PodEnd)));
     }
     if observed.waiting.is_empty() {
-        return match absence_left(observed) {
+        return match absence_remaining(observed) {
             Duration::ZERO => return_placeholder(inputs, placeholder),
-            left => Ok(with_timer(Decision::Wait(Wait::Pause), left)),
+            remaining => Ok(with_timer(Decision::Wait(Wait::Pause), remaining)),
         };
     }
     let mark = requeue_mark(observed, inputs, placeholder);
@@ -62,7 +62,7 @@ pub(super) fn on_scaled_down(
 
 /// How long a placeholder that made room stays scaled down. Only the quota knows whether it has room again. If it has
 /// none, the next rejected task scales the placeholder down again, for longer.
-fn absence_left(observed: &Observation) -> Duration {
+fn absence_remaining(observed: &Observation) -> Duration {
     observed.pause_after(observed.yields, Repeated::PAUSE)
 }
 
@@ -138,12 +138,12 @@ fn await_fit(observed: &Observation, inputs: &Inputs, placeholder: &Placeholder)
         return Ok(without_timer(Decision::Wait(Wait::Scheduler)));
     };
     let last = observed.moves.last;
-    let left = observed.remaining(
+    let remaining = observed.remaining(
         last.map_or(it.since, |last| last.max(it.since)),
         observed.patience(),
     );
-    if !left.is_zero() {
-        return Ok(with_timer(Decision::Wait(Wait::Scheduler), left));
+    if !remaining.is_zero() {
+        return Ok(with_timer(Decision::Wait(Wait::Scheduler), remaining));
     }
     let Tasks {
         task_count,
@@ -171,7 +171,7 @@ fn requeue_by_placeholder(
 ) -> Result<Plan, Read> {
     match woken.map_or(Duration::ZERO, |woken| observed.remaining(woken, RETRIED_WITHIN)) {
         Duration::ZERO => return_placeholder(inputs, placeholder),
-        left => Ok(with_timer(Decision::Wait(Wait::Scheduler), left)),
+        remaining => Ok(with_timer(Decision::Wait(Wait::Scheduler), remaining)),
     }
 }
 

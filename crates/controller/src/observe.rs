@@ -127,7 +127,7 @@ impl Stores {
             moves: memory.moves,
             yields: memory.yields,
             retries: memory.retries,
-            refusal: refusals.get(&run.key.namespace).filter(is_open).cloned(),
+            rejection: refusals.get(&run.key.namespace).filter(is_open).cloned(),
             requeue_in: memory.requeue_in,
             now,
             config,

@@ -165,7 +165,7 @@ impl Reconciler {
     async fn rejected_tasks(&self, observed: &Observation) -> Result<Vec<String>, StepError> {
         let tasks = self.cluster.rejected_tasks(&observed.run).await?;
         if tasks.is_empty() {
-            let settled = |entry: &mut crate::memory::RunMemory| entry.settled(observed.refusal.clone());
+            let settled = |entry: &mut crate::memory::RunMemory| entry.settled(observed.rejection.clone());
             self.memory.with(&observed.run.key.uid, settled);
         }
         Ok(tasks)

@@ -152,8 +152,8 @@ fn remember(
 }
 
 fn acted(entry: &mut RunMemory, observed: &Observation, step: &Step) -> Option<Duration> {
-    if let [Action::Requeue(Requeue::TaskRuns { refusal, .. })] = step.actions.as_slice() {
-        entry.retried(refusal.clone(), observed.now);
+    if let [Action::Requeue(Requeue::TaskRuns { rejection, .. })] = step.actions.as_slice() {
+        entry.retried(rejection.clone(), observed.now);
         return Some(Duration::ZERO);
     }
     match step.event.as_ref()? {

@@ -213,8 +213,8 @@ fn requeue(observed: &Observation, objects: &Requeue) -> Vec<Request> {
             let wake = |name: &String| request(Operation::Wake, Object::OtherPod(name.clone()), verb.clone());
             names.iter().map(wake).collect()
         }
-        Requeue::TaskRuns { names, refusal } => {
-            let verb = Verb::Json(task_run_requeue_patch(&observed.run, refusal));
+        Requeue::TaskRuns { names, rejection } => {
+            let verb = Verb::Json(task_run_requeue_patch(&observed.run, rejection));
             let retry =
                 |name: &String| request(Operation::Retry, Object::TaskRun(name.clone()), verb.clone());
             names.iter().map(retry).collect()
@@ -248,11 +248,11 @@ fn pod_requeue_patch(run: &Run, mark: RequeueMark) -> Patch {
 }
 
 /// A label on a TaskRun of this run. The change makes Tekton retry the TaskRun.
-fn task_run_requeue_patch(run: &Run, refusal: &str) -> Patch {
+fn task_run_requeue_patch(run: &Run, rejection: &str) -> Patch {
     let label = |key| ["metadata", "labels", key];
     Patch(vec![
         test(&label(keys::GROUP), run.key.uid.as_str()),
-        add(&label(keys::RETRIED), refusal),
+        add(&label(keys::RETRIED), rejection),
     ])
 }
 

@@ -161,7 +161,7 @@ async fn moves_and_yields_and_retries_are_remembered_for_the_pause_before_the_ne
     };
     let retry = Requeue::TaskRuns {
         names: Vec::new(),
-        refusal: "7".to_owned(),
+        rejection: "7".to_owned(),
     };
     let steps = [
         (moves_off(false), [1, 0, 0]),

@@ -351,7 +351,7 @@ async fn tekton_is_told_to_try_again_by_a_label_on_the_very_tasks_that_were_refu
     (observed.run.hold, observed.run.status) = (false, SpecStatus::Unset);
     observed.run.group = Some("u1".into());
     observed.statefulset.as_mut().unwrap().spec.replicas = 0;
-    observed.refusal = Some("7".into());
+    observed.rejection = Some("7".into());
     let (_, inputs) = step(&server, &mut observed).await.unwrap();
     assert_eq!(inputs.rejected_tasks, vec!["build-test".to_owned()].into());
     let call = server.calls().remove(1);

@@ -77,7 +77,7 @@ pub enum Requeue {
         /// Names of the TaskRuns.
         names: Vec<String>,
         /// The rejection for which the TaskRuns are requeued.
-        refusal: String,
+        rejection: String,
     },
 }
 

@@ -38,7 +38,7 @@ pub(super) struct Scene {
     pub(super) relaxed: bool,
     pub(super) yields: Repeated,
     pub(super) retries: Repeated,
-    pub(super) refusal: Option<String>,
+    pub(super) rejection: Option<String>,
     pub(super) moves: Repeated,
     pub(super) nodes: Vec<NodeFacts>,
     pub(super) requeue_in: Duration,
@@ -57,7 +57,7 @@ pub(super) fn fresh() -> Scene {
         relaxed: false,
         yields: Repeated::default(),
         retries: Repeated::default(),
-        refusal: None,
+        rejection: None,
         moves: Repeated::default(),
         nodes: Vec::new(),
         requeue_in: Duration::ZERO,
@@ -351,7 +351,7 @@ impl Scene {
             moves: self.moves,
             yields: self.yields,
             retries: self.retries,
-            refusal: self.refusal.clone(),
+            rejection: self.rejection.clone(),
             requeue_in: self.requeue_in,
         }
     }

@@ -44,7 +44,7 @@ pub struct Observation {
     /// When, and how often since the placeholder made room, TaskRuns were requeued at Tekton.
     pub retries: Repeated,
     /// The latest event that a quota rejected a task's pod in the namespace, unless its TaskRun is known to be another run's.
-    pub refusal: Option<String>,
+    pub rejection: Option<String>,
     /// How long the plan waits for the StatefulSet controller before it requeues the StatefulSet.
     pub requeue_in: Duration,
 }
@@ -188,7 +188,7 @@ impl Observation {
             moves: Repeated::default(),
             yields: Repeated::default(),
             retries: Repeated::default(),
-            refusal: None,
+            rejection: None,
             requeue_in: Duration::ZERO,
         }
     }

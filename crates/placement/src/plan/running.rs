@@ -108,7 +108,7 @@ fn make_room(
     inputs: &Inputs,
     placeholder: &Placeholder,
 ) -> Result<Option<Plan>, Read> {
-    let Some(refusal) = &observed.refusal else {
+    let Some(rejection) = &observed.rejection else {
         return Ok(None);
     };
     let tasks = inputs.rejected_tasks.get()?;
@@ -119,7 +119,7 @@ fn make_room(
     } else if observed.pod.is_some() {
         Some(without_timer(Decision::Wait(Wait::PodEnd)))
     } else {
-        Some(requeue_task_runs(observed, tasks, refusal))
+        Some(requeue_task_runs(observed, tasks, rejection))
     })
 }
 
@@ -136,14 +136,14 @@ fn scale_down_for_tasks(placeholder: &Placeholder, tasks: &[String]) -> Decision
 
 /// Requeues the TaskRuns at Tekton, and repeats this because another run may have taken the room. Tekton itself retries
 /// each minute.
-fn requeue_task_runs(observed: &Observation, tasks: &[String], refusal: &str) -> Plan {
+fn requeue_task_runs(observed: &Observation, tasks: &[String], rejection: &str) -> Plan {
     let remaining = observed.pause_after(observed.retries, FIRST_RETRY);
     if !remaining.is_zero() {
         return with_timer(Decision::Wait(Wait::Pause), remaining);
     }
     let requeue = Requeue::TaskRuns {
         names: tasks.to_vec(),
-        refusal: refusal.to_owned(),
+        rejection: rejection.to_owned(),
     };
     without_timer(Decision::act("retry_tasks", None, [Action::Requeue(requeue)]))
 }

@@ -229,7 +229,7 @@ proptest! {
     fn a_placeholder_that_made_room_stays_away_for_no_longer_than_five_minutes(
         mut scene in anything(), met in tally(&[("away", 10)]),
     ) {
-        scene.refusal = None;
+        scene.rejection = None;
         if may_come_back(&scene) && keeps_away(&scene) {
             met.count("away");
             let plan = scene.plan();

@@ -190,7 +190,7 @@ fn the_new_node_is_written_down_once_the_placeholder_is_there() {
 fn refused(scene: Scene, tasks: &[&str]) -> Scene {
     let tasks: Vec<_> = tasks.iter().map(|task| (*task).to_owned()).collect();
     scene.change(|scene| {
-        scene.refusal = Some("7".into());
+        scene.rejection = Some("7".into());
         scene.inputs.rejected_tasks = tasks.into();
     })
 }
@@ -206,7 +206,7 @@ fn made_room(scene: Scene, count: u32, seconds: i64) -> Scene {
 
 #[test]
 fn a_refusal_in_the_namespace_is_looked_into() {
-    let scene = settled().change(|scene| scene.refusal = Some("7".into()));
+    let scene = settled().change(|scene| scene.rejection = Some("7".into()));
     assert_eq!(scene.plan(), without_timer(Decision::Read(Read::RejectedTasks)));
 }
 
@@ -244,7 +244,7 @@ fn retries() -> Decision {
         None,
         [Action::Requeue(Requeue::TaskRuns {
             names: vec!["build-test".into()],
-            refusal: "7".into(),
+            rejection: "7".into(),
         })],
     )
 }

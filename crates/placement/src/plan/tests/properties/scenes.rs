@@ -113,9 +113,9 @@ const AROUND_IT: &[Change] = &[
     |scene| *scene = scene.clone().moved_before(2, 5),
     |scene| *scene = scene.clone().moved_before(u32::MAX, -9999),
     |scene| scene.moves.last = Some(Timestamp::MIN),
-    |scene| scene.refusal = Some("7".to_owned()),
+    |scene| scene.rejection = Some("7".to_owned()),
     |scene| {
-        scene.refusal = Some("7".to_owned());
+        scene.rejection = Some("7".to_owned());
         scene.inputs.rejected_tasks = Vec::new().into();
     },
     a_quota_refuses_a_task,
@@ -306,7 +306,7 @@ fn of_set(scene: &mut Scene, change: fn(&mut Placeholder)) {
 }
 
 fn a_quota_refuses_a_task(scene: &mut Scene) {
-    scene.refusal = Some("7".to_owned());
+    scene.rejection = Some("7".to_owned());
     scene.inputs.rejected_tasks = vec!["build-test".to_owned()].into();
 }
 

@@ -44,7 +44,7 @@ impl Cluster {
         match self.largest(run).await {
             Ok(asks) if asks == Resources::default() => ExpectedRequests::default(),
             Ok(asks) => ExpectedRequests {
-                asks,
+                requests: asks,
                 source: Source::Definitions,
             },
             Err(refused) => {
@@ -103,7 +103,7 @@ pub(crate) fn stint(pod: &PodView, now: Timestamp) -> Option<PodUsage> {
         node: pod.node()?.to_owned(),
         from,
         to: ended(pod).unwrap_or(now).max(from),
-        asks: pod.asks(),
+        requests: pod.asks(),
     })
 }
 
@@ -150,7 +150,7 @@ mod tests {
                 .largest_task(&run())
                 .await;
             assert_eq!(
-                (need.asks.to_string().as_str(), need.source),
+                (need.requests.to_string().as_str(), need.source),
                 (asks, Source::Definitions)
             );
             let calls = server.calls();
@@ -184,7 +184,7 @@ mod tests {
         )
         .unwrap();
         assert_eq!((stint.node.as_str(), stint.from, stint.to), ("n1", at(5), at(9)));
-        assert_eq!(stint.asks.to_string(), "cpu=2");
+        assert_eq!(stint.requests.to_string(), "cpu=2");
     }
 
     #[test]

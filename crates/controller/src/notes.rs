@@ -70,7 +70,7 @@ fn waiting(seen: &Observation, wait: &Wait) -> Option<Note> {
         Wait::Volume { cause, pod, claim } => Some(moves::is_tied(seen, *cause, pod.as_deref(), claim)),
         Wait::Fit {
             pod,
-            asks,
+            requests: asks,
             message,
             largest,
         } => Some(moves::no_node_fits(pod, asks, message, largest.as_ref())),

@@ -185,7 +185,7 @@ impl Stores {
         let latest = recorded.max_by(|one, other| (one.0, &one.1).cmp(&(other.0, &other.1)));
         let (_, name, asks) = latest?;
         Some(ExpectedRequests {
-            asks,
+            requests: asks,
             source: Source::Record(name),
         })
     }
@@ -274,7 +274,7 @@ mod tests {
         };
         let need = caches.stores.need(&run("build")).unwrap();
         assert_eq!(need.source, Source::Record("latest".to_owned()));
-        assert_eq!(need.asks.to_string(), "cpu=4");
+        assert_eq!(need.requests.to_string(), "cpu=4");
         assert_eq!(caches.stores.need(&run("unknown")), None);
     }
 

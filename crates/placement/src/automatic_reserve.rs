@@ -13,7 +13,7 @@ use jiff::Timestamp;
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ExpectedRequests {
     /// The amount of each resource; empty if nothing is known.
-    pub asks: Resources,
+    pub requests: Resources,
     /// Where the amounts come from.
     pub source: Source,
 }
@@ -40,7 +40,7 @@ pub struct PodUsage {
     /// When the pod ended.
     pub to: Timestamp,
     /// The requests of the pod.
-    pub asks: Resources,
+    pub requests: Resources,
 }
 
 /// The largest amounts that tasks requested at the same time on one node, resource by resource.
@@ -48,7 +48,7 @@ pub fn peak(stints: &[PodUsage]) -> Resources {
     let at_start = |one: &PodUsage| {
         let beside = stints.iter().filter(|other| !std::ptr::eq(*other, one));
         let beside = beside.filter(|other| other.node == one.node && other.is_running(one.from));
-        beside.fold(one.asks.clone(), |sum, other| sum.and(&other.asks))
+        beside.fold(one.requests.clone(), |sum, other| sum.and(&other.requests))
     };
     let sums = stints.iter().map(at_start);
     sums.fold(Resources::default(), Resources::or_more)
@@ -62,8 +62,8 @@ impl PodUsage {
 }
 
 /// Formats amounts as a reserve, without resources that cannot be reserved.
-pub fn format_record(asks: &Resources) -> String {
-    let all = asks.iter().map(|(name, amount)| (name, amount.to_string()));
+pub fn format_record(requests: &Resources) -> String {
+    let all = requests.iter().map(|(name, amount)| (name, amount.to_string()));
     let pairs = all.filter(|(name, amount)| reserve::check(name, amount).is_ok());
     let pairs: Vec<_> = pairs.map(|(name, amount)| format!("{name}={amount}")).collect();
     pairs.join(",")
@@ -79,7 +79,7 @@ pub fn parse_record(text: &str) -> Option<Resources> {
 impl ExpectedRequests {
     /// The amounts as a reserve, limited by the configured maximum.
     pub fn reserve(&self, most: &Reserve) -> String {
-        format_record(&self.asks.at_most(&Resources::from_texts(most)))
+        format_record(&self.requests.at_most(&Resources::from_texts(most)))
     }
 }
 
@@ -91,13 +91,13 @@ mod tests {
         parse_record(text).unwrap()
     }
 
-    fn stint(node: &str, from: i64, to: i64, asks: &str) -> PodUsage {
+    fn stint(node: &str, from: i64, to: i64, requests: &str) -> PodUsage {
         let at = |second| Timestamp::from_second(second).unwrap();
         PodUsage {
             node: node.to_owned(),
             from: at(from),
             to: at(to),
-            asks: amounts(asks),
+            requests: amounts(requests),
         }
     }
 
@@ -129,10 +129,10 @@ mod tests {
         let pod = serde_json::json!({"containers": [{"name": "c", "resources": {"requests": {
             "cpu": "1500m", "memory": "3Gi", "hugepages-2Mi": "4Mi", "ephemeral-storage": "0",
         }}}]});
-        let asks = Resources::from_pod_spec(&serde_json::from_value(pod).unwrap());
-        assert_eq!(format_record(&asks), "cpu=1500m,memory=3Gi");
+        let requests = Resources::from_pod_spec(&serde_json::from_value(pod).unwrap());
+        assert_eq!(format_record(&requests), "cpu=1500m,memory=3Gi");
         assert_eq!(
-            parse_record(&format_record(&asks)),
+            parse_record(&format_record(&requests)),
             Some(amounts("cpu=1500m,memory=3Gi"))
         );
         assert_eq!(parse_record("lots"), None);
@@ -142,7 +142,7 @@ mod tests {
     #[test]
     fn a_need_is_bounded_only_where_a_most_is_set() {
         let need = ExpectedRequests {
-            asks: amounts("cpu=8,memory=4Gi"),
+            requests: amounts("cpu=8,memory=4Gi"),
             ..ExpectedRequests::default()
         };
         let most = reserve::parse("cpu=4,memory=16Gi,nvidia.com/gpu=1").unwrap();

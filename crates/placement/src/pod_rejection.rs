@@ -43,8 +43,8 @@ impl LimitRangeBounds {
     }
 
     /// The amounts nearest to these that the limits allow.
-    pub fn nearest(&self, asks: Resources) -> Resources {
-        asks.or_more(self.least.clone()).at_most(&self.most)
+    pub fn nearest(&self, requests: Resources) -> Resources {
+        requests.or_more(self.least.clone()).at_most(&self.most)
     }
 }
 
@@ -65,13 +65,13 @@ mod tests {
         assert_eq!(parse(other), None);
     }
 
-    fn nearest(message: &str, asks: &[(&str, &str)]) -> String {
-        let asks: BTreeMap<_, _> = asks
+    fn nearest(message: &str, requests: &[(&str, &str)]) -> String {
+        let requests: BTreeMap<_, _> = requests
             .iter()
             .map(|(name, amount)| ((*name).to_owned(), (*amount).to_owned()))
             .collect();
         let bounds = LimitRangeBounds::parse(message).unwrap();
-        bounds.nearest(Resources::from_texts(&asks)).to_string()
+        bounds.nearest(Resources::from_texts(&requests)).to_string()
     }
 
     #[test]

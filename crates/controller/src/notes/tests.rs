@@ -315,7 +315,7 @@ fn durations_read_as_people_write_them() {
 fn an_automatic_reserve_is_told_with_its_amount_and_its_source_or_that_there_is_none() {
     let text = |source: Source, asks: &str| {
         let need = ExpectedRequests {
-            asks: placement::automatic_reserve::parse_record(asks).unwrap(),
+            requests: placement::automatic_reserve::parse_record(asks).unwrap(),
             source,
         };
         let told = written(&run(), &step_of(Event::Created(Some(need))));

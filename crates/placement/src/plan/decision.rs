@@ -88,7 +88,7 @@ pub enum Wait {
         /// The pod that waits longest.
         pod: String,
         /// The requests of the pod.
-        asks: Resources,
+        requests: Resources,
         /// The scheduler's message.
         message: String,
         /// The node that comes nearest.

@@ -178,7 +178,7 @@ fn requeue_by_placeholder(
 fn no_fit(observed: &Observation, pod: &WaitingPod, message: &str) -> Decision {
     Decision::Wait(Wait::Fit {
         pod: pod.name.clone(),
-        asks: pod.requests.clone(),
+        requests: pod.requests.clone(),
         message: message.to_owned(),
         largest: largest(&observed.nodes, &pod.tolerations, &pod.requests),
     })

@@ -15,7 +15,7 @@ fn automatic(scene: Scene) -> Scene {
 
 fn need(asks: &str) -> ExpectedRequests {
     ExpectedRequests {
-        asks: fixtures::amounts(asks),
+        requests: fixtures::amounts(asks),
         source: Source::Record("earlier".to_owned()),
     }
 }
@@ -141,14 +141,14 @@ fn ended_well() -> Scene {
 
 #[test]
 fn tasks_are_looked_at_when_an_automatic_run_has_ended_well_and_has_no_record() {
-    let asks = |scene: Scene| scene.unread(Read::Usage).decision() == Decision::Read(Read::Usage);
-    assert!(asks(ended_well()));
-    assert!(!asks(ended_well().change(|scene| scene.run.succeeded = false)));
-    assert!(!asks(
+    let is_read = |scene: Scene| scene.unread(Read::Usage).decision() == Decision::Read(Read::Usage);
+    assert!(is_read(ended_well()));
+    assert!(!is_read(ended_well().change(|scene| scene.run.succeeded = false)));
+    assert!(!is_read(
         ended_well().change(|scene| scene.run.used = Some(String::new()))
     ));
-    assert!(!asks(ended_well().change(|scene| scene.run.reserve = None)));
-    assert!(!asks(ended_well().without_set()), "its end is over");
+    assert!(!is_read(ended_well().change(|scene| scene.run.reserve = None)));
+    assert!(!is_read(ended_well().without_set()), "its end is over");
 }
 
 #[test]
@@ -157,7 +157,7 @@ fn the_record_is_written_after_the_node_is_free_and_not_without_a_task() {
         node: "n".to_owned(),
         from: fixtures::ago(60),
         to: fixtures::ago(30),
-        asks: fixtures::amounts("cpu=4"),
+        requests: fixtures::amounts("cpu=4"),
     };
     let requests = |stints: Vec<PodUsage>| {
         let scene = ended_well().change(|scene| scene.inputs.usage = stints.into());

@@ -53,7 +53,7 @@ fn a_task_that_fits_no_node_is_told_with_what_it_asks_for_and_the_largest_node()
     let plan = scene.plan();
     let Decision::Wait(Wait::Fit {
         pod,
-        asks,
+        requests,
         message,
         largest,
     }) = &plan.decision
@@ -61,7 +61,7 @@ fn a_task_that_fits_no_node_is_told_with_what_it_asks_for_and_the_largest_node()
         panic!("{plan:?}");
     };
     assert_eq!(
-        (pod.as_str(), asks, message.as_str()),
+        (pod.as_str(), requests, message.as_str()),
         ("big", &amounts("cpu=12"), NO_NODE)
     );
     assert_eq!(largest.as_ref().unwrap().to_string(), "large has cpu 8 of 12");

@@ -317,7 +317,7 @@ fn ended_well(scene: &mut Scene) {
         node: NODE.to_owned(),
         from: ago(60),
         to: ago(30),
-        asks: amounts("cpu=3"),
+        requests: amounts("cpu=3"),
     };
     scene.inputs.usage = vec![stint].into();
 }

@@ -158,7 +158,7 @@ impl Reconciler {
         let task_count: TaskCount = self.memory.with(&observed.run.key.uid, counted);
         Ok(Tasks {
             task_count,
-            pinned_by_volume: pinned_by_volume,
+            pinned_by_volume,
         })
     }
 

@@ -1,7 +1,7 @@
 //! Rejections of the placeholder's pod that a retry cannot overcome.
 //!
 //! The limits of a `LimitRange` are read from the API server's message. The controller therefore needs no right to read
-//! LimitRanges.
+//! any `LimitRange`.
 
 use crate::messages;
 use crate::resources::Resources;

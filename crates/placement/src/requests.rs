@@ -208,8 +208,8 @@ fn delete(target: &Target) -> Request {
 fn requeue(observed: &Observation, objects: &Requeue) -> Vec<Request> {
     match objects {
         Requeue::Placeholder => requeue_placeholder(observed).into_iter().collect(),
-        Requeue::Pods { names, wake } => {
-            let verb = Verb::Json(pod_requeue_patch(&observed.run, *wake));
+        Requeue::Pods { names, mark } => {
+            let verb = Verb::Json(pod_requeue_patch(&observed.run, *mark));
             let wake = |name: &String| request(Operation::Wake, Object::OtherPod(name.clone()), verb.clone());
             names.iter().map(wake).collect()
         }

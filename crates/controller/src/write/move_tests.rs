@@ -235,7 +235,7 @@ async fn pods_of_this_run_are_woken_by_a_label_and_one_that_is_gone_is_passed_ov
     server.answer(200, written());
     let pods = Requeue::Pods {
         names: vec!["gone".into(), "there".into()],
-        wake: RequeueMark {
+        mark: RequeueMark {
             generation: 4,
             since: None,
         },

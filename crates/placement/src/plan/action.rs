@@ -70,7 +70,7 @@ pub enum Requeue {
         /// Names of the pods.
         names: Vec<String>,
         /// The value of their label `woken`.
-        wake: RequeueMark,
+        mark: RequeueMark,
     },
     /// TaskRuns whose pods a quota rejected, by Tekton, which would retry in a minute.
     TaskRuns {

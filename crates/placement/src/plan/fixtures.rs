@@ -150,7 +150,7 @@ impl Scene {
     /// Run and placeholder have this strategy as label.
     pub(super) fn resolved(self, strategy: Strategy) -> Self {
         self.change(|scene| scene.run.strategy = Some(strategy.to_string()))
-            .with_set()
+            .with_statefulset()
             .change(|scene| {
                 scene.statefulset.as_mut().unwrap().strategy = Some(strategy);
             })
@@ -160,7 +160,7 @@ impl Scene {
         self.change(|scene| scene.run.created = Some(ago(seconds)))
     }
 
-    pub(super) fn with_set(self) -> Self {
+    pub(super) fn with_statefulset(self) -> Self {
         self.change(|scene| scene.statefulset = Some(set()))
     }
 
@@ -185,13 +185,13 @@ impl Scene {
         self.change(|scene| scene.pod.as_mut().unwrap().ending = true)
     }
 
-    pub(super) fn set_deleting(self) -> Self {
-        self.with_set()
+    pub(super) fn statefulset_deleting(self) -> Self {
+        self.with_statefulset()
             .change(|scene| scene.statefulset.as_mut().unwrap().deleting = true)
     }
 
-    pub(super) fn foreign_set(self) -> Self {
-        self.with_set()
+    pub(super) fn foreign_statefulset(self) -> Self {
+        self.with_statefulset()
             .change(|scene| scene.statefulset.as_mut().unwrap().owned = false)
     }
 
@@ -333,7 +333,7 @@ impl Scene {
         }
     }
 
-    pub(super) fn without_set(self) -> Self {
+    pub(super) fn without_statefulset(self) -> Self {
         self.change(|scene| scene.statefulset = None)
     }
 

@@ -6,7 +6,7 @@ use super::decision::{Decision, Wait};
 use super::inputs::{Inputs, Read};
 use super::observation::{Observation, Placeholder, PlaceholderPod};
 use super::reshape::{Reshape, is_larger_than_usual, reshape};
-use super::state::PlaceholderState;
+use super::state::PlaceholderState::{Missing, Unusable, Usable};
 use super::{
     Plan, SOON, change_placeholder, change_run, creation, moving, scaled_down, with_timer, without_timer,
 };
@@ -62,18 +62,12 @@ fn reason_to_release(
     remaining: Duration,
 ) -> Option<ReleaseCause> {
     match observed.placeholder() {
-        PlaceholderState::Usable(_) if clear && observed.live_node().is_some() => {
-            Some(ReleaseCause::NodeFound)
-        }
-        PlaceholderState::Usable(_) if clear && may_release_when_created(observed) => {
-            Some(ReleaseCause::PlaceholderCreated)
-        }
-        PlaceholderState::Usable(placeholder) if is_rejected_permanently(observed, inputs, placeholder) => {
+        Usable(_) if clear && observed.live_node().is_some() => Some(ReleaseCause::NodeFound),
+        Usable(_) if clear && may_release_when_created(observed) => Some(ReleaseCause::PlaceholderCreated),
+        Usable(placeholder) if is_rejected_permanently(observed, inputs, placeholder) => {
             Some(ReleaseCause::PlaceholderImpossible)
         }
-        PlaceholderState::Usable(_) | PlaceholderState::Missing | PlaceholderState::Unusable => {
-            remaining.is_zero().then_some(ReleaseCause::Deadline)
-        }
+        Usable(_) | Missing | Unusable => remaining.is_zero().then_some(ReleaseCause::Deadline),
     }
 }
 
@@ -219,10 +213,10 @@ fn await_node(observed: &Observation, inputs: &Inputs, enrolment: Enrolment) -> 
         return Ok(without_timer(enrol(observed, enrolment)));
     }
     match (observed.placeholder(), observed.live_pod()) {
-        (PlaceholderState::Missing, _) => creation::create(observed, inputs, enrolment),
-        (PlaceholderState::Unusable, _) => Ok(with_timer(Decision::await_placeholder(), SOON)),
-        (PlaceholderState::Usable(placeholder), None) => requeue_statefulset(observed, inputs, placeholder),
-        (PlaceholderState::Usable(_), Some(_)) => Ok(Plan {
+        (Missing, _) => creation::create(observed, inputs, enrolment),
+        (Unusable, _) => Ok(with_timer(Decision::await_placeholder(), SOON)),
+        (Usable(placeholder), None) => requeue_statefulset(observed, inputs, placeholder),
+        (Usable(_), Some(_)) => Ok(Plan {
             again: enrols_in,
             ..without_timer(await_scheduler(observed, inputs)?)
         }),

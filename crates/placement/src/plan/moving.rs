@@ -5,7 +5,7 @@
 
 use super::action::{Event, MoveCause};
 use super::decision::{Decision, Wait};
-use super::inputs::{Inputs, Read};
+use super::inputs::{Inputs, Read, Tasks};
 use super::observation::{Observation, Placeholder};
 use super::reshape::start_over;
 use super::{Plan, change_placeholder, with_timer, without_timer};
@@ -88,10 +88,8 @@ fn move_off_when_due(
     placeholder: &Placeholder,
     reason: &Reason,
 ) -> Result<Plan, Read> {
-    let (patience, pause) = (
-        patience_remaining(observed, reason, reason.since),
-        observed.pause(),
-    );
+    let patience = patience_remaining(observed, reason, reason.since);
+    let pause = observed.pause();
     if !patience.max(pause).is_zero() {
         let wait = if patience < pause {
             Wait::Pause
@@ -104,26 +102,21 @@ fn move_off_when_due(
     if tasks.task_count.live > 0 {
         return Ok(await_tasks(observed, reason.cause, tasks.task_count.live));
     }
-    Ok(
-        match patience_remaining(observed, reason, tasks.task_count.quiet_since) {
-            Duration::ZERO => move_off_unless_pinned(
-                observed,
-                placeholder,
-                reason.cause,
-                tasks.pinned_by_volume.as_ref(),
-            ),
-            remaining => with_timer(Decision::Wait(Wait::Scheduler), remaining),
-        },
-    )
+    let remaining = patience_remaining(observed, reason, tasks.task_count.quiet_since);
+    Ok(if remaining.is_zero() {
+        move_off_unless_pinned(observed, placeholder, reason.cause, tasks)
+    } else {
+        with_timer(Decision::Wait(Wait::Scheduler), remaining)
+    })
 }
 
 fn move_off_unless_pinned(
     observed: &Observation,
     placeholder: &Placeholder,
     cause: MoveCause,
-    pinned_by_volume: Option<&String>,
+    tasks: &Tasks,
 ) -> Plan {
-    let Some(claim) = pinned_by_volume.cloned() else {
+    let Some(claim) = tasks.pinned_by_volume.clone() else {
         return without_timer(move_off(observed, placeholder, cause));
     };
     let pod = observed.first_waiting_pod();
@@ -154,10 +147,8 @@ pub(super) fn await_tasks(observed: &Observation, cause: MoveCause, live: usize)
 /// The placeholder follows the pod that waits longest, so it gets the tolerations of that pod. The previous node of an
 /// unschedulable placeholder is the node in the run's annotation.
 fn move_off(observed: &Observation, placeholder: &Placeholder, cause: MoveCause) -> Decision {
-    let (pod, node) = (
-        observed.first_waiting_pod(),
-        observed.node_name().or(observed.run.node.as_deref()),
-    );
+    let pod = observed.first_waiting_pod();
+    let node = observed.node_name().or(observed.run.node.as_deref());
     let followed = observed.waiting.iter().find(|it| Some(&it.name) == pod.as_ref());
     let away = change_placeholder(placeholder, |spec| {
         spec.replicas = 0;

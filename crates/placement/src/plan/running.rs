@@ -10,7 +10,7 @@ use super::decision::{Decision, IgnoreReason, Wait};
 use super::inputs::{Inputs, Read};
 use super::observation::{Observation, Placeholder};
 use super::reshape::{Reshape, reshape};
-use super::state::PlaceholderState;
+use super::state::PlaceholderState::{Missing, Unusable, Usable};
 use super::{
     Plan, change_placeholder, change_run, creation, ending, moving, scaled_down, with_timer, without_timer,
 };
@@ -29,9 +29,9 @@ pub(super) fn on_running(
 ) -> Result<Plan, Read> {
     match observed.placeholder() {
         _ if !observed.run.is_enrolled() => Ok(without_timer(enrol_if_labels_lost(observed, enrolment))),
-        PlaceholderState::Missing => creation::create(observed, inputs, enrolment),
-        PlaceholderState::Unusable => Ok(without_timer(Decision::Wait(Wait::OldStatefulSet))),
-        PlaceholderState::Usable(placeholder) => match make_room(observed, inputs, placeholder)? {
+        Missing => creation::create(observed, inputs, enrolment),
+        Unusable => Ok(without_timer(Decision::Wait(Wait::OldStatefulSet))),
+        Usable(placeholder) => match make_room(observed, inputs, placeholder)? {
             Some(plan) => Ok(plan),
             None if observed.is_scaled_down() => scaled_down::on_scaled_down(observed, inputs, placeholder),
             None => keep_or_move(observed, inputs, placeholder),
@@ -46,14 +46,12 @@ pub(super) fn on_running(
 /// client ended a hold before the run was enrolled.
 fn enrol_if_labels_lost(observed: &Observation, enrolment: Enrolment) -> Decision {
     match (observed.placeholder(), observed.run.hold) {
-        (PlaceholderState::Usable(_), false) => enrol(observed, enrolment),
-        (PlaceholderState::Usable(placeholder), true) => {
+        (Usable(_), false) => enrol(observed, enrolment),
+        (Usable(placeholder), true) => {
             ending::delete(observed, Some(placeholder), None, IgnoreReason::NotOptedIn)
         }
-        (PlaceholderState::Missing, _) if observed.run.status == SpecStatus::Unset => {
-            Decision::Wait(Wait::LabelledTooLate)
-        }
-        (PlaceholderState::Missing | PlaceholderState::Unusable, _) => Decision::Wait(Wait::Settled),
+        (Missing, _) if observed.run.status == SpecStatus::Unset => Decision::Wait(Wait::LabelledTooLate),
+        (Missing | Unusable, _) => Decision::Wait(Wait::Settled),
     }
 }
 

@@ -13,7 +13,7 @@
 
 use super::action::{Action, MoveCause, Requeue, Target};
 use super::decision::{Decision, Wait};
-use super::inputs::{Inputs, Read, Tasks};
+use super::inputs::{Inputs, Read};
 use super::moving::await_tasks;
 use super::observation::{
     AssistantPod, Observation, Placeholder, Repeated, RequeueMark, Unschedulable, WaitingPod,
@@ -36,7 +36,7 @@ pub(super) fn on_scaled_down(
     placeholder: &Placeholder,
 ) -> Result<Plan, Read> {
     if observed.live_pod().is_some() {
-        // If it were scaled up before, the StatefulSet controller might not delete the pod.
+        // If the placeholder were scaled up earlier, the StatefulSet controller might not delete the pod.
         return Ok(without_timer(Decision::Wait(Wait::PodEnd)));
     }
     if observed.waiting.is_empty() {
@@ -49,7 +49,7 @@ pub(super) fn on_scaled_down(
     match pods_to_requeue(observed, mark) {
         names if names.is_empty() => await_fit(observed, inputs, placeholder),
         names => {
-            let requeue = Action::Requeue(Requeue::Pods { names, wake: mark });
+            let requeue = Action::Requeue(Requeue::Pods { names, mark });
             Ok(without_timer(after_deleting_assistants(
                 "requeue_tasks",
                 inputs.assistants.get()?,
@@ -145,10 +145,7 @@ fn await_fit(observed: &Observation, inputs: &Inputs, placeholder: &Placeholder)
     if !remaining.is_zero() {
         return Ok(with_timer(Decision::Wait(Wait::Scheduler), remaining));
     }
-    let Tasks {
-        task_count,
-        pinned_by_volume: _,
-    } = inputs.tasks.get()?;
+    let task_count = inputs.tasks.get()?.task_count;
     if task_count.live > 0 {
         return Ok(await_tasks(observed, MoveCause::TaskDoesNotFit, task_count.live));
     }

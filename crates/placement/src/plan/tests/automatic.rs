@@ -148,7 +148,7 @@ fn tasks_are_looked_at_when_an_automatic_run_has_ended_well_and_has_no_record() 
         ended_well().change(|scene| scene.run.used = Some(String::new()))
     ));
     assert!(!is_read(ended_well().change(|scene| scene.run.reserve = None)));
-    assert!(!is_read(ended_well().without_set()), "its end is over");
+    assert!(!is_read(ended_well().without_statefulset()), "its end is over");
 }
 
 #[test]

@@ -64,7 +64,7 @@ fn a_running_run_that_opted_out_loses_its_placeholder() {
             cleaned_up(),
             "{value:?}"
         );
-        let gone = enrolled().set_deleting().opt_in(value);
+        let gone = enrolled().statefulset_deleting().opt_in(value);
         assert_eq!(
             gone.decision(),
             Decision::Ignore(IgnoreReason::NotOptedIn),
@@ -174,11 +174,11 @@ fn a_done_run_frees_its_node_by_either_colocating_strategy() {
     for strategy in [Strategy::ColocateAlways, Strategy::ColocateCompleted] {
         assert_eq!(done(strategy).decision(), deletion(Some(SET), None));
         assert_eq!(
-            done(strategy).set_deleting().decision(),
+            done(strategy).statefulset_deleting().decision(),
             Decision::Ignore(IgnoreReason::Done)
         );
         assert_eq!(
-            done(strategy).without_set().decision(),
+            done(strategy).without_statefulset().decision(),
             Decision::Ignore(IgnoreReason::Done)
         );
     }
@@ -199,11 +199,11 @@ fn a_done_isolated_run_adopts_its_pod_then_deletes_its_set_then_rests() {
         Decision::act("keep_pod", Event::NodeKept, [delete])
     );
     assert_eq!(
-        scene.clone().set_deleting().decision(),
+        scene.clone().statefulset_deleting().decision(),
         Decision::Ignore(IgnoreReason::Done)
     );
     assert_eq!(
-        scene.without_set().decision(),
+        scene.without_statefulset().decision(),
         Decision::Ignore(IgnoreReason::Done)
     );
 }
@@ -274,9 +274,12 @@ fn a_run_that_is_being_deleted_keeps_nothing() {
     assert_eq!(delete(enrolled().on(NODE)), deletion(Some(SET), None));
     let isolated = done(Strategy::IsolateAlways).adopted();
     assert_eq!(delete(isolated.clone()), deletion(Some(SET), Some(POD)));
-    assert_eq!(delete(isolated.clone().without_set()), deletion(None, Some(POD)));
     assert_eq!(
-        delete(isolated.without_set().pod_ending()),
+        delete(isolated.clone().without_statefulset()),
+        deletion(None, Some(POD))
+    );
+    assert_eq!(
+        delete(isolated.without_statefulset().pod_ending()),
         Decision::Ignore(IgnoreReason::Done)
     );
     assert_eq!(delete(held()), Decision::Ignore(IgnoreReason::Done));
@@ -285,22 +288,22 @@ fn a_run_that_is_being_deleted_keeps_nothing() {
 #[test]
 fn a_set_of_the_same_name_that_the_run_does_not_own_is_never_touched() {
     let delete = |scene: Scene| scene.change(|scene| scene.run.deleting = true);
-    let foreign = || enrolled().on(NODE).foreign_set();
+    let foreign = || enrolled().on(NODE).foreign_statefulset();
     assert_eq!(foreign().decision(), Decision::Wait(Wait::OldStatefulSet));
     assert_eq!(
         foreign().opt_in(None).decision(),
         Decision::Ignore(IgnoreReason::NotOptedIn)
     );
     assert_eq!(delete(foreign()).decision(), Decision::Ignore(IgnoreReason::Done));
-    let adopted = delete(done(Strategy::IsolateAlways).adopted().foreign_set());
+    let adopted = delete(done(Strategy::IsolateAlways).adopted().foreign_statefulset());
     assert_eq!(
         adopted.decision(),
         deletion(None, Some(POD)),
         "the run owns the pod"
     );
     assert_eq!(
-        done(Strategy::ColocateCompleted).foreign_set().decision(),
+        done(Strategy::ColocateCompleted).foreign_statefulset().decision(),
         Decision::Ignore(IgnoreReason::Done)
     );
-    assert_eq!(held().on(NODE).foreign_set().decision(), await_node());
+    assert_eq!(held().on(NODE).foreign_statefulset().decision(), await_node());
 }

@@ -128,9 +128,12 @@ fn a_run_that_is_held_without_a_placeholder_for_a_minute_is_enrolled() {
 
 #[test]
 fn a_held_run_whose_placeholder_has_no_pod_yet_has_it_nudged_and_is_looked_at_soon() {
-    assert_eq!(held().with_set().plan(), with_timer(pod_missing(None), SOON));
+    assert_eq!(
+        held().with_statefulset().plan(),
+        with_timer(pod_missing(None), SOON)
+    );
     let nudged = |requeue_in| {
-        let scene = held().with_set();
+        let scene = held().with_statefulset();
         scene
             .change(|scene| scene.requeue_in = Duration::from_secs(requeue_in))
             .plan()
@@ -138,14 +141,14 @@ fn a_held_run_whose_placeholder_has_no_pod_yet_has_it_nudged_and_is_looked_at_so
     assert_eq!(nudged(2), in_seconds(await_node(), 2));
     assert_eq!(nudged(30), with_timer(await_node(), SOON));
     let unobserved = held()
-        .with_set()
+        .with_statefulset()
         .change(|scene| scene.statefulset.as_mut().unwrap().observed = false);
     assert_eq!(unobserved.plan(), with_timer(await_node(), SOON));
 }
 
 #[test]
 fn a_held_run_that_will_never_have_a_placeholder_is_released() {
-    let told = |message: &str| held().with_set().failed_create(message).decision();
+    let told = |message: &str| held().with_statefulset().failed_create(message).decision();
     let missing = r#"pods "x" is forbidden: no PriorityClass with name urgent was found"#;
     is_released_as_impossible(&told(missing), missing);
     let quota = r#"pods "x" is forbidden: exceeded quota: few"#;
@@ -168,7 +171,9 @@ fn a_placeholder_that_a_limit_range_does_not_let_in_asks_for_what_it_allows_and_
  {
     let message = r#"pods "x" is forbidden: minimum cpu usage per Container is 100m, but request is 50m"#;
     let told = |within_limits| {
-        let scene = held().with_set().spec(|spec| spec.within_limits = within_limits);
+        let scene = held()
+            .with_statefulset()
+            .spec(|spec| spec.within_limits = within_limits);
         scene.failed_create(message).plan()
     };
     let within = Spec {
@@ -218,10 +223,10 @@ fn a_run_that_waits_for_its_node_is_enrolled_first_so_that_it_may_be_cancelled_a
 #[test]
 fn a_run_that_is_held_for_long_is_enrolled_whatever_it_waits_for() {
     let waits = [
-        |scene: Scene| scene.with_set(),
+        |scene: Scene| scene.with_statefulset(),
         Scene::with_pod,
-        Scene::foreign_set,
-        Scene::set_deleting,
+        Scene::foreign_statefulset,
+        Scene::statefulset_deleting,
     ];
     for waits in waits {
         let after = |seconds| waits(held()).created_ago(seconds);
@@ -255,7 +260,7 @@ fn release_when_created_waits_for_no_node() {
     };
     assert_eq!(created(held()), creation());
     assert_eq!(
-        created(held().with_set()),
+        created(held().with_statefulset()),
         released(ReleaseCause::PlaceholderCreated, None)
     );
     assert_eq!(
@@ -268,10 +273,10 @@ fn release_when_created_waits_for_no_node() {
 fn a_hold_as_old_as_the_deadline_ends_whatever_there_is_of_a_placeholder() {
     for scene in [
         held(),
-        held().with_set(),
+        held().with_statefulset(),
         held().with_pod(),
-        held().set_deleting(),
-        held().foreign_set(),
+        held().statefulset_deleting(),
+        held().foreign_statefulset(),
     ] {
         assert_eq!(
             scene.created_ago(600).decision(),
@@ -291,7 +296,11 @@ fn a_node_that_is_found_in_the_last_moment_is_still_the_cause() {
 #[test]
 fn no_look_is_planned_for_later_than_the_deadline() {
     let late = |scene: Scene| scene.in_group(UID).created_ago(598).plan().again;
-    for scene in [held().with_set(), held().with_pod(), held().set_deleting()] {
+    for scene in [
+        held().with_statefulset(),
+        held().with_pod(),
+        held().statefulset_deleting(),
+    ] {
         assert_eq!(late(scene), Some(Duration::from_secs(2)));
     }
 }
@@ -332,7 +341,11 @@ fn a_hold_that_a_policy_began_is_dated_before_anything_else() {
 
 #[test]
 fn a_placeholder_on_its_way_out_is_waited_for_and_not_made_anew_over_it() {
-    let plan = held().set_deleting().on(NODE).set_deleting().plan();
+    let plan = held()
+        .statefulset_deleting()
+        .on(NODE)
+        .statefulset_deleting()
+        .plan();
     assert_eq!(plan, with_timer(await_node(), SOON));
 }
 

@@ -266,11 +266,11 @@ fn a_run_that_is_not_enrolled_or_has_no_usable_placeholder_lets_nothing_go() {
     assert_eq!(stuck(fresh().on(NODE)), labelled(None));
     assert_eq!(stuck(enrolled()), creation());
     assert_eq!(
-        stuck(enrolled().on(NODE).set_deleting()),
+        stuck(enrolled().on(NODE).statefulset_deleting()),
         Decision::Wait(Wait::OldStatefulSet)
     );
     assert_eq!(
-        stuck(enrolled().on(NODE).foreign_set()),
+        stuck(enrolled().on(NODE).foreign_statefulset()),
         Decision::Wait(Wait::OldStatefulSet)
     );
 }

@@ -9,7 +9,7 @@ use proptest::{prop_assert, prop_assert_eq, prop_oneof, proptest};
 use reading::{
     counted, deletions, frees_a_place, gives_up_its_node, goes_on, is_alive, is_leaving, is_opted_in,
     is_read, is_refused, keeps_away, lacks_its_group, live, may_come_back, name, names_observed_object,
-    needs_a_place, release, rests_on, step, usable_set, wanted,
+    needs_a_place, release, rests_on, step, usable_placeholder, wanted,
 };
 use scenes::anything;
 
@@ -85,7 +85,7 @@ proptest! {
         if name(&scene) == "enrol" {
             let is_pending = scene.run.status == SpecStatus::Pending;
             met.count(if is_pending { "pending" } else { "running" });
-            prop_assert!(is_pending || usable_set(&scene).is_some() && !scene.run.hold);
+            prop_assert!(is_pending || usable_placeholder(&scene).is_some() && !scene.run.hold);
             prop_assert!(is_opted_in(&scene) && goes_on(&scene));
         }
     }
@@ -119,7 +119,7 @@ proptest! {
     fn nothing_is_deleted_but_a_live_set_of_our_own_and_an_adopted_pod(
         scene in anything(), met in tally(&[("set", 200), ("adopted pod", 20), ("left pod", 20)]),
     ) {
-        let ours = |uid: &String| usable_set(&scene).is_some_and(|set| set.uid == *uid);
+        let ours = |uid: &String| usable_placeholder(&scene).is_some_and(|set| set.uid == *uid);
         let adopted = scene.pod.as_ref().is_some_and(|pod| pod.adopted);
         if let Some((name @ ("delete_placeholder" | "keep_pod"), step)) = step(&scene) {
             let leaves_pod = name == "keep_pod";
@@ -170,7 +170,7 @@ proptest! {
             met.count(name);
             prop_assert_eq!(live(&scene), Some(0));
             prop_assert!(is_alive(&scene) && scene.config.move_after.is_some());
-            let usable = usable_set(&scene).unwrap();
+            let usable = usable_placeholder(&scene).unwrap();
             let is_scaled_down = wanted(&step).is_some_and(|spec| spec.replicas == 0);
             let is_deleted = deletions(&step).eq([&Target::Placeholder(usable.uid.clone())]);
             prop_assert!(usable.spec.replicas > 0 && is_scaled_down != is_deleted, "{step:?}");
@@ -247,7 +247,7 @@ proptest! {
             let nobody_lives = live(&scene) == Some(0);
             prop_assert!(scene.waiting.is_empty() || nobody_lives && scene.waiting.iter().any(lacks_its_group));
             prop_assert!(is_alive(&scene) || is_leaving(&scene));
-            prop_assert!(usable_set(&scene).is_some_and(|set| set.spec.replicas <= 0));
+            prop_assert!(usable_placeholder(&scene).is_some_and(|set| set.spec.replicas <= 0));
         }
     }
 
@@ -255,7 +255,7 @@ proptest! {
     fn room_is_made_only_for_a_task_of_the_run_that_runs_and_tekton_tries_again_only_when_it_is_made(
         scene in anything(), met in tally(&[("make_room", 20), ("retry_tasks", 10)]),
     ) {
-        let replicas = usable_set(&scene).map(|set| set.spec.replicas);
+        let replicas = usable_placeholder(&scene).map(|set| set.spec.replicas);
         let runs = is_alive(&scene) && !scene.run.is_held_by_us() && is_refused(&scene);
         match name(&scene) {
             "make_room" => {
@@ -276,7 +276,7 @@ proptest! {
     ) {
         if name(&scene) == "delete_placeholder" && is_leaving(&scene) {
             met.count("delete");
-            prop_assert!(usable_set(&scene).unwrap().spec.replicas > 0);
+            prop_assert!(usable_placeholder(&scene).unwrap().spec.replicas > 0);
             let assistants = scene.inputs.assistants.get().unwrap();
             prop_assert!(assistants.iter().all(|assistant| assistant.node.is_some()));
         }
@@ -304,7 +304,7 @@ proptest! {
             let shape = &scene.pod.as_ref().unwrap().shape;
             met.count(if shape.reserves { "reserve" } else { "none" });
             prop_assert!(!shape.reserves || shape.requests.beyond(&usual).next().is_none());
-            prop_assert_eq!(&usable_set(&scene).unwrap().spec.node, &None);
+            prop_assert_eq!(&usable_placeholder(&scene).unwrap().spec.node, &None);
         }
     }
 

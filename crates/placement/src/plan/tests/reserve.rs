@@ -113,7 +113,7 @@ fn release_when_created_waits_for_a_reserve_all_the_same() {
     };
     assert_eq!(created(held().with_pod().with_reserve(RESERVE)), await_node());
     assert_eq!(
-        created(held().with_set().with_reserve(RESERVE)),
+        created(held().with_statefulset().with_reserve(RESERVE)),
         pod_missing(None)
     );
     assert_eq!(created(big()), shrink());

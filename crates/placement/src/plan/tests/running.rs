@@ -22,7 +22,7 @@ fn a_run_that_somebody_else_released_before_it_was_enrolled_loses_its_placeholde
         cleaned_up(),
         "its placeholder keeps a node from others"
     );
-    let later = released(fresh().on(NODE).set_deleting());
+    let later = released(fresh().on(NODE).statefulset_deleting());
     assert_eq!(later.decision(), Decision::Wait(Wait::Settled));
     assert_eq!(
         released(fresh()).decision(),
@@ -75,7 +75,7 @@ fn a_placeholder_that_is_between_two_pods_leaves_the_node_as_it_is() {
 #[test]
 fn a_running_run_waits_for_a_placeholder_on_its_way_out() {
     assert_eq!(
-        enrolled().set_deleting().plan(),
+        enrolled().statefulset_deleting().plan(),
         without_timer(Decision::Wait(Wait::OldStatefulSet))
     );
 }
@@ -129,7 +129,7 @@ fn what_was_resolved_once_outlives_a_change_of_the_configuration_and_of_the_labe
     };
     for scene in [
         later(held().on(NODE)),
-        later(fresh().with_set()),
+        later(fresh().with_statefulset()),
         later(enrolled()),
     ] {
         assert!(enrols_as(&scene.decision(), default_enrolment()), "{scene:?}");
@@ -274,6 +274,6 @@ fn it_stays_away_for_ten_seconds_and_each_time_twice_as_long() {
 
 #[test]
 fn a_held_run_has_no_task_that_could_be_refused() {
-    let held = held().with_set().with_pod();
+    let held = held().with_statefulset().with_pod();
     assert_eq!(refused(held.clone(), &["another"]).plan(), held.plan());
 }

@@ -90,12 +90,12 @@ fn a_placeholder_that_somebody_scaled_down_comes_back() {
     assert_eq!(oddly.decision(), follow());
 }
 
-fn waking(wake: RequeueMark) -> Decision {
+fn requeueing(mark: RequeueMark) -> Decision {
     let names = vec!["old".to_owned()];
     Decision::act(
         "requeue_tasks",
         None,
-        [Action::Requeue(Requeue::Pods { names, wake })],
+        [Action::Requeue(Requeue::Pods { names, mark })],
     )
 }
 
@@ -109,7 +109,7 @@ fn pods_that_were_set_aside_before_the_run_moved_off_are_woken_once() {
             .task_is_new("new")
             .change(|scene| scene.waiting[0].woken = woken)
     };
-    let wake = waking(requeued_for(GENERATION));
+    let wake = requeueing(requeued_for(GENERATION));
     assert_eq!(asleep(None).plan(), without_timer(wake.clone()));
     assert_eq!(asleep(Some(GENERATION - 2)).plan(), without_timer(wake.clone()));
     assert_ne!(asleep(Some(GENERATION)).decision(), wake);
@@ -133,7 +133,7 @@ fn a_pod_that_was_woken_while_another_task_ran_is_woken_again_when_that_one_has_
     };
     let counted = |since, live, ended| asleep(since).task_count(live, Some(ago(ended)));
     let ended = Some(ago(20).as_second());
-    let wake = waking(RequeueMark {
+    let wake = requeueing(RequeueMark {
         generation: GENERATION,
         since: ended,
     });
@@ -190,7 +190,7 @@ fn assistants_on_the_node_that_was_left_are_deleted_before_anything_goes_elsewhe
     assert_eq!(step.actions[0], delete);
     assert_eq!(
         Decision::act(step.name, None, &step.actions[1..]),
-        waking(requeued_for(GENERATION))
+        requeueing(requeued_for(GENERATION))
     );
 }
 
@@ -214,7 +214,7 @@ fn a_pod_that_others_keep_away_is_woken_again_every_minute() {
             })
     };
     let woken = |since: i64| {
-        waking(RequeueMark {
+        requeueing(RequeueMark {
             generation: GENERATION,
             since: Some(since),
         })

@@ -1,7 +1,7 @@
 //! The lives of a few runs in a small model of a cluster. Only the requests of the plan change the placeholders.
 //!
 //! The model's scheduler knows sizes, cordons, pins and group affinity: the first pod of a group may be on any node,
-//! the others follow, and no two groups share a node. The model has no quotas, no LimitRanges and no volumes, no run
+//! the others follow, and no two groups share a node. The model has no quotas, no `LimitRange` and no volumes, no run
 //! has an automatic reserve, and no user opts a run out.
 
 use super::*;

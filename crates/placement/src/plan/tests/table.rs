@@ -39,7 +39,7 @@ fn after(observed: &Observation, step: &Step) -> Observation {
     for action in &step.actions {
         match action {
             Action::Run(wanted) => carry(&mut next.run, wanted),
-            Action::Create(..) => next.statefulset = Some(new_set()),
+            Action::Create(..) => next.statefulset = Some(new_placeholder()),
             Action::Placeholder(wanted) => next.statefulset.as_mut().unwrap().spec = wanted.clone(),
             Action::Pod(PodChange::Adopt(_)) => next.pod.as_mut().unwrap().adopted = true,
             Action::Delete(Target::Placeholder(_)) => {
@@ -62,14 +62,14 @@ fn carry(run: &mut crate::run::Run, wanted: &RunState) {
     run.group = wanted.group.as_ref().map(|_| run.key.uid.clone());
 }
 
-fn new_set() -> Placeholder {
+fn new_placeholder() -> Placeholder {
     let spec = Spec {
         replicas: 1,
         ..Spec::default()
     };
     Placeholder {
         spec,
-        ..held().with_set().statefulset.unwrap()
+        ..held().with_statefulset().statefulset.unwrap()
     }
 }
 

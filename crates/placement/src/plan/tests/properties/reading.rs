@@ -83,11 +83,11 @@ pub(super) fn is_alive(scene: &Scene) -> bool {
 
 /// The run is opted out and may have given up a node, so its placeholder is scaled up before it is deleted.
 pub(super) fn is_leaving(scene: &Scene) -> bool {
-    let gave_up = usable_set(scene).is_some_and(|set| set.spec.node_given_up().is_some());
+    let gave_up = usable_placeholder(scene).is_some_and(|set| set.spec.node_given_up().is_some());
     gave_up && !is_opted_in(scene) && goes_on(scene) && !scene.run.is_held_by_us()
 }
 
-pub(super) fn usable_set(scene: &Scene) -> Option<&Placeholder> {
+pub(super) fn usable_placeholder(scene: &Scene) -> Option<&Placeholder> {
     scene
         .statefulset
         .as_ref()
@@ -115,7 +115,7 @@ pub(super) fn keeps_away(scene: &Scene) -> bool {
 
 /// The placeholder has zero replicas, its previous pod has ended or is ending, and no task waits.
 pub(super) fn may_come_back(scene: &Scene) -> bool {
-    let away = usable_set(scene).is_some_and(|set| set.spec.replicas <= 0);
+    let away = usable_placeholder(scene).is_some_and(|set| set.spec.replicas <= 0);
     away && is_alive(scene) && scene.waiting.is_empty() && scene.pod.as_ref().is_none_or(|pod| pod.ending)
 }
 

@@ -60,22 +60,22 @@ const OF_THE_CONFIGURATION: &[Change] = &[
 ];
 
 const OF_THE_PLACEHOLDER: &[Change] = &[
-    |scene| *scene = scene.clone().with_set(),
-    |scene| *scene = scene.clone().without_set(),
-    |scene| *scene = scene.clone().set_deleting(),
-    |scene| *scene = scene.clone().foreign_set(),
+    |scene| *scene = scene.clone().with_statefulset(),
+    |scene| *scene = scene.clone().without_statefulset(),
+    |scene| *scene = scene.clone().statefulset_deleting(),
+    |scene| *scene = scene.clone().foreign_statefulset(),
     |scene| *scene = scene.clone().resolved(Strategy::IsolateAlways),
     |scene| *scene = scene.clone().moved_off(),
-    |scene| of_set(scene, |set| set.spec.replicas = -1),
-    |scene| of_set(scene, |set| set.observed = false),
-    |scene| of_set(scene, |set| (set.strategy, set.isolation) = (None, None)),
-    |scene| of_set(scene, |set| set.spec.node = Some(NODE.to_owned())),
-    |scene| of_set(scene, |set| set.spec.previous_node = Some(NODE.to_owned())),
-    |scene| of_set(scene, |set| set.spec.previous_node = Some(String::new())),
-    |scene| of_set(scene, |set| set.spec.size = amounts("cpu=4")),
-    |scene| of_set(scene, |set| set.spec.within_limits = true),
-    |scene| of_set(scene, |set| set.spec.claims = vec!["source".to_owned()]),
-    |scene| of_set(scene, |set| set.spec.tolerations = vec![Toleration::default()]),
+    |scene| change_set(scene, |set| set.spec.replicas = -1),
+    |scene| change_set(scene, |set| set.observed = false),
+    |scene| change_set(scene, |set| (set.strategy, set.isolation) = (None, None)),
+    |scene| change_set(scene, |set| set.spec.node = Some(NODE.to_owned())),
+    |scene| change_set(scene, |set| set.spec.previous_node = Some(NODE.to_owned())),
+    |scene| change_set(scene, |set| set.spec.previous_node = Some(String::new())),
+    |scene| change_set(scene, |set| set.spec.size = amounts("cpu=4")),
+    |scene| change_set(scene, |set| set.spec.within_limits = true),
+    |scene| change_set(scene, |set| set.spec.claims = vec!["source".to_owned()]),
+    |scene| change_set(scene, |set| set.spec.tolerations = vec![Toleration::default()]),
     |scene| scene.pod = None,
     |scene| *scene = scene.clone().with_pod(),
     |scene| *scene = scene.clone().on(NODE),
@@ -172,7 +172,7 @@ fn another_placeholder() -> QuotaBlocker {
 const USUAL: &[Usual] = &[
     held,
     with_questions,
-    || held().with_set(),
+    || held().with_statefulset(),
     || held().placeholder_unschedulable(60),
     || held().on(NODE),
     || held().on(NODE).with_reserve("cpu=4"),
@@ -187,7 +187,7 @@ const USUAL: &[Usual] = &[
     fresh,
     settled,
     || enrolled().on("node-2"),
-    || settled().change(|scene| of_set(scene, |set| set.spec.node = Some(NODE.to_owned()))),
+    || settled().change(|scene| change_set(scene, |set| set.spec.node = Some(NODE.to_owned()))),
     || on_unfit_node(settled()),
     || settled().task_waits("big", 60).counted(0),
     || settled().task_waits("big", 60).counted(2),
@@ -216,11 +216,11 @@ const USUAL: &[Usual] = &[
     || {
         done(Strategy::IsolateAlways)
             .adopted()
-            .without_set()
+            .without_statefulset()
             .change(|scene| scene.run.deleting = true)
     },
     || done(Strategy::ColocateCompleted).change(|scene| scene.run.succeeded = true),
-    || held().with_set().failed_create(TOO_SMALL),
+    || held().with_statefulset().failed_create(TOO_SMALL),
     || at_its_deadline().unread(Read::Quota),
     || at_its_deadline().change(|scene| no_room(scene, Some(QuotaBlocker::DeletedStatefulSet))),
     || at_its_deadline().change(|scene| no_room(scene, Some(another_placeholder()))),
@@ -301,7 +301,7 @@ fn too_large_for_all_nodes() -> Scene {
         .shape(big)
 }
 
-fn of_set(scene: &mut Scene, change: fn(&mut Placeholder)) {
+fn change_set(scene: &mut Scene, change: fn(&mut Placeholder)) {
     scene.statefulset.iter_mut().for_each(change);
 }
 

@@ -1,6 +1,7 @@
 //! What the tests share: a run, caches that are filled by hand, and an API server that follows a script.
 
 use crate::events::{self, EventWriter};
+use crate::foreign_events::EventKey;
 use crate::memory::Memory;
 use crate::metrics::Metrics;
 use crate::observe::{Clock, Stores};
@@ -9,7 +10,7 @@ use crate::report::Report;
 use crate::waiting_pods::PodKey;
 use crate::watch::{self, Writers};
 use crate::write::Cluster;
-use crate::{nodes, placeholders, quotas, waiting_pods};
+use crate::{foreign_events, nodes, placeholders, quotas, turns, waiting_pods};
 use jiff::Timestamp;
 use kube::Client;
 use kube::client::Body;
@@ -214,6 +215,7 @@ impl Caches {
         caches.writers.nodes.take(Event::InitDone, nodes::node);
         caches.add_node(node("n1", &json!({})));
         caches.writers.waiting.take(Event::InitDone, waiting_pods::pod);
+        caches.writers.quotas.take(Event::InitDone, quotas::quota);
         caches
     }
 
@@ -224,15 +226,50 @@ impl Caches {
         changed.into_iter().map(|(key, _)| key).collect()
     }
 
-    /// An event that a quota refused a task's pod; returns the namespaces that it concerns.
-    pub(crate) fn add_refusal(&mut self, namespace: &str, version: &str) -> Vec<String> {
-        let event = json!({
-            "metadata": {"namespace": namespace, "name": "refused", "resourceVersion": version},
-            "involvedObject": {"kind": "TaskRun", "name": "build-test"},
+    /// An event that a quota rejected a task's pod. Returns the TaskRuns whose events changed.
+    pub(crate) fn add_rejected_task(&mut self, namespace: &str, task: &str, version: &str) -> Vec<EventKey> {
+        let event = event(
+            namespace,
+            task,
+            &json!({"metadata": {"resourceVersion": version}}),
+        );
+        let changed = self
+            .writers
+            .rejected_tasks
+            .take(event, foreign_events::of_task_run);
+        changed.into_iter().map(|(key, _)| key).collect()
+    }
+
+    /// An event `FailedCreate` of the placeholder's StatefulSet s1.
+    pub(crate) fn add_failed_create(&mut self, run: &Run, second: i64, message: &str) {
+        let changes = json!({
+            "metadata": {"name": format!("e{second}")}, "involvedObject": {"uid": "s1"},
+            "lastTimestamp": at(second).to_string(), "message": message,
         });
-        let event = Event::Apply(serde_json::from_value(event).unwrap());
-        let changed = self.writers.refusals.take(event, quotas::refusal);
-        changed.into_iter().map(|(namespace, _)| namespace).collect()
+        let event = event(&run.key.namespace, run.key.placeholder().as_str(), &changes);
+        self.writers
+            .failed_creates
+            .take(event, foreign_events::of_statefulset);
+    }
+
+    /// An event about the placeholder's pod p1.
+    pub(crate) fn add_answer(&mut self, run: &Run, reporter: &str, reason: &str, second: i64, message: &str) {
+        let changes = json!({
+            "metadata": {"name": format!("e{second}")}, "involvedObject": {"uid": "p1"}, "reason": reason,
+            "source": {"component": reporter}, "lastTimestamp": at(second).to_string(), "message": message,
+        });
+        let event = event(&run.key.namespace, &run.key.placeholder().pod(), &changes);
+        self.writers
+            .autoscalers
+            .take(event, foreign_events::of_autoscaler);
+    }
+
+    /// A quota of the namespace ns. Returns whether the change can matter to a run that waits.
+    pub(crate) fn add_quota(&mut self, hard: &Value, used: &Value) -> bool {
+        let quota =
+            json!({"metadata": {"namespace": "ns", "name": "q"}, "status": {"hard": hard, "used": used}});
+        let event = Event::Apply(serde_json::from_value(quota).unwrap());
+        !self.writers.quotas.take(event, quotas::quota).is_empty()
     }
 
     /// A node, likewise.
@@ -296,6 +333,14 @@ impl Caches {
     }
 }
 
+fn event<K: DeserializeOwned>(namespace: &str, about: &str, changes: &Value) -> Event<K> {
+    let mut event = json!({
+        "metadata": {"namespace": namespace, "name": "e", "resourceVersion": "1"}, "involvedObject": {"name": about},
+    });
+    json_patch::merge(&mut event, changes);
+    Event::Apply(serde_json::from_value(event).unwrap())
+}
+
 fn member<K: DeserializeOwned>(run: &Run, name: &str, uid: &str, spec: &Value) -> K {
     let key = &run.key;
     let owner =
@@ -305,6 +350,12 @@ fn member<K: DeserializeOwned>(run: &Run, name: &str, uid: &str, spec: &Value) -
         "resourceVersion": "2", "name": name, "namespace": key.namespace, "uid": uid, "labels": labels, "ownerReferences": [owner],
     });
     serde_json::from_value(json!({"metadata": metadata, "spec": spec})).unwrap()
+}
+
+impl Default for Memory {
+    fn default() -> Self {
+        Self::new(turns::turns().0)
+    }
 }
 
 /// A reconciler at this server, and what it reports.
@@ -320,7 +371,6 @@ pub(crate) fn reconciler(caches: &Caches, server: &Server) -> (Reconciler, Event
         cluster,
         memory: Memory::default(),
         report: Report::new(event_queue, metrics),
-        quota_lock: tokio::sync::Mutex::default(),
     };
     (reconciler, event_writer, registry)
 }

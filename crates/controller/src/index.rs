@@ -58,6 +58,11 @@ impl<K, V> Index<K, V> {
         self.objects.read().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Whether the first list has arrived.
+    pub(crate) fn is_filled_now(&self) -> bool {
+        *self.listed.borrow()
+    }
+
     /// Waits for the first list. Returns `false` if the watch ended before its first list.
     pub(crate) async fn is_filled(&self) -> bool {
         self.listed.clone().wait_for(|listed| *listed).await.is_ok()

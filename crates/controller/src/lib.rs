@@ -12,6 +12,7 @@ mod api_error;
 mod events;
 #[cfg(test)]
 mod fixture;
+mod foreign_events;
 mod gauges;
 mod index;
 mod memory;
@@ -33,6 +34,7 @@ mod reserves;
 mod run;
 #[cfg(test)]
 mod takeover_tests;
+mod turns;
 mod volumes;
 mod waiting_pods;
 mod watch;

@@ -4,8 +4,9 @@
 //! that thousands of finished runs use no memory.
 
 use crate::observe::{Recall, Remembered};
+use crate::turns::Turns;
 use jiff::Timestamp;
-use placement::plan::{Inputs, Placeholder, PlaceholderPod, Repeated, TaskCount};
+use placement::plan::{Placeholder, PlaceholderPod, Repeated, TaskCount};
 use placement::run::Run;
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -23,14 +24,13 @@ use timers::Timers;
 const GRACE: Duration = Duration::from_secs(2);
 const FIRST_REQUEUE_PAUSE: Duration = Duration::from_secs(5);
 const LAST_REQUEUE_PAUSE: Duration = Duration::from_secs(30);
-/// After this time, an autoscaler has emitted an event about an unschedulable pod.
-const FIRST_READ: Duration = Duration::from_secs(20);
-/// The pause between two reads of an autoscaler's events, because each read lists events at the API server.
-const NEXT_READ: Duration = Duration::from_mins(5);
 
-/// The memory of all unsettled runs, by UID.
-#[derive(Default)]
-pub(crate) struct Memory(Mutex<HashMap<String, RunMemory>>);
+/// The memory of all unsettled runs.
+pub(crate) struct Memory {
+    /// By UID.
+    runs: Mutex<HashMap<String, RunMemory>>,
+    pub(crate) turns: Turns,
+}
 
 /// The memory of one run.
 #[derive(Debug, Default)]
@@ -39,7 +39,6 @@ pub(crate) struct RunMemory {
     pub(crate) reported: EventDeduplicator,
     pub(crate) timers: Timers,
     pub(crate) requeues: Requeues,
-    pub(crate) autoscaler: Autoscaler,
     pub(crate) moves: Repeated,
     yields: Repeated,
     retries: Repeated,
@@ -59,14 +58,15 @@ pub(crate) struct Requeues {
     next: Option<Timestamp>,
 }
 
-/// The latest event of an autoscaler about the placeholder's pod, and when to read the events again.
-#[derive(Debug, Default)]
-pub(crate) struct Autoscaler {
-    answer: Option<String>,
-    next: Option<Timestamp>,
-}
-
 impl Memory {
+    /// An empty memory.
+    pub(crate) fn new(turns: Turns) -> Self {
+        Self {
+            runs: Mutex::default(),
+            turns,
+        }
+    }
+
     /// Changes the memory of one run. Creates an empty entry if the run has none.
     pub(crate) fn with<R>(&self, uid: &str, work: impl FnOnce(&mut RunMemory) -> R) -> R {
         let mut runs = self.lock();
@@ -95,7 +95,7 @@ impl Memory {
     }
 
     fn lock(&self) -> MutexGuard<'_, HashMap<String, RunMemory>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.runs.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -107,10 +107,9 @@ impl Recall for Memory {
         pod: Option<&PlaceholderPod>,
         now: Timestamp,
     ) -> Remembered {
-        let waits = pod.is_some_and(|pod| pod.unschedulable.is_some());
         let lacks_pod = lacks_pod(set, pod);
-        let recall = |entry: &mut RunMemory| entry.recall(lacks_pod, waits, now);
-        if run.is_held_by_us() && (lacks_pod || waits) {
+        let recall = |entry: &mut RunMemory| entry.recall(lacks_pod, now);
+        if run.is_held_by_us() && lacks_pod {
             return self.with(&run.key.uid, recall);
         }
         let mut runs = self.lock();
@@ -124,7 +123,7 @@ fn lacks_pod(set: Option<&Placeholder>, pod: Option<&PlaceholderPod>) -> bool {
 }
 
 impl RunMemory {
-    fn recall(&mut self, lacks_pod: bool, waits: bool, now: Timestamp) -> Remembered {
+    fn recall(&mut self, lacks_pod: bool, now: Timestamp) -> Remembered {
         Remembered {
             moves: self.moves,
             yields: self.yields,
@@ -132,11 +131,6 @@ impl RunMemory {
             relaxed: self.relaxed,
             settled_refusal: self.settled_refusal.clone(),
             requeue_in: self.requeues.pause(lacks_pod, now),
-            inputs: if waits {
-                self.autoscaler.inputs(now)
-            } else {
-                Inputs::default()
-            },
             unshrinkable: self.unshrinkable.clone(),
         }
     }
@@ -188,37 +182,20 @@ impl Requeues {
         until(next, now).unwrap_or_default()
     }
 
-    /// Records a requeue. Returns the pause before the next requeue.
-    pub(crate) fn sent(&mut self, now: Timestamp) -> Duration {
+    /// Records a requeue. Returns the pause before the next requeue. `turn` can move the requeue to a later time.
+    pub(crate) fn sent(&mut self, now: Timestamp, turn: impl FnOnce(Timestamp) -> Timestamp) -> Duration {
         let pause = FIRST_REQUEUE_PAUSE
             .saturating_mul(1 << self.count.min(8))
             .min(LAST_REQUEUE_PAUSE);
         self.count = self.count.saturating_add(1);
-        self.next = Some(later(now, pause));
-        pause
-    }
-}
-
-impl Autoscaler {
-    /// The latest message, unless the next read is due. Before the first read there is no message: the autoscaler needs time.
-    fn inputs(&mut self, now: Timestamp) -> Inputs {
-        let next = *self.next.get_or_insert_with(|| later(now, FIRST_READ));
-        let mut inputs = Inputs::default();
-        if until(next, now).is_some() {
-            inputs.autoscaler = self.answer.clone().into();
-        }
-        inputs
+        let next = turn(later(now, pause));
+        self.next = Some(next);
+        until(next, now).unwrap_or_default()
     }
 
-    /// Records the message that the controller read.
-    pub(crate) fn answered(&mut self, answer: Option<String>, now: Timestamp) {
-        self.answer = answer;
-        self.next = Some(later(now, NEXT_READ));
-    }
-
-    /// The pause before the next read.
-    pub(crate) fn next_read(&self, now: Timestamp) -> Option<Duration> {
-        until(self.next?, now)
+    /// Ends the pause, because the reason of the last rejection may have ended.
+    pub(crate) fn end_pause(&mut self) {
+        self.next = self.next.map(|_| Timestamp::MIN);
     }
 }
 

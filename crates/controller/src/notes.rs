@@ -53,6 +53,7 @@ fn waiting(seen: &Observation, wait: &Wait) -> Option<Note> {
         | Wait::PodEnd
         | Wait::Scheduler
         | Wait::Pause
+        | Wait::OlderRuns { is_rejected: false }
         | Wait::Assistants => None,
         Wait::LabelledTooLate => Some(too_late()),
         Wait::Node {
@@ -65,6 +66,7 @@ fn waiting(seen: &Observation, wait: &Wait) -> Option<Note> {
             autoscaler.as_deref(),
             largest.as_ref(),
         )),
+        Wait::OlderRuns { is_rejected: true } => Some(refusals::older_runs_first(&seen.run)),
         Wait::Places { quota } => Some(refusals::no_place(&seen.run, quota)),
         Wait::Tasks { cause, pod, live: _ } => moves::awaits_tasks(seen, *cause, pod.as_deref()),
         Wait::Volume { cause, pod, claim } => Some(moves::is_tied(seen, *cause, pod.as_deref(), claim)),

@@ -3,19 +3,21 @@
 //! Only this module reads a clock for decisions: the API server's clock, which also sets the times in objects.
 
 use crate::api_error::{Failure, StepError};
+use crate::foreign_events::{self, Events};
 use crate::index::Index;
 use crate::nodes::Nodes;
 use crate::placeholders::{ObjectKey, OfRun, run_of};
-use crate::quotas::QuotaRejections;
+use crate::quotas::Quotas;
 use crate::waiting_pods::{PodKey, WaitingPods, waiting_in};
 use jiff::Timestamp;
 use kube::runtime::reflector::{ObjectRef, Store};
+use placement::attempts::Turn;
 use placement::automatic_reserve::{self, ExpectedRequests, Source};
 use placement::config::Config;
 use placement::keys;
 use placement::names::RunKey;
 use placement::node::{self, NodeFacts, NodeState};
-use placement::plan::{Inputs, Observation, Placeholder, PlaceholderPod, Repeated, Resize, WaitingPod};
+use placement::plan::{Observation, Placeholder, PlaceholderPod, Repeated, Resize, WaitingPod};
 use placement::requests::Operation;
 use placement::run::Run;
 use std::collections::BTreeSet;
@@ -40,7 +42,13 @@ pub(crate) struct Stores {
     pub(crate) pods: Index<ObjectKey, OfRun<PlaceholderPod>>,
     pub(crate) nodes: Nodes,
     pub(crate) waiting: WaitingPods,
-    pub(crate) refusals: QuotaRejections,
+    pub(crate) quotas: Quotas,
+    /// About placeholders without a pod.
+    pub(crate) failed_creates: Events,
+    /// About unschedulable placeholders.
+    pub(crate) autoscalers: Events,
+    /// About tasks whose pod a quota rejected.
+    pub(crate) rejected_tasks: Events,
 }
 
 /// The controller's memory.
@@ -64,8 +72,6 @@ pub(crate) struct Remembered {
     pub(crate) relaxed: bool,
     pub(crate) settled_refusal: Option<String>,
     pub(crate) requeue_in: Duration,
-    /// Inputs that the memory still has, so that the controller need not read them.
-    pub(crate) inputs: Inputs,
     pub(crate) unshrinkable: Option<String>,
 }
 
@@ -77,7 +83,7 @@ impl Stores {
         config: &watch::Receiver<Arc<Config>>,
         clock: &Clock,
         memory: &impl Recall,
-    ) -> Result<(Observation, Inputs), StepError> {
+    ) -> Result<Observation, StepError> {
         let synced = timeout(SYNC_TIMEOUT, self.are_filled()).await;
         if synced != Ok(true) {
             return Err(StepError {
@@ -88,7 +94,8 @@ impl Stores {
         Ok(self.read(run, config.borrow().clone(), clock(), memory))
     }
 
-    /// Does not wait for the list of refusals: if the controller misses a refusal, Tekton retries the task itself after a minute.
+    /// Does not wait for the lists of events and quotas: an older `ClusterRole` may lack these rights, and no decision depends on a
+    /// single event.
     async fn are_filled(&self) -> bool {
         self.sets.is_filled().await
             && self.pods.is_filled().await
@@ -96,14 +103,7 @@ impl Stores {
             && self.waiting.is_filled().await
     }
 
-    /// The observation, and the inputs that the memory still has.
-    fn read(
-        &self,
-        run: Run,
-        config: Arc<Config>,
-        now: Timestamp,
-        memory: &impl Recall,
-    ) -> (Observation, Inputs) {
+    fn read(&self, run: Run, config: Arc<Config>, now: Timestamp, memory: &impl Recall) -> Observation {
         let (set, mut pod) = (self.set(&run.key), self.pod(&run.key));
         let memory = memory.recall(&run, set.as_ref(), pod.as_ref(), now);
         if let Some(pod) = pod
@@ -113,9 +113,8 @@ impl Stores {
             pod.shape.resize = Resize::Refused;
         }
         let is_big = |pod: &PlaceholderPod| pod.unschedulable.is_some() && pod.shape.reserves;
-        let is_open = |refusal: &&String| memory.settled_refusal.as_ref() != Some(*refusal);
-        let refusals = self.refusals.read();
-        let observed = Observation {
+        let is_open = |refusal: &String| memory.settled_refusal.as_ref() != Some(refusal);
+        Observation {
             node: self.state_of_node(pod.as_ref()),
             nodes: if pod.as_ref().is_some_and(is_big) {
                 self.all_nodes()
@@ -127,15 +126,17 @@ impl Stores {
             moves: memory.moves,
             yields: memory.yields,
             retries: memory.retries,
-            rejection: refusals.get(&run.key.namespace).filter(is_open).cloned(),
+            rejection: self.rejected_task(&run.key).filter(is_open),
             requeue_in: memory.requeue_in,
+            turn: Turn::Now,
+            failed_create: set.as_ref().and_then(|set| self.failed_create(&run.key, set)),
+            autoscaler: pod.as_ref().and_then(|pod| self.autoscaler(&run.key, pod)),
             now,
             config,
             run,
             statefulset: set,
             pod,
-        };
-        (observed, memory.inputs)
+        }
     }
 
     fn set(&self, run: &RunKey) -> Option<Placeholder> {
@@ -146,6 +147,20 @@ impl Stores {
     fn pod(&self, run: &RunKey) -> Option<PlaceholderPod> {
         let key = (run.namespace.clone(), run.placeholder().pod());
         self.pods.read().get(&key).map(|pod| pod.it.clone())
+    }
+
+    fn rejected_task(&self, run: &RunKey) -> Option<String> {
+        foreign_events::latest_of_tasks(&self.rejected_tasks, &run.namespace, &run.name)
+    }
+
+    fn failed_create(&self, run: &RunKey, set: &Placeholder) -> Option<String> {
+        let name = run.placeholder();
+        foreign_events::latest(&self.failed_creates, &run.namespace, name.as_str(), &set.uid)
+    }
+
+    fn autoscaler(&self, run: &RunKey, pod: &PlaceholderPod) -> Option<String> {
+        let name = run.placeholder().pod();
+        foreign_events::latest(&self.autoscalers, &run.namespace, &name, &pod.uid)
     }
 
     fn state_of_node(&self, pod: Option<&PlaceholderPod>) -> NodeState {
@@ -202,6 +217,12 @@ impl Stores {
         here.filter_map(|it| it.run()).filter(is_it).collect()
     }
 
+    /// The run of a placeholder.
+    pub(crate) fn run_of_placeholder(&self, namespace: &str, name: &str) -> Option<ObjectRef<PipelineRun>> {
+        let key = (namespace.to_owned(), name.to_owned());
+        run_of(namespace, self.sets.read().get(&key)?)
+    }
+
     /// The runs of this namespace that have placeholders.
     pub(crate) fn runs_in(&self, namespace: &str) -> Vec<ObjectRef<PipelineRun>> {
         let from = (namespace.to_owned(), String::new());
@@ -238,7 +259,7 @@ mod tests {
         let mut caches = Caches::ready();
         caches.add_set(&run(), "s1");
         caches.add_pod(&run(), "p1", Some("n1"));
-        let (observed, _) = caches
+        let observed = caches
             .stores
             .observe(run(), &caches.config, &clock(), &Memory::default())
             .await
@@ -312,7 +333,7 @@ mod tests {
         elsewhere.key.namespace = "other".into();
         recreated.key.uid = "u2".into();
         for other in [elsewhere, recreated] {
-            let (observed, _) = caches
+            let observed = caches
                 .stores
                 .observe(other.clone(), &caches.config, &clock(), &Memory::default())
                 .await
@@ -354,7 +375,7 @@ mod tests {
             ..Config::default()
         };
         caches.set_config(changed.clone());
-        let (observed, _) = caches
+        let observed = caches
             .stores
             .observe(run(), &caches.config, &clock(), &Memory::default())
             .await

@@ -1,37 +1,72 @@
-//! Reads the quotas of StatefulSets before a placeholder is created, and watches task pods that a `ResourceQuota` rejected.
+//! Quotas: the watch of all quotas, and the count of StatefulSets before a placeholder is created.
 //!
-//! After a quota rejected the pod of a task, Tekton emits an event on the TaskRun, and retries after a minute. The watch selects
-//! these events only. An event names the TaskRun and its namespace, but not the run: `read` lists the rejected TaskRuns of a run
-//! if the decision needs them.
+//! The watch tells whether a namespace has a quota of StatefulSets at all, and triggers the runs that wait for room. The decision
+//! to create a placeholder uses a count at the API server, because the watch may be late.
 
 use crate::api_error::{ErrorCause, StepError};
 use crate::index::{Index, Reduced};
+use crate::placeholders::ObjectKey;
 use crate::write::{Cluster, with_timeout};
 use k8s_openapi::api::apps::v1::StatefulSet;
-use k8s_openapi::api::core::v1::{Event, ResourceQuota};
+use k8s_openapi::api::core::v1::{ResourceQuota, ResourceQuotaSpec, ResourceQuotaStatus};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::api::{ListParams, PartialObjectMeta};
 use placement::names::RunKey;
 use placement::plan::{Observation, Quota};
 use placement::requests::Operation;
+use placement::resources::Resources;
 use placement::run::Run;
 use placement::statefulset_quota::{self, OwnedStatefulSet, Places};
+use serde::Deserialize;
 use tracing::debug;
 
-/// The last refusal in each namespace, as the resource version of its event.
-pub(crate) type QuotaRejections = Index<String, String>;
+/// The quotas of all namespaces, by namespace and name.
+pub(crate) type Quotas = Index<ObjectKey, QuotaState>;
 
-/// The reason of Tekton's event, and of the TaskRun's condition.
-pub(crate) const REASON: &str = "ExceededResourceQuota";
-
-/// Field selector of these events.
-pub(crate) fn fields() -> String {
-    format!("involvedObject.kind=TaskRun,reason={REASON}")
+/// What a change of a quota can mean for runs that wait.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct QuotaState {
+    /// How many of the StatefulSets that the quota allows exist, if the quota counts StatefulSets.
+    statefulsets: Option<String>,
+    /// No resource of the quota is used up.
+    has_room: bool,
 }
 
-/// Reduces an event.
-pub(crate) fn refusal(event: &Event) -> Option<Reduced<String, String>> {
-    let version = event.metadata.resource_version.clone();
-    Some((event.metadata.namespace.clone()?, version))
+/// A quota, with the fields that decisions read.
+#[derive(kube::Resource, Clone, Debug, Default, Deserialize)]
+#[resource(inherit = ResourceQuota)]
+#[serde(default)]
+pub(crate) struct WatchedQuota {
+    #[serde(deserialize_with = "tekton::metadata::read")]
+    metadata: ObjectMeta,
+    spec: Option<ResourceQuotaSpec>,
+    status: Option<ResourceQuotaStatus>,
+}
+
+/// Reduces a quota.
+pub(crate) fn quota(quota: &WatchedQuota) -> Option<Reduced<ObjectKey, QuotaState>> {
+    let key = (quota.metadata.namespace.clone()?, quota.metadata.name.clone()?);
+    let quota = ResourceQuota {
+        spec: quota.spec.clone(),
+        status: quota.status.clone(),
+        ..ResourceQuota::default()
+    };
+    let (hard, used) = Resources::limit_and_usage(&quota);
+    let state = QuotaState {
+        statefulsets: statefulset_quota::count(&quota),
+        has_room: hard.iter().all(|(name, hard)| used.get(name) < hard),
+    };
+    Some((key, Some(state)))
+}
+
+/// Whether a quota of the namespace counts StatefulSets. Unknown until the first list, which an older `ClusterRole` does not allow.
+pub(crate) fn may_count_statefulsets(quotas: &Quotas, namespace: &str) -> bool {
+    let from = (namespace.to_owned(), String::new());
+    let known = quotas.read();
+    let mut here = known
+        .range(from..)
+        .take_while(|((found, _), _)| found == namespace);
+    !quotas.is_filled_now() || here.any(|(_, quota)| quota.statefulsets.is_some())
 }
 
 impl Cluster {

@@ -1,16 +1,15 @@
 //! Reads the groups of inputs from the API server: the caches may be stale, and they keep only a part of each object.
 
 use crate::api_error::StepError;
+use crate::foreign_events::OVER_QUOTA;
 use crate::nodes::WatchedNode;
 use crate::pods::{self, PodView};
-use crate::quotas::REASON;
 use crate::write::{Cluster, with_timeout};
 use jiff::Timestamp;
-use k8s_openapi::api::core::v1::{Event, PersistentVolume, PersistentVolumeClaim};
+use k8s_openapi::api::core::v1::{PersistentVolume, PersistentVolumeClaim};
 use kube::Resource;
 use kube::api::{Api, DynamicObject, ListMeta, ListParams};
 use placement::keys;
-use placement::messages;
 use placement::node::{self, NodeState};
 use placement::plan::{AssistantPod, Observation, PlaceholderPod};
 use placement::requests::Operation;
@@ -21,7 +20,6 @@ use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Debug;
 use tekton::PipelineRun;
-use tracing::debug;
 
 /// Pods per page of a list: Tekton's pods are large, and a run may have hundreds.
 const POD_PAGE_SIZE: u32 = 100;
@@ -152,7 +150,7 @@ impl Cluster {
             conditions
                 .into_iter()
                 .flatten()
-                .any(|condition| condition["reason"] == REASON)
+                .any(|condition| condition["reason"] == OVER_QUOTA)
         };
         let refused = listed.into_iter().filter(is_refused);
         Ok(refused.filter_map(|task| task.metadata.name).collect())
@@ -189,48 +187,6 @@ impl Cluster {
         let pods = self.api::<PodView>(&key.namespace);
         let pods = with_timeout(Operation::Assistants, pods.list(&own)).await?.items;
         Ok(pods.iter().filter_map(assistant).collect())
-    }
-
-    /// The message of the latest `FailedCreate` event on the placeholder's StatefulSet.
-    pub(crate) async fn failed_create(&self, observed: &Observation) -> Option<String> {
-        let set = observed
-            .statefulset
-            .as_ref()
-            .map(|set| set.uid.as_str())
-            .unwrap_or_default();
-        let about = format!("involvedObject.uid={set},reason=FailedCreate");
-        self.latest(observed, &about, |_| true).await
-    }
-
-    /// The message of an autoscaler's latest event on the placeholder's pod.
-    pub(crate) async fn autoscaler(&self, observed: &Observation) -> Option<String> {
-        let pod = observed
-            .pod
-            .as_ref()
-            .map(|pod| pod.uid.as_str())
-            .unwrap_or_default();
-        self.latest(observed, &format!("involvedObject.uid={pod}"), is_of_autoscaler)
-            .await
-    }
-
-    /// The message of the latest event. An error is logged and counts as no event, so that the error stops no step.
-    async fn latest(&self, observed: &Observation, about: &str, is_it: fn(&Event) -> bool) -> Option<String> {
-        let events: Api<Event> = self.api(&observed.run.key.namespace);
-        match with_timeout(
-            Operation::Lookup,
-            events.list(&ListParams::default().fields(about)),
-        )
-        .await
-        {
-            Ok(list) => {
-                let events = list.items.into_iter().filter(is_it);
-                events.max_by_key(last_seen).and_then(|event| event.message)
-            }
-            Err(error) => {
-                debug!(%error, "cannot read the events of a placeholder");
-                None
-            }
-        }
     }
 }
 
@@ -269,21 +225,6 @@ fn assistant(pod: &PodView) -> Option<AssistantPod> {
 fn after(page: &ListParams, listed: ListMeta) -> Option<ListParams> {
     let token = listed.continue_.filter(|token| !token.is_empty())?;
     Some(page.clone().continue_token(&token))
-}
-
-fn is_of_autoscaler(event: &Event) -> bool {
-    let source = event
-        .source
-        .as_ref()
-        .and_then(|source| source.component.as_deref());
-    let reporter = event.reporting_component.as_deref().filter(|it| !it.is_empty());
-    let reason = event.reason.as_deref().unwrap_or_default();
-    messages::is_of_autoscaler(reporter.or(source).unwrap_or_default(), reason)
-}
-
-fn last_seen(event: &Event) -> Option<Timestamp> {
-    let times = (event.last_timestamp.as_ref(), event.event_time.as_ref());
-    times.0.map(|time| time.0).or_else(|| times.1.map(|time| time.0))
 }
 
 #[cfg(test)]

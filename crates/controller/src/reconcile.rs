@@ -3,16 +3,21 @@
 use crate::api_error::StepError;
 use crate::memory::Memory;
 use crate::observe::{Clock, Stores};
+use crate::quotas::may_count_statefulsets;
 use crate::report::Report;
 use crate::write::{Cluster, Effect};
+use kube::runtime::reflector::ObjectRef;
 use placement::config::Config;
 use placement::placeholder::size::is_automatic;
-use placement::plan::{Creation, Decision, Inputs, Observation, Plan, Quota, Read, TaskCount, Tasks, plan};
+use placement::plan::{
+    Creation, Decision, Event, Inputs, Observation, Plan, Quota, Read, Step, TaskCount, Tasks, plan,
+};
 use placement::run::Run;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-use tokio::sync::{Mutex, MutexGuard, watch};
+use tekton::PipelineRun;
+use tokio::sync::{OwnedMutexGuard, watch};
 use tracing::{Instrument, field, info_span};
 
 /// Reconciles runs. kube's controller runs one reconciliation of a run at a time.
@@ -23,11 +28,17 @@ pub(crate) struct Reconciler {
     pub(crate) cluster: Arc<Cluster>,
     pub(crate) memory: Memory,
     pub(crate) report: Report,
-    /// Held while the controller counts a quota of StatefulSets and creates a placeholder.
-    pub(crate) quota_lock: Mutex<()>,
 }
 
-type QuotaLock<'a> = Option<MutexGuard<'a, ()>>;
+/// How soon a run looks for its turn again, while another run of the namespace counts the quotas.
+const BUSY: Duration = Duration::from_millis(100);
+
+/// The turn to count the quotas of a namespace, held until the placeholder is created.
+enum QuotaTurn {
+    NotNeeded,
+    Taken(OwnedMutexGuard<()>),
+    Busy,
+}
 
 impl Reconciler {
     /// Takes the next step of a run. Returns the plan, with the time of the next reconciliation if no object changes before.
@@ -44,13 +55,16 @@ impl Reconciler {
 
     /// The five phases. Only `observe` and `read` read, only `write` writes, and only `plan` decides.
     async fn step(&self, run: Run) -> Result<Plan, StepError> {
-        let (mut observed, mut inputs) = self.observe(run).await?;
+        let mut observed = self.observe(run).await?;
+        let mut inputs = Inputs::default();
         let mut next = plan(&observed, &inputs);
         let mut lock = None;
         while let Some(read) = self.missing(&observed, &next) {
             match self.read(read, &mut observed, &mut inputs).await {
-                Ok(taken) => lock = taken.or(lock),
-                Err(refused) => return self.report(&observed, next, Err(refused)),
+                Ok(QuotaTurn::NotNeeded) => {}
+                Ok(QuotaTurn::Taken(taken)) => lock = Some(taken),
+                Ok(QuotaTurn::Busy) => return self.report(&observed, next, Ok(Effect::Paused(BUSY))),
+                Err(error) => return self.report(&observed, next, Err(error)),
             }
             next = plan(&observed, &inputs);
         }
@@ -59,11 +73,14 @@ impl Reconciler {
         self.report(&observed, next, result)
     }
 
-    async fn observe(&self, run: Run) -> Result<(Observation, Inputs), StepError> {
+    async fn observe(&self, run: Run) -> Result<Observation, StepError> {
         let uid = run.key.uid.clone();
         let observed = self.stores.observe(run, &self.config, &self.clock, &self.memory);
-        let observed = observed.await;
-        observed.inspect_err(|_| self.memory.with(&uid, |entry| entry.backoff.count_failure(&uid)))
+        let mut observed = observed
+            .await
+            .inspect_err(|_| self.memory.with(&uid, |entry| entry.backoff.count_failure(&uid)))?;
+        observed.turn = self.memory.turns.visit(&observed);
+        Ok(observed)
     }
 
     /// The group of inputs that the plan needs, unless the pause before the next read of this group has not passed.
@@ -75,40 +92,47 @@ impl Reconciler {
     }
 
     /// Reads a group of inputs. Reading the tasks also updates the nodes and the waiting pods of the observation.
-    async fn read<'a>(
-        &'a self,
+    async fn read(
+        &self,
         read: Read,
         observed: &mut Observation,
         inputs: &mut Inputs,
-    ) -> Result<QuotaLock<'a>, StepError> {
-        let mut lock = None;
+    ) -> Result<QuotaTurn, StepError> {
+        let mut turn = QuotaTurn::NotNeeded;
         match read {
             Read::Creation => {
                 let creation;
-                (creation, lock) = self.creation(observed).await?;
-                inputs.creation = creation.into();
+                (creation, turn) = self.creation(observed).await?;
+                if let Some(creation) = creation {
+                    inputs.creation = creation.into();
+                }
             }
             Read::Quota => {
                 let quota;
-                (quota, lock) = self.quota(observed).await?;
-                inputs.quota = quota.into();
+                (quota, turn) = self.quota(observed).await?;
+                if let Some(quota) = quota {
+                    inputs.quota = quota.into();
+                }
             }
             Read::Tasks => inputs.tasks = self.tasks(observed).await?.into(),
             Read::Assistants => inputs.assistants = self.cluster.assistants(observed).await?.into(),
             Read::RejectedTasks => inputs.rejected_tasks = self.rejected_tasks(observed).await?.into(),
             Read::Usage => inputs.usage = self.cluster.stints(observed).await.into(),
-            Read::FailedCreate => inputs.failed_create = self.cluster.failed_create(observed).await.into(),
-            Read::Autoscaler => inputs.autoscaler = self.autoscaler(observed).await.into(),
         }
-        let uid = &observed.run.key.uid;
-        self.memory
-            .with(uid, |entry| entry.backoff.read(read, observed.now));
-        Ok(lock)
+        if !matches!(turn, QuotaTurn::Busy) {
+            let uid = &observed.run.key.uid;
+            self.memory
+                .with(uid, |entry| entry.backoff.read(read, observed.now));
+        }
+        Ok(turn)
     }
 
     /// Reads the quotas last, because other runs can use the room in the quotas meanwhile.
-    async fn creation(&self, observed: &Observation) -> Result<(Creation, QuotaLock<'_>), StepError> {
+    async fn creation(&self, observed: &Observation) -> Result<(Option<Creation>, QuotaTurn), StepError> {
         let (run, config) = (&observed.run, &observed.config);
+        if self.needs_turn(run) && self.memory.turns.is_busy(run) {
+            return Ok((None, QuotaTurn::Busy));
+        }
         let volumes = self.cluster.volumes(run).await?;
         let labels = if config.placeholder_copied_labels.is_empty() {
             BTreeMap::new()
@@ -120,28 +144,35 @@ impl Reconciler {
             Some(need) => Some(need),
             None => Some(self.cluster.largest_task(run).await),
         };
-        let (quota, lock) = self.quota(observed).await?;
-        let creation = Creation {
+        let (quota, turn) = self.quota(observed).await?;
+        let creation = quota.map(|quota| Creation {
             volumes,
             labels,
             need,
             quota,
-        };
-        Ok((creation, lock))
+        });
+        Ok((creation, turn))
     }
 
-    /// If Tekton creates StatefulSets for this run or for other runs, the controller counts the StatefulSets and creates a
-    /// placeholder for one run at a time.
-    async fn quota(&self, observed: &Observation) -> Result<(Quota, QuotaLock<'_>), StepError> {
+    /// If a quota of the namespace counts StatefulSets, and Tekton creates StatefulSets for this run or for other runs, the controller
+    /// counts the StatefulSets and creates a placeholder for one run of the namespace at a time.
+    async fn quota(&self, observed: &Observation) -> Result<(Option<Quota>, QuotaTurn), StepError> {
         let run = &observed.run;
-        let others = || self.stores.with_assistants(&run.key);
-        if run.assistants() == 0 && others().is_empty() {
-            return Ok((Quota::default(), None));
+        if !self.needs_turn(run) {
+            return Ok((Some(Quota::default()), QuotaTurn::NotNeeded));
         }
-        let lock = self.quota_lock.lock().await;
-        // Reads after the lock is taken, because other runs may create StatefulSets before.
-        let quota = self.cluster.quota(observed, &others()).await?;
-        Ok((quota, Some(lock)))
+        let Some(lock) = self.memory.turns.quota(run) else {
+            return Ok((None, QuotaTurn::Busy));
+        };
+        // Observed after the lock is taken, because other runs may create StatefulSets before.
+        let others = self.stores.with_assistants(&run.key);
+        let quota = self.cluster.quota(observed, &others).await?;
+        Ok((Some(quota), QuotaTurn::Taken(lock)))
+    }
+
+    fn needs_turn(&self, run: &Run) -> bool {
+        may_count_statefulsets(&self.stores.quotas, &run.key.namespace)
+            && (run.assistants() > 0 || !self.stores.with_assistants(&run.key).is_empty())
     }
 
     async fn tasks(&self, observed: &mut Observation) -> Result<Tasks, StepError> {
@@ -171,18 +202,13 @@ impl Reconciler {
         Ok(tasks)
     }
 
-    async fn autoscaler(&self, observed: &Observation) -> Option<String> {
-        let answer = self.cluster.autoscaler(observed).await;
-        let answered =
-            |entry: &mut crate::memory::RunMemory| entry.autoscaler.answered(answer.clone(), observed.now);
-        self.memory.with(&observed.run.key.uid, answered);
-        answer
-    }
-
     async fn write(&self, observed: &Observation, plan: &Plan) -> Result<Effect, StepError> {
         match (&plan.decision, self.pause(observed, plan)) {
             (Decision::Act(_) | Decision::Read(_), Some(pause)) => Ok(Effect::Paused(pause)),
-            (Decision::Act(step), None) => self.cluster.write(observed, step).await,
+            (Decision::Act(step), None) => match self.retry_pause(observed, step) {
+                Some(pause) => Ok(Effect::Paused(pause)),
+                None => self.cluster.write(observed, step).await,
+            },
             (Decision::Ignore(_) | Decision::Wait(_) | Decision::Read(_), _) => Ok(Effect::Nothing),
         }
     }
@@ -202,6 +228,31 @@ impl Reconciler {
             .peek(uid, |entry| entry.backoff.pause(&plan.decision, observed.now))
     }
 
+    /// The pause before a repeated attempt to get the placeholder's pod.
+    fn retry_pause(&self, observed: &Observation, step: &Step) -> Option<Duration> {
+        let turns = &self.memory.turns;
+        let is_retry = match &step.event {
+            Some(Event::PodMissing { .. } | Event::SizedWithinLimits { .. }) => true,
+            Some(Event::Created(_)) => turns.is_rejected(&observed.run),
+            _ => false,
+        };
+        if is_retry {
+            turns.retry_pause(observed.now)
+        } else {
+            None
+        }
+    }
+
+    /// The runs that may try now, after a quota of the namespace changed. Ends the pauses of these runs.
+    pub(crate) fn on_quota(&self, namespace: &str) -> Vec<ObjectRef<PipelineRun>> {
+        let next = self.memory.turns.next_in(namespace).into_iter();
+        let next = next.map(|(uid, name)| {
+            self.memory.with(&uid, |entry| entry.requeues.end_pause());
+            ObjectRef::new(&name).within(namespace)
+        });
+        next.collect()
+    }
+
     /// The pause before a run is reconciled again after a failure.
     pub(crate) fn retry_after(&self, uid: &str) -> Duration {
         self.memory.with(uid, |entry| entry.backoff.retry_after())
@@ -209,6 +260,7 @@ impl Reconciler {
 
     /// Drops the memory of deleted runs, and reports their end.
     pub(crate) fn forget(&self, is_gone: impl Fn(&str) -> bool) {
+        self.memory.turns.forget(&is_gone);
         for entry in self.memory.take(is_gone) {
             self.report.deleted(entry, (self.clock)());
         }

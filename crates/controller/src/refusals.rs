@@ -52,19 +52,33 @@ pub(crate) fn no_pod(run: &Run, complaint: Option<&str>) -> Option<Note> {
     Some(note(Reason::PlaceholderRefused, text))
 }
 
+/// A quota rejected the placeholder of an older run, so this run does not try yet.
+pub(crate) fn older_runs_first(run: &Run) -> Note {
+    let text = format!(
+        "The placeholder waits for older runs of this namespace, because a ResourceQuota rejected one of their placeholders. The \
+         controller tries the two oldest runs first. {} Raise the quota or remove what uses it up.",
+        meanwhile(run)
+    );
+    note(Reason::PlaceholderRefused, text)
+}
+
 /// The placeholder would use the room in a quota for a StatefulSet of Tekton. Without that StatefulSet, Tekton fails a run.
 pub(crate) fn no_place(run: &Run, quota: &str) -> Note {
-    let meanwhile = if run.is_held_by_us() {
+    let text = format!(
+        "{quota} has no room for the placeholder's StatefulSet beside those that Tekton creates for PVCs (affinity \
+         assistants). Tekton fails a run if the quota refuses one, so the placeholder gives way. {} Raise the quota by \
+         one for each labelled run at a time.",
+        meanwhile(run)
+    );
+    note(Reason::PlaceholderRefused, text)
+}
+
+fn meanwhile(run: &Run) -> &'static str {
+    if run.is_held_by_us() {
         "The run stays held until there is room, at the latest until its hold-deadline."
     } else {
         "Meanwhile, the run goes on without a placeholder: between tasks other runs can take its node."
-    };
-    let text = format!(
-        "{quota} has no room for the placeholder's StatefulSet beside those that Tekton creates for PVCs (affinity \
-         assistants). Tekton fails a run if the quota refuses one, so the placeholder gives way. {meanwhile} Raise the quota by \
-         one for each labelled run at a time."
-    );
-    note(Reason::PlaceholderRefused, text)
+    }
 }
 
 /// The placeholder of another run used the room in a quota for a StatefulSet of Tekton, without which Tekton fails this run.

@@ -1,14 +1,16 @@
 //! Reports each step of a run as logs, events and metrics, and updates the memory. No other module reports steps.
 
-use crate::api_error::StepError;
+use crate::api_error::{ErrorCause, StepError};
 use crate::events::{EventQueue, QueuedNote};
 use crate::memory::deduplicator::Due;
 use crate::memory::{Memory, RunMemory};
 use crate::metrics::Metrics;
 use crate::notes;
+use crate::turns::Turns;
 use crate::write::Effect;
 use jiff::Timestamp;
 use placement::plan::{Action, Decision, Event, IgnoreReason, Observation, Plan, Requeue, State, Step, Wait};
+use placement::requests::Operation;
 use std::time::Duration;
 use tracing::{Span, debug, info, warn};
 
@@ -33,6 +35,9 @@ impl Report {
         result: Result<Effect, StepError>,
     ) -> Result<Plan, StepError> {
         log(observed, &plan.decision, &result);
+        if is_rejected_by_quota(&plan.decision, &result) {
+            memory.turns.rejected(&observed.run);
+        }
         match (&plan.decision, &result) {
             (Decision::Ignore(why), _) => {
                 self.leave(memory, observed, *why);
@@ -42,7 +47,10 @@ impl Report {
             (Decision::Wait(_) | Decision::Read(_) | Decision::Act(_), _) => {
                 let next = memory.with(&observed.run.key.uid, |entry| {
                     let reported = self.emit(entry, observed, &plan, &result);
-                    [reported, remember(entry, observed, &plan.decision, &result)]
+                    [
+                        reported,
+                        remember(&memory.turns, entry, observed, &plan.decision, &result),
+                    ]
                 });
                 result.map(|_| next.into_iter().fold(plan, sooner))
             }
@@ -114,9 +122,19 @@ impl Report {
     }
 }
 
+/// Whether a quota has no room for the placeholder's StatefulSet. `Turns` learns from an event that a quota has no room for the pod.
+fn is_rejected_by_quota(decision: &Decision, result: &Result<Effect, StepError>) -> bool {
+    match (decision, result) {
+        (Decision::Wait(Wait::Places { .. }), _) => true,
+        (_, Err(error)) => error.operation == Operation::Placeholder && error.cause() == ErrorCause::Quota,
+        _ => false,
+    }
+}
+
 /// Updates the memory for the next reconciliations. Returns the pause before the next reconciliation. An overtaken write waits
 /// like a failure, because the cache must change before the next decision.
 fn remember(
+    turns: &Turns,
     entry: &mut RunMemory,
     observed: &Observation,
     decision: &Decision,
@@ -124,17 +142,11 @@ fn remember(
 ) -> Option<Duration> {
     let pod = || observed.pod.as_ref().map(|pod| pod.uid.clone());
     match result {
-        Ok(Effect::Nothing | Effect::Paused(_)) => match decision {
-            Decision::Wait(Wait::Node {
-                unschedulable: Some(_),
-                ..
-            }) => entry.autoscaler.next_read(observed.now),
-            _ => None,
-        },
+        Ok(Effect::Nothing | Effect::Paused(_)) => None,
         Ok(Effect::Written) => {
             entry.backoff.on_success(decision, observed.now);
             match decision {
-                Decision::Act(step) => acted(entry, observed, step),
+                Decision::Act(step) => acted(turns, entry, observed, step),
                 Decision::Ignore(_) | Decision::Wait(_) | Decision::Read(_) => None,
             }
         }
@@ -151,7 +163,7 @@ fn remember(
     }
 }
 
-fn acted(entry: &mut RunMemory, observed: &Observation, step: &Step) -> Option<Duration> {
+fn acted(turns: &Turns, entry: &mut RunMemory, observed: &Observation, step: &Step) -> Option<Duration> {
     if let [Action::Requeue(Requeue::TaskRuns { rejection, .. })] = step.actions.as_slice() {
         entry.retried(rejection.clone(), observed.now);
         return Some(Duration::ZERO);
@@ -165,7 +177,10 @@ fn acted(entry: &mut RunMemory, observed: &Observation, step: &Step) -> Option<D
             entry.made_room(observed.now);
             None
         }
-        Event::PodMissing { .. } | Event::SizedWithinLimits { .. } => Some(entry.requeues.sent(observed.now)),
+        Event::PodMissing { .. } | Event::SizedWithinLimits { .. } => {
+            let turn = |wanted| turns.retry_at(&observed.run, wanted);
+            Some(entry.requeues.sent(observed.now, turn))
+        }
         Event::Enrolled
         | Event::Created(_)
         | Event::ReserveGivenUp { .. }

@@ -7,9 +7,11 @@ use crate::metrics::Metrics;
 use crate::observe::{Clock, Stores};
 use crate::reconcile::Reconciler;
 use crate::report::Report;
+use crate::turns;
 use crate::watch::{self, Deleted, Watches, Writers};
 use crate::write::Cluster;
 use futures::StreamExt;
+use futures::channel::mpsc::UnboundedReceiver;
 use futures::future::{self, BoxFuture, FutureExt, Shared};
 use kube::Client;
 use kube::runtime::controller::{self, Action, Controller};
@@ -21,7 +23,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use tekton::PipelineRun;
 use thiserror::Error;
-use tokio::sync::{Mutex, watch as channel};
+use tokio::sync::watch as channel;
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 use tracing::{debug, info};
@@ -61,6 +63,8 @@ pub enum Error {
     EventsEnded,
 }
 
+/// The runs whose turn has come.
+type Triggers = UnboundedReceiver<ObjectRef<PipelineRun>>;
 type Stop = Shared<BoxFuture<'static, ()>>;
 type Reconciled = Result<(ObjectRef<PipelineRun>, Action), controller::Error<StepError, watcher::Error>>;
 
@@ -69,7 +73,7 @@ type Reconciled = Result<(ObjectRef<PipelineRun>, Action), controller::Error<Ste
 pub async fn run(context: Context, shutdown: impl Future<Output = ()> + Send + 'static) -> Result<(), Error> {
     let stop = shutdown.boxed().shared();
     let (stores, writers) = watch::stores();
-    let (reconciler, event_writer) = reconciler(&context, &stores);
+    let (reconciler, event_writer, turns) = reconciler(&context, &stores);
     info!(
         namespace = context.namespace,
         instance = context.instance,
@@ -80,7 +84,7 @@ pub async fn run(context: Context, shutdown: impl Future<Output = ()> + Send + '
     last.spawn(event_writer.run());
     tokio::select! {
         () = stopped_early(stop.clone(), stores.runs.clone()) => {}
-        () = control(&context, stores, writers, reconciler, stop.clone()) => {}
+        () = control(&context, stores, writers, reconciler, turns, stop.clone()) => {}
         _ = last.join_next() => return Err(Error::EventsEnded),
     }
     context.metrics.count_in(None);
@@ -92,21 +96,22 @@ pub async fn run(context: Context, shutdown: impl Future<Output = ()> + Send + '
     }
 }
 
-fn reconciler(context: &Context, stores: &Stores) -> (Arc<Reconciler>, EventWriter) {
+fn reconciler(context: &Context, stores: &Stores) -> (Arc<Reconciler>, EventWriter, Triggers) {
     let cluster = Arc::new(Cluster::new(context.client.clone(), context.image.clone()));
     let metrics = &context.metrics;
     let (event_queue, event_writer) =
         events::post(cluster.clone(), context.instance.clone(), metrics.clone());
+    let (turns, triggers) = turns::turns();
+    let memory = Memory::new(turns);
     let reconciler = Reconciler {
         stores: stores.clone(),
         config: context.config.clone(),
         clock: context.clock.clone(),
         cluster,
-        memory: Memory::default(),
+        memory,
         report: Report::new(event_queue, metrics.clone()),
-        quota_lock: Mutex::default(),
     };
-    (Arc::new(reconciler), event_writer)
+    (Arc::new(reconciler), event_writer, triggers)
 }
 
 async fn control(
@@ -114,6 +119,7 @@ async fn control(
     stores: Stores,
     writers: Writers,
     reconciler: Arc<Reconciler>,
+    turns: Triggers,
     stop: Stop,
 ) {
     let watches = Watches {
@@ -124,9 +130,12 @@ async fn control(
     let (for_gone, runs, for_relaxed) = (reconciler.clone(), stores.runs.clone(), reconciler.clone());
     let relaxed = move |uid: &str| for_relaxed.memory.with(uid, RunMemory::relaxed);
     let gone = move |gone| forget(&for_gone, &runs, &gone);
-    let (runs, woken) = watches.open(writers, gone, relaxed);
+    let for_quotas = reconciler.clone();
+    let on_quota = move |namespace: &str| for_quotas.on_quota(namespace);
+    let (runs, woken) = watches.open(writers, gone, relaxed, on_quota);
     Controller::for_stream(runs, stores.runs)
         .reconcile_on(woken)
+        .reconcile_on(turns)
         .reconcile_all_on(watch::changes(context.config.clone()))
         .with_config(controller::Config::default().concurrency(CONCURRENCY))
         .graceful_shutdown_on(stop)

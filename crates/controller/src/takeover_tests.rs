@@ -11,6 +11,7 @@ use placement::requests::Verb;
 use serde::Deserialize;
 use serde_json::{Value, json};
 use std::sync::Arc;
+use std::time::Duration;
 use tekton::PipelineRun;
 
 const BASE: &str = include_str!("takeover/base.json");
@@ -47,13 +48,16 @@ fn changed(object: &Value, changes: &Value) -> Option<Value> {
 }
 
 /// What this controller observes half a minute after the run's creation; it has just become the leader.
-async fn observed(base: &Value, state: &State) -> (Observation, Inputs) {
+async fn observed(base: &Value, state: &State) -> Observation {
     let mut caches = Caches::ready();
     if let Some(set) = changed(&base["set"], &state.set) {
         caches.add_set_of(&run(), "s1", &set);
     }
     if let Some(pod) = changed(&base["pod"], &state.pod) {
         caches.add_pod_of(&run(), "p1", &pod);
+    }
+    if let Some(message) = &state.failed_create {
+        caches.add_failed_create(&run(), 1, message);
     }
     let run = changed(&base["run"], &state.run).unwrap();
     let run: PipelineRun = serde_json::from_value(run).unwrap();
@@ -62,7 +66,10 @@ async fn observed(base: &Value, state: &State) -> (Observation, Inputs) {
     let observed = caches
         .stores
         .observe(run.run().unwrap(), &caches.config, &clock, &memory);
-    observed.await.unwrap()
+    let mut observed = observed.await.unwrap();
+    // The controller waits a moment before an event counts.
+    observed.requeue_in = Duration::ZERO;
+    observed
 }
 
 /// Answers what the plan reads, and returns the decision.
@@ -109,10 +116,7 @@ async fn objects_of_the_controller_before_are_taken_over_in_every_state_of_a_run
     let states: Vec<State> = serde_json::from_str(STATES).unwrap();
     assert_eq!(states.len(), 19);
     for state in states {
-        let (observed, mut inputs) = observed(&base, &state).await;
-        if let Some(message) = &state.failed_create {
-            inputs.failed_create = Some(message.clone()).into();
-        }
+        let (observed, mut inputs) = (observed(&base, &state).await, Inputs::default());
         let (reads, decision) = decide(&observed, &mut inputs);
         let name = &state.name;
         assert_eq!(reads, state.reads, "{name}");

@@ -5,12 +5,14 @@
 //! controller. The cache keeps only the name of a run that pod-affinity does not handle: 10,000 such runs use 9 MB, and decoding a
 //! change takes 0.1 ms. A label selector would need a label on runs that pod-affinity does not know yet.
 
+use crate::foreign_events::{EventKey, ObservedEvent, can_be_task_of};
 use crate::index::{IndexWriter, Reduced, index};
 use crate::metrics::Metrics;
 use crate::observe::Stores;
 use crate::placeholders::{self, ObjectKey, OfRun, run_of};
+use crate::quotas::QuotaState;
 use crate::waiting_pods::{self, PodKey};
-use crate::{nodes, pods, quotas};
+use crate::{foreign_events, nodes, pods, quotas};
 use futures::stream::BoxStream;
 use futures::{Stream, StreamExt, TryStreamExt, future, stream};
 use kube::runtime::reflector::{self, ObjectRef, store::Writer};
@@ -38,7 +40,10 @@ pub(crate) struct Writers {
     pub(crate) pods: IndexWriter<ObjectKey, OfRun<PlaceholderPod>>,
     pub(crate) nodes: IndexWriter<String, NodeFacts>,
     pub(crate) waiting: IndexWriter<PodKey, OfRun<WaitingPod>>,
-    pub(crate) refusals: IndexWriter<String, String>,
+    pub(crate) quotas: IndexWriter<ObjectKey, QuotaState>,
+    pub(crate) failed_creates: IndexWriter<EventKey, ObservedEvent>,
+    pub(crate) autoscalers: IndexWriter<EventKey, ObservedEvent>,
+    pub(crate) rejected_tasks: IndexWriter<EventKey, ObservedEvent>,
 }
 
 /// A run to be reconciled.
@@ -51,14 +56,20 @@ pub(crate) fn stores() -> (Stores, Writers) {
     let (pods, pod_writer) = index();
     let (nodes, node_writer) = index();
     let (waiting, waiting_writer) = index();
-    let (refusals, refusal_writer) = index();
+    let (quotas, quota_writer) = index();
+    let (failed_creates, failed_create_writer) = index();
+    let (autoscalers, autoscaler_writer) = index();
+    let (rejected_tasks, rejected_task_writer) = index();
     let writers = Writers {
         runs: run_writer,
         sets: set_writer,
         pods: pod_writer,
         nodes: node_writer,
         waiting: waiting_writer,
-        refusals: refusal_writer,
+        quotas: quota_writer,
+        failed_creates: failed_create_writer,
+        autoscalers: autoscaler_writer,
+        rejected_tasks: rejected_task_writer,
     };
     let stores = Stores {
         runs,
@@ -66,7 +77,10 @@ pub(crate) fn stores() -> (Stores, Writers) {
         pods,
         nodes,
         waiting,
-        refusals,
+        quotas,
+        failed_creates,
+        autoscalers,
+        rejected_tasks,
     };
     (stores, writers)
 }
@@ -104,12 +118,12 @@ impl Watches {
         writers: Writers,
         gone: impl Fn(Deleted) + Send + 'static,
         relaxed: impl Fn(&str) + Send + 'static,
+        on_quota: impl Fn(&str) -> Vec<Trigger> + Send + 'static,
     ) -> (
         impl Stream<Item = watcher::Result<PipelineRun>> + Send + 'static,
         impl Stream<Item = Trigger> + Send + 'static,
     ) {
         let all = Watch::default;
-        let refusals = all().fields(&quotas::fields());
         let woken = stream::select_all([
             self.watch(
                 "statefulsets",
@@ -129,12 +143,34 @@ impl Watches {
             self.watch("pending_pods", pending(), writers.waiting, waiting_pods::pod, {
                 move |stores, pods| runs_of_pods(stores, pods, &relaxed)
             }),
+            self.watch("resourcequotas", all(), writers.quotas, quotas::quota, {
+                move |_, changed| {
+                    changed
+                        .iter()
+                        .flat_map(|((namespace, _), _)| on_quota(namespace))
+                        .collect()
+                }
+            }),
+            self.watch(
+                "failed_create_events",
+                foreign_events::failed_creates(),
+                writers.failed_creates,
+                foreign_events::of_statefulset,
+                runs_of_placeholders,
+            ),
+            self.watch(
+                "autoscaler_events",
+                foreign_events::autoscalers(),
+                writers.autoscalers,
+                foreign_events::of_autoscaler,
+                runs_of_placeholders,
+            ),
             self.watch(
                 "events",
-                refusals,
-                writers.refusals,
-                quotas::refusal,
-                runs_in_namespaces,
+                foreign_events::rejected_tasks(),
+                writers.rejected_tasks,
+                foreign_events::of_task_run,
+                runs_of_tasks,
             ),
         ]);
         (self.runs(writers.runs, gone), woken)
@@ -204,12 +240,21 @@ fn runs_of_pods(
     runs.collect()
 }
 
-/// The runs in the namespaces where a quota refused a task's pod.
-fn runs_in_namespaces(stores: &Stores, changed: &[(String, String)]) -> Vec<Trigger> {
-    let namespaces = changed.iter().map(|(namespace, _)| namespace);
-    namespaces
-        .flat_map(|namespace| stores.runs_in(namespace))
-        .collect()
+/// The runs of the placeholders that events are about.
+fn runs_of_placeholders(stores: &Stores, changed: &[(EventKey, ObservedEvent)]) -> Vec<Trigger> {
+    let runs = changed.iter().filter_map(|((namespace, name, _), _)| {
+        stores.run_of_placeholder(namespace, name.trim_end_matches("-0"))
+    });
+    runs.collect()
+}
+
+/// The runs with a placeholder that a task can belong to, whose pod a quota rejected.
+fn runs_of_tasks(stores: &Stores, changed: &[(EventKey, ObservedEvent)]) -> Vec<Trigger> {
+    let runs = changed.iter().flat_map(|((namespace, task, _), _)| {
+        let runs = stores.runs_in(namespace).into_iter();
+        runs.filter(|run| can_be_task_of(task, &run.name))
+    });
+    runs.collect()
 }
 
 /// Selects task pods by the phase Pending, which includes pods that are bound and not started. The cache drops bound pods.
@@ -239,7 +284,7 @@ where
     objects.filter_map(move |object| {
         if let Err(error) = &object {
             metrics.watch_error(resource);
-            warn!(resource, %error, "a watch broke and is taken up again");
+            warn!(resource, %error, "a watch failed and starts again");
         }
         future::ready(object.ok().map(Ok))
     })

@@ -7,6 +7,7 @@ pub mod additions;
 pub mod admission;
 #[cfg(test)]
 mod arbitrary;
+pub mod attempts;
 pub mod automatic_reserve;
 pub mod config;
 

@@ -64,6 +64,9 @@ pub fn digest(texts: &[&str], bytes: usize) -> String {
         .collect()
 }
 
+/// The start of the names of all placeholders.
+const PREFIX: &str = "custom-pod-affinity-";
+
 /// The name of a run's placeholder StatefulSet.
 ///
 /// Made from the UID alone: two controllers agree on it, and a run that is deleted and made again under its
@@ -74,7 +77,12 @@ pub struct PlaceholderName(String);
 impl PlaceholderName {
     /// The placeholder of the run with this UID.
     pub fn of_uid(uid: &str) -> Self {
-        Self(format!("custom-pod-affinity-{}", digest(&[uid], 5)))
+        Self(format!("{PREFIX}{}", digest(&[uid], 5)))
+    }
+
+    /// Whether a name can be that of a placeholder.
+    pub fn is_placeholder(name: &str) -> bool {
+        name.starts_with(PREFIX)
     }
 
     /// The name of the StatefulSet.

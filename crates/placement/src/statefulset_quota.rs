@@ -157,6 +157,12 @@ pub fn short_of(quotas: &[ResourceQuota], needed: i64) -> Option<String> {
     })
 }
 
+/// How many of the StatefulSets that the quota allows exist, if the quota counts StatefulSets.
+pub fn count(quota: &ResourceQuota) -> Option<String> {
+    let Count { hard, used } = Count::from_quota(quota)?;
+    Some(format!("{used} of {hard}"))
+}
+
 /// Whether any of these quotas counts StatefulSets.
 pub fn are_counted(quotas: &[ResourceQuota]) -> bool {
     quotas.iter().any(|quota| Count::from_quota(quota).is_some())

@@ -2,10 +2,8 @@ use super::*;
 use crate::fixture::{Caches, at, clock, run, step_of};
 use crate::memory::backoff::WATCH_DELAY;
 use crate::memory::deduplicator::Due;
-use crate::observe::Clock;
 use crate::reason::{Note, Reason};
 use placement::plan::{Decision, Event, Read, Resize, Wait};
-use std::sync::Arc;
 
 fn create() -> Decision {
     step_of(Event::Created(None))
@@ -44,7 +42,7 @@ fn a_placeholder_without_a_pod_is_given_a_moment_and_then_nudged_ever_more_rarel
     let mut now = 2;
     let mut pauses = Vec::new();
     for _ in 0..5 {
-        requeues.sent(at(now));
+        requeues.sent(at(now), |next| next);
         let pause = requeues.pause(true, at(now)).as_secs();
         now += i64::try_from(pause).unwrap();
         pauses.push(pause);
@@ -55,7 +53,7 @@ fn a_placeholder_without_a_pod_is_given_a_moment_and_then_nudged_ever_more_rarel
 #[test]
 fn a_pod_that_came_ends_the_nudging() {
     let mut requeues = Requeues::default();
-    requeues.sent(at(0));
+    requeues.sent(at(0), |next| next);
     requeues.pause(false, at(1));
     assert_eq!(requeues.pause(true, at(1)), GRACE);
 }
@@ -119,20 +117,6 @@ fn words_that_keep_changing_are_told_now_and_then() {
 }
 
 #[test]
-fn the_answer_of_an_autoscaler_is_read_when_there_can_be_one_and_rarely_after_that() {
-    let mut autoscaler = Autoscaler::default();
-    let mut reads = Vec::new();
-    for second in 0..900 {
-        if autoscaler.inputs(at(second)).autoscaler.get().is_err() {
-            autoscaler.answered(None, at(second));
-            reads.push(second);
-        }
-    }
-    assert_eq!(reads, [20, 320, 620]);
-    assert_eq!(autoscaler.next_read(at(900)), Some(Duration::from_secs(20)));
-}
-
-#[test]
 fn tasks_are_counted_once_a_second_and_no_write_loses_its_echo_by_it() {
     let mut entry = RunMemory::default();
     entry.backoff.on_success(&create(), at(0));
@@ -160,7 +144,7 @@ async fn what_is_known_of_a_pods_size_is_for_that_pod() {
         memory.with("u1", |entry| entry.unshrinkable = Some("p1".into()));
         let clock = clock();
         let observed = caches.stores.observe(run(), &caches.config, &clock, &memory);
-        let (observed, _) = observed.await.unwrap();
+        let observed = observed.await.unwrap();
         assert_eq!(observed.pod.unwrap().shape.resize, expected, "{uid}");
     }
 }
@@ -203,28 +187,4 @@ fn that_a_pods_affinity_was_relaxed_is_remembered_when_the_pod_is_bound() {
     assert!(!recalled(&memory).relaxed);
     memory.with("u1", RunMemory::relaxed);
     assert!(recalled(&memory).relaxed);
-}
-
-#[tokio::test]
-async fn the_answer_of_an_autoscaler_that_is_remembered_is_an_input_without_a_read() {
-    let (mut caches, memory) = (Caches::ready(), Memory::default());
-    caches.add_unschedulable_pod(&run(), "p1", "0/3 nodes are available.");
-    for (second, expected) in [
-        (0, Ok(None)),
-        (19, Ok(None)),
-        (20, Err(Read::Autoscaler)),
-        (21, Ok(Some("max size reached"))),
-        (320, Ok(Some("max size reached"))),
-        (321, Err(Read::Autoscaler)),
-    ] {
-        let clock: Clock = Arc::new(move || at(second));
-        let observed = caches.stores.observe(run(), &caches.config, &clock, &memory);
-        let (_, inputs) = observed.await.unwrap();
-        let answer = inputs.autoscaler.get().map(Option::as_deref);
-        assert_eq!(answer, expected, "{second}");
-        if second == 20 {
-            let answer = Some("max size reached".to_owned());
-            memory.with("u1", |entry| entry.autoscaler.answered(answer, at(21)));
-        }
-    }
 }

@@ -2,8 +2,7 @@
 
 use super::tests::{held, written};
 use super::*;
-use crate::fixture::{Caches, Server, clock_of, reconciler, run};
-use placement::keys;
+use crate::fixture::{Caches, Server, at, clock_of, reconciler, run};
 use placement::run::SpecStatus;
 use serde_json::{Value, json};
 use std::sync::atomic::Ordering;
@@ -34,137 +33,183 @@ fn methods(server: &Server) -> Vec<String> {
         .collect()
 }
 
-/// Both runs of a namespace with room for three StatefulSets, at the same time; the methods of the calls, in order.
-async fn at_the_same_time(other: Run) -> Vec<String> {
-    let mut server = Server::start();
-    let quota = json!({"metadata": {"name": "q"}, "spec": {"hard": {"count/statefulsets.apps": "3"}}});
-    for _ in 0..2 {
-        let quotas = json!({"metadata": {}, "items": [quota]});
-        server.answer(200, quotas.clone());
-        server.answer(200, json!({"metadata": {}, "items": []}));
-        server.answer(200, quotas);
-        server.answer(201, written());
-    }
-    let mut caches = Caches::ready();
-    let claim = json!({"name": "w", "volumeClaimTemplate": {}});
-    caches.add_held_run_with("build", "u1", &json!({"spec": {"workspaces": [claim]}}));
-    let (reconciler, ..) = reconciler(&caches, &server);
-    let with_assistant = Run {
+fn with_assistant() -> Run {
+    Run {
         templates: 1,
         ..held()
-    };
-    let both = (reconciler.reconcile(with_assistant), reconciler.reconcile(other));
-    let (first, second) = tokio::join!(both.0, both.1);
-    assert!(first.is_ok() && second.is_ok(), "{first:?}, {second:?}");
-    methods(&server)
+    }
+}
+
+/// A namespace with a quota of StatefulSets, and a run for which Tekton creates one.
+fn with_quota() -> Caches {
+    let mut caches = Caches::ready();
+    caches.add_quota(
+        &json!({"count/statefulsets.apps": "3"}),
+        &json!({"count/statefulsets.apps": "0"}),
+    );
+    let volume = json!({"name": "w", "volumeClaimTemplate": {}});
+    caches.add_held_run_with("build", "u1", &json!({"spec": {"workspaces": [volume]}}));
+    caches
+}
+
+/// Answers the reads of a quota that allows so many StatefulSets.
+fn allow(server: &mut Server, hard: &str) {
+    let quota = json!({"metadata": {"name": "q"}, "spec": {"hard": {"count/statefulsets.apps": hard}}});
+    for items in [json!([quota]), json!([]), json!([quota])] {
+        server.answer(200, json!({"metadata": {}, "items": items}));
+    }
 }
 
 #[tokio::test]
-async fn runs_look_for_places_in_a_quota_of_sets_and_take_them_one_after_the_other() {
+async fn one_run_of_a_namespace_at_a_time_counts_a_quota_and_creates_its_placeholder() {
     for templates in [0, 1] {
+        let mut server = Server::start();
+        for _ in 0..2 {
+            allow(&mut server, "4");
+            server.answer(201, written());
+        }
+        let (reconciler, ..) = reconciler(&with_quota(), &server);
         let mut other = Run { templates, ..held() };
         other.key.uid = "u2".into();
-        let calls = Box::pin(at_the_same_time(other)).await;
-        let turn = ["GET", "GET", "GET", "PATCH"];
-        assert_eq!(calls, [turn, turn].concat(), "{templates}");
+        let both = tokio::join!(
+            reconciler.reconcile(with_assistant()),
+            reconciler.reconcile(other.clone())
+        );
+        assert_eq!(both.1.unwrap().again, Some(BUSY), "the other run has the turn");
+        let one = ["GET", "GET", "GET", "PATCH"];
+        assert_eq!(methods(&server), one, "{templates}");
+        reconciler.reconcile(other).await.unwrap();
+        assert_eq!(methods(&server), [one, one].concat(), "{templates}");
     }
 }
 
 #[tokio::test]
 async fn a_run_keeps_its_turn_until_its_placeholder_is_created() {
     let mut server = Server::start();
-    server.answer(200, json!({"metadata": {}, "items": []}));
+    allow(&mut server, "3");
     server.hang();
-    let (reconciler, ..) = reconciler(&Caches::ready(), &server);
+    let (reconciler, ..) = reconciler(&with_quota(), &server);
     let creates = async {
-        while methods(&server) != ["GET", "PATCH"] {
+        while methods(&server).last().is_none_or(|last| last != "PATCH") {
             tokio::task::yield_now().await;
         }
-        reconciler.quota_lock.try_lock().is_err()
-    };
-    let with_assistant = Run {
-        templates: 1,
-        ..held()
+        reconciler.memory.turns.is_busy(&run())
     };
     tokio::select! {
         is_taken = creates => assert!(is_taken),
-        end = reconciler.reconcile(with_assistant) => panic!("the request is not answered: {end:?}"),
+        end = reconciler.reconcile(with_assistant()) => panic!("the request is not answered: {end:?}"),
     }
 }
 
 #[tokio::test]
-async fn a_run_counts_what_became_of_the_others_while_it_waited_for_its_turn() {
+async fn runs_of_a_namespace_without_a_quota_of_statefulsets_need_no_turn_and_no_count() {
     let mut server = Server::start();
-    let quota = json!({"metadata": {"name": "q"}, "spec": {"hard": {"count/statefulsets.apps": "2"}}});
-    for items in [json!([quota]), json!([]), json!([quota])] {
-        server.answer(200, json!({"metadata": {}, "items": items}));
-    }
+    server.answer(201, written());
     let mut caches = Caches::ready();
+    caches.add_quota(&json!({"pods": "3"}), &json!({"pods": "0"}));
     let (reconciler, ..) = reconciler(&caches, &server);
-    let other = async {
-        let turn = reconciler.quota_lock.lock().await;
-        tokio::task::yield_now().await;
-        let claim = json!({"name": "w", "volumeClaimTemplate": {}});
-        let released = json!({
-            "metadata": {"labels": {keys::GROUP: "u2"}},
-            "spec": {"status": null, "workspaces": [claim]},
-        });
-        caches.add_held_run_with("other", "u2", &released);
-        drop(turn);
-    };
-    let with_assistant = Run {
-        templates: 1,
-        ..held()
-    };
-    let ((), plan) = tokio::join!(other, reconciler.reconcile(with_assistant));
-    let plan = plan.unwrap();
-    assert_eq!(plan.decision.name(), "places", "{plan:?}");
+    let _taken = reconciler.memory.turns.quota(&run()).unwrap();
+    reconciler.reconcile(with_assistant()).await.unwrap();
+    assert_eq!(methods(&server), ["PATCH"]);
 }
 
 #[tokio::test]
-async fn a_run_that_goes_on_to_wait_is_told_what_an_autoscaler_says() {
+async fn after_a_quota_rejected_a_placeholder_the_two_oldest_runs_of_the_namespace_try() {
     let mut server = Server::start();
-    let event = |reporter: &str, reason: &str, second: u32, message: &str| {
-        let at = format!("2026-01-01T00:00:{second:02}Z");
-        json!({
-            "metadata": {}, "involvedObject": {}, "reason": reason, "message": message, "lastTimestamp": at,
-            "source": {"component": reporter},
-        })
-    };
-    server.answer(
-        200,
-        json!({"metadata": {}, "items": [
-            event("cluster-autoscaler", "NotTriggerScaleUp", 1, "not yet"),
-            event("cluster-autoscaler", "NotTriggerScaleUp", 2, "max size reached"),
-            event("default-scheduler", "FailedScheduling", 3, "0/3 nodes are available."),
-        ]}),
-    );
+    for _ in 0..3 {
+        server.refuse(403, "Forbidden", "exceeded quota: q");
+    }
     let mut caches = Caches::ready();
-    caches.add_set(&run(), "s1");
-    caches.add_unschedulable_pod(&run(), "p1", "0/3 nodes are available.");
     let (mut reconciler, mut event_writer, _) = reconciler(&caches, &server);
     let seconds = Arc::default();
     reconciler.clock = clock_of(&seconds);
+    let run = |number: i64| {
+        let mut run = held();
+        run.key.uid = format!("u{number}");
+        run.created = Some(at(number - 9));
+        run
+    };
+    for number in [2, 1, 3] {
+        drop(reconciler.reconcile(run(number)).await);
+    }
+    assert_eq!(methods(&server), ["PATCH"; 2], "the third run does not try");
+    let notes = event_writer.notes();
+    assert!(
+        notes.last().unwrap().contains("two oldest runs first"),
+        "{notes:?}"
+    );
+    let mut elsewhere = run(4);
+    elsewhere.key.namespace = "other".into();
+    drop(reconciler.reconcile(elsewhere).await);
+    assert_eq!(methods(&server).len(), 3, "another namespace is not concerned");
+    caches.add_quota(&json!({"pods": "1"}), &json!({"pods": "0"}));
+    let next: Vec<_> = reconciler
+        .on_quota("ns")
+        .into_iter()
+        .map(|run| run.name)
+        .collect();
+    assert_eq!(next, ["build", "build"]);
+    assert!(reconciler.on_quota("elsewhere").is_empty());
+}
+
+#[tokio::test]
+async fn the_whole_cluster_retries_at_most_twice_a_second() {
+    let mut server = Server::start();
+    server.answer(200, written());
+    let mut caches = Caches::ready();
+    caches.add_observed_set(&run(), "s1");
+    caches.add_failed_create(&run(), 1, "exceeded quota: q");
+    let (mut reconciler, ..) = reconciler(&caches, &server);
+    let seconds = Arc::default();
+    reconciler.clock = clock_of(&seconds);
+    reconciler.reconcile(run()).await.unwrap();
+    seconds.store(2, Ordering::Relaxed);
+    assert_eq!(
+        reconciler.memory.turns.retry_pause(at(2)),
+        None,
+        "another run retries"
+    );
+    let plan = reconciler.reconcile(run()).await.unwrap();
+    assert_eq!(plan.again, Some(Duration::from_millis(500)));
+    assert!(methods(&server).is_empty());
+    seconds.store(3, Ordering::Relaxed);
+    reconciler.reconcile(run()).await.unwrap();
+    assert_eq!(methods(&server), ["PATCH"]);
+}
+
+#[tokio::test]
+async fn a_run_that_waits_reports_the_latest_answer_of_an_autoscaler_and_reads_no_event() {
+    let server = Server::start();
+    let mut caches = Caches::ready();
+    caches.add_set(&run(), "s1");
+    caches.add_unschedulable_pod(&run(), "p1", "0/3 nodes are available.");
+    caches.add_answer(&run(), "cluster-autoscaler", "NotTriggerScaleUp", 1, "not yet");
+    caches.add_answer(
+        &run(),
+        "cluster-autoscaler",
+        "NotTriggerScaleUp",
+        2,
+        "max size reached",
+    );
+    caches.add_answer(
+        &run(),
+        "default-scheduler",
+        "FailedScheduling",
+        3,
+        "0/3 nodes are available.",
+    );
+    let (reconciler, mut event_writer, _) = reconciler(&caches, &server);
     let waiting = Run {
         group: Some("u1".into()),
         ..run()
     };
-    let (_, inputs) = reconciler.observe(waiting.clone()).await.unwrap();
-    assert!(inputs.autoscaler.get().is_ok(), "no autoscaler has answered yet");
-    for second in [60, 62, 64] {
-        seconds.store(second, Ordering::Relaxed);
-        reconciler.reconcile(waiting.clone()).await.unwrap();
-    }
+    reconciler.reconcile(waiting).await.unwrap();
     let notes = event_writer.notes();
-    assert_eq!(notes.len(), 1, "{notes:?}");
     assert!(
         notes[0].contains("The autoscaler reports: max size reached."),
         "{notes:?}"
     );
-    let calls = server.calls();
-    assert_eq!(calls.len(), 1, "read once, remembered after that: {calls:?}");
-    let line = "GET /api/v1/namespaces/ns/events?&fieldSelector=involvedObject.uid%3Dp1";
-    assert_eq!(calls[0].line, line);
+    assert!(server.calls().is_empty());
 }
 
 #[tokio::test]
@@ -172,7 +217,6 @@ async fn what_a_placeholder_is_made_of_is_read_once_a_second_and_at_once_after_a
     let mut server = Server::start();
     let reads = |server: &mut Server| {
         server.refuse(404, "NotFound", "persistentvolumeclaims \"source\" not found");
-        server.answer(200, json!({"metadata": {}, "items": []}));
     };
     reads(&mut server);
     server.answer(201, written());
@@ -188,10 +232,10 @@ async fn what_a_placeholder_is_made_of_is_read_once_a_second_and_at_once_after_a
     };
     let mut calls: Vec<&str> = Vec::new();
     for (second, expected) in [
-        (0, ["GET", "GET", "PATCH"].as_slice()),
+        (0, ["GET", "PATCH"].as_slice()),
         (0, &[]),
-        (1, &["GET", "GET", "PATCH"]),
-        (1, &["GET", "GET"]),
+        (1, &["GET", "PATCH"]),
+        (1, &["GET"]),
         (1, &[]),
     ] {
         seconds.store(second, Ordering::Relaxed);
@@ -245,7 +289,7 @@ async fn a_rejection_by_a_quota_is_looked_into_until_it_concerned_another_run_or
         (8, "8", true, &[]),
     ] {
         seconds.store(second, Ordering::Relaxed);
-        caches.add_refusal("ns", rejection);
+        caches.add_rejected_task("ns", "build-test", rejection);
         if away {
             caches.add_set_of(&running, "s1", &json!({"spec": {"replicas": 0}}));
             caches.remove_pod(&running);

@@ -74,7 +74,20 @@ fn resource(line: &str) -> &'static str {
     if line.contains("status.phase") {
         return "pending pods";
     }
-    let watched = ["pipelineruns", "statefulsets", "nodes", "pods", "events"];
+    if line.contains("FailedCreate") {
+        return "failed creates";
+    }
+    if line.contains("source%21%3Dkubelet") {
+        return "autoscaler events";
+    }
+    let watched = [
+        "pipelineruns",
+        "statefulsets",
+        "nodes",
+        "pods",
+        "events",
+        "resourcequotas",
+    ];
     watched
         .into_iter()
         .find(|name| line.contains(&format!("/{name}")))
@@ -160,12 +173,17 @@ async fn of_pods_only_placeholders_and_those_of_groups_that_wait_are_watched_and
         .iter()
         .filter(|line| line.starts_with("GET") && !line.contains("watch=true"))
         .collect();
-    assert_eq!(lists.len(), 6, "{lists:?}");
+    assert_eq!(lists.len(), 9, "{lists:?}");
     for line in lists {
         let expected = match resource(line) {
             "pipelineruns" => "/pipelineruns?&limit=100",
             "nodes" => "/nodes?&limit=100",
             "events" => "involvedObject.kind%3DTaskRun%2Creason%3DExceededResourceQuota&limit=100",
+            "resourcequotas" => "/resourcequotas?&limit=100",
+            "failed creates" => "involvedObject.kind%3DStatefulSet%2Creason%3DFailedCreate&limit=100",
+            "autoscaler events" => {
+                "involvedObject.kind%3DPod%2Csource%21%3Dkubelet%2Csource%21%3Ddefault-scheduler&limit=100"
+            }
             "pending pods" => "group%2Capp.kubernetes.io%2Fcomponent+notin+%28placeholder%2C",
             _ => "component%3Dplaceholder%2Capp.kubernetes.io%2Fname%3Dpod-affinity",
         };

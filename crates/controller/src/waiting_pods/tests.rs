@@ -91,12 +91,9 @@ fn a_pod_leads_to_the_run_of_its_group_though_a_nested_run_made_it() {
 }
 
 #[test]
-fn each_refusal_by_a_quota_wakes_the_runs_of_its_namespace_that_have_placeholders() {
+fn the_runs_of_a_namespace_that_have_placeholders_are_found() {
     let mut caches = Caches::ready();
     caches.add_set(&run(), "s1");
-    assert_eq!(caches.add_refusal("ns", "7"), ["ns"]);
-    assert!(caches.add_refusal("ns", "7").is_empty(), "it is the same");
-    assert_eq!(caches.add_refusal("ns", "8"), ["ns"]);
     let runs = caches.stores.runs_in("ns");
     assert_eq!(runs, [ObjectRef::new("build").within("ns")]);
     assert!(caches.stores.runs_in("n").is_empty());

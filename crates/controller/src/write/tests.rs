@@ -113,7 +113,6 @@ async fn a_placeholder_mounts_only_claims_that_do_no_harm_and_goes_where_the_oth
     server.answer(200, claim("ReadWriteOncePod"));
     server.answer(200, volume);
     server.refuse(404, "NotFound", "persistentvolumeclaims \"later\" not found");
-    server.answer(200, json!({"metadata": {}, "items": []}));
     server.answer(201, json!({"metadata": {}}));
     let mut observed = nothing();
     observed.run.claims = vec!["source".into(), "alone".into(), "later".into()];
@@ -124,8 +123,7 @@ async fn a_placeholder_mounts_only_claims_that_do_no_harm_and_goes_where_the_oth
         "GET /api/v1/namespaces/ns/persistentvolumeclaims/source"
     );
     assert_eq!(calls[2].line, "GET /api/v1/persistentvolumes/pv-1");
-    assert_eq!(calls[4].line, QUOTAS);
-    let pod = &calls[5].body["spec"]["template"]["spec"];
+    let pod = &calls[4].body["spec"]["template"]["spec"];
     let required = &pod["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"];
     assert_eq!(required, &west);
     let volumes = pod["volumes"].as_array().unwrap();
@@ -141,7 +139,9 @@ const ALL_SETS: &str = "GET /apis/apps/v1/namespaces/ns/statefulsets?";
 
 /// What a quota says about a run, and what was called for it.
 async fn quota_of(server: &Server, observed: &mut Observation) -> (Quota, Vec<String>) {
-    let (reconciler, ..) = reconciler(&Caches::ready(), server);
+    let mut caches = Caches::ready();
+    caches.add_quota(&json!({"count/statefulsets.apps": "3"}), &json!({}));
+    let (reconciler, ..) = reconciler(&caches, server);
     let inputs = reconciler.read_one(Read::Quota, observed).await.unwrap();
     let calls = server.calls().into_iter().map(|call| call.line);
     (inputs.quota.get().unwrap().clone(), calls.collect())
@@ -241,9 +241,10 @@ async fn the_placeholder_of_another_run_is_deleted_by_its_uid_and_it_is_no_error
 }
 
 #[tokio::test]
-async fn nobody_asks_for_quotas_where_tekton_makes_no_sets_nor_for_sets_where_none_are_counted() {
+async fn quotas_are_read_only_for_runs_with_volumes_and_statefulsets_only_where_a_quota_counts_them() {
     let mut server = Server::start();
     assert_eq!(short_of(&mut server, &[]).await, (None, Vec::new()));
+    // The quota of StatefulSets that the cache has was replaced meanwhile.
     let pods = json!({"metadata": {"name": "pods"}, "spec": {"hard": {"pods": "0"}}});
     server.answer(200, json!({"metadata": {}, "items": [pods]}));
     let asked = vec![QUOTAS.to_owned()];
@@ -526,40 +527,16 @@ async fn adoption_takes_the_pod_from_its_set_for_the_run_and_lets_autoscalers_ha
 }
 
 #[tokio::test]
-async fn a_nudge_asks_for_the_latest_failed_create_event_and_touches_the_set() {
+async fn a_requeue_touches_the_statefulset() {
     let mut server = Server::start();
-    let event = |second: i64, message: &str| {
-        json!({
-            "metadata": {}, "involvedObject": {}, "lastTimestamp": at(second).to_string(), "message": message,
-        })
-    };
-    server.answer(
-        200,
-        json!({"metadata": {}, "items": [event(2, "exceeded quota"), event(1, "older")]}),
-    );
     server.answer(200, json!({"metadata": {}}));
-    let (effect, inputs) = step(&server, &mut observed()).await.unwrap();
+    let (effect, _) = step(&server, &mut observed()).await.unwrap();
     assert_eq!(effect, Effect::Written);
-    assert_eq!(inputs.failed_create, Some("exceeded quota".to_owned()).into());
     let calls = server.calls();
-    let selector = "involvedObject.uid%3Ds1%2Creason%3DFailedCreate";
-    assert_eq!(
-        calls[0].line,
-        format!("GET /api/v1/namespaces/ns/events?&fieldSelector={selector}")
-    );
-    assert_eq!(calls[1].content_type, "application/merge-patch+json");
+    assert_eq!(calls[0].content_type, "application/merge-patch+json");
     let annotations = json!({"pod-affinity.tekton.dev/nudged": at(0).to_string()});
     assert_eq!(
-        calls[1].body,
+        calls[0].body,
         json!({"metadata": {"uid": "s1", "annotations": annotations}})
     );
-}
-
-#[tokio::test]
-async fn a_nudge_happens_even_if_events_cannot_be_read() {
-    let mut server = Server::start();
-    server.refuse(403, "Forbidden", "events is forbidden");
-    server.answer(200, json!({"metadata": {}}));
-    let (effect, inputs) = step(&server, &mut observed()).await.unwrap();
-    assert_eq!((effect, inputs.failed_create), (Effect::Written, None.into()));
 }

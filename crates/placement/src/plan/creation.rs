@@ -4,27 +4,29 @@ use super::action::{Action, Event, Target};
 use super::decision::{Decision, Wait};
 use super::inputs::{Inputs, Quota, Read};
 use super::observation::Observation;
-use super::{Plan, SOON, with_timer, without_timer};
+use super::{Plan, with_timer, without_timer};
+use crate::attempts::Turn;
 use crate::statefulset_quota::QuotaBlocker;
 use crate::strategy::Enrolment;
 use std::time::Duration;
 
-/// How soon a running run without a placeholder tries again to get one.
-const RETRY_ROOM: Duration = Duration::from_secs(30);
+/// How soon a run without room for its placeholder is reconciled again, if neither a quota nor an older run changes before.
+pub(super) const RETRY_ROOM: Duration = Duration::from_secs(30);
 /// How soon a quota stops counting a deleted StatefulSet.
 const RECOUNTED_IN: Duration = Duration::from_secs(1);
 
 /// The placeholder mounts the run's PVCs, except where a mount does harm, because a PVC that is bound to a zone decides
 /// the zone of the run. The run's labels are read as well, because the cache does not keep all of them.
 pub(super) fn create(observed: &Observation, inputs: &Inputs, enrolment: Enrolment) -> Result<Plan, Read> {
+    if let Turn::Later { is_rejected } = observed.turn {
+        return Ok(with_timer(
+            Decision::Wait(Wait::OlderRuns { is_rejected }),
+            RETRY_ROOM,
+        ));
+    }
     let creation = inputs.creation.get()?;
     if let Some(quota) = creation.quota.short_of.clone() {
-        let pause = if observed.run.is_held_by_us() {
-            SOON
-        } else {
-            RETRY_ROOM
-        };
-        return Ok(with_timer(Decision::Wait(Wait::Places { quota }), pause));
+        return Ok(with_timer(Decision::Wait(Wait::Places { quota }), RETRY_ROOM));
     }
     let event = Event::Created(creation.need.clone());
     let create = Action::Create(enrolment, creation.clone());

@@ -59,6 +59,11 @@ pub enum Wait {
     Pause,
     /// Nodes for the affinity assistants of a run that opted out.
     Assistants,
+    /// Older runs of the namespace, which try to get their placeholders' pods first.
+    OlderRuns {
+        /// A quota rejected the placeholder of one of them.
+        is_rejected: bool,
+    },
     /// Room for the placeholder's StatefulSet in a quota, beside the StatefulSets of Tekton.
     Places {
         /// The quota and its figures.

@@ -82,7 +82,6 @@ pub(super) fn on_opt_out(observed: &Observation, inputs: &Inputs) -> Result<Plan
     if run.is_held_by_us() {
         return Ok(without_timer(held::release(
             observed,
-            inputs,
             ReleaseCause::OptedOut,
             None,
         )));

@@ -1,10 +1,11 @@
 //! Scenes for the tests of `plan`: a run and its placeholder, which methods change.
 
 use super::{
-    Action, Creation, Decision, Enrolment, Event, Group, Inputs, Observation, Placeholder, PlaceholderPod,
-    Plan, Quota, Read, Repeated, RequeueMark, RunState, Shape, Spec, Step, Target, TaskCount, Tasks,
-    Unschedulable, WaitingPod, plan,
+    Action, Creation, Decision, Enrolment, Event, Inputs, Observation, Placeholder, PlaceholderPod, Plan,
+    Quota, Read, Repeated, RequeueMark, RunState, Shape, Spec, Step, Target, TaskCount, Tasks, Unschedulable,
+    WaitingPod, plan,
 };
+use crate::attempts::Turn;
 use crate::config::Config;
 use crate::node::{NodeFacts, NodeState};
 use crate::placeholder::size;
@@ -42,6 +43,9 @@ pub(super) struct Scene {
     pub(super) moves: Repeated,
     pub(super) nodes: Vec<NodeFacts>,
     pub(super) requeue_in: Duration,
+    pub(super) turn: Turn,
+    pub(super) failed_create: Option<String>,
+    pub(super) autoscaler: Option<String>,
     pub(super) inputs: Inputs,
 }
 
@@ -61,6 +65,9 @@ pub(super) fn fresh() -> Scene {
         moves: Repeated::default(),
         nodes: Vec::new(),
         requeue_in: Duration::ZERO,
+        turn: Turn::Now,
+        failed_create: None,
+        autoscaler: None,
         inputs: inputs_read(),
     }
 }
@@ -268,15 +275,13 @@ impl Scene {
                 Read::Assistants => inputs.assistants = nothing.assistants,
                 Read::RejectedTasks => inputs.rejected_tasks = nothing.rejected_tasks,
                 Read::Usage => inputs.usage = nothing.usage,
-                Read::FailedCreate => inputs.failed_create = nothing.failed_create,
-                Read::Autoscaler => inputs.autoscaler = nothing.autoscaler,
             }
         })
     }
 
     /// The message of the latest `FailedCreate` event of the placeholder.
     pub(super) fn failed_create(self, message: &str) -> Self {
-        self.change(|scene| scene.inputs.failed_create = Some(message.to_owned()).into())
+        self.change(|scene| scene.failed_create = Some(message.to_owned()))
     }
 
     pub(super) fn node_is(self, state: NodeState) -> Self {
@@ -353,6 +358,9 @@ impl Scene {
             retries: self.retries,
             rejection: self.rejection.clone(),
             requeue_in: self.requeue_in,
+            turn: self.turn,
+            failed_create: self.failed_create.clone(),
+            autoscaler: self.autoscaler.clone(),
         }
     }
 
@@ -384,8 +392,6 @@ pub(super) fn inputs_read() -> Inputs {
         quota: Quota::default().into(),
         assistants: Vec::new().into(),
         usage: Vec::new().into(),
-        failed_create: Group::from(None),
-        autoscaler: Group::from(None),
         ..Inputs::default()
     }
 }

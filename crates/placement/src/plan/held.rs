@@ -10,6 +10,7 @@ use super::state::PlaceholderState::{Missing, Unusable, Usable};
 use super::{
     Plan, SOON, change_placeholder, change_run, creation, moving, scaled_down, with_timer, without_timer,
 };
+use crate::attempts::Turn;
 use crate::config::ReleaseWhen;
 use crate::messages;
 use crate::node::{NodeOffer, largest};
@@ -34,12 +35,12 @@ pub(super) fn on_held(observed: &Observation, inputs: &Inputs, enrolment: Enrolm
     }
     let remaining = hold_remaining(observed, observed.config.hold_deadline);
     let obstacle = obstacle(observed, inputs);
-    match reason_to_release(observed, inputs, obstacle == Ok(None), remaining) {
+    match reason_to_release(observed, obstacle == Ok(None), remaining) {
         Some(ReleaseCause::Deadline) => {
-            let release = without_timer(release(observed, inputs, ReleaseCause::Deadline, Some(enrolment)));
+            let release = without_timer(release(observed, ReleaseCause::Deadline, Some(enrolment)));
             Ok(free_place(observed, inputs)?.unwrap_or(release))
         }
-        Some(cause) => Ok(without_timer(release(observed, inputs, cause, Some(enrolment)))),
+        Some(cause) => Ok(without_timer(release(observed, cause, Some(enrolment)))),
         None => {
             let plan = match obstacle? {
                 Some(plan) => plan,
@@ -55,16 +56,11 @@ fn date_hold(observed: &Observation) -> Decision {
     Decision::act("date_hold", None, [dated])
 }
 
-fn reason_to_release(
-    observed: &Observation,
-    inputs: &Inputs,
-    clear: bool,
-    remaining: Duration,
-) -> Option<ReleaseCause> {
+fn reason_to_release(observed: &Observation, clear: bool, remaining: Duration) -> Option<ReleaseCause> {
     match observed.placeholder() {
         Usable(_) if clear && observed.live_node().is_some() => Some(ReleaseCause::NodeFound),
         Usable(_) if clear && may_release_when_created(observed) => Some(ReleaseCause::PlaceholderCreated),
-        Usable(placeholder) if is_rejected_permanently(observed, inputs, placeholder) => {
+        Usable(placeholder) if is_rejected_permanently(observed, placeholder) => {
             Some(ReleaseCause::PlaceholderImpossible)
         }
         Usable(_) | Missing | Unusable => remaining.is_zero().then_some(ReleaseCause::Deadline),
@@ -86,18 +82,24 @@ fn free_place(observed: &Observation, inputs: &Inputs) -> Result<Option<Plan>, R
     }
 }
 
-fn is_rejected_permanently(observed: &Observation, inputs: &Inputs, placeholder: &Placeholder) -> bool {
-    match permanent_rejection(observed, inputs) {
+fn is_rejected_permanently(observed: &Observation, placeholder: &Placeholder) -> bool {
+    match permanent_rejection(observed) {
         Some(PermanentRejection::MissingObject) => true,
         Some(PermanentRejection::OutOfLimitRange(_)) => placeholder.spec.within_limits,
         None => false,
     }
 }
 
-/// Why the API server permanently rejects the placeholder's pod, if the message was read.
-fn permanent_rejection(observed: &Observation, inputs: &Inputs) -> Option<PermanentRejection> {
-    let message = inputs.failed_create.get().ok()?.as_deref();
-    pod_rejection::parse(message.filter(|_| observed.live_pod().is_none())?)
+/// Why the StatefulSet controller cannot create the pod. An earlier event is outdated while the StatefulSet controller
+/// tries again.
+fn failed_create(observed: &Observation) -> Option<&str> {
+    let is_current = observed.live_pod().is_none() && observed.requeue_in.is_zero();
+    observed.failed_create.as_deref().filter(|_| is_current)
+}
+
+/// Why the API server permanently rejects the placeholder's pod.
+fn permanent_rejection(observed: &Observation) -> Option<PermanentRejection> {
+    pod_rejection::parse(failed_create(observed)?)
 }
 
 /// With `release-when: created`, a placeholder that exists is enough, unless it has a reserve: the tasks would not fit
@@ -107,19 +109,14 @@ fn may_release_when_created(observed: &Observation) -> bool {
 }
 
 /// Clears `spec.status` and the hold annotation. Without an enrolment, the run leaves its group.
-pub(super) fn release(
-    observed: &Observation,
-    inputs: &Inputs,
-    cause: ReleaseCause,
-    enrolment: Option<Enrolment>,
-) -> Decision {
+pub(super) fn release(observed: &Observation, cause: ReleaseCause, enrolment: Option<Enrolment>) -> Decision {
     let node = enrolment.and(observed.live_node()).map(str::to_owned);
     let run = change_run(observed, |run| {
         run.hold = None;
         run.group = enrolment.map(Into::into);
         run.node = node.clone().or(run.node.take());
     });
-    let message = inputs.failed_create.get().ok().cloned().flatten();
+    let message = failed_create(observed).map(str::to_owned);
     let event = Event::Released {
         cause,
         enrolment,
@@ -142,33 +139,27 @@ fn obstacle(observed: &Observation, inputs: &Inputs) -> Result<Option<Plan>, Rea
     }
     match reshape(observed, placeholder) {
         Reshape::Now(decision) => Ok(Some(without_timer(decision))),
-        Reshape::Wait(remaining) => Ok(Some(with_timer(await_scheduler(observed, inputs)?, remaining))),
-        Reshape::No => give_up_reserve(observed, inputs, placeholder),
+        Reshape::Wait(remaining) => Ok(Some(with_timer(await_scheduler(observed), remaining))),
+        Reshape::No => Ok(give_up_reserve(observed, placeholder)),
     }
 }
 
 /// Gives up an automatic reserve that fits on no node, and for which no autoscaler adds a node: it would hold the run
 /// in vain, and no user chose its amounts for the nodes of this cluster.
-fn give_up_reserve(
-    observed: &Observation,
-    inputs: &Inputs,
-    placeholder: &Placeholder,
-) -> Result<Option<Plan>, Read> {
-    let Some((pod, since)) = unschedulable_with_reserve(observed) else {
-        return Ok(None);
-    };
+fn give_up_reserve(observed: &Observation, placeholder: &Placeholder) -> Option<Plan> {
+    let (pod, since) = unschedulable_with_reserve(observed)?;
     let nearest = nearest(observed, pod);
     let is_too_large = nearest.as_ref().is_none_or(|offer| !offer.fits());
     if !(is_too_large && is_automatic(&observed.run, &observed.config)) {
-        return Ok(None);
+        return None;
     }
     let remaining = observed.remaining(since, AUTOSCALER_ANSWERS_WITHIN);
     if !remaining.is_zero() {
-        return Ok(Some(with_timer(await_scheduler(observed, inputs)?, remaining)));
+        return Some(with_timer(await_scheduler(observed), remaining));
     }
-    let is_promised = |answer: &Option<String>| answer.as_deref().is_some_and(messages::promises_node);
-    if inputs.autoscaler.get().map_or(true, is_promised) {
-        return Ok(None);
+    let answer = observed.autoscaler.as_deref();
+    if answer.is_some_and(messages::promises_node) {
+        return None;
     }
     let small = change_placeholder(placeholder, |spec| {
         spec.size = usual(&observed.config).requests();
@@ -176,11 +167,7 @@ fn give_up_reserve(
     });
     let actions = [small, Action::Delete(Target::Pod(pod.uid.clone()))];
     let event = Event::ReserveGivenUp { nearest };
-    Ok(Some(without_timer(Decision::act(
-        "give_up_reserve",
-        event,
-        actions,
-    ))))
+    Some(without_timer(Decision::act("give_up_reserve", event, actions)))
 }
 
 fn unschedulable_with_reserve(observed: &Observation) -> Option<(&PlaceholderPod, jiff::Timestamp)> {
@@ -203,7 +190,7 @@ fn return_placeholder(
     if observed.live_pod().is_none() && observed.waiting.is_empty() {
         scaled_down::return_placeholder(inputs, placeholder)
     } else {
-        Ok(with_timer(await_scheduler(observed, inputs)?, SOON))
+        Ok(with_timer(await_scheduler(observed), SOON))
     }
 }
 
@@ -215,10 +202,10 @@ fn await_node(observed: &Observation, inputs: &Inputs, enrolment: Enrolment) -> 
     match (observed.placeholder(), observed.live_pod()) {
         (Missing, _) => creation::create(observed, inputs, enrolment),
         (Unusable, _) => Ok(with_timer(Decision::await_placeholder(), SOON)),
-        (Usable(placeholder), None) => requeue_statefulset(observed, inputs, placeholder),
+        (Usable(placeholder), None) => Ok(requeue_statefulset(observed, placeholder)),
         (Usable(_), Some(_)) => Ok(Plan {
             again: enrols_in,
-            ..without_timer(await_scheduler(observed, inputs)?)
+            ..without_timer(await_scheduler(observed))
         }),
     }
 }
@@ -238,47 +225,37 @@ fn enrols_in(observed: &Observation) -> Option<Duration> {
     }
 }
 
-fn await_scheduler(observed: &Observation, inputs: &Inputs) -> Result<Decision, Read> {
+fn await_scheduler(observed: &Observation) -> Decision {
     let Some(unschedulable) = observed.live_pod().and_then(|pod| pod.unschedulable.as_ref()) else {
-        return Ok(Decision::await_placeholder());
+        return Decision::await_placeholder();
     };
-    let autoscaler = inputs.autoscaler.get()?.clone();
     let big = observed.live_pod().filter(|pod| pod.shape.reserves);
-    Ok(Decision::Wait(Wait::Node {
+    Decision::Wait(Wait::Node {
         unschedulable: Some(unschedulable.message.clone()),
-        autoscaler,
+        autoscaler: observed.autoscaler.clone(),
         largest: big.and_then(|pod| nearest(observed, pod)),
-    }))
+    })
 }
 
 /// Requeues the StatefulSet: its controller backs off for minutes after the pod was rejected, and a change of the
 /// StatefulSet ends the back-off.
-fn requeue_statefulset(
-    observed: &Observation,
-    inputs: &Inputs,
-    placeholder: &Placeholder,
-) -> Result<Plan, Read> {
-    let plan = if !placeholder.observed {
+fn requeue_statefulset(observed: &Observation, placeholder: &Placeholder) -> Plan {
+    if !placeholder.observed {
         with_timer(Decision::await_placeholder(), SOON)
     } else if !observed.requeue_in.is_zero() {
         with_timer(Decision::await_placeholder(), observed.requeue_in.min(SOON))
-    } else {
-        let message = inputs.failed_create.get()?;
+    } else if let Turn::Later { is_rejected } = observed.turn {
         with_timer(
-            requeue_or_resize(observed, inputs, placeholder, message.as_deref()),
-            SOON,
+            Decision::Wait(Wait::OlderRuns { is_rejected }),
+            creation::RETRY_ROOM,
         )
-    };
-    Ok(plan)
+    } else {
+        with_timer(requeue_or_resize(observed, placeholder), SOON)
+    }
 }
 
-fn requeue_or_resize(
-    observed: &Observation,
-    inputs: &Inputs,
-    placeholder: &Placeholder,
-    message: Option<&str>,
-) -> Decision {
-    match (permanent_rejection(observed, inputs), message) {
+fn requeue_or_resize(observed: &Observation, placeholder: &Placeholder) -> Decision {
+    match (permanent_rejection(observed), failed_create(observed)) {
         (Some(PermanentRejection::OutOfLimitRange(bounds)), Some(message)) => {
             let sized = change_placeholder(placeholder, |spec| {
                 spec.size = within_limits(&bounds, &observed.config).requests();

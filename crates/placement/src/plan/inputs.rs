@@ -27,10 +27,6 @@ pub enum Read {
     RejectedTasks,
     /// What the run's tasks requested, and when they ran.
     Usage,
-    /// The latest `FailedCreate` event of the placeholder's StatefulSet.
-    FailedCreate,
-    /// The latest event of an autoscaler about the placeholder's pod.
-    Autoscaler,
 }
 
 /// The inputs for a new placeholder, with the room in the quotas for its StatefulSet.
@@ -98,10 +94,6 @@ pub struct Inputs {
     pub rejected_tasks: Group<Vec<String>>,
     /// See [`Read::Usage`]; empty if the usage is unknown.
     pub usage: Group<Vec<PodUsage>>,
-    /// See [`Read::FailedCreate`]: the message, if there is an event.
-    pub failed_create: Group<Option<String>>,
-    /// See [`Read::Autoscaler`]: the message, if there is an event.
-    pub autoscaler: Group<Option<String>>,
 }
 
 /// A group of inputs that was read, or the request to read it.
@@ -131,8 +123,6 @@ impl Default for Inputs {
             assistants: Group(Err(Read::Assistants)),
             rejected_tasks: Group(Err(Read::RejectedTasks)),
             usage: Group(Err(Read::Usage)),
-            failed_create: Group(Err(Read::FailedCreate)),
-            autoscaler: Group(Err(Read::Autoscaler)),
         }
     }
 }

@@ -2,6 +2,7 @@
 //!
 //! Each object is reduced to these fields when it is decoded. Inputs that only the API server has are in `inputs.rs`.
 
+use crate::attempts::Turn;
 use crate::config::Config;
 use crate::keys;
 use crate::node::{NodeFacts, NodeState};
@@ -47,6 +48,12 @@ pub struct Observation {
     pub rejection: Option<String>,
     /// How long the plan waits for the StatefulSet controller before it requeues the StatefulSet.
     pub requeue_in: Duration,
+    /// Whether the run may try to get its placeholder's pod.
+    pub turn: Turn,
+    /// The message of the latest event `FailedCreate` of the placeholder's StatefulSet.
+    pub failed_create: Option<String>,
+    /// The message of an autoscaler's latest event about the placeholder's pod.
+    pub autoscaler: Option<String>,
 }
 
 /// A run's placeholder StatefulSet.
@@ -190,6 +197,9 @@ impl Observation {
             retries: Repeated::default(),
             rejection: None,
             requeue_in: Duration::ZERO,
+            turn: Turn::Now,
+            failed_create: None,
+            autoscaler: None,
         }
     }
 

@@ -91,9 +91,7 @@ fn too_large(seconds: i64) -> Scene {
 fn decided(scene: &Scene, answer: Option<&str>) -> Plan {
     let answer = answer.map(str::to_owned);
     let scene = scene.clone();
-    scene
-        .change(|scene| scene.inputs.autoscaler = answer.into())
-        .plan()
+    scene.change(|scene| scene.autoscaler = answer).plan()
 }
 
 /// The template gets the usual size without a pin, then the pod is deleted.

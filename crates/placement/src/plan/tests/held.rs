@@ -1,6 +1,7 @@
 //! Runs that wait, held by pod-affinity or by another controller.
 
 use super::*;
+use crate::attempts::Turn;
 use crate::config::Config;
 use crate::requests::Verb;
 use crate::statefulset_quota::QuotaBlocker;
@@ -48,7 +49,7 @@ fn a_placeholder_gives_way_where_a_quota_has_no_room_for_it_beside_tektons_assis
         held().unread(Read::Creation).decision(),
         Decision::Read(Read::Creation)
     );
-    assert_eq!(short(held()), with_timer(waits.clone(), SOON));
+    assert_eq!(short(held()), in_seconds(waits.clone(), 30));
     assert_eq!(short(enrolled()), in_seconds(waits, 30));
     let over = held().change(|scene| scene.run.created = Some(ago(9999)));
     assert_eq!(short(over).decision, released(ReleaseCause::Deadline, None));
@@ -204,10 +205,6 @@ fn the_schedulers_own_message_tells_why_there_is_no_node() {
     });
     let stranded = held().placeholder_unschedulable(1).in_group(UID);
     assert_eq!(stranded.decision(), told);
-    assert_eq!(
-        stranded.unread(Read::Autoscaler).decision(),
-        Decision::Read(Read::Autoscaler)
-    );
 }
 
 #[test]
@@ -384,4 +381,35 @@ fn a_run_held_by_another_is_enrolled_and_then_left_to_them_without_placeholder()
 fn a_run_that_kueue_released_is_running_like_any_other() {
     let scene = enrolled().change(|scene| scene.run.queued_by_kueue = true);
     assert_eq!(scene.decision(), creation());
+}
+
+const LATER: Turn = Turn::Later { is_rejected: true };
+
+#[test]
+fn a_run_without_a_pod_waits_for_older_runs_that_a_quota_rejected() {
+    let waits = in_seconds(Decision::Wait(Wait::OlderRuns { is_rejected: true }), 30);
+    let rejected = || held().with_statefulset().failed_create("exceeded quota: few");
+    let running = enrolled().change(|scene| (scene.statefulset, scene.pod) = (None, None));
+    for scene in [held(), rejected(), running] {
+        let scene = scene.unread(Read::Creation);
+        assert_ne!(scene.decision(), waits.decision);
+        assert_eq!(scene.change(|scene| scene.turn = LATER).plan(), waits);
+    }
+    let on_node = held().with_pod().change(|scene| scene.turn = LATER);
+    assert_eq!(on_node.decision(), held().with_pod().decision());
+}
+
+#[test]
+fn a_run_that_waits_for_older_runs_is_released_at_its_deadline() {
+    let late = held().created_ago(600).change(|scene| scene.turn = LATER);
+    assert_eq!(late.decision(), released(ReleaseCause::Deadline, None));
+}
+
+/// The StatefulSet controller may create the pod in its next attempt.
+#[test]
+fn an_event_about_an_earlier_attempt_is_not_a_reason_to_release() {
+    let missing = "no PriorityClass with name urgent was found";
+    let scene = held().with_statefulset().failed_create(missing);
+    let scene = scene.change(|scene| scene.requeue_in = Duration::from_secs(2));
+    assert_eq!(scene.plan(), in_seconds(await_node(), 2));
 }

@@ -356,7 +356,7 @@ proptest! {
         scene in anything(),
         met in tally(&[
             ("tasks", 30), ("rejected_tasks", 30), ("creation", 30), ("quota", 5), ("assistants", 50),
-            ("failed_create", 30), ("autoscaler", 5), ("usage", 5), ("read", 50),
+            ("usage", 5), ("read", 50),
         ]),
     ) {
         if let Decision::Read(read) = scene.decision() {

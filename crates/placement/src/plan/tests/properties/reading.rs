@@ -144,8 +144,6 @@ pub(super) fn is_read(scene: &Scene, read: Read) -> bool {
         Read::Assistants => inputs.assistants.get().is_ok(),
         Read::RejectedTasks => inputs.rejected_tasks.get().is_ok(),
         Read::Usage => inputs.usage.get().is_ok(),
-        Read::FailedCreate => inputs.failed_create.get().is_ok(),
-        Read::Autoscaler => inputs.autoscaler.get().is_ok(),
     }
 }
 
@@ -164,8 +162,6 @@ pub(super) fn rests_on(scene: &Scene, name: &str) -> Option<Read> {
         "move_off" => Some(Read::Tasks),
         "make_room" | "retry_tasks" => Some(Read::RejectedTasks),
         "requeue_tasks" | "return_placeholder" => Some(Read::Assistants),
-        "requeue_statefulset" | "size_within_limits" => Some(Read::FailedCreate),
-        "give_up_reserve" => Some(Read::Autoscaler),
         "delete_placeholder" | "keep_pod" if run.done && !run.deleting && records_usage => Some(Read::Usage),
         _ => None,
     }

@@ -1,6 +1,7 @@
 //! Observations of a run: a usual scene with a few independent changes.
 
 use super::super::*;
+use crate::attempts::Turn;
 use crate::automatic_reserve::PodUsage;
 use crate::reserve::ReserveSetting;
 use crate::statefulset_quota::QuotaBlocker;
@@ -137,7 +138,6 @@ const ANSWERS: &[Change] = &[
     |scene| no_room(scene, Some(QuotaBlocker::DeletedStatefulSet)),
     |scene| no_room(scene, Some(another_placeholder())),
     |scene| unread(scene, Read::Usage),
-    |scene| unread(scene, Read::FailedCreate),
     |scene| *scene = scene.clone().failed_create("exceeded quota: tight"),
     |scene| {
         *scene = scene
@@ -145,9 +145,9 @@ const ANSWERS: &[Change] = &[
             .failed_create("no PriorityClass with name urgent was found");
     },
     |scene| *scene = scene.clone().failed_create(TOO_SMALL),
-    |scene| unread(scene, Read::Autoscaler),
-    |scene| scene.inputs.autoscaler = Some("pod triggered scale-up: pool".to_owned()).into(),
-    |scene| scene.inputs.autoscaler = Some("max node group size reached".to_owned()).into(),
+    |scene| scene.autoscaler = Some("pod triggered scale-up: pool".to_owned()),
+    |scene| scene.autoscaler = Some("max node group size reached".to_owned()),
+    |scene| scene.turn = Turn::Later { is_rejected: true },
     |scene| scene.requeue_in = Duration::from_secs(3),
     |scene| scene.relaxed = true,
 ];

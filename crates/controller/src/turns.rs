@@ -1,0 +1,186 @@
+//! Decides whose turn it is in a namespace: which runs may try to get their placeholder's pod, and which run counts a quota.
+//!
+//! `placement::attempts` has the rule. This module keeps the runs of each namespace, and triggers a run when its turn comes. After
+//! a change of the leader, the first reconciliation of each run adds the run again.
+
+use crate::memory::backoff::{later, until};
+use futures::channel::mpsc::{UnboundedReceiver, UnboundedSender, unbounded};
+use jiff::Timestamp;
+use kube::runtime::reflector::ObjectRef;
+use placement::attempts::{Attempts, Position, Turn};
+use placement::messages;
+use placement::plan::{Observation, State};
+use placement::run::Run;
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+use tekton::PipelineRun;
+use tokio::sync::{Mutex as AsyncMutex, OwnedMutexGuard};
+
+/// The pause between two retries in the whole cluster: each retry costs the StatefulSet controller requests, and the default limit of
+/// its client is 20 requests per second for all StatefulSets of the cluster.
+const CLUSTER_PAUSE: Duration = Duration::from_millis(500);
+/// The pause between two retries in one namespace, so that the retries of one namespace leave half of the limit to others.
+const NAMESPACE_PAUSE: Duration = Duration::from_secs(1);
+
+/// The turns of all namespaces.
+pub(crate) struct Turns {
+    namespaces: Mutex<HashMap<String, Namespace>>,
+    next_retry: Mutex<Timestamp>,
+    triggers: UnboundedSender<ObjectRef<PipelineRun>>,
+}
+
+#[derive(Default)]
+struct Namespace {
+    attempts: Attempts,
+    /// Held while the controller counts a quota of StatefulSets and creates a placeholder.
+    quota: Arc<AsyncMutex<()>>,
+    next_retry: Option<Timestamp>,
+}
+
+/// The turns, and the runs whose turn has come.
+pub(crate) fn turns() -> (Turns, UnboundedReceiver<ObjectRef<PipelineRun>>) {
+    let (triggers, triggered) = unbounded();
+    let turns = Turns {
+        namespaces: Mutex::default(),
+        next_retry: Mutex::new(Timestamp::MIN),
+        triggers,
+    };
+    (turns, triggered)
+}
+
+impl Turns {
+    /// Adds or removes the run, by whether its placeholder lacks a pod. Returns whether it is the run's turn.
+    pub(crate) fn visit(&self, observed: &Observation) -> Turn {
+        let run = &observed.run;
+        if !lacks_pod(observed) {
+            self.leave(run);
+            return Turn::Now;
+        }
+        let is_rejected = observed
+            .failed_create
+            .as_deref()
+            .is_some_and(messages::is_over_quota);
+        self.record(run, is_rejected);
+        self.with(run, |namespace| namespace.attempts.turn(&position(run)))
+    }
+
+    /// Records that a quota rejected the run's placeholder.
+    pub(crate) fn rejected(&self, run: &Run) {
+        self.record(run, true);
+    }
+
+    /// UID and name of the runs that may try in a namespace in which a quota rejected a placeholder.
+    pub(crate) fn next_in(&self, namespace: &str) -> Vec<(String, String)> {
+        let namespaces = self.lock();
+        let Some(found) = namespaces.get(namespace).filter(|it| it.attempts.is_rejected()) else {
+            return Vec::new();
+        };
+        let next = found.attempts.next();
+        next.map(|(uid, name)| (uid.to_owned(), name.to_owned()))
+            .collect()
+    }
+
+    /// Whether a quota rejected a placeholder in the run's namespace.
+    pub(crate) fn is_rejected(&self, run: &Run) -> bool {
+        let namespaces = self.lock();
+        namespaces
+            .get(&run.key.namespace)
+            .is_some_and(|it| it.attempts.is_rejected())
+    }
+
+    /// Removes deleted runs.
+    pub(crate) fn forget(&self, is_gone: impl Fn(&str) -> bool) {
+        self.lock().retain(|_, namespace| {
+            namespace.attempts.forget(&is_gone);
+            !namespace.attempts.is_empty()
+        });
+    }
+
+    /// Whether another run of the namespace counts the quotas.
+    pub(crate) fn is_busy(&self, run: &Run) -> bool {
+        self.with(run, |namespace| namespace.quota.try_lock().is_err())
+    }
+
+    /// The turn to count the quotas of a namespace and to create a placeholder; `None` while another run has the turn.
+    pub(crate) fn quota(&self, run: &Run) -> Option<OwnedMutexGuard<()>> {
+        let lock = self.with(run, |namespace| namespace.quota.clone());
+        lock.try_lock_owned().ok()
+    }
+
+    /// When the run may retry, if the retry is wanted at this time.
+    pub(crate) fn retry_at(&self, run: &Run, wanted: Timestamp) -> Timestamp {
+        self.with(run, |namespace| {
+            let earliest = namespace.next_retry.map_or(wanted, |next| next.max(wanted));
+            namespace.next_retry = Some(later(earliest, NAMESPACE_PAUSE));
+            earliest
+        })
+    }
+
+    /// The pause before a retry, because another run of the cluster has retried. Without a pause, the retry counts.
+    pub(crate) fn retry_pause(&self, now: Timestamp) -> Option<Duration> {
+        let mut next = self.next_retry.lock().unwrap_or_else(PoisonError::into_inner);
+        let pause = until(*next, now);
+        if pause.is_none() {
+            *next = later(now, CLUSTER_PAUSE);
+        }
+        pause
+    }
+
+    fn record(&self, run: &Run, is_rejected: bool) {
+        self.with(run, |namespace| {
+            namespace
+                .attempts
+                .record(position(run), &run.key.name, is_rejected);
+        });
+    }
+
+    fn leave(&self, run: &Run) {
+        let mut namespaces = self.lock();
+        let Some(namespace) = namespaces.get_mut(&run.key.namespace) else {
+            return;
+        };
+        let next = namespace.attempts.remove(&position(run));
+        if namespace.attempts.is_empty() {
+            namespaces.remove(&run.key.namespace);
+        }
+        for name in next {
+            // The receiver is closed only while the controller stops.
+            drop(
+                self.triggers
+                    .unbounded_send(ObjectRef::new(&name).within(&run.key.namespace)),
+            );
+        }
+    }
+
+    fn with<R>(&self, run: &Run, work: impl FnOnce(&mut Namespace) -> R) -> R {
+        work(self.lock().entry(run.key.namespace.clone()).or_default())
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashMap<String, Namespace>> {
+        self.namespaces.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn position(run: &Run) -> Position {
+    (run.created, run.key.uid.clone())
+}
+
+fn lacks_pod(observed: &Observation) -> bool {
+    match State::from_observation(observed) {
+        State::HeldWithoutPlaceholder | State::HeldWithoutPod | State::RunningWithoutPlaceholder => true,
+        State::Ignored
+        | State::Queued
+        | State::HeldUnscheduled
+        | State::HeldOnNode
+        | State::HeldScaledDown
+        | State::Unenrolled
+        | State::RunningWithoutPod
+        | State::RunningUnscheduled
+        | State::RunningOnNode
+        | State::RunningScaledDown
+        | State::OptedOut
+        | State::Ending
+        | State::NodeKept => false,
+    }
+}

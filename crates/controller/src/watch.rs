@@ -152,14 +152,14 @@ impl Watches {
                 }
             }),
             self.watch(
-                "failed_create_events",
+                "events",
                 foreign_events::failed_creates(),
                 writers.failed_creates,
                 foreign_events::of_statefulset,
                 runs_of_placeholders,
             ),
             self.watch(
-                "autoscaler_events",
+                "events",
                 foreign_events::autoscalers(),
                 writers.autoscalers,
                 foreign_events::of_autoscaler,

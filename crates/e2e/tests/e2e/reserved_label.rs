@@ -1,0 +1,99 @@
+//! The component reserved-label: only Tekton and pod-affinity create pods with the label of a PipelineRun.
+
+use crate::support::SOON;
+use crate::support::beds::fresh;
+use crate::support::claims::{claim, with_claim};
+use crate::support::kubectl::{rendered, workspace};
+use crate::support::placeholders::bound_placeholder;
+use crate::support::runs::{create, let_end};
+use kube::Client;
+use kube::api::PostParams;
+use serde_json::{Value, json};
+use testbed::runs::{RUN_LABEL, RunSpec};
+use testbed::{Testbed, apply};
+
+fn template() -> Value {
+    json!({
+        "metadata": {"labels": {RUN_LABEL: "a-run", "app": "a"}},
+        "spec": {"containers": [{"name": "main", "image": "testbed.invalid/main"}], "restartPolicy": "Always"},
+    })
+}
+
+fn workload(group: &str, kind: &str, extra: &Value) -> Value {
+    let mut object = json!({
+        "apiVersion": group, "kind": kind, "metadata": {"name": "mine", "namespace": "default"},
+        "spec": {"selector": {"matchLabels": {"app": "a"}}, "template": template()},
+    });
+    json_patch::merge(&mut object["spec"], extra);
+    object
+}
+
+/// The objects that a tenant can create, each with the label on its pods.
+fn objects() -> Vec<Value> {
+    let mut pod = template();
+    json_patch::merge(
+        &mut pod,
+        &json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "mine", "namespace": "default"}}),
+    );
+    let job = json!({"selector": null, "template": {"spec": {"restartPolicy": "Never"}}});
+    let controller = json!({"selector": {"app": "a", "matchLabels": null}});
+    vec![
+        pod,
+        workload("apps/v1", "StatefulSet", &json!({"serviceName": "mine"})),
+        workload("apps/v1", "Deployment", &json!({})),
+        workload("apps/v1", "DaemonSet", &json!({})),
+        workload("apps/v1", "ReplicaSet", &json!({})),
+        workload("batch/v1", "Job", &job),
+        workload("v1", "ReplicationController", &controller),
+    ]
+}
+
+/// Tries to create an object. Returns the message of the API server if the object is rejected.
+async fn tried(client: &Client, object: &Value) -> Result<(), String> {
+    let (api, _) = apply::api_of(client, object).unwrap();
+    let dry_run = PostParams {
+        dry_run: true,
+        ..PostParams::default()
+    };
+    let object = serde_json::from_value(object.clone()).unwrap();
+    let created = api.create(&dry_run, &object).await;
+    created.map(drop).map_err(|error| error.to_string())
+}
+
+async fn install(bed: &Testbed) {
+    let client = bed.client().await.unwrap();
+    let component = rendered(&workspace().join("config/components/reserved-label"));
+    apply::apply_all(&client, &component).await.unwrap();
+    bed.until("the policies to take effect", SOON, async || {
+        for object in objects() {
+            match tried(&client, &object).await {
+                Err(message) if message.contains("config-reserved-label") => {}
+                other => return Err(format!("{}: {other:?}", object["kind"])),
+            }
+        }
+        Ok(())
+    })
+    .await
+    .unwrap();
+}
+
+#[e2e_test]
+async fn a_tenant_cannot_create_pods_with_the_label_of_a_run_and_runs_are_as_without_the_policy() {
+    let bed = fresh(2).await;
+    let client = bed.client().await.unwrap();
+    for object in objects() {
+        tried(&client, &object).await.unwrap();
+    }
+    install(&bed).await;
+    let mut unlabelled = objects().remove(0);
+    unlabelled["metadata"]["labels"] = json!({"app": "a"});
+    tried(&client, &unlabelled).await.unwrap();
+
+    claim(&bed, "source", None).await;
+    let run = RunSpec::diamond("default", "run").opted_in("true").ending("hang");
+    let run = with_claim(run, "source");
+    let created = create(&bed, &run).await;
+    bound_placeholder(&bed, &created).await;
+    let_end(&bed, &run).await;
+    bed.until_succeeded(&run, SOON).await.unwrap();
+}

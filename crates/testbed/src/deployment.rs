@@ -1,6 +1,6 @@
 //! Reads the processes of an installation from its Deployments, and prepares the Deployments for the testbed.
 //!
-//! The testbed starts the processes itself, with the arguments of the Deployments. The Deployments are applied only on request:
+//! The testbed starts the processes itself, with the arguments and variables of the Deployments. The Deployments are applied only on request:
 //! KWOK then simulates their pods on a dedicated node.
 
 use crate::error::Result;
@@ -12,12 +12,14 @@ use kube::ResourceExt;
 use kube::api::{Api, ListParams};
 use serde_json::{Value, json};
 
-/// Arguments of each process, and the image of the placeholders.
+/// Arguments of each process, variables of the controller, and the image of the placeholders.
 #[derive(Clone, Debug)]
 pub(crate) struct Deployments {
     /// `None` if admission policies replace the webhook.
     pub(crate) webhook: Option<Vec<String>>,
     pub(crate) controller: Vec<String>,
+    /// Variables with a value. Others refer to fields of the pod.
+    pub(crate) variables: Vec<(String, String)>,
     pub(crate) placeholder_image: String,
 }
 
@@ -36,6 +38,7 @@ impl Deployments {
         Self {
             webhook: container(objects, "pod-affinity-webhook").map(arguments),
             controller: controller.map_or_else(|| vec!["controller".to_owned()], arguments),
+            variables: controller.map(variables).unwrap_or_default(),
             placeholder_image: placeholder_image(controller),
         }
     }
@@ -51,6 +54,15 @@ fn container<'a>(objects: &'a [Value], name: &str) -> Option<&'a Value> {
 fn arguments(container: &Value) -> Vec<String> {
     let said = container["args"].as_array().into_iter().flatten();
     said.filter_map(Value::as_str).map(String::from).collect()
+}
+
+fn variables(container: &Value) -> Vec<(String, String)> {
+    let variables = container["env"].as_array().into_iter().flatten();
+    let values =
+        variables.filter_map(|variable| Some((variable["name"].as_str()?, variable["value"].as_str()?)));
+    values
+        .map(|(name, value)| (name.to_owned(), value.to_owned()))
+        .collect()
 }
 
 fn placeholder_image(container: Option<&Value>) -> String {
@@ -139,8 +151,11 @@ mod tests {
             "kind": "Deployment",
             "metadata": {"name": "pod-affinity-controller"},
             "spec": {"template": {"spec": {"containers": [{
-                "args": ["controller", "--certificates=external"],
-                "env": [{"name": "POD_AFFINITY_IMAGE", "value": image}],
+                "args": ["controller", "--certificates=none"],
+                "env": [
+                    {"name": "POD_AFFINITY_IMAGE", "value": image},
+                    {"name": "POD_NAMESPACE", "valueFrom": {"fieldRef": {"fieldPath": "metadata.namespace"}}},
+                ],
             }]}}},
         })
     }
@@ -148,8 +163,10 @@ mod tests {
     #[test]
     fn a_process_is_started_as_its_deployment_says() {
         let said = Deployments::of(&[controller("registry/pod-affinity@sha256:0")]);
-        assert_eq!(said.controller, ["controller", "--certificates=external"]);
-        assert_eq!(said.placeholder_image, "registry/pod-affinity@sha256:0");
+        assert_eq!(said.controller, ["controller", "--certificates=none"]);
+        let image = "registry/pod-affinity@sha256:0".to_owned();
+        assert_eq!(said.placeholder_image, image);
+        assert_eq!(said.variables, [("POD_AFFINITY_IMAGE".to_owned(), image)]);
         assert_eq!(said.webhook, None, "there is no such Deployment");
     }
 

@@ -106,7 +106,7 @@ impl Testbed {
     }
 
     /// Installs other manifests, such as those of an overlay. `apply` gets manifests that lead to the processes of the testbed;
-    /// their arguments come from the Deployments.
+    /// their arguments and variables come from the Deployments.
     pub async fn install(
         &self,
         objects: Vec<Value>,
@@ -208,6 +208,10 @@ impl Testbed {
                 installed.controller(number)
             ))
             .arg(format!("--placeholder-image={}", said.placeholder_image));
+        let launch = said
+            .variables
+            .iter()
+            .fold(launch, |launch, (name, value)| launch.env(name, value));
         self.launch(Part::Controller(number), launch)
     }
 

@@ -400,11 +400,16 @@ fn the_webhook_may_read_its_certificate_and_nothing_else() {
 }
 
 #[test]
-fn every_binding_joins_a_role_and_an_account_that_exist() {
-    for binding in of_kind("RoleBinding")
-        .into_iter()
-        .chain(of_kind("ClusterRoleBinding"))
-    {
+fn every_binding_joins_a_role_and_an_account_that_exist_and_every_role_has_one() {
+    let both = |kinds: [&str; 2]| kinds.into_iter().flat_map(of_kind).collect::<Vec<_>>();
+    let bindings = both(["RoleBinding", "ClusterRoleBinding"]);
+    let name = |object: &Value| object["metadata"]["name"].clone();
+    let bound: Vec<_> = bindings.iter().map(|it| it["roleRef"]["name"].clone()).collect();
+    assert_eq!(
+        bound,
+        both(["Role", "ClusterRole"]).iter().map(name).collect::<Vec<_>>()
+    );
+    for binding in bindings {
         let role = &binding["roleRef"];
         named(role["kind"].as_str().unwrap(), role["name"].as_str().unwrap());
         let subjects = binding["subjects"].as_array().unwrap();

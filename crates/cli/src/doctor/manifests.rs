@@ -4,7 +4,7 @@
 
 use crate::way::Way;
 use k8s_openapi::api::admissionregistration::v1::MutatingWebhookConfiguration;
-use k8s_openapi::api::rbac::v1::PolicyRule;
+use k8s_openapi::api::rbac::v1::{PolicyRule, RoleRef, Subject};
 use kube::core::{ApiResource, GroupVersionKind};
 use placement::keys;
 use serde::Deserialize;
@@ -69,6 +69,14 @@ struct Role {
     rules: Vec<PolicyRule>,
 }
 
+/// Binds a role to accounts, in one namespace or in all.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Binding {
+    role_ref: RoleRef,
+    subjects: Vec<Subject>,
+}
+
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Object {
@@ -126,13 +134,11 @@ pub(crate) fn policies(namespace: &str) -> Vec<Policy> {
         .collect()
 }
 
-/// Every right that our processes need with the webhook. A role is named after the account that has it.
+/// Every right that our processes need with the webhook.
 pub(crate) fn rights() -> Vec<Right> {
-    ROLES
-        .iter()
-        .flat_map(|text| documents::<Role>(text))
-        .flat_map(|role| rights_of(&role))
-        .collect()
+    let bindings: Vec<Binding> = ROLES.iter().flat_map(|text| documents(text)).collect();
+    let roles = ROLES.iter().flat_map(|text| documents::<Role>(text));
+    roles.flat_map(|role| rights_of(&role, &bindings)).collect()
 }
 
 /// Every right that a user needs to apply the manifests.
@@ -156,7 +162,8 @@ pub(crate) fn granting(way: Way) -> Vec<Right> {
     let rights = roles
         .iter()
         .flat_map(|role| ["escalate", "bind"].map(|verb| on(role, verb)));
-    rights.collect()
+    let rights: BTreeSet<_> = rights.collect();
+    rights.into_iter().collect()
 }
 
 fn on(object: &Object, verb: &str) -> Right {
@@ -175,12 +182,21 @@ fn on(object: &Object, verb: &str) -> Right {
     }
 }
 
-fn rights_of(role: &Role) -> Vec<Right> {
+/// The rights of the accounts to which the role is bound.
+fn rights_of(role: &Role, bindings: &[Binding]) -> Vec<Right> {
+    let is_of_role = |it: &&Binding| it.role_ref.kind == role.kind && it.role_ref.name == role.metadata.name;
+    let subjects = bindings.iter().filter(is_of_role).flat_map(|it| &it.subjects);
+    subjects
+        .flat_map(|subject| rights_of_account(role, &subject.name))
+        .collect()
+}
+
+fn rights_of_account(role: &Role, account: &str) -> Vec<Right> {
     let mut rights = Vec::new();
     for rule in &role.rules {
         for (group, resource, name) in objects(rule) {
             rights.extend(rule.verbs.iter().map(|verb| Right {
-                account: role.metadata.name.clone(),
+                account: account.to_owned(),
                 verb: verb.clone(),
                 group: group.clone(),
                 resource: resource.clone(),
@@ -261,7 +277,11 @@ mod tests {
         assert_eq!(of("poddisruptionbudgets")[1], ("create", "policy", true));
         assert_eq!(of("mutatingwebhookconfigurations").len(), APPLIED.len());
         assert_eq!(of("namespaces")[2], ("patch", "", false));
-        assert_eq!(granting(Way::Webhook).len(), 2 * 3);
+        assert_eq!(
+            granting(Way::Webhook).len(),
+            2 * 2,
+            "two verbs for ClusterRoles and Roles"
+        );
     }
 
     #[test]

@@ -35,15 +35,24 @@ pub(crate) struct Grant {
     pub(crate) namespaced: bool,
 }
 
-/// Every grant of the roles in config/; a role is named after the account that has it.
+/// Every grant of the roles in config/, for the account in the binding of the role.
 pub(crate) fn grants() -> BTreeSet<Grant> {
     let files = ["201-rbac-webhook.yaml", "202-rbac-controller.yaml"];
     let objects = files.map(|file| std::fs::read_to_string(workspace().join("config").join(file)).unwrap());
-    let objects = objects.iter().flat_map(|text| parsed(text));
-    objects.flat_map(|object| grants_of(&object)).collect()
+    let objects: Vec<_> = objects.iter().flat_map(|text| parsed(text)).collect();
+    let bindings = objects.iter().filter(|object| object["roleRef"].is_object());
+    let grants = bindings.flat_map(|binding| {
+        let is_bound = |role: &&Value| {
+            let (kind, name) = (&binding["roleRef"]["kind"], &binding["roleRef"]["name"]);
+            role["kind"] == *kind && role["metadata"]["name"] == *name
+        };
+        let role = objects.iter().find(is_bound).unwrap();
+        grants_of(role, binding["subjects"][0]["name"].as_str().unwrap())
+    });
+    grants.collect()
 }
 
-pub(crate) fn grants_of(role: &Value) -> Vec<Grant> {
+pub(crate) fn grants_of(role: &Value, account: &str) -> Vec<Grant> {
     let mut grants = Vec::new();
     for rule in role["rules"].as_array().into_iter().flatten() {
         let names = texts(&rule["resourceNames"]).into_iter().map(Some);
@@ -56,7 +65,7 @@ pub(crate) fn grants_of(role: &Value) -> Vec<Grant> {
             for resource in texts(&rule["resources"]) {
                 for verb in texts(&rule["verbs"]) {
                     grants.extend(names.iter().map(|name| Grant {
-                        account: role["metadata"]["name"].as_str().unwrap().to_owned(),
+                        account: account.to_owned(),
                         group: group.clone(),
                         resource: resource.clone(),
                         verb: verb.clone(),

@@ -44,8 +44,10 @@ async fn allowed(client: &Client, account: &str, namespace: &str) -> BTreeSet<Gr
         .await;
     let status = answer.unwrap().status.unwrap();
     assert!(status.non_resource_rules.iter().all(|rule| rule.verbs == ["get"]));
-    let role = json!({"metadata": {"name": account}, "rules": status.resource_rules});
-    let own = grants_of(&role).into_iter().filter(|grant| !is_everybodys(grant));
+    let role = json!({"rules": status.resource_rules});
+    let own = grants_of(&role, account)
+        .into_iter()
+        .filter(|grant| !is_everybodys(grant));
     own.collect()
 }
 

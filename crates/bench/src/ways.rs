@@ -60,7 +60,7 @@ async fn leave_to_policies(client: &Client) -> Result<()> {
 
 /// Those of the overlay, for namespaces with the label.
 fn policies() -> Result<Vec<Value>> {
-    let mut objects = documents(&workspace().join("overlays/policies/admission"))?;
+    let mut objects = documents(&workspace().join("config/components/policies/admission"))?;
     for object in &mut objects {
         let expressions = object.pointer_mut("/spec/matchConstraints/namespaceSelector/matchExpressions");
         if let Some(expressions) = expressions.and_then(Value::as_array_mut) {

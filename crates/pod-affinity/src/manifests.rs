@@ -285,9 +285,9 @@ fn a_run_without_the_label_is_sent_by_the_label_of_its_namespace_and_otherwise_l
     }
 }
 
-/// Policy and binding of a file of overlays/policies.
+/// Policy and binding of a file of the component policies.
 fn policy(name: &str) -> [Value; 2] {
-    let file = config().join(format!("../overlays/policies/admission/{name}.yaml"));
+    let file = config().join(format!("components/policies/admission/{name}.yaml"));
     documents(&fs::read_to_string(file).unwrap()).try_into().unwrap()
 }
 

@@ -31,15 +31,15 @@ const ALL: [&str; 10] = [
     include_str!("../../../../config/700-webhook.yaml"),
     include_str!("../../../../config/701-controller.yaml"),
 ];
-/// The policies of overlays/policies, each with its binding.
+/// The policies of config/components/policies, each with its binding.
 const POLICIES: [&str; 7] = [
-    include_str!("../../../../overlays/policies/admission/hold.yaml"),
-    include_str!("../../../../overlays/policies/admission/hold-by-namespace.yaml"),
-    include_str!("../../../../overlays/policies/admission/stray.yaml"),
-    include_str!("../../../../overlays/policies/admission/release.yaml"),
-    include_str!("../../../../overlays/policies/admission/terms.yaml"),
-    include_str!("../../../../overlays/policies/admission/refuse.yaml"),
-    include_str!("../../../../overlays/policies/admission/warn.yaml"),
+    include_str!("../../../../config/components/policies/admission/hold.yaml"),
+    include_str!("../../../../config/components/policies/admission/hold-by-namespace.yaml"),
+    include_str!("../../../../config/components/policies/admission/stray.yaml"),
+    include_str!("../../../../config/components/policies/admission/release.yaml"),
+    include_str!("../../../../config/components/policies/admission/terms.yaml"),
+    include_str!("../../../../config/components/policies/admission/refuse.yaml"),
+    include_str!("../../../../config/components/policies/admission/warn.yaml"),
 ];
 /// The namespace that manifests name.
 const NAMESPACE: &str = "tekton-pod-affinity";
@@ -251,7 +251,7 @@ mod tests {
                 .count()
         };
         assert_eq!(manifests("config"), ALL.len());
-        assert_eq!(manifests("overlays/policies/admission"), POLICIES.len());
+        assert_eq!(manifests("config/components/policies/admission"), POLICIES.len());
     }
 
     #[test]

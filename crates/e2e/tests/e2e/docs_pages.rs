@@ -295,6 +295,17 @@ fn the_kustomizations_on_the_page_about_metrics_change_what_the_page_says() {
 }
 
 #[e2e_test]
+fn the_kustomization_that_combines_components_has_the_objects_of_each() {
+    let combined = block("docs/install.md", "### Combine components");
+    let objects = kustomized(&[("kustomization.yaml", &combined)]);
+    let of_kind = |kind: &str| -> Vec<_> { objects.iter().filter(|object| object["kind"] == kind).collect() };
+    assert!(!of_kind("Certificate").is_empty() && of_kind("ServiceMonitor").len() == 1);
+    for configuration in of_kind("MutatingWebhookConfiguration") {
+        assert_eq!(configuration["webhooks"][0]["failurePolicy"], "Ignore");
+    }
+}
+
+#[e2e_test]
 fn the_kustomization_that_has_the_policy_hold_evaluated_for_all_runs_changes_only_this_policy() {
     let patches = block("overlays/policies/README.md", "## What is different");
     let resources = "resources: [PATH/overlays/policies]\n";
@@ -315,7 +326,7 @@ fn the_kustomization_that_has_the_policy_hold_evaluated_for_all_runs_changes_onl
 
 #[e2e_test]
 fn the_kustomization_of_warm_nodes_sets_their_number_size_pool_and_image() {
-    let settings = block("overlays/warm-nodes/README.md", "## Settings");
+    let settings = block("config/components/warm-nodes/README.md", "## Settings");
     let mut objects = kustomized(&[("kustomization.yaml", &settings)]);
     objects.retain(|object| object["kind"] == "Deployment");
     let [warm] = objects.try_into().unwrap();

@@ -1,4 +1,5 @@
-//! The overlays and certs/: the API server accepts each, and another cares for the certificates where one is to.
+//! The overlays and the components that are applied alone: the API server accepts each, and another tool issues the certificates where
+//! an overlay says so.
 
 use crate::support::SOON;
 use crate::support::beds::{kill_webhooks, start_controllers, stop_controllers};
@@ -22,30 +23,27 @@ fn overlay(name: &str) -> PathBuf {
     workspace().join("overlays").join(name)
 }
 
-/// The folders with kustomizations in a folder.
-fn kustomizations(folder: &str) -> Vec<String> {
-    let entries = std::fs::read_dir(workspace().join(folder)).unwrap();
-    let entries = entries.map(|entry| entry.unwrap());
+/// The names of all overlays.
+fn overlays() -> Vec<String> {
+    let entries = std::fs::read_dir(workspace().join("overlays")).unwrap();
     let mut names: Vec<_> = entries
-        .filter(|entry| entry.path().is_dir())
-        .map(|entry| entry.file_name().into_string().unwrap())
+        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
         .collect();
     names.sort();
     names
 }
 
-/// A copy of certs/own-ca in which the user has put the certificate of a CA.
+/// The overlay own-ca in a copy in which the user has put the certificate of a CA into certs/own-ca.
 fn own_ca(bed: &Testbed, authority: &str) -> PathBuf {
     let copy = bed.folder().join("copy");
     std::fs::create_dir_all(&copy).unwrap();
     printed(&call(
         bed,
         "cp",
-        &["-r", "config", "certs", copy.to_str().unwrap()],
+        &["-r", "config", "certs", "overlays", copy.to_str().unwrap()],
     ));
-    let folder = copy.join("certs/own-ca");
-    std::fs::write(folder.join("ca.crt"), authority).unwrap();
-    folder
+    std::fs::write(copy.join("certs/own-ca/ca.crt"), authority).unwrap();
+    copy.join("overlays/own-ca")
 }
 
 #[e2e_test(policies)]
@@ -59,20 +57,17 @@ async fn the_api_server_accepts_the_base_and_every_overlay() {
     bed.define(Definitions::PrometheusOperator).await.unwrap();
     // Nothing can be tried in a namespace that is not there.
     kubectl(&bed, &["apply", "-f", "config/100-namespace.yaml"]);
-    let names = kustomizations("overlays");
-    let overlays = [
-        "cert-manager",
-        "fail-open",
-        "observability",
-        "policies",
-        "warm-nodes",
-    ];
-    assert_eq!(names, overlays);
-    // The first is the overlay of its name, and the second is a part of both others.
-    assert_eq!(kustomizations("certs"), ["cert-manager", "external", "own-ca"]);
+    let names = overlays();
+    assert_eq!(names, ["cert-manager", "fail-open", "own-ca", "policies"]);
     let authority = CertManager::of(&bed).await.authority();
-    let others = [workspace().join("config"), own_ca(&bed, &authority)];
-    for folder in names.iter().map(|name| overlay(name)).chain(others) {
+    let own_ca = own_ca(&bed, &authority);
+    let overlays = names.iter().map(|name| own_ca.with_file_name(name));
+    let alone = [
+        "config",
+        "config/components/monitoring",
+        "config/components/warm-nodes",
+    ];
+    for folder in overlays.chain(alone.map(|folder| workspace().join(folder))) {
         let objects = rendered(&folder);
         let file = file(&bed, "rendered", &objects);
         // Server-side apply refuses fields that the definitions do not know.

@@ -33,7 +33,7 @@ const PANELS: [&str; 3] = ["row", "stat", "timeseries"];
 const COLUMNS: u64 = 24;
 
 pub(crate) fn overlay(file: &str) -> String {
-    fs::read_to_string(repository().join("config/overlays/observability").join(file)).unwrap()
+    fs::read_to_string(repository().join("config/components/monitoring").join(file)).unwrap()
 }
 
 pub(crate) fn yaml(file: &str) -> Value {

@@ -1,4 +1,4 @@
-//! When each alert fires, and when not: promtool evaluates the rules on the series of overlays/observability/tests.
+//! When each alert fires, and when not: promtool evaluates the rules on the series of config/components/monitoring/tests.
 
 use crate::metrics_queries::{alerts, overlay, text, yaml};
 use serde_json::Value;

@@ -67,7 +67,7 @@ async fn a_switch_to_policies_and_back_under_load_loses_no_run_and_no_pod() {
 
 /// What the commands of the page need in the folder in which they are followed.
 async fn prepare(bed: &Testbed) {
-    symlink(workspace().join("overlays"), bed.folder().join("overlays")).unwrap();
+    symlink(workspace().join("config"), bed.folder().join("config")).unwrap();
     let cargo = plugins(bed, &binary().await).join("cargo");
     std::fs::write(&cargo, CARGO).unwrap();
     std::fs::set_permissions(&cargo, PermissionsExt::from_mode(0o755)).unwrap();

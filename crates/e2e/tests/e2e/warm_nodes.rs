@@ -47,7 +47,11 @@ async fn takes_a_warm_node(autoscaler: Autoscaler) {
     let bed = bed(autoscaler).await;
     let auditor = Auditor::start(&bed).await;
     occupied(&bed).await;
-    let overlay = file(&bed, "warm", &rendered(&workspace().join("overlays/warm-nodes")));
+    let overlay = file(
+        &bed,
+        "warm",
+        &rendered(&workspace().join("config/components/warm-nodes")),
+    );
     kubectl(&bed, &["apply", "-f", &overlay]);
     let warm = until_warm(&bed).await;
     assert!(!warm.starts_with("fixed"), "{warm}");

@@ -79,7 +79,7 @@ fn an_overlay_is_rendered_and_resolved(world: &World) {
     let resolved = overlay("resolve", "cert-manager", &[]);
     let image = format!("image: {}", world.reference);
     assert!(
-        resolved.contains(&image) && resolved.contains("- --certificates=external"),
+        resolved.contains(&image) && resolved.contains("name: POD_AFFINITY_CERTIFICATES"),
         "{resolved}"
     );
     for name in ["fail-open", "policies"] {
@@ -149,7 +149,7 @@ async fn the_commands_of_the_pages_are_followed(world: &World) {
     world.follow(&remove);
     let left = kubectl(world, &["get", "mutatingwebhookconfigurations", "--output=name"]);
     assert_eq!(left, "", "the last of them replaces the webhook by policies");
-    for folder in ["certs/cert-manager", "overlays/policies"] {
+    for folder in ["overlays/cert-manager", "overlays/policies"] {
         world.ship(&["delete", "-k", folder]).prints();
     }
     nothing_is_left(world);

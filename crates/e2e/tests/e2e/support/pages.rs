@@ -10,7 +10,7 @@ const NOT_EXECUTED: &str = "# not executed by a test";
 const NIGHTLY: &str = "# executed by a nightly test";
 
 /// Pages, headings, and the tests that execute the blocks between such a heading and the next one.
-pub(crate) const EXECUTED: [(&str, &str, &str); 33] = [
+pub(crate) const EXECUTED: [(&str, &str, &str); 34] = [
     ("README.md", "# pod-affinity", PAGES),
     ("README.md", "## Install", PAGES),
     ("README.md", "## Install", SHIP),
@@ -32,6 +32,7 @@ pub(crate) const EXECUTED: [(&str, &str, &str); 33] = [
     ("docs/install.md", "## From a release", PAGES),
     ("docs/install.md", "## From a clone", SHIP),
     ("docs/install.md", "## Variants", SHIP),
+    ("docs/install.md", "### Combine components", KUSTOMIZE),
     ("docs/install.md", "## Check", PAGES),
     ("docs/install.md", "### One run", SWITCH_OFF),
     ("docs/install.md", "### One namespace", SWITCH_OFF),
@@ -75,7 +76,7 @@ pub(crate) const EXECUTED: [(&str, &str, &str); 33] = [
         "### From policies to the webhook",
         SWITCH,
     ),
-    ("overlays/warm-nodes/README.md", "## Settings", KUSTOMIZE),
+    ("config/components/warm-nodes/README.md", "## Settings", KUSTOMIZE),
 ];
 
 const KUSTOMIZE: &str = "docs_pages::the_kustomization";
@@ -134,7 +135,7 @@ pub(crate) fn pages() -> Vec<String> {
         "docs/runbooks",
         "examples",
         "overlays/policies",
-        "overlays/warm-nodes",
+        "config/components/warm-nodes",
     ] {
         for entry in fs::read_dir(workspace().join(folder)).unwrap() {
             let page = Path::new(folder).join(entry.unwrap().file_name());

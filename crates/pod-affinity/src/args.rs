@@ -1,4 +1,4 @@
-//! The command line, and the environment variables except those of logs and traces (`process::log`).
+//! The command line, and the environment variables except those of logs (`process::log`).
 
 mod election;
 
@@ -9,9 +9,8 @@ use placement::keys;
 use process::{log::Format, tls::sources::Files};
 use std::{net::SocketAddr, path::PathBuf, time::Duration};
 
-const AFTER: &str = "The variable RUST_LOG filters the logs, for example RUST_LOG=info,controller=debug; \
-OTEL_EXPORTER_OTLP_ENDPOINT, for example http://otel-collector.observability:4318, sends traces there. The API server is \
-found by KUBECONFIG, or by the pod's service account.";
+const AFTER: &str = "The variable RUST_LOG filters the logs, for example RUST_LOG=info,controller=debug. KUBECONFIG, or else the pod's \
+service account, selects the API server.";
 
 /// Runs all pods of a labelled Tekton PipelineRun on one node that no other run uses.
 #[derive(Debug, Parser)]
@@ -38,17 +37,6 @@ pub(crate) enum Command {
     Controller(ControllerArgs),
     /// Hold a run's place on its node: do nothing until SIGTERM or SIGINT. Must be the first argument.
     Placeholder,
-}
-
-impl Command {
-    /// The name of the process in traces.
-    pub(crate) fn name(&self) -> &'static str {
-        match self {
-            Self::Webhook(_) => "webhook",
-            Self::Controller(_) => "controller",
-            Self::Placeholder => "placeholder",
-        }
-    }
 }
 
 /// Of `webhook`.

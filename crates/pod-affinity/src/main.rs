@@ -22,13 +22,10 @@ fn main() -> ExitCode {
         return placeholder::stay();
     }
     let args = Args::parse();
-    let _traces = match process::log::init(args.log_format, args.command.name()) {
-        Ok(traces) => traces,
-        Err(error) => {
-            eprintln!("{error}");
-            return ExitCode::FAILURE;
-        }
-    };
+    if let Err(error) = process::log::init(args.log_format) {
+        eprintln!("{error}");
+        return ExitCode::FAILURE;
+    }
     match run(args.command) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {

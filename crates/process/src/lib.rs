@@ -1,4 +1,4 @@
-//! Code that all processes of pod-affinity share: logs, traces, metrics, probes, shutdown, TLS with hot reload, certificates, a
+//! Code that all processes of pod-affinity share: logs, metrics, probes, shutdown, TLS with hot reload, certificates, a
 //! Lease, and the active configuration. This crate is independent of PipelineRuns.
 
 pub mod admin;
@@ -16,7 +16,6 @@ pub mod readiness;
 pub mod server_clock;
 pub mod shutdown;
 pub mod tls;
-pub mod traces;
 mod usage;
 pub mod versions;
 pub mod words;

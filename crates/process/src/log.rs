@@ -1,7 +1,5 @@
-//! Logs on standard error: JSON for machines, text for terminals. `RUST_LOG` filters the logs. If the environment requests traces,
-//! spans are exported as well.
+//! Logs on standard error: JSON for machines, text for terminals. `RUST_LOG` filters the logs.
 
-use crate::traces::{self, Traces};
 use std::env;
 use std::io::{self, IsTerminal};
 use strum::EnumString;
@@ -14,6 +12,9 @@ use tracing_subscriber::{
 
 /// Default of `RUST_LOG`. The client's log of failed requests is off, because pod-affinity logs each failure with its consequence.
 const FILTER: &str = "info,kube_client::client::builder=off";
+
+/// Variables that set the endpoint of traces in earlier releases.
+const TRACES_ENDPOINT: [&str; 2] = ["OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT"];
 
 /// The format of log lines.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, EnumString)]
@@ -39,9 +40,6 @@ pub enum Error {
     /// The filter in `RUST_LOG` is invalid.
     #[error("RUST_LOG is not a filter: {0}; an example that is one: info,controller=debug")]
     Filter(#[from] tracing_subscriber::filter::ParseError),
-    /// The environment requests traces that cannot be exported.
-    #[error(transparent)]
-    Traces(#[from] traces::Error),
     /// Another call has already set up logging.
     #[error("logging is already set up in this process: {0}")]
     Taken(#[from] tracing_subscriber::util::TryInitError),
@@ -51,16 +49,16 @@ fn unknown(text: &str) -> UnknownFormat {
     UnknownFormat(text.to_owned())
 }
 
-/// Sets up logging for the whole process. Call this once, before any other code. Requested traces are exported until the returned
-/// value is dropped.
-pub fn init(format: Format, process: &str) -> Result<Option<Traces>, Error> {
+/// Sets up logging for the whole process. Call this once, before any other code.
+pub fn init(format: Format) -> Result<(), Error> {
     let filter = filter(env::var(EnvFilter::DEFAULT_ENV).ok().as_deref())?;
-    let traces = Traces::asked_for(process)?;
     tracing_subscriber::registry()
-        .with(traces.as_ref().map(Traces::layer))
         .with(lines(format).with_filter(filter))
         .try_init()?;
-    Ok(traces)
+    if let Some(name) = TRACES_ENDPOINT.iter().find(|name| env::var_os(name).is_some()) {
+        tracing::warn!("traces were removed from pod-affinity: {name} has no effect");
+    }
+    Ok(())
 }
 
 fn lines<S>(format: Format) -> Box<dyn Layer<S> + Send + Sync>
@@ -115,15 +113,6 @@ mod tests {
                 .to_string()
                 .starts_with("RUST_LOG is not a filter")
         );
-    }
-
-    #[test]
-    fn without_traces_no_level_is_on_that_the_filter_leaves_out() {
-        let none: Option<Traces> = None;
-        let subscriber = tracing_subscriber::registry()
-            .with(none.as_ref().map(Traces::layer))
-            .with(lines(Format::Json).with_filter(filter(None).unwrap()));
-        assert_eq!(subscriber.max_level_hint(), Some(LevelFilter::INFO));
     }
 
     #[test]

@@ -41,7 +41,6 @@ async fn the_commands_of_the_pages_are_accepted_and_do_what_the_pages_say() {
     a_network_policy_selects_the_webhook(&bed);
     a_node_is_emptied(&bed).await;
     the_tool_and_the_runbooks_are_followed(&bed).await;
-    traces_are_configured(&bed).await;
 }
 
 async fn follow_page(bed: &Testbed, commands: &str) -> String {
@@ -247,23 +246,6 @@ async fn completion_is_installed(bed: &Testbed) {
     assert!(script.contains("complete"), "{script}");
     let completed = follow_page(bed, "kubectl __complete pod-affinity doc").await;
     assert!(completed.starts_with("doctor"), "{completed}");
-}
-
-async fn traces_are_configured(bed: &Testbed) {
-    follow_page(bed, &block("docs/metrics.md", "## Traces")).await;
-    let variables = "jsonpath={.items[*].spec.template.spec.containers[*].env[?(@.name==\"OTEL_EXPORTER_OTLP_ENDPOINT\")].value}";
-    let set = kubectl(
-        bed,
-        &[
-            "get",
-            "deployments",
-            "--namespace",
-            NAMESPACE,
-            "--output",
-            variables,
-        ],
-    );
-    assert_eq!(set.split_whitespace().count(), 2, "{set}");
 }
 
 #[e2e_test]

@@ -75,7 +75,6 @@ mod testbed_outlives_us;
 mod testbed_plays_outcomes;
 mod testbed_resets;
 mod testbed_settings;
-mod traces;
 mod twins;
 mod volumes;
 mod warm_nodes;

@@ -10,7 +10,7 @@ const NOT_EXECUTED: &str = "# not executed by a test";
 const NIGHTLY: &str = "# executed by a nightly test";
 
 /// Pages, headings, and the tests that execute the blocks between such a heading and the next one.
-pub(crate) const EXECUTED: [(&str, &str, &str); 34] = [
+pub(crate) const EXECUTED: [(&str, &str, &str); 33] = [
     ("README.md", "# pod-affinity", PAGES),
     ("README.md", "## Install", PAGES),
     ("README.md", "## Install", SHIP),
@@ -48,7 +48,6 @@ pub(crate) const EXECUTED: [(&str, &str, &str); 34] = [
         "install_docs::uninstalling_as_the_page_says",
     ),
     ("docs/metrics.md", "## Alerts and dashboard", KUSTOMIZE),
-    ("docs/metrics.md", "## Traces", PAGES),
     ("docs/never-stuck.md", "## Avoid the detour: reserve", PAGES),
     ("docs/production.md", "### Add the label by a policy", PAGES),
     ("docs/production.md", "## Node upgrades and drains", PAGES),

@@ -1,51 +1,53 @@
-//! Kubernetes quantities as numbers that can be compared.
+//! Kubernetes quantities as exact numbers, for comparisons and sums. Requests contain the user's text; [`Quantity`]'s own text is for
+//! messages.
 //!
-//! What is written to the API server is the text that the user gave; the text made here is for people to read.
+//! This module is hand-written, because `kube_quantity` 0.9 parses into an `f64`: it rejects `8Ei` and `10E`, accepts `--1` and `Gi`,
+//! and changes integers above 2^53.
 
 use std::fmt;
 use std::ops::Add;
 use std::str::FromStr;
 use thiserror::Error;
 
-/// Digits behind the unit that Kubernetes keeps; what is finer is rounded up, as there.
+/// Decimal places that Kubernetes keeps. Smaller fractions are rounded up, as in Kubernetes.
 const NANO: i32 = 9;
 const NANOS: i128 = 1_000_000_000;
 const MILLI: i128 = NANOS / 1_000;
-/// The largest quantity that Kubernetes counts.
+/// The largest quantity of Kubernetes.
 const MOST: i128 = i64::MAX as i128 * NANOS;
 
 /// An amount, in billionths of its unit.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Quantity(i128);
 
-/// A text that is no quantity.
+/// The reason why a text is no quantity.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum BadQuantity {
-    /// It cannot be read.
+    /// The text is malformed.
     #[error("{0:?} is not a quantity such as 500m, 2, 1.5 or 8Gi")]
     Malformed(String),
-    /// It is beyond what Kubernetes counts.
+    /// The quantity is larger than the maximum of Kubernetes.
     #[error("{0:?} is larger than Kubernetes can count")]
     TooLarge(String),
 }
 
 impl Quantity {
-    /// That many thousandths of the unit.
+    /// A quantity in thousandths of the unit.
     pub const fn of_milli(milli: i64) -> Self {
         Self(milli as i128 * MILLI)
     }
 
-    /// That many units.
+    /// A quantity in units.
     pub const fn of(units: i64) -> Self {
         Self(units as i128 * NANOS)
     }
 
-    /// Whether it is more than nothing.
+    /// Whether the quantity is greater than zero.
     pub fn is_positive(self) -> bool {
         self.0 > 0
     }
 
-    /// Whether it has no fraction of a unit.
+    /// Whether the quantity is a whole number of units.
     pub fn is_whole(self) -> bool {
         self.0 % NANOS == 0
     }
@@ -60,7 +62,7 @@ impl Add for Quantity {
 }
 
 impl fmt::Display for Quantity {
-    /// Exactly, in the largest unit that leaves no fraction; powers of 1024 only where bytes are meant.
+    /// The exact quantity, in the largest unit that leaves no fraction. Quantities from 1 Mi on count as bytes and use powers of 1024.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let whole = self.0 / NANOS;
         match self.0 {
@@ -78,7 +80,7 @@ impl FromStr for Quantity {
     type Err = BadQuantity;
 
     fn from_str(text: &str) -> Result<Self, BadQuantity> {
-        let parts = Parts::of(text).ok_or_else(|| BadQuantity::Malformed(text.to_owned()))?;
+        let parts = Parts::parse(text).ok_or_else(|| BadQuantity::Malformed(text.to_owned()))?;
         parts
             .nanos()
             .filter(|nanos| *nanos <= MOST)
@@ -87,7 +89,7 @@ impl FromStr for Quantity {
     }
 }
 
-/// A quantity taken apart: the digits before and behind the point, and what they are counted in.
+/// The parts of a quantity: the digits before and after the decimal point, and their unit.
 struct Parts<'a> {
     negative: bool,
     whole: &'a str,
@@ -104,7 +106,7 @@ enum Scale {
 }
 
 impl<'a> Parts<'a> {
-    fn of(text: &'a str) -> Option<Self> {
+    fn parse(text: &'a str) -> Option<Self> {
         let (negative, unsigned) = split_sign(text);
         let end = unsigned
             .find(|c: char| !c.is_ascii_digit() && c != '.')
@@ -118,17 +120,17 @@ impl<'a> Parts<'a> {
             negative,
             whole,
             fraction: fraction.trim_end_matches('0'),
-            scale: Scale::of(suffix)?,
+            scale: Scale::parse(suffix)?,
         })
     }
 
-    /// `None`: too large.
+    /// The quantity in billionths of its unit; `None` if the quantity is too large.
     fn nanos(&self) -> Option<i128> {
         let digits = self.digits()?;
-        let behind = i32::try_from(self.fraction.len()).ok()?;
+        let places = i32::try_from(self.fraction.len()).ok()?;
         match self.scale {
-            Scale::Decimal(power) => shift(digits, power.checked_add(NANO)?.checked_sub(behind)?),
-            Scale::Binary(power) => shift(digits.checked_mul(1024_i128.checked_pow(power)?)?, NANO - behind),
+            Scale::Decimal(power) => shift(digits, power.checked_add(NANO)?.checked_sub(places)?),
+            Scale::Binary(power) => shift(digits.checked_mul(1024_i128.checked_pow(power)?)?, NANO - places),
         }
     }
 
@@ -143,7 +145,7 @@ impl<'a> Parts<'a> {
 }
 
 impl Scale {
-    fn of(suffix: &str) -> Option<Self> {
+    fn parse(suffix: &str) -> Option<Self> {
         Some(match suffix {
             "n" => Self::Decimal(-9),
             "u" => Self::Decimal(-6),
@@ -173,7 +175,7 @@ fn split_sign(text: &str) -> (bool, &str) {
     }
 }
 
-/// Times ten to the power, rounded up.
+/// `digits * 10^power`, rounded up; `None` if the result is too large.
 fn shift(digits: i128, power: i32) -> Option<i128> {
     let factor = 10_i128.checked_pow(power.unsigned_abs());
     match factor {

@@ -14,11 +14,7 @@ use process::{
     certs::keeper::Keeper,
     config_watch::{self, ConfigWatch},
     http_limits::SILENCE,
-    lease::{
-        Terms,
-        elector::{Candidate, Election},
-        leadership::Leadership,
-    },
+    lease::{Candidate, Election, Leadership, Terms},
     metrics::{Leading, Registry},
     readiness::{Condition, Readiness},
     server_clock::ServerClock,

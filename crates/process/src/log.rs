@@ -14,7 +14,10 @@ use tracing_subscriber::{
 const FILTER: &str = "info,kube_client::client::builder=off";
 
 /// Variables that set the endpoint of traces in earlier releases.
-const TRACES_ENDPOINT: [&str; 2] = ["OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT"];
+const TRACES_ENDPOINT: [&str; 2] = [
+    "OTEL_EXPORTER_OTLP_ENDPOINT",
+    "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT",
+];
 
 /// The format of log lines.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, EnumString)]

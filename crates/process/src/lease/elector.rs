@@ -1,11 +1,7 @@
 //! Reads and writes the Lease. Every write carries the resourceVersion of the read that the decision is based on, so if two
 //! candidates write, the API server reports a conflict to one candidate.
 
-use super::{
-    Terms,
-    decide::{Decision, Observation, acquired, decide, released, renewed},
-    leadership::{Leadership, Standing},
-};
+use super::{LeaseAction, ObservedLease, Terms, acquired, decide, released, renewed};
 use crate::{metrics::Leading, params, words};
 use jiff::Timestamp;
 use k8s_openapi::api::coordination::v1::{Lease, LeaseSpec};
@@ -15,11 +11,11 @@ use std::time::Duration;
 use thiserror::Error;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
-use tokio::time::{Instant, sleep, timeout};
+use tokio::time::{Instant, sleep, sleep_until, timeout};
 use tokio_util::sync::CancellationToken;
 
 /// Timeout for releasing the Lease. Together with the leader's last writes, less than terminationGracePeriodSeconds.
-const FAREWELL: Duration = Duration::from_secs(5);
+const RELEASE: Duration = Duration::from_secs(5);
 
 /// A process that may lead, and its Lease.
 #[derive(Clone, Debug)]
@@ -36,7 +32,7 @@ pub struct Candidate {
 
 /// The reason why an attempt failed.
 #[derive(Debug, Error)]
-pub enum Error {
+enum Error {
     /// The API server rejected the request or was unreachable.
     #[error("the request for Lease {name} failed: {}", words::of(source))]
     Api {
@@ -61,7 +57,7 @@ pub struct Election {
 impl Election {
     /// Tries to acquire the Lease, then renews it.
     pub fn start(client: Client, candidate: Candidate, metrics: Leading) -> Self {
-        let (standing, seen) = watch::channel(Standing::Unknown);
+        let (standing, view) = watch::channel(Standing::Unknown);
         let resign = CancellationToken::new();
         let api = Api::namespaced(client, &candidate.namespace);
         let elector = Elector {
@@ -69,11 +65,11 @@ impl Election {
             candidate,
             metrics,
             standing,
-            seen: None,
+            observed: None,
         };
         let ended = tokio::spawn(elector.run(resign.clone().cancelled_owned()));
         Self {
-            leadership: Leadership::new(seen),
+            leadership: Leadership(view),
             resign,
             ended,
         }
@@ -92,19 +88,76 @@ impl Election {
     }
 }
 
+/// The role of this process in the election.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Standing {
+    /// The process has not read the Lease yet.
+    Unknown,
+    /// Another process leads.
+    Standby,
+    /// This process leads until this time; each renewal extends the time.
+    Leading(Instant),
+    /// The process has left the election.
+    Over,
+}
+
+/// A view of the [`Standing`]. Clones share the state.
+#[derive(Clone, Debug)]
+pub struct Leadership(watch::Receiver<Standing>);
+
+impl Leadership {
+    /// Whether this process leads now.
+    #[cfg(test)]
+    fn is_held(&self) -> bool {
+        matches!(*self.0.borrow(), Standing::Leading(until) if Instant::now() < until)
+    }
+
+    /// Resolves when the process has read the Lease.
+    pub async fn known(&mut self) {
+        self.reached(|standing| *standing != Standing::Unknown).await;
+    }
+
+    /// Resolves when this process leads; stays pending if the election ends first.
+    pub async fn acquired(&mut self) {
+        self.reached(|standing| matches!(standing, Standing::Leading(_)))
+            .await;
+    }
+
+    /// Resolves when the leadership ends, and at once if this process does not lead.
+    pub async fn lost(&mut self) {
+        loop {
+            let Standing::Leading(until) = *self.0.borrow_and_update() else {
+                return;
+            };
+            tokio::select! {
+                biased;
+                // A renewal that came in time wins over a timer that fires late.
+                changed = self.0.changed() => if changed.is_err() { return },
+                () = sleep_until(until) => return,
+            }
+        }
+    }
+
+    async fn reached(&mut self, standing: impl FnMut(&Standing) -> bool) {
+        if self.0.wait_for(standing).await.is_err() {
+            std::future::pending::<()>().await;
+        }
+    }
+}
+
 struct Elector {
     api: Api<Lease>,
     candidate: Candidate,
     metrics: Leading,
     standing: watch::Sender<Standing>,
-    seen: Option<Seen>,
+    observed: Option<ObservedLease>,
 }
 
-/// The Lease, and the observation of its record.
-type Seen = (Lease, Observation);
-
+/// The outcome of an attempt without an error.
 enum Attempt {
+    /// This process holds the Lease.
     Held,
+    /// Another process holds the Lease.
     Waiting,
 }
 
@@ -121,8 +174,9 @@ impl Elector {
         let mut resigned = pin!(resigned);
         loop {
             let started = Instant::now();
-            let outcome = self.timed_attempt().await;
-            self.note(&outcome, started);
+            let outcome = timeout(self.patience(), self.attempt()).await;
+            let outcome = outcome.unwrap_or(Err(Error::Unanswered(self.candidate.lease)));
+            self.report(&outcome, started);
             if self.is_lost(&outcome) {
                 return;
             }
@@ -130,14 +184,6 @@ impl Elector {
                 () = sleep(self.candidate.terms.retry) => {}
                 () = &mut resigned => return self.release().await,
             }
-        }
-    }
-
-    async fn timed_attempt(&mut self) -> Result<Attempt, Error> {
-        let lease = self.candidate.lease;
-        match timeout(self.patience(), self.attempt()).await {
-            Ok(outcome) => outcome,
-            Err(_) => Err(Error::Unanswered(lease)),
         }
     }
 
@@ -150,10 +196,10 @@ impl Elector {
         }
     }
 
-    fn note(&self, outcome: &Result<Attempt, Error>, started: Instant) {
+    fn report(&self, outcome: &Result<Attempt, Error>, started: Instant) {
         match outcome {
-            Ok(Attempt::Held) => self.held_since(started),
-            Ok(Attempt::Waiting) => self.waiting(),
+            Ok(Attempt::Held) => self.on_held(started),
+            Ok(Attempt::Waiting) => self.on_waiting(),
             Err(error) => {
                 self.metrics.lease_errors.inc();
                 tracing::warn!(%error, "failed to acquire or renew the Lease; retrying");
@@ -162,23 +208,20 @@ impl Elector {
     }
 
     /// Leadership counts from before the request, because other candidates may count from the time when the API server handled it.
-    fn held_since(&self, started: Instant) {
-        let before = self
-            .standing
-            .send_replace(Standing::Leading(started + self.candidate.terms.renew_deadline));
+    fn on_held(&self, started: Instant) {
+        let until = started + self.candidate.terms.renew_deadline;
+        let before = self.standing.send_replace(Standing::Leading(until));
         if !matches!(before, Standing::Leading(_)) {
             self.metrics.leading.set(1);
             tracing::info!(identity = self.candidate.identity, "this process leads now");
         }
     }
 
-    fn waiting(&self) {
+    fn on_waiting(&self) {
         if *self.standing.borrow() == Standing::Unknown {
             self.standing.send_replace(Standing::Standby);
-            tracing::info!(
-                identity = self.candidate.identity,
-                "another process leads; standing by"
-            );
+            let identity = &self.candidate.identity;
+            tracing::info!(identity, "another process leads; standing by");
         }
     }
 
@@ -189,92 +232,67 @@ impl Elector {
         matches!(outcome, Ok(Attempt::Waiting)) || Instant::now() >= until
     }
 
-    async fn attempt(&mut self) -> Result<Attempt, Error> {
-        let (lease, seen) = self.observed().await?;
-        let spec = lease.spec.clone().unwrap_or_default();
-        match decide(&seen, &self.candidate.identity, Instant::now()) {
-            Decision::Wait => Ok(Attempt::Waiting),
-            Decision::Renew => self.write(lease, renewed(&spec, Timestamp::now())).await,
-            Decision::Acquire => self.write(lease, self.taken(&spec)).await,
-        }
-    }
-
-    /// The leader reuses its last write. Standbys, and a leader whose write failed, read the Lease.
-    async fn observed(&mut self) -> Result<Seen, Error> {
-        if let Some(seen) = self.seen.as_ref().filter(|_| self.is_leading()) {
-            return Ok(seen.clone());
-        }
-        let found = self.api.get_opt(self.candidate.lease).await;
-        let found = found.map_err(|error| self.failed(error))?;
-        Ok(self.see(found.unwrap_or_else(|| self.missing())))
-    }
-
-    fn see(&mut self, lease: Lease) -> Seen {
-        let before = self.seen.take().map(|(_, observation)| observation);
-        let spec = lease.spec.clone().unwrap_or_default();
-        let seen = (lease, Observation::update(before, spec, Instant::now()));
-        self.seen.insert(seen).clone()
-    }
-
     fn is_leading(&self) -> bool {
         matches!(*self.standing.borrow(), Standing::Leading(_))
     }
 
-    async fn write(&mut self, lease: Lease, spec: LeaseSpec) -> Result<Attempt, Error> {
-        let exists = lease.metadata.resource_version.is_some();
+    async fn attempt(&mut self) -> Result<Attempt, Error> {
+        let observed = self.observe().await?;
+        let Candidate { identity, terms, .. } = &self.candidate;
+        let (before, now) = (observed.spec(), Timestamp::now());
+        let spec = match decide(&observed, identity, Instant::now()) {
+            LeaseAction::Wait => return Ok(Attempt::Waiting),
+            LeaseAction::Renew => renewed(&before, now),
+            LeaseAction::Acquire => acquired(&before, identity, terms, now),
+        };
+        self.write(observed.lease, spec).await.map(|()| Attempt::Held)
+    }
+
+    /// The leader reuses its last write. Standbys, and a leader whose write failed, read the Lease.
+    async fn observe(&mut self) -> Result<ObservedLease, Error> {
+        if let Some(observed) = self.observed.as_ref().filter(|_| self.is_leading()) {
+            return Ok(observed.clone());
+        }
+        let found = self.api.get_opt(self.candidate.lease).await;
+        let found = found.map_err(|error| self.failed(error))?;
+        Ok(self.remember(found.unwrap_or_else(|| self.missing())))
+    }
+
+    fn remember(&mut self, lease: Lease) -> ObservedLease {
+        let observed = ObservedLease::update(self.observed.take(), lease, Instant::now());
+        self.observed.insert(observed).clone()
+    }
+
+    /// After a failed write, a leader reads the Lease again. A standby keeps the time at which it first saw the record.
+    async fn write(&mut self, lease: Lease, spec: LeaseSpec) -> Result<(), Error> {
         let wanted = Lease {
             spec: Some(spec),
             ..lease
         };
         let params = params::post();
-        let written = if exists {
+        let written = if wanted.metadata.resource_version.is_some() {
             self.api.replace(self.candidate.lease, &params, &wanted).await
         } else {
             self.api.create(&params, &wanted).await
         };
-        self.written(written)
-    }
-
-    fn written(&mut self, written: kube::Result<Lease>) -> Result<Attempt, Error> {
-        match written {
-            Ok(lease) => {
-                self.see(lease);
-                Ok(Attempt::Held)
-            }
-            Err(error) => {
-                self.forget_version();
-                Err(self.failed(error))
-            }
+        if written.is_err() && self.is_leading() {
+            self.observed = None;
         }
-    }
-
-    /// Makes a leader read the Lease again after a failed write. A standby keeps the time at which it first saw the record.
-    fn forget_version(&mut self) {
-        if self.is_leading() {
-            self.seen = None;
-        }
+        self.remember(written.map_err(|error| self.failed(error))?);
+        Ok(())
     }
 
     async fn release(&mut self) {
         let is_leading = self.is_leading();
-        let Some((lease, _)) = self.seen.take().filter(|_| is_leading) else {
+        let Some(observed) = self.observed.take().filter(|_| is_leading) else {
             return;
         };
-        let spec = released(&lease.spec.clone().unwrap_or_default(), Timestamp::now());
-        match timeout(self.patience().min(FAREWELL), self.write(lease, spec)).await {
-            Ok(Ok(_)) => tracing::info!("the lease is given up"),
-            Ok(Err(error)) => tracing::warn!(%error, "the lease could not be given up; it will run out"),
-            Err(_) => tracing::warn!("the lease could not be given up in time; it will run out"),
+        let spec = released(&observed.spec(), Timestamp::now());
+        match timeout(self.patience().min(RELEASE), self.write(observed.lease, spec)).await {
+            Ok(Ok(())) => tracing::info!("the Lease is released"),
+            Ok(Err(error)) => tracing::warn!(%error, "failed to release the Lease; it will expire"),
+            Err(_) => tracing::warn!("failed to release the Lease in time; it will expire"),
         }
-    }
-
-    fn taken(&self, before: &LeaseSpec) -> LeaseSpec {
-        acquired(
-            before,
-            &self.candidate.identity,
-            &self.candidate.terms,
-            Timestamp::now(),
-        )
     }
 
     fn missing(&self) -> Lease {
@@ -294,5 +312,4 @@ impl Elector {
 }
 
 #[cfg(test)]
-#[path = "elector_tests.rs"]
 mod tests;

@@ -1,4 +1,4 @@
-//! Candidates against an API server in memory, with time under the test's control.
+//! Candidates against a fake API server, with paused time.
 
 use super::*;
 use crate::fake_api::{FakeApi, LEASES, Mood};
@@ -56,7 +56,7 @@ async fn of_two_candidates_one_leads() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_resigns_is_followed_at_the_next_look() {
+async fn a_standby_leads_one_retry_period_after_the_leader_resigned() {
     let api = FakeApi::new();
     let a = run_for(&api, "a");
     a.leadership().acquired().await;
@@ -67,9 +67,9 @@ async fn who_resigns_is_followed_at_the_next_look() {
     assert!(seconds_until(b.acquired()).await <= Terms::default().retry.as_secs());
 }
 
-/// The write changes the Lease's version, which the one that gives it up has to name.
+/// The pending write changes the resourceVersion that the release has to name.
 #[tokio::test(start_paused = true)]
-async fn who_resigns_while_a_renewal_is_on_its_way_gives_the_lease_up_all_the_same() {
+async fn a_leader_that_resigns_during_a_renewal_releases_the_lease() {
     let api = FakeApi::new();
     let a = run_for(&api, "a");
     a.leadership().acquired().await;
@@ -83,7 +83,7 @@ async fn who_resigns_while_a_renewal_is_on_its_way_gives_the_lease_up_all_the_sa
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_leader_that_died_is_followed_when_its_lease_ran_out() {
+async fn a_standby_leads_when_the_lease_of_a_dead_leader_has_expired() {
     let api = FakeApi::new();
     let a = run_for(&api, "a");
     a.leadership().acquired().await;
@@ -95,14 +95,14 @@ async fn a_leader_that_died_is_followed_when_its_lease_ran_out() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_terms_that_are_set_are_those_that_count() {
+async fn a_standby_waits_for_the_duration_in_the_lease() {
     let api = FakeApi::new();
     let [duration, renew_deadline, retry] = [6, 4, 1].map(Duration::from_secs);
     let terms = Terms::new(duration, renew_deadline, retry).unwrap();
     let a = run_on(&api, "a", terms.clone());
     let mut leading = a.leadership();
     leading.acquired().await;
-    // A candidate goes by what the holder wrote, not by its own terms.
+    // This candidate has the default terms, with a longer lease duration.
     let mut b = run_for(&api, "b").leadership();
     sleep(Duration::from_secs(30)).await;
     assert!(leading.is_held());
@@ -113,7 +113,7 @@ async fn the_terms_that_are_set_are_those_that_count() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_leader_that_cannot_renew_stops_before_another_may_start() {
+async fn a_leader_that_cannot_renew_stops_before_another_may_lead() {
     for mood in [Mood::Away, Mood::Silent] {
         let api = FakeApi::new();
         let mut a = run_for(&api, "a").leadership();
@@ -127,7 +127,7 @@ async fn a_leader_that_cannot_renew_stops_before_another_may_start() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_short_absence_of_the_api_server_costs_nothing() {
+async fn a_leader_keeps_the_lease_during_a_short_outage_of_the_api_server() {
     let api = FakeApi::new();
     let mut a = run_for(&api, "a").leadership();
     a.acquired().await;
@@ -139,7 +139,7 @@ async fn a_short_absence_of_the_api_server_costs_nothing() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_candidate_waits_for_an_api_server_that_is_away() {
+async fn a_candidate_waits_until_the_api_server_is_available() {
     let api = FakeApi::new();
     api.set_mood(Mood::Away);
     let mut a = run_for(&api, "a").leadership();
@@ -150,7 +150,7 @@ async fn a_candidate_waits_for_an_api_server_that_is_away() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_lease_taken_by_force_is_lost_at_once() {
+async fn a_lease_that_another_client_overwrote_is_lost_at_once() {
     let api = FakeApi::new();
     let mut a = run_for(&api, "a").leadership();
     a.acquired().await;
@@ -159,4 +159,45 @@ async fn a_lease_taken_by_force_is_lost_at_once() {
     api.put(&lease_path(), lease);
     assert!(seconds_until(a.lost()).await <= 2 * Terms::default().retry.as_secs());
     assert_eq!(holder(&api), "thief");
+}
+
+fn in_seconds(seconds: u64) -> Standing {
+    Standing::Leading(Instant::now() + Duration::from_secs(seconds))
+}
+
+#[tokio::test(start_paused = true)]
+async fn leadership_without_a_renewal_ends_by_itself() {
+    let (_elector, view) = watch::channel(in_seconds(10));
+    let mut leadership = Leadership(view);
+    assert!(leadership.is_held());
+    let began = Instant::now();
+    leadership.lost().await;
+    assert_eq!(began.elapsed().as_secs(), 10);
+    assert!(!leadership.is_held());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_renewal_extends_the_leadership() {
+    let (elector, view) = watch::channel(in_seconds(10));
+    let mut leadership = Leadership(view);
+    advance(Duration::from_secs(9)).await;
+    elector.send_replace(in_seconds(10));
+    let began = Instant::now();
+    leadership.lost().await;
+    assert_eq!(began.elapsed().as_secs(), 10);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_standby_does_not_lead() {
+    let (elector, view) = watch::channel(Standing::Unknown);
+    let mut leadership = Leadership(view);
+    elector.send_replace(Standing::Standby);
+    leadership.known().await;
+    assert!(!leadership.is_held());
+    elector.send_replace(in_seconds(1));
+    leadership.acquired().await;
+    assert!(leadership.is_held());
+    elector.send_replace(Standing::Over);
+    leadership.lost().await;
+    assert!(!leadership.is_held());
 }

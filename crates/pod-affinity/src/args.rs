@@ -6,7 +6,7 @@ use clap::{Parser, Subcommand, ValueEnum, builder::NonEmptyStringValueParser};
 use election::ElectionArgs;
 use jiff::SignedDuration;
 use placement::keys;
-use process::{log::Format, tls::sources::Files};
+use process::{log::Format, tls::sources::CertificateFiles};
 use std::{net::SocketAddr, path::PathBuf, time::Duration};
 
 const AFTER: &str = "The variable RUST_LOG filters the logs, for example RUST_LOG=info,controller=debug. KUBECONFIG, or else the pod's \
@@ -148,7 +148,7 @@ pub(crate) enum Certificates {
     None,
 }
 
-impl From<FileArgs> for Files {
+impl From<FileArgs> for CertificateFiles {
     fn from(args: FileArgs) -> Self {
         let FileArgs {
             tls_cert_file,
@@ -218,7 +218,7 @@ mod tests {
             (5, keys::NAMESPACE)
         );
         assert!(args.files.is_none());
-        assert_eq!(args.client_silence, process::http_limits::SILENCE);
+        assert_eq!(args.client_silence, process::server::SILENCE);
     }
 
     #[test]
@@ -228,8 +228,8 @@ mod tests {
             panic!()
         };
         assert_eq!(
-            args.files.map(Files::from),
-            Some(Files {
+            args.files.map(CertificateFiles::from),
+            Some(CertificateFiles {
                 certificate: "c".into(),
                 key: "k".into()
             })

@@ -13,10 +13,10 @@ use process::{
     admin,
     certs::keeper::Keeper,
     config_watch::{self, ConfigWatch},
-    http_limits::SILENCE,
     lease::{Candidate, Election, Leadership, Terms},
     metrics::{Leading, Registry},
-    readiness::{Condition, Readiness},
+    readiness::{Readiness, ReadinessCondition},
+    server::SILENCE,
     server_clock::ServerClock,
     shutdown::Shutdown,
     versions,
@@ -105,7 +105,7 @@ async fn candidacy(parts: Parts, readiness: Readiness) -> anyhow::Result<()> {
 }
 
 /// Resolves when this process leads. The process is ready when it has read the Lease, because a standby can lead at any time.
-async fn elevated(leadership: &mut Leadership, elected: &Condition) {
+async fn elevated(leadership: &mut Leadership, elected: &ReadinessCondition) {
     leadership.known().await;
     elected.met();
     leadership.acquired().await;

@@ -5,7 +5,7 @@ use kube::{
     runtime::events::{Event, EventType, Recorder, Reporter},
 };
 use placement::keys;
-use process::{config_watch::Rejection, words};
+use process::{api, config_watch::Rejection};
 use tokio::sync::watch;
 
 /// The API server rejects events with longer notes.
@@ -40,7 +40,7 @@ async fn publish(recorder: &Recorder, rejection: &Rejection) {
         .await
     {
         tracing::warn!(
-            error = words::of(&error),
+            error = api::error_text(&error),
             "the event about the refused ConfigMap could not be written"
         );
     }

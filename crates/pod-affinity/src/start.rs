@@ -2,7 +2,7 @@
 
 use anyhow::anyhow;
 use kube::{Client, Config};
-use process::listen::{Error, Listening, Port};
+use process::server::{Error, Listening, Port};
 use process::server_clock::ServerClock;
 use std::net::SocketAddr;
 

@@ -11,9 +11,9 @@ use process::{
     server_clock::ServerClock,
     shutdown::Shutdown,
     tls::{
-        serve::{self, Drain, Service},
-        sources::{self, Files},
-        store::{self, Store},
+        self, ServedCertificate,
+        serve::{self, Drain, TlsServer},
+        sources::{self, CertificateFiles},
     },
 };
 use tokio::runtime::Builder;
@@ -33,17 +33,15 @@ async fn serve(args: WebhookArgs) -> anyhow::Result<()> {
     let mut registry = Registry::new(env!("CARGO_PKG_VERSION"));
     let metrics = Serving::register(registry.prefixed());
     let router = admission::router(admission::Metrics::register(registry.prefixed()));
-    let store = Store::new(
-        readiness.condition(store::CONDITION, "not looked for yet"),
-        metrics.clone(),
-    );
-    let tls = store.server_config().context("TLS cannot be set up")?;
-    let source = Source::new(args.files.map(Files::from), args.namespace.namespace).await?;
+    let condition = readiness.condition(tls::CONDITION, "the certificate has not been read yet");
+    let certificate = ServedCertificate::new(condition, metrics.clone()).context("TLS cannot be set up")?;
+    let source =
+        CertificateSource::new(args.files.map(CertificateFiles::from), args.namespace.namespace).await?;
     let port = listen(&serve::PORT, args.listen).await?;
     let admin_port = listen(&admin::PORT, args.admin.admin_listen).await?;
-    let service = Service {
+    let server = TlsServer {
         router,
-        tls,
+        tls: certificate.config(),
         silence: args.client_silence,
         drain: Drain {
             delay: args.drain_delay,
@@ -54,30 +52,30 @@ async fn serve(args: WebhookArgs) -> anyhow::Result<()> {
         metrics,
     };
     tokio::select! {
-        served = serve::serve(port, service) => Ok(served?),
+        served = serve::serve(port, server) => Ok(served?),
         ended = admin::serve(admin_port, readiness, registry, args.client_silence) => Ok(ended?),
-        () = source.follow(store) => bail!("the task that loads the certificate has ended"),
+        () = source.follow(certificate) => bail!("the task that loads the certificate has ended"),
         () = shutdown.forced() => bail!("ended at once by a second signal; requests may have been lost"),
     }
 }
 
-enum Source {
-    Files(Files),
+enum CertificateSource {
+    Files(CertificateFiles),
     Secret(Client, String),
 }
 
-impl Source {
-    async fn new(files: Option<Files>, namespace: String) -> anyhow::Result<Self> {
+impl CertificateSource {
+    async fn new(files: Option<CertificateFiles>, namespace: String) -> anyhow::Result<Self> {
         match files {
             Some(files) => Ok(Self::Files(files)),
             None => Ok(Self::Secret(client(&ServerClock::default()).await?, namespace)),
         }
     }
 
-    async fn follow(self, store: Store) {
+    async fn follow(self, certificate: ServedCertificate) {
         match self {
-            Self::Files(files) => sources::follow_files(&files, store).await,
-            Self::Secret(client, namespace) => sources::follow_secret(client, &namespace, store).await,
+            Self::Files(files) => sources::follow_files(&files, certificate).await,
+            Self::Secret(client, namespace) => sources::follow_secret(client, &namespace, certificate).await,
         }
     }
 }

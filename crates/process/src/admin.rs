@@ -2,11 +2,9 @@
 //! kubelet sees a draining process as unready instead of unreachable.
 
 use crate::{
-    guard::Guard,
-    http_limits,
-    listen::{Error, Listening, Port},
     metrics::Registry,
     readiness::Readiness,
+    server::{ADMIN_CONNECTIONS_AT_MOST, ConnectionLimit, Error, Listening, Port, with_http_limits},
 };
 use axum::{
     Router,
@@ -25,11 +23,9 @@ pub const PORT: Port = Port {
     serves: "probes and metrics",
     flag: "--admin-listen",
 };
-/// Maximum number of connections, far more than the kubelet and scrapers need.
-pub(crate) const CONNECTIONS_AT_MOST: usize = 1000;
 const OPEN_METRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
-/// Serves until the future is dropped. A client may be silent for `silence`; see [`http_limits::SILENCE`].
+/// Serves until the future is dropped. A client may be silent for `silence`; see [`crate::server::SILENCE`].
 pub async fn serve(
     listening: Listening,
     readiness: Readiness,
@@ -38,9 +34,13 @@ pub async fn serve(
 ) -> Result<(), Error> {
     let Listening { port, listener, .. } = listening;
     // Refused connections are not exported: no alert needs the count, and this port would have to serve it.
-    let guard = Guard::new(DefaultAcceptor::new(), CONNECTIONS_AT_MOST, Counter::default());
-    let server = Server::<SocketAddr>::from_listener(listener).acceptor(guard);
-    let server = http_limits::applied(server, silence);
+    let limited = ConnectionLimit::new(
+        DefaultAcceptor::new(),
+        ADMIN_CONNECTIONS_AT_MOST,
+        Counter::default(),
+    );
+    let server = Server::<SocketAddr>::from_listener(listener).acceptor(limited);
+    let server = with_http_limits(server, silence);
     let served = server.serve(router(readiness, registry).into_make_service());
     served.await.map_err(|source| Error::Serve { port, source })
 }

@@ -3,7 +3,7 @@
 //!
 //! This module is hand-written, because kube's reflector stores the current ConfigMap, and this module keeps the last valid one.
 
-use crate::{metrics::Leading, readiness::Condition, words};
+use crate::{api, metrics::Leading, readiness::ReadinessCondition};
 use futures::{Stream, StreamExt};
 use k8s_openapi::api::core::v1::{ConfigMap, ObjectReference};
 use kube::{
@@ -40,7 +40,7 @@ pub struct ConfigWatch {
 
 impl ConfigWatch {
     /// Starts to watch the ConfigMap in this namespace.
-    pub fn start(client: Client, namespace: &str, condition: Condition, metrics: Leading) -> Self {
+    pub fn start(client: Client, namespace: &str, condition: ReadinessCondition, metrics: Leading) -> Self {
         let api = Api::<ConfigMap>::namespaced(client, namespace);
         let versions = watcher::watch_object(api, keys::CONFIG_MAP).default_backoff();
         Self::of(versions, condition, metrics)
@@ -48,7 +48,7 @@ impl ConfigWatch {
 
     fn of(
         versions: impl Stream<Item = Result<Option<ConfigMap>, watcher::Error>> + Send + 'static,
-        condition: Condition,
+        condition: ReadinessCondition,
         metrics: Leading,
     ) -> Self {
         let (activated, active) = watch::channel(Arc::default());
@@ -109,7 +109,7 @@ struct Follower {
     /// Whether the process has read a valid version; before that, `active` has the default.
     is_active: bool,
     rejected: watch::Sender<Option<Rejection>>,
-    condition: Condition,
+    condition: ReadinessCondition,
     metrics: Leading,
 }
 
@@ -160,7 +160,7 @@ impl Follower {
     }
 
     fn unreadable(&self, error: &watcher::Error) {
-        let error = words::of_watch(error);
+        let error = api::watch_error_text(error);
         tracing::warn!(
             error,
             "ConfigMap {} cannot be read; trying again",
@@ -188,5 +188,4 @@ fn changed(current: &mut Arc<Config>, config: Config) -> bool {
 }
 
 #[cfg(test)]
-#[path = "config_watch_tests.rs"]
 mod tests;

@@ -2,23 +2,19 @@
 //! Lease, and the active configuration. This crate is independent of PipelineRuns.
 
 pub mod admin;
+pub mod api;
 pub mod certs;
 pub mod config_watch;
-mod guard;
-pub mod http_limits;
 pub mod lease;
-pub mod listen;
 pub mod log;
 pub mod metrics;
-mod open_files;
-mod params;
 pub mod readiness;
+mod resources;
+pub mod server;
 pub mod server_clock;
 pub mod shutdown;
 pub mod tls;
-mod usage;
 pub mod versions;
-pub mod words;
 
 #[cfg(test)]
 mod fake_api;

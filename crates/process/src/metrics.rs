@@ -1,6 +1,6 @@
 //! The registry behind `/metrics`, and this crate's own metrics. Other crates register their metrics in [`Registry::prefixed`].
 
-use crate::usage::Usage;
+use crate::resources::ResourceCollector;
 use prometheus_client::{
     encoding::text,
     metrics::{counter::Counter, family::Family, gauge::Gauge, info::Info},
@@ -23,7 +23,7 @@ impl Registry {
     /// A registry with the version, memory and open files of the process.
     pub fn new(version: &str) -> Self {
         let mut root = registry::Registry::default();
-        root.register_collector(Box::new(Usage));
+        root.register_collector(Box::new(ResourceCollector));
         let build = Info::new([("version".to_owned(), version.to_owned())]);
         root.sub_registry_with_prefix(PREFIX)
             .register("build", "The version that runs", build);
@@ -46,7 +46,7 @@ impl Registry {
 /// The result of loading a configuration or a certificate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, IntoStaticStr, VariantArray)]
 #[strum(serialize_all = "snake_case")]
-pub enum Outcome {
+pub enum LoadOutcome {
     /// The loaded version is active.
     Accepted,
     /// The loaded version was refused; the previous version stays active.
@@ -56,7 +56,7 @@ pub enum Outcome {
 /// A part of the stored certificates.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, IntoStaticStr, VariantArray)]
 #[strum(serialize_all = "snake_case")]
-pub enum Part {
+pub enum CertificatePart {
     /// The CA.
     #[strum(to_string = "authority")]
     Ca,
@@ -103,18 +103,18 @@ impl Serving {
             ),
             connections_refused: registered(registry, "connections_refused", "Connections over the limit"),
         };
-        begin(&all.certificate_loads, Outcome::VARIANTS, by_outcome);
+        begin(&all.certificate_loads, LoadOutcome::VARIANTS, by_outcome);
         all
     }
 
     /// Counts a loaded certificate.
-    pub fn certificate_load(&self, outcome: Outcome) {
+    pub fn certificate_load(&self, outcome: LoadOutcome) {
         self.certificate_loads.get_or_create(&by_outcome(outcome)).inc();
     }
 
     /// Number of loaded certificates with this outcome.
     #[cfg(test)]
-    pub(crate) fn certificate_loads(&self, outcome: Outcome) -> u64 {
+    pub(crate) fn certificate_loads(&self, outcome: LoadOutcome) -> u64 {
         self.certificate_loads.get_or_create(&by_outcome(outcome)).get()
     }
 }
@@ -142,14 +142,14 @@ impl Leading {
             ),
             ..Self::default()
         };
-        begin(&all.configuration_loads, Outcome::VARIANTS, by_outcome);
+        begin(&all.configuration_loads, LoadOutcome::VARIANTS, by_outcome);
         all
     }
 
     /// Registers the metrics of a controller that manages certificates. Without a webhook these metrics must be absent, because the
     /// alert on a missing webhook depends on them.
     pub fn register_certificates(&self, registry: &mut registry::Registry) {
-        begin(&self.renewals, Part::VARIANTS, by_part);
+        begin(&self.renewals, CertificatePart::VARIANTS, by_part);
         let help = "Certificates made by this process";
         registry.register("certificate_renewals", help, self.renewals.clone());
         let help = "Failed checks of the certificates";
@@ -158,23 +158,23 @@ impl Leading {
 
     /// Counts a ConfigMap version that became active.
     pub(crate) fn configuration_accepted(&self, generation: i64) {
-        self.configuration_loaded(Outcome::Accepted);
+        self.configuration_loaded(LoadOutcome::Accepted);
         self.configuration_valid.set(1);
         self.configuration_generation.set(generation);
     }
 
     /// Counts a refused ConfigMap version.
     pub(crate) fn configuration_refused(&self) {
-        self.configuration_loaded(Outcome::Refused);
+        self.configuration_loaded(LoadOutcome::Refused);
         self.configuration_valid.set(0);
     }
 
-    fn configuration_loaded(&self, outcome: Outcome) {
+    fn configuration_loaded(&self, outcome: LoadOutcome) {
         self.configuration_loads.get_or_create(&by_outcome(outcome)).inc();
     }
 
     /// Counts a certificate or bundle that this process created.
-    pub fn renewal(&self, part: Part) {
+    pub fn renewal(&self, part: CertificatePart) {
         self.renewals.get_or_create(&by_part(part)).inc();
     }
 }
@@ -193,11 +193,11 @@ fn begin<V: Copy>(counters: &Counters, values: &[V], label: fn(V) -> Label) {
     }
 }
 
-fn by_outcome(outcome: Outcome) -> Label {
+fn by_outcome(outcome: LoadOutcome) -> Label {
     [("outcome", outcome.into())]
 }
 
-fn by_part(part: Part) -> Label {
+fn by_part(part: CertificatePart) -> Label {
     [("part", part.into())]
 }
 
@@ -207,10 +207,10 @@ mod tests {
 
     fn exposition() -> String {
         let mut registry = Registry::new("1.2.3");
-        Serving::register(registry.prefixed()).certificate_load(Outcome::Refused);
+        Serving::register(registry.prefixed()).certificate_load(LoadOutcome::Refused);
         let leading = Leading::register(registry.prefixed());
         leading.register_certificates(registry.prefixed());
-        leading.renewal(Part::Leaf);
+        leading.renewal(CertificatePart::Leaf);
         registry.encode().unwrap()
     }
 

@@ -14,7 +14,7 @@ pub struct Readiness(Arc<watch::Sender<Conditions>>);
 
 /// One condition. One part of the process sets it.
 #[derive(Clone, Debug)]
-pub struct Condition {
+pub struct ReadinessCondition {
     name: &'static str,
     readiness: Readiness,
 }
@@ -27,8 +27,8 @@ impl Default for Readiness {
 
 impl Readiness {
     /// Adds a condition that is unmet at first, for this reason.
-    pub fn condition(&self, name: &'static str, unmet: impl Into<String>) -> Condition {
-        let condition = Condition {
+    pub fn condition(&self, name: &'static str, unmet: impl Into<String>) -> ReadinessCondition {
+        let condition = ReadinessCondition {
             name,
             readiness: self.clone(),
         };
@@ -54,7 +54,7 @@ impl Readiness {
     }
 }
 
-impl Condition {
+impl ReadinessCondition {
     /// Marks the condition as met.
     pub fn met(&self) {
         self.readiness.set(self.name, None);

@@ -1,6 +1,6 @@
 //! Checks the versions of the API server and Tekton. An unsupported version is logged once, at the start.
 
-use crate::words;
+use crate::api;
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::{Api, Client, Error, Result};
 use placement::supported::{KUBERNETES, Supported, TEKTON, numbers};
@@ -50,7 +50,11 @@ async fn answer<T, F: Future<Output = Result<T>>>(whose: &str, ask: impl Fn() ->
         match ask().await {
             Ok(info) => return Some(info),
             Err(Error::Api(status)) if status.is_forbidden() || status.is_not_found() => return None,
-            Err(error) => tracing::debug!(whose, error = words::of(&error), "a version could not be read"),
+            Err(error) => tracing::debug!(
+                whose,
+                error = api::error_text(&error),
+                "a version could not be read"
+            ),
         }
         sleep(PAUSE).await;
     }

@@ -6,9 +6,8 @@ use crate::words::{age, between, span};
 use jiff::SignedDuration;
 use k8s_openapi::api::admissionregistration::v1::MutatingWebhookConfiguration;
 use placement::keys;
-use process::certs::service_names;
-use process::certs::stored::Stored;
-use process::certs::x509::Facts;
+use process::certs::x509::Certificate;
+use process::certs::{StoredCertificates, service_names};
 
 const CHECK: &str = "certificate";
 /// The leader renews within minutes, and a cert-manager within an hour; a day is long overdue.
@@ -29,12 +28,12 @@ fn of_webhook(exam: &Exam) -> Vec<Finding> {
                 .chain(bundles(exam, None))
                 .collect();
         }
-        Ok(secret) => secret.as_ref().map(Stored::of),
+        Ok(secret) => secret.as_ref().map(StoredCertificates::from_secret),
     };
     let Some(stored) = leaf.filter(|stored| !stored.leaf.is_empty()) else {
         return vec![missing(exam)];
     };
-    let Some(leaf) = Facts::first(&stored.leaf) else {
+    let Some(leaf) = Certificate::first(&stored.leaf) else {
         return vec![Finding::bad(
             CHECK,
             format!(
@@ -73,7 +72,7 @@ fn renew(exam: &Exam) -> String {
 }
 
 /// The certificate for itself.
-fn own(exam: &Exam, stored: &Stored, leaf: &Facts) -> Finding {
+fn own(exam: &Exam, stored: &StoredCertificates, leaf: &Certificate) -> Finding {
     let bad = |sentence: String| Finding::bad(CHECK, sentence, renew(exam));
     let names = service_names(&exam.scope.namespace);
     match () {
@@ -96,7 +95,7 @@ fn own(exam: &Exam, stored: &Stored, leaf: &Facts) -> Finding {
     }
 }
 
-fn valid(exam: &Exam, leaf: &Facts) -> Finding {
+fn valid(exam: &Exam, leaf: &Certificate) -> Finding {
     let left = span(between(exam.now, leaf.not_after));
     let sentence = format!("The webhook's certificate is valid for another {left}");
     let overdue = leaf.renewal().checked_add(GRACE).is_ok_and(|due| due < exam.now);
@@ -111,7 +110,7 @@ fn valid(exam: &Exam, leaf: &Facts) -> Finding {
 }
 
 /// What each configuration makes the API server trust.
-fn bundles(exam: &Exam, leaf: Option<&Facts>) -> Vec<Finding> {
+fn bundles(exam: &Exam, leaf: Option<&Certificate>) -> Vec<Finding> {
     let seen = exam
         .admission
         .webhooks
@@ -125,10 +124,10 @@ fn distrust(
     exam: &Exam,
     name: &str,
     found: &MutatingWebhookConfiguration,
-    leaf: Option<&Facts>,
+    leaf: Option<&Certificate>,
 ) -> Option<Finding> {
     let trusted = trusted(found);
-    let signs = |leaf: &&Facts| trusted.iter().any(|authority| leaf.is_signed_by(authority));
+    let signs = |leaf: &&Certificate| trusted.iter().any(|authority| leaf.is_signed_by(authority));
     let is_dead = !trusted.is_empty() && trusted.iter().all(|it| it.has_expired_at(exam.now));
     let what = match leaf {
         _ if trusted.is_empty() => "has no caBundle, so the API server trusts no certificate of the webhook",
@@ -143,13 +142,13 @@ fn distrust(
     ))
 }
 
-fn trusted(found: &MutatingWebhookConfiguration) -> Vec<Facts> {
+fn trusted(found: &MutatingWebhookConfiguration) -> Vec<Certificate> {
     let bundles = found
         .webhooks
         .iter()
         .flatten()
         .filter_map(|it| it.client_config.ca_bundle.as_ref());
     bundles
-        .flat_map(|bundle| Facts::all(&String::from_utf8_lossy(&bundle.0)))
+        .flat_map(|bundle| Certificate::all(&String::from_utf8_lossy(&bundle.0)))
         .collect()
 }

@@ -4,9 +4,8 @@ use super::*;
 use crate::admission::Compared;
 use crate::fixture::{at, forbidden, merged, not_served, object, placeholder, run, unschedulable};
 use k8s_openapi::ByteString;
-use process::certs::issue;
-use process::certs::service_names;
-use process::certs::stored::Stored;
+use process::certs::x509::{issue_ca, issue_leaf};
+use process::certs::{StoredCertificates, service_names};
 use serde_json::{Value, json};
 
 pub(super) const OURS: &str = "tekton-pod-affinity";
@@ -41,14 +40,14 @@ fn lease(changes: &Value) -> Seen<Option<Lease>> {
     Ok(Some(object(base, changes)))
 }
 
-fn certificates() -> Stored {
+fn certificates() -> StoredCertificates {
     issued_at(at(0))
 }
 
-fn issued_at(when: Timestamp) -> Stored {
-    let authority = issue::authority(when).unwrap();
-    let leaf = issue::leaf(&authority, &service_names(OURS), when).unwrap();
-    Stored {
+fn issued_at(when: Timestamp) -> StoredCertificates {
+    let authority = issue_ca(when).unwrap();
+    let leaf = issue_leaf(&authority, &service_names(OURS), when).unwrap();
+    StoredCertificates {
         bundle: authority.certificate.clone(),
         ca: authority.certificate,
         ca_key: authority.key,
@@ -57,7 +56,7 @@ fn issued_at(when: Timestamp) -> Stored {
     }
 }
 
-fn with_certificates(mut exam: Exam, stored: &Stored, bundle: &str) -> Exam {
+fn with_certificates(mut exam: Exam, stored: &StoredCertificates, bundle: &str) -> Exam {
     exam.secret = Ok(Some(Secret {
         data: Some(stored.clone().into_data()),
         ..Secret::default()
@@ -348,7 +347,7 @@ ills! {
     };
     a_certificate_without_its_key: |exam| {
         let own = certificates();
-        let odd = Stored { leaf_key: certificates().leaf_key, ..own.clone() };
+        let odd = StoredCertificates { leaf_key: certificates().leaf_key, ..own.clone() };
         *exam = with_certificates(exam.clone(), &odd, &own.bundle);
     };
     bundles_that_are_empty: |exam| *exam = with_certificates(exam.clone(), &certificates(), "");

@@ -12,11 +12,8 @@ use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::core::v1::Secret;
 use kube::api::{Api, DeleteParams, PostParams};
 use placement::keys;
-use process::certs::decide::{Decision, decide};
-use process::certs::issue::{self, Issued};
-use process::certs::stored::Stored;
-use process::certs::x509::Facts;
-use process::certs::{AUTHORITY_LIFE, LEAF_LIFE, service_names};
+use process::certs::x509::{Certificate, Issued, issue_ca, issue_leaf};
+use process::certs::{CA_LIFE, LEAF_LIFE, Renewal, StoredCertificates, decide, service_names};
 use std::time::Instant;
 use testbed::product::Installed;
 use testbed::{Part, apply, probe};
@@ -24,7 +21,7 @@ use testbed::{Part, apply, probe};
 /// What happens to the Secret, and what a webhook that starts with it says.
 struct Damage {
     name: &'static str,
-    does: fn(&Stored) -> Option<Stored>,
+    does: fn(&StoredCertificates) -> Option<StoredCertificates>,
     told: &'static str,
 }
 
@@ -42,7 +39,7 @@ const DAMAGES: [Damage; 4] = [
     Damage {
         name: "corrupted",
         does: |_| {
-            Some(Stored {
+            Some(StoredCertificates {
                 ca: "-----BEGIN".into(),
                 ca_key: "KEY".into(),
                 bundle: String::new(),
@@ -60,10 +57,10 @@ const DAMAGES: [Damage; 4] = [
 ];
 
 fn new_authority() -> Issued {
-    issue::authority(Timestamp::now()).unwrap()
+    issue_ca(Timestamp::now()).unwrap()
 }
 
-fn authority_of(stored: &Stored) -> Issued {
+fn authority_of(stored: &StoredCertificates) -> Issued {
     Issued {
         certificate: stored.ca.clone(),
         key: stored.ca_key.clone(),
@@ -71,9 +68,9 @@ fn authority_of(stored: &Stored) -> Issued {
 }
 
 /// With a leaf that was issued so long ago.
-fn with_leaf(stored: &Stored, authority: &Issued, age: SignedDuration) -> Stored {
-    let Issued { certificate, key } = issue::leaf(authority, &names(), Timestamp::now() - age).unwrap();
-    Stored {
+fn with_leaf(stored: &StoredCertificates, authority: &Issued, age: SignedDuration) -> StoredCertificates {
+    let Issued { certificate, key } = issue_leaf(authority, &names(), Timestamp::now() - age).unwrap();
+    StoredCertificates {
         leaf: certificate,
         leaf_key: key,
         ..stored.clone()
@@ -81,9 +78,9 @@ fn with_leaf(stored: &Stored, authority: &Issued, age: SignedDuration) -> Stored
 }
 
 /// With an authority in the last third of its life, which has signed nothing yet: the leaf's own stays trusted.
-fn with_aged_authority(stored: &Stored) -> Stored {
-    let aged = issue::authority(Timestamp::now() - AUTHORITY_LIFE * 3 / 4).unwrap();
-    Stored {
+fn with_aged_authority(stored: &StoredCertificates) -> StoredCertificates {
+    let aged = issue_ca(Timestamp::now() - CA_LIFE * 3 / 4).unwrap();
+    StoredCertificates {
         ca: aged.certificate,
         ca_key: aged.key,
         ..stored.clone()
@@ -112,12 +109,12 @@ impl Certificates {
         }
     }
 
-    async fn stored(&self) -> Stored {
-        Stored::of(&self.secrets.get(keys::CERTIFICATE_SECRET).await.unwrap())
+    async fn stored(&self) -> StoredCertificates {
+        StoredCertificates::from_secret(&self.secrets.get(keys::CERTIFICATE_SECRET).await.unwrap())
     }
 
     /// Stores this, or nothing at all.
-    async fn store(&self, stored: Option<Stored>) {
+    async fn store(&self, stored: Option<StoredCertificates>) {
         let name = keys::CERTIFICATE_SECRET;
         let Some(stored) = stored else {
             self.secrets.delete(name, &DeleteParams::default()).await.unwrap();
@@ -130,7 +127,7 @@ impl Certificates {
     }
 
     /// Does the damage. No process of ours may make a Secret that is gone: the leader says what to do, and it is done.
-    async fn damage(&self, damage: &Damage) -> Stored {
+    async fn damage(&self, damage: &Damage) -> StoredCertificates {
         let damaged = (damage.does)(&self.stored().await);
         self.store(damaged.clone()).await;
         damaged.unwrap_or_default()
@@ -168,7 +165,7 @@ impl Certificates {
     }
 
     /// Waits until the Secret is in order, is another than `before`, and both replicas serve it.
-    async fn until_healed(&self, what: &str, before: &Stored) -> Stored {
+    async fn until_healed(&self, what: &str, before: &StoredCertificates) -> StoredCertificates {
         let (bed, name) = (&self.bed, keys::CERTIFICATE_SECRET);
         bed.until(
             format!("the certificates to be healed ({what})"),
@@ -179,9 +176,12 @@ impl Certificates {
                     .get_opt(name)
                     .await
                     .map_err(|error| error.to_string())?;
-                let stored = found.as_ref().map(Stored::of).ok_or("no Secret")?;
+                let stored = found
+                    .as_ref()
+                    .map(StoredCertificates::from_secret)
+                    .ok_or("no Secret")?;
                 let decision = decide(&stored, &names(), Timestamp::now());
-                if decision != Decision::Keep || stored == *before {
+                if decision != Renewal::NotNeeded || stored == *before {
                     return Err(format!("{decision:?}"));
                 }
                 self.both_serve(&stored).await?;
@@ -192,8 +192,8 @@ impl Certificates {
         .unwrap()
     }
 
-    async fn both_serve(&self, stored: &Stored) -> Result<(), String> {
-        let expiry = Facts::first(&stored.leaf).unwrap().not_after.as_second();
+    async fn both_serve(&self, stored: &StoredCertificates) -> Result<(), String> {
+        let expiry = Certificate::first(&stored.leaf).unwrap().not_after.as_second();
         let said = format!("pod_affinity_certificate_expiry_timestamp_seconds {expiry}");
         for admin in &self.installed.webhook_admin {
             let metrics = probe::get(*admin, "/metrics").await?;
@@ -205,7 +205,7 @@ impl Certificates {
     }
 
     /// Stores one that is due, and waits until another is served.
-    async fn renewed(&self, what: &str, due: Stored) -> Stored {
+    async fn renewed(&self, what: &str, due: StoredCertificates) -> StoredCertificates {
         let start = Instant::now();
         self.store(Some(due.clone())).await;
         let renewed = self.until_healed(what, &due).await;

@@ -5,14 +5,13 @@
 //! time to read the configurations, and only then a leaf of the new CA is stored.
 
 use super::{
-    decide::{Decision, Why, decide, wanted_bundle},
-    issue::{self, Issued},
-    publish::{self, CONFIGURATIONS, Configurations},
-    service_names,
-    stored::Stored,
+    Renewal, RenewalReason, StoredCertificates, bundle, decide,
+    publish::{self, CONFIGURATIONS, WebhookConfigurations},
+    service_names, wanted_bundle,
+    x509::{self, Issued, issue_ca, issue_leaf},
 };
-use crate::metrics::{Leading, Part};
-use crate::{params, words};
+use crate::api;
+use crate::metrics::{CertificatePart, Leading};
 use futures::{
     Stream, StreamExt,
     stream::{self, BoxStream},
@@ -51,20 +50,20 @@ pub type Clock = Arc<dyn Fn() -> Timestamp + Send + Sync>;
 #[derive(Debug, Error)]
 pub enum Error {
     /// The Secret cannot be read.
-    #[error("cannot read Secret {CERTIFICATE_SECRET}: {}; check the controller's Role", words::of(.0))]
+    #[error("cannot read Secret {CERTIFICATE_SECRET}: {}; check the controller's Role", api::error_text(.0))]
     Read(#[source] Box<kube::Error>),
     /// The Secret does not exist, and the controller's Role does not allow to create Secrets.
     #[error("Secret {CERTIFICATE_SECRET} does not exist; apply config/400-secret.yaml")]
     Missing,
     /// The Secret cannot be written.
-    #[error("cannot write Secret {CERTIFICATE_SECRET}: {}; check the controller's Role", words::of(.0))]
+    #[error("cannot write Secret {CERTIFICATE_SECRET}: {}; check the controller's Role", api::error_text(.0))]
     Write(#[source] Box<kube::Error>),
     /// A webhook configuration cannot be read or patched.
     #[error(transparent)]
     Publish(#[from] publish::Error),
     /// No certificate could be created.
     #[error(transparent)]
-    Issue(#[from] issue::Error),
+    Issue(#[from] x509::Error),
     /// The API server did not respond in time.
     #[error("the API server did not answer within {PASS_DEADLINE:?}")]
     Unanswered,
@@ -138,51 +137,57 @@ impl Keeper {
 
     /// Checks the certificates and writes all changes. Returns the latest time until the next check.
     pub async fn pass(&mut self) -> Result<Duration, Error> {
-        let mut trust = Configurations::read(self.client.clone(), &self.namespace).await?;
+        let mut trust = WebhookConfigurations::read(self.client.clone(), &self.namespace).await?;
         trust.belong().await?;
         if self.external || self.has_injector(&trust) {
             return Ok(CHECK_EVERY);
         }
         let mut secret = self.secret().await?;
         for _ in 0..STEPS_AT_MOST {
-            match self.step(&Stored::of(&secret), &mut trust).await? {
-                Step::Rest(next) => return Ok(next),
-                Step::Store(changed) => secret = self.store(secret, changed).await?,
+            match self
+                .step(&StoredCertificates::from_secret(&secret), &mut trust)
+                .await?
+            {
+                PassStep::Rest(next) => return Ok(next),
+                PassStep::Store(changed) => secret = self.store(secret, changed).await?,
             }
         }
         Err(Error::Restless)
     }
 
-    async fn step(&mut self, stored: &Stored, trust: &mut Configurations) -> Result<Step, Error> {
+    async fn step(
+        &mut self,
+        stored: &StoredCertificates,
+        trust: &mut WebhookConfigurations,
+    ) -> Result<PassStep, Error> {
         let now = (self.clock)();
         match decide(stored, &self.names, now) {
-            Decision::RenewCa(why) => self.renewed_ca(stored, trust, why, now),
-            Decision::MendBundle => Ok(self.mended_bundle(stored, now)),
-            Decision::RenewLeaf(why) => {
+            Renewal::Ca(why) => self.renewed_ca(stored, trust, why, now),
+            Renewal::Bundle => Ok(self.mended_bundle(stored, now)),
+            Renewal::Leaf(why) => {
                 self.publish(stored, trust).await?;
                 self.renewed_leaf(stored, why, now)
             }
-            Decision::Keep => self
+            Renewal::NotNeeded => self
                 .publish(stored, trust)
                 .await
-                .map(|()| Step::Rest(CHECK_EVERY)),
+                .map(|()| PassStep::Rest(CHECK_EVERY)),
         }
     }
 
     fn renewed_ca(
         &self,
-        stored: &Stored,
-        trust: &Configurations,
-        why: Why,
+        stored: &StoredCertificates,
+        trust: &WebhookConfigurations,
+        why: RenewalReason,
         now: Timestamp,
-    ) -> Result<Step, Error> {
+    ) -> Result<PassStep, Error> {
         tracing::info!(%why, "the webhook's CA {why}: creating a new one");
-        let Issued { certificate, key } = issue::authority(now)?;
-        self.metrics.renewal(Part::Ca);
+        let Issued { certificate, key } = issue_ca(now)?;
+        self.metrics.renewal(CertificatePart::Ca);
         // Keeps the CAs in `caBundle`: if the Secret was lost, replicas may still serve a certificate that one of these CAs signed.
-        let bundle =
-            super::bundle::bundle(&certificate, &[&stored.ca, &stored.bundle, &trust.trusted()], now);
-        Ok(Step::Store(Stored {
+        let bundle = bundle(&certificate, &[&stored.ca, &stored.bundle, &trust.trusted()], now);
+        Ok(PassStep::Store(StoredCertificates {
             ca: certificate,
             ca_key: key,
             bundle,
@@ -190,26 +195,31 @@ impl Keeper {
         }))
     }
 
-    fn mended_bundle(&self, stored: &Stored, now: Timestamp) -> Step {
-        self.metrics.renewal(Part::Bundle);
-        Step::Store(Stored {
+    fn mended_bundle(&self, stored: &StoredCertificates, now: Timestamp) -> PassStep {
+        self.metrics.renewal(CertificatePart::Bundle);
+        PassStep::Store(StoredCertificates {
             bundle: wanted_bundle(stored, now),
             ..stored.clone()
         })
     }
 
-    fn renewed_leaf(&self, stored: &Stored, why: Why, now: Timestamp) -> Result<Step, Error> {
+    fn renewed_leaf(
+        &self,
+        stored: &StoredCertificates,
+        why: RenewalReason,
+        now: Timestamp,
+    ) -> Result<PassStep, Error> {
         if let Some(rest) = self.unsettled() {
-            return Ok(Step::Rest(rest));
+            return Ok(PassStep::Rest(rest));
         }
         tracing::info!(%why, "the webhook's serving certificate {why}: making a new one");
         let ca = Issued {
             certificate: stored.ca.clone(),
             key: stored.ca_key.clone(),
         };
-        let Issued { certificate, key } = issue::leaf(&ca, &self.names, now)?;
-        self.metrics.renewal(Part::Leaf);
-        Ok(Step::Store(Stored {
+        let Issued { certificate, key } = issue_leaf(&ca, &self.names, now)?;
+        self.metrics.renewal(CertificatePart::Leaf);
+        Ok(PassStep::Store(StoredCertificates {
             leaf: certificate,
             leaf_key: key,
             ..stored.clone()
@@ -218,7 +228,11 @@ impl Keeper {
 
     /// On a first installation API servers trust no CA, so they need no time to act on a change. A new keeper also waits, because
     /// the previous leader may have published a moment ago.
-    async fn publish(&mut self, stored: &Stored, trust: &mut Configurations) -> Result<(), Error> {
+    async fn publish(
+        &mut self,
+        stored: &StoredCertificates,
+        trust: &mut WebhookConfigurations,
+    ) -> Result<(), Error> {
         let first = trust.trusted().is_empty();
         let changed = trust.publish(&stored.bundle).await?;
         if changed || self.settled_at.is_none() {
@@ -234,7 +248,7 @@ impl Keeper {
     }
 
     /// Whether another controller manages the certificates; logged when this starts.
-    fn has_injector(&mut self, trust: &Configurations) -> bool {
+    fn has_injector(&mut self, trust: &WebhookConfigurations) -> bool {
         let injector = trust.injector();
         let noted = std::mem::replace(&mut self.leaves_alone, injector.is_some());
         if let Some(annotation) = injector.filter(|_| !noted) {
@@ -253,14 +267,14 @@ impl Keeper {
     }
 
     /// Writes with the resourceVersion of the read, so a concurrent change causes a conflict and is never overwritten.
-    async fn store(&self, secret: Secret, stored: Stored) -> Result<Secret, Error> {
+    async fn store(&self, secret: Secret, stored: StoredCertificates) -> Result<Secret, Error> {
         let changed = Secret {
             data: Some(stored.into_data()),
             ..secret
         };
         let written = self
             .secrets()
-            .replace(CERTIFICATE_SECRET, &params::post(), &changed)
+            .replace(CERTIFICATE_SECRET, &api::post_params(), &changed)
             .await;
         written.map_err(|error| Error::Write(Box::new(error)))
     }
@@ -298,9 +312,9 @@ impl Error {
     }
 }
 
-enum Step {
+enum PassStep {
     Rest(Duration),
-    Store(Stored),
+    Store(StoredCertificates),
 }
 
 fn changes_of<K>(api: Api<K>, name: &str) -> BoxStream<'static, ()>
@@ -315,7 +329,7 @@ where
 
 fn noted<K>(event: Result<Option<K>, watcher::Error>) {
     if let Err(error) = event {
-        let error = words::of_watch(&error);
+        let error = api::watch_error_text(&error);
         tracing::warn!(
             error,
             "a watch of the certificates or webhook configurations failed; it is being restarted"
@@ -324,5 +338,4 @@ fn noted<K>(event: Result<Option<K>, watcher::Error>) {
 }
 
 #[cfg(test)]
-#[path = "keeper_tests.rs"]
 mod tests;

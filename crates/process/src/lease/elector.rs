@@ -2,7 +2,10 @@
 //! candidates write, the API server reports a conflict to one candidate.
 
 use super::{LeaseAction, ObservedLease, Terms, acquired, decide, released, renewed};
-use crate::{metrics::Leading, params, words};
+use crate::{
+    api::{error_text, post_params},
+    metrics::Leading,
+};
 use jiff::Timestamp;
 use k8s_openapi::api::coordination::v1::{Lease, LeaseSpec};
 use kube::{Api, Client, api::ObjectMeta};
@@ -34,7 +37,7 @@ pub struct Candidate {
 #[derive(Debug, Error)]
 enum Error {
     /// The API server rejected the request or was unreachable.
-    #[error("the request for Lease {name} failed: {}", words::of(source))]
+    #[error("the request for Lease {name} failed: {}", error_text(source))]
     Api {
         /// The Lease.
         name: &'static str,
@@ -269,7 +272,7 @@ impl Elector {
             spec: Some(spec),
             ..lease
         };
-        let params = params::post();
+        let params = post_params();
         let written = if wanted.metadata.resource_version.is_some() {
             self.api.replace(self.candidate.lease, &params, &wanted).await
         } else {

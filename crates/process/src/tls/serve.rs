@@ -2,12 +2,10 @@
 //! then accepts no new connections, and then completes the calls in flight.
 
 use crate::{
-    guard::Guard,
-    http_limits,
-    listen::{Error, Listening, Port},
     metrics::Serving,
-    open_files,
     readiness::Readiness,
+    resources::allowed_connections,
+    server::{ConnectionLimit, Error, Listening, Port, with_http_limits},
     shutdown::Shutdown,
 };
 use axum::{
@@ -22,8 +20,7 @@ use axum_server::{
     accept::NoDelayAcceptor,
     tls_rustls::{RustlsAcceptor, RustlsConfig},
 };
-use rustls::ServerConfig;
-use std::{net::SocketAddr, pin::pin, sync::Arc, time::Duration};
+use std::{net::SocketAddr, pin::pin, time::Duration};
 use tokio::time::sleep;
 
 /// The port for admission requests.
@@ -50,12 +47,12 @@ pub struct Drain {
 
 /// The routes and the settings of the server.
 #[derive(Debug)]
-pub struct Service {
+pub struct TlsServer {
     /// The routes.
     pub router: Router,
-    /// The TLS configuration; see [`super::store::Store::server_config`].
-    pub tls: Arc<ServerConfig>,
-    /// How long a client may be silent; see [`crate::http_limits::SILENCE`].
+    /// The TLS configuration; see [`super::ServedCertificate::config`].
+    pub tls: RustlsConfig,
+    /// How long a client may be silent; see [`crate::server::SILENCE`].
     pub silence: Duration,
     /// The durations of the shutdown.
     pub drain: Drain,
@@ -68,9 +65,9 @@ pub struct Service {
 }
 
 /// Serves until the shutdown starts, then drains.
-pub fn serve(listening: Listening, service: Service) -> impl Future<Output = Result<(), Error>> + Send {
+pub fn serve(listening: Listening, server: TlsServer) -> impl Future<Output = Result<(), Error>> + Send {
     let Listening { port, listener, .. } = listening;
-    let Service {
+    let TlsServer {
         router,
         tls,
         silence,
@@ -78,19 +75,19 @@ pub fn serve(listening: Listening, service: Service) -> impl Future<Output = Res
         shutdown,
         readiness,
         metrics,
-    } = service;
-    let tls = RustlsAcceptor::new(RustlsConfig::from_config(tls)).handshake_timeout(HANDSHAKE);
-    let guard = Guard::new(
+    } = server;
+    let tls = RustlsAcceptor::new(tls).handshake_timeout(HANDSHAKE);
+    let limited = ConnectionLimit::new(
         tls.acceptor(NoDelayAcceptor::new()),
-        open_files::room_for(CONNECTIONS_AT_MOST),
+        allowed_connections(CONNECTIONS_AT_MOST),
         metrics.connections_refused,
     );
     let handle = Handle::new();
     let server = Server::<SocketAddr>::from_listener(listener)
-        .acceptor(guard)
+        .acceptor(limited)
         .handle(handle.clone());
-    let server = http_limits::applied(server, silence);
-    let router = router.layer(from_fn_with_state(shutdown.clone(), farewell));
+    let server = with_http_limits(server, silence);
+    let router = router.layer(from_fn_with_state(shutdown.clone(), close_while_draining));
     let serving = async move {
         let served = server.serve(router.into_make_service()).await;
         served.map_err(|source| Error::Serve { port, source })
@@ -98,9 +95,9 @@ pub fn serve(listening: Listening, service: Service) -> impl Future<Output = Res
     until_drained(serving, end(handle, drain, shutdown, readiness))
 }
 
-/// While draining, each response asks the API server to close the connection. So active connections close before the server closes
+/// While draining, each response asks the API server to close the connection. Active connections close before the server closes
 /// idle connections, and the server never closes a connection that the API server reuses at the same moment for a call.
-async fn farewell(State(shutdown): State<Shutdown>, request: Request, next: Next) -> Response {
+async fn close_while_draining(State(shutdown): State<Shutdown>, request: Request, next: Next) -> Response {
     let mut response = next.run(request).await;
     if shutdown.is_asked() {
         response
@@ -134,5 +131,4 @@ async fn end(handle: Handle<SocketAddr>, drain: Drain, shutdown: Shutdown, readi
 }
 
 #[cfg(test)]
-#[path = "serve_tests.rs"]
 mod tests;

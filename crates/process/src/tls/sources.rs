@@ -1,9 +1,9 @@
 //! The sources of the serving certificate: a watch of our Secret, or two files that are read every few seconds, because the kubelet
-//! replaces mounted Secrets by a symlink swap, which file notifications miss. The store checks the certificates.
+//! replaces mounted Secrets by a symlink swap, which file notifications miss. [`ServedCertificate`] checks the certificates.
 
-use super::{pair::Pair, store::Store};
-use crate::certs::{decide, service_names, stored::Stored};
-use crate::words;
+use super::{PemPair, ServedCertificate};
+use crate::api;
+use crate::certs::{StoredCertificates, serves, service_names};
 use futures::StreamExt;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Secret;
@@ -22,21 +22,26 @@ const RECHECK: Duration = Duration::from_mins(1);
 
 /// The files of `--tls-cert-file` and `--tls-key-file`.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Files {
+pub struct CertificateFiles {
     /// The chain, PEM.
     pub certificate: PathBuf,
     /// The private key, PEM.
     pub key: PathBuf,
 }
 
-/// Offers every version of the Secret to the store. The latest version is offered again every minute, because this machine's
+/// Offers every version of the Secret. The latest version is offered again every minute, because this machine's
 /// clock may have caused a refusal. Never returns.
-pub async fn follow_secret(client: Client, namespace: &str, store: Store) {
-    follow_secret_by(Timestamp::now, client, namespace, store).await;
+pub async fn follow_secret(client: Client, namespace: &str, served: ServedCertificate) {
+    follow_secret_by(Timestamp::now, client, namespace, served).await;
 }
 
 /// Like [`follow_secret`], with a clock from the caller.
-async fn follow_secret_by(clock: impl Fn() -> Timestamp, client: Client, namespace: &str, mut store: Store) {
+async fn follow_secret_by(
+    clock: impl Fn() -> Timestamp,
+    client: Client,
+    namespace: &str,
+    mut served: ServedCertificate,
+) {
     let names = service_names(namespace);
     let secrets = Api::<Secret>::namespaced(client, namespace);
     let mut versions = pin!(watcher::watch_object(secrets, keys::CERTIFICATE_SECRET).default_backoff());
@@ -54,22 +59,22 @@ async fn follow_secret_by(clock: impl Fn() -> Timestamp, client: Client, namespa
             .map_err(Clone::clone)
             .and_then(|secret| pair(secret.as_ref(), &names, now))
         {
-            Ok(pair) => store.offer(pair, now),
-            Err(why) => store.lack(&why),
+            Ok(pair) => served.offer(pair, now),
+            Err(problem) => served.report_problem(&problem),
         }
     }
 }
 
-/// Offers every version of the files to the store. Never returns.
-pub async fn follow_files(files: &Files, mut store: Store) {
+/// Offers every version of the files. Never returns.
+pub async fn follow_files(files: &CertificateFiles, mut served: ServedCertificate) {
     let mut ticks = interval(POLL);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
         ticks.tick().await;
         // These reads block the thread only for a moment, because the files are small and local.
         match read(files) {
-            Ok(pair) => store.offer(pair, Timestamp::now()),
-            Err(error) => store.lack(&format!(
+            Ok(pair) => served.offer(pair, Timestamp::now()),
+            Err(error) => served.report_problem(&format!(
                 "a file of the serving certificate cannot be read: {error}"
             )),
         }
@@ -77,18 +82,18 @@ pub async fn follow_files(files: &Files, mut store: Store) {
 }
 
 /// The pair in a Secret. API servers would reject a certificate that no CA of the Secret signed.
-fn pair(secret: Option<&Secret>, names: &[String], now: Timestamp) -> Result<Pair, String> {
+fn pair(secret: Option<&Secret>, names: &[String], now: Timestamp) -> Result<PemPair, String> {
     let name = keys::CERTIFICATE_SECRET;
     let secret =
         secret.ok_or_else(|| format!("Secret {name} does not exist; the controller's leader makes it"))?;
-    let stored = Stored::of(secret);
+    let stored = StoredCertificates::from_secret(secret);
     if stored.leaf.is_empty() {
         return Err(format!(
             "Secret {name} holds no certificate yet; the controller's leader issues it"
         ));
     }
-    match decide::serves(&stored, names, now) {
-        Ok(()) => Ok(Pair {
+    match serves(&stored, names, now) {
+        Ok(()) => Ok(PemPair {
             chain: stored.leaf,
             key: stored.leaf_key,
         }),
@@ -99,24 +104,23 @@ fn pair(secret: Option<&Secret>, names: &[String], now: Timestamp) -> Result<Pai
 }
 
 fn unreadable(error: &watcher::Error) -> String {
-    let said = words::of_watch(error);
+    let said = api::watch_error_text(error);
     format!(
         "Secret {} cannot be read: {said}; check the webhook's Role",
         keys::CERTIFICATE_SECRET
     )
 }
 
-fn read(files: &Files) -> io::Result<Pair> {
+fn read(files: &CertificateFiles) -> io::Result<PemPair> {
     let text = |path: &PathBuf| {
         fs::read_to_string(path)
             .map_err(|error| io::Error::new(error.kind(), format!("{}: {error}", path.display())))
     };
-    Ok(Pair {
+    Ok(PemPair {
         chain: text(&files.certificate)?,
         key: text(&files.key)?,
     })
 }
 
 #[cfg(test)]
-#[path = "sources_tests.rs"]
 mod tests;

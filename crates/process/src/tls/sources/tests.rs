@@ -1,11 +1,7 @@
-//! Certificates on their way from a Secret or from files into the store.
+//! Certificates that a Secret or files offer.
 
 use super::*;
-use crate::certs::{
-    LEAF_LIFE,
-    bundle::bundle,
-    issue::{self, Issued},
-};
+use crate::certs::{LEAF_LIFE, tests::issued_at};
 use crate::fake_api::{FakeApi, Mood, SECRETS};
 use crate::metrics::Serving;
 use crate::readiness::Readiness;
@@ -19,35 +15,22 @@ use tempfile::TempDir;
 use tokio::task::JoinHandle;
 use tokio::time::sleep;
 
-fn stored() -> Stored {
-    let now = Timestamp::now();
-    let authority = issue::authority(now).unwrap();
-    let Issued {
-        certificate: leaf,
-        key: leaf_key,
-    } = issue::leaf(&authority, &service_names("ns"), now).unwrap();
-    let bundle = bundle(&authority.certificate, &[], now);
-    Stored {
-        ca: authority.certificate,
-        ca_key: authority.key,
-        bundle,
-        leaf,
-        leaf_key,
-    }
+fn stored() -> StoredCertificates {
+    issued_at(Timestamp::now())
 }
 
 fn secret() -> String {
     format!("{SECRETS}/{}", keys::CERTIFICATE_SECRET)
 }
 
-fn put(api: &FakeApi, stored: Stored) {
+fn put(api: &FakeApi, stored: StoredCertificates) {
     api.put(&secret(), json!({"metadata": {}, "data": stored.into_data()}));
 }
 
-fn store() -> (Store, Readiness, Serving) {
+fn served() -> (ServedCertificate, Readiness, Serving) {
     let (readiness, metrics) = (Readiness::default(), Serving::default());
     (
-        Store::new(readiness.condition("certificate", "none yet"), metrics.clone()),
+        ServedCertificate::new(readiness.condition("certificate", "none yet"), metrics.clone()).unwrap(),
         readiness,
         metrics,
     )
@@ -59,9 +42,9 @@ async fn settle() {
 }
 
 fn follow(api: &FakeApi) -> (Readiness, Serving, JoinHandle<()>) {
-    let (store, readiness, metrics) = store();
+    let (served, readiness, metrics) = served();
     let client = api.client();
-    let task = tokio::spawn(async move { follow_secret(client, "ns", store).await });
+    let task = tokio::spawn(async move { follow_secret(client, "ns", served).await });
     (readiness, metrics, task)
 }
 
@@ -76,7 +59,7 @@ async fn a_secret_that_is_missing_or_empty_is_waited_for_and_named() {
             .contains("Secret pod-affinity-webhook-certs does not exist"),
         "{readiness}"
     );
-    put(&api, Stored::default());
+    put(&api, StoredCertificates::default());
     settle().await;
     assert!(
         readiness.to_string().contains("holds no certificate yet"),
@@ -103,7 +86,7 @@ async fn a_secret_that_may_not_be_read_says_whose_rights_are_missing() {
 async fn a_leaf_that_no_stored_authority_signed_is_not_taken() {
     let api = FakeApi::new();
     let (good, foreign) = (stored(), stored());
-    let mixed = Stored {
+    let mixed = StoredCertificates {
         leaf: foreign.leaf,
         leaf_key: foreign.leaf_key,
         ..good.clone()
@@ -132,8 +115,8 @@ async fn a_secret_that_only_the_clock_refused_is_taken_once_it_is_right_even_if_
     let ahead = Arc::new(AtomicI64::new(LEAF_LIFE.as_secs()));
     let told = ahead.clone();
     let clock = move || Timestamp::now() + SignedDuration::from_secs(told.load(Ordering::Relaxed));
-    let ((store, readiness, _), client) = (store(), api.client());
-    let _task = tokio::spawn(async move { follow_secret_by(clock, client, "ns", store).await });
+    let ((served, readiness, _), client) = (served(), api.client());
+    let _task = tokio::spawn(async move { follow_secret_by(clock, client, "ns", served).await });
     settle().await;
     api.disturb_watches(&secret());
     settle().await;
@@ -149,13 +132,13 @@ async fn a_secret_that_only_the_clock_refused_is_taken_once_it_is_right_even_if_
 #[tokio::test(start_paused = true)]
 async fn files_that_do_not_go_together_yet_change_nothing() {
     let folder = TempDir::new().unwrap();
-    let files = Files {
+    let files = CertificateFiles {
         certificate: folder.path().join("tls.crt"),
         key: folder.path().join("tls.key"),
     };
-    let (store, readiness, metrics) = store();
+    let (served, readiness, metrics) = served();
     let followed = files.clone();
-    let _task = tokio::spawn(async move { follow_files(&followed, store).await });
+    let _task = tokio::spawn(async move { follow_files(&followed, served).await });
     settle().await;
     assert!(
         readiness.to_string().contains("tls.crt: No such file"),
@@ -173,14 +156,14 @@ async fn files_that_do_not_go_together_yet_change_nothing() {
     assert_eq!(loads(&metrics), (2, 1));
 }
 
-fn write(files: &Files, certificate: &str, key: &str) {
+fn write(files: &CertificateFiles, certificate: &str, key: &str) {
     fs::write(&files.certificate, certificate).unwrap();
     fs::write(&files.key, key).unwrap();
 }
 
 /// Accepted and refused.
 fn loads(metrics: &Serving) -> (u64, u64) {
-    use crate::metrics::Outcome::{Accepted, Refused};
+    use crate::metrics::LoadOutcome::{Accepted, Refused};
     (
         metrics.certificate_loads(Accepted),
         metrics.certificate_loads(Refused),

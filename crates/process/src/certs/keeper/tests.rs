@@ -2,7 +2,7 @@
 //! paused one measures how long API servers are given to learn of a new authority.
 
 use super::*;
-use crate::certs::{AUTHORITY_LIFE, LEAF_LIFE, decide::serves, x509::Facts};
+use crate::certs::{CA_LIFE, LEAF_LIFE, serves, x509::Certificate};
 use crate::fake_api::{FakeApi, Mood, SECRETS, WEBHOOKS};
 use jiff::SignedDuration;
 use k8s_openapi::ByteString;
@@ -64,11 +64,13 @@ impl Scene {
         (self.keeper.clock)()
     }
 
-    fn stored(&self) -> Stored {
-        Stored::of(&serde_json::from_value(self.api.get(&secret_path()).unwrap()).unwrap())
+    fn stored(&self) -> StoredCertificates {
+        StoredCertificates::from_secret(
+            &serde_json::from_value(self.api.get(&secret_path()).unwrap()).unwrap(),
+        )
     }
 
-    fn write(&self, stored: Stored) {
+    fn write(&self, stored: StoredCertificates) {
         let data: Value = json!(stored.into_data());
         self.api
             .put(&secret_path(), json!({"metadata": {}, "data": data}));
@@ -85,7 +87,7 @@ impl Scene {
     fn assert_trusted(&self) {
         let stored = self.stored();
         for name in CONFIGURATIONS {
-            let seen = Stored {
+            let seen = StoredCertificates {
                 bundle: self.trusted_by(name),
                 ca: String::new(),
                 ..stored.clone()
@@ -165,7 +167,7 @@ async fn a_leaf_that_is_due_is_renewed_by_the_same_authority() {
 #[tokio::test(start_paused = true)]
 async fn a_new_authority_is_trusted_for_a_while_before_it_signs() {
     let mut scene = Scene::installed().await;
-    scene.later(AUTHORITY_LIFE * 2 / 3 - LEAF_LIFE / 3);
+    scene.later(CA_LIFE * 2 / 3 - LEAF_LIFE / 3);
     scene.rest().await;
     let before = scene.stored();
     scene.later(LEAF_LIFE / 2);
@@ -174,7 +176,7 @@ async fn a_new_authority_is_trusted_for_a_while_before_it_signs() {
     assert!(wait > Duration::from_secs(9) && wait <= SETTLE_TIME, "{wait:?}");
     assert_ne!(during.ca, before.ca);
     assert_eq!(during.leaf, before.leaf);
-    assert_eq!(Facts::all(&scene.trusted_by(keys::POD_WEBHOOK)).len(), 2);
+    assert_eq!(Certificate::all(&scene.trusted_by(keys::POD_WEBHOOK)).len(), 2);
     scene.assert_trusted();
     sleep(wait).await;
     scene.rest().await;
@@ -185,7 +187,7 @@ async fn a_new_authority_is_trusted_for_a_while_before_it_signs() {
 #[tokio::test(start_paused = true)]
 async fn who_takes_over_during_a_rotation_gives_the_new_authority_its_time_too() {
     let mut scene = Scene::installed().await;
-    scene.later(AUTHORITY_LIFE * 2 / 3 + DAY);
+    scene.later(CA_LIFE * 2 / 3 + DAY);
     scene.pass().await;
     let before = scene.stored();
     scene.keeper = Keeper::new(
@@ -207,7 +209,7 @@ async fn who_takes_over_during_a_rotation_gives_the_new_authority_its_time_too()
 async fn how_long_a_new_authority_is_trusted_before_it_signs_can_be_set() {
     let mut scene = Scene::installed().await;
     scene.keeper = scene.keeper.with_settle_time(Duration::from_secs(2));
-    scene.later(AUTHORITY_LIFE * 2 / 3 + DAY);
+    scene.later(CA_LIFE * 2 / 3 + DAY);
     let wait = scene.pass().await;
     assert!(
         wait > Duration::from_secs(1) && wait <= Duration::from_secs(2),
@@ -228,7 +230,7 @@ async fn no_day_of_two_years_finds_a_leaf_that_is_not_trusted() {
         scene.rest().await;
         scene.assert_trusted();
     }
-    assert!(Facts::all(&scene.stored().bundle).len() <= 2);
+    assert!(Certificate::all(&scene.stored().bundle).len() <= 2);
 }
 
 /// Replicas go on serving the lost leaf from memory, so its authority must stay trusted.
@@ -243,7 +245,7 @@ async fn a_lost_secret_is_filled_anew_once_it_is_applied_without_breaking_replic
     apply_secret(&scene.api);
     scene.pass().await;
     assert_eq!(scene.stored().leaf, "");
-    let seen = Stored {
+    let seen = StoredCertificates {
         ca: String::new(),
         bundle: scene.trusted_by(keys::POD_WEBHOOK),
         ..in_memory
@@ -255,21 +257,21 @@ async fn a_lost_secret_is_filled_anew_once_it_is_applied_without_breaking_replic
 
 #[tokio::test(start_paused = true)]
 async fn a_corrupt_secret_recovers() {
-    type Damage = fn(Stored) -> Stored;
+    type Damage = fn(StoredCertificates) -> StoredCertificates;
     let damages: [Damage; 4] = [
-        |stored| Stored {
+        |stored| StoredCertificates {
             ca: "rubbish".into(),
             ..stored
         },
-        |stored| Stored {
+        |stored| StoredCertificates {
             ca_key: String::new(),
             ..stored
         },
-        |stored| Stored {
+        |stored| StoredCertificates {
             bundle: String::new(),
             ..stored
         },
-        |stored| Stored {
+        |stored| StoredCertificates {
             leaf_key: stored.ca_key.clone(),
             ..stored
         },
@@ -285,7 +287,7 @@ async fn a_corrupt_secret_recovers() {
 #[tokio::test(start_paused = true)]
 async fn a_clock_that_jumps_a_year_ahead_and_back_ends_with_trusted_certificates() {
     let mut scene = Scene::installed().await;
-    for jump in [AUTHORITY_LIFE + DAY, -AUTHORITY_LIFE - DAY] {
+    for jump in [CA_LIFE + DAY, -CA_LIFE - DAY] {
         scene.later(jump);
         scene.rest().await;
         scene.assert_trusted();
@@ -355,7 +357,7 @@ async fn a_running_keeper_notices_damage_by_itself() {
     let running = tokio::spawn(keeper.run());
     sleep(Duration::from_secs(5)).await;
     scene.assert_trusted();
-    scene.write(Stored {
+    scene.write(StoredCertificates {
         leaf: String::new(),
         ..scene.stored()
     });

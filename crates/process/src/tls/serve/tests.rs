@@ -1,13 +1,14 @@
-//! The server over real loopback sockets, with a client that trusts one authority. Nothing here waits by the clock.
+//! The server over loopback sockets, with a client that trusts one CA. No test waits for a fixed time.
 
 use super::*;
-use crate::certs::issue::{self, Issued};
-use crate::tls::{pair::Pair, store::Store};
+use crate::certs::x509::{Issued, issue_ca, issue_leaf};
+use crate::server::SILENCE;
+use crate::tls::{PemPair, ServedCertificate};
 use axum::routing::get;
 use jiff::Timestamp;
 use rustls::pki_types::{CertificateDer, ServerName, pem::PemObject};
 use rustls::{ClientConfig, RootCertStore, crypto::aws_lc_rs::default_provider};
-use std::{future::pending, io};
+use std::{future::pending, io, sync::Arc};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::sync::mpsc;
@@ -17,11 +18,11 @@ use tokio_rustls::{TlsConnector, client::TlsStream};
 const NAME: &str = "hook.ns.svc";
 const LONG: Duration = Duration::from_hours(1);
 
-/// A server whose route `/slow` tells when it is called and answers when it is told.
+/// A server whose route `/slow` reports each call on `called`, and responds after a message on `answer`.
 struct Scene {
     address: SocketAddr,
-    authority: Issued,
-    store: Store,
+    ca: Issued,
+    certificate: ServedCertificate,
     shutdown: Shutdown,
     readiness: Readiness,
     called: mpsc::Receiver<()>,
@@ -32,26 +33,27 @@ struct Scene {
 impl Scene {
     async fn begin(drain: Drain) -> Self {
         let readiness = Readiness::default();
-        let store = Store::new(readiness.condition("certificate", "none yet"), Serving::default());
+        let condition = readiness.condition("certificate", "none yet");
+        let certificate = ServedCertificate::new(condition, Serving::default()).unwrap();
         let shutdown = Shutdown::default();
         let (router, called, answer) = routes();
         let listening = bound_to(SocketAddr::from(([127, 0, 0, 1], 0))).await.unwrap();
         let address = listening.address();
-        let service = Service {
+        let server = TlsServer {
             router,
-            tls: store.server_config().unwrap(),
-            silence: http_limits::SILENCE,
+            tls: certificate.config(),
+            silence: SILENCE,
             drain,
             shutdown: shutdown.clone(),
             readiness: readiness.clone(),
             metrics: Serving::default(),
         };
-        let served = tokio::spawn(serve(listening, service));
-        let authority = issue::authority(Timestamp::now()).unwrap();
+        let served = tokio::spawn(serve(listening, server));
+        let ca = issue_ca(Timestamp::now()).unwrap();
         Self {
             address,
-            authority,
-            store,
+            ca,
+            certificate,
             shutdown,
             readiness,
             called,
@@ -68,21 +70,21 @@ impl Scene {
         scene
     }
 
-    fn new_pair(&self) -> Pair {
-        let leaf = issue::leaf(&self.authority, &[NAME.to_owned()], Timestamp::now()).unwrap();
-        Pair {
+    fn new_pair(&self) -> PemPair {
+        let leaf = issue_leaf(&self.ca, &[NAME.to_owned()], Timestamp::now()).unwrap();
+        PemPair {
             chain: leaf.certificate,
             key: leaf.key,
         }
     }
 
-    fn offer(&mut self, pair: Pair) {
-        self.store.offer(pair, Timestamp::now());
+    fn offer(&mut self, pair: PemPair) {
+        self.certificate.offer(pair, Timestamp::now());
     }
 
     async fn connect(&self, protocol: &str) -> io::Result<TlsStream<TcpStream>> {
         let mut roots = RootCertStore::empty();
-        roots.add(der(&self.authority.certificate)).unwrap();
+        roots.add(der(&self.ca.certificate)).unwrap();
         let builder = ClientConfig::builder_with_provider(Arc::new(default_provider()));
         let builder = builder.with_safe_default_protocol_versions().unwrap();
         let mut config = builder.with_root_certificates(roots).with_no_client_auth();
@@ -97,7 +99,7 @@ impl Scene {
         self.connect("http/1.1").await.unwrap()
     }
 
-    async fn asked_to_end(&self) {
+    async fn begin_shutdown(&self) {
         self.shutdown.ask();
         while self.readiness.is_ready() {
             tokio::task::yield_now().await;
@@ -118,11 +120,11 @@ fn at_once() -> Drain {
 
 fn routes() -> (Router, mpsc::Receiver<()>, mpsc::Sender<()>) {
     let (calling, called) = mpsc::channel(1);
-    let (answer, told) = mpsc::channel::<()>(1);
-    let told = Arc::new(tokio::sync::Mutex::new(told));
+    let (answer, answered) = mpsc::channel::<()>(1);
+    let answered = Arc::new(tokio::sync::Mutex::new(answered));
     let slow = move || async move {
         calling.send(()).await.unwrap();
-        told.lock().await.recv().await;
+        answered.lock().await.recv().await;
         "late"
     };
     (
@@ -151,7 +153,7 @@ async fn send(client: &mut TlsStream<TcpStream>, path: &str) {
         .unwrap();
 }
 
-/// One response; the routes' bodies are what ends it.
+/// Reads one response, up to the last word of the route's body.
 async fn receive(client: &mut TlsStream<TcpStream>) -> String {
     let mut text = String::new();
     while !text.ends_with("hello") && !text.ends_with("late") {
@@ -188,7 +190,7 @@ async fn before_the_first_certificate_there_is_no_handshake_and_no_readiness() {
 }
 
 #[tokio::test]
-async fn a_new_certificate_is_served_to_new_connections_and_disturbs_no_old_one() {
+async fn a_new_certificate_is_served_to_new_connections_and_disturbs_no_open_connection() {
     let mut scene = Scene::serving(at_once()).await;
     let mut old = scene.client().await;
     let renewed = scene.new_pair();
@@ -200,14 +202,14 @@ async fn a_new_certificate_is_served_to_new_connections_and_disturbs_no_old_one(
 }
 
 #[tokio::test]
-async fn a_bad_certificate_is_refused_and_the_last_good_one_stays() {
+async fn an_invalid_certificate_is_refused_and_the_last_valid_certificate_stays() {
     let mut scene = Scene::serving(at_once()).await;
     let before = presented(&scene.client().await);
-    let mismatch = Pair {
+    let mismatch = PemPair {
         key: scene.new_pair().key,
         ..scene.new_pair()
     };
-    let rubbish = Pair {
+    let rubbish = PemPair {
         chain: "rubbish".into(),
         key: "rubbish".into(),
     };
@@ -219,7 +221,7 @@ async fn a_bad_certificate_is_refused_and_the_last_good_one_stays() {
 }
 
 #[tokio::test]
-async fn a_kept_alive_connection_is_used_again() {
+async fn a_connection_is_kept_alive() {
     let scene = Scene::serving(at_once()).await;
     let mut client = scene.client().await;
     for _ in 0..3 {
@@ -229,7 +231,7 @@ async fn a_kept_alive_connection_is_used_again() {
 }
 
 #[tokio::test]
-async fn nobody_gets_http_2_in_which_a_client_could_have_us_keep_what_it_likes() {
+async fn http_2_is_refused() {
     let scene = Scene::serving(at_once()).await;
     assert!(scene.connect("h2").await.is_err());
     let mut client = scene.client().await;
@@ -239,7 +241,7 @@ async fn nobody_gets_http_2_in_which_a_client_could_have_us_keep_what_it_likes()
         .unwrap();
     let mut answer = Vec::new();
     let read = tokio::time::timeout(LONG, client.read_to_end(&mut answer)).await;
-    assert!(read.is_ok(), "it is kept, after {answer:?}");
+    assert!(read.is_ok(), "the connection stays open after {answer:?}");
     let answer = String::from_utf8_lossy(&answer);
     assert!(
         answer.is_empty() || answer.starts_with("HTTP/1.1 4") || answer.starts_with("HTTP/1.1 505"),
@@ -248,7 +250,7 @@ async fn nobody_gets_http_2_in_which_a_client_could_have_us_keep_what_it_likes()
 }
 
 #[tokio::test]
-async fn plain_http_and_rubbish_on_the_port_disturb_nobody() {
+async fn plain_http_and_rubbish_disturb_no_other_client() {
     let scene = Scene::serving(at_once()).await;
     for noise in ["GET / HTTP/1.1\r\nhost: x\r\n\r\n", "\0\0\0\0rubbish"] {
         let mut plain = TcpStream::connect(scene.address).await.unwrap();
@@ -259,7 +261,7 @@ async fn plain_http_and_rubbish_on_the_port_disturb_nobody() {
 }
 
 #[tokio::test]
-async fn during_the_delay_calls_are_served_and_connections_are_bidden_farewell() {
+async fn during_the_delay_calls_are_served_and_their_connections_closed() {
     let scene = Scene::serving(Drain {
         delay: LONG,
         deadline: LONG,
@@ -267,7 +269,7 @@ async fn during_the_delay_calls_are_served_and_connections_are_bidden_farewell()
     .await;
     let mut client = scene.client().await;
     assert!(!ask(&mut client, "/").await.contains("connection: close"));
-    scene.asked_to_end().await;
+    scene.begin_shutdown().await;
     assert_eq!(
         scene.readiness.to_string(),
         "[+] certificate\n[-] listener: the process is shutting down\n"
@@ -282,14 +284,14 @@ async fn during_the_delay_calls_are_served_and_connections_are_bidden_farewell()
 }
 
 #[tokio::test]
-async fn a_call_under_way_is_finished_an_idle_connection_closed_and_no_new_one_accepted() {
+async fn a_call_in_flight_is_completed_an_idle_connection_closed_and_no_new_connection_accepted() {
     let mut scene = Scene::serving(at_once()).await;
     let mut idle = scene.client().await;
     ask(&mut idle, "/").await;
     let mut busy = scene.client().await;
     send(&mut busy, "/slow").await;
     scene.called.recv().await.unwrap();
-    scene.asked_to_end().await;
+    scene.begin_shutdown().await;
     assert!(is_closed(&mut idle).await);
     assert!(!scene.served.is_finished());
     scene.answer.send(()).await.unwrap();
@@ -303,7 +305,7 @@ async fn a_call_under_way_is_finished_an_idle_connection_closed_and_no_new_one_a
 }
 
 #[tokio::test]
-async fn a_call_that_never_ends_does_not_outlast_the_deadline() {
+async fn a_call_that_never_ends_is_cut_at_the_deadline() {
     let mut scene = Scene::serving(Drain {
         delay: Duration::ZERO,
         deadline: Duration::ZERO,
@@ -312,13 +314,13 @@ async fn a_call_that_never_ends_does_not_outlast_the_deadline() {
     let mut busy = scene.client().await;
     send(&mut busy, "/slow").await;
     scene.called.recv().await.unwrap();
-    scene.asked_to_end().await;
+    scene.begin_shutdown().await;
     scene.served.await.unwrap().unwrap();
     assert!(is_closed(&mut busy).await);
 }
 
 #[tokio::test]
-async fn a_server_that_fails_is_not_waited_for() {
+async fn a_failed_server_ends_at_once() {
     let failed = async {
         Err(Error::Serve {
             port: &PORT,
@@ -329,7 +331,7 @@ async fn a_server_that_fails_is_not_waited_for() {
 }
 
 #[tokio::test]
-async fn a_taken_port_is_told_with_its_remedy() {
+async fn the_error_about_a_port_in_use_names_the_flag() {
     let first = bound_to(SocketAddr::from(([127, 0, 0, 1], 0))).await.unwrap();
     let error = bound_to(first.address()).await.unwrap_err().to_string();
     assert!(error.contains("choose another --listen"), "{error}");

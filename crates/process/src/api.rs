@@ -1,0 +1,64 @@
+//! Requests to the API server: the parameters of all writes, and errors as one sentence.
+
+use kube::{
+    Error,
+    api::{PatchParams, PostParams},
+    core::Status,
+    runtime::watcher,
+};
+use placement::keys::FIELD_MANAGER;
+
+/// Parameters of a create or a replace. The API server records our field manager with each written field.
+pub(crate) fn post_params() -> PostParams {
+    PostParams {
+        field_manager: Some(FIELD_MANAGER.to_owned()),
+        ..PostParams::default()
+    }
+}
+
+/// Parameters of a patch, with the same field manager.
+pub(crate) fn patch_params() -> PatchParams {
+    PatchParams::apply(FIELD_MANAGER)
+}
+
+/// The error of a request. kube's own text repeats the whole `Status` after the message.
+pub fn error_text(error: &Error) -> String {
+    match error {
+        Error::Api(status) => status_text(status),
+        other => other.to_string(),
+    }
+}
+
+/// The error of a watch.
+pub fn watch_error_text(error: &watcher::Error) -> String {
+    match error {
+        watcher::Error::InitialListFailed(source)
+        | watcher::Error::WatchStartFailed(source)
+        | watcher::Error::WatchFailed(source) => error_text(source),
+        watcher::Error::WatchError(status) => status_text(status),
+        watcher::Error::NoResourceVersion => error.to_string(),
+    }
+}
+
+fn status_text(status: &Status) -> String {
+    let text = if status.message.is_empty() {
+        &status.reason
+    } else {
+        &status.message
+    };
+    format!("{text} ({})", status.code)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_error_text_is_the_message_of_the_api_server() {
+        let status = Status::failure("secrets is forbidden", "Forbidden").with_code(403);
+        let text = error_text(&Error::Api(status.boxed()));
+        assert_eq!(text, "secrets is forbidden (403)");
+        let watch = watcher::Error::WatchError(Status::failure("", "Gone").with_code(410).boxed());
+        assert_eq!(watch_error_text(&watch), "Gone (410)");
+    }
+}

@@ -1,0 +1,286 @@
+//! Stored certificates, and the renewal that each defect needs.
+
+use super::*;
+use x509::{Issued, issue_ca, issue_leaf};
+
+const HOUR: SignedDuration = SignedDuration::from_hours(1);
+
+fn start() -> Timestamp {
+    Timestamp::from_second(1_800_000_000).unwrap()
+}
+
+fn names() -> Vec<String> {
+    service_names("ns")
+}
+
+pub(crate) fn issued_at(now: Timestamp) -> StoredCertificates {
+    let authority = issue_ca(now).unwrap();
+    let leaf = issue_leaf(&authority, &names(), now).unwrap();
+    let bundle = bundle(&authority.certificate, &[], now);
+    StoredCertificates {
+        ca: authority.certificate,
+        ca_key: authority.key,
+        bundle,
+        leaf: leaf.certificate,
+        leaf_key: leaf.key,
+    }
+}
+
+fn with_leaf(stored: StoredCertificates, leaf: Issued) -> StoredCertificates {
+    StoredCertificates {
+        leaf: leaf.certificate,
+        leaf_key: leaf.key,
+        ..stored
+    }
+}
+
+/// A new authority as the keeper stores it: both in the bundle, the leaf still the old one.
+fn rotated(old: &StoredCertificates, now: Timestamp) -> StoredCertificates {
+    let Issued { certificate, key } = issue_ca(now).unwrap();
+    let bundle = bundle(&certificate, &[&old.ca, &old.bundle], now);
+    StoredCertificates {
+        ca: certificate,
+        ca_key: key,
+        bundle,
+        ..old.clone()
+    }
+}
+
+fn decided(stored: &StoredCertificates, now: Timestamp) -> Renewal {
+    decide(stored, &names(), now)
+}
+
+#[test]
+fn fresh_certificates_are_kept_until_two_thirds_of_the_leafs_life_are_over() {
+    let stored = issued_at(start());
+    let due = start() + LEAF_LIFE * 2 / 3;
+    assert_eq!(decided(&stored, start()), Renewal::NotNeeded);
+    assert_eq!(decided(&stored, due - HOUR), Renewal::NotNeeded);
+    assert_eq!(decided(&stored, due + HOUR), Renewal::Leaf(RenewalReason::Due));
+    assert_eq!(
+        decided(&stored, start() + LEAF_LIFE),
+        Renewal::Leaf(RenewalReason::Expired)
+    );
+}
+
+#[test]
+fn the_authority_is_renewed_at_two_thirds_of_its_own_life() {
+    let stored = issued_at(start());
+    let due = start() + CA_LIFE * 2 / 3;
+    assert_eq!(
+        decided(&stored, due - HOUR),
+        Renewal::Leaf(RenewalReason::Expired)
+    );
+    assert_eq!(decided(&stored, due + HOUR), Renewal::Ca(RenewalReason::Due));
+    assert_eq!(
+        decided(&stored, start() + CA_LIFE),
+        Renewal::Ca(RenewalReason::Expired)
+    );
+}
+
+#[test]
+fn an_empty_secret_needs_an_authority_first_and_a_leaf_then() {
+    let stored = issued_at(start());
+    let without_leaf = StoredCertificates {
+        leaf: String::new(),
+        leaf_key: String::new(),
+        ..stored
+    };
+    assert_eq!(
+        decided(&StoredCertificates::default(), start()),
+        Renewal::Ca(RenewalReason::Missing)
+    );
+    assert_eq!(
+        decided(&without_leaf, start()),
+        Renewal::Leaf(RenewalReason::Missing)
+    );
+}
+
+#[test]
+fn what_cannot_be_read_is_made_anew() {
+    let rubbish = || "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n".to_owned();
+    let stored = issued_at(start());
+    let ca = StoredCertificates {
+        ca: rubbish(),
+        ..stored.clone()
+    };
+    let leaf = StoredCertificates {
+        leaf: rubbish(),
+        ..stored.clone()
+    };
+    let bundle = StoredCertificates {
+        bundle: rubbish(),
+        ..stored
+    };
+    assert_eq!(decided(&ca, start()), Renewal::Ca(RenewalReason::Corrupt));
+    assert_eq!(decided(&leaf, start()), Renewal::Leaf(RenewalReason::Corrupt));
+    assert_eq!(decided(&bundle, start()), Renewal::Bundle);
+}
+
+#[test]
+fn a_key_of_another_certificate_is_noticed() {
+    let (stored, other) = (issued_at(start()), issued_at(start()));
+    let ca = StoredCertificates {
+        ca_key: other.ca_key.clone(),
+        ..stored.clone()
+    };
+    let lost = StoredCertificates {
+        ca_key: String::new(),
+        ..stored.clone()
+    };
+    let leaf = StoredCertificates {
+        leaf_key: other.leaf_key,
+        ..stored
+    };
+    assert_eq!(decided(&ca, start()), Renewal::Ca(RenewalReason::KeyMismatch));
+    assert_eq!(decided(&lost, start()), Renewal::Ca(RenewalReason::KeyMismatch));
+    assert_eq!(decided(&leaf, start()), Renewal::Leaf(RenewalReason::KeyMismatch));
+}
+
+#[test]
+fn a_foreign_leaf_is_replaced() {
+    let (stored, other) = (issued_at(start()), issued_at(start()));
+    let foreign = StoredCertificates {
+        leaf: other.leaf,
+        leaf_key: other.leaf_key,
+        ..stored
+    };
+    assert_eq!(decided(&foreign, start()), Renewal::Leaf(RenewalReason::Foreign));
+    assert_eq!(serves(&foreign, &names(), start()), Err(RenewalReason::Foreign));
+}
+
+#[test]
+fn a_leaf_is_no_authority() {
+    let stored = issued_at(start());
+    let swapped = StoredCertificates {
+        ca: stored.leaf.clone(),
+        ca_key: stored.leaf_key.clone(),
+        ..stored
+    };
+    assert_eq!(decided(&swapped, start()), Renewal::Ca(RenewalReason::Corrupt));
+}
+
+#[test]
+fn a_leaf_for_another_namespace_is_replaced() {
+    let stored = issued_at(start());
+    let authority = Issued {
+        certificate: stored.ca.clone(),
+        key: stored.ca_key.clone(),
+    };
+    let leaf = issue_leaf(&authority, &service_names("elsewhere"), start()).unwrap();
+    let elsewhere = with_leaf(stored, leaf);
+    assert_eq!(
+        decided(&elsewhere, start()),
+        Renewal::Leaf(RenewalReason::WrongNames)
+    );
+    assert_eq!(
+        serves(&elsewhere, &names(), start()),
+        Err(RenewalReason::WrongNames)
+    );
+}
+
+/// The clock was a year ahead when the certificates were made, and is right again.
+#[test]
+fn a_clock_that_jumps_back_makes_everything_anew() {
+    let stored = issued_at(start() + CA_LIFE);
+    assert_eq!(decided(&stored, start()), Renewal::Ca(RenewalReason::NotYetValid));
+}
+
+#[test]
+fn an_api_server_an_hour_behind_accepts_new_certificates() {
+    let stored = issued_at(start());
+    assert_eq!(decided(&stored, start() - HOUR), Renewal::NotNeeded);
+    assert_eq!(
+        decided(&stored, start() - HOUR * 2),
+        Renewal::Ca(RenewalReason::NotYetValid)
+    );
+}
+
+#[test]
+fn during_a_rotation_the_old_leaf_serves_on_and_both_authorities_are_trusted() {
+    let old = issued_at(start());
+    let later = start() + LEAF_LIFE / 2;
+    let stored = rotated(&old, later);
+    assert_eq!(decided(&stored, later), Renewal::Leaf(RenewalReason::EarlierCa));
+    assert_eq!(serves(&stored, &names(), later), Ok(()));
+    assert_eq!(Certificate::all(&stored.bundle).len(), 2);
+}
+
+#[test]
+fn an_earlier_authority_leaves_the_bundle_when_it_expires() {
+    let now = start() + CA_LIFE - HOUR;
+    let stored = rotated(&issued_at(start()), now);
+    let authority = Issued {
+        certificate: stored.ca.clone(),
+        key: stored.ca_key.clone(),
+    };
+    let stored = with_leaf(stored, issue_leaf(&authority, &names(), now).unwrap());
+    assert_eq!(decided(&stored, now), Renewal::NotNeeded);
+    assert_eq!(decided(&stored, now + HOUR * 2), Renewal::Bundle);
+    assert_eq!(Certificate::all(&wanted_bundle(&stored, now + HOUR * 2)).len(), 1);
+}
+
+#[test]
+fn repeated_repairs_do_not_grow_the_bundle_without_end() {
+    let mut stored = issued_at(start());
+    for _ in 0..6 {
+        stored = rotated(&stored, start());
+    }
+    assert_eq!(Certificate::all(&stored.bundle).len(), 4);
+    assert_eq!(Certificate::first(&stored.bundle), Certificate::first(&stored.ca));
+    assert_eq!(wanted_bundle(&stored, start()), stored.bundle);
+}
+
+#[test]
+fn a_leaf_never_outlives_its_authority() {
+    let stored = issued_at(start());
+    let late = start() + CA_LIFE - HOUR;
+    let authority = Issued {
+        certificate: stored.ca.clone(),
+        key: stored.ca_key,
+    };
+    let leaf = issue_leaf(&authority, &names(), late).unwrap();
+    let ends = |pem: &str| Certificate::first(pem).unwrap().not_after;
+    assert_eq!(ends(&leaf.certificate), ends(&stored.ca));
+}
+
+fn full() -> StoredCertificates {
+    let part = |name: &str| format!("pem of {name}");
+    StoredCertificates {
+        ca: part("ca"),
+        ca_key: part("key"),
+        bundle: part("bundle"),
+        leaf: part("leaf"),
+        leaf_key: part("leaf key"),
+    }
+}
+
+#[test]
+fn what_is_written_is_read_back() {
+    let secret = Secret {
+        data: Some(full().into_data()),
+        ..Secret::default()
+    };
+    assert_eq!(StoredCertificates::from_secret(&secret), full());
+}
+
+#[test]
+fn an_empty_secret_and_bytes_that_are_no_text_count_as_missing() {
+    let binary = BTreeMap::from([(CERTIFICATE.to_owned(), ByteString(vec![0xff, 0xfe]))]);
+    assert_eq!(
+        StoredCertificates::from_secret(&Secret::default()),
+        StoredCertificates::default()
+    );
+    assert_eq!(
+        StoredCertificates::from_secret(&Secret {
+            data: Some(binary),
+            ..Secret::default()
+        }),
+        StoredCertificates::default()
+    );
+}
+
+#[test]
+fn debug_output_shows_no_key() {
+    assert!(!format!("{:?}", full()).contains("pem of"));
+}

@@ -1,0 +1,178 @@
+//! What both servers share: a port that is bound before it is served, HTTP/1 only, and limits on connections and on silent clients.
+//!
+//! API servers call webhooks over HTTP/1 (`apiserver/pkg/util/webhook/client.go`: to spread the calls over replicas), and so do
+//! kubelets and Prometheus. With HTTP/2, each client could make the server buffer any amount of data.
+//!
+//! The limit on connections is hand-written, because tower and tower-http limit requests, and axum-server does not limit connections.
+
+use axum::{Extension, middleware::AddExtension};
+use axum_server::{Address, Server, accept::Accept};
+use futures::future::BoxFuture;
+use hyper_util::rt::TokioTimer;
+use prometheus_client::metrics::counter::Counter;
+use std::{io, net::SocketAddr, sync::Arc, time::Duration};
+use thiserror::Error;
+use tokio::{
+    net::TcpListener,
+    sync::{OwnedSemaphorePermit, Semaphore},
+};
+use tower::Layer;
+
+/// A port of the process.
+#[derive(Debug)]
+pub struct Port {
+    /// Name of the port.
+    pub name: &'static str,
+    /// The purpose of the port, for error messages.
+    pub serves: &'static str,
+    /// The flag that sets the address.
+    pub flag: &'static str,
+}
+
+/// The reason why a port is not served.
+#[derive(Debug, Error)]
+pub enum Error {
+    /// Binding failed.
+    #[error("cannot listen on {address} for {}: {source}; choose another {}", port.serves, port.flag)]
+    Bind {
+        /// The port.
+        port: &'static Port,
+        /// The address from the flag.
+        address: SocketAddr,
+        /// The error of the operating system.
+        source: io::Error,
+    },
+    /// Serving failed.
+    #[error("the server for {} ended: {source}", port.serves)]
+    Serve {
+        /// The port.
+        port: &'static Port,
+        /// The error of the operating system.
+        source: io::Error,
+    },
+}
+
+/// A bound port that is not served yet.
+#[derive(Debug)]
+pub struct Listening {
+    pub(crate) port: &'static Port,
+    pub(crate) listener: TcpListener,
+    address: SocketAddr,
+}
+
+impl Listening {
+    /// Binds the port; port 0 selects any free port.
+    pub async fn bind(port: &'static Port, address: SocketAddr) -> Result<Self, Error> {
+        let failed = |source| Error::Bind {
+            port,
+            address,
+            source,
+        };
+        let listener = TcpListener::bind(address).await.map_err(failed)?;
+        let address = listener.local_addr().map_err(failed)?;
+        Ok(Self {
+            port,
+            listener,
+            address,
+        })
+    }
+
+    /// The bound address.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+}
+
+/// Maximum number of connections of the admin port, far more than the kubelet and scrapers need.
+pub(crate) const ADMIN_CONNECTIONS_AT_MOST: usize = 1000;
+/// Default limit on a client's silence: before its first request, within the head of a request, and between two requests.
+/// The limit exceeds the 90 seconds for which the API server keeps an idle connection (Go's default), so the API server always
+/// closes the connection. If the webhook closed a connection, a call that starts on this connection at the same moment would be
+/// lost, and the task whose pod the call was for would fail.
+pub const SILENCE: Duration = Duration::from_mins(2);
+
+/// Applies HTTP/1 and the limit on silence to a server.
+pub(crate) fn with_http_limits<A: Address, B>(server: Server<A, B>, silence: Duration) -> Server<A, B> {
+    let mut server = server.http1_only();
+    server
+        .http_builder()
+        .http1()
+        .timer(TokioTimer::new())
+        .header_read_timeout(silence);
+    server
+}
+
+/// The acceptor with a limit.
+#[derive(Clone, Debug)]
+pub(crate) struct ConnectionLimit<A> {
+    inner: A,
+    places: Arc<Semaphore>,
+    refused: Counter,
+}
+
+/// The service of a connection. It owns the connection's permit, so the server drops both together.
+type Limited<S> = AddExtension<S, Arc<OwnedSemaphorePermit>>;
+
+impl<A> ConnectionLimit<A> {
+    /// Accepts up to `at_most` connections at once through `inner`, and counts refused connections.
+    pub(crate) fn new(inner: A, at_most: usize, refused: Counter) -> Self {
+        Self {
+            inner,
+            places: Arc::new(Semaphore::new(at_most)),
+            refused,
+        }
+    }
+
+    fn place(&self) -> io::Result<OwnedSemaphorePermit> {
+        self.places.clone().try_acquire_owned().map_err(|_| {
+            self.refused.inc();
+            io::Error::other("too many connections")
+        })
+    }
+}
+
+impl<A, I, S> Accept<I, S> for ConnectionLimit<A>
+where
+    A: Accept<I, S>,
+    A::Future: Send + 'static,
+{
+    type Stream = A::Stream;
+    type Service = Limited<A::Service>;
+    type Future = BoxFuture<'static, io::Result<(Self::Stream, Self::Service)>>;
+
+    fn accept(&self, stream: I, service: S) -> Self::Future {
+        let place = self.place();
+        let accepted = self.inner.accept(stream, service);
+        Box::pin(async move {
+            let place = Extension(Arc::new(place?));
+            let (stream, service) = accepted.await?;
+            Ok((stream, place.layer(service)))
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use axum_server::accept::DefaultAcceptor;
+    use tokio::io::duplex;
+
+    /// Of Go's HTTP client, which API servers use.
+    const KEPT_BY_THE_API_SERVER: Duration = Duration::from_secs(90);
+
+    #[test]
+    fn it_is_always_the_api_server_that_closes_a_connection() {
+        assert_eq!(SILENCE, Duration::from_mins(2));
+        assert!(SILENCE > KEPT_BY_THE_API_SERVER + Duration::from_secs(20));
+    }
+
+    #[tokio::test]
+    async fn one_connection_too_many_is_refused_until_another_ends() {
+        let limit = ConnectionLimit::new(DefaultAcceptor::new(), 1, Counter::default());
+        let first = limit.accept(duplex(1).0, ()).await.unwrap();
+        assert!(limit.accept(duplex(1).0, ()).await.is_err());
+        assert_eq!(limit.refused.get(), 1);
+        drop(first);
+        assert!(limit.accept(duplex(1).0, ()).await.is_ok());
+    }
+}

@@ -61,12 +61,12 @@ async fn serve(args: ControllerArgs, terms: Terms) -> anyhow::Result<()> {
         args,
     };
     let admin_port = listen(&admin::PORT, parts.args.admin.admin_listen).await?;
-    let judged = versions::judge(parts.client.clone());
+    let checked = versions::check(parts.client.clone());
     let candidate = candidacy(parts, readiness.clone());
     tokio::select! {
         outcome = candidate => outcome,
         ended = admin::serve(admin_port, readiness, registry, SILENCE) => Ok(ended?),
-        () = judged => bail!("the task that checks the versions of the API server and Tekton has ended"),
+        () = checked => bail!("the task that checks the versions of the API server and Tekton has ended"),
         () = shutdown.forced() => bail!("ended at once by a second signal; the lease runs out by itself"),
     }
 }

@@ -15,6 +15,3 @@ pub mod server_clock;
 pub mod shutdown;
 pub mod tls;
 pub mod versions;
-
-#[cfg(test)]
-mod fake_api;

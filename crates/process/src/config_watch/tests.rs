@@ -1,12 +1,14 @@
 //! ConfigMap versions in, active configurations out, through a watch of an API server in memory.
 
 use super::*;
-use crate::fake_api::{CONFIG_MAPS, FakeApi, Mood};
 use crate::readiness::Readiness;
 use placement::config::ReleaseWhen;
 use serde_json::{Value, json};
 use std::time::Duration;
+use testing::{Behaviour, FakeApi};
 use tokio::time::sleep;
+
+const CONFIG_MAPS: &str = "/api/v1/namespaces/ns/configmaps";
 
 struct Scene {
     api: FakeApi,
@@ -109,7 +111,7 @@ async fn a_bad_one_later_is_told_and_the_last_good_one_stays() {
 #[tokio::test(start_paused = true)]
 async fn an_api_server_that_is_away_is_waited_for_and_named() {
     let api = FakeApi::new();
-    api.set_mood(Mood::Forbidding);
+    api.set_behaviour(Behaviour::Forbidding);
     let scene = Scene::against(api);
     scene.settle().await;
     let why = scene.readiness.to_string();
@@ -117,7 +119,7 @@ async fn an_api_server_that_is_away_is_waited_for_and_named() {
         why.contains("cannot be read") && why.contains("Forbidden"),
         "{why}"
     );
-    scene.api.set_mood(Mood::Well);
+    scene.api.set_behaviour(Behaviour::Healthy);
     scene.watch.active().await;
     assert!(scene.readiness.is_ready());
 }

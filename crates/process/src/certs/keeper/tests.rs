@@ -3,12 +3,15 @@
 
 use super::*;
 use crate::certs::{CA_LIFE, LEAF_LIFE, serves, x509::Certificate};
-use crate::fake_api::{FakeApi, Mood, SECRETS, WEBHOOKS};
 use jiff::SignedDuration;
 use k8s_openapi::ByteString;
 use placement::keys;
 use serde_json::{Value, json};
 use std::sync::atomic::{AtomicI64, Ordering};
+use testing::{Behaviour, FakeApi};
+
+const SECRETS: &str = "/api/v1/namespaces/ns/secrets";
+const WEBHOOKS: &str = "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations";
 
 const START: i64 = 1_800_000_000;
 const DAY: SignedDuration = SignedDuration::from_hours(24);
@@ -336,7 +339,7 @@ async fn external_certificates_are_left_alone_and_the_configurations_go_with_our
 #[tokio::test(start_paused = true)]
 async fn a_refusal_names_the_object_and_the_remedy() {
     let mut scene = Scene::new();
-    scene.api.set_mood(Mood::Forbidding);
+    scene.api.set_behaviour(Behaviour::Forbidding);
     let error = scene.keeper.pass().await.unwrap_err().to_string();
     assert!(
         error.contains(keys::PIPELINE_RUN_WEBHOOK) && error.contains("check the controller's ClusterRole"),

@@ -1,9 +1,11 @@
 //! Candidates against a fake API server, with paused time.
 
 use super::*;
-use crate::fake_api::{FakeApi, LEASES, Mood};
 use placement::keys::CONTROLLER_LEASE;
+use testing::{Behaviour, FakeApi};
 use tokio::time::advance;
+
+const LEASES: &str = "/apis/coordination.k8s.io/v1/namespaces/ns/leases";
 
 fn lease_path() -> String {
     format!("{LEASES}/{CONTROLLER_LEASE}")
@@ -73,7 +75,7 @@ async fn a_leader_that_resigns_during_a_renewal_releases_the_lease() {
     let api = FakeApi::new();
     let a = run_for(&api, "a");
     a.leadership().acquired().await;
-    api.set_mood(Mood::Slow);
+    api.set_behaviour(Behaviour::Slow);
     api.take_writes();
     while api.take_writes().is_empty() {
         sleep(Duration::from_millis(100)).await;
@@ -114,14 +116,14 @@ async fn a_standby_waits_for_the_duration_in_the_lease() {
 
 #[tokio::test(start_paused = true)]
 async fn a_leader_that_cannot_renew_stops_before_another_may_lead() {
-    for mood in [Mood::Away, Mood::Silent] {
+    for behaviour in [Behaviour::Unavailable, Behaviour::Silent] {
         let api = FakeApi::new();
         let mut a = run_for(&api, "a").leadership();
         a.acquired().await;
         sleep(Duration::from_mins(1)).await;
-        api.set_mood(mood);
+        api.set_behaviour(behaviour);
         let led_on = seconds_until(a.lost()).await;
-        assert!((8..=10).contains(&led_on), "{mood:?}: {led_on}");
+        assert!((8..=10).contains(&led_on), "{behaviour:?}: {led_on}");
         assert!(!a.is_held());
     }
 }
@@ -131,9 +133,9 @@ async fn a_leader_keeps_the_lease_during_a_short_outage_of_the_api_server() {
     let api = FakeApi::new();
     let mut a = run_for(&api, "a").leadership();
     a.acquired().await;
-    api.set_mood(Mood::Silent);
+    api.set_behaviour(Behaviour::Silent);
     sleep(Duration::from_secs(4)).await;
-    api.set_mood(Mood::Well);
+    api.set_behaviour(Behaviour::Healthy);
     sleep(Duration::from_mins(1)).await;
     assert!(a.is_held());
 }
@@ -141,11 +143,11 @@ async fn a_leader_keeps_the_lease_during_a_short_outage_of_the_api_server() {
 #[tokio::test(start_paused = true)]
 async fn a_candidate_waits_until_the_api_server_is_available() {
     let api = FakeApi::new();
-    api.set_mood(Mood::Away);
+    api.set_behaviour(Behaviour::Unavailable);
     let mut a = run_for(&api, "a").leadership();
     sleep(Duration::from_mins(10)).await;
     assert!(!a.is_held());
-    api.set_mood(Mood::Well);
+    api.set_behaviour(Behaviour::Healthy);
     assert!(seconds_until(a.acquired()).await <= 5);
 }
 

@@ -2,7 +2,6 @@
 
 use super::*;
 use crate::certs::{LEAF_LIFE, tests::issued_at};
-use crate::fake_api::{FakeApi, Mood, SECRETS};
 use crate::metrics::Serving;
 use crate::readiness::Readiness;
 use jiff::SignedDuration;
@@ -12,8 +11,11 @@ use std::sync::{
     atomic::{AtomicI64, Ordering},
 };
 use tempfile::TempDir;
+use testing::{Behaviour, FakeApi};
 use tokio::task::JoinHandle;
 use tokio::time::sleep;
+
+const SECRETS: &str = "/api/v1/namespaces/ns/secrets";
 
 fn stored() -> StoredCertificates {
     issued_at(Timestamp::now())
@@ -73,7 +75,7 @@ async fn a_secret_that_is_missing_or_empty_is_waited_for_and_named() {
 #[tokio::test(start_paused = true)]
 async fn a_secret_that_may_not_be_read_says_whose_rights_are_missing() {
     let api = FakeApi::new();
-    api.set_mood(Mood::Forbidding);
+    api.set_behaviour(Behaviour::Forbidding);
     let (readiness, _, _task) = follow(&api);
     settle().await;
     assert!(

@@ -39,7 +39,7 @@ pub(crate) enum Command {
     Placeholder,
 }
 
-/// Of `webhook`.
+/// Arguments of `webhook`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct WebhookArgs {
     /// Where to answer admission requests, over TLS. With port 0 the chosen address is printed on standard output.
@@ -55,11 +55,11 @@ pub(crate) struct WebhookArgs {
     /// How long to serve on after SIGTERM, not ready, while the Service's endpoints change.
     #[arg(long, env = "POD_AFFINITY_DRAIN_DELAY", default_value = "5s", value_parser = duration, value_name = "DURATION")]
     pub(crate) drain_delay: Duration,
-    /// How long requests under way may take after that. With the delay, less than terminationGracePeriodSeconds.
+    /// How long requests in progress may take after that. With the delay, less than terminationGracePeriodSeconds.
     #[arg(long, env = "POD_AFFINITY_DRAIN_DEADLINE", default_value = "15s", value_parser = duration, value_name = "DURATION")]
     pub(crate) drain_deadline: Duration,
-    /// How long a client may be silent. Hidden, since a value below the API server's own 90 s would lose calls: for tests.
-    #[arg(long, env = "POD_AFFINITY_CLIENT_SILENCE", default_value = "2m", value_parser = some_time, value_name = "DURATION", hide = true)]
+    /// How long a client may be silent. Hidden and for tests, because a value below the 90 s of the API server would lose calls.
+    #[arg(long, env = "POD_AFFINITY_CLIENT_SILENCE", default_value = "2m", value_parser = positive_duration, value_name = "DURATION", hide = true)]
     pub(crate) client_silence: Duration,
     #[command(flatten)]
     pub(crate) files: Option<FileArgs>,
@@ -67,7 +67,7 @@ pub(crate) struct WebhookArgs {
     pub(crate) namespace: NamespaceArgs,
 }
 
-/// A mounted certificate, both parts or neither.
+/// A mounted certificate: both files, or none.
 #[derive(Debug, clap::Args)]
 pub(crate) struct FileArgs {
     /// PEM file with the serving certificate and its chain, read again when it changes. Without it, the certificate is
@@ -91,26 +91,26 @@ pub(crate) struct FileArgs {
     tls_key_file: PathBuf,
 }
 
-/// Of `controller`.
+/// Arguments of `controller`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct ControllerArgs {
     #[command(flatten)]
     pub(crate) admin: AdminArgs,
-    /// Image of the placeholder pods: the one that this process runs from.
+    /// Image of the placeholder pods: the image of this process.
     #[arg(long, env = "POD_AFFINITY_IMAGE", value_parser = image, value_name = "IMAGE")]
     pub(crate) placeholder_image: String,
     #[command(flatten)]
     pub(crate) namespace: NamespaceArgs,
-    /// Name of this process in the Lease and in events; no two may share one. Default: the host's (pod's) name and a
+    /// Name of this process in the Lease and in events; must be unique. Default: the host's (pod's) name and a
     /// random number.
     #[arg(long, env = "POD_AFFINITY_IDENTITY", value_parser = NonEmptyStringValueParser::new(), value_name = "NAME")]
     pub(crate) identity: Option<String>,
-    /// Who creates the webhook's certificate and writes its CA to caBundle.
+    /// What creates the webhook's certificate and writes its CA to caBundle.
     #[arg(long, env = "POD_AFFINITY_CERTIFICATES", value_enum, default_value_t = Certificates::Managed)]
     pub(crate) certificates: Certificates,
     /// How long API servers may take to act on a changed caBundle, before a certificate of a new CA is served.
-    /// Longer than the slowest of them needs, or it refuses that certificate.
-    #[arg(long, env = "POD_AFFINITY_CERTIFICATE_SETTLE_TIME", default_value = "10s", value_parser = some_time, value_name = "DURATION")]
+    /// Longer than the slowest API server needs, or that API server rejects the certificate.
+    #[arg(long, env = "POD_AFFINITY_CERTIFICATE_SETTLE_TIME", default_value = "10s", value_parser = positive_duration, value_name = "DURATION")]
     pub(crate) certificate_settle_time: Duration,
     #[command(flatten)]
     pub(crate) election: ElectionArgs,
@@ -142,9 +142,9 @@ pub(crate) struct NamespaceArgs {
 pub(crate) enum Certificates {
     /// The leader creates and renews them.
     Managed,
-    /// Another controller does, such as cert-manager.
+    /// Another controller, such as cert-manager, creates and renews them.
     External,
-    /// There are none: the API server evaluates admission policies, and no webhook runs.
+    /// No certificates: the API server evaluates admission policies, and no webhook runs.
     None,
 }
 
@@ -167,10 +167,10 @@ fn duration(text: &str) -> Result<Duration, String> {
     Duration::try_from(signed).map_err(|_| wrong())
 }
 
-fn some_time(text: &str) -> Result<Duration, String> {
+fn positive_duration(text: &str) -> Result<Duration, String> {
     let time = duration(text)?;
     if time.is_zero() {
-        return Err(format!("'{text}' is no time at all; write 500ms or longer"));
+        return Err(format!("'{text}' is not positive; write 500ms or longer"));
     }
     Ok(time)
 }
@@ -197,12 +197,12 @@ mod tests {
         Args::try_parse_from(line.split(' ')).map(|args| args.command)
     }
 
-    fn refusal(line: &str) -> String {
+    fn rejection(line: &str) -> String {
         parsed(line).unwrap_err().to_string()
     }
 
     #[test]
-    fn the_definition_is_sound() {
+    fn the_definition_is_valid() {
         Args::command().debug_assert();
     }
 
@@ -222,7 +222,7 @@ mod tests {
     }
 
     #[test]
-    fn certificate_and_key_file_come_together() {
+    fn certificate_and_key_file_require_each_other() {
         let Ok(Command::Webhook(args)) = parsed("pod-affinity webhook --tls-cert-file c --tls-key-file k")
         else {
             panic!()
@@ -234,15 +234,15 @@ mod tests {
                 key: "k".into()
             })
         );
-        assert!(refusal("pod-affinity webhook --tls-cert-file c").contains("--tls-key-file"));
-        assert!(refusal("pod-affinity webhook --tls-key-file k").contains("--tls-cert-file"));
+        assert!(rejection("pod-affinity webhook --tls-cert-file c").contains("--tls-key-file"));
+        assert!(rejection("pod-affinity webhook --tls-key-file k").contains("--tls-cert-file"));
     }
 
     #[test]
     fn the_controller_needs_an_image_that_can_be_pulled() {
-        assert!(refusal("pod-affinity controller").contains("--placeholder-image <IMAGE>"));
-        assert!(refusal("pod-affinity controller --placeholder-image=").contains("the image is empty"));
-        assert!(refusal("pod-affinity controller --placeholder-image ko://x").contains("cargo ship apply"));
+        assert!(rejection("pod-affinity controller").contains("--placeholder-image <IMAGE>"));
+        assert!(rejection("pod-affinity controller --placeholder-image=").contains("the image is empty"));
+        assert!(rejection("pod-affinity controller --placeholder-image ko://x").contains("cargo ship apply"));
         let Ok(Command::Controller(args)) =
             parsed("pod-affinity controller --placeholder-image a/b@sha256:c")
         else {
@@ -254,17 +254,17 @@ mod tests {
     }
 
     #[test]
-    fn durations_are_written_with_a_unit() {
+    fn durations_have_a_unit() {
         assert_eq!(duration("500ms"), Ok(Duration::from_millis(500)));
         assert_eq!(duration("0s"), Ok(Duration::ZERO));
         assert!(duration("5").is_err() && duration("-5s").is_err());
     }
 
     #[test]
-    fn some_durations_may_not_be_zero() {
-        let told = refusal("pod-affinity controller --placeholder-image a --certificate-settle-time 0s");
-        assert!(told.contains("'0s' is no time at all"), "{told}");
-        assert_eq!(some_time("1ms"), Ok(Duration::from_millis(1)));
+    fn some_durations_must_be_positive() {
+        let text = rejection("pod-affinity controller --placeholder-image a --certificate-settle-time 0s");
+        assert!(text.contains("'0s' is not positive"), "{text}");
+        assert_eq!(positive_duration("1ms"), Ok(Duration::from_millis(1)));
     }
 
     #[test]

@@ -30,7 +30,7 @@ const THREADS: usize = 2;
 const LAST_WRITES: Duration = Duration::from_secs(15);
 
 pub(crate) fn run(args: ControllerArgs) -> anyhow::Result<()> {
-    let terms = args.election.terms().unwrap_or_else(|unsound| unsound.exit());
+    let terms = args.election.terms().unwrap_or_else(|error| error.exit());
     let runtime = Builder::new_multi_thread()
         .worker_threads(THREADS)
         .enable_all()
@@ -50,7 +50,7 @@ async fn serve(args: ControllerArgs, terms: Terms) -> anyhow::Result<()> {
         metrics.register_certificates(registry.prefixed());
     }
     let clock = ServerClock::default();
-    let parts = Parts {
+    let process = Process {
         client: client(&clock).await?,
         clock,
         counts: controller::Metrics::register(registry.prefixed()),
@@ -60,19 +60,19 @@ async fn serve(args: ControllerArgs, terms: Terms) -> anyhow::Result<()> {
         terms,
         args,
     };
-    let admin_port = listen(&admin::PORT, parts.args.admin.admin_listen).await?;
-    let checked = versions::check(parts.client.clone());
-    let candidate = candidacy(parts, readiness.clone());
+    let admin_port = listen(&admin::PORT, process.args.admin.admin_listen).await?;
+    let checked = versions::check(process.client.clone());
+    let candidate = candidacy(process, readiness.clone());
     tokio::select! {
         outcome = candidate => outcome,
         ended = admin::serve(admin_port, readiness, registry, SILENCE) => Ok(ended?),
         () = checked => bail!("the task that checks the versions of the API server and Tekton has ended"),
-        () = shutdown.forced() => bail!("ended at once by a second signal; the lease runs out by itself"),
+        () = shutdown.forced() => bail!("ended at once by a second signal; the Lease expires by itself"),
     }
 }
 
 /// The settings and clients of the leader.
-struct Parts {
+struct Process {
     args: ControllerArgs,
     terms: Terms,
     identity: String,
@@ -84,56 +84,64 @@ struct Parts {
 }
 
 /// Takes part in the election, leads when elected, and releases the Lease after the last write.
-async fn candidacy(parts: Parts, readiness: Readiness) -> anyhow::Result<()> {
+async fn candidacy(process: Process, readiness: Readiness) -> anyhow::Result<()> {
     let configuration = readiness.condition(config_watch::CONDITION, "the ConfigMap has not been read yet");
-    let elected = readiness.condition("election", "the Lease has not been seen yet");
+    let condition = readiness.condition("election", "the Lease has not been read yet");
     let config = ConfigWatch::start(
-        parts.client.clone(),
-        &parts.args.namespace.namespace,
+        process.client.clone(),
+        &process.args.namespace.namespace,
         configuration,
-        parts.metrics.clone(),
+        process.metrics.clone(),
     );
-    let election = Election::start(parts.client.clone(), parts.candidate(), parts.metrics.clone());
+    let election = Election::start(
+        process.client.clone(),
+        process.candidate(),
+        process.metrics.clone(),
+    );
     let mut leadership = election.leadership();
-    let shutdown = parts.shutdown.clone();
+    let shutdown = process.shutdown.clone();
     let outcome = tokio::select! {
-        () = elevated(&mut leadership, &elected) => lead(parts, config, leadership).await,
-        () = shutdown.asked() => Ok(()),
+        () = elected(&mut leadership, &condition) => lead(process, config, leadership).await,
+        () = shutdown.started() => Ok(()),
     };
     election.resign().await;
     outcome
 }
 
 /// Resolves when this process leads. The process is ready when it has read the Lease, because a standby can lead at any time.
-async fn elevated(leadership: &mut Leadership, elected: &ReadinessCondition) {
+async fn elected(leadership: &mut Leadership, condition: &ReadinessCondition) {
     leadership.known().await;
-    elected.met();
+    condition.met();
     leadership.acquired().await;
 }
 
-async fn lead(parts: Parts, config: ConfigWatch, mut leadership: Leadership) -> anyhow::Result<()> {
-    let refused = rejections::report(parts.client.clone(), parts.identity.clone(), config.rejections());
-    let certificates = certificates(&parts);
+async fn lead(process: Process, config: ConfigWatch, mut leadership: Leadership) -> anyhow::Result<()> {
+    let rejections = rejections::report(
+        process.client.clone(),
+        process.identity.clone(),
+        config.rejections(),
+    );
+    let certificates = certificates(&process);
     tokio::select! {
-        outcome = reconcile(parts, config) => outcome,
+        outcome = reconcile(process, config) => outcome,
         () = certificates => bail!("the task that keeps the certificates has ended"),
-        () = refused => bail!("the task that reports refused configurations has ended"),
+        () = rejections => bail!("the task that reports refused configurations has ended"),
         () = leadership.lost() => Err(lost()),
     }
 }
 
 fn lost() -> anyhow::Error {
     anyhow!(
-        "the Lease {} could not be renewed in time or was taken by another; the process ends, so that nothing is written \
-         by two leaders, and stands for election again when it is restarted",
+        "the Lease {} could not be renewed in time, or another process acquired the Lease; the process ends, so that two leaders \
+         do not write, and takes part in the election again after the restart",
         keys::CONTROLLER_LEASE
     )
 }
 
-fn certificates(parts: &Parts) -> impl Future<Output = ()> + Send + use<> {
-    let keeper = match parts.args.certificates {
-        Certificates::Managed => Some(parts.keeper()),
-        Certificates::External => Some(parts.keeper().of_external_certificates()),
+fn certificates(process: &Process) -> impl Future<Output = ()> + Send + use<> {
+    let keeper = match process.args.certificates {
+        Certificates::Managed => Some(process.keeper()),
+        Certificates::External => Some(process.keeper().with_external_certificates()),
         Certificates::None => None,
     };
     async move {
@@ -145,23 +153,23 @@ fn certificates(parts: &Parts) -> impl Future<Output = ()> + Send + use<> {
 }
 
 /// Waits for a valid configuration, reconciles until the shutdown, and then waits for the last writes for a limited time.
-async fn reconcile(parts: Parts, config: ConfigWatch) -> anyhow::Result<()> {
-    let shutdown = parts.shutdown.clone();
+async fn reconcile(process: Process, config: ConfigWatch) -> anyhow::Result<()> {
+    let shutdown = process.shutdown.clone();
     let active = tokio::select! {
         active = config.active() => active,
-        () = shutdown.asked() => return Ok(()),
+        () = shutdown.started() => return Ok(()),
     };
     let overdue = async {
-        shutdown.asked().await;
+        shutdown.started().await;
         sleep(LAST_WRITES).await;
     };
     tokio::select! {
-        outcome = controller::run(parts.context(active), shutdown.asked()) => Ok(outcome?),
-        () = overdue => bail!("the last writes took too long; they are taken up by the next leader"),
+        outcome = controller::run(process.context(active), shutdown.started()) => Ok(outcome?),
+        () = overdue => bail!("the last writes took too long; the next leader continues them"),
     }
 }
 
-impl Parts {
+impl Process {
     fn candidate(&self) -> Candidate {
         Candidate {
             namespace: self.args.namespace.namespace.clone(),

@@ -20,7 +20,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn no_two_are_alike() {
+    fn each_name_is_unique() {
         assert_ne!(unique(), unique());
     }
 }

@@ -18,7 +18,7 @@ use std::process::ExitCode;
 
 fn main() -> ExitCode {
     // A cluster runs many placeholders, so a placeholder starts without argument parser, logs, runtime and crypto.
-    if placeholder::is_asked_for() {
+    if placeholder::is_selected() {
         return placeholder::stay();
     }
     let args = Args::parse();
@@ -36,7 +36,7 @@ fn main() -> ExitCode {
 }
 
 fn run(command: Command) -> anyhow::Result<()> {
-    // This fails only if a provider is already installed, and none is. kube's client would choose the same provider.
+    // The installation fails only if a provider is installed already. kube's client would choose the same provider.
     let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
     match command {
         Command::Webhook(args) => webhook::run(args),

@@ -6,7 +6,7 @@ use std::env;
 use std::process::ExitCode;
 
 /// Whether the first argument selects the placeholder.
-pub(crate) fn is_asked_for() -> bool {
+pub(crate) fn is_selected() -> bool {
     env::args_os().nth(1).is_some_and(|first| first == "placeholder")
 }
 
@@ -15,10 +15,10 @@ pub(crate) fn is_asked_for() -> bool {
 /// Both signals are blocked and read, without a handler: a signal that arrives during the installation of a handler would be lost.
 /// Process 1 of a container receives only signals that the process blocks or handles.
 pub(crate) fn stay() -> ExitCode {
-    let asked: SigSet = [Signal::SIGTERM, Signal::SIGINT].into_iter().collect();
+    let signals: SigSet = [Signal::SIGTERM, Signal::SIGINT].into_iter().collect();
     let wait = || {
-        asked.thread_block()?;
-        SignalFd::new(&asked)?.read_signal()
+        signals.thread_block()?;
+        SignalFd::new(&signals)?.read_signal()
     };
     match wait() {
         Ok(_) => ExitCode::SUCCESS,

@@ -67,7 +67,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_long_message_is_cut_between_characters() {
+    fn a_long_note_is_cut_between_characters() {
         let note = event(&"\u{e9}".repeat(2000)).note.unwrap();
         assert!(
             note.len() <= NOTE_AT_MOST

@@ -8,11 +8,11 @@ use std::net::SocketAddr;
 
 /// Binds a port and logs its address. If the operating system chose the port, the address is also printed on standard output, for
 /// the program that started this process.
-pub(crate) async fn listen(port: &'static Port, asked: SocketAddr) -> Result<Listening, Error> {
-    let listening = Listening::bind(port, asked).await?;
+pub(crate) async fn listen(port: &'static Port, wanted: SocketAddr) -> Result<Listening, Error> {
+    let listening = Listening::bind(port, wanted).await?;
     let (name, address) = (port.name, listening.address());
     tracing::info!(%address, "listening: {name}");
-    if asked.port() == 0 {
+    if wanted.port() == 0 {
         println!("{name} {address}");
     }
     Ok(listening)
@@ -20,10 +20,12 @@ pub(crate) async fn listen(port: &'static Port, asked: SocketAddr) -> Result<Lis
 
 /// A client from KUBECONFIG or the pod's service account. Its responses set the clock.
 pub(crate) async fn client(clock: &ServerClock) -> anyhow::Result<Client> {
-    let config = Config::infer().await.map_err(no_way)?;
-    clock.client(config).map_err(no_way)
+    let config = Config::infer().await.map_err(connect_error)?;
+    clock.client(config).map_err(connect_error)
 }
 
-fn no_way(error: impl std::fmt::Display) -> anyhow::Error {
-    anyhow!("no way to an API server: {error}; set KUBECONFIG, or run in a pod with a service account token")
+fn connect_error(error: impl std::fmt::Display) -> anyhow::Error {
+    anyhow!(
+        "cannot connect to an API server: {error}; set KUBECONFIG, or run in a pod with a service account token"
+    )
 }

@@ -81,7 +81,7 @@ mod tests {
     use axum::http::Request;
     use tower::ServiceExt;
 
-    async fn ask(readiness: &Readiness, path: &str) -> (StatusCode, String) {
+    async fn get_text(readiness: &Readiness, path: &str) -> (StatusCode, String) {
         let request = Request::get(path).body(Body::empty()).unwrap();
         let response = router(readiness.clone(), Registry::new("test"))
             .oneshot(request)
@@ -93,34 +93,34 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_process_that_is_not_ready_is_alive_and_reports_what_it_waits_for() {
+    async fn an_unready_process_is_alive_and_reports_the_unmet_condition() {
         let readiness = Readiness::default();
         readiness.condition("certificate", "the Secret is empty");
-        let (status, text) = ask(&readiness, "/readyz").await;
+        let (status, text) = get_text(&readiness, "/readyz").await;
         assert_eq!(status, StatusCode::SERVICE_UNAVAILABLE);
         assert_eq!(text, "[-] certificate: the Secret is empty\n");
-        assert_eq!(ask(&readiness, "/livez").await.0, StatusCode::OK);
+        assert_eq!(get_text(&readiness, "/livez").await.0, StatusCode::OK);
     }
 
     #[tokio::test]
-    async fn a_ready_process_says_so() {
+    async fn a_ready_process_reports_each_condition() {
         let readiness = Readiness::default();
         readiness.condition("certificate", "none").met();
         assert_eq!(
-            ask(&readiness, "/readyz").await,
+            get_text(&readiness, "/readyz").await,
             (StatusCode::OK, "[+] certificate\n".to_owned())
         );
     }
 
     #[tokio::test]
     async fn metrics_are_served() {
-        let (status, text) = ask(&Readiness::default(), "/metrics").await;
+        let (status, text) = get_text(&Readiness::default(), "/metrics").await;
         assert_eq!(status, StatusCode::OK);
         assert!(text.contains("pod_affinity_build_info"), "{text}");
     }
 
     #[tokio::test]
-    async fn a_taken_port_is_reported_with_its_remedy() {
+    async fn the_error_about_a_port_in_use_names_the_flag() {
         let address = SocketAddr::from(([127, 0, 0, 1], 0));
         let first = Listening::bind(&PORT, address).await.unwrap();
         let error = Listening::bind(&PORT, first.address()).await.unwrap_err();

@@ -150,7 +150,7 @@ pub enum RenewalReason {
     #[strum(to_string = "has expired")]
     Expired,
     /// Two thirds of the lifetime are over.
-    #[strum(to_string = "has lived two thirds of its life")]
+    #[strum(to_string = "is in the last third of its lifetime")]
     Due,
     /// An earlier CA, which API servers still trust, signed the certificate.
     #[strum(to_string = "was signed by an earlier CA")]
@@ -184,7 +184,7 @@ pub fn wanted_bundle(stored: &StoredCertificates, now: Timestamp) -> String {
 ///
 /// Accepts more than [`decide`]: a leaf that is due for renewal or that an earlier CA signed can still be served, and the API
 /// server's clock decides whether a leaf is valid yet.
-pub fn serves(stored: &StoredCertificates, names: &[String], now: Timestamp) -> Result<(), RenewalReason> {
+pub fn can_serve(stored: &StoredCertificates, names: &[String], now: Timestamp) -> Result<(), RenewalReason> {
     let leaf = unexpired(&stored.leaf, &stored.leaf_key, now)?;
     let trusted = Certificate::all(&wanted_bundle(stored, now));
     signed_by_any(&leaf, &trusted)?;
@@ -192,7 +192,7 @@ pub fn serves(stored: &StoredCertificates, names: &[String], now: Timestamp) -> 
 }
 
 fn ca(stored: &StoredCertificates, now: Timestamp) -> Result<Certificate, RenewalReason> {
-    let ca = sound(&stored.ca, &stored.ca_key, now)?;
+    let ca = valid(&stored.ca, &stored.ca_key, now)?;
     ensure(ca.is_ca, RenewalReason::Corrupt)?;
     fresh(&ca, now).map(|()| ca)
 }
@@ -203,7 +203,7 @@ fn leaf(
     names: &[String],
     now: Timestamp,
 ) -> Result<(), RenewalReason> {
-    let leaf = sound(&stored.leaf, &stored.leaf_key, now)?;
+    let leaf = valid(&stored.leaf, &stored.leaf_key, now)?;
     if !leaf.is_signed_by(ca) {
         signed_by_any(&leaf, &Certificate::all(&stored.bundle))?;
         return Err(RenewalReason::EarlierCa);
@@ -212,20 +212,20 @@ fn leaf(
     fresh(&leaf, now)
 }
 
-fn sound(certificate: &str, key: &str, now: Timestamp) -> Result<Certificate, RenewalReason> {
-    let facts = unexpired(certificate, key, now)?;
-    ensure(now >= facts.not_before, RenewalReason::NotYetValid).map(|()| facts)
+fn valid(certificate: &str, key: &str, now: Timestamp) -> Result<Certificate, RenewalReason> {
+    let certificate = unexpired(certificate, key, now)?;
+    ensure(now >= certificate.not_before, RenewalReason::NotYetValid).map(|()| certificate)
 }
 
 fn unexpired(certificate: &str, key: &str, now: Timestamp) -> Result<Certificate, RenewalReason> {
     ensure(!certificate.is_empty(), RenewalReason::Missing)?;
-    let facts = Certificate::first(certificate).ok_or(RenewalReason::Corrupt)?;
-    ensure(facts.has_key(key), RenewalReason::KeyMismatch)?;
-    ensure(!facts.has_expired_at(now), RenewalReason::Expired).map(|()| facts)
+    let certificate = Certificate::first(certificate).ok_or(RenewalReason::Corrupt)?;
+    ensure(certificate.has_key(key), RenewalReason::KeyMismatch)?;
+    ensure(!certificate.has_expired_at(now), RenewalReason::Expired).map(|()| certificate)
 }
 
-fn fresh(facts: &Certificate, now: Timestamp) -> Result<(), RenewalReason> {
-    ensure(now < facts.renewal(), RenewalReason::Due)
+fn fresh(certificate: &Certificate, now: Timestamp) -> Result<(), RenewalReason> {
+    ensure(now < certificate.renewal(), RenewalReason::Due)
 }
 
 fn named(leaf: &Certificate, names: &[String]) -> Result<(), RenewalReason> {

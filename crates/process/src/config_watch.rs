@@ -43,10 +43,10 @@ impl ConfigWatch {
     pub fn start(client: Client, namespace: &str, condition: ReadinessCondition, metrics: Leading) -> Self {
         let api = Api::<ConfigMap>::namespaced(client, namespace);
         let versions = watcher::watch_object(api, keys::CONFIG_MAP).default_backoff();
-        Self::of(versions, condition, metrics)
+        Self::of_versions(versions, condition, metrics)
     }
 
-    fn of(
+    fn of_versions(
         versions: impl Stream<Item = Result<Option<ConfigMap>, watcher::Error>> + Send + 'static,
         condition: ReadinessCondition,
         metrics: Leading,
@@ -90,7 +90,7 @@ impl Drop for ConfigWatch {
 }
 
 /// Parses a ConfigMap; without a ConfigMap, the defaults apply.
-pub fn read(config_map: Option<&ConfigMap>) -> Result<Config, ConfigErrors> {
+pub fn parse(config_map: Option<&ConfigMap>) -> Result<Config, ConfigErrors> {
     let empty = BTreeMap::new();
     let data = config_map.and_then(|map| map.data.as_ref()).unwrap_or(&empty);
     Config::parse(data)
@@ -118,14 +118,14 @@ impl Follower {
         let mut versions = pin!(versions);
         while let Some(version) = versions.next().await {
             match version {
-                Ok(config_map) => self.take(config_map.as_ref()),
-                Err(error) => self.unreadable(&error),
+                Ok(config_map) => self.on_version(config_map.as_ref()),
+                Err(error) => self.on_error(&error),
             }
         }
     }
 
-    fn take(&mut self, config_map: Option<&ConfigMap>) {
-        match read(config_map) {
+    fn on_version(&mut self, config_map: Option<&ConfigMap>) {
+        match parse(config_map) {
             Ok(config) => self.accept(config, generation(config_map)),
             Err(errors) => self.refuse(config_map, &errors),
         }
@@ -159,13 +159,9 @@ impl Follower {
             .send_replace(Some(Rejection { message, config_map }));
     }
 
-    fn unreadable(&self, error: &watcher::Error) {
+    fn on_error(&self, error: &watcher::Error) {
         let error = api::watch_error_text(error);
-        tracing::warn!(
-            error,
-            "ConfigMap {} cannot be read; trying again",
-            keys::CONFIG_MAP
-        );
+        tracing::warn!(error, "ConfigMap {} cannot be read; retrying", keys::CONFIG_MAP);
         self.waits_because(&format!("cannot be read: {error}"));
     }
 

@@ -41,7 +41,7 @@ pub struct UnknownFormat(String);
 #[derive(Debug, Error)]
 pub enum Error {
     /// The filter in `RUST_LOG` is invalid.
-    #[error("RUST_LOG is not a filter: {0}; an example that is one: info,controller=debug")]
+    #[error("RUST_LOG is not a filter: {0}; an example of a filter: info,controller=debug")]
     Filter(#[from] tracing_subscriber::filter::ParseError),
     /// Another call has already set up logging.
     #[error("logging is already set up in this process: {0}")]
@@ -96,7 +96,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_terminal_gets_text_and_a_pipe_json_unless_told() {
+    fn the_format_auto_is_text_on_a_terminal_and_json_otherwise() {
         assert!(!is_json(Format::Auto, true));
         assert!(is_json(Format::Auto, false));
         assert!(is_json(Format::Json, true));
@@ -104,7 +104,7 @@ mod tests {
     }
 
     #[test]
-    fn a_filter_that_is_none_is_refused_and_none_at_all_means_our_own() {
+    fn an_invalid_filter_is_refused_and_an_empty_filter_is_the_default() {
         assert_eq!(
             filter(None).unwrap().to_string(),
             filter(Some("")).unwrap().to_string()
@@ -119,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn an_unknown_format_is_refused_with_those_that_exist() {
+    fn an_unknown_format_is_refused_with_the_known_formats() {
         assert_eq!("json".parse(), Ok(Format::Json));
         let refusal = "yaml".parse::<Format>().unwrap_err().to_string();
         assert_eq!(refusal, "'yaml' is no log format: use auto, json or text");

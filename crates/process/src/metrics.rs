@@ -103,7 +103,7 @@ impl Serving {
             ),
             connections_refused: registered(registry, "connections_refused", "Connections over the limit"),
         };
-        begin(&all.certificate_loads, LoadOutcome::VARIANTS, by_outcome);
+        start_at_zero(&all.certificate_loads, LoadOutcome::VARIANTS, by_outcome);
         all
     }
 
@@ -142,14 +142,14 @@ impl Leading {
             ),
             ..Self::default()
         };
-        begin(&all.configuration_loads, LoadOutcome::VARIANTS, by_outcome);
+        start_at_zero(&all.configuration_loads, LoadOutcome::VARIANTS, by_outcome);
         all
     }
 
     /// Registers the metrics of a controller that manages certificates. Without a webhook these metrics must be absent, because the
     /// alert on a missing webhook depends on them.
     pub fn register_certificates(&self, registry: &mut registry::Registry) {
-        begin(&self.renewals, CertificatePart::VARIANTS, by_part);
+        start_at_zero(&self.renewals, CertificatePart::VARIANTS, by_part);
         let help = "Certificates made by this process";
         registry.register("certificate_renewals", help, self.renewals.clone());
         let help = "Failed checks of the certificates";
@@ -187,7 +187,7 @@ fn registered<M: Metric + Clone + Default>(registry: &mut registry::Registry, na
 
 /// Creates a series at 0 for each of these values, so that queries find the series before the first event, and the first event is
 /// an increase.
-fn begin<V: Copy>(counters: &Counters, values: &[V], label: fn(V) -> Label) {
+fn start_at_zero<V: Copy>(counters: &Counters, values: &[V], label: fn(V) -> Label) {
     for value in values {
         drop(counters.get_or_create(&label(*value)));
     }
@@ -215,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn a_controller_without_certificates_exposes_nothing_about_them() {
+    fn a_controller_without_certificates_has_no_metrics_of_certificates() {
         let mut registry = Registry::new("1.2.3");
         Leading::register(registry.prefixed());
         let text = registry.encode().unwrap();
@@ -226,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn our_metrics_bear_the_prefix_and_the_version() {
+    fn metrics_have_the_prefix_and_the_version() {
         let text = exposition();
         assert!(
             text.contains("pod_affinity_build_info{version=\"1.2.3\"} 1"),
@@ -243,7 +243,7 @@ mod tests {
     }
 
     #[test]
-    fn what_has_not_happened_yet_is_reported_as_0() {
+    fn a_counter_starts_at_0() {
         let text = exposition();
         for line in [
             "pod_affinity_certificate_loads_total{outcome=\"accepted\"} 0",
@@ -255,7 +255,7 @@ mod tests {
     }
 
     #[test]
-    fn a_refused_configuration_is_not_valid_and_the_generation_stays_that_of_the_active_one() {
+    fn after_a_refused_configuration_the_generation_is_of_the_active_configuration() {
         let mut registry = Registry::new("1.2.3");
         let metrics = Leading::register(registry.prefixed());
         metrics.configuration_accepted(41);
@@ -269,7 +269,7 @@ mod tests {
     }
 
     #[test]
-    fn the_process_reports_its_memory_under_the_usual_name() {
+    fn the_memory_has_its_usual_name() {
         let text = exposition();
         assert!(text.contains("\nprocess_resident_memory_bytes "), "{text}");
         assert!(text.ends_with("# EOF\n"), "{text}");

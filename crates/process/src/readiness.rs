@@ -96,7 +96,7 @@ mod tests {
     }
 
     #[test]
-    fn the_text_names_what_is_missing_and_why() {
+    fn the_text_names_each_unmet_condition_and_its_reason() {
         let readiness = Readiness::default();
         readiness.condition("configuration", "").met();
         readiness.condition("certificate", "the Secret is empty");
@@ -107,7 +107,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn one_can_wait_for_the_last_condition() {
+    async fn readiness_can_be_awaited() {
         let readiness = Readiness::default();
         let certificate = readiness.condition("certificate", "none yet");
         let waiting = readiness.ready();

@@ -106,7 +106,7 @@ pub(crate) fn with_http_limits<A: Address, B>(server: Server<A, B>, silence: Dur
 #[derive(Clone, Debug)]
 pub(crate) struct ConnectionLimit<A> {
     inner: A,
-    places: Arc<Semaphore>,
+    permits: Arc<Semaphore>,
     refused: Counter,
 }
 
@@ -118,13 +118,13 @@ impl<A> ConnectionLimit<A> {
     pub(crate) fn new(inner: A, at_most: usize, refused: Counter) -> Self {
         Self {
             inner,
-            places: Arc::new(Semaphore::new(at_most)),
+            permits: Arc::new(Semaphore::new(at_most)),
             refused,
         }
     }
 
-    fn place(&self) -> io::Result<OwnedSemaphorePermit> {
-        self.places.clone().try_acquire_owned().map_err(|_| {
+    fn permit(&self) -> io::Result<OwnedSemaphorePermit> {
+        self.permits.clone().try_acquire_owned().map_err(|_| {
             self.refused.inc();
             io::Error::other("too many connections")
         })
@@ -141,12 +141,12 @@ where
     type Future = BoxFuture<'static, io::Result<(Self::Stream, Self::Service)>>;
 
     fn accept(&self, stream: I, service: S) -> Self::Future {
-        let place = self.place();
+        let permit = self.permit();
         let accepted = self.inner.accept(stream, service);
         Box::pin(async move {
-            let place = Extension(Arc::new(place?));
+            let permit = Extension(Arc::new(permit?));
             let (stream, service) = accepted.await?;
-            Ok((stream, place.layer(service)))
+            Ok((stream, permit.layer(service)))
         })
     }
 }
@@ -157,17 +157,17 @@ mod tests {
     use axum_server::accept::DefaultAcceptor;
     use tokio::io::duplex;
 
-    /// Of Go's HTTP client, which API servers use.
-    const KEPT_BY_THE_API_SERVER: Duration = Duration::from_secs(90);
+    /// How long Go's HTTP client, which API servers use, keeps an idle connection.
+    const IDLE_AT_THE_API_SERVER: Duration = Duration::from_secs(90);
 
     #[test]
-    fn it_is_always_the_api_server_that_closes_a_connection() {
+    fn the_api_server_closes_an_idle_connection_first() {
         assert_eq!(SILENCE, Duration::from_mins(2));
-        assert!(SILENCE > KEPT_BY_THE_API_SERVER + Duration::from_secs(20));
+        assert!(SILENCE > IDLE_AT_THE_API_SERVER + Duration::from_secs(20));
     }
 
     #[tokio::test]
-    async fn one_connection_too_many_is_refused_until_another_ends() {
+    async fn a_connection_over_the_limit_is_refused_until_another_ends() {
         let limit = ConnectionLimit::new(DefaultAcceptor::new(), 1, Counter::default());
         let first = limit.accept(duplex(1).0, ()).await.unwrap();
         assert!(limit.accept(duplex(1).0, ()).await.is_err());

@@ -38,13 +38,13 @@ impl ServerClock {
 
     fn layer<B>(&self) -> MapResponseLayer<impl Fn(Response<B>) -> Response<B> + Clone + use<B>> {
         let clock = self.clone();
-        MapResponseLayer::new(move |answer: Response<B>| {
-            clock.heard(answer.headers(), Timestamp::now());
-            answer
+        MapResponseLayer::new(move |response: Response<B>| {
+            clock.adjust(response.headers(), Timestamp::now());
+            response
         })
     }
 
-    fn heard(&self, headers: &HeaderMap, now: Timestamp) {
+    fn adjust(&self, headers: &HeaderMap, now: Timestamp) {
         let Some(there) = date(headers) else {
             return;
         };
@@ -53,7 +53,7 @@ impl ServerClock {
         if self.0.swap(ahead, Ordering::Relaxed) != ahead {
             tracing::warn!(
                 ahead_seconds = ahead,
-                "the clock of this machine and the API server's differ, or do so no more"
+                "the difference between the clocks of this machine and of the API server changed"
             );
         }
     }
@@ -74,7 +74,7 @@ mod tests {
 
     fn heard(clock: &ServerClock, date: &str, now: &str) {
         let headers = HeaderMap::from_iter([(DATE, date.parse().unwrap())]);
-        clock.heard(&headers, now.parse().unwrap());
+        clock.adjust(&headers, now.parse().unwrap());
     }
 
     fn read(clock: &ServerClock, now: &str) -> String {
@@ -82,7 +82,7 @@ mod tests {
     }
 
     #[test]
-    fn a_clock_of_ours_that_is_minutes_off_is_put_right_and_a_second_is_nothing() {
+    fn a_difference_of_minutes_is_corrected_and_of_seconds_ignored() {
         let clock = ServerClock::default();
         assert_eq!(read(&clock, "2026-11-22T21:21:29Z"), "2026-11-22T21:21:29Z");
         heard(&clock, "Sun, 22 Nov 2026 21:11:29 GMT", "2026-11-22T21:21:29Z");
@@ -96,7 +96,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn each_answer_sets_the_clock() {
+    async fn each_response_sets_the_clock() {
         let clock = ServerClock::default();
         let server = service_fn(async |_: Request<()>| {
             let answer = Response::builder()

@@ -9,13 +9,13 @@ use tokio_util::sync::CancellationToken;
 
 /// The operating system refused the signal handlers.
 #[derive(Debug, Error)]
-#[error("cannot listen for SIGTERM and SIGINT: {0}; the process would not be able to end in order")]
+#[error("cannot listen for SIGTERM and SIGINT: {0}; the process could not shut down gracefully")]
 pub struct Error(#[from] io::Error);
 
 /// The shutdown of this process. Clones share the state.
 #[derive(Clone, Debug, Default)]
 pub struct Shutdown {
-    asked: CancellationToken,
+    started: CancellationToken,
     forced: CancellationToken,
 }
 
@@ -25,24 +25,24 @@ impl Shutdown {
         let terminate = named("SIGTERM", signal(SignalKind::terminate())?);
         let interrupt = named("SIGINT", signal(SignalKind::interrupt())?);
         let shutdown = Self::default();
-        tokio::spawn(shutdown.clone().heed(stream::select(terminate, interrupt)));
+        tokio::spawn(shutdown.clone().listen(stream::select(terminate, interrupt)));
         Ok(shutdown)
     }
 
     /// Starts the graceful shutdown.
     #[cfg(test)]
-    pub(crate) fn ask(&self) {
-        self.asked.cancel();
+    pub(crate) fn start(&self) {
+        self.started.cancel();
     }
 
     /// Whether the graceful shutdown has started.
-    pub fn is_asked(&self) -> bool {
-        self.asked.is_cancelled()
+    pub fn has_started(&self) -> bool {
+        self.started.is_cancelled()
     }
 
     /// Resolves when the graceful shutdown starts.
-    pub fn asked(&self) -> impl Future<Output = ()> + Send + 'static {
-        self.asked.clone().cancelled_owned()
+    pub fn started(&self) -> impl Future<Output = ()> + Send + 'static {
+        self.started.clone().cancelled_owned()
     }
 
     /// Resolves when the process has to end at once.
@@ -50,10 +50,13 @@ impl Shutdown {
         self.forced.clone().cancelled_owned()
     }
 
-    async fn heed(self, mut signals: impl Stream<Item = &'static str> + Unpin) {
+    async fn listen(self, mut signals: impl Stream<Item = &'static str> + Unpin) {
         if let Some(signal) = signals.next().await {
-            tracing::info!(signal, "shutting down in order; a second signal ends at once");
-            self.asked.cancel();
+            tracing::info!(
+                signal,
+                "shutting down gracefully; a second signal ends the process at once"
+            );
+            self.started.cancel();
         }
         if let Some(signal) = signals.next().await {
             tracing::warn!(signal, "ending at once");
@@ -73,19 +76,19 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn the_first_signal_asks_and_the_second_forces() {
+    async fn the_first_signal_starts_the_shutdown_and_the_second_ends_the_process() {
         let shutdown = Shutdown::default();
-        shutdown.clone().heed(stream::iter(["SIGTERM"])).await;
-        assert!(shutdown.is_asked() && !shutdown.forced.is_cancelled());
-        shutdown.clone().heed(stream::iter(["SIGTERM", "SIGINT"])).await;
+        shutdown.clone().listen(stream::iter(["SIGTERM"])).await;
+        assert!(shutdown.has_started() && !shutdown.forced.is_cancelled());
+        shutdown.clone().listen(stream::iter(["SIGTERM", "SIGINT"])).await;
         shutdown.forced().await;
     }
 
     #[tokio::test]
-    async fn every_clone_hears_of_it() {
+    async fn every_clone_sees_the_shutdown() {
         let shutdown = Shutdown::default();
-        let heard = shutdown.clone().asked();
-        shutdown.ask();
-        heard.await;
+        let clone = shutdown.clone().started();
+        shutdown.start();
+        clone.await;
     }
 }

@@ -5,7 +5,7 @@ use clap::{CommandFactory, Error, error::ErrorKind};
 use process::lease::Terms;
 use std::time::Duration;
 
-/// Durations that go together. Names and defaults are those of kube-controller-manager.
+/// The durations of the election. Names and defaults are those of kube-controller-manager.
 #[derive(Debug, clap::Args)]
 pub(crate) struct ElectionArgs {
     /// How long the other controllers wait, after the last renewal of the Lease that they saw, before one of them leads.
@@ -24,7 +24,7 @@ impl ElectionArgs {
     /// The durations, or a command line error if they do not fit together.
     pub(crate) fn terms(&self) -> Result<Terms, Error> {
         let terms = Terms::new(self.lease_duration, self.renew_deadline, self.retry_period);
-        terms.map_err(|unsound| Args::command().error(ErrorKind::ValueValidation, format!("{unsound}\n")))
+        terms.map_err(|error| Args::command().error(ErrorKind::ValueValidation, format!("{error}\n")))
     }
 }
 
@@ -47,7 +47,7 @@ mod tests {
     }
 
     #[test]
-    fn the_defaults_are_sound() {
+    fn the_defaults_are_valid() {
         assert_eq!(parsed("controller"), Ok(Terms::default()));
     }
 
@@ -60,7 +60,7 @@ mod tests {
     }
 
     #[test]
-    fn durations_that_do_not_go_together_are_refused_with_the_remedy() {
+    fn invalid_durations_are_refused_with_the_remedy() {
         let refusal = parsed("controller --leader-elect-lease-duration 8s").unwrap_err();
         assert!(
             refusal.starts_with("error: --leader-elect-lease-duration (8s) is not longer than"),

@@ -65,13 +65,13 @@ pub enum Error {
     #[error(transparent)]
     Issue(#[from] x509::Error),
     /// The API server did not respond in time.
-    #[error("the API server did not answer within {PASS_DEADLINE:?}")]
-    Unanswered,
+    #[error("the API server did not respond within {PASS_DEADLINE:?}")]
+    NoResponse,
     /// The check did not end within the maximum number of steps.
     #[error(
         "the certificates in Secret {CERTIFICATE_SECRET} keep changing; another client may be writing it"
     )]
-    Restless,
+    Unstable,
 }
 
 /// Manages the certificates of one installation.
@@ -84,7 +84,7 @@ pub struct Keeper {
     settle_time: Duration,
     /// When all API servers act on the current `caBundle`.
     settled_at: Option<Instant>,
-    leaves_alone: bool,
+    has_injector: bool,
     external: bool,
 }
 
@@ -101,14 +101,14 @@ impl Keeper {
             metrics,
             settle_time: SETTLE_TIME,
             settled_at: None,
-            leaves_alone: false,
+            has_injector: false,
             external: false,
         }
     }
 
     /// Changes the keeper to write no certificates: it only makes our namespace the owner of the webhook configurations.
     #[must_use]
-    pub fn of_external_certificates(self) -> Self {
+    pub fn with_external_certificates(self) -> Self {
         Self {
             external: true,
             ..self
@@ -127,8 +127,8 @@ impl Keeper {
         loop {
             let done = timeout(PASS_DEADLINE, self.pass())
                 .await
-                .unwrap_or(Err(Error::Unanswered));
-            let next = done.unwrap_or_else(|error| self.failed(&error));
+                .unwrap_or(Err(Error::NoResponse));
+            let next = done.unwrap_or_else(|error| self.on_error(&error));
             sleep(PAUSE).await;
             // An event and the timeout both start the next check.
             let _ = timeout(next, changes.next()).await;
@@ -138,8 +138,8 @@ impl Keeper {
     /// Checks the certificates and writes all changes. Returns the latest time until the next check.
     pub async fn pass(&mut self) -> Result<Duration, Error> {
         let mut trust = WebhookConfigurations::read(self.client.clone(), &self.namespace).await?;
-        trust.belong().await?;
-        if self.external || self.has_injector(&trust) {
+        trust.set_owner().await?;
+        if self.external || self.finds_injector(&trust) {
             return Ok(CHECK_EVERY);
         }
         let mut secret = self.secret().await?;
@@ -152,7 +152,7 @@ impl Keeper {
                 PassStep::Store(changed) => secret = self.store(secret, changed).await?,
             }
         }
-        Err(Error::Restless)
+        Err(Error::Unstable)
     }
 
     async fn step(
@@ -162,11 +162,11 @@ impl Keeper {
     ) -> Result<PassStep, Error> {
         let now = (self.clock)();
         match decide(stored, &self.names, now) {
-            Renewal::Ca(why) => self.renewed_ca(stored, trust, why, now),
-            Renewal::Bundle => Ok(self.mended_bundle(stored, now)),
+            Renewal::Ca(why) => self.renew_ca(stored, trust, why, now),
+            Renewal::Bundle => Ok(self.renew_bundle(stored, now)),
             Renewal::Leaf(why) => {
                 self.publish(stored, trust).await?;
-                self.renewed_leaf(stored, why, now)
+                self.renew_leaf(stored, why, now)
             }
             Renewal::NotNeeded => self
                 .publish(stored, trust)
@@ -175,7 +175,7 @@ impl Keeper {
         }
     }
 
-    fn renewed_ca(
+    fn renew_ca(
         &self,
         stored: &StoredCertificates,
         trust: &WebhookConfigurations,
@@ -195,7 +195,7 @@ impl Keeper {
         }))
     }
 
-    fn mended_bundle(&self, stored: &StoredCertificates, now: Timestamp) -> PassStep {
+    fn renew_bundle(&self, stored: &StoredCertificates, now: Timestamp) -> PassStep {
         self.metrics.renewal(CertificatePart::Bundle);
         PassStep::Store(StoredCertificates {
             bundle: wanted_bundle(stored, now),
@@ -203,7 +203,7 @@ impl Keeper {
         })
     }
 
-    fn renewed_leaf(
+    fn renew_leaf(
         &self,
         stored: &StoredCertificates,
         why: RenewalReason,
@@ -212,7 +212,7 @@ impl Keeper {
         if let Some(rest) = self.unsettled() {
             return Ok(PassStep::Rest(rest));
         }
-        tracing::info!(%why, "the webhook's serving certificate {why}: making a new one");
+        tracing::info!(%why, "the webhook's serving certificate {why}: creating a new one");
         let ca = Issued {
             certificate: stored.ca.clone(),
             key: stored.ca_key.clone(),
@@ -248,13 +248,13 @@ impl Keeper {
     }
 
     /// Whether another controller manages the certificates; logged when this starts.
-    fn has_injector(&mut self, trust: &WebhookConfigurations) -> bool {
+    fn finds_injector(&mut self, trust: &WebhookConfigurations) -> bool {
         let injector = trust.injector();
-        let noted = std::mem::replace(&mut self.leaves_alone, injector.is_some());
-        if let Some(annotation) = injector.filter(|_| !noted) {
+        let was_logged = std::mem::replace(&mut self.has_injector, injector.is_some());
+        if let Some(annotation) = injector.filter(|_| !was_logged) {
             tracing::info!(
                 annotation,
-                "certificates are left alone: a webhook configuration says that another injects them"
+                "certificates are not managed: an annotation of a webhook configuration says that another controller injects them"
             );
         }
         injector.is_some()
@@ -295,7 +295,7 @@ impl Keeper {
         Api::namespaced(self.client.clone(), &self.namespace)
     }
 
-    fn failed(&self, error: &Error) -> Duration {
+    fn on_error(&self, error: &Error) -> Duration {
         if error.is_conflict() {
             return Duration::ZERO;
         }
@@ -323,11 +323,11 @@ where
 {
     watcher::watch_object(api, name)
         .default_backoff()
-        .map(noted)
+        .map(log_error)
         .boxed()
 }
 
-fn noted<K>(event: Result<Option<K>, watcher::Error>) {
+fn log_error<K>(event: Result<Option<K>, watcher::Error>) {
     if let Err(error) = event {
         let error = api::watch_error_text(&error);
         tracing::warn!(

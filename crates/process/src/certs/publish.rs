@@ -60,7 +60,7 @@ pub enum Error {
 #[derive(Clone)]
 pub struct WebhookConfigurations {
     api: Api<MutatingWebhookConfiguration>,
-    seen: Vec<MutatingWebhookConfiguration>,
+    found: Vec<MutatingWebhookConfiguration>,
     owner: Option<OwnerReference>,
 }
 
@@ -69,25 +69,28 @@ impl WebhookConfigurations {
     pub async fn read(client: Client, namespace: &str) -> Result<Self, Error> {
         let owner = owner(client.clone(), namespace).await;
         let api = Api::all(client);
-        let mut seen = Vec::new();
+        let mut found = Vec::new();
         for name in CONFIGURATIONS {
             let failed = |error| Error::Read {
                 name,
                 source: Box::new(error),
             };
-            seen.extend(api.get_opt(name).await.map_err(failed)?);
+            found.extend(api.get_opt(name).await.map_err(failed)?);
         }
-        Ok(Self { api, seen, owner })
+        Ok(Self { api, found, owner })
     }
 
     /// The annotation with which another controller manages the certificates, if present.
     pub fn injector(&self) -> Option<&'static str> {
-        self.seen.iter().find_map(injector)
+        self.found.iter().find_map(injector)
     }
 
     /// All CAs in the current `caBundle` fields, as PEM.
     pub fn trusted(&self) -> String {
-        let webhooks = self.seen.iter().flat_map(|one| one.webhooks.iter().flatten());
+        let webhooks = self
+            .found
+            .iter()
+            .flat_map(|configuration| configuration.webhooks.iter().flatten());
         webhooks
             .filter_map(|webhook| webhook.client_config.ca_bundle.as_ref())
             .filter_map(|bundle| String::from_utf8(bundle.0.clone()).ok())
@@ -97,10 +100,10 @@ impl WebhookConfigurations {
     /// Writes `bundle` to both configurations. Returns whether a `caBundle` changed.
     pub async fn publish(&mut self, bundle: &str) -> Result<bool, Error> {
         let mut written = false;
-        for one in &mut self.seen {
-            let patch = trust(one, bundle)?;
+        for configuration in &mut self.found {
+            let patch = patch_of_bundle(configuration, bundle)?;
             if !patch.0.is_empty() {
-                *one = write(&self.api, &one.name_any(), patch).await?;
+                *configuration = write(&self.api, &configuration.name_any(), patch).await?;
                 written = true;
             }
         }
@@ -108,11 +111,11 @@ impl WebhookConfigurations {
     }
 
     /// Makes the namespace the owner of both configurations.
-    pub async fn belong(&mut self) -> Result<(), Error> {
-        for one in &mut self.seen {
+    pub async fn set_owner(&mut self) -> Result<(), Error> {
+        for configuration in &mut self.found {
             let owner = self.owner.as_ref();
-            if let Some(operation) = owner.and_then(|owner| belong(one, owner)) {
-                *one = write(&self.api, &one.name_any(), Patch(vec![operation])).await?;
+            if let Some(operation) = owner.and_then(|owner| with_owner(configuration, owner)) {
+                *configuration = write(&self.api, &configuration.name_any(), Patch(vec![operation])).await?;
             }
         }
         Ok(())
@@ -134,7 +137,10 @@ async fn owner(client: Client, name: &str) -> Option<OwnerReference> {
 }
 
 /// Adds the owner to a configuration, and removes an earlier owner of the same name.
-fn belong(configuration: &MutatingWebhookConfiguration, owner: &OwnerReference) -> Option<PatchOperation> {
+fn with_owner(
+    configuration: &MutatingWebhookConfiguration,
+    owner: &OwnerReference,
+) -> Option<PatchOperation> {
     let owners = configuration.owner_references();
     if owners.contains(owner) {
         return None;
@@ -152,7 +158,10 @@ pub fn injector(configuration: &MutatingWebhookConfiguration) -> Option<&'static
 
 /// The patch that sets `bundle` in every webhook of a configuration; empty if all have it. A test of the webhook's name guards
 /// each write, because another client may have reordered the list since the read.
-pub fn trust(configuration: &MutatingWebhookConfiguration, bundle: &str) -> Result<Patch, serde_json::Error> {
+pub fn patch_of_bundle(
+    configuration: &MutatingWebhookConfiguration,
+    bundle: &str,
+) -> Result<Patch, serde_json::Error> {
     let wanted = ByteString(bundle.as_bytes().to_vec());
     let webhooks = configuration.webhooks.iter().flatten().enumerate();
     let operations: Vec<Value> = webhooks

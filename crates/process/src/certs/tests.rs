@@ -14,12 +14,12 @@ fn names() -> Vec<String> {
 }
 
 pub(crate) fn issued_at(now: Timestamp) -> StoredCertificates {
-    let authority = issue_ca(now).unwrap();
-    let leaf = issue_leaf(&authority, &names(), now).unwrap();
-    let bundle = bundle(&authority.certificate, &[], now);
+    let ca = issue_ca(now).unwrap();
+    let leaf = issue_leaf(&ca, &names(), now).unwrap();
+    let bundle = bundle(&ca.certificate, &[], now);
     StoredCertificates {
-        ca: authority.certificate,
-        ca_key: authority.key,
+        ca: ca.certificate,
+        ca_key: ca.key,
         bundle,
         leaf: leaf.certificate,
         leaf_key: leaf.key,
@@ -34,7 +34,7 @@ fn with_leaf(stored: StoredCertificates, leaf: Issued) -> StoredCertificates {
     }
 }
 
-/// A new authority as the keeper stores it: both in the bundle, the leaf still the old one.
+/// After the keeper stored a new CA: both CAs are in the bundle, and the leaf is the old leaf.
 fn rotated(old: &StoredCertificates, now: Timestamp) -> StoredCertificates {
     let Issued { certificate, key } = issue_ca(now).unwrap();
     let bundle = bundle(&certificate, &[&old.ca, &old.bundle], now);
@@ -64,7 +64,7 @@ fn fresh_certificates_are_kept_until_two_thirds_of_the_leafs_life_are_over() {
 }
 
 #[test]
-fn the_authority_is_renewed_at_two_thirds_of_its_own_life() {
+fn the_ca_is_renewed_after_two_thirds_of_its_lifetime() {
     let stored = issued_at(start());
     let due = start() + CA_LIFE * 2 / 3;
     assert_eq!(
@@ -79,7 +79,7 @@ fn the_authority_is_renewed_at_two_thirds_of_its_own_life() {
 }
 
 #[test]
-fn an_empty_secret_needs_an_authority_first_and_a_leaf_then() {
+fn an_empty_secret_needs_a_ca_first_and_then_a_leaf() {
     let stored = issued_at(start());
     let without_leaf = StoredCertificates {
         leaf: String::new(),
@@ -97,19 +97,19 @@ fn an_empty_secret_needs_an_authority_first_and_a_leaf_then() {
 }
 
 #[test]
-fn what_cannot_be_read_is_made_anew() {
-    let rubbish = || "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n".to_owned();
+fn an_unreadable_part_is_renewed() {
+    let unreadable = || "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n".to_owned();
     let stored = issued_at(start());
     let ca = StoredCertificates {
-        ca: rubbish(),
+        ca: unreadable(),
         ..stored.clone()
     };
     let leaf = StoredCertificates {
-        leaf: rubbish(),
+        leaf: unreadable(),
         ..stored.clone()
     };
     let bundle = StoredCertificates {
-        bundle: rubbish(),
+        bundle: unreadable(),
         ..stored
     };
     assert_eq!(decided(&ca, start()), Renewal::Ca(RenewalReason::Corrupt));
@@ -118,7 +118,7 @@ fn what_cannot_be_read_is_made_anew() {
 }
 
 #[test]
-fn a_key_of_another_certificate_is_noticed() {
+fn a_key_of_another_certificate_is_a_mismatch() {
     let (stored, other) = (issued_at(start()), issued_at(start()));
     let ca = StoredCertificates {
         ca_key: other.ca_key.clone(),
@@ -138,7 +138,7 @@ fn a_key_of_another_certificate_is_noticed() {
 }
 
 #[test]
-fn a_foreign_leaf_is_replaced() {
+fn a_leaf_of_an_unknown_ca_is_renewed() {
     let (stored, other) = (issued_at(start()), issued_at(start()));
     let foreign = StoredCertificates {
         leaf: other.leaf,
@@ -146,11 +146,14 @@ fn a_foreign_leaf_is_replaced() {
         ..stored
     };
     assert_eq!(decided(&foreign, start()), Renewal::Leaf(RenewalReason::Foreign));
-    assert_eq!(serves(&foreign, &names(), start()), Err(RenewalReason::Foreign));
+    assert_eq!(
+        can_serve(&foreign, &names(), start()),
+        Err(RenewalReason::Foreign)
+    );
 }
 
 #[test]
-fn a_leaf_is_no_authority() {
+fn a_leaf_in_place_of_the_ca_is_corrupt() {
     let stored = issued_at(start());
     let swapped = StoredCertificates {
         ca: stored.leaf.clone(),
@@ -161,27 +164,27 @@ fn a_leaf_is_no_authority() {
 }
 
 #[test]
-fn a_leaf_for_another_namespace_is_replaced() {
+fn a_leaf_for_another_namespace_is_renewed() {
     let stored = issued_at(start());
-    let authority = Issued {
+    let ca = Issued {
         certificate: stored.ca.clone(),
         key: stored.ca_key.clone(),
     };
-    let leaf = issue_leaf(&authority, &service_names("elsewhere"), start()).unwrap();
+    let leaf = issue_leaf(&ca, &service_names("elsewhere"), start()).unwrap();
     let elsewhere = with_leaf(stored, leaf);
     assert_eq!(
         decided(&elsewhere, start()),
         Renewal::Leaf(RenewalReason::WrongNames)
     );
     assert_eq!(
-        serves(&elsewhere, &names(), start()),
+        can_serve(&elsewhere, &names(), start()),
         Err(RenewalReason::WrongNames)
     );
 }
 
-/// The clock was a year ahead when the certificates were made, and is right again.
+/// The clock was a year ahead when the certificates were issued, and was corrected.
 #[test]
-fn a_clock_that_jumps_back_makes_everything_anew() {
+fn certificates_from_the_future_are_renewed() {
     let stored = issued_at(start() + CA_LIFE);
     assert_eq!(decided(&stored, start()), Renewal::Ca(RenewalReason::NotYetValid));
 }
@@ -197,31 +200,31 @@ fn an_api_server_an_hour_behind_accepts_new_certificates() {
 }
 
 #[test]
-fn during_a_rotation_the_old_leaf_serves_on_and_both_authorities_are_trusted() {
+fn during_a_rotation_the_old_leaf_is_served_and_both_cas_are_trusted() {
     let old = issued_at(start());
     let later = start() + LEAF_LIFE / 2;
     let stored = rotated(&old, later);
     assert_eq!(decided(&stored, later), Renewal::Leaf(RenewalReason::EarlierCa));
-    assert_eq!(serves(&stored, &names(), later), Ok(()));
+    assert_eq!(can_serve(&stored, &names(), later), Ok(()));
     assert_eq!(Certificate::all(&stored.bundle).len(), 2);
 }
 
 #[test]
-fn an_earlier_authority_leaves_the_bundle_when_it_expires() {
+fn an_earlier_ca_leaves_the_bundle_when_it_expires() {
     let now = start() + CA_LIFE - HOUR;
     let stored = rotated(&issued_at(start()), now);
-    let authority = Issued {
+    let ca = Issued {
         certificate: stored.ca.clone(),
         key: stored.ca_key.clone(),
     };
-    let stored = with_leaf(stored, issue_leaf(&authority, &names(), now).unwrap());
+    let stored = with_leaf(stored, issue_leaf(&ca, &names(), now).unwrap());
     assert_eq!(decided(&stored, now), Renewal::NotNeeded);
     assert_eq!(decided(&stored, now + HOUR * 2), Renewal::Bundle);
     assert_eq!(Certificate::all(&wanted_bundle(&stored, now + HOUR * 2)).len(), 1);
 }
 
 #[test]
-fn repeated_repairs_do_not_grow_the_bundle_without_end() {
+fn repeated_repairs_keep_the_bundle_small() {
     let mut stored = issued_at(start());
     for _ in 0..6 {
         stored = rotated(&stored, start());
@@ -232,14 +235,14 @@ fn repeated_repairs_do_not_grow_the_bundle_without_end() {
 }
 
 #[test]
-fn a_leaf_never_outlives_its_authority() {
+fn a_leaf_expires_with_its_ca_at_the_latest() {
     let stored = issued_at(start());
     let late = start() + CA_LIFE - HOUR;
-    let authority = Issued {
+    let ca = Issued {
         certificate: stored.ca.clone(),
         key: stored.ca_key,
     };
-    let leaf = issue_leaf(&authority, &names(), late).unwrap();
+    let leaf = issue_leaf(&ca, &names(), late).unwrap();
     let ends = |pem: &str| Certificate::first(pem).unwrap().not_after;
     assert_eq!(ends(&leaf.certificate), ends(&stored.ca));
 }
@@ -256,7 +259,7 @@ fn full() -> StoredCertificates {
 }
 
 #[test]
-fn what_is_written_is_read_back() {
+fn a_written_secret_is_parsed_to_the_same_value() {
     let secret = Secret {
         data: Some(full().into_data()),
         ..Secret::default()
@@ -265,7 +268,7 @@ fn what_is_written_is_read_back() {
 }
 
 #[test]
-fn an_empty_secret_and_bytes_that_are_no_text_count_as_missing() {
+fn empty_and_binary_parts_count_as_missing() {
     let binary = BTreeMap::from([(CERTIFICATE.to_owned(), ByteString(vec![0xff, 0xfe]))]);
     assert_eq!(
         StoredCertificates::from_secret(&Secret::default()),

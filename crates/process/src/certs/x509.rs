@@ -19,10 +19,10 @@ use x509_parser::{certificate::X509Certificate, extensions::GeneralName, prelude
 #[derive(Debug, Error)]
 pub enum Error {
     /// The crypto library reported an error.
-    #[error("cannot make a certificate: {0}; this is a fault in pod-affinity, please report it")]
+    #[error("cannot create a certificate: {0}; this is a fault in pod-affinity, please report it")]
     Crypto(#[from] rcgen::Error),
     /// The clock shows a time that a certificate cannot contain.
-    #[error("cannot make a certificate for the time {0}: set this machine's clock right")]
+    #[error("cannot create a certificate for the time {0}: correct the clock of this machine")]
     Clock(Timestamp),
 }
 
@@ -72,7 +72,7 @@ fn new_key() -> Result<KeyPair, Error> {
 
 fn leaf_end(ca: &Issued, now: Timestamp) -> Result<Timestamp, Error> {
     let wanted = after(now, LEAF_LIFE)?;
-    Ok(Certificate::first(&ca.certificate).map_or(wanted, |facts| facts.not_after.min(wanted)))
+    Ok(Certificate::first(&ca.certificate).map_or(wanted, |ca| ca.not_after.min(wanted)))
 }
 
 fn valid_from(now: Timestamp, until: Timestamp) -> Result<CertificateParams, Error> {
@@ -120,13 +120,13 @@ impl Certificate {
     /// The first certificate of a PEM text; `None` if the text has no certificate or the first is unreadable.
     pub fn first(pem: &str) -> Option<Self> {
         let der = CertificateDer::pem_slice_iter(pem.as_bytes()).next()?.ok()?;
-        Self::read(&der)
+        Self::parse(&der)
     }
 
     /// All readable certificates of a PEM text.
     pub fn all(pem: &str) -> Vec<Self> {
         CertificateDer::pem_slice_iter(pem.as_bytes())
-            .filter_map(|der| Self::read(&der.ok()?))
+            .filter_map(|der| Self::parse(&der.ok()?))
             .collect()
     }
 
@@ -162,7 +162,7 @@ impl Certificate {
         pem::encode_config(&Pem::new("CERTIFICATE", self.der.as_slice()), unix)
     }
 
-    fn read(der: &[u8]) -> Option<Self> {
+    fn parse(der: &[u8]) -> Option<Self> {
         let (_, certificate) = X509Certificate::from_der(der).ok()?;
         let validity = certificate.validity();
         Some(Self {

@@ -1,4 +1,4 @@
-//! ConfigMap versions in, active configurations out, through a watch of an API server in memory.
+//! ConfigMap versions of a fake API server, and the configurations that become active.
 
 use super::*;
 use crate::readiness::Readiness;
@@ -36,7 +36,7 @@ impl Scene {
         }
     }
 
-    /// Time is paused, so this runs as soon as nothing else can.
+    /// Time is paused, so the pause ends when no other task can run.
     async fn settle(&self) {
         sleep(Duration::from_mins(1)).await;
     }
@@ -49,7 +49,7 @@ fn put(api: &FakeApi, data: &Value) {
     );
 }
 
-fn bad() -> Value {
+fn invalid() -> Value {
     json!({"release-when": "never"})
 }
 
@@ -77,8 +77,8 @@ async fn a_change_becomes_active_and_a_deletion_brings_the_defaults_back() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_bad_one_at_the_start_keeps_the_process_not_ready_until_it_is_mended() {
-    let scene = Scene::begin(Some(bad()));
+async fn an_invalid_first_version_keeps_the_process_unready_until_the_correction() {
+    let scene = Scene::begin(Some(invalid()));
     scene.settle().await;
     let why = scene.readiness.to_string();
     assert!(
@@ -92,11 +92,11 @@ async fn a_bad_one_at_the_start_keeps_the_process_not_ready_until_it_is_mended()
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_bad_one_later_is_told_and_the_last_good_one_stays() {
+async fn a_later_invalid_version_is_reported_and_the_last_valid_version_stays() {
     let scene = Scene::begin(Some(json!({"release-when": "created"})));
     let config = scene.watch.active().await;
     let mut rejections = scene.watch.rejections();
-    put(&scene.api, &bad());
+    put(&scene.api, &invalid());
     rejections.changed().await.unwrap();
     let rejection = rejections.borrow_and_update().clone().unwrap();
     assert!(rejection.message.contains("never"), "{}", rejection.message);
@@ -109,7 +109,7 @@ async fn a_bad_one_later_is_told_and_the_last_good_one_stays() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_api_server_that_is_away_is_waited_for_and_named() {
+async fn a_forbidden_read_keeps_the_process_unready_until_the_read_succeeds() {
     let api = FakeApi::new();
     api.set_behaviour(Behaviour::Forbidding);
     let scene = Scene::against(api);
@@ -125,7 +125,7 @@ async fn an_api_server_that_is_away_is_waited_for_and_named() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_same_content_again_wakes_nobody() {
+async fn the_same_content_wakes_no_receiver() {
     let scene = Scene::begin(Some(json!({"placeholder-cpu": "75m"})));
     let config = scene.watch.active().await;
     put(&scene.api, &json!({"placeholder-cpu": "75m"}));

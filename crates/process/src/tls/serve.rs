@@ -99,7 +99,7 @@ pub fn serve(listening: Listening, server: TlsServer) -> impl Future<Output = Re
 /// idle connections, and the server never closes a connection that the API server reuses at the same moment for a call.
 async fn close_while_draining(State(shutdown): State<Shutdown>, request: Request, next: Next) -> Response {
     let mut response = next.run(request).await;
-    if shutdown.is_asked() {
+    if shutdown.has_started() {
         response
             .headers_mut()
             .insert(header::CONNECTION, HeaderValue::from_static("close"));
@@ -123,7 +123,7 @@ async fn until_drained(
 async fn end(handle: Handle<SocketAddr>, drain: Drain, shutdown: Shutdown, readiness: Readiness) {
     let accepting = readiness.condition(CONDITION, "");
     accepting.met();
-    shutdown.asked().await;
+    shutdown.started().await;
     accepting.unmet("the process is shutting down");
     sleep(drain.delay).await;
     tracing::info!(connections = handle.connection_count(), "draining");

@@ -3,7 +3,7 @@
 
 use super::{PemPair, ServedCertificate};
 use crate::api;
-use crate::certs::{StoredCertificates, serves, service_names};
+use crate::certs::{StoredCertificates, can_serve, service_names};
 use futures::StreamExt;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Secret;
@@ -92,7 +92,7 @@ fn pair(secret: Option<&Secret>, names: &[String], now: Timestamp) -> Result<Pem
             "Secret {name} holds no certificate yet; the controller's leader issues it"
         ));
     }
-    match serves(&stored, names, now) {
+    match can_serve(&stored, names, now) {
         Ok(()) => Ok(PemPair {
             chain: stored.leaf,
             key: stored.leaf_key,

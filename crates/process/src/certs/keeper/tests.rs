@@ -1,8 +1,8 @@
-//! The keeper against an API server in memory. Two clocks: years pass on the one that certificates go by, and tokio's
-//! paused one measures how long API servers are given to learn of a new authority.
+//! The keeper with a fake API server and two clocks: the clock for certificates, on which years pass, and tokio's paused clock, which
+//! measures how long API servers may take to trust a new CA.
 
 use super::*;
-use crate::certs::{CA_LIFE, LEAF_LIFE, serves, x509::Certificate};
+use crate::certs::{CA_LIFE, LEAF_LIFE, can_serve, x509::Certificate};
 use jiff::SignedDuration;
 use k8s_openapi::ByteString;
 use placement::keys;
@@ -36,7 +36,7 @@ impl Scene {
         Self { api, seconds, keeper }
     }
 
-    /// An installation that has been running, with nothing left to do.
+    /// An installation in which all certificates are up to date.
     async fn installed() -> Self {
         let mut scene = Self::new();
         scene.pass().await;
@@ -48,7 +48,7 @@ impl Scene {
         self.keeper.pass().await.unwrap()
     }
 
-    /// Passes and waits as the running keeper does, until there is nothing more to do.
+    /// Runs passes and waits like the running keeper, until the certificates are up to date.
     async fn rest(&mut self) {
         loop {
             let next = self.pass().await;
@@ -86,7 +86,7 @@ impl Scene {
         String::from_utf8(serde_json::from_value::<ByteString>(bundle).unwrap().0).unwrap()
     }
 
-    /// What matters: at this very moment every API server trusts what the replicas serve.
+    /// The invariant: API servers trust the certificate that the replicas serve.
     fn assert_trusted(&self) {
         let stored = self.stored();
         for name in CONFIGURATIONS {
@@ -95,7 +95,11 @@ impl Scene {
                 ca: String::new(),
                 ..stored.clone()
             };
-            assert_eq!(serves(&seen, &service_names("ns"), self.now()), Ok(()), "{name}");
+            assert_eq!(
+                can_serve(&seen, &service_names("ns"), self.now()),
+                Ok(()),
+                "{name}"
+            );
         }
     }
 }
@@ -104,7 +108,7 @@ fn secret_path() -> String {
     format!("{SECRETS}/{CERTIFICATE_SECRET}")
 }
 
-/// As config/400-secret.yaml has it.
+/// The Secret of config/400-secret.yaml.
 fn apply_secret(api: &FakeApi) {
     api.put(&secret_path(), json!({"metadata": {}}));
 }
@@ -119,7 +123,7 @@ fn install(api: &FakeApi, name: &str, annotations: &Value) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_first_installation_publishes_the_authority_before_the_leaf_and_waits_for_nothing() {
+async fn a_first_installation_publishes_the_ca_before_the_leaf_without_a_pause() {
     let mut scene = Scene::new();
     assert_eq!(scene.pass().await, CHECK_EVERY);
     let [first, second] = CONFIGURATIONS;
@@ -149,14 +153,14 @@ async fn the_empty_secret_of_the_manifests_is_filled_and_keeps_its_labels() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_second_look_writes_nothing() {
+async fn a_second_pass_writes_nothing() {
     let mut scene = Scene::installed().await;
     assert_eq!(scene.pass().await, CHECK_EVERY);
     assert_eq!(scene.api.take_writes(), Vec::<String>::new());
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_leaf_that_is_due_is_renewed_by_the_same_authority() {
+async fn a_leaf_that_is_due_is_renewed_by_the_same_ca() {
     let mut scene = Scene::installed().await;
     let before = scene.stored();
     scene.later(LEAF_LIFE * 2 / 3 + DAY);
@@ -168,7 +172,7 @@ async fn a_leaf_that_is_due_is_renewed_by_the_same_authority() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_new_authority_is_trusted_for_a_while_before_it_signs() {
+async fn a_new_ca_is_trusted_for_the_settle_time_before_it_signs() {
     let mut scene = Scene::installed().await;
     scene.later(CA_LIFE * 2 / 3 - LEAF_LIFE / 3);
     scene.rest().await;
@@ -188,7 +192,7 @@ async fn a_new_authority_is_trusted_for_a_while_before_it_signs() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_takes_over_during_a_rotation_gives_the_new_authority_its_time_too() {
+async fn a_new_leader_during_a_rotation_waits_for_the_settle_time() {
     let mut scene = Scene::installed().await;
     scene.later(CA_LIFE * 2 / 3 + DAY);
     scene.pass().await;
@@ -209,7 +213,7 @@ async fn who_takes_over_during_a_rotation_gives_the_new_authority_its_time_too()
 }
 
 #[tokio::test(start_paused = true)]
-async fn how_long_a_new_authority_is_trusted_before_it_signs_can_be_set() {
+async fn the_settle_time_can_be_set() {
     let mut scene = Scene::installed().await;
     scene.keeper = scene.keeper.with_settle_time(Duration::from_secs(2));
     scene.later(CA_LIFE * 2 / 3 + DAY);
@@ -222,9 +226,8 @@ async fn how_long_a_new_authority_is_trusted_before_it_signs_can_be_set() {
     scene.assert_trusted();
 }
 
-/// Two years, a day at a time: the trust is never behind what is served.
 #[tokio::test(start_paused = true)]
-async fn no_day_of_two_years_finds_a_leaf_that_is_not_trusted() {
+async fn the_leaf_is_trusted_on_each_day_of_two_years() {
     let mut scene = Scene::installed().await;
     for _ in 0..(2 * 365) {
         scene.later(DAY);
@@ -236,10 +239,9 @@ async fn no_day_of_two_years_finds_a_leaf_that_is_not_trusted() {
     assert!(Certificate::all(&scene.stored().bundle).len() <= 2);
 }
 
-/// Replicas go on serving the lost leaf from memory, so its authority must stay trusted.
+/// Replicas still serve the lost leaf from memory, so its CA must stay trusted.
 #[tokio::test(start_paused = true)]
-async fn a_lost_secret_is_filled_anew_once_it_is_applied_without_breaking_replicas_that_still_serve_the_old_leaf()
- {
+async fn an_applied_secret_replaces_a_lost_one_and_the_old_leaf_stays_trusted() {
     let mut scene = Scene::installed().await;
     let in_memory = scene.stored();
     scene.api.delete(&secret_path());
@@ -253,7 +255,7 @@ async fn a_lost_secret_is_filled_anew_once_it_is_applied_without_breaking_replic
         bundle: scene.trusted_by(keys::POD_WEBHOOK),
         ..in_memory
     };
-    assert_eq!(serves(&seen, &service_names("ns"), scene.now()), Ok(()));
+    assert_eq!(can_serve(&seen, &service_names("ns"), scene.now()), Ok(()));
     scene.rest().await;
     scene.assert_trusted();
 }
@@ -298,7 +300,7 @@ async fn a_clock_that_jumps_a_year_ahead_and_back_ends_with_trusted_certificates
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_bundle_that_somebody_removed_is_put_back() {
+async fn a_removed_bundle_is_restored() {
     let mut scene = Scene::installed().await;
     install(&scene.api, keys::POD_WEBHOOK, &json!({}));
     scene.rest().await;
@@ -307,7 +309,7 @@ async fn a_bundle_that_somebody_removed_is_put_back() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn certificates_that_cert_manager_injects_are_left_alone() {
+async fn certificates_of_cert_manager_are_not_managed() {
     let mut scene = Scene::new();
     install(
         &scene.api,
@@ -319,12 +321,12 @@ async fn certificates_that_cert_manager_injects_are_left_alone() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn external_certificates_are_left_alone_and_the_configurations_go_with_our_namespace_all_the_same() {
+async fn external_certificates_are_not_managed_and_the_namespace_owns_the_configurations() {
     let mut scene = Scene::new();
     scene
         .api
         .put("/api/v1/namespaces/ns", json!({"metadata": {"uid": "u1"}}));
-    scene.keeper = scene.keeper.of_external_certificates();
+    scene.keeper = scene.keeper.with_external_certificates();
     assert_eq!(scene.pass().await, CHECK_EVERY);
     let expected = CONFIGURATIONS.map(|name| format!("PATCH {name}"));
     assert_eq!(scene.api.take_writes(), expected);
@@ -337,7 +339,7 @@ async fn external_certificates_are_left_alone_and_the_configurations_go_with_our
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_refusal_names_the_object_and_the_remedy() {
+async fn the_error_of_a_forbidden_read_names_the_object_and_the_remedy() {
     let mut scene = Scene::new();
     scene.api.set_behaviour(Behaviour::Forbidding);
     let error = scene.keeper.pass().await.unwrap_err().to_string();
@@ -347,9 +349,9 @@ async fn a_refusal_names_the_object_and_the_remedy() {
     );
 }
 
-/// Events, the timer and the waiting: the keeper as it runs, from an empty cluster over damage to order again.
+/// With watch events and the timer: from an empty cluster, over damage, to repaired certificates.
 #[tokio::test(start_paused = true)]
-async fn a_running_keeper_notices_damage_by_itself() {
+async fn a_running_keeper_repairs_damage() {
     let Scene { api, seconds, keeper } = Scene::new();
     let watching = Keeper::new(api.client(), "ns", keeper.clock.clone(), Leading::default());
     let scene = Scene {

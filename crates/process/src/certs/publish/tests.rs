@@ -17,27 +17,32 @@ fn configuration(bundles: &[Option<&str>]) -> MutatingWebhookConfiguration {
 }
 
 #[test]
-fn a_webhook_that_trusts_the_bundle_is_left_alone() {
+fn a_webhook_with_the_bundle_needs_no_patch() {
     assert!(
-        trust(&configuration(&[Some("bundle")]), "bundle")
+        patch_of_bundle(&configuration(&[Some("bundle")]), "bundle")
             .unwrap()
             .0
             .is_empty()
     );
-    assert!(trust(&configuration(&[]), "bundle").unwrap().0.is_empty());
+    assert!(
+        patch_of_bundle(&configuration(&[]), "bundle")
+            .unwrap()
+            .0
+            .is_empty()
+    );
 }
 
 #[test]
-fn a_missing_and_an_outdated_bundle_are_written_and_nothing_else_changes() {
+fn only_missing_and_outdated_bundles_change() {
     let before = configuration(&[None, Some("bundle"), Some("old")]);
     let mut document = serde_json::to_value(&before).unwrap();
-    json_patch::patch(&mut document, &trust(&before, "bundle").unwrap()).unwrap();
+    json_patch::patch(&mut document, &patch_of_bundle(&before, "bundle").unwrap()).unwrap();
     let after = serde_json::to_value(configuration(&[Some("bundle"); 3])).unwrap();
     assert_eq!(document, after);
 }
 
 #[test]
-fn a_configuration_goes_with_its_namespace_and_with_none_that_was_there_before() {
+fn the_owner_is_the_current_namespace_and_replaces_an_earlier_one() {
     let namespace = |uid: &str| OwnerReference {
         api_version: "v1".into(),
         kind: NAMESPACE.into(),
@@ -60,15 +65,16 @@ fn a_configuration_goes_with_its_namespace_and_with_none_that_was_there_before()
     for (before, after) in table {
         let mut one = configuration(&[]);
         one.metadata.owner_references = Some(before);
-        let value = belong(&one, &namespace("u2")).map(|operation| serde_json::to_value(operation).unwrap());
+        let value =
+            with_owner(&one, &namespace("u2")).map(|operation| serde_json::to_value(operation).unwrap());
         let expected = after.map(|owners| serde_json::to_value(owners).unwrap());
         assert_eq!(value.map(|value| value["value"].clone()), expected);
     }
 }
 
 #[test]
-fn a_list_reordered_since_it_was_read_refuses_the_patch() {
-    let patch = trust(&configuration(&[None, Some("bundle")]), "bundle").unwrap();
+fn the_patch_fails_on_a_list_that_was_reordered_after_the_read() {
+    let patch = patch_of_bundle(&configuration(&[None, Some("bundle")]), "bundle").unwrap();
     let mut reordered = serde_json::to_value(configuration(&[None, None])).unwrap();
     reordered["webhooks"].as_array_mut().unwrap().reverse();
     assert!(json_patch::patch(&mut reordered, &patch).is_err());

@@ -100,7 +100,7 @@ impl Scene {
     }
 
     async fn begin_shutdown(&self) {
-        self.shutdown.ask();
+        self.shutdown.start();
         while self.readiness.is_ready() {
             tokio::task::yield_now().await;
         }

@@ -38,7 +38,7 @@ fn served() -> (ServedCertificate, Readiness, Serving) {
     )
 }
 
-/// Time is paused, so this ends when all that can happen has happened.
+/// Time is paused, so the pause ends when no other task can run.
 async fn settle() {
     sleep(Duration::from_mins(1)).await;
 }
@@ -51,7 +51,7 @@ fn follow(api: &FakeApi) -> (Readiness, Serving, JoinHandle<()>) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_secret_that_is_missing_or_empty_is_waited_for_and_named() {
+async fn a_missing_or_empty_secret_is_named_and_awaited() {
     let api = FakeApi::new();
     let (readiness, _, _task) = follow(&api);
     settle().await;
@@ -73,7 +73,7 @@ async fn a_secret_that_is_missing_or_empty_is_waited_for_and_named() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_secret_that_may_not_be_read_says_whose_rights_are_missing() {
+async fn a_forbidden_secret_names_the_role_of_the_webhook() {
     let api = FakeApi::new();
     api.set_behaviour(Behaviour::Forbidding);
     let (readiness, _, _task) = follow(&api);
@@ -85,7 +85,7 @@ async fn a_secret_that_may_not_be_read_says_whose_rights_are_missing() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_leaf_that_no_stored_authority_signed_is_not_taken() {
+async fn a_leaf_that_no_stored_ca_signed_is_refused() {
     let api = FakeApi::new();
     let (good, foreign) = (stored(), stored());
     let mixed = StoredCertificates {
@@ -109,9 +109,9 @@ async fn a_leaf_that_no_stored_authority_signed_is_not_taken() {
     assert_eq!(metrics.certificate_expiry.get(), expiry);
 }
 
-/// At the start the clock is a month ahead. It is set right after the watch failed for a moment, and nobody writes the Secret.
+/// At the start the clock is a month ahead. The watch fails once, then the clock is corrected, and the Secret is not written again.
 #[tokio::test(start_paused = true)]
-async fn a_secret_that_only_the_clock_refused_is_taken_once_it_is_right_even_if_the_watch_failed_meanwhile() {
+async fn a_secret_refused_because_of_the_clock_is_served_after_the_correction_also_after_a_failed_watch() {
     let api = FakeApi::new();
     put(&api, stored());
     let ahead = Arc::new(AtomicI64::new(LEAF_LIFE.as_secs()));
@@ -130,9 +130,9 @@ async fn a_secret_that_only_the_clock_refused_is_taken_once_it_is_right_even_if_
         .expect("ready without a change of the Secret");
 }
 
-/// A kubelet writes both at once, other tools one after the other.
+/// A kubelet writes both files at once; other tools write one after the other.
 #[tokio::test(start_paused = true)]
-async fn files_that_do_not_go_together_yet_change_nothing() {
+async fn files_of_different_pairs_change_nothing() {
     let folder = TempDir::new().unwrap();
     let files = CertificateFiles {
         certificate: folder.path().join("tls.crt"),
@@ -163,7 +163,7 @@ fn write(files: &CertificateFiles, certificate: &str, key: &str) {
     fs::write(&files.key, key).unwrap();
 }
 
-/// Accepted and refused.
+/// The numbers of accepted and of refused certificates.
 fn loads(metrics: &Serving) -> (u64, u64) {
     use crate::metrics::LoadOutcome::{Accepted, Refused};
     (

@@ -150,7 +150,7 @@ impl Follower {
         let consequence = if self.is_active {
             "the last valid configuration stays active"
         } else {
-            "this process waits until it is corrected"
+            "this process waits for a valid version"
         };
         tracing::error!(%message, "ConfigMap {} is refused; {consequence}", keys::CONFIG_MAP);
         self.waits_because(&format!("is refused: {message}"));

@@ -11,7 +11,7 @@ use prometheus_client::{
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use std::{fmt, fs};
 
-/// Reads /proc at each scrape. Without /proc the metrics are absent. Dashboards expect their names.
+/// Reads /proc at each scrape; without /proc the metrics are absent. The metrics have the names that dashboards expect.
 #[derive(Debug)]
 pub(crate) struct ResourceCollector;
 
@@ -83,7 +83,7 @@ pub(crate) fn allowed_connections(clients: usize) -> usize {
         tracing::warn!(
             open_files = has,
             connections = allowed,
-            "few files may be open: raise the limit of this container"
+            "the limit on open files is low: raise the limit of this container"
         );
     }
     allowed

@@ -102,7 +102,7 @@ pub(crate) fn with_http_limits<A: Address, B>(server: Server<A, B>, silence: Dur
     server
 }
 
-/// The acceptor with a limit.
+/// An acceptor with a limit on open connections.
 #[derive(Clone, Debug)]
 pub(crate) struct ConnectionLimit<A> {
     inner: A,

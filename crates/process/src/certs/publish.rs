@@ -114,7 +114,7 @@ impl WebhookConfigurations {
     pub async fn set_owner(&mut self) -> Result<(), Error> {
         for configuration in &mut self.found {
             let owner = self.owner.as_ref();
-            if let Some(operation) = owner.and_then(|owner| with_owner(configuration, owner)) {
+            if let Some(operation) = owner.and_then(|owner| patch_of_owner(configuration, owner)) {
                 *configuration = write(&self.api, &configuration.name_any(), Patch(vec![operation])).await?;
             }
         }
@@ -137,7 +137,7 @@ async fn owner(client: Client, name: &str) -> Option<OwnerReference> {
 }
 
 /// Adds the owner to a configuration, and removes an earlier owner of the same name.
-fn with_owner(
+fn patch_of_owner(
     configuration: &MutatingWebhookConfiguration,
     owner: &OwnerReference,
 ) -> Option<PatchOperation> {

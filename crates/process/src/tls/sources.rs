@@ -85,7 +85,7 @@ pub async fn follow_files(files: &CertificateFiles, mut served: ServedCertificat
 fn pair(secret: Option<&Secret>, names: &[String], now: Timestamp) -> Result<PemPair, String> {
     let name = keys::CERTIFICATE_SECRET;
     let secret =
-        secret.ok_or_else(|| format!("Secret {name} does not exist; the controller's leader makes it"))?;
+        secret.ok_or_else(|| format!("Secret {name} does not exist; apply config/400-secret.yaml"))?;
     let stored = StoredCertificates::from_secret(secret);
     if stored.leaf.is_empty() {
         return Err(format!(
@@ -104,9 +104,9 @@ fn pair(secret: Option<&Secret>, names: &[String], now: Timestamp) -> Result<Pem
 }
 
 fn unreadable(error: &watcher::Error) -> String {
-    let said = api::watch_error_text(error);
+    let text = api::watch_error_text(error);
     format!(
-        "Secret {} cannot be read: {said}; check the webhook's Role",
+        "Secret {} cannot be read: {text}; check the webhook's Role",
         keys::CERTIFICATE_SECRET
     )
 }

@@ -66,7 +66,7 @@ fn the_owner_is_the_current_namespace_and_replaces_an_earlier_one() {
         let mut one = configuration(&[]);
         one.metadata.owner_references = Some(before);
         let value =
-            with_owner(&one, &namespace("u2")).map(|operation| serde_json::to_value(operation).unwrap());
+            patch_of_owner(&one, &namespace("u2")).map(|operation| serde_json::to_value(operation).unwrap());
         let expected = after.map(|owners| serde_json::to_value(owners).unwrap());
         assert_eq!(value.map(|value| value["value"].clone()), expected);
     }

@@ -1,4 +1,4 @@
-//! What a user may set, compared with the pages that describe it. Reads files only.
+//! The flags and the keys of the ConfigMap, compared with the pages that describe them. Reads files only.
 
 use crate::args::Args;
 use clap::{Arg, CommandFactory};
@@ -22,7 +22,7 @@ fn code(text: &str) -> String {
     format!("`{text}`")
 }
 
-/// Flags, those that clap adds and those for tests left out.
+/// All flags except hidden flags and the flags that clap adds.
 fn flags() -> BTreeMap<String, Arg> {
     let command = Args::command();
     let subcommands = command.get_subcommands().flat_map(clap::Command::get_arguments);
@@ -33,7 +33,7 @@ fn flags() -> BTreeMap<String, Arg> {
 }
 
 #[test]
-fn every_flag_is_told_with_its_variable_and_its_default() {
+fn the_page_has_every_flag_with_its_variable_and_its_default() {
     let rows = rows(&page("install.md"));
     let flags = flags();
     for (name, arg) in &flags {
@@ -45,24 +45,26 @@ fn every_flag_is_told_with_its_variable_and_its_default() {
             assert_eq!(row[3], code(default.to_str().unwrap()), "{flag}");
         }
     }
-    let told = rows.iter().filter_map(|row| row[0].strip_prefix("`--"));
-    let told: BTreeSet<_> = told.map(|flag| flag.trim_end_matches('`').to_owned()).collect();
-    assert_eq!(told, flags.into_keys().collect());
+    let documented = rows.iter().filter_map(|row| row[0].strip_prefix("`--"));
+    let documented: BTreeSet<_> = documented
+        .map(|flag| flag.trim_end_matches('`').to_owned())
+        .collect();
+    assert_eq!(documented, flags.into_keys().collect());
 }
 
 #[test]
-fn every_key_of_the_config_map_is_told_with_its_default() {
+fn the_page_has_every_key_of_the_config_map_with_its_default() {
     let rows = rows(&page("configuration.md"));
     let defaults = crate::manifests::example();
     assert_eq!(defaults.len(), Config::KEYS.len());
     for (key, default) in defaults {
         let row = rows.iter().find(|row| row[0].contains(&code(&key)));
         let row = row.unwrap_or_else(|| panic!("docs/configuration.md has no row for {key}"));
-        let told = if default.is_empty() {
+        let wanted = if default.is_empty() {
             "empty".to_owned()
         } else {
             code(&default)
         };
-        assert!(row[1].contains(&told), "{key}: {default:?} in {row:?}");
+        assert!(row[1].contains(&wanted), "{key}: {default:?} in {row:?}");
     }
 }

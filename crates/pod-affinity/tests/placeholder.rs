@@ -1,4 +1,4 @@
-//! A placeholder holds its place until it is told to go, and goes at once, as process 1 of a container would.
+//! A placeholder runs until a signal, and then ends at once, also as process 1 of a container.
 
 #![expect(clippy::unwrap_used, reason = "helpers of a test")]
 
@@ -12,7 +12,7 @@ const DEADLINE: Duration = Duration::from_secs(20);
 const SIGNALS: [Signal; 2] = [Signal::TERM, Signal::INT];
 
 fn start() -> Child {
-    // No network, no configuration, no home: nothing but the command.
+    // The command needs no environment.
     Command::new(env!("CARGO_BIN_EXE_pod-affinity"))
         .arg("placeholder")
         .env_clear()
@@ -20,7 +20,7 @@ fn start() -> Child {
         .unwrap()
 }
 
-/// What `look` finds, or the end of the test and of the placeholder.
+/// Waits until `look` finds a value. At the deadline, stops the placeholder and fails the test.
 fn wait<T>(child: &mut Child, what: &str, mut look: impl FnMut(&mut Child) -> Option<T>) -> T {
     let end = Instant::now() + DEADLINE;
     loop {
@@ -36,7 +36,7 @@ fn wait<T>(child: &mut Child, what: &str, mut look: impl FnMut(&mut Child) -> Op
     }
 }
 
-/// Until signals are kept for it, and are neither lost nor end the process by themselves.
+/// Waits until the placeholder blocks both signals: from then on, no signal is lost or ends the process without the placeholder.
 fn wait_until_it_listens(child: &mut Child) {
     wait(child, "listen for signals", |child| {
         let status = fs::read_to_string(format!("/proc/{}/status", child.id())).ok()?;
@@ -54,7 +54,7 @@ fn wait_until_it_ends(child: &mut Child) -> ExitStatus {
 }
 
 #[test]
-fn it_ends_in_order_on_either_signal_however_early_that_comes() {
+fn a_placeholder_ends_with_success_on_an_early_sigterm_or_sigint() {
     for signal in SIGNALS {
         for _ in 0..50 {
             let mut child = start();
@@ -67,7 +67,7 @@ fn it_ends_in_order_on_either_signal_however_early_that_comes() {
 }
 
 #[test]
-fn it_stays_small() {
+fn a_placeholder_needs_less_than_4_mib() {
     let mut child = start();
     wait_until_it_listens(&mut child);
     let status = fs::read_to_string(format!("/proc/{}/status", child.id())).unwrap();
@@ -78,6 +78,6 @@ fn it_stays_small() {
     let kibibytes: u64 = resident.trim().trim_end_matches(" kB").parse().unwrap();
     child.kill().unwrap();
     child.wait().unwrap();
-    // Mostly what the loader has to relocate; nothing was set up.
+    // Most of this memory is relocated by the loader.
     assert!(kibibytes < 4096, "{kibibytes} kB of its own");
 }

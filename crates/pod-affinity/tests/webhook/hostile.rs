@@ -1,5 +1,4 @@
-//! Clients that mean no good, or whose machine died under them: while they are there, others are answered as ever, and in
-//! time they are cut off.
+//! Hostile clients, and clients whose machine failed: the webhook serves other clients meanwhile, and disconnects these clients in time.
 
 use crate::program::{NAME, Webhook, folder_with_certificate};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
@@ -14,44 +13,44 @@ use std::time::{Duration, Instant};
 
 type Tls = StreamOwned<ClientConnection, TcpStream>;
 
-/// Others are answered well within the time that the API server gives a webhook, handshake included.
+/// Maximum time for two reviews and a handshake of other clients, far less than the timeout of the API server for webhooks.
 const PROMPT: Duration = Duration::from_secs(3);
-/// A client that is silent for longer is cut, and no sooner. Shorter here than it is shipped (`process::http_limits` has a
-/// test of that), but long enough that all are there at once, and that it is told from the limits of 10 s.
+/// The webhook disconnects a client after this silence, and not earlier. Shorter than the default (`process::server` has a test of the
+/// default), but longer than the limits of 10 s, and long enough for all clients to be connected at once.
 const SILENCE: Duration = Duration::from_secs(20);
-/// How much later than it should a connection may be seen to be cut.
+/// How late a test may see that a client was disconnected.
 const GRACE: Duration = Duration::from_secs(5);
 const PAUSE: Duration = Duration::from_millis(500);
 
 const HEAD: &str = "POST /mutate/pods HTTP/1.1\r\nhost: a.b.svc\r\ncontent-type: application/json\r\n";
 const REVIEW: &str = r#"{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview","request":{"uid":"u1","operation":"CREATE","kind":{"group":"","version":"v1","kind":"Pod"},"object":{"metadata":{},"spec":{}}}}"#;
 
-/// What a bad client has done so far.
-enum Line {
+/// The connection of a hostile client.
+enum BadConnection {
     Plain(TcpStream),
     Safe(Box<Tls>),
-    /// Sends a byte of this now and then.
+    /// Sends one of these bytes from time to time.
     Dripping(Box<Tls>, std::vec::IntoIter<u8>),
 }
 
-/// Many of a kind.
-struct Crowd {
+/// Hostile clients of one kind.
+struct BadClients {
     what: &'static str,
-    /// When each should be cut.
+    /// When the webhook should disconnect each client.
     limit: Duration,
-    left: Vec<(Instant, Line)>,
-    cut: Vec<Duration>,
+    connected: Vec<(Instant, BadConnection)>,
+    disconnected: Vec<Duration>,
 }
 
-/// How to reach the webhook.
-struct Door {
+/// The addresses of the webhook, and the TLS configuration of its clients.
+struct Addresses {
     admission: SocketAddr,
     admin: SocketAddr,
     config: Arc<ClientConfig>,
 }
 
-impl Door {
-    fn of(webhook: &Webhook, folder: &Path) -> Self {
+impl Addresses {
+    fn new(webhook: &Webhook, folder: &Path) -> Self {
         let mut roots = RootCertStore::empty();
         roots
             .add(CertificateDer::from_pem_file(folder.join("tls.crt")).unwrap())
@@ -94,10 +93,10 @@ impl Door {
         stream
     }
 
-    /// A connection over which a review was answered, and is kept.
+    /// A connection that stays open after the response to a review.
     fn answered(&self) -> Box<Tls> {
         let mut stream = self.safe();
-        ask(&mut stream);
+        review(&mut stream);
         stream
     }
 
@@ -108,85 +107,86 @@ impl Door {
         stream
     }
 
-    fn crowds(&self) -> Vec<Crowd> {
+    fn groups(&self) -> Vec<BadClients> {
         let seconds = Duration::from_secs;
         let plainly = |text: &str, to| {
             let mut stream = TcpStream::connect(to).unwrap();
             stream.write_all(text.as_bytes()).unwrap();
-            Line::Plain(stream)
+            BadConnection::Plain(stream)
         };
-        let dripping = |stream, text: &str| Line::Dripping(stream, text.as_bytes().to_vec().into_iter());
+        let dripping =
+            |stream, text: &str| BadConnection::Dripping(stream, text.as_bytes().to_vec().into_iter());
         let body = format!("{HEAD}content-length: {}\r\n\r\n", REVIEW.len());
         let long_head = format!("x-long: {}", "x".repeat(1000));
         vec![
-            Crowd::of("asked once and stay", 1000, SILENCE, || {
-                Line::Safe(self.answered())
+            BadClients::new("asked once and stay", 1000, SILENCE, || {
+                BadConnection::Safe(self.answered())
             }),
-            Crowd::of("connect and say nothing", 200, seconds(10), || {
-                Line::Plain(self.plain())
+            BadClients::new("connect and say nothing", 200, seconds(10), || {
+                BadConnection::Plain(self.plain())
             }),
-            Crowd::of("stop within the handshake", 100, seconds(10), || {
-                Line::Plain(self.half_a_hello())
+            BadClients::new("stop within the handshake", 100, seconds(10), || {
+                BadConnection::Plain(self.half_a_hello())
             }),
-            Crowd::of("say nothing after the handshake", 100, SILENCE, || {
-                Line::Safe(self.safe())
+            BadClients::new("say nothing after the handshake", 100, SILENCE, || {
+                BadConnection::Safe(self.safe())
             }),
-            Crowd::of("say one byte after the handshake", 100, SILENCE, || {
-                Line::Safe(self.said("P"))
+            BadClients::new("say one byte after the handshake", 100, SILENCE, || {
+                BadConnection::Safe(self.said("P"))
             }),
-            Crowd::of("send a head byte by byte", 20, SILENCE, || {
+            BadClients::new("send a head byte by byte", 20, SILENCE, || {
                 dripping(self.said(HEAD), &long_head)
             }),
-            Crowd::of("send a body byte by byte", 20, seconds(10), || {
+            BadClients::new("send a body byte by byte", 20, seconds(10), || {
                 dripping(self.said(&body), REVIEW)
             }),
-            Crowd::of("speak plain HTTP to the TLS port", 50, seconds(0), || {
+            BadClients::new("speak plain HTTP to the TLS port", 50, seconds(0), || {
                 plainly("GET / HTTP/1.1\r\nhost: x\r\n\r\n", self.admission)
             }),
-            Crowd::of("say one byte to the probes' port", 100, SILENCE, || {
+            BadClients::new("say one byte to the probes' port", 100, SILENCE, || {
                 plainly("P", self.admin)
             }),
         ]
     }
 }
 
-impl Crowd {
-    fn of(what: &'static str, many: usize, limit: Duration, one: impl Fn() -> Line) -> Self {
-        let left = (0..many).map(|_| (Instant::now(), one())).collect();
-        let cut = Vec::new();
+impl BadClients {
+    fn new(what: &'static str, many: usize, limit: Duration, one: impl Fn() -> BadConnection) -> Self {
+        let connected = (0..many).map(|_| (Instant::now(), one())).collect();
+        let disconnected = Vec::new();
         Self {
             what,
             limit,
-            left,
-            cut,
+            connected,
+            disconnected,
         }
     }
 
-    /// Goes on, and looks who is cut off.
-    fn look(&mut self) {
-        let (mut left, mut late) = (Vec::new(), 0);
-        for (since, mut line) in self.left.drain(..) {
+    /// Sends the next byte of each client, and checks which clients are disconnected.
+    fn check(&mut self) {
+        let (mut connected, mut late) = (Vec::new(), 0);
+        for (since, mut connection) in self.connected.drain(..) {
             let age = since.elapsed();
-            line.drip();
-            if is_cut(line.socket()) {
-                self.cut.push(since.elapsed());
+            connection.drip();
+            if is_disconnected(connection.socket()) {
+                self.disconnected.push(since.elapsed());
             } else {
                 late += usize::from(age > self.limit + GRACE);
-                left.push((since, line));
+                connected.push((since, connection));
             }
         }
-        self.left = left;
+        self.connected = connected;
         assert_eq!(
             late,
             0,
-            "not cut after {:?}: clients that {}",
+            "not disconnected after {:?}: clients that {}",
             self.limit + GRACE,
             self.what
         );
     }
 }
 
-impl Line {
+impl BadConnection {
     fn socket(&mut self) -> &mut TcpStream {
         match self {
             Self::Plain(stream) => stream,
@@ -194,7 +194,7 @@ impl Line {
         }
     }
 
-    /// That the connection broke is seen by reading.
+    /// Ignores errors, because the next read reports a closed connection.
     fn drip(&mut self) {
         if let Self::Dripping(stream, bytes) = self
             && let Some(byte) = bytes.next()
@@ -204,8 +204,8 @@ impl Line {
     }
 }
 
-/// What comes before the end, such as an alert or an answer, does not matter.
-fn is_cut(stream: &mut TcpStream) -> bool {
+/// Whether the webhook closed the connection. Data before the end, such as an alert or a response, is ignored.
+fn is_disconnected(stream: &mut TcpStream) -> bool {
     stream.set_nonblocking(true).unwrap();
     loop {
         match stream.read(&mut [0; 4096]) {
@@ -216,12 +216,12 @@ fn is_cut(stream: &mut TcpStream) -> bool {
     }
 }
 
-/// Has a review answered, in time.
-fn ask(stream: &mut Tls) {
-    answered(stream, REVIEW);
+/// Sends a review and reads the response.
+fn review(stream: &mut Tls) {
+    send_review(stream, REVIEW);
 }
 
-fn answered(stream: &mut Tls, review: &str) {
+fn send_review(stream: &mut Tls, review: &str) {
     write!(stream, "{HEAD}content-length: {}\r\n\r\n{review}", review.len()).unwrap();
     let mut answer = String::new();
     while !answer.ends_with("}}") {
@@ -236,19 +236,19 @@ fn answered(stream: &mut Tls, review: &str) {
     );
 }
 
-/// One who comes anew, and one who stayed, as the API server does; and the kubelet.
-fn others_are_served(webhook: &Webhook, door: &Door, kept: &mut Tls) -> Duration {
+/// Serves a new and a kept connection, both as from API servers, and a probe as from the kubelet.
+fn others_are_served(webhook: &Webhook, addresses: &Addresses, kept: &mut Tls) -> Duration {
     let begun = Instant::now();
-    ask(kept);
-    ask(&mut door.safe());
+    review(kept);
+    review(&mut addresses.safe());
     let took = begun.elapsed();
     assert!(took < PROMPT, "{took:?}");
     assert!(webhook.ask("/readyz").starts_with("HTTP/1.1 200"));
     took
 }
 
-/// The figure of a metric without labels.
-fn figure(webhook: &Webhook, metric: &str) -> u64 {
+/// The value of a metric without labels.
+fn metric_value(webhook: &Webhook, metric: &str) -> u64 {
     let text = webhook.ask("/metrics");
     let mut lines = text
         .lines()
@@ -256,8 +256,8 @@ fn figure(webhook: &Webhook, metric: &str) -> u64 {
     lines.next().unwrap().parse().unwrap()
 }
 
-/// This process needs as many connections as it has clients.
-fn may_open_files() {
+/// Raises the limit on open files: this process has all connections of its clients.
+fn raise_open_files() {
     let limit = getrlimit(Resource::Nofile);
     setrlimit(
         Resource::Nofile,
@@ -270,45 +270,60 @@ fn may_open_files() {
 }
 
 #[test]
-fn bad_clients_by_the_hundred_keep_nobody_waiting_and_are_cut_off() {
-    may_open_files();
+fn hundreds_of_hostile_clients_delay_no_other_client_and_are_disconnected() {
+    raise_open_files();
     let folder = folder_with_certificate();
     let silence = format!("--client-silence={}s", SILENCE.as_secs());
     let webhook = Webhook::start_with(folder.path(), &[silence]);
     webhook.until_ready();
-    let door = Door::of(&webhook, folder.path());
-    let before = figure(&webhook, "process_resident_memory_bytes");
+    let addresses = Addresses::new(&webhook, folder.path());
+    let before = metric_value(&webhook, "process_resident_memory_bytes");
 
-    let mut crowds = door.crowds();
+    let mut groups = addresses.groups();
     let (files, memory) = (
-        figure(&webhook, "process_open_fds"),
-        figure(&webhook, "process_resident_memory_bytes"),
+        metric_value(&webhook, "process_open_fds"),
+        metric_value(&webhook, "process_resident_memory_bytes"),
     );
-    let (mut kept, mut slowest) = (door.safe(), Duration::ZERO);
-    while crowds.iter().any(|crowd| !crowd.left.is_empty()) {
-        slowest = slowest.max(others_are_served(&webhook, &door, &mut kept));
-        crowds.iter_mut().for_each(Crowd::look);
+    let (mut kept, mut slowest) = (addresses.safe(), Duration::ZERO);
+    while groups.iter().any(|group| !group.connected.is_empty()) {
+        slowest = slowest.max(others_are_served(&webhook, &addresses, &mut kept));
+        groups.iter_mut().for_each(BadClients::check);
         sleep(PAUSE);
     }
 
-    assert_eq!(figure(&webhook, "pod_affinity_connections_refused_total"), 0);
-    println!("others were answered within {slowest:?}; {files} open files; memory {before} -> {memory}");
-    for Crowd { what, cut, limit, .. } in &crowds {
-        let (first, last) = (cut.iter().min().unwrap(), cut.iter().max().unwrap());
-        println!("{} that {what}: cut after {first:.1?} to {last:.1?}", cut.len());
-        assert!(first >= limit, "cut too soon: clients that {what}");
+    assert_eq!(
+        metric_value(&webhook, "pod_affinity_connections_refused_total"),
+        0
+    );
+    println!("other clients were served within {slowest:?}; {files} open files; memory {before} -> {memory}");
+    for BadClients {
+        what,
+        disconnected,
+        limit,
+        ..
+    } in &groups
+    {
+        let (first, last) = (
+            disconnected.iter().min().unwrap(),
+            disconnected.iter().max().unwrap(),
+        );
+        println!(
+            "{} that {what}: disconnected after {first:.1?} to {last:.1?}",
+            disconnected.len()
+        );
+        assert!(first >= limit, "disconnected too early: clients that {what}");
     }
     assert!(webhook.end());
 }
 
-/// What a replica may use, by its Deployment.
+/// The memory limit of a replica in its Deployment.
 const MEMORY: u64 = 256 << 20;
-/// As large as a body may be.
+/// Maximum size of a body.
 const LARGE: usize = 4 << 20;
 
-/// Sends all of a large body but its last byte, as far as it is taken.
-fn unfinished(door: &Door) -> Box<Tls> {
-    let mut stream = door.said(&format!("{HEAD}content-length: {LARGE}\r\n\r\n"));
+/// Sends a large body without its last byte, until the webhook stops reading.
+fn unfinished(addresses: &Addresses) -> Box<Tls> {
+    let mut stream = addresses.said(&format!("{HEAD}content-length: {LARGE}\r\n\r\n"));
     stream.sock.set_write_timeout(Some(PROMPT)).unwrap();
     let piece = vec![b' '; 1 << 16];
     for _ in 1..LARGE / piece.len() {
@@ -319,7 +334,7 @@ fn unfinished(door: &Door) -> Box<Tls> {
     stream
 }
 
-/// A review that takes many times its size when it is read: a value of two bytes becomes one of thirty-two.
+/// A review that needs many times its size in memory: a parsed value of two bytes needs thirty-two bytes.
 fn bloated() -> String {
     let pod = r#"{"metadata":{"labels":{"pod-affinity.tekton.dev/group":"u"}},"spec":{"odd":["#;
     let end = format!("{}0]}}", "0,".repeat(LARGE / 2 - 500));
@@ -327,28 +342,28 @@ fn bloated() -> String {
 }
 
 #[test]
-fn large_bodies_by_the_hundred_use_up_no_memory_and_keep_no_usual_review_waiting() {
-    may_open_files();
+fn hundreds_of_large_bodies_stay_within_the_memory_limit_and_delay_no_other_review() {
+    raise_open_files();
     let folder = folder_with_certificate();
     let webhook = Webhook::start(folder.path());
     webhook.until_ready();
-    let door = Door::of(&webhook, folder.path());
-    let (mut kept, mut slowest) = (door.safe(), Duration::ZERO);
+    let addresses = Addresses::new(&webhook, folder.path());
+    let (mut kept, mut slowest) = (addresses.safe(), Duration::ZERO);
     std::thread::scope(|scope| {
-        let senders: Vec<_> = (0..100).map(|_| scope.spawn(|| unfinished(&door))).collect();
+        let senders: Vec<_> = (0..100).map(|_| scope.spawn(|| unfinished(&addresses))).collect();
         while !senders.iter().all(std::thread::ScopedJoinHandle::is_finished) {
-            slowest = slowest.max(others_are_served(&webhook, &door, &mut kept));
+            slowest = slowest.max(others_are_served(&webhook, &addresses, &mut kept));
             sleep(PAUSE);
         }
     });
     let crowded = webhook.most_memory();
     let bloated = bloated();
     for _ in 0..3 {
-        answered(&mut door.safe(), &bloated);
+        send_review(&mut addresses.safe(), &bloated);
     }
     let bloated = webhook.most_memory();
     println!(
-        "others were answered within {slowest:?}; memory rose to {crowded}, and to {bloated} by bloated reviews"
+        "other clients were served within {slowest:?}; memory rose to {crowded}, and to {bloated} by bloated reviews"
     );
     assert!(bloated < MEMORY * 3 / 4, "{crowded}, {bloated}");
     assert!(webhook.end());

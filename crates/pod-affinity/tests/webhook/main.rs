@@ -1,5 +1,4 @@
-//! The webhook as a process: ports told on standard output, readiness by its certificate files, an orderly end, and
-//! clients that it could do without.
+//! The webhook as a process: its ports on standard output, readiness, the graceful shutdown, and hostile clients.
 
 #![expect(clippy::unwrap_used, reason = "helpers of a test")]
 
@@ -11,7 +10,7 @@ use std::net::TcpStream;
 use tempfile::TempDir;
 
 #[test]
-fn it_becomes_ready_with_its_certificate_and_ends_in_order() {
+fn the_webhook_becomes_ready_with_its_certificate_and_shuts_down_gracefully() {
     let folder = folder_with_certificate();
     let webhook = Webhook::start(folder.path());
     webhook.until_ready();
@@ -26,7 +25,7 @@ fn it_becomes_ready_with_its_certificate_and_ends_in_order() {
 }
 
 #[test]
-fn without_its_certificate_it_is_alive_and_says_what_is_missing() {
+fn without_a_certificate_the_webhook_is_alive_and_names_the_missing_file() {
     let folder = TempDir::new().unwrap();
     let webhook = Webhook::start(folder.path());
     let answer = webhook.until("/readyz", |answer| answer.contains("tls.crt: No such file"));

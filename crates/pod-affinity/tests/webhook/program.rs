@@ -10,12 +10,12 @@ use std::thread::yield_now;
 use std::time::{Duration, Instant};
 use tempfile::TempDir;
 
-/// Whom the certificate is for.
+/// The DNS name of the certificate.
 pub(crate) const NAME: &str = "a.b.svc";
 
 const DEADLINE: Duration = Duration::from_mins(1);
 
-/// Ports told on standard output, its certificate in files.
+/// The process, with its ports from standard output and its certificate in files.
 pub(crate) struct Webhook {
     child: Child,
     pub(crate) admission: SocketAddr,
@@ -23,7 +23,7 @@ pub(crate) struct Webhook {
 }
 
 impl Webhook {
-    /// With as few open files as container runtimes allow at first.
+    /// Starts with the limit on open files that container runtimes set.
     pub(crate) fn start(folder: &Path) -> Self {
         Self::start_with(folder, &[])
     }
@@ -68,7 +68,7 @@ impl Webhook {
         self.until("/readyz", |answer| answer.starts_with("HTTP/1.1 200"));
     }
 
-    /// Asks until this is answered, and gives the answer.
+    /// Repeats the request until the response meets the condition, and returns the response.
     pub(crate) fn until(&self, path: &str, is_it: impl Fn(&str) -> bool) -> String {
         let end = Instant::now() + DEADLINE;
         loop {
@@ -93,7 +93,7 @@ impl Webhook {
         answer
     }
 
-    /// The most that it ever had resident, in bytes.
+    /// The maximum resident memory so far, in bytes.
     pub(crate) fn most_memory(&self) -> u64 {
         let status = fs::read_to_string(format!("/proc/{}/status", self.child.id())).unwrap();
         let mut lines = status.lines().filter_map(|line| line.strip_prefix("VmHWM:"));
@@ -116,7 +116,7 @@ pub(crate) fn folder_with_certificate() -> TempDir {
     folder
 }
 
-/// A test that fails must not leave its program behind.
+/// Stops the process also if the test fails.
 impl Drop for Webhook {
     fn drop(&mut self) {
         let _ = self.child.kill();

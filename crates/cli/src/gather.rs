@@ -242,7 +242,7 @@ pub(crate) fn is_waiting_task(pod: &Pod) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::fake_api::{FakeApi, run_path};
+    use crate::fake_api::{AsCluster, FakeApi, run_path};
     use crate::fixture::{self, UID, merged, placeholder, released, run};
     use placement::node::Cause;
     use serde_json::{Value, json, to_value};

@@ -13,7 +13,6 @@ use crate::write::Cluster;
 use crate::{foreign_events, nodes, placeholders, quotas, turns, waiting_pods};
 use jiff::Timestamp;
 use kube::Client;
-use kube::client::Body;
 use kube::runtime::watcher::Event;
 use placement::config::Config;
 use placement::keys;
@@ -27,12 +26,12 @@ use placement::strategy::{Enrolment, Isolation, Strategy};
 use prometheus_client::registry::Registry;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
-use std::collections::VecDeque;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
-use std::sync::{Arc, Mutex};
 use tekton::PipelineRun;
+pub(crate) use testing::Call;
+use testing::FakeApi;
 use tokio::sync::watch as channel;
-use tower_test::mock::{self, Handle};
 
 /// A run that is held by us and has nothing yet.
 pub(crate) fn run() -> Run {
@@ -423,94 +422,32 @@ pub(crate) fn exposition(registry: &Registry) -> String {
     text
 }
 
-/// One call that the API server got.
-#[derive(Clone, Debug)]
-pub(crate) struct Call {
-    /// Method and path with query.
-    pub(crate) line: String,
-    pub(crate) content_type: String,
-    pub(crate) body: Value,
-}
-
-/// An API server that answers from a script and remembers what it was asked.
-pub(crate) struct Server {
-    client: Client,
-    script: Arc<Mutex<VecDeque<(u16, Value)>>>,
-    calls: Arc<Mutex<Vec<Call>>>,
-}
+/// An API server that gives scripted responses and records the calls.
+pub(crate) struct Server(FakeApi);
 
 impl Server {
     pub(crate) fn start() -> Self {
-        let (service, handle) = mock::pair();
-        let server = Self {
-            client: Client::new(service, "default"),
-            script: Arc::default(),
-            calls: Arc::default(),
-        };
-        tokio::spawn(serve(handle, server.script.clone(), server.calls.clone()));
-        server
+        Self(FakeApi::scripted())
     }
 
     pub(crate) fn client(&self) -> Client {
-        self.client.clone()
+        self.0.client()
     }
 
     pub(crate) fn answer(&mut self, status: u16, body: Value) {
-        self.script.lock().unwrap().push_back((status, body));
+        self.0.script(status, body);
     }
 
-    /// Takes the next call and never answers it.
+    /// Receives the next call and never responds.
     pub(crate) fn hang(&mut self) {
-        self.answer(0, Value::Null);
+        self.0.script_silence();
     }
 
     pub(crate) fn refuse(&mut self, code: u16, reason: &str, message: &str) {
-        let status = json!({
-            "kind": "Status", "apiVersion": "v1", "status": "Failure",
-            "code": code, "reason": reason, "message": message,
-        });
-        self.answer(code, status);
+        self.0.script_failure(code, reason, message);
     }
 
     pub(crate) fn calls(&self) -> Vec<Call> {
-        self.calls.lock().unwrap().clone()
-    }
-}
-
-type Script = Arc<Mutex<VecDeque<(u16, Value)>>>;
-
-async fn serve(
-    mut handle: Handle<http::Request<Body>, http::Response<Body>>,
-    script: Script,
-    calls: Arc<Mutex<Vec<Call>>>,
-) {
-    let mut unanswered = Vec::new();
-    while let Some((request, reply)) = handle.next_request().await {
-        let call = read(request).await;
-        calls.lock().unwrap().push(call);
-        let unexpected = (
-            500,
-            json!({"kind": "Status", "code": 500, "message": "a call that is not in the script"}),
-        );
-        let (status, body) = script.lock().unwrap().pop_front().unwrap_or(unexpected);
-        if status == 0 {
-            unanswered.push(reply);
-            continue;
-        }
-        let response = http::Response::builder().status(status);
-        reply.send_response(response.body(Body::from(body.to_string().into_bytes())).unwrap());
-    }
-}
-
-async fn read(request: http::Request<Body>) -> Call {
-    let (parts, body) = request.into_parts();
-    let content_type = parts.headers.get(http::header::CONTENT_TYPE);
-    let bytes = body.collect_bytes().await.unwrap();
-    Call {
-        line: format!("{} {}", parts.method, parts.uri),
-        content_type: content_type
-            .map(|it| it.to_str().unwrap().to_owned())
-            .unwrap_or_default(),
-        body: serde_json::from_slice(&bytes).unwrap_or_default(),
+        self.0.calls()
     }
 }

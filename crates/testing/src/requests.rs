@@ -40,7 +40,7 @@ impl FakeApi {
         match behaviour {
             Behaviour::Healthy => self.route(&request),
             Behaviour::Unavailable => failed(500, "InternalError"),
-            Behaviour::Forbidding => failed(403, "Forbidden"),
+            Behaviour::Forbidding => forbidden(),
             Behaviour::Silent => pending().await,
             Behaviour::Slow => {
                 let response = self.route(&request);
@@ -76,7 +76,7 @@ impl FakeApi {
             method, path, query, ..
         } = request;
         match method.as_str() {
-            _ if self.is_forbidden(path) => failed(403, "Forbidden"),
+            _ if self.is_forbidden(path) => forbidden(),
             "GET" if is_collection(path) && query.contains("watch=") => self.watch(path, query),
             "GET" if is_collection(path) => self.list(path, query),
             "GET" => self.get(path).map_or_else(not_found, |object| ok(&object)),
@@ -209,6 +209,11 @@ pub(crate) fn failure(code: u16, reason: &str, message: &str) -> Value {
 fn failed(code: u16, reason: &str) -> Response<AnyBody> {
     let message = format!("the fake API server responds with {reason}");
     response(code, &failure(code, reason, &message))
+}
+
+fn forbidden() -> Response<AnyBody> {
+    let status = failure(403, "Forbidden", "Forbidden: User \"test\" cannot do this");
+    response(403, &status)
 }
 
 fn not_found() -> Response<AnyBody> {

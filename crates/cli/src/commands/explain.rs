@@ -78,7 +78,7 @@ fn again(format: Prose, story: &Story) -> String {
 mod tests {
     use super::*;
     use crate::args::{Caller, Verb, parse};
-    use crate::fake_api::{FakeApi, run_path};
+    use crate::fake_api::{AsCluster, FakeApi, run_path};
     use crate::fixture::{done, run};
     use serde_json::json;
     use tokio::time::{sleep, timeout};

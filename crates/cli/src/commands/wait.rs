@@ -89,7 +89,7 @@ mod tests {
     use super::*;
     use crate::args::{Caller, Verb, parse};
     use crate::commands::BAD;
-    use crate::fake_api::{FakeApi, run_path};
+    use crate::fake_api::{AsCluster, FakeApi, run_path};
     use crate::fixture::{UID, done, merged, run};
     use serde_json::{Value, json};
 

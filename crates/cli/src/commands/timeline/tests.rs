@@ -3,7 +3,7 @@
 use super::*;
 use crate::args::{Caller, Verb, parse};
 use crate::commands::BAD;
-use crate::fake_api::{FakeApi, run_path};
+use crate::fake_api::{AsCluster, FakeApi, run_path};
 use crate::fixture::{at, done, run};
 use crate::timeline::{fixture, svg as drawn_svg};
 use serde_json::json;

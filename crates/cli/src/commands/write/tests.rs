@@ -5,7 +5,7 @@ use crate::args::{Caller, Verb, parse};
 use crate::commands::BAD;
 use crate::doctor::gather::policy_kind;
 use crate::doctor::manifests::{self, Policy};
-use crate::fake_api::{FakeApi, run_path};
+use crate::fake_api::{AsCluster, FakeApi, run_path};
 use crate::fixture::{UID, merged, placeholder, released, run};
 use crate::switch::{is_off, is_policy_off};
 use k8s_openapi::api::admissionregistration::v1::MutatingWebhookConfiguration;
@@ -138,7 +138,7 @@ async fn a_namespace_is_switched_off_with_its_runs_and_on_again_without_them() {
     let api = cluster();
     let before = manifests::webhooks()
         .iter()
-        .map(|it| api.get(&webhook_path(&it.name_any())))
+        .map(|it| api.get(&webhook_path(&it.name_any())).unwrap()["webhooks"].clone())
         .collect::<Vec<_>>();
     done(&api, "disable -n ci").await.unwrap();
     for name in ["held", "running", "users"] {
@@ -155,7 +155,7 @@ async fn a_namespace_is_switched_off_with_its_runs_and_on_again_without_them() {
     done(&api, "enable -n ci").await.unwrap();
     let after = manifests::webhooks()
         .iter()
-        .map(|it| api.get(&webhook_path(&it.name_any())))
+        .map(|it| api.get(&webhook_path(&it.name_any())).unwrap()["webhooks"].clone())
         .collect::<Vec<_>>();
     assert_eq!(after, before);
     assert_eq!(label(&api, "held"), "false");
@@ -214,7 +214,7 @@ async fn a_policy_or_a_binding_that_is_not_there_keeps_no_other_from_being_switc
         let api = cluster_with_policies();
         let mut releases = manifests::policies(keys::NAMESPACE).into_iter();
         let missing = releases.rfind(|it| it.is_binding() == is_binding).unwrap();
-        api.remove(&policy_path(&missing));
+        api.delete(&policy_path(&missing));
         assert_eq!(done(&api, "disable -A").await, Ok(ExitCode::SUCCESS));
         assert_eq!(api.writes().len(), if is_binding { 7 } else { 6 });
         assert_eq!(

@@ -9,6 +9,7 @@ use k8s_openapi::api::core::v1::{Namespace, Pod};
 use kube::Client;
 use kube::api::{Api, Patch, PatchParams, PostParams};
 use placement::keys;
+use process::install;
 use serde_json::{Value, json};
 use std::time::Duration;
 use testbed::apply::{apply_all, documents};
@@ -44,7 +45,7 @@ pub(crate) async fn namespace(bed: &Testbed, name: &str, way: Admission) -> Resu
 
 async fn leave_to_policies(client: &Client) -> Result<()> {
     let configurations: Api<MutatingWebhookConfiguration> = Api::all(client.clone());
-    for name in [keys::PIPELINE_RUN_WEBHOOK, keys::POD_WEBHOOK] {
+    for name in [install::PIPELINE_RUN_WEBHOOK, install::POD_WEBHOOK] {
         let found = configurations.get(name).await?;
         let webhooks = 0..found.webhooks.iter().flatten().count();
         let leave_out = webhooks.map(|index| {

@@ -13,6 +13,7 @@ use kube::ResourceExt;
 use kube::api::ListParams;
 use placement::config::Config;
 use placement::keys;
+use process::install;
 use std::collections::BTreeSet;
 use tokio::join;
 
@@ -61,11 +62,15 @@ pub(crate) fn viewed(run: &PipelineRun) -> Seen<RunView> {
 pub(crate) async fn config(server: &Server) -> Seen<Config> {
     let map = server
         .within::<ConfigMap>(keys::NAMESPACE)
-        .get(keys::CONFIG_MAP)
+        .get(install::CONFIG_MAP)
         .await?;
     let data = map.and_then(|map| map.data).unwrap_or_default();
-    Config::parse(&data)
-        .map_err(|errors| Gap::Unreadable(format!("the ConfigMap {} is invalid: {errors}", keys::CONFIG_MAP)))
+    Config::parse(&data).map_err(|errors| {
+        Gap::Unreadable(format!(
+            "the ConfigMap {} is invalid: {errors}",
+            install::CONFIG_MAP
+        ))
+    })
 }
 
 async fn placeholder(server: &Server, view: &RunView) -> Seen<Option<StatefulSet>> {

@@ -1,4 +1,4 @@
-//! Every label, annotation and object name that pod-affinity reads or writes.
+//! Every label and annotation that pod-affinity reads or writes, and the object names that the rules use.
 
 /// Opt-in label on a PipelineRun. With the value `false` on a TaskRun or pod, it opts one task out. On a Namespace, it
 /// is the label that PipelineRuns get if they are created without one.
@@ -83,17 +83,11 @@ pub const DO_NOT_DISRUPT: &str = "karpenter.sh/do-not-disrupt";
 
 /// Field manager of every write.
 pub const FIELD_MANAGER: &str = "pod-affinity";
-/// Namespace of the installation.
+/// Namespace of the installation. The rules leave its runs out.
 pub const NAMESPACE: &str = "tekton-pod-affinity";
 /// Namespaces in which the opt-in label has no effect. The webhooks leave these namespaces out, because an unavailable
 /// webhook must not stop the pods of pod-affinity or of the cluster from being recreated.
 pub const EXCLUDED_NAMESPACES: [&str; 2] = ["kube-system", NAMESPACE];
-/// Name of the ConfigMap.
-pub const CONFIG_MAP: &str = "config-pod-affinity";
-/// Name of the webhook for PipelineRuns and of its configuration.
-pub const PIPELINE_RUN_WEBHOOK: &str = "pipelinerun.mutation.webhook.pod-affinity.tekton.dev";
-/// Name of the webhook for pods and of its configuration.
-pub const POD_WEBHOOK: &str = "pod.mutation.webhook.pod-affinity.tekton.dev";
 /// Path that serves the PipelineRun webhook.
 pub const PIPELINE_RUN_PATH: &str = "/mutate/pipelineruns";
 /// Prefix of the paths for runs that get the opt-in label of their Namespace. The last part of such a path is the value
@@ -101,9 +95,3 @@ pub const PIPELINE_RUN_PATH: &str = "/mutate/pipelineruns";
 pub const BY_NAMESPACE_PATH: &str = "/mutate/pipelineruns/by-namespace";
 /// Path that serves the pod webhook.
 pub const POD_PATH: &str = "/mutate/pods";
-/// Service of the webhook.
-pub const WEBHOOK_SERVICE: &str = "pod-affinity-webhook";
-/// Secret with the CA and the webhook's serving certificate.
-pub const CERTIFICATE_SECRET: &str = "pod-affinity-webhook-certs";
-/// Lease of the controller's leader.
-pub const CONTROLLER_LEASE: &str = "pod-affinity-controller";

@@ -8,7 +8,8 @@ use crate::{
 use anyhow::{anyhow, bail};
 use jiff::Timestamp;
 use kube::Client;
-use placement::{config::Config, keys};
+use placement::config::Config;
+use process::install;
 use process::{
     admin,
     certs::keeper::Keeper,
@@ -134,7 +135,7 @@ fn lost() -> anyhow::Error {
     anyhow!(
         "the Lease {} could not be renewed in time, or another process acquired the Lease; the process ends, so that two leaders \
          do not write, and takes part in the election again after the restart",
-        keys::CONTROLLER_LEASE
+        install::CONTROLLER_LEASE
     )
 }
 
@@ -173,7 +174,7 @@ impl Process {
     fn candidate(&self) -> Candidate {
         Candidate {
             namespace: self.args.namespace.namespace.clone(),
-            lease: keys::CONTROLLER_LEASE,
+            lease: install::CONTROLLER_LEASE,
             identity: self.identity.clone(),
             terms: self.terms.clone(),
         }

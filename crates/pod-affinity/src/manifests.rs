@@ -5,6 +5,7 @@ use crate::args::{Args, Command};
 use clap::Parser;
 use placement::opt_in::NamespaceLabel;
 use placement::{config::Config, keys};
+use process::install;
 use serde::Deserialize;
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
@@ -160,9 +161,9 @@ fn the_kustomization_names_every_file() {
 fn names_are_those_that_the_code_knows() {
     let known = [
         ("Namespace", keys::NAMESPACE),
-        ("ConfigMap", keys::CONFIG_MAP),
-        ("Secret", keys::CERTIFICATE_SECRET),
-        ("Service", keys::WEBHOOK_SERVICE),
+        ("ConfigMap", install::CONFIG_MAP),
+        ("Secret", install::CERTIFICATE_SECRET),
+        ("Service", install::WEBHOOK_SERVICE),
     ];
     for (kind, name) in known {
         named(kind, name);
@@ -172,26 +173,25 @@ fn names_are_those_that_the_code_knows() {
         .iter()
         .map(|one| one["metadata"]["name"].as_str().unwrap())
         .collect();
-    assert_eq!(names, [keys::PIPELINE_RUN_WEBHOOK, keys::POD_WEBHOOK]);
+    assert_eq!(names, [install::PIPELINE_RUN_WEBHOOK, install::POD_WEBHOOK]);
 }
 
 #[test]
 fn both_webhooks_are_called_at_the_paths_that_are_served_and_trust_is_left_to_the_leader() {
     for (name, path) in [
-        (keys::PIPELINE_RUN_WEBHOOK, keys::PIPELINE_RUN_PATH),
-        (keys::POD_WEBHOOK, keys::POD_PATH),
+        (install::PIPELINE_RUN_WEBHOOK, keys::PIPELINE_RUN_PATH),
+        (install::POD_WEBHOOK, keys::POD_PATH),
     ] {
         let webhook = webhook(name);
         assert_eq!(webhook["name"], name);
-        let service =
-            json!({"name": keys::WEBHOOK_SERVICE, "namespace": keys::NAMESPACE, "path": path, "port": 443});
+        let service = json!({"name": install::WEBHOOK_SERVICE, "namespace": keys::NAMESPACE, "path": path, "port": 443});
         assert_eq!(webhook["clientConfig"], json!({"service": service}));
     }
 }
 
 #[test]
 fn both_webhooks_fail_closed_quickly_and_never_for_system_namespaces() {
-    for name in [keys::PIPELINE_RUN_WEBHOOK, keys::POD_WEBHOOK] {
+    for name in [install::PIPELINE_RUN_WEBHOOK, install::POD_WEBHOOK] {
         let webhook = webhook(name);
         assert_eq!(webhook["failurePolicy"], "Fail");
         assert_eq!(webhook["timeoutSeconds"], 10);
@@ -204,7 +204,7 @@ fn both_webhooks_fail_closed_quickly_and_never_for_system_namespaces() {
 
 #[test]
 fn the_pipeline_run_webhook_sees_created_runs_that_opted_in() {
-    let webhook = webhook(keys::PIPELINE_RUN_WEBHOOK);
+    let webhook = webhook(install::PIPELINE_RUN_WEBHOOK);
     let rule = json!([{"apiGroups": ["tekton.dev"], "apiVersions": ["v1"], "resources": ["pipelineruns"], "operations": ["CREATE"], "scope": "Namespaced"}]);
     assert_eq!(webhook["rules"], rule);
     assert_eq!(
@@ -216,7 +216,7 @@ fn the_pipeline_run_webhook_sees_created_runs_that_opted_in() {
 
 #[test]
 fn a_stray_run_that_lost_only_the_opt_in_label_is_seen_too_and_otherwise_treated_alike() {
-    let all = webhooks(keys::PIPELINE_RUN_WEBHOOK);
+    let all = webhooks(install::PIPELINE_RUN_WEBHOOK);
     assert_eq!(all.len(), 3 + NamespaceLabel::all().count());
     let mut stray = all[1].clone();
     let selector = json!({"matchExpressions": [
@@ -258,7 +258,7 @@ fn asked_for(label: NamespaceLabel) -> Vec<Value> {
 /// They come last, so that a run that one of them labels is not sent a second time.
 #[test]
 fn a_run_without_the_label_is_sent_by_the_label_of_its_namespace_and_otherwise_like_a_labelled_one() {
-    let all = webhooks(keys::PIPELINE_RUN_WEBHOOK);
+    let all = webhooks(install::PIPELINE_RUN_WEBHOOK);
     let not_labelled = json!([{"key": keys::OPT_IN, "operator": "DoesNotExist"}]);
     for (label, entry) in NamespaceLabel::all().zip(&all[3..]) {
         let mut entry = entry.clone();
@@ -318,7 +318,7 @@ fn the_policy_for_runs_that_get_the_label_of_their_namespace_is_that_for_labelle
 #[test]
 fn the_policy_that_warns_has_the_selectors_of_the_webhook_that_warns() {
     let [warn, binding] = policy("warn");
-    let all = webhooks(keys::PIPELINE_RUN_WEBHOOK);
+    let all = webhooks(install::PIPELINE_RUN_WEBHOOK);
     for selector in ["objectSelector", "namespaceSelector"] {
         assert_eq!(warn["spec"]["matchConstraints"][selector], all[7][selector]);
     }
@@ -327,7 +327,7 @@ fn the_policy_that_warns_has_the_selectors_of_the_webhook_that_warns() {
 
 #[test]
 fn a_run_that_is_released_by_another_is_seen_by_its_change_and_starts_where_nobody_answers() {
-    let all = webhooks(keys::PIPELINE_RUN_WEBHOOK);
+    let all = webhooks(install::PIPELINE_RUN_WEBHOOK);
     let mut release = all[2].clone();
     assert_eq!(release["rules"][0]["operations"], json!(["UPDATE"]));
     assert_eq!(release["failurePolicy"], "Ignore");
@@ -344,7 +344,7 @@ fn a_run_that_is_released_by_another_is_seen_by_its_change_and_starts_where_nobo
 
 #[test]
 fn the_pod_webhook_sees_created_pods_of_enrolled_runs_but_not_those_of_tasks_that_opted_out() {
-    let webhook = webhook(keys::POD_WEBHOOK);
+    let webhook = webhook(install::POD_WEBHOOK);
     let rule = json!([{"apiGroups": [""], "apiVersions": ["v1"], "resources": ["pods"], "operations": ["CREATE"], "scope": "Namespaced"}]);
     assert_eq!(webhook["rules"], rule);
     let selector = json!([
@@ -366,13 +366,13 @@ fn no_right_is_a_wildcard() {
 #[test]
 fn secrets_configurations_and_the_lease_are_reached_by_name_only() {
     let expected = BTreeMap::from([
-        ("secrets", json!([keys::CERTIFICATE_SECRET])),
-        ("configmaps", json!([keys::CONFIG_MAP])),
+        ("secrets", json!([install::CERTIFICATE_SECRET])),
+        ("configmaps", json!([install::CONFIG_MAP])),
         (
             "mutatingwebhookconfigurations",
-            json!([keys::PIPELINE_RUN_WEBHOOK, keys::POD_WEBHOOK]),
+            json!([install::PIPELINE_RUN_WEBHOOK, install::POD_WEBHOOK]),
         ),
-        ("leases", json!([keys::CONTROLLER_LEASE])),
+        ("leases", json!([install::CONTROLLER_LEASE])),
     ]);
     for rule in all_rules() {
         let resource = rule["resources"][0].as_str().unwrap();
@@ -541,20 +541,20 @@ fn no_rolling_update_takes_a_webhook_replica_away_before_the_next_is_ready() {
 
 #[test]
 fn the_secret_ships_empty() {
-    let secret = named("Secret", keys::CERTIFICATE_SECRET);
+    let secret = named("Secret", install::CERTIFICATE_SECRET);
     assert_eq!(secret["type"], "Opaque");
     assert!(secret["data"].is_null() && secret["stringData"].is_null());
 }
 
 /// What the ConfigMap shows, key by key.
 pub(crate) fn example() -> BTreeMap<String, String> {
-    let data = named("ConfigMap", keys::CONFIG_MAP)["data"]["_example"].clone();
+    let data = named("ConfigMap", install::CONFIG_MAP)["data"]["_example"].clone();
     serde_yaml::from_str(data.as_str().unwrap()).unwrap()
 }
 
 #[test]
 fn the_example_in_the_config_map_shows_every_key_with_its_default() {
-    let data = named("ConfigMap", keys::CONFIG_MAP)["data"].clone();
+    let data = named("ConfigMap", install::CONFIG_MAP)["data"].clone();
     let shipped: BTreeMap<String, String> = serde_json::from_value(data).unwrap();
     assert_eq!(Config::parse(&shipped), Ok(Config::default()));
     let example = example();

@@ -11,9 +11,9 @@ pub mod keeper;
 pub mod publish;
 pub mod x509;
 
+use crate::install;
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::{ByteString, api::core::v1::Secret};
-use placement::keys;
 use std::collections::BTreeMap;
 use std::fmt;
 use strum::Display;
@@ -28,7 +28,7 @@ pub const BACK_DATED: SignedDuration = SignedDuration::from_hours(1);
 
 /// The DNS names of the webhook's Service. The API server verifies the first name.
 pub fn service_names(namespace: &str) -> Vec<String> {
-    let service = format!("{}.{namespace}.svc", keys::WEBHOOK_SERVICE);
+    let service = format!("{}.{namespace}.svc", install::WEBHOOK_SERVICE);
     let qualified = format!("{service}.cluster.local");
     vec![service, qualified]
 }

@@ -3,6 +3,7 @@
 //!
 //! This module is hand-written, because kube's reflector stores the current ConfigMap, and this module keeps the last valid one.
 
+use crate::install;
 use crate::{api, metrics::Leading, readiness::ReadinessCondition};
 use futures::{Stream, StreamExt};
 use k8s_openapi::api::core::v1::{ConfigMap, ObjectReference};
@@ -10,10 +11,7 @@ use kube::{
     Api, Client, Resource,
     runtime::{WatchStreamExt, watcher},
 };
-use placement::{
-    config::{Config, ConfigErrors},
-    keys,
-};
+use placement::config::{Config, ConfigErrors};
 use std::{collections::BTreeMap, future::pending, pin::pin, sync::Arc};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
@@ -42,7 +40,7 @@ impl ConfigWatch {
     /// Starts to watch the ConfigMap in this namespace.
     pub fn start(client: Client, namespace: &str, condition: ReadinessCondition, metrics: Leading) -> Self {
         let api = Api::<ConfigMap>::namespaced(client, namespace);
-        let versions = watcher::watch_object(api, keys::CONFIG_MAP).default_backoff();
+        let versions = watcher::watch_object(api, install::CONFIG_MAP).default_backoff();
         Self::of_versions(versions, condition, metrics)
     }
 
@@ -152,7 +150,7 @@ impl Follower {
         } else {
             "this process waits for a valid version"
         };
-        tracing::error!(%message, "ConfigMap {} is refused; {consequence}", keys::CONFIG_MAP);
+        tracing::error!(%message, "ConfigMap {} is refused; {consequence}", install::CONFIG_MAP);
         self.waits_because(&format!("is refused: {message}"));
         let config_map = config_map.map(|map| map.object_ref(&())).unwrap_or_default();
         self.rejected
@@ -161,7 +159,11 @@ impl Follower {
 
     fn on_error(&self, error: &watcher::Error) {
         let error = api::watch_error_text(error);
-        tracing::warn!(error, "ConfigMap {} cannot be read; retrying", keys::CONFIG_MAP);
+        tracing::warn!(
+            error,
+            "ConfigMap {} cannot be read; retrying",
+            install::CONFIG_MAP
+        );
         self.waits_because(&format!("cannot be read: {error}"));
     }
 
@@ -169,7 +171,7 @@ impl Follower {
     fn waits_because(&self, what: &str) {
         if !self.is_active {
             self.condition
-                .unmet(format!("ConfigMap {} {what}", keys::CONFIG_MAP));
+                .unmet(format!("ConfigMap {} {what}", install::CONFIG_MAP));
         }
     }
 }

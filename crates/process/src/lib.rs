@@ -5,6 +5,7 @@ pub mod admin;
 pub mod api;
 pub mod certs;
 pub mod config_watch;
+pub mod install;
 pub mod lease;
 pub mod log;
 pub mod metrics;

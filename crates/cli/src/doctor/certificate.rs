@@ -5,9 +5,9 @@ use crate::way::Way;
 use crate::words::{age, between, span};
 use jiff::SignedDuration;
 use k8s_openapi::api::admissionregistration::v1::MutatingWebhookConfiguration;
-use placement::keys;
 use process::certs::x509::Certificate;
 use process::certs::{StoredCertificates, service_names};
+use process::install;
 
 const CHECK: &str = "certificate";
 /// The leader renews within minutes, and a cert-manager within an hour; a day is long overdue.
@@ -38,7 +38,7 @@ fn of_webhook(exam: &Exam) -> Vec<Finding> {
             CHECK,
             format!(
                 "The certificate in Secret {} cannot be read.",
-                keys::CERTIFICATE_SECRET
+                install::CERTIFICATE_SECRET
             ),
             renew(exam),
         )];
@@ -52,7 +52,7 @@ fn missing(exam: &Exam) -> Finding {
         CHECK,
         format!(
             "Secret {} holds no certificate: the webhook cannot serve.",
-            keys::CERTIFICATE_SECRET
+            install::CERTIFICATE_SECRET
         ),
         format!(
             "The controller's leader makes it within seconds; if it does not, see `kubectl logs -n {} \
@@ -67,7 +67,7 @@ fn renew(exam: &Exam) -> String {
         "A working controller renews it. To recreate all certificates: `kubectl patch secret -n {} {} --type=json \
          -p '[{{\"op\":\"remove\",\"path\":\"/data\"}}]'`.",
         exam.scope.namespace,
-        keys::CERTIFICATE_SECRET
+        install::CERTIFICATE_SECRET
     )
 }
 

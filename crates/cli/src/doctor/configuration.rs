@@ -2,7 +2,7 @@
 
 use super::{Exam, Finding};
 use placement::config::Config;
-use placement::keys;
+use process::install;
 
 const CHECK: &str = "configuration";
 
@@ -22,7 +22,7 @@ pub(super) fn findings(exam: &Exam) -> Vec<Finding> {
             CHECK,
             format!(
                 "ConfigMap {} is valid; the default strategy is {}.",
-                keys::CONFIG_MAP,
+                install::CONFIG_MAP,
                 config.default_strategy
             ),
         )],
@@ -40,12 +40,12 @@ fn mistake(exam: &Exam, error: &str) -> Finding {
         format!(
             "ConfigMap {}: {error}. The last valid configuration stays active, and a controller that starts now does \
              not become ready.",
-            keys::CONFIG_MAP
+            install::CONFIG_MAP
         ),
         format!(
             "`kubectl edit configmap -n {} {}`",
             exam.scope.namespace,
-            keys::CONFIG_MAP
+            install::CONFIG_MAP
         ),
     )
 }

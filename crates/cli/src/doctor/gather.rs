@@ -20,6 +20,7 @@ use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::{ConfigMap, LimitRange, Namespace, Pod, ResourceQuota, Secret};
 use kube::api::{ApiResource, GroupVersionKind, ListParams};
 use placement::keys;
+use process::install;
 use serde_json::Value;
 use std::time::Duration;
 use tokio::join;
@@ -179,9 +180,9 @@ async fn installed(server: &Server, own: &str) -> Installed {
     let (namespace, deployments, lease, secret, config) = join!(
         spaces.get(own),
         deployments.list(ListParams::default()),
-        leases.get(keys::CONTROLLER_LEASE),
-        secrets.get(keys::CERTIFICATE_SECRET),
-        maps.get(keys::CONFIG_MAP)
+        leases.get(install::CONTROLLER_LEASE),
+        secrets.get(install::CERTIFICATE_SECRET),
+        maps.get(install::CONFIG_MAP)
     );
     Installed {
         namespace,
@@ -200,12 +201,15 @@ pub(crate) async fn admission(server: &Server, namespace: &str) -> Admission {
         Compared { release, found }
     });
     let (runs, pods, policies) = join!(
-        configurations.get(keys::PIPELINE_RUN_WEBHOOK),
-        configurations.get(keys::POD_WEBHOOK),
+        configurations.get(install::PIPELINE_RUN_WEBHOOK),
+        configurations.get(install::POD_WEBHOOK),
         policies.buffered(AT_ONCE).collect()
     );
     Admission {
-        webhooks: vec![(keys::PIPELINE_RUN_WEBHOOK, runs), (keys::POD_WEBHOOK, pods)],
+        webhooks: vec![
+            (install::PIPELINE_RUN_WEBHOOK, runs),
+            (install::POD_WEBHOOK, pods),
+        ],
         policies,
     }
 }
@@ -365,7 +369,7 @@ async fn renewed(server: &Server, exam: &Exam) -> bool {
     }
     tokio::time::sleep(SECOND_LOOK).await;
     let leases = server.within::<Lease>(&exam.scope.namespace);
-    let after = leases.get(keys::CONTROLLER_LEASE).await.ok().flatten();
+    let after = leases.get(install::CONTROLLER_LEASE).await.ok().flatten();
     after
         .and_then(|lease| lease.spec)
         .is_some_and(|after| after.renew_time != before.renew_time)

@@ -3,7 +3,7 @@
 use super::{Exam, Finding};
 use crate::words::{after, age, span};
 use k8s_openapi::api::coordination::v1::{Lease, LeaseSpec};
-use placement::keys;
+use process::install;
 use std::time::Duration;
 
 const CHECK: &str = "leader";
@@ -69,7 +69,7 @@ fn nobody(exam: &Exam, why: &str) -> Finding {
         CHECK,
         format!(
             "The Lease {} {why}: no controller works, and held runs stay held.",
-            keys::CONTROLLER_LEASE
+            install::CONTROLLER_LEASE
         ),
         remedy(exam),
     )

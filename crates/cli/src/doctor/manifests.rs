@@ -233,11 +233,12 @@ fn documents<T: DeserializeOwned>(text: &str) -> Vec<T> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use process::install;
 
     #[test]
     fn both_webhook_configurations_are_there() {
         let names: Vec<_> = webhooks().into_iter().filter_map(|it| it.metadata.name).collect();
-        assert_eq!(names, [keys::PIPELINE_RUN_WEBHOOK, keys::POD_WEBHOOK]);
+        assert_eq!(names, [install::PIPELINE_RUN_WEBHOOK, install::POD_WEBHOOK]);
     }
 
     #[test]

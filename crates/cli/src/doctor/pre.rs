@@ -176,7 +176,7 @@ mod tests {
     use crate::doctor::tests::{OURS, deployment, map, no_policies, platform};
     use crate::doctor::{Level, manifests, text};
     use crate::fixture::{at, forbidden, not_served, object as made};
-    use placement::keys;
+    use process::install;
     use serde_json::json;
 
     #[expect(clippy::unnecessary_wraps, reason = "what was seen is always a Result")]
@@ -199,8 +199,8 @@ mod tests {
             deployments: Ok(vec![]),
             admission: Admission {
                 webhooks: vec![
-                    (keys::PIPELINE_RUN_WEBHOOK, Ok(None)),
-                    (keys::POD_WEBHOOK, Ok(None)),
+                    (install::PIPELINE_RUN_WEBHOOK, Ok(None)),
+                    (install::POD_WEBHOOK, Ok(None)),
                 ],
                 policies: no_policies(),
             },
@@ -243,7 +243,7 @@ mod tests {
         let mut pre = untouched();
         pre.deployments = Ok(vec![deployment("pod-affinity-webhook", 2, 2)]);
         let webhooks = manifests::webhooks().into_iter();
-        pre.admission.webhooks = [keys::PIPELINE_RUN_WEBHOOK, keys::POD_WEBHOOK]
+        pre.admission.webhooks = [install::PIPELINE_RUN_WEBHOOK, install::POD_WEBHOOK]
             .into_iter()
             .zip(webhooks.map(|it| Ok(Some(it))))
             .collect();

@@ -4,7 +4,7 @@ use super::{Exam, Finding};
 use crate::way::Way;
 use k8s_openapi::api::apps::v1::Deployment;
 use kube::ResourceExt;
-use placement::keys;
+use process::install;
 
 /// The two Deployments and what stands still without them.
 const DEPLOYMENTS: [(&str, &str); 2] = [
@@ -13,7 +13,7 @@ const DEPLOYMENTS: [(&str, &str); 2] = [
         "held runs are not released and get no placeholder",
     ),
     (
-        keys::WEBHOOK_SERVICE,
+        install::WEBHOOK_SERVICE,
         "labelled runs cannot be created, and tasks of enrolled runs fail",
     ),
 ];
@@ -30,7 +30,7 @@ pub(super) fn findings(exam: &Exam) -> Vec<Finding> {
         (_, Err(gap)) => vec![Finding::unseen(CHECK, gap)],
         (Ok(Some(_)) | Err(_), Ok(deployments)) => DEPLOYMENTS
             .iter()
-            .filter(|(name, _)| *name != keys::WEBHOOK_SERVICE || exam.way() != Way::Policies)
+            .filter(|(name, _)| *name != install::WEBHOOK_SERVICE || exam.way() != Way::Policies)
             .map(|(name, consequence)| deployment(name, consequence, deployments, namespace))
             .collect(),
     }

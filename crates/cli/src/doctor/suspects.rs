@@ -100,6 +100,7 @@ mod tests {
     use super::*;
     use crate::doctor::tests::{healthy, ill};
     use crate::fixture::{forbidden, not_served, object};
+    use process::install;
     use serde_json::{Value, json};
 
     fn rule(group: &str, resource: &str, operation: &str) -> Value {
@@ -134,7 +135,7 @@ mod tests {
             webhook("evictions", &rule("", "pods/eviction", "CREATE")),
             webhook("jobs", &rule("batch", "jobs", "CREATE")),
             webhook("removals", &rule("", "pods", "DELETE")),
-            webhook(keys::POD_WEBHOOK, &rule("", "pods", "CREATE")),
+            webhook(install::POD_WEBHOOK, &rule("", "pods", "CREATE")),
         ];
         let policies = vec![
             policy("placement", &rule("", "pods", "CREATE")),

@@ -353,8 +353,8 @@ ills! {
     bundles_that_are_empty: |exam| *exam = with_certificates(exam.clone(), &certificates(), "");
     webhooks_that_do_not_answer: |exam| {
         let down = |name: &str| failed(&format!("Internal error occurred: failed calling webhook \"{name}\": connection refused"));
-        exam.trial_run = Err(down(placement::keys::PIPELINE_RUN_WEBHOOK));
-        exam.trial_pod = Err(down(placement::keys::POD_WEBHOOK));
+        exam.trial_run = Err(down(process::install::PIPELINE_RUN_WEBHOOK));
+        exam.trial_pod = Err(down(process::install::POD_WEBHOOK));
     };
     webhooks_that_are_not_asked: |exam| {
         exam.trial_run = Ok(run(&json!({"spec": {"status": null}})));

@@ -11,6 +11,7 @@ use placement::messages;
 use placement::names::Group;
 use placement::strategy::{Isolation, Strategy};
 use placement::terms::{Terms, terms};
+use process::install;
 use serde_json::json;
 
 const WEBHOOK: &str = "webhook";
@@ -54,7 +55,7 @@ impl Means {
 /// For runs and for pods.
 fn means(way: Way) -> [Means; 2] {
     match way {
-        Way::Webhook | Way::Both => [keys::PIPELINE_RUN_WEBHOOK, keys::POD_WEBHOOK].map(Means::webhook),
+        Way::Webhook | Way::Both => [install::PIPELINE_RUN_WEBHOOK, install::POD_WEBHOOK].map(Means::webhook),
         Way::Policies => [
             Means::policy(
                 "hold.pipelinerun.pod-affinity.tekton.dev",
@@ -220,7 +221,7 @@ fn unreachable(exam: &Exam, words: &str) -> Finding {
         format!("The API server cannot use the webhook: {words}"),
         format!(
             "See the pods and the log of `deployment/{}` in namespace {}, and the findings on its certificate.",
-            keys::WEBHOOK_SERVICE,
+            install::WEBHOOK_SERVICE,
             exam.scope.namespace
         ),
     )

@@ -4,7 +4,7 @@ use super::{Exam, Finding, manifests};
 use crate::switch::is_off;
 use crate::way::Way;
 use k8s_openapi::api::admissionregistration::v1::{MutatingWebhook, MutatingWebhookConfiguration};
-use placement::keys;
+use process::install;
 
 const CHECK: &str = "webhook configuration";
 /// In the names of the webhooks for runs that get the label of their Namespace.
@@ -38,7 +38,7 @@ pub(super) fn findings(exam: &Exam) -> Vec<Finding> {
 fn consequence(name: &str) -> &'static str {
     if name.contains(BY_NAMESPACE) {
         "the label of a Namespace opts no run in"
-    } else if name == keys::POD_WEBHOOK {
+    } else if name == install::POD_WEBHOOK {
         "the pods of labelled runs get no affinity and land on any nodes"
     } else {
         "labelled runs start at once, without waiting for their node"

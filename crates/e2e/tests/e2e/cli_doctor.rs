@@ -11,6 +11,7 @@ use crate::support::usage::Counted;
 use kube::api::{Api, DeleteParams, DynamicObject, Patch, PatchParams, PostParams};
 use kube::{Client, ResourceExt};
 use placement::keys;
+use process::install;
 use serde_json::{Value, json};
 use testbed::apply::{api_of, apply_all};
 use testbed::runs::RunSpec;
@@ -318,10 +319,10 @@ async fn a_right_is_missing(bed: &Testbed) {
 
 async fn a_webhook_configuration_is_deleted(bed: &Testbed) {
     let client = bed.client().await.unwrap();
-    let webhook = configuration(&client, keys::POD_WEBHOOK).await;
+    let webhook = configuration(&client, install::POD_WEBHOOK).await;
     webhook.delete().await;
     let bad = until_found(bed, "A pod of a labelled run gets no affinity").await;
-    let gone = format!("{} is not there", keys::POD_WEBHOOK);
+    let gone = format!("{} is not there", install::POD_WEBHOOK);
     assert!(bad.iter().any(|line| line.contains(&gone)), "{bad:#?}");
     webhook.mend().await;
 }
@@ -339,7 +340,7 @@ async fn configuration(client: &Client, name: &str) -> Victim {
 
 async fn an_object_selector_was_changed(bed: &Testbed) {
     let client = bed.client().await.unwrap();
-    let webhook = configuration(&client, keys::PIPELINE_RUN_WEBHOOK).await;
+    let webhook = configuration(&client, install::PIPELINE_RUN_WEBHOOK).await;
     let mut webhooks = webhook.before.data["webhooks"].clone();
     webhooks[0]["objectSelector"] = json!({"matchLabels": {"other": "label"}});
     webhook.patch(&json!({"webhooks": webhooks})).await;
@@ -420,13 +421,13 @@ async fn a_namespace_has_no_room_for_placeholders(bed: &Testbed) {
 
 async fn a_bundle_is_empty(bed: &Testbed) {
     let client = bed.client().await.unwrap();
-    let webhook = configuration(&client, keys::POD_WEBHOOK).await;
+    let webhook = configuration(&client, install::POD_WEBHOOK).await;
     let mut webhooks = webhook.before.data["webhooks"].clone();
     webhooks[0]["clientConfig"]["caBundle"] = json!(null);
     webhook.patch(&json!({"webhooks": webhooks})).await;
     let bad = until_found(bed, "has no caBundle").await;
     assert!(
-        bad.iter().any(|line| line.contains(keys::POD_WEBHOOK)),
+        bad.iter().any(|line| line.contains(install::POD_WEBHOOK)),
         "{bad:#?}"
     );
     webhook.mend().await;
@@ -434,7 +435,7 @@ async fn a_bundle_is_empty(bed: &Testbed) {
 
 async fn a_certificate_has_expired(bed: &Testbed) {
     let client = bed.client().await.unwrap();
-    let secret = Victim::of(&client, "v1", "Secret", Some(OURS), keys::CERTIFICATE_SECRET).await;
+    let secret = Victim::of(&client, "v1", "Secret", Some(OURS), install::CERTIFICATE_SECRET).await;
     secret.patch(&json!({"stringData": {"tls.crt": EXPIRED}})).await;
     until_found(bed, "The webhook's certificate expired").await;
     secret.mend().await;

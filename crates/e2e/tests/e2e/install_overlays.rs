@@ -12,6 +12,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use kube::api::DeleteParams;
 use kube::{Client, ResourceExt};
 use placement::keys;
+use process::install;
 use rcgen::date_time_ymd;
 use serde_json::Value;
 use std::path::PathBuf;
@@ -128,9 +129,9 @@ fn apply(bed: &Testbed, mut objects: Vec<Value>) {
 
 /// All that the controller must not touch, by what changes with every write.
 async fn versions(client: &Client) -> Vec<String> {
-    let secret = secrets(client).get(keys::CERTIFICATE_SECRET).await.unwrap();
+    let secret = secrets(client).get(install::CERTIFICATE_SECRET).await.unwrap();
     let mut versions = vec![secret.resource_version().unwrap()];
-    for name in [keys::PIPELINE_RUN_WEBHOOK, keys::POD_WEBHOOK] {
+    for name in [install::PIPELINE_RUN_WEBHOOK, install::POD_WEBHOOK] {
         versions.push(
             configurations(client)
                 .get(name)
@@ -147,7 +148,7 @@ async fn versions(client: &Client) -> Vec<String> {
 async fn until_owned(bed: &Testbed, client: &Client) {
     bed.until("an owner of the webhook configurations", SOON, async || {
         let mut owners = Vec::new();
-        for name in [keys::PIPELINE_RUN_WEBHOOK, keys::POD_WEBHOOK] {
+        for name in [install::PIPELINE_RUN_WEBHOOK, install::POD_WEBHOOK] {
             let one = configurations(client).get(name).await.unwrap();
             owners.extend(one.metadata.owner_references.into_iter().flatten());
         }
@@ -225,7 +226,7 @@ async fn with_a_ca_of_ones_own_its_certificates_serve_and_the_controller_leaves_
     let user = CertManager::of(&bed).await;
     let write = async |last_year| {
         let names = process::certs::service_names(NAMESPACE);
-        user.write(keys::CERTIFICATE_SECRET, names, last_year).await;
+        user.write(install::CERTIFICATE_SECRET, names, last_year).await;
     };
     // The steps of certs/README.md.
     kubectl(&bed, &["apply", "-f", "config/100-namespace.yaml"]);
@@ -257,7 +258,7 @@ async fn an_installation_with_certificates_of_its_own_changes_over_to_cert_manag
 
     // The steps of certs/README.md.
     let own = secrets(&client);
-    own.delete(keys::CERTIFICATE_SECRET, &DeleteParams::default())
+    own.delete(install::CERTIFICATE_SECRET, &DeleteParams::default())
         .await
         .unwrap();
     let played = CertManager::of(&bed).await;

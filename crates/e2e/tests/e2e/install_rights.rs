@@ -18,6 +18,7 @@ use k8s_openapi::api::events::v1::Event;
 use kube::api::{Api, DeleteParams, ListParams, Patch, PatchParams};
 use kube::{Client, ResourceExt};
 use placement::keys;
+use process::install;
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 use testbed::product::NAMESPACE;
@@ -292,12 +293,12 @@ async fn a_lost_certificate(bed: &Testbed, client: &Client) {
     let configurations: Api<MutatingWebhookConfiguration> = Api::all(client.clone());
     bed.until("a new authority to be trusted and used", SOON, async || {
         let secret = secrets
-            .get(keys::CERTIFICATE_SECRET)
+            .get(install::CERTIFICATE_SECRET)
             .await
             .map_err(|error| error.to_string())?;
         let data = secret.data.unwrap_or_default();
         let bundle = data.get("ca-bundle.crt").cloned().unwrap_or_default();
-        for name in [keys::PIPELINE_RUN_WEBHOOK, keys::POD_WEBHOOK] {
+        for name in [install::PIPELINE_RUN_WEBHOOK, install::POD_WEBHOOK] {
             let found = configurations
                 .get(name)
                 .await

@@ -14,6 +14,7 @@ use kube::api::{Api, DeleteParams, PostParams};
 use placement::keys;
 use process::certs::x509::{Certificate, Issued, issue_ca, issue_leaf};
 use process::certs::{CA_LIFE, LEAF_LIFE, Renewal, StoredCertificates, decide, service_names};
+use process::install;
 use std::time::Instant;
 use testbed::product::Installed;
 use testbed::{Part, apply, probe};
@@ -110,12 +111,12 @@ impl Certificates {
     }
 
     async fn stored(&self) -> StoredCertificates {
-        StoredCertificates::from_secret(&self.secrets.get(keys::CERTIFICATE_SECRET).await.unwrap())
+        StoredCertificates::from_secret(&self.secrets.get(install::CERTIFICATE_SECRET).await.unwrap())
     }
 
     /// Stores this, or nothing at all.
     async fn store(&self, stored: Option<StoredCertificates>) {
-        let name = keys::CERTIFICATE_SECRET;
+        let name = install::CERTIFICATE_SECRET;
         let Some(stored) = stored else {
             self.secrets.delete(name, &DeleteParams::default()).await.unwrap();
             return;
@@ -134,7 +135,7 @@ impl Certificates {
     }
 
     async fn bring_back_what_is_missing(&self, told_before: usize) {
-        let name = keys::CERTIFICATE_SECRET;
+        let name = install::CERTIFICATE_SECRET;
         if self.secrets.get_opt(name).await.unwrap().is_some() {
             return;
         }
@@ -166,7 +167,7 @@ impl Certificates {
 
     /// Waits until the Secret is in order, is another than `before`, and both replicas serve it.
     async fn until_healed(&self, what: &str, before: &StoredCertificates) -> StoredCertificates {
-        let (bed, name) = (&self.bed, keys::CERTIFICATE_SECRET);
+        let (bed, name) = (&self.bed, install::CERTIFICATE_SECRET);
         bed.until(
             format!("the certificates to be healed ({what})"),
             SOON,

@@ -8,6 +8,7 @@ use kube::api::{Patch, PatchParams, PostParams};
 use kube::core::Request;
 use kube::{Client, Error};
 use placement::keys;
+use process::install;
 use serde_json::{Value, json};
 use testbed::Testbed;
 use testbed::apply::{api_of, apply_all};
@@ -94,7 +95,7 @@ pub(crate) fn pod() -> Value {
 }
 
 async fn keep_the_webhook_out(client: &Client) {
-    for name in [keys::PIPELINE_RUN_WEBHOOK, keys::POD_WEBHOOK] {
+    for name in [install::PIPELINE_RUN_WEBHOOK, install::POD_WEBHOOK] {
         let reference = json!({
             "apiVersion": "admissionregistration.k8s.io/v1", "kind": "MutatingWebhookConfiguration",
             "metadata": {"name": name},

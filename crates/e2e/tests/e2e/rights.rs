@@ -7,7 +7,7 @@ use k8s_openapi::api::authorization::v1::SelfSubjectRulesReview;
 use k8s_openapi::api::core::v1::{Node, Pod, Secret};
 use kube::api::{Api, DeleteParams, ListParams, Patch, PatchParams, PostParams};
 use kube::{Client, Error};
-use placement::keys;
+use process::install;
 use serde_json::json;
 use std::collections::{BTreeMap, BTreeSet};
 use testbed::product::NAMESPACE;
@@ -114,13 +114,13 @@ async fn requests_beyond_a_role_are_refused() {
     let params = PatchParams::default();
     assert!(is_forbidden(
         secrets(&webhook, NAMESPACE)
-            .patch(keys::CERTIFICATE_SECRET, &params, &change)
+            .patch(install::CERTIFICATE_SECRET, &params, &change)
             .await
     ));
     assert!(is_forbidden(secrets(&controller, "default").list(&all).await));
     assert!(is_forbidden(
         secrets(&controller, NAMESPACE)
-            .delete(keys::CERTIFICATE_SECRET, &DeleteParams::default())
+            .delete(install::CERTIFICATE_SECRET, &DeleteParams::default())
             .await
     ));
     assert!(is_forbidden(

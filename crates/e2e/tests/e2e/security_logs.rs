@@ -8,7 +8,7 @@ use k8s_openapi::ByteString;
 use k8s_openapi::api::core::v1::Secret;
 use kube::Client;
 use kube::api::Api;
-use placement::keys;
+use process::install;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use testbed::product::NAMESPACE;
@@ -55,7 +55,7 @@ fn is_in(line: &str, traces: &[String]) -> bool {
 async fn certificates(client: &Client) -> BTreeMap<String, ByteString> {
     let secrets: Api<Secret> = Api::namespaced(client.clone(), NAMESPACE);
     secrets
-        .get(keys::CERTIFICATE_SECRET)
+        .get(install::CERTIFICATE_SECRET)
         .await
         .unwrap()
         .data

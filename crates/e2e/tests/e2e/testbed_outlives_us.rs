@@ -6,7 +6,7 @@ use crate::support::runs::{create, nodes_after};
 use k8s_openapi::api::admissionregistration::v1::MutatingWebhookConfiguration;
 use k8s_openapi::api::core::v1::Namespace;
 use kube::api::Api;
-use placement::keys;
+use process::install;
 use testbed::product::NAMESPACE;
 use testbed::runs::RunSpec;
 use testbed::{Part, Testbed};
@@ -53,7 +53,7 @@ async fn our_namespace_can_be_deleted_and_installed_again() {
 async fn until_nobody_is_asked(bed: &Testbed) {
     let configurations: Api<MutatingWebhookConfiguration> = Api::all(bed.client().await.unwrap());
     bed.until("our webhook configurations to be gone", SOON, async || {
-        for name in [keys::PIPELINE_RUN_WEBHOOK, keys::POD_WEBHOOK] {
+        for name in [install::PIPELINE_RUN_WEBHOOK, install::POD_WEBHOOK] {
             match configurations.get_opt(name).await {
                 Ok(None) => {}
                 Ok(Some(_)) => return Err(format!("{name} is there")),

@@ -11,6 +11,7 @@ use super::{
     x509::{self, Issued, issue_ca, issue_leaf},
 };
 use crate::api;
+use crate::install::CERTIFICATE_SECRET;
 use crate::metrics::{CertificatePart, Leading};
 use futures::{
     Stream, StreamExt,
@@ -22,7 +23,6 @@ use kube::{
     Api, Client, Resource,
     runtime::{WatchStreamExt, watcher},
 };
-use placement::keys::CERTIFICATE_SECRET;
 use serde::de::DeserializeOwned;
 use std::{fmt::Debug, pin::pin, sync::Arc, time::Duration};
 use thiserror::Error;

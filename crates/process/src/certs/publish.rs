@@ -2,6 +2,7 @@
 //! time. The manifests do not contain these fields, so `kubectl apply`, client-side or server-side, keeps them.
 
 use crate::api;
+use crate::install;
 use json_patch::{Patch, PatchOperation};
 use k8s_openapi::{
     ByteString,
@@ -9,12 +10,11 @@ use k8s_openapi::{
     apimachinery::pkg::apis::meta::v1::OwnerReference,
 };
 use kube::{Api, Client, ResourceExt, api::Patch as ApiPatch};
-use placement::keys;
 use serde_json::{Value, json};
 use thiserror::Error;
 
 /// The two configurations that trust our CA.
-pub const CONFIGURATIONS: [&str; 2] = [keys::PIPELINE_RUN_WEBHOOK, keys::POD_WEBHOOK];
+pub const CONFIGURATIONS: [&str; 2] = [install::PIPELINE_RUN_WEBHOOK, install::POD_WEBHOOK];
 
 const NAMESPACE: &str = "Namespace";
 

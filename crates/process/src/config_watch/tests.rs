@@ -44,7 +44,7 @@ impl Scene {
 
 fn put(api: &FakeApi, data: &Value) {
     api.put(
-        &format!("{CONFIG_MAPS}/{}", keys::CONFIG_MAP),
+        &format!("{CONFIG_MAPS}/{}", install::CONFIG_MAP),
         json!({"metadata": {"uid": "u1"}, "data": data}),
     );
 }
@@ -71,7 +71,9 @@ async fn a_change_becomes_active_and_a_deletion_brings_the_defaults_back() {
     put(&scene.api, &json!({"placeholder-cpu": "75m"}));
     config.changed().await.unwrap();
     assert_eq!(config.borrow_and_update().placeholder_cpu, "75m");
-    scene.api.delete(&format!("{CONFIG_MAPS}/{}", keys::CONFIG_MAP));
+    scene
+        .api
+        .delete(&format!("{CONFIG_MAPS}/{}", install::CONFIG_MAP));
     config.changed().await.unwrap();
     assert_eq!(**config.borrow(), Config::default());
 }

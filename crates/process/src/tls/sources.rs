@@ -4,6 +4,7 @@
 use super::{PemPair, ServedCertificate};
 use crate::api;
 use crate::certs::{StoredCertificates, can_serve, service_names};
+use crate::install;
 use futures::StreamExt;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Secret;
@@ -11,7 +12,6 @@ use kube::{
     Api, Client,
     runtime::{WatchStreamExt, watcher},
 };
-use placement::keys;
 use std::{fs, io, path::PathBuf, pin::pin, time::Duration};
 use tokio::time::{MissedTickBehavior, interval, timeout};
 
@@ -44,7 +44,7 @@ async fn follow_secret_by(
 ) {
     let names = service_names(namespace);
     let secrets = Api::<Secret>::namespaced(client, namespace);
-    let mut versions = pin!(watcher::watch_object(secrets, keys::CERTIFICATE_SECRET).default_backoff());
+    let mut versions = pin!(watcher::watch_object(secrets, install::CERTIFICATE_SECRET).default_backoff());
     let mut latest = Err("the Secret with the certificate has not been read yet".to_owned());
     loop {
         match timeout(RECHECK, versions.next()).await {
@@ -83,7 +83,7 @@ pub async fn follow_files(files: &CertificateFiles, mut served: ServedCertificat
 
 /// The pair in a Secret. API servers would reject a certificate that no CA of the Secret signed.
 fn pair(secret: Option<&Secret>, names: &[String], now: Timestamp) -> Result<PemPair, String> {
-    let name = keys::CERTIFICATE_SECRET;
+    let name = install::CERTIFICATE_SECRET;
     let secret =
         secret.ok_or_else(|| format!("Secret {name} does not exist; apply config/400-secret.yaml"))?;
     let stored = StoredCertificates::from_secret(secret);
@@ -107,7 +107,7 @@ fn unreadable(error: &watcher::Error) -> String {
     let text = api::watch_error_text(error);
     format!(
         "Secret {} cannot be read: {text}; check the webhook's Role",
-        keys::CERTIFICATE_SECRET
+        install::CERTIFICATE_SECRET
     )
 }
 

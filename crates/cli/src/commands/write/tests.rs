@@ -9,6 +9,7 @@ use crate::fake_api::{AsCluster, FakeApi, run_path};
 use crate::fixture::{UID, merged, placeholder, released, run};
 use crate::switch::{is_off, is_policy_off};
 use k8s_openapi::api::admissionregistration::v1::MutatingWebhookConfiguration;
+use process::install;
 use serde_json::{Value, json};
 
 const SET: &str = "/apis/apps/v1/namespaces/ci/statefulsets/s";
@@ -146,7 +147,7 @@ async fn a_namespace_is_switched_off_with_its_runs_and_on_again_without_them() {
     }
     assert_eq!(status(&api, "held"), Value::Null);
     assert_eq!(status(&api, "users"), keys::PENDING, "that hold is its user's");
-    let webhook = api.get(&webhook_path(keys::POD_WEBHOOK)).unwrap();
+    let webhook = api.get(&webhook_path(install::POD_WEBHOOK)).unwrap();
     let left_out = &webhook["webhooks"][0]["namespaceSelector"]["matchExpressions"][0]["values"];
     assert_eq!(left_out, &json!(["kube-system", "tekton-pod-affinity", "ci"]));
     let written = api.writes().len();
@@ -166,7 +167,7 @@ async fn everything_is_switched_off_and_leaves_runs_to_the_controller() {
     let api = cluster();
     done(&api, "disable -A").await.unwrap();
     let found: MutatingWebhookConfiguration =
-        serde_json::from_value(api.get(&webhook_path(keys::POD_WEBHOOK)).unwrap()).unwrap();
+        serde_json::from_value(api.get(&webhook_path(install::POD_WEBHOOK)).unwrap()).unwrap();
     assert!(is_off(&found));
     assert_eq!(api.writes().len(), 2);
 }

@@ -7,6 +7,7 @@ use crate::support::pages::{block, blocks};
 use k8s_openapi::api::coordination::v1::Lease;
 use kube::api::Api;
 use placement::keys;
+use process::install;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
@@ -210,7 +211,7 @@ async fn the_image_alone_reaches_the_api_server(world: &World) {
     let reached = world.bed.until(
         "the image's controller to hold its Lease",
         SOON,
-        async || match leases.get_opt(keys::CONTROLLER_LEASE).await {
+        async || match leases.get_opt(install::CONTROLLER_LEASE).await {
             Ok(Some(lease)) => lease
                 .spec
                 .and_then(|spec| spec.holder_identity)

@@ -6,7 +6,7 @@ use k8s_openapi::api::admissionregistration::v1::MutatingWebhookConfiguration;
 use k8s_openapi::api::core::v1::Secret;
 use kube::api::{Api, Patch, PatchParams, PostParams};
 use kube::{Client, ResourceExt};
-use placement::keys;
+use process::install;
 use rcgen::{
     BasicConstraints, CertificateParams, CertifiedIssuer, ExtendedKeyUsagePurpose, IsCa, KeyPair,
     date_time_ymd,
@@ -83,7 +83,7 @@ impl<'a> CertManager<'a> {
     }
 
     pub(crate) async fn inject(&self) {
-        for name in [keys::PIPELINE_RUN_WEBHOOK, keys::POD_WEBHOOK] {
+        for name in [install::PIPELINE_RUN_WEBHOOK, install::POD_WEBHOOK] {
             let api = configurations(&self.client);
             // The controllers change it too, when they start.
             let injected = self.bed.until(format!("{name} to be injected"), SOON, async || {

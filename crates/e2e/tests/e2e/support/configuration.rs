@@ -3,7 +3,7 @@
 use super::pool::Lent;
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::api::Api;
-use placement::keys;
+use process::install;
 use std::time::Duration;
 use testbed::probe;
 use testbed::product::NAMESPACE;
@@ -17,7 +17,7 @@ pub(crate) async fn configure(bed: &Lent, data: &[(&str, Option<&str>)]) {
     bed.configure(data).await.unwrap();
     let maps: Api<ConfigMap> = Api::namespaced(bed.client().await.unwrap(), NAMESPACE);
     let version = maps
-        .get(keys::CONFIG_MAP)
+        .get(install::CONFIG_MAP)
         .await
         .unwrap()
         .metadata

@@ -5,6 +5,7 @@ use k8s_openapi::api::core::v1::Pod;
 use kube::Client;
 use kube::api::{Api, PostParams};
 use placement::keys;
+use process::install;
 use serde_json::json;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -165,7 +166,7 @@ impl Counted {
     }
 
     fn of(text: &str) -> Self {
-        let webhook = format!("name=\"{}\"", keys::POD_WEBHOOK);
+        let webhook = format!("name=\"{}\"", install::POD_WEBHOOK);
         let created = ["dry_run=\"All\"", "resource=\"pods\"", "verb=\"POST\""];
         let sum = |metric: &str, counts: &dyn Fn(&str) -> bool| {
             let samples = text
@@ -202,7 +203,7 @@ fn the_api_servers_own_counts_are_those_of_the_pod_webhook_and_of_the_load() {
          apiserver_request_total{{code=\"500\",dry_run=\"All\",resource=\"pods\",verb=\"POST\"}} 3\n\
          apiserver_request_total{{code=\"201\",dry_run=\"All\",resource=\"pods\",verb=\"POST\"}} 50\n\
          apiserver_request_total{{code=\"500\",dry_run=\"\",resource=\"pods\",verb=\"POST\"}} 7\n",
-        keys::POD_WEBHOOK
+        install::POD_WEBHOOK
     );
     let counted = Counted {
         rejections: 2,

@@ -5,7 +5,7 @@ use super::placeholders::pods;
 use k8s_openapi::api::core::v1::{ResourceQuota, Secret};
 use kube::Client;
 use kube::api::{Api, Patch, PatchParams, PostParams};
-use placement::keys;
+use process::install;
 use serde_json::json;
 use testbed::Testbed;
 use testbed::product::NAMESPACE;
@@ -50,7 +50,7 @@ pub(crate) async fn lose_certificates(client: &Client) {
     let secrets: Api<Secret> = Api::namespaced(client.clone(), NAMESPACE);
     let lost = Patch::Merge(json!({"data": null}));
     secrets
-        .patch(keys::CERTIFICATE_SECRET, &PatchParams::default(), &lost)
+        .patch(install::CERTIFICATE_SECRET, &PatchParams::default(), &lost)
         .await
         .unwrap();
 }

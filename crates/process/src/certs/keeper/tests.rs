@@ -3,9 +3,9 @@
 
 use super::*;
 use crate::certs::{CA_LIFE, LEAF_LIFE, can_serve, x509::Certificate};
+use crate::install;
 use jiff::SignedDuration;
 use k8s_openapi::ByteString;
-use placement::keys;
 use serde_json::{Value, json};
 use std::sync::atomic::{AtomicI64, Ordering};
 use testing::{Behaviour, FakeApi};
@@ -183,7 +183,7 @@ async fn a_new_ca_is_trusted_for_the_settle_time_before_it_signs() {
     assert!(wait > Duration::from_secs(9) && wait <= SETTLE_TIME, "{wait:?}");
     assert_ne!(during.ca, before.ca);
     assert_eq!(during.leaf, before.leaf);
-    assert_eq!(Certificate::all(&scene.trusted_by(keys::POD_WEBHOOK)).len(), 2);
+    assert_eq!(Certificate::all(&scene.trusted_by(install::POD_WEBHOOK)).len(), 2);
     scene.assert_trusted();
     sleep(wait).await;
     scene.rest().await;
@@ -252,7 +252,7 @@ async fn an_applied_secret_replaces_a_lost_one_and_the_old_leaf_stays_trusted() 
     assert_eq!(scene.stored().leaf, "");
     let seen = StoredCertificates {
         ca: String::new(),
-        bundle: scene.trusted_by(keys::POD_WEBHOOK),
+        bundle: scene.trusted_by(install::POD_WEBHOOK),
         ..in_memory
     };
     assert_eq!(can_serve(&seen, &service_names("ns"), scene.now()), Ok(()));
@@ -302,9 +302,12 @@ async fn a_clock_that_jumps_a_year_ahead_and_back_ends_with_trusted_certificates
 #[tokio::test(start_paused = true)]
 async fn a_removed_bundle_is_restored() {
     let mut scene = Scene::installed().await;
-    install(&scene.api, keys::POD_WEBHOOK, &json!({}));
+    install(&scene.api, install::POD_WEBHOOK, &json!({}));
     scene.rest().await;
-    assert_eq!(scene.api.take_writes(), [format!("PATCH {}", keys::POD_WEBHOOK)]);
+    assert_eq!(
+        scene.api.take_writes(),
+        [format!("PATCH {}", install::POD_WEBHOOK)]
+    );
     scene.assert_trusted();
 }
 
@@ -313,7 +316,7 @@ async fn certificates_of_cert_manager_are_not_managed() {
     let mut scene = Scene::new();
     install(
         &scene.api,
-        keys::POD_WEBHOOK,
+        install::POD_WEBHOOK,
         &json!({"cert-manager.io/inject-ca-from": "ns/cert"}),
     );
     assert_eq!(scene.pass().await, CHECK_EVERY);
@@ -344,7 +347,7 @@ async fn the_error_of_a_forbidden_read_names_the_object_and_the_remedy() {
     scene.api.set_behaviour(Behaviour::Forbidding);
     let error = scene.keeper.pass().await.unwrap_err().to_string();
     assert!(
-        error.contains(keys::PIPELINE_RUN_WEBHOOK) && error.contains("check the controller's ClusterRole"),
+        error.contains(install::PIPELINE_RUN_WEBHOOK) && error.contains("check the controller's ClusterRole"),
         "{error}"
     );
 }

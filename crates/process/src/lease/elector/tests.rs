@@ -1,7 +1,7 @@
 //! Candidates against a fake API server, with paused time.
 
 use super::*;
-use placement::keys::CONTROLLER_LEASE;
+use crate::install::CONTROLLER_LEASE;
 use testing::{Behaviour, FakeApi};
 use tokio::time::advance;
 

@@ -22,7 +22,7 @@ fn stored() -> StoredCertificates {
 }
 
 fn secret() -> String {
-    format!("{SECRETS}/{}", keys::CERTIFICATE_SECRET)
+    format!("{SECRETS}/{}", install::CERTIFICATE_SECRET)
 }
 
 fn put(api: &FakeApi, stored: StoredCertificates) {

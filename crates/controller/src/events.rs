@@ -5,7 +5,6 @@
 //! the reason and the text, so that a repeated note, also from the next leader, only increases the count of the existing event.
 
 use crate::metrics::{EventEnd, Metrics};
-use crate::reason::{Manner, Note};
 use crate::write::Cluster;
 use futures::{StreamExt, stream};
 use jiff::Timestamp;
@@ -14,6 +13,7 @@ use k8s_openapi::api::events::v1::Event;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{MicroTime, ObjectMeta};
 use placement::keys;
 use placement::names::{RunKey, digest};
+use placement::notes::{Manner, Note};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::mpsc;
@@ -171,7 +171,7 @@ fn shortened(text: &str) -> String {
 mod tests {
     use super::*;
     use crate::fixture::{Server, at, exposition, run};
-    use crate::reason::Reason;
+    use placement::notes::Reason;
     use prometheus_client::registry::Registry;
     use serde_json::json;
 

@@ -18,6 +18,7 @@ mod label_syntax;
 pub mod messages;
 pub mod names;
 pub mod node;
+pub mod notes;
 pub mod opt_in;
 pub mod placeholder;
 pub mod plan;

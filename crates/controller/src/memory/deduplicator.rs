@@ -3,8 +3,8 @@
 //! The notes may be lost: a new leader repeats a note, which increases the count of the existing event.
 
 use crate::memory::backoff::{later, until};
-use crate::reason::{Note, Reason, Repeat};
 use jiff::Timestamp;
+use placement::notes::{Note, Reason, Repeat};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::time::Duration;
 

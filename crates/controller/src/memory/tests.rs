@@ -2,7 +2,7 @@ use super::*;
 use crate::fixture::{Caches, at, clock, run, step_of};
 use crate::memory::backoff::WATCH_DELAY;
 use crate::memory::deduplicator::Due;
-use crate::reason::{Note, Reason};
+use placement::notes::{Note, Reason};
 use placement::plan::{Decision, Event, Read, Resize, Wait};
 
 fn create() -> Decision {

@@ -4,8 +4,9 @@ use crate::fixture::{actions, at, enrolment, nothing, observed_pod, observed_set
 use kube::core::Status;
 use placement::automatic_reserve::{ExpectedRequests, Source};
 use placement::plan::{Action, IgnoreReason, Inputs, PlaceholderPod, PodChange, Unschedulable, plan};
+use placement::plan::{Event, ReleaseCause, Wait};
 use placement::requests::Operation;
-use placement::strategy::Isolation;
+use placement::run::{Run, SpecStatus};
 
 fn seen() -> Observation {
     let pod = PlaceholderPod {
@@ -185,20 +186,6 @@ fn a_missing_pod_is_told_with_the_message_of_its_controller() {
 }
 
 #[test]
-fn the_node_is_told_with_who_else_may_use_it() {
-    let text = |strategy, isolation| place(("n1", Enrolment { strategy, isolation }));
-    let everywhere = Isolation::default();
-    let narrow = Isolation {
-        scope: Scope::Namespace,
-        from: IsolateFrom::Enrolled,
-    };
-    assert!(text(Strategy::ColocateAlways, everywhere).contains("may share"));
-    assert!(text(Strategy::ColocateCompleted, everywhere).contains("until it is done"));
-    assert!(text(Strategy::IsolateAlways, everywhere).contains("until it is deleted"));
-    assert!(text(Strategy::IsolateAlways, narrow).contains("enrolled PipelineRun's pods of this namespace"));
-}
-
-#[test]
 fn a_deadline_is_told_with_the_reason_why_there_is_no_node() {
     let action = step_of(Event::Released {
         cause: ReleaseCause::Deadline,
@@ -305,13 +292,6 @@ fn what_needs_no_words_gets_none() {
 }
 
 #[test]
-fn durations_read_as_people_write_them() {
-    assert_eq!(seconds(Duration::from_mins(10)), "10m");
-    assert_eq!(seconds(Duration::from_secs(90)), "90s");
-    assert_eq!(seconds(Duration::ZERO), "0s");
-}
-
-#[test]
 fn an_automatic_reserve_is_told_with_its_amount_and_its_source_or_that_there_is_none() {
     let text = |source: Source, asks: &str| {
         let need = ExpectedRequests {
@@ -339,7 +319,8 @@ fn an_automatic_reserve_is_told_with_its_amount_and_its_source_or_that_there_is_
 fn a_reserve_that_is_given_up_is_told_with_what_the_nearest_node_has() {
     let mut seen = seen();
     seen.pod.as_mut().unwrap().shape.requests = placement::automatic_reserve::parse_record("cpu=64").unwrap();
-    let text = reserves::given_up(&seen, None).text;
+    let given_up = step_of(Event::ReserveGivenUp { nearest: None });
+    let text = &notes(&seen, &planned(given_up), &Ok(Effect::Written))[0].text;
     assert!(
         text.contains("No node has room for cpu=64") && text.contains("auto-reserve-maximum"),
         "{text}"

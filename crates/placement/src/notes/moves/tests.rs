@@ -1,7 +1,30 @@
 use super::*;
-use crate::fixture::{at, nothing, observed_set, run};
-use placement::node::NodeFacts;
-use placement::plan::{PlaceholderPod, Shape, Unschedulable, WaitingPod};
+use crate::fixture::run;
+use crate::node::NodeFacts;
+use crate::placeholder::spec::Spec;
+use crate::plan::{Placeholder, PlaceholderPod, Shape, Unschedulable, WaitingPod};
+use jiff::Timestamp;
+use std::sync::Arc;
+
+fn nothing() -> Observation {
+    Observation::new(run(), Arc::default(), Timestamp::UNIX_EPOCH)
+}
+
+fn placeholder_that_left(node: &str) -> Placeholder {
+    Placeholder {
+        uid: "s1".into(),
+        owned: true,
+        deleting: false,
+        generation: 4,
+        observed: true,
+        strategy: None,
+        isolation: None,
+        spec: Spec {
+            previous_node: Some(node.into()),
+            ..Spec::default()
+        },
+    }
+}
 use std::collections::BTreeMap;
 
 fn cpu(amount: &str) -> Resources {
@@ -23,7 +46,7 @@ fn on_node() -> Observation {
         requests: cpu("12"),
         unschedulable: Some(Unschedulable {
             message: "0/1".into(),
-            since: at(0),
+            since: Timestamp::UNIX_EPOCH,
         }),
         tolerations: Vec::new(),
         woken: None,
@@ -123,11 +146,7 @@ fn evicted(ready: bool, left: Option<&str>) -> Observation {
             ..run()
         },
         nodes: vec![node],
-        statefulset: left.map(|left| {
-            let mut set = observed_set();
-            set.spec.previous_node = Some(left.into());
-            set
-        }),
+        statefulset: left.map(placeholder_that_left),
         ..seen
     }
 }
@@ -154,8 +173,8 @@ fn that_nothing_fits_is_told_with_what_is_asked_for_and_what_there_is() {
         node: "small-0".into(),
         amounts: vec![node::Amount {
             resource: "cpu".into(),
-            asked: placement::quantity::Quantity::of(64),
-            offered: placement::quantity::Quantity::of(cpu),
+            asked: crate::quantity::Quantity::of(64),
+            offered: crate::quantity::Quantity::of(cpu),
         }],
     };
     let text = |offer: Option<&NodeOffer>| no_node_fits("large-pod", &cpu("64"), "0/2 nodes.", offer).text;

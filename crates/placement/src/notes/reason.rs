@@ -4,57 +4,85 @@ use std::time::Duration;
 
 /// The reason of an event. The name of the variant is the event's `reason`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, strum::Display, strum::IntoStaticStr)]
-pub(crate) enum Reason {
+pub enum Reason {
+    /// The controller holds the run.
     Held,
+    /// The run got the labels of its group.
     Enrolled,
+    /// The API server rejected the labels.
     EnrolRefused,
+    /// The placeholder or its pod cannot be created.
     PlaceholderRefused,
+    /// A lost placeholder was recreated.
     PlaceholderReturned,
+    /// The scheduler finds no node for the placeholder of a held run.
     WaitingForNode,
+    /// The placeholder of a running run got its first node.
     NodeAssigned,
+    /// The hold ended.
     Released,
+    /// The API server rejected the release.
     ReleaseRefused,
+    /// The hold ended at `hold-deadline`, without a node.
     HoldDeadlineExceeded,
+    /// The run started before it could be held.
     LabelledTooLate,
+    /// The placeholder was deleted.
     CleanedUp,
+    /// The API server rejected the deletion of the placeholder.
     CleanUpRefused,
+    /// The run gave up its node.
     MovedOff,
+    /// The placeholder is on another node.
     Moved,
+    /// A placeholder made room in a quota.
     MadeRoom,
+    /// The API server rejected a change of the placeholder.
     MoveRefused,
+    /// No pod can start on the node of the run, and the run stays there.
     NodeUnfit,
+    /// A pod waits until the tasks of its own run leave room.
     WaitingForRoom,
+    /// The run gave up its node, and no other node fits.
     NoNodeFits,
+    /// The size of an automatic reserve.
     ReserveChosen,
+    /// An automatic reserve was given up.
     ReserveGivenUp,
+    /// The reserve annotation is malformed.
     ReserveIgnored,
+    /// Admission made a required pod affinity of the run preferred.
     AffinityRelaxed,
 }
 
 /// The reason and the text of an event on a run.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(crate) struct Note {
-    pub(crate) reason: Reason,
-    pub(crate) text: String,
+pub struct Note {
+    /// The reason.
+    pub reason: Reason,
+    /// The text.
+    pub text: String,
 }
 
-pub(crate) fn note(reason: Reason, text: String) -> Note {
+/// A note.
+pub fn note(reason: Reason, text: String) -> Note {
     Note { reason, text }
 }
 
 /// How notes of one reason become events.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Manner {
+pub struct Manner {
     /// The type of the event: `Normal`, or `Warning` if the user may have to check something.
-    pub(crate) kind: &'static str,
+    pub kind: &'static str,
     /// The event's `action`: what the controller did or tried.
-    pub(crate) action: &'static str,
-    pub(crate) repeat: Repeat,
+    pub action: &'static str,
+    /// How often.
+    pub repeat: Repeat,
 }
 
 /// How often the same note may be reported of one run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Repeat {
+pub enum Repeat {
     /// The note reports a write, and each write is reported.
     Always,
     /// The note reports a lasting state, and is repeated after this pause.
@@ -67,7 +95,7 @@ const LASTS: Repeat = Repeat::Every(Duration::from_mins(5));
 
 impl Repeat {
     /// The pause before the same note is due again, if the note reports a lasting state.
-    pub(crate) fn pause(self) -> Option<Duration> {
+    pub fn pause(self) -> Option<Duration> {
         match self {
             Self::Every(pause) => Some(pause),
             Self::Always | Self::Never => None,
@@ -77,7 +105,7 @@ impl Repeat {
 
 impl Reason {
     /// How notes of this reason become events.
-    pub(crate) fn manner(self) -> Manner {
+    pub fn manner(self) -> Manner {
         use Repeat::{Always, Never};
         match self {
             Self::Held => normal("Hold", Never),
@@ -103,7 +131,7 @@ impl Reason {
     }
 
     /// How often a note with the same text may be reported.
-    pub(crate) fn repeat(self) -> Repeat {
+    pub fn repeat(self) -> Repeat {
         self.manner().repeat
     }
 }

@@ -1,15 +1,15 @@
-//! Event texts about the automatic reserve of a run. Pure.
+//! Event texts about the automatic reserve of a run.
 
-use crate::reason::{Note, Reason, note};
-use placement::automatic_reserve::{ExpectedRequests, Source};
-use placement::keys;
-use placement::node::NodeOffer;
-use placement::plan::Observation;
-use placement::reserve::AUTOMATIC;
+use super::reason::{Note, Reason, note};
+use crate::automatic_reserve::{ExpectedRequests, Source};
+use crate::keys;
+use crate::node::NodeOffer;
+use crate::plan::Observation;
+use crate::reserve::AUTOMATIC;
 
 /// The size of the automatic reserve, and the source of the size.
-pub(crate) fn chosen(seen: &Observation, need: &ExpectedRequests) -> Note {
-    let reserve = need.reserve(&seen.config.auto_reserve_maximum);
+pub(super) fn chosen(observed: &Observation, need: &ExpectedRequests) -> Note {
+    let reserve = need.reserve(&observed.config.auto_reserve_maximum);
     let text = match &need.source {
         Source::Nothing => format!(
             "The reserve of this run is {AUTOMATIC}, and no earlier run of its Pipeline is known that succeeded with an \
@@ -32,8 +32,8 @@ pub(crate) fn chosen(seen: &Observation, need: &ExpectedRequests) -> Note {
 }
 
 /// No node has room for the automatic reserve, so the run gives up the reserve.
-pub(crate) fn given_up(seen: &Observation, nearest: Option<&NodeOffer>) -> Note {
-    let asked = seen.pod.as_ref().map(|pod| pod.shape.requests.to_string());
+pub(super) fn given_up(observed: &Observation, nearest: Option<&NodeOffer>) -> Note {
+    let asked = observed.pod.as_ref().map(|pod| pod.shape.requests.to_string());
     let nearest = nearest
         .map(|offer| format!("; the nearest, {offer}"))
         .unwrap_or_default();

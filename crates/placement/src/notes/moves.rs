@@ -1,25 +1,25 @@
-//! Event texts for a run that moves off its node or cannot move: the pod, the cause, the old and the new node. Pure.
+//! Event texts for a run that moves off its node or cannot move: the pod, the cause, the old and the new node.
 
-use crate::reason::{Note, Reason, note};
-use placement::keys;
-use placement::node::{self, NodeOffer, NodeState};
-use placement::plan::{MoveCause, Observation};
-use placement::resources::Resources;
-use placement::run::Run;
+use super::reason::{Note, Reason, note};
+use crate::keys;
+use crate::node::{self, NodeOffer, NodeState};
+use crate::plan::{MoveCause, Observation};
+use crate::resources::Resources;
+use crate::run::Run;
 
 /// The run gave up its node.
-pub(crate) fn moves_off(seen: &Observation, cause: MoveCause, pod: Option<&str>) -> Note {
+pub(super) fn moves_off(observed: &Observation, cause: MoveCause, pod: Option<&str>) -> Note {
     let text = format!(
         "Moved off {}: {}. This run's next pod can go to any node that fits, or to one that an autoscaler adds; the \
          placeholder follows it.",
-        here(seen),
-        why(seen, cause, pod),
+        here(observed),
+        why(observed, cause, pod),
     );
     note(Reason::MovedOff, text)
 }
 
 /// A ResourceQuota has no room for a task's pod beside the placeholder.
-pub(crate) fn makes_room(tasks: &[String]) -> Note {
+pub(super) fn makes_room(tasks: &[String]) -> Note {
     let text = format!(
         "A quota of this namespace has no room for the pod of {}: the placeholder makes room and returns later. Until then, \
          the running tasks of this run keep its node; between tasks, other runs can take it. Each labelled run needs one \
@@ -30,17 +30,17 @@ pub(crate) fn makes_room(tasks: &[String]) -> Note {
 }
 
 /// A held run with a reserve gave up its node.
-pub(crate) fn starts_over(seen: &Observation, cause: MoveCause) -> Note {
+pub(super) fn starts_over(observed: &Observation, cause: MoveCause) -> Note {
     let text = format!(
         "Moved off {}: {}. The controller recreates the placeholder with this run's reserve, so that it gets another node.",
-        here(seen),
-        why(seen, cause, None),
+        here(observed),
+        why(observed, cause, None),
     );
     note(Reason::MovedOff, text)
 }
 
 /// The placeholder is on another node than the run's annotation says, or on the run's first node.
-pub(crate) fn arrived(run: &Run, node: &str) -> Note {
+pub(super) fn arrived(run: &Run, node: &str) -> Note {
     let text = |from: &str| {
         format!(
             "The placeholder is on node {node}{from}; this run's pods are there or will be scheduled there."
@@ -54,9 +54,9 @@ pub(crate) fn arrived(run: &Run, node: &str) -> Note {
 
 /// The run stays on its node until its tasks there have ended. The text does not count the tasks: a count would cause a new event
 /// each time a task ends.
-pub(crate) fn awaits_tasks(seen: &Observation, cause: MoveCause, pod: Option<&str>) -> Option<Note> {
-    match (cause, evicted_from(seen)) {
-        (MoveCause::Node(cause), _) => Some(keeps_tasks(&here(seen), cause)),
+pub(super) fn awaits_tasks(observed: &Observation, cause: MoveCause, pod: Option<&str>) -> Option<Note> {
+    match (cause, evicted_from(observed)) {
+        (MoveCause::Node(cause), _) => Some(keeps_tasks(&here(observed), cause)),
         (_, Some((node, cause))) => Some(keeps_tasks(&format!("node {node}"), cause)),
         (MoveCause::TaskDoesNotFit | MoveCause::PlaceholderDoesNotFit, None) => {
             let text = format!(
@@ -70,11 +70,14 @@ pub(crate) fn awaits_tasks(seen: &Observation, cause: MoveCause, pod: Option<&st
 
 /// The run's last node, if that node cannot run the waiting placeholder. Kubernetes evicts and removes the placeholder from an
 /// unresponsive node, but keeps the tasks' pods. While they exist, affinity requires this node for the run's other pods.
-fn evicted_from(seen: &Observation) -> Option<(&str, node::Cause)> {
-    let pod = seen.pod.as_ref().filter(|pod| pod.node.is_none())?;
-    let left = seen.statefulset.as_ref().and_then(|set| set.spec.node_given_up());
-    let name = seen.run.node.as_deref().filter(|name| left != Some(*name))?;
-    let node = seen.nodes.iter().find(|node| node.name == name)?;
+fn evicted_from(observed: &Observation) -> Option<(&str, node::Cause)> {
+    let pod = observed.pod.as_ref().filter(|pod| pod.node.is_none())?;
+    let left = observed
+        .statefulset
+        .as_ref()
+        .and_then(|set| set.spec.node_given_up());
+    let name = observed.run.node.as_deref().filter(|name| left != Some(*name))?;
+    let node = observed.nodes.iter().find(|node| node.name == name)?;
     match node::state(Some(node), &pod.tolerations) {
         NodeState::Unusable(cause) => Some((name, cause)),
         NodeState::Usable | NodeState::Unknown => None,
@@ -91,8 +94,8 @@ fn keeps_tasks(node: &str, cause: node::Cause) -> Note {
 }
 
 /// The run stays on its node, because no other node can use one of its volumes.
-pub(crate) fn is_tied(seen: &Observation, cause: MoveCause, pod: Option<&str>, claim: &str) -> Note {
-    let node = here(seen);
+pub(super) fn is_tied(observed: &Observation, cause: MoveCause, pod: Option<&str>, claim: &str) -> Note {
+    let node = here(observed);
     let stays = format!("This run stays on {node}, because its PVC {claim} can be used on no other node:");
     match cause {
         MoveCause::Node(cause) => {
@@ -114,7 +117,7 @@ pub(crate) fn is_tied(seen: &Observation, cause: MoveCause, pod: Option<&str>, c
 }
 
 /// The run gave up its node, and no other node fits.
-pub(crate) fn no_node_fits(pod: &str, asks: &Resources, message: &str, nearest: Option<&NodeOffer>) -> Note {
+pub(super) fn no_node_fits(pod: &str, asks: &Resources, message: &str, nearest: Option<&NodeOffer>) -> Note {
     let nearest = match nearest {
         Some(offer) if offer.fits() => {
             format!("Among the existing nodes, {offer}, but the node is full or not allowed")
@@ -131,21 +134,22 @@ pub(crate) fn no_node_fits(pod: &str, asks: &Resources, message: &str, nearest: 
     note(Reason::NoNodeFits, text)
 }
 
-fn here(seen: &Observation) -> String {
-    seen.node_name()
+fn here(observed: &Observation) -> String {
+    observed
+        .node_name()
         .map_or_else(|| "its place".to_owned(), |node| format!("node {node}"))
 }
 
-fn why(seen: &Observation, cause: MoveCause, pod: Option<&str>) -> String {
+fn why(observed: &Observation, cause: MoveCause, pod: Option<&str>) -> String {
     match cause {
-        MoveCause::TaskDoesNotFit => task_does_not_fit(seen, pod.unwrap_or("of a task")),
+        MoveCause::TaskDoesNotFit => task_does_not_fit(observed, pod.unwrap_or("of a task")),
         MoveCause::PlaceholderDoesNotFit => placeholder_does_not_fit(pod),
         MoveCause::Node(cause) => format!("it {}", trouble(cause)),
     }
 }
 
-fn task_does_not_fit(seen: &Observation, pod: &str) -> String {
-    let waiting = seen.waiting.iter().find(|waiting| waiting.name == pod);
+fn task_does_not_fit(observed: &Observation, pod: &str) -> String {
+    let waiting = observed.waiting.iter().find(|waiting| waiting.name == pod);
     let asks = waiting
         .map(|waiting| waiting.requests.to_string())
         .filter(|asks| !asks.is_empty())

@@ -1,0 +1,303 @@
+//! Event texts for a run: what happened, why, and what the user can do.
+//!
+//! The controller emits these events; the command line tool prints the same texts.
+
+mod moves;
+mod placeholder;
+mod reason;
+mod reserves;
+
+use crate::keys;
+use crate::names::RunKey;
+use crate::node::NodeOffer;
+use crate::placeholder::size::InvalidReserve;
+use crate::plan::{Decision, Event, Observation, Plan, Read, ReleaseCause, Step, Wait};
+use crate::run::{HeldFrom, Run, SpecStatus};
+use crate::strategy::{Enrolment, IsolateFrom, Scope, Strategy};
+pub use placeholder::POLICY_REMEDY;
+pub use reason::{Manner, Note, Reason, Repeat, note};
+use std::time::Duration;
+
+/// The notes that are true whether or not the step succeeds.
+pub fn of_state(observed: &Observation, plan: &Plan) -> Vec<Note> {
+    let mut notes: Vec<_> = plan.note.as_ref().map(ignored).into_iter().collect();
+    notes.extend(observed.relaxed.then(relaxed));
+    notes.extend(of_decision(observed, &plan.decision));
+    notes
+}
+
+fn of_decision(observed: &Observation, decision: &Decision) -> Vec<Note> {
+    let held = || observed.run.is_held_by_us().then(|| held(observed));
+    let notes = match decision {
+        Decision::Wait(wait @ Wait::Places { .. }) => [held(), waiting(observed, wait)],
+        Decision::Wait(wait) => [waiting(observed, wait), None],
+        Decision::Read(Read::Creation | Read::Quota)
+        | Decision::Act(Step {
+            event: Some(Event::Created(_)),
+            ..
+        }) => [held(), None],
+        Decision::Ignore(_) | Decision::Read(_) | Decision::Act(_) => [None, None],
+    };
+    notes.into_iter().flatten().collect()
+}
+
+fn waiting(observed: &Observation, wait: &Wait) -> Option<Note> {
+    match wait {
+        Wait::Settled
+        | Wait::OldStatefulSet
+        | Wait::PodEnd
+        | Wait::Scheduler
+        | Wait::Pause
+        | Wait::OlderRuns { is_rejected: false }
+        | Wait::Assistants => None,
+        Wait::LabelledTooLate => Some(too_late()),
+        Wait::Node {
+            unschedulable,
+            autoscaler,
+            largest,
+        } => Some(for_node(
+            &observed.run,
+            unschedulable.as_deref()?,
+            autoscaler.as_deref(),
+            largest.as_ref(),
+        )),
+        Wait::OlderRuns { is_rejected: true } => Some(placeholder::older_runs_first(&observed.run)),
+        Wait::Places { quota } => Some(placeholder::no_place(&observed.run, quota)),
+        Wait::Tasks { cause, pod, live: _ } => moves::awaits_tasks(observed, *cause, pod.as_deref()),
+        Wait::Volume { cause, pod, claim } => Some(moves::is_tied(observed, *cause, pod.as_deref(), claim)),
+        Wait::Fit {
+            pod,
+            requests,
+            message,
+            largest,
+        } => Some(moves::no_node_fits(pod, requests, message, largest.as_ref())),
+    }
+}
+
+/// The notes about a step that has succeeded.
+pub fn of_event(observed: &Observation, event: &Event) -> Vec<Note> {
+    let run = &observed.run;
+    match event {
+        Event::Enrolled => vec![enrolled(run)],
+        Event::Created(need) => {
+            let chosen = need.as_ref().map(|need| reserves::chosen(observed, need));
+            chosen.into_iter().chain(returned(run)).collect()
+        }
+        Event::ReserveGivenUp { nearest } => vec![reserves::given_up(observed, nearest.as_ref())],
+        Event::PodMissing { message } => placeholder::no_pod(run, message.as_deref()).into_iter().collect(),
+        Event::SizedWithinLimits { message } => vec![placeholder::within_limits(message)],
+        Event::Released {
+            cause,
+            enrolment,
+            node,
+            message,
+        } => {
+            let goes = node.as_deref().zip(*enrolment);
+            released(observed, *cause, goes, message.as_deref().unwrap_or_default())
+        }
+        Event::NodeRecorded { node } => vec![moves::arrived(run, node)],
+        Event::MovedOff {
+            cause,
+            pod,
+            starts_over: false,
+        } => vec![moves::moves_off(observed, *cause, pod.as_deref())],
+        Event::MovedOff { cause, .. } => vec![moves::starts_over(observed, *cause)],
+        Event::PlaceFreed { name, quota } => vec![placeholder::frees_place(name, quota)],
+        Event::MadeRoom { tasks } => vec![moves::makes_room(tasks)],
+        Event::CleanedUp => vec![cleaned_up(observed)],
+        Event::NodeKept => vec![reserved(observed)],
+    }
+}
+
+fn held(observed: &Observation) -> Note {
+    let start = match observed.run.held_from {
+        HeldFrom::Creation => "its creation",
+        HeldFrom::Release(_) | HeldFrom::UndatedRelease => "its previous holder released it",
+    };
+    let text = format!(
+        "Held by pod-affinity (spec.status is {}) until its placeholder {} has a node, so that all its pods can share \
+         that node. The hold ends at the latest {} after {start}.",
+        keys::PENDING,
+        observed.run.key.placeholder(),
+        seconds(observed.config.hold_deadline),
+    );
+    note(Reason::Held, text)
+}
+
+fn enrolled(run: &Run) -> Note {
+    let text = if run.status == SpecStatus::Pending {
+        "Enrolled. Another holder holds this run (spec.status was already set, or Kueue queues it). The controller \
+         creates the placeholder when that holder releases it."
+    } else {
+        "Enrolled after it was released: the controller creates its placeholder now, and its pods will share one node."
+    };
+    note(Reason::Enrolled, text.to_owned())
+}
+
+/// Only for a recreated placeholder: the notes about hold and enrolment announce the first placeholder of a run.
+fn returned(run: &Run) -> Option<Note> {
+    run.node.as_ref()?;
+    let text = format!(
+        "The placeholder {} was lost; the controller recreated it, and it returns to the node of this run's pods. \
+         If this happens often, find out what deletes or evicts it.",
+        run.key.placeholder()
+    );
+    Some(note(Reason::PlaceholderReturned, text))
+}
+
+fn for_node(run: &Run, message: &str, autoscaler: Option<&str>, largest: Option<&NodeOffer>) -> Note {
+    let reserve = largest
+        .filter(|offer| !offer.fits())
+        .map(|offer| format!(" No node has what its reserve asks for; the nearest, {offer}."))
+        .unwrap_or_default();
+    let autoscaler = autoscaler
+        .map(|words| format!(" The autoscaler reports: {words}."))
+        .unwrap_or_default();
+    let RunKey { namespace, name, .. } = &run.key;
+    let message = message.trim_end_matches('.');
+    let text = format!(
+        "No node for this run yet. The scheduler reports for its placeholder: {message}.{autoscaler}{reserve} The run starts \
+         when another run leaves a node that fits, or when such a node is added. To speed that up, add one, delete \
+         finished runs that reserve one (isolateAlways), or ask for less in this run's podTemplate. \
+         `kubectl pod-affinity explain -n {namespace} {name}` lists the reasons for each node."
+    );
+    note(Reason::WaitingForNode, text)
+}
+
+/// The run's reserve annotation is malformed, so the controller ignores the annotation. The note accompanies any step.
+fn ignored(ignored: &InvalidReserve) -> Note {
+    let text = format!("{ignored}. It is taken as absent; correct it before you create the run again.");
+    note(Reason::ReserveIgnored, text)
+}
+
+fn released(
+    observed: &Observation,
+    cause: ReleaseCause,
+    goes: Option<(&str, Enrolment)>,
+    message: &str,
+) -> Vec<Note> {
+    let text = match (cause, goes) {
+        (ReleaseCause::PlaceholderImpossible, _) => placeholder::impossible(message),
+        (ReleaseCause::NodeFound | ReleaseCause::PlaceholderCreated | ReleaseCause::Deadline, Some(goes)) => {
+            format!("Released: all pods of this run go to {}.", place(goes))
+        }
+        (ReleaseCause::NodeFound | ReleaseCause::PlaceholderCreated, None) => {
+            "Released as soon as its placeholder existed (release-when: created); its pods wait for the node."
+                .to_owned()
+        }
+        (ReleaseCause::Deadline, None) => {
+            "Released without a node; its pods will share the node that the first of them gets.".to_owned()
+        }
+        (ReleaseCause::OptedOut, _) => {
+            "Released: the label was removed or opts out. Its pods are scheduled as for an unlabelled run."
+                .to_owned()
+        }
+    };
+    let late = (cause == ReleaseCause::Deadline).then(|| deadline(observed));
+    late.into_iter().chain([note(Reason::Released, text)]).collect()
+}
+
+/// The node, and which other runs may use the node.
+fn place((node, enrolment): (&str, Enrolment)) -> String {
+    format!("node {node}{}", company(enrolment))
+}
+
+fn company(Enrolment { strategy, isolation }: Enrolment) -> String {
+    let until = match strategy {
+        Strategy::ColocateAlways => {
+            return ", which it may share with other runs (colocateAlways)".to_owned();
+        }
+        Strategy::ColocateCompleted => "until it is done",
+        Strategy::IsolateAlways => "until it is deleted",
+    };
+    let whom = match isolation.from {
+        IsolateFrom::All => "no other PipelineRun's pods",
+        IsolateFrom::Enrolled => "no other enrolled PipelineRun's pods",
+    };
+    let whence = match isolation.scope {
+        Scope::Cluster => "",
+        Scope::Namespace => " of this namespace",
+    };
+    format!("; {whom}{whence} can use it {until} ({strategy})")
+}
+
+fn deadline(observed: &Observation) -> Note {
+    let why = observed.pod.as_ref().and_then(|pod| pod.unschedulable.as_ref());
+    let text = format!(
+        "The hold reached hold-deadline ({}) without a node{}. The run is released without a node; add nodes, \
+         or raise hold-deadline if new nodes take longer.",
+        seconds(observed.config.hold_deadline),
+        why.map(|why| format!(": {}", why.message)).unwrap_or_default(),
+    );
+    note(Reason::HoldDeadlineExceeded, text)
+}
+
+fn relaxed() -> Note {
+    let text = "Pods of this run came with a required podAffinity to other pods, and no node can satisfy both that and the \
+                run's own: pod-affinity made theirs preferred. It does not come from the run itself; usual sources are \
+                default-pod-template in Tekton's ConfigMap config-defaults, and admission policies.";
+    note(Reason::AffinityRelaxed, text.to_owned())
+}
+
+fn too_late() -> Note {
+    let text = format!(
+        "This run started before pod-affinity could hold it, so its pods may already be on several nodes; nothing is \
+         changed. Set the label {} on the run itself, when it is created: one on its Pipeline comes too late.",
+        keys::OPT_IN
+    );
+    note(Reason::LabelledTooLate, text)
+}
+
+/// Only for a run that continues without a placeholder: deleting the placeholder of a done run emits no event.
+fn cleaned_up(observed: &Observation) -> Note {
+    let freed = observed
+        .node_name()
+        .map(|node| format!("; node {node} is free for other runs"))
+        .unwrap_or_default();
+    note(Reason::CleanedUp, format!("The placeholder is deleted{freed}."))
+}
+
+fn reserved(observed: &Observation) -> Note {
+    let node = observed.node_name().unwrap_or("of this run");
+    let text = format!(
+        "The run is done; node {node} stays reserved for it (isolateAlways) until the PipelineRun is deleted or an \
+         autoscaler removes the node."
+    );
+    note(Reason::CleanedUp, text)
+}
+
+fn seconds(duration: Duration) -> String {
+    match duration.as_secs() {
+        minutes if minutes >= 60 && minutes % 60 == 0 => format!("{}m", minutes / 60),
+        seconds => format!("{seconds}s"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::strategy::Isolation;
+
+    #[test]
+    fn the_note_names_the_other_runs_that_may_use_the_node() {
+        let text = |strategy, isolation| place(("n1", Enrolment { strategy, isolation }));
+        let everywhere = Isolation::default();
+        let narrow = Isolation {
+            scope: Scope::Namespace,
+            from: IsolateFrom::Enrolled,
+        };
+        assert!(text(Strategy::ColocateAlways, everywhere).contains("may share"));
+        assert!(text(Strategy::ColocateCompleted, everywhere).contains("until it is done"));
+        assert!(text(Strategy::IsolateAlways, everywhere).contains("until it is deleted"));
+        assert!(
+            text(Strategy::IsolateAlways, narrow).contains("enrolled PipelineRun's pods of this namespace")
+        );
+    }
+
+    #[test]
+    fn a_duration_of_whole_minutes_is_in_minutes() {
+        assert_eq!(seconds(Duration::from_mins(10)), "10m");
+        assert_eq!(seconds(Duration::from_secs(90)), "90s");
+        assert_eq!(seconds(Duration::ZERO), "0s");
+    }
+}

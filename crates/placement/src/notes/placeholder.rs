@@ -1,0 +1,89 @@
+//! Event texts for a placeholder that cannot be created, and for its StatefulSet in a quota.
+
+use super::reason::{Note, Reason, note};
+use crate::messages;
+use crate::pod_rejection::{self, PermanentRejection};
+use crate::run::Run;
+
+/// The remedy for a policy that requires labels or annotations.
+pub const POLICY_REMEDY: &str = " If the policy requires labels or annotations, add them by placeholder-labels, \
+                        placeholder-copied-labels or placeholder-annotations in the ConfigMap config-pod-affinity.";
+
+/// The StatefulSet controller cannot create the placeholder's pod. `complaint` is the message of its event.
+pub(super) fn no_pod(run: &Run, complaint: Option<&str>) -> Option<Note> {
+    let complaint = complaint?;
+    let required = messages::is_denied(complaint).then(|| {
+        let name = run.key.placeholder();
+        format!("{POLICY_REMEDY} Then delete the StatefulSet {name}: the controller recreates it with them.")
+    });
+    let text = format!(
+        "The placeholder's pod cannot be created: {complaint}. The run stays held, and the controller retries every \
+         few seconds. Raise the quota or relax the policy that the message names.{}",
+        required.unwrap_or_default()
+    );
+    Some(note(Reason::PlaceholderRefused, text))
+}
+
+/// A quota rejected the placeholder of an older run, so this run does not try yet.
+pub(super) fn older_runs_first(run: &Run) -> Note {
+    let text = format!(
+        "The placeholder waits for older runs of this namespace, because a ResourceQuota rejected one of their placeholders. The \
+         controller tries the two oldest runs first. {} Raise the quota or remove what uses it up.",
+        meanwhile(run)
+    );
+    note(Reason::PlaceholderRefused, text)
+}
+
+/// The placeholder would use the room in a quota for a StatefulSet of Tekton. Without that StatefulSet, Tekton fails a run.
+pub(super) fn no_place(run: &Run, quota: &str) -> Note {
+    let text = format!(
+        "{quota} has no room for the placeholder's StatefulSet beside those that Tekton creates for PVCs (affinity \
+         assistants). Tekton fails a run if the quota refuses one, so the placeholder gives way. {} Raise the quota by \
+         one for each labelled run at a time.",
+        meanwhile(run)
+    );
+    note(Reason::PlaceholderRefused, text)
+}
+
+fn meanwhile(run: &Run) -> &'static str {
+    if run.is_held_by_us() {
+        "The run stays held until there is room, at the latest until its hold-deadline."
+    } else {
+        "Meanwhile, the run goes on without a placeholder: between tasks other runs can take its node."
+    }
+}
+
+/// The placeholder of another run used the room in a quota for a StatefulSet of Tekton, without which Tekton fails this run.
+pub(super) fn frees_place(placeholder: &str, quota: &str) -> Note {
+    let text = format!(
+        "{quota} has no room for the StatefulSets that Tekton creates for this run's PVCs (affinity assistants), and Tekton fails a \
+         run if the quota refuses one. The hold of this run is over, so the controller deleted the placeholder {placeholder} of \
+         another run, which goes on without one. Raise the quota by one for each labelled run at a time."
+    );
+    note(Reason::MadeRoom, text)
+}
+
+/// A `LimitRange` rejected the placeholder's pod, and the controller changes the size.
+pub(super) fn within_limits(complaint: &str) -> Note {
+    let text = format!(
+        "A LimitRange of this namespace does not let the placeholder's pod in: {complaint}. The controller changes what it asks \
+         for. To avoid the delay, set placeholder-cpu and placeholder-memory in the configuration of pod-affinity to what the \
+         LimitRange allows."
+    );
+    note(Reason::PlaceholderRefused, text)
+}
+
+/// Why the controller releases a run whose placeholder can never be created.
+pub(super) fn impossible(complaint: &str) -> String {
+    match pod_rejection::parse(complaint) {
+        Some(PermanentRejection::OutOfLimitRange(_)) => format!(
+            "Released without a node, because a LimitRange of this namespace does not let its placeholder in: {complaint}. \
+             Its pods will share the node that the first of them gets, but between tasks other runs can take that node. Set \
+             placeholder-cpu and placeholder-memory in the configuration of pod-affinity to what the LimitRange allows."
+        ),
+        Some(PermanentRejection::MissingObject) | None => format!(
+            "Released without a node: its placeholder cannot be created, nor can pods of its tasks that refer to the same \
+             object: {complaint}. Create the object, or correct its name in the PipelineRun."
+        ),
+    }
+}

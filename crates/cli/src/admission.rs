@@ -1,4 +1,4 @@
-//! How pod-affinity changes objects that are created: by its webhook, or by admission policies (overlays/policies). Pure.
+//! The objects by which pod-affinity changes created runs and pods: its webhooks, or admission policies (overlays/policies). Pure.
 
 use crate::ask::{Gap, Seen};
 use crate::doctor::manifests::Policy;
@@ -6,14 +6,14 @@ use crate::way::Way;
 use k8s_openapi::api::admissionregistration::v1::MutatingWebhookConfiguration;
 use serde_json::Value;
 
-/// A policy or a binding of the release, and the spec of the one in the cluster.
+/// A policy or a binding of the release, and its spec in the cluster.
 #[derive(Clone, Debug)]
 pub(crate) struct Compared {
     pub(crate) release: Policy,
     pub(crate) found: Seen<Option<Value>>,
 }
 
-/// The objects that make the API server change others: those of the webhook by name, and those of the policies.
+/// The webhook configurations by name, and the policies with their bindings.
 #[derive(Clone, Debug)]
 pub(crate) struct Admission {
     pub(crate) webhooks: Vec<(&'static str, Seen<Option<MutatingWebhookConfiguration>>)>,
@@ -21,7 +21,7 @@ pub(crate) struct Admission {
 }
 
 impl Admission {
-    /// None if neither is there, as far as it can be seen.
+    /// What is installed, as far as it could be read.
     pub(crate) fn way(&self) -> Option<Way> {
         let policies = self.policies.iter().any(|it| matches!(it.found, Ok(Some(_))));
         let webhook = self.webhooks.iter().any(|(_, seen)| matches!(seen, Ok(Some(_))));
@@ -33,7 +33,7 @@ impl Admission {
         }
     }
 
-    /// What was not seen.
+    /// The reads that failed.
     pub(crate) fn gaps(&self) -> impl Iterator<Item = &Gap> {
         let webhooks = self.webhooks.iter().filter_map(|(_, seen)| seen.as_ref().err());
         let policies = self.policies.iter().filter_map(|it| it.found.as_ref().err());

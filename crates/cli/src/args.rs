@@ -1,4 +1,4 @@
-//! The command line. Flags mean what they mean to kubectl.
+//! The command line. Flags have the same meaning as in kubectl.
 
 mod verbs;
 
@@ -20,24 +20,24 @@ pub(crate) struct Args {
     pub(crate) command: Verb,
 }
 
-const EXIT_CODES: &str = "Exit codes: 0 answered; 1 doctor found something bad, there is no such run, or it is not as it \
-has to be; 2 wrong usage; 3 the API server could not be asked.";
+const EXIT_CODES: &str = "Exit codes: 0 success; 1 doctor found something bad, the run does not exist, or the run is not in the \
+expected state; 2 wrong usage; 3 the API server did not answer, or you lack a permission.";
 
 const CLUSTER: &str = "Cluster";
 
-/// Which cluster, and how.
+/// The cluster, and the credentials.
 #[derive(Debug, clap::Args)]
 pub(crate) struct ClusterArgs {
-    /// Path to the kubeconfig file. Default: what KUBECONFIG names, or ~/.kube/config.
+    /// Path to the kubeconfig file. Default: the files in KUBECONFIG, or ~/.kube/config.
     #[arg(long, global = true, help_heading = CLUSTER, value_name = "FILE")]
     pub(crate) kubeconfig: Option<PathBuf>,
     /// Context of the kubeconfig to use.
     #[arg(long, global = true, help_heading = CLUSTER, value_name = "NAME")]
     pub(crate) context: Option<String>,
-    /// Cluster of the kubeconfig to use. Default: that of the context.
+    /// Cluster of the kubeconfig to use. Default: the one of the context.
     #[arg(long, global = true, help_heading = CLUSTER, value_name = "NAME")]
     pub(crate) cluster: Option<String>,
-    /// User of the kubeconfig to use. Default: that of the context.
+    /// User of the kubeconfig to use. Default: the one of the context.
     #[arg(long, global = true, help_heading = CLUSTER, value_name = "NAME")]
     pub(crate) user: Option<String>,
     /// User to impersonate.
@@ -46,7 +46,7 @@ pub(crate) struct ClusterArgs {
     /// Group to impersonate, together with --as. May be given several times.
     #[arg(long = "as-group", global = true, help_heading = CLUSTER, value_name = "GROUP")]
     pub(crate) impersonate_groups: Vec<String>,
-    /// Namespace. Default: that of the context.
+    /// Namespace. Default: the one of the context.
     #[arg(short, long, global = true, help_heading = CLUSTER, value_name = "NAME")]
     pub(crate) namespace: Option<String>,
     /// How long to wait for one answer of the API server: 5s, 1m. 0 waits for ever.
@@ -54,12 +54,11 @@ pub(crate) struct ClusterArgs {
     pub(crate) request_timeout: Limit,
 }
 
-/// The longest wait for one answer; `None` is for ever. A type of its own, since clap takes an `Option` for an
-/// argument that may be missing.
+/// A time limit; `None` means no limit. clap would take an `Option` as an optional argument.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Limit(pub(crate) Option<Duration>);
 
-/// As whom this program was called: the name of its file, and the words by which it is called.
+/// The file name of the program, and the command that the user types.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Caller {
     pub(crate) file: &'static str,
@@ -67,7 +66,7 @@ pub(crate) struct Caller {
 }
 
 impl Caller {
-    /// By the path of this program.
+    /// Derives both from the path of the program.
     pub(crate) fn of(program: &str) -> Self {
         let file = Path::new(program).file_stem().and_then(|name| name.to_str());
         if file.is_some_and(|name| name.starts_with("tkn-")) {
@@ -84,7 +83,7 @@ impl Caller {
     }
 }
 
-/// The command line, with usage in the caller's words.
+/// The definition of the command line, with the command that the user types.
 pub(crate) fn command(caller: Caller) -> Command {
     Args::command().name(caller.words).bin_name(caller.words)
 }
@@ -104,7 +103,7 @@ pub(crate) fn parse(
 }
 
 impl Args {
-    /// What clap cannot check, because it is about several arguments at once.
+    /// Checks combinations of arguments, which clap does not check.
     fn check(&self) -> Result<(), String> {
         if !self.cluster.impersonate_groups.is_empty() && self.cluster.impersonate.is_none() {
             return Err("--as-group needs --as: a group is impersonated together with a user".to_owned());
@@ -118,7 +117,7 @@ fn timeout(text: &str) -> Result<Limit, String> {
     if text == "0" {
         return Ok(Limit(None));
     }
-    // kubectl takes bare numbers for seconds.
+    // A number without a unit means seconds, as in kubectl.
     let text = if text.bytes().all(|byte| byte.is_ascii_digit()) {
         format!("{text}s")
     } else {

@@ -1,8 +1,6 @@
-//! Asks the API server, each time with a deadline, and makes a sentence of what went wrong. The one place with IO;
-//! [`writes`] has the few calls that change something.
+//! Requests to the API server, each with a deadline. [`writes`] has the requests that change an object.
 //!
-//! A question that gets no answer is a [`Gap`]: the rest of the answer is still given, and the gap says which right
-//! is missing, or what was waited for.
+//! A request that fails is a [`Gap`]: the command prints the rest of its answer, and the gap as a sentence.
 
 pub(crate) mod writes;
 
@@ -17,38 +15,38 @@ use serde::de::DeserializeOwned;
 use std::fmt::{self, Debug};
 use std::time::Duration;
 
-/// Objects a page.
+/// Objects per page of a list.
 const PAGE: u32 = 500;
 
-/// What was seen, or why nothing was.
+/// The answer of a request, or the reason why there is none.
 pub(crate) type Seen<T> = Result<T, Gap>;
 
-/// What is asked, in the words of RBAC.
+/// A request in the terms of RBAC.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Question {
     pub(crate) verb: &'static str,
-    /// Plural, and the group behind a dot unless it is the core group's.
+    /// The plural, followed by a dot and the group, except for the core group.
     pub(crate) resource: String,
     pub(crate) name: Option<String>,
-    /// `None`: all namespaces, or no namespace at all.
+    /// `None`: all namespaces, or a resource without namespaces.
     pub(crate) namespace: Option<String>,
     pub(crate) namespaced: bool,
 }
 
-/// Why something was not seen.
+/// Why a request has no answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Gap {
-    /// The user may not.
+    /// The user lacks the right.
     Forbidden(Question),
-    /// The cluster has no such kind.
+    /// The cluster has no such resource.
     NotServed(Question),
-    /// No answer in time.
+    /// There was no answer before the deadline.
     Late(Question, Duration),
-    /// Something that a write relies on is not so any more, so nothing was written.
+    /// The object changed since it was read, so nothing was written.
     Changed(Question),
-    /// Anything else, in the server's own words.
+    /// Any other error, with the message of the API server.
     Failed(Question, String),
-    /// It is there, but cannot be understood.
+    /// The object exists, but cannot be parsed.
     Unreadable(String),
 }
 
@@ -87,14 +85,14 @@ impl From<Unnamed> for Gap {
     }
 }
 
-/// The API server, and how long one answer may take.
+/// The API server, and the deadline of a request.
 #[derive(Clone)]
 pub(crate) struct Server {
     pub(crate) client: Client,
     pub(crate) limit: Option<Duration>,
 }
 
-/// A kind of objects in a namespace, or everywhere.
+/// A resource in a namespace, or in the cluster.
 pub(crate) struct Place<K> {
     api: Api<K>,
     limit: Option<Duration>,
@@ -102,7 +100,7 @@ pub(crate) struct Place<K> {
 }
 
 impl Server {
-    /// Objects of one namespace.
+    /// A resource of one namespace.
     pub(crate) fn within<K>(&self, namespace: &str) -> Place<K>
     where
         K: Resource<Scope = NamespaceResourceScope, DynamicType = ()>,
@@ -111,7 +109,7 @@ impl Server {
         self.place::<K>(api, Some(namespace), true)
     }
 
-    /// Objects of one namespace, or of all.
+    /// A resource of one namespace, or of all namespaces.
     pub(crate) fn reach<K>(&self, namespace: Option<&str>) -> Place<K>
     where
         K: Resource<Scope = NamespaceResourceScope, DynamicType = ()>,
@@ -122,7 +120,7 @@ impl Server {
         }
     }
 
-    /// Objects that no namespace has.
+    /// A resource without namespaces.
     pub(crate) fn cluster<K>(&self) -> Place<K>
     where
         K: Resource<Scope = ClusterResourceScope, DynamicType = ()>,
@@ -130,7 +128,7 @@ impl Server {
         self.place::<K>(Api::all(self.client.clone()), None, false)
     }
 
-    /// Objects of a kind that has no type here, and that no namespace has.
+    /// A resource without namespaces and without a type in this program.
     pub(crate) fn cluster_of(&self, kind: &ApiResource) -> Place<DynamicObject> {
         Place {
             api: Api::all_with(self.client.clone(), kind),
@@ -164,7 +162,7 @@ impl Server {
         }
     }
 
-    /// The API server's clock, which the times of all objects go by; ours if it does not tell.
+    /// The time of the API server, which also sets the times in objects. Without a date in the answer: the local time.
     pub(crate) async fn clock(&self) -> Seen<Timestamp> {
         let question = Question {
             verb: "get",
@@ -181,7 +179,7 @@ impl Server {
         Ok(date.map_or_else(Timestamp::now, |date| date.timestamp()))
     }
 
-    /// Any other call, with the deadline.
+    /// Sends any other request with the deadline.
     pub(crate) async fn answer<T>(
         &self,
         question: Question,
@@ -195,13 +193,13 @@ impl<K> Place<K>
 where
     K: Clone + DeserializeOwned + Debug,
 {
-    /// One object, if it is there.
+    /// One object; `None` if it does not exist.
     pub(crate) async fn get(&self, name: &str) -> Seen<Option<K>> {
         let question = self.question("get", Some(name));
         answer(self.limit, question, self.api.get_opt(name)).await
     }
 
-    /// All that match, page by page.
+    /// All objects that match, page by page.
     pub(crate) async fn list(&self, matching: ListParams) -> Seen<Vec<K>> {
         let mut found = Vec::new();
         let mut params = matching.limit(PAGE);
@@ -216,7 +214,7 @@ where
         }
     }
 
-    /// Creates without creating.
+    /// Creates an object as a dry run.
     pub(crate) async fn dry_create(&self, object: &K) -> Seen<K>
     where
         K: Serialize,
@@ -224,7 +222,7 @@ where
         self.created(object, true).await
     }
 
-    /// Creates a question: an object that is answered and not kept.
+    /// Creates an object that the API server answers and does not store, such as an access review.
     pub(crate) async fn create(&self, question: &K) -> Seen<K>
     where
         K: Serialize,
@@ -244,7 +242,7 @@ where
         answer(self.limit, question, self.api.create(&params, object)).await
     }
 
-    /// What a question about this place reads like.
+    /// The request with this verb, for error texts.
     pub(crate) fn question(&self, verb: &'static str, name: Option<&str>) -> Question {
         Question {
             verb,
@@ -280,7 +278,7 @@ async fn answer<T>(
     answered.map_err(|error| gap(question, &error))
 }
 
-/// What an error of a call leaves unseen.
+/// The gap that follows from an error.
 pub(crate) fn gap(question: Question, error: &Error) -> Gap {
     match error {
         Error::Api(status) if status.code == 403 => forbidden(question, &status.message),
@@ -291,7 +289,7 @@ pub(crate) fn gap(question: Question, error: &Error) -> Gap {
     }
 }
 
-/// A test of a patch that fails is unprocessable, a UID of another object a conflict.
+/// A patch whose test fails is unprocessable. A UID of another object is a conflict.
 fn is_change(verb: &str, code: u16) -> bool {
     matches!((verb, code), ("patch", 404 | 409 | 422) | ("delete", 409))
 }
@@ -304,7 +302,7 @@ fn forbidden(question: Question, message: &str) -> Gap {
     }
 }
 
-/// The innermost cause is what a user can act on: refused, unknown host, expired certificate.
+/// The error with its causes. The innermost cause helps the user: connection refused, unknown host, expired certificate.
 pub(crate) fn chain(error: &dyn std::error::Error) -> String {
     let mut text = error.to_string();
     let mut cause = error.source();

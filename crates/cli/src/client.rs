@@ -1,4 +1,4 @@
-//! The cluster that the user means: kubeconfig, context and namespace, found as kubectl finds them.
+//! The client for the cluster: kubeconfig, context and namespace, with the rules of kubectl.
 
 use crate::args::ClusterArgs;
 use crate::ask::{Server, chain};
@@ -6,27 +6,27 @@ use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Client, Config};
 use thiserror::Error;
 
-/// Why there is no client.
+/// The error of a client that cannot be created.
 #[derive(Debug, Error)]
 pub(crate) enum Unusable {
-    /// The configuration.
+    /// The kubeconfig is missing or invalid.
     #[error("the kubeconfig cannot be used: {0}")]
     Kubeconfig(String),
-    /// The client made from it.
+    /// The kubeconfig is valid, but no client can be created from it.
     #[error("no client can be made from the kubeconfig: {0}")]
     Client(String),
 }
 
-/// A cluster and the namespace to look at.
+/// The API server, and the namespace of the command.
 pub(crate) struct Cluster {
     pub(crate) server: Server,
     pub(crate) namespace: String,
     pub(crate) url: String,
 }
 
-/// Makes ready to ask; asks nothing yet.
+/// Creates the client. Sends no request.
 pub(crate) async fn cluster(args: &ClusterArgs) -> Result<Cluster, Unusable> {
-    // Refused only if somebody was first, and nobody was.
+    // Fails only if another provider is installed, which does not happen in this program.
     let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
     let config = config(args).await?;
     let namespace = args
@@ -58,16 +58,16 @@ async fn config(args: &ClusterArgs) -> Result<Config, Unusable> {
     };
     let mut config = match read {
         Ok(kubeconfig) => chosen(kubeconfig, &options).await?,
-        // In a pod there is none.
+        // A pod has no kubeconfig.
         Err(error) => Config::incluster().map_err(|_| Unusable::Kubeconfig(chain(&error)))?,
     };
-    // A question that fails is told at once; it is the user who tries again.
+    // An error is reported at once, and the user decides whether to try again.
     config.default_retry = false;
     impersonate(&mut config, args);
     Ok(config)
 }
 
-/// A user who is not there would silently be an anonymous one.
+/// A user that is missing in the kubeconfig is an error: the client would send requests without credentials.
 async fn chosen(kubeconfig: Kubeconfig, options: &KubeConfigOptions) -> Result<Config, Unusable> {
     let is_there = |user: &String| kubeconfig.auth_infos.iter().any(|it| it.name == *user);
     if let Some(user) = options.user.as_ref().filter(|user| !is_there(user)) {

@@ -1,4 +1,4 @@
-//! The verbs: ask, judge, print, and the exit code.
+//! The commands: read, compute, print, and return the exit code.
 
 mod explain;
 mod read;
@@ -15,12 +15,12 @@ use std::io::ErrorKind;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-/// Doctor found something bad, there is no such run, or it is not as it has to be.
+/// Exit code: doctor found something bad, there is no such run, or the run is not in the expected state.
 const BAD: u8 = 1;
-/// The API server could not be asked.
+/// Exit code: the API server did not answer, or the user lacks a right that the command needs.
 const UNASKED: u8 = 3;
 
-/// Runs a verb.
+/// Runs a command.
 pub(crate) fn run(caller: Caller, args: Args) -> ExitCode {
     block_on(answer(caller, args))
 }
@@ -38,7 +38,7 @@ fn block_on(answer: impl Future<Output = ExitCode>) -> ExitCode {
     match tokio::runtime::Builder::new_current_thread().enable_all().build() {
         Ok(runtime) => {
             let code = runtime.block_on(answer);
-            // A name lookup that hangs must not hold up the end.
+            // A name lookup that hangs must not delay the exit.
             runtime.shutdown_background();
             code
         }
@@ -52,14 +52,14 @@ async fn answer(caller: Caller, args: Args) -> ExitCode {
         Verb::Completion(args) => completion(caller, &args),
         verb => {
             with_cluster(&cluster, async |cluster| {
-                Box::pin(asked(caller, &cluster, verb)).await
+                Box::pin(run_in(caller, &cluster, verb)).await
             })
             .await
         }
     }
 }
 
-async fn asked(caller: Caller, cluster: &Cluster, verb: Verb) -> Seen<ExitCode> {
+async fn run_in(caller: Caller, cluster: &Cluster, verb: Verb) -> Seen<ExitCode> {
     match verb {
         Verb::List(args) => Box::pin(read::list(cluster, &args)).await,
         Verb::Explain(args) => Box::pin(explain::explain(cluster, &args)).await,
@@ -70,7 +70,7 @@ async fn asked(caller: Caller, cluster: &Cluster, verb: Verb) -> Seen<ExitCode> 
         Verb::Release(args) => write::release(cluster, &args).await,
         Verb::Disable(args) => Box::pin(write::disable(cluster, &args)).await,
         Verb::Enable(args) => Box::pin(write::enable(cluster, &args)).await,
-        // Asks nothing, so that it also works without a cluster.
+        // Sends no request, so it also works without a cluster.
         Verb::Completion(args) => Ok(completion(caller, &args)),
     }
 }
@@ -105,7 +105,7 @@ fn installed(link: std::io::Result<PathBuf>) -> ExitCode {
     }
 }
 
-/// It was answered, and not as it had to be.
+/// Prints an error that the API server answered, or that follows from its answer.
 fn refused(sentence: &str) -> ExitCode {
     output::note(&format!("error: {sentence}"));
     ExitCode::from(BAD)
@@ -119,7 +119,7 @@ fn failed(sentence: &str) -> ExitCode {
 fn printed(text: &str) -> ExitCode {
     match output::print(text) {
         Ok(()) => ExitCode::SUCCESS,
-        // The reader has seen enough.
+        // The reader of the pipe has ended.
         Err(error) if error.kind() == ErrorKind::BrokenPipe => ExitCode::SUCCESS,
         Err(error) => failed(&format!("cannot print: {error}")),
     }

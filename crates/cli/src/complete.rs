@@ -1,5 +1,5 @@
-//! Completion as kubectl asks for it: a program called `kubectl_complete-pod_affinity`, with the words so far as
-//! arguments, prints what the last one may become, and a number that says how to take it.
+//! Completion for kubectl: kubectl runs the program `kubectl_complete-pod_affinity` with the words so far as arguments. The program
+//! prints the candidates for the last word, and a directive for the shell.
 
 use crate::args::{Args, Caller, Limit, Verb, command, parse};
 use crate::client::cluster;
@@ -14,23 +14,23 @@ use std::io;
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// What kubectl starts.
+/// The file name of the plugin.
 const PLUGIN: &str = "kubectl-pod_affinity";
-/// What kubectl asks for completions of it.
+/// The file name of the program that completes the plugin.
 const COMPLETER: &str = "kubectl_complete-pod_affinity";
-/// Nothing else is to be offered, file names in particular.
-const NOTHING_ELSE: &str = ":4";
-/// Somebody waits with a finger on the key.
+/// The directive that the shell must not offer file names.
+const NO_FILES: &str = ":4";
+/// The user waits for the completion of a word.
 const PATIENCE: Duration = Duration::from_secs(2);
 
-/// Whether this is how the program was called.
-pub(crate) fn is_asked_for(program: &str) -> bool {
+/// Whether the program was called under the name for completion.
+pub(crate) fn is_completion(program: &str) -> bool {
     let file = program.rsplit(['/', '\\']).next().unwrap_or_default();
     file.starts_with("kubectl_complete-")
 }
 
-/// Links the program that kubectl asks to the plugin that it starts, beside it. The plugin manager krew creates only one
-/// link for a plugin. A link to a name stays valid when krew upgrades the plugin.
+/// Creates a link to the plugin under the name for completion, in the folder of the plugin. The plugin manager krew creates only one
+/// link for a plugin. A relative link stays valid when krew upgrades the plugin.
 pub(crate) fn install(path: Option<&OsStr>) -> io::Result<PathBuf> {
     let mut folders = std::env::split_paths(path.unwrap_or_default());
     let Some(folder) = folders.find(|folder| folder.join(PLUGIN).is_file()) else {
@@ -47,7 +47,7 @@ pub(crate) fn install(path: Option<&OsStr>) -> io::Result<PathBuf> {
     }
 }
 
-/// What the last word may become, a line each.
+/// The candidates for the last word, one per line, and the directive.
 pub(crate) async fn answer(caller: Caller, words: &[String]) -> String {
     let (last, before) = words
         .split_last()
@@ -61,10 +61,10 @@ pub(crate) async fn answer(caller: Caller, words: &[String]) -> String {
         }
     }
     found.retain(|word| word.starts_with(last));
-    found.iter().map(|word| format!("{word}\n")).collect::<String>() + NOTHING_ELSE + "\n"
+    found.iter().map(|word| format!("{word}\n")).collect::<String>() + NO_FILES + "\n"
 }
 
-/// Flags, their values, verbs: what the definition of the command line knows.
+/// Flags, values of flags, and commands.
 fn candidates(root: &Command, before: &[String], last: &str) -> Vec<String> {
     let verb = before.iter().find_map(|word| root.find_subcommand(word));
     let flags: Vec<&Arg> = root
@@ -102,7 +102,7 @@ fn values(argument: &Arg) -> Vec<String> {
     values.iter().map(|value| value.get_name().to_owned()).collect()
 }
 
-/// The names of labelled runs, where one is asked for.
+/// The names of labelled runs, if the next word names a run.
 async fn runs(caller: Caller, before: &[String]) -> Option<Vec<String>> {
     let program = OsString::from(caller.file);
     let words = before.iter().map(OsString::from).chain(["x".into()]);
@@ -133,9 +133,9 @@ mod tests {
     }
 
     #[test]
-    fn the_program_knows_by_its_name_that_it_is_asked_to_complete() {
-        assert!(is_asked_for("/usr/bin/kubectl_complete-pod_affinity"));
-        assert!(!is_asked_for("/usr/bin/kubectl-pod_affinity"));
+    fn the_file_name_selects_completion() {
+        assert!(is_completion("/usr/bin/kubectl_complete-pod_affinity"));
+        assert!(!is_completion("/usr/bin/kubectl-pod_affinity"));
     }
 
     #[test]
@@ -154,7 +154,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn verbs_flags_and_values_are_offered() {
+    async fn commands_flags_and_values_are_offered() {
         let table = [
             (
                 "",
@@ -177,7 +177,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_cannot_be_asked_for_is_not_offered() {
+    async fn without_an_api_server_no_run_is_offered() {
         assert_eq!(offered("--kubeconfig=/none explain x").await, "");
     }
 }

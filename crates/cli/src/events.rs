@@ -1,4 +1,4 @@
-//! Events, reduced to who said what and when. Pure.
+//! Events, reduced to reporter, reason, text and time. Pure.
 
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Event;
@@ -8,11 +8,11 @@ use placement::messages;
 /// One event.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Told {
-    /// When it was said last.
+    /// When it was emitted last.
     pub(crate) at: Timestamp,
-    /// When it was said first.
+    /// When it was emitted first.
     pub(crate) since: Timestamp,
-    /// UID of the object that it is about.
+    /// UID of the object.
     pub(crate) about: String,
     pub(crate) by: String,
     pub(crate) reason: String,
@@ -21,7 +21,7 @@ pub(crate) struct Told {
 }
 
 impl Told {
-    /// Reads an event, in whichever of the two API groups it was written.
+    /// Reads an event of either API group.
     pub(crate) fn of(event: &Event) -> Option<Self> {
         let by = event.reporting_component.clone().filter(|name| !name.is_empty());
         let source = || event.source.as_ref().and_then(|source| source.component.clone());
@@ -37,12 +37,12 @@ impl Told {
         })
     }
 
-    /// It is what an autoscaler has to say.
+    /// An autoscaler emitted the event.
     pub(crate) fn is_of_autoscaler(&self) -> bool {
         messages::is_of_autoscaler(&self.by, &self.reason)
     }
 
-    /// It is ours.
+    /// pod-affinity emitted the event.
     pub(crate) fn is_ours(&self) -> bool {
         self.by.starts_with(placement::keys::OWN_PREFIX)
     }

@@ -1,44 +1,62 @@
-//! All that the story of one run is made from.
+//! The objects that the explanation of one run is made from.
 
 use crate::ask::{Gap, Seen};
 use crate::events::{Told, latest};
-use crate::fit::{Bound, Scene};
+use crate::fit::{BoundVolume, ClusterView};
+use crate::observe::observation;
 use crate::state::State;
-use crate::view::{RunView, Seat, is_assistant, is_live, is_opted_out, is_placeholder, node, unschedulable};
+use crate::view::{
+    RunView, Seat, is_assistant, is_live, is_opted_out, is_placeholder, label, node as bound_to,
+    unschedulable,
+};
 use jiff::Timestamp;
 use k8s_openapi::api::apps::v1::StatefulSet;
 use k8s_openapi::api::core::v1::{Node, Pod};
 use placement::config::Config;
-use placement::opt_in::OptIn;
-use placement::strategy::{Isolation, Strategy};
+use placement::keys;
+use placement::node::{self, Cause, NodeFacts, NodeState};
+use placement::plan::{Observation, Quota};
+use placement::strategy::Enrolment;
+use placement::volume::NodeNames;
 
-/// What was seen of a run and around it.
+/// The run, and the objects around it.
 #[derive(Clone, Debug)]
 pub(crate) struct Facts {
+    /// The API server's time.
     pub(crate) now: Timestamp,
     pub(crate) config: Seen<Config>,
     pub(crate) view: RunView,
+    /// The StatefulSet that has the name of the run's placeholder.
     pub(crate) set: Seen<Option<StatefulSet>>,
-    /// The run's pods, the placeholder's among them.
+    /// The run's pods, the placeholder's pod included.
     pub(crate) pods: Seen<Vec<Pod>>,
-    pub(crate) told: Seen<Vec<Told>>,
-    /// The node of [`Facts::home_name`], if it was looked for by name or among those around.
-    pub(crate) home: Option<Seen<Option<Node>>>,
-    pub(crate) around: Option<Around>,
-    /// Of the run's PVCs, if a pod of the run waits, or its node is unfit.
-    pub(crate) volumes: Seen<Vec<Bound>>,
+    /// Events about the run, and about its pods that wait.
+    pub(crate) events: Seen<Vec<Told>>,
+    /// The node of [`Facts::node_name`], unless the run is done.
+    pub(crate) node: Option<Seen<Option<Node>>>,
+    /// Read only if a pod of the run waits.
+    pub(crate) surroundings: Option<Surroundings>,
+    /// The latest rejection of a task's pod by a quota in the namespace.
+    pub(crate) refusal: Option<String>,
+    /// The volumes of the run's PVCs. This and the following are read only if the plan needs them, or a pod of the run waits.
+    pub(crate) volumes: Option<Seen<Vec<BoundVolume>>>,
+    pub(crate) quota: Option<Seen<Quota>>,
+    /// The run's TaskRuns whose pods were rejected by a quota.
+    pub(crate) rejected_tasks: Option<Seen<Vec<String>>>,
+    /// Why the placeholder's pod cannot be created.
+    pub(crate) failed_create: Option<Seen<Option<String>>>,
 }
 
-/// The cluster, which is looked at only when a pod of the run waits.
+/// The nodes of the cluster, and the pods on them.
 #[derive(Clone, Debug)]
-pub(crate) struct Around {
+pub(crate) struct Surroundings {
     pub(crate) nodes: Seen<Vec<Node>>,
-    pub(crate) pods: Partial,
+    pub(crate) pods: PartialPods,
 }
 
-/// Pods of all namespaces; of the run's own only where more may not be seen.
+/// Pods of all namespaces, or only of the run's namespace if the user may not read the others.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Partial {
+pub(crate) struct PartialPods {
     pub(crate) pods: Vec<Pod>,
     pub(crate) gaps: Vec<Gap>,
 }
@@ -55,6 +73,10 @@ impl Facts {
         State::of(&self.view, &self.seat())
     }
 
+    pub(crate) fn uid(&self) -> &str {
+        &self.view.run.key.uid
+    }
+
     pub(crate) fn all_pods(&self) -> &[Pod] {
         self.pods.as_deref().unwrap_or_default()
     }
@@ -65,110 +87,145 @@ impl Facts {
         self.all_pods().iter().filter(is_task)
     }
 
-    /// Pods of the run's tasks that are alive and have to be where the run is.
+    /// Live pods of the run's tasks that have to be on the run's node.
     pub(crate) fn members(&self) -> impl Iterator<Item = &Pod> {
         self.tasks().filter(|pod| is_live(pod) && !is_opted_out(pod))
     }
 
-    /// Pods of the run that find no node.
+    /// Pods of the run for which the scheduler finds no node.
     pub(crate) fn waiting(&self) -> impl Iterator<Item = &Pod> {
         self.all_pods().iter().filter(|pod| waits(pod))
     }
 
-    /// The first pod of a task that finds no node, and has to be where the run is.
+    /// The first waiting pod of a task that has to be on the run's node.
     pub(crate) fn waiting_member(&self) -> Option<&Pod> {
         self.members().find(|pod| waits(pod))
     }
 
-    pub(crate) fn uid(&self) -> &str {
-        &self.view.run.key.uid
-    }
-
     /// The last event with this reason on the run.
     pub(crate) fn event(&self, reason: &str) -> Option<&Told> {
-        latest(self.told.as_deref().unwrap_or_default(), self.uid(), reason)
+        latest(self.events.as_deref().unwrap_or_default(), self.uid(), reason)
     }
 
-    /// The configuration, or what holds without one.
+    /// The latest event of an autoscaler about a pod.
+    pub(crate) fn autoscaler_about(&self, pod: &Pod) -> Option<&Told> {
+        let uid = pod.metadata.uid.as_deref()?;
+        let events = self.events.as_deref().ok()?.iter();
+        let answers = events.filter(|event| event.about == uid && event.is_of_autoscaler());
+        answers.max_by_key(|event| event.at)
+    }
+
+    /// The configuration, or its defaults if it could not be read.
     pub(crate) fn config(&self) -> Config {
         self.config.clone().unwrap_or_default()
     }
 
-    /// The strategy that is in force for the run, or would be.
-    pub(crate) fn strategy(&self) -> Strategy {
-        let enrolled = self
-            .view
-            .run
-            .strategy
-            .as_deref()
-            .filter(|_| self.view.run.is_enrolled());
-        let asked = || {
-            OptIn::parse(self.view.run.opt_in.as_deref())
-                .ok()
-                .and_then(|opt_in| opt_in.strategy(self.config().default_strategy))
-        };
-        enrolled
-            .and_then(|name| name.parse().ok())
-            .or_else(asked)
-            .unwrap_or_default()
+    /// The run and its placeholder as the controller observes them.
+    pub(crate) fn observation(&self) -> Observation {
+        observation(&self.view.run, &self.seat(), self.config(), self.now)
     }
 
-    /// Likewise whom it keeps away from.
-    pub(crate) fn isolation(&self) -> Isolation {
-        let enrolled = self
-            .view
-            .run
-            .isolation
-            .as_deref()
-            .filter(|_| self.view.run.is_enrolled());
-        enrolled
-            .and_then(|name| name.parse().ok())
-            .unwrap_or(self.config().isolation)
+    /// The strategy and the isolation that the run has, or would get.
+    pub(crate) fn enrolment(&self) -> Enrolment {
+        self.observation().enrolment()
     }
 
-    /// The node where the run is or was, by its placeholder or by its annotation.
-    pub(crate) fn node(&self) -> Option<&str> {
+    /// The placeholder's StatefulSet is at no replicas.
+    pub(crate) fn is_scaled_down(&self) -> bool {
+        self.observation()
+            .statefulset
+            .is_some_and(|set| set.spec.replicas == 0)
+    }
+
+    /// The placeholder is at no replicas because it made room in a quota, and the run gave up no node.
+    pub(crate) fn has_made_room(&self) -> bool {
+        let set = self.observation().statefulset;
+        set.is_some_and(|set| set.spec.replicas == 0 && set.spec.previous_node.as_deref() == Some(""))
+    }
+
+    /// The node of the placeholder, or of the run's tasks while the placeholder has none.
+    pub(crate) fn node_name(&self) -> Option<&str> {
+        let mut members = self.members().filter(|_| self.view.run.is_enrolled());
+        self.seat().node().or_else(|| members.find_map(bound_to))
+    }
+
+    /// The node of the placeholder, or the last node of the run by its annotation.
+    pub(crate) fn last_node(&self) -> Option<&str> {
         self.seat().node().or(self.view.run.node.as_deref())
     }
 
-    /// The node where the run is: that of its placeholder, or that of its tasks while the placeholder has none.
-    pub(crate) fn home_name(&self) -> Option<&str> {
-        let of_tasks = || self.members().find_map(node);
-        let name = self.seat().node().or_else(of_tasks);
-        name.filter(|_| self.view.run.is_enrolled())
+    /// Why no new pod of the run can start on its node, if the node was read.
+    pub(crate) fn node_unusable(&self) -> Option<Cause> {
+        let node = self.node.as_ref()?.as_ref().ok()?;
+        let pod = self.seat().pod.or_else(|| self.members().next());
+        let tolerations = pod.and_then(|pod| pod.spec.as_ref()?.tolerations.as_deref());
+        let node = node.as_ref().and_then(NodeFacts::from_node);
+        match node::state(node.as_ref(), tolerations.unwrap_or_default()) {
+            NodeState::Unusable(cause) => Some(cause),
+            NodeState::Usable | NodeState::Unknown => None,
+        }
     }
 
-    /// The cluster as far as it was seen.
-    pub(crate) fn scene(&self) -> Option<Scene<'_>> {
-        let around = self.around.as_ref()?;
-        Some(Scene {
-            nodes: around.nodes.as_deref().ok()?,
-            pods: &around.pods.pods,
-            volumes: self.volumes.as_deref().unwrap_or_default(),
+    /// The PVC of the run that can be used on this node only, as far as its volumes were read.
+    pub(crate) fn only_volume_of(&self, name: &str) -> Option<&str> {
+        let node = self.node.as_ref().and_then(|node| node.as_ref().ok()?.as_ref());
+        let hostname = node.and_then(|node| label(&node.metadata, keys::HOSTNAME));
+        let here = NodeNames {
+            name,
+            hostname: hostname.unwrap_or(name),
+        };
+        let mut volumes = self.volumes()?.iter();
+        volumes
+            .find(|volume| volume.is_only_on(here))
+            .map(BoundVolume::claim)
+    }
+
+    /// The volumes of the run's PVCs, if they were read.
+    pub(crate) fn volumes(&self) -> Option<&[BoundVolume]> {
+        self.volumes.as_ref()?.as_deref().ok()
+    }
+
+    /// The nodes of the cluster, if they were read.
+    pub(crate) fn nodes(&self) -> Option<&[Node]> {
+        self.surroundings.as_ref()?.nodes.as_deref().ok()
+    }
+
+    /// The cluster as a waiting pod finds it, if the nodes were read.
+    pub(crate) fn cluster(&self) -> Option<ClusterView<'_>> {
+        Some(ClusterView {
+            nodes: self.nodes()?,
+            pods: &self.surroundings.as_ref()?.pods.pods,
+            volumes: self.volumes().unwrap_or_default(),
         })
     }
 
-    /// What was not seen, and why.
+    /// The reads that failed.
     pub(crate) fn gaps(&self) -> Vec<&Gap> {
-        let (run, around) = (&self.view.run, self.around.as_ref());
-        // A run bears what the configuration said when it was enrolled; for how long it may be held is not among that.
-        let bears_it = run.is_enrolled() && !run.is_held_by_us();
-        let own = [
-            self.config.as_ref().err().filter(|_| !bears_it),
+        let run = &self.view.run;
+        // An enrolled run has its strategy as a label. Only a hold depends on more of the configuration.
+        let needs_config = !run.is_enrolled() || run.is_held_by_us();
+        let nodes = self.surroundings.as_ref().and_then(|it| it.nodes.as_ref().err());
+        let pods = self.surroundings.iter().flat_map(|it| &it.pods.gaps);
+        let gaps = [
+            self.config.as_ref().err().filter(|_| needs_config),
             self.set.as_ref().err(),
             self.pods.as_ref().err(),
-            self.told.as_ref().err(),
+            self.events.as_ref().err(),
+            gap(self.node.as_ref()),
+            nodes,
+            gap(self.volumes.as_ref()),
+            gap(self.quota.as_ref()),
+            gap(self.rejected_tasks.as_ref()),
+            gap(self.failed_create.as_ref()),
         ];
-        let others = [
-            self.home.as_ref().and_then(|it| it.as_ref().err()),
-            around.and_then(|it| it.nodes.as_ref().err()),
-            self.volumes.as_ref().err(),
-        ];
-        let pods = around.into_iter().flat_map(|it| &it.pods.gaps);
-        own.into_iter().chain(others).flatten().chain(pods).collect()
+        gaps.into_iter().flatten().chain(pods).collect()
     }
 }
 
+fn gap<T>(read: Option<&Seen<T>>) -> Option<&Gap> {
+    read?.as_ref().err()
+}
+
 fn waits(pod: &Pod) -> bool {
-    unschedulable(pod).is_some() && node(pod).is_none()
+    unschedulable(pod).is_some() && bound_to(pod).is_none()
 }

@@ -1,4 +1,4 @@
-//! Which runs are listed and watched, in the API server's own terms. Pure.
+//! Selectors of the runs that are listed and watched. Pure.
 
 use crate::args::ListArgs;
 use crate::target::Target;
@@ -14,7 +14,7 @@ pub(crate) struct Filter {
 }
 
 impl Filter {
-    /// Labelled runs, or the one that is named, labelled or not; of them those that the user asks for.
+    /// Selects labelled runs, or the named run, and adds the selectors of the user.
     pub(crate) fn of(args: &ListArgs, target: Option<&Target>) -> Self {
         let labelled = target.is_none().then(|| keys::OPT_IN.to_owned());
         let named = target.map(|target| name_is(&target.name));
@@ -24,7 +24,7 @@ impl Filter {
         }
     }
 
-    /// Everything with these labels.
+    /// Selects objects with these labels.
     pub(crate) fn labels(selector: &str) -> Self {
         Self {
             labels: vec![selector.to_owned()],
@@ -32,7 +32,7 @@ impl Filter {
         }
     }
 
-    /// The object of this name.
+    /// Selects the object with this name.
     pub(crate) fn name(name: &str) -> Self {
         Self {
             labels: Vec::new(),

@@ -1,26 +1,28 @@
-//! Objects for tests, and the facts of a run that waits, each changed by a few fields of JSON.
+//! Objects for tests, and the facts of a run. Arguments change fields as JSON merge patches.
 
 use crate::ask::{Gap, Question};
 use crate::events::Told;
-use crate::facts::{Around, Facts, Partial};
+use crate::facts::{Facts, PartialPods, Surroundings};
 use crate::view::{PipelineRun, RunView};
 use jiff::Timestamp;
+use k8s_openapi::api::apps::v1::StatefulSet;
 use k8s_openapi::api::core::v1::{Node, Pod};
 use placement::config::Config;
 use placement::keys;
 use placement::names::PlaceholderName;
+use placement::plan::Quota;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
 /// UID of the run that the facts are about.
 pub(crate) const UID: &str = "u1";
 
-/// So many seconds after the run was created.
+/// The moment this many seconds after the creation of the run.
 pub(crate) fn at(second: i64) -> Timestamp {
     Timestamp::from_second(1_800_000_000 + second).unwrap()
 }
 
-/// With changes; null takes a field away.
+/// Applies a merge patch.
 pub(crate) fn merged(mut base: Value, changes: &Value) -> Value {
     json_patch::merge(&mut base, changes);
     base
@@ -30,7 +32,7 @@ pub(crate) fn object<K: DeserializeOwned>(base: Value, changes: &Value) -> K {
     serde_json::from_value(merged(base, changes)).unwrap()
 }
 
-/// A run with the label, held by us, two minutes old when it is looked at.
+/// A labelled run that pod-affinity holds.
 pub(crate) fn run(changes: &Value) -> PipelineRun {
     let base = json!({
         "apiVersion": "tekton.dev/v1", "kind": "PipelineRun",
@@ -50,7 +52,7 @@ fn enrolled() -> Value {
     json!({keys::GROUP: UID, keys::STRATEGY: "colocateCompleted", keys::ISOLATION: "cluster-all"})
 }
 
-/// What makes that run one that was released and is at work.
+/// The changes of that run after its release.
 pub(crate) fn released() -> Value {
     json!({
         "metadata": {
@@ -62,7 +64,7 @@ pub(crate) fn released() -> Value {
     })
 }
 
-/// And what makes it done.
+/// The changes of that run when it is done.
 pub(crate) fn done() -> Value {
     let verdict = json!({
         "status": {
@@ -105,6 +107,20 @@ fn member(run: &str, uid: &str, name: &str, node: Option<&str>) -> Value {
     })
 }
 
+/// The placeholder's StatefulSet of that run.
+pub(crate) fn statefulset(replicas: i32, changes: &Value) -> StatefulSet {
+    let name = PlaceholderName::of_uid(UID);
+    let base = json!({
+        "metadata": {
+            "namespace": "ci", "name": name.as_str(), "uid": "s1", "generation": 1,
+            "ownerReferences": [{"apiVersion": "tekton.dev/v1", "kind": "PipelineRun", "name": "build", "uid": UID}],
+        },
+        "spec": {"replicas": replicas, "selector": {}, "template": {}, "serviceName": ""},
+        "status": {"observedGeneration": 1},
+    });
+    object(base, changes)
+}
+
 /// The placeholder's pod of a run.
 pub(crate) fn placeholder(run: &str, uid: &str, node: Option<&str>, changes: &Value) -> Pod {
     let name = PlaceholderName::of_uid(uid).pod();
@@ -135,14 +151,14 @@ pub(crate) fn stranger(run: &str, node: &str) -> Pod {
     object(base, &plain)
 }
 
-/// The condition of a pod that finds no node.
+/// The status of a pod for which the scheduler finds no node.
 pub(crate) fn unschedulable(message: &str) -> Value {
     let condition =
         json!({"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": message});
     json!({"status": {"phase": "Pending", "conditions": [condition]}})
 }
 
-/// A Ready node of 8 CPU.
+/// A Ready node with 8 CPUs.
 pub(crate) fn node(name: &str, changes: &Value) -> Node {
     let base = json!({
         "metadata": {"name": name, "labels": {keys::HOSTNAME: name}},
@@ -155,27 +171,27 @@ pub(crate) fn node(name: &str, changes: &Value) -> Node {
     object(base, changes)
 }
 
-/// The scheduler's words while nothing fits.
+/// The scheduler's message.
 pub(crate) const NOWHERE: &str = "0/1 nodes are available: 1 node(s) did not fit.";
 
-/// A run whose placeholder finds no node, in a cluster of these nodes and pods.
+/// The facts of a run whose placeholder finds no node, in a cluster of these nodes and pods.
 pub(crate) fn waiting(nodes: Vec<Node>, pods: Vec<Pod>) -> Facts {
     let own = placeholder("build", UID, None, &unschedulable(NOWHERE));
     let enrolled = json!({"metadata": {"labels": enrolled()}});
     Facts {
-        around: Some(Around {
+        surroundings: Some(Surroundings {
             nodes: Ok(nodes),
-            pods: Partial {
+            pods: PartialPods {
                 pods,
                 gaps: Vec::new(),
             },
         }),
-        set: Ok(Some(object(json!({"metadata": {"name": "s"}}), &json!({})))),
+        set: Ok(Some(statefulset(1, &json!({})))),
         ..facts(&enrolled, vec![own])
     }
 }
 
-/// A run with these pods and nothing else around it.
+/// The facts of a run with these pods, two minutes after its creation.
 pub(crate) fn facts(changes: &Value, pods: Vec<Pod>) -> Facts {
     Facts {
         now: at(120),
@@ -183,14 +199,18 @@ pub(crate) fn facts(changes: &Value, pods: Vec<Pod>) -> Facts {
         view: RunView::of(&run(changes)).unwrap(),
         set: Ok(None),
         pods: Ok(pods),
-        told: Ok(Vec::new()),
-        home: None,
-        around: None,
-        volumes: Ok(Vec::new()),
+        events: Ok(Vec::new()),
+        node: None,
+        surroundings: None,
+        refusal: None,
+        volumes: Some(Ok(Vec::new())),
+        quota: Some(Ok(Quota::default())),
+        rejected_tasks: Some(Ok(Vec::new())),
+        failed_create: Some(Ok(None)),
     }
 }
 
-/// An event of ours on the run.
+/// An event of pod-affinity on the run.
 pub(crate) fn told(second: i64, reason: &str, text: &str) -> Told {
     Told {
         at: at(second),
@@ -203,12 +223,12 @@ pub(crate) fn told(second: i64, reason: &str, text: &str) -> Told {
     }
 }
 
-/// A right that is missing.
+/// The gap of a missing right.
 pub(crate) fn forbidden(verb: &'static str, resource: &str) -> Gap {
     Gap::Forbidden(question(verb, resource))
 }
 
-/// A kind that the API server does not know.
+/// The gap of a resource that the API server does not serve.
 pub(crate) fn not_served(resource: &str) -> Gap {
     Gap::NotServed(question("list", resource))
 }

@@ -1,4 +1,4 @@
-//! The API server's changes of runs and their placeholders as one stream, and what is known from them so far.
+//! Watches runs and their placeholders: one stream of changes, and the objects that follow from the changes.
 
 use crate::ask::{Question, Seen, Server, gap};
 use crate::filter::Filter;
@@ -17,14 +17,14 @@ use serde::de::DeserializeOwned;
 use std::collections::BTreeMap;
 use std::fmt::Debug;
 
-/// A change of one of the three kinds that a row is made from.
+/// A change of an object that a row depends on.
 pub(crate) enum Change {
     Run(Box<Event<PipelineRun>>),
     Set(Box<Event<StatefulSet>>),
     Pod(Box<Event<Pod>>),
 }
 
-/// Everything that is known.
+/// The objects as of the last change.
 #[derive(Default)]
 pub(crate) struct Known {
     runs: Kept<PipelineRun>,
@@ -32,7 +32,7 @@ pub(crate) struct Known {
     pods: Kept<Pod>,
 }
 
-/// Objects by namespace and name. A list that is on its way takes the place of the last one when it is complete.
+/// Objects by namespace and name. A new list replaces the objects when the list is complete.
 struct Kept<K> {
     now: BTreeMap<String, K>,
     coming: BTreeMap<String, K>,
@@ -80,13 +80,13 @@ where
     let place = server.reach::<K>(namespace);
     let question = place.question("watch", None);
     let events = watcher::watcher(place.api(), matching.watch()).default_backoff();
-    sifted(events, question)
+    without_restarts(events, question)
         .map(move |event| event.map(|event| change(Box::new(event))))
         .boxed()
 }
 
-/// A watch that breaks is taken up again by itself; one that is not allowed never will be.
-fn sifted<K: Send + 'static>(
+/// The watcher restarts a watch that breaks. A watch that the user may not start ends the stream.
+fn without_restarts<K: Send + 'static>(
     events: impl Stream<Item = watcher::Result<Event<K>>> + Send + 'static,
     question: Question,
 ) -> impl Stream<Item = Seen<Event<K>>> + Send + 'static {
@@ -118,12 +118,12 @@ impl Known {
         }
     }
 
-    /// Before that, an absent placeholder is only an unseen one.
+    /// Whether the first list of each kind is complete. Before, a placeholder may exist that is not listed yet.
     pub(crate) fn is_complete(&self) -> bool {
         self.runs.listed && self.sets.listed && self.pods.listed
     }
 
-    /// This very run, and its placeholder.
+    /// The run of this UID, and its placeholder.
     pub(crate) fn of_run(&self, key: &RunKey) -> Option<(RunView, Seat<'_>)> {
         let name = |name: &str| format!("{}/{name}", key.namespace);
         let run = self.runs.now.get(&name(&key.name))?;
@@ -170,7 +170,7 @@ mod tests {
     use std::time::Duration;
     use tokio::time::timeout;
 
-    /// An API server that lists nothing and refuses watches; after a hundred of those it says nothing any more.
+    /// An API server with empty lists that rejects watches. It does not answer after a hundred watches.
     fn refusing(asked: &Arc<AtomicUsize>) -> Server {
         let asked = asked.clone();
         let answer = move |request: http::Request<Body>| {

@@ -1,11 +1,13 @@
-//! Looks at one run, at its node and, if a pod of it waits, at the cluster around it. Questions only, no judgement.
+//! Reads one run and its node, the cluster if a pod of the run waits, and what the controller's plan needs.
+
+mod quota;
 
 use crate::ask::{Gap, Seen, Server};
 use crate::events::Told;
-use crate::facts::{Around, Facts, Partial};
-use crate::fit::Bound;
-use crate::home::Home;
-use crate::view::{PipelineRun, RunView, claims, full_name, is_placeholder, node};
+use crate::facts::{Facts, PartialPods, Surroundings};
+use crate::fit::BoundVolume;
+use crate::plan::Planned;
+use crate::view::{PipelineRun, RunView, claims, full_name, is_placeholder, node as bound_to};
 use futures::future::try_join_all;
 use k8s_openapi::api::apps::v1::StatefulSet;
 use k8s_openapi::api::core::v1::{ConfigMap, Event, Node, PersistentVolume, PersistentVolumeClaim, Pod};
@@ -13,13 +15,15 @@ use kube::ResourceExt;
 use kube::api::ListParams;
 use placement::config::Config;
 use placement::keys;
+use placement::plan::{Decision, Read};
+use placement::run::SpecStatus;
 use process::install;
 use std::collections::BTreeSet;
 use tokio::join;
 
-/// Names that are suggested for one that is not there.
+/// The most names that are suggested for a run that does not exist.
 const SUGGESTED: usize = 3;
-/// Below this, two names are not alike.
+/// The least similarity of a suggested name.
 const ALIKE: f64 = 0.75;
 
 /// The facts of a run; `None` if there is no such run.
@@ -40,16 +44,54 @@ pub(crate) async fn facts(server: &Server, namespace: &str, name: &str) -> Seen<
         set,
         pods,
         view,
-        told: Ok(Vec::new()),
-        home: None,
-        around: None,
-        volumes: Ok(Vec::new()),
+        events: Ok(Vec::new()),
+        node: None,
+        surroundings: None,
+        refusal: None,
+        volumes: None,
+        quota: None,
+        rejected_tasks: None,
+        failed_create: None,
     };
-    facts.told = told(server, &facts).await;
-    facts.around = around(server, &facts).await;
-    facts.home = home(server, &facts).await;
-    facts.volumes = volumes(server, &facts).await;
+    facts.events = events(server, &facts).await;
+    facts.surroundings = surroundings(server, &facts).await;
+    facts.node = node(server, &facts).await;
+    facts.refusal = refusal(server, &facts).await;
+    if facts.seat().set.is_some() && facts.seat().pod.is_none() {
+        facts.failed_create = Some(failed_create(server, &facts).await);
+    }
+    if facts.waiting().next().is_some() || facts.node_unusable().is_some() {
+        facts.volumes = Some(volumes(server, &facts).await);
+    }
+    while let Some(read) = missing(&facts) {
+        if !read_group(server, &mut facts, read).await {
+            break;
+        }
+    }
     Ok(Some(facts))
+}
+
+/// The group of inputs that the controller's plan for this run still needs.
+fn missing(facts: &Facts) -> Option<Read> {
+    match Planned::new(facts)?.plan.decision {
+        Decision::Read(read) => Some(read),
+        Decision::Ignore(_) | Decision::Wait(_) | Decision::Act(_) => None,
+    }
+}
+
+/// Reads a group of inputs. Returns whether the group is new: a group that could not be read is not read again.
+async fn read_group(server: &Server, facts: &mut Facts, read: Read) -> bool {
+    match read {
+        Read::Creation | Read::Quota if facts.quota.is_none() => {
+            facts.quota = Some(quota::quota(server, facts).await);
+        }
+        Read::Tasks if facts.volumes.is_none() => facts.volumes = Some(volumes(server, facts).await),
+        Read::RejectedTasks if facts.rejected_tasks.is_none() => {
+            facts.rejected_tasks = Some(quota::rejected_tasks(server, facts).await);
+        }
+        _ => return false,
+    }
+    true
 }
 
 /// A run as the rules see it.
@@ -58,12 +100,10 @@ pub(crate) fn viewed(run: &PipelineRun) -> Seen<RunView> {
     RunView::of(run).ok_or_else(|| Gap::Unreadable(unreadable()))
 }
 
-/// The configuration that the ConfigMap says; none at all says the defaults.
+/// The configuration of the ConfigMap. Without a ConfigMap, the defaults apply.
 pub(crate) async fn config(server: &Server) -> Seen<Config> {
-    let map = server
-        .within::<ConfigMap>(keys::NAMESPACE)
-        .get(install::CONFIG_MAP)
-        .await?;
+    let maps = server.within::<ConfigMap>(keys::NAMESPACE);
+    let map = maps.get(install::CONFIG_MAP).await?;
     let data = map.and_then(|map| map.data).unwrap_or_default();
     Config::parse(&data).map_err(|errors| {
         Gap::Unreadable(format!(
@@ -76,97 +116,115 @@ pub(crate) async fn config(server: &Server) -> Seen<Config> {
 async fn placeholder(server: &Server, view: &RunView) -> Seen<Option<StatefulSet>> {
     let key = &view.run.key;
     let sets = server.within::<StatefulSet>(&key.namespace);
-    let set = sets.get(key.placeholder().as_str()).await?;
-    Ok(set.filter(|set| set.owner_references().iter().any(|owner| owner.uid == key.uid)))
+    sets.get(key.placeholder().as_str()).await
 }
 
-/// By name, since the tasks of a run that is not enrolled have no group. An earlier run of that name is told apart
-/// by the UID that Tekton puts beside it.
+/// The pods of the run by its name, because the tasks of a run that is not enrolled have no group; and those of its group, because
+/// the tasks of a nested run have the nested run's name. The UID excludes the pods of an earlier run with the same name.
 async fn pods(server: &Server, view: &RunView) -> Seen<Vec<Pod>> {
     let key = &view.run.key;
-    let selector = format!("{}={}", keys::TEKTON_PIPELINE_RUN, key.name);
-    let pods = server
-        .within::<Pod>(&key.namespace)
-        .list(ListParams::default().labels(&selector))
-        .await?;
-    let of_run = |pod: &Pod| {
-        let group = pod
-            .labels()
+    let pods = server.within::<Pod>(&key.namespace);
+    let labelled = |name: &str, value: &str| ListParams::default().labels(&format!("{name}={value}"));
+    let mut found = pods.list(labelled(keys::TEKTON_PIPELINE_RUN, &key.name)).await?;
+    found.retain(|pod| {
+        let labels = pod.labels();
+        let owner = labels
             .get(keys::GROUP)
-            .or_else(|| pod.labels().get(keys::TEKTON_PIPELINE_RUN_UID));
-        group.is_none_or(|uid| *uid == key.uid)
-    };
-    Ok(pods.into_iter().filter(of_run).collect())
+            .or_else(|| labels.get(keys::TEKTON_PIPELINE_RUN_UID));
+        owner.is_none_or(|uid| *uid == key.uid)
+    });
+    if view.run.is_enrolled() {
+        let mut group = pods.list(labelled(keys::GROUP, &key.uid)).await?;
+        group.retain(|pod| found.iter().all(|known| known.metadata.name != pod.metadata.name));
+        found.extend(group);
+    }
+    Ok(found)
 }
 
-async fn told(server: &Server, facts: &Facts) -> Seen<Vec<Told>> {
+/// Events about the run, and about its pods that wait.
+async fn events(server: &Server, facts: &Facts) -> Seen<Vec<Told>> {
     let waiting = facts.waiting().filter_map(ResourceExt::uid);
     let uids = std::iter::once(facts.uid().to_owned()).chain(waiting);
     let namespace = &facts.view.run.key.namespace;
-    let lists = try_join_all(uids.map(|uid| events_about(server, namespace, uid))).await?;
-    Ok(lists.into_iter().flatten().collect())
+    let lists = uids.map(|uid| matching_events(server, namespace, format!("involvedObject.uid={uid}")));
+    Ok(try_join_all(lists).await?.into_iter().flatten().collect())
 }
 
-async fn events_about(server: &Server, namespace: &str, uid: String) -> Seen<Vec<Told>> {
-    let matching = ListParams::default().fields(&format!("involvedObject.uid={uid}"));
+async fn matching_events(server: &Server, namespace: &str, fields: String) -> Seen<Vec<Told>> {
+    let matching = ListParams::default().fields(&fields);
     let events = server.within::<Event>(namespace).list(matching).await?;
     Ok(events.iter().filter_map(Told::of).collect())
 }
 
-async fn around(server: &Server, facts: &Facts) -> Option<Around> {
-    facts.waiting().next()?;
-    let namespace = facts.view.run.key.namespace.as_str();
-    let (nodes, pods) = join!(
-        async { server.cluster::<Node>().list(ListParams::default()).await },
-        live_pods(server, namespace)
+async fn latest_event(server: &Server, facts: &Facts, fields: String) -> Seen<Option<String>> {
+    let events = matching_events(server, &facts.view.run.key.namespace, fields).await?;
+    let latest = events.into_iter().max_by_key(|event| event.at);
+    Ok(latest.map(|event| event.text))
+}
+
+/// Only a running run with a placeholder makes room. A missing right to events is a gap of [`Facts::events`] already.
+async fn refusal(server: &Server, facts: &Facts) -> Option<String> {
+    let run = &facts.view.run;
+    let can_make_room = run.is_enrolled() && !run.done && run.status == SpecStatus::Unset;
+    facts
+        .seat()
+        .set
+        .filter(|_| can_make_room && facts.events.is_ok())?;
+    let fields = format!("involvedObject.kind=TaskRun,reason={}", quota::REASON);
+    latest_event(server, facts, fields).await.ok()?
+}
+
+/// The message of the latest event that says why the placeholder's pod cannot be created.
+async fn failed_create(server: &Server, facts: &Facts) -> Seen<Option<String>> {
+    let set = facts.seat().set.and_then(|set| set.metadata.uid.as_deref());
+    let fields = format!(
+        "involvedObject.uid={},reason=FailedCreate",
+        set.unwrap_or_default()
     );
-    Some(Around { nodes, pods })
+    latest_event(server, facts, fields).await
 }
 
-/// The node where the run is: one of those around, or by its name. A missing right to nodes is reported once.
-async fn home(server: &Server, facts: &Facts) -> Option<Seen<Option<Node>>> {
-    let name = facts.home_name().filter(|_| !facts.view.run.done)?;
-    match facts.around.as_ref().map(|around| &around.nodes) {
-        None => Some(server.cluster::<Node>().get(name).await),
-        Some(Err(_)) => None,
-        Some(Ok(nodes)) => {
-            let mut nodes = nodes.iter();
-            Some(Ok(nodes.find(|node| node.name_any() == name).cloned()))
-        }
+async fn surroundings(server: &Server, facts: &Facts) -> Option<Surroundings> {
+    facts.waiting().next()?;
+    let all = server.cluster::<Node>();
+    let (nodes, pods) = join!(
+        all.list(ListParams::default()),
+        live_pods(server, &facts.view.run.key.namespace)
+    );
+    Some(Surroundings { nodes, pods })
+}
+
+/// The node where the run is. A missing right to nodes is a gap of the surroundings already.
+async fn node(server: &Server, facts: &Facts) -> Option<Seen<Option<Node>>> {
+    let name = facts.node_name().filter(|_| !facts.view.run.done)?;
+    if facts.surroundings.is_none() {
+        return Some(server.cluster::<Node>().get(name).await);
     }
+    let mut nodes = facts.nodes()?.iter();
+    Some(Ok(nodes.find(|node| node.name_any() == name).cloned()))
 }
 
-/// Pods that take up room anywhere, or at least in this namespace.
-pub(crate) async fn live_pods(server: &Server, namespace: &str) -> Partial {
+/// Live pods of all namespaces, or of this namespace if the user may not read the others.
+pub(crate) async fn live_pods(server: &Server, namespace: &str) -> PartialPods {
     let live = || ListParams::default().fields("status.phase!=Succeeded,status.phase!=Failed");
-    let everywhere = server.reach::<Pod>(None).list(live()).await;
-    let gap = match everywhere {
-        Ok(pods) => {
-            return Partial {
-                pods,
-                gaps: Vec::new(),
-            };
-        }
-        Err(gap) => gap,
-    };
-    match server.within::<Pod>(namespace).list(live()).await {
-        Ok(pods) => Partial {
+    match server.reach::<Pod>(None).list(live()).await {
+        Ok(pods) => PartialPods {
             pods,
-            gaps: vec![gap],
+            gaps: Vec::new(),
         },
-        Err(_) => Partial {
-            pods: Vec::new(),
+        Err(gap) => PartialPods {
+            pods: server
+                .within::<Pod>(namespace)
+                .list(live())
+                .await
+                .unwrap_or_default(),
             gaps: vec![gap],
         },
     }
 }
 
-/// The volumes of the claims that the run names, and of those that its pods mount or mounted, if they matter.
-async fn volumes(server: &Server, facts: &Facts) -> Seen<Vec<Bound>> {
-    let is_unfit = || Home::of(facts).is_some_and(|home| home.trouble.is_some());
-    if facts.waiting().next().is_none() && !is_unfit() {
-        return Ok(Vec::new());
-    }
+/// The volumes of the PVCs that the run names, and of those that its pods mount or mounted.
+async fn volumes(server: &Server, facts: &Facts) -> Seen<Vec<BoundVolume>> {
     let run = &facts.view.run;
     let namespace = run.key.namespace.as_str();
     let named = run.claims.iter().map(String::as_str);
@@ -175,19 +233,17 @@ async fn volumes(server: &Server, facts: &Facts) -> Seen<Vec<Bound>> {
     Ok(found.into_iter().flatten().collect())
 }
 
-async fn volume(server: &Server, namespace: &str, claim: &str) -> Seen<Option<Bound>> {
-    let found = server
-        .within::<PersistentVolumeClaim>(namespace)
-        .get(claim)
-        .await?;
+async fn volume(server: &Server, namespace: &str, claim: &str) -> Seen<Option<BoundVolume>> {
+    let claims = server.within::<PersistentVolumeClaim>(namespace);
+    let found = claims.get(claim).await?;
     let Some(name) = found.and_then(|claim| claim.spec?.volume_name) else {
         return Ok(None);
     };
     let volume = server.cluster::<PersistentVolume>().get(&name).await?;
-    Ok(volume.and_then(|volume| Bound::of(claim, &volume)))
+    Ok(volume.and_then(|volume| BoundVolume::of(claim, &volume)))
 }
 
-/// Runs with a name like that, and where else there is one of exactly that name.
+/// Runs with similar names, and other namespaces with a run of this name.
 pub(crate) async fn alike(server: &Server, namespace: &str, name: &str) -> Vec<String> {
     let here = server.within::<PipelineRun>(namespace);
     let same = ListParams::default().fields(&format!("metadata.name={name}"));
@@ -209,15 +265,15 @@ pub(crate) async fn alike(server: &Server, namespace: &str, name: &str) -> Vec<S
         .collect()
 }
 
-/// The names that are most like this one.
-pub(crate) fn closest(names: &[String], name: &str) -> Vec<String> {
+/// The names that are most similar to this one.
+fn closest(names: &[String], name: &str) -> Vec<String> {
     let likeness = |other: &String| strsim::jaro_winkler(other, name);
     let mut alike: Vec<_> = names.iter().filter(|other| likeness(other) >= ALIKE).collect();
     alike.sort_by(|one, other| likeness(other).total_cmp(&likeness(one)).then(one.cmp(other)));
     alike.into_iter().take(SUGGESTED).cloned().collect()
 }
 
-/// Placeholders, sets and pods, of a namespace or of all.
+/// The StatefulSets and pods of all placeholders, of a namespace or of the cluster.
 pub(crate) async fn placeholders(
     server: &Server,
     namespace: Option<&str>,
@@ -228,7 +284,7 @@ pub(crate) async fn placeholders(
     join!(sets.list(ours()), pods.list(ours()))
 }
 
-/// The labels of everything that keeps a run's place.
+/// The labels of a placeholder's StatefulSet and pod.
 pub(crate) fn placeholder_selector() -> String {
     format!(
         "{}={},{}={}",
@@ -239,61 +295,10 @@ pub(crate) fn placeholder_selector() -> String {
     )
 }
 
-/// A task's pod that has no node.
+/// The pod of a task without a node.
 pub(crate) fn is_waiting_task(pod: &Pod) -> bool {
-    !is_placeholder(pod) && node(pod).is_none()
+    !is_placeholder(pod) && bound_to(pod).is_none()
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::fake_api::{AsCluster, FakeApi, run_path};
-    use crate::fixture::{self, UID, merged, placeholder, released, run};
-    use placement::node::Cause;
-    use serde_json::{Value, json, to_value};
-
-    #[tokio::test]
-    async fn the_node_of_a_run_is_read_though_no_pod_waits_and_its_volumes_once_that_is_unfit() {
-        let api = FakeApi::default();
-        let put = |path: &str, object: Value| api.put(path, object);
-        let claim =
-            json!({"spec": {"workspaces": [{"name": "w", "persistentVolumeClaim": {"claimName": "disk"}}]}});
-        put(
-            &run_path("build"),
-            to_value(run(&merged(released(), &claim))).unwrap(),
-        );
-        let pod = placeholder("build", UID, Some("node-1"), &json!({}));
-        put("/api/v1/namespaces/ci/pods/p-0", to_value(pod).unwrap());
-        let bound = json!({"metadata": {"name": "disk"}, "spec": {"volumeName": "v"}});
-        put("/api/v1/namespaces/ci/persistentvolumeclaims/disk", bound);
-        let here =
-            json!([{"matchExpressions": [{"key": keys::HOSTNAME, "operator": "In", "values": ["node-1"]}]}]);
-        let affinity = json!({"required": {"nodeSelectorTerms": here}});
-        put(
-            "/api/v1/persistentvolumes/v",
-            json!({"metadata": {"name": "v"}, "spec": {"nodeAffinity": affinity}}),
-        );
-        let seen = async |unschedulable: bool| {
-            let node = fixture::node("node-1", &json!({"spec": {"unschedulable": unschedulable}}));
-            put("/api/v1/nodes/node-1", to_value(node).unwrap());
-            let server = api.cluster().server;
-            let facts = Box::pin(facts(&server, "ci", "build")).await;
-            let facts = facts.unwrap().unwrap();
-            assert!(facts.around.is_none() && facts.gaps().is_empty(), "{facts:?}");
-            let home = Home::of(&facts).unwrap();
-            (home.name.to_owned(), home.trouble, home.tie.map(str::to_owned))
-        };
-        assert_eq!(seen(false).await, ("node-1".into(), None, None));
-        let tied = ("node-1".into(), Some(Cause::Cordoned), Some("disk".into()));
-        assert_eq!(seen(true).await, tied);
-    }
-
-    #[test]
-    fn the_closest_names_come_first_and_strangers_not_at_all() {
-        let names: Vec<String> = ["build-1", "build-12", "deploy", "biuld-1"]
-            .map(String::from)
-            .into();
-        assert_eq!(closest(&names, "build-1"), ["build-1", "build-12", "biuld-1"]);
-        assert!(closest(&names, "xyz").is_empty());
-    }
-}
+mod tests;

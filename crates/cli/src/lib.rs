@@ -1,9 +1,8 @@
 //! `kubectl pod-affinity` and `tkn pod-affinity`: one program under two names.
 //!
-//! An answer is made in three steps: [`gather`] asks the API server, each question with a deadline; what was seen is
-//! judged by pure functions ([`story`], [`list`], [`nodes`], [`timeline`], [`doctor`]); [`output`] prints it. A right that the user
-//! lacks leaves a gap that is named, and the rest of the answer still comes. Only `release`, `disable` and `enable` write
-//! to the cluster, each on what it saw.
+//! A command has three steps: [`gather`] reads the API server, with a deadline for each request; pure functions compute the answer
+//! ([`explanation`], [`list`], [`nodes`], [`timeline`], [`doctor`]); [`output`] prints it. A missing permission is named, and the rest of
+//! the answer is printed. Only `release`, `disable` and `enable` write to the cluster, each with the state that it relies on.
 
 mod admission;
 mod args;
@@ -13,6 +12,7 @@ mod commands;
 mod complete;
 mod doctor;
 mod events;
+mod explanation;
 mod facts;
 #[cfg(test)]
 mod fake_api;
@@ -22,14 +22,12 @@ mod fit;
 mod fixture;
 mod follow;
 mod gather;
-mod goal;
-mod home;
 mod list;
 mod nodes;
+mod observe;
 mod output;
-mod report;
+mod plan;
 mod state;
-mod story;
 mod switch;
 mod table;
 mod target;
@@ -42,13 +40,13 @@ mod words;
 use args::Caller;
 use std::process::ExitCode;
 
-/// Answers, and tells how that went.
+/// Runs the program.
 pub fn main() -> ExitCode {
     let words: Vec<_> = std::env::args_os().collect();
     let program = words.first().map(|name| name.to_string_lossy().into_owned());
     let program = program.unwrap_or_default();
     let caller = Caller::of(&program);
-    if complete::is_asked_for(&program) {
+    if complete::is_completion(&program) {
         return commands::complete(caller, &words[1..]);
     }
     match args::parse(caller, words) {

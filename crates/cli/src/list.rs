@@ -1,4 +1,4 @@
-//! `list`: one row a labelled run. Pure.
+//! `list`: one row for each labelled run. Pure.
 
 use crate::args::Column;
 use crate::state::State;
@@ -15,7 +15,7 @@ use placement::strategy::Strategy;
 use serde::Serialize;
 use std::collections::HashMap;
 
-/// What there is to say of a run in one line.
+/// The row of a run.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Row {
@@ -38,7 +38,7 @@ pub(crate) struct Row {
     pub(crate) opted_in_by: Option<&'static str>,
 }
 
-/// How rows are shown as a table.
+/// The columns of the table.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Layout {
     pub(crate) namespaces: bool,
@@ -46,7 +46,7 @@ pub(crate) struct Layout {
     pub(crate) headed: bool,
 }
 
-/// Placeholders by namespace and name.
+/// The StatefulSets and pods of placeholders, by namespace and name.
 #[derive(Debug, Default)]
 pub(crate) struct Seats<'a> {
     sets: HashMap<String, &'a StatefulSet>,
@@ -70,7 +70,7 @@ impl<'a> Seats<'a> {
     }
 }
 
-/// The rows of these runs, by namespace and name. `default` is the strategy of the configuration, if it is known.
+/// The rows of these runs, sorted by namespace and name. `default` is the strategy of the configuration, if it could be read.
 pub(crate) fn rows(runs: &[PipelineRun], seats: &Seats<'_>, default: Option<Strategy>) -> Vec<Row> {
     let mut rows: Vec<_> = runs
         .iter()
@@ -99,7 +99,7 @@ pub(crate) fn row(view: &RunView, seat: &Seat<'_>, default: Option<Strategy>) ->
     }
 }
 
-/// Sorts by a column; rows that have nothing there come last, and equals stay as they were.
+/// Sorts by a column. Rows without a value come last; the order of equal rows stays.
 pub(crate) fn sort(rows: &mut [Row], column: Column) {
     match column {
         Column::Namespace => rows.sort_by_key(|row| row.namespace.clone()),
@@ -144,7 +144,7 @@ fn held_by(view: &RunView) -> Option<&'static str> {
 }
 
 impl Layout {
-    /// The heads of the columns.
+    /// The names of the columns.
     pub(crate) fn heads(self) -> Vec<&'static str> {
         let namespace = self.namespaces.then_some("NAMESPACE");
         let wide = ["PLACEHOLDER", "GROUP", "HELD-BY", "OPTED-IN-BY"]

@@ -1,10 +1,11 @@
-//! `nodes`: which run is on which node, and what is left of it. Pure.
+//! `nodes`: the runs on each node, and its free resources. Pure.
 
-use crate::fit::neighbours::tenant;
-use crate::fit::{Tenant, allocatable, is_cordoned, is_ready, left, on, used};
+use crate::fit::neighbours::occupant;
+use crate::fit::{Occupant, left, on, used};
 use crate::table;
 use crate::view::is_placeholder;
 use k8s_openapi::api::core::v1::{Node, Pod};
+use placement::node::NodeFacts;
 use serde::Serialize;
 use std::collections::BTreeMap;
 
@@ -23,25 +24,25 @@ pub(crate) struct Row {
     pub(crate) free_memory: String,
 }
 
-/// How a run has a node.
+/// How runs use a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Tenure {
-    /// Nobody has it.
+enum Use {
+    /// No run has pods on the node.
     Free,
-    /// An isolated run has it for itself.
+    /// An isolated run has the node to itself.
     Taken,
-    /// A run that lets others in has pods on it.
+    /// A run that allows other runs has pods on the node.
     Shared,
-    /// A finished run keeps it.
+    /// A finished run keeps the node.
     Reserved,
-    /// A run without the label has pods on it.
+    /// A run without the label has pods on the node.
     Unlabelled,
 }
 
-impl Tenure {
-    fn of(tenant: &Tenant) -> Self {
-        match tenant.strategy.as_deref() {
-            _ if tenant.reserved => Self::Reserved,
+impl Use {
+    fn of(occupant: &Occupant) -> Self {
+        match occupant.strategy.as_deref() {
+            _ if occupant.reserved => Self::Reserved,
             Some("colocateAlways") => Self::Shared,
             Some(_) => Self::Taken,
             None => Self::Unlabelled,
@@ -68,21 +69,21 @@ pub(crate) fn rows(nodes: &[Node], pods: &[Pod]) -> Vec<Row> {
 
 fn rows_of(node: &Node, pods: &[Pod]) -> Vec<Row> {
     let here: Vec<&Pod> = on(pods, node.metadata.name.as_deref()).collect();
-    let tenants = tenants(&here);
-    if tenants.is_empty() {
+    let occupants = occupants(&here);
+    if occupants.is_empty() {
         return vec![row(node, &here, None, 0)];
     }
-    tenants
+    occupants
         .iter()
-        .map(|(tenant, pods)| row(node, &here, Some(tenant), *pods))
+        .map(|(occupant, pods)| row(node, &here, Some(occupant), *pods))
         .collect()
 }
 
-/// A run with a strategy on one of its pods has it on all.
-fn tenants(pods: &[&Pod]) -> Vec<(Tenant, usize)> {
-    let mut found: BTreeMap<(String, String), (Tenant, usize)> = BTreeMap::new();
+/// The runs of these pods, each with the number of its task pods. One pod with a strategy is enough to know the strategy of its run.
+fn occupants(pods: &[&Pod]) -> Vec<(Occupant, usize)> {
+    let mut found: BTreeMap<(String, String), (Occupant, usize)> = BTreeMap::new();
     for pod in pods {
-        let Some(one) = tenant(pod) else { continue };
+        let Some(one) = occupant(pod) else { continue };
         let key = (one.namespace.clone(), one.name.clone());
         let (known, count) = found.entry(key).or_insert_with(|| (one.clone(), 0));
         known.strategy = known.strategy.take().or(one.strategy);
@@ -92,28 +93,35 @@ fn tenants(pods: &[&Pod]) -> Vec<(Tenant, usize)> {
     found.into_values().collect()
 }
 
-fn row(node: &Node, here: &[&Pod], tenant: Option<&Tenant>, task_pods: usize) -> Row {
-    let (offered, used) = (allocatable(node), used(here.iter().copied()));
-    let free = |name: &str| left(offered.get(name), used.get(name).copied().unwrap_or_default()).to_string();
+fn row(node: &Node, here: &[&Pod], occupant: Option<&Occupant>, task_pods: usize) -> Row {
+    let facts = NodeFacts::from_node(node).unwrap_or_default();
+    let used = used(here.iter().copied());
+    let free = |name: &str| {
+        left(
+            facts.allocatable.get(name),
+            used.get(name).copied().unwrap_or_default(),
+        )
+        .to_string()
+    };
     Row {
         node: node.metadata.name.clone().unwrap_or_default(),
-        state: state(node, tenant),
-        run: tenant.map(|it| format!("{}/{}", it.namespace, it.name)),
-        strategy: tenant.and_then(|it| it.strategy.clone()),
+        state: state(&facts, occupant),
+        run: occupant.map(|it| format!("{}/{}", it.namespace, it.name)),
+        strategy: occupant.and_then(|it| it.strategy.clone()),
         task_pods,
         free_cpu: free("cpu"),
         free_memory: free("memory"),
     }
 }
 
-/// The tenure, and what kubectl says of such a node.
-fn state(node: &Node, tenant: Option<&Tenant>) -> String {
-    let tenure = tenant.map_or(Tenure::Free, Tenure::of);
+/// The use of the node, and the state that kubectl prints.
+fn state(node: &NodeFacts, occupant: Option<&Occupant>) -> String {
+    let used_by = occupant.map_or(Use::Free, Use::of);
     let flaws = [
-        (!is_ready(node)).then_some("NotReady"),
-        is_cordoned(node).then_some("SchedulingDisabled"),
+        (!node.ready).then_some("NotReady"),
+        node.unschedulable.then_some("SchedulingDisabled"),
     ];
-    let words: Vec<_> = [tenure.as_str()]
+    let words: Vec<_> = [used_by.as_str()]
         .into_iter()
         .chain(flaws.into_iter().flatten())
         .collect();

@@ -1,4 +1,4 @@
-//! What goes to standard output and standard error. Colours are stripped where there is no terminal, or `NO_COLOR`.
+//! Standard output and standard error. Without a terminal, or with `NO_COLOR`, there are no colours.
 
 use crate::args::Prose;
 use crate::doctor::Level;
@@ -18,13 +18,13 @@ pub(crate) fn print(text: &str) -> io::Result<()> {
     out.flush()
 }
 
-/// Says something beside the answer.
+/// Writes a line to standard error.
 pub(crate) fn note(text: &str) {
-    // Without a standard error there is nobody to tell.
+    // Without a standard error, the line is lost.
     let _ = writeln!(anstream::stderr(), "{text}");
 }
 
-/// An answer as JSON or YAML.
+/// A value as JSON or YAML.
 pub(crate) fn data(value: &impl Serialize, yaml: bool) -> String {
     if yaml {
         serde_yaml::to_string(value).unwrap_or_default()
@@ -35,7 +35,7 @@ pub(crate) fn data(value: &impl Serialize, yaml: bool) -> String {
     }
 }
 
-/// An answer in sentences, or as data.
+/// A value as text, JSON or YAML.
 pub(crate) fn prose(format: Prose, value: &impl Serialize, text: impl FnOnce() -> String) -> String {
     match format {
         Prose::Text => text(),
@@ -44,12 +44,12 @@ pub(crate) fn prose(format: Prose, value: &impl Serialize, text: impl FnOnce() -
     }
 }
 
-/// Bold where there is a terminal.
+/// Bold text.
 pub(crate) fn bold(text: &str) -> String {
     format!("{BOLD}{text}{BOLD:#}")
 }
 
-/// In the colour of the level.
+/// Text in the colour of the level.
 pub(crate) fn mark(level: Level, text: &str) -> String {
     let colour = match level {
         Level::Ok => AnsiColor::Green,
@@ -60,7 +60,7 @@ pub(crate) fn mark(level: Level, text: &str) -> String {
     format!("{style}{text}{style:#}")
 }
 
-/// In the colour of what it stands for.
+/// Text in the colour of the part of the picture.
 pub(crate) fn ink(ink: Ink, text: &str) -> String {
     let colour = match ink {
         Ink::Plain => return text.to_owned(),
@@ -75,7 +75,7 @@ pub(crate) fn ink(ink: Ink, text: &str) -> String {
     format!("{style}{text}{style:#}")
 }
 
-/// Columns of the terminal; without one, of `COLUMNS`, or those of any terminal.
+/// The width of the terminal. Without a terminal: the variable `COLUMNS`, or [`WIDTH`].
 pub(crate) fn width() -> usize {
     let terminal = rustix::termios::tcgetwinsize(io::stdout()).ok();
     let columns = terminal

@@ -1,13 +1,15 @@
-//! Where a run is in its life, in one word. Pure.
+//! The state of a run in one word, as `list` and `explain` print it. Pure.
 
+use crate::observe::observation;
 use crate::view::{RunView, Seat, created, is_reservation, unschedulable};
 use jiff::Timestamp;
+use placement::config::Config;
 use placement::opt_in::OptIn;
-use placement::run::SpecStatus;
+use placement::plan::{self, Decision, Inputs, Observation, Wait};
 use serde::{Serialize, Serializer};
 use std::fmt;
 
-/// The state of a run as far as placement goes.
+/// The state of a run. The names are stable, because scripts read them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum State {
     Held,
@@ -27,51 +29,60 @@ pub(crate) enum State {
 }
 
 impl State {
-    /// The state of this run with this placeholder.
+    /// The state of a run with this placeholder, from the state that the controller derives.
     pub(crate) fn of(view: &RunView, seat: &Seat<'_>) -> Self {
+        use plan::State as Controller;
         let run = &view.run;
-        let opt_in = OptIn::parse(run.opt_in.as_deref());
-        match opt_in {
+        // The state depends neither on the configuration nor on the time.
+        let seen = observation(run, seat, Config::default(), Timestamp::UNIX_EPOCH);
+        match Controller::from_observation(&seen) {
             _ if run.deleting => Self::Ending,
             _ if run.done && seat.pod.is_some_and(is_reservation) => Self::Reserved,
             _ if run.done => Self::Done,
-            _ if run.child => Self::Nested,
-            _ if run.managed_elsewhere => Self::ManagedElsewhere,
-            Err(_) => Self::Invalid,
-            Ok(OptIn::Absent) => Self::Unlabelled,
-            Ok(OptIn::Declined) => Self::Declined,
-            Ok(OptIn::Default | OptIn::Chosen(_)) => opted_in(view, seat),
+            Controller::HeldWithoutPlaceholder
+            | Controller::HeldWithoutPod
+            | Controller::HeldUnscheduled
+            | Controller::HeldOnNode
+            | Controller::HeldScaledDown => held(seat),
+            Controller::Queued => Self::HeldElsewhere,
+            Controller::Unenrolled if is_too_late(&seen) => Self::TooLate,
+            Controller::RunningScaledDown => Self::Moving,
+            Controller::Unenrolled
+            | Controller::RunningWithoutPlaceholder
+            | Controller::RunningWithoutPod
+            | Controller::RunningUnscheduled
+            | Controller::RunningOnNode => Self::Running,
+            Controller::Ignored | Controller::OptedOut | Controller::Ending | Controller::NodeKept => {
+                ignored(view)
+            }
         }
     }
 
-    /// Since when it is like that, as far as the objects tell.
+    /// Whether the run is not done, and pod-affinity places its pods.
+    pub(crate) fn is_active(self) -> bool {
+        matches!(
+            self,
+            Self::Held | Self::WaitingForNode | Self::HeldElsewhere | Self::Running | Self::Moving
+        )
+    }
+
+    /// Whether a hold of the run, if there was one, is over.
+    pub(crate) fn was_released(self) -> bool {
+        matches!(
+            self,
+            Self::Running | Self::Moving | Self::Done | Self::Reserved | Self::Ending
+        )
+    }
+
+    /// Since when the run has this state, as far as its objects show.
     pub(crate) fn since(self, view: &RunView, seat: &Seat<'_>) -> Option<Timestamp> {
         let begun = view.run.held_since();
         match self {
-            Self::Held
-            | Self::HeldElsewhere
-            | Self::Invalid
-            | Self::Unlabelled
-            | Self::Declined
-            | Self::Nested
-            | Self::ManagedElsewhere
-            | Self::TooLate
-            | Self::Ending => begun,
             Self::WaitingForNode => seat.pod.and_then(|pod| created(&pod.metadata)).or(begun),
             Self::Running | Self::Moving => view.started.or(begun),
             Self::Done | Self::Reserved => view.ended.or(begun),
+            _ => begun,
         }
-    }
-}
-
-fn opted_in(view: &RunView, seat: &Seat<'_>) -> State {
-    let run = &view.run;
-    match run.status {
-        _ if run.is_held_by_us() => held(seat),
-        SpecStatus::Pending => State::HeldElsewhere,
-        SpecStatus::Unset | SpecStatus::Other(_) if seat.is_vacant() => State::Moving,
-        SpecStatus::Unset | SpecStatus::Other(_) if is_too_late(view, seat) => State::TooLate,
-        SpecStatus::Unset | SpecStatus::Other(_) => State::Running,
     }
 }
 
@@ -82,8 +93,20 @@ fn held(seat: &Seat<'_>) -> State {
     }
 }
 
-fn is_too_late(view: &RunView, seat: &Seat<'_>) -> bool {
-    view.run.status == SpecStatus::Unset && !view.run.is_enrolled() && seat.set.is_none()
+fn is_too_late(seen: &Observation) -> bool {
+    plan::plan(seen, &Inputs::default()).decision == Decision::Wait(Wait::LabelledTooLate)
+}
+
+/// A label that opts in has no effect in a namespace that pod-affinity excludes.
+fn ignored(view: &RunView) -> State {
+    let run = &view.run;
+    match OptIn::parse(run.opt_in.as_deref()) {
+        _ if run.child => State::Nested,
+        _ if run.managed_elsewhere => State::ManagedElsewhere,
+        Err(_) => State::Invalid,
+        Ok(OptIn::Absent) => State::Unlabelled,
+        Ok(OptIn::Declined | OptIn::Default | OptIn::Chosen(_)) => State::Declined,
+    }
 }
 
 impl Serialize for State {

@@ -1,9 +1,9 @@
 //! Aligned columns, as kubectl prints them. Pure.
 
-/// Between two columns.
+/// Spaces between two columns.
 const GAP: usize = 3;
 
-/// Rows, below their heads if these are to be shown; the last column is not padded.
+/// The rows, below the names of the columns if `headed`. The last column is not padded.
 pub(crate) fn table(heads: &[&str], rows: &[Vec<String>], headed: bool) -> String {
     let widths = widths(heads, rows);
     let head: Vec<String> = heads.iter().map(|head| (*head).to_owned()).collect();

@@ -1,16 +1,17 @@
-//! What is read of a PipelineRun and of pods, as this tool needs it.
+//! The fields of PipelineRuns and pods that this tool reads.
 
 use jiff::Timestamp;
 use k8s_openapi::api::apps::v1::StatefulSet;
 use k8s_openapi::api::core::v1::{Pod, PodCondition};
 use kube::api::ObjectMeta;
 use placement::keys;
+use placement::names::RunKey;
 use placement::opt_in::DECLINED;
 use placement::run::Run;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-/// A PipelineRun as it is; patched, but never written as a whole.
+/// A PipelineRun with all its fields. The tool patches it, and never writes it as a whole.
 #[derive(kube::Resource, Clone, Debug, Default, Serialize, Deserialize)]
 #[resource(inherit = tekton::PipelineRun)]
 #[serde(default, rename_all = "camelCase")]
@@ -22,7 +23,7 @@ pub(crate) struct PipelineRun {
     pub(crate) status: Value,
 }
 
-/// A run as the rules see it, and when and how it went.
+/// A run as the rules see it, and the fields that only this tool prints.
 #[derive(Clone, Debug)]
 pub(crate) struct RunView {
     pub(crate) run: Run,
@@ -33,12 +34,12 @@ pub(crate) struct RunView {
     pub(crate) parent: Option<String>,
     pub(crate) started: Option<Timestamp>,
     pub(crate) ended: Option<Timestamp>,
-    /// Status and reason of the condition, once it is a verdict.
+    /// Whether the run succeeded, and the reason, when it is done.
     pub(crate) verdict: Option<(bool, String)>,
 }
 
 impl RunView {
-    /// Reads a run; `None` without name or UID, which no object of an API server lacks.
+    /// Reads a run; `None` without name or UID. Objects from the API server always have both.
     pub(crate) fn of(object: &PipelineRun) -> Option<Self> {
         let typed: tekton::PipelineRun = serde_json::to_value(object)
             .and_then(serde_json::from_value)
@@ -88,7 +89,7 @@ fn verdict(status: &Value) -> Option<(bool, String)> {
     }
 }
 
-/// A run's placeholder, as far as there is one.
+/// The StatefulSet and the pod of a run's placeholder, if they exist.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Seat<'a> {
     pub(crate) set: Option<&'a StatefulSet>,
@@ -99,24 +100,6 @@ impl<'a> Seat<'a> {
     /// The node of the placeholder's pod.
     pub(crate) fn node(&self) -> Option<&'a str> {
         self.pod.and_then(node)
-    }
-
-    /// The run moved off its node: its placeholder waits for the next pod to find a node.
-    pub(crate) fn is_vacant(&self) -> bool {
-        let replicas = self
-            .set
-            .and_then(|set| set.spec.as_ref())
-            .and_then(|spec| spec.replicas);
-        replicas == Some(0)
-    }
-
-    /// The placeholder is away, and no node was given up for that.
-    pub(crate) fn has_made_room(&self) -> bool {
-        let template = self
-            .set
-            .and_then(|set| set.spec.as_ref()?.template.metadata.as_ref());
-        let left = template.and_then(|metadata| metadata.annotations.as_ref()?.get(keys::LEFT));
-        self.is_vacant() && left.is_some_and(String::is_empty)
     }
 }
 
@@ -148,12 +131,12 @@ pub(crate) fn node(pod: &Pod) -> Option<&str> {
         .filter(|name| !name.is_empty())
 }
 
-/// It takes up room on its node.
+/// The pod has not ended.
 pub(crate) fn is_live(pod: &Pod) -> bool {
     !matches!(phase(pod), "Succeeded" | "Failed")
 }
 
-/// Its phase, as the API server has it.
+/// The phase; a pod without a phase is Pending.
 pub(crate) fn phase(pod: &Pod) -> &str {
     let status = pod.status.as_ref();
     status
@@ -161,32 +144,49 @@ pub(crate) fn phase(pod: &Pod) -> &str {
         .unwrap_or("Pending")
 }
 
-/// The scheduler's own message, while it finds no node.
+/// The scheduler's message while it finds no node.
 pub(crate) fn unschedulable(pod: &Pod) -> Option<&str> {
-    scheduled(pod, "False")?.message.as_deref()
+    unscheduled(pod)?.message.as_deref()
 }
 
-/// The condition of whether the pod has a node, if this is its status.
+/// The condition of a pod for which the scheduler finds no node.
+pub(crate) fn unscheduled(pod: &Pod) -> Option<&PodCondition> {
+    scheduled(pod, "False").filter(|it| it.reason.as_deref() == Some("Unschedulable"))
+}
+
+/// The condition `PodScheduled`, if it has this status.
 pub(crate) fn scheduled<'a>(pod: &'a Pod, status: &str) -> Option<&'a PodCondition> {
     let conditions = pod.status.as_ref()?.conditions.as_deref()?;
     let is_it = |it: &&PodCondition| it.type_ == "PodScheduled" && it.status == status;
     conditions.iter().find(is_it)
 }
 
-/// It keeps a run's place.
+/// The pod is a run's placeholder.
 pub(crate) fn is_placeholder(pod: &Pod) -> bool {
     label(&pod.metadata, keys::COMPONENT) == Some(keys::PLACEHOLDER)
         && label(&pod.metadata, keys::APP) == Some(keys::APP_NAME)
 }
 
-/// Tekton keeps it on the node of a run that mounts a PVC.
+/// The pod is an affinity assistant of Tekton.
 pub(crate) fn is_assistant(pod: &Pod) -> bool {
     label(&pod.metadata, keys::COMPONENT) == Some(keys::ASSISTANT)
 }
 
-/// Its task opted out, so that it may be anywhere.
+/// The task of the pod opted out, so the pod can be on any node.
 pub(crate) fn is_opted_out(pod: &Pod) -> bool {
     label(&pod.metadata, keys::OPT_IN) == Some(DECLINED)
+}
+
+/// The pod of a task that has to be on the node of this run.
+pub(crate) fn is_member(pod: &Pod, run: &RunKey) -> bool {
+    label(&pod.metadata, keys::GROUP) == Some(run.uid.as_str())
+        && !(is_placeholder(pod) || is_assistant(pod) || is_opted_out(pod))
+}
+
+/// The name of a pod's task.
+pub(crate) fn task_name(pod: &Pod) -> &str {
+    let name = label(&pod.metadata, "tekton.dev/pipelineTask").or(pod.metadata.name.as_deref());
+    name.unwrap_or_default()
 }
 
 /// The PVCs that a pod mounts.
@@ -195,7 +195,7 @@ pub(crate) fn claims(pod: &Pod) -> impl Iterator<Item = &str> {
     volumes.filter_map(|volume| Some(volume.persistent_volume_claim.as_ref()?.claim_name.as_str()))
 }
 
-/// What is left of a done run with isolateAlways: its placeholder's pod, and the run itself as owner.
+/// The pod is the placeholder of a done run with isolateAlways: the run itself owns the pod.
 pub(crate) fn is_reservation(pod: &Pod) -> bool {
     let owners = pod.metadata.owner_references.as_deref().unwrap_or_default();
     is_placeholder(pod) && owners.iter().any(|owner| owner.kind == "PipelineRun")

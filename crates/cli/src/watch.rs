@@ -1,4 +1,4 @@
-//! `list --watch`: the rows as they are, and then each one again whenever it changes.
+//! `list --watch`: prints all rows, and then each row again when it changes.
 
 use crate::args::Output;
 use crate::ask::{Seen, Server};
@@ -17,7 +17,7 @@ use placement::strategy::Strategy;
 use std::collections::BTreeMap;
 use std::process::ExitCode;
 
-/// What was printed.
+/// Prints rows that differ from the rows before.
 struct Printer {
     layout: Layout,
     format: Output,
@@ -26,7 +26,7 @@ struct Printer {
     widths: Vec<usize>,
 }
 
-/// Watches until it is interrupted, or until the API server refuses.
+/// Watches until the user interrupts the program, or the API server rejects a watch.
 pub(crate) async fn watch(
     server: &Server,
     namespace: Option<&str>,
@@ -34,7 +34,7 @@ pub(crate) async fn watch(
     layout: Layout,
     format: Output,
 ) -> Seen<ExitCode> {
-    // Watches wait for long; this tells soon whether there is anybody to watch.
+    // A watch waits for long. This request soon fails if the API server is unavailable.
     server.clock().await?;
     let placeholders = Filter::labels(&placeholder_selector());
     let changes = stream::select_all([
@@ -62,7 +62,7 @@ pub(crate) async fn watch(
 }
 
 impl Printer {
-    /// The rows that are not as they were shown last.
+    /// The rows that differ from the rows that were printed last.
     fn news(&mut self, known: &Known) -> String {
         let rows: Vec<_> = known
             .rows(self.default)
@@ -78,7 +78,7 @@ impl Printer {
         self.text(&news)
     }
 
-    /// What is not shown cannot change before a reader's eyes.
+    /// The row without the columns that are not printed, so that they cause no new line.
     fn visible(&self, row: Row) -> Row {
         match self.format {
             Output::Wide | Output::Json | Output::Yaml => row,
@@ -92,8 +92,8 @@ impl Printer {
         }
     }
 
-    /// A table shows how long a run is in its state. That this becomes more exact, once Tekton has written its start, is
-    /// no change of the state.
+    /// A table shows how long a run is in its state. This becomes more exact when Tekton has written the start of the run, which is
+    /// no reason for a new line.
     fn differ(&self, shown: &Row, row: &Row) -> bool {
         match self.format {
             Output::Table | Output::Wide | Output::Name => {
@@ -122,7 +122,7 @@ impl Printer {
         }
     }
 
-    /// The heads come once, and columns only ever grow.
+    /// The names of the columns are printed once. A column never becomes narrower.
     fn table(&mut self, news: &[Row]) -> String {
         if news.is_empty() {
             return String::new();

@@ -1,6 +1,6 @@
 //! The two ways to install pod-affinity: with its webhook, or with admission policies (overlays/policies).
 
-/// What is installed.
+/// The objects that are installed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Way {
     Webhook,

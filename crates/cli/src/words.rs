@@ -1,16 +1,16 @@
-//! Words for times, counts and lists, and lines of a width. Pure.
+//! Texts of times, counts and lists, and line breaks. Pure.
 
 use jiff::{SignedDuration, Timestamp};
 use std::time::Duration;
 
-/// Columns that a terminal is taken to have.
+/// The width of a text without a terminal.
 pub(crate) const WIDTH: usize = 80;
 
 const MINUTE: u64 = 60;
 const HOUR: u64 = 60 * MINUTE;
 const DAY: u64 = 24 * HOUR;
 
-/// How long ago, never less than nothing: the clocks of two machines differ.
+/// The time between two moments; zero if the second is earlier, because the clocks of two machines differ.
 pub(crate) fn between(from: Timestamp, to: Timestamp) -> Duration {
     Duration::try_from(to.duration_since(from)).unwrap_or_default()
 }
@@ -26,7 +26,7 @@ pub(crate) fn span(duration: Duration) -> String {
     }
 }
 
-/// The smaller unit is left out when it is nothing, and from some point on when nobody cares for it any more.
+/// The smaller unit is left out if it is zero, and in long durations.
 fn two(seconds: u64, large: u64, name: &str, small: u64, small_name: &str, until: u64) -> String {
     let rest = seconds % large / small;
     if rest == 0 || seconds >= until {
@@ -36,7 +36,7 @@ fn two(seconds: u64, large: u64, name: &str, small: u64, small_name: &str, until
     }
 }
 
-/// The age of what happened at some time.
+/// How long ago a moment was.
 pub(crate) fn age(then: Timestamp, now: Timestamp) -> String {
     span(between(then, now))
 }
@@ -49,7 +49,7 @@ pub(crate) fn lasting(from: Timestamp, to: Timestamp) -> String {
     }
 }
 
-/// The moment that lies this long after another.
+/// The moment after this duration.
 pub(crate) fn after(then: Timestamp, duration: Duration) -> Timestamp {
     SignedDuration::try_from(duration)
         .ok()
@@ -66,7 +66,7 @@ pub(crate) fn count(number: usize, word: &str) -> String {
     }
 }
 
-/// `a`, `a and b`, `a, b and c`; behind the first few, how many more.
+/// `a`, `a and b`, `a, b and c`. After the first items, the number of the others.
 pub(crate) fn list(items: &[String], most: usize) -> String {
     let shown = &items[..items.len().min(most)];
     let more = items.len() - shown.len();
@@ -83,8 +83,8 @@ pub(crate) fn quoted(text: &str) -> String {
     format!("\"{}\"", text.trim().trim_end_matches('.'))
 }
 
-/// Breaks a text into lines of at most so many characters. What is longer keeps a line of its own, and so does a
-/// command between backticks, so that it can be copied.
+/// Breaks a text into lines of this width. A longer word has its own line, and so does a command between backticks, so that the user
+/// can copy it.
 pub(crate) fn wrap(text: &str, width: usize) -> Vec<String> {
     let mut lines: Vec<String> = Vec::new();
     for word in words(text) {
@@ -99,7 +99,7 @@ pub(crate) fn wrap(text: &str, width: usize) -> Vec<String> {
     lines
 }
 
-/// Words, and commands as one word each.
+/// The words of a text. A command between backticks counts as one word.
 fn words(text: &str) -> Vec<String> {
     let mut words: Vec<String> = Vec::new();
     let mut open = false;

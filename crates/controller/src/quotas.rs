@@ -10,8 +10,7 @@ use crate::write::{Cluster, with_timeout};
 use k8s_openapi::api::apps::v1::StatefulSet;
 use k8s_openapi::api::core::v1::{ResourceQuota, ResourceQuotaSpec, ResourceQuotaStatus};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
-use kube::api::{ListParams, PartialObjectMeta};
-use placement::names::RunKey;
+use kube::api::ListParams;
 use placement::plan::{Observation, Quota};
 use placement::requests::Operation;
 use placement::resources::Resources;
@@ -79,7 +78,8 @@ impl Cluster {
         }
         let owned = self.api::<StatefulSet>(namespace);
         let owned = with_timeout(Operation::Places, owned.list_metadata(&ListParams::default())).await?;
-        let there = owned.items.iter().filter_map(|set| owned_by_run(set, namespace));
+        let there = owned.items.iter();
+        let there = there.filter_map(|set| OwnedStatefulSet::from_metadata(&set.metadata));
         let there: Vec<_> = there.collect();
         // Read after the StatefulSets: a StatefulSet that Tekton creates meanwhile is then counted twice, and not missed.
         let quotas = self.quotas(namespace).await?;
@@ -108,21 +108,4 @@ impl Cluster {
             Err(refused) => Err(refused),
         }
     }
-}
-
-fn owned_by_run(set: &PartialObjectMeta<StatefulSet>, namespace: &str) -> Option<OwnedStatefulSet> {
-    let owners = set.metadata.owner_references.iter().flatten();
-    let mut runs = owners.filter(|owner| owner.kind == "PipelineRun");
-    let (run, name) = (runs.next()?, set.metadata.name.clone()?);
-    let key = RunKey {
-        namespace: namespace.to_owned(),
-        name: run.name.clone(),
-        uid: run.uid.clone(),
-    };
-    Some(OwnedStatefulSet {
-        is_placeholder: key.placeholder().as_str() == name,
-        run: key.uid,
-        name,
-        uid: set.metadata.uid.clone()?,
-    })
 }

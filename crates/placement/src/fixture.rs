@@ -1,9 +1,7 @@
 //! Fixtures that several test modules of this crate use.
 
-use crate::keys;
 use crate::names::RunKey;
 use crate::placeholder::spec::Spec;
-use crate::resources::Resources;
 use crate::run::{HeldFrom, PodTemplate, Run, SpecStatus};
 use k8s_openapi::api::apps::v1::StatefulSet;
 use serde_json::Value;
@@ -45,22 +43,8 @@ pub(crate) fn run() -> Run {
 pub(crate) fn spec_of(set: &Value) -> Spec {
     let set: StatefulSet = serde_json::from_value(set.clone()).unwrap();
     let set = set.spec.unwrap();
-    let mut annotations = set.template.metadata.unwrap().annotations.unwrap();
-    let pod = set.template.spec.unwrap();
-    let resources = pod.containers[0].resources.as_ref().unwrap();
+    let container = &set.template.spec.as_ref().unwrap().containers[0];
+    let resources = container.resources.as_ref().unwrap();
     assert_eq!(resources.requests, resources.limits);
-    let claims = pod.volumes.into_iter().flatten();
-    let claims = claims.map(|volume| volume.persistent_volume_claim.unwrap().claim_name);
-    let node = annotations.remove(keys::PINNED).filter(|node| !node.is_empty());
-    let affinity = pod.affinity.and_then(|affinity| affinity.node_affinity);
-    Spec {
-        affinity: Spec::unpinned(affinity.unwrap_or_default(), node.as_deref()),
-        replicas: set.replicas.unwrap(),
-        size: Resources::from_quantities(resources.requests.as_ref().unwrap()),
-        within_limits: annotations.contains_key(keys::WITHIN_LIMITS),
-        node,
-        previous_node: annotations.remove(keys::LEFT),
-        tolerations: pod.tolerations.unwrap_or_default(),
-        claims: claims.collect(),
-    }
+    Spec::from_statefulset(&set)
 }

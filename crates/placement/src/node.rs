@@ -105,20 +105,22 @@ pub fn state(node: Option<&NodeFacts>, tolerations: &[Toleration]) -> NodeState 
     }
 }
 
-/// The worst cause: a node that is not ready and cordoned is reported as not ready. Kubernetes adds the taint of a
-/// condition or of a cordon a moment later, so the condition and the cordon count as taints.
+/// The worst cause: a node that is not ready and cordoned is reported as not ready.
 fn unusable_cause(node: &NodeFacts, tolerations: &[Toleration]) -> Option<Cause> {
+    let taints = untolerated(node, tolerations);
+    taints.map(|taint| Cause::from_taint(&taint)).max()
+}
+
+/// The taints that keep a pod with these tolerations off the node. Kubernetes adds the taint of a condition or of a cordon
+/// a moment later, so the condition and the cordon count as taints.
+pub fn untolerated(node: &NodeFacts, tolerations: &[Toleration]) -> impl Iterator<Item = Taint> {
     let derived = [(!node.ready, NOT_READY), (node.unschedulable, CORDON)];
-    let derived = derived
-        .iter()
-        .filter(|(holds, _)| *holds)
-        .map(|(_, key)| no_schedule(key));
-    derived
+    let derived = derived.into_iter().filter(|(holds, _)| *holds);
+    let derived = derived.map(|(_, key)| no_schedule(key));
+    let taints = derived
         .chain(node.taints.iter().cloned())
-        .filter(prevents_scheduling)
-        .filter(|taint| !tolerations.iter().any(|toleration| tolerates(toleration, taint)))
-        .map(|taint| cause(&taint.key))
-        .max()
+        .filter(prevents_scheduling);
+    taints.filter(|taint| !tolerations.iter().any(|toleration| tolerates(toleration, taint)))
 }
 
 fn no_schedule(key: &str) -> Taint {
@@ -131,14 +133,6 @@ fn no_schedule(key: &str) -> Taint {
 
 fn prevents_scheduling(taint: &Taint) -> bool {
     matches!(taint.effect.as_str(), NO_SCHEDULE | "NoExecute")
-}
-
-fn cause(key: &str) -> Cause {
-    match key {
-        NOT_READY | UNREACHABLE => Cause::NotReady,
-        CORDON => Cause::Cordoned,
-        _ => Cause::Tainted,
-    }
 }
 
 /// The scheduler's rule. An unknown operator tolerates nothing.
@@ -211,6 +205,25 @@ impl fmt::Display for NodeOffer {
 }
 
 impl Cause {
+    /// The cause that a taint stands for.
+    pub fn from_taint(taint: &Taint) -> Self {
+        match taint.key.as_str() {
+            NOT_READY | UNREACHABLE => Self::NotReady,
+            CORDON => Self::Cordoned,
+            _ => Self::Tainted,
+        }
+    }
+
+    /// The rest of a sentence about the node, such as `is cordoned`.
+    pub fn text(self) -> &'static str {
+        match self {
+            Self::Cordoned => "is cordoned",
+            Self::Tainted => "has a taint that this run does not tolerate",
+            Self::NotReady => "is not ready",
+            Self::Gone => "is gone",
+        }
+    }
+
     /// The cause as metric label.
     pub fn as_str(self) -> &'static str {
         self.into()

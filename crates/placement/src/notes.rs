@@ -199,10 +199,11 @@ fn released(
 
 /// The node, and which other runs may use the node.
 fn place((node, enrolment): (&str, Enrolment)) -> String {
-    format!("node {node}{}", company(enrolment))
+    format!("node {node}{}", other_runs(enrolment))
 }
 
-fn company(Enrolment { strategy, isolation }: Enrolment) -> String {
+/// The rest of a sentence about a node: which other runs may use it, and for how long not.
+pub fn other_runs(Enrolment { strategy, isolation }: Enrolment) -> String {
     let until = match strategy {
         Strategy::ColocateAlways => {
             return ", which it may share with other runs (colocateAlways)".to_owned();

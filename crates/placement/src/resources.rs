@@ -52,6 +52,14 @@ impl Resources {
         )
     }
 
+    /// The requests of the container with this name.
+    pub fn of_container(containers: &[Container], name: &str) -> Self {
+        let mut containers = containers.iter();
+        let container = containers.find(|container| container.name == name);
+        let requests = container.and_then(|container| container.resources.as_ref()?.requests.as_ref());
+        requests.map(Self::from_quantities).unwrap_or_default()
+    }
+
     /// The amount of one resource.
     pub fn get(&self, name: &str) -> Quantity {
         self.0.get(name).copied().unwrap_or_default()

@@ -1,11 +1,13 @@
 //! Whether a quota of StatefulSets has room for a placeholder. Tekton creates a StatefulSet for each PVC of a run, the
 //! affinity assistants, and fails the run if a quota rejects one. A placeholder must not take their place in the quota.
 
+use crate::names::PlaceholderName;
 use crate::quantity::Quantity;
 use crate::resources::Resources;
 use crate::run::Run;
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::core::v1::ResourceQuota;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use std::time::Duration;
 
 /// The resource that such a quota counts.
@@ -155,6 +157,21 @@ pub fn short_of(quotas: &[ResourceQuota], needed: i64) -> Option<String> {
         let name = quota.metadata.name.as_deref().unwrap_or_default();
         format!("ResourceQuota {name} ({RESOURCE}: {used} of {hard} used, {needed} needed)")
     })
+}
+
+impl OwnedStatefulSet {
+    /// Reads the metadata of a StatefulSet; `None` if no run owns it.
+    pub fn from_metadata(metadata: &ObjectMeta) -> Option<Self> {
+        let mut owners = metadata.owner_references.iter().flatten();
+        let run = owners.find(|owner| owner.kind == "PipelineRun")?;
+        let name = metadata.name.clone()?;
+        Some(Self {
+            is_placeholder: PlaceholderName::of_uid(&run.uid).as_str() == name,
+            run: run.uid.clone(),
+            uid: metadata.uid.clone()?,
+            name,
+        })
+    }
 }
 
 /// How many of the StatefulSets that the quota allows exist, if the quota counts StatefulSets.

@@ -1,4 +1,4 @@
-//! The verbs and their own flags.
+//! The commands and their flags.
 
 use super::{Limit, timeout};
 use crate::target::{Target, Unnamed, is_kind};
@@ -51,7 +51,7 @@ impl Verb {
     }
 }
 
-/// The namespace of the context is not enough for something that stops so much.
+/// The user has to name the namespace, because the command affects all its runs: the namespace of the context is not used.
 fn scope(all_namespaces: bool, namespace: Option<&str>) -> Result<(), String> {
     match namespace {
         Some(left_out) if keys::EXCLUDED_NAMESPACES.contains(&left_out) => {
@@ -76,7 +76,7 @@ impl RunArgs {
     }
 }
 
-/// Of `list`.
+/// The arguments of `list`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct ListArgs {
     /// Only this PipelineRun, labelled or not: NAME, pr/NAME, pipelinerun NAME or NAMESPACE/NAME. A kind alone stands for
@@ -128,7 +128,7 @@ pub(crate) enum Column {
     Since,
 }
 
-/// Of `explain`.
+/// The arguments of `explain`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct ExplainArgs {
     #[command(flatten)]
@@ -141,7 +141,7 @@ pub(crate) struct ExplainArgs {
     pub(crate) output: Prose,
 }
 
-/// Of `wait`.
+/// The arguments of `wait`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct WaitArgs {
     #[command(flatten)]
@@ -154,7 +154,7 @@ pub(crate) struct WaitArgs {
     pub(crate) timeout: Limit,
 }
 
-/// What is waited for.
+/// The condition that ends a wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Goal {
     /// No holder keeps the run Pending.
@@ -166,7 +166,7 @@ pub(crate) enum Goal {
 }
 
 impl Goal {
-    /// In a sentence about a run: it is ...
+    /// The end of a sentence about the run: it is ...
     pub(crate) fn words(self) -> &'static str {
         match self {
             Self::Released => "released",
@@ -176,7 +176,7 @@ impl Goal {
     }
 }
 
-/// Of `nodes`.
+/// The arguments of `nodes`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct NodesArgs {
     /// Only nodes whose labels match: KEY=VALUE, KEY, !KEY, separated by commas.
@@ -190,7 +190,7 @@ pub(crate) struct NodesArgs {
     pub(crate) output: Output,
 }
 
-/// Of `timeline`.
+/// The arguments of `timeline`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct TimelineArgs {
     /// Of all namespaces.
@@ -223,7 +223,7 @@ pub(crate) enum Picture {
     Html,
 }
 
-/// Of `doctor`.
+/// The arguments of `doctor`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct DoctorArgs {
     /// How to print.
@@ -250,7 +250,7 @@ pub(crate) enum FailOn {
     Bad,
 }
 
-/// Of `release`.
+/// The arguments of `release`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct ReleaseArgs {
     #[command(flatten)]
@@ -260,7 +260,7 @@ pub(crate) struct ReleaseArgs {
     pub(crate) dry_run: DryRun,
 }
 
-/// Of `disable`.
+/// The arguments of `disable`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct DisableArgs {
     /// The whole cluster.
@@ -278,7 +278,7 @@ pub(crate) struct DisableArgs {
     pub(crate) dry_run: DryRun,
 }
 
-/// Of `enable`.
+/// The arguments of `enable`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct EnableArgs {
     /// The whole cluster. Namespaces that were switched off one by one stay so.
@@ -292,7 +292,7 @@ pub(crate) struct EnableArgs {
     pub(crate) dry_run: DryRun,
 }
 
-/// Whether something is written, and who only checks it.
+/// Whether the command writes, or where a dry run ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum DryRun {
     None,
@@ -300,7 +300,7 @@ pub(crate) enum DryRun {
     Server,
 }
 
-/// Of `completion`.
+/// The arguments of `completion`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct CompletionArgs {
     /// The shell.
@@ -322,7 +322,7 @@ pub(crate) enum Output {
     Name,
 }
 
-/// How sentences are printed.
+/// How a text is printed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Prose {
     Text,

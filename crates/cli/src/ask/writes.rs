@@ -1,4 +1,4 @@
-//! The few writes. Each names what it relies on, and can be tried without being made.
+//! Writes. Each names the state that it relies on, and can be a dry run.
 
 use super::{Gap, Place, Seen, Server, answer};
 use crate::args::DryRun;
@@ -10,7 +10,7 @@ use std::fmt::Debug;
 /// Field manager of what users write with this tool.
 const FIELD_MANAGER: &str = "kubectl-pod-affinity";
 
-/// Who writes, and whether it counts.
+/// Sends writes, or dry runs.
 #[derive(Clone, Copy)]
 pub(crate) struct Pen<'a> {
     pub(crate) server: &'a Server,
@@ -18,7 +18,7 @@ pub(crate) struct Pen<'a> {
 }
 
 impl Pen<'_> {
-    /// Sends a patch. One without operations changes nothing, and is not sent.
+    /// Sends a patch. A patch without operations is not sent.
     pub(crate) async fn patch<K>(self, place: &Place<K>, name: &str, patch: Vec<PatchOperation>) -> Seen<()>
     where
         K: Clone + DeserializeOwned + Debug,
@@ -37,7 +37,7 @@ impl Pen<'_> {
         answer(place.limit, question, call).await.map(drop)
     }
 
-    /// Deletes the object of this UID, if it is still there.
+    /// Deletes the object of this UID, if it still exists.
     pub(crate) async fn delete<K>(self, place: &Place<K>, name: &str, uid: Option<String>) -> Seen<()>
     where
         K: Clone + DeserializeOwned + Debug,
@@ -66,7 +66,7 @@ impl Pen<'_> {
         }
     }
 
-    /// Whether something comes of it.
+    /// Whether the writes take effect.
     pub(crate) fn writes(self) -> bool {
         self.dry_run == DryRun::None
     }

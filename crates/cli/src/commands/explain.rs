@@ -1,21 +1,21 @@
-//! `explain`: the story of a run once, or again whenever it changes.
+//! `explain`: explains a run once, or again whenever it changes.
 
 use super::printed;
 use super::read::unknown;
 use crate::args::{ExplainArgs, Prose};
 use crate::ask::Seen;
 use crate::client::Cluster;
+use crate::explanation::{self, Explanation};
 use crate::filter::Filter;
 use crate::follow::of_run;
-use crate::report::Story;
-use crate::{gather, output, story};
+use crate::{gather, output};
 use futures::{FutureExt, StreamExt};
 use placement::keys;
 use placement::names::RunKey;
 use std::process::ExitCode;
 use std::time::Duration;
 
-/// Several objects change at once, and each story takes a dozen questions.
+/// Several objects change at once, and each explanation takes a dozen requests.
 const PAUSE: Duration = Duration::from_secs(1);
 
 /// `explain`.
@@ -25,20 +25,20 @@ pub(super) async fn explain(cluster: &Cluster, args: &ExplainArgs) -> Seen<ExitC
     let Some(facts) = Box::pin(gather::facts(&cluster.server, namespace, &target.name)).await? else {
         return Ok(unknown(cluster, namespace, &target.name).await);
     };
-    let story = story::story(&facts);
-    let code = printed(&text(args.output, &story));
+    let explanation = explanation::explain(&facts);
+    let code = printed(&text(args.output, &explanation));
     if args.watch && !facts.view.run.done {
-        return followed(cluster, &facts.view.run.key, story, args.output).await;
+        return followed(cluster, &facts.view.run.key, explanation, args.output).await;
     }
     Ok(code)
 }
 
-fn text(format: Prose, story: &Story) -> String {
-    output::prose(format, story, || story.text(output::bold))
+fn text(format: Prose, explanation: &Explanation) -> String {
+    output::prose(format, explanation, || explanation.text(output::bold))
 }
 
-/// Until the run is done, or gone.
-async fn followed(cluster: &Cluster, key: &RunKey, mut told: Story, format: Prose) -> Seen<ExitCode> {
+/// Explains the run again after changes, until the run is done or deleted.
+async fn followed(cluster: &Cluster, key: &RunKey, mut told: Explanation, format: Prose) -> Seen<ExitCode> {
     let pods = Filter::labels(&format!("{}={}", keys::TEKTON_PIPELINE_RUN, key.name));
     let mut changes = of_run(&cluster.server, key, &pods);
     while let Some(change) = changes.next().await {
@@ -52,26 +52,26 @@ async fn followed(cluster: &Cluster, key: &RunKey, mut told: Story, format: Pros
             output::note(&format!("PipelineRun {key} was deleted."));
             break;
         };
-        let story = story::story(&facts);
-        if !story.is_as(&told) && output::print(&again(format, &story)).is_err() {
+        let explanation = explanation::explain(&facts);
+        if !explanation.is_as(&told) && output::print(&again(format, &explanation)).is_err() {
             break;
         }
         if facts.view.run.done {
             break;
         }
-        told = story;
+        told = explanation;
     }
     Ok(ExitCode::SUCCESS)
 }
 
-/// Told apart from the story before it.
-fn again(format: Prose, story: &Story) -> String {
+/// Separated from the explanation before it.
+fn again(format: Prose, explanation: &Explanation) -> String {
     let before = match format {
         Prose::Text => "\n",
         Prose::Json => "",
         Prose::Yaml => "---\n",
     };
-    format!("{before}{}", text(format, story))
+    format!("{before}{}", text(format, explanation))
 }
 
 #[cfg(test)]
@@ -95,7 +95,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_story_that_is_watched_ends_when_the_run_is_done_and_not_before() {
+    async fn a_watched_explanation_ends_when_the_run_is_done_and_not_before() {
         let api = FakeApi::default();
         let put = |run| api.put(&run_path("build"), serde_json::to_value(run).unwrap());
         put(run(&json!({})));

@@ -1,4 +1,4 @@
-//! The verbs that only read: ask, judge, print.
+//! `list`, `nodes` and `doctor`.
 
 use super::{BAD, notes, printed, refused};
 use crate::args::{DoctorArgs, FailOn, ListArgs, NodesArgs, Output};
@@ -92,7 +92,7 @@ fn rendered<T: Serialize>(
     }
 }
 
-/// There is no such run; perhaps there is one of a similar name.
+/// Reports that the run does not exist, and suggests similar names.
 pub(super) async fn unknown(cluster: &Cluster, namespace: &str, name: &str) -> ExitCode {
     let alike = gather::alike(&cluster.server, namespace, name).await;
     let hint = match alike.as_slice() {
@@ -149,7 +149,7 @@ pub(super) async fn doctor(cluster: &Cluster, args: DoctorArgs) -> Seen<ExitCode
     })
 }
 
-/// A dry run where the webhooks are not asked would prove nothing.
+/// The namespace of the dry run: the API server does not call the webhooks for excluded namespaces, so another one is used.
 fn scope(cluster: &Cluster, namespace: String) -> Scope {
     let own = cluster.namespace.as_str();
     let left_out = keys::EXCLUDED_NAMESPACES.contains(&own) || own == namespace;

@@ -1,19 +1,20 @@
-//! `wait`: until a run has a node, is released or done, or can never be; at the latest until the timeout.
+//! `wait`: waits until a run has a node, is released or done, until it can never be so, or until the timeout.
 
 use super::read::unknown;
 use super::{printed, refused};
 use crate::args::{Goal, WaitArgs};
 use crate::ask::{Seen, Server};
 use crate::client::Cluster;
+use crate::explanation;
 use crate::filter::Filter;
 use crate::follow::{Known, of_run};
-use crate::gather::viewed;
-use crate::goal::{Progress, progress};
+use crate::gather::{facts, viewed};
 use crate::state::State;
-use crate::view::{PipelineRun, Seat};
+use crate::view::{PipelineRun, RunView, Seat};
 use crate::words::span;
 use futures::StreamExt;
 use placement::names::RunKey;
+use placement::run::SpecStatus;
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -40,10 +41,11 @@ pub(super) async fn wait(cluster: &Cluster, args: &WaitArgs) -> Seen<ExitCode> {
         End::Reached(how) => printed(&format!("pipelinerun.tekton.dev/{} is {how}\n", key.name)),
         End::Never(why) => failed(&key, &format!("will not be {}: {why}", args.goal.words())),
         End::Late(limit) => {
-            let limit = span(limit);
+            let next = next_step(server, &key).await.unwrap_or_default();
+            let (goal, limit) = (args.goal.words(), span(limit));
             failed(
                 &key,
-                &format!("is not {} after {limit}: its state is {state}", args.goal.words()),
+                &format!("is not {goal} after {limit}: its state is {state}{next}"),
             )
         }
     })
@@ -61,7 +63,14 @@ fn failed(key: &RunKey, what: &str) -> ExitCode {
     refused(&format!("PipelineRun {key} {what}."))
 }
 
-/// `state` is what the run was seen in last.
+/// The controller's state and next step, as far as they can be read.
+async fn next_step(server: &Server, key: &RunKey) -> Option<String> {
+    let facts = Box::pin(facts(server, &key.namespace, &key.name)).await.ok()??;
+    let text = explanation::controller_text(&facts)?;
+    Some(format!(". The controller is {}", text.trim_end_matches('.')))
+}
+
+/// Watches the run. `state` is its last state.
 async fn end(server: &Server, key: &RunKey, goal: Goal, state: &mut State) -> Seen<End> {
     let mut known = Known::default();
     let placeholder = Filter::name(&key.placeholder().pod());
@@ -84,62 +93,77 @@ async fn end(server: &Server, key: &RunKey, goal: Goal, state: &mut State) -> Se
     Ok(End::Never("the API server ended the watch".to_owned()))
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::args::{Caller, Verb, parse};
-    use crate::commands::BAD;
-    use crate::fake_api::{AsCluster, FakeApi, run_path};
-    use crate::fixture::{UID, done, merged, run};
-    use serde_json::{Value, json};
+/// The progress of a run.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Progress {
+    /// The run has reached the goal, with a text that says how.
+    Reached(String),
+    Coming,
+    /// The run cannot reach the goal, for this reason.
+    Never(String),
+}
 
-    async fn waited(changes: &Value, line: &str) -> Seen<ExitCode> {
-        let api = FakeApi::default();
-        api.put(&run_path("build"), serde_json::to_value(run(changes)).unwrap());
-        let words = ["x", "wait"].into_iter().chain(line.split(' ')).map(Into::into);
-        let Verb::Wait(args) = parse(Caller::of("x"), words).unwrap().command else {
-            panic!()
-        };
-        wait(&api.cluster(), &args).await
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn a_wait_ends_well_when_the_run_is_there() {
-        for goal in ["released", "node", "done"] {
-            let code = waited(&done(), &format!("pr/build --for={goal} --timeout=0")).await;
-            assert_eq!(code, Ok(ExitCode::SUCCESS), "{goal}");
-        }
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn a_wait_fails_at_its_timeout_and_for_a_run_that_never_gets_there() {
-        assert_eq!(
-            waited(&json!({}), "build --for=done --timeout=3s").await,
-            Ok(ExitCode::from(BAD))
-        );
-        let deleted = json!({"metadata": {"deletionTimestamp": "2027-01-15T08:00:01Z"}});
-        assert_eq!(
-            waited(&deleted, "build --for=node").await,
-            Ok(ExitCode::from(BAD))
-        );
-        assert_eq!(
-            waited(&json!({}), "absent --for=node").await,
-            Ok(ExitCode::from(BAD))
-        );
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn a_run_that_was_deleted_and_created_again_is_another() {
-        let api = FakeApi::default();
-        let other = run(&merged(done(), &json!({"metadata": {"uid": "u9"}})));
-        api.put(&run_path("build"), serde_json::to_value(other).unwrap());
-        let key = RunKey {
-            namespace: "ci".into(),
-            name: "build".into(),
-            uid: UID.into(),
-        };
-        let mut state = State::Held;
-        let end = end(&api.cluster().server, &key, Goal::Done, &mut state).await;
-        assert_eq!(end, Ok(End::Never("it was deleted".into())));
+/// The progress of a run with this placeholder.
+fn progress(goal: Goal, view: &RunView, seat: &Seat<'_>) -> Progress {
+    match goal {
+        Goal::Released => released(view),
+        Goal::Node => node(view, seat),
+        Goal::Done => done(view),
     }
 }
+
+fn done(view: &RunView) -> Progress {
+    let outcome = match &view.verdict {
+        Some((true, _)) => "succeeded",
+        Some((false, _)) => "did not succeed",
+        None => "ended",
+    };
+    if view.run.done {
+        Progress::Reached(format!("done: {outcome}"))
+    } else {
+        Progress::Coming
+    }
+}
+
+fn released(view: &RunView) -> Progress {
+    let run = &view.run;
+    match run.status {
+        _ if run.done && view.started.is_none() => {
+            Progress::Never("it is done, and was never started".to_owned())
+        }
+        SpecStatus::Pending if run.deleting => being_deleted(),
+        SpecStatus::Pending => Progress::Coming,
+        SpecStatus::Unset | SpecStatus::Other(_) => Progress::Reached("released".to_owned()),
+    }
+}
+
+fn node(view: &RunView, seat: &Seat<'_>) -> Progress {
+    let state = State::of(view, seat);
+    let known = seat.node().or(view.run.node.as_deref());
+    match (state, known) {
+        // The run gave up its last node.
+        (State::Moving, _) => Progress::Coming,
+        (_, Some(node)) => Progress::Reached(format!("on node {node}")),
+        (State::Held | State::WaitingForNode | State::HeldElsewhere | State::Running, None) => {
+            Progress::Coming
+        }
+        (State::Done | State::Reserved, None) => Progress::Never("it is done, and had no node".to_owned()),
+        (State::Ending, None) => being_deleted(),
+        (
+            State::Declined
+            | State::TooLate
+            | State::Invalid
+            | State::Nested
+            | State::ManagedElsewhere
+            | State::Unlabelled,
+            None,
+        ) => Progress::Never(format!("its state is {state}, so pod-affinity gives it no node")),
+    }
+}
+
+fn being_deleted() -> Progress {
+    Progress::Never("it is being deleted".to_owned())
+}
+
+#[cfg(test)]
+mod tests;

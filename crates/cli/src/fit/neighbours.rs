@@ -1,56 +1,57 @@
-//! Pod affinity and anti-affinity, both ways: whom a pod must be with, and who keeps whom away.
+//! Obstacles by required pod affinity and anti-affinity, of the pod and of the pods on the node.
 
-use super::{Refusal, Scene, Tenant};
+use super::{ClusterView, Obstacle, Occupant};
 use crate::view::{full_name, is_live, is_placeholder, is_reservation, label, node as node_of};
 use k8s_openapi::api::core::v1::{Node, Pod, PodAffinityTerm};
 use kube::core::{Selector, SelectorExt};
 use placement::keys;
 use std::collections::BTreeSet;
 
-/// What the neighbourhood says against this node.
-pub(super) fn refusals(pod: &Pod, node: &Node, scene: &Scene<'_>) -> Vec<Refusal> {
-    let mut found: BTreeSet<Refusal> = scene
+/// The obstacles of this node because of other pods.
+pub(super) fn obstacles(pod: &Pod, node: &Node, cluster: &ClusterView<'_>) -> Vec<Obstacle> {
+    let mut found: BTreeSet<Obstacle> = cluster
         .pods
         .iter()
         .filter(|other| is_live(other) && !is_same(pod, other))
-        .filter(|other| keep_apart(pod, other, node, scene))
-        .map(refusal)
+        .filter(|other| keep_apart(pod, other, node, cluster))
+        .map(obstacle)
         .collect();
     let placeholders: BTreeSet<_> = found.iter().filter_map(enrolled).collect();
-    // A run is told once, with its strategy; its task pods alone would make it look unlabelled.
+    // A run is reported once, with its strategy: only its placeholder may have the strategy as a label.
     found.retain(|it| !is_shadow(it, &placeholders));
-    away(pod, node, scene).into_iter().chain(found).collect()
+    away(pod, node, cluster).into_iter().chain(found).collect()
 }
 
-fn enrolled(refusal: &Refusal) -> Option<(String, String)> {
-    match refusal {
-        Refusal::Occupied(tenant) if tenant.strategy.is_some() => {
-            Some((tenant.namespace.clone(), tenant.name.clone()))
+fn enrolled(obstacle: &Obstacle) -> Option<(String, String)> {
+    match obstacle {
+        Obstacle::Occupied(occupant) if occupant.strategy.is_some() => {
+            Some((occupant.namespace.clone(), occupant.name.clone()))
         }
         _ => None,
     }
 }
 
-fn is_shadow(refusal: &Refusal, enrolled: &BTreeSet<(String, String)>) -> bool {
-    match refusal {
-        Refusal::Occupied(tenant) => {
-            tenant.strategy.is_none() && enrolled.contains(&(tenant.namespace.clone(), tenant.name.clone()))
+fn is_shadow(obstacle: &Obstacle, enrolled: &BTreeSet<(String, String)>) -> bool {
+    match obstacle {
+        Obstacle::Occupied(occupant) => {
+            occupant.strategy.is_none()
+                && enrolled.contains(&(occupant.namespace.clone(), occupant.name.clone()))
         }
         _ => false,
     }
 }
 
-fn refusal(other: &Pod) -> Refusal {
-    tenant(other).map_or_else(
-        || Refusal::Repelled(full_name(&other.metadata)),
-        Refusal::Occupied,
+fn obstacle(other: &Pod) -> Obstacle {
+    occupant(other).map_or_else(
+        || Obstacle::Repelled(full_name(&other.metadata)),
+        Obstacle::Occupied,
     )
 }
 
 /// The run that a pod belongs to.
-pub(crate) fn tenant(pod: &Pod) -> Option<Tenant> {
+pub(crate) fn occupant(pod: &Pod) -> Option<Occupant> {
     let meta = &pod.metadata;
-    Some(Tenant {
+    Some(Occupant {
         namespace: meta.namespace.clone().unwrap_or_default(),
         name: label(meta, keys::TEKTON_PIPELINE_RUN)?.to_owned(),
         strategy: label(meta, keys::STRATEGY)
@@ -64,8 +65,8 @@ fn is_same(one: &Pod, other: &Pod) -> bool {
     full_name(&one.metadata) == full_name(&other.metadata)
 }
 
-fn keep_apart(pod: &Pod, other: &Pod, node: &Node, scene: &Scene<'_>) -> bool {
-    let here = |term: &&PodAffinityTerm| shares(&term.topology_key, other, node, scene);
+fn keep_apart(pod: &Pod, other: &Pod, node: &Node, cluster: &ClusterView<'_>) -> bool {
+    let here = |term: &&PodAffinityTerm| shares(&term.topology_key, other, node, cluster);
     anti_terms(pod).any(|term| here(&term) && selects(term, pod, other))
         || anti_terms(other).any(|term| here(&term) && selects(term, other, pod))
 }
@@ -90,20 +91,20 @@ fn terms(pod: &Pod) -> impl Iterator<Item = &PodAffinityTerm> {
     })
 }
 
-/// The node lies outside of every domain of a term that pods elsewhere meet. Where no pod meets it, the first of its
-/// kind may choose freely.
-fn away(pod: &Pod, node: &Node, scene: &Scene<'_>) -> Option<Refusal> {
+/// The pods that a term selects are in other topology domains than the node. If a term selects no pod but the pod itself, the pod
+/// is the first of its group and can go to any node.
+fn away(pod: &Pod, node: &Node, cluster: &ClusterView<'_>) -> Option<Obstacle> {
     terms(pod).find_map(|term| {
-        let company: Vec<_> = scene
+        let company: Vec<_> = cluster
             .pods
             .iter()
             .filter(|other| is_live(other) && node_of(other).is_some() && selects(term, pod, other))
             .collect();
         let near = company
             .iter()
-            .any(|other| shares(&term.topology_key, other, node, scene));
+            .any(|other| shares(&term.topology_key, other, node, cluster));
         let first = company.is_empty() && selects(term, pod, pod);
-        (!near && !first).then(|| Refusal::Away(nodes(&company)))
+        (!near && !first).then(|| Obstacle::Away(nodes(&company)))
     })
 }
 
@@ -116,11 +117,11 @@ fn nodes(pods: &[&Pod]) -> Vec<String> {
     names.into_iter().collect()
 }
 
-/// Whether the pod is in the same domain as the node.
-fn shares(key: &str, pod: &Pod, node: &Node, scene: &Scene<'_>) -> bool {
+/// Whether the pod is in the same topology domain as the node.
+fn shares(key: &str, pod: &Pod, node: &Node, cluster: &ClusterView<'_>) -> bool {
     let Some(name) = node_of(pod) else { return false };
     let of = |node: &Node| label(&node.metadata, key).map(str::to_owned);
-    let other = scene
+    let other = cluster
         .nodes
         .iter()
         .find(|it| it.metadata.name.as_deref() == Some(name));
@@ -130,8 +131,8 @@ fn shares(key: &str, pod: &Pod, node: &Node, scene: &Scene<'_>) -> bool {
     }
 }
 
-/// Whether a term of one pod means another. A selector of namespaces by their labels is not followed, since that
-/// would take a look at every namespace: only the empty one, which means all.
+/// Whether a term of one pod selects another pod. A namespace selector with requirements is ignored, because it would take a read
+/// of all namespaces; an empty one selects all namespaces.
 fn selects(term: &PodAffinityTerm, of: &Pod, other: &Pod) -> bool {
     is_in_reach(term, of, other)
         && term

@@ -1,10 +1,56 @@
-//! Node selectors and required node affinity: what they ask of a node, and the first thing that it does not meet.
+//! Requirements on a node: by node selectors and node affinity of the pod, and by volumes of its PVCs.
 
-use k8s_openapi::api::core::v1::{Node, NodeSelector, NodeSelectorRequirement, NodeSelectorTerm, PodSpec};
+use super::Obstacle;
+use crate::view::{claims, is_placeholder};
+use k8s_openapi::api::core::v1::{
+    Node, NodeSelector, NodeSelectorRequirement, NodeSelectorTerm, PersistentVolume, Pod, PodSpec,
+};
+use placement::volume::{NodeNames, is_only_on, required};
 use std::collections::BTreeMap;
 
-/// What the pod asks of its node's labels and this node lacks.
-pub(super) fn refusal(spec: &PodSpec, node: &Node) -> Option<String> {
+/// A PVC whose volume cannot be used on all nodes.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct BoundVolume {
+    claim: String,
+    volume: PersistentVolume,
+}
+
+impl BoundVolume {
+    /// The volume of a PVC; `None` if all nodes can use the volume.
+    pub(crate) fn of(claim: &str, volume: &PersistentVolume) -> Option<Self> {
+        required(volume)?;
+        Some(Self {
+            claim: claim.to_owned(),
+            volume: volume.clone(),
+        })
+    }
+
+    /// The name of the PVC.
+    pub(crate) fn claim(&self) -> &str {
+        &self.claim
+    }
+
+    /// Whether this node can use the volume, and no other node can.
+    pub(crate) fn is_only_on(&self, node: NodeNames<'_>) -> bool {
+        is_only_on(&self.volume, node)
+    }
+
+    pub(super) fn obstacle(&self, pod: &Pod, node: &Node) -> Option<Obstacle> {
+        let required = required(&self.volume).filter(|_| self.concerns(pod))?;
+        (!matches(required, node)).then(|| Obstacle::Volume {
+            claim: self.claim.clone(),
+            needs: text(required),
+        })
+    }
+
+    /// The placeholder needs a node that can use all volumes of its run, including those that only a task may mount.
+    fn concerns(&self, pod: &Pod) -> bool {
+        is_placeholder(pod) || claims(pod).any(|claim| claim == self.claim)
+    }
+}
+
+/// The first requirement of the pod that the labels of the node do not meet.
+pub(super) fn unmet(spec: &PodSpec, node: &Node) -> Option<String> {
     let labels = labels(node);
     let selector = spec.node_selector.iter().flatten();
     let mut lacking = selector.filter(|(key, value)| labels.get(*key) != Some(value));
@@ -18,13 +64,11 @@ pub(super) fn refusal(spec: &PodSpec, node: &Node) -> Option<String> {
     (!matches(required, node)).then(|| format!("does not match the node affinity ({})", text(required)))
 }
 
-/// Whether one of the terms holds for the node.
-pub(super) fn matches(selector: &NodeSelector, node: &Node) -> bool {
+fn matches(selector: &NodeSelector, node: &Node) -> bool {
     selector.node_selector_terms.iter().any(|term| holds(term, node))
 }
 
-/// The terms, as people would say them.
-pub(super) fn text(selector: &NodeSelector) -> String {
+fn text(selector: &NodeSelector) -> String {
     let terms: Vec<_> = selector.node_selector_terms.iter().map(term_text).collect();
     terms.join(", or ")
 }
@@ -56,7 +100,7 @@ fn fields(term: &NodeSelectorTerm) -> impl Iterator<Item = &NodeSelectorRequirem
     term.match_fields.iter().flatten()
 }
 
-/// A term that asks nothing holds for no node.
+/// A term without requirements matches no node.
 fn holds(term: &NodeSelectorTerm, node: &Node) -> bool {
     let asks = expressions(term).chain(fields(term)).next().is_some();
     let name = node.metadata.name.as_ref();

@@ -5,10 +5,10 @@ use crate::fixture::{UID, node, object, placeholder, stranger, task};
 use placement::keys;
 use serde_json::{Value, json};
 
-fn against(pod: &Pod, nodes: &[Node], pods: &[Pod], volumes: &[Bound]) -> Vec<String> {
-    let scene = Scene { nodes, pods, volumes };
+fn against(pod: &Pod, nodes: &[Node], pods: &[Pod], volumes: &[BoundVolume]) -> Vec<String> {
+    let cluster = ClusterView { nodes, pods, volumes };
     let told = |node: &Node| -> Vec<_> {
-        refusals(pod, node, &scene)
+        obstacles(pod, node, &cluster)
             .iter()
             .map(ToString::to_string)
             .collect()

@@ -1,16 +1,12 @@
 //! Each state in one line, and the rows as each format shows them.
 
 use super::*;
-use crate::fixture::{UID, at, done, merged, object, placeholder, released, run, unschedulable};
+use crate::fixture::{UID, at, done, merged, placeholder, released, run, statefulset, unschedulable};
 use placement::keys;
 use serde_json::{Value, json};
 
 fn set(replicas: i32) -> StatefulSet {
-    let name = placement::names::PlaceholderName::of_uid(UID);
-    let base = json!({"metadata": {"namespace": "ci", "name": name.as_str()}, "spec": {
-        "replicas": replicas, "selector": {}, "template": {}, "serviceName": "",
-    }});
-    object(base, &json!({}))
+    statefulset(replicas, &json!({}))
 }
 
 fn one(changes: &Value, sets: &[StatefulSet], pods: &[Pod]) -> Row {

@@ -23,7 +23,7 @@ async fn a_run_that_waits_is_explained_by_each_reason_against_each_node() {
         "\
 PipelineRun default/early: WaitingForNode
 
-Label        tekton.dev/custom-pod-affinity is \"true\", the default strategy; when the run was labelled, that was colocateCompleted: all pods on one node, which no other run uses until this one is done.
+Label        tekton.dev/custom-pod-affinity is \"true\", the default strategy; when the run was labelled, that was colocateCompleted: all pods on one node; no other PipelineRun's pods can use it until it is done (colocateCompleted).
 
 Held         by pod-affinity for <age>, until its placeholder has a node; at the latest in <age> (hold-deadline 10m). To keep it Pending until you release it: `kubectl annotate pipelinerun -n default early pod-affinity.tekton.dev/hold-`.
 
@@ -37,6 +37,8 @@ Autoscaler   none has answered the placeholder so far.
 Released     not yet.
 
 Tasks        no pod so far.
+
+Controller   in state HeldUnscheduled. Waits for a node.
 
 What would help
   * Add a node, or let an autoscaler do it.
@@ -114,18 +116,20 @@ async fn occupied_and_unfit(bed: &Testbed) {
         "\
 PipelineRun default/other: Running
 
-Label        tekton.dev/custom-pod-affinity is \"true\", the default strategy; when the run was labelled, that was colocateCompleted: all pods on one node, which no other run uses until this one is done.
+Label        tekton.dev/custom-pod-affinity is \"true\", the default strategy; when the run was labelled, that was colocateCompleted: all pods on one node; no other PipelineRun's pods can use it until it is done (colocateCompleted).
 
 Held         by pod-affinity for <age>.
 
 Placeholder  pod custom-pod-affinity-<hash>-0, made <age> ago, on node taken-0.
 
-Node         taken-0, its own until it is done.
+Node         taken-0.
 
 Released     <age> ago. All pods of this run go to node taken-0; no other PipelineRun's pods can use it until it is done (colocateCompleted).
 
 Tasks        1 pod, on node taken-0.
              - only: running on taken-0
+
+Controller   in state RunningOnNode. Nothing to do.
 "
     );
     bed.add_nodes(&Nodes::new("small", 1).size("20m", "1Gi"))

@@ -71,7 +71,7 @@ async fn finished(bed: &Testbed) {
         "\
 PipelineRun default/done: Done
 
-Label        tekton.dev/custom-pod-affinity is \"true\", the default strategy; when the run was labelled, that was colocateCompleted: all pods on one node, which no other run uses until this one is done.
+Label        tekton.dev/custom-pod-affinity is \"true\", the default strategy; when the run was labelled, that was colocateCompleted: all pods on one node; no other PipelineRun's pods can use it until it is done (colocateCompleted).
 
 Held         by pod-affinity for <age>.
 
@@ -145,7 +145,7 @@ async fn held_by_its_user(bed: &Testbed) {
         "\
 PipelineRun default/queued: HeldElsewhere
 
-Label        tekton.dev/custom-pod-affinity is \"true\", the default strategy; when the run was labelled, that was colocateCompleted: all pods on one node, which no other run uses until this one is done.
+Label        tekton.dev/custom-pod-affinity is \"true\", the default strategy; when the run was labelled, that was colocateCompleted: all pods on one node; no other PipelineRun's pods can use it until it is done (colocateCompleted).
 
 Held         by another holder: spec.status was PipelineRunPending when the run was created, and that holder releases it. Then pod-affinity holds it until its placeholder has a node.
 
@@ -184,6 +184,8 @@ Label        tekton.dev/custom-pod-affinity is \"true\", but the run started bef
 
 Tasks        1 pod, on node late-0.
              - only: running on late-0
+
+Controller   in state Unenrolled. Nothing is done, because the run started before it was held.
 
 What would help
   * Create the run with the label tekton.dev/custom-pod-affinity: \"true\".
@@ -264,7 +266,7 @@ async fn refused(bed: &Testbed) {
         "\
 PipelineRun full/held: Held
 
-Label        tekton.dev/custom-pod-affinity is \"true\", the default strategy, which is colocateCompleted: all pods on one node, which no other run uses until this one is done.
+Label        tekton.dev/custom-pod-affinity is \"true\", the default strategy, which is colocateCompleted: all pods on one node; no other PipelineRun's pods can use it until it is done (colocateCompleted).
 
 Held         by pod-affinity for <age>, until its placeholder has a node; at the latest in <age> (hold-deadline 10m). To keep it Pending until you release it: `kubectl annotate pipelinerun -n full held pod-affinity.tekton.dev/hold-`.
 
@@ -275,6 +277,8 @@ Node         none yet.
 Released     not yet.
 
 Tasks        no pod so far.
+
+Controller   in state HeldWithoutPlaceholder. Next step: create placeholder. A pause may come first.
 
 Events       of pod-affinity on the run:
              - <age> ago, PlaceholderRefused: The placeholder could not be created; the controller retries: statefulsets.apps \"custom-pod-affinity-<hash>\" is forbidden: exceeded quota: tight, requested: count/statefulsets.apps=1, used: count/statefulsets.apps=0, limited: count/statefulsets.apps=0. Raise the ResourceQuota of this namespace or remove what uses it up.

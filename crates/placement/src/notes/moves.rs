@@ -87,7 +87,7 @@ fn evicted_from(observed: &Observation) -> Option<(&str, node::Cause)> {
 fn keeps_tasks(node: &str, cause: node::Cause) -> Note {
     let text = format!(
         "This run's {node} {}. Tasks of this run still run there. The run moves when they have ended.{}",
-        trouble(cause),
+        cause.text(),
         remedy(cause)
     );
     note(Reason::NodeUnfit, text)
@@ -101,7 +101,7 @@ pub(super) fn is_tied(observed: &Observation, cause: MoveCause, pod: Option<&str
         MoveCause::Node(cause) => {
             let text = format!(
                 "{stays} the node {}. Its next task starts when the node is usable again.{}",
-                trouble(cause),
+                cause.text(),
                 remedy(cause)
             );
             note(Reason::NodeUnfit, text)
@@ -144,7 +144,7 @@ fn why(observed: &Observation, cause: MoveCause, pod: Option<&str>) -> String {
     match cause {
         MoveCause::TaskDoesNotFit => task_does_not_fit(observed, pod.unwrap_or("of a task")),
         MoveCause::PlaceholderDoesNotFit => placeholder_does_not_fit(pod),
-        MoveCause::Node(cause) => format!("it {}", trouble(cause)),
+        MoveCause::Node(cause) => format!("it {}", cause.text()),
     }
 }
 
@@ -167,15 +167,6 @@ fn placeholder_does_not_fit(pod: Option<&str>) -> String {
         .map(|pod| format!(", and pod {pod} waits"))
         .unwrap_or_default();
     format!("the placeholder itself has no room{waiting}")
-}
-
-fn trouble(cause: node::Cause) -> &'static str {
-    match cause {
-        node::Cause::Cordoned => "is cordoned",
-        node::Cause::Tainted => "has a taint that this run does not tolerate",
-        node::Cause::NotReady => "is not ready",
-        node::Cause::Gone => "is gone",
-    }
 }
 
 /// Kubernetes does not assume that the pods on an unresponsive node have ended. They may still use this run's volumes, so no pod

@@ -4,6 +4,7 @@ use crate::keys;
 use crate::raw::{add, remove, replace, test};
 use crate::resources::Resources;
 use json_patch::{Patch, PatchOperation};
+use k8s_openapi::api::apps::v1::StatefulSetSpec;
 use k8s_openapi::api::core::v1::{
     NodeAffinity, NodeSelector, NodeSelectorRequirement, NodeSelectorTerm, Toleration,
 };
@@ -35,6 +36,34 @@ pub struct Spec {
 }
 
 impl Spec {
+    /// Reads a placeholder's StatefulSet. Fields that are absent have the default of the API server.
+    pub fn from_statefulset(spec: &StatefulSetSpec) -> Self {
+        let annotation = |key| {
+            spec.template
+                .metadata
+                .as_ref()?
+                .annotations
+                .as_ref()?
+                .get(key)
+                .cloned()
+        };
+        let pod = spec.template.spec.clone().unwrap_or_default();
+        let node = annotation(keys::PINNED).filter(|node| !node.is_empty());
+        let affinity = pod.affinity.and_then(|affinity| affinity.node_affinity);
+        let volumes = pod.volumes.into_iter().flatten();
+        let claims = volumes.filter_map(|volume| Some(volume.persistent_volume_claim?.claim_name));
+        Self {
+            replicas: spec.replicas.unwrap_or(1),
+            size: Resources::of_container(&pod.containers, keys::PLACEHOLDER),
+            within_limits: annotation(keys::WITHIN_LIMITS).is_some(),
+            affinity: Self::unpinned(affinity.unwrap_or_default(), node.as_deref()),
+            node,
+            previous_node: annotation(keys::LEFT),
+            tolerations: pod.tolerations.unwrap_or_default(),
+            claims: claims.collect(),
+        }
+    }
+
     /// The node affinity of a pod template that is pinned to this node, without the pin.
     #[must_use]
     pub fn unpinned(mut affinity: NodeAffinity, node: Option<&str>) -> NodeAffinity {

@@ -6,7 +6,6 @@ use super::action::{Action, Event, PodChange, ReleaseCause, Target};
 use super::decision::{Decision, IgnoreReason, Wait};
 use super::inputs::{Inputs, Read};
 use super::observation::{Observation, Placeholder, PlaceholderPod};
-use super::state::{chosen_strategy, enrolment};
 use super::{Plan, SOON, change_run, held, scaled_down, with_timer, without_timer};
 use crate::automatic_reserve;
 use crate::placeholder::size::is_automatic;
@@ -64,14 +63,11 @@ fn record_usage(observed: &Observation, inputs: &Inputs) -> Result<Option<Action
     Ok(used.map(|used| change_run(observed, |run| run.used = Some(used))))
 }
 
-/// The pod that reserves the node after the run, if the strategy says so. The default strategy has no effect here: an
-/// enrolled run has its strategy as a label.
+/// The pod that reserves the node after the run, if the strategy says so.
 fn kept_pod(observed: &Observation) -> Option<&PlaceholderPod> {
-    let chosen = chosen_strategy(observed).unwrap_or(observed.config.default_strategy);
     let is_kept =
         |pod: &&PlaceholderPod| pod.node.is_some() && !pod.shape.mounts && !observed.is_scaled_down();
-    let strategy = enrolment(observed, chosen).strategy;
-    let keeps = observed.run.is_enrolled() && strategy == Strategy::IsolateAlways;
+    let keeps = observed.run.is_enrolled() && observed.enrolment().strategy == Strategy::IsolateAlways;
     observed.live_pod().filter(is_kept).filter(|_| keeps)
 }
 

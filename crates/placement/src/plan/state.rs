@@ -168,6 +168,13 @@ pub(super) enum PlaceholderState<'a> {
 }
 
 impl Observation {
+    /// The strategy and the isolation of the run: those that the run has, or those that the run gets when it is enrolled. A run
+    /// that is not opted in would get the strategy of the configuration.
+    pub fn enrolment(&self) -> Enrolment {
+        let chosen = chosen_strategy(self).unwrap_or(self.config.default_strategy);
+        enrolment(self, chosen)
+    }
+
     /// The placeholder, if pod-affinity may change it.
     pub(super) fn placeholder(&self) -> PlaceholderState<'_> {
         PlaceholderState::from_observed(self.statefulset.as_ref())

@@ -1,0 +1,117 @@
+//! The end of a wait, against a fake API server, and the progress of a run.
+
+use super::*;
+use crate::args::{Caller, Verb, parse};
+use crate::commands::BAD;
+use crate::fake_api::{AsCluster, FakeApi, run_path};
+use crate::fixture::{UID, done, merged, placeholder, released, run};
+use placement::keys;
+use serde_json::{Value, json};
+
+async fn waited(changes: &Value, line: &str) -> Seen<ExitCode> {
+    let api = FakeApi::default();
+    api.put(&run_path("build"), serde_json::to_value(run(changes)).unwrap());
+    let words = ["x", "wait"].into_iter().chain(line.split(' ')).map(Into::into);
+    let Verb::Wait(args) = parse(Caller::of("x"), words).unwrap().command else {
+        panic!()
+    };
+    wait(&api.cluster(), &args).await
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_wait_ends_well_when_the_run_is_there() {
+    for goal in ["released", "node", "done"] {
+        let code = waited(&done(), &format!("pr/build --for={goal} --timeout=0")).await;
+        assert_eq!(code, Ok(ExitCode::SUCCESS), "{goal}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_wait_fails_at_its_timeout_and_for_a_run_that_never_gets_there() {
+    assert_eq!(
+        waited(&json!({}), "build --for=done --timeout=3s").await,
+        Ok(ExitCode::from(BAD))
+    );
+    let deleted = json!({"metadata": {"deletionTimestamp": "2027-01-15T08:00:01Z"}});
+    assert_eq!(
+        waited(&deleted, "build --for=node").await,
+        Ok(ExitCode::from(BAD))
+    );
+    assert_eq!(
+        waited(&json!({}), "absent --for=node").await,
+        Ok(ExitCode::from(BAD))
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_run_that_was_deleted_and_created_again_is_another() {
+    let api = FakeApi::default();
+    let other = run(&merged(done(), &json!({"metadata": {"uid": "u9"}})));
+    api.put(&run_path("build"), serde_json::to_value(other).unwrap());
+    let key = RunKey {
+        namespace: "ci".into(),
+        name: "build".into(),
+        uid: UID.into(),
+    };
+    let mut state = State::Held;
+    let end = end(&api.cluster().server, &key, Goal::Done, &mut state).await;
+    assert_eq!(end, Ok(End::Never("it was deleted".into())));
+}
+
+fn progress_of(changes: &Value, node: Option<&str>) -> [String; 3] {
+    let view = RunView::of(&run(changes)).unwrap();
+    let pod = placeholder("build", UID, node, &json!({}));
+    let seat = Seat {
+        set: None,
+        pod: node.is_some().then_some(&pod),
+    };
+    [Goal::Released, Goal::Node, Goal::Done].map(|goal| match progress(goal, &view, &seat) {
+        Progress::Reached(how) => how,
+        Progress::Coming => "-".to_owned(),
+        Progress::Never(why) => format!("never: {why}"),
+    })
+}
+
+#[test]
+fn a_run_comes_to_its_node_is_released_and_done() {
+    assert_eq!(progress_of(&json!({}), None), ["-", "-", "-"]);
+    assert_eq!(
+        progress_of(&json!({}), Some("node-7")),
+        ["-", "on node node-7", "-"]
+    );
+    assert_eq!(
+        progress_of(&released(), None),
+        ["released", "on node node-1", "-"]
+    );
+    assert_eq!(
+        progress_of(&done(), None),
+        ["released", "on node node-1", "done: succeeded"]
+    );
+}
+
+#[test]
+fn a_run_that_can_never_get_there_is_told_from_one_that_takes_its_time() {
+    let deleted = json!({"metadata": {"deletionTimestamp": "2027-01-15T08:00:01Z"}});
+    let never = "never: it is being deleted";
+    assert_eq!(progress_of(&deleted, None), [never, never, "-"]);
+    let cancelled = json!({
+        "metadata": {"annotations": {keys::NODE: null}},
+        "spec": {"status": "Cancelled"},
+        "status": {"startTime": null, "conditions": [{"type": "Succeeded", "status": "False", "reason": "Cancelled"}]},
+    });
+    assert_eq!(
+        progress_of(&merged(done(), &cancelled), None),
+        [
+            "never: it is done, and was never started",
+            "never: it is done, and had no node",
+            "done: did not succeed"
+        ]
+    );
+    let declined = json!({
+        "metadata": {"labels": {keys::OPT_IN: "false"}, "annotations": null}, "spec": {"status": null},
+    });
+    assert_eq!(
+        progress_of(&declined, None)[1],
+        "never: its state is Declined, so pod-affinity gives it no node"
+    );
+}

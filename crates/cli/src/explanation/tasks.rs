@@ -1,0 +1,87 @@
+//! The run's tasks and their nodes, and why a task waits.
+
+use super::report::Chapter;
+use super::reports;
+use crate::facts::Facts;
+use crate::fit::obstacles;
+use crate::state::State;
+use crate::view::{created, is_live, is_opted_out, node, phase, task_name, unschedulable};
+use crate::words::{count, list};
+use k8s_openapi::api::core::v1::Pod;
+use kube::ResourceExt;
+use std::collections::BTreeSet;
+
+/// The most tasks that are listed.
+const LISTED: usize = 20;
+
+pub(super) fn section(facts: &Facts) -> Option<Chapter> {
+    facts.pods.as_ref().ok()?;
+    let mut pods: Vec<&Pod> = facts.tasks().collect();
+    pods.sort_by_key(|pod| (created(&pod.metadata), pod.metadata.name.clone()));
+    if pods.is_empty() {
+        let is_over = matches!(facts.state(), State::Done | State::Reserved | State::Ending);
+        return (!is_over).then(|| Chapter::new("Tasks", "no pod so far."));
+    }
+    let lines = pods.iter().take(LISTED).map(|pod| line(facts, pod));
+    let more = pods.len().saturating_sub(LISTED);
+    let rest = (more > 0).then(|| format!("and {more} more"));
+    Some(Chapter::new("Tasks", summary(facts, &pods)).details(lines.chain(rest)))
+}
+
+fn summary(facts: &Facts, pods: &[&Pod]) -> String {
+    let members = pods.iter().filter(|pod| !is_opted_out(pod));
+    let nodes: BTreeSet<_> = members.filter_map(|pod| node(pod)).map(str::to_owned).collect();
+    let nodes: Vec<_> = nodes.into_iter().collect();
+    let wait = pods.iter().filter(|pod| node(pod).is_none()).count();
+    let placed = pods.len() - wait;
+    let pods = count(pods.len(), "pod");
+    match nodes.as_slice() {
+        [] => format!("{pods}, none of them on a node."),
+        [one] if wait > 0 => format!("{pods}, {placed} on node {one} and {wait} on none yet."),
+        [one] => format!("{pods}, all on node {one}.").replace("1 pod, all on", "1 pod, on"),
+        several if facts.view.run.is_enrolled() => {
+            format!("{pods}; the run has moved and was on {}.", list(several, 5))
+        }
+        several => format!(
+            "{pods} on {}: {}.",
+            count(several.len(), "node"),
+            list(several, 5)
+        ),
+    }
+}
+
+fn line(facts: &Facts, pod: &Pod) -> String {
+    let name = task_name(pod);
+    let apart = if is_opted_out(pod) && facts.view.run.is_enrolled() {
+        " (opted out: it may be anywhere)"
+    } else {
+        ""
+    };
+    match (node(pod), unschedulable(pod)) {
+        (Some(node), _) => format!("{name}: {} on {node}{apart}", status(pod)),
+        (None, Some(message)) => format!("{name}: waits{apart}. {}", why(facts, pod, message)),
+        (None, None) => format!("{name}: {}, not on any node yet{apart}", status(pod)),
+    }
+}
+
+/// The status as `kubectl get pods` prints it.
+fn status(pod: &Pod) -> String {
+    if is_live(pod) && pod.metadata.deletion_timestamp.is_some() {
+        return "terminating".to_owned();
+    }
+    phase(pod).to_lowercase()
+}
+
+/// A pod that must be on the node of its run has the reasons against that node. If the run has no node, the section about the
+/// node has the reasons against all nodes.
+fn why(facts: &Facts, pod: &Pod, message: &str) -> String {
+    let reported = reports("The scheduler", message);
+    let home = facts.node_name().and_then(|home| {
+        let cluster = facts.cluster()?;
+        let node = cluster.nodes.iter().find(|node| node.name_any() == home)?;
+        let reasons = obstacles(pod, node, &cluster);
+        let reasons: Vec<_> = reasons.iter().map(ToString::to_string).collect();
+        (!reasons.is_empty()).then(|| format!(" Node {home}, where the run is, {}.", list(&reasons, 3)))
+    });
+    format!("{reported}{}", home.unwrap_or_default())
+}

@@ -1,0 +1,108 @@
+//! Reads what a quota means to a run: room for its placeholder's StatefulSet, and TaskRuns whose pods a quota rejected.
+
+use crate::ask::{Seen, Server};
+use crate::facts::Facts;
+use crate::view::{PipelineRun, RunView};
+use k8s_openapi::api::apps::v1::StatefulSet;
+use k8s_openapi::api::core::v1::ResourceQuota;
+use kube::ResourceExt;
+use kube::api::{ListParams, ObjectMeta};
+use placement::keys;
+use placement::plan::Quota;
+use placement::run::Run;
+use placement::statefulset_quota::{self, OwnedStatefulSet, Places};
+use serde::Deserialize;
+
+/// The reason of Tekton's event about a rejected pod, and of the TaskRun's condition.
+pub(super) const REASON: &str = "ExceededResourceQuota";
+
+/// Whether a quota of the namespace has room for the placeholder's StatefulSet, as the controller counts.
+pub(super) async fn quota(server: &Server, facts: &Facts) -> Seen<Quota> {
+    let run = &facts.view.run;
+    let namespace = run.key.namespace.as_str();
+    let quotas = server
+        .within::<ResourceQuota>(namespace)
+        .list(ListParams::default())
+        .await?;
+    if !statefulset_quota::are_counted(&quotas) {
+        return Ok(Quota::default());
+    }
+    let runs = server
+        .within::<PipelineRun>(namespace)
+        .list(ListParams::default())
+        .await?;
+    let others: Vec<_> = runs.iter().filter_map(RunView::of).map(|view| view.run).collect();
+    let others: Vec<_> = others
+        .into_iter()
+        .filter(|other| has_assistants(other, run))
+        .collect();
+    if run.assistants() == 0 && others.is_empty() {
+        return Ok(Quota::default());
+    }
+    let sets = server
+        .within::<StatefulSet>(namespace)
+        .list(ListParams::default())
+        .await?;
+    let there: Vec<_> = sets
+        .iter()
+        .filter_map(|set| OwnedStatefulSet::from_metadata(&set.metadata))
+        .collect();
+    let places = Places {
+        run,
+        others: &others,
+        there: &there,
+        now: facts.now,
+        hold_deadline: facts.config().hold_deadline,
+    };
+    Ok(Quota {
+        short_of: statefulset_quota::short_of(&quotas, places.needed()),
+        blocker: places.blocker(&quotas, sets.len()),
+    })
+}
+
+/// Another run of pod-affinity for which Tekton creates StatefulSets.
+fn has_assistants(other: &Run, run: &Run) -> bool {
+    let is_ours = other.is_held_by_us() || other.is_enrolled();
+    is_ours && !other.done && other.assistants() > 0 && other.key.uid != run.key.uid
+}
+
+/// The TaskRuns of the run's group whose pods were rejected by a quota.
+pub(super) async fn rejected_tasks(server: &Server, facts: &Facts) -> Seen<Vec<String>> {
+    let key = &facts.view.run.key;
+    let group = ListParams::default().labels(&format!("{}={}", keys::GROUP, key.uid));
+    let tasks = server.within::<TaskRun>(&key.namespace).list(group).await?;
+    Ok(tasks
+        .iter()
+        .filter(|task| is_rejected(task))
+        .map(ResourceExt::name_any)
+        .collect())
+}
+
+/// The conditions of a TaskRun.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+struct TaskRun {
+    metadata: ObjectMeta,
+    status: Status,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+struct Status {
+    conditions: Vec<Condition>,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+struct Condition {
+    reason: String,
+}
+
+tekton::read_only!(TaskRun, "taskruns");
+
+fn is_rejected(task: &TaskRun) -> bool {
+    task.status
+        .conditions
+        .iter()
+        .any(|condition| condition.reason == REASON)
+}

@@ -1,0 +1,133 @@
+//! The objects of a run as the rules observe them. Pure.
+//!
+//! The controller decodes the same fields from its watches; a test in [`crate::plan`] reads the objects that the controller's tests
+//! read, and expects the same plan.
+
+use crate::view::{Seat, is_live, is_member, label, node};
+use jiff::Timestamp;
+use k8s_openapi::api::apps::v1::StatefulSet;
+use k8s_openapi::api::core::v1::Pod;
+use kube::api::ObjectMeta;
+use placement::config::Config;
+use placement::keys;
+use placement::names::{PlaceholderName, RunKey};
+use placement::placeholder::spec::Spec;
+use placement::plan::RequeueMark;
+use placement::plan::{Observation, Placeholder, PlaceholderPod, Resize, Shape, Unschedulable, WaitingPod};
+use placement::resources::Resources;
+use placement::run::Run;
+use std::sync::Arc;
+
+/// The reason that a kubelet reports for a resize that it will never perform.
+const INFEASIBLE: &str = "Infeasible";
+
+/// A run and its placeholder, without anything that only more requests could tell.
+pub(crate) fn observation(run: &Run, seat: &Seat<'_>, config: Config, now: Timestamp) -> Observation {
+    Observation {
+        statefulset: seat.set.map(|set| placeholder(set, &run.key)),
+        pod: seat.pod.map(|pod| placeholder_pod(pod, &run.key)),
+        ..Observation::new(run.clone(), Arc::new(config), now)
+    }
+}
+
+/// The task pods of the run's group that have no node.
+pub(crate) fn waiting_pods(pods: &[Pod], key: &RunKey) -> Vec<WaitingPod> {
+    let waits =
+        |pod: &&Pod| is_member(pod, key) && node(pod).is_none() && pod.metadata.deletion_timestamp.is_none();
+    pods.iter().filter(waits).map(waiting_pod).collect()
+}
+
+fn placeholder(set: &StatefulSet, key: &RunKey) -> Placeholder {
+    let meta = &set.metadata;
+    let observed = set.status.as_ref().and_then(|status| status.observed_generation);
+    Placeholder {
+        uid: meta.uid.clone().unwrap_or_default(),
+        owned: is_owned(meta, &key.placeholder()),
+        deleting: meta.deletion_timestamp.is_some(),
+        generation: meta.generation.unwrap_or_default(),
+        observed: observed.is_some_and(|generation| generation > 0),
+        strategy: label(meta, keys::STRATEGY).and_then(|name| name.parse().ok()),
+        isolation: label(meta, keys::ISOLATION).and_then(|name| name.parse().ok()),
+        spec: set.spec.as_ref().map(Spec::from_statefulset).unwrap_or_default(),
+    }
+}
+
+fn placeholder_pod(pod: &Pod, key: &RunKey) -> PlaceholderPod {
+    PlaceholderPod {
+        uid: pod.metadata.uid.clone().unwrap_or_default(),
+        node: node(pod).map(str::to_owned),
+        ending: pod.metadata.deletion_timestamp.is_some() || !is_live(pod),
+        unschedulable: unschedulable(pod),
+        tolerations: pod
+            .spec
+            .as_ref()
+            .and_then(|spec| spec.tolerations.clone())
+            .unwrap_or_default(),
+        adopted: is_owned(&pod.metadata, &key.placeholder()),
+        shape: shape(pod),
+    }
+}
+
+fn waiting_pod(pod: &Pod) -> WaitingPod {
+    let spec = pod.spec.as_ref();
+    WaitingPod {
+        name: pod.metadata.name.clone().unwrap_or_default(),
+        requests: spec.map(Resources::from_pod_spec).unwrap_or_default(),
+        unschedulable: unschedulable(pod),
+        tolerations: spec.and_then(|spec| spec.tolerations.clone()).unwrap_or_default(),
+        woken: label(&pod.metadata, keys::WOKEN).and_then(RequeueMark::parse),
+        relaxed: pod
+            .metadata
+            .annotations
+            .iter()
+            .flatten()
+            .any(|(key, _)| key == keys::RELAXED),
+    }
+}
+
+fn shape(pod: &Pod) -> Shape {
+    let containers = pod.spec.as_ref().map(|spec| spec.containers.as_slice());
+    let requests = Resources::of_container(containers.unwrap_or_default(), keys::PLACEHOLDER);
+    let resize = if is_resize_infeasible(pod) {
+        Resize::Refused
+    } else {
+        Resize::Possible
+    };
+    Shape {
+        mounts: crate::view::claims(pod).next().is_some(),
+        ..Shape::from_annotations(
+            &pod.metadata.annotations.clone().unwrap_or_default(),
+            requests,
+            resize,
+        )
+    }
+}
+
+/// Kubernetes 1.32 and older report the state in `status.resize`, newer versions in a condition.
+fn is_resize_infeasible(pod: &Pod) -> bool {
+    let status = pod.status.as_ref();
+    let mut conditions = status
+        .into_iter()
+        .flat_map(|status| status.conditions.iter().flatten());
+    let pending = conditions.find(|condition| condition.type_ == "PodResizePending");
+    let reasons = [
+        pending.and_then(|condition| condition.reason.as_deref()),
+        status.and_then(|status| status.resize.as_deref()),
+    ];
+    reasons.contains(&Some(INFEASIBLE))
+}
+
+fn unschedulable(pod: &Pod) -> Option<Unschedulable> {
+    let condition = crate::view::unscheduled(pod)?;
+    let since = condition.last_transition_time.as_ref();
+    Some(Unschedulable {
+        message: condition.message.clone().unwrap_or_default(),
+        since: since.map_or(Timestamp::UNIX_EPOCH, |time| time.0),
+    })
+}
+
+/// Whether an owner is the run of this placeholder. The name is derived from the run's UID.
+fn is_owned(meta: &ObjectMeta, placeholder: &PlaceholderName) -> bool {
+    let mut owners = meta.owner_references.iter().flatten();
+    owners.any(|owner| PlaceholderName::of_uid(&owner.uid) == *placeholder)
+}

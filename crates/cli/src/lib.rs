@@ -34,7 +34,6 @@ mod target;
 mod timeline;
 mod view;
 mod watch;
-mod way;
 mod words;
 
 use args::Caller;

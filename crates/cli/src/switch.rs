@@ -1,105 +1,103 @@
-//! Webhook configurations and admission policies that leave out a namespace, or all of them. Pure.
+//! Patches that exclude a namespace, or all namespaces, from webhook configurations and admission policies.
 //!
-//! Only their namespace selectors change, so that what was switched off can be switched on again without the manifests.
+//! A patch changes only namespace selectors, so that `enable` can undo the patch without the manifests.
 
 use json_patch::jsonptr::PointerBuf;
 use json_patch::{AddOperation, PatchOperation, TestOperation};
-use k8s_openapi::api::admissionregistration::v1::{MutatingWebhook, MutatingWebhookConfiguration};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, LabelSelectorRequirement};
-use serde::{Deserialize, Serialize};
+use serde::Deserialize;
 use serde_json::Value;
 
-/// The label that Kubernetes puts on every namespace.
+/// The label that Kubernetes adds to every namespace.
 const NAME: &str = "kubernetes.io/metadata.name";
 const NOT_IN: &str = "NotIn";
 const DOES_NOT_EXIST: &str = "DoesNotExist";
 
-/// Where a policy has its selector.
-const OF_POLICY: [&str; 3] = ["spec", "matchConstraints", "namespaceSelector"];
-
-/// What is done to the namespaces whose objects are changed.
+/// The change of the namespace selectors.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Switch {
-    LeaveOut(String),
-    TakeIn(String),
+    Exclude(String),
+    Include(String),
     AllOff,
     AllOn,
 }
 
-/// The operations that make a configuration so; none if it is so already. They rely on the selectors that were seen.
-pub(crate) fn configuration(found: &MutatingWebhookConfiguration, switch: &Switch) -> Vec<PatchOperation> {
-    let webhooks = found.webhooks.iter().flatten().enumerate();
-    webhooks
-        .flat_map(|(index, webhook)| operations_of(index, webhook, switch))
-        .collect()
+/// The patch of a webhook configuration or of a policy; empty if the object is already switched. The patch fails if the
+/// object's selectors have changed.
+pub(crate) fn patch(object: &Value, switch: &Switch) -> Vec<PatchOperation> {
+    let selectors = selectors(object).into_iter();
+    selectors.flat_map(|it| it.operations(switch)).collect()
 }
 
-/// The same for a policy.
-pub(crate) fn policy(spec: &Value, switch: &Switch) -> Vec<PatchOperation> {
-    operations(&PointerBuf::from_tokens(OF_POLICY), &selector(spec), switch)
+/// Whether the object applies to no namespace.
+pub(crate) fn is_off(object: &Value) -> bool {
+    let mut selectors = selectors(object).into_iter();
+    selectors.any(|it| {
+        it.before
+            .match_expressions
+            .iter()
+            .flatten()
+            .any(|it| *it == nowhere())
+    })
 }
 
-/// Whether no namespace is left in.
-pub(crate) fn is_off(found: &MutatingWebhookConfiguration) -> bool {
-    let mut selectors = found
-        .webhooks
-        .iter()
-        .flatten()
-        .filter_map(|it| it.namespace_selector.as_ref());
-    selectors.any(matches_nothing)
+/// A namespace selector of an object.
+struct Selector {
+    path: PointerBuf,
+    before: LabelSelector,
+    /// The path and the name of the webhook, which a patch checks because the path has only the webhook's index.
+    webhook: Option<(PointerBuf, Value)>,
 }
 
-/// The same of a policy.
-pub(crate) fn is_policy_off(spec: &Value) -> bool {
-    matches_nothing(&selector(spec))
-}
-
-fn selector(spec: &Value) -> LabelSelector {
-    let [_, constraints, selector] = OF_POLICY;
-    LabelSelector::deserialize(&spec[constraints][selector]).unwrap_or_default()
-}
-
-fn matches_nothing(selector: &LabelSelector) -> bool {
-    let mut expressions = selector.match_expressions.iter().flatten();
-    expressions.any(|it| *it == nowhere())
-}
-
-/// For one webhook of a configuration: by its place, where it must still be.
-fn operations_of(index: usize, webhook: &MutatingWebhook, switch: &Switch) -> Vec<PatchOperation> {
-    let path = |field: &str| PointerBuf::from_tokens(["webhooks", &index.to_string(), field]);
-    let before = webhook.namespace_selector.clone().unwrap_or_default();
-    let mut operations = operations(&path("namespaceSelector"), &before, switch);
-    if !operations.is_empty() {
-        operations.insert(0, test(path("name"), Value::from(webhook.name.as_str())));
-    }
-    operations
-}
-
-fn operations(path: &PointerBuf, before: &LabelSelector, switch: &Switch) -> Vec<PatchOperation> {
-    let after = switched(before.clone(), switch);
-    if after == *before {
-        return Vec::new();
-    }
-    let add = AddOperation {
-        path: path.clone(),
-        value: json(&after),
+/// A webhook configuration has a selector for each webhook, and a policy has one selector.
+fn selectors(object: &Value) -> Vec<Selector> {
+    let selector = |path: [&str; 3], parent: &Value, webhook| Selector {
+        path: PointerBuf::from_tokens(path),
+        before: LabelSelector::deserialize(&parent["namespaceSelector"]).unwrap_or_default(),
+        webhook,
     };
-    vec![test(path.clone(), json(before)), PatchOperation::Add(add)]
+    let Some(webhooks) = object["webhooks"].as_array() else {
+        let constraints = &object["spec"]["matchConstraints"];
+        return vec![selector(
+            ["spec", "matchConstraints", "namespaceSelector"],
+            constraints,
+            None,
+        )];
+    };
+    let selectors = webhooks.iter().enumerate().map(|(index, webhook)| {
+        let index = index.to_string();
+        let name = PointerBuf::from_tokens(["webhooks", &index, "name"]);
+        let name = (name, webhook["name"].clone());
+        selector(["webhooks", &index, "namespaceSelector"], webhook, Some(name))
+    });
+    selectors.collect()
 }
 
-fn test(path: PointerBuf, value: Value) -> PatchOperation {
-    PatchOperation::Test(TestOperation { path, value })
-}
-
-fn json(selector: &impl Serialize) -> Value {
-    serde_json::to_value(selector).unwrap_or_default()
+impl Selector {
+    fn operations(self, switch: &Switch) -> Vec<PatchOperation> {
+        let after = switched(self.before.clone(), switch);
+        if after == self.before {
+            return Vec::new();
+        }
+        let json = |selector| serde_json::to_value(selector).unwrap_or_default();
+        let test = |(path, value)| PatchOperation::Test(TestOperation { path, value });
+        let tests = self
+            .webhook
+            .into_iter()
+            .chain([(self.path.clone(), json(self.before))]);
+        let add = AddOperation {
+            path: self.path,
+            value: json(after),
+        };
+        tests.map(test).chain([PatchOperation::Add(add)]).collect()
+    }
 }
 
 fn switched(mut selector: LabelSelector, switch: &Switch) -> LabelSelector {
     let mut expressions = selector.match_expressions.take().unwrap_or_default();
     match switch {
-        Switch::LeaveOut(namespace) => leave_out(&mut expressions, namespace),
-        Switch::TakeIn(namespace) => take_in(&mut expressions, namespace),
+        Switch::Exclude(namespace) => exclude(&mut expressions, namespace),
+        Switch::Include(namespace) => include(&mut expressions, namespace),
         Switch::AllOff if !expressions.contains(&nowhere()) => expressions.push(nowhere()),
         Switch::AllOff => {}
         Switch::AllOn => expressions.retain(|it| *it != nowhere()),
@@ -110,9 +108,9 @@ fn switched(mut selector: LabelSelector, switch: &Switch) -> LabelSelector {
     }
 }
 
-fn leave_out(expressions: &mut Vec<LabelSelectorRequirement>, namespace: &str) {
-    let is_left_out = |it: &LabelSelectorRequirement| names(it).iter().any(|name| name == namespace);
-    if expressions.iter().any(is_left_out) {
+fn exclude(expressions: &mut Vec<LabelSelectorRequirement>, namespace: &str) {
+    let is_excluded = |it: &LabelSelectorRequirement| names(it).iter().any(|name| name == namespace);
+    if expressions.iter().any(is_excluded) {
         return;
     }
     match expressions.iter_mut().find(|it| is_exclusion(it)) {
@@ -128,7 +126,7 @@ fn leave_out(expressions: &mut Vec<LabelSelectorRequirement>, namespace: &str) {
     }
 }
 
-fn take_in(expressions: &mut Vec<LabelSelectorRequirement>, namespace: &str) {
+fn include(expressions: &mut Vec<LabelSelectorRequirement>, namespace: &str) {
     for exclusion in expressions.iter_mut().filter(|it| is_exclusion(it)) {
         exclusion
             .values
@@ -147,7 +145,7 @@ fn names(requirement: &LabelSelectorRequirement) -> &[String] {
     if is_exclusion(requirement) { values } else { &[] }
 }
 
-/// Matches no namespace.
+/// A requirement that no namespace meets.
 fn nowhere() -> LabelSelectorRequirement {
     LabelSelectorRequirement {
         key: NAME.to_owned(),
@@ -160,115 +158,103 @@ fn nowhere() -> LabelSelectorRequirement {
 mod tests {
     use super::*;
     use crate::doctor::manifests;
-    use kube::ResourceExt;
     use serde_json::json;
 
-    fn after(found: &MutatingWebhookConfiguration, switch: &Switch) -> MutatingWebhookConfiguration {
-        let mut object = serde_json::to_value(found).unwrap();
-        json_patch::patch(&mut object, &configuration(found, switch)).unwrap();
-        serde_json::from_value(object).unwrap()
+    fn after(found: &Value, switch: &Switch) -> Value {
+        let mut object = found.clone();
+        json_patch::patch(&mut object, &patch(found, switch)).unwrap();
+        object
+    }
+
+    fn webhooks() -> Vec<Value> {
+        let webhooks = manifests::webhooks().into_iter();
+        webhooks.map(|it| serde_json::to_value(it).unwrap()).collect()
     }
 
     fn policies() -> Vec<Value> {
         let all = manifests::policies(placement::keys::NAMESPACE).into_iter();
-        let policies: Vec<_> = all.filter(|it| !it.is_binding()).map(|it| it.spec).collect();
+        let policies = all.filter(|it| !it.is_binding());
+        let policies: Vec<_> = policies.map(|it| json!({"spec": it.spec})).collect();
         assert_eq!(policies.len(), 7);
         policies
     }
 
-    fn policy_after(spec: &Value, switch: &Switch) -> Value {
-        let mut object = json!({"spec": spec});
-        json_patch::patch(&mut object, &policy(spec, switch)).unwrap();
-        object["spec"].take()
-    }
-
-    fn left_out(found: &MutatingWebhookConfiguration) -> Vec<Vec<String>> {
-        let selectors = found.webhooks.iter().flatten();
-        selectors
-            .map(|it| it.namespace_selector.clone().unwrap_or_default())
-            .map(|it| {
-                it.match_expressions
-                    .unwrap_or_default()
-                    .iter()
-                    .flat_map(names)
-                    .cloned()
-                    .collect()
-            })
+    /// The namespaces that each selector excludes.
+    fn excluded(found: &Value) -> Vec<Vec<String>> {
+        let selectors = selectors(found).into_iter();
+        let expressions = selectors.map(|it| it.before.match_expressions.unwrap_or_default());
+        expressions
+            .map(|all| all.iter().flat_map(names).cloned().collect())
             .collect()
     }
 
     #[test]
-    fn a_namespace_is_left_out_of_every_webhook_and_taken_in_again() {
-        for release in manifests::webhooks() {
-            let off = after(&release, &Switch::LeaveOut("ci".into()));
-            let names = left_out(&off);
+    fn a_namespace_is_excluded_from_every_webhook_and_included_again() {
+        for release in webhooks() {
+            let off = after(&release, &Switch::Exclude("ci".into()));
+            let names = excluded(&off);
             assert!(
                 names
                     .iter()
                     .all(|it| it.contains(&"ci".to_owned()) && it.len() == 3),
                 "{names:?}"
             );
-            assert!(configuration(&off, &Switch::LeaveOut("ci".into())).is_empty());
-            assert_eq!(
-                after(&off, &Switch::TakeIn("ci".into())),
-                release,
-                "{}",
-                release.name_any()
-            );
+            assert!(patch(&off, &Switch::Exclude("ci".into())).is_empty());
+            assert_eq!(after(&off, &Switch::Include("ci".into())), release, "{release}");
         }
     }
 
     #[test]
     fn everything_is_switched_off_and_on_again() {
-        for release in manifests::webhooks() {
+        for release in webhooks() {
             let off = after(&release, &Switch::AllOff);
             assert!(is_off(&off) && !is_off(&release));
-            assert!(configuration(&off, &Switch::AllOff).is_empty());
+            assert!(patch(&off, &Switch::AllOff).is_empty());
             assert_eq!(after(&off, &Switch::AllOn), release);
-            assert!(configuration(&release, &Switch::AllOn).is_empty());
+            assert!(patch(&release, &Switch::AllOn).is_empty());
         }
     }
 
     #[test]
     fn a_configuration_that_was_changed_meanwhile_is_not_touched() {
-        let release = manifests::webhooks().remove(0);
-        let off = configuration(&release, &Switch::AllOff);
-        let mut changed = serde_json::to_value(after(&release, &Switch::LeaveOut("x".into()))).unwrap();
+        let release = webhooks().remove(0);
+        let off = patch(&release, &Switch::AllOff);
+        let mut changed = after(&release, &Switch::Exclude("x".into()));
         json_patch::patch(&mut changed, &off).unwrap_err();
     }
 
     #[test]
     fn a_webhook_without_a_selector_gets_one() {
-        let mut bare = manifests::webhooks().remove(1);
-        bare.webhooks.as_mut().unwrap()[0].namespace_selector = Some(LabelSelector::default());
-        let off = after(&bare, &Switch::LeaveOut("ci".into()));
-        assert_eq!(left_out(&off), [["ci"]]);
-        assert_eq!(after(&off, &Switch::TakeIn("ci".into())), bare);
+        let mut bare = webhooks().remove(1);
+        bare["webhooks"][0]["namespaceSelector"] = json!({});
+        let off = after(&bare, &Switch::Exclude("ci".into()));
+        assert_eq!(excluded(&off), [["ci"]]);
+        assert_eq!(after(&off, &Switch::Include("ci".into())), bare);
     }
 
     #[test]
-    fn policies_leave_out_a_namespace_or_all_and_are_then_as_before() {
-        let one = Switch::LeaveOut("ci".into());
+    fn policies_exclude_a_namespace_or_all_and_are_then_as_before() {
+        let one = Switch::Exclude("ci".into());
         for release in policies() {
-            let off = policy_after(&release, &one);
+            let off = after(&release, &one);
             assert_eq!(
-                off.pointer("/matchConstraints/namespaceSelector/matchExpressions/0/values"),
+                off.pointer("/spec/matchConstraints/namespaceSelector/matchExpressions/0/values"),
                 Some(&json!(["kube-system", "tekton-pod-affinity", "ci"]))
             );
-            assert!(policy(&off, &one).is_empty() && !is_policy_off(&off));
-            assert_eq!(policy_after(&off, &Switch::TakeIn("ci".into())), release);
+            assert!(patch(&off, &one).is_empty() && !is_off(&off));
+            assert_eq!(after(&off, &Switch::Include("ci".into())), release);
 
-            let off = policy_after(&release, &Switch::AllOff);
-            assert!(policy(&off, &Switch::AllOff).is_empty() && is_policy_off(&off));
-            assert_eq!(policy_after(&off, &Switch::AllOn), release);
+            let off = after(&release, &Switch::AllOff);
+            assert!(patch(&off, &Switch::AllOff).is_empty() && is_off(&off));
+            assert_eq!(after(&off, &Switch::AllOn), release);
         }
     }
 
     #[test]
     fn a_policy_that_was_changed_meanwhile_is_not_touched() {
         let release = policies().remove(0);
-        let off = policy(&release, &Switch::AllOff);
-        let mut changed = json!({"spec": policy_after(&release, &Switch::LeaveOut("x".into()))});
+        let off = patch(&release, &Switch::AllOff);
+        let mut changed = after(&release, &Switch::Exclude("x".into()));
         json_patch::patch(&mut changed, &off).unwrap_err();
     }
 }

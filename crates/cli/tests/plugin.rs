@@ -1,4 +1,4 @@
-//! The plugin is named and packed as kubectl, krew and tkn ask for.
+//! The names and the archive of the plugin meet the rules of kubectl, krew and tkn.
 
 #![allow(clippy::unwrap_used, reason = "all of this is tests")]
 
@@ -28,7 +28,7 @@ fn file_name(path: &str) -> &str {
 }
 
 #[test]
-fn the_files_are_named_as_kubectl_and_tkn_look_for_them() {
+fn the_file_names_are_those_that_kubectl_and_tkn_look_for() {
     let name = text(&manifest(), "/metadata/name").to_owned();
     assert_eq!(file_name(KUBECTL), format!("kubectl-{}", name.replace('-', "_")));
     assert_eq!(file_name(TKN), format!("tkn-{name}"));
@@ -40,7 +40,7 @@ fn the_files_are_named_as_kubectl_and_tkn_look_for_them() {
 }
 
 #[test]
-fn krews_manifest_has_what_krew_asks_for() {
+fn krews_manifest_meets_krews_rules() {
     let manifest = manifest();
     assert_eq!(
         text(&manifest, "/apiVersion"),

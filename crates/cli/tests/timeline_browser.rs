@@ -1,7 +1,7 @@
 //! The page of `timeline` in a real browser: run with `cargo test -p cli --test timeline_browser -- --ignored`.
 //!
 //! The tool reads a small HTTP server that has the lists of an API server. Chromium loads the page that the tool prints,
-//! measures it, presses keys, and prints the document with the figures. `TIMELINE_PICTURES=FOLDER` keeps pages and pictures.
+//! measures the page, presses keys, and prints the document with the figures. `TIMELINE_PICTURES=FOLDER` keeps pages and pictures.
 
 #![allow(clippy::unwrap_used, reason = "all of this is tests")]
 
@@ -16,13 +16,13 @@ use std::{env, fs, thread};
 
 const TOOL: &str = env!("CARGO_BIN_EXE_kubectl-pod_affinity");
 const MEASURE: &str = include_str!("timeline/measure.js");
-/// Catches what goes wrong before the page is measured.
+/// Records the errors of the page before the page is measured.
 const PROBLEMS: &str = "<script>window.problems = [];\
     addEventListener('error', (it) => problems.push(String(it.message)));\
     addEventListener('securitypolicyviolation', (it) => problems.push(it.blockedURI));\
     console.error = (...it) => problems.push(it.join(' '));</script>";
 const BROWSERS: [&str; 4] = ["chromium", "chromium-browser", "google-chrome", "headless_shell"];
-/// All times of the lists are before this one, which the server reports as its date.
+/// The date of the server, after all times of the lists.
 const NOW: i64 = 1_800_003_600;
 
 /// The lists of an API server.
@@ -56,7 +56,7 @@ impl Lists {
         json!({"metadata": {"resourceVersion": "1"}, "items": items})
     }
 
-    /// A run that was created then, started and ended; its tasks follow one another.
+    /// A run that was created, started and ended at these seconds, with its tasks.
     fn run(&mut self, index: i64, (created, started, ended): (i64, i64, i64), node: &str) {
         let (name, uid) = (format!("build-{index}"), format!("uid-{index}"));
         let is_labelled = index % 5 != 4;
@@ -80,7 +80,7 @@ impl Lists {
         }));
         let third = (ended - started) / 3;
         for task in 0..4 {
-            // The last two at the same time.
+            // The last two tasks run at the same time.
             let from = started + third * i64::min(task, 2);
             self.task(&name, &uid, task, (from, from + third), node);
         }
@@ -117,7 +117,7 @@ impl Lists {
             .push(json!({"metadata": {"name": name, "creationTimestamp": time(created)}}));
     }
 
-    /// One that waited, one that moved, and one that is held now.
+    /// A run that waited, a run that moved, and a run that is held now.
     fn three() -> Self {
         let mut lists = Self::default();
         lists.run(0, (300, 900, 1800), "node-a");
@@ -164,7 +164,7 @@ impl Lists {
         lists
     }
 
-    /// So many, with names of many lengths, in a random order that is always the same.
+    /// Many runs, with names of many lengths, in an order that looks random and is always the same.
     fn many(number: i64, nodes: i64) -> Self {
         let mut lists = Self::default();
         let random = |seed: i64, most: i64| ((seed + 1) * 7_919 * 31).rem_euclid(104_729) % most;
@@ -214,7 +214,7 @@ fn reply(lists: &Lists, mut stream: TcpStream) {
         "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nDate: {date}\r\nContent-Length: {}\r\nConnection: close\r\n\r\n",
         body.len()
     );
-    // A client that is gone reads nothing.
+    // The client may have closed the connection.
     let _ = stream.write_all((head + &body).as_bytes());
 }
 
@@ -269,10 +269,10 @@ fn chromium(browser: &Path, folder: &Path, arguments: &[String]) -> (String, Str
     )
 }
 
-/// A name, the number of runs, and what they left.
+/// A name, the number of runs, and their objects.
 type Case = (&'static str, u64, fn() -> Lists);
 
-/// What the page reports of itself.
+/// The figures that the page reports.
 fn measured(browser: &Path, folder: &Path, page: &str) -> Value {
     let probed = page.replacen("<title>", &format!("{PROBLEMS}<title>"), 1);
     let probed = probed.replacen("</body>", &format!("<script>{MEASURE}</script></body>"), 1);
@@ -291,7 +291,7 @@ fn measured(browser: &Path, folder: &Path, page: &str) -> Value {
     serde_json::from_str(&text.replace("&quot;", "\"").replace("&amp;", "&")).unwrap()
 }
 
-/// Pages and pictures, for those who want to look at them.
+/// Keeps pages and pictures for a reader.
 fn keep(browser: &Path, folder: &Path, name: &str, page: &str, svg: &str) {
     let Some(kept) = env::var_os("TIMELINE_PICTURES").map(PathBuf::from) else {
         return;

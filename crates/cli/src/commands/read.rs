@@ -4,7 +4,7 @@ use super::{BAD, notes, printed, refused};
 use crate::args::{DoctorArgs, FailOn, ListArgs, NodesArgs, Output};
 use crate::ask::Seen;
 use crate::client::Cluster;
-use crate::doctor::{self, Level, Scope};
+use crate::doctor::{self, Level};
 use crate::filter::Filter;
 use crate::list::{Layout, Row, Seats};
 use crate::view::PipelineRun;
@@ -127,14 +127,14 @@ pub(super) async fn nodes(cluster: &Cluster, args: &NodesArgs) -> Seen<ExitCode>
 
 /// `doctor`.
 pub(super) async fn doctor(cluster: &Cluster, args: DoctorArgs) -> Seen<ExitCode> {
+    let (namespace, tekton) = (args.install_namespace, args.tekton_namespace);
     let findings = if args.pre {
-        let (namespace, tekton) = (args.install_namespace, args.tekton_namespace);
-        let pre = Box::pin(doctor::gather::pre(&cluster.server, namespace, tekton)).await?;
+        let pre = Box::pin(doctor::read::pre(&cluster.server, namespace, tekton)).await?;
         doctor::pre_findings(&pre)
     } else {
-        let scope = scope(cluster, args.install_namespace);
-        let exam = doctor::gather::exam(&cluster.server, scope, args.tekton_namespace);
-        doctor::findings(&Box::pin(exam).await?)
+        let trial = trial_namespace(cluster, &namespace);
+        let snapshot = doctor::read::snapshot(&cluster.server, namespace, tekton, trial);
+        doctor::findings(&Box::pin(snapshot).await?)
     };
     let text = || doctor::text(&findings, output::mark);
     let code = printed(&output::prose(args.output, &Items { items: &findings }, text));
@@ -149,12 +149,9 @@ pub(super) async fn doctor(cluster: &Cluster, args: DoctorArgs) -> Seen<ExitCode
     })
 }
 
-/// The namespace of the dry run: the API server does not call the webhooks for excluded namespaces, so another one is used.
-fn scope(cluster: &Cluster, namespace: String) -> Scope {
+/// The namespace of doctor's dry runs. Webhooks and policies exclude some namespaces, where a dry run would prove nothing.
+fn trial_namespace(cluster: &Cluster, installation: &str) -> String {
     let own = cluster.namespace.as_str();
-    let left_out = keys::EXCLUDED_NAMESPACES.contains(&own) || own == namespace;
-    Scope {
-        trial: if left_out { "default" } else { own }.to_owned(),
-        namespace,
-    }
+    let is_excluded = keys::EXCLUDED_NAMESPACES.contains(&own) || own == installation;
+    if is_excluded { "default" } else { own }.to_owned()
 }

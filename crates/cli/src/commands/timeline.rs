@@ -1,4 +1,4 @@
-//! `timeline`: ask, draw, print.
+//! `timeline`: reads the runs, and prints a picture.
 
 use super::read::unknown;
 use super::{notes, printed};
@@ -7,36 +7,36 @@ use crate::ask::Seen;
 use crate::client::Cluster;
 use crate::output;
 use crate::timeline::model::Timeline;
-use crate::timeline::{Facts, Reach, Scope, gather, html, svg, text, timeline};
+use crate::timeline::{History, Reach, Selection, html, read, svg, text, timeline};
 use crate::words::span;
 use std::process::ExitCode;
 use std::time::Duration;
 
-/// How far back to look if nothing else is said.
+/// How far back the picture goes without `--since`.
 const HOUR: Duration = Duration::from_hours(1);
 
-/// `timeline`.
+/// Runs the verb.
 pub(super) async fn timeline_of(cluster: &Cluster, args: &TimelineArgs) -> Seen<ExitCode> {
     let target = args.target()?;
     let own = target.as_ref().and_then(|target| target.namespace.as_deref());
     let namespace = own.or((!args.all_namespaces).then_some(&cluster.namespace));
-    let scope = Scope {
+    let selection = Selection {
         namespace,
         run: target.as_ref().map(|target| target.name.as_str()),
     };
-    let facts = Box::pin(gather::facts(&cluster.server, scope)).await?;
-    if let (Some(name), Some(namespace), []) = (scope.run, namespace, facts.runs.as_slice()) {
+    let history = Box::pin(read::history(&cluster.server, selection)).await?;
+    if let (Some(name), Some(namespace), []) = (selection.run, namespace, history.runs.as_slice()) {
         return Ok(unknown(cluster, namespace, name).await);
     }
-    Ok(shown(&facts, scope, args))
+    Ok(shown(&history, selection, args))
 }
 
-fn shown(facts: &Facts, scope: Scope<'_>, args: &TimelineArgs) -> ExitCode {
+fn shown(history: &History, selection: Selection<'_>, args: &TimelineArgs) -> ExitCode {
     let reach = reach(args);
-    let timeline = timeline(facts, scope, reach);
-    notes(facts.gaps());
+    let timeline = timeline(history, selection, reach);
+    notes(history.gaps());
     if timeline.is_empty() {
-        output::note(&nothing(scope, reach));
+        output::note(&nothing(selection, reach));
     }
     match args.output {
         Picture::Text if timeline.is_empty() => ExitCode::SUCCESS,
@@ -61,9 +61,9 @@ fn drawn(timeline: &Timeline, format: Picture) -> String {
     }
 }
 
-/// What was looked for, and how to see more.
-fn nothing(scope: Scope<'_>, reach: Reach) -> String {
-    let what = match (scope.run, scope.namespace) {
+/// The note on a picture without runs, with the options that show more runs.
+fn nothing(selection: Selection<'_>, reach: Reach) -> String {
+    let what = match (selection.run, selection.namespace) {
         (Some(run), _) => format!("PipelineRun {run} was not there"),
         (None, Some(namespace)) => format!("No PipelineRuns in namespace {namespace}"),
         (None, None) => "No PipelineRuns in any namespace".to_owned(),
@@ -72,7 +72,7 @@ fn nothing(scope: Scope<'_>, reach: Reach) -> String {
         Reach::Last(duration) => format!(" in the last {}", span(duration)),
         Reach::All | Reach::Whole => String::new(),
     };
-    let further = (when.is_empty(), scope.run, scope.namespace);
+    let further = (when.is_empty(), selection.run, selection.namespace);
     let further = match further {
         (false, None, Some(_)) => " Use a longer --since, or -A for all namespaces.",
         (false, _, _) => " Use a longer --since; 0 shows all that is left.",

@@ -1,10 +1,11 @@
-//! The verbs that write: `release`, `disable` and `enable`. New runs first, so that none is held behind our back.
+//! The verbs that write: `release`, `disable` and `enable`. `disable` changes the admission of new runs first, so that no run is held
+//! while existing runs are released.
 
 mod admission;
 
 use super::read::unknown;
 use super::{UNASKED, printed, refused};
-use crate::args::{DisableArgs, EnableArgs, ReleaseArgs};
+use crate::args::{DisableArgs, DryRun, EnableArgs, ReleaseArgs};
 use crate::ask::writes::Pen;
 use crate::ask::{Gap, Place, Seen};
 use crate::client::Cluster;
@@ -30,13 +31,20 @@ use std::time::Duration;
 const CONTROLLER: &str = "pod-affinity-controller";
 /// Replicas of the controller in the manifests.
 const REPLICAS: i32 = 2;
-/// How often something that changes meanwhile is read again.
+/// How often an object that is changed in the meantime is read again.
 const TRIES: usize = 3;
 /// A controller finishes its last writes and gives up its Lease before it ends.
 const ENDING: Duration = Duration::from_mins(1);
-/// API servers learn of a changed webhook configuration within a second, and of a changed policy within two.
+/// API servers use a changed webhook configuration within a second, and a changed policy within two seconds.
 const SETTLED: Duration = Duration::from_secs(3);
 const PAUSE: Duration = Duration::from_millis(500);
+
+fn pen(cluster: &Cluster, dry_run: DryRun) -> Pen<'_> {
+    Pen {
+        server: &cluster.server,
+        dry_run,
+    }
+}
 
 /// `release`.
 pub(super) async fn release(cluster: &Cluster, args: &ReleaseArgs) -> Seen<ExitCode> {
@@ -50,25 +58,21 @@ pub(super) async fn release(cluster: &Cluster, args: &ReleaseArgs) -> Seen<ExitC
     if !view.run.is_held_by_us() {
         return Ok(refused(&not_ours(&view)));
     }
-    let pen = Pen {
-        server: &cluster.server,
-        dry_run: args.dry_run,
-    };
+    let pen = pen(cluster, args.dry_run);
     pen.patch(&runs, &target.name, release_by_hand(&view.run).0)
         .await?;
     Ok(printed(&pen.told(&format!("{} released", named(&view)))))
 }
 
 fn not_ours(view: &RunView) -> String {
-    let state = State::of(view, &Seat::default());
-    let holder = match state {
-        State::HeldElsewhere => ", and another holder has to release it",
-        _ => "",
+    let (run, state) = (&view.run.key, State::of(view, &Seat::default()));
+    let elsewhere = ", and another holder has to release it";
+    let holder = if state == State::HeldElsewhere {
+        elsewhere
+    } else {
+        ""
     };
-    format!(
-        "PipelineRun {} is not held by pod-affinity: its state is {state}{holder}.",
-        view.run.key
-    )
+    format!("PipelineRun {run} is not held by pod-affinity: its state is {state}{holder}.")
 }
 
 fn named(view: &RunView) -> String {
@@ -77,12 +81,9 @@ fn named(view: &RunView) -> String {
 
 /// `disable`.
 pub(super) async fn disable(cluster: &Cluster, args: &DisableArgs) -> Seen<ExitCode> {
-    let pen = Pen {
-        server: &cluster.server,
-        dry_run: args.dry_run,
-    };
+    let pen = pen(cluster, args.dry_run);
     if !args.all_namespaces {
-        let switch = Switch::LeaveOut(cluster.namespace.clone());
+        let switch = Switch::Exclude(cluster.namespace.clone());
         admission::switch(pen, &args.install_namespace, &switch, "disabled").await?;
         return start(pen, Some(&cluster.namespace), |_| true).await;
     }
@@ -101,21 +102,18 @@ pub(super) async fn disable(cluster: &Cluster, args: &DisableArgs) -> Seen<ExitC
 
 /// `enable`.
 pub(super) async fn enable(cluster: &Cluster, args: &EnableArgs) -> Seen<ExitCode> {
-    let pen = Pen {
-        server: &cluster.server,
-        dry_run: args.dry_run,
-    };
+    let pen = pen(cluster, args.dry_run);
     let switch = if args.all_namespaces {
         Switch::AllOn
     } else {
-        Switch::TakeIn(cluster.namespace.clone())
+        Switch::Include(cluster.namespace.clone())
     };
-    let mut are_there = admission::switch(pen, &args.install_namespace, &switch, "enabled").await?;
+    let mut all_exist = admission::switch(pen, &args.install_namespace, &switch, "enabled").await?;
     if args.all_namespaces {
         let none = |replicas: i32| (replicas == 0).then_some(REPLICAS);
-        are_there &= scale(pen, &args.install_namespace, none).await?;
+        all_exist &= scale(pen, &args.install_namespace, none).await?;
     }
-    if are_there {
+    if all_exist {
         return Ok(ExitCode::SUCCESS);
     }
     Ok(refused(
@@ -123,15 +121,19 @@ pub(super) async fn enable(cluster: &Cluster, args: &EnableArgs) -> Seen<ExitCod
     ))
 }
 
-/// Opts out the labelled runs that are meant, and releases those that we hold. One that cannot be changed does not keep
-/// the others waiting.
-async fn start(pen: Pen<'_>, namespace: Option<&str>, is_meant: impl Fn(&RunView) -> bool) -> Seen<ExitCode> {
+/// Opts out the labelled runs that meet the condition, and releases held runs. A run that cannot be changed does not stop the
+/// others.
+async fn start(
+    pen: Pen<'_>,
+    namespace: Option<&str>,
+    condition: impl Fn(&RunView) -> bool,
+) -> Seen<ExitCode> {
     let labelled = ListParams::default().labels(keys::OPT_IN);
     let runs = pen.server.reach::<PipelineRun>(namespace).list(labelled).await?;
     let mut code = ExitCode::SUCCESS;
-    for view in runs.iter().filter_map(RunView::of).filter(is_meant) {
-        match let_start(pen, view).await {
-            Ok(told) => told.into_iter().for_each(|told| tell(pen, &told)),
+    for view in runs.iter().filter_map(RunView::of).filter(condition) {
+        match start_run(pen, view).await {
+            Ok(done) => done.into_iter().for_each(|done| tell(pen, &done)),
             Err(gap) => {
                 output::note(&format!("error: {gap}"));
                 code = ExitCode::from(UNASKED);
@@ -141,7 +143,8 @@ async fn start(pen: Pen<'_>, namespace: Option<&str>, is_meant: impl Fn(&RunView
     Ok(code)
 }
 
-async fn let_start(pen: Pen<'_>, mut view: RunView) -> Seen<Option<String>> {
+/// Releases or opts out a run, and returns what was done; `None` for a run that has opted out or no longer exists.
+async fn start_run(pen: Pen<'_>, mut view: RunView) -> Seen<Option<String>> {
     let key = view.run.key.clone();
     let runs = pen.server.within::<PipelineRun>(&key.namespace);
     let mut tries = TRIES;
@@ -165,7 +168,7 @@ async fn let_start(pen: Pen<'_>, mut view: RunView) -> Seen<Option<String>> {
     }
 }
 
-/// Scales the controller if the number of its replicas is to be another; false if it is not there.
+/// Scales the controller if `wanted` has a number for its replicas; false if the Deployment does not exist.
 async fn scale(pen: Pen<'_>, namespace: &str, wanted: impl Fn(i32) -> Option<i32>) -> Seen<bool> {
     let deployments = pen.server.within::<Deployment>(namespace);
     let Some(found) = deployments.get(CONTROLLER).await? else {
@@ -184,8 +187,8 @@ async fn scale(pen: Pen<'_>, namespace: &str, wanted: impl Fn(i32) -> Option<i32
     Ok(true)
 }
 
-/// A controller that still works would create placeholders again, and an API server that does not know of the change yet hold
-/// another run. A pod on a dead node never ends, which must not keep the runs waiting.
+/// Waits until the API servers use the changed objects, because they could hold another run, and until the controller has ended,
+/// because it would create placeholders again. A pod on a dead node never ends, so the wait has a limit.
 async fn until_stopped(pen: Pen<'_>, namespace: &str) -> Seen<()> {
     if !pen.writes() {
         return Ok(());
@@ -193,12 +196,9 @@ async fn until_stopped(pen: Pen<'_>, namespace: &str) -> Seen<()> {
     tokio::time::sleep(SETTLED).await;
     let pods = pen.server.within::<Pod>(namespace);
     let selector = format!("{}={},{}=controller", keys::APP, keys::APP_NAME, keys::COMPONENT);
+    let selected = || ListParams::default().labels(&selector);
     let gone = async {
-        while !pods
-            .list(ListParams::default().labels(&selector))
-            .await?
-            .is_empty()
-        {
+        while !pods.list(selected()).await?.is_empty() {
             tokio::time::sleep(PAUSE).await;
         }
         Ok(())
@@ -224,9 +224,9 @@ where
     Ok(())
 }
 
-/// Line by line, since each is done by then.
+/// Prints what was done, while the command continues.
 fn tell(pen: Pen<'_>, done: &str) {
-    // A reader who has gone does not undo it.
+    // A closed output does not undo the write.
     let _ = output::print(&pen.told(done));
 }
 

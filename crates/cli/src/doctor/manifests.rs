@@ -1,16 +1,15 @@
-//! The manifests of this release, as they are in config/: what an installation is compared with.
+//! The manifests of this release, with which an installation is compared.
 //!
-//! They are compiled in, so that there is no second list of rights or selectors that could be another.
+//! The files of config/ are compiled in, so that each right and each selector is written down once.
 
-use crate::way::Way;
+use crate::admission::{Mechanism, Meta, Policy};
 use k8s_openapi::api::admissionregistration::v1::MutatingWebhookConfiguration;
 use k8s_openapi::api::rbac::v1::{PolicyRule, RoleRef, Subject};
 use kube::core::{ApiResource, GroupVersionKind};
 use placement::keys;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
-use serde_json::Value;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 const WEBHOOKS: &str = include_str!("../../../../config/500-webhooks.yaml");
 const ROLES: [&str; 2] = [
@@ -44,12 +43,12 @@ const POLICIES: [&str; 7] = [
 /// The namespace that manifests name.
 const NAMESPACE: &str = "tekton-pod-affinity";
 pub(super) const CONTROLLER: &str = "pod-affinity-controller";
-/// What the controller needs only for the webhook: its certificates, where the API server reads their CA, and the owner of that.
+/// Resources that the controller needs only for the webhook: the certificates, the objects with the CA, and the owner of these objects.
 const FOR_WEBHOOK: [&str; 3] = ["secrets", "mutatingwebhookconfigurations", "namespaces"];
-/// What `kubectl apply` does to each object.
+/// The verbs that `kubectl apply` uses.
 const APPLIED: [&str; 3] = ["get", "create", "patch"];
 
-/// One right of one of our accounts, or of the user who installs them.
+/// A right of a ServiceAccount of pod-affinity, or of the user who installs pod-affinity.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Right {
     pub(crate) account: String,
@@ -57,7 +56,7 @@ pub(crate) struct Right {
     pub(crate) group: String,
     pub(crate) resource: String,
     pub(crate) name: Option<String>,
-    /// In the namespace of the installation only.
+    /// The right is limited to the namespace of the installation.
     pub(crate) namespaced: bool,
 }
 
@@ -85,24 +84,8 @@ struct Object {
     metadata: Meta,
 }
 
-#[derive(Clone, Debug, Deserialize)]
-pub(crate) struct Meta {
-    pub(crate) name: String,
-    namespace: Option<String>,
-    #[serde(default)]
-    labels: BTreeMap<String, String>,
-}
-
-/// An admission policy, or a binding.
-#[derive(Clone, Debug, Deserialize)]
-pub(crate) struct Policy {
-    pub(crate) kind: String,
-    pub(crate) metadata: Meta,
-    pub(crate) spec: Value,
-}
-
 impl Right {
-    /// Overlays/policies takes it away.
+    /// Whether the right is needed only with the webhook, so that the installation with policies lacks the right.
     pub(crate) fn is_for_webhook(&self) -> bool {
         self.account != CONTROLLER || FOR_WEBHOOK.contains(&self.resource.as_str())
     }
@@ -115,18 +98,12 @@ impl Object {
     }
 }
 
-impl Policy {
-    pub(crate) fn is_binding(&self) -> bool {
-        self.kind.ends_with("Binding")
-    }
-}
-
-/// The webhook configurations as they should be.
+/// The webhook configurations.
 pub(crate) fn webhooks() -> Vec<MutatingWebhookConfiguration> {
     documents(WEBHOOKS)
 }
 
-/// The admission policies and their bindings as they should be, for an installation in this namespace.
+/// The admission policies and their bindings, for an installation in this namespace.
 pub(crate) fn policies(namespace: &str) -> Vec<Policy> {
     POLICIES
         .iter()
@@ -142,22 +119,22 @@ pub(crate) fn rights() -> Vec<Right> {
 }
 
 /// Every right that a user needs to apply the manifests.
-pub(crate) fn installing(way: Way) -> Vec<Right> {
+pub(crate) fn installing(mechanism: Mechanism) -> Vec<Right> {
     let objects = ALL.iter().flat_map(|text| documents::<Object>(text));
-    let objects = objects.filter(|object| way != Way::Policies || !object.is_of_webhook());
-    let policies = POLICIES.iter().filter(|_| way != Way::Webhook);
+    let objects = objects.filter(|object| mechanism != Mechanism::Policies || !object.is_of_webhook());
+    let policies = POLICIES.iter().filter(|_| mechanism != Mechanism::Webhook);
     let objects = objects.chain(policies.flat_map(|text| documents(text)));
     let rights = objects.flat_map(|object| APPLIED.map(|verb| on(&object, verb)));
     let mut seen = BTreeSet::new();
     rights.filter(|right| seen.insert(right.clone())).collect()
 }
 
-/// The rights that let a user give rights that the user has not.
-pub(crate) fn granting(way: Way) -> Vec<Right> {
+/// The rights that let a user grant rights that the user does not have.
+pub(crate) fn granting(mechanism: Mechanism) -> Vec<Right> {
     let roles = ROLES.iter().flat_map(|text| documents::<Object>(text));
     let roles = roles.filter(|object| object.kind.ends_with("Role"));
     let roles: Vec<_> = roles
-        .filter(|role| way != Way::Policies || !role.is_of_webhook())
+        .filter(|role| mechanism != Mechanism::Policies || !role.is_of_webhook())
         .collect();
     let rights = roles
         .iter()
@@ -223,7 +200,7 @@ fn objects(rule: &PolicyRule) -> Vec<(String, String, Option<String>)> {
     objects
 }
 
-/// Documents of another kind of shape are passed over; a test sees that none is.
+/// The documents of this shape. Other documents are skipped, and a test checks that no role is skipped.
 fn documents<T: DeserializeOwned>(text: &str) -> Vec<T> {
     serde_yaml::Deserializer::from_str(text)
         .filter_map(|document| T::deserialize(document).ok())
@@ -268,7 +245,7 @@ mod tests {
 
     #[test]
     fn a_user_who_installs_needs_rights_to_each_kind_of_object() {
-        let rights = installing(Way::Webhook);
+        let rights = installing(Mechanism::Webhook);
         let of = |resource: &str| -> Vec<_> {
             let found = rights.iter().filter(|it| it.resource == resource);
             found
@@ -279,7 +256,7 @@ mod tests {
         assert_eq!(of("mutatingwebhookconfigurations").len(), APPLIED.len());
         assert_eq!(of("namespaces")[2], ("patch", "", false));
         assert_eq!(
-            granting(Way::Webhook).len(),
+            granting(Mechanism::Webhook).len(),
             2 * 2,
             "two verbs for ClusterRoles and Roles"
         );
@@ -287,11 +264,11 @@ mod tests {
 
     #[test]
     fn a_user_who_installs_policies_needs_rights_to_them_and_to_nothing_of_the_webhook() {
-        let resources = |way: Way| -> BTreeSet<String> {
-            let rights = installing(way).into_iter().chain(granting(way));
+        let resources = |mechanism: Mechanism| -> BTreeSet<String> {
+            let rights = installing(mechanism).into_iter().chain(granting(mechanism));
             rights.map(|right| right.resource).collect()
         };
-        let (webhook, policies) = (resources(Way::Webhook), resources(Way::Policies));
+        let (webhook, policies) = (resources(Mechanism::Webhook), resources(Mechanism::Policies));
         let only = |one: &BTreeSet<String>, other| one.difference(other).cloned().collect::<Vec<_>>();
         assert_eq!(
             only(&webhook, &policies),
@@ -304,8 +281,11 @@ mod tests {
             "validatingadmissionpolicybindings",
         ];
         assert_eq!(only(&policies, &webhook), of_policies);
-        assert!(resources(Way::Both).is_superset(&webhook) && resources(Way::Both).is_superset(&policies));
-        assert_eq!(granting(Way::Policies).len(), 2 * 2);
+        assert!(
+            resources(Mechanism::Both).is_superset(&webhook)
+                && resources(Mechanism::Both).is_superset(&policies)
+        );
+        assert_eq!(granting(Mechanism::Policies).len(), 2 * 2);
     }
 
     #[test]

@@ -1,71 +1,215 @@
-//! Do the labels of Namespaces opt their runs in, as their administrators want?
+//! Whether the labels, the `ResourceQuota` and `LimitRange` objects of namespaces let runs have placeholders.
 
-use super::{Exam, Finding};
-use crate::view::label;
+use super::finding::{Check, Checked, Finding, Level, NAMED};
+use super::{Snapshot, trial};
+use crate::view::{RunView, full_name, label};
 use crate::words::{count, list};
-use k8s_openapi::api::core::v1::Namespace;
+use k8s_openapi::api::core::v1::{LimitRange, LimitRangeItem, Namespace, ResourceQuota};
 use kube::ResourceExt;
+use placement::config::Config;
 use placement::keys;
 use placement::opt_in::is_unknown;
 use placement::opt_in::{DECLINED, OptIn};
+use placement::placeholder::size;
+use placement::resources::Resources;
 use placement::strategy::Strategy;
+use std::collections::BTreeMap;
 
-const CHECK: &str = "namespaces";
-const NAMED: usize = 5;
+const NAMESPACES: Check = Check("namespaces");
+const QUOTAS: Check = Check("quotas");
+const LIMITS: Check = Check("limits");
+/// The resources of a quota of which each labelled run needs one more.
+const COUNTED: [&str; 3] = ["pods", "count/pods", "count/statefulsets.apps"];
+/// Scopes whose quotas do not count placeholders: a placeholder has requests and no deadline.
+const OTHER_SCOPES: [&str; 2] = ["BestEffort", "Terminating"];
 
-pub(super) fn findings(exam: &Exam) -> Vec<Finding> {
-    let namespaces = match &exam.namespaces {
-        Err(gap) => return vec![Finding::unseen(CHECK, gap)],
-        Ok(namespaces) => namespaces,
-    };
-    let unknown: Vec<_> = namespaces.iter().filter_map(unknown).collect();
-    vec![match unknown.first() {
-        None => Finding::ok(CHECK, opted_in(namespaces)),
-        Some((first, _)) => mistaken(first, &unknown),
-    }]
-}
-
-/// Names of Namespaces whose label gives their runs one.
-pub(super) fn opting_in(exam: &Exam) -> impl Iterator<Item = String> {
-    let opts_in = |it: &&Namespace| {
-        let label = OptIn::parse(value(it));
-        label.is_ok_and(|label| label.strategy(Strategy::default()).is_some())
-    };
-    let namespaces = exam.namespaces.as_deref().unwrap_or_default().iter();
-    namespaces.filter(opts_in).map(ResourceExt::name_any)
-}
-
-fn opted_in(namespaces: &[Namespace]) -> String {
+pub(super) fn labels(snapshot: &Snapshot) -> Checked {
+    let namespaces = NAMESPACES.read(&snapshot.namespaces)?;
+    let unknown = namespaces.iter().filter(|it| value(it).is_some_and(is_unknown));
+    let unknown: Vec<_> = unknown.collect();
+    let names = unknown.iter();
+    let names = names.map(|it| format!("{} ({:?})", it.name_any(), value(it).unwrap_or_default()));
+    let names: Vec<_> = names.collect();
+    let mistaken = unknown.first().map(|first| {
+        let first = first.name_any();
+        let (key, values) = (keys::OPT_IN, Strategy::NAMES.join(", "));
+        let names = list(&names, NAMED);
+        NAMESPACES.warning(
+            format!(
+                "Label {key} has an unknown value and opts no run in: {names}. Valid values are \"\", true, {values} and \
+                 {DECLINED}."
+            ),
+            format!("`kubectl label namespace {first} --overwrite {key}=true`"),
+        )
+    });
     let opting = namespaces.iter().filter(|it| value(it) != Some(DECLINED)).count();
-    format!("Runs are opted in by {}.", count(opting, "Namespace"))
-}
-
-fn mistaken(first: &str, unknown: &[(String, String)]) -> Finding {
-    let names: Vec<_> = unknown
-        .iter()
-        .map(|(name, value)| format!("{name} ({value:?})"))
-        .collect();
-    Finding::warning(
-        CHECK,
-        format!(
-            "Label {} has an unknown value and opts no run in: {}. Valid values are \"\", true, {} and {DECLINED}.",
-            keys::OPT_IN,
-            list(&names, NAMED),
-            Strategy::NAMES.join(", ")
-        ),
-        format!(
-            "`kubectl label namespace {first} --overwrite {}=true`",
-            keys::OPT_IN
-        ),
-    )
-}
-
-/// Name and value of a label that means nothing.
-fn unknown(namespace: &Namespace) -> Option<(String, String)> {
-    let value = value(namespace).filter(|value| is_unknown(value))?;
-    Some((namespace.name_any(), value.to_owned()))
+    Ok(NAMESPACES.or_ok(
+        mistaken,
+        format!("Runs are opted in by {}.", count(opting, "Namespace")),
+    ))
 }
 
 fn value(namespace: &Namespace) -> Option<&str> {
     label(&namespace.metadata, keys::OPT_IN)
+}
+
+fn opts_in(label: Option<&str>) -> bool {
+    OptIn::parse(label).is_ok_and(|it| it.strategy(Strategy::default()).is_some())
+}
+
+/// The namespaces with placeholders: the names, each with the number of labelled runs that are not done. A Namespace with the
+/// opt-in label counts without runs.
+struct Tenants(BTreeMap<String, usize>);
+
+impl Tenants {
+    fn new(snapshot: &Snapshot) -> Self {
+        let namespaces = snapshot.namespaces.iter().flatten();
+        let labelled = namespaces.filter(|it| opts_in(value(it)));
+        let mut found: BTreeMap<_, _> = labelled.map(|it| (it.name_any(), 0)).collect();
+        let runs = snapshot.runs.iter().flatten().filter_map(RunView::of);
+        for RunView { run, .. } in runs {
+            if opts_in(run.opt_in.as_deref()) && !(run.done || run.child || run.managed_elsewhere) {
+                *found.entry(run.key.namespace).or_default() += 1;
+            }
+        }
+        Self(found)
+    }
+
+    /// The number of labelled runs in the namespace of this object; `None` without placeholders in this namespace.
+    fn runs(&self, object: &impl ResourceExt) -> Option<usize> {
+        self.0.get(&object.namespace()?).copied()
+    }
+
+    fn well(&self, what: &str) -> String {
+        let namespaces = count(self.0.len(), "namespace");
+        format!("No {what} placeholders in the {namespaces} with labelled runs or with the label.")
+    }
+}
+
+pub(super) fn quotas(snapshot: &Snapshot) -> Checked {
+    let quotas = QUOTAS.read(&snapshot.quotas)?;
+    let tenants = Tenants::new(snapshot);
+    let (mut full, mut roomy) = (Vec::new(), Vec::new());
+    for quota in quotas.iter().filter(|quota| counts_placeholders(quota)) {
+        let Some(runs) = tenants.runs(quota) else { continue };
+        let (name, runs) = (full_name(&quota.metadata), count(runs, "labelled run"));
+        let (hard, used) = Resources::limit_and_usage(quota);
+        for (key, hard) in hard.iter().filter(|(key, _)| COUNTED.contains(key)) {
+            let used = used.get(key);
+            let text = format!("{key} of ResourceQuota {name} ({used} of {hard} used, {runs})");
+            let texts = if used >= hard { &mut full } else { &mut roomy };
+            texts.push(text);
+        }
+    }
+    let findings = [
+        QUOTAS.about(
+            Level::Bad,
+            "Used up, so that no further placeholder can be created",
+            &full,
+            "Each labelled run needs one more pod and one more StatefulSet. Raise the quota by the number of labelled runs at a \
+             time; until then, runs wait for each other.",
+        ),
+        QUOTAS.about(
+            Level::Warning,
+            "Quotas that count placeholders",
+            &roomy,
+            "Each labelled run adds one pod and one StatefulSet while it is not done. If the quota is too small for the labelled \
+             runs at a time, raise it by their number; otherwise, nothing needs to be done.",
+        ),
+    ];
+    Ok(QUOTAS.or_ok(
+        findings.into_iter().flatten(),
+        tenants.well("ResourceQuota counts"),
+    ))
+}
+
+fn counts_placeholders(quota: &ResourceQuota) -> bool {
+    let spec = quota.spec.as_ref();
+    let selector = spec.and_then(|spec| spec.scope_selector.as_ref());
+    let selected = selector
+        .into_iter()
+        .flat_map(|it| it.match_expressions.iter().flatten());
+    let named = spec.into_iter().flat_map(|spec| spec.scopes.iter().flatten());
+    let mut scopes = named.chain(selected.map(|it| &it.scope_name));
+    !scopes.any(|scope| OTHER_SCOPES.contains(&scope.as_str()))
+}
+
+/// Whether a `LimitRange` rejects the placeholder's pod when it is created, or when it is resized to its usual size.
+pub(super) fn limits(snapshot: &Snapshot) -> Checked {
+    let ranges = LIMITS.read(&snapshot.limits)?;
+    let (tenants, config) = (Tenants::new(snapshot), snapshot.config());
+    let (usual, reserved) = (size::usual(&config).requests(), reserved(&config));
+    let (mut small, mut large) = (Vec::new(), Vec::new());
+    for range in ranges.iter().filter(|range| tenants.runs(*range).is_some()) {
+        let name = full_name(&range.metadata);
+        for item in items(range) {
+            let least = item
+                .min
+                .as_ref()
+                .map(Resources::from_quantities)
+                .unwrap_or_default();
+            let most = item
+                .max
+                .as_ref()
+                .map(Resources::from_quantities)
+                .unwrap_or_default();
+            for key in least.beyond(&usual).filter(|key| is_set(&usual, key)) {
+                let (least, ours) = (least.get(key), usual.get(key));
+                small.push(format!(
+                    "{key} {least} in LimitRange {name} (placeholder-{key} is {ours})"
+                ));
+            }
+            for key in reserved.beyond(&most).filter(|key| is_set(&most, key)) {
+                let (most, ours) = (most.get(key), reserved.get(key));
+                large.push(format!(
+                    "{key} {most} in LimitRange {name} (a placeholder requests {ours})"
+                ));
+            }
+        }
+    }
+    Ok(LIMITS.or_ok(
+        [too_small(&small), too_large(&large)].into_iter().flatten(),
+        tenants.well("LimitRange rejects"),
+    ))
+}
+
+fn too_small(found: &[String]) -> Option<Finding> {
+    LIMITS.about(
+        Level::Bad,
+        "A LimitRange minimum is higher than the placeholder's requests",
+        found,
+        "Set placeholder-cpu and placeholder-memory in the ConfigMap config-pod-affinity to the minimum; until then, labelled \
+         runs in the namespace get no placeholder, and are held until hold-deadline.",
+    )
+}
+
+fn too_large(found: &[String]) -> Option<Finding> {
+    LIMITS.about(
+        Level::Bad,
+        "A LimitRange maximum is lower than the requests of a placeholder, default-reserve included",
+        found,
+        "Lower default-reserve, placeholder-cpu or placeholder-memory in the ConfigMap config-pod-affinity, or raise the maximum; \
+         until then, labelled runs in the namespace without a lower reserve of their own get no placeholder, and are held until \
+         hold-deadline.",
+    )
+}
+
+/// The limits of a `LimitRange` that apply to a pod of one container.
+fn items(range: &LimitRange) -> impl Iterator<Item = &LimitRangeItem> {
+    let items = range.spec.iter().flat_map(|spec| &spec.limits);
+    items.filter(|item| item.type_ == "Container" || item.type_ == "Pod")
+}
+
+fn is_set(amounts: &Resources, name: &str) -> bool {
+    amounts.iter().any(|(key, _)| key == name)
+}
+
+/// The requests of a placeholder while its run is held, if the run has no reserve of its own.
+fn reserved(config: &Config) -> Resources {
+    let mut run = trial::run();
+    let name = run.metadata.generate_name.take();
+    (run.metadata.namespace, run.metadata.uid) = (name.clone(), name.clone());
+    run.metadata.name = name;
+    let size = RunView::of(&run).map(|view| size::reserved(&view.run, config));
+    size.unwrap_or_else(|| size::usual(config)).requests()
 }

@@ -1,92 +1,76 @@
-//! Have our accounts the rights that the release's roles give them?
+//! Whether pod-affinity's ServiceAccounts have the rights that the release's roles give them.
 
+use super::Snapshot;
+use super::finding::{Check, Checked, NAMED};
 use super::manifests::{CONTROLLER, Right};
-use super::{Exam, Finding};
-use crate::way::Way;
+use crate::admission::Mechanism;
 use crate::words::list;
 use process::certs::publish::injector;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
-const CHECK: &str = "rights";
-const NAMED: usize = 6;
-/// Where certificates are.
-const CERTIFICATES: &str = "secrets";
+const RIGHTS: Check = Check("rights");
 
-/// A right, and whether its account has it.
+/// The answer of the API server to the question whether a right is there.
 #[derive(Clone, Debug)]
-pub(crate) struct Answer {
+pub(crate) struct Review {
     pub(crate) right: Right,
     pub(crate) allowed: bool,
 }
 
-pub(super) fn findings(exam: &Exam) -> Vec<Finding> {
-    let answers = match &exam.rights {
-        Err(gap) => return vec![Finding::unseen(CHECK, gap)],
-        Ok(answers) => answers,
-    };
-    let mut missing: BTreeMap<&str, BTreeMap<String, Vec<String>>> = BTreeMap::new();
-    let needed = answers.iter().filter(|answer| !is_spared(exam, &answer.right));
-    for Answer { right, allowed: _ } in needed.filter(|answer| !answer.allowed) {
-        let of_account = missing.entry(&right.account).or_default();
-        of_account
-            .entry(object(right))
-            .or_default()
-            .push(right.verb.clone());
-    }
-    if missing.is_empty() {
-        return vec![Finding::ok(
-            CHECK,
-            "Our ServiceAccounts have all the rights that they need.",
-        )];
-    }
-    missing
+pub(super) fn service_accounts(snapshot: &Snapshot) -> Checked {
+    let reviews = RIGHTS.read(&snapshot.rights)?;
+    let needed: Vec<_> = reviews
         .iter()
-        .map(|(account, objects)| lacking(exam, account, objects))
-        .collect()
-}
-
-/// Rights that an overlay takes away, because nothing needs them.
-fn is_spared(exam: &Exam, right: &Right) -> bool {
-    match exam.way() {
-        Way::Policies => right.is_for_webhook(),
-        Way::Webhook | Way::Both => is_for_certificates_of_others(exam, right),
-    }
-}
-
-/// Where somebody else cares for the certificates, the controller needs no right to them.
-fn is_for_certificates_of_others(exam: &Exam, right: &Right) -> bool {
-    let mut configurations = exam
-        .admission
-        .webhooks
-        .iter()
-        .filter_map(|(_, seen)| seen.as_ref().ok()?.as_ref());
-    right.account == CONTROLLER
-        && right.resource == CERTIFICATES
-        && configurations.any(|found| injector(found).is_some())
-}
-
-fn lacking(exam: &Exam, account: &str, objects: &BTreeMap<String, Vec<String>>) -> Finding {
-    let rights: Vec<_> = objects
-        .iter()
-        .map(|(object, verbs)| format!("{} {object}", verbs.join("/")))
+        .filter(|it| !is_unneeded(snapshot, &it.right))
         .collect();
-    Finding::bad(
-        CHECK,
-        format!(
-            "ServiceAccount {account} of namespace {} may not {}.",
-            exam.scope.namespace,
-            list(&rights, NAMED)
-        ),
-        "Apply the release's manifests again (200 to 202).",
-    )
+    let accounts: BTreeSet<_> = needed.iter().map(|review| &review.right.account).collect();
+    let namespace = &snapshot.installation.namespace;
+    let findings = accounts.into_iter().filter_map(|account| {
+        let rights = missing(needed.iter().copied().filter(|it| it.right.account == *account))?;
+        Some(RIGHTS.bad(
+            format!("ServiceAccount {account} of namespace {namespace} may not {rights}."),
+            "Apply the release's manifests again (200 to 202).",
+        ))
+    });
+    Ok(RIGHTS.or_ok(
+        findings,
+        "Our ServiceAccounts have all the rights that they need.",
+    ))
 }
 
-pub(super) fn object(right: &Right) -> String {
-    let group = if right.group.is_empty() {
-        String::new()
-    } else {
-        format!(".{}", right.group)
-    };
+/// Whether an overlay may take this right away, because no process needs it.
+fn is_unneeded(snapshot: &Snapshot, right: &Right) -> bool {
+    let mut configurations = snapshot.installation.admission.configurations();
+    match snapshot.mechanism() {
+        Mechanism::Policies => right.is_for_webhook(),
+        // Another program, such as cert-manager, cares for the certificates.
+        Mechanism::Webhook | Mechanism::Both => {
+            right.account == CONTROLLER
+                && right.resource == "secrets"
+                && configurations.any(|(_, found)| injector(found).is_some())
+        }
+    }
+}
+
+/// The rights that are not there, as `get/list pods and patch nodes`; `None` if all are there.
+pub(super) fn missing<'a>(reviews: impl IntoIterator<Item = &'a Review>) -> Option<String> {
+    let mut missing: BTreeMap<String, Vec<&str>> = BTreeMap::new();
+    for Review { right, allowed: _ } in reviews.into_iter().filter(|review| !review.allowed) {
+        let verbs = missing.entry(object(right)).or_default();
+        if !verbs.contains(&right.verb.as_str()) {
+            verbs.push(&right.verb);
+        }
+    }
+    let rights = missing
+        .iter()
+        .map(|(object, verbs)| format!("{} {object}", verbs.join("/")));
+    let rights: Vec<_> = rights.collect();
+    (!rights.is_empty()).then(|| list(&rights, NAMED))
+}
+
+fn object(right: &Right) -> String {
+    let group = Some(&right.group).filter(|group| !group.is_empty());
+    let group = group.map(|group| format!(".{group}")).unwrap_or_default();
     let name = right
         .name
         .as_ref()

@@ -1,156 +1,98 @@
-//! Does a run wait for longer than it should?
+//! Whether a labelled run waits for longer than expected.
 
-use super::{Exam, Finding};
+use super::Snapshot;
+use super::finding::{Check, Checked, Finding, Level};
 use crate::list::Seats;
 use crate::state::State;
-use crate::view::{RunView, created, full_name, unschedulable};
-use crate::words::{after, count, list, span};
+use crate::view::{RunView, created, full_name, label, unschedulable};
+use crate::words::{after, count, span};
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Pod;
-use placement::config::Config;
 use placement::keys;
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-const CHECK: &str = "runs";
-const NAMED: usize = 5;
-/// A release takes less than a second; what takes this much longer than the deadline does not come by itself.
+const RUNS: Check = Check("runs");
+/// A release takes less than a second: a run that is held for this much longer than the deadline needs help.
 const GRACE: Duration = Duration::from_secs(15);
-/// From then on somebody should have a look, also where an autoscaler needs its time.
+/// A wait that a user should examine, although an autoscaler may need this time.
 const LONG: Duration = Duration::from_mins(2);
 
-pub(super) fn findings(exam: &Exam) -> Vec<Finding> {
-    let runs = match &exam.runs {
-        Err(gap) => return vec![Finding::unseen(CHECK, gap)],
-        Ok(runs) => runs,
-    };
+pub(super) fn runs(snapshot: &Snapshot) -> Checked {
+    let runs = RUNS.read(&snapshot.runs)?;
     let views: Vec<_> = runs.iter().filter_map(RunView::of).collect();
-    let seats = Seats::of(
-        exam.sets.as_deref().unwrap_or_default(),
-        exam.pods.as_deref().unwrap_or_default(),
+    let well = format!(
+        "{}; none waits for longer than it should.",
+        count(views.len(), "labelled run")
     );
-    let found = [overdue(exam, &views), waiting(exam, &views, &seats), unfit(exam)];
-    let found: Vec<_> = found.into_iter().flatten().collect();
-    if found.is_empty() {
-        let sentence = format!(
-            "{}; none waits for longer than it should.",
-            count(views.len(), "labelled run")
-        );
-        return vec![Finding::ok(CHECK, sentence)];
-    }
-    found
+    let findings = [
+        overdue(snapshot, &views),
+        waiting(snapshot, &views),
+        unschedulable_tasks(snapshot),
+    ];
+    Ok(RUNS.or_ok(findings.into_iter().flatten(), well))
 }
 
-pub(super) fn config(exam: &Exam) -> Config {
-    let data = exam
-        .config
-        .as_ref()
-        .ok()
-        .and_then(Option::as_ref)
-        .and_then(|map| map.data.clone());
-    Config::parse(&data.unwrap_or_default()).unwrap_or_default()
+/// Runs that no controller releases.
+fn overdue(snapshot: &Snapshot, views: &[RunView]) -> Option<Finding> {
+    let deadline = snapshot.config().hold_deadline;
+    let is_overdue = |view: &&RunView| {
+        let is_held = view.run.is_held_by_us() && !view.run.done && !view.run.deleting;
+        is_held && end_of_hold(view, deadline).is_some_and(|end| end < snapshot.now)
+    };
+    let what = format!("Held for longer than hold-deadline ({})", span(deadline));
+    finding(Level::Bad, &what, &names(views.iter().filter(is_overdue)))
 }
 
-/// Nobody releases it.
-fn overdue(exam: &Exam, views: &[RunView]) -> Option<Finding> {
-    let deadline = config(exam).hold_deadline;
-    let names = names(views, |view| {
-        let end = end_of_hold(view, deadline);
-        is_overdue_hold(view) && end.is_some_and(|end| end < exam.now)
-    });
-    (!names.is_empty()).then(|| {
-        Finding::bad(
-            CHECK,
-            format!(
-                "Held for longer than hold-deadline ({}): {}.",
-                span(deadline),
-                list(&names, NAMED)
-            ),
-            explain(&names),
-        )
-    })
-}
-
-/// By when it ought to have been released.
+/// When the run has to be released at the latest.
 fn end_of_hold(view: &RunView, deadline: Duration) -> Option<Timestamp> {
     view.run.held_since().map(|since| after(since, deadline + GRACE))
 }
 
-fn is_overdue_hold(view: &RunView) -> bool {
-    view.run.is_held_by_us() && !view.run.done && !view.run.deleting
-}
-
-fn waiting(exam: &Exam, views: &[RunView], seats: &Seats<'_>) -> Option<Finding> {
-    let deadline = config(exam).hold_deadline;
-    let names = names(views, |view| {
+fn waiting(snapshot: &Snapshot, views: &[RunView]) -> Option<Finding> {
+    let deadline = snapshot.config().hold_deadline;
+    let sets = snapshot.sets.as_deref().unwrap_or_default();
+    let seats = Seats::of(sets, snapshot.placeholders.as_deref().unwrap_or_default());
+    let waits = |view: &&RunView| {
         let seat = seats.of_run(view);
         let state = State::of(view, &seat);
-        let since = state.since(view, &seat).map(|since| after(since, LONG));
-        let end = end_of_hold(view, deadline);
+        let since = state.since(view, &seat);
         state == State::WaitingForNode
-            && since.is_some_and(|since| since < exam.now)
-            && end.is_some_and(|end| end >= exam.now)
-    });
-    (!names.is_empty()).then(|| {
-        Finding::warning(
-            CHECK,
-            format!(
-                "Waiting for a node for longer than {}: {}.",
-                span(LONG),
-                list(&names, NAMED)
-            ),
-            explain(&names),
-        )
-    })
+            && since.is_some_and(|since| after(since, LONG) < snapshot.now)
+            && end_of_hold(view, deadline).is_some_and(|end| end >= snapshot.now)
+    };
+    let what = format!("Waiting for a node for longer than {}", span(LONG));
+    finding(Level::Warning, &what, &names(views.iter().filter(waits)))
 }
 
-fn names(views: &[RunView], is: impl Fn(&RunView) -> bool) -> Vec<String> {
-    views
-        .iter()
-        .filter(|view| is(view))
-        .map(|view| view.run.key.to_string())
-        .collect()
+fn names<'a>(views: impl Iterator<Item = &'a RunView>) -> Vec<String> {
+    views.map(|view| view.run.key.to_string()).collect()
 }
 
-/// Tasks of enrolled runs that find no room.
-fn unfit(exam: &Exam) -> Option<Finding> {
-    let pods = exam.waiting.as_deref().ok()?;
-    let runs: BTreeSet<_> = pods
-        .iter()
-        .filter(|pod| waits_long(exam, pod))
-        .map(run_of)
-        .collect();
-    let names: Vec<_> = runs.into_iter().collect();
-    (!names.is_empty()).then(|| {
-        Finding::warning(
-            CHECK,
-            format!(
-                "A task has found no room for longer than {}: {}.",
-                span(LONG),
-                list(&names, NAMED)
-            ),
-            explain(&names),
-        )
-    })
-}
-
-fn waits_long(exam: &Exam, pod: &Pod) -> bool {
-    let since = created(&pod.metadata).map(|created| after(created, LONG));
-    unschedulable(pod).is_some() && since.is_some_and(|since| since < exam.now)
+/// Runs that were released and have a task whose pod fits on no node.
+fn unschedulable_tasks(snapshot: &Snapshot) -> Option<Finding> {
+    let pods = snapshot.waiting.iter().flatten();
+    let waits = |pod: &&Pod| {
+        let since = created(&pod.metadata);
+        unschedulable(pod).is_some() && since.is_some_and(|since| after(since, LONG) < snapshot.now)
+    };
+    let runs: BTreeSet<_> = pods.filter(waits).map(run_of).collect();
+    let runs: Vec<_> = runs.into_iter().collect();
+    let what = format!("A task has found no room for longer than {}", span(LONG));
+    finding(Level::Warning, &what, &runs)
 }
 
 fn run_of(pod: &Pod) -> String {
     let namespace = pod.metadata.namespace.as_deref().unwrap_or_default();
-    match crate::view::label(&pod.metadata, keys::TEKTON_PIPELINE_RUN) {
+    match label(&pod.metadata, keys::TEKTON_PIPELINE_RUN) {
         Some(run) => format!("{namespace}/{run}"),
         None => full_name(&pod.metadata),
     }
 }
 
-fn explain(names: &[String]) -> String {
-    let (namespace, name) = names
-        .first()
-        .and_then(|name| name.split_once('/'))
-        .unwrap_or_default();
-    format!("`kubectl pod-affinity explain -n {namespace} {name}`")
+/// The finding on these runs, with the command that explains the first run.
+fn finding(level: Level, what: &str, runs: &[String]) -> Option<Finding> {
+    let (namespace, name) = runs.first().and_then(|name| name.split_once('/'))?;
+    let remedy = format!("`kubectl pod-affinity explain -n {namespace} {name}`");
+    RUNS.about(level, what, runs, remedy)
 }

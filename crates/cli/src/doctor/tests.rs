@@ -1,7 +1,8 @@
-//! What each fault is called, from an installation in which nothing else is wrong.
+//! The findings on each fault, in an installation with no other fault.
 
 use super::*;
 use crate::admission::Compared;
+use crate::ask::Gap;
 use crate::fixture::{at, forbidden, merged, not_served, object, placeholder, run, unschedulable};
 use k8s_openapi::ByteString;
 use process::certs::x509::{issue_ca, issue_leaf};
@@ -56,8 +57,8 @@ fn issued_at(when: Timestamp) -> StoredCertificates {
     }
 }
 
-fn with_certificates(mut exam: Exam, stored: &StoredCertificates, bundle: &str) -> Exam {
-    exam.secret = Ok(Some(Secret {
+fn with_certificates(mut snapshot: Snapshot, stored: &StoredCertificates, bundle: &str) -> Snapshot {
+    snapshot.secret = Ok(Some(Secret {
         data: Some(stored.clone().into_data()),
         ..Secret::default()
     }));
@@ -71,63 +72,65 @@ fn with_certificates(mut exam: Exam, stored: &StoredCertificates, bundle: &str) 
     }
     let names = process::certs::publish::CONFIGURATIONS;
     let webhooks = webhooks.into_iter().map(|it| Ok(Some(it)));
-    exam.admission.webhooks = names.into_iter().zip(webhooks).collect();
-    exam
+    snapshot.installation.admission.webhooks = names.into_iter().zip(webhooks).collect();
+    snapshot
 }
 
-pub(super) fn healthy() -> Exam {
+pub(super) fn healthy() -> Snapshot {
     let stored = certificates();
     let bundle = stored.bundle.clone();
     with_certificates(bare(), &stored, &bundle)
 }
 
-pub(super) fn platform() -> Platform {
-    Platform {
-        kubernetes: Ok("v1.36.3".into()),
-        serves_runs: Ok(()),
-        serves_policies: Ok(()),
-        tekton_namespace: "tekton-pipelines".into(),
-        tekton: map(&json!({"version": "v1.15.0"})),
-        flags: map(&json!({"coschedule": "workspaces", "enable-wait-exponential-backoff": "true"})),
-    }
-}
-
-fn bare() -> Exam {
+fn bare() -> Snapshot {
     let held = json!({"spec": {"status": "PipelineRunPending"}});
-    Exam {
+    let rights = manifests::rights().into_iter();
+    Snapshot {
         now: at(120),
-        scope: Scope {
-            namespace: OURS.into(),
-            trial: "default".into(),
-        },
-        platform: platform(),
-        namespace: Ok(Some(Namespace::default())),
-        deployments: Ok(vec![
-            deployment("pod-affinity-webhook", 2, 2),
-            deployment("pod-affinity-controller", 2, 2),
-        ]),
+        installation: bare_installation(),
         lease: lease(&json!({})),
         renewed: false,
-        admission: Admission {
-            webhooks: Vec::new(),
-            policies: no_policies(),
-        },
         secret: Ok(None),
         config: map(&json!({"_example": "x"})),
-        trial_run: Ok(run(&held)),
-        trial_pod: Ok(with_terms()),
-        suspects: None,
-        rights: Ok(manifests::rights()
-            .into_iter()
-            .map(|right| rights::Answer { right, allowed: true })
+        trial: trial::Trial {
+            namespace: "default".into(),
+            run: Ok(run(&held)),
+            pod: Ok(with_terms()),
+            others: None,
+        },
+        rights: Ok(rights
+            .map(|right| rights::Review { right, allowed: true })
             .collect()),
         runs: Ok(vec![]),
         sets: Ok(vec![]),
-        pods: Ok(vec![]),
+        placeholders: Ok(vec![]),
         waiting: Ok(vec![]),
         quotas: Ok(vec![]),
         limits: Ok(vec![]),
         namespaces: Ok(vec![labelled("team-a", "true"), labelled("team-b", "false")]),
+    }
+}
+
+fn bare_installation() -> Installation {
+    Installation {
+        platform: Platform {
+            kubernetes: Ok("v1.36.3".into()),
+            serves_runs: Ok(()),
+            serves_policies: Ok(()),
+            tekton_namespace: "tekton-pipelines".into(),
+            tekton: map(&json!({"version": "v1.15.0"})),
+            flags: map(&json!({"coschedule": "workspaces", "enable-wait-exponential-backoff": "true"})),
+        },
+        namespace: OURS.into(),
+        found: Ok(Some(Namespace::default())),
+        deployments: Ok(vec![
+            deployment("pod-affinity-webhook", 2, 2),
+            deployment("pod-affinity-controller", 2, 2),
+        ]),
+        admission: Admission {
+            webhooks: Vec::new(),
+            policies: no_policies(),
+        },
     }
 }
 
@@ -141,7 +144,7 @@ pub(super) fn no_policies() -> Vec<Compared> {
         .collect()
 }
 
-fn answer(verb: &str, group: &str, resource: &str, name: Option<&str>) -> rights::Answer {
+fn answer(verb: &str, group: &str, resource: &str, name: Option<&str>) -> rights::Review {
     let right = manifests::Right {
         account: "pod-affinity-controller".into(),
         verb: verb.into(),
@@ -150,7 +153,7 @@ fn answer(verb: &str, group: &str, resource: &str, name: Option<&str>) -> rights
         name: name.map(String::from),
         namespaced: name.is_some(),
     };
-    rights::Answer {
+    rights::Review {
         right,
         allowed: false,
     }
@@ -174,9 +177,9 @@ fn with_terms() -> Pod {
     )
 }
 
-/// What is not ok, as it is printed.
-pub(super) fn ill(exam: &Exam) -> String {
-    let found: Vec<_> = findings(exam)
+/// The findings that are not ok, as text.
+pub(super) fn problems(snapshot: &Snapshot) -> String {
+    let found: Vec<_> = findings(snapshot)
         .into_iter()
         .filter(|it| it.level != Level::Ok)
         .collect();
@@ -190,14 +193,14 @@ pub(super) fn failed(words: &str) -> Gap {
     Gap::Failed(question, words.to_owned())
 }
 
-macro_rules! ills {
+macro_rules! problems_of {
     ($($name:ident: $change:expr;)+) => {$(
         #[test]
         fn $name() {
-            let mut exam = healthy();
-            let change: fn(&mut Exam) = $change;
-            change(&mut exam);
-            insta::assert_snapshot!(ill(&exam));
+            let mut snapshot = healthy();
+            let change: fn(&mut Snapshot) = $change;
+            change(&mut snapshot);
+            insta::assert_snapshot!(problems(&snapshot));
         }
     )+};
 }
@@ -210,7 +213,7 @@ fn a_healthy_installation_has_nothing_but_good_findings() {
     insta::assert_snapshot!(text(&findings, |_, label| label.to_owned()));
 }
 
-/// In the namespace of the fixture's run, or in another.
+/// A ResourceQuota of three pods, with this many used.
 fn quota(namespace: &str, used: &str) -> ResourceQuota {
     object(
         json!({
@@ -239,28 +242,32 @@ fn least(cpu: &str) -> LimitRange {
 }
 
 #[test]
-fn what_concerns_no_placeholder_is_no_matter() {
-    let mut exam = healthy();
+fn quotas_and_limits_of_other_pods_and_namespaces_are_ignored() {
+    let mut snapshot = healthy();
     let done = json!({"metadata": {"namespace": "other"}, "status": {"conditions": [{"type": "Succeeded", "status": "True"}]}});
     let declined = json!({"metadata": {"namespace": "other", "labels": {placement::keys::OPT_IN: "false"}}});
-    exam.runs = Ok(vec![run(&json!({})), run(&done), run(&declined)]);
+    snapshot.runs = Ok(vec![run(&json!({})), run(&done), run(&declined)]);
     let mut scoped = quota("ci", "3");
     scoped.spec = Some(object(json!({"scopes": ["Terminating"]}), &json!({})));
     let mut selected = quota("ci", "3");
     let terminating = json!({"matchExpressions": [{"scopeName": "BestEffort", "operator": "Exists"}]});
     selected.spec = Some(object(json!({"scopeSelector": terminating}), &json!({})));
-    exam.quotas = Ok(vec![quota("other", "3"), quota("team-b", "3"), scoped, selected]);
-    exam.limits = Ok(vec![least("50m"), most("50m")]);
-    assert_eq!(ill(&exam), ill(&healthy()));
+    snapshot.quotas = Ok(vec![quota("other", "3"), quota("team-b", "3"), scoped, selected]);
+    snapshot.limits = Ok(vec![least("50m"), most("50m")]);
+    assert_eq!(problems(&snapshot), problems(&healthy()));
 }
 
 #[test]
 fn a_quota_that_is_new_has_used_nothing_yet() {
-    let mut exam = healthy();
+    let mut snapshot = healthy();
     let new =
         json!({"metadata": {"namespace": "team-a", "name": "new"}, "spec": {"hard": {"count/pods": "1"}}});
-    exam.quotas = Ok(vec![object(new, &json!({}))]);
-    assert!(ill(&exam).contains("(0 of 1 used, 0"), "{}", ill(&exam));
+    snapshot.quotas = Ok(vec![object(new, &json!({}))]);
+    assert!(
+        problems(&snapshot).contains("(0 of 1 used, 0"),
+        "{}",
+        problems(&snapshot)
+    );
 }
 
 fn most(cpu: &str) -> LimitRange {
@@ -273,96 +280,96 @@ fn most(cpu: &str) -> LimitRange {
     )
 }
 
-ills! {
-    quotas_that_have_room: |exam| {
-        exam.runs = Ok(vec![run(&json!({})), run(&json!({"metadata": {"name": "next", "uid": "u2"}}))]);
+problems_of! {
+    quotas_that_have_room: |snapshot| {
+        snapshot.runs = Ok(vec![run(&json!({})), run(&json!({"metadata": {"name": "next", "uid": "u2"}}))]);
         let sets = json!({"status": {"hard": {"count/statefulsets.apps": "9"}, "used": {"count/statefulsets.apps": "4"}}});
         let sets = merged(serde_json::to_value(quota("team-a", "3")).unwrap(), &sets);
-        exam.quotas = Ok(vec![quota("ci", "2"), object(sets, &json!({"status": {"hard": {"pods": null}}}))]);
+        snapshot.quotas = Ok(vec![quota("ci", "2"), object(sets, &json!({"status": {"hard": {"pods": null}}}))]);
     };
-    a_placeholder_that_asks_for_more_than_is_allowed: |exam| {
-        exam.runs = Ok(vec![run(&json!({}))]);
-        exam.config = map(&json!({"default-reserve": "cpu=4,memory=8Gi"}));
-        exam.limits = Ok(vec![most("2")]);
+    a_placeholder_that_requests_more_than_the_maximum: |snapshot| {
+        snapshot.runs = Ok(vec![run(&json!({}))]);
+        snapshot.config = map(&json!({"default-reserve": "cpu=4,memory=8Gi"}));
+        snapshot.limits = Ok(vec![most("2")]);
     };
-    a_quota_that_is_used_up: |exam| {
-        exam.runs = Ok(vec![run(&json!({}))]);
-        exam.quotas = Ok(vec![quota("ci", "3")]);
+    a_quota_that_is_used_up: |snapshot| {
+        snapshot.runs = Ok(vec![run(&json!({}))]);
+        snapshot.quotas = Ok(vec![quota("ci", "3")]);
     };
-    a_placeholder_that_asks_for_less_than_is_allowed: |exam| {
-        exam.runs = Ok(vec![run(&json!({}))]);
-        exam.limits = Ok(vec![least("100m")]);
+    a_placeholder_that_requests_less_than_the_minimum: |snapshot| {
+        snapshot.runs = Ok(vec![run(&json!({}))]);
+        snapshot.limits = Ok(vec![least("100m")]);
     };
-    namespaces_whose_label_means_nothing: |exam| {
-        exam.namespaces = Ok(vec![labelled("team-a", "yes"), labelled("team-b", "true"), labelled("team-c", "True")]);
+    namespaces_whose_label_has_an_unknown_value: |snapshot| {
+        snapshot.namespaces = Ok(vec![labelled("team-a", "yes"), labelled("team-b", "true"), labelled("team-c", "True")]);
     };
-    webhooks_for_labelled_namespaces_that_are_missing: |exam| {
-        let found = exam.admission.webhooks[0].1.as_mut().unwrap().as_mut().unwrap();
+    webhooks_for_labelled_namespaces_that_are_missing: |snapshot| {
+        let found = snapshot.installation.admission.webhooks[0].1.as_mut().unwrap().as_mut().unwrap();
         found.webhooks.as_mut().unwrap().truncate(3);
     };
-    versions_that_are_too_old: |exam| {
-        exam.platform.kubernetes = Ok("v1.27.9-gke.1".into());
-        exam.platform.tekton = map(&json!({"version": "v0.70.0"}));
+    versions_that_are_too_old: |snapshot| {
+        snapshot.installation.platform.kubernetes = Ok("v1.27.9-gke.1".into());
+        snapshot.installation.platform.tekton = map(&json!({"version": "v0.70.0"}));
     };
-    a_tekton_that_is_no_longer_supported: |exam| exam.platform.tekton = map(&json!({"version": "v1.8.2"}));
-    a_kubernetes_that_is_newer_than_tested: |exam| exam.platform.kubernetes = Ok("v1.38.0".into());
-    versions_that_nobody_knows: |exam| {
-        exam.platform.kubernetes = Ok("odd".into());
-        exam.platform.tekton = map(&json!({"version": "v2.0.0"}));
+    a_tekton_that_is_no_longer_supported: |snapshot| snapshot.installation.platform.tekton = map(&json!({"version": "v1.8.2"}));
+    a_kubernetes_that_is_newer_than_tested: |snapshot| snapshot.installation.platform.kubernetes = Ok("v1.38.0".into());
+    versions_that_are_unknown: |snapshot| {
+        snapshot.installation.platform.kubernetes = Ok("odd".into());
+        snapshot.installation.platform.tekton = map(&json!({"version": "v2.0.0"}));
     };
-    tekton_is_not_there: |exam| {
-        exam.platform.serves_runs = Err(not_served("pipelineruns.tekton.dev"));
-        exam.runs = Err(not_served("pipelineruns.tekton.dev"));
+    tekton_is_not_there: |snapshot| {
+        snapshot.installation.platform.serves_runs = Err(not_served("pipelineruns.tekton.dev"));
+        snapshot.runs = Err(not_served("pipelineruns.tekton.dev"));
     };
-    nothing_is_installed: |exam| {
-        exam.namespace = Ok(None);
-        exam.deployments = Ok(vec![]);
-        exam.lease = Ok(None);
-        exam.secret = Ok(None);
-        exam.admission.webhooks.iter_mut().for_each(|(_, seen)| *seen = Ok(None));
+    nothing_is_installed: |snapshot| {
+        snapshot.installation.found = Ok(None);
+        snapshot.installation.deployments = Ok(vec![]);
+        snapshot.lease = Ok(None);
+        snapshot.secret = Ok(None);
+        snapshot.installation.admission.webhooks.iter_mut().for_each(|(_, seen)| *seen = Ok(None));
     };
-    deployments_that_are_missing_down_or_weak: |exam| {
-        exam.deployments = Ok(vec![deployment("pod-affinity-webhook", 2, 1), deployment("pod-affinity-controller", 2, 0)]);
+    deployments_that_are_missing_down_or_weak: |snapshot| {
+        snapshot.installation.deployments = Ok(vec![deployment("pod-affinity-webhook", 2, 1), deployment("pod-affinity-controller", 2, 0)]);
     };
-    a_leader_that_went_silent: |exam| exam.lease = lease(&json!({"spec": {"renewTime": "2027-01-15T08:01:00.000000Z"}}));
-    a_leader_whose_clock_is_behind: |exam| {
-        exam.lease = lease(&json!({"spec": {"renewTime": "2027-01-15T08:01:00.000000Z"}}));
-        exam.renewed = true;
+    a_leader_that_no_longer_renews_its_lease: |snapshot| snapshot.lease = lease(&json!({"spec": {"renewTime": "2027-01-15T08:01:00.000000Z"}}));
+    a_leader_whose_clock_is_behind: |snapshot| {
+        snapshot.lease = lease(&json!({"spec": {"renewTime": "2027-01-15T08:01:00.000000Z"}}));
+        snapshot.renewed = true;
     };
-    a_lease_that_was_given_up: |exam| exam.lease = lease(&json!({"spec": {"holderIdentity": ""}}));
-    a_certificate_that_expired: |exam| {
+    a_lease_without_a_holder: |snapshot| snapshot.lease = lease(&json!({"spec": {"holderIdentity": ""}}));
+    a_certificate_that_expired: |snapshot| {
         let old = issued_at(at(-86_400 * 31));
-        *exam = with_certificates(exam.clone(), &old, &old.bundle);
+        *snapshot = with_certificates(snapshot.clone(), &old, &old.bundle);
     };
-    a_certificate_that_should_have_been_renewed: |exam| {
+    a_certificate_that_should_have_been_renewed: |snapshot| {
         let old = issued_at(at(-86_400 * 25));
-        *exam = with_certificates(exam.clone(), &old, &old.bundle);
+        *snapshot = with_certificates(snapshot.clone(), &old, &old.bundle);
     };
-    a_certificate_for_another_name: |exam| {
-        exam.scope.namespace = "elsewhere".into();
+    a_certificate_for_another_name: |snapshot| {
+        snapshot.installation.namespace = "elsewhere".into();
     };
-    a_certificate_of_another_authority: |exam| {
+    a_certificate_of_another_ca: |snapshot| {
         let (own, other) = (certificates(), certificates());
-        *exam = with_certificates(exam.clone(), &own, &other.bundle);
+        *snapshot = with_certificates(snapshot.clone(), &own, &other.bundle);
     };
-    a_certificate_without_its_key: |exam| {
+    a_certificate_without_its_key: |snapshot| {
         let own = certificates();
         let odd = StoredCertificates { leaf_key: certificates().leaf_key, ..own.clone() };
-        *exam = with_certificates(exam.clone(), &odd, &own.bundle);
+        *snapshot = with_certificates(snapshot.clone(), &odd, &own.bundle);
     };
-    bundles_that_are_empty: |exam| *exam = with_certificates(exam.clone(), &certificates(), "");
-    webhooks_that_do_not_answer: |exam| {
+    bundles_that_are_empty: |snapshot| *snapshot = with_certificates(snapshot.clone(), &certificates(), "");
+    webhooks_that_do_not_answer: |snapshot| {
         let down = |name: &str| failed(&format!("Internal error occurred: failed calling webhook \"{name}\": connection refused"));
-        exam.trial_run = Err(down(process::install::PIPELINE_RUN_WEBHOOK));
-        exam.trial_pod = Err(down(process::install::POD_WEBHOOK));
+        snapshot.trial.run = Err(down(process::install::PIPELINE_RUN_WEBHOOK));
+        snapshot.trial.pod = Err(down(process::install::POD_WEBHOOK));
     };
-    webhooks_that_are_not_asked: |exam| {
-        exam.trial_run = Ok(run(&json!({"spec": {"status": null}})));
-        exam.trial_pod = Ok(Pod::default());
+    webhooks_that_are_not_called: |snapshot| {
+        snapshot.trial.run = Ok(run(&json!({"spec": {"status": null}})));
+        snapshot.trial.pod = Ok(Pod::default());
     };
-    a_dry_run_that_somebody_else_refuses: |exam| exam.trial_pod = Err(failed("exceeded quota: tight"));
-    webhook_configurations_that_were_changed: |exam| {
-        for (_, seen) in &mut exam.admission.webhooks {
+    a_dry_run_that_a_quota_rejects: |snapshot| snapshot.trial.pod = Err(failed("exceeded quota: tight"));
+    webhook_configurations_that_were_changed: |snapshot| {
+        for (_, seen) in &mut snapshot.installation.admission.webhooks {
             let Ok(Some(found)) = seen else { continue };
             let first = &mut found.webhooks.as_mut().unwrap()[0];
             if first.reinvocation_policy.as_deref() == Some("Never") {
@@ -373,46 +380,46 @@ ills! {
             }
         }
     };
-    rights_that_are_missing: |exam| {
-        exam.rights = Ok(vec![
+    rights_that_are_missing: |snapshot| {
+        snapshot.rights = Ok(vec![
             answer("get", "apps", "statefulsets", None),
             answer("patch", "apps", "statefulsets", None),
             answer("update", "", "secrets", Some("pod-affinity-webhook-certs")),
         ]);
     };
-    a_coschedule_mode_that_gets_in_the_way: |exam| exam.platform.flags = map(&json!({"coschedule": "pipelineruns"}));
-    runs_that_wait_for_too_long: |exam| {
-        exam.now = at(400);
-        exam.lease = lease(&json!({"spec": {"renewTime": "2027-01-15T08:06:38.000000Z"}}));
+    a_coschedule_mode_that_gets_in_the_way: |snapshot| snapshot.installation.platform.flags = map(&json!({"coschedule": "pipelineruns"}));
+    runs_that_wait_for_too_long: |snapshot| {
+        snapshot.now = at(400);
+        snapshot.lease = lease(&json!({"spec": {"renewTime": "2027-01-15T08:06:38.000000Z"}}));
         let waits = json!({"metadata": {"name": "waits", "uid": "w1"}});
-        exam.runs = Ok(vec![run(&json!({})), run(&waits)]);
-        exam.pods = Ok(vec![placeholder("waits", "w1", None, &unschedulable("no node"))]);
+        snapshot.runs = Ok(vec![run(&json!({})), run(&waits)]);
+        snapshot.placeholders = Ok(vec![placeholder("waits", "w1", None, &unschedulable("no node"))]);
         let task = json!({"metadata": {"namespace": "web", "name": "t-pod", "creationTimestamp": at(0).to_string(),
             "labels": {"tekton.dev/pipelineRun": "t"}}});
-        exam.waiting = Ok(vec![object(merged(task, &unschedulable("too big")), &json!({}))]);
+        snapshot.waiting = Ok(vec![object(merged(task, &unschedulable("too big")), &json!({}))]);
     };
-    a_run_that_nobody_releases: |exam| {
-        exam.now = at(700);
-        exam.lease = lease(&json!({"spec": {"renewTime": "2027-01-15T08:11:38.000000Z"}}));
-        exam.runs = Ok(vec![run(&json!({}))]);
+    a_run_that_no_controller_releases: |snapshot| {
+        snapshot.now = at(700);
+        snapshot.lease = lease(&json!({"spec": {"renewTime": "2027-01-15T08:11:38.000000Z"}}));
+        snapshot.runs = Ok(vec![run(&json!({}))]);
     };
-    a_user_without_rights: |exam| {
-        exam.secret = Err(forbidden("get", "secrets"));
-        exam.lease = Err(forbidden("get", "leases.coordination.k8s.io"));
-        exam.rights = Err(forbidden("create", "subjectaccessreviews.authorization.k8s.io"));
-        exam.trial_run = Err(forbidden("create", "pipelineruns.tekton.dev"));
-        exam.config = Err(forbidden("get", "configmaps"));
-        exam.namespaces = Err(forbidden("list", "namespaces"));
-        exam.platform.flags = Err(forbidden("get", "configmaps"));
-        exam.deployments = Err(forbidden("list", "deployments.apps"));
+    a_user_without_rights: |snapshot| {
+        snapshot.secret = Err(forbidden("get", "secrets"));
+        snapshot.lease = Err(forbidden("get", "leases.coordination.k8s.io"));
+        snapshot.rights = Err(forbidden("create", "subjectaccessreviews.authorization.k8s.io"));
+        snapshot.trial.run = Err(forbidden("create", "pipelineruns.tekton.dev"));
+        snapshot.config = Err(forbidden("get", "configmaps"));
+        snapshot.namespaces = Err(forbidden("list", "namespaces"));
+        snapshot.installation.platform.flags = Err(forbidden("get", "configmaps"));
+        snapshot.installation.deployments = Err(forbidden("list", "deployments.apps"));
     };
 }
 
 #[test]
 fn each_mistake_in_the_configuration_is_a_finding() {
-    let mut exam = healthy();
-    exam.config = map(&json!({"release-when": "now", "hold-dedline": "5m"}));
-    let found: Vec<_> = findings(&exam)
+    let mut snapshot = healthy();
+    snapshot.config = map(&json!({"release-when": "now", "hold-dedline": "5m"}));
+    let found: Vec<_> = findings(&snapshot)
         .into_iter()
         .filter(|it| it.level == Level::Bad)
         .collect();
@@ -428,22 +435,35 @@ fn each_mistake_in_the_configuration_is_a_finding() {
 }
 
 #[test]
-fn where_cert_manager_cares_for_the_certificates_the_right_to_them_is_not_missed() {
-    let mut exam = healthy();
+fn with_cert_manager_the_controller_needs_no_right_to_certificates() {
+    let mut snapshot = healthy();
     let right = answer("update", "", "secrets", Some("pod-affinity-webhook-certs"));
-    exam.rights = Ok(vec![right]);
-    assert!(findings(&exam).iter().any(|finding| finding.level == Level::Bad));
-    let configuration = exam.admission.webhooks[0].1.as_mut().unwrap().as_mut().unwrap();
+    snapshot.rights = Ok(vec![right]);
+    assert!(
+        findings(&snapshot)
+            .iter()
+            .any(|finding| finding.level == Level::Bad)
+    );
+    let configuration = snapshot.installation.admission.webhooks[0]
+        .1
+        .as_mut()
+        .unwrap()
+        .as_mut()
+        .unwrap();
     let annotation = ("cert-manager.io/inject-ca-from".to_owned(), "x/y".to_owned());
     configuration.metadata.annotations = Some([annotation].into());
-    assert!(findings(&exam).iter().all(|finding| finding.level == Level::Ok));
+    assert!(
+        findings(&snapshot)
+            .iter()
+            .all(|finding| finding.level == Level::Ok)
+    );
 }
 
 #[test]
 fn a_hint_is_no_warning() {
-    let mut exam = healthy();
-    exam.platform.flags = map(&json!({}));
-    let findings = findings(&exam);
+    let mut snapshot = healthy();
+    snapshot.installation.platform.flags = map(&json!({}));
+    let findings = findings(&snapshot);
     assert!(findings.iter().all(|finding| finding.level == Level::Ok));
     assert!(findings.iter().any(|finding| finding.remedy.is_some()));
 }

@@ -1,72 +1,122 @@
-//! Do the webhooks or the policies work? Tried by creating a run and a pod without creating them.
+//! Whether pod-affinity changes a run and a pod that are created. Both are created in a dry run.
 
-use super::{Exam, Finding};
+use super::Snapshot;
+use super::admission::POLICIES;
+use super::finding::{Check, Finding};
+use crate::admission::Mechanism;
 use crate::ask::{Gap, Seen};
 use crate::view::PipelineRun;
-use crate::way::Way;
-use k8s_openapi::api::core::v1::{Affinity, Pod, PodSpec};
+use crate::words::list;
+use k8s_openapi::api::admissionregistration::v1::{MutatingWebhookConfiguration, RuleWithOperations};
+use k8s_openapi::api::core::v1::{Pod, PodAffinityTerm};
 use kube::ResourceExt;
-use placement::keys;
-use placement::messages;
+use kube::api::DynamicObject;
 use placement::names::Group;
 use placement::strategy::{Isolation, Strategy};
-use placement::terms::{Terms, terms};
+use placement::terms::terms;
+use placement::{keys, messages};
 use process::install;
-use serde_json::json;
+use serde::Deserialize;
+use serde_json::{Value, json};
 
-const WEBHOOK: &str = "webhook";
-const POLICIES: &str = "policies";
+const WEBHOOK: Check = Check("webhook");
 const NAME: &str = "pod-affinity-doctor";
+/// Objects that are named; the rest is counted.
+const NAMED: usize = 10;
+/// The end of the names of pod-affinity's own webhook configurations and policies.
+const OWN_SUFFIX: &str = "pod-affinity.tekton.dev";
 
-/// What changes objects of one kind, and what is said about it.
-struct Means {
-    check: &'static str,
-    name: &'static str,
-    /// What messages of the API server name.
-    mark: &'static str,
-    /// What the API server does not do with it, if objects stay as they are.
-    verb: &'static str,
-    remedy: &'static str,
+/// The answers to the dry runs.
+#[derive(Clone, Debug)]
+pub(crate) struct Trial {
+    pub(crate) namespace: String,
+    pub(crate) run: Seen<PipelineRun>,
+    pub(crate) pod: Seen<Pod>,
+    /// Read if pod-affinity changed the pod and the affinity is not the one that pod-affinity gives.
+    pub(crate) others: Option<OtherMutators>,
 }
 
-impl Means {
-    fn webhook(name: &'static str) -> Self {
-        Self {
-            check: WEBHOOK,
-            name,
-            mark: name,
-            verb: "ask",
-            remedy: "Apply the release's manifests again; a changed webhook configuration takes some seconds.",
-        }
+/// The webhooks and the policies of others that change pods when they are created, or why a list was not read.
+#[derive(Clone, Debug)]
+pub(crate) struct OtherMutators([Seen<Vec<String>>; 2]);
+
+impl OtherMutators {
+    /// Evaluates the rules of webhooks and policies, and neither their selectors nor their conditions.
+    pub(super) fn new(
+        webhooks: Seen<Vec<MutatingWebhookConfiguration>>,
+        policies: Seen<Vec<DynamicObject>>,
+    ) -> Self {
+        Self([
+            others(webhooks, "MutatingWebhookConfiguration", rules_of_webhooks),
+            others(policies, "MutatingAdmissionPolicy", rules_of_policy),
+        ])
     }
 
-    fn policy(name: &'static str, mark: &'static str) -> Self {
-        Self {
-            check: POLICIES,
-            name,
-            mark,
-            verb: "evaluate",
-            remedy: "Apply overlays/policies again; a changed policy takes some seconds. Runs are held only while the \
-                     ServiceAccount pod-affinity-controller exists.",
-        }
-    }
-}
-
-/// For runs and for pods.
-fn means(way: Way) -> [Means; 2] {
-    match way {
-        Way::Webhook | Way::Both => [install::PIPELINE_RUN_WEBHOOK, install::POD_WEBHOOK].map(Means::webhook),
-        Way::Policies => [
-            Means::policy(
-                "hold.pipelinerun.pod-affinity.tekton.dev",
-                "pipelinerun.pod-affinity.tekton.dev",
+    fn finding(&self, check: Check, namespace: &str) -> Finding {
+        let names: Vec<_> = self.0.iter().flatten().flatten().cloned().collect();
+        let unread = self.0.iter().filter_map(|list| list.as_ref().err());
+        let unread: String = unread.map(|gap| format!(" Not read: {gap}.")).collect();
+        let who = if names.is_empty() {
+            "No other MutatingWebhookConfiguration and no MutatingAdmissionPolicy that was read matches pods: check the \
+             admission plugins of the API server."
+                .to_owned()
+        } else {
+            format!(
+                "These change pods when they are created: {}.",
+                list(&names, NAMED)
+            )
+        };
+        check.bad(
+            format!(
+                "The affinity of a pod of a labelled run is not the one that pod-affinity gave it (dry run in namespace \
+                 {namespace}): something changes it after pod-affinity."
             ),
-            Means::policy("terms.pod.pod-affinity.tekton.dev", "pod.pod-affinity.tekton.dev"),
-        ],
+            format!(
+                "Exempt pods with the label {} from it, or have it leave spec.affinity as it is. {who}{unread}",
+                keys::GROUP
+            ),
+        )
     }
 }
 
-/// A labelled run; with `generateName`, since one of the same name may exist.
+/// The objects of others that change pods. An API server without such a kind has none.
+fn others<T: ResourceExt>(
+    seen: Seen<Vec<T>>,
+    kind: &str,
+    rules: fn(&T) -> Vec<RuleWithOperations>,
+) -> Seen<Vec<String>> {
+    let found = match seen {
+        Err(Gap::NotServed(_)) => Vec::new(),
+        seen => seen?,
+    };
+    let others = found.iter().filter(|it| !it.name_any().ends_with(OWN_SUFFIX));
+    let others = others.filter(|it| rules(it).iter().any(matches_new_pods));
+    Ok(others.map(|it| format!("{kind} {}", it.name_any())).collect())
+}
+
+fn rules_of_webhooks(configuration: &MutatingWebhookConfiguration) -> Vec<RuleWithOperations> {
+    let webhooks = configuration.webhooks.iter().flatten();
+    webhooks
+        .flat_map(|it| it.rules.clone().unwrap_or_default())
+        .collect()
+}
+
+fn rules_of_policy(policy: &DynamicObject) -> Vec<RuleWithOperations> {
+    let rules = &policy.data["spec"]["matchConstraints"]["resourceRules"];
+    Vec::deserialize(rules).unwrap_or_default()
+}
+
+fn matches_new_pods(rule: &RuleWithOperations) -> bool {
+    let has = |list: &Option<Vec<String>>, wanted: &[&str]| {
+        let mut list = list.iter().flatten();
+        list.any(|it| wanted.contains(&it.as_str()))
+    };
+    has(&rule.api_groups, &["", "*"])
+        && has(&rule.resources, &["pods", "*", "*/*"])
+        && has(&rule.operations, &["CREATE", "*"])
+}
+
+/// A labelled run. The name is generated, so that an existing run does not conflict.
 pub(super) fn run() -> PipelineRun {
     PipelineRun {
         api_version: "tekton.dev/v1".to_owned(),
@@ -81,14 +131,30 @@ pub(super) fn run() -> PipelineRun {
     }
 }
 
-/// A pod of an enrolled run, which Pod Security restricted lets in.
+/// A pod of an enrolled run that meets the Pod Security Standard restricted.
 pub(super) fn pod() -> Pod {
+    pod_with(&Value::Null)
+}
+
+/// The same pod with a required podAffinity of another program. pod-affinity makes this term preferred and adds an annotation:
+/// the annotation shows that pod-affinity changed the pod, also if another program changes the pod later.
+pub(super) fn pod_to_mark() -> Pod {
+    let term = json!({"topologyKey": keys::HOSTNAME, "labelSelector": {"matchLabels": {keys::APP: NAME}}});
+    pod_with(&json!({"podAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}))
+}
+
+fn pod_with(affinity: &Value) -> Pod {
     let pod = json!({
         "metadata": {
             "generateName": format!("{NAME}-"),
-            "labels": {keys::GROUP: NAME, keys::STRATEGY: Strategy::default().as_str(), keys::ISOLATION: Isolation::default().as_str()},
+            "labels": {
+                keys::GROUP: NAME,
+                keys::STRATEGY: Strategy::default().as_str(),
+                keys::ISOLATION: Isolation::default().as_str(),
+            },
         },
         "spec": {
+            "affinity": affinity,
             "automountServiceAccountToken": false,
             "restartPolicy": "Never",
             "securityContext": {"runAsNonRoot": true, "seccompProfile": {"type": "RuntimeDefault"}},
@@ -106,186 +172,141 @@ pub(super) fn pod() -> Pod {
     serde_json::from_value(pod).unwrap_or_default()
 }
 
-/// The same with a required podAffinity of others, which pod-affinity makes preferred and marks. Whatever is changed after that,
-/// the mark shows that pod-affinity was asked.
-pub(super) fn pod_to_mark() -> Pod {
-    let others =
-        json!([{"topologyKey": keys::HOSTNAME, "labelSelector": {"matchLabels": {keys::APP: NAME}}}]);
-    let affinity = json!({"podAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": others}});
-    let pod = pod();
-    let spec = pod.spec.map(|spec| PodSpec {
-        affinity: serde_json::from_value(affinity).unwrap_or_default(),
-        ..spec
-    });
-    Pod { spec, ..pod }
-}
-
 pub(super) fn is_marked(pod: &Pod) -> bool {
     pod.annotations().contains_key(keys::RELAXED)
-}
-
-pub(super) fn findings(exam: &Exam) -> Vec<Finding> {
-    let [for_runs, for_pods] = means(exam.way());
-    let undone = exam.suspects.as_ref();
-    let undone = undone.map(|suspects| suspects.finding(for_pods.check, &exam.scope.trial));
-    vec![
-        judged(
-            exam,
-            &exam.trial_run,
-            &for_runs,
-            is_held,
-            [
-                "A labelled PipelineRun is held when it is created (dry run).",
-                "A labelled PipelineRun is not held",
-            ],
-        ),
-        undone.unwrap_or_else(|| {
-            judged(
-                exam,
-                &exam.trial_pod,
-                &for_pods,
-                has_terms,
-                [
-                    "A pod of a labelled run gets its affinity when it is created (dry run).",
-                    "A pod of a labelled run gets no affinity",
-                ],
-            )
-        }),
-    ]
-}
-
-fn judged<K>(
-    exam: &Exam,
-    tried: &Seen<K>,
-    means: &Means,
-    is_as_it_should: impl Fn(&K) -> bool,
-    [well, ill]: [&str; 2],
-) -> Finding {
-    let Means {
-        check,
-        name,
-        mark: _,
-        verb,
-        remedy,
-    } = *means;
-    match tried {
-        Ok(object) if is_as_it_should(object) => Finding::ok(check, well),
-        Ok(_) => Finding::bad(
-            check,
-            format!(
-                "{ill} (dry run in namespace {}): the API server does not {verb} {name}.",
-                exam.scope.trial
-            ),
-            remedy,
-        ),
-        Err(Gap::Failed(_, words)) => refused(exam, means, words),
-        Err(gap) => Finding::unseen(check, gap),
-    }
-}
-
-fn refused(exam: &Exam, means: &Means, words: &str) -> Finding {
-    let Means {
-        check, name, mark, ..
-    } = *means;
-    match exam.way() {
-        _ if messages::is_pipeline_run_unknown(words) => too_early(words),
-        Way::Policies if words.contains(mark) => failing(words),
-        Way::Webhook | Way::Both if words.contains(mark) => unreachable(exam, words),
-        Way::Webhook | Way::Policies | Way::Both => Finding::warning(
-            check,
-            format!("{name} could not be tried, since something else refuses the dry run: {words}"),
-            "Try in another namespace with -n.",
-        ),
-    }
-}
-
-fn too_early(words: &str) -> Finding {
-    Finding::warning(
-        POLICIES,
-        format!("The API server cannot evaluate policies for PipelineRuns yet: {words}"),
-        "Run `doctor` again after some seconds: the API server started, or Tekton was installed, a moment ago.",
-    )
-}
-
-fn failing(words: &str) -> Finding {
-    Finding::bad(
-        POLICIES,
-        format!("The API server cannot evaluate a policy: {words}"),
-        "Apply overlays/policies again. If the error persists, see the log of the API server.",
-    )
-}
-
-fn unreachable(exam: &Exam, words: &str) -> Finding {
-    Finding::bad(
-        WEBHOOK,
-        format!("The API server cannot use the webhook: {words}"),
-        format!(
-            "See the pods and the log of `deployment/{}` in namespace {}, and the findings on its certificate.",
-            install::WEBHOOK_SERVICE,
-            exam.scope.namespace
-        ),
-    )
 }
 
 fn is_held(run: &PipelineRun) -> bool {
     run.spec["status"] == keys::PENDING && run.annotations().contains_key(keys::HOLD)
 }
 
-/// And no other that its node would have to meet: pod-affinity leaves none of those required.
+/// Whether the pod has the terms of its group. Another required term is wrong, because pod-affinity makes all others preferred.
 pub(super) fn has_terms(pod: &Pod) -> bool {
+    let wanted = terms(&Group::of(NAME), Strategy::default(), Isolation::default());
     let affinity = pod
         .spec
         .as_ref()
         .and_then(|spec| spec.affinity.clone())
         .unwrap_or_default();
-    let wanted = terms(&Group::of(NAME), Strategy::default(), Isolation::default());
-    has_both(&affinity, &wanted)
+    let required = |terms: Option<Vec<PodAffinityTerm>>| terms.unwrap_or_default();
+    let near = affinity
+        .pod_affinity
+        .map(|it| it.required_during_scheduling_ignored_during_execution);
+    let apart = affinity
+        .pod_anti_affinity
+        .map(|it| it.required_during_scheduling_ignored_during_execution);
+    let apart = required(apart.flatten());
+    required(near.flatten()) == [wanted.affinity] && wanted.anti_affinity.iter().all(|it| apart.contains(it))
 }
 
-fn has_both(affinity: &Affinity, wanted: &Terms) -> bool {
-    let with = affinity.pod_affinity.as_ref();
-    let with = with.and_then(|it| it.required_during_scheduling_ignored_during_execution.as_ref());
-    let apart = affinity.pod_anti_affinity.as_ref();
-    let apart = apart.and_then(|it| it.required_during_scheduling_ignored_during_execution.as_ref());
-    with.is_some_and(|terms| *terms == [wanted.affinity.clone()])
-        && wanted
-            .anti_affinity
-            .iter()
-            .all(|term| apart.is_some_and(|terms| terms.contains(term)))
+/// A dry run: what has to change the object, and the sentences of the finding.
+struct DryRun {
+    check: Check,
+    /// The webhook configuration or the policy.
+    name: &'static str,
+    /// The part of `name` that messages of the API server contain.
+    mark: &'static str,
+    well: &'static str,
+    ill: &'static str,
+}
+
+fn dry_runs(mechanism: Mechanism) -> [DryRun; 2] {
+    let (check, names, marks) = match mechanism {
+        Mechanism::Webhook | Mechanism::Both => {
+            let names = [install::PIPELINE_RUN_WEBHOOK, install::POD_WEBHOOK];
+            (WEBHOOK, names, names)
+        }
+        Mechanism::Policies => (
+            POLICIES,
+            [
+                "hold.pipelinerun.pod-affinity.tekton.dev",
+                "terms.pod.pod-affinity.tekton.dev",
+            ],
+            [
+                "pipelinerun.pod-affinity.tekton.dev",
+                "pod.pod-affinity.tekton.dev",
+            ],
+        ),
+    };
+    let of_run = DryRun {
+        check,
+        name: names[0],
+        mark: marks[0],
+        well: "A labelled PipelineRun is held when it is created (dry run).",
+        ill: "A labelled PipelineRun is not held",
+    };
+    let of_pod = DryRun {
+        name: names[1],
+        mark: marks[1],
+        well: "A pod of a labelled run gets its affinity when it is created (dry run).",
+        ill: "A pod of a labelled run gets no affinity",
+        ..of_run
+    };
+    [of_run, of_pod]
+}
+
+pub(super) fn findings(snapshot: &Snapshot) -> Vec<Finding> {
+    let trial = &snapshot.trial;
+    let [of_run, of_pod] = dry_runs(snapshot.mechanism());
+    let run = of_run.finding(snapshot, trial.run.as_ref().map(is_held));
+    let pod = match &trial.others {
+        Some(others) => others.finding(of_pod.check, &trial.namespace),
+        None => of_pod.finding(snapshot, trial.pod.as_ref().map(has_terms)),
+    };
+    vec![run, pod]
+}
+
+impl DryRun {
+    fn finding(&self, snapshot: &Snapshot, is_changed: Result<bool, &Gap>) -> Finding {
+        let (verb, remedy) = match snapshot.mechanism() {
+            Mechanism::Webhook | Mechanism::Both => (
+                "ask",
+                "Apply the release's manifests again; a changed webhook configuration takes some seconds.",
+            ),
+            Mechanism::Policies => (
+                "evaluate",
+                "Apply overlays/policies again; a changed policy takes some seconds. Runs are held only while the \
+                 ServiceAccount pod-affinity-controller exists.",
+            ),
+        };
+        let (ill, name, namespace) = (self.ill, self.name, &snapshot.trial.namespace);
+        match is_changed {
+            Ok(true) => self.check.ok(self.well),
+            Ok(false) => self.check.bad(
+                format!("{ill} (dry run in namespace {namespace}): the API server does not {verb} {name}."),
+                remedy,
+            ),
+            Err(Gap::Failed(_, message)) => self.rejected(snapshot, message),
+            Err(gap) => self.check.unread(gap),
+        }
+    }
+
+    fn rejected(&self, snapshot: &Snapshot, message: &str) -> Finding {
+        let is_about_this = message.contains(self.mark);
+        match snapshot.mechanism() {
+            _ if messages::is_pipeline_run_unknown(message) => POLICIES.warning(
+                format!("The API server cannot evaluate policies for PipelineRuns yet: {message}"),
+                "Run `doctor` again after some seconds: the API server started, or Tekton was installed, a moment ago.",
+            ),
+            Mechanism::Policies if is_about_this => POLICIES.bad(
+                format!("The API server cannot evaluate a policy: {message}"),
+                "Apply overlays/policies again. If the error persists, see the log of the API server.",
+            ),
+            Mechanism::Webhook | Mechanism::Both if is_about_this => WEBHOOK.bad(
+                format!("The API server cannot use the webhook: {message}"),
+                format!(
+                    "See the pods and the log of `deployment/{}` in namespace {}, and the findings on its certificate.",
+                    install::WEBHOOK_SERVICE,
+                    snapshot.installation.namespace
+                ),
+            ),
+            Mechanism::Webhook | Mechanism::Policies | Mechanism::Both => self.check.warning(
+                format!("{} could not be tried, since something else refuses the dry run: {message}", self.name),
+                "Try in another namespace with -n.",
+            ),
+        }
+    }
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use placement::admission::Verdict;
-
-    fn admitted(pod: &Pod) -> Pod {
-        let mut pod = serde_json::to_value(pod).unwrap();
-        let Verdict::Allow { patch, .. } = placement::admission::pod::admit(&pod) else {
-            panic!("not admitted: {pod}")
-        };
-        json_patch::patch(&mut pod, &patch).unwrap();
-        serde_json::from_value(pod).unwrap()
-    }
-
-    #[test]
-    fn pod_affinity_gives_both_trial_pods_their_terms_and_marks_the_second() {
-        let (first, second) = (admitted(&pod()), admitted(&pod_to_mark()));
-        assert!(has_terms(&first) && !is_marked(&first));
-        assert!(has_terms(&second) && is_marked(&second));
-    }
-
-    #[test]
-    fn terms_with_another_required_affinity_beside_them_are_not_as_they_should_be() {
-        let mut undone = admitted(&pod());
-        let affinity = undone.spec.as_mut().unwrap().affinity.as_mut().unwrap();
-        let together = affinity.pod_affinity.as_mut().unwrap();
-        let terms = together
-            .required_during_scheduling_ignored_during_execution
-            .as_mut();
-        terms
-            .unwrap()
-            .push(k8s_openapi::api::core::v1::PodAffinityTerm::default());
-        assert!(!has_terms(&undone) && !has_terms(&pod()));
-    }
-}
+mod tests;

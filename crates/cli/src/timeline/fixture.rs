@@ -1,10 +1,8 @@
-//! Facts for tests: runs with their TaskRuns, pods, placeholders and events, on nodes.
+//! Objects for tests: runs with their TaskRuns, pods, placeholders and events, on nodes.
 
-use super::gather::Facts;
 use super::model::Timeline;
-use super::node_end::NodeEnd;
-use super::task_run::TaskRun;
-use super::{Reach, Scope, timeline};
+use super::read::{History, NodeEnd, TaskRun};
+use super::{Reach, Selection, timeline};
 use crate::events::Told;
 use crate::fixture::{at, done, merged, node, object, released, run, told};
 use k8s_openapi::api::core::v1::{Node, Pod};
@@ -12,32 +10,32 @@ use placement::keys;
 use serde_json::{Value, json};
 use std::time::Duration;
 
-/// In the namespace of the runs.
-pub(crate) const CI: Scope<'static> = Scope {
+/// All runs of the fixture's namespace.
+pub(crate) const CI: Selection<'static> = Selection {
     namespace: Some("ci"),
     run: None,
 };
 
-/// Nothing, two minutes after the fixture's run is created.
-pub(crate) fn nothing() -> Facts {
-    Facts {
+/// Two nodes and no run, two minutes after the creation of the fixture's run.
+pub(crate) fn nothing() -> History {
+    History {
         now: at(120),
         runs: Vec::new(),
         sets: Ok(Vec::new()),
         pods: Ok(Vec::new()),
         task_runs: Ok(Vec::new()),
-        told: Ok(Vec::new()),
+        events: Ok(Vec::new()),
         nodes: Ok(vec![here("node-1"), here("node-2")]),
         node_ends: Ok(Vec::new()),
     }
 }
 
-/// A node that has been there for long.
+/// A node that was created long before the runs.
 pub(crate) fn here(name: &str) -> Node {
     since(name, -90_000)
 }
 
-/// A node that was added then.
+/// A node that was created at this second.
 pub(crate) fn since(name: &str, second: i64) -> Node {
     node(
         name,
@@ -45,7 +43,7 @@ pub(crate) fn since(name: &str, second: i64) -> Node {
     )
 }
 
-/// The end of a node, as an event reports it.
+/// The removal of a node.
 pub(crate) fn end(name: &str, second: i64) -> NodeEnd {
     NodeEnd {
         node: name.to_owned(),
@@ -53,12 +51,12 @@ pub(crate) fn end(name: &str, second: i64) -> NodeEnd {
     }
 }
 
-/// What makes the fixture's run another one.
+/// Changes the name and the UID of the fixture's run.
 pub(crate) fn named(name: &str, uid: &str) -> Value {
     json!({"metadata": {"name": name, "uid": uid}})
 }
 
-/// What makes a run unlabelled, from 20 to 60.
+/// Makes the fixture's run an unlabelled run from second 20 to 60.
 pub(crate) fn unlabelled() -> Value {
     let plain = json!({
         "metadata": {"creationTimestamp": at(20).to_string(), "labels": null, "annotations": null},
@@ -66,12 +64,12 @@ pub(crate) fn unlabelled() -> Value {
     merged(done(), &plain)
 }
 
-/// A TaskRun of a run; without an end it still runs.
+/// A TaskRun of a run; a TaskRun without an end is running.
 pub(crate) fn task_run(uid: &str, task: &str, from: i64, to: Option<i64>) -> TaskRun {
     let base = json!({
         "metadata": {
             "namespace": "ci", "name": format!("{uid}-{task}"), "creationTimestamp": at(from).to_string(),
-            "labels": {super::task_run::TASK: task},
+            "labels": {super::read::TASK: task},
             "ownerReferences": [{"apiVersion": "tekton.dev/v1", "kind": "PipelineRun", "name": "x", "uid": uid}],
         },
         "status": {
@@ -89,7 +87,7 @@ pub(crate) fn pod_of(run: &str, uid: &str, task: &str, node: Option<&str>, bound
     let base = json!({
         "metadata": {
             "namespace": "ci", "name": format!("{uid}-{task}-pod"), "creationTimestamp": at(bound).to_string(),
-            "labels": {keys::TEKTON_PIPELINE_RUN: run, super::task_run::TASK: task},
+            "labels": {keys::TEKTON_PIPELINE_RUN: run, super::read::TASK: task},
         },
         "spec": {"nodeName": node, "containers": []},
         "status": {"phase": "Running", "conditions": if node.is_some() { scheduled } else { json!([]) }},
@@ -110,13 +108,13 @@ pub(crate) fn life_on(node: &str) -> Vec<Told> {
     ]
 }
 
-/// What is drawn of the last five minutes.
-pub(crate) fn drawn(facts: &Facts) -> Timeline {
-    timeline(facts, CI, Reach::Last(Duration::from_mins(5)))
+/// The timeline of the last five minutes.
+pub(crate) fn drawn(history: &History) -> Timeline {
+    timeline(history, CI, Reach::Last(Duration::from_mins(5)))
 }
 
 /// Three runs: one that moved, one that waits, and one without the label.
-pub(crate) fn three() -> Facts {
+pub(crate) fn three() -> History {
     let moved = [
         told(
             40,
@@ -130,7 +128,7 @@ pub(crate) fn three() -> Facts {
         ),
     ];
     let second = |uid: &str, task: &str, from, to| task_run(uid, task, from, to);
-    Facts {
+    History {
         runs: vec![
             run(&merged(
                 released(),
@@ -142,7 +140,7 @@ pub(crate) fn three() -> Facts {
             )),
             run(&merged(unlabelled(), &named("plain", "u3"))),
         ],
-        told: Ok(life_on("node-1").into_iter().chain(moved).collect()),
+        events: Ok(life_on("node-1").into_iter().chain(moved).collect()),
         task_runs: Ok(vec![
             second("u1", "clone", 21, Some(38)),
             second("u1", "build", 51, None),
@@ -158,9 +156,9 @@ pub(crate) fn three() -> Facts {
     }
 }
 
-/// Many runs, one after the other and at the same time, from a generator without a state of its own.
-pub(crate) fn many(number: i64, nodes: i64, seed: i64) -> Facts {
-    let mut facts = Facts {
+/// Many runs, some of them at the same time. Equal seeds give equal runs.
+pub(crate) fn many(number: i64, nodes: i64, seed: i64) -> History {
+    let mut history = History {
         now: at(3600),
         ..nothing()
     };
@@ -174,7 +172,7 @@ pub(crate) fn many(number: i64, nodes: i64, seed: i64) -> Facts {
         let node = format!("node-{}", random(index + 17, nodes));
         let is_plain = index % 5 == 4;
         let times = times(created, started, ended, is_plain, &node);
-        facts.runs.push(run(&merged(
+        history.runs.push(run(&merged(
             merged(times, &named(&name, &uid)),
             &labels(is_plain, &uid),
         )));
@@ -187,12 +185,12 @@ pub(crate) fn many(number: i64, nodes: i64, seed: i64) -> Facts {
             pods.push(pod_of(&name, &uid, &format!("task-{task}"), Some(&node), from));
         }
     }
-    facts.pods = Ok(pods);
-    facts.task_runs = Ok(task_runs);
-    facts.nodes = Ok((0..nodes)
+    history.pods = Ok(pods);
+    history.task_runs = Ok(task_runs);
+    history.nodes = Ok((0..nodes)
         .map(|it| since(&format!("node-{it}"), it * 200 - 900))
         .collect());
-    facts
+    history
 }
 
 fn times(created: i64, started: i64, ended: i64, is_plain: bool, node: &str) -> Value {

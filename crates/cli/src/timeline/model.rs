@@ -1,34 +1,34 @@
-//! What a timeline shows: lanes of nodes, bars of runs, segments of phases. It has times and no pixels. Pure.
+//! The content of a timeline, without pixels: lanes of nodes, bars of runs, segments of phases.
 
 use crate::state::State;
 use jiff::{SignedDuration, Timestamp};
 use std::collections::BTreeSet;
 
-/// From when until when.
+/// A time with a start and an end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Span {
     pub(crate) from: Timestamp,
     pub(crate) to: Timestamp,
 }
 
-/// What happened where, between two moments.
+/// The content of a timeline.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Timeline {
     pub(crate) window: Span,
-    /// Which runs these are, for the title.
+    /// The selection of runs, for the title.
     pub(crate) about: String,
     pub(crate) lanes: Vec<Lane>,
-    /// What could not be read.
+    /// The lists that could not be read.
     pub(crate) missing: Vec<String>,
 }
 
-/// Where runs are.
+/// Where a run is.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) enum Place {
-    /// They have no node.
+    /// The run has no node.
     Nowhere,
     Node(String),
-    /// They have or had one, and nothing says which.
+    /// The run has or had a node whose name is not known.
     Unknown,
 }
 
@@ -36,31 +36,31 @@ pub(crate) enum Place {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Lane {
     pub(crate) place: Place,
-    /// When the place was there, as far as that is known.
+    /// When the node existed, as far as this is known.
     pub(crate) life: Span,
-    /// What is to be said behind its name.
+    /// A text behind the name of the node.
     pub(crate) remark: Option<&'static str>,
     pub(crate) marks: Vec<Mark>,
     pub(crate) bars: Vec<Bar>,
 }
 
-/// The stay of a run in a place.
+/// A run, while it is in a place.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Bar {
-    pub(crate) who: Who,
+    pub(crate) run: RunInfo,
     pub(crate) span: Span,
     pub(crate) segments: Vec<Segment>,
-    pub(crate) tasks: Vec<Task>,
+    pub(crate) tasks: Vec<TaskSpan>,
     pub(crate) marks: Vec<Mark>,
     pub(crate) notes: Vec<String>,
 }
 
 /// The run of a bar.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Who {
+pub(crate) struct RunInfo {
     pub(crate) namespace: String,
     pub(crate) name: String,
-    /// What its bars are called: with the namespace if there are several.
+    /// The name in the picture, with the namespace if the picture shows several namespaces.
     pub(crate) label: String,
     pub(crate) standing: Standing,
     pub(crate) strategy: Option<String>,
@@ -68,23 +68,23 @@ pub(crate) struct Who {
     pub(crate) succeeded: Option<bool>,
 }
 
-/// Whether pod-affinity placed the run.
+/// Whether pod-affinity places the run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Standing {
     Labelled,
-    /// It follows another run.
+    /// Another run started the run, and both have one node.
     Nested,
     Unlabelled,
 }
 
-/// A part of a bar.
+/// A part of a bar in which the run is in one phase.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Segment {
     pub(crate) phase: Phase,
     pub(crate) span: Span,
 }
 
-/// What a run does.
+/// A phase in the life of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Phase {
     Held,
@@ -94,15 +94,15 @@ pub(crate) enum Phase {
     Unknown,
 }
 
-/// A task of a run, while the run is in the place of its bar.
+/// A task of a run, while the run is in the place of the bar.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Task {
+pub(crate) struct TaskSpan {
     pub(crate) name: String,
     pub(crate) span: Span,
     pub(crate) failed: bool,
 }
 
-/// Something that happened at a moment.
+/// An event at a moment.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Mark {
     pub(crate) at: Timestamp,
@@ -119,23 +119,16 @@ pub(crate) enum MarkKind {
 }
 
 impl Span {
-    /// Never negative: the clocks of two machines differ.
+    /// An end before the start becomes the start: the clocks of two machines differ.
     pub(crate) fn new(from: Timestamp, to: Timestamp) -> Self {
-        Self {
-            from,
-            to: to.max(from),
-        }
+        let to = to.max(from);
+        Self { from, to }
     }
 
-    /// The part within another span, if they meet.
+    /// The common part of two spans, which may be a moment.
     pub(crate) fn within(self, other: Self) -> Option<Self> {
         let (from, to) = (self.from.max(other.from), self.to.min(other.to));
         (from <= to).then_some(Self { from, to })
-    }
-
-    /// The part within another span, if that takes any time.
-    pub(crate) fn shared(self, other: Self) -> Option<Self> {
-        self.within(other).filter(|span| span.from < span.to)
     }
 
     pub(crate) fn length(self) -> SignedDuration {
@@ -156,7 +149,7 @@ impl Phase {
         Self::Unknown,
     ];
 
-    pub(crate) fn words(self) -> &'static str {
+    pub(crate) fn description(self) -> &'static str {
         match self {
             Self::Held => "held",
             Self::Waiting => "waiting for a node",
@@ -168,7 +161,7 @@ impl Phase {
 }
 
 impl Place {
-    /// What its lane is called.
+    /// The title of the lane.
     pub(crate) fn title(&self) -> &str {
         match self {
             Self::Nowhere => "without a node",
@@ -176,10 +169,17 @@ impl Place {
             Self::Unknown => "node unknown",
         }
     }
+
+    pub(crate) fn node(&self) -> Option<&str> {
+        match self {
+            Self::Node(name) => Some(name),
+            Self::Nowhere | Self::Unknown => None,
+        }
+    }
 }
 
 impl Lane {
-    /// Its title and what is to be said behind it.
+    /// The title with the remark.
     pub(crate) fn heading(&self) -> String {
         let remark = self.remark.map(|remark| format!(" ({remark})"));
         format!("{}{}", self.place.title(), remark.unwrap_or_default())
@@ -187,54 +187,35 @@ impl Lane {
 }
 
 impl Bar {
-    /// A bar of one segment, with nothing else to say.
-    pub(crate) fn plain(who: &Who, segment: Segment) -> Self {
+    /// A bar of one segment, without tasks, marks and notes.
+    pub(crate) fn plain(run: &RunInfo, phase: Phase, span: Span) -> Self {
         Self {
-            who: who.clone(),
-            span: segment.span,
-            segments: vec![segment],
+            run: run.clone(),
+            span,
+            segments: vec![Segment { phase, span }],
             tasks: Vec::new(),
             marks: Vec::new(),
             notes: Vec::new(),
         }
     }
 
-    /// Which run this is.
-    pub(crate) fn run(&self) -> (&str, &str) {
-        (&self.who.namespace, &self.who.name)
+    /// The namespace and the name of the run.
+    pub(crate) fn key(&self) -> (&str, &str) {
+        (&self.run.namespace, &self.run.name)
     }
 
-    /// The part within the window, if there is one.
-    pub(crate) fn clipped(&self, window: Span) -> Option<Self> {
-        let span = self.span.within(window)?;
-        let segments = self.segments.iter().filter_map(|it| {
-            Some(Segment {
-                span: it.span.within(window)?,
-                ..*it
-            })
-        });
-        let tasks = self.tasks.iter().filter_map(|it| {
-            Some(Task {
-                span: it.span.within(window)?,
-                ..it.clone()
-            })
-        });
-        let early = (self.span.from < window.from).then(|| "began before this window".to_owned());
-        Some(Self {
-            who: self.who.clone(),
-            span,
-            segments: segments.collect(),
-            tasks: tasks.collect(),
-            marks: within(&self.marks, window),
-            notes: self.notes.iter().cloned().chain(early).collect(),
-        })
+    /// The part within the window; `None` if the bar is outside.
+    pub(crate) fn clipped(mut self, window: Span) -> Option<Self> {
+        let is_cut = self.span.from < window.from;
+        self.span = self.span.within(window)?;
+        let clip = |span: &mut Span| span.within(window).map(|part| *span = part).is_some();
+        self.segments.retain_mut(|it| clip(&mut it.span));
+        self.tasks.retain_mut(|it| clip(&mut it.span));
+        self.marks.retain(|mark| window.has(mark.at));
+        self.notes
+            .extend(is_cut.then(|| "began before this window".to_owned()));
+        Some(self)
     }
-}
-
-/// The marks that lie in the window.
-pub(crate) fn within(marks: &[Mark], window: Span) -> Vec<Mark> {
-    let inside = marks.iter().filter(|mark| window.has(mark.at));
-    inside.cloned().collect()
 }
 
 impl Timeline {
@@ -242,9 +223,9 @@ impl Timeline {
         self.lanes.iter().flat_map(|lane| &lane.bars)
     }
 
-    /// How many runs have bars.
+    /// The number of runs with bars.
     pub(crate) fn runs(&self) -> usize {
-        self.bars().map(Bar::run).collect::<BTreeSet<_>>().len()
+        self.bars().map(Bar::key).collect::<BTreeSet<_>>().len()
     }
 
     pub(crate) fn is_empty(&self) -> bool {

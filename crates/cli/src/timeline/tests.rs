@@ -1,4 +1,4 @@
-//! What is made of facts: the segments, places, marks and gaps of runs.
+//! The segments, places, marks and gaps of runs, from the objects that were read.
 
 use super::fixture::*;
 use super::model::{Bar, Lane, MarkKind, Phase, Place, Segment, Standing, Timeline};
@@ -23,7 +23,7 @@ fn bar<'a>(timeline: &'a Timeline, place: &Place) -> &'a Bar {
     bar
 }
 
-/// Phases with their seconds.
+/// The phases, each with its first and last second.
 fn phases(bar: &Bar) -> Vec<(Phase, i64, i64)> {
     let second = |time: Timestamp| time.as_second() - at(0).as_second();
     let segments = bar.segments.iter();
@@ -38,18 +38,18 @@ fn places(timeline: &Timeline) -> Vec<&str> {
 
 #[test]
 fn a_run_is_held_waits_and_runs() {
-    let facts = Facts {
+    let history = History {
         runs: vec![run(&done())],
-        told: Ok(life_on("node-1")),
+        events: Ok(life_on("node-1")),
         ..nothing()
     };
-    let timeline = drawn(&facts);
+    let timeline = drawn(&history);
     let nowhere = bar(&timeline, &Place::Nowhere);
     assert_eq!(phases(nowhere), [(Phase::Held, 0, 5), (Phase::Waiting, 5, 20)]);
     let there = bar(&timeline, &node("node-1"));
     assert_eq!(phases(there), [(Phase::Running, 20, 60)]);
     assert_eq!(
-        (there.who.standing, there.who.succeeded),
+        (there.run.standing, there.run.succeeded),
         (Standing::Labelled, Some(true))
     );
     assert!(there.notes.is_empty() && there.marks.is_empty());
@@ -58,15 +58,15 @@ fn a_run_is_held_waits_and_runs() {
 #[test]
 fn a_run_that_is_held_now_has_no_node() {
     let waits = placeholder("build", "u1", None, &unschedulable("no node"));
-    let facts = Facts {
+    let history = History {
         runs: vec![run(&json!({}))],
         pods: Ok(vec![waits]),
         ..nothing()
     };
-    let timeline = drawn(&facts);
+    let timeline = drawn(&history);
     assert_eq!(places(&timeline), ["without a node"]);
     let bar = bar(&timeline, &Place::Nowhere);
-    assert_eq!(bar.who.state, State::WaitingForNode);
+    assert_eq!(bar.run.state, State::WaitingForNode);
     assert_eq!(
         phases(bar),
         [(Phase::Held, 0, 120)],
@@ -79,12 +79,12 @@ fn the_placeholders_pod_says_since_when_a_run_waits() {
     let mut waits = placeholder("build", "u1", None, &unschedulable("no node"));
     let conditions = waits.status.as_mut().unwrap().conditions.as_mut().unwrap();
     conditions[0].last_transition_time = Some(k8s_openapi::apimachinery::pkg::apis::meta::v1::Time(at(3)));
-    let facts = Facts {
+    let history = History {
         runs: vec![run(&json!({}))],
         pods: Ok(vec![waits]),
         ..nothing()
     };
-    let timeline = drawn(&facts);
+    let timeline = drawn(&history);
     let bar = bar(&timeline, &Place::Nowhere);
     assert_eq!(phases(bar), [(Phase::Held, 0, 3), (Phase::Waiting, 3, 120)]);
 }
@@ -94,13 +94,13 @@ fn a_finished_run_keeps_its_node_while_its_placeholder_is_there() {
     let adopted = json!({"metadata": {"ownerReferences": [
         {"apiVersion": "tekton.dev/v1", "kind": "PipelineRun", "name": "build", "uid": "u1"},
     ]}});
-    let facts = Facts {
+    let history = History {
         runs: vec![run(&done())],
-        told: Ok(life_on("node-1")),
+        events: Ok(life_on("node-1")),
         pods: Ok(vec![placeholder("build", "u1", Some("node-1"), &adopted)]),
         ..nothing()
     };
-    let timeline = drawn(&facts);
+    let timeline = drawn(&history);
     let there = bar(&timeline, &node("node-1"));
     let all = phases(there);
     assert_eq!(
@@ -110,12 +110,12 @@ fn a_finished_run_keeps_its_node_while_its_placeholder_is_there() {
 }
 
 #[test]
-fn without_events_and_pods_the_annotation_names_the_node_and_the_rest_is_said_to_be_unknown() {
-    let facts = Facts {
+fn without_events_and_pods_the_annotation_names_the_node() {
+    let history = History {
         runs: vec![run(&done())],
         ..nothing()
     };
-    let timeline = drawn(&facts);
+    let timeline = drawn(&history);
     assert_eq!(phases(bar(&timeline, &Place::Nowhere)), [(Phase::Held, 0, 20)]);
     let there = bar(&timeline, &node("node-1"));
     assert_eq!(phases(there), [(Phase::Running, 20, 60)]);
@@ -123,17 +123,17 @@ fn without_events_and_pods_the_annotation_names_the_node_and_the_rest_is_said_to
 }
 
 #[test]
-fn a_run_of_which_nothing_names_the_node_is_in_the_lane_of_unknown_nodes() {
+fn a_run_whose_node_is_unknown_is_in_the_lane_of_unknown_nodes() {
     let forgotten = merged(done(), &json!({"metadata": {"annotations": null}}));
     let plain = merged(unlabelled(), &named("plain", "u3"));
-    let facts = Facts {
+    let history = History {
         runs: vec![run(&forgotten), run(&plain)],
         task_runs: Ok(vec![task_run("u3", "only", 22, Some(58))]),
         ..nothing()
     };
-    let timeline = drawn(&facts);
+    let timeline = drawn(&history);
     let unknown = lane(&timeline, &Place::Unknown);
-    let names: Vec<_> = unknown.bars.iter().map(|bar| bar.who.label.as_str()).collect();
+    let names: Vec<_> = unknown.bars.iter().map(|bar| bar.run.label.as_str()).collect();
     assert_eq!(names, ["build", "plain"]);
 }
 
@@ -162,11 +162,11 @@ fn a_run_that_moved_is_on_both_nodes_with_marks_and_waits_in_between() {
 
 #[test]
 fn pods_alone_show_a_move_too() {
-    let facts = Facts {
-        told: Ok(Vec::new()),
+    let history = History {
+        events: Ok(Vec::new()),
         ..three()
     };
-    let timeline = drawn(&facts);
+    let timeline = drawn(&history);
     let first = &lane(&timeline, &node("node-1")).bars[0];
     assert_eq!(phases(first), [(Phase::Running, 20, 51)]);
     assert_eq!(first.marks[0].text, "Moved to node node-2.");
@@ -174,7 +174,7 @@ fn pods_alone_show_a_move_too() {
 
 #[test]
 fn an_unlabelled_run_is_on_each_node_of_its_tasks_at_a_time() {
-    let facts = Facts {
+    let history = History {
         runs: vec![run(&merged(unlabelled(), &named("plain", "u3")))],
         task_runs: Ok(vec![
             task_run("u3", "one", 22, Some(58)),
@@ -186,13 +186,13 @@ fn an_unlabelled_run_is_on_each_node_of_its_tasks_at_a_time() {
         ]),
         ..nothing()
     };
-    let timeline = drawn(&facts);
+    let timeline = drawn(&history);
     assert_eq!(places(&timeline), ["node-1", "node-2"]);
     assert_eq!(
         phases(bar(&timeline, &node("node-2"))),
         [(Phase::Running, 25, 40)]
     );
-    assert_eq!(bar(&timeline, &node("node-1")).who.standing, Standing::Unlabelled);
+    assert_eq!(bar(&timeline, &node("node-1")).run.standing, Standing::Unlabelled);
 }
 
 #[test]
@@ -204,14 +204,14 @@ fn a_task_that_opted_out_is_apart_from_its_run() {
         .as_mut()
         .unwrap()
         .insert(keys::OPT_IN.into(), "false".into());
-    let facts = Facts {
+    let history = History {
         runs: vec![run(&done())],
-        told: Ok(life_on("node-1")),
+        events: Ok(life_on("node-1")),
         task_runs: Ok(vec![task_run("u1", "apart", 30, Some(50))]),
         pods: Ok(vec![apart]),
         ..nothing()
     };
-    let timeline = drawn(&facts);
+    let timeline = drawn(&history);
     assert_eq!(
         phases(bar(&timeline, &node("node-1"))),
         [(Phase::Running, 20, 60)]
@@ -220,15 +220,15 @@ fn a_task_that_opted_out_is_apart_from_its_run() {
 }
 
 #[test]
-fn what_is_older_than_the_window_is_clipped_or_left_out() {
+fn bars_that_are_older_than_the_window_are_clipped_or_left_out() {
     let old = merged(done(), &named("old", "u9"));
     let old = merged(old, &json!({"metadata": {"labels": {keys::GROUP: "u9"}}}));
-    let facts = Facts {
+    let history = History {
         now: at(200),
         runs: vec![run(&released()), run(&old)],
         ..nothing()
     };
-    let timeline = timeline(&facts, CI, Reach::Last(Duration::from_secs(100)));
+    let timeline = timeline(&history, CI, Reach::Last(Duration::from_secs(100)));
     assert_eq!(timeline.window, Span::new(at(100), at(200)));
     let bar = bar(&timeline, &node("node-1"));
     assert_eq!(phases(bar), [(Phase::Running, 100, 200)]);
@@ -236,21 +236,24 @@ fn what_is_older_than_the_window_is_clipped_or_left_out() {
 }
 
 #[test]
-fn all_that_is_left_and_the_whole_of_one_run_need_no_time() {
-    let facts = Facts {
+fn the_window_of_all_runs_ends_now_and_that_of_one_run_with_the_run() {
+    let history = History {
         runs: vec![run(&done())],
         ..nothing()
     };
-    assert_eq!(timeline(&facts, CI, Reach::All).window, Span::new(at(0), at(120)));
     assert_eq!(
-        timeline(&facts, CI, Reach::Whole).window,
+        timeline(&history, CI, Reach::All).window,
+        Span::new(at(0), at(120))
+    );
+    assert_eq!(
+        timeline(&history, CI, Reach::Whole).window,
         Span::new(at(0), at(60))
     );
 }
 
 #[test]
-fn nodes_that_came_and_went_are_marked_and_so_are_those_of_which_nobody_knows_when() {
-    let facts = Facts {
+fn nodes_that_were_added_and_removed_are_marked() {
+    let history = History {
         nodes: Ok(vec![
             since("node-1", 10),
             since("node-10", 30),
@@ -259,7 +262,7 @@ fn nodes_that_came_and_went_are_marked_and_so_are_those_of_which_nobody_knows_wh
         node_ends: Ok(vec![end("node-4", 70)]),
         ..three()
     };
-    let timeline = drawn(&facts);
+    let timeline = drawn(&history);
     let names = [
         "without a node",
         "node-1",
@@ -280,31 +283,31 @@ fn nodes_that_came_and_went_are_marked_and_so_are_those_of_which_nobody_knows_wh
 }
 
 #[test]
-fn what_cannot_be_read_is_named_and_no_node_is_said_to_be_gone() {
-    let facts = Facts {
+fn lists_that_cannot_be_read_are_named_and_no_node_counts_as_removed() {
+    let history = History {
         nodes: Err(forbidden("list", "nodes")),
-        told: Err(forbidden("list", "events")),
+        events: Err(forbidden("list", "events")),
         ..three()
     };
-    let timeline = drawn(&facts);
+    let timeline = drawn(&history);
     assert_eq!(timeline.missing.len(), 2);
     assert!(timeline.lanes.iter().all(|lane| lane.remark.is_none()));
 }
 
 #[test]
-fn a_reservation_that_ended_is_said_to_have_ended_only_if_pods_can_be_read() {
+fn the_end_of_a_reservation_is_noted_only_if_pods_can_be_read() {
     let isolated = merged(
         done(),
         &json!({"metadata": {"labels": {keys::STRATEGY: "isolateAlways"}}}),
     );
     let notes = |pods| {
-        let facts = Facts {
+        let history = History {
             runs: vec![run(&isolated)],
-            told: Ok(life_on("node-1")),
+            events: Ok(life_on("node-1")),
             pods,
             ..nothing()
         };
-        bar(&drawn(&facts), &node("node-1")).notes.clone()
+        bar(&drawn(&history), &node("node-1")).notes.clone()
     };
     assert!(notes(Ok(Vec::new()))[0].contains("no longer reserved"));
     assert!(notes(Err(forbidden("list", "pods"))).is_empty());
@@ -314,12 +317,12 @@ fn a_reservation_that_ended_is_said_to_have_ended_only_if_pods_can_be_read() {
 fn an_event_that_was_repeated_counts_from_its_first_time() {
     let mut waits = told(60, "WaitingForNode", "No node for this run yet.");
     waits.since = at(2);
-    let facts = Facts {
+    let history = History {
         runs: vec![run(&json!({}))],
-        told: Ok(vec![waits]),
+        events: Ok(vec![waits]),
         ..nothing()
     };
-    let timeline = drawn(&facts);
+    let timeline = drawn(&history);
     assert_eq!(
         phases(bar(&timeline, &Place::Nowhere)),
         [(Phase::Held, 0, 2), (Phase::Waiting, 2, 120)]
@@ -329,16 +332,16 @@ fn an_event_that_was_repeated_counts_from_its_first_time() {
 #[test]
 fn the_bars_of_a_run_that_pod_affinity_places_never_overlap_in_time() {
     for seed in 0..8 {
-        let facts = many(60, 7, seed);
-        let timeline = timeline(&facts, CI, Reach::Last(Duration::from_hours(1)));
+        let history = many(60, 7, seed);
+        let timeline = timeline(&history, CI, Reach::Last(Duration::from_hours(1)));
         let labelled = timeline
             .bars()
-            .filter(|bar| bar.who.standing == Standing::Labelled);
+            .filter(|bar| bar.run.standing == Standing::Labelled);
         let mut labelled: Vec<_> = labelled.collect();
-        labelled.sort_by_key(|bar| (bar.who.name.clone(), bar.span.from));
+        labelled.sort_by_key(|bar| (bar.run.name.clone(), bar.span.from));
         for pair in labelled
             .windows(2)
-            .filter(|pair| pair[0].who.name == pair[1].who.name)
+            .filter(|pair| pair[0].run.name == pair[1].run.name)
         {
             assert!(pair[0].span.to <= pair[1].span.from, "{pair:#?}");
         }
@@ -371,17 +374,17 @@ fn the_documentation_shows_that_text() {
 }
 
 #[test]
-fn the_text_of_one_run_has_its_tasks_and_fits_a_narrow_terminal() {
-    let facts = three();
-    let facts = Facts {
-        runs: facts.runs[..1].to_vec(),
-        ..facts
+fn the_text_of_a_run_has_its_tasks_and_fits_a_narrow_terminal() {
+    let history = three();
+    let history = History {
+        runs: history.runs[..1].to_vec(),
+        ..history
     };
-    let scope = Scope {
+    let selection = Selection {
         run: Some("build"),
         ..CI
     };
-    let drawn = text(&timeline(&facts, scope, Reach::Whole), 60, |_, text| {
+    let drawn = text(&timeline(&history, selection, Reach::Whole), 60, |_, text| {
         text.to_owned()
     });
     insta::assert_snapshot!(drawn);
@@ -399,11 +402,11 @@ fn no_line_of_the_picture_is_wider_than_the_terminal() {
 #[test]
 fn the_page_has_no_address_and_names_cannot_leave_their_places() {
     let evil = merged(done(), &named("<script>alert(1)</script>{{script}}", "u1"));
-    let facts = Facts {
+    let history = History {
         runs: vec![run(&evil)],
         ..nothing()
     };
-    let page = html(&drawn(&facts));
+    let page = html(&drawn(&history));
     assert_eq!(page.matches("<script>").count(), 1);
     assert_eq!(page.matches("\"use strict\"").count(), 1);
     assert!(
@@ -411,7 +414,7 @@ fn the_page_has_no_address_and_names_cannot_leave_their_places() {
         "{page}"
     );
     assert!(page.contains("&lt;script&gt;alert(1)"));
-    assert!(!svg(&drawn(&facts)).contains("<script"));
+    assert!(!svg(&drawn(&history)).contains("<script"));
 }
 
 #[test]

@@ -1,15 +1,14 @@
-//! The timeline as text: a line for each bar, so that names can be read and nothing overlaps. Pure.
+//! The timeline as text: a line for each bar, so that each name has room and no bar hides another.
 
-use super::details::{of_mark, written};
-use super::model::{Bar, Lane, MarkKind, Phase, Place, Span, Standing, Task, Timeline};
-use super::ticks::ticks;
+use super::labels::{of_mark, shortened, ticks, times};
+use super::model::{Bar, Lane, MarkKind, Phase, Place, Span, Standing, TaskSpan, Timeline};
 use super::title;
 use crate::words::{count, span as lasting, wrap};
 use jiff::Timestamp;
 use std::collections::{BTreeSet, HashMap};
 use std::time::Duration;
 
-/// Columns of the picture, however narrow the terminal is.
+/// Columns of the picture in a terminal that is too narrow.
 const NARROWEST: usize = 20;
 /// Columns between two times of the axis.
 const TICK: usize = 12;
@@ -18,10 +17,8 @@ const MOVED: char = '>';
 const ADDED: char = '+';
 const REMOVED: char = 'x';
 const UNLABELLED: char = '─';
-/// Letters of a cut name that are enough for both its ends.
-const BOTH_ENDS: usize = 10;
 
-/// What a character is painted for.
+/// The meaning of a character, from which its colour follows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Ink {
     Plain,
@@ -30,53 +27,55 @@ pub(crate) enum Ink {
     Failed,
 }
 
-/// How colours are put on: none in tests, and where there is no terminal.
+/// Adds colours to a text.
 pub(crate) type Paint = fn(Ink, &str) -> String;
 
 type Cells = Vec<(char, Ink)>;
 
 struct Canvas<'a> {
     window: Span,
-    /// How many bars each run has.
+    /// The number of bars of each run.
     bars: HashMap<(&'a str, &'a str), usize>,
+    /// Columns of the names.
     names: usize,
+    /// Columns of the picture.
     columns: usize,
     paint: Paint,
 }
 
-/// The picture, at most as wide as this.
+/// The picture, at most this many columns wide.
 pub(crate) fn text(timeline: &Timeline, width: usize, paint: Paint) -> String {
-    let canvas = Canvas::of(timeline, width, paint);
+    let canvas = Canvas::new(timeline, width, paint);
     let with_tasks = timeline.runs() == 1;
-    let lanes: String = timeline
-        .lanes
-        .iter()
-        .map(|lane| canvas.lane(lane, with_tasks))
-        .collect();
+    let lanes = timeline.lanes.iter().map(|lane| canvas.lane(lane, with_tasks));
+    let lanes: String = lanes.collect();
     let wrapped = |text: &str| -> String {
         let lines = text.lines().flat_map(|line| wrap(line, width));
         lines.map(|line| format!("{line}\n")).collect()
     };
     let (title, legend) = (wrapped(&title(timeline)), wrapped(&legend(timeline, with_tasks)));
-    let story = with_tasks.then(|| format!("\n{}", wrapped(&story(timeline))));
-    let story = story.unwrap_or_default();
-    format!("{title}\n{}{lanes}\n{legend}{story}", canvas.axis())
+    let log = with_tasks.then(|| format!("\n{}", wrapped(&log(timeline))));
+    format!(
+        "{title}\n{}{lanes}\n{legend}{}",
+        canvas.axis(),
+        log.unwrap_or_default()
+    )
 }
 
 impl<'a> Canvas<'a> {
-    fn of(timeline: &'a Timeline, width: usize, paint: Paint) -> Self {
+    fn new(timeline: &'a Timeline, width: usize, paint: Paint) -> Self {
         let length = |text: &str| text.chars().count();
         let lanes = timeline.lanes.iter().map(|lane| length(&lane.heading()));
-        let bars = timeline.bars().map(|bar| length(&bar.who.label) + 2);
-        let longest = lanes.chain(bars).max().unwrap_or_default();
+        let labels = timeline.bars().map(|bar| length(&bar.run.label) + 2);
+        let longest = lanes.chain(labels).max().unwrap_or_default();
         let names = longest.clamp(8, (width / 3).max(8));
-        let mut number = HashMap::new();
+        let mut bars = HashMap::new();
         for bar in timeline.bars() {
-            *number.entry(bar.run()).or_default() += 1;
+            *bars.entry(bar.key()).or_default() += 1;
         }
         Self {
             window: timeline.window,
-            bars: number,
+            bars,
             names,
             columns: width.saturating_sub(names + 3).max(NARROWEST),
             paint,
@@ -109,10 +108,10 @@ impl<'a> Canvas<'a> {
         heading + &bars + &rest.unwrap_or_default()
     }
 
-    /// It would fill less than a column, and its run has a line elsewhere.
+    /// Whether a wait would fill less than a column, and the run has another line.
     fn is_brief(&self, lane: &Lane, bar: &Bar) -> bool {
         let is_short = bar.span.length().as_secs_f64() < self.seconds();
-        let others = self.bars.get(&bar.run()).is_some_and(|number| *number > 1);
+        let others = self.bars.get(&bar.key()).is_some_and(|number| *number > 1);
         lane.place == Place::Nowhere && is_short && others
     }
 
@@ -124,25 +123,27 @@ impl<'a> Canvas<'a> {
     fn bar(&self, bar: &Bar, with_tasks: bool) -> String {
         let mut cells = self.blank();
         let mut segments = bar.segments.clone();
-        // What is short is painted last, so that it can be seen.
+        // Short segments are painted last, so that long segments do not hide them.
         segments.sort_by_key(|it| std::cmp::Reverse(it.span.length()));
         for segment in segments {
             let cell = cell(segment.phase, bar);
             self.fill(&mut cells, segment.span, cell);
         }
         for mark in &bar.marks {
-            cells[self.end_column(mark.kind, mark.at, bar)].0 = MOVED;
+            // The mark at the end of the bar is on the bar.
+            let column = match mark.kind {
+                MarkKind::Left => self.last_column(bar.span),
+                MarkKind::Arrived | MarkKind::NodeAdded | MarkKind::NodeRemoved => self.column(mark.at),
+            };
+            cells[column].0 = MOVED;
         }
-        let line = self.line(&format!("  {}", bar.who.label), &cells);
-        let tasks = bar
-            .tasks
-            .iter()
-            .filter(|_| with_tasks)
-            .map(|task| self.task(task));
+        let line = self.line(&format!("  {}", bar.run.label), &cells);
+        let tasks = bar.tasks.iter().filter(|_| with_tasks);
+        let tasks = tasks.map(|task| self.task(task));
         line + &tasks.collect::<String>()
     }
 
-    fn task(&self, task: &Task) -> String {
+    fn task(&self, task: &TaskSpan) -> String {
         let mut cells = self.blank();
         let ink = if task.failed {
             Ink::Failed
@@ -151,14 +152,6 @@ impl<'a> Canvas<'a> {
         };
         self.fill(&mut cells, task.span, (TASK, ink));
         self.line(&format!("    {}", task.name), &cells)
-    }
-
-    /// Marks are on the bar that they are about, also at its end.
-    fn end_column(&self, kind: MarkKind, at: Timestamp, bar: &Bar) -> usize {
-        match kind {
-            MarkKind::Left => self.last_column(bar.span),
-            _ => self.column(at),
-        }
     }
 
     fn fill(&self, cells: &mut Cells, span: Span, cell: (char, Ink)) {
@@ -170,7 +163,7 @@ impl<'a> Canvas<'a> {
     }
 
     fn line(&self, name: &str, cells: &Cells) -> String {
-        let name = cut(name, self.names);
+        let name = shortened(name, self.names);
         let painted = cells.chunk_by(|one, other| one.1 == other.1).map(|run| {
             let text: String = run.iter().map(|(glyph, _)| glyph).collect();
             match run[0].1 {
@@ -181,22 +174,23 @@ impl<'a> Canvas<'a> {
         format!("{name:<0$} |{1}|\n", self.names, painted.collect::<String>())
     }
 
-    /// How long a column is.
+    /// The duration of a column.
     fn seconds(&self) -> f64 {
         let length = self.window.length().as_secs_f64();
         length / as_f64(self.columns)
     }
 
-    fn place(&self, at: Timestamp) -> f64 {
+    /// The position of a time, in columns.
+    fn position(&self, at: Timestamp) -> f64 {
         at.duration_since(self.window.from).as_secs_f64() / self.seconds()
     }
 
     fn column(&self, at: Timestamp) -> usize {
-        as_column(self.place(at).floor()).min(self.columns - 1)
+        as_column(self.position(at).floor()).min(self.columns - 1)
     }
 
     fn last_column(&self, span: Span) -> usize {
-        let last = as_column(self.place(span.to).ceil()).saturating_sub(1);
+        let last = as_column(self.position(span.to).ceil()).saturating_sub(1);
         last.clamp(self.column(span.from), self.columns - 1)
     }
 }
@@ -211,13 +205,13 @@ fn as_f64(columns: usize) -> f64 {
     clippy::cast_sign_loss,
     reason = "a cast of a float saturates"
 )]
-fn as_column(place: f64) -> usize {
-    place as usize
+fn as_column(position: f64) -> usize {
+    position as usize
 }
 
 fn cell(phase: Phase, bar: &Bar) -> (char, Ink) {
     let glyph = glyph(phase);
-    match (bar.who.standing, phase) {
+    match (bar.run.standing, phase) {
         (Standing::Unlabelled, Phase::Running) => (UNLABELLED, Ink::Unlabelled),
         (Standing::Unlabelled, _) => (glyph, Ink::Unlabelled),
         (Standing::Labelled | Standing::Nested, phase) => (glyph, Ink::Of(phase)),
@@ -242,20 +236,7 @@ fn glyph_of(kind: MarkKind) -> char {
     }
 }
 
-/// Generated names differ at their ends: a name that is too long keeps its end and, if there is room, its beginning.
-pub(super) fn cut(name: &str, most: usize) -> String {
-    let letters: Vec<char> = name.chars().collect();
-    if letters.len() <= most {
-        return name.to_owned();
-    }
-    let kept = most.saturating_sub(1);
-    let head = if most < BOTH_ENDS { 0 } else { kept / 2 };
-    let tail = kept - head;
-    let (head, tail) = (&letters[..head], &letters[letters.len() - tail..]);
-    head.iter().chain(&['…']).chain(tail).collect()
-}
-
-/// Only what the picture has.
+/// The meaning of the characters in the picture.
 fn legend(timeline: &Timeline, with_tasks: bool) -> String {
     let phases: Vec<_> = timeline
         .bars()
@@ -263,21 +244,21 @@ fn legend(timeline: &Timeline, with_tasks: bool) -> String {
         .collect();
     let of_phases = Phase::ALL.iter().filter_map(|phase| {
         let is_used = phases.contains(&(*phase, glyph(*phase)));
-        is_used.then(|| format!("{} {}", glyph(*phase), phase.words()))
+        is_used.then(|| format!("{} {}", glyph(*phase), phase.description()))
     });
     let unlabelled = phases.iter().any(|(_, glyph)| *glyph == UNLABELLED);
     let unlabelled = unlabelled.then(|| format!("{UNLABELLED} running, not labelled"));
     let tasks = with_tasks.then(|| format!("{TASK} task"));
     let marks = timeline.lanes.iter().flat_map(|lane| &lane.marks);
     let marks = marks.chain(timeline.bars().flat_map(|bar| &bar.marks));
-    let marks: BTreeSet<_> = marks.map(|mark| words(mark.kind)).collect();
+    let marks: BTreeSet<_> = marks.map(|mark| legend_of_mark(mark.kind)).collect();
     let entries = of_phases.chain(unlabelled).chain(tasks);
     let entries = entries.chain(marks.into_iter().map(str::to_owned));
     let entries: Vec<_> = entries.collect();
     entries.join(", ")
 }
 
-fn words(kind: MarkKind) -> &'static str {
+fn legend_of_mark(kind: MarkKind) -> &'static str {
     match kind {
         MarkKind::Left | MarkKind::Arrived => "> moved",
         MarkKind::NodeAdded => "+ node added",
@@ -285,14 +266,12 @@ fn words(kind: MarkKind) -> &'static str {
     }
 }
 
-/// What one run did, in words and in order.
-fn story(timeline: &Timeline) -> String {
+/// The phases and the moves of one run in order, and the notes.
+fn log(timeline: &Timeline) -> String {
     let segments = timeline.bars().flat_map(|bar| &bar.segments);
     let segments = segments.map(|it| {
-        (
-            it.span.from,
-            format!("{}: {}", it.phase.words(), written(it.span)),
-        )
+        let text = format!("{}: {}", it.phase.description(), times(it.span));
+        (it.span.from, text)
     });
     let marks = timeline.bars().flat_map(|bar| &bar.marks);
     let marks = marks.map(|mark| (mark.at, of_mark(mark)));
@@ -302,16 +281,4 @@ fn story(timeline: &Timeline) -> String {
     let notes = notes.map(|note| format!("note: {note}"));
     let lines = lines.into_iter().map(|(_, line)| line).chain(notes);
     lines.map(|line| format!("{line}\n")).collect()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_name_that_is_cut_keeps_its_end_and_if_there_is_room_its_beginning() {
-        assert_eq!(cut("build-1", 7), "build-1");
-        assert_eq!(cut("gke-prod-pool-x7f2", 10), "gke-…-x7f2");
-        assert_eq!(cut("build-172", 4), "…172");
-    }
 }

@@ -1,4 +1,4 @@
-//! What is read for a timeline, with all rights and with few.
+//! The reads of `timeline`, with all rights and with few rights.
 
 use super::*;
 use crate::args::{Caller, Verb, parse};
@@ -48,23 +48,23 @@ fn api() -> FakeApi {
     api
 }
 
-const CI: Scope<'static> = fixture::CI;
+const CI: Selection<'static> = fixture::CI;
 
-/// Read two minutes after the run was created: the fake API server has no clock.
-async fn read(api: &FakeApi) -> Facts {
-    let facts = Box::pin(gather::facts(&api.cluster().server, CI)).await.unwrap();
-    Facts {
+/// Reads as two minutes after the run was created, because the fake API server has no clock.
+async fn read(api: &FakeApi) -> History {
+    let history = Box::pin(read::history(&api.cluster().server, CI)).await.unwrap();
+    History {
         now: at(120),
-        ..facts
+        ..history
     }
 }
 
 #[tokio::test]
 async fn everything_that_a_run_left_is_read_and_nothing_is_written() {
     let api = api();
-    let facts = Box::pin(read(&api)).await;
-    assert!(facts.gaps().is_empty(), "{:?}", facts.gaps());
-    let timeline = timeline(&facts, CI, Reach::Whole);
+    let history = Box::pin(read(&api)).await;
+    assert!(history.gaps().is_empty(), "{:?}", history.gaps());
+    let timeline = timeline(&history, CI, Reach::Whole);
     let names: Vec<_> = timeline.lanes.iter().map(|lane| lane.place.title()).collect();
     assert_eq!(names, ["without a node", "node-1"]);
     assert_eq!(timeline.lanes[1].bars[0].tasks[0].name, "clone");
@@ -76,8 +76,8 @@ async fn a_missing_right_leaves_a_gap_and_the_rest_is_drawn() {
     for plural in ["pods", "taskruns", "nodes", "events"] {
         let api = api();
         api.forbid(plural);
-        let facts = Box::pin(read(&api)).await;
-        let timeline = timeline(&facts, CI, Reach::Whole);
+        let history = Box::pin(read(&api)).await;
+        let timeline = timeline(&history, CI, Reach::Whole);
         assert!(
             !timeline.is_empty() && timeline.missing[0].contains(plural),
             "{plural}: {:?}",
@@ -87,11 +87,11 @@ async fn a_missing_right_leaves_a_gap_and_the_rest_is_drawn() {
     }
     let api = api();
     api.forbid("pipelineruns");
-    assert!(Box::pin(gather::facts(&api.cluster().server, CI)).await.is_err());
+    assert!(Box::pin(read::history(&api.cluster().server, CI)).await.is_err());
 }
 
 #[tokio::test]
-async fn a_run_that_is_not_there_is_an_error_and_one_that_is_there_is_drawn() {
+async fn a_run_that_does_not_exist_is_an_error() {
     let api = api();
     for output in ["text", "svg", "html"] {
         let line = format!("--run pr/build -o {output}");
@@ -111,13 +111,13 @@ async fn a_run_that_is_not_there_is_an_error_and_one_that_is_there_is_drawn() {
 }
 
 #[test]
-fn an_empty_picture_says_what_was_looked_for_and_how_to_see_more() {
+fn the_note_on_an_empty_picture_names_the_selection_and_options() {
     let hour = Reach::Last(Duration::from_hours(1));
     assert_eq!(
         nothing(CI, hour),
         "No PipelineRuns in namespace ci in the last 1h. Use a longer --since, or -A for all namespaces."
     );
-    let everywhere = Scope {
+    let everywhere = Selection {
         namespace: None,
         run: None,
     };
@@ -129,7 +129,7 @@ fn an_empty_picture_says_what_was_looked_for_and_how_to_see_more() {
         nothing(CI, Reach::All),
         "No PipelineRuns in namespace ci. Use -A for all namespaces."
     );
-    let one = Scope {
+    let one = Selection {
         run: Some("build"),
         ..CI
     };

@@ -1,14 +1,14 @@
-//! What is written, and to what.
+//! The writes of `release`, `disable` and `enable`.
 
 use super::*;
+use crate::admission::Policy;
 use crate::args::{Caller, Verb, parse};
 use crate::commands::BAD;
-use crate::doctor::gather::policy_kind;
-use crate::doctor::manifests::{self, Policy};
+use crate::doctor::manifests;
+use crate::doctor::read::admission_kind;
 use crate::fake_api::{AsCluster, FakeApi, run_path};
 use crate::fixture::{UID, merged, placeholder, released, run};
-use crate::switch::{is_off, is_policy_off};
-use k8s_openapi::api::admissionregistration::v1::MutatingWebhookConfiguration;
+use crate::switch::is_off;
 use process::install;
 use serde_json::{Value, json};
 
@@ -20,14 +20,14 @@ fn webhook_path(name: &str) -> String {
 }
 
 fn policy_path(release: &Policy) -> String {
-    let plural = policy_kind(&release.kind).plural;
+    let plural = admission_kind(&release.kind).plural;
     format!(
         "/apis/admissionregistration.k8s.io/v1/{plural}/{}",
         release.metadata.name
     )
 }
 
-/// A held run, one that is running, one that its user holds, and an installation with the webhook.
+/// A held run, a running run, a run that its user holds, and an installation with the webhook.
 fn cluster() -> FakeApi {
     let api = without_admission();
     for configuration in manifests::webhooks() {
@@ -37,7 +37,7 @@ fn cluster() -> FakeApi {
     api
 }
 
-/// The same with policies.
+/// The same cluster with policies instead of the webhook.
 fn cluster_with_policies() -> FakeApi {
     let api = without_admission();
     install_policies(&api);
@@ -55,7 +55,7 @@ fn policies(api: &FakeApi) -> Vec<Value> {
     let releases = manifests::policies(keys::NAMESPACE).into_iter();
     let policies = releases.filter(|release| !release.is_binding());
     policies
-        .map(|release| api.get(&policy_path(&release)).unwrap()["spec"].take())
+        .map(|release| json!({"spec": api.get(&policy_path(&release)).unwrap()["spec"]}))
         .collect()
 }
 
@@ -99,7 +99,7 @@ fn status(api: &FakeApi, run: &str) -> Value {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_run_that_we_hold_is_released_and_opted_out() {
+async fn a_held_run_is_released_and_opted_out() {
     let api = cluster();
     assert_eq!(done(&api, "release pr/held").await, Ok(ExitCode::SUCCESS));
     assert_eq!(
@@ -110,7 +110,7 @@ async fn a_run_that_we_hold_is_released_and_opted_out() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_run_that_we_do_not_hold_is_not_released() {
+async fn a_run_that_pod_affinity_does_not_hold_is_not_released() {
     let api = cluster();
     for name in ["running", "users", "absent"] {
         let code = done(&api, &format!("release {name}")).await;
@@ -166,9 +166,7 @@ async fn a_namespace_is_switched_off_with_its_runs_and_on_again_without_them() {
 async fn everything_is_switched_off_and_leaves_runs_to_the_controller() {
     let api = cluster();
     done(&api, "disable -A").await.unwrap();
-    let found: MutatingWebhookConfiguration =
-        serde_json::from_value(api.get(&webhook_path(install::POD_WEBHOOK)).unwrap()).unwrap();
-    assert!(is_off(&found));
+    assert!(is_off(&api.get(&webhook_path(install::POD_WEBHOOK)).unwrap()));
     assert_eq!(api.writes().len(), 2);
 }
 
@@ -178,8 +176,9 @@ async fn with_policies_a_namespace_is_switched_off_and_on_again() {
     let before = policies(&api);
     assert_eq!(done(&api, "disable -n ci").await, Ok(ExitCode::SUCCESS));
     assert_eq!(status(&api, "held"), Value::Null);
-    for spec in policies(&api) {
-        let left_out = &spec["matchConstraints"]["namespaceSelector"]["matchExpressions"][0]["values"];
+    for policy in policies(&api) {
+        let left_out =
+            &policy["spec"]["matchConstraints"]["namespaceSelector"]["matchExpressions"][0]["values"];
         assert_eq!(left_out, &json!(["kube-system", "tekton-pod-affinity", "ci"]));
     }
     assert_eq!(done(&api, "enable -n ci").await, Ok(ExitCode::SUCCESS));
@@ -195,7 +194,7 @@ async fn with_policies_everything_is_switched_off_and_on_again() {
     }
     assert!(api.writes().is_empty());
     assert_eq!(done(&api, "disable -A").await, Ok(ExitCode::SUCCESS));
-    assert!(policies(&api).iter().all(is_policy_off));
+    assert!(policies(&api).iter().all(is_off));
     assert_eq!(api.writes().len(), 7, "each policy, and no binding");
     assert_eq!(done(&api, "enable -A").await, Ok(ExitCode::SUCCESS));
     assert_eq!(policies(&api), before);
@@ -250,7 +249,7 @@ async fn without_a_controller_held_runs_start_and_placeholders_go() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_not_there_keeps_nothing_else_from_being_switched_off() {
+async fn a_missing_object_does_not_stop_the_others_from_being_switched_off() {
     let api = FakeApi::default();
     let held = serde_json::to_value(run(&json!({"metadata": {"name": "held"}}))).unwrap();
     api.put(&run_path("held"), held);

@@ -1,27 +1,26 @@
-//! Where each bar of a timeline is drawn: rows within lanes, so that nothing overlaps. Pure.
+//! The place of each bar in pixels. Bars that overlap in time have different rows of their lane.
 
-use crate::timeline::model::{Bar, Lane, Span, Task, Timeline};
-use crate::timeline::rows::rows;
+use crate::timeline::model::{Bar, Lane, Span, TaskSpan, Timeline};
 use jiff::Timestamp;
 
 pub(super) const WIDTH: f64 = 1200.0;
-/// Where the names of lanes end and the picture begins.
+/// Names of lanes are on the left of this, and the picture is on the right.
 pub(super) const LEFT: f64 = 190.0;
 pub(super) const RIGHT: f64 = WIDTH - 12.0;
-/// Advance of a letter of the picture's font, which is monospace.
+/// The width of a letter of the picture's font, which is monospace.
 pub(super) const LETTER: f64 = 6.7;
-/// Space around a name in or beside a bar.
+/// The space around a name in or beside a bar.
 pub(super) const PADDING: f64 = 7.0;
 pub(super) const BAR: f64 = 18.0;
 pub(super) const TASK: f64 = 5.0;
-/// Between two rows, and around the rows of a lane.
+/// The space between two rows, and around the rows of a lane.
 pub(super) const GAP: f64 = 5.0;
-/// The least that can be seen and hit.
+/// A narrower bar could not be seen and clicked.
 const NARROWEST: f64 = 5.0;
 const NARROWEST_TASK: f64 = 2.0;
-/// Parallel tasks that are drawn; the tooltip lists all.
+/// Parallel tasks that are drawn; the tooltip lists all tasks.
 const TASK_ROWS: usize = 5;
-/// A lane of more bars has names in the bars only: otherwise it would be as high as a name for each.
+/// In a lane with more bars, names are only within bars. A row for each name would make the lane too high.
 const NAMED: usize = 40;
 
 /// A timeline in pixels.
@@ -44,14 +43,12 @@ pub(super) struct BarBox<'a> {
     pub(super) x: f64,
     pub(super) y: f64,
     pub(super) width: f64,
-    /// Of the bar and its tasks.
-    pub(super) height: f64,
-    pub(super) name: Name,
+    pub(super) name: NamePlace,
     pub(super) tasks: Vec<TaskBox<'a>>,
 }
 
 pub(super) struct TaskBox<'a> {
-    pub(super) task: &'a Task,
+    pub(super) task: &'a TaskSpan,
     pub(super) x: f64,
     pub(super) width: f64,
     pub(super) row: usize,
@@ -59,27 +56,17 @@ pub(super) struct TaskBox<'a> {
 
 /// Where the name of a bar is.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) enum Name {
+pub(super) enum NamePlace {
     Inside,
     Right,
     Left,
-    /// As many letters as the bar has room for.
-    Cut(usize),
-}
-
-/// A bar with the place that it and its name take.
-struct Item<'a> {
-    bar: &'a Bar,
-    x: f64,
-    width: f64,
-    name: Name,
-    from: f64,
-    to: f64,
+    /// Inside, with as many letters as fit.
+    Shortened(usize),
 }
 
 impl<'a> Layout<'a> {
-    /// Below this line.
-    pub(super) fn of(timeline: &'a Timeline, top: f64) -> Self {
+    /// The lanes from this line down.
+    pub(super) fn new(timeline: &'a Timeline, top: f64) -> Self {
         let mut layout = Self {
             window: timeline.window,
             top,
@@ -94,7 +81,7 @@ impl<'a> Layout<'a> {
         layout
     }
 
-    /// Where a time is, within the picture.
+    /// The column of a time, within the picture.
     pub(super) fn x(&self, at: Timestamp) -> f64 {
         let length = self.window.length().as_secs_f64();
         let part = at.duration_since(self.window.from).as_secs_f64() / length.max(1e-9);
@@ -102,14 +89,16 @@ impl<'a> Layout<'a> {
     }
 
     fn lane(&self, lane: &'a Lane, y: f64) -> LaneBox<'a> {
-        let named = lane.bars.len() <= NAMED;
-        let items = lane.bars.iter().map(|bar| self.item(bar, named)).collect();
+        let is_named = lane.bars.len() <= NAMED;
+        let boxes = lane.bars.iter().map(|bar| self.bar(bar, is_named)).collect();
         let mut bars = Vec::new();
         let mut next = y + GAP;
-        for row in rows(items, |item: &Item<'_>| (item.from, item.to)) {
-            let boxes: Vec<_> = row.into_iter().map(|item| self.placed(&item, next)).collect();
-            next += boxes.iter().map(|it| it.height).fold(BAR, f64::max) + GAP;
-            bars.extend(boxes);
+        for mut row in rows(boxes, BarBox::extent) {
+            for it in &mut row {
+                it.y = next;
+            }
+            next += row.iter().map(BarBox::height).fold(BAR, f64::max) + GAP;
+            bars.extend(row);
         }
         LaneBox {
             lane,
@@ -119,57 +108,44 @@ impl<'a> Layout<'a> {
         }
     }
 
-    fn item(&self, bar: &'a Bar, named: bool) -> Item<'a> {
+    /// The bar, without its row.
+    fn bar(&self, bar: &'a Bar, is_named: bool) -> BarBox<'a> {
         let (x, width) = self.extent(bar.span, (LEFT, RIGHT), NARROWEST);
-        let end = x + width;
-        let wish = letters(&bar.who.label) * LETTER + 2.0 * PADDING;
-        let (name, from, to) = match () {
-            () if wish <= width => (Name::Inside, x, end),
-            () if named && end + wish <= RIGHT => (Name::Right, x, end + wish),
-            () if named && x - wish >= LEFT => (Name::Left, x - wish, end),
-            () => (Name::Cut(room(width)), x, end),
+        let name_width = name_width(bar);
+        let name = match () {
+            () if name_width <= width => NamePlace::Inside,
+            () if is_named && x + width + name_width <= RIGHT => NamePlace::Right,
+            () if is_named && x - name_width >= LEFT => NamePlace::Left,
+            () => NamePlace::Shortened(room(width)),
         };
-        Item {
+        BarBox {
             bar,
             x,
+            y: 0.0,
             width,
             name,
-            from,
-            to,
-        }
-    }
-
-    fn placed(&self, item: &Item<'a>, y: f64) -> BarBox<'a> {
-        let tasks = self.tasks(item.bar, (item.x, item.x + item.width));
-        let lines = tasks.iter().map(|task| task.row + 1).max().unwrap_or(0);
-        BarBox {
-            bar: item.bar,
-            x: item.x,
-            y,
-            width: item.width,
-            height: BAR + below(lines),
-            name: item.name,
-            tasks,
+            tasks: self.tasks(bar, (x, x + width)),
         }
     }
 
     fn tasks(&self, bar: &'a Bar, within: (f64, f64)) -> Vec<TaskBox<'a>> {
-        let boxed = |task: &'a Task| {
+        let boxes = bar.tasks.iter().map(|task| {
             let (x, width) = self.extent(task.span, within, NARROWEST_TASK);
-            (task, x, width)
-        };
-        let boxes: Vec<_> = bar.tasks.iter().map(boxed).collect();
-        let lines = rows(boxes, |(_, x, width)| (*x, x + width));
-        let lines = lines.into_iter().take(TASK_ROWS).enumerate();
-        let boxes = lines.flat_map(|(row, line)| {
-            line.into_iter()
-                .map(move |(task, x, width)| TaskBox { task, x, width, row })
+            TaskBox {
+                task,
+                x,
+                width,
+                row: 0,
+            }
         });
+        let rows = rows(boxes.collect(), |it| (it.x, it.x + it.width));
+        let rows = rows.into_iter().take(TASK_ROWS).enumerate();
+        let boxes = rows.flat_map(|(row, boxes)| boxes.into_iter().map(move |it| TaskBox { row, ..it }));
         boxes.collect()
     }
 
-    /// Start and width of a time, wide enough to be seen and within the limits.
-    pub(super) fn extent(&self, span: Span, (left, right): (f64, f64), narrowest: f64) -> (f64, f64) {
+    /// The start and the width of a time, wide enough to be seen and within the limits.
+    fn extent(&self, span: Span, (left, right): (f64, f64), narrowest: f64) -> (f64, f64) {
         let narrowest = narrowest.min(right - left);
         let from = self.x(span.from).clamp(left, right);
         let to = self.x(span.to).clamp(from, right).max(from + narrowest);
@@ -181,21 +157,38 @@ impl<'a> Layout<'a> {
     }
 }
 
-/// Height of so many lines of tasks.
-fn below(lines: usize) -> f64 {
-    (0..lines).map(|_| TASK + 1.0).sum::<f64>() + if lines > 0 { 1.0 } else { 0.0 }
+impl BarBox<'_> {
+    /// The left and the right end, including the name.
+    pub(super) fn extent(&self) -> (f64, f64) {
+        let (left, right) = (self.x, self.x + self.width);
+        match self.name {
+            NamePlace::Left => (left - name_width(self.bar), right),
+            NamePlace::Right => (left, right + name_width(self.bar)),
+            NamePlace::Inside | NamePlace::Shortened(_) => (left, right),
+        }
+    }
+
+    /// The height, including the tasks.
+    pub(super) fn height(&self) -> f64 {
+        let lines = self.tasks.iter().map(|task| task_line(task.row) + TASK + 1.0);
+        lines.fold(BAR, f64::max)
+    }
 }
 
-/// Where a line of tasks is below the top of its bar.
+/// The distance of a row of tasks from the top of its bar.
 pub(super) fn task_line(row: usize) -> f64 {
-    BAR + 1.0 + below(row) - if row > 0 { 1.0 } else { 0.0 }
+    BAR + 1.0 + (0..row).map(|_| TASK + 1.0).sum::<f64>()
+}
+
+fn name_width(bar: &Bar) -> f64 {
+    letters(&bar.run.label) * LETTER + 2.0 * PADDING
 }
 
 pub(super) fn letters(text: &str) -> f64 {
     text.chars().map(|_| 1.0).sum()
 }
 
-/// Letters that fit into a bar of this width.
+/// The number of letters that fit into a bar of this width.
 #[expect(
     clippy::cast_possible_truncation,
     clippy::cast_sign_loss,
@@ -203,4 +196,35 @@ pub(super) fn letters(text: &str) -> f64 {
 )]
 fn room(width: f64) -> usize {
     ((width - 2.0 * PADDING) / LETTER).floor().max(0.0) as usize
+}
+
+/// Puts each item into the first row in which the item fits, in the order of their starts.
+fn rows<T>(mut items: Vec<T>, extent: impl Fn(&T) -> (f64, f64)) -> Vec<Vec<T>> {
+    items.sort_by(|one, other| extent(one).0.total_cmp(&extent(other).0));
+    let mut rows: Vec<(f64, Vec<T>)> = Vec::new();
+    for item in items {
+        let (from, to) = extent(&item);
+        match rows.iter_mut().find(|(end, _)| *end <= from) {
+            Some((end, row)) => {
+                *end = to;
+                row.push(item);
+            }
+            None => rows.push((to, vec![item])),
+        }
+    }
+    rows.into_iter().map(|(_, row)| row).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn items_that_overlap_have_different_rows_and_items_that_touch_share_a_row() {
+        let items = vec![(4.0, 6.0), (0.0, 4.0), (3.0, 5.0), (5.0, 9.0)];
+        assert_eq!(
+            rows(items, |it| *it),
+            [vec![(0.0, 4.0), (4.0, 6.0)], vec![(3.0, 5.0), (5.0, 9.0)]]
+        );
+    }
 }

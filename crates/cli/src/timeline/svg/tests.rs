@@ -1,25 +1,20 @@
-//! The picture: nothing overlaps, everything is within the frame, and a small one as it is.
+//! Bars and tasks do not overlap and stay within their lanes, and the picture of three runs stays the same.
 
-use super::layout::{BAR, BarBox, LEFT, LETTER, Layout, Name, PADDING, RIGHT, TASK, letters, task_line};
+use super::layout::{BAR, BarBox, LEFT, Layout, RIGHT, TASK, task_line};
 use super::*;
 use crate::timeline::fixture::{CI, drawn, many, three};
 use crate::timeline::{Reach, timeline};
 use std::time::Duration;
 
-/// From left to right, from top to bottom.
+/// Left, right, top and bottom.
 type Frame = (f64, f64, f64, f64);
 
 fn frame(it: &BarBox<'_>) -> Frame {
-    let wish = letters(&it.bar.who.label) * LETTER + 2.0 * PADDING;
-    let (left, right) = match it.name {
-        Name::Left => (it.x - wish, it.x + it.width),
-        Name::Right => (it.x, it.x + it.width + wish),
-        Name::Inside | Name::Cut(_) => (it.x, it.x + it.width),
-    };
-    (left, right, it.y, it.y + it.height)
+    let (left, right) = it.extent();
+    (left, right, it.y, it.y + it.height())
 }
 
-/// Rounding aside.
+/// Whether two frames overlap by more than a rounding error.
 fn overlap(one: Frame, other: Frame) -> bool {
     let shared = |from: f64, to: f64| to - from > 1e-6;
     shared(one.0.max(other.0), one.1.min(other.1)) && shared(one.2.max(other.2), one.3.min(other.3))
@@ -49,20 +44,20 @@ fn tasks_are_sound(it: &BarBox<'_>) {
     let frames: Vec<Frame> = frames.collect();
     for (at, one) in frames.iter().enumerate() {
         assert!(one.0 >= it.x - 1e-6 && one.1 <= it.x + it.width + 1e-6);
-        assert!(one.2 >= it.y + BAR && one.3 <= it.y + it.height);
+        assert!(one.2 >= it.y + BAR && one.3 <= it.y + it.height());
         assert!(!frames[at + 1..].iter().any(|other| overlap(*one, *other)));
     }
 }
 
 #[test]
 fn nothing_overlaps_and_everything_is_within_its_lane() {
-    is_sound(&Layout::of(&drawn(&three()), 50.0));
+    is_sound(&Layout::new(&drawn(&three()), 50.0));
     for (number, nodes) in [(3, 2), (40, 1), (200, 1), (200, 12), (200, 200)] {
         for seed in 0..6 {
-            let facts = many(number, nodes, seed);
+            let history = many(number, nodes, seed);
             for minutes in [1, 10, 60, 600] {
                 let reach = Reach::Last(Duration::from_mins(minutes));
-                is_sound(&Layout::of(&timeline(&facts, CI, reach), 50.0));
+                is_sound(&Layout::new(&timeline(&history, CI, reach), 50.0));
             }
         }
     }
@@ -88,4 +83,12 @@ fn the_dark_colours_are_the_same_by_preference_and_by_choice() {
     );
     assert!(preferred.len() > 30);
     assert_eq!(preferred, chosen);
+}
+
+#[test]
+fn an_escaped_text_cannot_end_its_element() {
+    assert_eq!(
+        escaped("<script>\"a\" & 'b'</script>\u{1b}"),
+        "&lt;script&gt;&quot;a&quot; &amp; &#39;b&#39;&lt;/script&gt;\u{fffd}"
+    );
 }

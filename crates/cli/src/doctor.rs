@@ -1,0 +1,121 @@
+//! `doctor`: whether the installation is healthy, and with `--pre` whether pod-affinity can be installed.
+//!
+//! [`read`] reads the API server, and nothing else does. A check is a pure function from the [`Snapshot`] to findings.
+
+mod admission;
+mod certificate;
+mod finding;
+mod installation;
+pub(crate) mod manifests;
+mod namespaces;
+mod platform;
+mod pre;
+pub(crate) mod read;
+mod rights;
+mod runs;
+mod trial;
+
+pub(crate) use finding::{Finding, Level, is_at_least, text};
+pub(crate) use pre::findings as pre_findings;
+
+use crate::admission::{Admission, Mechanism};
+use crate::ask::Seen;
+use crate::view::PipelineRun;
+use finding::Checked;
+use jiff::Timestamp;
+use k8s_openapi::api::apps::v1::{Deployment, StatefulSet};
+use k8s_openapi::api::coordination::v1::Lease;
+use k8s_openapi::api::core::v1::{ConfigMap, LimitRange, Namespace, Pod, ResourceQuota, Secret};
+use placement::config::Config;
+
+/// The objects from which `doctor` makes its findings.
+#[derive(Clone, Debug)]
+pub(crate) struct Snapshot {
+    pub(crate) now: Timestamp,
+    pub(crate) installation: Installation,
+    pub(crate) lease: Seen<Option<Lease>>,
+    /// The Lease was renewed between two reads.
+    pub(crate) renewed: bool,
+    pub(crate) secret: Seen<Option<Secret>>,
+    pub(crate) config: Seen<Option<ConfigMap>>,
+    pub(crate) trial: trial::Trial,
+    pub(crate) rights: Seen<Vec<rights::Review>>,
+    pub(crate) runs: Seen<Vec<PipelineRun>>,
+    pub(crate) sets: Seen<Vec<StatefulSet>>,
+    /// The pods of placeholders.
+    pub(crate) placeholders: Seen<Vec<Pod>>,
+    /// Pending pods of tasks of enrolled runs.
+    pub(crate) waiting: Seen<Vec<Pod>>,
+    pub(crate) quotas: Seen<Vec<ResourceQuota>>,
+    pub(crate) limits: Seen<Vec<LimitRange>>,
+    /// The Namespaces with the opt-in label.
+    pub(crate) namespaces: Seen<Vec<Namespace>>,
+}
+
+/// The objects that exist once in the cluster. `doctor` reads them with and without `--pre`.
+#[derive(Clone, Debug)]
+pub(crate) struct Installation {
+    pub(crate) platform: Platform,
+    /// The namespace in which pod-affinity is or will be installed.
+    pub(crate) namespace: String,
+    pub(crate) found: Seen<Option<Namespace>>,
+    pub(crate) deployments: Seen<Vec<Deployment>>,
+    pub(crate) admission: Admission,
+}
+
+/// Kubernetes and Tekton.
+#[derive(Clone, Debug)]
+pub(crate) struct Platform {
+    pub(crate) kubernetes: Seen<String>,
+    /// Whether the API server serves the kind `PipelineRun`.
+    pub(crate) serves_runs: Seen<()>,
+    /// Whether the API server serves the kind `MutatingAdmissionPolicy`.
+    pub(crate) serves_policies: Seen<()>,
+    pub(crate) tekton_namespace: String,
+    pub(crate) tekton: Seen<Option<ConfigMap>>,
+    pub(crate) flags: Seen<Option<ConfigMap>>,
+}
+
+impl Snapshot {
+    /// The mechanism that is installed; the webhook if neither is.
+    fn mechanism(&self) -> Mechanism {
+        self.installation
+            .admission
+            .mechanism()
+            .unwrap_or(Mechanism::Webhook)
+    }
+
+    /// The active configuration, as far as the ConfigMap can be read: the defaults if the ConfigMap is invalid.
+    fn config(&self) -> Config {
+        let map = self.config.as_ref().ok().and_then(Option::as_ref);
+        let data = map.and_then(|map| map.data.clone()).unwrap_or_default();
+        Config::parse(&data).unwrap_or_default()
+    }
+}
+
+/// The findings on an installation, check by check.
+pub(crate) fn findings(snapshot: &Snapshot) -> Vec<Finding> {
+    let checks: [fn(&Snapshot) -> Checked; 14] = [
+        |it| Ok(platform::versions(&it.installation.platform)),
+        installation::deployments,
+        installation::leader,
+        installation::configuration,
+        |it| Ok(admission::policies(it)),
+        |it| Ok(admission::webhooks(it)),
+        certificate::certificate,
+        |it| Ok(trial::findings(it)),
+        rights::service_accounts,
+        |it| platform::flags(&it.installation.platform),
+        namespaces::labels,
+        namespaces::quotas,
+        namespaces::limits,
+        runs::runs,
+    ];
+    let findings = checks.iter().map(|check| check(snapshot));
+    findings
+        .flat_map(|found| found.unwrap_or_else(|unread| vec![unread]))
+        .collect()
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,4 +1,4 @@
-//! The CPU time of a process, as the kernel reports it.
+//! The CPU time and the memory of a process, as the kernel reports them.
 
 use crate::error::{Error, Result};
 use rustix::param::clock_ticks_per_second;
@@ -9,10 +9,40 @@ use std::time::Duration;
 /// CPU time of all threads since the start of the process.
 pub fn cpu_time(pid: u32) -> Result<Duration> {
     let path = format!("/proc/{pid}/stat");
-    let unexpected = || io::Error::new(io::ErrorKind::InvalidData, "it is not as proc(5) says");
-    let ticks = fs::read_to_string(&path).and_then(|text| ticks(&text).ok_or_else(unexpected));
-    let ticks = ticks.map_err(Error::io("reading", &path))?;
+    let ticks = read(&path, ticks).map_err(Error::io("reading", &path))?;
     Ok(Duration::from_millis(ticks * 1000 / clock_ticks_per_second()))
+}
+
+/// Bytes of physical memory.
+#[derive(Clone, Copy, Debug)]
+pub struct Memory {
+    /// What the process uses now.
+    pub resident: u64,
+    /// The most that the process ever used.
+    pub peak: u64,
+}
+
+/// The memory of a process.
+pub fn memory(pid: u32) -> Result<Memory> {
+    let path = format!("/proc/{pid}/status");
+    let memory = read(&path, |status| {
+        Some(Memory {
+            resident: bytes(status, "VmRSS:")?,
+            peak: bytes(status, "VmHWM:")?,
+        })
+    });
+    memory.map_err(Error::io("reading", &path))
+}
+
+fn read<T>(path: &str, parse: impl Fn(&str) -> Option<T>) -> io::Result<T> {
+    let unexpected = || io::Error::new(io::ErrorKind::InvalidData, "it is not as proc(5) says");
+    parse(&fs::read_to_string(path)?).ok_or_else(unexpected)
+}
+
+fn bytes(status: &str, key: &str) -> Option<u64> {
+    let value = status.lines().find_map(|line| line.strip_prefix(key))?;
+    let kibibytes: u64 = value.trim().strip_suffix(" kB")?.parse().ok()?;
+    Some(kibibytes * 1024)
 }
 
 /// User and system time are the 12th and 13th fields after the name, which is in brackets and may contain any character.
@@ -31,6 +61,20 @@ mod tests {
     fn a_name_with_brackets_and_blanks_does_not_confuse() {
         let stat = "7 (a) b) S 1 1 1 0 -1 0 0 0 0 0 150 50 0 0 20 0 1";
         assert_eq!(ticks(stat), Some(200));
+    }
+
+    #[test]
+    fn the_peak_of_the_memory_is_not_below_what_is_resident() {
+        let status = "VmHWM:\t    2048 kB\nVmRSS:\t    1024 kB\n";
+        assert_eq!(
+            (bytes(status, "VmRSS:"), bytes(status, "VmHWM:")),
+            (Some(1 << 20), Some(2 << 20))
+        );
+        let memory = memory(std::process::id()).unwrap();
+        assert!(
+            memory.resident > 500_000 && memory.peak >= memory.resident * 9 / 10,
+            "{memory:?}"
+        );
     }
 
     #[test]

@@ -1,57 +1,56 @@
-//! What several parts do with a testbed.
+//! Operations on a testbed that several parts need.
 
-use crate::exposition::{label, sum};
-use crate::process::{cpu_seconds, most_resident};
 use anyhow::{Context, Result, bail};
 use futures::{StreamExt, TryStreamExt, stream};
 use k8s_openapi::api::core::v1::{ConfigMap, Pod};
-use kube::Client;
 use kube::api::{Api, DeleteParams, DynamicObject, ListParams, PostParams, PropagationPolicy};
+use kube::{Client, Resource};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use std::collections::BTreeMap;
 use std::fmt::Debug;
 use std::time::{Duration, Instant};
 use testbed::runs::{self, RunSpec};
-use testbed::{Part, Testbed, tekton};
+use testbed::{Part, Testbed, tekton, usage};
 
-/// Calls to the API server at the same time when objects are made in numbers.
-const AT_ONCE: usize = 32;
-/// Longest wait for a namespace to be empty again.
+/// Concurrent requests when many objects are created. The controller has the same limit.
+pub(crate) const CONCURRENT: usize = 32;
+/// The longest wait until a namespace is empty.
 const EMPTY: Duration = Duration::from_mins(10);
-/// Verbs that are told one by one.
+/// Verbs of requests, and the figures for them.
 pub(crate) const VERBS: [(&str, &str); 7] = [
-    ("GET", "GET a run"),
-    ("LIST", "LIST a run"),
-    ("POST", "POST a run"),
-    ("PUT", "PUT a run"),
-    ("PATCH", "PATCH a run"),
-    ("APPLY", "APPLY a run"),
-    ("DELETE", "DELETE a run"),
+    ("GET", "GET requests per run"),
+    ("LIST", "LIST requests per run"),
+    ("POST", "POST requests per run"),
+    ("PUT", "PUT requests per run"),
+    ("PATCH", "PATCH requests per run"),
+    ("APPLY", "APPLY requests per run"),
+    ("DELETE", "DELETE requests per run"),
 ];
-/// Verbs that change something.
-const WRITES: [&str; 5] = ["POST", "PUT", "PATCH", "APPLY", "DELETE"];
-/// Our own processes.
-pub(crate) const OURS: [Part; 4] = [
+/// The processes of pod-affinity.
+pub(crate) const POD_AFFINITY: [Part; 4] = [
     Part::Webhook(0),
     Part::Webhook(1),
     Part::Controller(0),
     Part::Controller(1),
 ];
 
-/// The API server's own count of requests. Leases are left out: they come with time and nodes, whatever is measured.
-#[derive(Clone, Debug)]
+/// The API server's counter of requests by verb. Requests for leases are left out: their number depends on time and nodes.
 pub(crate) struct Requests(BTreeMap<&'static str, f64>);
 
 impl Requests {
-    pub(crate) async fn so_far(client: &Client) -> Result<Self> {
-        let text = metrics(client).await?;
-        let of = |verb: &str| {
-            sum(&text, "apiserver_request_total", |labels| {
-                label(labels, "verb") == Some(verb) && label(labels, "resource") != Some("leases")
-            })
+    pub(crate) async fn read(client: &Client) -> Result<Self> {
+        let request = http::Request::get("/metrics").body(Vec::new())?;
+        let metrics = client
+            .request_text(request)
+            .await
+            .context("reading the API server's metrics")?;
+        let count = |verb: &str| {
+            let verb = format!("verb=\"{verb}\"");
+            let is_counted = |labels: &str| labels.contains(&verb) && !labels.contains("resource=\"leases\"");
+            sum(&metrics, "apiserver_request_total", is_counted)
         };
-        Ok(Self(VERBS.iter().map(|(verb, _)| (*verb, of(verb))).collect()))
+        Ok(Self(VERBS.iter().map(|(verb, _)| (*verb, count(verb))).collect()))
     }
 
     pub(crate) fn since(&self, before: &Self, verb: &str) -> f64 {
@@ -59,35 +58,50 @@ impl Requests {
     }
 
     pub(crate) fn writes_since(&self, before: &Self) -> f64 {
-        WRITES.iter().map(|verb| self.since(before, verb)).sum()
+        let verbs = self.0.keys().filter(|verb| !["GET", "LIST"].contains(verb));
+        verbs.map(|verb| self.since(before, verb)).sum()
     }
 }
 
-async fn metrics(client: &Client) -> Result<String> {
-    let request = http::Request::get("/metrics").body(Vec::new())?;
-    client
-        .request_text(request)
-        .await
-        .context("reading the API server's metrics")
+/// The sum of the samples of a metric in Prometheus' text format whose labels meet a condition.
+pub(crate) fn sum(text: &str, metric: &str, is_counted: impl Fn(&str) -> bool) -> f64 {
+    let samples = text
+        .lines()
+        .filter_map(|line| line.strip_prefix(metric)?.strip_prefix('{'));
+    let values = samples.filter_map(|sample| {
+        let (labels, value) = sample.rsplit_once("} ")?;
+        is_counted(labels).then(|| value.parse::<f64>().ok())?
+    });
+    values.fold(0.0, |sum, value| sum + value)
 }
 
-/// CPU seconds of some parts together.
+/// The CPU seconds of these parts together, since their start.
 pub(crate) fn cpu(bed: &Testbed, parts: &[Part]) -> Result<f64> {
-    each(bed, parts, cpu_seconds).map(|seconds| seconds.iter().sum())
+    let seconds = parts.iter().map(|part| cpu_of(pid(bed, *part)?));
+    seconds.sum()
 }
 
-/// The largest of some parts, at its largest, in megabytes.
-pub(crate) fn memory(bed: &Testbed, parts: &[Part]) -> Result<f64> {
-    each(bed, parts, most_resident).map(|megabytes| megabytes.into_iter().fold(0.0, f64::max))
+pub(crate) fn cpu_of(pid: u32) -> Result<f64> {
+    Ok(usage::cpu_time(pid)?.as_secs_f64())
 }
 
-fn each(bed: &Testbed, parts: &[Part], look: fn(u32) -> Result<f64>) -> Result<Vec<f64>> {
-    let look = |part: &Part| look(bed.pid(*part).with_context(|| format!("{part} does not run"))?);
-    parts.iter().map(look).collect()
+/// Megabytes that are resident now, and the most megabytes that were ever resident.
+pub(crate) fn memory(bed: &Testbed, part: Part) -> Result<(f64, f64)> {
+    let memory = usage::memory(pid(bed, part)?)?;
+    Ok((megabytes(memory.resident), megabytes(memory.peak)))
 }
 
-/// Has Tekton place pods like this. It starts again for it, unless it does so already.
-pub(crate) async fn coschedule(bed: &Testbed, mode: &str) -> Result<()> {
+#[allow(clippy::cast_precision_loss, reason = "far below 2^52")]
+fn megabytes(bytes: u64) -> f64 {
+    bytes as f64 / 1e6
+}
+
+pub(crate) fn pid(bed: &Testbed, part: Part) -> Result<u32> {
+    bed.pid(part).with_context(|| format!("{part} does not run"))
+}
+
+/// Sets Tekton's coschedule mode, which restarts Tekton. Does nothing if the mode is set already.
+pub(crate) async fn set_coschedule(bed: &Testbed, mode: &str) -> Result<()> {
     let flags: Api<ConfigMap> = Api::namespaced(bed.client().await?, tekton::NAMESPACE);
     let found = flags
         .get("feature-flags")
@@ -100,115 +114,100 @@ pub(crate) async fn coschedule(bed: &Testbed, mode: &str) -> Result<()> {
     Ok(())
 }
 
-/// Creates objects as fast as the API server takes them; when each was asked for, in their order.
+/// Creates objects, many at the same time. Returns when each request was sent, in the order of the objects.
 pub(crate) async fn create_all<K>(api: &Api<K>, objects: Vec<K>) -> Result<Vec<Instant>>
 where
     K: Clone + Serialize + DeserializeOwned + Debug,
 {
-    let create = |object: K| async move {
-        let asked = Instant::now();
-        api.create(&PostParams::default(), &object)
-            .await
-            .context("creating an object")?;
-        anyhow::Ok(asked)
+    let create = async |object: K| {
+        let sent = Instant::now();
+        let created = api.create(&PostParams::default(), &object).await;
+        created.context("creating an object")?;
+        anyhow::Ok(sent)
     };
-    stream::iter(objects.into_iter().map(create))
-        .buffered(AT_ONCE)
-        .try_collect()
-        .await
+    let created = stream::iter(objects).map(create).buffered(CONCURRENT);
+    created.try_collect().await
 }
 
-/// Creates runs likewise.
+/// Creates runs, like [`create_all`].
 pub(crate) async fn create_runs(client: &Client, namespace: &str, specs: &[RunSpec]) -> Result<Vec<Instant>> {
     let objects = specs
         .iter()
         .map(|spec| serde_json::from_value(spec.manifest.clone()));
-    create_all(
-        &runs::runs(client, namespace),
-        objects.collect::<Result<Vec<DynamicObject>, _>>()?,
-    )
-    .await
+    let objects = objects.collect::<Result<Vec<DynamicObject>, _>>()?;
+    create_all(&runs::runs(client, namespace), objects).await
 }
 
-/// Deletes all runs of a namespace and waits until no pod is left in it.
-pub(crate) async fn clear_runs(bed: &Testbed, namespace: &str) -> Result<()> {
+/// Deletes all runs of a namespace, and waits until the namespace has no run and no pod.
+pub(crate) async fn delete_runs(bed: &Testbed, namespace: &str) -> Result<()> {
     let client = bed.client().await?;
     let params = DeleteParams {
         propagation_policy: Some(PropagationPolicy::Background),
         ..DeleteParams::default()
     };
-    let api = runs::runs(&client, namespace);
-    api.delete_collection(&params, &ListParams::default())
-        .await
-        .context("deleting the runs")?;
-    none_left(bed, &api, "run", namespace).await?;
-    none_left(bed, &Api::<Pod>::namespaced(client, namespace), "pod", namespace).await
+    delete_all(bed, &runs::runs(&client, namespace), &params).await?;
+    until_empty(bed, &Api::<Pod>::namespaced(client, namespace)).await
 }
 
-/// Deletes all pods of a namespace at once.
-pub(crate) async fn clear_pods(bed: &Testbed, namespace: &str) -> Result<()> {
+/// Deletes all pods of a namespace without a grace period.
+pub(crate) async fn delete_pods(bed: &Testbed, namespace: &str) -> Result<()> {
     let api: Api<Pod> = Api::namespaced(bed.client().await?, namespace);
-    let params = DeleteParams::default().grace_period(0);
-    api.delete_collection(&params, &ListParams::default())
-        .await
-        .context("deleting the pods")?;
-    none_left(bed, &api, "pod", namespace).await
+    delete_all(bed, &api, &DeleteParams::default().grace_period(0)).await
 }
 
-async fn none_left<K>(bed: &Testbed, api: &Api<K>, what: &str, namespace: &str) -> Result<()>
+async fn delete_all<K>(bed: &Testbed, api: &Api<K>, params: &DeleteParams) -> Result<()>
 where
-    K: Clone + DeserializeOwned + Debug,
+    K: Resource + Clone + DeserializeOwned + Debug,
 {
-    bed.until(
-        format!("no {what} to be left in {namespace}"),
-        EMPTY,
-        async || {
-            let left = api
-                .list(&ListParams::default().limit(1))
-                .await
-                .map_err(|error| error.to_string())?;
-            if left.items.is_empty() {
-                Ok(())
-            } else {
-                Err("there are some".to_owned())
-            }
-        },
-    )
-    .await?;
-    Ok(())
+    let deleted = api.delete_collection(params, &ListParams::default()).await;
+    deleted.with_context(|| format!("deleting {}", api.resource_url()))?;
+    until_empty(bed, api).await
 }
 
-/// One run from its creation to its end, so that nothing that follows is the first of its kind.
-pub(crate) async fn warm_up(bed: &Testbed, namespace: &str, label: Option<&str>) -> Result<()> {
-    let spec = RunSpec::diamond(namespace, "warm-up").lasting("100ms");
-    let spec = label.map_or(spec.clone(), |value| spec.opted_in(value));
-    spec.create(&bed.client().await?)
-        .await
-        .context("creating a run to warm up")?;
-    bed.until_succeeded(&spec, Duration::from_mins(2)).await?;
-    clear_runs(bed, namespace).await
+async fn until_empty<K>(bed: &Testbed, api: &Api<K>) -> Result<()>
+where
+    K: Resource + Clone + DeserializeOwned + Debug,
+{
+    let what = format!("{} to be empty", api.resource_url());
+    let one = ListParams::default().limit(1);
+    let empty = bed.until(what, EMPTY, async || match api.list(&one).await {
+        Ok(left) if left.items.is_empty() => Ok(()),
+        Ok(_) => Err("objects are left".to_owned()),
+        Err(error) => Err(error.to_string()),
+    });
+    Ok(empty.await?)
 }
 
-/// Waits until a look says that all is there; tells what is missing if it takes too long.
-pub(crate) async fn all_are(
+/// Waits until `seen` returns this count. More than the count means that the measurement is broken.
+pub(crate) async fn until_all(
     bed: &Testbed,
     what: &str,
     count: usize,
     deadline: Duration,
-    mut so_far: impl FnMut() -> usize,
+    mut seen: impl FnMut() -> usize,
 ) -> Result<()> {
-    let waited = bed.until(format!("{count} {what}"), deadline, async || {
-        let seen = so_far();
-        if seen >= count {
-            Ok(())
-        } else {
-            Err(format!("{seen} are"))
-        }
+    let all = bed.until(format!("{count} {what}"), deadline, async || match seen() {
+        seen if seen < count => Err(format!("there are {seen}")),
+        seen => Ok(seen),
     });
-    waited.await?;
-    let seen = so_far();
+    let seen = all.await?;
     if seen > count {
-        bail!("{seen} are {what}, but only {count} were created");
+        bail!("there are {seen} {what} instead of {count}");
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn samples_of_one_metric_are_summed_by_label() {
+        let text = "# HELP x\nx{verb=\"GET\",code=\"200\"} 3\nx{verb=\"LIST\",code=\"200\"} 4\nx_more{verb=\"GET\"} 9\n";
+        let of = |condition: &'static str| sum(text, "x", |labels| labels.contains(condition)).to_string();
+        assert_eq!(
+            (of("verb=\"GET\""), of("code=\"200\"")),
+            ("3".to_owned(), "7".to_owned())
+        );
+    }
 }

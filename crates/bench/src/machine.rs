@@ -1,101 +1,96 @@
-//! Where and of what a measurement was taken.
+//! The time, the machine and the versions of a measurement.
 
 use anyhow::{Context, Result};
+use jiff::Timestamp;
+use rustix::system;
 use serde::{Deserialize, Serialize};
+use std::fmt;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::thread::available_parallelism;
 use testbed::{Versions, releases};
 
-/// The facts without which figures say nothing.
+/// When and where rounds were measured.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub(crate) struct Machine {
-    cores: usize,
-    cpu: String,
-    memory: String,
-    kernel: String,
-    /// Others on the machine while it was measured, at its start.
-    load: String,
-    pub(crate) commit: String,
-    versions: Vec<(String, String)>,
+pub(crate) struct Session {
+    at: String,
+    commit: String,
+    machine: String,
+    versions: String,
+    /// Whether `--quick` was set.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    quick: bool,
 }
 
-impl Machine {
-    pub(crate) fn look() -> Result<Self> {
+impl Session {
+    pub(crate) fn start(quick: bool) -> Result<Self> {
+        let versions = releases(Versions::of_environment()?)?.into_iter();
+        let versions = versions.map(|(part, version)| format!("{part} {version}"));
         Ok(Self {
-            cores: available_parallelism()?.get(),
-            cpu: line("/proc/cpuinfo", "model name")?,
-            memory: gibibytes(&line("/proc/meminfo", "MemTotal")?),
-            kernel: read("/proc/sys/kernel/osrelease")?.trim().to_owned(),
-            load: read("/proc/loadavg")?
-                .split(' ')
-                .next()
-                .unwrap_or_default()
-                .to_owned(),
+            at: Timestamp::now().strftime("%Y-%m-%d %H:%M UTC").to_string(),
             commit: commit()?,
-            versions: versions()?,
+            machine: machine()?,
+            versions: versions.collect::<Vec<_>>().join(", "),
+            quick,
         })
     }
 
-    /// Two sentences.
-    pub(crate) fn words(&self) -> String {
-        let Self {
-            cores,
-            cpu,
-            memory,
-            kernel,
-            load,
-            commit,
-            versions,
-        } = self;
-        let versions: Vec<_> = versions
-            .iter()
-            .map(|(name, version)| format!("{name} {version}"))
-            .collect();
-        format!(
-            "{cores} cores ({cpu}), {memory}, Linux {kernel}, load {load} at the start. Commit {commit}; {}.",
-            versions.join(", ")
-        )
+    pub(crate) fn has_commit_of(&self, other: &Self) -> bool {
+        self.commit == other.commit
     }
 }
 
-fn versions() -> Result<Vec<(String, String)>> {
-    let versions = releases(Versions::of_environment()?)?.into_iter();
-    Ok(versions
-        .map(|(part, version)| (part.to_owned(), version))
-        .collect())
+impl fmt::Display for Session {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self {
+            at,
+            commit,
+            machine,
+            versions,
+            quick,
+        } = self;
+        let quick = if *quick {
+            " **with --quick: the figures mean little**"
+        } else {
+            ""
+        };
+        write!(f, "{at}{quick}. {machine}. Commit {commit}; {versions}.")
+    }
 }
 
-/// The root of the checkout.
+/// The load average at the start shows whether the machine had other work.
+fn machine() -> Result<String> {
+    let (cores, cpu) = (available_parallelism()?, cpu()?);
+    let system = system::sysinfo();
+    let memory = (system.totalram * u64::from(system.mem_unit)) >> 30;
+    let (name, load) = (system::uname(), load(system.loads[0]));
+    let kernel = name.release().to_string_lossy();
+    Ok(format!(
+        "{cores} cores ({cpu}), {memory} GiB, Linux {kernel}, load {load} at the start"
+    ))
+}
+
+/// The kernel counts 65536ths.
+#[allow(clippy::cast_precision_loss, reason = "a load is far below 2^52")]
+fn load(load: u64) -> String {
+    format!("{:.2}", load as f64 / 65536.0)
+}
+
+/// The first model name, or "unknown" where the kernel reports none.
+fn cpu() -> Result<String> {
+    let text = fs::read_to_string("/proc/cpuinfo").context("reading /proc/cpuinfo")?;
+    let line = text.lines().find(|line| line.starts_with("model name"));
+    let name = line.and_then(|line| line.split_once(": "));
+    Ok(name.map_or("unknown", |(_, name)| name).to_owned())
+}
+
+/// The root of the clone.
 pub(crate) fn workspace() -> PathBuf {
-    let crates = Path::new(env!("CARGO_MANIFEST_DIR")).parent();
-    crates.and_then(Path::parent).unwrap_or(Path::new(".")).to_owned()
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
 
-fn read(path: &str) -> Result<String> {
-    fs::read_to_string(path).with_context(|| format!("reading {path}"))
-}
-
-/// What follows the colon in the first line that begins so; "unknown" where the kernel does not say.
-fn line(path: &str, start: &str) -> Result<String> {
-    let text = read(path)?;
-    let line = text.lines().find(|line| line.starts_with(start));
-    let value = line
-        .and_then(|line| line.split_once(':'))
-        .map(|(_, value)| value.trim());
-    Ok(value.unwrap_or("unknown").to_owned())
-}
-
-fn gibibytes(kibibytes: &str) -> String {
-    let number = kibibytes
-        .split(' ')
-        .next()
-        .and_then(|number| number.parse::<u64>().ok());
-    number.map_or_else(|| kibibytes.to_owned(), |number| format!("{} GiB", number >> 20))
-}
-
-/// Short, and marked when the checkout differs from it.
+/// The commit, with "-dirty" if the clone has changes.
 fn commit() -> Result<String> {
     let described = Command::new("git")
         .args(["describe", "--always", "--dirty", "--abbrev=12"])
@@ -110,12 +105,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_machine_tells_what_it_is() {
-        let machine = Machine::look().unwrap();
-        assert!(
-            machine.cores > 0 && machine.memory.ends_with("GiB"),
-            "{machine:?}"
-        );
-        assert!(machine.words().contains("kubernetes v1."), "{machine:?}");
+    fn a_session_names_machine_and_versions() {
+        let session = Session::start(true).unwrap();
+        let text = session.to_string();
+        for part in [" UTC **with --quick", " GiB, Linux ", "kubernetes v1."] {
+            assert!(text.contains(part), "{part}: {text}");
+        }
     }
 }

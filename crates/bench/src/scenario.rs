@@ -1,132 +1,122 @@
-//! One side-by-side measurement: variants, figures, and what each round gave for them.
+//! Variants that were measured in the same rounds, and their figures.
 
 use crate::stats::Spread;
-use anyhow::{Result, bail};
+use crate::variants;
+use anyhow::{Context, Result, bail};
 use serde::{Deserialize, Serialize};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
-/// What one round gave for one variant: figures by name.
+/// The figures of one variant in one round, by name.
 pub(crate) type Figures = Vec<(&'static str, f64)>;
 
-/// Variants measured in turns under the same conditions.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+/// Variants that were measured under the same conditions.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Scenario {
     pub(crate) title: String,
-    /// In the order in which they were first measured.
-    pub(crate) variants: Vec<String>,
-    /// In the order in which they were first told.
-    pub(crate) figures: Vec<String>,
-    /// Which figure is compared with which variant's, first of all.
-    pub(crate) ratios: Vec<Ratio>,
-    /// Variant, then figure, then one value a round.
-    pub(crate) values: BTreeMap<String, BTreeMap<String, Vec<f64>>>,
-}
-
-/// A comparison within each round.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-pub(crate) struct Ratio {
-    pub(crate) figure: String,
-    pub(crate) to: String,
+    /// Variant, then figure, then one value for each round.
+    values: BTreeMap<String, BTreeMap<String, Vec<f64>>>,
 }
 
 impl Scenario {
-    pub(crate) fn new(title: impl Into<String>, ratios: &[(&str, &str)]) -> Self {
-        let ratio = |&(figure, to): &(&str, &str)| Ratio {
-            figure: figure.to_owned(),
-            to: to.to_owned(),
-        };
+    pub(crate) fn new(title: impl Into<String>) -> Self {
         Self {
             title: title.into(),
-            variants: Vec::new(),
-            figures: Vec::new(),
-            ratios: ratios.iter().map(ratio).collect(),
             values: BTreeMap::new(),
         }
     }
 
-    /// Adds what a round gave. A figure that is no number means that the measurement is broken.
-    pub(crate) fn add<Name>(
+    /// Measures each variant once in each round, in a random order.
+    pub(crate) async fn measure<V: Copy>(
+        title: impl Into<String>,
+        rounds: u32,
+        variants: &[V],
+        name: impl Fn(V) -> String,
+        mut measure: impl AsyncFnMut(u32, V) -> Result<Figures>,
+    ) -> Result<Self> {
+        let mut scenario = Self::new(title);
+        for round in 0..rounds {
+            let mut order = variants.to_vec();
+            fastrand::shuffle(&mut order);
+            for variant in order {
+                let name = name(variant);
+                let figures = measure(round, variant).await;
+                let figures = figures.with_context(|| format!("{}, {name}", scenario.title))?;
+                if let Some((figure, value)) = figures.first() {
+                    eprintln!(
+                        "   {}, round {}: {name}: {figure}: {value:.2}",
+                        scenario.title,
+                        round + 1
+                    );
+                }
+                scenario.add(&name, figures)?;
+            }
+        }
+        Ok(scenario)
+    }
+
+    /// Adds a round. A figure that is not a number means that the measurement is broken.
+    pub(crate) fn add<Name: Into<String>>(
         &mut self,
         variant: &str,
         figures: impl IntoIterator<Item = (Name, f64)>,
-    ) -> Result<()>
-    where
-        Name: Into<String>,
-    {
-        if !self.variants.iter().any(|known| known == variant) {
-            self.variants.push(variant.to_owned());
-        }
+    ) -> Result<()> {
+        let of_variant = self.values.entry(variant.to_owned()).or_default();
         for (figure, value) in figures {
             let figure = figure.into();
             if !value.is_finite() {
-                bail!(
-                    "{}: {variant}: {figure} is {value}: nothing was measured",
-                    self.title
-                );
+                bail!("{}: {variant}: {figure} is {value}", self.title);
             }
-            if !self.figures.contains(&figure) {
-                self.figures.push(figure.clone());
-            }
-            let of_variant = self.values.entry(variant.to_owned()).or_default();
             of_variant.entry(figure).or_default().push(value);
         }
         Ok(())
     }
 
-    /// Adds the rounds of another sitting after its own. Where variants or figures are others by now, the new rounds take the
-    /// place of its own: they have nothing to do with one another. Whether its own are still there.
+    /// Appends the rounds of another measurement. If its variants or figures differ, its rounds replace the existing rounds, and the
+    /// result is false: a median over different things would say nothing.
     pub(crate) fn join(&mut self, other: Self) -> bool {
-        // Variants are measured in random order.
-        let variants = |of: &Self| BTreeSet::from_iter(of.variants.clone());
-        if variants(self) != variants(&other) || self.figures != other.figures {
+        if !self.names().eq(other.names()) {
             eprintln!(
-                "   {}: the earlier rounds go, because their variants or figures are not those of the new ones",
+                "   {}: other variants or figures replace the earlier rounds",
                 self.title
             );
             *self = other;
             return false;
         }
         for (variant, figures) in other.values {
-            let of_variant = self.values.entry(variant).or_default();
             for (figure, values) in figures {
+                let of_variant = self.values.entry(variant.clone()).or_default();
                 of_variant.entry(figure).or_default().extend(values);
             }
         }
         true
     }
 
-    /// One value a round.
-    pub(crate) fn rounds(&self, variant: &str, figure: &str) -> &[f64] {
+    fn names(&self) -> impl Iterator<Item = (&String, &String)> {
+        let variants = self.values.iter();
+        variants.flat_map(|(variant, figures)| figures.keys().map(move |figure| (variant, figure)))
+    }
+
+    /// The variants in the order of the page.
+    pub(crate) fn variants(&self) -> Vec<&str> {
+        let mut variants: Vec<_> = self.values.keys().map(String::as_str).collect();
+        variants.sort_by_key(|variant| variants::style(variant).map(|style| style.place));
+        variants
+    }
+
+    fn rounds(&self, variant: &str, figure: &str) -> &[f64] {
         let values = self.values.get(variant).and_then(|figures| figures.get(figure));
         values.map_or(&[], Vec::as_slice)
     }
 
     pub(crate) fn spread(&self, variant: &str, figure: &str) -> Option<Spread> {
-        Spread::of(self.rounds(variant, figure))
+        Spread::new(self.rounds(variant, figure))
     }
 
-    /// Divided round by round, so that what disturbed a whole round disturbs the ratio little.
+    /// The figure divided by that of another variant, round by round: what disturbs a whole round changes the ratio little.
     pub(crate) fn ratio(&self, variant: &str, to: &str, figure: &str) -> Option<Spread> {
         let pairs = self.rounds(variant, figure).iter().zip(self.rounds(to, figure));
-        let ratios: Vec<_> = pairs
-            .filter(|(_, base)| **base > 0.0)
-            .map(|(of, base)| of / base)
-            .collect();
-        Spread::of(&ratios)
-    }
-
-    /// Sentences for each variant that beats ours in a figure where less is better.
-    pub(crate) fn faster_than(&self, ours: &str, figure: &'static str) -> Vec<String> {
-        let others = self.variants.iter().filter(|variant| *variant != ours);
-        let faster = others.filter_map(|variant| {
-            let ratio = self.ratio(variant, ours, figure)?;
-            let sentence = format!(
-                "{}: **{variant}** takes {ratio} of **{ours}**'s {figure}.",
-                self.title
-            );
-            (ratio.median < 1.0).then_some(sentence)
-        });
-        faster.collect()
+        let ratios = pairs.filter(|(_, base)| **base > 0.0).map(|(of, base)| of / base);
+        Spread::new(&ratios.collect::<Vec<_>>())
     }
 }
 
@@ -135,10 +125,10 @@ mod tests {
     use super::*;
 
     fn scenario() -> Scenario {
-        let mut scenario = Scenario::new("80 runs", &[("time", "base")]);
+        let mut scenario = Scenario::new("80 runs");
         for (base, ours) in [(10.0, 11.0), (20.0, 21.0), (10.0, 12.0)] {
-            scenario.add("base", vec![("time", base)]).unwrap();
-            scenario.add("ours", vec![("time", ours)]).unwrap();
+            scenario.add("base", [("time", base)]).unwrap();
+            scenario.add("ours", [("time", ours)]).unwrap();
         }
         scenario
     }
@@ -150,45 +140,23 @@ mod tests {
     }
 
     #[test]
-    fn rounds_of_two_sittings_follow_one_another() {
+    fn rounds_that_are_added_follow_the_earlier_rounds() {
         let mut both = scenario();
         assert!(both.join(scenario()));
         assert_eq!(both.rounds("ours", "time"), [11.0, 21.0, 12.0, 11.0, 21.0, 12.0]);
     }
 
     #[test]
-    fn rounds_with_another_variant_take_the_place_of_those_that_are_there() {
-        let mut there = scenario();
-        let mut other = scenario();
-        other.add("a third", vec![("time", 1.0)]).unwrap();
-        assert!(!there.join(other));
-        assert_eq!(there.rounds("a third", "time"), [1.0]);
-        assert_eq!(there.rounds("ours", "time"), [11.0, 21.0, 12.0]);
+    fn rounds_with_other_variants_replace_the_earlier_rounds() {
+        let (mut joined, mut other) = (scenario(), scenario());
+        other.add("a third", [("time", 1.0)]).unwrap();
+        assert!(!joined.join(other.clone()));
+        assert_eq!(joined, other);
     }
 
     #[test]
-    fn rounds_are_joined_whichever_variant_was_measured_first() {
-        let rounds = |order: [&str; 2]| {
-            let mut scenario = Scenario::new("s", &[]);
-            for variant in order {
-                scenario.add(variant, vec![("time", 1.0)]).unwrap();
-            }
-            scenario
-        };
-        let mut both = rounds(["a", "b"]);
-        assert!(both.join(rounds(["b", "a"])));
-        assert_eq!(both.rounds("a", "time"), [1.0, 1.0]);
-    }
-
-    #[test]
-    fn another_choice_that_is_faster_is_told() {
-        assert_eq!(scenario().faster_than("ours", "time").len(), 1);
-        assert!(scenario().faster_than("base", "time").is_empty());
-    }
-
-    #[test]
-    fn a_figure_that_is_no_number_breaks_the_measurement() {
-        let broken = scenario().add("ours", vec![("time", f64::NAN)]).unwrap_err();
-        assert!(broken.to_string().contains("nothing was measured"), "{broken}");
+    fn a_figure_that_is_not_a_number_breaks_the_measurement() {
+        let broken = scenario().add("ours", [("time", f64::NAN)]).unwrap_err();
+        assert_eq!(broken.to_string(), "80 runs: ours: time is NaN");
     }
 }

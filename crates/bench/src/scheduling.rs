@@ -1,46 +1,69 @@
-//! The scheduler alone: pods are created while it does not run, then it is started. Nothing else runs that would
-//! touch them.
+//! The scheduler alone: pods are created while the scheduler is stopped, then it is started. No other process changes the pods.
 
-use crate::Effort;
-use crate::aim::Aim;
-use crate::cluster;
-use crate::exposition::{label, sum};
-use crate::process::cpu_seconds;
-use crate::report::Report;
+mod shapes;
+mod sizes;
+
+use crate::cluster::{self, cpu_of, sum};
+use crate::part::{BenchPart, Effort};
 use crate::scenario::{Figures, Scenario};
-use crate::shapes::{Shape, TASKS, stranger};
-use crate::sizes::{QUICK, SIDE_BY_SIDE, SIZES, Size, Way};
-use crate::stats::{exponent, number, short};
-use crate::watch::{self, Pods, SeenPod};
+use crate::stats::number;
+use crate::variants::{CLUSTER, ISOLATE, NO_TERMS};
+use crate::watch::{self, PodRecord, Recorder};
 use anyhow::{Context, Result, bail};
 use k8s_openapi::api::core::v1::{Node, Pod};
 use kube::api::Api;
 use serde_json::json;
+use shapes::{TASKS, TermsShape, unrelated};
+use sizes::{QUICK, SIZES, SchedulerVariant};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
-use testbed::{Limits, Options, Part, Testbed};
+use testbed::Part;
+use testbed::{Limits, Options, Testbed};
 
 const TOGETHER: &str = "queued together, s";
 const HELD: &str = "tasks after placeholders, s";
-const STRANGERS: &str = "unrelated pods, s";
+const UNRELATED: &str = "unrelated pods, s";
+const CPU: &str = "CPU of the scheduler, s";
+const FAILED: &str = "failed attempts";
 const RUNS: &str = "runs";
-const OTHERS: &str = "strangers";
-/// A pod that no node takes is tried again after at most ten seconds; whoever is silent for longer has given up.
+const OTHERS: &str = "others";
+/// The scheduler tries a pod that found no node again after at most ten seconds. After a longer silence, it has given up.
 const SILENCE: Duration = Duration::from_secs(40);
 
-const METHOD: &str = "Each run is a placeholder (with Tekton's modes: an assistant) and four task pods. They are created \
-while no scheduler runs. Then the scheduler is started, and the time from its first binding to its last is measured. \
-Queued together: all pods at once, the placeholders first. Tasks after placeholders: the placeholders are bound before the \
-tasks are created, as with held runs. Unrelated pods: as many pods without terms as there are runs, in addition to the \
-bound pods. The fast path is the scheduler's feature gate InterPodAffinityHostnameFastPath, alpha in Kubernetes 1.37 and \
-off by default.";
+pub(crate) const PART: BenchPart = BenchPart {
+    name: "scheduling",
+    title: "Scheduling alone",
+    method: "each run is a placeholder (with Tekton's modes: an assistant) and four task pods. The pods are created while the scheduler \
+        is stopped. Then the scheduler is started, and the time from its first binding to its last binding is measured. Queued \
+        together: all pods at once, the placeholders first. Tasks after placeholders: the placeholders are bound before the tasks are \
+        created, as with held runs. Unrelated pods: as many pods without terms as there are runs, in addition to the bound pods. Fast \
+        path: the scheduler's feature gate InterPodAffinityHostnameFastPath, alpha in Kubernetes 1.37 and off by default.",
+    in_quick: true,
+    measure: |runtime, effort| runtime.block_on(measure(effort)),
+    figures: &[TOGETHER, HELD, UNRELATED, CPU, FAILED],
+    ratios: &[
+        (TOGETHER, ISOLATE),
+        (HELD, ISOLATE),
+        (TOGETHER, NO_TERMS),
+        (HELD, NO_TERMS),
+        (UNRELATED, NO_TERMS),
+        (TOGETHER, CLUSTER),
+        (HELD, CLUSTER),
+    ],
+    aims: &[
+        (CLUSTER, TOGETHER, Some(ISOLATE), 0.6),
+        (CLUSTER, HELD, Some(ISOLATE), 0.95),
+        (CLUSTER, TOGETHER, Some(NO_TERMS), 2.2),
+    ],
+    chart: Some(TOGETHER),
+};
 
-pub(crate) async fn measure(effort: &Effort) -> Result<Vec<Scenario>> {
+async fn measure(effort: &Effort) -> Result<Vec<Scenario>> {
+    let sizes = effort.allowed(effort.pick(&SIZES[..], &QUICK), |size| size.runs)?;
     let options = Options {
         tekton: false,
-        limits: Limits::Raised,
         taint_new_nodes: false,
-        ..effort.options()
+        ..effort.options(Limits::Raised)
     };
     let bed = Testbed::start(options).await?;
     for namespace in [RUNS, OTHERS] {
@@ -50,30 +73,33 @@ pub(crate) async fn measure(effort: &Effort) -> Result<Vec<Scenario>> {
         bed.stop(part)?;
     }
     let (mut scenarios, mut nodes) = (Vec::new(), 0);
-    for size in sizes(effort)? {
-        grow(&bed, nodes, size.nodes).await?;
+    for size in sizes {
+        add_nodes(&bed, nodes, size.nodes).await?;
         nodes = size.nodes;
-        scenarios.push(one_size(effort, &bed, size).await?);
+        let title = format!("{} nodes, {} runs", size.nodes, size.runs);
+        let variants = size.variants(bed.versions().kubernetes);
+        let measured = Scenario::measure(
+            title,
+            effort.rounds,
+            &variants,
+            SchedulerVariant::name,
+            async |_, variant| one_round(&bed, variant, size.runs).await,
+        );
+        scenarios.push(measured.await?);
     }
     Ok(scenarios)
 }
 
-fn sizes(effort: &Effort) -> Result<Vec<Size>> {
-    effort.those_wanted(effort.pick(&SIZES[..], &QUICK), |size| size.runs)
-}
-
-/// Nodes that are Ready as they are created; nobody looks after them.
-async fn grow(bed: &Testbed, from: usize, to: usize) -> Result<()> {
+/// Creates nodes that are Ready. The processes that would change them are stopped.
+async fn add_nodes(bed: &Testbed, from: usize, to: usize) -> Result<()> {
+    let size = json!({"cpu": "8", "memory": "32Gi", "pods": "110"});
     let node = |index: usize| {
-        let (name, room) = (
-            format!("node-{index}"),
-            json!({"cpu": "8", "memory": "32Gi", "pods": "110"}),
-        );
+        let name = format!("node-{index}");
         serde_json::from_value(json!({
             "metadata": {"name": name, "labels": {"kubernetes.io/hostname": name, "kubernetes.io/os": "linux"}},
             "status": {
-                "capacity": room, "allocatable": room,
-                "conditions": [{"type": "Ready", "status": "True", "reason": "Made", "message": ""}],
+                "capacity": size, "allocatable": size,
+                "conditions": [{"type": "Ready", "status": "True", "reason": "Created", "message": ""}],
             },
         }))
     };
@@ -82,136 +108,114 @@ async fn grow(bed: &Testbed, from: usize, to: usize) -> Result<()> {
     Ok(())
 }
 
-async fn one_size(effort: &Effort, bed: &Testbed, size: Size) -> Result<Scenario> {
-    let (none, in_tree) = (Shape::None.name(), Shape::InTree.name());
-    let ratios = [
-        (TOGETHER, in_tree),
-        (HELD, in_tree),
-        (TOGETHER, none),
-        (HELD, none),
-        (STRANGERS, none),
-    ];
-    let mut scenario = Scenario::new(format!("{} nodes, {} runs", size.nodes, size.runs), &ratios);
-    for round in 0..effort.rounds {
-        let mut order = size.ways(bed.versions().kubernetes);
-        if round % 2 == 1 {
-            order.reverse();
-        }
-        for way in order {
-            let name = way.name();
-            let figures = turn(bed, way, size.runs).await;
-            let figures = figures.with_context(|| format!("{}, {name}", scenario.title))?;
-            eprintln!(
-                "   {}, round {}: {name}: {:.1} s",
-                scenario.title,
-                round + 1,
-                figures[0].1
-            );
-            scenario.add(&name, figures)?;
-        }
-    }
-    Ok(scenario)
-}
-
-async fn turn(bed: &Testbed, way: Way, runs: usize) -> Result<Figures> {
-    let (placeholders, tasks) = pods(way.shape, runs);
-    let all = placeholders.iter().chain(&tasks).cloned().collect();
-    let together = schedule(bed, way, RUNS, all).await?;
-    let strangers = (0..runs).map(stranger).collect();
-    let strangers = schedule(bed, way.with(Shape::None), OTHERS, strangers).await?;
-    clear(bed).await?;
-    schedule(bed, way, RUNS, placeholders).await?;
-    let held = schedule(bed, way, RUNS, tasks).await?;
-    clear(bed).await?;
+async fn one_round(bed: &Testbed, variant: SchedulerVariant, runs: usize) -> Result<Figures> {
+    let shape = variant.shape;
+    let placeholders = || (0..runs).map(|run| shape.placeholder(run));
+    let tasks = || (0..runs).flat_map(|run| (0..TASKS).map(move |task| shape.task(run, task)));
+    let all = placeholders().chain(tasks()).collect();
+    let together = schedule(bed, variant, RUNS, all).await?.check(shape)?;
+    let others = (0..runs).map(unrelated).collect();
+    let unrelated = schedule(bed, variant, OTHERS, others)
+        .await?
+        .check(TermsShape::None)?;
+    delete(bed).await?;
+    schedule(bed, variant, RUNS, placeholders().collect())
+        .await?
+        .check(shape)?;
+    let held = schedule(bed, variant, RUNS, tasks().collect())
+        .await?
+        .check(shape)?;
+    delete(bed).await?;
     Ok(vec![
         (TOGETHER, together.seconds),
         (HELD, held.seconds),
-        (STRANGERS, strangers.seconds),
-        ("scheduler's CPU, s", together.cpu),
+        (UNRELATED, unrelated.seconds),
+        (CPU, together.cpu),
         ("attempts", together.attempts),
-        ("attempts in vain", together.in_vain),
-        ("runs on a shared node", together.shared),
-        ("pods without a node", together.left),
+        (FAILED, together.failed_attempts),
+        ("runs on a shared node", number(together.shared)),
+        ("pods without a node", number(together.unbound)),
     ])
 }
 
-fn pods(shape: Shape, runs: usize) -> (Vec<Pod>, Vec<Pod>) {
-    let tasks = (0..runs).flat_map(|run| (0..TASKS).map(move |task| shape.task(run, task)));
-    (
-        (0..runs).map(|run| shape.placeholder(run)).collect(),
-        tasks.collect(),
-    )
+async fn delete(bed: &Testbed) -> Result<()> {
+    cluster::delete_pods(bed, RUNS).await?;
+    cluster::delete_pods(bed, OTHERS).await
 }
 
-async fn clear(bed: &Testbed) -> Result<()> {
-    cluster::clear_pods(bed, RUNS).await?;
-    cluster::clear_pods(bed, OTHERS).await
-}
-
-/// What it took the scheduler to bind some pods.
-struct Took {
+/// What the scheduler needed to bind pods, and what it did not achieve.
+struct Scheduled {
     seconds: f64,
     cpu: f64,
     attempts: f64,
-    in_vain: f64,
-    shared: f64,
-    left: f64,
+    failed_attempts: f64,
+    shared: usize,
+    unbound: usize,
 }
 
-async fn schedule(bed: &Testbed, way: Way, namespace: &str, pods: Vec<Pod>) -> Result<Took> {
+impl Scheduled {
+    /// Pods without a node are allowed where only the placeholder has anti-affinity: a task may come before the placeholder, to a
+    /// node on which the placeholder then has no place.
+    fn check(self, shape: TermsShape) -> Result<Self> {
+        if self.unbound > 0 && shape != TermsShape::PlaceholderApart {
+            bail!("{} pods were not bound", self.unbound);
+        }
+        if shape.isolates() && self.shared > 0 {
+            bail!("{} runs do not have one node of their own", self.shared);
+        }
+        Ok(self)
+    }
+}
+
+async fn schedule(
+    bed: &Testbed,
+    variant: SchedulerVariant,
+    namespace: &str,
+    pods: Vec<Pod>,
+) -> Result<Scheduled> {
     let client = bed.client().await?;
     let names: BTreeSet<_> = pods.iter().filter_map(|pod| pod.metadata.name.clone()).collect();
     cluster::create_all(&Api::namespaced(client.clone(), namespace), pods).await?;
-    let (bound, _watching) = watch::pods(&client, namespace).await?;
-    let gates = way.gates();
+    let watch = watch::pods(&client, namespace).await?;
+    let gates = variant.feature_gates();
     let args: Vec<_> = gates.iter().map(String::as_str).collect();
     bed.start_again_with(Part::Scheduler, &args).await?;
-    let pid = bed.pid(Part::Scheduler).context("the scheduler does not run")?;
-    let cpu = first_binding(&bound, &names, pid).await?;
-    let left = all_bound(&bound, &names).await;
-    let cpu = cpu_seconds(pid)? - cpu;
+    let pid = cluster::pid(bed, Part::Scheduler)?;
+    let cpu = until_first_binding(&watch, &names, pid).await?;
+    let unbound = until_silence(&watch, &names).await;
+    let cpu = cpu_of(pid)? - cpu;
     let metrics = bed.scheduler_metrics().await?;
     bed.kill(Part::Scheduler)?;
-    let seen = bound.look();
-    let shared = shared_nodes(&seen);
-    if left > 0 && way.shape != Shape::ApartByPlaceholder {
-        bail!("{left} of {} pods in {namespace} were not bound", names.len());
-    }
-    if way.shape.isolates() && shared > 0 {
-        bail!("{shared} runs are not alone on one node");
-    }
-    let attempts = |in_vain: bool| {
-        sum(&metrics, "scheduler_schedule_attempts_total", |labels| {
-            !in_vain || label(labels, "result") != Some("scheduled")
-        })
-    };
-    Ok(Took {
-        seconds: span(&seen, &names)?,
+    let bound = watch.records();
+    let attempts =
+        |is_counted: fn(&str) -> bool| sum(&metrics, "scheduler_schedule_attempts_total", is_counted);
+    Ok(Scheduled {
+        seconds: span(&bound, &names)?,
         cpu,
-        attempts: attempts(false),
-        in_vain: attempts(true),
-        shared: number(shared),
-        left: number(left),
+        attempts: attempts(|_| true),
+        failed_attempts: attempts(|labels| !labels.contains("result=\"scheduled\"")),
+        shared: runs_on_shared_nodes(&bound),
+        unbound,
     })
 }
 
-/// The CPU time that the scheduler had used when it bound the first of these pods.
-async fn first_binding(bound: &Pods, names: &BTreeSet<String>, pid: u32) -> Result<f64> {
-    let begun = Instant::now();
-    while count(bound, names) == 0 {
-        if begun.elapsed() > SILENCE {
-            bail!("the scheduler has bound nothing in {SILENCE:?}");
+/// Returns the CPU time that the scheduler had used when it bound the first of these pods.
+async fn until_first_binding(watch: &Recorder<PodRecord>, names: &BTreeSet<String>, pid: u32) -> Result<f64> {
+    let start = Instant::now();
+    while count(watch, names) == 0 {
+        if start.elapsed() > SILENCE {
+            bail!("the scheduler has bound no pod in {SILENCE:?}");
         }
         tokio::time::sleep(Duration::from_millis(2)).await;
     }
-    cpu_seconds(pid)
+    cpu_of(pid)
 }
 
-/// Returns how many were left when nothing was bound for long.
-async fn all_bound(bound: &Pods, names: &BTreeSet<String>) -> usize {
+/// Waits until all pods are bound, or none for a long time. Returns the number of pods that are not bound.
+async fn until_silence(watch: &Recorder<PodRecord>, names: &BTreeSet<String>) -> usize {
     let (mut last, mut changed) = (0, Instant::now());
     loop {
-        let now = count(bound, names);
+        let now = count(watch, names);
         if now != last {
             (last, changed) = (now, Instant::now());
         }
@@ -222,136 +226,55 @@ async fn all_bound(bound: &Pods, names: &BTreeSet<String>) -> usize {
     }
 }
 
-fn count(bound: &Pods, names: &BTreeSet<String>) -> usize {
-    bound.look().keys().filter(|name| names.contains(*name)).count()
+fn count(watch: &Recorder<PodRecord>, names: &BTreeSet<String>) -> usize {
+    watch
+        .records()
+        .keys()
+        .filter(|name| names.contains(*name))
+        .count()
 }
 
-fn span(seen: &BTreeMap<String, SeenPod>, names: &BTreeSet<String>) -> Result<f64> {
-    let times = || {
-        seen.iter()
-            .filter(|(name, _)| names.contains(*name))
-            .map(|(_, pod)| pod.bound)
-    };
-    let (first, last) = times().min().zip(times().max()).context("nothing was bound")?;
+/// Seconds from the first to the last binding of these pods.
+fn span(bound: &BTreeMap<String, PodRecord>, names: &BTreeSet<String>) -> Result<f64> {
+    let times = || names.iter().filter_map(|name| Some(bound.get(name)?.bound));
+    let (first, last) = times().min().zip(times().max()).context("no pod was bound")?;
     Ok((last - first).as_secs_f64())
 }
 
-/// Runs with a pod on a node that is not theirs alone, or on two nodes.
-fn shared_nodes(seen: &BTreeMap<String, SeenPod>) -> usize {
+/// The number of runs with pods on two nodes, or on a node with pods of another run.
+fn runs_on_shared_nodes(bound: &BTreeMap<String, PodRecord>) -> usize {
     let (mut runs, mut nodes): (BTreeMap<_, BTreeSet<_>>, BTreeMap<_, BTreeSet<_>>) = Default::default();
-    for pod in seen.values() {
+    for pod in bound.values() {
         runs.entry(&pod.run).or_default().insert(&pod.node);
         nodes.entry(&pod.node).or_default().insert(&pod.run);
     }
-    let apart = |of: &BTreeSet<&String>| of.len() > 1 || of.iter().any(|node| nodes[node].len() > 1);
-    runs.values().filter(|of| apart(of)).count()
-}
-
-pub(crate) fn report(effort: &Effort, scenarios: Vec<Scenario>) -> Report {
-    let (ours, sizes) = (Shape::Ours.name(), sizes(effort).unwrap_or_default());
-    let faster = [TOGETHER, HELD].iter().flat_map(|figure| {
-        scenarios
-            .iter()
-            .flat_map(|scenario| scenario.faster_than(ours, figure))
-    });
-    Report {
-        part: "scheduling",
-        title: "Scheduling alone",
-        method: METHOD,
-        aims: scenarios.iter().flat_map(aims).collect(),
-        faster: faster.collect(),
-        notes: SIDE_BY_SIDE
-            .iter()
-            .flat_map(|shape| growth(*shape, &scenarios, &sizes))
-            .collect(),
-        scenarios,
-        plotted: TOGETHER,
-    }
-}
-
-fn aims(scenario: &Scenario) -> Vec<Aim> {
-    let aim = |figure: &str, shape: Shape, at_most| {
-        let what = format!("{}: {figure}, pod-affinity to {}", scenario.title, shape.name());
-        let ratio = scenario.ratio(Shape::Ours.name(), shape.name(), figure);
-        Aim::at_most(what, at_most, ratio)
-    };
-    let aims = [
-        aim(TOGETHER, Shape::InTree, 0.6),
-        aim(HELD, Shape::InTree, 0.95),
-        aim(TOGETHER, Shape::None, 2.2),
-    ];
-    aims.into_iter().flatten().collect()
-}
-
-/// The exponents with which the time grows, where sizes differ in one thing only.
-fn growth(shape: Shape, scenarios: &[Scenario], sizes: &[Size]) -> Vec<String> {
-    let measured: Vec<_> = sizes
-        .iter()
-        .zip(scenarios)
-        .filter_map(|(size, scenario)| Some((*size, scenario.spread(shape.name(), TOGETHER)?.median)))
-        .collect();
-    let fit = |what: &str, fixed: fn(&Size) -> bool, by: fn(&Size) -> usize| {
-        let points = measured.iter().filter(|(size, _)| fixed(size));
-        let points: Vec<_> = points
-            .map(|(size, seconds)| (number(by(size)), *seconds))
-            .collect();
-        let exponent = exponent(&points)?;
-        Some(format!(
-            "{}: the time grows with {what} to the power of {}.",
-            shape.name(),
-            short(exponent)
-        ))
-    };
-    let nodes = fit("nodes (80 runs)", |size| size.runs == 80, |size| size.nodes);
-    let runs = fit("runs (1000 nodes)", |size| size.nodes == 1000, |size| size.runs);
-    [nodes, runs].into_iter().flatten().collect()
+    let shares = |on: &BTreeSet<&String>| on.len() > 1 || on.iter().any(|node| nodes[node].len() > 1);
+    runs.values().filter(|on| shares(on)).count()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::sizes::size;
 
-    fn seen(pods: &[(&str, &str)]) -> BTreeMap<String, SeenPod> {
+    fn bound(pods: &[(&str, &str)]) -> BTreeMap<String, PodRecord> {
         let pod = |(index, (run, node)): (usize, &(&str, &str))| {
-            let (run, node) = ((*run).to_owned(), (*node).to_owned());
-            (
-                index.to_string(),
-                SeenPod {
-                    run,
-                    node,
-                    is_task: true,
-                    bound: Instant::now(),
-                    ended: None,
-                },
-            )
+            let pod = PodRecord {
+                run: (*run).to_owned(),
+                node: (*node).to_owned(),
+                is_task: true,
+                bound: Instant::now(),
+                ended: None,
+            };
+            (index.to_string(), pod)
         };
         pods.iter().enumerate().map(pod).collect()
     }
 
     #[test]
-    fn runs_that_share_or_spread_are_counted() {
-        assert_eq!(shared_nodes(&seen(&[("a", "1"), ("a", "1"), ("b", "2")])), 0);
-        assert_eq!(shared_nodes(&seen(&[("a", "1"), ("b", "1"), ("c", "2")])), 2);
-        assert_eq!(shared_nodes(&seen(&[("a", "1"), ("a", "2"), ("c", "3")])), 1);
-    }
-
-    #[test]
-    fn growth_is_told_where_only_one_thing_differs() {
-        let sizes = [size(100, 80), size(1000, 80), size(1000, 800)];
-        let scenarios = [1.0, 10.0, 1000.0].map(|seconds| {
-            let mut scenario = Scenario::new("", &[]);
-            scenario
-                .add(Shape::Ours.name(), vec![(TOGETHER, seconds)])
-                .unwrap();
-            scenario
-        });
-        let told = growth(Shape::Ours, &scenarios, &sizes).join(" ");
-        assert!(
-            told.contains("nodes (80 runs) to the power of 1.")
-                && told.contains("runs (1000 nodes) to the power of 2."),
-            "{told}"
-        );
-        assert!(growth(Shape::Ours, &scenarios[..1], &sizes[..1]).is_empty());
+    fn runs_that_share_a_node_or_use_two_nodes_are_counted() {
+        let count = |pods: &[(&str, &str)]| runs_on_shared_nodes(&bound(pods));
+        assert_eq!(count(&[("a", "1"), ("a", "1"), ("b", "2")]), 0);
+        assert_eq!(count(&[("a", "1"), ("b", "1"), ("c", "2")]), 2);
+        assert_eq!(count(&[("a", "1"), ("a", "2"), ("c", "3")]), 1);
     }
 }

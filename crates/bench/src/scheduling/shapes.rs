@@ -1,5 +1,6 @@
-//! The pods of runs under different shapes of terms. Ours come from `placement`; the others are written out.
+//! The pods of runs with different affinity terms. pod-affinity's terms come from `placement`; the others are written out here.
 
+use crate::variants::{CLUSTER, ISOLATE, LABEL_KEYS, NAMESPACE, NO_TERMS, PLACEHOLDER_APART, TO_PLACEHOLDER};
 use k8s_openapi::api::core::v1::Pod;
 use placement::keys;
 use placement::names::Group;
@@ -7,56 +8,56 @@ use placement::strategy::Strategy;
 use placement::terms::terms;
 use serde_json::{Value, json};
 
-/// How the pods of a run are kept together and runs apart.
+/// Affinity terms that keep the pods of a run together and runs apart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Shape {
-    /// Not at all.
+pub(super) enum TermsShape {
+    /// No terms.
     None,
-    /// As Tekton does with `isolate-pipelinerun`.
+    /// The terms of Tekton's mode `isolate-pipelinerun`.
     InTree,
-    /// As we do, from all runs in the cluster.
+    /// The terms of pod-affinity, with anti-affinity to all runs in the cluster.
     Ours,
-    /// As we do with `isolation-scope: namespace`.
+    /// The terms of pod-affinity with `isolation-scope: namespace`.
     OursNamespace,
-    /// As ours, written with keys that the API server replaces by values.
+    /// Like `Ours`, with label keys that the API server replaces by values.
     Keys,
-    /// As ours, but only the placeholder keeps others away.
-    ApartByPlaceholder,
-    /// Tasks follow the placeholder and nothing else; only the placeholder keeps others away.
+    /// Like `Ours`, but only the placeholder has the anti-affinity.
+    PlaceholderApart,
+    /// Tasks have affinity to the placeholder only. Only the placeholder has the anti-affinity.
     ToPlaceholder,
 }
 
-pub(crate) const TASKS: usize = 4;
+pub(super) const TASKS: usize = 4;
 const INSTANCE: &str = "app.kubernetes.io/instance";
 
-impl Shape {
-    pub(crate) fn name(self) -> &'static str {
+impl TermsShape {
+    pub(super) fn name(self) -> &'static str {
         match self {
-            Self::None => "no terms",
-            Self::InTree => "Tekton, isolate-pipelinerun",
-            Self::Ours => "pod-affinity, cluster",
-            Self::OursNamespace => "pod-affinity, namespace",
-            Self::Keys => "tried: matchLabelKeys and mismatchLabelKeys",
-            Self::ApartByPlaceholder => "tried: only the placeholder keeps away",
-            Self::ToPlaceholder => "tried: tasks tied to the placeholder, which keeps away",
+            Self::None => NO_TERMS,
+            Self::InTree => ISOLATE,
+            Self::Ours => CLUSTER,
+            Self::OursNamespace => NAMESPACE,
+            Self::Keys => LABEL_KEYS,
+            Self::PlaceholderApart => PLACEHOLDER_APART,
+            Self::ToPlaceholder => TO_PLACEHOLDER,
         }
     }
 
-    /// Whether every run is alone on one node, in whatever order the pods come.
-    pub(crate) fn isolates(self) -> bool {
+    /// Whether every run has a node of its own, in each order in which the pods are scheduled.
+    pub(super) fn isolates(self) -> bool {
         match self {
             Self::InTree | Self::Ours | Self::OursNamespace | Self::Keys | Self::ToPlaceholder => true,
-            Self::None | Self::ApartByPlaceholder => false,
+            Self::None | Self::PlaceholderApart => false,
         }
     }
 
-    /// The pod that finds the run its node; without terms a pod as any other.
-    pub(crate) fn placeholder(self, run: usize) -> Pod {
+    /// The first pod of a run. Without terms, the pod has no effect on the others.
+    pub(super) fn placeholder(self, run: usize) -> Pod {
         let (uid, labels) = (uid(run), self.placeholder_labels(run));
         let affinity = match self {
             Self::None => json!({}),
             Self::InTree => json!({"podAntiAffinity": required(&assistant_term(None))}),
-            Self::Ours | Self::ApartByPlaceholder | Self::ToPlaceholder => ours(&uid, "cluster-all"),
+            Self::Ours | Self::PlaceholderApart | Self::ToPlaceholder => ours(&uid, "cluster-all"),
             Self::OursNamespace => ours(&uid, "namespace-all"),
             Self::Keys => by_keys(),
         };
@@ -69,7 +70,7 @@ impl Shape {
     }
 
     /// A task's pod.
-    pub(crate) fn task(self, run: usize, task: usize) -> Pod {
+    pub(super) fn task(self, run: usize, task: usize) -> Pod {
         let uid = uid(run);
         let affinity = match self {
             Self::None => json!({}),
@@ -77,7 +78,7 @@ impl Shape {
             Self::Ours => ours(&uid, "cluster-all"),
             Self::OursNamespace => ours(&uid, "namespace-all"),
             Self::Keys => by_keys(),
-            Self::ApartByPlaceholder => only_together(&uid),
+            Self::PlaceholderApart => only_together(&uid),
             Self::ToPlaceholder => json!({"podAffinity": required(&placeholder_term(&uid))}),
         };
         let labels = json!({
@@ -100,11 +101,11 @@ impl Shape {
     }
 }
 
-/// A pod that has nothing to do with any run.
-pub(crate) fn stranger(index: usize) -> Pod {
+/// A pod that belongs to no run.
+pub(super) fn unrelated(index: usize) -> Pod {
     pod(
-        &format!("stranger-{index}"),
-        &json!({"app": "stranger"}),
+        &format!("unrelated-{index}"),
+        &json!({"app": "unrelated"}),
         &json!({}),
         &json!({}),
     )
@@ -114,7 +115,7 @@ fn name(run: usize) -> String {
     format!("run-{run}")
 }
 
-/// As long as a real one.
+/// As long as the UID of a real run.
 fn uid(run: usize) -> String {
     format!("00000000-0000-4000-8000-{run:012}")
 }
@@ -170,7 +171,7 @@ fn required(term: &Value) -> Value {
     json!({"requiredDuringSchedulingIgnoredDuringExecution": [term]})
 }
 
-/// Written by hand above, so that whatever does not read is a mistake of ours, which the API server would refuse.
+/// The JSON is written in this file. If a mistake makes it unreadable, the pod is empty, and the API server rejects it.
 fn pod(name: &str, labels: &Value, affinity: &Value, requests: &Value) -> Pod {
     let pod = json!({
         "metadata": {"name": name, "labels": labels},
@@ -187,14 +188,14 @@ fn pod(name: &str, labels: &Value, affinity: &Value, requests: &Value) -> Pod {
 mod tests {
     use super::*;
 
-    const ALL: [Shape; 7] = [
-        Shape::None,
-        Shape::InTree,
-        Shape::Ours,
-        Shape::OursNamespace,
-        Shape::Keys,
-        Shape::ApartByPlaceholder,
-        Shape::ToPlaceholder,
+    const ALL: [TermsShape; 7] = [
+        TermsShape::None,
+        TermsShape::InTree,
+        TermsShape::Ours,
+        TermsShape::OursNamespace,
+        TermsShape::Keys,
+        TermsShape::PlaceholderApart,
+        TermsShape::ToPlaceholder,
     ];
 
     #[test]
@@ -209,13 +210,13 @@ mod tests {
     }
 
     #[test]
-    fn the_shapes_differ_in_who_keeps_away() {
+    fn the_shapes_differ_in_the_pods_with_anti_affinity() {
         let apart = |pod: Pod| pod.spec.unwrap().affinity.unwrap().pod_anti_affinity.is_some();
-        let of = |shape: Shape| (apart(shape.placeholder(1)), apart(shape.task(1, 1)));
-        assert_eq!(of(Shape::Ours), (true, true));
-        assert_eq!(of(Shape::Keys), (true, true));
-        assert_eq!(of(Shape::InTree), (true, false));
-        assert_eq!(of(Shape::ApartByPlaceholder), (true, false));
-        assert_eq!(of(Shape::None), (false, false));
+        let of = |shape: TermsShape| (apart(shape.placeholder(1)), apart(shape.task(1, 1)));
+        assert_eq!(of(TermsShape::Ours), (true, true));
+        assert_eq!(of(TermsShape::Keys), (true, true));
+        assert_eq!(of(TermsShape::InTree), (true, false));
+        assert_eq!(of(TermsShape::PlaceholderApart), (true, false));
+        assert_eq!(of(TermsShape::None), (false, false));
     }
 }

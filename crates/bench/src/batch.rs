@@ -1,0 +1,153 @@
+//! Runs of one variant in a namespace of their own, from creation to end.
+
+use crate::admission;
+use crate::cluster;
+use crate::outcome::{BatchOutcome, Guarantee};
+use crate::part::Effort;
+use crate::variants::{ALWAYS, BY_POLICIES, COMPLETED, DISABLED, ISOLATE, ISOLATE_ALWAYS, PIPELINERUNS};
+use crate::watch::{self, PodRecord, Recorder, RunRecord};
+use anyhow::Result;
+use std::time::{Duration, Instant};
+use testbed::runs::RunSpec;
+use testbed::{Admission, Testbed};
+use tokio::time::sleep_until;
+
+/// The longest wait for the end of all runs.
+const ALL_DONE: Duration = Duration::from_mins(90);
+
+/// What decides where the pods of a run are.
+#[derive(Clone, Copy)]
+pub(crate) struct RunVariant {
+    pub(crate) name: &'static str,
+    coschedule: &'static str,
+    label: Option<&'static str>,
+    guarantee: Guarantee,
+    admission: Admission,
+}
+
+pub(crate) const VARIANTS: [RunVariant; 7] = [
+    tekton(DISABLED, "disabled", Guarantee::None),
+    tekton(PIPELINERUNS, "pipelineruns", Guarantee::OneNode),
+    tekton(ISOLATE, "isolate-pipelinerun", Guarantee::OwnNode),
+    pod_affinity(ALWAYS, "colocateAlways", Guarantee::OneNode),
+    pod_affinity(COMPLETED, "colocateCompleted", Guarantee::OwnNode),
+    RunVariant {
+        admission: Admission::Policies,
+        ..pod_affinity(BY_POLICIES, "colocateCompleted", Guarantee::OwnNode)
+    },
+    pod_affinity(ISOLATE_ALWAYS, "isolateAlways", Guarantee::OwnNode),
+];
+
+const fn tekton(name: &'static str, coschedule: &'static str, guarantee: Guarantee) -> RunVariant {
+    RunVariant {
+        name,
+        coschedule,
+        label: None,
+        guarantee,
+        admission: Admission::Webhook,
+    }
+}
+
+const fn pod_affinity(name: &'static str, strategy: &'static str, guarantee: Guarantee) -> RunVariant {
+    RunVariant {
+        label: Some(strategy),
+        ..tekton(name, "disabled", guarantee)
+    }
+}
+
+/// The variants with these names.
+pub(crate) fn variants(names: &[&str]) -> Vec<RunVariant> {
+    let mut variants = VARIANTS.to_vec();
+    variants.retain(|variant| names.contains(&variant.name));
+    variants
+}
+
+/// Runs that are prepared, and watches of their namespace.
+pub(crate) struct Batch<'a> {
+    bed: &'a Testbed,
+    pub(crate) namespace: String,
+    guarantee: Guarantee,
+    specs: Vec<RunSpec>,
+    pods: Recorder<PodRecord>,
+    runs: Recorder<RunRecord>,
+}
+
+impl<'a> Batch<'a> {
+    /// Prepares this many runs. First, one such run is created and ends, so that caches are warm.
+    pub(crate) async fn prepare(
+        effort: &Effort,
+        bed: &'a Testbed,
+        namespace: &str,
+        variant: RunVariant,
+        size: usize,
+    ) -> Result<Self> {
+        let kept = variant.name.chars().filter(char::is_ascii_alphanumeric);
+        let namespace = format!("{namespace}-{}", kept.collect::<String>().to_lowercase());
+        let namespace = admission::namespace(bed, &namespace, variant.admission).await?;
+        let client = bed.client().await?;
+        cluster::set_coschedule(bed, variant.coschedule).await?;
+        let warm_up = spec(&namespace, "warm-up", variant, "100ms");
+        warm_up.create(&client).await?;
+        bed.until_succeeded(&warm_up, Duration::from_mins(2)).await?;
+        cluster::delete_runs(bed, &namespace).await?;
+        let duration = effort.pick("3s", "500ms");
+        let specs = (0..size).map(|index| spec(&namespace, &format!("run-{index}"), variant, duration));
+        Ok(Self {
+            bed,
+            guarantee: variant.guarantee,
+            specs: specs.collect(),
+            pods: watch::pods(&client, &namespace).await?,
+            runs: watch::runs(&client, &namespace).await?,
+            namespace,
+        })
+    }
+
+    /// Creates the runs with this time between two of them, or all at once, and waits for their end.
+    pub(crate) async fn run(&self, interval: Duration) -> Result<BatchOutcome> {
+        let client = self.bed.client().await?;
+        let created = if interval.is_zero() {
+            cluster::create_runs(&client, &self.namespace, &self.specs).await?
+        } else {
+            self.create_at(interval).await?
+        };
+        let done = || {
+            let runs = self.runs.records();
+            runs.values()
+                .filter(|run| run.done.is_some() || run.failed.is_some())
+                .count()
+        };
+        cluster::until_all(self.bed, "runs done", self.specs.len(), ALL_DONE, done).await?;
+        let names = self.specs.iter().map(|spec| spec.name().to_owned());
+        Ok(BatchOutcome {
+            guarantee: self.guarantee,
+            created: names.zip(created).collect(),
+            pods: self.pods.records().clone(),
+            runs: self.runs.records().clone(),
+        })
+    }
+
+    async fn create_at(&self, interval: Duration) -> Result<Vec<Instant>> {
+        let client = self.bed.client().await?;
+        let (mut created, mut next) = (Vec::new(), Instant::now());
+        for spec in &self.specs {
+            sleep_until(next.into()).await;
+            created.push(Instant::now());
+            spec.create(&client).await?;
+            next += interval;
+        }
+        Ok(created)
+    }
+
+    /// Deletes the runs, and waits until their pods are gone.
+    pub(crate) async fn delete(self) -> Result<()> {
+        cluster::delete_runs(self.bed, &self.namespace).await
+    }
+}
+
+fn spec(namespace: &str, name: &str, variant: RunVariant, duration: &str) -> RunSpec {
+    let spec = RunSpec::diamond(namespace, name).lasting(duration);
+    match variant.label {
+        Some(strategy) => spec.opted_in(strategy),
+        None => spec,
+    }
+}

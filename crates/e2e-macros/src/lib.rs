@@ -1,18 +1,19 @@
 //! `#[e2e_test]`: registers a function with the harness of the end-to-end tests.
 //!
-//! `#[tokio::test]` registers with libtest, which runs tests in the order of their names and reports nothing at the
-//! end. The function is kept as it is, so errors in it have their usual places.
+//! `#[tokio::test]` registers with libtest, which runs tests in the order of their names and reports nothing at the end. The
+//! function itself stays unchanged, so compiler errors point to the usual places.
 
 use proc_macro::{TokenStream, TokenTree};
 
 /// Marks an end-to-end test, with any of these options:
-/// - `first`: it takes long, and is started early.
-/// - `autoscaler`: it needs one, and is started last where the autoscalers still have to be built.
-/// - `real_node`: it is ignored where there can be no real node, and with other versions than the default ones.
-/// - `webhook`: it is about the webhook, and is ignored where policies replace it.
-/// - `policies`: it needs admission policies, and is ignored where the API server is too old to evaluate them.
-/// - `second`: `cargo test-all` runs it, and `cargo test` does not. It repeats a behaviour, or needs another build.
-/// - `nightly`: only `cargo test-nightly` runs it.
+/// - `first`: the test takes long, and is started early.
+/// - `autoscaler`: the test needs an autoscaler, and is started last if the autoscalers must be built first.
+/// - `real_node`: the test is ignored where a real node is impossible, and with other versions than the default ones.
+/// - `webhook`: the test covers the webhook, and is ignored where policies replace the webhook.
+/// - `policies`: the test needs admission policies, and is ignored where the API server is too old to evaluate them.
+/// - `second`: `cargo test-all` runs the test, and `cargo test` does not. The test repeats a behaviour, or needs another
+///   build.
+/// - `nightly`: only `cargo test-nightly` runs the test.
 #[proc_macro_attribute]
 pub fn e2e_test(options: TokenStream, function: TokenStream) -> TokenStream {
     let options: Vec<_> = options.into_iter().filter_map(word).collect();
@@ -35,7 +36,7 @@ const OPTIONS: [&str; 7] = [
     "nightly",
 ];
 
-/// The function's name, and how it is called.
+/// The function's name, and the expression that calls the function.
 fn call_of(function: &TokenStream) -> Option<(String, String)> {
     let words: Vec<_> = function.clone().into_iter().filter_map(word).collect();
     let keyword = words.iter().position(|word| word == "fn")?;

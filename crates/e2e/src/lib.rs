@@ -1,4 +1,4 @@
-//! End-to-end tests on the testbed, and what the commands that run them share.
+//! Helpers of the programs that run the end-to-end tests.
 
 use anyhow::{Context, Result, bail};
 use std::path::{Path, PathBuf};
@@ -9,14 +9,14 @@ pub fn workspace() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
 
-/// cargo, in the root of the checkout.
+/// A cargo command in the root of the checkout.
 pub fn cargo() -> Command {
     let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     cargo.current_dir(workspace());
     cargo
 }
 
-/// The abbreviated commit, with a mark if the checkout differs from the commit in another file than `page`.
+/// The abbreviated commit, with the suffix `-dirty` if a file other than `page` differs from the commit.
 pub fn commit(page: &str) -> Result<String> {
     let commit = git(&["rev-parse", "--short=12", "HEAD"])?;
     let others = format!(":!{page}");

@@ -1,4 +1,4 @@
-//! `cargo test-all`: the tests of `cargo test`, and those that repeat a behaviour or need another build.
+//! `cargo test-all`: the tests of `cargo test`, and tests that repeat a behaviour or need another build.
 
 use anyhow::{Context, Result};
 use clap::Parser;
@@ -14,7 +14,7 @@ struct Cli {
     added: bool,
 }
 
-/// A call of cargo.
+/// A cargo command.
 struct Step {
     title: &'static str,
     arguments: &'static [&'static str],
@@ -33,7 +33,7 @@ const SECOND: Step = Step {
     environment: &[("POD_AFFINITY_TESTS", "second")],
 };
 
-/// With the webhook or with policies, these tests do the same.
+/// Tests that behave in the same way with the webhook and with policies.
 const POLICIES: Step = Step {
     title: "the first level, with admission policies",
     arguments: &[
@@ -51,7 +51,7 @@ const POLICIES: Step = Step {
     environment: &[("POD_AFFINITY_ADMISSION", "policies")],
 };
 
-/// A broken measurement fails. A slow one does not.
+/// A measurement that fails is an error. A slow measurement is not.
 const MEASURING: Step = Step {
     title: "one short round of each measurement",
     arguments: &["run", "--quiet", "--bin", "bench-all", "--", "--quick"],

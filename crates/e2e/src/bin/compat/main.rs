@@ -12,7 +12,7 @@ use std::io::{BufRead, BufReader};
 use std::process::{ExitCode, Stdio};
 use testbed::Versions;
 
-/// The end-to-end tests that each pair has to pass: filters, as `cargo test` takes them.
+/// Filters of the end-to-end tests that each pair must pass, as `cargo test` takes them.
 const TESTS: [&str; 13] = [
     "one_node_per_run::",
     "holds::",
@@ -33,7 +33,7 @@ const TESTS: [&str; 13] = [
 #[derive(Debug, Parser)]
 #[command(name = "cargo compat", bin_name = "cargo compat")]
 struct Cli {
-    /// Run this pair only, such as 1.34/1.15 (more than once: these pairs); the rows of the others stay.
+    /// Run only this pair, such as 1.34/1.15 (can be repeated); the other rows stay.
     #[arg(long, value_name = "KUBERNETES/TEKTON", value_parser = pairs::parsed)]
     only: Vec<Versions>,
     /// Arguments for the tests, such as --test-threads=2.
@@ -65,7 +65,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// Whether all tests passed on all pairs.
+/// Runs all pairs, and returns whether all tests passed.
 fn compare(cli: &Cli) -> Result<bool> {
     let mut all_passed = true;
     for versions in cli.pairs() {
@@ -74,7 +74,7 @@ fn compare(cli: &Cli) -> Result<bool> {
         all_passed &= row.outcome.failed.is_empty();
         println!("{row}");
         let file = e2e::workspace().join(page::FILE);
-        // There is none before the first pair.
+        // The page does not exist before the first pair.
         let before = std::fs::read_to_string(&file).unwrap_or_default();
         let page = Page::read(&before).with(&row);
         std::fs::write(&file, page.to_string()).with_context(|| format!("writing {}", page::FILE))?;
@@ -83,7 +83,7 @@ fn compare(cli: &Cli) -> Result<bool> {
 }
 
 fn row(versions: Versions, arguments: &[String]) -> Result<Row> {
-    // Before the tests: what is changed meanwhile is not what they test.
+    // Read before the tests: the tests do not cover changes that are made while they run.
     let (commit, date) = (e2e::commit(page::FILE)?, jiff::Timestamp::now());
     let releases = testbed::releases(versions)?;
     let release = |part: &str| {
@@ -101,12 +101,12 @@ fn row(versions: Versions, arguments: &[String]) -> Result<Row> {
 
 fn tested(versions: Versions, arguments: &[String]) -> Result<Outcome> {
     let mut tests = e2e::cargo()
-        // Not by --package: see .cargo/config.toml.
+        // --package is not used: see .cargo/config.toml.
         .args(["test", "--test=e2e", "--", "--color=never"])
         .args(TESTS)
         .args(arguments)
         .envs(versions.environment())
-        // Tests that are about policies install them by themselves.
+        // Tests of policies install the policies themselves.
         .env("POD_AFFINITY_ADMISSION", "webhook")
         .env("POD_AFFINITY_TESTS", "all")
         .stdin(Stdio::null())
@@ -127,7 +127,7 @@ fn tested(versions: Versions, arguments: &[String]) -> Result<Outcome> {
     Ok(outcome)
 }
 
-/// Prints what it reads, line by line, and returns all of it.
+/// Prints the output line by line, and returns all of it.
 fn shown(output: impl BufRead) -> Result<String> {
     let mut all = String::new();
     for line in output.lines() {

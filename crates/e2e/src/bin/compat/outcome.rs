@@ -1,18 +1,18 @@
-//! What the harness of the end-to-end tests printed about each test.
+//! Parses the results that the harness of the end-to-end tests printed.
 
 use std::collections::BTreeMap;
 
-/// What became of the tests of one run.
+/// The results of one run of the tests.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Outcome {
     pub(crate) passed: usize,
     pub(crate) failed: Vec<String>,
-    /// How many for each reason.
+    /// Number of ignored tests for each reason.
     pub(crate) ignored: BTreeMap<String, usize>,
 }
 
 impl Outcome {
-    /// Nothing if the output is not whole: the harness counts the tests at its end.
+    /// Returns `None` if the output is incomplete: the harness prints the number of tests at its end.
     pub(crate) fn of(printed: &str) -> Option<Self> {
         let mut outcome = Self::default();
         for line in printed.lines() {
@@ -30,7 +30,7 @@ impl Outcome {
         counted.contains(&wanted).then_some(outcome)
     }
 
-    /// `test NAME ... ok`, `FAILED`, `ignored` or `ignored (REASON)`; other lines say nothing.
+    /// Parses `test NAME ... ok`, `FAILED`, `ignored` or `ignored (REASON)`; other lines are ignored.
     fn add(&mut self, line: &str) {
         let test = line
             .strip_prefix("test ")

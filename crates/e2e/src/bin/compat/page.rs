@@ -1,20 +1,20 @@
-//! The page with the table of pairs. A row stays as it is until its pair is run again.
+//! The page with the table of pairs. A row stays unchanged until its pair runs again.
 
 use crate::outcome::Outcome;
 use crate::pairs;
 use std::collections::BTreeMap;
 use std::fmt;
 
-/// In the checkout.
+/// The path of the page in the checkout.
 pub(crate) const FILE: &str = "docs/compatibility.md";
 const TEXT: &str = include_str!("page.md");
-/// Where the table begins.
+/// The head of the table.
 const HEAD: &str = "| Kubernetes | Tekton | passed | failed | ignored | date | commit |\n| --- | --- | --- | --- | --- | --- | --- |\n";
 
-/// What one pair did.
+/// The result of one pair.
 #[derive(Debug)]
 pub(crate) struct Row {
-    /// Such as `v1.36.3`.
+    /// A version such as `v1.36.3`.
     pub(crate) kubernetes: String,
     pub(crate) tekton: String,
     pub(crate) outcome: Outcome,
@@ -62,7 +62,7 @@ fn counted(count: usize, what: &str) -> String {
     }
 }
 
-/// The minors of Kubernetes and Tekton.
+/// The minor versions of Kubernetes and Tekton.
 type Pair = (u32, u32);
 
 /// The rows, each as it is written.
@@ -70,7 +70,7 @@ type Pair = (u32, u32);
 pub(crate) struct Page(BTreeMap<Pair, String>);
 
 impl Page {
-    /// The rows of a page that was written before.
+    /// Reads the rows of the existing page.
     pub(crate) fn read(text: &str) -> Self {
         let rows = text
             .lines()
@@ -99,7 +99,7 @@ impl fmt::Display for Page {
     }
 }
 
-/// Of a row with results.
+/// The pair of a row with results.
 fn pair_of(line: &str) -> Option<Pair> {
     let mut cells = line.strip_prefix("| v")?.split(" | v");
     let mut minor = || {

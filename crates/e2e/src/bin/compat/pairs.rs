@@ -1,10 +1,11 @@
-//! Which Kubernetes is tried with which Tekton.
+//! The pairs of Kubernetes and Tekton versions that are tested.
 
 use clap::ValueEnum;
 use std::collections::BTreeSet;
 use testbed::{Kubernetes, Tekton, Versions};
 
-/// The oldest of both, each Kubernetes with the newest Tekton, and each Tekton with the newest Kubernetes; oldest first.
+/// Both oldest versions, each Kubernetes with the newest Tekton, and each Tekton with the newest Kubernetes; sorted by age,
+/// the oldest first.
 pub(crate) fn all() -> Vec<Versions> {
     let (all_kubernetes, all_tekton) = (Kubernetes::value_variants(), Tekton::value_variants());
     let newest_tekton = all_tekton.iter().max();
@@ -31,7 +32,7 @@ fn pair(kubernetes: Option<&Kubernetes>, tekton: Option<&Tekton>) -> Option<Vers
     })
 }
 
-/// Of `1.34/1.15`.
+/// Parses `1.34/1.15`.
 pub(crate) fn parsed(text: &str) -> Result<Versions, String> {
     let (kubernetes, tekton) = text.split_once('/').ok_or("write it as 1.34/1.15")?;
     Ok(Versions {

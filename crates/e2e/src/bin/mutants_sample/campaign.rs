@@ -1,4 +1,4 @@
-//! Tests mutants until a sample is complete: first with the tests of their own crate, then those that survive with all tests.
+//! Tests mutants until a sample is complete: first with the tests of their own crate, then the survivors with all tests.
 
 use crate::crates::{Mutated, Tests};
 use crate::equivalent::Equivalent;
@@ -13,14 +13,14 @@ use std::thread;
 #[derive(Debug)]
 pub(crate) struct Campaign {
     pub(crate) tool: Tool,
-    /// Copies of the clone. Each tests one mutant at a time.
+    /// Copies of the clone. Each copy tests one mutant at a time.
     pub(crate) copies: Vec<PathBuf>,
     pub(crate) drawn: Vec<Mutant>,
     pub(crate) outcomes: Mutex<Outcomes>,
 }
 
 impl Campaign {
-    /// The sample, with all its outcomes known.
+    /// Tests mutants until all outcomes of the sample are known, and returns the sample.
     pub(crate) fn run(&self, count: usize, equivalent: &Equivalent) -> Result<&[Mutant]> {
         let own = |mutant: &Mutant| self.outcomes().of(Tests::Own, mutant);
         let sample = loop {

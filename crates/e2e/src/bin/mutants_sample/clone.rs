@@ -1,11 +1,11 @@
-//! The state of the clone, and copies of it in which mutants are built. The clone itself is never changed.
+//! The state of the clone, and copies in which mutants are built. The clone itself is never changed.
 
 use anyhow::{Context, Result, bail};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// What the tests of a mutant are built from.
+/// The paths from which the tests of a mutant are built.
 const CODE: [&str; 10] = [
     "Cargo.lock",
     "Cargo.toml",
@@ -19,16 +19,16 @@ const CODE: [&str; 10] = [
     "crates/tekton",
 ];
 
-/// All files of the clone, with changes that are not committed and files that were not added yet.
+/// All files of the clone, including uncommitted changes and untracked files.
 #[derive(Debug)]
 pub(crate) struct Snapshot {
     git: PathBuf,
-    /// A tree object.
+    /// The id of a git tree object.
     tree: String,
 }
 
 impl Snapshot {
-    /// `index` is a file that git may write: the clone's own index stays as it is.
+    /// `index` is a file for git's index, so that the clone's own index stays unchanged.
     pub(crate) fn take(clone: &Path, index: &Path) -> Result<Self> {
         let git = run(Command::new("git")
             .args(["rev-parse", "--absolute-git-dir"])
@@ -39,7 +39,7 @@ impl Snapshot {
         Ok(Self { git, tree })
     }
 
-    /// The code in a word, which changes with the code.
+    /// A hash of the code.
     pub(crate) fn code(&self) -> Result<String> {
         let objects = run(Command::new("git")
             .env("GIT_DIR", &self.git)
@@ -50,8 +50,8 @@ impl Snapshot {
         Ok(format!("{:016x}", hasher.finish()))
     }
 
-    /// Makes a folder contain these files, and what builds left in its `target`. Files that are as they should be are not
-    /// written, or cargo would build them again. A mutant that was left behind is replaced.
+    /// Replaces the files in a folder by these files, and keeps the builds in its `target`. Equal files are not written
+    /// again, because cargo would rebuild them. A mutant that was left in the folder is overwritten.
     pub(crate) fn copy_to(&self, folder: &Path) -> Result<()> {
         std::fs::create_dir_all(folder).with_context(|| format!("creating {}", folder.display()))?;
         let index = folder.with_extension("index");
@@ -87,7 +87,7 @@ mod tests {
 
     const RULES: &str = "crates/placement/rules.rs";
 
-    /// A repository, and a place beside it.
+    /// A repository, and a folder for a copy.
     struct Scene(TempDir);
 
     impl Scene {

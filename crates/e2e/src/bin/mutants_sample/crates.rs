@@ -11,12 +11,12 @@ pub(crate) enum Mutated {
     Admission,
 }
 
-/// Which tests run against a mutant.
+/// The tests that run against a mutant.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Tests {
-    /// Those of the mutated crate, with few cases for each property.
+    /// The tests of the mutated crate, with few cases for each property.
     Own,
-    /// Those of the mutated crate with all cases, and those of the crates that depend on the mutated one.
+    /// The tests of the mutated crate with all cases, and the tests of the crates that depend on it.
     All,
 }
 
@@ -35,7 +35,7 @@ impl Mutated {
         Self::ALL.into_iter().find(|mutated| mutated.name() == name)
     }
 
-    /// Packages, the mutated one first.
+    /// Package names; the mutated package is first.
     pub(crate) const fn packages(self, tests: Tests) -> &'static [&'static str] {
         match (self, tests) {
             (Self::Placement, Tests::Own) => &["placement"],
@@ -47,7 +47,8 @@ impl Mutated {
         }
     }
 
-    /// Without the tests of the webhook's program: these measure response times, and fail on a busy machine.
+    /// Arguments that select the test targets. The tests of the webhook's program are left out: they measure response times,
+    /// and fail on a busy machine.
     pub(crate) const fn targets(self, tests: Tests) -> &'static [&'static str] {
         match (self, tests) {
             (Self::Placement | Self::Controller, Tests::Own) => &["--lib"],

@@ -1,9 +1,9 @@
-//! The mutants that behave as the code does: no test can catch them.
+//! Mutants that behave as the original code does, so that no test can catch them.
 
 use anyhow::{Result, bail};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// In this folder.
+/// The file in this folder.
 const FILE: &str = "equivalent.txt";
 
 /// Reasons by the keys of mutants.
@@ -15,7 +15,7 @@ impl Equivalent {
         Self::parse(include_str!("equivalent.txt"))
     }
 
-    /// A key at the beginning of a line, and below it the reason on indented lines; `#` begins a comment.
+    /// A key at the beginning of a line, followed by the reason on indented lines; `#` begins a comment.
     pub(crate) fn parse(text: &str) -> Result<Self> {
         let mut all: BTreeMap<String, String> = BTreeMap::new();
         let mut last = None;
@@ -43,7 +43,7 @@ impl Equivalent {
         self.0.contains_key(key)
     }
 
-    /// Keys that no mutant of the code has.
+    /// Keys that match no mutant of the code.
     pub(crate) fn stale<'a>(&self, keys: impl Iterator<Item = &'a str>) -> Vec<&str> {
         let keys: BTreeSet<_> = keys.collect();
         let all = self.0.keys().map(String::as_str);

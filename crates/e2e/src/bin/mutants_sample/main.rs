@@ -1,5 +1,5 @@
-//! `cargo mutants-sample`: draws mutants of the rules, the controller and the webhook from a seed, runs the unit tests
-//! against each of them, and reports the mutants that no test catches.
+//! `cargo mutants-sample`: draws mutants of placement, controller and admission from a seed, runs the unit tests against
+//! each mutant, and reports the mutants that no test catches.
 
 mod campaign;
 mod clone;
@@ -26,10 +26,10 @@ use std::process::ExitCode;
 use std::sync::Mutex;
 use tool::Tool;
 
-/// For each process.
+/// Memory limit of each process.
 const MEMORY: u64 = 8 << 30;
 
-/// Draws mutants of placement, controller and admission from a seed, and runs the unit tests against each of them.
+/// Draws mutants of placement, controller and admission from a seed, and runs the unit tests against each mutant.
 ///
 /// The same command resumes an interrupted one. Results and logs are in target/mutants.
 #[derive(Debug, Parser)]
@@ -41,7 +41,7 @@ struct Cli {
     /// How many viable mutants to test.
     #[arg(long, default_value_t = 150)]
     count: usize,
-    /// Mutants that are tested at a time, each in a copy of the clone with its own builds.
+    /// How many mutants to test at a time, each in a copy of the clone with its own builds.
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..))]
     jobs: u8,
     /// Draw mutants of this crate only.
@@ -50,8 +50,8 @@ struct Cli {
     /// Print the first mutants of the draw, and test none.
     #[arg(long)]
     list: bool,
-    /// Keep the outcomes from before the code was changed, except those of missed mutants: to see whether new tests
-    /// catch them.
+    /// Keep the outcomes from before the code was changed, except those of missed mutants: to see whether new tests catch
+    /// them.
     #[arg(long)]
     missed: bool,
 }
@@ -85,7 +85,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// Whether each viable mutant was caught, or is listed as equivalent.
+/// Returns whether each viable mutant was caught or is listed as equivalent.
 fn run(cli: &Cli) -> Result<bool> {
     let seed = cli.seed.unwrap_or_else(|| fastrand::u64(..1_000_000));
     let equivalent = Equivalent::checked_in()?;
@@ -130,7 +130,7 @@ fn copies(snapshot: &Snapshot, folder: &Path, jobs: u8) -> Result<Vec<PathBuf>> 
     copies.collect()
 }
 
-/// The log of an earlier command is replaced.
+/// Opens and locks the log, and removes the content of an earlier command.
 fn locked(folder: &Path) -> Result<File> {
     let path = folder.join("log");
     std::fs::create_dir_all(folder).with_context(|| format!("creating {}", folder.display()))?;
@@ -147,7 +147,7 @@ fn locked(folder: &Path) -> Result<File> {
     Ok(log)
 }
 
-/// A mutant may allocate without end.
+/// Limits the memory, because a mutant may allocate without end.
 fn limit_memory() -> Result<()> {
     let limit = Rlimit {
         current: Some(MEMORY),
@@ -156,7 +156,7 @@ fn limit_memory() -> Result<()> {
     setrlimit(Resource::As, limit).context("limiting the memory of mutants")
 }
 
-/// The target directory that this program was built in.
+/// The target directory in which this program was built.
 fn target() -> Result<PathBuf> {
     let program = std::env::current_exe().context("the path of this program")?;
     let target = program.ancestors().nth(2);

@@ -1,4 +1,4 @@
-//! The mutants that cargo-mutants can make, and the order in which a seed draws them.
+//! The mutants that cargo-mutants can create, and the order in which a seed draws them.
 
 use crate::crates::Mutated;
 use anyhow::{Context, Result};
@@ -9,20 +9,20 @@ use std::collections::{BTreeMap, BTreeSet};
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Mutant {
     pub(crate) of: Mutated,
-    /// As cargo-mutants prints it: `FILE:LINE:COLUMN: CHANGE`.
+    /// The name that cargo-mutants prints: `FILE:LINE:COLUMN: CHANGE`.
     pub(crate) name: String,
-    /// The name without line and column. Where several mutants share it, their order is added: `(2 of 3)`.
+    /// The name without line and column. If several mutants have the same name, their order is added: `(2 of 3)`.
     pub(crate) key: String,
 }
 
-/// What cargo-mutants lists.
+/// An entry of cargo-mutants' list.
 #[derive(Deserialize)]
 struct Listed {
     name: String,
     package: String,
 }
 
-/// In the order of the code.
+/// The mutants in the order of the code.
 pub(crate) fn listed(json: &str) -> Result<Vec<Mutant>> {
     let listed: Vec<Listed> = serde_json::from_str(json).context("reading the list of cargo-mutants")?;
     let mut counts: BTreeMap<String, usize> = BTreeMap::new();
@@ -57,7 +57,7 @@ pub(crate) fn drawn(mut mutants: Vec<Mutant>, seed: u64) -> Vec<Mutant> {
     mutants
 }
 
-/// The first mutants that contain `count` viable ones. A mutant that was not built yet may be viable.
+/// The first mutants that contain `count` viable ones. A mutant that was not built yet counts as viable.
 pub(crate) fn sample(drawn: &[Mutant], count: usize, is_unviable: impl Fn(&Mutant) -> bool) -> &[Mutant] {
     let viable = (1..).zip(drawn).filter(|(_, mutant)| !is_unviable(mutant));
     let length = match count.checked_sub(1) {
@@ -70,7 +70,7 @@ pub(crate) fn sample(drawn: &[Mutant], count: usize, is_unviable: impl Fn(&Mutan
     &drawn[..length]
 }
 
-/// The names of all drawn mutants except these.
+/// The names of all drawn mutants except `mutants`.
 pub(crate) fn others<'a>(drawn: &'a [Mutant], mutants: &[&Mutant]) -> impl Iterator<Item = &'a str> {
     let names: BTreeSet<_> = mutants.iter().map(|mutant| mutant.name.as_str()).collect();
     let all = drawn.iter().map(|mutant| mutant.name.as_str());

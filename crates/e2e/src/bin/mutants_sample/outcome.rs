@@ -1,4 +1,4 @@
-//! What the tests made of each mutant, in a file with a line for each outcome. The file only grows.
+//! The outcomes of mutants, in a file with one line for each outcome. Lines are only appended.
 
 use crate::crates::Tests;
 use crate::mutant::Mutant;
@@ -39,8 +39,8 @@ impl Outcome {
     }
 }
 
-/// The outcome of one mutant, from a line of cargo-mutants such as
-/// `caught   crates/placement/src/a.rs:1:2: replace f with () in 3s build + 2s test`.
+/// The outcome of one mutant, from a line of cargo-mutants such as `caught   crates/placement/src/a.rs:1:2: replace f with
+/// () in 3s build + 2s test`.
 pub(crate) fn printed(line: &str) -> Option<(Outcome, &str, u64)> {
     let (word, rest) = line.split_once(' ')?;
     let outcome = Outcome::parse(word)?;
@@ -52,22 +52,23 @@ pub(crate) fn printed(line: &str) -> Option<(Outcome, &str, u64)> {
     Some((outcome, name, seconds.sum::<Option<u64>>()?))
 }
 
-/// The tests that ran and the name of the mutant.
+/// The tests that ran, and the name of the mutant.
 type Run = (Tests, String);
 
 /// The outcomes of one seed.
 #[derive(Debug)]
 pub(crate) struct Outcomes {
     file: PathBuf,
-    /// The code that the mutants are made from.
+    /// A hash of the code from which the mutants are created.
     code: String,
     known: BTreeMap<Run, Outcome>,
 }
 
 impl Outcomes {
-    /// Those of this code, and with `also_earlier` those of earlier code, except that a missed mutant runs again.
+    /// Reads the outcomes of this code, and with `also_earlier` the outcomes of earlier code, except missed mutants, which
+    /// run again.
     pub(crate) fn read(file: PathBuf, code: &str, also_earlier: bool) -> Self {
-        // There is no file before the first outcome.
+        // The file does not exist before the first outcome.
         let text = std::fs::read_to_string(&file).unwrap_or_default();
         Self {
             file,
@@ -111,7 +112,7 @@ fn known(text: &str, code: &str, also_earlier: bool) -> BTreeMap<Run, Outcome> {
     known
 }
 
-/// A line that was not written to its end is none.
+/// Returns `None` for a line that was written incompletely.
 fn read_line(line: &str) -> Option<(&str, Run, Outcome)> {
     let mut cells = line.split('\t');
     let code = cells.next()?;

@@ -1,4 +1,4 @@
-//! What became of the mutants of a sample.
+//! The final results of the mutants in a sample.
 
 use crate::crates::{Mutated, Tests};
 use crate::equivalent::Equivalent;
@@ -6,18 +6,18 @@ use crate::mutant::Mutant;
 use crate::outcome::Outcome;
 use std::fmt;
 
-/// What became of a mutant after all tests that run against it.
+/// The result of a mutant after all tests that run against it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum End {
     CaughtByOwn,
-    /// By all cases of the properties, or by the tests of a crate that depends on the mutated one.
+    /// Caught by all cases of the properties, or by the tests of a crate that depends on the mutated one.
     CaughtByOthers,
     Timeout,
     Missed,
     /// Missed, and listed as equivalent.
     Equivalent,
     Unviable,
-    /// Tests have still to run.
+    /// Not finished: tests have still to run.
     Open,
 }
 
@@ -48,7 +48,7 @@ pub(crate) struct Report<'a> {
     command: String,
     ends: Vec<(&'a Mutant, End)>,
     equivalent: &'a Equivalent,
-    /// Entries for mutants that the code does not have any more.
+    /// Entries of equivalent.txt that match no mutant of the code.
     stale: Vec<&'a str>,
 }
 
@@ -74,7 +74,7 @@ impl<'a> Report<'a> {
         }
     }
 
-    /// Whether each viable mutant was caught, or is listed as equivalent.
+    /// Whether each viable mutant was caught or is listed as equivalent.
     pub(crate) fn is_good(&self) -> bool {
         let mut ends = self.ends.iter();
         !ends.any(|(_, end)| matches!(end, End::Missed | End::Open))
@@ -107,7 +107,7 @@ impl<'a> Report<'a> {
         format!("| {name} |{cells} {part} |")
     }
 
-    /// With the line, and with the end of the key that tells equal changes of a file apart.
+    /// Lists mutants with their lines, and with the end of the key that distinguishes equal changes of a file.
     fn list(&self, f: &mut fmt::Formatter<'_>, title: &str, end: End) -> fmt::Result {
         let mut those = self.those(end).peekable();
         if those.peek().is_some() {
@@ -122,7 +122,7 @@ impl<'a> Report<'a> {
         Ok(())
     }
 
-    /// Entries of the list of equivalent mutants that have to go.
+    /// Entries of equivalent.txt that must be removed.
     fn wrong_entries(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for key in &self.stale {
             writeln!(f, "\nequivalent.txt: no mutant matches this entry: {key}")?;

@@ -1,4 +1,4 @@
-//! cargo-mutants, which makes the mutants and runs the tests.
+//! Calls cargo-mutants, which creates the mutants and runs the tests.
 
 use crate::crates::{Mutated, Tests};
 use crate::outcome::{Outcome, printed};
@@ -10,12 +10,12 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 const VERSION: &str = "27.1.0";
-/// With this number a mutant takes seconds. A mutant that survives meets all cases.
+/// The number of cases with which a mutant takes seconds. Mutants that survive run with all cases.
 const FEW_CASES: &str = "256";
-/// A busy machine must not make a timeout of a slow test.
+/// The shortest timeout. On a busy machine, a slow test must not count as a timeout.
 const SHORTEST_TIMEOUT: Duration = Duration::from_mins(2);
 
-/// Tests, in a copy of the clone.
+/// The tests of one crate, in a copy of the clone.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Suite<'a> {
     pub(crate) copy: &'a Path,
@@ -33,18 +33,18 @@ impl Suite<'_> {
     }
 }
 
-/// The installed program.
+/// The installed cargo-mutants.
 #[derive(Debug)]
 pub(crate) struct Tool {
     program: PathBuf,
-    /// For the random cases of properties, so that a sample has the same outcomes again.
+    /// The seed of the random cases of properties, so that a sample has the same outcomes again.
     pub(crate) seed: u64,
-    /// What cargo and cargo-mutants print.
+    /// The output of cargo and cargo-mutants.
     pub(crate) log: File,
 }
 
 impl Tool {
-    /// Installs cargo-mutants if the cache has none of this version.
+    /// Installs cargo-mutants if the cache does not contain this version.
     pub(crate) fn installed(seed: u64, log: File) -> Result<Self> {
         let root = cache()?;
         let program = root.join("bin/cargo-mutants");
@@ -84,7 +84,7 @@ impl Tool {
         String::from_utf8(output.stdout).context("the list of cargo-mutants")
     }
 
-    /// How long these tests may take: they run once without a mutant, and have to pass.
+    /// The timeout of these tests, from one run without a mutant, which must pass.
     pub(crate) fn timeout(&self, suite: Suite) -> Result<Duration> {
         self.cargo_test(suite, &["--no-run"])?;
         let started = Instant::now();
@@ -105,8 +105,8 @@ impl Tool {
         Ok(())
     }
 
-    /// Runs these tests against each mutant of the crate except those that are named, and reports each outcome with the
-    /// seconds it took.
+    /// Runs these tests against each mutant of the crate except the named ones, and reports each outcome with its duration
+    /// in seconds.
     pub(crate) fn test<'a>(
         &self,
         suite: Suite,
@@ -129,7 +129,7 @@ impl Tool {
             }
         }
         let status = running.wait().context("waiting for cargo-mutants")?;
-        // Mutants were missed, or tests timed out: both were reported.
+        // Mutants were missed, or tests timed out: both are reported.
         if !matches!(status.code(), Some(0 | 2 | 3)) {
             bail!("cargo-mutants ended with {status}");
         }
@@ -169,11 +169,12 @@ impl Tool {
             .current_dir(suite.copy)
             .stdin(Stdio::null())
             .env("CARGO_TARGET_DIR", target(suite.copy))
-            // Each build is one change away from the last.
+            // Each build differs from the previous one by one change.
             .env("CARGO_INCREMENTAL", "1")
             .env("CARGO_PROFILE_DEV_DEBUG", "0")
             .env("PROPTEST_RNG_SEED", self.seed.to_string())
-            // Which input fails does not matter, and no mutant may leave an input to the next.
+            // Shrinking is switched off: the failing input does not matter, and a mutant must not store an input for later
+            // mutants.
             .env("PROPTEST_MAX_SHRINK_ITERS", "0")
             .env("PROPTEST_DISABLE_FAILURE_PERSISTENCE", "1");
         match suite.tests {
@@ -184,8 +185,8 @@ impl Tool {
     }
 }
 
-/// Names the mutants that cargo-mutants skips with `--iterate`. Its `--re` does not choose mutants exactly: those that delete a
-/// field always match (<https://github.com/sourcefrog/cargo-mutants/issues/632>).
+/// Writes the mutants that cargo-mutants skips with `--iterate`. Its `--re` does not select mutants exactly: mutants that
+/// delete a field always match (<https://github.com/sourcefrog/cargo-mutants/issues/632>).
 fn skip<'a>(copy: &Path, names: impl Iterator<Item = &'a str>) -> std::io::Result<()> {
     let output = target(copy).join("mutants.out");
     if output.exists() {
@@ -207,7 +208,7 @@ fn is_current(program: &Path) -> bool {
     })
 }
 
-/// The one of .ci/run.
+/// The cache that .ci/run uses as well.
 fn cache() -> Result<PathBuf> {
     let cache = std::env::var_os("XDG_CACHE_HOME").map(PathBuf::from);
     let cache = cache.or_else(|| std::env::home_dir().map(|home| home.join(".cache")));

@@ -1,4 +1,4 @@
-//! `cargo test-nightly`: the tests that take hours or need programs that must be built first, and their table in
+//! `cargo test-nightly`: runs tests that take hours or need programs that must be built first, and writes their results to
 //! docs/nightly.md.
 
 mod page;
@@ -18,7 +18,7 @@ use tests::{NIGHTLY, Nightly};
 struct Cli {
     /// Run only tests whose title or command contains one of these words. The other rows stay.
     words: Vec<String>,
-    /// Print the commands instead.
+    /// Print the commands instead of running them.
     #[arg(long)]
     list: bool,
 }
@@ -47,7 +47,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// Whether all tests passed.
+/// Runs the tests, and returns whether all passed.
 fn run(cli: &Cli) -> Result<bool> {
     let tests = cli.tests();
     anyhow::ensure!(!tests.is_empty(), "no nightly test contains {:?}", cli.words);
@@ -70,7 +70,7 @@ fn run(cli: &Cli) -> Result<bool> {
 fn row(test: &Nightly) -> Result<Row> {
     let (commit, begun) = (e2e::commit(page::FILE)?, Instant::now());
     let date = jiff::Timestamp::now().strftime("%Y-%m-%d").to_string();
-    // The commands stand on pages as well, in the words of a shell.
+    // bash, because the commands are also on pages, in the syntax of a shell.
     let status = Command::new("bash")
         .args(["-euo", "pipefail", "-c", test.command])
         .env("POD_AFFINITY_TESTS", "nightly")

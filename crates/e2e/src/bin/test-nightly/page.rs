@@ -1,10 +1,10 @@
-//! The page with the table of nightly tests. A row stays until its test runs again.
+//! The page with the table of nightly tests. A row stays unchanged until its test runs again.
 
 use crate::tests::NIGHTLY;
 use anyhow::{Context, Result};
 use std::fmt;
 
-/// In the checkout.
+/// The path of the page in the checkout.
 pub(crate) const FILE: &str = "docs/nightly.md";
 const HEAD: &str = "| test | result | minutes | date | commit |\n| --- | --- | --- | --- | --- |\n";
 const PASSED: &str = "passed";
@@ -65,7 +65,7 @@ impl Page {
         })
     }
 
-    /// With the row of a test replaced. Rows of tests that no longer exist go.
+    /// Replaces the row of a test, and removes the rows of tests that no longer exist.
     pub(crate) fn with(self, row: &Row) -> Self {
         let find = |title: &str| self.rows.iter().find(|row| row.title == title);
         let rows = NIGHTLY.iter().filter_map(|test| {

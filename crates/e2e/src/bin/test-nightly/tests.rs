@@ -1,6 +1,6 @@
 //! The nightly tests.
 
-/// A test, and the command that runs the test.
+/// A test, and the command that runs it.
 pub(crate) struct Nightly {
     pub(crate) title: &'static str,
     pub(crate) command: &'static str,

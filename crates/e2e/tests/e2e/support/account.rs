@@ -1,4 +1,4 @@
-//! What a test waits for, and what the processes of its testbeds compute meanwhile.
+//! The waits of a test, and the CPU time of its testbeds.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -9,12 +9,12 @@ pub(crate) type Waits = BTreeMap<String, Duration>;
 #[derive(Default)]
 pub(crate) struct Account {
     pub(crate) waits: Waits,
-    /// Of testbeds that other tests have too.
+    /// CPU time of testbeds, shared testbeds included.
     pub(crate) cpu_time: Duration,
 }
 
 thread_local! {
-    // A test's own future runs on the thread that blocks on it; what a task of it does is not counted.
+    // A test's own future runs on the thread that blocks on the future. Waits of spawned tasks are not counted.
     static ACCOUNT: RefCell<Account> = RefCell::default();
 }
 
@@ -26,7 +26,7 @@ pub(crate) fn computed(cpu_time: Duration) {
     ACCOUNT.with_borrow_mut(|account| account.cpu_time += cpu_time);
 }
 
-/// Closes the account of the test that this thread has run.
+/// Returns and resets the account of the test that this thread has run.
 pub(crate) fn close() -> Account {
     ACCOUNT.take()
 }

@@ -1,4 +1,5 @@
-//! Plays the storage driver that the attach-detach controller asks to attach volumes, and takes note of what is where.
+//! Acts as the storage driver that attaches volumes for the attach-detach controller, and records which volume is on which
+//! node.
 
 use crate::support::SOON;
 use crate::support::changes::changes;
@@ -16,24 +17,24 @@ use std::time::Duration;
 use testbed::Testbed;
 use tokio::task::JoinHandle;
 
-/// Its name.
+/// The name of the CSI driver.
 pub(crate) const DRIVER: &str = "slow.example.com";
-/// Holds an attachment back until the volume has left its node, as drivers do.
+/// Keeps a VolumeAttachment until the volume is detached from its node, as CSI drivers do.
 const FINALIZER: &str = "external-attacher/slow-example-com";
-/// Longer than a run takes to be bound to its next node.
+/// How long a detachment takes: longer than a run needs to be bound to its next node.
 const DETACHING: Duration = Duration::from_secs(4);
 
-/// The nodes that each volume is attached to, all nodes that had a volume, and what was wrong at any moment.
+/// The nodes that each volume is attached to, all nodes that had a volume, and the violations.
 #[derive(Default)]
 struct Seen {
     attached: BTreeMap<String, BTreeSet<String>>,
     had_one: BTreeSet<String>,
-    /// Volumes that the attach-detach controller had detached from a node.
+    /// Volumes that the attach-detach controller is detaching from a node.
     leaving: BTreeSet<String>,
     doubled: Vec<String>,
 }
 
-/// A storage driver at work.
+/// A running storage driver.
 pub(crate) struct Attacher {
     seen: Arc<Mutex<Seen>>,
     task: JoinHandle<()>,
@@ -51,13 +52,13 @@ impl Attacher {
         Self { seen, task }
     }
 
-    /// A claim in the default namespace whose volume is this driver's.
+    /// Creates a PVC in the default namespace with a volume of this driver.
     pub(crate) async fn claim(bed: &Testbed, name: &str) {
         let volume = json!({"csi": {"driver": DRIVER, "volumeHandle": name}});
         claim_of(bed, name, volume).await;
     }
 
-    /// Waits until a volume has been attached to this node, which it may have left since.
+    /// Waits until a volume has been attached to this node. The volume may be detached again since then.
     pub(crate) async fn until_attached(&self, bed: &Testbed, node: &str) {
         bed.until(format!("a volume to be attached to {node}"), SOON, async || {
             self.is_at_work();
@@ -72,13 +73,13 @@ impl Attacher {
         .unwrap();
     }
 
-    /// Whether the attach-detach controller has had this volume detached from a node.
+    /// Whether the attach-detach controller has detached this volume from a node.
     pub(crate) fn has_detached(&self, volume: &str) -> bool {
         self.seen.lock().unwrap().leaving.contains(volume)
     }
 
-    /// Waits until the attach-detach controller has handled all changes of pods so far: it attaches the volume of a pod on this
-    /// node, and detaches the volume when the pod is deleted. Each of its rounds is about all volumes.
+    /// Waits until the attach-detach controller has handled all earlier changes of pods: it attaches the volume of a pod on
+    /// this node, and detaches the volume when the pod is deleted. Each of its passes handles all volumes.
     pub(crate) async fn until_passed(&self, bed: &Testbed, node: &str) {
         let marker = "marker";
         Self::claim(bed, marker).await;
@@ -108,7 +109,7 @@ impl Attacher {
         assert!(!self.task.is_finished(), "the storage driver has ended");
     }
 
-    /// Ends the driver; fails if a volume was on two nodes at once.
+    /// Ends the driver; fails if a volume was attached to two nodes at once.
     pub(crate) fn never_attached_twice(self) {
         self.is_at_work();
         self.task.abort();
@@ -122,7 +123,7 @@ impl Attacher {
     }
 }
 
-/// Attaches what is asked for at once, and detaches it slowly.
+/// Attaches requested volumes at once, and detaches them after a delay.
 async fn serve(attachments: Api<VolumeAttachment>, seen: Arc<Mutex<Seen>>) {
     let mut asked = changes(attachments.clone(), watcher::Config::default());
     while let Some(attachment) = asked.next().await {

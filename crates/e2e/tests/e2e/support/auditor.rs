@@ -1,7 +1,7 @@
-//! Watches all along what must hold at every moment, and keeps a book of what did not.
+//! Watches a testbed during a test, and records violations of the rules that hold at every moment.
 //!
-//! It asks the API server itself, by no proxy, and restarts its watches after an outage. A test fails if a watch has ended, is
-//! not restarted yet, or has seen no object.
+//! The auditor reads from the API server directly, without the proxy of the faults, and restarts its watches after an
+//! outage. A test fails if a watch has ended, has not restarted yet, or has seen no object.
 
 mod book;
 
@@ -62,12 +62,12 @@ impl Auditor {
         self.book.lock().unwrap()
     }
 
-    /// From now on, only the user may release this run.
+    /// Declares that only the user may release this run.
     pub(crate) fn only_its_user_releases(&self, run: &DynamicObject) {
         self.book().users.insert(run.uid().unwrap());
     }
 
-    /// Its user is about to release it.
+    /// Ends the declaration, because the user releases the run now.
     pub(crate) fn its_user_releases(&self, run: &DynamicObject) {
         self.book().users.remove(&run.uid().unwrap());
     }
@@ -76,7 +76,7 @@ impl Auditor {
         self.book().longest_hold
     }
 
-    /// Runs that are neither done nor held by their users.
+    /// Number of runs that have not ended and that are not held by their users.
     pub(crate) fn live(&self) -> usize {
         let book = self.book();
         let live = book.runs.values().filter(|run| match run.state {
@@ -87,23 +87,23 @@ impl Auditor {
         live.count()
     }
 
-    /// Names of all runs that ended otherwise than well, and why they say.
+    /// Names and reasons of all runs that failed.
     pub(crate) fn failed(&self) -> BTreeMap<String, String> {
         self.book().failed.clone()
     }
 
-    /// What was wrong so far.
+    /// The violations so far.
     pub(crate) fn wrongs(&self) -> Result<(), BTreeSet<String>> {
         complaint(self.book().wrongs())
     }
 
-    /// Ends the watches; fails if anything was wrong at any moment.
+    /// Ends the watches; fails if a violation was found.
     pub(crate) fn found_nothing(self) {
         self.end();
         self.wrongs().unwrap();
     }
 
-    /// As `found_nothing`, for tests that lose nodes: the pods of a run that has left a lost node stay there for a while.
+    /// As `found_nothing`, for tests that lose nodes: after a run has left a lost node, its pods stay there for a while.
     pub(crate) fn found_nothing_on_live_nodes(self) {
         self.end();
         complaint(self.book().wrongs_on_live_nodes()).unwrap();
@@ -124,7 +124,7 @@ fn complaint(wrongs: BTreeSet<String>) -> Result<(), BTreeSet<String>> {
     if wrongs.is_empty() { Ok(()) } else { Err(wrongs) }
 }
 
-/// The pauses between two attempts to watch: short, because the audit has a gap meanwhile.
+/// Backoff between two attempts to watch: short, because the audit has a gap meanwhile.
 struct Pauses;
 
 impl Iterator for Pauses {
@@ -155,7 +155,7 @@ async fn follow<E: Entry>(api: Api<E::Object>, config: watcher::Config, book: Ar
             watcher::Event::Init => listed.clear(),
             watcher::Event::InitApply(object) => listed.push(object),
             watcher::Event::InitDone => {
-                // What has gone meanwhile goes first: it does not meet what has come.
+                // Deleted objects are removed first, so that they are not compared with new objects.
                 let before = std::mem::take(E::page(&mut book));
                 listed.drain(..).for_each(|object| note::<E>(&mut book, &object));
                 for (uid, entry) in before {

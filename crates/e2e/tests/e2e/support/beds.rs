@@ -1,4 +1,4 @@
-//! The testbeds that tests share, and words that many of them use.
+//! Testbeds that several tests share, and helpers for their processes.
 
 use crate::support::pool::{self, Lent};
 use std::ops::Deref;
@@ -6,12 +6,12 @@ use std::sync::{Arc, Weak};
 use testbed::{Admission, Nodes, Part, Testbed};
 use tokio::sync::Mutex;
 
-/// Enough nodes that two pods hardly ever meet by chance, and that no test waits for another's.
+/// Number of nodes at which two pods meet by chance very rarely, and at which tests do not wait for each other's nodes.
 const PLENTY: usize = 60;
-/// Where those nodes are, in equal parts.
+/// The zones of these nodes, in equal parts.
 pub(crate) const ZONES: [&str; 2] = ["east", "west"];
 
-/// A testbed that tests have at the same time, for as long as one of them has it.
+/// A testbed that several tests use at the same time. It ends when the last of these tests ends.
 struct Shared(Mutex<Weak<Lent>>);
 
 impl Shared {
@@ -31,7 +31,7 @@ impl Shared {
     }
 }
 
-/// A testbed that other tests have at the same time. After a failed test, new tests get another testbed.
+/// A testbed that other tests use at the same time. After a test failed, new tests get another testbed.
 pub(crate) struct Share(Arc<Lent>);
 
 impl Deref for Share {
@@ -50,13 +50,13 @@ impl Drop for Share {
     }
 }
 
-/// Tekton and nodes, without pod-affinity.
+/// A testbed with Tekton and nodes, without pod-affinity.
 pub(crate) async fn plain() -> Share {
     static BED: Shared = Shared::new();
     BED.get(pool::bare).await
 }
 
-/// Tekton, nodes and pod-affinity with its default configuration.
+/// A testbed with Tekton, nodes and pod-affinity in its default configuration.
 pub(crate) async fn installed() -> Share {
     static BED: Shared = Shared::new();
     BED.get(pool::installed).await
@@ -70,12 +70,12 @@ pub(crate) async fn add_plenty(bed: &Testbed) {
     }
 }
 
-/// As `installed`, for a test that disturbs others.
+/// As `installed`, for a test that would disturb other tests.
 pub(crate) async fn fresh(nodes: usize) -> Lent {
     with_nodes(pool::installed().await, nodes).await
 }
 
-/// As `fresh`, for a test that is about one way of admission.
+/// As `fresh`, for a test of one kind of admission.
 pub(crate) async fn fresh_by(way: Admission, nodes: usize) -> Lent {
     with_nodes(pool::installed_by(way).await, nodes).await
 }
@@ -90,21 +90,21 @@ async fn with_nodes(bed: Lent, nodes: usize) -> Lent {
     bed
 }
 
-/// No controller leads until the test starts them again.
+/// Stops both controllers. No controller leads until the test starts them again.
 pub(crate) fn stop_controllers(bed: &Testbed) {
     for replica in 0..2 {
         bed.stop(Part::Controller(replica)).unwrap();
     }
 }
 
-/// Starts what `stop_controllers` stopped.
+/// Starts the controllers that `stop_controllers` stopped.
 pub(crate) async fn start_controllers(bed: &Testbed) {
     for replica in 0..2 {
         bed.start_again(Part::Controller(replica)).await.unwrap();
     }
 }
 
-/// Until they are started again, no webhook answers.
+/// Kills both webhooks. No webhook answers until the test starts them again.
 pub(crate) fn kill_webhooks(bed: &Testbed) {
     for replica in 0..2 {
         bed.kill(Part::Webhook(replica)).unwrap();

@@ -1,4 +1,4 @@
-//! Plays cert-manager and its cainjector, as far as the overlay asks them for something.
+//! Acts as cert-manager and its cainjector, for the objects of the overlay.
 
 use crate::support::SOON;
 use k8s_openapi::ByteString;
@@ -36,7 +36,7 @@ impl<'a> CertManager<'a> {
         }
     }
 
-    /// What the Certificate asks for, once it is there.
+    /// The Certificate, after it was created.
     async fn asked(&self) -> Value {
         let object = json!({
             "apiVersion": "cert-manager.io/v1", "kind": "Certificate",
@@ -85,7 +85,7 @@ impl<'a> CertManager<'a> {
     pub(crate) async fn inject(&self) {
         for name in [install::PIPELINE_RUN_WEBHOOK, install::POD_WEBHOOK] {
             let api = configurations(&self.client);
-            // The controllers change it too, when they start.
+            // The controllers change the object as well when they start.
             let injected = self.bed.until(format!("{name} to be injected"), SOON, async || {
                 let mut found = api.get(name).await?;
                 assert_eq!(

@@ -1,4 +1,4 @@
-//! The objects of a kind as they come and change, for parts of a test that act until the test ends.
+//! Streams the objects of a kind, for background tasks that act on objects until the test ends.
 
 use futures::StreamExt;
 use futures::stream::BoxStream;

@@ -1,4 +1,4 @@
-//! Claims that runs mount.
+//! PVCs that runs mount.
 
 use crate::support::SOON;
 use k8s_openapi::api::core::v1::{PersistentVolume, PersistentVolumeClaim};
@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use testbed::Testbed;
 use testbed::runs::RunSpec;
 
-/// A claim in the default namespace that is bound to a volume, in a zone or anywhere.
+/// Creates a PVC in the default namespace that is bound to a volume, in a zone or anywhere.
 pub(crate) async fn claim(bed: &Testbed, name: &str, zone: Option<&str>) {
     let mut volume = json!({"hostPath": {"path": "/tmp"}});
     if let Some(zone) = zone {
@@ -17,7 +17,8 @@ pub(crate) async fn claim(bed: &Testbed, name: &str, zone: Option<&str>) {
     claim_of(bed, name, volume).await;
 }
 
-/// A claim in the default namespace that is bound to this volume; of one node at a time, unless the volume says otherwise.
+/// Creates a PVC in the default namespace that is bound to this volume. The access mode is ReadWriteOnce, unless the volume
+/// has another one.
 pub(crate) async fn claim_of(bed: &Testbed, name: &str, mut volume: Value) {
     let client = bed.client().await.unwrap();
     let (volumes, claims): (Api<PersistentVolume>, Api<PersistentVolumeClaim>) = (
@@ -61,12 +62,12 @@ pub(crate) async fn claim_of(bed: &Testbed, name: &str, mut volume: Value) {
     .unwrap();
 }
 
-/// Every task mounts the claim.
+/// Mounts the PVC in every task.
 pub(crate) fn with_claim(run: RunSpec, claim: &str) -> RunSpec {
     with_workspace(run, &json!({"persistentVolumeClaim": {"claimName": claim}}))
 }
 
-/// Every task has a workspace of this.
+/// Adds a workspace with this volume to every task.
 pub(crate) fn with_workspace(run: RunSpec, volume: &Value) -> RunSpec {
     let mut workspace = volume.clone();
     workspace["name"] = json!("source");

@@ -1,4 +1,4 @@
-//! The real command line tool: built once, run against a testbed, its text made comparable.
+//! Builds the real command line tool, runs it against a testbed, and normalizes its output.
 
 use crate::support::SOON;
 use kube::api::DeleteParams;
@@ -11,7 +11,7 @@ use testbed::runs::{self, RunSpec};
 /// Longer than any test.
 pub(crate) const LONG: &str = "10m";
 
-/// What the tool said.
+/// The exit code and the output of the tool.
 #[derive(Clone, Debug)]
 pub(crate) struct Said {
     pub(crate) out: String,
@@ -43,7 +43,7 @@ pub(crate) async fn tool_as(kubeconfig: &Path, line: &str) -> Said {
     }
 }
 
-/// Runs the tool until its output has these words in it.
+/// Runs the tool until its output contains these words.
 pub(crate) async fn until_says(bed: &Testbed, line: &str, words: &str) -> Said {
     bed.until(format!("`{line}` to say {words:?}"), SOON, async || {
         let said = tool(bed, line).await;
@@ -62,12 +62,12 @@ pub(crate) fn only(name: &str) -> RunSpec {
     RunSpec::new("default", name).task("only", &[])
 }
 
-/// The story of a run, once it has these words in it.
+/// The output of `explain` for a run, as soon as it contains these words.
 pub(crate) async fn explained(bed: &Testbed, name: &str, words: &str) -> String {
     plain(&until_says(bed, &format!("explain {name}"), words).await.out)
 }
 
-/// The lines of one chapter, and what would help.
+/// The lines of one section, and the section of remedies.
 pub(crate) fn chapter(text: &str, title: &str) -> String {
     let blocks = text.split("\n\n");
     let wanted = blocks.filter(|block| block.starts_with(title) || block.starts_with("What would help"));
@@ -75,7 +75,7 @@ pub(crate) fn chapter(text: &str, title: &str) -> String {
     wanted.join("\n")
 }
 
-/// Deletes a run and waits until it is gone.
+/// Deletes a run, and waits until it is deleted.
 pub(crate) async fn delete(bed: &Testbed, name: &str) {
     let api = runs::runs(&bed.client().await.unwrap(), "default");
     api.delete(name, &DeleteParams::default()).await.unwrap();
@@ -90,14 +90,13 @@ pub(crate) async fn delete(bed: &Testbed, name: &str) {
     .unwrap();
 }
 
-/// The binary under test: `POD_AFFINITY_CLI`, or built here and now.
+/// The binary under test: `POD_AFFINITY_CLI`, or a new build.
 pub(crate) async fn binary() -> PathBuf {
     let built = tokio::task::spawn_blocking(|| PLUGIN.path()).await;
     built.expect("a build").expect("the plugin")
 }
 
-/// A text without what differs from one time to the next: ages, hashes, the scheduler's own words, and where lines
-/// are broken.
+/// Removes what differs between two runs of the tool: ages, hashes, messages of the scheduler, line breaks.
 pub(crate) fn plain(text: &str) -> String {
     let mut lines: Vec<String> = Vec::new();
     for line in unbroken(text) {
@@ -108,7 +107,7 @@ pub(crate) fn plain(text: &str) -> String {
     format!("{}\n", lines.join("\n").replace("less than a second", "<age>"))
 }
 
-/// Lines that go on below their own indentation are one line again.
+/// Joins lines that continue an indented item with the line above.
 fn unbroken(text: &str) -> Vec<String> {
     let mut lines: Vec<String> = Vec::new();
     for line in text.lines() {
@@ -151,7 +150,7 @@ fn is_age(word: &str) -> bool {
         && word.chars().all(|c| c.is_ascii_digit() || "smhd".contains(c))
 }
 
-/// What somebody else says is only there or not.
+/// Replaces messages of other components by a placeholder.
 fn hushed(line: &str) -> String {
     match line.split_once(" reports: \"") {
         Some((before, rest)) => {

@@ -1,4 +1,4 @@
-//! The configuration of pod-affinity, changed by a test.
+//! Changes the configuration of pod-affinity in a test.
 
 use super::pool::Lent;
 use k8s_openapi::api::core::v1::ConfigMap;
@@ -8,11 +8,11 @@ use std::time::Duration;
 use testbed::probe;
 use testbed::product::NAMESPACE;
 
-/// A changed ConfigMap is read by a watch.
+/// How long the controllers may take to read a changed ConfigMap. They read the ConfigMap by a watch.
 const READ: Duration = Duration::from_secs(10);
 
-/// Changes the configuration, and waits until it is active in both controllers. Runs that are created later get it: the
-/// controller reads the ConfigMap and the runs by two watches.
+/// Changes the configuration, and waits until it is active in both controllers. Runs that are created later use the new
+/// configuration, because the controllers watch the ConfigMap and the runs separately.
 pub(crate) async fn configure(bed: &Lent, data: &[(&str, Option<&str>)]) {
     bed.configure(data).await.unwrap();
     let maps: Api<ConfigMap> = Api::namespaced(bed.client().await.unwrap(), NAMESPACE);

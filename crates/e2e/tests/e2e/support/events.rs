@@ -7,7 +7,7 @@ use kube::api::{Api, ListParams};
 use testbed::Testbed;
 use testbed::runs::RunSpec;
 
-/// Notes of the events on a run, whatever their reason.
+/// Reasons and notes of the events on a run.
 pub(crate) async fn notes(client: &Client, run: &RunSpec) -> Vec<(String, String)> {
     let events: Api<Event> = Api::namespaced(client.clone(), run.namespace());
     let of_run = ListParams::default().fields(&format!("regarding.name={}", run.name()));

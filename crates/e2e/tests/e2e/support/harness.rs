@@ -1,5 +1,5 @@
-//! Runs the end-to-end tests: more at a time than there are cores, because they mostly wait; the longest early; and at
-//! the end a report of the slowest tests, what they waited for, and which used the most CPU time.
+//! Runs the end-to-end tests: more tests at a time than there are cores, because tests mostly wait; the longest tests early.
+//! At the end, the harness reports the slowest tests, their longest waits, and the tests that used the most CPU time.
 
 use crate::support::account::{self, Account, Waits};
 use crate::support::level::{self, Level};
@@ -14,12 +14,12 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 use testbed::{Admission, Kubernetes, Versions};
 
-/// Tests at a time: each needs about a quarter of a core and 1 GB.
+/// Concurrent tests: each test needs about a quarter of a core and 1 GB.
 const SLOTS: usize = 8;
-/// So many others begin between two that are marked `first`: most of these keep a core busy, and together they would starve
-/// each other.
+/// Number of other tests that start between two tests that are marked `first`: most of the marked tests keep a core busy,
+/// and would starve each other.
 const BETWEEN: usize = 4;
-/// Tests and waits that the report names.
+/// Number of tests, and of waits per test, in the report.
 const SLOWEST: usize = 10;
 const WAITS: usize = 3;
 const FIGURES: &str = concat!(env!("CARGO_TARGET_TMPDIR"), "/e2e-tests.tsv");
@@ -43,7 +43,7 @@ pub(crate) struct Test {
 inventory::collect!(Test);
 
 impl Test {
-    /// As libtest names it: without the name of the binary.
+    /// The name of the test as in libtest: without the name of the binary.
     fn name(&self) -> &'static str {
         self.path.split_once("::").map_or(self.path, |(_, name)| name)
     }
@@ -65,7 +65,7 @@ impl Test {
     }
 }
 
-/// Why tests that need something cannot be run here; nothing if they can.
+/// The reasons why tests cannot run here; `None` if they can.
 struct Lacking {
     real_node: Option<String>,
     webhook: Option<String>,
@@ -83,7 +83,7 @@ impl Lacking {
         })
     }
 
-    /// An error if CI requires a real node that cannot be had.
+    /// Returns an error if CI requires a real node and no real node is possible.
     fn checked(self) -> Result<Self, String> {
         match &self.real_node {
             Some(why) if std::env::var_os(REAL_NODE_REQUIRED).is_some() => Err(format!(
@@ -93,7 +93,7 @@ impl Lacking {
         }
     }
 
-    /// What a test lacks.
+    /// The reason why this test cannot run here.
     fn for_test(&self, test: &Test) -> Option<String> {
         let needs = [
             (test.real_node, &self.real_node),
@@ -121,7 +121,7 @@ fn no_policies(kubernetes: Kubernetes) -> Option<String> {
         .then(|| format!("Kubernetes {kubernetes} evaluates no admission policies"))
 }
 
-/// What a test took, and what it waited for.
+/// The time and the waits of a test.
 struct Took {
     name: &'static str,
     all: Duration,
@@ -130,12 +130,12 @@ struct Took {
 
 static TOOK: Mutex<Vec<Took>> = Mutex::new(Vec::new());
 
-/// libtest takes several filters, and runs what matches any of them; libtest-mimic takes one.
+/// libtest accepts several filters, and runs the tests that match any filter; libtest-mimic accepts one.
 #[derive(Parser)]
 struct Cli {
     #[command(flatten)]
     arguments: Arguments,
-    /// More filters.
+    /// Further filters.
     more: Vec<String>,
 }
 
@@ -148,7 +148,7 @@ impl Cli {
 
 pub(crate) fn run() -> ExitCode {
     testbed::wait::observe(account::waited);
-    // Also where RUST_BACKTRACE is set: the frames of an async test only hide what it says.
+    // Without a backtrace even if RUST_BACKTRACE is set: the frames of an async test hide the message.
     std::panic::set_hook(Box::new(|panic| eprintln!("{panic}")));
     let found = Lacking::found().map_err(|error| error.to_string());
     let (lacking, levels) = match found.and_then(|lacking| Ok((lacking.checked()?, level::wanted()?))) {
@@ -183,7 +183,7 @@ pub(crate) fn run() -> ExitCode {
         .into_iter()
         .map(|test| trial(test, levels, lacking.for_test(test), asked_for));
     let conclusion = libtest_mimic::run(&arguments, trials.collect());
-    // A panic of it is no test's.
+    // A panic in these threads does not belong to a test.
     for thread in ahead.into_iter().flatten() {
         drop(thread.join());
     }
@@ -192,12 +192,12 @@ pub(crate) fn run() -> ExitCode {
     conclusion.exit_code()
 }
 
-/// The tests that want it do the same, and say what is wrong.
+/// Errors are ignored: the tests that need an autoscaler build it as well, and report the error.
 fn build_autoscalers_ahead() -> JoinHandle<()> {
     std::thread::spawn(|| drop(Versions::of_environment().and_then(testbed::build_autoscalers)))
 }
 
-/// Tests that would wait for the build of an autoscaler come last: they would keep others from running meanwhile.
+/// Tests that wait for the build of an autoscaler start last: they would block slots for other tests meanwhile.
 fn long_ones_early(tests: Vec<&'static Test>) -> Vec<&'static Test> {
     let built = testbed::autoscalers_are_built().unwrap_or_default();
     let (last, tests): (Vec<_>, Vec<_>) = tests.into_iter().partition(|test| test.autoscaler && !built);
@@ -213,7 +213,7 @@ fn long_ones_early(tests: Vec<&'static Test>) -> Vec<&'static Test> {
     ordered
 }
 
-/// A test that lacks something is ignored, and fails if it was requested.
+/// A test that cannot run here is ignored. If it was requested by name, it fails.
 fn trial(test: &'static Test, levels: &[Level], lacking: Option<String>, asked_for: bool) -> Trial {
     let ignored = !levels.contains(&test.level) || (lacking.is_some() && asked_for);
     let run = move || match lacking {
@@ -241,7 +241,7 @@ fn message(panic: &(dyn std::any::Any + Send)) -> String {
         .unwrap_or_else(|| "it panicked".into())
 }
 
-/// Runs a test's future as `#[e2e_test]` does.
+/// Runs the future of a test, as `#[e2e_test]` does.
 pub(crate) fn block_on(test: impl Future<Output = ()>) {
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
     runtime.expect("a runtime").block_on(test);
@@ -275,7 +275,7 @@ fn report() {
     println!();
 }
 
-/// One line for each test: seconds, CPU seconds of its testbeds, name.
+/// Writes one line for each test: seconds, CPU seconds of its testbeds, name.
 fn write_figures(took: &[Took]) -> std::io::Result<()> {
     let line = |test: &Took| {
         let (all, cpu_time) = (test.all.as_secs_f32(), test.account.cpu_time.as_secs_f32());

@@ -1,4 +1,4 @@
-//! A release, installed by the commands of the pages.
+//! Installs a release with the commands of the documentation.
 
 use super::cli::binary;
 use super::kubectl::{call, file, kubectl, parsed, printed};
@@ -8,7 +8,7 @@ use testbed::Testbed;
 use testbed::product::Installed;
 use testbed::runs::RunSpec;
 
-/// A file of a release, and the folder with its manifests.
+/// A file of a release, and the folder of its manifests.
 #[derive(Clone, Copy)]
 pub(crate) struct Release {
     pub(crate) file: &'static str,
@@ -25,8 +25,8 @@ pub(crate) const POLICIES: Release = Release {
     folder: "overlays/policies",
 };
 
-/// As somebody who reads the page: in a folder with the release, in a shell that stops at the first failure. Returns what is
-/// printed.
+/// Executes commands as a reader of the page does: in a folder with the release, in a shell that stops at the first failure.
+/// Returns the output.
 pub(crate) async fn follow(bed: &Testbed, command: &str, run: &RunSpec) -> String {
     let plugins = plugins(bed, &binary().await);
     let path = std::env::var("PATH").unwrap();
@@ -57,7 +57,8 @@ pub(crate) fn shell(bed: &Testbed, command: &str, run: &RunSpec) -> Command {
     shell
 }
 
-/// A release, its webhooks leading here; the Deployments are there as well, and KWOK plays their pods.
+/// Installs a release whose webhooks point to the testbed's processes. The Deployments are created as well, and KWOK
+/// simulates their pods.
 pub(crate) async fn install(bed: &Testbed, release: Release) -> Installed {
     let manifests = kubectl(bed, &["kustomize", release.folder]);
     let objects = parsed(&manifests.replace("ko://", "testbed.invalid/"));

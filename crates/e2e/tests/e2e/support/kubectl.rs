@@ -1,4 +1,4 @@
-//! kubectl as whoever installs uses it, on manifests whose webhooks lead to the testbed's processes.
+//! kubectl as a user who installs pod-affinity calls it, with manifests whose webhooks point to the testbed's processes.
 
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -10,7 +10,7 @@ pub(crate) fn workspace() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
 
-/// A call of a program that knows this cluster.
+/// A command with the kubeconfig of this cluster.
 pub(crate) fn call(bed: &Testbed, program: &str, arguments: &[&str]) -> Output {
     let mut command = Command::new(program);
     command
@@ -20,7 +20,7 @@ pub(crate) fn call(bed: &Testbed, program: &str, arguments: &[&str]) -> Output {
     command.output().unwrap()
 }
 
-/// Standard output of something that must have succeeded.
+/// Standard output of a command that must have succeeded.
 pub(crate) fn printed(output: &Output) -> String {
     assert!(
         output.status.success(),
@@ -35,7 +35,7 @@ pub(crate) fn kubectl(bed: &Testbed, arguments: &[&str]) -> String {
     printed(&call(bed, "kubectl", arguments))
 }
 
-/// What a folder with a kustomization makes.
+/// The objects that kustomize builds from a folder.
 pub(crate) fn rendered(folder: &Path) -> Vec<Value> {
     testbed::apply::rendered(folder).unwrap()
 }
@@ -46,7 +46,7 @@ pub(crate) fn parsed(yaml: &str) -> Vec<Value> {
         .collect()
 }
 
-/// Objects in a file for `kubectl -f`.
+/// Writes objects to a file for `kubectl -f`.
 pub(crate) fn file(bed: &Testbed, name: &str, objects: &[Value]) -> String {
     let path = bed.folder().join(format!("{name}.json"));
     let list = json!({"apiVersion": "v1", "kind": "List", "items": objects});

@@ -1,18 +1,18 @@
-//! The levels of tests, and which of them this run is for.
+//! The levels of tests, and the levels that this run of the tests is for.
 
 use std::env;
 
 /// Set by `cargo test-all` and `cargo test-nightly`: `first`, `second`, `all` or `nightly`.
 const VARIABLE: &str = "POD_AFFINITY_TESTS";
 
-/// When a test runs.
+/// The level of a test.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Level {
-    /// With `cargo test`: one test for each behaviour.
+    /// Runs with `cargo test`: one test for each behaviour.
     First,
-    /// With `cargo test-all`: repetition, and what needs another build.
+    /// Runs with `cargo test-all`: repetitions, and tests that need another build.
     Second,
-    /// With `cargo test-nightly`: hours, or programs that must be built first.
+    /// Runs with `cargo test-nightly`: tests that take hours, or need programs that must be built first.
     Nightly,
 }
 
@@ -26,7 +26,7 @@ impl Level {
     }
 }
 
-/// The levels that a run is for. Tests of other levels are listed as ignored.
+/// The levels that this run is for. Tests of other levels are listed as ignored.
 pub(crate) fn wanted() -> Result<&'static [Level], String> {
     let value = env::var_os(VARIABLE).unwrap_or_else(|| "first".into());
     match value.to_str() {

@@ -1,4 +1,4 @@
-//! A steady load on the pod webhook through the API server, and what both sides say became of it.
+//! A steady load on the pod webhook through the API server; counts lost calls at the client and at the API server.
 
 use futures::future::join_all;
 use k8s_openapi::api::core::v1::Pod;
@@ -16,23 +16,23 @@ use tokio::sync::{Mutex, MutexGuard, Semaphore, oneshot};
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, MissedTickBehavior, interval};
 
-/// Why a call was lost that was answered well.
+/// The cause of a call that the API server accepted although the pod got no terms.
 pub(crate) const WITHOUT_TERMS: &str = "admitted without terms";
-/// Pod creations a second.
+/// Pod creations per second.
 pub(crate) const RATE: u32 = 50;
-/// For tests that are about other work, too, which must not starve.
+/// Pod creations per second in tests that also do other work on the same machine.
 pub(crate) const GENTLE: u32 = 10;
-/// Calls under way at most. A machine that is too busy for the rate makes fewer calls, instead of more and more that wait for
-/// each other until their time is over.
+/// Most calls in flight. A machine that is too busy for the rate makes fewer calls, instead of queueing calls until they
+/// time out.
 const UNDER_WAY: usize = 10;
 
-/// Whoever loads the machine holds this, so that no two such tests measure each other.
+/// Held by tests that load the machine, so that two such tests do not measure each other.
 pub(crate) async fn alone() -> MutexGuard<'static, ()> {
     static ALONE: Mutex<()> = Mutex::const_new(());
     ALONE.lock().await
 }
 
-/// Creations of pods of an enrolled run in dry run, each of which goes through the webhook.
+/// Dry-run creations of pods of an enrolled run. Each creation calls the webhook.
 pub(crate) struct Load {
     begun: Arc<AtomicU32>,
     over: oneshot::Sender<()>,
@@ -46,7 +46,7 @@ pub(crate) struct Outcome {
 }
 
 impl Outcome {
-    /// How many were lost by which cause: the end of what the API server said.
+    /// Number of lost calls by cause: the end of the API server's message.
     pub(crate) fn causes(&self) -> BTreeMap<&str, usize> {
         let mut causes = BTreeMap::new();
         for lost in &self.lost {
@@ -56,7 +56,7 @@ impl Outcome {
     }
 }
 
-/// A call that was refused, or answered without terms.
+/// A call that was rejected, or that was accepted without terms.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Lost {
     pub(crate) begun: Instant,
@@ -69,7 +69,7 @@ impl Load {
         Self::of(bed, RATE).await
     }
 
-    /// With so many creations a second.
+    /// Starts the load with this rate.
     pub(crate) async fn of(bed: &Testbed, rate: u32) -> Self {
         let pods = Api::namespaced(bed.client().await.unwrap(), "default");
         let (over, ended) = oneshot::channel();
@@ -78,19 +78,19 @@ impl Load {
         Self { begun, over, task }
     }
 
-    /// How many were begun so far.
+    /// Number of calls that were started so far.
     pub(crate) fn calls(&self) -> u32 {
         self.begun.load(Ordering::Relaxed)
     }
 
-    /// Begins no more calls, and waits for those under way.
+    /// Starts no more calls, and waits for the calls in flight.
     pub(crate) async fn end(self) -> Outcome {
         self.over.send(()).unwrap();
         self.task.await.unwrap()
     }
 }
 
-/// So many calls at once, over as many connections as the API server has or makes for them. Those that were lost.
+/// Makes this many calls at once, over as many connections as the API server opens for them. Returns the lost calls.
 pub(crate) async fn burst(bed: &Testbed, calls: u32) -> Vec<Lost> {
     let pods = Api::namespaced(bed.client().await.unwrap(), "default");
     let answers = join_all((0..calls).map(|number| call(&pods, number))).await;
@@ -145,14 +145,14 @@ async fn call(pods: &Api<Pod>, number: u32) -> Result<(), Lost> {
     terms.map(drop).ok_or_else(|| lost(WITHOUT_TERMS.to_owned()))
 }
 
-/// What the API server itself counted of the pod webhook and of this load.
+/// The API server's own metrics of the pod webhook and of this load.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Counted {
-    /// Calls of the webhook that led to a refusal: `apiserver_admission_webhook_rejection_count`.
+    /// Calls of the webhook that led to a rejection: `apiserver_admission_webhook_rejection_count`.
     pub(crate) rejections: u64,
-    /// Calls that failed and were let through: `apiserver_admission_webhook_fail_open_count`.
+    /// Failed calls that the API server ignored: `apiserver_admission_webhook_fail_open_count`.
     pub(crate) let_through: u64,
-    /// Creations of pods in dry run that were not answered well: `apiserver_request_total`.
+    /// Dry-run creations of pods that failed: `apiserver_request_total`.
     pub(crate) refused: u64,
 }
 

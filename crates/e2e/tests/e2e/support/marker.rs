@@ -1,4 +1,4 @@
-//! Markers for tests that assert an absence: a later change that the controller visibly answers, instead of a wait.
+//! Markers for tests that assert an absence: a later change that the controller visibly handles, instead of a sleep.
 
 use super::SOON;
 use kube::ResourceExt;
@@ -8,13 +8,13 @@ use serde_json::json;
 use testbed::Testbed;
 use testbed::runs::{self, RunSpec};
 
-/// Waits until the controller has handled all earlier changes of an enrolled run, and returns the run. For a run that another
-/// controller or its user holds, and for a run that runs.
+/// Waits until the controller has handled all earlier changes of an enrolled run, and returns the run. The run may be held
+/// by another controller or its user, or it may be running.
 ///
-/// A marker run would not prove this: the controller reconciles several runs at the same time. The marker is on the run itself:
-/// its group label is removed, and the controller adds the label again. Reconciliations of one run follow one another, so the
-/// earlier ones have ended then, with all their requests. The second marker lets the controller decide once more about the run
-/// as the test left it.
+/// A second run as marker would prove nothing: the controller reconciles several runs at the same time. The marker is on the
+/// run itself: the test removes its group label, and the controller adds the label again. Reconciliations of one run follow
+/// one another, so all earlier reconciliations and their requests have ended then. The second marker lets the controller
+/// reconcile the run once more in the state in which the test left the run.
 pub(crate) async fn until_reconciled(bed: &Testbed, run: &RunSpec) -> DynamicObject {
     until_enrolled_again(bed, run).await;
     until_enrolled_again(bed, run).await

@@ -1,4 +1,4 @@
-//! Nodes as tests change them.
+//! Patches and cordons nodes.
 
 use k8s_openapi::api::core::v1::{Node, Pod};
 use kube::api::{Api, Patch, PatchParams};

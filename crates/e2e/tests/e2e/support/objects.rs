@@ -10,8 +10,8 @@ use serde_json::json;
 use testbed::Testbed;
 use testbed::product::NAMESPACE;
 
-/// Lets so many of a resource into a namespace, by a quota of the name `tight`. It is in force on return: before its
-/// first status, the API server refuses with other words.
+/// Creates a ResourceQuota with the name `tight`, and waits until the API server enforces it: before the quota has a status,
+/// the API server rejects pods with another message.
 pub(crate) async fn quota(bed: &Testbed, namespace: &str, resource: &str, most: &str) -> Api<ResourceQuota> {
     let quotas: Api<ResourceQuota> = Api::namespaced(bed.client().await.unwrap(), namespace);
     let quota = json!({"metadata": {"name": "tight"}, "spec": {"hard": {resource: most}}});
@@ -31,7 +31,7 @@ pub(crate) async fn quota(bed: &Testbed, namespace: &str, resource: &str, most: 
     quotas
 }
 
-/// A pod of another application, which asks for as much as to make its node the least attractive one, or for nothing.
+/// Creates a pod of another application with this CPU request. A large request makes its node the least attractive one.
 pub(crate) async fn another_pod(bed: &Testbed, node: &str, app: &str, cpu: &str) {
     let pod = json!({
         "metadata": {"name": format!("{app}-{node}"), "labels": {"app": app}},
@@ -45,7 +45,7 @@ pub(crate) async fn another_pod(bed: &Testbed, node: &str, app: &str, cpu: &str)
         .unwrap();
 }
 
-/// Empties the webhook's Secret, so that the leader makes all that is in it anew.
+/// Empties the webhook's Secret, so that the leader issues all certificates again.
 pub(crate) async fn lose_certificates(client: &Client) {
     let secrets: Api<Secret> = Api::namespaced(client.clone(), NAMESPACE);
     let lost = Patch::Merge(json!({"data": null}));

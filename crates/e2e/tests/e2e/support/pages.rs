@@ -1,15 +1,15 @@
-//! The blocks of commands and YAML in the documentation, and which test executes which.
+//! The blocks of commands and YAML in the documentation, and the tests that execute them.
 
 use super::kubectl::workspace;
 use std::fs;
 use std::path::Path;
 
-/// Nothing below this line of a block is executed.
+/// Lines of a block below this line are not executed.
 const NOT_EXECUTED: &str = "# not executed by a test";
-/// CI does not execute a block with this line.
+/// A block with this line is executed by a nightly test only.
 const NIGHTLY: &str = "# executed by a nightly test";
 
-/// Pages, headings, and the tests that execute the blocks between such a heading and the next one.
+/// Pages, headings, and the tests that execute the blocks between this heading and the next one.
 pub(crate) const EXECUTED: [(&str, &str, &str); 33] = [
     ("README.md", "# pod-affinity", PAGES),
     ("README.md", "## Install", PAGES),
@@ -89,7 +89,7 @@ pub(crate) struct Block {
     pub(crate) page: String,
     pub(crate) heading: String,
     pub(crate) language: String,
-    /// What is executed of it.
+    /// The part of the block that is executed.
     pub(crate) text: String,
     pub(crate) nightly: bool,
 }
@@ -106,7 +106,7 @@ impl Block {
     }
 }
 
-/// The blocks below a heading of a page, or of all pages in a folder, without what is not executed of them.
+/// The executed parts of the blocks below a heading of a page, or of all pages in a folder.
 pub(crate) fn blocks(page: &str, heading: &str) -> Vec<String> {
     let mut found = all_blocks();
     found.retain(|block| block.is_of(page, heading));
@@ -117,13 +117,13 @@ pub(crate) fn blocks(page: &str, heading: &str) -> Vec<String> {
     found.into_iter().map(|block| block.text).collect()
 }
 
-/// The only one.
+/// The only block below a heading.
 pub(crate) fn block(page: &str, heading: &str) -> String {
     let [block] = blocks(page, heading).try_into().unwrap();
     block
 }
 
-/// All pages, by their paths in the repository.
+/// The paths of all pages in the repository.
 pub(crate) fn pages() -> Vec<String> {
     let mut pages = Vec::new();
     for folder in [

@@ -38,7 +38,7 @@ pub(crate) async fn bound_placeholder(bed: &Testbed, run: &DynamicObject) -> Pod
     .unwrap()
 }
 
-/// Waits until a namespace holds no placeholder, neither set nor pod.
+/// Waits until a namespace has no StatefulSet and no pod of a placeholder.
 pub(crate) async fn until_no_placeholder(bed: &Testbed, namespace: &str) {
     let client = bed.client().await.unwrap();
     let (sets, pods) = (sets(&client, namespace), pods(&client, namespace));

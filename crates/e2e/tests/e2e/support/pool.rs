@@ -1,4 +1,4 @@
-//! Testbeds that one test has after another: each gets it as new, but a reset takes one second and a start ten.
+//! Testbeds that tests use one after another. Each test gets a clean testbed: a reset takes one second, a start ten seconds.
 
 use super::usage::{Counted, Phase};
 use std::ops::Deref;
@@ -9,9 +9,10 @@ use testbed::product::Installed;
 use testbed::{Admission, Baseline, Cores, Options, Settings, Testbed, wait};
 use tokio::sync::Semaphore;
 
-/// After so long without a test a testbed sleeps: awake, it takes as much of a core in two minutes as a start.
+/// A testbed that no test uses is suspended after this time: an idle testbed consumes as much CPU time in two minutes as a
+/// start does.
 const AWAKE: Duration = Duration::from_secs(5);
-/// Starts at a time: each keeps a core busy.
+/// Concurrent starts: each start keeps a core busy.
 static STARTS: Semaphore = Semaphore::const_new(2);
 static STARTED: AtomicUsize = AtomicUsize::new(0);
 static USED_AGAIN: AtomicUsize = AtomicUsize::new(0);
@@ -21,7 +22,7 @@ static WITH_POLICIES: Idle = Idle(Mutex::new(Vec::new()));
 static SHIPPED: Idle = Idle(Mutex::new(Vec::new()));
 static ALL: [&Idle; 4] = [&BARE, &WITH_WEBHOOK, &WITH_POLICIES, &SHIPPED];
 
-/// A testbed with Tekton, without nodes, and as it was when it was new.
+/// A testbed with Tekton and without nodes, in its initial state.
 struct Bed {
     testbed: Counted,
     installed: Option<Installed>,
@@ -83,16 +84,17 @@ impl Bed {
     }
 }
 
-/// Testbeds of one kind that no test has, each since when; who comes takes the last.
+/// Unused testbeds of one kind, each with the time since when it is unused. The most recent one is taken first.
 struct Idle(Mutex<Vec<(Instant, Bed)>>);
 
 impl Idle {
-    // A panic elsewhere leaves the list whole: each change to it is one push or one pop.
+    // A panic in another thread leaves the list consistent: each change of the list is one push or one pop.
     fn beds(&self) -> MutexGuard<'_, Vec<(Instant, Bed)>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Has those sleep that have waited for a while. They are not in the list meanwhile, since this takes a moment.
+    /// Suspends testbeds that were unused for a while. They are removed from the list meanwhile, because a suspension takes
+    /// a moment.
     fn rest(&self) {
         let is_tired = |(since, bed): &mut (Instant, Bed)| !bed.asleep && since.elapsed() > AWAKE;
         let tired: Vec<_> = self.beds().extract_if(.., is_tired).collect();
@@ -104,7 +106,7 @@ impl Idle {
         }
     }
 
-    /// One that was used before, or a new one.
+    /// A testbed that was used before, or a new one.
     async fn take(&'static self, new: impl AsyncFnOnce() -> Bed) -> Lent {
         let begun = Instant::now();
         let bed = match self.used().await {
@@ -137,16 +139,16 @@ impl Idle {
     }
 }
 
-/// A testbed that goes back to the others when the test has ended.
+/// A testbed that returns to the pool when the test has ended.
 pub(crate) struct Lent {
     bed: Option<Bed>,
-    /// A test failed with the testbed.
+    /// Whether a test failed with this testbed.
     broken: AtomicBool,
     back_to: &'static Idle,
 }
 
 impl Lent {
-    /// Of one with pod-affinity.
+    /// The installation of a testbed with pod-affinity.
     pub(crate) fn installed(&self) -> &Installed {
         self.bed().installed.as_ref().expect("pod-affinity")
     }
@@ -179,14 +181,14 @@ impl Drop for Lent {
             return;
         };
         bed.testbed.count(Phase::Test);
-        // A testbed that lacks a process now, or has another in its place, ends here.
+        // A testbed with a missing or replaced process ends here.
         if bed.testbed.keeps_only(&bed.new) {
             self.back_to.put(bed);
         }
     }
 }
 
-/// One with pod-affinity, installed in the way that this run of the tests is for.
+/// A testbed with pod-affinity, installed with the kind of admission that this run of the tests is for.
 pub(crate) async fn installed() -> Lent {
     installed_by(way()).await
 }
@@ -195,7 +197,7 @@ fn way() -> Admission {
     Admission::of_environment().expect("the harness has checked it")
 }
 
-/// One with pod-affinity, installed in this way.
+/// A testbed with pod-affinity, installed with this kind of admission.
 pub(crate) async fn installed_by(way: Admission) -> Lent {
     let idle = match way {
         Admission::Webhook => &WITH_WEBHOOK,
@@ -205,19 +207,19 @@ pub(crate) async fn installed_by(way: Admission) -> Lent {
         .await
 }
 
-/// As `installed`, with a control plane and Tekton as shipped, for a test that compares with Tekton.
+/// As `installed`, but with a control plane and Tekton in their shipped settings, for a test that compares with Tekton.
 pub(crate) async fn shipped() -> Lent {
     SHIPPED
         .take(async || Bed::installed(way(), Settings::Shipped).await)
         .await
 }
 
-/// One with Tekton only.
+/// A testbed with Tekton only.
 pub(crate) async fn bare() -> Lent {
     BARE.take(Bed::bare).await
 }
 
-/// A testbed of its own for a test that needs other options, with reduced settings.
+/// A new testbed with reduced settings, for a test that needs other options.
 pub(crate) async fn start(options: Options) -> Counted {
     start_exactly(Options {
         settings: Settings::Reduced,
@@ -237,7 +239,7 @@ pub(crate) async fn start_exactly(options: Options) -> Counted {
     Counted::new(Testbed::start(options).await.expect("a testbed"))
 }
 
-/// Ends the testbeds that no test has.
+/// Ends the testbeds that no test uses.
 pub(crate) fn end() {
     for idle in ALL {
         for (_, mut bed) in idle.beds().drain(..) {
@@ -246,7 +248,7 @@ pub(crate) fn end() {
     }
 }
 
-/// How many were started, and how often one was used again.
+/// How many testbeds were started, and how often a testbed was used again.
 pub(crate) fn economy() -> (usize, usize) {
     (STARTED.load(Relaxed), USED_AGAIN.load(Relaxed))
 }

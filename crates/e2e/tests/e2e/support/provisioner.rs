@@ -1,5 +1,5 @@
-//! Plays the storage driver that makes a volume for each PVC of two classes: in a zone of its own choice and at once, or where
-//! the scheduler wants the first pod that mounts it.
+//! Acts as the storage driver that creates a volume for each PVC of two StorageClasses: at once and in a zone of its own
+//! choice, or in the zone of the first pod that mounts the PVC.
 
 use crate::support::attacher::DRIVER;
 use crate::support::changes::changes;
@@ -12,16 +12,16 @@ use serde_json::json;
 use testbed::{Testbed, apply};
 use tokio::task::JoinHandle;
 
-/// The classes, by how they bind.
+/// The StorageClasses, by their binding mode.
 pub(crate) const IMMEDIATE: &str = "immediate";
 pub(crate) const WITH_THE_FIRST_POD: &str = "with-the-first-pod";
-/// Where the driver makes volumes when nobody says where.
+/// The zone in which the driver creates volumes for immediate binding.
 pub(crate) const ITS_ZONE: &str = "west";
 const ZONE: &str = "topology.kubernetes.io/zone";
-/// What the scheduler writes on a claim.
+/// The annotation that the scheduler sets on a PVC.
 const SELECTED_NODE: &str = "volume.kubernetes.io/selected-node";
 
-/// A storage driver at work, until it is dropped.
+/// A running storage driver; it ends when it is dropped.
 pub(crate) struct Provisioner(JoinHandle<()>);
 
 impl Provisioner {
@@ -46,7 +46,7 @@ impl Drop for Provisioner {
     fn drop(&mut self) {
         let at_work = !self.0.is_finished();
         self.0.abort();
-        // A second panic would end all tests.
+        // A second panic would abort the test binary.
         assert!(at_work || std::thread::panicking(), "the provisioner has ended");
     }
 }
@@ -61,7 +61,7 @@ async fn serve(client: Client) {
     }
 }
 
-/// `None`: it is none of ours, it has a volume, or it is too early.
+/// `None` if the PVC belongs to another driver, has a volume, or waits for its first pod.
 async fn zone_for(client: &Client, claim: &PersistentVolumeClaim) -> Option<String> {
     let spec = claim.spec.as_ref().filter(|spec| spec.volume_name.is_none())?;
     match spec.storage_class_name.as_deref()? {

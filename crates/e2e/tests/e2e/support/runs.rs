@@ -1,4 +1,4 @@
-//! Runs of tests: created, told to end, waited for.
+//! Creates runs, lets them end, and waits for their states.
 
 use super::SOON;
 use super::beds::plain;
@@ -24,7 +24,7 @@ pub(crate) async fn create(bed: &Testbed, spec: &RunSpec) -> DynamicObject {
     spec.create(&bed.client().await.unwrap()).await.unwrap()
 }
 
-/// Creates what a manifest says. The untyped API goes by the name, and some have none before they are made.
+/// Creates the object of a manifest. The untyped API needs a name, and some manifests have only `generateName`.
 pub(crate) async fn create_manifest(
     client: &Client,
     namespace: &str,
@@ -41,7 +41,7 @@ pub(crate) async fn create_manifest(
     created.map_err(|error| error.to_string())
 }
 
-/// First a task that fits anywhere, then one that asks for `cpu`.
+/// A run whose first task fits on any node, and whose second task requests `cpu`.
 pub(crate) fn small_then(cpu: &str) -> RunSpec {
     RunSpec::new("default", "run")
         .task("small", &[])
@@ -50,7 +50,7 @@ pub(crate) fn small_then(cpu: &str) -> RunSpec {
         .lasting("2s")
 }
 
-/// The run with a reference to a Pipeline of these metadata, which is made, or changed, to have its tasks.
+/// Moves the tasks of the run into a Pipeline with these metadata, which is created or updated, and refers to the Pipeline.
 pub(crate) async fn of_pipeline(bed: &Testbed, mut run: RunSpec, mut metadata: Value) -> RunSpec {
     let name = metadata["name"].clone();
     metadata["namespace"] = json!(run.namespace());
@@ -65,7 +65,8 @@ pub(crate) async fn of_pipeline(bed: &Testbed, mut run: RunSpec, mut metadata: V
     run
 }
 
-/// A run that gets the label from its Pipeline: Tekton copies it together with the first tasks, which are without terms.
+/// A run that gets the label from its Pipeline. Tekton copies the label when it creates the first tasks, whose pods have no
+/// terms.
 pub(crate) async fn labelled_by_its_pipeline(bed: &Testbed, run: RunSpec) -> RunSpec {
     let name = run.name().to_owned();
     let run = of_pipeline(bed, run, json!({"name": name, "labels": {keys::OPT_IN: "true"}})).await;
@@ -74,7 +75,7 @@ pub(crate) async fn labelled_by_its_pipeline(bed: &Testbed, run: RunSpec) -> Run
     run
 }
 
-/// Creates a run that no node takes, and waits until it says so.
+/// Creates a run that fits on no node, and waits until an event reports this.
 pub(crate) async fn held_for_good(bed: &Testbed, namespace: &str, name: &str) -> RunSpec {
     let nowhere = json!({"podTemplate": {"nodeSelector": {"nowhere": "true"}}});
     let run = RunSpec::new(namespace, name)
@@ -86,12 +87,12 @@ pub(crate) async fn held_for_good(bed: &Testbed, namespace: &str, name: &str) ->
     run
 }
 
-/// Of the pods of one of the run's tasks.
+/// A label selector for the pods of one task of the run.
 pub(crate) fn of_task(run: &RunSpec, task: &str) -> String {
     format!("{}={task}", runs::task_pods(run.name()))
 }
 
-/// The pod of one of the run's tasks, once it is bound.
+/// The pod of one task of the run, after the pod was bound.
 pub(crate) async fn bound_task(bed: &Testbed, run: &RunSpec, task: &str) -> Pod {
     let api = pods(&bed.client().await.unwrap(), run.namespace());
     let selector = of_task(run, task);
@@ -107,7 +108,7 @@ pub(crate) async fn bound_task(bed: &Testbed, run: &RunSpec, task: &str) -> Pod 
     .unwrap()
 }
 
-/// Waits until the scheduler has found no node for a task for this time.
+/// Waits until the pod of a task has been unschedulable for this time.
 pub(crate) async fn until_unschedulable(bed: &Testbed, run: &RunSpec, task: &str, time: Duration) {
     let api = pods(&bed.client().await.unwrap(), run.namespace());
     let selector = ListParams::default().labels(&of_task(run, task));
@@ -128,7 +129,7 @@ pub(crate) async fn until_unschedulable(bed: &Testbed, run: &RunSpec, task: &str
     .unwrap();
 }
 
-/// The nodes of the pods that a run's tasks had.
+/// The nodes of the pods of a run's tasks.
 pub(crate) async fn nodes_of(bed: &Testbed, spec: &RunSpec) -> BTreeSet<String> {
     runs::nodes(
         &runs::pods(&bed.client().await.unwrap(), spec.namespace(), spec.name())
@@ -137,14 +138,14 @@ pub(crate) async fn nodes_of(bed: &Testbed, spec: &RunSpec) -> BTreeSet<String> 
     )
 }
 
-/// Creates a run, waits until it has succeeded, and tells the nodes of its pods.
+/// Creates a run, waits until the run has succeeded, and returns the nodes of its pods.
 pub(crate) async fn nodes_after(bed: &Testbed, spec: &RunSpec) -> BTreeSet<String> {
     create(bed, spec).await;
     bed.until_succeeded(spec, SOON).await.unwrap();
     nodes_of(bed, spec).await
 }
 
-/// The node that a run's annotation names, once it is another than `old`.
+/// Waits until the run's annotation names another node than `old`, and returns that node.
 pub(crate) async fn until_moved_from(bed: &Testbed, run: &RunSpec, old: &str) -> String {
     let moved = |run: &DynamicObject| run.annotations().get(keys::NODE).is_some_and(|node| node != old);
     let run = bed
@@ -154,10 +155,10 @@ pub(crate) async fn until_moved_from(bed: &Testbed, run: &RunSpec, old: &str) ->
     run.annotations()[keys::NODE].clone()
 }
 
-/// Lets a run that hangs end: its pods succeed, including pods that are created later.
+/// Lets a hanging run end: its pods succeed, including pods that are created later.
 ///
-/// Tekton copies annotations from its caches to new TaskRuns and pods. A pod can therefore have the old annotation although the
-/// run was patched before, so a task watches for such pods until the test ends.
+/// Tekton copies annotations from its caches to new TaskRuns and pods. A pod can therefore have the old annotation although
+/// the run was patched before, so a background task patches such pods until the test ends.
 pub(crate) async fn let_end(bed: &Testbed, spec: &RunSpec) {
     let client = bed.client().await.unwrap();
     runs::runs(&client, spec.namespace())
@@ -167,7 +168,8 @@ pub(crate) async fn let_end(bed: &Testbed, spec: &RunSpec) {
     let_pods_end(bed, spec.namespace(), &runs::task_pods(spec.name())).await;
 }
 
-/// Lets the pods of tasks that hang succeed: those that exist on return, and those that are created until the test ends.
+/// Lets the pods of hanging tasks succeed: the existing pods before this function returns, and later pods until the test
+/// ends.
 pub(crate) async fn let_pods_end(bed: &Testbed, namespace: &str, selector: &str) {
     let api = pods(&bed.client().await.unwrap(), namespace);
     for pod in api.list(&ListParams::default().labels(selector)).await.unwrap() {
@@ -188,7 +190,7 @@ async fn let_pod_end(api: &Api<Pod>, pod: &Pod) {
         .get(OUTCOME)
         .is_some_and(|outcome| outcome == "hang")
     {
-        // The pod may be gone, and a pod that still hangs fails the test, which names the pod.
+        // The pod may be deleted already. A pod that still hangs fails the test, which names the pod.
         drop(
             api.patch(&pod.name_any(), &PatchParams::default(), &succeeds())
                 .await,
@@ -196,13 +198,14 @@ async fn let_pod_end(api: &Api<Pod>, pod: &Pod) {
     }
 }
 
-/// Has one task of a run that hangs succeed, once its pod has a node.
+/// Lets one task of a hanging run succeed after the task's pod was bound.
 pub(crate) async fn let_task_end(bed: &Testbed, run: &RunSpec, task: &str) {
     bound_task(bed, run, task).await;
     let_pods_end(bed, run.namespace(), &of_task(run, task)).await;
 }
 
-/// Lets runs that hang end when these tasks of each have a node: all are there at the same time, and no pod of theirs is missed.
+/// Lets hanging runs end after the pods of these tasks of each run were bound: all pods exist at the same time, so no pod is
+/// missed.
 pub(crate) async fn let_end_once_bound<'a>(
     bed: &Testbed,
     runs: impl IntoIterator<Item = &'a RunSpec> + Clone,

@@ -1,4 +1,4 @@
-//! Seeds of random tests that failed, in checked-in files: a line for each, and comments that begin with #.
+//! Seeds of random tests that failed, in checked-in files: one seed per line; `#` begins a comment.
 
 use std::fs;
 use std::path::Path;
@@ -11,7 +11,7 @@ pub(crate) fn kept(file: &str) -> Vec<String> {
     seeds.map(str::to_owned).collect()
 }
 
-/// Adds a seed to a file, unless the file has it.
+/// Adds a seed to a file, unless the file contains it.
 pub(crate) fn keep(file: &str, seed: &str) {
     if kept(file).iter().any(|kept| kept == seed) {
         return;

@@ -1,14 +1,14 @@
-//! The program, built as `cargo ship` builds it. Other tests that ship include this file, too.
+//! The program `ship`, built as `cargo ship` builds it. Other tests of ship include this file as well.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::sync::OnceLock;
 use std::thread::JoinHandle;
 
-/// Names a binary to ship instead of one that is built.
+/// Environment variable with the path of a binary that is shipped instead of a new build.
 pub(crate) const BINARY: &str = "POD_AFFINITY_SHIP_BINARY";
 
-/// Standard output of something that must have succeeded.
+/// Standard output of a command that must have succeeded.
 pub(crate) fn printed(output: &Output) -> String {
     assert!(
         output.status.success(),
@@ -25,7 +25,7 @@ pub(crate) fn workspace() -> PathBuf {
         .unwrap()
 }
 
-/// Built once.
+/// The program, built once.
 pub(crate) fn program() -> &'static Path {
     static PROGRAM: OnceLock<PathBuf> = OnceLock::new();
     PROGRAM.get_or_init(|| {
@@ -51,8 +51,8 @@ pub(crate) fn program() -> &'static Path {
     })
 }
 
-/// A call of it that compiles the release without fat LTO, which alone takes as long as many a test. The one test that is
-/// about the release as users get it, `ship::image::the_release_as_it_is_shipped_...`, runs on request.
+/// A command that compiles the release without fat LTO, which alone takes as long as many tests. The test of the release as
+/// users get it, `ship::image::the_release_as_it_is_shipped_...`, runs on request.
 pub(crate) fn ship() -> Command {
     quickly(Command::new(program()))
 }
@@ -63,9 +63,8 @@ fn quickly(mut ship: Command) -> Command {
     ship
 }
 
-/// Has the release compiled while other tests run, after them and one crate at a time: a starved machine is not what they
-/// are about.
-/// Whoever ships it waits for cargo, and then finds it compiled.
+/// Compiles the release while other tests run, with a lower priority and one crate at a time, so that the tests are not
+/// starved. Tests that ship the release wait for cargo's lock, and then find the release compiled.
 pub(crate) fn compile_release_ahead() -> JoinHandle<()> {
     std::thread::spawn(|| {
         let mut gives_way = Command::new("nice");
@@ -76,7 +75,7 @@ pub(crate) fn compile_release_ahead() -> JoinHandle<()> {
             .current_dir(workspace())
             .stdin(Stdio::null())
             .output();
-        // The tests that ship it do the same, and say what is wrong.
+        // Errors are ignored: the tests that ship the release compile it as well, and report the error.
         drop(compile);
     })
 }

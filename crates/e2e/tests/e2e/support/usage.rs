@@ -1,4 +1,4 @@
-//! What the testbeds compute, by part and by phase: the table at the end of a run says where the CPU time went.
+//! The CPU time of testbeds by part and by phase, printed as a table at the end of a run of the tests.
 
 use super::account;
 use std::collections::BTreeMap;
@@ -7,16 +7,16 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use testbed::{CpuTimes, Part, Testbed, usage};
 
-/// What a testbed is doing.
+/// The phase of a testbed.
 #[derive(Clone, Copy)]
 pub(crate) enum Phase {
-    /// It starts.
+    /// The testbed starts.
     Start,
-    /// A test has it.
+    /// A test uses the testbed.
     Test,
-    /// It goes back to its initial state.
+    /// The testbed returns to its initial state.
     Reset,
-    /// No test has it, and its processes run.
+    /// No test uses the testbed, and its processes run.
     Idle,
 }
 
@@ -26,7 +26,7 @@ type Row = [Duration; PHASES.len()];
 
 static TABLE: Mutex<BTreeMap<String, Row>> = Mutex::new(BTreeMap::new());
 
-// A panic elsewhere leaves the table whole: each change to it is one addition.
+// A panic in another thread leaves the table consistent: each change of the table is one addition.
 fn table() -> MutexGuard<'static, BTreeMap<String, Row>> {
     TABLE.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -38,7 +38,7 @@ pub(crate) struct Counted {
 }
 
 impl Counted {
-    /// A testbed that has just started.
+    /// Counts the CPU time since the start of the testbed.
     pub(crate) fn new(testbed: Testbed) -> Self {
         let mut new = Self {
             testbed,
@@ -48,7 +48,7 @@ impl Counted {
         new
     }
 
-    /// Adds what was computed since the last call to this phase.
+    /// Adds the CPU time since the last call to this phase.
     pub(crate) fn count(&mut self, phase: Phase) {
         let now = self.testbed.cpu_times();
         let mut all = Duration::ZERO;
@@ -85,14 +85,14 @@ impl Drop for Counted {
     }
 }
 
-/// Replicas count together.
+/// The name of a part without the number of its replica, so that replicas are counted together.
 fn kind(part: Part) -> String {
     let name = part.to_string();
     name.trim_end_matches(|c: char| c.is_ascii_digit() || c == '-')
         .to_owned()
 }
 
-/// Prints the CPU seconds of each part in each phase, and of the process of the tests.
+/// Prints the CPU seconds of each part in each phase, and of the test process.
 pub(crate) fn report() {
     let mut rows: Vec<_> = std::mem::take(&mut *table()).into_iter().collect();
     rows.sort_by_key(|(_, row)| std::cmp::Reverse(row.iter().sum::<Duration>()));

@@ -1,4 +1,4 @@
-//! What an audit has seen: the objects that matter, and what was wrong about them.
+//! The objects that the auditor watches, and the violations that it found.
 
 use k8s_openapi::api::apps::v1::StatefulSet;
 use k8s_openapi::api::core::v1::{Node, Pod};
@@ -12,7 +12,7 @@ use std::fmt::Debug;
 use std::time::{Duration, Instant};
 use testbed::runs::{self, State};
 
-/// The watch of nodes may be so far behind the watch of pods.
+/// How far the watch of nodes may lag behind the watch of pods.
 const BEHIND: Duration = Duration::from_secs(5);
 
 #[derive(Default)]
@@ -23,23 +23,23 @@ pub(super) struct Book {
     nodes: BTreeMap<String, LiveNode>,
     /// When each node was first deleted or not ready, by name.
     lost: BTreeMap<String, Instant>,
-    /// Runs that only their users may release, by UID.
+    /// UIDs of runs that only their users may release.
     pub(super) users: BTreeSet<String>,
     held_since: BTreeMap<String, Instant>,
     pub(super) longest_hold: Duration,
-    /// Names and reasons.
+    /// Reasons of failed runs, by name.
     pub(super) failed: BTreeMap<String, String>,
     wrongs: BTreeMap<String, Wrong>,
-    /// How many objects of each kind were noted.
+    /// How many objects of each kind were recorded.
     pub(super) noted: BTreeMap<&'static str, usize>,
-    /// Kinds whose watch failed and is not restarted yet.
+    /// Kinds whose watch failed and has not restarted yet.
     pub(super) unwatched: BTreeSet<&'static str>,
 }
 
-/// Something that was wrong.
+/// A violation.
 struct Wrong {
     since: Instant,
-    /// Where the pods are, if pods of one run are apart.
+    /// The nodes of the pods, if pods of one run are on different nodes.
     apart: Vec<String>,
 }
 
@@ -49,11 +49,11 @@ pub(super) struct BoundPod {
     namespace: String,
     group: String,
     node: String,
-    /// Which pods this pod keeps off its node.
+    /// The pods that this pod's anti-affinity keeps off its node.
     isolation: Option<Isolation>,
     enrolled: bool,
     placeholder: bool,
-    /// Has our terms, so its place is our business.
+    /// Whether the pod has pod-affinity's terms. Only such pods are checked for their node.
     placed: bool,
 }
 
@@ -68,21 +68,21 @@ pub(super) struct Run {
     name: String,
     pub(super) state: State,
     pub(super) ours: bool,
-    /// Neither held nor asked to stop.
+    /// `spec.status` is unset: the run is neither pending nor cancelled.
     released: bool,
 }
 
-/// A node that is ready.
+/// A node that is Ready.
 #[derive(Clone)]
 pub(super) struct LiveNode {
     name: String,
 }
 
-/// One kind of object in the book, as far as it matters.
+/// A kind of object in the book, with the fields that the audit compares.
 pub(super) trait Entry: Clone + Sized + Send {
     const KIND: &'static str;
     type Object: Resource + Clone + Debug + DeserializeOwned + Send + 'static;
-    /// `None`: it does not matter any more.
+    /// `None` if the audit no longer needs the object.
     fn of(object: &Self::Object) -> Option<Self>;
     fn page(book: &mut Book) -> &mut BTreeMap<String, Self>;
     fn audit(&self, uid: &str, book: &mut Book);
@@ -116,7 +116,7 @@ impl Book {
         self.wrongs.keys().cloned().collect()
     }
 
-    /// Without pods of one run that are apart because one of their nodes was lost.
+    /// Violations, except pods of one run on different nodes of which one was lost.
     pub(super) fn wrongs_on_live_nodes(&self) -> BTreeSet<String> {
         let was_lost = |wrong: &Wrong, node: &String| {
             let lost = self.lost.get(node);
@@ -174,7 +174,7 @@ impl Entry for BoundPod {
 }
 
 impl BoundPod {
-    /// What is wrong, and the nodes of pods that are apart.
+    /// The violation between two pods, and the nodes if the pods are of one run.
     fn quarrel(&self, other: &Self) -> Option<(String, Vec<String>)> {
         let Self { group, node, .. } = self;
         let (mine, here) = (other.group == *group, other.node == *node);
@@ -190,7 +190,7 @@ impl BoundPod {
             .then(|| (format!("{group} has two placeholders"), Vec::new()))
     }
 
-    /// Whether a pod of another group may not be on the same node.
+    /// Whether the anti-affinity of this pod keeps the other pod off its node.
     fn keeps_off(&self, other: &Self) -> bool {
         self.isolation.is_some_and(|Isolation { scope, from }| {
             (scope == Scope::Cluster || other.namespace == self.namespace)

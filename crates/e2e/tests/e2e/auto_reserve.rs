@@ -1,4 +1,4 @@
-//! A reserve that nobody has to write: what the tasks of the latest run of the same Pipeline asked for.
+//! The automatic reserve: a run reserves what the tasks of the latest run of the same Pipeline requested.
 
 use crate::support::SOON;
 use crate::support::auditor::Auditor;
@@ -13,7 +13,8 @@ use serde_json::json;
 use testbed::runs::{RunSpec, runs};
 use testbed::{Nodes, Testbed, apply};
 
-/// Of the Pipeline `grows`: a small task, and then two at a time that ask for so much CPU each, one of them by a Task.
+/// A run of the Pipeline `grows`: first a small task, then two parallel tasks with this CPU request each, one of them from a
+/// Task.
 pub(crate) async fn run(bed: &Testbed, name: &str, cpu: &str) -> RunSpec {
     let run = RunSpec::new("default", name)
         .task("small", &[])
@@ -25,12 +26,12 @@ pub(crate) async fn run(bed: &Testbed, name: &str, cpu: &str) -> RunSpec {
     of_pipeline(bed, run, json!({"name": "grows"})).await
 }
 
-/// Such a run whose tasks end when the test says so.
+/// Such a run whose tasks end when the test lets them end.
 async fn hanging(bed: &Testbed, name: &str, cpu: &str) -> RunSpec {
     run(bed, name, cpu).await.ending("hang")
 }
 
-/// The last task is a Task.
+/// Moves the last task into a Task.
 async fn with_a_task(bed: &Testbed, mut run: RunSpec) -> RunSpec {
     let tasks = run.manifest["spec"]["pipelineSpec"]["tasks"].as_array_mut();
     let last = tasks.and_then(|tasks| tasks.last_mut()?.as_object_mut()).unwrap();
@@ -45,13 +46,13 @@ async fn with_a_task(bed: &Testbed, mut run: RunSpec) -> RunSpec {
     run
 }
 
-/// Whether it moved, and the record that it leaves.
+/// Whether the run moved, and the record of requests that it leaves.
 async fn after(bed: &Testbed, run: &RunSpec) -> (bool, String) {
     create(bed, run).await;
     finished(bed, run).await
 }
 
-/// Two of its tasks are there at the same time, however slow this machine is.
+/// Lets the run end after both large tasks were bound, so that they run at the same time on a slow machine as well.
 async fn finished(bed: &Testbed, run: &RunSpec) -> (bool, String) {
     let_task_end(bed, run, "small").await;
     let_end_once_bound(bed, [run], &["one", "other"]).await;

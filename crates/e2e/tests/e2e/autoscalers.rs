@@ -1,5 +1,5 @@
-//! With a real autoscaler: as many nodes as are missing come in as few steps as it can take, a run that has to leave
-//! its node gets a larger one, one that reserves gets it from the start, and in the end all new nodes are gone.
+//! Tests with a real autoscaler. It adds as many nodes as are missing, in as few steps as possible; a run that moves gets a
+//! larger node; a run that reserves gets a large node from the start; at the end all new nodes are removed.
 
 use crate::support::SOON;
 use crate::support::auditor::Auditor;
@@ -23,13 +23,13 @@ use testbed::runs::{self, RunSpec, State};
 use testbed::{NodeGroup, Nodes, Part, Testbed};
 use tokio::task::JoinHandle;
 
-/// Nodes that come within this time of one another come in one step.
+/// Nodes that are created within this time of one another count as one step.
 const ONE_STEP: Duration = Duration::from_millis(1_500);
 /// The namespace of every second run.
 const OTHER: &str = "other";
-/// Nodes that are there from the start and stay, of 2 CPU.
+/// Number of nodes of 2 CPU that exist from the start and stay.
 pub(crate) const FIXED: usize = 3;
-/// Runs at once: many more than there are nodes.
+/// Number of concurrent runs: many more than nodes.
 const MANY: usize = 20;
 
 #[derive(Clone, Copy, Debug)]
@@ -47,7 +47,7 @@ impl Autoscaler {
     }
 }
 
-/// A testbed with a few nodes and an autoscaler that adds others.
+/// A testbed with a few nodes and an autoscaler that adds nodes.
 pub(crate) async fn bed(autoscaler: Autoscaler) -> Lent {
     let bed = fresh(0).await;
     bed.add_nodes(&Nodes::new("fixed", FIXED).size("2", "8Gi"))
@@ -66,7 +66,7 @@ pub(crate) async fn bed(autoscaler: Autoscaler) -> Lent {
     bed
 }
 
-/// Takes notice of every node that comes.
+/// Records every node that is created.
 struct Growth {
     came: Arc<Mutex<BTreeMap<String, Instant>>>,
     task: JoinHandle<()>,
@@ -87,7 +87,7 @@ impl Growth {
         Self { came, task }
     }
 
-    /// How many nodes came, in how many steps.
+    /// Number of created nodes, and number of steps.
     fn so_far(&self) -> (usize, usize) {
         assert!(!self.task.is_finished(), "the watch of nodes has ended");
         let mut times: Vec<_> = self
@@ -111,8 +111,8 @@ impl Drop for Growth {
     }
 }
 
-/// Creates runs of one task each, all at once. The autoscaler sees them only when each has a node, or is known to have
-/// none: otherwise the steps that it takes would be those in which this machine creates the runs.
+/// Creates runs of one task each at once. The autoscaler starts to act after each run has a node or is known to have none.
+/// Otherwise the number of steps would depend on how fast this machine creates the runs.
 async fn create_at_once(bed: &Testbed, specs: &[RunSpec], autoscaler: Autoscaler) {
     bed.pause(autoscaler.part()).unwrap();
     join_all(specs.iter().map(|spec| create(bed, spec))).await;
@@ -155,7 +155,7 @@ async fn create_at_once(bed: &Testbed, specs: &[RunSpec], autoscaler: Autoscaler
     bed.resume(autoscaler.part()).unwrap();
 }
 
-/// How long until all have succeeded.
+/// Waits until all runs have succeeded, and returns how long that took.
 async fn all_succeed(bed: &Testbed, specs: &[RunSpec]) -> Duration {
     let start = Instant::now();
     for spec in specs {
@@ -165,7 +165,7 @@ async fn all_succeed(bed: &Testbed, specs: &[RunSpec]) -> Duration {
     start.elapsed()
 }
 
-/// In two namespaces.
+/// Runs in two namespaces.
 fn many(prefix: &str, count: usize) -> Vec<RunSpec> {
     let run = |index| {
         let strategy = if index % 5 == 4 { "isolateAlways" } else { "true" };
@@ -193,7 +193,7 @@ pub(crate) async fn delete_runs(bed: &Testbed) {
         .unwrap();
 }
 
-/// Until all nodes are there that are from the start, and so many others; how long that took.
+/// Waits until only the fixed nodes and this many others are left, and returns how long that took.
 pub(crate) async fn until_left(bed: &Testbed, others: usize) -> Duration {
     let start = Instant::now();
     let nodes: Api<Node> = Api::all(bed.client().await.unwrap());
@@ -215,12 +215,12 @@ pub(crate) async fn until_left(bed: &Testbed, others: usize) -> Duration {
     start.elapsed()
 }
 
-/// One run more than there are nodes; later many at once; then everything goes back.
+/// Creates one run more than nodes, later many runs at once, and waits until the new nodes are removed.
 async fn grows_by_what_is_missing(autoscaler: Autoscaler) {
     let bed = bed(autoscaler).await;
     let (growth, auditor) = (Growth::of(&bed).await, Auditor::start(&bed).await);
     bed.namespace(OTHER).await.unwrap();
-    // They go on until each has a node: one that one of them leaves would do for the last.
+    // The runs hang until each has a node. Otherwise the last run would take the node of a run that has ended.
     let runs = many("one-more", FIXED + 1)
         .into_iter()
         .map(|run| run.ending("hang"));
@@ -242,7 +242,7 @@ async fn grows_by_what_is_missing(autoscaler: Autoscaler) {
     let (all_nodes, all_steps) = growth.so_far();
     let (nodes, steps) = (all_nodes - nodes, all_steps - steps);
     println!("{autoscaler:?}: then {MANY} runs at once: {nodes} added in {steps} steps, {took:?}");
-    // The node that was added before may have been removed since.
+    // The node that was added before may be removed already.
     let missing = MANY - FIXED - 1..=MANY - FIXED;
     assert!(
         missing.contains(&nodes) && steps <= 3,
@@ -257,8 +257,8 @@ async fn grows_by_what_is_missing(autoscaler: Autoscaler) {
     auditor.found_nothing_on_live_nodes();
 }
 
-/// A run that must leave its node gets a larger one; one that reserves is on it from the start, also if nobody has
-/// said how much.
+/// A run that must move gets a larger node. A run that reserves, by annotation or automatically, is on a large node from the
+/// start.
 async fn adds_a_node_that_fits(autoscaler: Autoscaler) {
     let bed = bed(autoscaler).await;
     let (growth, auditor) = (Growth::of(&bed).await, Auditor::start(&bed).await);

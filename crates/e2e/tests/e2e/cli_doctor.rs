@@ -1,5 +1,5 @@
-//! `doctor` finds each fault that is planted, one after another, and nothing on a healthy installation, by the webhook or
-//! by policies.
+//! `doctor` finds each planted fault, one after another, and finds nothing on a healthy installation with the webhook or
+//! with policies.
 
 use crate::policies_at_work::admission;
 use crate::support::SOON;
@@ -24,7 +24,7 @@ const WEBHOOKS: [Part; 2] = [Part::Webhook(0), Part::Webhook(1)];
 /// A certificate for the Service's names that expired in 2020.
 const EXPIRED: &str = include_str!("cli_expired.pem");
 
-/// An object that a test spoils.
+/// An object that a test breaks and repairs.
 struct Victim {
     api: Api<DynamicObject>,
     before: DynamicObject,
@@ -55,7 +55,7 @@ impl Victim {
             .unwrap();
     }
 
-    /// Makes it as it was.
+    /// Restores the original object.
     async fn mend(self) {
         let mut object = self.before;
         object.metadata.resource_version = None;
@@ -79,7 +79,7 @@ async fn examined(bed: &Testbed) -> (Said, String) {
     (said, text)
 }
 
-/// Waits until the doctor finds something bad with these words, and returns everything that is bad.
+/// Waits until doctor reports an error with these words, and returns all errors.
 async fn until_found(bed: &Testbed, words: &str) -> Vec<String> {
     bed.until(format!("doctor to find {words:?}"), SOON, async || {
         let (said, text) = examined(bed).await;
@@ -112,7 +112,7 @@ pub(crate) async fn until_well(bed: &Testbed) {
     .unwrap();
 }
 
-/// What `cargo testbed up --pod-affinity` installs.
+/// An installation as `cargo testbed up --pod-affinity` creates it.
 pub(crate) async fn whole(nodes: usize) -> Counted {
     let options = Options {
         deployments: true,
@@ -154,7 +154,7 @@ async fn doctor_finds_each_planted_fault_and_nothing_on_a_healthy_installation()
     a_namespace_has_no_room_for_placeholders(&bed).await;
     until_well(&bed).await;
 
-    // Whatever a living controller would mend at once comes last.
+    // Faults that a running controller would repair at once come last.
     kill(&bed, &CONTROLLERS);
     a_bundle_is_empty(&bed).await;
     a_certificate_has_expired(&bed).await;
@@ -202,7 +202,8 @@ async fn a_policy_is_deleted(bed: &Testbed) {
     until_well(bed).await;
 }
 
-/// After ours, which is a matter of luck: the API server evaluates policies in any order, and in another one after a change.
+/// The API server evaluates policies in any order, and in another order after each change of a policy. The test repeats the
+/// change until the other policy is evaluated after pod-affinity's.
 async fn another_policy_takes_the_affinity_away(bed: &Testbed) {
     let client = bed.client().await.unwrap();
     let (name, kinds) = (

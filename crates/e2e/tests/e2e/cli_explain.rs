@@ -1,4 +1,4 @@
-//! `explain` and `nodes` on runs that wait: each reason that keeps a run from a node, and rights that are missing.
+//! `explain` and `nodes` on waiting runs: each reason that keeps a run off a node, and missing rights.
 
 use crate::support::SOON;
 use crate::support::beds::fresh;
@@ -16,7 +16,7 @@ use testbed::{Nodes, Testbed};
 async fn a_run_that_waits_is_explained_by_each_reason_against_each_node() {
     let bed = fresh(0).await;
     create(&bed, &only("early").opted_in("true")).await;
-    // It is enrolled once the scheduler has said so.
+    // The run is enrolled after the scheduler has reported on its placeholder.
     let text = explained(&bed, "early", "when the run was labelled").await;
     assert_eq!(
         text,
@@ -53,7 +53,7 @@ What would help
     moving(&bed).await;
 }
 
-/// A run moves off its node for a task that fits nowhere, and follows it to one that is added.
+/// A run moves off its node for a task that fits nowhere, and follows the task to a node that is added.
 async fn moving(bed: &Testbed) {
     bed.configure(&[("move-after", Some("1s"))]).await.unwrap();
     let spec = RunSpec::new("default", "mover")
@@ -221,7 +221,7 @@ async fn zonal(bed: &Testbed) {
     );
 }
 
-/// A user who may read runs and pods of his namespace, and nothing of the cluster.
+/// A user who may read the runs and pods of one namespace, and nothing at cluster scope.
 async fn with_few_rights(bed: &Testbed) {
     let client = bed.client().await.unwrap();
     let rule = json!([

@@ -1,4 +1,4 @@
-//! `list --watch` follows a run through its life, and ends when it is told to.
+//! `list --watch` prints each state of a run.
 
 use crate::support::beds::installed;
 use crate::support::cli::binary;
@@ -26,7 +26,7 @@ async fn watch(bed: &Testbed, namespace: &str) -> (Child, Lines<BufReader<ChildS
     (child, lines)
 }
 
-/// Reads until a line has these words in it, and returns all that was read.
+/// Reads until a line contains these words, and returns all lines.
 async fn read_until(lines: &mut Lines<BufReader<ChildStdout>>, words: &str) -> Vec<String> {
     let mut read = Vec::new();
     let found = timeout(PATIENCE, async {

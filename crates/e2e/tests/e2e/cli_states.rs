@@ -1,4 +1,4 @@
-//! `explain` and `list` on runs in every state but waiting.
+//! `explain` and `list` on runs in every state except waiting.
 
 use crate::support::SOON;
 use crate::support::beds::fresh;
@@ -89,7 +89,7 @@ Outcome      succeeded <age> ago.
     );
 }
 
-/// The node is reserved by one, and the next waits for it.
+/// One run reserves the node, and the next run waits for the node.
 async fn reserved(bed: &Testbed) {
     let spec = only("reserved").opted_in("isolateAlways").lasting("1s");
     create(bed, &spec).await;
@@ -119,7 +119,7 @@ What would help
     );
 }
 
-/// Another that waits, and goes on waiting when nodes come.
+/// A second waiting run, which fits on no node that the test adds.
 async fn unplaceable(bed: &Testbed) {
     delete(bed, "waits").await;
     let template = json!({"podTemplate": {"nodeSelector": {"disk": "ssd"}}});
@@ -193,7 +193,7 @@ What would help
     );
 }
 
-/// Runs that pod-affinity has nothing to do with, or nothing any more.
+/// Runs that pod-affinity ignores, or ignores since a change.
 async fn left_alone(bed: &Testbed) {
     let client = bed.client().await.unwrap();
     let namespace = bed.namespace("aside").await.unwrap();
@@ -212,7 +212,7 @@ async fn left_alone(bed: &Testbed) {
     create(bed, &ending).await;
     let api = runs::runs(&client, &namespace);
     api.delete("ending", &DeleteParams::default()).await.unwrap();
-    // Tekton's first write of a run would bring the label back that it read before.
+    // Waits for Tekton's first write of the run, which would restore the label that Tekton had read before.
     bed.until_run(&run("misspelt"), "to be labelled by Tekton", SOON, |run| {
         run.labels().contains_key("tekton.dev/pipeline")
     })
@@ -248,7 +248,7 @@ async fn left_alone(bed: &Testbed) {
     );
 }
 
-/// Held, and its placeholder cannot be made.
+/// A held run whose placeholder is rejected.
 async fn refused(bed: &Testbed) {
     let namespace = bed.namespace("full").await.unwrap();
     quota(bed, &namespace, "count/statefulsets.apps", "0").await;

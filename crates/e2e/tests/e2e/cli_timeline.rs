@@ -1,4 +1,4 @@
-//! `timeline` draws what happened on a real cluster: a run that moved, and an unlabelled one.
+//! `timeline` draws the events of a real cluster: a run that moved, and an unlabelled run.
 
 use crate::support::SOON;
 use crate::support::beds::fresh;
@@ -6,7 +6,7 @@ use crate::support::cli::{only, tool, until_says};
 use crate::support::runs::{bound_task, create, small_then};
 use testbed::Nodes;
 
-/// The lines of one node's lane: its own, and those of the runs there.
+/// The lines of one node's lane: the node, and the runs on it.
 fn lane(text: &str, name: &str) -> Vec<String> {
     let mut lines = text.lines().skip_while(|line| !line.starts_with(name));
     let first = lines.next().into_iter();

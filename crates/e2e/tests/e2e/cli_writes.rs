@@ -26,7 +26,7 @@ async fn a_run_is_waited_for(bed: &Testbed) {
     held_for_good(bed, "default", "held").await;
     let sentence =
         "error: PipelineRun default/held is not on a node after 3s: its state is WaitingForNode.\n";
-    // On a machine that stands still for as long, it has not seen the run's placeholder.
+    // On a stalled machine, the tool may time out before it has seen the run's placeholder.
     let late = bed.until("a wait in vain to say the run's state", SOON, async || {
         let late = tool(bed, "wait held --for=node --timeout=3s").await;
         if late.err == sentence { Ok(late) } else { Err(late) }
@@ -74,7 +74,7 @@ async fn the_cluster_is_switched_off_and_on(bed: &Testbed) {
         doctor.out.replace(['\n', ' '], "").contains("isswitchedoff"),
         "{doctor:?}"
     );
-    // This testbed has no Deployment, which the tool reports after it has switched the admission on.
+    // This testbed has no Deployment. The tool reports this after it has switched admission on.
     let said = tool(bed, "enable -A").await;
     let lines: Vec<_> = said.out.lines().collect();
     let (last, others) = lines.split_last().unwrap();
@@ -91,7 +91,8 @@ async fn the_cluster_is_switched_off_and_on(bed: &Testbed) {
     until_created_runs_are(bed, "default", "all-on", State::Pending).await;
 }
 
-/// A changed configuration takes a moment to reach the API server's admission.
+/// Waits until new runs have this state: a changed configuration takes a moment to become active in the API server's
+/// admission.
 async fn until_created_runs_are(bed: &Testbed, namespace: &str, name: &str, wanted: State) {
     let nowhere = json!({"podTemplate": {"nodeSelector": {"nowhere": "true"}}});
     let mut number = 0;

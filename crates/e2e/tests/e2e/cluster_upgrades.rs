@@ -1,4 +1,4 @@
-//! Kubernetes and Tekton are upgraded while labelled runs are held and running: none is lost, none is split.
+//! Kubernetes and Tekton are upgraded while labelled runs are held and running: no run is lost, and no run is split.
 
 use crate::faults::{OURS, Runs, is_held, keep_alive_on};
 use crate::support::SOON;
@@ -9,10 +9,10 @@ use testbed::pace::SHORT_LEASE;
 use testbed::runs::{self, State};
 use testbed::{Kubernetes, Options, Part, Tekton, Testbed, Versions};
 
-/// Too few for all runs at once: the others are held meanwhile.
+/// Fewer nodes than runs, so that some runs are held during the upgrade.
 const NODES: usize = OURS / 2;
 
-/// Users hold some, some run, and others wait for their nodes.
+/// Runs that their users hold, running runs, and runs that wait for their nodes.
 async fn under_way<'a>(bed: &'a Testbed, auditor: &'a Auditor, namespace: &str) -> Runs<'a> {
     let mut runs = Runs::in_namespace(bed, auditor, namespace).await;
     runs.create_held_by_users().await;
@@ -43,7 +43,7 @@ async fn server_version(bed: &Testbed) -> String {
     info.git_version
 }
 
-/// What the running controller was built of: its own ConfigMap does not tell.
+/// The version that the running controller was built from. Its ConfigMap is not evidence for this.
 fn tekton_version(bed: &Testbed) -> String {
     let program = format!("/proc/{}/exe", bed.pid(Part::TektonController).unwrap());
     let told = Command::new("go")

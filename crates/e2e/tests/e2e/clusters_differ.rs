@@ -1,5 +1,5 @@
-//! What clusters of others have: sandboxes with tainted nodes of their own, templates that ask for more than a node, users who
-//! change their mind.
+//! Features of real clusters: sandboxes on tainted nodes, pod templates with more requirements than a node, and users who
+//! change runs later.
 
 use crate::support::SOON;
 use crate::support::beds::{fresh, installed};
@@ -30,7 +30,8 @@ fn away_from(app: &str) -> Value {
     json!({"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [them]}})
 }
 
-/// Nodes that only pods of a RuntimeClass get to, which says so itself: nothing of it is in the pods as Tekton makes them.
+/// Nodes that only pods of a RuntimeClass tolerate. The toleration is in the RuntimeClass, and is missing in the pods that
+/// Tekton creates.
 async fn sandbox(bed: &Testbed) {
     let taint = Taint {
         key: "sandbox".into(),
@@ -92,7 +93,7 @@ async fn a_run_with_an_anti_affinity_of_its_own_takes_the_node_that_another_run_
     bed.until_succeeded(&second, SOON).await.unwrap();
 }
 
-/// A scheduler of Kubernetes 1.36 does not hear that it may try such a task again, so that it is told each minute.
+/// The scheduler of Kubernetes 1.36 does not requeue such a task, so pod-affinity requeues the task each minute.
 #[e2e_test]
 async fn a_task_with_an_anti_affinity_of_its_own_goes_on_when_what_kept_it_away_is_gone() {
     let bed = fresh(1).await;
@@ -108,13 +109,13 @@ async fn a_task_with_an_anti_affinity_of_its_own_goes_on_when_what_kept_it_away_
     bed.until_succeeded(&run, SOON).await.unwrap();
 }
 
-/// What a refusal costs a run: up to three seconds, six on a busy machine.
+/// How much later a run with a rejected pod ends: up to three seconds, six on a busy machine.
 const REFUSAL: Duration = Duration::from_secs(8);
-/// The first two pauses before Tekton is told to try again.
+/// The first two pauses before pod-affinity tells Tekton to try again.
 const PAUSES: Duration = Duration::from_secs(6);
 
-/// Each placeholder is one pod more, and Tekton tries again only after a minute. Tekton starts these runs when all placeholders
-/// are there, so that the room that they make is for nothing but tasks.
+/// Each placeholder counts as one pod in the quota, and Tekton alone tries again only after a minute. Tekton starts these
+/// runs after all placeholders were created, so that the room that placeholders make is available for tasks only.
 #[e2e_test]
 async fn tasks_whose_place_in_a_quota_their_placeholders_took_have_their_pods_a_few_seconds_later() {
     let bed = fresh(4).await;
@@ -137,8 +138,8 @@ async fn tasks_whose_place_in_a_quota_their_placeholders_took_have_their_pods_a_
     until_no_placeholder(&bed, &namespace).await;
 }
 
-/// Here the placeholder of a run that is held may take the room that another one made for a task, which is tried again after
-/// pauses: the bound cannot be less.
+/// The placeholder of a held run may take the room that another placeholder made for a task. Tekton tries the task again
+/// after pauses, so the bound cannot be lower.
 #[e2e_test]
 async fn runs_that_come_one_after_the_other_to_a_quota_that_is_used_up_end_a_pause_later_at_the_latest() {
     let bed = fresh(4).await;
@@ -157,7 +158,7 @@ async fn runs_that_come_one_after_the_other_to_a_quota_that_is_used_up_end_a_pau
     assert!(rooms(&bed, &runs).await > 0);
 }
 
-/// Such a quota lets no pod in that says nothing of its limits, as Tekton's do unless something says it for them.
+/// A quota of limits rejects pods without limits. Tekton's pods have none, unless a LimitRange adds them.
 #[e2e_test]
 async fn a_quota_of_limits_with_a_limit_range_lets_a_labelled_run_go_as_anywhere() {
     let bed = fresh(2).await;
@@ -180,8 +181,8 @@ async fn a_quota_of_limits_with_a_limit_range_lets_a_labelled_run_go_as_anywhere
     until_no_placeholder(&bed, &namespace).await;
 }
 
-/// Creates three runs of one task each. Of a second one Tekton might be refused the pod with or without the label, because quotas
-/// count a pod for a moment after its end.
+/// Creates three runs of one task each. Tekton's pod for a second task could be rejected with and without the label, because
+/// quotas count a pod for a moment after its end.
 async fn create_three(bed: &Testbed, run: impl Fn(&str) -> RunSpec) -> [RunSpec; 3] {
     let runs = ["one", "two", "three"].map(|name| run(name).task("only", &[]));
     for run in &runs {
@@ -207,7 +208,7 @@ async fn first_room(bed: &Testbed, namespace: &str) -> Timestamp {
     times.min().expect("a placeholder made room")
 }
 
-/// When the last of the runs' tasks was given its pod.
+/// When the pod of the last task was created.
 async fn last_pod(bed: &Testbed, runs: &[RunSpec]) -> Timestamp {
     let client = bed.client().await.unwrap();
     let mut times = Vec::new();
@@ -218,7 +219,7 @@ async fn last_pod(bed: &Testbed, runs: &[RunSpec]) -> Timestamp {
     times.into_iter().max().expect("the runs have pods")
 }
 
-/// How many of them say that their placeholder made room.
+/// Number of runs with an event that their placeholder made room.
 async fn rooms(bed: &Testbed, runs: &[RunSpec]) -> usize {
     let client = bed.client().await.unwrap();
     let mut rooms = 0;
@@ -256,7 +257,7 @@ async fn a_run_whose_pods_have_to_be_with_others_is_refused_by_the_field_that_sa
         .expect("without the label it is none of our business");
 }
 
-/// Tekton adds its default template to a run after the webhook has seen it.
+/// Tekton adds its default template to a run after the webhook has processed the run.
 #[e2e_test]
 async fn a_required_affinity_that_tekton_adds_by_default_is_made_preferred_and_told() {
     let bed = fresh(2).await;
@@ -320,7 +321,7 @@ async fn where_no_webhook_is_asked_a_labelled_run_goes_as_without_the_label() {
     let done = bed.until_succeeded(&run, SOON).await.unwrap();
     assert!(!done.labels().contains_key(keys::GROUP), "{:?}", done.labels());
     let told = reasons(&bed.client().await.unwrap(), &run).await;
-    // A placeholder is told with one of these.
+    // A run with a placeholder has an event with one of these reasons.
     let ours = ["Held", "Enrolled"].map(str::to_owned);
     assert!(!told.iter().any(|reason| ours.contains(reason)), "{told:?}");
 }
@@ -337,7 +338,7 @@ async fn a_user_who_takes_our_hold_over_keeps_the_run_until_he_releases_it() {
     let run = RunSpec::diamond("default", "run").opted_in("true").ending("hang");
     let held = create(&bed, &run).await;
     let api = runs::runs(&client, "default");
-    // What docs/troubleshooting.md tells: `kubectl annotate pipelinerun run pod-affinity.tekton.dev/hold-`.
+    // The command of docs/troubleshooting.md: `kubectl annotate pipelinerun run pod-affinity.tekton.dev/hold-`.
     let take_over = Patch::Merge(json!({"metadata": {"annotations": {keys::HOLD: null}}}));
     api.patch("run", &PatchParams::default(), &take_over)
         .await

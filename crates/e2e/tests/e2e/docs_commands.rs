@@ -1,4 +1,5 @@
-//! The blocks of commands and YAML in the documentation: which test executes which, and that none is left out.
+//! The blocks of commands and YAML in the documentation: each block names the test that executes it, and no block is left
+//! out.
 
 use crate::support::harness::Test;
 use crate::support::kubectl::workspace;
@@ -9,7 +10,7 @@ use std::fs;
 const SHELL: &str = "sh";
 const YAML: &str = "yaml";
 
-/// Whether these are commands for a clone of this repository: tests, the demo, measurements.
+/// Whether these commands call only cargo in a clone of this repository: tests, the demo, measurements.
 fn only_calls_cargo(commands: &str) -> bool {
     let is_variable = |word: &&str| word.contains('=');
     let calls = commands.lines().map(|line| {
@@ -27,7 +28,7 @@ fn every_block_of_every_page_is_executed_by_a_test_or_says_that_it_is_not() {
     let wrong = blocks.iter().filter(|block| match block.language.as_str() {
         SHELL => !(block.text.is_empty() || block.is_executed() || only_calls_cargo(&block.text)),
         YAML => !(block.text.is_empty() || block.is_executed()),
-        // What a command prints, a diagram, code.
+        // Other blocks are the output of a command, a diagram, or code.
         other => !["", "mermaid", "rust"].contains(&other),
     });
     let wrong: Vec<_> = wrong

@@ -1,5 +1,5 @@
-//! The commands and manifests of the pages, taken from there, on an installation: kubectl, the plugin and the API server accept
-//! them, and they do what the page says.
+//! Executes the commands and manifests of the pages on an installation: kubectl, the plugin and the API server accept them,
+//! and they have the effects that the pages describe.
 
 use crate::support::SOON;
 use crate::support::install::{WEBHOOK, follow, install};
@@ -18,12 +18,12 @@ use testbed::product::NAMESPACE;
 use testbed::runs::{self, RunSpec, State};
 use testbed::{Nodes, Testbed};
 
-/// The name that the pages give to a run.
+/// The name of a run on the pages.
 const RUN: &str = "build-7";
-/// A runbook searches for what is wrong, and here nothing is.
+/// Runbooks search logs for errors. Here grep may find none.
 const FIND_OR_NOT: &str = "grep() { command grep \"$@\" || [ $? = 1 ]; }\n";
 
-/// One test, since each step needs the same installation.
+/// One test, because all steps need the same installation.
 #[e2e_test(policies)]
 async fn the_commands_of_the_pages_are_accepted_and_do_what_the_pages_say() {
     let bed = pool::bare().await;
@@ -83,7 +83,7 @@ async fn a_first_run_has_one_node(bed: &Testbed) {
     until_no_placeholder(bed, "default").await;
 }
 
-/// A run with the labels and annotations that a page shows.
+/// Adds the labels and annotations of a page's example to a run.
 fn like(mut run: RunSpec, page: &str, heading: &str) -> RunSpec {
     let [shown] = parsed(&block(page, heading)).try_into().unwrap();
     let pairs = |field: &str| shown["metadata"][field].as_object().cloned().unwrap_or_default();
@@ -198,7 +198,7 @@ fn a_network_policy_selects_the_webhook(bed: &Testbed) {
     assert_eq!(open, [8443, 8080]);
 }
 
-/// No run has the node. Replicas of pod-affinity may be there: they are evicted.
+/// A node without a run. Replicas of pod-affinity may be on it; they are evicted.
 async fn a_node_is_emptied(bed: &Testbed) {
     let commands = block("docs/production.md", "## Node upgrades and drains");
     let printed = follow_page(bed, &commands.replace("$NODE", "node-0")).await;
@@ -219,7 +219,7 @@ async fn the_tool_and_the_runbooks_are_followed(bed: &Testbed) {
         let finds_the_run = line.contains("WaitingForNode") || line.contains("explain");
         assert!(!finds_the_run || printed.contains(RUN), "{line}: {printed:?}");
     }
-    // It releases the run, and switches pod-affinity off for the namespace.
+    // These commands release the run, and switch pod-affinity off for the namespace.
     follow_page(bed, &block("docs/cli.md", "# The command line tool")).await;
     kubectl(bed, &["delete", "pipelinerun", RUN]);
     create(bed, &RunSpec::diamond("default", RUN).opted_in("true")).await;
@@ -227,7 +227,7 @@ async fn the_tool_and_the_runbooks_are_followed(bed: &Testbed) {
     completion_is_installed(bed).await;
 }
 
-/// Each once: many pages begin with the same command.
+/// Each line once: many pages begin with the same command.
 fn lines_of_runbooks() -> BTreeSet<String> {
     let blocks = blocks("docs/runbooks/", "## Diagnosis");
     blocks
@@ -324,7 +324,7 @@ fn the_kustomization_of_warm_nodes_sets_their_number_size_pool_and_image() {
     );
 }
 
-/// What kubectl makes of a folder with these files. Resources in other folders have relative paths.
+/// The output of kustomize for a folder with these files. Resources in other folders have relative paths.
 fn kustomized(files: &[(&str, &str)]) -> Vec<Value> {
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path().canonicalize().unwrap();

@@ -1,4 +1,4 @@
-//! However a run ends, nothing of ours is left behind, and a status that is not ours is never overwritten.
+//! However a run ends, all objects of pod-affinity are removed, and a status that users set is never overwritten.
 
 use crate::support::SOON;
 use crate::support::beds::{fresh, installed};
@@ -64,8 +64,8 @@ async fn a_run_cancelled_while_held_stays_cancelled() {
 #[e2e_test]
 async fn a_run_stopped_while_held_still_runs_its_finally_tasks_on_one_node() {
     let bed = fresh(0).await;
-    // Its user has taken the hold away before there is any node. Each pod that waits is tried again after a pause, the
-    // placeholder's, too: the tasks go on until both are there, whoever comes first.
+    // The user has removed the hold while no node exists. Each waiting pod is tried again after a pause, and so is the
+    // placeholder: the tasks hang until both are bound, in any order.
     let spec = RunSpec::diamond("default", "run")
         .finally("report")
         .finally("tidy")
@@ -73,7 +73,7 @@ async fn a_run_stopped_while_held_still_runs_its_finally_tasks_on_one_node() {
         .ending("hang");
     create(&bed, &spec).await;
     until_told(&bed, &spec, "WaitingForNode").await;
-    // Tekton starts its finally tasks as soon as it hears of this, whether our controller has or not.
+    // Tekton starts the finally tasks as soon as it reads this status. pod-affinity's controller may read the status later.
     set_status(&bed, &spec, "CancelledRunFinally").await;
     bed.add_nodes(&testbed::Nodes::new("late", 5)).await.unwrap();
     let_end_once_bound(&bed, [&spec], &["report", "tidy"]).await;
@@ -133,7 +133,7 @@ async fn a_namespace_deleted_while_a_run_is_held_there_ends() {
     .unwrap();
 }
 
-/// A reservation changes hands just then. Many runs, so that some are deleted in each of its moments.
+/// A reservation moves to the next run at this time. Many runs, so that runs are deleted at each moment of the move.
 #[e2e_test]
 async fn isolated_runs_deleted_as_soon_as_they_are_done_leave_nothing() {
     let bed = &installed().await;

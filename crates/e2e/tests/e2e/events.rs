@@ -1,4 +1,5 @@
-//! What a user is told on the run: each step once, and what lasts now and then, with everybody's own words.
+//! The events on a run: each step once, and a lasting state from time to time, with the messages of scheduler and
+//! autoscaler.
 
 use crate::support::SOON;
 use crate::support::beds::{fresh, installed};
@@ -12,10 +13,10 @@ use std::time::{Duration, Instant};
 use testbed::runs::RunSpec;
 use testbed::{NodeGroup, Nodes, Testbed};
 
-/// No sooner than this one note about a lasting state follows another.
+/// The shortest time between two events about a lasting state.
 const PAUSE: Duration = Duration::from_secs(20);
 
-/// The events of pod-affinity on a run, the oldest first.
+/// pod-affinity's events on a run, the oldest first.
 async fn told(bed: &Testbed, run: &RunSpec) -> Vec<Event> {
     let events: Api<Event> = Api::namespaced(bed.client().await.unwrap(), run.namespace());
     let mut told = events.list(&ListParams::default()).await.unwrap().items;
@@ -57,7 +58,7 @@ async fn each_step_of_a_runs_life_is_told_once_and_in_order() {
     assert!(told.iter().all(|event| note(event).ends_with('.')), "{told:#?}");
 }
 
-/// Runs that look for a label that no node has, nor any that the autoscaler could add.
+/// Runs with a node selector that no node has, including nodes that the autoscaler could add.
 #[e2e_test]
 async fn a_run_that_waits_is_told_now_and_then_with_the_latest_words_of_scheduler_and_autoscaler() {
     let bed = fresh(0).await;
@@ -91,7 +92,8 @@ async fn a_run_that_waits_is_told_now_and_then_with_the_latest_words_of_schedule
             .last()
             .map(|event| note(event).to_owned())
             .unwrap_or_default();
-        // How many nodes there were when the scheduler looked last: it does not retry the pod for one that cannot help.
+        // The number of nodes when the scheduler tried the pod last: the scheduler does not retry the pod for a node that
+        // cannot help.
         if last.contains(" nodes are available") && last.contains("The autoscaler reports: ") {
             Ok(last)
         } else {

@@ -1,4 +1,4 @@
-//! Every file in examples/ is accepted as it is, runs to its end, and does what the label says.
+//! Every file in examples/ is accepted unchanged, its run succeeds, and all pods are on one node.
 
 use crate::support::SOON;
 use crate::support::beds::{fresh, installed};
@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use testbed::Testbed;
 use testbed::runs;
 
-/// Tekton refuses two claims in one task in its default mode; the file says so.
+/// In its default mode, Tekton rejects two PVCs in one task; the file's comment says so.
 const NEEDS_DISABLED: &str = "several-workspaces.yaml";
 
 fn folder() -> PathBuf {

@@ -1,5 +1,5 @@
-//! Whatever happens to our controllers or to their way to the API server, every run goes through, soon after it is over,
-//! and nothing of it is left.
+//! Runs succeed despite faults of the controllers and of their connection to the API server, soon after the fault is over,
+//! and all their objects are removed.
 
 use crate::support::SOON;
 use crate::support::auditor::Auditor;
@@ -21,18 +21,18 @@ use testbed::product::Installed;
 use testbed::runs::{self, RunSpec, State};
 use testbed::{Fault, Nodes, Part, Testbed, probe};
 
-/// Held for longer after the end of a fault is an error of ours.
+/// A run that is held for longer after the end of a fault is an error.
 const RECOVERED: Duration = Duration::from_mins(1);
-/// Longer than a leader may count on its last renewal, as it is shipped.
+/// Longer than a leader keeps its lease after the last renewal with the shipped settings.
 const AWAY: Duration = Duration::from_secs(12);
-/// The same with a short lease.
+/// Longer than a leader keeps a short lease.
 const SOONER_AWAY: Duration = Duration::from_secs(6);
 pub(crate) const CONTROLLERS: [Part; 2] = [Part::Controller(0), Part::Controller(1)];
-/// Labelled runs that go through each fault, and runs that their users hold all the while.
+/// Number of labelled runs that each fault affects, and of runs that their users hold meanwhile.
 pub(crate) const OURS: usize = 8;
 const USERS: usize = 2;
 
-/// A testbed whose controllers are started again when they end, as a kubelet would do it.
+/// A testbed that restarts its controllers when they end, as a kubelet would.
 async fn kept_alive(nodes: usize, through_a_proxy: bool, environment: &[(&str, &str)]) -> (Lent, Installed) {
     let bed = pool::bare().await;
     if through_a_proxy {
@@ -58,7 +58,7 @@ fn run(namespace: &str, name: &str) -> RunSpec {
         .opted_in("true")
 }
 
-/// Runs of a namespace that are to go through a fault.
+/// Runs of a namespace that a fault affects.
 pub(crate) struct Runs<'a> {
     bed: &'a Testbed,
     client: Client,
@@ -88,14 +88,14 @@ impl<'a> Runs<'a> {
             .await;
     }
 
-    /// One that its caller creates.
+    /// The next run, which the caller creates.
     pub(crate) fn next(&mut self) -> RunSpec {
         let next = run(&self.namespace, &format!("run-{}", self.ours.len()));
         self.ours.push(next.clone());
         next
     }
 
-    /// Runs with the label that their users hold.
+    /// Creates labelled runs that their users hold.
     pub(crate) async fn create_held_by_users(&mut self) {
         for number in 0..USERS {
             let name = format!("users-{number}");
@@ -112,8 +112,8 @@ impl<'a> Runs<'a> {
         Ok(listed.map_err(|error| error.to_string())?.items)
     }
 
-    /// Waits until we have asked for a node for each run that we hold, and tells how long that took. The rest is up to
-    /// the control plane, which recovers in its own time.
+    /// Waits until each run that pod-affinity holds has a placeholder, and returns how long that took. The further steps
+    /// depend on the control plane, which recovers in its own time.
     async fn until_nodes_are_asked_for(&self) -> Duration {
         let start = Instant::now();
         let sets = sets(&self.client, &self.namespace);
@@ -132,7 +132,7 @@ impl<'a> Runs<'a> {
         start.elapsed()
     }
 
-    /// Waits until we hold none, and tells how long that took.
+    /// Waits until pod-affinity holds no run, and returns how long that took.
     pub(crate) async fn until_none_is_held(&self) -> Duration {
         let start = Instant::now();
         self.bed
@@ -167,7 +167,7 @@ impl<'a> Runs<'a> {
         }
     }
 
-    /// A node that KWOK had no time for is not ready for a while, and a run leaves it then.
+    /// A node that KWOK updated too late is not ready for a while, and a run leaves the node.
     async fn told_of_nodes(&self) -> Vec<String> {
         let events: Api<Event> = Api::namespaced(self.client.clone(), "default");
         let listed = events.list(&ListParams::default()).await.unwrap();
@@ -187,7 +187,8 @@ impl<'a> Runs<'a> {
         }
     }
 
-    /// Ours end well, each on one node; then their users release theirs, and these do too; nothing is left.
+    /// pod-affinity's runs succeed, each on one node; then users release their runs, which succeed as well; then all objects
+    /// are removed.
     pub(crate) async fn all_go_through(&self) {
         for spec in &self.ours {
             self.bed.until_succeeded(spec, SOON * 2).await.unwrap();
@@ -212,7 +213,7 @@ pub(crate) fn is_held(run: &DynamicObject) -> bool {
     runs::state(run) == State::Pending && run.annotations().contains_key(keys::HOLD)
 }
 
-/// Lets time pass in which controllers that end are started again.
+/// Waits for this time, in which controllers that end are restarted.
 async fn for_a_while(bed: &Testbed, time: Duration) {
     tokio::select! {
         () = tokio::time::sleep(time) => {}
@@ -251,7 +252,7 @@ async fn until_leading(bed: &Testbed, installed: &Installed, replica: u8) {
     .unwrap();
 }
 
-/// A fault of the way to the API server, for how long it lasts, and how often its watches are cut meanwhile.
+/// A fault of the connection to the API server, its duration, and how often watches are cut meanwhile.
 struct Trouble {
     name: &'static str,
     fault: Fault,
@@ -300,7 +301,7 @@ async fn runs_go_through_an_api_server_that_is_slow_or_refuses_or_cuts_watches_o
     let faults = bed.faults().unwrap();
     for trouble in &troubles {
         let mut runs = Runs::in_namespace(&bed, &auditor, trouble.name).await;
-        // Some are held, some are placed, some run when it begins.
+        // The fault begins while runs are held, placed and running.
         runs.create(OURS / 2).await;
         let (struck, ended) = (faults.struck(), revivals(&bed));
         faults.set(trouble.fault);
@@ -319,7 +320,7 @@ async fn runs_go_through_an_api_server_that_is_slow_or_refuses_or_cuts_watches_o
     auditor.found_nothing();
 }
 
-/// From the end of the outage to the release of the last run takes less than `RECOVERED`, both waits together.
+/// The time from the end of the outage to the release of the last run is less than `RECOVERED`, both waits together.
 async fn go_through_an_outage_of(part: Part) {
     let (bed, _) = kept_alive(OURS * 2, false, &SHORT_LEASE).await;
     let auditor = Auditor::start(&bed).await;
@@ -399,7 +400,7 @@ async fn two_hundred_runs_go_through_while_the_leader_is_killed_every_ten_second
     go_through_kills(200, 3).await;
 }
 
-/// At least so many times, while runs come in two halves.
+/// Kills the leader at least this many times, while runs are created in two halves.
 async fn go_through_kills(count: usize, at_least: usize) {
     let _alone = alone().await;
     let (bed, installed) = kept_alive(count + 20, false, &SHORT_LEASE).await;

@@ -1,4 +1,4 @@
-//! What is lost comes back, what is refused is told and tried again, and no run fails by our trouble.
+//! Lost objects are created again, rejections are reported and tried again, and no run fails because of pod-affinity.
 
 use crate::support::SOON;
 use crate::support::beds::{fresh, installed};
@@ -99,10 +99,10 @@ async fn a_placeholder_without_a_required_label_is_told_and_made_once_it_copies_
     bed.until_succeeded(&spec, SOON).await.unwrap();
 }
 
-/// Name and message of the policy.
+/// The name and the message of the policy.
 const NO_TEAM: &str = "no-team";
 
-/// StatefulSets and pods of runs need the label `team`.
+/// Denies StatefulSets and pods of runs without the label `team`.
 async fn require_team(bed: &Testbed) {
     let rule = |group: &str, resource: &str| json!({"apiGroups": [group], "apiVersions": ["v1"], "resources": [resource], "operations": ["CREATE"]});
     let constraints = json!({
@@ -130,7 +130,7 @@ async fn require_team(bed: &Testbed) {
     .unwrap();
 }
 
-/// A policy, and what puts it into effect.
+/// A policy and its binding.
 fn policy(name: &str, constraints: &Value, expression: &str) -> [Value; 2] {
     let policy = json!({
         "apiVersion": "admissionregistration.k8s.io/v1",
@@ -169,7 +169,7 @@ async fn a_changed_configuration_is_for_new_runs_and_splits_no_running_one() {
     assert_eq!(nodes_of(&bed, &before).await.len(), 1);
 }
 
-/// The default strategy that a run takes.
+/// The strategy of a run that names none.
 async fn strategy(bed: &Testbed, name: &str) -> String {
     let spec = RunSpec::new("default", name).task("only", &[]).opted_in("true");
     create(bed, &spec).await;
@@ -192,7 +192,7 @@ async fn a_bad_configuration_is_told_and_the_last_good_one_stays() {
     until_configuration_refused(&bed, "colocateNever").await;
 }
 
-/// The newest words count: who corrects one mistake by another must see that.
+/// The newest message matters: a user who replaces one mistake by another must see the second message.
 async fn until_configuration_refused(bed: &Testbed, value: &str) {
     let events: Api<Event> = Api::namespaced(bed.client().await.unwrap(), NAMESPACE);
     bed.until(format!("an event about {value}"), SOON, async || {
@@ -262,14 +262,14 @@ async fn a_claim_that_is_bound_to_a_zone_decides_the_zone() {
     assert_eq!(nodes_of(&bed, &spec).await, ["west-0".to_owned()].into());
 }
 
-/// More than the controller reconciles at a time, which is 32.
+/// More runs than the controller reconciles at a time, which is 32.
 const DENIED: usize = 34;
-/// By how much they may delay another run.
+/// The longest delay that they may cause for another run.
 const DELAY: Duration = Duration::from_secs(10);
-/// Label of the runs, and name and message of the policy.
+/// The label of the runs, and the name and message of the policy.
 const NOT_TODAY: &str = "not-today";
 
-/// Whoever would start these runs is denied it.
+/// Denies all changes that would release these runs.
 async fn deny_releases(bed: &Testbed) {
     let client = bed.client().await.unwrap();
     let rule = json!({
@@ -298,7 +298,7 @@ async fn deny_releases(bed: &Testbed) {
     .unwrap();
 }
 
-/// How long a run takes.
+/// Time from the creation of a run to its end.
 async fn time_of(bed: &Testbed, name: &str) -> Duration {
     let begun = Instant::now();
     let run = only(name).opted_in("colocateAlways");
@@ -317,7 +317,7 @@ async fn runs_whose_release_is_denied_hold_up_no_other_and_are_released_when_it_
     for run in &denied {
         create(&bed, run).await;
     }
-    // All of them are refused for the first time meanwhile; later attempts have pauses in between.
+    // All runs are rejected for the first time meanwhile; later attempts follow after pauses.
     let took = time_of(&bed, "beside").await;
     println!("a run alone took {alone:.1?}, and beside {DENIED} whose release is denied {took:.1?}");
     for run in &denied {

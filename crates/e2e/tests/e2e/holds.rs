@@ -1,4 +1,4 @@
-//! Who holds a run, and who may release it.
+//! Holds of runs, and who may release them.
 
 use crate::support::SOON;
 use crate::support::beds::{fresh, installed, kill_webhooks, start_controllers, stop_controllers};
@@ -31,14 +31,14 @@ async fn patch(bed: &Testbed, run: &RunSpec, patch: serde_json::Value) -> Dynami
         .unwrap()
 }
 
-/// The controller has had the time to release an enrolled run, or to take the hold over, and did neither.
+/// Checks that the controller had the time to release an enrolled run or to take over the hold, and did neither.
 async fn is_held_by_another(bed: &Testbed, spec: &RunSpec) {
     let run = until_reconciled(bed, spec).await;
     assert_eq!(runs::state(&run), State::Pending, "{}", spec.name());
     assert!(!run.annotations().contains_key(keys::HOLD), "{}", spec.name());
 }
 
-/// As whoever holds it does.
+/// Releases a run as the owner of the hold does.
 async fn release(bed: &Testbed, run: &RunSpec) -> DynamicObject {
     patch(bed, run, json!({"spec": {"status": null}})).await
 }
@@ -99,7 +99,7 @@ async fn a_run_that_its_user_holds_stays_held_until_the_user_lets_it_go() {
     assert_eq!(nodes_of(bed, &spec).await.len(), 1);
 }
 
-/// Two short tasks that follow each other, and that may begin when the user says so.
+/// Two short consecutive tasks, which begin when the user releases the run.
 async fn held_by_its_user(bed: &Testbed, name: &str) -> RunSpec {
     let spec = RunSpec::new("default", name)
         .task("first", &[])
@@ -124,7 +124,7 @@ async fn a_run_that_its_user_releases_while_no_controller_runs_waits_for_its_nod
     }
     assert!(released(&release(&bed, &twice).await), "its user insists");
     bed.until_succeeded(&twice, SOON).await.unwrap();
-    // By now the tasks of the other would be done too, were it not held.
+    // The tasks of the other run would have ended by now if the run were not held.
     start_controllers(&bed).await;
     bed.until_succeeded(&once, SOON).await.unwrap();
     assert_eq!(nodes_of(&bed, &once).await.len(), 1);
@@ -160,7 +160,7 @@ async fn a_copied_manifest_with_our_keys_in_it_joins_nobody() {
         .ending("hang");
     let first = create(bed, &original).await;
     let node = node_of(&bound_task(bed, &original, "fetch").await);
-    // With the strategy in it, the copy could be there, and with the group it would have to.
+    // With the strategy, the copy could be on the node; with the group label, the copy would have to be there.
     let there = json!({"key": keys::HOSTNAME, "operator": "In", "values": [node]});
     let preferred = json!([{"weight": 100, "preference": {"matchExpressions": [there]}}]);
     let affinity = json!({"nodeAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": preferred}});
@@ -214,7 +214,7 @@ async fn a_run_of_another_manager_is_left_alone() {
         .spec("managedBy", json!("example.com/other"));
     let made = create(bed, &spec).await;
     assert!(made.data["spec"].get("status").is_none());
-    // A run that is ours, made after it, shows that the controller has had its chance.
+    // A later run that pod-affinity holds proves that the controller had the time to act.
     let later = RunSpec::new(&namespace, "later")
         .task("only", &[])
         .opted_in("true");
@@ -249,7 +249,7 @@ async fn a_label_that_comes_after_the_first_task_is_told_and_nothing_else() {
     assert!(!done.labels().contains_key(keys::GROUP));
 }
 
-/// Its first tasks may have started before the controller hears of it.
+/// The first tasks may have started before the controller has read the run.
 #[e2e_test]
 async fn a_run_that_a_user_releases_before_it_is_enrolled_goes_as_without_the_label() {
     let bed = fresh(1).await;

@@ -1,4 +1,4 @@
-//! The commands of docs/install.md, taken from that page: they switch off what they say, and leave nothing behind.
+//! Executes the commands of docs/install.md: they switch off what the page says, and all objects are removed.
 
 use crate::support::SOON;
 use crate::support::beds::{start_controllers, stop_controllers};
@@ -21,9 +21,9 @@ fn commands(heading: &str) -> Vec<String> {
     blocks("docs/install.md", heading)
 }
 
-/// So many runs come while another is running, for whose end the page waits.
+/// Number of runs that are created while another run is running, for whose end the page waits.
 const AT_LEAST: usize = 3;
-/// So often a run comes while pod-affinity is uninstalled.
+/// The interval at which runs are created during the uninstallation.
 const EVERY: Duration = Duration::from_secs(1);
 
 async fn until_released(bed: &Testbed, run: &RunSpec) -> DynamicObject {
@@ -33,7 +33,7 @@ async fn until_released(bed: &Testbed, run: &RunSpec) -> DynamicObject {
         .unwrap()
 }
 
-/// Whether the API server asks the webhook about a new run in this namespace.
+/// Waits until new runs of this namespace have this state.
 async fn until_new_runs_are(bed: &Testbed, namespace: &str, wanted: State) {
     let api = runs::runs(&bed.client().await.unwrap(), namespace);
     let run = RunSpec::new(namespace, "asked")
@@ -81,7 +81,7 @@ async fn switch_off(release: Release) {
 }
 
 impl Release {
-    /// Of two blocks of commands, the one for this release.
+    /// Selects the block of commands for this release.
     fn pick<T>(self, policies: T, webhook: T) -> T {
         if self.file == POLICIES.file {
             policies
@@ -157,7 +157,7 @@ async fn everything(bed: &Testbed, release: Release) {
     until_new_runs_are(bed, "default", State::Pending).await;
     follow(bed, &by_hand, &run).await;
     until_new_runs_are(bed, "default", State::Running).await;
-    // What the Deployment's end does where its pods are real.
+    // On real nodes, the deletion of the Deployment ends its pods.
     stop_controllers(bed);
     follow(bed, &stop, &run).await;
     until_released(bed, &run).await;
@@ -187,7 +187,8 @@ async fn on_again(bed: &Testbed, release: Release) {
     assert_eq!(replicas, "2");
 }
 
-/// Every object of the cluster that bears our name, but for runs, their events, and what Kubernetes keeps of old ones.
+/// All objects of the cluster with pod-affinity's name, except runs, their events, and objects that Kubernetes keeps by
+/// itself.
 fn left(bed: &Testbed) -> Vec<String> {
     let kinds = kubectl(bed, &["api-resources", "--verbs=list", "--output=name"]);
     let kinds: Vec<_> = kinds
@@ -280,7 +281,7 @@ async fn what_a_hasty_deletion_leaves_is_started_and_removed_as_the_page_says() 
     create(&bed, &users).await;
     let client = bed.client().await.unwrap();
     let sets = sets(&client, "default");
-    // One that goes now, for whatever reason, is made again now, or never.
+    // A placeholder that is deleted now is recreated now, while the controller runs, or never.
     bed.until("both runs to have placeholders", SOON, async || {
         let listed = sets.list(&ListParams::default()).await;
         let sets = listed.map_err(|error| error.to_string())?.items;
@@ -300,7 +301,7 @@ async fn what_a_hasty_deletion_leaves_is_started_and_removed_as_the_page_says() 
     kubectl(&bed, &["delete", "-f", release.to_str().unwrap()]);
     bed.stop_pod_affinity();
 
-    // Tekton is the only one left who acts on runs, and has handled a later run.
+    // Tekton is the only controller of runs that is left, and has handled a later run.
     let later = RunSpec::new("default", "later").task("only", &[]);
     create(&bed, &later).await;
     bed.until_succeeded(&later, SOON).await.unwrap();

@@ -56,7 +56,7 @@ async fn the_api_server_accepts_the_base_and_every_overlay() {
     let bed = bed.await;
     bed.define(Definitions::CertManager).await.unwrap();
     bed.define(Definitions::PrometheusOperator).await.unwrap();
-    // Nothing can be tried in a namespace that is not there.
+    // A dry run fails in a namespace that does not exist.
     kubectl(&bed, &["apply", "-f", "config/100-namespace.yaml"]);
     let names = overlays();
     assert_eq!(names, ["cert-manager", "fail-open", "own-ca", "policies"]);
@@ -71,7 +71,7 @@ async fn the_api_server_accepts_the_base_and_every_overlay() {
     for folder in overlays.chain(alone.map(|folder| workspace().join(folder))) {
         let objects = rendered(&folder);
         let file = file(&bed, "rendered", &objects);
-        // Server-side apply refuses fields that the definitions do not know.
+        // Server-side apply rejects fields that the schemas do not define.
         let tried = kubectl(&bed, &["apply", "--server-side", "--dry-run=server", "-f", &file]);
         let accepted = tried.lines().filter(|line| line.ends_with(" (server dry run)"));
         assert_eq!(accepted.count(), objects.len(), "{}: {tried}", folder.display());
@@ -81,7 +81,7 @@ async fn the_api_server_accepts_the_base_and_every_overlay() {
 #[e2e_test]
 fn nothing_of_the_webhook_is_left_in_the_overlay_of_policies() {
     let mut objects = rendered(&overlay("policies"));
-    // Its comments are about placeholders, which may have pull secrets.
+    // The comments in the ConfigMap mention placeholders and their pull secrets.
     objects.retain(|object| object["kind"] != "ConfigMap");
     let text = serde_json::to_string(&objects).unwrap();
     for word in ["webhook", "secrets", "certs", "namespaces\"]"] {
@@ -120,14 +120,14 @@ async fn install(bed: &Testbed, objects: Vec<Value>) -> Installed {
     .unwrap()
 }
 
-/// As whoever installs does it, less the Deployments: the testbed runs the processes itself.
+/// Applies objects as a user who installs pod-affinity, except the Deployments: the testbed runs the processes itself.
 fn apply(bed: &Testbed, mut objects: Vec<Value>) {
     objects.retain(|object| object["kind"] != "Deployment");
     let file = file(bed, "objects", &objects);
     printed(&call(bed, "kubectl", &["apply", "-f", &file]));
 }
 
-/// All that the controller must not touch, by what changes with every write.
+/// The resource versions of all objects that the controller must not change.
 async fn versions(client: &Client) -> Vec<String> {
     let secret = secrets(client).get(install::CERTIFICATE_SECRET).await.unwrap();
     let mut versions = vec![secret.resource_version().unwrap()];
@@ -144,7 +144,7 @@ async fn versions(client: &Client) -> Vec<String> {
     versions
 }
 
-/// The webhook configurations go with the namespace.
+/// Waits until the webhook configurations have the namespace as owner, with which they are deleted.
 async fn until_owned(bed: &Testbed, client: &Client) {
     bed.until("an owner of the webhook configurations", SOON, async || {
         let mut owners = Vec::new();
@@ -182,7 +182,7 @@ async fn until_served_until(bed: &Testbed, installed: &Installed, year: i32) {
     }
 }
 
-/// A labelled run of this name ends with all its pods on one node.
+/// Creates a labelled run with this name, and checks that the run succeeds with all pods on one node.
 async fn has_one_node(bed: &Testbed, name: &str) {
     let run = RunSpec::diamond("default", name).opted_in("true");
     assert_eq!(nodes_after(bed, &run).await.len(), 1);
@@ -194,7 +194,7 @@ async fn with_cert_managers_overlay_its_certificates_serve_and_the_controller_le
     bed.add_nodes(&Nodes::new("node", 6)).await.unwrap();
     bed.define(Definitions::CertManager).await.unwrap();
     let played = CertManager::of(&bed).await;
-    // Neither replica gets ready before it has a certificate.
+    // Replicas of the webhook are not ready before they have a certificate.
     let objects = rendered(&overlay("cert-manager"));
     let (installed, ()) = tokio::join!(install(&bed, objects), async {
         played.issue(2100).await;
@@ -212,7 +212,7 @@ async fn with_cert_managers_overlay_its_certificates_serve_and_the_controller_le
     assert_eq!(before[1..], renewed[1..], "the authority is the same");
     has_one_node(&bed, "second").await;
 
-    // A leader looks at what it cares for as soon as it leads.
+    // A new leader checks the certificates at once.
     stop_controllers(&bed);
     start_controllers(&bed).await;
     has_one_node(&bed, "third").await;

@@ -1,5 +1,5 @@
-//! The roles in config/ against the API server's own record of what our processes asked for: nothing is lacking, and
-//! nothing is there that nobody needs.
+//! Compares the roles in config/ with the requests in the API server's audit log: no right is missing, and every right is
+//! used.
 
 use crate::auto_reserve;
 use crate::support::SOON;
@@ -25,7 +25,7 @@ use testbed::product::NAMESPACE;
 use testbed::runs::{self, RunSpec};
 use testbed::{Audit, Nodes, Options, Testbed};
 
-/// The smallest piece of a role.
+/// One verb on one resource in a role.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Grant {
     pub(crate) account: String,
@@ -85,7 +85,7 @@ fn texts(list: &Value) -> Vec<String> {
     list.map(|text| text.as_str().unwrap().to_owned()).collect()
 }
 
-/// A request on record.
+/// A request in the audit log.
 struct Asked<'a>(&'a Value);
 
 impl Asked<'_> {
@@ -110,7 +110,7 @@ impl Asked<'_> {
         }
     }
 
-    /// An apply that makes the object is on record as one patch, and needs the right to create besides.
+    /// A server-side apply that creates the object is logged as one patch, and also needs the right to create.
     fn has_verb(&self, verb: &str) -> bool {
         let created = self.0.pointer("/responseStatus/code") == Some(&json!(201));
         self.text("/verb") == verb || (verb == "create" && self.text("/verb") == "patch" && created)
@@ -130,7 +130,7 @@ impl Asked<'_> {
     }
 }
 
-/// Everything that makes our processes ask for something: each of these is told in one of the other files.
+/// Causes every kind of request of the processes. Other files test each of these behaviours.
 async fn live(bed: &Testbed, client: &Client) {
     every_strategy(bed, client).await;
     a_claim(bed).await;
@@ -184,7 +184,7 @@ async fn a_claim(bed: &Testbed) {
     bed.until_succeeded(&run, SOON).await.unwrap();
 }
 
-/// On KWOK's nodes a resize is refused, so the placeholder is recreated small as well.
+/// KWOK's nodes reject a resize, so the placeholder is also recreated with small requests.
 async fn a_task_too_big_and_a_reserve(bed: &Testbed) {
     let run = RunSpec::new("default", "moves")
         .task("small", &[])
@@ -217,7 +217,7 @@ async fn a_quota(bed: &Testbed) {
     bed.until_succeeded(&run, SOON).await.unwrap();
 }
 
-/// The new leader tells again what is still so, and the event that is there counts it.
+/// The new leader reports the same state again, and increases the count of the existing event.
 async fn a_held_run_that_is_cancelled_and_a_new_leader(bed: &Testbed, client: &Client) {
     let run = held_for_good(bed, "default", "held").await;
     stop_controllers(bed);

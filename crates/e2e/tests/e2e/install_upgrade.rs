@@ -1,8 +1,7 @@
-//! A newer release over an older one, while runs are held, running and waiting: none is lost, and each keeps the one
-//! placeholder that it has.
+//! Upgrades a release while runs are held, running and waiting: no run is lost, and each run keeps its placeholder.
 //!
-//! Both releases are what `cargo ship release` writes. The processes are the testbed's own and of the same code; what
-//! differs is the image, by which each release names its placeholders, and the version on every object.
+//! Both releases are written by `cargo ship release`. The testbed runs the processes, from the same code. The releases
+//! differ in the image of the placeholders and in the version label of every object.
 
 use crate::support::SOON;
 use crate::support::events::until_told;
@@ -19,7 +18,7 @@ use testbed::pace::AS_SHIPPED;
 use testbed::runs::{self, RunSpec, State};
 use testbed::{Audit, Nodes, Options, Testbed};
 
-/// The objects of a release, of an image that has only this version in it.
+/// The objects of a release, whose image contains only this version.
 fn release(bed: &Testbed, version: &str) -> Vec<Value> {
     let (folder, binary) = (bed.folder().join(version), bed.folder().join("binary"));
     std::fs::write(&binary, static_elf(version)).unwrap();
@@ -41,7 +40,7 @@ fn release(bed: &Testbed, version: &str) -> Vec<Value> {
     parsed(&std::fs::read_to_string(folder.join("release.yaml")).unwrap())
 }
 
-/// The least that passes for a static binary.
+/// The smallest file that counts as a static binary.
 fn static_elf(content: &str) -> Vec<u8> {
     let mut elf = vec![0; 64];
     elf[..8].copy_from_slice(&[0x7f, b'E', b'L', b'F', 2, 1, 1, 0]);
@@ -50,7 +49,7 @@ fn static_elf(content: &str) -> Vec<u8> {
     elf
 }
 
-/// kubectl's word on each object.
+/// kubectl's result for each object.
 fn applied(bed: &Testbed, name: &str, objects: &[Value]) -> BTreeMap<String, String> {
     let file = file(bed, name, objects);
     let said = printed(&call(bed, "kubectl", &["apply", "-f", &file]));
@@ -67,7 +66,7 @@ fn placed(name: &str, zone: &str) -> RunSpec {
         .spec("taskRunTemplate", there)
 }
 
-/// How often each placeholder was made: an apply that makes an object is answered with 201.
+/// How often each placeholder was created: an apply that creates an object is answered with 201.
 fn made(bed: &Testbed) -> BTreeMap<String, usize> {
     let mut made = BTreeMap::new();
     for asked in bed.audit().unwrap() {
@@ -101,7 +100,7 @@ async fn an_upgrade_loses_no_run_and_doubles_no_placeholder() {
         .unwrap();
     let (old, new) = (release(&bed, "v1.0.0"), release(&bed, "v1.1.0"));
     let installed = bed
-        // Runs go on while each replica drains.
+        // Runs are created and end while each replica drains.
         .install(old, &[AS_SHIPPED], async |objects| {
             applied(&bed, "old", &objects);
             Ok(())
@@ -136,9 +135,9 @@ async fn an_upgrade_loses_no_run_and_doubles_no_placeholder() {
     })
     .await
     .unwrap();
-    // The version is a label of each.
+    // The version is a label of each object.
     assert!(said.values().all(|word| word == "configured"), "{said:?}");
-    // kubectl sends a budget's selector anew each time, whatever is there, and calls that a change.
+    // kubectl always sends the selector of a PodDisruptionBudget, and reports this as a change.
     let changed: Vec<_> = again.iter().filter(|(_, word)| *word != "unchanged").collect();
     assert!(
         matches!(changed[..], [(budget, _)] if budget.starts_with("poddisruptionbudget")),

@@ -1,4 +1,4 @@
-//! `isolation-scope: namespace` and `isolate-from: enrolled`: from which runs an isolated run keeps away, and from which not.
+//! `isolation-scope: namespace` and `isolate-from: enrolled`: the runs from which an isolated run is kept apart.
 
 use crate::support::SOON;
 use crate::support::auditor::Auditor;
@@ -13,14 +13,14 @@ use testbed::runs::RunSpec;
 
 const ONLY: &str = "only";
 
-/// Two nodes, with one setting that is not the default.
+/// A testbed with two nodes and one setting that differs from the default.
 async fn bed_with(setting: (&str, &str)) -> Lent {
     let bed = fresh(2).await;
     configure(&bed, &[(setting.0, Some(setting.1))]).await;
     bed
 }
 
-/// A run whose pods prefer the first node: only isolation leads them to the other.
+/// A run whose pods prefer the first node: only isolation leads them to the second node.
 fn run(namespace: &str, name: &str) -> RunSpec {
     RunSpec::new(namespace, name).task(ONLY, &[]).ending("hang").spec(
         "taskRunTemplate",
@@ -34,7 +34,7 @@ fn first_node() -> Value {
     json!({"nodeAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": [term]}})
 }
 
-/// The node of each run. All runs have a node at the same time.
+/// The node of each run, with all runs bound at the same time.
 async fn nodes_at_once<const RUNS: usize>(bed: &Testbed, runs: &[RunSpec; RUNS]) -> [String; RUNS] {
     let_end_once_bound(bed, runs, &[ONLY]).await;
     let mut nodes = Vec::new();

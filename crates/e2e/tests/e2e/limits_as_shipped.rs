@@ -1,5 +1,5 @@
-//! Many runs at once, while Tekton, the scheduler and kube-controller-manager have the client limits that they are shipped with:
-//! a placeholder that costs kube-controller-manager too many requests shows as a long hold.
+//! Many runs at once with the shipped client limits of Tekton, the scheduler and kube-controller-manager: if a placeholder
+//! cost kube-controller-manager too many requests, holds would be long.
 
 use crate::support::auditor::Auditor;
 use crate::support::pool;
@@ -10,9 +10,9 @@ use testbed::runs::RunSpec;
 use testbed::{Limits, Nodes, Options};
 
 const RUNS: usize = 30;
-/// Five times what the runs take on two cores.
+/// Five times the duration on two cores.
 const DEADLINE: Duration = Duration::from_secs(90);
-/// Four times what was measured.
+/// Four times the measured hold.
 const LONGEST_HOLD: Duration = Duration::from_secs(15);
 
 #[e2e_test(second)]

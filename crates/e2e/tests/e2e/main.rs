@@ -1,6 +1,6 @@
-//! End-to-end tests: each file one behaviour, all on real control planes.
+//! End-to-end tests on real control planes, one behaviour per file.
 //!
-//! One binary, so that tests can share a running testbed: a start costs about ten seconds, a run a few.
+//! One binary, so that tests can share a running testbed: a start takes about ten seconds, a run takes a few.
 
 #![allow(
     clippy::unwrap_used,

@@ -1,4 +1,4 @@
-//! What the running processes expose is what docs/metrics.md says: each metric, its type, its labels and their values.
+//! The metrics of the running processes match docs/metrics.md: each metric, its type, its labels and their values.
 
 use crate::support::SOON;
 use crate::support::events::until_told;
@@ -9,13 +9,13 @@ use std::path::{Path, PathBuf};
 use testbed::runs::RunSpec;
 use testbed::{Nodes, Testbed, probe};
 
-/// Type and labels of a metric, by its name as queries write it.
+/// Type and labels of each metric, by the name that queries use.
 pub(crate) type Metrics = BTreeMap<String, Metric>;
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Metric {
     pub(crate) kind: String,
-    /// The values of each label; of one whose values are not from a closed set, none.
+    /// The values of each label; empty for a label without a closed set of values.
     pub(crate) labels: BTreeMap<String, BTreeSet<String>>,
 }
 
@@ -39,7 +39,7 @@ pub(crate) fn documented() -> Metrics {
     rows.collect()
 }
 
-/// Of `` `cause`: one, other ``.
+/// Parses `` `cause`: one, other ``.
 fn label(text: &str) -> Option<(String, BTreeSet<String>)> {
     let (name, values) = text.trim().strip_prefix('`')?.split_once('`')?;
     let values = values.trim_start_matches(':').split(',').map(str::trim);
@@ -47,7 +47,7 @@ fn label(text: &str) -> Option<(String, BTreeSet<String>)> {
     Some((name.to_owned(), values.map(str::to_owned).collect()))
 }
 
-/// An answer of /metrics.
+/// Parses a response of /metrics.
 fn exposed(text: &str) -> Metrics {
     let mut metrics = Metrics::new();
     let mut current = String::new();
@@ -71,7 +71,7 @@ fn exposed(text: &str) -> Metrics {
     metrics
 }
 
-/// But for the `le` of buckets, which comes with the type.
+/// The labels of a sample, except `le` of buckets, which is part of the type.
 fn labels_of(sample: &str) -> Vec<(String, String)> {
     let inner = sample
         .split_once('{')
@@ -98,7 +98,7 @@ async fn all_exposed(ports: &[u16]) -> Metrics {
     all
 }
 
-/// A run that is held, released and done; and one whose placeholder is refused by a quota.
+/// Creates a run that is held, released and done, and a run whose placeholder is rejected by a quota.
 async fn something_happens(bed: &Testbed) {
     let client = bed.client().await.unwrap();
     let done = RunSpec::new("default", "done").task("only", &[]).opted_in("true");

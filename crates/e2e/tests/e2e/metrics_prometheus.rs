@@ -26,16 +26,16 @@ use tokio::net::TcpListener;
 const CLUSTER: &str = "one";
 /// The range that Grafana would choose.
 const RANGE: &str = "5m";
-/// Its queries have data only after the API server could not call a webhook.
+/// A panel whose queries have data only after the API server failed to call a webhook.
 const FAILED_CALLS: &str = "Failed calls of the webhooks";
-/// What fires, or is about to, when no webhook answers.
+/// The alerts that fire, or are pending, when no webhook answers.
 const WITHOUT_WEBHOOK: [(&str, &str); 3] = [
     ("PodAffinityWebhookAbsent", "pending"),
     ("PodAffinityAdmissionRejected", "firing"),
     ("PodAffinityAdmissionSkipped", "firing"),
 ];
 
-// On request: Prometheus takes minutes to build.
+// Nightly: the build of Prometheus takes minutes.
 #[e2e_test(nightly)]
 async fn prometheus_answers_each_query_of_the_dashboard_and_fires_an_alert_only_when_something_is_wrong() {
     let bed = pool::start(Options {
@@ -67,7 +67,7 @@ async fn prometheus_answers_each_query_of_the_dashboard_and_fires_an_alert_only_
     prometheus.until(&bed, &alert_states(&WITHOUT_WEBHOOK[1..])).await;
 }
 
-/// The API server counts calls that failed during the installation. A Prometheus that is new reports them for ten minutes, as the
+/// The API server counts calls that failed during the installation. A new Prometheus reports them for ten minutes, as the
 /// runbook of the alert describes.
 async fn forget_failed_calls(bed: &Testbed) {
     // A controller ends when it cannot renew its Lease.
@@ -77,7 +77,7 @@ async fn forget_failed_calls(bed: &Testbed) {
     bed.start_again(Part::ApiServer).await.unwrap();
 }
 
-/// A query of the dashboard, as Prometheus gets it.
+/// A query of the dashboard, with Grafana's variables replaced.
 struct Query {
     panel: String,
     text: String,
@@ -100,7 +100,7 @@ fn queries() -> Vec<Query> {
     queries
 }
 
-/// The state of each alert: inactive, but for some.
+/// The state of each alert: inactive, except for `others`.
 fn alert_states(others: &[(&str, &str)]) -> BTreeMap<String, String> {
     let mut states = BTreeMap::new();
     for alert in alerts() {
@@ -113,7 +113,7 @@ fn alert_states(others: &[(&str, &str)]) -> BTreeMap<String, String> {
     states
 }
 
-/// Runs that are held, placed, moved, rejected and refused, and a change of the configuration. Returns a run that its user holds.
+/// Holds, places, moves and rejects runs, and changes the configuration. Returns a run that its user holds.
 async fn everything_that_the_dashboard_shows_happens(bed: &Testbed) -> RunSpec {
     bed.add_nodes(&Nodes::new("small", 4).size("2", "8Gi"))
         .await
@@ -152,7 +152,7 @@ async fn one_moves(bed: &Testbed) {
     bed.until_succeeded(&run, SOON).await.unwrap();
 }
 
-/// One that rejects the object (`failurePolicy: Fail`), and one that is skipped (`Ignore`).
+/// One call that rejects the object (`failurePolicy: Fail`), and one call that is skipped (`Ignore`).
 async fn both_kinds_of_calls_fail(bed: &Testbed, held_by_user: &RunSpec) {
     let client = bed.client().await.unwrap();
     let lost = RunSpec::diamond("default", "lost").opted_in("true");
@@ -221,7 +221,7 @@ impl Prometheus {
         answered.await.unwrap();
     }
 
-    /// Of each alert; none may have failed to evaluate.
+    /// The state of each alert. Fails if an alert was not evaluated.
     async fn states(&self) -> BTreeMap<String, String> {
         let groups = self.get("rules").await.unwrap();
         let rules = groups.pointer("/groups/0/rules").and_then(Value::as_array);
@@ -250,7 +250,7 @@ fn is_a_number(series: &Value) -> bool {
     text(series, "/value/1").parse::<f64>().is_ok_and(f64::is_finite)
 }
 
-/// Whether it has each label that the legend of its panel is made of.
+/// Whether the series has each label in the legend of its panel.
 fn has_labels(series: &Value, legend: &str) -> bool {
     let mut labels = legend
         .split("{{")
@@ -306,7 +306,7 @@ fn job(service: &Value, endpoint: &Value, installed: &Installed) -> Value {
     json!({"job_name": name, "metrics_path": endpoint["path"], "static_configs": targets})
 }
 
-/// What the rules and the dashboard need of the API server.
+/// A scrape job for the API server's metrics that the rules and the dashboard use.
 fn api_server(bed: &Testbed) -> Value {
     let kubeconfig = std::fs::read_to_string(bed.kubeconfig()).unwrap();
     let kubeconfig: Value = serde_json::from_str(&kubeconfig).unwrap();
@@ -330,7 +330,8 @@ fn api_server(bed: &Testbed) -> Value {
     })
 }
 
-/// Stands for kube-state-metrics: its one metric that the rules and the dashboard need, from the Deployments in the cluster.
+/// Replaces kube-state-metrics: exposes the one metric that the rules and the dashboard use, from the Deployments in the
+/// cluster.
 async fn kube_state_metrics(client: Client) -> Value {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap().to_string();

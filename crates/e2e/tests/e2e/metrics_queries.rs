@@ -1,5 +1,5 @@
-//! The dashboard and the alert rules: every query parses and asks for what docs/metrics.md has, every alert has its
-//! runbook, and the dashboard is of the shape that Grafana loads. No Grafana is run here: the shape is all that is checked.
+//! The dashboard and the alert rules: every query parses and uses metrics of docs/metrics.md, every alert has a runbook, and
+//! the dashboard has the structure that Grafana loads. Grafana itself is not run.
 
 use crate::metrics::{Metric, Metrics, documented, repository};
 use promql_parser::label::{MatchOp, Matcher};
@@ -10,7 +10,7 @@ use std::collections::BTreeSet;
 use std::convert::Infallible;
 use std::fs;
 
-/// What Prometheus and its operator put on every series.
+/// The labels that Prometheus and its operator add to every series.
 const TARGET: [&str; 7] = [
     "cluster",
     "job",
@@ -20,7 +20,7 @@ const TARGET: [&str; 7] = [
     "container",
     "service",
 ];
-/// Metrics of others, with their labels: of the API server and of kube-state-metrics.
+/// Metrics of the API server and of kube-state-metrics, with their labels.
 const FOREIGN: [(&str, &[&str]); 3] = [
     (
         "apiserver_admission_webhook_rejection_count",
@@ -62,11 +62,11 @@ pub(crate) fn text<'a>(value: &'a Value, pointer: &str) -> &'a str {
     found.unwrap_or_else(|| panic!("{pointer} is missing in {value:#}"))
 }
 
-/// What is wrong with a query.
+/// The errors in a query.
 #[derive(Default)]
 struct Faults(Vec<String>);
 
-/// What a query asks for.
+/// The metrics and labels that a query uses.
 #[derive(Default)]
 struct Asked {
     selectors: Vec<VectorSelector>,
@@ -96,7 +96,7 @@ impl ExprVisitor for Asked {
     }
 }
 
-/// Grafana puts durations in for its own variables before Prometheus sees them.
+/// Grafana replaces its own variables by durations before it sends a query to Prometheus.
 fn asked(query: &str) -> Result<Asked, String> {
     let expr = parser::parse(&query.replace("$__rate_interval", "5m"))?;
     let mut asked = Asked::default();
@@ -129,7 +129,7 @@ fn faults(query: &str, metrics: &Metrics) -> Vec<String> {
 }
 
 impl Faults {
-    /// Returns the labels that the metric has.
+    /// Checks the selector, and returns the labels that the metric has.
     fn of_selector<'a>(&mut self, selector: &VectorSelector, metrics: &'a Metrics) -> Vec<&'a str> {
         let name = selector.name.as_deref().unwrap_or_default();
         if let Some((_, labels)) = FOREIGN.iter().find(|(foreign, _)| *foreign == name) {
@@ -147,7 +147,7 @@ impl Faults {
         own.chain(bucket.then_some("le")).collect()
     }
 
-    /// Which values these labels have is not ours to know.
+    /// Checks the labels only: the values of other components' labels are unknown here.
     fn of_foreign(&mut self, selector: &VectorSelector, labels: &[&str]) {
         let matchers = selector.matchers.matchers.iter();
         let unknown = matchers.filter(|it| !TARGET.iter().chain(labels).any(|label| *label == it.name));
@@ -170,7 +170,7 @@ impl Faults {
     }
 }
 
-/// The metric that a series belongs to, and whether the series is one of buckets.
+/// The metric that a series belongs to, and whether the series is a bucket.
 fn find<'a>(series: &str, metrics: &'a Metrics) -> Option<(&'a Metric, bool)> {
     let is_histogram = |metric: &&Metric| metric.kind == "histogram";
     let of = |suffix| metrics.get(series.strip_suffix(suffix)?).filter(is_histogram);
@@ -307,7 +307,7 @@ fn the_dashboard_is_of_the_shape_that_grafana_loads() {
     }
 }
 
-/// Where a panel lies, unit by unit.
+/// The grid cells that a panel covers.
 fn cells(panel: &Value) -> Vec<(u64, u64)> {
     let [x, y, w, h] = ["x", "y", "w", "h"].map(|side| panel["gridPos"][side].as_u64().unwrap());
     assert!(w > 0 && h > 0 && x + w <= COLUMNS, "{}", panel["title"]);

@@ -1,4 +1,4 @@
-//! A run whose node cannot take its next task moves on by itself; while any of its tasks is there, it waits.
+//! A run whose node cannot take its next task moves off the node, after its running tasks have ended.
 
 use crate::support::SOON;
 use crate::support::auditor::Auditor;
@@ -37,7 +37,7 @@ async fn a_task_too_big_for_the_node_waits_in_vain_when_moving_is_switched_off()
     assert_eq!(nodes_of(&bed, &run).await, [first].into());
     let told = reasons(&bed.client().await.unwrap(), &run).await;
     assert!(!told.contains(&"MovedOff".to_owned()), "{told:?}");
-    // Nothing else keeps the run there.
+    // With moving switched on, the run moves: nothing else has kept it there.
     bed.configure(&[("move-after", Some("1s"))]).await.unwrap();
     bed.until_succeeded(&run, SOON).await.unwrap();
 }
@@ -76,7 +76,7 @@ async fn two_parallel_tasks_that_do_not_fit_together_go_one_after_the_other_and_
         .sized_task("left", &[], &json!({"cpu": "3"}))
         .sized_task("right", &[], &json!({"cpu": "3"}))
         .opted_in("true")
-        // Longer than move-after: the second has been waiting for long enough when the first ends.
+        // Longer than move-after: when the first task ends, the second has been unschedulable for long enough.
         .lasting("14s");
     create(&bed, &run).await;
     bed.until_succeeded(&run, SOON).await.unwrap();
@@ -85,7 +85,7 @@ async fn two_parallel_tasks_that_do_not_fit_together_go_one_after_the_other_and_
     assert!(!told.contains(&"MovedOff".to_owned()), "{told:?}");
 }
 
-/// Waits until the run has so many pods of tasks, and so many of them a node.
+/// Waits until the run has this many pods of tasks, and this many of them are bound.
 async fn until_placed(bed: &Testbed, run: &RunSpec, placed: usize, all: usize) {
     let client = bed.client().await.unwrap();
     bed.until(
@@ -126,11 +126,11 @@ async fn a_task_left_waiting_by_another_on_a_node_that_was_cordoned_since_moves_
     create(&bed, &run).await;
     bound_task(&bed, &run, "a").await;
     cordon(&bed, "first-0").await;
-    // The run has moved off, or will; there is room for one of the two.
+    // The run moves off the cordoned node before or after this point; the first node has room for one of the two tasks.
     until_placed(&bed, &run, 1, 3).await;
     add("second").await;
     until_placed(&bed, &run, 2, 3).await;
-    // Because of the new node the scheduler looks at the other again: all that it lacks now is its group.
+    // The new node makes the scheduler try the other task again: the task now lacks only the affinity to its group.
     cordon(&bed, "second-0").await;
     add("third").await;
     bed.until_succeeded(&run, SOON).await.unwrap();
@@ -138,7 +138,7 @@ async fn a_task_left_waiting_by_another_on_a_node_that_was_cordoned_since_moves_
     assert_eq!(nodes_of(&bed, &run).await, nodes.into());
 }
 
-/// Has a run that hangs end its first task, and waits until it has.
+/// Lets the first task of a hanging run end, and waits until its pod has succeeded.
 async fn end_first_task(bed: &Testbed, run: &RunSpec) {
     let_end(bed, run).await;
     let client = bed.client().await.unwrap();
@@ -155,7 +155,8 @@ async fn end_first_task(bed: &Testbed, run: &RunSpec) {
     .unwrap();
 }
 
-/// No second task is waiting for a node then: it is made when the run has moved off.
+/// Tekton's controller is stopped meanwhile, so that no second task waits for a node: the task is created after the run has
+/// moved off.
 async fn is_left_between_two_tasks(spoil: impl AsyncFn(&Testbed, &str)) {
     let bed = fresh(3).await;
     let run = RunSpec::new("default", "run")
@@ -245,11 +246,11 @@ async fn a_node_that_is_deleted_is_left_though_the_next_task_found_another_by_it
     auditor.found_nothing_on_live_nodes();
 }
 
-/// By itself it would wait for the node until its timeout, as a run without the label does.
+/// By itself, the run would wait for the node until its timeout, as a run without the label does.
 #[e2e_test]
 async fn a_run_whose_node_died_with_a_task_on_it_goes_on_once_the_node_is_given_up_as_the_event_says() {
     let bed = fresh(3).await;
-    // To build it may take longer than the task.
+    // Builds the tool before the run starts: the build may take longer than the task.
     binary().await;
     let run = RunSpec::new("default", "run")
         .task("a", &[])
@@ -295,7 +296,7 @@ async fn a_drain_that_evicts_the_placeholder_moves_the_run() {
     bed.until_succeeded(&run, SOON).await.unwrap();
 }
 
-/// A scheduler does not look again at a pod that had to be near another when that one has gone (kubernetes#141354).
+/// The scheduler does not requeue a pod with affinity to another pod when that pod is deleted (kubernetes#141354).
 #[e2e_test]
 async fn a_drain_during_which_an_evicted_task_stays_for_a_while_moves_the_run() {
     let bed = fresh(3).await;

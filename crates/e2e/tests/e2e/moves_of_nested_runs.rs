@@ -1,4 +1,4 @@
-//! A nested run that starts while its root is without a node: both are on the next one.
+//! A nested run that starts while its root run has no node: both are bound to the next node.
 
 use crate::support::SOON;
 use crate::support::auditor::Auditor;
@@ -17,12 +17,13 @@ use testbed::runs::{self, RunSpec};
 use testbed::{Nodes, Testbed};
 
 const ASIDE: &str = "aside";
-/// The root's large task and the nested run's, an assistant of Tekton's for each of the two runs, and the placeholder.
+/// The large tasks of the root run and of the nested run. Tekton creates one assistant for each of the two runs; the fifth
+/// pod is the placeholder.
 const TASKS: usize = 2;
 const ASSISTANTS: usize = 2;
 const ALL: usize = TASKS + ASSISTANTS + 1;
 
-/// A node for the task that opted out, and for no other.
+/// Adds a node that only the task that opted out tolerates.
 async fn add_node_aside(bed: &Testbed) {
     let taint = Taint {
         key: ASIDE.into(),
@@ -34,8 +35,8 @@ async fn add_node_aside(bed: &Testbed) {
     bed.add_nodes(&Nodes { taints, ..nodes }).await.unwrap();
 }
 
-/// With a nested run, whose task mounts the claim too. It starts when a task has ended that opted out: such a task keeps its
-/// root on no node.
+/// Adds a nested run, whose task mounts the PVC as well. The nested run starts when a task that opted out has ended: such a
+/// task does not keep its root run on a node.
 fn nesting(run: RunSpec) -> RunSpec {
     let workspace = json!([{"name": "source"}]);
     let step = json!({
@@ -55,7 +56,7 @@ fn nesting(run: RunSpec) -> RunSpec {
         .spec("taskRunSpecs", task_run_specs())
 }
 
-/// All tasks but the first hang until the test has them end.
+/// All tasks except the first hang until the test lets them end.
 fn task_run_specs() -> Value {
     let toleration = json!({"key": ASIDE, "operator": "Exists"});
     json!([
@@ -68,7 +69,7 @@ fn task_run_specs() -> Value {
     ])
 }
 
-/// What of the root and of its nested run is still to end.
+/// The pods of the root run and of its nested run that have not ended.
 async fn members(bed: &Testbed, root: &DynamicObject) -> Result<Vec<Pod>, String> {
     let api = pods(&bed.client().await.unwrap(), "default");
     let group = format!("{}={},{}!=false", keys::GROUP, root.uid().unwrap(), keys::OPT_IN);
@@ -78,7 +79,7 @@ async fn members(bed: &Testbed, root: &DynamicObject) -> Result<Vec<Pod>, String
     Ok(found.items)
 }
 
-/// Waits until as many pods of the group are there, all of them on this node, or on none.
+/// Waits until the group has this many pods, all of them on this node, or all unbound.
 async fn until_all_are(bed: &Testbed, root: &DynamicObject, count: usize, node: Option<&str>) {
     let what = format!("{count} pods of the group, all on {node:?}");
     bed.until(what, SOON, async || {
@@ -93,7 +94,7 @@ async fn until_all_are(bed: &Testbed, root: &DynamicObject, count: usize, node: 
     .unwrap();
 }
 
-/// Has the pods of these tasks end well.
+/// Lets the pods of these tasks succeed.
 async fn end(bed: &Testbed, tasks: &str) {
     let_pods_end(bed, "default", &format!("tekton.dev/pipelineTask in ({tasks})")).await;
 }

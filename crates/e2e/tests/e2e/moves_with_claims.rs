@@ -1,4 +1,4 @@
-//! A run that moves takes its claims along: it goes where they can be attached, and they follow.
+//! A run with PVCs moves to a node to which its volumes can be attached, and the volumes follow.
 
 use crate::support::SOON;
 use crate::support::attacher::Attacher;
@@ -56,7 +56,7 @@ async fn tektons_own_assistant_leaves_with_the_run_and_follows_it() {
     auditor.found_nothing_on_live_nodes();
 }
 
-/// Tekton itself looks after the assistant of a cordoned node only until the run's first task is made.
+/// Tekton moves the assistant off a cordoned node only until the first task of the run is created.
 #[e2e_test]
 async fn a_cordoned_node_is_left_together_with_tektons_own_assistant() {
     let bed = fresh(2).await;
@@ -74,7 +74,7 @@ async fn a_cordoned_node_is_left_together_with_tektons_own_assistant() {
     bed.until_succeeded(&run, SOON).await.unwrap();
 }
 
-/// Another run waits for that very node, and would have it as soon as it was given up.
+/// Another run waits for this node, and would take it at once if the run gave the node up.
 #[e2e_test]
 async fn the_one_node_that_a_claim_can_be_used_on_is_never_given_up() {
     let bed = fresh(2).await;
@@ -123,7 +123,7 @@ async fn the_one_node_that_a_claim_can_be_used_on_is_never_given_up() {
     bed.until_succeeded(&other, SOON).await.unwrap();
 }
 
-/// The last task is none of ours any more, so that Tekton ties it to its assistant.
+/// The run opts out before its last task is created, so Tekton schedules this task to its assistant's node.
 #[e2e_test]
 async fn a_run_that_opts_out_while_it_has_no_node_still_has_its_assistant() {
     let bed = fresh(0).await;
@@ -159,7 +159,7 @@ async fn until_assistant_on(bed: &Testbed, node: &str) {
     .unwrap();
 }
 
-/// The attach-detach controller is the real one; what a storage driver would do, the test does, and takes its time.
+/// The real attach-detach controller runs. The test acts as the storage driver, which detaches slowly.
 #[e2e_test]
 async fn a_claim_that_is_still_attached_to_the_old_node_is_detached_before_it_follows() {
     let bed = fresh(0).await;
@@ -189,7 +189,7 @@ async fn add_attaching_node(bed: &Testbed, prefix: &str, cpu: &str) {
     add_attaching_nodes(bed, &Nodes::new(prefix, 1).size(cpu, "16Gi")).await;
 }
 
-/// Nodes whose volumes the attach-detach controller looks after, as a kubelet asks it to.
+/// Nodes with the annotation by which a kubelet asks the attach-detach controller to manage its volumes.
 pub(crate) async fn add_attaching_nodes(bed: &Testbed, nodes: &Nodes) {
     let managed = json!({"volumes.kubernetes.io/controller-managed-attach-detach": "true"});
     for node in bed.add_nodes(nodes).await.unwrap() {
@@ -197,7 +197,7 @@ pub(crate) async fn add_attaching_nodes(bed: &Testbed, nodes: &Nodes) {
     }
 }
 
-/// The node stays reserved, and the claim does not.
+/// The node stays reserved, and the PVC is released.
 #[e2e_test]
 async fn a_claim_of_a_finished_run_that_reserves_its_node_goes_on_to_the_next_run() {
     let bed = fresh(0).await;
@@ -232,7 +232,7 @@ async fn a_claim_of_a_finished_run_that_reserves_its_node_goes_on_to_the_next_ru
     assert_eq!(node_of(&bound_placeholder(&bed, &made).await), "first-0");
 }
 
-/// Deletes a claim after the pods of all tasks, as pruners do: Kubernetes keeps a claim while a pod refers to it, be it one
+/// Deletes a PVC after the pods of all tasks, as pruners do: Kubernetes keeps a PVC while a pod refers to it, even a pod
 /// that has ended.
 async fn until_claim_deleted(bed: &Testbed, name: &str) {
     let client = bed.client().await.unwrap();

@@ -1,7 +1,7 @@
-//! Whatever replica of the webhook ends or dies, no admission call is lost that could have been saved.
+//! Restarts and kills of webhook replicas lose no admission call that could be saved.
 //!
-//! The front of the testbed stands for the Service: it learns of readiness a fifth of a second late. It leaves out
-//! the node, which cannot be lost here, and the lag of real endpoints, which is longer; `--drain-delay` is for that.
+//! The testbed's front replaces the Service: it reads readiness with a delay of a fifth of a second. It does not simulate
+//! the loss of a node, or the longer delay of real endpoints, for which there is `--drain-delay`.
 
 use crate::support::SOON;
 use crate::support::beds::{fresh, kill_webhooks};
@@ -17,17 +17,17 @@ use testbed::runs::{self, RunSpec, State};
 use testbed::{Nodes, Part, Testbed, probe};
 use tokio::time::{Instant, sleep};
 
-/// So many calls are to come through restarts.
+/// Number of calls that the test makes during the restarts.
 const MANY: u32 = 600;
-/// After this a Service knows that a replica is gone: the front looks five times a second, and a look takes a moment.
+/// After this time the front routes no calls to an ended replica: it checks five times a second, and a check takes a moment.
 const NOTICED: Duration = Duration::from_millis(500);
-/// Between death and restart: no kubelet is faster.
+/// Time between kill and restart: a kubelet takes at least as long.
 const GONE: Duration = Duration::from_secs(1);
-/// Calls at once, so that the API server opens several connections; it keeps at most 25 of them.
+/// Concurrent calls, so that the API server opens several connections; it keeps at most 25 idle connections.
 const CROWD: u32 = 25;
-/// The API server keeps a connection for 90 s after its last call.
+/// The API server keeps an idle connection for 90 s.
 const NOT_GIVEN_UP: Duration = Duration::from_secs(75);
-/// Sooner than our own limit, which is two minutes.
+/// Sooner than pod-affinity's own limit, which is two minutes.
 const GIVEN_UP: Duration = Duration::from_secs(105);
 
 pub(crate) async fn installed() -> (Lent, Installed) {
@@ -40,7 +40,7 @@ async fn installed_as_shipped() -> (Lent, Installed) {
     let bed = pool::bare().await;
     bed.add_nodes(&Nodes::new("node", 1)).await.unwrap();
     let installed = bed.install_pod_affinity_with(&[AS_SHIPPED]).await.unwrap();
-    // A controller whose machine is so busy that it loses its lease ends, and is started again, as anywhere.
+    // A controller on a busy machine may lose its Lease and end; the testbed restarts it.
     bed.keep_alive(Part::Controller(0));
     bed.keep_alive(Part::Controller(1));
     (bed, installed)
@@ -58,7 +58,7 @@ pub(crate) async fn until_ready(bed: &Testbed, installed: &Installed, replica: u
 #[e2e_test(first, webhook)]
 async fn rolling_restarts_of_the_webhook_lose_no_call() {
     let _alone = alone().await;
-    // The drain of an orderly end is what saves the calls.
+    // The drain of a graceful shutdown saves the calls.
     let (bed, installed) = installed_as_shipped().await;
     let client = bed.client().await.unwrap();
     let before = Counted::now(&client).await;
@@ -86,15 +86,15 @@ async fn rolling_restarts_of_the_webhook_lose_no_call() {
     assert_eq!(counted, nothing);
 }
 
-/// A call that the dead replica had in hand cannot be saved: the API server does not repeat it, since it cannot know
-/// whether it was carried out. Nor can one that is led to it before the Service has noticed.
+/// Calls that the killed replica was processing cannot be saved: the API server does not repeat them, because it cannot know
+/// whether they were executed. Calls that reach the replica before the front has noticed its end cannot be saved either.
 fn could_not_be_saved(call: &Lost, kills: &[Kill]) -> bool {
     kills
         .iter()
         .any(|kill| call.ended > kill.sent && call.begun < kill.done + NOTICED)
 }
 
-/// On a busy machine a process dies some time after it was told to.
+/// A busy machine may end a process some time after the signal.
 struct Kill {
     sent: Instant,
     done: Instant,
@@ -108,7 +108,7 @@ async fn a_killed_replica_costs_the_calls_under_way_and_those_before_the_service
     let before = Counted::now(&client).await;
     let load = Load::start(&bed).await;
     let mut kills = Vec::new();
-    // Whichever replica the API server's connection leads to: of two in turn it is one at least.
+    // The API server's connection leads to either replica, so killing both in turn hits the connection at least once.
     for replica in [0, 1, 0, 1, 0, 1] {
         let sent = Instant::now();
         bed.kill(Part::Webhook(replica)).unwrap();
@@ -140,7 +140,7 @@ async fn a_killed_replica_costs_the_calls_under_way_and_those_before_the_service
     );
 }
 
-/// Connections that are open to the webhook's replicas, by both ends; the API server's only.
+/// Open connections between the webhook's replicas and the API server, by both addresses.
 fn connections(installed: &Installed) -> BTreeSet<String> {
     let table = std::fs::read_to_string("/proc/net/tcp").unwrap();
     let open = table.lines().filter_map(|line| {
@@ -155,7 +155,7 @@ fn connections(installed: &Installed) -> BTreeSet<String> {
     open.collect()
 }
 
-/// A connection that both sides may close is closed by one while the other takes it up, sooner or later.
+/// If both sides may close an idle connection, one side eventually closes it while the other side sends a request.
 #[e2e_test(first, webhook, second)]
 async fn the_api_server_itself_closes_the_connections_that_it_does_not_use_and_no_call_is_lost_over_one() {
     let (bed, installed) = installed().await;
@@ -165,7 +165,7 @@ async fn the_api_server_itself_closes_the_connections_that_it_does_not_use_and_n
     assert!(open.len() > 1, "{open:?}");
     sleep(NOT_GIVEN_UP).await;
     let now = connections(&installed);
-    // Not all of them: there may be some that an earlier test used last.
+    // Some connections may have been closed meanwhile, if an earlier test used them last.
     assert!(!now.is_disjoint(&open), "of {open:?} none is open");
     assert_eq!(burst(&bed, CROWD).await, nothing());
     bed.until(
@@ -180,7 +180,7 @@ async fn the_api_server_itself_closes_the_connections_that_it_does_not_use_and_n
     .unwrap();
 }
 
-/// A run whose second task asks for its pod while no webhook answers.
+/// A run whose second task is created while no webhook answers.
 async fn loses_a_call(bed: &Testbed, name: &str) -> RunSpec {
     let client = bed.client().await.unwrap();
     let run = RunSpec::new("default", name)

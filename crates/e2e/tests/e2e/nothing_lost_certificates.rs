@@ -1,6 +1,6 @@
-//! The webhook's certificates are made anew under load without a lost call, and whatever happens to their Secret heals.
+//! The webhook's certificates are renewed under load without a lost call, and any damage of their Secret is repaired.
 //!
-//! Clocks are not set here: what a jump of the clock does is shown by the unit tests of `process`, with a clock of their own.
+//! These tests do not set clocks: unit tests of `process`, with a clock of their own, cover jumps of the clock.
 
 use crate::metrics::repository;
 use crate::nothing_lost::{installed, until_ready};
@@ -19,7 +19,7 @@ use std::time::Instant;
 use testbed::product::Installed;
 use testbed::{Part, apply, probe};
 
-/// What happens to the Secret, and what a webhook that starts with it says.
+/// A damage of the Secret, and the message of a webhook that starts with it.
 struct Damage {
     name: &'static str,
     does: fn(&StoredCertificates) -> Option<StoredCertificates>,
@@ -92,7 +92,7 @@ fn names() -> Vec<String> {
     service_names(keys::NAMESPACE)
 }
 
-/// An installation and its Secret.
+/// An installation, and access to its Secret.
 struct Certificates {
     bed: Lent,
     installed: Installed,
@@ -227,7 +227,7 @@ impl Certificates {
         );
     }
 
-    /// As after the end of all nodes at once.
+    /// Starts all processes with the damage, as after the end of all nodes at once.
     async fn start_with(&self, damage: &Damage) {
         stop_controllers(&self.bed);
         kill_webhooks(&self.bed);

@@ -1,4 +1,4 @@
-//! The promise: all pods of a labelled run on one node, whatever the shape of the run, and no other run there.
+//! All pods of a labelled run are on one node, for each shape of a run, and no other run is on the node.
 
 use crate::support::SOON;
 use crate::support::auditor::Auditor;
@@ -14,7 +14,7 @@ use testbed::{Admission, Nodes, Testbed};
 
 const SHAPES: [fn(&str) -> RunSpec; 5] = [parallel, sequence, with_finally, with_retries, matrix];
 
-/// The nodes of labelled runs of all shapes, side by side.
+/// The nodes of concurrent labelled runs of all shapes.
 async fn nodes_of_shapes(bed: &Testbed) -> Vec<BTreeSet<String>> {
     let runs = SHAPES.iter().enumerate().map(async |(number, shape)| {
         let namespace = bed.namespace(&format!("shape-{number}")).await.unwrap();
@@ -29,7 +29,7 @@ fn meet(shapes: &[BTreeSet<String>]) {
     }
 }
 
-/// Without the label, sequential tasks spread here; `testbed_coschedules` proves the same of parallel ones.
+/// Without the label, sequential tasks are spread here; `testbed_coschedules` proves the same for parallel tasks.
 #[e2e_test]
 async fn tasks_one_after_another_and_in_parallel_and_retried_and_at_the_end_and_of_a_matrix_meet() {
     let (without, with) = (plain().await, installed().await);
@@ -58,8 +58,7 @@ fn parallel(namespace: &str) -> RunSpec {
         .lasting("2s")
 }
 
-/// Tasks that would rather be in different zones: one after the other on an empty cluster they would often
-/// meet by chance.
+/// Tasks that prefer different zones: sequential tasks on an empty cluster would often meet by chance.
 fn torn(run: RunSpec, tasks: &[&str]) -> RunSpec {
     let preferring = tasks.iter().zip(ZONES.iter().cycle()).map(|(task, zone)| {
         let zone = json!({"key": "topology.kubernetes.io/zone", "operator": "In", "values": [zone]});
@@ -158,7 +157,7 @@ async fn nobody_follows_a_task_that_opted_out() {
         "metadata": {"labels": {placement::keys::OPT_IN: "false"}, "annotations": {testbed::kwok::DURATION: "12s"}},
         "podTemplate": {"nodeSelector": {"topology.kubernetes.io/zone": "west"}},
     }]);
-    // Two that do not fit together: the second is free to go wherever the group is.
+    // Two tasks that do not fit together: the second may be on any node, if the group has no node.
     let most = json!({"cpu": "6"});
     let run = RunSpec::new("default", "run")
         .task("elsewhere", &[])
@@ -173,7 +172,7 @@ async fn nobody_follows_a_task_that_opted_out() {
     })
     .await
     .unwrap();
-    // Only now is there a node for the opted-out task, with room for another.
+    // The first node that the opted-out task fits on, with room for another task.
     bed.add_nodes(&Nodes::new("west", 1).zone("west")).await.unwrap();
     bed.until_succeeded(&run, SOON).await.unwrap();
     let pods: Api<Pod> = Api::namespaced(bed.client().await.unwrap(), "default");

@@ -1,4 +1,4 @@
-//! A label on the Namespace opts in the runs that are created there without a label of their own.
+//! A label of the Namespace opts in runs that are created in it without a label of their own.
 
 use crate::support::SOON;
 use crate::support::beds::installed;
@@ -16,7 +16,7 @@ use serde_json::json;
 use testbed::Testbed;
 use testbed::runs::{self, RunSpec, State};
 
-/// Labels a Namespace. API servers go by it after a moment.
+/// Labels a Namespace. API servers apply the label after a moment.
 async fn label(client: &Client, namespace: &str, value: &str) {
     let namespaces: Api<Namespace> = Api::all(client.clone());
     let patch = Patch::Merge(json!({"metadata": {"labels": {keys::OPT_IN: value}}}));
@@ -26,7 +26,7 @@ async fn label(client: &Client, namespace: &str, value: &str) {
         .unwrap();
 }
 
-/// A new namespace whose label opts in.
+/// A new Namespace with a label that opts in.
 async fn labelled(bed: &Testbed, name: &str, value: &str) -> String {
     let namespace = bed.namespace(name).await.unwrap();
     let client = bed.client().await.unwrap();
@@ -57,7 +57,7 @@ fn opt_in(run: &DynamicObject) -> Option<&str> {
     run.labels().get(keys::OPT_IN).map(String::as_str)
 }
 
-/// Neither labelled nor held.
+/// Whether the run is neither labelled nor held.
 fn is_untouched(run: &DynamicObject) -> bool {
     opt_in(run).is_none() && run.annotations().is_empty() && runs::state(run) == State::Running
 }
@@ -116,7 +116,7 @@ async fn a_run_that_was_there_before_its_namespace_was_labelled_stays_as_it_is()
     assert!(opt_in(&done).is_none() && !done.labels().contains_key(keys::GROUP));
 }
 
-/// Creates a run, and returns what the API server warns of.
+/// Creates a run, and returns the warnings of the API server.
 async fn warnings(client: &Client, run: &RunSpec) -> Vec<String> {
     let path = format!("/apis/tekton.dev/v1/namespaces/{}/pipelineruns", run.namespace());
     let request = Request::new(path)

@@ -1,4 +1,5 @@
-//! The policies at work: with the controller, and beside the policies of others, which change the same objects.
+//! The admission policies together with the controller, and together with policies of other owners that change the same
+//! objects.
 
 use crate::policies_corpus::with_reserve;
 use crate::policies_ways::{Answer, POLICIES, both_ways, pod, send};
@@ -15,7 +16,7 @@ use testbed::apply::{api_of, apply_all};
 use testbed::runs::{RunSpec, runs};
 use testbed::{Admission, Testbed};
 
-/// Name of the policy of others.
+/// Name of the other owner's policy.
 const OTHER: &str = "zzz";
 
 #[e2e_test(policies)]
@@ -37,7 +38,7 @@ async fn with_policies_a_run_has_one_node_from_its_creation_on_or_since_its_user
     bed.until_succeeded(&second, SOON).await.unwrap();
     assert_eq!(nodes_of(&bed, &second).await.len(), 1);
 
-    // A policy has no clock, and the hold has its deadline all the same.
+    // A policy cannot read the time, and the hold has a deadline nevertheless.
     let nowhere = json!({"podTemplate": {"nodeSelector": {"nowhere": "true"}}});
     let third = RunSpec::new(POLICIES, "third").task("only", &[]).opted_in("true");
     let third = third.spec("taskRunTemplate", nowhere);
@@ -97,7 +98,7 @@ async fn a_run_that_another_policy_labels_is_held_once_ours_is_changed_as_its_pa
     until_accepted(&bed, &client, &run, |run| is_labelled(run) && is_held(run)).await;
 }
 
-/// Why ours are JSON patches.
+/// The reason why pod-affinity's policies use JSON patches.
 #[e2e_test(policies, second)]
 async fn the_api_server_gives_no_pod_terms_by_an_apply_configuration() {
     let bed = fresh_by(Admission::Webhook, 0).await;
@@ -125,7 +126,8 @@ async fn the_api_server_gives_no_pod_terms_by_an_apply_configuration() {
     assert!(error.contains("may not mutate atomic arrays"), "{error}");
 }
 
-/// The API server evaluates policies in any order, and in another one after a change of any policy.
+/// The API server evaluates policies in any order, and in another order after each change of a policy. The test repeats the
+/// change until the object is as expected.
 async fn until_accepted(
     bed: &Testbed,
     client: &Client,
@@ -151,7 +153,7 @@ async fn change_other_policy(client: &Client, tries: usize) {
     api.patch(OTHER, &PatchParams::default(), &change).await.unwrap();
 }
 
-/// A policy that makes this change on creation, under this condition.
+/// Adds a policy that applies this change on creation if the condition is true.
 async fn add_policy(client: &Client, of: [&str; 2], condition: &str, change: &str) {
     let mutation = json!({"patchType": "JSONPatch", "jsonPatch": {"expression": change}});
     add_mutation(client, of, condition, &mutation).await;

@@ -1,5 +1,5 @@
-//! Runs and pods as users, Tekton and others send them, and as nobody should: those that were recorded, the examples, and what
-//! `policies_corpus.yaml` makes of them.
+//! PipelineRuns and pods for comparisons of policies and webhook: recorded objects of users and Tekton, the examples, and
+//! valid and invalid variants of them by `policies_corpus.yaml`.
 
 use crate::support::kubectl::{parsed, workspace};
 use fastrand::Rng;
@@ -16,12 +16,12 @@ const RECORDED: [&str; 7] = [
     include_str!("../../../admission/tests/router/recorded/assistant.json"),
     include_str!("../../../admission/tests/router/recorded/placeholder.json"),
 ];
-/// A value that takes a member away.
+/// A value that removes a member.
 const ABSENT: &str = "<absent>";
-/// A list, or a reserve, has fewer entries than this.
+/// Lists and reserves have fewer entries than this.
 const LONG: usize = 4;
 
-/// The file, as far as other files need it.
+/// The content of the file, except fields that only this module uses.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub(crate) struct Corpus {
@@ -33,15 +33,15 @@ pub(crate) struct Corpus {
     only_by_policy: Vec<(String, String)>,
 }
 
-/// What may be in one place of a document.
+/// The values for one place in a document.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Place {
     at: String,
-    /// Percent of the documents that get something here.
+    /// Percentage of the documents that get a value in this place.
     often: u32,
     values: Vec<Value>,
-    /// What a list in this place may have.
+    /// Items for a list in this place.
     #[serde(default)]
     lists: Vec<Value>,
     reserves: Option<Reserves>,
@@ -59,13 +59,13 @@ impl Corpus {
         serde_yaml::from_str(include_str!("policies_corpus.yaml")).unwrap()
     }
 
-    /// Each known document, also with each value alone; and so many random ones.
+    /// The known documents, the first one with each value of each place, and random variants.
     pub(crate) fn runs(&self, rng: &mut Rng, random: usize) -> Vec<Value> {
         let known: Vec<_> = recorded("PipelineRun").chain(examples()).collect();
         documents(&known, &self.runs, rng, random)
     }
 
-    /// The same of pods.
+    /// The same for pods.
     pub(crate) fn pods(&self, rng: &mut Rng, random: usize) -> Vec<Value> {
         let known: Vec<_> = recorded("Pod").collect();
         documents(&known, &self.pods, rng, random)
@@ -75,14 +75,14 @@ impl Corpus {
         self.in_other_words.iter().map(|reserve| with_reserve(reserve))
     }
 
-    /// With a part of what the policy says.
+    /// Rejected reserves, each with a part of the policy's message.
     pub(crate) fn rejected_only_by_policy(&self) -> impl Iterator<Item = (Value, &str)> {
         let rejected = self.only_by_policy.iter();
         rejected.map(|(reserve, message)| (with_reserve(reserve), message.as_str()))
     }
 }
 
-/// Without what the API server adds under a random name.
+/// Recorded objects, without volumes that the API server adds under a random name.
 fn recorded(kind: &str) -> impl Iterator<Item = Value> {
     let reviews = RECORDED.map(|text| serde_json::from_str::<Value>(text).unwrap());
     let objects = reviews
@@ -113,7 +113,7 @@ fn examples() -> impl Iterator<Item = Value> {
     texts.flat_map(|text| parsed(&text))
 }
 
-/// A run that is held, but for its reserve.
+/// A run that would be held if its reserve were valid.
 pub(crate) fn with_reserve(reserve: &str) -> Value {
     let metadata = json!({
         "name": "run",
@@ -174,7 +174,7 @@ impl Place {
 }
 
 impl Reserves {
-    /// Each quantity of cpu, of bytes and of a device, and one of each resource.
+    /// Each quantity of CPU, memory and a device, and one quantity of each resource.
     fn each(&self) -> impl Iterator<Item = String> {
         let kinds = ["cpu", "memory", "nvidia.com/gpu"];
         let quantities = kinds.into_iter().flat_map(|name| {
@@ -195,13 +195,14 @@ impl Reserves {
     }
 }
 
-/// Mostly one of the first, which are good: a mistake hides all that come after it.
+/// Chooses one of the first texts, which are valid, three times out of four: the first mistake in a reserve hides the later
+/// ones.
 fn mostly<'a>(rng: &mut Rng, texts: &'a [String], first: usize) -> &'a str {
     let among = if rng.u8(0..4) == 0 { texts.len() } else { first };
     &texts[rng.usize(0..among)]
 }
 
-/// A document with a value in a place, as far as there can be such a place.
+/// Sets a value at a JSON pointer, if the document can have a value there.
 fn changed(mut document: Value, at: &str, value: Value) -> Value {
     let (parents, last) = at.rsplit_once('/').unwrap();
     let mut parent = Some(&mut document);
@@ -223,7 +224,7 @@ fn child<'a>(parent: &'a mut Value, key: &str) -> Option<&'a mut Value> {
     Some(object(parent)?.entry(unescaped(key)).or_insert(Value::Null))
 }
 
-/// Null becomes an object, since a member is to be put into it.
+/// Replaces null by an object, because a member is added.
 fn object(value: &mut Value) -> Option<&mut serde_json::Map<String, Value>> {
     if value.is_null() {
         *value = json!({});
@@ -231,7 +232,7 @@ fn object(value: &mut Value) -> Option<&mut serde_json::Map<String, Value>> {
     value.as_object_mut()
 }
 
-/// A step of a JSON pointer.
+/// Decodes one step of a JSON pointer.
 fn unescaped(step: &str) -> String {
     step.replace("~1", "/").replace("~0", "~")
 }

@@ -1,8 +1,8 @@
-//! One rule, two ways: the policies of `overlays/policies` and the webhook make the same of any run and any pod, and reject
-//! with the same words.
+//! The policies of `overlays/policies` and the webhook have the same rules: both change any run and any pod in the same way,
+//! and reject with the same messages.
 //!
-//! Both are installed on one API server, each for a namespace of its own, and each document is sent to both as a dry run.
-//! `POD_AFFINITY_CORPUS_SEED` and `POD_AFFINITY_CORPUS_SIZE` make other random documents, and more of them.
+//! Both are installed on one API server, each for its own namespace, and each document is sent to both namespaces as a dry
+//! run. `POD_AFFINITY_CORPUS_SEED` and `POD_AFFINITY_CORPUS_SIZE` select other random documents, and more of them.
 
 use crate::policies_corpus::{Corpus, with_reserve};
 use crate::policies_ways::{
@@ -22,9 +22,9 @@ use std::env;
 use testbed::{Admission, Testbed};
 
 const SEED: u64 = 20_261_123;
-/// Random documents of each kind.
+/// Number of random documents of each kind.
 const SIZE: usize = 500;
-/// What must have happened, each at least so often.
+/// The kinds of outcomes, and how often each must occur at least.
 const EXPECTED: [(&str, usize); 17] = [
     ("held", 100),
     ("stripped", 20),
@@ -45,7 +45,7 @@ const EXPECTED: [(&str, usize); 17] = [
     (" is there more than once", 2),
 ];
 const MOST_TELLING: usize = 5;
-/// Documents for a label of a Namespace of which another was tried with all documents.
+/// Number of documents for a label of a Namespace if another label was tested with all documents.
 const FEW: usize = 30;
 
 #[e2e_test(policies)]
@@ -74,7 +74,7 @@ async fn policies_make_of_any_run_in_a_labelled_namespace_what_the_webhook_makes
     let (mut rng, size) = settings();
     let all = corpus.runs(&mut rng, size * 2 / 5);
     let every = all.len() / FEW;
-    // With each label of the Namespaces: the one that runs get, which of the documents, and how many of these are held at least.
+    // Each label of the Namespaces: the label that runs get, the documents, and the minimum number of them that are held.
     let labels = [
         ("", Some("true"), 1, 50),
         ("isolateAlways", Some("isolateAlways"), every, 5),
@@ -98,7 +98,7 @@ async fn policies_make_of_any_run_in_a_labelled_namespace_what_the_webhook_makes
     }
 }
 
-/// Two of three runs without a label of their own.
+/// Removes the label from two of three runs.
 fn mostly_unlabelled(mut runs: Vec<Value>) -> Vec<Value> {
     for (number, run) in runs.iter_mut().enumerate() {
         let labels = run.pointer_mut("/metadata/labels").and_then(Value::as_object_mut);
@@ -109,7 +109,7 @@ fn mostly_unlabelled(mut runs: Vec<Value>) -> Vec<Value> {
     runs
 }
 
-/// Labels both Namespaces, and waits until both ways go by that.
+/// Labels both Namespaces, and waits until webhook and policies apply the label.
 async fn relabel(bed: &Testbed, client: &Client, label: &str, given: Option<&str>) {
     let namespaces: Api<Namespace> = Api::all(client.clone());
     let patch = Patch::Merge(json!({"metadata": {"labels": {keys::OPT_IN: label}}}));
@@ -133,7 +133,7 @@ async fn relabel(bed: &Testbed, client: &Client, label: &str, given: Option<&str
     .unwrap();
 }
 
-/// Whether a run got this label from its Namespace, or none.
+/// Whether a run got this label from its Namespace, or no label.
 fn is_given(answer: &Answer, label: Option<&str>) -> bool {
     let Answer::Accepted(run) = answer else {
         return false;
@@ -152,7 +152,7 @@ fn is_held(answer: &Answer) -> bool {
     matches!(answer, Answer::Accepted(run) if run["metadata"]["annotations"][keys::HOLD] == "true")
 }
 
-/// Tekton's webhook adds it to each run after the policies that change runs, and before those that reject them.
+/// Tekton's webhook adds the template to each run after policies that change runs, and before policies that reject them.
 #[e2e_test(policies)]
 async fn policies_as_the_webhook_reject_no_run_for_what_tekton_adds_to_it_by_default() {
     let bed = fresh_by(Admission::Webhook, 0).await;
@@ -188,7 +188,7 @@ async fn policies_as_the_webhook_reject_no_run_for_what_tekton_adds_to_it_by_def
 async fn policies_hold_on_a_change_what_the_webhook_holds() {
     let bed = fresh_by(Admission::Webhook, 0).await;
     let client = both_ways(&bed).await;
-    // They would change the runs meanwhile, one before the other.
+    // The controllers would change the runs meanwhile, one before the other.
     stop_controllers(&bed);
     let corpus = Corpus::read();
     for (number, held) in corpus.held.iter().enumerate() {
@@ -273,7 +273,7 @@ async fn without_the_controllers_service_account_policies_hold_and_reject_no_run
     are_equal(&[pod]);
 }
 
-/// The source of random documents, and how many of them.
+/// The random generator of the documents, and the number of documents.
 fn settings() -> (Rng, usize) {
     let seed = setting("POD_AFFINITY_CORPUS_SEED").unwrap_or(SEED);
     let size = setting("POD_AFFINITY_CORPUS_SIZE").unwrap_or(SIZE);
@@ -307,9 +307,10 @@ fn are_equal(outcomes: &[Outcome]) {
 impl Outcome {
     fn is_equal(&self) -> bool {
         match (&self.policies, &self.webhook) {
-            // Others reject it, too. Who does so first differs: the webhook comes before them, the policy that rejects after some.
+            // Other components reject the run as well. The order differs: the webhook is called before them, and the policy
+            // that rejects after some of them.
             (Answer::Invalid(_), Answer::Rejected(_)) | (Answer::Rejected(_), Answer::Invalid(_)) => true,
-            // Tekton cannot convert it to v1. Whose fault that is differs.
+            // Tekton cannot convert the run to v1. The status code of this error differs.
             (Answer::Invalid(403), Answer::Invalid(500)) => {
                 self.document["apiVersion"] == "tekton.dev/v1beta1"
             }
@@ -349,7 +350,7 @@ impl Outcome {
     }
 }
 
-/// By its words.
+/// The kind of a rejection, by its message.
 fn kind_of_rejection(message: &str) -> &'static str {
     let mut known = EXPECTED.into_iter().map(|(kind, _)| kind);
     known

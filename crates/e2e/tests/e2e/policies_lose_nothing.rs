@@ -1,5 +1,5 @@
-//! What is lost by policies when controllers and API servers are killed: nothing. No pod and no run passes without them, and
-//! each run ends on one node.
+//! With policies, kills of controllers and API servers lose nothing: no pod and no run is admitted without the policies, and
+//! each run succeeds on one node.
 
 use crate::faults::{CONTROLLERS, OURS, Runs, is_held};
 use crate::support::SOON;
@@ -12,10 +12,10 @@ use testbed::{Admission, Part, Testbed};
 use tokio::time::{Instant, sleep};
 
 const KILLS: usize = 3;
-/// Between death and restart.
+/// Time between kill and restart.
 const GONE: Duration = Duration::from_secs(1);
 
-/// From the kill of the only API server until it reports ready.
+/// The time from the kill of the only API server until it is ready.
 struct Outage {
     begun: Instant,
     ended: Instant,
@@ -31,7 +31,7 @@ impl Outage {
         Self { begun, ended }
     }
 
-    /// No API server could have answered it, with policies or without.
+    /// Whether the call was made during the outage, when no API server could answer it.
     fn has_struck(&self, call: &Lost) -> bool {
         call.ended > self.begun && call.begun < self.ended
     }

@@ -1,4 +1,5 @@
-//! From the webhook to policies and back, by the commands of the overlay's page, while runs and pods are created all the time.
+//! Switches from the webhook to policies and back with the commands of the overlay's page, while runs and pods are created
+//! continuously.
 
 use crate::faults::CONTROLLERS;
 use crate::support::SOON;
@@ -25,11 +26,11 @@ use tokio::task::JoinHandle;
 use tokio::time::interval;
 
 const PAGE: &str = "overlays/policies/README.md";
-/// Between the creation of two runs.
+/// Pause between the creation of two runs.
 const PAUSE: Duration = Duration::from_millis(600);
-/// Every so many runs one is held by its user at first.
+/// One run out of this many is first held by its user.
 const USERS: usize = 4;
-/// Stands for cargo in a shell: `cargo ship apply` builds an image, and the testbed's processes have none.
+/// Replaces cargo in a shell: `cargo ship apply` would build an image, and the testbed's processes need none.
 const CARGO: &str = r#"#!/bin/sh
 [ "$1 $2" = "ship apply" ] || exit 1
 exec kubectl apply -f "$(echo "$4" | tr / -).json"
@@ -41,7 +42,7 @@ async fn a_switch_to_policies_and_back_under_load_loses_no_run_and_no_pod() {
     bed.add_nodes(&Nodes::new("node", 60)).await.unwrap();
     prepare(&bed).await;
     let installed = install(&bed).await;
-    // On a busy machine a controller may lose its lease, and is started again, as anywhere.
+    // A controller on a busy machine may lose its Lease and end; the testbed restarts it.
     for controller in CONTROLLERS {
         bed.keep_alive(controller);
     }
@@ -65,7 +66,7 @@ async fn a_switch_to_policies_and_back_under_load_loses_no_run_and_no_pod() {
     auditor.found_nothing();
 }
 
-/// What the commands of the page need in the folder in which they are followed.
+/// Writes the files that the commands of the page need into their working directory.
 async fn prepare(bed: &Testbed) {
     symlink(workspace().join("config"), bed.folder().join("config")).unwrap();
     let cargo = plugins(bed, &binary().await).join("cargo");
@@ -76,7 +77,7 @@ async fn prepare(bed: &Testbed) {
 async fn install(bed: &Testbed) -> Installed {
     let objects = objects("config");
     let install = bed.install(objects, &[], async |objects| {
-        // Under this name, `cargo ship apply -f config/` finds it.
+        // The name under which the `cargo` of this test finds `cargo ship apply -f config/`.
         let file = file(bed, "config-", &objects);
         kubectl(bed, &["apply", "-f", &file]);
         Ok(())
@@ -94,7 +95,7 @@ async fn to_policies(bed: &Testbed, installed: &Installed) -> Duration {
     let [apply, remove] = commands("### From the webhook to policies");
     roll_out(bed, installed, "overlays/policies", &apply).await;
     run(bed, &remove).await;
-    // As the end of the Deployment does where its pods are real.
+    // On real nodes, the deletion of the Deployment ends its pods.
     for replica in 0..2 {
         bed.stop(Part::Webhook(replica)).unwrap();
     }
@@ -126,7 +127,7 @@ async fn run(bed: &Testbed, commands: &str) {
     follow(bed, commands, &RunSpec::new("default", "none")).await;
 }
 
-/// Labelled runs, one after the other.
+/// Creates labelled runs, one after another.
 struct Creation {
     over: oneshot::Sender<()>,
     task: JoinHandle<Vec<RunSpec>>,
@@ -190,7 +191,7 @@ async fn each_pod_has_each_term_once(bed: &Testbed, run: &RunSpec) {
     }
 }
 
-/// Near the group, and apart from others.
+/// Number of required terms: affinity to the group, and anti-affinity to other runs.
 fn required_terms(affinity: &Affinity) -> [usize; 2] {
     let near = affinity.pod_affinity.as_ref();
     let near = near.and_then(|it| it.required_during_scheduling_ignored_during_execution.as_ref());

@@ -1,4 +1,5 @@
-//! Both ways on one API server: the policies of `overlays/policies` decide in one namespace, and the webhook in another.
+//! Webhook and policies on one API server: the policies of `overlays/policies` apply in one namespace, and the webhook in
+//! another.
 
 use crate::policies_corpus::with_reserve;
 use crate::support::SOON;
@@ -13,25 +14,25 @@ use serde_json::{Value, json};
 use testbed::Testbed;
 use testbed::apply::{api_of, apply_all};
 
-/// The namespaces in which each way decides.
+/// The namespace of the policies, and the namespace of the webhook.
 pub(crate) const POLICIES: &str = "by-policies";
 pub(crate) const WEBHOOK: &str = "by-webhook";
-/// The same of namespaces with the label, as soon as a test gives it to them: by policies, and by the webhook.
+/// Namespaces that a test labels, in the same order: for the policies, and for the webhook.
 pub(crate) const LABELLED: [&str; 2] = ["labelled-by-policies", "labelled-by-webhook"];
 const AT_ONCE: usize = 4;
 
-/// What became of a document.
+/// The response to a document.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Answer {
-    /// Accepted, less what differs with each request.
+    /// Accepted, without the fields that differ between two requests.
     Accepted(Value),
     /// Rejected by pod-affinity.
     Rejected(String),
-    /// Rejected by anybody else, who has another message for each request.
+    /// Rejected by another component, whose message differs between two requests.
     Invalid(u16),
 }
 
-/// A document, and what each way made of it.
+/// A document, and the responses of policies and webhook.
 #[derive(Debug)]
 pub(crate) struct Outcome {
     pub(crate) document: Value,
@@ -39,7 +40,7 @@ pub(crate) struct Outcome {
     pub(crate) webhook: Answer,
 }
 
-/// Each way in its namespace, and only there.
+/// Installs both, each for its own namespace only.
 pub(crate) async fn both_ways(bed: &Testbed) -> Client {
     let client = bed.client().await.unwrap();
     for namespace in [POLICIES, WEBHOOK].into_iter().chain(LABELLED) {
@@ -74,20 +75,20 @@ pub(crate) async fn both_ways(bed: &Testbed) -> Client {
     client
 }
 
-/// Neither a run that is held nor a pod with terms.
+/// Whether the object is neither a held run nor a pod with terms.
 fn is_untouched(object: &Value) -> bool {
     let spec = &object["spec"];
     spec.get("status").is_none() && spec.get("affinity").is_none()
 }
 
-/// One document for each policy, but for the one of changes: it came before the others.
+/// One document for each policy, except the policy of changes, which was created before the others.
 fn probes() -> [Value; 4] {
     let mut stray = with_reserve("");
     stray["metadata"]["labels"] = json!({keys::GROUP: "stray"});
     [with_reserve("cpu=1"), with_reserve("nonsense"), stray, pod()]
 }
 
-/// A pod of a group.
+/// A pod with the label of a group.
 pub(crate) fn pod() -> Value {
     let metadata = json!({"name": "pod", "labels": {keys::GROUP: "u1", keys::ISOLATION: "cluster-all"}});
     let spec = json!({"automountServiceAccountToken": false, "containers": [{"name": "c", "image": "i"}]});
@@ -111,7 +112,7 @@ async fn keep_the_webhook_out(client: &Client) {
     }
 }
 
-/// Those of the overlay, for all namespaces but the webhook's.
+/// The policies of the overlay, for all namespaces except the webhook's.
 pub(crate) fn policies() -> Vec<Value> {
     let mut objects = rendered(&workspace().join("overlays/policies"));
     objects.retain(|object| {
@@ -167,7 +168,7 @@ pub(crate) async fn send(client: &Client, namespace: &str, document: &Value) -> 
     answer(client, namespace, request.unwrap()).await
 }
 
-/// Not by a typed API, which takes only what is well-formed.
+/// A request without a typed API, because typed APIs accept only valid objects.
 fn resource(namespace: &str, document: &Value) -> Request {
     match document["kind"].as_str() {
         Some("Pod") => Request::new(format!("/api/v1/namespaces/{namespace}/pods")),
@@ -220,7 +221,7 @@ fn comparable(mut object: Value) -> Value {
     object
 }
 
-/// The webhook writes down when a hold began; a policy has no clock.
+/// Removes the start time of a hold: the webhook records the time, and a policy cannot read it.
 fn undated(mark: &mut Value) {
     if mark
         .as_str()
@@ -270,7 +271,7 @@ pub(crate) async fn patched(client: &Client, run: usize, document: Value) -> Out
     }
 }
 
-/// Less what Tekton writes meanwhile.
+/// Removes the fields that Tekton writes meanwhile.
 fn as_asked(mut run: Value) -> Value {
     let metadata = run["metadata"].take();
     json!({"spec": run["spec"], "annotations": metadata["annotations"], "owners": metadata["ownerReferences"]})

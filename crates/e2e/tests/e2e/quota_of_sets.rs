@@ -1,4 +1,5 @@
-//! A quota of StatefulSets: Tekton makes one for each PVC of a run, and fails the run if it is refused. A placeholder gives way.
+//! Quotas of StatefulSets: Tekton creates a StatefulSet for each PVC of a run, and fails the run if it is rejected. The
+//! placeholder leaves its place to Tekton.
 
 use crate::support::SOON;
 use crate::support::beds::fresh;
@@ -13,7 +14,7 @@ use testbed::runs::RunSpec;
 
 const SETS: &str = "count/statefulsets.apps";
 
-/// It mounts a claim of its own.
+/// A run that mounts its own PVC.
 async fn run_with_claim(bed: &Testbed, name: &str) -> RunSpec {
     claim(bed, name, None).await;
     let run = RunSpec::new("default", name).task("only", &[]).lasting("1s");
@@ -33,7 +34,7 @@ async fn a_run_whose_quota_has_room_for_tektons_assistant_alone_goes_without_a_p
     assert!(told.contains(&"HoldDeadlineExceeded".to_owned()), "{told:?}");
 }
 
-/// Each needs two. The one that is first goes at once, and each of the others when there is room again.
+/// Each run needs two StatefulSets. The first run starts at once, and the others when there is room again.
 #[e2e_test]
 async fn runs_that_come_at_once_to_a_quota_for_one_of_them_and_a_half_go_one_after_the_other() {
     let bed = fresh(4).await;
@@ -53,7 +54,7 @@ async fn runs_that_come_at_once_to_a_quota_for_one_of_them_and_a_half_go_one_aft
     until_no_placeholder(&bed, "default").await;
 }
 
-/// Without the labels both would have run at the same time.
+/// Without the labels, both runs would run at the same time.
 #[e2e_test]
 async fn at_the_end_of_its_hold_a_run_gets_the_place_that_the_placeholder_of_another_has() {
     let bed = fresh(4).await;

@@ -1,4 +1,4 @@
-//! The two images that the node needs beside ours, made as `cargo ship` makes ours: pushed, never loaded.
+//! The two images that the node needs in addition to pod-affinity's, pushed to the registry as `cargo ship` does.
 
 use flate2::read::GzDecoder;
 use oci_client::Client;
@@ -8,7 +8,7 @@ use oci_client::secrets::RegistryAuth;
 use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
 
-/// Our image, as a registry gave it.
+/// pod-affinity's image, pulled from a registry.
 pub(crate) async fn pull(name: &str) -> ImageData {
     let accepted = vec![IMAGE_LAYER_GZIP_MEDIA_TYPE];
     let name = name.parse().unwrap();
@@ -18,15 +18,15 @@ pub(crate) async fn pull(name: &str) -> ImageData {
         .unwrap()
 }
 
-/// Its one program, in a folder.
+/// Extracts the image's only program into a folder.
 pub(crate) fn unpack(pulled: &ImageData, folder: &Path) -> PathBuf {
     let layer = GzDecoder::new(&*pulled.layers[0].data);
     tar::Archive::new(layer).unpack(folder).unwrap();
     folder.join("pod-affinity")
 }
 
-/// Our image once more, with `placeholder` as its command: it then holds a pod's namespaces as well as any. Returns its
-/// name.
+/// Pushes pod-affinity's image with `placeholder` as its command, so that it can hold a pod's namespaces as the sandbox
+/// image. Returns its name.
 pub(crate) async fn push_sandbox(registry: &str, pulled: &ImageData) -> String {
     let mut config: Value = serde_json::from_slice(&pulled.config.data).unwrap();
     config["config"]["Cmd"] = json!(["placeholder"]);
@@ -35,7 +35,7 @@ pub(crate) async fn push_sandbox(registry: &str, pulled: &ImageData) -> String {
     name
 }
 
-/// One program in an image of its own. Returns the image's name.
+/// Pushes an image with only one program. Returns the image's name.
 pub(crate) async fn push_program(registry: &str, name: &str, program: &Path, path: &str) -> String {
     let layer = ImageLayer::oci_v1(archive(program, path), None);
     let config = json!({

@@ -1,23 +1,23 @@
-//! Both ways to install, and both ways back.
+//! Both ways to install pod-affinity, and both ways to uninstall it.
 
 use crate::real_node::world::{SOON, World};
 use crate::support::ship_program::workspace;
 use std::path::PathBuf;
 
-/// Patches of any manifests for one node without a cluster network, each with its reason.
+/// Patches for manifests on one node without a cluster network, each with its reason.
 const ONE_NODE: &str = include_str!("one_node/kustomization.yaml");
 
-/// One more patch: our processes run as a user that the image knows nothing of, in the group of root, as on OpenShift.
+/// A further patch: the processes run as a user that the image does not define, in the root group, as on OpenShift.
 const AN_ASSIGNED_USER: &str = "
   - target: {kind: Deployment}
     patch: |
       - {op: add, path: /spec/template/spec/securityContext/runAsUser, value: 1000650000}
 ";
 
-/// What is installed.
+/// An installation.
 pub(crate) struct Installation {
     manifests: PathBuf,
-    /// Our image, by its digest.
+    /// The digest reference of pod-affinity's image.
     pub(crate) image: String,
 }
 
@@ -78,7 +78,7 @@ fn patches(world: &World) -> String {
     })
 }
 
-/// All pods are Ready by their own probes, as docs/install.md has the user wait for it.
+/// Waits until all pods are Ready, with the command of docs/install.md.
 fn rolled_out(world: &World) {
     for deployment in ["pod-affinity-webhook", "pod-affinity-controller"] {
         let deployment = format!("deployment/{deployment}");
@@ -87,7 +87,7 @@ fn rolled_out(world: &World) {
     }
 }
 
-/// What `kubectl delete` of the manifests leaves: nothing that bears our name, in any namespace or in none.
+/// Deletes the manifests, and checks that no object with pod-affinity's name is left in any namespace or at cluster scope.
 pub(crate) fn uninstall(world: &World, installed: &Installation) {
     world.kubectl(&["delete", "--filename", installed.manifests.to_str().unwrap()]);
     let ours = "--selector=app.kubernetes.io/name=pod-affinity";
@@ -96,7 +96,7 @@ pub(crate) fn uninstall(world: &World, installed: &Installation) {
     assert_eq!(left, "");
 }
 
-/// Takes the right to resize pods from the controller, as on a server that knows no such thing.
+/// Removes the controller's right to resize pods, as on an API server without the subresource.
 pub(crate) async fn forbid_resize(world: &World) {
     let role = "clusterrole/pod-affinity-controller";
     let rules = world.kubectl(&["get", role, "--output=jsonpath={.rules}"]);

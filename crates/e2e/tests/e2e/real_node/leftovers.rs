@@ -1,4 +1,4 @@
-//! However a testbed with a real node ends, the machine is as it was before.
+//! However a testbed with a real node ends, it restores the state of the machine.
 
 use crate::real_node::world::{SOON, start};
 use std::collections::{BTreeMap, BTreeSet};
@@ -9,9 +9,9 @@ use std::process::{Command, ExitCode, Stdio};
 use std::time::{Duration, Instant};
 use testbed::Options;
 
-/// Set for the process that is killed.
+/// Environment variable of the process that is killed.
 const TO_KILL: &str = "POD_AFFINITY_TESTBED_TO_KILL";
-/// What a kubelet or a network plugin would set.
+/// Settings that a kubelet or a network plugin would change.
 const SETTINGS: [&str; 5] = [
     "kernel/panic",
     "kernel/panic_on_oops",
@@ -20,7 +20,7 @@ const SETTINGS: [&str; 5] = [
     "vm/panic_on_oom",
 ];
 
-/// What a node could change on a machine.
+/// State of the machine that a node could change.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Machine {
     settings: BTreeMap<&'static str, String>,
@@ -41,7 +41,8 @@ impl Machine {
         }
     }
 
-    /// Waits until it is as it was, without anything of a testbed's folder. The kernel takes a moment for interfaces.
+    /// Waits until the state is restored and nothing refers to the testbed's folder. The kernel removes interfaces with a
+    /// delay.
     pub(crate) fn is_as_before_and_without(&self, folder: &Path) {
         let deadline = Instant::now() + SOON;
         loop {
@@ -60,7 +61,7 @@ impl Machine {
     }
 }
 
-/// Processes, mounts, control groups and files that name a folder.
+/// Processes, mounts, control groups and files that refer to a folder.
 fn traces(folder: &Path) -> Vec<String> {
     let name = folder.file_name().unwrap().to_str().unwrap();
     let mounts = fs::read_to_string("/proc/mounts").unwrap();
@@ -78,7 +79,8 @@ fn traces(folder: &Path) -> Vec<String> {
         .collect()
 }
 
-/// By command line, control group or mounts. Shims have only the last: they find the folder under another name.
+/// Processes by command line, control group or mounts. Shims are found only by their mounts: they see the folder under
+/// another name.
 fn processes(name: &str) -> Vec<String> {
     let is_process = |name: &String| name.bytes().all(|byte| byte.is_ascii_digit());
     let all = names_in(Path::new("/proc")).into_iter().filter(is_process);
@@ -93,7 +95,7 @@ fn processes(name: &str) -> Vec<String> {
     .collect()
 }
 
-/// In each hierarchy of version 1, or in the one of version 2.
+/// Control groups in each hierarchy of version 1, or in the hierarchy of version 2.
 fn control_groups(name: &str) -> Vec<String> {
     let top = PathBuf::from("/sys/fs/cgroup");
     let hierarchies = names_in(&top).into_iter().map(|hierarchy| top.join(hierarchy));
@@ -113,7 +115,7 @@ fn names_in(folder: &Path) -> BTreeSet<String> {
         .collect()
 }
 
-/// By SIGKILL, so that only the guard can clean up; and with containers running.
+/// The testbed is killed by SIGKILL while containers run, so that only the guard can clean up.
 #[e2e_test(first, real_node, webhook, second)]
 fn a_killed_testbed_leaves_nothing_of_its_node() {
     let _alone = super::alone();
@@ -141,7 +143,7 @@ pub(crate) fn is_the_process_to_kill() -> bool {
     std::env::var_os(TO_KILL).is_some()
 }
 
-/// Starts a node with a pod on it, says where, and waits.
+/// Starts a node with a pod, prints its folder, and waits.
 pub(crate) fn wait_to_be_killed() -> ExitCode {
     let runtime = tokio::runtime::Runtime::new().unwrap();
     runtime.block_on(async {

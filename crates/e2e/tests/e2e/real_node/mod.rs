@@ -1,12 +1,11 @@
-//! The real thing, once, from end to end: the image that `cargo ship` pushes is pulled by a real containerd, a real
-//! kubelet runs our processes, a placeholder and the pods of Tekton's tasks, and all of it goes again.
+//! End-to-end test on a real node: a real containerd pulls the image that `cargo ship` pushed, a real kubelet runs the
+//! processes, a placeholder and the pods of Tekton's tasks, and all of them are removed.
 //!
-//! It needs root, containerd, runc and the usual network plugins. Where one of them is missing, the tests are listed as
-//! ignored, and what is missing is said: nothing is then shown, and nothing counts as passed. `--include-ignored` makes
-//! that a failure.
+//! The tests need root, containerd, runc and the usual network plugins. If one of them is missing, the tests are ignored
+//! with the reason. With `--include-ignored`, this is a failure.
 //!
-//! THE FIRST RUN COMPILES the release binary and the kubelet. `POD_AFFINITY_SHIP_BINARY`, as for the tests of `ship`,
-//! spares it the first.
+//! The first run compiles the release binary and the kubelet. `POD_AFFINITY_SHIP_BINARY`, as for the tests of `ship`,
+//! replaces the build of the release binary.
 
 mod images;
 mod install;
@@ -19,9 +18,9 @@ pub(crate) use leftovers::{is_the_process_to_kill, wait_to_be_killed};
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// Beside each other, each of these tests would find what the other makes.
+/// Only one of these tests runs at a time: each would find the objects of the others on the machine.
 fn alone() -> MutexGuard<'static, ()> {
     static ALONE: Mutex<()> = Mutex::new(());
-    // A test that failed has cleaned up, or the next one says what it left.
+    // A failed test has cleaned up, or the next test reports the leftovers.
     ALONE.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -1,4 +1,4 @@
-//! Labelled runs whose every pod is containers.
+//! Labelled runs whose pods run real containers.
 
 use crate::real_node::install::{self, Installation};
 use crate::real_node::volumes;
@@ -13,7 +13,7 @@ use std::time::Instant;
 use testbed::real_node::NAME;
 use testbed::runs::{self, RunSpec, State, state};
 
-/// One test, since each step needs the one before, and an installation is for the whole cluster.
+/// One test, because each step needs the previous step, and an installation is cluster-wide.
 #[e2e_test(first, real_node, webhook, second)]
 fn a_labelled_run_goes_from_pending_to_succeeded_in_containers() {
     let _alone = super::alone();
@@ -53,7 +53,7 @@ fn a_labelled_run_goes_from_pending_to_succeeded_in_containers() {
     });
 }
 
-/// Two tasks, one after the other, that run our own binary.
+/// A run of two sequential tasks that execute pod-affinity's own binary.
 fn run(world: &World, name: &str) -> RunSpec {
     with_requests(world, name, &json!({}))
 }
@@ -75,8 +75,8 @@ fn with_requests(world: &World, name: &str, requests: &Value) -> RunSpec {
         .opted_in("true")
 }
 
-/// Creates a run, which is held from the first moment on. The webhook's authority reaches the API server a moment after
-/// its pods are Ready; until then, runs are refused.
+/// Creates a run, which is held from its creation on. The API server gets the webhook's CA a moment after the webhook's pods
+/// are Ready; until then, it rejects runs.
 pub(crate) async fn create(world: &World, spec: &RunSpec) -> DynamicObject {
     let client = world.bed.client().await.unwrap();
     let created = world.bed.until("a labelled run to be accepted", SOON, async || {
@@ -103,7 +103,7 @@ pub(crate) async fn ends_well(world: &World, spec: &RunSpec) {
     its_placeholder_goes(world, spec).await;
 }
 
-/// Waits until a run is enrolled, on the real node.
+/// Waits until the run is released on the real node.
 pub(crate) async fn released(world: &World, spec: &RunSpec) -> DynamicObject {
     let on_the_node = |run: &DynamicObject| {
         run.annotations().get(keys::NODE).map(String::as_str) == Some(NAME) && state(run) != State::Pending
@@ -124,13 +124,13 @@ async fn pods(world: &World, namespace: &str) -> Api<Pod> {
     Api::namespaced(world.bed.client().await.unwrap(), namespace)
 }
 
-/// Of the run's placeholder.
+/// A label selector for the run's placeholder.
 fn selector(spec: &RunSpec) -> String {
     let (component, run) = (keys::COMPONENT, keys::TEKTON_PIPELINE_RUN);
     format!("{component}={},{run}={}", keys::PLACEHOLDER, spec.name())
 }
 
-/// Waits until it is Ready.
+/// Waits until the placeholder is Ready.
 async fn its_placeholder_runs(world: &World, spec: &RunSpec) -> ContainerStatus {
     let what = format!("the placeholder of {} to run", spec.name());
     let container = world.bed.until(what, SOON, async || {
@@ -154,7 +154,7 @@ async fn its_placeholder_goes(world: &World, spec: &RunSpec) {
     gone.await.unwrap();
 }
 
-/// Each task's pod was on the node, and its container said there what the binary says.
+/// Checks that each task's pod was on the node, and that the log of its container is the output of the binary.
 async fn its_pods_were_real(world: &World, spec: &RunSpec) {
     let client = world.bed.client().await.unwrap();
     let pods = runs::pods(&client, spec.namespace(), spec.name()).await.unwrap();
@@ -221,18 +221,19 @@ async fn without_resize_a_reserve_is_given_back_by_a_new_placeholder(world: &Wor
     ends_well(world, &spec).await;
 }
 
-/// A reserve of more than half the node, and tasks that ask for as much: they fit only where the placeholder is small.
+/// A run with a reserve of more than half the node, and tasks with the same requests: a task fits only if the placeholder
+/// has small requests.
 async fn reserving(world: &World, name: &str) -> RunSpec {
     let most = format!("{}m", cores(world).await * 600);
     with_requests(world, name, &json!({"cpu": most})).annotation(keys::RESERVE, &format!("cpu={most}"))
 }
 
-/// The placeholder as it was made, as big as the reserve, and as it is when its run may start.
+/// The placeholder as it was created, with the requests of the reserve, and as it is when its run is released.
 async fn first_and_last_until_the_release(world: &World, spec: &RunSpec) -> [Pod; 2] {
     let created = create(world, spec).await;
     released(world, spec).await;
     let what = format!("the history of the placeholder of {}", spec.name());
-    // It is read for a second, which may be too short for all of it.
+    // The audit log is read repeatedly, because it is written with a delay.
     let versions = world.bed.until(what, SOON, async || {
         let versions = placeholders_since(world, spec, &created).await;
         match versions.last().map(request) {
@@ -247,13 +248,13 @@ async fn first_and_last_until_the_release(world: &World, spec: &RunSpec) -> [Pod
         .as_str()
         .unwrap();
     let milli = |cpu: &str| cpu.trim_end_matches('m').parse::<i64>().unwrap();
-    // With what the placeholder and an assistant of Tekton's ask for beside it.
+    // The reserve includes the requests of the placeholder and of Tekton's assistant.
     let beside = milli(request(&first)) - milli(reserve.trim_start_matches("cpu="));
     assert_eq!(beside, 100);
     [first, last]
 }
 
-/// Each version of the placeholder that there was since the run was created.
+/// Each version of the placeholder since the run was created.
 async fn placeholders_since(world: &World, spec: &RunSpec, created: &DynamicObject) -> Vec<Pod> {
     let since = created.resource_version().unwrap();
     let until_now = WatchParams::default().labels(&selector(spec)).timeout(1);
@@ -281,7 +282,7 @@ async fn cores(world: &World) -> u32 {
     room["cpu"].0.parse().expect("whole cores, as a machine has them")
 }
 
-/// Any pod, until it runs.
+/// Creates a pod, and waits until it runs.
 pub(crate) async fn a_pod_runs(world: &World) {
     let pods = pods(world, "default").await;
     let pod = json!({

@@ -1,4 +1,4 @@
-//! Volumes that containers mount: a disk of the node, with what one task writes and another one executes.
+//! Volumes that containers mount: a disk of the node, on which one task writes a program that another task executes.
 
 use crate::real_node::runs::{create, ends_well, released};
 use crate::real_node::world::{SOON, World};
@@ -13,10 +13,10 @@ use std::os::unix::fs::PermissionsExt;
 use testbed::real_node::NAME;
 use testbed::runs::{self, RunSpec};
 
-/// Our program in the workspace of `with_claim`.
+/// The path of pod-affinity's program in the workspace of `with_claim`.
 const WRITTEN: &str = "/workspace/source/pod-affinity";
 
-/// A disk of the node, which any user may write to, and the PVC that has it.
+/// Creates a local volume of the node, to which any user may write, and its PVC.
 async fn disk(world: &World, name: &str, mode: &str) {
     let folder = format!("var/lib/disks/{name}");
     let made = world.bed.real_node_folder().join(&folder);
@@ -36,7 +36,7 @@ fn task(world: &World, name: &str, command: &[&str]) -> Value {
     json!({"name": name, "taskSpec": {"steps": [step]}})
 }
 
-/// Tekton's own program copies ours: the image has no other.
+/// Tekton's own program copies pod-affinity's, because the image contains no other program.
 fn writes(world: &World, name: &str) -> Value {
     let copy = ["/tekton/bin/entrypoint", "cp", "/pod-affinity", WRITTEN];
     task(world, name, &copy)
@@ -64,7 +64,7 @@ pub(crate) async fn two_runs_use_a_volume_in_turn(world: &World) {
     ends_well(world, &second).await;
 }
 
-/// The scheduler lets one pod at a time have such a volume, and so does the kubelet. Tekton's own assistant would be that pod.
+/// The scheduler and the kubelet allow one pod at a time to use such a volume. Tekton's own assistant would be this pod.
 pub(crate) async fn a_volume_of_one_pod_goes_from_task_to_task(world: &World) {
     let disabled = [("coschedule", "disabled")];
     world.bed.feature_flags(&disabled).await.unwrap();
@@ -89,7 +89,7 @@ pub(crate) async fn a_volume_of_one_pod_goes_from_task_to_task(world: &World) {
     assert!(!told.contains(&"MovedOff".to_owned()), "{told:?}");
 }
 
-/// When the pod of a task was bound, and when it ended.
+/// The times at which the pod of a task was bound and at which it ended.
 fn lived(pods: &[Pod], task: &str) -> (String, String) {
     let is_it = |pod: &&Pod| pod.labels().get("tekton.dev/pipelineTask").map(String::as_str) == Some(task);
     let status = pods.iter().find(is_it).unwrap().status.clone().unwrap();

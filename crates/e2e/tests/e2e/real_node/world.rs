@@ -1,4 +1,4 @@
-//! A testbed with a registry, the image in it, and the real node.
+//! A testbed with a registry, pod-affinity's image, and a real node.
 
 use crate::real_node::images::{pull, push_program, push_sandbox, unpack};
 use crate::support::pool;
@@ -9,21 +9,21 @@ use std::process::{Command, Output, Stdio};
 use std::time::Duration;
 use testbed::Options;
 
-/// Longest wait for anything that should take seconds; only a failing test takes this long.
+/// Timeout of waits that take seconds in a passing test. Only a failing test waits this long.
 pub(crate) const SOON: Duration = Duration::from_mins(2);
 
-/// What the test works with.
+/// The testbed and the images of a test.
 pub(crate) struct World {
     pub(crate) bed: Counted,
-    /// Such as `127.0.0.1:20012`.
+    /// An address such as `127.0.0.1:20012`.
     pub(crate) registry: String,
-    /// Our image, by its digest, as `cargo ship` printed it.
+    /// The digest reference of pod-affinity's image, as `cargo ship` printed it.
     pub(crate) image: String,
-    /// What is in it: all is shipped from this one, whatever becomes of the sources meanwhile.
+    /// The binary in the image. All images are built from it, even if the sources change meanwhile.
     binary: Option<PathBuf>,
 }
 
-/// Everything but an installation.
+/// Starts everything except an installation.
 pub(crate) async fn start(tekton: bool) -> World {
     let options = Options {
         tekton,
@@ -50,14 +50,14 @@ pub(crate) async fn start(tekton: bool) -> World {
 }
 
 impl World {
-    /// Tekton's own part of each pod comes from the registry, too.
+    /// Tekton's entrypoint image, which is a part of each pod, comes from the registry as well.
     async fn give_tekton_its_entrypoint(&self) {
         let program = self.bed.tekton_entrypoint().await.expect("Tekton's entrypoint");
         let image = push_program(&self.registry, "entrypoint", &program, "ko-app/entrypoint").await;
         self.bed.tekton_entrypoint_image(&image).await.expect("Tekton");
     }
 
-    /// What `cargo ship` prints.
+    /// The output of `cargo ship`.
     pub(crate) fn ship(&self, arguments: &[&str]) -> String {
         let mut command = ship();
         command
@@ -69,14 +69,14 @@ impl World {
         printed(&self.output(command))
     }
 
-    /// What kubectl prints.
+    /// The output of kubectl.
     pub(crate) fn kubectl(&self, arguments: &[&str]) -> String {
         let mut command = Command::new("kubectl");
         command.args(arguments);
         printed(&self.output(command))
     }
 
-    /// What kubectl prints to a question whose answer may be no, which it calls a failure.
+    /// The output of a kubectl command whose answer may be no, which is a failure for kubectl.
     pub(crate) fn asked(&self, question: &[&str]) -> String {
         let mut command = Command::new("kubectl");
         command.args(question);
@@ -91,7 +91,7 @@ impl World {
             .unwrap()
     }
 
-    /// A folder that goes with the testbed.
+    /// A folder that is deleted with the testbed.
     pub(crate) fn folder(&self, name: &str) -> PathBuf {
         let folder = self.bed.folder().join(name);
         std::fs::create_dir_all(&folder).unwrap();

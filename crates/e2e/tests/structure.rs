@@ -1,5 +1,5 @@
-//! The size and the structure of the production code, without tests, comments and blank lines. Reads sources only.
-//! `cargo test -p e2e --test structure -- --nocapture` prints the figures, and fails where a limit is broken.
+//! Limits on the size and the structure of the production code, without tests, comments and blank lines. Reads only sources.
+//! `cargo test -p e2e --test structure -- --nocapture` prints the figures, and fails if a limit is exceeded.
 
 #![expect(clippy::unwrap_used, reason = "helpers of a test")]
 
@@ -22,17 +22,17 @@ const TOOLS: [&str; 4] = ["cli", "ship", "bench", "testbed"];
 const LONGEST_FUNCTION: usize = 50;
 const LONGEST_FILE: usize = 400;
 
-/// A path of names.
+/// A path as a list of names.
 type Names = Vec<String>;
 
-/// A file.
+/// The figures of a file.
 #[derive(Default)]
 struct Module {
     text: String,
     children: Names,
     tests: BTreeSet<usize>,
     functions: Vec<(String, usize)>,
-    /// What `use` calls by which name.
+    /// The paths that `use` items bring into scope, by their names.
     named: BTreeMap<String, Names>,
     paths: Vec<Names>,
 }
@@ -57,7 +57,7 @@ impl Module {
         code.count()
     }
 
-    /// Whether this is part of a test, whose lines are then left out.
+    /// Whether the item is part of a test, whose lines are not counted.
     fn leaves_out(&mut self, node: &impl Spanned) -> bool {
         let (from, to) = (node.span().start().line, node.span().end().line);
         let mut lines = self.text.lines().skip(from - 1).map(str::trim);
@@ -146,7 +146,7 @@ impl Crate {
         all
     }
 
-    /// A module, and those below it that are in its folder: a file in another one belongs to that other.
+    /// Adds a module and the modules below it in its folder. A file in another folder belongs to the module of that folder.
     fn add(&mut self, path: &[String], file: PathBuf) {
         let module = Module::read(&file);
         let folder = match file.file_stem().and_then(|stem| stem.to_str()).unwrap() {
@@ -162,7 +162,7 @@ impl Crate {
         self.0.insert(path.to_vec(), (file, module));
     }
 
-    /// The module in which a path ends that is written in a module; re-exports are followed.
+    /// The module in which a path that is written in module `at` ends, with re-exports resolved.
     fn target(&self, at: &[String], path: &[String]) -> Option<Names> {
         let (first, rest) = path.split_first()?;
         match first.as_str() {
@@ -186,7 +186,7 @@ impl Crate {
         }
     }
 
-    /// What a module imports, except the modules around it and within it: they are one unit.
+    /// The modules that a module imports, except its parents and children, which form one unit with it.
     fn imports(&self, at: &Names) -> BTreeSet<Names> {
         let (_, module) = &self.0[at];
         let targets = module.named.values().chain(&module.paths);
@@ -196,7 +196,7 @@ impl Crate {
             .collect()
     }
 
-    /// The imports by which modules import themselves in the end.
+    /// Imports that are part of a cycle.
     fn circles(&self) -> Vec<String> {
         let imports: BTreeMap<_, _> = self.0.keys().map(|at| (at, self.imports(at))).collect();
         let leads = |from: &Names, to: &Names| {
@@ -215,7 +215,7 @@ impl Crate {
     }
 }
 
-/// How many lines a crate has, and each of its functions; notes which limits are broken.
+/// The number of lines of a crate, and of each of its functions; adds exceeded limits to `broken`.
 fn measure(name: &str, broken: &mut Vec<String>) -> (usize, Vec<usize>) {
     let source = Crate::read(name);
     let (mut all, mut functions) = (0, Vec::new());
@@ -264,7 +264,7 @@ fn production_code_keeps_its_limits_and_has_no_import_cycle() {
     assert!(broken.is_empty(), "{}", broken.join("\n"));
 }
 
-/// The Rust files of a folder and of the folders below.
+/// The Rust files of a folder and of its subfolders.
 fn files_below(folder: &Path) -> Vec<PathBuf> {
     let entries = fs::read_dir(folder).into_iter().flatten();
     let files = entries.flat_map(|entry| {
@@ -280,7 +280,7 @@ fn files_below(folder: &Path) -> Vec<PathBuf> {
         .collect()
 }
 
-/// Whether cargo compiles the file by itself, or a file nearby names the file in a `mod` line or a `#[path]`.
+/// Whether cargo compiles the file as a target, or a file nearby names it in a `mod` or `#[path]` line.
 fn is_compiled(file: &Path) -> bool {
     let (folder, name) = (
         file.parent().unwrap(),

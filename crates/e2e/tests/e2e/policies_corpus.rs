@@ -82,7 +82,7 @@ impl Corpus {
     }
 }
 
-/// Recorded objects, without volumes that the API server adds under a random name.
+/// Recorded objects. Pods mount no token, because the API server would add a volume with a random name.
 fn recorded(kind: &str) -> impl Iterator<Item = Value> {
     let reviews = RECORDED.map(|text| serde_json::from_str::<Value>(text).unwrap());
     let objects = reviews

@@ -1,4 +1,4 @@
-//! A run that says beforehand what its tasks will need gets a node that has it from the start.
+//! A run with a reserve annotation gets a node from the start that is large enough for its later tasks.
 
 use crate::support::SOON;
 use crate::support::auditor::Auditor;
@@ -20,7 +20,8 @@ use serde_json::json;
 use testbed::runs::RunSpec;
 use testbed::{Nodes, Testbed};
 
-/// Two nodes that are too small, and one where the reserve fits, or the task, but not both.
+/// A testbed with two nodes that are too small, and one node that fits the reserve or the task, but not both at the same
+/// time.
 async fn bed() -> Lent {
     let bed = fresh(0).await;
     bed.add_nodes(&Nodes::new("small", 2).size("2", "8Gi"))
@@ -32,7 +33,7 @@ async fn bed() -> Lent {
     bed
 }
 
-/// First a task that fits anywhere, then one that asks for 4 CPU.
+/// A run whose first task fits on any node, and whose second task requests 4 CPU.
 fn run(name: &str) -> RunSpec {
     RunSpec::new("default", name)
         .task("small", &[])
@@ -59,8 +60,8 @@ fn cpu(pod: &Pod) -> &str {
     &resources.unwrap().requests.as_ref().unwrap()["cpu"].0
 }
 
-/// A node that KWOK does not look after: pods on it stay as they are, bound and not running, and open to a resize.
-/// One that runs on a node of KWOK is refused it, since its status does not tell what it was given.
+/// Adds a node that KWOK does not manage: its pods stay bound and not running, and can be resized. On KWOK's nodes, a resize
+/// of a running pod is rejected, because KWOK does not report allocated resources.
 async fn still_node(bed: &Testbed, client: &Client, name: &str) {
     let nodes: Api<Node> = Api::all(client.clone());
     let room = json!({"cpu": "6", "memory": "16Gi", "pods": "110"});
@@ -133,7 +134,7 @@ async fn a_placeholder_reserves_and_is_made_small_in_place_before_the_tasks_come
 #[e2e_test]
 async fn the_reserve_of_the_configuration_is_for_runs_that_name_none() {
     let bed = bed().await;
-    // Without a reserve, runs would begin on a small node.
+    // Without a reserve, runs would start on a small node.
     another_pod(&bed, "large-0", "busy", "1200m").await;
     configure(&bed, &[("default-reserve", Some("cpu=4"))]).await;
     let run = run("run");
@@ -209,7 +210,8 @@ async fn where_resize_is_refused_the_placeholder_is_recreated_small_on_its_node(
     auditor.found_nothing();
 }
 
-/// As on a server that cannot, or an installation that may not; returns when it is in force.
+/// Removes the right to resize pods, as on an API server without the subresource; returns after the API server has applied
+/// the change.
 async fn forbid_resize(bed: &Testbed, client: &Client) {
     let rule = json!({
         "apiGroups": [""], "apiVersions": ["v1"], "operations": ["UPDATE"], "resources": ["pods/resize"],
@@ -276,7 +278,7 @@ async fn until_resize_is_refused(bed: &Testbed, client: &Client) {
 async fn what_is_reserved_is_there_beside_the_placeholder_and_beside_tektons_assistant() {
     let bed = fresh(0).await;
     claim(&bed, "source", None).await;
-    // The placeholder and the assistant ask for 50m each.
+    // The placeholder and the assistant request 50m each.
     bed.add_nodes(&Nodes::new("tight", 2).size("4060m", "8Gi"))
         .await
         .unwrap();

@@ -1,4 +1,5 @@
-//! What our accounts may do, as the API server tells it: what the roles in config/ say, SECURITY.md too, and nothing beyond.
+//! The rights of the accounts, as the API server reports them: those of the roles in config/ and of SECURITY.md, and no
+//! others.
 
 use crate::install_rights::{Grant, grants, grants_of};
 use crate::support::beds::installed;
@@ -23,7 +24,8 @@ const VERBS: [&str; 8] = [
     "delete",
     "deletecollection",
 ];
-/// What Kubernetes lets every account do: ask who it is and what it may, and, since 1.37, read the CAs of the cluster.
+/// Rights that Kubernetes gives to every account: to read its own identity and rights, and, since 1.37, the CAs of the
+/// cluster.
 const EVERYBODY: [(&str, &str, &[&str]); 4] = [
     ("authentication.k8s.io", "selfsubjectreviews", &["create"]),
     ("authorization.k8s.io", "selfsubjectaccessreviews", &["create"]),
@@ -35,7 +37,7 @@ const EVERYBODY: [(&str, &str, &[&str]); 4] = [
     ),
 ];
 
-/// All that an account may do in a namespace, as the API server itself tells it.
+/// All rights of an account in a namespace, as the API server reports them.
 async fn allowed(client: &Client, account: &str, namespace: &str) -> BTreeSet<Grant> {
     let review = json!({"spec": {"namespace": namespace}});
     let reviews: Api<SelfSubjectRulesReview> = Api::all(client.clone());
@@ -57,7 +59,7 @@ fn is_everybodys(grant: &Grant) -> bool {
     })
 }
 
-/// What the roles in config/ allow an account in a namespace.
+/// The rights of an account in a namespace by the roles in config/.
 fn granted(account: &str, namespace: &str) -> BTreeSet<Grant> {
     let own = grants()
         .into_iter()
@@ -72,7 +74,7 @@ fn granted(account: &str, namespace: &str) -> BTreeSet<Grant> {
 #[e2e_test(webhook)]
 async fn each_account_may_do_what_its_roles_say_and_nothing_else() {
     let bed = &installed().await;
-    // The last are those of placeholders, and of whatever else runs in either namespace.
+    // The last accounts are those of placeholders and of any other pods in the two namespaces.
     for (home, account) in [
         (NAMESPACE, "pod-affinity-webhook"),
         (NAMESPACE, "pod-affinity-controller"),
@@ -143,7 +145,7 @@ async fn requests_beyond_a_role_are_refused() {
     ));
 }
 
-/// As the second column of SECURITY.md names a resource; whose group it is of matters to nobody there.
+/// The name of a resource in the second column of SECURITY.md, which leaves out API groups.
 fn told(resource: &str) -> &str {
     match resource {
         "mutatingwebhookconfigurations" => "webhook configuration",
@@ -152,7 +154,7 @@ fn told(resource: &str) -> &str {
     }
 }
 
-/// The rows of the table of rights: process and place, resource, verbs.
+/// The rows of the table of rights: process and scope, resource, verbs.
 fn table() -> BTreeSet<(String, String, BTreeSet<String>)> {
     let text = std::fs::read_to_string(workspace().join("SECURITY.md")).unwrap();
     let rows = text.lines().filter_map(|line| line.strip_prefix("| "));

@@ -1,5 +1,5 @@
-//! Somebody who may create PipelineRuns in one namespace, and nothing else, and what that does to a run in another. Each thing
-//! that is possible here is told in SECURITY.md.
+//! An attacker who may only create PipelineRuns in one namespace, and the effects on a run in another namespace. SECURITY.md
+//! lists every effect that is possible here.
 
 use crate::support::SOON;
 use crate::support::beds::Share;
@@ -17,10 +17,10 @@ use testbed::Testbed;
 use testbed::apply;
 use testbed::runs::{self, RunSpec, State};
 
-/// Much longer than any of these tests; their runs are deleted.
+/// Much longer than any of these tests, which delete their runs.
 const LONG: &str = "10m";
 
-/// A client that may create and read PipelineRuns in this namespace.
+/// A client that may create and read PipelineRuns in this namespace only.
 async fn forger(bed: &Testbed, namespace: &str) -> Client {
     let admin = bed.client().await.unwrap();
     let metadata = json!({"name": "forger", "namespace": namespace});
@@ -42,7 +42,7 @@ async fn forger(bed: &Testbed, namespace: &str) -> Client {
     bed.client_of(namespace, "forger").await.unwrap()
 }
 
-/// A run that has its node, and a forger who knows all about it.
+/// A run with a node, and an attacker who knows all details of the run.
 struct Scene {
     bed: Share,
     client: Client,
@@ -83,7 +83,7 @@ impl Scene {
             .lasting(LONG)
     }
 
-    /// With our keys as the other run has them.
+    /// Adds the labels and annotations of the victim's run.
     fn marked(&self, run: RunSpec) -> RunSpec {
         run.label(keys::GROUP, &self.uid)
             .label(keys::STRATEGY, "colocateAlways")
@@ -99,7 +99,7 @@ impl Scene {
         run.create(&self.forger).await.unwrap()
     }
 
-    /// Waits for the pod of a run's only task, bound or waiting for a node.
+    /// Waits until the pod of a run's only task is bound, or is waiting for a node.
     async fn until_pods(&self, run: &RunSpec, bound: bool) -> BTreeSet<String> {
         self.bed
             .until(
@@ -136,7 +136,7 @@ impl Scene {
             .unwrap()
     }
 
-    /// The run is as it was: it runs, where it was, and was told of nothing but its start.
+    /// Checks that the victim's run is running on the same node, without events after its start.
     async fn is_undisturbed(&self) {
         let run = runs::runs(&self.client, self.run.namespace())
             .get(self.run.name())
@@ -169,7 +169,7 @@ impl Scene {
     }
 }
 
-/// Labels for the pods of the only task, and where they are to be.
+/// Sets labels and a pod template for the only task.
 fn of_the_task(run: RunSpec, labels: &Value, template: &Value) -> RunSpec {
     let spec = json!([{"pipelineTaskName": "only", "metadata": {"labels": labels}, "podTemplate": template}]);
     run.spec("taskRunSpecs", spec)
@@ -229,8 +229,8 @@ async fn a_run_that_asks_for_anothers_node_waits_and_so_does_one_that_asks_for_t
     scene.end().await;
 }
 
-/// The agreement among those who follow it, which ends here: labels of a task are copied to its pod by Tekton, past every
-/// webhook for runs.
+/// Runs of one group may share a node only by their labels, and this protection has a limit: Tekton copies the labels of a
+/// task to its pod, and no webhook for runs sees them.
 #[e2e_test]
 async fn who_knows_a_runs_uid_and_node_can_put_a_task_beside_it_from_another_namespace() {
     let scene = Scene::begin("task-labels", |run| run).await;
@@ -245,7 +245,7 @@ async fn who_knows_a_runs_uid_and_node_can_put_a_task_beside_it_from_another_nam
     scene.end().await;
 }
 
-/// The run's own task opted out, so that nothing but its placeholder keeps it on its node.
+/// The run's own task opted out, so only the placeholder keeps the run on its node.
 #[e2e_test]
 async fn a_run_leaves_its_node_for_forged_pods_of_its_own_namespace_but_for_none_of_another() {
     let idle = |run| of_the_task(run, &json!({keys::OPT_IN: "false"}), &json!({}));
@@ -259,7 +259,7 @@ async fn a_run_leaves_its_node_for_forged_pods_of_its_own_namespace_but_for_none
     scene.until_pods(&outsider, false).await;
     let insider = RunSpec::new(scene.run.namespace(), "insider").task("only", &[]);
     create(&scene.bed, &of_the_task(insider, &labels, &nowhere)).await;
-    // Of two that wait, the run would leave for the one that waits longer.
+    // If both pods waited in the run's namespace, the run would move for the pod that waits longer.
     let note = until_told(&scene.bed, &scene.run, "MovedOff").await;
     assert!(
         note.contains("insider-only-pod") && !note.contains("outsider"),
@@ -268,7 +268,8 @@ async fn a_run_leaves_its_node_for_forged_pods_of_its_own_namespace_but_for_none
     scene.end().await;
 }
 
-/// Whether a nested run is real, nobody can tell at its creation; but an owner in another namespace is none.
+/// At creation, no component can verify the owner of a nested run. The garbage collector deletes a run whose owner is in
+/// another namespace.
 #[e2e_test]
 async fn a_forged_child_of_a_run_in_another_namespace_keeps_the_group_and_is_collected_at_once() {
     let scene = Scene::begin("child", |run| run).await;

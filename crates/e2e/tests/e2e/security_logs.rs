@@ -1,4 +1,4 @@
-//! Nothing that is secret is in the logs, not even in those that tell everything.
+//! The logs contain no secrets, even at the most verbose level.
 
 use crate::support::SOON;
 use crate::support::objects::lose_certificates;
@@ -21,13 +21,13 @@ const PROCESSES: [Part; 4] = [
     Part::Controller(0),
     Part::Controller(1),
 ];
-/// Long enough to be no coincidence, short enough to be found in a line that was cut.
+/// Long enough to exclude a coincidence, short enough to be found in a truncated line.
 const PIECE: usize = 40;
 
-/// A secret's name, and texts that each give it away.
+/// The name of a secret, and texts that each reveal it.
 type Traces = (String, Vec<String>);
 
-/// As PEM, as base64 of either, as a list of bytes and in hexadecimal.
+/// The secret as PEM, as base64 of PEM or DER, as a list of bytes and in hexadecimal.
 fn traces_of(name: &str, value: &[u8]) -> Traces {
     let text = std::str::from_utf8(value).unwrap();
     let lines: Vec<_> = text.lines().filter(|line| !line.starts_with("-----")).collect();
@@ -71,7 +71,7 @@ async fn traces_of_certificates(client: &Client) -> Vec<Traces> {
         .collect()
 }
 
-/// What makes a token one is its signature.
+/// The secret part of a token is its signature.
 fn trace_of_token(bed: &Testbed, account: &str) -> Traces {
     let path = bed.folder().join(format!("{NAMESPACE}-{account}.kubeconfig"));
     let config: Value = serde_json::from_str(&std::fs::read_to_string(path).unwrap()).unwrap();
@@ -83,7 +83,7 @@ fn trace_of_token(bed: &Testbed, account: &str) -> Traces {
     )
 }
 
-/// The leader makes all of them anew.
+/// Lets the leader issue all certificates again.
 async fn renewed(bed: &Testbed, client: &Client) {
     lose_certificates(client).await;
     bed.until("new certificates", SOON, async || {

@@ -1,5 +1,5 @@
-//! Our pods under Pod Security `restricted`, as the API server itself judges them, and where the cluster assigns users as
-//! OpenShift does.
+//! pod-affinity's pods under Pod Security `restricted`, as the API server enforces it, and in a cluster that assigns users
+//! as OpenShift does.
 
 use crate::policies_at_work::admission;
 use crate::support::SOON;
@@ -17,7 +17,7 @@ use testbed::product::NAMESPACE;
 use testbed::runs::RunSpec;
 use testbed::{Admission, Testbed, apply};
 
-/// Only tried, not made.
+/// Creates a pod in a dry run.
 async fn tried(client: &Client, namespace: &str, template: &Value) -> Result<Pod, Error> {
     let mut pod = template.clone();
     pod["metadata"]["name"] = json!("tried");
@@ -30,7 +30,7 @@ async fn tried(client: &Client, namespace: &str, template: &Value) -> Result<Pod
         .await
 }
 
-/// The API server hears of the namespace's labels by a watch.
+/// The API server reads the namespace's labels by a watch.
 async fn until_enforced(bed: &Testbed, client: &Client, namespace: &str) {
     let careless = json!({"spec": {"containers": [{"name": "c", "image": "i"}]}});
     let what = format!("restricted to be enforced in {namespace}");
@@ -54,7 +54,7 @@ async fn the_processes_are_admitted_where_restricted_is_enforced() {
     }
 }
 
-/// Of the pods of the Deployments that are installed here.
+/// The pods of the Deployments in config/.
 fn templates() -> Vec<Value> {
     let files: &[&str] = match Admission::of_environment().unwrap() {
         Admission::Webhook => &["700-webhook.yaml", "701-controller.yaml"],
@@ -83,19 +83,19 @@ async fn a_placeholder_gets_its_node_where_restricted_is_enforced() {
         .await
         .unwrap();
     until_enforced(bed, &client, &namespace).await;
-    // The pod of its task is not admitted there, so that the run, and its placeholder, are soon gone.
+    // The pod of the task is rejected in this namespace, so that the run and its placeholder end soon.
     let run = RunSpec::new(&namespace, "run").task("only", &[]).opted_in("true");
     create(bed, &run).await;
     let note = until_told(bed, &run, "Released").await;
     assert!(note.contains("go to node "), "{note}");
 }
 
-/// The user that a namespace is assigned.
+/// The user id that is assigned to a namespace.
 const ASSIGNED: i64 = 1_000_650_000;
 const CONSTRAINTS: &str = "restricted-v2";
 
-/// What `SecurityContextConstraints` `restricted-v2` do about users, groups and volumes, by policies: a pod that names no user is
-/// assigned one, and a pod that names another is refused. This is not OpenShift.
+/// Simulates the users, groups and volumes of the `SecurityContextConstraints` `restricted-v2` by policies: a pod without a
+/// user gets the assigned one, and a pod with another user is rejected. OpenShift itself is not tested.
 async fn assign_users(bed: &Testbed, namespaces: &[&str]) {
     let rule =
         json!({"apiGroups": [""], "apiVersions": ["v1"], "resources": ["pods"], "operations": ["CREATE"]});

@@ -1,9 +1,9 @@
-//! Random work for as long as one likes: runs of many shapes are created, cancelled, deleted, made anew under the same name,
-//! relabelled, while the configuration changes and Tekton restarts; what must hold is watched all along.
+//! Random work for as long as requested: runs of many shapes are created, cancelled, deleted, recreated under the same name
+//! and relabelled, while the configuration changes and Tekton restarts. The auditor checks the rules at every moment.
 //!
-//! CI takes the steps of one seed, and of those in seeds.txt. At night the seed is random: `POD_AFFINITY_SOAK_RUNS` is the number of
-//! runs, `POD_AFFINITY_SOAK_SEED` repeats the steps of an earlier soak. The result of the same steps also depends on timing. A seed
-//! that fails is added to seeds.txt.
+//! CI executes the steps of one seed, and of the seeds in seeds.txt. The nightly test has a random seed:
+//! `POD_AFFINITY_SOAK_RUNS` is the number of runs, and `POD_AFFINITY_SOAK_SEED` repeats the steps of an earlier soak. The
+//! result of the same steps also depends on timing. A seed that fails is added to seeds.txt.
 
 mod step;
 
@@ -27,16 +27,17 @@ use testbed::runs::{self, OPT_IN, RunSpec};
 use testbed::{Part, Testbed, probe};
 
 const NAMESPACE: &str = "default";
-/// In CI: a seed whose steps are of every kind, and a number of runs.
+/// The seed in CI, whose steps are of every kind, and the number of runs.
 const FIXED: (u64, usize) = (34, 60);
-/// At night.
+/// The number of runs in the nightly test.
 const MANY: usize = 2000;
 const SEEDS: &str = "soak/seeds.txt";
-/// Live at once, and kept after their end; together with those that keep their node for long, fewer than the nodes of the zones.
+/// Most live runs, and most ended runs that are kept. Both together occupy fewer nodes than the zones have.
 const LIVE: usize = 20;
 const KEPT: usize = 40;
-/// A process may grow by this much between a quarter of the soak and its end. Measured: 1 MiB in 60 runs, no growth between 1250
-/// and 10,000 runs, and 8 MiB in a controller that becomes the leader. In 60 runs, a leak of 270 KiB a run is found.
+/// Most memory by which a process may grow between a quarter of the soak and its end. Measured: 1 MiB in 60 runs, no growth
+/// between 1250 and 10,000 runs, and 8 MiB in a controller that becomes the leader. In 60 runs, a leak of 270 KiB a run is
+/// found.
 const GROWTH: u64 = 12 << 20;
 const PROCESSES: [Part; 4] = [
     Part::Webhook(0),
@@ -63,14 +64,14 @@ impl Made {
 
 struct Soak {
     bed: Lent,
-    /// Ours that run here.
+    /// The processes of pod-affinity.
     processes: Vec<Part>,
     client: Client,
     auditor: Auditor,
-    /// The latest last; a run that was made anew is there twice.
+    /// Created runs, the latest last. A run that was recreated under its name is listed twice.
     made: Vec<Made>,
     deleted: usize,
-    /// Names of runs that were cancelled or made to fail.
+    /// Names of runs that were cancelled or whose tasks fail.
     may_fail: BTreeSet<String>,
 }
 
@@ -129,7 +130,7 @@ impl Soak {
     }
 
     async fn create(&mut self, spec: RunSpec) {
-        // A run that was deleted may need a moment to go.
+        // A deleted run with the same name may still exist for a moment.
         let created = self.bed.until("the name to be free", SOON, async || {
             match spec.create(&self.client).await {
                 Err(kube::Error::Api(status)) if status.is_already_exists() => Err(status.message),
@@ -147,7 +148,7 @@ impl Soak {
         self.made.push(made);
     }
 
-    /// Of a run that may be gone, or done and closed to changes.
+    /// Patches a run that may be deleted, or done and immutable.
     async fn patch(&self, recent: usize, patch: Value) {
         let Some(made) = self.recent(recent) else { return };
         let name = made.spec.name();
@@ -181,7 +182,7 @@ impl Soak {
             return;
         };
         self.auditor.its_user_releases(&made.created);
-        // Whoever cancelled it before has the last word.
+        // A run that was cancelled before stays cancelled.
         let released = json!([
             {"op": "test", "path": "/metadata/uid", "value": made.created.uid()},
             {"op": "test", "path": "/spec/status", "value": keys::PENDING},
@@ -197,7 +198,7 @@ impl Soak {
         }
     }
 
-    /// Waits until there is room for another run, and deletes the oldest.
+    /// Waits until another run may be created, and deletes the oldest runs.
     async fn make_room(&mut self) {
         let auditor = &self.auditor;
         self.bed
@@ -213,7 +214,7 @@ impl Soak {
             .unwrap();
         while self.made.len() - self.deleted > LIVE + KEPT {
             let oldest = &self.made[self.deleted];
-            // Its name may be another's by now, which is as old then as it gets.
+            // The name may belong to a later run, which is deleted in its own turn.
             if !self.made[self.deleted + 1..]
                 .iter()
                 .any(|made| made.spec.name() == oldest.spec.name())
@@ -288,7 +289,7 @@ impl Soak {
         Ok(())
     }
 
-    /// Resident memory of our processes.
+    /// Resident memory of pod-affinity's processes.
     fn memory(&self) -> Vec<u64> {
         let memory = self.processes.iter().map(|part| {
             let pid = self.bed.pid(*part).expect("it runs");
@@ -318,7 +319,7 @@ pub(crate) fn number_of(variable: &str) -> Option<u64> {
     )
 }
 
-/// Of the webhook there is none where policies replace it.
+/// pod-affinity's processes: no webhook runs where policies replace it.
 fn ours(bed: &Testbed) -> Vec<Part> {
     let runs = |part: &Part| bed.pid(*part).is_some();
     PROCESSES.into_iter().filter(runs).collect()
@@ -328,7 +329,7 @@ fn mebibytes(memory: &[u64]) -> Vec<u64> {
     memory.iter().map(|bytes| bytes >> 20).collect()
 }
 
-/// Keeps a seed and the number of runs so far, if the test panics.
+/// Adds a seed and the number of runs so far to seeds.txt if the test panics.
 struct Kept {
     seed: u64,
     runs: usize,

@@ -1,4 +1,4 @@
-//! The three strategies, against each other and against runs that are not labelled.
+//! The three strategies with each other and with unlabelled runs.
 
 use crate::support::SOON;
 use crate::support::beds::fresh;
@@ -48,7 +48,7 @@ async fn an_isolated_run_keeps_unlabelled_runs_away_and_stays_away_from_theirs()
     })
     .await
     .unwrap();
-    // Three more unlabelled runs while the isolated one is there: all must go to the other node.
+    // Three more unlabelled runs while the isolated run is running: all must be on the other node.
     let after: Vec<_> = ["x", "y", "z"]
         .map(|name| RunSpec::new("default", name).task("only", &[]).lasting("1s"))
         .into();
@@ -117,7 +117,7 @@ async fn isolate_always_reserves_its_node_until_the_run_is_deleted() {
 
     let two = RunSpec::diamond("default", "two").opted_in("true").lasting("1s");
     create(&bed, &two).await;
-    // The scheduler has tried the only node, and the controller knows that.
+    // This event proves that the scheduler has tried the only node and the controller has read the result.
     until_told(&bed, &two, "WaitingForNode").await;
     let runs = runs::runs(&client, "default");
     let waiting = runs.get("two").await.unwrap();

@@ -1,4 +1,4 @@
-//! Tekton's own examples end with the label as they do without it, and each run has one node.
+//! Tekton's own examples end with the label as without it, and each labelled run has one node.
 
 use crate::support::SOON;
 use crate::support::beds::{add_plenty, shipped};
@@ -20,13 +20,14 @@ use testbed::runs::{self, State};
 use testbed::{Tekton, Testbed, apply};
 use tokio::time::timeout;
 
-/// So many are accepted, of which so many end, of which so many succeed: with Tekton 1.15, 67, 64 and 34. Fake nodes play no step, so
-/// that an example whose tasks hand results on fails in either way, as one does that loads something from elsewhere.
+/// Lowest numbers of examples that are accepted, that end, and that succeed: with Tekton 1.15, 67, 64 and 34. Fake nodes
+/// execute no step, so examples whose tasks pass results fail with and without the label, and so do examples that load
+/// remote files.
 const AT_LEAST: (usize, usize, usize) = (64, 60, 31);
-/// With other versions of Tekton.
+/// Lowest numbers with other versions of Tekton.
 const AT_LEAST_ELSEWHERE: (usize, usize, usize) = (45, 40, 25);
 const AT_ONCE: usize = 12;
-/// Nobody here fetches what is elsewhere, and Tekton would wait for a minute.
+/// Setting that shortens Tekton's timeout for remote files, which nothing here can fetch; the default is one minute.
 const FETCHED: (&str, &str) = ("default-maximum-resolution-timeout", "5s");
 
 /// The runs of a file, in a namespace of their own.
@@ -35,7 +36,7 @@ struct Example {
     runs: Vec<String>,
 }
 
-/// With those of its folders for what Tekton does not promise yet.
+/// Files of a folder, including its subfolders for alpha and beta features.
 fn files(folder: &Path) -> Vec<PathBuf> {
     let entries = std::fs::read_dir(folder).unwrap();
     let (folders, files): (Vec<_>, Vec<_>) = entries
@@ -46,7 +47,7 @@ fn files(folder: &Path) -> Vec<PathBuf> {
     files.into_iter().filter(is_yaml).chain(below).collect()
 }
 
-/// Creates all that is in a file; an error if Kubernetes or Tekton refuse some of it, or it has no run.
+/// Creates all objects in a file. Returns an error if Kubernetes or Tekton rejects an object, or the file has no run.
 async fn create(
     bed: &Testbed,
     file: &Path,
@@ -70,15 +71,16 @@ async fn create(
     Ok(Example { namespace, runs })
 }
 
-/// What became of a run, and how many nodes its pods were on.
+/// The final state of a run, and the number of nodes of its pods.
 type End = (State, usize);
 
-/// What became of its runs, or where they are when time is up: without the label, these hang, or wait for a time limit of theirs.
+/// The final states of the runs, or their states at the timeout: without the label, some runs hang or wait for their own
+/// timeouts.
 async fn ends(bed: &Testbed, example: &Example) -> Vec<End> {
     let runs = runs::runs(&bed.client().await.unwrap(), &example.namespace);
-    // Who looks every second at so many runs keeps them from their end.
+    // Watches, because polling so many runs each second would slow them down.
     let ends = example.runs.iter().map(|name| ended(&runs, name));
-    // What has not ended by then is as it is.
+    // Runs that have not ended by the timeout are reported in their current state.
     let _ = timeout(SOON, join_all(ends)).await;
     let end = async |name: &String| {
         (
@@ -98,7 +100,7 @@ async fn ended(runs: &Api<DynamicObject>, name: &str) {
     }
 }
 
-/// Plays some at a time, each for as long as it may take, whatever the others do.
+/// Executes the examples concurrently, each with its own timeout.
 async fn play(bed: &Testbed, files: &[PathBuf], half: &str, label: Option<&str>) -> Vec<(PathBuf, Vec<End>)> {
     let played = stream::iter(files.iter().enumerate())
         .map(async |(number, file)| {
@@ -179,7 +181,7 @@ async fn tektons_own_examples_end_with_the_label_as_without_it_on_one_node_each(
     }
 }
 
-/// Tekton deletes the pods of a run that is cancelled or timed out.
+/// Number of nodes to expect: Tekton deletes the pods of a run that is cancelled or timed out.
 fn has_pods(state: &State, nodes: usize) -> usize {
     usize::from(*state == State::Succeeded && nodes > 0)
 }

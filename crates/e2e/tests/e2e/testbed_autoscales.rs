@@ -1,4 +1,4 @@
-//! The real cluster autoscaler: a node comes for a pod that fits nowhere, and goes when it is not needed.
+//! The real cluster autoscaler adds a node for a pod that fits nowhere, and removes the node when it is not needed.
 
 use crate::support::SOON;
 use crate::support::pool;

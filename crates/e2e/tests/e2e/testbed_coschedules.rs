@@ -1,5 +1,5 @@
-//! What Tekton does by itself: pods spread without a word, and meet in its own isolating mode. Without the
-//! first, tests of pod-affinity could not fail.
+//! Tekton without pod-affinity: pods are spread without the label, and share a node in Tekton's own isolating mode. If pods
+//! were not spread, tests of pod-affinity could not fail.
 
 use crate::support::SOON;
 use crate::support::beds::plain;

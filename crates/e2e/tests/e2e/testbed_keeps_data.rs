@@ -1,4 +1,4 @@
-//! A part that is killed comes back, and nothing is forgotten; and nobody else gets at the data.
+//! A killed part restarts with all data, and etcd rejects clients without a certificate.
 
 use crate::support::SOON;
 use crate::support::beds::plain;
@@ -35,7 +35,7 @@ async fn a_killed_api_server_comes_back_with_all_data_and_runs_go_on() {
     bed.until_succeeded(&run, SOON).await.unwrap();
 }
 
-/// Whoever writes there can have a real node run anything as root.
+/// A client that may write to etcd could execute any program as root on a real node.
 #[e2e_test]
 async fn etcd_answers_nobody_without_a_certificate_of_the_testbed() {
     let bed = plain().await;

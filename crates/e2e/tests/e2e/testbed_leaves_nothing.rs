@@ -1,4 +1,4 @@
-//! However a testbed ends, no process of it is left, and two of them do not meet.
+//! However a testbed ends, its processes end, and two testbeds do not disturb each other.
 
 use rustix::process::{Pid, test_kill_process};
 use testbed::{Error, Nodes, Options, Part, Testbed};

@@ -1,4 +1,4 @@
-//! The testbed outlives the deletion of pod-affinity's namespace, and pod-affinity can be installed on it again.
+//! The testbed survives the deletion of pod-affinity's namespace, and pod-affinity can be installed again.
 
 use crate::cli_doctor::{until_well, whole};
 use crate::support::SOON;
@@ -49,7 +49,7 @@ async fn our_namespace_can_be_deleted_and_installed_again() {
     assert_eq!(nodes_after(&bed, &labelled).await.len(), 1);
 }
 
-/// A configuration that outlived its webhooks would refuse each labelled run.
+/// Waits until the webhook configurations are deleted: without their webhooks, they would reject each labelled run.
 async fn until_nobody_is_asked(bed: &Testbed) {
     let configurations: Api<MutatingWebhookConfiguration> = Api::all(bed.client().await.unwrap());
     bed.until("our webhook configurations to be gone", SOON, async || {

@@ -1,4 +1,4 @@
-//! Task pods do as the annotations of their run say.
+//! Task pods end as the annotations of their run say.
 
 use crate::support::SOON;
 use crate::support::beds::plain;

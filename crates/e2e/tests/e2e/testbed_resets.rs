@@ -1,4 +1,4 @@
-//! A testbed that is reset forgets what was there, and so does every process that watches it.
+//! A reset of a testbed deletes all objects, also for the processes that watch them.
 
 use crate::support::SOON;
 use crate::support::pool;
@@ -11,7 +11,7 @@ use std::collections::BTreeSet;
 
 const MANY: usize = 20;
 
-/// A process whose connection ends goes on from the last change that it has seen.
+/// A watch that reconnects continues after the last change that it received.
 #[e2e_test]
 async fn whoever_begins_to_watch_anew_in_the_middle_of_a_reset_misses_nothing_of_it() {
     let bed = pool::bare().await;
@@ -42,7 +42,7 @@ async fn whoever_begins_to_watch_anew_in_the_middle_of_a_reset_misses_nothing_of
     assert!(heard.is_ok(), "of {MANY} deletions it heard of {gone:?}");
 }
 
-/// The name of what was deleted, and the revision of that.
+/// The name of the deleted object, and the revision of the deletion.
 async fn next_deletion(
     events: &mut (impl Stream<Item = kube::Result<WatchEvent<ConfigMap>>> + Unpin),
 ) -> (String, String) {

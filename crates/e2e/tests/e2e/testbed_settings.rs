@@ -1,4 +1,5 @@
-//! What the reduced settings of a testbed save: the same runs and the same idle time on a testbed of each kind.
+//! The CPU time that the reduced settings of a testbed save: the same runs and the same idle time with both kinds of
+//! settings.
 
 use crate::support::SOON;
 use crate::support::pool;
@@ -7,7 +8,7 @@ use std::time::Duration;
 use testbed::runs::RunSpec;
 use testbed::{CpuTimes, Nodes, Options, Settings, Testbed};
 
-/// Runs that are measured, after some that fill caches.
+/// Number of measured runs, and of earlier runs that fill caches.
 const RUNS: usize = 40;
 const FIRST: usize = 8;
 const AT_ONCE: usize = 8;
@@ -23,7 +24,7 @@ async fn run(bed: &Testbed, numbers: std::ops::Range<usize>) {
     ended.buffer_unordered(AT_ONCE).collect::<Vec<_>>().await;
 }
 
-/// The CPU time since `before`, printed by part.
+/// Prints the CPU time since `before` by part, and returns the sum.
 fn since(bed: &Testbed, before: &CpuTimes, what: &str) -> Duration {
     let now = bed.cpu_times();
     let computed = now
@@ -38,7 +39,7 @@ fn since(bed: &Testbed, before: &CpuTimes, what: &str) -> Duration {
     all
 }
 
-/// CPU time of the runs, and of a testbed that has nothing to do.
+/// CPU time of the runs, and of an idle testbed.
 async fn measure(settings: Settings) -> (Duration, Duration) {
     let bed = pool::start_exactly(Options {
         settings,

@@ -1,11 +1,12 @@
-//! Runs in pairs that differ in the label alone, in a cluster with what clusters of others have: sandboxes, tainted pools,
-//! quotas and limits, volumes that tie a run to a zone or a node, pods that have to be preempted or that preempt, databases to
-//! be near or away from, nodes that are cordoned, nodes that die, and some of them return; with and without Tekton's assistants.
-//! A labelled run ends, and as its twin does; later only by the wait for its node and a few seconds, unless it reports that
-//! its own tasks cannot share a node. `verdict` has the exact terms.
+//! Compares pairs of runs that differ only in the label, in a cluster with features of real clusters: sandboxes, tainted
+//! pools, quotas and limits, volumes of a zone or a node, pods that preempt or are preempted, affinity and anti-affinity to
+//! databases, cordoned nodes, and nodes that die and sometimes return; with and without Tekton's assistants. A labelled run
+//! ends in the same state as the run without the label. It may end later by the wait for its node and a few seconds; later
+//! than this only if it reports that its own tasks cannot share a node. `verdict` has the exact rules.
 //!
-//! CI compares the pairs of `scenes`, and those whose seeds are in seeds.txt. At night, pairs are drawn: `POD_AFFINITY_TWINS` is their
-//! number, `POD_AFFINITY_TWINS_SEED` repeats those of an earlier night. The seed of a pair that fails is added to seeds.txt.
+//! CI compares the pairs of `scenes`, and those whose seeds are in seeds.txt. The nightly test draws pairs:
+//! `POD_AFFINITY_TWINS` is their number, and `POD_AFFINITY_TWINS_SEED` repeats the pairs of an earlier night. The seed of a
+//! pair that fails is added to seeds.txt.
 
 mod disturb;
 mod ended;
@@ -38,20 +39,21 @@ use std::time::Duration;
 use testbed::runs::{self, RunSpec};
 use testbed::{Part, Result, Testbed};
 
-/// At night.
+/// Number of pairs in the nightly test.
 const MANY: usize = 240;
 const SEEDS: &str = "twins/seeds.txt";
-/// Pairs at a time: fewer than the nodes of any pool.
+/// Concurrent pairs: fewer than the nodes of any pool.
 const AT_ONCE: usize = 8;
-/// A run without the label that has not ended by then hangs for reasons of its own, and says nothing about its twin.
+/// Timeout of runs without the label. A run that has not ended by then hangs independently of the label, and is not
+/// compared.
 const HANGS: Duration = SOON;
-/// Of all holds, in seconds. So long waits a run whose placeholder is not let in, and no other.
+/// The hold deadline in seconds. Only runs whose placeholder is rejected are held as long.
 const HOLD_DEADLINE: i64 = 20;
 
-/// What became of the runs of one of a pair; an error: one of them hangs.
+/// The results of the runs of one variant of a pair, or an error if a run hangs.
 type Ends = Result<Vec<Ended>>;
 
-/// Creates one of a pair, does to it what its twist says, and waits for its end.
+/// Creates one variant of a pair, applies the disruption of its condition, and waits for its end.
 async fn one(bed: &Testbed, pair: &Pair, twin: Twin) -> Ends {
     prepare(bed, pair, twin).await;
     let obstacle = match pair.twist {
@@ -73,7 +75,7 @@ async fn one(bed: &Testbed, pair: &Pair, twin: Twin) -> Ends {
     ends.into_iter().collect()
 }
 
-/// A run goes when it has ended: until then it may keep its node.
+/// Waits for the end of a run, and deletes the run, because a run may keep its node until then.
 async fn end(bed: &Testbed, run: &RunSpec, patience: Duration, obstacle: Option<&RunSpec>) -> Result<Ended> {
     let ended = until_ended(bed, run, patience, obstacle).await;
     delete(bed, run).await;
@@ -96,13 +98,13 @@ async fn clean_up(bed: &Testbed, pair: &Pair, twin: Twin, runs: &[RunSpec], obst
     bed.remove_nodes(&own_nodes(pair, twin)).await.unwrap();
 }
 
-/// What became of one of each pair, and how long a control took beside them.
+/// The results of one variant of each pair, and the duration of a control run beside them in seconds.
 struct Half {
     ends: Vec<Ends>,
     control: i64,
 }
 
-/// All of these at once.
+/// Executes one variant of all pairs and the control run concurrently.
 async fn half(bed: &Testbed, pairs: &[Pair], twin: Twin, control: &Pair) -> Half {
     let (ends, control) = tokio::join!(
         join_all(pairs.iter().map(|pair| one(bed, pair, twin))),
@@ -115,17 +117,17 @@ async fn half(bed: &Testbed, pairs: &[Pair], twin: Twin, control: &Pair) -> Half
     }
 }
 
-/// They end, and are started again, when they lose their lease.
+/// Process ids, which change when a controller loses its lease, ends and is restarted.
 fn controllers(bed: &Testbed) -> [Option<u32>; 2] {
     [0, 1].map(|replica| bed.pid(Part::Controller(replica)))
 }
 
-/// What was found so far.
+/// The findings so far.
 #[derive(Default)]
 struct Findings {
     complaints: Vec<(usize, String)>,
     drawn: BTreeMap<(Twist, place::Place, Storage), u32>,
-    /// The most of each twist, in seconds.
+    /// The longest hold for each condition, in seconds.
     held: BTreeMap<Twist, i64>,
     later: BTreeMap<Twist, i64>,
     reported: BTreeMap<String, i64>,
@@ -135,7 +137,7 @@ struct Findings {
 }
 
 impl Findings {
-    /// Some pairs at once; the first halves of them, then those with the label.
+    /// Compares some pairs concurrently: first the variants without the label, then the labelled variants.
     async fn compare(&mut self, bed: &Testbed, pairs: &[Pair], controls: [Pair; 2]) {
         let led = controllers(bed);
         let before = half(bed, pairs, Twin::Plain, &controls[0]).await;
@@ -209,7 +211,7 @@ impl Findings {
     }
 }
 
-/// Keeps the seeds of pairs if the test panics while they are compared.
+/// Adds the seeds of pairs to seeds.txt if the test panics while they are compared.
 struct Kept<'a>(&'a [Pair]);
 
 impl Drop for Kept<'_> {
@@ -226,7 +228,7 @@ fn keep(pair: &Pair) {
     }
 }
 
-/// The runs of each pair end alike, and no two isolated runs share a node.
+/// Checks that the runs of each pair end alike, and that no two isolated runs share a node.
 async fn end_alike(mut pairs: Vec<Pair>) {
     let bed = shipped(0).await;
     let deadline = format!("{HOLD_DEADLINE}s");
@@ -250,7 +252,7 @@ async fn end_alike(mut pairs: Vec<Pair>) {
     }
     findings.report();
     assert_eq!(findings.complaints, []);
-    // No pair is drawn that is known to hang.
+    // Pairs that are known to hang are never drawn.
     assert!(
         findings.hang * 16 <= pairs.len(),
         "too many hang without the label"

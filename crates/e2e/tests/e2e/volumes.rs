@@ -1,5 +1,5 @@
-//! Volumes in both of Tekton's settings that go with pod-affinity: a run is where its volumes can be used, however they are
-//! bound.
+//! Volumes in both of Tekton's settings that pod-affinity supports: a run is on a node on which its volumes can be used, for
+//! each volume binding mode.
 
 use crate::moves_with_claims::add_attaching_nodes;
 use crate::support::SOON;
@@ -26,7 +26,7 @@ async fn zones(bed: &Testbed) {
     }
 }
 
-/// One volume that Tekton makes for each of two runs, one for each way to bind it.
+/// Tekton creates one volume for each of two runs, one run for each volume binding mode.
 async fn each_run_is_where_its_volume_is(bed: &Testbed, attacher: &Attacher) {
     let runs = [IMMEDIATE, WITH_THE_FIRST_POD].map(|class| {
         let template = json!({"spec": {
@@ -79,8 +79,8 @@ async fn without_tektons_assistants_a_run_is_where_its_volume_is_all_the_same() 
     attacher.never_attached_twice();
 }
 
-/// The scheduler lets one pod at a time have such a volume: it must be a task's, and the placeholder has to know the node
-/// without mounting it.
+/// The scheduler allows one pod at a time to use such a volume. This pod must be a task's, so the placeholder must find the
+/// node without mounting the volume.
 async fn on_the_node_of_a_volume_of_one_pod(bed: &Testbed) {
     let here = json!({"key": keys::HOSTNAME, "operator": "In", "values": ["east-1"]});
     let disk = json!({
@@ -98,10 +98,10 @@ async fn on_the_node_of_a_volume_of_one_pod(bed: &Testbed) {
     assert!(!told.contains(&"MovedOff".to_owned()), "{told:?}");
 }
 
-/// What runs with the label and runs without it come to, each kind in a zone of its own.
+/// Runs without and with the label, each kind in its own zone.
 const BOTH: [(&str, Option<&str>); 2] = [("plain", None), ("labelled", Some("true"))];
 
-/// The run, in this zone and with its claim.
+/// Places the run in this zone, and mounts the zone's PVC.
 fn in_zone((zone, label): (&str, Option<&str>), run: RunSpec) -> RunSpec {
     let here = json!({"podTemplate": {"nodeSelector": {"topology.kubernetes.io/zone": zone}}});
     let run = with_claim(run.spec("taskRunTemplate", here), zone);
@@ -120,8 +120,8 @@ async fn names_on(client: &Client, node: &str) -> Result<BTreeSet<String>, Strin
     Ok(here.map(ResourceExt::name_any).collect())
 }
 
-/// Waits until the attach-detach controller says of a pod on this node that pods of another one use its volume. It does so once,
-/// of the pods that are there by then: of the placeholder or of Tekton's assistant, and not of tasks that come later.
+/// Waits until the attach-detach controller reports that a volume of a pod on this node is used by pods of another node. It
+/// reports this once, for the pods that exist then: the placeholder or Tekton's assistant, and not for later tasks.
 async fn until_kept_from_its_volume(bed: &Testbed, node: &str) {
     let client = bed.client().await.unwrap();
     let events: Api<Event> = Api::namespaced(client.clone(), "default");
@@ -148,18 +148,18 @@ async fn until_kept_from_its_volume(bed: &Testbed, node: &str) {
     .unwrap();
 }
 
-/// Two runs at once that mount one claim, each on a node of its own.
+/// Two concurrent runs that mount one PVC, each on its own node.
 struct Pair<'a> {
     bed: &'a Testbed,
     attacher: &'a Attacher,
     second: RunSpec,
-    /// The node of the second.
+    /// The node of the second run.
     other: String,
 }
 
 impl<'a> Pair<'a> {
-    /// KWOK starts pods without their volumes, so that the task of the second hangs until the test ends it, as it would with a
-    /// kubelet until its volume is there.
+    /// KWOK starts pods without their volumes, so the task of the second run hangs until the test ends it, as with a kubelet
+    /// until the volume is attached.
     async fn start(
         bed: &'a Testbed,
         attacher: &'a Attacher,
@@ -185,7 +185,7 @@ impl<'a> Pair<'a> {
         }
     }
 
-    /// The first is done.
+    /// Lets the first run end.
     async fn ends(self) {
         self.attacher.until_attached(self.bed, &self.other).await;
         let_end(self.bed, &self.second).await;
@@ -208,7 +208,7 @@ async fn of_two_runs_with_one_volume_the_second_waits_until_the_first_is_done_la
     attacher.never_attached_twice();
 }
 
-/// Without Tekton's assistants nothing but the placeholder mounts the volume then.
+/// Without Tekton's assistants, only the placeholder mounts the volume then.
 #[e2e_test]
 async fn between_two_tasks_of_a_run_its_volume_does_not_go_to_another_run_that_waits_for_it() {
     let bed = fresh(0).await;
@@ -228,7 +228,7 @@ async fn between_two_tasks_of_a_run_its_volume_does_not_go_to_another_run_that_w
     attacher.never_attached_twice();
 }
 
-/// A volume that one pod at a time can have, of this zone.
+/// Creates a ReadWriteOncePod volume in this zone.
 async fn volume_of_one_pod(bed: &Testbed, zone: &str) {
     let here = json!({"key": "topology.kubernetes.io/zone", "operator": "In", "values": [zone]});
     let disk = json!({
@@ -239,14 +239,14 @@ async fn volume_of_one_pod(bed: &Testbed, zone: &str) {
     claim_of(bed, zone, disk).await;
 }
 
-/// What the scheduler says of a pod that it finds no node for.
+/// The scheduler's message about an unschedulable pod.
 fn verdict(pod: &Pod) -> Option<String> {
     let mut conditions = pod.status.clone()?.conditions?.into_iter();
     let scheduled = conditions.find(|it| it.type_ == "PodScheduled" && it.status == "False");
     scheduled?.message
 }
 
-/// Waits until the scheduler says that another pod has the only task's volume.
+/// Waits until the scheduler reports that another pod uses the volume of the run's only task.
 async fn until_kept_from_a_volume_of_one_pod(bed: &Testbed, run: &RunSpec) {
     let client = bed.client().await.unwrap();
     let what = format!("another pod to have the volume of {}", run.name());
@@ -263,8 +263,8 @@ async fn until_kept_from_a_volume_of_one_pod(bed: &Testbed, run: &RunSpec) {
     .unwrap();
 }
 
-/// Tekton's assistant is the pod that has the volume. A labelled run that is stuck moves off, and its assistant with it: the
-/// task then comes first. Each task that finds the assistant there again costs a move.
+/// Tekton's assistant uses the volume. A labelled run that is stuck moves off the node together with its assistant, and the
+/// task is scheduled first on the next node. Each task that finds the assistant there again costs a move.
 #[e2e_test]
 async fn where_tektons_assistant_takes_a_volume_of_one_pod_a_plain_run_hangs_and_a_labelled_one_goes_on() {
     let bed = fresh(0).await;

@@ -1,5 +1,5 @@
-//! The overlay of warm nodes: while no new node can come, the next run takes an idle one at once, and another is added for it
-//! in the background.
+//! The overlay of warm nodes: the next run takes an idle node at once, without waiting for the autoscaler, which adds
+//! another node in the background.
 
 use crate::autoscalers::{Autoscaler, FIXED, bed, delete_runs, until_left};
 use crate::support::SOON;
@@ -19,7 +19,7 @@ fn run(name: &str) -> RunSpec {
     RunSpec::new("default", name).task("only", &[]).opted_in("true")
 }
 
-/// Where the only warm pod is, once it has a node.
+/// The node of the only warm pod, after the pod was bound.
 async fn until_warm(bed: &Testbed) -> String {
     let pods: Api<Pod> = Api::namespaced(bed.client().await.unwrap(), NAMESPACE);
     let warm = ListParams::default().labels("app.kubernetes.io/component=warm-node");
@@ -34,7 +34,7 @@ async fn until_warm(bed: &Testbed) -> String {
     .unwrap()
 }
 
-/// A long run on each node that is there from the start.
+/// Creates a long run on each fixed node.
 async fn occupied(bed: &Testbed) {
     for number in 0..FIXED {
         let long = run(&format!("long-{number}")).lasting("10m");
@@ -67,7 +67,7 @@ async fn takes_a_warm_node(autoscaler: Autoscaler) {
     );
     assert_eq!(node_of(&first_task), warm);
     create(&bed, &other).await;
-    // There is no node for the other run, nor for the warm pod that was preempted: each gets a new one.
+    // Neither the other run nor the preempted warm pod has a node: the autoscaler adds one for each.
     until_told(&bed, &other, "WaitingForNode").await;
     bed.resume(autoscaler.part()).unwrap();
 

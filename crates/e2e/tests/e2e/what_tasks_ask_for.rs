@@ -1,5 +1,5 @@
-//! The placeholder chooses the node of all tasks, so it goes by what they ask for: devices, preferences, objects that may not
-//! exist.
+//! The placeholder chooses the node of all tasks from the tasks' requirements: devices, preferences, and objects that may
+//! not exist.
 
 use crate::support::SOON;
 use crate::support::beds::fresh;
@@ -17,7 +17,7 @@ const DEVICE: &str = "example.com/gpu";
 const REQUIRED: &str = "requiredDuringSchedulingIgnoredDuringExecution";
 const PREFERRED: &str = "preferredDuringSchedulingIgnoredDuringExecution";
 
-/// A plain node, and one whose taint only pods tolerate that ask for its device: admission sees to that.
+/// Adds a plain node, and a node whose taint is tolerated only by pods that request its device, by an admission policy.
 async fn with_devices(bed: &Testbed) {
     bed.add_nodes(&Nodes::new("device", 1).devices(DEVICE, 1))
         .await
@@ -28,7 +28,7 @@ fn trains(run: RunSpec, name: &str, after: &[&str]) -> RunSpec {
     run.task(name, after).task_field("taskSpec", with_device(name))
 }
 
-/// A device has to be the limit too.
+/// Kubernetes requires equal requests and limits for a device.
 fn with_device(name: &str) -> Value {
     let devices = json!({DEVICE: "1"});
     json!({"steps": [{
@@ -112,7 +112,7 @@ async fn a_run_starts_on_a_node_that_its_tasks_prefer() {
     goes_to(&bed, affinity, "ssd-0").await;
 }
 
-/// How a run ends, and after how long.
+/// The final state of a run, and its duration.
 async fn end(bed: &Testbed, run: &RunSpec) -> (State, Duration) {
     let begun = Instant::now();
     create(bed, run).await;

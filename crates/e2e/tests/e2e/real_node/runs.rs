@@ -233,7 +233,7 @@ async fn first_and_last_until_the_release(world: &World, spec: &RunSpec) -> [Pod
     let created = create(world, spec).await;
     released(world, spec).await;
     let what = format!("the history of the placeholder of {}", spec.name());
-    // The audit log is read repeatedly, because it is written with a delay.
+    // Each attempt watches for one second, which may be too short for the whole history.
     let versions = world.bed.until(what, SOON, async || {
         let versions = placeholders_since(world, spec, &created).await;
         match versions.last().map(request) {

@@ -1,5 +1,5 @@
-//! The manifests of this checkout, by way of `cargo ship`, on a real API server; and the pulled binary, alone in its
-//! image's file system, at work there.
+//! Applies the manifests of this checkout with `cargo ship` to a real API server, and runs the pulled binary there with only
+//! the files of its image.
 
 use crate::ship::pulled::pull;
 use crate::ship::world::{World, printed, world};
@@ -30,7 +30,7 @@ fn apply(world: &World, more: &[&str]) -> String {
         .prints()
 }
 
-/// How often the content of each object was changed.
+/// The generation of each object, which counts changes of its spec.
 fn generations(world: &World) -> String {
     let each =
         "--output=jsonpath={range .items[*]}{.kind}/{.metadata.name} {.metadata.generation}{\"\\n\"}{end}";
@@ -38,7 +38,7 @@ fn generations(world: &World) -> String {
     kubectl(world, &["get", kinds, "--all-namespaces", each])
 }
 
-/// One test, since there is one cluster and each step needs the one before.
+/// One test, because there is one cluster and each step needs the previous step.
 #[e2e_test(first, policies, second)]
 async fn the_manifests_are_resolved_applied_twice_and_deleted_and_so_is_a_release() {
     let world = world().await;
@@ -62,7 +62,7 @@ fn resolving_names_the_pushed_digest(world: &World) {
 }
 
 fn a_dry_run_on_the_server_finds_no_fault(world: &World) {
-    // Nothing can be tried in a namespace that is not there.
+    // A dry run fails in a namespace that does not exist.
     world.ship(&["apply", "-f", "config/100-namespace.yaml"]).prints();
     let tried = apply(world, &["--dry-run=server"]);
     assert!(
@@ -103,7 +103,8 @@ fn applying_twice_changes_nothing(world: &World) {
     assert!(!images.is_empty() && images.split(' ').all(is_pinned), "{images}");
     let before = generations(world);
     let again = apply(world, &[]);
-    // The selector's patch strategy is `replace`, for which kubectl's diff sends it anew each time, equal or not.
+    // The patch strategy of a PodDisruptionBudget's selector is `replace`, so kubectl always sends the selector and reports
+    // a change.
     let unchanged =
         |line: &str| line.ends_with(" unchanged") || line.starts_with("poddisruptionbudget.policy/");
     assert!(again.lines().all(unchanged), "{again}");
@@ -135,7 +136,7 @@ async fn the_commands_of_the_pages_are_followed(world: &World) {
     world.follow(&from_a_clone);
     world.bed.define(Definitions::CertManager).await.unwrap();
     world.bed.define(Definitions::PrometheusOperator).await.unwrap();
-    // KO_DOCKER_REPO is set as above.
+    // KO_DOCKER_REPO is set by this test.
     world.follow(&block("docs/install.md", "## Variants"));
     world.follow(&block("certs/README.md", "## cert-manager"));
     let page = "overlays/policies/README.md";
@@ -143,7 +144,7 @@ async fn the_commands_of_the_pages_are_followed(world: &World) {
         .try_into()
         .unwrap();
     world.follow(&policies);
-    // No node runs the pods that the first of these waits for.
+    // No node runs the pods for which the first command waits.
     let [_, remove] = blocks(page, "### From the webhook to policies")
         .try_into()
         .unwrap();
@@ -197,8 +198,8 @@ fn is_applied_and_deleted(world: &World, file: &str) {
     nothing_is_left(world);
 }
 
-/// As in a pod: nothing but the binary and the mounted service account, as nobody, the API server by the addresses in the
-/// environment. So neither name lookup nor roots of authorities nor a folder for temporary files is missing.
+/// Runs the controller as in a pod: only the binary and the mounted service account, the user nobody, and the API server's
+/// address in the environment. This proves that the image needs no name lookup, no root CAs and no temporary folder.
 async fn the_image_alone_reaches_the_api_server(world: &World) {
     if !rustix::process::getuid().is_root() {
         eprintln!("skipped: only root may change the root folder of a process");
@@ -258,7 +259,7 @@ fn controller(world: &World, root: &Path) -> Child {
         .unwrap()
 }
 
-/// What the kubelet mounts into each pod.
+/// Writes the files that the kubelet mounts into each pod.
 fn mount_service_account(world: &World, root: &Path) {
     let folder = root.join("var/run/secrets/kubernetes.io/serviceaccount");
     std::fs::create_dir_all(&folder).unwrap();
@@ -285,7 +286,7 @@ fn mount_service_account(world: &World, root: &Path) {
     }
 }
 
-/// A child that does not outlive its test.
+/// A child process that is killed when it is dropped.
 struct Stopped(Child);
 
 impl Drop for Stopped {

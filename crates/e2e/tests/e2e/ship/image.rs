@@ -1,4 +1,4 @@
-//! What is pushed is what is pulled, and what is pulled runs.
+//! The pulled image is the pushed image, and its program runs.
 
 use crate::ship::pulled::{pull, sha256};
 use crate::ship::world::{BINARY, printed, workspace, world};
@@ -8,12 +8,12 @@ use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-/// What a node has to pull at most, in bytes.
+/// Largest allowed size of a pull, in bytes.
 const LIMIT: u64 = 12_000_000;
-/// Sooner than any grace period that a kubelet or we would give it, later than a machine that is busy to the last lets it go.
+/// Shorter than any grace period of a kubelet or of pod-affinity, longer than a process needs to end on a busy machine.
 const AT_ONCE: Duration = Duration::from_secs(5);
 
-/// Fat LTO: two to four minutes even if all but the program is compiled.
+/// Fat LTO: two to four minutes even if all dependencies are compiled.
 #[e2e_test(second)]
 fn the_release_as_it_is_shipped_is_small() {
     let folder = tempfile::tempdir().unwrap();
@@ -29,14 +29,14 @@ fn the_release_as_it_is_shipped_is_small() {
     assert!(size < LIMIT, "{size} bytes");
 }
 
-/// What a reference names in a layout, and its digest.
+/// The manifest that a reference names in a layout, and its digest.
 fn manifest<'a>(layout: &Path, reference: &'a str) -> (&'a str, Vec<u8>) {
     let (_, digest) = reference.trim().rsplit_once(':').unwrap();
     let manifest = std::fs::read(layout.join("blobs/sha256").join(digest)).unwrap();
     (digest, manifest)
 }
 
-/// THE REAL RELEASE BUILD, but for LTO: minutes when nothing is compiled yet.
+/// The real release build, except LTO: minutes if nothing is compiled yet.
 #[e2e_test(second)]
 async fn the_real_release_build_prints_the_digest_of_what_is_in_layout_and_registry() {
     let world = world().await;
@@ -55,7 +55,7 @@ async fn the_real_release_build_prints_the_digest_of_what_is_in_layout_and_regis
     );
 }
 
-/// Compiles everything once more, in another folder: five to ten minutes.
+/// Compiles everything again in another folder: five to ten minutes.
 #[e2e_test(nightly)]
 async fn another_folder_of_the_same_source_gives_the_same_digest() {
     let world = world().await;
@@ -179,7 +179,7 @@ async fn crane_finds_the_image_whole_in_registry_archive_and_layout() {
         assert_eq!(crane(&["digest", image]).trim(), digest);
         crane(&["validate", "--remote", image]);
     }
-    // As `docker load` reads it, and as a layout.
+    // Validates the archive as `docker load` reads it, and as a layout.
     crane(&["validate", "--tarball", archive]);
     printed(
         &Command::new("tar")
@@ -210,7 +210,7 @@ fn is_commit(revision: &str) -> bool {
     git.status().unwrap().success()
 }
 
-/// The interpreter and libraries that an ELF file asks for, read by hand: neither may be in a static one.
+/// The interpreter and the libraries that an ELF file requests, parsed by hand: a static file has neither.
 fn loaded_by(binary: &Path) -> Vec<String> {
     let bytes = std::fs::read(binary).unwrap();
     let number = |at: usize, length: usize| {
@@ -233,7 +233,7 @@ fn loaded_by(binary: &Path) -> Vec<String> {
     asked.collect()
 }
 
-/// A binary that holds them would differ from one that was built elsewhere.
+/// Paths of this machine in the binary. A binary with such paths would differ from a build on another machine.
 fn paths_of_this_machine(binary: &Path) -> Vec<String> {
     let bytes = std::fs::read(binary).unwrap();
     let home = std::env::home_dir().unwrap().join(".cargo");
@@ -242,7 +242,7 @@ fn paths_of_this_machine(binary: &Path) -> Vec<String> {
     paths.into_iter().filter(found).collect()
 }
 
-/// It is blocked, so that it waits to be read.
+/// Whether the process blocks SIGTERM, in order to read the signal later.
 fn keeps_sigterm(pid: u32) -> bool {
     let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
     let blocked = status

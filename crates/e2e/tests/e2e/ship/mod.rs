@@ -1,8 +1,8 @@
-//! `cargo ship` with the real things: the release binary, a real registry, a real API server. An independent client pulls
-//! back what was pushed: requests written by hand, and crane.
+//! `cargo ship` with the release binary, a real registry and a real API server. Independent clients pull the pushed image:
+//! requests written by hand, and crane.
 //!
-//! THE FIRST TEST TO COME COMPILES THE RELEASE BINARY: minutes when cold, a second when warm. `POD_AFFINITY_SHIP_BINARY`,
-//! the path of a static one, spares that to all but `the_real_release_build_...`.
+//! The first test compiles the release binary: minutes without a cache, a second with one. `POD_AFFINITY_SHIP_BINARY`, the
+//! path of a static binary, replaces this build in all tests except `the_real_release_build_...`.
 
 mod cluster;
 mod image;

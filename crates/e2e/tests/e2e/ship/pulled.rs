@@ -1,4 +1,4 @@
-//! An image pulled by nothing of `ship`'s: requests written by hand, digests by sha256sum, layers by tar.
+//! Pulls an image without code of `ship`: requests written by hand, digests by sha256sum, layers by tar.
 
 use serde_json::Value;
 use std::io::{Read, Write};
@@ -6,14 +6,14 @@ use std::net::TcpStream;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-/// An image as a registry gave it.
+/// An image as a registry returned it.
 pub(crate) struct Pulled {
     pub(crate) manifest: Value,
     pub(crate) config: Value,
     pub(crate) layer: Vec<u8>,
 }
 
-/// Pulls by a reference such as `127.0.0.1:5000/pod-affinity@sha256:...`, checking every digest on the way.
+/// Pulls by a reference such as `127.0.0.1:5000/pod-affinity@sha256:...`, and checks every digest.
 pub(crate) fn pull(reference: &str) -> Pulled {
     let (image, digest) = reference.trim().split_once('@').unwrap();
     let (registry, repository) = image.split_once('/').unwrap();
@@ -34,7 +34,7 @@ pub(crate) fn pull(reference: &str) -> Pulled {
 }
 
 impl Pulled {
-    /// Unpacks the layer into a new folder, and returns the folder.
+    /// Extracts the layer into a new folder, and returns the folder.
     pub(crate) fn unpacked(&self, folder: &Path) -> PathBuf {
         let root = folder.join("root");
         std::fs::create_dir_all(&root).unwrap();
@@ -73,7 +73,7 @@ fn json(bytes: &[u8]) -> Value {
 fn get(registry: &str, path: &str) -> Vec<u8> {
     let mut stream = TcpStream::connect(registry).unwrap();
     let accept = "application/vnd.oci.image.manifest.v1+json";
-    // HTTP/1.0: the server closes after the answer, and sends it in one piece.
+    // HTTP/1.0: the server sends the response in one piece, and then closes the connection.
     write!(
         stream,
         "GET {path} HTTP/1.0\r\nHost: {registry}\r\nAccept: {accept}, */*\r\n\r\n"
@@ -90,7 +90,7 @@ fn get(registry: &str, path: &str) -> Vec<u8> {
     answer.split_off(end + 4)
 }
 
-/// Runs a program from its standard input to its standard output.
+/// Sends `input` to a program's standard input, and returns its standard output.
 fn filter(command: &mut Command, input: &[u8]) -> Vec<u8> {
     let mut child = command
         .stdin(Stdio::piped())

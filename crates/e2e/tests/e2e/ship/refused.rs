@@ -1,4 +1,4 @@
-//! Registries that say no, and clusters that hear nothing then. The registries are real ones.
+//! Real registries that reject pushes. The cluster stays unchanged.
 
 use crate::ship::world::{World, world};
 use k8s_openapi::api::core::v1::Namespace;
@@ -11,15 +11,15 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 use testbed::{Part, Testbed};
 
-/// The password of `me` is `secret`, as htpasswd -B writes it.
+/// An htpasswd file: the password of `me` is `secret`.
 const USERS: &str = "me:$2b$12$jHP.j5vEZ9s0qo2VxZLnQuyW/23nahCTwJzQyZiJ52uvXx0xAy8fe\n";
 const ME: &str = "bWU6c2VjcmV0";
-/// Header by which each registry says which one it is.
+/// The header in which each registry returns its name.
 const NAME: &str = "X-Registry";
-/// Longest wait for a registry; only a failing test takes this long.
+/// Timeout of waits for a registry; only a failing test waits this long.
 const SOON: Duration = Duration::from_secs(90);
 
-/// A registry beside the testbed's own, from the same program; it ends with the test.
+/// A second registry of the same program as the testbed's. It ends with the test.
 struct Registry {
     child: Child,
     address: String,
@@ -54,7 +54,7 @@ impl Registry {
         registry
     }
 
-    /// Itself, by its name: whatever else may listen there says another or none.
+    /// Waits until the registry answers with its name: another process may listen at the address.
     fn until_it_answers(&mut self, name: &str) {
         let begun = Instant::now();
         let itself = format!("{NAME}: {name}\r\n");
@@ -73,7 +73,7 @@ impl Registry {
     }
 }
 
-/// The head of what is said to somebody without credentials.
+/// The head of the response to a request without credentials.
 fn answer(address: &str) -> std::io::Result<String> {
     let mut stream = TcpStream::connect(address)?;
     stream.set_read_timeout(Some(SOON))?;
@@ -108,7 +108,7 @@ fn with_users(world: &World, name: &str) -> Registry {
     )
 }
 
-/// Applies config/ by way of this registry, and expects to be refused before kubectl comes into it.
+/// Applies config/ with this registry, and expects an error before kubectl is called.
 fn refusal(world: &World, registry: &str, docker: &str) -> String {
     let apply = world.ship(&["apply", "--sbom=none", "-f", "config", "--", "--dry-run=client"]);
     let said = apply

@@ -1,4 +1,4 @@
-//! The program, a registry, an API server: shared by all tests of this binary.
+//! The program, a registry and an API server, which all tests of this binary share.
 
 use crate::ship::pulled::pull;
 use crate::support::pool;
@@ -11,17 +11,17 @@ use std::process::{Command, Output, Stdio};
 use testbed::Options;
 use tokio::sync::OnceCell;
 
-/// What the tests share.
+/// The environment that the tests share.
 pub(crate) struct World {
     pub(crate) bed: Counted,
-    /// Such as `127.0.0.1:20012`.
+    /// An address such as `127.0.0.1:20012`.
     pub(crate) registry: String,
-    /// What was built and pushed first: by the real release build, unless a binary was given.
+    /// The image that was built and pushed first: by the real release build, unless a binary was given.
     pub(crate) reference: String,
     binary: PathBuf,
 }
 
-/// An API server and a registry with the image in it, without Tekton.
+/// An API server and a registry with the image, without Tekton.
 pub(crate) async fn world() -> &'static World {
     static WORLD: OnceCell<World> = OnceCell::const_new();
     WORLD.get_or_init(start).await
@@ -53,21 +53,21 @@ async fn start() -> World {
 }
 
 impl World {
-    /// A folder for a test, which goes with the testbed.
+    /// A folder for a test, which is deleted with the testbed.
     pub(crate) fn folder(&self, name: &str) -> PathBuf {
         let folder = self.bed.folder().join(name);
         std::fs::create_dir_all(&folder).unwrap();
         folder
     }
 
-    /// A call that knows this registry, this cluster and the binary that was built first, and nobody's credentials.
+    /// A `ship` command with this registry, this cluster and the first binary, without credentials.
     pub(crate) fn ship(&self, arguments: &[&str]) -> Ship {
         let mut command = ship();
         command.args(arguments);
         self.here(command)
     }
 
-    /// The commands of a page in a shell that stops at the first failure: `cargo ship` is the program that was built, and the
+    /// Executes commands of a page in a shell that stops at the first failure. `cargo ship` is the built program, and the
     /// page's registry is this one.
     pub(crate) fn follow(&self, commands: &str) {
         let commands = commands.replace("registry.example.com/team", &self.registry);
@@ -92,7 +92,7 @@ impl World {
     }
 }
 
-/// A call of the program.
+/// A `ship` command.
 pub(crate) struct Ship(Command);
 
 impl Ship {
@@ -115,12 +115,12 @@ impl Ship {
         self.0.output().unwrap()
     }
 
-    /// What it prints, if it succeeds.
+    /// The output, if the program succeeds.
     pub(crate) fn prints(self) -> String {
         printed(&self.output())
     }
 
-    /// What it says last, if it fails, and it prints nothing then.
+    /// The last line of the errors, if the program fails and prints nothing to standard output.
     pub(crate) fn refuses(self) -> String {
         let output = self.output();
         let said = String::from_utf8_lossy(&output.stderr).into_owned();

@@ -1,4 +1,4 @@
-//! The steps of a soak, and the shapes of its runs; and the nodes and claims that these need.
+//! The steps of a soak, the shapes of its runs, and the nodes and PVCs of these runs.
 
 use super::{FIXED, NAMESPACE, one_of};
 use crate::support::claims::{claim_of, with_claim};
@@ -12,13 +12,13 @@ use strum::EnumCount;
 use testbed::runs::RunSpec;
 use testbed::{Testbed, apply};
 
-/// Of each of the two zones.
+/// Number of nodes in each of the two zones.
 const NODES: usize = 30;
-/// Of each tainted pool: one run in sixteen is there.
+/// Number of nodes in each tainted pool: one run in sixteen uses such a pool.
 const TAINTED: usize = 8;
-/// A step is about one of the runs that were created last.
+/// A step refers to one of this many most recent runs.
 const RECENT: usize = 25;
-/// Claims that any number of runs mount at the same time: one can be used anywhere, one in a zone.
+/// PVCs that any number of runs mount at the same time: the first can be used anywhere, the second in one zone.
 const CLAIMS: [&str; 2] = ["anywhere", "zonal"];
 const VALUES: [&str; 4] = ["true", "colocateAlways", "colocateCompleted", "isolateAlways"];
 const CONFIGURATIONS: [(&str, Option<&str>); 8] = [
@@ -32,7 +32,7 @@ const CONFIGURATIONS: [(&str, Option<&str>); 8] = [
     ("placeholder-memory", None),
 ];
 
-/// What is done next; which run it is about is told by how many were created after it.
+/// The next step. A number refers to a run by how many runs were created after it.
 #[derive(Debug, EnumCount)]
 pub(super) enum Step {
     Create(RunSpec),
@@ -46,7 +46,7 @@ pub(super) enum Step {
 }
 
 impl Step {
-    /// Depends on nothing but the generator and the number of the next run.
+    /// The next step, determined by the random generator and the number of the next run.
     pub(super) fn next(rng: &mut Rng, number: usize) -> Self {
         let recent = rng.usize(0..RECENT);
         let cancellations = ["Cancelled", "CancelledRunFinally", "StoppedRunFinally"];
@@ -70,7 +70,7 @@ impl Step {
     }
 }
 
-/// The nodes and claims of all runs.
+/// Creates the nodes and PVCs of all runs.
 pub(super) async fn world(bed: &Testbed) {
     for (place, count) in [
         (Place::Anywhere, NODES),
@@ -115,7 +115,7 @@ fn shape(rng: &mut Rng, name: &str) -> RunSpec {
     placed(rng, run.lasting(lasting))
 }
 
-/// Where its pods may be, and what they mount.
+/// Sets the place of the run's pods, and the PVC that they mount.
 fn placed(rng: &mut Rng, run: RunSpec) -> RunSpec {
     let place = match rng.u32(0..16) {
         0 => Place::Sandbox,
@@ -127,7 +127,7 @@ fn placed(rng: &mut Rng, run: RunSpec) -> RunSpec {
     let template = json!({"podTemplate": place.template()});
     let run = run.spec("taskRunTemplate", template);
     match claim {
-        // Tekton's own assistant is not on the nodes of a RuntimeClass: without the label, such a run never starts.
+        // Tekton's own assistant cannot be on the nodes of a RuntimeClass: without the label, such a run never starts.
         Some(claim) if place != Place::Sandbox => with_claim(run, claim),
         _ => run,
     }

@@ -1,4 +1,4 @@
-//! What happens to a run, or to its node, while it waits or runs.
+//! The disruption of a run or its node, while the run waits or runs.
 
 use super::manifest::{GAP, OWNER};
 use super::pair::{Pair, Twin};
@@ -18,7 +18,7 @@ use std::time::Duration;
 use testbed::runs::{self, RunSpec};
 use testbed::{Result, Testbed};
 
-/// A silent node is gone for so long, and a cordoned one is not in use.
+/// How long an unreachable node stays away, and how long a cordoned node stays cordoned.
 const A_WHILE: Duration = Duration::from_secs(2);
 const A_SECOND: Duration = Duration::from_secs(1);
 
@@ -38,7 +38,7 @@ pub(super) async fn disturb(
             }
             Ok(())
         }
-        // As NodeUnfit tells: else nobody knows whether its pods have ended.
+        // The remedy of the event NodeUnfit. Without the taint, it stays unknown whether the pods have ended.
         Twist::NodeDies => {
             let node = first_node(bed, run).await?;
             bed.silence(&node).await?;
@@ -58,7 +58,7 @@ pub(super) async fn disturb(
             first_node(bed, run).await?;
             let pods = pods(&bed.client().await?, run.namespace());
             let name = placeholder_name(created).pod();
-            // It may be gone by itself, with a short run.
+            // The pod of a short run may be deleted already.
             let _ = pods.delete(&name, &DeleteParams::default()).await;
             Ok(())
         }
@@ -66,7 +66,7 @@ pub(super) async fn disturb(
     }
 }
 
-/// Where the first of its pods is.
+/// The node of the run's first bound pod.
 async fn first_node(bed: &Testbed, run: &RunSpec) -> Result<String> {
     let client = bed.client().await?;
     bed.until(format!("a pod of {} on a node", run.name()), SOON, async || {
@@ -77,7 +77,7 @@ async fn first_node(bed: &Testbed, run: &RunSpec) -> Result<String> {
     .await
 }
 
-/// The first task has ended, and the second begins when the node is as it was meant to be.
+/// Waits until the first task has ended, disrupts the node, and lets the second task begin.
 async fn in_the_gap(bed: &Testbed, pair: &Pair, run: &RunSpec) -> Result<()> {
     let kind = GroupVersionKind::gvk("tekton.dev", "v1beta1", "CustomRun");
     let client = bed.client().await?;
@@ -105,7 +105,7 @@ async fn in_the_gap(bed: &Testbed, pair: &Pair, run: &RunSpec) -> Result<()> {
     Ok(())
 }
 
-/// Until the taint is there that keeps pods away.
+/// Waits until the node has the taint that keeps pods away.
 async fn until_unfit(bed: &Testbed, node: &str) -> Result<()> {
     let nodes: Api<Node> = Api::all(bed.client().await?);
     bed.until(format!("{node} to be tainted"), SOON, async || {
@@ -120,7 +120,7 @@ async fn until_unfit(bed: &Testbed, node: &str) -> Result<()> {
     .await
 }
 
-/// A pod that matters more takes the node for good.
+/// A pod of higher priority preempts the run, and keeps the node.
 async fn preempt(bed: &Testbed, run: &RunSpec) -> Result<()> {
     let node = first_node(bed, run).await?;
     let container = json!({
@@ -145,14 +145,14 @@ fn preemptor(run: &RunSpec) -> String {
     format!("urgent-{}", run.name())
 }
 
-/// Has the one that preempted pods of a run go.
+/// Deletes the pod that preempted the pods of a run.
 pub(super) async fn end_preemption(bed: &Testbed, run: &RunSpec) {
     let pods = pods(&bed.client().await.unwrap(), "default");
-    // It is not there if the run hung before.
+    // The pod does not exist if the run hung before.
     let _ = pods.delete(&preemptor(run), &DeleteParams::default()).await;
 }
 
-/// An unlabelled run whose two tasks are on the two nodes of a pair.
+/// Creates an unlabelled run whose two tasks occupy the two nodes of a pair.
 pub(super) async fn take_nodes(bed: &Testbed, pair: &Pair, twin: Twin) -> RunSpec {
     let name = pair.name(twin);
     let mut template = pair.place.template();

@@ -1,4 +1,4 @@
-//! What became of a run, by what is written on it and on its events: the test's own looks come at any time.
+//! The result of a run, from the timestamps in the run and its events, because the polls of the test are imprecise.
 
 use crate::support::SOON;
 use jiff::Timestamp;
@@ -12,32 +12,32 @@ use std::time::Duration;
 use testbed::runs::{self, RunSpec, State};
 use testbed::{Result, Testbed};
 
-/// What Tekton reports on a TaskRun whose pod a quota refused.
+/// The reason on a TaskRun whose pod was rejected by a quota.
 const REFUSED: &str = "ExceededResourceQuota";
 
-/// What became of a run; times are whole seconds.
+/// The result of a run; times are whole seconds.
 #[derive(Clone, Debug)]
 pub(super) struct Ended {
     pub(super) state: State,
-    /// From its creation to its end, and how much of it the run was Pending.
+    /// Time from creation to end, and the part of it in which the run was pending.
     pub(super) total: i64,
     pub(super) held: i64,
-    /// For so long another run stood in the way of its placeholder.
+    /// How long another run kept the placeholder off all nodes.
     pub(super) obstructed: i64,
-    /// How often each reason was reported on it, and the words of one of its events.
+    /// How often each reason was reported on the run, and the message of one of its events.
     pub(super) reported: BTreeMap<String, (i64, String)>,
-    /// How many of its tasks a quota let have no pod, at first.
+    /// Number of tasks whose first pod was rejected by a quota.
     pub(super) refused: i64,
 }
 
 impl Ended {
-    /// How often it reported this.
+    /// How often the run reported this reason.
     pub(super) fn reports(&self, reason: &str) -> i64 {
         self.reported.get(reason).map_or(0, |(count, _)| *count)
     }
 }
 
-/// Waits for the end of a run. Before that of the obstacle, there is no node for its placeholder.
+/// Waits for the end of a run. Until the obstacle has ended, no node is free for the run's placeholder.
 pub(super) async fn until_ended(
     bed: &Testbed,
     run: &RunSpec,
@@ -99,7 +99,7 @@ async fn refused(client: &Client, run: &RunSpec) -> i64 {
     i64::try_from(tasks.collect::<BTreeSet<_>>().len()).unwrap()
 }
 
-/// The task, if it is one of this run: others of its namespace have its name and a number.
+/// The name of the task, if the TaskRun belongs to this run: other runs of its namespace have its name followed by a number.
 fn task_of(run: &RunSpec, task_run: &str) -> Option<String> {
     let task = task_run.strip_prefix(run.name())?.strip_prefix('-')?;
     (!task.contains('-')).then(|| task.to_owned())

@@ -1,4 +1,4 @@
-//! The runs of a pair: each of the two is made of the same draw, and has the label or has it not.
+//! The manifests of a pair: both variants are built from the same draw, with and without the label.
 
 use super::pair::{Pair, Storage, Twin};
 use super::place::ZONE;
@@ -9,15 +9,15 @@ use placement::keys;
 use serde_json::{Value, json};
 use testbed::runs::{OPT_IN, RunSpec};
 
-/// The label of nodes that only one pair uses; a taint of the pair's name keeps others away.
+/// The label of nodes that only one pair uses. A taint with the pair's name keeps other pods away.
 pub(super) const OWNER: &str = "pair";
 /// A task that the test itself ends.
 pub(super) const GAP: &str = "gap";
-/// What runs like to be near, or away from.
+/// The app to which runs have affinity or anti-affinity.
 pub(super) const DATABASE: &str = "database";
 const SIDES: [&str; 3] = ["left", "middle", "right"];
 
-/// The run, and those of its namespace that are created together with it.
+/// The run, and the runs of its namespace that are created together with it.
 pub(super) fn runs(pair: &Pair, twin: Twin) -> Vec<RunSpec> {
     let all = 0..pair.twist.crowd();
     all.map(|number| run(pair, twin, &name(pair, twin, number)))
@@ -61,13 +61,13 @@ fn with_tasks(pair: &Pair, mut run: RunSpec) -> RunSpec {
     }
     match pair.twist {
         Twist::NodeDies | Twist::FailsOnce => tried_again(run, pair.retries),
-        // Whatever Tekton makes of a pod that is evicted, the task is tried again.
+        // Tekton retries the task, whatever state an evicted pod causes.
         Twist::Preempted => tried_again(run, 2),
         _ => run,
     }
 }
 
-/// Each task, whichever is there when something happens to it.
+/// Adds retries to each task, because any task may be running during the disruption.
 fn tried_again(mut run: RunSpec, retries: u32) -> RunSpec {
     for tasks in ["tasks", "finally"] {
         let tasks = run.manifest["spec"]["pipelineSpec"][tasks].as_array_mut();
@@ -115,7 +115,7 @@ fn special(pair: &Pair, run: RunSpec) -> RunSpec {
     }
 }
 
-/// Tekton makes a CustomRun of the task, and waits for whoever ends that.
+/// Tekton creates a CustomRun for the task, and waits until another controller, here the test, ends it.
 fn with_gap(mut run: RunSpec) -> RunSpec {
     let kind = json!({"apiVersion": "testbed.example.com/v1", "kind": "Gap", "name": GAP});
     let gap = json!({"name": GAP, "runAfter": ["first"], "taskRef": kind});
@@ -126,7 +126,7 @@ fn with_gap(mut run: RunSpec) -> RunSpec {
 
 fn labelled(pair: &Pair, twin: Twin, mut run: RunSpec) -> RunSpec {
     match (twin, pair.twist) {
-        // The label of a task says nothing: only its pods have it.
+        // The label of a task has no effect on the run: only the task's pods have it.
         (Twin::Labelled, Twist::LabelledTask) => {
             let metadata = json!({"labels": {OPT_IN: "true"}});
             run.manifest["spec"]["pipelineSpec"]["tasks"][0]["taskSpec"]["metadata"] = metadata;
@@ -137,7 +137,7 @@ fn labelled(pair: &Pair, twin: Twin, mut run: RunSpec) -> RunSpec {
     }
 }
 
-/// What the pods of all tasks have in common.
+/// The pod template of all tasks.
 fn template(pair: &Pair, twin: Twin) -> Value {
     let (name, mut template) = (pair.name(twin), pair.place.template());
     if pair.own_nodes() > 0 {
@@ -170,7 +170,7 @@ fn affinity(pair: &Pair) -> Option<Value> {
     }
 }
 
-/// A zone is required, and one of its nodes preferred.
+/// A required zone, and a preferred node of the zone.
 fn of_nodes(pair: &Pair) -> Value {
     let is = |key: &str, value: String| json!({"matchExpressions": [{"key": key, "operator": "In", "values": [value]}]});
     let zone = is(ZONE, pair.place.zone().to_owned());

@@ -1,4 +1,4 @@
-//! A pair of runs: where they may be, what they mount, what else is special about them, and which of that goes together.
+//! A pair of runs: the place of its pods, its volume, its special condition, and which of these can be combined.
 
 use super::place::Place;
 use super::twist::Twist;
@@ -7,7 +7,7 @@ use crate::support::provisioner::ITS_ZONE;
 use fastrand::Rng;
 use std::time::Duration;
 
-/// A run that may be anywhere is the usual one.
+/// Most runs can be anywhere.
 const PLACES: [Place; 8] = [
     Place::Anywhere,
     Place::Anywhere,
@@ -25,13 +25,13 @@ pub(super) const STRATEGIES: [&str; 4] = ["true", "colocateCompleted", "colocate
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Storage {
     None,
-    /// It is there before the run, and attached to nodes of one zone only.
+    /// Exists before the run, and can be attached to nodes of one zone only.
     InZone,
-    /// It is there before the run, on a disk of one node.
+    /// Exists before the run, on a disk of one node.
     OnOneNode,
-    /// Tekton asks for it, and its driver makes it at once, where it likes.
+    /// Tekton creates the PVC, and the driver creates the volume at once in a zone of its choice.
     Immediate,
-    /// Tekton asks for it, and its driver makes it where the first pod goes.
+    /// Tekton creates the PVC, and the driver creates the volume in the zone of the first pod.
     WithTheFirstPod,
 }
 
@@ -55,16 +55,17 @@ impl Storage {
         Self::WithTheFirstPod,
     ];
 
-    /// Itself or another that fits: a run that never starts or never ends without the label says nothing about the label.
+    /// This storage, or another that can be combined with the condition: a run that hangs without the label cannot be
+    /// compared.
     pub(super) fn beside(self, twist: Twist, place: Place, assistants: bool) -> Self {
         match self {
-            // Tekton's own assistant is not on the nodes of a RuntimeClass, and does not leave a node.
+            // Tekton's own assistant cannot be on the nodes of a RuntimeClass, and does not move off a node.
             _ if assistants && (place == Place::Sandbox || twist.moves()) => Self::None,
-            // Only Tekton's own claims are in the namespace of the run.
+            // A namespace of the pair's own contains only the PVCs that Tekton creates.
             Self::InZone | Self::OnOneNode if twist == Twist::QuotaOfSets => Self::WithTheFirstPod,
             _ if !(twist.goes_with_volumes() || twist == Twist::QuotaOfSets) => Self::None,
             Self::OnOneNode if twist.moves() || twist.has_nodes() => Self::None,
-            // The driver would choose another zone than the placeholder did, and the run would have to move there.
+            // The driver would choose another zone than the placeholder, and the run would have to move there.
             Self::Immediate if place.zone() != ITS_ZONE => Self::WithTheFirstPod,
             fitting => fitting,
         }
@@ -77,22 +78,22 @@ pub(super) enum Twin {
     Labelled,
 }
 
-/// Depends on nothing but the seed, apart from the number.
+/// A pair, determined by its seed, except the number.
 #[derive(Clone, Debug)]
 pub(super) struct Pair {
     pub(super) number: usize,
-    /// What the pair was drawn from.
+    /// The seed from which the pair was drawn.
     pub(super) seed: Option<u64>,
-    /// Whether Tekton makes assistants for runs with volumes.
+    /// Whether Tekton creates assistants for runs with volumes.
     pub(super) assistants: bool,
     pub(super) place: Place,
     pub(super) twist: Twist,
     pub(super) storage: Storage,
     pub(super) strategy: &'static str,
-    /// Tasks beside the second one; all of them follow the first one, and a third the second.
+    /// Number of tasks parallel to the second one. All of them follow the first task, and the third task follows the second.
     pub(super) width: usize,
     pub(super) length: usize,
-    /// Each of its tasks.
+    /// Duration of each task.
     pub(super) lasting: Duration,
     pub(super) finally: bool,
     pub(super) retries: u32,
@@ -119,7 +120,8 @@ impl Pair {
         }
     }
 
-    /// As long as the longest, and nothing special about it: how slow the machine is just now.
+    /// A pair without a special condition, as long as the longest pair. Its duration measures the current speed of the
+    /// machine.
     pub(super) fn control(number: usize) -> Self {
         Self {
             number,
@@ -144,7 +146,8 @@ impl Pair {
         }
     }
 
-    /// Only what concerns a whole namespace needs one of its own; volumes are in the default one.
+    /// A pair needs its own namespace only for conditions of a whole namespace. Existing volumes are in the default
+    /// namespace.
     pub(super) fn namespace(&self, twin: Twin) -> String {
         if self.twist.has_namespace() {
             self.name(twin)
@@ -153,7 +156,7 @@ impl Pair {
         }
     }
 
-    /// Nodes that no other run uses, because something happens to them.
+    /// Number of nodes that no other run uses, because the condition changes them.
     pub(super) fn own_nodes(&self) -> usize {
         match self.storage {
             _ if self.twist.has_nodes() => 2,
@@ -162,7 +165,7 @@ impl Pair {
         }
     }
 
-    /// Tasks that run at the same time, if there is room for them.
+    /// Number of tasks that run at the same time if their node has room.
     pub(super) fn at_once(&self) -> usize {
         (self.width + self.length.min(1)).max(1)
     }

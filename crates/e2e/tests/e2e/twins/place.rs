@@ -1,5 +1,5 @@
-//! Where the pods of a run may be: pools of nodes with labels and taints of their own, and what a pod template says to be let
-//! there. The soak draws from them as well.
+//! Pools of nodes with their own labels and taints, and the pod templates with which the pods of a run can be on them. The
+//! soak uses these pools as well.
 
 use k8s_openapi::api::core::v1::Taint;
 use serde_json::{Value, json};
@@ -10,15 +10,15 @@ pub(crate) const ZONE: &str = "topology.kubernetes.io/zone";
 /// The label of nodes that belong to a pool.
 const POOL: &str = "pool";
 
-/// Where the pods of a run may be.
+/// The nodes on which the pods of a run can be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Place {
     Anywhere,
-    /// Tainted nodes that a RuntimeClass leads to.
+    /// Tainted nodes that pods reach by a RuntimeClass.
     Sandbox,
-    /// Tainted nodes that the run's template names and tolerates.
+    /// Tainted nodes that the run's template selects and tolerates.
     Dedicated,
-    /// Nodes full of pods that have to be preempted.
+    /// Nodes that are full of pods, which must be preempted.
     Busy,
     Zone,
 }
@@ -32,7 +32,7 @@ impl Place {
         Self::Zone,
     ];
 
-    /// What the names of its nodes begin with. A run that may be anywhere can be on others as well.
+    /// The prefix of the node names. Runs that can be anywhere can be on other nodes as well.
     pub(crate) fn pool(self) -> &'static str {
         match self {
             Self::Anywhere => "east",
@@ -50,7 +50,7 @@ impl Place {
         }
     }
 
-    /// So many nodes that are as those of its pool, and whose names begin with this.
+    /// Nodes with the labels and taints of this pool, with this prefix.
     pub(crate) fn nodes(self, prefix: &str, count: usize) -> Nodes {
         let nodes = Nodes::new(prefix, count).zone(self.zone());
         match self {
@@ -61,7 +61,7 @@ impl Place {
         }
     }
 
-    /// What a pod template says to be let there.
+    /// The pod template for this pool.
     pub(crate) fn template(self) -> Value {
         match self {
             Self::Anywhere => json!({}),
@@ -76,7 +76,7 @@ impl Place {
     }
 }
 
-/// With one more taint that keeps pods away.
+/// Adds a taint that keeps pods away.
 pub(crate) fn tainted(nodes: Nodes, key: &str, value: Option<&str>) -> Nodes {
     let taint = Taint {
         key: key.into(),
@@ -88,7 +88,7 @@ pub(crate) fn tainted(nodes: Nodes, key: &str, value: Option<&str>) -> Nodes {
     Nodes { taints, ..nodes }
 }
 
-/// What leads pods to the sandboxes.
+/// The RuntimeClass of the sandboxes.
 pub(crate) fn runtime_class() -> Value {
     json!({
         "apiVersion": "node.k8s.io/v1", "kind": "RuntimeClass", "metadata": {"name": "sandbox"}, "handler": "sandbox",
@@ -99,7 +99,7 @@ pub(crate) fn runtime_class() -> Value {
     })
 }
 
-/// What a volume says that can be used where this label has this value only.
+/// Node affinity of a volume that can be used only on nodes with this label value.
 pub(crate) fn only_where(key: &str, value: &str) -> Value {
     let here = json!({"key": key, "operator": "In", "values": [value]});
     json!({"required": {"nodeSelectorTerms": [{"matchExpressions": [here]}]}})

@@ -1,4 +1,4 @@
-//! What a run needs to be there before it: a namespace with its limits, nodes of its own, a volume; and how it is created.
+//! Prepares a run: a namespace with its limits, nodes of its own, a volume; and creates the run.
 
 use super::manifest::OWNER;
 use super::pair::{Pair, Storage, Twin};
@@ -47,7 +47,8 @@ async fn limit(bed: &Testbed, pair: &Pair, namespace: &str) {
             };
             quota(bed, namespace, "count/statefulsets.apps", &most.to_string()).await;
         }
-        // Each container needs a request then. There is room for two tasks, or for one of them and a placeholder.
+        // With this quota each container needs a request. The quota has room for two tasks, or for one task and a
+        // placeholder.
         Twist::QuotaOfCpu => {
             limit_range(bed, namespace, json!({"defaultRequest": {"cpu": "100m"}})).await;
             quota(bed, namespace, "requests.cpu", "240m").await;
@@ -81,7 +82,7 @@ async fn limit_range(bed: &Testbed, namespace: &str, mut limit: Value) {
     apply::apply(&bed.client().await.unwrap(), &range).await.unwrap();
 }
 
-/// They are as those of the pair's place, and nobody else tolerates them.
+/// Adds nodes like those of the pair's place, with a taint that only the pair tolerates.
 async fn add_nodes(bed: &Testbed, pair: &Pair, name: &str) {
     let nodes = pair.place.nodes(name, pair.own_nodes()).label(OWNER, name);
     add_attaching_nodes(bed, &tainted(nodes, name, None)).await;
@@ -121,7 +122,7 @@ async fn add_claim(bed: &Testbed, pair: &Pair, name: &str) {
     claim_of(bed, name, volume).await;
 }
 
-/// Creates the run in the way of its pair.
+/// Creates the run as the pair requires: directly, by a trigger, or from a Pipeline.
 pub(super) async fn begin(bed: &Testbed, pair: &Pair, twin: Twin, run: &mut RunSpec) -> DynamicObject {
     match pair.twist {
         Twist::MadeByATrigger => by_trigger(bed, &pair.name(twin), run).await,
@@ -143,7 +144,7 @@ async fn by_trigger(bed: &Testbed, account: &str, run: &mut RunSpec) -> DynamicO
     metadata.remove("name");
     metadata.insert("generateName".to_owned(), json!(prefix));
     let client = bed.client_of("default", account).await.unwrap();
-    // What the account may do applies after a moment.
+    // The API server applies new rights of the account after a moment.
     let created = bed.until("an EventListener to create a run", SOON, async || {
         run.create(&client).await.map_err(|error| error.to_string())
     });
@@ -171,7 +172,7 @@ async fn by_pipeline(bed: &Testbed, run: &mut RunSpec, twin: Twin) {
     spec.insert("pipelineRef".to_owned(), name);
 }
 
-/// API servers go by the label after a moment.
+/// Labels the namespace, and waits until API servers apply the label.
 async fn label_namespace(bed: &Testbed, value: &str, run: &RunSpec) {
     let client = bed.client().await.unwrap();
     let namespaces: Api<Namespace> = Api::all(client.clone());

@@ -1,4 +1,4 @@
-//! The pairs that CI compares: each twist once, and each place, storage and strategy.
+//! The pairs that CI compares: each condition once, and each place, storage and strategy.
 
 use super::pair::{Pair, STRATEGIES, Storage};
 use super::place::Place::{self, Anywhere, Busy, Dedicated, Sandbox, Zone};
@@ -8,7 +8,7 @@ use std::mem::discriminant;
 use std::time::Duration;
 use strum::EnumCount;
 
-/// Whether Tekton makes assistants, and what the pair is.
+/// Whether Tekton creates assistants, and the properties of the pair.
 type Scene = (bool, Twist, Place, Storage, &'static str);
 
 const SCENES: [Scene; 30] = [
@@ -116,7 +116,7 @@ const SCENES: [Scene; 30] = [
     ),
 ];
 
-/// As few and as short tasks as the twist needs.
+/// Pairs with as few and as short tasks as their conditions allow.
 pub(super) fn pairs() -> Vec<Pair> {
     SCENES.into_iter().enumerate().map(pair).collect()
 }

@@ -1,21 +1,21 @@
-//! What is special about a pair, besides where it is and what it mounts; and what follows from that for its runs.
+//! The special condition of a pair, in addition to its place and its storage, and the consequences for its runs.
 
 use super::place::Place;
 use std::time::Duration;
 use strum::EnumCount;
 
-/// What is special about a pair.
+/// The special condition of a pair.
 #[derive(Clone, Copy, Debug, EnumCount, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Twist {
     None,
     QuotaOfPods(usize),
     QuotaOfCpu,
-    /// Two runs, and one StatefulSet; or as many as Tekton makes for them.
+    /// Two runs, and a quota of one StatefulSet, or of as many as Tekton creates for them.
     QuotaOfSets,
     /// Three runs, and a quota of three pods.
     Crowd,
     Limits,
-    /// No container may ask for as little as a placeholder does.
+    /// A LimitRange whose minimum is higher than the requests of a placeholder.
     LimitsAbove,
     OwnAntiAffinity,
     OwnPreferredAffinity,
@@ -24,12 +24,12 @@ pub(super) enum Twist {
     LabelledByPipeline,
     LabelledByNamespace,
     LabelledTask,
-    /// By a ServiceAccount that may do nothing else, with a name that the API server makes up.
+    /// A ServiceAccount without further rights creates the run, with a name that the API server generates.
     MadeByATrigger,
     LargeTasks,
-    /// A RuntimeClass leads one of the tasks to other nodes.
+    /// A RuntimeClass places one of the tasks on other nodes.
     TaskElsewhere,
-    /// Unlabelled pods of another run are on all of its nodes for some seconds.
+    /// Unlabelled pods of another run are on all of the pair's nodes for some seconds.
     NodeTaken,
     Preempted,
     Cordoned,
@@ -77,44 +77,44 @@ impl Twist {
         Self::Fails,
     ];
 
-    /// It concerns a whole namespace.
+    /// The condition concerns a whole namespace.
     pub(super) fn has_namespace(self) -> bool {
         let limits = matches!(self, Self::Limits | Self::LimitsAbove | Self::QuotaOfSets);
         limits || self.has_quota_of_pods() || self == Self::LabelledByNamespace
     }
 
-    /// A quota may have no room for a task's pod beside the placeholder.
+    /// A quota may have no room for a task's pod in addition to the placeholder.
     pub(super) fn has_quota_of_pods(self) -> bool {
         matches!(self, Self::QuotaOfPods(_) | Self::QuotaOfCpu | Self::Crowd)
     }
 
-    /// Its namespace may let no placeholder in, so that the hold lasts until the deadline.
+    /// The namespace may reject placeholders, so that the hold lasts until the deadline.
     pub(super) fn may_lack_placeholder(self) -> bool {
         matches!(self, Self::Crowd | Self::QuotaOfSets)
     }
 
-    /// The API server lets the first pod of its placeholder not in, and the controller finds out why.
+    /// The API server rejects the first pod of the placeholder, and the controller finds the reason.
     pub(super) fn has_pod_refused(self) -> bool {
         matches!(self, Self::NoSuchAccount | Self::LimitsAbove)
     }
 
-    /// Its tasks cannot be on one node at the same time.
+    /// The tasks cannot be on one node at the same time.
     pub(super) fn is_apart(self) -> bool {
         matches!(self, Self::LargeTasks | Self::TaskElsewhere)
     }
 
-    /// The first node of the run is taken away from it.
+    /// The run loses its first node.
     pub(super) fn loses_its_node(self) -> bool {
         let cordoned = matches!(self, Self::Cordoned | Self::CordonedForASecond);
         cordoned || self.has_gap() || matches!(self, Self::NodeDies | Self::NodeReturns | Self::Preempted)
     }
 
-    /// Its tasks cannot all be on the first node.
+    /// The tasks cannot all be on the first node.
     pub(super) fn moves(self) -> bool {
         self == Self::TaskElsewhere || self.loses_its_node()
     }
 
-    /// How often it may give up a node: a task that belongs elsewhere is followed by one that does not.
+    /// Most moves of the run: a task that needs other nodes may be followed by a task that cannot be there.
     pub(super) fn most_moves(self) -> i64 {
         match self {
             Self::TaskElsewhere => 2,
@@ -122,36 +122,37 @@ impl Twist {
         }
     }
 
-    /// Between the first task and the second, nothing of the run is on a node for a while.
+    /// For a while between the first task and the second, no pod of the run is on a node.
     pub(super) fn has_gap(self) -> bool {
         matches!(self, Self::CordonedBetween | Self::NodeDiesBetween)
     }
 
-    /// The pair has nodes of its own, so that what happens there happens to nobody else.
+    /// The pair has nodes of its own, so that no other pair is disrupted.
     pub(super) fn has_nodes(self) -> bool {
         self == Self::NodeTaken || self.loses_its_node()
     }
 
-    /// Claims are in the default namespace. A node that dies keeps its volume for minutes, with or without the label.
+    /// Existing PVCs are in the default namespace. A node that dies keeps its volume for minutes, with and without the
+    /// label.
     pub(super) fn goes_with_volumes(self) -> bool {
         let dies = matches!(self, Self::NodeDies | Self::NodeReturns) || self.has_gap();
         !(dies || self.has_namespace() || self == Self::NoSuchAccount)
     }
 
-    /// The place that is drawn, or another that goes with this.
+    /// The drawn place, or another place that can be combined with this condition.
     pub(super) fn place(self, drawn: Place) -> Place {
         match (self, drawn) {
-            // The nodes that the RuntimeClass leads to are in this zone as well.
+            // The nodes of the RuntimeClass are in this zone as well.
             (Self::TaskElsewhere, _) => Place::Zone,
             // No other place has so many nodes.
             (Self::Crowd, _) => Place::Anywhere,
-            // Tasks there request more than the quota allows, and nodes of its own are not busy.
+            // Tasks of this place request more than the quota allows, and a pair's own nodes are not busy.
             (_, Place::Busy) if self == Self::QuotaOfCpu || self.has_nodes() => Place::Anywhere,
             (_, drawn) => drawn,
         }
     }
 
-    /// Without the label, a quota has room for the tasks that run at the same time.
+    /// Most parallel tasks: without the label, the quota has room for them.
     pub(super) fn widest(self) -> usize {
         match self {
             Self::QuotaOfPods(1) | Self::Crowd => 0,
@@ -165,7 +166,7 @@ impl Twist {
         usize::from(self == Self::TaskElsewhere || self.has_gap())
     }
 
-    /// How long a task lasts. It is still there when something happens to its node.
+    /// The duration of a task. The task must be running when its node is disrupted.
     pub(super) fn lasting(self, drawn: Duration) -> Duration {
         match self {
             Self::NodeDies | Self::NodeReturns | Self::Preempted => Duration::from_secs(3),
@@ -173,7 +174,7 @@ impl Twist {
         }
     }
 
-    /// How many runs there are of it at the same time.
+    /// Number of runs at the same time.
     pub(super) fn crowd(self) -> usize {
         match self {
             Self::Crowd => 3,
@@ -182,7 +183,7 @@ impl Twist {
         }
     }
 
-    /// What each task requests.
+    /// The CPU request of each task.
     pub(super) fn cpu(self, place: Place) -> Option<&'static str> {
         match (self, place) {
             (Self::LargeTasks | Self::Preempted, _) => Some("5"),

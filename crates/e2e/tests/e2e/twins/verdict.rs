@@ -1,6 +1,6 @@
-//! What a labelled run may do otherwise than the same run without the label: wait for its node, and end a few seconds later.
-//! More only where its own tasks cannot share a node, or the node is taken away, or a quota counts the placeholder; then by
-//! what each of these takes, and the run says so.
+//! The differences that a labelled run may have from the same run without the label: it waits for its node, and ends a few
+//! seconds later. More time is allowed only if the tasks cannot share a node, the node is lost, or a quota counts the
+//! placeholder; then by the duration of this detour, and only if the run reports the reason.
 
 use super::HOLD_DEADLINE;
 use super::ended::Ended;
@@ -8,46 +8,46 @@ use super::pair::Pair;
 use super::twist::Twist;
 use testbed::Kubernetes;
 
-/// How much later a labelled run may end for nothing in particular. Times of runs are whole seconds.
+/// How much later a labelled run may end without a reason. Times of runs are whole seconds.
 const FEW_SECONDS: i64 = 10;
-/// How long a run may be held while there is a node for it. On a machine that is slow just now, longer by as much as the control
-/// takes longer than it usually does.
+/// How long a run may be held while a node is free for it. On a slow machine, this is extended by the time by which the
+/// control run exceeds its usual duration `CONTROL`.
 const HOLD: i64 = 5;
 const CONTROL: i64 = 10;
-/// A machine on which the control takes so long is too slow to tell anything about times.
+/// Times are ignored on a machine on which the control run takes as long.
 const STALLED: i64 = 2 * CONTROL;
-/// The longest that a scheduler waits before it tries a pod again that found no node.
+/// The scheduler's longest backoff before it retries an unschedulable pod.
 const BACKOFF: i64 = 10;
-/// A move: a pod is given `move-after` to find room where it is, 10 s by default, and the scheduler tries it again after that.
-/// The pause before the next move is as long, and before a third one twice as long.
+/// Duration of a move: a pod may be unschedulable for `move-after`, 10 s by default, and the scheduler tries the pod again
+/// afterwards. The pause before the second move is as long, and twice as long before the third move.
 const MOVE: i64 = 15;
-/// A scheduler before 1.36 does not look at a pod again that is labelled, so that the placeholder wakes it after this time.
+/// A scheduler before 1.36 does not retry a pod whose labels were changed. The placeholder requeues the pod after this time.
 const ASLEEP: i64 = 15;
-/// A task that a quota refused: the placeholder goes at once, and Tekton is told to try again. The quota may count the placeholder
-/// still; the second try is 10 s after the first.
+/// Duration after a quota rejected a task's pod: the placeholder is deleted at once, and Tekton is told to try again. The
+/// quota may still count the placeholder then; the second try is 10 s after the first.
 const ROOM: i64 = 15;
-/// The controller asks why a placeholder has no pod when it should have had one for 2 s, or 5 s later.
+/// The controller reads why a placeholder has no pod after 2 s, and again up to 5 s later.
 const QUESTION: i64 = 5;
-/// The control plane looks every 20 s whether pods are on a node that is out of service.
+/// The control plane deletes the pods of an out-of-service node every 20 s.
 const COLLECTION: i64 = 20;
-/// Without a leader, no run is released for so long. Two more waits end a hold later: for a place in a quota, and for a slow
-/// machine, which takes as long as the control.
+/// Without a leader, no run is released for this time. Two further waits extend a hold: for room in a quota, and for a slow
+/// machine, by the duration of the control run.
 const LEASE: i64 = 15;
-/// What the start of one more pod takes.
+/// Duration of the start of one more pod.
 const START: i64 = 3;
 
-/// What holds for all pairs that are compared at the same time.
+/// The circumstances of all pairs that are compared at the same time.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Circumstances {
-    /// How many seconds the control took, beside the first halves of the pairs and beside those with the label.
+    /// Durations of the control run in seconds, beside the variants without the label and beside the labelled variants.
     pub(super) controls: [i64; 2],
-    /// A controller could not renew its lease meanwhile: then none decides anything for a quarter of a minute.
+    /// Whether a controller lost its lease meanwhile: then no controller acts for a quarter of a minute.
     pub(super) lost_lease: bool,
     pub(super) kubernetes: Kubernetes,
 }
 
 impl Circumstances {
-    /// So much slower than beside the first halves is the machine.
+    /// How much slower the machine is than it was beside the variants without the label.
     fn slower(&self) -> i64 {
         let [before, now] = self.controls;
         (now - before).max(0)
@@ -66,12 +66,12 @@ impl Circumstances {
         }
     }
 
-    /// Whether times tell anything, and what is reported because of them.
+    /// Whether times, and events that depend on times, are compared.
     pub(super) fn are_calm(&self) -> bool {
         !self.lost_lease && self.controls.iter().all(|control| *control < STALLED)
     }
 
-    /// What is wrong with the labelled one of a pair, if anything is.
+    /// The violation of the labelled variant, if there is one.
     pub(super) fn complaint(&self, pair: &Pair, plain: &Ended, labelled: &Ended) -> Option<String> {
         let otherwise = (plain.state != labelled.state).then(|| "it ended otherwise".to_owned());
         if !self.are_calm() {
@@ -84,7 +84,7 @@ impl Circumstances {
             .or_else(|| self.late(pair, plain, labelled))
     }
 
-    /// The deadline of its hold is kept on any machine.
+    /// The hold deadline applies on any machine.
     fn overdue(&self, labelled: &Ended) -> Option<String> {
         let [_, now] = self.controls;
         let (held, longest) = (labelled.held, HOLD_DEADLINE + LEASE + ROOM + now);
@@ -106,13 +106,13 @@ impl Circumstances {
         }
     }
 
-    /// By so many seconds it ended later, beside the wait for its node.
+    /// How many seconds later the run ended, without the allowed wait for its node.
     pub(super) fn later(&self, pair: &Pair, plain: &Ended, labelled: &Ended) -> i64 {
         let waited = labelled.held.min(may_wait(pair, labelled));
         labelled.total - waited - plain.total - self.slower()
     }
 
-    /// Whether it waited or ended later than a run does that is as any other.
+    /// Whether the run waited or ended later than a run without a special condition.
     pub(super) fn is_notable(&self, pair: &Pair, plain: &Ended, labelled: &Ended) -> bool {
         labelled.held > HOLD || self.later(pair, plain, labelled) > FEW_SECONDS
     }
@@ -132,7 +132,7 @@ impl Circumstances {
         }
     }
 
-    /// What its detours may take, in seconds.
+    /// Allowed duration of the run's detours, in seconds.
     fn detours(&self, pair: &Pair, labelled: &Ended) -> i64 {
         let moves = labelled.reports("MovedOff");
         let asleep = moves * self.asleep();
@@ -147,7 +147,7 @@ impl Circumstances {
     }
 }
 
-/// For how long the run may be held while there are nodes that no run uses.
+/// How long the run may be held while nodes are free.
 fn may_wait(pair: &Pair, labelled: &Ended) -> i64 {
     match pair.twist {
         Twist::NodeTaken => labelled.obstructed + BACKOFF,
@@ -157,7 +157,7 @@ fn may_wait(pair: &Pair, labelled: &Ended) -> i64 {
     }
 }
 
-/// Something that it reports, and that nothing about it explains.
+/// An event of the run without a cause in the pair.
 fn needless(pair: &Pair, labelled: &Ended) -> Option<String> {
     let twist = pair.twist;
     let is_explained = |reason: &str| match reason {
@@ -181,7 +181,7 @@ fn restless(pair: &Pair, labelled: &Ended) -> Option<String> {
     (moves > most).then(|| format!("it moved {moves} times, and not {most} times at most"))
 }
 
-/// Tasks that run at the same time without the label.
+/// Duration of tasks that run at the same time without the label, and one after another with it.
 fn one_after_another(pair: &Pair) -> i64 {
     let others = i64::try_from(pair.at_once()).unwrap() - 1;
     let seconds = i64::try_from(pair.lasting.as_secs()).unwrap();

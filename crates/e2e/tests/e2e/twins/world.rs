@@ -1,5 +1,5 @@
-//! The cluster that the pairs have in common: pools of nodes, what leads pods there, pods that fill nodes or that runs keep away
-//! from, storage drivers at work.
+//! The cluster that all pairs share: pools of nodes, the objects by which pods reach them, pods that fill nodes, databases,
+//! and storage drivers.
 
 use super::AT_ONCE;
 use super::manifest::DATABASE;
@@ -16,16 +16,16 @@ use placement::keys;
 use serde_json::{Value, json};
 use testbed::{Nodes, Testbed, apply};
 
-/// Nodes of each pool: for each of the runs one, and for the control, and those with a database, from which a run may keep away.
+/// Nodes of each pool: one for each run, one for the control run, and those with a database, which a run may have to avoid.
 const NODES: usize = AT_ONCE + 1 + DATABASES + 1;
-/// Nodes of each pool that have one.
+/// Number of nodes with a database in each pool.
 const DATABASES: usize = 2;
-/// Fills a node but for one CPU.
+/// Pods that fill a node except for one CPU.
 const FILLER: &str = "filler";
-/// The Role of who listens to events, and creates runs.
+/// The Role of an account that listens to events and creates runs.
 pub(super) const LISTENER: &str = "listener";
 
-/// What is at work as long as there are pairs.
+/// The storage drivers, which run as long as the test.
 pub(super) struct World {
     attacher: Attacher,
     _provisioner: Provisioner,
@@ -52,7 +52,7 @@ impl World {
         drivers
     }
 
-    /// Fails if a volume was on two nodes at once.
+    /// Fails if a volume was attached to two nodes at once.
     pub(super) fn attached_no_volume_twice(self) {
         self.attacher.never_attached_twice();
     }
@@ -82,7 +82,7 @@ fn databases() -> Value {
     one_on_each(DATABASE, &nodes.collect::<Vec<_>>(), &json!({}))
 }
 
-/// A Deployment with a pod on each of these nodes, whatever their taints.
+/// A Deployment with one pod on each of these nodes, which tolerates all taints.
 fn one_on_each(app: &str, nodes: &[String], requests: &Value) -> Value {
     let selector = json!({"matchLabels": {"app": app}});
     let apart = json!({"topologyKey": keys::HOSTNAME, "labelSelector": selector});

@@ -1,4 +1,4 @@
-//! Each rule of the verdict, on runs that never were.
+//! Tests each rule of the verdict with constructed results.
 
 use super::*;
 use std::time::Duration;
@@ -19,7 +19,7 @@ fn pair(twist: Twist) -> Pair {
     }
 }
 
-/// Of a run that took 5 s, and these reports.
+/// The result of a run that took 5 s, with these events.
 fn ended(reported: &[&str]) -> Ended {
     let times = |reason: &str| reported.iter().filter(|other| **other == reason).count();
     let reported = reported.iter().map(|reason| {

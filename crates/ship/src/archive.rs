@@ -1,5 +1,5 @@
-//! An image as files: an OCI layout, in a folder or in a tar archive. The archive carries Docker's older table of contents
-//! as well, so that `ctr images import`, `kind load image-archive`, `podman load` and `docker load` all take it.
+//! Writes an image as an OCI layout into a folder or a tar archive. The archive also contains Docker's older manifest, so
+//! that `ctr images import`, `kind load image-archive`, `podman load` and `docker load` can read it.
 
 use crate::image::{Blob, Image};
 use oci_spec::image::{Descriptor, ImageIndex, ImageIndexBuilder, MediaType, OciLayout, OciLayoutBuilder};
@@ -8,10 +8,10 @@ use std::collections::HashMap;
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// By these containerd and others name what they import.
+/// The annotations from which containerd and other runtimes read the name of an imported image.
 const NAMES: [&str; 2] = ["io.containerd.image.name", "org.opencontainers.image.ref.name"];
 
-/// A file of a layout: where, and what.
+/// Path and content of a file in a layout.
 pub(crate) type File = (String, Vec<u8>);
 
 /// The image cannot be written to a file.
@@ -25,7 +25,7 @@ pub(crate) enum Error {
     Write { path: PathBuf, source: io::Error },
 }
 
-/// Writes the layout into a folder, over what an earlier image left there.
+/// Writes the layout into a folder, and overwrites the files of an earlier image.
 pub(crate) fn write_layout(folder: &Path, image: &Image, names: &[String]) -> Result<(), Error> {
     for (path, bytes) in layout(image, names)? {
         write(&folder.join(path), &bytes)?;
@@ -41,7 +41,7 @@ pub(crate) fn write_tarball(path: &Path, image: &Image, names: &[String]) -> Res
     write(path, &bytes)
 }
 
-/// Writes a file, and the folders that lead to it.
+/// Writes a file, and creates its parent folders.
 pub(crate) fn write(path: &Path, bytes: &[u8]) -> Result<(), Error> {
     let folder = path.parent().unwrap_or_else(|| Path::new("."));
     std::fs::create_dir_all(folder).map_err(unwritable(path))?;
@@ -68,7 +68,7 @@ fn layout(image: &Image, names: &[String]) -> Result<Vec<File>, Error> {
     Ok(files)
 }
 
-/// The manifest once for each name.
+/// The index, with one entry for each name.
 fn index(image: &Image, names: &[String]) -> Result<ImageIndex, Error> {
     let manifests: Result<Vec<Descriptor>, _> = names.iter().map(|name| named(image, name)).collect();
     let index = ImageIndexBuilder::default()

@@ -1,4 +1,4 @@
-//! The command line and the environment; nothing else here reads either.
+//! The command line and the environment variables; no other module reads them.
 
 use crate::destination;
 use crate::manifest::Selection;
@@ -9,8 +9,8 @@ use clap::{ArgAction, Parser, Subcommand, ValueEnum};
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
-/// Builds pod-affinity's image without a container daemon, pushes it, and puts its digest into manifests: what ko does
-/// for Go.
+/// Builds pod-affinity's image without a container daemon, pushes it, and writes its digest into manifests, as ko does for
+/// Go.
 #[derive(Debug, Parser)]
 #[command(name = "cargo ship", bin_name = "cargo ship", arg_required_else_help = true)]
 pub(crate) struct Args {
@@ -20,39 +20,40 @@ pub(crate) struct Args {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
-    /// Build and push the image, and print its reference by digest, nothing else, on standard output.
+    /// Build and push the image, and print only its reference by digest on standard output.
     Build(ImageArgs),
-    /// Build and push what manifests refer to as `ko://pod-affinity`, and print them with digests in its place.
+    /// Build and push the image that manifests refer to as `ko://pod-affinity`, and print the manifests with its reference
+    /// by digest.
     Resolve {
         #[command(flatten)]
         manifests: ManifestArgs,
         #[command(flatten)]
         image: ImageArgs,
     },
-    /// As resolve, and hand the result to `kubectl apply`.
+    /// Resolve the manifests, and pass the result to `kubectl apply`.
     Apply {
         #[command(flatten)]
         manifests: ManifestArgs,
         #[command(flatten)]
         image: ImageArgs,
-        /// For kubectl, such as `-- --context staging`.
+        /// Arguments for kubectl, such as `-- --context staging`.
         #[arg(last = true, value_name = "KUBECTL ARGUMENTS")]
         kubectl: Vec<OsString>,
     },
-    /// Pass the manifests to `kubectl delete`, which deletes objects by their names. Nothing is built.
+    /// Pass the manifests to `kubectl delete`, which deletes objects by their names. Build nothing.
     Delete {
         #[command(flatten)]
         manifests: ManifestArgs,
-        /// For kubectl, such as `-- --context staging`.
+        /// Arguments for kubectl, such as `-- --context staging`.
         #[arg(last = true, value_name = "KUBECTL ARGUMENTS")]
         kubectl: Vec<OsString>,
     },
-    /// Write the files of a release: resolved manifests, with the webhook and with policies, the image's digest, bill of
-    /// materials, checksums.
+    /// Write the files of a release: resolved manifests with the webhook and with policies, the digest of the image, the
+    /// bill of materials, checksums.
     Release(ReleaseArgs),
 }
 
-/// Of everything that reads manifests.
+/// Arguments of all commands that read manifests.
 #[derive(Debug, clap::Args)]
 pub(crate) struct ManifestArgs {
     /// File or folder with manifests, or - for standard input. May be given more than once.
@@ -63,7 +64,7 @@ pub(crate) struct ManifestArgs {
         required_unless_present = "kustomize"
     )]
     filename: Vec<PathBuf>,
-    /// Folder with a kustomization, which kubectl renders: in place of -f.
+    /// Folder with a kustomization, which kubectl renders, instead of -f.
     #[arg(short, long, value_name = "FOLDER", conflicts_with_all = ["filename", "recursive"])]
     kustomize: Option<PathBuf>,
     /// Also read the manifests in subfolders.
@@ -71,13 +72,13 @@ pub(crate) struct ManifestArgs {
     recursive: bool,
 }
 
-/// Of everything that builds.
+/// Arguments of all commands that build the image.
 #[derive(Debug, clap::Args)]
 pub(crate) struct ImageArgs {
     /// Repository below which the image is pushed, such as ghcr.io/me or localhost:5000.
     #[arg(long, env = "KO_DOCKER_REPO", value_name = "REPOSITORY")]
     pub(crate) repo: Option<String>,
-    /// Tag of the image; may be given more than once. Default: latest. A release has its version as a tag in any case.
+    /// Tag of the image; may be given more than once. Default: latest. A release always has its version as a tag.
     #[arg(short, long = "tag", value_name = "TAG", value_parser = destination::tag)]
     tags: Vec<String>,
     /// Whether to push the image.
@@ -89,22 +90,22 @@ pub(crate) struct ImageArgs {
     /// Platform of the image: linux/amd64 or linux/arm64.
     #[arg(long, value_name = "PLATFORM", default_value_t = Processor::Amd64)]
     platform: Processor,
-    /// C library to link in.
+    /// C library that is linked statically.
     #[arg(long, value_enum, default_value_t = Libc::Gnu)]
     libc: Libc,
-    /// Also write the image to this folder, as an OCI layout.
+    /// Also write the image to this folder as an OCI layout.
     #[arg(long, value_name = "FOLDER")]
     pub(crate) oci_layout: Option<PathBuf>,
-    /// Also write the image into this file, for `ctr images import`, `kind load image-archive` or `docker load`.
+    /// Also write the image to this file, for `ctr images import`, `kind load image-archive` or `docker load`.
     #[arg(long, value_name = "FILE")]
     pub(crate) tarball: Option<PathBuf>,
-    /// Bill of materials.
+    /// Format of the bill of materials.
     #[arg(long, value_enum, default_value_t = Sbom::Spdx)]
     pub(crate) sbom: Sbom,
-    /// Where to write the bill of materials. Default: ship/sbom.spdx.json in the target folder.
+    /// Path of the bill of materials. Default: ship/sbom.spdx.json in the target folder.
     #[arg(long, value_name = "FILE")]
     pub(crate) sbom_out: Option<PathBuf>,
-    /// Take this binary instead of building one.
+    /// Use this binary instead of building one.
     #[arg(long, value_name = "FILE", env = "POD_AFFINITY_SHIP_BINARY", hide = true)]
     pub(crate) binary: Option<PathBuf>,
     /// Folder of Docker's config.json.
@@ -113,12 +114,12 @@ pub(crate) struct ImageArgs {
     /// Folder of cargo's registry.
     #[arg(long, value_name = "FOLDER", env = "CARGO_HOME", hide = true)]
     cargo_home: Option<PathBuf>,
-    /// The time, in seconds, that everything is dated by. Default: the commit's.
+    /// Timestamp of all files and objects, in seconds. Default: the time of the commit.
     #[arg(long, value_name = "SECONDS", env = "SOURCE_DATE_EPOCH")]
     pub(crate) source_date_epoch: Option<i64>,
 }
 
-/// Of `release`.
+/// Arguments of `release`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct ReleaseArgs {
     /// Version, such as v1.2.3.
@@ -130,22 +131,22 @@ pub(crate) struct ReleaseArgs {
     /// Files and folders with the manifests. Default: config and overlays/policies, in the workspace.
     #[arg(short, long = "filename", value_name = "PATH")]
     filename: Vec<PathBuf>,
-    /// Folder with a kustomization, which kubectl renders: in place of -f.
+    /// Folder with a kustomization, which kubectl renders, instead of -f.
     #[arg(short, long, value_name = "FOLDER", conflicts_with = "filename")]
     kustomize: Option<PathBuf>,
-    /// Release although files differ from the commit.
+    /// Create the release even if files differ from the commit.
     #[arg(long)]
     pub(crate) allow_dirty: bool,
     #[command(flatten)]
     pub(crate) image: ImageArgs,
 }
 
-/// A form of the bill of materials.
+/// A format of the bill of materials.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Sbom {
     /// SPDX 2.3, in JSON.
     Spdx,
-    /// None at all.
+    /// No bill of materials.
     None,
 }
 
@@ -169,7 +170,7 @@ impl ImageArgs {
         }
     }
 
-    /// The tags that were asked for, or the usual one.
+    /// The tags on the command line, or `latest`.
     pub(crate) fn tags(&self) -> Vec<String> {
         if self.tags.is_empty() {
             vec!["latest".to_owned()]
@@ -192,14 +193,14 @@ impl ImageArgs {
 }
 
 impl ReleaseArgs {
-    /// The version, and what else was asked for.
+    /// The version, and the tags on the command line.
     pub(crate) fn tags(&self) -> Vec<String> {
         let version = self.version.as_str().to_owned();
         [version].into_iter().chain(self.image.tags.clone()).collect()
     }
 
-    /// What was asked for, or the manifests of this checkout: with the webhook, and with policies instead. Each by its file in
-    /// the release.
+    /// The manifests on the command line, or those of this checkout, with the webhook and with policies. Each selection has
+    /// the name of its file in the release.
     pub(crate) fn selections(&self, root: &Path) -> Vec<(&'static str, Selection)> {
         let files = |paths| Selection::Files {
             paths,

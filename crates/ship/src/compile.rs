@@ -1,4 +1,4 @@
-//! Has cargo build the binary, so that the same commit gives the same bytes in whatever folder it lies.
+//! Calls cargo to build the binary, so that the same commit gives the same bytes in any folder.
 
 use crate::platform::Platform;
 use crate::toolchain::Rustc;
@@ -8,7 +8,7 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus, Stdio};
 
-/// What to build, with what.
+/// The inputs of a build.
 #[derive(Clone, Debug)]
 pub(crate) struct Recipe<'a> {
     pub(crate) root: &'a Path,
@@ -19,7 +19,7 @@ pub(crate) struct Recipe<'a> {
     pub(crate) linker: &'a str,
 }
 
-/// There is no binary.
+/// The build failed.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Error {
     #[error("cargo does not run ({0}): install Rust with rustup")]
@@ -33,7 +33,7 @@ pub(crate) enum Error {
     Nameless,
 }
 
-/// Builds, with cargo's progress on standard error, and returns the executable.
+/// Builds the binary, with cargo's progress on standard error, and returns its path.
 pub(crate) fn compile(recipe: &Recipe<'_>) -> Result<PathBuf, Error> {
     let output = recipe.command().output().map_err(Error::Cargo)?;
     if !output.status.success() {
@@ -63,7 +63,7 @@ impl Recipe<'_> {
         command
     }
 
-    /// Flags without any of the user's own: those would change the bytes.
+    /// Flags for rustc. The user's own flags are left out, because they would change the bytes.
     fn flags(&self) -> OsString {
         let mut flags = OsString::from("-Ctarget-feature=+crt-static");
         for (from, to) in self.remapped() {
@@ -75,8 +75,8 @@ impl Recipe<'_> {
         flags
     }
 
-    // Panic messages hold paths of source files: those of this workspace are relative. Its own folder is not in the flags,
-    // because cargo compiles everything anew when they change; so checkouts may share a target folder.
+    // Panic messages contain paths of source files. Paths of this workspace are relative, so its folder is not remapped:
+    // cargo recompiles everything when flags change, and checkouts in different folders could not share a target folder.
     fn remapped(&self) -> Vec<(PathBuf, String)> {
         let commit = self.rustc.commit.as_deref().unwrap_or("unknown");
         vec![
@@ -90,7 +90,7 @@ impl Recipe<'_> {
     }
 }
 
-/// The one that called us, so that a toolchain chosen on the command line stays chosen.
+/// The cargo that called this program, so that a toolchain chosen on the command line is used.
 pub(crate) fn cargo() -> OsString {
     std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into())
 }

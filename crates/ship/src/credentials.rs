@@ -1,15 +1,15 @@
-//! Who we are to a registry, from the file that `docker login` writes. No file and no entry mean: nobody, which many
-//! registries on one's own machine are content with.
+//! Reads the credentials for a registry from the file that `docker login` writes. Without the file or an entry, requests are
+//! anonymous, which many local registries accept.
 
 use docker_credential::{CredentialRetrievalError, DockerCredential, get_credential_from_reader};
 use oci_client::secrets::RegistryAuth;
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// Docker's own registry goes by this name in everybody's files and helpers.
+/// Docker's own registry, and its name in configuration files and credential helpers.
 const DOCKER_HUB: (&str, &str) = ("docker.io", "https://index.docker.io/v1/");
 
-/// Credentials that are there but cannot be used.
+/// Credentials exist but cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Error {
     #[error("{} cannot be read ({source}): `cargo ship` reads the credentials for registries from it", path.display())]
@@ -43,7 +43,7 @@ pub(crate) enum Error {
     IdentityToken { path: PathBuf, registry: String },
 }
 
-/// Looks a registry up in a configuration file, which need not exist.
+/// Reads the credentials for a registry from a configuration file, which need not exist.
 pub(crate) fn look_up(path: &Path, registry: &str) -> Result<RegistryAuth, Error> {
     match std::fs::read(path) {
         Ok(content) => found_in(&content, path, registry),
@@ -75,7 +75,7 @@ fn key(registry: &str) -> &str {
     }
 }
 
-/// A helper that knows nothing says so and fails, all helpers in the same words.
+/// A credential helper without an entry reports this as a failure. All helpers use the same message.
 fn is_absence(problem: &CredentialRetrievalError) -> bool {
     match problem {
         CredentialRetrievalError::NoCredentialConfigured => true,
@@ -84,7 +84,7 @@ fn is_absence(problem: &CredentialRetrievalError) -> bool {
     }
 }
 
-/// What a helper printed may be the password that it was asked for.
+/// The error without the helper's output, which may contain the password.
 fn without_output(problem: &CredentialRetrievalError) -> String {
     match problem {
         CredentialRetrievalError::HelperFailure { helper, .. } => {
@@ -119,7 +119,7 @@ fn unusable(problem: CredentialRetrievalError, path: PathBuf, registry: String) 
 mod tests {
     use super::*;
 
-    // me:secret
+    // Base64 of `me:secret`.
     const SECRET: &str = "bWU6c2VjcmV0";
 
     fn look(content: &str, registry: &str) -> Result<RegistryAuth, Error> {

@@ -1,19 +1,19 @@
-//! Where an image goes: `KO_DOCKER_REPO`, read as ko's users write it, and the references below it.
+//! The destination of an image: `KO_DOCKER_REPO` in ko's format, and the references in this repository.
 
 use crate::workspace::PRODUCT;
 use oci_client::{ParseError, Reference};
 use std::net::IpAddr;
 
-/// Named when nothing is pushed and nobody said where; ko's users know it.
+/// The repository name if nothing is pushed and none is set. ko uses the same name.
 const LOCAL: &str = "ko.local";
-/// ko hands images to a daemon for these; here is none.
+/// ko loads images into a daemon for these names; `cargo ship` does not support this.
 const DAEMONS: [&str; 2] = [LOCAL, "kind.local"];
 
 /// A repository in a registry.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Destination(Reference);
 
-/// Nowhere to go.
+/// The destination is missing or invalid.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum Error {
     #[error(
@@ -37,7 +37,7 @@ pub(crate) enum Error {
 }
 
 impl Destination {
-    /// Below the repository that was asked for.
+    /// The image's repository below the given repository.
     pub(crate) fn parse(repository: Option<&str>) -> Result<Self, Error> {
         let given = repository
             .map(|text| text.trim().trim_end_matches('/'))
@@ -50,7 +50,7 @@ impl Destination {
         }
     }
 
-    /// For an image that stays here.
+    /// The destination of an image that is not pushed.
     pub(crate) fn local(repository: Option<&str>) -> Result<Self, Error> {
         match Self::parse(repository) {
             Err(Error::Unset | Error::Daemon(_)) => Self::below(LOCAL),
@@ -70,24 +70,24 @@ impl Destination {
         })
     }
 
-    /// Host and port.
+    /// Host and port of the registry.
     pub(crate) fn registry(&self) -> &str {
         self.0.registry()
     }
 
-    /// The image under a tag.
+    /// The image's reference with a tag.
     pub(crate) fn tagged(&self, tag: &str) -> Reference {
         let (registry, repository) = self.owned();
         Reference::with_tag(registry, repository, tag.to_owned())
     }
 
-    /// The image under its digest, which means these bytes for ever.
+    /// The image's reference with its digest, which never refers to other bytes.
     pub(crate) fn pinned(&self, digest: &str) -> Reference {
         let (registry, repository) = self.owned();
         Reference::with_digest(registry, repository, digest.to_owned())
     }
 
-    /// Whether the registry is on this machine, where nobody sets up TLS.
+    /// Whether the registry is on this machine, where registries usually have no TLS.
     pub(crate) fn is_loopback(&self) -> bool {
         let host = self
             .registry()
@@ -102,7 +102,7 @@ impl Destination {
     }
 }
 
-/// A tag, as the command line takes it.
+/// Parses a tag of the command line.
 pub(crate) fn tag(text: &str) -> Result<String, String> {
     let first = |c: char| c.is_ascii_alphanumeric() || c == '_';
     let allowed = |c: char| first(c) || ".-".contains(c);

@@ -1,6 +1,6 @@
-//! Whether a binary can start in an image that holds nothing else: for the right processor, and statically linked. A
-//! static position-independent binary has a dynamic segment, for relocating itself, but names neither an interpreter nor
-//! a library; that is what is looked at.
+//! Checks that a binary can start in an image without other files: that it is for the right processor, and statically
+//! linked. A static position-independent binary has a dynamic segment for its own relocation, but names neither an
+//! interpreter nor a library; the check looks for these two.
 
 use crate::platform::Processor;
 use object::Endianness;
@@ -12,9 +12,9 @@ type Header = FileHeader64<Endianness>;
 /// How a static binary is linked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Linkage {
-    /// At fixed addresses.
+    /// Loaded at fixed addresses.
     Fixed,
-    /// At addresses that the kernel draws at each start.
+    /// Loaded at addresses that the kernel chooses at each start.
     PositionIndependent,
 }
 
@@ -40,7 +40,7 @@ impl From<object::read::Error> for Error {
     }
 }
 
-/// Looks at the headers of a binary.
+/// Checks the headers of a binary.
 pub(crate) fn check(binary: &[u8], wanted: Processor) -> Result<Linkage, Error> {
     let header = Header::parse(binary)?;
     let endian = header.endian()?;
@@ -59,7 +59,7 @@ pub(crate) fn check(binary: &[u8], wanted: Processor) -> Result<Linkage, Error> 
     Ok(linkage(header.e_type(endian)))
 }
 
-/// The version of glibc in a binary, from the words that glibc has for whoever asks it.
+/// The version of glibc in a binary, from the text that glibc contains for its own version output.
 pub(crate) fn glibc(binary: &[u8]) -> Option<String> {
     const WORDS: &[u8] = b"stable release version ";
     let start = binary.windows(WORDS.len()).position(|window| window == WORDS)? + WORDS.len();
@@ -88,14 +88,14 @@ fn linkage(kind: u16) -> Linkage {
 pub(crate) mod tests {
     use super::*;
 
-    /// An ELF file of headers only, with one segment of this type and content.
+    /// An ELF file that consists of headers only, with one segment of this type and content.
     pub(crate) fn elf(machine: u16, segment: u32, content: &[u8]) -> Vec<u8> {
         let mut file = vec![0x7f, b'E', b'L', b'F', 2, 1, 1, 0];
         file.resize(16, 0);
         let halves: [u16; 2] = [2, machine];
         file.extend(halves.iter().flat_map(|half| half.to_le_bytes()));
         file.extend(1_u32.to_le_bytes());
-        // Entry, program headers right behind this header, no section headers.
+        // Entry point, offset of the program headers directly after this header, no section headers.
         for word in [0x40_0000_u64, 64, 0] {
             file.extend(word.to_le_bytes());
         }
@@ -113,7 +113,7 @@ pub(crate) mod tests {
         file
     }
 
-    /// One that passes.
+    /// The smallest file that passes the check.
     pub(crate) fn static_elf() -> Vec<u8> {
         elf(EM_X86_64, object::elf::PT_LOAD, b"code")
     }

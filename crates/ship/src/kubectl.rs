@@ -1,5 +1,5 @@
-//! Hands manifests to kubectl, and has it render kustomizations. Nothing is started at a cluster before everything is ready
-//! to be handed over.
+//! Passes manifests to kubectl, and renders kustomizations with kubectl. kubectl gets manifests only after everything was
+//! built and pushed.
 
 use std::ffi::OsString;
 use std::io::{self, Write};
@@ -7,14 +7,14 @@ use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 
-/// What kubectl is to do.
+/// The kubectl command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Verb {
     Apply,
     Delete,
 }
 
-/// kubectl was not heard.
+/// kubectl cannot be started or fails.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Error {
     #[error(
@@ -37,7 +37,7 @@ impl Verb {
     }
 }
 
-/// Makes sure that kubectl is there, before anything is built for it.
+/// Checks that kubectl exists, before anything is built.
 pub(crate) fn look_for() -> Result<(), Error> {
     let asked = kubectl(&["version", "--client"])
         .stdout(Stdio::null())
@@ -46,7 +46,7 @@ pub(crate) fn look_for() -> Result<(), Error> {
     asked.map(drop).map_err(Error::Missing)
 }
 
-/// The manifests that a kustomization makes. No cluster is asked.
+/// Renders a kustomization, without access to a cluster.
 pub(crate) fn kustomize(folder: &Path) -> Result<Vec<u8>, Error> {
     let output = kubectl(&["kustomize"])
         .arg(folder)
@@ -62,7 +62,7 @@ pub(crate) fn kustomize(folder: &Path) -> Result<Vec<u8>, Error> {
     })
 }
 
-/// Lets kubectl work, and returns its exit code.
+/// Runs kubectl, and returns its exit code.
 pub(crate) fn run(verb: Verb, manifests: &str, arguments: &[OsString]) -> Result<u8, Error> {
     let mut command = kubectl(verb.arguments());
     let mut child = command
@@ -80,7 +80,8 @@ fn kubectl(arguments: &[&str]) -> Command {
     command
 }
 
-/// One that ends without listening has said why, and its exit code tells.
+/// Writes the manifests to kubectl's standard input. If kubectl ends without reading them, its own message and exit code
+/// report the reason.
 fn hand_over(child: &mut Child, manifests: &str) -> io::Result<()> {
     let Some(mut pipe) = child.stdin.take() else {
         return Ok(());
@@ -91,7 +92,7 @@ fn hand_over(child: &mut Child, manifests: &str) -> io::Result<()> {
     }
 }
 
-/// As shells tell it.
+/// The exit code as shells report it.
 fn code(status: ExitStatus) -> u8 {
     let by_signal = || status.signal().map(|signal| 128 + signal);
     let code = status.code().or_else(by_signal).unwrap_or(1);

@@ -1,8 +1,8 @@
-//! `cargo ship`: what ko is to Go programs on Kubernetes, for this one. Builds the image from the source of this checkout
-//! without any container daemon, pushes it, and resolves, applies, deletes or releases the manifests that refer to it.
+//! `cargo ship`: ko's commands for this Rust program. Builds the image from the source of this checkout without a container
+//! daemon, pushes it, and resolves, applies, deletes or releases the manifests that refer to it.
 //!
-//! The pure parts ([`image`], [`manifest`], [`sbom`], [`destination`], [`refusal`], [`release`]) are functions of their
-//! input; cargo, git, kubectl and registries are spoken to by small modules around them; [`run`] is the list of steps.
+//! The modules [`image`], [`manifest`], [`sbom`], [`destination`], [`refusal`] and [`release`] are pure functions of their
+//! input; small modules call cargo, git, kubectl and registries; [`run`] lists the steps of each command.
 
 mod archive;
 mod args;

@@ -1,27 +1,27 @@
-//! What an image can be made for, and what rustc, OCI and C compilers call it. Whether this machine can build it is
-//! [`crate::toolchain`]'s question.
+//! The platforms of an image, and their names in rustc, OCI and C compilers. [`crate::toolchain`] checks whether this
+//! machine can build for a platform.
 
 use clap::ValueEnum;
 use std::fmt;
 use std::str::FromStr;
 
-/// A processor, always below Linux.
+/// A processor; the operating system is always Linux.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Processor {
     Amd64,
     Arm64,
 }
 
-/// The C library that is linked in.
+/// The C library that is linked statically.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Libc {
-    /// glibc: what a usual Rust installation has.
+    /// glibc, which is part of a default Rust installation.
     Gnu,
-    /// musl: needs the Rust target and a musl C compiler.
+    /// musl, which needs the Rust target and a musl C compiler.
     Musl,
 }
 
-/// What an image is made for.
+/// The platform of an image.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Platform {
     pub(crate) processor: Processor,
@@ -29,7 +29,7 @@ pub(crate) struct Platform {
 }
 
 impl Processor {
-    /// As OCI writes it, and as `--platform` does after the slash.
+    /// The name in OCI, and in `--platform` after the slash.
     pub(crate) fn oci(self) -> &'static str {
         match self {
             Self::Amd64 => "amd64",
@@ -37,7 +37,7 @@ impl Processor {
         }
     }
 
-    /// As rustc and GNU write it.
+    /// The name in rustc and GNU tools.
     fn gnu(self) -> &'static str {
         match self {
             Self::Amd64 => "x86_64",
@@ -52,7 +52,7 @@ impl Platform {
         format!("{}-unknown-linux-{}", self.processor.gnu(), self.libc)
     }
 
-    /// Programs that compile and link C for it, the best one first.
+    /// Programs that compile and link C for this platform, the preferred one first.
     pub(crate) fn compilers(self, host: &str) -> Vec<String> {
         let prefixed = format!("{}-linux-{}-gcc", self.processor.gnu(), self.libc);
         let own_processor = host.starts_with(self.processor.gnu());

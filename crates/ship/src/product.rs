@@ -1,4 +1,4 @@
-//! From source to a reference by digest, step by step. Whatever can be refused is asked for before the long build.
+//! The steps from the source to an image reference by digest. All checks run before the build, which takes minutes.
 
 use crate::args::{ImageArgs, Sbom};
 use crate::compile::{self, Recipe};
@@ -16,28 +16,28 @@ use std::collections::BTreeMap;
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// For whoever finds the image in a registry.
+/// The description of the image for users of a registry.
 const DESCRIPTION: &str =
     "Runs all pods of a labelled Tekton PipelineRun on one node that no other run uses.";
 
-/// What is shipped from.
+/// The source of an image.
 #[derive(Clone, Debug)]
 pub(crate) struct Source {
     pub(crate) workspace: Workspace,
     pub(crate) provenance: Provenance,
-    /// Without a leading letter.
+    /// The version without a leading `v`.
     pub(crate) version: String,
 }
 
-/// What was shipped.
+/// The result.
 #[derive(Clone, Debug)]
 pub(crate) struct Shipped {
-    /// By digest.
+    /// The image reference by digest.
     pub(crate) reference: String,
     pub(crate) sbom: Option<Vec<u8>>,
 }
 
-/// Nothing was shipped.
+/// A step failed.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Error {
     #[error(transparent)]
@@ -60,7 +60,7 @@ pub(crate) enum Error {
     Archive(#[from] archive::Error),
 }
 
-/// Builds, writes what was asked for, and pushes.
+/// Builds the image, writes the requested files, and pushes.
 pub(crate) fn ship(args: &ImageArgs, source: &Source, tags: &[String]) -> Result<Shipped, Error> {
     let platform = args.platform();
     let rustc = toolchain::rustc()?;
@@ -81,7 +81,7 @@ pub(crate) fn ship(args: &ImageArgs, source: &Source, tags: &[String]) -> Result
     Ok(Shipped { reference, sbom })
 }
 
-/// With the registry, if anything is to be pushed: it has answered and knows us.
+/// The destination, and the connected registry if the image is pushed. The registry has accepted the credentials.
 fn destination(args: &ImageArgs) -> Result<(Destination, Option<Registry>), Error> {
     if !args.push {
         return Ok((Destination::local(args.repo.as_deref())?, None));

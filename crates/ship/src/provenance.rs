@@ -1,20 +1,20 @@
-//! Which source an image is made of, and the one time that stands in everything made of it: `SOURCE_DATE_EPOCH`, or the
-//! time of the commit. Never the clock, or the same commit would give another digest each time.
+//! The commit of an image, and its only timestamp: `SOURCE_DATE_EPOCH`, or the time of the commit. The current time is never
+//! used, because the same commit would get another digest each time.
 
 use jiff::Timestamp;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-/// The source.
+/// The commit and the timestamp.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Provenance {
-    /// The commit; `-dirty` is appended if files differ from it. Absent without git.
+    /// The commit, with the suffix `-dirty` if files differ from it. `None` without git.
     pub(crate) revision: Option<String>,
     pub(crate) dirty: bool,
     pub(crate) time: Timestamp,
 }
 
-/// Asks git.
+/// Reads the commit from git.
 pub(crate) fn of(root: &Path, epoch: Option<i64>) -> Provenance {
     let git = |arguments: &[&str]| git(root, arguments);
     derived(
@@ -25,7 +25,7 @@ pub(crate) fn of(root: &Path, epoch: Option<i64>) -> Provenance {
     )
 }
 
-/// None if there is no git, no repository, or none that this user may read.
+/// Returns `None` without git, without a repository, or if the user may not read it.
 fn git(root: &Path, arguments: &[&str]) -> Option<String> {
     let output = Command::new("git")
         .args(arguments)

@@ -1,20 +1,20 @@
-//! Why a registry did not take the image, in a sentence that says what to do. Pure: it turns one error into another.
+//! Explains why a registry rejected a push, and what the user can do. Pure: converts one error into another.
 
 use oci_client::errors::{OciDistributionError, OciErrorCode};
 use std::path::PathBuf;
 
-/// What was asked of whom.
+/// The request that failed.
 #[derive(Clone, Debug)]
 pub(crate) struct Asked {
     pub(crate) registry: String,
-    /// By plain HTTP.
+    /// The request used plain HTTP.
     pub(crate) plain: bool,
     pub(crate) docker_config: PathBuf,
-    /// Without credentials.
+    /// The request had no credentials.
     pub(crate) anonymous: bool,
 }
 
-/// A push that came to nothing.
+/// A failed push.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum Error {
     #[error(
@@ -66,7 +66,7 @@ pub(crate) enum Error {
     Other { registry: String, cause: String },
 }
 
-/// Turns the client's error into a sentence with its remedy.
+/// Converts the client's error into an error with a remedy.
 pub(crate) fn explain(error: OciDistributionError, asked: Asked) -> Error {
     match error {
         OciDistributionError::ServerError { code, message, .. } => {
@@ -97,7 +97,7 @@ fn by_code(code: u16, cause: String, asked: Asked) -> Error {
         anonymous,
     } = asked;
     match code {
-        // Some registries do not tell a stranger from somebody without rights.
+        // Some registries answer in the same way to anonymous users and to users without rights.
         401 | 403 if anonymous => Error::CredentialsMissing {
             registry,
             docker_config,
@@ -141,7 +141,7 @@ fn unreachable(cause: String, asked: Asked) -> Error {
     }
 }
 
-/// The code, and the beginning of what the registry says, on one line.
+/// The status code, and the beginning of the registry's message, on one line.
 fn cause(code: u16, message: &str) -> String {
     const AT_MOST: usize = 200;
     let words = message.split_whitespace().collect::<Vec<_>>().join(" ");
@@ -153,7 +153,7 @@ fn cause(code: u16, message: &str) -> String {
     }
 }
 
-/// The last of the causes is the one that a reader can do something about.
+/// The innermost cause is the one that a user can act on.
 fn innermost(error: &dyn std::error::Error) -> String {
     let mut error = error;
     while let Some(source) = error.source() {

@@ -1,5 +1,5 @@
-//! Brings an image to a registry: what is missing there, then the manifest under each tag. A push that fails leaves blobs
-//! that no tag names, never a tag without its blobs.
+//! Pushes an image to a registry: first the missing blobs, then the manifest under each tag. A failed push leaves untagged
+//! blobs, and never a tag without its blobs.
 
 use crate::credentials;
 use crate::destination::Destination;
@@ -15,19 +15,19 @@ use std::time::Duration;
 use tokio::runtime::{Builder, Runtime};
 
 const CONNECTING: Duration = Duration::from_secs(10);
-/// Between two signs of life.
+/// Timeout between two reads of a response.
 const SILENCE: Duration = Duration::from_mins(1);
 
-/// How to reach registries.
+/// Settings for connections to registries.
 #[derive(Clone, Debug)]
 pub(crate) struct Access {
-    /// Where `docker login` writes.
+    /// The folder in which `docker login` stores credentials.
     pub(crate) docker_config: PathBuf,
-    /// Plain HTTP also to a registry on another machine.
+    /// Use plain HTTP also for registries on other machines.
     pub(crate) insecure: bool,
 }
 
-/// The image is not in the registry.
+/// The image was not pushed.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Error {
     #[error(transparent)]
@@ -38,7 +38,7 @@ pub(crate) enum Error {
     Runtime(#[from] std::io::Error),
 }
 
-/// A registry that has answered, and accepted us as far as it can be told before a push.
+/// A registry that has accepted a connection and the credentials.
 pub(crate) struct Registry {
     runtime: Runtime,
     client: Client,
@@ -46,7 +46,7 @@ pub(crate) struct Registry {
 }
 
 impl Registry {
-    /// Connects and authenticates.
+    /// Connects to the registry and authenticates.
     pub(crate) fn reach(destination: &Destination, access: Access) -> Result<Self, Error> {
         let auth = credentials::look_up(&access.docker_config, destination.registry())?;
         let scheme = scheme(destination, &access);
@@ -69,7 +69,7 @@ impl Registry {
         })
     }
 
-    /// Pushes, and waits for it.
+    /// Pushes the image, and waits for the result.
     pub(crate) fn push(&self, image: &Image, to: &Destination, tags: &[String]) -> Result<(), Error> {
         let pushed = self.runtime.block_on(upload(&self.client, image, to, tags));
         pushed.map_err(|error| refusal::explain(error, self.asked.clone()).into())
@@ -84,7 +84,7 @@ fn scheme(to: &Destination, access: &Access) -> ClientProtocol {
     }
 }
 
-/// A password that others on the way can read, which is no harm on this machine.
+/// A warning if a password is sent without TLS to another machine.
 fn in_clear(to: &Destination, scheme: &ClientProtocol, auth: &RegistryAuth) -> Option<String> {
     let is_told = *auth != RegistryAuth::Anonymous && *scheme == ClientProtocol::Http && !to.is_loopback();
     let registry = to.registry();
@@ -135,7 +135,7 @@ async fn upload(
 }
 
 async fn upload_blob(client: &Client, to: &Reference, blob: &Blob) -> Result<(), OciDistributionError> {
-    // A registry that will not tell gets the blob once more.
+    // The blob is pushed again if the registry does not answer whether it exists.
     if client.blob_exists(to, &blob.digest).await.unwrap_or_default() {
         say!("{} is there already", blob.digest);
         return Ok(());

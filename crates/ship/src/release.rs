@@ -1,4 +1,4 @@
-//! A release: the files that somebody without this checkout needs. Pure but for the writing at the end.
+//! The files of a release, for users without this checkout. Only the last function writes to the disk.
 
 use crate::image::hex;
 use std::io;
@@ -8,23 +8,23 @@ use std::path::{Path, PathBuf};
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Version(String);
 
-/// The file with all manifests.
+/// The file with all manifests, with the webhook.
 pub(crate) const MANIFESTS: &str = "release.yaml";
-/// The same with admission policies instead of the webhook.
+/// The file with all manifests, with admission policies instead of the webhook.
 pub(crate) const POLICIES: &str = "release-policies.yaml";
 
-/// What goes into the folder of a release.
+/// The contents of a release.
 #[derive(Clone, Debug)]
 pub(crate) struct Contents {
-    /// Each file with manifests, resolved.
+    /// Each file of resolved manifests.
     pub(crate) manifests: Vec<(&'static str, String)>,
-    /// The image, by digest.
+    /// The image reference by digest.
     pub(crate) image: String,
-    /// Absent if none was asked for.
+    /// The bill of materials, if one was requested.
     pub(crate) sbom: Option<Vec<u8>>,
 }
 
-/// A release that cannot be made.
+/// The release cannot be written.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Error {
     #[error(
@@ -37,7 +37,7 @@ pub(crate) enum Error {
 }
 
 impl Version {
-    /// Reads a version as the command line takes it.
+    /// Parses a version of the command line.
     pub(crate) fn parse(text: &str) -> Result<Self, String> {
         let (numbers, suffix) = text
             .split_once('-')
@@ -48,7 +48,7 @@ impl Version {
                 .is_ok_and(|number| number.to_string() == **part)
         };
         let allowed = |c: char| c.is_ascii_alphanumeric() || ".-".contains(c);
-        // A label's value must end with a letter or digit.
+        // The value of a label must end with a letter or digit.
         let good_end = |suffix: &str| {
             suffix.ends_with(|c: char| c.is_ascii_alphanumeric()) && suffix.chars().all(allowed)
         };
@@ -69,13 +69,13 @@ impl Version {
         &self.0
     }
 
-    /// Without the letter, as Cargo writes it.
+    /// The version without the letter, as in Cargo.
     pub(crate) fn plain(&self) -> &str {
         self.0.trim_start_matches('v')
     }
 }
 
-/// Names and contents of the files, checksums of the others at the end.
+/// Names and contents of the files; the last file contains the checksums of the others.
 pub(crate) fn files(contents: Contents) -> Vec<(&'static str, Vec<u8>)> {
     let Contents {
         manifests,
@@ -91,7 +91,7 @@ pub(crate) fn files(contents: Contents) -> Vec<(&'static str, Vec<u8>)> {
     files
 }
 
-/// As `sha256sum --check` reads them.
+/// The checksums in the format of `sha256sum --check`.
 fn checksums(files: &[(&str, Vec<u8>)]) -> String {
     files
         .iter()

@@ -1,4 +1,4 @@
-//! What each command does, as a list of steps.
+//! The steps of each command.
 
 use crate::args::{Args, Command, ImageArgs, ManifestArgs, ReleaseArgs};
 use crate::kubectl::{self, Verb};
@@ -11,7 +11,7 @@ use crate::workspace::{self, PRODUCT};
 use std::ffi::OsString;
 use std::io::{self, Write};
 
-/// A command that came to nothing.
+/// A command failed.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Error {
     #[error(transparent)]
@@ -30,7 +30,7 @@ pub(crate) enum Error {
     Output(io::Error),
 }
 
-/// Does what was asked, and returns the exit code.
+/// Runs the command, and returns the exit code.
 pub(crate) fn run(args: Args) -> Result<u8, Error> {
     match args.command {
         Command::Build(image) => build(&image),
@@ -106,7 +106,7 @@ fn release(args: &ReleaseArgs) -> Result<u8, Error> {
     put(&format!("{}\n", shipped.reference))
 }
 
-/// Without an image to resolve, none is built.
+/// Builds the image only if a manifest refers to it.
 fn resolved(selection: &Selection, image: &ImageArgs) -> Result<Manifests, Error> {
     let manifests = Manifests::checked(files::read(selection)?)?;
     if manifests.images(&[PRODUCT])?.is_empty() {
@@ -136,7 +136,7 @@ fn source(image: &ImageArgs) -> Result<Source, Error> {
     })
 }
 
-/// A reader that has seen enough is no failure.
+/// A reader that closes standard output early is not an error.
 fn put(text: &str) -> Result<u8, Error> {
     let mut output = io::stdout().lock();
     match output.write_all(text.as_bytes()).and_then(|()| output.flush()) {

@@ -1,6 +1,6 @@
-//! Progress, on standard error: standard output is for what other programs read.
+//! Prints progress to standard error, because other programs read standard output.
 
-/// Says one line.
+/// Prints one line.
 macro_rules! say {
     ($($words:tt)*) => { eprintln!("ship: {}", format_args!($($words)*)) };
 }

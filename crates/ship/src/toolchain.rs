@@ -1,21 +1,21 @@
-//! What this machine can compile: asked of rustc and of the C compiler before a build is begun, so that the answer is a
-//! sentence and not a page of linker output.
+//! Checks whether this machine can compile for a platform. The check runs rustc and the C compiler before the build, so that
+//! the error is one sentence instead of linker output.
 
 use crate::platform::Platform;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-/// The compiler.
+/// The version of the compiler.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Rustc {
     pub(crate) release: String,
     pub(crate) host: String,
-    /// Absent from compilers that were built from a tarball.
+    /// The commit of the compiler, which is missing in compilers that were built from a tarball.
     pub(crate) commit: Option<String>,
     pub(crate) sysroot: PathBuf,
 }
 
-/// This machine cannot build for that platform.
+/// This machine cannot build for the platform.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Error {
     #[error("rustc does not run ({0}): install Rust with rustup")]
@@ -33,13 +33,13 @@ pub(crate) enum Error {
     Linker { target: String, wanted: String },
 }
 
-/// Asks rustc who it is.
+/// Reads the version of rustc.
 pub(crate) fn rustc() -> Result<Rustc, Error> {
     let sysroot = asked(&["--print", "sysroot"])?;
     parse(&asked(&["-vV"])?, Path::new(sysroot.trim()))
 }
 
-/// Makes sure that there is a standard library, and returns the program that links.
+/// Checks that the standard library is installed, and returns the program that links.
 pub(crate) fn linker(rustc: &Rustc, platform: Platform) -> Result<String, Error> {
     let target = platform.target();
     if !library(&rustc.sysroot, &target).is_dir() {
@@ -64,7 +64,7 @@ fn asked(arguments: &[&str]) -> Result<String, Error> {
     Ok(String::from_utf8_lossy(&output.stdout).into_owned())
 }
 
-/// Whether a program is there; what it says does not matter.
+/// Whether a program can be started; its output is ignored.
 fn runs(program: &str) -> bool {
     Command::new(program)
         .arg("--version")

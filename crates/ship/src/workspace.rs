@@ -1,4 +1,4 @@
-//! What cargo says of this checkout: where it is, and what the product is.
+//! Reads the path of this checkout and the metadata of the product from cargo.
 
 use cargo_metadata::{Metadata, MetadataCommand};
 use std::path::PathBuf;
@@ -6,7 +6,7 @@ use std::path::PathBuf;
 /// The package whose binary is shipped.
 pub(crate) const PRODUCT: &str = "pod-affinity";
 
-/// This checkout.
+/// The checkout.
 #[derive(Clone, Debug)]
 pub(crate) struct Workspace {
     pub(crate) root: PathBuf,
@@ -16,7 +16,7 @@ pub(crate) struct Workspace {
     pub(crate) repository: Option<String>,
 }
 
-/// Not a checkout that can be shipped.
+/// The current folder is not in a checkout that can be shipped.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Error {
     #[error("cargo cannot read this workspace: {0}; call `cargo ship` from within the checkout")]
@@ -25,7 +25,7 @@ pub(crate) enum Error {
     Foreign(PathBuf),
 }
 
-/// Asks cargo, from the current folder.
+/// Reads the metadata from cargo in the current folder.
 pub(crate) fn find() -> Result<Workspace, Error> {
     of(MetadataCommand::new().no_deps().exec()?)
 }

@@ -229,8 +229,8 @@ async fn a_run_that_asks_for_anothers_node_waits_and_so_does_one_that_asks_for_t
     scene.end().await;
 }
 
-/// Runs of one group may share a node only by their labels, and this protection has a limit: Tekton copies the labels of a
-/// task to its pod, and no webhook for runs sees them.
+/// The limit of the isolation, which depends on labels of pods: Tekton copies the labels of a task to its pod, and no webhook
+/// for runs sees them.
 #[e2e_test]
 async fn who_knows_a_runs_uid_and_node_can_put_a_task_beside_it_from_another_namespace() {
     let scene = Scene::begin("task-labels", |run| run).await;
@@ -259,7 +259,7 @@ async fn a_run_leaves_its_node_for_forged_pods_of_its_own_namespace_but_for_none
     scene.until_pods(&outsider, false).await;
     let insider = RunSpec::new(scene.run.namespace(), "insider").task("only", &[]);
     create(&scene.bed, &of_the_task(insider, &labels, &nowhere)).await;
-    // If both pods waited in the run's namespace, the run would move for the pod that waits longer.
+    // The outsider waits longer: if pods of other namespaces counted, the run would move because of the outsider.
     let note = until_told(&scene.bed, &scene.run, "MovedOff").await;
     assert!(
         note.contains("insider-only-pod") && !note.contains("outsider"),

@@ -1,11 +1,11 @@
-//! Bytes that go by their digest.
+//! Bytes that are identified by their digest.
 
 use oci_spec::image::{Descriptor, MediaType, Sha256Digest};
 use serde::Serialize;
 use sha2::{Digest, Sha256};
 use std::str::FromStr;
 
-/// Something that a registry keeps.
+/// A blob in a registry.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Blob {
     pub(crate) media_type: MediaType,
@@ -23,7 +23,7 @@ impl Blob {
         }
     }
 
-    /// JSON with its keys sorted: the types behind it keep some of them in no order.
+    /// JSON with sorted keys: some types contain hash maps without a fixed order.
     pub(crate) fn json(media_type: MediaType, content: &impl Serialize) -> Result<Self, serde_json::Error> {
         let mut value = serde_json::to_value(content)?;
         value.sort_all_objects();
@@ -34,7 +34,7 @@ impl Blob {
         self.bytes.len()
     }
 
-    /// The digest without its algorithm, as layouts name files.
+    /// The digest without its algorithm, which is the name of the file in a layout.
     pub(crate) fn hex(&self) -> &str {
         self.digest.trim_start_matches("sha256:")
     }

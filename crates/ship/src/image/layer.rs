@@ -1,4 +1,4 @@
-//! The one layer: one file. Fixed order, times, owners and compression, or no two builds would agree.
+//! The only layer, which contains one file. Order, times, owners and compression are fixed, so that builds are reproducible.
 
 use super::blob::{self, Blob};
 use flate2::{Compression, GzBuilder};
@@ -10,11 +10,11 @@ use std::io::{self, Write};
 #[derive(Clone, Debug)]
 pub(crate) struct Layer {
     pub(crate) blob: Blob,
-    /// Digest of the tar archive before it was compressed.
+    /// Digest of the uncompressed tar archive.
     pub(crate) diff_id: String,
 }
 
-/// Packs one executable file that belongs to root and that everybody may run.
+/// Packs one file that belongs to root and that all users may execute.
 pub(crate) fn pack(path: &str, content: &[u8], time: Timestamp) -> io::Result<Layer> {
     let archive = archive(path, content, time)?;
     let compressed = compress(&archive)?;
@@ -36,12 +36,12 @@ fn archive(path: &str, content: &[u8], time: Timestamp) -> io::Result<Vec<u8>> {
     archive.into_inner()
 }
 
-/// Tar knows no time before 1970.
+/// Seconds since 1970. Tar cannot store earlier times.
 pub(crate) fn seconds(time: Timestamp) -> u64 {
     u64::try_from(time.as_second()).unwrap_or_default()
 }
 
-// Neither a time nor a file name nor the writer's system in the header.
+// The header contains no time, no file name and no operating system.
 fn compress(archive: &[u8]) -> io::Result<Vec<u8>> {
     const UNKNOWN_SYSTEM: u8 = 255;
     let builder = GzBuilder::new().mtime(0).operating_system(UNKNOWN_SYSTEM);

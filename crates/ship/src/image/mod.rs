@@ -1,5 +1,5 @@
-//! An image, put together in memory: a pure function of the binary and a few words about it, so the same input gives the
-//! same digest on every machine.
+//! Assembles an image in memory. The result depends only on the binary and its metadata, so the same input has the same
+//! digest on every machine.
 
 mod blob;
 mod layer;
@@ -14,34 +14,34 @@ use oci_spec::image::{
 };
 use std::collections::{BTreeMap, HashMap};
 
-/// Where the binary is in the image.
+/// The path of the binary in the image.
 pub(crate) const ENTRYPOINT: &str = "/pod-affinity";
-/// Numeric, so that the kubelet can see that it is not root. No file of the image belongs to it.
+/// A numeric user id, so that the kubelet can verify that the user is not root. No file of the image belongs to this user.
 pub(crate) const USER: &str = "65532:65532";
-/// The heaviest layer that is let through: every node with a placeholder pulls it.
+/// The largest allowed layer in bytes: every node with a placeholder pulls it.
 pub(crate) const LIMIT: usize = 12_000_000;
 
-/// What is known of an image before it is made.
+/// The inputs of an image.
 #[derive(Clone, Debug)]
 pub(crate) struct Content<'a> {
     pub(crate) binary: &'a [u8],
     pub(crate) processor: Processor,
     pub(crate) time: Timestamp,
-    /// By OCI key; they become labels and annotations both.
+    /// Values by OCI key, which become labels and annotations.
     pub(crate) labels: BTreeMap<String, String>,
 }
 
-/// A finished image.
+/// An assembled image.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Image {
     pub(crate) layer: Blob,
     pub(crate) config: Blob,
     pub(crate) manifest: Blob,
-    /// Size of the binary in it.
+    /// Size of the binary.
     pub(crate) unpacked: usize,
 }
 
-/// The image cannot be made.
+/// The image cannot be assembled.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Error {
     #[error("the layer cannot be written: {0}")]
@@ -59,7 +59,7 @@ pub(crate) enum Error {
     TooLarge(usize),
 }
 
-/// Puts an image together.
+/// Assembles an image.
 pub(crate) fn assemble(content: &Content<'_>) -> Result<Image, Error> {
     let layer = layer::pack(ENTRYPOINT, content.binary, content.time)?;
     if layer.blob.size() > LIMIT {
@@ -77,12 +77,12 @@ pub(crate) fn assemble(content: &Content<'_>) -> Result<Image, Error> {
 }
 
 impl Image {
-    /// What the image is referred to by.
+    /// The digest by which the image is referenced.
     pub(crate) fn digest(&self) -> &str {
         &self.manifest.digest
     }
 
-    /// Everything that a registry or a layout must hold, in the order in which it may arrive.
+    /// All blobs, in the order in which they are pushed.
     pub(crate) fn blobs(&self) -> [&Blob; 3] {
         let Self {
             layer,
@@ -94,7 +94,7 @@ impl Image {
     }
 }
 
-/// In the unit that registries and `docker images` use.
+/// Megabytes, in the unit of registries and `docker images`.
 #[allow(clippy::cast_precision_loss, reason = "a size in megabytes with one decimal")]
 pub(crate) fn megabytes(bytes: usize) -> f64 {
     bytes as f64 / 1e6
@@ -184,8 +184,8 @@ pub(crate) mod tests {
 
     #[test]
     fn the_digest_is_the_one_that_it_has_always_been() {
-        // Changes when a library writes other bytes: then every digest of every old commit changes, and CHANGELOG.md
-        // should say so.
+        // This digest changes if a library writes other bytes. Then the digests of all old commits change, and CHANGELOG.md
+        // should mention it.
         assert_eq!(image().config.digest, json(&image().manifest)["config"]["digest"]);
         assert_eq!(
             image().digest(),
@@ -247,7 +247,7 @@ pub(crate) mod tests {
 
     #[test]
     fn a_layer_above_the_limit_is_refused_with_its_size() {
-        // A generator's numbers, since nothing that repeats itself stays large.
+        // Pseudorandom numbers, because repetitive data would be compressed below the limit.
         let mut state = 1_u64;
         let mut next = || {
             state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);

@@ -1,11 +1,10 @@
-//! Changes to a text at places known beforehand.
+//! Replaces parts of a text.
 
 use super::files::Text;
 use std::collections::BTreeMap;
 use std::ops::Range;
 
-/// Pieces to put in the place of others, by where those begin. An anchored value is met more than once, and is changed
-/// once.
+/// Replacements by their start. The value of a YAML anchor is visited more than once, and is replaced once.
 #[derive(Debug, Default)]
 pub(super) struct Edits(BTreeMap<usize, (usize, String)>);
 

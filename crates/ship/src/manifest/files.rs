@@ -1,5 +1,5 @@
-//! Which files `-f` means, and what is in them. Folders are read as kubectl reads them, less what is kustomize's; what `-k`
-//! means is for kubectl to say.
+//! Reads the files of `-f` and the kustomization of `-k`. Folders are read as kubectl reads them, without files of
+//! kustomize; kubectl renders kustomizations.
 
 use crate::kubectl;
 use std::ffi::OsStr;
@@ -8,26 +8,26 @@ use std::path::{Path, PathBuf};
 
 const STDIN: &str = "-";
 const EXTENSIONS: [&str; 3] = ["yaml", "yml", "json"];
-/// These steer kustomize and are no objects for an API server.
+/// Files that configure kustomize and are not Kubernetes objects.
 const KUSTOMIZE: [&str; 2] = ["kustomization.yaml", "kustomization.yml"];
 
-/// Which manifests are meant.
+/// The manifests on the command line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Selection {
-    /// What `-f` and `-R` say.
+    /// The arguments of `-f` and `-R`.
     Files { paths: Vec<PathBuf>, recursive: bool },
-    /// What `-k` says.
+    /// The argument of `-k`.
     Kustomization(PathBuf),
 }
 
-/// A file's content, with the name that messages call it by.
+/// A file's content, and its name for error messages.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Text {
     pub(crate) name: String,
     pub(crate) content: String,
 }
 
-/// Files that cannot be read.
+/// The files cannot be read.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Error {
     #[error("there is no {}: give -f files and folders that exist, or - for standard input", .0.display())]
@@ -46,7 +46,7 @@ pub(crate) enum Error {
     Kustomize(#[from] kubectl::Error),
 }
 
-/// Reads everything that was asked for.
+/// Reads all selected manifests.
 pub(crate) fn read(selection: &Selection) -> Result<Vec<Text>, Error> {
     match selection {
         Selection::Files { paths, recursive } => files(paths, *recursive),
@@ -57,7 +57,7 @@ pub(crate) fn read(selection: &Selection) -> Result<Vec<Text>, Error> {
     }
 }
 
-/// In the order asked for, folders by name.
+/// The files in the order of the arguments; files of a folder are sorted by name.
 fn files(paths: &[PathBuf], recursive: bool) -> Result<Vec<Text>, Error> {
     let mut texts = Vec::new();
     for path in paths {

@@ -1,7 +1,7 @@
-//! Manifests: found, read, checked, and changed in as few places as possible, so that comments and order stay.
+//! Reads, checks and edits manifests with as few changes as possible, so that comments and order are kept.
 //!
-//! Only [`files`] touches the disk; the rest works on text. A text is parsed for the places of its values and then edited
-//! as text: a YAML library that writes what it read would lose the comments.
+//! Only [`files`] accesses the disk; the other modules work on text. A text is parsed for the positions of its values, and
+//! then edited as text: a YAML library that writes the parsed document would remove the comments.
 
 mod edit;
 pub(crate) mod files;
@@ -13,7 +13,7 @@ pub(crate) use files::{Selection, Text};
 
 use std::collections::BTreeSet;
 
-/// A manifest that cannot be used.
+/// A manifest cannot be used.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum Error {
     #[error("{file} is no YAML (line {line}: {problem}): correct it, or give manifests only")]
@@ -43,7 +43,7 @@ pub(crate) enum Error {
     Unreplaceable { file: String, name: String },
 }
 
-/// Manifests that were checked.
+/// Manifests that contain only Kubernetes objects.
 #[derive(Clone, Debug)]
 pub(crate) struct Manifests(Vec<Text>);
 
@@ -56,7 +56,7 @@ impl Manifests {
         Ok(Self(texts))
     }
 
-    /// Names behind `ko://`, all of them known.
+    /// The image names in `ko://` references. All of them must be known.
     pub(crate) fn images(&self, known: &[&str]) -> Result<BTreeSet<String>, Error> {
         let mut images = BTreeSet::new();
         for text in &self.0 {
@@ -65,19 +65,19 @@ impl Manifests {
         Ok(images)
     }
 
-    /// With this reference in the place of every `ko://` name.
+    /// Replaces every `ko://` reference with this name by an image reference.
     pub(crate) fn resolved(&self, name: &str, reference: &str) -> Result<Self, Error> {
         let rewritten = self.0.iter().map(|text| rewrite::replaced(text, name, reference));
         rewritten.collect::<Result<_, _>>().map(Self)
     }
 
-    /// With the version as a label of every object and pod template.
+    /// Adds the version as a label to every object and pod template.
     pub(crate) fn versioned(&self, version: &str) -> Result<Self, Error> {
         let labelled = self.0.iter().map(|text| release::labelled(text, version));
         labelled.collect::<Result<_, _>>().map(Self)
     }
 
-    /// All as one stream of documents.
+    /// All manifests as one stream of YAML documents.
     pub(crate) fn joined(&self) -> String {
         let mut joined = String::new();
         for Text { name: _, content } in &self.0 {

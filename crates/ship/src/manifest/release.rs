@@ -1,5 +1,5 @@
-//! The version as a label, on every object of a release and on the pods that they make, never in a selector: selectors
-//! cannot be changed by a later release.
+//! Adds the version as a label to every object of a release and to its pod templates. Selectors are left unchanged, because
+//! a later release could not change them.
 
 use super::Error;
 use super::edit::Edits;
@@ -9,7 +9,7 @@ use super::tree::{self, Node, Places};
 const LABEL: &str = "app.kubernetes.io/version";
 const NULLS: [&str; 4] = ["~", "null", "Null", "NULL"];
 
-/// Sets the label wherever there is metadata for it.
+/// Sets the label in all metadata.
 pub(super) fn labelled(text: &Text, version: &str) -> Result<Text, Error> {
     let objects = tree::objects(text)?;
     let mut labelling = Labelling {
@@ -59,8 +59,8 @@ impl Labelling<'_> {
         }
     }
 
-    /// For `labels: {}`, `labels: null`, or nothing behind the colon. A mapping's place ends before its bracket, and a value
-    /// that is left out has the place of whatever comes next.
+    /// Inserts the label for `labels: {}`, `labels: null`, or an empty value. The position of a mapping ends before its
+    /// bracket, and the position of an empty value is that of the next token.
     fn fill(&mut self, key: &Node, empty: &Node) {
         let (key, empty) = (self.places.range(key), self.places.range(empty));
         let content = &self.text.content;
@@ -83,7 +83,7 @@ impl Labelling<'_> {
         format!("{{\"{LABEL}\": {}}}", self.version)
     }
 
-    /// Before the first entry of a mapping, in the manner in which the mapping is written.
+    /// Inserts the entry before the first entry of a mapping, in the mapping's own style.
     fn prepend(&mut self, mapping: &Node, key: &str, value: &str) {
         let Some((first, _)) = tree::entries(mapping).next() else {
             return;
@@ -113,7 +113,7 @@ mod tests {
             content: format!("{HEAD}{content}"),
         };
         let labelled = labelled(&text, "v1.2.3").unwrap();
-        // Whatever was done, a second YAML library must be able to read it.
+        // A second YAML library must be able to parse every result.
         serde_yaml::from_str::<serde_yaml::Value>(&labelled.content).unwrap();
         labelled.content[HEAD.len()..].to_owned()
     }

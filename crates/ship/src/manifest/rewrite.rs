@@ -1,4 +1,4 @@
-//! `ko://` references, found in values and never in comments, and replaced where they stand.
+//! Finds `ko://` references in values, never in comments, and replaces them in the text.
 
 use super::Error;
 use super::edit::Edits;
@@ -8,7 +8,7 @@ use std::ops::Range;
 
 const SCHEME: &str = "ko://";
 
-/// Names behind `ko://`; one that nothing builds is an error.
+/// The names in `ko://` references. Unknown names are an error.
 pub(super) fn images(text: &Text, known: &[&str]) -> Result<Vec<String>, Error> {
     let names = names(text)?;
     match names.iter().find(|name| !known.contains(&name.as_str())) {
@@ -25,7 +25,7 @@ pub(super) fn images(text: &Text, known: &[&str]) -> Result<Vec<String>, Error> 
     }
 }
 
-/// Puts a reference in the place of each `ko://` name.
+/// Replaces each `ko://` reference with this name.
 pub(super) fn replaced(text: &Text, name: &str, reference: &str) -> Result<Text, Error> {
     let (documents, places) = (tree::documents(text)?, Places::of(text));
     let mut edits = Edits::default();
@@ -40,7 +40,7 @@ pub(super) fn replaced(text: &Text, name: &str, reference: &str) -> Result<Text,
     proven(edits.applied(text), name)
 }
 
-/// What is left over was written in a way in which it cannot be found.
+/// A remaining reference is written with escapes or anchors, so its position is unknown.
 fn proven(text: Text, name: &str) -> Result<Text, Error> {
     if names(&text)?.iter().any(|left| left == name) {
         let (file, name) = (text.name, name.to_owned());
@@ -60,12 +60,12 @@ fn names(text: &Text) -> Result<Vec<String>, Error> {
     Ok(names)
 }
 
-/// The references in a piece of text: where each stands, and its name.
+/// The references in a text: position and name.
 fn references(text: &str) -> impl Iterator<Item = (Range<usize>, &str)> {
     text.match_indices(SCHEME).filter_map(|(start, _)| {
         let rest = &text[start + SCHEME.len()..];
         let end = rest.find(|c: char| !is_of_name(c)).unwrap_or(rest.len());
-        // The full stop of a sentence is not of the name.
+        // The full stop of a sentence is not a part of the name.
         let name = rest[..end].trim_end_matches(['.', '/', '-']);
         let place = start..start + SCHEME.len() + name.len();
         (!name.is_empty()).then_some((place, name))
@@ -184,7 +184,7 @@ mod tests {
         assert!(matches!(refusal, Error::Unreplaceable { .. }), "{refusal}");
     }
 
-    /// Values as a second YAML library reads them.
+    /// The values as a second YAML library parses them.
     fn values(content: &str) -> Vec<Value> {
         let documents = serde_yaml::Deserializer::from_str(content);
         documents

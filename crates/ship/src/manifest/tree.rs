@@ -1,14 +1,14 @@
-//! A text as a tree of values that know their places, and the little that is asked of it.
+//! A parsed text: values with their positions, and functions to read them.
 
 use super::Error;
 use super::files::Text;
 use saphyr::{LoadableYamlNode, MarkedYaml, Scalar, YamlData};
 use std::ops::Range;
 
-/// A value and its place.
+/// A value and its position.
 pub(super) type Node = MarkedYaml<'static>;
 
-/// The Kubernetes objects of a text, those of a List one by one; empty documents are passed over.
+/// The Kubernetes objects of a text, including each item of a List; empty documents are skipped.
 pub(super) fn objects(text: &Text) -> Result<Vec<Node>, Error> {
     let documents = documents(text)?;
     let mut objects = Vec::new();
@@ -54,12 +54,12 @@ fn is_object(document: &Node) -> bool {
         .all(|key| get(document, key).and_then(string).is_some())
 }
 
-/// A value of a mapping.
+/// The value of a key in a mapping.
 pub(super) fn get<'n>(node: &'n Node, key: &str) -> Option<&'n Node> {
     entry(node, key).map(|(_, value)| value)
 }
 
-/// A key and a value of a mapping.
+/// The key and the value of a key in a mapping.
 pub(super) fn entry<'n>(node: &'n Node, key: &str) -> Option<(&'n Node, &'n Node)> {
     entries(node).find(|(name, _)| string(name) == Some(key))
 }
@@ -81,7 +81,7 @@ pub(super) fn items(node: &Node) -> &[Node] {
     }
 }
 
-/// A text, if the value is one.
+/// The string, if the value is a string.
 pub(super) fn string(node: &Node) -> Option<&str> {
     match &node.data {
         YamlData::Value(Scalar::String(text)) => Some(text),
@@ -89,7 +89,7 @@ pub(super) fn string(node: &Node) -> Option<&str> {
     }
 }
 
-/// Calls for every text in a value, keys included.
+/// Visits every string in a value, keys included.
 pub(super) fn strings<'n>(node: &'n Node, visit: &mut dyn FnMut(&'n Node, &'n str)) {
     match &node.data {
         YamlData::Value(Scalar::String(text)) => visit(node, text),
@@ -103,7 +103,7 @@ pub(super) fn strings<'n>(node: &'n Node, visit: &mut dyn FnMut(&'n Node, &'n st
     }
 }
 
-/// Turns places that count characters into places that count bytes.
+/// Converts positions in characters to positions in bytes.
 pub(super) struct Places(Vec<usize>);
 
 impl Places {

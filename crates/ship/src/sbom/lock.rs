@@ -1,4 +1,4 @@
-//! Checksums of the registry's packages, from Cargo.lock.
+//! Reads checksums of packages from Cargo.lock.
 
 use super::Error;
 use super::tree::Id;
@@ -17,7 +17,7 @@ struct Package {
     checksum: Option<String>,
 }
 
-/// SHA-256 in hexadecimal, of each package that has one.
+/// The SHA-256 of each package that has a checksum, in hexadecimal.
 pub(super) fn checksums(lock: &str) -> Result<BTreeMap<Id, String>, Error> {
     let lock: Lock = toml::from_str(lock)?;
     let checksums = lock.package.into_iter().filter_map(|package| {

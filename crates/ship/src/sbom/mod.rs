@@ -1,5 +1,5 @@
-//! What is in the binary: a bill of materials in SPDX, from what cargo says of the dependency tree. What runs only while
-//! compiling (build scripts, procedural macros) is not in it and not listed.
+//! The bill of materials of the binary in SPDX, from cargo's dependency tree. Build scripts and procedural macros run only
+//! at compile time, are not in the binary, and are not listed.
 
 mod lock;
 mod spdx;
@@ -11,21 +11,21 @@ use jiff::Timestamp;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-/// What the bill is of.
+/// The image that the bill describes.
 #[derive(Clone, Debug)]
 pub(crate) struct Subject<'a> {
     pub(crate) version: &'a str,
-    /// The image's, with its algorithm.
+    /// The digest of the image, with its algorithm.
     pub(crate) digest: &'a str,
     pub(crate) license: Option<&'a str>,
     pub(crate) time: Timestamp,
-    /// Rust's release, whose standard library is linked in.
+    /// The release of Rust, whose standard library is linked in.
     pub(crate) rust: &'a str,
-    /// Such as `glibc 2.36`, also linked in.
+    /// The C library that is linked in, such as `glibc 2.36`.
     pub(crate) libc: &'a str,
 }
 
-/// There is no bill.
+/// The bill of materials cannot be written.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Error {
     #[error(
@@ -46,7 +46,7 @@ pub(crate) enum Error {
     Json(#[from] serde_json::Error),
 }
 
-/// Writes the bill, for a target.
+/// Writes the bill of materials for a target.
 pub(crate) fn spdx(root: &Path, target: &str, subject: &Subject<'_>) -> Result<Vec<u8>, Error> {
     let packages = tree::parse(&cargo_tree(root, target)?)?;
     let path = root.join("Cargo.lock");

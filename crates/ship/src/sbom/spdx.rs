@@ -1,4 +1,4 @@
-//! The bill as an SPDX 2.3 document. Pure: the same image gives the same bytes.
+//! The bill of materials as an SPDX 2.3 document. Pure: the same image gives the same bytes.
 
 use super::Subject;
 use super::tree::{Id, Package, Packages};
@@ -74,7 +74,7 @@ fn image(subject: &Subject<'_>) -> Value {
     image
 }
 
-/// What is linked in without being a crate.
+/// Libraries that are linked in and are not crates.
 fn linked(subject: &Subject<'_>) -> [(Id, &'static str); 2] {
     let (name, version) = subject.libc.split_once(' ').unwrap_or((subject.libc, ""));
     let id = |name: &str, version: &str| Id {
@@ -145,7 +145,7 @@ fn relationships(subject: &Subject<'_>, packages: &Packages) -> Vec<Value> {
     relationships
 }
 
-/// SPDX allows letters, digits, '.' and '-'.
+/// An SPDX id. SPDX allows letters, digits, '.' and '-'.
 fn reference(id: &Id) -> String {
     let allowed = |c: char| {
         if c.is_ascii_alphanumeric() || c == '.' {

@@ -1,28 +1,28 @@
-//! The output of `cargo tree`, one package a line with its depth in front. It knows which features are on for this binary
-//! alone; `cargo metadata` mixes in those of the tests and tools.
+//! Parses the output of `cargo tree`, which has one package per line with its depth in front. `cargo tree` shows the
+//! features that are enabled for this binary; `cargo metadata` includes the features of tests and tools.
 
 use super::Error;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Package, license, and nothing else that could hold a bar.
+/// Package and license, and no field that may contain a bar.
 pub(super) const FORMAT: &str = "{p}|{l}";
 
-/// A package as cargo knows it.
+/// The name and version of a package.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Id {
     pub(super) name: String,
     pub(super) version: String,
 }
 
-/// What is known of a package.
+/// The metadata of a package.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Package {
-    /// In SPDX's words.
+    /// The license as an SPDX expression.
     pub(super) license: Option<String>,
     pub(super) depends_on: BTreeSet<Id>,
 }
 
-/// Packages and what each depends on; the first line's package comes first.
+/// Packages and their dependencies; the first package is the root.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Packages {
     pub(super) root: Id,
@@ -35,7 +35,7 @@ struct Line {
     license: Option<String>,
 }
 
-/// Reads the whole output.
+/// Parses the whole output.
 pub(super) fn parse(output: &str) -> Result<Packages, Error> {
     let mut all: BTreeMap<Id, Package> = BTreeMap::new();
     let mut path: Vec<Id> = Vec::new();
@@ -55,7 +55,8 @@ pub(super) fn parse(output: &str) -> Result<Packages, Error> {
     Ok(Packages { root, all })
 }
 
-/// Such as `2serde v1.0.1 (/path)|MIT/Apache-2.0 (*)`; the end says that the package's own tree stands above.
+/// Parses a line such as `2serde v1.0.1 (/path)|MIT/Apache-2.0 (*)`. `(*)` means that an earlier line has the package's own
+/// tree.
 fn line(text: &str) -> Option<Line> {
     let text = text.strip_suffix(" (*)").unwrap_or(text);
     let (package, license) = text.split_once('|')?;
@@ -73,7 +74,7 @@ fn line(text: &str) -> Option<Line> {
     })
 }
 
-/// Cargo once wrote `MIT/Apache-2.0` for a choice.
+/// Converts `MIT/Apache-2.0`, which Cargo formerly used for a choice.
 fn expression(license: &str) -> String {
     license.split('/').map(str::trim).collect::<Vec<_>>().join(" OR ")
 }

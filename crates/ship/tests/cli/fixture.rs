@@ -1,4 +1,4 @@
-//! The program, a binary to ship that takes no minutes to build, and a registry that says no.
+//! Helpers: the program, a small binary that needs no build, and a registry that rejects requests.
 
 use std::io::{Read, Write};
 use std::net::TcpListener;
@@ -9,7 +9,7 @@ use tempfile::TempDir;
 
 pub(crate) const MANIFEST: &str = "apiVersion: v1\nkind: Pod\nmetadata:\n  name: x # named\nspec:\n  containers:\n  - name: x\n    image: ko://pod-affinity # ko://pod-affinity\n";
 
-/// A folder for a test, with everything that the program may look at.
+/// A folder for a test, with all files that the program reads.
 pub(crate) struct Home(TempDir);
 
 impl Home {
@@ -35,8 +35,8 @@ impl Home {
         std::fs::write(path, content).unwrap();
     }
 
-    /// A kubectl that writes down what it is told, and ends with this code. Asked for a kustomization, it prints the file
-    /// `rendered` of that folder.
+    /// A kubectl that records its input and exits with this code. For `kustomize`, it prints the file `rendered` of that
+    /// folder.
     pub(crate) fn with_kubectl(self, code: u8) -> Self {
         let written = self.path("kubectl-heard");
         let script = format!(
@@ -54,7 +54,7 @@ impl Home {
         std::fs::read_to_string(self.path("kubectl-heard")).ok()
     }
 
-    /// The program, in the workspace, with nothing of this machine's registries and clusters.
+    /// The program in the workspace, without credentials and kubeconfig of this machine.
     pub(crate) fn ship(&self, arguments: &[&str]) -> Ship {
         let mut command = Command::new(env!("CARGO_BIN_EXE_ship"));
         let path = std::env::var("PATH").unwrap();
@@ -71,7 +71,7 @@ impl Home {
     }
 }
 
-/// A call of the program.
+/// A `ship` command.
 pub(crate) struct Ship(Command);
 
 impl Ship {
@@ -94,14 +94,14 @@ impl Ship {
         self.0.output().unwrap()
     }
 
-    /// What it prints, if it succeeds.
+    /// The output, if the program succeeds.
     pub(crate) fn prints(self) -> String {
         let output = self.output();
         assert!(output.status.success(), "{}", stderr(&output));
         String::from_utf8(output.stdout).unwrap()
     }
 
-    /// What it says, if it fails, last; and it prints nothing then.
+    /// The last line of the errors, if the program fails and prints nothing to standard output.
     pub(crate) fn refuses(self) -> String {
         let output = self.output();
         let said = stderr(&output);
@@ -115,7 +115,7 @@ pub(crate) fn stderr(output: &Output) -> String {
     String::from_utf8_lossy(&output.stderr).into_owned()
 }
 
-/// A registry's answers: to the question who it is, and to everything after.
+/// The responses of a registry: to the first request for authentication, and to later requests.
 pub(crate) struct Stub {
     pub(crate) version: &'static str,
     pub(crate) rest: &'static str,
@@ -129,7 +129,7 @@ pub(crate) const READ_ONLY: &str =
     "HTTP/1.1 405 Method Not Allowed\r\ncontent-length: 0\r\nconnection: close\r\n\r\n";
 
 impl Stub {
-    /// Listens until the test ends, and returns its address.
+    /// Listens until the test ends, and returns the address.
     pub(crate) fn start(self) -> String {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap().to_string();
@@ -149,7 +149,7 @@ impl Stub {
     }
 }
 
-/// The head of a request; of a greeting in TLS, its first byte.
+/// The head of a request; the first byte only for a TLS handshake.
 fn head(connection: &mut impl Read) -> String {
     const GREETING: u8 = 22;
     let mut head = Vec::new();
@@ -160,7 +160,7 @@ fn head(connection: &mut impl Read) -> String {
     String::from_utf8(head).unwrap()
 }
 
-/// Headers of an executable that asks for no interpreter and no library. It would crash, but nobody starts it.
+/// Headers of an executable without an interpreter and libraries. The tests never start it, because it would crash.
 fn static_elf() -> Vec<u8> {
     let mut file = vec![0; 64];
     file[..8].copy_from_slice(&[0x7f, b'E', b'L', b'F', 2, 1, 1, 0]);
@@ -168,13 +168,13 @@ fn static_elf() -> Vec<u8> {
     file
 }
 
-/// A loopback address where nobody listens.
+/// A loopback address without a listener.
 pub(crate) fn nobody() -> String {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     listener.local_addr().unwrap().to_string()
 }
 
-/// Names of the files below a folder.
+/// Names of the files in a folder and its subfolders.
 pub(crate) fn names(folder: &Path) -> Vec<String> {
     let entries = std::fs::read_dir(folder).unwrap();
     let mut names: Vec<String> = entries

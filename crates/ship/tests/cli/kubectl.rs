@@ -1,4 +1,4 @@
-//! What kubectl hears, and when it hears nothing.
+//! The input that kubectl gets, and the failures after which kubectl is not called.
 
 use crate::fixture::{Home, MANIFEST, nobody};
 

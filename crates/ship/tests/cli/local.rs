@@ -1,4 +1,4 @@
-//! What works without any registry.
+//! Commands that need no registry.
 
 use crate::fixture::{Home, names};
 
@@ -95,7 +95,7 @@ fn a_bill_of_materials_lists_what_is_linked_in_and_not_what_tests_use() {
     }
 }
 
-/// By the kubectl of this machine, as in every release.
+/// Uses the kubectl of this machine, as every release does.
 #[test]
 fn a_release_of_this_checkout_has_the_webhook_in_one_file_and_policies_in_the_other() {
     let home = Home::new();

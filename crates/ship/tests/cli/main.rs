@@ -1,6 +1,6 @@
-//! The program as its users meet it: what is on standard output, what is said when something is wrong, and what is not
-//! done then. The registry is a few lines on loopback that answer as refusing registries do, kubectl a script that writes
-//! down what it was asked; real ones are tried in crates/e2e/tests/e2e/ship.
+//! Tests the program as a user runs it: its standard output, its errors, and which steps are skipped after an error. The
+//! registry is a small loopback server with the responses of a registry that rejects requests, and kubectl is a script that
+//! records its input; crates/e2e/tests/e2e/ship tests the real ones.
 
 #![allow(clippy::unwrap_used, reason = "all of this is tests")]
 

@@ -1,4 +1,4 @@
-//! Every failure is a sentence with its remedy, and nothing is printed that could be taken for a result.
+//! Every failure is reported with its remedy, and nothing is printed to standard output.
 
 use crate::fixture::{FORBIDDEN, Home, OPEN, READ_ONLY, Stub, WHO, nobody};
 
@@ -99,7 +99,7 @@ fn a_read_only_registry_is_told() {
 
 #[test]
 fn plain_http_to_another_machine_must_be_asked_for() {
-    // As an address to connect to, 0.0.0.0 is this machine, but it is not a loopback address.
+    // 0.0.0.0 connects to this machine, but it is not a loopback address.
     let address = Stub {
         version: OPEN,
         rest: READ_ONLY,
@@ -176,7 +176,7 @@ fn a_dynamic_binary_is_refused_since_nothing_else_is_in_the_image() {
 #[test]
 fn a_platform_that_this_machine_cannot_build_for_is_refused_with_what_is_missing() {
     let flags = ["build", "--push=false", "--platform=linux/arm64", "--libc=musl"];
-    // On a machine that can, the build itself would come, and fail here by succeeding.
+    // On a machine with this toolchain, the build would succeed, and the test would fail.
     let said = Home::new()
         .ship(&flags)
         .without("POD_AFFINITY_SHIP_BINARY")

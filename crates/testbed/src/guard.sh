@@ -1,4 +1,4 @@
-# The guard of a testbed: $1 is its folder, $2 whether to keep that.
+# The guard of a testbed: $1 is the testbed's folder, $2 is `keep` or `remove`.
 trap '' TERM INT HUP
 read -r word
 [ "$word" = done ] || {
@@ -6,7 +6,7 @@ read -r word
   sleep 1
 }
 
-# In each hierarchy of version 1, or in the one of version 2.
+# Control groups with the folder's name, in each hierarchy of version 1, or in the hierarchy of version 2.
 control_groups() { find /sys/fs/cgroup -maxdepth 2 -type d -name "${1##*/}" 2>/dev/null; }
 
 clean() {
@@ -15,7 +15,7 @@ clean() {
   [ -z "$(control_groups "$1")" ] && { [ "$2" = keep ] || [ ! -e "$1" ]; }
 }
 
-# A control group goes when the last process in it is gone, which may be a moment after it was killed.
+# A control group can be removed after its last process has ended, which takes a moment after the kill.
 tries=50
 until clean "$1" "$2" 2>/dev/null || [ $((tries -= 1)) -eq 0 ]; do sleep 0.1; done
 

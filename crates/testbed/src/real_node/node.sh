@@ -8,11 +8,11 @@ set -eu
 node=$1 group=$2
 shift 2
 
-bind() {
+bind_mount() {
   mkdir -p "$node/$1"
   mount --bind "$node/$1" "/$1"
 }
-for place in var/lib var/log; do bind "$place"; done
+for place in var/lib var/log; do bind_mount "$place"; done
 mount -t tmpfs run /run
 
 # The kubelet would change these settings of the machine, and the network plugin the last one. Each setting gets a file with

@@ -1,11 +1,11 @@
 //! etcd, API server, controller manager and scheduler: each has its own binary and listens on loopback.
 
 use crate::audit;
-use crate::binaries::Built;
+use crate::binaries::{self, Built};
 use crate::error::Result;
 use crate::part::{Launch, Part};
 use crate::probe;
-use crate::testbed::{READY, Testbed};
+use crate::testbed::{READY, Testbed, built};
 use crate::versions::Kubernetes;
 use k8s_openapi::api::core::v1::ServiceAccount;
 use kube::api::Api;
@@ -92,5 +92,18 @@ impl Testbed {
         )
         .await
         .map(drop)
+    }
+
+    /// Replaces API server, controller manager and scheduler, the API server first. The API server is down during its replacement.
+    pub async fn upgrade_kubernetes(&self, to: Kubernetes) -> Result<()> {
+        let [kubernetes] = built(move || binaries::ensure([to.recipe()])).await?;
+        let launches = self.launches_of(&kubernetes, to)?;
+        let parts = [Part::ApiServer, Part::ControllerManager, Part::Scheduler];
+        for (part, launch) in parts.into_iter().zip(launches) {
+            self.stop(part)?;
+            self.launch(part, launch)?;
+            self.answers(part).await?;
+        }
+        Ok(())
     }
 }

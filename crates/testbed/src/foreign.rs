@@ -1,15 +1,21 @@
-//! Parts of other projects that tests need: custom resource definitions, a registry client, promtool, and Tekton's examples.
+//! Parts of other projects that tests need: custom resource definitions, a registry and its client, Prometheus and promtool, and
+//! Tekton's examples.
 
 use crate::apply;
 use crate::binaries;
-use crate::error::Result;
-use crate::recipe::{CERT_MANAGER, CRANE, PROMETHEUS_OPERATOR, PROMTOOL, TEKTONS_EXAMPLES};
+use crate::error::{Result, write};
+use crate::part::{Launch, Part};
+use crate::probe;
+use crate::recipe::{
+    CERT_MANAGER, CRANE, PROMETHEUS, PROMETHEUS_OPERATOR, PROMTOOL, REGISTRY, TEKTONS_EXAMPLES,
+};
 use crate::testbed::{READY, Testbed, built};
 use crate::versions::Versions;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::{
     CustomResourceDefinition, CustomResourceDefinitionCondition,
 };
 use kube::api::Api;
+use serde_json::{Value, json};
 use std::path::PathBuf;
 
 /// The project of the custom resource definitions.
@@ -41,6 +47,51 @@ pub async fn tektons_examples(versions: Versions) -> Result<PathBuf> {
 }
 
 impl Testbed {
+    /// Starts an OCI registry, with its content in the testbed's folder, and returns its address, such as `127.0.0.1:20012`.
+    pub async fn start_registry(&self) -> Result<String> {
+        let [built] = built(|| binaries::ensure([&REGISTRY])).await?;
+        let port = self.port()?;
+        let address = format!("127.0.0.1:{port}");
+        let config = self.folder.join("registry.yaml");
+        let content = json!({
+            "version": "0.1",
+            "storage": {
+                "filesystem": {"rootdirectory": self.folder.join("registry")},
+                "delete": {"enabled": true},
+            },
+            "http": {"addr": address},
+        });
+        write(&config, &content.to_string())?;
+        let launch = Launch::of(built.program("registry"))
+            .arg("serve")
+            .arg(config.display().to_string());
+        self.launch(Part::Registry, launch.env("OTEL_TRACES_EXPORTER", "none"))?;
+        self.until("the registry to answer", READY, async || {
+            probe::get(port, "/v2/").await
+        })
+        .await?;
+        Ok(address)
+    }
+
+    /// Starts Prometheus with a configuration, with its data in the testbed's folder, and returns its port. Paths in the
+    /// configuration are relative to the folder of the testbed.
+    pub async fn start_prometheus(&self, configuration: &Value) -> Result<u16> {
+        let [built] = built(|| binaries::ensure([&PROMETHEUS])).await?;
+        let port = self.port()?;
+        let file = self.folder.join("prometheus.yaml");
+        write(&file, &configuration.to_string())?;
+        let launch = Launch::of(built.program("prometheus"))
+            .path("--config.file", &file)
+            .path("--storage.tsdb.path", &self.folder.join("prometheus"))
+            .arg(format!("--web.listen-address=127.0.0.1:{port}"));
+        self.launch(Part::Prometheus, launch)?;
+        self.until("Prometheus to be ready", READY, async || {
+            probe::get(port, "/-/ready").await
+        })
+        .await?;
+        Ok(port)
+    }
+
     /// Applies the definitions from the project's own module, and waits until the API server serves them.
     pub async fn define(&self, definitions: Definitions) -> Result<()> {
         let recipe = match definitions {

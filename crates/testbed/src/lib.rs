@@ -5,12 +5,11 @@
 //! process, for any reason. Only the real node has a kubelet and runs containers.
 
 mod admission;
-mod admits;
+mod admission_check;
 pub mod apply;
 mod audit;
 pub mod autoscaler;
 mod binaries;
-mod clients;
 mod control_plane;
 mod deployment;
 mod environment;
@@ -34,11 +33,9 @@ pub mod probe;
 pub mod product;
 pub mod program;
 mod progress;
-mod prometheus;
 pub mod real_node;
 mod recipe;
 mod recycle;
-mod registry;
 pub mod runs;
 mod scheduler;
 mod stages;
@@ -46,7 +43,6 @@ mod start;
 mod store;
 pub mod tekton;
 mod testbed;
-mod upgrade;
 pub mod usage;
 mod versions;
 pub mod wait;

@@ -395,5 +395,4 @@ fn send(part: Part, child: Option<&Child>, signal: Signal) -> Result<()> {
 }
 
 #[cfg(test)]
-#[path = "part_tests.rs"]
 mod tests;

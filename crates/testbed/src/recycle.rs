@@ -4,8 +4,8 @@
 //! write in its watches, like any other change. Late writes of a process about a deleted object are possible, so a reset repeats
 //! until nothing changes.
 
-use crate::clients::client;
 use crate::error::Result;
+use crate::kubeconfig::client;
 use crate::part::{Launch, Part};
 use crate::store::{Change, Contents, Store};
 use crate::testbed::Testbed;

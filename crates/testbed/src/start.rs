@@ -1,9 +1,9 @@
 //! Starts a control plane: builds missing parts and connects all parts.
 
 use crate::binaries::{self, Built};
-use crate::clients::Kept;
 use crate::error::{Error, Result};
 use crate::guard::Guard;
+use crate::kubeconfig::Kept;
 use crate::options::Options;
 use crate::part::Parts;
 use crate::plane::ControlPlane;

@@ -10,6 +10,7 @@ use crate::options::{Limits, Settings};
 use crate::part::{Launch, Part};
 use crate::recipe;
 use crate::testbed::{READY, Testbed, built};
+use crate::versions;
 use k8s_openapi::api::core::v1::ConfigMap;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::ResourceExt;
@@ -295,5 +296,11 @@ impl Testbed {
             self.start_again(part).await?;
         }
         Ok(())
+    }
+
+    /// Applies the manifests of another Tekton and replaces its processes. The webhook is down during its replacement.
+    pub async fn upgrade_tekton(&self, to: versions::Tekton) -> Result<()> {
+        let [tekton] = built(move || binaries::ensure([to.recipe()])).await?;
+        replace(self, &tekton).await
     }
 }

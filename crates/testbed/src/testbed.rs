@@ -1,10 +1,10 @@
 //! A running control plane: access, faults and stop. The module `start` starts it.
 
-use crate::clients::{Kept, client, config};
 use crate::error::{Error, Result};
 use crate::faults::Faults;
 use crate::front::Front;
 use crate::guard::Guard;
+use crate::kubeconfig::{Kept, client, config};
 use crate::namespace;
 use crate::options::Options;
 use crate::part::{Launch, Part, Parts};

@@ -69,7 +69,7 @@ fn a_controller_that_has_lost_its_lease_is_started_again_and_one_that_fails_othe
 
 #[test]
 fn a_lost_lease_is_known_by_what_the_controller_says_of_it() {
-    let said = include_str!("../../pod-affinity/src/controller.rs");
+    let said = include_str!("../../../pod-affinity/src/controller.rs");
     assert!(said.contains(LOST_ITS_LEASE));
 }
 

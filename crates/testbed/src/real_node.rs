@@ -21,7 +21,7 @@ use std::process::{Command, Stdio};
 /// Name of the node.
 pub const NAME: &str = crate::plane::REAL_NODE;
 
-const SCRIPT: &str = include_str!("node.sh");
+const SCRIPT: &str = include_str!("real_node/node.sh");
 /// Flags of `unshare`, which creates the namespaces and ends the node with the process that requested them.
 const UNSHARE: [&str; 5] = ["--mount", "--pid", "--fork", "--kill-child", "--mount-proc"];
 /// Programs that the script and the kubelet call. containerd finds its own helpers.

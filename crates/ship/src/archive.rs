@@ -21,7 +21,7 @@ pub(crate) enum Error {
     Spec(#[from] oci_spec::OciSpecError),
     #[error("the image's table of contents cannot be written: {0}")]
     Json(#[from] serde_json::Error),
-    #[error("{} cannot be written ({source}): choose a path where you may write", path.display())]
+    #[error("{} cannot be written ({source}): choose a writable path", path.display())]
     Write { path: PathBuf, source: io::Error },
 }
 
@@ -174,10 +174,7 @@ mod tests {
     #[test]
     fn a_path_below_a_file_cannot_be_written() {
         let file = tempfile::NamedTempFile::new().unwrap();
-        let refusal = write_tarball(&file.path().join("x.tar"), &image(), &names()).unwrap_err();
-        assert!(
-            refusal.to_string().contains("choose a path where you may write"),
-            "{refusal}"
-        );
+        let error = write_tarball(&file.path().join("x.tar"), &image(), &names()).unwrap_err();
+        assert!(error.to_string().contains("choose a writable path"), "{error}");
     }
 }

@@ -239,7 +239,7 @@ mod tests {
     }
 
     #[test]
-    fn the_definition_is_sound() {
+    fn the_definition_of_the_arguments_is_valid() {
         Args::command().debug_assert();
     }
 
@@ -266,7 +266,7 @@ mod tests {
     }
 
     #[test]
-    fn what_stands_after_the_dashes_is_kubectls() {
+    fn arguments_after_the_dashes_are_for_kubectl() {
         let Command::Apply {
             kubectl, manifests, ..
         } = parsed("ship apply -f config -f - -- --context x --server-side").unwrap()
@@ -289,7 +289,7 @@ mod tests {
     }
 
     #[test]
-    fn a_kustomization_stands_in_place_of_files() {
+    fn a_kustomization_replaces_files() {
         let Command::Delete { manifests, .. } = parsed("ship delete -k overlays/x").unwrap() else {
             panic!()
         };
@@ -337,7 +337,7 @@ mod tests {
     }
 
     #[test]
-    fn docker_is_asked_where_docker_keeps_it() {
+    fn the_docker_configuration_is_read_from_its_default_folder() {
         let access = image("ship build --docker-config /x").access();
         assert_eq!(access.docker_config, PathBuf::from("/x/config.json"));
     }

@@ -29,7 +29,7 @@ pub(crate) enum Error {
          run `cargo check` and commit the change"
     )]
     Failed(ExitStatus),
-    #[error("cargo built {PRODUCT} but named no executable; this is a fault of `cargo ship`")]
+    #[error("cargo built {PRODUCT} but reported no executable; this is a bug in `cargo ship`")]
     Nameless,
 }
 
@@ -148,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn no_folder_of_this_machine_is_left_in_the_binary() {
+    fn flags_remove_the_paths_of_this_machine_from_the_binary() {
         assert_eq!(
             flags()[1..],
             [
@@ -160,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn cargo_and_the_cc_crate_are_told_of_the_linker_in_their_own_ways() {
+    fn cargo_and_the_cc_crate_get_the_linker_in_their_own_variables() {
         let target = "aarch64-unknown-linux-gnu";
         assert_eq!(variable("CC", target), "CC_aarch64_unknown_linux_gnu");
         assert_eq!(
@@ -170,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_message_names_no_executable() {
+    fn output_that_is_not_a_message_contains_no_executable() {
         assert_eq!(
             executable(b"{\"reason\":\"build-finished\",\"success\":true}\nhello\n"),
             None

@@ -36,7 +36,7 @@ pub(crate) enum Error {
         problem: Box<CredentialRetrievalError>,
     },
     #[error(
-        "{} holds an identity token for {registry}, which this tool cannot trade for a password: log in with a user name and an \
+        "{} holds an identity token for {registry}, which `cargo ship` does not support: log in with a user name and an \
          access token, as in `docker login -u NAME --password-stdin {registry}`",
         path.display()
     )]
@@ -148,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn no_file_and_no_entry_mean_nobody() {
+    fn no_file_and_no_entry_mean_an_anonymous_request() {
         let nowhere = Path::new("/nonexistent/config.json");
         assert_eq!(look_up(nowhere, "ghcr.io").unwrap(), RegistryAuth::Anonymous);
         assert_eq!(
@@ -158,17 +158,17 @@ mod tests {
     }
 
     #[test]
-    fn a_helper_that_is_not_there_is_an_error_that_says_so() {
+    fn a_missing_helper_is_an_error_with_its_name() {
         let content = r#"{"credHelpers": {"ghcr.io": "no-such-helper-anywhere"}}"#;
-        let refusal = look(content, "ghcr.io").unwrap_err().to_string();
+        let error = look(content, "ghcr.io").unwrap_err().to_string();
         assert!(
-            refusal.contains("on the PATH") && refusal.contains("ghcr.io"),
-            "{refusal}"
+            error.contains("on the PATH") && error.contains("ghcr.io"),
+            "{error}"
         );
     }
 
     #[test]
-    fn a_helper_that_knows_nothing_means_nobody() {
+    fn a_helper_without_an_entry_means_an_anonymous_request() {
         let failure = |stdout: &str| CredentialRetrievalError::HelperFailure {
             helper: "docker-credential-x".into(),
             stdout: stdout.into(),
@@ -179,32 +179,32 @@ mod tests {
     }
 
     #[test]
-    fn what_a_failing_helper_printed_is_in_no_message() {
+    fn the_output_of_a_failing_helper_is_in_no_message() {
         let failure = CredentialRetrievalError::HelperFailure {
             helper: "docker-credential-x".into(),
             stdout: r#"{"Username": "me", "Secret": "hunter2"}"#.into(),
             stderr: "hunter2".into(),
         };
-        let refusal = unusable(failure, "/home/me/.docker/config.json".into(), "ghcr.io".into());
-        let refusal = refusal.to_string();
+        let error = unusable(failure, "/home/me/.docker/config.json".into(), "ghcr.io".into());
+        let error = error.to_string();
         assert!(
-            !refusal.contains("hunter2") && refusal.contains("docker-credential-x failed"),
-            "{refusal}"
+            !error.contains("hunter2") && error.contains("docker-credential-x failed"),
+            "{error}"
         );
     }
 
     #[test]
     fn an_identity_token_is_refused_with_the_remedy() {
         let content = r#"{"auths": {"x.azurecr.io": {"auth": "", "identitytoken": "t"}}}"#;
-        let refusal = look(content, "x.azurecr.io").unwrap_err().to_string();
+        let error = look(content, "x.azurecr.io").unwrap_err().to_string();
         assert!(
-            refusal.contains("docker login -u NAME --password-stdin x.azurecr.io"),
-            "{refusal}"
+            error.contains("docker login -u NAME --password-stdin x.azurecr.io"),
+            "{error}"
         );
     }
 
     #[test]
-    fn broken_files_and_entries_are_told_apart() {
+    fn broken_files_and_broken_entries_have_different_errors() {
         assert!(matches!(look("{", "ghcr.io"), Err(Error::NoConfiguration { .. })));
         let broken = r#"{"auths": {"ghcr.io": {"auth": "%"}}}"#;
         assert!(matches!(look(broken, "ghcr.io"), Err(Error::Entry { .. })));
@@ -213,10 +213,10 @@ mod tests {
     #[test]
     fn a_secret_is_in_no_message() {
         let content = r#"{"auths": {"ghcr.io": {"auth": "c2VjcmV0"}}}"#;
-        let refusal = look(content, "ghcr.io").unwrap_err().to_string();
+        let error = look(content, "ghcr.io").unwrap_err().to_string();
         assert!(
-            !refusal.contains("c2VjcmV0") && !refusal.contains("secret"),
-            "{refusal}"
+            !error.contains("c2VjcmV0") && !error.contains("secret"),
+            "{error}"
         );
     }
 }

@@ -17,21 +17,21 @@ pub(crate) struct Destination(Reference);
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum Error {
     #[error(
-        "KO_DOCKER_REPO is not set: say where the image goes, as in `export KO_DOCKER_REPO=ghcr.io/me` or \
+        "KO_DOCKER_REPO is not set: set the repository of the image, as in `export KO_DOCKER_REPO=ghcr.io/me` or \
          `KO_DOCKER_REPO=localhost:5000`, or push nothing with `--push=false`"
     )]
     Unset,
     #[error(
-        "KO_DOCKER_REPO={0} asks for a container daemon, which `cargo ship` does without: write an archive with `--push=false \
+        "KO_DOCKER_REPO={0} requests a container daemon, which `cargo ship` does not use: write an archive with `--push=false \
          --tarball image.tar` and load it with `kind load image-archive image.tar`, `ctr images import` or `docker load`"
     )]
     Daemon(String),
     #[error("KO_DOCKER_REPO={0} begins with a scheme: leave it out, as in `localhost:5000/team`")]
     Scheme(String),
-    #[error("KO_DOCKER_REPO={0} names a tag or a digest: give the repository alone and the tag by --tag")]
+    #[error("KO_DOCKER_REPO={0} names a tag or a digest: set only the repository, and the tag with --tag")]
     Tagged(String),
     #[error(
-        "KO_DOCKER_REPO={repository} is no repository ({problem}): write HOST[:PORT][/PATH] in lower case"
+        "KO_DOCKER_REPO={repository} is not a repository ({problem}): write HOST[:PORT][/PATH] in lower case"
     )]
     Malformed { repository: String, problem: ParseError },
 }
@@ -110,7 +110,7 @@ pub(crate) fn tag(text: &str) -> Result<String, String> {
         Ok(text.to_owned())
     } else {
         Err(format!(
-            "'{text}' is no tag: use up to 128 letters, digits, '_', '.' and '-', beginning with one of the first three"
+            "'{text}' is not a valid tag: use up to 128 letters, digits, '_', '.' and '-', beginning with one of the first three"
         ))
     }
 }
@@ -123,12 +123,12 @@ mod tests {
         Destination::parse(Some(repository)).unwrap()
     }
 
-    fn refusal(repository: &str) -> String {
+    fn error(repository: &str) -> String {
         Destination::parse(Some(repository)).unwrap_err().to_string()
     }
 
     #[test]
-    fn the_image_lies_below_the_repository_under_its_plain_name() {
+    fn the_image_is_below_the_repository_with_its_plain_name() {
         let digest = format!("sha256:{}", "a".repeat(64));
         for (repository, image) in [
             ("localhost:5000", "localhost:5000/pod-affinity"),
@@ -144,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn only_this_machine_is_spoken_to_without_tls() {
+    fn only_registries_on_this_machine_are_used_without_tls() {
         for here in [
             "localhost",
             "localhost:5000/x",
@@ -159,32 +159,29 @@ mod tests {
     }
 
     #[test]
-    fn an_unset_or_empty_repository_is_told_what_to_set() {
+    fn an_unset_or_empty_repository_is_an_error_with_an_example() {
         for nothing in [None, Some(""), Some(" ")] {
-            let refusal = Destination::parse(nothing).unwrap_err();
-            assert_eq!(refusal, Error::Unset);
-            assert!(
-                refusal.to_string().contains("export KO_DOCKER_REPO="),
-                "{refusal}"
-            );
+            let error = Destination::parse(nothing).unwrap_err();
+            assert_eq!(error, Error::Unset);
+            assert!(error.to_string().contains("export KO_DOCKER_REPO="), "{error}");
         }
     }
 
     #[test]
-    fn a_daemon_is_refused_with_the_way_around_it() {
-        assert!(refusal("kind.local").contains("kind load image-archive"));
+    fn a_container_daemon_is_an_error_with_the_alternative() {
+        assert!(error("kind.local").contains("kind load image-archive"));
     }
 
     #[test]
-    fn what_is_no_repository_is_refused_for_what_it_is() {
-        assert!(refusal("http://localhost:5000").contains("begins with a scheme"));
-        assert!(refusal("ghcr.io/me/x:v1").contains("--tag"));
-        assert!(refusal("ghcr.io/me@sha256:ab").contains("--tag"));
-        assert!(refusal("ghcr.io/Me").contains("lower case"));
+    fn an_invalid_repository_is_an_error_that_says_why() {
+        assert!(error("http://localhost:5000").contains("begins with a scheme"));
+        assert!(error("ghcr.io/me/x:v1").contains("--tag"));
+        assert!(error("ghcr.io/me@sha256:ab").contains("--tag"));
+        assert!(error("ghcr.io/Me").contains("lower case"));
     }
 
     #[test]
-    fn what_stays_here_needs_no_repository() {
+    fn an_image_that_is_not_pushed_needs_no_repository() {
         for nothing in [None, Some("kind.local")] {
             let local = Destination::local(nothing).unwrap();
             assert_eq!(local.tagged("x").whole(), "ko.local/pod-affinity:x");
@@ -193,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn tags_are_what_registries_take() {
+    fn tags_have_the_format_that_registries_accept() {
         for good in ["latest", "v1.2.3", "_x"] {
             assert_eq!(tag(good).as_deref(), Ok(good));
         }

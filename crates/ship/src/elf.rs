@@ -21,10 +21,10 @@ pub(crate) enum Linkage {
 /// The binary cannot start in the image.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum Error {
-    #[error("the binary is no 64-bit ELF executable ({0}): give the one that cargo built for Linux")]
+    #[error("the binary is not a 64-bit ELF executable ({0}): give the binary that cargo built for Linux")]
     Format(String),
     #[error(
-        "the binary is for another processor than {wanted}: build it for {wanted}, or say what it is for by --platform"
+        "the binary is for another processor than {wanted}: build it for {wanted}, or set its platform with --platform"
     )]
     Processor { wanted: Processor },
     #[error(
@@ -61,8 +61,11 @@ pub(crate) fn check(binary: &[u8], wanted: Processor) -> Result<Linkage, Error> 
 
 /// The version of glibc in a binary, from the text that glibc contains for its own version output.
 pub(crate) fn glibc(binary: &[u8]) -> Option<String> {
-    const WORDS: &[u8] = b"stable release version ";
-    let start = binary.windows(WORDS.len()).position(|window| window == WORDS)? + WORDS.len();
+    const VERSION_PREFIX: &[u8] = b"stable release version ";
+    let start = binary
+        .windows(VERSION_PREFIX.len())
+        .position(|window| window == VERSION_PREFIX)?
+        + VERSION_PREFIX.len();
     let of_version = |byte: &&u8| byte.is_ascii_digit() || **byte == b'.';
     let version: Vec<u8> = binary[start..].iter().take_while(of_version).copied().collect();
     let version = String::from_utf8(version).ok()?;
@@ -130,7 +133,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn a_dynamic_segment_that_needs_nothing_is_no_fault() {
+    fn a_dynamic_segment_without_libraries_passes() {
         assert_eq!(
             check(&dynamic(object::elf::DT_RELA), Processor::Amd64),
             Ok(Linkage::Fixed)
@@ -152,21 +155,21 @@ pub(crate) mod tests {
             object::elf::PT_INTERP,
             b"/lib64/ld-linux-x86-64.so.2\0",
         );
-        let refusal = check(&interpreted, Processor::Amd64).unwrap_err().to_string();
+        let error = check(&interpreted, Processor::Amd64).unwrap_err().to_string();
         assert!(
-            refusal.contains("/lib64/ld-linux-x86-64.so.2") && refusal.contains("crt-static"),
-            "{refusal}"
+            error.contains("/lib64/ld-linux-x86-64.so.2") && error.contains("crt-static"),
+            "{error}"
         );
     }
 
     #[test]
     fn another_processor_is_refused() {
-        let refusal = check(&static_elf(), Processor::Arm64).unwrap_err().to_string();
-        assert!(refusal.contains("linux/arm64"), "{refusal}");
+        let error = check(&static_elf(), Processor::Arm64).unwrap_err().to_string();
+        assert!(error.contains("linux/arm64"), "{error}");
     }
 
     #[test]
-    fn this_very_test_is_dynamic_and_refused() {
+    fn the_binary_of_this_test_is_dynamic_and_refused() {
         let own = std::fs::read(std::env::current_exe().unwrap()).unwrap();
         let own_processor = if cfg!(target_arch = "x86_64") {
             Processor::Amd64
@@ -177,7 +180,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn glibc_says_its_version_itself() {
+    fn the_version_of_glibc_is_read_from_its_own_text() {
         let words = b"\0GNU C Library (Debian) stable release version 2.36.\nCopyright";
         assert_eq!(glibc(words).as_deref(), Some("2.36"));
         assert_eq!(glibc(b"stable"), None);

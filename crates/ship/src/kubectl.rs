@@ -38,7 +38,7 @@ impl Verb {
 }
 
 /// Checks that kubectl exists, before anything is built.
-pub(crate) fn look_for() -> Result<(), Error> {
+pub(crate) fn require_kubectl() -> Result<(), Error> {
     let asked = kubectl(&["version", "--client"])
         .stdout(Stdio::null())
         .stderr(Stdio::null())
@@ -70,7 +70,7 @@ pub(crate) fn run(verb: Verb, manifests: &str, arguments: &[OsString]) -> Result
         .stdin(Stdio::piped())
         .spawn()
         .map_err(Error::Missing)?;
-    hand_over(&mut child, manifests).map_err(Error::Pipe)?;
+    pass_manifests(&mut child, manifests).map_err(Error::Pipe)?;
     Ok(code(child.wait().map_err(Error::Pipe)?))
 }
 
@@ -82,7 +82,7 @@ fn kubectl(arguments: &[&str]) -> Command {
 
 /// Writes the manifests to kubectl's standard input. If kubectl ends without reading them, its own message and exit code
 /// report the reason.
-fn hand_over(child: &mut Child, manifests: &str) -> io::Result<()> {
+fn pass_manifests(child: &mut Child, manifests: &str) -> io::Result<()> {
     let Some(mut pipe) = child.stdin.take() else {
         return Ok(());
     };
@@ -104,14 +104,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_end_by_signal_is_told_as_shells_tell_it() {
+    fn an_end_by_signal_has_the_exit_code_of_shells() {
         const KILLED: i32 = 9;
         assert_eq!(code(ExitStatus::from_raw(KILLED)), 137);
         assert_eq!(code(ExitStatus::from_raw(3 << 8)), 3);
     }
 
     #[test]
-    fn deleting_what_is_not_there_is_no_failure() {
+    fn deleting_missing_objects_is_no_failure() {
         assert!(Verb::Delete.arguments().contains(&"--ignore-not-found"));
     }
 }

@@ -1,8 +1,13 @@
 //! `cargo ship`: ko's commands for this Rust program. Builds the image from the source of this checkout without a container
 //! daemon, pushes it, and resolves, applies, deletes or releases the manifests that refer to it.
 //!
-//! The modules [`image`], [`manifest`], [`sbom`], [`destination`], [`refusal`] and [`release`] are pure functions of their
+//! The modules [`image`], [`manifest`], [`sbom`], [`destination`], [`push_error`] and [`release`] are pure functions of their
 //! input; small modules call cargo, git, kubectl and registries; [`run`] lists the steps of each command.
+
+/// Prints one line of progress to standard error, because other programs read standard output.
+macro_rules! status {
+    ($($words:tt)*) => { eprintln!("ship: {}", format_args!($($words)*)) };
+}
 
 mod archive;
 mod args;
@@ -15,12 +20,10 @@ mod kubectl;
 mod manifest;
 mod platform;
 mod product;
-mod provenance;
-mod refusal;
+mod push_error;
 mod registry;
 mod release;
 mod run;
-mod say;
 mod sbom;
 mod toolchain;
 mod workspace;

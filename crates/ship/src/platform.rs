@@ -87,7 +87,7 @@ impl FromStr for Processor {
             "linux/amd64" => Ok(Self::Amd64),
             "linux/arm64" => Ok(Self::Arm64),
             _ => Err(format!(
-                "'{text}' is no platform that an image can be made for; there are linux/amd64 and linux/arm64, one at a time"
+                "'{text}' is not a supported platform: use linux/amd64 or linux/arm64, one at a time"
             )),
         }
     }
@@ -104,18 +104,18 @@ mod tests {
     }
 
     #[test]
-    fn a_platform_is_written_as_it_is_read() {
+    fn a_platform_is_displayed_as_it_is_parsed() {
         for text in ["linux/amd64", "linux/arm64"] {
             assert_eq!(text.parse::<Processor>().unwrap().to_string(), text);
         }
     }
 
     #[test]
-    fn another_system_is_refused_with_what_there_is() {
-        let refusal = "windows/amd64".parse::<Processor>().unwrap_err();
+    fn an_unsupported_platform_is_an_error_with_the_supported_ones() {
+        let error = "windows/amd64".parse::<Processor>().unwrap_err();
         assert!(
-            refusal.contains("'windows/amd64'") && refusal.contains("linux/arm64"),
-            "{refusal}"
+            error.contains("'windows/amd64'") && error.contains("linux/arm64"),
+            "{error}"
         );
     }
 

@@ -5,11 +5,10 @@ use crate::compile::{self, Recipe};
 use crate::destination::{self, Destination};
 use crate::image::{self, Content, Image, megabytes};
 use crate::platform::{Libc, Platform};
-use crate::provenance::Provenance;
 use crate::registry::{self, Registry};
-use crate::say::say;
 use crate::sbom::{self, Subject};
 use crate::toolchain::{self, Rustc};
+use crate::workspace::Provenance;
 use crate::workspace::{PRODUCT, Workspace};
 use crate::{archive, elf};
 use std::collections::BTreeMap;
@@ -68,9 +67,9 @@ pub(crate) fn ship(args: &ImageArgs, source: &Source, tags: &[String]) -> Result
     let binary = binary(args, source, &rustc)?;
     let linkage = elf::check(&binary, platform.processor)?;
     let image = image::assemble(&content(source, platform, &binary))?;
-    tell(&image, platform, linkage);
+    print_summary(&image, platform, linkage);
     let sbom = match args.sbom {
-        Sbom::Spdx => Some(bill(source, &image, platform, &rustc, &binary)?),
+        Sbom::Spdx => Some(bill_of_materials(source, &image, platform, &rustc, &binary)?),
         Sbom::None => None,
     };
     write(args, source, &image, sbom.as_deref(), &names(&destination, tags))?;
@@ -87,14 +86,14 @@ fn destination(args: &ImageArgs) -> Result<(Destination, Option<Registry>), Erro
         return Ok((Destination::local(args.repo.as_deref())?, None));
     }
     let destination = Destination::parse(args.repo.as_deref())?;
-    let registry = Registry::reach(&destination, args.access())?;
+    let registry = Registry::connect(&destination, args.access())?;
     Ok((destination, Some(registry)))
 }
 
 fn binary(args: &ImageArgs, source: &Source, rustc: &Rustc) -> Result<Vec<u8>, Error> {
     let path = match &args.binary {
         Some(given) => {
-            say!("note: {} is taken instead of building", given.display());
+            status!("note: {} is used instead of a new build", given.display());
             given.clone()
         }
         None => built(args, source, rustc)?,
@@ -105,8 +104,8 @@ fn binary(args: &ImageArgs, source: &Source, rustc: &Rustc) -> Result<Vec<u8>, E
 fn built(args: &ImageArgs, source: &Source, rustc: &Rustc) -> Result<PathBuf, Error> {
     let platform = args.platform();
     let linker = toolchain::linker(rustc, platform)?;
-    say!(
-        "building {PRODUCT} for {}; from scratch that takes some minutes",
+    status!(
+        "building {PRODUCT} for {}; without a cache, the build takes some minutes",
         platform.target()
     );
     let recipe = Recipe {
@@ -149,26 +148,26 @@ fn labels(source: &Source) -> BTreeMap<String, String> {
     known.into_iter().filter_map(label).collect()
 }
 
-fn tell(image: &Image, platform: Platform, linkage: elf::Linkage) {
-    let how = match linkage {
+fn print_summary(image: &Image, platform: Platform, linkage: elf::Linkage) {
+    let linking = match linkage {
         elf::Linkage::Fixed => "static",
         elf::Linkage::PositionIndependent => "static, position-independent",
     };
-    say!(
-        "the image is {:.1} MB, for {}, from scratch, user {}; in it is:",
+    status!(
+        "the image is {:.1} MB, for {}, from scratch, user {}; it contains:",
         megabytes(image.layer.size()),
         platform.processor,
         image::USER
     );
-    say!(
-        "  {} ({:.1} MB, {how}, {})",
+    status!(
+        "  {} ({:.1} MB, {linking}, {})",
         image::ENTRYPOINT,
         megabytes(image.unpacked),
         platform.libc
     );
 }
 
-fn bill(
+fn bill_of_materials(
     source: &Source,
     image: &Image,
     platform: Platform,
@@ -199,23 +198,23 @@ fn write(
 ) -> Result<(), Error> {
     if let Some(folder) = &args.oci_layout {
         archive::write_layout(folder, image, names)?;
-        told(folder, "the image as an OCI layout");
+        print_path(folder, "the image as an OCI layout");
     }
     if let Some(file) = &args.tarball {
         archive::write_tarball(file, image, names)?;
-        told(file, "the image as an archive");
+        print_path(file, "the image as an archive");
     }
     if let Some(sbom) = sbom {
         let default = || source.workspace.target_directory.join("ship/sbom.spdx.json");
         let file = args.sbom_out.clone().unwrap_or_else(default);
         archive::write(&file, sbom)?;
-        told(&file, "the bill of materials");
+        print_path(&file, "the bill of materials");
     }
     Ok(())
 }
 
-fn told(path: &Path, what: &str) {
-    say!("{what} is in {}", path.display());
+fn print_path(path: &Path, what: &str) {
+    status!("{what} is in {}", path.display());
 }
 
 fn names(destination: &Destination, tags: &[String]) -> Vec<String> {
@@ -246,7 +245,7 @@ mod tests {
     }
 
     #[test]
-    fn labels_say_what_it_is_and_whence_it_came() {
+    fn labels_describe_the_image_and_its_source() {
         let labels = labels(&source(Some("abc")));
         let label = |key: &str| {
             labels
@@ -265,7 +264,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_known_is_not_made_up() {
+    fn unknown_values_have_no_label() {
         let labels = labels(&source(None));
         assert!(!labels.contains_key("org.opencontainers.image.revision"));
         assert!(!labels.contains_key("org.opencontainers.image.source"));

@@ -4,8 +4,7 @@
 use crate::credentials;
 use crate::destination::Destination;
 use crate::image::{Blob, Image, megabytes};
-use crate::refusal::{self, Asked};
-use crate::say::say;
+use crate::push_error::{self, PushContext};
 use oci_client::client::{ClientConfig, ClientProtocol};
 use oci_client::errors::OciDistributionError;
 use oci_client::secrets::RegistryAuth;
@@ -14,9 +13,9 @@ use std::path::PathBuf;
 use std::time::Duration;
 use tokio::runtime::{Builder, Runtime};
 
-const CONNECTING: Duration = Duration::from_secs(10);
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 /// Timeout between two reads of a response.
-const SILENCE: Duration = Duration::from_mins(1);
+const READ_TIMEOUT: Duration = Duration::from_mins(1);
 
 /// Settings for connections to registries.
 #[derive(Clone, Debug)]
@@ -33,7 +32,7 @@ pub(crate) enum Error {
     #[error(transparent)]
     Credentials(#[from] credentials::Error),
     #[error(transparent)]
-    Refusal(#[from] refusal::Error),
+    Push(#[from] push_error::Error),
     #[error("no runtime for the push: {0}")]
     Runtime(#[from] std::io::Error),
 }
@@ -42,37 +41,37 @@ pub(crate) enum Error {
 pub(crate) struct Registry {
     runtime: Runtime,
     client: Client,
-    asked: Asked,
+    context: PushContext,
 }
 
 impl Registry {
     /// Connects to the registry and authenticates.
-    pub(crate) fn reach(destination: &Destination, access: Access) -> Result<Self, Error> {
+    pub(crate) fn connect(destination: &Destination, access: Access) -> Result<Self, Error> {
         let auth = credentials::look_up(&access.docker_config, destination.registry())?;
         let scheme = scheme(destination, &access);
-        if let Some(warning) = in_clear(destination, &scheme, &auth) {
-            say!("{warning}");
+        if let Some(warning) = plain_password_warning(destination, &scheme, &auth) {
+            status!("{warning}");
         }
-        let asked = Asked {
+        let context = PushContext {
             registry: destination.registry().to_owned(),
             plain: scheme == ClientProtocol::Http,
             docker_config: access.docker_config,
             anonymous: auth == RegistryAuth::Anonymous,
         };
         let runtime = Builder::new_current_thread().enable_all().build()?;
-        let reached = runtime.block_on(authenticated(scheme, destination, &auth));
-        let client = reached.map_err(|error| refusal::explain(error, asked.clone()))?;
+        let connected = runtime.block_on(authenticated(scheme, destination, &auth));
+        let client = connected.map_err(|error| push_error::explain(error, context.clone()))?;
         Ok(Self {
             runtime,
             client,
-            asked,
+            context,
         })
     }
 
     /// Pushes the image, and waits for the result.
     pub(crate) fn push(&self, image: &Image, to: &Destination, tags: &[String]) -> Result<(), Error> {
         let pushed = self.runtime.block_on(upload(&self.client, image, to, tags));
-        pushed.map_err(|error| refusal::explain(error, self.asked.clone()).into())
+        pushed.map_err(|error| push_error::explain(error, self.context.clone()).into())
     }
 }
 
@@ -85,12 +84,12 @@ fn scheme(to: &Destination, access: &Access) -> ClientProtocol {
 }
 
 /// A warning if a password is sent without TLS to another machine.
-fn in_clear(to: &Destination, scheme: &ClientProtocol, auth: &RegistryAuth) -> Option<String> {
-    let is_told = *auth != RegistryAuth::Anonymous && *scheme == ClientProtocol::Http && !to.is_loopback();
+fn plain_password_warning(to: &Destination, scheme: &ClientProtocol, auth: &RegistryAuth) -> Option<String> {
+    let warns = *auth != RegistryAuth::Anonymous && *scheme == ClientProtocol::Http && !to.is_loopback();
     let registry = to.registry();
-    is_told.then(|| {
+    warns.then(|| {
         format!(
-            "warning: your password for {registry} goes over plain HTTP (--insecure-registry), where others on the way can \
+            "warning: your password for {registry} is sent over plain HTTP (--insecure-registry), so others on the network can \
              read it; give the registry a certificate, or log out with `docker logout {registry}` if it needs none"
         )
     })
@@ -110,8 +109,8 @@ async fn authenticated(
 fn client(protocol: ClientProtocol) -> Result<Client, OciDistributionError> {
     Client::try_from(ClientConfig {
         protocol,
-        connect_timeout: Some(CONNECTING),
-        read_timeout: Some(SILENCE),
+        connect_timeout: Some(CONNECT_TIMEOUT),
+        read_timeout: Some(READ_TIMEOUT),
         user_agent: concat!("cargo-ship/", env!("CARGO_PKG_VERSION")),
         ..ClientConfig::default()
     })
@@ -137,10 +136,10 @@ async fn upload(
 async fn upload_blob(client: &Client, to: &Reference, blob: &Blob) -> Result<(), OciDistributionError> {
     // The blob is pushed again if the registry does not answer whether it exists.
     if client.blob_exists(to, &blob.digest).await.unwrap_or_default() {
-        say!("{} is there already", blob.digest);
+        status!("{} already exists", blob.digest);
         return Ok(());
     }
-    say!("pushing {} ({:.1} MB)", blob.digest, megabytes(blob.size()));
+    status!("pushing {} ({:.1} MB)", blob.digest, megabytes(blob.size()));
     client
         .push_blob(to, blob.bytes.clone(), &blob.digest)
         .await
@@ -159,7 +158,7 @@ async fn upload_manifest(
     client
         .push_manifest_raw(to, manifest.bytes.clone(), media_type)
         .await?;
-    say!("pushed {to}");
+    status!("pushed {to}");
     Ok(())
 }
 
@@ -173,16 +172,16 @@ mod tests {
             docker_config: PathBuf::new(),
             insecure,
         };
-        in_clear(&destination, &scheme(&destination, &access), auth)
+        plain_password_warning(&destination, &scheme(&destination, &access), auth)
     }
 
     #[test]
-    fn a_password_in_clear_to_another_machine_is_told() {
+    fn a_password_without_tls_to_another_machine_is_a_warning() {
         let me = RegistryAuth::Basic("me".into(), "hunter2".into());
-        let told = warning("registry.example:5000/team", true, &me).unwrap();
+        let text = warning("registry.example:5000/team", true, &me).unwrap();
         assert!(
-            told.contains("registry.example:5000") && !told.contains("hunter2"),
-            "{told}"
+            text.contains("registry.example:5000") && !text.contains("hunter2"),
+            "{text}"
         );
         assert_eq!(warning("registry.example:5000/team", false, &me), None);
         assert_eq!(warning("127.0.0.1:5000/team", true, &me), None);

@@ -29,10 +29,10 @@ pub(crate) struct Contents {
 pub(crate) enum Error {
     #[error(
         "this checkout differs from its commit, and a release must be what its revision says: commit or stash the changes (see \
-         `git status`), or say --allow-dirty"
+         `git status`), or use --allow-dirty"
     )]
     Dirty,
-    #[error("{} cannot be written ({source}): choose a folder where you may write by --out", path.display())]
+    #[error("{} cannot be written ({source}): choose a writable folder with --out", path.display())]
     Write { path: PathBuf, source: io::Error },
 }
 
@@ -60,7 +60,7 @@ impl Version {
             Ok(Self(text.to_owned()))
         } else {
             Err(format!(
-                "'{text}' is no version: write it as v1.2.3 or v1.2.3-rc.1"
+                "'{text}' is not a valid version: write it as v1.2.3 or v1.2.3-rc.1"
             ))
         }
     }
@@ -153,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn a_release_is_what_sha256sum_finds_in_order() {
+    fn the_checksums_of_a_release_pass_sha256sum() {
         let folder = tempfile::tempdir().unwrap();
         let inner = folder.path().join("new/release");
         write(&inner, &files(contents())).unwrap();
@@ -175,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn a_release_without_a_bill_of_materials_has_a_file_less() {
+    fn a_release_without_a_bill_of_materials_has_one_file_less() {
         let without = Contents {
             sbom: None,
             ..contents()
@@ -184,11 +184,11 @@ mod tests {
     }
 
     #[test]
-    fn a_folder_that_cannot_be_is_told_of() {
+    fn a_folder_that_cannot_be_created_is_an_error() {
         let file = tempfile::NamedTempFile::new().unwrap();
-        let refusal = write(&file.path().join("x"), &files(contents()))
+        let error = write(&file.path().join("x"), &files(contents()))
             .unwrap_err()
             .to_string();
-        assert!(refusal.contains("--out"), "{refusal}");
+        assert!(error.contains("--out"), "{error}");
     }
 }

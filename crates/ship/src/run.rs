@@ -4,10 +4,8 @@ use crate::args::{Args, Command, ImageArgs, ManifestArgs, ReleaseArgs};
 use crate::kubectl::{self, Verb};
 use crate::manifest::{self, Manifests, Selection, files};
 use crate::product::{self, Source};
-use crate::provenance;
 use crate::release::{self, Contents};
-use crate::say::say;
-use crate::workspace::{self, PRODUCT};
+use crate::workspace::{self, PRODUCT, Provenance};
 use std::ffi::OsString;
 use std::io::{self, Write};
 
@@ -47,15 +45,15 @@ pub(crate) fn run(args: Args) -> Result<u8, Error> {
 
 fn build(image: &ImageArgs) -> Result<u8, Error> {
     let shipped = product::ship(image, &source(image)?, &image.tags())?;
-    put(&format!("{}\n", shipped.reference))
+    print(&format!("{}\n", shipped.reference))
 }
 
 fn resolve(manifests: &ManifestArgs, image: &ImageArgs) -> Result<u8, Error> {
-    put(&resolved(&manifests.selection(), image)?.joined())
+    print(&resolved(&manifests.selection(), image)?.joined())
 }
 
 fn apply(manifests: &ManifestArgs, image: &ImageArgs, arguments: &[OsString]) -> Result<u8, Error> {
-    kubectl::look_for()?;
+    kubectl::require_kubectl()?;
     let resolved = resolved(&manifests.selection(), image)?;
     Ok(kubectl::run(Verb::Apply, &resolved.joined(), arguments)?)
 }
@@ -75,8 +73,8 @@ fn release(args: &ReleaseArgs) -> Result<u8, Error> {
         return Err(release::Error::Dirty.into());
     }
     if source.version != source.workspace.version {
-        say!(
-            "note: the binary of {} calls itself {}",
+        status!(
+            "note: the binary of {} reports the version {}",
             version.as_str(),
             source.workspace.version
         );
@@ -102,15 +100,15 @@ fn release(args: &ReleaseArgs) -> Result<u8, Error> {
     };
     let folder = args.out.clone().unwrap_or_else(named);
     release::write(&folder, &release::files(contents))?;
-    say!("{} is in {}", version.as_str(), folder.display());
-    put(&format!("{}\n", shipped.reference))
+    status!("{} is in {}", version.as_str(), folder.display());
+    print(&format!("{}\n", shipped.reference))
 }
 
 /// Builds the image only if a manifest refers to it.
 fn resolved(selection: &Selection, image: &ImageArgs) -> Result<Manifests, Error> {
     let manifests = Manifests::checked(files::read(selection)?)?;
     if manifests.images(&[PRODUCT])?.is_empty() {
-        say!("nothing here refers to ko://{PRODUCT}, so nothing is built");
+        status!("no manifest refers to ko://{PRODUCT}, so nothing is built");
         return Ok(manifests);
     }
     let shipped = product::ship(image, &source(image)?, &image.tags())?;
@@ -125,9 +123,9 @@ fn parsed(selection: &Selection) -> Result<Manifests, Error> {
 
 fn source(image: &ImageArgs) -> Result<Source, Error> {
     let workspace = workspace::find()?;
-    let provenance = provenance::of(&workspace.root, image.source_date_epoch);
+    let provenance = Provenance::read(&workspace.root, image.source_date_epoch);
     if provenance.dirty {
-        say!("note: files differ from the commit; the image says so");
+        status!("note: files differ from the commit; the label of the revision ends with -dirty");
     }
     Ok(Source {
         version: workspace.version.clone(),
@@ -137,7 +135,7 @@ fn source(image: &ImageArgs) -> Result<Source, Error> {
 }
 
 /// A reader that closes standard output early is not an error.
-fn put(text: &str) -> Result<u8, Error> {
+fn print(text: &str) -> Result<u8, Error> {
     let mut output = io::stdout().lock();
     match output.write_all(text.as_bytes()).and_then(|()| output.flush()) {
         Err(error) if error.kind() != io::ErrorKind::BrokenPipe => Err(Error::Output(error)),

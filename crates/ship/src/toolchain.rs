@@ -20,23 +20,23 @@ pub(crate) struct Rustc {
 pub(crate) enum Error {
     #[error("rustc does not run ({0}): install Rust with rustup")]
     Rustc(std::io::Error),
-    #[error("rustc's answer to -vV has no line '{0}': is it really a Rust compiler?")]
+    #[error("rustc's answer to -vV has no line '{0}': check whether it is a Rust compiler")]
     Answer(&'static str),
     #[error(
-        "there is no standard library for {target} here: `rustup target add {target}` where rustup has it, or leave --platform \
+        "there is no standard library for {target} here: `rustup target add {target}` if rustup supports it, or leave --platform \
          and --libc as they are"
     )]
     Target { target: String },
     #[error(
-        "nothing here compiles and links C for {target}: install one of {wanted}, or leave --platform and --libc as they are"
+        "no program on this machine compiles and links C for {target}: install one of {wanted}, or leave --platform and --libc as they are"
     )]
     Linker { target: String, wanted: String },
 }
 
 /// Reads the version of rustc.
 pub(crate) fn rustc() -> Result<Rustc, Error> {
-    let sysroot = asked(&["--print", "sysroot"])?;
-    parse(&asked(&["-vV"])?, Path::new(sysroot.trim()))
+    let sysroot = run_rustc(&["--print", "sysroot"])?;
+    parse(&run_rustc(&["-vV"])?, Path::new(sysroot.trim()))
 }
 
 /// Checks that the standard library is installed, and returns the program that links.
@@ -55,7 +55,7 @@ fn library(sysroot: &Path, target: &str) -> PathBuf {
     sysroot.join("lib/rustlib").join(target).join("lib")
 }
 
-fn asked(arguments: &[&str]) -> Result<String, Error> {
+fn run_rustc(arguments: &[&str]) -> Result<String, Error> {
     let output = Command::new("rustc")
         .args(arguments)
         .stdin(Stdio::null())
@@ -102,7 +102,7 @@ mod tests {
     }
 
     #[test]
-    fn rustc_says_who_it_is() {
+    fn the_version_of_rustc_is_parsed() {
         let rustc = told(ANSWER).unwrap();
         assert_eq!(
             (
@@ -120,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_without_a_host_is_no_answer() {
+    fn output_without_a_host_is_an_error() {
         assert!(matches!(told("release: 1"), Err(Error::Answer("host:"))));
     }
 
@@ -130,10 +130,10 @@ mod tests {
             processor: Processor::Arm64,
             libc: Libc::Musl,
         };
-        let refusal = linker(&told(ANSWER).unwrap(), platform).unwrap_err().to_string();
+        let error = linker(&told(ANSWER).unwrap(), platform).unwrap_err().to_string();
         assert!(
-            refusal.contains("rustup target add aarch64-unknown-linux-musl"),
-            "{refusal}"
+            error.contains("rustup target add aarch64-unknown-linux-musl"),
+            "{error}"
         );
     }
 
@@ -146,10 +146,7 @@ mod tests {
         };
         std::fs::create_dir_all(library(sysroot.path(), &platform.target())).unwrap();
         let rustc = parse(ANSWER, sysroot.path()).unwrap();
-        let refusal = linker(&rustc, platform).unwrap_err().to_string();
-        assert!(
-            refusal.contains("install one of aarch64-linux-musl-gcc"),
-            "{refusal}"
-        );
+        let error = linker(&rustc, platform).unwrap_err().to_string();
+        assert!(error.contains("install one of aarch64-linux-musl-gcc"), "{error}");
     }
 }

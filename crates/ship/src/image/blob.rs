@@ -65,7 +65,7 @@ mod tests {
     use std::collections::HashMap;
 
     #[test]
-    fn a_blob_goes_by_the_digest_of_its_bytes() {
+    fn a_blob_is_identified_by_the_digest_of_its_bytes() {
         let blob = Blob::new(MediaType::ImageLayer, b"abc".to_vec());
         assert_eq!(
             blob.digest,

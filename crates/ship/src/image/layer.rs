@@ -90,7 +90,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_is_named_in_the_archive() {
+    fn the_archive_contains_no_user_names() {
         let archive = archive("/x", b"", Timestamp::UNIX_EPOCH).unwrap();
         let header = tar::Header::from_byte_slice(&archive[..512]);
         assert_eq!(
@@ -115,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn a_time_before_tars_beginning_is_its_beginning() {
+    fn a_time_before_1970_is_stored_as_1970() {
         assert_eq!(seconds(Timestamp::from_second(-5).unwrap()), 0);
     }
 }

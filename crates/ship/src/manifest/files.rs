@@ -34,11 +34,11 @@ pub(crate) enum Error {
     Missing(PathBuf),
     #[error("{} cannot be read: {source}", path.display())]
     Unreadable { path: PathBuf, source: io::Error },
-    #[error("{name} is no text in UTF-8: give manifests only")]
+    #[error("{name} is not text in UTF-8: give only manifests")]
     NoText { name: String },
     #[error(
-        "the folder {} holds no manifest (*.yaml, *.yml, *.json): give another one, add -R if they lie deeper, or say -k if \
-         it holds a kustomization",
+        "the folder {} contains no manifest (*.yaml, *.yml, *.json): give another folder, add -R for subfolders, or use -k if \
+         it contains a kustomization",
         .0.display()
     )]
     Empty(PathBuf),
@@ -164,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn a_folder_is_read_by_name_without_what_is_no_manifest() {
+    fn a_folder_is_read_in_the_order_of_names_without_other_files() {
         let folder = folder_of(&[
             "b.yml",
             "a.yaml",
@@ -184,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn files_come_in_the_order_in_which_they_were_asked_for() {
+    fn files_are_read_in_the_order_of_the_arguments() {
         let folder = folder_of(&["a.yaml", "b.txt"]);
         assert_eq!(
             contents(&folder, &["b.txt", "a.yaml"], false).unwrap(),
@@ -193,25 +193,25 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_there_is_named() {
+    fn a_missing_file_is_named() {
         let folder = folder_of(&[]);
-        let refusal = contents(&folder, &["nowhere.yaml"], false)
+        let error = contents(&folder, &["nowhere.yaml"], false)
             .unwrap_err()
             .to_string();
         assert!(
-            refusal.starts_with("there is no ") && refusal.contains("nowhere.yaml"),
-            "{refusal}"
+            error.starts_with("there is no ") && error.contains("nowhere.yaml"),
+            "{error}"
         );
     }
 
     #[test]
-    fn a_folder_without_manifests_is_a_mistake() {
+    fn a_folder_without_manifests_is_an_error() {
         let folder = folder_of(&["deep/d.yaml"]);
         assert!(matches!(contents(&folder, &["."], false), Err(Error::Empty(_))));
     }
 
     #[test]
-    fn bytes_that_are_no_text_are_no_manifest() {
+    fn bytes_that_are_not_text_are_not_a_manifest() {
         let folder = folder_of(&["a.yaml"]);
         std::fs::write(folder.path().join("a.yaml"), [0xff, 0xfe]).unwrap();
         assert!(matches!(

@@ -2,9 +2,8 @@
 //! a later release could not change them.
 
 use super::Error;
-use super::edit::Edits;
 use super::files::Text;
-use super::tree::{self, Node, Places};
+use super::tree::{self, Edits, Node, Places};
 
 const LABEL: &str = "app.kubernetes.io/version";
 const NULLS: [&str; 4] = ["~", "null", "Null", "NULL"];
@@ -14,7 +13,7 @@ pub(super) fn labelled(text: &Text, version: &str) -> Result<Text, Error> {
     let objects = tree::objects(text)?;
     let mut labelling = Labelling {
         text,
-        places: Places::of(text),
+        places: Places::new(text),
         version: format!("\"{version}\""),
         edits: Edits::default(),
     };
@@ -126,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn a_version_that_is_there_is_replaced() {
+    fn an_existing_version_is_replaced() {
         let content = "metadata:\n  labels:\n    app.kubernetes.io/version: devel # x\n    a: b\n";
         assert_eq!(labelled_text(content), content.replace("devel", "\"v1.2.3\""));
     }

@@ -1,9 +1,8 @@
 //! Finds `ko://` references in values, never in comments, and replaces them in the text.
 
 use super::Error;
-use super::edit::Edits;
 use super::files::Text;
-use super::tree::{self, Places};
+use super::tree::{self, Edits, Places};
 use std::ops::Range;
 
 const SCHEME: &str = "ko://";
@@ -27,7 +26,7 @@ pub(super) fn images(text: &Text, known: &[&str]) -> Result<Vec<String>, Error> 
 
 /// Replaces each `ko://` reference with this name.
 pub(super) fn replaced(text: &Text, name: &str, reference: &str) -> Result<Text, Error> {
-    let (documents, places) = (tree::documents(text)?, Places::of(text));
+    let (documents, places) = (tree::documents(text)?, Places::new(text));
     let mut edits = Edits::default();
     for document in &documents {
         tree::strings(document, &mut |node, _| {
@@ -37,11 +36,11 @@ pub(super) fn replaced(text: &Text, name: &str, reference: &str) -> Result<Text,
             }
         });
     }
-    proven(edits.applied(text), name)
+    check_replaced(edits.applied(text), name)
 }
 
 /// A remaining reference is written with escapes or anchors, so its position is unknown.
-fn proven(text: Text, name: &str) -> Result<Text, Error> {
+fn check_replaced(text: Text, name: &str) -> Result<Text, Error> {
     if names(&text)?.iter().any(|left| left == name) {
         let (file, name) = (text.name, name.to_owned());
         return Err(Error::Unreplaceable { file, name });
@@ -93,7 +92,7 @@ mod tests {
         }
     }
 
-    fn rewritten(content: &str) -> String {
+    fn resolved(content: &str) -> String {
         replaced(&text(content), KNOWN[0], DIGEST).unwrap().content
     }
 
@@ -103,7 +102,7 @@ mod tests {
             "# ko://pod-affinity is built\nimage:   ko://pod-affinity # from ko://pod-affinity\nz: 1\na: 2\n";
         let expected =
             format!("# ko://pod-affinity is built\nimage:   {DIGEST} # from ko://pod-affinity\nz: 1\na: 2\n");
-        assert_eq!(rewritten(content), expected);
+        assert_eq!(resolved(content), expected);
     }
 
     #[test]
@@ -139,7 +138,7 @@ mod tests {
                 format!("\u{e9}: \"\u{1f980}\"\na: {DIGEST}"),
             ),
         ] {
-            assert_eq!(rewritten(before), after);
+            assert_eq!(resolved(before), after);
         }
     }
 
@@ -150,18 +149,18 @@ mod tests {
             "ko://github.com/tektoncd/pipeline/cmd/controller",
             "ko://pod",
         ] {
-            let refusal = images(&text(&format!("a: {unknown}")), &KNOWN)
+            let error = images(&text(&format!("a: {unknown}")), &KNOWN)
                 .unwrap_err()
                 .to_string();
             assert!(
-                refusal.contains(unknown) && refusal.ends_with("known is ko://pod-affinity"),
-                "{refusal}"
+                error.contains(unknown) && error.ends_with("known image is ko://pod-affinity"),
+                "{error}"
             );
         }
     }
 
     #[test]
-    fn a_comment_asks_for_nothing() {
+    fn a_comment_contains_no_reference() {
         assert!(
             images(&text("# ko://other\na: 1 # ko://another\n"), &KNOWN)
                 .unwrap()
@@ -170,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn a_scheme_alone_is_no_reference() {
+    fn a_scheme_without_a_name_is_not_a_reference() {
         assert!(
             images(&text("a: references begin with ko:// or ko://.\n"), &KNOWN)
                 .unwrap()
@@ -179,9 +178,9 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_replaced_is_refused_instead_of_left() {
-        let refusal = replaced(&text(r#"a: "ko:/\/pod-affinity""#), KNOWN[0], DIGEST).unwrap_err();
-        assert!(matches!(refusal, Error::Unreplaceable { .. }), "{refusal}");
+    fn a_reference_that_cannot_be_replaced_is_an_error() {
+        let error = replaced(&text(r#"a: "ko:/\/pod-affinity""#), KNOWN[0], DIGEST).unwrap_err();
+        assert!(matches!(error, Error::Unreplaceable { .. }), "{error}");
     }
 
     /// The values as a second YAML library parses them.
@@ -192,14 +191,14 @@ mod tests {
             .collect()
     }
 
-    fn exchanged(value: Value) -> Value {
+    fn expected(value: Value) -> Value {
         match value {
             Value::String(text) => Value::String(text.replace("ko://pod-affinity", DIGEST)),
-            Value::Sequence(items) => Value::Sequence(items.into_iter().map(exchanged).collect()),
+            Value::Sequence(items) => Value::Sequence(items.into_iter().map(expected).collect()),
             Value::Mapping(mapping) => Value::Mapping(
                 mapping
                     .into_iter()
-                    .map(|(key, value)| (exchanged(key), exchanged(value)))
+                    .map(|(key, value)| (expected(key), expected(value)))
                     .collect(),
             ),
             other => other,
@@ -236,8 +235,8 @@ mod tests {
         #[test]
         fn exactly_the_references_change_in_any_document(value in value()) {
             let content = serde_yaml::to_string(&value).unwrap();
-            let after = rewritten(&content);
-            prop_assert_eq!(values(&after), values(&content).into_iter().map(exchanged).collect::<Vec<_>>());
+            let after = resolved(&content);
+            prop_assert_eq!(values(&after), values(&content).into_iter().map(expected).collect::<Vec<_>>());
         }
     }
 }

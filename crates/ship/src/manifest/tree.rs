@@ -1,8 +1,9 @@
-//! A parsed text: values with their positions, and functions to read them.
+//! A parsed text: values with their positions, functions to read them, and replacements of parts of the text.
 
 use super::Error;
 use super::files::Text;
 use saphyr::{LoadableYamlNode, MarkedYaml, Scalar, YamlData};
+use std::collections::BTreeMap;
 use std::ops::Range;
 
 /// A value and its position.
@@ -107,7 +108,7 @@ pub(super) fn strings<'n>(node: &'n Node, visit: &mut dyn FnMut(&'n Node, &'n st
 pub(super) struct Places(Vec<usize>);
 
 impl Places {
-    pub(super) fn of(text: &Text) -> Self {
+    pub(super) fn new(text: &Text) -> Self {
         let starts = text.content.char_indices().map(|(place, _)| place);
         Self(starts.chain([text.content.len()]).collect())
     }
@@ -122,6 +123,31 @@ impl Places {
     }
 }
 
+/// Replacements by their start. The value of a YAML anchor is visited more than once, and is replaced once.
+#[derive(Debug, Default)]
+pub(super) struct Edits(BTreeMap<usize, (usize, String)>);
+
+impl Edits {
+    pub(super) fn replace(&mut self, place: Range<usize>, piece: impl Into<String>) {
+        self.0.insert(place.start, (place.end, piece.into()));
+    }
+
+    pub(super) fn insert(&mut self, place: usize, piece: impl Into<String>) {
+        self.replace(place..place, piece);
+    }
+
+    pub(super) fn applied(self, text: &Text) -> Text {
+        let mut content = text.content.clone();
+        for (start, (end, piece)) in self.0.into_iter().rev() {
+            content.replace_range(start..end, &piece);
+        }
+        Text {
+            name: text.name.clone(),
+            content,
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -133,45 +159,58 @@ mod tests {
         }
     }
 
-    fn refusal(content: &str) -> String {
+    fn error(content: &str) -> String {
         objects(&text(content)).unwrap_err().to_string()
     }
 
     #[test]
-    fn documents_without_content_are_passed_over() {
+    fn documents_without_content_are_skipped() {
         let content = "# only words\n---\n---\napiVersion: v1\nkind: Namespace\n---\n# the end\n";
         assert_eq!(objects(&text(content)).unwrap().len(), 1);
         assert!(objects(&text("")).unwrap().is_empty());
     }
 
     #[test]
-    fn what_is_no_yaml_is_refused_with_its_line() {
-        let refusal = refusal("apiVersion: v1\nkind: [\n");
-        assert!(refusal.starts_with("x.yaml is no YAML (line "), "{refusal}");
+    fn invalid_yaml_is_an_error_with_its_line() {
+        let error = error("apiVersion: v1\nkind: [\n");
+        assert!(error.starts_with("x.yaml is not valid YAML (line "), "{error}");
     }
 
     #[test]
-    fn a_key_that_stands_twice_is_no_yaml() {
-        assert!(refusal("apiVersion: v1\nkind: A\nkind: B\n").contains("duplicated key"));
+    fn a_duplicate_key_is_an_error() {
+        assert!(error("apiVersion: v1\nkind: A\nkind: B\n").contains("duplicated key"));
     }
 
     #[test]
-    fn yaml_that_is_no_object_is_refused_for_what_it_is() {
+    fn a_document_that_is_not_an_object_is_an_error_that_says_why() {
         for (content, what) in [
             ("# Title\n\nSome words.\n", "line 3 begins plain text"),
             ("- a\n- b\n", "a list"),
             ("a: 1\n", "a mapping without them"),
             ("apiVersion: 1\nkind: x\n", "a mapping without them"),
         ] {
-            assert!(refusal(content).contains(what), "{}", refusal(content));
+            assert!(error(content).contains(what), "{}", error(content));
         }
     }
 
     #[test]
-    fn places_are_told_in_bytes() {
+    fn positions_are_in_bytes() {
         let text = text("\u{e9}\u{e9}: \u{e9}x\n");
         let documents = documents(&text).unwrap();
         let (_, value) = entries(&documents[0]).next().unwrap();
-        assert_eq!(&text.content[Places::of(&text).range(value)], "\u{e9}x");
+        assert_eq!(&text.content[Places::new(&text).range(value)], "\u{e9}x");
+    }
+
+    #[test]
+    fn replacements_do_not_move_each_others_positions() {
+        let text = Text {
+            name: String::new(),
+            content: "a b c".into(),
+        };
+        let mut edits = Edits::default();
+        edits.replace(0..1, "long");
+        edits.replace(2..3, "");
+        edits.insert(5, "!");
+        assert_eq!(edits.applied(&text).content, "long  c!");
     }
 }

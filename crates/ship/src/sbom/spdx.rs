@@ -212,13 +212,13 @@ mod tests {
     }
 
     #[test]
-    fn what_is_linked_in_without_being_a_crate_is_listed_too() {
+    fn linked_libraries_that_are_not_crates_are_listed() {
         assert_eq!(package("rust-std")["versionInfo"], "1.95.0");
         assert_eq!(package("glibc")["licenseDeclared"], "LGPL-2.1-or-later");
     }
 
     #[test]
-    fn every_relationship_is_between_things_that_are_listed() {
+    fn every_relationship_is_between_listed_elements() {
         let bill = bill();
         let listed: BTreeSet<&str> = bill["packages"]
             .as_array()

@@ -122,7 +122,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn what_is_no_tree_is_refused() {
+    fn invalid_output_is_an_error() {
         for wrong in ["", "hello", "0hello|MIT", "x v1|MIT"] {
             assert!(matches!(parse(wrong), Err(Error::Line(_))), "{wrong}");
         }

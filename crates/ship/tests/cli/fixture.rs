@@ -10,9 +10,9 @@ use tempfile::TempDir;
 pub(crate) const MANIFEST: &str = "apiVersion: v1\nkind: Pod\nmetadata:\n  name: x # named\nspec:\n  containers:\n  - name: x\n    image: ko://pod-affinity # ko://pod-affinity\n";
 
 /// A folder for a test, with all files that the program reads.
-pub(crate) struct Home(TempDir);
+pub(crate) struct TestFolder(TempDir);
 
-impl Home {
+impl TestFolder {
     pub(crate) fn new() -> Self {
         let home = Self(tempfile::tempdir().unwrap());
         home.write("binary", &static_elf());
@@ -38,7 +38,7 @@ impl Home {
     /// A kubectl that records its input and exits with this code. For `kustomize`, it prints the file `rendered` of that
     /// folder.
     pub(crate) fn with_kubectl(self, code: u8) -> Self {
-        let written = self.path("kubectl-heard");
+        let written = self.path("kubectl-input");
         let script = format!(
             "#!/bin/sh\n[ \"$1\" = version ] && exit 0\n\
              [ \"$1\" = kustomize ] && exec cat \"$2/rendered\"\n{{ echo \"$@\"; cat; }} >{}\nexit {code}\n",
@@ -50,8 +50,8 @@ impl Home {
         self
     }
 
-    pub(crate) fn kubectl_heard(&self) -> Option<String> {
-        std::fs::read_to_string(self.path("kubectl-heard")).ok()
+    pub(crate) fn kubectl_input(&self) -> Option<String> {
+        std::fs::read_to_string(self.path("kubectl-input")).ok()
     }
 
     /// The program in the workspace, without credentials and kubeconfig of this machine.
@@ -102,7 +102,7 @@ impl Ship {
     }
 
     /// The last line of the errors, if the program fails and prints nothing to standard output.
-    pub(crate) fn refuses(self) -> String {
+    pub(crate) fn fails(self) -> String {
         let output = self.output();
         let said = stderr(&output);
         assert_eq!(output.status.code(), Some(1), "{said}");
@@ -121,8 +121,9 @@ pub(crate) struct Stub {
     pub(crate) rest: &'static str,
 }
 
-pub(crate) const OPEN: &str = "HTTP/1.1 200 OK\r\ncontent-length: 0\r\nconnection: close\r\n\r\n";
-pub(crate) const WHO: &str = "HTTP/1.1 401 Unauthorized\r\nwww-authenticate: Basic realm=\"here\"\r\ncontent-length: 0\r\nconnection: close\r\n\r\n";
+pub(crate) const ANONYMOUS_ALLOWED: &str =
+    "HTTP/1.1 200 OK\r\ncontent-length: 0\r\nconnection: close\r\n\r\n";
+pub(crate) const AUTHENTICATE: &str = "HTTP/1.1 401 Unauthorized\r\nwww-authenticate: Basic realm=\"here\"\r\ncontent-length: 0\r\nconnection: close\r\n\r\n";
 pub(crate) const FORBIDDEN: &str =
     "HTTP/1.1 403 Forbidden\r\ncontent-length: 15\r\nconnection: close\r\n\r\nnot your branch";
 pub(crate) const READ_ONLY: &str =
@@ -169,7 +170,7 @@ fn static_elf() -> Vec<u8> {
 }
 
 /// A loopback address without a listener.
-pub(crate) fn nobody() -> String {
+pub(crate) fn closed_port() -> String {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     listener.local_addr().unwrap().to_string()
 }

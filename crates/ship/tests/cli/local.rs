@@ -1,16 +1,16 @@
 //! Commands that need no registry.
 
-use crate::fixture::{Home, names};
+use crate::fixture::{TestFolder, names};
 
 const STAY: [&str; 2] = ["--push=false", "--sbom=none"];
 
-fn build(home: &Home, more: &[&str]) -> String {
+fn build(home: &TestFolder, more: &[&str]) -> String {
     home.ship(&[&["build"], &STAY[..], more].concat()).prints()
 }
 
 #[test]
 fn a_build_prints_the_reference_by_digest_and_nothing_else() {
-    let printed = build(&Home::new(), &[]);
+    let printed = build(&TestFolder::new(), &[]);
     let digest = printed
         .strip_prefix("ko.local/pod-affinity@sha256:")
         .unwrap()
@@ -24,8 +24,8 @@ fn a_build_prints_the_reference_by_digest_and_nothing_else() {
 
 #[test]
 fn two_builds_of_the_same_source_agree_to_the_byte() {
-    let (one, two) = (Home::new(), Home::new());
-    let archive = |home: &Home| {
+    let (one, two) = (TestFolder::new(), TestFolder::new());
+    let archive = |home: &TestFolder| {
         let path = home.path("image.tar");
         let printed = build(home, &["--tarball", path.to_str().unwrap()]);
         (printed, std::fs::read(path).unwrap())
@@ -35,7 +35,7 @@ fn two_builds_of_the_same_source_agree_to_the_byte() {
 
 #[test]
 fn the_digest_is_the_one_of_the_layouts_manifest() {
-    let home = Home::new();
+    let home = TestFolder::new();
     let printed = build(&home, &["--oci-layout", home.path("layout").to_str().unwrap()]);
     let (_, digest) = printed.trim().rsplit_once(':').unwrap();
     let manifest = home.text(&format!("layout/blobs/sha256/{digest}"));
@@ -46,7 +46,7 @@ fn the_digest_is_the_one_of_the_layouts_manifest() {
 
 #[test]
 fn resolving_replaces_the_reference_and_keeps_the_comments() {
-    let home = Home::new();
+    let home = TestFolder::new();
     let manifest = home.path("pod.yaml");
     let arguments = [&["resolve", "-f", manifest.to_str().unwrap()], &STAY[..]].concat();
     let expected = home
@@ -56,8 +56,8 @@ fn resolving_replaces_the_reference_and_keeps_the_comments() {
 }
 
 #[test]
-fn what_refers_to_no_image_is_printed_without_a_build() {
-    let home = Home::new();
+fn manifests_without_a_reference_are_printed_without_a_build() {
+    let home = TestFolder::new();
     let plain = "apiVersion: v1\nkind: Namespace\nmetadata: {name: x}\n";
     home.write("plain.yaml", plain.as_bytes());
     let manifest = home.path("plain.yaml");
@@ -69,7 +69,7 @@ fn what_refers_to_no_image_is_printed_without_a_build() {
 
 #[test]
 fn a_bill_of_materials_lists_what_is_linked_in_and_not_what_tests_use() {
-    let home = Home::new();
+    let home = TestFolder::new();
     let path = home.path("sbom.json");
     home.ship(&["build", "--push=false", "--sbom-out", path.to_str().unwrap()])
         .prints();
@@ -98,7 +98,7 @@ fn a_bill_of_materials_lists_what_is_linked_in_and_not_what_tests_use() {
 /// Uses the kubectl of this machine, as every release does.
 #[test]
 fn a_release_of_this_checkout_has_the_webhook_in_one_file_and_policies_in_the_other() {
-    let home = Home::new();
+    let home = TestFolder::new();
     let out = home.path("out");
     let arguments = [
         "release",
@@ -137,7 +137,7 @@ fn a_release_of_this_checkout_has_the_webhook_in_one_file_and_policies_in_the_ot
 
 #[test]
 fn a_release_is_complete_and_the_same_each_time() {
-    let (one, two) = (Home::new(), Home::new());
+    let (one, two) = (TestFolder::new(), TestFolder::new());
     for home in [&one, &two] {
         let (out, manifest) = (home.path("out"), home.path("pod.yaml"));
         let arguments = [

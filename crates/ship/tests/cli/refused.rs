@@ -1,21 +1,21 @@
 //! Every failure is reported with its remedy, and nothing is printed to standard output.
 
-use crate::fixture::{FORBIDDEN, Home, OPEN, READ_ONLY, Stub, WHO, nobody};
+use crate::fixture::{ANONYMOUS_ALLOWED, AUTHENTICATE, FORBIDDEN, READ_ONLY, Stub, TestFolder, closed_port};
 
-fn pushed(home: &Home, repository: &str) -> String {
+fn pushed(home: &TestFolder, repository: &str) -> String {
     home.ship(&["build", "--sbom=none"])
         .env("KO_DOCKER_REPO", repository)
-        .refuses()
+        .fails()
 }
 
-fn resolved(home: &Home, file: &str) -> String {
+fn resolved(home: &TestFolder, file: &str) -> String {
     let path = home.path(file);
-    home.ship(&["resolve", "-f", path.to_str().unwrap()]).refuses()
+    home.ship(&["resolve", "-f", path.to_str().unwrap()]).fails()
 }
 
 #[test]
-fn without_a_repository_there_is_nowhere_to_push() {
-    let said = Home::new().ship(&["build"]).refuses();
+fn without_a_repository_a_push_is_an_error() {
+    let said = TestFolder::new().ship(&["build"]).fails();
     assert!(
         said.contains("KO_DOCKER_REPO is not set") && said.contains("--push=false"),
         "{said}"
@@ -23,23 +23,23 @@ fn without_a_repository_there_is_nowhere_to_push() {
 }
 
 #[test]
-fn an_unreachable_registry_is_told_before_anything_is_built() {
-    let home = Home::new();
+fn an_unreachable_registry_is_reported_before_the_build() {
+    let home = TestFolder::new();
     let build = home
         .ship(&["build"])
-        .env("KO_DOCKER_REPO", nobody())
+        .env("KO_DOCKER_REPO", closed_port())
         .env("POD_AFFINITY_SHIP_BINARY", "/nowhere");
-    let said = build.refuses();
+    let said = build.fails();
     assert!(said.contains("cannot be reached (Connection refused"), "{said}");
 }
 
 #[test]
-fn a_registry_that_wants_to_know_who_we_are_sends_us_to_docker_login() {
+fn a_registry_that_requires_authentication_is_an_error_with_docker_login() {
     let stub = Stub {
-        version: WHO,
-        rest: WHO,
+        version: AUTHENTICATE,
+        rest: AUTHENTICATE,
     };
-    let said = pushed(&Home::new(), &stub.start());
+    let said = pushed(&TestFolder::new(), &stub.start());
     assert!(
         said.contains("requires authentication") && said.contains("docker login 127.0.0.1:"),
         "{said}"
@@ -47,12 +47,12 @@ fn a_registry_that_wants_to_know_who_we_are_sends_us_to_docker_login() {
 }
 
 #[test]
-fn a_wrong_password_is_told_from_none() {
+fn a_wrong_password_and_a_missing_password_have_different_errors() {
     let (home, address) = (
-        Home::new(),
+        TestFolder::new(),
         Stub {
-            version: WHO,
-            rest: WHO,
+            version: AUTHENTICATE,
+            rest: AUTHENTICATE,
         }
         .start(),
     );
@@ -66,11 +66,11 @@ fn a_wrong_password_is_told_from_none() {
 }
 
 #[test]
-fn a_push_without_the_right_to_is_refused_with_the_registrys_words() {
+fn a_push_without_the_right_is_an_error_with_the_registrys_message() {
     let (home, address) = (
-        Home::new(),
+        TestFolder::new(),
         Stub {
-            version: WHO,
+            version: AUTHENTICATE,
             rest: FORBIDDEN,
         }
         .start(),
@@ -85,28 +85,28 @@ fn a_push_without_the_right_to_is_refused_with_the_registrys_words() {
 }
 
 #[test]
-fn a_read_only_registry_is_told() {
+fn a_read_only_registry_is_an_error() {
     let said = pushed(
-        &Home::new(),
+        &TestFolder::new(),
         &Stub {
-            version: OPEN,
+            version: ANONYMOUS_ALLOWED,
             rest: READ_ONLY,
         }
         .start(),
     );
-    assert!(said.contains("takes no pushes at all (405)"), "{said}");
+    assert!(said.contains("accepts no pushes (405)"), "{said}");
 }
 
 #[test]
-fn plain_http_to_another_machine_must_be_asked_for() {
+fn plain_http_to_another_machine_must_be_requested() {
     // 0.0.0.0 connects to this machine, but it is not a loopback address.
     let address = Stub {
-        version: OPEN,
+        version: ANONYMOUS_ALLOWED,
         rest: READ_ONLY,
     }
     .start()
     .replace("127.0.0.1", "0.0.0.0");
-    let home = Home::new();
+    let home = TestFolder::new();
     let said = pushed(&home, &address);
     assert!(
         said.contains("cannot be reached") && said.contains("add --insecure-registry"),
@@ -115,32 +115,32 @@ fn plain_http_to_another_machine_must_be_asked_for() {
     let insecure = home
         .ship(&["build", "--sbom=none", "--insecure-registry"])
         .env("KO_DOCKER_REPO", &address);
-    let said = insecure.refuses();
-    assert!(said.contains("takes no pushes at all (405)"), "{said}");
+    let said = insecure.fails();
+    assert!(said.contains("accepts no pushes (405)"), "{said}");
 }
 
 #[test]
-fn a_file_that_is_no_yaml_is_refused_with_its_line() {
-    let home = Home::new();
+fn a_file_with_invalid_yaml_is_an_error_with_its_line() {
+    let home = TestFolder::new();
     home.write("bad.yaml", b"kind: [\n");
     let said = resolved(&home, "bad.yaml");
-    assert!(said.contains("bad.yaml is no YAML (line "), "{said}");
+    assert!(said.contains("bad.yaml is not valid YAML (line "), "{said}");
 }
 
 #[test]
-fn a_text_is_no_manifest() {
-    let home = Home::new();
+fn a_text_file_is_not_a_manifest() {
+    let home = TestFolder::new();
     home.write("README.md", b"# Title\n\nWords.\n");
     let said = resolved(&home, "README.md");
     assert!(
-        said.contains("holds something else than Kubernetes objects"),
+        said.contains("contains a document that is not a Kubernetes object"),
         "{said}"
     );
 }
 
 #[test]
-fn a_file_that_is_not_there_is_named() {
-    let said = resolved(&Home::new(), "nowhere.yaml");
+fn a_file_that_does_not_exist_is_named() {
+    let said = resolved(&TestFolder::new(), "nowhere.yaml");
     assert!(
         said.contains("there is no ") && said.contains("nowhere.yaml"),
         "{said}"
@@ -149,24 +149,24 @@ fn a_file_that_is_not_there_is_named() {
 
 #[test]
 fn an_unknown_image_is_refused_with_the_known_one() {
-    let home = Home::new();
+    let home = TestFolder::new();
     home.write(
         "other.yaml",
         b"apiVersion: v1\nkind: Pod\nspec: {image: ko://other}\n",
     );
     let said = resolved(&home, "other.yaml");
     assert!(
-        said.contains("nothing here builds ko://other; known is ko://pod-affinity"),
+        said.contains("ko://other is unknown; the known image is ko://pod-affinity"),
         "{said}"
     );
 }
 
 #[test]
 fn a_dynamic_binary_is_refused_since_nothing_else_is_in_the_image() {
-    let build = Home::new()
+    let build = TestFolder::new()
         .ship(&["build", "--push=false"])
         .env("POD_AFFINITY_SHIP_BINARY", env!("CARGO_BIN_EXE_ship"));
-    let said = build.refuses();
+    let said = build.fails();
     assert!(
         said.contains("linked dynamically") && said.contains("crt-static"),
         "{said}"
@@ -177,21 +177,21 @@ fn a_dynamic_binary_is_refused_since_nothing_else_is_in_the_image() {
 fn a_platform_that_this_machine_cannot_build_for_is_refused_with_what_is_missing() {
     let flags = ["build", "--push=false", "--platform=linux/arm64", "--libc=musl"];
     // On a machine with this toolchain, the build would succeed, and the test would fail.
-    let said = Home::new()
+    let said = TestFolder::new()
         .ship(&flags)
         .without("POD_AFFINITY_SHIP_BINARY")
-        .refuses();
+        .fails();
     assert!(said.contains("aarch64-unknown-linux-musl"), "{said}");
 }
 
 #[test]
-fn a_version_that_is_none_is_refused() {
-    let said = Home::new().ship(&["release", "1.2.3"]).output();
+fn an_invalid_version_is_an_error() {
+    let said = TestFolder::new().ship(&["release", "1.2.3"]).output();
     assert_eq!(said.status.code(), Some(2));
     assert!(String::from_utf8_lossy(&said.stderr).contains("write it as v1.2.3"));
 }
 
-fn checkout(home: &Home, package: &str) {
+fn checkout(home: &TestFolder, package: &str) {
     let manifest =
         format!("[package]\nname = \"{package}\"\nversion = \"0.1.0\"\nedition = \"2024\"\n[workspace]\n");
     home.write("other/Cargo.toml", manifest.as_bytes());
@@ -199,8 +199,8 @@ fn checkout(home: &Home, package: &str) {
 }
 
 #[test]
-fn a_release_of_what_differs_from_its_commit_is_refused() {
-    let home = Home::new();
+fn a_release_with_uncommitted_changes_is_an_error() {
+    let home = TestFolder::new();
     checkout(&home, "pod-affinity");
     let git = std::process::Command::new("git")
         .args(["init", "--quiet"])
@@ -210,15 +210,15 @@ fn a_release_of_what_differs_from_its_commit_is_refused() {
     let said = home
         .ship(&["release", "v1.2.3", "--push=false"])
         .within(&home.path("other"))
-        .refuses();
+        .fails();
     assert!(said.contains("commit or stash the changes"), "{said}");
 }
 
 #[test]
-fn a_foreign_folder_is_no_checkout() {
-    let home = Home::new();
+fn another_folder_is_not_a_checkout() {
+    let home = TestFolder::new();
     checkout(&home, "other");
     let build = home.ship(&["build", "--push=false"]).within(&home.path("other"));
-    let said = build.refuses();
+    let said = build.fails();
     assert!(said.contains("has no package pod-affinity"), "{said}");
 }

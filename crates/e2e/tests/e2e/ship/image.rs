@@ -199,7 +199,7 @@ async fn a_second_push_sends_nothing_that_is_there_already() {
     let world = world().await;
     let again = world.ship(&["build", "--sbom=none", "--tag=again"]).output();
     let said = String::from_utf8_lossy(&again.stderr).into_owned();
-    assert_eq!(said.matches("is there already").count(), 2, "{said}");
+    assert_eq!(said.matches("already exists").count(), 2, "{said}");
     assert!(!said.contains("pushing"), "{said}");
 }
 

@@ -155,7 +155,7 @@ async fn a_read_only_registry_takes_nothing() {
     let read_only = json!({"storage": {"maintenance": {"readonly": {"enabled": true}}}});
     let registry = Registry::start(world, "read-only", &read_only);
     let said = refusal(world, &registry.address, "nobody");
-    assert!(said.contains("takes no pushes at all (405"), "{said}");
+    assert!(said.contains("accepts no pushes (405"), "{said}");
 }
 
 #[e2e_test(second)]
@@ -172,7 +172,7 @@ async fn a_wrong_registry_or_a_file_that_is_no_yaml_leaves_the_cluster_alone() {
     std::fs::write(folder.join("1.yaml"), namespace).unwrap();
     std::fs::write(folder.join("2.yaml"), "# Notes\n\nNot YAML: at: all\n").unwrap();
     let said = world.ship(&["apply", "-f", folder.to_str().unwrap()]).refuses();
-    assert!(said.contains("2.yaml is no YAML (line 3"), "{said}");
+    assert!(said.contains("2.yaml is not valid YAML (line 3"), "{said}");
     let namespaces: Api<Namespace> = Api::all(world.bed.client().await.unwrap());
     assert!(namespaces.get_opt("half-applied").await.unwrap().is_none());
 }

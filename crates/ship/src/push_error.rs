@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 /// The request that failed.
 #[derive(Clone, Debug)]
-pub(crate) struct Asked {
+pub(crate) struct PushContext {
     pub(crate) registry: String,
     /// The request used plain HTTP.
     pub(crate) plain: bool,
@@ -18,7 +18,7 @@ pub(crate) struct Asked {
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum Error {
     #[error(
-        "the registry {registry} cannot be reached ({cause}): see whether KO_DOCKER_REPO is right and the registry is up{hint}"
+        "the registry {registry} cannot be reached ({cause}): check whether KO_DOCKER_REPO is right and the registry is running{hint}"
     )]
     Unreachable {
         registry: String,
@@ -44,18 +44,18 @@ pub(crate) enum Error {
         cause: String,
     },
     #[error(
-        "the registry {registry} knows you but does not let you push there ({cause}): ask for the right to write to the \
+        "the registry {registry} accepts your credentials but does not let you push there ({cause}): ask for the right to write to the \
          repository, or set KO_DOCKER_REPO to one of your own"
     )]
     Denied { registry: String, cause: String },
     #[error(
-        "the registry {registry} takes no pushes at all ({cause}): it may be read-only or a mirror; set KO_DOCKER_REPO to \
+        "the registry {registry} accepts no pushes ({cause}): it may be read-only or a mirror; set KO_DOCKER_REPO to \
          another one"
     )]
     ReadOnly { registry: String, cause: String },
     #[error(
-        "the registry {registry} does not know the repository ({cause}): some registries want it created first; or \
-         KO_DOCKER_REPO is misspelt, or no registry"
+        "the registry {registry} does not know the repository ({cause}): create it first if the registry requires this; or \
+         KO_DOCKER_REPO is misspelt, or is not a registry"
     )]
     Unknown { registry: String, cause: String },
     #[error("the registry {registry} limits the rate of requests ({cause}): try again later")]
@@ -67,35 +67,35 @@ pub(crate) enum Error {
 }
 
 /// Converts the client's error into an error with a remedy.
-pub(crate) fn explain(error: OciDistributionError, asked: Asked) -> Error {
+pub(crate) fn explain(error: OciDistributionError, context: PushContext) -> Error {
     match error {
         OciDistributionError::ServerError { code, message, .. } => {
-            by_code(code, cause(code, &message), asked)
+            by_code(code, cause(code, &message), context)
         }
-        OciDistributionError::UnauthorizedError { .. } => by_code(401, "401".to_owned(), asked),
-        OciDistributionError::AuthenticationFailure(reason) => by_code(401, cause(401, &reason), asked),
+        OciDistributionError::UnauthorizedError { .. } => by_code(401, "401".to_owned(), context),
+        OciDistributionError::AuthenticationFailure(reason) => by_code(401, cause(401, &reason), context),
         OciDistributionError::RegistryError { envelope, .. } => {
             let code = envelope.errors.first().map_or(0, |error| code(&error.code));
-            by_code(code, envelope.to_string(), asked)
+            by_code(code, envelope.to_string(), context)
         }
         OciDistributionError::RequestError(error) => match error.status() {
-            Some(status) => by_code(status.as_u16(), status.to_string(), asked),
-            None => unreachable(innermost(&error), asked),
+            Some(status) => by_code(status.as_u16(), status.to_string(), context),
+            None => unreachable(innermost(&error), context),
         },
         other => Error::Other {
-            registry: asked.registry,
+            registry: context.registry,
             cause: other.to_string(),
         },
     }
 }
 
-fn by_code(code: u16, cause: String, asked: Asked) -> Error {
-    let Asked {
+fn by_code(code: u16, cause: String, context: PushContext) -> Error {
+    let PushContext {
         registry,
         plain: _,
         docker_config,
         anonymous,
-    } = asked;
+    } = context;
     match code {
         // Some registries answer in the same way to anonymous users and to users without rights.
         401 | 403 if anonymous => Error::CredentialsMissing {
@@ -127,15 +127,15 @@ fn code(code: &OciErrorCode) -> u16 {
     }
 }
 
-fn unreachable(cause: String, asked: Asked) -> Error {
-    let hint = if asked.plain {
+fn unreachable(cause: String, context: PushContext) -> Error {
+    let hint = if context.plain {
         "; the connection used plain HTTP"
     } else {
         "; if it uses plain HTTP, add --insecure-registry; if your own CA signed its certificate, set SSL_CERT_FILE to the \
          file of that CA"
     };
     Error::Unreachable {
-        registry: asked.registry,
+        registry: context.registry,
         cause,
         hint,
     }
@@ -166,8 +166,8 @@ fn innermost(error: &dyn std::error::Error) -> String {
 mod tests {
     use super::*;
 
-    fn asked(anonymous: bool) -> Asked {
-        Asked {
+    fn context(anonymous: bool) -> PushContext {
+        PushContext {
             registry: "ghcr.io".into(),
             plain: false,
             docker_config: "/home/me/.docker/config.json".into(),
@@ -181,57 +181,57 @@ mod tests {
             url: "https://ghcr.io/v2/".into(),
             message: message.into(),
         };
-        explain(error, asked(anonymous))
+        explain(error, context(anonymous))
     }
 
     #[test]
-    fn a_stranger_is_sent_to_docker_login() {
-        let refusal = answered(401, "", true).to_string();
-        assert!(refusal.contains("run `docker login ghcr.io`"), "{refusal}");
+    fn an_anonymous_user_is_referred_to_docker_login() {
+        let error = answered(401, "", true).to_string();
+        assert!(error.contains("run `docker login ghcr.io`"), "{error}");
         assert!(
-            refusal.contains("/home/me/.docker/config.json has no entry"),
-            "{refusal}"
+            error.contains("/home/me/.docker/config.json has no entry"),
+            "{error}"
         );
         assert_eq!(answered(403, "", true), answered(401, "", true));
     }
 
     #[test]
-    fn a_wrong_password_is_told_from_none() {
-        let refusal = answered(401, "authentication\n required", false);
+    fn a_wrong_password_and_a_missing_password_have_different_errors() {
+        let error = answered(401, "authentication\n required", false);
         assert!(
-            matches!(&refusal, Error::CredentialsRefused { cause, .. } if cause == "401: authentication required")
+            matches!(&error, Error::CredentialsRefused { cause, .. } if cause == "401: authentication required")
         );
         let by_token = explain(
             OciDistributionError::AuthenticationFailure("bad".into()),
-            asked(false),
+            context(false),
         );
         assert!(matches!(by_token, Error::CredentialsRefused { .. }));
     }
 
     #[test]
-    fn refusals_differ_in_their_remedies() {
+    fn each_status_code_has_its_own_remedy() {
         for (code, remedy) in [
             (403, "ask for the right to write"),
             (405, "read-only or a mirror"),
-            (404, "created first"),
+            (404, "create it first"),
             (429, "try again later"),
             (503, "check its log"),
             (418, "the push to ghcr.io failed: 418: words"),
         ] {
-            let refusal = answered(code, "words", false).to_string();
-            assert!(refusal.contains(remedy), "{code}: {refusal}");
+            let error = answered(code, "words", false).to_string();
+            assert!(error.contains(remedy), "{code}: {error}");
         }
     }
 
     #[test]
-    fn an_answer_in_the_registrys_own_form_is_understood() {
+    fn an_error_in_the_registrys_own_format_is_parsed() {
         let envelope = serde_json::from_str(r#"{"errors": [{"code": "DENIED", "message": "no"}]}"#).unwrap();
         let url = String::new();
-        let refusal = explain(
+        let error = explain(
             OciDistributionError::RegistryError { envelope, url },
-            asked(false),
+            context(false),
         );
-        assert!(matches!(refusal, Error::Denied { .. }), "{refusal}");
+        assert!(matches!(error, Error::Denied { .. }), "{error}");
     }
 
     #[test]
@@ -241,9 +241,9 @@ mod tests {
     }
 
     #[test]
-    fn a_registry_in_the_dark_is_asked_for_its_scheme() {
+    fn an_unreachable_registry_is_reported_with_a_hint_about_http() {
         assert!(
-            unreachable("refused".into(), asked(true))
+            unreachable("refused".into(), context(true))
                 .to_string()
                 .contains("--insecure-registry")
         );

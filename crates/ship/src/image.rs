@@ -183,7 +183,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn the_digest_is_the_one_that_it_has_always_been() {
+    fn the_digest_of_a_known_image_has_not_changed() {
         // This digest changes if a library writes other bytes. Then the digests of all old commits change, and CHANGELOG.md
         // should mention it.
         assert_eq!(image().config.digest, json(&image().manifest)["config"]["digest"]);
@@ -208,7 +208,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn the_process_is_the_binary_as_nobody() {
+    fn the_process_is_the_binary_with_an_unprivileged_user() {
         let config = json(&image().config);
         assert_eq!(
             config["config"]["Entrypoint"],
@@ -223,7 +223,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn labels_stand_in_the_configuration_and_on_the_manifest() {
+    fn labels_are_in_the_configuration_and_in_the_manifest() {
         let key = "org.opencontainers.image.revision";
         assert_eq!(json(&image().config)["config"]["Labels"][key], "the revision");
         assert_eq!(json(&image().manifest)["annotations"][key], "the revision");
@@ -254,10 +254,10 @@ pub(crate) mod tests {
             state.to_le_bytes()[7]
         };
         let noise: Vec<u8> = (0..LIMIT + 100_000).map(|_| next()).collect();
-        let refusal = assemble(&content(&noise)).unwrap_err().to_string();
+        let error = assemble(&content(&noise)).unwrap_err().to_string();
         assert!(
-            refusal.contains("12.1 MB compressed, more than the 12 MB"),
-            "{refusal}"
+            error.contains("12.1 MB compressed, more than the 12 MB"),
+            "{error}"
         );
     }
 }

@@ -3,7 +3,6 @@
 //! Only [`files`] accesses the disk; the other modules work on text. A text is parsed for the positions of its values, and
 //! then edited as text: a YAML library that writes the parsed document would remove the comments.
 
-mod edit;
 pub(crate) mod files;
 mod release;
 mod rewrite;
@@ -16,14 +15,14 @@ use std::collections::BTreeSet;
 /// A manifest cannot be used.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum Error {
-    #[error("{file} is no YAML (line {line}: {problem}): correct it, or give manifests only")]
+    #[error("{file} is not valid YAML (line {line}: {problem}): correct it, or give only manifests")]
     NoYaml {
         file: String,
         line: usize,
         problem: String,
     },
     #[error(
-        "{file} holds something else than Kubernetes objects (line {line} begins {what}): each document must have apiVersion \
+        "{file} contains a document that is not a Kubernetes object (line {line} begins {what}): each document must have apiVersion \
          and kind"
     )]
     NoObject {
@@ -31,14 +30,14 @@ pub(crate) enum Error {
         line: usize,
         what: &'static str,
     },
-    #[error("{file}: nothing here builds ko://{name}; known is {known}")]
+    #[error("{file}: ko://{name} is unknown; the known image is {known}")]
     UnknownImage {
         file: String,
         name: String,
         known: String,
     },
     #[error(
-        "{file}: ko://{name} is written with escapes or anchors, where it cannot be replaced: write it plainly"
+        "{file}: ko://{name} is written with escapes or anchors, so it cannot be replaced: write it as a plain value"
     )]
     Unreplaceable { file: String, name: String },
 }
@@ -111,14 +110,14 @@ mod tests {
     }
 
     #[test]
-    fn one_bad_file_spoils_the_lot() {
+    fn one_bad_file_is_an_error_for_all() {
         let good = "apiVersion: v1\nkind: Namespace\n";
         assert!(Manifests::checked(vec![text(good)]).is_ok());
         assert!(Manifests::checked(vec![text(good), text("{")]).is_err());
     }
 
     #[test]
-    fn this_checkouts_own_manifests_resolve_and_keep_all_else() {
+    fn the_manifests_of_this_checkout_resolve_without_other_changes() {
         let config = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../config");
         let selection = Selection::Files {
             paths: vec![config],

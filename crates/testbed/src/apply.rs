@@ -43,8 +43,9 @@ pub fn rendered(folder: &Path) -> Result<Vec<Value>> {
 }
 
 fn parse(text: &str) -> std::result::Result<Vec<Value>, String> {
-    let documents = serde_yaml::Deserializer::from_str(text)
-        .map(|document| Value::deserialize(document).map_err(|error| format!("it is no YAML: {error}")));
+    let documents = serde_yaml::Deserializer::from_str(text).map(|document| {
+        Value::deserialize(document).map_err(|error| format!("it is not valid YAML: {error}"))
+    });
     // A file that ends with a separator or has only comments contains an empty document.
     documents
         .filter(|document| !matches!(document, Ok(Value::Null)))
@@ -107,16 +108,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn empty_documents_are_passed_over() {
+    fn empty_documents_are_skipped() {
         let documents = parse("# only a comment\n---\nkind: A\n---\n---\nkind: B\n---\n").unwrap();
         assert_eq!(documents.len(), 2);
     }
 
     #[test]
-    fn a_file_that_is_no_yaml_is_refused_with_the_place() {
+    fn invalid_yaml_is_an_error_with_its_position() {
         let problem = parse("kind: [").unwrap_err();
         assert!(
-            problem.contains("no YAML") && problem.contains("line"),
+            problem.contains("not valid YAML") && problem.contains("line"),
             "{problem}"
         );
     }

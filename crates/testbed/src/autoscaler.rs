@@ -89,7 +89,7 @@ impl Testbed {
     }
 
     fn autoscaler(&self, program: std::path::PathBuf, port: u16) -> Launch {
-        Launch::of(program)
+        Launch::new(program)
             .env("POD_NAMESPACE", NAMESPACE)
             .env("KWOK_PROVIDER_MODE", "local")
             .env("KUBECONFIG", self.kubeconfig().display().to_string())

@@ -42,7 +42,7 @@ impl Built {
 pub(crate) fn ensure<const N: usize>(recipes: [&Recipe; N]) -> Result<[Built; N]> {
     let jobs = recipes
         .iter()
-        .map(|recipe| Job::of(recipe))
+        .map(|recipe| Job::new(recipe))
         .collect::<Result<Vec<_>>>()?;
     if jobs.iter().any(|job| !job.is_built()) {
         build_missing(&jobs)?;
@@ -70,7 +70,7 @@ pub fn build_for_autoscaler(versions: Versions) -> Result<()> {
 
 /// Whether both autoscalers are built. Few tests need the autoscalers, and their build takes minutes.
 pub fn autoscalers_are_built() -> Result<bool> {
-    let jobs = AUTOSCALERS.iter().map(|recipe| Job::of(recipe));
+    let jobs = AUTOSCALERS.iter().map(|recipe| Job::new(recipe));
     let jobs = jobs.collect::<Result<Vec<_>>>()?;
     Ok(jobs.iter().all(Job::is_built))
 }
@@ -181,7 +181,7 @@ struct Job<'a> {
 }
 
 impl<'a> Job<'a> {
-    fn of(recipe: &'a Recipe) -> Result<Self> {
+    fn new(recipe: &'a Recipe) -> Result<Self> {
         let module_folder = hack_folder().join(recipe.name);
         let go_mod_file = module_folder.join("go.mod");
         let go_mod = read(&go_mod_file)?;
@@ -330,17 +330,17 @@ mod tests {
     fn every_recipe_has_a_committed_module_with_its_version() {
         let on_request = [&PROMTOOL, &PROMETHEUS, &KUBELET, &TEKTON_ENTRYPOINT];
         for recipe in ALL.into_iter().chain(on_request) {
-            let job = Job::of(recipe).unwrap();
+            let job = Job::new(recipe).unwrap();
             assert!(job.version.starts_with('v'), "{job:?}");
         }
     }
 
     #[test]
-    fn a_recipe_that_is_asked_for_twice_is_built_once() {
+    fn a_recipe_that_is_requested_twice_is_built_once() {
         let empty = tempfile::tempdir().unwrap();
         let job = |name: &str| Job {
             folder: empty.path().join(name),
-            ..Job::of(&CONTROL_PLANE).unwrap()
+            ..Job::new(&CONTROL_PLANE).unwrap()
         };
         let jobs = [job("one"), job("two"), job("one")];
         assert_eq!(missing(&jobs).len(), 2);
@@ -349,7 +349,7 @@ mod tests {
     #[test]
     fn the_module_of_a_version_requires_that_version() {
         let is_patch_of = |recipe, minor| {
-            let version = Job::of(recipe).unwrap().version;
+            let version = Job::new(recipe).unwrap().version;
             assert!(version.starts_with(&format!("v1.{minor}.")), "{version}");
         };
         for version in Kubernetes::value_variants() {
@@ -361,7 +361,7 @@ mod tests {
     }
 
     #[test]
-    fn what_runs_is_reported_with_the_chosen_versions() {
+    fn releases_are_reported_for_the_chosen_versions() {
         let versions = Versions {
             kubernetes: Kubernetes::V1_34,
             tekton: Tekton::V1_9,

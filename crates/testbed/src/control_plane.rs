@@ -86,7 +86,7 @@ impl Testbed {
     async fn controllers_work(&self) -> Result<()> {
         let accounts: Api<ServiceAccount> = Api::namespaced(self.client().await?, "default");
         self.until(
-            "kube-controller-manager to make the default ServiceAccount",
+            "kube-controller-manager to create the default ServiceAccount",
             READY,
             async || accounts.get("default").await.map_err(|error| error.to_string()),
         )

@@ -33,7 +33,7 @@ const NODE: &str = "control-plane";
 const ROLE: &str = "node-role.kubernetes.io/control-plane";
 
 impl Deployments {
-    pub(crate) fn of(objects: &[Value]) -> Self {
+    pub(crate) fn from_objects(objects: &[Value]) -> Self {
         let controller = container(objects, "pod-affinity-controller");
         Self {
             webhook: container(objects, "pod-affinity-webhook").map(arguments),
@@ -171,8 +171,8 @@ mod tests {
     }
 
     #[test]
-    fn an_image_that_is_not_built_has_a_stand_in() {
-        let said = Deployments::of(&[controller("ko://pod-affinity")]);
+    fn an_image_that_is_not_built_is_replaced_by_a_valid_name() {
+        let said = Deployments::from_objects(&[controller("ko://pod-affinity")]);
         assert_eq!(said.placeholder_image, IMAGE);
     }
 
@@ -200,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn the_pods_of_a_deployment_go_to_a_node_that_repels_all_others() {
+    fn the_pods_of_a_deployment_have_a_node_that_other_pods_do_not_tolerate() {
         let objects = to_apply(installation(), true, VERSION);
         let (node, pod) = (&objects[0], &objects[2]["spec"]["template"]["spec"]);
         assert_eq!(pod["nodeSelector"][ROLE], node["metadata"]["labels"][ROLE]);

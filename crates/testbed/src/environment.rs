@@ -30,7 +30,7 @@ mod tests {
     use crate::versions::Kubernetes;
 
     #[test]
-    fn a_choice_is_made_by_its_name_and_another_name_is_an_error_that_lists_all() {
+    fn a_variable_selects_a_value_by_name_and_an_unknown_name_is_an_error_that_lists_all() {
         let way = |name| named::<Admission>("WAY", name);
         assert_eq!(way("webhook").unwrap(), Admission::Webhook);
         assert_eq!(way("policies").unwrap(), Admission::Policies);

@@ -94,7 +94,7 @@ pub enum Error {
     #[error("{0} does not run in this testbed: ask for it in the options")]
     NotRunning(String),
     /// A wait reached its deadline.
-    #[error("waited {waited:.1?} for {what}, in vain; last seen: {last}")]
+    #[error("timed out after {waited:.1?} waiting for {what}; last seen: {last}")]
     Deadline {
         /// The expected state.
         what: String,

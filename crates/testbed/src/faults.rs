@@ -58,37 +58,37 @@ pub struct Faults {
 struct Switch {
     fault: Mutex<Fault>,
     writes: AtomicU64,
-    struck: AtomicU64,
+    injected: AtomicU64,
     cuts: watch::Sender<u64>,
 }
 
 #[derive(Clone)]
 struct Proxy {
     switch: Arc<Switch>,
-    onward: Client,
+    api_client: Client,
 }
 
 impl Faults {
-    pub(crate) fn start(port: u16, api_port: u16, authority: &Path, identity: &Identity) -> Result<Self> {
+    pub(crate) fn start(port: u16, api_port: u16, ca: &Path, identity: &Identity) -> Result<Self> {
         let failed = Error::io("serving the fault proxy with", &identity.certificate);
         let proxy = Self {
             port,
             switch: Arc::default(),
             server: Handle::new(),
         };
-        let begun = proxy.listening(authority, identity).map_err(failed)?;
+        let begun = proxy.listening(ca, identity).map_err(failed)?;
         let (switch, server) = (proxy.switch.clone(), proxy.server.clone());
         thread::spawn(move || begun.serve(api_port, switch, server));
         Ok(proxy)
     }
 
-    fn listening(&self, authority: &Path, identity: &Identity) -> io::Result<Listening> {
+    fn listening(&self, ca: &Path, identity: &Identity) -> io::Result<Listening> {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, self.port))?;
         listener.set_nonblocking(true)?;
         Ok(Listening {
             listener,
             tls: RustlsConfig::from_config(Arc::new(tls(identity).map_err(io::Error::other)?)),
-            authority: CertificateDer::from_pem_file(authority)
+            ca: CertificateDer::from_pem_file(ca)
                 .map_err(io::Error::other)?
                 .to_vec(),
         })
@@ -110,8 +110,8 @@ impl Faults {
     }
 
     /// Number of requests that met a fault and of responses that were cut.
-    pub fn struck(&self) -> u64 {
-        self.switch.struck.load(Ordering::Relaxed)
+    pub fn injected(&self) -> u64 {
+        self.switch.injected.load(Ordering::Relaxed)
     }
 }
 
@@ -135,7 +135,7 @@ fn tls(identity: &Identity) -> Result<ServerConfig, BoxError> {
 struct Listening {
     listener: TcpListener,
     tls: RustlsConfig,
-    authority: Vec<u8>,
+    ca: Vec<u8>,
 }
 
 impl Listening {
@@ -145,8 +145,10 @@ impl Listening {
             return;
         };
         let ended: io::Result<()> = runtime.block_on(async {
-            let onward = onward(api_port, self.authority).map_err(io::Error::other)?;
-            let router = Router::new().fallback(pass).with_state(Proxy { switch, onward });
+            let api_client = api_client(api_port, self.ca).map_err(io::Error::other)?;
+            let router = Router::new()
+                .fallback(pass)
+                .with_state(Proxy { switch, api_client });
             axum_server::from_tcp_rustls(self.listener, self.tls)?
                 .handle(server)
                 .serve(router.into_make_service())
@@ -159,15 +161,15 @@ impl Listening {
 }
 
 /// A client without an identity and without retries: the caller provides the token and decides on retries.
-fn onward(api_port: u16, authority: Vec<u8>) -> Result<Client, BoxError> {
+fn api_client(api_port: u16, ca: Vec<u8>) -> Result<Client, BoxError> {
     let mut config = Config::new(format!("https://127.0.0.1:{api_port}").parse()?);
-    config.root_cert = Some(vec![authority]);
+    config.root_cert = Some(vec![ca]);
     config.default_retry = false;
     Ok(Client::try_from(config)?)
 }
 
 async fn pass(State(proxy): State<Proxy>, request: Request) -> Response {
-    match proxy.switch.strike(request.method()).await {
+    match proxy.switch.inject(request.method()).await {
         Some(instead) => instead,
         None => proxy
             .forward(request)
@@ -181,7 +183,10 @@ impl Proxy {
         let (mut head, body) = request.into_parts();
         head.headers.remove(HOST);
         let body = to_bytes(body, LARGEST_REQUEST).await?;
-        let answer = self.onward.send(Request::from_parts(head, body.into())).await?;
+        let answer = self
+            .api_client
+            .send(Request::from_parts(head, body.into()))
+            .await?;
         let (head, body) = answer.into_parts();
         Ok(Response::from_parts(head, self.switch.cuttable(Body::new(body))))
     }
@@ -193,7 +198,7 @@ impl Switch {
     }
 
     /// The response that replaces the API server's response, if the fault has one.
-    async fn strike(&self, method: &Method) -> Option<Response> {
+    async fn inject(&self, method: &Method) -> Option<Response> {
         let fault = *self.fault();
         let instead = match fault {
             Fault::Slow(time) => {
@@ -206,7 +211,7 @@ impl Switch {
             }
             Fault::None | Fault::Conflicts => return None,
         };
-        self.struck.fetch_add(1, Ordering::Relaxed);
+        self.injected.fetch_add(1, Ordering::Relaxed);
         instead
     }
 
@@ -222,7 +227,7 @@ impl Switch {
         let cut = async move {
             // This future owns the switch with the sender, so the wait ends only with a cut.
             let _ = cuts.changed().await;
-            switch.struck.fetch_add(1, Ordering::Relaxed);
+            switch.injected.fetch_add(1, Ordering::Relaxed);
             Err(axum::Error::new(io::Error::from(io::ErrorKind::ConnectionReset)))
         };
         let end = stream::once(std::future::ready(None));
@@ -257,13 +262,13 @@ mod tests {
     async fn statuses<const N: usize>(switch: &Switch, methods: [Method; N]) -> [Option<u16>; N] {
         let mut statuses = [None; N];
         for (status, method) in statuses.iter_mut().zip(&methods) {
-            *status = switch.strike(method).await.map(|answer| answer.status().as_u16());
+            *status = switch.inject(method).await.map(|answer| answer.status().as_u16());
         }
         statuses
     }
 
     #[tokio::test]
-    async fn every_other_change_meets_a_conflict_and_nothing_else_does() {
+    async fn every_second_change_gets_a_conflict_and_no_other_request_does() {
         let switch = Switch::default();
         *switch.fault() = Fault::Conflicts;
         let methods = [
@@ -275,14 +280,14 @@ mod tests {
         ];
         let met = statuses(&switch, methods).await;
         assert_eq!(met, [Some(409), None, None, None, Some(409)]);
-        assert_eq!(switch.struck.load(Ordering::Relaxed), 2);
+        assert_eq!(switch.injected.load(Ordering::Relaxed), 2);
     }
 
     #[tokio::test]
-    async fn whoever_is_refused_is_told_when_to_come_back() {
+    async fn a_refused_request_gets_a_retry_after_header() {
         let switch = Switch::default();
         *switch.fault() = Fault::Refused(StatusCode::TOO_MANY_REQUESTS);
-        let refused = switch.strike(&Method::GET).await.unwrap();
+        let refused = switch.inject(&Method::GET).await.unwrap();
         assert_eq!(
             (refused.status(), &refused.headers()[RETRY_AFTER]),
             (StatusCode::TOO_MANY_REQUESTS, &1.into())
@@ -290,7 +295,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn an_answer_comes_whole_unless_it_is_cut() {
+    async fn a_response_is_complete_unless_it_is_cut() {
         let switch = Arc::new(Switch::default());
         let whole = to_bytes(switch.cuttable(Body::from("all of it")), 99).await;
         assert_eq!(whole.unwrap(), "all of it");
@@ -298,6 +303,6 @@ mod tests {
         let cut = switch.cuttable(watch);
         switch.cuts.send_modify(|cuts| *cuts += 1);
         assert!(to_bytes(cut, 99).await.is_err());
-        assert_eq!(switch.struck.load(Ordering::Relaxed), 1);
+        assert_eq!(switch.injected.load(Ordering::Relaxed), 1);
     }
 }

@@ -62,7 +62,7 @@ impl Testbed {
             "http": {"addr": address},
         });
         write(&config, &content.to_string())?;
-        let launch = Launch::of(built.program("registry"))
+        let launch = Launch::new(built.program("registry"))
             .arg("serve")
             .arg(config.display().to_string());
         self.launch(Part::Registry, launch.env("OTEL_TRACES_EXPORTER", "none"))?;
@@ -80,7 +80,7 @@ impl Testbed {
         let port = self.port()?;
         let file = self.folder.join("prometheus.yaml");
         write(&file, &configuration.to_string())?;
-        let launch = Launch::of(built.program("prometheus"))
+        let launch = Launch::new(built.program("prometheus"))
             .path("--config.file", &file)
             .path("--storage.tsdb.path", &self.folder.join("prometheus"))
             .arg(format!("--web.listen-address=127.0.0.1:{port}"));

@@ -14,7 +14,7 @@ use std::thread;
 use std::time::Duration;
 
 /// Interval of readiness checks.
-const LOOK: Duration = Duration::from_millis(200);
+const CHECK_INTERVAL: Duration = Duration::from_millis(200);
 
 /// A replica, with its serving port and its port for readiness.
 #[derive(Clone, Copy, Debug)]
@@ -44,7 +44,7 @@ impl Front {
         ))?;
         let (stop, ready) = (Arc::new(AtomicBool::new(false)), Arc::new(Ready::default()));
         let (stop_looking, known) = (stop.clone(), ready.clone());
-        thread::spawn(move || look(&replicas, &known, &stop_looking));
+        thread::spawn(move || check_readiness(&replicas, &known, &stop_looking));
         let stop_serving = stop.clone();
         thread::spawn(move || serve(&listener, &ready, &stop_serving));
         Ok(Self { port, stop })
@@ -63,7 +63,7 @@ impl Drop for Front {
     }
 }
 
-fn look(replicas: &[Replica], ready: &Ready, stop: &AtomicBool) {
+fn check_readiness(replicas: &[Replica], ready: &Ready, stop: &AtomicBool) {
     while !stop.load(Ordering::Relaxed) {
         let now: Vec<_> = replicas
             .iter()
@@ -71,7 +71,7 @@ fn look(replicas: &[Replica], ready: &Ready, stop: &AtomicBool) {
             .map(|it| it.port)
             .collect();
         *ready.ports.lock().unwrap_or_else(PoisonError::into_inner) = now;
-        thread::sleep(LOOK);
+        thread::sleep(CHECK_INTERVAL);
     }
 }
 
@@ -86,7 +86,7 @@ fn serve(listener: &TcpListener, ready: &Arc<Ready>, stop: &AtomicBool) {
         }
         let ready = ready.clone();
         // Without a ready replica the connection is closed, like a connection to a Service without endpoints.
-        thread::spawn(move || ready.pick().and_then(|port| carry(&client, port).ok()));
+        thread::spawn(move || ready.pick().and_then(|port| proxy_connection(&client, port).ok()));
     }
 }
 
@@ -98,21 +98,21 @@ impl Ready {
     }
 }
 
-fn carry(client: &TcpStream, port: u16) -> io::Result<()> {
+fn proxy_connection(client: &TcpStream, port: u16) -> io::Result<()> {
     let server = TcpStream::connect((Ipv4Addr::LOCALHOST, port))?;
     // kube-proxy forwards packets unchanged. A second TCP connection with Nagle's algorithm would delay small packets by 40 ms.
     client.set_nodelay(true)?;
     server.set_nodelay(true)?;
     let (from, to) = (server.try_clone()?, client.try_clone()?);
-    let back = thread::spawn(move || pour(&from, &to));
-    pour(client, &server);
+    let back = thread::spawn(move || copy_until_closed(&from, &to));
+    copy_until_closed(client, &server);
     // A panic of the thread has already ended this direction.
     let _ = back.join();
     Ok(())
 }
 
 /// Copies until one side closes, then closes the other side.
-fn pour(mut from: &TcpStream, mut to: &TcpStream) {
+fn copy_until_closed(mut from: &TcpStream, mut to: &TcpStream) {
     // A reset is normal on either side; the shutdown closes the other side.
     let _ = io::copy(&mut from, &mut to);
     let _ = to.shutdown(Shutdown::Write);

@@ -70,7 +70,7 @@ mod tests {
     }
 
     #[test]
-    fn a_maker_that_vanishes_takes_its_processes_and_its_folder_along() {
+    fn when_the_test_process_ends_the_guard_ends_its_processes_and_removes_its_folder() {
         let folder = tempfile::tempdir().unwrap().keep();
         let mut guard = Guard::start(&folder, false).unwrap();
         let mut member = member_of(&guard);
@@ -82,7 +82,7 @@ mod tests {
     }
 
     #[test]
-    fn a_dismissed_guard_ends_nobody_and_keeps_what_is_to_be_kept() {
+    fn a_dismissed_guard_ends_no_process_and_keeps_the_folder_on_request() {
         let folder = tempfile::tempdir().unwrap();
         let mut guard = Guard::start(folder.path(), true).unwrap();
         let group = guard.group();

@@ -41,7 +41,7 @@ impl Testbed {
     }
 
     fn karpenter(&self, built: &Built, health: u16) -> Result<Launch> {
-        Ok(Launch::of(built.program("karpenter"))
+        Ok(Launch::new(built.program("karpenter"))
             .env("KUBECONFIG", self.kubeconfig().display().to_string())
             .env("KUBERNETES_MIN_VERSION", "v1.28.0")
             .env("SYSTEM_NAMESPACE", NAMESPACE)

@@ -16,22 +16,22 @@ use tempfile::NamedTempFile;
 use tokio::runtime::{Handle, Id};
 
 /// The credentials of a kubeconfig's user.
-pub(crate) enum Proof<'a> {
+pub(crate) enum Credentials<'a> {
     Certificate(&'a Identity),
     Token(&'a str),
 }
 
 /// Writes a kubeconfig for the API server at `port`.
-pub(crate) fn write(path: &Path, port: u16, authority: &Path, proof: &Proof<'_>) -> Result<PathBuf> {
+pub(crate) fn write(path: &Path, port: u16, ca: &Path, credentials: &Credentials<'_>) -> Result<PathBuf> {
     let config = json!({
         "apiVersion": "v1",
         "kind": "Config",
         "current-context": "testbed",
         "clusters": [{"name": "testbed", "cluster": {
             "server": format!("https://127.0.0.1:{port}"),
-            "certificate-authority": authority,
+            "certificate-authority": ca,
         }}],
-        "users": [{"name": "testbed", "user": user(proof)}],
+        "users": [{"name": "testbed", "user": user(credentials)}],
         "contexts": [{"name": "testbed", "context": {"cluster": "testbed", "user": "testbed"}}],
     });
     // JSON is valid YAML, so every reader of kubeconfigs accepts it.
@@ -47,20 +47,20 @@ fn replace(path: &Path, text: &str) -> io::Result<()> {
     Ok(())
 }
 
-fn user(proof: &Proof<'_>) -> Value {
-    match proof {
-        Proof::Certificate(Identity { certificate, key }) => {
+fn user(credentials: &Credentials<'_>) -> Value {
+    match credentials {
+        Credentials::Certificate(Identity { certificate, key }) => {
             json!({"client-certificate": certificate, "client-key": key})
         }
-        Proof::Token(token) => json!({"token": token}),
+        Credentials::Token(token) => json!({"token": token}),
     }
 }
 
 /// The client of the runtime that used the cache last.
 #[derive(Default)]
-pub(crate) struct Kept(Mutex<Option<(Id, Client)>>);
+pub(crate) struct CachedClient(Mutex<Option<(Id, Client)>>);
 
-impl Kept {
+impl CachedClient {
     /// The client of the current runtime.
     pub(crate) async fn here(&self, kubeconfig: &Path) -> Result<Client> {
         let here = Handle::current().id();
@@ -83,16 +83,16 @@ impl Kept {
     }
 }
 
-impl fmt::Debug for Kept {
+impl fmt::Debug for CachedClient {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let of = self.kept().as_ref().map(|(of, _)| *of);
-        f.debug_tuple("Kept").field(&of).finish()
+        f.debug_tuple("CachedClient").field(&of).finish()
     }
 }
 
 /// A client for the user of this kubeconfig.
 pub(crate) async fn client(kubeconfig: &Path) -> Result<Client> {
-    Client::try_from(config(kubeconfig).await?).map_err(Error::api("making a client"))
+    Client::try_from(config(kubeconfig).await?).map_err(Error::api("creating a client"))
 }
 
 /// The configuration for callers that create their own client.
@@ -106,10 +106,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn whoever_reads_a_kubeconfig_that_is_written_again_reads_it_whole() {
+    fn a_kubeconfig_that_is_replaced_is_never_read_partially() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("kubeconfig");
-        let write = || write(&path, 1, Path::new("ca"), &Proof::Token("token")).unwrap();
+        let write = || write(&path, 1, Path::new("ca"), &Credentials::Token("token")).unwrap();
         write();
         std::thread::scope(|scope| {
             let writes = scope.spawn(|| (0..500).for_each(|_| drop(write())));

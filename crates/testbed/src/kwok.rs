@@ -137,7 +137,7 @@ pub(crate) async fn start(bed: &Testbed, built: &Built) -> Result<()> {
     write(&config, &stages::render(built, &bed.kubelet_version)?)?;
     let port = bed.port()?;
     let (key, value) = MANAGED;
-    let launch = Launch::of(built.program("kwok"))
+    let launch = Launch::new(built.program("kwok"))
         .path("--kubeconfig", bed.kubeconfig())
         .path("--config", &config)
         .arg("--manage-all-nodes=false")
@@ -159,7 +159,7 @@ impl Testbed {
     pub async fn add_nodes(&self, nodes: &Nodes) -> Result<Vec<String>> {
         let client = self.client().await?;
         let api: Api<Node> = Api::all(client.clone());
-        let manifest = |name: String| at_work(&name, nodes.manifest(&name, &self.kubelet_version));
+        let manifest = |name: String| ready_manifest(&name, nodes.manifest(&name, &self.kubelet_version));
         stream::iter(nodes.names().map(|name| create(&api, manifest(name))))
             .buffer_unordered(CONCURRENCY)
             .try_collect::<Vec<_>>()
@@ -213,7 +213,7 @@ impl Testbed {
 impl Testbed {
     /// Makes a node fail: KWOK stops to update the node, and the Ready condition becomes False here, so the control plane treats
     /// the node as failed.
-    pub async fn silence(&self, node: &str) -> Result<()> {
+    pub async fn fail_node(&self, node: &str) -> Result<()> {
         let api: Api<Node> = Api::all(self.client().await?);
         let what = || format!("silencing node {node}");
         let unmanaged = json!({"metadata": {"annotations": {MANAGED.0: null}}});
@@ -232,7 +232,7 @@ impl Testbed {
 
 impl Testbed {
     /// Makes KWOK update a failed node again, like a machine that has restarted.
-    pub async fn revive(&self, node: &str) -> Result<()> {
+    pub async fn recover_node(&self, node: &str) -> Result<()> {
         let api: Api<Node> = Api::all(self.client().await?);
         let managed = json!({"metadata": {"annotations": {MANAGED.0: MANAGED.1}}});
         api.patch(node, &PatchParams::default(), &Patch::Merge(managed))
@@ -245,7 +245,7 @@ impl Testbed {
 
 /// The node with all changes that KWOK and the controller manager would otherwise write in ten steps, each of which is an event
 /// for every watch of nodes. Only the taint is left to them. The autoscaler's nodes go through all steps.
-fn at_work(name: &str, mut manifest: Value) -> Value {
+fn ready_manifest(name: &str, mut manifest: Value) -> Value {
     let metadata = &mut manifest["metadata"];
     metadata["labels"][HOSTNAME] = json!(name);
     metadata["labels"]["beta.kubernetes.io/os"] = json!("linux");

@@ -35,7 +35,7 @@ enum Deletion {
 }
 
 impl Deletion {
-    fn of(namespace: Option<&Namespace>) -> Self {
+    fn from_namespace(namespace: Option<&Namespace>) -> Self {
         let Some(namespace) = namespace else {
             return Self::Emptied;
         };
@@ -62,11 +62,11 @@ pub(crate) struct Watch {
 
 impl Watch {
     /// Starts a watch of an existing namespace.
-    pub(crate) fn start(config: Config, name: &'static str, tenants: Tenants) -> Result<Self> {
+    pub(crate) fn start(config: Config, name: &'static str, processes: ProductProcesses) -> Result<Self> {
         let runtime = Builder::new_current_thread().enable_all().build();
         let runtime = runtime.map_err(Error::io("starting a runtime to watch namespace", name))?;
         let (stop, stopped) = oneshot::channel();
-        let thread = thread::spawn(move || follow(&runtime, config, name, &tenants, stopped));
+        let thread = thread::spawn(move || follow(&runtime, config, name, &processes, stopped));
         Ok(Self {
             stop: Some(stop),
             thread: Some(thread),
@@ -84,16 +84,22 @@ impl Drop for Watch {
     }
 }
 
-fn follow(runtime: &Runtime, config: Config, name: &str, tenants: &Tenants, stopped: oneshot::Receiver<()>) {
+fn follow(
+    runtime: &Runtime,
+    config: Config,
+    name: &str,
+    processes: &ProductProcesses,
+    stopped: oneshot::Receiver<()>,
+) {
     runtime.block_on(async {
         tokio::select! {
             _ = stopped => {}
-            () = end_with(config, name, tenants) => {}
+            () = end_with(config, name, processes) => {}
         }
     });
 }
 
-async fn end_with(config: Config, name: &str, tenants: &Tenants) {
+async fn end_with(config: Config, name: &str, processes: &ProductProcesses) {
     let Ok(client) = Client::try_from(config) else {
         return;
     };
@@ -102,22 +108,22 @@ async fn end_with(config: Config, name: &str, tenants: &Tenants) {
     while let Some(seen) = seen.next().await {
         // Some tests stop the API server. The watch continues when the API server is back.
         let Ok(namespace) = seen else { continue };
-        match Deletion::of(namespace.as_ref()) {
+        match Deletion::from_namespace(namespace.as_ref()) {
             Deletion::NotAsked => {}
-            Deletion::Begun => tenants.expect_end(),
-            Deletion::Emptied => return tenants.end(),
+            Deletion::Begun => processes.expect_end(),
+            Deletion::Emptied => return processes.end(),
         }
     }
 }
 
 /// The processes that end with the namespace.
 #[derive(Clone, Debug)]
-pub(crate) struct Tenants {
+pub(crate) struct ProductProcesses {
     pub(crate) parts: Arc<Parts>,
     pub(crate) which: Vec<Part>,
 }
 
-impl Tenants {
+impl ProductProcesses {
     /// Accepts that a process ends by itself, because its permissions may be deleted first.
     fn expect_end(&self) {
         for part in &self.which {
@@ -160,7 +166,7 @@ mod tests {
 
     fn deletion(metadata: &Value, status: &Value) -> Deletion {
         let namespace = json!({"metadata": metadata, "status": status});
-        Deletion::of(Some(&serde_json::from_value(namespace).unwrap()))
+        Deletion::from_namespace(Some(&serde_json::from_value(namespace).unwrap()))
     }
 
     #[test]
@@ -172,7 +178,7 @@ mod tests {
         assert_eq!(deletion(&json!({}), &waiting), Deletion::NotAsked);
         assert_eq!(deletion(&deleted, &waiting), Deletion::Begun);
         assert_eq!(deletion(&deleted, &worked_on), Deletion::Emptied);
-        assert_eq!(Deletion::of(None), Deletion::Emptied);
+        assert_eq!(Deletion::from_namespace(None), Deletion::Emptied);
     }
 
     #[test]
@@ -182,16 +188,16 @@ mod tests {
         let parts = Parts::new(guard.group(), folder.path().join("logs"), Cores::All).unwrap();
         let (obedient, stopped) = (Part::Webhook(0), Part::Webhook(1));
         for part in [obedient, stopped] {
-            parts.start(part, Launch::of("sleep").arg("600")).unwrap();
+            parts.start(part, Launch::new("sleep").arg("600")).unwrap();
         }
         parts.signal(stopped, Signal::STOP).unwrap();
-        let tenants = Tenants {
+        let processes = ProductProcesses {
             parts: Arc::new(parts),
             which: vec![obedient, stopped],
         };
-        tenants.end_within(Duration::from_millis(200));
-        assert_eq!(tenants.parts.pid(obedient), None);
-        assert_eq!(tenants.parts.pid(stopped), None);
-        tenants.parts.check().unwrap();
+        processes.end_within(Duration::from_millis(200));
+        assert_eq!(processes.parts.pid(obedient), None);
+        assert_eq!(processes.parts.pid(stopped), None);
+        processes.parts.check().unwrap();
     }
 }

@@ -14,7 +14,7 @@ pub const SHORT_LEASE: [(&str, &str); 3] = [
 ];
 
 /// In the environment of installations without [`AS_SHIPPED`].
-const BRISK: [(&str, &str); 2] = [
+const SHORT_TIMES: [(&str, &str); 2] = [
     // The only API server reads a changed caBundle within a second.
     ("POD_AFFINITY_CERTIFICATE_SETTLE_TIME", "3s"),
     // The front checks readiness every 200 ms.
@@ -24,8 +24,8 @@ const BRISK: [(&str, &str); 2] = [
 /// The environment of an installation. The requested variables come last and take precedence.
 pub(crate) fn environment(asked: &[(&str, &str)]) -> Vec<(String, String)> {
     let as_shipped = asked.contains(&AS_SHIPPED);
-    let brisk = BRISK.iter().filter(|_| !as_shipped);
-    brisk
+    let short_times = SHORT_TIMES.iter().filter(|_| !as_shipped);
+    short_times
         .chain(asked)
         .map(|(name, value)| ((*name).to_owned(), (*value).to_owned()))
         .collect()
@@ -41,7 +41,7 @@ mod tests {
     }
 
     #[test]
-    fn times_are_short_unless_the_shipped_ones_are_asked_for() {
+    fn times_are_short_unless_the_shipped_ones_are_requested() {
         let (delay, log) = ("POD_AFFINITY_DRAIN_DELAY", ("RUST_LOG", "trace"));
         assert_eq!(value(&environment(&[log]), delay), Some("1s".into()));
         let shipped = environment(&[AS_SHIPPED, log]);

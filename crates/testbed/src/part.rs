@@ -17,7 +17,7 @@ use std::time::Duration;
 const LOST_ITS_LEASE: &str = "stands for election again when it is restarted";
 
 /// Number of log lines that a failed test shows.
-const LAST_WORDS: usize = 15;
+const LAST_LOG_LINES: usize = 15;
 
 /// A part of the control plane, or a process of pod-affinity.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -82,7 +82,7 @@ pub(crate) struct Launch {
 }
 
 impl Launch {
-    pub(crate) fn of(program: impl Into<PathBuf>) -> Self {
+    pub(crate) fn new(program: impl Into<PathBuf>) -> Self {
         Self {
             program: program.into(),
             args: Vec::new(),
@@ -211,7 +211,7 @@ impl Parts {
             if running.end_expected {
                 continue;
             }
-            if !self.may_be_revived(*part) {
+            if !self.may_restart(*part) {
                 return Err(self.died(*part, &status.to_string()));
             }
             running.child = Some(self.spawn(*part, &running.launch)?);
@@ -221,23 +221,24 @@ impl Parts {
 
     /// Whether a part that ended may be started again. A restart of a part that is kept alive is counted. On a machine that is busy
     /// for many seconds a leader can lose its Lease; the leader then ends by design and relies on its restart.
-    fn may_be_revived(&self, part: Part) -> bool {
-        if let Some(revivals) = self.kept_alive().get_mut(&part) {
-            *revivals += 1;
+    fn may_restart(&self, part: Part) -> bool {
+        if let Some(restarts) = self.kept_alive().get_mut(&part) {
+            *restarts += 1;
             return true;
         }
         let lost_its_lease =
             matches!(part, Part::Controller(_)) && self.end_of_log(part, 1).contains(LOST_ITS_LEASE);
         if lost_its_lease {
-            eprintln!("{part} has lost its Lease and is started again, as a kubelet does it");
+            eprintln!("{part} has lost its Lease and is restarted, as a kubelet would do");
         }
         lost_its_lease
     }
 
     /// The last log lines of the controllers and of the controller manager, which creates their pods, for a failed test.
-    pub(crate) fn last_words(&self) -> String {
+    pub(crate) fn last_log_lines(&self) -> String {
         let parts = [Part::Controller(0), Part::Controller(1), Part::ControllerManager];
-        let ends = parts.map(|part| format!("{part} said last:\n{}\n", self.end_of_log(part, LAST_WORDS)));
+        let log = |part| self.end_of_log(part, LAST_LOG_LINES);
+        let ends = parts.map(|part| format!("the last log lines of {part}:\n{}\n", log(part)));
         ends.concat()
     }
 
@@ -247,7 +248,7 @@ impl Parts {
     }
 
     fn died(&self, part: Part, status: &str) -> Error {
-        let log = self.end_of_log(part, LAST_WORDS);
+        let log = self.end_of_log(part, LAST_LOG_LINES);
         Error::Died {
             part: part.to_string(),
             status: status.into(),

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 
 /// The CA, with its certificate on disk.
 #[derive(Debug)]
-pub(crate) struct Authority {
+pub(crate) struct Ca {
     issuer: CertifiedIssuer<'static, KeyPair>,
     folder: PathBuf,
 }
@@ -22,7 +22,7 @@ pub(crate) struct Identity {
     pub(crate) key: PathBuf,
 }
 
-impl Authority {
+impl Ca {
     pub(crate) fn create(folder: &Path) -> Result<Self> {
         fs::create_dir_all(folder).map_err(Error::io("creating", folder))?;
         let mut params = CertificateParams::default();
@@ -30,12 +30,12 @@ impl Authority {
         params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
         params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign];
         let issuer = CertifiedIssuer::self_signed(params, KeyPair::generate()?)?;
-        let authority = Self {
+        let ca = Self {
             issuer,
             folder: folder.to_owned(),
         };
-        write(&authority.certificate(), &authority.issuer.pem())?;
-        Ok(authority)
+        write(&ca.certificate(), &ca.issuer.pem())?;
+        Ok(ca)
     }
 
     /// Path of the CA certificate.

@@ -2,10 +2,10 @@
 
 use crate::binaries::Built;
 use crate::error::Result;
-use crate::kubeconfig::{self, Proof};
+use crate::kubeconfig::{self, Credentials};
 use crate::options::{Limits, Options, Settings};
 use crate::part::Launch;
-use crate::pki::{self, Authority, Identity, TokenKeys};
+use crate::pki::{self, Ca, Identity, TokenKeys};
 use crate::ports::Ports;
 use crate::versions::Kubernetes;
 use std::path::{Path, PathBuf};
@@ -20,13 +20,13 @@ const GRACE_PERIOD: &str = "24h";
 #[derive(Debug)]
 pub(crate) struct ControlPlane {
     pub(crate) admin: PathBuf,
-    pub(crate) authority: PathBuf,
+    pub(crate) ca: PathBuf,
     pub(crate) api_port: u16,
     pub(crate) etcd_port: u16,
     etcd_http_port: u16,
     etcd_peer_port: u16,
     /// The CA of etcd and its clients only.
-    etcd_authority: PathBuf,
+    etcd_ca: PathBuf,
     etcd_identity: Identity,
     /// Kubeconfig for direct access to etcd.
     pub(crate) store: PathBuf,
@@ -43,20 +43,20 @@ pub(crate) struct ControlPlane {
 impl ControlPlane {
     pub(crate) fn prepare(folder: &Path, ports: &mut Ports) -> Result<Self> {
         let pki = folder.join("pki");
-        let authority = Authority::create(&pki)?;
-        let etcd_authority = Authority::create(&pki.join("etcd"))?;
-        let etcd_identity = etcd_authority.etcd()?;
+        let ca = Ca::create(&pki)?;
+        let etcd_ca = Ca::create(&pki.join("etcd"))?;
+        let etcd_identity = etcd_ca.etcd()?;
         let api_port = ports.take()?;
         let etcd_port = ports.take()?;
         let etcd_http_port = ports.take()?;
         let config = |file: &str, user: &str, group: Option<&str>| {
-            let identity = authority.client(file, user, group)?;
+            let identity = ca.client(file, user, group)?;
             let path = folder.join(format!("{file}.kubeconfig"));
             kubeconfig::write(
                 &path,
                 api_port,
-                &authority.certificate(),
-                &Proof::Certificate(&identity),
+                &ca.certificate(),
+                &Credentials::Certificate(&identity),
             )
         };
         Ok(Self {
@@ -64,22 +64,22 @@ impl ControlPlane {
             manager: config("controller-manager", "system:kube-controller-manager", None)?,
             scheduler: config("scheduler", "system:kube-scheduler", None)?,
             node: config("node", &format!("system:node:{REAL_NODE}"), Some("system:nodes"))?,
-            authority: authority.certificate(),
+            ca: ca.certificate(),
             api_port,
             store: kubeconfig::write(
                 &folder.join("etcd.kubeconfig"),
                 etcd_http_port,
-                &etcd_authority.certificate(),
-                &Proof::Certificate(&etcd_identity),
+                &etcd_ca.certificate(),
+                &Credentials::Certificate(&etcd_identity),
             )?,
-            etcd_authority: etcd_authority.certificate(),
+            etcd_ca: etcd_ca.certificate(),
             etcd_identity,
             etcd_port,
             etcd_http_port,
             etcd_peer_port: ports.take()?,
             manager_port: ports.take()?,
             scheduler_port: ports.take()?,
-            server: authority.server("server")?,
+            server: ca.server("server")?,
             tokens: pki::token_keys(&pki)?,
         })
     }
@@ -87,17 +87,17 @@ impl ControlPlane {
     pub(crate) fn etcd(&self, built: &Built, folder: &Path) -> Launch {
         let ports = [self.etcd_port, self.etcd_http_port, self.etcd_peer_port];
         let [client, http, peer] = ports.map(|port| format!("https://127.0.0.1:{port}"));
-        let etcd = Launch::of(built.program("etcd")).path("--data-dir", &folder.join("etcd"));
+        let etcd = Launch::new(built.program("etcd")).path("--data-dir", &folder.join("etcd"));
         // A client that writes to etcd has all permissions in the cluster, and with a real node also those of root.
-        let guarded = |etcd: Launch, whose: &str| {
-            etcd.arg(format!("--{whose}client-cert-auth"))
-                .path(&format!("--{whose}trusted-ca-file"), &self.etcd_authority)
-                .path(&format!("--{whose}cert-file"), &self.etcd_identity.certificate)
-                .path(&format!("--{whose}key-file"), &self.etcd_identity.key)
+        let with_tls = |etcd: Launch, prefix: &str| {
+            etcd.arg(format!("--{prefix}client-cert-auth"))
+                .path(&format!("--{prefix}trusted-ca-file"), &self.etcd_ca)
+                .path(&format!("--{prefix}cert-file"), &self.etcd_identity.certificate)
+                .path(&format!("--{prefix}key-file"), &self.etcd_identity.key)
         };
         ["", "peer-"]
             .into_iter()
-            .fold(etcd, guarded)
+            .fold(etcd, with_tls)
             .arg(format!("--listen-client-urls={client}"))
             // The JSON gateway has its own port. On one port, Go's HTTP server would carry both, and etcd would need a third more
             // CPU time.
@@ -112,9 +112,9 @@ impl ControlPlane {
     }
 
     pub(crate) fn api_server(&self, built: &Built, folder: &Path, settings: Settings) -> Launch {
-        let launch = Launch::of(built.program("kube-apiserver"))
+        let launch = Launch::new(built.program("kube-apiserver"))
             .arg(format!("--etcd-servers=https://127.0.0.1:{}", self.etcd_port))
-            .path("--etcd-cafile", &self.etcd_authority)
+            .path("--etcd-cafile", &self.etcd_ca)
             .path("--etcd-certfile", &self.etcd_identity.certificate)
             .path("--etcd-keyfile", &self.etcd_identity.key)
             .arg("--bind-address=127.0.0.1")
@@ -125,7 +125,7 @@ impl ControlPlane {
             .path("--cert-dir", &folder.join("apiserver"))
             .path("--tls-cert-file", &self.server.certificate)
             .path("--tls-private-key-file", &self.server.key)
-            .path("--client-ca-file", &self.authority)
+            .path("--client-ca-file", &self.ca)
             .arg("--service-account-issuer=https://kubernetes.default.svc")
             .path("--service-account-signing-key-file", &self.tokens.private)
             .path("--service-account-key-file", &self.tokens.public)
@@ -155,7 +155,7 @@ impl ControlPlane {
             folder,
         )
         .path("--service-account-private-key-file", &self.tokens.private)
-        .path("--root-ca-file", &self.authority)
+        .path("--root-ca-file", &self.ca)
         .arg("--use-service-account-credentials=true")
         .arg(format!(
             "--controllers={}",
@@ -219,7 +219,7 @@ fn controllers(kubernetes: Kubernetes, settings: Settings) -> String {
 }
 
 fn component(program: &Path, config: &Path, port: u16, folder: &Path) -> Launch {
-    Launch::of(program)
+    Launch::new(program)
         .path("--kubeconfig", config)
         .path("--authentication-kubeconfig", config)
         .path("--authorization-kubeconfig", config)

@@ -155,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn a_block_with_a_taken_port_is_passed_over() {
+    fn a_block_with_a_used_port_is_skipped() {
         let first = Ports::reserve().unwrap();
         let base = first.next;
         drop(first);
@@ -182,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn the_kernel_says_which_ports_those_are() {
+    fn the_range_of_outgoing_connections_is_read_from_the_kernel() {
         assert_eq!(range("32768\t60999\n"), Some(USUALLY_EPHEMERAL));
         assert_eq!(range("32768"), None);
         assert_eq!(range("low high"), None);
@@ -217,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn a_spent_block_says_so() {
+    fn a_used_up_block_is_an_error() {
         let mut ports = Ports::reserve().unwrap();
         let spent = (0..=BLOCK).map(|_| ports.take()).find_map(Result::err);
         assert!(spent.unwrap().to_string().contains("free ports"));

@@ -6,7 +6,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
 /// Timeout of a request.
-const PATIENCE: Duration = Duration::from_secs(2);
+const TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Whether a process listens on the port.
 pub(crate) async fn connect(port: u16) -> Result<(), String> {
@@ -48,7 +48,7 @@ pub fn get_blocking(port: u16, path: &str) -> Result<String, String> {
 fn exchange_blocking(port: u16, path: &str) -> std::io::Result<String> {
     use std::io::{Read, Write};
     let mut stream = std::net::TcpStream::connect((Ipv4Addr::LOCALHOST, port))?;
-    stream.set_read_timeout(Some(PATIENCE))?;
+    stream.set_read_timeout(Some(TIMEOUT))?;
     stream.write_all(request(path).as_bytes())?;
     let mut answer = String::new();
     stream.read_to_string(&mut answer)?;

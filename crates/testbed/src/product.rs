@@ -5,7 +5,7 @@ use crate::apply;
 use crate::deployment::{Deployments, to_apply};
 use crate::error::{Error, Result};
 use crate::front::{Front, Replica};
-use crate::namespace::{Tenants, Watch};
+use crate::namespace::{ProductProcesses, Watch};
 use crate::pace;
 use crate::part::{Launch, Part};
 use crate::probe;
@@ -70,13 +70,13 @@ struct Processes {
 }
 
 impl Processes {
-    async fn of(bed: &Testbed, objects: &[Value], environment: &[(&str, &str)]) -> Result<Self> {
+    async fn from_objects(bed: &Testbed, objects: &[Value], environment: &[(&str, &str)]) -> Result<Self> {
         Ok(Self {
             binary: match &bed.options.binary {
                 Some(given) => given.clone(),
                 None => built(|| PRODUCT.path()).await?,
             },
-            said: Deployments::of(objects),
+            said: Deployments::from_objects(objects),
             environment: pace::environment(environment),
         })
     }
@@ -113,11 +113,11 @@ impl Testbed {
         environment: &[(&str, &str)],
         apply: impl AsyncFnOnce(Vec<Value>) -> Result<()>,
     ) -> Result<Installed> {
-        let processes = Processes::of(self, &objects, environment).await?;
+        let processes = Processes::from_objects(self, &objects, environment).await?;
         self.stop_pod_affinity();
         let installed = self.reserve()?;
         apply(installed.redirected(objects)).await?;
-        let watch = Watch::start(self.client_config().await?, NAMESPACE, self.tenants())?;
+        let watch = Watch::start(self.client_config().await?, NAMESPACE, self.processes())?;
         self.watch_namespace(Some(watch));
         for number in 0..REPLICAS {
             self.start_controller(&processes, number, &installed).await?;
@@ -141,7 +141,7 @@ impl Testbed {
         objects: Vec<Value>,
         apply: impl AsyncFnOnce(Vec<Value>) -> Result<()>,
     ) -> Result<()> {
-        let processes = Processes::of(self, &objects, &[]).await?;
+        let processes = Processes::from_objects(self, &objects, &[]).await?;
         apply(installed.redirected(objects)).await?;
         let has_webhook = self.pid(Part::Webhook(0)).is_some();
         for number in 0..REPLICAS {
@@ -165,7 +165,7 @@ impl Testbed {
     /// Ends the running processes of an installation. The deletion of their namespace does the same.
     pub fn stop_pod_affinity(&self) {
         self.watch_namespace(None);
-        self.tenants().end();
+        self.processes().end();
     }
 
     /// Replaces the watch of the namespace. Returns when the previous watch has ended its work.
@@ -173,9 +173,9 @@ impl Testbed {
         *self.namespace.lock().unwrap_or_else(PoisonError::into_inner) = watch;
     }
 
-    fn tenants(&self) -> Tenants {
+    fn processes(&self) -> ProductProcesses {
         let replicas = |part: fn(u8) -> Part| (0..REPLICAS).map(part);
-        Tenants {
+        ProductProcesses {
             parts: self.parts.clone(),
             which: replicas(Part::Webhook)
                 .chain(replicas(Part::Controller))
@@ -263,7 +263,7 @@ impl Testbed {
         args: &[String],
     ) -> Result<Launch> {
         let kubeconfig = self.kubeconfig_at(api_port, NAMESPACE, account).await?;
-        let launch = Launch::of(&processes.binary).env("KUBECONFIG", kubeconfig.display().to_string());
+        let launch = Launch::new(&processes.binary).env("KUBECONFIG", kubeconfig.display().to_string());
         let launch = args.iter().fold(launch, Launch::arg);
         Ok(processes
             .environment

@@ -85,7 +85,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn minutes_are_told_from_a_minute_on() {
+    fn durations_from_a_minute_on_are_shown_in_minutes() {
         assert_eq!(clock(Duration::from_secs(59)), "59 s");
         assert_eq!(clock(Duration::from_secs(61)), "1 min 01 s");
     }

@@ -102,13 +102,13 @@ impl Testbed {
     fn write_settings(&self, sandbox_image: &str) -> Result<()> {
         let plugins = plugin_folder().ok_or(Error::MissingTool {
             tool: "a network plugin",
-            remedy: "see what real_node::lacking says",
+            remedy: "see the reason in real_node::lacking",
         })?;
         let node = self.real_node_folder();
         let network = node.join("network");
         std::fs::create_dir_all(&network).map_err(Error::io("creating", &network))?;
         let containerd = settings::containerd(sandbox_image, plugins, &network);
-        let kubelet = settings::kubelet(self.port()?, &self.control_group(), &self.plane.authority);
+        let kubelet = settings::kubelet(self.port()?, &self.control_group(), &self.plane.ca);
         write(&network.join("pods.conflist"), &settings::network())?;
         write(&node.join("containerd.toml"), &containerd)?;
         write(&node.join("kubelet.json"), &kubelet)?;
@@ -119,7 +119,7 @@ impl Testbed {
         let node = self.real_node_folder();
         UNSHARE
             .iter()
-            .fold(Launch::of("unshare"), |launch, flag| launch.arg(*flag))
+            .fold(Launch::new("unshare"), |launch, flag| launch.arg(*flag))
             .arg("sh")
             .arg(node.join("node.sh").display().to_string())
             .arg(node.display().to_string())

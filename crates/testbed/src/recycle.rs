@@ -19,14 +19,14 @@ const NODES: &str = "/registry/minions/";
 const PODS: &str = "/registry/pods/";
 const TEKTON_CONFIGURATION: &str = "/registry/configmaps/tekton-pipelines/";
 /// A reset ends after this number of checks without a change, which takes nearly half a second.
-const CALM: u32 = 5;
+const STABLE_CHECKS: u32 = 5;
 /// Number of concurrent changes.
 const AT_ONCE: usize = 16;
-/// A baseline is taken when nothing changes for this time, or after [`LOOKS`] attempts.
-const QUIET: Duration = Duration::from_secs(1);
-const LOOKS: usize = 10;
+/// A baseline is taken when nothing changes for this time, or after [`BASELINE_ATTEMPTS`] attempts.
+const BASELINE_PAUSE: Duration = Duration::from_secs(1);
+const BASELINE_ATTEMPTS: usize = 10;
 /// Timeout of a reset: a new testbed would start faster.
-const PATIENCE: Duration = Duration::from_secs(15);
+const TIMEOUT: Duration = Duration::from_secs(15);
 
 /// The objects and processes of a testbed at one moment.
 #[derive(Debug)]
@@ -63,7 +63,7 @@ impl Testbed {
         if self.restore(baseline).await?.contains(TEKTON_CONFIGURATION) {
             self.restart_tekton().await?;
         }
-        self.scheduler_has_caught_up(baseline).await?;
+        self.scheduler_cache_is_current(baseline).await?;
         if baseline.has_pod_affinity() {
             self.admits().await?;
         }
@@ -71,9 +71,9 @@ impl Testbed {
     }
 
     /// Waits for the scheduler's cache: a scheduler whose cache still has a deleted node would bind pods to this node.
-    async fn scheduler_has_caught_up(&self, baseline: &Baseline) -> Result<()> {
+    async fn scheduler_cache_is_current(&self, baseline: &Baseline) -> Result<()> {
         let wanted = baseline.scheduler_cache();
-        self.until("the scheduler to know what is there", PATIENCE, async || {
+        self.until("the scheduler's cache to be current", TIMEOUT, async || {
             let metrics = self
                 .scheduler_metrics()
                 .await
@@ -89,34 +89,38 @@ impl Testbed {
     /// Restores the objects and returns their keys.
     async fn restore(&self, baseline: &mut Baseline) -> Result<Restored> {
         let (store, mut calm, mut restored) = (self.store().await?, 0, Restored::default());
-        self.until("the objects of the beginning to be back", PATIENCE, async || {
-            let changes = baseline
-                .put_back(&store)
-                .await
-                .map_err(|error| error.to_string())?;
-            calm = if changes.is_empty() { calm + 1 } else { 0 };
-            if calm == CALM {
-                return Ok(());
-            }
-            let keys: Vec<_> = changes.iter().map(Change::key).map(String::from).collect();
-            let seen = keys.join(" ");
-            restored.0.extend(keys);
-            Err(seen)
-        })
+        self.until(
+            "the objects of the baseline to be restored",
+            TIMEOUT,
+            async || {
+                let changes = baseline
+                    .put_back(&store)
+                    .await
+                    .map_err(|error| error.to_string())?;
+                calm = if changes.is_empty() { calm + 1 } else { 0 };
+                if calm == STABLE_CHECKS {
+                    return Ok(());
+                }
+                let keys: Vec<_> = changes.iter().map(Change::key).map(String::from).collect();
+                let seen = keys.join(" ");
+                restored.0.extend(keys);
+                Err(seen)
+            },
+        )
         .await?;
         Ok(restored)
     }
 
     async fn store(&self) -> Result<Store> {
-        Ok(Store::of(client(&self.plane.store).await?))
+        Ok(Store::new(client(&self.plane.store).await?))
     }
 }
 
 /// The objects when nothing changes any more.
 async fn at_rest(store: &Store) -> Result<Contents> {
     let mut contents = store.contents().await?;
-    for _ in 0..LOOKS {
-        tokio::time::sleep(QUIET).await;
+    for _ in 0..BASELINE_ATTEMPTS {
+        tokio::time::sleep(BASELINE_PAUSE).await;
         if changes(&contents, &store.revisions().await?).is_empty() {
             break;
         }
@@ -204,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_new_goes_and_what_has_changed_or_is_gone_comes_back() {
+    fn new_objects_are_deleted_and_changed_or_deleted_objects_are_restored() {
         let wanted = contents(&[("/same", "1"), ("/changed", "2"), ("/gone", "3")]);
         let found = contents(&[("/same", "1"), ("/changed", "8"), ("/new", "9")]);
         let back = |key: &str| Change::Put(key.into(), wanted[key].value.clone());
@@ -213,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn the_scheduler_has_caught_up_when_it_counts_the_nodes_and_pods_of_the_beginning() {
+    fn the_scheduler_cache_is_current_when_it_counts_the_nodes_and_pods_of_the_baseline() {
         let contents = contents(&[("/registry/minions/a", "1"), ("/registry/minions/b", "2")]);
         let baseline = Baseline {
             contents,
@@ -225,7 +229,7 @@ mod tests {
     }
 
     #[test]
-    fn a_lease_that_its_holder_has_renewed_stays_and_a_new_one_goes() {
+    fn a_renewed_lease_is_kept_and_a_new_lease_is_deleted() {
         let wanted = contents(&[("/registry/leases/a/held", "1")]);
         let found = contents(&[("/registry/leases/a/held", "7"), ("/registry/leases/a/new", "8")]);
         assert_eq!(

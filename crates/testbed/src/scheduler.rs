@@ -59,7 +59,7 @@ impl Testbed {
         config.cluster_url = address.parse().map_err(|_| Error::NotRunning(address))?;
         // The scheduler serves with a self-signed certificate.
         config.accept_invalid_certs = true;
-        let client = Client::try_from(config).map_err(Error::api("making a client"))?;
+        let client = Client::try_from(config).map_err(Error::api("creating a client"))?;
         let request = http::Request::get("/metrics").body(Vec::new());
         let request = request.map_err(|_| Error::NotRunning("/metrics".into()))?;
         client

@@ -3,7 +3,7 @@
 use crate::binaries::{self, Built};
 use crate::error::{Error, Result};
 use crate::guard::Guard;
-use crate::kubeconfig::Kept;
+use crate::kubeconfig::CachedClient;
 use crate::options::Options;
 use crate::part::Parts;
 use crate::plane::ControlPlane;
@@ -20,7 +20,7 @@ impl Testbed {
     /// Builds missing parts, then starts all parts and returns when they are ready.
     pub async fn start(options: Options) -> Result<Self> {
         let versions = options.versions()?;
-        let built = Binaries::of(versions, options.tekton).await?;
+        let built = Binaries::build(versions, options.tekton).await?;
         let begun = Instant::now();
         let folder = state_folder()?;
         let guard = Guard::start(&folder, options.keep)?;
@@ -32,7 +32,7 @@ impl Testbed {
             folder,
             parts,
             plane,
-            client: Kept::default(),
+            client: CachedClient::default(),
             autoscaler_port: OnceLock::new(),
             fronts: Mutex::default(),
             namespace: Mutex::default(),
@@ -73,7 +73,7 @@ struct Binaries {
 }
 
 impl Binaries {
-    async fn of(versions: Versions, tekton: bool) -> Result<Self> {
+    async fn build(versions: Versions, tekton: bool) -> Result<Self> {
         built(move || Self::ensured(versions, tekton)).await
     }
 

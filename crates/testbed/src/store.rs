@@ -60,7 +60,7 @@ pub(crate) struct Store(Client);
 
 impl Store {
     /// A client with the permissions of the API server.
-    pub(crate) fn of(client: Client) -> Self {
+    pub(crate) fn new(client: Client) -> Self {
         Self(client)
     }
 

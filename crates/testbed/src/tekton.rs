@@ -188,7 +188,7 @@ async fn common(bed: &Testbed, built: &Built, program: &str, probes: u16) -> Res
     let kubeconfig = bed
         .kubeconfig_of(NAMESPACE, &format!("tekton-pipelines-{program}"))
         .await?;
-    Ok(Launch::of(built.program(program))
+    Ok(Launch::new(built.program(program))
         .arg("-disable-ha")
         .env("KUBECONFIG", kubeconfig.display().to_string())
         .env("SYSTEM_NAMESPACE", NAMESPACE)
@@ -208,13 +208,13 @@ async fn converts(bed: &Testbed) -> Result<()> {
     bed.until("Tekton's webhook to convert objects", READY, async || {
         let listed = definitions.list(&ListParams::default()).await;
         let listed = listed.map_err(|error| error.to_string())?;
-        let lacks = listed.iter().find(|definition| lacks_an_authority(definition));
+        let lacks = listed.iter().find(|definition| lacks_ca(definition));
         lacks.map_or(Ok(()), |definition| Err(definition.name_any()))
     })
     .await
 }
 
-fn lacks_an_authority(definition: &CustomResourceDefinition) -> bool {
+fn lacks_ca(definition: &CustomResourceDefinition) -> bool {
     let conversion = definition.spec.conversion.as_ref();
     let webhook = conversion.and_then(|conversion| conversion.webhook.as_ref());
     let client = webhook.and_then(|webhook| webhook.client_config.as_ref());

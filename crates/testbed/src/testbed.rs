@@ -4,7 +4,7 @@ use crate::error::{Error, Result};
 use crate::faults::Faults;
 use crate::front::Front;
 use crate::guard::Guard;
-use crate::kubeconfig::{Kept, client, config};
+use crate::kubeconfig::{CachedClient, client, config};
 use crate::namespace;
 use crate::options::Options;
 use crate::part::{Launch, Part, Parts};
@@ -34,7 +34,7 @@ pub struct Testbed {
     pub(crate) folder: PathBuf,
     pub(crate) parts: Arc<Parts>,
     pub(crate) plane: ControlPlane,
-    pub(crate) client: Kept,
+    pub(crate) client: CachedClient,
     pub(crate) autoscaler_port: OnceLock<u16>,
     pub(crate) fronts: Mutex<Vec<Front>>,
     pub(crate) namespace: Mutex<Option<namespace::Watch>>,
@@ -113,8 +113,8 @@ impl Testbed {
         kubeconfig::write(
             &path,
             port,
-            &self.plane.authority,
-            &kubeconfig::Proof::Token(&token),
+            &self.plane.ca,
+            &kubeconfig::Credentials::Token(&token),
         )
     }
 
@@ -127,11 +127,11 @@ impl Testbed {
     ) -> Result<T> {
         tokio::select! {
             found = wait::until(what, deadline, look) => found,
-            death = self.first_death() => Err(death),
+            death = self.first_unexpected_end() => Err(death),
         }
     }
 
-    async fn first_death(&self) -> Error {
+    async fn first_unexpected_end(&self) -> Error {
         loop {
             if let Err(death) = self.parts.check() {
                 return death;
@@ -142,7 +142,7 @@ impl Testbed {
 
     /// Returns an error with the log of the first part that ends by itself.
     pub async fn until_a_part_dies(&self) -> Result<()> {
-        Err(self.first_death().await)
+        Err(self.first_unexpected_end().await)
     }
 
     /// An error if a part has ended by itself.
@@ -167,7 +167,7 @@ impl Testbed {
     }
 
     /// Number of restarts of a part that is kept alive.
-    pub fn revivals(&self, part: Part) -> u32 {
+    pub fn restarts(&self, part: Part) -> u32 {
         self.parts.kept_alive().get(&part).copied().unwrap_or_default()
     }
 
@@ -175,7 +175,7 @@ impl Testbed {
     pub fn faults(&self) -> Result<&Faults> {
         if self.faults.get().is_none() {
             let plane = &self.plane;
-            let faults = Faults::start(self.port()?, plane.api_port, &plane.authority, &plane.server)?;
+            let faults = Faults::start(self.port()?, plane.api_port, &plane.ca, &plane.server)?;
             // If another thread was faster, its proxy is used.
             let _ = self.faults.set(faults);
         }
@@ -281,7 +281,7 @@ impl Testbed {
 impl Drop for Testbed {
     fn drop(&mut self) {
         if std::thread::panicking() {
-            eprintln!("{}", self.parts.last_words());
+            eprintln!("{}", self.parts.last_log_lines());
         }
         self.parts.end(|_| true);
         self.guard.dismiss();

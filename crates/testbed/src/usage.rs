@@ -58,7 +58,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_name_with_brackets_and_blanks_does_not_confuse() {
+    fn a_process_name_may_contain_brackets_and_blanks() {
         let stat = "7 (a) b) S 1 1 1 0 -1 0 0 0 0 0 150 50 0 0 20 0 1";
         assert_eq!(ticks(stat), Some(200));
     }

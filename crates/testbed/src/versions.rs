@@ -149,7 +149,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_version_is_displayed_as_it_is_asked_for() {
+    fn a_version_is_displayed_as_it_is_requested() {
         for version in Kubernetes::value_variants() {
             assert_eq!(
                 Kubernetes::from_str(&version.to_string(), false).unwrap(),
@@ -168,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn only_the_default_pair_is_the_defaults() {
+    fn only_the_default_versions_are_the_defaults() {
         assert!(Versions::default().are_defaults());
         let tekton = Tekton::V1_9;
         assert!(

@@ -10,8 +10,8 @@ const FIRST_PAUSE: Duration = Duration::from_millis(50);
 const LONGEST_PAUSE: Duration = Duration::from_millis(250);
 /// After a slow poll, on a busy machine or with a long list, the pause is this multiple of the poll's duration, so that polling
 /// does not delay the expected state.
-const PATIENCE: u32 = 4;
-const LONGEST_PATIENCE: Duration = Duration::from_secs(1);
+const SLOW_FACTOR: u32 = 4;
+const LONGEST_SLOW_PAUSE: Duration = Duration::from_secs(1);
 
 static OBSERVER: OnceLock<fn(&str, Duration)> = OnceLock::new();
 
@@ -43,7 +43,7 @@ pub async fn until<T, S: Debug>(
         if start.elapsed() >= deadline {
             break Err(format!("{seen:?}"));
         }
-        tokio::time::sleep(pause.max(patience(begun.elapsed()))).await;
+        tokio::time::sleep(pause.max(pause_after(begun.elapsed()))).await;
         pause = LONGEST_PAUSE.min(pause * 5 / 4);
     };
     let waited = start.elapsed();
@@ -51,8 +51,8 @@ pub async fn until<T, S: Debug>(
     outcome.map_err(|last| Error::Deadline { what, waited, last })
 }
 
-fn patience(took: Duration) -> Duration {
-    LONGEST_PATIENCE.min(took * PATIENCE)
+fn pause_after(took: Duration) -> Duration {
+    LONGEST_SLOW_PAUSE.min(took * SLOW_FACTOR)
 }
 
 #[cfg(test)]
@@ -60,21 +60,21 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_longer_a_look_takes_the_longer_is_the_pause_after_it_and_never_more_than_a_second() {
+    fn the_pause_grows_with_the_duration_of_a_poll_up_to_one_second() {
         let millis = Duration::from_millis;
-        let pauses = [5, 100, 900].map(|took| patience(millis(took)));
+        let pauses = [5, 100, 900].map(|took| pause_after(millis(took)));
         assert_eq!(pauses, [20, 400, 1000].map(millis));
     }
 
     #[tokio::test]
-    async fn a_wait_in_vain_says_for_what_and_what_it_saw_last() {
+    async fn a_timeout_reports_the_expected_and_the_last_state() {
         let waited = until("rain", Duration::from_secs(0), async || Err::<(), _>("sun")).await;
         let message = waited.unwrap_err().to_string();
         assert!(message.contains("rain") && message.contains("sun"), "{message}");
     }
 
     #[tokio::test]
-    async fn a_wait_ends_with_what_it_waited_for() {
+    async fn a_wait_returns_the_value_of_the_last_poll() {
         let mut looks = 0;
         let found = until("the third look", Duration::from_secs(9), async || {
             looks += 1;

@@ -221,8 +221,8 @@ async fn for_a_while(bed: &Testbed, time: Duration) {
     }
 }
 
-fn revivals(bed: &Testbed) -> u32 {
-    CONTROLLERS.iter().map(|part| bed.revivals(*part)).sum()
+fn restarts(bed: &Testbed) -> u32 {
+    CONTROLLERS.iter().map(|part| bed.restarts(*part)).sum()
 }
 
 async fn leads(installed: &Installed, replica: u8) -> bool {
@@ -303,12 +303,12 @@ async fn runs_go_through_an_api_server_that_is_slow_or_refuses_or_cuts_watches_o
         let mut runs = Runs::in_namespace(&bed, &auditor, trouble.name).await;
         // The fault begins while runs are held, placed and running.
         runs.create(OURS / 2).await;
-        let (struck, ended) = (faults.struck(), revivals(&bed));
+        let (struck, ended) = (faults.injected(), restarts(&bed));
         faults.set(trouble.fault);
         runs.create(OURS / 2).await;
         runs.create_held_by_users().await;
         trouble.strikes(&bed).await;
-        let (struck, ended) = (faults.struck() - struck, revivals(&bed) - ended);
+        let (struck, ended) = (faults.injected() - struck, restarts(&bed) - ended);
         let recovered = runs.until_none_is_held().await;
         println!(
             "{} for {:?}: {struck} requests or watches struck, {ended} controllers ended; none held {recovered:.1?} after it",
@@ -373,7 +373,7 @@ async fn a_leader_that_was_paused_past_its_lease_comes_back_beside_another_and_d
     let recovered = runs.until_none_is_held().await;
     println!("paused leader is back: none held {recovered:.1?} after it");
     bed.until("the old leader to end", SOON, async || {
-        match bed.revivals(Part::Controller(paused)) {
+        match bed.restarts(Part::Controller(paused)) {
             0 => Err("it still runs"),
             _ => Ok(()),
         }

@@ -184,7 +184,7 @@ async fn a_node_cordoned_between_two_tasks_is_left_at_once() {
 
 #[e2e_test]
 async fn a_node_that_is_not_ready_between_two_tasks_is_left_at_once() {
-    is_left_between_two_tasks(async |bed, node| bed.silence(node).await.unwrap()).await;
+    is_left_between_two_tasks(async |bed, node| bed.fail_node(node).await.unwrap()).await;
 }
 
 #[e2e_test]
@@ -259,7 +259,7 @@ async fn a_run_whose_node_died_with_a_task_on_it_goes_on_once_the_node_is_given_
         .lasting("15s");
     create(&bed, &run).await;
     let dead = node_of(&bound_task(&bed, &run, "a").await);
-    bed.silence(&dead).await.unwrap();
+    bed.fail_node(&dead).await.unwrap();
     let told = until_told(&bed, &run, "NodeUnfit").await;
     let taint = "node.kubernetes.io/out-of-service=nodeshutdown:NoExecute";
     assert!(told.contains(&dead) && told.contains(taint), "{told}");

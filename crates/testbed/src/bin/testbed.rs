@@ -135,14 +135,14 @@ fn tell(bed: &Testbed) {
     println!("  export KUBECONFIG={}", bed.kubeconfig().display());
     println!("  kubectl get nodes\n  kubectl create -f examples/\n  kubectl get pipelineruns,pods -o wide\n");
     println!(
-        "Pods do not really run: a task ends well after 1 s, unless annotations of its run say otherwise:"
+        "Pods run no containers: a task succeeds after 1 s, unless annotations of its run set another result:"
     );
     println!("  {}: 30s", testbed::kwok::DURATION);
     println!(
         "  {}: succeed | fail | fail-once | hang\n",
         testbed::kwok::OUTCOME
     );
-    println!("Ctrl-C ends it all.");
+    println!("Ctrl-C stops the testbed.");
 }
 
 #[cfg(test)]

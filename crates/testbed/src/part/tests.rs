@@ -22,12 +22,12 @@ fn wait_for_death(parts: &Parts) -> Error {
 }
 
 #[test]
-fn a_part_that_dies_is_told_with_the_end_of_its_log_and_a_remedy() {
+fn a_part_that_ends_is_reported_with_the_end_of_its_log_and_a_remedy() {
     let folder = tempfile::tempdir().unwrap();
     let (_guard, parts) = parts(folder.path());
     let script = "echo 'listen tcp 127.0.0.1:1: bind: address already in use' >&2; exit 3";
     parts
-        .start(Part::Etcd, Launch::of("sh").arg("-c").arg(script))
+        .start(Part::Etcd, Launch::new("sh").arg("-c").arg(script))
         .unwrap();
     let message = wait_for_death(&parts).to_string();
     assert!(
@@ -42,7 +42,7 @@ fn a_part_that_is_kept_alive_is_started_again_when_it_dies() {
     let folder = tempfile::tempdir().unwrap();
     let (_guard, parts) = parts(folder.path());
     parts.kept_alive().insert(Part::Controller(0), 0);
-    parts.start(Part::Controller(0), Launch::of("false")).unwrap();
+    parts.start(Part::Controller(0), Launch::new("false")).unwrap();
     let deadline = std::time::Instant::now() + std::time::Duration::from_secs(10);
     while parts.kept_alive()[&Part::Controller(0)] < 2 {
         parts.check().unwrap();
@@ -60,7 +60,7 @@ fn a_controller_that_has_lost_its_lease_is_started_again_and_one_that_fails_othe
         "echo >>{0}; [ $(wc -l <{0}) -lt 3 ] && echo 'it {LOST_ITS_LEASE}' || echo broken; exit 1",
         started.display()
     );
-    let launch = Launch::of("sh").arg("-c").arg(script);
+    let launch = Launch::new("sh").arg("-c").arg(script);
     parts.start(Part::Controller(0), launch).unwrap();
     let message = wait_for_death(&parts).to_string();
     assert!(message.contains("broken"), "{message}");
@@ -68,16 +68,16 @@ fn a_controller_that_has_lost_its_lease_is_started_again_and_one_that_fails_othe
 }
 
 #[test]
-fn a_lost_lease_is_known_by_what_the_controller_says_of_it() {
+fn the_log_message_of_a_lost_lease_is_in_the_code_of_the_controller() {
     let said = include_str!("../../../pod-affinity/src/controller.rs");
     assert!(said.contains(LOST_ITS_LEASE));
 }
 
 #[test]
-fn a_part_that_is_stopped_on_purpose_is_not_missed_and_starts_again() {
+fn a_part_that_is_stopped_on_purpose_is_no_error_and_starts_again() {
     let folder = tempfile::tempdir().unwrap();
     let (_guard, parts) = parts(folder.path());
-    parts.start(Part::Kwok, Launch::of("sleep").arg("600")).unwrap();
+    parts.start(Part::Kwok, Launch::new("sleep").arg("600")).unwrap();
     let first = parts.pid(Part::Kwok);
     parts.stop(Part::Kwok, Signal::KILL).unwrap();
     parts.check().unwrap();
@@ -101,7 +101,7 @@ fn a_part_that_is_kept_alive_stays_stopped_although_another_thread_looks_after_i
         });
         for _ in 0..50 {
             parts
-                .start(Part::Controller(0), Launch::of("sleep").arg("600"))
+                .start(Part::Controller(0), Launch::new("sleep").arg("600"))
                 .unwrap();
             parts.stop(Part::Controller(0), Signal::KILL).unwrap();
             assert_eq!(parts.pid(Part::Controller(0)), None);
@@ -120,10 +120,10 @@ fn a_part_that_does_not_run_is_named() {
 }
 
 #[test]
-fn a_part_whose_end_is_expected_is_not_missed_until_it_is_started_again() {
+fn the_expected_end_of_a_part_is_no_error_until_the_part_is_started_again() {
     let folder = tempfile::tempdir().unwrap();
     let (_guard, parts) = parts(folder.path());
-    parts.start(Part::Webhook(0), Launch::of("false")).unwrap();
+    parts.start(Part::Webhook(0), Launch::new("false")).unwrap();
     parts.expect_end(Part::Webhook(0));
     while parts.pid(Part::Webhook(0)).is_some() {
         parts.check().unwrap();
@@ -133,10 +133,10 @@ fn a_part_whose_end_is_expected_is_not_missed_until_it_is_started_again() {
 }
 
 #[test]
-fn what_a_part_has_computed_still_counts_when_it_was_ended() {
+fn the_cpu_time_of_an_ended_part_is_counted() {
     let folder = tempfile::tempdir().unwrap();
     let (_guard, parts) = parts(folder.path());
-    let busy = Launch::of("sh").arg("-c").arg("while :; do :; done");
+    let busy = Launch::new("sh").arg("-c").arg("while :; do :; done");
     parts.start(Part::Etcd, busy).unwrap();
     let deadline = std::time::Instant::now() + Duration::from_secs(10);
     let computed = || parts.cpu_times().get(&Part::Etcd).copied().unwrap_or_default();

@@ -31,7 +31,7 @@ pub(crate) fn network() -> String {
 }
 
 /// The kubelet's configuration.
-pub(crate) fn kubelet(port: u16, control_group: &str, authority: &Path) -> String {
+pub(crate) fn kubelet(port: u16, control_group: &str, ca: &Path) -> String {
     json!({
         "apiVersion": "kubelet.config.k8s.io/v1beta1",
         "kind": "KubeletConfiguration",
@@ -39,7 +39,7 @@ pub(crate) fn kubelet(port: u16, control_group: &str, authority: &Path) -> Strin
         "address": "127.0.0.1",
         "port": port,
         "healthzPort": 0,
-        "authentication": {"x509": {"clientCAFile": authority}, "anonymous": {"enabled": false}},
+        "authentication": {"x509": {"clientCAFile": ca}, "anonymous": {"enabled": false}},
         // The control groups of all containers are below one group, which the testbed's guard removes.
         "cgroupRoot": format!("/{control_group}"),
         "cgroupDriver": "cgroupfs",

@@ -41,16 +41,16 @@ pub(super) async fn disturb(
         // The remedy of the event NodeUnfit. Without the taint, it stays unknown whether the pods have ended.
         Twist::NodeDies => {
             let node = first_node(bed, run).await?;
-            bed.silence(&node).await?;
+            bed.fail_node(&node).await?;
             let out_of_service = "node.kubernetes.io/out-of-service=nodeshutdown:NoExecute";
             kubectl(bed, &["taint", "node", &node, out_of_service]);
             Ok(())
         }
         Twist::NodeReturns => {
             let node = first_node(bed, run).await?;
-            bed.silence(&node).await?;
+            bed.fail_node(&node).await?;
             tokio::time::sleep(A_WHILE).await;
-            bed.revive(&node).await
+            bed.recover_node(&node).await
         }
         Twist::CordonedBetween | Twist::NodeDiesBetween => in_the_gap(bed, pair, run).await,
         Twist::Preempted => preempt(bed, run).await,
@@ -92,7 +92,7 @@ async fn in_the_gap(bed: &Testbed, pair: &Pair, run: &RunSpec) -> Result<()> {
     if pair.twist == Twist::CordonedBetween {
         cordon(bed, &node).await;
     } else {
-        bed.silence(&node).await?;
+        bed.fail_node(&node).await?;
     }
     until_unfit(bed, &node).await?;
     let now = Timestamp::now().to_string();

@@ -59,12 +59,12 @@ async fn demo() -> Result<bool, Error> {
     bed.install_pod_affinity_with(&[AS_SHIPPED]).await?;
     let with = scene::play(&bed, &mut screen, "labelled", Some("true")).await?;
 
-    screen.title("A timeline of both, by kubectl pod-affinity timeline");
+    screen.title("The timelines of both, drawn by kubectl pod-affinity timeline");
     for page in picture::draw(&bed, start.elapsed()).await? {
         println!("{}", page.display());
     }
 
-    screen.title("The nodes go back");
+    screen.title("The autoscaler removes its nodes");
     scene::until_nodes_are_back(&bed, &mut screen).await?;
 
     screen.title("Which run was on which node(s)");

@@ -36,7 +36,7 @@ pub(crate) async fn play(
         format!("the {RUNS} runs in {namespace} to succeed"),
         SCENE,
         async || {
-            let lines = look(bed, &client, &specs)
+            let lines = read_lines(bed, &client, &specs)
                 .await
                 .map_err(|error| error.to_string())?;
             screen.update(&lines.iter().map(Line::text).collect::<Vec<_>>());
@@ -78,7 +78,7 @@ impl Line {
     }
 }
 
-async fn look(bed: &Testbed, client: &Client, specs: &[RunSpec]) -> Result<Vec<Line>, Error> {
+async fn read_lines(bed: &Testbed, client: &Client, specs: &[RunSpec]) -> Result<Vec<Line>, Error> {
     let mut lines = Vec::new();
     for spec in specs {
         lines.push(line_of(client, spec).await?);

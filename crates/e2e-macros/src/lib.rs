@@ -67,7 +67,7 @@ fn registration(name: &str, call: &str, options: &[String]) -> TokenStream {
             real_node: {real_node},
             webhook: {webhook},
             policies: {policies},
-            level: crate::support::level::Level::of({second}, {nightly}),
+            level: crate::support::level::Level::new({second}, {nightly}),
             run: || {call},
         }} }}"
     ))

@@ -2,10 +2,10 @@
 
 use crate::support::SOON;
 use crate::support::auditor::Auditor;
-use crate::support::beds::fresh;
-use crate::support::events::{reasons, until_told};
-use crate::support::pool::Lent;
+use crate::support::events::{reasons, until_event};
+use crate::support::pool::PooledTestbed;
 use crate::support::runs::{create, let_end_once_bound, let_task_end, nodes_of, of_pipeline};
+use crate::support::testbeds::fresh;
 use kube::ResourceExt;
 use kube::api::{Patch, PatchParams};
 use placement::keys;
@@ -61,11 +61,11 @@ async fn finished(bed: &Testbed, run: &RunSpec) -> (bool, String) {
         run.annotations().contains_key(keys::USED)
     });
     let used = recorded.await.unwrap().annotations()[keys::USED].clone();
-    let told = reasons(&bed.client().await.unwrap(), run).await;
-    (told.contains(&"MovedOff".to_owned()), used)
+    let reported = reasons(&bed.client().await.unwrap(), run).await;
+    (reported.contains(&"MovedOff".to_owned()), used)
 }
 
-async fn bed() -> Lent {
+async fn bed() -> PooledTestbed {
     let bed = fresh(0).await;
     bed.add_nodes(&Nodes::new("small", 1).size("2", "8Gi"))
         .await
@@ -80,12 +80,12 @@ async fn the_next_run_of_a_pipeline_has_room_for_its_tasks_at_once_and_the_one_a
     let auditor = Auditor::start(&bed).await;
     let first = hanging(&bed, "first", "3").await;
     create(&bed, &first).await;
-    let told = until_told(&bed, &first, "ReserveChosen").await;
+    let reported = until_event(&bed, &first, "ReserveChosen").await;
     assert!(
-        told.contains("cpu=3") && told.contains("the largest task of its Pipeline"),
-        "{told}"
+        reported.contains("cpu=3") && reported.contains("the largest task of its Pipeline"),
+        "{reported}"
     );
-    until_told(&bed, &first, "WaitingForNode").await;
+    until_event(&bed, &first, "WaitingForNode").await;
     bed.add_nodes(&Nodes::new("large", 1).size("8", "16Gi"))
         .await
         .unwrap();
@@ -95,10 +95,10 @@ async fn the_next_run_of_a_pipeline_has_room_for_its_tasks_at_once_and_the_one_a
     let second = hanging(&bed, "second", "3").await;
     assert_eq!(after(&bed, &second).await, (false, used));
     assert_eq!(nodes_of(&bed, &second).await, ["large-0".to_owned()].into());
-    let told = until_told(&bed, &second, "ReserveChosen").await;
+    let reported = until_event(&bed, &second, "ReserveChosen").await;
     assert!(
-        told.contains("cpu=6") && told.contains("PipelineRun first"),
-        "{told}"
+        reported.contains("cpu=6") && reported.contains("PipelineRun first"),
+        "{reported}"
     );
 
     let shrunk = hanging(&bed, "shrunk", "500m").await;
@@ -106,9 +106,9 @@ async fn the_next_run_of_a_pipeline_has_room_for_its_tasks_at_once_and_the_one_a
     assert!(!moved && used.starts_with("cpu=1"), "{used}");
     let adapted = hanging(&bed, "adapted", "500m").await;
     after(&bed, &adapted).await;
-    let told = until_told(&bed, &adapted, "ReserveChosen").await;
-    assert!(told.contains("room for cpu=1"), "{told}");
-    auditor.found_nothing();
+    let reported = until_event(&bed, &adapted, "ReserveChosen").await;
+    assert!(reported.contains("room for cpu=1"), "{reported}");
+    auditor.assert_no_violation();
 }
 
 #[e2e_test]
@@ -123,8 +123,8 @@ async fn a_record_that_is_wrong_holds_its_pipeline_up_no_longer_than_an_autoscal
     let next = hanging(&bed, "next", "500m").await;
     let (moved, used) = after(&bed, &next).await;
     assert!(!moved && used.starts_with("cpu=1"), "{used}");
-    let told = until_told(&bed, &next, "ReserveGivenUp").await;
-    assert!(told.contains("small-0 has cpu 2 of 64"), "{told}");
+    let reported = until_event(&bed, &next, "ReserveGivenUp").await;
+    assert!(reported.contains("small-0 has cpu 2 of 64"), "{reported}");
 }
 
 #[e2e_test]

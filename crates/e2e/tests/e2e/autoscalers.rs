@@ -3,11 +3,11 @@
 
 use crate::support::SOON;
 use crate::support::auditor::Auditor;
-use crate::support::beds::fresh;
-use crate::support::changes::changes;
 use crate::support::events::notes;
-use crate::support::pool::Lent;
+use crate::support::objects::changes;
+use crate::support::pool::PooledTestbed;
 use crate::support::runs::{create, let_end_once_bound, nodes_of, of_pipeline};
+use crate::support::testbeds::fresh;
 use futures::StreamExt;
 use futures::future::join_all;
 use k8s_openapi::api::core::v1::{Node, Pod};
@@ -48,7 +48,7 @@ impl Autoscaler {
 }
 
 /// A testbed with a few nodes and an autoscaler that adds nodes.
-pub(crate) async fn bed(autoscaler: Autoscaler) -> Lent {
+pub(crate) async fn bed(autoscaler: Autoscaler) -> PooledTestbed {
     let bed = fresh(0).await;
     bed.add_nodes(&Nodes::new("fixed", FIXED).size("2", "8Gi"))
         .await
@@ -73,7 +73,7 @@ struct Growth {
 }
 
 impl Growth {
-    async fn of(bed: &Testbed) -> Self {
+    async fn start(bed: &Testbed) -> Self {
         let nodes: Api<Node> = Api::all(bed.client().await.unwrap());
         let came = Arc::new(Mutex::new(BTreeMap::new()));
         let noted = came.clone();
@@ -218,7 +218,7 @@ pub(crate) async fn until_left(bed: &Testbed, others: usize) -> Duration {
 /// Creates one run more than nodes, later many runs at once, and waits until the new nodes are removed.
 async fn grows_by_what_is_missing(autoscaler: Autoscaler) {
     let bed = bed(autoscaler).await;
-    let (growth, auditor) = (Growth::of(&bed).await, Auditor::start(&bed).await);
+    let (growth, auditor) = (Growth::start(&bed).await, Auditor::start(&bed).await);
     bed.namespace(OTHER).await.unwrap();
     // The runs hang until each has a node. Otherwise the last run would take the node of a run that has ended.
     let runs = many("one-more", FIXED + 1)
@@ -254,22 +254,22 @@ async fn grows_by_what_is_missing(autoscaler: Autoscaler) {
         "{autoscaler:?}: back to {FIXED} nodes after {:?}",
         until_left(&bed, 0).await
     );
-    auditor.found_nothing_on_live_nodes();
+    auditor.assert_no_violation_on_live_nodes();
 }
 
 /// A run that must move gets a larger node. A run that reserves, by annotation or automatically, is on a large node from the
 /// start.
 async fn adds_a_node_that_fits(autoscaler: Autoscaler) {
     let bed = bed(autoscaler).await;
-    let (growth, auditor) = (Growth::of(&bed).await, Auditor::start(&bed).await);
+    let (growth, auditor) = (Growth::start(&bed).await, Auditor::start(&bed).await);
     let client = bed.client().await.unwrap();
     let moves = small_then_large("moves");
     let automatic = small_then_large("automatic").annotation(keys::RESERVE, "auto");
     let automatic = of_pipeline(&bed, automatic, json!({"name": "grows"})).await;
     let reserves = small_then_large("reserves").annotation(keys::RESERVE, "cpu=4");
     let moves_of = async |run: &RunSpec| {
-        let told = notes(&client, run).await;
-        told.iter().filter(|(reason, _)| reason == "MovedOff").count()
+        let reported = notes(&client, run).await;
+        reported.iter().filter(|(reason, _)| reason == "MovedOff").count()
     };
 
     let added_by = async |run: &RunSpec, what: &str| {
@@ -302,7 +302,7 @@ async fn adds_a_node_that_fits(autoscaler: Autoscaler) {
     assert_eq!(nodes_of(&bed, &automatic).await.len(), 1);
     delete_runs(&bed).await;
     until_left(&bed, 0).await;
-    auditor.found_nothing_on_live_nodes();
+    auditor.assert_no_violation_on_live_nodes();
 }
 
 #[e2e_test(first, autoscaler)]

@@ -3,7 +3,7 @@
 
 use crate::policies_at_work::admission;
 use crate::support::SOON;
-use crate::support::cli::{Said, plain, tool};
+use crate::support::cli::{CliOutput, plain, tool};
 use crate::support::install::{POLICIES, install};
 use crate::support::pool;
 use crate::support::runs::create;
@@ -25,13 +25,19 @@ const WEBHOOKS: [Part; 2] = [Part::Webhook(0), Part::Webhook(1)];
 const EXPIRED: &str = include_str!("cli_expired.pem");
 
 /// An object that a test breaks and repairs.
-struct Victim {
+struct Original {
     api: Api<DynamicObject>,
     before: DynamicObject,
 }
 
-impl Victim {
-    async fn of(client: &Client, api_version: &str, kind: &str, namespace: Option<&str>, name: &str) -> Self {
+impl Original {
+    async fn read(
+        client: &Client,
+        api_version: &str,
+        kind: &str,
+        namespace: Option<&str>,
+        name: &str,
+    ) -> Self {
         let object = json!({
             "apiVersion": api_version, "kind": kind, "metadata": {"name": name, "namespace": namespace},
         });
@@ -56,7 +62,7 @@ impl Victim {
     }
 
     /// Restores the original object.
-    async fn mend(self) {
+    async fn restore(self) {
         let mut object = self.before;
         object.metadata.resource_version = None;
         object.metadata.uid = None;
@@ -73,7 +79,7 @@ impl Victim {
     }
 }
 
-async fn examined(bed: &Testbed) -> (Said, String) {
+async fn diagnose(bed: &Testbed) -> (CliOutput, String) {
     let said = tool(bed, "doctor").await;
     let text = plain(&said.out);
     (said, text)
@@ -82,7 +88,7 @@ async fn examined(bed: &Testbed) -> (Said, String) {
 /// Waits until doctor reports an error with these words, and returns all errors.
 async fn until_found(bed: &Testbed, words: &str) -> Vec<String> {
     bed.until(format!("doctor to find {words:?}"), SOON, async || {
-        let (said, text) = examined(bed).await;
+        let (said, text) = diagnose(bed).await;
         let bad: Vec<_> = text
             .lines()
             .filter(|line| line.starts_with("BAD"))
@@ -99,9 +105,9 @@ async fn until_found(bed: &Testbed, words: &str) -> Vec<String> {
     .unwrap()
 }
 
-pub(crate) async fn until_well(bed: &Testbed) {
+pub(crate) async fn until_healthy(bed: &Testbed) {
     bed.until("doctor to find nothing", SOON, async || {
-        let (said, text) = examined(bed).await;
+        let (said, text) = diagnose(bed).await;
         if said.code == Some(0) && text.ends_with("All is well.\n") {
             Ok(())
         } else {
@@ -127,7 +133,7 @@ pub(crate) async fn whole(nodes: usize) -> Counted {
 #[e2e_test(webhook)]
 async fn doctor_finds_each_planted_fault_and_nothing_on_a_healthy_installation() {
     let bed = whole(3).await;
-    until_well(&bed).await;
+    until_healthy(&bed).await;
     let data: Value = serde_json::from_str(&tool(&bed, "doctor -o json").await.out).unwrap();
     assert!(
         data["items"]
@@ -152,7 +158,7 @@ async fn doctor_finds_each_planted_fault_and_nothing_on_a_healthy_installation()
     a_flag_of_tekton_is_in_the_way(&bed).await;
     a_deployment_is_scaled_to_nothing(&bed).await;
     a_namespace_has_no_room_for_placeholders(&bed).await;
-    until_well(&bed).await;
+    until_healthy(&bed).await;
 
     // Faults that a running controller would repair at once come last.
     kill(&bed, &CONTROLLERS);
@@ -161,7 +167,7 @@ async fn doctor_finds_each_planted_fault_and_nothing_on_a_healthy_installation()
     nobody_leads_and_a_run_is_stuck(&bed).await;
     start_again(&bed, &CONTROLLERS).await;
     bed.configure(&[("hold-deadline", None)]).await.unwrap();
-    until_well(&bed).await;
+    until_healthy(&bed).await;
 }
 
 #[e2e_test(policies)]
@@ -175,7 +181,7 @@ async fn doctor_recommends_policies_and_finds_nothing_once_they_are_installed_bu
         "{pre:?}"
     );
     install(&bed, POLICIES).await;
-    until_well(&bed).await;
+    until_healthy(&bed).await;
     let pre = tool(&bed, "doctor --pre --fail-on=warning").await;
     let installed = "Admission policies are installed.";
     assert!(
@@ -186,20 +192,20 @@ async fn doctor_recommends_policies_and_finds_nothing_once_they_are_installed_bu
     a_policy_is_deleted(&bed).await;
     another_policy_takes_the_affinity_away(&bed).await;
     policies_are_switched_off(&bed).await;
-    until_well(&bed).await;
+    until_healthy(&bed).await;
 }
 
 async fn a_policy_is_deleted(bed: &Testbed) {
     let client = bed.client().await.unwrap();
     let name = "terms.pod.pod-affinity.tekton.dev";
     let kind = "MutatingAdmissionPolicy";
-    let policy = Victim::of(&client, "admissionregistration.k8s.io/v1", kind, None, name).await;
+    let policy = Original::read(&client, "admissionregistration.k8s.io/v1", kind, None, name).await;
     policy.delete().await;
     let bad = until_found(bed, "A pod of a labelled run gets no affinity").await;
     let gone = format!("{kind} {name} is not there");
     assert!(bad.iter().any(|line| line.contains(&gone)), "{bad:#?}");
-    policy.mend().await;
-    until_well(bed).await;
+    policy.restore().await;
+    until_healthy(bed).await;
 }
 
 /// The API server evaluates policies in any order, and in another order after each change of a policy. The test repeats the
@@ -226,14 +232,14 @@ async fn another_policy_takes_the_affinity_away(bed: &Testbed) {
         .collect();
     apply_all(&client, &objects).await.unwrap();
     let version = "admissionregistration.k8s.io/v1";
-    let policy = Victim::of(&client, version, kinds[0], None, name).await;
+    let policy = Original::read(&client, version, kinds[0], None, name).await;
     let mut tries = 0;
     let text = bed.until("doctor to find that an affinity is undone", SOON, async || {
         tries += 1;
         policy
             .patch(&json!({"metadata": {"annotations": {"tries": tries.to_string()}}}))
             .await;
-        let (_, text) = examined(bed).await;
+        let (_, text) = diagnose(bed).await;
         if text.contains("something changes it after pod-affinity") {
             Ok(text)
         } else {
@@ -246,11 +252,11 @@ async fn another_policy_takes_the_affinity_away(bed: &Testbed) {
         "{text}"
     );
     policy.delete().await;
-    Victim::of(&client, version, kinds[1], None, name)
+    Original::read(&client, version, kinds[1], None, name)
         .await
         .delete()
         .await;
-    until_well(bed).await;
+    until_healthy(bed).await;
 }
 
 async fn policies_are_switched_off(bed: &Testbed) {
@@ -283,7 +289,7 @@ async fn the_webhook_is_killed(bed: &Testbed) {
     let bad = until_found(bed, "The API server cannot use the webhook: ").await;
     assert_eq!(bad.len(), 2, "for runs and for pods: {bad:#?}");
     start_again(bed, &WEBHOOKS).await;
-    until_well(bed).await;
+    until_healthy(bed).await;
 }
 
 async fn a_key_of_the_configuration_is_wrong(bed: &Testbed) {
@@ -295,7 +301,7 @@ async fn a_key_of_the_configuration_is_wrong(bed: &Testbed) {
 
 async fn a_right_is_missing(bed: &Testbed) {
     let client = bed.client().await.unwrap();
-    let role = Victim::of(
+    let role = Original::read(
         &client,
         "rbac.authorization.k8s.io/v1",
         "ClusterRole",
@@ -315,7 +321,7 @@ async fn a_right_is_missing(bed: &Testbed) {
     role.patch(&json!({"rules": rules})).await;
     let bad = until_found(bed, "ServiceAccount pod-affinity-controller").await;
     assert!(bad[0].contains("may not delete statefulsets.apps."), "{bad:#?}");
-    role.mend().await;
+    role.restore().await;
 }
 
 async fn a_webhook_configuration_is_deleted(bed: &Testbed) {
@@ -325,11 +331,11 @@ async fn a_webhook_configuration_is_deleted(bed: &Testbed) {
     let bad = until_found(bed, "A pod of a labelled run gets no affinity").await;
     let gone = format!("{} is not there", install::POD_WEBHOOK);
     assert!(bad.iter().any(|line| line.contains(&gone)), "{bad:#?}");
-    webhook.mend().await;
+    webhook.restore().await;
 }
 
-async fn configuration(client: &Client, name: &str) -> Victim {
-    Victim::of(
+async fn configuration(client: &Client, name: &str) -> Original {
+    Original::read(
         client,
         "admissionregistration.k8s.io/v1",
         "MutatingWebhookConfiguration",
@@ -348,12 +354,12 @@ async fn an_object_selector_was_changed(bed: &Testbed) {
     let bad = until_found(bed, "A labelled PipelineRun is not held").await;
     let changed = "was changed (objectSelector)";
     assert!(bad.iter().any(|line| line.contains(changed)), "{bad:#?}");
-    webhook.mend().await;
+    webhook.restore().await;
 }
 
 async fn a_flag_of_tekton_is_in_the_way(bed: &Testbed) {
     let client = bed.client().await.unwrap();
-    let flags = Victim::of(
+    let flags = Original::read(
         &client,
         "v1",
         "ConfigMap",
@@ -366,12 +372,12 @@ async fn a_flag_of_tekton_is_in_the_way(bed: &Testbed) {
         .await;
     let bad = until_found(bed, "coschedule is isolate-pipelinerun").await;
     assert_eq!(bad.len(), 1, "{bad:#?}");
-    flags.mend().await;
+    flags.restore().await;
 }
 
 async fn a_deployment_is_scaled_to_nothing(bed: &Testbed) {
     let client = bed.client().await.unwrap();
-    let webhook = Victim::of(
+    let webhook = Original::read(
         &client,
         "apps/v1",
         "Deployment",
@@ -382,7 +388,7 @@ async fn a_deployment_is_scaled_to_nothing(bed: &Testbed) {
     webhook.patch(&json!({"spec": {"replicas": 0}})).await;
     until_found(bed, "Deployment pod-affinity-webhook is scaled to 0").await;
     webhook.patch(&json!({"spec": {"replicas": 2}})).await;
-    until_well(bed).await;
+    until_healthy(bed).await;
 }
 
 async fn a_namespace_has_no_room_for_placeholders(bed: &Testbed) {
@@ -409,12 +415,12 @@ async fn a_namespace_has_no_room_for_placeholders(bed: &Testbed) {
         bad.iter().any(|line| line.contains(maximum)) && bad.len() == 2,
         "{bad:#?}"
     );
-    let (_, text) = examined(bed).await;
+    let (_, text) = diagnose(bed).await;
     assert!(
         text.contains("pods of ResourceQuota tight/tight (0 of 9 used, 0 labelled runs)"),
         "{text}"
     );
-    let namespace = Victim::of(&client, "v1", "Namespace", None, "tight").await;
+    let namespace = Original::read(&client, "v1", "Namespace", None, "tight").await;
     namespace
         .patch(&json!({"metadata": {"labels": {keys::OPT_IN: null}}}))
         .await;
@@ -431,7 +437,7 @@ async fn a_bundle_is_empty(bed: &Testbed) {
         bad.iter().any(|line| line.contains(install::POD_WEBHOOK)),
         "{bad:#?}"
     );
-    webhook.mend().await;
+    webhook.restore().await;
 }
 
 async fn a_certificate_has_expired(bed: &Testbed) {
@@ -439,7 +445,7 @@ async fn a_certificate_has_expired(bed: &Testbed) {
     let secret = Victim::of(&client, "v1", "Secret", Some(OURS), install::CERTIFICATE_SECRET).await;
     secret.patch(&json!({"stringData": {"tls.crt": EXPIRED}})).await;
     until_found(bed, "The webhook's certificate expired").await;
-    secret.mend().await;
+    secret.restore().await;
 }
 
 async fn nobody_leads_and_a_run_is_stuck(bed: &Testbed) {

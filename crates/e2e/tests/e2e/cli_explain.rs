@@ -1,12 +1,12 @@
 //! `explain` and `nodes` on waiting runs: each reason that keeps a run off a node, and missing rights.
 
 use crate::support::SOON;
-use crate::support::beds::fresh;
-use crate::support::claims::claim;
-use crate::support::cli::{LONG, chapter, delete, explained, only, plain, tool, tool_as};
-use crate::support::nodes::cordon;
+use crate::support::cli::{LONG, delete, explain_until, only, plain, section, tool, tool_as};
+use crate::support::objects::cordon;
 use crate::support::placeholders::until_no_placeholder;
+use crate::support::pvcs::create_pvc;
 use crate::support::runs::{create, let_end, let_task_end, until_moved_from};
+use crate::support::testbeds::fresh;
 use k8s_openapi::api::core::v1::Taint;
 use serde_json::json;
 use testbed::runs::RunSpec;
@@ -17,7 +17,7 @@ async fn a_run_that_waits_is_explained_by_each_reason_against_each_node() {
     let bed = fresh(0).await;
     create(&bed, &only("early").opted_in("true")).await;
     // The run is enrolled after the scheduler has reported on its placeholder.
-    let text = explained(&bed, "early", "when the run was labelled").await;
+    let text = explain_until(&bed, "early", "when the run was labelled").await;
     assert_eq!(
         text,
         "\
@@ -63,10 +63,10 @@ async fn moving(bed: &Testbed) {
         .ending("hang");
     create(bed, &spec).await;
     let_task_end(bed, &spec, "small").await;
-    let text = explained(bed, "mover", "NoNodeFits").await;
+    let text = explain_until(bed, "mover", "NoNodeFits").await;
     assert!(text.starts_with("PipelineRun default/mover: Moving\n"), "{text}");
     assert_eq!(
-        chapter(&text, "Node"),
+        section(&text, "Node"),
         "\
 Node         none at the moment: the run moved off its node, and takes the node that its next pod, mover-large-pod, finds. It was on east-0 before.
              - cordoned-0: is cordoned and has not enough cpu: 8 is free, 64 is asked for
@@ -99,7 +99,7 @@ Tasks        2 pods, 1 on node east-0 and 1 on none yet.
     let_end(bed, &spec).await;
     bed.until_succeeded(&spec, SOON).await.unwrap();
     let there = "\nNode         was huge-0, which this run does not keep.\n";
-    let text = explained(bed, "mover", there).await;
+    let text = explain_until(bed, "mover", there).await;
     assert!(text.starts_with("PipelineRun default/mover: Done\n"), "{text}");
     assert!(
         text.contains("\nTasks        2 pods; the run has moved and was on east-0 and huge-0.\n"),
@@ -110,7 +110,7 @@ Tasks        2 pods, 1 on node east-0 and 1 on none yet.
 async fn occupied_and_unfit(bed: &Testbed) {
     bed.add_nodes(&Nodes::new("taken", 1)).await.unwrap();
     create(bed, &only("other").opted_in("true").lasting(LONG)).await;
-    let text = explained(bed, "other", "only: running").await;
+    let text = explain_until(bed, "other", "only: running").await;
     assert_eq!(
         text,
         "\
@@ -146,9 +146,9 @@ Controller   in state RunningOnNode. Nothing to do.
     bed.add_nodes(&Nodes::new("cordoned", 1)).await.unwrap();
     cordon(bed, "cordoned-0").await;
     create(bed, &only("build").opted_in("true")).await;
-    let text = explained(bed, "build", "The scheduler reports").await;
+    let text = explain_until(bed, "build", "The scheduler reports").await;
     assert_eq!(
-        chapter(&text, "Node"),
+        section(&text, "Node"),
         "\
 Node         none yet. The scheduler reports: \"<words>\".
              - cordoned-0: is cordoned
@@ -183,8 +183,8 @@ async fn picky(bed: &Testbed) {
         &only("picky").opted_in("true").spec("taskRunTemplate", template),
     )
     .await;
-    let text = explained(bed, "picky", "The scheduler reports").await;
-    let text = chapter(&text, "Node");
+    let text = explain_until(bed, "picky", "The scheduler reports").await;
+    let text = section(&text, "Node");
     assert!(
         text.contains("- tainted-0: lacks the label disk=ssd (nodeSelector)\n"),
         "{text}"
@@ -201,7 +201,7 @@ async fn picky(bed: &Testbed) {
 }
 
 async fn zonal(bed: &Testbed) {
-    claim(bed, "cache", Some("west")).await;
+    create_pvc(bed, "cache", Some("west")).await;
     bed.add_nodes(&Nodes::new("east", 1).zone("east")).await.unwrap();
     let workspace = json!([{"name": "source", "persistentVolumeClaim": {"claimName": "cache"}}]);
     let mut spec = only("zonal")
@@ -211,8 +211,8 @@ async fn zonal(bed: &Testbed) {
     spec.manifest["spec"]["pipelineSpec"]["workspaces"] = json!([{"name": "source"}]);
     spec.manifest["spec"]["pipelineSpec"]["tasks"][0]["taskSpec"]["workspaces"] = json!([{"name": "source"}]);
     create(bed, &spec).await;
-    let text = explained(bed, "zonal", "The scheduler reports").await;
-    let text = chapter(&text, "Node");
+    let text = explain_until(bed, "zonal", "The scheduler reports").await;
+    let text = section(&text, "Node");
     let reason = "- east-0: cannot use the volume of PVC cache (topology.kubernetes.io/zone in west)";
     assert!(text.contains(reason), "{text}");
     assert!(
@@ -244,7 +244,7 @@ async fn with_few_rights(bed: &Testbed) {
     let said = tool_as(&reader, "explain zonal").await;
     assert_eq!(said.code, Some(0), "{said:?}");
     assert_eq!(
-        chapter(&plain(&said.out), "Not read")
+        section(&plain(&said.out), "Not read")
             .lines()
             .take(5)
             .collect::<Vec<_>>(),

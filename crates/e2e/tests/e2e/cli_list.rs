@@ -1,8 +1,8 @@
 //! `list --watch` prints each state of a run.
 
-use crate::support::beds::installed;
 use crate::support::cli::binary;
 use crate::support::runs::create;
+use crate::support::testbeds::installed;
 use std::process::Stdio;
 use std::time::Duration;
 use testbed::Testbed;
@@ -11,7 +11,7 @@ use tokio::io::{AsyncBufReadExt, BufReader, Lines};
 use tokio::process::{Child, ChildStdout, Command};
 use tokio::time::timeout;
 
-const PATIENCE: Duration = Duration::from_secs(90);
+const TIMEOUT: Duration = Duration::from_secs(90);
 
 async fn watch(bed: &Testbed, namespace: &str) -> (Child, Lines<BufReader<ChildStdout>>) {
     let mut child = Command::new(binary().await)
@@ -29,7 +29,7 @@ async fn watch(bed: &Testbed, namespace: &str) -> (Child, Lines<BufReader<ChildS
 /// Reads until a line contains these words, and returns all lines.
 async fn read_until(lines: &mut Lines<BufReader<ChildStdout>>, words: &str) -> Vec<String> {
     let mut read = Vec::new();
-    let found = timeout(PATIENCE, async {
+    let found = timeout(TIMEOUT, async {
         while let Some(line) = lines.next_line().await.unwrap() {
             let is_it = line.contains(words);
             read.push(line);

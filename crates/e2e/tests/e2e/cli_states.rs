@@ -1,10 +1,10 @@
 //! `explain` and `list` on runs in every state except waiting.
 
 use crate::support::SOON;
-use crate::support::beds::fresh;
-use crate::support::cli::{LONG, chapter, delete, explained, only, plain, tool, until_says};
+use crate::support::cli::{LONG, delete, explain_until, only, plain, section, tool, until_output_contains};
 use crate::support::objects::quota;
 use crate::support::runs::create;
+use crate::support::testbeds::fresh;
 use kube::ResourceExt;
 use kube::api::{DeleteParams, Patch, PatchParams};
 use placement::keys;
@@ -65,7 +65,7 @@ async fn finished(bed: &Testbed) {
     let spec = only("done").opted_in("true").lasting("1s");
     create(bed, &spec).await;
     bed.until_succeeded(&spec, SOON).await.unwrap();
-    let text = explained(bed, "done", "deleted when").await;
+    let text = explain_until(bed, "done", "deleted when").await;
     assert_eq!(
         text,
         "\
@@ -94,18 +94,18 @@ async fn reserved(bed: &Testbed) {
     let spec = only("reserved").opted_in("isolateAlways").lasting("1s");
     create(bed, &spec).await;
     bed.until_succeeded(&spec, SOON).await.unwrap();
-    let text = explained(bed, "reserved", "PipelineRun default/reserved: Reserved").await;
+    let text = explain_until(bed, "reserved", "PipelineRun default/reserved: Reserved").await;
     assert_eq!(
-        chapter(&text, "Node"),
+        section(&text, "Node"),
         "\
 Node         node-0 stays reserved until this PipelineRun is deleted, or an autoscaler removes the node (isolateAlways).
 What would help
   * Delete the run when its node is needed: `kubectl delete pipelinerun -n default reserved`."
     );
     create(bed, &only("waits").opted_in("true")).await;
-    let text = explained(bed, "waits", "The scheduler reports").await;
+    let text = explain_until(bed, "waits", "The scheduler reports").await;
     assert_eq!(
-        chapter(&text, "Node"),
+        section(&text, "Node"),
         "\
 Node         none yet. The scheduler reports: \"<words>\".
              - node-0: is reserved by the finished run reserved of namespace default (isolateAlways)
@@ -128,7 +128,7 @@ async fn unplaceable(bed: &Testbed) {
         &only("waits").opted_in("true").spec("taskRunTemplate", template),
     )
     .await;
-    explained(bed, "waits", "lacks the label disk=ssd").await;
+    explain_until(bed, "waits", "lacks the label disk=ssd").await;
 }
 
 async fn held_by_its_user(bed: &Testbed) {
@@ -139,7 +139,7 @@ async fn held_by_its_user(bed: &Testbed) {
             .spec("status", json!("PipelineRunPending")),
     )
     .await;
-    let text = explained(bed, "queued", "when the run was labelled").await;
+    let text = explain_until(bed, "queued", "when the run was labelled").await;
     assert_eq!(
         text,
         "\
@@ -165,7 +165,7 @@ async fn too_late(bed: &Testbed) {
     bed.add_nodes(&Nodes::new("late", 1)).await.unwrap();
     let spec = only("late").lasting(LONG);
     create(bed, &spec).await;
-    let text = explained(bed, "late", "only: running").await;
+    let text = explain_until(bed, "late", "only: running").await;
     assert!(
         text.starts_with("PipelineRun default/late: NotLabelled\n"),
         "{text}"
@@ -173,7 +173,7 @@ async fn too_late(bed: &Testbed) {
     let api = runs::runs(&bed.client().await.unwrap(), "default");
     let label = Patch::Merge(json!({"metadata": {"labels": {keys::OPT_IN: "true"}}}));
     let run = api.patch("late", &PatchParams::default(), &label).await.unwrap();
-    let text = explained(bed, "late", "TooLate").await;
+    let text = explain_until(bed, "late", "TooLate").await;
     assert_eq!(run.name_any(), "late");
     assert_eq!(
         text,
@@ -222,14 +222,14 @@ async fn left_alone(bed: &Testbed) {
     api.patch("misspelt", &PatchParams::default(), &label)
         .await
         .unwrap();
-    let mut told = Vec::new();
+    let mut reported = Vec::new();
     for name in ["declined", "ending", "managed", "misspelt", "nested"] {
         let text = plain(&tool(bed, &format!("explain -n {namespace} {name}")).await.out);
-        told.push(chapter(&text, "PipelineRun").lines().next().unwrap().to_owned());
-        told.push(chapter(&text, "Label").lines().next().unwrap().to_owned());
+        reported.push(section(&text, "PipelineRun").lines().next().unwrap().to_owned());
+        reported.push(section(&text, "Label").lines().next().unwrap().to_owned());
     }
     assert_eq!(
-        told,
+        reported,
         [
             "PipelineRun aside/declined: Declined",
             "Label        tekton.dev/custom-pod-affinity is \"false\": pod-affinity ignores this run.",
@@ -260,7 +260,7 @@ async fn refused(bed: &Testbed) {
     )
     .await;
     let line = format!("explain -n {namespace} held");
-    let text = plain(&until_says(bed, &line, "PlaceholderRefused").await.out);
+    let text = plain(&until_output_contains(bed, &line, "PlaceholderRefused").await.out);
     assert_eq!(
         text,
         "\

@@ -1,9 +1,9 @@
 //! `timeline` draws the events of a real cluster: a run that moved, and an unlabelled run.
 
 use crate::support::SOON;
-use crate::support::beds::fresh;
-use crate::support::cli::{only, tool, until_says};
+use crate::support::cli::{only, tool, until_output_contains};
 use crate::support::runs::{bound_task, create, small_then};
+use crate::support::testbeds::fresh;
 use testbed::Nodes;
 
 /// The lines of one node's lane: the node, and the runs on it.
@@ -38,7 +38,9 @@ async fn timeline_draws_a_run_that_moved_on_both_of_its_nodes_and_an_unlabelled_
     create(&bed, &plain).await;
     bed.until_succeeded(&plain, SOON).await.unwrap();
 
-    let drawn = until_says(&bed, "timeline --since=0", "moved").await.out;
+    let drawn = until_output_contains(&bed, "timeline --since=0", "moved")
+        .await
+        .out;
     println!("{drawn}");
     let (small, large) = (lane(&drawn, "small-0"), lane(&drawn, "large-0"));
     assert!(

@@ -1,9 +1,9 @@
 //! `wait`, `release`, `disable` and `enable` on a real API server.
 
 use crate::support::SOON;
-use crate::support::beds::fresh;
 use crate::support::cli::{LONG, only, tool};
 use crate::support::runs::{create, held_for_good};
+use crate::support::testbeds::fresh;
 use serde_json::json;
 use testbed::Testbed;
 use testbed::runs::{self, RunSpec, State};

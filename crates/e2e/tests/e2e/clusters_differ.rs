@@ -2,13 +2,13 @@
 //! change runs later.
 
 use crate::support::SOON;
-use crate::support::beds::{fresh, installed};
-use crate::support::events::{reasons, until_told};
+use crate::support::events::{reasons, until_event};
 use crate::support::objects::{another_pod, quota};
 use crate::support::placeholders::{bound_placeholder, pods, until_no_placeholder};
 use crate::support::runs::{
     bound_task, create, labelled_by_its_pipeline, let_end, let_end_once_bound, nodes_after,
 };
+use crate::support::testbeds::{fresh, installed};
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Pod, Taint};
 use k8s_openapi::api::events::v1::Event;
@@ -71,8 +71,8 @@ async fn a_node_that_pods_tolerate_by_their_runtime_class_is_as_good_as_any() {
         nodes.len() == 1 && nodes.iter().all(|node| node.starts_with("sandbox")),
         "{nodes:?}"
     );
-    let told = reasons(&bed.client().await.unwrap(), &run).await;
-    assert!(!told.contains(&"MovedOff".to_owned()), "{told:?}");
+    let reported = reasons(&bed.client().await.unwrap(), &run).await;
+    assert!(!reported.contains(&"MovedOff".to_owned()), "{reported:?}");
 }
 
 #[e2e_test]
@@ -87,7 +87,7 @@ async fn a_run_with_an_anti_affinity_of_its_own_takes_the_node_that_another_run_
         .opted_in("true");
     let second = with_template(second, &json!({"affinity": away_from("database")}));
     create(&bed, &second).await;
-    until_told(&bed, &second, "WaitingForNode").await;
+    until_event(&bed, &second, "WaitingForNode").await;
     let_end(&bed, &first).await;
     bed.until_succeeded(&first, SOON).await.unwrap();
     bed.until_succeeded(&second, SOON).await.unwrap();
@@ -101,7 +101,7 @@ async fn a_task_with_an_anti_affinity_of_its_own_goes_on_when_what_kept_it_away_
     let run = RunSpec::new("default", "run").task("only", &[]).opted_in("true");
     let run = with_template(run, &json!({"affinity": away_from("database")}));
     create(&bed, &run).await;
-    until_told(&bed, &run, "NoNodeFits").await;
+    until_event(&bed, &run, "NoNodeFits").await;
     let pods = pods(&bed.client().await.unwrap(), "default");
     pods.delete("database-node-0", &DeleteParams::default())
         .await
@@ -124,7 +124,7 @@ async fn tasks_whose_place_in_a_quota_their_placeholders_took_have_their_pods_a_
     bed.kill(Part::TektonController).unwrap();
     let runs = create_three(&bed, |name| RunSpec::new(&namespace, name).opted_in("true")).await;
     for run in &runs {
-        until_told(&bed, run, "Released").await;
+        until_event(&bed, run, "Released").await;
     }
     bed.start_again(Part::TektonController).await.unwrap();
     until_all_succeed(&bed, &runs).await;
@@ -173,10 +173,10 @@ async fn a_quota_of_limits_with_a_limit_range_lets_a_labelled_run_go_as_anywhere
     let run = RunSpec::diamond(&namespace, "run").opted_in("true").lasting("1s");
     let nodes = nodes_after(&bed, &run).await;
     assert_eq!(nodes.len(), 1, "{nodes:?}");
-    let told = reasons(&client, &run).await;
+    let reported = reasons(&client, &run).await;
     assert!(
-        told.contains(&"Released".to_owned()) && !told.contains(&"MadeRoom".to_owned()),
-        "{told:?}"
+        reported.contains(&"Released".to_owned()) && !reported.contains(&"MadeRoom".to_owned()),
+        "{reported:?}"
     );
     until_no_placeholder(&bed, &namespace).await;
 }
@@ -224,8 +224,8 @@ async fn rooms(bed: &Testbed, runs: &[RunSpec]) -> usize {
     let client = bed.client().await.unwrap();
     let mut rooms = 0;
     for run in runs {
-        let told = reasons(&client, run).await;
-        rooms += usize::from(told.contains(&"MadeRoom".to_owned()));
+        let reported = reasons(&client, run).await;
+        rooms += usize::from(reported.contains(&"MadeRoom".to_owned()));
     }
     rooms
 }
@@ -282,7 +282,7 @@ async fn a_required_affinity_that_tekton_adds_by_default_is_made_preferred_and_t
     bed.until_succeeded(&unlabelled, SOON).await.unwrap();
     let run = RunSpec::diamond("default", "run").opted_in("true").lasting("1s");
     assert_eq!(nodes_after(&bed, &run).await.len(), 1);
-    let note = until_told(&bed, &run, "AffinityRelaxed").await;
+    let note = until_event(&bed, &run, "AffinityRelaxed").await;
     assert!(note.contains("default-pod-template"), "{note}");
     for (name, marked) in [("unlabelled", false), ("run", true)] {
         let tasks = runs::pods(&client, "default", name).await.unwrap();
@@ -320,10 +320,13 @@ async fn where_no_webhook_is_asked_a_labelled_run_goes_as_without_the_label() {
     create(&bed, &run).await;
     let done = bed.until_succeeded(&run, SOON).await.unwrap();
     assert!(!done.labels().contains_key(keys::GROUP), "{:?}", done.labels());
-    let told = reasons(&bed.client().await.unwrap(), &run).await;
+    let reported = reasons(&bed.client().await.unwrap(), &run).await;
     // A run with a placeholder has an event with one of these reasons.
     let ours = ["Held", "Enrolled"].map(str::to_owned);
-    assert!(!told.iter().any(|reason| ours.contains(reason)), "{told:?}");
+    assert!(
+        !reported.iter().any(|reason| ours.contains(reason)),
+        "{reported:?}"
+    );
 }
 
 #[e2e_test]

@@ -43,22 +43,22 @@ async fn the_commands_of_the_pages_are_accepted_and_do_what_the_pages_say() {
     the_tool_and_the_runbooks_are_followed(&bed).await;
 }
 
-async fn follow_page(bed: &Testbed, commands: &str) -> String {
+async fn run_commands(bed: &Testbed, commands: &str) -> String {
     follow(bed, commands, &RunSpec::new("default", RUN)).await
 }
 
 async fn the_release_is_rolled_out(bed: &Testbed) {
     let [release, _] = blocks("README.md", "## Install").try_into().unwrap();
     for commands in [block("docs/install.md", "## From a release"), release] {
-        follow_page(bed, &commands.replace("release-policies.yaml", "release.yaml")).await;
+        run_commands(bed, &commands.replace("release-policies.yaml", "release.yaml")).await;
     }
 }
 
 async fn a_first_run_has_one_node(bed: &Testbed) {
-    follow_page(bed, &block("README.md", "## A first run")).await;
-    follow_page(bed, &block("docs/install.md", "## Check")).await;
+    run_commands(bed, &block("README.md", "## A first run")).await;
+    run_commands(bed, &block("docs/install.md", "## Check")).await;
     let example = block("examples/README.md", "## A first run").replace("NAME", RUN);
-    follow_page(bed, &format!("cd examples\n{example}")).await;
+    run_commands(bed, &format!("cd examples\n{example}")).await;
     let placed = bed.until("three runs to have a node", SOON, async || {
         let nodes = "jsonpath={.items[*].metadata.annotations.pod-affinity\\.tekton\\.dev/node}";
         let nodes = kubectl(bed, &["get", "pipelineruns", "--output", nodes]);
@@ -201,29 +201,29 @@ fn a_network_policy_selects_the_webhook(bed: &Testbed) {
 /// A node without a run. Replicas of pod-affinity may be on it; they are evicted.
 async fn a_node_is_emptied(bed: &Testbed) {
     let commands = block("docs/production.md", "## Node upgrades and drains");
-    let printed = follow_page(bed, &commands.replace("$NODE", "node-0")).await;
+    let printed = run_commands(bed, &commands.replace("$NODE", "node-0")).await;
     assert!(printed.contains("node/node-0 drained"), "{printed}");
     kubectl(bed, &["uncordon", "node-0"]);
 }
 
 async fn the_tool_and_the_runbooks_are_followed(bed: &Testbed) {
     held_for_good(bed, "default", RUN).await;
-    follow_page(
+    run_commands(
         bed,
         &block("docs/troubleshooting.md", "# Troubleshooting").replace("RUN", RUN),
     )
     .await;
     for line in lines_of_runbooks() {
         let line = line.replace("NAMESPACE", "default").replace("RUN", RUN);
-        let printed = follow_page(bed, &format!("{FIND_OR_NOT}{line}")).await;
+        let printed = run_commands(bed, &format!("{FIND_OR_NOT}{line}")).await;
         let finds_the_run = line.contains("WaitingForNode") || line.contains("explain");
         assert!(!finds_the_run || printed.contains(RUN), "{line}: {printed:?}");
     }
     // These commands release the run, and switch pod-affinity off for the namespace.
-    follow_page(bed, &block("docs/cli.md", "# The command line tool")).await;
+    run_commands(bed, &block("docs/cli.md", "# The command line tool")).await;
     kubectl(bed, &["delete", "pipelinerun", RUN]);
     create(bed, &RunSpec::diamond("default", RUN).opted_in("true")).await;
-    follow_page(bed, &block("docs/cli.md", "## wait")).await;
+    run_commands(bed, &block("docs/cli.md", "## wait")).await;
     completion_is_installed(bed).await;
 }
 
@@ -240,11 +240,11 @@ async fn completion_is_installed(bed: &Testbed) {
     let completions = bed.folder().join(".local/share/bash-completion/completions");
     std::fs::create_dir_all(&completions).unwrap();
     for commands in blocks("docs/cli.md", "### Shell completion") {
-        follow_page(bed, &format!("HOME=$PWD\n{commands}")).await;
+        run_commands(bed, &format!("HOME=$PWD\n{commands}")).await;
     }
     let script = std::fs::read_to_string(completions.join("kubectl-pod_affinity")).unwrap();
     assert!(script.contains("complete"), "{script}");
-    let completed = follow_page(bed, "kubectl __complete pod-affinity doc").await;
+    let completed = run_commands(bed, "kubectl __complete pod-affinity doc").await;
     assert!(completed.starts_with("doctor"), "{completed}");
 }
 

@@ -1,10 +1,10 @@
 //! However a run ends, all objects of pod-affinity are removed, and a status that users set is never overwritten.
 
 use crate::support::SOON;
-use crate::support::beds::{fresh, installed};
-use crate::support::events::until_told;
+use crate::support::events::until_event;
 use crate::support::placeholders::{bound_placeholder, until_no_placeholder};
 use crate::support::runs::{create, held_for_good, let_end_once_bound};
+use crate::support::testbeds::{fresh, installed};
 use futures::future::join_all;
 use k8s_openapi::api::apps::v1::ControllerRevision;
 use k8s_openapi::api::core::v1::Namespace;
@@ -51,7 +51,7 @@ async fn a_run_cancelled_while_held_stays_cancelled() {
     let bed = fresh(0).await;
     let spec = RunSpec::diamond("default", "run").opted_in("true");
     create(&bed, &spec).await;
-    until_told(&bed, &spec, "WaitingForNode").await;
+    until_event(&bed, &spec, "WaitingForNode").await;
     set_status(&bed, &spec, "Cancelled").await;
     let run = bed
         .until_run(&spec, "to be cancelled", SOON, failed)
@@ -72,7 +72,7 @@ async fn a_run_stopped_while_held_still_runs_its_finally_tasks_on_one_node() {
         .opted_in("true")
         .ending("hang");
     create(&bed, &spec).await;
-    until_told(&bed, &spec, "WaitingForNode").await;
+    until_event(&bed, &spec, "WaitingForNode").await;
     // Tekton starts the finally tasks as soon as it reads this status. pod-affinity's controller may read the status later.
     set_status(&bed, &spec, "CancelledRunFinally").await;
     bed.add_nodes(&testbed::Nodes::new("late", 5)).await.unwrap();
@@ -111,7 +111,7 @@ async fn a_run_deleted_while_held_leaves_nothing() {
     let bed = fresh(0).await;
     let spec = RunSpec::diamond("default", "run").opted_in("true");
     create(&bed, &spec).await;
-    until_told(&bed, &spec, "WaitingForNode").await;
+    until_event(&bed, &spec, "WaitingForNode").await;
     delete(&bed, &spec).await;
     until_no_placeholder(&bed, "default").await;
 }

@@ -2,10 +2,10 @@
 //! autoscaler.
 
 use crate::support::SOON;
-use crate::support::beds::{fresh, installed};
-use crate::support::events::until_told;
+use crate::support::events::until_event;
 use crate::support::placeholders::until_no_placeholder;
 use crate::support::runs::create;
+use crate::support::testbeds::{fresh, installed};
 use k8s_openapi::api::events::v1::Event;
 use kube::api::{Api, ListParams};
 use serde_json::json;
@@ -17,16 +17,16 @@ use testbed::{NodeGroup, Nodes, Testbed};
 const PAUSE: Duration = Duration::from_secs(20);
 
 /// pod-affinity's events on a run, the oldest first.
-async fn told(bed: &Testbed, run: &RunSpec) -> Vec<Event> {
+async fn reported(bed: &Testbed, run: &RunSpec) -> Vec<Event> {
     let events: Api<Event> = Api::namespaced(bed.client().await.unwrap(), run.namespace());
-    let mut told = events.list(&ListParams::default()).await.unwrap().items;
-    told.retain(|event| {
+    let mut reported = events.list(&ListParams::default()).await.unwrap().items;
+    reported.retain(|event| {
         let of_run = event.regarding.as_ref().and_then(|it| it.name.as_deref()) == Some(run.name());
         let by = event.reporting_controller.as_deref();
         of_run && by == Some("pod-affinity.tekton.dev/controller")
     });
-    told.sort_by_key(|event| event.event_time.clone());
-    told
+    reported.sort_by_key(|event| event.event_time.clone());
+    reported
 }
 
 fn reason(event: &Event) -> &str {
@@ -40,13 +40,13 @@ fn note(event: &Event) -> &str {
 #[e2e_test]
 async fn each_step_of_a_runs_life_is_told_once_and_in_order() {
     let bed = &installed().await;
-    let namespace = bed.namespace("told").await.unwrap();
+    let namespace = bed.namespace("reported").await.unwrap();
     let run = RunSpec::diamond(&namespace, "run").opted_in("true");
     create(bed, &run).await;
-    until_told(bed, &run, "Released").await;
+    until_event(bed, &run, "Released").await;
     until_no_placeholder(bed, &namespace).await;
-    let told = told(bed, &run).await;
-    let steps = told.iter().filter(|event| reason(event) != "WaitingForNode");
+    let reported = reported(bed, &run).await;
+    let steps = reported.iter().filter(|event| reason(event) != "WaitingForNode");
     let steps: Vec<_> = steps
         .map(|event| (reason(event), event.series.is_some()))
         .collect();
@@ -55,7 +55,10 @@ async fn each_step_of_a_runs_life_is_told_once_and_in_order() {
         [("Held", false), ("Released", false)],
         "none of them repeatedly"
     );
-    assert!(told.iter().all(|event| note(event).ends_with('.')), "{told:#?}");
+    assert!(
+        reported.iter().all(|event| note(event).ends_with('.')),
+        "{reported:#?}"
+    );
 }
 
 /// Runs with a node selector that no node has, including nodes that the autoscaler could add.
@@ -72,7 +75,7 @@ async fn a_run_that_waits_is_told_now_and_then_with_the_latest_words_of_schedule
         .spec("taskRunTemplate", template);
     let started = Instant::now();
     create(&bed, &run).await;
-    let first = until_told(&bed, &run, "WaitingForNode").await;
+    let first = until_event(&bed, &run, "WaitingForNode").await;
     assert!(
         first.contains("no nodes available") && !first.contains("autoscaler reports"),
         "{first}"
@@ -87,8 +90,8 @@ async fn a_run_that_waits_is_told_now_and_then_with_the_latest_words_of_schedule
             .unwrap();
     }
     let latest = bed.until("both their latest words on the run", SOON, async || {
-        let told = told(&bed, &run).await;
-        let last = told
+        let reported = reported(&bed, &run).await;
+        let last = reported
             .last()
             .map(|event| note(event).to_owned())
             .unwrap_or_default();
@@ -102,7 +105,7 @@ async fn a_run_that_waits_is_told_now_and_then_with_the_latest_words_of_schedule
     });
     let latest = latest.await.unwrap();
     assert!(latest.contains("pod didn't trigger scale-up"), "{latest}");
-    let waits = told(&bed, &run).await;
+    let waits = reported(&bed, &run).await;
     let waits = waits
         .iter()
         .filter(|event| reason(event) == "WaitingForNode")

@@ -1,8 +1,8 @@
 //! Every file in examples/ is accepted unchanged, its run succeeds, and all pods are on one node.
 
 use crate::support::SOON;
-use crate::support::beds::{fresh, installed};
 use crate::support::runs::create_manifest;
+use crate::support::testbeds::{fresh, installed};
 use k8s_openapi::api::core::v1::Pod;
 use kube::ResourceExt;
 use kube::api::{Api, DeleteParams, ListParams};

@@ -6,7 +6,7 @@ use crate::support::auditor::Auditor;
 use crate::support::events::notes;
 use crate::support::load::alone;
 use crate::support::placeholders::{placeholder_name, sets, until_no_placeholder};
-use crate::support::pool::{self, Lent};
+use crate::support::pool::{self, PooledTestbed};
 use crate::support::runs::nodes_of;
 use futures::{StreamExt, stream};
 use k8s_openapi::api::events::v1::Event;
@@ -33,7 +33,11 @@ pub(crate) const OURS: usize = 8;
 const USERS: usize = 2;
 
 /// A testbed that restarts its controllers when they end, as a kubelet would.
-async fn kept_alive(nodes: usize, through_a_proxy: bool, environment: &[(&str, &str)]) -> (Lent, Installed) {
+async fn kept_alive(
+    nodes: usize,
+    through_a_proxy: bool,
+    environment: &[(&str, &str)],
+) -> (PooledTestbed, Installed) {
     let bed = pool::bare().await;
     if through_a_proxy {
         bed.faults().unwrap();
@@ -168,7 +172,7 @@ impl<'a> Runs<'a> {
     }
 
     /// A node that KWOK updated too late is not ready for a while, and a run leaves the node.
-    async fn told_of_nodes(&self) -> Vec<String> {
+    async fn node_events(&self) -> Vec<String> {
         let events: Api<Event> = Api::namespaced(self.client.clone(), "default");
         let listed = events.list(&ListParams::default()).await.unwrap();
         let unready = listed
@@ -181,9 +185,12 @@ impl<'a> Runs<'a> {
     async fn was_on_one_node(&self, spec: &RunSpec) {
         let nodes = nodes_of(self.bed, spec).await;
         if nodes.len() != 1 {
-            let told = notes(&self.client, spec).await;
-            let nodes_told = self.told_of_nodes().await;
-            panic!("{} was on {nodes:?}; {told:#?}; {nodes_told:#?}", spec.name());
+            let reported = notes(&self.client, spec).await;
+            let node_events = self.node_events().await;
+            panic!(
+                "{} was on {nodes:?}; {reported:#?}; {node_events:#?}",
+                spec.name()
+            );
         }
     }
 
@@ -205,7 +212,7 @@ impl<'a> Runs<'a> {
             self.was_on_one_node(spec).await;
         }
         until_no_placeholder(self.bed, &self.namespace).await;
-        self.auditor.wrongs().unwrap();
+        self.auditor.violations().unwrap();
     }
 }
 
@@ -317,7 +324,7 @@ async fn runs_go_through_an_api_server_that_is_slow_or_refuses_or_cuts_watches_o
         assert!(struck > 0, "the fault did not strike");
         runs.all_go_through().await;
     }
-    auditor.found_nothing();
+    auditor.assert_no_violation();
 }
 
 /// The time from the end of the outage to the release of the last run is less than `RECOVERED`, both waits together.
@@ -339,7 +346,7 @@ async fn go_through_an_outage_of(part: Part) {
     );
     assert!(recovered < RECOVERED, "{recovered:?}");
     runs.all_go_through().await;
-    auditor.found_nothing();
+    auditor.assert_no_violation();
 }
 
 #[e2e_test]
@@ -382,7 +389,7 @@ async fn a_leader_that_was_paused_past_its_lease_comes_back_beside_another_and_d
     .unwrap();
     runs.all_go_through().await;
     assert!(leads(&installed, 1 - paused).await);
-    auditor.found_nothing();
+    auditor.assert_no_violation();
 }
 
 #[e2e_test]
@@ -433,5 +440,5 @@ async fn go_through_kills(count: usize, at_least: usize) {
     assert!(longest < RECOVERED, "{longest:?}");
     runs.until_none_is_held().await;
     runs.all_go_through().await;
-    auditor.found_nothing();
+    auditor.assert_no_violation();
 }

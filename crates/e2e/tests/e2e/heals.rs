@@ -1,14 +1,14 @@
 //! Lost objects are created again, rejections are reported and tried again, and no run fails because of pod-affinity.
 
 use crate::support::SOON;
-use crate::support::beds::{fresh, installed};
-use crate::support::claims::{claim, with_claim};
 use crate::support::cli::only;
-use crate::support::configuration::configure;
-use crate::support::events::until_told;
+use crate::support::controller::configure;
+use crate::support::events::until_event;
 use crate::support::objects::quota;
 use crate::support::placeholders::{bound_placeholder, placeholder_name, pods, sets};
+use crate::support::pvcs::{create_pvc, with_pvc};
 use crate::support::runs::{create, let_end, nodes_of};
+use crate::support::testbeds::{fresh, installed};
 use k8s_openapi::api::admissionregistration::v1::ValidatingAdmissionPolicyBinding;
 use k8s_openapi::api::events::v1::Event;
 use kube::ResourceExt;
@@ -72,8 +72,8 @@ async fn a_placeholder_that_a_quota_refuses_is_told_and_made_once_there_is_room(
     let quotas = quota(bed, &namespace, "pods", "0").await;
     let spec = RunSpec::diamond(&namespace, "run").opted_in("true");
     create(bed, &spec).await;
-    let told = until_told(bed, &spec, "PlaceholderRefused").await;
-    assert!(told.contains("exceeded quota: tight"), "{told}");
+    let reported = until_event(bed, &spec, "PlaceholderRefused").await;
+    assert!(reported.contains("exceeded quota: tight"), "{reported}");
     let roomy = Patch::Merge(json!({"spec": {"hard": {"pods": "20"}}}));
     quotas
         .patch("tight", &PatchParams::default(), &roomy)
@@ -88,10 +88,10 @@ async fn a_placeholder_without_a_required_label_is_told_and_made_once_it_copies_
     require_team(&bed).await;
     let spec = only("run").opted_in("true").label("team", "build");
     create(&bed, &spec).await;
-    let told = until_told(&bed, &spec, "PlaceholderRefused").await;
+    let reported = until_event(&bed, &spec, "PlaceholderRefused").await;
     assert!(
-        told.contains(NO_TEAM) && told.contains("placeholder-copied-labels"),
-        "{told}"
+        reported.contains(NO_TEAM) && reported.contains("placeholder-copied-labels"),
+        "{reported}"
     );
     bed.configure(&[("placeholder-copied-labels", Some("team"))])
         .await
@@ -212,8 +212,8 @@ async fn until_configuration_refused(bed: &Testbed, value: &str) {
 #[e2e_test]
 async fn in_tektons_default_mode_its_own_assistant_meets_the_run() {
     let bed = fresh(12).await;
-    claim(&bed, "cache", None).await;
-    let spec = with_claim(RunSpec::diamond("default", "run"), "cache")
+    create_pvc(&bed, "cache", None).await;
+    let spec = with_pvc(RunSpec::diamond("default", "run"), "cache")
         .opted_in("true")
         .lasting("2s");
     create(&bed, &spec).await;
@@ -242,7 +242,7 @@ async fn in_tektons_default_mode_its_own_assistant_meets_the_run() {
 async fn a_claim_that_is_bound_to_a_zone_decides_the_zone() {
     let bed = fresh(8).await;
     bed.add_nodes(&Nodes::new("west", 1).zone("west")).await.unwrap();
-    claim(&bed, "zonal", Some("west")).await;
+    create_pvc(&bed, "zonal", Some("west")).await;
     let workspace = json!([{"name": "source", "persistentVolumeClaim": {"claimName": "zonal"}}]);
     let mut spec = RunSpec::new("default", "run")
         .task("plain", &[])
@@ -321,8 +321,8 @@ async fn runs_whose_release_is_denied_hold_up_no_other_and_are_released_when_it_
     let took = time_of(&bed, "beside").await;
     println!("a run alone took {alone:.1?}, and beside {DENIED} whose release is denied {took:.1?}");
     for run in &denied {
-        let told = until_told(&bed, run, "ReleaseRefused").await;
-        assert!(told.contains(NOT_TODAY), "{told}");
+        let reported = until_event(&bed, run, "ReleaseRefused").await;
+        assert!(reported.contains(NOT_TODAY), "{reported}");
     }
     assert!(took < alone + DELAY, "{took:?} instead of {alone:?}");
 

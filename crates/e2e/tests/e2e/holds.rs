@@ -1,12 +1,12 @@
 //! Holds of runs, and who may release them.
 
 use crate::support::SOON;
-use crate::support::beds::{fresh, installed, kill_webhooks, start_controllers, stop_controllers};
-use crate::support::events::until_told;
-use crate::support::marker::{has_group, until_reconciled};
-use crate::support::nodes::node_of;
+use crate::support::controller::{has_group, until_reconciled};
+use crate::support::events::until_event;
+use crate::support::objects::node_of;
 use crate::support::placeholders::{bound_placeholder, placeholder_name, sets, until_no_placeholder};
 use crate::support::runs::{bound_task, create, let_end, let_end_once_bound, nodes_of};
+use crate::support::testbeds::{fresh, installed, kill_webhooks, start_controllers, stop_controllers};
 use kube::ResourceExt;
 use kube::api::{DynamicObject, Patch, PatchParams};
 use placement::keys;
@@ -244,7 +244,7 @@ async fn a_label_that_comes_after_the_first_task_is_told_and_nothing_else() {
         json!({"metadata": {"labels": {keys::OPT_IN: "true"}}}),
     )
     .await;
-    until_told(bed, &spec, "LabelledTooLate").await;
+    until_event(bed, &spec, "LabelledTooLate").await;
     let done = bed.until_succeeded(&spec, SOON).await.unwrap();
     assert!(!done.labels().contains_key(keys::GROUP));
 }
@@ -258,7 +258,7 @@ async fn a_run_that_a_user_releases_before_it_is_enrolled_goes_as_without_the_la
     create(&bed, &spec).await;
     patch(&bed, &spec, json!({"spec": {"status": null}})).await;
     start_controllers(&bed).await;
-    until_told(&bed, &spec, "LabelledTooLate").await;
+    until_event(&bed, &spec, "LabelledTooLate").await;
     let_end_once_bound(&bed, [&spec], &["fetch"]).await;
     let done = bed.until_succeeded(&spec, SOON).await.unwrap();
     assert!(!done.labels().contains_key(keys::GROUP));
@@ -320,7 +320,7 @@ async fn a_run_whose_label_is_taken_back_while_no_controller_runs_starts_once_on
     bed.until_run(&spec, "to be released", SOON, released)
         .await
         .unwrap();
-    until_told(&bed, &spec, "Released").await;
+    until_event(&bed, &spec, "Released").await;
 }
 
 #[e2e_test]
@@ -360,16 +360,16 @@ async fn a_hold_ends_at_its_deadline_even_without_a_node() {
     let bed = fresh(0).await;
     let spec = RunSpec::new("default", "run").task("only", &[]).opted_in("true");
     create(&bed, &spec).await;
-    let told = until_told(&bed, &spec, "WaitingForNode").await;
+    let reported = until_event(&bed, &spec, "WaitingForNode").await;
     assert!(
-        told.contains("no nodes available"),
-        "the scheduler's own words: {told}"
+        reported.contains("no nodes available"),
+        "the scheduler's own words: {reported}"
     );
     bed.configure(&[("hold-deadline", Some("6s"))]).await.unwrap();
     bed.until_run(&spec, "to be released", SOON, released)
         .await
         .unwrap();
-    until_told(&bed, &spec, "HoldDeadlineExceeded").await;
+    until_event(&bed, &spec, "HoldDeadlineExceeded").await;
     bed.add_nodes(&testbed::Nodes::new("late", 1)).await.unwrap();
     bed.until_succeeded(&spec, SOON).await.unwrap();
 }
@@ -392,11 +392,11 @@ async fn a_release_that_tekton_cannot_take_is_told_and_made_later() {
     let bed = fresh(0).await;
     let spec = RunSpec::new("default", "run").task("only", &[]).opted_in("true");
     create(&bed, &spec).await;
-    until_told(&bed, &spec, "WaitingForNode").await;
+    until_event(&bed, &spec, "WaitingForNode").await;
     bed.kill(Part::TektonWebhook).unwrap();
     bed.add_nodes(&testbed::Nodes::new("node", 1)).await.unwrap();
-    let told = until_told(&bed, &spec, "ReleaseRefused").await;
-    assert!(told.contains("webhook"), "the cause is told: {told}");
+    let reported = until_event(&bed, &spec, "ReleaseRefused").await;
+    assert!(reported.contains("webhook"), "the cause is reported: {reported}");
     bed.start_again(Part::TektonWebhook).await.unwrap();
     bed.until_succeeded(&spec, SOON).await.unwrap();
 }

@@ -1,13 +1,13 @@
 //! Executes the commands of docs/install.md: they switch off what the page says, and all objects are removed.
 
 use crate::support::SOON;
-use crate::support::beds::{start_controllers, stop_controllers};
 use crate::support::install::{POLICIES, Release, WEBHOOK, apply, follow, install, shell};
 use crate::support::kubectl::{kubectl, printed};
 use crate::support::pages::blocks;
 use crate::support::placeholders::{bound_placeholder, sets, until_no_placeholder};
 use crate::support::pool;
 use crate::support::runs::{bound_task, create, held_for_good, let_end, nodes_after};
+use crate::support::testbeds::{start_controllers, stop_controllers};
 use kube::ResourceExt;
 use kube::api::{DynamicObject, ListParams, PostParams};
 use placement::keys;

@@ -2,12 +2,12 @@
 //! an overlay says so.
 
 use crate::support::SOON;
-use crate::support::beds::{kill_webhooks, start_controllers, stop_controllers};
 use crate::support::cert_manager::{CertManager, configurations, secrets};
-use crate::support::events::until_told;
+use crate::support::events::until_event;
 use crate::support::kubectl::{call, file, kubectl, printed, rendered, workspace};
 use crate::support::pool;
 use crate::support::runs::{held_for_good, let_end_once_bound, nodes_after};
+use crate::support::testbeds::{kill_webhooks, start_controllers, stop_controllers};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use kube::api::DeleteParams;
 use kube::{Client, ResourceExt};
@@ -102,7 +102,7 @@ async fn fail_open_lets_labelled_runs_pass_when_no_webhook_answers() {
     let run = RunSpec::diamond("default", "run").opted_in("true").ending("hang");
     let made = crate::support::runs::create(&bed, &run).await;
     assert!(made.data["spec"].get("status").is_none(), "nobody holds it");
-    until_told(&bed, &run, "LabelledTooLate").await;
+    until_event(&bed, &run, "LabelledTooLate").await;
     let_end_once_bound(&bed, [&run], &["fetch"]).await;
     let done = bed.until_succeeded(&run, SOON).await.unwrap();
     assert!(
@@ -193,7 +193,7 @@ async fn with_cert_managers_overlay_its_certificates_serve_and_the_controller_le
     let bed = pool::bare().await;
     bed.add_nodes(&Nodes::new("node", 6)).await.unwrap();
     bed.define(Definitions::CertManager).await.unwrap();
-    let played = CertManager::of(&bed).await;
+    let played = CertManager::start(&bed).await;
     // Replicas of the webhook are not ready before they have a certificate.
     let objects = rendered(&overlay("cert-manager"));
     let (installed, ()) = tokio::join!(install(&bed, objects), async {
@@ -223,7 +223,7 @@ async fn with_cert_managers_overlay_its_certificates_serve_and_the_controller_le
 async fn with_a_ca_of_ones_own_its_certificates_serve_and_the_controller_leaves_them_alone() {
     let bed = pool::bare().await;
     bed.add_nodes(&Nodes::new("node", 4)).await.unwrap();
-    let user = CertManager::of(&bed).await;
+    let user = CertManager::start(&bed).await;
     let write = async |last_year| {
         let names = process::certs::service_names(NAMESPACE);
         user.write(install::CERTIFICATE_SECRET, names, last_year).await;
@@ -231,7 +231,7 @@ async fn with_a_ca_of_ones_own_its_certificates_serve_and_the_controller_leaves_
     // The steps of certs/README.md.
     kubectl(&bed, &["apply", "-f", "config/100-namespace.yaml"]);
     write(2100).await;
-    let installed = install(&bed, rendered(&own_ca(&bed, &user.authority()))).await;
+    let installed = install(&bed, rendered(&own_ca(&bed, &user.ca()))).await;
     let client = bed.client().await.unwrap();
     until_served_until(&bed, &installed, 2100).await;
     until_owned(&bed, &client).await;
@@ -261,7 +261,7 @@ async fn an_installation_with_certificates_of_its_own_changes_over_to_cert_manag
     own.delete(install::CERTIFICATE_SECRET, &DeleteParams::default())
         .await
         .unwrap();
-    let played = CertManager::of(&bed).await;
+    let played = CertManager::start(&bed).await;
     let objects = rendered(&overlay("cert-manager"));
     let change_over = bed.roll_out(&installed, objects, async |objects| {
         apply(&bed, objects);

@@ -3,14 +3,14 @@
 
 use crate::auto_reserve;
 use crate::support::SOON;
-use crate::support::beds::{start_controllers, stop_controllers};
-use crate::support::claims::{claim, with_claim};
-use crate::support::events::until_told;
+use crate::support::events::until_event;
 use crate::support::kubectl::{parsed, workspace};
 use crate::support::objects::{lose_certificates, quota};
 use crate::support::placeholders::{sets, until_no_placeholder};
 use crate::support::pool;
+use crate::support::pvcs::{create_pvc, with_pvc};
 use crate::support::runs::{create, held_for_good, labelled_by_its_pipeline};
+use crate::support::testbeds::{start_controllers, stop_controllers};
 use k8s_openapi::ByteString;
 use k8s_openapi::api::admissionregistration::v1::MutatingWebhookConfiguration;
 use k8s_openapi::api::core::v1::Secret;
@@ -177,9 +177,9 @@ async fn an_automatic_reserve(bed: &Testbed) {
 }
 
 async fn a_claim(bed: &Testbed) {
-    claim(bed, "cache", None).await;
+    create_pvc(bed, "cache", None).await;
     let run = RunSpec::new("default", "claim").task("only", &[]);
-    let run = with_claim(run.opted_in("true"), "cache");
+    let run = with_pvc(run.opted_in("true"), "cache");
     create(bed, &run).await;
     bed.until_succeeded(&run, SOON).await.unwrap();
 }
@@ -190,9 +190,9 @@ async fn a_task_too_big_and_a_reserve(bed: &Testbed) {
         .task("small", &[])
         .sized_task("large", &["small"], &json!({"cpu": "4"}))
         .opted_in("true");
-    let run = with_claim(run, "cache");
+    let run = with_pvc(run, "cache");
     create(bed, &run).await;
-    until_told(bed, &run, "MovedOff").await;
+    until_event(bed, &run, "MovedOff").await;
     bed.add_nodes(&Nodes::new("large", 1).size("8", "32Gi"))
         .await
         .unwrap();
@@ -209,7 +209,7 @@ async fn a_quota(bed: &Testbed) {
     quota(bed, &namespace, "pods", "0").await;
     let run = RunSpec::new(&namespace, "run").task("only", &[]).opted_in("true");
     create(bed, &run).await;
-    until_told(bed, &run, "PlaceholderRefused").await;
+    until_event(bed, &run, "PlaceholderRefused").await;
     let namespace = bed.namespace("quota-of-one").await.unwrap();
     quota(bed, &namespace, "pods", "1").await;
     let run = RunSpec::new(&namespace, "run").task("only", &[]).opted_in("true");
@@ -273,14 +273,18 @@ async fn a_bad_configuration_and_a_good_one(bed: &Testbed, client: &Client) {
         .await
         .unwrap();
     let events: Api<Event> = Api::namespaced(client.clone(), NAMESPACE);
-    bed.until("the refusal to be told", SOON, async || {
+    bed.until("the refusal to be reported", SOON, async || {
         let listed = events
             .list(&ListParams::default())
             .await
             .map_err(|error| error.to_string())?;
         let mut reasons = listed.items.iter().map(|event| event.reason.clone());
-        let told = reasons.any(|reason| reason.as_deref() == Some("ConfigurationRefused"));
-        if told { Ok(()) } else { Err("not told".to_owned()) }
+        let reported = reasons.any(|reason| reason.as_deref() == Some("ConfigurationRefused"));
+        if reported {
+            Ok(())
+        } else {
+            Err("not reported".to_owned())
+        }
     })
     .await
     .unwrap();

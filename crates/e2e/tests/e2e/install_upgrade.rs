@@ -4,7 +4,7 @@
 //! differ in the image of the placeholders and in the version label of every object.
 
 use crate::support::SOON;
-use crate::support::events::until_told;
+use crate::support::events::until_event;
 use crate::support::kubectl::{call, file, parsed, printed, workspace};
 use crate::support::placeholders::bound_placeholder;
 use crate::support::pool;
@@ -122,8 +122,8 @@ async fn an_upgrade_loses_no_run_and_doubles_no_placeholder() {
     for run in [&held, &waiting, &running] {
         before.push(create(&bed, run).await);
     }
-    until_told(&bed, &held, "WaitingForNode").await;
-    until_told(&bed, &waiting, "NoNodeFits").await;
+    until_event(&bed, &held, "WaitingForNode").await;
+    until_event(&bed, &waiting, "NoNodeFits").await;
     let place = bound_placeholder(&bed, &before[2]).await;
 
     let mut said = BTreeMap::new();

@@ -2,10 +2,10 @@
 
 use crate::support::SOON;
 use crate::support::auditor::Auditor;
-use crate::support::beds::fresh;
-use crate::support::configuration::configure;
-use crate::support::pool::Lent;
+use crate::support::controller::configure;
+use crate::support::pool::PooledTestbed;
 use crate::support::runs::{bound_task, create, let_end_once_bound, nodes_of};
+use crate::support::testbeds::fresh;
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 use testbed::Testbed;
@@ -14,7 +14,7 @@ use testbed::runs::RunSpec;
 const ONLY: &str = "only";
 
 /// A testbed with two nodes and one setting that differs from the default.
-async fn bed_with(setting: (&str, &str)) -> Lent {
+async fn bed_with(setting: (&str, &str)) -> PooledTestbed {
     let bed = fresh(2).await;
     configure(&bed, &[(setting.0, Some(setting.1))]).await;
     bed
@@ -61,7 +61,7 @@ async fn with_isolation_scope_namespace_only_runs_of_one_namespace_keep_apart() 
     let [red, other_red, blue, other_blue] = nodes_at_once(&bed, &runs).await;
     assert_ne!(red, other_red);
     assert_ne!(blue, other_blue);
-    auditor.found_nothing();
+    auditor.assert_no_violation();
 }
 
 #[e2e_test]
@@ -85,5 +85,5 @@ async fn with_isolate_from_enrolled_only_labelled_runs_keep_apart() {
         BTreeSet::from([labelled, other]).contains(&after),
         "an unlabelled run is on the node of a labelled run"
     );
-    auditor.found_nothing();
+    auditor.assert_no_violation();
 }

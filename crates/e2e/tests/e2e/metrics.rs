@@ -1,7 +1,7 @@
 //! The metrics of the running processes match docs/metrics.md: each metric, its type, its labels and their values.
 
 use crate::support::SOON;
-use crate::support::events::until_told;
+use crate::support::events::until_event;
 use crate::support::objects::quota;
 use crate::support::pool;
 use std::collections::{BTreeMap, BTreeSet};
@@ -109,7 +109,7 @@ async fn something_happens(bed: &Testbed) {
         .task("only", &[])
         .opted_in("true");
     refused.create(&client).await.unwrap();
-    until_told(bed, &refused, "PlaceholderRefused").await;
+    until_event(bed, &refused, "PlaceholderRefused").await;
     bed.until_succeeded(&done, SOON).await.unwrap();
 }
 

@@ -3,11 +3,11 @@
 use crate::metrics::repository;
 use crate::metrics_queries::{alerts, dashboard, panels, text, yaml};
 use crate::support::SOON;
-use crate::support::beds::kill_webhooks;
-use crate::support::events::until_told;
+use crate::support::events::until_event;
 use crate::support::objects::quota;
 use crate::support::pool;
 use crate::support::runs::{bound_task, create, nodes_after, small_then};
+use crate::support::testbeds::kill_webhooks;
 use axum::Router;
 use axum::http::header::CONTENT_TYPE;
 use axum::routing::get;
@@ -132,7 +132,7 @@ async fn everything_that_the_dashboard_shows_happens(bed: &Testbed) -> RunSpec {
     quota(bed, &full, "count/statefulsets.apps", "0").await;
     let refused = RunSpec::diamond(&full, "refused").opted_in("true");
     create(bed, &refused).await;
-    until_told(bed, &refused, "PlaceholderRefused").await;
+    until_event(bed, &refused, "PlaceholderRefused").await;
     one_moves(bed).await;
     let held_by_user = RunSpec::diamond("default", "held-by-user")
         .opted_in("true")
@@ -148,7 +148,7 @@ async fn one_moves(bed: &Testbed) {
     bed.add_nodes(&Nodes::new("large", 1).size("8", "32Gi"))
         .await
         .unwrap();
-    until_told(bed, &run, "MovedOff").await;
+    until_event(bed, &run, "MovedOff").await;
     bed.until_succeeded(&run, SOON).await.unwrap();
 }
 

@@ -21,7 +21,7 @@ const TARGET: [&str; 7] = [
     "service",
 ];
 /// Metrics of the API server and of kube-state-metrics, with their labels.
-const FOREIGN: [(&str, &[&str]); 3] = [
+const OTHER_METRICS: [(&str, &[&str]); 3] = [
     (
         "apiserver_admission_webhook_rejection_count",
         &["name", "type", "operation", "error_type", "rejection_code"],
@@ -132,7 +132,7 @@ impl Faults {
     /// Checks the selector, and returns the labels that the metric has.
     fn of_selector<'a>(&mut self, selector: &VectorSelector, metrics: &'a Metrics) -> Vec<&'a str> {
         let name = selector.name.as_deref().unwrap_or_default();
-        if let Some((_, labels)) = FOREIGN.iter().find(|(foreign, _)| *foreign == name) {
+        if let Some((_, labels)) = OTHER_METRICS.iter().find(|(foreign, _)| *foreign == name) {
             self.of_foreign(selector, labels);
             return labels.to_vec();
         }
@@ -269,12 +269,12 @@ fn each_alert_has_a_page_and_each_page_an_alert() {
         let text = fs::read_to_string(repository().join("docs/runbooks").join(&page)).unwrap();
         let title = format!("# {}\n", page.trim_end_matches(".md"));
         assert!(text.starts_with(&title), "{page}");
-        for chapter in [
+        for section in [
             "\n## What it means for users\n",
             "\n## Diagnosis\n",
             "\n## Mitigation\n",
         ] {
-            assert!(text.contains(chapter), "{page}: {chapter}");
+            assert!(text.contains(section), "{page}: {section}");
         }
     }
 }

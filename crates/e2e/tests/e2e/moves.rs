@@ -2,16 +2,16 @@
 
 use crate::support::SOON;
 use crate::support::auditor::Auditor;
-use crate::support::beds::fresh;
-use crate::support::cli::{binary, chapter, explained};
-use crate::support::events::{reasons, until_told};
+use crate::support::cli::{binary, explain_until, section};
+use crate::support::controller::until_reconciled;
+use crate::support::events::{reasons, until_event};
 use crate::support::kubectl::kubectl;
-use crate::support::marker::until_reconciled;
-use crate::support::nodes::{cordon, node_of, patch_node};
+use crate::support::objects::{cordon, node_of, patch_node};
 use crate::support::placeholders::{bound_placeholder, placeholder_name, pods, sets};
 use crate::support::runs::{
     bound_task, create, let_end, let_task_end, nodes_of, small_then, until_moved_from, until_unschedulable,
 };
+use crate::support::testbeds::fresh;
 use kube::ResourceExt;
 use kube::api::{EvictParams, Patch, PatchParams};
 use placement::config::Config;
@@ -35,8 +35,8 @@ async fn a_task_too_big_for_the_node_waits_in_vain_when_moving_is_switched_off()
     until_unschedulable(&bed, &run, "large", Config::MOVE_AFTER).await;
     until_reconciled(&bed, &run).await;
     assert_eq!(nodes_of(&bed, &run).await, [first].into());
-    let told = reasons(&bed.client().await.unwrap(), &run).await;
-    assert!(!told.contains(&"MovedOff".to_owned()), "{told:?}");
+    let reported = reasons(&bed.client().await.unwrap(), &run).await;
+    assert!(!reported.contains(&"MovedOff".to_owned()), "{reported:?}");
     // With moving switched on, the run moves: nothing else has kept it there.
     bed.configure(&[("move-after", Some("1s"))]).await.unwrap();
     bed.until_succeeded(&run, SOON).await.unwrap();
@@ -56,14 +56,14 @@ async fn a_task_too_big_for_the_node_takes_its_run_to_one_that_fits() {
     bed.add_nodes(&Nodes::new("large", 1).size("8", "32Gi"))
         .await
         .unwrap();
-    until_told(&bed, &run, "MovedOff").await;
+    until_event(&bed, &run, "MovedOff").await;
     let large = bound_task(&bed, &run, "large").await;
     assert_eq!(node_of(&large), "large-0");
     assert_eq!(until_moved_from(&bed, &run, &first).await, "large-0");
     assert_eq!(node_of(&bound_placeholder(&bed, &held).await), "large-0");
     let_end(&bed, &run).await;
     bed.until_succeeded(&run, SOON).await.unwrap();
-    auditor.found_nothing_on_live_nodes();
+    auditor.assert_no_violation_on_live_nodes();
 }
 
 #[e2e_test]
@@ -81,8 +81,8 @@ async fn two_parallel_tasks_that_do_not_fit_together_go_one_after_the_other_and_
     create(&bed, &run).await;
     bed.until_succeeded(&run, SOON).await.unwrap();
     assert_eq!(nodes_of(&bed, &run).await.len(), 1);
-    let told = reasons(&bed.client().await.unwrap(), &run).await;
-    assert!(!told.contains(&"MovedOff".to_owned()), "{told:?}");
+    let reported = reasons(&bed.client().await.unwrap(), &run).await;
+    assert!(!reported.contains(&"MovedOff".to_owned()), "{reported:?}");
 }
 
 /// Waits until the run has this many pods of tasks, and this many of them are bound.
@@ -169,7 +169,7 @@ async fn is_left_between_two_tasks(spoil: impl AsyncFn(&Testbed, &str)) {
     bed.kill(Part::TektonController).unwrap();
     end_first_task(&bed, &run).await;
     spoil(&bed, &first).await;
-    until_told(&bed, &run, "MovedOff").await;
+    until_event(&bed, &run, "MovedOff").await;
     bed.start_again(Part::TektonController).await.unwrap();
     let second = node_of(&bound_task(&bed, &run, "b").await);
     assert_ne!(first, second);
@@ -243,7 +243,7 @@ async fn a_node_that_is_deleted_is_left_though_the_next_task_found_another_by_it
     let second = until_moved_from(&bed, &run, &first).await;
     bed.until_succeeded(&run, SOON).await.unwrap();
     assert_eq!(node_of(&bound_task(&bed, &run, "b").await), second);
-    auditor.found_nothing_on_live_nodes();
+    auditor.assert_no_violation_on_live_nodes();
 }
 
 /// By itself, the run would wait for the node until its timeout, as a run without the label does.
@@ -260,12 +260,12 @@ async fn a_run_whose_node_died_with_a_task_on_it_goes_on_once_the_node_is_given_
     create(&bed, &run).await;
     let dead = node_of(&bound_task(&bed, &run, "a").await);
     bed.fail_node(&dead).await.unwrap();
-    let told = until_told(&bed, &run, "NodeUnfit").await;
+    let reported = until_event(&bed, &run, "NodeUnfit").await;
     let taint = "node.kubernetes.io/out-of-service=nodeshutdown:NoExecute";
-    assert!(told.contains(&dead) && told.contains(taint), "{told}");
-    let text = explained(&bed, "run", "No new pod can start there: the node is not ready.").await;
+    assert!(reported.contains(&dead) && reported.contains(taint), "{reported}");
+    let text = explain_until(&bed, "run", "No new pod can start there: the node is not ready.").await;
     let remedy = format!("`kubectl taint node {dead} {taint}`");
-    assert!(chapter(&text, "Node").contains(&remedy), "{text}");
+    assert!(section(&text, "Node").contains(&remedy), "{text}");
     kubectl(&bed, &["taint", "node", &dead, taint]);
     let next = until_moved_from(&bed, &run, &dead).await;
     bed.until_succeeded(&run, SOON).await.unwrap();
@@ -357,14 +357,14 @@ async fn when_no_node_fits_anywhere_the_run_says_so_with_numbers_and_nothing_fla
         .unwrap();
     let run = small_then("64");
     let made = create(&bed, &run).await;
-    let told = until_told(&bed, &run, "NoNodeFits").await;
+    let reported = until_event(&bed, &run, "NoNodeFits").await;
     assert!(
-        told.contains("large") && told.contains("64"),
-        "which pod, what it asks for: {told}"
+        reported.contains("large") && reported.contains("64"),
+        "which pod, what it asks for: {reported}"
     );
     assert!(
-        told.contains("cpu 2 of 64"),
-        "what the largest node offers: {told}"
+        reported.contains("cpu 2 of 64"),
+        "what the largest node offers: {reported}"
     );
     let sets = sets(&bed.client().await.unwrap(), "default");
     let set = async || sets.get(&placeholder_name(&made).to_string()).await.unwrap();

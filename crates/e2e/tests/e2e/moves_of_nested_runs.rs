@@ -2,11 +2,11 @@
 
 use crate::support::SOON;
 use crate::support::auditor::Auditor;
-use crate::support::beds::fresh;
-use crate::support::claims::{claim, with_claim};
-use crate::support::events::until_told;
+use crate::support::events::until_event;
 use crate::support::placeholders::pods;
+use crate::support::pvcs::{create_pvc, with_pvc};
 use crate::support::runs::{create, let_pods_end, small_then};
+use crate::support::testbeds::fresh;
 use k8s_openapi::api::core::v1::{Pod, Taint};
 use kube::ResourceExt;
 use kube::api::{DynamicObject, ListParams};
@@ -87,8 +87,8 @@ async fn until_all_are(bed: &Testbed, root: &DynamicObject, count: usize, node: 
         if members.len() == count && members.iter().all(|pod| runs::node(pod) == node) {
             return Ok(());
         }
-        let told = |pod: &Pod| format!("{} on {:?}", pod.name_any(), runs::node(pod));
-        Err(members.iter().map(told).collect::<Vec<_>>().join("; "))
+        let reported = |pod: &Pod| format!("{} on {:?}", pod.name_any(), runs::node(pod));
+        Err(members.iter().map(reported).collect::<Vec<_>>().join("; "))
     })
     .await
     .unwrap();
@@ -110,16 +110,16 @@ async fn a_nested_run_that_starts_while_its_root_is_without_a_node_is_with_it_on
     bed.add_nodes(&Nodes::new("small", 1).size("2", "8Gi"))
         .await
         .unwrap();
-    claim(&bed, "source", None).await;
-    let run = nesting(with_claim(small_then("4"), "source")).ending("hang");
+    create_pvc(&bed, "source", None).await;
+    let run = nesting(with_pvc(small_then("4"), "source")).ending("hang");
     let auditor = Auditor::start(&bed).await;
     let root = create(&bed, &run).await;
-    until_told(&bed, &run, "MovedOff").await;
+    until_event(&bed, &run, "MovedOff").await;
     end(&bed, ASIDE).await;
     until_all_are(&bed, &root, TASKS + ASSISTANTS, None).await;
     bed.add_nodes(&Nodes::new("large", 1)).await.unwrap();
     until_all_are(&bed, &root, ALL, Some("large-0")).await;
     end(&bed, "large,inner").await;
     bed.until_succeeded(&run, SOON).await.unwrap();
-    auditor.found_nothing_on_live_nodes();
+    auditor.assert_no_violation_on_live_nodes();
 }

@@ -4,10 +4,10 @@
 //! the loss of a node, or the longer delay of real endpoints, for which there is `--drain-delay`.
 
 use crate::support::SOON;
-use crate::support::beds::{fresh, kill_webhooks};
 use crate::support::load::{Counted, GENTLE, Load, Lost, alone, burst};
-use crate::support::pool::{self, Lent};
+use crate::support::pool::{self, PooledTestbed};
 use crate::support::runs::{bound_task, create, let_end, nodes_of};
+use crate::support::testbeds::{fresh, kill_webhooks};
 use kube::api::DynamicObject;
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -18,25 +18,25 @@ use testbed::{Nodes, Part, Testbed, probe};
 use tokio::time::{Instant, sleep};
 
 /// Number of calls that the test makes during the restarts.
-const MANY: u32 = 600;
+const MANY_CALLS: u32 = 600;
 /// After this time the front routes no calls to an ended replica: it checks five times a second, and a check takes a moment.
 const NOTICED: Duration = Duration::from_millis(500);
 /// Time between kill and restart: a kubelet takes at least as long.
-const GONE: Duration = Duration::from_secs(1);
+const RESTART_PAUSE: Duration = Duration::from_secs(1);
 /// Concurrent calls, so that the API server opens several connections; it keeps at most 25 idle connections.
-const CROWD: u32 = 25;
+const CONCURRENT_CALLS: u32 = 25;
 /// The API server keeps an idle connection for 90 s.
-const NOT_GIVEN_UP: Duration = Duration::from_secs(75);
+const STILL_OPEN: Duration = Duration::from_secs(75);
 /// Sooner than pod-affinity's own limit, which is two minutes.
-const GIVEN_UP: Duration = Duration::from_secs(105);
+const CLOSED: Duration = Duration::from_secs(105);
 
-pub(crate) async fn installed() -> (Lent, Installed) {
+pub(crate) async fn installed() -> (PooledTestbed, Installed) {
     let bed = fresh(1).await;
     let installed = bed.installed().clone();
     (bed, installed)
 }
 
-async fn installed_as_shipped() -> (Lent, Installed) {
+async fn installed_as_shipped() -> (PooledTestbed, Installed) {
     let bed = pool::bare().await;
     bed.add_nodes(&Nodes::new("node", 1)).await.unwrap();
     let installed = bed.install_pod_affinity_with(&[AS_SHIPPED]).await.unwrap();
@@ -62,9 +62,13 @@ async fn rolling_restarts_of_the_webhook_lose_no_call() {
     let (bed, installed) = installed_as_shipped().await;
     let client = bed.client().await.unwrap();
     let before = Counted::now(&client).await;
-    let load = Load::of(&bed, GENTLE).await;
+    let load = Load::with_rate(&bed, GENTLE).await;
     let mut restarts = 0;
-    for replica in [0, 1].into_iter().cycle().take_while(|_| load.calls() < MANY) {
+    for replica in [0, 1]
+        .into_iter()
+        .cycle()
+        .take_while(|_| load.calls() < MANY_CALLS)
+    {
         bed.stop(Part::Webhook(replica)).unwrap();
         bed.start_again(Part::Webhook(replica)).await.unwrap();
         until_ready(&bed, &installed, replica).await;
@@ -88,7 +92,7 @@ async fn rolling_restarts_of_the_webhook_lose_no_call() {
 
 /// Calls that the killed replica was processing cannot be saved: the API server does not repeat them, because it cannot know
 /// whether they were executed. Calls that reach the replica before the front has noticed its end cannot be saved either.
-fn could_not_be_saved(call: &Lost, kills: &[Kill]) -> bool {
+fn is_unavoidable(call: &Lost, kills: &[Kill]) -> bool {
     kills
         .iter()
         .any(|kill| call.ended > kill.sent && call.begun < kill.done + NOTICED)
@@ -114,7 +118,7 @@ async fn a_killed_replica_costs_the_calls_under_way_and_those_before_the_service
         bed.kill(Part::Webhook(replica)).unwrap();
         let done = Instant::now();
         kills.push(Kill { sent, done });
-        sleep(GONE).await;
+        sleep(RESTART_PAUSE).await;
         bed.start_again(Part::Webhook(replica)).await.unwrap();
         until_ready(&bed, &installed, replica).await;
     }
@@ -130,7 +134,7 @@ async fn a_killed_replica_costs_the_calls_under_way_and_those_before_the_service
     let saveable: Vec<_> = outcome
         .lost
         .iter()
-        .filter(|call| !could_not_be_saved(call, &kills))
+        .filter(|call| !is_unavoidable(call, &kills))
         .collect();
     assert!(saveable.is_empty(), "{saveable:?}");
     let lost = u64::try_from(outcome.lost.len()).unwrap();
@@ -160,17 +164,17 @@ fn connections(installed: &Installed) -> BTreeSet<String> {
 async fn the_api_server_itself_closes_the_connections_that_it_does_not_use_and_no_call_is_lost_over_one() {
     let (bed, installed) = installed().await;
     let nothing = Vec::<Lost>::new;
-    assert_eq!(burst(&bed, CROWD).await, nothing());
+    assert_eq!(burst(&bed, CONCURRENT_CALLS).await, nothing());
     let open = connections(&installed);
     assert!(open.len() > 1, "{open:?}");
-    sleep(NOT_GIVEN_UP).await;
+    sleep(STILL_OPEN).await;
     let now = connections(&installed);
     // Some connections may have been closed meanwhile, if an earlier test used them last.
     assert!(!now.is_disjoint(&open), "of {open:?} none is open");
-    assert_eq!(burst(&bed, CROWD).await, nothing());
+    assert_eq!(burst(&bed, CONCURRENT_CALLS).await, nothing());
     bed.until(
         "the API server to close all its connections",
-        GIVEN_UP,
+        CLOSED,
         async || match connections(&installed).len() {
             0 => Ok(()),
             open => Err(format!("{open} are open")),

@@ -5,9 +5,9 @@
 use crate::metrics::repository;
 use crate::nothing_lost::{installed, until_ready};
 use crate::support::SOON;
-use crate::support::beds::{kill_webhooks, start_controllers, stop_controllers};
 use crate::support::load::{Counted, Load, alone};
-use crate::support::pool::Lent;
+use crate::support::pool::PooledTestbed;
+use crate::support::testbeds::{kill_webhooks, start_controllers, stop_controllers};
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::core::v1::Secret;
 use kube::api::{Api, DeleteParams, PostParams};
@@ -30,12 +30,12 @@ const DAMAGES: [Damage; 4] = [
     Damage {
         name: "expired",
         does: |sound| Some(with_leaf(sound, &authority_of(sound), LEAF_LIFE)),
-        told: "has expired",
+        reported: "has expired",
     },
     Damage {
         name: "missing",
         does: |_| None,
-        told: "does not exist",
+        reported: "does not exist",
     },
     Damage {
         name: "corrupted",
@@ -48,12 +48,12 @@ const DAMAGES: [Damage; 4] = [
                 leaf_key: "KEY".into(),
             })
         },
-        told: "cannot be read",
+        reported: "cannot be read",
     },
     Damage {
         name: "foreign leaf",
         does: |sound| Some(with_leaf(sound, &new_authority(), SignedDuration::ZERO)),
-        told: "was not signed by any stored CA",
+        reported: "was not signed by any stored CA",
     },
 ];
 
@@ -94,7 +94,7 @@ fn names() -> Vec<String> {
 
 /// An installation, and access to its Secret.
 struct Certificates {
-    bed: Lent,
+    bed: PooledTestbed,
     installed: Installed,
     secrets: Api<Secret>,
 }
@@ -234,7 +234,7 @@ impl Certificates {
         let told_before = self.told_to_apply();
         let damaged = self.damage(damage).await;
         self.bed.start_again(Part::Webhook(0)).await.unwrap();
-        self.until_told(damage).await;
+        self.until_event(damage).await;
         let start = Instant::now();
         self.bed.start_again(Part::Webhook(1)).await.unwrap();
         start_controllers(&self.bed).await;
@@ -250,12 +250,12 @@ impl Certificates {
         );
     }
 
-    async fn until_told(&self, damage: &Damage) {
+    async fn until_event(&self, damage: &Damage) {
         let admin = self.installed.webhook_admin[0];
-        let what = format!("the webhook to say that the certificate {}", damage.told);
+        let what = format!("the webhook to say that the certificate {}", damage.reported);
         self.bed
             .until(what, SOON, async || match probe::get(admin, "/readyz").await {
-                Err(said) if said.contains(damage.told) => Ok(()),
+                Err(said) if said.contains(damage.reported) => Ok(()),
                 Err(said) => Err(said),
                 Ok(_) => panic!("the webhook is ready with a certificate that is {}", damage.name),
             })

@@ -2,8 +2,8 @@
 
 use crate::support::SOON;
 use crate::support::auditor::Auditor;
-use crate::support::beds::{ZONES, add_plenty, fresh, fresh_by, installed, plain};
 use crate::support::runs::{create, nodes_after, nodes_of};
+use crate::support::testbeds::{ZONES, add_many_nodes, fresh, fresh_by, installed, plain};
 use futures::future::join_all;
 use k8s_openapi::api::core::v1::Pod;
 use kube::api::{Api, ListParams, PostParams};
@@ -23,7 +23,7 @@ async fn nodes_of_shapes(bed: &Testbed) -> Vec<BTreeSet<String>> {
     join_all(runs).await
 }
 
-fn meet(shapes: &[BTreeSet<String>]) {
+fn have_one_node(shapes: &[BTreeSet<String>]) {
     for (number, nodes) in shapes.iter().enumerate() {
         assert_eq!(nodes.len(), 1, "shape {number} is on {nodes:?}");
     }
@@ -39,16 +39,16 @@ async fn tasks_one_after_another_and_in_parallel_and_retried_and_at_the_end_and_
         spread.len() > 1,
         "without the label all pods met by chance on {spread:?}"
     );
-    meet(&met);
+    have_one_node(&met);
 }
 
 #[e2e_test(policies, second)]
 async fn with_policies_all_of_these_meet_and_share_no_node() {
     let bed = fresh_by(Admission::Policies, 0).await;
-    add_plenty(&bed).await;
+    add_many_nodes(&bed).await;
     let auditor = Auditor::start(&bed).await;
-    meet(&nodes_of_shapes(&bed).await);
-    auditor.found_nothing();
+    have_one_node(&nodes_of_shapes(&bed).await);
+    auditor.assert_no_violation();
 }
 
 fn parallel(namespace: &str) -> RunSpec {
@@ -59,7 +59,7 @@ fn parallel(namespace: &str) -> RunSpec {
 }
 
 /// Tasks that prefer different zones: sequential tasks on an empty cluster would often meet by chance.
-fn torn(run: RunSpec, tasks: &[&str]) -> RunSpec {
+fn preferring_zones(run: RunSpec, tasks: &[&str]) -> RunSpec {
     let preferring = tasks.iter().zip(ZONES.iter().cycle()).map(|(task, zone)| {
         let zone = json!({"key": "topology.kubernetes.io/zone", "operator": "In", "values": [zone]});
         let term = json!({"weight": 100, "preference": {"matchExpressions": [zone]}});
@@ -75,7 +75,7 @@ fn sequence(namespace: &str) -> RunSpec {
         .task("a", &[])
         .task("b", &["a"])
         .task("c", &["b"]);
-    torn(run, &["a", "b", "c"])
+    preferring_zones(run, &["a", "b", "c"])
 }
 
 fn with_finally(namespace: &str) -> RunSpec {
@@ -92,7 +92,7 @@ fn with_retries(namespace: &str) -> RunSpec {
         .task("b", &["a"])
         .task_field("retries", json!(1))
         .ending("fail-once");
-    torn(run, &["a", "b"])
+    preferring_zones(run, &["a", "b"])
 }
 
 fn matrix(namespace: &str) -> RunSpec {

@@ -1,11 +1,11 @@
 //! A label of the Namespace opts in runs that are created in it without a label of their own.
 
 use crate::support::SOON;
-use crate::support::beds::installed;
-use crate::support::cli::{plain, tool, until_says};
+use crate::support::cli::{plain, tool, until_output_contains};
 use crate::support::install::follow;
 use crate::support::pages::block;
 use crate::support::runs::{create, nodes_of};
+use crate::support::testbeds::installed;
 use k8s_openapi::api::core::v1::Namespace;
 use kube::api::{Api, DynamicObject, Patch, PatchParams, PostParams};
 use kube::client::Body;
@@ -77,7 +77,7 @@ async fn a_run_without_the_label_gets_that_of_its_namespace_and_all_its_pods_hav
 
     let explain = format!("explain run -n {namespace}");
     let words = format!("The run got this label from Namespace {namespace} when it was created.");
-    until_says(bed, &explain, &words).await;
+    until_output_contains(bed, &explain, &words).await;
     let list = tool(bed, &format!("list -o wide -n {namespace}")).await;
     assert!(plain(&list.out).trim_end().ends_with("namespace"), "{list:?}");
 }

@@ -1,11 +1,11 @@
 //! The admission policies together with the controller, and together with policies of other owners that change the same
 //! objects.
 
+use crate::policies_and_webhook::{Answer, POLICIES, install_both, pod, send};
 use crate::policies_corpus::with_reserve;
-use crate::policies_ways::{Answer, POLICIES, both_ways, pod, send};
 use crate::support::SOON;
-use crate::support::beds::fresh_by;
 use crate::support::runs::{create, nodes_after, nodes_of};
+use crate::support::testbeds::fresh_by;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Pod;
 use kube::api::{Api, DynamicObject, Patch, PatchParams, PostParams};
@@ -23,7 +23,7 @@ const OTHER: &str = "zzz";
 async fn with_policies_a_run_has_one_node_from_its_creation_on_or_since_its_user_released_it() {
     let release = Patch::Merge(json!({"spec": {"status": null}}));
     let bed = fresh_by(Admission::Webhook, 6).await;
-    let client = both_ways(&bed).await;
+    let client = install_both(&bed).await;
     let first = RunSpec::diamond(POLICIES, "first").opted_in("true");
     assert_eq!(nodes_after(&bed, &first).await.len(), 1);
 
@@ -57,7 +57,7 @@ async fn with_policies_a_run_has_one_node_from_its_creation_on_or_since_its_user
 #[e2e_test(policies)]
 async fn a_pod_whose_affinity_another_policy_takes_away_gets_its_terms_again() {
     let bed = fresh_by(Admission::Webhook, 0).await;
-    let client = both_ways(&bed).await;
+    let client = install_both(&bed).await;
     let usual = send(&client, POLICIES, &pod()).await;
     let take_away = "[JSONPatch{op: 'replace', path: '/spec/affinity', value: {}},
         JSONPatch{op: 'add', path: '/metadata/labels/seen', value: 'true'}]";
@@ -74,7 +74,7 @@ async fn a_pod_whose_affinity_another_policy_takes_away_gets_its_terms_again() {
 #[e2e_test(policies)]
 async fn a_run_that_another_policy_labels_is_held_once_ours_is_changed_as_its_page_says() {
     let bed = fresh_by(Admission::Webhook, 0).await;
-    let client = both_ways(&bed).await;
+    let client = install_both(&bed).await;
     let mut run = with_reserve("");
     run["metadata"]["labels"] = json!({"team": "blue"});
     let label =
@@ -102,7 +102,7 @@ async fn a_run_that_another_policy_labels_is_held_once_ours_is_changed_as_its_pa
 #[e2e_test(policies, second)]
 async fn the_api_server_gives_no_pod_terms_by_an_apply_configuration() {
     let bed = fresh_by(Admission::Webhook, 0).await;
-    let client = both_ways(&bed).await;
+    let client = install_both(&bed).await;
     let term = "Object.spec.affinity.podAffinity.requiredDuringSchedulingIgnoredDuringExecution";
     let affinity = format!(
         "Object{{spec: Object.spec{{affinity: Object.spec.affinity{{podAffinity: Object.spec.affinity.podAffinity{{

@@ -4,13 +4,13 @@
 //! Both are installed on one API server, each for its own namespace, and each document is sent to both namespaces as a dry
 //! run. `POD_AFFINITY_CORPUS_SEED` and `POD_AFFINITY_CORPUS_SIZE` select other random documents, and more of them.
 
-use crate::policies_corpus::{Corpus, with_reserve};
-use crate::policies_ways::{
-    Answer, LABELLED, Outcome, POLICIES, WEBHOOK, both_ways, create_held, created, created_in, each, patched,
-    pod, send,
+use crate::policies_and_webhook::{
+    Answer, LABELLED, Outcome, POLICIES, WEBHOOK, create_held, created, created_in, each, install_both,
+    patched, pod, send,
 };
+use crate::policies_corpus::{Corpus, with_reserve};
 use crate::support::SOON;
-use crate::support::beds::{fresh_by, start_controllers, stop_controllers};
+use crate::support::testbeds::{fresh_by, start_controllers, stop_controllers};
 use fastrand::Rng;
 use k8s_openapi::api::core::v1::{Namespace, ServiceAccount};
 use kube::Client;
@@ -51,7 +51,7 @@ const FEW: usize = 30;
 #[e2e_test(policies)]
 async fn policies_make_of_any_run_and_pod_what_the_webhook_makes_of_it() {
     let bed = fresh_by(Admission::Webhook, 0).await;
-    let client = both_ways(&bed).await;
+    let client = install_both(&bed).await;
     let corpus = Corpus::read();
     let (mut rng, size) = settings();
     let documents = [corpus.runs(&mut rng, size), corpus.pods(&mut rng, size)].concat();
@@ -69,7 +69,7 @@ async fn policies_make_of_any_run_and_pod_what_the_webhook_makes_of_it() {
 #[e2e_test(policies, second)]
 async fn policies_make_of_any_run_in_a_labelled_namespace_what_the_webhook_makes_of_it() {
     let bed = fresh_by(Admission::Webhook, 0).await;
-    let client = both_ways(&bed).await;
+    let client = install_both(&bed).await;
     let corpus = Corpus::read();
     let (mut rng, size) = settings();
     let all = corpus.runs(&mut rng, size * 2 / 5);
@@ -156,7 +156,7 @@ fn is_held(answer: &Answer) -> bool {
 #[e2e_test(policies)]
 async fn policies_as_the_webhook_reject_no_run_for_what_tekton_adds_to_it_by_default() {
     let bed = fresh_by(Admission::Webhook, 0).await;
-    let client = both_ways(&bed).await;
+    let client = install_both(&bed).await;
     let term = json!({"topologyKey": keys::HOSTNAME, "labelSelector": {"matchLabels": {"app": "cache"}}});
     let required = json!({"requiredDuringSchedulingIgnoredDuringExecution": [term]});
     let template = json!({"affinity": {"podAffinity": required}});
@@ -187,7 +187,7 @@ async fn policies_as_the_webhook_reject_no_run_for_what_tekton_adds_to_it_by_def
 #[e2e_test(policies)]
 async fn policies_hold_on_a_change_what_the_webhook_holds() {
     let bed = fresh_by(Admission::Webhook, 0).await;
-    let client = both_ways(&bed).await;
+    let client = install_both(&bed).await;
     // The controllers would change the runs meanwhile, one before the other.
     stop_controllers(&bed);
     let corpus = Corpus::read();
@@ -220,7 +220,7 @@ async fn policies_hold_on_a_change_what_the_webhook_holds() {
 #[e2e_test(policies)]
 async fn policies_differ_from_the_webhook_as_their_page_says() {
     let bed = fresh_by(Admission::Webhook, 0).await;
-    let client = both_ways(&bed).await;
+    let client = install_both(&bed).await;
     let corpus = Corpus::read();
     for document in corpus.rejected_in_other_words() {
         let outcome = created(&client, document).await;
@@ -249,7 +249,7 @@ async fn policies_differ_from_the_webhook_as_their_page_says() {
 #[e2e_test(policies)]
 async fn without_the_controllers_service_account_policies_hold_and_reject_no_run_and_pods_get_their_terms() {
     let bed = fresh_by(Admission::Webhook, 0).await;
-    let client = both_ways(&bed).await;
+    let client = install_both(&bed).await;
     let accounts: Api<ServiceAccount> = Api::namespaced(client.clone(), keys::NAMESPACE);
     accounts
         .delete("pod-affinity-controller", &DeleteParams::default())

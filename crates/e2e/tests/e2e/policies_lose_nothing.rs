@@ -4,8 +4,8 @@
 use crate::faults::{CONTROLLERS, OURS, Runs, is_held};
 use crate::support::SOON;
 use crate::support::auditor::Auditor;
-use crate::support::beds::{fresh_by, start_controllers};
 use crate::support::load::{GENTLE, Load, Lost, WITHOUT_TERMS};
+use crate::support::testbeds::{fresh_by, start_controllers};
 use std::time::Duration;
 use testbed::runs::RunSpec;
 use testbed::{Admission, Part, Testbed};
@@ -13,7 +13,7 @@ use tokio::time::{Instant, sleep};
 
 const KILLS: usize = 3;
 /// Time between kill and restart.
-const GONE: Duration = Duration::from_secs(1);
+const RESTART_PAUSE: Duration = Duration::from_secs(1);
 
 /// The time from the kill of the only API server until it is ready.
 struct Outage {
@@ -22,17 +22,17 @@ struct Outage {
 }
 
 impl Outage {
-    async fn of(bed: &Testbed) -> Self {
+    async fn measure(bed: &Testbed) -> Self {
         let begun = Instant::now();
         bed.kill(Part::ApiServer).unwrap();
-        sleep(GONE).await;
+        sleep(RESTART_PAUSE).await;
         bed.start_again(Part::ApiServer).await.unwrap();
         let ended = Instant::now();
         Self { begun, ended }
     }
 
     /// Whether the call was made during the outage, when no API server could answer it.
-    fn has_struck(&self, call: &Lost) -> bool {
+    fn hit(&self, call: &Lost) -> bool {
         call.ended > self.begun && call.begun < self.ended
     }
 }
@@ -45,7 +45,7 @@ async fn with_policies_nothing_is_lost_when_controllers_and_the_api_server_are_k
         bed.keep_alive(controller);
     }
     let mut runs = Runs::in_namespace(&bed, &auditor, "killed").await;
-    let load = Load::of(&bed, GENTLE).await;
+    let load = Load::with_rate(&bed, GENTLE).await;
     runs.create_held_by_users().await;
     runs.create(OURS / 2).await;
     for controller in CONTROLLERS {
@@ -55,12 +55,12 @@ async fn with_policies_nothing_is_lost_when_controllers_and_the_api_server_are_k
     start_controllers(&bed).await;
     let (mut outages, mut late) = (Vec::new(), Vec::new());
     for _ in 0..KILLS {
-        outages.push(Outage::of(&bed).await);
+        outages.push(Outage::measure(&bed).await);
         late.push(accepted(&bed, &runs.next()).await);
     }
     let recovered = runs.until_none_is_held().await;
     let outcome = load.end().await;
-    let unavoidable = |lost: &&Lost| outages.iter().any(|outage| outage.has_struck(lost));
+    let unavoidable = |lost: &&Lost| outages.iter().any(|outage| outage.hit(lost));
     let (struck, lost): (Vec<_>, Vec<_>) = outcome.lost.iter().partition(unavoidable);
     println!(
         "{KILLS} kills of the API server and one of all controllers: {} of {} pods lost, {} while there was no API server; \
@@ -70,9 +70,12 @@ async fn with_policies_nothing_is_lost_when_controllers_and_the_api_server_are_k
         struck.len(),
     );
     assert!(lost.is_empty(), "{lost:?}");
-    assert!(struck.iter().all(|call| call.why != WITHOUT_TERMS), "{struck:?}");
+    assert!(
+        struck.iter().all(|call| call.cause != WITHOUT_TERMS),
+        "{struck:?}"
+    );
     runs.all_go_through().await;
-    auditor.found_nothing();
+    auditor.assert_no_violation();
 }
 
 /// Creates a run as soon as the API server accepts it, and returns how long that took.

@@ -47,7 +47,7 @@ async fn a_switch_to_policies_and_back_under_load_loses_no_run_and_no_pod() {
         bed.keep_alive(controller);
     }
     let auditor = Auditor::start(&bed).await;
-    let (load, runs) = (Load::of(&bed, GENTLE).await, Creation::start(&bed).await);
+    let (load, runs) = (Load::with_rate(&bed, GENTLE).await, Creation::start(&bed).await);
     let policies = to_policies(&bed, &installed).await;
     let webhook = to_the_webhook(&bed, &installed).await;
     let (outcome, made) = (load.end().await, runs.end().await);
@@ -63,7 +63,7 @@ async fn a_switch_to_policies_and_back_under_load_loses_no_run_and_no_pod() {
         assert_eq!(nodes_of(&bed, run).await.len(), 1, "{}", run.name());
         each_pod_has_each_term_once(&bed, run).await;
     }
-    auditor.found_nothing();
+    auditor.assert_no_violation();
 }
 
 /// Writes the files that the commands of the page need into their working directory.

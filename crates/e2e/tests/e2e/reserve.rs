@@ -2,13 +2,13 @@
 
 use crate::support::SOON;
 use crate::support::auditor::Auditor;
-use crate::support::beds::{fresh, installed};
-use crate::support::claims::{claim, with_claim};
-use crate::support::configuration::configure;
-use crate::support::events::{reasons, until_told};
+use crate::support::controller::configure;
+use crate::support::events::{reasons, until_event};
 use crate::support::objects::another_pod;
-use crate::support::pool::Lent;
+use crate::support::pool::PooledTestbed;
+use crate::support::pvcs::{create_pvc, with_pvc};
 use crate::support::runs::{create, nodes_of};
+use crate::support::testbeds::{fresh, installed};
 use k8s_openapi::api::admissionregistration::v1::{
     ValidatingAdmissionPolicy, ValidatingAdmissionPolicyBinding,
 };
@@ -22,7 +22,7 @@ use testbed::{Nodes, Testbed};
 
 /// A testbed with two nodes that are too small, and one node that fits the reserve or the task, but not both at the same
 /// time.
-async fn bed() -> Lent {
+async fn bed() -> PooledTestbed {
     let bed = fresh(0).await;
     bed.add_nodes(&Nodes::new("small", 2).size("2", "8Gi"))
         .await
@@ -89,8 +89,8 @@ async fn still_node(bed: &Testbed, client: &Client, name: &str) {
 async fn succeeds_on_the_large_node_without_a_move(bed: &Testbed, run: &RunSpec) {
     bed.until_succeeded(run, SOON).await.unwrap();
     assert_eq!(nodes_of(bed, run).await, ["large-0".to_owned()].into());
-    let told = reasons(&bed.client().await.unwrap(), run).await;
-    assert!(!told.contains(&"MovedOff".to_owned()), "{told:?}");
+    let reported = reasons(&bed.client().await.unwrap(), run).await;
+    assert!(!reported.contains(&"MovedOff".to_owned()), "{reported:?}");
 }
 
 #[e2e_test]
@@ -128,7 +128,7 @@ async fn a_placeholder_reserves_and_is_made_small_in_place_before_the_tasks_come
     })
     .await
     .unwrap();
-    auditor.found_nothing();
+    auditor.assert_no_violation();
 }
 
 #[e2e_test]
@@ -147,8 +147,8 @@ async fn a_reserve_that_no_node_can_hold_is_told_with_numbers() {
     let bed = bed().await;
     let run = reserving("cpu=64,memory=8Gi");
     create(&bed, &run).await;
-    let told = until_told(&bed, &run, "WaitingForNode").await;
-    assert!(told.contains("large-0 has cpu 6 of 64"), "{told}");
+    let reported = until_event(&bed, &run, "WaitingForNode").await;
+    assert!(reported.contains("large-0 has cpu 6 of 64"), "{reported}");
     bed.add_nodes(&Nodes::new("huge", 1).size("96", "256Gi"))
         .await
         .unwrap();
@@ -207,7 +207,7 @@ async fn where_resize_is_refused_the_placeholder_is_recreated_small_on_its_node(
     .await
     .unwrap();
     succeeds_on_the_large_node_without_a_move(&bed, &run).await;
-    auditor.found_nothing();
+    auditor.assert_no_violation();
 }
 
 /// Removes the right to resize pods, as on an API server without the subresource; returns after the API server has applied
@@ -277,7 +277,7 @@ async fn until_resize_is_refused(bed: &Testbed, client: &Client) {
 #[e2e_test]
 async fn what_is_reserved_is_there_beside_the_placeholder_and_beside_tektons_assistant() {
     let bed = fresh(0).await;
-    claim(&bed, "source", None).await;
+    create_pvc(&bed, "source", None).await;
     // The placeholder and the assistant request 50m each.
     bed.add_nodes(&Nodes::new("tight", 2).size("4060m", "8Gi"))
         .await
@@ -286,9 +286,9 @@ async fn what_is_reserved_is_there_beside_the_placeholder_and_beside_tektons_ass
         .sized_task("large", &[], &json!({"cpu": "4"}))
         .opted_in("true")
         .annotation(keys::RESERVE, "cpu=4");
-    let run = with_claim(run, "source");
+    let run = with_pvc(run, "source");
     create(&bed, &run).await;
-    until_told(&bed, &run, "WaitingForNode").await;
+    until_event(&bed, &run, "WaitingForNode").await;
     bed.add_nodes(&Nodes::new("large", 1).size("4100m", "8Gi"))
         .await
         .unwrap();

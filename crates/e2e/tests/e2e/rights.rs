@@ -2,8 +2,8 @@
 //! others.
 
 use crate::install_rights::{Grant, grants, grants_of};
-use crate::support::beds::installed;
 use crate::support::kubectl::workspace;
+use crate::support::testbeds::installed;
 use k8s_openapi::api::authorization::v1::SelfSubjectRulesReview;
 use k8s_openapi::api::core::v1::{Node, Pod, Secret};
 use kube::api::{Api, DeleteParams, ListParams, Patch, PatchParams, PostParams};
@@ -146,7 +146,7 @@ async fn requests_beyond_a_role_are_refused() {
 }
 
 /// The name of a resource in the second column of SECURITY.md, which leaves out API groups.
-fn told(resource: &str) -> &str {
+fn reported(resource: &str) -> &str {
     match resource {
         "mutatingwebhookconfigurations" => "webhook configuration",
         "pods/resize" => resource,
@@ -179,8 +179,8 @@ fn table() -> BTreeSet<(String, String, BTreeSet<String>)> {
             .collect();
         let resource = known
             .iter()
-            .filter(|resource| row[1].contains(told(resource)))
-            .max_by_key(|resource| told(resource).len());
+            .filter(|resource| row[1].contains(reported(resource)))
+            .max_by_key(|resource| reported(resource).len());
         let resource = resource.unwrap_or_else(|| panic!("no role has the right of the row {row:?}"));
         found.insert((process.clone(), resource.clone(), verbs));
     }

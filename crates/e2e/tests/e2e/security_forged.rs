@@ -2,11 +2,11 @@
 //! lists every effect that is possible here.
 
 use crate::support::SOON;
-use crate::support::beds::Share;
-use crate::support::beds::installed;
-use crate::support::events::{notes, until_told};
+use crate::support::events::{notes, until_event};
 use crate::support::placeholders::bound_placeholder;
 use crate::support::runs::{create, nodes_of};
+use crate::support::testbeds::SharedTestbed;
+use crate::support::testbeds::installed;
 use kube::api::{DeleteParams, DynamicObject};
 use kube::{Client, ResourceExt};
 use placement::keys;
@@ -44,7 +44,7 @@ async fn forger(bed: &Testbed, namespace: &str) -> Client {
 
 /// A run with a node, and an attacker who knows all details of the run.
 struct Scene {
-    bed: Share,
+    bed: SharedTestbed,
     client: Client,
     run: RunSpec,
     uid: String,
@@ -91,7 +91,7 @@ impl Scene {
             .annotation(keys::NODE, &self.node)
     }
 
-    fn there(&self) -> Value {
+    fn node_template(&self) -> Value {
         json!({"podTemplate": {"nodeSelector": {keys::HOSTNAME: self.node}}})
     }
 
@@ -148,14 +148,14 @@ impl Scene {
             nodes_of(&self.bed, &self.run).await,
             BTreeSet::from([self.node.clone()])
         );
-        let told: BTreeSet<_> = notes(&self.client, &self.run)
+        let reported: BTreeSet<_> = notes(&self.client, &self.run)
             .await
             .into_iter()
             .map(|(reason, _)| reason)
             .collect();
         assert!(
-            !told.contains("MovedOff") && !told.contains("Preempted"),
-            "{told:?}"
+            !reported.contains("MovedOff") && !reported.contains("Preempted"),
+            "{reported:?}"
         );
     }
 
@@ -208,11 +208,13 @@ async fn a_run_with_anothers_marks_gets_none_of_its_node_nor_of_its_hold() {
 #[e2e_test]
 async fn a_run_that_asks_for_anothers_node_waits_and_so_does_one_that_asks_for_too_much() {
     let scene = Scene::begin("asks", |run| run).await;
-    let unlabelled = scene.forged("unlabelled").spec("taskRunTemplate", scene.there());
+    let unlabelled = scene
+        .forged("unlabelled")
+        .spec("taskRunTemplate", scene.node_template());
     let labelled = scene
         .forged("labelled")
         .opted_in("true")
-        .spec("taskRunTemplate", scene.there());
+        .spec("taskRunTemplate", scene.node_template());
     let greedy = scene
         .forged("greedy")
         .opted_in("isolateAlways")
@@ -222,7 +224,7 @@ async fn a_run_that_asks_for_anothers_node_waits_and_so_does_one_that_asks_for_t
     }
     scene.until_pods(&unlabelled, false).await;
     for run in [&labelled, &greedy] {
-        until_told(&scene.bed, run, "WaitingForNode").await;
+        until_event(&scene.bed, run, "WaitingForNode").await;
         assert!(nodes_of(&scene.bed, run).await.is_empty());
     }
     scene.is_undisturbed().await;
@@ -235,7 +237,11 @@ async fn a_run_that_asks_for_anothers_node_waits_and_so_does_one_that_asks_for_t
 async fn who_knows_a_runs_uid_and_node_can_put_a_task_beside_it_from_another_namespace() {
     let scene = Scene::begin("task-labels", |run| run).await;
     let labels = json!({keys::GROUP: scene.uid, keys::STRATEGY: "colocateAlways"});
-    let beside = of_the_task(scene.forged("beside"), &labels, &scene.there()["podTemplate"]);
+    let beside = of_the_task(
+        scene.forged("beside"),
+        &labels,
+        &scene.node_template()["podTemplate"],
+    );
     scene.create(&beside).await;
     assert_eq!(
         scene.until_pods(&beside, true).await,
@@ -260,7 +266,7 @@ async fn a_run_leaves_its_node_for_forged_pods_of_its_own_namespace_but_for_none
     let insider = RunSpec::new(scene.run.namespace(), "insider").task("only", &[]);
     create(&scene.bed, &of_the_task(insider, &labels, &nowhere)).await;
     // The outsider waits longer: if pods of other namespaces counted, the run would move because of the outsider.
-    let note = until_told(&scene.bed, &scene.run, "MovedOff").await;
+    let note = until_event(&scene.bed, &scene.run, "MovedOff").await;
     assert!(
         note.contains("insider-only-pod") && !note.contains("outsider"),
         "{note}"

@@ -102,7 +102,7 @@ fn a_key_is_recognised_however_it_is_written() {
     let (pem, der) = (key.serialize_pem(), key.serialize_der());
     let (_, traces) = traces_of("key", pem.as_bytes());
     let stored = ByteString(pem.clone().into_bytes());
-    for told in [
+    for reported in [
         json!({"key": pem}).to_string(),
         format!("{pem:?}"),
         json!({"data": {"tls.key": stored}}).to_string(),
@@ -111,7 +111,7 @@ fn a_key_is_recognised_however_it_is_written() {
         format!("{der:?}"),
         der.iter().map(|byte| format!("{byte:02x}")).collect(),
     ] {
-        assert!(is_in(&told, &traces), "{told}");
+        assert!(is_in(&reported, &traces), "{reported}");
     }
     let other = rcgen::KeyPair::generate().unwrap().serialize_pem();
     assert!(!is_in(&format!("{other:?}"), &traces));
@@ -150,8 +150,8 @@ async fn neither_a_private_key_nor_a_token_is_ever_logged() {
             );
         }
         for (name, traces) in &secrets {
-            let told = log.lines().find(|line| is_in(line, traces));
-            assert_eq!(told, None, "{process} tells {name}");
+            let reported = log.lines().find(|line| is_in(line, traces));
+            assert_eq!(reported, None, "{process} tells {name}");
         }
     }
 }

@@ -3,11 +3,11 @@
 
 use crate::policies_at_work::admission;
 use crate::support::SOON;
-use crate::support::beds::{fresh, installed};
-use crate::support::events::{reasons, until_told};
+use crate::support::events::{reasons, until_event};
 use crate::support::kubectl::{parsed, workspace};
 use crate::support::placeholders::{bound_placeholder, pods};
 use crate::support::runs::{create, nodes_of};
+use crate::support::testbeds::{fresh, installed};
 use k8s_openapi::api::core::v1::{Namespace, Pod};
 use kube::api::{Api, Patch, PatchParams, PostParams};
 use kube::{Client, Error};
@@ -86,7 +86,7 @@ async fn a_placeholder_gets_its_node_where_restricted_is_enforced() {
     // The pod of the task is rejected in this namespace, so that the run and its placeholder end soon.
     let run = RunSpec::new(&namespace, "run").task("only", &[]).opted_in("true");
     create(bed, &run).await;
-    let note = until_told(bed, &run, "Released").await;
+    let note = until_event(bed, &run, "Released").await;
     assert!(note.contains("go to node "), "{note}");
 }
 
@@ -177,6 +177,9 @@ async fn where_users_are_assigned_as_on_openshift_our_pods_take_theirs_and_a_lab
     assert_eq!(user(&bound_placeholder(&bed, &run).await), Some(ASSIGNED));
     bed.until_succeeded(&spec, SOON).await.unwrap();
     assert_eq!(nodes_of(&bed, &spec).await.len(), 1);
-    let told = reasons(&client, &spec).await;
-    assert!(!told.contains(&"PlaceholderReturned".to_owned()), "{told:?}");
+    let reported = reasons(&client, &spec).await;
+    assert!(
+        !reported.contains(&"PlaceholderReturned".to_owned()),
+        "{reported:?}"
+    );
 }

@@ -7,21 +7,20 @@
 
 mod step;
 
-use self::step::{Step, world};
+use self::step::{Step, create_nodes_and_pvcs};
 use crate::support::SOON;
 use crate::support::auditor::Auditor;
-use crate::support::beds::fresh;
 use crate::support::load::alone;
 use crate::support::placeholders::{pods, until_no_placeholder};
-use crate::support::pool::Lent;
-use crate::support::seeds;
+use crate::support::pool::PooledTestbed;
+use crate::support::random;
+use crate::support::testbeds::fresh;
 use fastrand::Rng;
 use kube::api::{DeleteParams, DynamicObject, ListParams, Patch, PatchParams};
 use kube::{Client, ResourceExt};
 use placement::keys;
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
-use std::env;
 use std::time::Instant;
 use testbed::runs::{self, OPT_IN, RunSpec};
 use testbed::{Part, Testbed, probe};
@@ -63,7 +62,7 @@ impl Made {
 }
 
 struct Soak {
-    bed: Lent,
+    bed: PooledTestbed,
     /// The processes of pod-affinity.
     processes: Vec<Part>,
     client: Client,
@@ -78,7 +77,7 @@ struct Soak {
 impl Soak {
     async fn begin() -> Self {
         let bed = fresh(0).await;
-        world(&bed).await;
+        create_nodes_and_pvcs(&bed).await;
         Self {
             client: bed.client().await.unwrap(),
             auditor: Auditor::start(&bed).await,
@@ -306,19 +305,6 @@ impl Soak {
     }
 }
 
-pub(crate) fn one_of<T: Copy>(rng: &mut Rng, choices: &[T]) -> T {
-    choices[rng.usize(0..choices.len())]
-}
-
-pub(crate) fn number_of(variable: &str) -> Option<u64> {
-    let given = env::var(variable).ok()?;
-    Some(
-        given
-            .parse()
-            .unwrap_or_else(|_| panic!("{variable} is no number: {given}")),
-    )
-}
-
 /// pod-affinity's processes: no webhook runs where policies replace it.
 fn ours(bed: &Testbed) -> Vec<Part> {
     let runs = |part: &Part| bed.pid(*part).is_some();
@@ -338,7 +324,7 @@ struct Kept {
 impl Drop for Kept {
     fn drop(&mut self) {
         if std::thread::panicking() {
-            seeds::keep(SEEDS, &format!("{} {}", self.seed, self.runs));
+            random::keep_seed(SEEDS, &format!("{} {}", self.seed, self.runs));
         }
     }
 }
@@ -353,7 +339,7 @@ async fn breaks_no_promise(seed: u64, runs: usize) {
         soak.make_room().await;
         let step = Step::next(&mut rng, soak.made.len());
         soak.take(step).await;
-        soak.auditor.wrongs().unwrap();
+        soak.auditor.violations().unwrap();
         (steps, kept.runs) = (steps + 1, soak.made.len());
         if kept.runs * 8 >= runs * memory.len() {
             memory.push(soak.memory());
@@ -381,14 +367,14 @@ async fn breaks_no_promise(seed: u64, runs: usize) {
             "{part} grew from {before} to {after} bytes"
         );
     }
-    soak.auditor.found_nothing();
+    soak.auditor.assert_no_violation();
 }
 
 #[e2e_test(first, second)]
 async fn the_same_work_in_each_run_of_ci_breaks_no_promise_and_leaves_nothing() {
     let _alone = alone().await;
     breaks_no_promise(FIXED.0, FIXED.1).await;
-    for line in seeds::kept(SEEDS) {
+    for line in random::kept_seeds(SEEDS) {
         let (seed, runs) = line.split_once(' ').expect("a seed and a number of runs");
         breaks_no_promise(seed.parse().unwrap(), runs.parse().unwrap()).await;
     }
@@ -396,7 +382,8 @@ async fn the_same_work_in_each_run_of_ci_breaks_no_promise_and_leaves_nothing() 
 
 #[e2e_test(nightly)]
 async fn random_work_breaks_no_promise_and_leaves_nothing() {
-    let runs = number_of("POD_AFFINITY_SOAK_RUNS").map_or(MANY, |runs| usize::try_from(runs).unwrap());
-    let seed = number_of("POD_AFFINITY_SOAK_SEED").unwrap_or_else(|| fastrand::u64(..));
+    let runs =
+        random::number_of("POD_AFFINITY_SOAK_RUNS").map_or(MANY, |runs| usize::try_from(runs).unwrap());
+    let seed = random::number_of("POD_AFFINITY_SOAK_SEED").unwrap_or_else(|| fastrand::u64(..));
     breaks_no_promise(seed, runs).await;
 }

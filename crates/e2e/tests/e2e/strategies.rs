@@ -1,11 +1,11 @@
 //! The three strategies with each other and with unlabelled runs.
 
 use crate::support::SOON;
-use crate::support::beds::fresh;
-use crate::support::events::until_told;
+use crate::support::events::until_event;
 use crate::support::kubectl::kubectl;
 use crate::support::placeholders::{bound_placeholder, placeholder_name, pods, sets, until_no_placeholder};
 use crate::support::runs::{create, let_end, let_end_once_bound, nodes_of};
+use crate::support::testbeds::fresh;
 use kube::api::DeleteParams;
 use testbed::runs::{self, RunSpec, State};
 
@@ -118,7 +118,7 @@ async fn isolate_always_reserves_its_node_until_the_run_is_deleted() {
     let two = RunSpec::diamond("default", "two").opted_in("true").lasting("1s");
     create(&bed, &two).await;
     // This event proves that the scheduler has tried the only node and the controller has read the result.
-    until_told(&bed, &two, "WaitingForNode").await;
+    until_event(&bed, &two, "WaitingForNode").await;
     let runs = runs::runs(&client, "default");
     let waiting = runs.get("two").await.unwrap();
     assert_eq!(runs::state(&waiting), State::Pending, "the node is reserved");
@@ -136,7 +136,7 @@ async fn a_node_that_a_finished_run_reserves_can_be_drained_like_any_other() {
         .lasting("1s");
     let made = create(&bed, &run).await;
     bed.until_succeeded(&run, SOON).await.unwrap();
-    until_told(&bed, &run, "CleanedUp").await;
+    until_event(&bed, &run, "CleanedUp").await;
     let node = bound_placeholder(&bed, &made)
         .await
         .spec
@@ -161,7 +161,7 @@ async fn a_node_that_a_finished_run_reserves_can_be_drained_like_any_other() {
 
 #[e2e_test]
 async fn an_unknown_strategy_is_refused_with_the_list_of_valid_ones() {
-    let bed = &crate::support::beds::installed().await;
+    let bed = &crate::support::testbeds::installed().await;
     let run = RunSpec::diamond("default", "misspelt").opted_in("colocateSometimes");
     let refused = run
         .create(&bed.client().await.unwrap())

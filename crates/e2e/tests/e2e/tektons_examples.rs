@@ -1,9 +1,9 @@
 //! Tekton's own examples end with the label as without it, and each labelled run has one node.
 
 use crate::support::SOON;
-use crate::support::beds::{add_plenty, shipped};
-use crate::support::provisioner::{Provisioner, WITH_THE_FIRST_POD};
+use crate::support::fake_csi::{Provisioner, WITH_THE_FIRST_POD};
 use crate::support::runs::create_manifest;
+use crate::support::testbeds::{add_many_nodes, shipped};
 use futures::future::join_all;
 use futures::{StreamExt, stream};
 use k8s_openapi::api::storage::v1::StorageClass;
@@ -122,7 +122,7 @@ fn first_line(text: &str) -> &str {
 }
 
 async fn with_volumes(bed: &Testbed) -> Provisioner {
-    add_plenty(bed).await;
+    add_many_nodes(bed).await;
     let provisioner = Provisioner::start(bed).await;
     let classes: Api<StorageClass> = Api::all(bed.client().await.unwrap());
     let by_default =

@@ -2,8 +2,8 @@
 //! were not spread, tests of pod-affinity could not fail.
 
 use crate::support::SOON;
-use crate::support::beds::plain;
 use crate::support::pool;
+use crate::support::testbeds::plain;
 use std::collections::BTreeSet;
 use testbed::runs::{self, RunSpec};
 use testbed::{Nodes, Testbed};

@@ -1,8 +1,8 @@
 //! A killed part restarts with all data, and etcd rejects clients without a certificate.
 
 use crate::support::SOON;
-use crate::support::beds::plain;
 use crate::support::pool;
+use crate::support::testbeds::plain;
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::api::{Api, PostParams};
 use kube::config::{AuthInfo, KubeConfigOptions, Kubeconfig};

@@ -1,7 +1,7 @@
 //! Task pods end as the annotations of their run say.
 
 use crate::support::SOON;
-use crate::support::beds::plain;
+use crate::support::testbeds::plain;
 use serde_json::json;
 use testbed::runs::{self, RunSpec, State};
 

@@ -1,16 +1,16 @@
 //! Volumes in both of Tekton's settings that pod-affinity supports: a run is on a node on which its volumes can be used, for
 //! each volume binding mode.
 
-use crate::moves_with_claims::add_attaching_nodes;
+use crate::moves_with_volumes::add_attaching_nodes;
 use crate::support::SOON;
-use crate::support::attacher::Attacher;
-use crate::support::beds::fresh;
-use crate::support::claims::{claim_of, with_claim, with_workspace};
-use crate::support::events::{reasons, until_told};
-use crate::support::nodes::node_of;
+use crate::support::events::{reasons, until_event};
+use crate::support::fake_csi::Attacher;
+use crate::support::fake_csi::{DEFAULT_ZONE, IMMEDIATE, Provisioner, WITH_THE_FIRST_POD};
+use crate::support::objects::node_of;
 use crate::support::placeholders::pods;
-use crate::support::provisioner::{IMMEDIATE, ITS_ZONE, Provisioner, WITH_THE_FIRST_POD};
+use crate::support::pvcs::{create_pvc_of, with_pvc, with_workspace};
 use crate::support::runs::{bound_task, create, let_end, let_task_end, nodes_of};
+use crate::support::testbeds::fresh;
 use k8s_openapi::api::core::v1::{Event, Pod};
 use kube::api::{Api, ListParams};
 use kube::{Client, ResourceExt};
@@ -21,7 +21,7 @@ use testbed::runs::{self, RunSpec};
 use testbed::{Nodes, Testbed};
 
 async fn zones(bed: &Testbed) {
-    for zone in ["east", ITS_ZONE] {
+    for zone in ["east", DEFAULT_ZONE] {
         add_attaching_nodes(bed, &Nodes::new(zone, 2).zone(zone)).await;
     }
 }
@@ -46,15 +46,15 @@ async fn each_run_is_where_its_volume_is(bed: &Testbed, attacher: &Attacher) {
         assert_eq!(nodes.len(), 1, "{}: {nodes:?}", run.name());
         for node in nodes {
             assert!(
-                run.name() != IMMEDIATE || node.starts_with(ITS_ZONE),
+                run.name() != IMMEDIATE || node.starts_with(DEFAULT_ZONE),
                 "the volume of {} is in another zone than {node}",
                 run.name()
             );
             attacher.until_attached(bed, &node).await;
         }
     }
-    let told = reasons(&bed.client().await.unwrap(), &runs[1]).await;
-    assert!(!told.contains(&"MovedOff".to_owned()), "{told:?}");
+    let reported = reasons(&bed.client().await.unwrap(), &runs[1]).await;
+    assert!(!reported.contains(&"MovedOff".to_owned()), "{reported:?}");
 }
 
 #[e2e_test]
@@ -64,7 +64,7 @@ async fn a_run_is_where_the_volume_is_that_tekton_makes_for_it() {
     let (attacher, _provisioner) = (Attacher::start(&bed).await, Provisioner::start(&bed).await);
     zones(&bed).await;
     each_run_is_where_its_volume_is(&bed, &attacher).await;
-    attacher.never_attached_twice();
+    attacher.assert_never_attached_twice();
 }
 
 #[e2e_test]
@@ -76,7 +76,7 @@ async fn without_tektons_assistants_a_run_is_where_its_volume_is_all_the_same() 
     zones(&bed).await;
     let exclusive = on_the_node_of_a_volume_of_one_pod(&bed);
     tokio::join!(each_run_is_where_its_volume_is(&bed, &attacher), exclusive);
-    attacher.never_attached_twice();
+    attacher.assert_never_attached_twice();
 }
 
 /// The scheduler allows one pod at a time to use such a volume. This pod must be a task's, so the placeholder must find the
@@ -88,14 +88,14 @@ async fn on_the_node_of_a_volume_of_one_pod(bed: &Testbed) {
         "nodeAffinity": {"required": {"nodeSelectorTerms": [{"matchExpressions": [here]}]}},
         "accessModes": ["ReadWriteOncePod"],
     });
-    claim_of(bed, "exclusive", disk).await;
+    create_pvc_of(bed, "exclusive", disk).await;
     let run = RunSpec::diamond("default", "exclusive").opted_in("true");
-    let run = with_claim(run.lasting("1s"), "exclusive");
+    let run = with_pvc(run.lasting("1s"), "exclusive");
     create(bed, &run).await;
     bed.until_succeeded(&run, SOON).await.unwrap();
     assert_eq!(nodes_of(bed, &run).await, ["east-1".to_owned()].into());
-    let told = reasons(&bed.client().await.unwrap(), &run).await;
-    assert!(!told.contains(&"MovedOff".to_owned()), "{told:?}");
+    let reported = reasons(&bed.client().await.unwrap(), &run).await;
+    assert!(!reported.contains(&"MovedOff".to_owned()), "{reported:?}");
 }
 
 /// Runs without and with the label, each kind in its own zone.
@@ -104,7 +104,7 @@ const BOTH: [(&str, Option<&str>); 2] = [("plain", None), ("labelled", Some("tru
 /// Places the run in this zone, and mounts the zone's PVC.
 fn in_zone((zone, label): (&str, Option<&str>), run: RunSpec) -> RunSpec {
     let here = json!({"podTemplate": {"nodeSelector": {"topology.kubernetes.io/zone": zone}}});
-    let run = with_claim(run.spec("taskRunTemplate", here), zone);
+    let run = with_pvc(run.spec("taskRunTemplate", here), zone);
     label.into_iter().fold(run, RunSpec::opted_in)
 }
 
@@ -122,26 +122,26 @@ async fn names_on(client: &Client, node: &str) -> Result<BTreeSet<String>, Strin
 
 /// Waits until the attach-detach controller reports that a volume of a pod on this node is used by pods of another node. It
 /// reports this once, for the pods that exist then: the placeholder or Tekton's assistant, and not for later tasks.
-async fn until_kept_from_its_volume(bed: &Testbed, node: &str) {
+async fn until_volume_is_used_elsewhere(bed: &Testbed, node: &str) {
     let client = bed.client().await.unwrap();
     let events: Api<Event> = Api::namespaced(client.clone(), "default");
     let failed = ListParams::default().fields("reason=FailedAttachVolume");
     let what = format!("a pod on {node} to be kept from its volume");
     bed.until(what, SOON, async || {
         let here = names_on(&client, node).await?;
-        let told = events.list(&failed).await.map_err(|error| error.to_string())?;
-        let told = told.items.into_iter().filter_map(|event| {
+        let reported = events.list(&failed).await.map_err(|error| error.to_string())?;
+        let reported = reported.items.into_iter().filter_map(|event| {
             let pod = event.involved_object.name.filter(|pod| here.contains(pod))?;
             Some((pod, event.message?))
         });
-        let told: Vec<_> = told.collect();
-        if told
+        let reported: Vec<_> = reported.collect();
+        if reported
             .iter()
             .any(|(_, it)| it.contains("Volume is already used by pod(s)"))
         {
             Ok(())
         } else {
-            Err(format!("{told:?}"))
+            Err(format!("{reported:?}"))
         }
     })
     .await
@@ -167,7 +167,7 @@ impl<'a> Pair<'a> {
         first: &RunSpec,
     ) -> Self {
         let (zone, _) = kind;
-        Attacher::claim(bed, zone).await;
+        Attacher::create_pvc(bed, zone).await;
         add_attaching_nodes(bed, &Nodes::new(zone, 2).zone(zone)).await;
         create(bed, first).await;
         let node = node_of(&bound_task(bed, first, "a").await);
@@ -176,7 +176,7 @@ impl<'a> Pair<'a> {
         create(bed, &second).await;
         let other = node_of(&bound_task(bed, &second, "a").await);
         assert_ne!(node, other, "{zone}");
-        until_kept_from_its_volume(bed, &other).await;
+        until_volume_is_used_elsewhere(bed, &other).await;
         Self {
             bed,
             attacher,
@@ -205,7 +205,7 @@ async fn of_two_runs_with_one_volume_the_second_waits_until_the_first_is_done_la
         pair.ends().await;
     });
     tokio::join!(plain, labelled);
-    attacher.never_attached_twice();
+    attacher.assert_never_attached_twice();
 }
 
 /// Without Tekton's assistants, only the placeholder mounts the volume then.
@@ -220,12 +220,12 @@ async fn between_two_tasks_of_a_run_its_volume_does_not_go_to_another_run_that_w
     let_task_end(&bed, &first, "a").await;
     bound_task(&bed, &first, "b").await;
     add_attaching_nodes(&bed, &Nodes::new("marker", 1)).await;
-    attacher.until_passed(&bed, "marker-0").await;
+    attacher.until_changes_are_handled(&bed, "marker-0").await;
     assert!(!attacher.has_detached(BOTH[1].0), "between the tasks");
     let_end(&bed, &first).await;
     bed.until_succeeded(&first, SOON).await.unwrap();
     pair.ends().await;
-    attacher.never_attached_twice();
+    attacher.assert_never_attached_twice();
 }
 
 /// Creates a ReadWriteOncePod volume in this zone.
@@ -236,7 +236,7 @@ async fn volume_of_one_pod(bed: &Testbed, zone: &str) {
         "nodeAffinity": {"required": {"nodeSelectorTerms": [{"matchExpressions": [here]}]}},
         "accessModes": ["ReadWriteOncePod"],
     });
-    claim_of(bed, zone, disk).await;
+    create_pvc_of(bed, zone, disk).await;
 }
 
 /// The scheduler's message about an unschedulable pod.
@@ -247,7 +247,7 @@ fn verdict(pod: &Pod) -> Option<String> {
 }
 
 /// Waits until the scheduler reports that another pod uses the volume of the run's only task.
-async fn until_kept_from_a_volume_of_one_pod(bed: &Testbed, run: &RunSpec) {
+async fn until_single_pod_volume_is_used(bed: &Testbed, run: &RunSpec) {
     let client = bed.client().await.unwrap();
     let what = format!("another pod to have the volume of {}", run.name());
     bed.until(what, SOON, async || {
@@ -276,8 +276,8 @@ async fn where_tektons_assistant_takes_a_volume_of_one_pod_a_plain_run_hangs_and
         create(&bed, run).await;
     }
     let [plain, labelled] = &runs;
-    until_kept_from_a_volume_of_one_pod(&bed, plain).await;
-    until_told(&bed, labelled, "MovedOff").await;
+    until_single_pod_volume_is_used(&bed, plain).await;
+    until_event(&bed, labelled, "MovedOff").await;
     bed.until_succeeded(labelled, SOON).await.unwrap();
-    until_kept_from_a_volume_of_one_pod(&bed, plain).await;
+    until_single_pod_volume_is_used(&bed, plain).await;
 }

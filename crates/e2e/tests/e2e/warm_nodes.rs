@@ -4,9 +4,9 @@
 use crate::autoscalers::{Autoscaler, FIXED, bed, delete_runs, until_left};
 use crate::support::SOON;
 use crate::support::auditor::Auditor;
-use crate::support::events::until_told;
+use crate::support::events::until_event;
 use crate::support::kubectl::{file, kubectl, rendered, workspace};
-use crate::support::nodes::node_of;
+use crate::support::objects::node_of;
 use crate::support::runs::{bound_task, create, let_end, nodes_of};
 use k8s_openapi::api::core::v1::Pod;
 use kube::api::{Api, ListParams};
@@ -68,7 +68,7 @@ async fn takes_a_warm_node(autoscaler: Autoscaler) {
     assert_eq!(node_of(&first_task), warm);
     create(&bed, &other).await;
     // Neither the other run nor the preempted warm pod has a node: the autoscaler adds one for each.
-    until_told(&bed, &other, "WaitingForNode").await;
+    until_event(&bed, &other, "WaitingForNode").await;
     bed.resume(autoscaler.part()).unwrap();
 
     let replaced = until_warm(&bed).await;
@@ -83,7 +83,7 @@ async fn takes_a_warm_node(autoscaler: Autoscaler) {
     until_left(&bed, 1).await;
     kubectl(&bed, &["delete", "-f", &overlay]);
     until_left(&bed, 0).await;
-    auditor.found_nothing_on_live_nodes();
+    auditor.assert_no_violation_on_live_nodes();
 }
 
 #[e2e_test(first, autoscaler)]

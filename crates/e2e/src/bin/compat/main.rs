@@ -20,7 +20,7 @@ const TESTS: [&str; 13] = [
     "clusters_differ::",
     "tektons_examples::",
     "moves::",
-    "moves_with_claims::",
+    "moves_with_volumes::",
     "reserve::",
     "volumes::",
     "policies_at_work::",
@@ -117,7 +117,7 @@ fn tested(versions: Versions, arguments: &[String]) -> Result<Outcome> {
     let printed = shown(BufReader::new(stdout))?;
     let status = tests.wait().context("waiting for cargo")?;
     let outcome =
-        Outcome::of(&printed).ok_or_else(|| anyhow!("the tests ended without a result ({status})"))?;
+        Outcome::parse(&printed).ok_or_else(|| anyhow!("the tests ended without a result ({status})"))?;
     if outcome.failed.is_empty() != status.success() {
         bail!(
             "{} tests failed, but cargo ended with {status}",

@@ -13,7 +13,7 @@ pub(crate) struct Outcome {
 
 impl Outcome {
     /// Returns `None` if the output is incomplete: the harness prints the number of tests at its end.
-    pub(crate) fn of(printed: &str) -> Option<Self> {
+    pub(crate) fn parse(printed: &str) -> Option<Self> {
         let mut outcome = Self::default();
         for line in printed.lines() {
             outcome.add(line);
@@ -85,12 +85,12 @@ test result: FAILED. 1 passed; 1 failed; 3 ignored; 0 measured; 0 filtered out; 
             failed: vec!["holds::bb".into()],
             ignored: ignored.into(),
         };
-        assert_eq!(Outcome::of(PRINTED), Some(expected));
+        assert_eq!(Outcome::parse(PRINTED), Some(expected));
     }
 
     #[test]
     fn an_output_that_ends_early_or_lacks_a_line_is_no_outcome() {
-        assert_eq!(Outcome::of(&PRINTED.replace("test result", "")), None);
-        assert_eq!(Outcome::of(&PRINTED.replace("test holds::a ", "")), None);
+        assert_eq!(Outcome::parse(&PRINTED.replace("test result", "")), None);
+        assert_eq!(Outcome::parse(&PRINTED.replace("test holds::a ", "")), None);
     }
 }

@@ -42,7 +42,7 @@ pub(crate) const NIGHTLY: [Nightly; 13] = [
     ),
     nightly(
         "240 pairs of runs with and without the label, by a random seed",
-        "POD_AFFINITY_TWINS=240 cargo test --test e2e -- twins::random",
+        "POD_AFFINITY_PAIRS=240 cargo test --test e2e -- pairs::random",
     ),
     nightly(
         "a soak of 2,000 runs, by a random seed",

@@ -1,6 +1,6 @@
 //! Both ways to install pod-affinity, and both ways to uninstall it.
 
-use crate::real_node::world::{SOON, World};
+use crate::real_node::setup::{NodeSetup, SOON};
 use crate::support::ship_program::workspace;
 use std::path::PathBuf;
 
@@ -22,7 +22,7 @@ pub(crate) struct Installation {
 }
 
 /// `cargo ship apply` of config/.
-pub(crate) fn from_the_checkout(world: &World) -> Installation {
+pub(crate) fn from_the_checkout(setup: &NodeSetup) -> Installation {
     let mut files: Vec<_> = std::fs::read_dir(workspace().join("config"))
         .unwrap()
         .map(|entry| entry.unwrap().path())
@@ -33,81 +33,81 @@ pub(crate) fn from_the_checkout(world: &World) -> Installation {
         .iter()
         .map(|file| std::fs::read_to_string(file).unwrap())
         .collect();
-    let manifests = for_one_node(world, "checkout", &manifests.join("\n---\n"), "");
-    world.ship(&["apply", "--sbom=none", "--filename", manifests.to_str().unwrap()]);
-    rolled_out(world);
+    let manifests = for_one_node(setup, "checkout", &manifests.join("\n---\n"), "");
+    setup.ship(&["apply", "--sbom=none", "--filename", manifests.to_str().unwrap()]);
+    rolled_out(setup);
     Installation {
         manifests,
-        image: world.image.clone(),
+        image: setup.image.clone(),
     }
 }
 
 /// `kubectl apply` of the release.yaml that `cargo ship release` wrote.
-pub(crate) fn from_a_release(world: &World) -> Installation {
-    let folder = world.folder("release");
+pub(crate) fn from_a_release(setup: &NodeSetup) -> Installation {
+    let folder = setup.folder("release");
     let out = folder.to_str().unwrap();
-    let image = world.ship(&["release", "v9.8.7", "--allow-dirty", "--sbom=none", "--out", out]);
+    let image = setup.ship(&["release", "v9.8.7", "--allow-dirty", "--sbom=none", "--out", out]);
     let release = std::fs::read_to_string(folder.join("release.yaml")).unwrap();
-    let manifests = for_one_node(world, "release", &release, AN_ASSIGNED_USER);
-    world.kubectl(&["apply", "--filename", manifests.to_str().unwrap()]);
-    rolled_out(world);
+    let manifests = for_one_node(setup, "release", &release, AN_ASSIGNED_USER);
+    setup.kubectl(&["apply", "--filename", manifests.to_str().unwrap()]);
+    rolled_out(setup);
     Installation {
         manifests,
         image: image.trim().to_owned(),
     }
 }
 
-fn for_one_node(world: &World, name: &str, manifests: &str, more: &str) -> PathBuf {
-    let folder = world.folder(&format!("{name}-patched"));
+fn for_one_node(setup: &NodeSetup, name: &str, manifests: &str, more: &str) -> PathBuf {
+    let folder = setup.folder(&format!("{name}-patched"));
     std::fs::write(folder.join("manifests.yaml"), manifests).unwrap();
-    std::fs::write(folder.join("kustomization.yaml"), patches(world) + more).unwrap();
+    std::fs::write(folder.join("kustomization.yaml"), patches(setup) + more).unwrap();
     let patched = folder.join("patched.yaml");
-    let manifests = world.kubectl(&["kustomize", folder.to_str().unwrap()]);
+    let manifests = setup.kubectl(&["kustomize", folder.to_str().unwrap()]);
     std::fs::write(&patched, manifests).unwrap();
     patched
 }
 
-fn patches(world: &World) -> String {
+fn patches(setup: &NodeSetup) -> String {
     let server = "--output=jsonpath={.clusters[0].cluster.server}";
-    let server = world.kubectl(&["config", "view", server]);
+    let server = setup.kubectl(&["config", "view", server]);
     let (_, api) = server.rsplit_once(':').unwrap();
     let with_api = ONE_NODE.replace("API_PORT", api);
     let words = ["WEBHOOK_PORT", "WEBHOOK_ADMIN", "CONTROLLER_ADMIN"];
     words.iter().fold(with_api, |patches, word| {
-        patches.replace(word, &world.bed.port().unwrap().to_string())
+        patches.replace(word, &setup.bed.port().unwrap().to_string())
     })
 }
 
 /// Waits until all pods are Ready, with the command of docs/install.md.
-fn rolled_out(world: &World) {
+fn rolled_out(setup: &NodeSetup) {
     for deployment in ["pod-affinity-webhook", "pod-affinity-controller"] {
         let deployment = format!("deployment/{deployment}");
         let namespace = "--namespace=tekton-pod-affinity";
-        world.kubectl(&[namespace, "rollout", "status", &deployment, "--timeout=120s"]);
+        setup.kubectl(&[namespace, "rollout", "status", &deployment, "--timeout=120s"]);
     }
 }
 
 /// Deletes the manifests, and checks that no object with pod-affinity's name is left in any namespace or at cluster scope.
-pub(crate) fn uninstall(world: &World, installed: &Installation) {
-    world.kubectl(&["delete", "--filename", installed.manifests.to_str().unwrap()]);
+pub(crate) fn uninstall(setup: &NodeSetup, installed: &Installation) {
+    setup.kubectl(&["delete", "--filename", installed.manifests.to_str().unwrap()]);
     let ours = "--selector=app.kubernetes.io/name=pod-affinity";
     let kinds = "namespaces,clusterroles,clusterrolebindings,mutatingwebhookconfigurations,statefulsets,pods";
-    let left = world.kubectl(&["get", kinds, ours, "--all-namespaces", "--output=name"]);
+    let left = setup.kubectl(&["get", kinds, ours, "--all-namespaces", "--output=name"]);
     assert_eq!(left, "");
 }
 
 /// Removes the controller's right to resize pods, as on an API server without the subresource.
-pub(crate) async fn forbid_resize(world: &World) {
+pub(crate) async fn forbid_resize(setup: &NodeSetup) {
     let role = "clusterrole/pod-affinity-controller";
-    let rules = world.kubectl(&["get", role, "--output=jsonpath={.rules}"]);
+    let rules = setup.kubectl(&["get", role, "--output=jsonpath={.rules}"]);
     let mut rules: Vec<serde_json::Value> = serde_json::from_str(&rules).unwrap();
     rules.retain(|rule| rule["resources"] != serde_json::json!(["pods/resize"]));
     let patch = serde_json::json!({"rules": rules}).to_string();
-    world.kubectl(&["patch", role, "--type=merge", "--patch", &patch]);
+    setup.kubectl(&["patch", role, "--type=merge", "--patch", &patch]);
     let account = "--as=system:serviceaccount:tekton-pod-affinity:pod-affinity-controller";
     let may = ["auth", "can-i", "patch", "pods", "--subresource=resize", account];
-    let forbidden = world.bed.until("resize to be forbidden", SOON, async || {
-        let answer = world.asked(&may);
+    let forbidden = setup.bed.until("resize to be forbidden", SOON, async || {
+        let answer = setup.asked(&may);
         if answer.trim() == "no" {
             Ok(())
         } else {

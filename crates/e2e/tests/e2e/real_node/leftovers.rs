@@ -1,6 +1,6 @@
 //! However a testbed with a real node ends, it restores the state of the machine.
 
-use crate::real_node::world::{SOON, start};
+use crate::real_node::setup::{SOON, start};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::io::{BufRead, BufReader};
@@ -147,9 +147,9 @@ pub(crate) fn is_the_process_to_kill() -> bool {
 pub(crate) fn wait_to_be_killed() -> ExitCode {
     let runtime = tokio::runtime::Runtime::new().unwrap();
     runtime.block_on(async {
-        let world = start(false).await;
-        crate::real_node::runs::a_pod_runs(&world).await;
-        println!("{}", world.bed.folder().display());
+        let setup = start(false).await;
+        crate::real_node::runs::a_pod_runs(&setup).await;
+        println!("{}", setup.bed.folder().display());
         std::future::pending().await
     })
 }

@@ -2,7 +2,7 @@
 //! the files of its image.
 
 use crate::ship::pulled::pull;
-use crate::ship::world::{World, printed, world};
+use crate::ship::setup::{ShipSetup, printed, setup};
 use crate::support::pages::{block, blocks};
 use k8s_openapi::api::coordination::v1::Lease;
 use kube::api::Api;
@@ -16,69 +16,69 @@ use testbed::Definitions;
 
 const SOON: Duration = Duration::from_mins(1);
 
-fn kubectl(world: &World, arguments: &[&str]) -> String {
+fn kubectl(setup: &ShipSetup, arguments: &[&str]) -> String {
     let output = Command::new("kubectl")
         .args(arguments)
-        .env("KUBECONFIG", world.bed.kubeconfig())
+        .env("KUBECONFIG", setup.bed.kubeconfig())
         .output();
     printed(&output.unwrap())
 }
 
-fn apply(world: &World, more: &[&str]) -> String {
-    world
+fn apply(setup: &ShipSetup, more: &[&str]) -> String {
+    setup
         .ship(&[&["apply", "--sbom=none", "-f", "config", "--"], more].concat())
         .prints()
 }
 
 /// The generation of each object, which counts changes of its spec.
-fn generations(world: &World) -> String {
+fn generations(setup: &ShipSetup) -> String {
     let each =
         "--output=jsonpath={range .items[*]}{.kind}/{.metadata.name} {.metadata.generation}{\"\\n\"}{end}";
     let kinds = "deployments,poddisruptionbudgets,mutatingwebhookconfigurations";
-    kubectl(world, &["get", kinds, "--all-namespaces", each])
+    kubectl(setup, &["get", kinds, "--all-namespaces", each])
 }
 
 /// One test, because there is one cluster and each step needs the previous step.
 #[e2e_test(first, policies, second)]
 async fn the_manifests_are_resolved_applied_twice_and_deleted_and_so_is_a_release() {
-    let world = world().await;
-    resolving_names_the_pushed_digest(world);
-    a_dry_run_on_the_server_finds_no_fault(world);
-    an_overlay_is_rendered_and_resolved(world);
-    applying_twice_changes_nothing(world);
-    the_image_alone_reaches_the_api_server(world).await;
-    deleting_leaves_nothing(world);
-    the_commands_of_the_pages_are_followed(world).await;
-    a_release_needs_kubectl_only(world);
+    let setup = setup().await;
+    resolving_names_the_pushed_digest(setup);
+    a_dry_run_on_the_server_finds_no_fault(setup);
+    an_overlay_is_rendered_and_resolved(setup);
+    applying_twice_changes_nothing(setup);
+    the_image_alone_reaches_the_api_server(setup).await;
+    deleting_leaves_nothing(setup);
+    the_commands_of_the_pages_are_followed(setup).await;
+    a_release_needs_kubectl_only(setup);
 }
 
-fn resolving_names_the_pushed_digest(world: &World) {
-    let pushed = world.ship(&["build", "--sbom=none"]).prints();
-    let resolved = world.ship(&["resolve", "--sbom=none", "-f", "config"]).prints();
+fn resolving_names_the_pushed_digest(setup: &ShipSetup) {
+    let pushed = setup.ship(&["build", "--sbom=none"]).prints();
+    let resolved = setup.ship(&["resolve", "--sbom=none", "-f", "config"]).prints();
     assert!(
         resolved.contains(&format!("image: {pushed}")) && !resolved.contains(": ko://"),
         "{resolved}"
     );
 }
 
-fn a_dry_run_on_the_server_finds_no_fault(world: &World) {
+fn a_dry_run_on_the_server_finds_no_fault(setup: &ShipSetup) {
     // A dry run fails in a namespace that does not exist.
-    world.ship(&["apply", "-f", "config/100-namespace.yaml"]).prints();
-    let tried = apply(world, &["--dry-run=server"]);
+    setup.ship(&["apply", "-f", "config/100-namespace.yaml"]).prints();
+    let tried = apply(setup, &["--dry-run=server"]);
     assert!(
         tried.lines().count() > 10 && tried.contains("deployment.apps/"),
         "{tried}"
     );
 }
 
-fn an_overlay_is_rendered_and_resolved(world: &World) {
+fn an_overlay_is_rendered_and_resolved(setup: &ShipSetup) {
     let overlay = |verb: &str, name: &str, more: &[&str]| {
         let folder = format!("overlays/{name}");
         let arguments = [&[verb, "--sbom=none", "-k", &folder], more].concat();
-        world.ship(&arguments).prints()
+        setup.ship(&arguments).prints()
     };
     let resolved = overlay("resolve", "cert-manager", &[]);
-    let image = format!("image: {}", world.reference);
+    let image = format!("image: {}", setup.reference);
     assert!(
         resolved.contains(&image) && resolved.contains("name: POD_AFFINITY_CERTIFICATES"),
         "{resolved}"
@@ -89,10 +89,10 @@ fn an_overlay_is_rendered_and_resolved(world: &World) {
     }
 }
 
-fn applying_twice_changes_nothing(world: &World) {
-    apply(world, &[]);
+fn applying_twice_changes_nothing(setup: &ShipSetup) {
+    apply(setup, &[]);
     let images = kubectl(
-        world,
+        setup,
         &[
             "get",
             "deployments",
@@ -101,64 +101,64 @@ fn applying_twice_changes_nothing(world: &World) {
         ],
     );
     assert!(!images.is_empty() && images.split(' ').all(is_pinned), "{images}");
-    let before = generations(world);
-    let again = apply(world, &[]);
+    let before = generations(setup);
+    let again = apply(setup, &[]);
     // The patch strategy of a PodDisruptionBudget's selector is `replace`, so kubectl always sends the selector and reports
     // a change.
     let unchanged =
         |line: &str| line.ends_with(" unchanged") || line.starts_with("poddisruptionbudget.policy/");
     assert!(again.lines().all(unchanged), "{again}");
-    assert_eq!(generations(world), before);
+    assert_eq!(generations(setup), before);
 }
 
 fn is_pinned(image: &str) -> bool {
     image.contains("/pod-affinity@sha256:")
 }
 
-fn deleting_leaves_nothing(world: &World) {
-    world.ship(&["delete", "-f", "config"]).prints();
-    nothing_is_left(world);
-    let twice = world.ship(&["delete", "-f", "config"]).prints();
+fn deleting_leaves_nothing(setup: &ShipSetup) {
+    setup.ship(&["delete", "-f", "config"]).prints();
+    nothing_is_left(setup);
+    let twice = setup.ship(&["delete", "-f", "config"]).prints();
     assert_eq!(twice, "");
 }
 
-fn nothing_is_left(world: &World) {
+fn nothing_is_left(setup: &ShipSetup) {
     let ours = "--selector=app.kubernetes.io/part-of=pod-affinity";
     let kinds = "namespaces,clusterroles,clusterrolebindings,mutatingwebhookconfigurations,\
         mutatingadmissionpolicies,mutatingadmissionpolicybindings,\
         validatingadmissionpolicies,validatingadmissionpolicybindings";
-    assert_eq!(kubectl(world, &["get", kinds, ours, "--output=name"]), "");
+    assert_eq!(kubectl(setup, &["get", kinds, ours, "--output=name"]), "");
 }
 
-async fn the_commands_of_the_pages_are_followed(world: &World) {
+async fn the_commands_of_the_pages_are_followed(setup: &ShipSetup) {
     let [_, from_a_clone] = blocks("README.md", "## Install").try_into().unwrap();
     assert_eq!(from_a_clone, block("docs/install.md", "## From a clone"));
-    world.follow(&from_a_clone);
-    world.bed.define(Definitions::CertManager).await.unwrap();
-    world.bed.define(Definitions::PrometheusOperator).await.unwrap();
+    setup.follow(&from_a_clone);
+    setup.bed.define(Definitions::CertManager).await.unwrap();
+    setup.bed.define(Definitions::PrometheusOperator).await.unwrap();
     // KO_DOCKER_REPO is set by this test.
-    world.follow(&block("docs/install.md", "## Variants"));
-    world.follow(&block("certs/README.md", "## cert-manager"));
+    setup.follow(&block("docs/install.md", "## Variants"));
+    setup.follow(&block("certs/README.md", "## cert-manager"));
     let page = "overlays/policies/README.md";
     let [policies, _] = blocks(page, "# Admission policies instead of the webhook")
         .try_into()
         .unwrap();
-    world.follow(&policies);
+    setup.follow(&policies);
     // No node runs the pods for which the first command waits.
     let [_, remove] = blocks(page, "### From the webhook to policies")
         .try_into()
         .unwrap();
-    world.follow(&remove);
-    let left = kubectl(world, &["get", "mutatingwebhookconfigurations", "--output=name"]);
+    setup.follow(&remove);
+    let left = kubectl(setup, &["get", "mutatingwebhookconfigurations", "--output=name"]);
     assert_eq!(left, "", "the last of them replaces the webhook by policies");
     for folder in ["overlays/cert-manager", "overlays/policies"] {
         world.ship(&["delete", "-k", folder]).prints();
     }
-    nothing_is_left(world);
+    nothing_is_left(setup);
 }
 
-fn a_release_needs_kubectl_only(world: &World) {
-    let folder = world.folder("release");
+fn a_release_needs_kubectl_only(setup: &ShipSetup) {
+    let folder = setup.folder("release");
     let release = [
         "release",
         "v9.8.7",
@@ -166,7 +166,7 @@ fn a_release_needs_kubectl_only(world: &World) {
         "--out",
         folder.to_str().unwrap(),
     ];
-    let reference = world.ship(&release).prints();
+    let reference = setup.ship(&release).prints();
     let check = Command::new("sha256sum")
         .args(["--check", "--strict", "checksums.txt"])
         .current_dir(&folder)
@@ -177,39 +177,39 @@ fn a_release_needs_kubectl_only(world: &World) {
         reference
     );
     for file in ["release.yaml", "release-policies.yaml"] {
-        is_applied_and_deleted(world, folder.join(file).to_str().unwrap());
+        is_applied_and_deleted(setup, folder.join(file).to_str().unwrap());
     }
 }
 
-fn is_applied_and_deleted(world: &World, file: &str) {
-    let applied = kubectl(world, &["apply", "-f", file]);
+fn is_applied_and_deleted(setup: &ShipSetup, file: &str) {
+    let applied = kubectl(setup, &["apply", "-f", file]);
     assert!(
         applied.lines().all(|line| line.ends_with(" created")),
         "{applied}"
     );
     let version = "--output=jsonpath={.items[*].metadata.labels.app\\.kubernetes\\.io/version}";
-    let versions = kubectl(world, &["get", "-f", file, version]);
+    let versions = kubectl(setup, &["get", "-f", file, version]);
     assert_eq!(versions.split(' ').count(), applied.lines().count());
     assert!(
         versions.split(' ').all(|version| version == "v9.8.7"),
         "{versions}"
     );
-    kubectl(world, &["delete", "-f", file]);
-    nothing_is_left(world);
+    kubectl(setup, &["delete", "-f", file]);
+    nothing_is_left(setup);
 }
 
 /// Runs the controller as in a pod: only the binary and the mounted service account, the user nobody, and the API server's
 /// address in the environment. This proves that the image needs no name lookup, no root CAs and no temporary folder.
-async fn the_image_alone_reaches_the_api_server(world: &World) {
+async fn the_image_alone_reaches_the_api_server(setup: &ShipSetup) {
     if !rustix::process::getuid().is_root() {
         eprintln!("skipped: only root may change the root folder of a process");
         return;
     }
-    let root = pull(&world.reference).unpacked(&world.folder("alone"));
-    mount_service_account(world, &root);
-    let controller = Stopped(controller(world, &root));
-    let leases: Api<Lease> = Api::namespaced(world.bed.client().await.unwrap(), keys::NAMESPACE);
-    let reached = world.bed.until(
+    let root = pull(&setup.reference).unpacked(&setup.folder("alone"));
+    mount_service_account(setup, &root);
+    let controller = Stopped(controller(setup, &root));
+    let leases: Api<Lease> = Api::namespaced(setup.bed.client().await.unwrap(), keys::NAMESPACE);
+    let reached = setup.bed.until(
         "the image's controller to hold its Lease",
         SOON,
         async || match leases.get_opt(install::CONTROLLER_LEASE).await {
@@ -220,7 +220,7 @@ async fn the_image_alone_reaches_the_api_server(world: &World) {
             other => Err(format!("{other:?}")),
         },
     );
-    let log = world.folder("alone").join("log");
+    let log = setup.folder("alone").join("log");
     let held = reached.await;
     drop(controller);
     assert!(
@@ -230,10 +230,10 @@ async fn the_image_alone_reaches_the_api_server(world: &World) {
     );
 }
 
-fn controller(world: &World, root: &Path) -> Child {
-    let log = std::fs::File::create(world.folder("alone").join("log")).unwrap();
+fn controller(setup: &ShipSetup, root: &Path) -> Child {
+    let log = std::fs::File::create(setup.folder("alone").join("log")).unwrap();
     let port = kubectl(
-        world,
+        setup,
         &[
             "config",
             "view",
@@ -260,11 +260,11 @@ fn controller(world: &World, root: &Path) -> Child {
 }
 
 /// Writes the files that the kubelet mounts into each pod.
-fn mount_service_account(world: &World, root: &Path) {
+fn mount_service_account(setup: &ShipSetup, root: &Path) {
     let folder = root.join("var/run/secrets/kubernetes.io/serviceaccount");
     std::fs::create_dir_all(&folder).unwrap();
     let token = kubectl(
-        world,
+        setup,
         &[
             "create",
             "token",
@@ -274,7 +274,7 @@ fn mount_service_account(world: &World, root: &Path) {
         ],
     );
     let authority = "--output=jsonpath={.clusters[0].cluster.certificate-authority}";
-    let authority = std::fs::read_to_string(kubectl(world, &["config", "view", authority])).unwrap();
+    let authority = std::fs::read_to_string(kubectl(setup, &["config", "view", authority])).unwrap();
     for (name, content) in [
         ("token", token.trim()),
         ("ca.crt", &authority),

@@ -1,7 +1,7 @@
 //! The pulled image is the pushed image, and its program runs.
 
 use crate::ship::pulled::{pull, sha256};
-use crate::ship::world::{BINARY, printed, workspace, world};
+use crate::ship::setup::{BINARY, printed, setup, workspace};
 use crate::support::ship_program::program;
 use rustix::process::{Pid, Signal, kill_process};
 use std::path::Path;
@@ -39,12 +39,12 @@ fn manifest<'a>(layout: &Path, reference: &'a str) -> (&'a str, Vec<u8>) {
 /// The real release build, except LTO: minutes if nothing is compiled yet.
 #[e2e_test(second)]
 async fn the_real_release_build_prints_the_digest_of_what_is_in_layout_and_registry() {
-    let world = world().await;
-    let layout = world.folder("layout");
-    let build = world.ship(&["build", "--sbom=none", "--oci-layout", layout.to_str().unwrap()]);
+    let setup = setup().await;
+    let layout = setup.folder("layout");
+    let build = setup.ship(&["build", "--sbom=none", "--oci-layout", layout.to_str().unwrap()]);
     let reference = build.without(BINARY).prints();
     assert!(
-        reference.starts_with(&format!("{}/pod-affinity@sha256:", world.registry)),
+        reference.starts_with(&format!("{}/pod-affinity@sha256:", setup.registry)),
         "{reference}"
     );
     let (digest, manifest) = manifest(&layout, &reference);
@@ -58,8 +58,8 @@ async fn the_real_release_build_prints_the_digest_of_what_is_in_layout_and_regis
 /// Compiles everything again in another folder: five to ten minutes.
 #[e2e_test(nightly)]
 async fn another_folder_of_the_same_source_gives_the_same_digest() {
-    let world = world().await;
-    let elsewhere = world.folder("elsewhere/checkout");
+    let setup = setup().await;
+    let elsewhere = setup.folder("elsewhere/checkout");
     let copy = "tar --exclude=./target --create --file=- . | tar --extract --file=- --directory";
     let copy = Command::new("sh")
         .args(["-c", &format!("{copy} {}", elsewhere.display())])
@@ -67,7 +67,7 @@ async fn another_folder_of_the_same_source_gives_the_same_digest() {
         .output();
     printed(&copy.unwrap());
     let built_in = |folder: &Path| {
-        let build = world
+        let build = setup
             .ship(&["build", "--sbom=none", "--push=false"])
             .without(BINARY)
             .within(folder);
@@ -78,9 +78,9 @@ async fn another_folder_of_the_same_source_gives_the_same_digest() {
 
 #[e2e_test(second)]
 async fn the_same_binary_of_the_same_commit_is_the_same_image() {
-    let world = world().await;
+    let setup = setup().await;
     let build = || {
-        world
+        setup
             .ship(&["build", "--sbom=none"])
             .env("SOURCE_DATE_EPOCH", "1700000000")
             .prints()
@@ -90,8 +90,8 @@ async fn the_same_binary_of_the_same_commit_is_the_same_image() {
 
 #[e2e_test(second)]
 async fn a_pulled_image_is_one_static_binary_for_nobody_with_its_source_on_it() {
-    let world = world().await;
-    let image = pull(&world.reference);
+    let setup = setup().await;
+    let image = pull(&setup.reference);
     assert_eq!(
         image.config["rootfs"]["diff_ids"][0],
         format!("sha256:{}", sha256(&image.archive()))
@@ -106,7 +106,7 @@ async fn a_pulled_image_is_one_static_binary_for_nobody_with_its_source_on_it() 
         .unwrap();
     assert!(is_commit(revision.trim_end_matches("-dirty")), "{revision}");
 
-    let root = image.unpacked(&world.folder("one-binary"));
+    let root = image.unpacked(&setup.folder("one-binary"));
     let files: Vec<_> = std::fs::read_dir(&root)
         .unwrap()
         .map(|entry| entry.unwrap().file_name())
@@ -121,8 +121,8 @@ async fn a_pulled_image_is_one_static_binary_for_nobody_with_its_source_on_it() 
 
 #[e2e_test(second)]
 async fn the_pulled_binary_runs_and_a_placeholder_goes_at_once_when_told() {
-    let world = world().await;
-    let root = pull(&world.reference).unpacked(&world.folder("runs"));
+    let setup = setup().await;
+    let root = pull(&setup.reference).unpacked(&setup.folder("runs"));
     let binary = root.join("pod-affinity");
     let version = Command::new(&binary)
         .arg("--version")
@@ -144,16 +144,16 @@ async fn the_pulled_binary_runs_and_a_placeholder_goes_at_once_when_told() {
         keeps_sigterm(placeholder.id())
     });
     assert!(placeholder.try_wait().unwrap().is_none());
-    let told = Instant::now();
+    let reported = Instant::now();
     kill_process(pid, Signal::TERM).unwrap();
     assert!(placeholder.wait().unwrap().success());
-    assert!(told.elapsed() < AT_ONCE, "{:?}", told.elapsed());
+    assert!(reported.elapsed() < AT_ONCE, "{:?}", reported.elapsed());
 }
 
 #[e2e_test(second)]
 async fn crane_finds_the_image_whole_in_registry_archive_and_layout() {
-    let world = world().await;
-    let folder = world.folder("crane");
+    let setup = setup().await;
+    let folder = setup.folder("crane");
     let (layout, archive, unpacked) = (
         folder.join("layout"),
         folder.join("image.tar"),
@@ -170,12 +170,12 @@ async fn crane_finds_the_image_whole_in_registry_archive_and_layout() {
         "--tarball",
         archive,
     ];
-    let reference = world.ship(&arguments).prints();
+    let reference = setup.ship(&arguments).prints();
     let (_, digest) = reference.trim().split_once('@').unwrap();
     let crane = testbed::crane().await.unwrap();
     let crane = |arguments: &[&str]| printed(&Command::new(&crane).args(arguments).output().unwrap());
 
-    for image in [reference.trim(), &format!("{}/pod-affinity:v1", world.registry)] {
+    for image in [reference.trim(), &format!("{}/pod-affinity:v1", setup.registry)] {
         assert_eq!(crane(&["digest", image]).trim(), digest);
         crane(&["validate", "--remote", image]);
     }
@@ -188,7 +188,7 @@ async fn crane_finds_the_image_whole_in_registry_archive_and_layout() {
             .unwrap(),
     );
     for (number, folder) in [layout, unpacked].iter().enumerate() {
-        let copy = format!("{}/copy:{number}", world.registry);
+        let copy = format!("{}/copy:{number}", setup.registry);
         crane(&["push", folder, &copy]);
         assert_eq!(crane(&["digest", &copy]).trim(), digest);
     }
@@ -196,8 +196,8 @@ async fn crane_finds_the_image_whole_in_registry_archive_and_layout() {
 
 #[e2e_test(second)]
 async fn a_second_push_sends_nothing_that_is_there_already() {
-    let world = world().await;
-    let again = world.ship(&["build", "--sbom=none", "--tag=again"]).output();
+    let setup = setup().await;
+    let again = setup.ship(&["build", "--sbom=none", "--tag=again"]).output();
     let said = String::from_utf8_lossy(&again.stderr).into_owned();
     assert_eq!(said.matches("already exists").count(), 2, "{said}");
     assert!(!said.contains("pushing"), "{said}");

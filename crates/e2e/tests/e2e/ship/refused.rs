@@ -1,6 +1,6 @@
 //! Real registries that reject pushes. The cluster stays unchanged.
 
-use crate::ship::world::{World, world};
+use crate::ship::setup::{ShipSetup, setup};
 use k8s_openapi::api::core::v1::Namespace;
 use kube::api::Api;
 use serde_json::{Value, json};
@@ -26,9 +26,9 @@ struct Registry {
 }
 
 impl Registry {
-    fn start(world: &World, name: &str, more: &Value) -> Self {
-        let folder = world.folder(name);
-        let address = format!("127.0.0.1:{}", world.bed.port().unwrap());
+    fn start(setup: &ShipSetup, name: &str, more: &Value) -> Self {
+        let folder = setup.folder(name);
+        let address = format!("127.0.0.1:{}", setup.bed.port().unwrap());
         let mut config = json!({
             "version": "0.1",
             "storage": {"filesystem": {"rootdirectory": folder.join("data")}},
@@ -41,7 +41,7 @@ impl Registry {
             }
         }
         std::fs::write(folder.join("config.json"), config.to_string()).unwrap();
-        let child = Command::new(program(&world.bed))
+        let child = Command::new(program(&setup.bed))
             .arg("serve")
             .arg(folder.join("config.json"))
             .env("OTEL_TRACES_EXPORTER", "none")
@@ -98,81 +98,81 @@ fn program(bed: &Testbed) -> PathBuf {
     std::fs::read_link(format!("/proc/{pid}/exe")).unwrap()
 }
 
-fn with_users(world: &World, name: &str) -> Registry {
-    let users = world.folder(name).join("users");
+fn with_users(setup: &ShipSetup, name: &str) -> Registry {
+    let users = setup.folder(name).join("users");
     std::fs::write(&users, USERS).unwrap();
     Registry::start(
-        world,
+        setup,
         name,
         &json!({"auth": {"htpasswd": {"realm": "here", "path": users}}}),
     )
 }
 
 /// Applies config/ with this registry, and expects an error before kubectl is called.
-fn refusal(world: &World, registry: &str, docker: &str) -> String {
-    let apply = world.ship(&["apply", "--sbom=none", "-f", "config", "--", "--dry-run=client"]);
+fn refusal(setup: &ShipSetup, registry: &str, docker: &str) -> String {
+    let apply = setup.ship(&["apply", "--sbom=none", "-f", "config", "--", "--dry-run=client"]);
     let said = apply
         .env("KO_DOCKER_REPO", registry)
-        .env("DOCKER_CONFIG", world.folder(docker))
+        .env("DOCKER_CONFIG", setup.folder(docker))
         .refuses();
     assert!(!said.contains("kubectl"), "{said}");
     said
 }
 
-fn logged_in(world: &World, docker: &str, registry: &str, auth: &str) {
+fn logged_in(setup: &ShipSetup, docker: &str, registry: &str, auth: &str) {
     let config = json!({"auths": {registry: {"auth": auth}}});
-    std::fs::write(world.folder(docker).join("config.json"), config.to_string()).unwrap();
+    std::fs::write(setup.folder(docker).join("config.json"), config.to_string()).unwrap();
 }
 
 #[e2e_test(second)]
 async fn a_registry_with_users_takes_the_right_one_only() {
-    let world = world().await;
-    let registry = with_users(world, "users");
-    let stranger = refusal(world, &registry.address, "nobody");
+    let setup = setup().await;
+    let registry = with_users(setup, "users");
+    let stranger = refusal(setup, &registry.address, "nobody");
     assert!(
         stranger.contains(&format!("run `docker login {}`", registry.address)),
         "{stranger}"
     );
 
-    logged_in(world, "stale", &registry.address, "bWU6b2xk");
-    let stale = refusal(world, &registry.address, "stale");
+    logged_in(setup, "stale", &registry.address, "bWU6b2xk");
+    let stale = refusal(setup, &registry.address, "stale");
     assert!(
         stale.contains("does not accept the credentials in") && stale.contains("/stale/config.json"),
         "{stale}"
     );
 
-    logged_in(world, "me", &registry.address, ME);
-    let build = world
+    logged_in(setup, "me", &registry.address, ME);
+    let build = setup
         .ship(&["build", "--sbom=none"])
         .env("KO_DOCKER_REPO", &registry.address);
-    let pushed = build.env("DOCKER_CONFIG", world.folder("me")).prints();
+    let pushed = build.env("DOCKER_CONFIG", setup.folder("me")).prints();
     assert!(pushed.starts_with(&registry.address), "{pushed}");
 }
 
 #[e2e_test(second)]
 async fn a_read_only_registry_takes_nothing() {
-    let world = world().await;
+    let setup = setup().await;
     let read_only = json!({"storage": {"maintenance": {"readonly": {"enabled": true}}}});
-    let registry = Registry::start(world, "read-only", &read_only);
-    let said = refusal(world, &registry.address, "nobody");
+    let registry = Registry::start(setup, "read-only", &read_only);
+    let said = refusal(setup, &registry.address, "nobody");
     assert!(said.contains("accepts no pushes (405"), "{said}");
 }
 
 #[e2e_test(second)]
 async fn a_wrong_registry_or_a_file_that_is_no_yaml_leaves_the_cluster_alone() {
-    let world = world().await;
-    let wrong = refusal(world, "127.0.0.1:1", "nobody");
+    let setup = setup().await;
+    let wrong = refusal(setup, "127.0.0.1:1", "nobody");
     assert!(
         wrong.contains("the registry 127.0.0.1:1 cannot be reached"),
         "{wrong}"
     );
 
-    let folder = world.folder("manifests");
+    let folder = setup.folder("manifests");
     let namespace = "apiVersion: v1\nkind: Namespace\nmetadata: {name: half-applied}\n";
     std::fs::write(folder.join("1.yaml"), namespace).unwrap();
     std::fs::write(folder.join("2.yaml"), "# Notes\n\nNot YAML: at: all\n").unwrap();
-    let said = world.ship(&["apply", "-f", folder.to_str().unwrap()]).refuses();
+    let said = setup.ship(&["apply", "-f", folder.to_str().unwrap()]).refuses();
     assert!(said.contains("2.yaml is not valid YAML (line 3"), "{said}");
-    let namespaces: Api<Namespace> = Api::all(world.bed.client().await.unwrap());
+    let namespaces: Api<Namespace> = Api::all(setup.bed.client().await.unwrap());
     assert!(namespaces.get_opt("half-applied").await.unwrap().is_none());
 }

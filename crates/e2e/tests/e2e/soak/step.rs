@@ -1,8 +1,9 @@
 //! The steps of a soak, the shapes of its runs, and the nodes and PVCs of these runs.
 
-use super::{FIXED, NAMESPACE, one_of};
-use crate::support::claims::{claim_of, with_claim};
-use crate::twins::place::{Place, ZONE, only_where, runtime_class};
+use super::{FIXED, NAMESPACE};
+use crate::pairs::place::{Place, ZONE, only_where, runtime_class};
+use crate::support::pvcs::{create_pvc_of, with_pvc};
+use crate::support::random::one_of;
 use fastrand::Rng;
 use placement::keys;
 use serde_json::json;
@@ -19,7 +20,7 @@ const TAINTED: usize = 8;
 /// A step refers to one of this many most recent runs.
 const RECENT: usize = 25;
 /// PVCs that any number of runs mount at the same time: the first can be used anywhere, the second in one zone.
-const CLAIMS: [&str; 2] = ["anywhere", "zonal"];
+const PVCS: [&str; 2] = ["anywhere", "zonal"];
 const VALUES: [&str; 4] = ["true", "colocateAlways", "colocateCompleted", "isolateAlways"];
 const CONFIGURATIONS: [(&str, Option<&str>); 8] = [
     ("default-strategy", Some("isolateAlways")),
@@ -71,7 +72,7 @@ impl Step {
 }
 
 /// Creates the nodes and PVCs of all runs.
-pub(super) async fn world(bed: &Testbed) {
+pub(super) async fn create_nodes_and_pvcs(bed: &Testbed) {
     for (place, count) in [
         (Place::Anywhere, NODES),
         (Place::Zone, NODES),
@@ -86,8 +87,8 @@ pub(super) async fn world(bed: &Testbed) {
     let shared = json!({"hostPath": {"path": "/tmp"}, "accessModes": ["ReadWriteMany"]});
     let mut zonal = shared.clone();
     zonal["nodeAffinity"] = only_where(ZONE, Place::Zone.zone());
-    for (claim, volume) in CLAIMS.into_iter().zip([shared, zonal]) {
-        claim_of(bed, claim, volume).await;
+    for (pvc, volume) in PVCS.into_iter().zip([shared, zonal]) {
+        create_pvc_of(bed, pvc, volume).await;
     }
 }
 
@@ -123,12 +124,12 @@ fn placed(rng: &mut Rng, run: RunSpec) -> RunSpec {
         2 => Place::Zone,
         _ => Place::Anywhere,
     };
-    let claim = CLAIMS.get(rng.usize(0..12)).copied();
+    let pvc = PVCS.get(rng.usize(0..12)).copied();
     let template = json!({"podTemplate": place.template()});
     let run = run.spec("taskRunTemplate", template);
-    match claim {
+    match pvc {
         // Tekton's own assistant cannot be on the nodes of a RuntimeClass: without the label, such a run never starts.
-        Some(claim) if place != Place::Sandbox => with_claim(run, claim),
+        Some(pvc) if place != Place::Sandbox => with_pvc(run, pvc),
         _ => run,
     }
 }

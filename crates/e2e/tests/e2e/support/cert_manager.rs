@@ -26,7 +26,7 @@ const CERTIFICATE: &str = "pod-affinity-webhook";
 const PLAYED: &str = "played-cert-manager";
 
 impl<'a> CertManager<'a> {
-    pub(crate) async fn of(bed: &'a Testbed) -> Self {
+    pub(crate) async fn start(bed: &'a Testbed) -> Self {
         let mut params = CertificateParams::default();
         params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
         Self {
@@ -37,7 +37,7 @@ impl<'a> CertManager<'a> {
     }
 
     /// The Certificate, after it was created.
-    async fn asked(&self) -> Value {
+    async fn certificate(&self) -> Value {
         let object = json!({
             "apiVersion": "cert-manager.io/v1", "kind": "Certificate",
             "metadata": {"namespace": NAMESPACE, "name": CERTIFICATE},
@@ -50,14 +50,14 @@ impl<'a> CertManager<'a> {
     }
 
     /// The CA's certificate.
-    pub(crate) fn authority(&self) -> String {
+    pub(crate) fn ca(&self) -> String {
         self.authority.pem()
     }
 
     pub(crate) async fn issue(&self, last_year: i32) {
-        let asked = self.asked().await;
-        let names = serde_json::from_value(asked["dnsNames"].clone()).unwrap();
-        self.write(asked["secretName"].as_str().unwrap(), names, last_year)
+        let certificate = self.certificate().await;
+        let names = serde_json::from_value(certificate["dnsNames"].clone()).unwrap();
+        self.write(certificate["secretName"].as_str().unwrap(), names, last_year)
             .await;
     }
 
@@ -73,7 +73,7 @@ impl<'a> CertManager<'a> {
             "kind": "Secret",
             "type": "kubernetes.io/tls",
             "metadata": {"name": name},
-            "stringData": {"ca.crt": self.authority(), "tls.crt": leaf.pem(), "tls.key": key.serialize_pem()},
+            "stringData": {"ca.crt": self.ca(), "tls.crt": leaf.pem(), "tls.key": key.serialize_pem()},
         });
         let params = PatchParams::apply(PLAYED).force();
         secrets(&self.client)

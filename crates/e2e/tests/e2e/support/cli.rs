@@ -13,19 +13,19 @@ pub(crate) const LONG: &str = "10m";
 
 /// The exit code and the output of the tool.
 #[derive(Clone, Debug)]
-pub(crate) struct Said {
+pub(crate) struct CliOutput {
     pub(crate) out: String,
     pub(crate) err: String,
     pub(crate) code: Option<i32>,
 }
 
 /// Runs the tool as the administrator.
-pub(crate) async fn tool(bed: &Testbed, line: &str) -> Said {
+pub(crate) async fn tool(bed: &Testbed, line: &str) -> CliOutput {
     tool_as(bed.kubeconfig(), line).await
 }
 
 /// Runs the tool with a kubeconfig.
-pub(crate) async fn tool_as(kubeconfig: &Path, line: &str) -> Said {
+pub(crate) async fn tool_as(kubeconfig: &Path, line: &str) -> CliOutput {
     let mut command = Command::new(binary().await);
     command
         .args(line.split_whitespace())
@@ -36,7 +36,7 @@ pub(crate) async fn tool_as(kubeconfig: &Path, line: &str) -> Said {
     let output = output
         .expect("the tool to be waited for")
         .expect("the tool to start");
-    Said {
+    CliOutput {
         out: String::from_utf8(output.stdout).expect("text"),
         err: String::from_utf8(output.stderr).expect("text"),
         code: output.status.code(),
@@ -44,7 +44,7 @@ pub(crate) async fn tool_as(kubeconfig: &Path, line: &str) -> Said {
 }
 
 /// Runs the tool until its output contains these words.
-pub(crate) async fn until_says(bed: &Testbed, line: &str, words: &str) -> Said {
+pub(crate) async fn until_output_contains(bed: &Testbed, line: &str, words: &str) -> CliOutput {
     bed.until(format!("`{line}` to say {words:?}"), SOON, async || {
         let said = tool(bed, line).await;
         if plain(&said.out).contains(words) {
@@ -63,12 +63,16 @@ pub(crate) fn only(name: &str) -> RunSpec {
 }
 
 /// The output of `explain` for a run, as soon as it contains these words.
-pub(crate) async fn explained(bed: &Testbed, name: &str, words: &str) -> String {
-    plain(&until_says(bed, &format!("explain {name}"), words).await.out)
+pub(crate) async fn explain_until(bed: &Testbed, name: &str, words: &str) -> String {
+    plain(
+        &until_output_contains(bed, &format!("explain {name}"), words)
+            .await
+            .out,
+    )
 }
 
 /// The lines of one section, and the section of remedies.
-pub(crate) fn chapter(text: &str, title: &str) -> String {
+pub(crate) fn section(text: &str, title: &str) -> String {
     let blocks = text.split("\n\n");
     let wanted = blocks.filter(|block| block.starts_with(title) || block.starts_with("What would help"));
     let wanted: Vec<_> = wanted.map(str::trim_end).collect();
@@ -102,7 +106,7 @@ pub(crate) fn plain(text: &str) -> String {
     for line in unbroken(text) {
         let words: Vec<&str> = line.split(' ').collect();
         let words = (0..words.len()).map(|index| word(&words, index));
-        lines.push(hushed(&words.collect::<Vec<_>>().join(" ")));
+        lines.push(without_messages(&words.collect::<Vec<_>>().join(" ")));
     }
     format!("{}\n", lines.join("\n").replace("less than a second", "<age>"))
 }
@@ -151,7 +155,7 @@ fn is_age(word: &str) -> bool {
 }
 
 /// Replaces messages of other components by a placeholder.
-fn hushed(line: &str) -> String {
+fn without_messages(line: &str) -> String {
     match line.split_once(" reports: \"") {
         Some((before, rest)) => {
             let after = rest.split_once("\".").map(|(_, after)| after).unwrap_or_default();

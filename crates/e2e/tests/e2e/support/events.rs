@@ -24,7 +24,7 @@ pub(crate) async fn reasons(client: &Client, run: &RunSpec) -> Vec<String> {
 }
 
 /// Waits for an event with this reason on a run, and returns its note.
-pub(crate) async fn until_told(bed: &Testbed, run: &RunSpec, reason: &str) -> String {
+pub(crate) async fn until_event(bed: &Testbed, run: &RunSpec, reason: &str) -> String {
     let client = bed.client().await.unwrap();
     bed.until(format!("an event {reason} on {}", run.name()), SOON, async || {
         let notes = notes(&client, run).await;

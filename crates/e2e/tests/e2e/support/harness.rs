@@ -1,11 +1,10 @@
 //! Runs the end-to-end tests: more tests at a time than there are cores, because tests mostly wait; the longest tests early.
 //! At the end, the harness reports the slowest tests, their longest waits, and the tests that used the most CPU time.
 
-use crate::support::account::{self, Account, Waits};
 use crate::support::level::{self, Level};
 use crate::support::pool;
 use crate::support::ship_program::compile_release_ahead;
-use crate::support::usage;
+use crate::support::usage::{self, Account, Waits};
 use clap::Parser;
 use libtest_mimic::{Arguments, Completion, Failed, Trial};
 use std::process::ExitCode;
@@ -66,13 +65,13 @@ impl Test {
 }
 
 /// The reasons why tests cannot run here; `None` if they can.
-struct Lacking {
+struct Missing {
     real_node: Option<String>,
     webhook: Option<String>,
     policies: Option<String>,
 }
 
-impl Lacking {
+impl Missing {
     fn found() -> testbed::Result<Self> {
         let (admission, versions) = (Admission::of_environment()?, Versions::of_environment()?);
         admission.require(versions.kubernetes)?;
@@ -106,13 +105,13 @@ impl Lacking {
 }
 
 fn no_kubelet(versions: Versions) -> Option<String> {
-    (!versions.are_defaults()).then(|| format!("the real node is not there for {versions}"))
+    (!versions.are_defaults()).then(|| format!("no real node is available for {versions}"))
 }
 
 fn no_webhook(admission: Admission) -> Option<String> {
     match admission {
         Admission::Webhook => None,
-        Admission::Policies => Some("about the webhook, which policies replace here".to_owned()),
+        Admission::Policies => Some("tests the webhook, which policies replace here".to_owned()),
     }
 }
 
@@ -122,13 +121,13 @@ fn no_policies(kubernetes: Kubernetes) -> Option<String> {
 }
 
 /// The time and the waits of a test.
-struct Took {
+struct Figures {
     name: &'static str,
     all: Duration,
     account: Account,
 }
 
-static TOOK: Mutex<Vec<Took>> = Mutex::new(Vec::new());
+static ALL_FIGURES: Mutex<Vec<Figures>> = Mutex::new(Vec::new());
 
 /// libtest accepts several filters, and runs the tests that match any filter; libtest-mimic accepts one.
 #[derive(Parser)]
@@ -147,11 +146,11 @@ impl Cli {
 }
 
 pub(crate) fn run() -> ExitCode {
-    testbed::wait::observe(account::waited);
+    testbed::wait::observe(usage::waited);
     // Without a backtrace even if RUST_BACKTRACE is set: the frames of an async test hide the message.
     std::panic::set_hook(Box::new(|panic| eprintln!("{panic}")));
-    let found = Lacking::found().map_err(|error| error.to_string());
-    let (lacking, levels) = match found.and_then(|lacking| Ok((lacking.checked()?, level::wanted()?))) {
+    let found = Missing::found().map_err(|error| error.to_string());
+    let (missing, levels) = match found.and_then(|missing| Ok((missing.checked()?, level::wanted()?))) {
         Ok(found) => found,
         Err(error) => {
             eprintln!("{error}");
@@ -167,21 +166,21 @@ pub(crate) fn run() -> ExitCode {
     tests.sort_by_key(|test| test.name());
     let tests = long_ones_early(tests);
     let will = |needs: fn(&Test) -> bool| {
-        let is_run = |test: &Test| levels.contains(&test.level) && lacking.for_test(test).is_none();
+        let is_run = |test: &Test| levels.contains(&test.level) && missing.for_test(test).is_none();
         !arguments.list && tests.iter().any(|test| needs(test) && is_run(test))
     };
     let ahead = [
         will(Test::ships).then(compile_release_ahead),
         will(|test| test.autoscaler).then(build_autoscalers_ahead),
     ];
-    let asked_for = arguments.ignored || arguments.include_ignored;
+    let requested = arguments.ignored || arguments.include_ignored;
     if levels == [Level::Nightly] && !tests.iter().any(|test| test.level == Level::Nightly) {
         eprintln!("no nightly test matches {filters:?}");
         return ExitCode::FAILURE;
     }
     let trials = tests
         .into_iter()
-        .map(|test| trial(test, levels, lacking.for_test(test), asked_for));
+        .map(|test| trial(test, levels, missing.for_test(test), requested));
     let conclusion = libtest_mimic::run(&arguments, trials.collect());
     // A panic in these threads does not belong to a test.
     for thread in ahead.into_iter().flatten() {
@@ -214,11 +213,11 @@ fn long_ones_early(tests: Vec<&'static Test>) -> Vec<&'static Test> {
 }
 
 /// A test that cannot run here is ignored. If it was requested by name, it fails.
-fn trial(test: &'static Test, levels: &[Level], lacking: Option<String>, asked_for: bool) -> Trial {
-    let ignored = !levels.contains(&test.level) || (lacking.is_some() && asked_for);
-    let run = move || match lacking {
+fn trial(test: &'static Test, levels: &[Level], missing: Option<String>, requested: bool) -> Trial {
+    let ignored = !levels.contains(&test.level) || (missing.is_some() && requested);
+    let run = move || match missing {
         None => timed(test).map(|()| Completion::Completed),
-        Some(what) if asked_for => Err(what.into()),
+        Some(what) if requested => Err(what.into()),
         Some(what) => Ok(Completion::ignored_with(what)),
     };
     Trial::ignorable_test(test.name(), run).with_ignored_flag(ignored)
@@ -227,11 +226,14 @@ fn trial(test: &'static Test, levels: &[Level], lacking: Option<String>, asked_f
 fn timed(test: &'static Test) -> Result<(), Failed> {
     let start = Instant::now();
     let outcome = std::panic::catch_unwind(test.run);
-    TOOK.lock().unwrap_or_else(PoisonError::into_inner).push(Took {
-        name: test.name(),
-        all: start.elapsed(),
-        account: account::close(),
-    });
+    ALL_FIGURES
+        .lock()
+        .unwrap_or_else(PoisonError::into_inner)
+        .push(Figures {
+            name: test.name(),
+            all: start.elapsed(),
+            account: usage::close(),
+        });
     outcome.map_err(|panic| message(&*panic).into())
 }
 
@@ -248,13 +250,13 @@ pub(crate) fn block_on(test: impl Future<Output = ()>) {
 }
 
 fn report() {
-    let mut took = std::mem::take(&mut *TOOK.lock().unwrap_or_else(PoisonError::into_inner));
+    let mut took = std::mem::take(&mut *ALL_FIGURES.lock().unwrap_or_else(PoisonError::into_inner));
     if took.len() <= SLOWEST {
         return;
     }
     took.sort_by_key(|test| std::cmp::Reverse(test.all));
     match write_figures(&took) {
-        Ok(()) => println!("{FIGURES} has the figures of each test"),
+        Ok(()) => println!("the figures of each test are in {FIGURES}"),
         Err(error) => eprintln!("writing {FIGURES}: {error}"),
     }
     println!("the {SLOWEST} slowest tests, and what they waited for:");
@@ -269,15 +271,15 @@ fn report() {
     for test in took.iter().take(SLOWEST) {
         println!("{:6.1} s  {}", test.account.cpu_time.as_secs_f32(), test.name);
     }
-    let (started, again) = pool::economy();
+    let (started, again) = pool::counts();
     println!("{started} testbeds were started for a test, and {again} times one was used again");
     usage::report();
     println!();
 }
 
 /// Writes one line for each test: seconds, CPU seconds of its testbeds, name.
-fn write_figures(took: &[Took]) -> std::io::Result<()> {
-    let line = |test: &Took| {
+fn write_figures(took: &[Figures]) -> std::io::Result<()> {
+    let line = |test: &Figures| {
         let (all, cpu_time) = (test.all.as_secs_f32(), test.account.cpu_time.as_secs_f32());
         format!("{all:.1}\t{cpu_time:.1}\t{}\n", test.name)
     };

@@ -17,7 +17,7 @@ pub(crate) enum Level {
 }
 
 impl Level {
-    pub(crate) const fn of(second: bool, nightly: bool) -> Self {
+    pub(crate) const fn new(second: bool, nightly: bool) -> Self {
         match (second, nightly) {
             (_, true) => Self::Nightly,
             (true, false) => Self::Second,

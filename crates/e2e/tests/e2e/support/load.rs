@@ -24,7 +24,7 @@ pub(crate) const RATE: u32 = 50;
 pub(crate) const GENTLE: u32 = 10;
 /// Most calls in flight. A machine that is too busy for the rate makes fewer calls, instead of queueing calls until they
 /// time out.
-const UNDER_WAY: usize = 10;
+const MOST_IN_FLIGHT: usize = 10;
 
 /// Held by tests that load the machine, so that two such tests do not measure each other.
 pub(crate) async fn alone() -> MutexGuard<'static, ()> {
@@ -50,7 +50,7 @@ impl Outcome {
     pub(crate) fn causes(&self) -> BTreeMap<&str, usize> {
         let mut causes = BTreeMap::new();
         for lost in &self.lost {
-            *causes.entry(lost.why.rsplit(": ").next().unwrap()).or_default() += 1;
+            *causes.entry(lost.cause.rsplit(": ").next().unwrap()).or_default() += 1;
         }
         causes
     }
@@ -61,16 +61,16 @@ impl Outcome {
 pub(crate) struct Lost {
     pub(crate) begun: Instant,
     pub(crate) ended: Instant,
-    pub(crate) why: String,
+    pub(crate) cause: String,
 }
 
 impl Load {
     pub(crate) async fn start(bed: &Testbed) -> Self {
-        Self::of(bed, RATE).await
+        Self::with_rate(bed, RATE).await
     }
 
     /// Starts the load with this rate.
-    pub(crate) async fn of(bed: &Testbed, rate: u32) -> Self {
+    pub(crate) async fn with_rate(bed: &Testbed, rate: u32) -> Self {
         let pods = Api::namespaced(bed.client().await.unwrap(), "default");
         let (over, ended) = oneshot::channel();
         let begun = Arc::default();
@@ -100,7 +100,7 @@ pub(crate) async fn burst(bed: &Testbed, calls: u32) -> Vec<Lost> {
 async fn run(pods: Api<Pod>, rate: u32, begun: Arc<AtomicU32>, mut over: oneshot::Receiver<()>) -> Outcome {
     let mut ticks = interval(Duration::from_secs(1) / rate);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    let room = Arc::new(Semaphore::new(UNDER_WAY));
+    let room = Arc::new(Semaphore::new(MOST_IN_FLIGHT));
     let mut calls = Vec::new();
     while over.try_recv().is_err() {
         ticks.tick().await;
@@ -131,10 +131,10 @@ async fn call(pods: &Api<Pod>, number: u32) -> Result<(), Lost> {
         ..PostParams::default()
     };
     let begun = Instant::now();
-    let lost = |why| Lost {
+    let lost = |cause| Lost {
         begun,
         ended: Instant::now(),
-        why,
+        cause,
     };
     let created = pods.create(&dry_run, &serde_json::from_value(pod).unwrap()).await;
     let created = created.map_err(|error| match error {
@@ -162,7 +162,7 @@ impl Counted {
         let request = axum::http::Request::get("/metrics").body(request).unwrap();
         let answer = client.send(request).await.unwrap().into_body();
         let text = answer.collect_bytes().await.unwrap();
-        Self::of(std::str::from_utf8(&text).unwrap())
+        Self::parse(std::str::from_utf8(&text).unwrap())
     }
 
     fn of(text: &str) -> Self {
@@ -210,5 +210,5 @@ fn the_api_servers_own_counts_are_those_of_the_pod_webhook_and_of_the_load() {
         let_through: 1,
         refused: 3,
     };
-    assert_eq!(Counted::of(&text), counted);
+    assert_eq!(Counted::parse(&text), counted);
 }

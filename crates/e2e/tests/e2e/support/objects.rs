@@ -1,14 +1,16 @@
-//! Objects of other owners: quotas, pods of other applications, Secrets.
+//! Objects that tests create, change and watch: quotas, pods of other applications, Secrets, nodes.
 
 use super::SOON;
 use super::placeholders::pods;
-use k8s_openapi::api::core::v1::{ResourceQuota, Secret};
-use kube::Client;
+use futures::StreamExt;
+use futures::stream::BoxStream;
+use k8s_openapi::api::core::v1::{Node, Pod, ResourceQuota, Secret};
 use kube::api::{Api, Patch, PatchParams, PostParams};
 use process::install;
 use serde_json::json;
 use testbed::Testbed;
 use testbed::product::NAMESPACE;
+use testbed::{Testbed, runs};
 
 /// Creates a ResourceQuota with the name `tight`, and waits until the API server enforces it: before the quota has a status,
 /// the API server rejects pods with another message.
@@ -19,7 +21,7 @@ pub(crate) async fn quota(bed: &Testbed, namespace: &str, resource: &str, most: 
         .create(&PostParams::default(), &serde_json::from_value(quota).unwrap())
         .await
         .unwrap();
-    bed.until("the quota to be in force", SOON, async || {
+    bed.until("the quota to be enforced", SOON, async || {
         let quota = quotas.get("tight").await.map_err(|error| error.to_string())?;
         quota
             .status
@@ -53,4 +55,33 @@ pub(crate) async fn lose_certificates(client: &Client) {
         .patch(install::CERTIFICATE_SECRET, &PatchParams::default(), &lost)
         .await
         .unwrap();
+}
+
+pub(crate) async fn patch_node(bed: &Testbed, node: &str, patch: Value) {
+    let nodes: Api<Node> = Api::all(bed.client().await.unwrap());
+    nodes
+        .patch(node, &PatchParams::default(), &Patch::Merge(patch))
+        .await
+        .unwrap();
+}
+
+pub(crate) async fn cordon(bed: &Testbed, node: &str) {
+    patch_node(bed, node, json!({"spec": {"unschedulable": true}})).await;
+}
+
+pub(crate) async fn uncordon(bed: &Testbed, node: &str) {
+    patch_node(bed, node, json!({"spec": {"unschedulable": null}})).await;
+}
+
+pub(crate) fn node_of(pod: &Pod) -> String {
+    runs::node(pod).unwrap().to_owned()
+}
+
+/// All objects that exist, then each that is created or changed. After an error, the watch starts again.
+pub(crate) fn changes<K>(api: Api<K>, config: watcher::Config) -> BoxStream<'static, K>
+where
+    K: Resource + Clone + DeserializeOwned + Debug + Send + 'static,
+{
+    let changes = watcher(api, config).default_backoff().applied_objects();
+    changes.filter_map(async |changed| changed.ok()).boxed()
 }

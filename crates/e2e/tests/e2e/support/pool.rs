@@ -23,30 +23,30 @@ static SHIPPED: Idle = Idle(Mutex::new(Vec::new()));
 static ALL: [&Idle; 4] = [&BARE, &WITH_WEBHOOK, &WITH_POLICIES, &SHIPPED];
 
 /// A testbed with Tekton and without nodes, in its initial state.
-struct Bed {
+struct CleanTestbed {
     testbed: Counted,
     installed: Option<Installed>,
     new: Baseline,
     asleep: bool,
 }
 
-impl Bed {
+impl CleanTestbed {
     async fn bare() -> Self {
-        Self::of(start(Options::default()).await, None).await
+        Self::new(start(Options::default()).await, None).await
     }
 
-    async fn installed(way: Admission, settings: Settings) -> Self {
+    async fn installed(admission: Admission, settings: Settings) -> Self {
         let options = Options {
-            admission: Some(way),
+            admission: Some(admission),
             settings,
             ..Options::default()
         };
         let testbed = start_exactly(options).await;
         let installed = testbed.install_pod_affinity().await.expect("pod-affinity");
-        Self::of(testbed, Some(installed)).await
+        Self::new(testbed, Some(installed)).await
     }
 
-    async fn of(mut testbed: Counted, installed: Option<Installed>) -> Self {
+    async fn new(mut testbed: Counted, installed: Option<Installed>) -> Self {
         let new = testbed.baseline().await.expect("a baseline");
         testbed.count(Phase::Start);
         Self {
@@ -58,7 +58,7 @@ impl Bed {
     }
 
     async fn reset(mut self) -> Option<Self> {
-        match self.as_new().await {
+        match self.reset_to_initial_state().await {
             Ok(()) => Some(self),
             Err(error) => {
                 eprintln!("a testbed is replaced, because it could not be reset: {error}");
@@ -67,7 +67,7 @@ impl Bed {
         }
     }
 
-    async fn as_new(&mut self) -> testbed::Result<()> {
+    async fn reset_to_initial_state(&mut self) -> testbed::Result<()> {
         self.testbed.count(Phase::Idle);
         if std::mem::take(&mut self.asleep) {
             self.testbed.wake().await?;
@@ -77,7 +77,7 @@ impl Bed {
         Ok(())
     }
 
-    fn sleeping(mut self) -> Option<Self> {
+    fn suspend(mut self) -> Option<Self> {
         self.testbed.sleep().ok()?;
         self.asleep = true;
         Some(self)
@@ -85,50 +85,50 @@ impl Bed {
 }
 
 /// Unused testbeds of one kind, each with the time since when it is unused. The most recent one is taken first.
-struct Idle(Mutex<Vec<(Instant, Bed)>>);
+struct Idle(Mutex<Vec<(Instant, CleanTestbed)>>);
 
 impl Idle {
     // A panic in another thread leaves the list consistent: each change of the list is one push or one pop.
-    fn beds(&self) -> MutexGuard<'_, Vec<(Instant, Bed)>> {
+    fn beds(&self) -> MutexGuard<'_, Vec<(Instant, CleanTestbed)>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Suspends testbeds that were unused for a while. They are removed from the list meanwhile, because a suspension takes
     /// a moment.
-    fn rest(&self) {
-        let is_tired = |(since, bed): &mut (Instant, Bed)| !bed.asleep && since.elapsed() > AWAKE;
+    fn suspend_idle(&self) {
+        let is_tired = |(since, bed): &mut (Instant, CleanTestbed)| !bed.asleep && since.elapsed() > AWAKE;
         let tired: Vec<_> = self.beds().extract_if(.., is_tired).collect();
         let asleep = tired
             .into_iter()
-            .filter_map(|(since, bed)| Some((since, bed.sleeping()?)));
+            .filter_map(|(since, bed)| Some((since, bed.suspend()?)));
         for bed in asleep {
             self.beds().insert(0, bed);
         }
     }
 
     /// A testbed that was used before, or a new one.
-    async fn take(&'static self, new: impl AsyncFnOnce() -> Bed) -> Lent {
+    async fn take(&'static self, new: impl AsyncFnOnce() -> CleanTestbed) -> PooledTestbed {
         let begun = Instant::now();
         let bed = match self.used().await {
             Some(bed) => bed,
             None => new().await,
         };
         wait::waited("a testbed", begun.elapsed());
-        Lent {
+        PooledTestbed {
             bed: Some(bed),
             broken: AtomicBool::new(false),
             back_to: self,
         }
     }
 
-    fn put(&self, bed: Bed) {
+    fn put(&self, bed: CleanTestbed) {
         self.beds().push((Instant::now(), bed));
         for idle in ALL {
-            idle.rest();
+            idle.suspend_idle();
         }
     }
 
-    async fn used(&self) -> Option<Bed> {
+    async fn used(&self) -> Option<CleanTestbed> {
         loop {
             let (_, used) = self.beds().pop()?;
             if let Some(reset) = used.reset().await {
@@ -140,14 +140,14 @@ impl Idle {
 }
 
 /// A testbed that returns to the pool when the test has ended.
-pub(crate) struct Lent {
-    bed: Option<Bed>,
+pub(crate) struct PooledTestbed {
+    bed: Option<CleanTestbed>,
     /// Whether a test failed with this testbed.
     broken: AtomicBool,
     back_to: &'static Idle,
 }
 
-impl Lent {
+impl PooledTestbed {
     /// The installation of a testbed with pod-affinity.
     pub(crate) fn installed(&self) -> &Installed {
         self.bed().installed.as_ref().expect("pod-affinity")
@@ -161,12 +161,12 @@ impl Lent {
         self.broken.store(true, Relaxed);
     }
 
-    fn bed(&self) -> &Bed {
+    fn bed(&self) -> &CleanTestbed {
         self.bed.as_ref().expect("it is there until the drop")
     }
 }
 
-impl Deref for Lent {
+impl Deref for PooledTestbed {
     type Target = Testbed;
 
     fn deref(&self) -> &Testbed {
@@ -174,7 +174,7 @@ impl Deref for Lent {
     }
 }
 
-impl Drop for Lent {
+impl Drop for PooledTestbed {
     fn drop(&mut self) {
         let is_whole = !self.is_broken() && !std::thread::panicking();
         let Some(mut bed) = self.bed.take().filter(|_| is_whole) else {
@@ -189,34 +189,34 @@ impl Drop for Lent {
 }
 
 /// A testbed with pod-affinity, installed with the kind of admission that this run of the tests is for.
-pub(crate) async fn installed() -> Lent {
-    installed_by(way()).await
+pub(crate) async fn installed() -> PooledTestbed {
+    installed_by(admission()).await
 }
 
-fn way() -> Admission {
+fn admission() -> Admission {
     Admission::of_environment().expect("the harness has checked it")
 }
 
 /// A testbed with pod-affinity, installed with this kind of admission.
-pub(crate) async fn installed_by(way: Admission) -> Lent {
-    let idle = match way {
+pub(crate) async fn installed_by(admission: Admission) -> PooledTestbed {
+    let idle = match admission {
         Admission::Webhook => &WITH_WEBHOOK,
         Admission::Policies => &WITH_POLICIES,
     };
-    idle.take(async || Bed::installed(way, Settings::Reduced).await)
+    idle.take(async || CleanTestbed::installed(admission, Settings::Reduced).await)
         .await
 }
 
 /// As `installed`, but with a control plane and Tekton in their shipped settings, for a test that compares with Tekton.
-pub(crate) async fn shipped() -> Lent {
+pub(crate) async fn shipped() -> PooledTestbed {
     SHIPPED
-        .take(async || Bed::installed(way(), Settings::Shipped).await)
+        .take(async || CleanTestbed::installed(admission(), Settings::Shipped).await)
         .await
 }
 
 /// A testbed with Tekton only.
-pub(crate) async fn bare() -> Lent {
-    BARE.take(Bed::bare).await
+pub(crate) async fn bare() -> PooledTestbed {
+    BARE.take(CleanTestbed::bare).await
 }
 
 /// A new testbed with reduced settings, for a test that needs other options.
@@ -249,6 +249,6 @@ pub(crate) fn end() {
 }
 
 /// How many testbeds were started, and how often a testbed was used again.
-pub(crate) fn economy() -> (usize, usize) {
+pub(crate) fn counts() -> (usize, usize) {
     (STARTED.load(Relaxed), USED_AGAIN.load(Relaxed))
 }

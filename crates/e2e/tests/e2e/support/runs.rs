@@ -1,10 +1,10 @@
 //! Creates runs, lets them end, and waits for their states.
 
 use super::SOON;
-use super::beds::plain;
-use super::changes::changes;
-use super::events::until_told;
+use super::events::until_event;
+use super::objects::changes;
 use super::placeholders::pods;
+use super::testbeds::plain;
 use futures::StreamExt;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Pod;
@@ -71,7 +71,7 @@ pub(crate) async fn labelled_by_its_pipeline(bed: &Testbed, run: RunSpec) -> Run
     let name = run.name().to_owned();
     let run = of_pipeline(bed, run, json!({"name": name, "labels": {keys::OPT_IN: "true"}})).await;
     create(bed, &run).await;
-    until_told(bed, &run, "LabelledTooLate").await;
+    until_event(bed, &run, "LabelledTooLate").await;
     run
 }
 
@@ -83,7 +83,7 @@ pub(crate) async fn held_for_good(bed: &Testbed, namespace: &str, name: &str) ->
         .opted_in("true")
         .spec("taskRunTemplate", nowhere);
     create(bed, &run).await;
-    until_told(bed, &run, "WaitingForNode").await;
+    until_event(bed, &run, "WaitingForNode").await;
     run
 }
 
@@ -243,7 +243,7 @@ async fn a_pod_that_tekton_creates_from_an_older_annotation_ends_with_its_run() 
     let pods = pods(&bed.client().await.unwrap(), &namespace);
     let late = serde_json::from_value(late).unwrap();
     pods.create(&PostParams::default(), &late).await.unwrap();
-    bed.until("the late pod to be told to succeed", SOON, async || {
+    bed.until("the late pod to get the annotation", SOON, async || {
         let pod = pods.get("late").await.map_err(|error| error.to_string())?;
         let outcome = &pod.annotations()[OUTCOME];
         if outcome == "succeed" {

@@ -1,4 +1,4 @@
-//! The program `ship`, built as `cargo ship` builds it. Other tests of ship include this file as well.
+//! The program `ship`, built as `cargo ship` builds it.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};

@@ -1,11 +1,39 @@
-//! The CPU time of testbeds by part and by phase, printed as a table at the end of a run of the tests.
+//! The waits of a test and the CPU time of its testbeds; and the CPU time of all testbeds by part and by phase, printed as a table at
+//! the end of a run of the tests.
 
-use super::account;
+use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::ops::{Deref, DerefMut};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use testbed::{CpuTimes, Part, Testbed, usage};
+
+pub(crate) type Waits = BTreeMap<String, Duration>;
+
+#[derive(Default)]
+pub(crate) struct Account {
+    pub(crate) waits: Waits,
+    /// CPU time of testbeds, shared testbeds included.
+    pub(crate) cpu_time: Duration,
+}
+
+thread_local! {
+    // A test's own future runs on the thread that blocks on the future. Waits of spawned tasks are not counted.
+    static ACCOUNT: RefCell<Account> = RefCell::default();
+}
+
+pub(crate) fn waited(what: &str, time: Duration) {
+    ACCOUNT.with_borrow_mut(|account| *account.waits.entry(what.to_owned()).or_default() += time);
+}
+
+pub(crate) fn computed(cpu_time: Duration) {
+    ACCOUNT.with_borrow_mut(|account| account.cpu_time += cpu_time);
+}
+
+/// Returns and resets the account of the test that this thread has run.
+pub(crate) fn close() -> Account {
+    ACCOUNT.take()
+}
 
 /// The phase of a testbed.
 #[derive(Clone, Copy)]
@@ -59,7 +87,7 @@ impl Counted {
             all += since;
         }
         if matches!(phase, Phase::Test) {
-            account::computed(all);
+            computed(all);
         }
         self.counted = now;
     }

@@ -8,20 +8,20 @@ use testbed::Testbed;
 use testbed::runs::RunSpec;
 
 /// Creates a PVC in the default namespace that is bound to a volume, in a zone or anywhere.
-pub(crate) async fn claim(bed: &Testbed, name: &str, zone: Option<&str>) {
+pub(crate) async fn create_pvc(bed: &Testbed, name: &str, zone: Option<&str>) {
     let mut volume = json!({"hostPath": {"path": "/tmp"}});
     if let Some(zone) = zone {
         let here = json!({"key": "topology.kubernetes.io/zone", "operator": "In", "values": [zone]});
         volume["nodeAffinity"] = json!({"required": {"nodeSelectorTerms": [{"matchExpressions": [here]}]}});
     }
-    claim_of(bed, name, volume).await;
+    create_pvc_of(bed, name, volume).await;
 }
 
 /// Creates a PVC in the default namespace that is bound to this volume. The access mode is ReadWriteOnce, unless the volume
 /// has another one.
-pub(crate) async fn claim_of(bed: &Testbed, name: &str, mut volume: Value) {
+pub(crate) async fn create_pvc_of(bed: &Testbed, name: &str, mut volume: Value) {
     let client = bed.client().await.unwrap();
-    let (volumes, claims): (Api<PersistentVolume>, Api<PersistentVolumeClaim>) = (
+    let (volumes, pvcs): (Api<PersistentVolume>, Api<PersistentVolumeClaim>) = (
         Api::all(client.clone()),
         Api::namespaced(client.clone(), "default"),
     );
@@ -45,13 +45,12 @@ pub(crate) async fn claim_of(bed: &Testbed, name: &str, mut volume: Value) {
         .create(&PostParams::default(), &serde_json::from_value(volume).unwrap())
         .await
         .unwrap();
-    claims
-        .create(&PostParams::default(), &serde_json::from_value(request).unwrap())
+    pvcs.create(&PostParams::default(), &serde_json::from_value(request).unwrap())
         .await
         .unwrap();
-    bed.until(format!("claim {name} to be bound"), SOON, async || {
-        let claim = claims.get(name).await.map_err(|error| error.to_string())?;
-        let phase = claim.status.and_then(|status| status.phase);
+    bed.until(format!("PVC {name} to be bound"), SOON, async || {
+        let pvc = pvcs.get(name).await.map_err(|error| error.to_string())?;
+        let phase = pvc.status.and_then(|status| status.phase);
         if phase.as_deref() == Some("Bound") {
             Ok(())
         } else {
@@ -63,8 +62,8 @@ pub(crate) async fn claim_of(bed: &Testbed, name: &str, mut volume: Value) {
 }
 
 /// Mounts the PVC in every task.
-pub(crate) fn with_claim(run: RunSpec, claim: &str) -> RunSpec {
-    with_workspace(run, &json!({"persistentVolumeClaim": {"claimName": claim}}))
+pub(crate) fn with_pvc(run: RunSpec, pvc: &str) -> RunSpec {
+    with_workspace(run, &json!({"persistentVolumeClaim": {"claimName": pvc}}))
 }
 
 /// Adds a workspace with this volume to every task.

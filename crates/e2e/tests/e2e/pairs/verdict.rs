@@ -3,9 +3,9 @@
 //! placeholder; then by the duration of this detour, and only if the run reports the reason.
 
 use super::HOLD_DEADLINE;
-use super::ended::Ended;
+use super::condition::Condition;
 use super::pair::Pair;
-use super::twist::Twist;
+use super::result::RunResult;
 use testbed::Kubernetes;
 
 /// How much later a labelled run may end without a reason. Times of runs are whole seconds.
@@ -15,21 +15,21 @@ const FEW_SECONDS: i64 = 10;
 const HOLD: i64 = 5;
 const CONTROL: i64 = 10;
 /// Times are ignored on a machine on which the control run takes as long.
-const STALLED: i64 = 2 * CONTROL;
+const TOO_SLOW: i64 = 2 * CONTROL;
 /// The scheduler's longest backoff before it retries an unschedulable pod.
 const BACKOFF: i64 = 10;
 /// Duration of a move: a pod may be unschedulable for `move-after`, 10 s by default, and the scheduler tries the pod again
 /// afterwards. The pause before the second move is as long, and twice as long before the third move.
 const MOVE: i64 = 15;
 /// A scheduler before 1.36 does not retry a pod whose labels were changed. The placeholder requeues the pod after this time.
-const ASLEEP: i64 = 15;
+const REQUEUE: i64 = 15;
 /// Duration after a quota rejected a task's pod: the placeholder is deleted at once, and Tekton is told to try again. The
 /// quota may still count the placeholder then; the second try is 10 s after the first.
 const ROOM: i64 = 15;
 /// The controller reads why a placeholder has no pod after 2 s, and again up to 5 s later.
-const QUESTION: i64 = 5;
+const PLACEHOLDER_READ: i64 = 5;
 /// The control plane deletes the pods of an out-of-service node every 20 s.
-const COLLECTION: i64 = 20;
+const POD_DELETION: i64 = 20;
 /// Without a leader, no run is released for this time. Two further waits extend a hold: for room in a quota, and for a slow
 /// machine, by the duration of the control run.
 const LEASE: i64 = 15;
@@ -58,9 +58,9 @@ impl Circumstances {
         HOLD + (now - CONTROL).max(0)
     }
 
-    fn asleep(&self) -> i64 {
+    fn requeue_delay(&self) -> i64 {
         if self.kubernetes < Kubernetes::V1_36 {
-            ASLEEP
+            REQUEUE
         } else {
             0
         }
@@ -68,30 +68,30 @@ impl Circumstances {
 
     /// Whether times, and events that depend on times, are compared.
     pub(super) fn are_calm(&self) -> bool {
-        !self.lost_lease && self.controls.iter().all(|control| *control < STALLED)
+        !self.lost_lease && self.controls.iter().all(|control| *control < TOO_SLOW)
     }
 
     /// The violation of the labelled variant, if there is one.
-    pub(super) fn complaint(&self, pair: &Pair, plain: &Ended, labelled: &Ended) -> Option<String> {
-        let otherwise = (plain.state != labelled.state).then(|| "it ended otherwise".to_owned());
+    pub(super) fn complaint(&self, pair: &Pair, plain: &RunResult, labelled: &RunResult) -> Option<String> {
+        let otherwise = (plain.state != labelled.state).then(|| "it ended in another state".to_owned());
         if !self.are_calm() {
             return otherwise.or_else(|| self.overdue(labelled));
         }
         otherwise
-            .or_else(|| needless(pair, labelled))
-            .or_else(|| restless(pair, labelled))
+            .or_else(|| unexplained(pair, labelled))
+            .or_else(|| too_many_moves(pair, labelled))
             .or_else(|| self.held_too_long(pair, labelled))
             .or_else(|| self.late(pair, plain, labelled))
     }
 
     /// The hold deadline applies on any machine.
-    fn overdue(&self, labelled: &Ended) -> Option<String> {
+    fn overdue(&self, labelled: &RunResult) -> Option<String> {
         let [_, now] = self.controls;
         let (held, longest) = (labelled.held, HOLD_DEADLINE + LEASE + ROOM + now);
         (held > longest).then(|| format!("it was held for {held} s, and not {longest} s at most"))
     }
 
-    fn held_too_long(&self, pair: &Pair, labelled: &Ended) -> Option<String> {
+    fn held_too_long(&self, pair: &Pair, labelled: &RunResult) -> Option<String> {
         let (held, longest) = (labelled.held, self.longest_hold());
         let idle = held - may_wait(pair, labelled);
         let says_why = ["WaitingForNode", "PlaceholderRefused"]
@@ -107,19 +107,19 @@ impl Circumstances {
     }
 
     /// How many seconds later the run ended, without the allowed wait for its node.
-    pub(super) fn later(&self, pair: &Pair, plain: &Ended, labelled: &Ended) -> i64 {
+    pub(super) fn later(&self, pair: &Pair, plain: &RunResult, labelled: &RunResult) -> i64 {
         let waited = labelled.held.min(may_wait(pair, labelled));
         labelled.total - waited - plain.total - self.slower()
     }
 
     /// Whether the run waited or ended later than a run without a special condition.
-    pub(super) fn is_notable(&self, pair: &Pair, plain: &Ended, labelled: &Ended) -> bool {
+    pub(super) fn is_notable(&self, pair: &Pair, plain: &RunResult, labelled: &RunResult) -> bool {
         labelled.held > HOLD || self.later(pair, plain, labelled) > FEW_SECONDS
     }
 
-    fn late(&self, pair: &Pair, plain: &Ended, labelled: &Ended) -> Option<String> {
+    fn late(&self, pair: &Pair, plain: &RunResult, labelled: &RunResult) -> Option<String> {
         let later = self.later(pair, plain, labelled);
-        let too_late = later - self.detours(pair, labelled);
+        let too_late = later - self.allowed_delay(pair, labelled);
         let says_why = ["MovedOff", "NodeUnfit", "WaitingForRoom", "MadeRoom"]
             .iter()
             .any(|why| labelled.reports(why) > 0);
@@ -132,52 +132,52 @@ impl Circumstances {
         }
     }
 
-    /// Allowed duration of the run's detours, in seconds.
-    fn detours(&self, pair: &Pair, labelled: &Ended) -> i64 {
+    /// Allowed duration of the run's allowed_delay, in seconds.
+    fn allowed_delay(&self, pair: &Pair, labelled: &RunResult) -> i64 {
         let moves = labelled.reports("MovedOff");
-        let asleep = moves * self.asleep();
-        asleep
-            + match pair.twist {
-                Twist::LargeTasks | Twist::TaskElsewhere => moves * MOVE + one_after_another(pair),
-                Twist::Preempted => moves * MOVE,
-                Twist::NodeDies => COLLECTION,
-                _ if pair.twist.has_quota_of_pods() => labelled.refused * ROOM,
+        let requeue = moves * self.requeue_delay();
+        requeue
+            + match pair.condition {
+                Condition::LargeTasks | Condition::TaskElsewhere => moves * MOVE + one_after_another(pair),
+                Condition::Preempted => moves * MOVE,
+                Condition::NodeDies => POD_DELETION,
+                _ if pair.condition.has_quota_of_pods() => labelled.refused * ROOM,
                 _ => 0,
             }
     }
 }
 
 /// How long the run may be held while nodes are free.
-fn may_wait(pair: &Pair, labelled: &Ended) -> i64 {
-    match pair.twist {
-        Twist::NodeTaken => labelled.obstructed + BACKOFF,
-        twist if twist.has_pod_refused() => QUESTION,
-        _ if pair.twist.may_lack_placeholder() => HOLD_DEADLINE,
+fn may_wait(pair: &Pair, labelled: &RunResult) -> i64 {
+    match pair.condition {
+        Condition::NodeTaken => labelled.obstructed + BACKOFF,
+        condition if condition.has_pod_refused() => PLACEHOLDER_READ,
+        _ if pair.condition.may_lack_placeholder() => HOLD_DEADLINE,
         _ => 0,
     }
 }
 
 /// An event of the run without a cause in the pair.
-fn needless(pair: &Pair, labelled: &Ended) -> Option<String> {
-    let twist = pair.twist;
+fn unexplained(pair: &Pair, labelled: &RunResult) -> Option<String> {
+    let condition = pair.condition;
     let is_explained = |reason: &str| match reason {
         "MovedOff" | "NodeUnfit" | "WaitingForRoom" | "NoNodeFits" => {
-            twist.is_apart() || twist.loses_its_node()
+            condition.is_apart() || condition.loses_its_node()
         }
-        "MadeRoom" => twist.has_quota_of_pods() || twist == Twist::QuotaOfSets,
+        "MadeRoom" => condition.has_quota_of_pods() || condition == Condition::QuotaOfSets,
         "MoveRefused" | "ReleaseRefused" | "EnrolRefused" | "CleanUpRefused" | "AffinityRelaxed" => false,
-        "HoldDeadlineExceeded" => twist.may_lack_placeholder(),
-        "PlaceholderRefused" => twist.may_lack_placeholder() || twist.has_pod_refused(),
-        "LabelledTooLate" => twist == Twist::LabelledByPipeline,
+        "HoldDeadlineExceeded" => condition.may_lack_placeholder(),
+        "PlaceholderRefused" => condition.may_lack_placeholder() || condition.has_pod_refused(),
+        "LabelledTooLate" => condition == Condition::LabelledByPipeline,
         _ => true,
     };
     let mut reasons = labelled.reported.keys();
-    let needless = reasons.find(|reason| !is_explained(reason))?;
-    Some(format!("it reports {needless} for no reason"))
+    let unexplained = reasons.find(|reason| !is_explained(reason))?;
+    Some(format!("it reports {unexplained} without a cause"))
 }
 
-fn restless(pair: &Pair, labelled: &Ended) -> Option<String> {
-    let (moves, most) = (labelled.reports("MovedOff"), pair.twist.most_moves());
+fn too_many_moves(pair: &Pair, labelled: &RunResult) -> Option<String> {
+    let (moves, most) = (labelled.reports("MovedOff"), pair.condition.most_moves());
     (moves > most).then(|| format!("it moved {moves} times, and not {most} times at most"))
 }
 

@@ -1,10 +1,10 @@
 //! The manifests of a pair: both variants are built from the same draw, with and without the label.
 
-use super::pair::{Pair, Storage, Twin};
+use super::condition::Condition;
+use super::pair::{Pair, Storage, Variant};
 use super::place::ZONE;
-use super::twist::Twist;
-use crate::support::claims::{with_claim, with_workspace};
-use crate::support::provisioner::{IMMEDIATE, WITH_THE_FIRST_POD};
+use crate::support::fake_csi::{IMMEDIATE, WITH_THE_FIRST_POD};
+use crate::support::pvcs::{with_pvc, with_workspace};
 use placement::keys;
 use serde_json::{Value, json};
 use testbed::runs::{OPT_IN, RunSpec};
@@ -18,38 +18,39 @@ pub(super) const DATABASE: &str = "database";
 const SIDES: [&str; 3] = ["left", "middle", "right"];
 
 /// The run, and the runs of its namespace that are created together with it.
-pub(super) fn runs(pair: &Pair, twin: Twin) -> Vec<RunSpec> {
-    let all = 0..pair.twist.crowd();
-    all.map(|number| run(pair, twin, &name(pair, twin, number)))
+pub(super) fn runs(pair: &Pair, variant: Variant) -> Vec<RunSpec> {
+    let all = 0..pair.condition.crowd();
+    all.map(|number| run(pair, variant, &name(pair, variant, number)))
         .collect()
 }
 
-fn name(pair: &Pair, twin: Twin, number: usize) -> String {
+fn name(pair: &Pair, variant: Variant, number: usize) -> String {
     match number {
-        0 => pair.name(twin),
-        _ => format!("{}-{number}", pair.name(twin)),
+        0 => pair.name(variant),
+        _ => format!("{}-{number}", pair.name(variant)),
     }
 }
 
-fn run(pair: &Pair, twin: Twin, name: &str) -> RunSpec {
-    let run = RunSpec::new(&pair.namespace(twin), name).lasting(&format!("{}ms", pair.lasting.as_millis()));
+fn run(pair: &Pair, variant: Variant, name: &str) -> RunSpec {
+    let run =
+        RunSpec::new(&pair.namespace(variant), name).lasting(&format!("{}ms", pair.lasting.as_millis()));
     let run = mounting(pair, with_tasks(pair, run));
     let run = special(pair, run);
-    let mut of_tasks = json!({"podTemplate": template(pair, twin)});
-    if pair.twist == Twist::NoSuchAccount {
+    let mut of_tasks = json!({"podTemplate": template(pair, variant)});
+    if pair.condition == Condition::NoSuchAccount {
         of_tasks["serviceAccountName"] = json!("nobody");
     }
-    labelled(pair, twin, run.spec("taskRunTemplate", of_tasks))
+    labelled(pair, variant, run.spec("taskRunTemplate", of_tasks))
 }
 
 fn with_tasks(pair: &Pair, mut run: RunSpec) -> RunSpec {
-    let size = pair.twist.cpu(pair.place);
+    let size = pair.condition.cpu(pair.place);
     let size = size.map_or(json!({}), |cpu| json!({"cpu": cpu}));
     run = run.sized_task("first", &[], &size);
     for side in SIDES.into_iter().take(pair.width) {
         run = run.sized_task(side, &["first"], &size);
     }
-    let before = if pair.twist.has_gap() { GAP } else { "first" };
+    let before = if pair.condition.has_gap() { GAP } else { "first" };
     for (before, name) in [(before, "second"), ("second", "third")]
         .into_iter()
         .take(pair.length)
@@ -59,10 +60,10 @@ fn with_tasks(pair: &Pair, mut run: RunSpec) -> RunSpec {
     if pair.finally {
         run = run.finally("last");
     }
-    match pair.twist {
-        Twist::NodeDies | Twist::FailsOnce => tried_again(run, pair.retries),
+    match pair.condition {
+        Condition::NodeDies | Condition::FailsOnce => tried_again(run, pair.retries),
         // Tekton retries the task, whatever state an evicted pod causes.
-        Twist::Preempted => tried_again(run, 2),
+        Condition::Preempted => tried_again(run, 2),
         _ => run,
     }
 }
@@ -88,8 +89,8 @@ fn mounting(pair: &Pair, run: RunSpec) -> RunSpec {
     match pair.storage {
         Storage::None => run,
         Storage::InZone | Storage::OnOneNode => {
-            let claim = run.name().to_owned();
-            with_claim(run, &claim)
+            let pvc = run.name().to_owned();
+            with_pvc(run, &pvc)
         }
         Storage::Immediate => with_workspace(run, &made(IMMEDIATE)),
         Storage::WithTheFirstPod => with_workspace(run, &made(WITH_THE_FIRST_POD)),
@@ -97,20 +98,20 @@ fn mounting(pair: &Pair, run: RunSpec) -> RunSpec {
 }
 
 fn special(pair: &Pair, run: RunSpec) -> RunSpec {
-    match pair.twist {
-        Twist::MadeByATrigger => ["eventlistener", "trigger", "triggers-eventid"]
+    match pair.condition {
+        Condition::MadeByATrigger => ["eventlistener", "trigger", "triggers-eventid"]
             .into_iter()
             .fold(run, |run, key| {
                 run.label(&format!("triggers.tekton.dev/{key}"), "some")
             }),
-        Twist::TaskElsewhere => {
+        Condition::TaskElsewhere => {
             let elsewhere = json!({"runtimeClassName": "sandbox"});
             let second = json!({"pipelineTaskName": "second", "podTemplate": elsewhere});
             run.spec("taskRunSpecs", json!([second]))
         }
-        Twist::FailsOnce => run.ending("fail-once"),
-        Twist::Fails => run.ending("fail"),
-        _ if pair.twist.has_gap() => with_gap(run),
+        Condition::FailsOnce => run.ending("fail-once"),
+        Condition::Fails => run.ending("fail"),
+        _ if pair.condition.has_gap() => with_gap(run),
         _ => run,
     }
 }
@@ -124,28 +125,29 @@ fn with_gap(mut run: RunSpec) -> RunSpec {
     run
 }
 
-fn labelled(pair: &Pair, twin: Twin, mut run: RunSpec) -> RunSpec {
-    match (twin, pair.twist) {
+fn labelled(pair: &Pair, variant: Variant, mut run: RunSpec) -> RunSpec {
+    match (variant, pair.condition) {
         // The label of a task has no effect on the run: only the task's pods have it.
-        (Twin::Labelled, Twist::LabelledTask) => {
+        (Variant::Labelled, Condition::LabelledTask) => {
             let metadata = json!({"labels": {OPT_IN: "true"}});
             run.manifest["spec"]["pipelineSpec"]["tasks"][0]["taskSpec"]["metadata"] = metadata;
             run
         }
-        (Twin::Labelled, Twist::LabelledByPipeline | Twist::LabelledByNamespace) | (Twin::Plain, _) => run,
-        (Twin::Labelled, _) => run.opted_in(pair.strategy),
+        (Variant::Labelled, Condition::LabelledByPipeline | Condition::LabelledByNamespace)
+        | (Variant::Plain, _) => run,
+        (Variant::Labelled, _) => run.opted_in(pair.strategy),
     }
 }
 
 /// The pod template of all tasks.
-fn template(pair: &Pair, twin: Twin) -> Value {
-    let (name, mut template) = (pair.name(twin), pair.place.template());
+fn template(pair: &Pair, variant: Variant) -> Value {
+    let (name, mut template) = (pair.name(variant), pair.place.template());
     if pair.own_nodes() > 0 {
         let own = json!({"key": name, "operator": "Exists", "effect": "NoSchedule"});
         let tolerations = template["tolerations"].as_array().cloned().unwrap_or_default();
         template["tolerations"] = tolerations.into_iter().chain([own]).collect();
     }
-    if pair.twist.has_nodes() {
+    if pair.condition.has_nodes() {
         template["nodeSelector"][OWNER] = json!(name);
     }
     if let Some(affinity) = affinity(pair) {
@@ -157,15 +159,15 @@ fn template(pair: &Pair, twin: Twin) -> Value {
 fn affinity(pair: &Pair) -> Option<Value> {
     let selector = json!({"matchLabels": {"app": DATABASE}});
     let near = json!({"topologyKey": keys::HOSTNAME, "labelSelector": selector});
-    match pair.twist {
-        Twist::OwnAntiAffinity => {
+    match pair.condition {
+        Condition::OwnAntiAffinity => {
             Some(json!({"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [near]}}))
         }
-        Twist::OwnPreferredAffinity => {
+        Condition::OwnPreferredAffinity => {
             let weighted = json!({"weight": 100, "podAffinityTerm": near});
             Some(json!({"podAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": [weighted]}}))
         }
-        Twist::OwnNodeAffinity => Some(json!({"nodeAffinity": of_nodes(pair)})),
+        Condition::OwnNodeAffinity => Some(json!({"nodeAffinity": of_nodes(pair)})),
         _ => None,
     }
 }

@@ -1,15 +1,15 @@
 //! Prepares a run: a namespace with its limits, nodes of its own, a volume; and creates the run.
 
+use super::cluster::LISTENER;
+use super::condition::Condition;
 use super::manifest::OWNER;
-use super::pair::{Pair, Storage, Twin};
+use super::pair::{Pair, Storage, Variant};
 use super::place::{ZONE, only_where, tainted};
-use super::twist::Twist;
-use super::world::LISTENER;
-use crate::moves_with_claims::add_attaching_nodes;
+use crate::moves_with_volumes::add_attaching_nodes;
 use crate::support::SOON;
-use crate::support::attacher::DRIVER;
-use crate::support::claims::claim_of;
+use crate::support::fake_csi::DRIVER;
 use crate::support::objects::quota;
+use crate::support::pvcs::create_pvc_of;
 use crate::support::runs::create;
 use k8s_openapi::api::core::v1::Namespace;
 use kube::ResourceExt;
@@ -19,41 +19,41 @@ use serde_json::{Value, json};
 use testbed::runs::{self, OPT_IN, RunSpec, State};
 use testbed::{Testbed, apply};
 
-pub(super) async fn prepare(bed: &Testbed, pair: &Pair, twin: Twin) {
-    if pair.twist.has_namespace() {
-        let namespace = bed.namespace(&pair.namespace(twin)).await.unwrap();
+pub(super) async fn prepare(bed: &Testbed, pair: &Pair, variant: Variant) {
+    if pair.condition.has_namespace() {
+        let namespace = bed.namespace(&pair.namespace(variant)).await.unwrap();
         limit(bed, pair, &namespace).await;
     }
     if pair.own_nodes() > 0 {
-        add_nodes(bed, pair, &pair.name(twin)).await;
+        add_nodes(bed, pair, &pair.name(variant)).await;
     }
-    if pair.twist == Twist::MadeByATrigger {
-        let account = listener(&pair.name(twin));
+    if pair.condition == Condition::MadeByATrigger {
+        let account = listener(&pair.name(variant));
         let client = bed.client().await.unwrap();
         apply::apply_all(&client, &account).await.unwrap();
     }
-    add_claim(bed, pair, &pair.name(twin)).await;
+    add_pvc(bed, pair, &pair.name(variant)).await;
 }
 
 async fn limit(bed: &Testbed, pair: &Pair, namespace: &str) {
-    match pair.twist {
-        Twist::QuotaOfPods(most) => drop(quota(bed, namespace, "pods", &most.to_string()).await),
-        Twist::Crowd => drop(quota(bed, namespace, "pods", &pair.twist.crowd().to_string()).await),
-        Twist::QuotaOfSets => {
+    match pair.condition {
+        Condition::QuotaOfPods(most) => drop(quota(bed, namespace, "pods", &most.to_string()).await),
+        Condition::Crowd => drop(quota(bed, namespace, "pods", &pair.condition.crowd().to_string()).await),
+        Condition::QuotaOfSets => {
             let most = if pair.storage == Storage::None {
                 1
             } else {
-                pair.twist.crowd()
+                pair.condition.crowd()
             };
             quota(bed, namespace, "count/statefulsets.apps", &most.to_string()).await;
         }
         // With this quota each container needs a request. The quota has room for two tasks, or for one task and a
         // placeholder.
-        Twist::QuotaOfCpu => {
+        Condition::QuotaOfCpu => {
             limit_range(bed, namespace, json!({"defaultRequest": {"cpu": "100m"}})).await;
             quota(bed, namespace, "requests.cpu", "240m").await;
         }
-        Twist::Limits => {
+        Condition::Limits => {
             let limit = json!({
                 "min": {"cpu": "1m", "memory": "1Mi"},
                 "defaultRequest": {"cpu": "500m", "memory": "128Mi"},
@@ -61,7 +61,7 @@ async fn limit(bed: &Testbed, pair: &Pair, namespace: &str) {
             });
             limit_range(bed, namespace, limit).await;
         }
-        Twist::LimitsAbove => {
+        Condition::LimitsAbove => {
             let limit = json!({
                 "min": {"cpu": "200m", "memory": "200Mi"},
                 "defaultRequest": {"cpu": "250m", "memory": "256Mi"},
@@ -88,9 +88,9 @@ async fn add_nodes(bed: &Testbed, pair: &Pair, name: &str) {
     add_attaching_nodes(bed, &tainted(nodes, name, None)).await;
 }
 
-pub(super) fn own_nodes(pair: &Pair, twin: Twin) -> Vec<String> {
+pub(super) fn own_nodes(pair: &Pair, variant: Variant) -> Vec<String> {
     let all = 0..pair.own_nodes();
-    all.map(|number| format!("{}-{number}", pair.name(twin)))
+    all.map(|number| format!("{}-{number}", pair.name(variant)))
         .collect()
 }
 
@@ -107,7 +107,7 @@ fn listener(name: &str) -> [Value; 2] {
     ]
 }
 
-async fn add_claim(bed: &Testbed, pair: &Pair, name: &str) {
+async fn add_pvc(bed: &Testbed, pair: &Pair, name: &str) {
     let volume = match pair.storage {
         Storage::InZone => json!({
             "csi": {"driver": DRIVER, "volumeHandle": name},
@@ -119,18 +119,18 @@ async fn add_claim(bed: &Testbed, pair: &Pair, name: &str) {
         }),
         Storage::None | Storage::Immediate | Storage::WithTheFirstPod => return,
     };
-    claim_of(bed, name, volume).await;
+    create_pvc_of(bed, name, volume).await;
 }
 
 /// Creates the run as the pair requires: directly, by a trigger, or from a Pipeline.
-pub(super) async fn begin(bed: &Testbed, pair: &Pair, twin: Twin, run: &mut RunSpec) -> DynamicObject {
-    match pair.twist {
-        Twist::MadeByATrigger => by_trigger(bed, &pair.name(twin), run).await,
-        Twist::LabelledByPipeline => {
-            by_pipeline(bed, run, twin).await;
+pub(super) async fn begin(bed: &Testbed, pair: &Pair, variant: Variant, run: &mut RunSpec) -> DynamicObject {
+    match pair.condition {
+        Condition::MadeByATrigger => by_trigger(bed, &pair.name(variant), run).await,
+        Condition::LabelledByPipeline => {
+            by_pipeline(bed, run, variant).await;
             create(bed, run).await
         }
-        Twist::LabelledByNamespace if twin == Twin::Labelled => {
+        Condition::LabelledByNamespace if variant == Variant::Labelled => {
             label_namespace(bed, pair.strategy, run).await;
             create(bed, run).await
         }
@@ -154,13 +154,13 @@ async fn by_trigger(bed: &Testbed, account: &str, run: &mut RunSpec) -> DynamicO
 }
 
 /// Tekton copies the labels of a Pipeline to its runs.
-async fn by_pipeline(bed: &Testbed, run: &mut RunSpec, twin: Twin) {
+async fn by_pipeline(bed: &Testbed, run: &mut RunSpec, variant: Variant) {
     let mut pipeline = json!({
         "apiVersion": "tekton.dev/v1", "kind": "Pipeline",
         "metadata": {"namespace": run.namespace(), "name": run.name(), "labels": {}},
         "spec": run.manifest["spec"]["pipelineSpec"].take(),
     });
-    if twin == Twin::Labelled {
+    if variant == Variant::Labelled {
         pipeline["metadata"]["labels"][OPT_IN] = json!("true");
     }
     apply::apply(&bed.client().await.unwrap(), &pipeline)

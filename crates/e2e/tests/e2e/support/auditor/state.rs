@@ -16,7 +16,7 @@ use testbed::runs::{self, State};
 const BEHIND: Duration = Duration::from_secs(5);
 
 #[derive(Default)]
-pub(super) struct Book {
+pub(super) struct AuditState {
     pods: BTreeMap<String, BoundPod>,
     sets: BTreeMap<String, Set>,
     pub(super) runs: BTreeMap<String, Run>,
@@ -29,15 +29,15 @@ pub(super) struct Book {
     pub(super) longest_hold: Duration,
     /// Reasons of failed runs, by name.
     pub(super) failed: BTreeMap<String, String>,
-    wrongs: BTreeMap<String, Wrong>,
+    violations: BTreeMap<String, Violation>,
     /// How many objects of each kind were recorded.
-    pub(super) noted: BTreeMap<&'static str, usize>,
+    pub(super) recorded: BTreeMap<&'static str, usize>,
     /// Kinds whose watch failed and has not restarted yet.
     pub(super) unwatched: BTreeSet<&'static str>,
 }
 
 /// A violation.
-struct Wrong {
+struct Violation {
     since: Instant,
     /// The nodes of the pods, if pods of one run are on different nodes.
     apart: Vec<String>,
@@ -78,58 +78,61 @@ pub(super) struct LiveNode {
     name: String,
 }
 
-/// A kind of object in the book, with the fields that the audit compares.
+/// A kind of object in the state, with the fields that the audit compares.
 pub(super) trait Entry: Clone + Sized + Send {
     const KIND: &'static str;
     type Object: Resource + Clone + Debug + DeserializeOwned + Send + 'static;
     /// `None` if the audit no longer needs the object.
-    fn of(object: &Self::Object) -> Option<Self>;
-    fn page(book: &mut Book) -> &mut BTreeMap<String, Self>;
-    fn audit(&self, uid: &str, book: &mut Book);
-    fn gone(&self, _: &mut Book) {}
+    fn from_object(object: &Self::Object) -> Option<Self>;
+    fn entries(state: &mut AuditState) -> &mut BTreeMap<String, Self>;
+    fn audit(&self, uid: &str, state: &mut AuditState);
+    fn on_delete(&self, _: &mut AuditState) {}
 }
 
 pub(super) fn uid<K: Resource>(object: &K) -> String {
     object.meta().uid.clone().unwrap()
 }
 
-pub(super) fn remove<E: Entry>(book: &mut Book, uid: &str) {
-    if let Some(entry) = E::page(book).remove(uid) {
-        entry.gone(book);
+pub(super) fn remove<E: Entry>(state: &mut AuditState, uid: &str) {
+    if let Some(entry) = E::entries(state).remove(uid) {
+        entry.on_delete(state);
     }
 }
 
-pub(super) fn note<E: Entry>(book: &mut Book, object: &E::Object) {
+pub(super) fn record<E: Entry>(state: &mut AuditState, object: &E::Object) {
     let uid = uid(object);
-    match E::of(object) {
+    match E::from_object(object) {
         Some(entry) => {
-            E::page(book).insert(uid.clone(), entry.clone());
-            entry.audit(&uid, book);
-            *book.noted.entry(E::KIND).or_default() += 1;
+            E::entries(state).insert(uid.clone(), entry.clone());
+            entry.audit(&uid, state);
+            *state.recorded.entry(E::KIND).or_default() += 1;
         }
-        None => remove::<E>(book, &uid),
+        None => remove::<E>(state, &uid),
     }
 }
 
-impl Book {
-    pub(super) fn wrongs(&self) -> BTreeSet<String> {
-        self.wrongs.keys().cloned().collect()
+impl AuditState {
+    pub(super) fn violations(&self) -> BTreeSet<String> {
+        self.violations.keys().cloned().collect()
     }
 
     /// Violations, except pods of one run on different nodes of which one was lost.
-    pub(super) fn wrongs_on_live_nodes(&self) -> BTreeSet<String> {
-        let was_lost = |wrong: &Wrong, node: &String| {
+    pub(super) fn violations_on_live_nodes(&self) -> BTreeSet<String> {
+        let was_lost = |violation: &Violation, node: &String| {
             let lost = self.lost.get(node);
-            lost.is_some_and(|at| *at <= wrong.since + BEHIND)
+            lost.is_some_and(|at| *at <= violation.since + BEHIND)
         };
-        let is_excused = |wrong: &Wrong| wrong.apart.iter().any(|node| was_lost(wrong, node));
-        let wrongs = self.wrongs.iter().filter(|(_, wrong)| !is_excused(wrong));
-        wrongs.map(|(what, _)| what.clone()).collect()
+        let is_allowed = |violation: &Violation| violation.apart.iter().any(|node| was_lost(violation, node));
+        let violations = self
+            .violations
+            .iter()
+            .filter(|(_, violation)| !is_allowed(violation));
+        violations.map(|(what, _)| what.clone()).collect()
     }
 
-    fn write(&mut self, what: String, apart: Vec<String>) {
+    fn add_violation(&mut self, what: String, apart: Vec<String>) {
         let since = Instant::now();
-        self.wrongs.entry(what).or_insert(Wrong { since, apart });
+        self.violations.entry(what).or_insert(Violation { since, apart });
     }
 }
 
@@ -137,7 +140,7 @@ impl Entry for BoundPod {
     const KIND: &'static str = "pods";
     type Object = Pod;
 
-    fn of(pod: &Pod) -> Option<Self> {
+    fn from_object(pod: &Pod) -> Option<Self> {
         let phase = pod.status.as_ref().and_then(|status| status.phase.as_deref());
         let node = runs::node(pod).filter(|_| !matches!(phase, Some("Succeeded" | "Failed")))?;
         let labels = pod.labels();
@@ -160,26 +163,26 @@ impl Entry for BoundPod {
         })
     }
 
-    fn page(book: &mut Book) -> &mut BTreeMap<String, Self> {
-        &mut book.pods
+    fn entries(state: &mut AuditState) -> &mut BTreeMap<String, Self> {
+        &mut state.pods
     }
 
-    fn audit(&self, uid: &str, book: &mut Book) {
-        let others = book.pods.iter().filter(|(other, _)| *other != uid);
-        let wrongs: Vec<_> = others.filter_map(|(_, other)| self.quarrel(other)).collect();
-        for (what, apart) in wrongs {
-            book.write(what, apart);
+    fn audit(&self, uid: &str, state: &mut AuditState) {
+        let others = state.pods.iter().filter(|(other, _)| *other != uid);
+        let violations: Vec<_> = others.filter_map(|(_, other)| self.violation(other)).collect();
+        for (what, apart) in violations {
+            state.add_violation(what, apart);
         }
     }
 }
 
 impl BoundPod {
     /// The violation between two pods, and the nodes if the pods are of one run.
-    fn quarrel(&self, other: &Self) -> Option<(String, Vec<String>)> {
+    fn violation(&self, other: &Self) -> Option<(String, Vec<String>)> {
         let Self { group, node, .. } = self;
         let (mine, here) = (other.group == *group, other.node == *node);
-        if !mine && here && (self.keeps_off(other) || other.keeps_off(self)) {
-            let met = format!("{group} and {} met on {node}", other.group);
+        if !mine && here && (self.excludes(other) || other.excludes(self)) {
+            let met = format!("{group} and {} share node {node}", other.group);
             return Some((met, Vec::new()));
         }
         let apart = vec![node.clone(), other.node.clone()];
@@ -191,7 +194,7 @@ impl BoundPod {
     }
 
     /// Whether the anti-affinity of this pod keeps the other pod off its node.
-    fn keeps_off(&self, other: &Self) -> bool {
+    fn excludes(&self, other: &Self) -> bool {
         self.isolation.is_some_and(|Isolation { scope, from }| {
             (scope == Scope::Cluster || other.namespace == self.namespace)
                 && (from == IsolateFrom::All || other.enrolled)
@@ -203,7 +206,7 @@ impl Entry for LiveNode {
     const KIND: &'static str = "nodes";
     type Object = Node;
 
-    fn of(node: &Node) -> Option<Self> {
+    fn from_object(node: &Node) -> Option<Self> {
         let conditions = node.status.as_ref().and_then(|status| status.conditions.as_ref());
         let mut conditions = conditions.into_iter().flatten();
         let ready = conditions.any(|it| it.type_ == "Ready" && it.status == "True");
@@ -212,14 +215,14 @@ impl Entry for LiveNode {
         })
     }
 
-    fn page(book: &mut Book) -> &mut BTreeMap<String, Self> {
-        &mut book.nodes
+    fn entries(state: &mut AuditState) -> &mut BTreeMap<String, Self> {
+        &mut state.nodes
     }
 
-    fn audit(&self, _: &str, _: &mut Book) {}
+    fn audit(&self, _: &str, _: &mut AuditState) {}
 
-    fn gone(&self, book: &mut Book) {
-        let lost = book.lost.entry(self.name.clone());
+    fn on_delete(&self, state: &mut AuditState) {
+        let lost = state.lost.entry(self.name.clone());
         lost.or_insert_with(Instant::now);
     }
 }
@@ -228,19 +231,19 @@ impl Entry for Set {
     const KIND: &'static str = "sets";
     type Object = StatefulSet;
 
-    fn of(set: &StatefulSet) -> Option<Self> {
+    fn from_object(set: &StatefulSet) -> Option<Self> {
         let group = set.labels()[keys::GROUP].clone();
         Some(Self { group })
     }
 
-    fn page(book: &mut Book) -> &mut BTreeMap<String, Self> {
-        &mut book.sets
+    fn entries(state: &mut AuditState) -> &mut BTreeMap<String, Self> {
+        &mut state.sets
     }
 
-    fn audit(&self, uid: &str, book: &mut Book) {
-        let mut others = book.sets.iter().filter(|(other, _)| *other != uid);
+    fn audit(&self, uid: &str, state: &mut AuditState) {
+        let mut others = state.sets.iter().filter(|(other, _)| *other != uid);
         if others.any(|(_, other)| other.group == self.group) {
-            book.write(format!("{} has two StatefulSets", self.group), Vec::new());
+            state.add_violation(format!("{} has two StatefulSets", self.group), Vec::new());
         }
     }
 }
@@ -249,7 +252,7 @@ impl Entry for Run {
     const KIND: &'static str = "runs";
     type Object = DynamicObject;
 
-    fn of(run: &DynamicObject) -> Option<Self> {
+    fn from_object(run: &DynamicObject) -> Option<Self> {
         Some(Self {
             name: run.name_any(),
             state: runs::state(run),
@@ -258,34 +261,37 @@ impl Entry for Run {
         })
     }
 
-    fn page(book: &mut Book) -> &mut BTreeMap<String, Self> {
-        &mut book.runs
+    fn entries(state: &mut AuditState) -> &mut BTreeMap<String, Self> {
+        &mut state.runs
     }
 
-    fn audit(&self, uid: &str, book: &mut Book) {
+    fn audit(&self, uid: &str, state: &mut AuditState) {
         let Self {
             name,
-            state,
+            state: run_state,
             ours,
             released,
         } = self;
-        match state {
+        match run_state {
             State::Pending if *ours => {
-                book.held_since.entry(uid.to_owned()).or_insert_with(Instant::now);
+                state
+                    .held_since
+                    .entry(uid.to_owned())
+                    .or_insert_with(Instant::now);
             }
-            State::Running if *released && book.users.contains(uid) => {
-                let what = format!("{name} was released, and that was its user's to do");
-                book.write(what, Vec::new());
+            State::Running if *released && state.users.contains(uid) => {
+                let what = format!("{name} was released, although its user holds it");
+                state.add_violation(what, Vec::new());
             }
             State::Pending | State::Running | State::Succeeded => {}
             State::Failed(reason) => {
-                book.failed.insert(name.clone(), reason.clone());
+                state.failed.insert(name.clone(), reason.clone());
             }
         }
-        if *state != State::Pending
-            && let Some(since) = book.held_since.remove(uid)
+        if *run_state != State::Pending
+            && let Some(since) = state.held_since.remove(uid)
         {
-            book.longest_hold = book.longest_hold.max(since.elapsed());
+            state.longest_hold = state.longest_hold.max(since.elapsed());
         }
     }
 }
@@ -306,34 +312,34 @@ mod tests {
         }
     }
 
-    fn book(pods: [BoundPod; 2]) -> Book {
-        let mut book = Book::default();
+    fn state(pods: [BoundPod; 2]) -> AuditState {
+        let mut state = AuditState::default();
         for (number, pod) in pods.into_iter().enumerate() {
-            book.pods.insert(number.to_string(), pod.clone());
-            pod.audit(&number.to_string(), &mut book);
+            state.pods.insert(number.to_string(), pod.clone());
+            pod.audit(&number.to_string(), &mut state);
         }
-        book
+        state
     }
 
-    fn wrongs(pods: [BoundPod; 2]) -> usize {
-        book(pods).wrongs().len()
+    fn violations(pods: [BoundPod; 2]) -> usize {
+        state(pods).violations().len()
     }
 
     #[e2e_test]
-    fn two_runs_on_one_node_one_run_on_two_and_two_placeholders_are_wrong() {
+    fn two_runs_on_one_node_one_run_on_two_nodes_and_two_placeholders_are_violations() {
         let placeholder = BoundPod {
             placeholder: true,
             ..pod("a", "n", true)
         };
-        assert_eq!(wrongs([pod("a", "n", true), pod("b", "n", false)]), 1);
-        assert_eq!(wrongs([pod("a", "n", false), pod("b", "n", false)]), 0);
-        assert_eq!(wrongs([pod("a", "n", true), pod("a", "m", true)]), 1);
-        assert_eq!(wrongs([pod("a", "n", true), pod("b", "m", true)]), 0);
-        assert_eq!(wrongs([placeholder.clone(), placeholder]), 1);
+        assert_eq!(violations([pod("a", "n", true), pod("b", "n", false)]), 1);
+        assert_eq!(violations([pod("a", "n", false), pod("b", "n", false)]), 0);
+        assert_eq!(violations([pod("a", "n", true), pod("a", "m", true)]), 1);
+        assert_eq!(violations([pod("a", "n", true), pod("b", "m", true)]), 0);
+        assert_eq!(violations([placeholder.clone(), placeholder]), 1);
     }
 
     #[e2e_test]
-    fn a_run_keeps_off_its_node_only_what_its_isolation_names() {
+    fn a_run_excludes_only_the_pods_that_its_isolation_names() {
         let isolated = |isolation: &str| BoundPod {
             isolation: Some(isolation.parse().unwrap()),
             ..pod("a", "n", true)
@@ -354,40 +360,40 @@ mod tests {
             ("namespace-enrolled", [true, false, false, false]),
         ] {
             let others = [in_red(true), in_red(false), in_blue(true), in_blue(false)];
-            let found = others.map(|other| wrongs([isolated(isolation), other]) == 1);
+            let found = others.map(|other| violations([isolated(isolation), other]) == 1);
             assert_eq!(found, kept_off, "{isolation}");
         }
     }
 
     #[e2e_test]
-    fn pods_of_a_run_may_be_apart_only_while_one_of_their_nodes_is_lost() {
-        let apart = || book([pod("a", "n", true), pod("a", "m", true)]);
-        let lost = |name: &str, at: Instant, mut book: Book| {
-            book.lost.insert(name.into(), at);
-            book.wrongs_on_live_nodes().len()
+    fn pods_of_a_run_may_be_on_two_nodes_only_while_one_of_the_nodes_is_lost() {
+        let apart = || state([pod("a", "n", true), pod("a", "m", true)]);
+        let lost = |name: &str, at: Instant, mut state: AuditState| {
+            state.lost.insert(name.into(), at);
+            state.violations_on_live_nodes().len()
         };
         let now = Instant::now();
-        assert_eq!(apart().wrongs_on_live_nodes().len(), 1);
+        assert_eq!(apart().violations_on_live_nodes().len(), 1);
         assert_eq!(lost("n", now, apart()), 0);
         assert_eq!(lost("another", now, apart()), 1);
         assert_eq!(lost("n", now + 2 * BEHIND, apart()), 1, "later");
-        let met = book([pod("a", "n", true), pod("b", "n", true)]);
+        let met = state([pod("a", "n", true), pod("b", "n", true)]);
         assert_eq!(lost("n", now, met), 1);
     }
 
     #[e2e_test]
-    fn a_run_that_was_not_ours_to_release_and_is_released_is_wrong() {
-        let mut book = Book::default();
-        book.users.insert("uid".into());
+    fn a_release_of_a_run_that_its_user_holds_is_a_violation() {
+        let mut state = AuditState::default();
+        state.users.insert("uid".into());
         let run = |state| Run {
             name: "run".into(),
             released: state == State::Running,
             state,
             ours: false,
         };
-        run(State::Pending).audit("uid", &mut book);
-        assert!(book.wrongs.is_empty());
-        run(State::Running).audit("uid", &mut book);
-        assert_eq!(book.wrongs.len(), 1);
+        run(State::Pending).audit("uid", &mut state);
+        assert!(state.violations.is_empty());
+        run(State::Running).audit("uid", &mut state);
+        assert_eq!(state.violations.len(), 1);
     }
 }

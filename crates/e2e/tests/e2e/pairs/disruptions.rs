@@ -1,11 +1,11 @@
 //! The disruption of a run or its node, while the run waits or runs.
 
+use super::condition::Condition;
 use super::manifest::{GAP, OWNER};
-use super::pair::{Pair, Twin};
-use super::twist::Twist;
+use super::pair::{Pair, Variant};
 use crate::support::SOON;
 use crate::support::kubectl::kubectl;
-use crate::support::nodes::{cordon, uncordon};
+use crate::support::objects::{cordon, uncordon};
 use crate::support::placeholders::{placeholder_name, pods};
 use crate::support::runs::create;
 use jiff::Timestamp;
@@ -22,39 +22,39 @@ use testbed::{Result, Testbed};
 const A_WHILE: Duration = Duration::from_secs(2);
 const A_SECOND: Duration = Duration::from_secs(1);
 
-pub(super) async fn disturb(
+pub(super) async fn disrupt(
     bed: &Testbed,
     pair: &Pair,
-    twin: Twin,
+    variant: Variant,
     (run, created): (&RunSpec, &DynamicObject),
 ) -> Result<()> {
-    match pair.twist {
-        Twist::Cordoned | Twist::CordonedForASecond => {
+    match pair.condition {
+        Condition::Cordoned | Condition::CordonedForASecond => {
             let node = first_node(bed, run).await?;
             cordon(bed, &node).await;
-            if pair.twist == Twist::CordonedForASecond {
+            if pair.condition == Condition::CordonedForASecond {
                 tokio::time::sleep(A_SECOND).await;
                 uncordon(bed, &node).await;
             }
             Ok(())
         }
         // The remedy of the event NodeUnfit. Without the taint, it stays unknown whether the pods have ended.
-        Twist::NodeDies => {
+        Condition::NodeDies => {
             let node = first_node(bed, run).await?;
             bed.fail_node(&node).await?;
             let out_of_service = "node.kubernetes.io/out-of-service=nodeshutdown:NoExecute";
             kubectl(bed, &["taint", "node", &node, out_of_service]);
             Ok(())
         }
-        Twist::NodeReturns => {
+        Condition::NodeReturns => {
             let node = first_node(bed, run).await?;
             bed.fail_node(&node).await?;
             tokio::time::sleep(A_WHILE).await;
             bed.recover_node(&node).await
         }
-        Twist::CordonedBetween | Twist::NodeDiesBetween => in_the_gap(bed, pair, run).await,
-        Twist::Preempted => preempt(bed, run).await,
-        Twist::PlaceholderDeleted if twin == Twin::Labelled => {
+        Condition::CordonedBetween | Condition::NodeDiesBetween => in_the_gap(bed, pair, run).await,
+        Condition::Preempted => preempt(bed, run).await,
+        Condition::PlaceholderDeleted if variant == Variant::Labelled => {
             first_node(bed, run).await?;
             let pods = pods(&bed.client().await?, run.namespace());
             let name = placeholder_name(created).pod();
@@ -89,7 +89,7 @@ async fn in_the_gap(bed: &Testbed, pair: &Pair, run: &RunSpec) -> Result<()> {
     })
     .await?;
     let node = first_node(bed, run).await?;
-    if pair.twist == Twist::CordonedBetween {
+    if pair.condition == Condition::CordonedBetween {
         cordon(bed, &node).await;
     } else {
         bed.fail_node(&node).await?;
@@ -153,8 +153,8 @@ pub(super) async fn end_preemption(bed: &Testbed, run: &RunSpec) {
 }
 
 /// Creates an unlabelled run whose two tasks occupy the two nodes of a pair.
-pub(super) async fn take_nodes(bed: &Testbed, pair: &Pair, twin: Twin) -> RunSpec {
-    let name = pair.name(twin);
+pub(super) async fn take_nodes(bed: &Testbed, pair: &Pair, variant: Variant) -> RunSpec {
+    let name = pair.name(variant);
     let mut template = pair.place.template();
     template["nodeSelector"][OWNER] = json!(name);
     template["tolerations"] = json!([{"operator": "Exists"}]);

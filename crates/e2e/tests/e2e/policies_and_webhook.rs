@@ -41,12 +41,12 @@ pub(crate) struct Outcome {
 }
 
 /// Installs both, each for its own namespace only.
-pub(crate) async fn both_ways(bed: &Testbed) -> Client {
+pub(crate) async fn install_both(bed: &Testbed) -> Client {
     let client = bed.client().await.unwrap();
     for namespace in [POLICIES, WEBHOOK].into_iter().chain(LABELLED) {
         bed.namespace(namespace).await.unwrap();
     }
-    keep_the_webhook_out(&client).await;
+    exclude_from_webhook(&client).await;
     for document in [with_reserve("cpu=1"), pod()] {
         bed.until("the webhook to leave a namespace out", SOON, async || match send(
             &client, POLICIES, &document,
@@ -104,7 +104,7 @@ async fn keep_the_webhook_out(client: &Client) {
         let (api, _) = api_of(client, &reference).unwrap();
         let mut configuration = api.get(name).await.unwrap();
         for webhook in configuration.data["webhooks"].as_array_mut().unwrap() {
-            leave_out(&mut webhook["namespaceSelector"], [POLICIES, LABELLED[0]]);
+            exclude(&mut webhook["namespaceSelector"], [POLICIES, LABELLED[0]]);
         }
         api.replace(name, &PostParams::default(), &configuration)
             .await
@@ -122,13 +122,13 @@ pub(crate) fn policies() -> Vec<Value> {
     });
     for object in &mut objects {
         if let Some(constraints) = object.pointer_mut("/spec/matchConstraints") {
-            leave_out(&mut constraints["namespaceSelector"], [WEBHOOK, LABELLED[1]]);
+            exclude(&mut constraints["namespaceSelector"], [WEBHOOK, LABELLED[1]]);
         }
     }
     objects
 }
 
-fn leave_out(selector: &mut Value, namespaces: [&str; 2]) {
+fn exclude(selector: &mut Value, namespaces: [&str; 2]) {
     let left_out = selector.pointer_mut("/matchExpressions/0/values").unwrap();
     left_out
         .as_array_mut()
@@ -216,13 +216,13 @@ fn comparable(mut object: Value) -> Value {
     }
     let annotations = metadata.get_mut("annotations").and_then(Value::as_object_mut);
     if let Some(mark) = annotations.and_then(|annotations| annotations.get_mut(keys::HOLD)) {
-        undated(mark);
+        without_date(mark);
     }
     object
 }
 
 /// Removes the start time of a hold: the webhook records the time, and a policy cannot read it.
-fn undated(mark: &mut Value) {
+fn without_date(mark: &mut Value) {
     if mark
         .as_str()
         .is_some_and(|mark| mark.parse::<jiff::Timestamp>().is_ok())
@@ -259,7 +259,7 @@ pub(crate) async fn patched(client: &Client, run: usize, document: Value) -> Out
             .patch(&name(run), &dry_run, &Patch::Merge(&document))
             .unwrap();
         match answer(client, namespace, request).await {
-            Answer::Accepted(run) => Answer::Accepted(as_asked(run)),
+            Answer::Accepted(run) => Answer::Accepted(without_tektons_changes(run)),
             refusal => refusal,
         }
     };
@@ -272,7 +272,7 @@ pub(crate) async fn patched(client: &Client, run: usize, document: Value) -> Out
 }
 
 /// Removes the fields that Tekton writes meanwhile.
-fn as_asked(mut run: Value) -> Value {
+fn without_tektons_changes(mut run: Value) -> Value {
     let metadata = run["metadata"].take();
     json!({"spec": run["spec"], "annotations": metadata["annotations"], "owners": metadata["ownerReferences"]})
 }

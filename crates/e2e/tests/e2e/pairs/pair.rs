@@ -1,9 +1,9 @@
 //! A pair of runs: the place of its pods, its volume, its special condition, and which of these can be combined.
 
+use super::condition::Condition;
 use super::place::Place;
-use super::twist::Twist;
-use crate::soak::one_of;
-use crate::support::provisioner::ITS_ZONE;
+use crate::support::fake_csi::DEFAULT_ZONE;
+use crate::support::random::one_of;
 use fastrand::Rng;
 use std::time::Duration;
 
@@ -57,23 +57,23 @@ impl Storage {
 
     /// This storage, or another that can be combined with the condition: a run that hangs without the label cannot be
     /// compared.
-    pub(super) fn beside(self, twist: Twist, place: Place, assistants: bool) -> Self {
+    pub(super) fn beside(self, condition: Condition, place: Place, assistants: bool) -> Self {
         match self {
             // Tekton's own assistant cannot be on the nodes of a RuntimeClass, and does not move off a node.
-            _ if assistants && (place == Place::Sandbox || twist.moves()) => Self::None,
+            _ if assistants && (place == Place::Sandbox || condition.moves()) => Self::None,
             // A namespace of the pair's own contains only the PVCs that Tekton creates.
-            Self::InZone | Self::OnOneNode if twist == Twist::QuotaOfSets => Self::WithTheFirstPod,
-            _ if !(twist.goes_with_volumes() || twist == Twist::QuotaOfSets) => Self::None,
-            Self::OnOneNode if twist.moves() || twist.has_nodes() => Self::None,
+            Self::InZone | Self::OnOneNode if condition == Condition::QuotaOfSets => Self::WithTheFirstPod,
+            _ if !(condition.goes_with_volumes() || condition == Condition::QuotaOfSets) => Self::None,
+            Self::OnOneNode if condition.moves() || condition.has_nodes() => Self::None,
             // The driver would choose another zone than the placeholder, and the run would have to move there.
-            Self::Immediate if place.zone() != ITS_ZONE => Self::WithTheFirstPod,
+            Self::Immediate if place.zone() != DEFAULT_ZONE => Self::WithTheFirstPod,
             fitting => fitting,
         }
     }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Twin {
+pub(super) enum Variant {
     Plain,
     Labelled,
 }
@@ -87,7 +87,7 @@ pub(super) struct Pair {
     /// Whether Tekton creates assistants for runs with volumes.
     pub(super) assistants: bool,
     pub(super) place: Place,
-    pub(super) twist: Twist,
+    pub(super) condition: Condition,
     pub(super) storage: Storage,
     pub(super) strategy: &'static str,
     /// Number of tasks parallel to the second one. All of them follow the first task, and the third task follows the second.
@@ -102,19 +102,19 @@ pub(super) struct Pair {
 impl Pair {
     pub(super) fn draw(seed: u64, number: usize) -> Self {
         let rng = &mut Rng::with_seed(seed);
-        let (assistants, twist) = (rng.bool(), one_of(rng, &Twist::ALL));
-        let place = twist.place(one_of(rng, &PLACES));
+        let (assistants, condition) = (rng.bool(), one_of(rng, &Condition::ALL));
+        let place = condition.place(one_of(rng, &PLACES));
         Self {
             number,
             seed: Some(seed),
             assistants,
             place,
-            twist,
-            storage: one_of(rng, &STORAGES).beside(twist, place, assistants),
+            condition,
+            storage: one_of(rng, &STORAGES).beside(condition, place, assistants),
             strategy: one_of(rng, &STRATEGIES),
-            width: rng.usize(0..3).min(twist.widest()),
-            length: rng.usize(0..3).max(twist.shortest()),
-            lasting: twist.lasting(one_of(rng, &[300, 1000, 3000].map(Duration::from_millis))),
+            width: rng.usize(0..3).min(condition.widest()),
+            length: rng.usize(0..3).max(condition.shortest()),
+            lasting: condition.lasting(one_of(rng, &[300, 1000, 3000].map(Duration::from_millis))),
             finally: rng.u32(0..4) == 0,
             retries: rng.u32(0..2),
         }
@@ -128,7 +128,7 @@ impl Pair {
             seed: None,
             assistants: false,
             place: Place::Anywhere,
-            twist: Twist::None,
+            condition: Condition::None,
             storage: Storage::None,
             strategy: "true",
             width: 0,
@@ -139,18 +139,18 @@ impl Pair {
         }
     }
 
-    pub(super) fn name(&self, twin: Twin) -> String {
-        match twin {
-            Twin::Plain => format!("plain-{}", self.number),
-            Twin::Labelled => format!("labelled-{}", self.number),
+    pub(super) fn name(&self, variant: Variant) -> String {
+        match variant {
+            Variant::Plain => format!("plain-{}", self.number),
+            Variant::Labelled => format!("labelled-{}", self.number),
         }
     }
 
     /// A pair needs its own namespace only for conditions of a whole namespace. Existing volumes are in the default
     /// namespace.
-    pub(super) fn namespace(&self, twin: Twin) -> String {
-        if self.twist.has_namespace() {
-            self.name(twin)
+    pub(super) fn namespace(&self, variant: Variant) -> String {
+        if self.condition.has_namespace() {
+            self.name(variant)
         } else {
             "default".to_owned()
         }
@@ -159,7 +159,7 @@ impl Pair {
     /// Number of nodes that no other run uses, because the condition changes them.
     pub(super) fn own_nodes(&self) -> usize {
         match self.storage {
-            _ if self.twist.has_nodes() => 2,
+            _ if self.condition.has_nodes() => 2,
             Storage::OnOneNode => 1,
             Storage::None | Storage::InZone | Storage::Immediate | Storage::WithTheFirstPod => 0,
         }
@@ -172,12 +172,12 @@ impl Pair {
 }
 
 #[e2e_test]
-fn pairs_are_drawn_of_every_kind_and_none_that_would_hang_without_the_label() {
+fn drawn_pairs_are_of_every_kind_and_none_would_hang_without_the_label() {
     let drawn = || (0..4000).map(|seed| Pair::draw(seed, 0));
     let words = || drawn().map(|pair| format!("{pair:?}")).collect::<Vec<_>>();
     assert_eq!(words(), words(), "a seed draws the same pair again");
-    for twist in Twist::ALL {
-        assert!(drawn().any(|pair| pair.twist == twist), "{twist:?}");
+    for condition in Condition::ALL {
+        assert!(drawn().any(|pair| pair.condition == condition), "{condition:?}");
     }
     for storage in Storage::ALL {
         assert!(drawn().any(|pair| pair.storage == storage), "{storage:?}");
@@ -185,7 +185,7 @@ fn pairs_are_drawn_of_every_kind_and_none_that_would_hang_without_the_label() {
             |pair: Pair| (pair.place, pair.storage, pair.assistants) == (Place::Sandbox, storage, true);
         assert_eq!(drawn().any(in_a_sandbox), storage == Storage::None, "{storage:?}");
     }
-    for pair in drawn().filter(|pair| pair.twist.has_nodes()) {
+    for pair in drawn().filter(|pair| pair.condition.has_nodes()) {
         assert!(pair.own_nodes() == 2 && pair.place != Place::Busy, "{pair:?}");
     }
 }

@@ -1,48 +1,48 @@
 //! Testbeds that several tests share, and helpers for their processes.
 
-use crate::support::pool::{self, Lent};
+use crate::support::pool::{self, PooledTestbed};
 use std::ops::Deref;
 use std::sync::{Arc, Weak};
 use testbed::{Admission, Nodes, Part, Testbed};
 use tokio::sync::Mutex;
 
 /// Number of nodes at which two pods meet by chance very rarely, and at which tests do not wait for each other's nodes.
-const PLENTY: usize = 60;
+const MANY_NODES: usize = 60;
 /// The zones of these nodes, in equal parts.
 pub(crate) const ZONES: [&str; 2] = ["east", "west"];
 
 /// A testbed that several tests use at the same time. It ends when the last of these tests ends.
-struct Shared(Mutex<Weak<Lent>>);
+struct SharedSlot(Mutex<Weak<PooledTestbed>>);
 
-impl Shared {
+impl SharedSlot {
     const fn new() -> Self {
         Self(Mutex::const_new(Weak::new()))
     }
 
-    async fn get(&self, new: impl AsyncFnOnce() -> Lent) -> Share {
+    async fn get(&self, new: impl AsyncFnOnce() -> PooledTestbed) -> SharedTestbed {
         let mut shared = self.0.lock().await;
         if let Some(bed) = shared.upgrade().filter(|bed| !bed.is_broken()) {
-            return Share(bed);
+            return SharedTestbed(bed);
         }
         let bed = Arc::new(new().await);
-        add_plenty(&bed).await;
+        add_many_nodes(&bed).await;
         *shared = Arc::downgrade(&bed);
-        Share(bed)
+        SharedTestbed(bed)
     }
 }
 
 /// A testbed that other tests use at the same time. After a test failed, new tests get another testbed.
-pub(crate) struct Share(Arc<Lent>);
+pub(crate) struct SharedTestbed(Arc<PooledTestbed>);
 
-impl Deref for Share {
-    type Target = Lent;
+impl Deref for SharedTestbed {
+    type Target = PooledTestbed;
 
-    fn deref(&self) -> &Lent {
+    fn deref(&self) -> &PooledTestbed {
         &self.0
     }
 }
 
-impl Drop for Share {
+impl Drop for SharedTestbed {
     fn drop(&mut self) {
         if std::thread::panicking() {
             self.0.set_broken();
@@ -51,41 +51,41 @@ impl Drop for Share {
 }
 
 /// A testbed with Tekton and nodes, without pod-affinity.
-pub(crate) async fn plain() -> Share {
-    static BED: Shared = Shared::new();
-    BED.get(pool::bare).await
+pub(crate) async fn plain() -> SharedTestbed {
+    static SLOT: SharedSlot = SharedSlot::new();
+    SLOT.get(pool::bare).await
 }
 
 /// A testbed with Tekton, nodes and pod-affinity in its default configuration.
-pub(crate) async fn installed() -> Share {
-    static BED: Shared = Shared::new();
-    BED.get(pool::installed).await
+pub(crate) async fn installed() -> SharedTestbed {
+    static SLOT: SharedSlot = SharedSlot::new();
+    SLOT.get(pool::installed).await
 }
 
-pub(crate) async fn add_plenty(bed: &Testbed) {
+pub(crate) async fn add_many_nodes(bed: &Testbed) {
     for zone in ZONES {
-        bed.add_nodes(&Nodes::new(zone, PLENTY / ZONES.len()).zone(zone))
+        bed.add_nodes(&Nodes::new(zone, MANY_NODES / ZONES.len()).zone(zone))
             .await
             .expect("nodes");
     }
 }
 
 /// As `installed`, for a test that would disturb other tests.
-pub(crate) async fn fresh(nodes: usize) -> Lent {
+pub(crate) async fn fresh(nodes: usize) -> PooledTestbed {
     with_nodes(pool::installed().await, nodes).await
 }
 
 /// As `fresh`, for a test of one kind of admission.
-pub(crate) async fn fresh_by(way: Admission, nodes: usize) -> Lent {
-    with_nodes(pool::installed_by(way).await, nodes).await
+pub(crate) async fn fresh_by(admission: Admission, nodes: usize) -> PooledTestbed {
+    with_nodes(pool::installed_by(admission).await, nodes).await
 }
 
 /// As `fresh`, for a test that compares with Tekton.
-pub(crate) async fn shipped(nodes: usize) -> Lent {
+pub(crate) async fn shipped(nodes: usize) -> PooledTestbed {
     with_nodes(pool::shipped().await, nodes).await
 }
 
-async fn with_nodes(bed: Lent, nodes: usize) -> Lent {
+async fn with_nodes(bed: PooledTestbed, nodes: usize) -> PooledTestbed {
     bed.add_nodes(&Nodes::new("node", nodes)).await.expect("nodes");
     bed
 }
@@ -113,14 +113,14 @@ pub(crate) fn kill_webhooks(bed: &Testbed) {
 
 #[e2e_test(second)]
 async fn a_shared_testbed_with_which_a_test_failed_is_not_given_to_the_next_test() {
-    static BED: Shared = Shared::new();
-    let [first, failing] = [BED.get(pool::bare).await, BED.get(pool::bare).await];
+    static SLOT: SharedSlot = SharedSlot::new();
+    let [first, failing] = [SLOT.get(pool::bare).await, SLOT.get(pool::bare).await];
     assert!(Arc::ptr_eq(&first.0, &failing.0));
     let failed = std::thread::spawn(move || {
         let _share = failing;
         panic!("as a failing test does");
     });
     assert!(failed.join().is_err());
-    let next = BED.get(pool::bare).await;
+    let next = SLOT.get(pool::bare).await;
     assert!(first.is_broken() && !Arc::ptr_eq(&first.0, &next.0));
 }

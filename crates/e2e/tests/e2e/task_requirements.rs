@@ -2,11 +2,11 @@
 //! not exist.
 
 use crate::support::SOON;
-use crate::support::beds::fresh;
-use crate::support::events::{reasons, until_told};
+use crate::support::events::{reasons, until_event};
 use crate::support::objects::another_pod;
 use crate::support::placeholders::bound_placeholder;
 use crate::support::runs::{create, nodes_of};
+use crate::support::testbeds::fresh;
 use placement::keys;
 use serde_json::{Value, json};
 use std::time::{Duration, Instant};
@@ -49,8 +49,8 @@ async fn a_run_that_reserves_a_device_starts_on_a_node_that_is_tainted_for_it() 
     create(&bed, &run).await;
     bed.until_succeeded(&run, SOON).await.unwrap();
     assert_eq!(nodes_of(&bed, &run).await, ["device-0".to_owned()].into());
-    let told = reasons(&bed.client().await.unwrap(), &run).await;
-    assert!(!told.contains(&"MovedOff".to_owned()), "{told:?}");
+    let reported = reasons(&bed.client().await.unwrap(), &run).await;
+    assert!(!reported.contains(&"MovedOff".to_owned()), "{reported:?}");
 }
 
 #[e2e_test]
@@ -62,7 +62,7 @@ async fn a_placeholder_follows_a_task_to_the_device_that_it_asks_for() {
         .opted_in("true")
         .lasting("8s");
     let created = create(&bed, &run).await;
-    until_told(&bed, &run, "MovedOff").await;
+    until_event(&bed, &run, "MovedOff").await;
     bed.until("the placeholder to be on the task's node", SOON, async || {
         let pod = bound_placeholder(&bed, &created).await;
         match runs::node(&pod) {
@@ -83,8 +83,8 @@ async fn goes_to(bed: &Testbed, affinity: Value, node: &str) {
     create(bed, &run).await;
     bed.until_succeeded(&run, SOON).await.unwrap();
     assert_eq!(nodes_of(bed, &run).await, [node.to_owned()].into());
-    let told = reasons(&bed.client().await.unwrap(), &run).await;
-    assert!(!told.contains(&"MovedOff".to_owned()), "{told:?}");
+    let reported = reasons(&bed.client().await.unwrap(), &run).await;
+    assert!(!reported.contains(&"MovedOff".to_owned()), "{reported:?}");
 }
 
 #[e2e_test]
@@ -147,7 +147,7 @@ async fn a_run_that_refers_to_an_object_that_does_not_exist_fails_as_soon_as_wit
             later < soon + Duration::from_secs(15),
             "{name}: {later:?}, not {soon:?}"
         );
-        let note = until_told(&bed, &labelled, "Released").await;
+        let note = until_event(&bed, &labelled, "Released").await;
         assert!(note.contains("missing"), "{note}");
     }
 }

@@ -1,15 +1,15 @@
 //! A run with PVCs moves to a node to which its volumes can be attached, and the volumes follow.
 
 use crate::support::SOON;
-use crate::support::attacher::Attacher;
 use crate::support::auditor::Auditor;
-use crate::support::beds::fresh;
-use crate::support::claims::{claim, claim_of, with_claim};
-use crate::support::cli::explained;
-use crate::support::events::{notes, until_told};
-use crate::support::nodes::{cordon, node_of, patch_node, uncordon};
+use crate::support::cli::explain_until;
+use crate::support::events::{notes, until_event};
+use crate::support::fake_csi::Attacher;
+use crate::support::objects::{cordon, node_of, patch_node, uncordon};
 use crate::support::placeholders::{bound_placeholder, pods, until_no_placeholder};
+use crate::support::pvcs::{create_pvc, create_pvc_of, with_pvc};
 use crate::support::runs::{bound_task, create, let_end, let_task_end, small_then, until_moved_from};
+use crate::support::testbeds::fresh;
 use k8s_openapi::api::core::v1::PersistentVolumeClaim;
 use kube::ResourceExt;
 use kube::api::{Api, DeleteParams, ListParams, Patch, PatchParams};
@@ -25,8 +25,8 @@ async fn a_moving_run_goes_where_its_claim_can_go() {
     bed.add_nodes(&Nodes::new("west-small", 1).size("2", "8Gi").zone("west"))
         .await
         .unwrap();
-    claim(&bed, "zonal", Some("west")).await;
-    let run = with_claim(small_then("4"), "zonal");
+    create_pvc(&bed, "zonal", Some("west")).await;
+    let run = with_pvc(small_then("4"), "zonal");
     create(&bed, &run).await;
     bound_task(&bed, &run, "small").await;
     bed.add_nodes(&Nodes::new("east", 2).zone("east")).await.unwrap();
@@ -43,8 +43,8 @@ async fn tektons_own_assistant_leaves_with_the_run_and_follows_it() {
     bed.add_nodes(&Nodes::new("small", 2).size("2", "8Gi"))
         .await
         .unwrap();
-    claim(&bed, "source", None).await;
-    let run = with_claim(small_then("4"), "source").ending("hang");
+    create_pvc(&bed, "source", None).await;
+    let run = with_pvc(small_then("4"), "source").ending("hang");
     let auditor = Auditor::start(&bed).await;
     create(&bed, &run).await;
     let_task_end(&bed, &run, "small").await;
@@ -53,16 +53,16 @@ async fn tektons_own_assistant_leaves_with_the_run_and_follows_it() {
     until_assistant_on(&bed, "large-0").await;
     let_end(&bed, &run).await;
     bed.until_succeeded(&run, SOON).await.unwrap();
-    auditor.found_nothing_on_live_nodes();
+    auditor.assert_no_violation_on_live_nodes();
 }
 
 /// Tekton moves the assistant off a cordoned node only until the first task of the run is created.
 #[e2e_test]
 async fn a_cordoned_node_is_left_together_with_tektons_own_assistant() {
     let bed = fresh(2).await;
-    claim(&bed, "source", None).await;
+    create_pvc(&bed, "source", None).await;
     let tasks = RunSpec::new("default", "run").task("a", &[]).task("b", &["a"]);
-    let run = with_claim(tasks.opted_in("true").ending("hang"), "source");
+    let run = with_pvc(tasks.opted_in("true").ending("hang"), "source");
     create(&bed, &run).await;
     let first = node_of(&bound_task(&bed, &run, "a").await);
     cordon(&bed, &first).await;
@@ -81,9 +81,9 @@ async fn the_one_node_that_a_claim_can_be_used_on_is_never_given_up() {
     let here = json!({"key": "kubernetes.io/hostname", "operator": "In", "values": ["node-0"]});
     let only_here = json!({"required": {"nodeSelectorTerms": [{"matchExpressions": [here]}]}});
     let disk = json!({"local": {"path": "/tmp"}, "nodeAffinity": only_here});
-    claim_of(&bed, "disk", disk).await;
+    create_pvc_of(&bed, "disk", disk).await;
     let tasks = RunSpec::new("default", "run").task("a", &[]).task("b", &["a"]);
-    let run = with_claim(tasks.opted_in("true").ending("hang"), "disk");
+    let run = with_pvc(tasks.opted_in("true").ending("hang"), "disk");
     let created = create(&bed, &run).await;
     let placeholder = bound_placeholder(&bed, &created).await;
     let same_node = json!({"podTemplate": {"nodeSelector": {"kubernetes.io/hostname": "node-0"}}});
@@ -110,7 +110,7 @@ async fn the_one_node_that_a_claim_can_be_used_on_is_never_given_up() {
     .await
     .unwrap();
     assert_eq!(bound_placeholder(&bed, &created).await.uid(), placeholder.uid());
-    let text = explained(
+    let text = explain_until(
         &bed,
         "run",
         "stays there, because its PVC disk can be used on no other node",
@@ -130,11 +130,11 @@ async fn a_run_that_opts_out_while_it_has_no_node_still_has_its_assistant() {
     bed.add_nodes(&Nodes::new("small", 1).size("2", "8Gi"))
         .await
         .unwrap();
-    claim(&bed, "source", None).await;
+    create_pvc(&bed, "source", None).await;
     let tasks = small_then("4").task("last", &["large"]);
-    let run = with_claim(tasks, "source");
+    let run = with_pvc(tasks, "source");
     create(&bed, &run).await;
-    until_told(&bed, &run, "MovedOff").await;
+    until_event(&bed, &run, "MovedOff").await;
     let opt_out = Patch::Merge(json!({"metadata": {"labels": {keys::OPT_IN: "false"}}}));
     let api = runs::runs(&bed.client().await.unwrap(), "default");
     api.patch("run", &PatchParams::default(), &opt_out).await.unwrap();
@@ -164,9 +164,9 @@ async fn until_assistant_on(bed: &Testbed, node: &str) {
 async fn a_claim_that_is_still_attached_to_the_old_node_is_detached_before_it_follows() {
     let bed = fresh(0).await;
     let attacher = Attacher::start(&bed).await;
-    Attacher::claim(&bed, "source").await;
+    Attacher::create_pvc(&bed, "source").await;
     add_attaching_node(&bed, "small", "2").await;
-    let run = with_claim(small_then("4"), "source").ending("hang");
+    let run = with_pvc(small_then("4"), "source").ending("hang");
     create(&bed, &run).await;
     bound_task(&bed, &run, "small").await;
     attacher.until_attached(&bed, "small-0").await;
@@ -176,13 +176,13 @@ async fn a_claim_that_is_still_attached_to_the_old_node_is_detached_before_it_fo
     attacher.until_attached(&bed, "large-0").await;
     let_end(&bed, &run).await;
     bed.until_succeeded(&run, SOON).await.unwrap();
-    let told = notes(&bed.client().await.unwrap(), &run).await;
-    let moves = told.iter().filter(|(reason, _)| reason == "MovedOff").count();
+    let reported = notes(&bed.client().await.unwrap(), &run).await;
+    let moves = reported.iter().filter(|(reason, _)| reason == "MovedOff").count();
     assert_eq!(
         moves, 1,
-        "waiting for a volume is no reason to move again: {told:?}"
+        "waiting for a volume is no reason to move again: {reported:?}"
     );
-    attacher.never_attached_twice();
+    attacher.assert_never_attached_twice();
 }
 
 async fn add_attaching_node(bed: &Testbed, prefix: &str, cpu: &str) {
@@ -202,16 +202,16 @@ pub(crate) async fn add_attaching_nodes(bed: &Testbed, nodes: &Nodes) {
 async fn a_claim_of_a_finished_run_that_reserves_its_node_goes_on_to_the_next_run() {
     let bed = fresh(0).await;
     let attacher = Attacher::start(&bed).await;
-    Attacher::claim(&bed, "source").await;
+    Attacher::create_pvc(&bed, "source").await;
     add_attaching_node(&bed, "first", "8").await;
     let run = |name: &str, strategy: &str, lasts: &str| {
         let run = RunSpec::new("default", name).task("only", &[]).lasting(lasts);
-        with_claim(run.opted_in(strategy), "source")
+        with_pvc(run.opted_in(strategy), "source")
     };
     let reserves = run("reserves", "isolateAlways", "2s");
     let made = create(&bed, &reserves).await;
     bed.until_succeeded(&reserves, SOON).await.unwrap();
-    until_told(&bed, &reserves, "CleanedUp").await;
+    until_event(&bed, &reserves, "CleanedUp").await;
     let kept = bound_placeholder(&bed, &made).await.spec.unwrap();
     assert_eq!(kept.node_name.as_deref(), Some("first-0"));
     let volumes = kept.volumes.unwrap_or_default();
@@ -227,7 +227,7 @@ async fn a_claim_of_a_finished_run_that_reserves_its_node_goes_on_to_the_next_ru
     create(&bed, &next).await;
     attacher.until_attached(&bed, "second-0").await;
     bed.until_succeeded(&next, SOON).await.unwrap();
-    attacher.never_attached_twice();
+    attacher.assert_never_attached_twice();
     until_claim_deleted(&bed, "source").await;
     assert_eq!(node_of(&bound_placeholder(&bed, &made).await), "first-0");
 }
@@ -242,11 +242,11 @@ async fn until_claim_deleted(bed: &Testbed, name: &str) {
     );
     let api = pods(&client, "default");
     api.delete_collection(&params, &tasks).await.unwrap();
-    let claims: Api<PersistentVolumeClaim> = Api::namespaced(client, "default");
-    claims.delete(name, &params).await.unwrap();
-    bed.until(format!("claim {name} to be deleted"), SOON, async || {
-        let claim = claims.get_opt(name).await.map_err(|error| error.to_string())?;
-        claim.map_or(Ok(()), |claim| Err(format!("{:?}", claim.metadata.finalizers)))
+    let pvcs: Api<PersistentVolumeClaim> = Api::namespaced(client, "default");
+    pvcs.delete(name, &params).await.unwrap();
+    bed.until(format!("PVC {name} to be deleted"), SOON, async || {
+        let pvc = pvcs.get_opt(name).await.map_err(|error| error.to_string())?;
+        pvc.map_or(Ok(()), |pvc| Err(format!("{:?}", pvc.metadata.finalizers)))
     })
     .await
     .unwrap();

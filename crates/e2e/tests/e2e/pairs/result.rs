@@ -17,7 +17,7 @@ const REFUSED: &str = "ExceededResourceQuota";
 
 /// The result of a run; times are whole seconds.
 #[derive(Clone, Debug)]
-pub(super) struct Ended {
+pub(super) struct RunResult {
     pub(super) state: State,
     /// Time from creation to end, and the part of it in which the run was pending.
     pub(super) total: i64,
@@ -30,7 +30,7 @@ pub(super) struct Ended {
     pub(super) refused: i64,
 }
 
-impl Ended {
+impl RunResult {
     /// How often the run reported this reason.
     pub(super) fn reports(&self, reason: &str) -> i64 {
         self.reported.get(reason).map_or(0, |(count, _)| *count)
@@ -43,7 +43,7 @@ pub(super) async fn until_ended(
     run: &RunSpec,
     patience: Duration,
     obstacle: Option<&RunSpec>,
-) -> Result<Ended> {
+) -> Result<RunResult> {
     let over = until_over(bed, run, patience).await?;
     let created = over.creation_timestamp().unwrap().0.as_second();
     let free = match obstacle {
@@ -51,7 +51,7 @@ pub(super) async fn until_ended(
         None => created,
     };
     let client = bed.client().await?;
-    Ok(Ended {
+    Ok(RunResult {
         state: runs::state(&over),
         total: at(&over, "completionTime") - created,
         held: at(&over, "startTime") - created,

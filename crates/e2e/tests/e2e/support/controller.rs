@@ -1,12 +1,44 @@
-//! Markers for tests that assert an absence: a later change that the controller visibly handles, instead of a sleep.
+//! Waits for the controller: until it has read a changed configuration, and until it has handled all changes of a run.
 
 use super::SOON;
+use super::pool::PooledTestbed;
+use k8s_openapi::api::core::v1::ConfigMap;
 use kube::ResourceExt;
-use kube::api::{DynamicObject, Patch, PatchParams};
+use kube::api::{Api, DynamicObject, Patch, PatchParams};
 use placement::keys;
 use serde_json::json;
-use testbed::Testbed;
+use std::time::Duration;
+use testbed::product::NAMESPACE;
 use testbed::runs::{self, RunSpec};
+use testbed::{Testbed, probe};
+
+/// How long the controllers may take to read a changed ConfigMap. They read the ConfigMap by a watch.
+const READ: Duration = Duration::from_secs(10);
+
+/// Changes the configuration, and waits until it is active in both controllers. Runs that are created later use the new
+/// configuration, because the controllers watch the ConfigMap and the runs separately.
+pub(crate) async fn configure(bed: &PooledTestbed, data: &[(&str, Option<&str>)]) {
+    bed.configure(data).await.unwrap();
+    let maps: Api<ConfigMap> = Api::namespaced(bed.client().await.unwrap(), NAMESPACE);
+    let version = maps
+        .get(keys::CONFIG_MAP)
+        .await
+        .unwrap()
+        .metadata
+        .resource_version;
+    let active = format!("pod_affinity_configuration_generation {}", version.unwrap());
+    bed.until("the configuration to be active", READ, async || {
+        for admin in &bed.installed().controller_admin {
+            let metrics = probe::get(*admin, "/metrics").await?;
+            if !metrics.lines().any(|line| line == active) {
+                return Err(format!("not {active} at {admin}"));
+            }
+        }
+        Ok(())
+    })
+    .await
+    .unwrap();
+}
 
 /// Waits until the controller has handled all earlier changes of an enrolled run, and returns the run. The run may be held
 /// by another controller or its user, or it may be running.

@@ -8,4 +8,4 @@ mod cluster;
 mod image;
 mod pulled;
 mod refused;
-mod world;
+mod setup;

@@ -13,7 +13,7 @@ use testbed::Options;
 pub(crate) const SOON: Duration = Duration::from_mins(2);
 
 /// The testbed and the images of a test.
-pub(crate) struct World {
+pub(crate) struct NodeSetup {
     pub(crate) bed: Counted,
     /// An address such as `127.0.0.1:20012`.
     pub(crate) registry: String,
@@ -24,32 +24,32 @@ pub(crate) struct World {
 }
 
 /// Starts everything except an installation.
-pub(crate) async fn start(tekton: bool) -> World {
+pub(crate) async fn start(tekton: bool) -> NodeSetup {
     let options = Options {
         tekton,
         ..Options::default()
     };
     let bed = pool::start_exactly(options).await;
     let registry = bed.start_registry().await.expect("a registry");
-    let mut world = World {
+    let mut setup = NodeSetup {
         bed,
         registry,
         image: String::new(),
         binary: std::env::var_os(BINARY).map(PathBuf::from),
     };
-    let built = world.ship(&["build", "--sbom=none"]);
-    built.trim().clone_into(&mut world.image);
-    let pulled = pull(&world.image).await;
-    world.binary = Some(unpack(&pulled, &world.folder("shipped")));
+    let built = setup.ship(&["build", "--sbom=none"]);
+    built.trim().clone_into(&mut setup.image);
+    let pulled = pull(&setup.image).await;
+    setup.binary = Some(unpack(&pulled, &setup.folder("shipped")));
     if tekton {
-        world.give_tekton_its_entrypoint().await;
+        setup.give_tekton_its_entrypoint().await;
     }
-    let sandbox = push_sandbox(&world.registry, &pulled).await;
-    world.bed.start_real_node(&sandbox).await.expect("a real node");
-    world
+    let sandbox = push_sandbox(&setup.registry, &pulled).await;
+    setup.bed.start_real_node(&sandbox).await.expect("a real node");
+    setup
 }
 
-impl World {
+impl NodeSetup {
     /// Tekton's entrypoint image, which is a part of each pod, comes from the registry as well.
     async fn give_tekton_its_entrypoint(&self) {
         let program = self.bed.tekton_entrypoint().await.expect("Tekton's entrypoint");

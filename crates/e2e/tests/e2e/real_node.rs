@@ -11,8 +11,8 @@ mod images;
 mod install;
 mod leftovers;
 mod runs;
+mod setup;
 mod volumes;
-mod world;
 
 pub(crate) use leftovers::{is_the_process_to_kill, wait_to_be_killed};
 

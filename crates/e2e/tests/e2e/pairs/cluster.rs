@@ -4,11 +4,11 @@
 use super::AT_ONCE;
 use super::manifest::DATABASE;
 use super::place::{Place, runtime_class};
-use crate::moves_with_claims::add_attaching_nodes;
+use crate::moves_with_volumes::add_attaching_nodes;
 use crate::support::SOON;
-use crate::support::attacher::Attacher;
-use crate::support::nodes::cordon;
-use crate::support::provisioner::Provisioner;
+use crate::support::fake_csi::Attacher;
+use crate::support::fake_csi::Provisioner;
+use crate::support::objects::cordon;
 use k8s_openapi::api::apps::v1::Deployment;
 use kube::Client;
 use kube::api::Api;
@@ -26,12 +26,12 @@ const FILLER: &str = "filler";
 pub(super) const LISTENER: &str = "listener";
 
 /// The storage drivers, which run as long as the test.
-pub(super) struct World {
+pub(super) struct Cluster {
     attacher: Attacher,
     _provisioner: Provisioner,
 }
 
-impl World {
+impl Cluster {
     pub(super) async fn create(bed: &Testbed) -> Self {
         let drivers = Self {
             attacher: Attacher::start(bed).await,
@@ -53,8 +53,8 @@ impl World {
     }
 
     /// Fails if a volume was attached to two nodes at once.
-    pub(super) fn attached_no_volume_twice(self) {
-        self.attacher.never_attached_twice();
+    pub(super) fn assert_no_volume_attached_twice(self) {
+        self.attacher.assert_never_attached_twice();
     }
 }
 

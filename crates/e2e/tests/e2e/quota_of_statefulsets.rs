@@ -2,12 +2,12 @@
 //! placeholder leaves its place to Tekton.
 
 use crate::support::SOON;
-use crate::support::beds::fresh;
-use crate::support::claims::{claim, with_claim};
-use crate::support::events::{reasons, until_told};
+use crate::support::events::{reasons, until_event};
 use crate::support::objects::quota;
 use crate::support::placeholders::until_no_placeholder;
+use crate::support::pvcs::{create_pvc, with_pvc};
 use crate::support::runs::{create, let_end};
+use crate::support::testbeds::fresh;
 use futures::future::join_all;
 use testbed::Testbed;
 use testbed::runs::RunSpec;
@@ -16,9 +16,9 @@ const SETS: &str = "count/statefulsets.apps";
 
 /// A run that mounts its own PVC.
 async fn run_with_claim(bed: &Testbed, name: &str) -> RunSpec {
-    claim(bed, name, None).await;
+    create_pvc(bed, name, None).await;
     let run = RunSpec::new("default", name).task("only", &[]).lasting("1s");
-    with_claim(run, name).opted_in("true")
+    with_pvc(run, name).opted_in("true")
 }
 
 #[e2e_test]
@@ -28,10 +28,13 @@ async fn a_run_whose_quota_has_room_for_tektons_assistant_alone_goes_without_a_p
     quota(&bed, "default", SETS, "1").await;
     let run = run_with_claim(&bed, "alone").await;
     create(&bed, &run).await;
-    until_told(&bed, &run, "PlaceholderRefused").await;
+    until_event(&bed, &run, "PlaceholderRefused").await;
     bed.until_succeeded(&run, SOON).await.unwrap();
-    let told = reasons(&bed.client().await.unwrap(), &run).await;
-    assert!(told.contains(&"HoldDeadlineExceeded".to_owned()), "{told:?}");
+    let reported = reasons(&bed.client().await.unwrap(), &run).await;
+    assert!(
+        reported.contains(&"HoldDeadlineExceeded".to_owned()),
+        "{reported:?}"
+    );
 }
 
 /// Each run needs two StatefulSets. The first run starts at once, and the others when there is room again.
@@ -46,11 +49,11 @@ async fn runs_that_come_at_once_to_a_quota_for_one_of_them_and_a_half_go_one_aft
         bed.until_succeeded(run, SOON).await.unwrap();
     }
     let client = bed.client().await.unwrap();
-    let told = join_all(runs.iter().map(|run| reasons(&client, run))).await;
-    let waited = told
+    let reported = join_all(runs.iter().map(|run| reasons(&client, run))).await;
+    let waited = reported
         .iter()
-        .filter(|told| told.contains(&"PlaceholderRefused".to_owned()));
-    assert_eq!(waited.count(), 2, "{told:?}");
+        .filter(|reported| reported.contains(&"PlaceholderRefused".to_owned()));
+    assert_eq!(waited.count(), 2, "{reported:?}");
     until_no_placeholder(&bed, "default").await;
 }
 
@@ -62,12 +65,12 @@ async fn at_the_end_of_its_hold_a_run_gets_the_place_that_the_placeholder_of_ano
     quota(&bed, "default", SETS, "2").await;
     let long = run_with_claim(&bed, "long").await.ending("hang");
     create(&bed, &long).await;
-    until_told(&bed, &long, "Released").await;
+    until_event(&bed, &long, "Released").await;
     let other = run_with_claim(&bed, "other").await;
     create(&bed, &other).await;
-    until_told(&bed, &other, "MadeRoom").await;
+    until_event(&bed, &other, "MadeRoom").await;
     bed.until_succeeded(&other, SOON).await.unwrap();
-    until_told(&bed, &long, "PlaceholderRefused").await;
+    until_event(&bed, &long, "PlaceholderRefused").await;
     let_end(&bed, &long).await;
     bed.until_succeeded(&long, SOON).await.unwrap();
     until_no_placeholder(&bed, "default").await;

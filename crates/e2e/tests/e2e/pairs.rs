@@ -4,33 +4,33 @@
 //! ends in the same state as the run without the label. It may end later by the wait for its node and a few seconds; later
 //! than this only if it reports that its own tasks cannot share a node. `verdict` has the exact rules.
 //!
-//! CI compares the pairs of `scenes`, and those whose seeds are in seeds.txt. The nightly test draws pairs:
-//! `POD_AFFINITY_TWINS` is their number, and `POD_AFFINITY_TWINS_SEED` repeats the pairs of an earlier night. The seed of a
+//! CI compares the pairs of `ci_pairs`, and those whose seeds are in seeds.txt. The nightly test draws pairs:
+//! `POD_AFFINITY_PAIRS` is their number, and `POD_AFFINITY_PAIRS_SEED` repeats the pairs of an earlier night. The seed of a
 //! pair that fails is added to seeds.txt.
 
-mod disturb;
-mod ended;
+mod ci_pairs;
+mod cluster;
+mod condition;
+mod disruptions;
 mod manifest;
 mod pair;
 pub(crate) mod place;
 mod prepare;
-mod scenes;
-mod twist;
+mod result;
 mod verdict;
-mod world;
 
-use self::disturb::{disturb, end_preemption, take_nodes};
-use self::ended::{Ended, until_ended};
-use self::pair::{Pair, Storage, Twin};
+use self::cluster::Cluster;
+use self::condition::Condition;
+use self::disruptions::{disrupt, end_preemption, take_nodes};
+use self::pair::{Pair, Storage, Variant};
 use self::prepare::{begin, own_nodes, prepare};
-use self::twist::Twist;
+use self::result::{RunResult, until_ended};
 use self::verdict::Circumstances;
-use self::world::World;
-use crate::soak::number_of;
 use crate::support::SOON;
 use crate::support::auditor::Auditor;
-use crate::support::beds::shipped;
-use crate::support::seeds;
+use crate::support::random;
+use crate::support::random::number_of;
+use crate::support::testbeds::shipped;
 use fastrand::Rng;
 use futures::future::join_all;
 use kube::api::DeleteParams;
@@ -41,7 +41,7 @@ use testbed::{Part, Result, Testbed};
 
 /// Number of pairs in the nightly test.
 const MANY: usize = 240;
-const SEEDS: &str = "twins/seeds.txt";
+const SEEDS: &str = "pairs/seeds.txt";
 /// Concurrent pairs: fewer than the nodes of any pool.
 const AT_ONCE: usize = 8;
 /// Timeout of runs without the label. A run that has not ended by then hangs independently of the label, and is not
@@ -51,32 +51,37 @@ const HANGS: Duration = SOON;
 const HOLD_DEADLINE: i64 = 20;
 
 /// The results of the runs of one variant of a pair, or an error if a run hangs.
-type Ends = Result<Vec<Ended>>;
+type Ends = Result<Vec<RunResult>>;
 
 /// Creates one variant of a pair, applies the disruption of its condition, and waits for its end.
-async fn one(bed: &Testbed, pair: &Pair, twin: Twin) -> Ends {
-    prepare(bed, pair, twin).await;
-    let obstacle = match pair.twist {
-        Twist::NodeTaken => Some(take_nodes(bed, pair, twin).await),
+async fn run_variant(bed: &Testbed, pair: &Pair, variant: Variant) -> Ends {
+    prepare(bed, pair, variant).await;
+    let obstacle = match pair.condition {
+        Condition::NodeTaken => Some(take_nodes(bed, pair, variant).await),
         _ => None,
     };
-    let mut runs = manifest::runs(pair, twin);
-    let create = runs.iter_mut().map(|run| begin(bed, pair, twin, run));
+    let mut runs = manifest::runs(pair, variant);
+    let create = runs.iter_mut().map(|run| begin(bed, pair, variant, run));
     let created = join_all(create).await;
-    let patience = match twin {
-        Twin::Plain => HANGS,
-        Twin::Labelled => SOON * 2,
+    let patience = match variant {
+        Variant::Plain => HANGS,
+        Variant::Labelled => SOON * 2,
     };
     let ends = runs.iter().map(|run| end(bed, run, patience, obstacle.as_ref()));
-    let disturbed = disturb(bed, pair, twin, (&runs[0], &created[0]));
-    let (ends, disturbed) = tokio::join!(join_all(ends), disturbed);
-    clean_up(bed, pair, twin, &runs, obstacle.as_ref()).await;
-    disturbed?;
+    let disrupted = disrupt(bed, pair, variant, (&runs[0], &created[0]));
+    let (ends, disrupted) = tokio::join!(join_all(ends), disrupted);
+    clean_up(bed, pair, variant, &runs, obstacle.as_ref()).await;
+    disrupted?;
     ends.into_iter().collect()
 }
 
 /// Waits for the end of a run, and deletes the run, because a run may keep its node until then.
-async fn end(bed: &Testbed, run: &RunSpec, patience: Duration, obstacle: Option<&RunSpec>) -> Result<Ended> {
+async fn end(
+    bed: &Testbed,
+    run: &RunSpec,
+    patience: Duration,
+    obstacle: Option<&RunSpec>,
+) -> Result<RunResult> {
     let ended = until_ended(bed, run, patience, obstacle).await;
     delete(bed, run).await;
     ended
@@ -88,30 +93,36 @@ async fn delete(bed: &Testbed, run: &RunSpec) {
     api.delete(run.name(), &background).await.unwrap();
 }
 
-async fn clean_up(bed: &Testbed, pair: &Pair, twin: Twin, runs: &[RunSpec], obstacle: Option<&RunSpec>) {
-    if pair.twist == Twist::Preempted {
+async fn clean_up(
+    bed: &Testbed,
+    pair: &Pair,
+    variant: Variant,
+    runs: &[RunSpec],
+    obstacle: Option<&RunSpec>,
+) {
+    if pair.condition == Condition::Preempted {
         end_preemption(bed, &runs[0]).await;
     }
     if let Some(obstacle) = obstacle {
         delete(bed, obstacle).await;
     }
-    bed.remove_nodes(&own_nodes(pair, twin)).await.unwrap();
+    bed.remove_nodes(&own_nodes(pair, variant)).await.unwrap();
 }
 
 /// The results of one variant of each pair, and the duration of a control run beside them in seconds.
-struct Half {
+struct VariantResults {
     ends: Vec<Ends>,
     control: i64,
 }
 
 /// Executes one variant of all pairs and the control run concurrently.
-async fn half(bed: &Testbed, pairs: &[Pair], twin: Twin, control: &Pair) -> Half {
+async fn run_all(bed: &Testbed, pairs: &[Pair], variant: Variant, control: &Pair) -> VariantResults {
     let (ends, control) = tokio::join!(
-        join_all(pairs.iter().map(|pair| one(bed, pair, twin))),
-        one(bed, control, Twin::Plain)
+        join_all(pairs.iter().map(|pair| run_variant(bed, pair, variant))),
+        run_variant(bed, control, Variant::Plain)
     );
     let control = control.expect("nothing keeps the control from its end");
-    Half {
+    VariantResults {
         ends,
         control: control[0].total,
     }
@@ -126,10 +137,10 @@ fn controllers(bed: &Testbed) -> [Option<u32>; 2] {
 #[derive(Default)]
 struct Findings {
     complaints: Vec<(usize, String)>,
-    drawn: BTreeMap<(Twist, place::Place, Storage), u32>,
+    drawn: BTreeMap<(Condition, place::Place, Storage), u32>,
     /// The longest hold for each condition, in seconds.
-    held: BTreeMap<Twist, i64>,
-    later: BTreeMap<Twist, i64>,
+    held: BTreeMap<Condition, i64>,
+    later: BTreeMap<Condition, i64>,
     reported: BTreeMap<String, i64>,
     slowest_control: i64,
     stalls: usize,
@@ -140,7 +151,7 @@ impl Findings {
     /// Compares some pairs concurrently: first the variants without the label, then the labelled variants.
     async fn compare(&mut self, bed: &Testbed, pairs: &[Pair], controls: [Pair; 2]) {
         let led = controllers(bed);
-        let before = half(bed, pairs, Twin::Plain, &controls[0]).await;
+        let before = run_all(bed, pairs, Variant::Plain, &controls[0]).await;
         let (mut compared, mut plain) = (Vec::new(), Vec::new());
         for (pair, ends) in pairs.iter().zip(before.ends) {
             match ends {
@@ -154,7 +165,7 @@ impl Findings {
                 }
             }
         }
-        let after = half(bed, &compared, Twin::Labelled, &controls[1]).await;
+        let after = run_all(bed, &compared, Variant::Labelled, &controls[1]).await;
         let circumstances = Circumstances {
             controls: [before.control, after.control],
             lost_lease: controllers(bed) != led,
@@ -166,13 +177,13 @@ impl Findings {
             .into_iter()
             .fold(self.slowest_control, i64::max);
         for (pair, (plain, labelled)) in compared.iter().zip(plain.iter().zip(&after.ends)) {
-            let drawn = (pair.twist, pair.place, pair.storage);
+            let drawn = (pair.condition, pair.place, pair.storage);
             *self.drawn.entry(drawn).or_default() += 1;
             self.judge(circumstances, pair, plain, labelled);
         }
     }
 
-    fn judge(&mut self, circumstances: Circumstances, pair: &Pair, plain: &[Ended], labelled: &Ends) {
+    fn judge(&mut self, circumstances: Circumstances, pair: &Pair, plain: &[RunResult], labelled: &Ends) {
         let labelled = match labelled {
             Ok(labelled) => labelled,
             Err(error) => return self.complain(pair, &format!("it does not end: {error}")),
@@ -180,7 +191,7 @@ impl Findings {
         for (plain, labelled) in plain.iter().zip(labelled) {
             let later = circumstances.later(pair, plain, labelled);
             for (most, seconds) in [(&mut self.held, labelled.held), (&mut self.later, later)] {
-                let most = most.entry(pair.twist).or_default();
+                let most = most.entry(pair.condition).or_default();
                 *most = seconds.max(*most);
             }
             for (reason, (count, _)) in &labelled.reported {
@@ -212,9 +223,9 @@ impl Findings {
 }
 
 /// Adds the seeds of pairs to seeds.txt if the test panics while they are compared.
-struct Kept<'a>(&'a [Pair]);
+struct KeepSeeds<'a>(&'a [Pair]);
 
-impl Drop for Kept<'_> {
+impl Drop for KeepSeeds<'_> {
     fn drop(&mut self) {
         if std::thread::panicking() {
             self.0.iter().for_each(keep);
@@ -224,7 +235,7 @@ impl Drop for Kept<'_> {
 
 fn keep(pair: &Pair) {
     if let Some(seed) = pair.seed {
-        seeds::keep(SEEDS, &seed.to_string());
+        random::keep_seed(SEEDS, &seed.to_string());
     }
 }
 
@@ -235,7 +246,7 @@ async fn end_alike(mut pairs: Vec<Pair>) {
     bed.configure(&[("hold-deadline", Some(&deadline))])
         .await
         .unwrap();
-    let world = World::create(&bed).await;
+    let cluster = Cluster::create(&bed).await;
     pairs.sort_by_key(|pair| !pair.assistants);
     let (mut findings, mut controls) = (Findings::default(), (pairs.len()..).map(Pair::control));
     for alike in pairs.chunk_by(|one, next| one.assistants == next.assistants) {
@@ -243,11 +254,11 @@ async fn end_alike(mut pairs: Vec<Pair>) {
             bed.feature_flags(&[("coschedule", "disabled")]).await.unwrap();
         }
         for at_once in alike.chunks(AT_ONCE) {
-            let _kept = Kept(at_once);
+            let _kept = KeepSeeds(at_once);
             let auditor = Auditor::start(&bed).await;
             let two = [(); 2].map(|()| controls.next().unwrap());
             findings.compare(&bed, at_once, two).await;
-            auditor.found_nothing_on_live_nodes();
+            auditor.assert_no_violation_on_live_nodes();
         }
     }
     findings.report();
@@ -258,14 +269,16 @@ async fn end_alike(mut pairs: Vec<Pair>) {
         "too many hang without the label"
     );
     if pairs.iter().any(|pair| pair.storage == Storage::InZone) {
-        world.attached_no_volume_twice();
+        cluster.assert_no_volume_attached_twice();
     }
 }
 
 #[e2e_test(first, second)]
 async fn a_labelled_run_ends_as_the_same_run_without_the_label_does() {
-    let scenes = scenes::pairs();
-    let kept = seeds::kept(SEEDS).into_iter().map(|seed| seed.parse().unwrap());
+    let scenes = ci_pairs::pairs();
+    let kept = random::kept_seeds(SEEDS)
+        .into_iter()
+        .map(|seed| seed.parse().unwrap());
     let kept = kept
         .zip(scenes.len()..)
         .map(|(seed, number)| Pair::draw(seed, number));
@@ -274,9 +287,9 @@ async fn a_labelled_run_ends_as_the_same_run_without_the_label_does() {
 
 #[e2e_test(nightly)]
 async fn random_pairs_end_alike_with_and_without_the_label() {
-    let all = number_of("POD_AFFINITY_TWINS").map_or(MANY, |pairs| usize::try_from(pairs).unwrap());
-    let seed = number_of("POD_AFFINITY_TWINS_SEED").unwrap_or_else(|| fastrand::u64(..));
-    println!("{all} pairs; repeat with POD_AFFINITY_TWINS_SEED={seed}");
+    let all = number_of("POD_AFFINITY_PAIRS").map_or(MANY, |pairs| usize::try_from(pairs).unwrap());
+    let seed = number_of("POD_AFFINITY_PAIRS_SEED").unwrap_or_else(|| fastrand::u64(..));
+    println!("{all} pairs; repeat with POD_AFFINITY_PAIRS_SEED={seed}");
     let mut rng = Rng::with_seed(seed);
     end_alike((0..all).map(|number| Pair::draw(rng.u64(..), number)).collect()).await;
 }

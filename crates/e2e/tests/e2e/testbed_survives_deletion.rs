@@ -1,6 +1,6 @@
 //! The testbed survives the deletion of pod-affinity's namespace, and pod-affinity can be installed again.
 
-use crate::cli_doctor::{until_well, whole};
+use crate::cli_doctor::{until_healthy, whole};
 use crate::support::SOON;
 use crate::support::runs::{create, nodes_after};
 use k8s_openapi::api::admissionregistration::v1::MutatingWebhookConfiguration;
@@ -34,7 +34,7 @@ async fn our_namespace_can_be_deleted_and_installed_again() {
     })
     .await
     .unwrap();
-    until_nobody_is_asked(&bed).await;
+    until_webhooks_are_removed(&bed).await;
     for run in [
         RunSpec::diamond("default", "unlabelled"),
         RunSpec::diamond("default", "late").opted_in("true"),
@@ -44,13 +44,13 @@ async fn our_namespace_can_be_deleted_and_installed_again() {
     }
 
     bed.install_pod_affinity().await.unwrap();
-    until_well(&bed).await;
+    until_healthy(&bed).await;
     let labelled = RunSpec::diamond("default", "labelled").opted_in("true");
     assert_eq!(nodes_after(&bed, &labelled).await.len(), 1);
 }
 
 /// Waits until the webhook configurations are deleted: without their webhooks, they would reject each labelled run.
-async fn until_nobody_is_asked(bed: &Testbed) {
+async fn until_webhooks_are_removed(bed: &Testbed) {
     let configurations: Api<MutatingWebhookConfiguration> = Api::all(bed.client().await.unwrap());
     bed.until("our webhook configurations to be gone", SOON, async || {
         for name in [install::PIPELINE_RUN_WEBHOOK, install::POD_WEBHOOK] {

@@ -6,7 +6,7 @@ use strum::EnumCount;
 
 /// The special condition of a pair.
 #[derive(Clone, Copy, Debug, EnumCount, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Twist {
+pub(super) enum Condition {
     None,
     QuotaOfPods(usize),
     QuotaOfCpu,
@@ -43,7 +43,7 @@ pub(super) enum Twist {
     Fails,
 }
 
-impl Twist {
+impl Condition {
     pub(super) const ALL: [Self; 30] = [
         Self::None,
         Self::QuotaOfPods(1),

@@ -12,7 +12,7 @@ use testbed::Options;
 use tokio::sync::OnceCell;
 
 /// The environment that the tests share.
-pub(crate) struct World {
+pub(crate) struct ShipSetup {
     pub(crate) bed: Counted,
     /// An address such as `127.0.0.1:20012`.
     pub(crate) registry: String,
@@ -22,37 +22,37 @@ pub(crate) struct World {
 }
 
 /// An API server and a registry with the image, without Tekton.
-pub(crate) async fn world() -> &'static World {
-    static WORLD: OnceCell<World> = OnceCell::const_new();
+pub(crate) async fn setup() -> &'static ShipSetup {
+    static WORLD: OnceCell<ShipSetup> = OnceCell::const_new();
     WORLD.get_or_init(start).await
 }
 
-async fn start() -> World {
+async fn start() -> ShipSetup {
     let options = Options {
         tekton: false,
         ..Options::default()
     };
     let bed = pool::start(options).await;
     let registry = bed.start_registry().await.expect("a registry");
-    let mut world = World {
+    let mut setup = ShipSetup {
         bed,
         registry,
         reference: String::new(),
         binary: PathBuf::new(),
     };
-    let build = world.ship(&["build", "--sbom=none"]);
+    let build = setup.ship(&["build", "--sbom=none"]);
     let build = match std::env::var_os(BINARY) {
         Some(given) => build.env(BINARY, given),
         None => build.without(BINARY),
     };
-    build.prints().trim().clone_into(&mut world.reference);
-    world.binary = pull(&world.reference)
-        .unpacked(&world.folder("first"))
+    build.prints().trim().clone_into(&mut setup.reference);
+    setup.binary = pull(&setup.reference)
+        .unpacked(&setup.folder("first"))
         .join("pod-affinity");
-    world
+    setup
 }
 
-impl World {
+impl ShipSetup {
     /// A folder for a test, which is deleted with the testbed.
     pub(crate) fn folder(&self, name: &str) -> PathBuf {
         let folder = self.bed.folder().join(name);

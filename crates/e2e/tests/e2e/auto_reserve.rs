@@ -75,7 +75,7 @@ async fn bed() -> PooledTestbed {
 }
 
 #[e2e_test]
-async fn the_next_run_of_a_pipeline_has_room_for_its_tasks_at_once_and_the_one_after_it_adapts() {
+async fn the_next_run_of_a_pipeline_has_room_for_its_tasks_and_the_run_after_it_adapts() {
     let bed = bed().await;
     let auditor = Auditor::start(&bed).await;
     let first = hanging(&bed, "first", "3").await;
@@ -112,7 +112,7 @@ async fn the_next_run_of_a_pipeline_has_room_for_its_tasks_at_once_and_the_one_a
 }
 
 #[e2e_test]
-async fn a_record_that_is_wrong_holds_its_pipeline_up_no_longer_than_an_autoscaler_needs_to_answer() {
+async fn a_wrong_record_delays_its_pipeline_only_until_the_autoscaler_has_reported() {
     let bed = bed().await;
     let first = hanging(&bed, "first", "500m").await;
     let (_, used) = after(&bed, &first).await;
@@ -128,7 +128,7 @@ async fn a_record_that_is_wrong_holds_its_pipeline_up_no_longer_than_an_autoscal
 }
 
 #[e2e_test]
-async fn a_run_with_a_copied_record_is_not_what_its_pipeline_goes_by() {
+async fn a_copied_record_does_not_count_for_the_pipeline() {
     let bed = bed().await;
     let copied = hanging(&bed, "copied", "500m")
         .await

@@ -306,7 +306,7 @@ async fn adds_a_node_that_fits(autoscaler: Autoscaler) {
 }
 
 #[e2e_test(first, autoscaler)]
-async fn the_cluster_autoscaler_adds_as_many_nodes_as_are_missing_and_takes_them_back() {
+async fn the_cluster_autoscaler_adds_as_many_nodes_as_are_missing_and_removes_them() {
     grows_by_what_is_missing(Autoscaler::Cluster).await;
 }
 
@@ -316,7 +316,7 @@ async fn the_cluster_autoscaler_adds_a_node_that_fits_for_a_reserve_or_a_run_tha
 }
 
 #[e2e_test(first, autoscaler, second)]
-async fn karpenter_adds_as_many_nodes_as_are_missing_and_takes_them_back() {
+async fn karpenter_adds_as_many_nodes_as_are_missing_and_removes_them() {
     grows_by_what_is_missing(Autoscaler::Karpenter).await;
 }
 

@@ -171,7 +171,7 @@ async fn doctor_finds_each_planted_fault_and_nothing_on_a_healthy_installation()
 }
 
 #[e2e_test(policies)]
-async fn doctor_recommends_policies_and_finds_nothing_once_they_are_installed_but_what_is_missing_or_off() {
+async fn doctor_recommends_policies_and_then_finds_only_missing_or_switched_off_policies() {
     let bed = pool::bare().await;
     bed.add_nodes(&Nodes::new("node", 2)).await.unwrap();
     let pre = tool(&bed, "doctor --pre --fail-on=warning").await;

@@ -13,7 +13,7 @@ use testbed::runs::RunSpec;
 use testbed::{Nodes, Testbed};
 
 #[e2e_test]
-async fn a_run_that_waits_is_explained_by_each_reason_against_each_node() {
+async fn explain_prints_each_reason_that_keeps_a_waiting_run_off_each_node() {
     let bed = fresh(0).await;
     create(&bed, &only("early").opted_in("true")).await;
     // The run is enrolled after the scheduler has reported on its placeholder.

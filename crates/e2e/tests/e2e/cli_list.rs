@@ -44,7 +44,7 @@ async fn read_until(lines: &mut Lines<BufReader<ChildStdout>>, words: &str) -> V
 }
 
 #[e2e_test]
-async fn a_watched_list_tells_each_state_of_a_run_as_it_comes() {
+async fn a_watched_list_prints_each_state_of_a_run() {
     let bed = &installed().await;
     let namespace = bed.namespace("watched").await.unwrap();
     create(

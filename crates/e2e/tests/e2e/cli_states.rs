@@ -13,7 +13,7 @@ use testbed::runs::{self, RunSpec};
 use testbed::{Nodes, Testbed};
 
 #[e2e_test]
-async fn runs_in_every_other_state_are_explained_and_listed() {
+async fn runs_in_all_other_states_are_explained_and_listed() {
     let bed = fresh(1).await;
     finished(&bed).await;
     reserved(&bed).await;

@@ -9,7 +9,7 @@ use testbed::Testbed;
 use testbed::runs::{self, RunSpec, State};
 
 #[e2e_test]
-async fn runs_are_waited_for_and_released_and_pod_affinity_is_switched_off_and_on() {
+async fn the_tool_waits_for_runs_and_releases_them_and_switches_pod_affinity_off_and_on() {
     let bed = fresh(3).await;
     a_run_is_waited_for(&bed).await;
     a_held_run_is_released(&bed).await;

@@ -35,7 +35,7 @@ async fn under_way<'a>(bed: &'a Testbed, auditor: &'a Auditor, namespace: &str) 
 
 async fn all_end(mut runs: Runs<'_>) {
     runs.create(OURS / 2).await;
-    runs.all_go_through().await;
+    runs.all_succeed().await;
 }
 
 async fn server_version(bed: &Testbed) -> String {
@@ -59,7 +59,7 @@ fn tekton_version(bed: &Testbed) -> String {
 }
 
 #[e2e_test(nightly)]
-async fn labelled_runs_go_through_an_upgrade_of_kubernetes_and_one_of_tekton() {
+async fn labelled_runs_survive_an_upgrade_of_kubernetes_and_of_tekton() {
     let bed = pool::start_exactly(Options {
         versions: Some(Versions {
             kubernetes: Kubernetes::V1_36,

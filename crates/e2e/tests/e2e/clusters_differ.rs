@@ -61,7 +61,7 @@ async fn sandbox(bed: &Testbed) {
 }
 
 #[e2e_test]
-async fn a_node_that_pods_tolerate_by_their_runtime_class_is_as_good_as_any() {
+async fn a_run_can_use_a_node_that_its_pods_tolerate_by_their_runtime_class() {
     let bed = fresh(2).await;
     sandbox(&bed).await;
     let run = RunSpec::diamond("default", "run").opted_in("true").lasting("1s");
@@ -76,7 +76,7 @@ async fn a_node_that_pods_tolerate_by_their_runtime_class_is_as_good_as_any() {
 }
 
 #[e2e_test]
-async fn a_run_with_an_anti_affinity_of_its_own_takes_the_node_that_another_run_leaves() {
+async fn a_run_with_its_own_anti_affinity_uses_the_node_that_another_run_leaves() {
     let bed = fresh(1).await;
     let first = RunSpec::new("default", "first").task("only", &[]);
     let first = first.opted_in("true").ending("hang");
@@ -95,7 +95,7 @@ async fn a_run_with_an_anti_affinity_of_its_own_takes_the_node_that_another_run_
 
 /// The scheduler of Kubernetes 1.36 does not requeue such a task, so pod-affinity requeues the task each minute.
 #[e2e_test]
-async fn a_task_with_an_anti_affinity_of_its_own_goes_on_when_what_kept_it_away_is_gone() {
+async fn a_task_with_its_own_anti_affinity_starts_after_the_other_pod_is_deleted() {
     let bed = fresh(1).await;
     another_pod(&bed, "node-0", "database", "0").await;
     let run = RunSpec::new("default", "run").task("only", &[]).opted_in("true");
@@ -117,7 +117,7 @@ const PAUSES: Duration = Duration::from_secs(6);
 /// Each placeholder counts as one pod in the quota, and Tekton alone tries again only after a minute. Tekton starts these
 /// runs after all placeholders were created, so that the room that placeholders make is available for tasks only.
 #[e2e_test]
-async fn tasks_whose_place_in_a_quota_their_placeholders_took_have_their_pods_a_few_seconds_later() {
+async fn tasks_whose_quota_is_used_by_placeholders_have_their_pods_a_few_seconds_later() {
     let bed = fresh(4).await;
     let namespace = bed.namespace("quota").await.unwrap();
     quota(&bed, &namespace, "pods", "3").await;
@@ -141,7 +141,7 @@ async fn tasks_whose_place_in_a_quota_their_placeholders_took_have_their_pods_a_
 /// The placeholder of a held run may take the room that another placeholder made for a task. Tekton tries the task again
 /// after pauses, so the bound cannot be lower.
 #[e2e_test]
-async fn runs_that_come_one_after_the_other_to_a_quota_that_is_used_up_end_a_pause_later_at_the_latest() {
+async fn successive_runs_with_an_exhausted_quota_end_at_most_one_pause_later() {
     let bed = fresh(4).await;
     let namespace = bed.namespace("quota").await.unwrap();
     quota(&bed, &namespace, "pods", "3").await;
@@ -158,9 +158,9 @@ async fn runs_that_come_one_after_the_other_to_a_quota_that_is_used_up_end_a_pau
     assert!(rooms(&bed, &runs).await > 0);
 }
 
-/// A quota of limits rejects pods without limits. Tekton's pods have none, unless a LimitRange adds them.
+/// A quota of limits rejects pods without limits. Tekton's pods have none, unless a `LimitRange` adds them.
 #[e2e_test]
-async fn a_quota_of_limits_with_a_limit_range_lets_a_labelled_run_go_as_anywhere() {
+async fn a_labelled_run_succeeds_with_a_quota_of_limits_and_a_limit_range() {
     let bed = fresh(2).await;
     let namespace = bed.namespace("limits").await.unwrap();
     let client = bed.client().await.unwrap();
@@ -231,7 +231,7 @@ async fn rooms(bed: &Testbed, runs: &[RunSpec]) -> usize {
 }
 
 #[e2e_test]
-async fn a_run_whose_pods_have_to_be_with_others_is_refused_by_the_field_that_says_so() {
+async fn a_run_with_required_affinity_to_other_pods_is_rejected_with_the_name_of_the_field() {
     let bed = &installed().await;
     let cache = json!({"topologyKey": keys::HOSTNAME, "labelSelector": {"matchLabels": {"app": "cache"}}});
     let tied =
@@ -254,12 +254,12 @@ async fn a_run_whose_pods_have_to_be_with_others_is_refused_by_the_field_that_sa
     }
     run.create(&client)
         .await
-        .expect("without the label it is none of our business");
+        .expect("without the label the run is ignored");
 }
 
 /// Tekton adds its default template to a run after the webhook has processed the run.
 #[e2e_test]
-async fn a_required_affinity_that_tekton_adds_by_default_is_made_preferred_and_told() {
+async fn a_required_affinity_that_tekton_adds_by_default_is_made_preferred_and_reported() {
     let bed = fresh(2).await;
     let required = "requiredDuringSchedulingIgnoredDuringExecution";
     let cache = json!({"topologyKey": keys::HOSTNAME, "labelSelector": {"matchLabels": {"app": "cache"}}});
@@ -292,7 +292,7 @@ async fn a_required_affinity_that_tekton_adds_by_default_is_made_preferred_and_t
 }
 
 #[e2e_test]
-async fn a_label_on_a_pipeline_comes_too_late_and_the_run_goes_as_without_it() {
+async fn a_label_on_a_pipeline_is_too_late_and_the_run_runs_as_without_it() {
     let bed = fresh(3).await;
     let run = RunSpec::new("default", "run")
         .task("a", &[])
@@ -307,12 +307,12 @@ async fn a_label_on_a_pipeline_comes_too_late_and_the_run_goes_as_without_it() {
     assert_eq!(pods.len(), 3);
     assert!(
         pods.iter().all(|pod| !pod.labels().contains_key(keys::GROUP)),
-        "none of them is in a group"
+        "no pod is in a group"
     );
 }
 
 #[e2e_test(webhook)]
-async fn where_no_webhook_is_asked_a_labelled_run_goes_as_without_the_label() {
+async fn without_the_webhook_a_labelled_run_runs_as_without_the_label() {
     let bed = fresh(2).await;
     let run = RunSpec::diamond("kube-system", "run")
         .opted_in("true")
@@ -330,7 +330,7 @@ async fn where_no_webhook_is_asked_a_labelled_run_goes_as_without_the_label() {
 }
 
 #[e2e_test]
-async fn a_user_who_takes_our_hold_over_keeps_the_run_until_he_releases_it() {
+async fn a_user_who_takes_over_the_hold_keeps_the_run_held_until_its_release() {
     let bed = fresh(1).await;
     let client = bed.client().await.unwrap();
     let first = RunSpec::diamond("default", "first")

@@ -60,7 +60,7 @@ fn is_a_test(filter: &str) -> bool {
 }
 
 #[e2e_test]
-fn every_test_that_a_page_names_in_a_command_is_there() {
+fn every_test_that_a_page_names_in_a_command_exists() {
     let mut named = 0;
     for page in pages() {
         let text = fs::read_to_string(workspace().join(&page)).unwrap();

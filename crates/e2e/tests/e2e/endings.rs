@@ -32,7 +32,7 @@ fn failed(run: &DynamicObject) -> bool {
 }
 
 #[e2e_test]
-async fn nothing_is_left_after_success_and_after_failure() {
+async fn no_object_is_left_after_success_and_after_failure() {
     let bed = &installed().await;
     let namespace = bed.namespace("ended").await.unwrap();
     let good = RunSpec::diamond(&namespace, "good").opted_in("true");
@@ -86,7 +86,7 @@ async fn a_run_stopped_while_held_still_runs_its_finally_tasks_on_one_node() {
 }
 
 #[e2e_test]
-async fn a_run_cancelled_while_running_leaves_nothing() {
+async fn a_run_cancelled_while_running_leaves_no_object() {
     let bed = &installed().await;
     let namespace = bed.namespace("cancelled").await.unwrap();
     let spec = RunSpec::diamond(&namespace, "run")
@@ -107,7 +107,7 @@ async fn a_run_cancelled_while_running_leaves_nothing() {
 }
 
 #[e2e_test]
-async fn a_run_deleted_while_held_leaves_nothing() {
+async fn a_run_deleted_while_held_leaves_no_object() {
     let bed = fresh(0).await;
     let spec = RunSpec::diamond("default", "run").opted_in("true");
     create(&bed, &spec).await;
@@ -135,7 +135,7 @@ async fn a_namespace_deleted_while_a_run_is_held_there_ends() {
 
 /// A reservation moves to the next run at this time. Many runs, so that runs are deleted at each moment of the move.
 #[e2e_test]
-async fn isolated_runs_deleted_as_soon_as_they_are_done_leave_nothing() {
+async fn isolated_runs_deleted_as_soon_as_they_are_done_leave_no_object() {
     let bed = &installed().await;
     let namespace = bed.namespace("deleted-done").await.unwrap();
     let specs: Vec<_> = (0..12).map(|index| reserving(&namespace, index)).collect();
@@ -169,7 +169,7 @@ fn reserving(namespace: &str, index: usize) -> RunSpec {
 }
 
 #[e2e_test]
-async fn a_run_deleted_while_running_leaves_nothing_and_its_name_can_be_used_again() {
+async fn a_run_deleted_while_running_leaves_no_object_and_its_name_can_be_used_again() {
     let bed = &installed().await;
     let namespace = bed.namespace("deleted").await.unwrap();
     for strategy in ["true", "isolateAlways"] {

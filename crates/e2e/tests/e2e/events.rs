@@ -38,7 +38,7 @@ fn note(event: &Event) -> &str {
 }
 
 #[e2e_test]
-async fn each_step_of_a_runs_life_is_told_once_and_in_order() {
+async fn each_step_of_a_run_is_reported_once_and_in_order() {
     let bed = &installed().await;
     let namespace = bed.namespace("reported").await.unwrap();
     let run = RunSpec::diamond(&namespace, "run").opted_in("true");
@@ -63,7 +63,7 @@ async fn each_step_of_a_runs_life_is_told_once_and_in_order() {
 
 /// Runs with a node selector that no node has, including nodes that the autoscaler could add.
 #[e2e_test]
-async fn a_run_that_waits_is_told_now_and_then_with_the_latest_words_of_scheduler_and_autoscaler() {
+async fn a_waiting_run_gets_events_with_the_latest_messages_of_scheduler_and_autoscaler() {
     let bed = fresh(0).await;
     bed.start_autoscaler(&[NodeGroup::new("pool", 0, 5)])
         .await

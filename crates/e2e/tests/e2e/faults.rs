@@ -24,9 +24,9 @@ use testbed::{Fault, Nodes, Part, Testbed, probe};
 /// A run that is held for longer after the end of a fault is an error.
 const RECOVERED: Duration = Duration::from_mins(1);
 /// Longer than a leader keeps its lease after the last renewal with the shipped settings.
-const AWAY: Duration = Duration::from_secs(12);
+const OUTAGE: Duration = Duration::from_secs(12);
 /// Longer than a leader keeps a short lease.
-const SOONER_AWAY: Duration = Duration::from_secs(6);
+const SHORT_OUTAGE: Duration = Duration::from_secs(6);
 pub(crate) const CONTROLLERS: [Part; 2] = [Part::Controller(0), Part::Controller(1)];
 /// Number of labelled runs that each fault affects, and of runs that their users hold meanwhile.
 pub(crate) const OURS: usize = 8;
@@ -118,7 +118,7 @@ impl<'a> Runs<'a> {
 
     /// Waits until each run that pod-affinity holds has a placeholder, and returns how long that took. The further steps
     /// depend on the control plane, which recovers in its own time.
-    async fn until_nodes_are_asked_for(&self) -> Duration {
+    async fn until_placeholders_exist(&self) -> Duration {
         let start = Instant::now();
         let sets = sets(&self.client, &self.namespace);
         self.bed
@@ -196,7 +196,7 @@ impl<'a> Runs<'a> {
 
     /// pod-affinity's runs succeed, each on one node; then users release their runs, which succeed as well; then all objects
     /// are removed.
-    pub(crate) async fn all_go_through(&self) {
+    pub(crate) async fn all_succeed(&self) {
         for spec in &self.ours {
             self.bed.until_succeeded(spec, SOON * 2).await.unwrap();
             self.was_on_one_node(spec).await;
@@ -252,7 +252,7 @@ async fn until_leading(bed: &Testbed, installed: &Installed, replica: u8) {
         if leads(installed, replica).await {
             Ok(())
         } else {
-            Err("it does not")
+            Err("not yet")
         }
     })
     .await
@@ -260,24 +260,24 @@ async fn until_leading(bed: &Testbed, installed: &Installed, replica: u8) {
 }
 
 /// A fault of the connection to the API server, its duration, and how often watches are cut meanwhile.
-struct Trouble {
+struct FaultCase {
     name: &'static str,
     fault: Fault,
     lasts: Duration,
     cuts: bool,
 }
 
-impl Trouble {
+impl FaultCase {
     const fn new(name: &'static str, fault: Fault) -> Self {
         Self {
             name,
             fault,
-            lasts: AWAY,
+            lasts: OUTAGE,
             cuts: false,
         }
     }
 
-    async fn strikes(&self, bed: &Testbed) {
+    async fn inject(&self, bed: &Testbed) {
         let faults = bed.faults().unwrap();
         let end = Instant::now() + self.lasts;
         while Instant::now() < end {
@@ -291,16 +291,16 @@ impl Trouble {
 }
 
 #[e2e_test(first, second)]
-async fn runs_go_through_an_api_server_that_is_slow_or_refuses_or_cuts_watches_or_meets_with_conflicts() {
+async fn runs_succeed_with_an_api_server_that_is_slow_or_rejects_or_cuts_watches_or_returns_conflicts() {
     let refused = |status| Fault::Refused(axum::http::StatusCode::from_u16(status).unwrap());
     let troubles = [
-        Trouble::new("slow", Fault::Slow(Duration::from_secs(2))),
-        Trouble::new("too-many", refused(429)),
-        Trouble::new("broken", refused(500)),
-        Trouble::new("conflicts", Fault::Conflicts),
-        Trouble {
+        FaultCase::new("slow", Fault::Slow(Duration::from_secs(2))),
+        FaultCase::new("too-many", refused(429)),
+        FaultCase::new("broken", refused(500)),
+        FaultCase::new("conflicts", Fault::Conflicts),
+        FaultCase {
             cuts: true,
-            ..Trouble::new("cut", Fault::None)
+            ..FaultCase::new("cut", Fault::None)
         },
     ];
     let (bed, _) = kept_alive(OURS * 3, true, &[]).await;
@@ -314,7 +314,7 @@ async fn runs_go_through_an_api_server_that_is_slow_or_refuses_or_cuts_watches_o
         faults.set(trouble.fault);
         runs.create(OURS / 2).await;
         runs.create_held_by_users().await;
-        trouble.strikes(&bed).await;
+        trouble.inject(&bed).await;
         let (struck, ended) = (faults.injected() - struck, restarts(&bed) - ended);
         let recovered = runs.until_none_is_held().await;
         println!(
@@ -322,45 +322,45 @@ async fn runs_go_through_an_api_server_that_is_slow_or_refuses_or_cuts_watches_o
             trouble.name, trouble.lasts
         );
         assert!(struck > 0, "the fault did not strike");
-        runs.all_go_through().await;
+        runs.all_succeed().await;
     }
     auditor.assert_no_violation();
 }
 
 /// The time from the end of the outage to the release of the last run is less than `RECOVERED`, both waits together.
-async fn go_through_an_outage_of(part: Part) {
+async fn test_outage_of(part: Part) {
     let (bed, _) = kept_alive(OURS * 2, false, &SHORT_LEASE).await;
     let auditor = Auditor::start(&bed).await;
     let mut runs = Runs::in_namespace(&bed, &auditor, &format!("without-{part}")).await;
     runs.create_held_by_users().await;
     runs.create(OURS).await;
     bed.kill(part).unwrap();
-    for_a_while(&bed, SOONER_AWAY).await;
+    for_a_while(&bed, SHORT_OUTAGE).await;
     bed.start_again(part).await.unwrap();
     let back = Instant::now();
-    let asked = runs.until_nodes_are_asked_for().await;
+    let asked = runs.until_placeholders_exist().await;
     runs.until_none_is_held().await;
     let recovered = back.elapsed();
     println!(
-        "{part} away for {SOONER_AWAY:?}: nodes asked for {asked:.1?} after it, none held {recovered:.1?} after it"
+        "{part} unavailable for {SHORT_OUTAGE:?}: all placeholders exist {asked:.1?} later, no run is held {recovered:.1?} later"
     );
     assert!(recovered < RECOVERED, "{recovered:?}");
-    runs.all_go_through().await;
+    runs.all_succeed().await;
     auditor.assert_no_violation();
 }
 
 #[e2e_test]
-async fn runs_go_through_an_outage_of_the_api_server() {
-    go_through_an_outage_of(Part::ApiServer).await;
+async fn runs_succeed_despite_an_outage_of_the_api_server() {
+    test_outage_of(Part::ApiServer).await;
 }
 
 #[e2e_test(second)]
-async fn runs_go_through_an_outage_of_etcd() {
-    go_through_an_outage_of(Part::Etcd).await;
+async fn runs_succeed_despite_an_outage_of_etcd() {
+    test_outage_of(Part::Etcd).await;
 }
 
 #[e2e_test(first, second)]
-async fn a_leader_that_was_paused_past_its_lease_comes_back_beside_another_and_does_no_harm() {
+async fn a_leader_that_was_paused_past_its_lease_resumes_beside_a_new_leader_without_damage() {
     let (bed, installed) = kept_alive(OURS * 4, false, &[]).await;
     let auditor = Auditor::start(&bed).await;
     let mut runs = Runs::in_namespace(&bed, &auditor, "paused").await;
@@ -374,11 +374,11 @@ async fn a_leader_that_was_paused_past_its_lease_comes_back_beside_another_and_d
     let start = Instant::now();
     runs.create(OURS).await;
     until_leading(&bed, &installed, 1 - paused).await;
-    println!("paused leader: followed after {:.1?}", start.elapsed());
+    println!("paused leader: replaced after {:.1?}", start.elapsed());
     runs.create(OURS).await;
     bed.resume(Part::Controller(paused)).unwrap();
     let recovered = runs.until_none_is_held().await;
-    println!("paused leader is back: none held {recovered:.1?} after it");
+    println!("paused leader has resumed: no run is held {recovered:.1?} after it");
     bed.until("the old leader to end", SOON, async || {
         match bed.restarts(Part::Controller(paused)) {
             0 => Err("it still runs"),
@@ -387,28 +387,28 @@ async fn a_leader_that_was_paused_past_its_lease_comes_back_beside_another_and_d
     })
     .await
     .unwrap();
-    runs.all_go_through().await;
+    runs.all_succeed().await;
     assert!(leads(&installed, 1 - paused).await);
     auditor.assert_no_violation();
 }
 
 #[e2e_test]
-async fn eight_runs_go_through_while_the_leader_is_killed() {
-    go_through_kills(8, 1).await;
+async fn eight_runs_succeed_while_the_leader_is_killed() {
+    test_kills(8, 1).await;
 }
 
 #[e2e_test(first, second)]
-async fn forty_runs_go_through_while_the_leader_is_killed_every_ten_seconds() {
-    go_through_kills(40, 3).await;
+async fn forty_runs_succeed_while_the_leader_is_killed_every_ten_seconds() {
+    test_kills(40, 3).await;
 }
 
 #[e2e_test(nightly)]
-async fn two_hundred_runs_go_through_while_the_leader_is_killed_every_ten_seconds() {
-    go_through_kills(200, 3).await;
+async fn two_hundred_runs_succeed_while_the_leader_is_killed_every_ten_seconds() {
+    test_kills(200, 3).await;
 }
 
 /// Kills the leader at least this many times, while runs are created in two halves.
-async fn go_through_kills(count: usize, at_least: usize) {
+async fn test_kills(count: usize, at_least: usize) {
     let _alone = alone().await;
     let (bed, installed) = kept_alive(count + 20, false, &SHORT_LEASE).await;
     let auditor = Auditor::start(&bed).await;
@@ -439,6 +439,6 @@ async fn go_through_kills(count: usize, at_least: usize) {
     );
     assert!(longest < RECOVERED, "{longest:?}");
     runs.until_none_is_held().await;
-    runs.all_go_through().await;
+    runs.all_succeed().await;
     auditor.assert_no_violation();
 }

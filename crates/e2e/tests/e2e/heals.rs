@@ -66,7 +66,7 @@ async fn a_placeholder_deleted_while_tasks_run_returns_to_the_same_node() {
 }
 
 #[e2e_test]
-async fn a_placeholder_that_a_quota_refuses_is_told_and_made_once_there_is_room() {
+async fn a_placeholder_that_a_quota_rejects_is_reported_and_created_when_there_is_room() {
     let bed = &installed().await;
     let namespace = bed.namespace("quota").await.unwrap();
     let quotas = quota(bed, &namespace, "pods", "0").await;
@@ -83,7 +83,8 @@ async fn a_placeholder_that_a_quota_refuses_is_told_and_made_once_there_is_room(
 }
 
 #[e2e_test]
-async fn a_placeholder_without_a_required_label_is_told_and_made_once_it_copies_the_label_of_its_run() {
+async fn a_placeholder_without_a_required_label_is_reported_and_created_when_it_copies_the_label_of_its_run()
+{
     let bed = fresh(2).await;
     require_team(&bed).await;
     let spec = only("run").opted_in("true").label("team", "build");
@@ -151,7 +152,7 @@ fn policy(name: &str, constraints: &Value, expression: &str) -> [Value; 2] {
 }
 
 #[e2e_test]
-async fn a_changed_configuration_is_for_new_runs_and_splits_no_running_one() {
+async fn a_changed_configuration_applies_to_new_runs_and_splits_no_running_run() {
     let bed = fresh(6).await;
     let before = RunSpec::diamond("default", "before")
         .opted_in("true")
@@ -178,7 +179,7 @@ async fn strategy(bed: &Testbed, name: &str) -> String {
 }
 
 #[e2e_test]
-async fn a_bad_configuration_is_told_and_the_last_good_one_stays() {
+async fn an_invalid_configuration_is_reported_and_the_last_valid_one_stays_active() {
     let bed = fresh(3).await;
     configure(&bed, &[("default-strategy", Some("colocateAlways"))]).await;
     bed.configure(&[("default-strategy", Some("colocateSometimes"))])
@@ -210,7 +211,7 @@ async fn until_configuration_refused(bed: &Testbed, value: &str) {
 }
 
 #[e2e_test]
-async fn in_tektons_default_mode_its_own_assistant_meets_the_run() {
+async fn in_tektons_default_mode_its_assistant_is_on_the_node_of_the_run() {
     let bed = fresh(12).await;
     create_pvc(&bed, "cache", None).await;
     let spec = with_pvc(RunSpec::diamond("default", "run"), "cache")
@@ -239,7 +240,7 @@ async fn in_tektons_default_mode_its_own_assistant_meets_the_run() {
 }
 
 #[e2e_test]
-async fn a_claim_that_is_bound_to_a_zone_decides_the_zone() {
+async fn a_pvc_that_is_bound_to_a_zone_determines_the_zone() {
     let bed = fresh(8).await;
     bed.add_nodes(&Nodes::new("west", 1).zone("west")).await.unwrap();
     create_pvc(&bed, "zonal", Some("west")).await;
@@ -308,7 +309,7 @@ async fn time_of(bed: &Testbed, name: &str) -> Duration {
 }
 
 #[e2e_test]
-async fn runs_whose_release_is_denied_hold_up_no_other_and_are_released_when_it_is_not_any_more() {
+async fn runs_whose_release_is_denied_delay_no_other_run_and_are_released_when_it_is_allowed() {
     let bed = fresh(2).await;
     let alone = time_of(&bed, "alone").await;
     deny_releases(&bed).await;

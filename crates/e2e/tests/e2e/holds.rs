@@ -44,7 +44,7 @@ async fn release(bed: &Testbed, run: &RunSpec) -> DynamicObject {
 }
 
 #[e2e_test]
-async fn a_labelled_run_is_held_until_its_placeholder_has_a_node_and_says_where_it_is() {
+async fn a_labelled_run_is_held_until_its_placeholder_has_a_node_and_reports_the_node() {
     let bed = &installed().await;
     let namespace = bed.namespace("held").await.unwrap();
     let spec = RunSpec::diamond(&namespace, "run")
@@ -70,7 +70,7 @@ async fn a_labelled_run_is_held_until_its_placeholder_has_a_node_and_says_where_
 }
 
 #[e2e_test]
-async fn a_run_that_its_user_holds_stays_held_until_the_user_lets_it_go() {
+async fn a_run_that_its_user_holds_stays_held_until_the_user_releases_it() {
     let bed = &installed().await;
     let namespace = bed.namespace("users-hold").await.unwrap();
     let spec = RunSpec::diamond(&namespace, "run")
@@ -80,7 +80,7 @@ async fn a_run_that_its_user_holds_stays_held_until_the_user_lets_it_go() {
     let held = create(bed, &spec).await;
     assert!(
         !held.annotations().contains_key(keys::HOLD),
-        "this hold is not ours"
+        "this hold is the user's"
     );
     let enrolled = until_enrolled(bed, &spec).await;
     assert_eq!(runs::state(&enrolled), State::Pending);
@@ -91,7 +91,11 @@ async fn a_run_that_its_user_holds_stays_held_until_the_user_lets_it_go() {
     assert!(set.unwrap().is_none(), "a queued run occupies no node");
 
     let after = release(bed, &spec).await;
-    assert_eq!(runs::state(&after), State::Pending, "now the hold is ours");
+    assert_eq!(
+        runs::state(&after),
+        State::Pending,
+        "pod-affinity holds the run now"
+    );
     assert!(after.annotations().contains_key(keys::HOLD));
     bound_placeholder(bed, &held).await;
     let_end_once_bound(bed, [&spec], &["fetch"]).await;
@@ -139,7 +143,7 @@ async fn a_run_can_be_released_by_its_user_while_no_webhook_answers() {
 }
 
 #[e2e_test]
-async fn a_run_in_kueues_queue_is_never_released_by_us() {
+async fn a_run_in_a_queue_of_kueue_is_never_released_by_pod_affinity() {
     let bed = &installed().await;
     let namespace = bed.namespace("queued").await.unwrap();
     let spec = RunSpec::diamond(&namespace, "run")
@@ -152,7 +156,7 @@ async fn a_run_in_kueues_queue_is_never_released_by_us() {
 }
 
 #[e2e_test]
-async fn a_copied_manifest_with_our_keys_in_it_joins_nobody() {
+async fn a_copied_manifest_with_labels_of_pod_affinity_joins_no_group() {
     let bed = &installed().await;
     let namespace = bed.namespace("copied").await.unwrap();
     let original = RunSpec::diamond(&namespace, "original")
@@ -183,7 +187,7 @@ async fn a_copied_manifest_with_our_keys_in_it_joins_nobody() {
 }
 
 #[e2e_test]
-async fn a_copy_that_lost_only_the_opt_in_label_joins_nobody_either() {
+async fn a_copy_without_the_opt_in_label_joins_no_group() {
     let bed = &installed().await;
     let namespace = bed.namespace("stray").await.unwrap();
     let copy = RunSpec::new(&namespace, "copy")
@@ -206,7 +210,7 @@ async fn a_declined_run_is_not_touched() {
 }
 
 #[e2e_test]
-async fn a_run_of_another_manager_is_left_alone() {
+async fn a_run_of_another_manager_is_ignored() {
     let bed = &installed().await;
     let namespace = bed.namespace("managed").await.unwrap();
     let spec = RunSpec::diamond(&namespace, "run")
@@ -228,7 +232,7 @@ async fn a_run_of_another_manager_is_left_alone() {
 }
 
 #[e2e_test]
-async fn a_label_that_comes_after_the_first_task_is_told_and_nothing_else() {
+async fn a_label_that_is_added_after_the_first_task_only_causes_an_event() {
     let bed = &installed().await;
     let namespace = bed.namespace("too-late").await.unwrap();
     let spec = RunSpec::diamond(&namespace, "run").lasting("6s");
@@ -251,7 +255,7 @@ async fn a_label_that_comes_after_the_first_task_is_told_and_nothing_else() {
 
 /// The first tasks may have started before the controller has read the run.
 #[e2e_test]
-async fn a_run_that_a_user_releases_before_it_is_enrolled_goes_as_without_the_label() {
+async fn a_run_that_a_user_releases_before_it_is_enrolled_runs_as_without_the_label() {
     let bed = fresh(1).await;
     let spec = RunSpec::diamond("default", "run").ending("hang").opted_in("true");
     stop_controllers(&bed);
@@ -266,7 +270,7 @@ async fn a_run_that_a_user_releases_before_it_is_enrolled_goes_as_without_the_la
 }
 
 #[e2e_test]
-async fn a_run_whose_label_is_taken_back_while_it_is_held_starts_without_us() {
+async fn a_run_whose_label_is_removed_while_it_is_held_starts_without_pod_affinity() {
     let bed = fresh(0).await;
     for (name, value) in [
         ("removed", json!(null)),
@@ -291,7 +295,7 @@ async fn a_run_whose_label_is_taken_back_while_it_is_held_starts_without_us() {
 }
 
 #[e2e_test]
-async fn a_run_whose_label_is_taken_back_while_it_waits_for_a_node_leaves_its_group() {
+async fn a_run_whose_label_is_removed_while_it_waits_for_a_node_leaves_its_group() {
     let bed = fresh(0).await;
     for (name, value) in [("removed", json!(null)), ("declined", json!("false"))] {
         let spec = RunSpec::new("default", name).task("only", &[]).opted_in("true");
@@ -309,7 +313,7 @@ async fn a_run_whose_label_is_taken_back_while_it_waits_for_a_node_leaves_its_gr
 }
 
 #[e2e_test]
-async fn a_run_whose_label_is_taken_back_while_no_controller_runs_starts_once_one_does() {
+async fn a_run_whose_label_is_removed_while_no_controller_runs_starts_after_a_controller_starts() {
     let bed = fresh(0).await;
     stop_controllers(&bed);
     let spec = RunSpec::new("default", "run").task("only", &[]).opted_in("true");
@@ -324,7 +328,7 @@ async fn a_run_whose_label_is_taken_back_while_no_controller_runs_starts_once_on
 }
 
 #[e2e_test]
-async fn a_run_whose_label_is_taken_back_while_its_user_holds_it_is_in_no_group_when_it_starts() {
+async fn a_run_whose_label_is_removed_while_its_user_holds_it_is_in_no_group_when_it_starts() {
     let bed = &installed().await;
     let namespace = bed.namespace("withdrawn").await.unwrap();
     for (name, value) in [("removed", json!(null)), ("declined", json!("false"))] {
@@ -363,7 +367,7 @@ async fn a_hold_ends_at_its_deadline_even_without_a_node() {
     let reported = until_event(&bed, &spec, "WaitingForNode").await;
     assert!(
         reported.contains("no nodes available"),
-        "the scheduler's own words: {reported}"
+        "the scheduler's message: {reported}"
     );
     bed.configure(&[("hold-deadline", Some("6s"))]).await.unwrap();
     bed.until_run(&spec, "to be released", SOON, released)
@@ -388,7 +392,7 @@ async fn release_when_created_does_not_wait_for_a_node() {
 }
 
 #[e2e_test]
-async fn a_release_that_tekton_cannot_take_is_told_and_made_later() {
+async fn a_release_that_tekton_rejects_is_reported_and_tried_again() {
     let bed = fresh(0).await;
     let spec = RunSpec::new("default", "run").task("only", &[]).opted_in("true");
     create(&bed, &spec).await;

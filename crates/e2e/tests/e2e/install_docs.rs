@@ -206,7 +206,7 @@ fn left(bed: &Testbed) -> Vec<String> {
 }
 
 async fn until_nothing_is_left(bed: &Testbed) {
-    bed.until("nothing of ours to be left", SOON, async || {
+    bed.until("no object of pod-affinity to be left", SOON, async || {
         let left = left(bed);
         if left.is_empty() { Ok(()) } else { Err(left) }
     })
@@ -215,12 +215,12 @@ async fn until_nothing_is_left(bed: &Testbed) {
 }
 
 #[e2e_test(first, webhook)]
-async fn uninstalling_as_the_page_says_leaves_nothing_and_stops_no_run_though_others_come_all_the_while() {
+async fn uninstalling_as_the_page_says_leaves_no_object_and_stops_no_run_while_runs_are_created() {
     uninstall(WEBHOOK, "### With the webhook").await;
 }
 
 #[e2e_test(first, policies, second)]
-async fn uninstalling_policies_leaves_nothing_and_stops_no_run_though_others_come_all_the_while() {
+async fn uninstalling_policies_leaves_no_object_and_stops_no_run_while_runs_are_created() {
     uninstall(POLICIES, "### With admission policies").await;
 }
 
@@ -259,12 +259,15 @@ async fn uninstall(release: Release, heading: &str) {
         bed.until_succeeded(other, SOON).await.unwrap();
     }
     let done = bed.until_succeeded(&running, SOON).await.unwrap();
-    assert!(done.labels().contains_key(keys::GROUP), "it was ours to its end");
+    assert!(
+        done.labels().contains_key(keys::GROUP),
+        "the run was in its group until its end"
+    );
     until_nothing_is_left(&bed).await;
 }
 
 #[e2e_test(webhook)]
-async fn what_a_hasty_deletion_leaves_is_started_and_removed_as_the_page_says() {
+async fn leftovers_of_a_wrong_uninstallation_are_released_and_removed_as_the_page_says() {
     let bed = pool::bare().await;
     bed.add_nodes(&Nodes::new("node", 3)).await.unwrap();
     install(&bed, WEBHOOK).await;
@@ -307,9 +310,13 @@ async fn what_a_hasty_deletion_leaves_is_started_and_removed_as_the_page_says() 
     bed.until_succeeded(&later, SOON).await.unwrap();
     let runs = runs::runs(&client, "default");
     let still_held = runs.get(held.name()).await.unwrap();
-    assert_eq!(runs::state(&still_held), State::Pending, "nobody releases a run");
+    assert_eq!(
+        runs::state(&still_held),
+        State::Pending,
+        "no component releases the run"
+    );
     let left = sets.list(&ListParams::default()).await.unwrap().items;
-    assert_eq!(left.len(), 2, "nobody removes a placeholder");
+    assert_eq!(left.len(), 2, "no component removes a placeholder");
 
     let stop = commands("### Everything").pop().unwrap();
     follow(&bed, &stop, &held).await;

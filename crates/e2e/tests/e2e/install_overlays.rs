@@ -101,7 +101,7 @@ async fn fail_open_lets_labelled_runs_pass_when_no_webhook_answers() {
     kill_webhooks(&bed);
     let run = RunSpec::diamond("default", "run").opted_in("true").ending("hang");
     let made = crate::support::runs::create(&bed, &run).await;
-    assert!(made.data["spec"].get("status").is_none(), "nobody holds it");
+    assert!(made.data["spec"].get("status").is_none(), "the run is not held");
     until_event(&bed, &run, "LabelledTooLate").await;
     let_end_once_bound(&bed, [&run], &["fetch"]).await;
     let done = bed.until_succeeded(&run, SOON).await.unwrap();
@@ -189,7 +189,7 @@ async fn has_one_node(bed: &Testbed, name: &str) {
 }
 
 #[e2e_test(webhook)]
-async fn with_cert_managers_overlay_its_certificates_serve_and_the_controller_leaves_them_alone() {
+async fn with_cert_managers_overlay_its_certificates_are_served_and_the_controller_keeps_them() {
     let bed = pool::bare().await;
     bed.add_nodes(&Nodes::new("node", 6)).await.unwrap();
     bed.define(Definitions::CertManager).await.unwrap();
@@ -209,7 +209,7 @@ async fn with_cert_managers_overlay_its_certificates_serve_and_the_controller_le
     played.issue(2101).await;
     until_served_until(&bed, &installed, 2101).await;
     let renewed = versions(&client).await;
-    assert_eq!(before[1..], renewed[1..], "the authority is the same");
+    assert_eq!(before[1..], renewed[1..], "the CA is the same");
     has_one_node(&bed, "second").await;
 
     // A new leader checks the certificates at once.
@@ -220,7 +220,7 @@ async fn with_cert_managers_overlay_its_certificates_serve_and_the_controller_le
 }
 
 #[e2e_test(webhook)]
-async fn with_a_ca_of_ones_own_its_certificates_serve_and_the_controller_leaves_them_alone() {
+async fn with_a_ca_of_the_user_its_certificates_are_served_and_the_controller_keeps_them() {
     let bed = pool::bare().await;
     bed.add_nodes(&Nodes::new("node", 4)).await.unwrap();
     let user = CertManager::start(&bed).await;
@@ -244,12 +244,12 @@ async fn with_a_ca_of_ones_own_its_certificates_serve_and_the_controller_leaves_
     assert_eq!(
         before[1..],
         versions(&client).await[1..],
-        "nobody else writes caBundle"
+        "no other component writes caBundle"
     );
 }
 
 #[e2e_test(webhook)]
-async fn an_installation_with_certificates_of_its_own_changes_over_to_cert_managers() {
+async fn an_installation_with_its_own_certificates_changes_to_cert_manager() {
     let bed = pool::bare().await;
     bed.define(Definitions::CertManager).await.unwrap();
     let installed = install(&bed, rendered(&workspace().join("config"))).await;

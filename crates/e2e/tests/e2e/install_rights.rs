@@ -273,7 +273,7 @@ async fn a_bad_configuration_and_a_good_one(bed: &Testbed, client: &Client) {
         .await
         .unwrap();
     let events: Api<Event> = Api::namespaced(client.clone(), NAMESPACE);
-    bed.until("the refusal to be reported", SOON, async || {
+    bed.until("the rejection to be reported", SOON, async || {
         let listed = events
             .list(&ListParams::default())
             .await
@@ -295,7 +295,7 @@ async fn a_lost_certificate(bed: &Testbed, client: &Client) {
     let secrets: Api<Secret> = Api::namespaced(client.clone(), NAMESPACE);
     lose_certificates(client).await;
     let configurations: Api<MutatingWebhookConfiguration> = Api::all(client.clone());
-    bed.until("a new authority to be trusted and used", SOON, async || {
+    bed.until("a new CA to be trusted and used", SOON, async || {
         let secret = secrets
             .get(install::CERTIFICATE_SECRET)
             .await
@@ -323,7 +323,7 @@ fn trusts(configuration: &MutatingWebhookConfiguration, bundle: &ByteString) -> 
 }
 
 #[e2e_test(webhook)]
-async fn every_right_is_used_and_none_is_lacking() {
+async fn every_right_is_used_and_no_right_is_missing() {
     let options = Options {
         audit: Audit::PodAffinity,
         ..Options::default()

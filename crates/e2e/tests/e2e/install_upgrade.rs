@@ -89,7 +89,7 @@ async fn state(bed: &Testbed, run: &RunSpec) -> State {
 }
 
 #[e2e_test(webhook)]
-async fn an_upgrade_loses_no_run_and_doubles_no_placeholder() {
+async fn an_upgrade_loses_no_run_and_duplicates_no_placeholder() {
     let options = Options {
         audit: Audit::PodAffinity,
         ..Options::default()

@@ -114,7 +114,7 @@ async fn something_happens(bed: &Testbed) {
 }
 
 #[e2e_test(webhook)]
-async fn every_metric_of_the_processes_is_documented_and_every_documented_one_is_there() {
+async fn every_metric_of_the_processes_is_documented_and_every_documented_metric_exists() {
     let bed = pool::bare().await;
     bed.add_nodes(&Nodes::new("node", 2)).await.expect("nodes");
     let installed = bed.install_pod_affinity().await.expect("pod-affinity");
@@ -140,7 +140,7 @@ async fn every_metric_of_the_processes_is_documented_and_every_documented_one_is
 }
 
 #[e2e_test]
-fn an_exposition_and_a_table_say_the_same_in_their_own_ways() {
+fn a_response_of_metrics_and_a_table_of_the_page_are_parsed_alike() {
     let text = "# TYPE a counter\na_total{x=\"1\",y=\"b\"} 0\n# TYPE h histogram\nh_bucket{le=\"1\",x=\"2\"} 0\n# EOF\n";
     let metrics = exposed(text);
     assert_eq!(metrics["a_total"].labels["y"], BTreeSet::from(["b".to_owned()]));

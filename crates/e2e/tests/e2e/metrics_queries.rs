@@ -137,7 +137,7 @@ impl Faults {
             return labels.to_vec();
         }
         let Some((metric, bucket)) = find(name, metrics) else {
-            self.0.push(format!("{name:?} is no metric of ours"));
+            self.0.push(format!("{name:?} is not a metric of pod-affinity"));
             return Vec::new();
         };
         for matcher in &selector.matchers.matchers {
@@ -183,7 +183,7 @@ fn find<'a>(series: &str, metrics: &'a Metrics) -> Option<(&'a Metric, bool)> {
 }
 
 #[e2e_test]
-fn every_query_of_the_dashboard_asks_for_what_is_there() {
+fn every_query_of_the_dashboard_uses_existing_metrics_and_labels() {
     let (dashboard, metrics) = (dashboard(), documented());
     let targets = panels(&dashboard)
         .iter()
@@ -199,7 +199,7 @@ fn every_query_of_the_dashboard_asks_for_what_is_there() {
 }
 
 #[e2e_test]
-fn every_alert_is_one_of_a_cluster() {
+fn every_alert_is_aggregated_by_cluster() {
     for alert in alerts() {
         let query = text(&alert, "/expr");
         let of = |words: [&str; 4]| words.map(|word| query.matches(word).count());
@@ -219,7 +219,7 @@ fn every_alert_is_one_of_a_cluster() {
 }
 
 #[e2e_test]
-fn every_metric_of_ours_is_on_the_dashboard() {
+fn every_metric_of_pod_affinity_is_on_the_dashboard() {
     let text = overlay("dashboard.json");
     let missing: Vec<_> = documented()
         .into_keys()
@@ -229,7 +229,7 @@ fn every_metric_of_ours_is_on_the_dashboard() {
 }
 
 #[e2e_test]
-fn every_alert_asks_for_what_is_there_and_has_all_that_is_said_of_it() {
+fn every_alert_uses_existing_metrics_and_has_all_annotations() {
     let (alerts, metrics) = (alerts(), documented());
     let wrong: Vec<_> = alerts
         .iter()
@@ -280,7 +280,7 @@ fn each_alert_has_a_page_and_each_page_an_alert() {
 }
 
 #[e2e_test]
-fn the_dashboard_is_of_the_shape_that_grafana_loads() {
+fn the_dashboard_has_the_structure_that_grafana_loads() {
     let dashboard = dashboard();
     assert_eq!(dashboard["uid"], "pod-affinity");
     assert!(dashboard["schemaVersion"].as_u64().unwrap() >= 36);
@@ -293,10 +293,7 @@ fn the_dashboard_is_of_the_shape_that_grafana_loads() {
     let mut taken = BTreeSet::new();
     for panel in panels(&dashboard) {
         let title = text(panel, "/title");
-        assert!(
-            ids.insert(panel["id"].as_u64().unwrap()),
-            "{title}: an id is there twice"
-        );
+        assert!(ids.insert(panel["id"].as_u64().unwrap()), "{title}: duplicate id");
         assert!(PANELS.contains(&text(panel, "/type")), "{title}");
         for cell in cells(panel) {
             assert!(taken.insert(cell), "{title} lies over another panel at {cell:?}");
@@ -331,15 +328,18 @@ fn is_a_graph(panel: &Value) {
 }
 
 #[e2e_test]
-fn a_query_for_what_is_not_there_is_found() {
+fn a_query_for_unknown_metrics_or_labels_is_found() {
     let metrics = documented();
     for (query, fault) in [
         (
             "sum(pod_affinity_hold)",
-            "\"pod_affinity_hold\" is no metric of ours",
+            "\"pod_affinity_hold\" is not a metric of pod-affinity",
         ),
-        ("sum(pod_affinity_releases)", "no metric of ours"),
-        ("rate(pod_affinity_hold_seconds[5m])", "no metric of ours"),
+        ("sum(pod_affinity_releases)", "not a metric of pod-affinity"),
+        (
+            "rate(pod_affinity_hold_seconds[5m])",
+            "not a metric of pod-affinity",
+        ),
         (
             "pod_affinity_releases_total{cause=\"dedline\"}",
             "the label cause is never \"dedline\"",

@@ -20,7 +20,7 @@ use testbed::runs::{self, RunSpec};
 use testbed::{Nodes, Part, Testbed};
 
 #[e2e_test]
-async fn a_task_too_big_for_the_node_waits_in_vain_when_moving_is_switched_off() {
+async fn a_task_too_big_for_the_node_stays_unschedulable_if_moving_is_switched_off() {
     let bed = fresh(0).await;
     bed.configure(&[("move-after", Some("never"))]).await.unwrap();
     bed.add_nodes(&Nodes::new("small", 1).size("2", "8Gi"))
@@ -43,7 +43,7 @@ async fn a_task_too_big_for_the_node_waits_in_vain_when_moving_is_switched_off()
 }
 
 #[e2e_test]
-async fn a_task_too_big_for_the_node_takes_its_run_to_one_that_fits() {
+async fn a_run_moves_to_a_node_that_fits_a_task_too_big_for_its_node() {
     let bed = fresh(0).await;
     bed.add_nodes(&Nodes::new("small", 2).size("2", "8Gi"))
         .await
@@ -67,7 +67,7 @@ async fn a_task_too_big_for_the_node_takes_its_run_to_one_that_fits() {
 }
 
 #[e2e_test]
-async fn two_parallel_tasks_that_do_not_fit_together_go_one_after_the_other_and_nothing_moves() {
+async fn two_parallel_tasks_that_do_not_fit_together_run_one_after_another_without_a_move() {
     let bed = fresh(0).await;
     bed.add_nodes(&Nodes::new("node", 2).size("4", "16Gi"))
         .await
@@ -110,7 +110,7 @@ async fn until_placed(bed: &Testbed, run: &RunSpec, placed: usize, all: usize) {
 }
 
 #[e2e_test]
-async fn a_task_left_waiting_by_another_on_a_node_that_was_cordoned_since_moves_when_that_one_has_ended() {
+async fn a_task_that_waits_for_another_on_a_cordoned_node_moves_after_the_other_has_ended() {
     let bed = fresh(0).await;
     let add = async |name| {
         let nodes = Nodes::new(name, 1).size("8", "32Gi");
@@ -227,7 +227,7 @@ async fn a_node_whose_taint_evicts_the_run_is_left_and_a_retry_saves_the_run() {
 }
 
 #[e2e_test]
-async fn a_node_that_is_deleted_is_left_though_the_next_task_found_another_by_itself() {
+async fn a_deleted_node_is_left_although_the_next_task_is_bound_to_another_node() {
     let bed = fresh(3).await;
     let run = RunSpec::new("default", "run")
         .task("a", &[])
@@ -248,7 +248,7 @@ async fn a_node_that_is_deleted_is_left_though_the_next_task_found_another_by_it
 
 /// By itself, the run would wait for the node until its timeout, as a run without the label does.
 #[e2e_test]
-async fn a_run_whose_node_died_with_a_task_on_it_goes_on_once_the_node_is_given_up_as_the_event_says() {
+async fn a_run_whose_node_died_with_a_task_on_it_continues_after_the_remedy_of_the_event() {
     let bed = fresh(3).await;
     // Builds the tool before the run starts: the build may take longer than the task.
     binary().await;
@@ -298,7 +298,7 @@ async fn a_drain_that_evicts_the_placeholder_moves_the_run() {
 
 /// The scheduler does not requeue a pod with affinity to another pod when that pod is deleted (kubernetes#141354).
 #[e2e_test]
-async fn a_drain_during_which_an_evicted_task_stays_for_a_while_moves_the_run() {
+async fn a_drain_with_an_evicted_task_that_ends_slowly_moves_the_run() {
     let bed = fresh(3).await;
     let run = RunSpec::new("default", "run")
         .task("a", &[])
@@ -350,7 +350,7 @@ async fn a_drain_during_which_an_evicted_task_stays_for_a_while_moves_the_run() 
 }
 
 #[e2e_test]
-async fn when_no_node_fits_anywhere_the_run_says_so_with_numbers_and_nothing_flaps() {
+async fn if_no_node_fits_an_event_reports_it_with_numbers_and_the_placeholder_is_not_recreated() {
     let bed = fresh(0).await;
     bed.add_nodes(&Nodes::new("small", 2).size("2", "8Gi"))
         .await
@@ -360,11 +360,11 @@ async fn when_no_node_fits_anywhere_the_run_says_so_with_numbers_and_nothing_fla
     let reported = until_event(&bed, &run, "NoNodeFits").await;
     assert!(
         reported.contains("large") && reported.contains("64"),
-        "which pod, what it asks for: {reported}"
+        "the pod and its requests: {reported}"
     );
     assert!(
         reported.contains("cpu 2 of 64"),
-        "what the largest node offers: {reported}"
+        "the size of the largest node: {reported}"
     );
     let sets = sets(&bed.client().await.unwrap(), "default");
     let set = async || sets.get(&placeholder_name(&made).to_string()).await.unwrap();
@@ -374,7 +374,7 @@ async fn when_no_node_fits_anywhere_the_run_says_so_with_numbers_and_nothing_fla
     let after = set().await.metadata.generation;
     assert_eq!(
         after, before.metadata.generation,
-        "the placeholder does not come and go"
+        "the placeholder is not recreated"
     );
     bed.add_nodes(&Nodes::new("huge", 1).size("96", "256Gi"))
         .await

@@ -100,7 +100,7 @@ async fn end(bed: &Testbed, tasks: &str) {
 }
 
 #[e2e_test]
-async fn a_nested_run_that_starts_while_its_root_is_without_a_node_is_with_it_on_the_next_one() {
+async fn a_nested_run_that_starts_while_its_root_has_no_node_is_on_the_next_node_of_its_root() {
     let bed = fresh(0).await;
     bed.configure(&[("move-after", Some("2s"))]).await.unwrap();
     bed.feature_flags(&[("enable-api-fields", "alpha")])

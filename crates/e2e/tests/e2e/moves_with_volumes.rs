@@ -20,7 +20,7 @@ use testbed::runs::{self, RunSpec};
 use testbed::{Nodes, Testbed};
 
 #[e2e_test]
-async fn a_moving_run_goes_where_its_claim_can_go() {
+async fn a_run_moves_to_a_node_that_can_use_its_volume() {
     let bed = fresh(0).await;
     bed.add_nodes(&Nodes::new("west-small", 1).size("2", "8Gi").zone("west"))
         .await
@@ -76,7 +76,7 @@ async fn a_cordoned_node_is_left_together_with_tektons_own_assistant() {
 
 /// Another run waits for this node, and would take it at once if the run gave the node up.
 #[e2e_test]
-async fn the_one_node_that_a_claim_can_be_used_on_is_never_given_up() {
+async fn a_run_never_gives_up_the_only_node_that_can_use_its_volume() {
     let bed = fresh(2).await;
     let here = json!({"key": "kubernetes.io/hostname", "operator": "In", "values": ["node-0"]});
     let only_here = json!({"required": {"nodeSelectorTerms": [{"matchExpressions": [here]}]}});
@@ -161,7 +161,7 @@ async fn until_assistant_on(bed: &Testbed, node: &str) {
 
 /// The real attach-detach controller runs. The test acts as the storage driver, which detaches slowly.
 #[e2e_test]
-async fn a_claim_that_is_still_attached_to_the_old_node_is_detached_before_it_follows() {
+async fn a_volume_that_is_attached_to_the_old_node_is_detached_before_it_follows_the_run() {
     let bed = fresh(0).await;
     let attacher = Attacher::start(&bed).await;
     Attacher::create_pvc(&bed, "source").await;
@@ -199,7 +199,7 @@ pub(crate) async fn add_attaching_nodes(bed: &Testbed, nodes: &Nodes) {
 
 /// The node stays reserved, and the PVC is released.
 #[e2e_test]
-async fn a_claim_of_a_finished_run_that_reserves_its_node_goes_on_to_the_next_run() {
+async fn the_volume_of_a_finished_run_that_reserves_its_node_can_be_used_by_the_next_run() {
     let bed = fresh(0).await;
     let attacher = Attacher::start(&bed).await;
     Attacher::create_pvc(&bed, "source").await;

@@ -105,7 +105,7 @@ struct Kill {
 }
 
 #[e2e_test(webhook)]
-async fn a_killed_replica_costs_the_calls_under_way_and_those_before_the_service_has_noticed() {
+async fn a_killed_replica_loses_only_the_calls_in_flight_and_those_before_the_service_has_noticed() {
     let _alone = alone().await;
     let (bed, installed) = installed().await;
     let client = bed.client().await.unwrap();
@@ -161,7 +161,7 @@ fn connections(installed: &Installed) -> BTreeSet<String> {
 
 /// If both sides may close an idle connection, one side eventually closes it while the other side sends a request.
 #[e2e_test(first, webhook, second)]
-async fn the_api_server_itself_closes_the_connections_that_it_does_not_use_and_no_call_is_lost_over_one() {
+async fn the_api_server_itself_closes_idle_connections_and_no_call_is_lost() {
     let (bed, installed) = installed().await;
     let nothing = Vec::<Lost>::new;
     assert_eq!(burst(&bed, CONCURRENT_CALLS).await, nothing());
@@ -216,7 +216,7 @@ async fn webhooks_are_back(bed: &Testbed, installed: &Installed) {
 }
 
 #[e2e_test(webhook)]
-async fn a_task_whose_pod_no_webhook_answers_for_fails_unless_tekton_is_told_to_ask_again() {
+async fn a_task_whose_pod_no_webhook_answers_for_fails_unless_tekton_is_told_to_retry() {
     let (bed, installed) = installed().await;
     let once = loses_a_call(&bed, "once").await;
     let failed = |run: &DynamicObject| matches!(runs::state(run), State::Failed(_));

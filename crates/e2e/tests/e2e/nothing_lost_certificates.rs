@@ -29,7 +29,7 @@ struct Damage {
 const DAMAGES: [Damage; 4] = [
     Damage {
         name: "expired",
-        does: |sound| Some(with_leaf(sound, &authority_of(sound), LEAF_LIFE)),
+        does: |sound| Some(with_leaf(sound, &ca_of(sound), LEAF_LIFE)),
         reported: "has expired",
     },
     Damage {
@@ -52,7 +52,7 @@ const DAMAGES: [Damage; 4] = [
     },
     Damage {
         name: "foreign leaf",
-        does: |sound| Some(with_leaf(sound, &new_authority(), SignedDuration::ZERO)),
+        does: |sound| Some(with_leaf(sound, &new_ca(), SignedDuration::ZERO)),
         reported: "was not signed by any stored CA",
     },
 ];
@@ -139,13 +139,13 @@ impl Certificates {
         if self.secrets.get_opt(name).await.unwrap().is_some() {
             return;
         }
-        let what = "a controller to say how the Secret is brought back";
+        let what = "a controller to log how the Secret is recreated";
         self.bed
             .until(what, SOON, async || {
-                if self.told_to_apply() > told_before {
+                if self.log_lines() > lines_before {
                     Ok(())
                 } else {
-                    Err("it does not")
+                    Err("not yet")
                 }
             })
             .await
@@ -157,7 +157,7 @@ impl Certificates {
             .unwrap();
     }
 
-    fn told_to_apply(&self) -> usize {
+    fn log_lines(&self) -> usize {
         let logs = [0, 1].map(|replica| self.bed.log_file(Part::Controller(replica)));
         let said = logs.map(|log| std::fs::read_to_string(log).unwrap());
         said.iter()
@@ -210,15 +210,15 @@ impl Certificates {
         let start = Instant::now();
         self.store(Some(due.clone())).await;
         let renewed = self.until_healed(what, &due).await;
-        println!("{what} due: made anew and served after {:.1?}", start.elapsed());
+        println!("{what} due: renewed and served after {:.1?}", start.elapsed());
         assert_ne!(renewed.leaf, due.leaf);
         renewed
     }
 
     async fn damage_while_running(&self, damage: &Damage) {
-        let (told_before, start) = (self.told_to_apply(), Instant::now());
+        let (lines_before, start) = (self.log_lines(), Instant::now());
         let damaged = self.damage(damage).await;
-        self.bring_back_what_is_missing(told_before).await;
+        self.recreate_missing_secret(lines_before).await;
         self.until_healed(damage.name, &damaged).await;
         println!(
             "{} while running: healed after {:.1?}",
@@ -231,14 +231,14 @@ impl Certificates {
     async fn start_with(&self, damage: &Damage) {
         stop_controllers(&self.bed);
         kill_webhooks(&self.bed);
-        let told_before = self.told_to_apply();
+        let lines_before = self.log_lines();
         let damaged = self.damage(damage).await;
         self.bed.start_again(Part::Webhook(0)).await.unwrap();
         self.until_event(damage).await;
         let start = Instant::now();
         self.bed.start_again(Part::Webhook(1)).await.unwrap();
         start_controllers(&self.bed).await;
-        self.bring_back_what_is_missing(told_before).await;
+        self.recreate_missing_secret(lines_before).await;
         self.until_healed(damage.name, &damaged).await;
         for replica in 0..2 {
             until_ready(&self.bed, &self.installed, replica).await;
@@ -265,19 +265,17 @@ impl Certificates {
 }
 
 #[e2e_test(first, webhook)]
-async fn certificates_are_made_anew_and_damage_heals_under_load_without_a_lost_call() {
+async fn certificates_are_renewed_and_damage_is_repaired_under_load_without_a_lost_call() {
     let _alone = alone().await;
     let certificates = Certificates::installed().await;
     let client = certificates.bed.client().await.unwrap();
     let before = Counted::now(&client).await;
     let load = Load::start(&certificates.bed).await;
     let sound = certificates.stored().await;
-    let due = with_leaf(&sound, &authority_of(&sound), LEAF_LIFE * 3 / 4);
+    let due = with_leaf(&sound, &ca_of(&sound), LEAF_LIFE * 3 / 4);
     let renewed = certificates.renewed("leaf", due).await;
     assert_eq!(renewed.ca, sound.ca);
-    let renewed = certificates
-        .renewed("authority", with_aged_authority(&renewed))
-        .await;
+    let renewed = certificates.renewed("ca", with_aged_ca(&renewed)).await;
     assert_ne!(renewed.ca, sound.ca);
     for damage in &DAMAGES {
         certificates.damage_while_running(damage).await;

@@ -31,7 +31,7 @@ fn have_one_node(shapes: &[BTreeSet<String>]) {
 
 /// Without the label, sequential tasks are spread here; `testbed_coschedules` proves the same for parallel tasks.
 #[e2e_test]
-async fn tasks_one_after_another_and_in_parallel_and_retried_and_at_the_end_and_of_a_matrix_meet() {
+async fn sequential_and_parallel_and_retried_and_finally_and_matrix_tasks_have_one_node() {
     let (without, with) = (plain().await, installed().await);
     let unlabelled = sequence(&without.namespace("sequence").await.unwrap());
     let (spread, met) = tokio::join!(nodes_after(&without, &unlabelled), nodes_of_shapes(&with));
@@ -43,7 +43,7 @@ async fn tasks_one_after_another_and_in_parallel_and_retried_and_at_the_end_and_
 }
 
 #[e2e_test(policies, second)]
-async fn with_policies_all_of_these_meet_and_share_no_node() {
+async fn with_policies_each_of_these_runs_has_one_node_and_shares_it_with_no_other() {
     let bed = fresh_by(Admission::Policies, 0).await;
     add_many_nodes(&bed).await;
     let auditor = Auditor::start(&bed).await;
@@ -104,7 +104,7 @@ fn matrix(namespace: &str) -> RunSpec {
 }
 
 #[e2e_test]
-async fn a_run_made_through_v1beta1_meets_too() {
+async fn a_run_that_is_created_in_v1beta1_has_one_node() {
     let bed = &installed().await;
     let namespace = bed.namespace("v1beta1").await.unwrap();
     let mut run = RunSpec::new(&namespace, "run").opted_in("true");
@@ -150,7 +150,7 @@ async fn one_task_may_opt_out() {
 }
 
 #[e2e_test]
-async fn nobody_follows_a_task_that_opted_out() {
+async fn no_other_task_follows_a_task_that_opted_out() {
     let bed = fresh(1).await;
     let specs = json!([{
         "pipelineTaskName": "elsewhere",
@@ -184,7 +184,7 @@ async fn nobody_follows_a_task_that_opted_out() {
 }
 
 #[e2e_test]
-async fn runs_wait_for_a_node_when_there_is_none_to_add() {
+async fn runs_wait_for_a_node_if_no_node_can_be_added() {
     let bed = fresh(1).await;
     let first = RunSpec::diamond("default", "first")
         .opted_in("true")

@@ -83,7 +83,7 @@ async fn a_run_without_the_label_gets_that_of_its_namespace_and_all_its_pods_hav
 }
 
 #[e2e_test]
-async fn a_label_of_a_run_of_its_own_wins_over_that_of_its_namespace() {
+async fn the_label_of_a_run_takes_precedence_over_the_label_of_its_namespace() {
     let bed = &installed().await;
     let namespace = labelled(bed, "opted-in-or-not", "isolateAlways").await;
     let by_namespace = create(bed, &RunSpec::diamond(&namespace, "by-namespace")).await;
@@ -104,7 +104,7 @@ async fn a_label_of_a_run_of_its_own_wins_over_that_of_its_namespace() {
 }
 
 #[e2e_test]
-async fn a_run_that_was_there_before_its_namespace_was_labelled_stays_as_it_is() {
+async fn a_run_that_existed_before_its_namespace_was_labelled_stays_unchanged() {
     let bed = &installed().await;
     let namespace = bed.namespace("opted-in-late").await.unwrap();
     let client = bed.client().await.unwrap();
@@ -131,7 +131,7 @@ async fn warnings(client: &Client, run: &RunSpec) -> Vec<String> {
 }
 
 #[e2e_test]
-async fn an_unknown_label_of_a_namespace_is_a_warning_and_the_run_goes_as_without_it() {
+async fn an_unknown_label_of_a_namespace_is_a_warning_and_the_run_runs_as_without_it() {
     let bed = &installed().await;
     let namespace = bed.namespace("opted-in-by-mistake").await.unwrap();
     let client = bed.client().await.unwrap();

@@ -20,7 +20,7 @@ use testbed::{Admission, Testbed};
 const OTHER: &str = "zzz";
 
 #[e2e_test(policies)]
-async fn with_policies_a_run_has_one_node_from_its_creation_on_or_since_its_user_released_it() {
+async fn with_policies_a_run_has_one_node_since_its_creation_or_its_release_by_the_user() {
     let release = Patch::Merge(json!({"spec": {"status": null}}));
     let bed = fresh_by(Admission::Webhook, 6).await;
     let client = install_both(&bed).await;
@@ -55,7 +55,7 @@ async fn with_policies_a_run_has_one_node_from_its_creation_on_or_since_its_user
 }
 
 #[e2e_test(policies)]
-async fn a_pod_whose_affinity_another_policy_takes_away_gets_its_terms_again() {
+async fn a_pod_whose_affinity_another_policy_removes_gets_its_terms_again() {
     let bed = fresh_by(Admission::Webhook, 0).await;
     let client = install_both(&bed).await;
     let usual = send(&client, POLICIES, &pod()).await;
@@ -72,7 +72,7 @@ async fn a_pod_whose_affinity_another_policy_takes_away_gets_its_terms_again() {
 }
 
 #[e2e_test(policies)]
-async fn a_run_that_another_policy_labels_is_held_once_ours_is_changed_as_its_page_says() {
+async fn a_run_that_another_policy_labels_is_held_after_the_change_that_the_page_describes() {
     let bed = fresh_by(Admission::Webhook, 0).await;
     let client = install_both(&bed).await;
     let mut run = with_reserve("");
@@ -100,7 +100,7 @@ async fn a_run_that_another_policy_labels_is_held_once_ours_is_changed_as_its_pa
 
 /// The reason why pod-affinity's policies use JSON patches.
 #[e2e_test(policies, second)]
-async fn the_api_server_gives_no_pod_terms_by_an_apply_configuration() {
+async fn an_apply_configuration_cannot_add_terms_to_a_pod() {
     let bed = fresh_by(Admission::Webhook, 0).await;
     let client = install_both(&bed).await;
     let term = "Object.spec.affinity.podAffinity.requiredDuringSchedulingIgnoredDuringExecution";

@@ -49,7 +49,7 @@ const MOST_TELLING: usize = 5;
 const FEW: usize = 30;
 
 #[e2e_test(policies)]
-async fn policies_make_of_any_run_and_pod_what_the_webhook_makes_of_it() {
+async fn policies_make_the_same_changes_and_rejections_of_any_run_and_pod_as_the_webhook() {
     let bed = fresh_by(Admission::Webhook, 0).await;
     let client = install_both(&bed).await;
     let corpus = Corpus::read();
@@ -67,7 +67,7 @@ async fn policies_make_of_any_run_and_pod_what_the_webhook_makes_of_it() {
 }
 
 #[e2e_test(policies, second)]
-async fn policies_make_of_any_run_in_a_labelled_namespace_what_the_webhook_makes_of_it() {
+async fn policies_make_the_same_changes_of_any_run_in_a_labelled_namespace_as_the_webhook() {
     let bed = fresh_by(Admission::Webhook, 0).await;
     let client = install_both(&bed).await;
     let corpus = Corpus::read();
@@ -154,7 +154,7 @@ fn is_held(answer: &Answer) -> bool {
 
 /// Tekton's webhook adds the template to each run after policies that change runs, and before policies that reject them.
 #[e2e_test(policies)]
-async fn policies_as_the_webhook_reject_no_run_for_what_tekton_adds_to_it_by_default() {
+async fn policies_and_webhook_reject_no_run_for_the_default_template_of_tekton() {
     let bed = fresh_by(Admission::Webhook, 0).await;
     let client = install_both(&bed).await;
     let term = json!({"topologyKey": keys::HOSTNAME, "labelSelector": {"matchLabels": {"app": "cache"}}});
@@ -185,7 +185,7 @@ async fn policies_as_the_webhook_reject_no_run_for_what_tekton_adds_to_it_by_def
 }
 
 #[e2e_test(policies)]
-async fn policies_hold_on_a_change_what_the_webhook_holds() {
+async fn policies_hold_changed_runs_as_the_webhook_does() {
     let bed = fresh_by(Admission::Webhook, 0).await;
     let client = install_both(&bed).await;
     // The controllers would change the runs meanwhile, one before the other.
@@ -247,7 +247,8 @@ async fn policies_differ_from_the_webhook_as_their_page_says() {
 }
 
 #[e2e_test(policies)]
-async fn without_the_controllers_service_account_policies_hold_and_reject_no_run_and_pods_get_their_terms() {
+async fn without_the_service_account_of_the_controller_policies_hold_and_reject_no_run_and_pods_get_their_terms()
+ {
     let bed = fresh_by(Admission::Webhook, 0).await;
     let client = install_both(&bed).await;
     let accounts: Api<ServiceAccount> = Api::namespaced(client.clone(), keys::NAMESPACE);

@@ -22,7 +22,7 @@ async fn run_with_claim(bed: &Testbed, name: &str) -> RunSpec {
 }
 
 #[e2e_test]
-async fn a_run_whose_quota_has_room_for_tektons_assistant_alone_goes_without_a_placeholder() {
+async fn a_run_whose_quota_has_room_only_for_tektons_assistant_starts_without_a_placeholder() {
     let bed = fresh(2).await;
     bed.configure(&[("hold-deadline", Some("5s"))]).await.unwrap();
     quota(&bed, "default", SETS, "1").await;
@@ -39,7 +39,7 @@ async fn a_run_whose_quota_has_room_for_tektons_assistant_alone_goes_without_a_p
 
 /// Each run needs two StatefulSets. The first run starts at once, and the others when there is room again.
 #[e2e_test]
-async fn runs_that_come_at_once_to_a_quota_for_one_of_them_and_a_half_go_one_after_the_other() {
+async fn concurrent_runs_with_a_quota_for_one_and_a_half_of_them_run_one_after_another() {
     let bed = fresh(4).await;
     quota(&bed, "default", SETS, "3").await;
     let runs = ["one", "two", "three"].map(|name| run_with_claim(&bed, name));
@@ -59,7 +59,7 @@ async fn runs_that_come_at_once_to_a_quota_for_one_of_them_and_a_half_go_one_aft
 
 /// Without the labels, both runs would run at the same time.
 #[e2e_test]
-async fn at_the_end_of_its_hold_a_run_gets_the_place_that_the_placeholder_of_another_has() {
+async fn at_the_end_of_its_hold_a_run_gets_the_quota_that_the_placeholder_of_another_run_uses() {
     let bed = fresh(4).await;
     bed.configure(&[("hold-deadline", Some("5s"))]).await.unwrap();
     quota(&bed, "default", SETS, "2").await;

@@ -94,7 +94,7 @@ async fn succeeds_on_the_large_node_without_a_move(bed: &Testbed, run: &RunSpec)
 }
 
 #[e2e_test]
-async fn a_placeholder_reserves_and_is_made_small_in_place_before_the_tasks_come() {
+async fn a_placeholder_reserves_and_is_resized_in_place_before_the_tasks_start() {
     let bed = fresh(0).await;
     let client = bed.client().await.unwrap();
     bed.add_nodes(&Nodes::new("small", 2).size("2", "8Gi"))
@@ -116,7 +116,7 @@ async fn a_placeholder_reserves_and_is_made_small_in_place_before_the_tasks_come
     assert_eq!(cpu(&pod), "50m", "as small as usual when the run is released");
     assert!(
         pod.annotations().contains_key(keys::RESERVE) && !pod.annotations().contains_key(keys::PINNED),
-        "the very pod that was made with the reserve"
+        "the pod that was created with the reserve"
     );
     bed.until("the task to have room beside it", SOON, async || {
         let nodes = nodes_of(&bed, &run).await;
@@ -132,7 +132,7 @@ async fn a_placeholder_reserves_and_is_made_small_in_place_before_the_tasks_come
 }
 
 #[e2e_test]
-async fn the_reserve_of_the_configuration_is_for_runs_that_name_none() {
+async fn the_reserve_of_the_configuration_applies_to_runs_without_a_reserve() {
     let bed = bed().await;
     // Without a reserve, runs would start on a small node.
     another_pod(&bed, "large-0", "busy", "1200m").await;
@@ -143,7 +143,7 @@ async fn the_reserve_of_the_configuration_is_for_runs_that_name_none() {
 }
 
 #[e2e_test]
-async fn a_reserve_that_no_node_can_hold_is_told_with_numbers() {
+async fn a_reserve_that_fits_on_no_node_is_reported_with_numbers() {
     let bed = bed().await;
     let run = reserving("cpu=64,memory=8Gi");
     create(&bed, &run).await;
@@ -157,7 +157,7 @@ async fn a_reserve_that_no_node_can_hold_is_told_with_numbers() {
 }
 
 #[e2e_test]
-async fn a_bad_reserve_is_refused_when_the_run_is_created() {
+async fn an_invalid_reserve_is_rejected_when_the_run_is_created() {
     let bed = installed().await;
     let client = bed.client().await.unwrap();
     for (reserve, part) in [
@@ -180,7 +180,7 @@ async fn a_bad_reserve_is_refused_when_the_run_is_created() {
 }
 
 #[e2e_test]
-async fn where_resize_is_refused_the_placeholder_is_recreated_small_on_its_node() {
+async fn if_a_resize_is_rejected_the_placeholder_is_recreated_on_its_node_with_small_requests() {
     let bed = bed().await;
     let client = bed.client().await.unwrap();
     forbid_resize(&bed, &client).await;
@@ -275,7 +275,7 @@ async fn until_resize_is_refused(bed: &Testbed, client: &Client) {
 }
 
 #[e2e_test]
-async fn what_is_reserved_is_there_beside_the_placeholder_and_beside_tektons_assistant() {
+async fn the_reserve_is_available_in_addition_to_the_placeholder_and_tektons_assistant() {
     let bed = fresh(0).await;
     create_pvc(&bed, "source", None).await;
     // The placeholder and the assistant request 50m each.

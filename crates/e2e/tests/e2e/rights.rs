@@ -98,7 +98,7 @@ fn is_forbidden<T>(answer: Result<T, Error>) -> bool {
 }
 
 #[e2e_test(webhook)]
-async fn requests_beyond_a_role_are_refused() {
+async fn requests_beyond_a_role_are_forbidden() {
     let bed = &installed().await;
     let webhook = bed.client_of(NAMESPACE, "pod-affinity-webhook").await.unwrap();
     let controller = bed.client_of(NAMESPACE, "pod-affinity-controller").await.unwrap();

@@ -176,7 +176,7 @@ fn of_the_task(run: RunSpec, labels: &Value, template: &Value) -> RunSpec {
 }
 
 #[e2e_test]
-async fn a_run_with_anothers_marks_gets_none_of_its_node_nor_of_its_hold() {
+async fn a_run_with_the_labels_and_annotations_of_another_run_shares_neither_its_node_nor_its_hold() {
     let scene = Scene::begin("marks", |run| run).await;
     let labelled = scene.marked(scene.forged("labelled").opted_in("true"));
     let stray = scene.marked(scene.forged("stray"));
@@ -206,7 +206,7 @@ async fn a_run_with_anothers_marks_gets_none_of_its_node_nor_of_its_hold() {
 }
 
 #[e2e_test]
-async fn a_run_that_asks_for_anothers_node_waits_and_so_does_one_that_asks_for_too_much() {
+async fn a_run_that_requests_the_node_of_another_run_waits_and_so_does_one_that_requests_too_much() {
     let scene = Scene::begin("asks", |run| run).await;
     let unlabelled = scene
         .forged("unlabelled")
@@ -234,7 +234,7 @@ async fn a_run_that_asks_for_anothers_node_waits_and_so_does_one_that_asks_for_t
 /// The limit of the isolation, which depends on labels of pods: Tekton copies the labels of a task to its pod, and no webhook
 /// for runs sees them.
 #[e2e_test]
-async fn who_knows_a_runs_uid_and_node_can_put_a_task_beside_it_from_another_namespace() {
+async fn a_user_who_knows_the_uid_and_node_of_a_run_can_place_a_task_there_from_another_namespace() {
     let scene = Scene::begin("task-labels", |run| run).await;
     let labels = json!({keys::GROUP: scene.uid, keys::STRATEGY: "colocateAlways"});
     let beside = of_the_task(
@@ -253,7 +253,7 @@ async fn who_knows_a_runs_uid_and_node_can_put_a_task_beside_it_from_another_nam
 
 /// The run's own task opted out, so only the placeholder keeps the run on its node.
 #[e2e_test]
-async fn a_run_leaves_its_node_for_forged_pods_of_its_own_namespace_but_for_none_of_another() {
+async fn a_run_leaves_its_node_for_forged_pods_of_its_own_namespace_and_not_of_another() {
     let idle = |run| of_the_task(run, &json!({keys::OPT_IN: "false"}), &json!({}));
     let scene = Scene::begin("lets-go", idle).await;
     let (labels, nowhere) = (

@@ -97,7 +97,7 @@ async fn renewed(bed: &Testbed, client: &Client) {
 }
 
 #[e2e_test]
-fn a_key_is_recognised_however_it_is_written() {
+fn a_key_is_found_in_every_encoding() {
     let key = rcgen::KeyPair::generate().unwrap();
     let (pem, der) = (key.serialize_pem(), key.serialize_der());
     let (_, traces) = traces_of("key", pem.as_bytes());

@@ -162,7 +162,7 @@ fn user(pod: &Pod) -> Option<i64> {
 }
 
 #[e2e_test(policies)]
-async fn where_users_are_assigned_as_on_openshift_our_pods_take_theirs_and_a_labelled_run_goes_as_anywhere() {
+async fn pods_run_with_assigned_users_as_on_openshift_and_a_labelled_run_succeeds() {
     let bed = fresh(2).await;
     let client = bed.client().await.unwrap();
     let namespace = bed.namespace("assigned").await.unwrap();

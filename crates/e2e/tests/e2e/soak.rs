@@ -329,7 +329,7 @@ impl Drop for Kept {
     }
 }
 
-async fn breaks_no_promise(seed: u64, runs: usize) {
+async fn breaks_no_rule(seed: u64, runs: usize) {
     println!("{runs} runs; repeat with POD_AFFINITY_SOAK_SEED={seed}");
     let mut soak = Soak::begin().await;
     let mut kept = Kept { seed, runs: 0 };
@@ -371,19 +371,19 @@ async fn breaks_no_promise(seed: u64, runs: usize) {
 }
 
 #[e2e_test(first, second)]
-async fn the_same_work_in_each_run_of_ci_breaks_no_promise_and_leaves_nothing() {
+async fn the_same_work_in_each_run_of_ci_breaks_no_rule_and_leaves_no_object() {
     let _alone = alone().await;
-    breaks_no_promise(FIXED.0, FIXED.1).await;
+    breaks_no_rule(FIXED.0, FIXED.1).await;
     for line in random::kept_seeds(SEEDS) {
         let (seed, runs) = line.split_once(' ').expect("a seed and a number of runs");
-        breaks_no_promise(seed.parse().unwrap(), runs.parse().unwrap()).await;
+        breaks_no_rule(seed.parse().unwrap(), runs.parse().unwrap()).await;
     }
 }
 
 #[e2e_test(nightly)]
-async fn random_work_breaks_no_promise_and_leaves_nothing() {
+async fn random_work_breaks_no_rule_and_leaves_no_object() {
     let runs =
         random::number_of("POD_AFFINITY_SOAK_RUNS").map_or(MANY, |runs| usize::try_from(runs).unwrap());
     let seed = random::number_of("POD_AFFINITY_SOAK_SEED").unwrap_or_else(|| fastrand::u64(..));
-    breaks_no_promise(seed, runs).await;
+    breaks_no_rule(seed, runs).await;
 }

@@ -28,7 +28,7 @@ async fn colocate_always_runs_may_share_a_node() {
 }
 
 #[e2e_test]
-async fn an_isolated_run_keeps_unlabelled_runs_away_and_stays_away_from_theirs() {
+async fn an_isolated_run_shares_no_node_with_unlabelled_runs_that_start_before_or_after_it() {
     let bed = fresh(2).await;
     let isolated = RunSpec::diamond("default", "isolated")
         .opted_in("colocateCompleted")
@@ -100,7 +100,7 @@ async fn isolate_always_reserves_its_node_until_the_run_is_deleted() {
         if sets.get_opt(&set).await.unwrap().is_none() {
             Ok(())
         } else {
-            Err("it is there")
+            Err("it exists")
         }
     })
     .await

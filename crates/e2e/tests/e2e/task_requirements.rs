@@ -54,7 +54,7 @@ async fn a_run_that_reserves_a_device_starts_on_a_node_that_is_tainted_for_it() 
 }
 
 #[e2e_test]
-async fn a_placeholder_follows_a_task_to_the_device_that_it_asks_for() {
+async fn a_placeholder_follows_a_task_to_the_device_that_it_requests() {
     let bed = fresh(1).await;
     with_devices(&bed).await;
     let run = RunSpec::new("default", "run").task("fetch", &[]);

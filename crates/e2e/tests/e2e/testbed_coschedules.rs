@@ -24,7 +24,7 @@ async fn the_pods_of_an_unlabelled_run_spread_over_nodes() {
 }
 
 #[e2e_test]
-async fn tektons_own_isolating_mode_puts_them_on_one() {
+async fn the_pods_of_a_run_share_a_node_in_tektons_own_isolating_mode() {
     let bed = pool::bare().await;
     bed.add_nodes(&Nodes::new("node", 4)).await.unwrap();
     bed.feature_flags(&[("coschedule", "isolate-pipelinerun")])

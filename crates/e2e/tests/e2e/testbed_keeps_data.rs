@@ -12,7 +12,7 @@ use testbed::runs::RunSpec;
 use testbed::{Nodes, Part};
 
 #[e2e_test(second)]
-async fn a_killed_api_server_comes_back_with_all_data_and_runs_go_on() {
+async fn a_killed_api_server_restarts_with_all_data_and_runs_continue() {
     let bed = pool::bare().await;
     bed.add_nodes(&Nodes::new("node", 3)).await.unwrap();
     let client = bed.client().await.unwrap();
@@ -27,7 +27,7 @@ async fn a_killed_api_server_comes_back_with_all_data_and_runs_go_on() {
     bed.kill(Part::ApiServer).unwrap();
     maps.get("kept")
         .await
-        .expect_err("nobody answers while the API server is down");
+        .expect_err("requests fail while the API server is down");
     bed.start_again(Part::ApiServer).await.unwrap();
 
     let kept = maps.get("kept").await.unwrap();
@@ -37,7 +37,7 @@ async fn a_killed_api_server_comes_back_with_all_data_and_runs_go_on() {
 
 /// A client that may write to etcd could execute any program as root on a real node.
 #[e2e_test]
-async fn etcd_answers_nobody_without_a_certificate_of_the_testbed() {
+async fn etcd_rejects_clients_without_a_certificate_of_the_testbed() {
     let bed = plain().await;
     let file = bed.folder().join("etcd.kubeconfig");
     let file = Kubeconfig::read_from(file).unwrap();

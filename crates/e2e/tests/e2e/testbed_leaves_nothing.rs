@@ -31,7 +31,7 @@ fn small() -> Options {
 }
 
 #[e2e_test]
-async fn two_testbeds_run_side_by_side_and_leave_nothing_however_they_end() {
+async fn two_testbeds_run_side_by_side_and_leave_no_process_however_they_end() {
     let (one, two) = tokio::join!(Testbed::start(small()), Testbed::start(small()));
     let (one, two) = (one.unwrap(), two.unwrap());
     one.add_nodes(&Nodes::new("only-here", 1)).await.unwrap();

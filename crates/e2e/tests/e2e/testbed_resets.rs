@@ -13,7 +13,7 @@ const MANY: usize = 20;
 
 /// A watch that reconnects continues after the last change that it received.
 #[e2e_test]
-async fn whoever_begins_to_watch_anew_in_the_middle_of_a_reset_misses_nothing_of_it() {
+async fn a_watch_that_reconnects_during_a_reset_misses_no_deletion() {
     let bed = pool::bare().await;
     let mut new = bed.baseline().await.unwrap();
     let maps: Api<ConfigMap> = Api::namespaced(bed.client().await.unwrap(), "default");
@@ -47,7 +47,7 @@ async fn next_deletion(
     events: &mut (impl Stream<Item = kube::Result<WatchEvent<ConfigMap>>> + Unpin),
 ) -> (String, String) {
     loop {
-        if let WatchEvent::Deleted(map) = events.next().await.expect("the watch goes on").unwrap() {
+        if let WatchEvent::Deleted(map) = events.next().await.expect("the watch continues").unwrap() {
             return (map.name_any(), map.resource_version().unwrap());
         }
     }

@@ -19,7 +19,7 @@ const PROCESSES: [Part; 4] = [
 ];
 
 #[e2e_test(webhook, second)]
-async fn our_namespace_can_be_deleted_and_installed_again() {
+async fn the_namespace_of_pod_affinity_can_be_deleted_and_installed_again() {
     let bed = whole(3).await;
     assert!(PROCESSES.iter().all(|part| bed.pid(*part).is_some()));
 
@@ -56,7 +56,7 @@ async fn until_webhooks_are_removed(bed: &Testbed) {
         for name in [install::PIPELINE_RUN_WEBHOOK, install::POD_WEBHOOK] {
             match configurations.get_opt(name).await {
                 Ok(None) => {}
-                Ok(Some(_)) => return Err(format!("{name} is there")),
+                Ok(Some(_)) => return Err(format!("{name} exists")),
                 Err(error) => return Err(error.to_string()),
             }
         }

@@ -58,7 +58,7 @@ async fn each_run_is_where_its_volume_is(bed: &Testbed, attacher: &Attacher) {
 }
 
 #[e2e_test]
-async fn a_run_is_where_the_volume_is_that_tekton_makes_for_it() {
+async fn a_run_is_on_a_node_of_the_volume_that_tekton_creates_for_it() {
     let bed = fresh(0).await;
     bed.configure(&[("move-after", Some("2s"))]).await.unwrap();
     let (attacher, _provisioner) = (Attacher::start(&bed).await, Provisioner::start(&bed).await);
@@ -68,7 +68,7 @@ async fn a_run_is_where_the_volume_is_that_tekton_makes_for_it() {
 }
 
 #[e2e_test]
-async fn without_tektons_assistants_a_run_is_where_its_volume_is_all_the_same() {
+async fn without_tektons_assistants_a_run_is_on_a_node_of_its_volume_as_well() {
     let bed = fresh(0).await;
     bed.configure(&[("move-after", Some("2s"))]).await.unwrap();
     bed.feature_flags(&[("coschedule", "disabled")]).await.unwrap();
@@ -228,7 +228,7 @@ async fn between_two_tasks_of_a_run_its_volume_does_not_go_to_another_run_that_w
     attacher.assert_never_attached_twice();
 }
 
-/// Creates a ReadWriteOncePod volume in this zone.
+/// Creates a `ReadWriteOncePod` volume in this zone.
 async fn volume_of_one_pod(bed: &Testbed, zone: &str) {
     let here = json!({"key": "topology.kubernetes.io/zone", "operator": "In", "values": [zone]});
     let disk = json!({
@@ -266,7 +266,7 @@ async fn until_single_pod_volume_is_used(bed: &Testbed, run: &RunSpec) {
 /// Tekton's assistant uses the volume. A labelled run that is stuck moves off the node together with its assistant, and the
 /// task is scheduled first on the next node. Each task that finds the assistant there again costs a move.
 #[e2e_test]
-async fn where_tektons_assistant_takes_a_volume_of_one_pod_a_plain_run_hangs_and_a_labelled_one_goes_on() {
+async fn if_tektons_assistant_uses_a_single_pod_volume_a_plain_run_hangs_and_a_labelled_run_succeeds() {
     let bed = fresh(0).await;
     bed.configure(&[("move-after", Some("2s"))]).await.unwrap();
     let runs = BOTH.map(|kind| in_zone(kind, one_task(kind.0)));

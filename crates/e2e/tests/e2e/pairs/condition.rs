@@ -15,7 +15,7 @@ pub(super) enum Condition {
     /// Three runs, and a quota of three pods.
     Crowd,
     Limits,
-    /// A LimitRange whose minimum is higher than the requests of a placeholder.
+    /// A `LimitRange` whose minimum is higher than the requests of a placeholder.
     LimitsAbove,
     OwnAntiAffinity,
     OwnPreferredAffinity,

@@ -132,7 +132,7 @@ impl Circumstances {
         }
     }
 
-    /// Allowed duration of the run's allowed_delay, in seconds.
+    /// Allowed duration of the run's detours, in seconds.
     fn allowed_delay(&self, pair: &Pair, labelled: &RunResult) -> i64 {
         let moves = labelled.reports("MovedOff");
         let requeue = moves * self.requeue_delay();

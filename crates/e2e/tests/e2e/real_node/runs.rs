@@ -36,7 +36,7 @@ fn a_labelled_run_goes_from_pending_to_succeeded_in_containers() {
         step("a run with a reserve has succeeded; its placeholder was made small in place");
         install::forbid_resize(&setup).await;
         without_resize_a_reserve_is_given_back_by_a_new_placeholder(&setup).await;
-        step("a run with a reserve has succeeded; its placeholder was made anew, small");
+        step("a run with a reserve has succeeded; its placeholder was recreated with small requests");
         install::uninstall(&setup, &installed);
         step("it is uninstalled, and nothing is left");
         let installed = install::from_a_release(&setup);

@@ -89,7 +89,7 @@ async fn the_same_binary_of_the_same_commit_is_the_same_image() {
 }
 
 #[e2e_test(second)]
-async fn a_pulled_image_is_one_static_binary_for_nobody_with_its_source_on_it() {
+async fn a_pulled_image_is_one_static_binary_with_an_unprivileged_user_and_labels_of_its_source() {
     let setup = setup().await;
     let image = pull(&setup.reference);
     assert_eq!(
@@ -120,7 +120,7 @@ async fn a_pulled_image_is_one_static_binary_for_nobody_with_its_source_on_it() 
 }
 
 #[e2e_test(second)]
-async fn the_pulled_binary_runs_and_a_placeholder_goes_at_once_when_told() {
+async fn the_pulled_binary_runs_and_a_placeholder_ends_at_once_on_a_signal() {
     let setup = setup().await;
     let root = pull(&setup.reference).unpacked(&setup.folder("runs"));
     let binary = root.join("pod-affinity");
@@ -151,7 +151,7 @@ async fn the_pulled_binary_runs_and_a_placeholder_goes_at_once_when_told() {
 }
 
 #[e2e_test(second)]
-async fn crane_finds_the_image_whole_in_registry_archive_and_layout() {
+async fn crane_validates_the_image_in_registry_archive_and_layout() {
     let setup = setup().await;
     let folder = setup.folder("crane");
     let (layout, archive, unpacked) = (
@@ -195,7 +195,7 @@ async fn crane_finds_the_image_whole_in_registry_archive_and_layout() {
 }
 
 #[e2e_test(second)]
-async fn a_second_push_sends_nothing_that_is_there_already() {
+async fn a_second_push_sends_no_existing_blob() {
     let setup = setup().await;
     let again = setup.ship(&["build", "--sbom=none", "--tag=again"]).output();
     let said = String::from_utf8_lossy(&again.stderr).into_owned();
@@ -257,7 +257,7 @@ fn until(what: &str, mut reached: impl FnMut() -> bool) {
     while !reached() {
         assert!(
             begun.elapsed() < Duration::from_secs(20),
-            "waited for {what}, in vain"
+            "timed out waiting for {what}"
         );
         std::thread::sleep(Duration::from_millis(10));
     }

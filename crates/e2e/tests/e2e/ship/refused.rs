@@ -125,7 +125,7 @@ fn logged_in(setup: &ShipSetup, docker: &str, registry: &str, auth: &str) {
 }
 
 #[e2e_test(second)]
-async fn a_registry_with_users_takes_the_right_one_only() {
+async fn a_registry_with_users_accepts_only_valid_credentials() {
     let setup = setup().await;
     let registry = with_users(setup, "users");
     let stranger = refusal(setup, &registry.address, "nobody");
@@ -150,7 +150,7 @@ async fn a_registry_with_users_takes_the_right_one_only() {
 }
 
 #[e2e_test(second)]
-async fn a_read_only_registry_takes_nothing() {
+async fn a_read_only_registry_accepts_no_push() {
     let setup = setup().await;
     let read_only = json!({"storage": {"maintenance": {"readonly": {"enabled": true}}}});
     let registry = Registry::start(setup, "read-only", &read_only);
@@ -159,7 +159,7 @@ async fn a_read_only_registry_takes_nothing() {
 }
 
 #[e2e_test(second)]
-async fn a_wrong_registry_or_a_file_that_is_no_yaml_leaves_the_cluster_alone() {
+async fn a_wrong_registry_or_a_file_with_invalid_yaml_leaves_the_cluster_unchanged() {
     let setup = setup().await;
     let wrong = refusal(setup, "127.0.0.1:1", "nobody");
     assert!(

@@ -43,7 +43,7 @@ impl<'a> CertManager<'a> {
             "metadata": {"namespace": NAMESPACE, "name": CERTIFICATE},
         });
         let (api, name) = testbed::apply::api_of(&self.client, &object).unwrap();
-        let found = self.bed.until("the Certificate to be there", SOON, async || {
+        let found = self.bed.until("the Certificate to exist", SOON, async || {
             api.get(&name).await.map_err(|error| error.to_string())
         });
         found.await.unwrap().data["spec"].clone()

@@ -166,7 +166,7 @@ fn without_messages(line: &str) -> String {
 }
 
 #[e2e_test]
-fn what_differs_each_time_is_taken_out() {
+fn text_that_differs_between_two_runs_is_removed() {
     let text = "Held         by pod-affinity for 3s, until it\n             ends; in 9m57s (deadline 10m). 50m of cpu.\n";
     assert_eq!(
         plain(text),

@@ -1,5 +1,5 @@
 //! Acts as a CSI driver. The attacher attaches volumes for the attach-detach controller, and records which volume is on which node.
-//! The provisioner creates a volume for each PVC of two StorageClasses: at once and in a zone of its own choice, or in the zone of the
+//! The provisioner creates a volume for each PVC of two storage classes: at once and in a zone of its own choice, or in the zone of the
 //! first pod that mounts the PVC.
 
 use crate::support::SOON;
@@ -21,7 +21,7 @@ use tokio::task::JoinHandle;
 
 /// The name of the CSI driver.
 pub(crate) const DRIVER: &str = "slow.example.com";
-/// Keeps a VolumeAttachment until the volume is detached from its node, as CSI drivers do.
+/// Keeps a `VolumeAttachment` until the volume is detached from its node, as CSI drivers do.
 const FINALIZER: &str = "external-attacher/slow-example-com";
 /// How long a detachment takes: longer than a run needs to be bound to its next node.
 const DETACHING: Duration = Duration::from_secs(4);
@@ -31,7 +31,7 @@ const DETACHING: Duration = Duration::from_secs(4);
 struct Attachments {
     attached: BTreeMap<String, BTreeSet<String>>,
     nodes_with_volume: BTreeSet<String>,
-    /// Volumes that the attach-detach controller is detaching from a node.
+    /// Volumes that the attach-detach controller has begun to detach from a node.
     detached: BTreeSet<String>,
     violations: Vec<String>,
 }
@@ -181,7 +181,7 @@ impl Attachments {
     }
 }
 
-/// The StorageClasses, by their binding mode.
+/// The storage classes, by their binding mode.
 pub(crate) const IMMEDIATE: &str = "immediate";
 pub(crate) const WITH_THE_FIRST_POD: &str = "with-the-first-pod";
 /// The zone in which the driver creates volumes for immediate binding.

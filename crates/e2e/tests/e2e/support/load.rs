@@ -195,7 +195,7 @@ impl Counted {
 }
 
 #[e2e_test]
-fn the_api_servers_own_counts_are_those_of_the_pod_webhook_and_of_the_load() {
+fn the_metrics_of_the_api_server_are_filtered_by_webhook_and_load() {
     let text = format!(
         "apiserver_admission_webhook_rejection_count{{error_type=\"calling_webhook_error\",name=\"{0}\"}} 2\n\
          apiserver_admission_webhook_rejection_count{{error_type=\"no_error\",name=\"another\"}} 4\n\

@@ -162,7 +162,7 @@ impl PooledTestbed {
     }
 
     fn bed(&self) -> &CleanTestbed {
-        self.bed.as_ref().expect("it is there until the drop")
+        self.bed.as_ref().expect("the testbed exists until the drop")
     }
 }
 
@@ -230,7 +230,7 @@ pub(crate) async fn start(options: Options) -> Counted {
 
 /// As `start`, with the settings that the options name.
 pub(crate) async fn start_exactly(options: Options) -> Counted {
-    let _turn = STARTS.acquire().await.expect("nobody closes it");
+    let _turn = STARTS.acquire().await.expect("the semaphore is never closed");
     STARTED.fetch_add(1, Relaxed);
     let options = Options {
         cores: Cores::One,

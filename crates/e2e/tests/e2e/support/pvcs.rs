@@ -17,7 +17,7 @@ pub(crate) async fn create_pvc(bed: &Testbed, name: &str, zone: Option<&str>) {
     create_pvc_of(bed, name, volume).await;
 }
 
-/// Creates a PVC in the default namespace that is bound to this volume. The access mode is ReadWriteOnce, unless the volume
+/// Creates a PVC in the default namespace that is bound to this volume. The access mode is `ReadWriteOnce`, unless the volume
 /// has another one.
 pub(crate) async fn create_pvc_of(bed: &Testbed, name: &str, mut volume: Value) {
     let client = bed.client().await.unwrap();

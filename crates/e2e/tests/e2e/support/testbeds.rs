@@ -112,7 +112,7 @@ pub(crate) fn kill_webhooks(bed: &Testbed) {
 }
 
 #[e2e_test(second)]
-async fn a_shared_testbed_with_which_a_test_failed_is_not_given_to_the_next_test() {
+async fn a_shared_testbed_is_not_used_again_after_a_test_failed() {
     static SLOT: SharedSlot = SharedSlot::new();
     let [first, failing] = [SLOT.get(pool::bare).await, SLOT.get(pool::bare).await];
     assert!(Arc::ptr_eq(&first.0, &failing.0));

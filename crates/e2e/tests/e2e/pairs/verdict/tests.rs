@@ -66,7 +66,7 @@ fn a_run_that_ends_in_another_state_is_a_violation_whatever_it_reports() {
         state: State::Failed("Failed".into()),
         ..ended(&["MovedOff"])
     };
-    assert!(complaint(Condition::LargeTasks, &failed).contains("otherwise"));
+    assert!(complaint(Condition::LargeTasks, &failed).contains("in another state"));
 }
 
 #[e2e_test]

@@ -78,7 +78,7 @@ pub(super) struct LiveNode {
     name: String,
 }
 
-/// A kind of object in the state, with the fields that the audit compares.
+/// A kind of object in the audit state, with the fields that the audit compares.
 pub(super) trait Entry: Clone + Sized + Send {
     const KIND: &'static str;
     type Object: Resource + Clone + Debug + DeserializeOwned + Send + 'static;

@@ -162,7 +162,7 @@ mod tests {
 
     #[test]
     fn a_process_is_started_as_its_deployment_says() {
-        let said = Deployments::of(&[controller("registry/pod-affinity@sha256:0")]);
+        let said = Deployments::from_objects(&[controller("registry/pod-affinity@sha256:0")]);
         assert_eq!(said.controller, ["controller", "--certificates=none"]);
         let image = "registry/pod-affinity@sha256:0".to_owned();
         assert_eq!(said.placeholder_image, image);

@@ -442,7 +442,7 @@ async fn a_bundle_is_empty(bed: &Testbed) {
 
 async fn a_certificate_has_expired(bed: &Testbed) {
     let client = bed.client().await.unwrap();
-    let secret = Victim::of(&client, "v1", "Secret", Some(OURS), install::CERTIFICATE_SECRET).await;
+    let secret = Original::read(&client, "v1", "Secret", Some(OURS), install::CERTIFICATE_SECRET).await;
     secret.patch(&json!({"stringData": {"tls.crt": EXPIRED}})).await;
     until_found(bed, "The webhook's certificate expired").await;
     secret.restore().await;

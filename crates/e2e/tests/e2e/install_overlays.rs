@@ -56,11 +56,11 @@ async fn the_api_server_accepts_the_base_and_every_overlay() {
     let bed = bed.await;
     bed.define(Definitions::CertManager).await.unwrap();
     bed.define(Definitions::PrometheusOperator).await.unwrap();
-    // A dry run fails in a namespace that does not exist.
+    // Nothing can be tried in a namespace that is not there.
     kubectl(&bed, &["apply", "-f", "config/100-namespace.yaml"]);
     let names = overlays();
     assert_eq!(names, ["cert-manager", "fail-open", "own-ca", "policies"]);
-    let authority = CertManager::of(&bed).await.authority();
+    let authority = CertManager::start(&bed).await.ca();
     let own_ca = own_ca(&bed, &authority);
     let overlays = names.iter().map(|name| own_ca.with_file_name(name));
     let alone = [
@@ -71,7 +71,7 @@ async fn the_api_server_accepts_the_base_and_every_overlay() {
     for folder in overlays.chain(alone.map(|folder| workspace().join(folder))) {
         let objects = rendered(&folder);
         let file = file(&bed, "rendered", &objects);
-        // Server-side apply rejects fields that the schemas do not define.
+        // Server-side apply refuses fields that the definitions do not know.
         let tried = kubectl(&bed, &["apply", "--server-side", "--dry-run=server", "-f", &file]);
         let accepted = tried.lines().filter(|line| line.ends_with(" (server dry run)"));
         assert_eq!(accepted.count(), objects.len(), "{}: {tried}", folder.display());
@@ -81,7 +81,7 @@ async fn the_api_server_accepts_the_base_and_every_overlay() {
 #[e2e_test]
 fn nothing_of_the_webhook_is_left_in_the_overlay_of_policies() {
     let mut objects = rendered(&overlay("policies"));
-    // The comments in the ConfigMap mention placeholders and their pull secrets.
+    // Its comments are about placeholders, which may have pull secrets.
     objects.retain(|object| object["kind"] != "ConfigMap");
     let text = serde_json::to_string(&objects).unwrap();
     for word in ["webhook", "secrets", "certs", "namespaces\"]"] {
@@ -101,7 +101,7 @@ async fn fail_open_lets_labelled_runs_pass_when_no_webhook_answers() {
     kill_webhooks(&bed);
     let run = RunSpec::diamond("default", "run").opted_in("true").ending("hang");
     let made = crate::support::runs::create(&bed, &run).await;
-    assert!(made.data["spec"].get("status").is_none(), "the run is not held");
+    assert!(made.data["spec"].get("status").is_none(), "nobody holds it");
     until_event(&bed, &run, "LabelledTooLate").await;
     let_end_once_bound(&bed, [&run], &["fetch"]).await;
     let done = bed.until_succeeded(&run, SOON).await.unwrap();
@@ -120,14 +120,14 @@ async fn install(bed: &Testbed, objects: Vec<Value>) -> Installed {
     .unwrap()
 }
 
-/// Applies objects as a user who installs pod-affinity, except the Deployments: the testbed runs the processes itself.
+/// As whoever installs does it, less the Deployments: the testbed runs the processes itself.
 fn apply(bed: &Testbed, mut objects: Vec<Value>) {
     objects.retain(|object| object["kind"] != "Deployment");
     let file = file(bed, "objects", &objects);
     printed(&call(bed, "kubectl", &["apply", "-f", &file]));
 }
 
-/// The resource versions of all objects that the controller must not change.
+/// All that the controller must not touch, by what changes with every write.
 async fn versions(client: &Client) -> Vec<String> {
     let secret = secrets(client).get(install::CERTIFICATE_SECRET).await.unwrap();
     let mut versions = vec![secret.resource_version().unwrap()];
@@ -144,7 +144,7 @@ async fn versions(client: &Client) -> Vec<String> {
     versions
 }
 
-/// Waits until the webhook configurations have the namespace as owner, with which they are deleted.
+/// The webhook configurations go with the namespace.
 async fn until_owned(bed: &Testbed, client: &Client) {
     bed.until("an owner of the webhook configurations", SOON, async || {
         let mut owners = Vec::new();
@@ -182,19 +182,19 @@ async fn until_served_until(bed: &Testbed, installed: &Installed, year: i32) {
     }
 }
 
-/// Creates a labelled run with this name, and checks that the run succeeds with all pods on one node.
+/// A labelled run of this name ends with all its pods on one node.
 async fn has_one_node(bed: &Testbed, name: &str) {
     let run = RunSpec::diamond("default", name).opted_in("true");
     assert_eq!(nodes_after(bed, &run).await.len(), 1);
 }
 
 #[e2e_test(webhook)]
-async fn with_cert_managers_overlay_its_certificates_are_served_and_the_controller_keeps_them() {
+async fn with_cert_managers_overlay_its_certificates_serve_and_the_controller_leaves_them_alone() {
     let bed = pool::bare().await;
     bed.add_nodes(&Nodes::new("node", 6)).await.unwrap();
     bed.define(Definitions::CertManager).await.unwrap();
     let played = CertManager::start(&bed).await;
-    // Replicas of the webhook are not ready before they have a certificate.
+    // Neither replica gets ready before it has a certificate.
     let objects = rendered(&overlay("cert-manager"));
     let (installed, ()) = tokio::join!(install(&bed, objects), async {
         played.issue(2100).await;
@@ -209,10 +209,10 @@ async fn with_cert_managers_overlay_its_certificates_are_served_and_the_controll
     played.issue(2101).await;
     until_served_until(&bed, &installed, 2101).await;
     let renewed = versions(&client).await;
-    assert_eq!(before[1..], renewed[1..], "the CA is the same");
+    assert_eq!(before[1..], renewed[1..], "the authority is the same");
     has_one_node(&bed, "second").await;
 
-    // A new leader checks the certificates at once.
+    // A leader looks at what it cares for as soon as it leads.
     stop_controllers(&bed);
     start_controllers(&bed).await;
     has_one_node(&bed, "third").await;
@@ -220,7 +220,7 @@ async fn with_cert_managers_overlay_its_certificates_are_served_and_the_controll
 }
 
 #[e2e_test(webhook)]
-async fn with_a_ca_of_the_user_its_certificates_are_served_and_the_controller_keeps_them() {
+async fn with_a_ca_of_ones_own_its_certificates_serve_and_the_controller_leaves_them_alone() {
     let bed = pool::bare().await;
     bed.add_nodes(&Nodes::new("node", 4)).await.unwrap();
     let user = CertManager::start(&bed).await;
@@ -244,12 +244,12 @@ async fn with_a_ca_of_the_user_its_certificates_are_served_and_the_controller_ke
     assert_eq!(
         before[1..],
         versions(&client).await[1..],
-        "no other component writes caBundle"
+        "nobody else writes caBundle"
     );
 }
 
 #[e2e_test(webhook)]
-async fn an_installation_with_its_own_certificates_changes_to_cert_manager() {
+async fn an_installation_with_certificates_of_its_own_changes_over_to_cert_managers() {
     let bed = pool::bare().await;
     bed.define(Definitions::CertManager).await.unwrap();
     let installed = install(&bed, rendered(&workspace().join("config"))).await;

@@ -1,5 +1,5 @@
-//! Compares the roles in config/ with the requests in the API server's audit log: no right is missing, and every right is
-//! used.
+//! The roles in config/ against the API server's own record of what our processes asked for: nothing is lacking, and
+//! nothing is there that nobody needs.
 
 use crate::auto_reserve;
 use crate::support::SOON;
@@ -25,7 +25,7 @@ use testbed::product::NAMESPACE;
 use testbed::runs::{self, RunSpec};
 use testbed::{Audit, Nodes, Options, Testbed};
 
-/// One verb on one resource in a role.
+/// The smallest piece of a role.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Grant {
     pub(crate) account: String,
@@ -85,7 +85,7 @@ fn texts(list: &Value) -> Vec<String> {
     list.map(|text| text.as_str().unwrap().to_owned()).collect()
 }
 
-/// A request in the audit log.
+/// A request on record.
 struct Asked<'a>(&'a Value);
 
 impl Asked<'_> {
@@ -110,7 +110,7 @@ impl Asked<'_> {
         }
     }
 
-    /// A server-side apply that creates the object is logged as one patch, and also needs the right to create.
+    /// An apply that makes the object is on record as one patch, and needs the right to create besides.
     fn has_verb(&self, verb: &str) -> bool {
         let created = self.0.pointer("/responseStatus/code") == Some(&json!(201));
         self.text("/verb") == verb || (verb == "create" && self.text("/verb") == "patch" && created)
@@ -130,7 +130,7 @@ impl Asked<'_> {
     }
 }
 
-/// Causes every kind of request of the processes. Other files test each of these behaviours.
+/// Everything that makes our processes ask for something: each of these is told in one of the other files.
 async fn live(bed: &Testbed, client: &Client) {
     every_strategy(bed, client).await;
     a_claim(bed).await;
@@ -184,7 +184,7 @@ async fn a_claim(bed: &Testbed) {
     bed.until_succeeded(&run, SOON).await.unwrap();
 }
 
-/// KWOK's nodes reject a resize, so the placeholder is also recreated with small requests.
+/// On KWOK's nodes a resize is refused, so the placeholder is recreated small as well.
 async fn a_task_too_big_and_a_reserve(bed: &Testbed) {
     let run = RunSpec::new("default", "moves")
         .task("small", &[])
@@ -217,7 +217,7 @@ async fn a_quota(bed: &Testbed) {
     bed.until_succeeded(&run, SOON).await.unwrap();
 }
 
-/// The new leader reports the same state again, and increases the count of the existing event.
+/// The new leader tells again what is still so, and the event that is there counts it.
 async fn a_held_run_that_is_cancelled_and_a_new_leader(bed: &Testbed, client: &Client) {
     let run = held_for_good(bed, "default", "held").await;
     stop_controllers(bed);
@@ -273,18 +273,14 @@ async fn a_bad_configuration_and_a_good_one(bed: &Testbed, client: &Client) {
         .await
         .unwrap();
     let events: Api<Event> = Api::namespaced(client.clone(), NAMESPACE);
-    bed.until("the rejection to be reported", SOON, async || {
+    bed.until("the refusal to be told", SOON, async || {
         let listed = events
             .list(&ListParams::default())
             .await
             .map_err(|error| error.to_string())?;
         let mut reasons = listed.items.iter().map(|event| event.reason.clone());
-        let reported = reasons.any(|reason| reason.as_deref() == Some("ConfigurationRefused"));
-        if reported {
-            Ok(())
-        } else {
-            Err("not reported".to_owned())
-        }
+        let told = reasons.any(|reason| reason.as_deref() == Some("ConfigurationRefused"));
+        if told { Ok(()) } else { Err("not told".to_owned()) }
     })
     .await
     .unwrap();
@@ -295,7 +291,7 @@ async fn a_lost_certificate(bed: &Testbed, client: &Client) {
     let secrets: Api<Secret> = Api::namespaced(client.clone(), NAMESPACE);
     lose_certificates(client).await;
     let configurations: Api<MutatingWebhookConfiguration> = Api::all(client.clone());
-    bed.until("a new CA to be trusted and used", SOON, async || {
+    bed.until("a new authority to be trusted and used", SOON, async || {
         let secret = secrets
             .get(install::CERTIFICATE_SECRET)
             .await
@@ -323,7 +319,7 @@ fn trusts(configuration: &MutatingWebhookConfiguration, bundle: &ByteString) -> 
 }
 
 #[e2e_test(webhook)]
-async fn every_right_is_used_and_no_right_is_missing() {
+async fn every_right_is_used_and_none_is_lacking() {
     let options = Options {
         audit: Audit::PodAffinity,
         ..Options::default()

@@ -76,7 +76,7 @@ mod testbed_leaves_nothing;
 mod testbed_plays_outcomes;
 mod testbed_resets;
 mod testbed_settings;
-mod twins;
+mod testbed_survives_deletion;
 mod volumes;
 mod warm_nodes;
 

@@ -5,7 +5,7 @@ use serde_json::Value;
 use std::fs;
 use std::process::Command;
 
-/// Whether the alert is expected to fire, for each check of the alert.
+/// Whether an alert is said to fire, once for each time that it is asked for.
 fn expectations(cases: &Value, alert: &str) -> Vec<bool> {
     let asked = format!("alertname=\"{alert}\"");
     let cases = cases["tests"].as_array().unwrap().iter();
@@ -16,7 +16,7 @@ fn expectations(cases: &Value, alert: &str) -> Vec<bool> {
         .collect()
 }
 
-// Nightly: the build of promtool takes two minutes.
+// On request: promtool takes two minutes to build.
 #[e2e_test(nightly)]
 async fn each_alert_fires_when_its_case_says_so_and_only_then() {
     let promtool = testbed::promtool().await.unwrap();

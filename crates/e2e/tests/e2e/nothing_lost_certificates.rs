@@ -23,7 +23,7 @@ use testbed::{Part, apply, probe};
 struct Damage {
     name: &'static str,
     does: fn(&StoredCertificates) -> Option<StoredCertificates>,
-    told: &'static str,
+    reported: &'static str,
 }
 
 const DAMAGES: [Damage; 4] = [
@@ -57,20 +57,20 @@ const DAMAGES: [Damage; 4] = [
     },
 ];
 
-fn new_authority() -> Issued {
+fn new_ca() -> Issued {
     issue_ca(Timestamp::now()).unwrap()
 }
 
-fn authority_of(stored: &StoredCertificates) -> Issued {
+fn ca_of(stored: &StoredCertificates) -> Issued {
     Issued {
         certificate: stored.ca.clone(),
         key: stored.ca_key.clone(),
     }
 }
 
-/// With a leaf that was issued so long ago.
-fn with_leaf(stored: &StoredCertificates, authority: &Issued, age: SignedDuration) -> StoredCertificates {
-    let Issued { certificate, key } = issue_leaf(authority, &names(), Timestamp::now() - age).unwrap();
+/// Stored certificates with a leaf of this age.
+fn with_leaf(stored: &StoredCertificates, ca: &Issued, age: SignedDuration) -> StoredCertificates {
+    let Issued { certificate, key } = issue_leaf(ca, &names(), Timestamp::now() - age).unwrap();
     StoredCertificates {
         leaf: certificate,
         leaf_key: key,
@@ -78,8 +78,9 @@ fn with_leaf(stored: &StoredCertificates, authority: &Issued, age: SignedDuratio
     }
 }
 
-/// With an authority in the last third of its life, which has signed nothing yet: the leaf's own stays trusted.
-fn with_aged_authority(stored: &StoredCertificates) -> StoredCertificates {
+/// Stored certificates with a CA in the last third of its lifetime, which has not signed anything yet: the CA of the leaf
+/// stays trusted.
+fn with_aged_ca(stored: &StoredCertificates) -> StoredCertificates {
     let aged = issue_ca(Timestamp::now() - CA_LIFE * 3 / 4).unwrap();
     StoredCertificates {
         ca: aged.certificate,
@@ -114,7 +115,7 @@ impl Certificates {
         StoredCertificates::from_secret(&self.secrets.get(install::CERTIFICATE_SECRET).await.unwrap())
     }
 
-    /// Stores this, or nothing at all.
+    /// Stores the certificates, or deletes the Secret.
     async fn store(&self, stored: Option<StoredCertificates>) {
         let name = install::CERTIFICATE_SECRET;
         let Some(stored) = stored else {
@@ -127,14 +128,15 @@ impl Certificates {
         self.secrets.replace(name, &params, &secret).await.unwrap();
     }
 
-    /// Does the damage. No process of ours may make a Secret that is gone: the leader says what to do, and it is done.
+    /// Applies the damage. No process of pod-affinity may create the Secret: the leader logs the command that recreates it,
+    /// and the test executes it.
     async fn damage(&self, damage: &Damage) -> StoredCertificates {
         let damaged = (damage.does)(&self.stored().await);
         self.store(damaged.clone()).await;
         damaged.unwrap_or_default()
     }
 
-    async fn bring_back_what_is_missing(&self, told_before: usize) {
+    async fn recreate_missing_secret(&self, lines_before: usize) {
         let name = install::CERTIFICATE_SECRET;
         if self.secrets.get_opt(name).await.unwrap().is_some() {
             return;
@@ -165,7 +167,7 @@ impl Certificates {
             .sum()
     }
 
-    /// Waits until the Secret is in order, is another than `before`, and both replicas serve it.
+    /// Waits until the Secret is valid and differs from `before`, and both replicas serve it.
     async fn until_healed(&self, what: &str, before: &StoredCertificates) -> StoredCertificates {
         let (bed, name) = (&self.bed, install::CERTIFICATE_SECRET);
         bed.until(
@@ -205,7 +207,7 @@ impl Certificates {
         Ok(())
     }
 
-    /// Stores one that is due, and waits until another is served.
+    /// Stores certificates that are due for renewal, and waits until new ones are served.
     async fn renewed(&self, what: &str, due: StoredCertificates) -> StoredCertificates {
         let start = Instant::now();
         self.store(Some(due.clone())).await;

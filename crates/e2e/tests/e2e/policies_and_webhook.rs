@@ -95,7 +95,7 @@ pub(crate) fn pod() -> Value {
     json!({"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec})
 }
 
-async fn keep_the_webhook_out(client: &Client) {
+async fn exclude_from_webhook(client: &Client) {
     for name in [install::PIPELINE_RUN_WEBHOOK, install::POD_WEBHOOK] {
         let reference = json!({
             "apiVersion": "admissionregistration.k8s.io/v1", "kind": "MutatingWebhookConfiguration",

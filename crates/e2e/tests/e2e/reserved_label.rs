@@ -1,11 +1,11 @@
 //! The component reserved-label: only Tekton and pod-affinity create pods with the label of a PipelineRun.
 
 use crate::support::SOON;
-use crate::support::beds::fresh;
-use crate::support::claims::{claim, with_claim};
 use crate::support::kubectl::{rendered, workspace};
 use crate::support::placeholders::bound_placeholder;
+use crate::support::pvcs::{create_pvc, with_pvc};
 use crate::support::runs::{create, let_end};
+use crate::support::testbeds::fresh;
 use kube::Client;
 use kube::api::PostParams;
 use serde_json::{Value, json};
@@ -89,9 +89,9 @@ async fn a_tenant_cannot_create_pods_with_the_label_of_a_run_and_runs_are_as_wit
     unlabelled["metadata"]["labels"] = json!({"app": "a"});
     tried(&client, &unlabelled).await.unwrap();
 
-    claim(&bed, "source", None).await;
+    create_pvc(&bed, "source", None).await;
     let run = RunSpec::diamond("default", "run").opted_in("true").ending("hang");
-    let run = with_claim(run, "source");
+    let run = with_pvc(run, "source");
     let created = create(&bed, &run).await;
     bound_placeholder(&bed, &created).await;
     let_end(&bed, &run).await;

@@ -1,5 +1,4 @@
-//! The rights of the accounts, as the API server reports them: those of the roles in config/ and of SECURITY.md, and no
-//! others.
+//! What our accounts may do, as the API server tells it: what the roles in config/ say, SECURITY.md too, and nothing beyond.
 
 use crate::install_rights::{Grant, grants, grants_of};
 use crate::support::kubectl::workspace;
@@ -24,8 +23,7 @@ const VERBS: [&str; 8] = [
     "delete",
     "deletecollection",
 ];
-/// Rights that Kubernetes gives to every account: to read its own identity and rights, and, since 1.37, the CAs of the
-/// cluster.
+/// What Kubernetes lets every account do: ask who it is and what it may, and, since 1.37, read the CAs of the cluster.
 const EVERYBODY: [(&str, &str, &[&str]); 4] = [
     ("authentication.k8s.io", "selfsubjectreviews", &["create"]),
     ("authorization.k8s.io", "selfsubjectaccessreviews", &["create"]),
@@ -37,7 +35,7 @@ const EVERYBODY: [(&str, &str, &[&str]); 4] = [
     ),
 ];
 
-/// All rights of an account in a namespace, as the API server reports them.
+/// All that an account may do in a namespace, as the API server itself tells it.
 async fn allowed(client: &Client, account: &str, namespace: &str) -> BTreeSet<Grant> {
     let review = json!({"spec": {"namespace": namespace}});
     let reviews: Api<SelfSubjectRulesReview> = Api::all(client.clone());
@@ -59,7 +57,7 @@ fn is_everybodys(grant: &Grant) -> bool {
     })
 }
 
-/// The rights of an account in a namespace by the roles in config/.
+/// What the roles in config/ allow an account in a namespace.
 fn granted(account: &str, namespace: &str) -> BTreeSet<Grant> {
     let own = grants()
         .into_iter()
@@ -74,7 +72,7 @@ fn granted(account: &str, namespace: &str) -> BTreeSet<Grant> {
 #[e2e_test(webhook)]
 async fn each_account_may_do_what_its_roles_say_and_nothing_else() {
     let bed = &installed().await;
-    // The last accounts are those of placeholders and of any other pods in the two namespaces.
+    // The last are those of placeholders, and of whatever else runs in either namespace.
     for (home, account) in [
         (NAMESPACE, "pod-affinity-webhook"),
         (NAMESPACE, "pod-affinity-controller"),
@@ -98,7 +96,7 @@ fn is_forbidden<T>(answer: Result<T, Error>) -> bool {
 }
 
 #[e2e_test(webhook)]
-async fn requests_beyond_a_role_are_forbidden() {
+async fn requests_beyond_a_role_are_refused() {
     let bed = &installed().await;
     let webhook = bed.client_of(NAMESPACE, "pod-affinity-webhook").await.unwrap();
     let controller = bed.client_of(NAMESPACE, "pod-affinity-controller").await.unwrap();
@@ -145,8 +143,8 @@ async fn requests_beyond_a_role_are_forbidden() {
     ));
 }
 
-/// The name of a resource in the second column of SECURITY.md, which leaves out API groups.
-fn reported(resource: &str) -> &str {
+/// As the second column of SECURITY.md names a resource; whose group it is of matters to nobody there.
+fn told(resource: &str) -> &str {
     match resource {
         "mutatingwebhookconfigurations" => "webhook configuration",
         "pods/resize" => resource,
@@ -154,7 +152,7 @@ fn reported(resource: &str) -> &str {
     }
 }
 
-/// The rows of the table of rights: process and scope, resource, verbs.
+/// The rows of the table of rights: process and place, resource, verbs.
 fn table() -> BTreeSet<(String, String, BTreeSet<String>)> {
     let text = std::fs::read_to_string(workspace().join("SECURITY.md")).unwrap();
     let rows = text.lines().filter_map(|line| line.strip_prefix("| "));
@@ -179,8 +177,8 @@ fn table() -> BTreeSet<(String, String, BTreeSet<String>)> {
             .collect();
         let resource = known
             .iter()
-            .filter(|resource| row[1].contains(reported(resource)))
-            .max_by_key(|resource| reported(resource).len());
+            .filter(|resource| row[1].contains(told(resource)))
+            .max_by_key(|resource| told(resource).len());
         let resource = resource.unwrap_or_else(|| panic!("no role has the right of the row {row:?}"));
         found.insert((process.clone(), resource.clone(), verbs));
     }

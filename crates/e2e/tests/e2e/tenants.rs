@@ -1,13 +1,13 @@
 //! A tenant whose runs a quota rejects keeps no run and no StatefulSet of another tenant waiting.
 
 use crate::support::SOON;
-use crate::support::beds::fresh;
-use crate::support::claims::with_workspace;
-use crate::support::events::until_told;
+use crate::support::events::until_event;
 use crate::support::objects::quota;
 use crate::support::placeholders::{pods, sets};
 use crate::support::pool;
+use crate::support::pvcs::with_workspace;
 use crate::support::runs::create;
+use crate::support::testbeds::fresh;
 use futures::{StreamExt, stream};
 use kube::api::{DynamicObject, Patch, PatchParams, PostParams};
 use placement::keys;
@@ -32,8 +32,8 @@ async fn when_a_quota_has_room_again_the_older_run_gets_its_placeholder_first() 
         // The API server dates objects to the second.
         tokio::time::sleep(Duration::from_secs(1)).await;
     }
-    until_told(&bed, &runs[0], "PlaceholderRefused").await;
-    let last = until_told(&bed, &runs[3], "PlaceholderRefused").await;
+    until_event(&bed, &runs[0], "PlaceholderRefused").await;
+    let last = until_event(&bed, &runs[3], "PlaceholderRefused").await;
     assert!(last.contains("two oldest runs"), "{last}");
     let room = Patch::Merge(json!({"spec": {"hard": {"pods": "50"}}}));
     quotas

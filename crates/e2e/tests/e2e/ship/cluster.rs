@@ -151,8 +151,8 @@ async fn the_commands_of_the_pages_are_followed(setup: &ShipSetup) {
     setup.follow(&remove);
     let left = kubectl(setup, &["get", "mutatingwebhookconfigurations", "--output=name"]);
     assert_eq!(left, "", "the last of them replaces the webhook by policies");
-    for folder in ["overlays/cert-manager", "overlays/policies"] {
-        world.ship(&["delete", "-k", folder]).prints();
+    for folder in ["certs/cert-manager", "overlays/policies"] {
+        setup.ship(&["delete", "-k", folder]).prints();
     }
     nothing_is_left(setup);
 }

@@ -6,6 +6,7 @@ use k8s_openapi::api::core::v1::ConfigMap;
 use kube::ResourceExt;
 use kube::api::{Api, DynamicObject, Patch, PatchParams};
 use placement::keys;
+use process::install;
 use serde_json::json;
 use std::time::Duration;
 use testbed::product::NAMESPACE;
@@ -21,7 +22,7 @@ pub(crate) async fn configure(bed: &PooledTestbed, data: &[(&str, Option<&str>)]
     bed.configure(data).await.unwrap();
     let maps: Api<ConfigMap> = Api::namespaced(bed.client().await.unwrap(), NAMESPACE);
     let version = maps
-        .get(keys::CONFIG_MAP)
+        .get(install::CONFIG_MAP)
         .await
         .unwrap()
         .metadata

@@ -165,7 +165,7 @@ impl Counted {
         Self::parse(std::str::from_utf8(&text).unwrap())
     }
 
-    fn of(text: &str) -> Self {
+    fn parse(text: &str) -> Self {
         let webhook = format!("name=\"{}\"", install::POD_WEBHOOK);
         let created = ["dry_run=\"All\"", "resource=\"pods\"", "verb=\"POST\""];
         let sum = |metric: &str, counts: &dyn Fn(&str) -> bool| {

@@ -6,9 +6,12 @@ use futures::StreamExt;
 use futures::stream::BoxStream;
 use k8s_openapi::api::core::v1::{Node, Pod, ResourceQuota, Secret};
 use kube::api::{Api, Patch, PatchParams, PostParams};
+use kube::runtime::{WatchStreamExt, watcher};
+use kube::{Client, Resource};
 use process::install;
-use serde_json::json;
-use testbed::Testbed;
+use serde::de::DeserializeOwned;
+use serde_json::{Value, json};
+use std::fmt::Debug;
 use testbed::product::NAMESPACE;
 use testbed::{Testbed, runs};
 

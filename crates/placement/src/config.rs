@@ -124,24 +124,35 @@ impl Config {
         "auto-reserve-maximum",
     ];
 
-    /// Reads the data of the ConfigMap. A missing key has its default.
-    ///
-    /// Keys that begin with an underscore are documentation, as `_example` is in Tekton's own ConfigMaps.
+    /// Reads the data of the ConfigMap. A missing key has its default. [`Self::unknown_keys`] reports the other keys, which have no
+    /// effect: a newer release may know them, and a rollback must not stop the controller.
     pub fn parse(data: &BTreeMap<String, String>) -> Result<Self, ConfigErrors> {
         let mut config = Self::default();
-        let mut errors = Vec::new();
-        for (key, value) in data.iter().filter(|(key, _)| !key.starts_with('_')) {
-            let failed = |mistake| ConfigError {
-                key: key.clone(),
-                mistake,
-            };
-            errors.extend(config.set(key, value.trim()).map_err(failed).err());
-        }
-        if errors.is_empty() {
+        let (_, errors) = config.set_all(data);
+        if errors.0.is_empty() {
             Ok(config)
         } else {
-            Err(ConfigErrors(errors))
+            Err(errors)
         }
+    }
+
+    /// The keys that this release does not know.
+    pub fn unknown_keys(data: &BTreeMap<String, String>) -> ConfigErrors {
+        Self::default().set_all(data).0
+    }
+
+    /// Sets each key. Returns the unknown keys, and the mistakes in other keys.
+    ///
+    /// Keys that begin with an underscore are documentation, as `_example` is in Tekton's own ConfigMaps.
+    fn set_all(&mut self, data: &BTreeMap<String, String>) -> (ConfigErrors, ConfigErrors) {
+        let settings = data.iter().filter(|(key, _)| !key.starts_with('_'));
+        let errors = settings.filter_map(|(key, value)| {
+            let mistake = self.set(key, value.trim()).err()?;
+            let key = key.clone();
+            Some(ConfigError { key, mistake })
+        });
+        let (unknown, mistakes) = errors.partition(|error| error.mistake == Mistake::UnknownKey);
+        (ConfigErrors(unknown), ConfigErrors(mistakes))
     }
 
     fn set(&mut self, key: &str, value: &str) -> Result<(), Mistake> {

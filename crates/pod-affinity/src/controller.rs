@@ -2,7 +2,7 @@
 
 use crate::{
     args::{Certificates, ControllerArgs},
-    identity, rejections,
+    config_events, identity,
     start::{client, listen},
 };
 use anyhow::{anyhow, bail};
@@ -117,16 +117,13 @@ async fn elected(leadership: &mut Leadership, condition: &ReadinessCondition) {
 }
 
 async fn lead(process: Process, config: ConfigWatch, mut leadership: Leadership) -> anyhow::Result<()> {
-    let rejections = rejections::report(
-        process.client.clone(),
-        process.identity.clone(),
-        config.rejections(),
-    );
+    let config_events =
+        config_events::report(process.client.clone(), process.identity.clone(), config.faults());
     let certificates = certificates(&process);
     tokio::select! {
         outcome = reconcile(process, config) => outcome,
         () = certificates => bail!("the task that keeps the certificates has ended"),
-        () = rejections => bail!("the task that reports refused configurations has ended"),
+        () = config_events => bail!("the task that reports faults of the ConfigMap has ended"),
         () = leadership.lost() => Err(lost()),
     }
 }

@@ -1,6 +1,7 @@
 //! pod-affinity: one node for all pods of a PipelineRun. One binary, three processes.
 
 mod args;
+mod config_events;
 mod controller;
 #[cfg(test)]
 mod documented;
@@ -8,7 +9,6 @@ mod identity;
 #[cfg(test)]
 mod manifests;
 mod placeholder;
-mod rejections;
 mod start;
 mod webhook;
 

@@ -19,10 +19,12 @@ use tokio::task::JoinHandle;
 /// Name of the readiness condition.
 pub const CONDITION: &str = "configuration";
 
-/// A ConfigMap version that was refused.
+/// The faults of a ConfigMap version.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Rejection {
-    /// The faults, one sentence for each.
+pub struct ConfigFaults {
+    /// The version was refused. Otherwise the version is active, except for keys that this release does not know.
+    pub is_refused: bool,
+    /// One sentence for each fault.
     pub message: String,
     /// The ConfigMap, as an event refers to it.
     pub config_map: ObjectReference,
@@ -32,7 +34,7 @@ pub struct Rejection {
 #[derive(Debug)]
 pub struct ConfigWatch {
     active: watch::Receiver<Arc<Config>>,
-    rejections: watch::Receiver<Option<Rejection>>,
+    faults: watch::Receiver<Option<ConfigFaults>>,
     task: JoinHandle<()>,
 }
 
@@ -50,25 +52,21 @@ impl ConfigWatch {
         metrics: Leading,
     ) -> Self {
         let (activated, active) = watch::channel(Arc::default());
-        let (rejected, rejections) = watch::channel(None);
+        let (reported, faults) = watch::channel(None);
         let follower = Follower {
             active: activated,
             is_active: false,
-            rejected,
+            reported,
             condition,
             metrics,
         };
         let task = tokio::spawn(follower.follow(versions));
-        Self {
-            active,
-            rejections,
-            task,
-        }
+        Self { active, faults, task }
     }
 
-    /// The latest version if it was refused, otherwise `None`.
-    pub fn rejections(&self) -> watch::Receiver<Option<Rejection>> {
-        self.rejections.clone()
+    /// The faults of the latest version; `None` if the version has no faults.
+    pub fn faults(&self) -> watch::Receiver<Option<ConfigFaults>> {
+        self.faults.clone()
     }
 
     /// Resolves when a valid configuration is active. The receiver has already seen this configuration.
@@ -87,11 +85,9 @@ impl Drop for ConfigWatch {
     }
 }
 
-/// Parses a ConfigMap; without a ConfigMap, the defaults apply.
-pub fn parse(config_map: Option<&ConfigMap>) -> Result<Config, ConfigErrors> {
-    let empty = BTreeMap::new();
-    let data = config_map.and_then(|map| map.data.as_ref()).unwrap_or(&empty);
-    Config::parse(data)
+/// The data of a ConfigMap; without a ConfigMap, the defaults apply.
+fn data(config_map: Option<&ConfigMap>) -> BTreeMap<String, String> {
+    config_map.and_then(|map| map.data.clone()).unwrap_or_default()
 }
 
 /// The resourceVersion as a number, for metrics only: a ConfigMap has no generation, and in practice API servers use numbers.
@@ -106,7 +102,7 @@ struct Follower {
     active: watch::Sender<Arc<Config>>,
     /// Whether the process has read a valid version; before that, `active` has the default.
     is_active: bool,
-    rejected: watch::Sender<Option<Rejection>>,
+    reported: watch::Sender<Option<ConfigFaults>>,
     condition: ReadinessCondition,
     metrics: Leading,
 }
@@ -123,16 +119,25 @@ impl Follower {
     }
 
     fn on_version(&mut self, config_map: Option<&ConfigMap>) {
-        match parse(config_map) {
-            Ok(config) => self.accept(config, generation(config_map)),
+        let data = data(config_map);
+        let unknown = Config::unknown_keys(&data);
+        match Config::parse(&data) {
+            Ok(config) => self.accept(config, &unknown, config_map),
             Err(errors) => self.refuse(config_map, &errors),
         }
     }
 
-    fn accept(&mut self, config: Config, generation: i64) {
-        self.metrics.configuration_accepted(generation);
-        self.rejected
-            .send_if_modified(|rejection| rejection.take().is_some());
+    fn accept(&mut self, config: Config, unknown: &ConfigErrors, config_map: Option<&ConfigMap>) {
+        self.metrics.configuration_accepted(generation(config_map));
+        let faults = (!unknown.0.is_empty()).then(|| faults(config_map, unknown, false));
+        if let Some(ConfigFaults { message, .. }) = &faults {
+            tracing::warn!(%message, "ConfigMap {} has keys without effect", install::CONFIG_MAP);
+        }
+        self.reported.send_if_modified(|reported| {
+            let is_new = *reported != faults;
+            *reported = faults;
+            is_new
+        });
         self.condition.met();
         if self.is_active {
             self.active.send_if_modified(|current| changed(current, config));
@@ -143,7 +148,8 @@ impl Follower {
     }
 
     fn refuse(&self, config_map: Option<&ConfigMap>, errors: &ConfigErrors) {
-        let message = errors.to_string();
+        let faults = faults(config_map, errors, true);
+        let message = &faults.message;
         self.metrics.configuration_refused();
         let consequence = if self.is_active {
             "the last valid configuration stays active"
@@ -152,9 +158,7 @@ impl Follower {
         };
         tracing::error!(%message, "ConfigMap {} is refused; {consequence}", install::CONFIG_MAP);
         self.waits_because(&format!("is refused: {message}"));
-        let config_map = config_map.map(|map| map.object_ref(&())).unwrap_or_default();
-        self.rejected
-            .send_replace(Some(Rejection { message, config_map }));
+        self.reported.send_replace(Some(faults));
     }
 
     fn on_error(&self, error: &watcher::Error) {
@@ -173,6 +177,14 @@ impl Follower {
             self.condition
                 .unmet(format!("ConfigMap {} {what}", install::CONFIG_MAP));
         }
+    }
+}
+
+fn faults(config_map: Option<&ConfigMap>, errors: &ConfigErrors, is_refused: bool) -> ConfigFaults {
+    ConfigFaults {
+        is_refused,
+        message: errors.to_string(),
+        config_map: config_map.map(|map| map.object_ref(&())).unwrap_or_default(),
     }
 }
 

@@ -150,20 +150,31 @@ pub(super) fn configuration(snapshot: &Snapshot) -> Checked {
     let Some(found) = CONFIGURATION.read(&snapshot.config)? else {
         return Err(CONFIGURATION.ok("There is no ConfigMap: all settings have their defaults."));
     };
-    let errors = match Config::parse(&found.data.clone().unwrap_or_default()) {
+    let data = found.data.clone().unwrap_or_default();
+    let edit = || format!("`kubectl edit configmap -n {namespace} {map}`");
+    let unknown = Config::unknown_keys(&data).0.into_iter();
+    let unknown = unknown.map(|error| {
+        CONFIGURATION.warning(
+            format!("ConfigMap {map}: {error}. The key has no effect."),
+            edit(),
+        )
+    });
+    let others: Vec<_> = match Config::parse(&data) {
         Ok(config) => {
             let strategy = config.default_strategy;
             let sentence = format!("ConfigMap {map} is valid; the default strategy is {strategy}.");
-            return Ok(vec![CONFIGURATION.ok(sentence)]);
+            vec![CONFIGURATION.ok(sentence)]
         }
-        Err(errors) => errors.0,
+        Err(errors) => {
+            let bad = |error| {
+                let sentence = format!(
+                    "ConfigMap {map}: {error}. The last valid configuration stays active, and a controller that starts \
+                     now does not become ready."
+                );
+                CONFIGURATION.bad(sentence, edit())
+            };
+            errors.0.iter().map(bad).collect()
+        }
     };
-    let findings = errors.iter().map(|error| {
-        let sentence = format!(
-            "ConfigMap {map}: {error}. The last valid configuration stays active, and a controller that starts now does \
-             not become ready."
-        );
-        CONFIGURATION.bad(sentence, format!("`kubectl edit configmap -n {namespace} {map}`"))
-    });
-    Ok(findings.collect())
+    Ok(unknown.chain(others).collect())
 }

@@ -293,10 +293,10 @@ async fn the_webhook_is_killed(bed: &Testbed) {
 }
 
 async fn a_key_of_the_configuration_is_wrong(bed: &Testbed) {
-    bed.configure(&[("hold-dedline", Some("5m"))]).await.unwrap();
-    let bad = until_found(bed, "hold-dedline: unknown key").await;
+    bed.configure(&[("hold-deadline", Some("soon"))]).await.unwrap();
+    let bad = until_found(bed, "hold-deadline: \"soon\" is not a duration").await;
     assert_eq!(bad.len(), 1, "{bad:#?}");
-    bed.configure(&[("hold-dedline", None)]).await.unwrap();
+    bed.configure(&[("hold-deadline", None)]).await.unwrap();
 }
 
 async fn a_right_is_missing(bed: &Testbed) {

@@ -89,7 +89,6 @@ fn each_mistake_is_told_in_one_sentence_that_names_key_value_and_remedy() {
         ("default-reserve", "memory=8"),
         ("default-strategy", "always"),
         ("hold-deadline", "-5m"),
-        ("hold-dedline", "5m"),
         ("isolate-from", ""),
         ("isolation-scope", "node"),
         ("move-after", "10"),
@@ -102,6 +101,22 @@ fn each_mistake_is_told_in_one_sentence_that_names_key_value_and_remedy() {
         ("release-when", "now"),
     ]);
     insta::assert_snapshot!(mistakes.join("\n"));
+}
+
+#[test]
+fn an_unknown_key_is_reported_and_has_no_effect() {
+    let data = [("hold-dedline", "5m"), ("hold-deadline", "1m"), ("_note", "x")];
+    let data = data.map(|(key, value)| (key.to_owned(), value.to_owned())).into();
+    assert_eq!(
+        Config::parse(&data).unwrap().hold_deadline,
+        Duration::from_mins(1)
+    );
+    let unknown = Config::unknown_keys(&data).to_string();
+    assert!(
+        unknown.starts_with("hold-dedline: unknown key; valid keys are "),
+        "{unknown}"
+    );
+    assert_eq!(unknown.matches("unknown key").count(), 1);
 }
 
 #[test]

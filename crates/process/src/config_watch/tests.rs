@@ -97,7 +97,7 @@ async fn an_invalid_first_version_keeps_the_process_unready_until_the_correction
 async fn a_later_invalid_version_is_reported_and_the_last_valid_version_stays() {
     let scene = Scene::begin(Some(json!({"release-when": "created"})));
     let config = scene.watch.active().await;
-    let mut rejections = scene.watch.rejections();
+    let mut rejections = scene.watch.faults();
     put(&scene.api, &invalid());
     rejections.changed().await.unwrap();
     let rejection = rejections.borrow_and_update().clone().unwrap();
@@ -133,4 +133,19 @@ async fn the_same_content_wakes_no_receiver() {
     put(&scene.api, &json!({"placeholder-cpu": "75m"}));
     scene.settle().await;
     assert!(!config.has_changed().unwrap());
+}
+
+/// A rollback to an older release must not stop the controller because of a key that only the newer release knows.
+#[tokio::test(start_paused = true)]
+async fn a_key_of_another_release_is_reported_and_the_other_keys_are_active() {
+    let scene = Scene::begin(Some(json!({"release-when": "created", "key-of-tomorrow": "1"})));
+    let config = scene.watch.active().await;
+    assert_eq!(config.borrow().release_when, ReleaseWhen::Created);
+    assert!(scene.readiness.is_ready());
+    let mut faults = scene.watch.faults();
+    let reported = faults.borrow_and_update().clone().unwrap();
+    assert!(!reported.is_refused && reported.message.starts_with("key-of-tomorrow: unknown key"));
+    put(&scene.api, &json!({"release-when": "created"}));
+    faults.changed().await.unwrap();
+    assert_eq!(*faults.borrow(), None);
 }

@@ -24,8 +24,8 @@ async fn a_run_is_waited_for(bed: &Testbed) {
         assert_eq!(said.code, Some(0), "{goal}: {said:?}");
     }
     held_for_good(bed, "default", "held").await;
-    let sentence =
-        "error: PipelineRun default/held is not on a node after 3s: its state is WaitingForNode.\n";
+    let sentence = "error: PipelineRun default/held is not on a node after 3s: its state is WaitingForNode. The controller is in state \
+                    HeldUnscheduled. Waits for a node.\n";
     // On a stalled machine, the tool may time out before it has seen the run's placeholder.
     let late = bed.until("a wait in vain to say the run's state", SOON, async || {
         let late = tool(bed, "wait held --for=node --timeout=3s").await;

@@ -33,6 +33,8 @@ use tracing::warn;
 /// Objects per page of a list: each object may have tens of kilobytes before it is reduced, and memory holds the whole page.
 const PAGE_SIZE: u32 = 100;
 
+type EventWriter = IndexWriter<EventKey, ObservedEvent>;
+
 /// The writers of the caches.
 pub(crate) struct Writers {
     pub(crate) runs: Writer<PipelineRun>,
@@ -41,9 +43,9 @@ pub(crate) struct Writers {
     pub(crate) nodes: IndexWriter<String, NodeFacts>,
     pub(crate) waiting: IndexWriter<PodKey, OfRun<WaitingPod>>,
     pub(crate) quotas: IndexWriter<ObjectKey, QuotaState>,
-    pub(crate) failed_creates: IndexWriter<EventKey, ObservedEvent>,
-    pub(crate) autoscalers: IndexWriter<EventKey, ObservedEvent>,
-    pub(crate) rejected_tasks: IndexWriter<EventKey, ObservedEvent>,
+    pub(crate) failed_creates: EventWriter,
+    pub(crate) autoscalers: EventWriter,
+    pub(crate) rejected_tasks: EventWriter,
 }
 
 /// A run to be reconciled.
@@ -151,29 +153,45 @@ impl Watches {
                         .collect()
                 }
             }),
+        ]);
+        let events = self.events(
+            writers.failed_creates,
+            writers.autoscalers,
+            writers.rejected_tasks,
+        );
+        let woken = stream::select(woken, stream::select_all(events));
+        (self.runs(writers.runs, gone), woken)
+    }
+
+    fn events(
+        &self,
+        failed_creates: EventWriter,
+        autoscalers: EventWriter,
+        rejected_tasks: EventWriter,
+    ) -> [BoxStream<'static, Trigger>; 3] {
+        [
             self.watch(
                 "events",
                 foreign_events::failed_creates(),
-                writers.failed_creates,
+                failed_creates,
                 foreign_events::of_statefulset,
                 runs_of_placeholders,
             ),
             self.watch(
                 "events",
                 foreign_events::autoscalers(),
-                writers.autoscalers,
+                autoscalers,
                 foreign_events::of_autoscaler,
                 runs_of_placeholders,
             ),
             self.watch(
                 "events",
                 foreign_events::rejected_tasks(),
-                writers.rejected_tasks,
+                rejected_tasks,
                 foreign_events::of_task_run,
                 runs_of_tasks,
             ),
-        ]);
-        (self.runs(writers.runs, gone), woken)
+        ]
     }
 
     fn runs<G: Fn(Deleted) + Send + 'static>(

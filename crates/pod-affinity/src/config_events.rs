@@ -77,7 +77,7 @@ mod tests {
         let faults = ConfigFaults {
             is_refused: true,
             message: "\u{e9}".repeat(2000),
-            config_map: Default::default(),
+            ..ConfigFaults::default()
         };
         let note = event(&faults).note.unwrap();
         assert!(

@@ -20,7 +20,7 @@ use tokio::task::JoinHandle;
 pub const CONDITION: &str = "configuration";
 
 /// The faults of a ConfigMap version.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct ConfigFaults {
     /// The version was refused. Otherwise the version is active, except for keys that this release does not know.
     pub is_refused: bool,

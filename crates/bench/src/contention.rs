@@ -132,7 +132,7 @@ fn span(on_node: &[NodeStay]) -> f64 {
         .map_or(0.0, |(begin, end)| (end - begin).as_secs_f64())
 }
 
-/// The share of pairs of which the older run started later.
+/// The share of the pairs in which the older run started later than the younger run.
 fn wrong_order(starts: &[Instant]) -> f64 {
     let pairs = starts.iter().enumerate().flat_map(|(index, older)| {
         let younger = &starts[index + 1..];

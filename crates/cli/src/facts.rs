@@ -87,7 +87,7 @@ impl Facts {
         self.all_pods().iter().filter(is_task)
     }
 
-    /// Live pods of the run's tasks that have to be on the run's node.
+    /// Live pods of the run's tasks that the affinity requires on the run's node.
     pub(crate) fn members(&self) -> impl Iterator<Item = &Pod> {
         self.tasks().filter(|pod| is_live(pod) && !is_opted_out(pod))
     }
@@ -97,7 +97,7 @@ impl Facts {
         self.all_pods().iter().filter(|pod| waits(pod))
     }
 
-    /// The first waiting pod of a task that has to be on the run's node.
+    /// The first waiting pod of a task that the affinity requires on the run's node.
     pub(crate) fn waiting_member(&self) -> Option<&Pod> {
         self.members().find(|pod| waits(pod))
     }

@@ -187,7 +187,7 @@ async fn serves(server: &Server, question: Question, version: &str, resource: &s
     is_served.then_some(()).ok_or(Gap::NotServed(question))
 }
 
-/// Reads the webhook configurations and the policies, of which one kind usually does not exist.
+/// Reads the webhook configurations and the policies. Usually an installation has only one of the two kinds.
 pub(crate) async fn admission(server: &Server, namespace: &str) -> Admission {
     let configurations = server.cluster::<MutatingWebhookConfiguration>();
     let policies = stream::iter(manifests::policies(namespace)).map(|release| async move {

@@ -44,7 +44,7 @@ fn overdue(snapshot: &Snapshot, views: &[RunView]) -> Option<Finding> {
     finding(Level::Bad, &what, &names(views.iter().filter(is_overdue)))
 }
 
-/// When the run has to be released at the latest.
+/// The latest time of the run's release.
 fn end_of_hold(view: &RunView, deadline: Duration) -> Option<Timestamp> {
     view.run.held_since().map(|since| after(since, deadline + GRACE))
 }

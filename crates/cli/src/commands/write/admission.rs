@@ -28,7 +28,7 @@ pub(super) async fn switch(pen: Pen<'_>, namespace: &str, switch: &Switch, done:
     let policies = policies.filter(|_| mechanism != Mechanism::Webhook);
     let mut all_exist = true;
     for (kind, name, is_binding) in webhooks.chain(policies) {
-        // A binding stays as it is, but a policy has no effect without its binding.
+        // The command does not change bindings, but a policy has no effect without its binding.
         let switch = (!is_binding).then_some(switch);
         all_exist &= switch_object(pen, kind, name, switch, done).await?;
     }

@@ -155,7 +155,9 @@ fn told(resource: &str) -> &str {
 /// The rows of the table of rights: process and place, resource, verbs.
 fn table() -> BTreeSet<(String, String, BTreeSet<String>)> {
     let text = std::fs::read_to_string(workspace().join("SECURITY.md")).unwrap();
-    let rows = text.lines().filter_map(|line| line.strip_prefix("| "));
+    let (_, rights) = text.split_once("## What the rights are for").unwrap();
+    let lines = rights.lines().take_while(|line| !line.starts_with("## "));
+    let rows = lines.filter_map(|line| line.strip_prefix("| "));
     let rows: Vec<Vec<_>> = rows
         .map(|row| row.split('|').map(|cell| cell.trim().to_lowercase()).collect())
         .collect();

@@ -14,7 +14,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 /// The log message of a controller that has lost its Lease.
-const LOST_ITS_LEASE: &str = "stands for election again when it is restarted";
+const LOST_ITS_LEASE: &str = "could not be renewed in time, or another process acquired the Lease";
 
 /// Number of log lines that a failed test shows.
 const LAST_LOG_LINES: usize = 15;

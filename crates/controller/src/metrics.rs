@@ -145,8 +145,8 @@ impl Metrics {
         self.events.get_or_create(&by_outcome(end.into())).inc();
     }
 
-    pub(crate) fn reconciled(&self, on_success: Duration) {
-        self.reconcile_seconds.observe(on_success.as_secs_f64());
+    pub(crate) fn reconciled(&self, duration: Duration) {
+        self.reconcile_seconds.observe(duration.as_secs_f64());
     }
 
     pub(crate) fn refused(&self, refused: &StepError) {

@@ -63,8 +63,8 @@ impl Report {
     }
 
     /// Reports the duration of a reconciliation, and its error.
-    pub(crate) fn reconciled(&self, on_success: Duration, refused: Option<&StepError>) {
-        self.metrics.reconciled(on_success);
+    pub(crate) fn reconciled(&self, duration: Duration, refused: Option<&StepError>) {
+        self.metrics.reconciled(duration);
         if let Some(refused) = refused {
             self.metrics.refused(refused);
             let (step, cause) = (refused.operation.into(), refused.cause().into());

@@ -61,13 +61,20 @@ impl Turns {
             .failed_create
             .as_deref()
             .is_some_and(messages::is_over_quota);
-        self.record(run, is_rejected);
-        self.with(run, |namespace| namespace.attempts.turn(&position(run)))
+        self.with(run, |namespace| {
+            let position = position(run);
+            namespace
+                .attempts
+                .record(position.clone(), &run.key.name, is_rejected);
+            namespace.attempts.turn(&position)
+        })
     }
 
     /// Records that a quota rejected the run's placeholder.
     pub(crate) fn rejected(&self, run: &Run) {
-        self.record(run, true);
+        self.with(run, |namespace| {
+            namespace.attempts.record(position(run), &run.key.name, true);
+        });
     }
 
     /// UID and name of the runs that may try in a namespace in which a quota rejected a placeholder.
@@ -125,14 +132,6 @@ impl Turns {
             *next = later(now, CLUSTER_PAUSE);
         }
         pause
-    }
-
-    fn record(&self, run: &Run, is_rejected: bool) {
-        self.with(run, |namespace| {
-            namespace
-                .attempts
-                .record(position(run), &run.key.name, is_rejected);
-        });
     }
 
     fn leave(&self, run: &Run) {

@@ -49,8 +49,6 @@ pub enum Operation {
     RecordUse,
     /// Delete the placeholder, or make the run the owner of its pod.
     CleanUp,
-    /// Read events.
-    Lookup,
     /// Count the run's task pods.
     Count,
     /// Change the placeholder's StatefulSet.

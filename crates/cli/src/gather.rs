@@ -223,7 +223,7 @@ pub(crate) async fn live_pods(server: &Server, namespace: &str) -> PartialPods {
     }
 }
 
-/// The volumes of the PVCs that the run names, and of those that its pods mount or mounted.
+/// The volumes of the PVCs that the run names, and of the PVCs that its pods mount or mounted.
 async fn volumes(server: &Server, facts: &Facts) -> Seen<Vec<BoundVolume>> {
     let run = &facts.view.run;
     let namespace = run.key.namespace.as_str();

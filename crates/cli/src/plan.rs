@@ -14,7 +14,7 @@ use placement::plan::{
     AssistantPod, Creation, Decision, Inputs, Observation, Plan, Read, TaskCount, Tasks, plan,
 };
 
-/// The controller's plan, and what it is based on.
+/// The controller's plan, and the observation that the plan uses.
 #[derive(Clone, Debug)]
 pub(crate) struct Planned {
     pub(crate) seen: Observation,

@@ -177,7 +177,7 @@ pub(crate) fn is_opted_out(pod: &Pod) -> bool {
     label(&pod.metadata, keys::OPT_IN) == Some(DECLINED)
 }
 
-/// The pod of a task that has to be on the node of this run.
+/// The pod of a task that the affinity requires on the node of this run.
 pub(crate) fn is_member(pod: &Pod, run: &RunKey) -> bool {
     label(&pod.metadata, keys::GROUP) == Some(run.uid.as_str())
         && !(is_placeholder(pod) || is_assistant(pod) || is_opted_out(pod))

@@ -18,7 +18,7 @@ use std::collections::BTreeMap;
 const NAMESPACES: Check = Check("namespaces");
 const QUOTAS: Check = Check("quotas");
 const LIMITS: Check = Check("limits");
-/// The resources of a quota of which each labelled run needs one more.
+/// The resources in a quota that each labelled run uses in addition to its tasks.
 const COUNTED: [&str; 3] = ["pods", "count/pods", "count/statefulsets.apps"];
 /// Scopes whose quotas do not count placeholders: a placeholder has requests and no deadline.
 const OTHER_SCOPES: [&str; 2] = ["BestEffort", "Terminating"];

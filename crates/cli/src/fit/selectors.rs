@@ -43,7 +43,7 @@ impl BoundVolume {
         })
     }
 
-    /// The placeholder needs a node that can use all volumes of its run, including those that only a task may mount.
+    /// The placeholder needs a node that can use all volumes of its run, including volumes that only a task may mount.
     fn concerns(&self, pod: &Pod) -> bool {
         is_placeholder(pod) || claims(pod).any(|claim| claim == self.claim)
     }

@@ -135,7 +135,7 @@ fn order(place: &Place) -> (u8, Vec<(String, u64)>) {
     }
 }
 
-/// The texts and the numbers of which a name consists.
+/// The texts and the numbers in a name.
 fn natural(name: &str) -> Vec<(String, u64)> {
     let letters: Vec<char> = name.chars().collect();
     let parts = letters.chunk_by(|one, other| one.is_ascii_digit() == other.is_ascii_digit());

@@ -33,8 +33,6 @@ use tracing::warn;
 /// Objects per page of a list: each object may have tens of kilobytes before it is reduced, and memory holds the whole page.
 const PAGE_SIZE: u32 = 100;
 
-type EventWriter = IndexWriter<EventKey, ObservedEvent>;
-
 /// The writers of the caches.
 pub(crate) struct Writers {
     pub(crate) runs: Writer<PipelineRun>,
@@ -43,9 +41,9 @@ pub(crate) struct Writers {
     pub(crate) nodes: IndexWriter<String, NodeFacts>,
     pub(crate) waiting: IndexWriter<PodKey, OfRun<WaitingPod>>,
     pub(crate) quotas: IndexWriter<ObjectKey, QuotaState>,
-    pub(crate) failed_creates: EventWriter,
-    pub(crate) autoscalers: EventWriter,
-    pub(crate) rejected_tasks: EventWriter,
+    pub(crate) failed_creates: IndexWriter<EventKey, ObservedEvent>,
+    pub(crate) autoscalers: IndexWriter<EventKey, ObservedEvent>,
+    pub(crate) rejected_tasks: IndexWriter<EventKey, ObservedEvent>,
 }
 
 /// A run to be reconciled.
@@ -126,21 +124,13 @@ impl Watches {
         impl Stream<Item = Trigger> + Send + 'static,
     ) {
         let all = Watch::default;
-        let woken = stream::select_all([
-            self.watch(
-                "statefulsets",
-                placeholders(),
-                writers.sets,
-                placeholders::set,
-                runs_of_owners,
-            ),
-            self.watch(
-                "pods",
-                placeholders(),
-                writers.pods,
-                placeholders::pod,
-                runs_of_owners,
-            ),
+        let own = self.placeholders(writers.sets, writers.pods);
+        let events = self.events(
+            writers.failed_creates,
+            writers.autoscalers,
+            writers.rejected_tasks,
+        );
+        let others = [
             self.watch("nodes", all(), writers.nodes, nodes::node, runs_on_nodes),
             self.watch("pending_pods", pending(), writers.waiting, waiting_pods::pod, {
                 move |stores, pods| runs_of_pods(stores, pods, &relaxed)
@@ -153,21 +143,35 @@ impl Watches {
                         .collect()
                 }
             }),
-        ]);
-        let events = self.events(
-            writers.failed_creates,
-            writers.autoscalers,
-            writers.rejected_tasks,
-        );
-        let woken = stream::select(woken, stream::select_all(events));
+        ];
+        let woken = stream::select_all(own.into_iter().chain(events).chain(others));
         (self.runs(writers.runs, gone), woken)
     }
 
+    /// The watches of placeholders and of their pods.
+    fn placeholders(
+        &self,
+        sets: IndexWriter<ObjectKey, OfRun<Placeholder>>,
+        pods: IndexWriter<ObjectKey, OfRun<PlaceholderPod>>,
+    ) -> [BoxStream<'static, Trigger>; 2] {
+        [
+            self.watch(
+                "statefulsets",
+                placeholders(),
+                sets,
+                placeholders::set,
+                runs_of_owners,
+            ),
+            self.watch("pods", placeholders(), pods, placeholders::pod, runs_of_owners),
+        ]
+    }
+
+    /// The watches of events that other controllers emit.
     fn events(
         &self,
-        failed_creates: EventWriter,
-        autoscalers: EventWriter,
-        rejected_tasks: EventWriter,
+        failed_creates: IndexWriter<EventKey, ObservedEvent>,
+        autoscalers: IndexWriter<EventKey, ObservedEvent>,
+        rejected_tasks: IndexWriter<EventKey, ObservedEvent>,
     ) -> [BoxStream<'static, Trigger>; 3] {
         [
             self.watch(

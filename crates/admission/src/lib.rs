@@ -6,11 +6,8 @@
 
 mod body;
 mod decide;
-mod fault;
 mod metrics;
 mod review;
-mod room;
-mod webhook;
 
 pub use metrics::Metrics;
 
@@ -19,47 +16,47 @@ use axum::extract::{DefaultBodyLimit, Request, State};
 use axum::http::header;
 use axum::response::{IntoResponse, Response};
 use axum::routing::post;
-use fault::Fault;
+use body::BodyMemory;
+use decide::Webhook;
 use placement::keys;
 use placement::opt_in::NamespaceLabel;
-use room::Room;
+use review::RequestError;
 use std::time::Instant;
-use webhook::Webhook;
 
 /// The state of one route.
 #[derive(Clone)]
-struct Gate {
+struct RouteState {
     webhook: Webhook,
     metrics: Metrics,
-    room: Room,
+    memory: BodyMemory,
 }
 
 /// The two webhooks at [`keys::PIPELINE_RUN_PATH`] and [`keys::POD_PATH`]. The webhook of PipelineRuns is also at the paths below
 /// [`keys::BY_NAMESPACE_PATH`]. Any other path returns a JSON 404.
 pub fn router(metrics: Metrics) -> Router {
-    let runs = Gate {
+    let runs = RouteState {
         webhook: Webhook::PipelineRun,
         metrics,
-        room: Room::default(),
+        memory: BodyMemory::default(),
     };
-    let pods = Gate {
+    let pods = RouteState {
         webhook: Webhook::Pod,
         ..runs.clone()
     };
     by_namespace(&runs)
         .merge(route(keys::PIPELINE_RUN_PATH, runs))
         .merge(route(keys::POD_PATH, pods))
-        .fallback(|| async { Fault::UnknownPath })
-        .layer(DefaultBodyLimit::max(room::LIMIT))
+        .fallback(|| async { RequestError::UnknownPath })
+        .layer(DefaultBodyLimit::max(body::LIMIT))
 }
 
 /// A path for each value that the label of a Namespace may have: the review does not contain the Namespace's labels.
-fn by_namespace(runs: &Gate) -> Router {
+fn by_namespace(runs: &RouteState) -> Router {
     NamespaceLabel::all().fold(Router::new(), |router, label| {
         let webhook = Webhook::InNamespace(label);
         router.merge(route(
             &label.path(),
-            Gate {
+            RouteState {
                 webhook,
                 ..runs.clone()
             },
@@ -67,34 +64,39 @@ fn by_namespace(runs: &Gate) -> Router {
     })
 }
 
-fn route(path: &str, gate: Gate) -> Router {
-    let methods = post(serve).fallback(|| async { Fault::WrongMethod });
-    Router::new().route(path, methods).with_state(gate)
+fn route(path: &str, state: RouteState) -> Router {
+    let methods = post(serve).fallback(|| async { RequestError::WrongMethod });
+    Router::new().route(path, methods).with_state(state)
 }
 
-async fn serve(State(gate): State<Gate>, request: Request) -> Response {
+async fn serve(State(state): State<RouteState>, request: Request) -> Response {
     let started = Instant::now();
-    let body = body::read(request, &gate.room).await;
-    match body.and_then(|body| gate.answer(&body.bytes, started)) {
+    let body = body::read(request, &state.memory).await;
+    match body.and_then(|body| state.answer(&body.bytes, started)) {
         Ok(review) => ([(header::CONTENT_TYPE, "application/json")], review).into_response(),
-        Err(fault) => {
-            let outcome = decide::refuse(&fault);
-            gate.metrics
-                .observe(gate.webhook, None, outcome, started.elapsed());
-            fault.into_response()
+        Err(error) => {
+            let outcome = decide::reject(&error);
+            state
+                .metrics
+                .observe(state.webhook, None, outcome, started.elapsed());
+            error.into_response()
         }
     }
 }
 
-impl Gate {
+impl RouteState {
     /// Answers a review with a review, and counts the verdict. Every request whose UID was read gets a review.
-    fn answer(&self, body: &[u8], started: Instant) -> Result<Vec<u8>, Fault> {
+    fn answer(&self, body: &[u8], started: Instant) -> Result<Vec<u8>, RequestError> {
         let request = review::request(body)?;
-        let verdict = decide::decide(self.webhook, &request);
-        let reply = review::reply(&request.uid, &verdict)?;
+        let decision = decide::decide(self.webhook, &request);
+        let reply = review::reply(&request.uid, &decision.verdict, decision.warnings())?;
         let operation = Some(request.operation.as_ref());
+        let outcome = decision.verdict.outcome();
         self.metrics
-            .observe(self.webhook, operation, verdict.outcome(), started.elapsed());
+            .observe(self.webhook, operation, outcome, started.elapsed());
+        if decision.over_limit.is_some() {
+            self.metrics.over_limit(self.webhook);
+        }
         Ok(reply)
     }
 }

@@ -1,6 +1,6 @@
 //! The metrics of the webhooks. Every label value comes from a closed set.
 
-use crate::webhook::Webhook;
+use crate::decide::Webhook;
 use placement::admission::Outcome;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
@@ -11,15 +11,16 @@ use std::time::Duration;
 /// The labels of a series, each with its value.
 type Labels<const N: usize> = [(&'static str, &'static str); N];
 
-/// Counts and times admissions; clones share their values.
+/// Counts and measures admissions; clones share their values.
 #[derive(Clone, Debug)]
 pub struct Metrics {
     admissions: Family<Labels<3>, Counter>,
     seconds: Family<Labels<1>, Histogram, fn() -> Histogram>,
+    over_limit: Family<Labels<1>, Counter>,
 }
 
 impl Metrics {
-    /// Registers `admissions_total` and `admission_seconds`. The registry adds the prefix of their names.
+    /// Registers the metrics. The registry adds the prefix of their names.
     pub fn register(registry: &mut Registry) -> Self {
         let metrics = Self {
             admissions: registered(
@@ -35,15 +36,22 @@ impl Metrics {
                 // 25 us to 0.4 s; the API server waits for 10 s.
                 Family::new_with_constructor(|| Histogram::new(exponential_buckets(0.000_025, 2.0, 15))),
             ),
+            over_limit: registered(
+                registry,
+                "admission_fields_over_limit",
+                "Objects with a field that is over a limit and was ignored, by webhook",
+                Family::default(),
+            ),
         };
         metrics.begin(Webhook::PipelineRun);
         metrics.begin(Webhook::Pod);
         metrics
     }
 
-    /// Creates the counter of failures with the value 0, so that the first failure is an increase.
+    /// Creates the counters of failures and of limits with the value 0, so that the first occurrence is an increase.
     fn begin(&self, webhook: Webhook) {
-        drop(self.seconds.get_or_create(&timed(webhook)));
+        drop(self.seconds.get_or_create(&by_webhook(webhook)));
+        drop(self.over_limit.get_or_create(&by_webhook(webhook)));
         drop(
             self.admissions
                 .get_or_create(&admission(webhook, Some("CREATE"), Outcome::Failed)),
@@ -61,8 +69,13 @@ impl Metrics {
         let labels = admission(webhook, operation, outcome);
         self.admissions.get_or_create(&labels).inc();
         self.seconds
-            .get_or_create(&timed(webhook))
+            .get_or_create(&by_webhook(webhook))
             .observe(took.as_secs_f64());
+    }
+
+    /// Counts an object with a field that is over a limit.
+    pub(crate) fn over_limit(&self, webhook: Webhook) {
+        self.over_limit.get_or_create(&by_webhook(webhook)).inc();
     }
 }
 
@@ -87,6 +100,6 @@ fn admission(webhook: Webhook, operation: Option<&str>, outcome: Outcome) -> Lab
     ]
 }
 
-fn timed(webhook: Webhook) -> Labels<1> {
+fn by_webhook(webhook: Webhook) -> Labels<1> {
     [("webhook", webhook.as_str())]
 }

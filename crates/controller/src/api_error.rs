@@ -3,8 +3,12 @@
 use kube::core::Status;
 use placement::messages;
 use placement::requests::Operation;
+use placement::text::shortened;
 use std::time::Duration;
 use thiserror::Error;
+
+/// The most bytes of an error message in logs and events. The API server repeats every invalid value of an object in its message.
+const LONGEST: usize = 800;
 
 /// A step that failed. The controller retries the step.
 #[derive(Debug, Error)]
@@ -131,8 +135,10 @@ pub(crate) fn is_permanent(error: &kube::Error) -> bool {
 
 fn message_of(error: &kube::Error) -> String {
     match error {
-        kube::Error::Api(status) if !status.message.is_empty() => status.message.clone(),
-        other => other.to_string(),
+        kube::Error::Api(status) if !status.message.is_empty() => {
+            shortened(&status.message, LONGEST).into_owned()
+        }
+        other => shortened(&other.to_string(), LONGEST).into_owned(),
     }
 }
 

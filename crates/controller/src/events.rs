@@ -14,6 +14,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{MicroTime, ObjectMeta};
 use placement::keys;
 use placement::names::{RunKey, digest};
 use placement::notes::{Manner, Note};
+use placement::text::shortened;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::mpsc;
@@ -135,7 +136,7 @@ fn event(instance: &str, notice: &QueuedNote) -> Event {
         reporting_instance: Some(instance.to_owned()),
         action: Some(action.to_owned()),
         reason: Some(reason.to_string()),
-        note: Some(shortened(&notice.note.text)),
+        note: Some(shortened(&notice.note.text, MAX_NOTE_LENGTH).into_owned()),
         regarding: Some(reference(&notice.key)),
         type_: Some(kind.to_owned()),
         ..Event::default()
@@ -157,14 +158,6 @@ fn name(notice: &QueuedNote) -> String {
     let note = &notice.note;
     let texts = [notice.key.uid.as_str(), note.reason.into(), note.text.as_str()];
     format!("{}.{}", notice.key.name, digest(&texts, 8))
-}
-
-fn shortened(text: &str) -> String {
-    if text.len() <= MAX_NOTE_LENGTH {
-        return text.to_owned();
-    }
-    let end = text.floor_char_boundary(MAX_NOTE_LENGTH - '…'.len_utf8());
-    format!("{}…", &text[..end])
 }
 
 #[cfg(test)]
@@ -237,14 +230,13 @@ mod tests {
     }
 
     #[test]
-    fn a_note_is_cut_at_a_character_where_the_api_server_would_refuse_it() {
-        let long = shortened(&"ä".repeat(2000));
+    fn a_note_is_not_longer_than_the_api_server_accepts() {
+        let note = event("pod-1", &notice(&"ä".repeat(2000), 1)).note.unwrap();
         assert!(
-            long.len() <= MAX_NOTE_LENGTH && long.ends_with('…'),
+            note.len() <= MAX_NOTE_LENGTH && note.ends_with('…'),
             "{}",
-            long.len()
+            note.len()
         );
-        assert_eq!(shortened("short"), "short");
     }
 
     #[test]

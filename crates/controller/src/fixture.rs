@@ -62,6 +62,7 @@ pub(crate) fn run() -> Run {
         pipeline: None,
         template: PodTemplate::default(),
         claims: Vec::new(),
+        over_limit: None,
         templates: 0,
     }
 }
@@ -342,8 +343,7 @@ fn event<K: DeserializeOwned>(namespace: &str, about: &str, changes: &Value) -> 
 
 fn member<K: DeserializeOwned>(run: &Run, name: &str, uid: &str, spec: &Value) -> K {
     let key = &run.key;
-    let owner =
-        json!({"apiVersion": "tekton.dev/v1", "kind": "PipelineRun", "name": key.name, "uid": key.uid});
+    let owner = json!({"apiVersion": "tekton.dev/v1", "kind": "PipelineRun", "name": key.name, "uid": key.uid, "controller": true});
     let labels = json!({keys::GROUP: key.uid, keys::TEKTON_PIPELINE_RUN: key.name});
     let metadata = json!({
         "resourceVersion": "2", "name": name, "namespace": key.namespace, "uid": uid, "labels": labels, "ownerReferences": [owner],

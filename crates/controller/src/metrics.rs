@@ -28,6 +28,7 @@ pub struct Metrics {
     reconcile_errors: Counters<2>,
     overtaken: Counter,
     watch_errors: Counters<1>,
+    fields_ignored: Counter,
     gauges: Gauges,
 }
 
@@ -102,6 +103,11 @@ impl Metrics {
                 "Guarded writes that found the object changed, and changed nothing",
             ),
             watch_errors: counted(registry, "watch_errors", "Watches that broke and were restarted"),
+            fields_ignored: counted(
+                registry,
+                "fields_ignored",
+                "Runs with a field that is over a limit and was ignored",
+            ),
             gauges: Gauges::default(),
         }
     }
@@ -153,6 +159,10 @@ impl Metrics {
         let (step, reason) = (refused.operation.into(), refused.cause().into());
         let labels = [("step", step), ("reason", reason)];
         self.reconcile_errors.get_or_create(&labels).inc();
+    }
+
+    pub(crate) fn field_ignored(&self) {
+        self.fields_ignored.inc();
     }
 
     pub(crate) fn overtaken(&self) {

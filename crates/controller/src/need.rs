@@ -7,21 +7,22 @@
 use crate::api_error::StepError;
 use crate::pods::PodView;
 use crate::read::named;
-use crate::write::{Cluster, Kind, PIPELINE_RUN, with_timeout};
+use crate::write::{Cluster, with_timeout};
 use jiff::Timestamp;
-use kube::api::DynamicObject;
+use k8s_openapi::NamespaceResourceScope;
+use kube::Resource;
 use placement::automatic_reserve::{ExpectedRequests, PodUsage, Source};
 use placement::plan::Observation;
 use placement::requests::Operation;
 use placement::resources::Resources;
 use placement::run::Run;
+use serde::de::DeserializeOwned;
 use serde_json::Value;
-use std::collections::BTreeMap;
-use tekton::tasks::{Body, tasks};
+use std::collections::BTreeSet;
+use std::fmt::Debug;
+use tekton::tasks::{Body, Pipeline, RunRequests, Task, tasks};
 use tracing::debug;
 
-const PIPELINE: Kind = ("Pipeline", "pipelines");
-const TASK: Kind = ("Task", "tasks");
 /// The most Task objects that are read for one run.
 const MOST_TASKS: usize = 20;
 
@@ -56,43 +57,36 @@ impl Cluster {
 
     async fn largest(&self, run: &Run) -> Result<Resources, StepError> {
         let namespace = &run.key.namespace;
-        let runs = self.tekton(namespace, PIPELINE_RUN);
-        let found = named(Operation::Need, &runs, run).await?;
-        let spec = found.map(spec).unwrap_or_default();
+        let found: Option<RunRequests> = named(Operation::Need, &self.api(namespace), run).await?;
+        let mut spec = found.map(|found| found.spec).unwrap_or_default();
         let pipeline = match spec["pipelineRef"]["name"].as_str() {
-            Some(name) => self.definition(namespace, PIPELINE, name).await?,
-            None => spec["pipelineSpec"].clone(),
+            Some(name) => self
+                .definition::<Pipeline>(namespace, name)
+                .await?
+                .map(|it| it.spec),
+            None => Some(spec["pipelineSpec"].take()),
         };
-        let definitions = self.definitions(namespace, &pipeline).await?;
-        let sizes = tasks(&pipeline).filter_map(|task| match task.body {
+        let pipeline = pipeline.unwrap_or_default();
+        let embedded = tasks(&pipeline).filter_map(|task| match task.body {
             Body::Embedded(body) => Some(task.asks(body, &spec)),
-            Body::Named(name) => Some(task.asks(definitions.get(name)?, &spec)),
-            Body::Elsewhere => None,
+            Body::Named(_) | Body::Elsewhere => None,
         });
-        Ok(sizes.fold(Resources::default(), Resources::or_more))
-    }
-
-    async fn definitions<'a>(
-        &self,
-        namespace: &str,
-        pipeline: &'a Value,
-    ) -> Result<BTreeMap<&'a str, Value>, StepError> {
-        let mut found = BTreeMap::new();
-        for task in tasks(pipeline) {
-            if let Body::Named(name) = task.body
-                && found.len() < MOST_TASKS
-                && !found.contains_key(name)
-            {
-                found.insert(name, self.definition(namespace, TASK, name).await?);
+        let mut largest = embedded.fold(Resources::default(), Resources::or_more);
+        for name in named_tasks(&pipeline).into_iter().take(MOST_TASKS) {
+            if let Some(found) = self.definition::<Task>(namespace, name).await? {
+                let alike = tasks(&pipeline).filter(|task| task.body == Body::Named(name));
+                let sizes = alike.map(|task| task.asks(&found.spec, &spec));
+                largest = sizes.fold(largest, Resources::or_more);
             }
         }
-        Ok(found)
+        Ok(largest)
     }
 
-    async fn definition(&self, namespace: &str, kind: Kind, name: &str) -> Result<Value, StepError> {
-        let api = self.tekton(namespace, kind);
-        let found = with_timeout(Operation::Need, api.get_opt(name)).await?;
-        Ok(found.map(spec).unwrap_or_default())
+    async fn definition<K>(&self, namespace: &str, name: &str) -> Result<Option<K>, StepError>
+    where
+        K: Resource<DynamicType = (), Scope = NamespaceResourceScope> + Clone + DeserializeOwned + Debug,
+    {
+        with_timeout(Operation::Need, self.api::<K>(namespace).get_opt(name)).await
     }
 }
 
@@ -112,8 +106,13 @@ fn ended(pod: &PodView) -> Option<Timestamp> {
     pod.ends().collect::<Option<Vec<_>>>()?.into_iter().max()
 }
 
-fn spec(mut object: DynamicObject) -> Value {
-    object.data["spec"].take()
+/// The names of the Task objects that the tasks of a Pipeline refer to.
+fn named_tasks(pipeline: &Value) -> BTreeSet<&str> {
+    let names = tasks(pipeline).filter_map(|task| match task.body {
+        Body::Named(name) => Some(name),
+        Body::Embedded(_) | Body::Elsewhere => None,
+    });
+    names.collect()
 }
 
 #[cfg(test)]

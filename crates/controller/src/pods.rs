@@ -1,15 +1,16 @@
-//! The view of pods for all watches and lists, and the label selectors of a run's pods. A task's pod has kilobytes of scripts, so the decoder keeps only the fields that
-//! decisions read.
+//! The view of pods for all watches and lists, and the label selectors of a run's pods. A task's pod has kilobytes of scripts, so the
+//! decoder keeps only the fields that decisions read, up to a limit.
 
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Container, NodeAffinity, Pod, PodSpec, ResourceRequirements, Toleration};
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
+use placement::bounded::Fields;
 use placement::names::RunKey;
 use placement::plan::Unschedulable;
 use placement::resources::Resources;
 use placement::{keys, opt_in};
-use serde::Deserialize;
+use serde::{Deserialize, Deserializer};
 use std::collections::BTreeMap;
 
 /// The reason that a kubelet reports for a resize that it will never perform.
@@ -22,8 +23,72 @@ const INFEASIBLE: &str = "Infeasible";
 pub(crate) struct PodView {
     #[serde(deserialize_with = "tekton::metadata::read")]
     pub(crate) metadata: ObjectMeta,
+    #[serde(deserialize_with = "spec")]
     pub(crate) spec: Spec,
+    #[serde(deserialize_with = "status")]
     pub(crate) status: Status,
+}
+
+/// The most bytes of JSON that are kept of the spec of a pod, and of its status. The cache keeps tolerations of waiting pods.
+const BYTES: usize = 16 << 10;
+
+static SPEC: Fields = Fields::Object(&[
+    ("nodeName", Fields::Scalar),
+    ("containers", CONTAINERS),
+    ("initContainers", CONTAINERS),
+    ("overhead", Fields::Any),
+    ("resources", RESOURCES),
+    ("tolerations", Fields::Any),
+    ("affinity", Fields::Object(&[("nodeAffinity", Fields::Any)])),
+    (
+        "volumes",
+        Fields::Matching(
+            &Fields::Object(&[(
+                "persistentVolumeClaim",
+                Fields::Object(&[("claimName", Fields::Scalar)]),
+            )]),
+            |volume| volume["persistentVolumeClaim"].is_object(),
+        ),
+    ),
+]);
+
+const CONTAINERS: Fields = Fields::List(&Fields::Object(&[
+    ("name", Fields::Scalar),
+    ("resources", RESOURCES),
+    ("restartPolicy", Fields::Scalar),
+]));
+
+const RESOURCES: Fields = Fields::Object(&[("requests", Fields::Any), ("limits", Fields::Any)]);
+
+static STATUS: Fields = Fields::Object(&[
+    ("phase", Fields::Scalar),
+    ("startTime", Fields::Scalar),
+    (
+        "conditions",
+        Fields::List(&Fields::Object(&[
+            ("type", Fields::Scalar),
+            ("status", Fields::Scalar),
+            ("reason", Fields::Scalar),
+            ("message", Fields::Any),
+            ("lastTransitionTime", Fields::Scalar),
+        ])),
+    ),
+    (
+        "containerStatuses",
+        Fields::List(&Fields::Object(&[(
+            "state",
+            Fields::Object(&[("terminated", Fields::Object(&[("finishedAt", Fields::Scalar)]))]),
+        )])),
+    ),
+    ("resize", Fields::Scalar),
+]);
+
+fn spec<'de, D: Deserializer<'de>>(from: D) -> Result<Spec, D::Error> {
+    SPEC.decode_as(BYTES, from)
+}
+
+fn status<'de, D: Deserializer<'de>>(from: D) -> Result<Status, D::Error> {
+    STATUS.decode_as(BYTES, from)
 }
 
 #[derive(Clone, Debug, Default, Deserialize)]
@@ -238,7 +303,33 @@ fn tasks_in(group: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use serde_json::json;
+    use serde_json::{Value, json};
+
+    #[test]
+    fn a_pod_of_any_size_takes_little_memory() {
+        let many = |entry: &Value| json!(vec![entry; 20_000]);
+        let toleration = many(&json!({"operator": "Exists"}));
+        let document = json!({
+            "metadata": {"name": "p"},
+            "spec": {
+                "nodeName": "n1",
+                "tolerations": toleration,
+                "volumes": many(&json!({"persistentVolumeClaim": {"claimName": "c"}})),
+                "affinity": {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": many(&json!({}))}}},
+                "containers": [{"name": "c", "resources": {"requests": {"cpu": "1"}}}],
+            },
+        });
+        let text = document.to_string();
+        let mut pod = None;
+        let used = allocation_counter::measure(|| pod = serde_json::from_str::<PodView>(&text).ok());
+        let pod = pod.unwrap();
+        assert_eq!(
+            (pod.node(), pod.asks().to_string().as_str()),
+            (Some("n1"), "cpu=1")
+        );
+        assert!(pod.spec.tolerations.is_empty() && pod.claims().next().is_none());
+        assert!(used.bytes_max < 1 << 20, "{}", used.bytes_max);
+    }
 
     #[test]
     fn a_pod_asks_for_what_it_does_as_kubernetes_own_type() {

@@ -2,13 +2,14 @@
 
 use crate::api_error::StepError;
 use crate::foreign_events::OVER_QUOTA;
+use crate::lists;
 use crate::nodes::WatchedNode;
 use crate::pods::{self, PodView};
 use crate::write::{Cluster, with_timeout};
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{PersistentVolume, PersistentVolumeClaim};
 use kube::Resource;
-use kube::api::{Api, DynamicObject, ListMeta, ListParams};
+use kube::api::{Api, ListParams};
 use placement::keys;
 use placement::node::{self, NodeState};
 use placement::plan::{AssistantPod, Observation, PlaceholderPod};
@@ -16,13 +17,10 @@ use placement::requests::Operation;
 use placement::run::Run;
 use placement::volume::{NodeNames, is_only_on};
 use serde::de::DeserializeOwned;
-use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Debug;
 use tekton::PipelineRun;
-
-/// Pods per page of a list: Tekton's pods are large, and a run may have hundreds.
-const POD_PAGE_SIZE: u32 = 100;
+use tekton::tasks::TaskRun;
 
 /// The result of a count.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -72,21 +70,13 @@ impl Cluster {
         &self,
         operation: Operation,
         run: &Run,
-        mut whole: T,
+        whole: T,
         and_one: impl Fn(T, &PodView) -> T,
     ) -> Result<T, StepError> {
         let pods = self.api::<PodView>(&run.key.namespace);
-        let mut page = ListParams::default()
-            .labels(&pods::tasks_of(&run.key))
-            .limit(POD_PAGE_SIZE);
-        loop {
-            let listed = with_timeout(operation, pods.list(&page)).await?;
-            whole = listed.items.iter().fold(whole, &and_one);
-            match after(&page, listed.metadata) {
-                Some(next) => page = next,
-                None => return Ok(whole),
-            }
-        }
+        let params = ListParams::default().labels(&pods::tasks_of(&run.key));
+        let and_one = |whole, pod: PodView| and_one(whole, &pod);
+        lists::fold(operation, &pods, params, whole, and_one).await
     }
 
     /// The first PVC of the run whose volume can be used on this node only.
@@ -143,17 +133,12 @@ impl Cluster {
     /// The TaskRuns of the run's group whose pod was rejected by a ResourceQuota, as their condition reports.
     pub(crate) async fn rejected_tasks(&self, run: &Run) -> Result<Vec<String>, StepError> {
         let members = ListParams::default().labels(&format!("{}={}", keys::GROUP, run.key.uid));
-        let tasks = self.task_runs(&run.key.namespace);
-        let listed = with_timeout(Operation::Retry, tasks.list(&members)).await?.items;
-        let is_refused = |task: &DynamicObject| {
-            let conditions = task.data.pointer("/status/conditions").and_then(Value::as_array);
-            conditions
-                .into_iter()
-                .flatten()
-                .any(|condition| condition["reason"] == OVER_QUOTA)
+        let tasks: Api<TaskRun> = self.api(&run.key.namespace);
+        let rejected = |mut names: Vec<String>, task: TaskRun| {
+            names.extend(task.metadata.name.clone().filter(|_| task.has_reason(OVER_QUOTA)));
+            names
         };
-        let refused = listed.into_iter().filter(is_refused);
-        Ok(refused.filter_map(|task| task.metadata.name).collect())
+        lists::fold(Operation::Retry, &tasks, members, Vec::new(), rejected).await
     }
 
     /// The current run with all its labels, which the cache does not keep; `None` if the run was deleted. Lists the runs, because
@@ -185,8 +170,11 @@ impl Cluster {
         let key = &observed.run.key;
         let own = ListParams::default().labels(&pods::assistants_of(key));
         let pods = self.api::<PodView>(&key.namespace);
-        let pods = with_timeout(Operation::Assistants, pods.list(&own)).await?.items;
-        Ok(pods.iter().filter_map(assistant).collect())
+        let assistants = |mut assistants: Vec<AssistantPod>, pod: PodView| {
+            assistants.extend(assistant(&pod));
+            assistants
+        };
+        lists::fold(Operation::Assistants, &pods, own, Vec::new(), assistants).await
     }
 }
 
@@ -219,12 +207,6 @@ fn assistant(pod: &PodView) -> Option<AssistantPod> {
         uid: pod.metadata.uid.clone()?,
         node: pod.node().map(str::to_owned),
     })
-}
-
-/// The parameters of the next page, if there is one. An empty continue token marks the last page.
-fn after(page: &ListParams, listed: ListMeta) -> Option<ListParams> {
-    let token = listed.continue_.filter(|token| !token.is_empty())?;
-    Some(page.clone().continue_token(&token))
 }
 
 #[cfg(test)]

@@ -9,6 +9,7 @@ use crate::notes;
 use crate::turns::Turns;
 use crate::write::Effect;
 use jiff::Timestamp;
+use placement::notes::Reason;
 use placement::plan::{Action, Decision, Event, IgnoreReason, Observation, Plan, Requeue, State, Step, Wait};
 use placement::requests::Operation;
 use std::time::Duration;
@@ -107,6 +108,9 @@ impl Report {
         for note in notes::notes(observed, plan, result) {
             let pause = match entry.reported.due(&note, observed.now) {
                 Due::Now(count) => {
+                    if note.reason == Reason::FieldIgnored {
+                        self.metrics.field_ignored();
+                    }
                     let (key, pause) = (observed.run.key.clone(), note.reason.repeat().pause());
                     self.event_queue.put(QueuedNote { key, note, count, at });
                     pause

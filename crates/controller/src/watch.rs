@@ -7,6 +7,7 @@
 
 use crate::foreign_events::{EventKey, ObservedEvent, can_be_task_of};
 use crate::index::{IndexWriter, Reduced, index};
+use crate::lists;
 use crate::metrics::Metrics;
 use crate::observe::Stores;
 use crate::placeholders::{self, ObjectKey, OfRun, run_of};
@@ -16,22 +17,20 @@ use crate::{foreign_events, nodes, pods, quotas};
 use futures::stream::BoxStream;
 use futures::{Stream, StreamExt, TryStreamExt, future, stream};
 use kube::runtime::reflector::{self, ObjectRef, store::Writer};
-use kube::runtime::watcher::{self, Event, watcher};
+use kube::runtime::watcher::{self, Event};
 use kube::runtime::{WatchStreamExt, watcher::Config as Watch};
 use kube::{Api, Client, Resource};
 use placement::config::Config;
 use placement::keys;
 use placement::node::NodeFacts;
 use placement::plan::{Placeholder, PlaceholderPod, WaitingPod};
+use placement::text::quoted;
 use serde::de::DeserializeOwned;
 use std::fmt::Debug;
 use std::sync::Arc;
 use tekton::PipelineRun;
 use tokio::sync::watch;
 use tracing::warn;
-
-/// Objects per page of a list: each object may have tens of kilobytes before it is reduced, and memory holds the whole page.
-const PAGE_SIZE: u32 = 100;
 
 /// The writers of the caches.
 pub(crate) struct Writers {
@@ -203,14 +202,11 @@ impl Watches {
         writer: Writer<PipelineRun>,
         gone: G,
     ) -> impl Stream<Item = watcher::Result<PipelineRun>> + Send + use<G> {
-        let events = watcher(
-            Api::all(self.client.clone()),
-            Watch::default().page_size(PAGE_SIZE),
-        )
-        .default_backoff()
-        .modify(PipelineRun::prune)
-        .reflect(writer)
-        .inspect_ok(move |event| deleted_by(event).into_iter().for_each(&gone));
+        let events = lists::watch(Api::all(self.client.clone()), Watch::default())
+            .default_backoff()
+            .modify(PipelineRun::prune)
+            .reflect(writer)
+            .inspect_ok(move |event| deleted_by(event).into_iter().for_each(&gone));
         report_errors(events.applied_objects(), "pipelineruns", self.metrics.clone())
     }
 
@@ -229,7 +225,7 @@ impl Watches {
         V: Clone + PartialEq + Send + Sync + 'static,
     {
         let stores = self.stores.clone();
-        let events = watcher(Api::all(self.client.clone()), watch.page_size(PAGE_SIZE)).default_backoff();
+        let events = lists::watch(Api::all(self.client.clone()), watch).default_backoff();
         report_errors(events, resource, self.metrics.clone())
             .filter_map(|event| future::ready(event.ok()))
             .flat_map(move |event| stream::iter(woken(&stores, &writer.take(event, reduce))))
@@ -306,7 +302,8 @@ where
     objects.filter_map(move |object| {
         if let Err(error) = &object {
             metrics.watch_error(resource);
-            warn!(resource, %error, "a watch failed and starts again");
+            let error = error.to_string();
+            warn!(resource, error = %quoted(&error), "a watch failed and starts again");
         }
         future::ready(object.ok().map(Ok))
     })

@@ -8,10 +8,7 @@ use crate::placeholders::WatchedStatefulSet;
 use crate::pods::PodView;
 use k8s_openapi::NamespaceResourceScope;
 use k8s_openapi::api::events::v1::{Event, EventSeries};
-use kube::api::{
-    Api, ApiResource, DeleteParams, DynamicObject, GroupVersionKind, Patch, PatchParams, PostParams,
-    Preconditions,
-};
+use kube::api::{Api, DeleteParams, Patch, PatchParams, PostParams, Preconditions};
 use kube::{Client, Resource};
 use placement::keys;
 use placement::plan::{Observation, Step};
@@ -22,15 +19,11 @@ use serde_json::json;
 use std::fmt::Debug;
 use std::time::Duration;
 use tekton::PipelineRun;
+use tekton::tasks::TaskRun;
 
 /// The timeout of a request. Two slow webhooks take less time, so that the API server's answer arrives first. The timeout and the
 /// longest backoff together are less than a minute, so that a hanging request delays its run by less than a minute.
 const TIMEOUT: Duration = Duration::from_secs(25);
-
-/// A resource of Tekton: kind and plural.
-pub(crate) type Kind = (&'static str, &'static str);
-pub(crate) const TASK_RUN: Kind = ("TaskRun", "taskruns");
-pub(crate) const PIPELINE_RUN: Kind = ("PipelineRun", "pipelineruns");
 
 /// The result of a step that did not fail.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -83,7 +76,7 @@ impl Cluster {
             Object::Pod | Object::OtherPod(_) => {
                 change(&self.api::<PodView>(namespace), &name, request).await
             }
-            Object::TaskRun(_) => change(&self.task_runs(namespace), &name, request).await,
+            Object::TaskRun(_) => change(&self.api::<TaskRun>(namespace), &name, request).await,
         };
         match sent {
             Ok(()) => Ok(Effect::Written),
@@ -107,17 +100,6 @@ impl Cluster {
         K: Resource<Scope = NamespaceResourceScope, DynamicType = ()>,
     {
         Api::namespaced(self.client.clone(), namespace)
-    }
-
-    pub(crate) fn task_runs(&self, namespace: &str) -> Api<DynamicObject> {
-        self.tekton(namespace, TASK_RUN)
-    }
-
-    /// The API of a Tekton resource, version v1.
-    pub(crate) fn tekton(&self, namespace: &str, (kind, plural): Kind) -> Api<DynamicObject> {
-        let kind = GroupVersionKind::gvk("tekton.dev", "v1", kind);
-        let kind = ApiResource::from_gvk_with_plural(&kind, plural);
-        Api::namespaced_with(self.client.clone(), namespace, &kind)
     }
 }
 

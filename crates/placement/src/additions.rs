@@ -6,6 +6,7 @@
 
 use crate::keys;
 use crate::label_syntax::{is_domain, is_key, is_label_value};
+use crate::text::quoted;
 use std::collections::{BTreeMap, BTreeSet};
 use thiserror::Error;
 
@@ -89,7 +90,7 @@ pub fn labels(text: &str) -> Result<BTreeMap<String, String>, BadAddition> {
     match labels.iter().find(|(_, value)| !is_label_value(value)) {
         Some((key, value)) => Err(BadAddition::Value {
             key: key.clone(),
-            value: value.clone(),
+            value: quoted(value).into_owned(),
         }),
         None => Ok(labels),
     }
@@ -110,7 +111,7 @@ pub fn pull_secrets(text: &str) -> Result<BTreeSet<String>, BadAddition> {
     list(text, |name| {
         is_domain(name)
             .then_some(())
-            .ok_or_else(|| BadAddition::Secret(name.to_owned()))
+            .ok_or_else(|| BadAddition::Secret(quoted(name).into_owned()))
     })
 }
 
@@ -119,7 +120,7 @@ fn pairs(text: &str, separators: &[char]) -> Result<BTreeMap<String, String>, Ba
     for entry in entries(text, separators)? {
         let (key, value) = entry
             .split_once('=')
-            .ok_or_else(|| BadAddition::Pair(entry.to_owned()))?;
+            .ok_or_else(|| BadAddition::Pair(quoted(entry).into_owned()))?;
         let (key, value) = (key.trim(), value.trim());
         check_key(key)?;
         if pairs.insert(key.to_owned(), value.to_owned()).is_some() {
@@ -148,7 +149,7 @@ fn entries<'a>(text: &'a str, separators: &'a [char]) -> Result<impl Iterator<It
 
 fn check_key(key: &str) -> Result<(), BadAddition> {
     if !is_key(key) {
-        return Err(BadAddition::Key(key.to_owned()));
+        return Err(BadAddition::Key(quoted(key).into_owned()));
     }
     reason_if_reserved(key).map_or(Ok(()), |reason| {
         Err(BadAddition::Reserved {

@@ -35,6 +35,7 @@ pub(crate) fn run() -> Run {
         pipeline: None,
         template: PodTemplate::default(),
         claims: Vec::new(),
+        over_limit: None,
         templates: 0,
     }
 }

@@ -9,6 +9,7 @@ pub mod admission;
 mod arbitrary;
 pub mod attempts;
 pub mod automatic_reserve;
+pub mod bounded;
 pub mod config;
 
 #[cfg(test)]
@@ -35,4 +36,5 @@ pub mod supported;
 #[cfg(test)]
 mod tally;
 pub mod terms;
+pub mod text;
 pub mod volume;

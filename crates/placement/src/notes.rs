@@ -7,6 +7,7 @@ mod placeholder;
 mod reason;
 mod reserves;
 
+use crate::bounded::{BYTES, ENTRIES};
 use crate::keys;
 use crate::names::RunKey;
 use crate::node::NodeOffer;
@@ -22,6 +23,7 @@ use std::time::Duration;
 pub fn of_state(observed: &Observation, plan: &Plan) -> Vec<Note> {
     let mut notes: Vec<_> = plan.note.as_ref().map(ignored).into_iter().collect();
     notes.extend(observed.relaxed.then(relaxed));
+    notes.extend(observed.run.over_limit.map(field_ignored));
     notes.extend(of_decision(observed, &plan.decision));
     notes
 }
@@ -231,6 +233,16 @@ fn deadline(observed: &Observation) -> Note {
         why.map(|why| format!(": {}", why.message)).unwrap_or_default(),
     );
     note(Reason::HoldDeadlineExceeded, text)
+}
+
+fn field_ignored(name: &str) -> Note {
+    let text = format!(
+        "pod-affinity ignores the field {name} of this run, because the field is over a limit: a list may have {ENTRIES} entries, and a \
+         podTemplate {} KiB. Without the field, the placeholder may get a node that the tasks cannot use; the run then moves to another \
+         node.",
+        BYTES >> 10
+    );
+    note(Reason::FieldIgnored, text)
 }
 
 fn relaxed() -> Note {

@@ -2,6 +2,7 @@
 
 use crate::keys;
 use crate::strategy::Strategy;
+use crate::text::quoted;
 use thiserror::Error;
 
 /// The value that opts a run, or one task of it, out.
@@ -45,7 +46,7 @@ impl OptIn {
             Some(DECLINED) => Ok(Self::Declined),
             Some("" | "true") => Ok(Self::Default),
             Some(name) => name.parse().map(Self::Chosen).map_err(|_| UnknownValue {
-                value: name.to_owned(),
+                value: quoted(name).into_owned(),
             }),
         }
     }

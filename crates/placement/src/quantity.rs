@@ -4,6 +4,7 @@
 //! This module is hand-written, because `kube_quantity` 0.9 parses into an `f64`: it rejects `8Ei` and `10E`, accepts `--1` and `Gi`,
 //! and changes integers above 2^53.
 
+use crate::text::quoted;
 use std::fmt;
 use std::ops::Add;
 use std::str::FromStr;
@@ -80,12 +81,12 @@ impl FromStr for Quantity {
     type Err = BadQuantity;
 
     fn from_str(text: &str) -> Result<Self, BadQuantity> {
-        let parts = Parts::parse(text).ok_or_else(|| BadQuantity::Malformed(text.to_owned()))?;
+        let parts = Parts::parse(text).ok_or_else(|| BadQuantity::Malformed(quoted(text).into_owned()))?;
         parts
             .nanos()
             .filter(|nanos| *nanos <= MOST)
             .map(|nanos| Self(if parts.negative { -nanos } else { nanos }))
-            .ok_or_else(|| BadQuantity::TooLarge(text.to_owned()))
+            .ok_or_else(|| BadQuantity::TooLarge(quoted(text).into_owned()))
     }
 }
 

@@ -5,6 +5,7 @@
 
 use crate::label_syntax::{LONGEST_DOMAIN, is_domain, is_name};
 use crate::quantity::{BadQuantity, Quantity};
+use crate::text::quoted;
 use std::collections::BTreeMap;
 use thiserror::Error;
 
@@ -94,7 +95,7 @@ pub fn parse(text: &str) -> Result<Reserve, BadReserve> {
     for entry in text.split(',') {
         let (name, quantity) = pair(entry.trim())?;
         if reserve.insert(name.to_owned(), quantity.to_owned()).is_some() {
-            return Err(BadReserve::Duplicate(name.to_owned()));
+            return Err(BadReserve::Duplicate(quoted(name).into_owned()));
         }
     }
     Ok(reserve)
@@ -102,12 +103,12 @@ pub fn parse(text: &str) -> Result<Reserve, BadReserve> {
 
 /// Whether this amount of this resource can be reserved.
 pub fn check(name: &str, quantity: &str) -> Result<(), BadReserve> {
-    let kind = Kind::from_name(name).ok_or_else(|| BadReserve::UnknownResource(name.to_owned()))?;
+    let kind = Kind::from_name(name).ok_or_else(|| BadReserve::UnknownResource(quoted(name).into_owned()))?;
     let amount: Quantity = quantity.parse().map_err(|cause| BadReserve::Quantity {
-        name: name.to_owned(),
+        name: quoted(name).into_owned(),
         cause,
     })?;
-    let (name, quantity) = (name.to_owned(), quantity.to_owned());
+    let (name, quantity) = (quoted(name).into_owned(), quoted(quantity).into_owned());
     match kind {
         _ if !amount.is_positive() => Err(BadReserve::NotPositive { name, quantity }),
         Kind::Extended if !amount.is_whole() => Err(BadReserve::NotWhole { name, quantity }),
@@ -124,7 +125,7 @@ pub fn check(name: &str, quantity: &str) -> Result<(), BadReserve> {
 fn pair(entry: &str) -> Result<(&str, &str), BadReserve> {
     let (name, quantity) = entry
         .split_once('=')
-        .ok_or_else(|| BadReserve::Entry(entry.to_owned()))?;
+        .ok_or_else(|| BadReserve::Entry(quoted(entry).into_owned()))?;
     let (name, quantity) = (name.trim(), quantity.trim());
     check(name, quantity)?;
     Ok((name, quantity))

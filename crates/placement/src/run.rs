@@ -90,6 +90,8 @@ pub struct Run {
     pub pipeline: Option<u64>,
     /// The pod template of the run.
     pub template: PodTemplate,
+    /// The name of a field that is ignored, because the field is over a limit.
+    pub over_limit: Option<&'static str>,
     /// The PVCs that the run's workspaces name, in order, without duplicates.
     pub claims: Vec<String>,
     /// The number of workspaces for which Tekton creates a PVC.

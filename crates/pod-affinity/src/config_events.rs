@@ -4,7 +4,7 @@ use kube::{
     Client,
     runtime::events::{Event, EventType, Recorder, Reporter},
 };
-use placement::keys;
+use placement::{keys, text::shortened};
 use process::{api, config_watch::ConfigFaults};
 use tokio::sync::watch;
 
@@ -58,14 +58,10 @@ fn event(faults: &ConfigFaults) -> Event {
     Event {
         type_: EventType::Warning,
         reason: reason.to_owned(),
-        note: Some(shortened(&format!("{start}{}", faults.message))),
+        note: Some(shortened(&format!("{start}{}", faults.message), NOTE_AT_MOST).into_owned()),
         action: "Configure".to_owned(),
         secondary: None,
     }
-}
-
-fn shortened(text: &str) -> String {
-    text[..text.floor_char_boundary(NOTE_AT_MOST)].to_owned()
 }
 
 #[cfg(test)]

@@ -4,6 +4,7 @@
 //! ahead, every run would be released at once, without a node. This module is hand-written, because kube does not compare
 //! clocks, and NTP provides the right time, which may differ from the API server's time.
 
+use crate::response_limit::ResponseLimit;
 use axum::http::{HeaderMap, Response, header::DATE};
 use jiff::{SignedDuration, Timestamp, fmt::rfc2822};
 use kube::{Client, Config, client::ClientBuilder};
@@ -21,9 +22,10 @@ const AGREEMENT: i64 = 5;
 pub struct ServerClock(Arc<AtomicI64>);
 
 impl ServerClock {
-    /// A client whose responses set this clock.
+    /// A client whose responses set this clock, and have a limit.
     pub fn client(&self, config: Config) -> kube::Result<Client> {
-        Ok(ClientBuilder::try_from(config)?.with_layer(&self.layer()).build())
+        let client = ClientBuilder::try_from(config)?.with_layer(&ResponseLimit);
+        Ok(client.with_layer(&self.layer()).build())
     }
 
     /// The API server's time; before the first response, the local time.

@@ -1,11 +1,13 @@
 //! Decoders that reduce fields to facts, and accept a field of the wrong type.
 //!
-//! One object that cannot be decoded would fail the whole list, so every object that Tekton admits must decode here.
+//! One object that cannot be decoded would fail the whole list, so every object that Tekton admits must decode here. The decoders
+//! keep only fields that are read, within the limits of `placement::bounded`.
 
 use k8s_openapi::api::core::v1::{Affinity, PodAffinity};
+use placement::bounded::{Fields, STRING};
 use placement::run::PodTemplate;
+use serde::Deserializer;
 use serde::de::DeserializeOwned;
-use serde::{Deserialize, Deserializer};
 use serde_json::Value;
 use std::collections::BTreeSet;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -22,17 +24,25 @@ pub enum Outcome {
     Failed,
 }
 
+static SCALAR: Fields = Fields::Scalar;
+
+/// Decodes a scalar. A value of another type counts as absent.
 pub(crate) fn lenient<'de, D, T>(from: D) -> Result<T, D::Error>
 where
     D: Deserializer<'de>,
     T: DeserializeOwned + Default,
 {
-    Ok(T::deserialize(Value::deserialize(from)?).unwrap_or_default())
+    SCALAR.decode_as(STRING, from)
 }
+
+static CONDITIONS: Fields = Fields::Matching(
+    &Fields::Object(&[("type", Fields::Scalar), ("status", Fields::Scalar)]),
+    |condition| condition["type"] == "Succeeded",
+);
 
 /// Reads the status of the condition Succeeded, as Tekton itself does. Reasons are many, and change between versions.
 pub(crate) fn outcome<'de, D: Deserializer<'de>>(from: D) -> Result<Outcome, D::Error> {
-    let conditions = Value::deserialize(from)?;
+    let conditions = CONDITIONS.decode(from)?.value;
     let verdicts = items(&conditions).iter().map(verdict);
     Ok(verdicts
         .into_iter()
@@ -42,20 +52,34 @@ pub(crate) fn outcome<'de, D: Deserializer<'de>>(from: D) -> Result<Outcome, D::
 
 fn verdict(condition: &Value) -> Outcome {
     match condition["status"].as_str() {
-        _ if condition["type"] != "Succeeded" => Outcome::Open,
         Some("True") => Outcome::Succeeded,
         Some("False") => Outcome::Failed,
         Some(_) | None => Outcome::Open,
     }
 }
 
-/// A hash of the Pipeline's name, or of the resolver and its parameters without `revision`: revisions of a Pipeline are equal.
+static PIPELINE: Fields = Fields::Object(&[
+    ("name", Fields::Scalar),
+    ("resolver", Fields::Scalar),
+    (
+        "params",
+        Fields::Matching(
+            &Fields::Object(&[("name", Fields::Scalar), ("value", Fields::Any)]),
+            |param| param["name"] != "revision",
+        ),
+    ),
+]);
+
+/// A hash of the Pipeline's name, or of the resolver and its parameters without `revision`: revisions of a Pipeline are equal. A run
+/// whose parameters are over a limit has no hash.
 pub(crate) fn pipeline<'de, D: Deserializer<'de>>(from: D) -> Result<Option<u64>, D::Error> {
-    let named = Value::deserialize(from)?;
+    let named = PIPELINE.decode(from)?;
+    if named.over_limit.is_some() {
+        return Ok(None);
+    }
+    let named = named.value;
     let resolver = named["resolver"].as_str();
-    let params = items(&named["params"])
-        .iter()
-        .filter(|it| it["name"] != "revision");
+    let params = items(&named["params"]).iter();
     let params = params.map(|it| (it["name"].to_string(), it["value"].to_string()));
     Ok(match named["name"].as_str() {
         Some(name) if !name.is_empty() => Some(number(&name)),
@@ -77,17 +101,30 @@ pub struct Volumes {
     pub claims: Vec<String>,
     /// How many PVCs Tekton creates from templates.
     pub templates: usize,
+    /// The name of a field that is ignored, because the field is over a limit.
+    pub over_limit: Option<&'static str>,
 }
 
+static WORKSPACES: Fields = Fields::Matching(
+    &Fields::Object(&[
+        (
+            "persistentVolumeClaim",
+            Fields::Object(&[("claimName", Fields::Scalar)]),
+        ),
+        ("volumeClaimTemplate", Fields::Object(&[])),
+    ]),
+    |workspace| is_made(workspace) || claim(workspace).is_some(),
+);
+
 pub(crate) fn volumes<'de, D: Deserializer<'de>>(from: D) -> Result<Volumes, D::Error> {
-    let workspaces = Value::deserialize(from)?;
-    let workspaces = items(&workspaces);
-    let is_made = |workspace: &&Value| workspace["volumeClaimTemplate"].is_object();
+    let decoded = WORKSPACES.decode(from)?;
+    let workspaces = items(&decoded.value).iter();
     let mut volumes = Volumes {
         claims: Vec::new(),
-        templates: workspaces.iter().filter(is_made).count(),
+        templates: workspaces.clone().filter(|it| is_made(it)).count(),
+        over_limit: decoded.over_limit.map(|_| "workspaces"),
     };
-    for name in workspaces.iter().filter_map(claim) {
+    for name in workspaces.filter_map(claim) {
         if !volumes.claims.iter().any(|known| known == name) {
             volumes.claims.push(name.to_owned());
         }
@@ -95,25 +132,70 @@ pub(crate) fn volumes<'de, D: Deserializer<'de>>(from: D) -> Result<Volumes, D::
     Ok(volumes)
 }
 
+fn is_made(workspace: &Value) -> bool {
+    workspace["volumeClaimTemplate"].is_object()
+}
+
 fn claim(workspace: &Value) -> Option<&str> {
     let name = &workspace["persistentVolumeClaim"]["claimName"];
     name.as_str().filter(|text| !text.is_empty() && is_known(name))
 }
 
-/// Decodes `taskRunTemplate`, and keeps the fields that decide on which nodes, and as which service account, pods may run.
-pub(crate) fn pod_template<'de, D>(from: D) -> Result<Option<Box<PodTemplate>>, D::Error>
-where
-    D: Deserializer<'de>,
-{
-    let tasks = Value::deserialize(from)?;
-    let template = PodTemplate {
-        service_account: field(&tasks, "serviceAccountName"),
-        ..placing_part(&tasks["podTemplate"])
-    };
-    Ok(some(template).map(Box::new))
+/// The fields of `taskRunTemplate` that decide on which nodes, and as which service account, pods may run.
+///
+/// The fields are kept as JSON: typed values may take forty times as much memory, and few decisions read them.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Template {
+    /// The fields; `None` if the template has none of them.
+    pub json: Option<Box<str>>,
+    /// The name of a field that is ignored, because the field is over a limit.
+    pub over_limit: Option<&'static str>,
 }
 
-fn placing_part(template: &Value) -> PodTemplate {
+const PREFERRED: &str = "preferredDuringSchedulingIgnoredDuringExecution";
+
+static TEMPLATE: Fields = Fields::Object(&[
+    ("serviceAccountName", Fields::Scalar),
+    (
+        "podTemplate",
+        Fields::Object(&[
+            ("nodeSelector", Fields::Any),
+            ("tolerations", Fields::Any),
+            (
+                "affinity",
+                Fields::Object(&[
+                    ("nodeAffinity", Fields::Any),
+                    ("podAffinity", Fields::Object(&[(PREFERRED, Fields::Any)])),
+                    ("podAntiAffinity", Fields::Any),
+                ]),
+            ),
+            ("schedulerName", Fields::Scalar),
+            ("priorityClassName", Fields::Scalar),
+            ("runtimeClassName", Fields::Scalar),
+            ("imagePullSecrets", Fields::Any),
+        ]),
+    ),
+]);
+
+pub(crate) fn template<'de, D: Deserializer<'de>>(from: D) -> Result<Template, D::Error> {
+    let decoded = TEMPLATE.decode(from)?;
+    let is_empty = pod_template(&decoded.value) == PodTemplate::default();
+    Ok(Template {
+        json: (!is_empty).then(|| decoded.value.to_string().into()),
+        over_limit: decoded.over_limit,
+    })
+}
+
+impl Template {
+    /// The typed fields.
+    pub(crate) fn typed(&self) -> PodTemplate {
+        let tasks = self.json.as_ref().map(|json| serde_json::from_str(json));
+        pod_template(&tasks.and_then(Result::ok).unwrap_or_default())
+    }
+}
+
+fn pod_template(tasks: &Value) -> PodTemplate {
+    let template = &tasks["podTemplate"];
     PodTemplate {
         node_selector: field(template, "nodeSelector"),
         tolerations: field(template, "tolerations"),
@@ -122,11 +204,11 @@ fn placing_part(template: &Value) -> PodTemplate {
         priority_class_name: field(template, "priorityClassName"),
         runtime_class_name: field(template, "runtimeClassName"),
         image_pull_secrets: field(template, "imagePullSecrets"),
-        service_account: None,
+        service_account: field(tasks, "serviceAccountName"),
     }
 }
 
-/// Drops required podAffinity terms: no labelled run may have such terms.
+/// Only preferred podAffinity terms: no labelled run may have required podAffinity terms.
 fn affinity(of: &Value) -> Option<Affinity> {
     let near: PodAffinity = field(of, "podAffinity");
     let preferred = near.preferred_during_scheduling_ignored_during_execution;

@@ -11,5 +11,5 @@ mod read_only;
 pub mod tasks;
 mod tolerant;
 
-pub use facts::{Outcome, Volumes};
+pub use facts::{Outcome, Template, Volumes};
 pub use pipeline_run::{PipelineRun, PipelineRunSpec, PipelineRunStatus};

@@ -4,9 +4,13 @@
 //! object. Skipping `managedFields` while decoding costs almost nothing.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ManagedFieldsEntry, ObjectMeta, OwnerReference, Time};
+use placement::bounded::{BYTES, ENTRIES, Fields};
+use placement::keys;
 use placement::names::RunKey;
+use serde::de::{IgnoredAny, MapAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 use std::collections::BTreeMap;
+use std::fmt;
 
 #[derive(Default, Deserialize)]
 #[serde(remote = "ObjectMeta", default, rename_all = "camelCase")]
@@ -18,8 +22,11 @@ struct Read {
     generation: Option<i64>,
     creation_timestamp: Option<Time>,
     deletion_timestamp: Option<Time>,
+    #[serde(deserialize_with = "strings")]
     labels: Option<BTreeMap<String, String>>,
+    #[serde(deserialize_with = "strings")]
     annotations: Option<BTreeMap<String, String>>,
+    #[serde(deserialize_with = "controller")]
     owner_references: Option<Vec<OwnerReference>>,
     #[serde(skip)]
     deletion_grace_period_seconds: Option<i64>,
@@ -33,12 +40,86 @@ struct Read {
     self_link: Option<String>,
 }
 
-/// Decodes the metadata of a read-only object, without managed fields, finalizers and other unused fields.
+/// Decodes the metadata of a read-only object, without managed fields, finalizers and other unused fields. Of the owner references,
+/// only the controller is kept. Of labels and annotations, at most a hundred keys that pod-affinity reads and a hundred other keys are
+/// kept.
 ///
 /// # Errors
 /// A field that is read has the wrong type.
 pub fn read<'de, D: Deserializer<'de>>(from: D) -> Result<ObjectMeta, D::Error> {
     Read::deserialize(from)
+}
+
+static OWNERS: Fields = Fields::Matching(
+    &Fields::Object(&[
+        ("apiVersion", Fields::Scalar),
+        ("kind", Fields::Scalar),
+        ("name", Fields::Scalar),
+        ("uid", Fields::Scalar),
+        ("controller", Fields::Scalar),
+        ("blockOwnerDeletion", Fields::Scalar),
+    ]),
+    |owner| owner["controller"] == true,
+);
+
+fn controller<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Vec<OwnerReference>>, D::Error> {
+    let owners: Vec<_> = OWNERS.decode_as(BYTES, from)?;
+    Ok((!owners.is_empty()).then_some(owners))
+}
+
+fn strings<'de, D: Deserializer<'de>>(from: D) -> Result<Option<BTreeMap<String, String>>, D::Error> {
+    from.deserialize_option(Strings)
+}
+
+/// A map of strings.
+struct Strings;
+
+impl<'de> Visitor<'de> for Strings {
+    type Value = Option<BTreeMap<String, String>>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a map of strings")
+    }
+
+    fn visit_none<E>(self) -> Result<Self::Value, E> {
+        Ok(None)
+    }
+
+    fn visit_unit<E>(self) -> Result<Self::Value, E> {
+        Ok(None)
+    }
+
+    fn visit_some<D: Deserializer<'de>>(self, from: D) -> Result<Self::Value, D::Error> {
+        from.deserialize_map(self)
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
+        let (mut entries, mut read, mut others) = (BTreeMap::new(), 0, 0);
+        while let Some(key) = map.next_key::<String>()? {
+            let count = if is_read(&key) { &mut read } else { &mut others };
+            *count += 1;
+            if *count <= ENTRIES {
+                entries.insert(key, map.next_value()?);
+            } else {
+                map.next_value::<IgnoredAny>()?;
+            }
+        }
+        Ok(Some(entries))
+    }
+}
+
+/// Whether pod-affinity reads the label or annotation.
+fn is_read(key: &str) -> bool {
+    const KEYS: [&str; 7] = [
+        keys::OPT_IN,
+        keys::KUEUE_QUEUE_NAME,
+        keys::TEKTON_PIPELINE_RUN,
+        keys::TEKTON_PIPELINE_RUN_UID,
+        keys::APP,
+        keys::COMPONENT,
+        keys::HOSTNAME,
+    ];
+    key.starts_with(keys::OWN_PREFIX) || KEYS.contains(&key)
 }
 
 /// The key of the run with this metadata; `None` without namespace, name or UID. Objects from the API server have all three.
@@ -60,19 +141,34 @@ mod tests {
             "name": "build", "namespace": "ns", "uid": "u1", "resourceVersion": "7", "generation": 2,
             "creationTimestamp": "2026-01-01T00:00:00Z", "deletionTimestamp": "2026-01-01T00:00:01Z",
             "labels": {"a": "b"}, "annotations": {"c": "d"},
-            "ownerReferences": [{"apiVersion": "v1", "kind": "ConfigMap", "name": "c", "uid": "c1"}],
+            "ownerReferences": [{"apiVersion": "v1", "kind": "ConfigMap", "name": "c", "uid": "c1", "controller": true}],
         })
     }
 
     #[test]
-    fn what_is_read_is_as_kubernetes_own_type_reads_it() {
+    fn the_fields_that_are_read_are_as_in_kubernetes_own_type() {
         let whole: ObjectMeta = serde_json::from_value(metadata()).unwrap();
         assert_eq!(read(metadata()).unwrap(), whole);
         assert_eq!(read(json!({})).unwrap(), ObjectMeta::default());
     }
 
     #[test]
-    fn what_nobody_reads_is_skipped_whatever_it_is() {
+    fn the_controller_and_the_keys_that_are_read_are_kept_among_any_number_of_others() {
+        let mut more = metadata();
+        let others = |n: usize| (0..n).map(|n| (format!("a-{n}"), json!("v")));
+        more["labels"] = others(10_000).collect();
+        more["labels"][keys::GROUP] = json!("u1");
+        more["ownerReferences"] = json!(vec![json!({"kind": "ConfigMap"}); 10_000]);
+        let owner = metadata()["ownerReferences"][0].take();
+        more["ownerReferences"].as_array_mut().unwrap().push(owner);
+        let read = read(more).unwrap();
+        let labels = read.labels.unwrap();
+        assert_eq!((labels.len(), labels[keys::GROUP].as_str()), (ENTRIES + 1, "u1"));
+        assert_eq!(read.owner_references.unwrap()[0].uid, "c1");
+    }
+
+    #[test]
+    fn other_fields_are_skipped_whatever_they_are() {
         let mut more = metadata();
         more["managedFields"] = json!([{"manager": "m", "fieldsV1": {"f:spec": {}}}]);
         more["finalizers"] = json!(["chains.tekton.dev/pipelinerun"]);

@@ -3,16 +3,23 @@
 //! Only v1 is read: the API server converts runs that were created as v1beta1. Decoding reduces each run to the facts that
 //! `placement` needs, so that the pages of a long list are small from the start.
 
-use crate::facts::{Outcome, Volumes};
+use crate::facts::{Outcome, Template, Volumes};
 use crate::{facts, metadata, tolerant};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference, Time};
+use placement::bounded::STRING;
 use placement::keys;
 use placement::names::RunKey;
 use placement::reserve::AUTOMATIC;
-use placement::run::{HeldFrom, PodTemplate, Run, SpecStatus, is_controlled_by_run, is_managed_elsewhere};
+use placement::run::{HeldFrom, Run, SpecStatus, is_controlled_by_run, is_managed_elsewhere};
 use placement::strategy::Strategy;
+use placement::text::shortened;
 use serde::Deserialize;
 use std::collections::BTreeMap;
+
+/// The most bytes of PVC names and of the pod template that the cache keeps of a run. A run then has at most 10 KB in the cache.
+const CACHED: usize = 3 << 10;
+/// The most bytes of a value that the rules only compare with known values.
+const COMPARED: usize = 64;
 
 /// A read-only view of a PipelineRun, which must not be written back.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
@@ -42,9 +49,9 @@ pub struct PipelineRunSpec {
     /// `managedBy`.
     #[serde(deserialize_with = "facts::lenient")]
     pub managed_by: Option<String>,
-    /// `taskRunTemplate.podTemplate`; boxed because few runs have one.
-    #[serde(rename = "taskRunTemplate", deserialize_with = "facts::pod_template")]
-    pub pod_template: Option<Box<PodTemplate>>,
+    /// The part of `taskRunTemplate` that decides where pods may run.
+    #[serde(rename = "taskRunTemplate", deserialize_with = "facts::template")]
+    pub template: Template,
     /// The PVCs in `workspaces`.
     #[serde(rename = "workspaces", deserialize_with = "facts::volumes")]
     pub volumes: Volumes,
@@ -63,6 +70,33 @@ pub struct PipelineRunStatus {
     /// `startTime`.
     #[serde(rename = "startTime", deserialize_with = "facts::lenient")]
     pub started: Option<Time>,
+}
+
+impl PipelineRunSpec {
+    /// The name of a field that is ignored, because the field is over a limit.
+    fn over_limit(&self) -> Option<&'static str> {
+        self.template.over_limit.or(self.volumes.over_limit)
+    }
+
+    /// Shortens values, and drops PVCs and the template if a cached run would be too large with them.
+    fn prune_to_limit(&mut self) {
+        for compared in [&mut self.status, &mut self.managed_by].into_iter().flatten() {
+            *compared = shortened(compared, COMPARED).into_owned();
+        }
+        let claims = self.volumes.claims.iter();
+        let claims: usize = claims.map(|claim| size_of::<String>() + claim.len()).sum();
+        let left = CACHED.checked_sub(claims);
+        if left.is_none() {
+            self.volumes.claims = Vec::new();
+            self.volumes.over_limit = Some("workspaces");
+        }
+        self.volumes.claims.shrink_to_fit();
+        let json = self.template.json.as_deref().unwrap_or_default();
+        if json.len() > left.unwrap_or(CACHED) {
+            self.template.json = None;
+            self.template.over_limit = Some("podTemplate");
+        }
+    }
 }
 
 impl PipelineRun {
@@ -94,7 +128,8 @@ impl PipelineRun {
             reserve: self.annotation(keys::RESERVE),
             used: self.annotation(keys::USED),
             pipeline: self.spec.pipeline,
-            template: self.spec.pod_template.as_deref().cloned().unwrap_or_default(),
+            template: self.spec.template.typed(),
+            over_limit: self.spec.over_limit(),
             claims: self.spec.volumes.claims.clone(),
             templates: self.spec.volumes.templates,
         })
@@ -109,6 +144,7 @@ impl PipelineRun {
         self.labelled = self.label(keys::OPT_IN).is_some();
         self.spec.pipeline = self.spec.pipeline.or_else(|| self.generated());
         self.prune_metadata();
+        self.spec.prune_to_limit();
         if !self.is_marked() {
             self.spec = PipelineRunSpec::default();
             self.metadata.labels = None;
@@ -158,10 +194,14 @@ impl PipelineRun {
 
     fn prune_metadata(&mut self) {
         let meta = &mut self.metadata;
-        retain(&mut meta.labels, is_read_label);
-        retain(&mut meta.annotations, is_own);
+        retain(&mut meta.labels, &LABELS);
+        retain(&mut meta.annotations, &ANNOTATIONS);
         meta.generate_name = None;
-        meta.owner_references = meta.owner_references.take().and_then(controller_only);
+        for owner in meta.owner_references.iter_mut().flatten() {
+            (owner.name, owner.uid) = (String::new(), String::new());
+            owner.api_version = shortened(&owner.api_version, COMPARED).into_owned();
+            owner.kind = shortened(&owner.kind, COMPARED).into_owned();
+        }
     }
 
     fn owners(&self) -> &[OwnerReference] {
@@ -181,29 +221,32 @@ fn is_controller_run(owner: &OwnerReference) -> bool {
     is_controlled_by_run(&owner.api_version, &owner.kind, owner.controller)
 }
 
-fn is_read_label(key: &str) -> bool {
-    is_own(key) || key == keys::OPT_IN || key == keys::KUEUE_QUEUE_NAME
-}
+/// The labels that the rules read.
+const LABELS: [&str; 5] = [
+    keys::OPT_IN,
+    keys::KUEUE_QUEUE_NAME,
+    keys::GROUP,
+    keys::STRATEGY,
+    keys::ISOLATION,
+];
 
-fn is_own(key: &str) -> bool {
-    key.starts_with(keys::OWN_PREFIX)
-}
+/// The annotations that the rules read.
+const ANNOTATIONS: [&str; 5] = [
+    keys::HOLD,
+    keys::NODE,
+    keys::RESERVE,
+    keys::USED,
+    keys::OPTED_IN_BY,
+];
 
-/// Keeps the entries whose key matches. An empty map becomes `None`, and a rebuilt map has no spare capacity.
-fn retain(map: &mut Option<BTreeMap<String, String>>, keep: fn(&str) -> bool) {
-    let kept: BTreeMap<_, _> = map
-        .take()
-        .into_iter()
-        .flatten()
-        .filter(|(key, _)| keep(key))
+/// Keeps the entries with these keys. An empty map becomes `None`, and a rebuilt map has no spare capacity.
+fn retain(map: &mut Option<BTreeMap<String, String>>, keys: &[&str]) {
+    let entries = map.take().into_iter().flatten();
+    let kept: BTreeMap<_, _> = entries
+        .filter(|(key, _)| keys.contains(&key.as_str()))
+        .map(|(key, value)| (key, shortened(&value, STRING).into_owned()))
         .collect();
     *map = (!kept.is_empty()).then_some(kept);
-}
-
-fn controller_only(mut owners: Vec<OwnerReference>) -> Option<Vec<OwnerReference>> {
-    owners.retain(|owner| owner.controller == Some(true));
-    owners.shrink_to_fit();
-    (!owners.is_empty()).then_some(owners)
 }
 
 crate::read_only!(PipelineRun, "pipelineruns");

@@ -1,12 +1,135 @@
-//! The resource requests in the definitions of a Pipeline's tasks. Pure.
+//! The resource requests in the definitions of a Pipeline's tasks, and read-only views of Pipelines, Tasks and TaskRuns. Pure.
 //!
 //! Tekton creates a pod for each task, with a container for each step and sidecar. An amount that depends on a parameter counts as
-//! zero, and so does a task that a resolver would have to fetch.
+//! zero, and so does a task that a resolver would have to fetch. A list with more than a hundred entries counts as empty.
 
+use crate::metadata;
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use placement::bounded::Fields;
 use placement::resources::Resources;
+use serde::{Deserialize, Deserializer};
 use serde_json::Value;
 use std::collections::BTreeMap;
+
+/// A read-only view of a Pipeline.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+pub struct Pipeline {
+    #[serde(deserialize_with = "metadata::read")]
+    metadata: ObjectMeta,
+    /// The tasks.
+    #[serde(deserialize_with = "pipeline_spec")]
+    pub spec: Value,
+}
+
+/// A read-only view of a Task.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+pub struct Task {
+    #[serde(deserialize_with = "metadata::read")]
+    metadata: ObjectMeta,
+    /// The resource requests.
+    #[serde(deserialize_with = "task_spec")]
+    pub spec: Value,
+}
+
+/// A read-only view of a PipelineRun, with the requests of its tasks.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+pub struct RunRequests {
+    #[serde(deserialize_with = "metadata::read")]
+    metadata: ObjectMeta,
+    /// The Pipeline, and the resource requests that override the requests of the Tasks.
+    #[serde(deserialize_with = "run_spec")]
+    pub spec: Value,
+}
+
+/// A read-only view of a TaskRun.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+pub struct TaskRun {
+    /// The object metadata.
+    #[serde(deserialize_with = "metadata::read")]
+    pub metadata: ObjectMeta,
+    #[serde(deserialize_with = "task_run_status")]
+    status: Value,
+}
+
+impl TaskRun {
+    /// Whether a condition of the TaskRun has this reason.
+    pub fn has_reason(&self, reason: &str) -> bool {
+        items(&self.status["conditions"]).any(|condition| condition["reason"] == reason)
+    }
+}
+
+crate::read_only!(TaskRun, "taskruns");
+crate::read_only!(Pipeline, "pipelines");
+crate::read_only!(Task, "tasks");
+crate::read_only!(RunRequests, "pipelineruns");
+
+static RUN: Fields = Fields::Object(&[
+    ("pipelineRef", Fields::Object(&[("name", Fields::Scalar)])),
+    ("pipelineSpec", PIPELINE),
+    (
+        "taskRunSpecs",
+        Fields::List(&Fields::Object(&[
+            ("pipelineTaskName", Fields::Scalar),
+            ("computeResources", RESOURCES),
+            ("stepSpecs", STEPS),
+        ])),
+    ),
+]);
+
+const PIPELINE: Fields = Fields::Object(&[("tasks", TASKS), ("finally", TASKS)]);
+
+const TASKS: Fields = Fields::List(&Fields::Object(&[
+    ("name", Fields::Scalar),
+    ("taskSpec", TASK),
+    (
+        "taskRef",
+        Fields::Object(&[
+            ("name", Fields::Scalar),
+            ("kind", Fields::Scalar),
+            ("apiVersion", Fields::Scalar),
+        ]),
+    ),
+]));
+
+const TASK: Fields = Fields::Object(&[
+    ("steps", STEPS),
+    ("sidecars", STEPS),
+    ("stepTemplate", Fields::Object(&[("computeResources", RESOURCES)])),
+]);
+
+const STEPS: Fields = Fields::List(&Fields::Object(&[
+    ("name", Fields::Scalar),
+    ("computeResources", RESOURCES),
+]));
+
+const RESOURCES: Fields = Fields::Object(&[("limits", Fields::Any), ("requests", Fields::Any)]);
+
+fn pipeline_spec<'de, D: Deserializer<'de>>(from: D) -> Result<Value, D::Error> {
+    static FIELDS: Fields = PIPELINE;
+    Ok(FIELDS.decode(from)?.value)
+}
+
+fn task_spec<'de, D: Deserializer<'de>>(from: D) -> Result<Value, D::Error> {
+    static FIELDS: Fields = TASK;
+    Ok(FIELDS.decode(from)?.value)
+}
+
+fn task_run_status<'de, D: Deserializer<'de>>(from: D) -> Result<Value, D::Error> {
+    static FIELDS: Fields = Fields::Object(&[(
+        "conditions",
+        Fields::List(&Fields::Object(&[("reason", Fields::Scalar)])),
+    )]);
+    Ok(FIELDS.decode(from)?.value)
+}
+
+fn run_spec<'de, D: Deserializer<'de>>(from: D) -> Result<Value, D::Error> {
+    Ok(RUN.decode(from)?.value)
+}
 
 /// A task of a Pipeline.
 #[derive(Clone, Debug, PartialEq)]
@@ -32,12 +155,12 @@ pub fn tasks(pipeline: &Value) -> impl Iterator<Item = PipelineTask<'_>> {
     let lists = [&pipeline["tasks"], &pipeline["finally"]];
     lists.into_iter().flat_map(items).map(|task| PipelineTask {
         name: task["name"].as_str().unwrap_or_default(),
-        body: Body::of(task),
+        body: Body::new(task),
     })
 }
 
 impl<'a> Body<'a> {
-    fn of(task: &'a Value) -> Self {
+    fn new(task: &'a Value) -> Self {
         let (spec, named) = (&task["taskSpec"], &task["taskRef"]);
         let is_task = matches!(named["kind"].as_str(), None | Some("" | "Task"));
         match named["name"].as_str() {
@@ -118,7 +241,7 @@ mod tests {
     }
 
     #[test]
-    fn a_task_asks_for_its_steps_and_sidecars_together_with_the_template_for_what_they_leave_open() {
+    fn a_task_requests_the_sum_of_its_steps_and_sidecars_with_defaults_from_the_template() {
         let task = json!({
             "stepTemplate": {"computeResources": {"requests": {"cpu": "500m", "memory": "1Gi"}}},
             "steps": [
@@ -132,7 +255,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_run_says_comes_before_what_the_task_says() {
+    fn requests_in_the_run_override_requests_in_the_task() {
         let task = json!({"steps": [step("a", &json!({"requests": {"cpu": "2"}})), {"name": "b"}]});
         let of_run = |spec: Value| {
             let mut spec = spec;
@@ -146,7 +269,7 @@ mod tests {
     }
 
     #[test]
-    fn a_parameter_and_whatever_else_cannot_be_read_count_as_nothing() {
+    fn parameters_and_malformed_amounts_count_as_zero() {
         let task =
             json!({"steps": [step("a", &json!({"requests": {"cpu": "$(params.cpu)", "memory": "1Gi"}})), 7]});
         assert_eq!(asks(&task, &json!({"taskRunSpecs": "odd"})), "memory=1Gi");
@@ -154,7 +277,7 @@ mod tests {
     }
 
     #[test]
-    fn tasks_are_embedded_or_named_or_elsewhere() {
+    fn a_task_is_embedded_named_or_elsewhere() {
         let spec = json!({"steps": []});
         let pipeline = json!({
             "tasks": [

@@ -69,6 +69,13 @@ pub(crate) fn review(group: &str, kind: &str, object: &Value) -> Value {
     })
 }
 
+/// The text of all metrics.
+pub(crate) fn exposition(registry: &Registry) -> String {
+    let mut text = String::new();
+    prometheus_client::encoding::text::encode(&mut text, registry).unwrap();
+    text
+}
+
 /// For property tests, which are no async functions.
 pub(crate) fn runtime() -> tokio::runtime::Runtime {
     tokio::runtime::Builder::new_current_thread()

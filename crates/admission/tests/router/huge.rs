@@ -1,15 +1,16 @@
-//! Objects that are far from what anybody writes, but not malformed.
+//! Objects that are much larger than usual, but not malformed.
 
-use crate::edge::{PODS, RUNS, ask, patch_in, post, review, send};
+use crate::edge::{PODS, RUNS, ask, exposition, patch_in, post, review, router, send};
 use http::StatusCode;
 use placement::keys;
 use rustix::time::{ClockId, clock_gettime};
 use serde_json::{Map, Value, json};
+use tower::ServiceExt;
 
 /// Far below the ten seconds for which the API server waits; a debug build takes many times as long as the one that ships.
 const SECONDS: i64 = 3;
 
-/// Of this thread's CPU, which other tests on a busy machine do not take.
+/// The CPU time of this thread, which does not depend on other tests.
 fn seconds_used() -> i64 {
     clock_gettime(ClockId::ThreadCPUTime).tv_sec
 }
@@ -57,7 +58,7 @@ async fn is_held_and_is_placed(labels: &Value) {
 }
 
 #[tokio::test]
-async fn ten_thousand_labels_are_no_hindrance() {
+async fn an_object_with_ten_thousand_labels_is_patched() {
     is_held_and_is_placed(&labels(
         (0..10_000).map(|n| (format!("example.com/label-{n}"), "v".repeat(63))),
     ))
@@ -65,7 +66,7 @@ async fn ten_thousand_labels_are_no_hindrance() {
 }
 
 #[tokio::test]
-async fn labels_of_63_characters_and_in_any_script_are_no_hindrance() {
+async fn an_object_with_long_labels_in_any_script_is_patched() {
     let long = ("a".repeat(253) + "/" + &"b".repeat(63), "c".repeat(63));
     let foreign = (
         "\u{65e5}\u{672c}/~1\u{1f98a}".to_owned(),
@@ -74,19 +75,67 @@ async fn labels_of_63_characters_and_in_any_script_are_no_hindrance() {
     is_held_and_is_placed(&labels([long, foreign].into_iter())).await;
 }
 
-#[tokio::test]
-async fn terms_by_the_thousand_that_are_there_already_are_kept() {
+fn pod_with_terms(terms: usize) -> Value {
     let term = json!({"topologyKey": "zone", "labelSelector": {"matchLabels": {"a": "b"}}});
     let mut pod = pod(&labels(std::iter::empty()));
     pod["spec"]["affinity"] =
-        json!({"podAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": vec![term; 10_000]}});
-    let patched = patched(PODS, pod).await;
+        json!({"podAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": vec![term; terms]}});
+    pod
+}
+
+#[tokio::test]
+async fn a_hundred_terms_of_a_pod_are_kept() {
+    let patched = patched(PODS, pod_with_terms(100)).await;
     let terms = &patched["spec"]["affinity"]["podAffinity"];
     let count = |kind: &str| terms[kind].as_array().map(Vec::len);
     assert_eq!(count("requiredDuringSchedulingIgnoredDuringExecution"), Some(1));
     assert_eq!(
         count("preferredDuringSchedulingIgnoredDuringExecution"),
-        Some(10_000)
+        Some(100)
+    );
+}
+
+#[tokio::test]
+async fn a_pod_with_more_terms_is_admitted_unchanged_with_a_warning() {
+    let (router, registry) = router();
+    let review = review("", "Pod", &pod_with_terms(101)).to_string();
+    let response = router.oneshot(post(PODS, review.clone())).await.unwrap();
+    assert_eq!(response.status(), StatusCode::OK);
+    let (_, answer) = send(post(PODS, review)).await;
+    let response = &answer["response"];
+    assert!(
+        response["allowed"] == true && response["patch"].is_null(),
+        "{response}"
+    );
+    let warning = response["warnings"][0].as_str().unwrap();
+    assert!(warning.contains("the field podAffinity"), "{warning}");
+    let text = exposition(&registry);
+    let line = r#"admission_fields_over_limit_total{webhook="pod"} 1"#;
+    assert!(text.contains(line), "{text}");
+}
+
+#[tokio::test]
+async fn a_run_with_too_many_task_run_specs_is_held_with_a_warning() {
+    let mut run = run(&labels(std::iter::empty()));
+    run["spec"]["taskRunSpecs"] = json!(vec![json!({"pipelineTaskName": "t"}); 101]);
+    let response = ask(RUNS, &review("tekton.dev", "PipelineRun", &run)).await;
+    json_patch::patch(&mut run, &patch_in(&response)).unwrap();
+    assert_eq!(run["spec"]["status"], keys::PENDING);
+    let warning = response["warnings"][0].as_str().unwrap();
+    assert!(warning.contains("the field taskRunSpecs"), "{warning}");
+}
+
+#[tokio::test]
+async fn the_run_that_owns_another_run_is_found_among_any_number_of_owners() {
+    let owner = json!({"apiVersion": "v1", "kind": "ConfigMap", "name": "n", "uid": "u"});
+    let mut owners = vec![owner; 20_000];
+    owners.push(json!({"apiVersion": "tekton.dev/v1", "kind": "PipelineRun", "controller": true}));
+    let mut child = run(&labels(std::iter::empty()));
+    child["metadata"]["ownerReferences"] = json!(owners);
+    let response = ask(RUNS, &review("tekton.dev", "PipelineRun", &child)).await;
+    assert!(
+        response["patch"].is_null() && response["warnings"].is_null(),
+        "{response}"
     );
 }
 
@@ -100,7 +149,7 @@ async fn an_object_of_three_megabytes_is_held_and_placed() {
     assert!(patched(PODS, big).await["spec"]["affinity"].is_object());
 }
 
-/// The length is told beforehand by who is honest; who is not gets the same answer while it sends.
+/// A body without a Content-Length gets the same response as a body with one.
 #[tokio::test]
 async fn a_body_of_many_megabytes_is_a_413_and_is_not_kept() {
     for megabytes in [5, 64] {
@@ -135,28 +184,32 @@ async fn of_a_label_that_comes_twice_in_an_object_the_last_one_counts() {
     );
 }
 
-/// Where a rule looks, and where none does.
+/// In fields that a rule reads, and in fields that no rule reads. Only a value of any form has a limit on its depth.
 #[tokio::test]
 async fn nesting_of_thousands_of_levels_is_answered_in_form_wherever_it_is() {
     let deep = "{\"a\":".repeat(5_000) + "1" + &"}".repeat(5_000);
-    for hollow in [
+    let places = [
         "/metadata/labels",
         "/metadata/annotations",
         "/spec/affinity",
+        "/spec/affinity/podAffinity",
         "/spec/x",
         "/metadata",
-    ] {
+    ];
+    for place in places {
         for (path, group, kind) in [(RUNS, "tekton.dev", "PipelineRun"), (PODS, "", "Pod")] {
-            let mut object =
-                json!({"metadata": {"labels": {}, "annotations": {}}, "spec": {"affinity": {}, "x": {}}});
-            *object.pointer_mut(hollow).unwrap() = json!("DEEP");
+            let mut object = json!({
+                "metadata": {"labels": {}, "annotations": {}}, "spec": {"affinity": {"podAffinity": {}}, "x": {}}
+            });
+            *object.pointer_mut(place).unwrap() = json!("DEEP");
             let body = review(group, kind, &object)
                 .to_string()
                 .replace("\"DEEP\"", &deep);
             let (status, answer) = send(post(path, body)).await;
             assert_eq!(status, StatusCode::OK, "{answer}");
             assert_eq!(answer["response"]["uid"], "6b1f");
-            assert_eq!(answer["response"]["allowed"], false, "{hollow}: {answer}");
+            let is_kept = path == PODS && place == "/spec/affinity/podAffinity";
+            assert_eq!(answer["response"]["allowed"], !is_kept, "{place}: {answer}");
         }
     }
 }

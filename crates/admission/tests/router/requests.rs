@@ -1,9 +1,8 @@
 //! Requests that carry no review get a 4xx and a sentence in JSON.
 
-use crate::edge::{PODS, RUNS, post, review, router, send};
+use crate::edge::{PODS, RUNS, exposition, post, review, router, send};
 use axum::body::Body;
 use http::{Method, Request, StatusCode, header};
-use prometheus_client::registry::Registry;
 use serde_json::{Value, json};
 use tower::ServiceExt;
 
@@ -134,12 +133,6 @@ async fn an_object_as_big_as_the_api_server_takes_is_read() {
     let object = json!({"metadata": {"name": "big"}, "data": "x".repeat(3 << 20)});
     let (status, answer) = send(post(PODS, review("", "Pod", &object).to_string())).await;
     assert_eq!(status, StatusCode::OK, "{answer}");
-}
-
-fn exposition(registry: &Registry) -> String {
-    let mut text = String::new();
-    prometheus_client::encoding::text::encode(&mut text, registry).unwrap();
-    text
 }
 
 /// Prometheus sees no increase in a series that begins with 1, and the alert on a fault would not fire.

@@ -14,7 +14,7 @@ fn metadata(suffix: &str) -> Value {
         "annotations": {"a": "b"},
         "managedFields": [{"manager": "m"}],
         "ownerReferences": [
-            {"apiVersion": "tekton.dev/v1", "kind": "PipelineRun", "name": "build", "uid": "u1"},
+            {"apiVersion": "tekton.dev/v1", "kind": "PipelineRun", "name": "build", "uid": "u1", "controller": true},
         ],
     })
 }

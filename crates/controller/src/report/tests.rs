@@ -228,3 +228,17 @@ async fn an_unfit_node_is_told_every_five_minutes_for_as_long_as_tasks_keep_the_
     }
     assert_eq!((event_writer.reasons(), second), (vec!["NodeUnfit"; 3], 900));
 }
+
+#[tokio::test]
+async fn a_field_over_a_limit_is_reported_and_counted_once() {
+    let run = || Run {
+        over_limit: Some("tolerations"),
+        ..run()
+    };
+    let (reasons, text) = told(vec![
+        (run(), 1, create(), Ok(Effect::Written)),
+        (run(), 2, Decision::Wait(Wait::Settled), Ok(Effect::Nothing)),
+    ]);
+    assert_eq!(reasons, ["FieldIgnored", "Held"]);
+    assert!(text.contains("fields_ignored_total 1"), "{text}");
+}

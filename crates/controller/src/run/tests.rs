@@ -31,6 +31,9 @@ impl Cluster {
         let line = format!("{} {}", request.method(), request.uri());
         let resource = resource(&line);
         self.lines.lock().unwrap().push(line.clone());
+        if line.contains("sendInitialEvents") {
+            return reject_streaming_list(reply);
+        }
         match (request.method().as_str(), line.contains("watch=true")) {
             ("GET", true) => self.watch(resource, reply),
             ("GET", false) => answer(reply, &list(resource)),
@@ -101,6 +104,17 @@ fn list(resource: &str) -> Value {
         _ => Vec::new(),
     };
     json!({"metadata": {"resourceVersion": "1"}, "items": items})
+}
+
+/// As an API server without streaming lists.
+fn reject_streaming_list(reply: Reply) {
+    let status = json!({"kind": "Status", "status": "Failure", "code": 422, "reason": "Invalid", "message": "sendInitialEvents"});
+    let response = http::Response::builder().status(422);
+    reply.send_response(
+        response
+            .body(Body::from(status.to_string().into_bytes()))
+            .unwrap(),
+    );
 }
 
 fn answer(reply: Reply, body: &Value) {

@@ -61,6 +61,7 @@ mod reserved_label;
 mod rights;
 mod security_forged;
 mod security_logs;
+mod security_memory;
 mod security_pods;
 mod ship;
 mod soak;

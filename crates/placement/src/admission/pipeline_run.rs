@@ -8,19 +8,70 @@
 mod rejection;
 
 use crate::admission::{Outcome, Verdict};
+use crate::bounded::Fields;
 use crate::keys;
 use crate::opt_in::{NamespaceLabel, OptIn, UnknownValue, namespace_warning};
 use crate::raw::{self, Malformed};
 use crate::reserve;
-use crate::run::{HeldFrom, SpecStatus, is_controlled_by_run, is_managed_elsewhere};
-use jiff::Timestamp;
+use crate::run::{RELEASED, SpecStatus, is_controlled_by_run, is_managed_elsewhere};
+use crate::text::quoted;
 use json_patch::{Patch, PatchOperation};
 use rejection::{Rejection, required_pod_affinity};
 use serde_json::{Map, Value};
 
-/// The hold annotation of a run that is held since its creation. The annotation of a later hold is the time at which
-/// the hold began.
+/// Value of the hold annotation of a run that is held since its creation.
 const SINCE_CREATION: &str = "true";
+
+/// The fields of a PipelineRun that these rules read. The patches change only members of these fields.
+pub const FIELDS: Fields = Fields::Object(&[
+    ("metadata", METADATA),
+    (
+        "spec",
+        Fields::Object(&[
+            ("status", Fields::Scalar),
+            ("managedBy", Fields::Scalar),
+            ("taskRunTemplate", rejection::TASKS),
+            ("taskRunSpecs", Fields::List(&rejection::TASKS)),
+        ]),
+    ),
+]);
+
+const METADATA: Fields = Fields::Object(&[
+    ("name", Fields::Scalar),
+    ("generateName", Fields::Scalar),
+    ("namespace", Fields::Scalar),
+    (
+        "labels",
+        Fields::Object(&[
+            (keys::OPT_IN, Fields::Scalar),
+            (keys::KUEUE_QUEUE_NAME, Fields::Scalar),
+            (keys::GROUP, Fields::Scalar),
+            (keys::STRATEGY, Fields::Scalar),
+            (keys::ISOLATION, Fields::Scalar),
+        ]),
+    ),
+    (
+        "annotations",
+        Fields::Object(&[
+            (keys::HOLD, Fields::Scalar),
+            (keys::RESERVE, Fields::Scalar),
+            (keys::NODE, Fields::Scalar),
+            (keys::USED, Fields::Scalar),
+            (keys::OPTED_IN_BY, Fields::Scalar),
+        ]),
+    ),
+    ("ownerReferences", Fields::Matching(&OWNER, is_controller)),
+]);
+
+const OWNER: Fields = Fields::Object(&[
+    ("apiVersion", Fields::Scalar),
+    ("kind", Fields::Scalar),
+    ("controller", Fields::Scalar),
+]);
+
+fn is_controller(owner: &Value) -> bool {
+    owner["controller"] == true
+}
 
 /// The verdict on the creation of a PipelineRun with the opt-in label.
 pub fn admit(object: &Value) -> Verdict {
@@ -45,9 +96,9 @@ pub fn admit_by_namespace(object: &Value, label: NamespaceLabel) -> Verdict {
 /// A second release is admitted, so that users can always start a run. For this reason, runs that Kueue queues are not
 /// held here: Kueue would repeat the release at once. An update is never rejected. Mistakes in a run are reported when
 /// the run is created, and later by the controller.
-pub fn admit_change(old: &Value, object: &Value, now: Timestamp) -> Verdict {
+pub fn admit_change(old: &Value, object: &Value) -> Verdict {
     match (PipelineRunDoc::parse(old), PipelineRunDoc::parse(object)) {
-        (Ok(old), Ok(run)) if run.is_released(&old) => run.on_release(now),
+        (Ok(old), Ok(run)) if run.is_released(&old) => run.on_release(),
         (Ok(_), Ok(_)) => Verdict::unpatched(Outcome::NotReleased),
         (Err(Malformed), _) | (_, Err(Malformed)) => Verdict::unpatched(Outcome::Odd),
     }
@@ -143,10 +194,12 @@ impl<'a> PipelineRunDoc<'a> {
         held_by_other && self.status == SpecStatus::Unset
     }
 
-    fn on_release(&self, now: Timestamp) -> Verdict {
+    /// The hold gets no date here: only the API server's clock dates a hold, and the webhook does not know this clock. The controller
+    /// knows the clock and dates the hold.
+    fn on_release(&self) -> Verdict {
         match self.outcome() {
             Ok(Outcome::Held) => Verdict::Allow {
-                patch: Patch(self.hold(&HeldFrom::Release(now).to_string())),
+                patch: Patch(self.hold(RELEASED)),
                 outcome: Outcome::Held,
             },
             Ok(outcome) => Verdict::unpatched(outcome),
@@ -172,7 +225,7 @@ impl<'a> PipelineRunDoc<'a> {
         let value = self.reserve.unwrap_or_default();
         let rejected = |cause| Rejection::Reserve {
             run: self.name(),
-            value: value.to_owned(),
+            value: quoted(value).into_owned(),
             cause: Box::new(cause),
         };
         reserve::parse_setting(value).map(drop).map_err(rejected)
@@ -267,13 +320,13 @@ impl<'a> PipelineRunDoc<'a> {
 
     fn name(&self) -> String {
         let name = match (self.text("name"), self.text("generateName")) {
-            (Some(name), _) => name.to_owned(),
-            (None, Some(prefix)) => format!("{prefix}*"),
-            (None, None) => "without a name".to_owned(),
+            (Some(name), _) => quoted(name),
+            (None, Some(prefix)) => format!("{}*", quoted(prefix)).into(),
+            (None, None) => "without a name".into(),
         };
         match self.text("namespace") {
-            Some(namespace) => format!("{namespace}/{name}"),
-            None => name,
+            Some(namespace) => format!("{}/{name}", quoted(namespace)),
+            None => name.into_owned(),
         }
     }
 }

@@ -14,6 +14,7 @@
 //! theirs later, and the rejection of a pod would be a failed task.
 
 use crate::admission::{Outcome, Verdict};
+use crate::bounded::Fields;
 use crate::keys;
 use crate::names::Group;
 use crate::opt_in::OptIn;
@@ -29,6 +30,33 @@ pub(crate) const REQUIRED: &str = "requiredDuringSchedulingIgnoredDuringExecutio
 const PREFERRED: &str = "preferredDuringSchedulingIgnoredDuringExecution";
 /// The highest weight of a preferred term.
 const WEIGHT: u8 = 100;
+
+/// The fields of a pod that this rule reads. The patches change only members of these fields.
+pub const FIELDS: Fields = Fields::Object(&[
+    (
+        "metadata",
+        Fields::Object(&[
+            (
+                "labels",
+                Fields::Object(&[
+                    (keys::GROUP, Fields::Scalar),
+                    (keys::OPT_IN, Fields::Scalar),
+                    (keys::STRATEGY, Fields::Scalar),
+                    (keys::ISOLATION, Fields::Scalar),
+                    (keys::COMPONENT, Fields::Scalar),
+                ]),
+            ),
+            ("annotations", Fields::Object(&[])),
+        ]),
+    ),
+    (
+        "spec",
+        Fields::Object(&[(
+            "affinity",
+            Fields::Object(&[("podAffinity", Fields::Any), ("podAntiAffinity", Fields::Any)]),
+        )]),
+    ),
+]);
 
 /// The verdict on the creation of a pod.
 pub fn admit(pod: &Value) -> Verdict {

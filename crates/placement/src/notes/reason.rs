@@ -53,6 +53,8 @@ pub enum Reason {
     ReserveIgnored,
     /// Admission made a required pod affinity of the run preferred.
     AffinityRelaxed,
+    /// A field of the run is over a limit.
+    FieldIgnored,
 }
 
 /// The reason and the text of an event on a run.
@@ -117,7 +119,7 @@ impl Reason {
             Self::PlaceholderReturned | Self::ReserveChosen => normal("CreatePlaceholder", Always),
             Self::PlaceholderRefused => warning("CreatePlaceholder", LASTS),
             Self::ReserveGivenUp => warning("CreatePlaceholder", Always),
-            Self::ReserveIgnored => warning("CreatePlaceholder", Never),
+            Self::ReserveIgnored | Self::FieldIgnored => warning("CreatePlaceholder", Never),
             Self::NodeAssigned => normal("AssignNode", Always),
             Self::AffinityRelaxed => warning("AssignNode", Never),
             Self::Released => normal("Release", Always),

@@ -1,11 +1,13 @@
-//! What the view keeps of a PipelineRun, what it makes of it, and that nothing Tekton let in fails to decode.
+//! The fields that the view keeps of a PipelineRun, the conversion to a `Run`, and the decoding of every object that Tekton admits.
 
 use super::*;
 use k8s_openapi::api::core::v1::Toleration;
 use kube::Resource;
 use kube::core::ObjectList;
+use placement::run::PodTemplate;
 use serde_json::{Value, json};
 
+mod limits;
 mod pruning;
 
 fn metadata() -> Value {
@@ -47,7 +49,7 @@ fn template(value: impl Into<Value>) -> PodTemplate {
 }
 
 #[test]
-fn a_fresh_run_is_neither_started_nor_held_nor_ours() {
+fn a_new_run_is_not_started_held_or_enrolled() {
     let run = plain();
     assert_eq!(
         run.key,
@@ -74,7 +76,7 @@ fn a_fresh_run_is_neither_started_nor_held_nor_ours() {
 }
 
 #[test]
-fn a_run_without_an_identity_is_no_run() {
+fn an_object_without_a_key_is_no_run() {
     for key in ["namespace", "name", "uid"] {
         assert!(with(&["metadata", key], Value::Null).run().is_none(), "{key}");
     }
@@ -97,7 +99,7 @@ fn the_spec_status_is_read_as_tekton_reads_it() {
 }
 
 #[test]
-fn our_labels_and_annotations_are_read_raw() {
+fn labels_and_annotations_of_pod_affinity_are_read() {
     let label = |key: &str| run_with(&["metadata", "labels", key], "x");
     let annotation = |key: &str| run_with(&["metadata", "annotations", key], "x");
     let x = Some("x".to_owned());
@@ -112,7 +114,7 @@ fn our_labels_and_annotations_are_read_raw() {
 }
 
 #[test]
-fn a_hold_began_at_the_time_that_its_mark_says_or_else_at_the_creation() {
+fn a_hold_began_at_the_time_in_its_annotation_or_at_the_creation() {
     let marked = |mark: &str| run_with(&["metadata", "annotations"], json!({keys::HOLD: mark}));
     let late = marked("2026-11-22T04:17:42Z");
     assert!(late.hold);
@@ -141,7 +143,7 @@ fn a_run_is_done_when_its_condition_succeeded_is_not_unknown_and_succeeded_when_
 }
 
 #[test]
-fn a_run_that_is_being_deleted_says_so() {
+fn a_run_with_a_deletion_timestamp_is_being_deleted() {
     assert!(run_with(&["metadata", "deletionTimestamp"], "2026-01-02T03:05:00Z").deleting);
 }
 
@@ -176,7 +178,7 @@ fn the_start_of_a_run_is_read() {
 }
 
 #[test]
-fn claims_of_workspaces_are_read_once_each_and_in_order() {
+fn pvcs_of_workspaces_are_read_in_order_without_duplicates() {
     let workspaces = json!([
         {"name": "source", "persistentVolumeClaim": {"claimName": "b"}},
         {"name": "scratch", "emptyDir": {}},
@@ -224,7 +226,7 @@ fn the_placing_part_of_the_pod_template_is_read() {
 }
 
 #[test]
-fn an_affinity_is_kept_without_what_is_required_of_other_pods_on_the_node() {
+fn an_affinity_is_kept_without_required_pod_affinity() {
     let terms = json!({"nodeSelectorTerms": [{"matchExpressions": [{"key": "gpu", "operator": "Exists"}]}]});
     let term = json!({"topologyKey": "zone"});
     let given = json!({
@@ -252,7 +254,7 @@ fn an_affinity_is_kept_without_what_is_required_of_other_pods_on_the_node() {
 }
 
 #[test]
-fn entries_with_variables_are_left_out_as_a_whole() {
+fn entries_with_variables_are_dropped_as_a_whole() {
     let read = template(json!({
         "nodeSelector": {"disk": "ssd", "arch": "$(params.arch)"},
         "tolerations": [{"key": "$(params.taint)", "operator": "Exists"}, {"key": "ci", "operator": "Exists"}],
@@ -270,7 +272,7 @@ fn entries_with_variables_are_left_out_as_a_whole() {
 }
 
 #[test]
-fn a_malformed_field_of_the_pod_template_takes_no_other_with_it() {
+fn a_malformed_field_of_the_pod_template_affects_no_other_field() {
     let read = template(json!({
         "nodeSelector": ["disk"],
         "tolerations": {"key": "ci"},
@@ -323,7 +325,7 @@ fn a_run_without_spec_and_status_decodes() {
 }
 
 #[test]
-fn one_malformed_run_does_not_spoil_a_list() {
+fn a_list_with_a_malformed_run_decodes() {
     let mut odd = document();
     odd["spec"] = json!({"taskRunTemplate": {"podTemplate": {"tolerations": 7}}, "workspaces": "none"});
     odd["status"] = json!({"conditions": {}, "childReferences": 7});

@@ -165,7 +165,8 @@ fn unexplained(pair: &Pair, labelled: &RunResult) -> Option<String> {
             condition.is_apart() || condition.loses_its_node()
         }
         "MadeRoom" => condition.has_quota_of_pods() || condition == Condition::QuotaOfSets,
-        "MoveRefused" | "ReleaseRefused" | "EnrolRefused" | "CleanUpRefused" | "AffinityRelaxed" => false,
+        "MoveRefused" | "ReleaseRefused" | "EnrolRefused" | "CleanUpRefused" | "AffinityRelaxed"
+        | "FieldIgnored" => false,
         "HoldDeadlineExceeded" => condition.may_lack_placeholder(),
         "PlaceholderRefused" => condition.may_lack_placeholder() || condition.has_pod_refused(),
         "LabelledTooLate" => condition == Condition::LabelledByPipeline,

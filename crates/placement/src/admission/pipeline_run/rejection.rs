@@ -1,6 +1,7 @@
 //! Why the creation of a run is rejected, and what its author has to change.
 
 use crate::admission::pod::REQUIRED;
+use crate::bounded::Fields;
 use crate::keys;
 use crate::opt_in::{OptIn, UnknownValue};
 use crate::reserve::BadReserve;
@@ -8,6 +9,24 @@ use serde_json::{Map, Value};
 use thiserror::Error;
 
 const POD_AFFINITY: &str = "podTemplate.affinity.podAffinity.requiredDuringSchedulingIgnoredDuringExecution";
+
+/// The fields of `taskRunTemplate`, and of an entry of `taskRunSpecs`, that these rules read.
+pub(super) const TASKS: Fields = Fields::Object(&[
+    (
+        "podTemplate",
+        Fields::Object(&[(
+            "affinity",
+            Fields::Object(&[(
+                "podAffinity",
+                Fields::Object(&[(REQUIRED, Fields::List(&Fields::Scalar))]),
+            )]),
+        )]),
+    ),
+    (
+        "metadata",
+        Fields::Object(&[("labels", Fields::Object(&[(keys::OPT_IN, Fields::Scalar)]))]),
+    ),
+]);
 
 /// Why a run is rejected, as a message for the user who creates it.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]

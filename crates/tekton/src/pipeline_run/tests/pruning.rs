@@ -1,8 +1,8 @@
-//! What pruning drops, and what it must not touch.
+//! The fields that pruning drops, and the fields that pruning keeps.
 
 use super::*;
 
-/// A run with everything that is read and much that is not.
+/// A run with all fields that are read, and with other fields.
 fn loaded(done: &str) -> PipelineRun {
     let mut document = document();
     document["metadata"]["managedFields"] = json!([{"manager": "m", "fieldsV1": {}}]);
@@ -37,7 +37,7 @@ fn pruning_changes_no_fact_of_a_live_run() {
 }
 
 #[test]
-fn pruning_drops_what_is_never_read() {
+fn pruning_drops_fields_that_are_never_read() {
     let mut run = loaded("Unknown");
     run.prune();
     let meta = &run.metadata;
@@ -53,7 +53,7 @@ fn pruning_drops_what_is_never_read() {
 }
 
 #[test]
-fn pruning_keeps_what_caches_and_watches_go_by() {
+fn pruning_keeps_the_fields_that_caches_and_watches_need() {
     let mut run = loaded("True");
     run.prune();
     let meta = &run.metadata;
@@ -77,7 +77,7 @@ fn pruning_a_done_run_drops_its_spec_and_keeps_it_done() {
 }
 
 #[test]
-fn a_done_run_keeps_what_the_next_one_of_its_pipeline_needs_or_that_it_is_to_be_written_down() {
+fn a_done_run_keeps_its_record_of_usage_or_the_wish_for_a_record() {
     let pruned = |annotations: &[(&str, &str)]| {
         let mut run = loaded("True");
         let annotations = annotations
@@ -96,7 +96,7 @@ fn a_done_run_keeps_what_the_next_one_of_its_pipeline_needs_or_that_it_is_to_be_
 }
 
 #[test]
-fn runs_are_of_one_pipeline_by_its_name_or_by_what_a_resolver_is_asked_for_or_by_how_they_are_named() {
+fn runs_are_of_one_pipeline_by_its_name_or_by_resolver_parameters_or_by_their_name_prefix() {
     let pipeline = |spec: Value, generate_name: Option<&str>| {
         let mut document = document();
         document["metadata"]["generateName"] = json!(generate_name);
@@ -159,7 +159,7 @@ fn pruning_leaves_no_empty_map_behind() {
 }
 
 #[test]
-fn of_a_run_without_any_mark_of_ours_nothing_but_its_name_is_kept() {
+fn of_a_run_without_keys_of_pod_affinity_only_the_name_is_kept() {
     let mut run = loaded("Unknown");
     run.metadata.labels = Some(BTreeMap::from([(
         keys::KUEUE_QUEUE_NAME.to_owned(),
@@ -175,7 +175,7 @@ fn of_a_run_without_any_mark_of_ours_nothing_but_its_name_is_kept() {
 }
 
 #[test]
-fn a_run_that_we_hold_is_not_forgotten_when_its_labels_are_removed() {
+fn a_held_run_is_kept_when_its_labels_are_removed() {
     let mut run = loaded("Unknown");
     run.metadata.labels = None;
     run.prune();

@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::arbitrary::{any_json, document, list, object, one_of, text};
+use crate::bounded::Decoded;
 use crate::tally::tally;
 use proptest::strategy::{BoxedStrategy, Strategy as _};
 use proptest::test_runner::Config as Cases;
@@ -139,6 +140,10 @@ proptest! {
         ]),
     ) {
         let (patch, outcome) = patched(&document);
+        let Decoded { value: reduced, over_limit: None } = FIELDS.decode(&document).unwrap() else {
+            panic!("{document} is over a limit")
+        };
+        prop_assert_eq!(patched(&reduced), (patch.clone(), outcome), "the fields in FIELDS are sufficient");
         met.count(outcome.as_str());
         let mut injected = document.clone();
         prop_assert!(json_patch::patch(&mut injected, &patch).is_ok(), "{patch} does not apply");

@@ -1,0 +1,104 @@
+//! Objects of one user, of the worst form that the API server stores, use little memory of pod-affinity. The runs of other users are held
+//! no longer.
+
+use crate::support::SOON;
+use crate::support::events::until_event;
+use crate::support::runs::create;
+use crate::support::testbeds::{fresh, start_controllers, stop_controllers};
+use kube::Client;
+use kube::api::DynamicObject;
+use serde_json::{Value, json};
+use std::time::{Duration, Instant};
+use testbed::runs::RunSpec;
+use testbed::{Part, Testbed, usage};
+
+/// Large runs that are stored when a new leader starts.
+const LARGE_RUNS: usize = 16;
+/// The most memory of a controller above its memory without large runs, in bytes.
+const CONTROLLER: u64 = 60_000_000;
+/// The most memory of a webhook, in bytes.
+const WEBHOOK: u64 = 100_000_000;
+/// How much longer a hold may last beside large runs: the API server and Tekton are busy with the large runs for seconds.
+const LONGER: Duration = Duration::from_secs(10);
+
+/// The most memory that a replica has used so far.
+fn peak(bed: &Testbed, part: fn(u8) -> Part) -> u64 {
+    let peak = |replica| usage::memory(bed.pid(part(replica)).unwrap()).unwrap().peak;
+    [0, 1].map(peak).into_iter().max().unwrap_or_default()
+}
+
+/// The duration of the hold of an ordinary run of another user.
+async fn hold(bed: &Testbed, name: &str) -> Duration {
+    let namespace = bed.namespace(name).await.unwrap();
+    let run = RunSpec::diamond(&namespace, "run")
+        .opted_in("true")
+        .ending("hang");
+    let since = Instant::now();
+    create(bed, &run).await;
+    let is_released = |run: &DynamicObject| run.data["spec"].get("status").is_none();
+    bed.until_run(&run, "to be released", SOON, is_released)
+        .await
+        .unwrap();
+    since.elapsed()
+}
+
+fn large(namespace: &str, name: &str, template: &Value) -> RunSpec {
+    RunSpec::diamond(namespace, name)
+        .opted_in("true")
+        .ending("hang")
+        .spec("taskRunTemplate", json!({"podTemplate": template}))
+        .spec(
+            "params",
+            json!([{"name": "large", "value": "x".repeat(1_000_000)}]),
+        )
+}
+
+/// The API server itself uses gigabytes for more tolerations. No node has the label, so the run stays held, and Tekton creates no pod.
+fn tolerations() -> Value {
+    json!({"tolerations": vec![json!({}); 20_000], "nodeSelector": {"disk": "none"}})
+}
+
+fn node_affinity() -> Value {
+    let terms = vec![json!({"matchExpressions": [{}]}); 5_000];
+    json!({"affinity": {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}}}})
+}
+
+/// Runs that their user holds: Tekton does not start them, and the controller caches them.
+async fn create_large_runs(client: &Client, namespace: &str) {
+    for number in 0..LARGE_RUNS {
+        let template = if number % 2 == 0 {
+            tolerations()
+        } else {
+            node_affinity()
+        };
+        let run = large(namespace, &format!("large-{number}"), &template);
+        let run = run.spec("status", json!("PipelineRunPending"));
+        run.create(client).await.unwrap();
+    }
+}
+
+#[e2e_test(webhook)]
+async fn runs_of_the_worst_form_use_little_memory_and_hold_no_other_run_longer() {
+    let bed = &*fresh(4).await;
+    let client = bed.client().await.unwrap();
+    let usual = hold(bed, "usual").await;
+    let memory = peak(bed, Part::Controller);
+    let namespace = bed.namespace("large").await.unwrap();
+    create_large_runs(&client, &namespace).await;
+    stop_controllers(bed);
+    start_controllers(bed).await;
+    let beside_many = hold(bed, "beside-many").await;
+    let run = large(&namespace, "large", &tolerations());
+    run.create(&client).await.unwrap();
+    let note = until_event(bed, &run, "FieldIgnored").await;
+    assert!(note.contains("the field tolerations"), "{note}");
+    let beside_one = hold(bed, "beside-one").await;
+    let controller = peak(bed, Part::Controller);
+    let webhook = peak(bed, Part::Webhook);
+    println!(
+        "holds: {usual:?}, {beside_many:?}, {beside_one:?}; bytes of a controller: {memory}, {controller}; of a webhook: {webhook}"
+    );
+    assert!(beside_one < usual + LONGER, "{beside_one:?}");
+    assert!(controller < memory + CONTROLLER, "{controller}");
+    assert!(webhook < WEBHOOK, "{webhook}");
+}

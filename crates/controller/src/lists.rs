@@ -8,7 +8,7 @@ use crate::api_error::{Failure, StepError};
 use crate::write::with_timeout;
 use futures::{Stream, StreamExt, future};
 use http_body_util::LengthLimitError;
-use kube::api::{Api, ListParams};
+use kube::api::{Api, ListParams, ObjectList, PartialObjectMeta};
 use kube::runtime::watcher::{self, Config, Event, watcher};
 use kube::{Error, Resource};
 use placement::requests::Operation;
@@ -18,6 +18,8 @@ use std::fmt::Debug;
 
 /// Objects per page. An object usually has tens of kilobytes.
 const PAGE: u32 = 100;
+/// Objects per page of metadata. The metadata of an object usually has a few kilobytes.
+const METADATA_PAGE: u32 = 500;
 /// Objects per page if objects are large. etcd stores objects of up to 1.5 MiB, so such a page is never over the limit.
 const SMALL_PAGE: u32 = 8;
 
@@ -43,19 +45,48 @@ pub(crate) async fn fold<K, T>(
     operation: Operation,
     api: &Api<K>,
     params: ListParams,
-    mut whole: T,
+    whole: T,
     and_one: impl Fn(T, K) -> T,
 ) -> Result<T, StepError>
 where
     K: Clone + DeserializeOwned + Debug,
 {
-    let mut page = params.limit(PAGE);
+    let list = |page| async move { api.list(&page).await };
+    fold_pages(operation, list, params.limit(PAGE), whole, and_one).await
+}
+
+/// Folds over the metadata of objects, page by page.
+pub(crate) async fn fold_metadata<K, T>(
+    operation: Operation,
+    api: &Api<K>,
+    whole: T,
+    and_one: impl Fn(T, PartialObjectMeta<K>) -> T,
+) -> Result<T, StepError>
+where
+    K: Clone + DeserializeOwned + Debug,
+{
+    let list = |page| async move { api.list_metadata(&page).await };
+    let params = ListParams::default().limit(METADATA_PAGE);
+    fold_pages(operation, list, params, whole, and_one).await
+}
+
+async fn fold_pages<K, T, L>(
+    operation: Operation,
+    list: impl Fn(ListParams) -> L,
+    mut page: ListParams,
+    mut whole: T,
+    and_one: impl Fn(T, K) -> T,
+) -> Result<T, StepError>
+where
+    K: Clone,
+    L: Future<Output = kube::Result<ObjectList<K>>>,
+{
     loop {
-        let listed = match with_timeout(operation, api.list(&page)).await {
+        let listed = match with_timeout(operation, list(page.clone())).await {
             Err(StepError {
                 fault: Failure::Api(error),
                 ..
-            }) if page.limit == Some(PAGE) && is_too_large(&error) => {
+            }) if page.limit != Some(SMALL_PAGE) && is_too_large(&error) => {
                 page.limit = Some(SMALL_PAGE);
                 continue;
             }

@@ -5,12 +5,13 @@
 
 use crate::api_error::{ErrorCause, StepError};
 use crate::index::{Index, Reduced};
+use crate::lists;
 use crate::placeholders::ObjectKey;
 use crate::write::{Cluster, with_timeout};
 use k8s_openapi::api::apps::v1::StatefulSet;
 use k8s_openapi::api::core::v1::{ResourceQuota, ResourceQuotaSpec, ResourceQuotaStatus};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
-use kube::api::ListParams;
+use kube::api::{ListParams, PartialObjectMeta};
 use placement::plan::{Observation, Quota};
 use placement::requests::Operation;
 use placement::resources::Resources;
@@ -76,11 +77,7 @@ impl Cluster {
         if !statefulset_quota::are_counted(&self.quotas(namespace).await?) {
             return Ok(Quota::default());
         }
-        let owned = self.api::<StatefulSet>(namespace);
-        let owned = with_timeout(Operation::Places, owned.list_metadata(&ListParams::default())).await?;
-        let there = owned.items.iter();
-        let there = there.filter_map(|set| OwnedStatefulSet::from_metadata(&set.metadata));
-        let there: Vec<_> = there.collect();
+        let (listed, there) = self.statefulsets(namespace).await?;
         // Read after the StatefulSets: a StatefulSet that Tekton creates meanwhile is then counted twice, and not missed.
         let quotas = self.quotas(namespace).await?;
         let places = Places {
@@ -92,8 +89,18 @@ impl Cluster {
         };
         Ok(Quota {
             short_of: statefulset_quota::short_of(&quotas, places.needed()),
-            blocker: places.blocker(&quotas, owned.items.len()),
+            blocker: places.blocker(&quotas, listed),
         })
+    }
+
+    /// The number of StatefulSets in the namespace, and the StatefulSets of runs.
+    async fn statefulsets(&self, namespace: &str) -> Result<(usize, Vec<OwnedStatefulSet>), StepError> {
+        let statefulsets = self.api::<StatefulSet>(namespace);
+        let and_one = |(listed, mut there): (usize, Vec<_>), set: PartialObjectMeta<StatefulSet>| {
+            there.extend(OwnedStatefulSet::from_metadata(&set.metadata));
+            (listed + 1, there)
+        };
+        lists::fold_metadata(Operation::Places, &statefulsets, (0, Vec::new()), and_one).await
     }
 
     /// Returns no quotas if an older `ClusterRole` lacks the right to list quotas: runs must not wait for its update.

@@ -127,6 +127,19 @@ fn assert_smaller_last_page(lines: &Lines) {
 }
 
 #[tokio::test]
+async fn a_page_of_metadata_that_is_too_large_is_read_again_in_smaller_pages() {
+    let (api, lines) = server(too_large);
+    let and_one = |mut names: Vec<_>, map: PartialObjectMeta<ConfigMap>| {
+        names.extend(map.metadata.name);
+        names
+    };
+    let folded = fold_metadata(Operation::Count, &api, Vec::new(), and_one);
+    assert_eq!(folded.await.unwrap(), ["a", "b"]);
+    assert!(lines.lock().unwrap()[0].contains("limit=500"));
+    assert_smaller_last_page(&lines);
+}
+
+#[tokio::test]
 async fn a_page_that_is_always_too_large_is_an_error() {
     let (api, _) = server(|_| respond(200, &page(&["a"], ""), 10));
     let folded = fold(Operation::Count, &api, ListParams::default(), (), |(), _| ());

@@ -135,7 +135,7 @@ async fn a_placeholder_mounts_only_claims_that_do_no_harm_and_goes_where_the_oth
 }
 
 const QUOTAS: &str = "GET /api/v1/namespaces/ns/resourcequotas?";
-const ALL_SETS: &str = "GET /apis/apps/v1/namespaces/ns/statefulsets?";
+const ALL_SETS: &str = "GET /apis/apps/v1/namespaces/ns/statefulsets?&limit=500";
 
 /// What a quota says about a run, and what was called for it.
 async fn quota_of(server: &Server, observed: &mut Observation) -> (Quota, Vec<String>) {
@@ -185,6 +185,27 @@ async fn a_quota_of_sets_is_short_if_it_has_no_room_beside_those_that_tekton_has
                 .contains(expected.unwrap_or_default())
         );
     }
+}
+
+#[tokio::test]
+async fn statefulsets_on_all_pages_count() {
+    let status = json!({"hard": {"count/statefulsets.apps": "3"}, "used": {"count/statefulsets.apps": "2"}});
+    let quota = json!({"metadata": {}, "items": [{"metadata": {"name": "few"}, "status": status}]});
+    let owner = json!({"apiVersion": "tekton.dev/v1", "kind": "PipelineRun", "name": "build", "uid": "u1"});
+    let other = json!({"metadata": {"name": "other", "uid": "s8"}});
+    let own = json!({"metadata": {"name": "affinity-assistant-1", "uid": "s9", "ownerReferences": [owner]}});
+    let mut server = Server::start();
+    server.answer(200, quota.clone());
+    server.answer(200, json!({"metadata": {"continue": "next"}, "items": [other]}));
+    server.answer(200, json!({"metadata": {}, "items": [own]}));
+    server.answer(200, quota);
+    let (short_of, calls) = short_of(&mut server, &["source"]).await;
+    let next = format!("{ALL_SETS}&continue=next");
+    assert_eq!(calls, [QUOTAS, ALL_SETS, next.as_str(), QUOTAS]);
+    assert_eq!(
+        short_of, None,
+        "the second page has the affinity assistant of the run"
+    );
 }
 
 #[tokio::test]

@@ -1,7 +1,7 @@
 //! The admission webhook as an axum router: AdmissionReview in, AdmissionReview out.
 //!
 //! The API server sends every new pod of an enrolled run to this webhook and waits, so the answer depends only on the body of the
-//! request: the crate uses no client, no socket and no cache, and holds no lock across an await. The `process` crate has TLS,
+//! request: the crate uses no client, no socket and no cache, and holds no lock across an await. The `runtime` crate has TLS,
 //! listening and draining. The `placement` crate has the rules.
 
 mod body;

@@ -7,7 +7,7 @@ use k8s_openapi::api::core::v1::{Namespace, Pod};
 use kube::Client;
 use kube::api::{Api, Patch, PatchParams, PostParams};
 use placement::keys;
-use process::install;
+use runtime::install;
 use serde_json::{Value, json};
 use std::time::Duration;
 use testbed::apply::{apply_all, documents};

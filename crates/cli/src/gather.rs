@@ -17,7 +17,7 @@ use placement::config::Config;
 use placement::keys;
 use placement::plan::{Decision, Read};
 use placement::run::SpecStatus;
-use process::install;
+use runtime::install;
 use std::collections::BTreeSet;
 use tokio::join;
 

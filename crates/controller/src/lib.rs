@@ -5,7 +5,7 @@
 //! logs, events and metrics, and updates the memory. A write is safe even if the decision used a stale cache, or if a second leader
 //! made it: names are deterministic, and the preconditions of a patch or delete are the UID and all values that it relies on.
 //!
-//! The `process` crate has leader election, signals, the file format of the configuration and the metrics server. The `placement`
+//! The `runtime` crate has leader election, signals, the file format of the configuration and the metrics server. The `placement`
 //! crate has the rules and the requests.
 
 mod api_error;

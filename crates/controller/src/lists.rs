@@ -2,7 +2,7 @@
 //!
 //! kube reads a list as a whole, and keeps two copies of the text meanwhile. A streaming list sends one object at a time. Kubernetes
 //! 1.34 and newer have streaming lists; an older API server rejects the request, and the list comes in pages. The client reads a
-//! response up to a limit (`process::response_limit`). If a page is over the limit, the page is read again with fewer objects.
+//! response up to a limit (`runtime::response_limit`). If a page is over the limit, the page is read again with fewer objects.
 
 use crate::api_error::{Failure, StepError};
 use crate::write::with_timeout;

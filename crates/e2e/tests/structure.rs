@@ -14,7 +14,7 @@ const PRODUCT: [&str; 6] = [
     "placement",
     "controller",
     "admission",
-    "process",
+    "runtime",
     "tekton",
     "pod-affinity",
 ];

@@ -1,4 +1,4 @@
-//! The command line, and the environment variables except those of logs (`process::log`).
+//! The command line, and the environment variables except those of logs (`runtime::log`).
 
 mod election;
 
@@ -6,7 +6,7 @@ use clap::{Parser, Subcommand, ValueEnum, builder::NonEmptyStringValueParser};
 use election::ElectionArgs;
 use jiff::SignedDuration;
 use placement::keys;
-use process::{log::Format, tls::sources::CertificateFiles};
+use runtime::{log::Format, tls::sources::CertificateFiles};
 use std::{net::SocketAddr, path::PathBuf, time::Duration};
 
 const AFTER: &str = "The variable RUST_LOG filters the logs, for example RUST_LOG=info,controller=debug. KUBECONFIG, or else the pod's \
@@ -191,7 +191,7 @@ fn image(text: &str) -> Result<String, String> {
 mod tests {
     use super::*;
     use clap::{CommandFactory, error::ErrorKind};
-    use process::certs::keeper::SETTLE_TIME;
+    use runtime::certs::keeper::SETTLE_TIME;
 
     fn parsed(line: &str) -> Result<Command, clap::Error> {
         Args::try_parse_from(line.split(' ')).map(|args| args.command)
@@ -218,7 +218,7 @@ mod tests {
             (5, keys::NAMESPACE)
         );
         assert!(args.files.is_none());
-        assert_eq!(args.client_silence, process::server::SILENCE);
+        assert_eq!(args.client_silence, runtime::server::SILENCE);
     }
 
     #[test]

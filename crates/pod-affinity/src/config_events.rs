@@ -5,7 +5,7 @@ use kube::{
     runtime::events::{Event, EventType, Recorder, Reporter},
 };
 use placement::{keys, text::shortened};
-use process::{api, config_watch::ConfigFaults};
+use runtime::{api, config_watch::ConfigFaults};
 use tokio::sync::watch;
 
 /// The API server rejects events with longer notes.

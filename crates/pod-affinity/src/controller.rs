@@ -9,8 +9,8 @@ use anyhow::{anyhow, bail};
 use jiff::Timestamp;
 use kube::Client;
 use placement::config::Config;
-use process::install;
-use process::{
+use runtime::install;
+use runtime::{
     admin,
     certs::keeper::Keeper,
     config_watch::{self, ConfigWatch},

@@ -22,7 +22,7 @@ fn main() -> ExitCode {
         return placeholder::stay();
     }
     let args = Args::parse();
-    if let Err(error) = process::log::init(args.log_format) {
+    if let Err(error) = runtime::log::init(args.log_format) {
         eprintln!("{error}");
         return ExitCode::FAILURE;
     }

@@ -5,7 +5,7 @@ use crate::args::{Args, Command};
 use clap::Parser;
 use placement::opt_in::NamespaceLabel;
 use placement::{config::Config, keys};
-use process::install;
+use runtime::install;
 use serde::Deserialize;
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};

@@ -2,8 +2,8 @@
 
 use anyhow::anyhow;
 use kube::{Client, Config};
-use process::server::{Error, Listening, Port};
-use process::server_clock::ServerClock;
+use runtime::server::{Error, Listening, Port};
+use runtime::server_clock::ServerClock;
 use std::net::SocketAddr;
 
 /// Binds a port and logs its address. If the operating system chose the port, the address is also printed on standard output, for

@@ -4,7 +4,7 @@ use crate::args::WebhookArgs;
 use crate::start::{client, listen};
 use anyhow::{Context, bail};
 use kube::Client;
-use process::{
+use runtime::{
     admin,
     metrics::{Registry, Serving},
     readiness::Readiness,

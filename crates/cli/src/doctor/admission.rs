@@ -9,7 +9,7 @@ use crate::admission::{Compared, Mechanism, Policy};
 use crate::switch::is_off;
 use k8s_openapi::api::admissionregistration::v1::MutatingWebhookConfiguration;
 use placement::supported::OLDEST_WITH_POLICIES;
-use process::install;
+use runtime::install;
 use serde_json::Value;
 
 pub(super) const POLICIES: Check = Check("policies");

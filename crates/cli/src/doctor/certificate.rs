@@ -6,9 +6,9 @@ use crate::admission::Mechanism;
 use crate::words::{age, between, span};
 use jiff::SignedDuration;
 use k8s_openapi::api::admissionregistration::v1::MutatingWebhookConfiguration;
-use process::certs::x509::Certificate;
-use process::certs::{StoredCertificates, service_names};
-use process::install;
+use runtime::certs::x509::Certificate;
+use runtime::certs::{StoredCertificates, service_names};
+use runtime::install;
 
 const CERTIFICATE: Check = Check("certificate");
 /// The leader renews a certificate within minutes, and cert-manager within an hour: after a day, a renewal is overdue.

@@ -8,7 +8,7 @@ use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::coordination::v1::{Lease, LeaseSpec};
 use kube::ResourceExt;
 use placement::config::Config;
-use process::install;
+use runtime::install;
 use std::time::Duration;
 
 pub(super) const INSTALLATION: Check = Check("installation");

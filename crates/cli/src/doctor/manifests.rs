@@ -210,7 +210,7 @@ fn documents<T: DeserializeOwned>(text: &str) -> Vec<T> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use process::install;
+    use runtime::install;
 
     #[test]
     fn both_webhook_configurations_are_there() {

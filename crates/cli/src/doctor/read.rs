@@ -23,7 +23,7 @@ use k8s_openapi::api::core::v1::{ConfigMap, Namespace, Pod};
 use kube::Resource;
 use kube::api::{ApiResource, GroupVersionKind, ListParams};
 use placement::keys;
-use process::install;
+use runtime::install;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 use std::fmt::Debug;

@@ -5,7 +5,7 @@ use super::finding::{Check, Checked, NAMED};
 use super::manifests::{CONTROLLER, Right};
 use crate::admission::Mechanism;
 use crate::words::list;
-use process::certs::publish::injector;
+use runtime::certs::publish::injector;
 use std::collections::{BTreeMap, BTreeSet};
 
 const RIGHTS: Check = Check("rights");

@@ -5,8 +5,8 @@ use crate::admission::Compared;
 use crate::ask::Gap;
 use crate::fixture::{at, forbidden, merged, not_served, object, placeholder, run, unschedulable};
 use k8s_openapi::ByteString;
-use process::certs::x509::{issue_ca, issue_leaf};
-use process::certs::{StoredCertificates, service_names};
+use runtime::certs::x509::{issue_ca, issue_leaf};
+use runtime::certs::{StoredCertificates, service_names};
 use serde_json::{Value, json};
 
 pub(super) const OURS: &str = "tekton-pod-affinity";
@@ -70,7 +70,7 @@ fn with_certificates(mut snapshot: Snapshot, stored: &StoredCertificates, bundle
         one.client_config.ca_bundle =
             Some(ByteString(bundle.as_bytes().to_vec())).filter(|it| !it.0.is_empty());
     }
-    let names = process::certs::publish::CONFIGURATIONS;
+    let names = runtime::certs::publish::CONFIGURATIONS;
     let webhooks = webhooks.into_iter().map(|it| Ok(Some(it)));
     snapshot.installation.admission.webhooks = names.into_iter().zip(webhooks).collect();
     snapshot
@@ -360,8 +360,8 @@ problems_of! {
     bundles_that_are_empty: |snapshot| *snapshot = with_certificates(snapshot.clone(), &certificates(), "");
     webhooks_that_do_not_answer: |snapshot| {
         let down = |name: &str| failed(&format!("Internal error occurred: failed calling webhook \"{name}\": connection refused"));
-        snapshot.trial.run = Err(down(process::install::PIPELINE_RUN_WEBHOOK));
-        snapshot.trial.pod = Err(down(process::install::POD_WEBHOOK));
+        snapshot.trial.run = Err(down(runtime::install::PIPELINE_RUN_WEBHOOK));
+        snapshot.trial.pod = Err(down(runtime::install::POD_WEBHOOK));
     };
     webhooks_that_are_not_called: |snapshot| {
         snapshot.trial.run = Ok(run(&json!({"spec": {"status": null}})));

@@ -15,7 +15,7 @@ use placement::names::Group;
 use placement::strategy::{Isolation, Strategy};
 use placement::terms::terms;
 use placement::{keys, messages};
-use process::install;
+use runtime::install;
 use serde::Deserialize;
 use serde_json::{Value, json};
 

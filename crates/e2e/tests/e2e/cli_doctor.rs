@@ -11,7 +11,7 @@ use crate::support::usage::Counted;
 use kube::api::{Api, DeleteParams, DynamicObject, Patch, PatchParams, PostParams};
 use kube::{Client, ResourceExt};
 use placement::keys;
-use process::install;
+use runtime::install;
 use serde_json::{Value, json};
 use testbed::apply::{api_of, apply_all};
 use testbed::runs::RunSpec;

@@ -12,8 +12,8 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use kube::api::DeleteParams;
 use kube::{Client, ResourceExt};
 use placement::keys;
-use process::install;
 use rcgen::date_time_ymd;
+use runtime::install;
 use serde_json::Value;
 use std::path::PathBuf;
 use testbed::product::{Installed, NAMESPACE};
@@ -225,7 +225,7 @@ async fn with_a_ca_of_ones_own_its_certificates_serve_and_the_controller_leaves_
     bed.add_nodes(&Nodes::new("node", 4)).await.unwrap();
     let user = CertManager::start(&bed).await;
     let write = async |last_year| {
-        let names = process::certs::service_names(NAMESPACE);
+        let names = runtime::certs::service_names(NAMESPACE);
         user.write(install::CERTIFICATE_SECRET, names, last_year).await;
     };
     // The steps of certs/README.md.

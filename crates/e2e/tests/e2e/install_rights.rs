@@ -18,7 +18,7 @@ use k8s_openapi::api::events::v1::Event;
 use kube::api::{Api, DeleteParams, ListParams, Patch, PatchParams};
 use kube::{Client, ResourceExt};
 use placement::keys;
-use process::install;
+use runtime::install;
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 use testbed::product::NAMESPACE;

@@ -1,6 +1,6 @@
 //! The webhook's certificates are renewed under load without a lost call, and any damage of their Secret is repaired.
 //!
-//! These tests do not set clocks: unit tests of `process`, with a clock of their own, cover jumps of the clock.
+//! These tests do not set clocks: unit tests of `runtime`, with a clock of their own, cover jumps of the clock.
 
 use crate::metrics::repository;
 use crate::nothing_lost::{installed, until_ready};
@@ -12,9 +12,9 @@ use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::core::v1::Secret;
 use kube::api::{Api, DeleteParams, PostParams};
 use placement::keys;
-use process::certs::x509::{Certificate, Issued, issue_ca, issue_leaf};
-use process::certs::{CA_LIFE, LEAF_LIFE, Renewal, StoredCertificates, decide, service_names};
-use process::install;
+use runtime::certs::x509::{Certificate, Issued, issue_ca, issue_leaf};
+use runtime::certs::{CA_LIFE, LEAF_LIFE, Renewal, StoredCertificates, decide, service_names};
+use runtime::install;
 use std::time::Instant;
 use testbed::product::Installed;
 use testbed::{Part, apply, probe};

@@ -9,7 +9,7 @@ use kube::api::{Patch, PatchParams, PostParams};
 use kube::core::Request;
 use kube::{Client, Error};
 use placement::keys;
-use process::install;
+use runtime::install;
 use serde_json::{Value, json};
 use testbed::Testbed;
 use testbed::apply::{api_of, apply_all};

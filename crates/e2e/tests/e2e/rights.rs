@@ -7,7 +7,7 @@ use k8s_openapi::api::authorization::v1::SelfSubjectRulesReview;
 use k8s_openapi::api::core::v1::{Node, Pod, Secret};
 use kube::api::{Api, DeleteParams, ListParams, Patch, PatchParams, PostParams};
 use kube::{Client, Error};
-use process::install;
+use runtime::install;
 use serde_json::json;
 use std::collections::{BTreeMap, BTreeSet};
 use testbed::product::NAMESPACE;

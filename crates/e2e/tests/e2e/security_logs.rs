@@ -8,7 +8,7 @@ use k8s_openapi::ByteString;
 use k8s_openapi::api::core::v1::Secret;
 use kube::Client;
 use kube::api::Api;
-use process::install;
+use runtime::install;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use testbed::product::NAMESPACE;

@@ -6,7 +6,7 @@ use crate::support::runs::{create, nodes_after};
 use k8s_openapi::api::admissionregistration::v1::MutatingWebhookConfiguration;
 use k8s_openapi::api::core::v1::Namespace;
 use kube::api::Api;
-use process::install;
+use runtime::install;
 use testbed::product::NAMESPACE;
 use testbed::runs::RunSpec;
 use testbed::{Part, Testbed};

@@ -2,7 +2,7 @@
 
 use super::{Args, duration};
 use clap::{CommandFactory, Error, error::ErrorKind};
-use process::lease::Terms;
+use runtime::lease::Terms;
 use std::time::Duration;
 
 /// The durations of the election. Names and defaults are those of kube-controller-manager.

@@ -15,7 +15,7 @@ type Tls = StreamOwned<ClientConnection, TcpStream>;
 
 /// Maximum time for two reviews and a handshake of other clients, far less than the timeout of the API server for webhooks.
 const PROMPT: Duration = Duration::from_secs(3);
-/// The webhook disconnects a client after this silence, and not earlier. Shorter than the default (`process::server` has a test of the
+/// The webhook disconnects a client after this silence, and not earlier. Shorter than the default (`runtime::server` has a test of the
 /// default), but longer than the limits of 10 s, and long enough for all clients to be connected at once.
 const SILENCE: Duration = Duration::from_secs(20);
 /// How late a test may see that a client was disconnected.

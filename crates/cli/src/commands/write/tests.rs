@@ -9,7 +9,7 @@ use crate::doctor::read::admission_kind;
 use crate::fake_api::{AsCluster, FakeApi, run_path};
 use crate::fixture::{UID, merged, placeholder, released, run};
 use crate::switch::is_off;
-use process::install;
+use runtime::install;
 use serde_json::{Value, json};
 
 const SET: &str = "/apis/apps/v1/namespaces/ci/statefulsets/s";

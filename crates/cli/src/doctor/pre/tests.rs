@@ -4,7 +4,7 @@ use super::*;
 use crate::doctor::tests::{OURS, deployment, healthy, map, no_policies};
 use crate::doctor::{Level, manifests, text};
 use crate::fixture::{at, forbidden, not_served, object as made};
-use process::install;
+use runtime::install;
 use serde_json::json;
 
 #[expect(clippy::unnecessary_wraps, reason = "what was seen is always a Result")]

@@ -4,7 +4,7 @@ use super::*;
 use crate::doctor::tests::{healthy, problems};
 use crate::fixture::{forbidden, not_served, object};
 use placement::admission::Verdict;
-use process::install;
+use runtime::install;
 
 fn admitted(pod: &Pod) -> Pod {
     let mut pod = serde_json::to_value(pod).unwrap();

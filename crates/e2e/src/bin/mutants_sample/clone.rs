@@ -15,7 +15,7 @@ const CODE: [&str; 10] = [
     "crates/controller",
     "crates/placement",
     "crates/pod-affinity",
-    "crates/process",
+    "crates/runtime",
     "crates/tekton",
 ];
 

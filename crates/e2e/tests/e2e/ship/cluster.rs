@@ -7,7 +7,7 @@ use crate::support::pages::{block, blocks};
 use k8s_openapi::api::coordination::v1::Lease;
 use kube::api::Api;
 use placement::keys;
-use process::install;
+use runtime::install;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};

@@ -6,7 +6,7 @@ use k8s_openapi::api::core::v1::ConfigMap;
 use kube::ResourceExt;
 use kube::api::{Api, DynamicObject, Patch, PatchParams};
 use placement::keys;
-use process::install;
+use runtime::install;
 use serde_json::json;
 use std::time::Duration;
 use testbed::product::NAMESPACE;

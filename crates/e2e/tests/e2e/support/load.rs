@@ -5,7 +5,7 @@ use k8s_openapi::api::core::v1::Pod;
 use kube::Client;
 use kube::api::{Api, PostParams};
 use placement::keys;
-use process::install;
+use runtime::install;
 use serde_json::json;
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -8,7 +8,7 @@ use k8s_openapi::api::core::v1::{Node, Pod, ResourceQuota, Secret};
 use kube::api::{Api, Patch, PatchParams, PostParams};
 use kube::runtime::{WatchStreamExt, watcher};
 use kube::{Client, Resource};
-use process::install;
+use runtime::install;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use std::fmt::Debug;

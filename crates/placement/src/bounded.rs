@@ -15,9 +15,9 @@ use serde_json::Value;
 pub const ENTRIES: usize = 100;
 /// The most bytes of JSON that one call of [`Fields::decode`] keeps.
 pub const BYTES: usize = 64 << 10;
-/// The most bytes of a string of a named field. A longer string is cut and gets an ellipsis, so that the string equals no valid
-/// value.
-pub const STRING: usize = 512;
+/// The most bytes of a string of a named field: a reserve of 64 resources with names of usual length fits. A longer string is cut and
+/// gets an ellipsis, so that the string equals no valid value.
+pub const STRING: usize = 2 << 10;
 
 /// The fields of a document, or of a part of it, that a rule reads. A value of another type than expected keeps its type: a list
 /// or an object becomes empty, and a scalar stays.

@@ -221,30 +221,34 @@ fn is_controller_run(owner: &OwnerReference) -> bool {
     is_controlled_by_run(&owner.api_version, &owner.kind, owner.controller)
 }
 
-/// The labels that the rules read.
-const LABELS: [&str; 5] = [
-    keys::OPT_IN,
-    keys::KUEUE_QUEUE_NAME,
-    keys::GROUP,
-    keys::STRATEGY,
-    keys::ISOLATION,
+/// The most bytes of the name of an object.
+const NAME: usize = 253;
+
+/// The labels that the rules read, each with the most bytes of a value.
+const LABELS: [(&str, usize); 5] = [
+    (keys::OPT_IN, COMPARED),
+    (keys::KUEUE_QUEUE_NAME, COMPARED),
+    (keys::GROUP, COMPARED),
+    (keys::STRATEGY, COMPARED),
+    (keys::ISOLATION, COMPARED),
 ];
 
-/// The annotations that the rules read.
-const ANNOTATIONS: [&str; 5] = [
-    keys::HOLD,
-    keys::NODE,
-    keys::RESERVE,
-    keys::USED,
-    keys::OPTED_IN_BY,
+/// The annotations that the rules read, each with the most bytes of a value.
+const ANNOTATIONS: [(&str, usize); 5] = [
+    (keys::HOLD, COMPARED),
+    (keys::NODE, NAME),
+    (keys::RESERVE, STRING),
+    (keys::USED, STRING),
+    (keys::OPTED_IN_BY, COMPARED),
 ];
 
 /// Keeps the entries with these keys. An empty map becomes `None`, and a rebuilt map has no spare capacity.
-fn retain(map: &mut Option<BTreeMap<String, String>>, keys: &[&str]) {
+fn retain(map: &mut Option<BTreeMap<String, String>>, keys: &[(&str, usize)]) {
     let entries = map.take().into_iter().flatten();
+    let limit = |name: &str| keys.iter().find(|(key, _)| *key == name).map(|(_, limit)| *limit);
     let kept: BTreeMap<_, _> = entries
-        .filter(|(key, _)| keys.contains(&key.as_str()))
-        .map(|(key, value)| (key, shortened(&value, STRING).into_owned()))
+        .filter_map(|(key, value)| Some((limit(&key)?, key, value)))
+        .map(|(limit, key, value)| (key, shortened(&value, limit).into_owned()))
         .collect();
     *map = (!kept.is_empty()).then_some(kept);
 }

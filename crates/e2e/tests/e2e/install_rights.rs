@@ -111,9 +111,14 @@ impl Asked<'_> {
     }
 
     /// An apply that makes the object is on record as one patch, and needs the right to create besides.
+    /// A streaming list is a watch. API servers before 1.34 have no streaming lists, and receive the verb list instead.
     fn has_verb(&self, verb: &str) -> bool {
+        let used = self.text("/verb");
         let created = self.0.pointer("/responseStatus/code") == Some(&json!(201));
-        self.text("/verb") == verb || (verb == "create" && self.text("/verb") == "patch" && created)
+        let is_streaming_list = self.text("/requestURI").contains("sendInitialEvents=true");
+        used == verb
+            || (verb == "create" && used == "patch" && created)
+            || (verb == "list" && used == "watch" && is_streaming_list)
     }
 
     fn uses(&self, grant: &Grant) -> bool {

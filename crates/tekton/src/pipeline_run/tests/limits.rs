@@ -94,10 +94,10 @@ fn full() -> Value {
     for key in ["name", "namespace"] {
         run["metadata"][key] = json!(long(key));
     }
-    for key in LABELS {
+    for (key, _) in LABELS {
         run["metadata"]["labels"][key] = json!("x".repeat(63));
     }
-    for key in ANNOTATIONS {
+    for (key, _) in ANNOTATIONS {
         run["metadata"]["annotations"][key] = json!("x".repeat(50_000));
     }
     let owner = json!({"apiVersion": long("v"), "kind": long("k"), "name": long("n"), "uid": long("u"), "controller": true});

@@ -1,6 +1,6 @@
 //! The objects by which pod-affinity changes created runs and pods: its webhooks, or admission policies (overlays/policies). Pure.
 
-use crate::ask::{Gap, Seen};
+use crate::requests::{RequestError, RequestResult};
 use k8s_openapi::api::admissionregistration::v1::MutatingWebhookConfiguration;
 use serde::Deserialize;
 use serde_json::Value;
@@ -41,13 +41,13 @@ impl Policy {
 #[derive(Clone, Debug)]
 pub(crate) struct Compared {
     pub(crate) release: Policy,
-    pub(crate) found: Seen<Option<Value>>,
+    pub(crate) found: RequestResult<Option<Value>>,
 }
 
 /// The objects that make the API server change other objects: the webhook configurations by name, and the policies.
 #[derive(Clone, Debug)]
 pub(crate) struct Admission {
-    pub(crate) webhooks: Vec<(&'static str, Seen<Option<MutatingWebhookConfiguration>>)>,
+    pub(crate) webhooks: Vec<(&'static str, RequestResult<Option<MutatingWebhookConfiguration>>)>,
     pub(crate) policies: Vec<Compared>,
 }
 
@@ -72,12 +72,12 @@ impl Admission {
     }
 
     /// The policies that could not be read.
-    pub(crate) fn policy_gaps(&self) -> impl Iterator<Item = &Gap> {
+    pub(crate) fn policy_gaps(&self) -> impl Iterator<Item = &RequestError> {
         self.policies.iter().filter_map(|it| it.found.as_ref().err())
     }
 
     /// The objects that could not be read.
-    pub(crate) fn gaps(&self) -> impl Iterator<Item = &Gap> {
+    pub(crate) fn errors(&self) -> impl Iterator<Item = &RequestError> {
         let webhooks = self.webhooks.iter().filter_map(|(_, seen)| seen.as_ref().err());
         webhooks.chain(self.policy_gaps())
     }

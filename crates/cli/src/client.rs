@@ -1,7 +1,7 @@
 //! The client for the cluster: kubeconfig, context and namespace, with the rules of kubectl.
 
 use crate::args::ClusterArgs;
-use crate::ask::{Server, chain};
+use crate::requests::{Server, chain};
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Client, Config};
 use thiserror::Error;

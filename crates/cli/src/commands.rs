@@ -7,8 +7,8 @@ mod wait;
 mod write;
 
 use crate::args::{Args, Caller, ClusterArgs, CompletionArgs, Verb};
-use crate::ask::{Gap, Seen};
 use crate::client::{Cluster, cluster};
+use crate::requests::{RequestError, RequestResult};
 use crate::{args, complete, output};
 use std::ffi::OsString;
 use std::io::ErrorKind;
@@ -59,7 +59,7 @@ async fn answer(caller: Caller, args: Args) -> ExitCode {
     }
 }
 
-async fn run_in(caller: Caller, cluster: &Cluster, verb: Verb) -> Seen<ExitCode> {
+async fn run_in(caller: Caller, cluster: &Cluster, verb: Verb) -> RequestResult<ExitCode> {
     match verb {
         Verb::List(args) => Box::pin(read::list(cluster, &args)).await,
         Verb::Explain(args) => Box::pin(explain::explain(cluster, &args)).await,
@@ -82,16 +82,21 @@ fn completion(caller: Caller, args: &CompletionArgs) -> ExitCode {
     }
 }
 
-async fn with_cluster(args: &ClusterArgs, verb: impl AsyncFnOnce(Cluster) -> Seen<ExitCode>) -> ExitCode {
+async fn with_cluster(
+    args: &ClusterArgs,
+    verb: impl AsyncFnOnce(Cluster) -> RequestResult<ExitCode>,
+) -> ExitCode {
     let found = match cluster(args).await {
         Ok(found) => found,
         Err(error) => return failed(&error.to_string()),
     };
     let url = found.url.clone();
-    verb(found).await.unwrap_or_else(|gap| match gap {
-        Gap::Changed(_) => refused(&gap.to_string()),
-        Gap::Forbidden(_) | Gap::NotServed(_) | Gap::Unreadable(_) => failed(&gap.to_string()),
-        Gap::Late(..) | Gap::Failed(..) => failed(&format!("{gap} ({url})")),
+    verb(found).await.unwrap_or_else(|error| match error {
+        RequestError::Changed(_) => refused(&error.to_string()),
+        RequestError::Forbidden(_) | RequestError::NotServed(_) | RequestError::Unreadable(_) => {
+            failed(&error.to_string())
+        }
+        RequestError::Late(..) | RequestError::Failed(..) => failed(&format!("{error} ({url})")),
     })
 }
 
@@ -125,7 +130,8 @@ fn printed(text: &str) -> ExitCode {
     }
 }
 
-fn notes<'a>(gaps: impl IntoIterator<Item = &'a Gap>) {
-    gaps.into_iter()
-        .for_each(|gap| output::note(&format!("note: {gap}")));
+fn notes<'a>(errors: impl IntoIterator<Item = &'a RequestError>) {
+    errors
+        .into_iter()
+        .for_each(|error| output::note(&format!("note: {error}")));
 }

@@ -19,9 +19,9 @@ pub(crate) use finding::{Finding, Level, is_at_least, text};
 pub(crate) use pre::findings as pre_findings;
 
 use crate::admission::{Admission, Mechanism};
-use crate::ask::Seen;
+use crate::requests::RequestResult;
 use crate::view::PipelineRun;
-use finding::Checked;
+use finding::CheckResult;
 use jiff::Timestamp;
 use k8s_openapi::api::apps::v1::{Deployment, StatefulSet};
 use k8s_openapi::api::coordination::v1::Lease;
@@ -33,23 +33,23 @@ use placement::config::Config;
 pub(crate) struct Snapshot {
     pub(crate) now: Timestamp,
     pub(crate) installation: Installation,
-    pub(crate) lease: Seen<Option<Lease>>,
+    pub(crate) lease: RequestResult<Option<Lease>>,
     /// The Lease was renewed between two reads.
     pub(crate) renewed: bool,
-    pub(crate) secret: Seen<Option<Secret>>,
-    pub(crate) config: Seen<Option<ConfigMap>>,
+    pub(crate) secret: RequestResult<Option<Secret>>,
+    pub(crate) config: RequestResult<Option<ConfigMap>>,
     pub(crate) trial: trial::Trial,
-    pub(crate) rights: Seen<Vec<rights::Review>>,
-    pub(crate) runs: Seen<Vec<PipelineRun>>,
-    pub(crate) sets: Seen<Vec<StatefulSet>>,
+    pub(crate) rights: RequestResult<Vec<rights::Review>>,
+    pub(crate) runs: RequestResult<Vec<PipelineRun>>,
+    pub(crate) sets: RequestResult<Vec<StatefulSet>>,
     /// The pods of placeholders.
-    pub(crate) placeholders: Seen<Vec<Pod>>,
+    pub(crate) placeholders: RequestResult<Vec<Pod>>,
     /// Pending pods of tasks of enrolled runs.
-    pub(crate) waiting: Seen<Vec<Pod>>,
-    pub(crate) quotas: Seen<Vec<ResourceQuota>>,
-    pub(crate) limits: Seen<Vec<LimitRange>>,
+    pub(crate) waiting: RequestResult<Vec<Pod>>,
+    pub(crate) quotas: RequestResult<Vec<ResourceQuota>>,
+    pub(crate) limits: RequestResult<Vec<LimitRange>>,
     /// The Namespaces with the opt-in label.
-    pub(crate) namespaces: Seen<Vec<Namespace>>,
+    pub(crate) namespaces: RequestResult<Vec<Namespace>>,
 }
 
 /// The objects that exist once in the cluster. `doctor` reads them with and without `--pre`.
@@ -58,22 +58,22 @@ pub(crate) struct Installation {
     pub(crate) platform: Platform,
     /// The namespace in which pod-affinity is or will be installed.
     pub(crate) namespace: String,
-    pub(crate) found: Seen<Option<Namespace>>,
-    pub(crate) deployments: Seen<Vec<Deployment>>,
+    pub(crate) found: RequestResult<Option<Namespace>>,
+    pub(crate) deployments: RequestResult<Vec<Deployment>>,
     pub(crate) admission: Admission,
 }
 
 /// Kubernetes and Tekton.
 #[derive(Clone, Debug)]
 pub(crate) struct Platform {
-    pub(crate) kubernetes: Seen<String>,
+    pub(crate) kubernetes: RequestResult<String>,
     /// Whether the API server serves the kind `PipelineRun`.
-    pub(crate) serves_runs: Seen<()>,
+    pub(crate) serves_runs: RequestResult<()>,
     /// Whether the API server serves the kind `MutatingAdmissionPolicy`.
-    pub(crate) serves_policies: Seen<()>,
+    pub(crate) serves_policies: RequestResult<()>,
     pub(crate) tekton_namespace: String,
-    pub(crate) tekton: Seen<Option<ConfigMap>>,
-    pub(crate) flags: Seen<Option<ConfigMap>>,
+    pub(crate) tekton: RequestResult<Option<ConfigMap>>,
+    pub(crate) flags: RequestResult<Option<ConfigMap>>,
 }
 
 impl Snapshot {
@@ -95,7 +95,7 @@ impl Snapshot {
 
 /// The findings on an installation, check by check.
 pub(crate) fn findings(snapshot: &Snapshot) -> Vec<Finding> {
-    let checks: [fn(&Snapshot) -> Checked; 14] = [
+    let checks: [fn(&Snapshot) -> CheckResult; 14] = [
         |it| Ok(platform::versions(&it.installation.platform)),
         installation::deployments,
         installation::leader,

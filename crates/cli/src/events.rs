@@ -7,7 +7,7 @@ use placement::messages;
 
 /// One event.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Told {
+pub(crate) struct RunEvent {
     /// When it was emitted last.
     pub(crate) at: Timestamp,
     /// When it was emitted first.
@@ -20,7 +20,7 @@ pub(crate) struct Told {
     pub(crate) warning: bool,
 }
 
-impl Told {
+impl RunEvent {
     /// Reads an event of either API group.
     pub(crate) fn of(event: &Event) -> Option<Self> {
         let by = event.reporting_component.clone().filter(|name| !name.is_empty());
@@ -69,7 +69,7 @@ fn first(event: &Event) -> Option<Timestamp> {
 }
 
 /// The last event with this reason about an object.
-pub(crate) fn latest<'a>(told: &'a [Told], about: &str, reason: &str) -> Option<&'a Told> {
+pub(crate) fn latest<'a>(told: &'a [RunEvent], about: &str, reason: &str) -> Option<&'a RunEvent> {
     told.iter()
         .filter(|event| event.about == about && event.reason == reason)
         .max_by_key(|event| event.at)

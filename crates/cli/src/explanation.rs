@@ -10,12 +10,12 @@ mod running;
 mod summary;
 mod tasks;
 
-use crate::events::Told;
+use crate::events::RunEvent;
 use crate::facts::Facts;
 use crate::words::{age, quoted};
 pub(crate) use controller::text as controller_text;
-use report::Chapter;
 pub(crate) use report::Explanation;
+use report::Section;
 
 /// Reasons of pod-affinity's events whose contents are in other sections.
 const IN_OTHER_SECTIONS: [&str; 9] = [
@@ -48,12 +48,12 @@ pub(crate) fn explain(facts: &Facts) -> Explanation {
     Explanation {
         summary: summary::summary(facts),
         help: help::help(facts),
-        not_read: gaps(facts),
-        chapters: sections.into_iter().flatten().collect(),
+        not_read: errors(facts),
+        sections: sections.into_iter().flatten().collect(),
     }
 }
 
-fn outcome(facts: &Facts) -> Option<Chapter> {
+fn outcome(facts: &Facts) -> Option<Section> {
     let (succeeded, reason) = facts.view.verdict.as_ref()?;
     let ended = facts
         .view
@@ -65,14 +65,14 @@ fn outcome(facts: &Facts) -> Option<Chapter> {
         (false, "") => format!("failed{when}."),
         (false, reason) => format!("did not succeed{when}: {reason}."),
     };
-    Some(Chapter::new("Outcome", text))
+    Some(Section::new("Outcome", text))
 }
 
 /// Moves, and failed attempts of pod-affinity: the last event of each reason.
-fn last_events(facts: &Facts) -> Vec<&Told> {
+fn last_events(facts: &Facts) -> Vec<&RunEvent> {
     let events = facts.events.as_deref().unwrap_or_default().iter();
     let ours = events.filter(|event| event.about == facts.uid() && event.is_ours());
-    let mut last: Vec<&Told> = Vec::new();
+    let mut last: Vec<&RunEvent> = Vec::new();
     for event in ours.filter(|event| !IN_OTHER_SECTIONS.contains(&event.reason.as_str())) {
         last.retain(|earlier| earlier.reason != event.reason || earlier.at > event.at);
         if !last.iter().any(|it| it.reason == event.reason) {
@@ -83,21 +83,21 @@ fn last_events(facts: &Facts) -> Vec<&Told> {
     last
 }
 
-fn events(facts: &Facts) -> Option<Chapter> {
+fn events(facts: &Facts) -> Option<Section> {
     let last = last_events(facts).into_iter();
     let last = last.filter(|event| !controller::is_shown(facts, event));
-    let ago = |event: &Told| age(event.at, facts.now);
+    let ago = |event: &RunEvent| age(event.at, facts.now);
     let lines = last.map(|event| format!("{} ago, {}: {}", ago(event), event.reason, event.text));
-    Chapter::list("Events", "of pod-affinity on the run:", lines)
+    Section::list("Events", "of pod-affinity on the run:", lines)
 }
 
-fn gaps(facts: &Facts) -> Vec<String> {
-    facts.gaps().iter().map(ToString::to_string).collect()
+fn errors(facts: &Facts) -> Vec<String> {
+    facts.errors().iter().map(ToString::to_string).collect()
 }
 
-fn not_read(facts: &Facts) -> Option<Chapter> {
+fn not_read(facts: &Facts) -> Option<Section> {
     let text = "so the output above is incomplete:";
-    Chapter::list("Not read", text, gaps(facts).into_iter())
+    Section::list("Not read", text, errors(facts).into_iter())
 }
 
 /// `The scheduler reports: "..."`.

@@ -1,13 +1,13 @@
 //! The objects that the explanation of one run is made from.
 
-use crate::ask::{Gap, Seen};
-use crate::events::{Told, latest};
+use crate::events::{RunEvent, latest};
 use crate::fit::{BoundVolume, ClusterView};
 use crate::observe::observation;
+use crate::requests::{RequestError, RequestResult};
 use crate::state::State;
 use crate::view::{
-    RunView, Seat, is_assistant, is_live, is_opted_out, is_placeholder, label, node as bound_to,
-    unschedulable,
+    PlaceholderObjects, RunView, is_assistant, is_live, is_opted_out, is_placeholder, label,
+    node as bound_to, unschedulable,
 };
 use jiff::Timestamp;
 use k8s_openapi::api::apps::v1::StatefulSet;
@@ -24,33 +24,33 @@ use placement::volume::NodeNames;
 pub(crate) struct Facts {
     /// The API server's time.
     pub(crate) now: Timestamp,
-    pub(crate) config: Seen<Config>,
+    pub(crate) config: RequestResult<Config>,
     pub(crate) view: RunView,
     /// The StatefulSet that has the name of the run's placeholder.
-    pub(crate) set: Seen<Option<StatefulSet>>,
+    pub(crate) set: RequestResult<Option<StatefulSet>>,
     /// The run's pods, the placeholder's pod included.
-    pub(crate) pods: Seen<Vec<Pod>>,
+    pub(crate) pods: RequestResult<Vec<Pod>>,
     /// Events about the run, and about its pods that wait.
-    pub(crate) events: Seen<Vec<Told>>,
+    pub(crate) events: RequestResult<Vec<RunEvent>>,
     /// The node of [`Facts::node_name`], unless the run is done.
-    pub(crate) node: Option<Seen<Option<Node>>>,
+    pub(crate) node: Option<RequestResult<Option<Node>>>,
     /// Read only if a pod of the run waits.
     pub(crate) surroundings: Option<Surroundings>,
     /// The latest rejection of a task's pod by a quota in the namespace.
     pub(crate) refusal: Option<String>,
     /// The volumes of the run's PVCs. This and the following are read only if the plan needs them, or a pod of the run waits.
-    pub(crate) volumes: Option<Seen<Vec<BoundVolume>>>,
-    pub(crate) quota: Option<Seen<Quota>>,
+    pub(crate) volumes: Option<RequestResult<Vec<BoundVolume>>>,
+    pub(crate) quota: Option<RequestResult<Quota>>,
     /// The run's TaskRuns whose pods were rejected by a quota.
-    pub(crate) rejected_tasks: Option<Seen<Vec<String>>>,
+    pub(crate) rejected_tasks: Option<RequestResult<Vec<String>>>,
     /// Why the placeholder's pod cannot be created.
-    pub(crate) failed_create: Option<Seen<Option<String>>>,
+    pub(crate) failed_create: Option<RequestResult<Option<String>>>,
 }
 
 /// The nodes of the cluster, and the pods on them.
 #[derive(Clone, Debug)]
 pub(crate) struct Surroundings {
-    pub(crate) nodes: Seen<Vec<Node>>,
+    pub(crate) nodes: RequestResult<Vec<Node>>,
     pub(crate) pods: PartialPods,
 }
 
@@ -58,19 +58,19 @@ pub(crate) struct Surroundings {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct PartialPods {
     pub(crate) pods: Vec<Pod>,
-    pub(crate) gaps: Vec<Gap>,
+    pub(crate) errors: Vec<RequestError>,
 }
 
 impl Facts {
-    pub(crate) fn seat(&self) -> Seat<'_> {
-        Seat {
+    pub(crate) fn placeholder(&self) -> PlaceholderObjects<'_> {
+        PlaceholderObjects {
             set: self.set.as_ref().ok().and_then(Option::as_ref),
             pod: self.all_pods().iter().find(|pod| is_placeholder(pod)),
         }
     }
 
     pub(crate) fn state(&self) -> State {
-        State::of(&self.view, &self.seat())
+        State::of(&self.view, &self.placeholder())
     }
 
     pub(crate) fn uid(&self) -> &str {
@@ -103,12 +103,12 @@ impl Facts {
     }
 
     /// The last event with this reason on the run.
-    pub(crate) fn event(&self, reason: &str) -> Option<&Told> {
+    pub(crate) fn event(&self, reason: &str) -> Option<&RunEvent> {
         latest(self.events.as_deref().unwrap_or_default(), self.uid(), reason)
     }
 
     /// The latest event of an autoscaler about a pod.
-    pub(crate) fn autoscaler_about(&self, pod: &Pod) -> Option<&Told> {
+    pub(crate) fn autoscaler_about(&self, pod: &Pod) -> Option<&RunEvent> {
         let uid = pod.metadata.uid.as_deref()?;
         let events = self.events.as_deref().ok()?.iter();
         let answers = events.filter(|event| event.about == uid && event.is_of_autoscaler());
@@ -122,7 +122,7 @@ impl Facts {
 
     /// The run and its placeholder as the controller observes them.
     pub(crate) fn observation(&self) -> Observation {
-        observation(&self.view.run, &self.seat(), self.config(), self.now)
+        observation(&self.view.run, &self.placeholder(), self.config(), self.now)
     }
 
     /// The strategy and the isolation that the run has, or would get.
@@ -146,18 +146,18 @@ impl Facts {
     /// The node of the placeholder, or of the run's tasks while the placeholder has none.
     pub(crate) fn node_name(&self) -> Option<&str> {
         let mut members = self.members().filter(|_| self.view.run.is_enrolled());
-        self.seat().node().or_else(|| members.find_map(bound_to))
+        self.placeholder().node().or_else(|| members.find_map(bound_to))
     }
 
     /// The node of the placeholder, or the last node of the run by its annotation.
     pub(crate) fn last_node(&self) -> Option<&str> {
-        self.seat().node().or(self.view.run.node.as_deref())
+        self.placeholder().node().or(self.view.run.node.as_deref())
     }
 
     /// Why no new pod of the run can start on its node, if the node was read.
     pub(crate) fn node_unusable(&self) -> Option<Cause> {
         let node = self.node.as_ref()?.as_ref().ok()?;
-        let pod = self.seat().pod.or_else(|| self.members().next());
+        let pod = self.placeholder().pod.or_else(|| self.members().next());
         let tolerations = pod.and_then(|pod| pod.spec.as_ref()?.tolerations.as_deref());
         let node = node.as_ref().and_then(NodeFacts::from_node);
         match node::state(node.as_ref(), tolerations.unwrap_or_default()) {
@@ -200,29 +200,29 @@ impl Facts {
     }
 
     /// The reads that failed.
-    pub(crate) fn gaps(&self) -> Vec<&Gap> {
+    pub(crate) fn errors(&self) -> Vec<&RequestError> {
         let run = &self.view.run;
         // An enrolled run has its strategy as a label. Only a hold depends on more of the configuration.
         let needs_config = !run.is_enrolled() || run.is_held_by_us();
         let nodes = self.surroundings.as_ref().and_then(|it| it.nodes.as_ref().err());
-        let pods = self.surroundings.iter().flat_map(|it| &it.pods.gaps);
-        let gaps = [
+        let pods = self.surroundings.iter().flat_map(|it| &it.pods.errors);
+        let errors = [
             self.config.as_ref().err().filter(|_| needs_config),
             self.set.as_ref().err(),
             self.pods.as_ref().err(),
             self.events.as_ref().err(),
-            gap(self.node.as_ref()),
+            error(self.node.as_ref()),
             nodes,
-            gap(self.volumes.as_ref()),
-            gap(self.quota.as_ref()),
-            gap(self.rejected_tasks.as_ref()),
-            gap(self.failed_create.as_ref()),
+            error(self.volumes.as_ref()),
+            error(self.quota.as_ref()),
+            error(self.rejected_tasks.as_ref()),
+            error(self.failed_create.as_ref()),
         ];
-        gaps.into_iter().flatten().chain(pods).collect()
+        errors.into_iter().flatten().chain(pods).collect()
     }
 }
 
-fn gap<T>(read: Option<&Seen<T>>) -> Option<&Gap> {
+fn error<T>(read: Option<&RequestResult<T>>) -> Option<&RequestError> {
     read?.as_ref().err()
 }
 

@@ -1,7 +1,7 @@
 //! The fake API server as the cluster of a command.
 
-use crate::ask::Server;
 use crate::client::Cluster;
+use crate::requests::Server;
 use std::time::Duration;
 pub(crate) use testing::FakeApi;
 

@@ -1,8 +1,8 @@
 //! Objects for tests, and the facts of a run. Arguments change fields as JSON merge patches.
 
-use crate::ask::{Gap, Question};
-use crate::events::Told;
+use crate::events::RunEvent;
 use crate::facts::{Facts, PartialPods, Surroundings};
+use crate::requests::{RequestAttributes, RequestError};
 use crate::view::{PipelineRun, RunView};
 use jiff::Timestamp;
 use k8s_openapi::api::apps::v1::StatefulSet;
@@ -183,7 +183,7 @@ pub(crate) fn waiting(nodes: Vec<Node>, pods: Vec<Pod>) -> Facts {
             nodes: Ok(nodes),
             pods: PartialPods {
                 pods,
-                gaps: Vec::new(),
+                errors: Vec::new(),
             },
         }),
         set: Ok(Some(statefulset(1, &json!({})))),
@@ -211,8 +211,8 @@ pub(crate) fn facts(changes: &Value, pods: Vec<Pod>) -> Facts {
 }
 
 /// An event of pod-affinity on the run.
-pub(crate) fn told(second: i64, reason: &str, text: &str) -> Told {
-    Told {
+pub(crate) fn told(second: i64, reason: &str, text: &str) -> RunEvent {
+    RunEvent {
         at: at(second),
         since: at(second),
         about: UID.to_owned(),
@@ -223,18 +223,18 @@ pub(crate) fn told(second: i64, reason: &str, text: &str) -> Told {
     }
 }
 
-/// The gap of a missing right.
-pub(crate) fn forbidden(verb: &'static str, resource: &str) -> Gap {
-    Gap::Forbidden(question(verb, resource))
+/// The error of a missing right.
+pub(crate) fn forbidden(verb: &'static str, resource: &str) -> RequestError {
+    RequestError::Forbidden(attributes(verb, resource))
 }
 
-/// The gap of a resource that the API server does not serve.
-pub(crate) fn not_served(resource: &str) -> Gap {
-    Gap::NotServed(question("list", resource))
+/// The error for a resource that the API server does not serve.
+pub(crate) fn not_served(resource: &str) -> RequestError {
+    RequestError::NotServed(attributes("list", resource))
 }
 
-fn question(verb: &'static str, resource: &str) -> Question {
-    Question {
+fn attributes(verb: &'static str, resource: &str) -> RequestAttributes {
+    RequestAttributes {
         verb,
         resource: resource.to_owned(),
         name: None,

@@ -1,9 +1,9 @@
 //! Watches runs and their placeholders: one stream of changes, and the objects that follow from the changes.
 
-use crate::ask::{Question, Seen, Server, gap};
 use crate::filter::Filter;
-use crate::list::{self, Row, Seats};
-use crate::view::{PipelineRun, RunView, Seat, full_name};
+use crate::list::{self, PlaceholdersByName, Row};
+use crate::requests::{RequestAttributes, RequestResult, Server, request_error};
+use crate::view::{PipelineRun, PlaceholderObjects, RunView, full_name};
 use futures::{Stream, StreamExt, stream};
 use k8s_openapi::NamespaceResourceScope;
 use k8s_openapi::api::apps::v1::StatefulSet;
@@ -26,20 +26,20 @@ pub(crate) enum Change {
 
 /// The objects as of the last change.
 #[derive(Default)]
-pub(crate) struct Known {
-    runs: Kept<PipelineRun>,
-    sets: Kept<StatefulSet>,
-    pods: Kept<Pod>,
+pub(crate) struct CachedObjects {
+    runs: ObjectsByName<PipelineRun>,
+    sets: ObjectsByName<StatefulSet>,
+    pods: ObjectsByName<Pod>,
 }
 
 /// Objects by namespace and name. A new list replaces the objects when the list is complete.
-struct Kept<K> {
+struct ObjectsByName<K> {
     now: BTreeMap<String, K>,
     coming: BTreeMap<String, K>,
     listed: bool,
 }
 
-impl<K> Default for Kept<K> {
+impl<K> Default for ObjectsByName<K> {
     fn default() -> Self {
         Self {
             now: BTreeMap::new(),
@@ -49,7 +49,7 @@ impl<K> Default for Kept<K> {
     }
 }
 
-pub(crate) type Changes = stream::BoxStream<'static, Seen<Change>>;
+pub(crate) type Changes = stream::BoxStream<'static, RequestResult<Change>>;
 
 /// All changes of one run, of the StatefulSet of its placeholder, and of these pods.
 pub(crate) fn of_run(server: &Server, key: &RunKey, pods: &Filter) -> stream::SelectAll<Changes> {
@@ -78,9 +78,9 @@ where
         + 'static,
 {
     let place = server.reach::<K>(namespace);
-    let question = place.question("watch", None);
+    let attributes = place.attributes("watch", None);
     let events = watcher::watcher(place.api(), matching.watch()).default_backoff();
-    without_restarts(events, question)
+    without_restarts(events, attributes)
         .map(move |event| event.map(|event| change(Box::new(event))))
         .boxed()
 }
@@ -88,16 +88,16 @@ where
 /// The watcher restarts a watch that breaks. A watch that the user may not start ends the stream.
 fn without_restarts<K: Send + 'static>(
     events: impl Stream<Item = watcher::Result<Event<K>>> + Send + 'static,
-    question: Question,
-) -> impl Stream<Item = Seen<Event<K>>> + Send + 'static {
+    attributes: RequestAttributes,
+) -> impl Stream<Item = RequestResult<Event<K>>> + Send + 'static {
     events.filter_map(move |event| {
-        let question = question.clone();
+        let attributes = attributes.clone();
         async move {
             match event {
                 Ok(event) => Some(Ok(event)),
-                Err(watcher::Error::InitialListFailed(error)) => Some(Err(gap(question, &error))),
+                Err(watcher::Error::InitialListFailed(error)) => Some(Err(request_error(attributes, &error))),
                 Err(watcher::Error::WatchStartFailed(error)) if is_final(&error) => {
-                    Some(Err(gap(question, &error)))
+                    Some(Err(request_error(attributes, &error)))
                 }
                 Err(_) => None,
             }
@@ -109,7 +109,7 @@ fn is_final(error: &kube::Error) -> bool {
     matches!(error, kube::Error::Api(status) if status.code == 403)
 }
 
-impl Known {
+impl CachedObjects {
     pub(crate) fn take(&mut self, change: Change) {
         match change {
             Change::Run(event) => self.runs.take(*event),
@@ -124,27 +124,27 @@ impl Known {
     }
 
     /// The run of this UID, and its placeholder.
-    pub(crate) fn of_run(&self, key: &RunKey) -> Option<(RunView, Seat<'_>)> {
+    pub(crate) fn of_run(&self, key: &RunKey) -> Option<(RunView, PlaceholderObjects<'_>)> {
         let name = |name: &str| format!("{}/{name}", key.namespace);
         let run = self.runs.now.get(&name(&key.name))?;
         let view = RunView::of(run).filter(|view| view.run.key == *key)?;
         let placeholder = key.placeholder();
-        let seat = Seat {
+        let placeholder = PlaceholderObjects {
             set: self.sets.now.get(&name(placeholder.as_str())),
             pod: self.pods.now.get(&name(&placeholder.pod())),
         };
-        Some((view, seat))
+        Some((view, placeholder))
     }
 
     pub(crate) fn rows(&self, default: Option<Strategy>) -> Vec<Row> {
         let runs: Vec<_> = self.runs.now.values().cloned().collect();
         let sets: Vec<_> = self.sets.now.values().cloned().collect();
         let pods: Vec<_> = self.pods.now.values().cloned().collect();
-        list::rows(&runs, &Seats::of(&sets, &pods), default)
+        list::rows(&runs, &PlaceholdersByName::of(&sets, &pods), default)
     }
 }
 
-impl<K: Resource> Kept<K> {
+impl<K: Resource> ObjectsByName<K> {
     fn take(&mut self, event: Event<K>) {
         match event {
             Event::Apply(object) => drop(self.now.insert(full_name(object.meta()), object)),

@@ -2,11 +2,11 @@
 
 mod quota;
 
-use crate::ask::{Gap, Seen, Server};
-use crate::events::Told;
+use crate::events::RunEvent;
 use crate::facts::{Facts, PartialPods, Surroundings};
 use crate::fit::BoundVolume;
 use crate::plan::Planned;
+use crate::requests::{RequestError, RequestResult, Server};
 use crate::view::{PipelineRun, RunView, claims, full_name, is_placeholder, node as bound_to};
 use futures::future::try_join_all;
 use k8s_openapi::api::apps::v1::StatefulSet;
@@ -27,7 +27,7 @@ const SUGGESTED: usize = 3;
 const ALIKE: f64 = 0.75;
 
 /// The facts of a run; `None` if there is no such run.
-pub(crate) async fn facts(server: &Server, namespace: &str, name: &str) -> Seen<Option<Facts>> {
+pub(crate) async fn facts(server: &Server, namespace: &str, name: &str) -> RequestResult<Option<Facts>> {
     let Some(run) = server.within::<PipelineRun>(namespace).get(name).await? else {
         return Ok(None);
     };
@@ -57,7 +57,7 @@ pub(crate) async fn facts(server: &Server, namespace: &str, name: &str) -> Seen<
     facts.surroundings = surroundings(server, &facts).await;
     facts.node = node(server, &facts).await;
     facts.refusal = refusal(server, &facts).await;
-    if facts.seat().set.is_some() && facts.seat().pod.is_none() {
+    if facts.placeholder().set.is_some() && facts.placeholder().pod.is_none() {
         facts.failed_create = Some(failed_create(server, &facts).await);
     }
     if facts.waiting().next().is_some() || facts.node_unusable().is_some() {
@@ -95,25 +95,25 @@ async fn read_group(server: &Server, facts: &mut Facts, read: Read) -> bool {
 }
 
 /// A run as the rules see it.
-pub(crate) fn viewed(run: &PipelineRun) -> Seen<RunView> {
+pub(crate) fn viewed(run: &PipelineRun) -> RequestResult<RunView> {
     let unreadable = || format!("PipelineRun {} cannot be understood", full_name(&run.metadata));
-    RunView::of(run).ok_or_else(|| Gap::Unreadable(unreadable()))
+    RunView::of(run).ok_or_else(|| RequestError::Unreadable(unreadable()))
 }
 
 /// The configuration of the ConfigMap. Without a ConfigMap, the defaults apply.
-pub(crate) async fn config(server: &Server) -> Seen<Config> {
+pub(crate) async fn config(server: &Server) -> RequestResult<Config> {
     let maps = server.within::<ConfigMap>(keys::NAMESPACE);
     let map = maps.get(install::CONFIG_MAP).await?;
     let data = map.and_then(|map| map.data).unwrap_or_default();
     Config::parse(&data).map_err(|errors| {
-        Gap::Unreadable(format!(
+        RequestError::Unreadable(format!(
             "the ConfigMap {} is invalid: {errors}",
             install::CONFIG_MAP
         ))
     })
 }
 
-async fn placeholder(server: &Server, view: &RunView) -> Seen<Option<StatefulSet>> {
+async fn placeholder(server: &Server, view: &RunView) -> RequestResult<Option<StatefulSet>> {
     let key = &view.run.key;
     let sets = server.within::<StatefulSet>(&key.namespace);
     sets.get(key.placeholder().as_str()).await
@@ -121,7 +121,7 @@ async fn placeholder(server: &Server, view: &RunView) -> Seen<Option<StatefulSet
 
 /// The pods of the run by its name, because the tasks of a run that is not enrolled have no group; and those of its group, because
 /// the tasks of a nested run have the nested run's name. The UID excludes the pods of an earlier run with the same name.
-async fn pods(server: &Server, view: &RunView) -> Seen<Vec<Pod>> {
+async fn pods(server: &Server, view: &RunView) -> RequestResult<Vec<Pod>> {
     let key = &view.run.key;
     let pods = server.within::<Pod>(&key.namespace);
     let labelled = |name: &str, value: &str| ListParams::default().labels(&format!("{name}={value}"));
@@ -142,7 +142,7 @@ async fn pods(server: &Server, view: &RunView) -> Seen<Vec<Pod>> {
 }
 
 /// Events about the run, and about its pods that wait.
-async fn events(server: &Server, facts: &Facts) -> Seen<Vec<Told>> {
+async fn events(server: &Server, facts: &Facts) -> RequestResult<Vec<RunEvent>> {
     let waiting = facts.waiting().filter_map(ResourceExt::uid);
     let uids = std::iter::once(facts.uid().to_owned()).chain(waiting);
     let namespace = &facts.view.run.key.namespace;
@@ -150,24 +150,24 @@ async fn events(server: &Server, facts: &Facts) -> Seen<Vec<Told>> {
     Ok(try_join_all(lists).await?.into_iter().flatten().collect())
 }
 
-async fn matching_events(server: &Server, namespace: &str, fields: String) -> Seen<Vec<Told>> {
+async fn matching_events(server: &Server, namespace: &str, fields: String) -> RequestResult<Vec<RunEvent>> {
     let matching = ListParams::default().fields(&fields);
     let events = server.within::<Event>(namespace).list(matching).await?;
-    Ok(events.iter().filter_map(Told::of).collect())
+    Ok(events.iter().filter_map(RunEvent::of).collect())
 }
 
-async fn latest_event(server: &Server, facts: &Facts, fields: String) -> Seen<Option<String>> {
+async fn latest_event(server: &Server, facts: &Facts, fields: String) -> RequestResult<Option<String>> {
     let events = matching_events(server, &facts.view.run.key.namespace, fields).await?;
     let latest = events.into_iter().max_by_key(|event| event.at);
     Ok(latest.map(|event| event.text))
 }
 
-/// Only a running run with a placeholder makes room. A missing right to events is a gap of [`Facts::events`] already.
+/// Only a running run with a placeholder makes room. A missing right to events is listed by [`Facts::events`] already.
 async fn refusal(server: &Server, facts: &Facts) -> Option<String> {
     let run = &facts.view.run;
     let can_make_room = run.is_enrolled() && !run.done && run.status == SpecStatus::Unset;
     facts
-        .seat()
+        .placeholder()
         .set
         .filter(|_| can_make_room && facts.events.is_ok())?;
     let fields = format!("involvedObject.kind=TaskRun,reason={}", quota::REASON);
@@ -175,8 +175,11 @@ async fn refusal(server: &Server, facts: &Facts) -> Option<String> {
 }
 
 /// The message of the latest event that says why the placeholder's pod cannot be created.
-async fn failed_create(server: &Server, facts: &Facts) -> Seen<Option<String>> {
-    let set = facts.seat().set.and_then(|set| set.metadata.uid.as_deref());
+async fn failed_create(server: &Server, facts: &Facts) -> RequestResult<Option<String>> {
+    let set = facts
+        .placeholder()
+        .set
+        .and_then(|set| set.metadata.uid.as_deref());
     let fields = format!(
         "involvedObject.uid={},reason=FailedCreate",
         set.unwrap_or_default()
@@ -194,8 +197,8 @@ async fn surroundings(server: &Server, facts: &Facts) -> Option<Surroundings> {
     Some(Surroundings { nodes, pods })
 }
 
-/// The node where the run is. A missing right to nodes is a gap of the surroundings already.
-async fn node(server: &Server, facts: &Facts) -> Option<Seen<Option<Node>>> {
+/// The node where the run is. A missing right to nodes is listed by the surroundings already.
+async fn node(server: &Server, facts: &Facts) -> Option<RequestResult<Option<Node>>> {
     let name = facts.node_name().filter(|_| !facts.view.run.done)?;
     if facts.surroundings.is_none() {
         return Some(server.cluster::<Node>().get(name).await);
@@ -210,21 +213,21 @@ pub(crate) async fn live_pods(server: &Server, namespace: &str) -> PartialPods {
     match server.reach::<Pod>(None).list(live()).await {
         Ok(pods) => PartialPods {
             pods,
-            gaps: Vec::new(),
+            errors: Vec::new(),
         },
-        Err(gap) => PartialPods {
+        Err(error) => PartialPods {
             pods: server
                 .within::<Pod>(namespace)
                 .list(live())
                 .await
                 .unwrap_or_default(),
-            gaps: vec![gap],
+            errors: vec![error],
         },
     }
 }
 
 /// The volumes of the PVCs that the run names, and of the PVCs that its pods mount or mounted.
-async fn volumes(server: &Server, facts: &Facts) -> Seen<Vec<BoundVolume>> {
+async fn volumes(server: &Server, facts: &Facts) -> RequestResult<Vec<BoundVolume>> {
     let run = &facts.view.run;
     let namespace = run.key.namespace.as_str();
     let named = run.claims.iter().map(String::as_str);
@@ -233,7 +236,7 @@ async fn volumes(server: &Server, facts: &Facts) -> Seen<Vec<BoundVolume>> {
     Ok(found.into_iter().flatten().collect())
 }
 
-async fn volume(server: &Server, namespace: &str, claim: &str) -> Seen<Option<BoundVolume>> {
+async fn volume(server: &Server, namespace: &str, claim: &str) -> RequestResult<Option<BoundVolume>> {
     let claims = server.within::<PersistentVolumeClaim>(namespace);
     let found = claims.get(claim).await?;
     let Some(name) = found.and_then(|claim| claim.spec?.volume_name) else {
@@ -277,7 +280,7 @@ fn closest(names: &[String], name: &str) -> Vec<String> {
 pub(crate) async fn placeholders(
     server: &Server,
     namespace: Option<&str>,
-) -> (Seen<Vec<StatefulSet>>, Seen<Vec<Pod>>) {
+) -> (RequestResult<Vec<StatefulSet>>, RequestResult<Vec<Pod>>) {
     let ours = || ListParams::default().labels(&placeholder_selector());
     let sets = server.reach::<StatefulSet>(namespace);
     let pods = server.reach::<Pod>(namespace);

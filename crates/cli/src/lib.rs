@@ -6,7 +6,6 @@
 
 mod admission;
 mod args;
-mod ask;
 mod client;
 mod commands;
 mod complete;
@@ -27,6 +26,7 @@ mod nodes;
 mod observe;
 mod output;
 mod plan;
+mod requests;
 mod state;
 mod switch;
 mod table;

@@ -3,7 +3,7 @@
 use crate::args::Column;
 use crate::state::State;
 use crate::table;
-use crate::view::{PipelineRun, RunView, Seat, full_name};
+use crate::view::{PipelineRun, PlaceholderObjects, RunView, full_name};
 use crate::words::age;
 use jiff::Timestamp;
 use k8s_openapi::api::apps::v1::StatefulSet;
@@ -48,12 +48,12 @@ pub(crate) struct Layout {
 
 /// The StatefulSets and pods of placeholders, by namespace and name.
 #[derive(Debug, Default)]
-pub(crate) struct Seats<'a> {
+pub(crate) struct PlaceholdersByName<'a> {
     sets: HashMap<String, &'a StatefulSet>,
     pods: HashMap<String, &'a Pod>,
 }
 
-impl<'a> Seats<'a> {
+impl<'a> PlaceholdersByName<'a> {
     pub(crate) fn of(sets: &'a [StatefulSet], pods: &'a [Pod]) -> Self {
         Self {
             sets: sets.iter().map(|set| (full_name(&set.metadata), set)).collect(),
@@ -61,9 +61,9 @@ impl<'a> Seats<'a> {
         }
     }
 
-    pub(crate) fn of_run(&self, view: &RunView) -> Seat<'a> {
+    pub(crate) fn of_run(&self, view: &RunView) -> PlaceholderObjects<'a> {
         let (namespace, name) = (&view.run.key.namespace, view.run.key.placeholder());
-        Seat {
+        PlaceholderObjects {
             set: self.sets.get(&format!("{namespace}/{name}")).copied(),
             pod: self.pods.get(&format!("{namespace}/{}", name.pod())).copied(),
         }
@@ -71,28 +71,32 @@ impl<'a> Seats<'a> {
 }
 
 /// The rows of these runs, sorted by namespace and name. `default` is the strategy of the configuration, if it could be read.
-pub(crate) fn rows(runs: &[PipelineRun], seats: &Seats<'_>, default: Option<Strategy>) -> Vec<Row> {
+pub(crate) fn rows(
+    runs: &[PipelineRun],
+    placeholders: &PlaceholdersByName<'_>,
+    default: Option<Strategy>,
+) -> Vec<Row> {
     let mut rows: Vec<_> = runs
         .iter()
         .filter_map(RunView::of)
-        .map(|view| row(&view, &seats.of_run(&view), default))
+        .map(|view| row(&view, &placeholders.of_run(&view), default))
         .collect();
     rows.sort_by(|one, other| (&one.namespace, &one.name).cmp(&(&other.namespace, &other.name)));
     rows
 }
 
 /// The row of one run.
-pub(crate) fn row(view: &RunView, seat: &Seat<'_>, default: Option<Strategy>) -> Row {
-    let state = State::of(view, seat);
+pub(crate) fn row(view: &RunView, placeholder: &PlaceholderObjects<'_>, default: Option<Strategy>) -> Row {
+    let state = State::of(view, placeholder);
     let run = &view.run;
     Row {
         namespace: run.key.namespace.clone(),
         name: run.key.name.clone(),
         strategy: strategy(view, default),
         state,
-        node: seat.node().map(str::to_owned).or_else(|| run.node.clone()),
-        since: state.since(view, seat),
-        placeholder: seat.set.map(ResourceExt::name_any),
+        node: placeholder.node().map(str::to_owned).or_else(|| run.node.clone()),
+        since: state.since(view, placeholder),
+        placeholder: placeholder.set.map(ResourceExt::name_any),
         group: run.group.clone(),
         held_by: held_by(view),
         opted_in_by: opted_in_by(view),

@@ -3,7 +3,7 @@
 //! The controller decodes the same fields from its watches; a test in [`crate::plan`] reads the objects that the controller's tests
 //! read, and expects the same plan.
 
-use crate::view::{Seat, is_live, is_member, label, node};
+use crate::view::{PlaceholderObjects, is_live, is_member, label, node};
 use jiff::Timestamp;
 use k8s_openapi::api::apps::v1::StatefulSet;
 use k8s_openapi::api::core::v1::Pod;
@@ -22,10 +22,15 @@ use std::sync::Arc;
 const INFEASIBLE: &str = "Infeasible";
 
 /// A run and its placeholder, without anything that only more requests could tell.
-pub(crate) fn observation(run: &Run, seat: &Seat<'_>, config: Config, now: Timestamp) -> Observation {
+pub(crate) fn observation(
+    run: &Run,
+    placeholder: &PlaceholderObjects<'_>,
+    config: Config,
+    now: Timestamp,
+) -> Observation {
     Observation {
-        statefulset: seat.set.map(|set| placeholder(set, &run.key)),
-        pod: seat.pod.map(|pod| placeholder_pod(pod, &run.key)),
+        statefulset: placeholder.set.map(|set| observed_statefulset(set, &run.key)),
+        pod: placeholder.pod.map(|pod| placeholder_pod(pod, &run.key)),
         ..Observation::new(run.clone(), Arc::new(config), now)
     }
 }
@@ -37,7 +42,7 @@ pub(crate) fn waiting_pods(pods: &[Pod], key: &RunKey) -> Vec<WaitingPod> {
     pods.iter().filter(waits).map(waiting_pod).collect()
 }
 
-fn placeholder(set: &StatefulSet, key: &RunKey) -> Placeholder {
+fn observed_statefulset(set: &StatefulSet, key: &RunKey) -> Placeholder {
     let meta = &set.metadata;
     let observed = set.status.as_ref().and_then(|status| status.observed_generation);
     Placeholder {

@@ -2,9 +2,9 @@
 //!
 //! The plan is made with an empty memory, so the controller may pause before it repeats a step.
 
-use crate::ask::Seen;
 use crate::facts::Facts;
 use crate::observe::waiting_pods;
+use crate::requests::RequestResult;
 use crate::view::{is_assistant, is_live, is_member, label, node as bound_to};
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Pod;
@@ -43,7 +43,10 @@ fn observed(facts: &Facts) -> Option<Observation> {
     };
     let run = &facts.view.run;
     let seen = facts.observation();
-    let autoscaler = facts.seat().pod.and_then(|pod| facts.autoscaler_about(pod));
+    let autoscaler = facts
+        .placeholder()
+        .pod
+        .and_then(|pod| facts.autoscaler_about(pod));
     let seen = Observation {
         node: state_of_node(facts, &seen),
         nodes: facts
@@ -101,7 +104,7 @@ fn answer(facts: &Facts, seen: &Observation, read: Read, inputs: &mut Inputs) ->
     Some(())
 }
 
-fn known<T>(read: Option<&Seen<T>>) -> Option<&T> {
+fn known<T>(read: Option<&RequestResult<T>>) -> Option<&T> {
     read?.as_ref().ok()
 }
 

@@ -1,7 +1,7 @@
 //! The state of a run in one word, as `list` and `explain` print it. Pure.
 
 use crate::observe::observation;
-use crate::view::{RunView, Seat, created, is_reservation, unschedulable};
+use crate::view::{PlaceholderObjects, RunView, created, is_reservation, unschedulable};
 use jiff::Timestamp;
 use placement::config::Config;
 use placement::opt_in::OptIn;
@@ -30,20 +30,20 @@ pub(crate) enum State {
 
 impl State {
     /// The state of a run with this placeholder, from the state that the controller derives.
-    pub(crate) fn of(view: &RunView, seat: &Seat<'_>) -> Self {
+    pub(crate) fn of(view: &RunView, placeholder: &PlaceholderObjects<'_>) -> Self {
         use plan::State as Controller;
         let run = &view.run;
         // The state depends neither on the configuration nor on the time.
-        let seen = observation(run, seat, Config::default(), Timestamp::UNIX_EPOCH);
+        let seen = observation(run, placeholder, Config::default(), Timestamp::UNIX_EPOCH);
         match Controller::from_observation(&seen) {
             _ if run.deleting => Self::Ending,
-            _ if run.done && seat.pod.is_some_and(is_reservation) => Self::Reserved,
+            _ if run.done && placeholder.pod.is_some_and(is_reservation) => Self::Reserved,
             _ if run.done => Self::Done,
             Controller::HeldWithoutPlaceholder
             | Controller::HeldWithoutPod
             | Controller::HeldUnscheduled
             | Controller::HeldOnNode
-            | Controller::HeldScaledDown => held(seat),
+            | Controller::HeldScaledDown => held(placeholder),
             Controller::Queued => Self::HeldElsewhere,
             Controller::Unenrolled if is_too_late(&seen) => Self::TooLate,
             Controller::RunningScaledDown => Self::Moving,
@@ -75,10 +75,10 @@ impl State {
     }
 
     /// Since when the run has this state, as far as its objects show.
-    pub(crate) fn since(self, view: &RunView, seat: &Seat<'_>) -> Option<Timestamp> {
+    pub(crate) fn since(self, view: &RunView, placeholder: &PlaceholderObjects<'_>) -> Option<Timestamp> {
         let begun = view.run.held_since();
         match self {
-            Self::WaitingForNode => seat.pod.and_then(|pod| created(&pod.metadata)).or(begun),
+            Self::WaitingForNode => placeholder.pod.and_then(|pod| created(&pod.metadata)).or(begun),
             Self::Running | Self::Moving => view.started.or(begun),
             Self::Done | Self::Reserved => view.ended.or(begun),
             _ => begun,
@@ -86,9 +86,9 @@ impl State {
     }
 }
 
-fn held(seat: &Seat<'_>) -> State {
-    match seat.pod {
-        Some(pod) if seat.node().is_none() && unschedulable(pod).is_some() => State::WaitingForNode,
+fn held(placeholder: &PlaceholderObjects<'_>) -> State {
+    match placeholder.pod {
+        Some(pod) if placeholder.node().is_none() && unschedulable(pod).is_some() => State::WaitingForNode,
         Some(_) | None => State::Held,
     }
 }

@@ -15,7 +15,7 @@ pub(crate) struct Target {
 
 /// Words that name no run.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
-pub(crate) enum Unnamed {
+pub(crate) enum NameError {
     /// The first of two words is no kind.
     #[error("'{0}' is no kind of run; write NAME, pr/NAME, pipelinerun NAME or NAMESPACE/NAME")]
     Kind(String),
@@ -26,23 +26,23 @@ pub(crate) enum Unnamed {
 
 impl Target {
     /// Reads one or two words. A kind goes before a namespace of the same name, which `-n` can still name.
-    pub(crate) fn parse(words: &[String]) -> Result<Self, Unnamed> {
+    pub(crate) fn parse(words: &[String]) -> Result<Self, NameError> {
         match words {
             [kind, name] if is_kind(kind) => Self::of(name),
-            [kind, _, ..] => Err(Unnamed::Kind(kind.clone())),
+            [kind, _, ..] => Err(NameError::Kind(kind.clone())),
             [name] => Self::of(name),
-            [] => Err(Unnamed::Name(String::new())),
+            [] => Err(NameError::Name(String::new())),
         }
     }
 
-    fn of(word: &str) -> Result<Self, Unnamed> {
+    fn of(word: &str) -> Result<Self, NameError> {
         let (namespace, name) = match word.split_once('/') {
             Some((kind, name)) if is_kind(kind) => (None, name),
             Some((namespace, name)) => (Some(namespace), name),
             None => (None, word),
         };
         if name.is_empty() || name.contains('/') || namespace == Some("") {
-            return Err(Unnamed::Name(word.to_owned()));
+            return Err(NameError::Name(word.to_owned()));
         }
         Ok(Self {
             namespace: namespace.map(str::to_owned),
@@ -69,7 +69,7 @@ pub(crate) fn is_kind(word: &str) -> bool {
 mod tests {
     use super::*;
 
-    fn parsed(line: &str) -> Result<(Option<String>, String), Unnamed> {
+    fn parsed(line: &str) -> Result<(Option<String>, String), NameError> {
         let words: Vec<_> = line.split_whitespace().map(String::from).collect();
         Target::parse(&words).map(|target| (target.namespace, target.name))
     }

@@ -22,7 +22,7 @@ use crate::words::{count, span as lasting};
 use evidence::{Evidence, Index};
 use jiff::{SignedDuration, Timestamp};
 use lanes::{Nodes, lanes};
-use model::{Bar, Place, RunInfo, Span, Standing, Timeline};
+use model::{Bar, Enrollment, Place, RunInfo, Span, Timeline};
 use std::time::Duration;
 
 /// The shortest window: events and tasks have whole seconds.
@@ -30,7 +30,7 @@ const SHORTEST: SignedDuration = SignedDuration::from_secs(10);
 
 /// How far back the picture goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Reach {
+pub(crate) enum TimeRange {
     Last(Duration),
     /// From the oldest bar to now.
     All,
@@ -39,7 +39,7 @@ pub(crate) enum Reach {
 }
 
 /// The timeline of these objects.
-pub(crate) fn timeline(history: &History, selection: Selection<'_>, reach: Reach) -> Timeline {
+pub(crate) fn timeline(history: &History, selection: Selection<'_>, reach: TimeRange) -> Timeline {
     let index = Index::new(history);
     let views = history.runs.iter().filter_map(RunView::of);
     let bars = views.flat_map(|view| bars(&index.evidence(view), selection.namespace.is_none()));
@@ -51,7 +51,7 @@ pub(crate) fn timeline(history: &History, selection: Selection<'_>, reach: Reach
         window,
         about: about(selection),
         lanes: lanes(bars, changed.unwrap_or_default(), &nodes, window),
-        missing: history.gaps().iter().map(ToString::to_string).collect(),
+        missing: history.errors().iter().map(ToString::to_string).collect(),
     }
 }
 
@@ -65,15 +65,15 @@ fn about(selection: Selection<'_>) -> String {
 
 fn bars(evidence: &Evidence<'_>, full_names: bool) -> Vec<(Place, Bar)> {
     let run = run_info(evidence, full_names);
-    match run.standing {
-        Standing::Labelled => bars::of_placed_run(evidence, &run),
-        Standing::Nested | Standing::Unlabelled => bars::of_other_run(evidence, &run),
+    match run.enrollment {
+        Enrollment::Labelled => bars::of_placed_run(evidence, &run),
+        Enrollment::Nested | Enrollment::Unlabelled => bars::of_other_run(evidence, &run),
     }
 }
 
 fn run_info(evidence: &Evidence<'_>, full_names: bool) -> RunInfo {
     let run = &evidence.view.run;
-    let standing = evidence.standing();
+    let enrollment = evidence.enrollment();
     let full_name = run.key.to_string();
     RunInfo {
         namespace: run.key.namespace.clone(),
@@ -83,23 +83,26 @@ fn run_info(evidence: &Evidence<'_>, full_names: bool) -> RunInfo {
         } else {
             run.key.name.clone()
         },
-        standing,
-        strategy: run.strategy.clone().filter(|_| standing == Standing::Labelled),
+        enrollment,
+        strategy: run
+            .strategy
+            .clone()
+            .filter(|_| enrollment == Enrollment::Labelled),
         state: evidence.state,
         succeeded: evidence.view.verdict.as_ref().map(|(succeeded, _)| *succeeded),
     }
 }
 
-fn window(bars: &[(Place, Bar)], now: Timestamp, reach: Reach) -> Span {
+fn window(bars: &[(Place, Bar)], now: Timestamp, reach: TimeRange) -> Span {
     let first = bars.iter().map(|(_, bar)| bar.span.from).min().unwrap_or(now);
     let last = bars.iter().map(|(_, bar)| bar.span.to).max().unwrap_or(now);
     let (from, to) = match reach {
-        Reach::Last(duration) => {
+        TimeRange::Last(duration) => {
             let duration = SignedDuration::try_from(duration).unwrap_or(SignedDuration::MAX);
             (now.checked_sub(duration).unwrap_or(Timestamp::MIN), now)
         }
-        Reach::All => (first, now),
-        Reach::Whole => (first, last),
+        TimeRange::All => (first, now),
+        TimeRange::Whole => (first, last),
     };
     Span::new(from.min(to.checked_sub(SHORTEST).unwrap_or(to)), to)
 }

@@ -91,12 +91,12 @@ fn verdict(status: &Value) -> Option<(bool, String)> {
 
 /// The StatefulSet and the pod of a run's placeholder, if they exist.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Seat<'a> {
+pub(crate) struct PlaceholderObjects<'a> {
     pub(crate) set: Option<&'a StatefulSet>,
     pub(crate) pod: Option<&'a Pod>,
 }
 
-impl<'a> Seat<'a> {
+impl<'a> PlaceholderObjects<'a> {
     /// The node of the placeholder's pod.
     pub(crate) fn node(&self) -> Option<&'a str> {
         self.pod.and_then(node)

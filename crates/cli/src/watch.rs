@@ -1,12 +1,12 @@
 //! `list --watch`: prints all rows, and then each row again when it changes.
 
 use crate::args::Output;
-use crate::ask::{Seen, Server};
 use crate::filter::Filter;
-use crate::follow::{Change, Known, changes};
+use crate::follow::{CachedObjects, Change, changes};
 use crate::gather::{config, placeholder_selector};
 use crate::list::{Layout, Row};
 use crate::output;
+use crate::requests::{RequestResult, Server};
 use crate::table;
 use crate::view::PipelineRun;
 use futures::{StreamExt, stream};
@@ -33,7 +33,7 @@ pub(crate) async fn watch(
     runs: &Filter,
     layout: Layout,
     format: Output,
-) -> Seen<ExitCode> {
+) -> RequestResult<ExitCode> {
     // A watch waits for long. This request soon fails if the API server is unavailable.
     server.clock().await?;
     let placeholders = Filter::labels(&placeholder_selector());
@@ -50,11 +50,11 @@ pub(crate) async fn watch(
         shown: BTreeMap::new(),
         widths: Vec::new(),
     };
-    let mut known = Known::default();
+    let mut known = CachedObjects::default();
     let mut changes = std::pin::pin!(changes);
     while let Some(change) = changes.next().await {
         known.take(change?);
-        if known.is_complete() && output::print(&printer.news(&known)).is_err() {
+        if known.is_complete() && output::print(&printer.new_lines(&known)).is_err() {
             break;
         }
     }
@@ -63,7 +63,7 @@ pub(crate) async fn watch(
 
 impl Printer {
     /// The rows that differ from the rows that were printed last.
-    fn news(&mut self, known: &Known) -> String {
+    fn new_lines(&mut self, known: &CachedObjects) -> String {
         let rows: Vec<_> = known
             .rows(self.default)
             .into_iter()
@@ -73,9 +73,9 @@ impl Printer {
             let shown = self.shown.get(&key(row));
             shown.is_none_or(|shown| self.differ(shown, row))
         };
-        let news: Vec<Row> = rows.iter().filter(is_new).cloned().collect();
+        let new_lines: Vec<Row> = rows.iter().filter(is_new).cloned().collect();
         self.shown = rows.into_iter().map(|row| (key(&row), row)).collect();
-        self.text(&news)
+        self.text(&new_lines)
     }
 
     /// The row without the columns that are not printed, so that they cause no new line.
@@ -107,15 +107,15 @@ impl Printer {
         }
     }
 
-    fn text(&mut self, news: &[Row]) -> String {
+    fn text(&mut self, new_lines: &[Row]) -> String {
         match self.format {
-            Output::Table | Output::Wide => self.table(news),
-            Output::Json => news.iter().map(|row| output::data(row, false)).collect(),
-            Output::Yaml => news
+            Output::Table | Output::Wide => self.table(new_lines),
+            Output::Json => new_lines.iter().map(|row| output::data(row, false)).collect(),
+            Output::Yaml => new_lines
                 .iter()
                 .map(|row| format!("---\n{}", output::data(row, true)))
                 .collect(),
-            Output::Name => news
+            Output::Name => new_lines
                 .iter()
                 .map(|row| format!("pipelinerun.tekton.dev/{}\n", row.name))
                 .collect(),
@@ -123,13 +123,13 @@ impl Printer {
     }
 
     /// The names of the columns are printed once. A column never becomes narrower.
-    fn table(&mut self, news: &[Row]) -> String {
-        if news.is_empty() {
+    fn table(&mut self, new_lines: &[Row]) -> String {
+        if new_lines.is_empty() {
             return String::new();
         }
         let now = Timestamp::now();
         let heads = self.layout.heads();
-        let cells: Vec<_> = news.iter().map(|row| self.layout.cells(row, now)).collect();
+        let cells: Vec<_> = new_lines.iter().map(|row| self.layout.cells(row, now)).collect();
         let head: Vec<String> = heads.iter().map(|head| (*head).to_owned()).collect();
         let first = (self.layout.headed && self.widths.is_empty()).then_some(&head);
         self.widths = wider(&self.widths, table::widths(&heads, &cells));
@@ -173,8 +173,8 @@ mod tests {
         }
     }
 
-    fn known(runs: &[PipelineRun], pods: &[Pod]) -> Known {
-        let mut known = Known::default();
+    fn known(runs: &[PipelineRun], pods: &[Pod]) -> CachedObjects {
+        let mut known = CachedObjects::default();
         known.take(Change::Set(Box::new(Event::InitDone)));
         for pod in pods {
             known.take(Change::Pod(Box::new(Event::InitApply(pod.clone()))));
@@ -193,11 +193,11 @@ mod tests {
         let mut printer = printer(Output::Table);
         let mut known = known(&[run(&json!({}))], &[]);
         assert!(known.is_complete());
-        let first = printer.news(&known);
+        let first = printer.new_lines(&known);
         assert!(first.starts_with("NAME ") && first.contains("Held"), "{first}");
-        assert_eq!(printer.news(&known), "");
+        assert_eq!(printer.new_lines(&known), "");
         known.take(Change::Run(Box::new(Event::Apply(run(&released())))));
-        let second = printer.news(&known);
+        let second = printer.new_lines(&known);
         assert!(
             second.starts_with("build ") && second.contains("Running"),
             "{second}"
@@ -210,9 +210,9 @@ mod tests {
             let mut printer = printer(format);
             let unstarted = merged(released(), &json!({"status": {"startTime": null}}));
             let mut known = known(&[run(&unstarted)], &[]);
-            printer.news(&known);
+            printer.new_lines(&known);
             known.take(Change::Run(Box::new(Event::Apply(run(&released())))));
-            assert_eq!(printer.news(&known).matches("Running").count(), rows);
+            assert_eq!(printer.new_lines(&known).matches("Running").count(), rows);
         }
     }
 
@@ -220,10 +220,10 @@ mod tests {
     fn a_placeholder_that_changes_is_a_change_of_its_run() {
         let mut printer = printer(Output::Json);
         let mut known = known(&[run(&json!({}))], &[]);
-        printer.news(&known);
+        printer.new_lines(&known);
         let bound = placeholder("build", UID, Some("node-7"), &json!({}));
         known.take(Change::Pod(Box::new(Event::Apply(bound))));
-        assert!(printer.news(&known).contains("\"node\": \"node-7\""));
+        assert!(printer.new_lines(&known).contains("\"node\": \"node-7\""));
     }
 
     #[test]
@@ -231,21 +231,21 @@ mod tests {
         let mut printer = printer(Output::Name);
         let other = run(&json!({"metadata": {"name": "other", "uid": "u2"}}));
         let mut known = known(&[run(&json!({})), other.clone()], &[]);
-        assert_eq!(printer.news(&known).lines().count(), 2);
+        assert_eq!(printer.new_lines(&known).lines().count(), 2);
         known.take(Change::Run(Box::new(Event::Init)));
-        assert_eq!(printer.news(&known), "");
+        assert_eq!(printer.new_lines(&known), "");
         known.take(Change::Run(Box::new(Event::InitApply(other.clone()))));
         known.take(Change::Run(Box::new(Event::InitDone)));
-        assert_eq!(printer.news(&known), "");
+        assert_eq!(printer.new_lines(&known), "");
         known.take(Change::Run(Box::new(Event::Delete(other.clone()))));
-        printer.news(&known);
+        printer.new_lines(&known);
         known.take(Change::Run(Box::new(Event::Apply(other))));
-        assert_eq!(printer.news(&known), "pipelinerun.tekton.dev/other\n");
+        assert_eq!(printer.new_lines(&known), "pipelinerun.tekton.dev/other\n");
     }
 
     #[test]
     fn documents_of_yaml_are_told_apart() {
-        let text = printer(Output::Yaml).news(&known(&[run(&merged(released(), &json!({})))], &[]));
+        let text = printer(Output::Yaml).new_lines(&known(&[run(&merged(released(), &json!({})))], &[]));
         assert!(text.starts_with("---\nnamespace: ci\n"), "{text}");
     }
 }

@@ -1,7 +1,7 @@
 //! The commands and their flags.
 
 use super::{Limit, timeout};
-use crate::target::{Target, Unnamed, is_kind};
+use crate::target::{NameError, Target, is_kind};
 use clap::{Subcommand, ValueEnum};
 use clap_complete::Shell;
 use placement::keys;
@@ -71,7 +71,7 @@ pub(crate) struct RunArgs {
 }
 
 impl RunArgs {
-    pub(crate) fn target(&self) -> Result<Target, Unnamed> {
+    pub(crate) fn target(&self) -> Result<Target, NameError> {
         Target::parse(&self.run)
     }
 }
@@ -108,7 +108,7 @@ pub(crate) struct ListArgs {
 
 impl ListArgs {
     /// The run, if one is named.
-    pub(crate) fn target(&self) -> Result<Option<Target>, Unnamed> {
+    pub(crate) fn target(&self) -> Result<Option<Target>, NameError> {
         match self.run.as_slice() {
             [] => Ok(None),
             [kind] if is_kind(kind) => Ok(None),
@@ -148,7 +148,7 @@ pub(crate) struct WaitArgs {
     pub(crate) run: RunArgs,
     /// What to wait for.
     #[arg(long = "for", value_enum, value_name = "WHAT")]
-    pub(crate) goal: Goal,
+    pub(crate) condition: WaitCondition,
     /// How long to wait at most: 30s, 5m. 0 waits for ever.
     #[arg(long, default_value = "10m", value_parser = timeout, value_name = "DURATION")]
     pub(crate) timeout: Limit,
@@ -156,7 +156,7 @@ pub(crate) struct WaitArgs {
 
 /// The condition that ends a wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Goal {
+pub(crate) enum WaitCondition {
     /// No holder keeps the run Pending.
     Released,
     /// The run has its node.
@@ -165,7 +165,7 @@ pub(crate) enum Goal {
     Done,
 }
 
-impl Goal {
+impl WaitCondition {
     /// The end of a sentence about the run: it is ...
     pub(crate) fn words(self) -> &'static str {
         match self {
@@ -209,7 +209,7 @@ pub(crate) struct TimelineArgs {
 
 impl TimelineArgs {
     /// The run, if one is named.
-    pub(crate) fn target(&self) -> Result<Option<Target>, Unnamed> {
+    pub(crate) fn target(&self) -> Result<Option<Target>, NameError> {
         let run = self.run.as_slice();
         run.first().map(|_| Target::parse(run)).transpose()
     }

@@ -3,11 +3,11 @@
 use super::printed;
 use super::read::unknown;
 use crate::args::{ExplainArgs, Prose};
-use crate::ask::Seen;
 use crate::client::Cluster;
 use crate::explanation::{self, Explanation};
 use crate::filter::Filter;
 use crate::follow::of_run;
+use crate::requests::RequestResult;
 use crate::{gather, output};
 use futures::{FutureExt, StreamExt};
 use placement::keys;
@@ -19,7 +19,7 @@ use std::time::Duration;
 const PAUSE: Duration = Duration::from_secs(1);
 
 /// `explain`.
-pub(super) async fn explain(cluster: &Cluster, args: &ExplainArgs) -> Seen<ExitCode> {
+pub(super) async fn explain(cluster: &Cluster, args: &ExplainArgs) -> RequestResult<ExitCode> {
     let target = args.run.target()?;
     let namespace = target.namespace(&cluster.namespace);
     let Some(facts) = Box::pin(gather::facts(&cluster.server, namespace, &target.name)).await? else {
@@ -38,7 +38,12 @@ fn text(format: Prose, explanation: &Explanation) -> String {
 }
 
 /// Explains the run again after changes, until the run is done or deleted.
-async fn followed(cluster: &Cluster, key: &RunKey, mut told: Explanation, format: Prose) -> Seen<ExitCode> {
+async fn followed(
+    cluster: &Cluster,
+    key: &RunKey,
+    mut told: Explanation,
+    format: Prose,
+) -> RequestResult<ExitCode> {
     let pods = Filter::labels(&format!("{}={}", keys::TEKTON_PIPELINE_RUN, key.name));
     let mut changes = of_run(&cluster.server, key, &pods);
     while let Some(change) = changes.next().await {
@@ -83,7 +88,7 @@ mod tests {
     use serde_json::json;
     use tokio::time::{sleep, timeout};
 
-    async fn explained(api: &FakeApi, line: &str) -> Seen<ExitCode> {
+    async fn explained(api: &FakeApi, line: &str) -> RequestResult<ExitCode> {
         let words = ["x", "describe"]
             .into_iter()
             .chain(line.split(' '))

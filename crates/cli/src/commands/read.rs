@@ -2,11 +2,11 @@
 
 use super::{BAD, notes, printed, refused};
 use crate::args::{DoctorArgs, FailOn, ListArgs, NodesArgs, Output};
-use crate::ask::Seen;
 use crate::client::Cluster;
 use crate::doctor::{self, Level};
 use crate::filter::Filter;
-use crate::list::{Layout, Row, Seats};
+use crate::list::{Layout, PlaceholdersByName, Row};
+use crate::requests::RequestResult;
 use crate::view::PipelineRun;
 use crate::{gather, list, nodes, output, watch};
 use k8s_openapi::api::core::v1::Node;
@@ -23,7 +23,7 @@ struct Items<'a, T> {
 }
 
 /// `list`.
-pub(super) async fn list(cluster: &Cluster, args: &ListArgs) -> Seen<ExitCode> {
+pub(super) async fn list(cluster: &Cluster, args: &ListArgs) -> RequestResult<ExitCode> {
     let target = args.target()?;
     let own = target.as_ref().and_then(|target| target.namespace.as_deref());
     let namespace = own.or((!args.all_namespaces).then_some(&cluster.namespace));
@@ -45,12 +45,12 @@ pub(super) async fn list(cluster: &Cluster, args: &ListArgs) -> Seen<ExitCode> {
         gather::config(server)
     );
     let (now, runs) = (now?, runs?);
-    let seats = Seats::of(
+    let placeholders = PlaceholdersByName::of(
         sets.as_deref().unwrap_or_default(),
         pods.as_deref().unwrap_or_default(),
     );
     let default = config.ok().map(|config| config.default_strategy);
-    let mut rows = list::rows(&runs, &seats, default);
+    let mut rows = list::rows(&runs, &placeholders, default);
     if let Some(column) = args.sort_by {
         list::sort(&mut rows, column);
     }
@@ -105,7 +105,7 @@ pub(super) async fn unknown(cluster: &Cluster, namespace: &str, name: &str) -> E
 }
 
 /// `nodes`.
-pub(super) async fn nodes(cluster: &Cluster, args: &NodesArgs) -> Seen<ExitCode> {
+pub(super) async fn nodes(cluster: &Cluster, args: &NodesArgs) -> RequestResult<ExitCode> {
     let server = &cluster.server;
     let all = server.cluster::<Node>();
     let (found, seen) = join!(
@@ -116,8 +116,8 @@ pub(super) async fn nodes(cluster: &Cluster, args: &NodesArgs) -> Seen<ExitCode>
         gather::live_pods(server, &cluster.namespace)
     );
     let rows = nodes::rows(&found?, &seen.pods);
-    notes(&seen.gaps);
-    if !seen.gaps.is_empty() {
+    notes(&seen.errors);
+    if !seen.errors.is_empty() {
         output::note("note: runs of other namespaces are missing, and what is free is less than is shown");
     }
     let name = |row: &nodes::Row| format!("node/{}\n", row.node);
@@ -126,7 +126,7 @@ pub(super) async fn nodes(cluster: &Cluster, args: &NodesArgs) -> Seen<ExitCode>
 }
 
 /// `doctor`.
-pub(super) async fn doctor(cluster: &Cluster, args: DoctorArgs) -> Seen<ExitCode> {
+pub(super) async fn doctor(cluster: &Cluster, args: DoctorArgs) -> RequestResult<ExitCode> {
     let (namespace, tekton) = (args.install_namespace, args.tekton_namespace);
     let findings = if args.pre {
         let pre = Box::pin(doctor::read::pre(&cluster.server, namespace, tekton)).await?;

@@ -3,11 +3,11 @@
 use super::read::unknown;
 use super::{notes, printed};
 use crate::args::{Limit, Picture, TimelineArgs};
-use crate::ask::Seen;
 use crate::client::Cluster;
 use crate::output;
+use crate::requests::RequestResult;
 use crate::timeline::model::Timeline;
-use crate::timeline::{History, Reach, Selection, html, read, svg, text, timeline};
+use crate::timeline::{History, Selection, TimeRange, html, read, svg, text, timeline};
 use crate::words::span;
 use std::process::ExitCode;
 use std::time::Duration;
@@ -16,7 +16,7 @@ use std::time::Duration;
 const HOUR: Duration = Duration::from_hours(1);
 
 /// Runs the verb.
-pub(super) async fn timeline_of(cluster: &Cluster, args: &TimelineArgs) -> Seen<ExitCode> {
+pub(super) async fn timeline_of(cluster: &Cluster, args: &TimelineArgs) -> RequestResult<ExitCode> {
     let target = args.target()?;
     let own = target.as_ref().and_then(|target| target.namespace.as_deref());
     let namespace = own.or((!args.all_namespaces).then_some(&cluster.namespace));
@@ -34,7 +34,7 @@ pub(super) async fn timeline_of(cluster: &Cluster, args: &TimelineArgs) -> Seen<
 fn shown(history: &History, selection: Selection<'_>, args: &TimelineArgs) -> ExitCode {
     let reach = reach(args);
     let timeline = timeline(history, selection, reach);
-    notes(history.gaps());
+    notes(history.errors());
     if timeline.is_empty() {
         output::note(&nothing(selection, reach));
     }
@@ -44,12 +44,12 @@ fn shown(history: &History, selection: Selection<'_>, args: &TimelineArgs) -> Ex
     }
 }
 
-fn reach(args: &TimelineArgs) -> Reach {
+fn reach(args: &TimelineArgs) -> TimeRange {
     match (args.since, &args.run) {
-        (Some(Limit(Some(duration))), _) => Reach::Last(duration),
-        (Some(Limit(None)), _) => Reach::All,
-        (None, Some(_)) => Reach::Whole,
-        (None, None) => Reach::Last(HOUR),
+        (Some(Limit(Some(duration))), _) => TimeRange::Last(duration),
+        (Some(Limit(None)), _) => TimeRange::All,
+        (None, Some(_)) => TimeRange::Whole,
+        (None, None) => TimeRange::Last(HOUR),
     }
 }
 
@@ -62,15 +62,15 @@ fn drawn(timeline: &Timeline, format: Picture) -> String {
 }
 
 /// The note on a picture without runs, with the options that show more runs.
-fn nothing(selection: Selection<'_>, reach: Reach) -> String {
+fn nothing(selection: Selection<'_>, reach: TimeRange) -> String {
     let what = match (selection.run, selection.namespace) {
         (Some(run), _) => format!("PipelineRun {run} was not there"),
         (None, Some(namespace)) => format!("No PipelineRuns in namespace {namespace}"),
         (None, None) => "No PipelineRuns in any namespace".to_owned(),
     };
     let when = match reach {
-        Reach::Last(duration) => format!(" in the last {}", span(duration)),
-        Reach::All | Reach::Whole => String::new(),
+        TimeRange::Last(duration) => format!(" in the last {}", span(duration)),
+        TimeRange::All | TimeRange::Whole => String::new(),
     };
     let further = (when.is_empty(), selection.run, selection.namespace);
     let further = match further {

@@ -2,15 +2,15 @@
 
 use super::read::unknown;
 use super::{printed, refused};
-use crate::args::{Goal, WaitArgs};
-use crate::ask::{Seen, Server};
+use crate::args::{WaitArgs, WaitCondition};
 use crate::client::Cluster;
 use crate::explanation;
 use crate::filter::Filter;
-use crate::follow::{Known, of_run};
+use crate::follow::{CachedObjects, of_run};
 use crate::gather::{facts, viewed};
+use crate::requests::{RequestResult, Server};
 use crate::state::State;
-use crate::view::{PipelineRun, RunView, Seat};
+use crate::view::{PipelineRun, PlaceholderObjects, RunView};
 use crate::words::span;
 use futures::StreamExt;
 use placement::names::RunKey;
@@ -19,7 +19,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 /// `wait`.
-pub(super) async fn wait(cluster: &Cluster, args: &WaitArgs) -> Seen<ExitCode> {
+pub(super) async fn wait(cluster: &Cluster, args: &WaitArgs) -> RequestResult<ExitCode> {
     let target = args.run.target()?;
     let namespace = target.namespace(&cluster.namespace);
     let server = &cluster.server;
@@ -29,8 +29,8 @@ pub(super) async fn wait(cluster: &Cluster, args: &WaitArgs) -> Seen<ExitCode> {
     };
     let view = viewed(&run)?;
     let key = view.run.key.clone();
-    let mut state = State::of(&view, &Seat::default());
-    let end = end(server, &key, args.goal, &mut state);
+    let mut state = State::of(&view, &PlaceholderObjects::default());
+    let end = end(server, &key, args.condition, &mut state);
     let end = match args.timeout.0 {
         Some(limit) => tokio::time::timeout(limit, end)
             .await
@@ -39,13 +39,13 @@ pub(super) async fn wait(cluster: &Cluster, args: &WaitArgs) -> Seen<ExitCode> {
     };
     Ok(match end? {
         End::Reached(how) => printed(&format!("pipelinerun.tekton.dev/{} is {how}\n", key.name)),
-        End::Never(why) => failed(&key, &format!("will not be {}: {why}", args.goal.words())),
+        End::Never(why) => failed(&key, &format!("will not be {}: {why}", args.condition.words())),
         End::Late(limit) => {
             let next = next_step(server, &key).await.unwrap_or_default();
-            let (goal, limit) = (args.goal.words(), span(limit));
+            let (condition, limit) = (args.condition.words(), span(limit));
             failed(
                 &key,
-                &format!("is not {goal} after {limit}: its state is {state}{next}"),
+                &format!("is not {condition} after {limit}: its state is {state}{next}"),
             )
         }
     })
@@ -71,8 +71,13 @@ async fn next_step(server: &Server, key: &RunKey) -> Option<String> {
 }
 
 /// Watches the run. `state` is its last state.
-async fn end(server: &Server, key: &RunKey, goal: Goal, state: &mut State) -> Seen<End> {
-    let mut known = Known::default();
+async fn end(
+    server: &Server,
+    key: &RunKey,
+    condition: WaitCondition,
+    state: &mut State,
+) -> RequestResult<End> {
+    let mut known = CachedObjects::default();
     let placeholder = Filter::name(&key.placeholder().pod());
     let mut changes = of_run(server, key, &placeholder);
     while let Some(change) = changes.next().await {
@@ -80,11 +85,11 @@ async fn end(server: &Server, key: &RunKey, goal: Goal, state: &mut State) -> Se
         if !known.is_complete() {
             continue;
         }
-        let Some((view, seat)) = known.of_run(key) else {
+        let Some((view, placeholder)) = known.of_run(key) else {
             return Ok(End::Never("it was deleted".to_owned()));
         };
-        *state = State::of(&view, &seat);
-        match progress(goal, &view, &seat) {
+        *state = State::of(&view, &placeholder);
+        match progress(condition, &view, &placeholder) {
             Progress::Reached(how) => return Ok(End::Reached(how)),
             Progress::Coming => {}
             Progress::Never(why) => return Ok(End::Never(why)),
@@ -96,19 +101,19 @@ async fn end(server: &Server, key: &RunKey, goal: Goal, state: &mut State) -> Se
 /// The progress of a run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Progress {
-    /// The run has reached the goal, with a text that says how.
+    /// The run has reached the condition, with a text that says how.
     Reached(String),
     Coming,
-    /// The run cannot reach the goal, for this reason.
+    /// The run cannot reach the condition, for this reason.
     Never(String),
 }
 
 /// The progress of a run with this placeholder.
-fn progress(goal: Goal, view: &RunView, seat: &Seat<'_>) -> Progress {
-    match goal {
-        Goal::Released => released(view),
-        Goal::Node => node(view, seat),
-        Goal::Done => done(view),
+fn progress(condition: WaitCondition, view: &RunView, placeholder: &PlaceholderObjects<'_>) -> Progress {
+    match condition {
+        WaitCondition::Released => released(view),
+        WaitCondition::Node => node(view, placeholder),
+        WaitCondition::Done => done(view),
     }
 }
 
@@ -137,9 +142,9 @@ fn released(view: &RunView) -> Progress {
     }
 }
 
-fn node(view: &RunView, seat: &Seat<'_>) -> Progress {
-    let state = State::of(view, seat);
-    let known = seat.node().or(view.run.node.as_deref());
+fn node(view: &RunView, placeholder: &PlaceholderObjects<'_>) -> Progress {
+    let state = State::of(view, placeholder);
+    let known = placeholder.node().or(view.run.node.as_deref());
     match (state, known) {
         // The run gave up its last node.
         (State::Moving, _) => Progress::Coming,

@@ -6,14 +6,14 @@ mod admission;
 use super::read::unknown;
 use super::{UNASKED, printed, refused};
 use crate::args::{DisableArgs, DryRun, EnableArgs, ReleaseArgs};
-use crate::ask::writes::Pen;
-use crate::ask::{Gap, Place, Seen};
 use crate::client::Cluster;
 use crate::gather::{placeholders, viewed};
 use crate::output;
+use crate::requests::writes::Writer;
+use crate::requests::{RequestError, RequestResult, ResourceClient};
 use crate::state::State;
 use crate::switch::Switch;
-use crate::view::{PipelineRun, RunView, Seat};
+use crate::view::{PipelineRun, PlaceholderObjects, RunView};
 use json_patch::jsonptr::PointerBuf;
 use json_patch::{AddOperation, PatchOperation};
 use k8s_openapi::NamespaceResourceScope;
@@ -39,15 +39,15 @@ const ENDING: Duration = Duration::from_mins(1);
 const SETTLED: Duration = Duration::from_secs(3);
 const PAUSE: Duration = Duration::from_millis(500);
 
-fn pen(cluster: &Cluster, dry_run: DryRun) -> Pen<'_> {
-    Pen {
+fn writer(cluster: &Cluster, dry_run: DryRun) -> Writer<'_> {
+    Writer {
         server: &cluster.server,
         dry_run,
     }
 }
 
 /// `release`.
-pub(super) async fn release(cluster: &Cluster, args: &ReleaseArgs) -> Seen<ExitCode> {
+pub(super) async fn release(cluster: &Cluster, args: &ReleaseArgs) -> RequestResult<ExitCode> {
     let target = args.run.target()?;
     let namespace = target.namespace(&cluster.namespace);
     let runs = cluster.server.within::<PipelineRun>(namespace);
@@ -58,14 +58,15 @@ pub(super) async fn release(cluster: &Cluster, args: &ReleaseArgs) -> Seen<ExitC
     if !view.run.is_held_by_us() {
         return Ok(refused(&not_ours(&view)));
     }
-    let pen = pen(cluster, args.dry_run);
-    pen.patch(&runs, &target.name, release_by_hand(&view.run).0)
+    let writer = writer(cluster, args.dry_run);
+    writer
+        .patch(&runs, &target.name, release_by_hand(&view.run).0)
         .await?;
-    Ok(printed(&pen.told(&format!("{} released", named(&view)))))
+    Ok(printed(&writer.told(&format!("{} released", named(&view)))))
 }
 
 fn not_ours(view: &RunView) -> String {
-    let (run, state) = (&view.run.key, State::of(view, &Seat::default()));
+    let (run, state) = (&view.run.key, State::of(view, &PlaceholderObjects::default()));
     let elsewhere = ", and another holder has to release it";
     let holder = if state == State::HeldElsewhere {
         elsewhere
@@ -80,38 +81,38 @@ fn named(view: &RunView) -> String {
 }
 
 /// `disable`.
-pub(super) async fn disable(cluster: &Cluster, args: &DisableArgs) -> Seen<ExitCode> {
-    let pen = pen(cluster, args.dry_run);
+pub(super) async fn disable(cluster: &Cluster, args: &DisableArgs) -> RequestResult<ExitCode> {
+    let writer = writer(cluster, args.dry_run);
     if !args.all_namespaces {
         let switch = Switch::Exclude(cluster.namespace.clone());
-        admission::switch(pen, &args.install_namespace, &switch, "disabled").await?;
-        return start(pen, Some(&cluster.namespace), |_| true).await;
+        admission::switch(writer, &args.install_namespace, &switch, "disabled").await?;
+        return start(writer, Some(&cluster.namespace), |_| true).await;
     }
-    admission::switch(pen, &args.install_namespace, &Switch::AllOff, "disabled").await?;
+    admission::switch(writer, &args.install_namespace, &Switch::AllOff, "disabled").await?;
     if !args.stop_controller {
         return Ok(ExitCode::SUCCESS);
     }
-    scale(pen, &args.install_namespace, |_| Some(0)).await?;
-    until_stopped(pen, &args.install_namespace).await?;
-    let code = start(pen, None, |view| view.run.is_held_by_us()).await?;
-    let (sets, pods) = placeholders(pen.server, None).await;
-    delete::<StatefulSet>(pen, &sets?).await?;
-    delete::<Pod>(pen, &pods?).await?;
+    scale(writer, &args.install_namespace, |_| Some(0)).await?;
+    until_stopped(writer, &args.install_namespace).await?;
+    let code = start(writer, None, |view| view.run.is_held_by_us()).await?;
+    let (sets, pods) = placeholders(writer.server, None).await;
+    delete::<StatefulSet>(writer, &sets?).await?;
+    delete::<Pod>(writer, &pods?).await?;
     Ok(code)
 }
 
 /// `enable`.
-pub(super) async fn enable(cluster: &Cluster, args: &EnableArgs) -> Seen<ExitCode> {
-    let pen = pen(cluster, args.dry_run);
+pub(super) async fn enable(cluster: &Cluster, args: &EnableArgs) -> RequestResult<ExitCode> {
+    let writer = writer(cluster, args.dry_run);
     let switch = if args.all_namespaces {
         Switch::AllOn
     } else {
         Switch::Include(cluster.namespace.clone())
     };
-    let mut all_exist = admission::switch(pen, &args.install_namespace, &switch, "enabled").await?;
+    let mut all_exist = admission::switch(writer, &args.install_namespace, &switch, "enabled").await?;
     if args.all_namespaces {
         let none = |replicas: i32| (replicas == 0).then_some(REPLICAS);
-        all_exist &= scale(pen, &args.install_namespace, none).await?;
+        all_exist &= scale(writer, &args.install_namespace, none).await?;
     }
     if all_exist {
         return Ok(ExitCode::SUCCESS);
@@ -124,18 +125,22 @@ pub(super) async fn enable(cluster: &Cluster, args: &EnableArgs) -> Seen<ExitCod
 /// Opts out the labelled runs that meet the condition, and releases held runs. A run that cannot be changed does not stop the
 /// others.
 async fn start(
-    pen: Pen<'_>,
+    writer: Writer<'_>,
     namespace: Option<&str>,
     condition: impl Fn(&RunView) -> bool,
-) -> Seen<ExitCode> {
+) -> RequestResult<ExitCode> {
     let labelled = ListParams::default().labels(keys::OPT_IN);
-    let runs = pen.server.reach::<PipelineRun>(namespace).list(labelled).await?;
+    let runs = writer
+        .server
+        .reach::<PipelineRun>(namespace)
+        .list(labelled)
+        .await?;
     let mut code = ExitCode::SUCCESS;
     for view in runs.iter().filter_map(RunView::of).filter(condition) {
-        match start_run(pen, view).await {
-            Ok(done) => done.into_iter().for_each(|done| tell(pen, &done)),
-            Err(gap) => {
-                output::note(&format!("error: {gap}"));
+        match start_run(writer, view).await {
+            Ok(done) => done.into_iter().for_each(|done| tell(writer, &done)),
+            Err(error) => {
+                output::note(&format!("error: {error}"));
                 code = ExitCode::from(UNASKED);
             }
         }
@@ -144,9 +149,9 @@ async fn start(
 }
 
 /// Releases or opts out a run, and returns what was done; `None` for a run that has opted out or no longer exists.
-async fn start_run(pen: Pen<'_>, mut view: RunView) -> Seen<Option<String>> {
+async fn start_run(writer: Writer<'_>, mut view: RunView) -> RequestResult<Option<String>> {
     let key = view.run.key.clone();
-    let runs = pen.server.within::<PipelineRun>(&key.namespace);
+    let runs = writer.server.within::<PipelineRun>(&key.namespace);
     let mut tries = TRIES;
     loop {
         tries -= 1;
@@ -157,8 +162,8 @@ async fn start_run(pen: Pen<'_>, mut view: RunView) -> Seen<Option<String>> {
         } else {
             (opt_out(&view.run), "opted out")
         };
-        match pen.patch(&runs, &key.name, patch.0).await {
-            Err(Gap::Changed(_)) if tries > 0 => {}
+        match writer.patch(&runs, &key.name, patch.0).await {
+            Err(RequestError::Changed(_)) if tries > 0 => {}
             other => return other.map(|()| Some(format!("{} {done}", named(&view)))),
         }
         match runs.get(&key.name).await? {
@@ -169,10 +174,14 @@ async fn start_run(pen: Pen<'_>, mut view: RunView) -> Seen<Option<String>> {
 }
 
 /// Scales the controller if `wanted` has a number for its replicas; false if the Deployment does not exist.
-async fn scale(pen: Pen<'_>, namespace: &str, wanted: impl Fn(i32) -> Option<i32>) -> Seen<bool> {
-    let deployments = pen.server.within::<Deployment>(namespace);
+async fn scale(
+    writer: Writer<'_>,
+    namespace: &str,
+    wanted: impl Fn(i32) -> Option<i32>,
+) -> RequestResult<bool> {
+    let deployments = writer.server.within::<Deployment>(namespace);
     let Some(found) = deployments.get(CONTROLLER).await? else {
-        tell(pen, &format!("deployment.apps/{CONTROLLER} is not there"));
+        tell(writer, &format!("deployment.apps/{CONTROLLER} is not there"));
         return Ok(false);
     };
     let replicas = found.spec.and_then(|spec| spec.replicas).unwrap_or(1);
@@ -181,20 +190,23 @@ async fn scale(pen: Pen<'_>, namespace: &str, wanted: impl Fn(i32) -> Option<i32
             path: PointerBuf::from_tokens(["spec", "replicas"]),
             value: wanted.into(),
         });
-        pen.patch(&deployments, CONTROLLER, vec![scaled]).await?;
-        tell(pen, &format!("deployment.apps/{CONTROLLER} scaled to {wanted}"));
+        writer.patch(&deployments, CONTROLLER, vec![scaled]).await?;
+        tell(
+            writer,
+            &format!("deployment.apps/{CONTROLLER} scaled to {wanted}"),
+        );
     }
     Ok(true)
 }
 
 /// Waits until the API servers use the changed objects, because they could hold another run, and until the controller has ended,
 /// because it would create placeholders again. A pod on a dead node never ends, so the wait has a limit.
-async fn until_stopped(pen: Pen<'_>, namespace: &str) -> Seen<()> {
-    if !pen.writes() {
+async fn until_stopped(writer: Writer<'_>, namespace: &str) -> RequestResult<()> {
+    if !writer.writes() {
         return Ok(());
     }
     tokio::time::sleep(SETTLED).await;
-    let pods = pen.server.within::<Pod>(namespace);
+    let pods = writer.server.within::<Pod>(namespace);
     let selector = format!("{}={},{}=controller", keys::APP, keys::APP_NAME, keys::COMPONENT);
     let selected = || ListParams::default().labels(&selector);
     let gone = async {
@@ -211,23 +223,23 @@ async fn until_stopped(pen: Pen<'_>, namespace: &str) -> Seen<()> {
     })
 }
 
-async fn delete<K>(pen: Pen<'_>, objects: &[K]) -> Seen<()>
+async fn delete<K>(writer: Writer<'_>, objects: &[K]) -> RequestResult<()>
 where
     K: Resource<Scope = NamespaceResourceScope, DynamicType = ()> + Clone + Debug + DeserializeOwned,
 {
     for object in objects {
-        let place: Place<K> = pen.server.within(&object.namespace().unwrap_or_default());
-        pen.delete(&place, &object.name_any(), object.uid()).await?;
+        let place: ResourceClient<K> = writer.server.within(&object.namespace().unwrap_or_default());
+        writer.delete(&place, &object.name_any(), object.uid()).await?;
         let kind = K::kind(&()).to_lowercase();
-        tell(pen, &format!("{kind}/{} deleted", object.name_any()));
+        tell(writer, &format!("{kind}/{} deleted", object.name_any()));
     }
     Ok(())
 }
 
 /// Prints what was done, while the command continues.
-fn tell(pen: Pen<'_>, done: &str) {
+fn tell(writer: Writer<'_>, done: &str) {
     // A closed output does not undo the write.
-    let _ = output::print(&pen.told(done));
+    let _ = output::print(&writer.told(done));
 }
 
 #[cfg(test)]

@@ -45,7 +45,7 @@ pub(super) fn webhooks(snapshot: &Snapshot) -> Vec<Finding> {
     let by_policies = snapshot.mechanism() == Mechanism::Policies;
     let webhooks = snapshot.installation.admission.webhooks.iter();
     let findings = webhooks.filter_map(|(name, seen)| match seen {
-        Err(gap) => Some(CONFIGURATION.unread(gap)),
+        Err(error) => Some(CONFIGURATION.unread(error)),
         Ok(None) if by_policies => None,
         Ok(None) => {
             let sentence = format!("{name} is not there: {}.", without_webhook(name));
@@ -123,7 +123,7 @@ pub(super) fn policies(snapshot: &Snapshot) -> Vec<Finding> {
     let is_old = is_too_old_for_policies(&snapshot.installation.platform);
     // An older API server does not serve the policies, so a policy that is not read is no finding there.
     let unread = admission.policy_gaps().filter(|_| !is_old).take(1);
-    let unread = unread.map(|gap| POLICIES.unread(gap));
+    let unread = unread.map(|error| POLICIES.unread(error));
     let installed = "Admission policies are installed instead of the webhook (overlays/policies).";
     match admission.mechanism() {
         None => unread.collect(),

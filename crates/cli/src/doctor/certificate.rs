@@ -1,7 +1,7 @@
 //! Whether the webhook's certificate is valid, has the Service's name, and is trusted by the API server.
 
 use super::Snapshot;
-use super::finding::{Check, Checked, Finding};
+use super::finding::{Check, CheckResult, Finding};
 use crate::admission::Mechanism;
 use crate::words::{age, between, span};
 use jiff::SignedDuration;
@@ -14,13 +14,13 @@ const CERTIFICATE: Check = Check("certificate");
 /// The leader renews a certificate within minutes, and cert-manager within an hour: after a day, a renewal is overdue.
 const GRACE: SignedDuration = SignedDuration::from_hours(24);
 
-pub(super) fn certificate(snapshot: &Snapshot) -> Checked {
+pub(super) fn certificate(snapshot: &Snapshot) -> CheckResult {
     if snapshot.mechanism() == Mechanism::Policies {
         return Ok(Vec::new());
     }
     let (secret, namespace) = (install::CERTIFICATE_SECRET, &snapshot.installation.namespace);
     let stored = match &snapshot.secret {
-        Err(gap) => return Ok(with_bundles(CERTIFICATE.unread(gap), snapshot, None)),
+        Err(error) => return Ok(with_bundles(CERTIFICATE.unread(error), snapshot, None)),
         Ok(found) => found
             .as_ref()
             .map(StoredCertificates::from_secret)

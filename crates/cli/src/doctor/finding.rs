@@ -1,6 +1,6 @@
 //! Findings: what a check reports, how findings are made, and how they are printed.
 
-use crate::ask::{Gap, Seen};
+use crate::requests::{RequestError, RequestResult};
 use crate::words::{WIDTH, count, list, wrap};
 use serde::Serialize;
 use std::fmt::Write;
@@ -43,7 +43,7 @@ impl Finding {
 pub(super) struct Check(pub(super) &'static str);
 
 /// The findings of a check. The error is the only finding of a check that ended early, mostly because an object was not read.
-pub(super) type Checked = Result<Vec<Finding>, Finding>;
+pub(super) type CheckResult = Result<Vec<Finding>, Finding>;
 
 impl Check {
     fn finding(self, level: Level, sentence: impl Into<String>) -> Finding {
@@ -67,20 +67,21 @@ impl Check {
         self.finding(Level::Bad, sentence).hint(remedy)
     }
 
-    pub(super) fn unread(self, gap: &Gap) -> Finding {
-        let remedy = match gap {
-            Gap::Forbidden(_) => "Ask a user with more permissions, or for this permission.",
-            Gap::Late(..) => "Try again, with a longer --request-timeout.",
-            Gap::NotServed(_) | Gap::Changed(_) | Gap::Failed(..) | Gap::Unreadable(_) => {
-                "Try again; if the error persists, check the API server."
-            }
+    pub(super) fn unread(self, error: &RequestError) -> Finding {
+        let remedy = match error {
+            RequestError::Forbidden(_) => "Ask a user with more permissions, or for this permission.",
+            RequestError::Late(..) => "Try again, with a longer --request-timeout.",
+            RequestError::NotServed(_)
+            | RequestError::Changed(_)
+            | RequestError::Failed(..)
+            | RequestError::Unreadable(_) => "Try again; if the error persists, check the API server.",
         };
-        self.warning(format!("Not checked: {gap}."), remedy)
+        self.warning(format!("Not checked: {error}."), remedy)
     }
 
     /// The objects that were read. The error is the finding that they were not.
-    pub(super) fn read<T>(self, seen: &Seen<T>) -> Result<&T, Finding> {
-        seen.as_ref().map_err(|gap| self.unread(gap))
+    pub(super) fn read<T>(self, seen: &RequestResult<T>) -> Result<&T, Finding> {
+        seen.as_ref().map_err(|error| self.unread(error))
     }
 
     /// A finding about all these objects; `None` without objects.

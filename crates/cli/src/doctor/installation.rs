@@ -1,6 +1,6 @@
 //! Whether the Deployments are available, a controller leads, and the ConfigMap is valid.
 
-use super::finding::{Check, Checked, Finding};
+use super::finding::{Check, CheckResult, Finding};
 use super::{Installation, Snapshot};
 use crate::admission::Mechanism;
 use crate::words::{after, age, span};
@@ -29,7 +29,7 @@ const DEPLOYMENTS: [(&str, &str); 2] = [
 /// The duration of a Lease that names none.
 const USUAL_LEASE_SECONDS: u64 = 15;
 
-pub(super) fn deployments(snapshot: &Snapshot) -> Checked {
+pub(super) fn deployments(snapshot: &Snapshot) -> CheckResult {
     let Installation {
         namespace,
         found,
@@ -85,7 +85,7 @@ fn deployment(name: &str, consequence: &str, found: Option<&Deployment>, namespa
 }
 
 /// Whether a controller holds the Lease, and since when.
-pub(super) fn leader(snapshot: &Snapshot) -> Checked {
+pub(super) fn leader(snapshot: &Snapshot) -> CheckResult {
     let lease = LEADER.read(&snapshot.lease)?;
     let spec = lease.clone().map(|lease: Lease| lease.spec.unwrap_or_default());
     let no_leader = |why: &str| {
@@ -145,7 +145,7 @@ fn controller_log(snapshot: &Snapshot) -> String {
 }
 
 /// Whether the controller accepts the ConfigMap.
-pub(super) fn configuration(snapshot: &Snapshot) -> Checked {
+pub(super) fn configuration(snapshot: &Snapshot) -> CheckResult {
     let (map, namespace) = (install::CONFIG_MAP, &snapshot.installation.namespace);
     let Some(found) = CONFIGURATION.read(&snapshot.config)? else {
         return Err(CONFIGURATION.ok("There is no ConfigMap: all settings have their defaults."));

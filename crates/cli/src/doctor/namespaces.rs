@@ -1,6 +1,6 @@
 //! Whether the labels, the `ResourceQuota` and `LimitRange` objects of namespaces let runs have placeholders.
 
-use super::finding::{Check, Checked, Finding, Level, NAMED};
+use super::finding::{Check, CheckResult, Finding, Level, NAMED};
 use super::{Snapshot, trial};
 use crate::view::{RunView, full_name, label};
 use crate::words::{count, list};
@@ -23,7 +23,7 @@ const COUNTED: [&str; 3] = ["pods", "count/pods", "count/statefulsets.apps"];
 /// Scopes whose quotas do not count placeholders: a placeholder has requests and no deadline.
 const OTHER_SCOPES: [&str; 2] = ["BestEffort", "Terminating"];
 
-pub(super) fn labels(snapshot: &Snapshot) -> Checked {
+pub(super) fn labels(snapshot: &Snapshot) -> CheckResult {
     let namespaces = NAMESPACES.read(&snapshot.namespaces)?;
     let unknown = namespaces.iter().filter(|it| value(it).is_some_and(is_unknown));
     let unknown: Vec<_> = unknown.collect();
@@ -86,7 +86,7 @@ impl Tenants {
     }
 }
 
-pub(super) fn quotas(snapshot: &Snapshot) -> Checked {
+pub(super) fn quotas(snapshot: &Snapshot) -> CheckResult {
     let quotas = QUOTAS.read(&snapshot.quotas)?;
     let tenants = Tenants::new(snapshot);
     let (mut full, mut roomy) = (Vec::new(), Vec::new());
@@ -135,7 +135,7 @@ fn counts_placeholders(quota: &ResourceQuota) -> bool {
 }
 
 /// Whether a `LimitRange` rejects the placeholder's pod when it is created, or when it is resized to its usual size.
-pub(super) fn limits(snapshot: &Snapshot) -> Checked {
+pub(super) fn limits(snapshot: &Snapshot) -> CheckResult {
     let ranges = LIMITS.read(&snapshot.limits)?;
     let (tenants, config) = (Tenants::new(snapshot), snapshot.config());
     let (usual, reserved) = (size::usual(&config).requests(), reserved(&config));

@@ -1,10 +1,10 @@
 //! Whether Kubernetes and Tekton have supported versions and settings, and which admission mechanism suits them.
 
 use super::Platform;
-use super::finding::{Check, Checked, Finding};
+use super::finding::{Check, CheckResult, Finding};
 use super::installation::INSTALLATION;
 use crate::admission::Mechanism;
-use crate::ask::Gap;
+use crate::requests::RequestError;
 use placement::supported::{KUBERNETES, OLDEST_WITH_POLICIES, Support, Supported, TEKTON, numbers};
 
 const FLAGS: Check = Check("tekton flags");
@@ -22,7 +22,7 @@ fn kubernetes(platform: &Platform) -> Result<Finding, Finding> {
 
 fn tekton(platform: &Platform) -> Result<Finding, Finding> {
     let check = Check("tekton");
-    if let Err(Gap::NotServed(_)) = platform.serves_runs {
+    if let Err(RequestError::NotServed(_)) = platform.serves_runs {
         return Ok(check.bad(
             "This cluster does not know PipelineRuns of tekton.dev/v1: Tekton Pipelines is not installed.",
             format!("Install Tekton Pipelines v1.{} or newer.", TEKTON.oldest),
@@ -58,7 +58,7 @@ fn version_finding(check: Check, supported: &Supported, version: &str) -> Findin
 }
 
 /// The feature flags of Tekton that conflict with pod-affinity, or would help.
-pub(super) fn flags(platform: &Platform) -> Checked {
+pub(super) fn flags(platform: &Platform) -> CheckResult {
     let map = FLAGS.read(&platform.flags)?;
     let data = map.as_ref().and_then(|map| map.data.clone()).unwrap_or_default();
     let value = |name: &str| data.get(name).map(String::as_str);
@@ -101,7 +101,7 @@ pub(super) fn obstacle_to_policies(platform: &Platform) -> Option<String> {
         (Ok(version), _) if is_too_old_for_policies(platform) => Some(format!(
             "Kubernetes {version} is older than 1.{OLDEST_WITH_POLICIES} and evaluates no MutatingAdmissionPolicy"
         )),
-        (Err(gap), _) | (Ok(_), Err(gap)) => Some(gap.to_string()),
+        (Err(error), _) | (Ok(_), Err(error)) => Some(error.to_string()),
         (Ok(_), Ok(())) => None,
     }
 }

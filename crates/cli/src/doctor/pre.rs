@@ -1,11 +1,11 @@
 //! `doctor --pre`: whether pod-affinity can be installed in this cluster, and by this user.
 
-use super::finding::{Check, Checked, Finding};
+use super::finding::{Check, CheckResult, Finding};
 use super::installation::INSTALLATION;
 use super::rights::{Review, missing};
 use super::{Installation, platform};
 use crate::admission::{Admission, Mechanism};
-use crate::ask::Seen;
+use crate::requests::RequestResult;
 use k8s_openapi::api::admissionregistration::v1::MutatingWebhookConfiguration;
 
 const RIGHTS: Check = Check("your rights");
@@ -15,9 +15,9 @@ const RIGHTS: Check = Check("your rights");
 pub(crate) struct PreSnapshot {
     pub(crate) installation: Installation,
     /// The user's rights to the objects of the manifests.
-    pub(crate) creates: Seen<Vec<Review>>,
+    pub(crate) creates: RequestResult<Vec<Review>>,
     /// The user's rights that the manifests give to ServiceAccounts.
-    pub(crate) grants: Seen<Vec<Review>>,
+    pub(crate) grants: RequestResult<Vec<Review>>,
 }
 
 /// The findings before an installation.
@@ -43,7 +43,7 @@ pub(crate) fn findings(pre: &PreSnapshot) -> Vec<Finding> {
     );
     let mut findings = platform::versions(platform);
     findings.extend(flags);
-    findings.extend(admission.gaps().map(|gap| INSTALLATION.unread(gap)));
+    findings.extend(admission.errors().map(|error| INSTALLATION.unread(error)));
     findings.extend(elsewhere(&pre.installation));
     findings.extend(place);
     findings.extend([mechanism, creates, grants]);
@@ -51,7 +51,7 @@ pub(crate) fn findings(pre: &PreSnapshot) -> Vec<Finding> {
 }
 
 /// The namespace and its Deployments.
-fn place(installation: &Installation) -> Checked {
+fn place(installation: &Installation) -> CheckResult {
     let Installation {
         namespace,
         found,
@@ -110,9 +110,9 @@ fn service_namespace(found: &MutatingWebhookConfiguration) -> Option<&str> {
     Some(&service.namespace)
 }
 
-fn rights(reviews: &Seen<Vec<Review>>, well: &str, reason: &str) -> Finding {
+fn rights(reviews: &RequestResult<Vec<Review>>, well: &str, reason: &str) -> Finding {
     match reviews.as_ref().map(missing) {
-        Err(gap) => RIGHTS.unread(gap),
+        Err(error) => RIGHTS.unread(error),
         Ok(None) => RIGHTS.ok(well),
         Ok(Some(rights)) => RIGHTS.bad(
             format!("You may not {rights}, {reason}."),

@@ -7,8 +7,8 @@ use super::rights::Review;
 use super::trial::{self, OtherMutators, Trial};
 use super::{Installation, Platform, Snapshot, platform};
 use crate::admission::{Admission, Compared, Mechanism, Policy};
-use crate::ask::{Gap, Place, Question, Seen, Server};
 use crate::gather::{is_waiting_task, placeholders};
+use crate::requests::{RequestAttributes, RequestError, RequestResult, ResourceClient, Server};
 use crate::view::PipelineRun;
 use futures::{StreamExt, TryStreamExt, stream};
 use k8s_openapi::NamespaceResourceScope;
@@ -42,7 +42,7 @@ pub(crate) async fn snapshot(
     namespace: String,
     tekton: String,
     trial: String,
-) -> Seen<Snapshot> {
+) -> RequestResult<Snapshot> {
     let now = server.clock().await?;
     let labelled = || ListParams::default().labels(keys::OPT_IN);
     let pending = ListParams::default()
@@ -87,7 +87,7 @@ pub(crate) async fn snapshot(
 }
 
 /// Reads the cluster before an installation, and the rights of the user who installs.
-pub(crate) async fn pre(server: &Server, namespace: String, tekton: String) -> Seen<PreSnapshot> {
+pub(crate) async fn pre(server: &Server, namespace: String, tekton: String) -> RequestResult<PreSnapshot> {
     // An API server that does not answer is an error, and not a list of findings.
     server.clock().await?;
     let installation = Box::pin(installation(server, namespace, tekton)).await;
@@ -107,7 +107,7 @@ pub(crate) async fn pre(server: &Server, namespace: String, tekton: String) -> S
 
 /// The rights that the user needs to grant those of the manifests: Kubernetes lets a user grant only rights that the user has,
 /// unless the user has the verbs `escalate` and `bind`.
-async fn grants(server: &Server, namespace: &str, mechanism: Mechanism) -> Seen<Vec<Review>> {
+async fn grants(server: &Server, namespace: &str, mechanism: Mechanism) -> RequestResult<Vec<Review>> {
     let free = rights(server, namespace, manifests::granting(mechanism), Subject::User).await?;
     if free.iter().all(|review| review.allowed) {
         return Ok(Vec::new());
@@ -117,7 +117,7 @@ async fn grants(server: &Server, namespace: &str, mechanism: Mechanism) -> Seen<
     rights(server, namespace, granted, Subject::User).await
 }
 
-async fn get<K>(server: &Server, namespace: &str, name: &str) -> Seen<Option<K>>
+async fn get<K>(server: &Server, namespace: &str, name: &str) -> RequestResult<Option<K>>
 where
     K: Resource<Scope = NamespaceResourceScope, DynamicType = ()> + Clone + DeserializeOwned + Debug,
 {
@@ -125,7 +125,7 @@ where
 }
 
 /// The objects of all namespaces.
-async fn list<K>(server: &Server, params: ListParams) -> Seen<Vec<K>>
+async fn list<K>(server: &Server, params: ListParams) -> RequestResult<Vec<K>>
 where
     K: Resource<Scope = NamespaceResourceScope, DynamicType = ()> + Clone + DeserializeOwned + Debug,
 {
@@ -151,9 +151,9 @@ async fn installation(server: &Server, namespace: String, tekton: String) -> Ins
 }
 
 async fn platform(server: &Server, tekton_namespace: String) -> Platform {
-    let runs = server.reach::<PipelineRun>(None).question("list", None);
+    let runs = server.reach::<PipelineRun>(None).attributes("list", None);
     let policies = server.cluster_of(&admission_kind("MutatingAdmissionPolicy"));
-    let policies = policies.question("list", None);
+    let policies = policies.attributes("list", None);
     let policy_group = format!("{ADMISSION_GROUP}/v1");
     let (kubernetes, serves_runs, serves_policies, tekton, flags) = join!(
         kubernetes(server),
@@ -172,19 +172,26 @@ async fn platform(server: &Server, tekton_namespace: String) -> Platform {
     }
 }
 
-async fn kubernetes(server: &Server) -> Seen<String> {
-    let mut question = server.cluster::<Namespace>().question("get", None);
-    "/version".clone_into(&mut question.resource);
-    let info = server.answer(question, server.client.apiserver_version()).await?;
+async fn kubernetes(server: &Server) -> RequestResult<String> {
+    let mut attributes = server.cluster::<Namespace>().attributes("get", None);
+    "/version".clone_into(&mut attributes.resource);
+    let info = server
+        .answer(attributes, server.client.apiserver_version())
+        .await?;
     Ok(info.git_version)
 }
 
 /// Whether the API server serves a kind. This needs no right to the objects of the kind.
-async fn serves(server: &Server, question: Question, version: &str, resource: &str) -> Seen<()> {
+async fn serves(
+    server: &Server,
+    attributes: RequestAttributes,
+    version: &str,
+    resource: &str,
+) -> RequestResult<()> {
     let call = server.client.list_api_group_resources(version);
-    let known = server.answer(question.clone(), call).await?;
+    let known = server.answer(attributes.clone(), call).await?;
     let is_served = known.resources.iter().any(|it| it.name == resource);
-    is_served.then_some(()).ok_or(Gap::NotServed(question))
+    is_served.then_some(()).ok_or(RequestError::NotServed(attributes))
 }
 
 /// Reads the webhook configurations and the policies. Usually an installation has only one of the two kinds.
@@ -208,7 +215,7 @@ pub(crate) async fn admission(server: &Server, namespace: &str) -> Admission {
     }
 }
 
-async fn policy(server: &Server, release: &Policy) -> Seen<Option<Value>> {
+async fn policy(server: &Server, release: &Policy) -> RequestResult<Option<Value>> {
     let place = server.cluster_of(&admission_kind(&release.kind));
     let found = place.get(&release.metadata.name).await?;
     Ok(found.map(|object| object.data))
@@ -237,7 +244,7 @@ async fn trial(server: &Server, namespace: String) -> Trial {
 }
 
 /// `None` if nothing shows that pod-affinity changed the pod.
-async fn other_mutators(server: &Server, pods: &Place<Pod>) -> Option<OtherMutators> {
+async fn other_mutators(server: &Server, pods: &ResourceClient<Pod>) -> Option<OtherMutators> {
     let pod = pods.dry_create(&trial::pod_to_mark()).await.ok();
     pod.filter(trial::is_marked)?;
     let webhooks = server.cluster::<MutatingWebhookConfiguration>();
@@ -256,7 +263,12 @@ enum Subject {
     ServiceAccounts,
 }
 
-async fn rights(server: &Server, namespace: &str, rights: Vec<Right>, subject: Subject) -> Seen<Vec<Review>> {
+async fn rights(
+    server: &Server,
+    namespace: &str,
+    rights: Vec<Right>,
+    subject: Subject,
+) -> RequestResult<Vec<Review>> {
     let reviews = stream::iter(rights).map(|right| async move {
         let allowed = is_allowed(server, namespace, &right, subject).await?;
         Ok(Review { right, allowed })
@@ -264,7 +276,12 @@ async fn rights(server: &Server, namespace: &str, rights: Vec<Right>, subject: S
     reviews.buffered(AT_ONCE).try_collect().await
 }
 
-async fn is_allowed(server: &Server, namespace: &str, right: &Right, subject: Subject) -> Seen<bool> {
+async fn is_allowed(
+    server: &Server,
+    namespace: &str,
+    right: &Right,
+    subject: Subject,
+) -> RequestResult<bool> {
     let resource_attributes = Some(attributes(namespace, right));
     let status = match subject {
         Subject::User => {

@@ -1,7 +1,7 @@
 //! Whether pod-affinity's ServiceAccounts have the rights that the release's roles give them.
 
 use super::Snapshot;
-use super::finding::{Check, Checked, NAMED};
+use super::finding::{Check, CheckResult, NAMED};
 use super::manifests::{CONTROLLER, Right};
 use crate::admission::Mechanism;
 use crate::words::list;
@@ -10,14 +10,14 @@ use std::collections::{BTreeMap, BTreeSet};
 
 const RIGHTS: Check = Check("rights");
 
-/// The answer of the API server to the question whether a right is there.
+/// The answer of the API server to a review of access.
 #[derive(Clone, Debug)]
 pub(crate) struct Review {
     pub(crate) right: Right,
     pub(crate) allowed: bool,
 }
 
-pub(super) fn service_accounts(snapshot: &Snapshot) -> Checked {
+pub(super) fn service_accounts(snapshot: &Snapshot) -> CheckResult {
     let reviews = RIGHTS.read(&snapshot.rights)?;
     let needed: Vec<_> = reviews
         .iter()

@@ -1,8 +1,8 @@
 //! Whether a labelled run waits for longer than expected.
 
 use super::Snapshot;
-use super::finding::{Check, Checked, Finding, Level};
-use crate::list::Seats;
+use super::finding::{Check, CheckResult, Finding, Level};
+use crate::list::PlaceholdersByName;
 use crate::state::State;
 use crate::view::{RunView, created, full_name, label, unschedulable};
 use crate::words::{after, count, span};
@@ -18,7 +18,7 @@ const GRACE: Duration = Duration::from_secs(15);
 /// A wait that a user should examine, although an autoscaler may need this time.
 const LONG: Duration = Duration::from_mins(2);
 
-pub(super) fn runs(snapshot: &Snapshot) -> Checked {
+pub(super) fn runs(snapshot: &Snapshot) -> CheckResult {
     let runs = RUNS.read(&snapshot.runs)?;
     let views: Vec<_> = runs.iter().filter_map(RunView::of).collect();
     let well = format!(
@@ -52,11 +52,11 @@ fn end_of_hold(view: &RunView, deadline: Duration) -> Option<Timestamp> {
 fn waiting(snapshot: &Snapshot, views: &[RunView]) -> Option<Finding> {
     let deadline = snapshot.config().hold_deadline;
     let sets = snapshot.sets.as_deref().unwrap_or_default();
-    let seats = Seats::of(sets, snapshot.placeholders.as_deref().unwrap_or_default());
+    let placeholders = PlaceholdersByName::of(sets, snapshot.placeholders.as_deref().unwrap_or_default());
     let waits = |view: &&RunView| {
-        let seat = seats.of_run(view);
-        let state = State::of(view, &seat);
-        let since = state.since(view, &seat);
+        let placeholder = placeholders.of_run(view);
+        let state = State::of(view, &placeholder);
+        let since = state.since(view, &placeholder);
         state == State::WaitingForNode
             && since.is_some_and(|since| after(since, LONG) < snapshot.now)
             && end_of_hold(view, deadline).is_some_and(|end| end >= snapshot.now)

@@ -2,8 +2,8 @@
 
 use super::*;
 use crate::admission::Compared;
-use crate::ask::Gap;
 use crate::fixture::{at, forbidden, merged, not_served, object, placeholder, run, unschedulable};
+use crate::requests::RequestError;
 use k8s_openapi::ByteString;
 use runtime::certs::x509::{issue_ca, issue_leaf};
 use runtime::certs::{StoredCertificates, service_names};
@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 pub(super) const OURS: &str = "tekton-pod-affinity";
 
 #[expect(clippy::unnecessary_wraps, reason = "what was seen is always a Result")]
-pub(super) fn map(data: &Value) -> Seen<Option<ConfigMap>> {
+pub(super) fn map(data: &Value) -> RequestResult<Option<ConfigMap>> {
     Ok(Some(object(
         json!({"metadata": {"name": "m"}, "data": data}),
         &json!({}),
@@ -31,7 +31,7 @@ pub(super) fn deployment(name: &str, wanted: i32, available: i32) -> Deployment 
 }
 
 #[expect(clippy::unnecessary_wraps, reason = "what was seen is always a Result")]
-fn lease(changes: &Value) -> Seen<Option<Lease>> {
+fn lease(changes: &Value) -> RequestResult<Option<Lease>> {
     let base = json!({"metadata": {"name": "l"}, "spec": {
         "holderIdentity": "controller-1",
         "acquireTime": "2027-01-15T07:00:00.000000Z",
@@ -186,11 +186,11 @@ pub(super) fn problems(snapshot: &Snapshot) -> String {
     text(&found, |_, label| label.to_owned())
 }
 
-pub(super) fn failed(words: &str) -> Gap {
-    let Gap::Forbidden(question) = forbidden("create", "pods") else {
+pub(super) fn failed(words: &str) -> RequestError {
+    let RequestError::Forbidden(attributes) = forbidden("create", "pods") else {
         unreachable!()
     };
-    Gap::Failed(question, words.to_owned())
+    RequestError::Failed(attributes, words.to_owned())
 }
 
 macro_rules! problems_of {

@@ -4,7 +4,7 @@ use super::Snapshot;
 use super::admission::POLICIES;
 use super::finding::{Check, Finding};
 use crate::admission::Mechanism;
-use crate::ask::{Gap, Seen};
+use crate::requests::{RequestError, RequestResult};
 use crate::view::PipelineRun;
 use crate::words::list;
 use k8s_openapi::api::admissionregistration::v1::{MutatingWebhookConfiguration, RuleWithOperations};
@@ -30,21 +30,21 @@ const OWN_SUFFIX: &str = "pod-affinity.tekton.dev";
 #[derive(Clone, Debug)]
 pub(crate) struct Trial {
     pub(crate) namespace: String,
-    pub(crate) run: Seen<PipelineRun>,
-    pub(crate) pod: Seen<Pod>,
+    pub(crate) run: RequestResult<PipelineRun>,
+    pub(crate) pod: RequestResult<Pod>,
     /// Read if pod-affinity changed the pod and the affinity is not the one that pod-affinity gives.
     pub(crate) others: Option<OtherMutators>,
 }
 
 /// The webhooks and the policies of others that change pods when they are created, or why a list was not read.
 #[derive(Clone, Debug)]
-pub(crate) struct OtherMutators([Seen<Vec<String>>; 2]);
+pub(crate) struct OtherMutators([RequestResult<Vec<String>>; 2]);
 
 impl OtherMutators {
     /// Evaluates the rules of webhooks and policies, and neither their selectors nor their conditions.
     pub(super) fn new(
-        webhooks: Seen<Vec<MutatingWebhookConfiguration>>,
-        policies: Seen<Vec<DynamicObject>>,
+        webhooks: RequestResult<Vec<MutatingWebhookConfiguration>>,
+        policies: RequestResult<Vec<DynamicObject>>,
     ) -> Self {
         Self([
             others(webhooks, "MutatingWebhookConfiguration", rules_of_webhooks),
@@ -55,7 +55,7 @@ impl OtherMutators {
     fn finding(&self, check: Check, namespace: &str) -> Finding {
         let names: Vec<_> = self.0.iter().flatten().flatten().cloned().collect();
         let unread = self.0.iter().filter_map(|list| list.as_ref().err());
-        let unread: String = unread.map(|gap| format!(" Not read: {gap}.")).collect();
+        let unread: String = unread.map(|error| format!(" Not read: {error}.")).collect();
         let who = if names.is_empty() {
             "No other MutatingWebhookConfiguration and no MutatingAdmissionPolicy that was read matches pods: check the \
              admission plugins of the API server."
@@ -81,12 +81,12 @@ impl OtherMutators {
 
 /// The objects of others that change pods. An API server without such a kind has none.
 fn others<T: ResourceExt>(
-    seen: Seen<Vec<T>>,
+    seen: RequestResult<Vec<T>>,
     kind: &str,
     rules: fn(&T) -> Vec<RuleWithOperations>,
-) -> Seen<Vec<String>> {
+) -> RequestResult<Vec<String>> {
     let found = match seen {
-        Err(Gap::NotServed(_)) => Vec::new(),
+        Err(RequestError::NotServed(_)) => Vec::new(),
         seen => seen?,
     };
     let others = found.iter().filter(|it| !it.name_any().ends_with(OWN_SUFFIX));
@@ -257,7 +257,7 @@ pub(super) fn findings(snapshot: &Snapshot) -> Vec<Finding> {
 }
 
 impl DryRun {
-    fn finding(&self, snapshot: &Snapshot, is_changed: Result<bool, &Gap>) -> Finding {
+    fn finding(&self, snapshot: &Snapshot, is_changed: Result<bool, &RequestError>) -> Finding {
         let (verb, remedy) = match snapshot.mechanism() {
             Mechanism::Webhook | Mechanism::Both => (
                 "ask",
@@ -276,8 +276,8 @@ impl DryRun {
                 format!("{ill} (dry run in namespace {namespace}): the API server does not {verb} {name}."),
                 remedy,
             ),
-            Err(Gap::Failed(_, message)) => self.rejected(snapshot, message),
-            Err(gap) => self.check.unread(gap),
+            Err(RequestError::Failed(_, message)) => self.rejected(snapshot, message),
+            Err(error) => self.check.unread(error),
         }
     }
 

@@ -1,16 +1,16 @@
 //! The controller's state of the run and its next step.
 
 use super::IN_OTHER_SECTIONS;
-use super::report::Chapter;
-use crate::events::Told;
+use super::report::Section;
+use crate::events::RunEvent;
 use crate::facts::Facts;
 use crate::plan::Planned;
 use crate::words::span;
 use placement::notes::{self, Note};
 use placement::plan::{self, Decision, Plan, Read, Wait};
 
-pub(super) fn section(facts: &Facts) -> Option<Chapter> {
-    Some(Chapter::new("Controller", text(facts)?).details(notes(facts)))
+pub(super) fn section(facts: &Facts) -> Option<Section> {
+    Some(Section::new("Controller", text(facts)?).details(notes(facts)))
 }
 
 /// The state and the next step; `None` for a run that the controller ignores.
@@ -60,7 +60,7 @@ fn notes(facts: &Facts) -> Vec<String> {
 }
 
 /// Whether the section has the text of this event already.
-pub(super) fn is_shown(facts: &Facts, event: &Told) -> bool {
+pub(super) fn is_shown(facts: &Facts, event: &RunEvent) -> bool {
     notes(facts).contains(&format!("{}: {}", event.reason, event.text))
 }
 

@@ -1,7 +1,7 @@
 //! The hold: its holder, its duration, and its end.
 
-use super::report::Chapter;
-use crate::events::Told;
+use super::report::Section;
+use crate::events::RunEvent;
 use crate::facts::Facts;
 use crate::state::State;
 use crate::words::{after, age, between, lasting, span};
@@ -9,14 +9,14 @@ use placement::config::ReleaseWhen;
 use placement::keys;
 use std::time::Duration;
 
-pub(super) fn section(facts: &Facts) -> Option<Chapter> {
+pub(super) fn section(facts: &Facts) -> Option<Section> {
     let text = match facts.state() {
         State::Held | State::WaitingForNode => by_us(facts),
         State::HeldElsewhere => elsewhere(facts),
         state if state.was_released() => past(facts)?,
         _ => return None,
     };
-    Some(Chapter::new("Held", text))
+    Some(Section::new("Held", text))
 }
 
 fn by_us(facts: &Facts) -> String {
@@ -73,13 +73,13 @@ fn past(facts: &Facts) -> Option<String> {
 }
 
 /// When and why the run was released.
-pub(super) fn released(facts: &Facts) -> Option<Chapter> {
+pub(super) fn released(facts: &Facts) -> Option<Section> {
     let text = match facts.state() {
         State::Held | State::WaitingForNode | State::HeldElsewhere => "not yet.".to_owned(),
         state if state.was_released() => by_event(facts).or_else(|| by_start(facts))?,
         _ => return None,
     };
-    Some(Chapter::new("Released", text))
+    Some(Section::new("Released", text))
 }
 
 fn by_event(facts: &Facts) -> Option<String> {
@@ -92,7 +92,7 @@ fn by_event(facts: &Facts) -> Option<String> {
     ))
 }
 
-fn sentence(event: &Told) -> String {
+fn sentence(event: &RunEvent) -> String {
     let text = event.text.strip_prefix("Released: ").unwrap_or(&event.text);
     let mut letters = text.chars();
     let first = letters.next().map(|letter| letter.to_uppercase().to_string());

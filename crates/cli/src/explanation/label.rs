@@ -1,6 +1,6 @@
 //! The opt-in label, and the strategy that follows from it.
 
-use super::report::Chapter;
+use super::report::Section;
 use crate::facts::Facts;
 use crate::state::State;
 use placement::keys;
@@ -8,8 +8,8 @@ use placement::notes::other_runs;
 use placement::opt_in::OptIn;
 use placement::reserve::AUTOMATIC;
 
-pub(super) fn section(facts: &Facts) -> Chapter {
-    Chapter::new("Label", text(facts))
+pub(super) fn section(facts: &Facts) -> Section {
+    Section::new("Label", text(facts))
 }
 
 fn text(facts: &Facts) -> String {

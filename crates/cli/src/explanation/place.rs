@@ -1,6 +1,6 @@
 //! The placeholder, the node or the reasons against each node, and the answer of an autoscaler.
 
-use super::report::Chapter;
+use super::report::Section;
 use super::reports;
 use crate::facts::Facts;
 use crate::fit::{Obstacle, obstacles};
@@ -18,7 +18,7 @@ const NAMED: usize = 4;
 const LINES: usize = 12;
 
 /// The placeholder.
-pub(super) fn placeholder(facts: &Facts) -> Option<Chapter> {
+pub(super) fn placeholder(facts: &Facts) -> Option<Section> {
     let text = match facts.state() {
         State::Held | State::WaitingForNode | State::Running | State::Moving | State::Reserved => {
             present(facts)?
@@ -27,7 +27,7 @@ pub(super) fn placeholder(facts: &Facts) -> Option<Chapter> {
         State::Done if matches!(facts.set, Ok(None)) => "deleted when the run was done.".to_owned(),
         _ => return None,
     };
-    Some(Chapter::new("Placeholder", text))
+    Some(Section::new("Placeholder", text))
 }
 
 fn present(facts: &Facts) -> Option<String> {
@@ -35,8 +35,8 @@ fn present(facts: &Facts) -> Option<String> {
         return None;
     }
     let name = facts.view.run.key.placeholder();
-    let seat = facts.seat();
-    Some(match (seat.set, seat.pod) {
+    let placeholder = facts.placeholder();
+    Some(match (placeholder.set, placeholder.pod) {
         (_, Some(pod)) => {
             let since = created(&pod.metadata).map(|at| age(at, facts.now));
             let node = bound(pod).map_or("not on any node yet".to_owned(), |node| format!("on node {node}"));
@@ -56,7 +56,7 @@ fn present(facts: &Facts) -> Option<String> {
 }
 
 /// The node, or the reasons against each node.
-pub(super) fn node(facts: &Facts) -> Option<Chapter> {
+pub(super) fn node(facts: &Facts) -> Option<Section> {
     let node = facts.last_node();
     let text = match facts.state() {
         State::WaitingForNode | State::Held => return Some(none_yet(facts)),
@@ -69,7 +69,7 @@ pub(super) fn node(facts: &Facts) -> Option<Chapter> {
         State::Done => format!("was {}, which this run does not keep.", node?),
         _ => return None,
     };
-    Some(Chapter::new("Node", text))
+    Some(Section::new("Node", text))
 }
 
 fn here(facts: &Facts, node: &str) -> String {
@@ -88,11 +88,11 @@ fn unusable(facts: &Facts, node: &str, cause: Cause) -> String {
     format!(" No new pod can start there: the node {}.{stays}", cause.text())
 }
 
-fn moving(facts: &Facts) -> Chapter {
+fn moving(facts: &Facts) -> Section {
     if facts.has_made_room() {
         let text = "none is kept at the moment: a quota had no room for a task, so that the placeholder gave its place up. \
                     Tasks that are there stay, and it comes back later.";
-        return Chapter::new("Node", text);
+        return Section::new("Node", text);
     }
     let before = facts.view.run.node.as_deref();
     let before = before
@@ -105,18 +105,18 @@ fn moving(facts: &Facts) -> Chapter {
     let text = format!(
         "none at the moment: the run moved off its node, and takes the node that its next pod{name} finds.{before}"
     );
-    Chapter::new("Node", text).details(next.map(|pod| against(facts, pod)).unwrap_or_default())
+    Section::new("Node", text).details(next.map(|pod| against(facts, pod)).unwrap_or_default())
 }
 
-fn none_yet(facts: &Facts) -> Chapter {
-    let seat = facts.seat();
-    if let Some(node) = seat.node() {
-        return Chapter::new("Node", format!("{node}; the run is about to be released."));
+fn none_yet(facts: &Facts) -> Section {
+    let placeholder = facts.placeholder();
+    if let Some(node) = placeholder.node() {
+        return Section::new("Node", format!("{node}; the run is about to be released."));
     }
-    let message = seat.pod.and_then(unschedulable);
+    let message = placeholder.pod.and_then(unschedulable);
     let message = message.map(|text| format!(" {}", reports("The scheduler", text)));
     let text = format!("none yet.{}", message.unwrap_or_default());
-    Chapter::new("Node", text).details(seat.pod.map(|pod| against(facts, pod)).unwrap_or_default())
+    Section::new("Node", text).details(placeholder.pod.map(|pod| against(facts, pod)).unwrap_or_default())
 }
 
 /// The reasons against each node; nodes with the same reasons are on one line.
@@ -155,7 +155,7 @@ fn line(reasons: &[Obstacle], nodes: &[String]) -> String {
 }
 
 /// The answer of an autoscaler to the pod that waits.
-pub(super) fn autoscaler(facts: &Facts) -> Option<Chapter> {
+pub(super) fn autoscaler(facts: &Facts) -> Option<Section> {
     let pod = facts.waiting().next()?;
     facts.events.as_ref().ok()?;
     let text = match facts.autoscaler_about(pod) {
@@ -175,5 +175,5 @@ pub(super) fn autoscaler(facts: &Facts) -> Option<Chapter> {
         None if is_placeholder(pod) => "none has answered the placeholder so far.".to_owned(),
         None => format!("none has answered pod {} so far.", pod.name_any()),
     };
-    Some(Chapter::new("Autoscaler", text))
+    Some(Section::new("Autoscaler", text))
 }

@@ -24,7 +24,8 @@ pub(crate) struct Explanation {
     #[serde(rename = "whatWouldHelp")]
     pub(crate) help: Vec<String>,
     pub(crate) not_read: Vec<String>,
-    pub(crate) chapters: Vec<Chapter>,
+    #[serde(rename = "chapters")]
+    pub(crate) sections: Vec<Section>,
 }
 
 /// The fields that do not change while only time passes.
@@ -87,14 +88,14 @@ pub(crate) struct EventSummary {
 
 /// A section of the text.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub(crate) struct Chapter {
+pub(crate) struct Section {
     pub(crate) title: &'static str,
     pub(crate) text: String,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(crate) details: Vec<String>,
 }
 
-impl Chapter {
+impl Section {
     /// A section without lines.
     pub(crate) fn new(title: &'static str, text: impl Into<String>) -> Self {
         Self {
@@ -128,9 +129,9 @@ impl Explanation {
         let row = &self.summary.row;
         let run = bold(&format!("PipelineRun {}/{}", row.namespace, row.name));
         let mut text = format!("{run}: {}\n", row.state);
-        for chapter in &self.chapters {
+        for section in &self.sections {
             text.push('\n');
-            write_chapter(&mut text, chapter, &bold);
+            write_section(&mut text, section, &bold);
         }
         if !self.help.is_empty() {
             let _ = write!(text, "\n{}\n", bold("What would help"));
@@ -142,12 +143,12 @@ impl Explanation {
     }
 }
 
-fn write_chapter(text: &mut String, chapter: &Chapter, bold: &impl Fn(&str) -> String) {
-    let gap = " ".repeat(INDENT.saturating_sub(chapter.title.len()));
-    let head = format!("{}{gap}", bold(chapter.title));
-    write_item(text, &head, INDENT, &chapter.text);
+fn write_section(text: &mut String, section: &Section, bold: &impl Fn(&str) -> String) {
+    let padding = " ".repeat(INDENT.saturating_sub(section.title.len()));
+    let head = format!("{}{padding}", bold(section.title));
+    write_item(text, &head, INDENT, &section.text);
     let lead = format!("{}- ", " ".repeat(INDENT));
-    for detail in &chapter.details {
+    for detail in &section.details {
         write_item(text, &lead, INDENT + 2, detail);
     }
 }

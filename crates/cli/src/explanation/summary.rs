@@ -2,7 +2,7 @@
 
 use super::last_events;
 use super::report::{Candidate, EventSummary, KIND, Reason, Summary, Task, VERSION};
-use crate::events::Told;
+use crate::events::RunEvent;
 use crate::facts::Facts;
 use crate::fit::{Obstacle, obstacles};
 use crate::list;
@@ -21,7 +21,7 @@ pub(super) fn summary(facts: &Facts) -> Summary {
     Summary {
         api_version: VERSION,
         kind: KIND,
-        row: list::row(&facts.view, &facts.seat(), default),
+        row: list::row(&facts.view, &facts.placeholder(), default),
         isolation: enrolled.then(|| facts.enrolment().isolation.as_str()),
         hold_ends: hold_ends(facts),
         succeeded: facts.view.verdict.as_ref().map(|(succeeded, _)| *succeeded),
@@ -78,7 +78,7 @@ fn task(pod: &Pod) -> Task {
     }
 }
 
-fn event(event: &Told) -> EventSummary {
+fn event(event: &RunEvent) -> EventSummary {
     EventSummary {
         time: event.at,
         reason: event.reason.clone(),

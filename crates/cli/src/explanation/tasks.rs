@@ -1,6 +1,6 @@
 //! The run's tasks and their nodes, and why a task waits.
 
-use super::report::Chapter;
+use super::report::Section;
 use super::reports;
 use crate::facts::Facts;
 use crate::fit::obstacles;
@@ -14,18 +14,18 @@ use std::collections::BTreeSet;
 /// The most tasks that are listed.
 const LISTED: usize = 20;
 
-pub(super) fn section(facts: &Facts) -> Option<Chapter> {
+pub(super) fn section(facts: &Facts) -> Option<Section> {
     facts.pods.as_ref().ok()?;
     let mut pods: Vec<&Pod> = facts.tasks().collect();
     pods.sort_by_key(|pod| (created(&pod.metadata), pod.metadata.name.clone()));
     if pods.is_empty() {
         let is_over = matches!(facts.state(), State::Done | State::Reserved | State::Ending);
-        return (!is_over).then(|| Chapter::new("Tasks", "no pod so far."));
+        return (!is_over).then(|| Section::new("Tasks", "no pod so far."));
     }
     let lines = pods.iter().take(LISTED).map(|pod| line(facts, pod));
     let more = pods.len().saturating_sub(LISTED);
     let rest = (more > 0).then(|| format!("and {more} more"));
-    Some(Chapter::new("Tasks", summary(facts, &pods)).details(lines.chain(rest)))
+    Some(Section::new("Tasks", summary(facts, &pods)).details(lines.chain(rest)))
 }
 
 fn summary(facts: &Facts, pods: &[&Pod]) -> String {

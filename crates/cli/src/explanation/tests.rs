@@ -45,12 +45,12 @@ fn running(pods: Vec<Pod>) -> Facts {
 /// The line about one node, and what would help.
 fn against(node: Node, pods: Vec<Pod>) -> String {
     let explanation = explain(&waiting(vec![node], pods));
-    let chapter = explanation
-        .chapters
+    let section = explanation
+        .sections
         .iter()
-        .find(|chapter| chapter.title == "Node")
+        .find(|section| section.title == "Node")
         .unwrap();
-    format!("{}\n{}", chapter.details.join("\n"), explanation.help.join("\n"))
+    format!("{}\n{}", section.details.join("\n"), explanation.help.join("\n"))
 }
 
 #[test]
@@ -174,7 +174,11 @@ fn autoscaled() -> Facts {
         vec![node("node-1", &json!({})), node("node-2", &json!({}))],
         others,
     );
-    let uid = facts.seat().pod.and_then(|pod| pod.metadata.uid.clone()).unwrap();
+    let uid = facts
+        .placeholder()
+        .pod
+        .and_then(|pod| pod.metadata.uid.clone())
+        .unwrap();
     let mut answer = told(
         60,
         "TriggeredScaleUp",
@@ -252,7 +256,7 @@ fn half_blind() -> Facts {
     let mut facts = waiting(vec![], vec![]);
     let surroundings = facts.surroundings.as_mut().unwrap();
     surroundings.nodes = Err(forbidden("list", "nodes"));
-    surroundings.pods.gaps = vec![forbidden("list", "pods")];
+    surroundings.pods.errors = vec![forbidden("list", "pods")];
     facts.config = Err(forbidden("get", "configmaps config-pod-affinity"));
     facts
 }
@@ -315,12 +319,12 @@ fn what_the_podtemplate_and_the_claims_ask_of_a_node_is_told() {
     let of_one_pod = with_volume(asks(affinity("In", json!(["ssd"]))));
     let told = |facts: &Facts| {
         let explanation = explain(facts);
-        let chapter = explanation
-            .chapters
+        let section = explanation
+            .sections
             .iter()
-            .find(|chapter| chapter.title == "Node")
+            .find(|section| section.title == "Node")
             .unwrap();
-        format!("{}\n{}", chapter.details.join("\n"), explanation.help.join("\n"))
+        format!("{}\n{}", section.details.join("\n"), explanation.help.join("\n"))
     };
     let table = [
         told(&asks(json!({"nodeSelector": {"disk": "ssd"}}))),
@@ -344,12 +348,12 @@ fn volume() -> BoundVolume {
 fn many_nodes_with_the_same_reason_are_told_together() {
     let nodes = (0..9).map(|index| node(&format!("n{index}"), &json!({"spec": {"unschedulable": true}})));
     let explanation = explain(&waiting(nodes.collect(), vec![]));
-    let chapter = explanation
-        .chapters
+    let section = explanation
+        .sections
         .iter()
-        .find(|chapter| chapter.title == "Node")
+        .find(|section| section.title == "Node")
         .unwrap();
-    assert_eq!(chapter.details, ["n0, n1, n2, n3 and 5 more: is cordoned"]);
+    assert_eq!(section.details, ["n0, n1, n2, n3 and 5 more: is cordoned"]);
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! Reads what a quota means to a run: room for its placeholder's StatefulSet, and TaskRuns whose pods a quota rejected.
 
-use crate::ask::{Seen, Server};
 use crate::facts::Facts;
+use crate::requests::{RequestResult, Server};
 use crate::view::{PipelineRun, RunView};
 use k8s_openapi::api::apps::v1::StatefulSet;
 use k8s_openapi::api::core::v1::ResourceQuota;
@@ -17,7 +17,7 @@ use serde::Deserialize;
 pub(super) const REASON: &str = "ExceededResourceQuota";
 
 /// Whether a quota of the namespace has room for the placeholder's StatefulSet, as the controller counts.
-pub(super) async fn quota(server: &Server, facts: &Facts) -> Seen<Quota> {
+pub(super) async fn quota(server: &Server, facts: &Facts) -> RequestResult<Quota> {
     let run = &facts.view.run;
     let namespace = run.key.namespace.as_str();
     let quotas = server
@@ -67,7 +67,7 @@ fn has_assistants(other: &Run, run: &Run) -> bool {
 }
 
 /// The TaskRuns of the run's group whose pods were rejected by a quota.
-pub(super) async fn rejected_tasks(server: &Server, facts: &Facts) -> Seen<Vec<String>> {
+pub(super) async fn rejected_tasks(server: &Server, facts: &Facts) -> RequestResult<Vec<String>> {
     let key = &facts.view.run.key;
     let group = ListParams::default().labels(&format!("{}={}", keys::GROUP, key.uid));
     let tasks = server.within::<TaskRun>(&key.namespace).list(group).await?;

@@ -37,7 +37,7 @@ async fn the_node_of_a_run_is_read_even_if_no_pod_waits_and_its_volumes_if_the_n
         let facts = Box::pin(facts(&server, "ci", "build")).await;
         let facts = facts.unwrap().unwrap();
         assert!(
-            facts.surroundings.is_none() && facts.gaps().is_empty(),
+            facts.surroundings.is_none() && facts.errors().is_empty(),
             "{facts:?}"
         );
         let tied = facts.only_volume_of("node-1").map(str::to_owned);
@@ -85,14 +85,14 @@ async fn a_quota_without_room_for_the_placeholder_beside_tektons_assistants_is_w
     assert_eq!(next().await.name(), "places");
     api.forbid("resourcequotas");
     assert_eq!(next().await, Decision::Read(Read::Creation));
-    let gaps = facts_of(&api)
+    let errors = facts_of(&api)
         .await
-        .gaps()
+        .errors()
         .iter()
         .map(ToString::to_string)
         .collect::<Vec<_>>();
     assert_eq!(
-        gaps,
+        errors,
         ["you lack the right to list resourcequotas in namespace ci"]
     );
 }

@@ -11,7 +11,7 @@ fn set(replicas: i32) -> StatefulSet {
 
 fn one(changes: &Value, sets: &[StatefulSet], pods: &[Pod]) -> Row {
     let default = Some(Strategy::ColocateCompleted);
-    rows(&[run(changes)], &Seats::of(sets, pods), default).remove(0)
+    rows(&[run(changes)], &PlaceholdersByName::of(sets, pods), default).remove(0)
 }
 
 fn all() -> Vec<Row> {
@@ -98,7 +98,7 @@ fn rows_are_sorted_by_namespace_and_name() {
     let named =
         |namespace: &str, name: &str| run(&json!({"metadata": {"namespace": namespace, "name": name}}));
     let runs = [named("b", "x"), named("a", "z"), named("a", "y")];
-    let sorted = rows(&runs, &Seats::default(), None);
+    let sorted = rows(&runs, &PlaceholdersByName::default(), None);
     let names: Vec<_> = sorted
         .iter()
         .map(|row| format!("{}/{}", row.namespace, row.name))

@@ -56,7 +56,7 @@ fn phases(evidence: &Evidence<'_>) -> Vec<Segment> {
 /// When the scheduler first found no node for the placeholder, from an event or from the placeholder's pod.
 fn waits_from(evidence: &Evidence<'_>) -> Option<Timestamp> {
     let event = evidence.first_event("WaitingForNode");
-    let unschedulable = evidence.seat.pod.and_then(|pod| scheduled(pod, "False"));
+    let unschedulable = evidence.placeholder.pod.and_then(|pod| scheduled(pod, "False"));
     let since = unschedulable.and_then(|it| it.last_transition_time.as_ref());
     event.into_iter().chain(since.map(|time| time.0)).min()
 }
@@ -148,7 +148,7 @@ fn notes(evidence: &Evidence<'_>) -> Vec<String> {
     let without_events = without_events
         .then_some("without events, how long it waited for a node and whether it moved is unknown");
     let is_reserving = run.strategy.as_deref() == Some("isolateAlways");
-    let is_freed = is_reserving && run.done && evidence.sees_pods && evidence.seat.pod.is_none();
+    let is_freed = is_reserving && run.done && evidence.sees_pods && evidence.placeholder.pod.is_none();
     let freed = is_freed.then_some("its node is no longer reserved; since when is unknown");
     without_events
         .into_iter()

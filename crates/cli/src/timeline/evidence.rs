@@ -1,12 +1,13 @@
 //! Groups what was read by run: the placeholder, the tasks with their nodes, and the events.
 
-use super::model::{Place, Span, Standing, TaskSpan};
+use super::model::{Enrollment, Place, Span, TaskSpan};
 use super::read::{History, TASK, TaskRun};
-use crate::events::Told;
-use crate::list::Seats;
+use crate::events::RunEvent;
+use crate::list::PlaceholdersByName;
 use crate::state::State;
 use crate::view::{
-    RunView, Seat, created, is_live, is_opted_out, is_placeholder, label, node, phase, scheduled,
+    PlaceholderObjects, RunView, created, is_live, is_opted_out, is_placeholder, label, node, phase,
+    scheduled,
 };
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::core::v1::Pod;
@@ -22,11 +23,11 @@ pub(super) const ROUNDING: SignedDuration = SignedDuration::from_secs(1);
 pub(super) struct Evidence<'a> {
     pub(super) now: Timestamp,
     pub(super) view: RunView,
-    pub(super) seat: Seat<'a>,
+    pub(super) placeholder: PlaceholderObjects<'a>,
     pub(super) state: State,
     pub(super) tasks: Vec<TaskEvidence>,
     /// The events of the run, in order.
-    pub(super) events: Vec<&'a Told>,
+    pub(super) events: Vec<&'a RunEvent>,
     /// Pods were read, so a pod that is not known is gone.
     pub(super) sees_pods: bool,
 }
@@ -45,13 +46,13 @@ pub(super) struct TaskEvidence {
 pub(super) struct Index<'a> {
     now: Timestamp,
     sees_pods: bool,
-    seats: Seats<'a>,
+    placeholders: PlaceholdersByName<'a>,
     /// By the UID of the run.
     task_runs: HashMap<&'a str, Vec<&'a TaskRun>>,
     /// By namespace and name of the run.
     pods: HashMap<String, Vec<&'a Pod>>,
     /// By the UID of the run.
-    events: HashMap<&'a str, Vec<&'a Told>>,
+    events: HashMap<&'a str, Vec<&'a RunEvent>>,
 }
 
 impl<'a> Index<'a> {
@@ -62,7 +63,7 @@ impl<'a> Index<'a> {
         Self {
             now: history.now,
             sees_pods: history.pods.is_ok(),
-            seats: Seats::of(
+            placeholders: PlaceholdersByName::of(
                 history.sets.as_deref().unwrap_or_default(),
                 history.pods.as_deref().unwrap_or_default(),
             ),
@@ -73,7 +74,7 @@ impl<'a> Index<'a> {
     }
 
     pub(super) fn evidence(&self, view: RunView) -> Evidence<'a> {
-        let seat = self.seats.of_run(&view);
+        let placeholder = self.placeholders.of_run(&view);
         let events = self.events.get(view.run.key.uid.as_str());
         let mut events = events.cloned().unwrap_or_default();
         events.sort_by_key(|event| event.since);
@@ -81,9 +82,9 @@ impl<'a> Index<'a> {
             now: self.now,
             sees_pods: self.sees_pods,
             tasks: self.tasks(&view),
-            state: State::of(&view, &seat),
+            state: State::of(&view, &placeholder),
             view,
-            seat,
+            placeholder,
             events,
         }
     }
@@ -182,7 +183,7 @@ fn finished(pod: &Pod) -> Option<Timestamp> {
 
 impl Evidence<'_> {
     /// Labelled if pod-affinity placed, places or will place the run.
-    pub(super) fn standing(&self) -> Standing {
+    pub(super) fn enrollment(&self) -> Enrollment {
         let run = &self.view.run;
         let is_placed = match self.state {
             State::Held | State::WaitingForNode | State::HeldElsewhere | State::Running | State::Moving => {
@@ -197,9 +198,9 @@ impl Evidence<'_> {
             | State::Unlabelled => false,
         };
         match () {
-            () if is_placed => Standing::Labelled,
-            () if run.child && run.group.is_some() => Standing::Nested,
-            () => Standing::Unlabelled,
+            () if is_placed => Enrollment::Labelled,
+            () if run.child && run.group.is_some() => Enrollment::Nested,
+            () => Enrollment::Unlabelled,
         }
     }
 

@@ -2,8 +2,8 @@
 
 use super::model::Timeline;
 use super::read::{History, NodeEnd, TaskRun};
-use super::{Reach, Selection, timeline};
-use crate::events::Told;
+use super::{Selection, TimeRange, timeline};
+use crate::events::RunEvent;
 use crate::fixture::{at, done, merged, node, object, released, run, told};
 use k8s_openapi::api::core::v1::{Node, Pod};
 use placement::keys;
@@ -96,7 +96,7 @@ pub(crate) fn pod_of(run: &str, uid: &str, task: &str, node: Option<&str>, bound
 }
 
 /// The events of a run that was held, waited, and got a node.
-pub(crate) fn life_on(node: &str) -> Vec<Told> {
+pub(crate) fn life_on(node: &str) -> Vec<RunEvent> {
     vec![
         told(0, "Held", "Held by pod-affinity."),
         told(5, "WaitingForNode", "No node for this run yet."),
@@ -110,7 +110,7 @@ pub(crate) fn life_on(node: &str) -> Vec<Told> {
 
 /// The timeline of the last five minutes.
 pub(crate) fn drawn(history: &History) -> Timeline {
-    timeline(history, CI, Reach::Last(Duration::from_mins(5)))
+    timeline(history, CI, TimeRange::Last(Duration::from_mins(5)))
 }
 
 /// Three runs: one that moved, one that waits, and one without the label.

@@ -1,6 +1,6 @@
 //! The texts of a picture: descriptions of bars for tooltips and screen readers, times of the axis, and shortened names.
 
-use super::model::{Bar, Mark, Place, Span, Standing, TaskSpan};
+use super::model::{Bar, Enrollment, Mark, Place, Span, TaskSpan};
 use crate::words::lasting;
 use jiff::Timestamp;
 
@@ -23,7 +23,7 @@ pub(super) fn description(bar: &Bar, place: &Place) -> Vec<String> {
     let tasks = bar.tasks.iter().take(LISTED).map(of_task);
     let more = bar.tasks.len().saturating_sub(LISTED);
     let more = (more > 0).then(|| format!("and {more} more tasks"));
-    [headline(bar, place), standing(bar)]
+    [headline(bar, place), enrollment(bar)]
         .into_iter()
         .chain(segments)
         .chain(bar.marks.iter().map(of_mark))
@@ -41,20 +41,20 @@ fn headline(bar: &Bar, place: &Place) -> String {
     }
 }
 
-fn standing(bar: &Bar) -> String {
+fn enrollment(bar: &Bar) -> String {
     let run = &bar.run;
-    let standing = match (run.standing, &run.strategy) {
-        (Standing::Labelled, Some(strategy)) => format!("labelled, {strategy}"),
-        (Standing::Labelled, None) => "labelled".to_owned(),
-        (Standing::Nested, _) => "nested".to_owned(),
-        (Standing::Unlabelled, _) => "not placed by pod-affinity".to_owned(),
+    let enrollment = match (run.enrollment, &run.strategy) {
+        (Enrollment::Labelled, Some(strategy)) => format!("labelled, {strategy}"),
+        (Enrollment::Labelled, None) => "labelled".to_owned(),
+        (Enrollment::Nested, _) => "nested".to_owned(),
+        (Enrollment::Unlabelled, _) => "not placed by pod-affinity".to_owned(),
     };
     let outcome = match run.succeeded {
         None => "",
         Some(true) => ", succeeded",
         Some(false) => ", failed",
     };
-    format!("{standing}, {}{outcome}", run.state)
+    format!("{enrollment}, {}{outcome}", run.state)
 }
 
 pub(super) fn of_task(task: &TaskSpan) -> String {

@@ -62,7 +62,7 @@ pub(crate) struct RunInfo {
     pub(crate) name: String,
     /// The name in the picture, with the namespace if the picture shows several namespaces.
     pub(crate) label: String,
-    pub(crate) standing: Standing,
+    pub(crate) enrollment: Enrollment,
     pub(crate) strategy: Option<String>,
     pub(crate) state: State,
     pub(crate) succeeded: Option<bool>,
@@ -70,7 +70,7 @@ pub(crate) struct RunInfo {
 
 /// Whether pod-affinity places the run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Standing {
+pub(crate) enum Enrollment {
     Labelled,
     /// Another run started the run, and both have one node.
     Nested,

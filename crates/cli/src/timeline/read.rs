@@ -1,9 +1,9 @@
 //! Reads the objects and events that the API server still has of the runs of a namespace, or of a run.
 
-use crate::ask::{Gap, Seen, Server};
-use crate::events::Told;
+use crate::events::RunEvent;
 use crate::filter::Filter;
 use crate::gather::placeholder_selector;
+use crate::requests::{RequestError, RequestResult, Server};
 use crate::view::{PipelineRun, label};
 use jiff::Timestamp;
 use k8s_openapi::api::apps::v1::StatefulSet;
@@ -33,14 +33,14 @@ pub(crate) struct Selection<'a> {
 pub(crate) struct History {
     pub(crate) now: Timestamp,
     pub(crate) runs: Vec<PipelineRun>,
-    pub(crate) sets: Seen<Vec<StatefulSet>>,
+    pub(crate) sets: RequestResult<Vec<StatefulSet>>,
     /// Pods of runs, including the placeholders.
-    pub(crate) pods: Seen<Vec<Pod>>,
-    pub(crate) task_runs: Seen<Vec<TaskRun>>,
+    pub(crate) pods: RequestResult<Vec<Pod>>,
+    pub(crate) task_runs: RequestResult<Vec<TaskRun>>,
     /// pod-affinity's events about runs.
-    pub(crate) events: Seen<Vec<Told>>,
-    pub(crate) nodes: Seen<Vec<Node>>,
-    pub(crate) node_ends: Seen<Vec<NodeEnd>>,
+    pub(crate) events: RequestResult<Vec<RunEvent>>,
+    pub(crate) nodes: RequestResult<Vec<Node>>,
+    pub(crate) node_ends: RequestResult<Vec<NodeEnd>>,
 }
 
 /// The fields of a TaskRun that a timeline needs. A TaskRun outlives its pod, but does not name the node.
@@ -79,8 +79,8 @@ tekton::read_only!(TaskRun, "taskruns");
 
 impl History {
     /// The lists that could not be read.
-    pub(crate) fn gaps(&self) -> Vec<&Gap> {
-        let gaps = [
+    pub(crate) fn errors(&self) -> Vec<&RequestError> {
+        let errors = [
             self.sets.as_ref().err(),
             self.pods.as_ref().err(),
             self.task_runs.as_ref().err(),
@@ -88,7 +88,7 @@ impl History {
             self.nodes.as_ref().err(),
             self.node_ends.as_ref().err(),
         ];
-        gaps.into_iter().flatten().collect()
+        errors.into_iter().flatten().collect()
     }
 }
 
@@ -132,7 +132,7 @@ impl NodeEnd {
         let message = event.message.as_deref().unwrap_or_default();
         let is_removal = is_removal && (reason != "ScaleDown" || messages::is_node_removed(message));
         let created = || event.metadata.creation_timestamp.as_ref().map(|time| time.0);
-        let at = Told::of(event).map_or_else(created, |told| Some(told.at));
+        let at = RunEvent::of(event).map_or_else(created, |told| Some(told.at));
         is_removal.then_some(Self {
             node: about.name.clone()?,
             at: at?,
@@ -141,7 +141,7 @@ impl NodeEnd {
 }
 
 /// Reads all lists at the same time. Only the time and the runs are necessary.
-pub(crate) async fn history(server: &Server, selection: Selection<'_>) -> Seen<History> {
+pub(crate) async fn history(server: &Server, selection: Selection<'_>) -> RequestResult<History> {
     let key = keys::TEKTON_PIPELINE_RUN;
     let of_run = selection.run.map(|name| format!("{key}={name}"));
     let of_runs = ListParams::default().labels(of_run.as_deref().unwrap_or(key));
@@ -173,15 +173,19 @@ pub(crate) async fn history(server: &Server, selection: Selection<'_>) -> Seen<H
     })
 }
 
-async fn events(server: &Server, selection: Selection<'_>) -> Seen<Vec<Told>> {
+async fn events(server: &Server, selection: Selection<'_>) -> RequestResult<Vec<RunEvent>> {
     let name = selection.run.map(|name| format!(",involvedObject.name={name}"));
     let fields = format!("involvedObject.kind=PipelineRun{}", name.unwrap_or_default());
     let events = server.reach::<Event>(selection.namespace);
     let events = events.list(ListParams::default().fields(&fields)).await?;
-    Ok(events.iter().filter_map(Told::of).filter(Told::is_ours).collect())
+    Ok(events
+        .iter()
+        .filter_map(RunEvent::of)
+        .filter(RunEvent::is_ours)
+        .collect())
 }
 
-async fn node_ends(server: &Server) -> Seen<Vec<NodeEnd>> {
+async fn node_ends(server: &Server) -> RequestResult<Vec<NodeEnd>> {
     let events = server.within::<Event>(NODE_EVENTS);
     let mut ends = Vec::new();
     for reason in NODE_END_REASONS {

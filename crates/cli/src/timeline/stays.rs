@@ -16,16 +16,16 @@ pub(super) struct Stay {
 
 /// The place of a run from a moment on.
 #[derive(Clone, Debug)]
-struct Sighting {
+struct PlaceChange {
     at: Timestamp,
-    /// When this sighting counts, compared with others. Times of pods have whole seconds, and may be up to a second too early.
+    /// When this change counts, compared with others. Times of pods have whole seconds, and may be up to a second too early.
     order: Timestamp,
     place: Place,
     /// The message of the event `MovedOff`.
     left: Option<String>,
 }
 
-impl Sighting {
+impl PlaceChange {
     fn exact(at: Timestamp, place: Place, left: Option<String>) -> Self {
         Self {
             at,
@@ -58,15 +58,15 @@ pub(super) fn stays(evidence: &Evidence<'_>) -> Vec<Stay> {
         left: None,
     };
     let mut stays = vec![stay(Place::Nowhere, evidence.begin())];
-    for sighting in sightings(evidence) {
+    for place_change in place_changes(evidence) {
         let Some(open) = stays.last_mut() else { continue };
-        if open.place == sighting.place {
+        if open.place == place_change.place {
             continue;
         }
-        let at = sighting.at.clamp(open.span.from, end);
+        let at = place_change.at.clamp(open.span.from, end);
         open.span.to = at;
-        open.left = sighting.left;
-        stays.push(stay(sighting.place, at));
+        open.left = place_change.left;
+        stays.push(stay(place_change.place, at));
     }
     // The only stay of a run that was created now takes no time.
     let only = stays.len() == 1;
@@ -74,7 +74,7 @@ pub(super) fn stays(evidence: &Evidence<'_>) -> Vec<Stay> {
     stays
 }
 
-fn sightings(evidence: &Evidence<'_>) -> Vec<Sighting> {
+fn place_changes(evidence: &Evidence<'_>) -> Vec<PlaceChange> {
     let mut found: Vec<_> = by_events(evidence).chain(by_pods(evidence)).collect();
     found.sort_by_key(|it| it.order);
     match found.first_mut() {
@@ -85,13 +85,13 @@ fn sightings(evidence: &Evidence<'_>) -> Vec<Sighting> {
 }
 
 /// A run is released when its placeholder has a node. Without an event, the run had its first node by then.
-fn begin_at_release(evidence: &Evidence<'_>, first: &mut Sighting) {
+fn begin_at_release(evidence: &Evidence<'_>, first: &mut PlaceChange) {
     if evidence.first_event("Released").is_none() && first.place != Place::Nowhere {
         first.at = evidence.released().map_or(first.at, |at| first.at.min(at));
     }
 }
 
-fn by_events(evidence: &Evidence<'_>) -> impl Iterator<Item = Sighting> {
+fn by_events(evidence: &Evidence<'_>) -> impl Iterator<Item = PlaceChange> {
     evidence.events.iter().filter_map(|event| {
         let (place, left) = match event.reason.as_str() {
             "Released" => (
@@ -103,7 +103,7 @@ fn by_events(evidence: &Evidence<'_>) -> impl Iterator<Item = Sighting> {
             "MovedOff" => (Place::Nowhere, Some(event.text.clone())),
             _ => return None,
         };
-        Some(Sighting::exact(event.since, place, left))
+        Some(PlaceChange::exact(event.since, place, left))
     })
 }
 
@@ -115,27 +115,27 @@ fn node_in(message: &str) -> Option<String> {
     (!name.is_empty()).then(|| name.to_owned())
 }
 
-fn by_pods(evidence: &Evidence<'_>) -> impl Iterator<Item = Sighting> {
+fn by_pods(evidence: &Evidence<'_>) -> impl Iterator<Item = PlaceChange> {
     let members = evidence.tasks.iter().filter(|it| !it.opted_out);
     let tasks = members.filter_map(|it| Some((it.bound?, it.place.clone())));
-    let placeholder = evidence.seat.pod.and_then(|pod| {
-        let node = evidence.seat.node()?;
+    let placeholder = evidence.placeholder.pod.and_then(|pod| {
+        let node = evidence.placeholder.node()?;
         Some((bound(pod)?, Place::Node(node.to_owned())))
     });
     tasks
         .chain(placeholder)
-        .map(|(at, place)| Sighting::rounded(at, place))
+        .map(|(at, place)| PlaceChange::rounded(at, place))
 }
 
 /// Without pods and events, the annotation names the last node. Whether the run moved is then not known.
-fn by_annotation(evidence: &Evidence<'_>) -> Option<Sighting> {
+fn by_annotation(evidence: &Evidence<'_>) -> Option<PlaceChange> {
     let at = evidence.released()?;
     let place = match &evidence.view.run.node {
         Some(node) => Place::Node(node.clone()),
         None if evidence.view.run.done => Place::Unknown,
         None => return None,
     };
-    Some(Sighting::exact(at, place, None))
+    Some(PlaceChange::exact(at, place, None))
 }
 
 #[cfg(test)]

@@ -29,10 +29,10 @@ pub(crate) fn svg(timeline: &Timeline) -> String {
     let (legend, below_legend) = legend(timeline, LINE * 2.0 + 4.0);
     let layout = Layout::new(timeline, below_legend + AXIS);
     let mut end = layout.bottom + AXIS;
-    let notes = timeline.missing.iter().map(|gap| {
+    let notes = timeline.missing.iter().map(|error| {
         end += LINE;
-        let gap = escaped(gap);
-        format!("<text class=\"tick\" x=\"12\" y=\"{end:.1}\">not read: {gap}</text>\n")
+        let error = escaped(error);
+        format!("<text class=\"tick\" x=\"12\" y=\"{end:.1}\">not read: {error}</text>\n")
     });
     let notes: String = notes.collect();
     let height = end + 8.0;
@@ -57,7 +57,7 @@ pub(crate) fn html(timeline: &Timeline) -> String {
     let missing = timeline
         .missing
         .iter()
-        .map(|gap| format!("<li>{}</li>", escaped(gap)));
+        .map(|error| format!("<li>{}</li>", escaped(error)));
     let missing: String = missing.collect();
     let picture = |class: &str, height: f64, role: &str, content: &str| {
         format!("<svg class=\"timeline{class}\" viewBox=\"0 0 {WIDTH} {height:.0}\" {role}>{content}</svg>\n")
@@ -159,8 +159,8 @@ fn ground(layout: &Layout<'_>, it: &LaneBox<'_>, is_even: bool) -> String {
     let (y, height) = (it.y, it.height);
     let class = if is_even { "even" } else { "odd" };
     let life = it.lane.life;
-    let gaps = [(LEFT, layout.x(life.from)), (layout.x(life.to), RIGHT)];
-    let absent = gaps.into_iter().filter(|(from, to)| from < to).map(|(from, to)| {
+    let ranges = [(LEFT, layout.x(life.from)), (layout.x(life.to), RIGHT)];
+    let absent = ranges.into_iter().filter(|(from, to)| from < to).map(|(from, to)| {
         let width = to - from;
         format!("<rect class=\"absent\" x=\"{from:.1}\" y=\"{y:.1}\" width=\"{width:.1}\" height=\"{height:.1}\"/>\n")
     });

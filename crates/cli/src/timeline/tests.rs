@@ -1,7 +1,7 @@
 //! The segments, places, marks and gaps of runs, from the objects that were read.
 
 use super::fixture::*;
-use super::model::{Bar, Lane, MarkKind, Phase, Place, Segment, Standing, Timeline};
+use super::model::{Bar, Enrollment, Lane, MarkKind, Phase, Place, Segment, Timeline};
 use super::*;
 use crate::fixture::{at, done, forbidden, merged, placeholder, released, run, told, unschedulable};
 use crate::state::State;
@@ -49,8 +49,8 @@ fn a_run_is_held_waits_and_runs() {
     let there = bar(&timeline, &node("node-1"));
     assert_eq!(phases(there), [(Phase::Running, 20, 60)]);
     assert_eq!(
-        (there.run.standing, there.run.succeeded),
-        (Standing::Labelled, Some(true))
+        (there.run.enrollment, there.run.succeeded),
+        (Enrollment::Labelled, Some(true))
     );
     assert!(there.notes.is_empty() && there.marks.is_empty());
 }
@@ -192,7 +192,10 @@ fn an_unlabelled_run_is_on_each_node_of_its_tasks_at_a_time() {
         phases(bar(&timeline, &node("node-2"))),
         [(Phase::Running, 25, 40)]
     );
-    assert_eq!(bar(&timeline, &node("node-1")).run.standing, Standing::Unlabelled);
+    assert_eq!(
+        bar(&timeline, &node("node-1")).run.enrollment,
+        Enrollment::Unlabelled
+    );
 }
 
 #[test]
@@ -228,7 +231,7 @@ fn bars_that_are_older_than_the_window_are_clipped_or_left_out() {
         runs: vec![run(&released()), run(&old)],
         ..nothing()
     };
-    let timeline = timeline(&history, CI, Reach::Last(Duration::from_secs(100)));
+    let timeline = timeline(&history, CI, TimeRange::Last(Duration::from_secs(100)));
     assert_eq!(timeline.window, Span::new(at(100), at(200)));
     let bar = bar(&timeline, &node("node-1"));
     assert_eq!(phases(bar), [(Phase::Running, 100, 200)]);
@@ -242,11 +245,11 @@ fn the_window_of_all_runs_ends_now_and_that_of_one_run_with_the_run() {
         ..nothing()
     };
     assert_eq!(
-        timeline(&history, CI, Reach::All).window,
+        timeline(&history, CI, TimeRange::All).window,
         Span::new(at(0), at(120))
     );
     assert_eq!(
-        timeline(&history, CI, Reach::Whole).window,
+        timeline(&history, CI, TimeRange::Whole).window,
         Span::new(at(0), at(60))
     );
 }
@@ -333,10 +336,10 @@ fn an_event_that_was_repeated_counts_from_its_first_time() {
 fn the_bars_of_a_run_that_pod_affinity_places_never_overlap_in_time() {
     for seed in 0..8 {
         let history = many(60, 7, seed);
-        let timeline = timeline(&history, CI, Reach::Last(Duration::from_hours(1)));
+        let timeline = timeline(&history, CI, TimeRange::Last(Duration::from_hours(1)));
         let labelled = timeline
             .bars()
-            .filter(|bar| bar.run.standing == Standing::Labelled);
+            .filter(|bar| bar.run.enrollment == Enrollment::Labelled);
         let mut labelled: Vec<_> = labelled.collect();
         labelled.sort_by_key(|bar| (bar.run.name.clone(), bar.span.from));
         for pair in labelled
@@ -384,7 +387,7 @@ fn the_text_of_a_run_has_its_tasks_and_fits_a_narrow_terminal() {
         run: Some("build"),
         ..CI
     };
-    let drawn = text(&timeline(&history, selection, Reach::Whole), 60, |_, text| {
+    let drawn = text(&timeline(&history, selection, TimeRange::Whole), 60, |_, text| {
         text.to_owned()
     });
     insta::assert_snapshot!(drawn);
@@ -392,7 +395,7 @@ fn the_text_of_a_run_has_its_tasks_and_fits_a_narrow_terminal() {
 
 #[test]
 fn no_line_of_the_picture_is_wider_than_the_terminal() {
-    let timeline = timeline(&many(200, 20, 3), CI, Reach::Last(Duration::from_hours(1)));
+    let timeline = timeline(&many(200, 20, 3), CI, TimeRange::Last(Duration::from_hours(1)));
     for width in [40, 80, 200] {
         let drawn = text(&timeline, width, |_, text| text.to_owned());
         assert!(drawn.lines().all(|line| line.chars().count() <= width), "{drawn}");

@@ -1,7 +1,7 @@
 //! The timeline as text: a line for each bar, so that each name has room and no bar hides another.
 
 use super::labels::{of_mark, shortened, ticks, times};
-use super::model::{Bar, Lane, MarkKind, Phase, Place, Span, Standing, TaskSpan, Timeline};
+use super::model::{Bar, Enrollment, Lane, MarkKind, Phase, Place, Span, TaskSpan, Timeline};
 use super::title;
 use crate::words::{count, span as lasting, wrap};
 use jiff::Timestamp;
@@ -211,10 +211,10 @@ fn as_column(position: f64) -> usize {
 
 fn cell(phase: Phase, bar: &Bar) -> (char, Ink) {
     let glyph = glyph(phase);
-    match (bar.run.standing, phase) {
-        (Standing::Unlabelled, Phase::Running) => (UNLABELLED, Ink::Unlabelled),
-        (Standing::Unlabelled, _) => (glyph, Ink::Unlabelled),
-        (Standing::Labelled | Standing::Nested, phase) => (glyph, Ink::Of(phase)),
+    match (bar.run.enrollment, phase) {
+        (Enrollment::Unlabelled, Phase::Running) => (UNLABELLED, Ink::Unlabelled),
+        (Enrollment::Unlabelled, _) => (glyph, Ink::Unlabelled),
+        (Enrollment::Labelled | Enrollment::Nested, phase) => (glyph, Ink::Of(phase)),
     }
 }
 

@@ -63,8 +63,8 @@ async fn read(api: &FakeApi) -> History {
 async fn everything_that_a_run_left_is_read_and_nothing_is_written() {
     let api = api();
     let history = Box::pin(read(&api)).await;
-    assert!(history.gaps().is_empty(), "{:?}", history.gaps());
-    let timeline = timeline(&history, CI, Reach::Whole);
+    assert!(history.errors().is_empty(), "{:?}", history.errors());
+    let timeline = timeline(&history, CI, TimeRange::Whole);
     let names: Vec<_> = timeline.lanes.iter().map(|lane| lane.place.title()).collect();
     assert_eq!(names, ["without a node", "node-1"]);
     assert_eq!(timeline.lanes[1].bars[0].tasks[0].name, "clone");
@@ -77,7 +77,7 @@ async fn a_missing_right_leaves_a_gap_and_the_rest_is_drawn() {
         let api = api();
         api.forbid(plural);
         let history = Box::pin(read(&api)).await;
-        let timeline = timeline(&history, CI, Reach::Whole);
+        let timeline = timeline(&history, CI, TimeRange::Whole);
         assert!(
             !timeline.is_empty() && timeline.missing[0].contains(plural),
             "{plural}: {:?}",
@@ -112,7 +112,7 @@ async fn a_run_that_does_not_exist_is_an_error() {
 
 #[test]
 fn the_note_on_an_empty_picture_names_the_selection_and_options() {
-    let hour = Reach::Last(Duration::from_hours(1));
+    let hour = TimeRange::Last(Duration::from_hours(1));
     assert_eq!(
         nothing(CI, hour),
         "No PipelineRuns in namespace ci in the last 1h. Use a longer --since, or -A for all namespaces."
@@ -126,7 +126,7 @@ fn the_note_on_an_empty_picture_names_the_selection_and_options() {
         "No PipelineRuns in any namespace in the last 1h. Use a longer --since; 0 shows all that is left."
     );
     assert_eq!(
-        nothing(CI, Reach::All),
+        nothing(CI, TimeRange::All),
         "No PipelineRuns in namespace ci. Use -A for all namespaces."
     );
     let one = Selection {
@@ -141,11 +141,11 @@ fn the_note_on_an_empty_picture_names_the_selection_and_options() {
 
 #[test]
 fn how_far_back_is_an_hour_or_the_time_of_the_run() {
-    assert_eq!(reach(&args("")), Reach::Last(Duration::from_hours(1)));
-    assert_eq!(reach(&args("--run build")), Reach::Whole);
+    assert_eq!(reach(&args("")), TimeRange::Last(Duration::from_hours(1)));
+    assert_eq!(reach(&args("--run build")), TimeRange::Whole);
     assert_eq!(
         reach(&args("--run build --since 2h")),
-        Reach::Last(Duration::from_hours(2))
+        TimeRange::Last(Duration::from_hours(2))
     );
-    assert_eq!(reach(&args("--since 0")), Reach::All);
+    assert_eq!(reach(&args("--since 0")), TimeRange::All);
 }

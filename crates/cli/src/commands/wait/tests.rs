@@ -8,7 +8,7 @@ use crate::fixture::{UID, done, merged, placeholder, released, run};
 use placement::keys;
 use serde_json::{Value, json};
 
-async fn waited(changes: &Value, line: &str) -> Seen<ExitCode> {
+async fn waited(changes: &Value, line: &str) -> RequestResult<ExitCode> {
     let api = FakeApi::default();
     api.put(&run_path("build"), serde_json::to_value(run(changes)).unwrap());
     let words = ["x", "wait"].into_iter().chain(line.split(' ')).map(Into::into);
@@ -20,9 +20,9 @@ async fn waited(changes: &Value, line: &str) -> Seen<ExitCode> {
 
 #[tokio::test(start_paused = true)]
 async fn a_wait_ends_well_when_the_run_is_there() {
-    for goal in ["released", "node", "done"] {
-        let code = waited(&done(), &format!("pr/build --for={goal} --timeout=0")).await;
-        assert_eq!(code, Ok(ExitCode::SUCCESS), "{goal}");
+    for condition in ["released", "node", "done"] {
+        let code = waited(&done(), &format!("pr/build --for={condition} --timeout=0")).await;
+        assert_eq!(code, Ok(ExitCode::SUCCESS), "{condition}");
     }
 }
 
@@ -54,21 +54,23 @@ async fn a_run_that_was_deleted_and_created_again_is_another() {
         uid: UID.into(),
     };
     let mut state = State::Held;
-    let end = end(&api.cluster().server, &key, Goal::Done, &mut state).await;
+    let end = end(&api.cluster().server, &key, WaitCondition::Done, &mut state).await;
     assert_eq!(end, Ok(End::Never("it was deleted".into())));
 }
 
 fn progress_of(changes: &Value, node: Option<&str>) -> [String; 3] {
     let view = RunView::of(&run(changes)).unwrap();
     let pod = placeholder("build", UID, node, &json!({}));
-    let seat = Seat {
+    let placeholder = PlaceholderObjects {
         set: None,
         pod: node.is_some().then_some(&pod),
     };
-    [Goal::Released, Goal::Node, Goal::Done].map(|goal| match progress(goal, &view, &seat) {
-        Progress::Reached(how) => how,
-        Progress::Coming => "-".to_owned(),
-        Progress::Never(why) => format!("never: {why}"),
+    [WaitCondition::Released, WaitCondition::Node, WaitCondition::Done].map(|condition| {
+        match progress(condition, &view, &placeholder) {
+            Progress::Reached(how) => how,
+            Progress::Coming => "-".to_owned(),
+            Progress::Never(why) => format!("never: {why}"),
+        }
     })
 }
 

@@ -2,22 +2,27 @@
 
 use super::{TRIES, tell};
 use crate::admission::Mechanism;
-use crate::ask::writes::Pen;
-use crate::ask::{Gap, Seen};
 use crate::commands::notes;
 use crate::doctor::read::{admission, admission_kind};
+use crate::requests::writes::Writer;
+use crate::requests::{RequestError, RequestResult};
 use crate::switch::{Switch, patch};
 
 /// Switches all objects of the installed mechanism; false if an object does not exist.
-pub(super) async fn switch(pen: Pen<'_>, namespace: &str, switch: &Switch, done: &str) -> Seen<bool> {
-    let found = admission(pen.server, namespace).await;
-    let mechanism = match (found.mechanism(), found.gaps().next()) {
+pub(super) async fn switch(
+    writer: Writer<'_>,
+    namespace: &str,
+    switch: &Switch,
+    done: &str,
+) -> RequestResult<bool> {
+    let found = admission(writer.server, namespace).await;
+    let mechanism = match (found.mechanism(), found.errors().next()) {
         (Some(mechanism), _) => mechanism,
-        (None, Some(gap)) => return Err(gap.clone()),
+        (None, Some(error)) => return Err(error.clone()),
         (None, None) => Mechanism::Webhook,
     };
     // Whether the other mechanism is installed as well may not be known.
-    notes(found.gaps().take(1));
+    notes(found.errors().take(1));
     let webhooks = found
         .webhooks
         .iter()
@@ -30,7 +35,7 @@ pub(super) async fn switch(pen: Pen<'_>, namespace: &str, switch: &Switch, done:
     for (kind, name, is_binding) in webhooks.chain(policies) {
         // The command does not change bindings, but a policy has no effect without its binding.
         let switch = (!is_binding).then_some(switch);
-        all_exist &= switch_object(pen, kind, name, switch, done).await?;
+        all_exist &= switch_object(writer, kind, name, switch, done).await?;
     }
     Ok(all_exist)
 }
@@ -38,29 +43,29 @@ pub(super) async fn switch(pen: Pen<'_>, namespace: &str, switch: &Switch, done:
 /// Patches an object, and reads the object again if it was changed in the meantime; false if the object does not exist. Without a
 /// switch, the object is only read.
 async fn switch_object(
-    pen: Pen<'_>,
+    writer: Writer<'_>,
     kind: &str,
     name: &str,
     switch: Option<&Switch>,
     done: &str,
-) -> Seen<bool> {
-    let place = pen.server.cluster_of(&admission_kind(kind));
+) -> RequestResult<bool> {
+    let place = writer.server.cluster_of(&admission_kind(kind));
     let object = format!("{}.admissionregistration.k8s.io/{name}", kind.to_lowercase());
     let mut tries = TRIES;
     loop {
         tries -= 1;
         let Some(found) = place.get(name).await? else {
-            tell(pen, &format!("{object} is not there"));
+            tell(writer, &format!("{object} is not there"));
             return Ok(false);
         };
         let Some(switch) = switch else {
             return Ok(true);
         };
-        match pen.patch(&place, name, patch(&found.data, switch)).await {
-            Err(Gap::Changed(_)) if tries > 0 => {}
+        match writer.patch(&place, name, patch(&found.data, switch)).await {
+            Err(RequestError::Changed(_)) if tries > 0 => {}
             patched => {
                 patched?;
-                tell(pen, &format!("{object} {done}"));
+                tell(writer, &format!("{object} {done}"));
                 return Ok(true);
             }
         }

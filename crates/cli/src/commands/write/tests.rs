@@ -79,7 +79,7 @@ fn without_admission() -> FakeApi {
     api
 }
 
-async fn done(api: &FakeApi, line: &str) -> Seen<ExitCode> {
+async fn done(api: &FakeApi, line: &str) -> RequestResult<ExitCode> {
     let words = std::iter::once("x").chain(line.split(' ')).map(Into::into);
     let cluster = api.cluster();
     match parse(Caller::of("x"), words).unwrap().command {

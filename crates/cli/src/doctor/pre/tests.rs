@@ -8,7 +8,10 @@ use runtime::install;
 use serde_json::json;
 
 #[expect(clippy::unnecessary_wraps, reason = "what was seen is always a Result")]
-fn reviews(allowed: impl Fn(&manifests::Right) -> bool, rights: Vec<manifests::Right>) -> Seen<Vec<Review>> {
+fn reviews(
+    allowed: impl Fn(&manifests::Right) -> bool,
+    rights: Vec<manifests::Right>,
+) -> RequestResult<Vec<Review>> {
     let review = |right: manifests::Right| Review {
         allowed: allowed(&right),
         right,

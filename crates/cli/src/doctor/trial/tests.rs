@@ -86,8 +86,8 @@ fn without_other_mutators_the_admission_plugins_are_named() {
 #[test]
 fn a_list_that_could_not_be_read_is_named() {
     let one = vec![webhook("sidecars", &rule("", "pods", "CREATE"))];
-    let gap = forbidden("list", "mutatingadmissionpolicies.admissionregistration.k8s.io");
-    let printed = printed(OtherMutators::new(Ok(one), Err(gap)));
+    let error = forbidden("list", "mutatingadmissionpolicies.admissionregistration.k8s.io");
+    let printed = printed(OtherMutators::new(Ok(one), Err(error)));
     let printed = printed.split_whitespace().collect::<Vec<_>>().join(" ");
     assert!(
         printed.contains("MutatingWebhookConfiguration sidecars. Not read: you lack the right to list"),

@@ -48,7 +48,7 @@ fn on(own: Option<Node>, pods: Vec<Pod>) -> Facts {
         nodes: Ok(nodes.collect()),
         pods: PartialPods {
             pods: pods.clone(),
-            gaps: Vec::new(),
+            errors: Vec::new(),
         },
     };
     Facts {
@@ -116,9 +116,9 @@ fn each_trouble_with_the_node_is_told_with_what_follows_and_what_would_help() {
     let idle = |own: Option<Node>| on(own, vec![home(), next(&json!({}))]);
     let told = |facts: Facts| {
         let explanation = explain(&facts);
-        let mut chapters = explanation.chapters.iter();
-        let chapter = chapters.find(|chapter| chapter.title == "Node").unwrap();
-        format!("{}\n{}", chapter.text, explanation.help.join("\n"))
+        let mut sections = explanation.sections.iter();
+        let section = sections.find(|section| section.title == "Node").unwrap();
+        format!("{}\n{}", section.text, explanation.help.join("\n"))
     };
     let table = [
         told(busy(Some(cordoned()))),

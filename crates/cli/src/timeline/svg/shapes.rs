@@ -5,7 +5,7 @@ use super::layout::{
     BAR, BarBox, LETTER, Layout, NamePlace, PADDING, RIGHT, TASK, TaskBox, letters, task_line,
 };
 use crate::timeline::labels::{description, of_mark, of_task, shortened};
-use crate::timeline::model::{Lane, Mark, MarkKind, Phase, Segment, Standing, Timeline};
+use crate::timeline::model::{Enrollment, Lane, Mark, MarkKind, Phase, Segment, Timeline};
 
 /// The space at both ends of a segment, so that two bars that touch can be told apart.
 const SEAM: f64 = 1.0;
@@ -27,10 +27,10 @@ pub(super) fn bar(layout: &Layout<'_>, lane: &Lane, boxed: &BarBox<'_>, interact
     let label = escaped(&lines.join(". "));
     let keys = format!(" tabindex=\"-1\" role=\"img\" aria-label=\"{label}\"");
     let keys = if interactive { keys } else { String::new() };
-    let standing = match bar.run.standing {
-        Standing::Labelled => "labelled",
-        Standing::Nested => "nested",
-        Standing::Unlabelled => "unlabelled",
+    let enrollment = match bar.run.enrollment {
+        Enrollment::Labelled => "labelled",
+        Enrollment::Nested => "nested",
+        Enrollment::Unlabelled => "unlabelled",
     };
     let failed = if bar.run.succeeded == Some(false) {
         " failed"
@@ -42,7 +42,7 @@ pub(super) fn bar(layout: &Layout<'_>, lane: &Lane, boxed: &BarBox<'_>, interact
     let marks = bar.marks.iter().map(|it| arrow(boxed, it));
     let shapes = segments.chain([name_of(boxed)]).chain(tasks).chain(marks);
     format!(
-        "<g class=\"bar {standing}{failed}\" data-run=\"{run}\"{keys}>\n<title>{}</title>\n{}</g>\n",
+        "<g class=\"bar {enrollment}{failed}\" data-run=\"{run}\"{keys}>\n<title>{}</title>\n{}</g>\n",
         escaped(&lines.join("\n")),
         shapes.collect::<String>()
     )
@@ -146,8 +146,8 @@ pub(super) fn legend(timeline: &Timeline, top: f64) -> (String, f64) {
 
 /// The texts of the legend, each with its shape in a space of 22 by 12.
 fn legend_entries() -> Vec<(&'static str, String)> {
-    let bar = |standing: &str, phase: &str| {
-        format!("<g class=\"bar {standing}\"><rect class=\"{phase}\" width=\"22\" height=\"12\"/></g>")
+    let bar = |enrollment: &str, phase: &str| {
+        format!("<g class=\"bar {enrollment}\"><rect class=\"{phase}\" width=\"22\" height=\"12\"/></g>")
     };
     let task = |class: &str| {
         format!("<g class=\"bar labelled\"><rect class=\"{class}\" y=\"4\" width=\"22\" height=\"5\"/></g>")

@@ -3,7 +3,7 @@
 use super::layout::{BAR, BarBox, LEFT, Layout, RIGHT, TASK, task_line};
 use super::*;
 use crate::timeline::fixture::{CI, drawn, many, three};
-use crate::timeline::{Reach, timeline};
+use crate::timeline::{TimeRange, timeline};
 use std::time::Duration;
 
 /// Left, right, top and bottom.
@@ -56,7 +56,7 @@ fn nothing_overlaps_and_everything_is_within_its_lane() {
         for seed in 0..6 {
             let history = many(number, nodes, seed);
             for minutes in [1, 10, 60, 600] {
-                let reach = Reach::Last(Duration::from_mins(minutes));
+                let reach = TimeRange::Last(Duration::from_mins(minutes));
                 is_sound(&Layout::new(&timeline(&history, CI, reach), 50.0));
             }
         }

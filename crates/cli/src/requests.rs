@@ -1,10 +1,10 @@
 //! Requests to the API server, each with a deadline. [`writes`] has the requests that change an object.
 //!
-//! A request that fails is a [`Gap`]: the command prints the rest of its answer, and the gap as a sentence.
+//! A request that fails is a [`RequestError`]: the command prints the rest of its answer, and the error as a sentence.
 
 pub(crate) mod writes;
 
-use crate::target::Unnamed;
+use crate::target::NameError;
 use jiff::Timestamp;
 use k8s_openapi::{ClusterResourceScope, NamespaceResourceScope};
 use kube::api::{Api, ApiResource, DynamicObject, ListParams, PostParams};
@@ -19,11 +19,11 @@ use std::time::Duration;
 const PAGE: u32 = 500;
 
 /// The answer of a request, or the reason why there is none.
-pub(crate) type Seen<T> = Result<T, Gap>;
+pub(crate) type RequestResult<T> = Result<T, RequestError>;
 
 /// A request in the terms of RBAC.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Question {
+pub(crate) struct RequestAttributes {
     pub(crate) verb: &'static str,
     /// The plural, followed by a dot and the group, except for the core group.
     pub(crate) resource: String,
@@ -35,22 +35,22 @@ pub(crate) struct Question {
 
 /// Why a request has no answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Gap {
+pub(crate) enum RequestError {
     /// The user lacks the right.
-    Forbidden(Question),
+    Forbidden(RequestAttributes),
     /// The cluster has no such resource.
-    NotServed(Question),
+    NotServed(RequestAttributes),
     /// There was no answer before the deadline.
-    Late(Question, Duration),
+    Late(RequestAttributes, Duration),
     /// The object changed since it was read, so nothing was written.
-    Changed(Question),
+    Changed(RequestAttributes),
     /// Any other error, with the message of the API server.
-    Failed(Question, String),
+    Failed(RequestAttributes, String),
     /// The object exists, but cannot be parsed.
     Unreadable(String),
 }
 
-impl fmt::Display for Question {
+impl fmt::Display for RequestAttributes {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} {}", self.verb, self.resource)?;
         if let Some(name) = &self.name {
@@ -64,23 +64,25 @@ impl fmt::Display for Question {
     }
 }
 
-impl fmt::Display for Gap {
+impl fmt::Display for RequestError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Forbidden(question) => write!(f, "you lack the right to {question}"),
-            Self::NotServed(question) => write!(f, "this cluster does not know {}", question.resource),
-            Self::Late(question, limit) => {
-                write!(f, "no answer within {}s to: {question}", limit.as_secs())
+            Self::Forbidden(attributes) => write!(f, "you lack the right to {attributes}"),
+            Self::NotServed(attributes) => write!(f, "this cluster does not know {}", attributes.resource),
+            Self::Late(attributes, limit) => {
+                write!(f, "no answer within {}s to: {attributes}", limit.as_secs())
             }
-            Self::Changed(question) => write!(f, "could not {question}: it was changed meanwhile; try again"),
-            Self::Failed(question, cause) => write!(f, "could not {question}: {cause}"),
+            Self::Changed(attributes) => {
+                write!(f, "could not {attributes}: it was changed meanwhile; try again")
+            }
+            Self::Failed(attributes, cause) => write!(f, "could not {attributes}: {cause}"),
             Self::Unreadable(what) => f.write_str(what),
         }
     }
 }
 
-impl From<Unnamed> for Gap {
-    fn from(unnamed: Unnamed) -> Self {
+impl From<NameError> for RequestError {
+    fn from(unnamed: NameError) -> Self {
         Self::Unreadable(unnamed.to_string())
     }
 }
@@ -93,15 +95,15 @@ pub(crate) struct Server {
 }
 
 /// A resource in a namespace, or in the cluster.
-pub(crate) struct Place<K> {
+pub(crate) struct ResourceClient<K> {
     api: Api<K>,
     limit: Option<Duration>,
-    question: Question,
+    attributes: RequestAttributes,
 }
 
 impl Server {
     /// A resource of one namespace.
-    pub(crate) fn within<K>(&self, namespace: &str) -> Place<K>
+    pub(crate) fn within<K>(&self, namespace: &str) -> ResourceClient<K>
     where
         K: Resource<Scope = NamespaceResourceScope, DynamicType = ()>,
     {
@@ -110,7 +112,7 @@ impl Server {
     }
 
     /// A resource of one namespace, or of all namespaces.
-    pub(crate) fn reach<K>(&self, namespace: Option<&str>) -> Place<K>
+    pub(crate) fn reach<K>(&self, namespace: Option<&str>) -> ResourceClient<K>
     where
         K: Resource<Scope = NamespaceResourceScope, DynamicType = ()>,
     {
@@ -121,7 +123,7 @@ impl Server {
     }
 
     /// A resource without namespaces.
-    pub(crate) fn cluster<K>(&self) -> Place<K>
+    pub(crate) fn cluster<K>(&self) -> ResourceClient<K>
     where
         K: Resource<Scope = ClusterResourceScope, DynamicType = ()>,
     {
@@ -129,11 +131,11 @@ impl Server {
     }
 
     /// A resource without namespaces and without a type in this program.
-    pub(crate) fn cluster_of(&self, kind: &ApiResource) -> Place<DynamicObject> {
-        Place {
+    pub(crate) fn cluster_of(&self, kind: &ApiResource) -> ResourceClient<DynamicObject> {
+        ResourceClient {
             api: Api::all_with(self.client.clone(), kind),
             limit: self.limit,
-            question: Question {
+            attributes: RequestAttributes {
                 verb: "get",
                 resource: format!("{}.{}", kind.plural, kind.group),
                 name: None,
@@ -148,11 +150,11 @@ impl Server {
         api: Api<K>,
         namespace: Option<&str>,
         namespaced: bool,
-    ) -> Place<K> {
-        Place {
+    ) -> ResourceClient<K> {
+        ResourceClient {
             api,
             limit: self.limit,
-            question: Question {
+            attributes: RequestAttributes {
                 verb: "get",
                 resource: resource::<K>(),
                 name: None,
@@ -163,8 +165,8 @@ impl Server {
     }
 
     /// The time of the API server, which also sets the times in objects. Without a date in the answer: the local time.
-    pub(crate) async fn clock(&self) -> Seen<Timestamp> {
-        let question = Question {
+    pub(crate) async fn clock(&self) -> RequestResult<Timestamp> {
+        let attributes = RequestAttributes {
             verb: "get",
             resource: "/version".to_owned(),
             name: None,
@@ -172,8 +174,8 @@ impl Server {
             namespaced: false,
         };
         let request = http::Request::get("/version").body(kube::client::Body::empty());
-        let request = request.map_err(|error| Gap::Failed(question.clone(), error.to_string()))?;
-        let response = answer(self.limit, question, self.client.send(request)).await?;
+        let request = request.map_err(|error| RequestError::Failed(attributes.clone(), error.to_string()))?;
+        let response = answer(self.limit, attributes, self.client.send(request)).await?;
         let date = response.headers().get(http::header::DATE);
         let date = date.and_then(|date| jiff::fmt::rfc2822::parse(date.to_str().ok()?).ok());
         Ok(date.map_or_else(Timestamp::now, |date| date.timestamp()))
@@ -182,30 +184,30 @@ impl Server {
     /// Sends any other request with the deadline.
     pub(crate) async fn answer<T>(
         &self,
-        question: Question,
+        attributes: RequestAttributes,
         call: impl Future<Output = Result<T, Error>>,
-    ) -> Seen<T> {
-        answer(self.limit, question, call).await
+    ) -> RequestResult<T> {
+        answer(self.limit, attributes, call).await
     }
 }
 
-impl<K> Place<K>
+impl<K> ResourceClient<K>
 where
     K: Clone + DeserializeOwned + Debug,
 {
     /// One object; `None` if it does not exist.
-    pub(crate) async fn get(&self, name: &str) -> Seen<Option<K>> {
-        let question = self.question("get", Some(name));
-        answer(self.limit, question, self.api.get_opt(name)).await
+    pub(crate) async fn get(&self, name: &str) -> RequestResult<Option<K>> {
+        let attributes = self.attributes("get", Some(name));
+        answer(self.limit, attributes, self.api.get_opt(name)).await
     }
 
     /// All objects that match, page by page.
-    pub(crate) async fn list(&self, matching: ListParams) -> Seen<Vec<K>> {
+    pub(crate) async fn list(&self, matching: ListParams) -> RequestResult<Vec<K>> {
         let mut found = Vec::new();
         let mut params = matching.limit(PAGE);
         loop {
-            let question = self.question("list", None);
-            let page = answer(self.limit, question, self.api.list(&params)).await?;
+            let attributes = self.attributes("list", None);
+            let page = answer(self.limit, attributes, self.api.list(&params)).await?;
             found.extend(page.items);
             match page.metadata.continue_.filter(|token| !token.is_empty()) {
                 Some(token) => params.continue_token = Some(token),
@@ -215,7 +217,7 @@ where
     }
 
     /// Creates an object as a dry run.
-    pub(crate) async fn dry_create(&self, object: &K) -> Seen<K>
+    pub(crate) async fn dry_create(&self, object: &K) -> RequestResult<K>
     where
         K: Serialize,
     {
@@ -223,14 +225,14 @@ where
     }
 
     /// Creates an object that the API server answers and does not store, such as an access review.
-    pub(crate) async fn create(&self, question: &K) -> Seen<K>
+    pub(crate) async fn create(&self, attributes: &K) -> RequestResult<K>
     where
         K: Serialize,
     {
-        self.created(question, false).await
+        self.created(attributes, false).await
     }
 
-    async fn created(&self, object: &K, dry_run: bool) -> Seen<K>
+    async fn created(&self, object: &K, dry_run: bool) -> RequestResult<K>
     where
         K: Serialize,
     {
@@ -238,16 +240,16 @@ where
             dry_run,
             ..PostParams::default()
         };
-        let question = self.question("create", None);
-        answer(self.limit, question, self.api.create(&params, object)).await
+        let attributes = self.attributes("create", None);
+        answer(self.limit, attributes, self.api.create(&params, object)).await
     }
 
     /// The request with this verb, for error texts.
-    pub(crate) fn question(&self, verb: &'static str, name: Option<&str>) -> Question {
-        Question {
+    pub(crate) fn attributes(&self, verb: &'static str, name: Option<&str>) -> RequestAttributes {
+        RequestAttributes {
             verb,
             name: name.map(str::to_owned),
-            ..self.question.clone()
+            ..self.attributes.clone()
         }
     }
 
@@ -266,26 +268,28 @@ fn resource<K: Resource<DynamicType = ()>>() -> String {
 
 async fn answer<T>(
     limit: Option<Duration>,
-    question: Question,
+    attributes: RequestAttributes,
     call: impl Future<Output = Result<T, Error>>,
-) -> Seen<T> {
+) -> RequestResult<T> {
     let answered = match limit {
         Some(limit) => tokio::time::timeout(limit, call)
             .await
-            .map_err(|_| Gap::Late(question.clone(), limit))?,
+            .map_err(|_| RequestError::Late(attributes.clone(), limit))?,
         None => call.await,
     };
-    answered.map_err(|error| gap(question, &error))
+    answered.map_err(|error| request_error(attributes, &error))
 }
 
-/// The gap that follows from an error.
-pub(crate) fn gap(question: Question, error: &Error) -> Gap {
+/// The [`RequestError`] that follows from an error of the client.
+pub(crate) fn request_error(attributes: RequestAttributes, error: &Error) -> RequestError {
     match error {
-        Error::Api(status) if status.code == 403 => forbidden(question, &status.message),
-        Error::Api(status) if status.code == 404 && question.verb == "list" => Gap::NotServed(question),
-        Error::Api(status) if is_change(question.verb, status.code) => Gap::Changed(question),
-        Error::Api(status) => Gap::Failed(question, status.message.clone()),
-        other => Gap::Failed(question, chain(other)),
+        Error::Api(status) if status.code == 403 => forbidden(attributes, &status.message),
+        Error::Api(status) if status.code == 404 && attributes.verb == "list" => {
+            RequestError::NotServed(attributes)
+        }
+        Error::Api(status) if is_change(attributes.verb, status.code) => RequestError::Changed(attributes),
+        Error::Api(status) => RequestError::Failed(attributes, status.message.clone()),
+        other => RequestError::Failed(attributes, chain(other)),
     }
 }
 
@@ -294,11 +298,11 @@ fn is_change(verb: &str, code: u16) -> bool {
     matches!((verb, code), ("patch", 404 | 409 | 422) | ("delete", 409))
 }
 
-fn forbidden(question: Question, message: &str) -> Gap {
+fn forbidden(attributes: RequestAttributes, message: &str) -> RequestError {
     if messages::is_right_missing(message) {
-        Gap::Forbidden(question)
+        RequestError::Forbidden(attributes)
     } else {
-        Gap::Failed(question, message.to_owned())
+        RequestError::Failed(attributes, message.to_owned())
     }
 }
 
@@ -321,8 +325,8 @@ mod tests {
     use super::*;
     use kube::core::Status;
 
-    fn question(verb: &'static str) -> Question {
-        Question {
+    fn attributes(verb: &'static str) -> RequestAttributes {
+        RequestAttributes {
             verb,
             resource: "statefulsets.apps".into(),
             name: None,
@@ -333,7 +337,7 @@ mod tests {
 
     fn said(code: u16, message: &str) -> String {
         let error = Error::Api(Status::failure(message, "").with_code(code).boxed());
-        gap(question("list"), &error).to_string()
+        request_error(attributes("list"), &error).to_string()
     }
 
     #[test]
@@ -343,9 +347,9 @@ mod tests {
             said(403, message),
             "you lack the right to list statefulsets.apps in namespace ci"
         );
-        let everywhere = Question {
+        let everywhere = RequestAttributes {
             namespace: None,
-            ..question("watch")
+            ..attributes("watch")
         };
         assert_eq!(
             everywhere.to_string(),
@@ -372,7 +376,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_call_without_answer_ends_with_what_was_waited_for() {
         let limit = Some(Duration::from_secs(3));
-        let late = answer::<()>(limit, question("get"), std::future::pending()).await;
+        let late = answer::<()>(limit, attributes("get"), std::future::pending()).await;
         assert_eq!(
             late.unwrap_err().to_string(),
             "no answer within 3s to: get statefulsets.apps in namespace ci"

@@ -1,6 +1,6 @@
 //! Writes. Each names the state that it relies on, and can be a dry run.
 
-use super::{Gap, Place, Seen, Server, answer};
+use super::{RequestError, RequestResult, ResourceClient, Server, answer};
 use crate::args::DryRun;
 use json_patch::PatchOperation;
 use kube::api::{DeleteParams, Patch, PatchParams, Preconditions};
@@ -12,14 +12,19 @@ const FIELD_MANAGER: &str = "kubectl-pod-affinity";
 
 /// Sends writes, or dry runs.
 #[derive(Clone, Copy)]
-pub(crate) struct Pen<'a> {
+pub(crate) struct Writer<'a> {
     pub(crate) server: &'a Server,
     pub(crate) dry_run: DryRun,
 }
 
-impl Pen<'_> {
+impl Writer<'_> {
     /// Sends a patch. A patch without operations is not sent.
-    pub(crate) async fn patch<K>(self, place: &Place<K>, name: &str, patch: Vec<PatchOperation>) -> Seen<()>
+    pub(crate) async fn patch<K>(
+        self,
+        place: &ResourceClient<K>,
+        name: &str,
+        patch: Vec<PatchOperation>,
+    ) -> RequestResult<()>
     where
         K: Clone + DeserializeOwned + Debug,
     {
@@ -32,13 +37,18 @@ impl Pen<'_> {
             ..PatchParams::default()
         };
         let patch = Patch::Json::<()>(json_patch::Patch(patch));
-        let question = place.question("patch", Some(name));
+        let attributes = place.attributes("patch", Some(name));
         let call = place.api.patch(name, &params, &patch);
-        answer(place.limit, question, call).await.map(drop)
+        answer(place.limit, attributes, call).await.map(drop)
     }
 
     /// Deletes the object of this UID, if it still exists.
-    pub(crate) async fn delete<K>(self, place: &Place<K>, name: &str, uid: Option<String>) -> Seen<()>
+    pub(crate) async fn delete<K>(
+        self,
+        place: &ResourceClient<K>,
+        name: &str,
+        uid: Option<String>,
+    ) -> RequestResult<()>
     where
         K: Clone + DeserializeOwned + Debug,
     {
@@ -53,15 +63,15 @@ impl Pen<'_> {
             }),
             ..DeleteParams::default()
         };
-        let question = place.question("delete", Some(name));
+        let attributes = place.attributes("delete", Some(name));
         let call = async {
             match place.api.delete(name, &params).await {
                 Err(kube::Error::Api(status)) if status.code == 404 => Ok(()),
                 other => other.map(drop),
             }
         };
-        match answer(place.limit, question, call).await {
-            Err(Gap::Changed(_)) => Ok(()),
+        match answer(place.limit, attributes, call).await {
+            Err(RequestError::Changed(_)) => Ok(()),
             other => other,
         }
     }

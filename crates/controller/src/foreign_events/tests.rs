@@ -1,5 +1,5 @@
 use super::*;
-use crate::fixture::{Caches, at, run};
+use crate::fixture::{Caches, run};
 use kube::runtime::reflector::ObjectRef;
 use serde_json::{Value, json};
 
@@ -91,21 +91,4 @@ fn an_event_triggers_the_run_of_its_placeholder() {
     let build = Some(ObjectRef::new("build").within("ns"));
     assert_eq!(caches.stores.run_of_placeholder("ns", name.as_str()), build);
     assert_eq!(caches.stores.run_of_placeholder("other", name.as_str()), None);
-}
-
-/// A user can write any `managedFields`; more than 128 levels are an error for most decoders.
-#[test]
-fn an_event_with_deeply_nested_managed_fields_is_decoded() {
-    let nested = format!(
-        "{}{}",
-        "{\"f:a\":".repeat(300),
-        "{}".to_owned() + &"}".repeat(300)
-    );
-    let text = format!(
-        r#"{{"metadata": {{"namespace": "ns", "name": "e", "managedFields": [{{"fieldsV1": {nested}}}]}},
-            "involvedObject": {{"name": "x"}}, "lastTimestamp": "{}"}}"#,
-        at(5)
-    );
-    let event: EventView = serde_json::from_str(&text).unwrap();
-    assert_eq!(of_task_run(&event).unwrap().1.unwrap().last_seen, at(5));
 }

@@ -11,7 +11,7 @@ use crate::support::testbeds::{start_controllers, stop_controllers};
 use kube::ResourceExt;
 use kube::api::{DynamicObject, ListParams, PostParams};
 use placement::keys;
-use serde_json::json;
+use serde_json::{Value, json};
 use std::time::Duration;
 use testbed::product::NAMESPACE;
 use testbed::runs::{self, RunSpec, State};
@@ -119,6 +119,7 @@ async fn one_namespace(bed: &Testbed, release: Release) {
     let [disable, enable, existing, policies, webhook] = commands("### One namespace").try_into().unwrap();
     let by_hand = existing + &release.pick(policies, webhook);
     let other = held_for_good(bed, "default", "other").await;
+    let mut excluded = Vec::new();
     for (name, command) in [("one-namespace", &disable), ("by-hand", &by_hand)] {
         let namespace = bed.namespace(name).await.unwrap();
         let (one, two) = (
@@ -126,6 +127,7 @@ async fn one_namespace(bed: &Testbed, release: Release) {
             held_for_good(bed, &namespace, "two").await,
         );
         follow(bed, command, &one).await;
+        excluded.push(excluding(bed, &namespace));
         until_released(bed, &one).await;
         until_released(bed, &two).await;
         until_new_runs_are(bed, &namespace, State::Running).await;
@@ -135,7 +137,10 @@ async fn one_namespace(bed: &Testbed, release: Release) {
         until_new_runs_are(bed, "default", State::Pending).await;
         follow(bed, &enable, &one).await;
         until_new_runs_are(bed, &namespace, State::Pending).await;
+        assert!(excluding(bed, &namespace).is_empty());
     }
+    assert_eq!(excluded[0], excluded[1], "the plugin and the commands");
+    assert_eq!(excluded[0].len(), release.pick(7, 9), "{excluded:?}");
     let other = runs::runs(&bed.client().await.unwrap(), "default")
         .get(other.name())
         .await
@@ -145,6 +150,25 @@ async fn one_namespace(bed: &Testbed, release: Release) {
         State::Pending,
         "other namespaces are as before"
     );
+}
+
+/// The webhooks and policies of pod-affinity that exclude a namespace.
+fn excluding(bed: &Testbed, namespace: &str) -> Vec<String> {
+    let kinds = "mutatingwebhookconfigurations,mutatingadmissionpolicies,validatingadmissionpolicies";
+    let label = "--selector=app.kubernetes.io/part-of=pod-affinity";
+    let objects: Value =
+        serde_json::from_str(&kubectl(bed, &["get", kinds, label, "--output=json"])).unwrap();
+    let objects = objects["items"].as_array().unwrap().iter();
+    let selectors = objects.flat_map(|object| {
+        let name = object["metadata"]["name"].as_str().unwrap();
+        let of_webhooks = object["webhooks"].as_array().into_iter().flatten();
+        let of_webhooks = of_webhooks.map(|it| (it["name"].as_str().unwrap(), &it["namespaceSelector"]));
+        let of_policy = object.pointer("/spec/matchConstraints/namespaceSelector");
+        of_webhooks.chain(of_policy.map(|selector| (name, selector)))
+    });
+    let excluding =
+        selectors.filter(|(_, selector)| selector.to_string().contains(&format!("\"{namespace}\"")));
+    excluding.map(|(name, _)| name.to_owned()).collect()
 }
 
 async fn everything(bed: &Testbed, release: Release) {

@@ -195,7 +195,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_note_becomes_an_event_on_the_run() {
+    async fn a_report_becomes_an_event_on_the_run() {
         let mut server = Server::start();
         server.answer(201, json!({"metadata": {}}));
         event_writer(&mut server, vec![notice("0/3 nodes", 1)]).await;
@@ -208,7 +208,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_note_that_is_there_already_is_counted_up() {
+    async fn the_count_of_an_existing_event_grows() {
         let mut server = Server::start();
         server.refuse(409, "AlreadyExists", "events \"x\" already exists");
         server.answer(200, json!({"metadata": {}}));

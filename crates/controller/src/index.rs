@@ -148,7 +148,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn the_first_list_fills_the_index_and_wakes_nobody() {
+    async fn the_first_list_fills_the_index_and_triggers_no_run() {
         let (index, mut writer) = index();
         assert!(listed(&mut writer, &[("a", Some(1)), ("b", None)]).is_empty());
         assert!(index.is_filled().await);
@@ -167,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn a_new_list_tells_what_came_changed_and_went_meanwhile() {
+    fn a_new_list_reports_added_changed_and_deleted_objects() {
         let (index, mut writer) = index();
         listed(
             &mut writer,
@@ -182,7 +182,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_watch_that_ends_before_its_first_list_leaves_nobody_waiting() {
+    async fn a_watch_that_ends_before_its_first_list_blocks_no_reader() {
         let (index, writer) = index::<&str, u8>();
         drop(writer);
         assert!(!index.is_filled().await);

@@ -126,7 +126,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_run_needs_what_its_largest_task_asks_for_in_its_pipeline_or_in_a_task_object() {
+    async fn a_run_needs_the_requests_of_its_largest_task_in_its_pipeline_or_in_a_task_object() {
         let cases = [("3", "1", "cpu=3"), ("1", "2", "cpu=2")];
         for (named, embedded, asks) in cases {
             let mut server = Server::start();

@@ -66,7 +66,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn a_node_is_what_it_is_as_kubernetes_own_type() {
+    fn the_view_of_a_node_has_the_same_facts_as_the_type_of_kubernetes() {
         let document = json!({
             "metadata": {"name": "n"},
             "spec": {"unschedulable": true, "taints": [{"key": "k", "effect": "NoSchedule"}], "podCIDR": "10.0.0.0/24"},

@@ -269,7 +269,7 @@ mod tests {
     }
 
     #[test]
-    fn a_run_needs_what_the_latest_run_of_its_pipeline_in_its_namespace_used() {
+    fn a_run_needs_the_usage_of_the_latest_run_of_its_pipeline_in_its_namespace() {
         let mut caches = Caches::ready();
         let record = |uid: &str, second: i64, used: &str, pipeline: &str, namespace: &str| {
             let metadata = json!({

@@ -332,7 +332,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pod_asks_for_what_it_does_as_kubernetes_own_type() {
+    fn the_view_of_a_pod_has_the_same_requests_as_the_type_of_kubernetes() {
         let asks = |cpu: &str| json!({"requests": {"cpu": cpu}});
         let document = json!({
             "metadata": {"name": "p"},

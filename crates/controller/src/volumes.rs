@@ -98,7 +98,7 @@ mod tests {
     }
 
     #[test]
-    fn a_claim_that_would_lock_the_tasks_out_is_theirs() {
+    fn a_pvc_of_which_only_one_pod_may_mount_is_left_to_the_tasks() {
         let exclusive = claim(&json!({"spec": {"accessModes": ["ReadWriteOnce", "ReadWriteOncePod"]}}));
         assert_eq!(part(&exclusive), Part::OfOnePod);
     }

@@ -9,7 +9,7 @@ fn failed_create(caches: &Caches, uid: &str) -> Option<String> {
 }
 
 #[test]
-fn the_latest_event_about_an_object_counts_whatever_order_the_events_come_in() {
+fn the_latest_event_about_an_object_counts_in_any_order_of_arrival() {
     let mut caches = Caches::ready();
     caches.add_failed_create(&run(), 7, "newer");
     caches.add_failed_create(&run(), 3, "older");

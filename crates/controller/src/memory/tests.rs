@@ -59,7 +59,7 @@ fn a_pod_that_came_ends_the_nudging() {
 }
 
 #[test]
-fn failures_in_a_row_wait_longer_until_a_step_is_taken() {
+fn the_backoff_of_failures_grows_until_a_step_succeeds() {
     let mut entry = RunMemory::default();
     let waits: Vec<_> = (0..5)
         .map(|_| entry.backoff.failed("u1", &create(), at(0)))
@@ -71,7 +71,7 @@ fn failures_in_a_row_wait_longer_until_a_step_is_taken() {
 }
 
 #[test]
-fn a_failed_step_waits_whatever_wakes_its_run_and_another_step_does_not() {
+fn a_failed_step_waits_for_its_backoff_and_another_step_does_not() {
     let mut entry = RunMemory::default();
     let wait = entry.backoff.failed("u1", &create(), at(0));
     assert_eq!(entry.backoff.pause(&create(), at(0)), Some(wait));
@@ -80,7 +80,7 @@ fn a_failed_step_waits_whatever_wakes_its_run_and_another_step_does_not() {
 }
 
 #[test]
-fn a_note_is_told_again_as_its_reason_allows() {
+fn an_event_is_repeated_as_its_reason_allows() {
     let mut entry = RunMemory::default();
     let waiting = note(Reason::WaitingForNode, "0/3");
     assert_eq!(entry.reported.due(&waiting, at(0)), Due::Now(1));
@@ -117,7 +117,7 @@ fn words_that_keep_changing_are_told_now_and_then() {
 }
 
 #[test]
-fn tasks_are_counted_once_a_second_and_no_write_loses_its_echo_by_it() {
+fn tasks_are_counted_once_a_second_and_the_pause_after_a_write_stays() {
     let mut entry = RunMemory::default();
     entry.backoff.on_success(&create(), at(0));
     assert_eq!(entry.backoff.pause(&Decision::Read(Read::Tasks), at(0)), None);
@@ -137,7 +137,7 @@ fn tasks_are_counted_once_a_second_and_no_write_loses_its_echo_by_it() {
 }
 
 #[tokio::test]
-async fn what_is_known_of_a_pods_size_is_for_that_pod() {
+async fn a_refused_resize_concerns_one_pod_only() {
     for (uid, expected) in [("p1", Resize::Refused), ("p2", Resize::Possible)] {
         let (mut caches, memory) = (Caches::ready(), Memory::default());
         caches.add_pod(&run(), uid, Some("n1"));

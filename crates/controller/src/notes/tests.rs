@@ -56,7 +56,7 @@ fn release(cause: ReleaseCause) -> Decision {
 }
 
 #[test]
-fn a_placeholder_that_comes_back_is_told_from_a_first_one() {
+fn a_placeholder_that_returns_is_distinguished_from_a_new_placeholder() {
     let running = Run {
         node: Some("n1".into()),
         hold: false,
@@ -69,7 +69,7 @@ fn a_placeholder_that_comes_back_is_told_from_a_first_one() {
 }
 
 #[test]
-fn a_held_run_is_told_so_even_if_its_placeholder_is_refused() {
+fn a_held_run_gets_its_event_even_if_its_placeholder_is_rejected() {
     let quota = refused(Operation::Placeholder, 403, "exceeded quota: builds");
     let notes = told(&run(), &step_of(Event::Created(None)), &quota);
     assert_eq!(reasons(&notes), ["Held", "PlaceholderRefused"]);
@@ -77,7 +77,7 @@ fn a_held_run_is_told_so_even_if_its_placeholder_is_refused() {
 }
 
 #[test]
-fn a_run_whose_place_another_placeholder_had_is_told_which_and_in_what_quota() {
+fn the_event_of_a_freed_place_names_the_other_placeholder_and_the_quota() {
     let frees = step_of(Event::PlaceFreed {
         name: "another".to_owned(),
         quota: "ResourceQuota few (2 of 2 used)".to_owned(),
@@ -95,7 +95,7 @@ fn a_run_whose_place_another_placeholder_had_is_told_which_and_in_what_quota() {
 }
 
 #[test]
-fn a_placeholder_that_gives_way_to_tektons_assistants_is_told_with_the_quota() {
+fn the_event_of_a_placeholder_that_makes_room_for_assistants_names_the_quota() {
     let wait = Decision::Wait(Wait::Places {
         quota: "ResourceQuota few (count/statefulsets.apps: 0 of 1 used, 2 needed)".to_owned(),
     });
@@ -119,7 +119,7 @@ fn a_placeholder_that_gives_way_to_tektons_assistants_is_told_with_the_quota() {
 }
 
 #[test]
-fn a_placeholder_that_a_policy_refuses_is_told_with_the_settings_that_may_help() {
+fn the_event_of_a_rejection_by_a_policy_names_the_settings_that_may_help() {
     let create = step_of(Event::Created(None));
     let denied = refused(
         Operation::Placeholder,
@@ -133,7 +133,7 @@ fn a_placeholder_that_a_policy_refuses_is_told_with_the_settings_that_may_help()
 }
 
 #[test]
-fn waiting_is_told_in_the_schedulers_own_words() {
+fn the_event_of_a_wait_has_the_message_of_the_scheduler() {
     let waiting = Decision::Wait(Wait::Node {
         unschedulable: Some("0/3 nodes are available: taint.".into()),
         autoscaler: None,
@@ -152,7 +152,7 @@ fn waiting_is_told_in_the_schedulers_own_words() {
 }
 
 #[test]
-fn waiting_is_told_with_what_an_autoscaler_says_and_with_what_helps_against_any_neighbour() {
+fn the_event_of_a_wait_has_the_answer_of_the_autoscaler_and_the_remedy_for_neighbours() {
     let waiting = Decision::Wait(Wait::Node {
         unschedulable: Some("0/3 nodes are available.".into()),
         autoscaler: Some("pod didn't trigger scale-up: 1 max node group size reached".into()),
@@ -171,7 +171,7 @@ fn waiting_is_told_with_what_an_autoscaler_says_and_with_what_helps_against_any_
 }
 
 #[test]
-fn a_missing_pod_is_told_with_the_message_of_its_controller() {
+fn the_event_of_a_missing_pod_has_the_message_of_the_statefulset_controller() {
     let told = |message| written(&run(), &step_of(Event::PodMissing { message }));
     let quota = told(Some("create Pod failed: exceeded quota".to_owned()));
     assert_eq!(reasons(&quota), ["PlaceholderRefused"]);
@@ -186,7 +186,7 @@ fn a_missing_pod_is_told_with_the_message_of_its_controller() {
 }
 
 #[test]
-fn a_deadline_is_told_with_the_reason_why_there_is_no_node() {
+fn the_event_of_a_deadline_names_the_reason_for_the_missing_node() {
     let action = step_of(Event::Released {
         cause: ReleaseCause::Deadline,
         enrolment: None,
@@ -218,7 +218,7 @@ fn a_refused_release_names_its_cause_and_a_remedy() {
 }
 
 #[test]
-fn an_enrolled_run_is_told_whose_hold_it_waits_for() {
+fn the_event_of_an_enrolled_run_names_the_holder() {
     let queued = Run { hold: false, ..run() };
     let told = written(&queued, &step_of(Event::Enrolled));
     assert!(told[0].text.contains("Another holder"), "{}", told[0].text);
@@ -234,7 +234,7 @@ fn an_enrolled_run_is_told_whose_hold_it_waits_for() {
 }
 
 #[test]
-fn a_run_that_is_enrolled_while_we_hold_it_is_told_nothing_but_what_it_waits_for() {
+fn the_enrolment_of_a_held_run_emits_only_the_event_about_the_wait() {
     let seen = Observation {
         statefulset: Some(observed_set()),
         ..seen()
@@ -245,7 +245,7 @@ fn a_run_that_is_enrolled_while_we_hold_it_is_told_nothing_but_what_it_waits_for
 }
 
 #[test]
-fn cleaning_up_is_told_unless_the_run_itself_goes() {
+fn the_clean_up_is_reported_unless_the_run_is_deleted() {
     let deleted = |deleting: bool| {
         let run = Run {
             deleting,
@@ -292,7 +292,7 @@ fn what_needs_no_words_gets_none() {
 }
 
 #[test]
-fn an_automatic_reserve_is_told_with_its_amount_and_its_source_or_that_there_is_none() {
+fn the_event_of_an_automatic_reserve_names_its_amount_and_its_source() {
     let text = |source: Source, asks: &str| {
         let need = ExpectedRequests {
             requests: placement::automatic_reserve::parse_record(asks).unwrap(),
@@ -316,7 +316,7 @@ fn an_automatic_reserve_is_told_with_its_amount_and_its_source_or_that_there_is_
 }
 
 #[test]
-fn a_reserve_that_is_given_up_is_told_with_what_the_nearest_node_has() {
+fn the_event_of_a_given_up_reserve_names_the_resources_of_the_nearest_node() {
     let mut seen = seen();
     seen.pod.as_mut().unwrap().shape.requests = placement::automatic_reserve::parse_record("cpu=64").unwrap();
     let given_up = step_of(Event::ReserveGivenUp { nearest: None });

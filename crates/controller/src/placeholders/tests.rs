@@ -61,7 +61,7 @@ fn a_placeholder_of_the_run_is_seen_with_its_strategy() {
 }
 
 #[test]
-fn a_placeholder_of_another_run_or_with_odd_labels_is_told_apart() {
+fn a_placeholder_of_another_run_or_with_malformed_labels_is_recognized() {
     let another = json!({"name": PlaceholderName::of_uid("u2").as_str(), "labels": {keys::STRATEGY: "?"}});
     let odd = set(&json!({"metadata": another, "spec": {"replicas": null}}));
     assert!(!odd.owned);
@@ -99,7 +99,7 @@ fn a_pod_that_is_deleted_or_finished_is_ending() {
 }
 
 #[test]
-fn the_schedulers_message_is_kept_only_while_there_is_no_node() {
+fn the_message_of_the_scheduler_is_kept_only_until_the_pod_has_a_node() {
     let condition = |status: &str| {
         json!({"status": {"conditions": [
             {"type": "Ready", "status": "False", "message": "no"},
@@ -118,7 +118,7 @@ fn the_schedulers_message_is_kept_only_while_there_is_no_node() {
 }
 
 #[test]
-fn a_pod_tells_how_it_was_made_whatever_others_added() {
+fn the_shape_of_a_pod_ignores_additions_of_other_controllers() {
     let of = |name: &str, cpu: &str| json!({"name": name, "resources": {"requests": {"cpu": cpu}}});
     let made = pod(&json!({
         "metadata": {"annotations": {keys::RESERVE: "cpu=4", keys::PINNED: ""}},

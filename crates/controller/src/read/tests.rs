@@ -65,7 +65,7 @@ fn pod(node: Option<&str>, phase: &str, ended: Option<i64>) -> Value {
 }
 
 #[test]
-fn a_pod_lives_from_being_bound_until_it_has_ended() {
+fn a_pod_is_active_from_its_binding_until_its_end() {
     let mut leaving = pod(Some("n1"), "Running", None);
     leaving["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
     let pods = [

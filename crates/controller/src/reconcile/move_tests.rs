@@ -56,7 +56,7 @@ async fn a_stuck_task_is_given_time_and_nothing_is_asked_meanwhile() {
 }
 
 #[tokio::test]
-async fn then_tasks_are_counted_and_the_node_is_given_up_in_the_same_look() {
+async fn tasks_are_counted_and_the_node_is_given_up_in_one_reconciliation() {
     let mut server = Server::start();
     lets_go(&mut server);
     let (reconciler, mut event_writer, registry) = reconciler(&stuck(60), &server);
@@ -71,7 +71,7 @@ async fn then_tasks_are_counted_and_the_node_is_given_up_in_the_same_look() {
 }
 
 #[tokio::test]
-async fn a_node_given_up_is_not_given_up_again_though_the_cache_shows_it_still() {
+async fn a_run_does_not_give_up_its_node_twice_while_the_cache_is_stale() {
     let mut server = Server::start();
     lets_go(&mut server);
     let (reconciler, ..) = reconciler(&stuck(60), &server);
@@ -109,7 +109,7 @@ async fn with_the_feature_off_nothing_is_asked_and_nothing_done() {
 }
 
 #[tokio::test]
-async fn a_count_that_fails_is_told_to_the_log_and_retried_with_backoff() {
+async fn a_failed_count_is_logged_and_retried_with_backoff() {
     let mut server = Server::start();
     server.refuse(503, "", "later");
     let (reconciler, _, registry) = reconciler(&stuck(60), &server);
@@ -184,7 +184,7 @@ async fn a_pod_that_cannot_be_resized_is_recreated_small_in_the_next_look() {
 }
 
 #[tokio::test]
-async fn a_reserve_that_means_nothing_is_told_once() {
+async fn an_invalid_reserve_is_reported_once() {
     let mut server = Server::start();
     server.answer(201, written());
     let (reconciler, mut event_writer, _) = reconciler(&Caches::ready(), &server);

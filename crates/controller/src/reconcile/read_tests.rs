@@ -213,7 +213,7 @@ async fn a_run_that_waits_reports_the_latest_answer_of_an_autoscaler_and_reads_n
 }
 
 #[tokio::test]
-async fn what_a_placeholder_is_made_of_is_read_once_a_second_and_at_once_after_a_failure() {
+async fn the_inputs_of_a_placeholder_are_read_once_a_second_and_at_once_after_a_failure() {
     let mut server = Server::start();
     let reads = |server: &mut Server| {
         server.refuse(404, "NotFound", "persistentvolumeclaims \"source\" not found");
@@ -261,7 +261,7 @@ fn running() -> (Run, Caches) {
 }
 
 #[tokio::test]
-async fn a_rejection_by_a_quota_is_looked_into_until_it_concerned_another_run_or_was_dealt_with() {
+async fn a_rejection_by_a_quota_is_read_until_it_is_handled_or_concerns_another_run() {
     let rejected = |items: Value| (200, json!({"metadata": {}, "items": items}));
     let condition = json!({"type": "Succeeded", "status": "Unknown", "reason": "ExceededResourceQuota"});
     let task = json!({"metadata": {"name": "build-test"}, "status": {"conditions": [condition]}});

@@ -25,7 +25,7 @@ pub(super) fn written() -> serde_json::Value {
 }
 
 #[tokio::test]
-async fn a_held_run_gets_its_placeholder_and_is_told_so() {
+async fn a_held_run_gets_its_placeholder_and_an_event() {
     let mut server = Server::start();
     server.answer(201, written());
     let (reconciler, mut event_writer, _) = reconciler(&Caches::ready(), &server);
@@ -76,7 +76,7 @@ async fn a_run_whose_placeholder_has_a_node_is_released_in_one_call() {
 }
 
 #[tokio::test]
-async fn a_refused_step_is_told_counted_and_retried() {
+async fn a_rejected_step_is_reported_counted_and_retried() {
     let mut server = Server::start();
     server.refuse(
         403,
@@ -135,7 +135,7 @@ async fn an_overtaken_release_is_decided_again_soon_and_is_no_error() {
 }
 
 #[tokio::test]
-async fn a_run_that_waits_for_a_node_is_told_once_why() {
+async fn the_reason_of_a_wait_for_a_node_is_reported_once() {
     let server = Server::start();
     let mut caches = Caches::ready();
     caches.add_set(&run(), "s1");
@@ -206,7 +206,7 @@ async fn done_runs_cost_no_call_and_no_memory() {
 }
 
 #[tokio::test]
-async fn a_label_that_came_too_late_is_told_once() {
+async fn a_late_label_is_reported_once() {
     let server = Server::start();
     let (reconciler, mut event_writer, _) = reconciler(&Caches::ready(), &server);
     let running = Run {

@@ -60,7 +60,7 @@ fn create() -> Decision {
 }
 
 #[tokio::test]
-async fn the_usual_way_is_told_in_order_and_timed() {
+async fn the_events_and_times_of_a_usual_run_are_in_order() {
     let (reasons, text) = told(vec![
         (run(), 1, create(), Ok(Effect::Written)),
         (
@@ -96,7 +96,7 @@ async fn a_release_at_the_deadline_warns_and_is_counted_apart() {
 }
 
 #[tokio::test]
-async fn a_run_released_by_somebody_else_is_no_release_of_ours() {
+async fn a_release_by_another_client_is_not_counted() {
     let released = Run {
         status: SpecStatus::Unset,
         ..run()
@@ -115,7 +115,7 @@ async fn a_run_released_by_somebody_else_is_no_release_of_ours() {
 }
 
 #[tokio::test]
-async fn our_own_release_is_not_counted_again_when_it_comes_back() {
+async fn the_watch_event_of_our_own_release_is_not_counted_again() {
     let back = Run {
         status: SpecStatus::Unset,
         hold: false,
@@ -134,7 +134,7 @@ async fn our_own_release_is_not_counted_again_when_it_comes_back() {
 }
 
 #[tokio::test]
-async fn the_same_refusal_is_told_again_only_after_minutes() {
+async fn the_same_rejection_is_reported_again_only_after_minutes() {
     let refused = || {
         Err(StepError {
             operation: Operation::Release,
@@ -210,7 +210,7 @@ async fn a_placeholder_that_was_requeued_is_given_time_to_get_its_pod() {
 
 /// No pod of it waits, so that nothing else brings the run back before its tasks have ended.
 #[tokio::test]
-async fn an_unfit_node_is_told_every_five_minutes_for_as_long_as_tasks_keep_the_run_there() {
+async fn an_unusable_node_is_reported_every_five_minutes_while_tasks_keep_the_run_there() {
     let server = Server::start();
     let (reconciler, mut event_writer, _) = reconciler(&Caches::ready(), &server);
     let tasks = Decision::Wait(Wait::Tasks {

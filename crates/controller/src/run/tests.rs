@@ -175,8 +175,7 @@ async fn a_held_run_is_released_once_its_placeholder_is_bound_and_then_the_contr
 }
 
 #[tokio::test]
-async fn of_pods_only_placeholders_and_those_of_groups_that_wait_are_watched_and_large_objects_in_small_pages()
- {
+async fn only_placeholders_and_waiting_pods_of_groups_are_watched_and_large_objects_come_in_small_pages() {
     let (client, lines, released) = cluster();
     let (_sender, config) = channel::channel(Arc::new(Config::default()));
     run(context(client, config), async { released.await.unwrap() })
@@ -206,7 +205,7 @@ async fn of_pods_only_placeholders_and_those_of_groups_that_wait_are_watched_and
 }
 
 #[tokio::test]
-async fn a_controller_that_is_told_to_stop_at_once_does() {
+async fn a_controller_stops_at_once_on_request() {
     let (client, _, _released) = cluster();
     let (_sender, config) = channel::channel(Arc::new(Config::default()));
     run(context(client, config), async {}).await.unwrap();

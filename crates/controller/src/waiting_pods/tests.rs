@@ -9,7 +9,7 @@ fn changed(mut pod: Value, changes: &Value) -> Value {
 }
 
 #[test]
-fn a_pod_waits_until_it_is_bound_or_is_to_go() {
+fn a_pod_waits_until_its_binding_or_its_deletion() {
     let mut caches = Caches::ready();
     let pod = stuck_task(&run(), "build-large-pod", at(0));
     assert_eq!(caches.add_task(pod.clone()).len(), 1);
@@ -67,7 +67,7 @@ fn only_a_change_that_matters_wakes_anybody() {
 }
 
 #[test]
-fn a_node_leads_to_the_runs_whose_placeholders_are_there() {
+fn a_node_triggers_the_runs_whose_placeholders_are_on_the_node() {
     let mut caches = Caches::ready();
     caches.add_pod(&run(), "p1", Some("n1"));
     let on = |node: &str| caches.stores.runs_on(&[node.to_owned()].into());

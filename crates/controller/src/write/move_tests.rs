@@ -140,7 +140,7 @@ async fn as_long_as_tektons_assistants_cannot_be_found_nothing_follows() {
 }
 
 #[tokio::test]
-async fn a_scale_that_somebody_forestalled_changes_nothing() {
+async fn a_scale_after_the_same_scale_of_another_client_changes_nothing() {
     let mut server = Server::start();
     let guard = "the server rejected our request due to an error in our request";
     server.refuse(422, "Invalid", guard);
@@ -173,7 +173,7 @@ async fn shrinking_changes_the_template_and_then_the_pod_in_place() {
 }
 
 #[tokio::test]
-async fn a_server_that_does_not_resize_is_told_from_one_in_trouble() {
+async fn an_api_server_without_resize_is_distinguished_from_a_failing_api_server() {
     for code in [403, 404, 405, 422] {
         let mut server = Server::start();
         server.answer(200, written());
@@ -252,7 +252,7 @@ async fn pods_of_this_run_are_woken_by_a_label_and_one_that_is_gone_is_passed_ov
 }
 
 #[tokio::test]
-async fn tasks_are_counted_page_by_page_after_a_fresh_look_at_the_node() {
+async fn tasks_are_counted_page_by_page_after_a_read_of_the_node() {
     let pod = |ended: i64| {
         let state = json!({"terminated": {"finishedAt": at(ended).to_string()}});
         json!({
@@ -302,7 +302,7 @@ async fn tasks_are_counted_page_by_page_after_a_fresh_look_at_the_node() {
 
 /// Else the user would be told that it waits for itself.
 #[tokio::test]
-async fn a_pod_that_is_counted_as_bound_waits_no_more_whatever_the_watch_says() {
+async fn a_pod_that_is_counted_as_bound_does_not_wait_even_if_the_watch_is_behind() {
     let mut server = Server::start();
     server.answer(200, node_json("n1", &json!({})));
     let bound =
@@ -335,7 +335,7 @@ async fn a_node_that_is_not_found_is_gone() {
 }
 
 #[tokio::test]
-async fn tekton_is_told_to_try_again_by_a_label_on_the_very_tasks_that_were_refused() {
+async fn a_label_on_the_rejected_taskruns_makes_tekton_retry() {
     let mut server = Server::start();
     let task = |name: &str, reason: &str| {
         let condition = json!({"type": "Succeeded", "status": "Unknown", "reason": reason});

@@ -103,7 +103,7 @@ async fn a_placeholder_is_made_by_server_side_apply_under_its_own_name() {
 }
 
 #[tokio::test]
-async fn a_placeholder_mounts_only_claims_that_do_no_harm_and_goes_where_the_others_can_be_used() {
+async fn a_placeholder_mounts_only_harmless_pvcs_and_requires_a_node_for_the_other_volumes() {
     let mut server = Server::start();
     let claim = |mode: &str| json!({"metadata": {}, "spec": {"accessModes": [mode], "volumeName": "pv-1"}});
     let west = json!({"key": "topology.kubernetes.io/zone", "operator": "In", "values": ["west"]});
@@ -156,7 +156,7 @@ async fn short_of(server: &mut Server, claims: &[&str]) -> (Option<String>, Vec<
 }
 
 #[tokio::test]
-async fn a_quota_of_sets_is_short_if_it_has_no_room_beside_those_that_tekton_has_yet_to_make() {
+async fn a_quota_of_statefulsets_is_short_if_the_assistants_to_come_take_its_room() {
     let quota = |used: &str| {
         let status =
             json!({"hard": {"count/statefulsets.apps": "3"}, "used": {"count/statefulsets.apps": used}});
@@ -209,7 +209,7 @@ async fn statefulsets_on_all_pages_count() {
 }
 
 #[tokio::test]
-async fn what_another_runs_placeholder_is_called_tells_that_it_is_in_the_way() {
+async fn the_name_of_a_statefulset_shows_that_it_is_the_placeholder_of_another_run() {
     let mut server = Server::start();
     let other = RunKey {
         name: "other".into(),
@@ -240,7 +240,7 @@ async fn what_another_runs_placeholder_is_called_tells_that_it_is_in_the_way() {
 }
 
 #[tokio::test]
-async fn the_placeholder_of_another_run_is_deleted_by_its_uid_and_it_is_no_error_if_it_is_gone() {
+async fn the_placeholder_of_another_run_is_deleted_by_its_uid_and_may_be_gone_already() {
     for gone in [false, true] {
         let mut server = Server::start();
         if gone {
@@ -273,7 +273,7 @@ async fn quotas_are_read_only_for_runs_with_volumes_and_statefulsets_only_where_
 }
 
 #[tokio::test]
-async fn without_the_right_to_read_quotas_the_placeholder_is_made_as_if_there_were_none() {
+async fn without_the_right_to_read_quotas_the_placeholder_is_created_as_without_quotas() {
     let mut server = Server::start();
     server.refuse(403, "Forbidden", "resourcequotas is forbidden");
     let (short_of, _) = short_of(&mut server, &["source"]).await;
@@ -345,7 +345,7 @@ async fn a_release_is_one_guarded_json_patch() {
 }
 
 #[tokio::test]
-async fn a_release_that_comes_too_late_is_overtaken_and_no_error() {
+async fn a_late_release_is_overtaken_and_no_error() {
     for (code, reason, message) in [
         (
             422,
@@ -416,7 +416,7 @@ async fn the_node_is_merged_into_this_very_run() {
 }
 
 #[tokio::test]
-async fn enrolling_is_one_json_patch_of_a_run_that_is_as_it_was() {
+async fn the_enrolment_is_one_json_patch_that_checks_the_fields_it_read() {
     let mut server = Server::start();
     server.answer(200, json!({"metadata": {}}));
     let mut observed = seen_on("n1");
@@ -482,7 +482,7 @@ async fn a_placeholder_and_an_adopted_pod_are_deleted_by_uid() {
 }
 
 #[tokio::test]
-async fn deleting_what_is_gone_or_another_by_now_is_success() {
+async fn the_deletion_of_a_missing_or_replaced_object_succeeds() {
     for (code, reason) in [(404, "NotFound"), (409, "Conflict")] {
         let mut server = Server::start();
         server.refuse(code, reason, "the UID in the precondition does not match");

@@ -3,14 +3,16 @@
 //! The controller decodes the same fields from its watches; a test in [`crate::plan`] reads the objects that the controller's tests
 //! read, and expects the same plan.
 
-use crate::view::{PlaceholderObjects, is_live, is_member, label, node};
+use crate::view::{PlaceholderObjects, is_live, is_member, label, node as bound_to};
 use jiff::Timestamp;
 use k8s_openapi::api::apps::v1::StatefulSet;
-use k8s_openapi::api::core::v1::Pod;
+use k8s_openapi::api::core::v1::{Pod, PodSpec};
 use kube::api::ObjectMeta;
 use placement::config::Config;
 use placement::keys;
 use placement::names::{PlaceholderName, RunKey};
+use placement::node::NodeFacts;
+use placement::node::selector::NodeRequirements;
 use placement::placeholder::spec::Spec;
 use placement::plan::RequeueMark;
 use placement::plan::{Observation, Placeholder, PlaceholderPod, Resize, Shape, Unschedulable, WaitingPod};
@@ -35,11 +37,13 @@ pub(crate) fn observation(
     }
 }
 
-/// The task pods of the run's group that have no node.
-pub(crate) fn waiting_pods(pods: &[Pod], key: &RunKey) -> Vec<WaitingPod> {
-    let waits =
-        |pod: &&Pod| is_member(pod, key) && node(pod).is_none() && pod.metadata.deletion_timestamp.is_none();
-    pods.iter().filter(waits).map(waiting_pod).collect()
+/// The task pods of the run's group that have no node. `node` is the node of the placeholder.
+pub(crate) fn waiting_pods(pods: &[Pod], key: &RunKey, node: Option<&NodeFacts>) -> Vec<WaitingPod> {
+    let waits = |pod: &&Pod| {
+        is_member(pod, key) && bound_to(pod).is_none() && pod.metadata.deletion_timestamp.is_none()
+    };
+    let waiting = pods.iter().filter(waits).map(waiting_pod);
+    waiting.map(|pod| pod.beside(node)).collect()
 }
 
 fn observed_statefulset(set: &StatefulSet, key: &RunKey) -> Placeholder {
@@ -60,7 +64,7 @@ fn observed_statefulset(set: &StatefulSet, key: &RunKey) -> Placeholder {
 fn placeholder_pod(pod: &Pod, key: &RunKey) -> PlaceholderPod {
     PlaceholderPod {
         uid: pod.metadata.uid.clone().unwrap_or_default(),
-        node: node(pod).map(str::to_owned),
+        node: bound_to(pod).map(str::to_owned),
         ending: pod.metadata.deletion_timestamp.is_some() || !is_live(pod),
         unschedulable: unschedulable(pod),
         tolerations: pod
@@ -80,6 +84,8 @@ fn waiting_pod(pod: &Pod) -> WaitingPod {
         requests: spec.map(Resources::from_pod_spec).unwrap_or_default(),
         unschedulable: unschedulable(pod),
         tolerations: spec.and_then(|spec| spec.tolerations.clone()).unwrap_or_default(),
+        requires: spec.map(requirements).unwrap_or_default(),
+        excludes_node: false,
         woken: label(&pod.metadata, keys::WOKEN).and_then(RequeueMark::parse),
         relaxed: pod
             .metadata
@@ -88,6 +94,12 @@ fn waiting_pod(pod: &Pod) -> WaitingPod {
             .flatten()
             .any(|(key, _)| key == keys::RELAXED),
     }
+}
+
+fn requirements(spec: &PodSpec) -> NodeRequirements {
+    let labels = spec.node_selector.clone().unwrap_or_default();
+    let affinity = spec.affinity.as_ref();
+    NodeRequirements::new(labels, affinity.and_then(|it| it.node_affinity.clone()))
 }
 
 fn shape(pod: &Pod) -> Shape {

@@ -22,8 +22,8 @@ pub(crate) struct Planned {
 }
 
 impl Planned {
-    /// The plan for this run; `None` if its placeholder, or nodes that the plan compares, could not be read. A plan that ends with [`Decision::Read`] depends on
-    /// objects that were not read.
+    /// The plan for this run; `None` if its placeholder, or nodes that the plan compares, could not be read. A plan that ends with
+    /// [`Decision::Read`] depends on objects that were not read.
     pub(crate) fn new(facts: &Facts) -> Option<Self> {
         let seen = observed(facts)?;
         let mut inputs = Inputs::default();
@@ -55,7 +55,7 @@ fn observed(facts: &Facts) -> Option<Observation> {
             .flatten()
             .filter_map(NodeFacts::from_node)
             .collect(),
-        waiting: waiting_pods(pods, &run.key),
+        waiting: waiting_pods(pods, &run.key, placeholder_node(facts, &seen).as_ref()),
         rejection: facts.refusal.clone(),
         failed_create: known(facts.failed_create.as_ref()).cloned().flatten(),
         autoscaler: autoscaler.map(|event| event.text.clone()),
@@ -76,12 +76,21 @@ fn compares_nodes(seen: &Observation) -> bool {
 fn state_of_node(facts: &Facts, seen: &Observation) -> NodeState {
     let pod = seen.pod.as_ref().filter(|pod| pod.node.is_some());
     match (pod, &facts.node) {
-        (Some(pod), Some(Ok(node))) => node::state(
-            node.as_ref().and_then(NodeFacts::from_node).as_ref(),
-            &pod.tolerations,
-        ),
+        (Some(pod), Some(Ok(_))) => node::state(placeholder_node(facts, seen).as_ref(), &pod.tolerations),
         _ => NodeState::Unknown,
     }
+}
+
+/// The placeholder's node, if the node exists and was read.
+fn placeholder_node(facts: &Facts, seen: &Observation) -> Option<NodeFacts> {
+    seen.node_name()?;
+    facts
+        .node
+        .as_ref()?
+        .as_ref()
+        .ok()?
+        .as_ref()
+        .and_then(NodeFacts::from_node)
 }
 
 /// Adds a group of inputs; `None` if the objects were not read. What would only change the text of an event is left out.

@@ -40,6 +40,8 @@ pub(crate) struct RunMemory {
     pub(crate) timers: Timers,
     pub(crate) requeues: Requeues,
     pub(crate) moves: Repeated,
+    /// When the last task before the last move ended.
+    quiet_at_move: Option<Timestamp>,
     yields: Repeated,
     retries: Repeated,
     /// The last refusal by a quota that was handled, or that concerned another run.
@@ -140,10 +142,14 @@ impl RunMemory {
         self.settled_refusal = refusal;
     }
 
-    /// Records a count of tasks. Returns the census that follows from this count and the previous one.
+    /// Records a count of tasks. Returns the count with the time of the previous one. If a task ran since the last move, the move
+    /// was of use, and the pause before the next move starts again at its shortest.
     pub(crate) fn counted(&mut self, live: usize, ended: Option<Timestamp>, now: Timestamp) -> TaskCount {
         let task_count = TaskCount::after(self.task_count, live, ended, now);
         self.task_count = Some(task_count);
+        if task_count.quiet_since > self.quiet_at_move {
+            self.moves.count = 0;
+        }
         task_count
     }
 
@@ -167,6 +173,7 @@ impl RunMemory {
     /// Records that the run gave up its node.
     pub(crate) fn moved_off(&mut self, pod: Option<String>, now: Timestamp) {
         self.moves = self.moves.incremented(now);
+        self.quiet_at_move = self.task_count.and_then(|count| count.quiet_since);
         self.timers.moved_off(pod, now);
     }
 }

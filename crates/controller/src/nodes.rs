@@ -48,6 +48,7 @@ impl WatchedNode {
         NodeFacts::from_node(&Node {
             metadata: ObjectMeta {
                 name: self.metadata.name.clone(),
+                labels: self.metadata.labels.clone(),
                 ..ObjectMeta::default()
             },
             spec: self.spec.clone(),

@@ -121,7 +121,7 @@ impl Stores {
             } else {
                 Vec::new()
             },
-            waiting: waiting_in(&self.waiting, &run.key),
+            waiting: self.waiting_pods(&run.key, pod.as_ref()),
             relaxed: memory.relaxed,
             moves: memory.moves,
             yields: memory.yields,
@@ -161,6 +161,13 @@ impl Stores {
     fn autoscaler(&self, run: &RunKey, pod: &PlaceholderPod) -> Option<String> {
         let name = run.placeholder().pod();
         foreign_events::latest(&self.autoscalers, &run.namespace, &name, &pod.uid)
+    }
+
+    fn waiting_pods(&self, run: &RunKey, placeholder: Option<&PlaceholderPod>) -> Vec<WaitingPod> {
+        let nodes = self.nodes.read();
+        let node = placeholder.and_then(|pod| nodes.get(pod.node.as_ref()?));
+        let waiting = waiting_in(&self.waiting, run).into_iter();
+        waiting.map(|pod| pod.beside(node)).collect()
     }
 
     fn state_of_node(&self, pod: Option<&PlaceholderPod>) -> NodeState {

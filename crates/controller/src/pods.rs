@@ -7,6 +7,7 @@ use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
 use placement::bounded::Fields;
 use placement::names::RunKey;
+use placement::node::selector::NodeRequirements;
 use placement::plan::Unschedulable;
 use placement::resources::Resources;
 use placement::{keys, opt_in};
@@ -34,6 +35,7 @@ const BYTES: usize = 16 << 10;
 
 static SPEC: Fields = Fields::Object(&[
     ("nodeName", Fields::Scalar),
+    ("nodeSelector", Fields::Any),
     ("containers", CONTAINERS),
     ("initContainers", CONTAINERS),
     ("overhead", Fields::Any),
@@ -100,6 +102,7 @@ pub(crate) struct Spec {
     overhead: Option<BTreeMap<String, Quantity>>,
     resources: Option<ResourceRequirements>,
     pub(crate) tolerations: Vec<Toleration>,
+    node_selector: BTreeMap<String, String>,
     affinity: AffinityView,
     volumes: Vec<Volume>,
 }
@@ -203,6 +206,14 @@ impl PodView {
         let container = containers.find(|container| container.name == name);
         let requests = container.and_then(|container| container.resources.as_ref()?.requests.as_ref());
         requests.map(Resources::from_quantities).unwrap_or_default()
+    }
+
+    /// The labels and the node affinity that the pod requires of its node.
+    pub(crate) fn node_requirements(&self) -> NodeRequirements {
+        NodeRequirements::new(
+            self.spec.node_selector.clone(),
+            self.spec.affinity.node_affinity.clone(),
+        )
     }
 
     pub(crate) fn node_affinity(&self) -> NodeAffinity {

@@ -9,9 +9,7 @@ use crate::write::{Cluster, Effect};
 use kube::runtime::reflector::ObjectRef;
 use placement::config::Config;
 use placement::placeholder::size::is_automatic;
-use placement::plan::{
-    Creation, Decision, Event, Inputs, Observation, Plan, Quota, Read, Step, TaskCount, Tasks, plan,
-};
+use placement::plan::{Creation, Decision, Event, Inputs, Observation, Plan, Quota, Read, Step, Tasks, plan};
 use placement::run::Run;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -185,8 +183,12 @@ impl Reconciler {
             Some(node) if live == 0 => self.cluster.pinned_by_volume(&observed.run, &tasks, node).await?,
             Some(_) | None => None,
         };
-        let counted = |entry: &mut crate::memory::RunMemory| entry.counted(live, ended, observed.now);
-        let task_count: TaskCount = self.memory.with(&observed.run.key.uid, counted);
+        let counted = |entry: &mut crate::memory::RunMemory| {
+            let task_count = entry.counted(live, ended, observed.now);
+            (task_count, entry.moves)
+        };
+        let (task_count, moves) = self.memory.with(&observed.run.key.uid, counted);
+        observed.moves = moves;
         Ok(Tasks {
             task_count,
             pinned_by_volume,

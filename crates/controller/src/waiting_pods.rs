@@ -40,6 +40,8 @@ pub(crate) fn pod(pod: &PodView) -> Option<Reduced<PodKey, OfRun<WaitingPod>>> {
         requests: pod.asks(),
         unschedulable: pod.unschedulable(),
         tolerations: pod.spec.tolerations.clone(),
+        requires: pod.node_requirements(),
+        excludes_node: false,
         woken: pod
             .labels()
             .get(keys::WOKEN)

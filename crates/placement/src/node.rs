@@ -3,10 +3,13 @@
 //! The rules are the scheduler's: a node is unusable if the scheduler would not place a pod with the run's tolerations
 //! there.
 
+pub mod selector;
+
 use crate::quantity::Quantity;
 use crate::resources::Resources;
 use k8s_openapi::api::core::v1::{Node, Taint, Toleration};
 use std::cmp::Reverse;
+use std::collections::BTreeMap;
 use std::fmt;
 use strum::IntoStaticStr;
 
@@ -20,6 +23,8 @@ const NO_SCHEDULE: &str = "NoSchedule";
 pub struct NodeFacts {
     /// Name of the node.
     pub name: String,
+    /// Labels.
+    pub labels: BTreeMap<String, String>,
     /// `spec.unschedulable`.
     pub unschedulable: bool,
     /// Taints.
@@ -85,6 +90,7 @@ impl NodeFacts {
         let allocatable = status.and_then(|status| status.allocatable.as_ref());
         Some(Self {
             name: node.metadata.name.clone()?,
+            labels: node.metadata.labels.clone().unwrap_or_default(),
             unschedulable: spec.and_then(|spec| spec.unschedulable).unwrap_or_default(),
             taints: spec.and_then(|spec| spec.taints.clone()).unwrap_or_default(),
             ready: conditions

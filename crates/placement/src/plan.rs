@@ -54,7 +54,7 @@
 //! | RunningOnNode | move off | RunningScaledDown | the node is unusable, or a task's pod does not fit |
 //! | RunningScaledDown | requeue tasks | RunningScaledDown | tasks wait: requeue them at the scheduler |
 //! | RunningScaledDown | retry tasks | RunningScaledDown | a quota rejected pods of tasks: requeue the TaskRuns at Tekton |
-//! | RunningScaledDown | return placeholder | RunningWithoutPod | no task waits: scale up |
+//! | RunningScaledDown | return placeholder | RunningWithoutPod | no task waits, or a task is bound: scale up |
 //! | OptedOut | release | Ignored, OptedOut | held: the run starts without a group |
 //! | OptedOut | unenrol | Ignored, OptedOut | held by another controller: remove the labels |
 //! | OptedOut | return placeholder | OptedOut | Tekton's assistants wait for the placeholder: scale up |

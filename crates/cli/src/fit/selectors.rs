@@ -5,6 +5,7 @@ use crate::view::{claims, is_placeholder};
 use k8s_openapi::api::core::v1::{
     Node, NodeSelector, NodeSelectorRequirement, NodeSelectorTerm, PersistentVolume, Pod, PodSpec,
 };
+use placement::node::selector;
 use placement::volume::{NodeNames, is_only_on, required};
 use std::collections::BTreeMap;
 
@@ -65,7 +66,8 @@ pub(super) fn unmet(spec: &PodSpec, node: &Node) -> Option<String> {
 }
 
 fn matches(selector: &NodeSelector, node: &Node) -> bool {
-    selector.node_selector_terms.iter().any(|term| holds(term, node))
+    let name = node.metadata.name.as_deref().unwrap_or_default();
+    selector::matches(selector, name, &labels(node))
 }
 
 fn text(selector: &NodeSelector) -> String {
@@ -98,32 +100,6 @@ fn expressions(term: &NodeSelectorTerm) -> impl Iterator<Item = &NodeSelectorReq
 
 fn fields(term: &NodeSelectorTerm) -> impl Iterator<Item = &NodeSelectorRequirement> {
     term.match_fields.iter().flatten()
-}
-
-/// A term without requirements matches no node.
-fn holds(term: &NodeSelectorTerm, node: &Node) -> bool {
-    let asks = expressions(term).chain(fields(term)).next().is_some();
-    let name = node.metadata.name.as_ref();
-    asks && expressions(term).all(|it| is_met(it, labels(node).get(&it.key)))
-        && fields(term).all(|it| is_met(it, name.filter(|_| it.key == "metadata.name")))
-}
-
-fn is_met(requirement: &NodeSelectorRequirement, value: Option<&String>) -> bool {
-    let values = requirement.values.as_deref().unwrap_or_default();
-    let is_listed = || value.is_some_and(|value| values.contains(value));
-    match requirement.operator.as_str() {
-        "In" => is_listed(),
-        "NotIn" => !is_listed(),
-        "Exists" => value.is_some(),
-        "DoesNotExist" => value.is_none(),
-        "Gt" => compare(value, values).is_some_and(|(own, bound)| own > bound),
-        "Lt" => compare(value, values).is_some_and(|(own, bound)| own < bound),
-        _ => false,
-    }
-}
-
-fn compare(value: Option<&String>, values: &[String]) -> Option<(i64, i64)> {
-    Some((value?.parse().ok()?, values.first()?.parse().ok()?))
 }
 
 fn labels(node: &Node) -> BTreeMap<String, String> {

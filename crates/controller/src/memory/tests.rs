@@ -150,6 +150,21 @@ async fn a_refused_resize_concerns_one_pod_only() {
 }
 
 #[test]
+fn a_task_that_ran_since_the_last_move_ends_the_pause_between_moves() {
+    let mut entry = RunMemory::default();
+    entry.counted(0, Some(at(5)), at(6));
+    entry.moved_off(None, at(6));
+    entry.moved_off(None, at(20));
+    entry.counted(0, Some(at(5)), at(40));
+    assert_eq!(entry.moves.count, 2, "no task ran");
+    entry.counted(0, Some(at(41)), at(42));
+    assert_eq!((entry.moves.count, entry.moves.last), (0, Some(at(20))));
+    entry.moved_off(None, at(43));
+    entry.counted(0, Some(at(41)), at(44));
+    assert_eq!(entry.moves.count, 1, "that task ran before this move");
+}
+
+#[test]
 fn each_move_counts_and_the_time_without_a_node_starts_with_the_first() {
     let mut entry = RunMemory::default();
     entry.moved_off(Some("p1".into()), at(0));

@@ -22,11 +22,7 @@ fn written() -> Value {
 fn waiting(name: &str) -> WaitingPod {
     WaitingPod {
         name: name.into(),
-        requests: Resources::default(),
-        unschedulable: None,
-        tolerations: Vec::new(),
-        woken: None,
-        relaxed: false,
+        ..WaitingPod::default()
     }
 }
 

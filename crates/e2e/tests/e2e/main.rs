@@ -41,6 +41,7 @@ mod metrics_prometheus;
 mod metrics_queries;
 mod metrics_rules;
 mod moves;
+mod moves_between_kinds;
 mod moves_of_nested_runs;
 mod moves_with_volumes;
 mod nothing_lost;

@@ -437,9 +437,8 @@ fn waiting_pod(name: &str, unschedulable: Option<Unschedulable>) -> WaitingPod {
         name: name.to_owned(),
         requests: amounts("cpu=12"),
         unschedulable,
-        tolerations: Vec::new(),
         woken: Some(requeued_for(GENERATION)),
-        relaxed: false,
+        ..WaitingPod::default()
     }
 }
 

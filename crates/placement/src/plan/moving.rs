@@ -6,7 +6,7 @@
 use super::action::{Event, MoveCause};
 use super::decision::{Decision, Wait};
 use super::inputs::{Inputs, Read, Tasks};
-use super::observation::{Observation, Placeholder};
+use super::observation::{Observation, Placeholder, WaitingPod};
 use super::reshape::start_over;
 use super::{Plan, change_placeholder, with_timer, without_timer};
 use crate::messages;
@@ -56,11 +56,13 @@ fn node_unusable(observed: &Observation) -> Option<Reason> {
     }
 }
 
-/// A node can get room after a while, whereas a volume stays on its node. So only a pod that waits for room gets
-/// `move-after`.
+/// A node can get room after a while, whereas a volume stays on its node, and labels and taints stay as they are. So only a
+/// pod that waits for room gets `move-after`.
 fn unschedulable_task(observed: &Observation) -> Option<Reason> {
     let (_, unschedulable) = observed.unschedulable_task()?;
-    let waits_for_room = !is_about_volumes_alone(&unschedulable.message);
+    let excludes_node = |pod: &WaitingPod| pod.unschedulable.is_some() && pod.excludes_node;
+    let waits_for_room =
+        !is_about_volumes_alone(&unschedulable.message) && !observed.waiting.iter().any(excludes_node);
     Some(Reason {
         cause: MoveCause::TaskDoesNotFit,
         since: waits_for_room.then_some(unschedulable.since),
@@ -89,18 +91,17 @@ fn move_off_when_due(
     reason: &Reason,
 ) -> Result<Plan, Read> {
     let patience = patience_remaining(observed, reason, reason.since);
-    let pause = observed.pause();
-    if !patience.max(pause).is_zero() {
-        let wait = if patience < pause {
-            Wait::Pause
-        } else {
-            Wait::Scheduler
-        };
-        return Ok(with_timer(Decision::Wait(wait), patience.max(pause)));
+    if !patience.is_zero() {
+        return Ok(with_timer(Decision::Wait(Wait::Scheduler), patience));
     }
     let tasks = inputs.tasks.get()?;
     if tasks.task_count.live > 0 {
         return Ok(await_tasks(observed, reason.cause, tasks.task_count.live));
+    }
+    // The count ends the pause if a task ran since the last move.
+    let pause = observed.pause();
+    if !pause.is_zero() {
+        return Ok(with_timer(Decision::Wait(Wait::Pause), pause));
     }
     let remaining = patience_remaining(observed, reason, tasks.task_count.quiet_since);
     Ok(if remaining.is_zero() {

@@ -5,7 +5,8 @@
 use crate::attempts::Turn;
 use crate::config::Config;
 use crate::keys;
-use crate::node::{NodeFacts, NodeState};
+use crate::node::selector::NodeRequirements;
+use crate::node::{NodeFacts, NodeState, untolerated};
 use crate::placeholder::spec::Spec;
 use crate::resources::Resources;
 use crate::run::Run;
@@ -133,7 +134,7 @@ pub enum Resize {
 }
 
 /// A task pod of the group that is Pending and not bound.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct WaitingPod {
     /// Name of the pod.
     pub name: String,
@@ -143,6 +144,10 @@ pub struct WaitingPod {
     pub unschedulable: Option<Unschedulable>,
     /// The tolerations of the pod.
     pub tolerations: Vec<Toleration>,
+    /// The labels and the node affinity that the pod requires of its node.
+    pub requires: NodeRequirements,
+    /// The node of the placeholder can never take the pod. Only a move or another node helps, and not the end of other pods.
+    pub excludes_node: bool,
     /// The label `woken`: for which change the scheduler last requeued the pod.
     pub woken: Option<RequeueMark>,
     /// The pod was created with a required podAffinity to other pods, and the webhook made the podAffinity preferred.
@@ -206,6 +211,21 @@ impl Observation {
     /// The node of the placeholder.
     pub fn node_name(&self) -> Option<&str> {
         self.pod.as_ref()?.node.as_deref()
+    }
+}
+
+impl WaitingPod {
+    /// Records whether the labels or the taints of the placeholder's node keep the pod away.
+    #[must_use]
+    pub fn beside(self, node: Option<&NodeFacts>) -> Self {
+        let excludes = |node: &NodeFacts| {
+            let is_tainted = untolerated(node, &self.tolerations).next().is_some();
+            is_tainted || !self.requires.are_met_by(node)
+        };
+        Self {
+            excludes_node: node.is_some_and(excludes),
+            ..self
+        }
     }
 }
 

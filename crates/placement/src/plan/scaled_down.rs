@@ -1,9 +1,9 @@
 //! The placeholder is scaled down to zero replicas, because the run gave up its node or the placeholder made room in a
 //! quota.
 //!
-//! The placeholder is scaled up once its previous pod has ended and no task waits. While a task is not bound, it must
-//! be free to be the first pod of its group, on any node that fits. The placeholder is scaled up earlier only if the
-//! scheduler does not retry that task.
+//! The placeholder is scaled up once its previous pod has ended and a task of the run is bound, or no task waits. While no
+//! task is bound, a waiting task must be free to be the first pod of its group, on any node that fits. The placeholder is
+//! scaled up earlier only if the scheduler does not retry that task.
 //!
 //! A scheduler that finds no node for a pod retries the pod only after an event that could help. Deleting the last pod
 //! of the group is no such event (Kubernetes 1.34 and newer), so the pod would wait for minutes. A change of the pod's
@@ -11,10 +11,9 @@
 //! when the last active task ends, and each minute while other pods keep the pod away. Older schedulers retry the pod
 //! when a pod of its group is bound: there the controller scales the placeholder up, and this retries the pod.
 
-use super::action::{Action, MoveCause, Requeue, Target};
+use super::action::{Action, Requeue, Target};
 use super::decision::{Decision, Wait};
 use super::inputs::{Inputs, Read};
-use super::moving::await_tasks;
 use super::observation::{
     AssistantPod, Observation, Placeholder, Repeated, RequeueMark, Unschedulable, WaitingPod,
 };
@@ -40,10 +39,7 @@ pub(super) fn on_scaled_down(
         return Ok(without_timer(Decision::Wait(Wait::PodEnd)));
     }
     if observed.waiting.is_empty() {
-        return match absence_remaining(observed) {
-            Duration::ZERO => return_placeholder(inputs, placeholder),
-            remaining => Ok(with_timer(Decision::Wait(Wait::Pause), remaining)),
-        };
+        return join_task(observed, inputs, placeholder);
     }
     let mark = requeue_mark(observed, inputs, placeholder);
     match pods_to_requeue(observed, mark) {
@@ -57,6 +53,14 @@ pub(super) fn on_scaled_down(
                 requeue,
             )))
         }
+    }
+}
+
+/// Scales the placeholder up: no task waits, or a task of the run is bound, whose node the other tasks have to use as well.
+fn join_task(observed: &Observation, inputs: &Inputs, placeholder: &Placeholder) -> Result<Plan, Read> {
+    match absence_remaining(observed) {
+        Duration::ZERO => return_placeholder(inputs, placeholder),
+        remaining => Ok(with_timer(Decision::Wait(Wait::Pause), remaining)),
     }
 }
 
@@ -137,6 +141,10 @@ fn await_fit(observed: &Observation, inputs: &Inputs, placeholder: &Placeholder)
     let Some((pod, it)) = observed.unschedulable_task() else {
         return Ok(without_timer(Decision::Wait(Wait::Scheduler)));
     };
+    let task_count = inputs.tasks.get()?.task_count;
+    if task_count.live > 0 {
+        return join_task(observed, inputs, placeholder);
+    }
     let last = observed.moves.last;
     let remaining = observed.remaining(
         last.map_or(it.since, |last| last.max(it.since)),
@@ -144,10 +152,6 @@ fn await_fit(observed: &Observation, inputs: &Inputs, placeholder: &Placeholder)
     );
     if !remaining.is_zero() {
         return Ok(with_timer(Decision::Wait(Wait::Scheduler), remaining));
-    }
-    let task_count = inputs.tasks.get()?.task_count;
-    if task_count.live > 0 {
-        return Ok(await_tasks(observed, MoveCause::TaskDoesNotFit, task_count.live));
     }
     if messages::lacks_its_group(&it.message) {
         return requeue_by_placeholder(observed, inputs, placeholder, task_count.quiet_since.max(last));

@@ -48,9 +48,7 @@ fn on_node() -> Observation {
             message: "0/1".into(),
             since: Timestamp::UNIX_EPOCH,
         }),
-        tolerations: Vec::new(),
-        woken: None,
-        relaxed: false,
+        ..WaitingPod::default()
     };
     Observation {
         pod: Some(pod),

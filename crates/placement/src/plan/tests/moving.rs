@@ -187,8 +187,11 @@ fn each_move_keeps_longer_from_the_next_one_up_to_five_minutes() {
         })
         .collect();
     assert_eq!(pauses, [0, 10, 20, 40, 80, 160, 300, 300]);
-    let many = settled().task_waits("big", 9999).moved_before(u32::MAX, 0).plan();
-    assert_eq!(many, pausing(300));
+    let many = settled()
+        .task_waits("big", 9999)
+        .moved_before(u32::MAX, 0)
+        .counted(0);
+    assert_eq!(many.plan(), pausing(300));
 }
 
 #[test]
@@ -199,6 +202,29 @@ fn the_pause_counts_from_the_last_move_and_holds_for_unfit_nodes_too() {
     assert_eq!(unfit().moved_before(2, 20).decision(), moving_off(cause, None));
     let slower = settled().task_waits("big", 1).moved_before(1, 9).plan();
     assert_eq!(slower, given_time(9));
+}
+
+#[test]
+fn a_task_that_the_labels_or_taints_of_the_node_exclude_moves_the_run_without_patience() {
+    let excluded = || {
+        settled()
+            .task_waits("room", 4)
+            .task_waits("arm", 1)
+            .change(|scene| scene.waiting[1].excludes_node = true)
+    };
+    assert_eq!(excluded().plan(), without_timer(Decision::Read(Read::Tasks)));
+    assert_eq!(
+        excluded().counted(0).decision(),
+        leaving(Some("node-1"), MISFIT, Some("room"))
+    );
+    assert_eq!(excluded().counted(0).moved_before(1, 4).plan(), pausing(6));
+    let bound_soon = settled().task_waits("room", 4).task_is_new("arm");
+    let bound_soon = bound_soon.change(|scene| scene.waiting[1].excludes_node = true);
+    assert_eq!(
+        bound_soon.plan(),
+        given_time(6),
+        "the scheduler has not tried the pod"
+    );
 }
 
 #[test]

@@ -32,13 +32,16 @@ fn as_long_as_a_task_waits_unbound_the_placeholder_stays_away() {
         without_timer(Decision::Wait(Wait::Scheduler))
     );
     let quiet = away().task_waits("big", 20).moved_before(1, 4);
-    assert_eq!(quiet.plan(), given_time(6));
-    assert_eq!(
-        away().task_waits("big", 20).moved_before(1, 10).decision(),
-        Decision::Read(Read::Tasks)
-    );
-    let beside = away().task_waits("big", 20).counted(1).plan();
-    assert_eq!(beside, in_seconds(awaiting_tasks(MISFIT, Some("big"), 1), 30));
+    assert_eq!(quiet.decision(), Decision::Read(Read::Tasks));
+    assert_eq!(quiet.counted(0).plan(), given_time(6));
+}
+
+#[test]
+fn the_placeholder_joins_a_task_that_is_bound_while_other_tasks_wait() {
+    let beside = || enrolled().moved_off().task_waits("big", 1).counted(1);
+    assert_eq!(beside().decision(), follow());
+    let made_room = beside().change(|scene| scene.yields = Repeated::default().incremented(ago(4)));
+    assert_eq!(made_room.plan(), pausing(6));
 }
 
 #[test]
@@ -257,7 +260,6 @@ fn a_pod_that_still_misses_its_group_long_after_it_was_woken_is_woken_by_the_pla
     assert_eq!(asleep(11, 30, ELSEWHERE).plan(), given_time(4));
     assert_eq!(asleep(60, 12, ELSEWHERE).plan(), given_time(3));
     assert_ne!(asleep(60, 60, NO_NODE).decision(), follow());
-    assert_ne!(asleep(60, 60, ELSEWHERE).counted(1).decision(), follow());
 }
 
 fn there() -> PlaceholderPod {

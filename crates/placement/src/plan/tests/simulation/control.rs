@@ -123,11 +123,10 @@ impl Life {
                 name: task.name.clone(),
                 requests: task.requests(),
                 unschedulable: task.unschedulable.clone(),
-                tolerations: Vec::new(),
                 woken: task.object["metadata"]["labels"][keys::WOKEN]
                     .as_str()
                     .and_then(RequeueMark::parse),
-                relaxed: false,
+                ..WaitingPod::default()
             })
             .collect()
     }

@@ -2,6 +2,7 @@
 
 use kube::core::Status;
 use placement::messages;
+use placement::placeholder::is_copied;
 use placement::requests::Operation;
 use placement::text::shortened;
 use std::time::Duration;
@@ -63,6 +64,24 @@ impl StepError {
             Failure::Late(_) => ErrorCause::Unavailable,
             Failure::NotSynced => ErrorCause::NotSynced,
         }
+    }
+
+    /// The message of the API server, if it rejects the placeholder only for fields that are copied from the run's podTemplate. The
+    /// API server would reject the pods of the tasks for the same fields. An error in any other field is retried.
+    pub(crate) fn invalid_template(&self) -> Option<String> {
+        let Failure::Api(error) = &self.fault else {
+            return None;
+        };
+        let kube::Error::Api(status) = &**error else {
+            return None;
+        };
+        let causes = status.details.as_ref().map(|details| details.causes.as_slice());
+        let causes = causes.unwrap_or_default();
+        let is_of_template = self.operation == Operation::Placeholder
+            && self.cause() == ErrorCause::Invalid
+            && !causes.is_empty()
+            && causes.iter().all(|cause| is_copied(&cause.field));
+        is_of_template.then(|| self.fault.to_string())
     }
 }
 
@@ -145,6 +164,7 @@ fn message_of(error: &kube::Error) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use serde_json::json;
 
     fn error(code: u16, message: &str) -> kube::Error {
         kube::Error::Api(Status::failure(message, "").with_code(code).boxed())
@@ -243,6 +263,39 @@ mod tests {
         for code in [409, 429, 500, 503] {
             assert!(!is_permanent(&error(code, "failed calling webhook")), "{code}");
         }
+    }
+
+    fn rejected(operation: Operation, code: u16, fields: &[&str]) -> StepError {
+        let causes: Vec<_> = fields.iter().map(|field| json!({"field": field})).collect();
+        let status =
+            json!({"code": code, "message": "invalid", "reason": "Invalid", "details": {"causes": causes}});
+        let status: Status = serde_json::from_value(status).unwrap();
+        StepError {
+            operation,
+            fault: Failure::Api(Box::new(kube::Error::Api(Box::new(status)))),
+        }
+    }
+
+    #[test]
+    fn only_an_error_in_fields_of_the_template_is_an_error_of_the_run() {
+        let selector = "spec.template.spec.nodeSelector";
+        let toleration = "spec.template.spec.tolerations[3].operator";
+        let placeholder =
+            |code, fields: &[&str]| rejected(Operation::Placeholder, code, fields).invalid_template();
+        assert_eq!(placeholder(422, &[selector, toleration]), Some("invalid".into()));
+        for ours in [
+            "metadata.labels",
+            "spec.template.spec.containers[0].resources",
+            "spec.template.spec.affinity.podAntiAffinity.requiredDuringSchedulingIgnoredDuringExecution[0]",
+        ] {
+            assert_eq!(placeholder(422, &[selector, ours]), None, "{ours}");
+        }
+        assert_eq!(placeholder(422, &[]), None);
+        assert_eq!(placeholder(503, &[selector]), None);
+        assert_eq!(
+            rejected(Operation::Release, 422, &[selector]).invalid_template(),
+            None
+        );
     }
 
     #[test]

@@ -46,6 +46,8 @@ pub(crate) struct RunMemory {
     retries: Repeated,
     /// The last refusal by a quota that was handled, or that concerned another run.
     settled_refusal: Option<String>,
+    /// The API server rejected the placeholder because of the run's podTemplate, with this message.
+    pub(crate) invalid_template: Option<String>,
     task_count: Option<TaskCount>,
     /// The controller observed a pod of the group that has the annotation for relaxed affinity.
     relaxed: bool,
@@ -132,6 +134,7 @@ impl RunMemory {
             retries: self.retries,
             relaxed: self.relaxed,
             settled_refusal: self.settled_refusal.clone(),
+            invalid_template: self.invalid_template.clone(),
             requeue_in: self.requeues.pause(lacks_pod, now),
             unshrinkable: self.unshrinkable.clone(),
         }

@@ -29,6 +29,8 @@ pub(crate) fn notes(observed: &Observation, plan: &Plan, result: &Result<Effect,
 fn of_rejection(error: &StepError) -> Option<Note> {
     match error.operation {
         Operation::Release => Some(release_refused(error)),
+        // The release of the run reports the message.
+        Operation::Placeholder if error.invalid_template().is_some() => None,
         Operation::Placeholder | Operation::Claims | Operation::Labels | Operation::Places => {
             Some(placeholder_refused(error))
         }

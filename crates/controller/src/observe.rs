@@ -71,6 +71,7 @@ pub(crate) struct Remembered {
     pub(crate) retries: Repeated,
     pub(crate) relaxed: bool,
     pub(crate) settled_refusal: Option<String>,
+    pub(crate) invalid_template: Option<String>,
     pub(crate) requeue_in: Duration,
     pub(crate) unshrinkable: Option<String>,
 }
@@ -129,6 +130,7 @@ impl Stores {
             rejection: self.rejected_task(&run.key).filter(is_open),
             requeue_in: memory.requeue_in,
             turn: Turn::Now,
+            invalid_template: memory.invalid_template,
             failed_create: set.as_ref().and_then(|set| self.failed_create(&run.key, set)),
             autoscaler: pod.as_ref().and_then(|pod| self.autoscaler(&run.key, pod)),
             now,

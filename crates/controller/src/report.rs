@@ -159,11 +159,13 @@ fn remember(
             entry.unshrinkable = pod();
             Some(Duration::ZERO)
         }
-        Ok(Effect::Overtaken) | Err(_) => Some(entry.backoff.failed(
-            &observed.run.key.uid,
-            decision,
-            observed.now,
-        )),
+        Ok(Effect::Overtaken) | Err(_) => {
+            if let Some(message) = result.as_ref().err().and_then(StepError::invalid_template) {
+                entry.invalid_template = Some(message);
+            }
+            let uid = &observed.run.key.uid;
+            Some(entry.backoff.failed(uid, decision, observed.now))
+        }
     }
 }
 

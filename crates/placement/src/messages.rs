@@ -49,6 +49,19 @@ pub(crate) fn is_without_an_object(message: &str) -> bool {
     (is_named && message.contains("not found")) || message.contains("no PriorityClass with name")
 }
 
+/// The node selector or the tolerations of the pod conflict with the annotations of the namespace.
+///
+/// kube-apiserver: `plugin/pkg/admission/podnodeselector/admission.go`, `podtolerationrestriction/admission.go`
+pub(crate) fn conflicts_with_namespace(message: &str) -> bool {
+    [
+        "pod node label selector conflicts with its namespace node label selector",
+        "pod node label selector labels conflict with its namespace whitelist",
+        "pod tolerations (possibly merged with namespace default tolerations) conflict with its",
+    ]
+    .iter()
+    .any(|words| message.contains(words))
+}
+
 /// The least amounts that a `LimitRange` allows, by resource, if the pod asks for less.
 ///
 /// kube-apiserver: `plugin/pkg/admission/limitranger/admission.go`

@@ -1,9 +1,15 @@
 //! Names as types: which run, which group, which placeholder.
 
+use crate::label_syntax;
 use sha2::{Digest, Sha256};
 use std::fmt;
 
-/// A PipelineRun, told apart from an earlier one of the same name by its UID.
+/// Whether an object can have this name.
+pub fn is_object_name(text: &str) -> bool {
+    label_syntax::is_domain(text)
+}
+
+/// A PipelineRun. The UID distinguishes the run from an earlier run of the same name.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct RunKey {
     /// Namespace of the run.

@@ -179,6 +179,9 @@ fn released(
     message: &str,
 ) -> Vec<Note> {
     let text = match (cause, goes) {
+        (ReleaseCause::PlaceholderImpossible, _) if observed.invalid_template.is_some() => {
+            placeholder::invalid_template(message)
+        }
         (ReleaseCause::PlaceholderImpossible, _) => placeholder::impossible(message),
         (ReleaseCause::NodeFound | ReleaseCause::PlaceholderCreated | ReleaseCause::Deadline, Some(goes)) => {
             format!("Released: all pods of this run go to {}.", place(goes))

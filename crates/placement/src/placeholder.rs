@@ -152,6 +152,24 @@ fn pod_spec(run: &Run, enrolment: Enrolment, size: &size::Size, config: &Config,
     }
 }
 
+/// The fields of the StatefulSet that are copied from the run's podTemplate, and that Kubernetes validates in a task's pod as well.
+const COPIED: [&str; 8] = [
+    "nodeSelector",
+    "tolerations",
+    "affinity.nodeAffinity",
+    "affinity.podAffinity.preferred",
+    "schedulerName",
+    "priorityClassName",
+    "runtimeClassName",
+    "serviceAccountName",
+];
+
+/// Whether the value of this field of the StatefulSet is copied from the run's podTemplate.
+pub fn is_copied(field: &str) -> bool {
+    let field = field.strip_prefix("spec.template.spec.");
+    field.is_some_and(|field| COPIED.iter().any(|copied| field.starts_with(copied)))
+}
+
 /// Without duplicates: server-side apply rejects a list that has the same name twice.
 fn pull_secrets(template: &PodTemplate, config: &Config) -> Vec<LocalObjectReference> {
     let of_run = template.image_pull_secrets.iter().map(|secret| &secret.name);

@@ -12,6 +12,8 @@ pub enum PermanentRejection {
     /// The pod refers to an object that does not exist. The task pods refer to the same object, so waiting would only
     /// delay their failure.
     MissingObject,
+    /// The node selector or the tolerations of the pod conflict with those of the namespace, as they do for the task pods.
+    NamespaceConflict,
     /// The pod requests less than a `LimitRange` demands, or more than a `LimitRange` allows.
     OutOfLimitRange(LimitRangeBounds),
 }
@@ -20,6 +22,8 @@ pub enum PermanentRejection {
 pub fn parse(message: &str) -> Option<PermanentRejection> {
     if messages::is_without_an_object(message) {
         Some(PermanentRejection::MissingObject)
+    } else if messages::conflicts_with_namespace(message) {
+        Some(PermanentRejection::NamespaceConflict)
     } else {
         LimitRangeBounds::parse(message).map(PermanentRejection::OutOfLimitRange)
     }
@@ -57,6 +61,8 @@ mod tests {
     fn what_will_never_be_is_told_from_all_other_refusals() {
         let missing = r#"pods "a-0" is forbidden: no PriorityClass with name urgent was found"#;
         assert_eq!(parse(missing), Some(PermanentRejection::MissingObject));
+        let selector = r#"pods "a-0" is forbidden: pod node label selector conflicts with its namespace node label selector"#;
+        assert_eq!(parse(selector), Some(PermanentRejection::NamespaceConflict));
         let limits =
             r#"pods "a-0" is forbidden: minimum cpu usage per Container is 100m, but request is 50m"#;
         let bounds = LimitRangeBounds::parse(limits).unwrap();

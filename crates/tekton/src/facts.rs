@@ -5,6 +5,7 @@
 
 use k8s_openapi::api::core::v1::{Affinity, PodAffinity};
 use placement::bounded::{Fields, STRING};
+use placement::names::is_object_name;
 use placement::run::PodTemplate;
 use serde::Deserializer;
 use serde::de::DeserializeOwned;
@@ -136,9 +137,10 @@ fn is_made(workspace: &Value) -> bool {
     workspace["volumeClaimTemplate"].is_object()
 }
 
+/// A name that no PVC can have is left out: the pods of the tasks are invalid with it, and a request for it addresses another resource.
 fn claim(workspace: &Value) -> Option<&str> {
-    let name = &workspace["persistentVolumeClaim"]["claimName"];
-    name.as_str().filter(|text| !text.is_empty() && is_known(name))
+    let name = workspace["persistentVolumeClaim"]["claimName"].as_str();
+    name.filter(|name| is_object_name(name))
 }
 
 /// The fields of `taskRunTemplate` that decide on which nodes, and as which service account, pods may run.

@@ -96,6 +96,29 @@ async fn a_rejected_step_is_reported_counted_and_retried() {
 }
 
 #[tokio::test]
+async fn a_run_whose_template_is_invalid_is_released_with_the_message_of_the_api_server() {
+    let mut server = Server::start();
+    let message =
+        "StatefulSet.apps \"x\" is invalid: spec.template.spec.nodeSelector: Invalid value: \"not valid!\"";
+    let causes =
+        json!({"causes": [{"reason": "FieldValueInvalid", "field": "spec.template.spec.nodeSelector"}]});
+    server.answer(
+        422,
+        json!({
+            "apiVersion": "v1", "kind": "Status", "status": "Failure", "reason": "Invalid", "code": 422, "message": message,
+            "details": causes,
+        }),
+    );
+    server.answer(200, written());
+    let (reconciler, mut event_writer, _) = reconciler(&Caches::ready(), &server);
+    reconciler.reconcile(held()).await.unwrap_err();
+    reconciler.reconcile(held()).await.unwrap();
+    assert_eq!(event_writer.reasons(), ["Held", "Released"]);
+    let calls = server.calls();
+    assert!(calls[1].line.contains("pipelineruns"), "{calls:?}");
+}
+
+#[tokio::test]
 async fn a_refused_step_waits_though_something_wakes_its_run() {
     let mut server = Server::start();
     server.refuse(403, "Forbidden", "exceeded quota: q");

@@ -124,7 +124,7 @@ async fn end(bed: &Testbed, run: &RunSpec) -> (State, Duration) {
 }
 
 #[e2e_test]
-async fn a_run_that_refers_to_an_object_that_does_not_exist_fails_as_soon_as_without_the_label() {
+async fn a_run_with_a_missing_object_or_an_invalid_template_fails_as_soon_as_without_the_label() {
     let bed = fresh(1).await;
     for (name, template) in [
         ("account", json!({"serviceAccountName": "missing"})),
@@ -133,6 +133,14 @@ async fn a_run_that_refers_to_an_object_that_does_not_exist_fails_as_soon_as_wit
             json!({"podTemplate": {"priorityClassName": "missing"}}),
         ),
         ("runtime", json!({"podTemplate": {"runtimeClassName": "missing"}})),
+        (
+            "selector",
+            json!({"podTemplate": {"nodeSelector": {"pool": "missing, and not valid!"}}}),
+        ),
+        (
+            "toleration",
+            json!({"podTemplate": {"tolerations": [{"key": "missing", "operator": "Unknown"}]}}),
+        ),
     ] {
         let run = |name: String| {
             RunSpec::new("default", &name)
@@ -148,6 +156,7 @@ async fn a_run_that_refers_to_an_object_that_does_not_exist_fails_as_soon_as_wit
             "{name}: {later:?}, not {soon:?}"
         );
         let note = until_event(&bed, &labelled, "Released").await;
-        assert!(note.contains("missing"), "{note}");
+        let names_value = note.contains("missing") || note.contains("Unknown");
+        assert!(names_value, "{note}");
     }
 }

@@ -73,6 +73,14 @@ pub(super) fn within_limits(complaint: &str) -> Note {
     note(Reason::PlaceholderRefused, text)
 }
 
+/// The controller releases a run whose podTemplate Kubernetes rejects, so that the run fails as soon as without pod-affinity.
+pub(super) fn invalid_template(message: &str) -> String {
+    format!(
+        "Released without a node: Kubernetes rejects the podTemplate of this run, for the placeholder as for the pods of the tasks: \
+         {message}. Correct the podTemplate, and create the run again."
+    )
+}
+
 /// Why the controller releases a run whose placeholder can never be created.
 pub(super) fn impossible(complaint: &str) -> String {
     match pod_rejection::parse(complaint) {
@@ -80,6 +88,10 @@ pub(super) fn impossible(complaint: &str) -> String {
             "Released without a node, because a LimitRange of this namespace does not let its placeholder in: {complaint}. \
              Its pods will share the node that the first of them gets, but between tasks other runs can take that node. Set \
              placeholder-cpu and placeholder-memory in the configuration of pod-affinity to what the LimitRange allows."
+        ),
+        Some(PermanentRejection::NamespaceConflict) => format!(
+            "Released without a node: the podTemplate conflicts with the restrictions of this namespace, for the placeholder as for \
+             the pods of the tasks: {complaint}. Correct the node selector or the tolerations, and create the run again."
         ),
         Some(PermanentRejection::MissingObject) | None => format!(
             "Released without a node: its placeholder cannot be created, nor can pods of its tasks that refer to the same \

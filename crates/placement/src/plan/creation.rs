@@ -15,9 +15,14 @@ pub(super) const RETRY_ROOM: Duration = Duration::from_secs(30);
 /// How soon a quota stops counting a deleted StatefulSet.
 const RECOUNTED_IN: Duration = Duration::from_secs(1);
 
+/// A placeholder that the API server rejects because of the run's podTemplate is not created again.
+///
 /// The placeholder mounts the run's PVCs, except where a mount does harm, because a PVC that is bound to a zone decides
 /// the zone of the run. The run's labels are read as well, because the cache does not keep all of them.
 pub(super) fn create(observed: &Observation, inputs: &Inputs, enrolment: Enrolment) -> Result<Plan, Read> {
+    if observed.invalid_template.is_some() {
+        return Ok(without_timer(Decision::Wait(Wait::Settled)));
+    }
     if let Turn::Later { is_rejected } = observed.turn {
         return Ok(with_timer(
             Decision::Wait(Wait::OlderRuns { is_rejected }),

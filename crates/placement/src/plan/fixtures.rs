@@ -45,6 +45,7 @@ pub(super) struct Scene {
     pub(super) requeue_in: Duration,
     pub(super) turn: Turn,
     pub(super) failed_create: Option<String>,
+    pub(super) invalid_template: Option<String>,
     pub(super) autoscaler: Option<String>,
     pub(super) inputs: Inputs,
 }
@@ -67,6 +68,7 @@ pub(super) fn fresh() -> Scene {
         requeue_in: Duration::ZERO,
         turn: Turn::Now,
         failed_create: None,
+        invalid_template: None,
         autoscaler: None,
         inputs: inputs_read(),
     }
@@ -360,6 +362,7 @@ impl Scene {
             requeue_in: self.requeue_in,
             turn: self.turn,
             failed_create: self.failed_create.clone(),
+            invalid_template: self.invalid_template.clone(),
             autoscaler: self.autoscaler.clone(),
         }
     }

@@ -63,6 +63,7 @@ fn reason_to_release(observed: &Observation, clear: bool, remaining: Duration) -
         Usable(placeholder) if is_rejected_permanently(observed, placeholder) => {
             Some(ReleaseCause::PlaceholderImpossible)
         }
+        Missing if observed.invalid_template.is_some() => Some(ReleaseCause::PlaceholderImpossible),
         Usable(_) | Missing | Unusable => remaining.is_zero().then_some(ReleaseCause::Deadline),
     }
 }
@@ -84,7 +85,7 @@ fn free_place(observed: &Observation, inputs: &Inputs) -> Result<Option<Plan>, R
 
 fn is_rejected_permanently(observed: &Observation, placeholder: &Placeholder) -> bool {
     match permanent_rejection(observed) {
-        Some(PermanentRejection::MissingObject) => true,
+        Some(PermanentRejection::MissingObject | PermanentRejection::NamespaceConflict) => true,
         Some(PermanentRejection::OutOfLimitRange(_)) => placeholder.spec.within_limits,
         None => false,
     }
@@ -116,7 +117,8 @@ pub(super) fn release(observed: &Observation, cause: ReleaseCause, enrolment: Op
         run.group = enrolment.map(Into::into);
         run.node = node.clone().or(run.node.take());
     });
-    let message = failed_create(observed).map(str::to_owned);
+    let message = observed.invalid_template.as_deref().or(failed_create(observed));
+    let message = message.map(str::to_owned);
     let event = Event::Released {
         cause,
         enrolment,
@@ -269,7 +271,12 @@ fn requeue_or_resize(observed: &Observation, placeholder: &Placeholder) -> Decis
             )
         }
         (
-            Some(PermanentRejection::OutOfLimitRange(_) | PermanentRejection::MissingObject) | None,
+            Some(
+                PermanentRejection::OutOfLimitRange(_)
+                | PermanentRejection::MissingObject
+                | PermanentRejection::NamespaceConflict,
+            )
+            | None,
             message,
         ) => {
             let message = message.map(str::to_owned);

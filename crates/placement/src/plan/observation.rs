@@ -53,6 +53,8 @@ pub struct Observation {
     pub turn: Turn,
     /// The message of the latest event `FailedCreate` of the placeholder's StatefulSet.
     pub failed_create: Option<String>,
+    /// The message of the API server that rejected the placeholder because of the run's podTemplate.
+    pub invalid_template: Option<String>,
     /// The message of an autoscaler's latest event about the placeholder's pod.
     pub autoscaler: Option<String>,
 }
@@ -204,6 +206,7 @@ impl Observation {
             requeue_in: Duration::ZERO,
             turn: Turn::Now,
             failed_create: None,
+            invalid_template: None,
             autoscaler: None,
         }
     }

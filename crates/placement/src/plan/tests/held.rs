@@ -156,6 +156,18 @@ fn a_held_run_that_will_never_have_a_placeholder_is_released() {
     assert_eq!(told(quota), pod_missing(Some(quota)));
 }
 
+#[test]
+fn a_run_whose_template_kubernetes_rejects_is_released_and_gets_no_placeholder() {
+    let message = "spec.template.spec.nodeSelector: Invalid value";
+    let rejected = |scene: Scene| scene.change(|scene| scene.invalid_template = Some(message.to_owned()));
+    is_released_as_impossible(&rejected(held()).decision(), message);
+    let running = rejected(enrolled().without_statefulset());
+    assert_eq!(running.plan(), without_timer(Decision::Wait(Wait::Settled)));
+    let conflict = "pod node label selector conflicts with its namespace node label selector";
+    let scene = held().with_statefulset().failed_create(conflict);
+    is_released_as_impossible(&scene.decision(), conflict);
+}
+
 fn is_released_as_impossible(decision: &Decision, told: &str) {
     let event = Event::Released {
         cause: ReleaseCause::PlaceholderImpossible,

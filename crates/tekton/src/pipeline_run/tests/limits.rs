@@ -105,7 +105,7 @@ fn full() -> Value {
     run["spec"] = json!({
         "status": "PipelineRunPending",
         "managedBy": long("m"),
-        "workspaces": (0..4).map(|n| json!({"persistentVolumeClaim": {"claimName": long(&n.to_string())}})).collect::<Vec<_>>(),
+        "workspaces": (0..4).map(|n| json!({"persistentVolumeClaim": {"claimName": format!("{n}{}", ".x".repeat(124))}})).collect::<Vec<_>>(),
         "taskRunTemplate": {"podTemplate": {"tolerations": vec![json!({"key": "ci", "operator": "Exists"}); 40]}}
     });
     run
@@ -128,7 +128,7 @@ fn a_field_over_a_limit_is_ignored_and_named() {
     let tolerations = |count: usize| json!(vec![json!({"key": "ci", "operator": "Exists"}); count]);
     let claims = |count: usize| {
         let claim =
-            |n: usize| json!({"persistentVolumeClaim": {"claimName": format!("{n}-{}", "x".repeat(80))}});
+            |n: usize| json!({"persistentVolumeClaim": {"claimName": format!("{n}{}", ".x".repeat(40))}});
         json!((0..count).map(claim).collect::<Vec<_>>())
     };
     let table = [

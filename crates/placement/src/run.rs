@@ -36,9 +36,20 @@ pub fn is_managed_elsewhere(managed_by: Option<&str>) -> bool {
     managed_by.is_some_and(|manager| manager != keys::TEKTON_MANAGER)
 }
 
-/// Whether an owner reference marks a nested run: a PipelineRun is the controller.
-pub fn is_controlled_by_run(api_version: &str, kind: &str, controller: Option<bool>) -> bool {
-    controller == Some(true) && kind == "PipelineRun" && api_version.starts_with("tekton.dev/")
+/// Whether an owner reference marks a nested run. The controller of a nested run is a PipelineRun, or a custom task of a run whose
+/// group the nested run is in: controllers of custom tasks copy the labels of the custom task, which has those of its run.
+pub fn is_controlled_by_run(
+    api_version: &str,
+    kind: &str,
+    controller: Option<bool>,
+    is_in_group_of_other: bool,
+) -> bool {
+    let is_run = match kind {
+        "PipelineRun" => true,
+        "CustomRun" | "Run" => is_in_group_of_other,
+        _ => false,
+    };
+    is_run && controller == Some(true) && api_version.starts_with("tekton.dev/")
 }
 
 /// The fields of a PipelineRun that the rules read.

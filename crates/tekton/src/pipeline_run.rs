@@ -116,7 +116,7 @@ impl PipelineRun {
             succeeded: self.status.outcome == Outcome::Succeeded,
             status: SpecStatus::parse(self.spec.status.as_deref()),
             managed_elsewhere: is_managed_elsewhere(self.spec.managed_by.as_deref()),
-            child: self.owners().iter().any(is_controller_run),
+            child: self.is_nested(),
             queued_by_kueue: self.label(keys::KUEUE_QUEUE_NAME).is_some(),
             opt_in: self.label(keys::OPT_IN),
             group: self.label(keys::GROUP),
@@ -204,8 +204,15 @@ impl PipelineRun {
         }
     }
 
-    fn owners(&self) -> &[OwnerReference] {
-        self.metadata.owner_references.as_deref().unwrap_or_default()
+    fn is_nested(&self) -> bool {
+        let group = self.label(keys::GROUP);
+        let is_in_group_of_other = group.is_some() && group != self.metadata.uid;
+        let is_controlled = |owner: &OwnerReference| {
+            let (version, kind) = (&owner.api_version, &owner.kind);
+            is_controlled_by_run(version, kind, owner.controller, is_in_group_of_other)
+        };
+        let owners = self.metadata.owner_references.iter().flatten();
+        owners.into_iter().any(is_controlled)
     }
 
     fn label(&self, key: &str) -> Option<String> {
@@ -215,10 +222,6 @@ impl PipelineRun {
     fn annotation(&self, key: &str) -> Option<String> {
         self.metadata.annotations.as_ref()?.get(key).cloned()
     }
-}
-
-fn is_controller_run(owner: &OwnerReference) -> bool {
-    is_controlled_by_run(&owner.api_version, &owner.kind, owner.controller)
 }
 
 /// The most bytes of the name of an object.

@@ -7,8 +7,8 @@ use crate::support::objects::node_of;
 use crate::support::placeholders::{bound_placeholder, placeholder_name, sets, until_no_placeholder};
 use crate::support::runs::{bound_task, create, let_end, let_end_once_bound, nodes_of};
 use crate::support::testbeds::{fresh, installed, kill_webhooks, start_controllers, stop_controllers};
-use kube::ResourceExt;
-use kube::api::{DynamicObject, Patch, PatchParams};
+use kube::api::{ApiResource, DynamicObject, GroupVersionKind, ListParams, Patch, PatchParams};
+use kube::{Api, ResourceExt};
 use placement::keys;
 use serde_json::json;
 use testbed::runs::{self, RunSpec, State};
@@ -405,6 +405,57 @@ async fn a_release_that_tekton_rejects_is_reported_and_tried_again() {
     bed.until_succeeded(&spec, SOON).await.unwrap();
 }
 
+/// The run that the controller of a custom task creates: with the labels of the custom task, which has those of its run.
+async fn create_run_of_custom_task(bed: &Testbed, root: &DynamicObject) -> RunSpec {
+    let client = bed.client().await.unwrap();
+    let gvk = GroupVersionKind::gvk("tekton.dev", "v1beta1", "CustomRun");
+    let resource = ApiResource::from_gvk_with_plural(&gvk, "customruns");
+    let custom_runs: Api<DynamicObject> = Api::namespaced_with(client, "default", &resource);
+    let found = bed.until("the custom task to exist", SOON, async || {
+        let listed = custom_runs.list(&ListParams::default()).await;
+        let listed = listed.map_err(|error| error.to_string())?;
+        listed.items.into_iter().next().ok_or_else(|| "none".to_owned())
+    });
+    let custom_run = found.await.unwrap();
+    assert_eq!(custom_run.labels()[keys::GROUP], root.uid().unwrap());
+    let mut inner = RunSpec::new("default", "inner")
+        .task("left", &[])
+        .task("right", &[]);
+    inner.manifest["metadata"]["labels"] = json!(custom_run.labels());
+    inner.manifest["metadata"]["ownerReferences"] = json!([{
+        "apiVersion": "tekton.dev/v1beta1", "kind": "CustomRun", "name": custom_run.name_any(), "uid": custom_run.uid(),
+        "controller": true,
+    }]);
+    create(bed, &inner).await;
+    inner
+}
+
+#[e2e_test]
+async fn a_run_that_a_custom_task_creates_follows_its_root() {
+    let bed = &*fresh(3).await;
+    let spec = RunSpec::new("default", "root")
+        .task("outer", &[])
+        .task("loop", &["outer"])
+        .task_field(
+            "taskSpec",
+            json!({"apiVersion": "example.com/v1", "kind": "Loop", "spec": {}}),
+        )
+        .opted_in("true")
+        .lasting("1s");
+    let root = create(bed, &spec).await;
+    let inner = create_run_of_custom_task(bed, &root).await;
+    bed.until_succeeded(&inner, SOON).await.unwrap();
+    let members = ListParams::default().labels(&format!("{}={}", keys::GROUP, root.uid().unwrap()));
+    let pods = crate::support::placeholders::pods(&bed.client().await.unwrap(), "default");
+    let pods = pods.list(&members).await.unwrap().items;
+    assert_eq!(
+        pods.len(),
+        4,
+        "the placeholder, the outer task and two tasks of the inner run"
+    );
+    assert_eq!(runs::nodes(&pods).len(), 1);
+}
+
 #[e2e_test]
 async fn a_nested_run_follows_its_root() {
     let bed = fresh(5).await;
@@ -428,7 +479,7 @@ async fn a_nested_run_follows_its_root() {
     let pods = crate::support::placeholders::pods(&bed.client().await.unwrap(), "default");
     let group = format!("{}={},tekton.dev/pipelineTask", keys::GROUP, root.uid().unwrap());
     let pods = pods
-        .list(&kube::api::ListParams::default().labels(&group))
+        .list(&ListParams::default().labels(&group))
         .await
         .unwrap()
         .items;

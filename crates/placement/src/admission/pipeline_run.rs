@@ -40,6 +40,7 @@ const METADATA: Fields = Fields::Object(&[
     ("name", Fields::Scalar),
     ("generateName", Fields::Scalar),
     ("namespace", Fields::Scalar),
+    ("uid", Fields::Scalar),
     (
         "labels",
         Fields::Object(&[
@@ -207,8 +208,18 @@ impl<'a> PipelineRunDoc<'a> {
         }
     }
 
+    fn is_nested(&self) -> bool {
+        let group = self.labels.and_then(|labels| labels.get(keys::GROUP));
+        let is_in_group_of_other = group.is_some() && group != self.metadata.get("uid");
+        self.owners.iter().any(|owner| {
+            let text = |key: &str| owner[key].as_str().unwrap_or_default();
+            let controller = owner["controller"].as_bool();
+            is_controlled_by_run(text("apiVersion"), text("kind"), controller, is_in_group_of_other)
+        })
+    }
+
     fn outcome(&self) -> Result<Outcome, UnknownValue> {
-        if self.owners.iter().any(is_run_controller) {
+        if self.is_nested() {
             return Ok(Outcome::Child);
         }
         if is_managed_elsewhere(self.managed_by) {
@@ -354,11 +365,6 @@ fn label_text<'a>(map: Option<&'a Map<String, Value>>, key: &str) -> raw::Member
 
 fn contains(map: Option<&Map<String, Value>>, key: &str) -> bool {
     map.is_some_and(|map| map.contains_key(key))
-}
-
-fn is_run_controller(owner: &Value) -> bool {
-    let text = |key: &str| owner[key].as_str().unwrap_or_default();
-    is_controlled_by_run(text("apiVersion"), text("kind"), owner["controller"].as_bool())
 }
 
 #[cfg(test)]

@@ -168,6 +168,18 @@ fn a_run_whose_controller_is_a_pipeline_run_is_a_child() {
 }
 
 #[test]
+fn a_run_whose_controller_is_a_custom_task_is_a_child_if_it_is_in_the_group_of_another_run() {
+    let child = |kind: &str, group: &str| {
+        let owner = json!({"apiVersion": "tekton.dev/v1beta1", "kind": kind, "name": "o", "uid": "o1", "controller": true});
+        let metadata = json!({"name": "n", "namespace": "ns", "uid": "u1", "labels": {keys::GROUP: group}, "ownerReferences": [owner]});
+        run_with(&["metadata"], metadata).child
+    };
+    assert!(child("CustomRun", "root") && child("Run", "root"));
+    assert!(!child("CustomRun", "u1"), "its own group");
+    assert!(!child("TaskRun", "root"));
+}
+
+#[test]
 fn the_start_of_a_run_is_read() {
     let started = |value: Value| run_with(&["status", "startTime"], value).started;
     assert_eq!(

@@ -233,6 +233,23 @@ fn a_nested_run_keeps_the_group_of_its_root_and_is_not_held() {
 }
 
 #[test]
+fn a_run_of_a_custom_task_is_nested_if_it_has_the_group_of_another_run() {
+    let of_task =
+        |version: &str, kind: &str| run().copied_from_an_enrolled_run().owned_by(version, kind, true);
+    for (version, kind) in [
+        ("tekton.dev/v1beta1", "CustomRun"),
+        ("tekton.dev/v1alpha1", "Run"),
+    ] {
+        let nested = of_task(version, kind);
+        assert_eq!(nested.outcome(), Outcome::Child, "{kind}");
+        let without_group = run().owned_by(version, kind, true);
+        assert_eq!(without_group.outcome(), Outcome::Held, "{kind}");
+    }
+    let of_another_group = of_task("example.com/v1", "CustomRun");
+    assert_eq!(of_another_group.outcome(), Outcome::Held);
+}
+
+#[test]
 fn only_a_controller_owner_of_kind_pipeline_run_makes_a_nested_run() {
     let others = [
         run().owned_by("tekton.dev/v1", "PipelineRun", false),

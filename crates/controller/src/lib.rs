@@ -22,6 +22,7 @@ mod need;
 mod nodes;
 mod notes;
 mod observe;
+mod orphans;
 mod placeholders;
 mod pods;
 mod quotas;

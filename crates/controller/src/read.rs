@@ -189,13 +189,21 @@ fn ended(pod: &PodView) -> Option<Timestamp> {
     pod.ends().flatten().max().filter(|_| pod.has_ended())
 }
 
+/// The run with this name, if there is one.
+pub(crate) async fn all_named<K>(operation: Operation, runs: &Api<K>, name: &str) -> Result<Vec<K>, StepError>
+where
+    K: Clone + DeserializeOwned + Debug,
+{
+    let named = ListParams::default().fields(&format!("metadata.name={name}"));
+    Ok(with_timeout(operation, runs.list(&named)).await?.items)
+}
+
 /// Lists the run by name, in any view. A run with the same name and another UID is a different run.
 pub(crate) async fn named<K>(operation: Operation, runs: &Api<K>, run: &Run) -> Result<Option<K>, StepError>
 where
     K: Resource + Clone + DeserializeOwned + Debug,
 {
-    let named = ListParams::default().fields(&format!("metadata.name={}", run.key.name));
-    let found = with_timeout(operation, runs.list(&named)).await?.items;
+    let found = all_named(operation, runs, &run.key.name).await?;
     let is_it = |it: &K| it.meta().uid.as_deref() == Some(&run.key.uid);
     Ok(found.into_iter().find(is_it))
 }

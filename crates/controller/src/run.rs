@@ -5,6 +5,7 @@ use crate::events::{self, EventWriter};
 use crate::memory::{Memory, RunMemory};
 use crate::metrics::Metrics;
 use crate::observe::{Clock, Stores};
+use crate::orphans::Orphans;
 use crate::reconcile::Reconciler;
 use crate::report::Report;
 use crate::turns;
@@ -82,9 +83,11 @@ pub async fn run(context: Context, shutdown: impl Future<Output = ()> + Send + '
     context.metrics.count_in(Some(stores.clone()));
     let mut last = JoinSet::new();
     last.spawn(event_writer.run());
+    let orphans = Orphans::new(stores.clone(), reconciler.cluster.clone(), context.clock.clone());
     tokio::select! {
         () = stopped_early(stop.clone(), stores.runs.clone()) => {}
         () = control(&context, stores, writers, reconciler, turns, stop.clone()) => {}
+        () = orphans.run() => {}
         _ = last.join_next() => return Err(Error::EventsEnded),
     }
     context.metrics.count_in(None);

@@ -11,6 +11,7 @@ use k8s_openapi::api::events::v1::{Event, EventSeries};
 use kube::api::{Api, DeleteParams, Patch, PatchParams, PostParams, Preconditions};
 use kube::{Client, Resource};
 use placement::keys;
+use placement::names::RunKey;
 use placement::plan::{Observation, Step};
 use placement::requests::{Object, Operation, Request, Verb};
 use serde::Serialize;
@@ -57,7 +58,7 @@ impl Cluster {
     pub(crate) async fn write(&self, observed: &Observation, step: &Step) -> Result<Effect, StepError> {
         let requests = step.actions.iter();
         for request in requests.flat_map(|action| action.requests(observed, &self.image)) {
-            let effect = self.send(observed, &request).await?;
+            let effect = self.send(&observed.run.key, &request).await?;
             if effect != Effect::Written && request.object.is_own() {
                 return Ok(effect);
             }
@@ -65,8 +66,7 @@ impl Cluster {
         Ok(Effect::Written)
     }
 
-    async fn send(&self, observed: &Observation, request: &Request) -> Result<Effect, StepError> {
-        let key = &observed.run.key;
+    pub(crate) async fn send(&self, key: &RunKey, request: &Request) -> Result<Effect, StepError> {
         let (namespace, name) = (key.namespace.as_str(), request.object.name(key));
         let sent = match request.object {
             Object::Run => change(&self.api::<PipelineRun>(namespace), &name, request).await,

@@ -8,11 +8,11 @@ use crate::support::objects::quota;
 use crate::support::placeholders::{bound_placeholder, placeholder_name, pods, sets};
 use crate::support::pvcs::{create_pvc, with_pvc};
 use crate::support::runs::{create, let_end, nodes_of};
-use crate::support::testbeds::{fresh, installed};
+use crate::support::testbeds::{fresh, installed, start_controllers, stop_controllers};
 use k8s_openapi::api::admissionregistration::v1::ValidatingAdmissionPolicyBinding;
 use k8s_openapi::api::events::v1::Event;
 use kube::ResourceExt;
-use kube::api::{Api, DeleteParams, ListParams, Patch, PatchParams, PostParams};
+use kube::api::{Api, DeleteParams, ListParams, Patch, PatchParams, PostParams, PropagationPolicy};
 use serde_json::{Value, json};
 use std::time::{Duration, Instant};
 use testbed::product::NAMESPACE;
@@ -63,6 +63,44 @@ async fn a_placeholder_deleted_while_tasks_run_returns_to_the_same_node() {
     let_end(bed, &spec).await;
     bed.until_succeeded(&spec, SOON).await.unwrap();
     assert_eq!(nodes_of(bed, &spec).await.len(), 1);
+}
+
+#[e2e_test]
+async fn a_placeholder_whose_run_was_deleted_as_an_orphan_is_deleted_within_a_minute() {
+    let bed = fresh(2).await;
+    let client = bed.client().await.unwrap();
+    let spec = RunSpec::diamond("default", "run").opted_in("true").ending("hang");
+    let run = create(&bed, &spec).await;
+    bound_placeholder(&bed, &run).await;
+    let orphan = DeleteParams {
+        propagation_policy: Some(PropagationPolicy::Orphan),
+        ..DeleteParams::default()
+    };
+    // A running controller deletes the placeholder as soon as the run is being deleted.
+    stop_controllers(&bed);
+    runs::runs(&client, "default")
+        .delete("run", &orphan)
+        .await
+        .unwrap();
+    let sets = sets(&client, "default");
+    let name = placeholder_name(&run).to_string();
+    let ownerless = bed.until("the placeholder to lose its owner", SOON, async || {
+        let set = sets.get(&name).await.map_err(|error| error.to_string())?;
+        let owners = set.owner_references().len();
+        if owners == 0 {
+            Ok(())
+        } else {
+            Err(format!("{owners} owners"))
+        }
+    });
+    ownerless.await.unwrap();
+    start_controllers(&bed).await;
+    bed.until("the orphan to be deleted", Duration::from_mins(1), async || {
+        let set = sets.get_opt(&name).await.map_err(|error| error.to_string())?;
+        set.map_or(Ok(()), |_| Err("it is there".to_owned()))
+    })
+    .await
+    .unwrap();
 }
 
 #[e2e_test]

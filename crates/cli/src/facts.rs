@@ -16,6 +16,7 @@ use placement::config::Config;
 use placement::keys;
 use placement::node::{self, Cause, NodeFacts, NodeState};
 use placement::plan::{Observation, Quota};
+use placement::quota_room::RejectedTask;
 use placement::strategy::Enrolment;
 use placement::volume::NodeNames;
 
@@ -42,7 +43,7 @@ pub(crate) struct Facts {
     pub(crate) volumes: Option<RequestResult<Vec<BoundVolume>>>,
     pub(crate) quota: Option<RequestResult<Quota>>,
     /// The run's TaskRuns whose pods were rejected by a quota.
-    pub(crate) rejected_tasks: Option<RequestResult<Vec<String>>>,
+    pub(crate) rejected_tasks: Option<RequestResult<Vec<RejectedTask>>>,
     /// Why the placeholder's pod cannot be created.
     pub(crate) failed_create: Option<RequestResult<Option<String>>>,
 }

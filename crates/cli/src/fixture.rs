@@ -11,6 +11,7 @@ use placement::config::Config;
 use placement::keys;
 use placement::names::PlaceholderName;
 use placement::plan::Quota;
+use placement::quota_room::RejectedTask;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
@@ -240,5 +241,13 @@ fn attributes(verb: &'static str, resource: &str) -> RequestAttributes {
         name: None,
         namespace: None,
         namespaced: resource == "pods",
+    }
+}
+
+/// A TaskRun whose pod a quota rejected, without figures.
+pub(crate) fn rejected_task() -> RejectedTask {
+    RejectedTask {
+        name: "build-test".to_owned(),
+        message: String::new(),
     }
 }

@@ -13,6 +13,7 @@ use k8s_openapi::api::core::v1::{ResourceQuota, ResourceQuotaSpec, ResourceQuota
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::api::{ListParams, PartialObjectMeta};
 use placement::plan::{Observation, Quota};
+use placement::quota_room::counts_placeholders;
 use placement::requests::Operation;
 use placement::resources::Resources;
 use placement::run::Run;
@@ -30,6 +31,8 @@ pub(crate) struct QuotaState {
     statefulsets: Option<String>,
     /// No resource of the quota is used up.
     has_room: bool,
+    /// The scopes of the quota include placeholders.
+    counts_placeholders: bool,
 }
 
 /// A quota, with the fields that decisions read.
@@ -54,6 +57,7 @@ pub(crate) fn quota(quota: &WatchedQuota) -> Option<Reduced<ObjectKey, QuotaStat
     let (hard, used) = Resources::limit_and_usage(&quota);
     let state = QuotaState {
         statefulsets: statefulset_quota::count(&quota),
+        counts_placeholders: quota.spec.as_ref().is_none_or(counts_placeholders),
         has_room: hard.iter().all(|(name, hard)| used.get(name) < hard),
     };
     Some((key, Some(state)))
@@ -67,6 +71,13 @@ pub(crate) fn may_count_statefulsets(quotas: &Quotas, namespace: &str) -> bool {
         .range(from..)
         .take_while(|((found, _), _)| found == namespace);
     !quotas.is_filled_now() || here.any(|(_, quota)| quota.statefulsets.is_some())
+}
+
+/// Whether a quota counts placeholders. A quota that the cache lacks is taken to count them.
+pub(crate) fn counts_placeholder(quotas: &Quotas, namespace: &str, quota: String) -> bool {
+    let key = (namespace.to_owned(), quota);
+    let known = quotas.read();
+    known.get(&key).is_none_or(|quota| quota.counts_placeholders)
 }
 
 impl Cluster {

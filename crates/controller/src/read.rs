@@ -13,6 +13,7 @@ use kube::api::{Api, ListParams};
 use placement::keys;
 use placement::node::{self, NodeState};
 use placement::plan::{AssistantPod, Observation, PlaceholderPod};
+use placement::quota_room::RejectedTask;
 use placement::requests::Operation;
 use placement::run::Run;
 use placement::volume::{NodeNames, is_only_on};
@@ -131,12 +132,12 @@ impl Cluster {
     }
 
     /// The TaskRuns of the run's group whose pod was rejected by a ResourceQuota, as their condition reports.
-    pub(crate) async fn rejected_tasks(&self, run: &Run) -> Result<Vec<String>, StepError> {
+    pub(crate) async fn rejected_tasks(&self, run: &Run) -> Result<Vec<RejectedTask>, StepError> {
         let members = ListParams::default().labels(&format!("{}={}", keys::GROUP, run.key.uid));
         let tasks: Api<TaskRun> = self.api(&run.key.namespace);
-        let rejected = |mut names: Vec<String>, task: TaskRun| {
-            names.extend(task.metadata.name.clone().filter(|_| task.has_reason(OVER_QUOTA)));
-            names
+        let rejected = |mut rejected: Vec<RejectedTask>, task: TaskRun| {
+            rejected.extend(rejected_task(&task));
+            rejected
         };
         lists::fold(Operation::Retry, &tasks, members, Vec::new(), rejected).await
     }
@@ -176,6 +177,13 @@ impl Cluster {
         };
         lists::fold(Operation::Assistants, &pods, own, Vec::new(), assistants).await
     }
+}
+
+fn rejected_task(task: &TaskRun) -> Option<RejectedTask> {
+    Some(RejectedTask {
+        name: task.metadata.name.clone()?,
+        message: task.message_with_reason(OVER_QUOTA)?.to_owned(),
+    })
 }
 
 /// Counts only pods on the placeholder's node. The scheduler ignores pods on a deleted node, so that the run's next pod may be on

@@ -3,13 +3,14 @@
 use crate::api_error::StepError;
 use crate::memory::Memory;
 use crate::observe::{Clock, Stores};
-use crate::quotas::may_count_statefulsets;
+use crate::quotas::{counts_placeholder, may_count_statefulsets};
 use crate::report::Report;
 use crate::write::{Cluster, Effect};
 use kube::runtime::reflector::ObjectRef;
 use placement::config::Config;
 use placement::placeholder::size::is_automatic;
 use placement::plan::{Creation, Decision, Event, Inputs, Observation, Plan, Quota, Read, Step, Tasks, plan};
+use placement::quota_room::RejectedTask;
 use placement::run::Run;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -195,8 +196,18 @@ impl Reconciler {
         })
     }
 
-    async fn rejected_tasks(&self, observed: &Observation) -> Result<Vec<String>, StepError> {
-        let tasks = self.cluster.rejected_tasks(&observed.run).await?;
+    /// The rejected tasks for which the placeholder can make room.
+    async fn rejected_tasks(&self, observed: &Observation) -> Result<Vec<RejectedTask>, StepError> {
+        let mut tasks = self.cluster.rejected_tasks(&observed.run).await?;
+        let (quotas, namespace) = (&self.stores.quotas, &observed.run.key.namespace);
+        if let Some(placeholder) = &observed.statefulset {
+            tasks.retain(|task| {
+                let is_counted = task
+                    .quota()
+                    .is_none_or(|quota| counts_placeholder(quotas, namespace, quota));
+                is_counted && task.fits_without(&placeholder.spec)
+            });
+        }
         if tasks.is_empty() {
             let settled = |entry: &mut crate::memory::RunMemory| entry.settled(observed.rejection.clone());
             self.memory.with(&observed.run.key.uid, settled);

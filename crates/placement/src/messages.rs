@@ -111,6 +111,34 @@ pub fn is_over_quota(message: &str) -> bool {
     message.contains("exceeded quota")
 }
 
+/// The quota that rejected a pod, and the amounts of the resources that are short, by resource.
+pub(crate) struct QuotaFigures {
+    /// Name of the quota.
+    pub(crate) quota: String,
+    /// Requested, used, and limited.
+    pub(crate) amounts: [BTreeMap<String, String>; 3],
+}
+
+/// Such as `exceeded quota: few, requested: pods=1, used: pods=3, limited: pods=3`.
+///
+/// kube-apiserver: `k8s.io/apiserver/pkg/admission/plugin/resourcequota/controller.go`
+pub(crate) fn quota_figures(message: &str) -> Option<QuotaFigures> {
+    let (_, figures) = message.split_once("exceeded quota: ")?;
+    let (quota, figures) = figures.split_once(", requested: ")?;
+    let (requested, figures) = figures.split_once(", used: ")?;
+    let (used, limited) = figures.split_once(", limited: ")?;
+    let amounts = |text: &str| {
+        let pairs = text.split(',').filter_map(|pair| pair.trim().split_once('='));
+        pairs
+            .map(|(name, amount)| (name.to_owned(), amount.to_owned()))
+            .collect()
+    };
+    Some(QuotaFigures {
+        quota: quota.to_owned(),
+        amounts: [requested, used, limited].map(amounts),
+    })
+}
+
 /// The namespace is being deleted.
 ///
 /// kube-apiserver: `k8s.io/apiserver/pkg/admission/plugin/namespace/lifecycle/admission.go`

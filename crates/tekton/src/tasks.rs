@@ -57,9 +57,11 @@ pub struct TaskRun {
 }
 
 impl TaskRun {
-    /// Whether a condition of the TaskRun has this reason.
-    pub fn has_reason(&self, reason: &str) -> bool {
-        items(&self.status["conditions"]).any(|condition| condition["reason"] == reason)
+    /// The message of the condition that has this reason, if a condition has it.
+    pub fn message_with_reason(&self, reason: &str) -> Option<&str> {
+        let mut conditions = items(&self.status["conditions"]);
+        let condition = conditions.find(|condition| condition["reason"] == reason)?;
+        Some(condition["message"].as_str().unwrap_or_default())
     }
 }
 
@@ -122,7 +124,10 @@ fn task_spec<'de, D: Deserializer<'de>>(from: D) -> Result<Value, D::Error> {
 fn task_run_status<'de, D: Deserializer<'de>>(from: D) -> Result<Value, D::Error> {
     static FIELDS: Fields = Fields::Object(&[(
         "conditions",
-        Fields::List(&Fields::Object(&[("reason", Fields::Scalar)])),
+        Fields::List(&Fields::Object(&[
+            ("reason", Fields::Scalar),
+            ("message", Fields::Scalar),
+        ])),
     )]);
     Ok(FIELDS.decode(from)?.value)
 }

@@ -8,7 +8,9 @@ use k8s_openapi::api::core::v1::ResourceQuota;
 use kube::ResourceExt;
 use kube::api::{ListParams, ObjectMeta};
 use placement::keys;
+use placement::placeholder::spec::Spec;
 use placement::plan::Quota;
+use placement::quota_room::RejectedTask;
 use placement::run::Run;
 use placement::statefulset_quota::{self, OwnedStatefulSet, Places};
 use serde::Deserialize;
@@ -67,15 +69,14 @@ fn has_assistants(other: &Run, run: &Run) -> bool {
 }
 
 /// The TaskRuns of the run's group whose pods were rejected by a quota.
-pub(super) async fn rejected_tasks(server: &Server, facts: &Facts) -> RequestResult<Vec<String>> {
+pub(super) async fn rejected_tasks(server: &Server, facts: &Facts) -> RequestResult<Vec<RejectedTask>> {
     let key = &facts.view.run.key;
     let group = ListParams::default().labels(&format!("{}={}", keys::GROUP, key.uid));
     let tasks = server.within::<TaskRun>(&key.namespace).list(group).await?;
-    Ok(tasks
-        .iter()
-        .filter(|task| is_rejected(task))
-        .map(ResourceExt::name_any)
-        .collect())
+    let placeholder = facts.placeholder().set.and_then(|set| set.spec.as_ref());
+    let placeholder = placeholder.map(Spec::from_statefulset).unwrap_or_default();
+    let rejected = tasks.iter().filter_map(rejected_task);
+    Ok(rejected.filter(|task| task.fits_without(&placeholder)).collect())
 }
 
 /// The conditions of a TaskRun.
@@ -96,13 +97,16 @@ struct Status {
 #[serde(default)]
 struct Condition {
     reason: String,
+    message: String,
 }
 
 tekton::read_only!(TaskRun, "taskruns");
 
-fn is_rejected(task: &TaskRun) -> bool {
-    task.status
-        .conditions
-        .iter()
-        .any(|condition| condition.reason == REASON)
+fn rejected_task(task: &TaskRun) -> Option<RejectedTask> {
+    let mut conditions = task.status.conditions.iter();
+    let condition = conditions.find(|condition| condition.reason == REASON)?;
+    Some(RejectedTask {
+        name: task.name_any(),
+        message: condition.message.clone(),
+    })
 }

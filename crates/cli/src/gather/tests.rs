@@ -132,6 +132,6 @@ async fn task_runs_are_read_only_after_an_event_about_a_quota() {
     });
     api.put("/apis/tekton.dev/v1/namespaces/ci/taskruns/build-test", task);
     let facts = facts_of(&api).await;
-    assert_eq!(facts.rejected_tasks, Some(Ok(vec!["build-test".to_owned()])));
+    assert_eq!(facts.rejected_tasks, Some(Ok(vec![fixture::rejected_task()])));
     assert_eq!(Planned::new(&facts).unwrap().plan.decision.name(), "make_room");
 }

@@ -1,7 +1,7 @@
 //! The plan of the tool is the controller's plan: both read the same objects, in each state of a run.
 
 use super::*;
-use crate::fixture::{at, facts, forbidden, merged, node, released, statefulset};
+use crate::fixture::{at, facts, forbidden, merged, node, rejected_task, released, statefulset};
 use crate::view::RunView;
 use k8s_openapi::api::apps::v1::StatefulSet;
 use placement::plan::State;
@@ -129,7 +129,7 @@ fn a_rejection_by_a_quota_and_the_tasks_that_it_concerns_make_room() {
     facts.set = Ok(Some(statefulset(1, &json!({}))));
     facts.refusal = Some("exceeded quota".into());
     assert_eq!(Planned::new(&facts).unwrap().plan.decision.name(), "settled");
-    facts.rejected_tasks = Some(Ok(vec!["build-test".into()]));
+    facts.rejected_tasks = Some(Ok(vec![rejected_task()]));
     assert_eq!(Planned::new(&facts).unwrap().plan.decision.name(), "make_room");
 }
 

@@ -9,6 +9,7 @@ use placement::node::Cause as Trouble;
 use placement::node::NodeState;
 use placement::plan::RequeueMark;
 use placement::plan::{Action, Inputs, Read, Requeue, Resize, Tasks as Counted, WaitingPod};
+use placement::quota_room::RejectedTask;
 use placement::resources::Resources;
 use placement::run::SpecStatus;
 use serde_json::{Value, json};
@@ -349,7 +350,11 @@ async fn a_label_on_the_rejected_taskruns_makes_tekton_retry() {
     observed.statefulset.as_mut().unwrap().spec.replicas = 0;
     observed.rejection = Some("7".into());
     let (_, inputs) = step(&server, &mut observed).await.unwrap();
-    assert_eq!(inputs.rejected_tasks, vec!["build-test".to_owned()].into());
+    let rejected = RejectedTask {
+        name: "build-test".into(),
+        message: String::new(),
+    };
+    assert_eq!(inputs.rejected_tasks, vec![rejected].into());
     let call = server.calls().remove(1);
     assert_eq!(
         call.line,

@@ -4,6 +4,7 @@ use super::reason::{Note, Reason, note};
 use crate::keys;
 use crate::node::{self, NodeOffer, NodeState};
 use crate::plan::{MoveCause, Observation};
+use crate::quota_room::RejectedTask;
 use crate::resources::Resources;
 use crate::run::Run;
 
@@ -19,12 +20,17 @@ pub(super) fn moves_off(observed: &Observation, cause: MoveCause, pod: Option<&s
 }
 
 /// A ResourceQuota has no room for a task's pod beside the placeholder.
-pub(super) fn makes_room(tasks: &[String]) -> Note {
+pub(super) fn makes_room(tasks: &[RejectedTask]) -> Note {
+    let names: Vec<_> = tasks.iter().map(|task| task.name.as_str()).collect();
+    let message = tasks
+        .first()
+        .map(|task| task.message.as_str())
+        .unwrap_or_default();
     let text = format!(
         "A quota of this namespace has no room for the pod of {}: the placeholder makes room and returns later. Until then, \
          the running tasks of this run keep its node; between tasks, other runs can take it. Each labelled run needs one \
-         more pod: raise the quota by the number of runs at a time.",
-        tasks.join(", ")
+         more pod: raise the quota by the number of runs at a time. {message}",
+        names.join(", ")
     );
     note(Reason::MadeRoom, text)
 }

@@ -7,6 +7,7 @@ use super::observation::RequeueMark;
 use crate::automatic_reserve::ExpectedRequests;
 use crate::node::{Cause, NodeOffer};
 use crate::placeholder::spec::Spec;
+use crate::quota_room::RejectedTask;
 use crate::requests::RunState;
 use crate::strategy::Enrolment;
 use strum::{IntoStaticStr, VariantArray};
@@ -131,7 +132,7 @@ pub enum Event {
     /// The placeholder made room in a quota of pods.
     MadeRoom {
         /// The TaskRuns whose pods the quota rejected.
-        tasks: Vec<String>,
+        tasks: Vec<RejectedTask>,
     },
     /// The placeholder of another run was deleted, to make room for StatefulSets of Tekton.
     PlaceFreed {

@@ -9,6 +9,7 @@ use crate::attempts::Turn;
 use crate::config::Config;
 use crate::node::{NodeFacts, NodeState};
 use crate::placeholder::size;
+use crate::quota_room::RejectedTask;
 use crate::requests::Request;
 use crate::resources::Resources;
 use crate::run::{Run, SpecStatus};
@@ -432,6 +433,14 @@ pub(super) fn requeued_for(generation: i64) -> RequeueMark {
     RequeueMark {
         generation,
         since: None,
+    }
+}
+
+/// A TaskRun whose pod a quota rejected.
+pub(super) fn rejected_task(name: &str) -> RejectedTask {
+    RejectedTask {
+        name: name.to_owned(),
+        message: "exceeded quota".to_owned(),
     }
 }
 

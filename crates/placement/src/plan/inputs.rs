@@ -5,6 +5,7 @@
 
 use super::observation::AssistantPod;
 use crate::automatic_reserve::{ExpectedRequests, PodUsage};
+use crate::quota_room::RejectedTask;
 use crate::statefulset_quota::QuotaBlocker;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::NodeSelector;
@@ -23,7 +24,7 @@ pub enum Read {
     Tasks,
     /// The affinity assistants of a run that gave up a node.
     Assistants,
-    /// The run's TaskRuns whose pods a ResourceQuota rejected.
+    /// The run's TaskRuns whose pods a `ResourceQuota` rejected that has room for them without the placeholder.
     RejectedTasks,
     /// What the run's tasks requested, and when they ran.
     Usage,
@@ -90,8 +91,8 @@ pub struct Inputs {
     pub tasks: Group<Tasks>,
     /// See [`Read::Assistants`].
     pub assistants: Group<Vec<AssistantPod>>,
-    /// See [`Read::RejectedTasks`]: their names.
-    pub rejected_tasks: Group<Vec<String>>,
+    /// See [`Read::RejectedTasks`].
+    pub rejected_tasks: Group<Vec<RejectedTask>>,
     /// See [`Read::Usage`]; empty if the usage is unknown.
     pub usage: Group<Vec<PodUsage>>,
 }

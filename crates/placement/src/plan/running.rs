@@ -14,6 +14,7 @@ use super::state::PlaceholderState::{Missing, Unusable, Usable};
 use super::{
     Plan, change_placeholder, change_run, creation, ending, moving, scaled_down, with_timer, without_timer,
 };
+use crate::quota_room::RejectedTask;
 use crate::run::SpecStatus;
 use crate::strategy::Enrolment;
 use std::time::Duration;
@@ -123,7 +124,7 @@ fn make_room(
 
 /// Scales the placeholder down. The annotation `left` is empty, because the run does not move: its active pods stay on
 /// the node.
-fn scale_down_for_tasks(placeholder: &Placeholder, tasks: &[String]) -> Decision {
+fn scale_down_for_tasks(placeholder: &Placeholder, tasks: &[RejectedTask]) -> Decision {
     let away = change_placeholder(placeholder, |spec| {
         spec.replicas = 0;
         spec.previous_node = Some(String::new());
@@ -134,13 +135,13 @@ fn scale_down_for_tasks(placeholder: &Placeholder, tasks: &[String]) -> Decision
 
 /// Requeues the TaskRuns at Tekton, and repeats this because another run may have taken the room. Tekton itself retries
 /// each minute.
-fn requeue_task_runs(observed: &Observation, tasks: &[String], rejection: &str) -> Plan {
+fn requeue_task_runs(observed: &Observation, tasks: &[RejectedTask], rejection: &str) -> Plan {
     let remaining = observed.pause_after(observed.retries, FIRST_RETRY);
     if !remaining.is_zero() {
         return with_timer(Decision::Wait(Wait::Pause), remaining);
     }
     let requeue = Requeue::TaskRuns {
-        names: tasks.to_vec(),
+        names: tasks.iter().map(|task| task.name.clone()).collect(),
         rejection: rejection.to_owned(),
     };
     without_timer(Decision::act("retry_tasks", None, [Action::Requeue(requeue)]))

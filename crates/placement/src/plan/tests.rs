@@ -2,8 +2,8 @@
 
 use super::fixtures::{
     ELSEWHERE, GENERATION, NO_NODE, NODE, POD, SET, Scene, UID, ago, amounts, cleaned_up, creation,
-    default_enrolment, deletion, done, enrolled, enrolled_state, fresh, held, node, now, requeued_for,
-    settled, spec,
+    default_enrolment, deletion, done, enrolled, enrolled_state, fresh, held, node, now, rejected_task,
+    requeued_for, settled, spec,
 };
 use super::*;
 use crate::config::ReleaseWhen;

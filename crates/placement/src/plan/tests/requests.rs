@@ -53,7 +53,7 @@ fn a_placeholder_that_makes_room_after_a_move_gives_up_no_node() {
     let makes_room = settled().change(|scene| {
         scene.statefulset.as_mut().unwrap().spec.previous_node = Some("old".to_owned());
         scene.rejection = Some("7".into());
-        scene.inputs.rejected_tasks = vec!["build-test".into()].into();
+        scene.inputs.rejected_tasks = vec![rejected_task("build-test")].into();
     });
     let left = format!(
         "/spec/template/metadata/annotations/{}",

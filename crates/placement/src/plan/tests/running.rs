@@ -193,7 +193,7 @@ fn the_new_node_is_written_down_once_the_placeholder_is_there() {
 }
 
 fn refused(scene: Scene, tasks: &[&str]) -> Scene {
-    let tasks: Vec<_> = tasks.iter().map(|task| (*task).to_owned()).collect();
+    let tasks: Vec<_> = tasks.iter().map(|task| rejected_task(task)).collect();
     scene.change(|scene| {
         scene.rejection = Some("7".into());
         scene.inputs.rejected_tasks = tasks.into();
@@ -226,7 +226,7 @@ fn one_that_is_anothers_changes_nothing() {
 fn the_placeholder_makes_room_and_when_it_is_gone_tekton_tries_again() {
     let tasks = ["build-test"];
     let event = Event::MadeRoom {
-        tasks: vec!["build-test".into()],
+        tasks: vec![rejected_task("build-test")],
     };
     let away = Spec {
         replicas: 0,

@@ -307,7 +307,7 @@ fn change_set(scene: &mut Scene, change: fn(&mut Placeholder)) {
 
 fn a_quota_refuses_a_task(scene: &mut Scene) {
     scene.rejection = Some("7".to_owned());
-    scene.inputs.rejected_tasks = vec!["build-test".to_owned()].into();
+    scene.inputs.rejected_tasks = vec![rejected_task("build-test")].into();
 }
 
 /// The usage of a task.

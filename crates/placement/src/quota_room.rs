@@ -1,0 +1,126 @@
+//! Whether the end of a placeholder makes room in a quota for a pod of a task that the quota rejected.
+//!
+//! The placeholder counts as one pod, and with its own requests. A quota that lacks another resource, or more of a resource than the
+//! placeholder requests, has no room after the end of the placeholder either: the run would give up the protection of its node in vain.
+
+use crate::messages;
+use crate::placeholder::spec::Spec;
+use crate::quantity::Quantity;
+use crate::resources::Resources;
+use k8s_openapi::api::core::v1::{ResourceQuotaSpec, ScopedResourceSelectorRequirement};
+
+/// A TaskRun whose pod a quota rejected.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RejectedTask {
+    /// Name of the TaskRun.
+    pub name: String,
+    /// The message of the API server, in the condition of the TaskRun.
+    pub message: String,
+}
+
+impl RejectedTask {
+    /// The name of the quota.
+    pub fn quota(&self) -> Option<String> {
+        messages::quota_figures(&self.message).map(|figures| figures.quota)
+    }
+
+    /// Whether the quota would have room without the placeholder. A message that cannot be parsed counts as yes.
+    pub fn fits_without(&self, placeholder: &Spec) -> bool {
+        let Some(figures) = messages::quota_figures(&self.message) else {
+            return true;
+        };
+        let [requested, used, limited] = figures.amounts.each_ref().map(Resources::from_texts);
+        requested.iter().all(|(resource, amount)| {
+            let freed = freed(resource, placeholder);
+            used.get(resource) + amount <= limited.get(resource) + freed
+        })
+    }
+}
+
+/// What the end of the placeholder frees of a resource of a quota. Its limits are equal to its requests.
+fn freed(resource: &str, placeholder: &Spec) -> Quantity {
+    let compute = resource
+        .strip_prefix("requests.")
+        .or(resource.strip_prefix("limits."))
+        .unwrap_or(resource);
+    match resource {
+        "pods" | "count/pods" => Quantity::of(1),
+        _ => placeholder.size.get(compute),
+    }
+}
+
+/// Whether a quota counts placeholders, by its scopes: a placeholder has requests and no deadline. The priority is that of the run.
+pub fn counts_placeholders(quota: &ResourceQuotaSpec) -> bool {
+    let is_other = |scope: &str| matches!(scope, "Terminating" | "BestEffort");
+    let selector = quota.scope_selector.as_ref();
+    let required = selector.and_then(|selector| selector.match_expressions.as_ref());
+    let is_other_selected = |it: &ScopedResourceSelectorRequirement| is_other(&it.scope_name);
+    let scopes = quota.scopes.iter().flatten();
+    !scopes.map(String::as_str).any(is_other) && !required.into_iter().flatten().any(is_other_selected)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+    use std::collections::BTreeMap;
+
+    fn fits(figures: &str) -> bool {
+        let size =
+            [("cpu", "50m"), ("memory", "100Mi")].map(|(name, amount)| (name.to_owned(), amount.to_owned()));
+        let size = BTreeMap::from(size);
+        let placeholder = Spec {
+            size: Resources::from_texts(&size),
+            ..Spec::default()
+        };
+        let message = format!(
+            "TaskRun Pod exceeded available resources: pods \"build-test-pod\" is forbidden: exceeded quota: few, {figures}"
+        );
+        let task = RejectedTask {
+            name: "build-test".into(),
+            message,
+        };
+        assert_eq!(task.quota().as_deref(), Some("few"));
+        task.fits_without(&placeholder)
+    }
+
+    #[test]
+    fn a_quota_has_room_without_the_placeholder_if_it_lacks_no_more_than_the_placeholder_uses() {
+        for figures in [
+            "requested: pods=1, used: pods=3, limited: pods=3",
+            "requested: count/pods=1, used: count/pods=3, limited: count/pods=3",
+            "requested: requests.cpu=1, used: requests.cpu=3050m, limited: requests.cpu=4",
+            "requested: limits.memory=1Gi,pods=1, used: limits.memory=100Mi,pods=2, limited: limits.memory=1Gi,pods=2",
+        ] {
+            assert!(fits(figures), "{figures}");
+        }
+        for figures in [
+            "requested: requests.nvidia.com/gpu=1, used: requests.nvidia.com/gpu=1, limited: requests.nvidia.com/gpu=1",
+            "requested: requests.cpu=1, used: requests.cpu=3100m, limited: requests.cpu=4",
+            "requested: pods=1,requests.cpu=1, used: pods=3,requests.cpu=4, limited: pods=3,requests.cpu=4",
+            "requested: pods=1, used: pods=5, limited: pods=3",
+        ] {
+            assert!(!fits(figures), "{figures}");
+        }
+    }
+
+    #[test]
+    fn a_message_without_figures_is_taken_as_room() {
+        let task = RejectedTask {
+            name: "t".into(),
+            message: "exceeded quota".into(),
+        };
+        assert!(task.fits_without(&Spec::default()));
+        assert_eq!(task.quota(), None);
+    }
+
+    #[test]
+    fn the_scopes_of_a_quota_tell_whether_it_counts_placeholders() {
+        let counts = |spec| counts_placeholders(&serde_json::from_value(spec).unwrap());
+        assert!(counts(json!({})));
+        assert!(counts(json!({"scopes": ["NotTerminating", "NotBestEffort"]})));
+        assert!(!counts(json!({"scopes": ["Terminating"]})));
+        let selector = json!({"matchExpressions": [{"scopeName": "BestEffort", "operator": "Exists"}]});
+        assert!(!counts(json!({"scopeSelector": selector})));
+    }
+}

@@ -81,6 +81,7 @@ fn waiting_pod(pod: &Pod) -> WaitingPod {
     let spec = pod.spec.as_ref();
     WaitingPod {
         name: pod.metadata.name.clone().unwrap_or_default(),
+        task_run: label(&pod.metadata, keys::TEKTON_TASK_RUN).map(str::to_owned),
         requests: spec.map(Resources::from_pod_spec).unwrap_or_default(),
         unschedulable: unschedulable(pod),
         tolerations: spec.and_then(|spec| spec.tolerations.clone()).unwrap_or_default(),

@@ -33,6 +33,8 @@ const TIMEOUT: Duration = Duration::from_secs(10);
 pub(crate) struct QueuedNote {
     pub(crate) key: RunKey,
     pub(crate) note: Note,
+    /// The TaskRun whose timeout continues while its pod waits.
+    pub(crate) task_run: Option<String>,
     /// How often the note was reported, including this time.
     pub(crate) count: i32,
     pub(crate) at: Timestamp,
@@ -102,13 +104,23 @@ impl EventWriter {
         self.waiting().map(|note| note.text).collect()
     }
 
+    /// The reasons of the queued notices, with the TaskRuns whose pods wait.
+    pub(crate) fn task_runs(&mut self) -> Vec<(&'static str, Option<String>)> {
+        let queued = self.queued();
+        queued.map(|it| (it.note.reason.into(), it.task_run)).collect()
+    }
+
     fn waiting(&mut self) -> impl Iterator<Item = Note> {
-        std::iter::from_fn(|| self.queue.try_recv().ok()).map(|notice| notice.note)
+        self.queued().map(|notice| notice.note)
+    }
+
+    fn queued(&mut self) -> impl Iterator<Item = QueuedNote> {
+        std::iter::from_fn(|| self.queue.try_recv().ok())
     }
 }
 
 async fn deliver(cluster: &Cluster, instance: &str, metrics: &Metrics, notice: QueuedNote) {
-    let event = event(instance, &notice);
+    let event = event(instance, &notice, &time_left(cluster, &notice).await);
     let sending = cluster.publish(&notice.key.namespace, &event, notice.count);
     let sent = tokio::time::timeout(TIMEOUT, sending).await;
     metrics.event(if matches!(sent, Ok(Ok(()))) {
@@ -122,9 +134,24 @@ async fn deliver(cluster: &Cluster, instance: &str, metrics: &Metrics, notice: Q
     }
 }
 
-fn event(instance: &str, notice: &QueuedNote) -> Event {
+/// The time that is left of the TaskRun's timeout, as a sentence. Empty if the TaskRun has no timeout or cannot be read. An event that
+/// is repeated keeps its first text.
+async fn time_left(cluster: &Cluster, notice: &QueuedNote) -> String {
+    let Some(name) = notice.task_run.as_deref().filter(|_| notice.count == 1) else {
+        return String::new();
+    };
+    let read = tokio::time::timeout(TIMEOUT, cluster.task_run(&notice.key.namespace, name)).await;
+    let deadline = read.ok().and_then(Result::ok).flatten();
+    let deadline = deadline.and_then(|task_run| task_run.deadline());
+    deadline.map_or_else(String::new, |deadline| {
+        placement::notes::time_left(name, deadline, notice.at)
+    })
+}
+
+fn event(instance: &str, notice: &QueuedNote, time_left: &str) -> Event {
     let reason = notice.note.reason;
     let Manner { kind, action, .. } = reason.manner();
+    let text = shortened(&notice.note.text, MAX_NOTE_LENGTH.saturating_sub(time_left.len()));
     Event {
         metadata: ObjectMeta {
             name: Some(name(notice)),
@@ -136,7 +163,7 @@ fn event(instance: &str, notice: &QueuedNote) -> Event {
         reporting_instance: Some(instance.to_owned()),
         action: Some(action.to_owned()),
         reason: Some(reason.to_string()),
-        note: Some(shortened(&notice.note.text, MAX_NOTE_LENGTH).into_owned()),
+        note: Some(format!("{text}{time_left}")),
         regarding: Some(reference(&notice.key)),
         type_: Some(kind.to_owned()),
         ..Event::default()
@@ -154,6 +181,7 @@ fn reference(key: &RunKey) -> ObjectReference {
     }
 }
 
+/// The name does not depend on the time left, so that a repeated note is the same event.
 fn name(notice: &QueuedNote) -> String {
     let note = &notice.note;
     let texts = [notice.key.uid.as_str(), note.reason.into(), note.text.as_str()];
@@ -176,6 +204,7 @@ mod tests {
         QueuedNote {
             key: run().key,
             note,
+            task_run: None,
             count,
             at: at(0),
         }
@@ -223,6 +252,53 @@ mod tests {
         assert_eq!(call.body["series"]["count"], 3);
     }
 
+    #[tokio::test]
+    async fn the_event_about_a_waiting_pod_has_the_time_left_of_its_taskrun() {
+        let waits = |count| QueuedNote {
+            task_run: Some("build-test".to_owned()),
+            ..notice(&"x".repeat(2000), count)
+        };
+        let mut server = Server::start();
+        let task_run = json!({
+            "metadata": {"name": "build-test"}, "spec": {"timeout": "1m30s"}, "status": {"startTime": at(0).to_string()},
+        });
+        server.answer(200, json!({"metadata": {}, "items": [task_run]}));
+        (0..2).for_each(|_| server.answer(201, json!({"metadata": {}})));
+        event_writer(&mut server, vec![waits(1)]).await;
+        event_writer(&mut server, vec![waits(2)]).await;
+        let calls = server.calls();
+        let lines: Vec<_> = calls.iter().map(|call| call.line.as_str()).collect();
+        let post = "POST /apis/events.k8s.io/v1/namespaces/ns/events?";
+        let list = "GET /apis/tekton.dev/v1/namespaces/ns/taskruns?&fieldSelector=metadata.name%3Dbuild-test&limit=1";
+        assert_eq!(
+            lines,
+            [list, post, post],
+            "read once, and not for a repeated note"
+        );
+        let note = calls[1].body["note"].as_str().unwrap();
+        assert!(
+            note.len() <= MAX_NOTE_LENGTH && note.contains("TaskRun build-test continues: 1m 30s left"),
+            "{note}"
+        );
+        assert_eq!(
+            calls[1].body["metadata"]["name"],
+            calls[2].body["metadata"]["name"]
+        );
+    }
+
+    #[tokio::test]
+    async fn the_event_about_a_waiting_pod_does_not_need_the_taskrun() {
+        let mut server = Server::start();
+        server.refuse(403, "Forbidden", "no");
+        server.answer(201, json!({"metadata": {}}));
+        let waits = QueuedNote {
+            task_run: Some("build-test".to_owned()),
+            ..notice("waits", 1)
+        };
+        event_writer(&mut server, vec![waits]).await;
+        assert_eq!(server.calls()[1].body["note"], "waits");
+    }
+
     #[test]
     fn different_words_are_different_events_and_the_same_words_are_one() {
         assert_eq!(name(&notice("a", 1)), name(&notice("a", 2)));
@@ -231,7 +307,7 @@ mod tests {
 
     #[test]
     fn a_note_is_not_longer_than_the_api_server_accepts() {
-        let note = event("pod-1", &notice(&"ä".repeat(2000), 1)).note.unwrap();
+        let note = event("pod-1", &notice(&"ä".repeat(2000), 1), "").note.unwrap();
         assert!(
             note.len() <= MAX_NOTE_LENGTH && note.ends_with('…'),
             "{}",

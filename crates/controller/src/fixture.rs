@@ -168,7 +168,10 @@ pub(crate) fn node(name: &str, changes: &Value) -> Value {
 
 /// A pod of a run's task that asks for 12 CPU; the scheduler has found no node for it since then.
 pub(crate) fn stuck_task(run: &Run, name: &str, since: Timestamp) -> Value {
-    let labels = json!({keys::GROUP: run.key.uid, keys::TEKTON_PIPELINE_RUN: run.key.name});
+    let task_run = name.trim_end_matches("-pod");
+    let labels = json!({
+        keys::GROUP: run.key.uid, keys::TEKTON_PIPELINE_RUN: run.key.name, keys::TEKTON_TASK_RUN: task_run,
+    });
     let condition = json!({
         "type": "PodScheduled", "status": "False", "reason": "Unschedulable",
         "message": "0/1 nodes are available: 1 Insufficient cpu.", "lastTransitionTime": since.to_string(),

@@ -142,6 +142,15 @@ impl Cluster {
         lists::fold(Operation::Retry, &tasks, members, Vec::new(), rejected).await
     }
 
+    /// The TaskRun of this name. Lists, because the controller has no right to get TaskRuns.
+    pub(crate) async fn task_run(&self, namespace: &str, name: &str) -> kube::Result<Option<TaskRun>> {
+        let named = ListParams::default()
+            .fields(&format!("metadata.name={name}"))
+            .limit(1);
+        let found = self.api(namespace).list(&named).await?;
+        Ok(found.items.into_iter().next())
+    }
+
     /// The current run with all its labels, which the cache does not keep; `None` if the run was deleted. Lists the runs, because
     /// the controller has the right to list for its watch, but needs no right to get.
     async fn read(&self, operation: Operation, run: &Run) -> Result<Option<PipelineRun>, StepError> {

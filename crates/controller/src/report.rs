@@ -9,7 +9,7 @@ use crate::notes;
 use crate::turns::Turns;
 use crate::write::Effect;
 use jiff::Timestamp;
-use placement::notes::Reason;
+use placement::notes::{Reason, waiting_task_run};
 use placement::plan::{Action, Decision, Event, IgnoreReason, Observation, Plan, Requeue, State, Step, Wait};
 use placement::requests::Operation;
 use std::time::Duration;
@@ -111,8 +111,14 @@ impl Report {
                     if note.reason == Reason::FieldIgnored {
                         self.metrics.field_ignored();
                     }
-                    let (key, pause) = (observed.run.key.clone(), note.reason.repeat().pause());
-                    self.event_queue.put(QueuedNote { key, note, count, at });
+                    let pause = note.reason.repeat().pause();
+                    self.event_queue.put(QueuedNote {
+                        key: observed.run.key.clone(),
+                        task_run: waiting_task_run(observed, &plan.decision, note.reason).map(str::to_owned),
+                        note,
+                        count,
+                        at,
+                    });
                     pause
                 }
                 Due::Later(pause) => Some(pause),

@@ -37,6 +37,7 @@ pub(crate) fn pod(pod: &PodView) -> Option<Reduced<PodKey, OfRun<WaitingPod>>> {
     }
     let waiting = WaitingPod {
         name: key.name.clone(),
+        task_run: pod.labels().get(keys::TEKTON_TASK_RUN).cloned(),
         requests: pod.asks(),
         unschedulable: pod.unschedulable(),
         tolerations: pod.spec.tolerations.clone(),

@@ -55,6 +55,8 @@ pub const RELAXED: &str = "pod-affinity.tekton.dev/relaxed";
 pub const TEKTON_PIPELINE_RUN: &str = "tekton.dev/pipelineRun";
 /// Label that Tekton puts on every pod of a run; the value is the run's UID.
 pub const TEKTON_PIPELINE_RUN_UID: &str = "tekton.dev/pipelineRunUID";
+/// Label that Tekton puts on the pod of a task; the value is the name of the TaskRun.
+pub const TEKTON_TASK_RUN: &str = "tekton.dev/taskRun";
 /// Label of a run that Kueue queues. Kueue, and not pod-affinity, starts such a run.
 pub const KUEUE_QUEUE_NAME: &str = "kueue.x-k8s.io/queue-name";
 /// `spec.managedBy` of a run that belongs to Tekton.

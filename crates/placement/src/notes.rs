@@ -15,6 +15,7 @@ use crate::placeholder::size::InvalidReserve;
 use crate::plan::{Decision, Event, Observation, Plan, Read, ReleaseCause, Step, Wait};
 use crate::run::{HeldFrom, Run, SpecStatus};
 use crate::strategy::{Enrolment, IsolateFrom, Scope, Strategy};
+pub use moves::time_left;
 pub use placeholder::POLICY_REMEDY;
 pub use reason::{Manner, Note, Reason, Repeat, note};
 use std::time::Duration;
@@ -74,6 +75,26 @@ fn waiting(observed: &Observation, wait: &Wait) -> Option<Note> {
             largest,
         } => Some(moves::no_node_fits(pod, requests, message, largest.as_ref())),
     }
+}
+
+/// The TaskRun of the pod that waits while this note is reported. The timeout of the TaskRun continues meanwhile.
+pub fn waiting_task_run<'a>(
+    observed: &'a Observation,
+    decision: &Decision,
+    reason: Reason,
+) -> Option<&'a str> {
+    let pod = match decision {
+        Decision::Wait(Wait::Tasks { pod, .. } | Wait::Volume { pod, .. }) => pod.as_deref(),
+        Decision::Wait(Wait::Fit { pod, .. }) => Some(pod.as_str()),
+        Decision::Wait(_) | Decision::Ignore(_) | Decision::Read(_) | Decision::Act(_) => None,
+    };
+    let is_about_pod = matches!(
+        reason,
+        Reason::WaitingForRoom | Reason::NodeUnfit | Reason::NoNodeFits
+    );
+    let pod = pod.filter(|_| is_about_pod)?;
+    let waiting = observed.waiting.iter().find(|waiting| waiting.name == pod);
+    waiting?.task_run.as_deref()
 }
 
 /// The notes about a step that has succeeded.

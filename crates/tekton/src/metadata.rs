@@ -110,11 +110,12 @@ impl<'de> Visitor<'de> for Strings {
 
 /// Whether pod-affinity reads the label or annotation.
 fn is_read(key: &str) -> bool {
-    const KEYS: [&str; 7] = [
+    const KEYS: [&str; 8] = [
         keys::OPT_IN,
         keys::KUEUE_QUEUE_NAME,
         keys::TEKTON_PIPELINE_RUN,
         keys::TEKTON_PIPELINE_RUN_UID,
+        keys::TEKTON_TASK_RUN,
         keys::APP,
         keys::COMPONENT,
         keys::HOSTNAME,

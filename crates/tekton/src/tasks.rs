@@ -4,6 +4,7 @@
 //! zero, and so does a task that a resolver would have to fetch. A list with more than a hundred entries counts as empty.
 
 use crate::metadata;
+use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use placement::bounded::Fields;
@@ -52,6 +53,8 @@ pub struct TaskRun {
     /// The object metadata.
     #[serde(deserialize_with = "metadata::read")]
     pub metadata: ObjectMeta,
+    #[serde(deserialize_with = "task_run_spec")]
+    spec: Value,
     #[serde(deserialize_with = "task_run_status")]
     status: Value,
 }
@@ -62,6 +65,14 @@ impl TaskRun {
         let mut conditions = items(&self.status["conditions"]);
         let condition = conditions.find(|condition| condition["reason"] == reason)?;
         Some(condition["message"].as_str().unwrap_or_default())
+    }
+
+    /// When the timeout ends. Tekton counts the timeout from the first reconciliation of the TaskRun, and not from the binding of its
+    /// pod. `None` before that, or without a timeout.
+    pub fn deadline(&self) -> Option<Timestamp> {
+        let start: Timestamp = self.status["startTime"].as_str()?.parse().ok()?;
+        let timeout: SignedDuration = self.spec["timeout"].as_str()?.parse().ok()?;
+        start.checked_add(timeout).ok().filter(|_| timeout.is_positive())
     }
 }
 
@@ -121,14 +132,22 @@ fn task_spec<'de, D: Deserializer<'de>>(from: D) -> Result<Value, D::Error> {
     Ok(FIELDS.decode(from)?.value)
 }
 
+fn task_run_spec<'de, D: Deserializer<'de>>(from: D) -> Result<Value, D::Error> {
+    static FIELDS: Fields = Fields::Object(&[("timeout", Fields::Scalar)]);
+    Ok(FIELDS.decode(from)?.value)
+}
+
 fn task_run_status<'de, D: Deserializer<'de>>(from: D) -> Result<Value, D::Error> {
-    static FIELDS: Fields = Fields::Object(&[(
-        "conditions",
-        Fields::List(&Fields::Object(&[
-            ("reason", Fields::Scalar),
-            ("message", Fields::Scalar),
-        ])),
-    )]);
+    static FIELDS: Fields = Fields::Object(&[
+        ("startTime", Fields::Scalar),
+        (
+            "conditions",
+            Fields::List(&Fields::Object(&[
+                ("reason", Fields::Scalar),
+                ("message", Fields::Scalar),
+            ])),
+        ),
+    ]);
     Ok(FIELDS.decode(from)?.value)
 }
 
@@ -271,6 +290,29 @@ mod tests {
         assert_eq!(asks(&task, &of_run(whole)), "cpu=5");
         let step_of_run = json!({"stepSpecs": [step("b", &json!({"requests": {"cpu": "1"}}))]});
         assert_eq!(asks(&task, &of_run(step_of_run)), "cpu=3");
+    }
+
+    #[test]
+    fn the_timeout_of_a_taskrun_ends_after_its_start() {
+        let deadline = |spec: Value, status: Value| {
+            let read = serde_json::from_value::<TaskRun>(json!({"spec": spec, "status": status}));
+            read.unwrap().deadline().map(|at| at.to_string())
+        };
+        let started = || json!({"startTime": "2026-01-01T08:00:00Z"});
+        let at = |text: &str| Some(text.to_owned());
+        assert_eq!(
+            deadline(json!({"timeout": "1h0m30s"}), started()),
+            at("2026-01-01T09:00:30Z")
+        );
+        assert_eq!(deadline(json!({"timeout": "0s"}), started()), None, "no timeout");
+        assert_eq!(deadline(json!({}), started()), None);
+        assert_eq!(deadline(json!({"timeout": "1h"}), json!({})), None, "not started");
+        assert_eq!(
+            deadline(json!({"timeout": ["1h"]}), json!("odd")),
+            None,
+            "malformed"
+        );
+        assert_eq!(deadline(json!({"timeout": "9999999999999s"}), started()), None);
     }
 
     #[test]

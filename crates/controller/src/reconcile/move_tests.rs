@@ -91,7 +91,10 @@ async fn a_live_task_keeps_the_node_and_is_counted_once_a_second_at_most() {
     for _ in 0..3 {
         reconciler.reconcile(running()).await.unwrap();
     }
-    assert_eq!(event_writer.reasons(), ["WaitingForRoom"]);
+    assert_eq!(
+        event_writer.task_runs(),
+        [("WaitingForRoom", Some("large".to_owned()))]
+    );
     assert_eq!(server.calls().len(), 2);
 }
 

@@ -15,6 +15,7 @@ fn a_pod_waits_until_its_binding_or_its_deletion() {
     assert_eq!(caches.add_task(pod.clone()).len(), 1);
     let waiting = waiting_in(&caches.stores.waiting, &run().key);
     assert_eq!(waiting.len(), 1);
+    assert_eq!(waiting[0].task_run.as_deref(), Some("build-large"));
     assert_eq!(waiting[0].requests.to_string(), "cpu=12");
     assert_eq!(waiting[0].unschedulable.as_ref().unwrap().since, at(0));
     for end in [

@@ -1,10 +1,14 @@
 //! Runs whose tasks require different kinds of nodes, and tasks that wait beside a task that runs.
 
+use crate::support::SOON;
 use crate::support::events::until_event;
 use crate::support::objects::node_of;
 use crate::support::placeholders::{bound_placeholder, placeholder_name, sets};
 use crate::support::runs::{bound_task, create, let_task_end, until_unschedulable};
 use crate::support::testbeds::fresh;
+use jiff::{SignedDuration, Timestamp};
+use kube::api::{Api, DynamicObject};
+use kube::core::{ApiResource, GroupVersionKind};
 use placement::config::Config;
 use serde_json::{Value, json};
 use std::time::{Duration, Instant};
@@ -88,4 +92,50 @@ async fn the_placeholder_protects_the_node_of_a_task_while_another_task_of_the_r
         .await
         .unwrap();
     assert_eq!(set.spec.unwrap().replicas, Some(0));
+}
+
+/// When the timeout of this TaskRun ends, and the reason of its condition.
+async fn deadline_and_reason(bed: &Testbed, name: &str, timeout: SignedDuration) -> (Timestamp, String) {
+    let kind = ApiResource::from_gvk(&GroupVersionKind::gvk("tekton.dev", "v1", "TaskRun"));
+    let task_runs: Api<DynamicObject> = Api::namespaced_with(bed.client().await.unwrap(), "default", &kind);
+    let status = &task_runs.get(name).await.unwrap().data["status"];
+    let start: Timestamp = status["startTime"].as_str().unwrap().parse().unwrap();
+    let reason = &status["conditions"][0]["reason"];
+    (start + timeout, reason.as_str().unwrap_or_default().to_owned())
+}
+
+#[e2e_test]
+async fn the_event_about_a_task_that_waits_has_the_time_left_of_its_timeout() {
+    let bed = &*fresh(0).await;
+    bed.configure(&[("move-after", Some("1s"))]).await.unwrap();
+    let nodes = Nodes::new("node", 2).size("4", "16Gi");
+    bed.add_nodes(&nodes).await.unwrap();
+    let run = RunSpec::new("default", "run")
+        .sized_task("long", &[], &json!({"cpu": "3"}))
+        .task("before", &[])
+        .sized_task("waits", &["before"], &json!({"cpu": "3"}))
+        .task_field("timeout", json!("20s"))
+        .ending("hang")
+        .opted_in("true");
+    create(bed, &run).await;
+    bound_task(bed, &run, "long").await;
+    let_task_end(bed, &run, "before").await;
+    let note = until_event(bed, &run, "WaitingForRoom").await;
+    let timeout = SignedDuration::from_secs(20);
+    let (deadline, _) = deadline_and_reason(bed, "run-waits", timeout).await;
+    let left = format!("left, until {deadline}.");
+    assert!(
+        note.contains("TaskRun run-waits") && note.contains(&left),
+        "{note}"
+    );
+    bed.until(
+        "the timeout of the task that waits",
+        SOON,
+        async || match deadline_and_reason(bed, "run-waits", timeout).await.1 {
+            reason if reason == "TaskRunTimeout" => Ok(()),
+            other => Err(other),
+        },
+    )
+    .await
+    .unwrap();
 }

@@ -7,6 +7,7 @@ use crate::plan::{MoveCause, Observation};
 use crate::quota_room::RejectedTask;
 use crate::resources::Resources;
 use crate::run::Run;
+use jiff::{SignedDuration, Timestamp};
 
 /// The run gave up its node.
 pub(super) fn moves_off(observed: &Observation, cause: MoveCause, pod: Option<&str>) -> Note {
@@ -138,6 +139,13 @@ pub(super) fn no_node_fits(pod: &str, asks: &Resources, message: &str, nearest: 
          there is such a node."
     );
     note(Reason::NoNodeFits, text)
+}
+
+/// The sentence that follows a note about a pod that waits.
+pub fn time_left(task_run: &str, deadline: Timestamp, now: Timestamp) -> String {
+    let left = deadline.duration_since(now).max(SignedDuration::ZERO);
+    let left = SignedDuration::from_secs(left.as_secs());
+    format!(" Meanwhile, the timeout of TaskRun {task_run} continues: {left:#} left, until {deadline}.")
 }
 
 fn here(observed: &Observation) -> String {

@@ -140,6 +140,8 @@ pub enum Resize {
 pub struct WaitingPod {
     /// Name of the pod.
     pub name: String,
+    /// Name of the pod's TaskRun.
+    pub task_run: Option<String>,
     /// The requests of the pod.
     pub requests: Resources,
     /// Set while the scheduler finds no node; not set for a new pod, or for a pod that waits for a PVC to be bound.

@@ -3,7 +3,6 @@ use crate::fixture::run;
 use crate::node::NodeFacts;
 use crate::placeholder::spec::Spec;
 use crate::plan::{Placeholder, PlaceholderPod, Shape, Unschedulable, WaitingPod};
-use jiff::Timestamp;
 use std::sync::Arc;
 
 fn nothing() -> Observation {
@@ -194,4 +193,16 @@ fn a_move_is_told_with_both_nodes_and_a_first_arrival_is_none() {
     assert_eq!(told.reason, Reason::Moved);
     all(&told.text, &["node new (before: old)"]);
     assert_eq!(arrived(&run(), "new").reason, Reason::NodeAssigned);
+}
+
+#[test]
+fn the_time_left_of_a_timeout_is_in_whole_seconds_and_never_negative() {
+    let deadline: Timestamp = "2026-01-01T09:00:30Z".parse().unwrap();
+    let before = |millis| deadline - SignedDuration::from_millis(millis);
+    let left = |millis| time_left("build-test", deadline, before(millis));
+    all(
+        &left(90_500),
+        &["TaskRun build-test", ": 1m 30s left, until 2026-01-01T09:00:30Z."],
+    );
+    all(&left(-5_000), &[": 0s left"]);
 }

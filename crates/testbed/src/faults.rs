@@ -1,5 +1,5 @@
-//! A proxy between our controllers and the API server that injects faults on request: it delays or refuses requests and cuts
-//! watches.
+//! A proxy between the API server and our controllers, or the scheduler, that injects faults on request: it delays or refuses
+//! requests and cuts watches.
 //!
 //! The proxy terminates TLS, because the fault depends on the request, and forwards requests and streams unchanged, the caller's
 //! token included. The proxy has its own thread, so that a testbed can outlive the test that created the proxy.
@@ -21,6 +21,7 @@ use rustls::crypto::aws_lc_rs;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use serde_json::json;
+use std::fmt::Display;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -44,6 +45,10 @@ pub enum Fault {
     Refused(StatusCode),
     /// Every second update or deletion of an object gets a conflict.
     Conflicts,
+    /// Each binding of a pod is forwarded after this delay, unless its scheduler has ended in the meantime.
+    SlowBindings(Duration),
+    /// Each binding of a pod is forwarded after this delay, also if its scheduler has ended in the meantime.
+    LateBindings(Duration),
 }
 
 /// A running proxy.
@@ -109,7 +114,7 @@ impl Faults {
         self.switch.cuts.send_modify(|cuts| *cuts += 1);
     }
 
-    /// Number of requests that met a fault and of responses that were cut.
+    /// Number of requests that met a fault, delayed ones included, and of responses that were cut.
     pub fn injected(&self) -> u64 {
         self.switch.injected.load(Ordering::Relaxed)
     }
@@ -169,16 +174,30 @@ fn api_client(api_port: u16, ca: Vec<u8>) -> Result<Client, BoxError> {
 }
 
 async fn pass(State(proxy): State<Proxy>, request: Request) -> Response {
-    match proxy.switch.inject(request.method()).await {
-        Some(instead) => instead,
-        None => proxy
-            .forward(request)
-            .await
-            .unwrap_or_else(|unreachable| (StatusCode::BAD_GATEWAY, unreachable.to_string()).into_response()),
+    let outlives_client = proxy
+        .switch
+        .is_late_binding(request.method(), request.uri().path());
+    let answer = proxy.answer(request);
+    if outlives_client {
+        // The server drops this future when the client disconnects, but not the new task.
+        tokio::spawn(answer).await.unwrap_or_else(bad_gateway)
+    } else {
+        answer.await
     }
 }
 
+fn bad_gateway(error: impl Display) -> Response {
+    (StatusCode::BAD_GATEWAY, error.to_string()).into_response()
+}
+
 impl Proxy {
+    async fn answer(self, request: Request) -> Response {
+        match self.switch.inject(request.method(), request.uri().path()).await {
+            Some(instead) => instead,
+            None => self.forward(request).await.unwrap_or_else(bad_gateway),
+        }
+    }
+
     async fn forward(&self, request: Request) -> Result<Response, BoxError> {
         let (mut head, body) = request.into_parts();
         head.headers.remove(HOST);
@@ -198,21 +217,25 @@ impl Switch {
     }
 
     /// The response that replaces the API server's response, if the fault has one.
-    async fn inject(&self, method: &Method) -> Option<Response> {
-        let fault = *self.fault();
-        let instead = match fault {
-            Fault::Slow(time) => {
-                tokio::time::sleep(time).await;
-                None
+    async fn inject(&self, method: &Method, path: &str) -> Option<Response> {
+        let (delay, instead) = match *self.fault() {
+            Fault::Slow(delay) => (delay, None),
+            Fault::SlowBindings(delay) | Fault::LateBindings(delay) if is_binding(method, path) => {
+                (delay, None)
             }
-            Fault::Refused(status) => Some(refusal(status, "Refused")),
+            Fault::Refused(status) => (Duration::ZERO, Some(refusal(status, "Refused"))),
             Fault::Conflicts if self.is_every_other_write(method) => {
-                Some(refusal(StatusCode::CONFLICT, "Conflict"))
+                (Duration::ZERO, Some(refusal(StatusCode::CONFLICT, "Conflict")))
             }
-            Fault::None | Fault::Conflicts => return None,
+            Fault::None | Fault::Conflicts | Fault::SlowBindings(_) | Fault::LateBindings(_) => return None,
         };
         self.injected.fetch_add(1, Ordering::Relaxed);
+        tokio::time::sleep(delay).await;
         instead
+    }
+
+    fn is_late_binding(&self, method: &Method, path: &str) -> bool {
+        matches!(*self.fault(), Fault::LateBindings(_)) && is_binding(method, path)
     }
 
     fn is_every_other_write(&self, method: &Method) -> bool {
@@ -243,6 +266,10 @@ impl Switch {
     }
 }
 
+fn is_binding(method: &Method, path: &str) -> bool {
+    method == Method::POST && path.ends_with("/binding")
+}
+
 fn refusal(status: StatusCode, reason: &str) -> Response {
     let said = json!({
         "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure", "code": status.as_u16(),
@@ -259,10 +286,13 @@ fn refusal(status: StatusCode, reason: &str) -> Response {
 mod tests {
     use super::*;
 
+    const PODS: &str = "/api/v1/namespaces/default/pods";
+
     async fn statuses<const N: usize>(switch: &Switch, methods: [Method; N]) -> [Option<u16>; N] {
         let mut statuses = [None; N];
         for (status, method) in statuses.iter_mut().zip(&methods) {
-            *status = switch.inject(method).await.map(|answer| answer.status().as_u16());
+            let answer = switch.inject(method, PODS).await;
+            *status = answer.map(|answer| answer.status().as_u16());
         }
         statuses
     }
@@ -284,10 +314,30 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn only_bindings_are_slow_or_late() {
+        const DELAY: Duration = Duration::from_millis(20);
+        let binding = format!("{PODS}/x/binding");
+        for (fault, is_late) in [
+            (Fault::SlowBindings(DELAY), false),
+            (Fault::LateBindings(DELAY), true),
+        ] {
+            let switch = Switch::default();
+            *switch.fault() = fault;
+            assert!(switch.inject(&Method::POST, PODS).await.is_none());
+            assert_eq!(switch.injected.load(Ordering::Relaxed), 0);
+            let begun = std::time::Instant::now();
+            assert!(switch.inject(&Method::POST, &binding).await.is_none());
+            assert!(begun.elapsed() >= DELAY);
+            assert_eq!(switch.is_late_binding(&Method::POST, &binding), is_late);
+            assert!(!switch.is_late_binding(&Method::POST, PODS));
+        }
+    }
+
+    #[tokio::test]
     async fn a_refused_request_gets_a_retry_after_header() {
         let switch = Switch::default();
         *switch.fault() = Fault::Refused(StatusCode::TOO_MANY_REQUESTS);
-        let refused = switch.inject(&Method::GET).await.unwrap();
+        let refused = switch.inject(&Method::GET, PODS).await.unwrap();
         assert_eq!(
             (refused.status(), &refused.headers()[RETRY_AFTER]),
             (StatusCode::TOO_MANY_REQUESTS, &1.into())

@@ -1,5 +1,6 @@
 //! The rate limits, configuration and metrics of the scheduler.
 
+use crate::apply::apply_all;
 use crate::binaries::Built;
 use crate::error::{Error, Result, write};
 use crate::options::Limits;
@@ -10,6 +11,29 @@ use serde_json::json;
 
 /// Raised rate limits of the scheduler: requests per second and burst.
 const RAISED: (u32, u32) = (5000, 10_000);
+
+/// The namespace of the scheduler's ServiceAccount.
+const SYSTEM: &str = "kube-system";
+
+/// A ServiceAccount with the ClusterRoles that Kubernetes binds to the user `system:kube-scheduler`.
+fn account_with_rights(account: &str) -> Vec<serde_json::Value> {
+    let subject = json!({"kind": "ServiceAccount", "name": account, "namespace": SYSTEM});
+    let binding = |role: &str| {
+        json!({
+            "apiVersion": "rbac.authorization.k8s.io/v1",
+            "kind": "ClusterRoleBinding",
+            "metadata": {"name": format!("testbed:{role}")},
+            "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": role},
+            "subjects": [subject],
+        })
+    };
+    let account = json!({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": account, "namespace": SYSTEM}});
+    vec![
+        account,
+        binding("system:kube-scheduler"),
+        binding("system:volume-scheduler"),
+    ]
+}
 
 impl Testbed {
     pub(crate) fn scheduler(&self, built: &Built) -> Launch {
@@ -34,6 +58,17 @@ impl Testbed {
         write(&file, &self.scheduler_configuration(seconds).to_string())?;
         let config = format!("--config={}", file.display());
         self.start_again_with(Part::Scheduler, &[&config]).await
+    }
+
+    /// Starts the killed scheduler with a connection through the proxy of the faults. The proxy forwards tokens, but no client
+    /// certificates, so the scheduler uses a ServiceAccount with its permissions.
+    pub async fn start_scheduler_behind_faults(&self) -> Result<()> {
+        let account = "kube-scheduler";
+        apply_all(&self.client().await?, &account_with_rights(account)).await?;
+        let port = self.faults()?.port();
+        let kubeconfig = self.kubeconfig_at(port, SYSTEM, account).await?;
+        let connection = format!("--kubeconfig={}", kubeconfig.display());
+        self.start_again_with(Part::Scheduler, &[&connection]).await
     }
 
     /// The configuration includes the connection, because the scheduler ignores the flags of the connection with a configuration

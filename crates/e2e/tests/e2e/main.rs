@@ -60,6 +60,7 @@ mod real_node;
 mod reserve;
 mod reserved_label;
 mod rights;
+mod scheduler_races;
 mod security_forged;
 mod security_logs;
 mod security_memory;

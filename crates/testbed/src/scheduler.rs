@@ -15,7 +15,7 @@ const RAISED: (u32, u32) = (5000, 10_000);
 /// The namespace of the scheduler's ServiceAccount.
 const SYSTEM: &str = "kube-system";
 
-/// A ServiceAccount with the ClusterRoles that Kubernetes binds to the user `system:kube-scheduler`.
+/// A ServiceAccount with the `ClusterRole`s that Kubernetes binds to the user `system:kube-scheduler`.
 fn account_with_rights(account: &str) -> Vec<serde_json::Value> {
     let subject = json!({"kind": "ServiceAccount", "name": account, "namespace": SYSTEM});
     let binding = |role: &str| {

@@ -87,7 +87,7 @@ pub async fn run(context: Context, shutdown: impl Future<Output = ()> + Send + '
     tokio::select! {
         () = stopped_early(stop.clone(), stores.runs.clone()) => {}
         () = control(&context, stores, writers, reconciler, turns, stop.clone()) => {}
-        () = orphans.run() => {}
+        () = Box::pin(orphans.run()) => {}
         _ = last.join_next() => return Err(Error::EventsEnded),
     }
     context.metrics.count_in(None);

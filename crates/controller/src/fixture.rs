@@ -275,6 +275,14 @@ impl Caches {
         !self.writers.quotas.take(event, quotas::quota).is_empty()
     }
 
+    /// A quota of the namespace ns that rejects pods with affinity terms across namespaces.
+    pub(crate) fn add_cross_namespace_quota(&mut self) {
+        let spec = json!({"hard": {"pods": "0"}, "scopes": ["CrossNamespacePodAffinity"]});
+        let quota = json!({"metadata": {"namespace": "ns", "name": "tight"}, "spec": spec});
+        let event = Event::Apply(serde_json::from_value(quota).unwrap());
+        self.writers.quotas.take(event, quotas::quota);
+    }
+
     /// A node, likewise.
     pub(crate) fn add_node(&mut self, node: Value) -> Vec<String> {
         let event = Event::Apply(serde_json::from_value(node).unwrap());

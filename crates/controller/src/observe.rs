@@ -7,7 +7,7 @@ use crate::foreign_events::{self, Events};
 use crate::index::Index;
 use crate::nodes::Nodes;
 use crate::placeholders::{ObjectKey, OfRun, run_of};
-use crate::quotas::Quotas;
+use crate::quotas::{Quotas, cross_namespace_quota};
 use crate::waiting_pods::{PodKey, WaitingPods, waiting_in};
 use jiff::Timestamp;
 use kube::runtime::reflector::{ObjectRef, Store};
@@ -131,6 +131,7 @@ impl Stores {
             requeue_in: memory.requeue_in,
             turn: Turn::Now,
             invalid_template: memory.invalid_template,
+            cross_namespace_quota: cross_namespace_quota(&self.quotas, &run.key.namespace),
             failed_create: set.as_ref().and_then(|set| self.failed_create(&run.key, set)),
             autoscaler: pod.as_ref().and_then(|pod| self.autoscaler(&run.key, pod)),
             now,

@@ -12,6 +12,7 @@ use k8s_openapi::api::apps::v1::StatefulSet;
 use k8s_openapi::api::core::v1::{ResourceQuota, ResourceQuotaSpec, ResourceQuotaStatus};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::api::{ListParams, PartialObjectMeta};
+use placement::cross_namespace_quota;
 use placement::plan::{Observation, Quota};
 use placement::quota_room::counts_placeholders;
 use placement::requests::Operation;
@@ -33,6 +34,8 @@ pub(crate) struct QuotaState {
     has_room: bool,
     /// The scopes of the quota include placeholders.
     counts_placeholders: bool,
+    /// The quota rejects pods with affinity terms across namespaces.
+    rejects_cross_namespace_terms: bool,
 }
 
 /// A quota, with the fields that decisions read.
@@ -59,18 +62,31 @@ pub(crate) fn quota(quota: &WatchedQuota) -> Option<Reduced<ObjectKey, QuotaStat
         statefulsets: statefulset_quota::count(&quota),
         counts_placeholders: quota.spec.as_ref().is_none_or(counts_placeholders),
         has_room: hard.iter().all(|(name, hard)| used.get(name) < hard),
+        rejects_cross_namespace_terms: cross_namespace_quota::is_full(&quota),
     };
     Some((key, Some(state)))
 }
 
 /// Whether a quota of the namespace counts StatefulSets. Unknown until the first list, which an older `ClusterRole` does not allow.
 pub(crate) fn may_count_statefulsets(quotas: &Quotas, namespace: &str) -> bool {
+    let counts = |quota: &QuotaState| quota.statefulsets.is_some();
+    !quotas.is_filled_now() || named(quotas, namespace, counts).is_some()
+}
+
+/// The name of a quota of the namespace that rejects pods with affinity terms across namespaces.
+pub(crate) fn cross_namespace_quota(quotas: &Quotas, namespace: &str) -> Option<String> {
+    named(quotas, namespace, |quota| quota.rejects_cross_namespace_terms)
+}
+
+/// The name of the first such quota of the namespace.
+fn named(quotas: &Quotas, namespace: &str, is_such: impl Fn(&QuotaState) -> bool) -> Option<String> {
     let from = (namespace.to_owned(), String::new());
     let known = quotas.read();
     let mut here = known
         .range(from..)
         .take_while(|((found, _), _)| found == namespace);
-    !quotas.is_filled_now() || here.any(|(_, quota)| quota.statefulsets.is_some())
+    let ((_, name), _) = here.find(|(_, quota)| is_such(quota))?;
+    Some(name.clone())
 }
 
 /// Whether a quota counts placeholders. A quota that the cache lacks is taken to count them.

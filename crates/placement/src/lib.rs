@@ -11,6 +11,7 @@ pub mod attempts;
 pub mod automatic_reserve;
 pub mod bounded;
 pub mod config;
+pub mod cross_namespace_quota;
 
 #[cfg(test)]
 mod fixture;

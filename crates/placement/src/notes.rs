@@ -101,10 +101,16 @@ pub fn waiting_task_run<'a>(
 pub fn of_event(observed: &Observation, event: &Event) -> Vec<Note> {
     let run = &observed.run;
     match event {
-        Event::Enrolled => vec![enrolled(run)],
+        Event::Enrolled => [Some(enrolled(run)), narrowed(observed)]
+            .into_iter()
+            .flatten()
+            .collect(),
         Event::Created(need) => {
             let chosen = need.as_ref().map(|need| reserves::chosen(observed, need));
-            chosen.into_iter().chain(returned(run)).collect()
+            [chosen, returned(run), narrowed(observed)]
+                .into_iter()
+                .flatten()
+                .collect()
         }
         Event::ReserveGivenUp { nearest } => vec![reserves::given_up(observed, nearest.as_ref())],
         Event::PodMissing { message } => placeholder::no_pod(run, message.as_deref()).into_iter().collect(),
@@ -267,6 +273,18 @@ fn field_ignored(name: &str) -> Note {
         BYTES >> 10
     );
     note(Reason::FieldIgnored, text)
+}
+
+/// The isolation of the run is resolved now, and a quota limits it.
+fn narrowed(observed: &Observation) -> Option<Note> {
+    let quota = observed.limiting_quota()?;
+    let text = format!(
+        "This run is isolated from runs of its own namespace only: the ResourceQuota {quota} has the scope CrossNamespacePodAffinity \
+         and rejects pods with affinity terms across namespaces. Pods of runs in other namespaces can share the node of this run, \
+         unless these runs are isolated. Raise the quota by the number of pods of labelled runs at a time, or set isolation-scope to \
+         namespace in the configuration of pod-affinity."
+    );
+    Some(note(Reason::IsolationNarrowed, text))
 }
 
 fn relaxed() -> Note {

@@ -7,6 +7,7 @@ use crate::words::{count, list};
 use k8s_openapi::api::core::v1::{LimitRange, LimitRangeItem, Namespace, ResourceQuota};
 use kube::ResourceExt;
 use placement::config::Config;
+use placement::cross_namespace_quota;
 use placement::keys;
 use placement::opt_in::is_unknown;
 use placement::opt_in::{DECLINED, OptIn};
@@ -89,10 +90,14 @@ impl Tenants {
 pub(super) fn quotas(snapshot: &Snapshot) -> CheckResult {
     let quotas = QUOTAS.read(&snapshot.quotas)?;
     let tenants = Tenants::new(snapshot);
-    let (mut full, mut roomy) = (Vec::new(), Vec::new());
+    let (mut full, mut roomy, mut narrowing) = (Vec::new(), Vec::new(), Vec::new());
     for quota in quotas.iter().filter(|quota| counts_placeholders(quota)) {
         let Some(runs) = tenants.runs(quota) else { continue };
         let (name, runs) = (full_name(&quota.metadata), count(runs, "labelled run"));
+        if cross_namespace_quota::is_full(quota) {
+            narrowing.push(format!("ResourceQuota {name} ({runs})"));
+            continue;
+        }
         let (hard, used) = Resources::limit_and_usage(quota);
         for (key, hard) in hard.iter().filter(|(key, _)| COUNTED.contains(key)) {
             let used = used.get(key);
@@ -115,6 +120,12 @@ pub(super) fn quotas(snapshot: &Snapshot) -> CheckResult {
             &roomy,
             "Each labelled run adds one pod and one StatefulSet while it is not done. If the quota is too small for the labelled \
              runs at a time, raise it by their number; otherwise, nothing needs to be done.",
+        ),
+        QUOTAS.about(
+            Level::Warning,
+            "Quotas that reject affinity terms across namespaces, so that runs are isolated within their namespace only",
+            &narrowing,
+            "To isolate these runs from runs of other namespaces, raise the quota by the number of pods of labelled runs at a time.",
         ),
     ];
     Ok(QUOTAS.or_ok(

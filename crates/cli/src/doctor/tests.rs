@@ -258,6 +258,23 @@ fn quotas_and_limits_of_other_pods_and_namespaces_are_ignored() {
 }
 
 #[test]
+fn a_quota_that_rejects_terms_across_namespaces_is_a_warning() {
+    let mut snapshot = healthy();
+    let mut scoped = quota("ci", "3");
+    scoped.spec = Some(object(
+        json!({"scopes": ["CrossNamespacePodAffinity"]}),
+        &json!({}),
+    ));
+    snapshot.quotas = Ok(vec![scoped]);
+    let text = problems(&snapshot);
+    assert!(
+        text.contains("isolated within their namespace only: ResourceQuota ci/tight"),
+        "{text}"
+    );
+    assert!(!text.contains("no further placeholder"), "{text}");
+}
+
+#[test]
 fn a_quota_that_is_new_has_used_nothing_yet() {
     let mut snapshot = healthy();
     let new =

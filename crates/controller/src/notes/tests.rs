@@ -77,6 +77,26 @@ fn a_held_run_gets_its_event_even_if_its_placeholder_is_rejected() {
 }
 
 #[test]
+fn the_event_of_a_run_whose_isolation_a_quota_limits_names_the_quota_and_the_remedy() {
+    let limited = |event| {
+        let observed = Observation {
+            cross_namespace_quota: Some("tight".to_owned()),
+            ..nothing()
+        };
+        notes(&observed, &planned(step_of(event)), &Ok(Effect::Written))
+    };
+    let created = limited(Event::Created(None));
+    assert_eq!(reasons(&created), ["Held", "IsolationNarrowed"]);
+    for words in ["its own namespace only", "ResourceQuota tight", "isolation-scope"] {
+        assert!(created[1].text.contains(words), "{}", created[1].text);
+    }
+    assert_eq!(
+        reasons(&limited(Event::Enrolled)),
+        ["Enrolled", "IsolationNarrowed"]
+    );
+}
+
+#[test]
 fn the_event_of_a_freed_place_names_the_other_placeholder_and_the_quota() {
     let frees = step_of(Event::PlaceFreed {
         name: "another".to_owned(),

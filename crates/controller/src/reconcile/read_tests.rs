@@ -114,6 +114,28 @@ async fn runs_of_a_namespace_without_a_quota_of_statefulsets_need_no_turn_and_no
 }
 
 #[tokio::test]
+async fn a_quota_that_rejects_terms_across_namespaces_limits_the_isolation_in_its_namespace_only() {
+    let mut caches = Caches::ready();
+    caches.add_quota(&json!({"pods": "0"}), &json!({}));
+    caches.add_cross_namespace_quota();
+    let mut elsewhere = held();
+    elsewhere.key.namespace = "other".into();
+    for (run, isolation) in [(held(), "namespace-all"), (elsewhere, "cluster-all")] {
+        let mut server = Server::start();
+        server.answer(201, written());
+        let (reconciler, ..) = reconciler(&caches, &server);
+        reconciler.reconcile(run).await.unwrap();
+        let body = server.calls()[0].body.to_string();
+        assert!(body.contains(isolation), "{body}");
+        assert_eq!(
+            body.contains("namespaceSelector"),
+            isolation == "cluster-all",
+            "{body}"
+        );
+    }
+}
+
+#[tokio::test]
 async fn after_a_quota_rejected_a_placeholder_the_two_oldest_runs_of_the_namespace_try() {
     let mut server = Server::start();
     for _ in 0..3 {

@@ -1,11 +1,16 @@
-//! `isolation-scope: namespace` and `isolate-from: enrolled`: the runs from which an isolated run is kept apart.
+//! The runs from which an isolated run is kept apart: with `isolation-scope: namespace`, with `isolate-from: enrolled`, and where a
+//! quota rejects affinity terms across namespaces.
 
 use crate::support::SOON;
 use crate::support::auditor::Auditor;
 use crate::support::controller::configure;
+use crate::support::events::until_event;
+use crate::support::objects::{cordon, forbid_cross_namespace_terms, uncordon};
+use crate::support::placeholders::{placeholder_name, pods};
 use crate::support::pool::PooledTestbed;
 use crate::support::runs::{bound_task, create, let_end_once_bound, nodes_of};
 use crate::support::testbeds::fresh;
+use kube::api::DeleteParams;
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 use testbed::Testbed;
@@ -48,20 +53,60 @@ async fn nodes_at_once<const RUNS: usize>(bed: &Testbed, runs: &[RunSpec; RUNS])
 #[e2e_test]
 async fn with_isolation_scope_namespace_only_runs_of_one_namespace_keep_apart() {
     let bed = bed_with(("isolation-scope", "namespace")).await;
-    let auditor = Auditor::start(&bed).await;
-    let (red, blue) = (
+    let namespaces = two_namespaces(&bed).await;
+    only_runs_of_one_namespace_keep_apart(&bed, &namespaces).await;
+}
+
+async fn two_namespaces(bed: &Testbed) -> [String; 2] {
+    [
         bed.namespace("red").await.unwrap(),
         bed.namespace("blue").await.unwrap(),
-    );
-    let runs = [(&red, "one"), (&red, "two"), (&blue, "one"), (&blue, "two")]
+    ]
+}
+
+/// Two runs in each namespace get the two nodes of the testbed. Returns the runs.
+async fn only_runs_of_one_namespace_keep_apart(bed: &Testbed, [red, blue]: &[String; 2]) -> [RunSpec; 4] {
+    let auditor = Auditor::start(bed).await;
+    let runs = [(red, "one"), (red, "two"), (blue, "one"), (blue, "two")]
         .map(|(namespace, name)| run(namespace, name).opted_in("true"));
     for run in &runs {
-        create(&bed, run).await;
+        create(bed, run).await;
     }
-    let [red, other_red, blue, other_blue] = nodes_at_once(&bed, &runs).await;
+    let [red, other_red, blue, other_blue] = nodes_at_once(bed, &runs).await;
     assert_ne!(red, other_red);
     assert_ne!(blue, other_blue);
     auditor.assert_no_violation();
+    runs
+}
+
+#[e2e_test]
+async fn where_a_quota_rejects_terms_across_namespaces_only_runs_of_one_namespace_keep_apart() {
+    let bed = fresh(2).await;
+    let namespaces = two_namespaces(&bed).await;
+    for namespace in &namespaces {
+        forbid_cross_namespace_terms(&bed, namespace).await;
+    }
+    for run in only_runs_of_one_namespace_keep_apart(&bed, &namespaces).await {
+        let note = until_event(&bed, &run, "IsolationNarrowed").await;
+        assert!(note.contains("tight"), "{note}");
+    }
+}
+
+#[e2e_test]
+async fn a_held_run_whose_placeholder_a_new_quota_rejects_for_its_terms_is_isolated_within_its_namespace() {
+    let bed = fresh(1).await;
+    cordon(&bed, "node-0").await;
+    let run = RunSpec::new("default", "held").task(ONLY, &[]).lasting("1s");
+    let run = run.opted_in("true");
+    let created = create(&bed, &run).await;
+    until_event(&bed, &run, "WaitingForNode").await;
+    forbid_cross_namespace_terms(&bed, "default").await;
+    let pods = pods(&bed.client().await.unwrap(), "default");
+    let name = placeholder_name(&created).pod();
+    pods.delete(&name, &DeleteParams::default()).await.unwrap();
+    until_event(&bed, &run, "IsolationNarrowed").await;
+    uncordon(&bed, "node-0").await;
+    bed.until_succeeded(&run, SOON).await.unwrap();
 }
 
 #[e2e_test]

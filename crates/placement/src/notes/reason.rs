@@ -55,6 +55,8 @@ pub enum Reason {
     AffinityRelaxed,
     /// A field of the run is over a limit.
     FieldIgnored,
+    /// The run is isolated only within its namespace.
+    IsolationNarrowed,
 }
 
 /// The reason and the text of an event on a run.
@@ -119,7 +121,9 @@ impl Reason {
             Self::PlaceholderReturned | Self::ReserveChosen => normal("CreatePlaceholder", Always),
             Self::PlaceholderRefused => warning("CreatePlaceholder", LASTS),
             Self::ReserveGivenUp => warning("CreatePlaceholder", Always),
-            Self::ReserveIgnored | Self::FieldIgnored => warning("CreatePlaceholder", Never),
+            Self::ReserveIgnored | Self::FieldIgnored | Self::IsolationNarrowed => {
+                warning("CreatePlaceholder", Never)
+            }
             Self::NodeAssigned => normal("AssignNode", Always),
             Self::AffinityRelaxed => warning("AssignNode", Never),
             Self::Released => normal("Release", Always),

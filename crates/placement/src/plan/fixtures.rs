@@ -47,6 +47,7 @@ pub(super) struct Scene {
     pub(super) turn: Turn,
     pub(super) failed_create: Option<String>,
     pub(super) invalid_template: Option<String>,
+    pub(super) cross_namespace_quota: Option<String>,
     pub(super) autoscaler: Option<String>,
     pub(super) inputs: Inputs,
 }
@@ -70,6 +71,7 @@ pub(super) fn fresh() -> Scene {
         turn: Turn::Now,
         failed_create: None,
         invalid_template: None,
+        cross_namespace_quota: None,
         autoscaler: None,
         inputs: inputs_read(),
     }
@@ -364,6 +366,7 @@ impl Scene {
             turn: self.turn,
             failed_create: self.failed_create.clone(),
             invalid_template: self.invalid_template.clone(),
+            cross_namespace_quota: self.cross_namespace_quota.clone(),
             autoscaler: self.autoscaler.clone(),
         }
     }

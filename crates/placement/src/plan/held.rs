@@ -7,6 +7,7 @@ use super::inputs::{Inputs, Read};
 use super::observation::{Observation, Placeholder, PlaceholderPod};
 use super::reshape::{Reshape, is_larger_than_usual, reshape};
 use super::state::PlaceholderState::{Missing, Unusable, Usable};
+use super::state::crosses_namespaces;
 use super::{
     Plan, SOON, change_placeholder, change_run, creation, moving, scaled_down, with_timer, without_timer,
 };
@@ -257,6 +258,9 @@ fn requeue_statefulset(observed: &Observation, placeholder: &Placeholder) -> Pla
 }
 
 fn requeue_or_resize(observed: &Observation, placeholder: &Placeholder) -> Decision {
+    if is_rejected_for_its_terms(observed, placeholder) {
+        return narrow_isolation(placeholder);
+    }
     match (permanent_rejection(observed), failed_create(observed)) {
         (Some(PermanentRejection::OutOfLimitRange(bounds)), Some(message)) => {
             let sized = change_placeholder(placeholder, |spec| {
@@ -284,6 +288,20 @@ fn requeue_or_resize(observed: &Observation, placeholder: &Placeholder) -> Decis
             Decision::act("requeue_statefulset", Event::PodMissing { message }, [requeued])
         }
     }
+}
+
+/// A quota rejects the placeholder's pod, and a quota of the namespace rejects pods with affinity terms across namespaces.
+fn is_rejected_for_its_terms(observed: &Observation, placeholder: &Placeholder) -> bool {
+    let terms = placeholder.strategy.zip(placeholder.isolation);
+    observed.cross_namespace_quota.is_some()
+        && failed_create(observed).is_some_and(messages::is_over_quota)
+        && terms.is_some_and(|(strategy, isolation)| crosses_namespaces(strategy, isolation))
+}
+
+/// Deletes the StatefulSet of a held run. The controller then creates it again with an isolation that the quota allows.
+fn narrow_isolation(placeholder: &Placeholder) -> Decision {
+    let delete = Action::Delete(Target::Placeholder(placeholder.uid.clone()));
+    Decision::act("narrow_isolation", None, [delete])
 }
 
 fn hold_remaining(observed: &Observation, span: Duration) -> Duration {

@@ -55,6 +55,8 @@ pub struct Observation {
     pub failed_create: Option<String>,
     /// The message of the API server that rejected the placeholder because of the run's podTemplate.
     pub invalid_template: Option<String>,
+    /// The name of a quota that rejects pods with affinity terms across namespaces.
+    pub cross_namespace_quota: Option<String>,
     /// The message of an autoscaler's latest event about the placeholder's pod.
     pub autoscaler: Option<String>,
 }
@@ -209,6 +211,7 @@ impl Observation {
             turn: Turn::Now,
             failed_create: None,
             invalid_template: None,
+            cross_namespace_quota: None,
             autoscaler: None,
         }
     }

@@ -7,7 +7,7 @@ use crate::keys;
 use crate::opt_in::OptIn;
 use crate::placeholder::size;
 use crate::run::{self, SpecStatus};
-use crate::strategy::{Enrolment, Strategy};
+use crate::strategy::{Enrolment, Isolation, Scope, Strategy};
 use jiff::Timestamp;
 use std::time::Duration;
 use strum::IntoStaticStr;
@@ -133,10 +133,40 @@ pub(super) fn chosen_strategy(observed: &Observation) -> Option<Strategy> {
     opt_in.strategy(observed.config.default_strategy)
 }
 
+/// Strategy and isolation of the run. A quota can limit the isolation as long as no pod depends on it.
+pub(super) fn enrolment(observed: &Observation, chosen: Strategy) -> Enrolment {
+    let resolved = resolved(observed, chosen);
+    match limiting_quota(observed, resolved) {
+        None => resolved,
+        Some(_) => Enrolment {
+            isolation: Isolation {
+                scope: Scope::Namespace,
+                ..resolved.isolation
+            },
+            ..resolved
+        },
+    }
+}
+
+/// The quota because of which the run can be isolated only within its namespace. A run with a placeholder, and a run that may have
+/// pods, keeps its isolation.
+fn limiting_quota(observed: &Observation, Enrolment { strategy, isolation }: Enrolment) -> Option<&str> {
+    let quota = observed.cross_namespace_quota.as_deref()?;
+    let has_placeholder = observed.statefulset.as_ref().is_some_and(|it| it.owned);
+    let may_have_pods = observed.run.is_enrolled() && !observed.run.is_held_by_us();
+    let is_resolved = has_placeholder || may_have_pods;
+    (!is_resolved && crosses_namespaces(strategy, isolation)).then_some(quota)
+}
+
+/// Whether pods with this strategy and isolation have affinity terms across namespaces.
+pub(super) fn crosses_namespaces(strategy: Strategy, isolation: Isolation) -> bool {
+    strategy.isolates() && isolation.scope == Scope::Cluster
+}
+
 /// Strategy and isolation are resolved once for the life of a run: pods of one group with different terms would be
 /// isolated from each other. The labels of a run that is not enrolled were copied from another run, so they do not
 /// count.
-pub(super) fn enrolment(observed: &Observation, chosen: Strategy) -> Enrolment {
+fn resolved(observed: &Observation, chosen: Strategy) -> Enrolment {
     let placeholder = observed
         .statefulset
         .as_ref()
@@ -173,6 +203,12 @@ impl Observation {
     pub fn enrolment(&self) -> Enrolment {
         let chosen = chosen_strategy(self).unwrap_or(self.config.default_strategy);
         enrolment(self, chosen)
+    }
+
+    /// The quota because of which the run will be isolated only within its namespace.
+    pub(crate) fn limiting_quota(&self) -> Option<&str> {
+        let chosen = chosen_strategy(self).unwrap_or(self.config.default_strategy);
+        limiting_quota(self, resolved(self, chosen))
     }
 
     /// The placeholder, if pod-affinity may change it.

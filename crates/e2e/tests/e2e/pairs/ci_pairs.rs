@@ -11,7 +11,7 @@ use strum::EnumCount;
 /// Whether Tekton creates assistants, and the properties of the pair.
 type Properties = (bool, Condition, Place, Storage, &'static str);
 
-const CI_PAIRS: [Properties; 30] = [
+const CI_PAIRS: [Properties; 31] = [
     (true, Condition::None, Zone, Storage::WithTheFirstPod, "true"),
     (
         true,
@@ -70,6 +70,7 @@ const CI_PAIRS: [Properties; 30] = [
     ),
     (true, Condition::FailsOnce, Busy, Storage::None, "isolateAlways"),
     (false, Condition::QuotaOfCpu, Anywhere, Storage::None, "true"),
+    (false, Condition::QuotaOfTerms, Anywhere, Storage::None, "true"),
     (false, Condition::Crowd, Anywhere, Storage::None, "true"),
     (
         false,

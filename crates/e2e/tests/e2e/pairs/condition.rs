@@ -12,6 +12,8 @@ pub(super) enum Condition {
     QuotaOfCpu,
     /// Two runs, and a quota of one StatefulSet, or of as many as Tekton creates for them.
     QuotaOfSets,
+    /// A quota that rejects pods with affinity terms across namespaces.
+    QuotaOfTerms,
     /// Three runs, and a quota of three pods.
     Crowd,
     Limits,
@@ -44,13 +46,14 @@ pub(super) enum Condition {
 }
 
 impl Condition {
-    pub(super) const ALL: [Self; 30] = [
+    pub(super) const ALL: [Self; 31] = [
         Self::None,
         Self::QuotaOfPods(1),
         Self::QuotaOfPods(2),
         Self::QuotaOfPods(4),
         Self::QuotaOfCpu,
         Self::QuotaOfSets,
+        Self::QuotaOfTerms,
         Self::Crowd,
         Self::Limits,
         Self::LimitsAbove,
@@ -80,7 +83,8 @@ impl Condition {
     /// The condition concerns a whole namespace.
     pub(super) fn has_namespace(self) -> bool {
         let limits = matches!(self, Self::Limits | Self::LimitsAbove | Self::QuotaOfSets);
-        limits || self.has_quota_of_pods() || self == Self::LabelledByNamespace
+        let has_quota = self.has_quota_of_pods() || self == Self::QuotaOfTerms;
+        limits || has_quota || self == Self::LabelledByNamespace
     }
 
     /// A quota may have no room for a task's pod in addition to the placeholder.

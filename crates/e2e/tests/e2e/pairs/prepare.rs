@@ -8,7 +8,7 @@ use super::place::{ZONE, only_where, tainted};
 use crate::moves_with_volumes::add_attaching_nodes;
 use crate::support::SOON;
 use crate::support::fake_csi::DRIVER;
-use crate::support::objects::quota;
+use crate::support::objects::{forbid_cross_namespace_terms, quota};
 use crate::support::pvcs::create_pvc_of;
 use crate::support::runs::create;
 use k8s_openapi::api::core::v1::Namespace;
@@ -47,6 +47,7 @@ async fn limit(bed: &Testbed, pair: &Pair, namespace: &str) {
             };
             quota(bed, namespace, "count/statefulsets.apps", &most.to_string()).await;
         }
+        Condition::QuotaOfTerms => forbid_cross_namespace_terms(bed, namespace).await,
         // With this quota each container needs a request. The quota has room for two tasks, or for one task and a
         // placeholder.
         Condition::QuotaOfCpu => {

@@ -167,6 +167,7 @@ fn unexplained(pair: &Pair, labelled: &RunResult) -> Option<String> {
         "MadeRoom" => condition.has_quota_of_pods() || condition == Condition::QuotaOfSets,
         "MoveRefused" | "ReleaseRefused" | "EnrolRefused" | "CleanUpRefused" | "AffinityRelaxed"
         | "FieldIgnored" => false,
+        "IsolationNarrowed" => condition == Condition::QuotaOfTerms,
         "HoldDeadlineExceeded" => condition.may_lack_placeholder(),
         "PlaceholderRefused" => condition.may_lack_placeholder() || condition.has_pod_refused(),
         "LabelledTooLate" => condition == Condition::LabelledByPipeline,

@@ -18,8 +18,18 @@ use testbed::{Testbed, runs};
 /// Creates a ResourceQuota with the name `tight`, and waits until the API server enforces it: before the quota has a status,
 /// the API server rejects pods with another message.
 pub(crate) async fn quota(bed: &Testbed, namespace: &str, resource: &str, most: &str) -> Api<ResourceQuota> {
+    create_quota(bed, namespace, json!({"hard": {resource: most}})).await
+}
+
+/// Creates a ResourceQuota with the name `tight` that rejects pods with affinity terms across namespaces.
+pub(crate) async fn forbid_cross_namespace_terms(bed: &Testbed, namespace: &str) {
+    let spec = json!({"hard": {"pods": "0"}, "scopes": ["CrossNamespacePodAffinity"]});
+    create_quota(bed, namespace, spec).await;
+}
+
+async fn create_quota(bed: &Testbed, namespace: &str, spec: Value) -> Api<ResourceQuota> {
     let quotas: Api<ResourceQuota> = Api::namespaced(bed.client().await.unwrap(), namespace);
-    let quota = json!({"metadata": {"name": "tight"}, "spec": {"hard": {resource: most}}});
+    let quota = json!({"metadata": {"name": "tight"}, "spec": spec});
     quotas
         .create(&PostParams::default(), &serde_json::from_value(quota).unwrap())
         .await

@@ -202,6 +202,56 @@ fn a_placeholder_that_a_limit_range_does_not_let_in_asks_for_what_it_allows_and_
     is_released_as_impossible(&told(true).decision, message);
 }
 
+/// A quota of the namespace rejects pods with affinity terms across namespaces.
+fn limited(scene: Scene) -> Scene {
+    scene.change(|scene| scene.cross_namespace_quota = Some("tight".to_owned()))
+}
+
+fn isolation_of(scene: Scene) -> &'static str {
+    scene.observation().enrolment().isolation.as_str()
+}
+
+#[test]
+fn a_quota_limits_the_isolation_of_a_run_that_has_neither_a_placeholder_nor_pods() {
+    let limits = |scene: Scene| isolation_of(limited(scene.clone())) != isolation_of(scene);
+    let shared = |scene: &mut Scene| scene.run.opt_in = Some("colocateAlways".to_owned());
+    assert!(limits(held()) && limits(held().in_group(UID)) && limits(fresh()));
+    assert!(!limits(held().with_statefulset()) && !limits(enrolled()));
+    assert!(!limits(held().change(shared)), "the run has no such terms");
+    let enrolled_only = |scene: &mut Scene| scene.config.isolation.from = IsolateFrom::Enrolled;
+    assert_eq!(
+        isolation_of(limited(held()).change(enrolled_only)),
+        "namespace-enrolled"
+    );
+    let narrow = Enrolment {
+        isolation: "namespace-all".parse().unwrap(),
+        ..default_enrolment()
+    };
+    let create = Action::Create(narrow, Creation::default());
+    assert_eq!(
+        limited(held()).decision(),
+        Decision::act("create_placeholder", Event::Created(None), [create])
+    );
+}
+
+#[test]
+fn a_placeholder_that_a_quota_rejects_for_its_terms_is_deleted_to_be_created_with_others() {
+    let over = r#"pods "x" is forbidden: exceeded quota: tight"#;
+    let rejected = |scene: Scene| limited(scene.with_statefulset().failed_create(over));
+    let delete = Action::Delete(Target::Placeholder(SET.to_owned()));
+    let narrows = Decision::act("narrow_isolation", None, [delete]);
+    assert_eq!(rejected(held()).plan(), with_timer(narrows, SOON));
+    let isolated = |isolation: &str| {
+        let isolation = isolation.parse().unwrap();
+        rejected(held()).change(|scene| scene.statefulset.as_mut().unwrap().isolation = Some(isolation))
+    };
+    assert_eq!(isolated("namespace-all").decision(), pod_missing(Some(over)));
+    let unlimited = held().with_statefulset().failed_create(over);
+    assert_eq!(unlimited.decision(), pod_missing(Some(over)));
+    let other = limited(held().with_statefulset().failed_create("denied the request"));
+    assert_eq!(other.decision(), pod_missing(Some("denied the request")));
+}
+
 #[test]
 fn a_held_run_waits_for_its_node_until_the_deadline() {
     let plan = held().with_pod().in_group(UID).created_ago(60).plan();

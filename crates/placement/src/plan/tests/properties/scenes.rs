@@ -145,6 +145,7 @@ const ANSWERS: &[Change] = &[
             .failed_create("no PriorityClass with name urgent was found");
     },
     |scene| *scene = scene.clone().failed_create(TOO_SMALL),
+    |scene| scene.cross_namespace_quota = Some("tight".to_owned()),
     |scene| scene.autoscaler = Some("pod triggered scale-up: pool".to_owned()),
     |scene| scene.autoscaler = Some("max node group size reached".to_owned()),
     |scene| scene.turn = Turn::Later { is_rejected: true },
@@ -221,6 +222,10 @@ const USUAL: &[Usual] = &[
     },
     || done(Strategy::ColocateCompleted).change(|scene| scene.run.succeeded = true),
     || held().with_statefulset().failed_create(TOO_SMALL),
+    || {
+        let rejected = held().with_statefulset().failed_create("exceeded quota: tight");
+        rejected.change(|scene| scene.cross_namespace_quota = Some("tight".to_owned()))
+    },
     || at_its_deadline().unread(Read::Quota),
     || at_its_deadline().change(|scene| no_room(scene, Some(QuotaBlocker::DeletedStatefulSet))),
     || at_its_deadline().change(|scene| no_room(scene, Some(another_placeholder()))),

@@ -1,0 +1,68 @@
+//! Quotas with the scope `CrossNamespacePodAffinity`. Such a quota counts the pods that have affinity terms across namespaces, as
+//! the pods of an isolated run have by default.
+
+use crate::resources::Resources;
+use k8s_openapi::api::core::v1::ResourceQuota;
+
+const SCOPE: &str = "CrossNamespacePodAffinity";
+
+/// Whether the quota has no room for a pod with affinity terms across namespaces.
+pub fn is_full(quota: &ResourceQuota) -> bool {
+    let (hard, used) = Resources::limit_and_usage(quota);
+    has_scope(quota) && hard.iter().any(|(name, hard)| used.get(name) >= hard)
+}
+
+/// `Exists` is the only operator that the API server accepts for this scope.
+fn has_scope(quota: &ResourceQuota) -> bool {
+    let Some(spec) = &quota.spec else {
+        return false;
+    };
+    let selector = spec.scope_selector.iter();
+    let selected = selector.flat_map(|selector| selector.match_expressions.iter().flatten());
+    let selected = selected.map(|expression| &expression.scope_name);
+    spec.scopes
+        .iter()
+        .flatten()
+        .chain(selected)
+        .any(|scope| scope == SCOPE)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::{Value, json};
+
+    fn is_full_with(spec: Value, used: Value) -> bool {
+        let quota = json!({"spec": spec, "status": {"hard": spec["hard"], "used": used}});
+        is_full(&serde_json::from_value(quota).unwrap())
+    }
+
+    #[test]
+    fn a_quota_of_this_scope_is_full_if_any_of_its_resources_is_used_up() {
+        let scopes = json!(["CrossNamespacePodAffinity"]);
+        let full = |hard: Value, used: Value| is_full_with(json!({"scopes": scopes, "hard": hard}), used);
+        assert!(full(json!({"pods": "0"}), json!({})));
+        assert!(full(json!({"pods": "2"}), json!({"pods": "2"})));
+        assert!(full(
+            json!({"pods": "9", "requests.cpu": "1"}),
+            json!({"pods": "2", "requests.cpu": "1"})
+        ));
+        assert!(!full(json!({"pods": "2"}), json!({"pods": "1"})));
+    }
+
+    #[test]
+    fn the_scope_may_be_in_the_selector_and_a_quota_without_the_scope_does_not_count() {
+        let selector =
+            |scope: &str| json!({"matchExpressions": [{"scopeName": scope, "operator": "Exists"}]});
+        let none = || json!({"pods": "0"});
+        let selected = |scope| {
+            is_full_with(
+                json!({"scopeSelector": selector(scope), "hard": none()}),
+                json!({}),
+            )
+        };
+        assert!(selected("CrossNamespacePodAffinity"));
+        assert!(!selected("PriorityClass"));
+        assert!(!is_full_with(json!({"hard": none()}), json!({})));
+    }
+}

@@ -25,7 +25,9 @@ mod registry;
 mod release;
 mod run;
 mod sbom;
+mod tool;
 mod toolchain;
+mod verify;
 mod workspace;
 
 use args::Args;

@@ -9,13 +9,35 @@ use tempfile::TempDir;
 
 pub(crate) const MANIFEST: &str = "apiVersion: v1\nkind: Pod\nmetadata:\n  name: x # named\nspec:\n  containers:\n  - name: x\n    image: ko://pod-affinity # ko://pod-affinity\n";
 
+/// The processors in the header of an ELF file.
+const AMD64: u8 = 62;
+const ARM64: u8 = 183;
+
+/// The addresses that every release needs.
+pub(crate) const ADDRESSES: [&str; 6] = [
+    "--repo=ghcr.io/me",
+    "--downloads=https://example.com/downloads",
+    "--homepage=https://example.com",
+    "--source-repository=https://example.com/source",
+    "--security-contact=mailto:security@example.com",
+    "--maintainer=Ann <ann@example.com>",
+];
+
 /// A folder for a test, with all files that the program reads.
 pub(crate) struct TestFolder(TempDir);
 
 impl TestFolder {
     pub(crate) fn new() -> Self {
         let home = Self(tempfile::tempdir().unwrap());
-        home.write("binary", &static_elf());
+        home.write("binary", &static_elf(AMD64));
+        for (processor, machine) in [("amd64", AMD64), ("arm64", ARM64)] {
+            home.write(
+                &format!("binaries/pod-affinity-{processor}"),
+                &static_elf(machine),
+            );
+            let plugin = format!("binaries/kubectl-pod_affinity-{processor}");
+            home.write_program(&plugin, "#!/bin/sh\necho \"a script for $2\"\n");
+        }
         home.write("pod.yaml", MANIFEST.as_bytes());
         std::fs::create_dir(home.path("docker")).unwrap();
         home
@@ -44,14 +66,31 @@ impl TestFolder {
              [ \"$1\" = kustomize ] && exec cat \"$2/rendered\"\n{{ echo \"$@\"; cat; }} >{}\nexit {code}\n",
             written.display()
         );
-        self.write("bin/kubectl", script.as_bytes());
-        let executable = std::fs::Permissions::from_mode(0o755);
-        std::fs::set_permissions(self.path("bin/kubectl"), executable).unwrap();
+        self.write_program("bin/kubectl", &script);
         self
+    }
+
+    fn write_program(&self, name: &str, script: &str) {
+        self.write(name, script.as_bytes());
+        let executable = std::fs::Permissions::from_mode(0o755);
+        std::fs::set_permissions(self.path(name), executable).unwrap();
     }
 
     pub(crate) fn kubectl_input(&self) -> Option<String> {
         std::fs::read_to_string(self.path("kubectl-input")).ok()
+    }
+
+    /// Writes a release of this checkout into the folder `out`.
+    pub(crate) fn release(&self, more: &[&str]) {
+        let out = self.path("out");
+        let arguments = [
+            "release",
+            "v1.2.3",
+            "--allow-dirty",
+            "--out",
+            out.to_str().unwrap(),
+        ];
+        self.ship(&[&arguments[..], &ADDRESSES, more].concat()).prints();
     }
 
     /// The program in the workspace, without credentials and kubeconfig of this machine.
@@ -65,6 +104,7 @@ impl TestFolder {
             .env("PATH", format!("{}:{path}", self.path("bin").display()))
             .env("DOCKER_CONFIG", self.path("docker"))
             .env("POD_AFFINITY_SHIP_BINARY", self.path("binary"))
+            .env("POD_AFFINITY_SHIP_BINARIES", self.path("binaries"))
             .env("SOURCE_DATE_EPOCH", "1700000000")
             .stdin(Stdio::null());
         Ship(command)
@@ -162,10 +202,10 @@ fn head(connection: &mut impl Read) -> String {
 }
 
 /// Headers of an executable without an interpreter and libraries. The tests never start it, because it would crash.
-fn static_elf() -> Vec<u8> {
+fn static_elf(machine: u8) -> Vec<u8> {
     let mut file = vec![0; 64];
     file[..8].copy_from_slice(&[0x7f, b'E', b'L', b'F', 2, 1, 1, 0]);
-    file[16..20].copy_from_slice(&[2, 0, 62, 0]);
+    file[16..20].copy_from_slice(&[2, 0, machine, 0]);
     file
 }
 

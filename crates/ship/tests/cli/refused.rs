@@ -1,6 +1,8 @@
 //! Every failure is reported with its remedy, and nothing is printed to standard output.
 
-use crate::fixture::{ANONYMOUS_ALLOWED, AUTHENTICATE, FORBIDDEN, READ_ONLY, Stub, TestFolder, closed_port};
+use crate::fixture::{
+    ADDRESSES, ANONYMOUS_ALLOWED, AUTHENTICATE, FORBIDDEN, READ_ONLY, Stub, TestFolder, closed_port,
+};
 
 fn pushed(home: &TestFolder, repository: &str) -> String {
     home.ship(&["build", "--sbom=none"])
@@ -191,6 +193,17 @@ fn an_invalid_version_is_an_error() {
     assert!(String::from_utf8_lossy(&said.stderr).contains("write it as v1.2.3"));
 }
 
+#[test]
+fn a_release_without_addresses_is_an_error_that_names_them() {
+    let said = TestFolder::new().ship(&["release", "v1.2.3"]).output();
+    assert_eq!(said.status.code(), Some(2));
+    let said = String::from_utf8_lossy(&said.stderr).into_owned();
+    assert!(
+        said.contains("--downloads") && said.contains("--security-contact"),
+        "{said}"
+    );
+}
+
 fn checkout(home: &TestFolder, package: &str) {
     let manifest =
         format!("[package]\nname = \"{package}\"\nversion = \"0.1.0\"\nedition = \"2024\"\n[workspace]\n");
@@ -208,7 +221,7 @@ fn a_release_with_uncommitted_changes_is_an_error() {
         .status();
     assert!(git.unwrap().success());
     let said = home
-        .ship(&["release", "v1.2.3", "--push=false"])
+        .ship(&[&["release", "v1.2.3"], &ADDRESSES[..]].concat())
         .within(&home.path("other"))
         .fails();
     assert!(said.contains("commit or stash the changes"), "{said}");

@@ -3,7 +3,6 @@
 use crate::destination;
 use crate::manifest::Selection;
 use crate::platform::{Libc, Platform, Processor};
-use crate::registry::Access;
 use crate::release::{Person, Version};
 use clap::{ArgAction, Parser, Subcommand, ValueEnum};
 use std::ffi::OsString;
@@ -87,7 +86,7 @@ pub(crate) struct ImageArgs {
     #[arg(long, value_name = "BOOL", default_value_t = true, action = ArgAction::Set, num_args = 0..=1, require_equals = true, default_missing_value = "true")]
     pub(crate) push: bool,
     #[command(flatten)]
-    registry: RegistryArgs,
+    pub(crate) registry: RegistryArgs,
     /// Platform of the image: linux/amd64 or linux/arm64.
     #[arg(long, value_name = "PLATFORM", default_value_t = Processor::Amd64)]
     platform: Processor,
@@ -109,9 +108,6 @@ pub(crate) struct ImageArgs {
     /// Use this binary instead of building one.
     #[arg(long, value_name = "FILE", env = "POD_AFFINITY_SHIP_BINARY", hide = true)]
     pub(crate) binary: Option<PathBuf>,
-    /// Folder of Docker's config.json.
-    #[arg(long, value_name = "FOLDER", env = "DOCKER_CONFIG", hide = true)]
-    docker_config: Option<PathBuf>,
     #[command(flatten)]
     pub(crate) source: SourceArgs,
 }
@@ -119,7 +115,7 @@ pub(crate) struct ImageArgs {
 /// Arguments of all commands that connect to a registry.
 #[derive(Clone, Copy, Debug, clap::Args)]
 pub(crate) struct RegistryArgs {
-    /// Use plain HTTP for the registry. Not needed for a registry on this machine.
+    /// Use plain HTTP for the registry, so others on the network can read your password. Not needed for a registry on this machine.
     #[arg(long)]
     pub(crate) insecure_registry: bool,
 }
@@ -242,19 +238,12 @@ impl ImageArgs {
             self.tags.clone()
         }
     }
-
-    pub(crate) fn access(&self) -> Access {
-        let folder = self.docker_config.clone().unwrap_or_else(|| home(".docker"));
-        Access {
-            docker_config: folder.join("config.json"),
-            insecure: self.registry.insecure_registry,
-        }
-    }
 }
 
 impl SourceArgs {
     pub(crate) fn cargo_home(&self) -> PathBuf {
-        self.cargo_home.clone().unwrap_or_else(|| home(".cargo"))
+        let default = || std::env::home_dir().unwrap_or_default().join(".cargo");
+        self.cargo_home.clone().unwrap_or_else(default)
     }
 }
 
@@ -272,10 +261,6 @@ fn url(text: &str) -> Result<String, String> {
             "'{text}' is not an address: write it as https://example.com/path"
         ))
     }
-}
-
-fn home(folder: &str) -> PathBuf {
-    std::env::home_dir().unwrap_or_default().join(folder)
 }
 
 #[cfg(test)]
@@ -392,11 +377,5 @@ mod tests {
         for bad in ["example.com", "https://", "https://a b", "ftp://x"] {
             assert!(url(bad).unwrap_err().contains("https://example.com"), "{bad}");
         }
-    }
-
-    #[test]
-    fn the_docker_configuration_is_read_from_its_default_folder() {
-        let access = image("ship build --docker-config /x").access();
-        assert_eq!(access.docker_config, PathBuf::from("/x/config.json"));
     }
 }

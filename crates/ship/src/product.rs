@@ -2,11 +2,12 @@
 
 use crate::args::{ImageArgs, Sbom};
 use crate::compile::{self, Linking, Recipe};
+use crate::crane::{self, Crane};
 use crate::destination::{self, Destination};
 use crate::image::{self, Content, Image, megabytes};
 use crate::platform::{Libc, Platform};
-use crate::registry::{self, Registry};
 use crate::sbom::{self, Form, Subject};
+use crate::tool;
 use crate::toolchain::{self, Rustc};
 use crate::workspace::Provenance;
 use crate::workspace::{PRODUCT, Workspace};
@@ -34,7 +35,9 @@ pub(crate) enum Error {
     #[error(transparent)]
     Destination(#[from] destination::Error),
     #[error(transparent)]
-    Registry(#[from] registry::Error),
+    Crane(#[from] crane::Error),
+    #[error(transparent)]
+    Tool(#[from] tool::Error),
     #[error(transparent)]
     Toolchain(#[from] toolchain::Error),
     #[error(transparent)]
@@ -55,7 +58,7 @@ pub(crate) enum Error {
 pub(crate) fn ship(args: &ImageArgs, source: &Source, tags: &[String]) -> Result<String, Error> {
     let platform = args.platform();
     let rustc = toolchain::rustc()?;
-    let (destination, registry) = destination(args)?;
+    let (destination, crane) = destination(args, &source.workspace.root)?;
     let binary = binary(args, source, &rustc)?;
     let image = image(source, platform, &binary)?;
     let sbom = match args.sbom {
@@ -63,8 +66,8 @@ pub(crate) fn ship(args: &ImageArgs, source: &Source, tags: &[String]) -> Result
         Sbom::None => None,
     };
     write(args, source, &image, sbom.as_deref(), &names(&destination, tags))?;
-    if let Some(registry) = registry {
-        registry.push(&image, &destination, tags)?;
+    if let Some(crane) = crane {
+        crane.push(&image, &destination, tags)?;
     }
     Ok(destination.pinned(image.digest()).whole())
 }
@@ -77,14 +80,15 @@ pub(crate) fn image(source: &Source, platform: Platform, binary: &[u8]) -> Resul
     Ok(image)
 }
 
-/// The destination, and the connected registry if the image is pushed. The registry has accepted the credentials.
-fn destination(args: &ImageArgs) -> Result<(Destination, Option<Registry>), Error> {
+/// The destination, and crane if the image is pushed. The registry has accepted the credentials.
+fn destination(args: &ImageArgs, root: &Path) -> Result<(Destination, Option<Crane>), Error> {
     if !args.push {
         return Ok((Destination::local(args.repo.as_deref())?, None));
     }
     let destination = Destination::parse(args.repo.as_deref())?;
-    let registry = Registry::connect(&destination, args.access())?;
-    Ok((destination, Some(registry)))
+    let crane = Crane::new(root, args.registry.insecure_registry)?;
+    crane.check(&destination)?;
+    Ok((destination, Some(crane)))
 }
 
 fn binary(args: &ImageArgs, source: &Source, rustc: &Rustc) -> Result<Vec<u8>, Error> {

@@ -17,6 +17,7 @@ pub(crate) use signing::{Signer, Verifier, bundle_of};
 pub(crate) use version::Version;
 
 use crate::args::ReleaseArgs;
+use crate::crane::{self, Crane};
 use crate::destination::{self, Destination};
 use crate::image::{self, Blob, Image};
 use crate::manifest::{self, Manifests, Selection};
@@ -58,6 +59,8 @@ pub(crate) enum Error {
     Manifest(#[from] manifest::Error),
     #[error(transparent)]
     Plugin(#[from] plugin::Error),
+    #[error(transparent)]
+    Crane(#[from] crane::Error),
     #[error(transparent)]
     Tool(#[from] tool::Error),
     #[error("a file of the release cannot be written as JSON: {0}")]
@@ -213,10 +216,9 @@ impl Release<'_> {
 
     /// Pushes the index from the archive, and signs it.
     fn push(&self, reference: &str, signer: Option<&Signer>) -> Result<(), Error> {
-        let crane = tool::Registry::new(self.root(), self.args.registry.insecure_registry)?;
-        let tagged = self.destination.tagged(self.args.version.as_str()).whole();
-        crane.push_archive(&self.args.out.join(IMAGE_ARCHIVE), &tagged)?;
-        status!("pushed {tagged}");
+        let crane = Crane::new(self.root(), self.args.registry.insecure_registry)?;
+        let version = self.args.version.as_str();
+        crane.push_archive(&self.args.out.join(IMAGE_ARCHIVE), &self.destination, version)?;
         match signer {
             Some(signer) => {
                 Ok(signer.sign_image(&self.args.out, reference, self.args.registry.insecure_registry)?)

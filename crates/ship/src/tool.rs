@@ -1,9 +1,9 @@
 //! The programs crane and cosign, which Go builds from the modules in hack/ at their first use. Go keeps them in its own build cache.
 
 use std::ffi::OsStr;
-use std::io::{self, BufRead, BufReader};
+use std::io;
 use std::path::{Path, PathBuf};
-use std::process::{Child, ChildStderr, Command, Stdio};
+use std::process::{Command, Stdio};
 
 /// A program of another project cannot be used.
 #[derive(Debug, thiserror::Error)]
@@ -20,15 +20,17 @@ pub(crate) enum Error {
         verb: String,
         cause: String,
     },
-    #[error("{0} cannot be unpacked")]
-    Unpack(PathBuf),
+    #[error("{} cannot be read ({source})", path.display())]
+    Read { path: PathBuf, source: io::Error },
+    #[error("the temporary folder {} cannot be written ({source}): set TMPDIR to a writable folder", path.display())]
+    Scratch { path: PathBuf, source: io::Error },
 }
 
 /// A program, ready to run.
 #[derive(Clone, Debug)]
 pub(crate) struct Tool {
-    name: &'static str,
-    path: PathBuf,
+    pub(crate) name: &'static str,
+    pub(crate) path: PathBuf,
 }
 
 impl Tool {
@@ -62,7 +64,7 @@ impl Tool {
         Err(Error::Build { name, cause })
     }
 
-    /// Runs the program, and returns its standard output.
+    /// Runs the program, and returns its standard output. Its progress goes to standard error, and its last line is the error.
     pub(crate) fn run<S: AsRef<OsStr>>(&self, arguments: &[S]) -> Result<String, Error> {
         let Self { name, path } = self;
         let output = Command::new(path)
@@ -71,6 +73,7 @@ impl Tool {
             .output()
             .map_err(|source| Error::Start { name, source })?;
         if output.status.success() {
+            eprint!("{}", String::from_utf8_lossy(&output.stderr));
             return Ok(String::from_utf8_lossy(&output.stdout).into_owned());
         }
         let verb = arguments
@@ -84,6 +87,28 @@ impl Tool {
     }
 }
 
+/// A temporary folder for one call, which is removed when the value is dropped.
+#[derive(Debug)]
+pub(crate) struct Scratch(pub(crate) PathBuf);
+
+impl Scratch {
+    pub(crate) fn new(name: &str) -> Result<Self, Error> {
+        let name = format!("cargo-ship-{name}-{}", std::process::id());
+        let path = std::env::temp_dir().join(name);
+        match std::fs::create_dir_all(&path) {
+            Ok(()) => Ok(Self(path)),
+            Err(source) => Err(Error::Scratch { path, source }),
+        }
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        // A folder that remains has no effect.
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
 /// Go programs print the error on the last line.
 fn last_line(stderr: &[u8]) -> String {
     let text = String::from_utf8_lossy(stderr);
@@ -91,116 +116,9 @@ fn last_line(stderr: &[u8]) -> String {
     line.unwrap_or("no message").to_owned()
 }
 
-/// crane, with the settings for a registry.
-#[derive(Clone, Debug)]
-pub(crate) struct Registry {
-    crane: Tool,
-    insecure: bool,
-}
-
-impl Registry {
-    pub(crate) fn new(root: &Path, insecure: bool) -> Result<Self, Error> {
-        let crane = Tool::crane(root)?;
-        Ok(Self { crane, insecure })
-    }
-
-    /// Pushes an archive with an OCI layout.
-    pub(crate) fn push_archive(&self, archive: &Path, reference: &str) -> Result<(), Error> {
-        let folder = Unpacked::new(archive)?;
-        let folder = folder.0.display().to_string();
-        self.run(&["push", &folder, reference]).map(drop)
-    }
-
-    pub(crate) fn run(&self, arguments: &[&str]) -> Result<String, Error> {
-        let insecure = self.insecure.then_some("--insecure");
-        let arguments: Vec<_> = arguments.iter().copied().chain(insecure).collect();
-        self.crane.run(&arguments)
-    }
-
-    /// Starts an empty registry on this machine.
-    pub(crate) fn serve(&self) -> Result<Served, Error> {
-        let name = self.crane.name;
-        let mut child = Command::new(&self.crane.path)
-            .args(["registry", "serve", "--address=127.0.0.1:0"])
-            .stdin(Stdio::null())
-            .stdout(Stdio::null())
-            .stderr(Stdio::piped())
-            .spawn()
-            .map_err(|source| Error::Start { name, source })?;
-        let mut served = Served {
-            log: child.stderr.take().map(BufReader::new),
-            child,
-            address: String::new(),
-        };
-        let lines = served
-            .log
-            .iter_mut()
-            .flat_map(BufRead::lines)
-            .map_while(Result::ok);
-        let found = lines.into_iter().find_map(|line| address(&line));
-        served.address = found.ok_or_else(|| Error::Failed {
-            name,
-            verb: "registry serve".to_owned(),
-            cause: "it reported no address".to_owned(),
-        })?;
-        Ok(served)
-    }
-}
-
-/// The address in crane's line `serving on port 1234`.
-fn address(line: &str) -> Option<String> {
-    let (_, port) = line.rsplit_once("serving on port ")?;
-    Some(format!("127.0.0.1:{}", port.trim()))
-}
-
-/// A registry that ends when the value is dropped.
-#[derive(Debug)]
-pub(crate) struct Served {
-    child: Child,
-    /// Stays open: a process whose log nobody reads ends when it writes a line.
-    log: Option<BufReader<ChildStderr>>,
-    pub(crate) address: String,
-}
-
-impl Drop for Served {
-    fn drop(&mut self) {
-        // Both fail only if the process has ended.
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-}
-
-/// The folder of an unpacked archive, which is removed when the value is dropped.
-struct Unpacked(PathBuf);
-
-impl Unpacked {
-    fn new(archive: &Path) -> Result<Self, Error> {
-        let name = format!("cargo-ship-{}", std::process::id());
-        let folder = std::env::temp_dir().join(name);
-        let unpack = std::fs::File::open(archive).and_then(|file| tar::Archive::new(file).unpack(&folder));
-        let unpacked = Self(folder);
-        unpack.map_err(|_| Error::Unpack(archive.to_owned()))?;
-        Ok(unpacked)
-    }
-}
-
-impl Drop for Unpacked {
-    fn drop(&mut self) {
-        // The folder is temporary.
-        let _ = std::fs::remove_dir_all(&self.0);
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn the_address_is_read_from_the_line_of_crane() {
-        let line = "2026/01/01 10:00:00 serving on port 41234";
-        assert_eq!(address(line).as_deref(), Some("127.0.0.1:41234"));
-        assert_eq!(address("other"), None);
-    }
 
     #[test]
     fn the_last_line_of_a_go_program_is_the_cause() {

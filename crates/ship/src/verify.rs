@@ -1,11 +1,13 @@
 //! `cargo ship verify`: checks a release with the programs that users have: crane and cosign.
 
 use crate::args::VerifyArgs;
+use crate::crane::{self, Crane};
+use crate::destination::{self, Destination};
 use crate::image::hex;
 use crate::release::{
     CHECKSUMS, IMAGE_ARCHIVE, IMAGE_REFERENCE, MANIFESTS, POLICIES, PROVENANCE, Verifier, bundle_of, digests,
 };
-use crate::tool::{self, Registry};
+use crate::tool;
 use serde_json::Value;
 use std::collections::BTreeSet;
 use std::io;
@@ -28,6 +30,10 @@ pub(crate) enum Error {
     Provenance(String),
     #[error(transparent)]
     Tool(#[from] tool::Error),
+    #[error(transparent)]
+    Crane(#[from] crane::Error),
+    #[error(transparent)]
+    Destination(#[from] destination::Error),
 }
 
 /// Checks all files, and reports each check.
@@ -118,10 +124,11 @@ fn provenance_describes(folder: &Path, checksums: &str) -> Result<(), Error> {
 
 /// Pushes the archive to an empty registry on this machine, where crane checks the index and all blobs.
 fn archive_contains(root: &Path, folder: &Path, reference: &str) -> Result<(), Error> {
-    let crane = Registry::new(root, false)?;
+    let crane = Crane::new(root, false)?;
     let served = crane.serve()?;
-    let copy = format!("{}/copy:latest", served.address);
-    crane.push_archive(&folder.join(IMAGE_ARCHIVE), &copy)?;
+    let to = Destination::parse(Some(&served.address))?;
+    crane.push_archive(&folder.join(IMAGE_ARCHIVE), &to, "copy")?;
+    let copy = to.tagged("copy").whole();
     crane.run(&["validate", "--remote", &copy])?;
     is_image(crane.run(&["digest", &copy])?, reference)
 }
@@ -138,7 +145,7 @@ fn is_image(digest: String, reference: &str) -> Result<(), Error> {
 }
 
 fn registry_serves(root: &Path, args: &VerifyArgs, reference: &str) -> Result<(), Error> {
-    let crane = Registry::new(root, args.registry.insecure_registry)?;
+    let crane = Crane::new(root, args.registry.insecure_registry)?;
     is_image(crane.run(&["digest", reference])?, reference)?;
     crane.run(&["validate", "--remote", reference])?;
     status!("the registry serves the image");

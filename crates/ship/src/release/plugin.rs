@@ -1,7 +1,7 @@
 //! The kubectl plugin: an archive for each platform, the scripts for completion, and the manifest for krew.
 
 use super::files::Files;
-use super::{Error as Release_, Release};
+use super::{Error as ReleaseError, Release};
 use crate::compile::{self, Linking, Recipe};
 use crate::image::hex;
 use crate::image::layer::{Entry, pack_files};
@@ -9,7 +9,7 @@ use crate::platform::{Libc, Platform, Processor};
 use crate::sbom::{self, Form, Subject};
 use crate::toolchain;
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 const PACKAGE: &str = "cli";
@@ -38,7 +38,7 @@ pub(crate) enum Error {
 }
 
 /// Adds all files of the plugin.
-pub(super) fn add(release: &Release<'_>, files: &mut Files) -> Result<(), Release_> {
+pub(super) fn add(release: &Release<'_>, files: &mut Files) -> Result<(), ReleaseError> {
     let license = read(release, "LICENSE")?;
     let mut archives = Vec::new();
     let mut native = None;
@@ -65,9 +65,9 @@ pub(super) fn add(release: &Release<'_>, files: &mut Files) -> Result<(), Releas
     Ok(())
 }
 
-fn read(release: &Release<'_>, name: &str) -> Result<String, Release_> {
+fn read(release: &Release<'_>, name: &str) -> Result<String, ReleaseError> {
     let path = release.root().join(name);
-    std::fs::read_to_string(&path).map_err(|source| Release_::Read { path, source })
+    std::fs::read_to_string(&path).map_err(|source| ReleaseError::Read { path, source })
 }
 
 fn built(release: &Release<'_>, platform: Platform) -> Result<PathBuf, Error> {
@@ -106,7 +106,7 @@ fn bill(release: &Release<'_>, platform: Platform, archive: &[u8]) -> Result<Vec
 }
 
 /// The scripts that the plugin of this machine prints.
-fn completions(release: &Release<'_>, plugin: &PathBuf) -> Result<Vec<u8>, Error> {
+fn completions(release: &Release<'_>, plugin: &Path) -> Result<Vec<u8>, Error> {
     let print = |shell: &'static str| {
         let output = Command::new(plugin)
             .args(["completion", shell])

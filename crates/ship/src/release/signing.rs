@@ -2,8 +2,9 @@
 //! file.
 
 use super::{CHECKSUMS, PROVENANCE};
-use crate::tool::{Error, Tool};
-use std::path::{Path, PathBuf};
+use crate::tool::{Error, Scratch, Tool};
+use std::io;
+use std::path::Path;
 
 /// cosign reads these settings from the internet, and they name a transparency log.
 const OFFLINE: [&str; 3] = ["--tlog-upload=false", "--use-signing-config=false", "--yes"];
@@ -43,8 +44,13 @@ impl Signer {
         let common = ["--key", &self.key, &insecure];
         let sign = ["sign", "--recursive", reference];
         self.cosign.run(&[&sign[..], &common, &OFFLINE].concat())?;
-        let predicate = Predicate::of(&folder.join(PROVENANCE))?;
-        let file = predicate.0.display().to_string();
+        let scratch = Scratch::new("predicate")?;
+        let (statement, file) = (folder.join(PROVENANCE), scratch.0.join("predicate.json"));
+        write_predicate(&statement, &file).map_err(|source| Error::Read {
+            path: statement,
+            source,
+        })?;
+        let file = file.display().to_string();
         let attest = ["attest", "--type", SLSA, "--predicate", &file, reference];
         self.cosign
             .run(&[&attest[..], &common, &OFFLINE].concat())
@@ -95,24 +101,8 @@ fn paths(folder: &Path, file: &str) -> [String; 2] {
     [file.to_owned(), bundle_of(file)].map(|name| folder.join(name).display().to_string())
 }
 
-/// A temporary file with the predicate of a statement. cosign adds the statement around the predicate.
-struct Predicate(PathBuf);
-
-impl Predicate {
-    fn of(statement: &Path) -> Result<Self, Error> {
-        let unreadable = || Error::Unpack(statement.to_owned());
-        let text = std::fs::read(statement).map_err(|_| unreadable())?;
-        let statement: serde_json::Value = serde_json::from_slice(&text).map_err(|_| unreadable())?;
-        let name = format!("cargo-ship-predicate-{}.json", std::process::id());
-        let path = std::env::temp_dir().join(name);
-        std::fs::write(&path, statement["predicate"].to_string()).map_err(|_| unreadable())?;
-        Ok(Self(path))
-    }
-}
-
-impl Drop for Predicate {
-    fn drop(&mut self) {
-        // The file is temporary.
-        let _ = std::fs::remove_file(&self.0);
-    }
+/// Writes the predicate of a statement. cosign adds the statement around the predicate.
+fn write_predicate(statement: &Path, to: &Path) -> io::Result<()> {
+    let statement: serde_json::Value = serde_json::from_slice(&std::fs::read(statement)?)?;
+    std::fs::write(to, statement["predicate"].to_string())
 }

@@ -1,7 +1,5 @@
-//! Helpers: the program, a small binary that needs no build, and a registry that rejects requests.
+//! Helpers: the program, and small binaries that need no build.
 
-use std::io::{Read, Write};
-use std::net::TcpListener;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
@@ -155,64 +153,12 @@ pub(crate) fn stderr(output: &Output) -> String {
     String::from_utf8_lossy(&output.stderr).into_owned()
 }
 
-/// The responses of a registry: to the first request for authentication, and to later requests.
-pub(crate) struct Stub {
-    pub(crate) version: &'static str,
-    pub(crate) rest: &'static str,
-}
-
-pub(crate) const ANONYMOUS_ALLOWED: &str =
-    "HTTP/1.1 200 OK\r\ncontent-length: 0\r\nconnection: close\r\n\r\n";
-pub(crate) const AUTHENTICATE: &str = "HTTP/1.1 401 Unauthorized\r\nwww-authenticate: Basic realm=\"here\"\r\ncontent-length: 0\r\nconnection: close\r\n\r\n";
-pub(crate) const FORBIDDEN: &str =
-    "HTTP/1.1 403 Forbidden\r\ncontent-length: 15\r\nconnection: close\r\n\r\nnot your branch";
-pub(crate) const READ_ONLY: &str =
-    "HTTP/1.1 405 Method Not Allowed\r\ncontent-length: 0\r\nconnection: close\r\n\r\n";
-
-impl Stub {
-    /// Listens until the test ends, and returns the address.
-    pub(crate) fn start(self) -> String {
-        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let address = listener.local_addr().unwrap().to_string();
-        std::thread::spawn(move || {
-            for connection in listener.incoming() {
-                let mut connection = connection.unwrap();
-                let head = head(&mut connection);
-                let answer = if head.starts_with("GET /v2/ ") {
-                    self.version
-                } else {
-                    self.rest
-                };
-                connection.write_all(answer.as_bytes()).unwrap();
-            }
-        });
-        address
-    }
-}
-
-/// The head of a request; the first byte only for a TLS handshake.
-fn head(connection: &mut impl Read) -> String {
-    const GREETING: u8 = 22;
-    let mut head = Vec::new();
-    let mut byte = [0];
-    while !head.ends_with(b"\r\n\r\n") && head != [GREETING] && connection.read(&mut byte).unwrap() == 1 {
-        head.push(byte[0]);
-    }
-    String::from_utf8(head).unwrap()
-}
-
 /// Headers of an executable without an interpreter and libraries. The tests never start it, because it would crash.
 fn static_elf(machine: u8) -> Vec<u8> {
     let mut file = vec![0; 64];
     file[..8].copy_from_slice(&[0x7f, b'E', b'L', b'F', 2, 1, 1, 0]);
     file[16..20].copy_from_slice(&[2, 0, machine, 0]);
     file
-}
-
-/// A loopback address without a listener.
-pub(crate) fn closed_port() -> String {
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    listener.local_addr().unwrap().to_string()
 }
 
 /// Names of the files in a folder and its subfolders.

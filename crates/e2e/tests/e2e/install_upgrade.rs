@@ -9,7 +9,7 @@ use crate::support::kubectl::{call, file, parsed, printed, workspace};
 use crate::support::placeholders::bound_placeholder;
 use crate::support::pool;
 use crate::support::runs::{create, let_end, nodes_of};
-use crate::support::ship_program::{BINARIES, ON_THIS_PROCESSOR};
+use crate::support::ship_program::{ADDRESSES, BINARIES, ON_THIS_PROCESSOR};
 use k8s_openapi::api::core::v1::Pod;
 use kube::ResourceExt;
 use serde_json::{Value, json};
@@ -27,6 +27,7 @@ fn release(bed: &Testbed, version: &str) -> Vec<Value> {
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let mut ship = Command::new(cargo);
     ship.args(["ship", "release", version, "--repo=registry.invalid/team"])
+        .args(ADDRESSES)
         .args(ON_THIS_PROCESSOR)
         .arg("--out")
         .arg(&folder)

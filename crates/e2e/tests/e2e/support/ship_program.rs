@@ -20,17 +20,17 @@ pub(crate) fn binaries(folder: PathBuf, binary: &Path) -> PathBuf {
     folder
 }
 
-/// Arguments of a release without its repository and without the parts that take long to build.
-pub(crate) const ON_THIS_PROCESSOR: [&str; 8] = [
+/// Arguments that every release needs, except its repository.
+pub(crate) const ADDRESSES: [&str; 6] = [
     "--allow-dirty",
-    "--without-plugin",
-    "--platform=linux/amd64",
     "--downloads=https://example.com/downloads",
     "--homepage=https://example.com",
     "--source-repository=https://example.com/source",
     "--security-contact=mailto:security@example.com",
     "--maintainer=Ann <ann@example.com>",
 ];
+/// Arguments that leave out the parts of a release that take long to build.
+pub(crate) const ON_THIS_PROCESSOR: [&str; 2] = ["--without-plugin", "--platform=linux/amd64"];
 
 /// Standard output of a command that must have succeeded.
 pub(crate) fn printed(output: &Output) -> String {

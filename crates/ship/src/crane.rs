@@ -37,13 +37,12 @@ impl Crane {
         Ok(Self { tool, insecure })
     }
 
-    /// Checks whether the registry answers and accepts the credentials, because a build takes minutes.
+    /// Checks whether the registry answers, because a build takes minutes. An answer that rejects the request says nothing about
+    /// pushes: some registries reject reads of a repository that the first push creates.
     pub(crate) fn check(&self, to: &Destination) -> Result<(), Error> {
         let digest = self.run(&["digest", &to.tagged("latest").whole()]);
         match digest {
-            Err(tool::Error::Failed { cause, .. }) if code(&cause) != 404 => {
-                Err(explain(to.registry(), cause))
-            }
+            Err(tool::Error::Failed { cause, .. }) if code(&cause) == 0 => Err(explain(to.registry(), cause)),
             Err(tool::Error::Failed { .. }) | Ok(_) => Ok(()),
             Err(other) => Err(other.into()),
         }
@@ -244,7 +243,7 @@ mod tests {
     }
 
     #[test]
-    fn an_image_that_does_not_exist_yet_is_no_rejection() {
+    fn an_image_that_does_not_exist_yet_is_an_answer() {
         let cause = "Error: GET http://x/v2/team/x/manifests/latest: MANIFEST_UNKNOWN: manifest unknown; unknown tag=latest";
         assert_eq!(code(cause), 404);
     }

@@ -80,7 +80,7 @@ pub(crate) fn image(source: &Source, platform: Platform, binary: &[u8]) -> Resul
     Ok(image)
 }
 
-/// The destination, and crane if the image is pushed. The registry has accepted the credentials.
+/// The destination, and crane if the image is pushed. The registry has answered.
 fn destination(args: &ImageArgs, root: &Path) -> Result<(Destination, Option<Crane>), Error> {
     if !args.push {
         return Ok((Destination::local(args.repo.as_deref())?, None));

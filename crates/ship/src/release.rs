@@ -82,14 +82,11 @@ pub(crate) fn release(args: &ReleaseArgs, source: &Source) -> Result<String, Err
     }
     let release = Release {
         args,
-        source: Source {
-            version: args.version.plain().to_owned(),
-            ..source.clone()
-        },
+        source: source_of(args, source),
         rustc: toolchain::rustc()?,
         destination: Destination::parse(Some(&args.repo))?,
     };
-    release.report_version();
+    release.check()?;
     let manifests = release.manifests()?;
     let signer = args.key.as_deref().map(|key| Signer::new(release.root(), key));
     let signer = signer.transpose()?;
@@ -116,7 +113,32 @@ pub(crate) fn release(args: &ReleaseArgs, source: &Source) -> Result<String, Err
     Ok(reference)
 }
 
+/// The source with the version and the address of the release, which become labels of the image.
+fn source_of(args: &ReleaseArgs, source: &Source) -> Source {
+    let mut source = source.clone();
+    args.version.plain().clone_into(&mut source.version);
+    source.workspace.repository = Some(args.source_repository.clone());
+    source
+}
+
 impl Release<'_> {
+    /// Finds what would fail after the build, which takes minutes.
+    fn check(&self) -> Result<(), Error> {
+        self.report_version();
+        if self.args.push {
+            self.crane()?.check(&self.destination)?;
+        }
+        if self.args.without_plugin || self.args.binaries.is_some() {
+            return Ok(());
+        }
+        let check = |platform| toolchain::zig(&self.rustc, platform);
+        Ok(self.platforms().try_for_each(check)?)
+    }
+
+    fn crane(&self) -> Result<Crane, Error> {
+        Ok(Crane::new(self.root(), self.args.registry.insecure_registry)?)
+    }
+
     fn root(&self) -> &Path {
         &self.source.workspace.root
     }
@@ -216,9 +238,9 @@ impl Release<'_> {
 
     /// Pushes the index from the archive, and signs it.
     fn push(&self, reference: &str, signer: Option<&Signer>) -> Result<(), Error> {
-        let crane = Crane::new(self.root(), self.args.registry.insecure_registry)?;
         let version = self.args.version.as_str();
-        crane.push_archive(&self.args.out.join(IMAGE_ARCHIVE), &self.destination, version)?;
+        self.crane()?
+            .push_archive(&self.args.out.join(IMAGE_ARCHIVE), &self.destination, version)?;
         match signer {
             Some(signer) => {
                 Ok(signer.sign_image(&self.args.out, reference, self.args.registry.insecure_registry)?)

@@ -1,6 +1,6 @@
 //! The files of a release, in memory until all of them are complete.
 
-use super::Error;
+use super::{Error, bundle_of};
 use crate::image::hex;
 use std::collections::BTreeMap;
 use std::io;
@@ -36,16 +36,14 @@ impl Files {
             .collect()
     }
 
-    /// Writes the files and their checksums into an empty folder. An earlier release in the folder is replaced, because a file
-    /// without a checksum would look like a part of this release.
+    /// Writes the files and their checksums. Files of an earlier release in the folder are removed, because they would look like
+    /// parts of this release.
     pub(super) fn write(mut self, folder: &Path) -> Result<(), Error> {
         let lines = self.digests();
         let lines = lines.iter().map(|(name, digest)| format!("{digest}  {name}\n"));
         let checksums: String = lines.collect();
         self.add(CHECKSUMS, checksums);
-        if folder.join(CHECKSUMS).exists() {
-            std::fs::remove_dir_all(folder).map_err(unwritable(folder))?;
-        }
+        remove_earlier(folder)?;
         std::fs::create_dir_all(folder).map_err(unwritable(folder))?;
         for (name, content) in self.0 {
             let path = folder.join(name);
@@ -53,6 +51,21 @@ impl Files {
         }
         Ok(())
     }
+}
+
+/// Removes the files that the checksums in the folder list, and no other file.
+fn remove_earlier(folder: &Path) -> Result<(), Error> {
+    let checksums = std::fs::read_to_string(folder.join(CHECKSUMS)).unwrap_or_default();
+    let signature = bundle_of(CHECKSUMS);
+    let listed = digests(&checksums).into_keys().filter(|name| !name.contains('/'));
+    for name in listed.chain([CHECKSUMS, signature.as_str()]) {
+        let path = folder.join(name);
+        match std::fs::remove_file(&path) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(unwritable(&path)(error)),
+            _ => {}
+        }
+    }
+    Ok(())
 }
 
 /// Digests by file name, from the text of the checksums.
@@ -95,14 +108,19 @@ mod tests {
     }
 
     #[test]
-    fn a_file_of_an_earlier_release_is_removed_and_other_folders_are_kept() {
+    fn files_of_an_earlier_release_are_removed_and_other_files_are_kept() {
         let folder = tempfile::tempdir().unwrap();
-        let old = folder.path().join("old");
-        std::fs::write(&old, "").unwrap();
+        let exists = |name: &str| folder.path().join(name).exists();
+        let mut earlier = files();
+        earlier.add("old", "");
+        earlier.write(folder.path()).unwrap();
+        std::fs::write(folder.path().join("mine"), "").unwrap();
+        std::fs::write(folder.path().join(bundle_of(CHECKSUMS)), "").unwrap();
         files().write(folder.path()).unwrap();
-        assert!(old.exists());
-        files().write(folder.path()).unwrap();
-        assert!(!old.exists());
+        assert_eq!(
+            ["old", &bundle_of(CHECKSUMS), "mine"].map(exists),
+            [false, false, true]
+        );
     }
 
     #[test]

@@ -6,7 +6,7 @@ use crate::observe::observation;
 use crate::requests::{RequestError, RequestResult};
 use crate::state::State;
 use crate::view::{
-    PlaceholderObjects, RunView, is_assistant, is_live, is_opted_out, is_placeholder, label,
+    PlaceholderObjects, RunView, claims, is_assistant, is_live, is_opted_out, is_placeholder, label,
     node as bound_to, unschedulable,
 };
 use jiff::Timestamp;
@@ -18,7 +18,8 @@ use placement::node::{self, Cause, NodeFacts, NodeState};
 use placement::plan::{Observation, Quota};
 use placement::quota_room::RejectedTask;
 use placement::strategy::Enrolment;
-use placement::volume::NodeNames;
+use placement::volume::{NodeNames, pin};
+use std::collections::BTreeSet;
 
 /// The run, and the objects around it.
 #[derive(Clone, Debug)]
@@ -167,18 +168,25 @@ impl Facts {
         }
     }
 
-    /// The PVC of the run that can be used on this node only, as far as its volumes were read.
-    pub(crate) fn only_volume_of(&self, name: &str) -> Option<&str> {
+    /// The PVC that keeps the run on this node, because no other node can use it, as far as the volumes were read.
+    pub(crate) fn only_volume_of(&self, name: &str) -> Option<String> {
         let node = self.node.as_ref().and_then(|node| node.as_ref().ok()?.as_ref());
         let hostname = node.and_then(|node| label(&node.metadata, keys::HOSTNAME));
         let here = NodeNames {
             name,
             hostname: hostname.unwrap_or(name),
         };
-        let mut volumes = self.volumes()?.iter();
-        volumes
-            .find(|volume| volume.is_only_on(here))
-            .map(BoundVolume::claim)
+        let only_here = self.volumes()?.iter().filter(|volume| volume.is_only_on(here));
+        let only_here = only_here.map(|volume| volume.claim().to_owned()).collect();
+        pin(&only_here, &self.claims_of_waiting()).map(str::to_owned)
+    }
+
+    /// The PVCs of each pod of the run that waits for a node.
+    fn claims_of_waiting(&self) -> Vec<BTreeSet<String>> {
+        let waiting = self.members().filter(|pod| bound_to(pod).is_none());
+        waiting
+            .map(|pod| claims(pod).map(str::to_owned).collect())
+            .collect()
     }
 
     /// The volumes of the run's PVCs, if they were read.

@@ -135,9 +135,7 @@ fn tasks(facts: &Facts, seen: &Observation) -> Option<Tasks> {
     }
     Some(Tasks {
         task_count: TaskCount::after(None, live, ended, seen.now),
-        pinned_by_volume: node
-            .and_then(|node| facts.only_volume_of(node))
-            .map(str::to_owned),
+        pinned_by_volume: node.and_then(|node| facts.only_volume_of(node)),
     })
 }
 

@@ -16,7 +16,7 @@ use placement::plan::{AssistantPod, Observation, PlaceholderPod};
 use placement::quota_room::RejectedTask;
 use placement::requests::Operation;
 use placement::run::Run;
-use placement::volume::{NodeNames, is_only_on};
+use placement::volume::{NodeNames, is_only_on, pin};
 use serde::de::DeserializeOwned;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Debug;
@@ -36,13 +36,19 @@ pub(crate) struct Tasks {
     pub(crate) hostname: Option<String>,
     /// Names of the PVCs that the pods mount or mounted.
     pub(crate) claims: BTreeSet<String>,
+    /// Names of the PVCs of each pod that waits for a node.
+    pub(crate) claims_of_waiting: Vec<BTreeSet<String>>,
 }
 
 impl Tasks {
     /// Adds a pod to the count. `there` is the node of the run's placeholder.
     #[must_use]
     pub(crate) fn and(mut self, pod: &PodView, there: Option<&str>) -> Self {
-        self.claims.extend(pod.claims().map(str::to_owned));
+        let claims: BTreeSet<_> = pod.claims().map(str::to_owned).collect();
+        self.claims.extend(claims.iter().cloned());
+        if pod.node().is_none() && !pod.has_ended() && !pod.is_deleting() {
+            self.claims_of_waiting.push(claims);
+        }
         if is_live(pod, there) {
             self.live.push(pod.metadata.name.clone().unwrap_or_default());
         }
@@ -80,27 +86,37 @@ impl Cluster {
         lists::fold(operation, &pods, params, whole, and_one).await
     }
 
-    /// The first PVC of the run whose volume can be used on this node only.
+    /// A PVC that keeps the run on this node, because no other node can use its volume.
     pub(crate) async fn pinned_by_volume(
         &self,
         run: &Run,
         tasks: &Tasks,
         node: &str,
     ) -> Result<Option<String>, StepError> {
-        let claims: Api<PersistentVolumeClaim> = self.api(&run.key.namespace);
         let here = NodeNames {
             name: node,
             hostname: tasks.hostname.as_deref().unwrap_or(node),
         };
-        let names: BTreeSet<_> = tasks.claims.iter().chain(&run.claims).collect();
+        let waiting = &tasks.claims_of_waiting;
+        let names: BTreeSet<_> = if waiting.is_empty() {
+            tasks.claims.iter().chain(&run.claims).collect()
+        } else {
+            waiting.iter().flatten().collect()
+        };
+        let mut only_here = BTreeSet::new();
         for name in names {
-            let claim = with_timeout(Operation::Count, claims.get_opt(name)).await?;
-            let volume = self.volume(Operation::Count, claim.as_ref()).await?;
-            if volume.is_some_and(|volume| is_only_on(&volume, here)) {
-                return Ok(Some(name.clone()));
+            if self.is_only_on(&run.key.namespace, name, here).await? {
+                only_here.insert(name.clone());
             }
         }
-        Ok(None)
+        Ok(pin(&only_here, waiting).map(str::to_owned))
+    }
+
+    async fn is_only_on(&self, namespace: &str, claim: &str, node: NodeNames<'_>) -> Result<bool, StepError> {
+        let claims: Api<PersistentVolumeClaim> = self.api(namespace);
+        let claim = with_timeout(Operation::Count, claims.get_opt(claim)).await?;
+        let volume = self.volume(Operation::Count, claim.as_ref()).await?;
+        Ok(volume.is_some_and(|volume| is_only_on(&volume, node)))
     }
 
     /// The `PersistentVolume` that the PVC is bound to.
@@ -168,13 +184,13 @@ impl Cluster {
         Ok(labels)
     }
 
-    /// The run's affinity assistants. Sends no request if the run never gave up a node: no assistant is on an old node then.
+    /// The run's affinity assistants. Sends no request if no assistant can keep the run from its next node: the run never gave up a
+    /// node, and no task waits, or Tekton creates no assistants for the run.
     pub(crate) async fn assistants(&self, observed: &Observation) -> Result<Vec<AssistantPod>, StepError> {
-        if observed
-            .statefulset
-            .as_ref()
-            .is_none_or(|set| set.spec.node_given_up().is_none())
-        {
+        let set = observed.statefulset.as_ref();
+        let gave_up_node = set.is_some_and(|set| set.spec.node_given_up().is_some());
+        let keep_tasks_waiting = !observed.waiting.is_empty() && observed.run.assistants() > 0;
+        if !gave_up_node && !keep_tasks_waiting {
             return Ok(Vec::new());
         }
         let key = &observed.run.key;

@@ -4,6 +4,7 @@ use crate::keys;
 use k8s_openapi::api::core::v1::{
     NodeAffinity, NodeSelector, NodeSelectorRequirement, NodeSelectorTerm, PersistentVolume,
 };
+use std::collections::BTreeSet;
 
 /// The names of a node in the node affinity of volumes.
 #[derive(Clone, Copy, Debug)]
@@ -21,6 +22,14 @@ pub fn is_only_on(volume: &PersistentVolume, node: NodeNames<'_>) -> bool {
     let terms = terms.unwrap_or_default();
     // The terms are alternatives: the scheduler needs only one that matches.
     !terms.is_empty() && terms.iter().all(|term| names_only(term, node))
+}
+
+/// The PVC that keeps a run on the only node that can use the PVC's volume. `only_there` are all such PVCs. If pods wait,
+/// each of them must mount such a PVC: a pod that can use another node must not wait for this node.
+pub fn pin<'a>(only_there: &'a BTreeSet<String>, claims_of_waiting: &[BTreeSet<String>]) -> Option<&'a str> {
+    let is_pinned = |claims: &BTreeSet<String>| !claims.is_disjoint(only_there);
+    let stays = claims_of_waiting.iter().all(is_pinned);
+    only_there.first().filter(|_| stays).map(String::as_str)
 }
 
 /// The required node affinity of the volume.
@@ -141,6 +150,24 @@ mod tests {
         let here = term("kubernetes.io/hostname", "In", &["n1.internal"]);
         let zonal = term("topology.kubernetes.io/zone", "In", &["a"]);
         assert!(!is_only_on_n1(&json!([here, zonal])));
+    }
+
+    #[test]
+    fn a_run_keeps_the_only_node_of_a_volume_unless_a_pod_waits_that_can_use_another_node() {
+        let set = |names: &[&str]| {
+            names
+                .iter()
+                .map(|name| (*name).to_owned())
+                .collect::<BTreeSet<_>>()
+        };
+        let disks = set(&["disk", "scratch"]);
+        let on_disk = set(&["disk", "zonal"]);
+        assert_eq!(pin(&disks, &[]), Some("disk"));
+        assert_eq!(pin(&disks, &[on_disk.clone(), set(&["scratch"])]), Some("disk"));
+        for elsewhere in [set(&[]), set(&["zonal"])] {
+            assert_eq!(pin(&disks, &[on_disk.clone(), elsewhere]), None);
+        }
+        assert_eq!(pin(&set(&[]), &[on_disk]), None);
     }
 
     fn restricted(own: &Value, volume: &Value) -> Value {

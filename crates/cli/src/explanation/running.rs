@@ -37,8 +37,8 @@ fn for_node(facts: &Facts, node: &str) -> Vec<String> {
     match (cause, claim) {
         (Cause::NotReady, _) if moves && is_busy(facts) => vec![see_why(node), give_up(node)],
         _ if moves => Vec::new(),
-        (Cause::NotReady, Some(claim)) => vec![see_why(node), another_volume(claim)],
-        (Cause::Gone, Some(claim)) => vec![another_volume(claim)],
+        (Cause::NotReady, Some(claim)) => vec![see_why(node), another_volume(&claim)],
+        (Cause::Gone, Some(claim)) => vec![another_volume(&claim)],
         (Cause::NotReady, None) => vec![see_why(node)],
         (Cause::Gone, None) => Vec::new(),
         (Cause::Cordoned, _) => vec![uncordon(node)],
@@ -77,7 +77,9 @@ fn for_task(facts: &Facts, pod: &Pod) -> Vec<String> {
         (Some(claim), unusable) => {
             let wait = "Wait: the task starts when those that run now leave room.";
             let wait = (is_busy && unusable.is_none()).then(|| wait.to_owned());
-            wait.into_iter().chain(smaller(facts, pod, node, claim)).collect()
+            wait.into_iter()
+                .chain(smaller(facts, pod, node, &claim))
+                .collect()
         }
         (None, Some(_)) if is_busy => {
             vec![format!(

@@ -40,7 +40,7 @@ async fn the_node_of_a_run_is_read_even_if_no_pod_waits_and_its_volumes_if_the_n
             facts.surroundings.is_none() && facts.errors().is_empty(),
             "{facts:?}"
         );
-        let tied = facts.only_volume_of("node-1").map(str::to_owned);
+        let tied = facts.only_volume_of("node-1");
         (facts.node_unusable(), tied)
     };
     assert_eq!(seen(false).await, (None, None));

@@ -45,6 +45,35 @@ async fn a_pvc_that_only_this_node_can_use_is_found_by_its_volume_whether_a_pod_
     }
 }
 
+/// The volume `disk` can be used on node n1 only, and pods mount it or another PVC.
+#[tokio::test]
+async fn of_pods_that_wait_one_that_mounts_no_volume_of_this_node_only_lets_the_run_leave() {
+    let here = json!({"key": "kubernetes.io/hostname", "operator": "In", "values": ["n1"]});
+    let only_here = json!({"required": {"nodeSelectorTerms": [{"matchExpressions": [here]}]}});
+    let mounting = |pvc: &str| {
+        let volumes = json!([{"name": "ws", "persistentVolumeClaim": {"claimName": pvc}}]);
+        json!({"metadata": {}, "spec": {"volumes": volumes}, "status": {"phase": "Pending"}})
+    };
+    for (waiting, pinned_by_volume) in [(["disk", "disk"], Some("disk")), (["disk", "anywhere"], None)] {
+        let mut server = Server::start();
+        let mut pods = waiting.map(mounting).to_vec();
+        pods.push(json!({"metadata": {}, "spec": {"nodeName": "n1"}, "status": {"phase": "Succeeded"}}));
+        server.answer(200, node_json("n1", &json!({})));
+        server.answer(200, json!({"metadata": {}, "items": pods}));
+        if pinned_by_volume.is_none() {
+            server.answer(200, json!({"metadata": {}, "spec": {}}));
+        }
+        server.answer(200, json!({"metadata": {}, "spec": {"volumeName": "pv-1"}}));
+        server.answer(200, json!({"metadata": {}, "spec": {"nodeAffinity": only_here}}));
+        let (reconciler, ..) = reconciler(&Caches::ready(), &server);
+        let mut observed = seen_on("n1");
+        observed.run.claims = vec!["of-no-pod".to_owned()];
+        let inputs = reconciler.read_one(Read::Tasks, &mut observed).await.unwrap();
+        let found = inputs.tasks.get().unwrap().pinned_by_volume.as_deref();
+        assert_eq!(found, pinned_by_volume, "{waiting:?}");
+    }
+}
+
 fn count(pods: &[Value]) -> Tasks {
     count_at(pods, Some("n1"))
 }

@@ -281,6 +281,7 @@ async fn tasks_are_counted_page_by_page_after_a_read_of_the_node() {
         node: NodeState::Unusable(Trouble::Cordoned),
         hostname: Some("n1.internal".to_owned()),
         claims: ["disk".to_owned()].into(),
+        claims_of_waiting: Vec::new(),
     };
     assert_eq!(count, expected);
     let calls = server.calls();

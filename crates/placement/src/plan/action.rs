@@ -52,7 +52,7 @@ pub enum Target {
         /// UID of the StatefulSet.
         uid: String,
     },
-    /// An affinity assistant on the node that the run gave up. Its StatefulSet recreates it on the run's next node.
+    /// An affinity assistant on a node that the run gave up. Its StatefulSet recreates it on the run's next node.
     Assistant {
         /// Name of the pod.
         name: String,

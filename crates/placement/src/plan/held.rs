@@ -191,7 +191,7 @@ fn return_placeholder(
     placeholder: &Placeholder,
 ) -> Result<Plan, Read> {
     if observed.live_pod().is_none() && observed.waiting.is_empty() {
-        scaled_down::return_placeholder(inputs, placeholder)
+        scaled_down::return_placeholder(observed, inputs, placeholder)
     } else {
         Ok(with_timer(await_scheduler(observed), SOON))
     }

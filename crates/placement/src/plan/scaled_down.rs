@@ -46,12 +46,8 @@ pub(super) fn on_scaled_down(
         names if names.is_empty() => await_fit(observed, inputs, placeholder),
         names => {
             let requeue = Action::Requeue(Requeue::Pods { names, mark });
-            Ok(without_timer(after_deleting_assistants(
-                "requeue_tasks",
-                inputs.assistants.get()?,
-                placeholder,
-                requeue,
-            )))
+            let actions = after_deleting_assistants(observed, inputs, placeholder, requeue)?;
+            Ok(without_timer(Decision::act("requeue_tasks", None, actions)))
         }
     }
 }
@@ -59,7 +55,7 @@ pub(super) fn on_scaled_down(
 /// Scales the placeholder up: no task waits, or a task of the run is bound, whose node the other tasks have to use as well.
 fn join_task(observed: &Observation, inputs: &Inputs, placeholder: &Placeholder) -> Result<Plan, Read> {
     match absence_remaining(observed) {
-        Duration::ZERO => return_placeholder(inputs, placeholder),
+        Duration::ZERO => return_placeholder(observed, inputs, placeholder),
         remaining => Ok(with_timer(Decision::Wait(Wait::Pause), remaining)),
     }
 }
@@ -71,34 +67,48 @@ fn absence_remaining(observed: &Observation) -> Duration {
 }
 
 /// Scales the placeholder up: it joins the pods of its run, or finds a node for them.
-pub(super) fn return_placeholder(inputs: &Inputs, placeholder: &Placeholder) -> Result<Plan, Read> {
+pub(super) fn return_placeholder(
+    observed: &Observation,
+    inputs: &Inputs,
+    placeholder: &Placeholder,
+) -> Result<Plan, Read> {
     let back = change_placeholder(placeholder, |spec| spec.replicas = 1);
-    Ok(without_timer(after_deleting_assistants(
-        "return_placeholder",
-        inputs.assistants.get()?,
-        placeholder,
-        back,
-    )))
+    let actions = after_deleting_assistants(observed, inputs, placeholder, back)?;
+    Ok(without_timer(Decision::act("return_placeholder", None, actions)))
 }
 
-/// Deletes the assistants on the previous node before other objects change: as long as an assistant is there, the
-/// scheduler sends the other pods of the group to it. If the run has no node, an assistant has none.
+/// Deletes the assistants that keep the group on a node before other objects change: as long as such an assistant is
+/// there, the scheduler sends the other pods of the group to it. If the run has no node, an assistant has none.
 fn after_deleting_assistants(
-    name: &'static str,
-    assistants: &[AssistantPod],
+    observed: &Observation,
+    inputs: &Inputs,
     placeholder: &Placeholder,
     then: Action,
-) -> Decision {
-    let is_left_behind =
-        |pod: &&AssistantPod| pod.node.is_some() && pod.node.as_deref() == placeholder.spec.node_given_up();
-    let left_behind = assistants.iter().filter(is_left_behind);
-    let deletions = left_behind.map(|pod| {
+) -> Result<Vec<Action>, Read> {
+    let bound = inputs.assistants.get()?.iter().filter(|pod| pod.node.is_some());
+    let (mut obsolete, elsewhere): (Vec<_>, Vec<_>) =
+        bound.partition(|pod| pod.node.as_deref() == placeholder.spec.node_given_up());
+    if !elsewhere.is_empty() && only_assistants_are_bound(observed, inputs, placeholder)? {
+        obsolete.extend(elsewhere);
+    }
+    let delete = |pod: &AssistantPod| {
         Action::Delete(Target::Assistant {
             name: pod.name.clone(),
             uid: pod.uid.clone(),
         })
-    });
-    Decision::act(name, None, deletions.chain([then]).collect::<Vec<_>>())
+    };
+    Ok(obsolete.into_iter().map(delete).chain([then]).collect())
+}
+
+/// Whether only assistants keep the waiting tasks from other nodes: an assistant followed a task that has ended since
+/// the run moved off. After the placeholder made room in a quota, the assistants keep the node for the run.
+fn only_assistants_are_bound(
+    observed: &Observation,
+    inputs: &Inputs,
+    placeholder: &Placeholder,
+) -> Result<bool, Read> {
+    let made_room = placeholder.spec.previous_node.as_deref() == Some("");
+    Ok(!made_room && !observed.waiting.is_empty() && inputs.tasks.get()?.task_count.live == 0)
 }
 
 fn requeue_mark(observed: &Observation, inputs: &Inputs, placeholder: &Placeholder) -> RequeueMark {
@@ -171,7 +181,7 @@ fn requeue_by_placeholder(
     woken: Option<Timestamp>,
 ) -> Result<Plan, Read> {
     match woken.map_or(Duration::ZERO, |woken| observed.remaining(woken, RETRIED_WITHIN)) {
-        Duration::ZERO => return_placeholder(inputs, placeholder),
+        Duration::ZERO => return_placeholder(observed, inputs, placeholder),
         remaining => Ok(with_timer(Decision::Wait(Wait::Scheduler), remaining)),
     }
 }

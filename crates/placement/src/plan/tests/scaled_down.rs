@@ -148,13 +148,47 @@ fn a_pod_that_was_woken_while_another_task_ran_is_woken_again_when_that_one_has_
     assert!(is_told(counted(None, 0, 50)), "it ended as the run moved off");
 }
 
-#[test]
-fn assistants_on_the_node_that_was_left_are_deleted_before_anything_goes_elsewhere() {
-    let assistant = |name: &str, node: Option<&str>| AssistantPod {
+fn assistant(name: &str, node: Option<&str>) -> AssistantPod {
+    AssistantPod {
         name: name.to_owned(),
         uid: format!("{name}-uid"),
         node: node.map(str::to_owned),
+    }
+}
+
+/// An assistant followed a task that has ended before the placeholder returned.
+#[test]
+fn while_a_task_waits_and_none_lives_assistants_are_deleted_on_any_node() {
+    let waits = |previous: Option<&str>| {
+        let previous = previous.map(str::to_owned);
+        let scene = enrolled().moved_off().spec(|spec| spec.previous_node = previous);
+        scene.task_waits("old", 5).change(|scene| {
+            scene.waiting[0].woken = None;
+            scene.inputs.assistants =
+                vec![assistant("followed", Some(NODE)), assistant("waits", None)].into();
+        })
     };
+    let requeue = || requeueing(requeued_for(GENERATION));
+    let deleted = |scene: Scene| {
+        let Decision::Act(step) = scene.decision() else {
+            panic!("{scene:?}")
+        };
+        matches!(&step.actions[0], Action::Delete(Target::Assistant { name, .. }) if name == "followed")
+    };
+    for previous in [None, Some("old")] {
+        assert_eq!(
+            waits(previous).decision(),
+            Decision::Read(Read::Tasks),
+            "{previous:?}"
+        );
+        assert!(deleted(waits(previous).counted(0)), "{previous:?}");
+        assert_eq!(waits(previous).counted(1).decision(), requeue(), "{previous:?}");
+    }
+    assert_eq!(waits(Some("")).counted(0).decision(), requeue(), "it made room");
+}
+
+#[test]
+fn assistants_on_the_node_that_was_left_are_deleted_before_anything_goes_elsewhere() {
     let assistants = vec![
         assistant("here", Some(NODE)),
         assistant("behind", Some("old")),
@@ -186,6 +220,7 @@ fn assistants_on_the_node_that_was_left_are_deleted_before_anything_goes_elsewhe
     );
     let asleep = away("old")
         .task_waits("old", 5)
+        .counted(1)
         .change(|scene| scene.waiting[0].woken = None);
     let Decision::Act(step) = asleep.decision() else {
         panic!("{asleep:?}")

@@ -37,6 +37,7 @@ pub(crate) fn run() -> Run {
         claims: Vec::new(),
         over_limit: None,
         templates: 0,
+        opted_out_tasks: false,
     }
 }
 

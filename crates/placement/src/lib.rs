@@ -18,6 +18,7 @@ mod fixture;
 pub mod keys;
 mod label_syntax;
 pub mod messages;
+pub mod mounts;
 pub mod names;
 pub mod node;
 pub mod notes;

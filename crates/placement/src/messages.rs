@@ -16,11 +16,16 @@ pub(crate) fn lacks_its_group(message: &str) -> bool {
     message.contains("didn't match pod affinity rules")
 }
 
-/// A volume that the pod mounts cannot be used on these nodes.
+/// A volume that the pod mounts cannot be used, or cannot be created, on these nodes.
 ///
-/// kube-scheduler: `pkg/scheduler/framework/plugins/volumebinding/binder.go`
+/// kube-scheduler: in `pkg/scheduler/framework/plugins`, `volumebinding/binder.go`, `volumezone/volume_zone.go`
 pub(crate) fn lacks_its_volume(message: &str) -> bool {
-    message.contains("didn't match PersistentVolume's node affinity")
+    let reasons = [
+        "didn't match PersistentVolume's node affinity",
+        "didn't find available persistent volumes to bind",
+        "had no available volume zone",
+    ];
+    reasons.iter().any(|words| message.contains(words))
 }
 
 /// A required podAntiAffinity excludes these nodes.
@@ -36,6 +41,12 @@ pub(crate) fn is_kept_away(message: &str) -> bool {
 pub(crate) fn is_short_of_room(message: &str) -> bool {
     let room = ["Insufficient", "Too many pods", "didn't have free ports"];
     is_kept_away(message) || room.iter().any(|words| message.contains(words))
+}
+
+/// The pod waits for a node of its volumes, and not for room. The message counts nodes by reason and names no node: if the
+/// message does not mention room, the node of the run has room.
+pub(crate) fn is_about_volumes_alone(message: &str) -> bool {
+    lacks_its_volume(message) && !is_short_of_room(message)
 }
 
 // The API server about a pod, in the event `FailedCreate` of a StatefulSet.

@@ -27,6 +27,7 @@
 //! | HeldUnscheduled | date hold | HeldUnscheduled | the hold began without a date |
 //! | HeldUnscheduled | enrol | HeldUnscheduled | the run waits for a node |
 //! | HeldUnscheduled | give up reserve | HeldWithoutPod | no node is as large as an automatic reserve |
+//! | HeldUnscheduled | unmount | HeldWithoutPod | the PVCs of the pod cannot be used together |
 //! | HeldUnscheduled | start over | HeldWithoutPlaceholder | the pod is pinned to a node that has no room any more |
 //! | HeldUnscheduled | release | RunningUnscheduled | at the deadline, or `release-when: created` |
 //! | HeldOnNode | date hold | HeldOnNode | the hold began without a date |
@@ -45,6 +46,7 @@
 //! | RunningWithoutPod | make room | RunningScaledDown | a quota rejected a task's pod |
 //! | RunningWithoutPod | move off | RunningScaledDown | a task's pod does not fit |
 //! | RunningUnscheduled | recreate small | RunningWithoutPod | a reserve, or a pin to a node without room, is given up |
+//! | RunningUnscheduled | unmount | RunningWithoutPod | the PVCs of the pod cannot be used together, or on the node of the group |
 //! | RunningUnscheduled | make room | RunningScaledDown | a quota rejected a task's pod |
 //! | RunningUnscheduled | move off | RunningScaledDown | the placeholder or a task's pod does not fit |
 //! | RunningOnNode | shrink | RunningOnNode | the pod has a reserve: resize it in place |

@@ -107,6 +107,8 @@ pub struct Run {
     pub claims: Vec<String>,
     /// The number of workspaces for which Tekton creates a PVC.
     pub templates: usize,
+    /// `taskRunSpecs` gives a task the opt-in label with the value `false`.
+    pub opted_out_tasks: bool,
 }
 
 impl Run {

@@ -5,7 +5,9 @@
 
 use k8s_openapi::api::core::v1::{Affinity, PodAffinity};
 use placement::bounded::{Fields, STRING};
+use placement::keys;
 use placement::names::is_object_name;
+use placement::opt_in::DECLINED;
 use placement::run::PodTemplate;
 use serde::Deserializer;
 use serde::de::DeserializeOwned;
@@ -141,6 +143,20 @@ fn is_made(workspace: &Value) -> bool {
 fn claim(workspace: &Value) -> Option<&str> {
     let name = workspace["persistentVolumeClaim"]["claimName"].as_str();
     name.filter(|name| is_object_name(name))
+}
+
+static OPTED_OUT: Fields = Fields::Matching(
+    &Fields::Object(&[(
+        "metadata",
+        Fields::Object(&[("labels", Fields::Object(&[(keys::OPT_IN, Fields::Scalar)]))]),
+    )]),
+    |task| task["metadata"]["labels"][keys::OPT_IN] == DECLINED,
+);
+
+/// Whether a task has the opt-in label with the value `false`. A list over a limit has such tasks.
+pub(crate) fn opted_out<'de, D: Deserializer<'de>>(from: D) -> Result<bool, D::Error> {
+    let tasks = OPTED_OUT.decode(from)?;
+    Ok(tasks.over_limit.is_some() || !items(&tasks.value).is_empty())
 }
 
 /// The fields of `taskRunTemplate` that decide on which nodes, and as which service account, pods may run.

@@ -58,6 +58,9 @@ pub struct PipelineRunSpec {
     /// A hash of the Pipeline in `pipelineRef`, for comparisons; for a run with an embedded Pipeline, a hash of `generateName`.
     #[serde(rename = "pipelineRef", deserialize_with = "facts::pipeline")]
     pub pipeline: Option<u64>,
+    /// Whether `taskRunSpecs` gives a task the opt-in label with the value `false`.
+    #[serde(rename = "taskRunSpecs", deserialize_with = "facts::opted_out")]
+    pub opted_out_tasks: bool,
 }
 
 /// The part of a run's status that the rules read.
@@ -132,6 +135,7 @@ impl PipelineRun {
             over_limit: self.spec.over_limit(),
             claims: self.spec.volumes.claims.clone(),
             templates: self.spec.volumes.templates,
+            opted_out_tasks: self.spec.opted_out_tasks,
         })
     }
 

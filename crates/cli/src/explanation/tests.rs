@@ -315,8 +315,14 @@ fn what_the_podtemplate_and_the_claims_ask_of_a_node_is_told() {
         facts.volumes = Some(Ok(vec![volume()]));
         facts
     };
-    let zonal = with_volume(asks(json!({})));
-    let of_one_pod = with_volume(asks(affinity("In", json!(["ssd"]))));
+    let mounted = json!({"volumes": [{"name": "w", "persistentVolumeClaim": {"claimName": "cache"}}]});
+    let zonal = with_volume(asks(mounted));
+    let west = json!({"key": "topology.kubernetes.io/zone", "operator": "In", "values": ["west"]});
+    let mut restricted = affinity("In", json!(["ssd"]));
+    let term = "/affinity/nodeAffinity/requiredDuringSchedulingIgnoredDuringExecution/nodeSelectorTerms/0";
+    let term = restricted.pointer_mut(term).unwrap();
+    term["matchExpressions"].as_array_mut().unwrap().push(west);
+    let of_one_pod = with_volume(asks(restricted));
     let told = |facts: &Facts| {
         let explanation = explain(facts);
         let section = explanation

@@ -44,9 +44,19 @@ impl BoundVolume {
         })
     }
 
-    /// The placeholder needs a node that can use all volumes of its run, including volumes that only a task may mount.
+    /// The node affinity of a placeholder contains the volume of a PVC that only tasks may mount.
     fn concerns(&self, pod: &Pod) -> bool {
-        is_placeholder(pod) || claims(pod).any(|claim| claim == self.claim)
+        claims(pod).any(|claim| claim == self.claim) || (is_placeholder(pod) && self.is_required_by(pod))
+    }
+
+    fn is_required_by(&self, pod: &Pod) -> bool {
+        let affinity = pod
+            .spec
+            .as_ref()
+            .and_then(|spec| spec.affinity.as_ref()?.node_affinity.as_ref());
+        let of_pod = affinity.and_then(|it| it.required_during_scheduling_ignored_during_execution.as_ref());
+        let of_pod: Vec<_> = requirements(of_pod).collect();
+        requirements(required(&self.volume)).all(|requirement| of_pod.contains(&requirement))
     }
 }
 
@@ -92,6 +102,11 @@ fn requirement_text(requirement: &NodeSelectorRequirement) -> String {
         "Lt" => format!("{key} below {values}"),
         other => format!("{key} {other} {values}"),
     }
+}
+
+fn requirements(selector: Option<&NodeSelector>) -> impl Iterator<Item = &NodeSelectorRequirement> {
+    let terms = selector.into_iter().flat_map(|it| &it.node_selector_terms);
+    terms.flat_map(|term| expressions(term).chain(fields(term)))
 }
 
 fn expressions(term: &NodeSelectorTerm) -> impl Iterator<Item = &NodeSelectorRequirement> {

@@ -110,6 +110,7 @@ async fn a_placeholder_mounts_only_harmless_pvcs_and_requires_a_node_for_the_oth
     let west = json!({"nodeSelectorTerms": [{"matchExpressions": [west]}]});
     let volume = json!({"metadata": {}, "spec": {"nodeAffinity": {"required": west}}});
     server.answer(200, claim("ReadWriteOnce"));
+    server.answer(200, json!({"metadata": {}, "spec": {}}));
     server.answer(200, claim("ReadWriteOncePod"));
     server.answer(200, volume);
     server.refuse(404, "NotFound", "persistentvolumeclaims \"later\" not found");
@@ -122,8 +123,8 @@ async fn a_placeholder_mounts_only_harmless_pvcs_and_requires_a_node_for_the_oth
         calls[0].line,
         "GET /api/v1/namespaces/ns/persistentvolumeclaims/source"
     );
-    assert_eq!(calls[2].line, "GET /api/v1/persistentvolumes/pv-1");
-    let pod = &calls[4].body["spec"]["template"]["spec"];
+    assert_eq!(calls[3].line, "GET /api/v1/persistentvolumes/pv-1");
+    let pod = &calls[5].body["spec"]["template"]["spec"];
     let required = &pod["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"];
     assert_eq!(required, &west);
     let volumes = pod["volumes"].as_array().unwrap();

@@ -81,6 +81,7 @@ mod testbed_resets;
 mod testbed_settings;
 mod testbed_survives_deletion;
 mod volumes;
+mod volumes_of_tasks;
 mod warm_nodes;
 
 fn main() -> std::process::ExitCode {

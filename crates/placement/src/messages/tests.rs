@@ -72,7 +72,12 @@ const SCHEDULER: &[Row] = &[
     (
         "0/2 nodes are available: 1 node(s) didn't find available persistent volumes to bind, 1 node(s) didn't match Pod's \
          node affinity/selector. preemption: 0/2 nodes are available: 2 Preemption is not helpful for scheduling.",
-        &[],
+        &["lacks its volume"],
+    ),
+    (
+        "0/2 nodes are available: 2 node(s) had no available volume zone. preemption: 0/2 nodes are available: 2 Preemption \
+         is not helpful for scheduling.",
+        &["lacks its volume"],
     ),
 ];
 

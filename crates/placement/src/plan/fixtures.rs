@@ -28,6 +28,11 @@ pub(super) const GENERATION: i64 = 3;
 pub(super) const NO_NODE: &str = "0/3 nodes are available";
 pub(super) const ELSEWHERE: &str = "0/3 nodes are available: 3 node(s) didn't match pod affinity rules";
 
+/// The scheduler's message about a pod whose volume cannot be used on one node, and whose other nodes are excluded by these reasons.
+pub(super) fn volume_elsewhere(others: &str) -> String {
+    format!("0/3 nodes are available: 1 node(s) didn't match PersistentVolume's node affinity, {others}.")
+}
+
 /// An observation of a run, and the inputs that were read for it.
 #[derive(Clone, Debug)]
 pub(super) struct Scene {

@@ -6,6 +6,7 @@ use super::decision::{Decision, Wait};
 use super::inputs::{Inputs, Read};
 use super::observation::{Observation, Placeholder, PlaceholderPod};
 use super::reshape::{Reshape, is_larger_than_usual, reshape};
+use super::state::AUTOSCALER_ANSWERS_WITHIN;
 use super::state::PlaceholderState::{Missing, Unusable, Usable};
 use super::state::crosses_namespaces;
 use super::{
@@ -21,9 +22,6 @@ use crate::run::HeldFrom;
 use crate::strategy::Enrolment;
 use std::time::Duration;
 
-/// How long an automatic reserve that is larger than all nodes waits until an autoscaler promises a node: longer than
-/// an autoscaler takes to answer and the controller to read the answer.
-const AUTOSCALER_ANSWERS_WITHIN: Duration = Duration::from_secs(30);
 /// After this time a held run is enrolled, or at once if its placeholder is unschedulable.
 const ENROLLED_AFTER: Duration = Duration::from_mins(1);
 /// How long after its deadline a hold may last while the plan makes room in a quota for the run's affinity assistants.

@@ -61,18 +61,12 @@ fn node_unusable(observed: &Observation) -> Option<Reason> {
 fn unschedulable_task(observed: &Observation) -> Option<Reason> {
     let (_, unschedulable) = observed.unschedulable_task()?;
     let excludes_node = |pod: &WaitingPod| pod.unschedulable.is_some() && pod.excludes_node;
-    let waits_for_room =
-        !is_about_volumes_alone(&unschedulable.message) && !observed.waiting.iter().any(excludes_node);
+    let waits_for_room = !messages::is_about_volumes_alone(&unschedulable.message)
+        && !observed.waiting.iter().any(excludes_node);
     Some(Reason {
         cause: MoveCause::TaskDoesNotFit,
         since: waits_for_room.then_some(unschedulable.since),
     })
-}
-
-/// The message counts nodes by reason and names no node. If the message does not mention room, the node of the run has
-/// room.
-fn is_about_volumes_alone(message: &str) -> bool {
-    messages::lacks_its_volume(message) && !messages::is_short_of_room(message)
 }
 
 /// An unschedulable placeholder is a reason only while a task waits.

@@ -1,10 +1,13 @@
 //! Brings a placeholder to the right size and volumes: a placeholder that found its node with a reserve must be small
-//! before tasks start, and a placeholder that outlives its run must not keep the run's PVCs from other pods.
+//! before tasks start, and a placeholder that outlives its run must not keep the run's PVCs from other pods. A placeholder
+//! mounts no PVCs if its volumes cannot be used together, or not on the node of its group.
 
 use super::action::{Action, Event, MoveCause, PodChange, Target};
 use super::change_placeholder;
 use super::decision::Decision;
-use super::observation::{Observation, Placeholder, PlaceholderPod, Resize, Shape};
+use super::observation::{Observation, Placeholder, PlaceholderPod, Resize, Shape, Unschedulable};
+use super::state::AUTOSCALER_ANSWERS_WITHIN;
+use crate::messages;
 use crate::placeholder::size::{can_resize, usual};
 use crate::placeholder::tolerations_with;
 use std::time::Duration;
@@ -77,6 +80,11 @@ pub(super) fn is_larger_than_usual(observed: &Observation, pod: &PlaceholderPod)
 /// While the run is held, a placeholder with a reserve waits for a node, and a pinned placeholder waits for its own
 /// node. Once the run is released, a reserve or a pin must not keep the placeholder from its group.
 fn without_node(observed: &Observation, placeholder: &Placeholder, pod: &PlaceholderPod) -> Reshape {
+    match unmount_in(observed, placeholder, pod) {
+        Some(Duration::ZERO) => return Reshape::Now(unmount(placeholder, pod)),
+        Some(remaining) => return Reshape::Wait(remaining),
+        None => {}
+    }
     let held = observed.run.is_held_by_us();
     match pin_remaining(observed, pod) {
         None if !held && is_larger_than_usual(observed, pod) => {
@@ -87,6 +95,31 @@ fn without_node(observed: &Observation, placeholder: &Placeholder, pod: &Placeho
         Some(_) if held => Reshape::Now(start_over(placeholder, MoveCause::PlaceholderDoesNotFit)),
         Some(_) => Reshape::Now(recreate_small(observed, placeholder, pod, None)),
     }
+}
+
+/// When the placeholder gives up its PVCs, because they keep it from every node. An autoscaler may add a node that can use
+/// all volumes, unless the tasks of the run are on another node.
+fn unmount_in(observed: &Observation, placeholder: &Placeholder, pod: &PlaceholderPod) -> Option<Duration> {
+    let Unschedulable { message, since } = pod.unschedulable.as_ref().filter(|_| pod.shape.mounts)?;
+    if messages::lacks_its_volume(message) && messages::lacks_its_group(message) {
+        return Some(Duration::ZERO);
+    }
+    // A template without PVCs is changed already, and its pod is left.
+    let may_conflict = placeholder.spec.claims.len() != 1 && messages::is_about_volumes_alone(message);
+    let is_promised = observed
+        .autoscaler
+        .as_deref()
+        .is_some_and(messages::promises_node);
+    (may_conflict && !is_promised).then(|| observed.remaining(*since, AUTOSCALER_ANSWERS_WITHIN))
+}
+
+fn unmount(placeholder: &Placeholder, pod: &PlaceholderPod) -> Decision {
+    let without_pvcs = change_placeholder(placeholder, |spec| spec.claims.clear());
+    Decision::act(
+        "unmount",
+        None,
+        [without_pvcs, Action::Delete(Target::Pod(pod.uid.clone()))],
+    )
 }
 
 fn pin_remaining(observed: &Observation, pod: &PlaceholderPod) -> Option<Duration> {

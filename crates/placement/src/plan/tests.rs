@@ -3,7 +3,7 @@
 use super::fixtures::{
     ELSEWHERE, GENERATION, NO_NODE, NODE, POD, SET, Scene, UID, ago, amounts, cleaned_up, creation,
     default_enrolment, deletion, done, enrolled, enrolled_state, fresh, held, node, now, rejected_task,
-    requeued_for, settled, spec,
+    requeued_for, settled, spec, volume_elsewhere,
 };
 use super::*;
 use crate::config::ReleaseWhen;
@@ -22,6 +22,7 @@ mod running;
 mod scaled_down;
 mod simulation;
 mod table;
+mod volumes;
 
 /// Whether the run or its placeholder gets these labels now.
 fn enrols_as(decision: &Decision, enrolment: Enrolment) -> bool {

@@ -210,6 +210,22 @@ fn pvcs_of_workspaces_are_read_in_order_without_duplicates() {
 }
 
 #[test]
+fn a_task_opts_out_by_a_label_in_task_run_specs() {
+    let opted_out = |labels: Value| {
+        let task = json!({"pipelineTaskName": "b", "metadata": {"labels": labels}});
+        run_with(
+            &["spec", "taskRunSpecs"],
+            json!([{"pipelineTaskName": "a"}, 7, task]),
+        )
+        .opted_out_tasks
+    };
+    assert!(opted_out(json!({"tekton.dev/custom-pod-affinity": "false"})));
+    assert!(!opted_out(json!({"tekton.dev/custom-pod-affinity": "true"})));
+    assert!(!opted_out(json!({"other": "false"})));
+    assert!(!run_with(&["spec", "taskRunSpecs"], json!("all")).opted_out_tasks);
+}
+
+#[test]
 fn the_placing_part_of_the_pod_template_is_read() {
     let read = template(json!({
         "nodeSelector": {"disk": "ssd"},

@@ -68,14 +68,33 @@ pub(crate) fn with_pvc(run: RunSpec, pvc: &str) -> RunSpec {
 
 /// Adds a workspace with this volume to every task.
 pub(crate) fn with_workspace(run: RunSpec, volume: &Value) -> RunSpec {
+    with_workspace_of(run, "source", volume, |_| true)
+}
+
+/// Adds a workspace with this volume to the tasks whose names match.
+pub(crate) fn with_workspace_of(
+    mut run: RunSpec,
+    name: &str,
+    volume: &Value,
+    mounts: impl Fn(&str) -> bool,
+) -> RunSpec {
     let mut workspace = volume.clone();
-    workspace["name"] = json!("source");
-    let mut run = run.spec("workspaces", json!([workspace]));
-    run.manifest["spec"]["pipelineSpec"]["workspaces"] = json!([{"name": "source"}]);
-    let tasks = run.manifest.pointer_mut("/spec/pipelineSpec/tasks");
-    for task in tasks.unwrap().as_array_mut().unwrap() {
-        task["workspaces"] = json!([{"name": "source"}]);
-        task["taskSpec"]["workspaces"] = json!([{"name": "source"}]);
+    workspace["name"] = json!(name);
+    push(&mut run.manifest["spec"]["workspaces"], workspace);
+    let pipeline = &mut run.manifest["spec"]["pipelineSpec"];
+    push(&mut pipeline["workspaces"], json!({"name": name}));
+    for task in pipeline["tasks"].as_array_mut().unwrap() {
+        if mounts(task["name"].as_str().unwrap()) {
+            push(&mut task["workspaces"], json!({"name": name}));
+            push(&mut task["taskSpec"]["workspaces"], json!({"name": name}));
+        }
     }
     run
+}
+
+fn push(list: &mut Value, item: Value) {
+    match list {
+        Value::Array(items) => items.push(item),
+        _ => *list = json!([item]),
+    }
 }

@@ -341,7 +341,7 @@ proptest! {
             ("delete_placeholder", 200), ("enrol", 30), ("return_placeholder", 50), ("free_place", 5),
             ("give_up_reserve", 5), ("keep_pod", 20), ("make_room", 20), ("move_off", 30), ("requeue_statefulset", 10),
             ("record_node", 10), ("recreate_small", 10), ("release", 100), ("retry_tasks", 10),
-            ("shrink", 10), ("start_over", 10), ("unpin", 10), ("requeue_tasks", 10), ("unenrol", 20),
+            ("shrink", 10), ("start_over", 10), ("unmount", 10), ("unpin", 10), ("requeue_tasks", 10), ("unenrol", 20),
             ("narrow_isolation", 5),
         ]),
     ) {

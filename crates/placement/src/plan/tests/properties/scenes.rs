@@ -87,6 +87,8 @@ const OF_THE_PLACEHOLDER: &[Change] = &[
     |scene| *scene = scene.clone().shape(|shape| shape.resize = Resize::Refused),
     |scene| *scene = scene.clone().shape(|shape| shape.pinned = true),
     |scene| *scene = scene.clone().shape(|shape| shape.mounts = true),
+    |scene| volumes_keep_placeholder_from(scene, "2 node(s) didn't match pod affinity rules"),
+    |scene| volumes_keep_placeholder_from(scene, "preemption: 0/3 nodes are available"),
     |scene| {
         let pod = scene.pod.iter_mut();
         pod.for_each(|pod| pod.tolerations = vec![Toleration::default()]);
@@ -152,6 +154,20 @@ const ANSWERS: &[Change] = &[
     |scene| scene.requeue_in = Duration::from_secs(3),
     |scene| scene.relaxed = true,
 ];
+
+/// The scheduler finds no node for a placeholder that mounts two PVCs.
+fn volumes_keep_placeholder_from(scene: &mut Scene, others: &str) {
+    let others = others.to_owned();
+    *scene = scene
+        .clone()
+        .placeholder_unschedulable(60)
+        .spec(|spec| spec.claims = vec!["source".to_owned(), "cache".to_owned()])
+        .shape(|shape| shape.mounts = true)
+        .change(|scene| {
+            let unschedulable = scene.pod.as_mut().and_then(|pod| pod.unschedulable.as_mut());
+            unschedulable.unwrap().message = volume_elsewhere(&others);
+        });
+}
 
 fn unread(scene: &mut Scene, read: Read) {
     *scene = scene.clone().unread(read);
